@@ -1,0 +1,176 @@
+import { domainToASCII } from 'node:url'
+import { isIP } from 'node:net'
+import { resolve } from 'node:path'
+import { Type, type Static, type TSchema } from '@sinclair/typebox'
+import { Value } from '@sinclair/typebox/value'
+
+// Every setting of the service, read from the environment once, here and nowhere else.
+
+const integer = (initial: number, minimum: number, maximum: number, description: string) =>
+  Type.Integer({ default: initial, minimum, maximum, description })
+const optionalInteger = (minimum: number, maximum: number, description: string) =>
+  Type.Optional(Type.Integer({ minimum, maximum, description }))
+const text = (initial: string, description: string) => Type.String({ default: initial, description })
+const list = (description: string) => Type.Array(Type.String(), { default: [], description })
+const httpUrl = { pattern: '^https?://[^/?#]+(/[^?#]*)?$', expects: 'an http:// or https:// address without query or fragment' }
+
+const DAY = 24 * 60 * 60
+const MAX_INT = 2 ** 31 - 1
+
+const Settings = Type.Object({
+  HOST: text('127.0.0.1', 'Address to listen on'),
+  PORT: integer(3000, 0, 65535, 'Port to listen on'),
+  OPS_PORT: optionalInteger(0, 65535, 'Port of the second listener with the Prometheus metrics'),
+  BASE_URL: Type.Optional(Type.String({ ...httpUrl, description: 'Public address of the service, without a slash at the end' })),
+  LOG_LEVEL: Type.Union(['fatal', 'error', 'warn', 'info', 'debug', 'trace', 'silent'].map((level) => Type.Literal(level)), { default: 'info', description: 'Least level that is logged' }),
+  TRUST_PROXY: list('Addresses and CIDR ranges of the proxies whose X-Forwarded-For is believed'),
+
+  DATABASE_URL: Type.Optional(Type.String({ pattern: '^postgres(ql)?://', expects: 'a postgresql:// address', description: 'PostgreSQL; embedded when not set' })),
+  DATABASE_POOL_SIZE: integer(10, 1, 1000, 'Connections to PostgreSQL per process'),
+  DATABASE_TIMEOUT_MS: integer(4000, 100, 60000, 'Longest wait for a connection or a query, in milliseconds'),
+  REDIS_URL: Type.Optional(Type.String({ pattern: '^rediss?://', expects: 'a redis:// or rediss:// address', description: 'Redis; counters and cache in the process when not set' })),
+  DATA_DIR: text('data', 'Folder of the embedded database'),
+  MIGRATE_ON_START: Type.Boolean({ default: true, description: 'Apply outstanding migrations at start' }),
+
+  JWT_SECRET: Type.Optional(Type.String({ description: 'Key of the access tokens, at least 32 bytes; required with DATABASE_URL' })),
+  ACCESS_TOKEN_TTL: integer(15 * 60, 1, DAY, 'Life of an access token, in seconds'),
+  REFRESH_TOKEN_TTL: integer(30 * DAY, 1, 365 * DAY, 'Life of a refresh token from its issue, in seconds'),
+  SESSION_TTL: integer(180 * DAY, 1, 3650 * DAY, 'Longest life of a session however often it is refreshed, in seconds'),
+  SIGN_IN_FAILURES_PER_ACCOUNT: integer(10, 1, MAX_INT, 'Failed sign-ins for one e-mail address in 15 minutes'),
+  SIGN_IN_FAILURES_PER_ADDRESS: integer(30, 1, MAX_INT, 'Failed sign-ins from one client address in a minute'),
+  SIGN_UPS_PER_ADDRESS: integer(60, 1, MAX_INT, 'Sign-ups from one client address in a minute'),
+  REFRESHES_PER_ADDRESS: integer(120, 1, MAX_INT, 'Refreshes from one client address in a minute'),
+
+  ALLOWED_HOSTS: list('Names, addresses and CIDR ranges whose public reads have the larger limit'),
+  RATE_LIMIT_PUBLIC: integer(30, 1, MAX_INT, 'Public reads of one client address in a minute'),
+  RATE_LIMIT_ALLOWED_HOSTS: integer(1000, 1, MAX_INT, 'The same for reads from an allowed host'),
+  PUBLIC_CACHE_CONTROL: Type.String({ default: 'public, max-age=0, must-revalidate', pattern: '^[\\x20-\\x7e]+$', expects: 'a header value', description: 'Cache-Control of public reads' }),
+  CACHE_MAX_BYTES: integer(64 * 1024 * 1024, 0, 2 ** 40, 'Memory for cached documents per process, in bytes'),
+  CACHE_MAX_STALE_SECONDS: integer(300, 0, DAY, 'How long cached documents are served while PostgreSQL is away, in seconds'),
+  CORS_ORIGINS: list('Origins whose pages may call the management API from a browser'),
+  MAX_DOCUMENT_BYTES: integer(1024 * 1024, 2, 256 * 1024 * 1024, 'Largest document, in bytes'),
+
+  UPLOADS_DIR: text('uploads', 'Folder of the uploaded files'),
+  MAX_UPLOAD_BYTES: integer(25 * 1024 * 1024, 1, Number.MAX_SAFE_INTEGER, 'Largest upload, in bytes'),
+  ALLOWED_UPLOAD_TYPES: list('Content types that may be uploaded, such as image/png or image/*; any when empty'),
+
+  SHUTDOWN_TIMEOUT_MS: integer(10000, 0, 600000, 'Longest wait for requests in flight at the end, in milliseconds')
+})
+
+type SettingName = keyof typeof Settings.properties
+
+/** The settings as the service uses them, frozen. */
+export type Config = Readonly<Omit<Static<typeof Settings>, 'BASE_URL' | 'ALLOWED_HOSTS'> & {
+  /** Without a slash at the end; undefined until the port is known, when BASE_URL is not set. */
+  BASE_URL: string | undefined
+  ALLOWED_HOSTS: AllowedHosts
+}>
+
+export interface AllowedHosts {
+  /** Lower-case ASCII host names, matched exactly. */
+  readonly names: readonly string[]
+  /** The part behind `*.`, with its leading dot. */
+  readonly suffixes: readonly string[]
+  /** IPv4 and IPv6 addresses and CIDR ranges. */
+  readonly networks: readonly string[]
+}
+
+/** A setting is missing or wrong; `message` has one line for each, with its name. */
+export class ConfigError extends Error {
+  constructor (problems: readonly string[]) {
+    super(problems.join('\n'))
+    this.name = 'ConfigError'
+  }
+}
+
+/**
+ * Reads the settings from an environment.
+ *
+ * @param env variables by name; an empty value counts as not set
+ * @throws {ConfigError} naming every setting that can't be used
+ */
+export function loadConfig (env: Record<string, string | undefined>): Config {
+  const problems: string[] = []
+  const values: Record<string, unknown> = {}
+
+  for (const [name, schema] of Object.entries(Settings.properties) as [SettingName, TSchema][]) {
+    const given = env[name]?.trim()
+    const value = given === undefined || given === '' ? schema.default : parse(schema, given)
+    if (value !== undefined && !Value.Check(schema, value)) problems.push(`${name} must be ${expectation(schema)}`)
+    values[name] = value
+  }
+
+  const config = values as Static<typeof Settings>
+  const allowedHosts = splitAllowedHosts(config.ALLOWED_HOSTS, problems)
+  for (const entry of config.TRUST_PROXY) {
+    if (!isNetwork(entry)) problems.push(`TRUST_PROXY must list addresses or CIDR ranges, which "${entry}" is not`)
+  }
+  for (const entry of config.CORS_ORIGINS) {
+    if (entry !== '*' && !isOrigin(entry)) problems.push(`CORS_ORIGINS must list origins such as https://app.example.com, which "${entry}" is not`)
+  }
+  for (const entry of config.ALLOWED_UPLOAD_TYPES) {
+    if (!/^[\w.+-]+\/([\w.+-]+|\*)$/.test(entry)) problems.push(`ALLOWED_UPLOAD_TYPES must list content types such as image/png or image/*, which "${entry}" is not`)
+  }
+  if (config.JWT_SECRET !== undefined && Buffer.byteLength(config.JWT_SECRET) < 32) {
+    problems.push('JWT_SECRET must be at least 32 bytes long')
+  }
+  if (config.DATABASE_URL !== undefined && config.JWT_SECRET === undefined) {
+    problems.push('JWT_SECRET must be set when DATABASE_URL is (make one with: openssl rand -hex 32)')
+  }
+  if (problems.length > 0) throw new ConfigError(problems)
+
+  return deepFreeze({
+    ...config,
+    BASE_URL: config.BASE_URL?.replace(/\/+$/, ''),
+    ALLOWED_HOSTS: allowedHosts,
+    ALLOWED_UPLOAD_TYPES: config.ALLOWED_UPLOAD_TYPES.map((type) => type.toLowerCase()),
+    DATA_DIR: resolve(config.DATA_DIR),
+    UPLOADS_DIR: resolve(config.UPLOADS_DIR)
+  })
+}
+
+function parse (schema: TSchema, given: string): unknown {
+  if (schema.type === 'integer') return /^\d{1,16}$/.test(given) ? Number(given) : given
+  if (schema.type === 'boolean') return given === 'true' ? true : given === 'false' ? false : given
+  if (schema.type === 'array') return given.split(',').map((entry) => entry.trim()).filter((entry) => entry !== '')
+  return given
+}
+
+function expectation (schema: TSchema): string {
+  if (schema.type === 'integer') return `a whole number from ${schema.minimum} to ${schema.maximum}`
+  if (schema.type === 'boolean') return 'true or false'
+  if (schema.anyOf) return `one of ${schema.anyOf.map((option: { const: string }) => option.const).join(', ')}`
+  return schema.expects
+}
+
+function splitAllowedHosts (entries: readonly string[], problems: string[]): AllowedHosts {
+  const names: string[] = []
+  const suffixes: string[] = []
+  const networks: string[] = []
+  for (const entry of entries) {
+    const wildcard = entry.startsWith('*.')
+    const name = domainToASCII((wildcard ? entry.slice(2) : entry).toLowerCase())
+    if (isNetwork(entry)) networks.push(entry)
+    else if (!/^[a-z0-9_]([a-z0-9_-]*[a-z0-9_])?(\.[a-z0-9_]([a-z0-9_-]*[a-z0-9_])?)*$/.test(name) || isIP(name) !== 0) {
+      problems.push(`ALLOWED_HOSTS must list host names (www.example.com, *.example.com), addresses or CIDR ranges, which "${entry}" is not`)
+    } else if (wildcard) suffixes.push(`.${name}`)
+    else names.push(name)
+  }
+  return { names, suffixes, networks }
+}
+
+function isNetwork (entry: string): boolean {
+  const [address = '', prefix, ...rest] = entry.split('/')
+  const family = isIP(address)
+  if (family === 0 || rest.length > 0) return false
+  return prefix === undefined || (/^\d{1,3}$/.test(prefix) && Number(prefix) <= (family === 4 ? 32 : 128))
+}
+
+function isOrigin (entry: string): boolean {
+  return URL.canParse(entry) && /^https?:$/.test(new URL(entry).protocol) && new URL(entry).origin === entry.toLowerCase()
+}
+
+function deepFreeze<T extends object> (value: T): Readonly<T> {
+  for (const inner of Object.values(value)) if (typeof inner === 'object' && inner !== null) deepFreeze(inner)
+  return Object.freeze(value)
+}

@@ -1,0 +1,47 @@
+import createError from '@fastify/error'
+
+// The errors of the service. What a client sees is always {"errors": […]}; the code stays in the log.
+
+/** Several sentences at once: every rule that a request broke. */
+export class InvalidError extends Error {
+  readonly statusCode = 422
+  readonly messages: readonly string[]
+
+  constructor (messages: readonly string[]) {
+    super(messages.join('; '))
+    this.name = 'InvalidError'
+    this.messages = messages
+  }
+}
+
+/** An error that tells the client when to come back. */
+export class RetryLaterError extends Error {
+  readonly statusCode: 429 | 503
+  readonly retryAfterSeconds: number
+
+  constructor (statusCode: 429 | 503, message: string, retryAfterSeconds: number) {
+    super(message)
+    this.name = 'RetryLaterError'
+    this.statusCode = statusCode
+    this.retryAfterSeconds = Math.max(1, Math.ceil(retryAfterSeconds))
+  }
+}
+
+export const MalformedJsonError = createError('MALFORMED_JSON', 'Request body is not valid JSON', 400)
+export const MalformedMultipartError = createError('MALFORMED_MULTIPART', 'Request body is not valid multipart form data', 400)
+export const UnauthorizedError = createError('UNAUTHORIZED', 'Missing or invalid access token', 401)
+export const InvalidCredentialsError = createError('INVALID_CREDENTIALS', 'Invalid email or password', 401)
+export const InvalidRefreshTokenError = createError('INVALID_REFRESH_TOKEN', 'Invalid or expired refresh token', 401)
+export const NotFoundError = createError('NOT_FOUND', 'Not found', 404)
+export const PreconditionFailedError = createError('PRECONDITION_FAILED', 'The resource has changed: If-Match does not match its current ETag', 412)
+export const TooLargeError = createError('TOO_LARGE', '%s is too large (maximum is %s bytes)', 413)
+export const UnsupportedMediaTypeError = createError('UNSUPPORTED_MEDIA_TYPE', '%s', 415)
+export const DiskFullError = createError('DISK_FULL', 'There is no room left for uploads', 507)
+
+/** 429 with the whole seconds that are really left. */
+export const tooManyRequests = (retryAfterSeconds: number): RetryLaterError =>
+  new RetryLaterError(429, `Too many requests, try again in ${Math.max(1, Math.ceil(retryAfterSeconds))} seconds`, retryAfterSeconds)
+
+/** 503: something the request needs is away for now. */
+export const unavailable = (): RetryLaterError =>
+  new RetryLaterError(503, 'The service is temporarily unavailable, try again shortly', 1)
