@@ -1,3 +1,4 @@
+import { existsSync } from 'node:fs'
 import { domainToASCII } from 'node:url'
 import { isIP } from 'node:net'
 import { resolve } from 'node:path'
@@ -127,6 +128,12 @@ export function loadConfig (env: Record<string, string | undefined>): Config {
     DATA_DIR: resolve(config.DATA_DIR),
     UPLOADS_DIR: resolve(config.UPLOADS_DIR)
   })
+}
+
+/** The process's variables, with those of a `.env` file in the working folder for the ones that are not set. */
+export function readEnvironment (): Record<string, string | undefined> {
+  if (existsSync('.env')) process.loadEnvFile('.env')
+  return process.env
 }
 
 function parse (schema: TSchema, given: string): unknown {

@@ -27,16 +27,16 @@ export class RetryLaterError extends Error {
   }
 }
 
-export const MalformedJsonError = createError('MALFORMED_JSON', 'Request body is not valid JSON', 400)
-export const MalformedMultipartError = createError('MALFORMED_MULTIPART', 'Request body is not valid multipart form data', 400)
-export const UnauthorizedError = createError('UNAUTHORIZED', 'Missing or invalid access token', 401)
-export const InvalidCredentialsError = createError('INVALID_CREDENTIALS', 'Invalid email or password', 401)
-export const InvalidRefreshTokenError = createError('INVALID_REFRESH_TOKEN', 'Invalid or expired refresh token', 401)
-export const NotFoundError = createError('NOT_FOUND', 'Not found', 404)
-export const PreconditionFailedError = createError('PRECONDITION_FAILED', 'The resource has changed: If-Match does not match its current ETag', 412)
-export const TooLargeError = createError('TOO_LARGE', '%s is too large (maximum is %s bytes)', 413)
-export const UnsupportedMediaTypeError = createError('UNSUPPORTED_MEDIA_TYPE', '%s', 415)
-export const DiskFullError = createError('DISK_FULL', 'There is no room left for uploads', 507)
+export const MalformedJsonError = createError('LANDFALL_MALFORMED_JSON', 'Request body is not valid JSON', 400)
+export const MalformedMultipartError = createError('LANDFALL_MALFORMED_MULTIPART', 'Request body is not valid multipart form data', 400)
+export const UnauthorizedError = createError('LANDFALL_UNAUTHORIZED', 'Missing or invalid access token', 401)
+export const InvalidCredentialsError = createError('LANDFALL_INVALID_CREDENTIALS', 'Invalid email or password', 401)
+export const InvalidRefreshTokenError = createError('LANDFALL_INVALID_REFRESH_TOKEN', 'Invalid or expired refresh token', 401)
+export const NotFoundError = createError('LANDFALL_NOT_FOUND', 'Not found', 404)
+export const PreconditionFailedError = createError('LANDFALL_PRECONDITION_FAILED', 'The resource has changed: If-Match does not match its current ETag', 412)
+export const TooLargeError = createError('LANDFALL_TOO_LARGE', '%s is too large (maximum is %s bytes)', 413)
+export const UnsupportedMediaTypeError = createError('LANDFALL_UNSUPPORTED_MEDIA_TYPE', '%s', 415)
+export const DiskFullError = createError('LANDFALL_DISK_FULL', 'There is no room left for uploads', 507)
 
 /** 429 with the whole seconds that are really left. */
 export const tooManyRequests = (retryAfterSeconds: number): RetryLaterError =>

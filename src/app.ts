@@ -1,0 +1,130 @@
+import cors from '@fastify/cors'
+import sensible from '@fastify/sensible'
+import type { TypeBoxTypeProvider } from '@fastify/type-provider-typebox'
+import Fastify, { type FastifyBaseLogger, type FastifyInstance } from 'fastify'
+import { assetRoutes } from './assets/routes.ts'
+import { uploadsRoutes } from './assets/serve.ts'
+import assetSweep from './assets/sweep.ts'
+import { authRoutes, sessionRoutes } from './auth/routes.ts'
+import passwords from './auth/passwords.ts'
+import type { Config } from './config.ts'
+import counters from './counters/counters.ts'
+import { embeddedSecret } from './database/embedded.ts'
+import documentCache from './landing-pages/document-cache.ts'
+import { manageRoutes } from './landing-pages/manage-routes.ts'
+import { publicRoutes } from './landing-pages/public-routes.ts'
+import authenticate, { requireSession } from './plugins/authenticate.ts'
+import database from './plugins/database.ts'
+import errorHandler, { answerParserError, sendFrameworkError } from './plugins/error-handler.ts'
+import health from './plugins/health.ts'
+import jsonBody from './plugins/json-body.ts'
+import metrics from './plugins/metrics.ts'
+import redis from './plugins/redis.ts'
+import requestIds, { requestId } from './plugins/request-id.ts'
+
+declare module 'fastify' {
+  interface FastifyInstance {
+    config: Config
+    /** The public address of the service, without a slash at the end. */
+    baseUrl: () => string
+  }
+}
+
+/** Bodies of all routes that don't say otherwise, in bytes. */
+const BODY_LIMIT = 64 * 1024
+/** A socket on which nothing moves for so long is closed. */
+const IDLE_SOCKET_MS = 60_000
+/** The longest that a request may take to arrive, however steadily: a large upload on a slow line. */
+const REQUEST_TIMEOUT_MS = 15 * 60_000
+/** Redis channel of the messages between replicas. */
+const CHANNEL = 'landfall:documents'
+
+/**
+ * Builds the service: what it is made of, in order. It is ready to listen or to inject when the promise resolves, and
+ * `close()` ends all that it opened.
+ *
+ * @throws when the database can't be reached or migrated, or a folder can't be used
+ */
+export async function buildApp (config: Config, logger?: FastifyBaseLogger): Promise<FastifyInstance> {
+  const app = Fastify({
+    ...(logger === undefined ? { logger: { level: config.LOG_LEVEL } } : { loggerInstance: logger }),
+    disableRequestLogging: true, // a line per request costs a third of the rate; the management scope writes its own
+    trustProxy: config.TRUST_PROXY.length > 0 ? [...config.TRUST_PROXY] : false,
+    genReqId: requestId,
+    bodyLimit: BODY_LIMIT,
+    connectionTimeout: IDLE_SOCKET_MS,
+    requestTimeout: REQUEST_TIMEOUT_MS,
+    forceCloseConnections: 'idle',
+    return503OnClosing: false, // what still arrives while closing is answered, not refused
+    routerOptions: { maxParamLength: 16 * 1024 }, // a long id is an unknown id
+    http: { requireHostHeader: false }, // error-handler answers that, with a body
+    frameworkErrors: sendFrameworkError,
+    clientErrorHandler: answerParserError
+  }).withTypeProvider<TypeBoxTypeProvider>()
+
+  app.decorate('config', config)
+  app.decorate('baseUrl', () => config.BASE_URL ?? listeningUrl(app))
+  // The rooms check what they are sent by themselves and report every broken rule at once, in a sentence each; the
+  // schemas describe the same to readers and serialise the answers.
+  app.setValidatorCompiler(() => () => true)
+
+  try {
+    await app.register(sensible)
+    await app.register(requestIds)
+    await app.register(errorHandler)
+    await app.register(jsonBody)
+    await app.register(database, { config })
+    await app.register(redis, { url: config.REDIS_URL, channel: CHANNEL })
+    await app.register(counters)
+    await app.register(passwords)
+    await app.register(authenticate, {
+      secret: config.JWT_SECRET ?? await embeddedSecret(config.DATA_DIR),
+      accessTokenSeconds: config.ACCESS_TOKEN_TTL
+    })
+    await app.register(documentCache, { channel: CHANNEL })
+    await app.register(assetSweep)
+    await app.register(health)
+    await app.register(metrics, { host: config.HOST, port: config.OPS_PORT })
+
+    await app.register(publicRoutes)
+    await app.register(uploadsRoutes)
+    await app.register(managementApi)
+    await app.ready()
+  } catch (error) {
+    await app.close()
+    throw error
+  }
+  return app
+}
+
+/** What owners call: logged, and open to the pages of CORS_ORIGINS. */
+async function managementApi (scope: FastifyInstance): Promise<void> {
+  const { CORS_ORIGINS } = scope.config
+  if (CORS_ORIGINS.length > 0) {
+    await scope.register(cors, {
+      origin: CORS_ORIGINS.includes('*') ? '*' : [...CORS_ORIGINS],
+      methods: ['GET', 'HEAD', 'POST', 'PATCH', 'DELETE'],
+      exposedHeaders: ['ETag', 'Retry-After', 'Link', 'X-Request-Id', 'WWW-Authenticate'],
+      maxAge: 3600
+    })
+  }
+  scope.addHook('onResponse', (request, reply, done) => {
+    const { method, routeOptions } = request
+    request.log.info({ method, route: routeOptions.url, status: reply.statusCode, ms: Math.round(reply.elapsedTime) }, 'answered')
+    done()
+  })
+
+  await scope.register(authRoutes)
+  await scope.register(async function authenticated (inner: FastifyInstance) {
+    requireSession(inner)
+    await inner.register(sessionRoutes)
+    await inner.register(manageRoutes)
+    await inner.register(assetRoutes)
+  })
+}
+
+function listeningUrl (app: FastifyInstance): string {
+  const address = app.server.address()
+  const port = typeof address === 'object' && address !== null ? address.port : app.config.PORT
+  return `http://localhost:${port}`
+}

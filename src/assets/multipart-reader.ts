@@ -1,0 +1,150 @@
+import type { IncomingMessage } from 'node:http'
+import { finished } from 'node:stream/promises'
+import type { FastifyRequest } from 'fastify'
+import type { MultipartFile } from '@fastify/multipart'
+import { InvalidError, MalformedMultipartError, TooLargeError } from '../errors.ts'
+
+export const FILE_FIELD = 'asset[file]'
+/** What boundaries, part headers and fields that are ignored may take beside the file. */
+const OVERHEAD_BYTES = 1024 * 1024
+/** A client that sends nothing for so long has gone, whatever its connection looks like. */
+const IDLE_MS = 30_000
+
+const MAX_PARTS = 100
+
+const BLANK = `File can't be blank (it belongs in the form field ${FILE_FIELD})`
+const NOT_A_FILE = `File must be a file, and ${FILE_FIELD} is a text field`
+const NOT_ALONE = 'File must be the only file in the form'
+const TOO_MANY_PARTS = `Form has too many fields (maximum is ${MAX_PARTS})`
+
+/** For @fastify/multipart: what busboy may keep in memory, and that a file over its limit is our business. */
+export const multipartOptions = (maxUploadBytes: number) => ({
+  throwFileSizeLimit: false,
+  limits: {
+    fileSize: maxUploadBytes,
+    files: 2, // the second one is noticed, not stored
+    fields: MAX_PARTS,
+    parts: MAX_PARTS,
+    fieldNameSize: 1024,
+    fieldSize: 1024, // fields are ignored, so it doesn't matter that longer ones are cut
+    headerPairs: 100,
+    headerSize: 16 * 1024
+  }
+})
+
+export interface ReceivedFile<T> {
+  readonly stored: T
+  /** As the client wrote it. */
+  readonly filename: string | undefined
+  /** The Content-Type of its part, lower-case without parameters. */
+  readonly claimedType: string
+}
+
+interface Discardable {
+  readonly byteSize: number
+  discard (): Promise<void>
+}
+
+/**
+ * Reads a whole form that must hold one file, in `asset[file]`. Whatever fails, `discard` has been called on what was
+ * stored; the body may then not have been read to its end.
+ *
+ * @param maxBytes of the file
+ * @param store takes the stream of the file; its errors come out unchanged
+ * @param idleMs longest wait for the next byte
+ * @throws {TooLargeError} 413
+ * @throws {InvalidError} 422: no file, an empty one, a text field in its place, another file
+ * @throws {MalformedMultipartError} 400, also when the client has gone
+ */
+export async function receiveFile<T extends Discardable> (
+  request: FastifyRequest, maxBytes: number, store: (stream: AsyncIterable<Uint8Array>) => Promise<T>, idleMs = IDLE_MS
+): Promise<ReceivedFile<T>> {
+  const tooLarge = () => new TooLargeError('File', maxBytes)
+  if (Number(request.headers['content-length'] ?? 0) > maxBytes + OVERHEAD_BYTES) throw tooLarge()
+
+  const body = watchBody(request.raw, maxBytes + OVERHEAD_BYTES, idleMs, tooLarge)
+  const parts = request.parts()
+  let received: ReceivedFile<T> | undefined
+  try {
+    for (;;) {
+      const part = await Promise.race([nextPart(parts), body.failure])
+      if (part === undefined) break
+      if (part.type === 'field') {
+        if (part.fieldname === FILE_FIELD) throw new InvalidError([NOT_A_FILE])
+        continue
+      }
+      if (received !== undefined) throw new InvalidError([NOT_ALONE])
+      if (part.fieldname !== FILE_FIELD) throw new InvalidError([BLANK])
+      const stored = await storePart(part, store, body.failure, tooLarge)
+      received = { stored, filename: part.filename, claimedType: part.mimetype }
+    }
+    // What follows the closing boundary is no part of the form, but the connection is free only behind it.
+    request.raw.resume()
+    if (!request.raw.readableEnded) await Promise.race([rest(request.raw), body.failure])
+    if (received === undefined || received.stored.byteSize === 0) throw new InvalidError([BLANK])
+    return received
+  } catch (error) {
+    await received?.stored.discard()
+    throw error
+  } finally {
+    body.unwatch()
+  }
+}
+
+type Parts = ReturnType<FastifyRequest['parts']>
+type Part = Awaited<ReturnType<Parts['next']>>['value']
+
+async function nextPart (parts: Parts): Promise<Part | undefined> {
+  try {
+    const { done, value } = await parts.next()
+    return done === true ? undefined : value
+  } catch (error) {
+    const { code } = error as { code?: string }
+    if (code === 'FST_PARTS_LIMIT' || code === 'FST_FIELDS_LIMIT') throw new InvalidError([TOO_MANY_PARTS])
+    if (code === 'FST_FILES_LIMIT') throw new InvalidError([NOT_ALONE])
+    // Raised at the end of a form that is whole, because of the name or the JSON of a field that doesn't matter here.
+    if (code === 'FST_PROTO_VIOLATION' || code === 'FST_INVALID_JSON_FIELD_ERROR') return undefined
+    throw new MalformedMultipartError({ cause: error })
+  }
+}
+
+async function storePart<T extends Discardable> (
+  { file }: MultipartFile, store: (stream: AsyncIterable<Uint8Array>) => Promise<T>, failure: Promise<never>, tooLarge: () => Error
+): Promise<T> {
+  let failed: unknown
+  file.once('limit', () => file.destroy(tooLarge()))
+  file.once('error', (error) => { failed = error })
+  failure.catch((error: Error) => file.destroy(error))
+  try {
+    return await store(file)
+  } catch (error) {
+    if (error !== failed || error instanceof TooLargeError) throw error
+    throw new MalformedMultipartError({ cause: error })
+  }
+}
+
+const rest = async (raw: IncomingMessage): Promise<void> =>
+  await finished(raw, { writable: false }).catch((error: unknown) => { throw new MalformedMultipartError({ cause: error }) })
+
+/** Ends what the parser alone would let go on for ever: bodies without an end, and clients without a pulse. */
+function watchBody (raw: IncomingMessage, maxBytes: number, idleMs: number, tooLarge: () => Error) {
+  let bytes = 0
+  let fail!: (error: Error) => void
+  const failure = new Promise<never>((_resolve, reject) => { fail = reject })
+  failure.catch(() => {}) // whoever waits for it hears of it
+  const idle = setTimeout(() => raw.destroy(), idleMs)
+  const count = (chunk: Uint8Array) => {
+    bytes += chunk.byteLength
+    idle.refresh()
+    if (bytes > maxBytes) fail(tooLarge())
+  }
+  // The parser is piped to the request in this same turn, so that no chunk passes it by.
+  raw.on('data', count)
+  return {
+    failure,
+    unwatch () {
+      clearTimeout(idle)
+      raw.off('data', count)
+    }
+  }
+}

@@ -1,0 +1,74 @@
+import { randomPublicId } from '../identifiers.ts'
+
+// The names of files on disk and in URLs. They are made here alone, so whatever has another form is none of ours.
+
+/**
+ * What a browser may show in place, and the extension that marks it: formats without scripts, and PDF, whose scripts
+ * can't reach the page around it. Everything else (HTML, SVG and XML first of all) is only ever downloaded.
+ */
+const INLINE_TYPES: Readonly<Record<string, string>> = {
+  'image/png': 'png',
+  'image/apng': 'apng',
+  'image/jpeg': 'jpg',
+  'image/gif': 'gif',
+  'image/webp': 'webp',
+  'image/avif': 'avif',
+  'image/heic': 'heic',
+  'image/heif': 'heif',
+  'image/jxl': 'jxl',
+  'image/bmp': 'bmp',
+  'image/tiff': 'tif',
+  'image/x-icon': 'ico',
+  'audio/mpeg': 'mp3',
+  'audio/mp4': 'm4b',
+  'audio/x-m4a': 'm4a',
+  'audio/aac': 'aac',
+  'audio/ogg': 'ogg',
+  'audio/wav': 'wav',
+  'audio/flac': 'flac',
+  'video/mp4': 'mp4',
+  'video/x-m4v': 'm4v',
+  'video/webm': 'webm',
+  'video/ogg': 'ogv',
+  'video/quicktime': 'mov',
+  'video/matroska': 'mkv',
+  'video/mpeg': 'mpg',
+  'font/woff': 'woff',
+  'font/woff2': 'woff2',
+  'font/ttf': 'ttf',
+  'font/otf': 'otf',
+  'application/pdf': 'pdf'
+}
+
+const TYPE_OF_EXTENSION: ReadonlyMap<string, string> =
+  new Map(Object.entries(INLINE_TYPES).map(([type, extension]) => [extension, type]))
+
+const KEY = /^[0-9A-Za-z]{22}(?:\.([a-z0-9]{2,5}))?$/
+
+/** How a stored file is served. */
+export interface Presentation {
+  readonly contentType: string
+  readonly inline: boolean
+}
+
+const DOWNLOAD: Presentation = { contentType: 'application/octet-stream', inline: false }
+
+/** Whether files of this type are shown in place. */
+export const isInlineType = (contentType: string): boolean => Object.hasOwn(INLINE_TYPES, contentType)
+
+/** A new name that can't be guessed. Its extension says how the file may be served, so no read has to ask the database. */
+export const newStorageKey = (contentType: string): string =>
+  isInlineType(contentType) ? `${randomPublicId()}.${INLINE_TYPES[contentType]}` : randomPublicId()
+
+/**
+ * The guard of the uploads folder: how to serve the file of that name.
+ *
+ * @returns undefined for every name that `newStorageKey` can't have made
+ */
+export function presentationOf (name: string): Presentation | undefined {
+  const match = KEY.exec(name)
+  if (match === null) return undefined
+  if (match[1] === undefined) return DOWNLOAD
+  const contentType = TYPE_OF_EXTENSION.get(match[1])
+  return contentType === undefined ? undefined : { contentType, inline: true }
+}

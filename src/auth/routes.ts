@@ -1,0 +1,92 @@
+import rateLimit from '@fastify/rate-limit'
+import type { FastifyPluginAsyncTypebox } from '@fastify/type-provider-typebox'
+import { InvalidCredentialsError, tooManyRequests } from '../errors.ts'
+import { meSchema, refreshSchema, signInSchema, signOutSchema, signUpSchema } from './schemas.ts'
+import { newSession, rotate, signAccessToken, signOut, sweepSessions, type Lifetimes } from './sessions.ts'
+import { perAddress, rateLimitStore, SignInThrottle } from './throttle.ts'
+import { checkSignUp, emailTaken, fieldsOf, normalizeEmail } from './users.ts'
+
+const HOUR_MS = 60 * 60 * 1000
+
+const lifetimesOf = (config: { REFRESH_TOKEN_TTL: number, SESSION_TTL: number }): Lifetimes =>
+  ({ refreshTokenSeconds: config.REFRESH_TOKEN_TTL, sessionSeconds: config.SESSION_TTL })
+
+/** The routes that need no access token. */
+export const authRoutes: FastifyPluginAsyncTypebox = async (app) => {
+  const { config, database, passwords } = app
+  const lifetimes = lifetimesOf(config)
+  const throttle = new SignInThrottle(app)
+  app.addHook('onRequest', (_request, reply, done) => {
+    reply.preventCache() // tokens
+    done()
+  })
+  await app.register(rateLimit, {
+    global: false,
+    store: rateLimitStore(app.counters),
+    addHeadersOnExceeding: { 'x-ratelimit-limit': false, 'x-ratelimit-remaining': false, 'x-ratelimit-reset': false },
+    addHeaders: { 'x-ratelimit-limit': false, 'x-ratelimit-remaining': false, 'x-ratelimit-reset': false, 'retry-after': false },
+    errorResponseBuilder: (_request, context) => tooManyRequests(context.ttl / 1000)
+  })
+
+  app.post('/auth/sign_up', { schema: signUpSchema, config: perAddress('sign-up', config.SIGN_UPS_PER_ADDRESS) }, async (request, reply) => {
+    const { email, password } = await checkSignUp(database, request.body)
+    const passwordHash = await passwords.hash(password)
+    const { refreshToken, rows } = newSession(lifetimes)
+    const user = await database.user.create({
+      data: { email, passwordHash, sessions: { create: rows } },
+      select: { id: true, email: true, sessions: { select: { id: true } } }
+    }).catch((error: unknown) => { throw emailTaken(error) })
+    reply.code(201)
+    return {
+      user: { id: user.id, email: user.email },
+      access_token: signAccessToken(app, user.id, user.sessions[0]!.id),
+      refresh_token: refreshToken
+    }
+  })
+
+  app.post('/auth/sign_in', { schema: signInSchema }, async (request) => {
+    const credentials = fieldsOf(fieldsOf(request.body).user)
+    const email = typeof credentials.email === 'string' ? normalizeEmail(credentials.email) : ''
+    const password = typeof credentials.password === 'string' ? credentials.password : ''
+    const user = await throttle.guard(request, email, async () => {
+      const found = email.isWellFormed() ? await database.user.findUnique({ where: { email } }) : null
+      return await passwords.verify(found?.passwordHash, password) ? found ?? undefined : undefined
+    })
+    if (user === undefined) throw new InvalidCredentialsError()
+
+    if (passwords.isOutdated(user.passwordHash)) {
+      const passwordHash = await passwords.hash(password)
+      await database.user.updateMany({ where: { id: user.id, passwordHash: user.passwordHash }, data: { passwordHash } })
+    }
+    const { refreshToken, rows } = newSession(lifetimes)
+    const session = await database.session.create({ data: { ...rows, userId: user.id }, select: { id: true } })
+    return {
+      user: { id: user.id, email: user.email },
+      access_token: signAccessToken(app, user.id, session.id),
+      refresh_token: refreshToken
+    }
+  })
+
+  app.post('/auth/refresh', { schema: refreshSchema, config: perAddress('refresh', config.REFRESHES_PER_ADDRESS) }, async (request) => {
+    const { userId, sessionId, refreshToken } = await rotate(database, fieldsOf(request.body).refresh_token, lifetimes)
+    return { access_token: signAccessToken(app, userId, sessionId), refresh_token: refreshToken }
+  })
+
+  const sweep = setInterval(() => {
+    sweepSessions(database).catch((error: unknown) => app.log.warn({ err: error }, 'ended sessions were not swept; the next try is in an hour'))
+  }, HOUR_MS)
+  sweep.unref()
+  app.addHook('onClose', async () => clearInterval(sweep))
+}
+
+/** The routes about the bearer, for the authenticated scope. */
+export const sessionRoutes: FastifyPluginAsyncTypebox = async (app) => {
+  app.get('/auth/me', { schema: meSchema }, async ({ session }) => {
+    return { user: { id: session.userId, email: session.email } }
+  })
+
+  app.delete('/auth/sign_out', { schema: signOutSchema }, async (request, reply) => {
+    await signOut(app.database, request.session, fieldsOf(request.body).refresh_token)
+    return await reply.code(204).send(null)
+  })
+}

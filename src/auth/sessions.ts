@@ -1,0 +1,122 @@
+import { createHash, randomBytes, randomUUID } from 'node:crypto'
+import type { FastifyInstance } from 'fastify'
+import { InvalidRefreshTokenError } from '../errors.ts'
+import type { PrismaClient } from '../generated/prisma/client.ts'
+
+// PostgreSQL is the truth about sessions. A session's tokens live exactly as long as its row is neither revoked nor past
+// its end, so revoking the row revokes them all, on every replica at once. Each change is one conditional statement:
+// the rows it changed decide who won, and a process that dies leaves all of it or nothing.
+
+/** Racing tabs present one refresh token twice within moments; later than this it is a replay (RFC 9700, 4.14.2). */
+const REPLAY_TOLERANCE_SECONDS = 10
+
+export interface TokenPair {
+  readonly access_token: string
+  readonly refresh_token: string
+}
+
+export interface Session {
+  readonly id: string
+  readonly userId: number
+  readonly email: string
+}
+
+/** What a session's times come from, in seconds. */
+export interface Lifetimes {
+  readonly refreshTokenSeconds: number
+  readonly sessionSeconds: number
+}
+
+const newRefreshToken = (): string => randomBytes(32).toString('base64url')
+
+/** Tokens are random, so a plain hash can't be searched; what is stored is of no use to who reads it. */
+const hashToken = (token: string) => new Uint8Array(createHash('sha256').update(token).digest())
+
+/** Signs the access token of a session. */
+export const signAccessToken = (app: FastifyInstance, userId: number, sessionId: string): string =>
+  app.jwt.sign({ sub: String(userId), sid: sessionId, jti: randomUUID() })
+
+/** The rows of a new session with its first refresh token, to be created inside of its user or by itself. */
+export function newSession (lifetimes: Lifetimes) {
+  const now = Date.now()
+  const refreshToken = newRefreshToken()
+  const sessionEnd = now + lifetimes.sessionSeconds * 1000
+  const tokenEnd = Math.min(now + lifetimes.refreshTokenSeconds * 1000, sessionEnd)
+  return {
+    refreshToken,
+    rows: {
+      expiresAt: new Date(sessionEnd),
+      refreshTokens: { create: { tokenHash: hashToken(refreshToken), expiresAt: new Date(tokenEnd) } }
+    }
+  }
+}
+
+/** The session behind an access token, or undefined when it has ended or its user is gone. */
+export async function findSession (database: PrismaClient, sessionId: string, userId: number): Promise<Session | undefined> {
+  const rows = await database.$queryRaw<Session[]>`
+    SELECT s.id, s.user_id AS "userId", u.email
+    FROM sessions s JOIN users u ON u.id = s.user_id
+    WHERE s.id = ${sessionId}::uuid AND s.user_id = ${userId} AND s.revoked_at IS NULL AND s.expires_at > now()`
+  return rows[0]
+}
+
+/**
+ * Spends a refresh token and issues the next one. Of any number of concurrent uses one wins. A token that was spent
+ * before ends its whole session, unless it was spent only moments ago.
+ *
+ * @param refreshToken as the client sent it, of any type
+ * @throws {InvalidRefreshTokenError} in every case but the one that wins
+ */
+export async function rotate (database: PrismaClient, refreshToken: unknown, lifetimes: Lifetimes) {
+  if (typeof refreshToken !== 'string') throw new InvalidRefreshTokenError()
+  const spentHash = hashToken(refreshToken)
+  const next = newRefreshToken()
+  const rows = await database.$queryRaw<{ sessionId: string, userId: number }[]>`
+    WITH spent AS (
+      UPDATE refresh_tokens t SET rotated_at = now()
+      FROM sessions s
+      WHERE t.token_hash = ${spentHash} AND t.rotated_at IS NULL AND t.expires_at > now()
+        AND s.id = t.session_id AND s.revoked_at IS NULL AND s.expires_at > now()
+      RETURNING s.id, s.user_id, s.expires_at
+    ), issued AS (
+      INSERT INTO refresh_tokens (token_hash, session_id, expires_at)
+      SELECT ${hashToken(next)}, id, LEAST(expires_at, now() + make_interval(secs => ${lifetimes.refreshTokenSeconds}::double precision))
+      FROM spent
+    )
+    SELECT id AS "sessionId", user_id AS "userId" FROM spent`
+  const winner = rows[0]
+  if (winner !== undefined) return { ...winner, refreshToken: next }
+
+  // A statement of its own, committed before the error leaves: the revocation must outlive the failed request.
+  await database.$executeRaw`
+    UPDATE sessions s SET revoked_at = now()
+    FROM refresh_tokens t
+    WHERE t.token_hash = ${spentHash} AND s.id = t.session_id AND s.revoked_at IS NULL
+      AND t.rotated_at < now() - make_interval(secs => ${REPLAY_TOLERANCE_SECONDS}::double precision)`
+  throw new InvalidRefreshTokenError()
+}
+
+/**
+ * Ends the bearer's session and the one of the refresh token, which must be the bearer's own and usable.
+ *
+ * @throws {InvalidRefreshTokenError} when it isn't; then nothing is revoked
+ */
+export async function signOut (database: PrismaClient, session: Session, refreshToken: unknown): Promise<void> {
+  if (typeof refreshToken !== 'string') throw new InvalidRefreshTokenError()
+  const revoked = await database.$executeRaw`
+    WITH presented AS (
+      SELECT s.id FROM refresh_tokens t JOIN sessions s ON s.id = t.session_id
+      WHERE t.token_hash = ${hashToken(refreshToken)} AND t.rotated_at IS NULL AND t.expires_at > now()
+        AND s.user_id = ${session.userId} AND s.revoked_at IS NULL AND s.expires_at > now()
+    )
+    UPDATE sessions SET revoked_at = now()
+    WHERE revoked_at IS NULL AND EXISTS (SELECT FROM presented)
+      AND (id = ${session.id}::uuid OR id IN (SELECT id FROM presented))`
+  if (revoked === 0) throw new InvalidRefreshTokenError()
+}
+
+/** Deletes sessions that have ended and refresh tokens that could no longer be used. */
+export async function sweepSessions (database: PrismaClient): Promise<void> {
+  await database.$executeRaw`DELETE FROM sessions WHERE expires_at < now() OR revoked_at < now() - interval '1 day'`
+  await database.$executeRaw`DELETE FROM refresh_tokens WHERE expires_at < now()`
+}

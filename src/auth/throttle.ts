@@ -1,0 +1,99 @@
+import { createHash } from 'node:crypto'
+import type { FastifyInstance, FastifyRequest } from 'fastify'
+import { secondsLeft, type Counters } from '../counters/counters.ts'
+import { tooManyRequests } from '../errors.ts'
+import { clientAddress } from '../plugins/client-address.ts'
+
+const MINUTE_MS = 60_000
+const ACCOUNT_WINDOW_MS = 15 * MINUTE_MS
+
+interface Budget {
+  readonly key: string
+  readonly limit: number
+  readonly windowMs: number
+}
+
+/**
+ * Counts failed sign-ins. An attempt takes its place in the count before the password is looked at and gives it back
+ * when it succeeds, so that a thousand guesses at once are no more than ten in turn. Attempts that find the places
+ * taken wait for those under way in this process to be decided, so that many good sign-ins at once all succeed.
+ */
+export class SignInThrottle {
+  readonly #counters: Counters
+  readonly #perAccount: number
+  readonly #perAddress: number
+  readonly #underWay = new Map<string, Set<Promise<unknown>>>()
+
+  constructor (app: FastifyInstance) {
+    this.#counters = app.counters
+    this.#perAccount = app.config.SIGN_IN_FAILURES_PER_ACCOUNT
+    this.#perAddress = app.config.SIGN_IN_FAILURES_PER_ADDRESS
+  }
+
+  /**
+   * Runs an attempt to sign in.
+   *
+   * @param email normalised; whether anybody has it makes no difference
+   * @param attempt resolves to undefined when it failed; one that throws is not counted
+   * @throws {RetryLaterError} 429 when there have been too many failures
+   */
+  async guard<T> (request: FastifyRequest, email: string, attempt: () => Promise<T | undefined>): Promise<T | undefined> {
+    const address: Budget = { key: `sign-in:address:${clientAddress(request)}`, limit: this.#perAddress, windowMs: MINUTE_MS }
+    const account: Budget = { key: `sign-in:account:${createHash('sha256').update(email).digest('base64url')}`, limit: this.#perAccount, windowMs: ACCOUNT_WINDOW_MS }
+    return await this.#within(address, async () => await this.#within(account, attempt))
+  }
+
+  async #within<T> (budget: Budget, attempt: () => Promise<T | undefined>): Promise<T | undefined> {
+    const takenAt = await this.#takePlace(budget)
+    let failed = false
+    const run = async (): Promise<T | undefined> => {
+      try {
+        const result = await attempt()
+        failed = result === undefined
+        return result
+      } finally {
+        if (!failed) await this.#counters.giveBack(budget.key, budget.windowMs, takenAt)
+      }
+    }
+    const running = run()
+    const others = this.#underWay.get(budget.key) ?? new Set()
+    this.#underWay.set(budget.key, others.add(running))
+    try {
+      return await running
+    } finally {
+      others.delete(running)
+      if (others.size === 0) this.#underWay.delete(budget.key)
+    }
+  }
+
+  async #takePlace ({ key, limit, windowMs }: Budget): Promise<number> {
+    while (true) {
+      const now = Date.now()
+      const count = await this.#counters.take(key, limit, windowMs, now)
+      if (count.allowed) return now
+      const underWay = this.#underWay.get(key)
+      if (underWay === undefined) throw tooManyRequests(secondsLeft(count, now))
+      await Promise.race([...underWay].map(async (attempt) => await attempt.catch(() => {})))
+    }
+  }
+}
+
+/** Options of @fastify/rate-limit for a route that one client address may call `max` times a minute. */
+export const perAddress = (name: string, max: number) => ({
+  rateLimit: { max, timeWindow: MINUTE_MS, keyGenerator: (request: FastifyRequest) => `${name}:${clientAddress(request)}` }
+})
+
+/** A store for @fastify/rate-limit on the service's own counters, so that there is one count and one way to lose Redis. */
+export const rateLimitStore = (counters: Counters) => class Store {
+  incr (key: string, done: (error: Error | null, result?: { current: number, ttl: number }) => void, windowMs: number, max: number): void {
+    const now = Date.now()
+    Promise.resolve(counters.take(key, max, windowMs, now)).then(
+      (count) => done(null, { current: count.allowed ? count.used : max + 1, ttl: Math.max(1, count.resetAt - now) }),
+      done
+    )
+  }
+
+  child (): this {
+    return this
+  }
+}

@@ -1,0 +1,78 @@
+import validator from 'validator'
+import { InvalidError } from '../errors.ts'
+import { Prisma, type PrismaClient } from '../generated/prisma/client.ts'
+import { isCommonPassword, normalizePassword } from './passwords.ts'
+
+const EMAIL_MAX = 254
+const PASSWORD_MIN = 8
+const PASSWORD_MAX = 256
+const EMAIL_TAKEN = 'Email has already been taken'
+
+export interface SignUp {
+  readonly email: string
+  readonly password: string
+}
+
+/** The form in which e-mail addresses are stored and compared. */
+export const normalizeEmail = (email: string): string => email.trim().normalize('NFC').toLowerCase().normalize('NFC')
+
+/**
+ * Checks what somebody signs up with.
+ *
+ * @param body the request's body, of any shape
+ * @throws {InvalidError} with a sentence for every rule that is broken, a taken e-mail address included
+ */
+export async function checkSignUp (database: PrismaClient, body: unknown): Promise<SignUp> {
+  const user = fieldsOf(fieldsOf(body).user)
+  const problems: string[] = []
+  const email = typeof user.email === 'string' ? normalizeEmail(user.email) : ''
+  const password = typeof user.password === 'string' ? normalizePassword(user.password) : ''
+
+  const emailProblems = checkEmail(user.email, email)
+  if (emailProblems.length === 0 && await database.user.findUnique({ where: { email }, select: { id: true } }) !== null) {
+    emailProblems.push(EMAIL_TAKEN)
+  }
+  problems.push(...emailProblems, ...checkPassword(user.password, password, email), ...checkConfirmation(user.password_confirmation, password))
+  if (problems.length > 0) throw new InvalidError(problems)
+  return { email, password }
+}
+
+/** A statement failed because somebody else has signed up with that address in the meantime. */
+export function emailTaken (error: unknown): unknown {
+  return error instanceof Prisma.PrismaClientKnownRequestError && error.code === 'P2002' ? new InvalidError([EMAIL_TAKEN]) : error
+}
+
+/** The members of an object, none of anything else. */
+export const fieldsOf = (value: unknown): Record<string, unknown> =>
+  typeof value === 'object' && value !== null && !Array.isArray(value) ? value as Record<string, unknown> : {}
+
+function checkEmail (given: unknown, email: string): string[] {
+  if (isMissing(given) || email === '') return [typeof given === 'string' || isMissing(given) ? "Email can't be blank" : 'Email must be a string']
+  if (characters(email) > EMAIL_MAX) return [`Email is too long (maximum is ${EMAIL_MAX} characters)`]
+  if (!email.isWellFormed() || !validator.isEmail(email, { allow_utf8_local_part: true })) return ['Email is invalid']
+  return []
+}
+
+function checkPassword (given: unknown, password: string, email: string): string[] {
+  if (isMissing(given) || given === '') return ["Password can't be blank"]
+  if (typeof given !== 'string') return ['Password must be a string']
+  const problems: string[] = []
+  const length = characters(password)
+  if (length < PASSWORD_MIN) problems.push(`Password is too short (minimum is ${PASSWORD_MIN} characters)`)
+  if (length > PASSWORD_MAX) problems.push(`Password is too long (maximum is ${PASSWORD_MAX} characters)`)
+  // Half a surrogate pair has no UTF-8: every such password would be hashed as the same bytes.
+  if (!password.isWellFormed()) problems.push('Password contains characters that are not valid')
+  if (email !== '' && normalizeEmail(password) === email) problems.push("Password can't be the same as the email")
+  if (isCommonPassword(password)) problems.push('Password is too common')
+  return problems
+}
+
+function checkConfirmation (given: unknown, password: string): string[] {
+  if (isMissing(given)) return ["Password confirmation can't be blank"]
+  if (typeof given !== 'string' || normalizePassword(given) !== password) return ["Password confirmation doesn't match Password"]
+  return []
+}
+
+const isMissing = (value: unknown): boolean => value === undefined || value === null
+
+const characters = (text: string): number => [...text].length

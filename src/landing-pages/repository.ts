@@ -1,0 +1,95 @@
+import type { PrismaClient } from '../generated/prisma/client.ts'
+import { randomPublicId } from '../identifiers.ts'
+import type { Page } from '../pagination.ts'
+import { contentHash } from './document.ts'
+import type { TagList } from './etag.ts'
+
+/** A Landing Page as it is stored. */
+export interface LandingPage {
+  readonly id: string
+  readonly publicId: string
+  /** The document's text, as it was sent. */
+  readonly currentData: string
+  readonly contentHash: string
+  readonly version: bigint
+  readonly createdAt: Date
+  readonly updatedAt: Date
+}
+
+const FIELDS = { id: true, publicId: true, currentData: true, contentHash: true, version: true, createdAt: true, updatedAt: true } as const
+
+/** A list answers with whole documents; past this many bytes of them it ends early, with a link to the rest. */
+const MAX_LIST_BYTES = 8 * 1024 * 1024
+
+/** What holds for a page that may be written: its id, its owner and, where If-Match asks for it, its version. */
+const writable = (userId: number, id: string, ifMatch: TagList | undefined) =>
+  ({ id, userId, ...(ifMatch === undefined || ifMatch === '*' ? {} : { contentHash: { in: [...ifMatch] } }) })
+
+/** Landing Pages in PostgreSQL. The owner is part of every statement. */
+export class LandingPageRepository {
+  readonly #database: PrismaClient
+
+  constructor (database: PrismaClient) {
+    this.#database = database
+  }
+
+  async create (userId: number, document: string): Promise<LandingPage> {
+    const now = new Date()
+    return await this.#database.landingPage.create({
+      data: { userId, publicId: randomPublicId(), currentData: document, contentHash: contentHash(document), createdAt: now, updatedAt: now },
+      select: FIELDS
+    })
+  }
+
+  async find (userId: number, id: string): Promise<LandingPage | null> {
+    return await this.#database.landingPage.findFirst({ where: { id, userId }, select: FIELDS })
+  }
+
+  /**
+   * Newest first, and fewer than asked for when the documents are large. `nextBefore` is where the next list goes on,
+   * undefined when nothing older is left.
+   */
+  async list (userId: number, page: Page): Promise<{ pages: LandingPage[], nextBefore: string | undefined }> {
+    const { before = null, limit } = page
+    const sizes = await this.#database.$queryRaw<{ id: string, bytes: number }[]>`
+      SELECT id, octet_length(current_data) AS bytes FROM landing_pages
+      WHERE user_id = ${userId} AND (${before}::uuid IS NULL OR id < ${before}::uuid)
+      ORDER BY id DESC LIMIT ${limit + 1}::integer`
+    let bytes = 0
+    const fitting = sizes.slice(0, limit).filter((size, index) => (bytes += size.bytes) <= MAX_LIST_BYTES || index === 0)
+    const pages = await this.#database.landingPage.findMany({
+      where: { userId, id: { in: fitting.map(({ id }) => id) } },
+      orderBy: { id: 'desc' },
+      select: FIELDS
+    })
+    return { pages, nextBefore: fitting.length < sizes.length ? fitting.at(-1)?.id : undefined }
+  }
+
+  /** Replaces the document. Null when there is no such page, or none of the versions that If-Match names. */
+  async replace (userId: number, id: string, document: string, ifMatch: TagList | undefined): Promise<LandingPage | null> {
+    const rows = await this.#database.landingPage.updateManyAndReturn({
+      where: writable(userId, id, ifMatch),
+      data: { currentData: document, contentHash: contentHash(document), version: { increment: 1 }, updatedAt: new Date() },
+      select: FIELDS
+    })
+    return rows[0] ?? null
+  }
+
+  /** Deletes the page and gives its public id; null as with replace(). */
+  async delete (userId: number, id: string, ifMatch: TagList | undefined): Promise<string | null> {
+    const tags = ifMatch === undefined || ifMatch === '*' ? null : [...ifMatch]
+    const rows = await this.#database.$queryRaw<{ publicId: string }[]>`
+      DELETE FROM landing_pages
+      WHERE id = ${id}::uuid AND user_id = ${userId} AND (${tags}::text[] IS NULL OR content_hash = ANY (${tags}::text[]))
+      RETURNING public_id AS "publicId"`
+    return rows[0]?.publicId ?? null
+  }
+
+  /** Any owner's page, for the public read. */
+  async findPublic (publicId: string): Promise<Pick<LandingPage, 'currentData' | 'contentHash' | 'version' | 'updatedAt'> | null> {
+    return await this.#database.landingPage.findUnique({
+      where: { publicId },
+      select: { currentData: true, contentHash: true, version: true, updatedAt: true }
+    })
+  }
+}

@@ -1,0 +1,95 @@
+import type { Result } from 'ioredis'
+import type { SharedRedis } from '../plugins/redis.ts'
+import type { DocumentVersion } from './cached-document.ts'
+
+declare module 'ioredis' {
+  interface RedisCommander<Context> {
+    landfallStore (key: string, channel: string, message: string, version: number, ttlMs: number, hash: string, updatedAt: number, bytes: Buffer): Result<number, Context>
+  }
+}
+
+/** Redis' copy of a document lives this long, so that even a publication that a crash swallowed is made good by then. */
+export const LIFETIME_MS = 60_000
+/** The version of a deleted document: newer than any, since public ids are never given out again. */
+export const DELETED = Number.MAX_SAFE_INTEGER
+
+// KEYS[1] the document; ARGV: channel, message ('' to tell nobody), version, lifetime in milliseconds, hash, time of the
+// write, bytes. Never replaces a newer version by an older one, whatever order writers and readers arrive in; a deleted
+// document leaves its version as a tombstone. Telling the other replicas in the same script means that whoever hears of
+// a version finds it here.
+const STORE = `
+local held = tonumber(redis.call('HGET', KEYS[1], 'v') or '0')
+local version = tonumber(ARGV[3])
+if version > held then
+  redis.call('DEL', KEYS[1])
+  if ARGV[5] == '' then
+    redis.call('HSET', KEYS[1], 'v', ARGV[3])
+  else
+    redis.call('HSET', KEYS[1], 'v', ARGV[3], 'h', ARGV[5], 't', ARGV[6], 'd', ARGV[7])
+  end
+  redis.call('PEXPIRE', KEYS[1], ARGV[4])
+end
+if ARGV[2] ~= '' then redis.call('PUBLISH', ARGV[1], ARGV[2]) end
+return version > held and 1 or 0
+`
+
+/** What a message on the channel tells: this document has a version that new, or none any more. */
+export interface Publication {
+  readonly publicId: string
+  readonly version: number
+}
+
+/** Redis' copy: a version with the milliseconds it has left there, or the news that it was deleted. */
+export type SharedCopy = { readonly deleted: true } | { readonly deleted: false, readonly document: DocumentVersion, readonly leftMs: number }
+
+/** Documents in Redis, shared by the replicas. Every method rejects with RedisAwayError while Redis is away. */
+export class SharedDocuments {
+  readonly #redis: SharedRedis
+  readonly #channel: string
+
+  constructor (redis: SharedRedis, channel: string) {
+    this.#redis = redis
+    this.#channel = channel
+    redis.commands.defineCommand('landfallStore', { numberOfKeys: 1, lua: STORE })
+  }
+
+  async get (publicId: string): Promise<SharedCopy | undefined> {
+    const key = redisKey(publicId)
+    const [[version, hash, updatedAt, bytes], leftMs] = await this.#redis.run(async (redis) =>
+      await Promise.all([redis.hmgetBuffer(key, 'v', 'h', 't', 'd'), redis.pttl(key)]))
+    if (version == null || leftMs <= 0) return undefined
+    if (Number(version) === DELETED) return { deleted: true }
+    if (hash == null || updatedAt == null || bytes == null) return undefined
+    return {
+      deleted: false,
+      leftMs,
+      document: { publicId, version: Number(version), hash: hash.toString(), updatedAt: new Date(Number(updatedAt)), bytes }
+    }
+  }
+
+  /** Keeps a version that was read from PostgreSQL, unless a newer one is there. */
+  async fill (document: DocumentVersion): Promise<void> {
+    await this.#store(document.publicId, document, '')
+  }
+
+  /** Keeps a version that was written, or a tombstone, and tells every replica. */
+  async publish (publicId: string, document: DocumentVersion | undefined): Promise<void> {
+    await this.#store(publicId, document, `${publicId} ${document?.version ?? DELETED}`)
+  }
+
+  /** Calls back for each publication of any replica, this one included. */
+  onPublication (listener: (publication: Publication) => void): void {
+    this.#redis.on('message', (_channel, message) => {
+      const [publicId = '', version] = message.split(' ')
+      listener({ publicId, version: Number(version) })
+    })
+  }
+
+  async #store (publicId: string, document: DocumentVersion | undefined, message: string): Promise<void> {
+    await this.#redis.run(async (redis) => await redis.landfallStore(
+      redisKey(publicId), this.#channel, message, document?.version ?? DELETED, LIFETIME_MS,
+      document?.hash ?? '', document?.updatedAt.getTime() ?? 0, document?.bytes ?? Buffer.alloc(0)))
+  }
+}
+
+const redisKey = (publicId: string): string => `landfall:document:${publicId}`

@@ -1,0 +1,105 @@
+import { randomUUID } from 'node:crypto'
+import { STATUS_CODES } from 'node:http'
+import type { IncomingMessage, ServerResponse } from 'node:http'
+import type { Socket } from 'node:net'
+import fp from 'fastify-plugin'
+import type { FastifyError, FastifyReply, FastifyRequest } from 'fastify'
+import { InvalidError, NotFoundError, RetryLaterError, unavailable } from '../errors.ts'
+import { isDatabaseUnavailable } from '../database/unavailable.ts'
+
+// Every error, whoever raises it, becomes {"errors": ["…", …]}: sentences for a person, nothing of our insides.
+
+interface Answer {
+  readonly status: number
+  readonly messages: readonly string[]
+  readonly retryAfterSeconds?: number
+}
+
+/** Sentences for what Fastify, Node and the plugins refuse by themselves; their own wording stays in the log. */
+const SENTENCES: Readonly<Record<number, string>> = {
+  400: 'Request is malformed',
+  404: 'Not found',
+  405: 'Method is not allowed here',
+  408: 'Request took too long to arrive',
+  413: 'Request body is too large',
+  414: 'URL is too long',
+  415: 'Content type is not supported here',
+  417: 'Expectation can not be met',
+  431: 'Request headers are too large'
+}
+
+const sentence = (status: number): string => SENTENCES[status] ?? STATUS_CODES[status] ?? 'Request was refused'
+
+/** The answer for an error, or undefined when it is none that a client may hear of. */
+function answerFor (error: FastifyError): Answer | undefined {
+  if (error instanceof InvalidError) return { status: error.statusCode, messages: error.messages }
+  if (error instanceof RetryLaterError) {
+    return { status: error.statusCode, messages: [error.message], retryAfterSeconds: error.retryAfterSeconds }
+  }
+  const status = error.statusCode
+  if (error.code?.startsWith('LANDFALL_') && status !== undefined) return { status, messages: [error.message] }
+  if (isDatabaseUnavailable(error)) return answerFor(unavailable() as unknown as FastifyError)
+  if (status !== undefined && status >= 400 && status < 500) return { status, messages: [sentence(status)] }
+  return undefined
+}
+
+export function sendError (error: FastifyError, request: FastifyRequest, reply: FastifyReply): FastifyReply {
+  const answer = answerFor(error) ?? { status: 500, messages: [`Something went wrong (request ${request.id})`] }
+  if (answer.status >= 500) request.log.error({ err: error }, 'request failed')
+  else request.log.debug({ err: error }, 'request refused')
+  if (answer.status === 401) reply.header('www-authenticate', 'Bearer')
+  if (answer.retryAfterSeconds !== undefined) reply.header('retry-after', answer.retryAfterSeconds)
+  if (!reply.hasHeader('cache-control')) reply.header('cache-control', 'no-store')
+  return reply
+    .code(answer.status)
+    .removeHeader('content-encoding').removeHeader('content-length').removeHeader('etag')
+    .type('application/json; charset=utf-8')
+    .serializer(JSON.stringify)
+    .send({ errors: answer.messages })
+}
+
+/** For Fastify's `frameworkErrors`: URLs that its router can't read never reach a hook or the error handler. */
+export function sendFrameworkError (error: FastifyError, request: FastifyRequest, reply: FastifyReply): void {
+  reply.header('x-request-id', request.id)
+  sendError(error, request, reply)
+}
+
+/** For Fastify's `clientErrorHandler`: what the HTTP parser refuses has no request, only a socket. */
+export function answerParserError (error: Error & { code?: string }, socket: Socket): void {
+  const status = error.code === 'HPE_HEADER_OVERFLOW' ? 431 : error.code === 'ERR_HTTP_REQUEST_TIMEOUT' ? 408 : 400
+  endSocket(socket, status, error.code === 'ECONNRESET')
+}
+
+function endSocket (socket: Socket, status: number, gone = false): void {
+  if (gone || !socket.writable) {
+    socket.destroy()
+    return
+  }
+  const body = JSON.stringify({ errors: [sentence(status)] })
+  // end() after the bytes are out, then away: a peer that keeps on sending must not hold the socket.
+  socket.end([
+    `HTTP/1.1 ${status} ${STATUS_CODES[status]}`,
+    `X-Request-Id: ${randomUUID()}`,
+    'Content-Type: application/json; charset=utf-8',
+    `Content-Length: ${Buffer.byteLength(body)}`,
+    'Connection: close',
+    '', body
+  ].join('\r\n'), () => socket.destroySoon())
+}
+
+export default fp(async (app) => {
+  app.setErrorHandler(sendError)
+  app.setNotFoundHandler((request, reply) => sendError(new NotFoundError(), request, reply))
+
+  // Node would answer these two by itself with an empty body.
+  app.addHook('onRequest', (request, _reply, done) => {
+    const { raw } = request
+    if (raw.headers.host === undefined && raw.httpVersionMinor === 1) done(Object.assign(new Error('no Host header'), { statusCode: 400 }))
+    else done()
+  })
+  app.server.on('checkExpectation', (_request: IncomingMessage, response: ServerResponse) => {
+    response.writeHead(417, { 'content-type': 'application/json; charset=utf-8', 'x-request-id': randomUUID(), connection: 'close' })
+    response.end(JSON.stringify({ errors: [sentence(417)] }))
+  })
+  app.server.on('connect', (_request: IncomingMessage, socket: Socket) => endSocket(socket, 405))
+}, { name: 'error-handler' })

@@ -1,0 +1,22 @@
+import fp from 'fastify-plugin'
+import { Type } from '@sinclair/typebox'
+
+const Health = Type.Object({ status: Type.String(), database: Type.Optional(Type.String()), redis: Type.Optional(Type.String()) })
+
+/** For load balancers and orchestrators: does the process answer, and may it be sent requests. */
+export default fp(async (app) => {
+  let closing = false
+  app.addHook('preClose', async () => { closing = true })
+
+  app.get('/health/live', { schema: { summary: 'The process answers', response: { 200: Health } } }, async () => ({ status: 'ok' }))
+
+  app.get('/health/ready', { schema: { summary: 'Requests may be sent here', response: { 200: Health, 503: Health } } }, async (_request, reply) => {
+    reply.header('cache-control', 'no-store')
+    const redis = app.shared === undefined ? 'not used' : app.shared.reachable ? 'ok' : 'away'
+    const database = await app.database.$queryRaw`SELECT 1`.then(() => 'ok', () => 'away')
+    if (closing || database !== 'ok') {
+      return await reply.code(503).header('retry-after', 1).send({ status: closing ? 'closing' : 'unavailable', database, redis })
+    }
+    return { status: redis === 'away' ? 'degraded' : 'ok', database, redis }
+  })
+}, { name: 'health', dependencies: ['database', 'redis'] })

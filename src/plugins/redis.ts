@@ -1,0 +1,202 @@
+import { EventEmitter } from 'node:events'
+import fastifyRedis from '@fastify/redis'
+import fp from 'fastify-plugin'
+import { Redis, ReplyError } from 'ioredis'
+import type { FastifyBaseLogger } from 'fastify'
+
+declare module 'fastify' {
+  interface FastifyInstance {
+    /** Redis with a breaker before it; undefined when REDIS_URL is not set. */
+    shared: SharedRedis | undefined
+  }
+}
+
+/** No command may cost a reader more than this; a Redis that is slower counts as away. */
+const COMMAND_TIMEOUT_MS = 200
+const PROBE_INTERVAL_MS = 250
+/** Two missed heartbeats and the channel counts as lost: well within the 1.5 s that is promised. */
+const HEARTBEAT_INTERVAL_MS = 500
+const HEARTBEAT_TIMEOUT_MS = 500
+/** How long the start waits for a Redis that may just be slow to answer. */
+const START_WAIT_MS = 1000
+
+/** Redis can't be used now. Callers go on without it; it never reaches a client. */
+export class RedisAwayError extends Error {
+  constructor (cause?: unknown) {
+    super('Redis can not be reached', { cause })
+    this.name = 'RedisAwayError'
+  }
+}
+
+interface SharedRedisEvents {
+  /** Commands work again after an outage. */
+  reachable: []
+  /** Messages arrive from now on; some may have been missed before. */
+  subscribed: []
+  /** Messages may be missed from now on. */
+  unsubscribed: []
+  message: [channel: string, payload: string]
+}
+
+/**
+ * Two connections, one for commands and one for messages, and what is known about them. The breaker opens with the
+ * first command that fails or times out and closes when a probe succeeds, so that an outage costs one time-out and not
+ * one for every request.
+ */
+export class SharedRedis extends EventEmitter<SharedRedisEvents> {
+  readonly commands: Redis
+  readonly #subscriber: Redis
+  readonly #log: FastifyBaseLogger
+  readonly #channel: string
+  #broken = false
+  #subscribed = false
+  #probe: NodeJS.Timeout | undefined
+  readonly #heartbeat: NodeJS.Timeout
+  #heartbeatUnderWay = false
+
+  constructor (url: string, channel: string, log: FastifyBaseLogger) {
+    super()
+    this.#log = log
+    this.#channel = channel
+    const options = {
+      lazyConnect: true,
+      connectTimeout: 1000,
+      enableOfflineQueue: false,
+      maxRetriesPerRequest: 0,
+      retryStrategy: (attempt: number) => Math.min(attempt * 50, 500)
+    }
+    this.commands = new Redis(url, { ...options, commandTimeout: COMMAND_TIMEOUT_MS, enableAutoPipelining: true })
+    this.#subscriber = new Redis(url, { ...options, autoResubscribe: false })
+    for (const client of [this.commands, this.#subscriber]) client.on('error', (error) => log.debug({ err: error }, 'redis'))
+    this.commands.on('close', () => this.#trip(new Error('connection closed')))
+    this.commands.on('ready', () => { this.#probeSoon(0) })
+    this.#subscriber.on('ready', () => { this.#subscribe() })
+    this.#subscriber.on('close', () => this.#setSubscribed(false))
+    this.#subscriber.on('message', (channelName, payload) => this.emit('message', channelName, payload))
+    this.#heartbeat = setInterval(() => { this.#beat() }, HEARTBEAT_INTERVAL_MS)
+    this.#heartbeat.unref()
+  }
+
+  /** Whether commands are worth trying: connected, and the last one did not fail. */
+  get reachable (): boolean {
+    return !this.#broken && this.commands.status === 'ready'
+  }
+
+  /** Whether messages of other replicas arrive. */
+  get subscribed (): boolean {
+    return this.#subscribed
+  }
+
+  /** Begins to connect, and waits a moment so that a Redis that is there is used from the first request on. */
+  async start (): Promise<void> {
+    const ready = new Promise<void>((resolve) => { this.once('subscribed', resolve) })
+    this.commands.connect().catch(() => {})
+    this.#subscriber.connect().catch(() => {})
+    let timer: NodeJS.Timeout | undefined
+    await Promise.race([ready, new Promise<void>((resolve) => { timer = setTimeout(resolve, START_WAIT_MS) })])
+    clearTimeout(timer)
+    if (!this.reachable) this.#log.warn('Redis can not be reached: limits are counted and documents cached per process until it can')
+  }
+
+  /**
+   * Runs commands if Redis can be reached.
+   *
+   * @throws {RedisAwayError} at once while the breaker is open, or when the command failed
+   */
+  async run<T> (command: (client: Redis) => Promise<T>): Promise<T> {
+    if (!this.reachable) throw new RedisAwayError()
+    try {
+      return await command(this.commands)
+    } catch (error) {
+      this.#trip(error)
+      throw new RedisAwayError(error)
+    }
+  }
+
+  /** Ends both connections. */
+  close (): void {
+    clearInterval(this.#heartbeat)
+    clearTimeout(this.#probe)
+    this.removeAllListeners()
+    this.#broken = true
+    this.commands.removeAllListeners('close')
+    this.commands.disconnect()
+    this.#subscriber.disconnect()
+  }
+
+  #trip (error: unknown): void {
+    if (!this.#broken) this.#log.warn({ err: error }, 'Redis is away: limits are counted and documents cached per process')
+    this.#broken = true
+    this.#probeSoon(PROBE_INTERVAL_MS)
+  }
+
+  #probeSoon (delayMs: number): void {
+    clearTimeout(this.#probe)
+    this.#probe = setTimeout(() => { this.#tryAgain() }, delayMs)
+    this.#probe.unref()
+  }
+
+  async #tryAgain (): Promise<void> {
+    if (this.commands.status !== 'ready') return // the next 'ready' probes again
+    try {
+      // A write, because a Redis that is full or a read-only replica still answers PING.
+      await this.commands.set('landfall:probe', '1', 'PX', 1000)
+      const wasBroken = this.#broken
+      this.#broken = false
+      if (wasBroken) this.#log.info('Redis is back')
+      this.emit('reachable')
+    } catch (error) {
+      this.#trip(error)
+      // A connection that only swallows what is sent stays 'ready' for ever; a refusal is an answer.
+      if (!(error instanceof ReplyError)) this.commands.disconnect(true)
+    }
+  }
+
+  async #subscribe (): Promise<void> {
+    try {
+      await this.#subscriber.subscribe(this.#channel)
+      this.#setSubscribed(true)
+    } catch {
+      this.#subscriber.disconnect(true)
+    }
+  }
+
+  #setSubscribed (subscribed: boolean): void {
+    if (this.#subscribed === subscribed) return
+    this.#subscribed = subscribed
+    this.emit(subscribed ? 'subscribed' : 'unsubscribed')
+  }
+
+  async #beat (): Promise<void> {
+    if (!this.#subscribed || this.#heartbeatUnderWay) return
+    this.#heartbeatUnderWay = true
+    let timer: NodeJS.Timeout | undefined
+    try {
+      const late = new Promise<never>((_resolve, reject) => { timer = setTimeout(() => reject(new Error('no answer')), HEARTBEAT_TIMEOUT_MS) })
+      await Promise.race([this.#subscriber.ping(), late])
+    } catch {
+      this.#setSubscribed(false)
+      this.#subscriber.disconnect(true)
+    } finally {
+      clearTimeout(timer)
+      this.#heartbeatUnderWay = false
+    }
+  }
+}
+
+export default fp<{ url: string | undefined, channel: string }>(async (app, { url, channel }) => {
+  if (url === undefined) {
+    app.decorate('shared', undefined)
+    return
+  }
+  const shared = new SharedRedis(url, channel, app.log)
+  app.decorate('shared', shared)
+  app.addHook('onClose', async () => shared.close())
+  // The plugin waits for 'ready' and would keep the service from starting while Redis is away. It looks only once, and
+  // nothing is sent before start() connects, so the status is lent to it for that look.
+  const { status } = shared.commands
+  shared.commands.status = 'ready'
+  await app.register(fastifyRedis, { client: shared.commands })
+  shared.commands.status = status
+  await shared.start()
+}, { name: 'redis' })
