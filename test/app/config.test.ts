@@ -1,0 +1,59 @@
+import { readFileSync } from 'node:fs'
+import { resolve } from 'node:path'
+import t from 'tap'
+import { ConfigError, loadConfig } from '../../src/config.ts'
+
+const problemsOf = (env: Record<string, string>): string[] => {
+  try {
+    loadConfig(env)
+    return []
+  } catch (error) {
+    if (!(error instanceof ConfigError)) throw error
+    return error.message.split('\n')
+  }
+}
+
+t.test('nothing set is the embedded mode with the defaults of the contract', async (t) => {
+  t.match(loadConfig({}), {
+    HOST: '127.0.0.1', PORT: 3000, OPS_PORT: undefined, BASE_URL: undefined, LOG_LEVEL: 'info', TRUST_PROXY: [],
+    DATABASE_URL: undefined, REDIS_URL: undefined, DATA_DIR: resolve('data'), MIGRATE_ON_START: true,
+    JWT_SECRET: undefined, ACCESS_TOKEN_TTL: 900, REFRESH_TOKEN_TTL: 2_592_000, SESSION_TTL: 15_552_000,
+    ALLOWED_HOSTS: { names: [], suffixes: [], networks: [] }, RATE_LIMIT_PUBLIC: 30, RATE_LIMIT_ALLOWED_HOSTS: 1000,
+    PUBLIC_CACHE_CONTROL: 'public, max-age=0, must-revalidate', CORS_ORIGINS: [], MAX_DOCUMENT_BYTES: 1_048_576,
+    UPLOADS_DIR: resolve('uploads'), MAX_UPLOAD_BYTES: 26_214_400, ALLOWED_UPLOAD_TYPES: [], SHUTDOWN_TIMEOUT_MS: 10_000
+  })
+  t.same(loadConfig({ PORT: '', JWT_SECRET: '  ' }), loadConfig({}), 'empty is not set')
+  t.throws(() => { (loadConfig({}) as { PORT: number }).PORT = 1 }, 'frozen')
+})
+
+t.test('a bad setting is one line that names it', async (t) => {
+  for (const [name, value] of [
+    ['PORT', 'x'], ['PORT', '65536'], ['PORT', '-1'], ['PORT', '3000.5'], ['PORT', '1e3'], ['PORT', '0x10'], ['OPS_PORT', 'no'],
+    ['BASE_URL', 'example.com'], ['BASE_URL', 'ftp://example.com'], ['BASE_URL', 'https://example.com?x'], ['LOG_LEVEL', 'loud'],
+    ['TRUST_PROXY', 'true'], ['TRUST_PROXY', '10.0.0.0/33'], ['TRUST_PROXY', '10.0.0.1,proxy.example'],
+    ['DATABASE_URL', 'mysql://x'], ['REDIS_URL', 'http://x'], ['MIGRATE_ON_START', 'yes'], ['JWT_SECRET', 'too short'],
+    ['ACCESS_TOKEN_TTL', '0'], ['ALLOWED_HOSTS', 'https://example.com'], ['ALLOWED_HOSTS', 'a.example,*.*.example'], ['ALLOWED_HOSTS', '300.1.1.1'], ['ALLOWED_HOSTS', 'example.com:80'],
+    ['RATE_LIMIT_PUBLIC', '0'], ['PUBLIC_CACHE_CONTROL', 'a\nb'], ['CORS_ORIGINS', 'example.com'], ['CORS_ORIGINS', 'https://example.com/path'],
+    ['MAX_UPLOAD_BYTES', '25MB'], ['ALLOWED_UPLOAD_TYPES', 'png'], ['SHUTDOWN_TIMEOUT_MS', 'soon']
+  ] as [string, string][]) {
+    const problems = problemsOf({ [name]: value })
+    t.equal(problems.length, 1, `${name}=${value}`)
+    t.match(problems[0], new RegExp(`^${name} must `))
+  }
+  t.match(problemsOf({ DATABASE_URL: 'postgresql://x/y' }), [/^JWT_SECRET must be set when DATABASE_URL is/])
+  t.equal(problemsOf({ PORT: 'x', LOG_LEVEL: 'loud', BASE_URL: 'nowhere' }).length, 3, 'all at once')
+})
+
+t.test('lists and addresses', async (t) => {
+  const config = loadConfig({ ALLOWED_HOSTS: 'WWW.Example.com, *.b\u00fccher.example ,10.0.0.0/8,::1', BASE_URL: 'https://example.com/base/', ALLOWED_UPLOAD_TYPES: 'Image/*, application/pdf', CORS_ORIGINS: 'https://a.example,http://localhost:5173' })
+  t.same(config.ALLOWED_HOSTS, { names: ['www.example.com'], suffixes: ['.xn--bcher-kva.example'], networks: ['10.0.0.0/8', '::1'] })
+  t.equal(config.BASE_URL, 'https://example.com/base')
+  t.same(config.ALLOWED_UPLOAD_TYPES, ['image/*', 'application/pdf'])
+})
+
+t.test('.env.example lists every setting, with its default', async (t) => {
+  const listed = [...readFileSync('.env.example', 'utf8').matchAll(/^#? ?([A-Z_]+)=(.*)$/gm)].map(([, name = '', value = '']) => [name, value] as const)
+  t.same(listed.map(([name]) => name).sort(), Object.keys(loadConfig({})).sort())
+  const defaults = loadConfig({})
+  t.same(loadConfig(Object.fromEntries(listed.filter(([name]) => defaults[name as keyof typeof defaults] !== undefined))), defaults)
+})

@@ -1,0 +1,81 @@
+import t from 'tap'
+import { buildTestApp, listen, signUp } from '../helpers/app.ts'
+import { claimRedis, freePort, startPostgresServer } from '../helpers/servers.ts'
+
+t.test('health: live and ready', async (t) => {
+  const postgres = await startPostgresServer(t)
+  const app = await buildTestApp(t, { settings: { DATABASE_URL: postgres.url, UPLOADS_DIR: t.testdir() } })
+  t.same((await app.inject('/health/live')).json(), { status: 'ok' })
+  t.same((await app.inject('/health/ready')).json(), { status: 'ok', database: 'ok', redis: 'not used' })
+  await postgres.stop()
+  t.equal((await app.inject('/health/live')).statusCode, 200)
+  const response = await app.inject('/health/ready')
+  t.equal(response.statusCode, 503)
+  t.ok(Number(response.headers['retry-after']) >= 1)
+})
+
+t.test('while PostgreSQL is away: 503 with Retry-After, and cached reads go on; afterwards all works again', async (t) => {
+  const postgres = await startPostgresServer(t)
+  const app = await buildTestApp(t, { settings: { DATABASE_URL: postgres.url, UPLOADS_DIR: t.testdir(), RATE_LIMIT_PUBLIC: '1000' } })
+  const owner = await signUp(app)
+  const created = await app.inject({ method: 'POST', url: '/landing_pages', headers: owner.headers, payload: { current_data: { cached: true } } })
+  const read = async (publicId = created.json().public_id) => await app.inject(`/landing_pages/${publicId}`)
+  t.equal((await read()).statusCode, 200)
+  await postgres.stop()
+  for (const response of [
+    await app.inject({ url: '/auth/me', headers: owner.headers }),
+    await app.inject({ method: 'POST', url: '/auth/sign_in', payload: { user: { email: owner.user.email, password: 'x' } } }),
+    await app.inject({ method: 'POST', url: '/auth/refresh', payload: { refresh_token: owner.refresh_token } }),
+    await app.inject({ method: 'POST', url: '/landing_pages', headers: owner.headers, payload: { current_data: {} } }),
+    await read('A'.repeat(22))
+  ]) {
+    t.equal(response.statusCode, 503)
+    t.ok(Number(response.headers['retry-after']) >= 1)
+    t.equal(response.json().errors.length, 1)
+  }
+  for (let n = 0; n < 5; n++) {
+    await new Promise((resolve) => setTimeout(resolve, 300))
+    t.equal((await read()).statusCode, 200, 'past its lease of a second, too')
+  }
+  await postgres.start()
+  t.equal((await app.inject({ url: '/auth/me', headers: owner.headers })).statusCode, 200)
+  t.equal((await app.inject({ method: 'POST', url: '/auth/refresh', payload: { refresh_token: owner.refresh_token } })).statusCode, 200, 'nothing was spent')
+  t.equal((await read('A'.repeat(22))).statusCode, 404)
+})
+
+t.test('metrics on their own listener, never on the public one', async (t) => {
+  const port = await freePort()
+  const app = await buildTestApp(t, { settings: { OPS_PORT: String(port), REDIS_URL: await claimRedis(t) } as Record<string, string> })
+  t.equal((await app.inject('/metrics')).statusCode, 404)
+  const metrics = async () => await (await fetch(`http://127.0.0.1:${port}/metrics`)).text()
+  t.match(await metrics(), /^landfall_limits_shared 1$/m)
+  t.match(await metrics(), /^process_resident_memory_bytes /m)
+  app.shared!.commands.disconnect()
+  t.match(await metrics(), /^landfall_limits_shared 0$/m)
+  t.equal((await fetch(`http://127.0.0.1:${port}/auth/me`)).status, 404)
+})
+
+t.test('CORS for the management API only where the setting allows it', async (t) => {
+  const app = await buildTestApp(t, { settings: { CORS_ORIGINS: 'https://app.example.com' } })
+  const preflight = async (origin: string) => await app.inject({ method: 'OPTIONS', url: '/manage/landing_pages', headers: { origin, 'access-control-request-method': 'PATCH', 'access-control-request-headers': 'authorization,content-type,if-match' } })
+  const allowed = await preflight('https://app.example.com')
+  t.equal(allowed.statusCode, 204)
+  t.equal(allowed.headers['access-control-allow-origin'], 'https://app.example.com')
+  t.match(allowed.headers['access-control-allow-methods'], /PATCH/)
+  t.not((await preflight('https://evil.example')).headers['access-control-allow-origin'], 'https://evil.example')
+  const refused = await app.inject({ url: '/auth/me', headers: { origin: 'https://app.example.com' } })
+  t.equal(refused.statusCode, 401)
+  t.equal(refused.headers['access-control-allow-origin'], 'https://app.example.com', 'errors can be read too')
+
+  const closed = await buildTestApp(t)
+  t.equal((await closed.inject({ url: '/auth/me', headers: { origin: 'https://app.example.com' } })).headers['access-control-allow-origin'], undefined)
+})
+
+t.test('closing lets a request in flight finish', async (t) => {
+  const app = await buildTestApp(t)
+  const url = await listen(app)
+  const response = fetch(`${url}/auth/sign_up`, { method: 'POST', headers: { 'content-type': 'application/json' }, body: JSON.stringify({ user: { email: 'late@example.com', password: 'correct horse', password_confirmation: 'correct horse' } }) })
+  await new Promise((resolve) => app.server.once('request', resolve))
+  await app.close()
+  t.equal((await response).status, 201)
+})

@@ -1,0 +1,132 @@
+import { mkdtemp, open, rm, writeFile } from 'node:fs/promises'
+import { tmpdir } from 'node:os'
+import { join } from 'node:path'
+import t, { type Test } from 'tap'
+import { dimensionsOf, readAt, type Dimensions } from '../../src/assets/dimensions.ts'
+import { contentTypeOf, isAllowed, SNIFF_BYTES } from '../../src/assets/sniff.ts'
+import { GIF, noise, PDF, PNG } from './helpers.ts'
+import { avif, hostileImages, jpeg, png, pngText, tiff, webp } from './images.ts'
+
+interface Inspected {
+  type: string
+  sniffed: boolean
+  size: Dimensions | undefined
+}
+
+async function inspector (t: Test): Promise<(content: Buffer, claimed?: string) => Promise<Inspected>> {
+  const folder = await mkdtemp(join(tmpdir(), 'landfall-test-'))
+  t.teardown(async () => await rm(folder, { recursive: true, force: true }))
+  return async (content, claimed) => {
+    const path = join(folder, 'file')
+    await writeFile(path, content)
+    const handle = await open(path)
+    try {
+      const type = await contentTypeOf(await readAt(handle, 0, SNIFF_BYTES), claimed)
+      return { ...type, size: await dimensionsOf(handle, type.type) }
+    } finally {
+      await handle.close()
+    }
+  }
+}
+
+t.test('images', async (t) => {
+  const inspect = await inspector(t)
+  const cases: [name: string, content: Buffer, type: string, size: [number, number] | undefined][] = [
+    ['png', PNG, 'image/png', [1, 1]],
+    ['png with 100 KB before its pixels', png(300, 200, pngText(100_000)), 'image/png', [300, 200]],
+    ['png with 1 MB before its pixels', png(300, 200, pngText(1_000_000)), 'image/png', [300, 200]],
+    ['gif', GIF, 'image/gif', [3, 2]],
+    ['jpeg', jpeg(640, 480), 'image/jpeg', [640, 480]],
+    ['jpeg upright', jpeg(640, 480, { orientation: 1 }), 'image/jpeg', [640, 480]],
+    ['jpeg upside down', jpeg(640, 480, { orientation: 3 }), 'image/jpeg', [640, 480]],
+    ['jpeg on its side', jpeg(640, 480, { orientation: 6 }), 'image/jpeg', [480, 640]],
+    ['jpeg behind a large colour profile', jpeg(640, 480, { filler: 600_000 }), 'image/jpeg', [640, 480]],
+    ['webp', webp(1000, 2000), 'image/webp', [1000, 2000]],
+    ['avif', avif(320, 240), 'image/avif', [320, 240]],
+    ['tiff with its directory near', tiff(123, 456), 'image/tiff', [123, 456]],
+    ['tiff with its directory at the end of 3 MB', tiff(123, 456, 3_000_000), 'image/tiff', [123, 456]],
+    ['jpeg without a size', Buffer.from([0xff, 0xd8, 0xff, 0xe0, 0, 4, 0, 0]), 'image/jpeg', undefined],
+    ['png cut short', PNG.subarray(0, 20), 'image/png', undefined],
+    ['png of no width', png(0, 5), 'image/png', undefined],
+    ['svg', Buffer.from('<svg xmlns="http://www.w3.org/2000/svg" width="10" height="10"/>'), 'image/svg+xml', undefined],
+    ['pdf', PDF, 'application/pdf', undefined]
+  ]
+  for (const [name, content, type, size] of cases) {
+    const expected = { type, sniffed: true, size: size === undefined ? undefined : { width: size[0], height: size[1] } }
+    t.strictSame(await inspect(content, 'text/html'), expected, name)
+  }
+})
+
+t.test('the client is believed only where bytes say nothing', async (t) => {
+  const text = Buffer.from('hello, world\n')
+  const cases: [content: Buffer, claimed: string | undefined, type: string][] = [
+    [text, undefined, 'application/octet-stream'],
+    [text, '', 'application/octet-stream'],
+    [text, 'text/plain', 'text/plain'],
+    [text, 'Text/CSV; charset=utf-8', 'text/csv'],
+    [text, 'application/vnd.example+json', 'application/vnd.example+json'],
+    [text, 'text', 'application/octet-stream'],
+    [text, 'text/', 'application/octet-stream'],
+    [text, '/plain', 'application/octet-stream'],
+    [text, 'text/pl ain', 'application/octet-stream'],
+    [text, 'text/plain\r\nx: y', 'application/octet-stream'],
+    [text, 'text/*', 'application/octet-stream'],
+    [text, 'te\0xt/plain', 'application/octet-stream'],
+    [text, `text/${'x'.repeat(200)}`, 'application/octet-stream'],
+    [text, 'image/png', 'application/octet-stream'],
+    [text, 'IMAGE/PNG', 'application/octet-stream'],
+    [text, 'image/svg+xml', 'application/octet-stream'],
+    [text, 'application/pdf', 'application/octet-stream'],
+    [text, 'video/mp4', 'application/octet-stream'],
+    [Buffer.from('<!DOCTYPE html><script>alert(1)</script>'), 'image/jpeg', 'application/octet-stream'],
+    [Buffer.from('<!DOCTYPE html><script>alert(1)</script>'), 'text/html', 'text/html'],
+    [Buffer.concat([text, Buffer.alloc(4)]), 'text/plain', 'application/octet-stream'],
+    [Buffer.from('\ufeffhi', 'utf16le'), 'text/plain', 'text/plain'],
+    [noise(5000), 'application/x-custom', 'application/x-custom']
+  ]
+  const inspect = await inspector(t)
+  for (const [content, claimed, type] of cases) {
+    t.strictSame(await inspect(content, claimed), { type, sniffed: false, size: undefined }, `${claimed?.slice(0, 30)} of ${content.length} bytes`)
+  }
+})
+
+t.test('svg is known by its root element', async (t) => {
+  const inspect = await inspector(t)
+  const svgs = ['<svg/>', '<svg>', '\ufeff<svg >', ' \n<svg\n>', '<?xml version="1.0"?><svg>', '<!-- a > b --><svg>', '<!DOCTYPE svg PUBLIC "a" "b"><svg>',
+    '<?xml version="1.0"?>\n<!DOCTYPE svg [<!ENTITY a "b">]>\n<!-- x --><svg>', '<svg:svg >']
+  for (const svg of svgs) t.match(await inspect(Buffer.from(svg), 'text/plain'), { type: 'image/svg+xml', sniffed: true }, svg)
+  const others = ['<svgx>', 'x<svg>', '<html><svg>', '<!-- <svg>', '<?xml <svg>', '<!DOCTYPE', '<', '']
+  for (const other of others) t.not((await inspect(Buffer.from(other), 'text/plain')).type, 'image/svg+xml', other)
+})
+
+t.test('allowed types', async (t) => {
+  const cases: [type: string, sniffed: boolean, allowed: string[], passes: boolean][] = [
+    ['text/html', false, [], true],
+    ['image/png', true, ['image/png'], true],
+    ['image/png', true, ['image/*'], true],
+    ['image/png', true, ['video/*', 'image/*'], true],
+    ['image/png', true, ['image/jpeg'], false],
+    ['imagex/png', true, ['image/*'], false],
+    ['application/pdf', true, ['image/*'], false],
+    ['text/csv', false, ['text/csv'], true],
+    ['text/csv', false, ['text/*'], false],
+    ['image/x-fake', false, ['image/*'], false],
+    ['application/octet-stream', false, ['image/*'], false],
+    ['application/octet-stream', false, ['application/octet-stream'], true]
+  ]
+  for (const [type, sniffed, allowed, passes] of cases) t.equal(isAllowed({ type, sniffed }, allowed), passes, `${type} ${sniffed ? 'seen' : 'claimed'} in ${allowed.join()}`)
+})
+
+t.test('no file hangs or breaks the inspection', { timeout: 120_000 }, async (t) => {
+  const inspect = await inspector(t)
+  let slowest: [string, number] = ['', 0]
+  for (const [name, content] of hostileImages()) {
+    const start = performance.now()
+    const { size } = await inspect(content, 'image/png')
+    const elapsed = performance.now() - start
+    if (elapsed > slowest[1]) slowest = [name, elapsed]
+    t.ok(size === undefined || (size.width > 0 && size.height > 0), name)
+  }
+  t.comment(`slowest: ${slowest[0]}, ${Math.round(slowest[1])} ms`)
+  t.ok(slowest[1] < 5000, `none takes seconds, not even ${slowest[0]}`)
+})

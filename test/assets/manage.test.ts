@@ -1,0 +1,103 @@
+import { randomUUID } from 'node:crypto'
+import t from 'tap'
+import { buildTestApp, listen, signUp } from '../helpers/app.ts'
+import { GIF, pathOf, PNG, stored, upload } from './helpers.ts'
+
+t.test('the list, newest first, page by page', async (t) => {
+  const app = await buildTestApp(t)
+  const account = await signUp(app)
+  const other = await signUp(app)
+  t.strictSame((await app.inject({ url: '/assets', headers: account.headers })).json(), [])
+  const ids: string[] = []
+  for (let index = 0; index < 5; index++) ids.unshift((await upload(app, account, PNG, `${index}.png`)).json().id)
+  await upload(app, other, GIF)
+
+  const whole = await app.inject({ url: '/assets', headers: account.headers })
+  t.strictSame(whole.json().map((asset: { id: string }) => asset.id), ids)
+  t.equal(whole.headers.link, undefined)
+
+  const seen: string[] = []
+  let url: string | undefined = '/assets?limit=2'
+  const sizes: number[] = []
+  while (url !== undefined) {
+    const response = await app.inject({ url, headers: account.headers })
+    t.equal(response.statusCode, 200)
+    sizes.push(response.json().length)
+    seen.push(...response.json().map((asset: { id: string }) => asset.id))
+    const link = /^<(http:\/\/landfall\.test\/assets\?[^>]+)>; rel="next"$/.exec(String(response.headers.link ?? ''))?.[1]
+    t.equal(link === undefined, response.headers.link === undefined)
+    url = link?.slice('http://landfall.test'.length)
+  }
+  t.strictSame(seen, ids)
+  t.strictSame(sizes, [2, 2, 1])
+  t.equal((await app.inject({ url: '/assets?limit=5', headers: account.headers })).headers.link, undefined, 'a last page that is full has no next one')
+
+  for (const query of ['limit=0', 'limit=101', 'limit=x', 'limit=', 'limit=1&limit=2', 'cursor=x', 'cursor=']) {
+    const response = await app.inject({ url: `/assets?${query}`, headers: account.headers })
+    t.equal(response.statusCode, 422, query)
+    t.type(response.json().errors[0], 'string')
+  }
+  const both = (await app.inject({ url: '/assets?limit=0&cursor=x', headers: account.headers })).json()
+  t.equal(both.errors.length, 2, 'every broken rule at once')
+})
+
+t.test('unknown, malformed and foreign ids are the same 404, byte for byte', async (t) => {
+  const app = await buildTestApp(t)
+  const owner = await signUp(app)
+  const stranger = await signUp(app)
+  const asset = (await upload(app, owner, PNG)).json()
+  const ids = [asset.id, asset.id.toUpperCase(), randomUUID(), '00000000-0000-0000-0000-000000000000', 'x', '1', '-1', 'null', 'undefined', '%00', 'a%2Fb', "'%20OR%201=1--",
+    `${asset.id}0`, `{${asset.id}}`, asset.id.replaceAll('-', ''), 'x'.repeat(3000), '%F0%9F%98%80']
+  for (const method of ['GET', 'DELETE'] as const) {
+    for (const id of ids) {
+      const response = await app.inject({ method, url: `/assets/${id}`, headers: stranger.headers })
+      t.equal(response.statusCode, 404, `${method} ${id.slice(0, 40)}`)
+      t.equal(response.body, '{"errors":["Not found"]}')
+    }
+  }
+  t.equal((await app.inject({ url: `/assets/${asset.id.toUpperCase()}`, headers: owner.headers })).statusCode, 200)
+  t.equal((await stored(app)).published.length, 1)
+})
+
+t.test('DELETE removes the row and the file, once', async (t) => {
+  const app = await buildTestApp(t)
+  const account = await signUp(app)
+  const asset = (await upload(app, account, PNG)).json()
+  const kept = (await upload(app, account, GIF)).json()
+  t.equal((await app.inject(pathOf(asset))).statusCode, 200)
+
+  const response = await app.inject({ method: 'DELETE', url: `/assets/${asset.id}`, headers: account.headers })
+  t.equal(response.statusCode, 204)
+  t.equal(response.body, '')
+  t.equal(response.headers['content-type'], undefined)
+  for (const [method, url] of [['GET', pathOf(asset)], ['HEAD', pathOf(asset)], ['GET', `/assets/${asset.id}`], ['DELETE', `/assets/${asset.id}`]] as const) {
+    t.equal((await app.inject({ method, url, headers: account.headers })).statusCode, 404, `${method} ${url}`)
+  }
+  t.strictSame((await app.inject({ url: '/assets', headers: account.headers })).json(), [kept])
+  t.strictSame(await stored(app), { published: [pathOf(kept).slice('/uploads/'.length)], temporary: [] })
+})
+
+t.test('of many who delete the same asset one succeeds, and readers see 200 or 404, nothing else', async (t) => {
+  const app = await buildTestApp(t)
+  const account = await signUp(app)
+  const url = await listen(app)
+  for (let round = 0; round < 5; round++) {
+    const asset = (await upload(app, account, Buffer.concat([PNG, Buffer.alloc(200_000)]))).json()
+    const read = async () => {
+      const response = await fetch(url + pathOf(asset))
+      await response.arrayBuffer()
+      return response.status
+    }
+    const remove = async () => (await fetch(`${url}/assets/${asset.id}`, { method: 'DELETE', headers: account.headers })).status
+    const [reads, deletes] = await Promise.all([Promise.all(Array.from({ length: 20 }, read)), Promise.all(Array.from({ length: 5 }, remove))])
+    t.ok(reads.every((status) => status === 200 || status === 404), `${reads}`)
+    t.strictSame(deletes.sort(), [204, 404, 404, 404, 404])
+  }
+})
+
+t.test('every route wants a token', async (t) => {
+  const app = await buildTestApp(t)
+  for (const [method, url] of [['GET', '/assets'], ['POST', '/assets'], ['GET', `/assets/${randomUUID()}`], ['DELETE', `/assets/${randomUUID()}`]] as const) {
+    t.equal((await app.inject({ method, url })).statusCode, 401, `${method} ${url}`)
+  }
+})

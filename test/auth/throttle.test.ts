@@ -1,0 +1,86 @@
+import t from 'tap'
+import type { FastifyInstance } from 'fastify'
+import { buildTestApp, PASSWORD, signUp, testSettings } from '../helpers/app.ts'
+import { claimRedis } from '../helpers/servers.ts'
+
+const WRONG = 'not the password'
+
+let address = 0
+/** An address of its own for each test, because limits count by it. */
+const newAddress = (): string => `192.0.2.${++address}`
+const signIn = async (app: FastifyInstance, email: string, password: string, remoteAddress: string) =>
+  await app.inject({ method: 'POST', url: '/auth/sign_in', remoteAddress, payload: { user: { email, password } } })
+
+for (const kind of ['in the process', 'in Redis'] as const) {
+  t.test(`counted ${kind}`, async (t) => {
+    const settings = { ...await testSettings(t), ...(kind === 'in Redis' ? { REDIS_URL: await claimRedis(t) } : {}) }
+    const app = await buildTestApp(t, { settings })
+
+    t.test('ten failures for one account are 401, the eleventh attempt is 429, even with the right password', async (t) => {
+      const { user } = await signUp(app)
+      for (let n = 0; n < 10; n++) t.equal((await signIn(app, user.email, WRONG, newAddress())).statusCode, 401)
+      const response = await signIn(app, user.email.toUpperCase(), PASSWORD, newAddress())
+      t.equal(response.statusCode, 429)
+      const seconds = Number(response.headers['retry-after'])
+      t.ok(Number.isInteger(seconds) && seconds > 14 * 60 && seconds <= 15 * 60, `Retry-After: ${seconds}`)
+      t.match(response.json(), { errors: [/^Too many requests/] })
+    })
+
+    t.test('an address that nobody has is throttled just the same', async (t) => {
+      for (let n = 0; n < 10; n++) t.equal((await signIn(app, 'nobody@example.com', WRONG, newAddress())).statusCode, 401)
+      t.equal((await signIn(app, 'nobody@example.com', WRONG, newAddress())).statusCode, 429)
+    })
+
+    t.test('guesses at once are no more than guesses in turn', async (t) => {
+      const { user } = await signUp(app)
+      const responses = await Promise.all(Array.from({ length: 25 }, async () => await signIn(app, user.email, WRONG, newAddress())))
+      t.equal(responses.filter(({ statusCode }) => statusCode === 401).length, 10)
+      t.equal(responses.filter(({ statusCode }) => statusCode === 429).length, 15)
+    })
+
+    t.test('successes are not counted, one after the other or at once', async (t) => {
+      const { user } = await signUp(app)
+      const from = newAddress()
+      for (let n = 0; n < 9; n++) t.equal((await signIn(app, user.email, WRONG, from)).statusCode, 401)
+      const together = await Promise.all(Array.from({ length: 12 }, async () => await signIn(app, user.email, PASSWORD, from)))
+      t.same(together.map(({ statusCode }) => statusCode), Array(12).fill(200))
+      t.equal((await signIn(app, user.email, WRONG, from)).statusCode, 401, 'the tenth failure')
+      t.equal((await signIn(app, user.email, WRONG, from)).statusCode, 429)
+    })
+
+    t.test('thirty failures from one address, whatever the accounts', async (t) => {
+      const { user } = await signUp(app)
+      const from = newAddress()
+      for (let n = 0; n < 30; n++) t.equal((await signIn(app, `guess-${kind.length}-${n}@example.com`, WRONG, from)).statusCode, 401)
+      const response = await signIn(app, user.email, PASSWORD, from)
+      t.equal(response.statusCode, 429)
+      t.ok(Number(response.headers['retry-after']) <= 60)
+      t.equal((await signIn(app, user.email, PASSWORD, newAddress())).statusCode, 200, 'others are not affected')
+    })
+  })
+}
+
+t.test('sign-ups and refreshes per address', async (t) => {
+  const app = await buildTestApp(t, { settings: { SIGN_UPS_PER_ADDRESS: '3', REFRESHES_PER_ADDRESS: '2' } })
+  const signUpFrom = async (remoteAddress: string) => await app.inject({ method: 'POST', url: '/auth/sign_up', remoteAddress, payload: {} })
+  const refreshFrom = async (remoteAddress: string) => await app.inject({ method: 'POST', url: '/auth/refresh', remoteAddress, payload: {} })
+  for (const [call, limit, normally] of [[signUpFrom, 3, 422], [refreshFrom, 2, 401]] as const) {
+    const from = newAddress()
+    for (let n = 0; n < limit; n++) t.equal((await call(from)).statusCode, normally)
+    for (let n = 0; n < 2; n++) {
+      const response = await call(from)
+      t.equal(response.statusCode, 429)
+      t.ok(Number(response.headers['retry-after']) >= 1 && Number(response.headers['retry-after']) <= 60)
+      t.match(response.json(), { errors: [/^Too many requests, try again in \d+ seconds$/] })
+    }
+    t.equal((await call(newAddress())).statusCode, normally)
+    for (let n = 0; n < limit; n++) t.equal((await call(`2001:db8:${limit}::${n}`)).statusCode, normally)
+    t.equal((await call(`2001:db8:${limit}:0:ffff::1`)).statusCode, 429, 'one /64 of IPv6 is one address')
+    t.equal((await call(`2001:db8:${limit}:1::1`)).statusCode, normally, 'the next is another')
+  }
+})
+
+t.test('the defaults are those of the contract', async (t) => {
+  const app = await buildTestApp(t)
+  t.match(app.config, { SIGN_IN_FAILURES_PER_ACCOUNT: 10, SIGN_IN_FAILURES_PER_ADDRESS: 30, SIGN_UPS_PER_ADDRESS: 60, REFRESHES_PER_ADDRESS: 120 })
+})

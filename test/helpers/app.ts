@@ -1,0 +1,83 @@
+import { mkdtemp, rm } from 'node:fs/promises'
+import { tmpdir } from 'node:os'
+import { join } from 'node:path'
+import type { FastifyInstance } from 'fastify'
+import type { Test } from 'tap'
+import { buildApp } from '../../src/app.ts'
+import { loadConfig } from '../../src/config.ts'
+import { createDatabase } from './servers.ts'
+
+export const JWT_SECRET = 'a secret of the tests, 32 bytes and more'
+
+export interface TestAppOptions {
+  /** Settings by their names in the environment, over those of the tests. */
+  readonly settings?: Record<string, string | undefined>
+}
+
+/** The settings of an app with a database and an uploads folder of its own; pass them on for a second replica. */
+export async function testSettings (t: Test): Promise<Record<string, string>> {
+  const uploads = await mkdtemp(join(tmpdir(), 'landfall-test-'))
+  t.teardown(async () => await rm(uploads, { recursive: true, force: true }))
+  return {
+    DATABASE_URL: await createDatabase(t),
+    JWT_SECRET,
+    UPLOADS_DIR: uploads,
+    BASE_URL: 'http://landfall.test',
+    LOG_LEVEL: 'silent'
+  }
+}
+
+/** The whole service on a real PostgreSQL, not listening; closed when the test ends. */
+export async function buildTestApp (t: Test, options: TestAppOptions = {}): Promise<FastifyInstance> {
+  const base = options.settings?.DATABASE_URL === undefined ? await testSettings(t) : { JWT_SECRET, BASE_URL: 'http://landfall.test', LOG_LEVEL: 'silent' }
+  const app = await buildApp(loadConfig({ ...base, ...options.settings }))
+  t.teardown(async () => await app.close())
+  return app
+}
+
+/** The same, listening on a free port of the loopback address; gives its URL. */
+export async function listen (app: FastifyInstance): Promise<string> {
+  return await app.listen({ host: '127.0.0.1', port: 0 })
+}
+
+export interface Account {
+  readonly user: { readonly id: number, readonly email: string }
+  readonly access_token: string
+  readonly refresh_token: string
+  /** The Authorization header, for inject and fetch. */
+  readonly headers: { readonly authorization: string }
+}
+
+export const PASSWORD = 'correct horse battery'
+let accounts = 0
+
+/** Creates an account, each call another one. */
+export async function signUp (app: FastifyInstance, email = `owner-${process.pid}-${++accounts}@example.com`): Promise<Account> {
+  const response = await app.inject({
+    method: 'POST',
+    url: '/auth/sign_up',
+    payload: { user: { email, password: PASSWORD, password_confirmation: PASSWORD } }
+  })
+  if (response.statusCode !== 201) throw new Error(`sign-up failed: ${response.statusCode} ${response.body}`)
+  const body = response.json()
+  return { ...body, headers: { authorization: `Bearer ${body.access_token}` } }
+}
+
+export interface CreatedPage {
+  readonly id: string
+  readonly public_id: string
+  readonly etag: string
+}
+
+/** Creates a Landing Page whose document is exactly `document`, JSON text. */
+export async function createPage (app: FastifyInstance, account: Account, document = '{"hello":"world"}'): Promise<CreatedPage> {
+  const response = await app.inject({
+    method: 'POST',
+    url: '/landing_pages',
+    headers: { ...account.headers, 'content-type': 'application/json' },
+    payload: `{"current_data":${document}}`
+  })
+  if (response.statusCode !== 201) throw new Error(`create failed: ${response.statusCode} ${response.body}`)
+  const { id, public_id: publicId } = response.json()
+  return { id, public_id: publicId, etag: String(response.headers.etag) }
+}

@@ -1,0 +1,160 @@
+import { spawnSync } from 'node:child_process'
+import { accessSync, constants, existsSync, readdirSync, realpathSync, rmSync, statSync, writeFileSync } from 'node:fs'
+import { delimiter, dirname, join } from 'node:path'
+
+// Finds the real PostgreSQL and Redis on this machine, and installs them where that needs nobody's permission.
+
+/** Where to look; the defaults are those of this process. */
+export interface Machine {
+  path: string
+  /** Folders to try after the path, in this order. */
+  folders: readonly string[]
+  isRoot: boolean
+  hasApt: boolean
+}
+
+export interface Programs {
+  /** Folder with `initdb` and `postgres`; undefined when PostgreSQL is missing or not wanted. */
+  postgres: string | undefined
+  /** `redis-server` or the compatible `valkey-server`. */
+  redis: string | undefined
+}
+
+export type ProgramName = keyof Programs
+
+/** A program is missing and could not be installed; `message` is one line that says what to do. */
+export class MissingProgramError extends Error {
+  constructor (message: string) {
+    super(message)
+    this.name = 'MissingProgramError'
+  }
+}
+
+export function thisMachine (): Machine {
+  return {
+    path: process.env.PATH ?? '',
+    folders: usualFolders(),
+    isRoot: process.getuid?.() === 0,
+    hasApt: existsSync('/usr/bin/apt-get') && existsSync('/usr/bin/dpkg')
+  }
+}
+
+/** Looks for both, installs nothing. */
+export function findPrograms (machine: Machine = thisMachine()): Programs {
+  const folders = [...machine.path.split(delimiter).filter((folder) => folder !== ''), ...machine.folders]
+  return { postgres: findPostgres(folders), redis: findRedis(folders) }
+}
+
+/**
+ * Finds the programs in `wanted`; as root on Debian and its relatives it installs what is missing.
+ *
+ * @param progress is told, in one line, what takes long
+ * @throws {MissingProgramError}
+ */
+export function providePrograms (wanted: readonly ProgramName[], progress: (line: string) => void, machine: Machine = thisMachine()): Programs {
+  let programs = findPrograms(machine)
+  const missing = wanted.filter((name) => programs[name] === undefined)
+  if (missing.length === 0) return programs
+
+  const packages = missing.map((name) => name === 'postgres' ? 'postgresql' : 'redis-server')
+  if (!machine.isRoot || !machine.hasApt) throw new MissingProgramError(advice(missing, packages, machine))
+  progress(`installing ${packages.join(' and ')} with apt-get …`)
+  const failure = installPackages(packages)
+  // The folders of a version that was not there before are new.
+  programs = findPrograms({ ...machine, folders: usualFolders() })
+  if (wanted.some((name) => programs[name] === undefined)) {
+    throw new MissingProgramError(`${advice(missing, packages, machine)}; apt-get said: ${failure ?? 'nothing of interest'}`)
+  }
+  return programs
+}
+
+function advice (missing: readonly ProgramName[], packages: readonly string[], machine: Machine): string {
+  const what = missing.map((name) => name === 'postgres' ? 'PostgreSQL' : 'Redis').join(' and ')
+  const how = machine.hasApt
+    ? `sudo apt-get install ${packages.join(' ')}`
+    : process.platform === 'darwin'
+      ? `brew install ${missing.map((name) => name === 'postgres' ? 'postgresql' : 'redis').join(' ')}`
+      : `the packages with ${missing.map((name) => name === 'postgres' ? 'initdb and postgres' : 'redis-server').join(' and with ')}`
+  const urls = missing.map((name) => name === 'postgres' ? 'TEST_DATABASE_URL' : 'TEST_REDIS_URL').join(' and ')
+  return `The tests need ${what}: install with "${how}", or set ${urls}`
+}
+
+function usualFolders (): string[] {
+  const versions = (parent: string, prefix: string): string[] => {
+    if (!existsSync(parent)) return []
+    return readdirSync(parent)
+      .filter((name) => name.startsWith(prefix) && /^\d+(\.\d+)*$/.test(name.slice(prefix.length)))
+      .sort((a, b) => parseFloat(b.slice(prefix.length)) - parseFloat(a.slice(prefix.length)))
+      .map((name) => join(parent, name, 'bin'))
+  }
+  const homebrews = ['/opt/homebrew', '/usr/local', '/home/linuxbrew/.linuxbrew']
+  return [
+    ...versions('/usr/lib/postgresql', ''),
+    ...versions('/usr', 'pgsql-'),
+    ...homebrews.flatMap((folder) => [
+      ...versions(join(folder, 'opt'), 'postgresql@'),
+      join(folder, 'opt/postgresql/bin'),
+      join(folder, 'opt/redis/bin'),
+      join(folder, 'bin')
+    ]),
+    // Not on the path of every account.
+    '/usr/bin', '/usr/sbin'
+  ]
+}
+
+function findPostgres (folders: readonly string[]): string | undefined {
+  for (const folder of folders) {
+    const initdb = executable(join(folder, 'initdb'))
+    // A link on the path may stand for one program only; the two belong together.
+    for (const candidate of initdb === undefined ? [] : [dirname(initdb), folder]) {
+      if (executable(join(candidate, 'initdb')) !== undefined && executable(join(candidate, 'postgres')) !== undefined) return candidate
+    }
+  }
+}
+
+function findRedis (folders: readonly string[]): string | undefined {
+  for (const name of ['redis-server', 'valkey-server']) {
+    for (const folder of folders) {
+      if (executable(join(folder, name)) !== undefined) return join(folder, name)
+    }
+  }
+}
+
+function executable (path: string): string | undefined {
+  try {
+    accessSync(path, constants.X_OK)
+    return statSync(path).isFile() ? realpathSync(path) : undefined
+  } catch {
+    return undefined
+  }
+}
+
+/** Returns the last line that apt-get printed when it failed. */
+function installPackages (packages: readonly string[]): string | undefined {
+  // Debian starts the service of a package once it is installed; this is its way to say that it shouldn't.
+  const policy = '/usr/sbin/policy-rc.d'
+  const ours = !existsSync(policy)
+  const remove = () => { if (ours) rmSync(policy, { force: true }) }
+  if (ours) writeFileSync(policy, '#!/bin/sh\nexit 101\n', { mode: 0o755 })
+  process.once('exit', remove)
+  try {
+    const options = ['-q', '-y', '-o', 'DPkg::Lock::Timeout=120', '-o', 'Acquire::Retries=3']
+    // A failed update can still leave a list that is good enough.
+    const update = runAptGet([...options, 'update'])
+    return runAptGet([...options, 'install', '--no-install-recommends', ...packages]) ?? update
+  } finally {
+    process.removeListener('exit', remove)
+    remove()
+  }
+}
+
+function runAptGet (args: readonly string[]): string | undefined {
+  const result = spawnSync('/usr/bin/apt-get', args, {
+    stdio: ['ignore', 'pipe', 'pipe'],
+    encoding: 'utf8',
+    maxBuffer: 64 * 1024 * 1024,
+    env: { ...process.env, DEBIAN_FRONTEND: 'noninteractive', NEEDRESTART_SUSPEND: '1', LC_ALL: 'C' }
+  })
+  if (result.status === 0) return undefined
+  return (result.error?.message ?? `${result.stdout}\n${result.stderr}`.trim().split('\n').at(-1) ?? '').trim()
+}

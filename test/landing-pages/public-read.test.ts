@@ -1,0 +1,179 @@
+import { brotliDecompressSync, gunzipSync } from 'node:zlib'
+import t from 'tap'
+import { buildTestApp, createPage, signUp } from '../helpers/app.ts'
+
+const app = await buildTestApp(t, { settings: { RATE_LIMIT_PUBLIC: '1000000' } })
+const owner = await signUp(app)
+const read = async (publicId: string, headers: Record<string, string> = {}, method: 'GET' | 'HEAD' | 'OPTIONS' = 'GET') =>
+  await app.inject({ method, url: `/landing_pages/${publicId}`, headers })
+const replace = async (id: string, document: string) =>
+  await app.inject({ method: 'PATCH', url: `/manage/landing_pages/${id}`, headers: { ...owner.headers, 'content-type': 'application/json' }, payload: `{"current_data":${document}}` })
+
+const small = '{"n": 1.0}'
+const large = `{"items":[${Array.from({ length: 500 }, (_, n) => `{"item":${n},"text":"again and again"}`).join(', ')}]}`
+
+t.test('the document itself, with what a cache needs', async (t) => {
+  const page = await createPage(app, owner, small)
+  const response = await read(page.public_id)
+  t.equal(response.statusCode, 200)
+  t.equal(response.body, small)
+  t.match(response.headers, {
+    'content-type': 'application/json; charset=utf-8',
+    'content-length': String(small.length),
+    etag: page.etag,
+    'cache-control': 'public, max-age=0, must-revalidate',
+    vary: 'Accept-Encoding',
+    'access-control-allow-origin': '*'
+  })
+  const exposed = String(response.headers['access-control-expose-headers']).toLowerCase().split(/, */)
+  for (const name of ['etag', 'retry-after', 'ratelimit', 'ratelimit-policy', 'x-request-id', 'link']) t.ok(exposed.includes(name), name)
+  const { updatedAt } = await app.database.landingPage.findUniqueOrThrow({ where: { id: page.id } })
+  t.equal(response.headers['last-modified'], updatedAt.toUTCString())
+})
+
+t.test('Cache-Control is a setting', async (t) => {
+  const other = await buildTestApp(t, { settings: { PUBLIC_CACHE_CONTROL: 'public, max-age=5' } })
+  const page = await createPage(other, await signUp(other))
+  t.equal((await other.inject({ url: `/landing_pages/${page.public_id}` })).headers['cache-control'], 'public, max-age=5')
+})
+
+t.test('HEAD answers as GET, without the body', async (t) => {
+  const page = await createPage(app, owner, large)
+  for (const headers of [{}, { 'accept-encoding': 'br' }, { 'if-none-match': page.etag }] as Record<string, string>[]) {
+    const [get, head] = [await read(page.public_id, headers), await read(page.public_id, headers, 'HEAD')]
+    t.equal(head.statusCode, get.statusCode)
+    t.equal(head.body, '')
+    for (const name of ['content-type', 'content-length', 'content-encoding', 'etag', 'last-modified', 'cache-control', 'vary', 'access-control-allow-origin']) {
+      t.equal(head.headers[name], get.headers[name], name)
+    }
+  }
+  t.equal((await read('A'.repeat(22), {}, 'HEAD')).statusCode, 404)
+})
+
+t.test('br and gzip, each with a tag of its own', async (t) => {
+  const page = await createPage(app, owner, large)
+  const [plain, br, gzip] = [await read(page.public_id), await read(page.public_id, { 'accept-encoding': 'gzip, deflate, br' }), await read(page.public_id, { 'accept-encoding': 'gzip' })]
+  t.equal(plain.headers['content-encoding'], undefined)
+  t.equal(br.headers['content-encoding'], 'br')
+  t.equal(gzip.headers['content-encoding'], 'gzip')
+  t.equal(brotliDecompressSync(br.rawPayload).toString(), large)
+  t.equal(gunzipSync(gzip.rawPayload).toString(), large)
+  for (const response of [plain, br, gzip]) {
+    t.equal(response.headers['content-length'], String(response.rawPayload.length))
+    t.equal(response.headers.vary, 'Accept-Encoding')
+    t.equal(response.headers['content-type'], 'application/json; charset=utf-8')
+  }
+  const tags = [plain, br, gzip].map((response) => String(response.headers.etag))
+  t.equal(new Set(tags).size, 3)
+  for (const tag of tags) {
+    for (const encoding of ['identity', 'br', 'gzip']) {
+      t.equal((await read(page.public_id, { 'if-none-match': tag, 'accept-encoding': encoding })).statusCode, 304, `${tag} for ${encoding}`)
+    }
+    t.equal((await app.inject({ method: 'PATCH', url: `/manage/landing_pages/${page.id}`, headers: { ...owner.headers, 'if-match': tag } })).statusCode, 200)
+  }
+  await replace(page.id, small)
+  for (const tag of tags) t.equal((await read(page.public_id, { 'if-none-match': tag })).statusCode, 200)
+})
+
+t.test('which encoding is chosen', async (t) => {
+  const page = await createPage(app, owner, large)
+  for (const [header, encoding] of [
+    ['', undefined], ['identity', undefined], ['deflate', undefined], ['br', 'br'], ['gzip', 'gzip'], ['GZIP', 'gzip'], ['x-gzip', 'gzip'], ['*', 'br'],
+    ['gzip, br', 'br'], ['gzip;q=1.0, br;q=0.5', 'gzip'], ['br;q=0, gzip', 'gzip'], ['br;q=0', undefined], ['*;q=0', undefined], ['gzip;q=0, *', 'br'],
+    ['identity, br;q=0.5', undefined], ['identity;q=0, br;q=0.1', 'br'], ['br;q=x', undefined], ['br ; q=0.3 , gzip ; q=0.2', 'br'], [',,;;=', undefined], ['zstd, br', 'br']
+  ] as const) {
+    t.equal((await read(page.public_id, { 'accept-encoding': header })).headers['content-encoding'], encoding, header)
+  }
+  const tiny = await createPage(app, owner, '{}')
+  const response = await read(tiny.public_id, { 'accept-encoding': 'br' })
+  t.equal(response.body, '{}', 'compressing would only make it longer')
+  t.equal(response.headers['content-encoding'], undefined)
+})
+
+t.test('a compressed representation is made once per version, however many ask', async (t) => {
+  const page = await createPage(app, owner, large)
+  await read(page.public_id)
+  const document = app.documents.get(page.public_id, Date.now())
+  const [first, second] = await Promise.all([document?.make('br'), document?.make('br')])
+  t.equal(first, second)
+  await Promise.all(Array.from({ length: 20 }, async () => await read(page.public_id, { 'accept-encoding': 'br' })))
+  t.equal(document?.ready('br'), first)
+})
+
+t.test('If-None-Match', async (t) => {
+  const page = await createPage(app, owner, small)
+  for (const header of [page.etag, `W/${page.etag}`, '*', `"a,b", W/"c" ,${page.etag}`]) {
+    const response = await read(page.public_id, { 'if-none-match': header })
+    t.equal(response.statusCode, 304, header)
+    t.equal(response.body, '')
+    t.equal(response.headers.etag, page.etag)
+    t.equal(response.headers['content-type'], undefined)
+    t.match(response.headers, { 'cache-control': 'public, max-age=0, must-revalidate', vary: 'Accept-Encoding', 'access-control-allow-origin': '*' })
+    t.ok(response.headers['last-modified'])
+    t.ok(response.headers.ratelimit)
+  }
+  for (const header of ['"other"', page.etag.slice(1, -1), '', '"', 'W/', `${page.etag.slice(0, -1)}-zstd"`]) {
+    t.equal((await read(page.public_id, { 'if-none-match': header })).statusCode, 200, header)
+  }
+  t.equal((await read('A'.repeat(22), { 'if-none-match': '*' })).statusCode, 404)
+})
+
+t.test('what names no page is one 404, with the same CORS headers', async (t) => {
+  const deleted = await createPage(app, owner)
+  await app.inject({ method: 'DELETE', url: `/manage/landing_pages/${deleted.id}`, headers: owner.headers })
+  const page = await createPage(app, owner)
+  const answers = new Set<string>()
+  for (const id of ['A'.repeat(22), deleted.public_id, page.id, `${page.public_id}x`, page.public_id.slice(1), 'x', '%00', '%2e%2e', "'", 'x'.repeat(8000), '-'.repeat(22), '\u00e9']) {
+    const response = await read(id.startsWith('%') ? id : encodeURIComponent(id))
+    t.equal(response.statusCode, 404, id)
+    t.equal(response.headers['access-control-allow-origin'], '*')
+    t.ok(response.headers.ratelimit)
+    answers.add(response.body)
+  }
+  t.same([...answers], ['{"errors":["Not found"]}'])
+})
+
+t.test('public ids can not be guessed: base62, and no two have anything in common', async (t) => {
+  const ids = await Promise.all(Array.from({ length: 50 }, async () => (await createPage(app, owner)).public_id))
+  for (let position = 0; position < 22; position++) t.ok(new Set(ids.map((id) => id[position])).size > 15, `position ${position} varies`)
+})
+
+t.test('a preflight from any origin, counted by no limit', async (t) => {
+  const page = await createPage(app, owner)
+  const response = await read(page.public_id, { origin: 'https://anywhere.example', 'access-control-request-method': 'GET', 'access-control-request-headers': 'if-none-match' }, 'OPTIONS')
+  t.equal(response.statusCode, 204)
+  t.equal(response.body, '')
+  t.equal(response.headers['access-control-allow-origin'], '*')
+  t.match(response.headers['access-control-allow-methods'], /GET/)
+  t.match(response.headers['access-control-allow-headers'], /If-None-Match/i)
+  t.equal(response.headers.ratelimit, undefined)
+})
+
+t.test('warm reads ask PostgreSQL nothing; a stampede on a cold document asks once', async (t) => {
+  const page = await createPage(app, owner, small)
+  const cold = await buildTestApp(t, { settings: { DATABASE_URL: String(app.config.DATABASE_URL), UPLOADS_DIR: app.config.UPLOADS_DIR, RATE_LIMIT_PUBLIC: '1000000' } })
+  // PostgreSQL counts the scans itself.
+  const scans = async () => {
+    await app.database.$queryRaw`SELECT pg_stat_force_next_flush()::text`
+    const rows = await app.database.$queryRaw<{ scans: number }[]>`SELECT (COALESCE(seq_scan, 0) + COALESCE(idx_scan, 0))::integer AS scans FROM pg_stat_user_tables WHERE relname = 'landing_pages'`
+    return rows[0]?.scans ?? 0
+  }
+  await cold.database.$queryRaw`SELECT pg_stat_force_next_flush()::text`
+  const before = await settled(scans)
+  const responses = await Promise.all(Array.from({ length: 200 }, async () => await cold.inject({ url: `/landing_pages/${page.public_id}` })))
+  t.ok(responses.every(({ statusCode, body }) => statusCode === 200 && body === small))
+  await cold.close()
+  t.equal(await settled(scans) - before, 1)
+})
+
+/** The value once two looks in turn agree: statistics arrive a moment late. */
+async function settled (look: () => Promise<number>): Promise<number> {
+  let last = await look()
+  for (let same = 0; same < 3;) {
+    await new Promise((resolve) => setTimeout(resolve, 100))
+    const next = await look()
+    same = next === last ? same + 1 : 0
+    last = next
+  }
+  return last
+}

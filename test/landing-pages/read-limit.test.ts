@@ -1,0 +1,167 @@
+import t, { type Test } from 'tap'
+import type { FastifyInstance } from 'fastify'
+import { buildTestApp, createPage, signUp, testSettings } from '../helpers/app.ts'
+import { claimRedis, startRedisServer } from '../helpers/servers.ts'
+
+let subnet = 0
+const newAddress = (): string => `198.51.100.${++subnet}`
+const read = async (app: FastifyInstance, publicId: string, remoteAddress: string, headers: Record<string, string> = {}, method: 'GET' | 'HEAD' = 'GET') =>
+  await app.inject({ method, url: `/landing_pages/${publicId}`, remoteAddress, headers })
+
+/** Reads until refused, at most `most` times; gives how many passed. */
+async function passed (app: FastifyInstance, publicId: string, address: string, most: number, headers: Record<string, string> = {}): Promise<number> {
+  let count = 0
+  while (count < most && (await read(app, publicId, address, headers)).statusCode !== 429) count++
+  return count
+}
+
+async function appWithPage (t: Test, settings: Record<string, string> = {}) {
+  const app = await buildTestApp(t, { settings: { ...await testSettings(t), ...settings } })
+  return { app, page: await createPage(app, await signUp(app)) }
+}
+
+for (const kind of ['in the process', 'in Redis'] as const) {
+  t.test(`counted ${kind}`, async (t) => {
+    const redis = kind === 'in Redis' ? { REDIS_URL: await claimRedis(t) } : {}
+    const { app, page } = await appWithPage(t, { ...redis, ALLOWED_HOSTS: 'www.example.com,*.apps.example.com,203.0.113.0/28,203.0.113.77,2001:db8:7::/48' })
+
+    t.test('reads 1 to 30 pass, the 31st is 429 with Retry-After and CORS', async (t) => {
+      const from = newAddress()
+      for (let n = 1; n <= 30; n++) {
+        const response = await read(app, page.public_id, from)
+        t.equal(response.statusCode, 200)
+        t.equal(response.headers['ratelimit-policy'], '"public";q=30;w=60')
+        t.match(response.headers.ratelimit, new RegExp(`^"public";r=${30 - n};t=\\d+$`))
+      }
+      const response = await read(app, page.public_id, from)
+      t.equal(response.statusCode, 429)
+      t.match(response.json(), { errors: [/^Too many requests, try again in \d+ seconds$/] })
+      const seconds = Number(response.headers['retry-after'])
+      t.ok(Number.isInteger(seconds) && seconds >= 1 && seconds <= 60)
+      t.equal(response.headers.ratelimit, `"public";r=0;t=${seconds}`)
+      t.equal(response.headers['access-control-allow-origin'], '*')
+      t.match(response.headers['access-control-expose-headers'], /Retry-After/)
+      t.ok(response.headers['x-request-id'])
+      t.equal((await read(app, page.public_id, newAddress())).statusCode, 200, 'others are not affected')
+    })
+
+    t.test('GET and HEAD, 200, 304 and 404 share one budget', async (t) => {
+      const from = newAddress()
+      for (let n = 0; n < 6; n++) {
+        t.equal((await read(app, page.public_id, from)).statusCode, 200)
+        t.equal((await read(app, page.public_id, from, {}, 'HEAD')).statusCode, 200)
+        t.equal((await read(app, page.public_id, from, { 'if-none-match': page.etag })).statusCode, 304)
+        t.equal((await read(app, 'A'.repeat(22), from)).statusCode, 404)
+        t.equal((await read(app, 'malformed', from)).statusCode, 404)
+      }
+      t.equal((await read(app, page.public_id, from)).statusCode, 429)
+      t.equal((await read(app, page.public_id, from, {}, 'HEAD')).statusCode, 429)
+      t.equal((await read(app, 'A'.repeat(22), from)).statusCode, 429)
+    })
+
+    t.test('exactly 30 of many at once', async (t) => {
+      const from = newAddress()
+      const responses = await Promise.all(Array.from({ length: 100 }, async () => await read(app, page.public_id, from)))
+      t.equal(responses.filter(({ statusCode }) => statusCode === 200).length, 30)
+      t.equal(responses.filter(({ statusCode }) => statusCode === 429).length, 70)
+    })
+
+    t.test('1,000 for an allowed host, and the tiers count apart', async (t) => {
+      const from = newAddress()
+      const origin = { origin: 'https://www.example.com' }
+      const first = await read(app, page.public_id, from, origin)
+      t.equal(first.headers['ratelimit-policy'], '"allowed-host";q=1000;w=60')
+      t.match(first.headers.ratelimit, /^"allowed-host";r=999;t=\d+$/)
+      t.equal(await passed(app, page.public_id, from, 2000, origin), 999)
+      t.equal(await passed(app, page.public_id, from, 100), 30, 'the other budget is untouched')
+      t.equal((await read(app, page.public_id, from, origin)).statusCode, 429)
+    })
+
+    t.test('one address, however it is written: mapped IPv4, IPv6 by its /64', async (t) => {
+      const last = newAddress()
+      t.equal(await passed(app, page.public_id, last, 20), 20)
+      t.equal(await passed(app, page.public_id, `::ffff:${last}`, 100), 10)
+      t.equal(await passed(app, page.public_id, `2001:db8:${kind.length}:1::1`, 20), 20)
+      t.equal(await passed(app, page.public_id, `2001:DB8:${kind.length}:1:ffff:ffff:ffff:ffff`, 100), 10)
+      t.equal(await passed(app, page.public_id, `2001:db8:${kind.length}:2::1`, 100), 30)
+    })
+  })
+}
+
+t.test('who is an allowed host', async (t) => {
+  const { app, page } = await appWithPage(t, { ALLOWED_HOSTS: 'www.example.com, *.apps.example.com,203.0.113.0/28,203.0.113.77,2001:db8:7::/48,b\u00fccher.example' })
+  const policy = async (address: string, headers: Record<string, string>) => String((await read(app, page.public_id, address, headers)).headers['ratelimit-policy'])
+  const outside = newAddress()
+  for (const [address, headers] of [
+    [outside, { origin: 'https://www.example.com' }], [outside, { origin: 'http://WWW.EXAMPLE.COM:8080' }], [outside, { origin: 'https://a.apps.example.com' }],
+    [outside, { origin: 'https://a.b.apps.example.com' }], [outside, { referer: 'https://www.example.com/a?b#c' }], [outside, { origin: 'https://xn--bcher-kva.example' }],
+    ['203.0.113.15', {}], ['203.0.113.77', {}], ['::ffff:203.0.113.1', {}], ['2001:db8:7:ffff::1', {}], ['203.0.113.1', { origin: 'https://elsewhere.example' }]
+  ] as [string, Record<string, string>][]) t.match(await policy(address, headers), /^"allowed-host"/, JSON.stringify([address, headers]))
+  for (const [address, headers] of [
+    [outside, {}], [outside, { origin: 'https://example.com' }], [outside, { origin: 'https://apps.example.com' }], [outside, { origin: 'https://evil-www.example.com' }],
+    [outside, { origin: 'https://www.example.com.evil.example' }], [outside, { origin: 'https://evilapps.example.com' }], [outside, { origin: 'www.example.com' }],
+    [outside, { origin: 'https://evil.example/?https://www.example.com' }], [outside, { origin: 'https://www.example.com@evil.example' }],
+    [outside, { origin: 'null', referer: 'https://www.example.com/' }], [outside, { origin: 'https://evil.example', referer: 'https://www.example.com/' }],
+    [outside, { referer: 'nonsense' }], [outside, { host: 'www.example.com' }], ['203.0.113.16', {}], ['203.0.113.78', {}], ['2001:db8:8::1', {}],
+    [outside, { 'x-forwarded-for': '203.0.113.1' }], [outside, { forwarded: 'for=203.0.113.1' }]
+  ] as [string, Record<string, string>][]) t.match(await policy(address, headers), /^"public"/, JSON.stringify([address, headers]))
+})
+
+t.test('nobody is an allowed host unless the setting says so', async (t) => {
+  const { app, page } = await appWithPage(t)
+  t.match((await read(app, page.public_id, newAddress(), { origin: 'http://localhost' })).headers['ratelimit-policy'], /^"public"/)
+})
+
+t.test('the client address: X-Forwarded-For of trusted proxies only', async (t) => {
+  const { app, page } = await appWithPage(t, { TRUST_PROXY: '10.0.0.0/8,fd00::/8', RATE_LIMIT_PUBLIC: '3' })
+  const via = (forwarded: string) => ({ 'x-forwarded-for': forwarded })
+  t.equal(await passed(app, page.public_id, '10.0.0.1', 10, via('192.0.2.1')), 3)
+  t.equal(await passed(app, page.public_id, 'fd00::1', 10, via('192.0.2.1')), 0, 'the same client through another proxy')
+  t.equal(await passed(app, page.public_id, '10.0.0.1', 10, via('192.0.2.2')), 3)
+  t.equal(await passed(app, page.public_id, '10.0.0.1', 10, via('1.1.1.1, 192.0.2.2')), 0, 'what a client writes in front is not believed')
+  t.equal(await passed(app, page.public_id, '10.0.0.1', 10, via('192.0.2.2, 10.9.9.9')), 0, 'a chain of our own proxies')
+  t.equal(await passed(app, page.public_id, '10.0.0.1', 10, via('192.0.2.2:4711')), 0, 'a port behind it')
+  t.equal(await passed(app, page.public_id, '10.0.0.1', 10, via('::ffff:192.0.2.2')), 0, 'mapped')
+  t.equal(await passed(app, page.public_id, '10.0.0.1', 10, via('nonsense')), 3, 'the proxy itself stands in')
+  t.equal(await passed(app, page.public_id, '10.0.0.1', 10, via('other nonsense')), 0)
+
+  t.equal(await passed(app, page.public_id, '192.0.2.50', 10, via('192.0.2.51')), 3, 'an untrusted peer is its own client')
+  t.equal(await passed(app, page.public_id, '192.0.2.50', 10, via('192.0.2.52')), 0)
+})
+
+t.test('the window is fixed: it ends 60 s after its first read', async (t) => {
+  const redis = await startRedisServer(t)
+  for (const settings of [{}, { REDIS_URL: redis.url }] as Record<string, string>[]) {
+    const { app, page } = await appWithPage(t, settings)
+    const from = newAddress()
+    const start = Date.now()
+    let now = start
+    t.intercept(Date, 'now', { value: () => now })
+    t.equal(await passed(app, page.public_id, from, 15), 15)
+    if (settings.REDIS_URL === undefined) {
+      now = start + 59_000
+      t.equal(await passed(app, page.public_id, from, 100), 15, 'reads do not move it')
+      const refused = await read(app, page.public_id, from)
+      t.equal(refused.headers['retry-after'], '1', 'what is really left')
+      now = start + 60_000
+      t.equal(await passed(app, page.public_id, from, 100), 30)
+    } else {
+      // Redis has a clock of its own: the key's own expiry is what ends the window.
+      const { commands } = app.shared!
+      const [key = ''] = await commands.keys('*read:public*')
+      const left = await commands.pttl(key)
+      t.ok(left > 50_000 && left <= 60_000)
+      await commands.pexpire(key, 700)
+      const refused = await Promise.all(Array.from({ length: 40 }, async () => await read(app, page.public_id, from)))
+      t.equal(refused.filter(({ statusCode }) => statusCode === 200).length, 15)
+      t.equal(refused.at(-1)?.headers['retry-after'], '1')
+    }
+  }
+})
+
+t.test('limits are settings', async (t) => {
+  const { app, page } = await appWithPage(t, { RATE_LIMIT_PUBLIC: '2', RATE_LIMIT_ALLOWED_HOSTS: '4', ALLOWED_HOSTS: 'a.example' })
+  const from = newAddress()
+  t.equal(await passed(app, page.public_id, from, 10), 2)
+  t.equal(await passed(app, page.public_id, from, 10, { origin: 'https://a.example' }), 4)
+})
