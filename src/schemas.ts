@@ -7,3 +7,13 @@ export const ErrorBody = Type.Object({
 })
 
 export const IdParams = Type.Object({ id: Type.String({ format: 'uuid' }) })
+
+declare module 'fastify' {
+  interface FastifySchema {
+    summary?: string
+    description?: string
+    security?: readonly Readonly<Record<string, readonly string[]>>[]
+    /** Left out of descriptions. */
+    hide?: boolean
+  }
+}

@@ -7,13 +7,13 @@ import type { FastifyInstance } from 'fastify'
 async function main (): Promise<void> {
   const config = loadConfig(readEnvironment())
   const app = await buildApp(config)
-  closeOnSignal(app, config)
+  closeOnSignal(app)
   await app.listen({ host: config.HOST, port: config.PORT })
   if (config.DATABASE_URL === undefined) process.stdout.write(welcome(app, config))
 }
 
-/** Closes in order on SIGTERM and SIGINT; a second signal, or the time limit, ends what is still in flight. */
-function closeOnSignal (app: FastifyInstance, config: Config): void {
+/** Closes in order on SIGTERM and SIGINT; a second signal cuts off what is still in flight. */
+function closeOnSignal (app: FastifyInstance): void {
   let closing = false
   const close = (signal: NodeJS.Signals): void => {
     if (closing) {
@@ -22,15 +22,8 @@ function closeOnSignal (app: FastifyInstance, config: Config): void {
     }
     closing = true
     app.log.info({ signal }, 'closing: requests in flight are finished first')
-    const deadline = setTimeout(() => {
-      app.log.warn(`requests were still in flight after ${config.SHUTDOWN_TIMEOUT_MS} ms and are cut off`)
-      app.server.closeAllConnections()
-    }, config.SHUTDOWN_TIMEOUT_MS)
     app.close().then(
-      () => {
-        clearTimeout(deadline)
-        process.exit(0)
-      },
+      () => process.exit(0),
       (error: unknown) => {
         app.log.error({ err: error }, 'closing failed')
         process.exit(1)

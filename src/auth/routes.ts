@@ -4,7 +4,7 @@ import { InvalidCredentialsError, tooManyRequests } from '../errors.ts'
 import { meSchema, refreshSchema, signInSchema, signOutSchema, signUpSchema } from './schemas.ts'
 import { newSession, rotate, signAccessToken, signOut, sweepSessions, type Lifetimes } from './sessions.ts'
 import { perAddress, rateLimitStore, SignInThrottle } from './throttle.ts'
-import { checkSignUp, emailTaken, fieldsOf, normalizeEmail } from './users.ts'
+import { checkSignUp, emailTaken, fieldsOf, isEmailAddress, normalizeEmail } from './users.ts'
 
 const HOUR_MS = 60 * 60 * 1000
 
@@ -49,7 +49,7 @@ export const authRoutes: FastifyPluginAsyncTypebox = async (app) => {
     const email = typeof credentials.email === 'string' ? normalizeEmail(credentials.email) : ''
     const password = typeof credentials.password === 'string' ? credentials.password : ''
     const user = await throttle.guard(request, email, async () => {
-      const found = email.isWellFormed() ? await database.user.findUnique({ where: { email } }) : null
+      const found = isEmailAddress(email) ? await database.user.findUnique({ where: { email } }) : null
       return await passwords.verify(found?.passwordHash, password) ? found ?? undefined : undefined
     })
     if (user === undefined) throw new InvalidCredentialsError()

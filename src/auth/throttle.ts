@@ -22,7 +22,7 @@ export class SignInThrottle {
   readonly #counters: Counters
   readonly #perAccount: number
   readonly #perAddress: number
-  readonly #underWay = new Map<string, Set<Promise<unknown>>>()
+  readonly #underWay = new Map<string, Set<Promise<void>>>()
 
   constructor (app: FastifyInstance) {
     this.#counters = app.counters
@@ -44,36 +44,40 @@ export class SignInThrottle {
   }
 
   async #within<T> (budget: Budget, attempt: () => Promise<T | undefined>): Promise<T | undefined> {
-    const takenAt = await this.#takePlace(budget)
+    const place = await this.#takePlace(budget)
     let failed = false
-    const run = async (): Promise<T | undefined> => {
-      try {
-        const result = await attempt()
-        failed = result === undefined
-        return result
-      } finally {
-        if (!failed) await this.#counters.giveBack(budget.key, budget.windowMs, takenAt)
-      }
-    }
-    const running = run()
-    const others = this.#underWay.get(budget.key) ?? new Set()
-    this.#underWay.set(budget.key, others.add(running))
     try {
-      return await running
+      const result = await attempt()
+      failed = result === undefined
+      return result
     } finally {
-      others.delete(running)
-      if (others.size === 0) this.#underWay.delete(budget.key)
+      if (!failed) await this.#counters.giveBack(budget.key, budget.windowMs, place.takenAt)
+      place.leave()
     }
   }
 
-  async #takePlace ({ key, limit, windowMs }: Budget): Promise<number> {
+  async #takePlace ({ key, limit, windowMs }: Budget): Promise<{ takenAt: number, leave: () => void }> {
     while (true) {
       const now = Date.now()
-      const count = await this.#counters.take(key, limit, windowMs, now)
-      if (count.allowed) return now
+      const count = this.#counters.take(key, limit, windowMs, now)
+      const { allowed, resetAt } = count instanceof Promise ? await count : count
+      if (allowed) return { takenAt: now, leave: this.#enter(key) }
       const underWay = this.#underWay.get(key)
-      if (underWay === undefined) throw tooManyRequests(secondsLeft(count, now))
-      await Promise.race([...underWay].map(async (attempt) => await attempt.catch(() => {})))
+      if (underWay === undefined) throw tooManyRequests(secondsLeft({ resetAt }, now))
+      await Promise.race(underWay)
+    }
+  }
+
+  /** Notes an attempt as under way; gives what ends it. */
+  #enter (key: string): () => void {
+    const underWay = this.#underWay.get(key) ?? new Set()
+    let decided = (): void => {}
+    const decision = new Promise<void>((resolve) => { decided = resolve })
+    this.#underWay.set(key, underWay.add(decision))
+    return () => {
+      underWay.delete(decision)
+      if (underWay.size === 0) this.#underWay.delete(key)
+      decided()
     }
   }
 }

@@ -16,6 +16,10 @@ export interface SignUp {
 /** The form in which e-mail addresses are stored and compared. */
 export const normalizeEmail = (email: string): string => email.trim().normalize('NFC').toLowerCase().normalize('NFC')
 
+/** Whether a normalised e-mail address can be anybody's. */
+export const isEmailAddress = (email: string): boolean =>
+  email.isWellFormed() && validator.isEmail(email, { allow_utf8_local_part: true })
+
 /**
  * Checks what somebody signs up with.
  *
@@ -49,7 +53,7 @@ export const fieldsOf = (value: unknown): Record<string, unknown> =>
 function checkEmail (given: unknown, email: string): string[] {
   if (isMissing(given) || email === '') return [typeof given === 'string' || isMissing(given) ? "Email can't be blank" : 'Email must be a string']
   if (characters(email) > EMAIL_MAX) return [`Email is too long (maximum is ${EMAIL_MAX} characters)`]
-  if (!email.isWellFormed() || !validator.isEmail(email, { allow_utf8_local_part: true })) return ['Email is invalid']
+  if (!isEmailAddress(email)) return ['Email is invalid']
   return []
 }
 

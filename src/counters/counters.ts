@@ -99,7 +99,7 @@ export class Counters {
 const redisKey = (key: string): string => `landfall:count:${key}`
 
 /** Whole seconds until a window ends, at least 1: what Retry-After says. */
-export const secondsLeft = (count: Count, now: number): number => Math.max(1, Math.ceil((count.resetAt - now) / 1000))
+export const secondsLeft = (count: Pick<Count, 'resetAt'>, now: number): number => Math.max(1, Math.ceil((count.resetAt - now) / 1000))
 
 export default fp(async (app) => {
   app.decorate('counters', new Counters(app.shared))

@@ -55,7 +55,7 @@ function claimsOf (app: FastifyInstance, token: string): Record<string, unknown>
 export default fp<{ secret: string, accessTokenSeconds: number }>(async (app, { secret, accessTokenSeconds }) => {
   await app.register(fastifyJwt, {
     secret,
-    sign: { algorithm: 'HS256', iss: ISSUER, aud: AUDIENCE, expiresIn: accessTokenSeconds * 1000, header: { alg: 'HS256', typ: TOKEN_TYPE } },
+    sign: { algorithm: 'HS256', iss: ISSUER, aud: AUDIENCE, expiresIn: accessTokenSeconds, header: { alg: 'HS256', typ: TOKEN_TYPE } },
     verify: {
       algorithms: ['HS256'],
       allowedIss: ISSUER,

@@ -28,6 +28,10 @@ const SENTENCES: Readonly<Record<number, string>> = {
   431: 'Request headers are too large'
 }
 
+/** Of answers that are written past Fastify. */
+const RAW_HEADERS = { 'content-type': 'application/json; charset=utf-8', connection: 'close' }
+const bodyFor = (status: number): string => JSON.stringify({ errors: [sentence(status)] })
+
 const sentence = (status: number): string => SENTENCES[status] ?? STATUS_CODES[status] ?? 'Request was refused'
 
 /** The answer for an error, or undefined when it is none that a client may hear of. */
@@ -45,7 +49,8 @@ function answerFor (error: FastifyError): Answer | undefined {
 
 export function sendError (error: FastifyError, request: FastifyRequest, reply: FastifyReply): FastifyReply {
   const answer = answerFor(error) ?? { status: 500, messages: [`Something went wrong (request ${request.id})`] }
-  if (answer.status >= 500) request.log.error({ err: error }, 'request failed')
+  if (answer.status === 500) request.log.error({ err: error }, 'request failed')
+  else if (answer.status > 500) request.log.warn({ reason: error.message }, 'request could not be served') // an outage has many
   else request.log.debug({ err: error }, 'request refused')
   if (answer.status === 401) reply.header('www-authenticate', 'Bearer')
   if (answer.retryAfterSeconds !== undefined) reply.header('retry-after', answer.retryAfterSeconds)
@@ -75,14 +80,13 @@ function endSocket (socket: Socket, status: number, gone = false): void {
     socket.destroy()
     return
   }
-  const body = JSON.stringify({ errors: [sentence(status)] })
+  const body = bodyFor(status)
   // end() after the bytes are out, then away: a peer that keeps on sending must not hold the socket.
   socket.end([
     `HTTP/1.1 ${status} ${STATUS_CODES[status]}`,
-    `X-Request-Id: ${randomUUID()}`,
-    'Content-Type: application/json; charset=utf-8',
-    `Content-Length: ${Buffer.byteLength(body)}`,
-    'Connection: close',
+    `x-request-id: ${randomUUID()}`,
+    ...Object.entries(RAW_HEADERS).map(([name, value]) => `${name}: ${value}`),
+    `content-length: ${Buffer.byteLength(body)}`,
     '', body
   ].join('\r\n'), () => socket.destroySoon())
 }
@@ -98,8 +102,8 @@ export default fp(async (app) => {
     else done()
   })
   app.server.on('checkExpectation', (_request: IncomingMessage, response: ServerResponse) => {
-    response.writeHead(417, { 'content-type': 'application/json; charset=utf-8', 'x-request-id': randomUUID(), connection: 'close' })
-    response.end(JSON.stringify({ errors: [sentence(417)] }))
+    const body = bodyFor(417)
+    response.writeHead(417, { ...RAW_HEADERS, 'x-request-id': randomUUID(), 'content-length': Buffer.byteLength(body) }).end(body)
   })
   app.server.on('connect', (_request: IncomingMessage, socket: Socket) => endSocket(socket, 405))
 }, { name: 'error-handler' })

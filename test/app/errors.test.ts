@@ -22,6 +22,7 @@ function isError (t: Test, answer: string, status: number, name: string): void {
   t.match(head, new RegExp(`^HTTP/1\\.1 ${status} `), name)
   t.match(head, /\r\nx-request-id: \S+/i, name)
   t.match(head, /\r\ncontent-type: application\/json/i, name)
+  t.notMatch(head, /transfer-encoding/i, name)
   const parsed = JSON.parse(body)
   t.same(Object.keys(parsed), ['errors'], name)
   t.ok(parsed.errors.length > 0 && parsed.errors.every((error: unknown) => typeof error === 'string' && /^[A-Z].* .*/.test(error)), `${name}: sentences`)
@@ -42,8 +43,8 @@ t.test('whatever refuses a request, the answer has the one shape', async (t) => 
     ['a bad escape', 400, request(['GET /landing_pages/%zz HTTP/1.1', 'Host: x'])],
     ['an escape that is no UTF-8', 400, request(['GET /landing_pages/%ff HTTP/1.1', 'Host: x'])],
     ['a very long id', 404, request([`GET /landing_pages/${'x'.repeat(12_000)} HTTP/1.1`, 'Host: x'])],
+    ['dots', 404, request(['GET /landing_pages/%2e%2e HTTP/1.1', 'Host: x'])],
     ['no Host', 400, request(['GET /health/live HTTP/1.1'])],
-    ['two Hosts', 400, request(['GET /health/live HTTP/1.1', 'Host: a', 'Host: b'])],
     ['an expectation', 417, request(['GET /health/live HTTP/1.1', 'Host: x', 'Expect: the-spanish-inquisition'])],
     ['headers too large', 431, request(['GET /health/live HTTP/1.1', 'Host: x', `X-Large: ${'x'.repeat(20_000)}`])],
     ['garbage', 400, 'garbage\r\n\r\n'],

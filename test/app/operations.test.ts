@@ -1,6 +1,7 @@
+import { setTimeout as sleep } from 'node:timers/promises'
 import t from 'tap'
-import { buildTestApp, listen, signUp } from '../helpers/app.ts'
-import { claimRedis, freePort, startPostgresServer } from '../helpers/servers.ts'
+import { buildTestApp, listen, signUp, testSettings } from '../helpers/app.ts'
+import { freePort, startPostgresServer, startRedisServer } from '../helpers/servers.ts'
 
 t.test('health: live and ready', async (t) => {
   const postgres = await startPostgresServer(t)
@@ -34,7 +35,7 @@ t.test('while PostgreSQL is away: 503 with Retry-After, and cached reads go on; 
     t.equal(response.json().errors.length, 1)
   }
   for (let n = 0; n < 5; n++) {
-    await new Promise((resolve) => setTimeout(resolve, 300))
+    await sleep(300)
     t.equal((await read()).statusCode, 200, 'past its lease of a second, too')
   }
   await postgres.start()
@@ -45,13 +46,14 @@ t.test('while PostgreSQL is away: 503 with Retry-After, and cached reads go on; 
 
 t.test('metrics on their own listener, never on the public one', async (t) => {
   const port = await freePort()
-  const app = await buildTestApp(t, { settings: { OPS_PORT: String(port), REDIS_URL: await claimRedis(t) } as Record<string, string> })
+  const redis = await startRedisServer(t)
+  const app = await buildTestApp(t, { settings: { ...await testSettings(t), OPS_PORT: String(port), REDIS_URL: redis.url } })
   t.equal((await app.inject('/metrics')).statusCode, 404)
   const metrics = async () => await (await fetch(`http://127.0.0.1:${port}/metrics`)).text()
   t.match(await metrics(), /^landfall_limits_shared 1$/m)
   t.match(await metrics(), /^process_resident_memory_bytes /m)
-  app.shared!.commands.disconnect()
-  t.match(await metrics(), /^landfall_limits_shared 0$/m)
+  await redis.stop()
+  while (!/^landfall_limits_shared 0$/m.test(await metrics())) await sleep(50)
   t.equal((await fetch(`http://127.0.0.1:${port}/auth/me`)).status, 404)
 })
 

@@ -20,7 +20,7 @@ const signInAgain = async (account: Account): Promise<Account> => {
 }
 const lives = async (accessToken: string, on: FastifyInstance = app): Promise<boolean> =>
   (await on.inject({ url: '/auth/me', headers: { authorization: `Bearer ${accessToken}` } })).statusCode === 200
-const refused = (t: Test, response: { statusCode: number, json: () => unknown, headers: Record<string, unknown> }, name?: string) => {
+const refused = (t: Test, response: { statusCode: number, json: () => unknown, headers: Record<string, unknown> }, name = 'refused') => {
   t.equal(response.statusCode, 401, name)
   t.same(response.json(), { errors: ['Invalid or expired refresh token'] }, name)
   t.equal(response.headers['www-authenticate'], 'Bearer', name)

@@ -37,13 +37,13 @@ const exact: string[] = [
   '{"\\u0061":"\\u0000\\ud800\\udfff\\/\\b\\f\\n\\r\\t\\"\\\\"}', '{"raw":"\u2028\u2029 \u00e9 \ud83d\ude00 \u007f"}',
   '{"a":1,"a":2,"a":{"a":3}}', '{"__proto__":{"polluted":true},"constructor":{"prototype":1},"toString":0}',
   '{"current_data":{"landing_page":1},"landing_page":[]}', '["current_data","}","]","\\"","//","/* */","{"]',
-  '{"":""}', '[null,true,false,"",0]', '{"a":"\ufeff"}', `{"deep":${'['.repeat(99)}${']'.repeat(99)}}`
+  '{"":""}', '[null,true,false,"",0]', '{"a":"\ufeff"}', `{"deep":${'['.repeat(98)}${']'.repeat(98)}}`
 ]
 
 t.test('the document that was sent is the document that is read, byte for byte, on every way', async (t) => {
   for (const document of exact) {
     const created = await create(`{ "current_data" : ${document} }`)
-    t.equal(created.statusCode, 201, document)
+    t.equal(created.statusCode, 201, encodeURIComponent(document))
     const { id, public_id: publicId } = created.json()
     const around = (text: string) => text.slice(text.indexOf('"current_data":') + 15, text.lastIndexOf(',"created_at"'))
     t.equal(around(created.body), document)

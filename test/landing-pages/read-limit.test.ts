@@ -22,7 +22,7 @@ async function appWithPage (t: Test, settings: Record<string, string> = {}) {
 
 for (const kind of ['in the process', 'in Redis'] as const) {
   t.test(`counted ${kind}`, async (t) => {
-    const redis = kind === 'in Redis' ? { REDIS_URL: await claimRedis(t) } : {}
+    const redis: Record<string, string> = kind === 'in Redis' ? { REDIS_URL: await claimRedis(t) } : {}
     const { app, page } = await appWithPage(t, { ...redis, ALLOWED_HOSTS: 'www.example.com,*.apps.example.com,203.0.113.0/28,203.0.113.77,2001:db8:7::/48' })
 
     t.test('reads 1 to 30 pass, the 31st is 429 with Retry-After and CORS', async (t) => {

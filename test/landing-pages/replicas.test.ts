@@ -55,9 +55,9 @@ t.test('versions never go backwards while writes and reads race, and a deleted p
   for (let round = 0; round < 10; round++) {
     const page = await createPage(one, owner, '{"v":0}')
     const last = new Map<FastifyInstance, number>()
-    let writing = true
+    const state = { writing: true }
     const reader = async (app: FastifyInstance) => {
-      while (writing) {
+      while (state.writing) {
         const response = await read(app, page.public_id)
         if (response.statusCode === 404) {
           last.set(app, Infinity)
@@ -72,7 +72,7 @@ t.test('versions never go backwards while writes and reads race, and a deleted p
     for (let v = 1; v <= 15; v++) await replace(v % 3 === 0 ? two : one, owner, page.id, `{"v":${v}}`)
     await remove(two, owner, page.id)
     await until(() => last.get(one) === Infinity && last.get(two) === Infinity)
-    writing = false
+    state.writing = false
     await Promise.all(readers)
     t.equal((await read(one, page.public_id)).statusCode, 404)
     t.equal((await read(two, page.public_id)).statusCode, 404)
