@@ -1,0 +1,64 @@
+import { spawn, type ChildProcess } from 'node:child_process'
+import { mkdtempSync, rmSync } from 'node:fs'
+import { tmpdir } from 'node:os'
+import { join, resolve } from 'node:path'
+import { setTimeout as sleep } from 'node:timers/promises'
+import { freePort, type Teardown } from './servers.ts'
+
+// The built service as a process of its own, as its operators run it.
+
+export const PROJECT = resolve(import.meta.dirname, '../..')
+
+export interface Service {
+  readonly url: string
+  readonly child: ChildProcess
+  /** What it has printed until now. */
+  output: () => string
+  /** Sends a signal to it and all that it started; gives the exit code, or the signal that ended it. */
+  end: (signal: NodeJS.Signals) => Promise<number | string | null>
+}
+
+/** A folder that is removed after the test. */
+export function temporaryFolder (t: Teardown): string {
+  const folder = mkdtempSync(join(tmpdir(), 'landfall-test-'))
+  t.teardown(() => rmSync(folder, { recursive: true, force: true, maxRetries: 3 }))
+  return folder
+}
+
+/** Starts the service and waits until it answers. `env` is all that it has beside PATH and the folders of a user. */
+export async function startService (t: Teardown, env: Record<string, string>, command: readonly [string, ...string[]] = [process.execPath, 'dist/server.js']): Promise<Service> {
+  const port = env.PORT ?? String(await freePort())
+  const service = launch(t, { PORT: port, ...env }, command)
+  const url = `http://localhost:${port}`
+  while (true) {
+    if (service.child.exitCode !== null) throw new Error(`the service ended with ${service.child.exitCode}:\n${service.output()}`)
+    const answers = await fetch(`${url}/health/ready`).then(({ ok }) => ok, () => false)
+    if (answers) return { url, ...service }
+    await sleep(50)
+  }
+}
+
+/** Starts the service and waits until it has ended by itself. */
+export async function runService (t: Teardown, env: Record<string, string>, command: readonly [string, ...string[]] = [process.execPath, 'dist/server.js']): Promise<{ code: number | string | null, output: string }> {
+  const { child, output } = launch(t, env, command)
+  const code = await ended(child)
+  return { code, output: output() }
+}
+
+function launch (t: Teardown, env: Record<string, string>, [program, ...args]: readonly [string, ...string[]]) {
+  const { PATH = '', HOME = '/', TMPDIR = tmpdir() } = process.env
+  const child = spawn(program, args, { cwd: PROJECT, env: { PATH, HOME, TMPDIR, ...env }, stdio: ['ignore', 'pipe', 'pipe'], detached: true })
+  let output = ''
+  for (const stream of [child.stdout, child.stderr]) stream.on('data', (data: Buffer) => { output += data.toString() })
+  const end = async (signal: NodeJS.Signals) => {
+    if (child.exitCode === null && child.signalCode === null && child.pid !== undefined) process.kill(-child.pid, signal)
+    return await ended(child)
+  }
+  t.teardown(async () => await end('SIGKILL'))
+  return { child, output: () => output, end }
+}
+
+async function ended (child: ChildProcess): Promise<number | string | null> {
+  if (child.exitCode === null && child.signalCode === null) await new Promise((resolve) => child.once('exit', resolve))
+  return child.exitCode ?? child.signalCode
+}
