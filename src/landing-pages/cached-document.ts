@@ -12,10 +12,12 @@ export interface DocumentVersion {
   readonly bytes: Buffer
 }
 
-/** The bytes that are sent and the headers that depend on them. */
+/** The bytes that are sent and the headers that depend on them, as names and values in turn. */
 export interface Representation {
   readonly bytes: Buffer
-  readonly headers: Readonly<Record<string, string>>
+  readonly headers: readonly string[]
+  /** Those of a 304. */
+  readonly validators: readonly string[]
 }
 
 const compress = {
@@ -69,15 +71,12 @@ export class CachedDocument {
   }
 
   #represent (bytes: Buffer, encoding: Encoding): Representation {
+    const validators = ['etag', entityTag(this.hash, encoding), 'last-modified', this.lastModified]
+    const coding = encoding === 'identity' ? [] : ['content-encoding', encoding]
     return {
       bytes,
-      headers: {
-        'content-type': 'application/json; charset=utf-8',
-        'content-length': String(bytes.length),
-        ...(encoding === 'identity' ? {} : { 'content-encoding': encoding }),
-        etag: entityTag(this.hash, encoding),
-        'last-modified': this.lastModified
-      }
+      headers: [...validators, 'content-type', 'application/json; charset=utf-8', 'content-length', String(bytes.length), ...coding],
+      validators
     }
   }
 }
