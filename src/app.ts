@@ -54,6 +54,7 @@ export async function buildApp (config: Config, logger?: FastifyBaseLogger): Pro
     trustProxy: config.TRUST_PROXY.length > 0 ? [...config.TRUST_PROXY] : false,
     genReqId: requestId,
     bodyLimit: BODY_LIMIT,
+    pluginTimeout: 0, // a start may have to wait for the migration of another replica
     connectionTimeout: IDLE_SOCKET_MS,
     requestTimeout: REQUEST_TIMEOUT_MS,
     forceCloseConnections: 'idle',

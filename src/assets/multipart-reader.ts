@@ -62,6 +62,9 @@ export async function receiveFile<T extends Discardable> (
   const tooLarge = () => new TooLargeError('File', maxBytes)
   if (Number(request.headers['content-length'] ?? 0) > maxBytes + OVERHEAD_BYTES) throw tooLarge()
 
+  // Whoever hung up while the token was checked: the parser would wait for a 'close' that has been.
+  if (request.raw.destroyed) throw new MalformedMultipartError()
+
   const body = watchBody(request.raw, maxBytes + OVERHEAD_BYTES, idleMs, tooLarge)
   const parts = request.parts()
   let received: ReceivedFile<T> | undefined
@@ -111,17 +114,26 @@ async function nextPart (parts: Parts): Promise<Part | undefined> {
 async function storePart<T extends Discardable> (
   { file }: MultipartFile, store: (stream: AsyncIterable<Uint8Array>) => Promise<T>, failure: Promise<never>, tooLarge: () => Error
 ): Promise<T> {
-  let failed: unknown
-  file.once('limit', () => file.destroy(tooLarge()))
-  file.once('error', (error) => { failed = error })
+  // A small file has been parsed whole, with all that is wrong with it, before anybody could listen.
+  const refuse = () => file.destroy(tooLarge())
+  if (file.truncated) refuse()
+  else file.once('limit', refuse)
   failure.catch((error: Error) => file.destroy(error))
+  let stored: T
   try {
-    return await store(file)
+    stored = await store(file)
   } catch (error) {
-    if (error !== failed || error instanceof TooLargeError) throw error
+    if (error instanceof TooLargeError || !isFailureOf(file, error)) throw error
     throw new MalformedMultipartError({ cause: error })
   }
+  if (!file.truncated) return stored
+  await stored.discard()
+  throw tooLarge()
 }
+
+/** Whether the stream failed, and not what was done with its bytes. */
+const isFailureOf = (file: MultipartFile['file'], error: unknown): boolean =>
+  error === file.errored || (error as { code?: string }).code === 'ERR_STREAM_PREMATURE_CLOSE' || String(error).includes('terminated early')
 
 const rest = async (raw: IncomingMessage): Promise<void> =>
   await finished(raw, { writable: false }).catch((error: unknown) => { throw new MalformedMultipartError({ cause: error }) })
@@ -132,6 +144,7 @@ function watchBody (raw: IncomingMessage, maxBytes: number, idleMs: number, tooL
   let fail!: (error: Error) => void
   const failure = new Promise<never>((_resolve, reject) => { fail = reject })
   failure.catch(() => {}) // whoever waits for it hears of it
+  const gone = () => { if (!raw.readableEnded) fail(new MalformedMultipartError()) }
   const idle = setTimeout(() => raw.destroy(), idleMs)
   const count = (chunk: Uint8Array) => {
     bytes += chunk.byteLength
@@ -139,12 +152,12 @@ function watchBody (raw: IncomingMessage, maxBytes: number, idleMs: number, tooL
     if (bytes > maxBytes) fail(tooLarge())
   }
   // The parser is piped to the request in this same turn, so that no chunk passes it by.
-  raw.on('data', count)
+  raw.on('data', count).on('close', gone)
   return {
     failure,
     unwatch () {
       clearTimeout(idle)
-      raw.off('data', count)
+      raw.off('data', count).off('close', gone)
     }
   }
 }

@@ -45,7 +45,8 @@ export async function referencedKeys (database: PrismaClient, keys: readonly str
   return new Set(rows.map((row) => row.storageKey))
 }
 
-const NEVER_CONNECTED = /^(ECONNREFUSED|ENOTFOUND|EAI_AGAIN|EHOSTUNREACH|ENETUNREACH|P1000|P1001|P1003|P2000|P2002|P2003|P2011|P2024)$/
+/** No connection; Prisma's codes for no connection and for refused data; SQLSTATEs by which PostgreSQL undoes a statement. */
+const WITHOUT_EFFECT = /^(ECONNREFUSED|ENOTFOUND|EAI_AGAIN|EHOSTUNREACH|ENETUNREACH|P100[013]|P20(00|02|03|11|24)|(22|23|40|42|53|55)[0-9A-Z]{3}|57014|57P03)$/
 
 /**
  * Whether a failed insert can't have left a row, nor leave one later. A statement that timed out, or whose connection
@@ -55,7 +56,7 @@ export function hasNoRow (error: unknown): boolean {
   for (let current = error, depth = 0; current instanceof Error && depth < 8; current = current.cause, depth++) {
     const { code } = current as { code?: unknown }
     if (current instanceof UnauthorizedError || current instanceof Prisma.PrismaClientValidationError) return true
-    if (typeof code === 'string' && NEVER_CONNECTED.test(code)) return true
+    if (typeof code === 'string' && WITHOUT_EFFECT.test(code)) return true
     // pg-pool's own words: the wait for a connection ran out before anything was sent.
     if (current.message.includes('timeout exceeded when trying to connect')) return true
   }

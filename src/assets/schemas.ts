@@ -1,5 +1,6 @@
 import { Type } from '@sinclair/typebox'
 import { PageQuery } from '../pagination.ts'
+import { ErrorBody, IdParams } from '../schemas.ts'
 import { FILE_FIELD } from './multipart-reader.ts'
 
 const nullable = (description: string) => Type.Union([Type.Integer({ minimum: 1 }), Type.Null()], { description })
@@ -16,14 +17,10 @@ export const AssetRecord = Type.Object({
   created_at: Type.String({ format: 'date-time' })
 }, { title: 'Asset' })
 
-export const Errors = Type.Object({ errors: Type.Array(Type.String()) }, { title: 'Errors' })
-
-const AssetParams = Type.Object({ id: Type.String({ description: 'Id of an asset of the caller' }) })
-
 export const listAssetsSchema = {
   summary: 'List the assets of the caller, newest first',
   querystring: PageQuery,
-  response: { 200: Type.Array(AssetRecord), 401: Errors, 422: Errors }
+  response: { 200: Type.Array(AssetRecord), 401: ErrorBody, 422: ErrorBody }
 }
 
 export const createAssetSchema = {
@@ -31,17 +28,17 @@ export const createAssetSchema = {
   description: `One file in the form field \`${FILE_FIELD}\`. Other fields are ignored.`,
   consumes: ['multipart/form-data'],
   body: Type.Optional(Type.Object({ [FILE_FIELD]: Type.String({ format: 'binary' }) })),
-  response: { 201: AssetRecord, 400: Errors, 401: Errors, 413: Errors, 415: Errors, 422: Errors, 507: Errors }
+  response: { 201: AssetRecord, 400: ErrorBody, 401: ErrorBody, 413: ErrorBody, 415: ErrorBody, 422: ErrorBody, 507: ErrorBody }
 }
 
 export const readAssetSchema = {
   summary: 'Read an asset of the caller',
-  params: AssetParams,
-  response: { 200: AssetRecord, 401: Errors, 404: Errors }
+  params: IdParams,
+  response: { 200: AssetRecord, 401: ErrorBody, 404: ErrorBody }
 }
 
 export const deleteAssetSchema = {
   summary: 'Delete an asset of the caller and its file',
-  params: AssetParams,
-  response: { 204: Type.Null({ description: 'Gone' }), 401: Errors, 404: Errors }
+  params: IdParams,
+  response: { 204: Type.Null({ description: 'Gone' }), 401: ErrorBody, 404: ErrorBody }
 }

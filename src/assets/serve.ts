@@ -3,7 +3,7 @@ import type { Readable } from 'node:stream'
 import { send } from '@fastify/send'
 import type { FastifyPluginAsyncTypebox } from '@fastify/type-provider-typebox'
 import type { FastifyReply, FastifyRequest } from 'fastify'
-import { NotFoundError, PreconditionFailedError } from '../errors.ts'
+import { NotFoundError, PreconditionFailedError, unavailable } from '../errors.ts'
 import { DiskStore, isMissing } from './disk-store.ts'
 import { presentationOf, type Presentation } from './storage-key.ts'
 
@@ -31,6 +31,9 @@ const PREFLIGHT = {
   'access-control-max-age': '86400'
 }
 
+const readFileSchema = { summary: 'Read the file of an asset', security: [] }
+const hiddenSchema = { hide: true }
+
 /** The public addresses of uploaded files. */
 export const uploadsRoutes: FastifyPluginAsyncTypebox = async (app) => {
   const store = new DiskStore(app.config.UPLOADS_DIR, app.log)
@@ -43,7 +46,7 @@ export const uploadsRoutes: FastifyPluginAsyncTypebox = async (app) => {
     method: ['GET', 'HEAD'],
     url: '/uploads/*',
     exposeHeadRoute: false,
-    schema: { summary: 'Read the file of an asset', security: [] },
+    schema: readFileSchema,
     handler: async (request, reply) => {
       const name = request.params['*']
       const presentation = presentationOf(name)
@@ -52,13 +55,13 @@ export const uploadsRoutes: FastifyPluginAsyncTypebox = async (app) => {
     }
   })
 
-  app.options('/uploads/*', { schema: { hide: true } }, async (_request, reply) => await reply.code(204).headers(PREFLIGHT).send())
+  app.options('/uploads/*', { schema: hiddenSchema }, async (_request, reply) => await reply.code(204).headers(PREFLIGHT).send())
 }
 
 async function sendFile (request: FastifyRequest, reply: FastifyReply, root: string, name: string, { contentType, inline }: Presentation): Promise<FastifyReply> {
   const file = await send(conditionsOf(request), name, { root, index: false, extensions: false, dotfiles: 'ignore', cacheControl: false, contentType: false })
   if (file.type !== 'file') return refuse(reply, file.statusCode, file.headers)
-  if (file.statusCode !== 304 && request.method === 'GET') await opened(file.stream)
+  if (file.statusCode !== 304 && request.method === 'GET') await opened(file.stream, request)
 
   const { ETag: etag, ...headers } = file.headers as Record<string, string>
   reply.code(file.statusCode).headers(headers)
@@ -81,9 +84,14 @@ function conditionsOf ({ method, headers }: FastifyRequest): Readable {
   const conditions: Record<string, unknown> = rest
   if (range !== undefined && method === 'GET') { // RFC 9110, 14.2: only GET has ranges
     conditions.range = range
-    if (ifRange !== undefined) conditions['if-range'] = ifRange.startsWith('"') ? `W/${ifRange}` : ifRange.startsWith('W/') ? '""' : ifRange
+    if (ifRange !== undefined) conditions['if-range'] = asSendCompares(String(ifRange))
   }
   return { method, headers: conditions } as unknown as Readable
+}
+
+function asSendCompares (ifRange: string): string {
+  if (ifRange.startsWith('W/')) return '""' // RFC 9110, 13.1.5: a weak tag never matches
+  return ifRange.startsWith('"') ? `W/${ifRange}` : ifRange
 }
 
 function refuse (reply: FastifyReply, status: number, headers: Record<string, unknown>): never {
@@ -94,10 +102,12 @@ function refuse (reply: FastifyReply, status: number, headers: Record<string, un
 }
 
 /** A file may be deleted between the look and the opening; after the headers it would be too late to say so. */
-async function opened (stream: Readable): Promise<void> {
+async function opened (stream: Readable, request: FastifyRequest): Promise<void> {
   try {
     await once(stream, 'open')
   } catch (error) {
-    throw isMissing(error) ? new NotFoundError() : error
+    if (isMissing(error)) throw new NotFoundError()
+    request.log.error({ err: error }, 'an uploaded file could not be opened')
+    throw unavailable()
   }
 }

@@ -48,8 +48,12 @@ export function isAllowed ({ type, sniffed }: ContentType, allowed: readonly str
 async function sniff (head: Uint8Array): Promise<string | undefined> {
   const found = await fileTypeFromBuffer(head).catch(() => undefined) // a file that it stumbles over has no type
   const type = found === undefined ? undefined : essence(found.mime)
+  // The mark of UTF-16 also reads as the start of an MPEG frame, of a layer that nobody uses.
+  if (type === 'audio/mpeg' && hasUtf16Mark(head)) return undefined
   if (type !== undefined && type !== 'application/xml') return type
-  return isSvg(head) ? SVG : type
+  if (isSvg(head)) return SVG
+  // Most TIFFs have their directory, which tells them from raw formats, at their end.
+  return type ?? (isTiff(head) ? 'image/tiff' : undefined)
 }
 
 function essence (type: string): string {
@@ -65,6 +69,8 @@ function isCredible (claim: string, head: Uint8Array): boolean {
 
 const hasUtf16Mark = ([first, second]: Uint8Array): boolean =>
   (first === 0xff && second === 0xfe) || (first === 0xfe && second === 0xff)
+
+const isTiff = (head: Uint8Array): boolean => /^(49492a00|4d4d002a)$/.test(Buffer.from(head.subarray(0, 4)).toString('hex'))
 
 /** Whether the root element is `svg`, behind whatever may precede it in XML. Each step moves on, so it ends. */
 function isSvg (head: Uint8Array): boolean {

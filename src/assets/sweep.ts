@@ -1,6 +1,7 @@
 import { lstat, opendir, unlink } from 'node:fs/promises'
 import { join } from 'node:path'
 import type { FastifyBaseLogger, FastifyInstance } from 'fastify'
+import fp from 'fastify-plugin'
 import type { PrismaClient } from '../generated/prisma/client.ts'
 import { isPublicId } from '../identifiers.ts'
 import { DiskStore, isMissing } from './disk-store.ts'
@@ -141,3 +142,7 @@ async function sweepAndLog (
     log.warn({ err: error }, 'the folder of the uploads could not be swept; the next try comes by itself')
   }
 }
+
+export default fp<SweepOptions>(async (app, options) => {
+  startAssetSweep(app, options).catch(() => {}) // it logs what fails, and nothing waits for it
+}, { name: 'asset-sweep', dependencies: ['database'] })

@@ -19,7 +19,8 @@ export interface DatabaseOptions {
 }
 
 /**
- * Opens the database of the settings, embedded when there is no DATABASE_URL, and brings it up to date.
+ * Opens the database of the settings, embedded when there is no DATABASE_URL, and brings it up to date. That may take
+ * longer than Fastify lets a plugin take by default (`pluginTimeout`): a migration, or the one of another replica.
  *
  * @throws {MigrationError|DataDirError} the database can't be reached, used or migrated
  */

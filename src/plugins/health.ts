@@ -1,5 +1,6 @@
 import fp from 'fastify-plugin'
 import { Type } from '@sinclair/typebox'
+import { MigrationError, pendingMigrations } from '../database/migrate.ts'
 
 const Health = Type.Object({ status: Type.String(), database: Type.Optional(Type.String()), redis: Type.Optional(Type.String()) })
 
@@ -8,12 +9,24 @@ export default fp(async (app) => {
   let closing = false
   app.addHook('preClose', async () => { closing = true })
 
+  // Once migrated it stays so, and what remains to be asked is whether PostgreSQL answers.
+  let migrated = false
+  async function databaseState (): Promise<string> {
+    try {
+      if (migrated) await app.database.$queryRaw`SELECT 1`
+      else migrated = (await pendingMigrations(async (sql) => await app.database.$queryRawUnsafe(sql))).length === 0
+      return migrated ? 'ok' : 'not migrated'
+    } catch (error) {
+      return error instanceof MigrationError ? 'not migrated' : 'away'
+    }
+  }
+
   app.get('/health/live', { schema: { summary: 'The process answers', response: { 200: Health } } }, async () => ({ status: 'ok' }))
 
   app.get('/health/ready', { schema: { summary: 'Requests may be sent here', response: { 200: Health, 503: Health } } }, async (_request, reply) => {
     reply.header('cache-control', 'no-store')
     const redis = app.shared === undefined ? 'not used' : app.shared.reachable ? 'ok' : 'away'
-    const database = await app.database.$queryRaw`SELECT 1`.then(() => 'ok', () => 'away')
+    const database = await databaseState()
     if (closing || database !== 'ok') {
       return await reply.code(503).header('retry-after', 1).send({ status: closing ? 'closing' : 'unavailable', database, redis })
     }

@@ -103,6 +103,17 @@ export class RawClient {
     return this.socket.write(data)
   }
 
+  /** Resolves when there is room to write again, or nobody to write to. */
+  async drained (): Promise<void> {
+    await new Promise<void>((resolve) => {
+      const done = () => {
+        this.socket.off('drain', done).off('close', done)
+        resolve()
+      }
+      this.socket.on('drain', done).on('close', done)
+    })
+  }
+
   async answer (): Promise<RawAnswer> {
     const complete = () => {
       const [head = '', ...rest] = this.received.split('\r\n\r\n')

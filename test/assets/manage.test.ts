@@ -1,4 +1,5 @@
 import { randomUUID } from 'node:crypto'
+import type { LightMyRequestResponse } from 'fastify'
 import t from 'tap'
 import { buildTestApp, listen, signUp } from '../helpers/app.ts'
 import { GIF, pathOf, PNG, stored, upload } from './helpers.ts'
@@ -20,11 +21,11 @@ t.test('the list, newest first, page by page', async (t) => {
   let url: string | undefined = '/assets?limit=2'
   const sizes: number[] = []
   while (url !== undefined) {
-    const response = await app.inject({ url, headers: account.headers })
+    const response: LightMyRequestResponse = await app.inject({ url, headers: account.headers })
     t.equal(response.statusCode, 200)
     sizes.push(response.json().length)
     seen.push(...response.json().map((asset: { id: string }) => asset.id))
-    const link = /^<(http:\/\/landfall\.test\/assets\?[^>]+)>; rel="next"$/.exec(String(response.headers.link ?? ''))?.[1]
+    const link: string | undefined = /^<(http:\/\/landfall\.test\/assets\?[^>]+)>; rel="next"$/.exec(String(response.headers.link ?? ''))?.[1]
     t.equal(link === undefined, response.headers.link === undefined)
     url = link?.slice('http://landfall.test'.length)
   }

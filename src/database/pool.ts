@@ -1,0 +1,138 @@
+import { performance } from 'node:perf_hooks'
+import pg from 'pg'
+import { DatabaseUnavailableError, isServerTrouble } from './unavailable.ts'
+
+// The connections to PostgreSQL, with one limit of time for everything that a caller waits for: a free place in the
+// pool, the connection and the answer together. pg bounds each of them alone, which adds up to several times as much.
+
+export interface PoolSettings {
+  /** Where PostgreSQL is: a URL, or the folder of a Unix socket. */
+  connection: string | { host: string, port: number }
+  max: number
+  /** Longest wait of one statement, and of one interactive transaction as a whole, in milliseconds. */
+  timeoutMs: number
+}
+
+/** The part of pg's client that the adapter uses in a transaction. */
+interface TransactionClient extends Pick<pg.PoolClient, 'release' | 'on' | 'removeListener'> {
+  query (statement: pg.QueryConfig | string, values?: unknown[]): Promise<pg.QueryResult>
+}
+
+/**
+ * A pool that answers within `timeoutMs`, and whose errors are `DatabaseUnavailableError` where the server is to blame.
+ *
+ * @throws {Error} when the connection URL can't be read; the message doesn't repeat it
+ */
+export class BoundedPool extends pg.Pool {
+  readonly #timeoutMs: number
+
+  constructor ({ connection, max, timeoutMs }: PoolSettings) {
+    super({
+      ...connectionOptions(connection),
+      max,
+      application_name: 'landfall',
+      connectionTimeoutMillis: timeoutMs,
+      // A little earlier than our own limit: an answer, even this one, leaves the connection usable.
+      statement_timeout: Math.ceil(timeoutMs * 0.9),
+      // The server forgets a transaction whose process was frozen, and with it the locks.
+      idle_in_transaction_session_timeout: 2 * timeoutMs,
+      idleTimeoutMillis: 30_000,
+      keepAlive: true,
+      keepAliveInitialDelayMillis: 10_000
+    })
+    this.#timeoutMs = timeoutMs
+  }
+
+  /** Hands out a connection for a transaction that must end within the limit. The adapter never uses the callback form. */
+  override connect (): Promise<pg.PoolClient>
+  override connect (): any {
+    return this.#lease()
+  }
+
+  /** Runs one statement; the adapter never uses the callback form. */
+  override query (...args: any[]): any {
+    return this.#query(args as Parameters<TransactionClient['query']>)
+  }
+
+  async #query (args: Parameters<TransactionClient['query']>): Promise<pg.QueryResult> {
+    const lease = await this.#lease()
+    try {
+      return await lease.query(...args)
+    } finally {
+      lease.release()
+    }
+  }
+
+  async #lease (): Promise<TransactionClient> {
+    const deadline = performance.now() + this.#timeoutMs
+    try {
+      return bound(await super.connect(), deadline)
+    } catch (error) {
+      // Even a wrong password: it was right when the service started, and no request can do anything about it.
+      throw new DatabaseUnavailableError(messageOf(error), { cause: error })
+    }
+  }
+}
+
+/** A connection whose statements share one deadline, and that isn't used again after a failure that could linger. */
+function bound (client: pg.PoolClient, deadline: number): TransactionClient {
+  let broken = false
+  const onError = () => { broken = true }
+  client.on('error', onError)
+
+  const query: TransactionClient['query'] = async (config, values) => {
+    const remaining = Math.max(1, Math.ceil(deadline - performance.now()))
+    const statement = typeof config === 'string' ? { text: config, values } : config
+    try {
+      return await client.query({ ...statement, query_timeout: remaining } as pg.QueryConfig)
+    } catch (error) {
+      if (!isServerTrouble(error)) throw error
+      // After a timeout of ours its answer is still to come: nobody else must get it.
+      broken ||= typeof (error as { severity?: unknown }).severity !== 'string'
+      throw new DatabaseUnavailableError(messageOf(error), { cause: error })
+    }
+  }
+  return {
+    query,
+    release () {
+      client.removeListener('error', onError)
+      client.release(broken)
+    },
+    on: client.on.bind(client),
+    removeListener: client.removeListener.bind(client)
+  }
+}
+
+/** What pg needs to connect to a database, without ever repeating its URL in an error. */
+export function connectionOptions (connection: PoolSettings['connection']): pg.PoolConfig {
+  if (typeof connection !== 'string') return { ...connection, user: 'postgres', database: 'postgres' }
+  const schema = schemaOf(connection)
+  const url = new URL(connection)
+  // The adapter drops the offset of what it reads: in a session with another time zone every date would be wrong.
+  const options = [url.searchParams.get('options'), '-c TimeZone=UTC', schema === undefined ? undefined : `-c search_path=${schema}`]
+  url.searchParams.set('options', options.filter(Boolean).join(' '))
+  return { connectionString: url.href }
+}
+
+/** The schema that a URL names in the way of Prisma (`?schema=`), unless it is the usual one. */
+export function schemaOf (url: string): string | undefined {
+  if (!URL.canParse(url)) throw new Error('DATABASE_URL is not a valid address (special characters in a password must be percent-encoded)')
+  const schema = new URL(url).searchParams.get('schema') ?? 'public'
+  if (!/^[a-z_][a-z0-9_$]{0,62}$/.test(schema)) throw new Error('DATABASE_URL names a schema that is not a plain lower-case name')
+  return schema === 'public' ? undefined : schema
+}
+
+/** The address of a database as it may be printed: without user, password and parameters. */
+export function printableAddress (connection: PoolSettings['connection']): string {
+  if (typeof connection !== 'string') return 'embedded PostgreSQL'
+  if (!URL.canParse(connection)) return 'PostgreSQL'
+  const { host, pathname, searchParams } = new URL(connection)
+  return `PostgreSQL at ${host || searchParams.get('host') || 'localhost'}${pathname === '/' ? '' : pathname}`
+}
+
+/** The one line of an error; Node's errors for several addresses at once have none of their own. */
+export function messageOf (error: unknown): string {
+  if (error instanceof AggregateError && error.message === '') return error.errors.map(messageOf).join(', ')
+  const message = error instanceof Error ? error.message : String(error)
+  return message.split('\n', 1)[0] as string
+}

@@ -1,0 +1,77 @@
+import { existsSync } from 'node:fs'
+import { mkdtemp, rm } from 'node:fs/promises'
+import { tmpdir } from 'node:os'
+import { join } from 'node:path'
+import Fastify, { type FastifyInstance } from 'fastify'
+import t from 'tap'
+import { loadConfig } from '../../src/config.ts'
+import { applyMigrations } from '../../src/database/migrate.ts'
+import databasePlugin from '../../src/plugins/database.ts'
+import { createDatabase, type Teardown } from '../helpers/servers.ts'
+
+async function start (t: Teardown, settings: Record<string, string>): Promise<FastifyInstance> {
+  const app = Fastify({ pluginTimeout: 0 })
+  t.teardown(async () => await app.close())
+  await app.register(databasePlugin, { config: loadConfig({ JWT_SECRET: 'x'.repeat(32), ...settings }) })
+  await app.ready()
+  return app
+}
+
+async function dataFolder (t: Teardown): Promise<string> {
+  const folder = await mkdtemp(join(tmpdir(), 'landfall-data-'))
+  t.teardown(async () => await rm(folder, { recursive: true, force: true }))
+  return folder
+}
+
+t.test('with DATABASE_URL it is that PostgreSQL, migrated', async (t) => {
+  const url = await createDatabase(t)
+  const app = await start(t, { DATABASE_URL: url })
+  const user = await app.database.user.create({ data: { email: 'a@example.com', passwordHash: 'x' } })
+  t.equal(user.id, 1)
+  const [session] = await app.database.$queryRaw<{ name: string, limit: string, zone: string }[]>`
+    SELECT current_setting('application_name') AS name, current_setting('statement_timeout') AS limit, current_setting('TimeZone') AS zone`
+  t.same(session, { name: 'landfall', limit: '3600ms', zone: 'UTC' })
+  const replica = await start(t, { DATABASE_URL: url })
+  t.equal(await replica.database.user.count(), 1, 'a second replica sees the same')
+})
+
+t.test('without it is the embedded one, which keeps what it was given', async (t) => {
+  const DATA_DIR = join(await dataFolder(t), 'data')
+  const first = await start(t, { DATA_DIR })
+  await first.database.user.create({ data: { email: 'a@example.com', passwordHash: 'x' } })
+  await t.rejects(first.database.user.create({ data: { email: 'a@example.com', passwordHash: 'x' } }), { code: 'P2002' })
+  const counts = await Promise.all(Array.from({ length: 20 }, async (_, index) => index % 2 === 0
+    ? await first.database.user.count()
+    : await first.database.$transaction(async (transaction) => {
+      await transaction.session.create({ data: { userId: 1, expiresAt: new Date() } })
+      return await transaction.user.count()
+    })))
+  t.ok(counts.every((count) => count === 1))
+  await first.close()
+  t.notOk(existsSync(join(DATA_DIR, 'lock')))
+
+  const second = await start(t, { DATA_DIR, MIGRATE_ON_START: 'false' })
+  t.equal(await second.database.session.count(), 10)
+})
+
+t.test('the start ends in one line when the database is away or not migrated, and nothing stays open', async (t) => {
+  await t.rejects(start(t, { DATABASE_URL: 'postgresql://someone:s3cret@127.0.0.1:1/landfall' }), {
+    message: /^PostgreSQL at 127\.0\.0\.1:1\/landfall can't be used: [^\n]*ECONNREFUSED[^\n]*$/
+  })
+  const url = await createDatabase(t)
+  await t.rejects(start(t, { DATABASE_URL: url, MIGRATE_ON_START: 'false' }), { message: /npm run db:migrate/ })
+  await applyMigrations(url, { info () {} })
+  t.equal(await (await start(t, { DATABASE_URL: url, MIGRATE_ON_START: 'false' })).database.user.count(), 0)
+})
+
+t.test('a start of the embedded one that fails half way gives its folder back', async (t) => {
+  const DATA_DIR = join(await dataFolder(t), 'data')
+  const app = Fastify({ pluginTimeout: 0 })
+  await app.register(databasePlugin, { config: loadConfig({ DATA_DIR, MIGRATE_ON_START: 'false' }) }).then(
+    () => t.fail('an empty database must not do'),
+    (error: Error) => t.match(error.message, /npm run db:migrate/)
+  )
+  await app.close()
+  t.notOk(existsSync(join(DATA_DIR, 'lock')))
+  await (await start(t, { DATA_DIR })).database.user.count()
+})
