@@ -47,7 +47,7 @@ async function database (app: FastifyInstance, { config }: DatabaseOptions): Pro
     max: embedded === undefined ? config.DATABASE_POOL_SIZE : 1,
     timeoutMs: config.DATABASE_TIMEOUT_MS
   })
-  const logLost = (error: Error) => app.log.warn({ err: error }, 'a connection to PostgreSQL was lost')
+  const logLost = (error: Error) => app.log.warn({ reason: error.message }, 'a connection to PostgreSQL was lost')
   const schema = typeof connection === 'string' ? schemaOf(connection) : undefined
   const adapter = new PrismaPg(pool, {
     ...schema !== undefined && { schema },
