@@ -24,6 +24,7 @@ const SENTENCES: Readonly<Record<number, string>> = {
   413: 'Request body is too large',
   414: 'URL is too long',
   415: 'Content type is not supported here',
+  416: 'Range lies outside of the file',
   417: 'Expectation can not be met',
   431: 'Request headers are too large'
 }

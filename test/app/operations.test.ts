@@ -1,3 +1,5 @@
+import { once } from 'node:events'
+import { connect } from 'node:net'
 import { setTimeout as sleep } from 'node:timers/promises'
 import t from 'tap'
 import { buildTestApp, listen, signUp, testSettings } from '../helpers/app.ts'
@@ -71,6 +73,17 @@ t.test('CORS for the management API only where the setting allows it', async (t)
 
   const closed = await buildTestApp(t)
   t.equal((await closed.inject({ url: '/auth/me', headers: { origin: 'https://app.example.com' } })).headers['access-control-allow-origin'], undefined)
+})
+
+t.test('closing is not held up by a connection that never sent anything', async (t) => {
+  const app = await buildTestApp(t)
+  const { port } = new URL(await listen(app))
+  const socket = connect(Number(port), '127.0.0.1')
+  await Promise.all([once(socket, 'connect'), once(app.server, 'connection')])
+  const closed = once(socket, 'close')
+  socket.resume()
+  await Promise.all([app.close(), closed])
+  t.pass('or this test would end by its time-out')
 })
 
 t.test('closing lets a request in flight finish', async (t) => {

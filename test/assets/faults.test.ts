@@ -112,7 +112,7 @@ async function paired (app: Awaited<ReturnType<typeof buildTestApp>>): Promise<b
   return true
 }
 
-t.test('a row that can not be written', async (t) => {
+t.test('a row that can not be written', { timeout: 60_000 }, async (t) => {
   const settings: Record<string, string> = { ...await testSettings(t), DATABASE_TIMEOUT_MS: '600' }
   const app = await buildTestApp(t, { settings })
   const account = await signUp(app)
@@ -125,6 +125,17 @@ t.test('a row that can not be written', async (t) => {
   t.equal(response.statusCode, 503, 'a table that is locked')
   await locker.query('ROLLBACK')
   t.ok(await paired(app), 'nothing is left at once: the database has said no')
+  t.equal(await app.database.asset.count(), 0)
+
+  // A connection that breaks says nothing about the statement, so the file waits until nothing can come any more.
+  await locker.query('BEGIN; LOCK TABLE assets')
+  const broken = upload(app, account, PNG)
+  await until(async () => (await stored(app)).published.length === 1, 'the file waits for its row')
+  await locker.query("SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE datname = current_database() AND wait_event_type = 'Lock'")
+  t.equal((await broken).statusCode, 503)
+  t.equal((await stored(app)).published.length, 1)
+  await locker.query('ROLLBACK')
+  await until(async () => await paired(app), 'the file is gone', 30_000)
   t.equal(await app.database.asset.count(), 0)
 
   // The user goes between the check of the token and the row.

@@ -3,7 +3,7 @@ import { join } from 'node:path'
 import Fastify, { type FastifyInstance } from 'fastify'
 import t from 'tap'
 import { DiskStore } from '../../src/assets/disk-store.ts'
-import { startAssetSweep, sweep } from '../../src/assets/sweep.ts'
+import { removeUnlessReferenced, startAssetSweep, sweep } from '../../src/assets/sweep.ts'
 import { newStorageKey } from '../../src/assets/storage-key.ts'
 import { randomPublicId } from '../../src/identifiers.ts'
 import { buildTestApp, listen, signUp } from '../helpers/app.ts'
@@ -47,6 +47,17 @@ t.test('old times on a file that has just come do not count', async (t) => {
   await writeFile(join(store.folder, key), 'x')
   await utimes(join(store.folder, key), 0, 0)
   t.strictSame(await sweep(app.database, store), { unfinished: 0, unreferenced: 0 })
+})
+
+t.test('the row is asked for again right before a file goes', async (t) => {
+  const app = await buildTestApp(t)
+  const store = new DiskStore(app.config.UPLOADS_DIR, app.log)
+  const key = pathOf((await upload(app, await signUp(app), PNG)).json()).slice('/uploads/'.length)
+  t.notOk(await removeUnlessReferenced(app.database, store, key), 'its row may have come since the batch was looked up')
+  await app.database.asset.deleteMany()
+  t.ok(await removeUnlessReferenced(app.database, store, key))
+  t.notOk(await removeUnlessReferenced(app.database, store, key))
+  t.strictSame(await stored(app), { published: [], temporary: [] })
 })
 
 t.test('the files of a deleted user go', async (t) => {
