@@ -13,6 +13,9 @@ export interface WireServer {
 /** Protocol version 3.0, by which the one message without a type is known. */
 const STARTUP = 196608
 const TERMINATE = 'X'.charCodeAt(0)
+const READY_FOR_QUERY = 'Z'.charCodeAt(0)
+/** Parse, Bind, Describe, Execute, Close, Flush: messages that no ReadyForQuery answers, only the Sync behind them. */
+const EXTENDED = new Set([...'PBDECH'].map((type) => type.charCodeAt(0)))
 const SYNC = Uint8Array.of('S'.charCodeAt(0), 0, 0, 0, 4)
 
 /**
@@ -45,11 +48,15 @@ export async function serveWire (db: PGlite, path: string, onFailure: (error: un
 
 async function serveConnection (db: PGlite, socket: Socket): Promise<void> {
   try {
+    let isStartup = true
     for await (const message of messages(socket)) {
-      if (message[0] === TERMINATE) break
+      if (!isStartup && message[0] === TERMINATE) break
+      const send = (bytes: Buffer) => { if (socket.writable) socket.write(bytes) }
+      const receive = !isStartup && EXTENDED.has(message[0] as number) ? withoutReady(send) : send
+      isStartup = false
       await db.runExclusive(async () => {
         // The bytes live in the memory of the engine, which reuses it.
-        await db.execProtocolRawStream(message, { onRawData: (bytes) => { if (socket.writable) socket.write(Buffer.from(bytes)) } })
+        await db.execProtocolRawStream(message, { onRawData: (bytes) => receive(Buffer.from(bytes)) })
       })
     }
   } catch (error) {
@@ -58,6 +65,29 @@ async function serveConnection (db: PGlite, socket: Socket): Promise<void> {
     socket.destroy()
   }
   await resetSession(db)
+}
+
+/**
+ * Passes on all messages but ReadyForQuery. PGlite sends one with each error, and another at the Sync that follows; the
+ * client would take the second for the answer to its next statement.
+ */
+function withoutReady (send: (bytes: Buffer) => void): (bytes: Buffer) => void {
+  let rest: Buffer = Buffer.alloc(0)
+  return (bytes) => {
+    rest = rest.length === 0 ? bytes : Buffer.concat([rest, bytes])
+    let from = 0
+    let at = 0
+    while (rest.length >= at + 5 && rest.length >= at + 1 + rest.readUInt32BE(at + 1)) {
+      const end = at + 1 + rest.readUInt32BE(at + 1)
+      if (rest[at] === READY_FOR_QUERY) {
+        if (at > from) send(rest.subarray(from, at))
+        from = end
+      }
+      at = end
+    }
+    if (at > from) send(rest.subarray(from, at))
+    rest = rest.subarray(at)
+  }
 }
 
 /** Leaves the next connection a new session, wherever this one broke off: in a statement, a transaction, an error. */
