@@ -87,8 +87,9 @@ function bound (client: pg.PoolClient, deadline: number): TransactionClient {
       return await client.query({ ...statement, query_timeout: remaining } as pg.QueryConfig)
     } catch (error) {
       if (!isServerTrouble(error)) throw error
-      // After a timeout of ours its answer is still to come: nobody else must get it.
-      broken ||= typeof (error as { severity?: unknown }).severity !== 'string'
+      // After a timeout of ours its answer is still to come: nobody else must get it. After anything worse than an error
+      // the server closes the connection, which may be noticed only when the next one has it.
+      broken ||= (error as { severity?: unknown }).severity !== 'ERROR'
       throw new DatabaseUnavailableError(messageOf(error), { cause: error })
     }
   }
