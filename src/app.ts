@@ -18,7 +18,8 @@ import database from './plugins/database.ts'
 import drain from './plugins/drain.ts'
 import errorHandler, { answerParserError, sendFrameworkError } from './plugins/error-handler.ts'
 import health from './plugins/health.ts'
-import jsonBody from './plugins/json-body.ts'
+import { answerEarly } from './plugins/early-answer.ts'
+import jsonBody, { limitBodyTime } from './plugins/json-body.ts'
 import metrics from './plugins/metrics.ts'
 import redis from './plugins/redis.ts'
 import requestIds, { requestId } from './plugins/request-id.ts'
@@ -109,9 +110,12 @@ async function managementApi (scope: FastifyInstance): Promise<void> {
       origin: CORS_ORIGINS.includes('*') ? '*' : [...CORS_ORIGINS],
       methods: ['GET', 'HEAD', 'POST', 'PATCH', 'DELETE'],
       exposedHeaders: ['ETag', 'Retry-After', 'Link', 'X-Request-Id', 'WWW-Authenticate'],
-      maxAge: 3600
+      maxAge: 3600,
+      strictPreflight: false // it would refuse an OPTIONS that is none in words of its own
     })
   }
+  limitBodyTime(scope, scope.config.BODY_TIMEOUT_MS)
+  scope.addHook('onSend', answerEarly())
   scope.addHook('onResponse', (request, reply, done) => {
     const { method, routeOptions } = request
     request.log.info({ method, route: routeOptions.url, status: reply.statusCode, ms: Math.round(reply.elapsedTime) }, 'answered')

@@ -55,6 +55,7 @@ const Settings = Type.Object({
   MAX_UPLOAD_BYTES: integer(25 * 1024 * 1024, 1, Number.MAX_SAFE_INTEGER, 'Largest upload, in bytes'),
   ALLOWED_UPLOAD_TYPES: list('Content types that may be uploaded, such as image/png or image/*; any when empty'),
 
+  BODY_TIMEOUT_MS: integer(50000, 100, 600000, 'Longest time that a JSON body may take to arrive, in milliseconds'),
   SHUTDOWN_TIMEOUT_MS: integer(10000, 0, 600000, 'Longest wait for requests in flight at the end, in milliseconds')
 })
 
@@ -125,6 +126,7 @@ export function loadConfig (env: Record<string, string | undefined>): Config {
     BASE_URL: config.BASE_URL?.replace(/\/+$/, ''),
     ALLOWED_HOSTS: allowedHosts,
     ALLOWED_UPLOAD_TYPES: config.ALLOWED_UPLOAD_TYPES.map((type) => type.toLowerCase()),
+    CORS_ORIGINS: config.CORS_ORIGINS.map((origin) => origin.toLowerCase()), // as browsers send them
     DATA_DIR: resolve(config.DATA_DIR),
     UPLOADS_DIR: resolve(config.UPLOADS_DIR)
   })

@@ -8,7 +8,9 @@ async function main (): Promise<void> {
   const config = loadConfig(readEnvironment())
   const app = await buildApp(config)
   closeOnSignal(app)
-  await app.listen({ host: config.HOST, port: config.PORT })
+  await app.listen({ host: config.HOST, port: config.PORT }).catch((error: NodeJS.ErrnoException) => {
+    throw new Error(`HOST and PORT must name an address to listen on, which ${config.HOST}:${config.PORT} is not (${error.code ?? error.message})`)
+  })
   if (config.DATABASE_URL === undefined) process.stdout.write(welcome(app, config))
 }
 

@@ -1,9 +1,10 @@
 import { createHash } from 'node:crypto'
 import { constants } from 'node:fs'
-import { access, lstat, mkdir, open, rename, stat, unlink, type FileHandle } from 'node:fs/promises'
-import { dirname, join } from 'node:path'
+import { access, lstat, open, rename, unlink, type FileHandle } from 'node:fs/promises'
+import { join } from 'node:path'
 import type { FastifyBaseLogger } from 'fastify'
 import { DiskFullError, unavailable } from '../errors.ts'
+import { makeFolder } from '../folders.ts'
 import { randomPublicId } from '../identifiers.ts'
 
 // Files on their way: first in `.tmp/` beside what is served (the same file system, so that a rename moves them), and
@@ -161,21 +162,6 @@ export class DiskStore {
 }
 
 export const isMissing = (error: unknown): boolean => (error as NodeJS.ErrnoException).code === 'ENOENT'
-
-/** With its parents. `mkdir`'s own `recursive` never ends where the system denies that a parent exists (`/proc/x/y`). */
-async function makeFolder (path: string): Promise<void> {
-  try {
-    await mkdir(path)
-  } catch (error) {
-    const { code } = error as NodeJS.ErrnoException
-    if (code === 'EEXIST' && (await stat(path)).isDirectory()) return
-    if (code !== 'ENOENT' || dirname(path) === path) throw error
-    await makeFolder(dirname(path))
-    await mkdir(path).catch((error: NodeJS.ErrnoException) => {
-      if (error.code !== 'EEXIST') throw error // another replica was faster
-    })
-  }
-}
 
 async function writeAll (handle: FileHandle, chunk: Uint8Array): Promise<void> {
   let written = 0

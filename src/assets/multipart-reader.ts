@@ -2,7 +2,7 @@ import type { IncomingMessage } from 'node:http'
 import { finished } from 'node:stream/promises'
 import type { FastifyRequest } from 'fastify'
 import type { MultipartFile } from '@fastify/multipart'
-import { InvalidError, MalformedMultipartError, TooLargeError } from '../errors.ts'
+import { InvalidError, MalformedMultipartError, RequestTimeoutError, TooLargeError } from '../errors.ts'
 
 export const FILE_FIELD = 'asset[file]'
 /** What boundaries, part headers and fields that are ignored may take beside the file. */
@@ -55,6 +55,7 @@ interface Discardable {
  * @throws {TooLargeError} 413
  * @throws {InvalidError} 422: no file, an empty one, a text field in its place, another file
  * @throws {MalformedMultipartError} 400, also when the client has gone
+ * @throws {RequestTimeoutError} 408
  */
 export async function receiveFile<T extends Discardable> (
   request: FastifyRequest, maxBytes: number, store: (stream: AsyncIterable<Uint8Array>) => Promise<T>, idleMs = IDLE_MS
@@ -145,7 +146,7 @@ function watchBody (raw: IncomingMessage, maxBytes: number, idleMs: number, tooL
   const failure = new Promise<never>((_resolve, reject) => { fail = reject })
   failure.catch(() => {}) // whoever waits for it hears of it
   const gone = () => { if (!raw.readableEnded) fail(new MalformedMultipartError()) }
-  const idle = setTimeout(() => raw.destroy(), idleMs)
+  const idle = setTimeout(() => fail(new RequestTimeoutError()), idleMs)
   const count = (chunk: Uint8Array) => {
     bytes += chunk.byteLength
     idle.refresh()

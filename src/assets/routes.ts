@@ -2,8 +2,8 @@ import fastifyMultipart from '@fastify/multipart'
 import type { FastifyPluginAsyncTypebox } from '@fastify/type-provider-typebox'
 import { NotFoundError } from '../errors.ts'
 import { nextLink, parsePage } from '../pagination.ts'
+import { sendNothing } from '../reply.ts'
 import { DiskStore } from './disk-store.ts'
-import { answerEarly } from './early-answer.ts'
 import { multipartOptions } from './multipart-reader.ts'
 import { assetRecord } from './record.ts'
 import { deleteAsset, findAsset, listAssets } from './repository.ts'
@@ -32,7 +32,7 @@ export const assetRoutes: FastifyPluginAsyncTypebox = async (app) => {
     return shown.map((asset) => assetRecord(asset, urls()))
   })
 
-  app.post('/assets', { schema: createAssetSchema, onRequest: requireMultipart, onSend: answerEarly() }, async (request, reply) => {
+  app.post('/assets', { schema: createAssetSchema, onRequest: requireMultipart }, async (request, reply) => {
     const asset = await upload(request)
     reply.code(201)
     return assetRecord(asset, urls())
@@ -50,6 +50,6 @@ export const assetRoutes: FastifyPluginAsyncTypebox = async (app) => {
     const key = await deleteAsset(database, request.session.userId, request.params.id)
     if (key === undefined) throw new NotFoundError()
     await store.remove(key)
-    return await reply.code(204).send(null)
+    return sendNothing(reply.code(204))
   })
 }

@@ -40,8 +40,25 @@ const INLINE_TYPES: Readonly<Record<string, string>> = {
   'application/pdf': 'pdf'
 }
 
+/**
+ * What is only downloaded, but under its own type and extension, so that the saved file opens. SVG is among them for
+ * pages that show it as a picture, where no browser runs its scripts; HTML, XML and JavaScript are not.
+ */
+const DOWNLOAD_TYPES: Readonly<Record<string, string>> = {
+  'image/svg+xml': 'svg',
+  'text/plain': 'txt',
+  'text/csv': 'csv',
+  'application/json': 'json',
+  'application/zip': 'zip',
+  'application/gzip': 'gz',
+  'application/vnd.openxmlformats-officedocument.wordprocessingml.document': 'docx',
+  'application/vnd.openxmlformats-officedocument.spreadsheetml.sheet': 'xlsx',
+  'application/vnd.openxmlformats-officedocument.presentationml.presentation': 'pptx'
+}
+
+const EXTENSIONS: Readonly<Record<string, string>> = { ...INLINE_TYPES, ...DOWNLOAD_TYPES }
 const TYPE_OF_EXTENSION: ReadonlyMap<string, string> =
-  new Map(Object.entries(INLINE_TYPES).map(([type, extension]) => [extension, type]))
+  new Map(Object.entries(EXTENSIONS).map(([type, extension]) => [extension, type]))
 
 const KEY = /^[0-9A-Za-z]{22}(?:\.([a-z0-9]{2,5}))?$/
 
@@ -58,7 +75,7 @@ export const isInlineType = (contentType: string): boolean => Object.hasOwn(INLI
 
 /** A new name that can't be guessed. Its extension says how the file may be served, so no read has to ask the database. */
 export const newStorageKey = (contentType: string): string =>
-  isInlineType(contentType) ? `${randomPublicId()}.${INLINE_TYPES[contentType]}` : randomPublicId()
+  Object.hasOwn(EXTENSIONS, contentType) ? `${randomPublicId()}.${EXTENSIONS[contentType]}` : randomPublicId()
 
 /**
  * The guard of the uploads folder: how to serve the file of that name.
@@ -70,5 +87,5 @@ export function presentationOf (name: string): Presentation | undefined {
   if (match === null) return undefined
   if (match[1] === undefined) return DOWNLOAD
   const contentType = TYPE_OF_EXTENSION.get(match[1])
-  return contentType === undefined ? undefined : { contentType, inline: true }
+  return contentType === undefined ? undefined : { contentType, inline: isInlineType(contentType) }
 }

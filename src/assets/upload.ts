@@ -16,7 +16,10 @@ const SETTLE_MS = 10_000
 /** 415 for every body that is no form with files, before any parser sees it. */
 export const requireMultipart: onRequestHookHandler = (request, _reply, done) => {
   const isMultipart = /^multipart\/form-data\s*(;|$)/i.test(request.headers['content-type'] ?? '')
-  done(isMultipart ? undefined : new UnsupportedMediaTypeError('Content-Type must be multipart/form-data'))
+  const encoding = request.headers['content-encoding']
+  if (!isMultipart) done(new UnsupportedMediaTypeError('Content-Type must be multipart/form-data'))
+  else if (encoding !== undefined && encoding.toLowerCase() !== 'identity') done(new UnsupportedMediaTypeError('Content-Encoding is not supported in requests'))
+  else done()
 }
 
 /** Makes the function that takes an upload: the form, the file, the row, in this order. */

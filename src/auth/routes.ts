@@ -1,6 +1,7 @@
 import rateLimit from '@fastify/rate-limit'
 import type { FastifyPluginAsyncTypebox } from '@fastify/type-provider-typebox'
 import { InvalidCredentialsError, tooManyRequests } from '../errors.ts'
+import { sendNothing } from '../reply.ts'
 import { meSchema, refreshSchema, signInSchema, signOutSchema, signUpSchema } from './schemas.ts'
 import { newSession, rotate, signAccessToken, signOut, sweepSessions, type Lifetimes } from './sessions.ts'
 import { perAddress, rateLimitStore, SignInThrottle } from './throttle.ts'
@@ -87,6 +88,6 @@ export const sessionRoutes: FastifyPluginAsyncTypebox = async (app) => {
 
   app.delete('/auth/sign_out', { schema: signOutSchema }, async (request, reply) => {
     await signOut(app.database, request.session, fieldsOf(request.body).refresh_token)
-    return await reply.code(204).send(null)
+    return sendNothing(reply.code(204))
   })
 }

@@ -59,7 +59,7 @@ export class SignInThrottle {
   async #takePlace ({ key, limit, windowMs }: Budget): Promise<{ takenAt: number, leave: () => void }> {
     while (true) {
       const now = Date.now()
-      const count = this.#counters.take(key, limit, windowMs, now)
+      const count = this.#counters.takeReturnable(key, limit, windowMs, now)
       const { allowed, resetAt } = count instanceof Promise ? await count : count
       if (allowed) return { takenAt: now, leave: this.#enter(key) }
       const underWay = this.#underWay.get(key)

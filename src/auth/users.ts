@@ -16,9 +16,9 @@ export interface SignUp {
 /** The form in which e-mail addresses are stored and compared. */
 export const normalizeEmail = (email: string): string => email.trim().normalize('NFC').toLowerCase().normalize('NFC')
 
-/** Whether a normalised e-mail address can be anybody's. */
+/** Whether a normalised e-mail address can be anybody's. Characters that nobody sees would make two look like one. */
 export const isEmailAddress = (email: string): boolean =>
-  email.isWellFormed() && validator.isEmail(email, { allow_utf8_local_part: true })
+  email.isWellFormed() && !/[\p{C}\p{Z}]/u.test(email) && validator.isEmail(email, { allow_utf8_local_part: true })
 
 /**
  * Checks what somebody signs up with.

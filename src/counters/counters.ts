@@ -58,16 +58,21 @@ export class Counters {
 
   /**
    * Counts one use of `key` unless its limit is reached. Answers at once when this process can tell by itself: without
-   * Redis, and for a window that is known to be used up.
+   * Redis, and for a window that is known to be used up. For uses that are for good.
    *
    * @param windowMs length of the window from its first use, in milliseconds
    * @param now the process clock, in milliseconds
    */
   take (key: string, limit: number, windowMs: number, now: number): Count | Promise<Count> {
+    const refusal = this.shared ? this.#windows(windowMs).refusal(key, limit, now) : undefined
+    return refusal ?? this.takeReturnable(key, limit, windowMs, now)
+  }
+
+  /** The same for uses that may be given back, by any replica: a window that is used up now need not stay so. */
+  takeReturnable (key: string, limit: number, windowMs: number, now: number): Count | Promise<Count> {
     const shared = this.#shared
-    const local = this.#windows(windowMs)
-    if (shared === undefined || !shared.reachable) return local.take(key, limit, now)
-    return local.refusal(key, limit, now) ?? this.#takeShared(shared, key, limit, windowMs, now)
+    if (shared === undefined || !shared.reachable) return this.#windows(windowMs).take(key, limit, now)
+    return this.#takeShared(shared, key, limit, windowMs, now)
   }
 
   /** Takes a use back that turned out not to count. */

@@ -1,10 +1,11 @@
 import { randomBytes } from 'node:crypto'
-import { link, mkdir, open, readFile, rename, rm, stat, unlink } from 'node:fs/promises'
+import { link, open, readFile, rename, rm, stat, unlink } from 'node:fs/promises'
 import { readFileSync } from 'node:fs'
 import { hostname } from 'node:os'
 import { join } from 'node:path'
 import { setTimeout as sleep } from 'node:timers/promises'
 import { lock } from 'proper-lockfile'
+import { makeFolder } from '../folders.ts'
 
 // The folder of the embedded database: who may use it now, and the secret that is kept in it.
 
@@ -42,7 +43,7 @@ const held = new Set<string>()
 /** Creates the folder for its owner only. */
 export async function prepareDataDir (dataDir: string): Promise<void> {
   try {
-    await mkdir(dataDir, { recursive: true, mode: 0o700 })
+    await makeFolder(dataDir, 0o700)
     const probe = join(dataDir, `.write-${process.pid}-${randomBytes(4).toString('hex')}`)
     await (await open(probe, 'wx', 0o600)).close()
     await unlink(probe)

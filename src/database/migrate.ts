@@ -41,8 +41,7 @@ const LOCK_PROGRESS_MS = 5000
  * holds a `CONCURRENTLY`, which PostgreSQL refuses in a transaction.
  *
  * @returns the names of the migrations that this call applied
- * @throws {MigrationError} an earlier migration failed or was edited, the database is newer than this build, can't be
- *   reached, or stays locked
+ * @throws {MigrationError} an earlier migration failed or was edited, the database can't be reached, or stays locked
  */
 export async function applyMigrations (connection: PoolSettings['connection'], log: MigrateLog, options: MigrateOptions = {}): Promise<string[]> {
   const migrations = options.migrations ?? await readMigrations()
@@ -130,9 +129,8 @@ async function outstanding (query: RunQuery, migrations: readonly Migration[]): 
       const reason = typeof row.logs === 'string' && row.logs !== '' ? ` (${/ERROR: .*/.exec(row.logs)?.[0] ?? messageOf(row.logs)})` : ''
       throw new MigrationError(`Migration ${name} was begun and not finished${reason}: repair the database, then set rolled_back_at of its row in _prisma_migrations, or run npx prisma migrate resolve --config prisma/prisma.config.ts --rolled-back ${name}`)
     }
-    if (migration === undefined) {
-      throw new MigrationError(`The database is newer than this build: it has migration ${name}, which this build doesn't know`)
-    }
+    // A newer build has migrated it, and this one is started in the middle of a deployment or to go back.
+    if (migration === undefined) continue
     if (!checksumsOf(migration.sql).includes(String(row.checksum))) {
       throw new MigrationError(`Migration ${name} was edited after it had been applied: restore its file and put the change into a new migration`)
     }

@@ -18,12 +18,10 @@ const SHORT_LEASE_MS = 1000
 const MAX_MISSING = 10_000
 /** Publications kept for a Redis that is away; past this the oldest is left to the copy's own end. */
 const MAX_UNPUBLISHED = 10_000
-/** How often a fill that was overtaken by a write is made anew before the request gives up. */
-const MAX_OVERTAKEN = 5
 
 interface Flight {
   readonly result: Promise<CachedDocument | undefined>
-  /** What was published while it was under way: an older answer is not to be used. */
+  /** What was published while it was under way: an older answer is not to be kept. */
   minVersion: number
 }
 
@@ -42,8 +40,8 @@ export interface DocumentCacheOptions {
 /**
  * Documents for the public read: in this process, else in Redis, else in PostgreSQL, with one flight per document.
  *
- * Versions make it right: nothing ever replaces a newer version by an older one, here or in Redis. A flight that a
- * publication overtakes is not used. An id that named nothing, or no longer names anything, never will again, since
+ * Versions make it right: nothing ever replaces a newer version by an older one, here or in Redis. What a flight brings
+ * that a publication has overtaken is for those who waited before; who comes later gets a flight of its own. An id that named nothing, or no longer names anything, never will again, since
  * public ids are drawn at random and never given out twice.
  */
 export class DocumentCache {
@@ -128,7 +126,10 @@ export class DocumentCache {
 
   /** Says that a document has grown by a representation, so that the budget is kept. */
   resized (document: CachedDocument): void {
-    if (this.#documents?.peek(document.publicId) === document) this.#documents.set(document.publicId, document)
+    if (this.#documents?.peek(document.publicId) !== document) return
+    // Set alone would keep the size that it had: the cache measures a value only when it is new.
+    this.#documents.delete(document.publicId)
+    this.#documents.set(document.publicId, document)
   }
 
   #rememberUnpublished (publicId: string, document: DocumentVersion | undefined): void {
@@ -139,7 +140,10 @@ export class DocumentCache {
 
   #heard (publicId: string, version: number): void {
     const flight = this.#flights.get(publicId)
-    if (flight !== undefined) flight.minVersion = Math.max(flight.minVersion, version)
+    if (flight !== undefined) {
+      flight.minVersion = version
+      this.#flights.delete(publicId)
+    }
     const held = this.#documents?.peek(publicId)
     if (held !== undefined && held.version < version) this.#documents?.delete(publicId)
     if (version === DELETED) this.#missing.set(publicId, true)
@@ -169,24 +173,20 @@ export class DocumentCache {
     try {
       return await flight.result
     } finally {
-      this.#flights.delete(publicId)
+      if (this.#flights.get(publicId) === flight) this.#flights.delete(publicId)
     }
   }
 
   async #fly (publicId: string, flight: Flight): Promise<CachedDocument | undefined> {
-    for (let overtaken = 0; overtaken < MAX_OVERTAKEN; overtaken++) {
-      const startedAt = Date.now()
-      const found = await this.#fetch(publicId)
-      if (flight.minVersion === DELETED || found === undefined) {
-        this.#documents?.delete(publicId)
-        this.#missing.set(publicId, true)
-        return undefined
-      }
-      if (found.document.version >= flight.minVersion) return this.#keep(found.document, startedAt, found.lifetimeMs)
-      const held = this.#documents?.peek(publicId)
-      if (held !== undefined && held.version >= flight.minVersion) return held
+    const startedAt = Date.now()
+    const found = await this.#fetch(publicId)
+    if (flight.minVersion === DELETED || found === undefined) {
+      this.#documents?.delete(publicId)
+      this.#missing.set(publicId, true)
+      return undefined
     }
-    throw new Error(`document ${publicId} was overtaken by writes ${MAX_OVERTAKEN} times while it was read`)
+    if (found.document.version >= flight.minVersion) return this.#keep(found.document, startedAt, found.lifetimeMs)
+    return this.#documents?.peek(publicId) ?? new CachedDocument(found.document)
   }
 
   async #fetch (publicId: string): Promise<{ document: DocumentVersion, lifetimeMs: number } | undefined> {

@@ -3,6 +3,7 @@ import type { FastifyReply, FastifyRequest } from 'fastify'
 import { InvalidError, NotFoundError, PreconditionFailedError, TooLargeError } from '../errors.ts'
 import { isUuid } from '../identifiers.ts'
 import { nextLink, parsePage } from '../pagination.ts'
+import { sendNothing } from '../reply.ts'
 import { documentVersion } from './document-cache.ts'
 import { findDocument } from './document.ts'
 import { entityTag, isUnmodified, parseTags, type TagList } from './etag.ts'
@@ -38,7 +39,7 @@ export const manageRoutes: FastifyPluginAsyncTypebox = async (app) => {
     const page = await pages.find(request.session.userId, idOf(request))
     if (page === null) throw new NotFoundError()
     if (isUnmodified(request.headers['if-none-match'], page.contentHash)) {
-      return await reply.code(304).header('etag', entityTag(page.contentHash)).send(null)
+      return sendNothing(reply.code(304).header('etag', entityTag(page.contentHash)))
     }
     return sendRecord(reply, page)
   })
@@ -47,7 +48,7 @@ export const manageRoutes: FastifyPluginAsyncTypebox = async (app) => {
     const id = idOf(request)
     const { userId } = request.session
     const ifMatch = ifMatchOf(request)
-    const document = documentIn(request)
+    const document = await documentFor(request, userId, id)
     if (document === undefined) {
       const page = await pages.find(userId, id)
       if (page === null) throw new NotFoundError()
@@ -65,8 +66,17 @@ export const manageRoutes: FastifyPluginAsyncTypebox = async (app) => {
     const publicId = await pages.delete(request.session.userId, id, ifMatchOf(request))
     if (publicId === null) throw await whyUntouched(request.session.userId, id)
     await app.documents.publish(publicId, undefined)
-    return await reply.code(204).send(null)
+    return sendNothing(reply.code(204))
   })
+
+  /** What is no document is the owner's business: to everybody else there is no page, whatever they send. */
+  async function documentFor (request: FastifyRequest, userId: number, id: string): Promise<string | undefined> {
+    try {
+      return documentIn(request)
+    } catch (error) {
+      throw await pages.find(userId, id) === null ? new NotFoundError() : error
+    }
+  }
 
   async function whyUntouched (userId: number, id: string): Promise<Error> {
     return await pages.find(userId, id) === null ? new NotFoundError() : new PreconditionFailedError()

@@ -19,7 +19,7 @@ export interface LandingPage {
 const FIELDS = { id: true, publicId: true, currentData: true, contentHash: true, version: true, createdAt: true, updatedAt: true } as const
 
 /** A list answers with whole documents; past this many bytes of them it ends early, with a link to the rest. */
-const MAX_LIST_BYTES = 8 * 1024 * 1024
+const MAX_LIST_BYTES = 2 * 1024 * 1024
 
 /** What holds for a page that may be written: its id, its owner and, where If-Match asks for it, its version. */
 const writable = (userId: number, id: string, ifMatch: TagList | undefined) =>

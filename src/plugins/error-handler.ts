@@ -23,7 +23,7 @@ const SENTENCES: Readonly<Record<number, string>> = {
   408: 'Request took too long to arrive',
   413: 'Request body is too large',
   414: 'URL is too long',
-  415: 'Content type is not supported here',
+  415: 'Content-Type must be application/json',
   416: 'Range lies outside of the file',
   417: 'Expectation can not be met',
   431: 'Request headers are too large'
@@ -77,7 +77,11 @@ export function answerParserError (error: Error & { code?: string }, socket: Soc
 }
 
 function endSocket (socket: Socket, status: number, gone = false): void {
-  if (gone || !socket.writable) {
+  // Node gives up its own listener with a socket that it hands over: a peer that resets it would end the process.
+  socket.on('error', () => {})
+  // An answer that is under way must not get another one into its middle.
+  const { _httpMessage: underWay } = socket as Socket & { _httpMessage?: ServerResponse }
+  if (gone || !socket.writable || underWay?.headersSent === true) {
     socket.destroy()
     return
   }

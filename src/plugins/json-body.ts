@@ -1,12 +1,30 @@
 import { isUtf8 } from 'node:buffer'
+import type { FastifyInstance } from 'fastify'
 import fp from 'fastify-plugin'
-import { MalformedJsonError, UnsupportedMediaTypeError } from '../errors.ts'
+import { MalformedJsonError, RequestTimeoutError, UnsupportedMediaTypeError } from '../errors.ts'
 
 declare module 'fastify' {
   interface FastifyRequest {
     /** The JSON body as it came, for the routes that keep part of it exactly. */
     bodyText: string
   }
+}
+
+/**
+ * Adds the hook that lets a JSON body take only so long to arrive; then it is a 408.
+ *
+ * @param timeoutMs for the whole body, in milliseconds
+ */
+export function limitBodyTime (scope: FastifyInstance, timeoutMs: number): void {
+  scope.addHook('preParsing', (request, reply, payload, done) => {
+    if (/^application\/json/i.test(request.headers['content-type'] ?? '')) {
+      // Told to whoever reads; destroying the stream would take the connection with it, and the answer.
+      const timer = setTimeout(() => payload.emit('error', new RequestTimeoutError()), timeoutMs)
+      payload.once('end', () => clearTimeout(timer))
+      reply.raw.once('close', () => clearTimeout(timer)) // for bodies that nobody reads to their end
+    }
+    done(null, payload)
+  })
 }
 
 /**

@@ -27,7 +27,9 @@ export default fp<{ host: string, port: number | undefined }>(async (app, { host
     )
   })
   server.listen(port, host)
-  await once(server, 'listening')
+  await once(server, 'listening').catch((error: NodeJS.ErrnoException) => {
+    throw new Error(`OPS_PORT must be a free port, which ${host}:${port} is not (${error.code ?? error.message})`)
+  })
   app.log.info({ address: server.address() }, 'metrics are at /metrics of this address')
   app.addHook('onClose', async () => {
     server.closeAllConnections()

@@ -49,6 +49,9 @@ export class SharedRedis extends EventEmitter<SharedRedisEvents> {
   readonly #log: FastifyBaseLogger
   readonly #channel: string
   #broken = false
+  #reason: string | undefined
+  /** What ioredis said last; a closed connection alone doesn't tell why. */
+  #lastError: Error | undefined
   #subscribed = false
   #probe: NodeJS.Timeout | undefined
   readonly #heartbeat: NodeJS.Timeout
@@ -67,8 +70,9 @@ export class SharedRedis extends EventEmitter<SharedRedisEvents> {
     }
     this.commands = new Redis(url, { ...options, commandTimeout: COMMAND_TIMEOUT_MS, enableAutoPipelining: true })
     this.#subscriber = new Redis(url, { ...options, autoResubscribe: false })
-    for (const client of [this.commands, this.#subscriber]) client.on('error', (error) => log.debug({ err: error }, 'redis'))
-    this.commands.on('close', () => this.#trip(new Error('connection closed')))
+    this.commands.on('error', (error) => { this.#lastError = error })
+    this.#subscriber.on('error', () => {}) // the same server, so the same reasons
+    this.commands.on('close', () => this.#trip(this.#lastError ?? new Error('connection closed')))
     this.commands.on('ready', () => { this.#probeSoon(0) })
     this.#subscriber.on('ready', () => { this.#subscribe() })
     this.#subscriber.on('close', () => this.#setSubscribed(false))
@@ -95,7 +99,6 @@ export class SharedRedis extends EventEmitter<SharedRedisEvents> {
     let timer: NodeJS.Timeout | undefined
     await Promise.race([ready, new Promise<void>((resolve) => { timer = setTimeout(resolve, START_WAIT_MS) })])
     clearTimeout(timer)
-    if (!this.reachable) this.#log.warn('Redis can not be reached: limits are counted and documents cached per process until it can')
   }
 
   /**
@@ -125,7 +128,10 @@ export class SharedRedis extends EventEmitter<SharedRedisEvents> {
   }
 
   #trip (error: unknown): void {
-    if (!this.#broken) this.#log.warn({ err: error }, 'Redis is away: limits are counted and documents cached per process')
+    const reason = error instanceof Error ? error.message || (error as NodeJS.ErrnoException).code : String(error)
+    // Once per outage, and again when there is another reason: what is refused at first may be a password.
+    if (reason !== this.#reason) this.#log.warn({ reason }, 'Redis can not be used: limits are counted and documents cached per process until it can')
+    this.#reason = reason
     this.#broken = true
     this.#probeSoon(PROBE_INTERVAL_MS)
   }
@@ -143,6 +149,8 @@ export class SharedRedis extends EventEmitter<SharedRedisEvents> {
       await this.commands.set('landfall:probe', '1', 'PX', 1000)
       const wasBroken = this.#broken
       this.#broken = false
+      this.#reason = undefined
+      this.#lastError = undefined
       if (wasBroken) this.#log.info('Redis is back')
       this.emit('reachable')
     } catch (error) {

@@ -1,6 +1,6 @@
 import { connect } from 'node:net'
 import t, { type Test } from 'tap'
-import { buildTestApp, listen, signUp } from '../helpers/app.ts'
+import { buildTestApp, createPage, listen, signUp } from '../helpers/app.ts'
 
 const app = await buildTestApp(t)
 const owner = await signUp(app)
@@ -70,6 +70,47 @@ t.test('whatever refuses a request, the answer has the one shape', async (t) => 
     ['an unknown upload', 404, request(['GET /uploads/x HTTP/1.1', 'Host: x'])],
     ['the uploads folder', 404, request(['GET /uploads/ HTTP/1.1', 'Host: x'])]
   ] as [string, number, string | Buffer][]) isError(t, await raw(bytes), status, name)
+})
+
+t.test('a peer that resets its connection ends nothing but that', async (t) => {
+  for (const bytes of ['CONNECT x:1 HTTP/1.1\r\nHost: x\r\n\r\n', 'garbage\r\n\r\n', 'GET / HTTP/1.1\r\nHost: x\r\nExpect: x\r\n\r\n', 'GET /health/live HTTP/1.1\r\nHost: x\r\nUpgrade: x\r\nConnection: upgrade\r\n\r\n']) {
+    for (let n = 0; n < 5; n++) {
+      await new Promise<void>((resolve) => {
+        const socket = connect(Number(url.port), url.hostname, () => socket.write(bytes, () => socket.resetAndDestroy()))
+        socket.on('error', () => {}).on('close', () => resolve())
+      })
+    }
+  }
+  t.equal((await fetch(`${url.origin}/health/live`)).status, 200)
+})
+
+t.test('garbage behind a request does not end up in its answer', async (t) => {
+  const page = await createPage(app, owner, `["${'x'.repeat(1_000_000)}"]`)
+  const answer = await raw(`GET /landing_pages/${page.public_id} HTTP/1.1\r\nHost: x\r\n\r\nGARBAGE\r\n\r\n`)
+  t.notMatch(answer.slice(20), /HTTP\/1\.1 400/)
+})
+
+t.test('a body that does not come is a 408', async (t) => {
+  const hasty = await buildTestApp(t, { settings: { BODY_TIMEOUT_MS: '200' } })
+  const { port } = new URL(await listen(hasty))
+  const answer = await new Promise<string>((resolve, reject) => {
+    let answer = ''
+    const socket = connect(Number(port), '127.0.0.1', () => socket.write('POST /auth/sign_in HTTP/1.1\r\nHost: x\r\nContent-Type: application/json\r\nContent-Length: 10\r\n\r\n{'))
+    socket.on('data', (data) => {
+      answer += data.toString()
+      if (/\}$/.test(answer)) socket.end()
+    })
+    socket.on('close', () => resolve(answer)).on('error', reject)
+  })
+  isError(t, answer, 408, 'a stalled body')
+  t.match(answer, /\r\nconnection: close\r\n/i)
+})
+
+t.test('an answer without a body counts no bytes', async (t) => {
+  const page = await createPage(app, owner)
+  const answer = await raw(request([`GET /manage/landing_pages/${page.id} HTTP/1.1`, 'Host: x', auth, `If-None-Match: ${page.etag}`]))
+  t.match(answer, /^HTTP\/1\.1 304 /)
+  t.notMatch(answer, /content-length: [1-9]|content-type/i)
 })
 
 t.test('a request that breaks off in its body is no 500 and holds nothing', async (t) => {

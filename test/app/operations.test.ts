@@ -60,7 +60,7 @@ t.test('metrics on their own listener, never on the public one', async (t) => {
 })
 
 t.test('CORS for the management API only where the setting allows it', async (t) => {
-  const app = await buildTestApp(t, { settings: { CORS_ORIGINS: 'https://app.example.com' } })
+  const app = await buildTestApp(t, { settings: { CORS_ORIGINS: 'https://APP.example.com' } })
   const preflight = async (origin: string) => await app.inject({ method: 'OPTIONS', url: '/manage/landing_pages', headers: { origin, 'access-control-request-method': 'PATCH', 'access-control-request-headers': 'authorization,content-type,if-match' } })
   const allowed = await preflight('https://app.example.com')
   t.equal(allowed.statusCode, 204)
@@ -70,6 +70,8 @@ t.test('CORS for the management API only where the setting allows it', async (t)
   const refused = await app.inject({ url: '/auth/me', headers: { origin: 'https://app.example.com' } })
   t.equal(refused.statusCode, 401)
   t.equal(refused.headers['access-control-allow-origin'], 'https://app.example.com', 'errors can be read too')
+  const none = await app.inject({ method: 'OPTIONS', url: '/auth/sign_in' })
+  t.equal(none.statusCode, 204, 'an OPTIONS that is no preflight')
 
   const closed = await buildTestApp(t)
   t.equal((await closed.inject({ url: '/auth/me', headers: { origin: 'https://app.example.com' } })).headers['access-control-allow-origin'], undefined)

@@ -54,9 +54,10 @@ t.test('what is shown in place and what is downloaded', async (t) => {
     [html, 'text/html', 'application/octet-stream', false],
     [html, 'image/png', 'application/octet-stream', false],
     [html, 'application/pdf', 'application/octet-stream', false],
-    [svg, 'image/svg+xml', 'application/octet-stream', false],
-    [`<?xml version="1.0"?>${svg}`, 'image/svg+xml', 'application/octet-stream', false],
-    [svg, 'image/png', 'application/octet-stream', false],
+    [svg, 'image/svg+xml', 'image/svg+xml', false],
+    [`<?xml version="1.0"?>${svg}`, 'image/svg+xml', 'image/svg+xml', false],
+    [svg, 'image/png', 'image/svg+xml', false],
+    ['a,b\n', 'text/csv', 'text/csv', false],
     ['<?xml version="1.0"?><x:script xmlns:x="http://www.w3.org/1999/xhtml">alert(1)</x:script>', 'text/xml', 'application/octet-stream', false],
     ['alert(1)', 'text/javascript', 'application/octet-stream', false],
     ['body{}', 'text/css', 'application/octet-stream', false]

@@ -13,17 +13,21 @@ t.test('keys are unguessable, and say how they are served', async (t) => {
 })
 
 t.test('what could run is never shown in place', async (t) => {
-  const types = ['text/html', 'image/svg+xml', 'application/xml', 'text/xml', 'application/xhtml+xml', 'text/javascript', 'text/plain', 'text/css',
-    'application/json', 'application/zip', 'application/wasm', 'application/x-shockwave-flash', 'text/vtt', '', 'image', 'constructor', '__proto__', 'IMAGE/PNG']
+  const types = ['text/html', 'application/xml', 'text/xml', 'application/xhtml+xml', 'text/javascript', 'text/css',
+    'application/wasm', 'application/x-shockwave-flash', 'text/vtt', '', 'image', 'constructor', '__proto__', 'IMAGE/PNG']
   for (const type of types) {
     t.notOk(isInlineType(type), type)
     t.strictSame(presentationOf(newStorageKey(type)), { contentType: 'application/octet-stream', inline: false }, type)
+  }
+  for (const type of ['image/svg+xml', 'text/plain', 'application/zip']) {
+    t.notOk(isInlineType(type), type)
+    t.strictSame(presentationOf(newStorageKey(type)), { contentType: type, inline: false }, type)
   }
 })
 
 t.test('the guard lets only our own names through', async (t) => {
   const hostile = [
-    '', '.', '..', '/', '.tmp', '.tmp/' + ID, ID.slice(1), ID + 'x', `.${ID.slice(1)}`, `${ID}.`, `${ID}.html`, `${ID}.svg`, `${ID}.PNG`, `${ID}.png.html`,
+    '', '.', '..', '/', '.tmp', '.tmp/' + ID, ID.slice(1), ID + 'x', `.${ID.slice(1)}`, `${ID}.`, `${ID}.html`, `${ID}.xml`, `${ID}.js`, `${ID}.PNG`, `${ID}.png.html`,
     `${ID}.png/`, `${ID}/`, `/${ID}`, `//${ID}`, `../${ID}`, `..\\${ID}`, `a/../${ID}`, `${ID}\0`, `${ID}.png\0`, `${ID}\n`, `\n${ID}`, `${ID}.png\n`,
     `%2e%2e%2f${ID}`, `${ID}%00`, `${ID}%2epng`, `${ID}?x`, `${ID}#x`, ` ${ID}`, `${ID} `, `${ID.slice(1)}é`, `${ID.slice(1)}-`, `${ID.slice(1)}_`,
     `${ID}.constructor`, `${ID}.proto`, `${ID}:stream`, `${ID}::$DATA`, '/etc/passwd', 'C:\\boot.ini', 'index.html', '.gitkeep', ID.slice(2) + '\ud83d\ude00', 'x'.repeat(100_000)

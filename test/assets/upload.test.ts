@@ -33,7 +33,7 @@ t.test('what is no image has neither width nor height', async (t) => {
   const app = await buildTestApp(t)
   const response = await upload(app, await signUp(app), 'a,b\n1,2\n', 'table.csv', 'Text/CSV; charset=utf-8')
   t.match(response.json(), { content_type: 'text/csv', width: null, height: null })
-  t.match(response.json().url, /\/uploads\/[0-9A-Za-z]{22}$/)
+  t.match(response.json().url, /\/uploads\/[0-9A-Za-z]{22}\.csv$/)
 })
 
 t.test('forms that are refused leave nothing behind', async (t) => {

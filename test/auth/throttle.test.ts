@@ -60,6 +60,18 @@ for (const kind of ['in the process', 'in Redis'] as const) {
   })
 }
 
+t.test('what one replica gives back, another does not go on refusing', async (t) => {
+  const settings = { ...await testSettings(t), REDIS_URL: await claimRedis(t) }
+  const one = await buildTestApp(t, { settings })
+  const two = await buildTestApp(t, { settings })
+  const { user } = await signUp(one)
+  const under = Array.from({ length: 20 }, async () => await signIn(one, user.email, PASSWORD, newAddress()))
+  const meanwhile = await Promise.all(Array.from({ length: 10 }, async () => await signIn(two, user.email, PASSWORD, newAddress())))
+  t.ok(meanwhile.every(({ statusCode }) => statusCode === 200 || statusCode === 429))
+  t.same((await Promise.all(under)).map(({ statusCode }) => statusCode), Array(20).fill(200))
+  t.equal((await signIn(two, user.email, PASSWORD, newAddress())).statusCode, 200, 'nobody has failed')
+})
+
 t.test('sign-ups and refreshes per address', async (t) => {
   const app = await buildTestApp(t, { settings: { SIGN_UPS_PER_ADDRESS: '3', REFRESHES_PER_ADDRESS: '2' } })
   const signUpFrom = async (remoteAddress: string) => await app.inject({ method: 'POST', url: '/auth/sign_up', remoteAddress, payload: {} })

@@ -129,7 +129,7 @@ t.test('what stands in the way is said in one line', async (t) => {
   }
 
   await client.query("INSERT INTO _prisma_migrations (id, checksum, migration_name, finished_at) VALUES ('f', 'x', '20990101000000_future', now())")
-  await fails(/newer than this build.*20990101000000_future/, await readMigrations())
+  t.same(await pendingMigrations(async (sql) => (await client.query(sql)).rows), [], 'an older build works on a newer database')
   await client.query("DELETE FROM _prisma_migrations WHERE id = 'f'")
 
   await fails(/edited after it had been applied/, [{ name: first?.name ?? '', sql: `${first?.sql} -- changed` }])

@@ -244,6 +244,7 @@ t.test("malformed, unknown, deleted and somebody else's: one 404, byte for byte"
       await send('GET', url, undefined, {}, stranger),
       await send('PATCH', url, '{"current_data":{}}', {}, stranger),
       await send('PATCH', url, '{}', {}, stranger),
+      await send('PATCH', url, '{"current_data":5}', {}, stranger),
       await send('PATCH', url, '{"current_data":{}}', { 'if-match': page.etag }, stranger),
       await send('DELETE', url, undefined, {}, stranger),
       await send('DELETE', url, undefined, { 'if-match': '"x"' }, stranger)
@@ -314,10 +315,10 @@ t.test('a bad limit or cursor is a 422 that names each', async (t) => {
 
 t.test('a list of large documents ends early and leads on', async (t) => {
   const account = await signUp(app)
-  for (let n = 0; n < 12; n++) await createPage(app, account, `["${n}${'x'.repeat(1_000_000)}"]`)
+  for (let n = 0; n < 4; n++) await createPage(app, account, `["${n}${'x'.repeat(1_000_000)}"]`)
   const first = await send('GET', '/manage/landing_pages', undefined, {}, account)
-  t.equal(first.json().length, 8)
+  t.equal(first.json().length, 2)
   const rest = await send('GET', String(/<http:\/\/landfall\.test([^>]*)>/.exec(String(first.headers.link))?.[1]), undefined, {}, account)
-  t.equal(rest.json().length, 4)
+  t.equal(rest.json().length, 2)
   t.equal(rest.headers.link, undefined)
 })

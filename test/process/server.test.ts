@@ -61,7 +61,7 @@ t.test('a start that can not succeed says why in a line and leaves nothing behin
     ['no PostgreSQL', { ...database, DATABASE_URL: `postgresql://user:hunter2@127.0.0.1:${closed}/x` }, /Landfall could not start: .*127\.0\.0\.1/],
     ['a data folder that is a file', { DATA_DIR: file, UPLOADS_DIR: temporaryFolder(t) }, /Landfall could not start: .*DATA_DIR/],
     ['an uploads folder that is a file', { ...database, UPLOADS_DIR: file }, /Landfall could not start: .*UPLOADS_DIR/],
-    ['a port that is taken', { ...database, PORT: new URL(taken.url).port }, /Landfall could not start: .*EADDRINUSE/]
+    ['a port that is taken', { ...database, PORT: new URL(taken.url).port }, /Landfall could not start: HOST and PORT must .*EADDRINUSE/]
   ] as [string, Record<string, string>, RegExp][]) {
     const { code, output } = await runService(t, { PORT: '0', ...env })
     t.equal(code, 1, name)

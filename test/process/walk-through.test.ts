@@ -63,7 +63,7 @@ t.test('the first command that the service prints works as printed', async (t) =
 
 t.test('on PostgreSQL and Redis', async (t) => {
   const [, byHand = '', migrate = ''] = blocksOf('Deploy')
-  t.match(byHand, /^npm ci && npm run build\nexport DATABASE_URL=\S+ REDIS_URL=\S+\nexport JWT_SECRET=\S+ rand -hex 32\)\nnode dist\/server\.js\n$/)
+  t.match(byHand, /^npm ci --include=dev && npm run build\nexport DATABASE_URL=\S+ REDIS_URL=\S+\nexport JWT_SECRET=\S+ rand -hex 32\)\nnode dist\/server\.js\n$/)
   t.equal(migrate, 'npm run db:migrate\n')
   const env = { DATABASE_URL: await createDatabase(t), REDIS_URL: await claimRedis(t), JWT_SECRET: 'x'.repeat(32), UPLOADS_DIR: temporaryFolder(t), MIGRATE_ON_START: 'false' }
   await new Promise<void>((resolve, reject) => {

@@ -14,7 +14,7 @@ export interface DrainLimits {
 const LIMITS: DrainLimits = { bytes: 128 * 1024 * 1024, durationMs: 30_000, idleMs: 5_000 }
 
 /**
- * An `onSend` hook for routes that may answer before they have read the body. Closing at once would reset the connection
+ * An `onSend` hook for scopes whose routes may answer before they have read the body. Closing at once would reset the connection
  * and often take the answer with it (RFC 9112, 9.6); so the whole answer goes out with `Connection: close`, and the
  * connection closes when the client has stopped sending, or has sent more than anybody needs to.
  */
