@@ -3,7 +3,7 @@ import type { FastifyRequest } from 'fastify'
 import type { AllowedHosts } from '../config.ts'
 import type { Counters } from '../counters/counters.ts'
 import type { Count } from '../counters/local-windows.ts'
-import { clientAddress } from '../plugins/client-address.ts'
+import { clientAddress, fullClientAddress } from '../plugins/client-address.ts'
 
 const WINDOW_MS = 60_000
 /** Parsed origins that are remembered; a page that reads much sends the same one each time. */
@@ -30,14 +30,15 @@ export class AllowedHostMatcher {
     if (networks.length > 0) this.#networks = blockListOf(networks)
   }
 
-  /** @param address in full: a range may be narrower than what limits count by */
-  matches (address: string | undefined, origin: string | undefined, referer: string | undefined): boolean {
-    if (this.#networks !== undefined && address !== undefined) {
+  matches (request: FastifyRequest): boolean {
+    if (this.#networks !== undefined) {
+      // In full: a range may be narrower than what limits count by.
+      const address = fullClientAddress(request)
       const family = isIP(address)
       if (family !== 0 && this.#networks.check(address, family === 4 ? 'ipv4' : 'ipv6')) return true
     }
     if (this.#names.size === 0 && this.#suffixes.length === 0) return false
-    const page = origin ?? referer
+    const page = request.headers.origin ?? request.headers.referer
     return page !== undefined && this.#matchesPage(page)
   }
 
@@ -68,8 +69,7 @@ export class ReadLimit {
 
   /** Which budget a read is counted against. */
   tierOf (request: FastifyRequest): Tier {
-    const { headers } = request
-    return this.#allowedHosts.matches(request.ip, headers.origin, headers.referer) ? this.#allowed : this.#public
+    return this.#allowedHosts.matches(request) ? this.#allowed : this.#public
   }
 
   /** Counts a read; at once when this process can tell by itself. */

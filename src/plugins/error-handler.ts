@@ -6,6 +6,7 @@ import fp from 'fastify-plugin'
 import type { FastifyError, FastifyReply, FastifyRequest } from 'fastify'
 import { InvalidError, NotFoundError, RetryLaterError, unavailable } from '../errors.ts'
 import { isDatabaseUnavailable } from '../database/unavailable.ts'
+import { requestId } from './request-id.ts'
 
 // Every error, whoever raises it, becomes {"errors": ["…", …]}: sentences for a person, nothing of our insides.
 
@@ -73,15 +74,16 @@ export function sendFrameworkError (error: FastifyError, request: FastifyRequest
 /** For Fastify's `clientErrorHandler`: what the HTTP parser refuses has no request, only a socket. */
 export function answerParserError (error: Error & { code?: string }, socket: Socket): void {
   const status = error.code === 'HPE_HEADER_OVERFLOW' ? 431 : error.code === 'ERR_HTTP_REQUEST_TIMEOUT' ? 408 : 400
-  endSocket(socket, status, error.code === 'ECONNRESET')
+  if (error.code === 'ECONNRESET') socket.destroy()
+  else endSocket(socket, status, randomUUID())
 }
 
-function endSocket (socket: Socket, status: number, gone = false): void {
+function endSocket (socket: Socket, status: number, id: string): void {
   // Node gives up its own listener with a socket that it hands over: a peer that resets it would end the process.
   socket.on('error', () => {})
   // An answer that is under way must not get another one into its middle.
   const { _httpMessage: underWay } = socket as Socket & { _httpMessage?: ServerResponse }
-  if (gone || !socket.writable || underWay?.headersSent === true) {
+  if (!socket.writable || underWay?.headersSent === true) {
     socket.destroy()
     return
   }
@@ -89,7 +91,7 @@ function endSocket (socket: Socket, status: number, gone = false): void {
   // end() after the bytes are out, then away: a peer that keeps on sending must not hold the socket.
   socket.end([
     `HTTP/1.1 ${status} ${STATUS_CODES[status]}`,
-    `x-request-id: ${randomUUID()}`,
+    `x-request-id: ${id}`,
     ...Object.entries(RAW_HEADERS).map(([name, value]) => `${name}: ${value}`),
     `content-length: ${Buffer.byteLength(body)}`,
     '', body
@@ -106,9 +108,9 @@ export default fp(async (app) => {
     if (raw.headers.host === undefined && raw.httpVersionMinor === 1) done(Object.assign(new Error('no Host header'), { statusCode: 400 }))
     else done()
   })
-  app.server.on('checkExpectation', (_request: IncomingMessage, response: ServerResponse) => {
+  app.server.on('checkExpectation', (request: IncomingMessage, response: ServerResponse) => {
     const body = bodyFor(417)
-    response.writeHead(417, { ...RAW_HEADERS, 'x-request-id': randomUUID(), 'content-length': Buffer.byteLength(body) }).end(body)
+    response.writeHead(417, { ...RAW_HEADERS, 'x-request-id': requestId(request), 'content-length': Buffer.byteLength(body) }).end(body)
   })
-  app.server.on('connect', (_request: IncomingMessage, socket: Socket) => endSocket(socket, 405))
+  app.server.on('connect', (request: IncomingMessage, socket: Socket) => endSocket(socket, 405, requestId(request)))
 }, { name: 'error-handler' })

@@ -1,5 +1,7 @@
 import fp from 'fastify-plugin'
 import { Type } from '@sinclair/typebox'
+import { RetryLaterError } from '../errors.ts'
+import { ErrorBody } from '../schemas.ts'
 import { MigrationError, pendingMigrations } from '../database/migrate.ts'
 
 const Health = Type.Object({ status: Type.String(), database: Type.Optional(Type.String()), redis: Type.Optional(Type.String()) })
@@ -23,12 +25,12 @@ export default fp(async (app) => {
 
   app.get('/health/live', { schema: { summary: 'The process answers', response: { 200: Health } } }, async () => ({ status: 'ok' }))
 
-  app.get('/health/ready', { schema: { summary: 'Requests may be sent here', response: { 200: Health, 503: Health } } }, async (_request, reply) => {
+  app.get('/health/ready', { schema: { summary: 'Requests may be sent here', response: { 200: Health, 503: ErrorBody } } }, async (_request, reply) => {
     reply.header('cache-control', 'no-store')
     const redis = app.shared === undefined ? 'not used' : app.shared.reachable ? 'ok' : 'away'
     const database = await databaseState()
     if (closing || database !== 'ok') {
-      return await reply.code(503).header('retry-after', 1).send({ status: closing ? 'closing' : 'unavailable', database, redis })
+      throw new RetryLaterError(503, closing ? 'The service is closing' : database === 'away' ? 'PostgreSQL can not be reached' : 'The database is not migrated', 1)
     }
     return { status: redis === 'away' ? 'degraded' : 'ok', database, redis }
   })

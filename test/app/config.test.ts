@@ -69,6 +69,14 @@ t.test('lists and addresses', async (t) => {
   t.same(config.ALLOWED_UPLOAD_TYPES, ['image/*', 'application/pdf'])
 })
 
+t.test('JWT_SECRET is measured in bytes, with DATABASE_URL and without', async (t) => {
+  for (const database of [{}, { DATABASE_URL: 'postgresql://x/y' }]) {
+    t.throws(() => loadConfig({ ...database, JWT_SECRET: 'x'.repeat(31) }), { message: 'JWT_SECRET must be at least 32 bytes long' })
+    t.throws(() => loadConfig({ ...database, JWT_SECRET: `${'\u00e9'.repeat(15)}x` }), { message: 'JWT_SECRET must be at least 32 bytes long' })
+    for (const secret of ['x'.repeat(32), '\u00e9'.repeat(16)]) t.equal(loadConfig({ ...database, JWT_SECRET: secret }).JWT_SECRET, secret)
+  }
+})
+
 t.test('.env.example lists every setting, with its default', async (t) => {
   const listed = [...readFileSync('.env.example', 'utf8').matchAll(/^#? ?([A-Z_]+)=(.*)$/gm)].map(([, name = '', value = '']) => [name, value] as const)
   t.same(listed.map(([name]) => name).sort(), Object.keys(loadConfig({})).sort())

@@ -1,4 +1,4 @@
-import { connect } from 'node:net'
+import { connect, type Socket } from 'node:net'
 import t, { type Test } from 'tap'
 import { buildTestApp, createPage, listen, signUp } from '../helpers/app.ts'
 
@@ -138,6 +138,20 @@ t.test('every answer carries X-Request-Id; a sane one of the client is kept', as
   }
   t.not(await idFor(undefined), await idFor(undefined))
   for (const path of ['/nothing', '/landing_pages/x', '/landing_pages/%zz', '/auth/me', '/uploads/x']) t.equal(await idFor('kept', path), 'kept', path)
+})
+
+t.test('a request that takes too long to arrive is a 408 of the one shape', async (t) => {
+  app.server.once('connection', (socket: Socket) => {
+    setImmediate(() => app.server.emit('clientError', Object.assign(new Error('too slow'), { code: 'ERR_HTTP_REQUEST_TIMEOUT' }), socket))
+  })
+  isError(t, await raw('POST /auth/sign_in HTTP/1.1\r\n'), 408, 'slow headers')
+})
+
+t.test("a client's sane X-Request-Id is kept by the answers that Node would give by itself, too", async (t) => {
+  for (const request of ['GET /health/live HTTP/1.1\r\nHost: x\r\nExpect: nonsense\r\nConnection: close\r\n', 'CONNECT x:1 HTTP/1.1\r\nHost: x:1\r\n']) {
+    t.match(await raw(`${request}X-Request-Id: mine\r\n\r\n`), /\r\nx-request-id: mine\r\n/i, request.slice(0, 20))
+    t.match(await raw(`${request}X-Request-Id: not sane\r\n\r\n`), /\r\nx-request-id: [0-9a-f-]{36}\r\n/i)
+  }
 })
 
 t.test('a 500 says nothing but the request', async (t) => {

@@ -15,6 +15,7 @@ t.test('health: live and ready', async (t) => {
   const response = await app.inject('/health/ready')
   t.equal(response.statusCode, 503)
   t.ok(Number(response.headers['retry-after']) >= 1)
+  t.same(response.json(), { errors: ['PostgreSQL can not be reached'] })
 })
 
 t.test('while PostgreSQL is away: 503 with Retry-After, and cached reads go on; afterwards all works again', async (t) => {

@@ -257,6 +257,18 @@ t.test("malformed, unknown, deleted and somebody else's: one 404, byte for byte"
   t.equal((await read(page.public_id)).body, '{"hello":"world"}')
 })
 
+t.test('an identifier that is malformed, unknown or foreign gives the same 404, whatever the body says', async (t) => {
+  const page = await createPage(app, owner)
+  for (const payload of ['{}', '{"current_data":{}}', '{"current_data":1}', '[]', `{"current_data":${'['.repeat(101)}${']'.repeat(101)}}`]) {
+    const answers = []
+    for (const id of ['malformed', randomUUID(), page.id]) {
+      const { statusCode, body } = await app.inject({ method: 'PATCH', url: `/manage/landing_pages/${id}`, headers: { ...stranger.headers, 'content-type': 'application/json' }, payload })
+      answers.push(`${statusCode} ${body}`)
+    }
+    t.equal(new Set(answers).size, 1, `${payload.slice(0, 20)}: ${answers.join(', ')}`)
+  }
+})
+
 t.test('DELETE takes the page away, with or without a content type', async (t) => {
   for (const headers of [{}, { 'content-type': 'application/json' }] as Record<string, string>[]) {
     const page = await createPage(app, owner)

@@ -129,6 +129,14 @@ t.test('the client address: X-Forwarded-For of trusted proxies only', async (t) 
   t.equal(await passed(app, page.public_id, '192.0.2.50', 10, via('192.0.2.52')), 0)
 })
 
+t.test('the range of an allowed host matches the client address that limits count by, as proxies write it', async (t) => {
+  const { app, page } = await appWithPage(t, { TRUST_PROXY: '10.0.0.0/8', ALLOWED_HOSTS: '203.0.113.0/28,2001:db8:7::/48' })
+  for (const forwarded of ['203.0.113.1', '203.0.113.1:4711', '::ffff:203.0.113.1', '[2001:db8:7::1]', '[2001:db8:7::1]:4711']) {
+    const { headers } = await app.inject({ url: `/landing_pages/${page.public_id}`, remoteAddress: '10.0.0.1', headers: { 'x-forwarded-for': forwarded } })
+    t.match(headers['ratelimit-policy'], /^"allowed-host"/, forwarded)
+  }
+})
+
 t.test('the window is fixed: it ends 60 s after its first read', async (t) => {
   const redis = await startRedisServer(t)
   for (const settings of [{}, { REDIS_URL: redis.url }] as Record<string, string>[]) {
@@ -151,10 +159,10 @@ t.test('the window is fixed: it ends 60 s after its first read', async (t) => {
       const [key = ''] = await commands.keys('*read:public*')
       const left = await commands.pttl(key)
       t.ok(left > 50_000 && left <= 60_000)
-      await commands.pexpire(key, 700)
+      await commands.pexpire(key, 3000)
       const refused = await Promise.all(Array.from({ length: 40 }, async () => await read(app, page.public_id, from)))
       t.equal(refused.filter(({ statusCode }) => statusCode === 200).length, 15)
-      t.equal(refused.at(-1)?.headers['retry-after'], '1')
+      t.ok(Number(refused.at(-1)?.headers['retry-after']) <= 3)
     }
   }
 })

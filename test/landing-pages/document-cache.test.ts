@@ -1,0 +1,169 @@
+import { randomBytes } from 'node:crypto'
+import t from 'tap'
+import { CachedDocument, type DocumentVersion } from '../../src/landing-pages/cached-document.ts'
+import { DocumentCache, type DocumentCacheOptions } from '../../src/landing-pages/document-cache.ts'
+import { SharedDocuments } from '../../src/landing-pages/shared-documents.ts'
+import { buildTestApp, createPage, signUp, testSettings } from '../helpers/app.ts'
+import { claimRedis, createProxy, startRedisServer } from '../helpers/servers.ts'
+
+// What may overtake what, step by step; test/landing-pages/replicas.test.ts has the same by chance and on real races.
+
+const ID = 'A'.repeat(22)
+const documentOf = (version: number, text = `{"v":${version}}`, publicId = ID): DocumentVersion =>
+  ({ publicId, version, hash: String(version).padEnd(43, 'x'), updatedAt: new Date(version), bytes: Buffer.from(text) })
+const silent = { level: 'silent', fatal () {}, error () {}, warn () {}, info () {}, debug () {}, trace () {}, silent () {}, child: () => silent } as unknown as DocumentCacheOptions['log']
+const cacheOf = (options: Partial<DocumentCacheOptions>) =>
+  new DocumentCache({ maxBytes: 1e6, maxStaleMs: 0, read: async () => undefined, hearsAllWrites: () => true, log: silent, ...options })
+const versionIn = (cache: DocumentCache): number | null | undefined => {
+  const held = cache.get(ID, 0)
+  return held instanceof CachedDocument ? held.version : held
+}
+
+/** A read of the database that answers when it is told to. */
+function heldBack () {
+  const answers: ((document: DocumentVersion | undefined) => void)[] = []
+  return {
+    answers,
+    read: async () => await new Promise<DocumentVersion | undefined>((resolve) => { answers.push(resolve) }),
+    asked: async (times: number) => { while (answers.length < times) await new Promise((resolve) => setImmediate(resolve)) }
+  }
+}
+
+t.test('a publication that comes late replaces nothing newer', async (t) => {
+  const cache = cacheOf({})
+  await cache.publish(ID, documentOf(3))
+  await cache.publish(ID, documentOf(2))
+  t.equal(versionIn(cache), 3)
+  await cache.publish(ID, undefined)
+  t.equal(versionIn(cache), null)
+})
+
+t.test('a read that a write or a deletion overtakes is not used', async (t) => {
+  for (const maxBytes of [1e6, 0]) {
+    const { answers, read, asked } = heldBack()
+    const cache = cacheOf({ read, maxBytes })
+    const overtaken = cache.load(ID)
+    await asked(1)
+    await cache.publish(ID, documentOf(2))
+    answers[0]?.(documentOf(1))
+    if (maxBytes === 0) {
+      // Without a cache there is nothing newer at hand for a read that began before the write; one that begins later
+      // must not join it.
+      const later = cache.load(ID)
+      await asked(2)
+      answers[1]?.(documentOf(2))
+      t.equal((await overtaken)?.version, 1)
+      t.equal((await later)?.version, 2)
+    } else {
+      t.equal((await overtaken)?.version, 2)
+    }
+
+    const { answers: more, read: readAgain, asked: askedAgain } = heldBack()
+    const other = cacheOf({ read: readAgain, maxBytes })
+    const deleted = other.load(ID)
+    await askedAgain(1)
+    await other.publish(ID, undefined)
+    more[0]?.(documentOf(1))
+    t.equal(await deleted, undefined)
+    t.equal(versionIn(other), null, 'and it stays so')
+  }
+})
+
+t.test('what was read before writes went unheard is given to who waits, not kept', async (t) => {
+  const { answers, read, asked } = heldBack()
+  const cache = cacheOf({ read })
+  let now = Date.now()
+  t.intercept(Date, 'now', { value: () => now })
+  const loading = cache.load(ID)
+  await asked(1)
+  now += 10
+  cache.expireAll()
+  answers[0]?.(documentOf(1))
+  t.equal((await loading)?.version, 1)
+  t.equal(versionIn(cache), undefined)
+})
+
+t.test('one read for all who wait, and one representation per version however often that is read', async (t) => {
+  let reads = 0
+  const cache = cacheOf({ read: async () => { reads++; return documentOf(1, JSON.stringify('x'.repeat(2000))) } })
+  const [first, ...others] = await Promise.all(Array.from({ length: 20 }, async () => await cache.load(ID)))
+  t.equal(reads, 1)
+  t.ok(others.every((other) => other === first))
+  const br = await first?.make('br')
+  cache.expireAll()
+  t.equal(cache.get(ID, Date.now()), undefined)
+  t.equal((await cache.load(ID))?.ready('br'), br)
+  t.equal(reads, 2)
+})
+
+t.test('the budget counts every representation', async (t) => {
+  // 30 KB of hexadecimal digits, of which no compression makes less than half.
+  const app = await buildTestApp(t, { settings: { RATE_LIMIT_PUBLIC: '1000', CACHE_MAX_BYTES: String(3 * 32_000) } })
+  const owner = await signUp(app)
+  const pages: string[] = []
+  for (let n = 0; n < 3; n++) pages.push((await createPage(app, owner, JSON.stringify([randomBytes(15_000).toString('hex')]))).public_id)
+  const held = () => pages.map((publicId) => app.documents.get(publicId, 0) instanceof CachedDocument)
+  t.same(held(), [true, true, true])
+  for (const encoding of ['br', 'gzip']) await app.inject({ url: `/landing_pages/${pages[2]}`, headers: { 'accept-encoding': encoding } })
+  t.equal(held()[2], true)
+  t.ok(held().includes(false), 'what it grew by is taken from the oldest')
+  pages.push((await createPage(app, owner, JSON.stringify(['x'.repeat(100_000)]))).public_id)
+  t.equal(held()[3], false, 'larger than the whole budget')
+  t.equal((await app.inject(`/landing_pages/${pages[3]}`)).statusCode, 200, 'and read all the same')
+})
+
+t.test("Redis' copy: a newer version stays, a deleted document stays deleted, everything ends", async (t) => {
+  const app = await buildTestApp(t, { settings: { ...await testSettings(t), REDIS_URL: await claimRedis(t) } })
+  const documents = new SharedDocuments(app.shared!, 'landfall-test')
+  const held = async () => {
+    const copy = await documents.get(ID)
+    return copy === undefined || copy.deleted ? copy : copy.document.version
+  }
+  t.equal(await held(), undefined)
+  await documents.publish(ID, documentOf(2))
+  await documents.fill(documentOf(1))
+  t.equal(await held(), 2, 'a late fill')
+  await documents.publish(ID, documentOf(1))
+  t.equal(await held(), 2, 'a late publication')
+  await documents.fill(documentOf(3))
+  t.equal(await held(), 3)
+  const lives = async () => await app.shared!.commands.pttl(`landfall:document:${ID}`)
+  t.ok(await lives() > 0 && await lives() <= 60_000)
+  await documents.publish(ID, undefined)
+  t.same(await held(), { deleted: true })
+  await documents.fill(documentOf(3))
+  await documents.publish(ID, documentOf(4))
+  t.same(await held(), { deleted: true })
+  t.ok(await lives() > 0 && await lives() <= 60_000)
+})
+
+t.test('a write that Redis has not heard of is not undone by what Redis holds, and is told later', async (t) => {
+  const redis = await startRedisServer(t)
+  const proxy = await createProxy(t, redis.url)
+  const app = await buildTestApp(t, { settings: { ...await testSettings(t), REDIS_URL: redis.url } })
+  const behind = await buildTestApp(t, { settings: { ...await testSettings(t), REDIS_URL: proxy.url } })
+  const shared = new SharedDocuments(behind.shared!, 'landfall-test')
+  const direct = new SharedDocuments(app.shared!, 'landfall-test')
+  const cache = cacheOf({ maxBytes: 0, shared, read: async () => documentOf(2) })
+  await cache.publish(ID, documentOf(1))
+  await proxy.refuse()
+  await cache.publish(ID, documentOf(2))
+  await proxy.restore()
+  while (!behind.shared!.reachable) await new Promise((resolve) => setTimeout(resolve, 20))
+  t.match(await direct.get(ID), { document: { version: 1 } }, 'Redis holds the old one')
+  t.equal((await cache.load(ID))?.version, 2)
+  await cache.publishOutstanding()
+  t.match(await direct.get(ID), { document: { version: 2 } })
+})
+
+t.test('the channel lost or found again: nothing that was cached before is trusted', async (t) => {
+  const app = await buildTestApp(t, { settings: { ...await testSettings(t), REDIS_URL: await claimRedis(t) } })
+  const page = await createPage(app, await signUp(app))
+  const fresh = () => app.documents.get(page.public_id, Date.now()) instanceof CachedDocument
+  for (const event of ['unsubscribed', 'subscribed'] as const) {
+    await app.documents.load(page.public_id)
+    t.ok(fresh())
+    app.shared!.emit(event)
+    t.notOk(fresh(), event)
+  }
+})

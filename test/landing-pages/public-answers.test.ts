@@ -1,0 +1,107 @@
+import t, { type Test } from 'tap'
+import type { FastifyBaseLogger, FastifyInstance } from 'fastify'
+import { buildApp } from '../../src/app.ts'
+import { loadConfig } from '../../src/config.ts'
+import { randomPublicId } from '../../src/identifiers.ts'
+import { buildTestApp, createPage, signUp, testSettings } from '../helpers/app.ts'
+import { startPostgresServer } from '../helpers/servers.ts'
+
+const large = `{"items":[${Array.from({ length: 200 }, (_, n) => `{"item":${n}}`).join(',')}]}`
+const read = async (app: FastifyInstance, publicId: string, headers: Record<string, string> = {}, method: 'GET' | 'HEAD' | 'OPTIONS' = 'GET') =>
+  await app.inject({ method, url: `/landing_pages/${publicId}`, headers })
+
+t.test('every public answer names its request and the budget, and can be read by any page', async (t) => {
+  const app = await buildTestApp(t, { settings: { RATE_LIMIT_PUBLIC: '9' } })
+  const page = await createPage(app, await signUp(app), large)
+  const unknown = 'A'.repeat(22)
+  let left = 9
+  for (const [publicId, headers, method, status] of [
+    [page.public_id, {}, 'GET', 200], [page.public_id, {}, 'HEAD', 200], [page.public_id, { 'accept-encoding': 'br' }, 'GET', 200], [page.public_id, { 'accept-encoding': 'gzip' }, 'GET', 200],
+    [page.public_id, { 'if-none-match': page.etag }, 'GET', 304], [page.public_id, { 'if-none-match': page.etag }, 'HEAD', 304],
+    [unknown, {}, 'GET', 404], [unknown, {}, 'HEAD', 404], ['malformed', {}, 'GET', 404], [page.public_id, {}, 'GET', 429], [page.public_id, {}, 'HEAD', 429]
+  ] as [string, Record<string, string>, 'GET' | 'HEAD', number][]) {
+    const what = `${method} ${status} ${JSON.stringify(headers)}`
+    left = Math.max(0, left - 1)
+    const response = await read(app, publicId, { ...headers, 'x-request-id': 'mine' }, method)
+    t.equal(response.statusCode, status, what)
+    t.equal(response.headers['x-request-id'], 'mine', what)
+    t.match((await read(app, publicId, { ...headers, 'x-request-id': 'not sane' }, 'OPTIONS')).headers['x-request-id'], /^[0-9a-f-]{36}$/, what)
+    t.equal(response.headers['ratelimit-policy'], '"public";q=9;w=60', what)
+    t.match(response.headers.ratelimit, new RegExp(`^"public";r=${left};t=\\d+$`), what)
+    t.equal(response.headers['access-control-allow-origin'], '*', what)
+    t.match(response.headers['access-control-expose-headers'], /ETag.*Retry-After.*RateLimit.*RateLimit-Policy.*X-Request-Id.*Link/, what)
+    if (status < 400) t.equal(response.headers.vary, 'Accept-Encoding', what)
+  }
+})
+
+t.test('a 304 has the headers that its 200 would have had, encoding by encoding', async (t) => {
+  const app = await buildTestApp(t)
+  const page = await createPage(app, await signUp(app), large)
+  for (const encoding of ['identity', 'br', 'gzip']) {
+    const whole = await read(app, page.public_id, { 'accept-encoding': encoding })
+    const unmodified = await read(app, page.public_id, { 'accept-encoding': encoding, 'if-none-match': page.etag })
+    t.equal(unmodified.statusCode, 304)
+    for (const name of ['etag', 'vary', 'cache-control', 'last-modified']) t.equal(unmodified.headers[name], whole.headers[name], `${name} of ${encoding}`)
+    t.equal(unmodified.headers['content-encoding'], undefined)
+  }
+})
+
+t.test('a 503 of a public read carries Retry-After, the budget and CORS', async (t) => {
+  const postgres = await startPostgresServer(t)
+  const app = await buildTestApp(t, { settings: { DATABASE_URL: postgres.url, UPLOADS_DIR: t.testdir() } })
+  await postgres.stop()
+  const response = await read(app, 'A'.repeat(22), { 'x-request-id': 'mine' })
+  t.equal(response.statusCode, 503)
+  t.ok(Number(response.headers['retry-after']) >= 1)
+  t.equal(response.headers['ratelimit-policy'], '"public";q=30;w=60')
+  t.match(response.headers.ratelimit, /^"public";r=29;t=\d+$/)
+  t.equal(response.headers['access-control-allow-origin'], '*')
+  t.equal(response.headers['x-request-id'], 'mine')
+  t.equal(response.json().errors.length, 1)
+})
+
+t.test('while PostgreSQL is away a cached document is served for as long as the setting says, and no longer', async (t) => {
+  const postgres = await startPostgresServer(t)
+  const app = await buildTestApp(t, { settings: { DATABASE_URL: postgres.url, UPLOADS_DIR: t.testdir(), CACHE_MAX_STALE_SECONDS: '20' } })
+  const page = await createPage(app, await signUp(app))
+  let now = Date.now()
+  t.intercept(Date, 'now', { value: () => now })
+  t.equal((await read(app, page.public_id)).statusCode, 200)
+  const { knownAt } = app.documents.get(page.public_id, 0)!
+  await postgres.stop()
+  for (const [age, status] of [[5_000, 200], [19_999, 200], [20_000, 503], [60_000, 503]] as const) {
+    now = knownAt + age
+    t.equal((await read(app, page.public_id)).statusCode, status, `${age} ms after it was last known to be current`)
+  }
+})
+
+t.test('public ids are drawn evenly from 62 characters', async (t) => {
+  const counts = new Map<string, number>()
+  const draws = 10_000
+  for (let n = 0; n < draws; n++) for (const character of randomPublicId()) counts.set(character, (counts.get(character) ?? 0) + 1)
+  t.equal(counts.size, 62)
+  const expected = draws * 22 / 62
+  // 60 is its standard deviation, nearly; a byte modulo 62 would make the first eight 21 % more frequent.
+  for (const [character, count] of counts) t.ok(Math.abs(count - expected) < 7 * Math.sqrt(expected), `${character}: ${count} of about ${Math.round(expected)}`)
+})
+
+/** The service with a log that can be looked at. */
+async function appWithLog (t: Test, settings: Record<string, string>) {
+  const warnings: string[] = []
+  const logger = { level: 'warn', fatal () {}, error () {}, info () {}, debug () {}, trace () {}, silent () {}, warn (...args: unknown[]) { warnings.push(args.filter((arg) => typeof arg === 'string').join(' ')) }, child: () => logger } as unknown as FastifyBaseLogger
+  const app = await buildApp(loadConfig({ ...await testSettings(t), ...settings }), logger)
+  t.teardown(async () => await app.close())
+  return { app, warnings: () => warnings.filter((text) => text.includes('X-Forwarded-For')) }
+}
+
+t.test("an untrusted peer's X-Forwarded-For is warned of once, a trusted one's never", async (t) => {
+  const { app, warnings } = await appWithLog(t, { TRUST_PROXY: '10.0.0.0/8' })
+  const page = await createPage(app, await signUp(app))
+  const readFrom = async (remoteAddress: string, headers: Record<string, string>) => await app.inject({ url: `/landing_pages/${page.public_id}`, remoteAddress, headers })
+  await readFrom('192.0.2.1', {})
+  await readFrom('10.0.0.1', { 'x-forwarded-for': '192.0.2.7' })
+  t.same(warnings(), [])
+  for (let n = 1; n < 5; n++) await readFrom(`192.0.2.${n}`, { 'x-forwarded-for': '192.0.2.7' })
+  t.equal(warnings().length, 1)
+  t.match(warnings()[0], /TRUST_PROXY/)
+})

@@ -1,0 +1,94 @@
+import { createHash } from 'node:crypto'
+import { setTimeout as sleep } from 'node:timers/promises'
+import t from 'tap'
+import { secondsLeft } from '../../src/counters/counters.ts'
+import { LocalWindows } from '../../src/counters/local-windows.ts'
+import { buildTestApp, createPage, signUp, testSettings } from '../helpers/app.ts'
+
+t.test('a write moves updated_at and Last-Modified, never created_at; what changes nothing moves nothing', async (t) => {
+  const app = await buildTestApp(t)
+  const owner = await signUp(app)
+  const page = await createPage(app, owner)
+  const url = `/manage/landing_pages/${page.id}`
+  const patch = async (payload: string, headers: Record<string, string> = {}) => await app.inject({ method: 'PATCH', url, headers: { ...owner.headers, 'content-type': 'application/json', ...headers }, payload })
+  const times = async () => {
+    const { created_at: created, updated_at: updated } = (await app.inject({ url, headers: owner.headers })).json()
+    return { created, updated, modified: String((await app.inject(`/landing_pages/${page.public_id}`)).headers['last-modified']) }
+  }
+  const before = await times()
+  t.equal(before.created, before.updated)
+  await patch('{}')
+  await patch('{"current_data":1}')
+  await patch('{"current_data":{"no":1}}', { 'if-match': '"other"' })
+  t.same(await times(), before)
+
+  await sleep(1000 - new Date(before.updated).getMilliseconds() + 5) // Last-Modified has whole seconds
+  const record = (await patch('{"current_data":{"v":2}}')).json()
+  const after = await times()
+  t.equal(after.created, before.created)
+  t.ok(after.updated > before.updated)
+  t.equal(record.updated_at, after.updated)
+  t.equal(after.modified, new Date(after.updated).toUTCString())
+  t.not(after.modified, before.modified)
+})
+
+t.test('a last page that is full leads nowhere', async (t) => {
+  const app = await buildTestApp(t)
+  const owner = await signUp(app)
+  for (let n = 0; n < 4; n++) await createPage(app, owner)
+  const list = async (query: string) => await app.inject({ url: `/manage/landing_pages?${query}`, headers: owner.headers })
+  t.equal((await list('limit=4')).headers.link, undefined)
+  const first = await list('limit=2')
+  t.equal(first.json().length, 2)
+  const next = /[?]([^>]*)>; rel="next"$/.exec(String(first.headers.link))?.[1] ?? ''
+  const last = await list(next)
+  t.equal(last.json().length, 2)
+  t.equal(last.headers.link, undefined)
+})
+
+t.test('PostgreSQL without Redis: a replica serves what another may have changed for a second at most', async (t) => {
+  const settings = { ...await testSettings(t), RATE_LIMIT_PUBLIC: '1000' }
+  const [one, two] = [await buildTestApp(t, { settings }), await buildTestApp(t, { settings })]
+  const owner = await signUp(one)
+  const page = await createPage(one, owner, '{"v":1}')
+  const read = async () => (await two.inject(`/landing_pages/${page.public_id}`)).body
+  let now = Date.now()
+  t.intercept(Date, 'now', { value: () => now })
+  t.equal(await read(), '{"v":1}')
+  await one.inject({ method: 'PATCH', url: `/manage/landing_pages/${page.id}`, headers: { ...owner.headers, 'content-type': 'application/json' }, payload: '{"current_data":{"v":2}}' })
+  now += 1000
+  t.equal(await read(), '{"v":2}')
+})
+
+t.test('each window lasts its whole length, whichever windows end meanwhile', async (t) => {
+  const windows = new LocalWindows(60_000)
+  const used = (key: string, now: number) => windows.take(key, 2, now)
+  used('a', 0)
+  t.same(used('b', 30_000), { allowed: true, used: 1, resetAt: 90_000 })
+  t.same(used('a', 59_999), { allowed: true, used: 2, resetAt: 60_000 })
+  t.same(used('a', 60_000), { allowed: true, used: 1, resetAt: 120_000 }, 'a new one')
+  t.same(used('b', 89_999), { allowed: true, used: 2, resetAt: 90_000 }, 'still the old one')
+  t.same(used('b', 89_999), { allowed: false, used: 2, resetAt: 90_000 })
+  t.match(windows.refusal('b', 2, 89_999), { allowed: false })
+  t.equal(windows.refusal('b', 2, 90_000), undefined)
+})
+
+t.test('Retry-After: whole seconds, rounded up, at least one', async (t) => {
+  for (const [left, seconds] of [[60_000, 60], [59_001, 60], [1001, 2], [1000, 1], [1, 1], [0, 1], [-5, 1]] as const) t.equal(secondsLeft({ resetAt: 1_000_000 + left }, 1_000_000), seconds, `${left} ms`)
+})
+
+t.test("the ETag is the hash of the document's bytes, on whatever page and however often it is written", async (t) => {
+  const app = await buildTestApp(t)
+  const owner = await signUp(app)
+  const documents = ['{"a":1}', '{"a": 1}', '{"a":1.0}', '["\u00e9"]']
+  for (const document of documents) {
+    const tag = `"${createHash('sha256').update(document).digest('base64url')}"`
+    const page = await createPage(app, owner, document)
+    t.equal(page.etag, tag)
+    t.equal((await createPage(app, owner, document)).etag, tag)
+    const write = async (text: string) => await app.inject({ method: 'PATCH', url: `/manage/landing_pages/${page.id}`, headers: { ...owner.headers, 'content-type': 'application/json' }, payload: `{"current_data":${text}}` })
+    t.not((await write('{"something":"else"}')).headers.etag, tag)
+    t.equal((await write(document)).headers.etag, tag)
+    t.equal((await app.inject(`/landing_pages/${page.public_id}`)).headers.etag, tag)
+  }
+})
