@@ -21,8 +21,8 @@ const MAX_UNPUBLISHED = 10_000
 
 interface Flight {
   readonly result: Promise<CachedDocument | undefined>
-  /** What was published while it was under way: an older answer is not to be kept. */
-  minVersion: number
+  /** The first version that was published while it was under way; 0 for none. What it brings is then not to be kept. */
+  overtakenBy: number
 }
 
 export interface DocumentCacheOptions {
@@ -41,8 +41,9 @@ export interface DocumentCacheOptions {
  * Documents for the public read: in this process, else in Redis, else in PostgreSQL, with one flight per document.
  *
  * Versions make it right: nothing ever replaces a newer version by an older one, here or in Redis. What a flight brings
- * that a publication has overtaken is for those who waited before; who comes later gets a flight of its own. An id that named nothing, or no longer names anything, never will again, since
- * public ids are drawn at random and never given out twice.
+ * that a publication has overtaken is for those who waited before; who comes later gets a flight of its own. An id that
+ * named nothing, or no longer names anything, never will again, since public ids are drawn at random and never given out
+ * twice.
  */
 export class DocumentCache {
   readonly #options: DocumentCacheOptions
@@ -141,7 +142,7 @@ export class DocumentCache {
   #heard (publicId: string, version: number): void {
     const flight = this.#flights.get(publicId)
     if (flight !== undefined) {
-      flight.minVersion = version
+      flight.overtakenBy = version
       this.#flights.delete(publicId)
     }
     const held = this.#documents?.peek(publicId)
@@ -168,7 +169,7 @@ export class DocumentCache {
   async #join (publicId: string): Promise<CachedDocument | undefined> {
     const underWay = this.#flights.get(publicId)
     if (underWay !== undefined) return await underWay.result
-    const flight: Flight = { minVersion: 0, result: Promise.resolve().then(async () => await this.#fly(publicId, flight)) }
+    const flight: Flight = { overtakenBy: 0, result: Promise.resolve().then(async () => await this.#fly(publicId, flight)) }
     this.#flights.set(publicId, flight)
     try {
       return await flight.result
@@ -180,13 +181,14 @@ export class DocumentCache {
   async #fly (publicId: string, flight: Flight): Promise<CachedDocument | undefined> {
     const startedAt = Date.now()
     const found = await this.#fetch(publicId)
-    if (flight.minVersion === DELETED || found === undefined) {
+    if (flight.overtakenBy === DELETED || found === undefined) {
       this.#documents?.delete(publicId)
       this.#missing.set(publicId, true)
       return undefined
     }
-    if (found.document.version >= flight.minVersion) return this.#keep(found.document, startedAt, found.lifetimeMs)
-    return this.#documents?.peek(publicId) ?? new CachedDocument(found.document)
+    if (flight.overtakenBy === 0) return this.#keep(found.document, startedAt, found.lifetimeMs)
+    const held = this.#documents?.peek(publicId)
+    return held !== undefined && held.version >= found.document.version ? held : new CachedDocument(found.document)
   }
 
   async #fetch (publicId: string): Promise<{ document: DocumentVersion, lifetimeMs: number } | undefined> {

@@ -14,7 +14,7 @@ declare module 'fastify' {
 /** No command may cost a reader more than this; a Redis that is slower counts as away. */
 const COMMAND_TIMEOUT_MS = 200
 const PROBE_INTERVAL_MS = 250
-/** Two missed heartbeats and the channel counts as lost: well within the 1.5 s that is promised. */
+/** A heartbeat without an answer and the channel counts as lost: within a second, where 1.5 s are promised. */
 const HEARTBEAT_INTERVAL_MS = 500
 const HEARTBEAT_TIMEOUT_MS = 500
 /** How long the start waits for a Redis that may just be slow to answer. */
@@ -49,7 +49,8 @@ export class SharedRedis extends EventEmitter<SharedRedisEvents> {
   readonly #log: FastifyBaseLogger
   readonly #channel: string
   #broken = false
-  #reason: string | undefined
+  readonly #saidReasons = new Set<string | undefined>()
+  #closed = false
   /** What ioredis said last; a closed connection alone doesn't tell why. */
   #lastError: Error | undefined
   #subscribed = false
@@ -121,17 +122,18 @@ export class SharedRedis extends EventEmitter<SharedRedisEvents> {
     clearInterval(this.#heartbeat)
     clearTimeout(this.#probe)
     this.removeAllListeners()
+    this.#closed = true
     this.#broken = true
-    this.commands.removeAllListeners('close')
     this.commands.disconnect()
     this.#subscriber.disconnect()
   }
 
   #trip (error: unknown): void {
+    if (this.#closed) return
     const reason = error instanceof Error ? error.message || (error as NodeJS.ErrnoException).code : String(error)
-    // Once per outage, and again when there is another reason: what is refused at first may be a password.
-    if (reason !== this.#reason) this.#log.warn({ reason }, 'Redis can not be used: limits are counted and documents cached per process until it can')
-    this.#reason = reason
+    // Each reason once per outage: behind a lost connection there may be a refused password.
+    if (!this.#saidReasons.has(reason)) this.#log.warn({ reason }, 'Redis can not be used: limits are counted and documents cached per process until it can')
+    this.#saidReasons.add(reason)
     this.#broken = true
     this.#probeSoon(PROBE_INTERVAL_MS)
   }
@@ -149,7 +151,7 @@ export class SharedRedis extends EventEmitter<SharedRedisEvents> {
       await this.commands.set('landfall:probe', '1', 'PX', 1000)
       const wasBroken = this.#broken
       this.#broken = false
-      this.#reason = undefined
+      this.#saidReasons.clear()
       this.#lastError = undefined
       if (wasBroken) this.#log.info('Redis is back')
       this.emit('reachable')

@@ -1,8 +1,9 @@
-import { randomBytes } from 'node:crypto'
+import { randomBytes, randomUUID } from 'node:crypto'
 import t from 'tap'
 import { CachedDocument, type DocumentVersion } from '../../src/landing-pages/cached-document.ts'
 import { DocumentCache, type DocumentCacheOptions } from '../../src/landing-pages/document-cache.ts'
 import { SharedDocuments } from '../../src/landing-pages/shared-documents.ts'
+import { SharedRedis } from '../../src/plugins/redis.ts'
 import { buildTestApp, createPage, signUp, testSettings } from '../helpers/app.ts'
 import { claimRedis, createProxy, startRedisServer } from '../helpers/servers.ts'
 
@@ -36,6 +37,24 @@ t.test('a publication that comes late replaces nothing newer', async (t) => {
   t.equal(versionIn(cache), 3)
   await cache.publish(ID, undefined)
   t.equal(versionIn(cache), null)
+})
+
+t.test('what a read brings that one write has overtaken is not kept: another write may have come unheard', async (t) => {
+  const channel = `test:${randomUUID()}`
+  const redis = new SharedRedis(await claimRedis(t), channel, silent)
+  t.teardown(() => redis.close())
+  await redis.start()
+  const heard: string[] = []
+  const { answers, read, asked } = heldBack()
+  const cache = cacheOf({ read, shared: new SharedDocuments(redis, channel) })
+  redis.on('message', (_channel, message) => { heard.push(message) })
+  const overtaken = cache.load(ID)
+  await asked(1)
+  for (const version of [2, 3]) await redis.commands.publish(channel, `${ID} ${version}`)
+  while (heard.length < 2) await new Promise((resolve) => setImmediate(resolve))
+  answers[0]?.(documentOf(2))
+  t.equal((await overtaken)?.version, 2)
+  t.equal(versionIn(cache), undefined)
 })
 
 t.test('a read that a write or a deletion overtakes is not used', async (t) => {
