@@ -1,4 +1,5 @@
 import { createHash } from 'node:crypto'
+import { setTimeout as sleep } from 'node:timers/promises'
 import type { FastifyInstance, FastifyRequest } from 'fastify'
 import { secondsLeft, type Counters } from '../counters/counters.ts'
 import { tooManyRequests } from '../errors.ts'
@@ -6,6 +7,13 @@ import { clientAddress } from '../plugins/client-address.ts'
 
 const MINUTE_MS = 60_000
 const ACCOUNT_WINDOW_MS = 15 * MINUTE_MS
+
+/**
+ * Places may be taken by good sign-ins that another replica is just deciding, so a refusal is looked at again for about
+ * as long as that takes. It slows down guessing, too.
+ */
+const LOOK_AGAIN_MS = 250
+const MAX_LOOKS = 4
 
 interface Budget {
   readonly key: string
@@ -57,14 +65,15 @@ export class SignInThrottle {
   }
 
   async #takePlace ({ key, limit, windowMs }: Budget): Promise<{ takenAt: number, leave: () => void }> {
-    while (true) {
+    for (let looks = 0; ; looks++) {
       const now = Date.now()
       const count = this.#counters.takeReturnable(key, limit, windowMs, now)
       const { allowed, resetAt } = count instanceof Promise ? await count : count
       if (allowed) return { takenAt: now, leave: this.#enter(key) }
       const underWay = this.#underWay.get(key)
-      if (underWay === undefined) throw tooManyRequests(secondsLeft({ resetAt }, now))
-      await Promise.race(underWay)
+      if (underWay !== undefined) await Promise.race(underWay)
+      else if (this.#counters.shared && looks < MAX_LOOKS) await sleep(LOOK_AGAIN_MS)
+      else throw tooManyRequests(secondsLeft({ resetAt }, now))
     }
   }
 

@@ -10,6 +10,9 @@ declare module 'fastify' {
   }
 }
 
+/** Requests whose body Fastify doesn't read. */
+const BODYLESS = new Set(['GET', 'HEAD', 'OPTIONS', 'TRACE'])
+
 /**
  * Adds the hook that lets a JSON body take only so long to arrive; then it is a 408.
  *
@@ -17,11 +20,13 @@ declare module 'fastify' {
  */
 export function limitBodyTime (scope: FastifyInstance, timeoutMs: number): void {
   scope.addHook('preParsing', (request, reply, payload, done) => {
-    if (/^application\/json/i.test(request.headers['content-type'] ?? '')) {
-      // Told to whoever reads; destroying the stream would take the connection with it, and the answer.
-      const timer = setTimeout(() => payload.emit('error', new RequestTimeoutError()), timeoutMs)
-      payload.once('end', () => clearTimeout(timer))
-      reply.raw.once('close', () => clearTimeout(timer)) // for bodies that nobody reads to their end
+    if (!BODYLESS.has(request.method) && /^application\/json/i.test(request.headers['content-type'] ?? '')) {
+      // Told to whoever reads, if somebody does: an 'error' that nobody hears would end the process. Destroying the stream
+      // would take the connection with it, and the answer.
+      const timer = setTimeout(() => { if (payload.listenerCount('error') > 0) payload.emit('error', new RequestTimeoutError()) }, timeoutMs)
+      const clear = () => clearTimeout(timer)
+      payload.once('end', clear).once('close', clear)
+      reply.raw.once('close', clear) // for bodies that nobody reads to their end
     }
     done(null, payload)
   })

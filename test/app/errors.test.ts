@@ -1,4 +1,5 @@
 import { connect, type Socket } from 'node:net'
+import { setTimeout as sleep } from 'node:timers/promises'
 import t, { type Test } from 'tap'
 import { buildTestApp, createPage, listen, signUp } from '../helpers/app.ts'
 
@@ -104,6 +105,23 @@ t.test('a body that does not come is a 408', async (t) => {
   })
   isError(t, answer, 408, 'a stalled body')
   t.match(answer, /\r\nconnection: close\r\n/i)
+})
+
+t.test('a stalled body behind another request, on a connection that is gone, ends nothing', async (t) => {
+  const hasty = await buildTestApp(t, { settings: { BODY_TIMEOUT_MS: '300' } })
+  const { port, origin } = new URL(await listen(hasty))
+  const body = JSON.stringify({ user: { email: 'nobody@example.com', password: 'x' } })
+  for (let n = 0; n < 5; n++) {
+    await new Promise<void>((resolve) => {
+      const socket = connect(Number(port), '127.0.0.1', () => socket.write(
+        `POST /auth/sign_in HTTP/1.1\r\nHost: x\r\nContent-Type: application/json\r\nContent-Length: ${body.length}\r\n\r\n${body}` +
+        'POST /auth/refresh HTTP/1.1\r\nHost: x\r\nContent-Type: application/json\r\nContent-Length: 50\r\n\r\n{"a"'))
+      socket.on('error', () => {}).on('close', () => resolve())
+      hasty.server.once('request', () => setImmediate(() => socket.destroy()))
+    })
+  }
+  await sleep(600) // past the time-out of them all
+  t.equal((await fetch(`${origin}/health/live`)).status, 200)
 })
 
 t.test('an answer without a body counts no bytes', async (t) => {

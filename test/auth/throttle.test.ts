@@ -1,3 +1,4 @@
+import { createHash } from 'node:crypto'
 import t from 'tap'
 import type { FastifyInstance } from 'fastify'
 import { buildTestApp, PASSWORD, signUp, testSettings } from '../helpers/app.ts'
@@ -70,6 +71,18 @@ t.test('what one replica gives back, another does not go on refusing', async (t)
   t.ok(meanwhile.every(({ statusCode }) => statusCode === 200 || statusCode === 429))
   t.same((await Promise.all(under)).map(({ statusCode }) => statusCode), Array(20).fill(200))
   t.equal((await signIn(two, user.email, PASSWORD, newAddress())).statusCode, 200, 'nobody has failed')
+})
+
+t.test('a good sign-in waits for the good ones that another replica is deciding', async (t) => {
+  const settings = { ...await testSettings(t), REDIS_URL: await claimRedis(t), SIGN_IN_FAILURES_PER_ACCOUNT: '3' }
+  const one = await buildTestApp(t, { settings })
+  const two = await buildTestApp(t, { settings })
+  const { user } = await signUp(one)
+  const decided = Array.from({ length: 3 }, async () => await signIn(one, user.email, PASSWORD, newAddress()))
+  const key = `landfall:count:sign-in:account:${createHash('sha256').update(user.email).digest('base64url')}`
+  while (await one.shared!.commands.get(key) !== '3') await new Promise((resolve) => setImmediate(resolve))
+  t.equal((await signIn(two, user.email, PASSWORD, newAddress())).statusCode, 200)
+  t.same((await Promise.all(decided)).map(({ statusCode }) => statusCode), Array(3).fill(200))
 })
 
 t.test('sign-ups and refreshes per address', async (t) => {
