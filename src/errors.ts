@@ -37,6 +37,7 @@ export const RequestTimeoutError = createError('LANDFALL_REQUEST_TIMEOUT', 'Requ
 export const PreconditionFailedError = createError('LANDFALL_PRECONDITION_FAILED', 'The resource has changed: If-Match does not match its current ETag', 412)
 export const TooLargeError = createError('LANDFALL_TOO_LARGE', '%s is too large (maximum is %s bytes)', 413)
 export const UnsupportedMediaTypeError = createError('LANDFALL_UNSUPPORTED_MEDIA_TYPE', '%s', 415)
+export const EncodedBodyError = createError('LANDFALL_ENCODED_BODY', 'Content-Encoding is not supported in requests', 415)
 export const DiskFullError = createError('LANDFALL_DISK_FULL', 'There is no room left for uploads', 507)
 
 /** 429 with the whole seconds that are really left. */

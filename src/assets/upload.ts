@@ -1,6 +1,7 @@
 import type { FastifyInstance, FastifyRequest, onRequestHookHandler } from 'fastify'
 import type { Asset } from '../generated/prisma/client.ts'
-import { InvalidError, UnsupportedMediaTypeError } from '../errors.ts'
+import { EncodedBodyError, InvalidError, UnsupportedMediaTypeError } from '../errors.ts'
+import { isEncoded } from '../plugins/json-body.ts'
 import { dimensionsOf, readAt } from './dimensions.ts'
 import type { DiskStore, StagedFile } from './disk-store.ts'
 import { cleanFilename } from './filename.ts'
@@ -16,9 +17,8 @@ const SETTLE_MS = 10_000
 /** 415 for every body that is no form with files, before any parser sees it. */
 export const requireMultipart: onRequestHookHandler = (request, _reply, done) => {
   const isMultipart = /^multipart\/form-data\s*(;|$)/i.test(request.headers['content-type'] ?? '')
-  const encoding = request.headers['content-encoding']
   if (!isMultipart) done(new UnsupportedMediaTypeError('Content-Type must be multipart/form-data'))
-  else if (encoding !== undefined && encoding.toLowerCase() !== 'identity') done(new UnsupportedMediaTypeError('Content-Encoding is not supported in requests'))
+  else if (isEncoded(request)) done(new EncodedBodyError())
   else done()
 }
 

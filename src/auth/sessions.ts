@@ -10,11 +10,6 @@ import type { PrismaClient } from '../generated/prisma/client.ts'
 /** Racing tabs present one refresh token twice within moments; later than this it is a replay (RFC 9700, 4.14.2). */
 const REPLAY_TOLERANCE_SECONDS = 10
 
-export interface TokenPair {
-  readonly access_token: string
-  readonly refresh_token: string
-}
-
 export interface Session {
   readonly id: string
   readonly userId: number

@@ -1,6 +1,5 @@
 import { LRUCache } from 'lru-cache'
 import fp from 'fastify-plugin'
-import type { FastifyBaseLogger } from 'fastify'
 import { isDatabaseUnavailable } from '../database/unavailable.ts'
 import { CachedDocument, type DocumentVersion } from './cached-document.ts'
 import { LandingPageRepository } from './repository.ts'
@@ -34,7 +33,6 @@ export interface DocumentCacheOptions {
   readonly shared?: SharedDocuments
   /** Whether no write of another process can go unheard, now. */
   readonly hearsAllWrites: () => boolean
-  readonly log: FastifyBaseLogger
 }
 
 /**
@@ -225,8 +223,7 @@ export default fp<{ channel: string }>(async (app, { channel }) => {
     },
     shared: shared === undefined ? undefined : new SharedDocuments(shared, channel),
     // The embedded database has no other process; a PostgreSQL without Redis may have.
-    hearsAllWrites: () => config.DATABASE_URL === undefined || (shared?.subscribed ?? false),
-    log: app.log
+    hearsAllWrites: () => config.DATABASE_URL === undefined || (shared?.subscribed ?? false)
   })
   shared?.on('subscribed', () => documents.expireAll())
   shared?.on('unsubscribed', () => documents.expireAll())

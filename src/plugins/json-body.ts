@@ -1,7 +1,7 @@
 import { isUtf8 } from 'node:buffer'
-import type { FastifyInstance } from 'fastify'
+import type { FastifyInstance, FastifyRequest } from 'fastify'
 import fp from 'fastify-plugin'
-import { MalformedJsonError, RequestTimeoutError, UnsupportedMediaTypeError } from '../errors.ts'
+import { EncodedBodyError, MalformedJsonError, RequestTimeoutError, UnsupportedMediaTypeError } from '../errors.ts'
 
 declare module 'fastify' {
   interface FastifyRequest {
@@ -9,6 +9,9 @@ declare module 'fastify' {
     bodyText: string
   }
 }
+
+/** Whether a body is compressed or otherwise encoded, which no route takes. */
+export const isEncoded = ({ headers }: FastifyRequest): boolean => (headers['content-encoding'] ?? 'identity').toLowerCase() !== 'identity'
 
 /** Requests whose body Fastify doesn't read. */
 const BODYLESS = new Set(['GET', 'HEAD', 'OPTIONS', 'TRACE'])
@@ -40,9 +43,8 @@ export default fp(async (app) => {
   app.decorateRequest('bodyText', '')
   app.removeAllContentTypeParsers()
   app.addContentTypeParser('application/json', { parseAs: 'buffer' }, (request, bytes: Buffer, done) => {
-    const encoding = request.headers['content-encoding']
     const charset = /;\s*charset\s*=\s*"?([^\s";]+)/i.exec(request.headers['content-type'] ?? '')?.[1]
-    if (encoding !== undefined && encoding.toLowerCase() !== 'identity') return done(new UnsupportedMediaTypeError('Content-Encoding is not supported in requests'))
+    if (isEncoded(request)) return done(new EncodedBodyError())
     if (charset !== undefined && !/^(utf-?8|us-ascii)$/i.test(charset)) return done(new UnsupportedMediaTypeError('JSON must be encoded in UTF-8'))
     if (bytes.length === 0) return done(null, undefined)
     if (!isUtf8(bytes)) return done(new MalformedJsonError())

@@ -1,4 +1,5 @@
 import { randomBytes, randomUUID } from 'node:crypto'
+import type { FastifyBaseLogger } from 'fastify'
 import t from 'tap'
 import { CachedDocument, type DocumentVersion } from '../../src/landing-pages/cached-document.ts'
 import { DocumentCache, type DocumentCacheOptions } from '../../src/landing-pages/document-cache.ts'
@@ -12,9 +13,9 @@ import { claimRedis, createProxy, startRedisServer } from '../helpers/servers.ts
 const ID = 'A'.repeat(22)
 const documentOf = (version: number, text = `{"v":${version}}`, publicId = ID): DocumentVersion =>
   ({ publicId, version, hash: String(version).padEnd(43, 'x'), updatedAt: new Date(version), bytes: Buffer.from(text) })
-const silent = { level: 'silent', fatal () {}, error () {}, warn () {}, info () {}, debug () {}, trace () {}, silent () {}, child: () => silent } as unknown as DocumentCacheOptions['log']
+const silent = { level: 'silent', fatal () {}, error () {}, warn () {}, info () {}, debug () {}, trace () {}, silent () {}, child: () => silent } as unknown as FastifyBaseLogger
 const cacheOf = (options: Partial<DocumentCacheOptions>) =>
-  new DocumentCache({ maxBytes: 1e6, maxStaleMs: 0, read: async () => undefined, hearsAllWrites: () => true, log: silent, ...options })
+  new DocumentCache({ maxBytes: 1e6, maxStaleMs: 0, read: async () => undefined, hearsAllWrites: () => true, ...options })
 const versionIn = (cache: DocumentCache): number | null | undefined => {
   const held = cache.get(ID, 0)
   return held instanceof CachedDocument ? held.version : held
