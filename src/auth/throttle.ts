@@ -65,14 +65,15 @@ export class SignInThrottle {
   }
 
   async #takePlace ({ key, limit, windowMs }: Budget): Promise<{ takenAt: number, leave: () => void }> {
-    for (let looks = 0; ; looks++) {
+    let looks = 0
+    while (true) {
       const now = Date.now()
       const count = this.#counters.takeReturnable(key, limit, windowMs, now)
       const { allowed, resetAt } = count instanceof Promise ? await count : count
       if (allowed) return { takenAt: now, leave: this.#enter(key) }
       const underWay = this.#underWay.get(key)
       if (underWay !== undefined) await Promise.race(underWay)
-      else if (this.#counters.shared && looks < MAX_LOOKS) await sleep(LOOK_AGAIN_MS)
+      else if (this.#counters.shared && looks++ < MAX_LOOKS) await sleep(LOOK_AGAIN_MS)
       else throw tooManyRequests(secondsLeft({ resetAt }, now))
     }
   }

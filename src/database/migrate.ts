@@ -181,7 +181,7 @@ async function applyOne (engine: SchemaEngine, session: SchemaSession, migration
 }
 
 /** The migrations in the form in which the engine wants them. */
-export function migrationList (migrations: readonly Migration[]): Parameters<SchemaEngine['applyMigrations']>[0]['migrationsList'] {
+function migrationList (migrations: readonly Migration[]): Parameters<SchemaEngine['applyMigrations']>[0]['migrationsList'] {
   return {
     baseDir: 'prisma/migrations',
     lockfile: { path: 'migration_lock.toml', content: 'provider = "postgresql"\n' },

@@ -27,9 +27,10 @@ export function parseTags (header: string, comparison: 'strong' | 'weak'): TagLi
   return hashes
 }
 
+/** Whether a conditional header names the version with this hash. */
+export const namesVersion = (tags: TagList, hash: string): boolean => tags === '*' || tags.includes(hash)
+
 /** Whether If-None-Match lets a document with this hash stay unsent. */
 export function isUnmodified (header: string | undefined, hash: string): boolean {
-  if (header === undefined) return false
-  const tags = parseTags(header, 'weak')
-  return tags === '*' || tags.includes(hash)
+  return header !== undefined && namesVersion(parseTags(header, 'weak'), hash)
 }

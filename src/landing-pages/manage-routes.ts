@@ -6,7 +6,7 @@ import { nextLink, parsePage } from '../pagination.ts'
 import { sendNothing } from '../reply.ts'
 import { documentVersion } from './document-cache.ts'
 import { findDocument } from './document.ts'
-import { entityTag, isUnmodified, parseTags, type TagList } from './etag.ts'
+import { entityTag, isUnmodified, namesVersion, parseTags, type TagList } from './etag.ts'
 import { LandingPageRepository, type LandingPage } from './repository.ts'
 import { createSchema, deleteSchema, getSchema, listSchema, updateSchema } from './schemas.ts'
 
@@ -52,7 +52,7 @@ export const manageRoutes: FastifyPluginAsyncTypebox = async (app) => {
     if (document === undefined) {
       const page = await pages.find(userId, id)
       if (page === null) throw new NotFoundError()
-      if (ifMatch !== undefined && ifMatch !== '*' && !ifMatch.includes(page.contentHash)) throw new PreconditionFailedError()
+      if (ifMatch !== undefined && !namesVersion(ifMatch, page.contentHash)) throw new PreconditionFailedError()
       return sendRecord(reply, page)
     }
     const page = await pages.replace(userId, id, document, ifMatch)

@@ -18,7 +18,7 @@ export interface Tier {
 }
 
 /** Whether a read comes from an allowed host, by its client address or by the page that it says it is made for. */
-export class AllowedHostMatcher {
+class AllowedHostMatcher {
   readonly #names: ReadonlySet<string>
   readonly #suffixes: readonly string[]
   readonly #networks: BlockList | undefined

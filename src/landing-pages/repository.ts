@@ -21,9 +21,9 @@ const FIELDS = { id: true, publicId: true, currentData: true, contentHash: true,
 /** A list answers with whole documents; past this many bytes of them it ends early, with a link to the rest. */
 const MAX_LIST_BYTES = 2 * 1024 * 1024
 
-/** What holds for a page that may be written: its id, its owner and, where If-Match asks for it, its version. */
-const writable = (userId: number, id: string, ifMatch: TagList | undefined) =>
-  ({ id, userId, ...(ifMatch === undefined || ifMatch === '*' ? {} : { contentHash: { in: [...ifMatch] } }) })
+/** The hashes that If-Match restricts a write to; undefined when any version of the page will do. */
+const requiredHashes = (ifMatch: TagList | undefined): string[] | undefined =>
+  ifMatch === undefined || ifMatch === '*' ? undefined : [...ifMatch]
 
 /** Landing Pages in PostgreSQL. The owner is part of every statement. */
 export class LandingPageRepository {
@@ -67,8 +67,9 @@ export class LandingPageRepository {
 
   /** Replaces the document. Null when there is no such page, or none of the versions that If-Match names. */
   async replace (userId: number, id: string, document: string, ifMatch: TagList | undefined): Promise<LandingPage | null> {
+    const hashes = requiredHashes(ifMatch)
     const rows = await this.#database.landingPage.updateManyAndReturn({
-      where: writable(userId, id, ifMatch),
+      where: { id, userId, ...(hashes === undefined ? {} : { contentHash: { in: hashes } }) },
       data: { currentData: document, contentHash: contentHash(document), version: { increment: 1 }, updatedAt: new Date() },
       select: FIELDS
     })
@@ -77,10 +78,10 @@ export class LandingPageRepository {
 
   /** Deletes the page and gives its public id; null as with replace(). */
   async delete (userId: number, id: string, ifMatch: TagList | undefined): Promise<string | null> {
-    const tags = ifMatch === undefined || ifMatch === '*' ? null : [...ifMatch]
+    const hashes = requiredHashes(ifMatch) ?? null
     const rows = await this.#database.$queryRaw<{ publicId: string }[]>`
       DELETE FROM landing_pages
-      WHERE id = ${id}::uuid AND user_id = ${userId} AND (${tags}::text[] IS NULL OR content_hash = ANY (${tags}::text[]))
+      WHERE id = ${id}::uuid AND user_id = ${userId} AND (${hashes}::text[] IS NULL OR content_hash = ANY (${hashes}::text[]))
       RETURNING public_id AS "publicId"`
     return rows[0]?.publicId ?? null
   }

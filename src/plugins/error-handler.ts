@@ -49,7 +49,7 @@ function answerFor (error: FastifyError): Answer | undefined {
   return undefined
 }
 
-export function sendError (error: FastifyError, request: FastifyRequest, reply: FastifyReply): FastifyReply {
+function sendError (error: FastifyError, request: FastifyRequest, reply: FastifyReply): FastifyReply {
   const answer = answerFor(error) ?? { status: 500, messages: [`Something went wrong (request ${request.id})`] }
   if (answer.status === 500) request.log.error({ err: error }, 'request failed')
   else if (answer.status > 500) request.log.warn({ reason: error.message }, 'request could not be served') // an outage has many

@@ -1,18 +1,7 @@
 import t from 'tap'
 import { Redis } from 'ioredis'
 import pg from 'pg'
-import { claimRedis, createDatabase, startPostgresServer, startRedisServer, type Teardown } from '../helpers/servers.ts'
-
-async function query (url: string, sql: string): Promise<Record<string, unknown>[]> {
-  const client = new pg.Client({ connectionString: url })
-  client.on('error', () => {})
-  await client.connect()
-  try {
-    return (await client.query(sql)).rows
-  } finally {
-    await client.end()
-  }
-}
+import { claimRedis, createDatabase, query, startPostgresServer, startRedisServer, type Teardown } from '../helpers/servers.ts'
 
 function connectRedis (t: Teardown, url: string, options: object = {}): Redis {
   const client = new Redis(url, { retryStrategy: null, maxRetriesPerRequest: 0, ...options })

@@ -158,7 +158,8 @@ function serverUrl (name: 'TEST_DATABASE_URL' | 'TEST_REDIS_URL'): string {
   throw new Error(`${name} is not set: run this with "npm test -- ${file}", which starts the servers`)
 }
 
-async function query (url: string, sql: string): Promise<Record<string, string>[]> {
+/** Runs one statement on a connection of its own; gives its rows. */
+export async function query (url: string, sql: string): Promise<Record<string, string>[]> {
   const client = new pg.Client({ connectionString: url, connectionTimeoutMillis: 10_000 })
   client.on('error', () => {})
   await client.connect()
