@@ -1,6 +1,7 @@
 import cors from '@fastify/cors'
 import sensible from '@fastify/sensible'
 import type { TypeBoxTypeProvider } from '@fastify/type-provider-typebox'
+import { pino } from 'pino'
 import Fastify, { LogController, type FastifyBaseLogger, type FastifyInstance } from 'fastify'
 import { assetRoutes } from './assets/routes.ts'
 import { uploadsRoutes } from './assets/serve.ts'
@@ -8,21 +9,24 @@ import assetSweep from './assets/sweep.ts'
 import { authRoutes, sessionRoutes } from './auth/routes.ts'
 import passwords from './auth/passwords.ts'
 import type { Config } from './config.ts'
-import counters from './counters/counters.ts'
+import counters, { COUNTER_SCRIPTS } from './counters/counters.ts'
+import { LEASE_SCRIPTS } from './counters/lease-store.ts'
 import { embeddedSecret } from './database/embedded.ts'
 import documentCache from './landing-pages/document-cache.ts'
 import { manageRoutes } from './landing-pages/manage-routes.ts'
+import { DOCUMENT_SCRIPTS } from './landing-pages/shared-documents.ts'
 import { publicRoutes } from './landing-pages/public-routes.ts'
 import authenticate, { requireSession } from './plugins/authenticate.ts'
 import database from './plugins/database.ts'
 import drain from './plugins/drain.ts'
+import everyRequest, { requestId } from './plugins/every-request.ts'
+import clientAddress from './plugins/client-address.ts'
 import errorHandler, { answerParserError, sendFrameworkError } from './plugins/error-handler.ts'
 import health from './plugins/health.ts'
 import { answerEarly } from './plugins/early-answer.ts'
 import jsonBody, { limitBodyTime } from './plugins/json-body.ts'
 import metrics from './plugins/metrics.ts'
 import redis from './plugins/redis.ts'
-import requestIds, { requestId } from './plugins/request-id.ts'
 
 declare module 'fastify' {
   interface FastifyInstance {
@@ -38,8 +42,9 @@ const BODY_LIMIT = 64 * 1024
 const IDLE_SOCKET_MS = 60_000
 /** The longest that a request may take to arrive, however steadily: a large upload on a slow line. */
 const REQUEST_TIMEOUT_MS = 15 * 60_000
-/** Redis channel of the messages between replicas. */
-const CHANNEL = 'landfall:documents'
+/** Redis channels of the messages between replicas: of documents that were written, of unused reads that are wanted back. */
+const DOCUMENT_CHANNEL = 'landfall:documents'
+const RECALL_CHANNEL = 'landfall:recalls'
 
 /**
  * Builds the service: what it is made of, in order. It is ready to listen or to inject when the promise resolves, and
@@ -49,8 +54,7 @@ const CHANNEL = 'landfall:documents'
  */
 export async function buildApp (config: Config, logger?: FastifyBaseLogger): Promise<FastifyInstance> {
   const app = Fastify({
-    ...(logger === undefined ? { logger: { level: config.LOG_LEVEL } } : { loggerInstance: logger }),
-    // A line per request costs a third of the rate; the management scope writes its own.
+    // The management scope writes its own lines.
     logController: new LogController({ disableRequestLogging: true }),
     trustProxy: config.TRUST_PROXY.length > 0 ? [...config.TRUST_PROXY] : false,
     genReqId: requestId,
@@ -66,6 +70,11 @@ export async function buildApp (config: Config, logger?: FastifyBaseLogger): Pro
     clientErrorHandler: answerParserError
   }).withTypeProvider<TypeBoxTypeProvider>()
 
+  // Given to Fastify itself, a logger would have it listen for the end of each answer, which costs the public read a
+  // twentieth of its rate. All but that get a logger for each request here.
+  app.log = logger ?? pino({ level: config.LOG_LEVEL })
+  app.setChildLoggerFactory((_none, bindings, options) => app.log.child(bindings, options))
+
   app.decorate('config', config)
   app.decorate('baseUrl', () => config.BASE_URL ?? listeningUrl(app))
   // The rooms check what they are sent by themselves and report every broken rule at once, in a sentence each; the
@@ -75,25 +84,34 @@ export async function buildApp (config: Config, logger?: FastifyBaseLogger): Pro
   try {
     await app.register(sensible)
     await app.register(drain, { timeoutMs: config.SHUTDOWN_TIMEOUT_MS })
-    await app.register(requestIds)
     await app.register(errorHandler)
     await app.register(jsonBody)
+    await app.register(metrics, { host: config.HOST, port: config.OPS_PORT })
+    await app.register(clientAddress)
     await app.register(database, { config })
-    await app.register(redis, { url: config.REDIS_URL, channel: CHANNEL })
-    await app.register(counters)
+    await app.register(redis, {
+      url: config.REDIS_URL,
+      channels: [DOCUMENT_CHANNEL, RECALL_CHANNEL],
+      scripts: { ...COUNTER_SCRIPTS, ...LEASE_SCRIPTS, ...DOCUMENT_SCRIPTS }
+    })
+    await app.register(counters, { recallChannel: RECALL_CHANNEL })
+    await app.register(documentCache, { channel: DOCUMENT_CHANNEL })
     await app.register(passwords)
     await app.register(authenticate, {
       secret: config.JWT_SECRET ?? await embeddedSecret(config.DATA_DIR),
       accessTokenSeconds: config.ACCESS_TOKEN_TTL
     })
-    await app.register(documentCache, { channel: CHANNEL })
     await app.register(assetSweep)
-    await app.register(health)
-    await app.register(metrics, { host: config.HOST, port: config.OPS_PORT })
 
     await app.register(publicRoutes)
-    await app.register(uploadsRoutes)
-    await app.register(managementApi)
+    // A scope for all others' hooks: even one that is added later runs in the scopes beside it, and none is to run for a
+    // public read.
+    await app.register(async function allOthers (scope: FastifyInstance) {
+      await scope.register(everyRequest)
+      await scope.register(health)
+      await scope.register(uploadsRoutes)
+      await scope.register(managementApi)
+    })
     await app.ready()
   } catch (error) {
     await app.close()

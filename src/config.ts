@@ -1,6 +1,7 @@
 import { existsSync } from 'node:fs'
 import { domainToASCII } from 'node:url'
 import { isIP } from 'node:net'
+import { availableParallelism } from 'node:os'
 import { resolve } from 'node:path'
 import { Type, type Static, type TSchema } from '@sinclair/typebox'
 import { Value } from '@sinclair/typebox/value'
@@ -24,10 +25,11 @@ const Settings = Type.Object({
   OPS_PORT: optionalInteger(0, 65535, 'Port of the second listener with the Prometheus metrics'),
   BASE_URL: Type.Optional(Type.String({ ...httpUrl, description: 'Public address of the service, without a slash at the end' })),
   LOG_LEVEL: Type.Union(['fatal', 'error', 'warn', 'info', 'debug', 'trace', 'silent'].map((level) => Type.Literal(level)), { default: 'info', description: 'Least level that is logged' }),
+  WEB_CONCURRENCY: integer(1, 0, 1024, 'Worker processes on the port; 0 is one per core'),
   TRUST_PROXY: list('Addresses and CIDR ranges of the proxies whose X-Forwarded-For is believed'),
 
   DATABASE_URL: Type.Optional(Type.String({ pattern: '^postgres(ql)?://', expects: 'a postgresql:// address', description: 'PostgreSQL; embedded when not set' })),
-  DATABASE_POOL_SIZE: integer(10, 1, 1000, 'Connections to PostgreSQL per process'),
+  DATABASE_POOL_SIZE: integer(10, 1, 1000, 'Connections to PostgreSQL per process (each worker is one)'),
   DATABASE_TIMEOUT_MS: integer(4000, 100, 60000, 'Longest wait for a connection or a query, in milliseconds'),
   REDIS_URL: Type.Optional(Type.String({ pattern: '^rediss?://', expects: 'a redis:// or rediss:// address', description: 'Redis; counters and cache in the process when not set' })),
   DATA_DIR: text('data', 'Folder of the embedded database'),
@@ -119,10 +121,16 @@ export function loadConfig (env: Record<string, string | undefined>): Config {
   if (config.DATABASE_URL !== undefined && config.JWT_SECRET === undefined) {
     problems.push('JWT_SECRET must be set when DATABASE_URL is (make one with: openssl rand -hex 32)')
   }
+  const workers = config.WEB_CONCURRENCY === 0 ? availableParallelism() : config.WEB_CONCURRENCY
+  const missing = (['DATABASE_URL', 'REDIS_URL'] as const).filter((name) => config[name] === undefined)
+  if (Number.isInteger(workers) && workers > 1 && missing.length > 0) {
+    problems.push(`WEB_CONCURRENCY must be 1 without ${missing.join(' and ')}, which its ${workers} workers would share: set ${missing.length === 1 ? 'it' : 'both'}, or WEB_CONCURRENCY=1`)
+  }
   if (problems.length > 0) throw new ConfigError(problems)
 
   return deepFreeze({
     ...config,
+    WEB_CONCURRENCY: workers,
     BASE_URL: config.BASE_URL?.replace(/\/+$/, ''),
     ALLOWED_HOSTS: allowedHosts,
     ALLOWED_UPLOAD_TYPES: config.ALLOWED_UPLOAD_TYPES.map((type) => type.toLowerCase()),

@@ -40,9 +40,15 @@ export const UnsupportedMediaTypeError = createError('LANDFALL_UNSUPPORTED_MEDIA
 export const EncodedBodyError = createError('LANDFALL_ENCODED_BODY', 'Content-Encoding is not supported in requests', 415)
 export const DiskFullError = createError('LANDFALL_DISK_FULL', 'There is no room left for uploads', 507)
 
+/** The body of every error. */
+export const errorBody = (messages: readonly string[]): string => JSON.stringify({ errors: messages })
+
+/** What a 429 says. */
+export const tooManyRequestsMessage = (retryAfterSeconds: number): string => `Too many requests, try again in ${retryAfterSeconds} seconds`
+
 /** 429 with the whole seconds that are really left. */
 export const tooManyRequests = (retryAfterSeconds: number): RetryLaterError =>
-  new RetryLaterError(429, `Too many requests, try again in ${Math.max(1, Math.ceil(retryAfterSeconds))} seconds`, retryAfterSeconds)
+  new RetryLaterError(429, tooManyRequestsMessage(Math.max(1, Math.ceil(retryAfterSeconds))), retryAfterSeconds)
 
 /** 503: something the request needs is away for now. */
 export const unavailable = (): RetryLaterError =>

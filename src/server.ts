@@ -1,43 +1,26 @@
-import { buildApp } from './app.ts'
+import './fast-ticks.ts'
 import { ConfigError, loadConfig, readEnvironment, type Config } from './config.ts'
-import type { FastifyInstance } from 'fastify'
 
-// The process: settings, app, listener, signals.
+// The process: settings, then the service itself or the workers that are it.
 
 async function main (): Promise<void> {
   const config = loadConfig(readEnvironment())
-  const app = await buildApp(config)
-  closeOnSignal(app)
-  await app.listen({ host: config.HOST, port: config.PORT }).catch((error: NodeJS.ErrnoException) => {
-    throw new Error(`HOST and PORT must name an address to listen on, which ${config.HOST}:${config.PORT} is not (${error.code ?? error.message})`)
-  })
-  if (config.DATABASE_URL === undefined) process.stdout.write(welcome(app, config))
-}
-
-/** Closes in order on SIGTERM and SIGINT; a second signal cuts off what is still in flight. */
-function closeOnSignal (app: FastifyInstance): void {
-  let closing = false
-  const close = (signal: NodeJS.Signals): void => {
-    if (closing) {
-      app.server.closeAllConnections()
-      return
-    }
-    closing = true
-    app.log.info({ signal }, 'closing: requests in flight are finished first')
-    app.close().then(
-      () => process.exit(0),
-      (error: unknown) => {
-        app.log.error({ err: error }, 'closing failed')
-        process.exit(1)
-      }
-    )
+  if (config.WEB_CONCURRENCY > 1) {
+    // The parts of the service are loaded by the workers alone.
+    const { runWorkers } = await import('./cluster/primary.ts')
+    await runWorkers(config)
+    return
   }
-  process.on('SIGTERM', close)
-  process.on('SIGINT', close)
+  const { serve } = await import('./serve.ts')
+  const { app } = await serve(config, ({ end }) => {
+    process.on('SIGTERM', end)
+    process.on('SIGINT', end)
+  })
+  if (config.DATABASE_URL === undefined) process.stdout.write(welcome(app.baseUrl(), config))
 }
 
-const welcome = (app: FastifyInstance, config: Config): string => `
-Landfall listens on ${app.baseUrl()}
+const welcome = (url: string, config: Config): string => `
+Landfall listens on ${url}
 
   Embedded mode: PostgreSQL runs inside of this process, one process only. Set DATABASE_URL and REDIS_URL for more.
   Database  ${config.DATA_DIR}
@@ -45,7 +28,7 @@ Landfall listens on ${app.baseUrl()}
 
 Try it:
 
-  curl -s ${app.baseUrl()}/auth/sign_up -H 'Content-Type: application/json' \\
+  curl -s ${url}/auth/sign_up -H 'Content-Type: application/json' \\
     -d '{"user":{"email":"you@example.com","password":"correct horse","password_confirmation":"correct horse"}}'
 
 Ctrl-C stops it.

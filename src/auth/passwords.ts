@@ -19,8 +19,17 @@ const MAX_WAITING = 64
 
 const COMMONEST = new Set(dictionary['passwords-common'].filter((password) => password.length >= 8))
 
+/**
+ * Longer than all that is valid, in UTF-16 units: 256 characters of at most four that become one. Bringing thousands of
+ * combining marks into order takes time that grows with their square, 0.2 s for those that fit into a request.
+ */
+const MAX_NORMALIZED = 2048
+
+/** Composed form (NFC) of what isn't too long to be valid in any form; anything else as it is. */
+export const compose = (text: string): string => text.length > MAX_NORMALIZED ? text : text.normalize('NFC')
+
 /** The form in which passwords are measured, hashed and compared. */
-export const normalizePassword = (password: string): string => password.normalize('NFC')
+export const normalizePassword = (password: string): string => compose(password)
 
 /** Whether a password is one of those that everybody tries first, in upper or lower case. */
 export const isCommonPassword = (password: string): boolean => COMMONEST.has(password.toLowerCase())
@@ -40,13 +49,16 @@ export class Passwords {
    * Compares a password with its hash. Without a hash (nobody has that e-mail address) it compares with a decoy, so
    * that the answer takes as long.
    *
+   * @param find looks the hash up, when it is this password's turn: whoever is turned away costs no statement
    * @throws {RetryLaterError} 503 when too many are waiting
    */
-  async verify (hash: string | undefined, password: string): Promise<boolean> {
+  async verify (find: () => Promise<string | undefined>, password: string): Promise<boolean> {
     this.#decoy ??= argon2.hash(Buffer.from('decoy'), PARAMETERS)
-    const compareWith = hash ?? await this.#decoy
-    const same = await this.#inTurn(() => argon2.verify(compareWith, Buffer.from(normalizePassword(password))))
-    return same && hash !== undefined
+    return await this.#inTurn(async () => {
+      const hash = await find()
+      const same = await argon2.verify(hash ?? await this.#decoy as string, Buffer.from(normalizePassword(password)))
+      return same && hash !== undefined
+    })
   }
 
   /** Whether a hash was made with other parameters than today's. */
@@ -56,7 +68,7 @@ export class Passwords {
 
   /** Makes the decoy before the first sign-in needs it, so that none takes longer. */
   async warmUp (): Promise<void> {
-    await this.verify(undefined, '')
+    await this.verify(async () => undefined, '')
   }
 
   async #inTurn<T> (task: () => Promise<T>): Promise<T> {

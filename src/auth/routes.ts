@@ -3,9 +3,9 @@ import type { FastifyPluginAsyncTypebox } from '@fastify/type-provider-typebox'
 import { InvalidCredentialsError, tooManyRequests } from '../errors.ts'
 import { sendNothing } from '../reply.ts'
 import { meSchema, refreshSchema, signInSchema, signOutSchema, signUpSchema } from './schemas.ts'
-import { newSession, rotate, signAccessToken, signOut, sweepSessions, type Lifetimes } from './sessions.ts'
+import { createAccount, rotate, signAccessToken, signOut, startSession, sweepSessions, type Lifetimes } from './sessions.ts'
 import { perAddress, rateLimitStore, SignInThrottle } from './throttle.ts'
-import { checkSignUp, emailTaken, fieldsOf, isEmailAddress, normalizeEmail } from './users.ts'
+import { checkSignUp, emailTaken, fieldsOf, findUser, isEmailAddress, normalizeEmail, type User } from './users.ts'
 
 const HOUR_MS = 60 * 60 * 1000
 
@@ -32,17 +32,10 @@ export const authRoutes: FastifyPluginAsyncTypebox = async (app) => {
   app.post('/auth/sign_up', { schema: signUpSchema, config: perAddress('sign-up', config.SIGN_UPS_PER_ADDRESS) }, async (request, reply) => {
     const { email, password } = await checkSignUp(database, request.body)
     const passwordHash = await passwords.hash(password)
-    const { refreshToken, rows } = newSession(lifetimes)
-    const user = await database.user.create({
-      data: { email, passwordHash, sessions: { create: rows } },
-      select: { id: true, email: true, sessions: { select: { id: true } } }
-    }).catch((error: unknown) => { throw emailTaken(error) })
+    const { userId, sessionId, refreshToken } = await createAccount(database, email, passwordHash, lifetimes)
+      .catch((error: unknown) => { throw emailTaken(error) })
     reply.code(201)
-    return {
-      user: { id: user.id, email: user.email },
-      access_token: signAccessToken(app, user.id, user.sessions[0]!.id),
-      refresh_token: refreshToken
-    }
+    return { user: { id: userId, email }, access_token: signAccessToken(app, userId, sessionId), refresh_token: refreshToken }
   })
 
   app.post('/auth/sign_in', { schema: signInSchema }, async (request) => {
@@ -50,8 +43,12 @@ export const authRoutes: FastifyPluginAsyncTypebox = async (app) => {
     const email = typeof credentials.email === 'string' ? normalizeEmail(credentials.email) : ''
     const password = typeof credentials.password === 'string' ? credentials.password : ''
     const user = await throttle.guard(request, email, async () => {
-      const found = isEmailAddress(email) ? await database.user.findUnique({ where: { email } }) : null
-      return await passwords.verify(found?.passwordHash, password) ? found ?? undefined : undefined
+      let found: User | undefined
+      const same = await passwords.verify(async () => {
+        found = isEmailAddress(email) ? await findUser(database, email) : undefined
+        return found?.passwordHash
+      }, password)
+      return same ? found : undefined
     })
     if (user === undefined) throw new InvalidCredentialsError()
 
@@ -59,12 +56,12 @@ export const authRoutes: FastifyPluginAsyncTypebox = async (app) => {
       const passwordHash = await passwords.hash(password)
       await database.user.updateMany({ where: { id: user.id, passwordHash: user.passwordHash }, data: { passwordHash } })
     }
-    const { refreshToken, rows } = newSession(lifetimes)
-    const session = await database.session.create({ data: { ...rows, userId: user.id }, select: { id: true } })
+    const session = await startSession(database, user.id, lifetimes)
+    if (session === undefined) throw new InvalidCredentialsError()
     return {
       user: { id: user.id, email: user.email },
-      access_token: signAccessToken(app, user.id, session.id),
-      refresh_token: refreshToken
+      access_token: signAccessToken(app, user.id, session.sessionId),
+      refresh_token: session.refreshToken
     }
   })
 

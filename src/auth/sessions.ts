@@ -1,5 +1,8 @@
 import { createHash, randomBytes, randomUUID } from 'node:crypto'
 import type { FastifyInstance } from 'fastify'
+import type { Database } from '../database/client.ts'
+import { statement } from '../database/statement.ts'
+import { uuidv7 } from '../database/uuid.ts'
 import { InvalidRefreshTokenError } from '../errors.ts'
 import type { PrismaClient } from '../generated/prisma/client.ts'
 
@@ -16,11 +19,69 @@ export interface Session {
   readonly email: string
 }
 
+export interface StartedSession {
+  readonly sessionId: string
+  readonly userId: number
+  /** For the client only; nothing keeps it. */
+  readonly refreshToken: string
+}
+
 /** What a session's times come from, in seconds. */
 export interface Lifetimes {
   readonly refreshTokenSeconds: number
   readonly sessionSeconds: number
 }
+
+/** A session of `account`, with its first refresh token, which ends with the session at the latest. */
+const NEW_SESSION = `
+  session AS (
+    INSERT INTO sessions (id, user_id, expires_at)
+    SELECT $1::uuid, id, now() + make_interval(secs => $2::double precision) FROM account
+    RETURNING id, user_id, expires_at
+  ), token AS (
+    INSERT INTO refresh_tokens (token_hash, session_id, expires_at)
+    SELECT $3, id, LEAST(expires_at, now() + make_interval(secs => $4::double precision)) FROM session
+  )
+  SELECT id AS "sessionId", user_id AS "userId" FROM session`
+
+const SIGN_IN = statement<Omit<StartedSession, 'refreshToken'>>(`WITH account AS (SELECT id FROM users WHERE id = $5::integer), ${NEW_SESSION}`)
+const SIGN_UP = statement<Omit<StartedSession, 'refreshToken'>>(`WITH account AS (INSERT INTO users (email, password_hash) VALUES ($5, $6) RETURNING id), ${NEW_SESSION}`)
+
+const FIND = statement<Session>(`
+  SELECT s.id, s.user_id AS "userId", u.email
+  FROM sessions s JOIN users u ON u.id = s.user_id
+  WHERE s.id = $1::uuid AND s.user_id = $2::integer AND s.revoked_at IS NULL AND s.expires_at > now()`)
+
+const ROTATE = statement<{ sessionId: string, userId: number }>(`
+  WITH spent AS (
+    UPDATE refresh_tokens t SET rotated_at = now()
+    FROM sessions s
+    WHERE t.token_hash = $1 AND t.rotated_at IS NULL AND t.expires_at > now()
+      AND s.id = t.session_id AND s.revoked_at IS NULL AND s.expires_at > now()
+    RETURNING s.id, s.user_id, s.expires_at
+  ), issued AS (
+    INSERT INTO refresh_tokens (token_hash, session_id, expires_at)
+    SELECT $2, id, LEAST(expires_at, now() + make_interval(secs => $3::double precision))
+    FROM spent
+  )
+  SELECT id AS "sessionId", user_id AS "userId" FROM spent`)
+
+const REVOKE_REPLAYED = statement(`
+  UPDATE sessions s SET revoked_at = now()
+  FROM refresh_tokens t
+  WHERE t.token_hash = $1 AND s.id = t.session_id AND s.revoked_at IS NULL
+    AND t.rotated_at < now() - make_interval(secs => ${REPLAY_TOLERANCE_SECONDS})`)
+
+const SIGN_OUT = statement<{ id: string }>(`
+  WITH presented AS (
+    SELECT s.id FROM refresh_tokens t JOIN sessions s ON s.id = t.session_id
+    WHERE t.token_hash = $1 AND t.rotated_at IS NULL AND t.expires_at > now()
+      AND s.user_id = $2::integer AND s.revoked_at IS NULL AND s.expires_at > now()
+  )
+  UPDATE sessions SET revoked_at = now()
+  WHERE revoked_at IS NULL AND EXISTS (SELECT FROM presented)
+    AND (id = $3::uuid OR id IN (SELECT id FROM presented))
+  RETURNING id`)
 
 const newRefreshToken = (): string => randomBytes(32).toString('base64url')
 
@@ -31,27 +92,27 @@ const hashToken = (token: string) => new Uint8Array(createHash('sha256').update(
 export const signAccessToken = (app: FastifyInstance, userId: number, sessionId: string): string =>
   app.jwt.sign({ sub: String(userId), sid: sessionId, jti: randomUUID() })
 
-/** The rows of a new session with its first refresh token, to be created inside of its user or by itself. */
-export function newSession (lifetimes: Lifetimes) {
-  const now = Date.now()
+/** Starts a session. Undefined when the account is gone. */
+export async function startSession (database: Database, userId: number, lifetimes: Lifetimes): Promise<StartedSession | undefined> {
   const refreshToken = newRefreshToken()
-  const sessionEnd = now + lifetimes.sessionSeconds * 1000
-  const tokenEnd = Math.min(now + lifetimes.refreshTokenSeconds * 1000, sessionEnd)
-  return {
-    refreshToken,
-    rows: {
-      expiresAt: new Date(sessionEnd),
-      refreshTokens: { create: { tokenHash: hashToken(refreshToken), expiresAt: new Date(tokenEnd) } }
-    }
-  }
+  const rows = await database.run(SIGN_IN, [uuidv7(), lifetimes.sessionSeconds, hashToken(refreshToken), lifetimes.refreshTokenSeconds, userId])
+  return rows[0] && { ...rows[0], refreshToken }
+}
+
+/**
+ * Creates an account with its first session.
+ *
+ * @throws what `emailTaken` knows when somebody else has signed up with that address in the meantime
+ */
+export async function createAccount (database: Database, email: string, passwordHash: string, lifetimes: Lifetimes): Promise<StartedSession> {
+  const refreshToken = newRefreshToken()
+  const rows = await database.run(SIGN_UP, [uuidv7(), lifetimes.sessionSeconds, hashToken(refreshToken), lifetimes.refreshTokenSeconds, email, passwordHash])
+  return { ...rows[0] as Omit<StartedSession, 'refreshToken'>, refreshToken }
 }
 
 /** The session behind an access token, or undefined when it has ended or its user is gone. */
-export async function findSession (database: PrismaClient, sessionId: string, userId: number): Promise<Session | undefined> {
-  const rows = await database.$queryRaw<Session[]>`
-    SELECT s.id, s.user_id AS "userId", u.email
-    FROM sessions s JOIN users u ON u.id = s.user_id
-    WHERE s.id = ${sessionId}::uuid AND s.user_id = ${userId} AND s.revoked_at IS NULL AND s.expires_at > now()`
+export async function findSession (database: Database, sessionId: string, userId: number): Promise<Session | undefined> {
+  const rows = await database.run(FIND, [sessionId, userId])
   return rows[0]
 }
 
@@ -62,32 +123,16 @@ export async function findSession (database: PrismaClient, sessionId: string, us
  * @param refreshToken as the client sent it, of any type
  * @throws {InvalidRefreshTokenError} in every case but the one that wins
  */
-export async function rotate (database: PrismaClient, refreshToken: unknown, lifetimes: Lifetimes) {
+export async function rotate (database: Database, refreshToken: unknown, lifetimes: Lifetimes) {
   if (typeof refreshToken !== 'string') throw new InvalidRefreshTokenError()
   const spentHash = hashToken(refreshToken)
   const next = newRefreshToken()
-  const rows = await database.$queryRaw<{ sessionId: string, userId: number }[]>`
-    WITH spent AS (
-      UPDATE refresh_tokens t SET rotated_at = now()
-      FROM sessions s
-      WHERE t.token_hash = ${spentHash} AND t.rotated_at IS NULL AND t.expires_at > now()
-        AND s.id = t.session_id AND s.revoked_at IS NULL AND s.expires_at > now()
-      RETURNING s.id, s.user_id, s.expires_at
-    ), issued AS (
-      INSERT INTO refresh_tokens (token_hash, session_id, expires_at)
-      SELECT ${hashToken(next)}, id, LEAST(expires_at, now() + make_interval(secs => ${lifetimes.refreshTokenSeconds}::double precision))
-      FROM spent
-    )
-    SELECT id AS "sessionId", user_id AS "userId" FROM spent`
+  const rows = await database.run(ROTATE, [spentHash, hashToken(next), lifetimes.refreshTokenSeconds])
   const winner = rows[0]
   if (winner !== undefined) return { ...winner, refreshToken: next }
 
   // A statement of its own, committed before the error leaves: the revocation must outlive the failed request.
-  await database.$executeRaw`
-    UPDATE sessions s SET revoked_at = now()
-    FROM refresh_tokens t
-    WHERE t.token_hash = ${spentHash} AND s.id = t.session_id AND s.revoked_at IS NULL
-      AND t.rotated_at < now() - make_interval(secs => ${REPLAY_TOLERANCE_SECONDS}::double precision)`
+  await database.run(REVOKE_REPLAYED, [spentHash])
   throw new InvalidRefreshTokenError()
 }
 
@@ -96,18 +141,10 @@ export async function rotate (database: PrismaClient, refreshToken: unknown, lif
  *
  * @throws {InvalidRefreshTokenError} when it isn't; then nothing is revoked
  */
-export async function signOut (database: PrismaClient, session: Session, refreshToken: unknown): Promise<void> {
+export async function signOut (database: Database, session: Session, refreshToken: unknown): Promise<void> {
   if (typeof refreshToken !== 'string') throw new InvalidRefreshTokenError()
-  const revoked = await database.$executeRaw`
-    WITH presented AS (
-      SELECT s.id FROM refresh_tokens t JOIN sessions s ON s.id = t.session_id
-      WHERE t.token_hash = ${hashToken(refreshToken)} AND t.rotated_at IS NULL AND t.expires_at > now()
-        AND s.user_id = ${session.userId} AND s.revoked_at IS NULL AND s.expires_at > now()
-    )
-    UPDATE sessions SET revoked_at = now()
-    WHERE revoked_at IS NULL AND EXISTS (SELECT FROM presented)
-      AND (id = ${session.id}::uuid OR id IN (SELECT id FROM presented))`
-  if (revoked === 0) throw new InvalidRefreshTokenError()
+  const revoked = await database.run(SIGN_OUT, [hashToken(refreshToken), session.userId, session.id])
+  if (revoked.length === 0) throw new InvalidRefreshTokenError()
 }
 
 /** Deletes sessions that have ended and refresh tokens that could no longer be used. */

@@ -1,9 +1,9 @@
 import { createHash } from 'node:crypto'
 import { setTimeout as sleep } from 'node:timers/promises'
 import type { FastifyInstance, FastifyRequest } from 'fastify'
+import { clock } from '../clock.ts'
 import { secondsLeft, type Counters } from '../counters/counters.ts'
 import { tooManyRequests } from '../errors.ts'
-import { clientAddress } from '../plugins/client-address.ts'
 
 const MINUTE_MS = 60_000
 const ACCOUNT_WINDOW_MS = 15 * MINUTE_MS
@@ -46,7 +46,7 @@ export class SignInThrottle {
    * @throws {RetryLaterError} 429 when there have been too many failures
    */
   async guard<T> (request: FastifyRequest, email: string, attempt: () => Promise<T | undefined>): Promise<T | undefined> {
-    const address: Budget = { key: `sign-in:address:${clientAddress(request)}`, limit: this.#perAddress, windowMs: MINUTE_MS }
+    const address: Budget = { key: `sign-in:address:${request.server.addressOf(request).counted}`, limit: this.#perAddress, windowMs: MINUTE_MS }
     const account: Budget = { key: `sign-in:account:${createHash('sha256').update(email).digest('base64url')}`, limit: this.#perAccount, windowMs: ACCOUNT_WINDOW_MS }
     return await this.#within(address, async () => await this.#within(account, attempt))
   }
@@ -67,7 +67,7 @@ export class SignInThrottle {
   async #takePlace ({ key, limit, windowMs }: Budget): Promise<{ takenAt: number, leave: () => void }> {
     let looks = 0
     while (true) {
-      const now = Date.now()
+      const now = clock.now()
       const count = this.#counters.takeReturnable(key, limit, windowMs, now)
       const { allowed, resetAt } = count instanceof Promise ? await count : count
       if (allowed) return { takenAt: now, leave: this.#enter(key) }
@@ -94,13 +94,13 @@ export class SignInThrottle {
 
 /** Options of @fastify/rate-limit for a route that one client address may call `max` times a minute. */
 export const perAddress = (name: string, max: number) => ({
-  rateLimit: { max, timeWindow: MINUTE_MS, keyGenerator: (request: FastifyRequest) => `${name}:${clientAddress(request)}` }
+  rateLimit: { max, timeWindow: MINUTE_MS, keyGenerator: (request: FastifyRequest) => `${name}:${request.server.addressOf(request).counted}` }
 })
 
 /** A store for @fastify/rate-limit on the service's own counters, so that there is one count and one way to lose Redis. */
 export const rateLimitStore = (counters: Counters) => class Store {
   incr (key: string, done: (error: Error | null, result?: { current: number, ttl: number }) => void, windowMs: number, max: number): void {
-    const now = Date.now()
+    const now = clock.now()
     Promise.resolve(counters.take(key, max, windowMs, now)).then(
       (count) => done(null, { current: count.allowed ? count.used : max + 1, ttl: Math.max(1, count.resetAt - now) }),
       done

@@ -1,7 +1,8 @@
 import validator from 'validator'
+import type { Database } from '../database/client.ts'
+import { statement } from '../database/statement.ts'
 import { InvalidError } from '../errors.ts'
-import { Prisma, type PrismaClient } from '../generated/prisma/client.ts'
-import { isCommonPassword, normalizePassword } from './passwords.ts'
+import { compose, isCommonPassword, normalizePassword } from './passwords.ts'
 
 const EMAIL_MAX = 254
 const PASSWORD_MIN = 8
@@ -13,8 +14,25 @@ export interface SignUp {
   readonly password: string
 }
 
+export interface User {
+  readonly id: number
+  readonly email: string
+  readonly passwordHash: string
+}
+
+const FIND = statement<User>('SELECT id, email, password_hash AS "passwordHash" FROM users WHERE email = $1')
+
+/** SQLSTATE of a value that has to be unique and isn't. */
+const UNIQUE_VIOLATION = '23505'
+
+/** The account of a normalised e-mail address. */
+export async function findUser (database: Database, email: string): Promise<User | undefined> {
+  const rows = await database.run(FIND, [email])
+  return rows[0]
+}
+
 /** The form in which e-mail addresses are stored and compared. */
-export const normalizeEmail = (email: string): string => email.trim().normalize('NFC').toLowerCase().normalize('NFC')
+export const normalizeEmail = (email: string): string => compose(compose(email.trim()).toLowerCase())
 
 /** Whether a normalised e-mail address can be anybody's. Characters that nobody sees would make two look like one. */
 export const isEmailAddress = (email: string): boolean =>
@@ -26,14 +44,14 @@ export const isEmailAddress = (email: string): boolean =>
  * @param body the request's body, of any shape
  * @throws {InvalidError} with a sentence for every rule that is broken, a taken e-mail address included
  */
-export async function checkSignUp (database: PrismaClient, body: unknown): Promise<SignUp> {
+export async function checkSignUp (database: Database, body: unknown): Promise<SignUp> {
   const user = fieldsOf(fieldsOf(body).user)
   const problems: string[] = []
   const email = typeof user.email === 'string' ? normalizeEmail(user.email) : ''
   const password = typeof user.password === 'string' ? normalizePassword(user.password) : ''
 
   const emailProblems = checkEmail(user.email, email)
-  if (emailProblems.length === 0 && await database.user.findUnique({ where: { email }, select: { id: true } }) !== null) {
+  if (emailProblems.length === 0 && await findUser(database, email) !== undefined) {
     emailProblems.push(EMAIL_TAKEN)
   }
   problems.push(...emailProblems, ...checkPassword(user.password, password, email), ...checkConfirmation(user.password_confirmation, password))
@@ -43,7 +61,7 @@ export async function checkSignUp (database: PrismaClient, body: unknown): Promi
 
 /** A statement failed because somebody else has signed up with that address in the meantime. */
 export function emailTaken (error: unknown): unknown {
-  return error instanceof Prisma.PrismaClientKnownRequestError && error.code === 'P2002' ? new InvalidError([EMAIL_TAKEN]) : error
+  return (error as { code?: unknown }).code === UNIQUE_VIOLATION ? new InvalidError([EMAIL_TAKEN]) : error
 }
 
 /** The members of an object, none of anything else. */

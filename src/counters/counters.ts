@@ -1,11 +1,15 @@
+import { randomUUID } from 'node:crypto'
 import fp from 'fastify-plugin'
 import type { Redis, Result } from 'ioredis'
+import { RedisLeaseStore, type LeaseStore } from './lease-store.ts'
 import { LocalWindows, type Count } from './local-windows.ts'
 import type { SharedRedis } from '../plugins/redis.ts'
 
 declare module 'fastify' {
   interface FastifyInstance {
     counters: Counters
+    /** Where the leases of this process come from; undefined when REDIS_URL is not set. */
+    leases: LeaseStore | undefined
   }
 }
 
@@ -37,6 +41,8 @@ if tonumber(redis.call('GET', KEYS[1]) or '0') > 0 then return redis.call('DECR'
 return 0
 `
 
+export const COUNTER_SCRIPTS = { landfallTake: { numberOfKeys: 1, lua: TAKE }, landfallGiveBack: { numberOfKeys: 1, lua: GIVE_BACK } } as const
+
 /**
  * Fixed-window counters: in Redis, one count over all replicas, or in this process while there is no Redis to ask. What
  * Redis said is remembered, so that a window goes on in the process where Redis left it.
@@ -47,8 +53,6 @@ export class Counters {
 
   constructor (shared: SharedRedis | undefined) {
     this.#shared = shared
-    shared?.commands.defineCommand('landfallTake', { numberOfKeys: 1, lua: TAKE })
-    shared?.commands.defineCommand('landfallGiveBack', { numberOfKeys: 1, lua: GIVE_BACK })
   }
 
   /** Whether counts hold over all replicas: false while Redis is away or when there is none. */
@@ -106,6 +110,8 @@ const redisKey = (key: string): string => `landfall:count:${key}`
 /** Whole seconds until a window ends, at least 1: what Retry-After says. */
 export const secondsLeft = (count: Pick<Count, 'resetAt'>, now: number): number => Math.max(1, Math.ceil((count.resetAt - now) / 1000))
 
-export default fp(async (app) => {
-  app.decorate('counters', new Counters(app.shared))
+export default fp<{ recallChannel: string }>(async (app, { recallChannel }) => {
+  const { shared } = app
+  app.decorate('counters', new Counters(shared))
+  app.decorate('leases', shared === undefined ? undefined : new RedisLeaseStore(shared, recallChannel, randomUUID()))
 }, { name: 'counters', dependencies: ['redis'] })

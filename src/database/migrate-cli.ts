@@ -8,8 +8,8 @@ const log = { info: (message: string) => { process.stdout.write(`${message}\n`) 
 
 async function main (): Promise<void> {
   const environment = readEnvironment()
-  // A job that migrates needs no key of the access tokens.
-  const config = loadConfig({ ...environment, JWT_SECRET: environment.JWT_SECRET || 'not used by migrations'.padEnd(32, '.') })
+  // A job that migrates needs no key of the access tokens, and nothing that workers share.
+  const config = loadConfig({ ...environment, WEB_CONCURRENCY: '1', JWT_SECRET: environment.JWT_SECRET || 'not used by migrations'.padEnd(32, '.') })
   const lost = (error: Error) => { throw error }
   const embedded = config.DATABASE_URL === undefined ? await startEmbedded(config.DATA_DIR, log, lost) : undefined
   try {

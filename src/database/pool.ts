@@ -1,5 +1,6 @@
 import { performance } from 'node:perf_hooks'
 import pg from 'pg'
+import { preparationTrouble, renewed, TYPES, type Statement } from './statement.ts'
 import { DatabaseUnavailableError, isServerTrouble } from './unavailable.ts'
 
 // The connections to PostgreSQL, with one limit of time for everything that a caller waits for: a free place in the
@@ -25,6 +26,9 @@ interface TransactionClient extends Pick<pg.PoolClient, 'release' | 'on' | 'remo
  */
 export class BoundedPool extends pg.Pool {
   readonly #timeoutMs: number
+  /** Statements whose plans a change of the schema has outdated, and what they became. */
+  readonly #renewed = new Map<Statement<unknown>, Statement<unknown>>()
+  #keepsNames = true
 
   constructor ({ connection, max, timeoutMs }: PoolSettings) {
     super({
@@ -52,6 +56,33 @@ export class BoundedPool extends pg.Pool {
   /** Runs one statement; the adapter never uses the callback form. */
   override query (...args: any[]): any {
     return this.#query(args as Parameters<TransactionClient['query']>)
+  }
+
+  /**
+   * Runs a prepared statement by itself; gives its rows. Never for a part of a transaction.
+   *
+   * Behind a pooler in transaction mode it is prepared where the pooler keeps track of that (PgBouncer from 1.21 on,
+   * `max_prepared_statements`); from the first sign that it doesn't, all statements are sent whole.
+   */
+  async run<Row> (statement: Statement<Row>, values: readonly unknown[]): Promise<Row[]> {
+    const lease = await this.#lease()
+    try {
+      for (let retries = 0; ; retries++) {
+        const { text, name } = this.#renewed.get(statement) ?? statement
+        try {
+          return (await lease.query({ text, name: this.#keepsNames ? name : undefined, values: values as unknown[], types: TYPES })).rows
+        } catch (error) {
+          // It failed before it did anything, so that even a write may be repeated.
+          const trouble = preparationTrouble(error)
+          if (trouble === undefined || retries === 2) throw error
+          if (trouble === 'not kept') this.#keepsNames = false
+          // Unless another one has done so meanwhile. A fresh connection would not do: a pooler's own are old.
+          else if ((this.#renewed.get(statement) ?? statement).text === text) this.#renewed.set(statement, renewed({ text, name }))
+        }
+      }
+    } finally {
+      lease.release()
+    }
   }
 
   async #query (args: Parameters<TransactionClient['query']>): Promise<pg.QueryResult> {

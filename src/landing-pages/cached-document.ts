@@ -1,6 +1,7 @@
 import { promisify } from 'node:util'
 import { brotliCompress, constants, gzip } from 'node:zlib'
 import { entityTag, type Encoding } from './etag.ts'
+import { headerLines } from './prepared-head.ts'
 
 /** A version of a document as PostgreSQL and Redis hold it. */
 export interface DocumentVersion {
@@ -12,12 +13,14 @@ export interface DocumentVersion {
   readonly bytes: Buffer
 }
 
-/** The bytes that are sent and the headers that depend on them, as names and values in turn. */
+/** The bytes that are sent, and the header lines that depend on them. */
 export interface Representation {
   readonly bytes: Buffer
-  readonly headers: readonly string[]
+  /** The same as a string, a byte in each character, while it is hot (`HotTexts`). */
+  text?: string | undefined
+  readonly lines: string
   /** Those of a 304. */
-  readonly validators: readonly string[]
+  readonly validatorLines: string
 }
 
 const compress = {
@@ -26,8 +29,10 @@ const compress = {
   gzip: async (bytes: Buffer) => await promisify(gzip)(bytes)
 } as const
 
-/** Compressing less than this saves no packet. */
-const MIN_COMPRESSED_BYTES = 256
+/** Less than this fits into one packet as it is. */
+const MIN_COMPRESSED_BYTES = 1024
+/** Compressing must make a document this much smaller to be worth the client's work, and the memory. */
+const MAX_COMPRESSED_PART = 0.9
 /** What an entry costs beside its bytes: headers, keys, the entry itself. */
 const OVERHEAD_BYTES = 1024
 
@@ -50,12 +55,16 @@ export class CachedDocument {
     this.version = document.version
     this.hash = document.hash
     this.lastModified = document.updatedAt.toUTCString()
-    this.identity = this.#represent(document.bytes, 'identity')
+    // A copy of its own: what a driver gives is a part of a larger buffer, which would be kept with it.
+    const bytes = Buffer.allocUnsafeSlow(document.bytes.length)
+    document.bytes.copy(bytes)
+    this.identity = this.#represent(bytes, 'identity')
   }
 
   /** Memory that it takes, in bytes. */
   get size (): number {
-    return OVERHEAD_BYTES + this.identity.bytes.length + (this.#made.br?.bytes.length ?? 0) + (this.#made.gzip?.bytes.length ?? 0)
+    const buffers = new Set([this.identity, ...Object.values(this.#made)].map(({ bytes }) => bytes))
+    return [...buffers].reduce((sum, { length }) => sum + length, OVERHEAD_BYTES)
   }
 
   /** The representation in an encoding if it needs no work. */
@@ -67,16 +76,13 @@ export class CachedDocument {
   /** Makes the representation in an encoding, once however many ask; the plain one where compressing doesn't pay. */
   async make (encoding: 'br' | 'gzip'): Promise<Representation> {
     return await (this.#making[encoding] ??= compress[encoding](this.identity.bytes).then((bytes) =>
-      (this.#made[encoding] = bytes.length < this.identity.bytes.length ? this.#represent(bytes, encoding) : this.identity)))
+      (this.#made[encoding] = bytes.length <= this.identity.bytes.length * MAX_COMPRESSED_PART ? this.#represent(bytes, encoding) : this.identity)))
   }
 
   #represent (bytes: Buffer, encoding: Encoding): Representation {
-    const validators = ['etag', entityTag(this.hash, encoding), 'last-modified', this.lastModified]
-    const coding = encoding === 'identity' ? [] : ['content-encoding', encoding]
-    return {
-      bytes,
-      headers: [...validators, 'content-type', 'application/json; charset=utf-8', 'content-length', String(bytes.length), ...coding],
-      validators
-    }
+    const validators = [['etag', entityTag(this.hash, encoding)], ['last-modified', this.lastModified]] as const
+    const content = [['content-type', 'application/json; charset=utf-8'], ['content-length', String(bytes.length)]] as const
+    const coding = encoding === 'identity' ? [] : [['content-encoding', encoding]] as const
+    return { bytes, lines: headerLines(...validators, ...content, ...coding), validatorLines: headerLines(...validators) }
   }
 }

@@ -1,5 +1,6 @@
 import { LRUCache } from 'lru-cache'
 import fp from 'fastify-plugin'
+import { clock } from '../clock.ts'
 import { isDatabaseUnavailable } from '../database/unavailable.ts'
 import { CachedDocument, type DocumentVersion } from './cached-document.ts'
 import { LandingPageRepository } from './repository.ts'
@@ -99,7 +100,7 @@ export class DocumentCache {
    */
   async publish (publicId: string, document: DocumentVersion | undefined): Promise<void> {
     this.#heard(publicId, versionOf(document))
-    if (document !== undefined) this.#keep(document, Date.now(), LIFETIME_MS)
+    if (document !== undefined) this.#keep(document, clock.now(), LIFETIME_MS)
     const { shared } = this.#options
     if (shared === undefined) return
     this.#rememberUnpublished(publicId, document)
@@ -118,17 +119,27 @@ export class DocumentCache {
 
   /** Distrusts everything that is cached, because writes of other processes may have gone unheard. */
   expireAll (): void {
-    const now = Date.now()
+    const now = clock.now()
     this.#distrustedUntil = now
     for (const document of this.#documents?.values() ?? []) document.freshUntil = 0
   }
 
+  /** Whether a document that load() gave was served because PostgreSQL is away, though it ought to be asked for anew. */
+  isStale (document: CachedDocument, now: number): boolean {
+    return this.#databaseAway && document.knownAt > 0 && now >= document.freshUntil
+  }
+
+  /** Whether what is made of a document will be kept: work on one that isn't would be done for each request. */
+  holds (document: CachedDocument): boolean {
+    return this.#documents?.peek(document.publicId) === document
+  }
+
   /** Says that a document has grown by a representation, so that the budget is kept. */
   resized (document: CachedDocument): void {
-    if (this.#documents?.peek(document.publicId) !== document) return
+    if (!this.holds(document)) return
     // Set alone would keep the size that it had: the cache measures a value only when it is new.
-    this.#documents.delete(document.publicId)
-    this.#documents.set(document.publicId, document)
+    this.#documents?.delete(document.publicId)
+    this.#documents?.set(document.publicId, document)
   }
 
   #rememberUnpublished (publicId: string, document: DocumentVersion | undefined): void {
@@ -161,7 +172,7 @@ export class DocumentCache {
   }
 
   #mayServeStale (document: CachedDocument): boolean {
-    return Date.now() < document.knownAt + this.#options.maxStaleMs
+    return clock.now() < document.knownAt + this.#options.maxStaleMs
   }
 
   async #join (publicId: string): Promise<CachedDocument | undefined> {
@@ -177,7 +188,7 @@ export class DocumentCache {
   }
 
   async #fly (publicId: string, flight: Flight): Promise<CachedDocument | undefined> {
-    const startedAt = Date.now()
+    const startedAt = clock.now()
     const found = await this.#fetch(publicId)
     if (flight.overtakenBy === DELETED || found === undefined) {
       this.#documents?.delete(publicId)

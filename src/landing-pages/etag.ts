@@ -5,6 +5,7 @@ export type Encoding = 'identity' | 'br' | 'gzip'
 
 const SUFFIX: Readonly<Record<Encoding, string>> = { identity: '', br: '-br', gzip: '-gzip' }
 const SUFFIXES = Object.values(SUFFIX)
+const ENDS = new Set(SUFFIXES.map((suffix) => `${suffix}"`))
 const HASH_LENGTH = 43 // SHA-256 in base64url
 
 /** The strong tag of a document in an encoding. */
@@ -32,5 +33,8 @@ export const namesVersion = (tags: TagList, hash: string): boolean => tags === '
 
 /** Whether If-None-Match lets a document with this hash stay unsent. */
 export function isUnmodified (header: string | undefined, hash: string): boolean {
-  return header !== undefined && namesVersion(parseTags(header, 'weak'), hash)
+  if (header === undefined) return false
+  // What nearly every client sends: one tag, as it was handed out.
+  if (header.startsWith(hash, 1) && header[0] === '"' && ENDS.has(header.slice(1 + HASH_LENGTH))) return true
+  return namesVersion(parseTags(header, 'weak'), hash)
 }

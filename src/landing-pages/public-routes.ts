@@ -1,20 +1,25 @@
 import type { FastifyPluginAsync, FastifyReply, FastifyRequest } from 'fastify'
+import { clock } from '../clock.ts'
 import { secondsLeft } from '../counters/counters.ts'
 import type { Count } from '../counters/local-windows.ts'
-import { NotFoundError, tooManyRequests } from '../errors.ts'
+import { errorBody, NotFoundError, tooManyRequestsMessage } from '../errors.ts'
 import { isPublicId } from '../identifiers.ts'
+import { requireHost } from '../plugins/every-request.ts'
 import { preferredEncoding } from './accept-encoding.ts'
 import type { CachedDocument, Representation } from './cached-document.ts'
 import { isUnmodified } from './etag.ts'
+import { HotTexts } from './hot-texts.ts'
+import { headerLines, headersOf, PreparedHeads } from './prepared-head.ts'
 import { ReadLimit, type Tier } from './read-limit.ts'
+import { publicReadMetrics } from './read-metrics.ts'
 import { publicReadSchema } from './schemas.ts'
 
-const CORS = {
-  'access-control-allow-origin': '*',
-  'access-control-expose-headers': 'ETag, Retry-After, RateLimit, RateLimit-Policy, X-Request-Id, Link'
-}
+const CORS = [
+  ['access-control-allow-origin', '*'],
+  ['access-control-expose-headers', 'ETag, Retry-After, RateLimit, RateLimit-Policy, X-Request-Id, Link']
+] as const
 const PREFLIGHT = {
-  ...CORS,
+  ...Object.fromEntries(CORS),
   'access-control-allow-methods': 'GET, HEAD, OPTIONS',
   vary: 'Access-Control-Request-Headers',
   'access-control-max-age': '86400'
@@ -22,76 +27,116 @@ const PREFLIGHT = {
 
 /**
  * The public read, the hot path: limit, cache, bytes. While both are in memory a handler answers in the same tick, which
- * is why these are no async functions. Headers and bytes were made with the document and go to the socket as they are,
- * past Fastify's reply, whose handling of a dozen headers costs as much as all the rest; so no onSend hook sees them.
+ * is why these are no async functions; no hook runs for them (`app.ts`) and no line is logged. Header lines were made
+ * with the document and go to the socket as they are, past Fastify's reply.
  */
 export const publicRoutes: FastifyPluginAsync = async (app) => {
   const { documents } = app
-  const limit = new ReadLimit(app.counters, app.config)
-  const constantHeaders = Object.entries({
-    ...CORS,
-    'cache-control': app.config.PUBLIC_CACHE_CONTROL,
-    vary: 'Accept-Encoding',
-    'cross-origin-resource-policy': 'cross-origin',
-    'x-content-type-options': 'nosniff'
-  }).flat()
+  const limit = new ReadLimit(app.config, app.leases)
+  app.addHook('onClose', async () => await limit.close())
+  const counts = publicReadMetrics(app.metrics)
+  const heads = await PreparedHeads.create(app.server.keepAliveTimeout)
+  if (!heads.isSupported) app.log.warn('this version of Node does not take prepared heads: public reads are slower than they could be')
 
-  app.get('/landing_pages/:public_id', { schema: publicReadSchema }, (request, reply) => {
-    const tier = limit.tierOf(request)
-    const count = limit.take(request, tier, Date.now())
-    if (count instanceof Promise) return count.then((settled) => answer(request, reply, tier, settled))
-    return answer(request, reply, tier, count)
+  const texts = new HotTexts()
+
+  const constant = [
+    ...CORS,
+    ['cache-control', app.config.PUBLIC_CACHE_CONTROL],
+    ['vary', 'Accept-Encoding'],
+    ['x-content-type-options', 'nosniff']
+  ] as const
+  const hitLines = headerLines(...constant, ['cache-status', 'landfall; hit'])
+  const loadedLines = headerLines(...constant, ['cache-status', 'landfall; fwd=miss'])
+  const refusalLines = headerLines(...CORS, ['cache-control', 'no-store'], ['content-type', 'application/json; charset=utf-8'])
+  const notFound = errorBody([new NotFoundError().message])
+
+  // A logger for each request costs a twentieth of the rate.
+  app.get('/landing_pages/:public_id', { schema: publicReadSchema, childLoggerFactory: () => app.log }, (request, reply) => {
+    requireHost(request)
+    const now = clock.now()
+    const address = app.addressOf(request)
+    const tier = limit.tierOf(request, address)
+    const count = tier.limit.take(address.counted, now)
+    if (count instanceof Promise) return count.then((settled) => answer(request, reply, tier, settled, clock.now()))
+    return answer(request, reply, tier, count, now)
   })
 
   app.options('/landing_pages/:public_id', (request, reply) => {
+    requireHost(request)
     // Whatever a page's HTTP client adds to every request is ignored here, and no reason to keep the document from it.
     const asked = request.headers['access-control-request-headers'] ?? 'If-None-Match, X-Request-Id'
-    reply.code(204).headers(PREFLIGHT).header('access-control-allow-headers', asked).send()
+    reply.code(204).headers(PREFLIGHT).header('x-request-id', request.id).header('access-control-allow-headers', asked).send()
   })
 
-  function answer (request: FastifyRequest, reply: FastifyReply, tier: Tier, count: Count): void | Promise<void> {
-    const now = Date.now()
-    const budget = rateLimitFields(tier, count, now)
-    if (!count.allowed) throw refusal(reply, budget, tooManyRequests(secondsLeft(count, now)))
-
+  function answer (request: FastifyRequest, reply: FastifyReply, tier: Tier, count: Count, now: number): void | Promise<void> {
+    const own = ownLines(request, tier, count, now)
+    if (!count.allowed) {
+      counts.refused++
+      const seconds = secondsLeft(count, now)
+      refuse(reply, 429, `${own}retry-after: ${seconds}\r\n`, errorBody([tooManyRequestsMessage(seconds)]), now)
+      return
+    }
     const { public_id: publicId } = request.params as { public_id: string }
-    const document = isPublicId(publicId) ? documents.get(publicId, now) : null
-    if (document === null) throw refusal(reply, budget, new NotFoundError())
-    if (document !== undefined) return send(request, reply, budget, document)
-    return documents.load(publicId).then(
-      (loaded) => {
-        if (loaded === undefined) throw refusal(reply, budget, new NotFoundError())
-        return send(request, reply, budget, loaded)
-      },
-      (error: Error) => { throw refusal(reply, budget, error) }
-    )
+    const document = documents.get(publicId, now)
+    if (document === undefined && isPublicId(publicId)) return load(request, reply, own, publicId)
+    if (document == null) {
+      counts.notFound++
+      refuse(reply, 404, own, notFound, now)
+      return
+    }
+    counts.hit++
+    return send(request, reply, own + hitLines, document, now)
   }
 
-  function send (request: FastifyRequest, reply: FastifyReply, budget: string[], document: CachedDocument): void | Promise<void> {
-    const encoding = preferredEncoding(request.headers['accept-encoding'] as string | undefined)
-    const representation = document.ready(encoding)
-    if (representation !== undefined) return write(request, reply, budget, document, representation)
+  async function load (request: FastifyRequest, reply: FastifyReply, own: string, publicId: string): Promise<void> {
+    let document
+    try {
+      document = await documents.load(publicId)
+    } catch (error) {
+      counts.failed++
+      reply.headers(Object.fromEntries([...CORS, ...headersOf(own)]))
+      throw error
+    }
+    const now = clock.now()
+    if (document === undefined) {
+      counts.notFound++
+      refuse(reply, 404, own, notFound, now)
+    } else if (documents.isStale(document, now)) {
+      counts.stale++
+      const age = Math.floor((now - document.knownAt) / 1000)
+      await send(request, reply, own + headerLines(...constant, ['age', String(age)], ['cache-status', 'landfall; hit; detail=stale']), document, now)
+    } else {
+      counts.loaded++
+      await send(request, reply, own + loadedLines, document, now)
+    }
+  }
+
+  function send (request: FastifyRequest, reply: FastifyReply, lines: string, document: CachedDocument, now: number): void | Promise<void> {
+    const encoding = preferredEncoding(request.raw.headers['accept-encoding'] as string | undefined)
+    const representation = document.ready(encoding) ?? (documents.holds(document) ? undefined : document.identity)
+    if (representation !== undefined) return write(request, reply, lines, document, representation, now)
     return document.make(encoding as 'br' | 'gzip').then((made) => {
       documents.resized(document)
-      write(request, reply, budget, document, made)
+      write(request, reply, lines, document, made, now)
     })
   }
 
-  function write (request: FastifyRequest, reply: FastifyReply, budget: string[], document: CachedDocument, { headers, validators, bytes }: Representation): void {
-    const unmodified = isUnmodified(request.headers['if-none-match'], document.hash)
+  function write (request: FastifyRequest, reply: FastifyReply, lines: string, document: CachedDocument, representation: Representation, now: number): void {
     reply.hijack()
-    reply.raw.writeHead(unmodified ? 304 : 200, ['x-request-id', request.id, ...budget, ...constantHeaders, ...(unmodified ? validators : headers)])
-    reply.raw.end(unmodified ? undefined : bytes)
+    if (isUnmodified(request.raw.headers['if-none-match'], document.hash)) {
+      heads.send(reply.raw, 304, lines + representation.validatorLines, undefined, now)
+    } else {
+      heads.send(reply.raw, 200, lines + representation.lines, texts.bodyOf(representation), now)
+    }
+  }
+
+  function refuse (reply: FastifyReply, status: 404 | 429, own: string, body: string, now: number): void {
+    reply.hijack()
+    heads.send(reply.raw, status, `${own}${refusalLines}content-length: ${body.length}\r\n`, body, now)
   }
 }
 
-/** The RateLimit fields (draft-ietf-httpapi-ratelimit-headers), as names and values in turn. */
-const rateLimitFields = (tier: Tier, count: Count, now: number): string[] =>
-  ['ratelimit-policy', tier.policy, 'ratelimit', `"${tier.name}";r=${Math.max(0, tier.limit - count.used)};t=${secondsLeft(count, now)}`]
-
-/** An error of this route, for the error handler; its answer can be read by any page and tells what is left. */
-function refusal (reply: FastifyReply, budget: string[], error: Error): Error {
-  reply.headers(CORS)
-  for (let index = 0; index < budget.length; index += 2) reply.header(budget[index] as string, budget[index + 1])
-  return error
-}
+/** The lines that each answer has of its own. */
+const ownLines = (request: FastifyRequest, tier: Tier, count: Count, now: number): string =>
+  `x-request-id: ${request.id}\r\n${tier.lines}${Math.max(0, tier.max - count.used)};t=${secondsLeft(count, now)}\r\n`

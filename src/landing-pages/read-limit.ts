@@ -1,9 +1,10 @@
 import { BlockList, isIP } from 'node:net'
 import type { FastifyRequest } from 'fastify'
 import type { AllowedHosts } from '../config.ts'
-import type { Counters } from '../counters/counters.ts'
-import type { Count } from '../counters/local-windows.ts'
-import { clientAddress, fullClientAddress } from '../plugins/client-address.ts'
+import { LeasedLimit } from '../counters/leased-limit.ts'
+import type { LeaseStore } from '../counters/lease-store.ts'
+import type { ClientAddress } from '../plugins/client-address.ts'
+import { headerLines } from './prepared-head.ts'
 
 const WINDOW_MS = 60_000
 /** Parsed origins that are remembered; a page that reads much sends the same one each time. */
@@ -12,32 +13,34 @@ const MAX_KNOWN_ORIGINS = 1000
 /** One of the two budgets that a client address has. */
 export interface Tier {
   readonly name: 'public' | 'allowed-host'
-  readonly limit: number
-  /** The RateLimit-Policy field. */
-  readonly policy: string
+  readonly limit: LeasedLimit
+  readonly max: number
+  /** The line of the RateLimit-Policy field, and the beginning of the RateLimit field's (draft-ietf-httpapi-ratelimit-headers). */
+  readonly lines: string
 }
 
 /** Whether a read comes from an allowed host, by its client address or by the page that it says it is made for. */
 class AllowedHostMatcher {
   readonly #names: ReadonlySet<string>
   readonly #suffixes: readonly string[]
+  readonly #hasNames: boolean
   readonly #networks: BlockList | undefined
   readonly #known = new Map<string, boolean>()
 
   constructor ({ names, suffixes, networks }: AllowedHosts) {
     this.#names = new Set(names)
     this.#suffixes = suffixes
+    this.#hasNames = names.length + suffixes.length > 0
     if (networks.length > 0) this.#networks = blockListOf(networks)
   }
 
-  matches (request: FastifyRequest): boolean {
+  matches (request: FastifyRequest, { full }: ClientAddress): boolean {
     if (this.#networks !== undefined) {
       // In full: a range may be narrower than what limits count by.
-      const address = fullClientAddress(request)
-      const family = isIP(address)
-      if (family !== 0 && this.#networks.check(address, family === 4 ? 'ipv4' : 'ipv6')) return true
+      const family = isIP(full)
+      if (family !== 0 && this.#networks.check(full, family === 4 ? 'ipv4' : 'ipv6')) return true
     }
-    if (this.#names.size === 0 && this.#suffixes.length === 0) return false
+    if (!this.#hasNames) return false
     const page = request.headers.origin ?? request.headers.referer
     return page !== undefined && this.#matchesPage(page)
   }
@@ -55,30 +58,33 @@ class AllowedHostMatcher {
 
 /** The limit of public reads: a fixed window of 60 s for each client address and tier. */
 export class ReadLimit {
-  readonly #counters: Counters
   readonly #allowedHosts: AllowedHostMatcher
   readonly #public: Tier
   readonly #allowed: Tier
 
-  constructor (counters: Counters, settings: { ALLOWED_HOSTS: AllowedHosts, RATE_LIMIT_PUBLIC: number, RATE_LIMIT_ALLOWED_HOSTS: number }) {
-    this.#counters = counters
+  constructor (settings: { ALLOWED_HOSTS: AllowedHosts, RATE_LIMIT_PUBLIC: number, RATE_LIMIT_ALLOWED_HOSTS: number }, leases: LeaseStore | undefined) {
     this.#allowedHosts = new AllowedHostMatcher(settings.ALLOWED_HOSTS)
-    this.#public = tier('public', settings.RATE_LIMIT_PUBLIC)
-    this.#allowed = tier('allowed-host', settings.RATE_LIMIT_ALLOWED_HOSTS)
+    this.#public = tier('public', settings.RATE_LIMIT_PUBLIC, leases)
+    this.#allowed = tier('allowed-host', settings.RATE_LIMIT_ALLOWED_HOSTS, leases)
   }
 
   /** Which budget a read is counted against. */
-  tierOf (request: FastifyRequest): Tier {
-    return this.#allowedHosts.matches(request) ? this.#allowed : this.#public
+  tierOf (request: FastifyRequest, address: ClientAddress): Tier {
+    return this.#allowedHosts.matches(request, address) ? this.#allowed : this.#public
   }
 
-  /** Counts a read; at once when this process can tell by itself. */
-  take (request: FastifyRequest, tier: Tier, now: number): Count | Promise<Count> {
-    return this.#counters.take(`read:${tier.name}:${clientAddress(request)}`, tier.limit, WINDOW_MS, now)
+  /** Hands unused reads back: at the end of the process. */
+  async close (): Promise<void> {
+    await Promise.all([this.#public, this.#allowed].map(async ({ limit }) => await limit.close()))
   }
 }
 
-const tier = (name: Tier['name'], limit: number): Tier => ({ name, limit, policy: `"${name}";q=${limit};w=${WINDOW_MS / 1000}` })
+const tier = (name: Tier['name'], max: number, leases: LeaseStore | undefined): Tier => ({
+  name,
+  max,
+  limit: new LeasedLimit({ nameSpace: name, max, timeWindow: WINDOW_MS }, leases),
+  lines: `${headerLines(['ratelimit-policy', `"${name}";q=${max};w=${WINDOW_MS / 1000}`])}ratelimit: "${name}";r=`
+})
 
 function blockListOf (networks: readonly string[]): BlockList {
   const list = new BlockList()

@@ -33,6 +33,8 @@ if ARGV[2] ~= '' then redis.call('PUBLISH', ARGV[1], ARGV[2]) end
 return version > held and 1 or 0
 `
 
+export const DOCUMENT_SCRIPTS = { landfallStore: { numberOfKeys: 1, lua: STORE } } as const
+
 /** What a message on the channel tells: this document has a version that new, or none any more. */
 export interface Publication {
   readonly publicId: string
@@ -50,7 +52,6 @@ export class SharedDocuments {
   constructor (redis: SharedRedis, channel: string) {
     this.#redis = redis
     this.#channel = channel
-    redis.commands.defineCommand('landfallStore', { numberOfKeys: 1, lua: STORE })
   }
 
   async get (publicId: string): Promise<SharedCopy | undefined> {
@@ -79,7 +80,8 @@ export class SharedDocuments {
 
   /** Calls back for each publication of any replica, this one included. */
   onPublication (listener: (publication: Publication) => void): void {
-    this.#redis.on('message', (_channel, message) => {
+    this.#redis.on('message', (channel, message) => {
+      if (channel !== this.#channel) return
       const [publicId = '', version] = message.split(' ')
       listener({ publicId, version: Number(version) })
     })

@@ -1,27 +1,60 @@
 import { isIP } from 'node:net'
 import { normalizeIP } from '@fastify/rate-limit'
+import fp from 'fastify-plugin'
 import type { FastifyRequest } from 'fastify'
+
+declare module 'fastify' {
+  interface FastifyInstance {
+    /** The client's address: the socket's, or what trusted proxies (TRUST_PROXY) say. */
+    addressOf: (request: FastifyRequest) => ClientAddress
+  }
+}
+
+export interface ClientAddress {
+  /** In full: what ranges of addresses are compared with. */
+  readonly full: string
+  /** What limits count by: IPv4 in its mapped form is IPv4, IPv6 its /64, which is what one customer of a provider has. */
+  readonly counted: string
+}
+
+/** Addresses that are remembered by what they are told from: telling them costs more than the rest of a limit. */
+const MAX_KNOWN = 50_000
+const MAX_KNOWN_LENGTH = 128
 
 let warned = false
 
-/**
- * The address that limits count by: IPv4 in its mapped form counts as IPv4, IPv6 by its /64, which is what one customer
- * of a provider has.
- */
-export function clientAddress (request: FastifyRequest): string {
-  const address = fullClientAddress(request)
-  return isIP(address) === 6 ? normalizeIP(address) : address
-}
+export default fp(async (app) => {
+  const trustsProxies = app.config.TRUST_PROXY.length > 0
+  const known = new Map<string, ClientAddress>()
 
-/** The client's address in full: the socket's, or what trusted proxies say (Fastify's `trustProxy`). */
-export function fullClientAddress (request: FastifyRequest): string {
-  const peer = request.socket.remoteAddress ?? ''
-  const claimed = request.ip ?? peer
-  if (!warned && claimed === peer && request.headers['x-forwarded-for'] !== undefined) {
-    warned = true
-    request.log.warn({ peer }, 'X-Forwarded-For of an untrusted peer is ignored; if it is your proxy, name it in TRUST_PROXY (said once)')
+  function remember (source: string, claimed: string, peer: string): ClientAddress {
+    const full = bareAddress(claimed) ?? bareAddress(peer) ?? 'unknown'
+    const address = { full, counted: isIP(full) === 6 ? normalizeIP(full) : full }
+    if (known.size >= MAX_KNOWN) known.clear()
+    if (source.length <= MAX_KNOWN_LENGTH) known.set(source, address)
+    return address
   }
-  return bareAddress(claimed) ?? bareAddress(peer) ?? 'unknown'
+
+  app.decorate('addressOf', (request) => {
+    const peer = request.raw.socket.remoteAddress ?? ''
+    const forwarded = request.raw.headers['x-forwarded-for'] as string | undefined
+    if (forwarded === undefined || !trustsProxies) {
+      if (forwarded !== undefined) warn(request, peer)
+      return known.get(peer) ?? remember(peer, peer, peer)
+    }
+    const source = `${peer} ${forwarded}`
+    const remembered = known.get(source)
+    if (remembered !== undefined) return remembered
+    const claimed = request.ip
+    if (claimed === peer) warn(request, peer)
+    return remember(source, claimed, peer)
+  })
+}, { name: 'client-address' })
+
+function warn (request: FastifyRequest, peer: string): void {
+  if (warned) return
+  warned = true
+  request.log.warn({ peer }, 'X-Forwarded-For of an untrusted peer is ignored; if it is your proxy, name it in TRUST_PROXY (said once)')
 }
 
 /** An address without the port and the brackets that some proxies write; undefined for what is none. */

@@ -1,16 +1,15 @@
-import { PrismaPg } from '@prisma/adapter-pg'
 import type { FastifyInstance } from 'fastify'
 import fp from 'fastify-plugin'
 import type { Config } from '../config.ts'
+import { Database } from '../database/client.ts'
 import { startEmbedded, type EmbeddedDatabase } from '../database/embedded.ts'
 import { applyMigrations, requireMigrated } from '../database/migrate.ts'
 import { BoundedPool, schemaOf, type PoolSettings } from '../database/pool.ts'
-import { PrismaClient } from '../generated/prisma/client.ts'
 
 declare module 'fastify' {
   interface FastifyInstance {
     /** PostgreSQL. What its errors mean is told by `isDatabaseUnavailable`. */
-    database: PrismaClient
+    database: Database
   }
 }
 
@@ -47,16 +46,12 @@ async function database (app: FastifyInstance, { config }: DatabaseOptions): Pro
     max: embedded === undefined ? config.DATABASE_POOL_SIZE : 1,
     timeoutMs: config.DATABASE_TIMEOUT_MS
   })
-  const logLost = (error: Error) => app.log.warn({ reason: error.message }, 'a connection to PostgreSQL was lost')
-  const schema = typeof connection === 'string' ? schemaOf(connection) : undefined
-  const adapter = new PrismaPg(pool, {
-    ...schema !== undefined && { schema },
-    disposeExternalPool: true,
-    onPoolError: logLost
+  const client = new Database(pool, {
+    schema: typeof connection === 'string' ? schemaOf(connection) : undefined,
+    // Prisma's own limits only have to be longer than the pool's, which name the reason.
+    transactionTimeoutMs: config.DATABASE_TIMEOUT_MS + 500,
+    onLost: (error) => app.log.warn({ reason: error.message }, 'a connection to PostgreSQL was lost')
   })
-  // Prisma's own limits only have to be longer than the pool's, which name the reason.
-  const transactionOptions = { maxWait: config.DATABASE_TIMEOUT_MS + 500, timeout: config.DATABASE_TIMEOUT_MS + 500 }
-  const client = new PrismaClient({ adapter, transactionOptions, errorFormat: 'minimal' })
   app.decorate('database', client)
   app.addHook('onClose', async () => {
     await client.$disconnect()

@@ -4,9 +4,9 @@ import type { IncomingMessage, ServerResponse } from 'node:http'
 import type { Socket } from 'node:net'
 import fp from 'fastify-plugin'
 import type { FastifyError, FastifyReply, FastifyRequest } from 'fastify'
-import { InvalidError, NotFoundError, RetryLaterError, unavailable } from '../errors.ts'
+import { errorBody, InvalidError, NotFoundError, RetryLaterError, unavailable } from '../errors.ts'
 import { isDatabaseUnavailable } from '../database/unavailable.ts'
-import { requestId } from './request-id.ts'
+import { requestId, requireHost } from './every-request.ts'
 
 // Every error, whoever raises it, becomes {"errors": ["…", …]}: sentences for a person, nothing of our insides.
 
@@ -32,7 +32,7 @@ const SENTENCES: Readonly<Record<number, string>> = {
 
 /** Of answers that are written past Fastify. */
 const RAW_HEADERS = { 'content-type': 'application/json; charset=utf-8', connection: 'close' }
-const bodyFor = (status: number): string => JSON.stringify({ errors: [sentence(status)] })
+const bodyFor = (status: number): string => errorBody([sentence(status)])
 
 const sentence = (status: number): string => SENTENCES[status] ?? STATUS_CODES[status] ?? 'Request was refused'
 
@@ -51,9 +51,13 @@ function answerFor (error: FastifyError): Answer | undefined {
 
 function sendError (error: FastifyError, request: FastifyRequest, reply: FastifyReply): FastifyReply {
   const answer = answerFor(error) ?? { status: 500, messages: [`Something went wrong (request ${request.id})`] }
-  if (answer.status === 500) request.log.error({ err: error }, 'request failed')
-  else if (answer.status > 500) request.log.warn({ reason: error.message }, 'request could not be served') // an outage has many
-  else request.log.debug({ err: error }, 'request refused')
+  const { server } = request
+  // The public read has no logger for each request.
+  const log = request.log === server.log ? request.log.child({ reqId: request.id }) : request.log
+  if (answer.status === 500) log.error({ err: error }, 'request failed')
+  else if (answer.status > 500) log.warn({ reason: error.message }, 'request could not be served') // an outage has many
+  else log.debug({ err: error }, 'request refused')
+  reply.header('x-request-id', request.id)
   if (answer.status === 401) reply.header('www-authenticate', 'Bearer')
   if (answer.retryAfterSeconds !== undefined) reply.header('retry-after', answer.retryAfterSeconds)
   if (!reply.hasHeader('cache-control')) reply.header('cache-control', 'no-store')
@@ -61,13 +65,11 @@ function sendError (error: FastifyError, request: FastifyRequest, reply: Fastify
     .code(answer.status)
     .removeHeader('content-encoding').removeHeader('content-length').removeHeader('etag')
     .type('application/json; charset=utf-8')
-    .serializer(JSON.stringify)
-    .send({ errors: answer.messages })
+    .send(errorBody(answer.messages))
 }
 
 /** For Fastify's `frameworkErrors`: URLs that its router can't read never reach a hook or the error handler. */
 export function sendFrameworkError (error: FastifyError, request: FastifyRequest, reply: FastifyReply): void {
-  reply.header('x-request-id', request.id)
   sendError(error, request, reply)
 }
 
@@ -100,14 +102,12 @@ function endSocket (socket: Socket, status: number, id: string): void {
 
 export default fp(async (app) => {
   app.setErrorHandler(sendError)
-  app.setNotFoundHandler((request, reply) => sendError(new NotFoundError(), request, reply))
-
-  // Node would answer these two by itself with an empty body.
-  app.addHook('onRequest', (request, _reply, done) => {
-    const { raw } = request
-    if (raw.headers.host === undefined && raw.httpVersionMinor === 1) done(Object.assign(new Error('no Host header'), { statusCode: 400 }))
-    else done()
+  app.setNotFoundHandler((request, reply) => {
+    requireHost(request)
+    sendError(new NotFoundError(), request, reply)
   })
+
+  // Node would answer this by itself with an empty body.
   app.server.on('checkExpectation', (request: IncomingMessage, response: ServerResponse) => {
     const body = bodyFor(417)
     response.writeHead(417, { ...RAW_HEADERS, 'x-request-id': requestId(request), 'content-length': Buffer.byteLength(body) }).end(body)

@@ -20,6 +20,14 @@ const HEARTBEAT_TIMEOUT_MS = 500
 /** How long the start waits for a Redis that may just be slow to answer. */
 const START_WAIT_MS = 1000
 
+/** What a SharedRedis is used for. */
+export interface SharedRedisUse {
+  /** Channels that are listened to. */
+  readonly channels: readonly string[]
+  /** Scripts by the name of the command that runs each. A command defined later could be missing in a pipeline that is already being filled, which ends the process. */
+  readonly scripts: Readonly<Record<string, { readonly numberOfKeys?: number, readonly lua: string }>>
+}
+
 /** Redis can't be used now. Callers go on without it; it never reaches a client. */
 export class RedisAwayError extends Error {
   constructor (cause?: unknown) {
@@ -47,7 +55,7 @@ export class SharedRedis extends EventEmitter<SharedRedisEvents> {
   readonly commands: Redis
   readonly #subscriber: Redis
   readonly #log: FastifyBaseLogger
-  readonly #channel: string
+  readonly #channels: readonly string[]
   #broken = false
   readonly #saidReasons = new Set<string | undefined>()
   #closed = false
@@ -58,10 +66,10 @@ export class SharedRedis extends EventEmitter<SharedRedisEvents> {
   readonly #heartbeat: NodeJS.Timeout
   #heartbeatUnderWay = false
 
-  constructor (url: string, channel: string, log: FastifyBaseLogger) {
+  constructor (url: string, { channels, scripts }: SharedRedisUse, log: FastifyBaseLogger) {
     super()
     this.#log = log
-    this.#channel = channel
+    this.#channels = channels
     const options = {
       lazyConnect: true,
       connectTimeout: 1000,
@@ -69,7 +77,7 @@ export class SharedRedis extends EventEmitter<SharedRedisEvents> {
       maxRetriesPerRequest: 0,
       retryStrategy: (attempt: number) => Math.min(attempt * 50, 500)
     }
-    this.commands = new Redis(url, { ...options, commandTimeout: COMMAND_TIMEOUT_MS, enableAutoPipelining: true })
+    this.commands = new Redis(url, { ...options, commandTimeout: COMMAND_TIMEOUT_MS, enableAutoPipelining: true, autoPipeliningIgnoredCommands: ['evalsha'], scripts: { ...scripts } })
     this.#subscriber = new Redis(url, { ...options, autoResubscribe: false })
     this.commands.on('error', (error) => { this.#lastError = error })
     this.#subscriber.on('error', () => {}) // the same server, so the same reasons
@@ -164,7 +172,7 @@ export class SharedRedis extends EventEmitter<SharedRedisEvents> {
 
   async #subscribe (): Promise<void> {
     try {
-      await this.#subscriber.subscribe(this.#channel)
+      await this.#subscriber.subscribe(...this.#channels)
       this.#setSubscribed(true)
     } catch {
       this.#subscriber.disconnect(true)
@@ -194,12 +202,12 @@ export class SharedRedis extends EventEmitter<SharedRedisEvents> {
   }
 }
 
-export default fp<{ url: string | undefined, channel: string }>(async (app, { url, channel }) => {
+export default fp<{ url: string | undefined } & SharedRedisUse>(async (app, { url, ...use }) => {
   if (url === undefined) {
     app.decorate('shared', undefined)
     return
   }
-  const shared = new SharedRedis(url, channel, app.log)
+  const shared = new SharedRedis(url, use, app.log)
   app.decorate('shared', shared)
   app.addHook('onClose', async () => shared.close())
   // The plugin waits for 'ready' and would keep the service from starting while Redis is away. It looks only once, and

@@ -1,4 +1,5 @@
 import { readFileSync } from 'node:fs'
+import { availableParallelism } from 'node:os'
 import { resolve } from 'node:path'
 import t from 'tap'
 import { ConfigError, loadConfig } from '../../src/config.ts'
@@ -20,6 +21,7 @@ t.test('nothing set is the embedded mode with the defaults of the contract', asy
     OPS_PORT: undefined,
     BASE_URL: undefined,
     LOG_LEVEL: 'info',
+    WEB_CONCURRENCY: 1,
     TRUST_PROXY: [],
     DATABASE_URL: undefined,
     REDIS_URL: undefined,
@@ -48,6 +50,7 @@ t.test('a bad setting is one line that names it', async (t) => {
   for (const [name, value] of [
     ['PORT', 'x'], ['PORT', '65536'], ['PORT', '-1'], ['PORT', '3000.5'], ['PORT', '1e3'], ['PORT', '0x10'], ['OPS_PORT', 'no'],
     ['BASE_URL', 'example.com'], ['BASE_URL', 'ftp://example.com'], ['BASE_URL', 'https://example.com?x'], ['LOG_LEVEL', 'loud'],
+    ['WEB_CONCURRENCY', '-1'], ['WEB_CONCURRENCY', 'two'], ['WEB_CONCURRENCY', '2'],
     ['TRUST_PROXY', 'true'], ['TRUST_PROXY', '10.0.0.0/33'], ['TRUST_PROXY', '10.0.0.1,proxy.example'],
     ['DATABASE_URL', 'mysql://x'], ['REDIS_URL', 'http://x'], ['MIGRATE_ON_START', 'yes'], ['JWT_SECRET', 'too short'],
     ['ACCESS_TOKEN_TTL', '0'], ['ALLOWED_HOSTS', 'https://example.com'], ['ALLOWED_HOSTS', 'a.example,*.*.example'], ['ALLOWED_HOSTS', '300.1.1.1'], ['ALLOWED_HOSTS', 'example.com:80'],
@@ -60,6 +63,17 @@ t.test('a bad setting is one line that names it', async (t) => {
   }
   t.match(problemsOf({ DATABASE_URL: 'postgresql://x/y' }), [/^JWT_SECRET must be set when DATABASE_URL is/])
   t.equal(problemsOf({ PORT: 'x', LOG_LEVEL: 'loud', BASE_URL: 'nowhere' }).length, 3, 'all at once')
+})
+
+t.test('more than one worker needs a PostgreSQL and a Redis; 0 is one per core', async (t) => {
+  const database = { DATABASE_URL: 'postgresql://x/y', JWT_SECRET: 'x'.repeat(32) }
+  const redis = { REDIS_URL: 'redis://x' }
+  t.equal(loadConfig({ WEB_CONCURRENCY: '1' }).WEB_CONCURRENCY, 1)
+  t.equal(loadConfig({ ...database, ...redis, WEB_CONCURRENCY: '3' }).WEB_CONCURRENCY, 3)
+  t.equal(loadConfig({ ...database, ...redis, WEB_CONCURRENCY: '0' }).WEB_CONCURRENCY, availableParallelism())
+  t.match(problemsOf({ WEB_CONCURRENCY: '3' }), [/^WEB_CONCURRENCY must be 1 without DATABASE_URL and REDIS_URL, .* 3 workers .*: set both/])
+  t.match(problemsOf({ ...database, WEB_CONCURRENCY: '3' }), [/^WEB_CONCURRENCY must be 1 without REDIS_URL, .*: set it/])
+  t.match(problemsOf({ ...redis, WEB_CONCURRENCY: '3' }), [/^WEB_CONCURRENCY must be 1 without DATABASE_URL, .*: set it/])
 })
 
 t.test('lists and addresses', async (t) => {

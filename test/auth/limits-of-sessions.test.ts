@@ -1,6 +1,7 @@
 import argon2 from 'argon2'
 import t, { type Test } from 'tap'
 import type { FastifyInstance } from 'fastify'
+import { clock } from '../../src/clock.ts'
 import { sweepSessions } from '../../src/auth/sessions.ts'
 import { buildTestApp, PASSWORD, signUp, testSettings, type Account } from '../helpers/app.ts'
 import { claimRedis, startPostgresServer } from '../helpers/servers.ts'
@@ -98,8 +99,8 @@ for (const kind of ['in the process', 'in Redis'] as const) {
   t.test(`an account is throttled for 15 minutes from its first failure and never for good, counted ${kind}`, async (t) => {
     const app = await buildTestApp(t, { settings: { ...await testSettings(t), SIGN_IN_FAILURES_PER_ACCOUNT: '2', ...(kind === 'in Redis' ? { REDIS_URL: await claimRedis(t) } : {}) } })
     const { user } = await signUp(app)
-    let now = Date.now()
-    t.intercept(Date, 'now', { value: () => now })
+    let now = clock.now()
+    t.intercept(clock, 'now', { value: () => now })
     const signIn = async (password: string) => (await app.inject({ method: 'POST', url: '/auth/sign_in', payload: { user: { email: user.email, password } } })).statusCode
     t.same([await signIn('wrong'), await signIn('wrong'), await signIn('wrong'), await signIn(PASSWORD)], [401, 401, 429, 429])
     const { commands } = app.shared ?? {}
@@ -122,11 +123,11 @@ for (const kind of ['in the process', 'in Redis'] as const) {
 
 t.test('a use that is given back after its window has ended does not widen the next', async (t) => {
   const app = await buildTestApp(t, { settings: { ...await testSettings(t), REDIS_URL: await claimRedis(t) } })
-  await app.counters.take('late', 2, 60_000, Date.now())
+  await app.counters.take('late', 2, 60_000, clock.now())
   await app.shared!.commands.del('landfall:count:late')
-  await app.counters.giveBack('late', 60_000, Date.now())
+  await app.counters.giveBack('late', 60_000, clock.now())
   const counted = []
-  for (let n = 0; n < 3; n++) counted.push(await app.counters.take('late', 2, 60_000, Date.now()))
+  for (let n = 0; n < 3; n++) counted.push(await app.counters.take('late', 2, 60_000, clock.now()))
   t.match(counted, [{ allowed: true, used: 1 }, { allowed: true, used: 2 }, { allowed: false, used: 2 }])
 })
 

@@ -1,22 +1,22 @@
 import { once } from 'node:events'
 import { createServer, type AddressInfo } from 'node:net'
-import { PrismaPg } from '@prisma/adapter-pg'
 import Fastify from 'fastify'
 import pg from 'pg'
 import t from 'tap'
 import { loadConfig } from '../../src/config.ts'
+import { Database } from '../../src/database/client.ts'
 import { BoundedPool } from '../../src/database/pool.ts'
+import { statement } from '../../src/database/statement.ts'
 import { isDatabaseUnavailable } from '../../src/database/unavailable.ts'
-import { PrismaClient } from '../../src/generated/prisma/client.ts'
 import databasePlugin from '../../src/plugins/database.ts'
-import { createDatabase, createProxy, startPostgresServer, type Teardown } from '../helpers/servers.ts'
+import { createDatabase, createProxy, query, startPostgresServer, type Teardown } from '../helpers/servers.ts'
 
 /** Short, so that the tests are; the promise is kept at every length. */
 const TIMEOUT_MS = 700
 /** "Not hung": the limit and what a busy machine adds. */
 const PATIENCE_MS = TIMEOUT_MS + 3000
 
-async function open (t: Teardown, url: string, settings: Record<string, string> = {}): Promise<PrismaClient> {
+async function open (t: Teardown, url: string, settings: Record<string, string> = {}): Promise<Database> {
   const config = loadConfig({ DATABASE_URL: url, JWT_SECRET: 'x'.repeat(32), DATABASE_TIMEOUT_MS: String(TIMEOUT_MS), DATABASE_POOL_SIZE: '2', ...settings })
   const app = Fastify({ pluginTimeout: 0 })
   t.teardown(async () => await app.close())
@@ -27,8 +27,11 @@ async function open (t: Teardown, url: string, settings: Record<string, string> 
 
 const user = (email: string) => ({ data: { email, passwordHash: '' } })
 
-/** Every way in which the service asks: a model, a raw query, a raw statement, both kinds of transactions. */
-const WAYS: Record<string, (database: PrismaClient) => Promise<unknown>> = {
+const COUNT = statement('SELECT count(*) FROM users')
+
+/** Every way in which the service asks: prepared, a model, a raw query, a raw statement, both kinds of transactions. */
+const WAYS: Record<string, (database: Database) => Promise<unknown>> = {
+  prepared: async (database) => await database.run(COUNT, []),
   model: async (database) => await database.user.findFirst(),
   write: async (database) => await database.user.create(user(`${Math.random()}@example.com`)),
   query: async (database) => await database.$queryRaw`SELECT 1`,
@@ -37,7 +40,7 @@ const WAYS: Record<string, (database: PrismaClient) => Promise<unknown>> = {
   transaction: async (database) => await database.$transaction(async (transaction) => await transaction.user.count())
 }
 
-async function failsAsUnavailable (t: Tap, database: PrismaClient, what: string, ways = Object.entries(WAYS)): Promise<void> {
+async function failsAsUnavailable (t: Tap, database: Database, what: string, ways = Object.entries(WAYS)): Promise<void> {
   for (const [name, ask] of ways) {
     const started = performance.now()
     const error = await ask(database).then(() => undefined, (error: Error) => error)
@@ -47,7 +50,7 @@ async function failsAsUnavailable (t: Tap, database: PrismaClient, what: string,
 }
 
 /** Works again by itself: what is left of the failure costs a few tries at most. */
-async function recovers (t: Tap, database: PrismaClient, what: string): Promise<void> {
+async function recovers (t: Tap, database: Database, what: string): Promise<void> {
   for (let tries = 0; tries < 20; tries++) {
     if (await database.user.count().then(() => true, () => false)) break
   }
@@ -112,10 +115,21 @@ t.test('connections that the server ends', async (t) => {
   await recovers(t, database, 'after that')
 })
 
+t.test('connections that end while nobody uses them', async (t) => {
+  for (const [name, first] of Object.entries(WAYS)) {
+    const url = await createDatabase(t)
+    const database = await open(t, url)
+    await first(database)
+    await query(url, "SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE datname = current_database() AND application_name = 'landfall'")
+    await recovers(t, database, `idle after ${name}`)
+  }
+})
+
 t.test('statements and locks that take too long', async (t) => {
   const url = await createDatabase(t)
   const database = await open(t, url)
   const slow = {
+    prepared: async () => await database.run(statement('SELECT pg_sleep(30)::text'), []),
     query: async () => await database.$queryRaw`SELECT pg_sleep(30)::text`,
     batch: async () => await database.$transaction([database.$executeRaw`SELECT pg_sleep(30)`]),
     transaction: async () => await database.$transaction(async (transaction) => await transaction.$executeRaw`SELECT pg_sleep(30)`),
@@ -131,7 +145,7 @@ t.test('statements and locks that take too long', async (t) => {
   await other.connect()
   t.teardown(async () => await other.end())
   await other.query('BEGIN; LOCK TABLE users')
-  await failsAsUnavailable(t, database, 'locked', Object.entries(WAYS).filter(([name]) => ['model', 'write', 'batch', 'transaction'].includes(name)))
+  await failsAsUnavailable(t, database, 'locked', Object.entries(WAYS).filter(([name]) => ['prepared', 'model', 'write', 'batch', 'transaction'].includes(name)))
   await other.query('ROLLBACK')
   await recovers(t, database, 'unlocked')
   t.equal((await other.query("SELECT count(*)::int AS count FROM pg_stat_activity WHERE datname = current_database() AND application_name = 'landfall' AND state <> 'idle'")).rows[0].count, 0, 'nothing goes on behind its back')
@@ -188,7 +202,7 @@ t.test('a server that is starting up', async (t) => {
     const server = createServer((socket) => { socket.on('error', () => {}).once('data', () => socket.end(answer(code, message))) }).listen(0, '127.0.0.1')
     await once(server, 'listening')
     const pool = new BoundedPool({ connection: `postgresql://x@127.0.0.1:${(server.address() as AddressInfo).port}/x`, max: 1, timeoutMs: TIMEOUT_MS })
-    const client = new PrismaClient({ adapter: new PrismaPg(pool, { disposeExternalPool: true }) })
+    const client = new Database(pool, { schema: undefined, transactionTimeoutMs: TIMEOUT_MS + 500, onLost () {} })
     await failsAsUnavailable(t, client, code)
     await client.$disconnect()
     server.close()
@@ -206,12 +220,14 @@ t.test('mistakes and broken rules are not mistaken for it', async (t) => {
     'bad UUID': async () => await database.session.findUnique({ where: { id: 'x' } }),
     NUL: async () => await database.user.create(user('\0@example.com')),
     overflow: async () => await database.user.findUnique({ where: { id: 2 ** 40 } }),
+    'unique, prepared': async () => await database.run(statement("INSERT INTO users (email, password_hash) VALUES ($1, '')"), ['taken@example.com']),
+    'NUL, prepared': async () => await database.run(statement('SELECT $1::text'), ['\0']),
     syntax: async () => await database.$queryRaw`SELEKT`,
     division: async () => await database.$queryRaw`SELECT 1 / 0`,
     'unique in a transaction': async () => await database.$transaction(async (transaction) => await transaction.user.create(user('taken@example.com'))),
     'own error in a transaction': async () => await database.$transaction(async () => { throw new TypeError('a bug') }),
     'transaction used after its end': async () => {
-      let kept: Parameters<Parameters<PrismaClient['$transaction']>[0]>[0] | undefined
+      let kept: Parameters<Parameters<Database['$transaction']>[0]>[0] | undefined
       await database.$transaction(async (transaction) => { kept = transaction })
       await kept?.user.count()
     }

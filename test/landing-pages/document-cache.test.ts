@@ -1,9 +1,10 @@
 import { randomBytes, randomUUID } from 'node:crypto'
 import type { FastifyBaseLogger } from 'fastify'
 import t from 'tap'
+import { clock } from '../../src/clock.ts'
 import { CachedDocument, type DocumentVersion } from '../../src/landing-pages/cached-document.ts'
 import { DocumentCache, type DocumentCacheOptions } from '../../src/landing-pages/document-cache.ts'
-import { SharedDocuments } from '../../src/landing-pages/shared-documents.ts'
+import { DOCUMENT_SCRIPTS, SharedDocuments } from '../../src/landing-pages/shared-documents.ts'
 import { SharedRedis } from '../../src/plugins/redis.ts'
 import { buildTestApp, createPage, signUp, testSettings } from '../helpers/app.ts'
 import { claimRedis, createProxy, startRedisServer } from '../helpers/servers.ts'
@@ -42,7 +43,7 @@ t.test('a publication that comes late replaces nothing newer', async (t) => {
 
 t.test('what a read brings that one write has overtaken is not kept: another write may have come unheard', async (t) => {
   const channel = `test:${randomUUID()}`
-  const redis = new SharedRedis(await claimRedis(t), channel, silent)
+  const redis = new SharedRedis(await claimRedis(t), { channels: [channel], scripts: DOCUMENT_SCRIPTS }, silent)
   t.teardown(() => redis.close())
   await redis.start()
   const heard: string[] = []
@@ -92,8 +93,8 @@ t.test('a read that a write or a deletion overtakes is not used', async (t) => {
 t.test('what was read before writes went unheard is given to who waits, not kept', async (t) => {
   const { answers, read, asked } = heldBack()
   const cache = cacheOf({ read })
-  let now = Date.now()
-  t.intercept(Date, 'now', { value: () => now })
+  let now = clock.now()
+  t.intercept(clock, 'now', { value: () => now })
   const loading = cache.load(ID)
   await asked(1)
   now += 10
@@ -111,7 +112,7 @@ t.test('one read for all who wait, and one representation per version however of
   t.ok(others.every((other) => other === first))
   const br = await first?.make('br')
   cache.expireAll()
-  t.equal(cache.get(ID, Date.now()), undefined)
+  t.equal(cache.get(ID, clock.now()), undefined)
   t.equal((await cache.load(ID))?.ready('br'), br)
   t.equal(reads, 2)
 })
@@ -179,7 +180,7 @@ t.test('a write that Redis has not heard of is not undone by what Redis holds, a
 t.test('the channel lost or found again: nothing that was cached before is trusted', async (t) => {
   const app = await buildTestApp(t, { settings: { ...await testSettings(t), REDIS_URL: await claimRedis(t) } })
   const page = await createPage(app, await signUp(app))
-  const fresh = () => app.documents.get(page.public_id, Date.now()) instanceof CachedDocument
+  const fresh = () => app.documents.get(page.public_id, clock.now()) instanceof CachedDocument
   for (const event of ['unsubscribed', 'subscribed'] as const) {
     await app.documents.load(page.public_id)
     t.ok(fresh())

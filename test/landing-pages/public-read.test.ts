@@ -1,6 +1,7 @@
 import { randomBytes } from 'node:crypto'
 import { brotliDecompressSync, gunzipSync } from 'node:zlib'
 import t from 'tap'
+import { clock } from '../../src/clock.ts'
 import { buildTestApp, createPage, signUp, type CreatedPage } from '../helpers/app.ts'
 
 const app = await buildTestApp(t, { settings: { RATE_LIMIT_PUBLIC: '1000000' } })
@@ -94,7 +95,7 @@ t.test('which encoding is chosen', async (t) => {
 t.test('a compressed representation is made once per version, however many ask', async (t) => {
   const page = await createPage(app, owner, large)
   await read(page.public_id)
-  const document = app.documents.get(page.public_id, Date.now())
+  const document = app.documents.get(page.public_id, clock.now())
   const [first, second] = await Promise.all([document?.make('br'), document?.make('br')])
   t.equal(first, second)
   await Promise.all(Array.from({ length: 20 }, async () => await read(page.public_id, { 'accept-encoding': 'br' })))
@@ -107,7 +108,7 @@ t.test('compressed bytes count in the budget of the cache', async (t) => {
   // Random, so that compressing gains little and each encoding weighs nearly as much.
   const pages: CreatedPage[] = []
   for (let n = 0; n < 3; n++) pages.push(await createPage(tight, account, `["${randomBytes(30_000).toString('hex')}"]`))
-  const cached = () => pages.filter((page) => tight.documents.get(page.public_id, Date.now()) != null).length
+  const cached = () => pages.filter((page) => tight.documents.get(page.public_id, clock.now()) != null).length
   t.equal(cached(), 3)
   for (const page of pages) {
     for (const encoding of ['br', 'gzip']) await tight.inject({ url: `/landing_pages/${page.public_id}`, headers: { 'accept-encoding': encoding } })

@@ -1,4 +1,4 @@
-import { setTimeout as sleep } from 'node:timers/promises'
+import { setImmediate as turn, setTimeout as sleep } from 'node:timers/promises'
 import t, { type Test } from 'tap'
 import type { FastifyInstance } from 'fastify'
 import { buildTestApp, createPage, signUp, testSettings } from '../helpers/app.ts'
@@ -56,6 +56,7 @@ t.test('versions never go backwards while writes and reads race, and a deleted p
     const state = { writing: true }
     const reader = async (app: FastifyInstance) => {
       while (state.writing) {
+        await turn() // a read from memory leaves no time for messages to arrive
         const response = await read(app, page.public_id)
         if (response.statusCode === 404) {
           last.set(app, Infinity)

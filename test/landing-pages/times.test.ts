@@ -1,6 +1,7 @@
 import { createHash } from 'node:crypto'
 import { setTimeout as sleep } from 'node:timers/promises'
 import t from 'tap'
+import { clock } from '../../src/clock.ts'
 import { secondsLeft } from '../../src/counters/counters.ts'
 import { LocalWindows } from '../../src/counters/local-windows.ts'
 import { buildTestApp, createPage, signUp, testSettings } from '../helpers/app.ts'
@@ -52,8 +53,8 @@ t.test('PostgreSQL without Redis: a replica serves what another may have changed
   const owner = await signUp(one)
   const page = await createPage(one, owner, '{"v":1}')
   const read = async () => (await two.inject(`/landing_pages/${page.public_id}`)).body
-  let now = Date.now()
-  t.intercept(Date, 'now', { value: () => now })
+  let now = clock.now()
+  t.intercept(clock, 'now', { value: () => now })
   t.equal(await read(), '{"v":1}')
   await one.inject({ method: 'PATCH', url: `/manage/landing_pages/${page.id}`, headers: { ...owner.headers, 'content-type': 'application/json' }, payload: '{"current_data":{"v":2}}' })
   now += 1000

@@ -1,0 +1,65 @@
+import { readFileSync } from 'node:fs'
+import { performance } from 'node:perf_hooks'
+import autocannon from 'autocannon'
+import type { Request } from '../answers.ts'
+import type { Counts } from './generator.ts'
+
+// One turn of autocannon; prints what it counted.
+
+export interface AutocannonTurn {
+  readonly port: number
+  readonly seconds: number
+  readonly connections: number
+  readonly requestsFile: string
+  readonly start: number
+}
+
+// autocannon itself rounds latencies to milliseconds.
+const BUCKET_MS = 0.02
+const buckets = new Uint32Array(10_000 / BUCKET_MS + 1)
+
+const turn = JSON.parse(process.argv[2] as string) as AutocannonTurn
+const all = (JSON.parse(readFileSync(turn.requestsFile, 'utf8')) as Request[]).map(({ path, headers }) => ({ method: 'GET' as const, path, headers: { ...headers } }))
+let connection = 0
+
+const options: autocannon.Options & { sampleInt: number } = {
+  url: `http://127.0.0.1:${turn.port}`,
+  connections: turn.connections,
+  duration: turn.seconds,
+  // How often it looks whether the time is over, in milliseconds.
+  sampleInt: 100,
+  setupClient (client) {
+    const own: typeof all = []
+    for (let index = connection++; index < Math.max(all.length, turn.connections); index += turn.connections) {
+      own.push(all[(turn.start + index) % all.length] as typeof all[number])
+    }
+    client.setRequests(own)
+  }
+}
+let started = 0
+const result = await new Promise<autocannon.Result>((resolve, reject) => {
+  const instance = autocannon(options, (error: Error | null, result) => error === null ? resolve(result) : reject(error))
+  // Its own duration includes the time in which it makes the requests' texts.
+  instance.on('start', () => { started = performance.now() })
+  instance.on('response', (_client, _status, _bytes, latencyMs) => {
+    const bucket = Math.min(buckets.length - 1, Math.floor(latencyMs / BUCKET_MS))
+    buckets[bucket] = (buckets[bucket] as number) + 1
+  })
+})
+
+const counts: Counts = {
+  requests: result['1xx'] + result['2xx'] + result['3xx'] + result['4xx'] + result['5xx'],
+  seconds: (performance.now() - started) / 1000,
+  bytes: result.throughput.total,
+  refused: result['4xx'] + result['5xx'],
+  socketErrors: result.errors + result.timeouts,
+  p50Ms: percentile(0.5),
+  p99Ms: percentile(0.99)
+}
+process.stdout.write(JSON.stringify(counts))
+
+function percentile (share: number): number {
+  let left = share * buckets.reduce((sum, count) => sum + count, 0)
+  const bucket = buckets.findIndex((count) => (left -= count) <= 0)
+  return (bucket + 0.5) * BUCKET_MS
+}

@@ -1,0 +1,87 @@
+import { spawnSync } from 'node:child_process'
+import { mkdirSync, writeFileSync } from 'node:fs'
+import { join } from 'node:path'
+import type { Guardian } from '../../test/helpers/guardian.ts'
+import { runChild } from './child.ts'
+import type { Counts, Generator, Load } from './generator.ts'
+
+// Separators of the files below; neither stands in a request.
+const RECORD = '\x1e'
+
+/**
+ * Requests are ready-made text, so that asking for many things costs wrk little more than asking for one. It has no
+ * `response` callback: with one, wrk hands every header to Lua and slows down by half.
+ */
+const SCRIPT = `
+local folder
+local requests, position, last = {}, 0, 0
+
+local function read (name)
+  local file = io.open(folder .. '/' .. name, 'rb')
+  if not file then return nil end
+  local text = file:read('*a')
+  file:close()
+  return text
+end
+
+function init (args)
+  folder, position = args[1], tonumber(args[2])
+  for request in read('requests'):gmatch('[^\\30]+') do requests[#requests + 1] = request end
+  local drawn = read('order')
+  if drawn then
+    local order = {}
+    for index in drawn:gmatch('%d+') do order[#order + 1] = requests[tonumber(index) + 1] end
+    requests = order
+  end
+  last = #requests
+  position = position % last
+  if last == 1 then
+    -- Without a function wrk sends the same text again and again by itself.
+    local only = requests[1]
+    request = nil
+    wrk.format = function () return only end
+  end
+end
+
+function request ()
+  position = position + 1
+  if position > last then position = 1 end
+  return requests[position]
+end
+
+function done (summary, latency)
+  local errors = summary.errors
+  io.write(string.format('\\n{"requests":%d,"seconds":%f,"bytes":%d,"refused":%d,"socketErrors":%d,"p50Ms":%f,"p99Ms":%f}\\n',
+    summary.requests, summary.duration / 1e6, summary.bytes, errors.status,
+    errors.connect + errors.read + errors.write + errors.timeout, latency:percentile(50) / 1e3, latency:percentile(99) / 1e3))
+end
+`
+
+export function wrkGenerator (program: string, guardian: Guardian): Generator {
+  const script = join(guardian.folder, 'wrk.lua')
+  writeFileSync(script, SCRIPT)
+  const folders = new Map<string, string>()
+  const version = /wrk \S*?(\d+\.\d+\.\d+)/.exec(spawnSync(program, ['-v'], { encoding: 'utf8' }).stdout)?.[1]
+  return {
+    name: 'wrk',
+    description: `wrk${version === undefined ? '' : ` ${version}`}`,
+    prepare (name, load) {
+      if (folders.has(name)) return
+      const folder = join(guardian.folder, `load-${folders.size}`)
+      folders.set(name, folder)
+      mkdirSync(folder)
+      writeFileSync(join(folder, 'requests'), load.requests.map(text).join(RECORD))
+      if (load.order !== undefined) writeFileSync(join(folder, 'order'), load.order.join('\n'))
+    },
+    async run (name, { port, start, seconds, connections, cores }) {
+      const output = await runChild([
+        program, '--threads=1', `--connections=${connections}`, `--duration=${seconds}s`, '--timeout=10s', '--latency',
+        `--script=${script}`, `http://127.0.0.1:${port}`, '--', folders.get(name) ?? '', String(start)
+      ], cores, guardian)
+      return JSON.parse(output.trim().split('\n').at(-1) ?? '') as Counts
+    }
+  }
+}
+
+const text = ({ path, headers }: Load['requests'][number]): string =>
+  [`GET ${path} HTTP/1.1`, 'Host: 127.0.0.1', ...Object.entries(headers).map(([name, value]) => `${name}: ${value}`), '', ''].join('\r\n')

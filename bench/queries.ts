@@ -1,0 +1,188 @@
+import { writeFileSync } from 'node:fs'
+import { resolve } from 'node:path'
+import { parseArgs } from 'node:util'
+import { PrismaPg } from '@prisma/adapter-pg'
+import { contenders, type Contender, type Fixture } from './query-contenders.ts'
+import { median } from './statistics.ts'
+import { BoundedPool } from '../src/database/pool.ts'
+import { applyMigrations } from '../src/database/migrate.ts'
+import { PrismaClient } from '../src/generated/prisma/client.ts'
+import { startGuardian } from '../test/helpers/guardian.ts'
+import { createCluster, startPostgres } from '../test/helpers/instances.ts'
+import { MissingProgramError, providePrograms } from '../test/helpers/programs.ts'
+
+// `npm run bench:queries`: what the service's statements cost by each way to send them, on a private PostgreSQL.
+//
+// Prisma's TypedSQL is missing: `prisma generate --sql` needs the schema engine, which is a download, and a database at
+// build time. It makes types for statements that then take the way of $queryRaw, so that one stands for both.
+
+const USAGE = `npm run bench:queries -- [options]
+  --rounds=N    rounds in which each way has its turn (5)
+  --window=MS   length of one turn, in milliseconds (100)
+  --only=TEXT   only statements whose name contains the text
+  --json=FILE   keeps every number`
+
+const PAGES = 50_000
+const USERS = 500
+const CONCURRENCIES = [1, 10]
+const TIMEOUT_MS = 10_000
+
+/** The command was called in a way that can't work; `message` is one line. */
+class UsageError extends Error {}
+
+interface Turn {
+  readonly queriesPerSecond: number
+  /** Of this process, user and system together, in microseconds. */
+  readonly cpuPerQuery: number
+  /** Times of single queries, in milliseconds. */
+  readonly p50: number
+  readonly p99: number
+}
+
+export interface Row extends Turn {
+  readonly statement: string
+  readonly way: string
+  readonly concurrency: number
+  /** Queries per second against Prisma's typed query, the median of the rounds' ratios. */
+  readonly ratio: number
+  /** CPU time against Prisma's typed query, likewise. */
+  readonly cpuRatio: number
+}
+
+const print = (line: string): void => { process.stdout.write(`${line}\n`) }
+
+async function main (): Promise<void> {
+  const { values } = parseArgs({
+    options: { rounds: { type: 'string' }, window: { type: 'string' }, only: { type: 'string' }, json: { type: 'string' }, help: { type: 'boolean' } }
+  })
+  if (values.help) return print(USAGE)
+  const rounds = wholeNumber('rounds', values.rounds ?? '5')
+  const windowMs = wholeNumber('window', values.window ?? '100')
+  const bin = providePrograms(['postgres'], print).postgres as string
+  const guardian = startGuardian()
+  try {
+    const server = await startPostgres(bin, await createCluster(bin, guardian.folder), guardian)
+    print(`started PostgreSQL (${bin})`)
+    await applyMigrations(server.url, { info: print })
+
+    const pool = new BoundedPool({ connection: server.url, max: Math.max(...CONCURRENCIES), timeoutMs: TIMEOUT_MS })
+    pool.on('error', () => {}) // of idle connections, when the server ends
+    const fixture = await fill(pool)
+    const typed = new PrismaClient({ adapter: new PrismaPg(pool) })
+    // No more names than statements here; a service would have to bound them, as `IN` makes a text per length.
+    const named = new PrismaClient({ adapter: new PrismaPg(pool, { statementNameGenerator: ({ sql }) => nameOf(sql) }) })
+
+    const chosen = contenders({ pool, typed, named, ...fixture }).filter(({ statement }) => statement.includes(values.only ?? ''))
+    const rows = await measure(chosen, rounds, windowMs)
+    print(`\n${table(rows)}`)
+    if (values.json !== undefined) writeFileSync(resolve(process.env.INIT_CWD ?? process.cwd(), values.json), `${JSON.stringify({ node: process.version, pages: PAGES, rounds, windowMs, rows }, null, 2)}\n`)
+    await pool.end()
+    await server.stop()
+  } finally {
+    await guardian.end()
+  }
+}
+
+function wholeNumber (name: string, value: string): number {
+  if (!/^[1-9]\d{0,5}$/.test(value)) throw new UsageError(`--${name} takes a whole number from 1`)
+  return Number(value)
+}
+
+const names = new Map<string, string>()
+function nameOf (sql: string): string {
+  const name = names.get(sql) ?? `bench_${names.size}`
+  names.set(sql, name)
+  return name
+}
+
+async function fill (pool: BoundedPool): Promise<Fixture> {
+  print(`filling in ${PAGES} pages of 2 KB …`)
+  await pool.query({ text: "INSERT INTO users (email, password_hash) SELECT 'user' || n || '@example.com', '' FROM generate_series(1, $1::int) n", values: [USERS] })
+  await pool.query("INSERT INTO sessions (id, user_id, expires_at) SELECT gen_random_uuid(), id, now() + interval '1 day' FROM users, generate_series(1, 4)")
+  // Text of hexadecimal digits compresses like JSON does, about by half. Not all at once: the pool has its limit of time.
+  for (let from = 0; from < PAGES; from += 5000) {
+    await pool.query({
+      text: `INSERT INTO landing_pages (id, public_id, user_id, current_data, content_hash)
+        SELECT (lpad(to_hex(n), 8, '0') || '-0000-7000-8000-000000000000')::uuid, lpad(n::text, 22, 'p'), 1 + n % $2, d, md5(d)
+        FROM (SELECT n, '{"text":"' || (SELECT string_agg(md5(n || '-' || i), '') FROM generate_series(1, 63) i) || '"}' AS d
+              FROM generate_series($1::int, $1::int + 4999) n) pages`,
+      values: [from, USERS]
+    })
+  }
+  await pool.query('VACUUM ANALYZE')
+  const pages = await pool.query('SELECT id, public_id AS "publicId", user_id AS "userId", content_hash AS hash, current_data AS document FROM landing_pages ORDER BY md5(id::text) LIMIT 5000')
+  const sessions = await pool.query('SELECT id, user_id AS "userId" FROM sessions')
+  return { pages: pages.rows, sessions: sessions.rows, userId: 1 }
+}
+
+async function measure (chosen: readonly Contender[], rounds: number, windowMs: number): Promise<Row[]> {
+  print(`warming up ${chosen.length} ways …`)
+  // Long enough for the compiler: what runs first must not be measured cold.
+  for (const { run } of chosen) await takeTurn(run, 10, 150)
+  const turns = new Map<string, Turn[]>()
+  for (let round = 1; round <= rounds; round++) {
+    print(`round ${round} of ${rounds} …`)
+    for (const concurrency of CONCURRENCIES) {
+      for (const { statement, way, run } of chosen) {
+        const key = JSON.stringify([statement, concurrency, way])
+        turns.set(key, [...turns.get(key) ?? [], await takeTurn(run, concurrency, windowMs)])
+      }
+    }
+  }
+  return [...turns].map(([key, own]) => {
+    const [statement, concurrency, way] = JSON.parse(key) as [string, number, string]
+    const base = turns.get(JSON.stringify([statement, concurrency, 'Prisma typed'])) as Turn[]
+    const middle = (name: keyof Turn) => median(own.map((turn) => turn[name])) as number
+    const against = (name: keyof Turn) => median(own.map((turn, round) => turn[name] / (base[round] as Turn)[name])) as number
+    return {
+      statement,
+      way,
+      concurrency,
+      queriesPerSecond: middle('queriesPerSecond'),
+      cpuPerQuery: middle('cpuPerQuery'),
+      p50: middle('p50'),
+      p99: middle('p99'),
+      ratio: against('queriesPerSecond'),
+      cpuRatio: against('cpuPerQuery')
+    }
+  })
+}
+
+async function takeTurn (run: () => Promise<unknown>, concurrency: number, windowMs: number): Promise<Turn> {
+  const times: number[] = []
+  const started = performance.now()
+  const cpu = process.cpuUsage()
+  await Promise.all(Array.from({ length: concurrency }, async () => {
+    for (let before = performance.now(), now; before - started < windowMs; before = now) {
+      await run()
+      now = performance.now()
+      times.push(now - before)
+    }
+  }))
+  const seconds = (performance.now() - started) / 1000
+  const { user, system } = process.cpuUsage(cpu)
+  times.sort((a, b) => a - b)
+  const at = (share: number) => times[Math.min(times.length - 1, Math.floor(times.length * share))] as number
+  return { queriesPerSecond: times.length / seconds, cpuPerQuery: (user + system) / times.length, p50: at(0.5), p99: at(0.99) }
+}
+
+function table (rows: readonly Row[]): string {
+  const lines = ['| statement | at once | way | queries/s | ratio | CPU µs/query | ratio | p50 ms | p99 ms |', '|---|--:|---|--:|--:|--:|--:|--:|--:|']
+  const order = [...new Set(rows.map(({ statement }) => statement))]
+  for (const row of rows.toSorted((a, b) => order.indexOf(a.statement) - order.indexOf(b.statement) || a.concurrency - b.concurrency)) {
+    lines.push(`| ${[
+      row.statement, row.concurrency, row.way,
+      Math.round(row.queriesPerSecond), row.ratio.toFixed(2),
+      Math.round(row.cpuPerQuery), row.cpuRatio.toFixed(2),
+      row.p50.toFixed(2), row.p99.toFixed(2)
+    ].join(' | ')} |`)
+  }
+  return lines.join('\n')
+}
+
+try {
+  await main()
+} catch (error) {
+  console.error(error instanceof UsageError || error instanceof MissingProgramError ? error.message : error)
+  process.exitCode = 1
+}

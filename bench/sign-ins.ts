@@ -1,0 +1,138 @@
+import { randomBytes } from 'node:crypto'
+import { Agent, request } from 'node:http'
+import { setTimeout as sleep } from 'node:timers/promises'
+import { startGuardian } from '../test/helpers/guardian.ts'
+import { createCluster, startPostgres } from '../test/helpers/instances.ts'
+import { MissingProgramError, providePrograms } from '../test/helpers/programs.ts'
+import { startService } from '../test/helpers/service.ts'
+import { median } from './statistics.ts'
+
+// `npm run bench:sign-ins`: what 200 sign-ins at once mean for everybody else. Sends reads at a steady rate, whether or
+// not the ones before were answered, in periods without and with bursts of sign-ins in turn.
+
+const ROUNDS = 4
+const PERIOD_MS = 3000
+const READS_PER_SECOND = 200
+const BURST = 200
+const PASSWORD = 'correct horse battery'
+
+const print = (line: string): void => { process.stdout.write(`${line}\n`) }
+// Connections of their own: readers who come anew while 200 others connect would wait for the system, not for us.
+const readers = new Agent({ keepAlive: true })
+const owners = new Agent({ keepAlive: true })
+
+interface Answer {
+  readonly status: number
+  readonly body: string
+  /** Milliseconds until the last byte. */
+  readonly ms: number
+}
+
+async function ask (agent: Agent, method: string, url: string, headers: Record<string, string> = {}, body?: string | Buffer): Promise<Answer> {
+  const started = performance.now()
+  return await new Promise((resolve, reject) => {
+    request(url, { method, agent, headers }, (response) => {
+      let text = ''
+      response.setEncoding('utf8').on('data', (data: string) => { text += data })
+        .on('end', () => resolve({ status: response.statusCode as number, body: text, ms: performance.now() - started }))
+        .on('error', reject)
+    }).on('error', reject).end(body)
+  })
+}
+
+async function main (): Promise<void> {
+  const bin = providePrograms(['postgres'], print).postgres as string
+  const guardian = startGuardian()
+  const endings: (() => unknown)[] = []
+  try {
+    const server = await startPostgres(bin, await createCluster(bin, guardian.folder), guardian)
+    const unlimited = String(2 ** 31 - 1)
+    const service = await startService({ teardown: (end) => endings.push(end) }, {
+      DATABASE_URL: server.url,
+      JWT_SECRET: randomBytes(32).toString('hex'),
+      UPLOADS_DIR: `${guardian.folder}/uploads`,
+      LOG_LEVEL: 'warn',
+      ...Object.fromEntries(['SIGN_IN_FAILURES_PER_ACCOUNT', 'SIGN_IN_FAILURES_PER_ADDRESS', 'RATE_LIMIT_PUBLIC'].map((name) => [name, unlimited]))
+    })
+    const url = service.url.replace('localhost', '127.0.0.1') // no look-up of names
+    const reads = await prepare(url)
+    const bursts: Answer[] = []
+    const results = new Map<string, { without: Answer[][], with: Answer[][] }>(Object.keys(reads).map((name) => [name, { without: [], with: [] }]))
+    for (let round = 0; round <= ROUNDS; round++) {
+      print(round === 0 ? 'warming up …' : `round ${round} of ${ROUNDS} …`)
+      for (const period of ['without', 'with'] as const) {
+        const answers = await readSteadily(reads, period === 'with' ? async () => bursts.push(...await signIns(url)) : undefined)
+        if (round > 0) for (const [name, own] of answers) results.get(name)?.[period].push(own)
+        await sleep(200)
+      }
+    }
+    report(results, bursts)
+  } finally {
+    for (const end of endings) await end()
+    readers.destroy()
+    owners.destroy()
+    await guardian.end()
+  }
+}
+
+/** An account, a page of it and an upload; gives what reads them. */
+async function prepare (url: string): Promise<Record<string, () => Promise<Answer>>> {
+  const json = { 'content-type': 'application/json' }
+  const { access_token: token } = JSON.parse((await ask(readers, 'POST', `${url}/auth/sign_up`, json, JSON.stringify({ user: { email: 'owner@example.com', password: PASSWORD, password_confirmation: PASSWORD } }))).body)
+  const authorization = `Bearer ${token}`
+  const { public_id: publicId } = JSON.parse((await ask(readers, 'POST', `${url}/landing_pages`, { ...json, authorization }, JSON.stringify({ current_data: { text: 'x'.repeat(2000) } }))).body)
+  const boundary = 'boundary'
+  const upload = `--${boundary}\r\nContent-Disposition: form-data; name="asset[file]"; filename="a.txt"\r\nContent-Type: text/plain\r\n\r\n${'x'.repeat(2000)}\r\n--${boundary}--\r\n`
+  const created = await ask(readers, 'POST', `${url}/assets`, { authorization, 'content-type': `multipart/form-data; boundary=${boundary}` }, upload)
+  const { pathname } = new URL(JSON.parse(created.body).url)
+  return {
+    'page (warm)': async () => await ask(readers, 'GET', `${url}/landing_pages/${publicId}`),
+    'session check (PostgreSQL)': async () => await ask(readers, 'GET', `${url}/auth/me`, { authorization }),
+    'upload (file system, in the pool of threads)': async () => await ask(readers, 'GET', `${url}${pathname}`)
+  }
+}
+
+async function signIns (url: string): Promise<Answer[]> {
+  const body = JSON.stringify({ user: { email: 'owner@example.com', password: PASSWORD } })
+  return await Promise.all(Array.from({ length: BURST }, async () => await ask(owners, 'POST', `${url}/auth/sign_in`, { 'content-type': 'application/json' }, body)))
+}
+
+async function readSteadily (reads: Record<string, () => Promise<Answer>>, burst?: () => Promise<unknown>): Promise<Map<string, Answer[]>> {
+  const underWay = new Map<string, Promise<Answer>[]>(Object.keys(reads).map((name) => [name, []]))
+  const started = performance.now()
+  const end = started + PERIOD_MS
+  const bursting = (async () => {
+    if (burst !== undefined) do await burst(); while (performance.now() < end)
+  })()
+  for (let sent = 0; performance.now() < end; sent++) {
+    for (const [name, read] of Object.entries(reads)) underWay.get(name)?.push(read())
+    await sleep(Math.max(0, started + (sent + 1) * 1000 / READS_PER_SECOND - performance.now()))
+  }
+  const answers = new Map<string, Answer[]>()
+  for (const [name, own] of underWay) answers.set(name, await Promise.all(own))
+  await bursting
+  return answers
+}
+
+function report (results: Map<string, Record<'without' | 'with', Answer[][]>>, bursts: readonly Answer[]): void {
+  const at = (share: number, rounds: Answer[][]) => median(rounds.map((answers) => {
+    const times = answers.map(({ ms }) => ms).sort((a, b) => a - b)
+    return times[Math.floor(times.length * share)] as number
+  })) as number
+  print(`\n| read, ${READS_PER_SECOND} a second | p50 ms without | with ${BURST} sign-ins at once | p99 ms without | with | ratio | not 200 |\n|---|--:|--:|--:|--:|--:|--:|`)
+  for (const [name, periods] of results) {
+    const failed = [...periods.without, ...periods.with].flat().filter(({ status }) => status !== 200).length
+    const [quiet, busy] = [at(0.99, periods.without), at(0.99, periods.with)]
+    print(`| ${name} | ${at(0.5, periods.without).toFixed(2)} | ${at(0.5, periods.with).toFixed(2)} | ${quiet.toFixed(2)} | ${busy.toFixed(2)} | ${(busy / quiet).toFixed(1)} | ${failed} |`)
+  }
+  const statuses = new Map<number, number[]>()
+  for (const { status, ms } of bursts) statuses.set(status, [...statuses.get(status) ?? [], ms])
+  for (const [status, times] of statuses) print(`sign-ins answered with ${status}: ${times.length}, median ${Math.round(median(times) as number)} ms, longest ${Math.round(Math.max(...times))} ms`)
+}
+
+try {
+  await main()
+} catch (error) {
+  console.error(error instanceof MissingProgramError ? error.message : error)
+  process.exitCode = 1
+}

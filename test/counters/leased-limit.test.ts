@@ -1,0 +1,147 @@
+import { randomUUID } from 'node:crypto'
+import { setTimeout as sleep } from 'node:timers/promises'
+import fc from 'fast-check'
+import t from 'tap'
+import { clock } from '../../src/clock.ts'
+import { LeasedLimit } from '../../src/counters/leased-limit.ts'
+import { claimRedis, createProxy, startRedisServer } from '../helpers/servers.ts'
+import { startReplicas } from './replicas.ts'
+
+const take = async (limit: LeasedLimit, key: string): Promise<boolean> => (await limit.take(key, clock.now())).allowed
+/** Takes until refused; gives how many passed. */
+async function spend (limit: LeasedLimit, key: string, most = Infinity): Promise<number> {
+  let passed = 0
+  while (passed < most && await take(limit, key)) passed++
+  return passed
+}
+const trues = (answers: readonly boolean[]): number => answers.filter(Boolean).length
+
+/** Bursts of reads: which replica each read goes to. Those of a burst are under way at once. */
+const bursts = (replicas: number) => fc.array(fc.array(fc.nat(replicas - 1), { minLength: 1, maxLength: 30 }), { minLength: 1, maxLength: 12 })
+const delays = fc.array(fc.nat(4), { maxLength: 60 })
+
+t.test('whatever order reads and messages come in: as many pass as the limit says, if so many come', async (t) => {
+  const url = await claimRedis(t)
+  const replicas = await startReplicas(t, [url, url, url])
+  // One after the other: a recall reaches all that listen.
+  await fc.assert(fc.asyncProperty(fc.integer({ min: 1, max: 150 }), bursts(3), fc.tuple(delays, delays, delays), async (max, reads, waits) => {
+    const key = randomUUID()
+    const limits = replicas.map((replica, index) => {
+      replica.store.delays = [...waits[index] as number[]]
+      return replica.limit(max, { nameSpace: key })
+    })
+    let passed = 0
+    for (const burst of reads) passed += trues(await Promise.all(burst.map(async (index) => await take(limits[index] as LeasedLimit, key))))
+    return passed === Math.min(max, reads.flat().length)
+  }), { numRuns: 150 })
+})
+
+t.test('whatever clocks say and whoever is killed or replaced: no window admits more', async (t) => {
+  const url = await claimRedis(t)
+  const replicas = await startReplicas(t, [url, url, url])
+  const step = fc.record({ burst: fc.array(fc.nat(2), { minLength: 1, maxLength: 20 }), jump: fc.integer({ min: -90_000, max: 90_000 }), replaced: fc.option(fc.nat(2)) })
+  const real = clock.now
+  let ahead = 0
+  t.intercept(clock, 'now', { value: () => real() + ahead })
+  await fc.assert(fc.asyncProperty(fc.integer({ min: 1, max: 60 }), fc.array(step, { minLength: 1, maxLength: 10 }), async (max, steps) => {
+    const key = randomUUID()
+    const limitOf = (index: number): LeasedLimit => (replicas[index] as typeof replicas[number]).limit(max, { nameSpace: key })
+    const limits = [0, 1, 2].map(limitOf)
+    let passed = 0
+    for (const { burst, jump, replaced } of steps) {
+      ahead += jump
+      if (replaced !== null) limits[replaced] = limitOf(replaced) // what it held is lost
+      passed += trues(await Promise.all(burst.map(async (index) => await take(limits[index] as LeasedLimit, key))))
+    }
+    return passed <= max
+  }), { numRuns: 60 })
+})
+
+t.test('window after window: none admits more, whenever they end', async (t) => {
+  const url = await claimRedis(t)
+  const replicas = await startReplicas(t, [url, url])
+  const burst = fc.record({ reads: fc.array(fc.nat(1), { minLength: 1, maxLength: 25 }), pauseMs: fc.nat(25) })
+  await fc.assert(fc.asyncProperty(fc.integer({ min: 1, max: 20 }), fc.array(burst, { minLength: 5, maxLength: 10 }), async (max, steps) => {
+    const key = randomUUID()
+    for (const { store } of replicas) store.windows.clear()
+    const limits = replicas.map((replica) => replica.limit(max, { nameSpace: key, timeWindow: 60 }))
+    let passed = 0
+    for (const { reads, pauseMs } of steps) {
+      passed += trues(await Promise.all(reads.map(async (index) => await take(limits[index] as LeasedLimit, key))))
+      await sleep(pauseMs)
+    }
+    const windows = new Set(replicas.flatMap(({ store }) => [...store.windows]))
+    return passed >= Math.min(max, steps[0]?.reads.length ?? 0) && passed <= max * windows.size
+  }), { numRuns: 25 })
+})
+
+t.test('a client in turn on four replicas, and one that leans on one of them, get what the limit says', async (t) => {
+  const url = await claimRedis(t)
+  const replicas = await startReplicas(t, [url, url, url, url])
+  for (const max of [30, 1000]) {
+    const limits = replicas.map((replica) => replica.limit(max))
+    const inTurn = []
+    for (let n = 0; n < max + 20; n++) inTurn.push(await take(limits[n % 4] as LeasedLimit, `in turn ${max}`))
+    t.same(inTurn, [...Array(max).fill(true), ...Array(20).fill(false)], `${max} in turn`)
+    let leaning = 0
+    for (let n = 0; n < max + 20; n++) leaning += Number(await take(limits[n % 10 === 0 ? 1 : 0] as LeasedLimit, `leaning ${max}`))
+    t.equal(leaning, max, `${max}, nine of ten on one replica`)
+    await spend(limits[0] as LeasedLimit, `moving ${max}`, max - 10)
+    t.equal(await spend(limits[1] as LeasedLimit, `moving ${max}`), 10, 'what the one took in advance comes to the other')
+  }
+})
+
+t.test('one replica asks for a thousand reads a few times, and not at all for what is refused', async (t) => {
+  const [replica] = await startReplicas(t, [await claimRedis(t)])
+  const { store, limit } = replica!
+  const thousand = limit(1000)
+  t.equal(await spend(thousand, 'a'), 1000)
+  t.ok(store.asked < 50, `asked ${store.asked} times`)
+  const { asked } = store
+  for (let n = 0; n < 1000; n++) {
+    const count = thousand.take('a', clock.now())
+    t.notOk(count instanceof Promise || count.allowed)
+  }
+  t.equal(store.asked, asked)
+  t.equal(await spend(thousand, 'b', 1), 1)
+  t.equal(store.asked, asked + 1, 'a first read takes nothing in advance')
+})
+
+t.test('what is left is handed back at the end, and what a killed process held is lost', async (t) => {
+  const url = await claimRedis(t)
+  const replicas = await startReplicas(t, [url, url])
+  const [one, two] = replicas.map((replica) => replica.limit(100)) as [LeasedLimit, LeasedLimit]
+  await spend(one, 'a', 5)
+  await one.close()
+  replicas[0]!.redis.close()
+  t.equal(await spend(two, 'a'), 95)
+})
+
+t.test('while Redis is away a process goes on from what it knows, and tells it afterwards', async (t) => {
+  const server = await startRedisServer(t)
+  const proxy = await createProxy(t, server.url)
+  const [cut, other] = await startReplicas(t, [proxy.url, server.url])
+  const [one, two] = [cut!.limit(30), other!.limit(30)]
+  t.equal(await spend(one, 'a', 10), 10)
+  await proxy.refuse()
+  t.equal(await spend(one, 'a', 10), 10, 'by itself')
+  t.equal(await spend(one, 'b', 40), 30, 'a new client, too')
+  t.notOk(await take(one, 'b'))
+  await proxy.restore()
+  while (!cut!.redis.reachable || !cut!.redis.subscribed) await sleep(20)
+  t.ok(await take(one, 'a'))
+  t.equal(await spend(two, 'a'), 9, 'what the others are left')
+  t.notOk(await take(one, 'b'))
+  t.notOk(await take(two, 'b'))
+})
+
+t.test('nobody takes reads in advance while they could not be called back', async (t) => {
+  const server = await startRedisServer(t)
+  const proxy = await createProxy(t, server.url)
+  const [deaf, other] = await startReplicas(t, [proxy.url, server.url])
+  proxy.blackhole(/subscribe/i)
+  while (deaf!.redis.subscribed) await sleep(20)
+  const [one, two] = [deaf!.limit(100), other!.limit(100)]
+  t.equal(await spend(one, 'a', 20), 20)
+  t.equal(await spend(two, 'a'), 80)
+})

@@ -1,0 +1,148 @@
+import { readFile } from 'node:fs/promises'
+import { join } from 'node:path'
+import type { FastifyInstance } from 'fastify'
+import t, { type Test } from 'tap'
+import { buildTestApp, createPage, PASSWORD, signUp, testSettings, type Account } from '../helpers/app.ts'
+import { query, startPostgresServer } from '../helpers/servers.ts'
+
+// What requests cost PostgreSQL, by what its own log says of the service's connections.
+
+interface Counted {
+  readonly settings: Record<string, string>
+  /** The statements that reached PostgreSQL while `action` ran, BEGIN and COMMIT too, on one line each. */
+  readonly during: (action: () => Promise<unknown>) => Promise<string[]>
+}
+
+async function counted (t: Test): Promise<Counted> {
+  const server = await startPostgresServer(t)
+  const [row] = await query(server.url, 'SHOW data_directory')
+  const log = join(row?.data_directory as string, '../log')
+  const statements = async () => {
+    const text = (await readFile(log, 'utf8')).replaceAll(/\s*\n\t\s*/g, ' ').replaceAll(/: {2,}/g, ': ')
+    // A batch of several in one message is one line, as it is one round trip.
+    return [...text.matchAll(/LOG: ((?:statement|execute [^:]+): .*)$/gm)].map(([, statement]) => statement as string)
+  }
+  const url = new URL(server.url)
+  url.searchParams.set('options', '-c log_statement=all')
+  return {
+    settings: { ...await testSettings(t), DATABASE_URL: url.href },
+    async during (action) {
+      const before = (await statements()).length
+      await action()
+      return (await statements()).slice(before)
+    }
+  }
+}
+
+const SESSION_CHECK = /^execute landfall_\S+: SELECT .* FROM sessions /
+
+/** A request of the owner's; fails the test when it isn't answered with `status`. */
+async function ask (t: Test, app: FastifyInstance, account: Account, status: number, method: 'GET' | 'POST' | 'PATCH' | 'DELETE', url: string, payload?: object, headers: object = {}) {
+  const response = await app.inject({ method, url, headers: { ...account.headers, ...headers }, ...payload && { payload } })
+  t.equal(response.statusCode, status, `${method} ${url}: ${response.body.slice(0, 200)}`)
+  return response
+}
+
+t.test('an owner’s request is the session check and one prepared statement', async (t) => {
+  const { settings, during } = await counted(t)
+  const app = await buildTestApp(t, { settings })
+  const account = await signUp(app)
+  const page = await createPage(app, account)
+  const other = await createPage(app, account)
+  const of = (id: string) => `/manage/landing_pages/${id}`
+
+  const cases: [string, RegExp | undefined, () => Promise<unknown>][] = [
+    ['me', undefined, async () => await ask(t, app, account, 200, 'GET', '/auth/me')],
+    ['create', /: INSERT INTO landing_pages /, async () => await ask(t, app, account, 201, 'POST', '/landing_pages', { current_data: {} })],
+    ['find', /: SELECT .* FROM landing_pages /, async () => await ask(t, app, account, 200, 'GET', of(page.id))],
+    ['list', /: SELECT .* FROM landing_pages /, async () => await ask(t, app, account, 200, 'GET', '/manage/landing_pages?limit=2')],
+    ['replace with If-Match', /: UPDATE landing_pages /, async () => await ask(t, app, account, 200, 'PATCH', of(page.id), { current_data: [1] }, { 'if-match': page.etag })],
+    ['replace', /: UPDATE landing_pages /, async () => await ask(t, app, account, 200, 'PATCH', of(page.id), { current_data: [2] })],
+    ['delete', /: DELETE FROM landing_pages /, async () => await ask(t, app, account, 204, 'DELETE', of(other.id))],
+    ['sign-out', /: WITH .* UPDATE sessions /, async () => await ask(t, app, account, 204, 'DELETE', '/auth/sign_out', { refresh_token: account.refresh_token })]
+  ]
+  for (const [name, own, action] of cases) {
+    const statements = await during(action)
+    t.equal(statements.length, own === undefined ? 1 : 2, `${name}: ${statements.join('; ')}`)
+    t.match(statements[0], SESSION_CHECK, name)
+    if (own === undefined) continue
+    t.match(statements[1], /^execute landfall_/, name)
+    t.match(statements[1], own, name)
+  }
+})
+
+t.test('a refresh is one statement, and what is refused without a look at the database is none', async (t) => {
+  const { settings, during } = await counted(t)
+  const app = await buildTestApp(t, { settings })
+  const account = await signUp(app)
+  const refresh = await during(async () => await ask(t, app, account, 200, 'POST', '/auth/refresh', { refresh_token: account.refresh_token }))
+  t.equal(refresh.length, 1)
+  t.match(refresh[0], /^execute landfall_\S+: WITH spent AS /)
+  t.same(await during(async () => await app.inject({ url: '/auth/me', headers: { authorization: 'Bearer x.y.z' } })), [])
+  t.same(await during(async () => await app.inject({ url: '/landing_pages/no-public-id' })), [])
+})
+
+t.test('a sign-up and a sign-in are a look and one statement that writes all', async (t) => {
+  const { settings, during } = await counted(t)
+  const app = await buildTestApp(t, { settings })
+  const account: Account[] = []
+  const signedUp = await during(async () => account.push(await signUp(app)))
+  const signedIn = await during(async () => {
+    const response = await app.inject({ method: 'POST', url: '/auth/sign_in', payload: { user: { email: account[0]?.user.email, password: PASSWORD } } })
+    t.equal(response.statusCode, 200)
+  })
+  for (const [name, statements] of Object.entries({ signedUp, signedIn })) {
+    t.equal(statements.length, 2, `${name}: ${statements.join('; ')}`)
+    t.match(statements[0], /^execute landfall_\S+: SELECT .* FROM users /)
+    t.match(statements[1], /^execute landfall_\S+: WITH account AS /)
+  }
+})
+
+t.test('a public read is one statement while it is cold, however many ask at once, and none when it is warm', async (t) => {
+  const { settings, during } = await counted(t)
+  const writer = await buildTestApp(t, { settings })
+  const account = await signUp(writer)
+  const pages = [await createPage(writer, account), await createPage(writer, account)]
+  const reader = await buildTestApp(t, { settings: { ...settings, RATE_LIMIT_PUBLIC: '1000' } })
+  const read = async (publicId: string) => (await reader.inject({ url: `/landing_pages/${publicId}` })).statusCode
+
+  for (const [index, { public_id: publicId }] of pages.entries()) {
+    const cold = await during(async () => t.same(await Promise.all(Array.from({ length: 1 + 40 * index }, async () => await read(publicId))), Array(1 + 40 * index).fill(200)))
+    t.equal(cold.length, 1, cold.join('; '))
+    t.match(cold[0], /^execute landfall_\S+: SELECT .* FROM landing_pages WHERE public_id = \$1/)
+    t.same(await during(async () => { for (let n = 0; n < 20; n++) t.equal(await read(publicId), 200) }), [])
+  }
+  const unknown = '0'.repeat(22)
+  t.equal((await during(async () => t.equal(await read(unknown), 404))).length, 1)
+  t.same(await during(async () => t.equal(await read(unknown), 404)), [])
+  t.same(await during(async () => t.equal((await writer.inject({ url: `/landing_pages/${pages[0]?.public_id}` })).statusCode, 200)), [], 'own writes are warm')
+})
+
+t.test('a migration that changes columns under a running service is nobody’s error', async (t) => {
+  const common = await testSettings(t)
+  const settings = { ...common, CACHE_MAX_BYTES: '0', RATE_LIMIT_PUBLIC: '1000000', DATABASE_POOL_SIZE: '3' }
+  const app = await buildTestApp(t, { settings })
+  const account = await signUp(app)
+  const page = await createPage(app, account)
+  const state = { changing: true, rounds: 0 }
+  const work = async () => {
+    for (; state.changing; state.rounds++) {
+      const document = { round: state.rounds }
+      t.equal((await app.inject({ url: `/landing_pages/${page.public_id}` })).statusCode, 200)
+      const changed = await ask(t, app, account, 200, 'PATCH', `/manage/landing_pages/${page.id}`, { current_data: document })
+      t.same(changed.json().current_data, document)
+      await ask(t, app, account, 200, 'GET', '/manage/landing_pages')
+    }
+  }
+  const workers = [work(), work(), work(), work()]
+  for (const type of ['varchar', 'text', 'varchar(1000)', 'text']) {
+    await query(common.DATABASE_URL as string, `ALTER TABLE landing_pages ALTER COLUMN current_data TYPE ${type}, ALTER COLUMN content_hash TYPE ${type}`)
+    await query(common.DATABASE_URL as string, `ALTER TABLE users ALTER COLUMN email TYPE ${type}`)
+    const { rounds } = state
+    while (state.rounds < rounds + 20) await new Promise((resolve) => setImmediate(resolve))
+  }
+  state.changing = false
+  await Promise.all(workers)
+  const signIn = await app.inject({ method: 'POST', url: '/auth/sign_in', payload: { user: { email: account.user.email, password: PASSWORD } } })
+  t.equal(signIn.statusCode, 200, 'what Prisma asks is not affected')
+})
