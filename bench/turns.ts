@@ -26,7 +26,9 @@ export interface Runner {
 
 /** @throws {WrongAnswerError} */
 export async function runTurn ({ contender, server, load }: Runner, turn: number, settings: TurnSettings): Promise<TurnResult> {
-  const { context, generator, pinning, seconds, connections, turns } = settings
+  const { context, generator, pinning, seconds, turns } = settings
+  // Each of two processes gets as many as one does, or both would wait for the generator now and then.
+  const connections = settings.connections * (contender.server.onBothCores === true ? 2 : 1)
   const { name } = contender
   const length = load.order?.length ?? load.requests.length
   const start = Math.floor(turn / turns * length)
