@@ -44,6 +44,7 @@ export const publicRoutes: FastifyPluginAsync = async (app) => {
     ...CORS,
     ['cache-control', app.config.PUBLIC_CACHE_CONTROL],
     ['vary', 'Accept-Encoding'],
+    ['cross-origin-resource-policy', 'cross-origin'],
     ['x-content-type-options', 'nosniff']
   ] as const
   const hitLines = headerLines(...constant, ['cache-status', 'landfall; hit'])
