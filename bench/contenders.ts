@@ -49,7 +49,7 @@ export function selectContenders (contenders: readonly Contender[], only: readon
     if (contender.skip === undefined) for (const { of } of contender.targets ?? []) choose(of)
   }
   for (const { id, name } of contenders) {
-    if (only.length === 0 || isCalled(name, only)) choose(id)
+    if (only.length === 0 || isCalled(name, only) || id.startsWith('added')) choose(id)
   }
   return contenders.filter(({ id }) => chosen.has(id))
 }

@@ -33,7 +33,8 @@ text { font: 12px system-ui, -apple-system, "Segoe UI", sans-serif; fill: #1f232
 /** A bar for each contender: its rate over bare Fastify's, with the quartiles as a whisker. */
 export function drawRatios (result: BenchResult): string {
   const bars = result.contenders.flatMap((contender) => {
-    const ratio = contender.id === contender.bare ? undefined : ratioToBare(contender, result)
+    // The rate of several processes is only comparable after what the table does with it.
+    const ratio = contender.id === contender.bare || contender.targets.some(({ perCore }) => perCore === true) ? undefined : ratioToBare(contender, result)
     return ratio === undefined ? [] : [{ name: contender.name, ratio }]
   })
   const greatest = Math.max(1.1, ...bars.map(({ ratio }) => ratio.upper))
@@ -59,7 +60,7 @@ export function drawRatios (result: BenchResult): string {
 <style>${STYLE}
 </style>
 <text class="title" x="12" y="22">Requests per second, as a multiple of bare Fastify’s</text>
-<text class="note" x="12" y="39">One process on one core; 1 is a Fastify route that returns a constant buffer of the same size</text>
+<text class="note" x="12" y="39">One process; 1 is a Fastify route that returns a constant buffer of the same size</text>
 ${grid.join('\n')}
 <line class="one" x1="${x(1)}" x2="${x(1)}" y1="${TOP - 6}" y2="${bottom}"/>
 ${rows.join('\n')}

@@ -3,13 +3,15 @@ import type { Encoding } from './etag.ts'
 /** Headers that are remembered: browsers send few different ones, attackers any number. */
 const MAX_KNOWN = 200
 const known = new Map<string, Encoding>()
+/** In characters; who asks for more than these has no browser. */
+const MAX_LENGTH = 1024
 
 /**
  * The encoding that an Accept-Encoding header (RFC 9110, 12.5.3) prefers among those that documents come in; `br` where
  * it leaves the choice. Identity where none of them is wanted, even if identity is refused: an answer beats a 406.
  */
 export function preferredEncoding (header: string | undefined): Encoding {
-  if (header === undefined || header === '') return 'identity'
+  if (header === undefined || header === '' || header.length > MAX_LENGTH) return 'identity'
   const remembered = known.get(header)
   if (remembered !== undefined) return remembered
   const weights = new Map(header.toLowerCase().split(',').map(weightOf))

@@ -128,7 +128,8 @@ export const publicRoutes: FastifyPluginAsync = async (app) => {
     if (isUnmodified(request.raw.headers['if-none-match'], document.hash)) {
       heads.send(reply.raw, 304, lines + representation.validatorLines, undefined, now)
     } else {
-      heads.send(reply.raw, 200, lines + representation.lines, texts.bodyOf(representation), now)
+      const body = representation.text ?? (documents.holds(document) ? texts.bodyOf(representation) : representation.bytes)
+      heads.send(reply.raw, 200, lines + representation.lines, body, now)
     }
   }
 

@@ -9,6 +9,8 @@ import { headerLines } from './prepared-head.ts'
 const WINDOW_MS = 60_000
 /** Parsed origins that are remembered; a page that reads much sends the same one each time. */
 const MAX_KNOWN_ORIGINS = 1000
+/** Of an Origin or Referer, in characters; longer ones are no page's of an allowed host. */
+const MAX_PAGE_LENGTH = 2048
 
 /** One of the two budgets that a client address has. */
 export interface Tier {
@@ -42,7 +44,7 @@ class AllowedHostMatcher {
     }
     if (!this.#hasNames) return false
     const page = request.headers.origin ?? request.headers.referer
-    return page !== undefined && this.#matchesPage(page)
+    return page !== undefined && page.length <= MAX_PAGE_LENGTH && this.#matchesPage(page)
   }
 
   #matchesPage (page: string): boolean {

@@ -20,6 +20,8 @@ export interface ClientAddress {
 /** Addresses that are remembered by what they are told from: telling them costs more than the rest of a limit. */
 const MAX_KNOWN = 50_000
 const MAX_KNOWN_LENGTH = 128
+/** Of X-Forwarded-For, in characters: what proxies have added stands at its end, and a thousand hops are an attack. */
+const MAX_FORWARDED_LENGTH = 1024
 
 let warned = false
 
@@ -37,7 +39,7 @@ export default fp(async (app) => {
 
   app.decorate('addressOf', (request) => {
     const peer = request.raw.socket.remoteAddress ?? ''
-    const forwarded = request.raw.headers['x-forwarded-for'] as string | undefined
+    let forwarded = request.raw.headers['x-forwarded-for'] as string | undefined
     if (forwarded === undefined || !trustsProxies) {
       if (forwarded !== undefined) warn(request, peer)
       return known.get(peer) ?? remember(peer, peer, peer)
@@ -45,6 +47,10 @@ export default fp(async (app) => {
     const source = `${peer} ${forwarded}`
     const remembered = known.get(source)
     if (remembered !== undefined) return remembered
+    if (forwarded.length > MAX_FORWARDED_LENGTH) {
+      forwarded = forwarded.slice(forwarded.indexOf(',', forwarded.length - MAX_FORWARDED_LENGTH) + 1)
+      request.raw.headers['x-forwarded-for'] = forwarded
+    }
     const claimed = request.ip
     if (claimed === peer) warn(request, peer)
     return remember(source, claimed, peer)

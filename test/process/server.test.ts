@@ -1,4 +1,6 @@
+import { once } from 'node:events'
 import { existsSync, mkdirSync, writeFileSync } from 'node:fs'
+import { connect, type Socket } from 'node:net'
 import { join } from 'node:path'
 import t, { type Test } from 'tap'
 import { createDatabase, claimRedis, freePort } from '../helpers/servers.ts'
@@ -107,7 +109,6 @@ t.test('two replicas that start together on an empty database count one limit an
 t.test('SIGTERM finishes what is in flight, and is not held up by idle or half-sent requests', async (t) => {
   const env = { DATABASE_URL: await createDatabase(t), JWT_SECRET: 'x'.repeat(32), UPLOADS_DIR: temporaryFolder(t), SHUTDOWN_TIMEOUT_MS: '2000' }
   const service = await startService(t, env)
-  const { connect } = await import('node:net')
   const sockets = ['', 'GET /health', 'POST /auth/sign_in HTTP/1.1\r\nHost: x\r\nContent-Type: application/json\r\nContent-Length: 100\r\n\r\n{'].map((start) => {
     const socket = connect(Number(new URL(service.url).port), 'localhost', () => socket.write(start))
     socket.on('error', () => {})
@@ -120,4 +121,27 @@ t.test('SIGTERM finishes what is in flight, and is not held up by idle or half-s
   t.same(await Promise.all(inFlight), Array(8).fill(200))
   t.equal(await ending, 0)
   for (const socket of sockets) socket.destroy()
+})
+
+t.test('SIGTERM cuts off no answer that is still being read, and waits for nobody who has only begun to ask', async (t) => {
+  // A wait for the limit would be one for ever.
+  const env = { DATABASE_URL: await createDatabase(t), JWT_SECRET: 'x'.repeat(32), UPLOADS_DIR: temporaryFolder(t), SHUTDOWN_TIMEOUT_MS: '600000', MAX_DOCUMENT_BYTES: '30000000' }
+  const service = await startService(t, env)
+  const account = await signUp(service.url)
+  const document = JSON.stringify(['x'.repeat(20_000_000)])
+  const page = await (await post(`${service.url}/landing_pages`, { current_data: JSON.parse(document) }, bearer(account.access_token))).json() as { public_id: string }
+
+  const open = (text: string) => connect(Number(new URL(service.url).port), 'localhost').on('error', () => {}).setNoDelay(true).on('connect', function (this: Socket) { this.write(text) })
+  const halfSent = ['GET /hea', 'GET /health/live HTTP/1.1\r\nHost: x\r\nX-'].map(open)
+  const reader = open(`GET /landing_pages/${page.public_id} HTTP/1.1\r\nHost: x\r\n\r\n`)
+  let received = 0
+  reader.on('data', (chunk: Buffer) => { received += chunk.length })
+  await once(reader, 'data')
+  reader.pause()
+  const ending = service.end('SIGTERM')
+  await Promise.all(halfSent.map(async (socket) => { socket.resume(); await once(socket, 'close') }))
+  reader.resume()
+  await once(reader, 'close')
+  t.ok(received > document.length, `${received} bytes of the answer`)
+  t.equal(await ending, 0)
 })
