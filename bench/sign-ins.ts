@@ -14,6 +14,8 @@ const ROUNDS = 4
 const PERIOD_MS = 3000
 const READS_PER_SECOND = 200
 const BURST = 200
+/** What is aimed at: p99 of the reads with the bursts over p99 without. */
+const MAX_RATIO = 2
 const PASSWORD = 'correct horse battery'
 
 const print = (line: string): void => { process.stdout.write(`${line}\n`) }
@@ -120,11 +122,15 @@ function report (results: Map<string, Record<'without' | 'with', Answer[][]>>, b
     return times[Math.floor(times.length * share)] as number
   })) as number
   print(`\n| read, ${READS_PER_SECOND} a second | p50 ms without | with ${BURST} sign-ins at once | p99 ms without | with | ratio | not 200 |\n|---|--:|--:|--:|--:|--:|--:|`)
+  const verdicts: string[] = []
   for (const [name, periods] of results) {
     const failed = [...periods.without, ...periods.with].flat().filter(({ status }) => status !== 200).length
     const [quiet, busy] = [at(0.99, periods.without), at(0.99, periods.with)]
+    verdicts.push(`${name}: ${busy / quiet <= MAX_RATIO ? 'met' : 'missed'}`)
     print(`| ${name} | ${at(0.5, periods.without).toFixed(2)} | ${at(0.5, periods.with).toFixed(2)} | ${quiet.toFixed(2)} | ${busy.toFixed(2)} | ${(busy / quiet).toFixed(1)} | ${failed} |`)
   }
+  print(`p99 with sign-ins at most ${MAX_RATIO} times that without: ${verdicts.join(', ')}`)
+  print('(Reads and sign-ins come from one process on the same cores as the service: its own delays are in these times.)')
   const statuses = new Map<number, number[]>()
   for (const { status, ms } of bursts) statuses.set(status, [...statuses.get(status) ?? [], ms])
   for (const [status, times] of statuses) print(`sign-ins answered with ${status}: ${times.length}, median ${Math.round(median(times) as number)} ms, longest ${Math.round(Math.max(...times))} ms`)
