@@ -1,5 +1,5 @@
 import { randomUUID } from 'node:crypto'
-import { setTimeout as sleep } from 'node:timers/promises'
+import { setImmediate as turn, setTimeout as sleep } from 'node:timers/promises'
 import fc from 'fast-check'
 import t from 'tap'
 import { clock } from '../../src/clock.ts'
@@ -144,4 +144,116 @@ t.test('nobody takes reads in advance while they could not be called back', asyn
   const [one, two] = [deaf!.limit(100), other!.limit(100)]
   t.equal(await spend(one, 'a', 20), 20)
   t.equal(await spend(two, 'a'), 80)
+})
+
+t.test('a client has its window to itself, however many others come meanwhile', async (t) => {
+  const [replica] = await startReplicas(t, [await claimRedis(t)])
+  for (const [kind, limit] of [['in the process', new LeasedLimit({ nameSpace: 'test', max: 40, timeWindow: 60_000 })], ['in Redis', replica!.limit(40)]] as const) {
+    t.equal(await spend(limit, 'spent'), 40, kind)
+    t.equal(await spend(limit, 'begun', 15), 15)
+    for (let n = 0; n < 500; n++) t.equal(await spend(limit, `other ${n}`, 1), 1)
+    const answer = limit.take('spent', clock.now())
+    t.notOk(answer instanceof Promise, `${kind}: known without asking`)
+    t.match(answer, { allowed: false, used: 40 })
+    t.equal(await spend(limit, 'begun'), 25, kind)
+  }
+})
+
+t.test('a client whose reads come no faster than Redis answers waits for its first ones only', async (t) => {
+  const [replica] = await startReplicas(t, [await claimRedis(t)])
+  const { store } = replica!
+  const limit = replica!.limit(1000)
+  const waited: number[] = []
+  for (let n = 1; n <= 700; n++) {
+    const count = limit.take('a', clock.now())
+    if (count instanceof Promise) waited.push(n)
+    t.match(await count, { allowed: true, used: n })
+    while (store.underWay > 0) await turn()
+  }
+  t.same(waited, [1, 2, 7], 'nothing in advance, 4, 16; from then on the next are there before they are needed')
+})
+
+t.test('what another process holds is waited for, if its answer takes a while', async (t) => {
+  const server = await startRedisServer(t)
+  const proxy = await createProxy(t, server.url)
+  const [far, near] = await startReplicas(t, [proxy.url, server.url])
+  proxy.delay(15) // and so it hears late that reads are called back
+  const [one, two] = [far!.limit(100), near!.limit(100)]
+  await spend(one, 'a', 60)
+  t.equal(await spend(two, 'a'), 40)
+  t.notOk(await take(one, 'a'))
+})
+
+t.test('a window that Redis has lost is a new one: what was left of the old is not added to it', async (t) => {
+  const url = await claimRedis(t)
+  const replicas = await startReplicas(t, [url, url])
+  const [one, two] = replicas.map((replica) => replica.limit(100)) as [LeasedLimit, LeasedLimit]
+  const [{ store, redis }] = replicas as [typeof replicas[number]]
+  t.equal(await spend(one, 'a', 7), 7) // which leaves 15 of 16
+  const { asked } = store
+  await redis.commands.flushdb()
+  let after = 0
+  while (store.asked === asked && await take(one, 'a')) after++
+  while (store.underWay > 0) await turn()
+  const last = after + await spend(two, 'a', 50) + await spend(one, 'a') + await spend(two, 'a')
+  t.ok(after < 15, 'some were left when the new window began')
+  t.equal(last - after, 100)
+})
+
+t.test('when Redis goes away, what was handed back before is counted as unspent', async (t) => {
+  const server = await startRedisServer(t)
+  const proxy = await createProxy(t, server.url)
+  const [cut, other] = await startReplicas(t, [proxy.url, server.url])
+  const [one, two] = [cut!.limit(60), other!.limit(60)]
+  t.equal(await spend(one, 'a', 10), 10) // and holds some more
+  t.equal(await spend(two, 'a'), 50)
+  await proxy.refuse()
+  t.equal(await spend(one, 'a'), 50, 'as far as it knows, 10 are spent')
+})
+
+t.test('a window never ends later for a process than for Redis, however long an answer takes', async (t) => {
+  const [replica] = await startReplicas(t, [await claimRedis(t)])
+  const real = clock.now
+  let ahead = 0
+  t.intercept(clock, 'now', { value: () => real() + ahead })
+  const asked = clock.now()
+  const answer = replica!.limit(10).take('a', asked)
+  ahead = 5000
+  const { resetAt } = await answer
+  t.ok(resetAt <= asked + 60_000 + 100, `${resetAt - asked} ms`)
+})
+
+t.test('a Redis that answers nothing is waited for once, and not long', async (t) => {
+  const server = await startRedisServer(t)
+  const proxy = await createProxy(t, server.url)
+  const [replica] = await startReplicas(t, [proxy.url])
+  const limit = replica!.limit(30)
+  t.equal(await spend(limit, 'a', 10), 10)
+  proxy.blackhole()
+  const first = limit.take('b', clock.now())
+  t.ok(first instanceof Promise)
+  const tooLong = sleep(3000, undefined, { ref: false })
+  t.match(await Promise.race([first, tooLong]), { allowed: true }, 'seconds are no answer to a reader')
+  for (let n = 0; n < 100; n++) t.notOk(limit.take(`other ${n}`, clock.now()) instanceof Promise)
+  t.equal(await spend(limit, 'a'), 20)
+})
+
+t.test('a Redis that takes no writes counts as away until it takes some', async (t) => {
+  const server = await startRedisServer(t)
+  const [replica, direct] = await startReplicas(t, [server.url, server.url])
+  const { redis } = replica!
+  const limit = replica!.limit(30)
+  t.equal(await spend(limit, 'a', 10), 10)
+  await direct!.redis.commands.config('SET', 'maxmemory', '1')
+  const back: number[] = []
+  redis.on('reachable', () => { back.push(clock.now()) })
+  t.equal(await spend(limit, 'b', 40), 30, 'by itself')
+  t.equal(redis.reachable, false)
+  const refused = async () => Number(/cmdstat_set:.*rejected_calls=(\d+)/.exec(await direct!.redis.commands.info('commandstats'))?.[1] ?? 0)
+  while (back.length === 0 && await refused() < 3) await sleep(50)
+  t.same(back, [], 'it answers, but that is not enough')
+  await direct!.redis.commands.config('SET', 'maxmemory', '0')
+  while (back.length === 0) await sleep(50)
+  t.equal(redis.reachable, true)
+  t.equal(await spend(limit, 'a'), 20)
 })

@@ -21,6 +21,8 @@ export interface Replica {
 export class ObservedStore implements LeaseStore {
   readonly #store: LeaseStore
   asked = 0
+  /** Questions without an answer yet. */
+  underWay = 0
   readonly windows = new Set<number>()
   /** Turns of the event loop to wait before and after each question, one after the other. */
   delays: number[] = []
@@ -39,11 +41,16 @@ export class ObservedStore implements LeaseStore {
 
   async ask (request: LeaseRequest): Promise<LeaseAnswer> {
     this.asked++
-    await this.#delay()
-    const answer = await this.#store.ask(request)
-    this.windows.add(answer.end)
-    await this.#delay()
-    return answer
+    this.underWay++
+    try {
+      await this.#delay()
+      const answer = await this.#store.ask(request)
+      this.windows.add(answer.end)
+      await this.#delay()
+      return answer
+    } finally {
+      this.underWay--
+    }
   }
 
   async giveBack (request: LeaseRequest, reads: number, end: number): Promise<void> {

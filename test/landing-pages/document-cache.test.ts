@@ -2,6 +2,7 @@ import { randomBytes, randomUUID } from 'node:crypto'
 import type { FastifyBaseLogger } from 'fastify'
 import t from 'tap'
 import { clock } from '../../src/clock.ts'
+import { DatabaseUnavailableError } from '../../src/database/unavailable.ts'
 import { CachedDocument, type DocumentVersion } from '../../src/landing-pages/cached-document.ts'
 import { DocumentCache, type DocumentCacheOptions } from '../../src/landing-pages/document-cache.ts'
 import { DOCUMENT_SCRIPTS, SharedDocuments } from '../../src/landing-pages/shared-documents.ts'
@@ -131,6 +132,89 @@ t.test('the budget counts every representation', async (t) => {
   pages.push((await createPage(app, owner, JSON.stringify(['x'.repeat(100_000)]))).public_id)
   t.equal(held()[3], false, 'larger than the whole budget')
   t.equal((await app.inject(`/landing_pages/${pages[3]}`)).statusCode, 200, 'and read all the same')
+})
+
+t.test('while PostgreSQL is known to be away a copy is served without waiting for its answer, and everybody learns when it is back', async (t) => {
+  const answers: ((document: DocumentVersion) => void)[] = []
+  let reads = 0
+  const cache = cacheOf({
+    maxStaleMs: 60_000,
+    read: async () => {
+      if (++reads === 1) throw new DatabaseUnavailableError('away')
+      return await new Promise<DocumentVersion>((resolve) => { answers.push(resolve) })
+    }
+  })
+  await cache.publish(ID, documentOf(1))
+  cache.expireAll()
+  t.equal((await cache.load(ID))?.version, 1, 'the first one asks')
+  for (let n = 0; n < 20; n++) t.equal((await cache.load(ID))?.version, 1)
+  while (answers.length === 0) await new Promise((resolve) => setImmediate(resolve))
+  t.equal(reads, 2, 'and one asks meanwhile')
+  answers[0]?.(documentOf(2))
+  while (versionIn(cache) !== 2) await new Promise((resolve) => setImmediate(resolve))
+  const now = clock.now()
+  t.notOk(cache.isStale(cache.get(ID, now) as CachedDocument, now))
+})
+
+t.test('a copy is as old as the question that brought it, not as its answer', async (t) => {
+  const { answers, read, asked } = heldBack()
+  const cache = cacheOf({ read })
+  let now = clock.now()
+  t.intercept(clock, 'now', { value: () => now })
+  const loading = cache.load(ID)
+  await asked(1)
+  const start = now
+  now += 5000
+  answers[0]?.(documentOf(1))
+  t.equal((await loading)?.knownAt, start)
+  t.equal(cache.get(ID, start + 59_999), await loading)
+  t.equal(cache.get(ID, start + 60_000), undefined)
+})
+
+t.test('guesses: as many ids as are remembered to name nothing are few, and push no document out', async (t) => {
+  let reads = 0
+  const cache = cacheOf({ maxBytes: 10_000, read: async (publicId) => { reads++; return publicId === ID ? documentOf(1) : undefined } })
+  await cache.load(ID)
+  const guesses = Array.from({ length: 25_000 }, (_, n) => String(n).padStart(22, '0'))
+  for (const guess of guesses) await cache.load(guess)
+  const remembered = guesses.filter((guess) => cache.get(guess, clock.now()) === null)
+  t.equal(remembered.length, 10_000)
+  t.equal(remembered.at(-1), guesses.at(-1), 'the last ones')
+  t.equal(versionIn(cache), 1)
+  t.equal(reads, 1 + guesses.length)
+})
+
+t.test('what an entry costs beside its bytes counts, so that many small documents keep within the budget', async (t) => {
+  const cache = cacheOf({ maxBytes: 100 * 1024 })
+  const ids = Array.from({ length: 1000 }, (_, n) => String(n).padStart(22, '0'))
+  for (const publicId of ids) await cache.publish(publicId, documentOf(1, '[]', publicId))
+  const held = ids.filter((publicId) => cache.get(publicId, 0) instanceof CachedDocument).length
+  t.ok(held > 50 && held < 100, `${held} are held`)
+})
+
+t.test('a document keeps no more memory than its bytes: what a driver gives is a part of something larger', (t) => {
+  const large = Buffer.alloc(100_000, 'x')
+  const { identity } = new CachedDocument({ ...documentOf(1), bytes: large.subarray(10, 20) })
+  t.equal(identity.bytes.toString(), 'x'.repeat(10))
+  t.equal(identity.bytes.buffer.byteLength, 10)
+  t.end()
+})
+
+t.test("what is loaded from Redis lives as long as Redis' copy, not anew; what is loaded from PostgreSQL is there for others", async (t) => {
+  const app = await buildTestApp(t, { settings: { ...await testSettings(t), REDIS_URL: await claimRedis(t) } })
+  const shared = new SharedDocuments(app.shared!, 'landfall-test')
+  let reads = 0
+  const read = async () => { reads++; return documentOf(1) }
+  const [first, second] = [cacheOf({ shared, read }), cacheOf({ shared, read })]
+  t.equal((await first.load(ID))?.version, 1)
+  const { commands } = app.shared!
+  while (await commands.exists(`landfall:document:${ID}`) === 0) await new Promise((resolve) => setImmediate(resolve))
+  await commands.pexpire(`landfall:document:${ID}`, 20_000)
+  const now = clock.now()
+  t.equal((await second.load(ID))?.version, 1)
+  t.equal(reads, 1)
+  for (const [later, isServed] of [[10_000, true], [21_000, false]] as const) t.equal(second.get(ID, now + later) instanceof CachedDocument, isServed, `${later} ms later`)
+  t.ok(first.get(ID, now + 21_000) instanceof CachedDocument)
 })
 
 t.test("Redis' copy: a newer version stays, a deleted document stays deleted, everything ends", async (t) => {

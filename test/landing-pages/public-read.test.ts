@@ -1,5 +1,5 @@
-import { randomBytes } from 'node:crypto'
-import { brotliDecompressSync, gunzipSync } from 'node:zlib'
+import { randomBytes, randomInt } from 'node:crypto'
+import { brotliDecompressSync, gunzipSync, gzipSync } from 'node:zlib'
 import t from 'tap'
 import { clock } from '../../src/clock.ts'
 import { buildTestApp, createPage, signUp, type CreatedPage } from '../helpers/app.ts'
@@ -82,7 +82,9 @@ t.test('which encoding is chosen', async (t) => {
   for (const [header, encoding] of [
     ['', undefined], ['identity', undefined], ['deflate', undefined], ['br', 'br'], ['gzip', 'gzip'], ['GZIP', 'gzip'], ['x-gzip', 'gzip'], ['*', 'br'],
     ['gzip, br', 'br'], ['gzip;q=1.0, br;q=0.5', 'gzip'], ['br;q=0, gzip', 'gzip'], ['br;q=0', undefined], ['*;q=0', undefined], ['gzip;q=0, *', 'br'],
-    ['identity, br;q=0.5', undefined], ['identity;q=0, br;q=0.1', 'br'], ['br;q=x', undefined], ['br ; q=0.3 , gzip ; q=0.2', 'br'], [',,;;=', undefined], ['zstd, br', 'br']
+    ['identity, br;q=0.5', undefined], ['identity;q=0, br;q=0.1', 'br'], ['br;q=x', undefined], ['br ; q=0.3 , gzip ; q=0.2', 'br'], [',,;;=', undefined], ['zstd, br', 'br'],
+    // Once more, now that each of them has been seen.
+    ['br', 'br'], ['gzip', 'gzip'], ['br;q=0', undefined], ['identity', undefined]
   ] as const) {
     t.equal((await read(page.public_id, { 'accept-encoding': header })).headers['content-encoding'], encoding, header)
   }
@@ -100,6 +102,33 @@ t.test('a compressed representation is made once per version, however many ask',
   t.equal(first, second)
   await Promise.all(Array.from({ length: 20 }, async () => await read(page.public_id, { 'accept-encoding': 'br' })))
   t.equal(document?.ready('br'), first)
+})
+
+t.test('what the cache does not hold is sent as it is: compressing would be work for each request', async (t) => {
+  const bare = await buildTestApp(t, { settings: { CACHE_MAX_BYTES: '10000', RATE_LIMIT_PUBLIC: '1000000' } })
+  const account = await signUp(bare)
+  const page = await createPage(bare, account, large)
+  const fitting = await createPage(bare, account, JSON.stringify(['again and again '.repeat(300)]))
+  for (const [publicId, encoding] of [[page.public_id, undefined], [fitting.public_id, 'br'], [page.public_id, undefined]] as const) {
+    const response = await bare.inject({ url: `/landing_pages/${publicId}`, headers: { 'accept-encoding': 'br' } })
+    t.equal(response.headers['content-encoding'], encoding)
+    t.equal(response.headers.vary, 'Accept-Encoding')
+    if (encoding === undefined) t.equal(response.body, large)
+  }
+})
+
+t.test('what compressing makes little smaller is sent as it is', async (t) => {
+  // One in three is any of two bytes, the others are printable ASCII: nearly all bytes are about as likely.
+  const letters = Array.from({ length: 800 }, () => String.fromCodePoint(randomInt(3) === 0 ? 0x80 + randomInt(1920) : 0x23 + randomInt(92)))
+  const dense = JSON.stringify([letters.join('').replaceAll('\\', '~')])
+  const size = Buffer.byteLength(dense)
+  t.ok(size >= 1024 && gzipSync(dense).length > 0.9 * size)
+  const page = await createPage(app, owner, dense)
+  for (const encoding of ['gzip', 'br', 'gzip', 'br']) {
+    const response = await read(page.public_id, { 'accept-encoding': encoding })
+    t.equal(response.headers['content-encoding'], undefined, encoding)
+    t.equal(response.body, dense)
+  }
 })
 
 t.test('compressed bytes count in the budget of the cache', async (t) => {

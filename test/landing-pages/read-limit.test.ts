@@ -130,6 +130,33 @@ t.test('the client address: X-Forwarded-For of trusted proxies only', async (t) 
   t.equal(await passed(app, page.public_id, '192.0.2.50', 10, via('192.0.2.52')), 0)
 })
 
+t.test('what one peer says of its clients is not believed of another', async (t) => {
+  const { app, page } = await appWithPage(t, { TRUST_PROXY: '10.0.0.0/8', RATE_LIMIT_PUBLIC: '3' })
+  const via = (forwarded: string) => ({ 'x-forwarded-for': forwarded })
+  for (const forwarded of ['192.0.2.1', 'nonsense']) {
+    // In the order of first acquaintance, either way round.
+    for (const [index, peer] of ['10.0.0.1', '192.0.2.60', '10.0.0.2', '192.0.2.61'].entries()) {
+      const expected = forwarded === 'nonsense' ? (peer.startsWith('10.') ? 3 : 0) : index === 2 ? 0 : 3
+      t.equal(await passed(app, page.public_id, peer, 10, via(forwarded)), expected, `${forwarded} from ${peer}`)
+    }
+  }
+  t.equal(await passed(app, page.public_id, '192.0.2.70', 10, via('192.0.2.2')), 3)
+  t.equal(await passed(app, page.public_id, '10.0.0.1', 10, via('192.0.2.2')), 3, 'whoever came first')
+})
+
+t.test('a replica that stops hands the reads back that it took in advance', async (t) => {
+  const settings = { ...await testSettings(t), REDIS_URL: await claimRedis(t), ALLOWED_HOSTS: 'a.example' }
+  const [one, two] = [await buildTestApp(t, { settings }), await buildTestApp(t, { settings })]
+  const page = await createPage(one, await signUp(one))
+  const from = newAddress()
+  const origin = { origin: 'https://a.example' }
+  t.equal(await passed(one, page.public_id, from, 3), 3)
+  t.equal(await passed(one, page.public_id, from, 100, origin), 100)
+  await one.close()
+  t.equal(await passed(two, page.public_id, from, 100), 27)
+  t.equal(await passed(two, page.public_id, from, 2000, origin), 900)
+})
+
 t.test('the range of an allowed host matches the client address that limits count by, as proxies write it', async (t) => {
   const { app, page } = await appWithPage(t, { TRUST_PROXY: '10.0.0.0/8', ALLOWED_HOSTS: '203.0.113.0/28,2001:db8:7::/48' })
   for (const forwarded of ['203.0.113.1', '203.0.113.1:4711', '::ffff:203.0.113.1', '[2001:db8:7::1]', '[2001:db8:7::1]:4711']) {

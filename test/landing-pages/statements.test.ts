@@ -1,38 +1,10 @@
-import { readFile } from 'node:fs/promises'
-import { join } from 'node:path'
 import type { FastifyInstance } from 'fastify'
 import t, { type Test } from 'tap'
 import { buildTestApp, createPage, PASSWORD, signUp, testSettings, type Account } from '../helpers/app.ts'
-import { query, startPostgresServer } from '../helpers/servers.ts'
+import { query } from '../helpers/servers.ts'
+import { countStatements } from '../helpers/statements.ts'
 
 // What requests cost PostgreSQL, by what its own log says of the service's connections.
-
-interface Counted {
-  readonly settings: Record<string, string>
-  /** The statements that reached PostgreSQL while `action` ran, BEGIN and COMMIT too, on one line each. */
-  readonly during: (action: () => Promise<unknown>) => Promise<string[]>
-}
-
-async function counted (t: Test): Promise<Counted> {
-  const server = await startPostgresServer(t)
-  const [row] = await query(server.url, 'SHOW data_directory')
-  const log = join(row?.data_directory as string, '../log')
-  const statements = async () => {
-    const text = (await readFile(log, 'utf8')).replaceAll(/\s*\n\t\s*/g, ' ').replaceAll(/: {2,}/g, ': ')
-    // A batch of several in one message is one line, as it is one round trip.
-    return [...text.matchAll(/LOG: ((?:statement|execute [^:]+): .*)$/gm)].map(([, statement]) => statement as string)
-  }
-  const url = new URL(server.url)
-  url.searchParams.set('options', '-c log_statement=all')
-  return {
-    settings: { ...await testSettings(t), DATABASE_URL: url.href },
-    async during (action) {
-      const before = (await statements()).length
-      await action()
-      return (await statements()).slice(before)
-    }
-  }
-}
 
 const SESSION_CHECK = /^execute landfall_\S+: SELECT .* FROM sessions /
 
@@ -44,7 +16,7 @@ async function ask (t: Test, app: FastifyInstance, account: Account, status: num
 }
 
 t.test('an owner’s request is the session check and one prepared statement', async (t) => {
-  const { settings, during } = await counted(t)
+  const { settings, during } = await countStatements(t)
   const app = await buildTestApp(t, { settings })
   const account = await signUp(app)
   const page = await createPage(app, account)
@@ -72,7 +44,7 @@ t.test('an owner’s request is the session check and one prepared statement', a
 })
 
 t.test('a refresh is one statement, and what is refused without a look at the database is none', async (t) => {
-  const { settings, during } = await counted(t)
+  const { settings, during } = await countStatements(t)
   const app = await buildTestApp(t, { settings })
   const account = await signUp(app)
   const refresh = await during(async () => await ask(t, app, account, 200, 'POST', '/auth/refresh', { refresh_token: account.refresh_token }))
@@ -83,7 +55,7 @@ t.test('a refresh is one statement, and what is refused without a look at the da
 })
 
 t.test('a sign-up and a sign-in are a look and one statement that writes all', async (t) => {
-  const { settings, during } = await counted(t)
+  const { settings, during } = await countStatements(t)
   const app = await buildTestApp(t, { settings })
   const account: Account[] = []
   const signedUp = await during(async () => account.push(await signUp(app)))
@@ -99,7 +71,7 @@ t.test('a sign-up and a sign-in are a look and one statement that writes all', a
 })
 
 t.test('a public read is one statement while it is cold, however many ask at once, and none when it is warm', async (t) => {
-  const { settings, during } = await counted(t)
+  const { settings, during } = await countStatements(t)
   const writer = await buildTestApp(t, { settings })
   const account = await signUp(writer)
   const pages = [await createPage(writer, account), await createPage(writer, account)]

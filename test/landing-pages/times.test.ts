@@ -61,6 +61,17 @@ t.test('PostgreSQL without Redis: a replica serves what another may have changed
   t.equal(await read(), '{"v":2}')
 })
 
+t.test('whoever sets the time of day moves no window and no freshness', (t) => {
+  const day = Date.now()
+  const before = clock.now()
+  for (const step of [-3_600_000, 3_600_000]) {
+    t.intercept(Date, 'now', { value: () => day + step })
+    const after = clock.now()
+    t.ok(Number.isInteger(after) && after >= before && after < before + 60_000, `${after - before} ms`)
+  }
+  t.end()
+})
+
 t.test('each window lasts its whole length, whichever windows end meanwhile', async (t) => {
   const windows = new LocalWindows(60_000)
   const used = (key: string, now: number) => windows.take(key, 2, now)

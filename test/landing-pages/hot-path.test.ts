@@ -1,0 +1,361 @@
+import { once } from 'node:events'
+import type { IncomingMessage, ServerResponse } from 'node:http'
+import { connect, type Socket } from 'node:net'
+import { setTimeout as sleep } from 'node:timers/promises'
+import { brotliDecompressSync, gunzipSync } from 'node:zlib'
+import { Redis } from 'ioredis'
+import t, { type Test } from 'tap'
+import type { FastifyInstance } from 'fastify'
+import { clock } from '../../src/clock.ts'
+import type { Representation } from '../../src/landing-pages/cached-document.ts'
+import { HotTexts } from '../../src/landing-pages/hot-texts.ts'
+import { PreparedHeads } from '../../src/landing-pages/prepared-head.ts'
+import { buildTestApp, createPage, listen, signUp } from '../helpers/app.ts'
+import { startRedisServer } from '../helpers/servers.ts'
+import { countStatements } from '../helpers/statements.ts'
+
+// What makes a warm public read fast, and that what is sent past Fastify and Node is what they would have sent.
+
+const UNKNOWN = 'A'.repeat(22)
+const KILOBYTE = 1024
+
+/** A document of `bytes` bytes, with letters beyond ASCII, that compresses well. */
+function documentOf (bytes: number): string {
+  let text = '{"text":"\u00e9\u4e16\u{1f600}'
+  for (let n = 0; Buffer.byteLength(text) < bytes - 20; n++) text += `${n % 97} \u00fc `
+  return `${text}${'x'.repeat(bytes - Buffer.byteLength(text) - 2)}"}`
+}
+
+interface Answer {
+  readonly status: number
+  readonly head: string
+  readonly body: Buffer
+}
+
+/** A keep-alive connection that sends bytes as they are. */
+class Connection {
+  readonly socket: Socket
+  #bytes = Buffer.alloc(0)
+  #closed = false
+  #news = () => {}
+
+  constructor (url: string) {
+    this.socket = connect(Number(new URL(url).port), '127.0.0.1')
+    this.socket.on('error', () => {})
+    this.socket.on('data', (data) => {
+      this.#bytes = Buffer.concat([this.#bytes, data])
+      this.#news()
+    })
+    this.socket.on('close', () => {
+      this.#closed = true
+      this.#news()
+    })
+  }
+
+  /** The next answer; a body of any length that comes with one that must have none counts as a part of what follows. */
+  async answer (method: string): Promise<Answer> {
+    let end
+    while ((end = this.#bytes.indexOf('\r\n\r\n')) < 0) await this.#more()
+    const head = this.#bytes.subarray(0, end + 4).toString('latin1')
+    const status = Number(head.slice(9, 12))
+    const length = method === 'HEAD' || status === 304 ? 0 : Number(/\r\ncontent-length: (\d+)\r\n/i.exec(head)?.[1])
+    while (this.#bytes.length < head.length + length) await this.#more()
+    const body = this.#bytes.subarray(head.length, head.length + length)
+    this.#bytes = this.#bytes.subarray(head.length + length)
+    return { status, head, body }
+  }
+
+  async ask (path: string, headers: Record<string, string> = {}, method = 'GET', version = '1.1'): Promise<Answer> {
+    this.socket.write(requestOf(path, headers, method, version))
+    return await this.answer(method)
+  }
+
+  /** Waits until the server has closed; gives what came that no answer accounts for. */
+  async rest (): Promise<string> {
+    while (!this.#closed) await this.#next()
+    return this.#bytes.toString('latin1')
+  }
+
+  async #more (): Promise<void> {
+    if (this.#closed) throw new Error(`closed after ${JSON.stringify(this.#bytes.toString('latin1').slice(0, 500))}`)
+    await this.#next()
+  }
+
+  async #next (): Promise<void> {
+    await new Promise<void>((resolve) => { this.#news = resolve })
+  }
+}
+
+const requestOf = (path: string, headers: Record<string, string> = {}, method = 'GET', version = '1.1'): string =>
+  [`${method} ${path} HTTP/${version}`, 'Host: x', ...Object.entries(headers).map(([name, value]) => `${name}: ${value}`), '', ''].join('\r\n')
+
+async function open (t: Test, app: FastifyInstance): Promise<{ url: string, connection: Connection }> {
+  const url = await listen(app)
+  const connection = new Connection(url)
+  t.teardown(() => connection.socket.destroy())
+  return { url, connection }
+}
+
+/** Of each answer: whether it was complete when Fastify had been told of its request, its status, how many wait for its end. */
+function watch (app: FastifyInstance): { atOnce: boolean[], statuses: number[], listeners: number[] } {
+  const seen = { atOnce: [] as boolean[], statuses: [] as number[], listeners: [] as number[] }
+  // After Fastify's own listener.
+  app.server.on('request', (_request: IncomingMessage, response: ServerResponse) => {
+    seen.atOnce.push(response.writableEnded)
+    seen.statuses.push(response.statusCode)
+    seen.listeners.push(response.listenerCount('finish') + response.listenerCount('close'))
+  })
+  return seen
+}
+
+t.test('this Node takes prepared heads', async (t) => {
+  t.equal((await PreparedHeads.create(72_000)).isSupported, true)
+})
+
+t.test('a warm read is answered in the tick in which it arrives, whatever the answer', async (t) => {
+  const app = await buildTestApp(t, { settings: { RATE_LIMIT_PUBLIC: '100' } })
+  const owner = await signUp(app)
+  const pages = await Promise.all([2, 12, 13, 30].map(async (size) => await createPage(app, owner, documentOf(size * KILOBYTE))))
+  const { connection } = await open(t, app)
+  const [{ public_id: first, etag }] = pages as [typeof pages[number]]
+  const reads: [what: string, status: number, id: string, headers?: Record<string, string>, method?: string][] = [
+    ...pages.flatMap(({ public_id: id }) => ['identity', 'br', 'gzip'].map((encoding) => [encoding, 200, id, { 'accept-encoding': encoding }] as [string, number, string, Record<string, string>])),
+    ['not modified', 304, first, { 'if-none-match': etag }], ['not modified, one of many', 304, first, { 'if-none-match': `"a", W/${etag}` }],
+    ['HEAD', 200, first, {}, 'HEAD'], ['HEAD, not modified', 304, first, { 'if-none-match': etag }, 'HEAD'],
+    ['known to be missing', 404, UNKNOWN], ['HEAD of that', 404, UNKNOWN, {}, 'HEAD'], ['no public id', 404, 'malformed'],
+    ['an origin', 200, first, { origin: 'https://www.example.com' }]
+  ]
+  for (const [, status, id, headers, method] of reads) t.equal((await connection.ask(`/landing_pages/${id}`, headers, method)).status, status)
+  const seen = watch(app)
+  for (const [what, status, id, headers, method] of reads) {
+    t.equal((await connection.ask(`/landing_pages/${id}`, headers, method)).status, status, what)
+    t.equal(seen.atOnce.at(-1), true, what)
+    t.equal(seen.statuses.at(-1), status, 'as whoever watches the server sees it')
+  }
+  while ((await connection.ask(`/landing_pages/${first}`)).status !== 429);
+  for (const [what, , id, headers, method] of reads) {
+    t.equal((await connection.ask(`/landing_pages/${id}`, headers, method)).status, 429, `${what}, refused`)
+    t.equal(seen.atOnce.at(-1), true, `${what}, refused`)
+  }
+  const [listeners] = seen.listeners
+  t.ok(seen.listeners.every((count) => count === listeners))
+  await connection.ask('/auth/me')
+  t.equal(seen.atOnce.at(-1), false, 'others take their time')
+  t.ok((seen.listeners.at(-1) as number) > (listeners as number), 'and Fastify listens for their end, but not for that of a public read')
+})
+
+t.test('no hook runs for a public read, those of rooms that are registered later neither', async (t) => {
+  const app = await buildTestApp(t)
+  const routes = app.printRoutes({ includeHooks: true, commonPrefix: false }).split('\n')
+  const at = routes.findIndex((line) => line.includes('/:public_id'))
+  t.match(routes[at], /\/:public_id \(GET/)
+  const next = routes.findIndex((line, index) => index > at && /[├└]── /.test(line))
+  // HEAD's own, which Fastify adds to each route and which a hijacked reply never meets.
+  t.same(routes.slice(at + 1, next).filter((line) => line.includes('•')).map((line) => line.replace(/^.*• /, '')), ['(onSend) ["headRouteOnSendHandler()"]'])
+  t.ok(routes.slice(next).some((line) => line.includes('• (onRequest)')), 'others have some')
+})
+
+t.test('warm reads and refusals ask neither Redis nor PostgreSQL; a lease is one command for many reads', async (t) => {
+  const { settings, during } = await countStatements(t)
+  const redis = await startRedisServer(t)
+  const app = await buildTestApp(t, { settings: { ...settings, REDIS_URL: redis.url, RATE_LIMIT_PUBLIC: '1000' } })
+  const page = await createPage(app, await signUp(app), documentOf(2 * KILOBYTE))
+  const { connection } = await open(t, app)
+  const look = new Redis(redis.url)
+  t.teardown(() => look.disconnect())
+  /** The commands that reached Redis, and those that its scripts gave, by name. */
+  const commands = async (): Promise<Record<string, number>> =>
+    Object.fromEntries([...(await look.info('commandstats')).matchAll(/^cmdstat_([^:]+):calls=(\d+)/gm)].map(([, name, calls]) => [name, Number(calls)]))
+  const read = async (headers: Record<string, string> = {}, id = page.public_id) => (await connection.ask(`/landing_pages/${id}`, headers)).status
+  const HEARTBEAT = ['ping', 'info', 'config', 'config|resetstat']
+  const of = (counted: Record<string, number>) => Object.keys(counted).filter((name) => !HEARTBEAT.includes(name))
+
+  await read()
+  await read({}, UNKNOWN)
+  await look.config('RESETSTAT')
+  const seen = watch(app)
+  t.same(await during(async () => { for (let n = 0; n < 500; n++) t.equal(await read(n % 2 === 0 ? {} : { 'if-none-match': page.etag }), n % 2 === 0 ? 200 : 304) }), [])
+  const counted = await commands()
+  const asked = counted.evalsha ?? 0
+  t.ok(asked >= 1 && asked <= 8, `${asked} leases`)
+  t.ok(seen.atOnce.filter((atOnce) => !atOnce).length <= asked, 'nobody else waits')
+  t.same(of(counted).filter((name) => !['evalsha', 'time', 'hmget', 'hset', 'hdel', 'hlen'].includes(name)), [], 'and nothing else')
+  for (const name of ['hmget', 'hset']) t.equal(counted[name], asked, `${name} of those alone`)
+
+  while (await read() !== 429);
+  await look.config('RESETSTAT')
+  t.same(await during(async () => { for (let n = 0; n < 200; n++) t.equal(await read({}, n % 3 === 0 ? UNKNOWN : page.public_id), 429) }), [])
+  // A document that nobody has read yet, too.
+  t.same(await during(async () => t.equal(await read({}, 'B'.repeat(22)), 429)), [])
+  t.same(of(await commands()), [])
+})
+
+t.test('a stampede on a cold document is one query in each process, and so is one on an id that names nothing', async (t) => {
+  const { settings, during } = await countStatements(t)
+  const common = { ...settings, RATE_LIMIT_PUBLIC: '100000' }
+  const writer = await buildTestApp(t, { settings: common })
+  const owner = await signUp(writer)
+  const page = await createPage(writer, owner, documentOf(2 * KILOBYTE))
+  const processes = [await buildTestApp(t, { settings: common }), await buildTestApp(t, { settings: common })]
+  const stampede = async (publicId: string, headers: Record<string, string> = {}) => {
+    const answers = await Promise.all(processes.flatMap((app) => Array.from({ length: 200 }, async () => await app.inject({ url: `/landing_pages/${publicId}`, headers }))))
+    return [...new Set(answers.map(({ statusCode }) => statusCode))]
+  }
+  for (const [publicId, status, headers] of [[page.public_id, 200, { 'accept-encoding': 'br' }], [UNKNOWN, 404, {}]] as [string, number, Record<string, string>][]) {
+    const statements = await during(async () => t.same(await stampede(publicId, headers), [status]))
+    t.equal(statements.length, 2, statements.join('; '))
+    for (const statement of statements) t.match(statement, /: SELECT .* FROM landing_pages WHERE public_id = \$1/)
+  }
+})
+
+t.test('what is sent past Node is what Node would send, byte by byte', async (t) => {
+  const app = await buildTestApp(t, { settings: { RATE_LIMIT_PUBLIC: '2', TRUST_PROXY: '127.0.0.1' } })
+  const owner = await signUp(app)
+  const { url, connection } = await open(t, app)
+  const now = clock.now()
+  t.intercept(clock, 'now', { value: () => now })
+
+  let clients = 0
+  const newClient = () => `10.1.${++clients >> 8}.${clients & 255}`
+  /** The same read of a client that is new, on a connection that goes on and on one that doesn't. */
+  async function both (path: string, headers: Record<string, string>, method: string, spent: number): Promise<[kept: Answer, closed: Answer]> {
+    const answers: Answer[] = []
+    for (const closing of [false, true]) {
+      const own = { 'X-Request-Id': 'mine', 'X-Forwarded-For': newClient(), ...headers }
+      for (let n = 0; n < spent; n++) await connection.ask(path, own, method)
+      if (closing) {
+        const other = new Connection(url)
+        answers.push(await other.ask(path, { ...own, Connection: 'close' }, method))
+        t.equal(await other.rest(), '', `nothing follows a ${method}`)
+      } else {
+        answers.push(await connection.ask(path, own, method))
+      }
+    }
+    return answers as [Answer, Answer]
+  }
+  const withoutConnection = ({ head }: Answer) => head.replace(/\r\nDate: [^\r]+/, '\r\nDate: then').replace(/\r\nConnection: .*\r\n\r\n/s, '\r\n\r\n')
+  const connectionLines = ({ head }: Answer) => /\r\n(Connection: .*)\r\n\r\n$/s.exec(head)?.[1]
+  const usual = connectionLines(await connection.ask('/health/live'))
+  t.match(usual, /^Connection: keep-alive\r\nKeep-Alive: timeout=\d+$/)
+  function same (t: Test, [kept, closed]: [Answer, Answer], status: number, what: string) {
+    t.equal(kept.status, status, what)
+    t.equal(withoutConnection(kept), withoutConnection(closed), what)
+    t.ok(kept.body.equals(closed.body), `${what}: the body`)
+    t.equal(connectionLines(kept), usual, what)
+    t.equal(connectionLines(closed), 'Connection: close', what)
+    t.match(kept.head, /\r\nDate: \w{3}, \d\d \w{3} \d{4} \d\d:\d\d:\d\d GMT\r\n/, what)
+  }
+
+  for (const size of [200, 2 * KILOBYTE, 12 * KILOBYTE, 12 * KILOBYTE + 1, 13 * KILOBYTE, 30 * KILOBYTE]) {
+    const document = documentOf(size)
+    const page = await createPage(app, owner, document)
+    const path = `/landing_pages/${page.public_id}`
+    t.equal(Buffer.byteLength(document), size)
+    for (const [encoding, decode] of [['identity', (bytes: Buffer) => bytes], ['br', brotliDecompressSync], ['gzip', gunzipSync]] as const) {
+      const what = `${size} bytes, ${encoding}`
+      const asking = { 'Accept-Encoding': encoding }
+      const isCompressed = encoding !== 'identity' && size >= KILOBYTE
+      await connection.ask(path, { ...asking, 'X-Forwarded-For': newClient() })
+      const whole = await both(path, asking, 'GET', 0)
+      same(t, whole, 200, what)
+      for (const { head, body } of whole) {
+        t.equal((isCompressed ? decode(body) : body).toString(), document, what)
+        t.equal(/content-encoding: (.*)\r\n/.exec(head)?.[1], isCompressed ? encoding : undefined, what)
+      }
+      const head = await both(path, asking, 'HEAD', 0)
+      same(t, head, 200, `${what}, HEAD`)
+      t.equal(head[0].head, whole[0].head, 'HEAD has the headers of GET')
+      for (const method of ['GET', 'HEAD']) {
+        same(t, await both(path, { ...asking, 'If-None-Match': page.etag }, method, 0), 304, `${what}, ${method} of a version that is known`)
+        same(t, await both(path, asking, method, 2), 429, `${what}, ${method} refused`)
+      }
+    }
+  }
+  await connection.ask(`/landing_pages/${UNKNOWN}`, { 'X-Forwarded-For': newClient() })
+  for (const id of [UNKNOWN, 'malformed']) for (const method of ['GET', 'HEAD']) same(t, await both(`/landing_pages/${id}`, {}, method, 0), 404, `${method} ${id}`)
+})
+
+t.test('requests that come together, and older clients, are answered in turn and whole', async (t) => {
+  const app = await buildTestApp(t, { settings: { RATE_LIMIT_PUBLIC: '1000' } })
+  const owner = await signUp(app)
+  const documents = [2, 30, 12].map((size) => documentOf(size * KILOBYTE))
+  const pages = []
+  for (const document of documents) pages.push(await createPage(app, owner, document))
+  const { url, connection } = await open(t, app)
+  const paths = [...pages, ...pages].map(({ public_id: id }) => `/landing_pages/${id}`)
+  connection.socket.write([...paths, '/health/live', ...paths].map((path) => requestOf(path)).join(''))
+  for (const expected of [...documents, ...documents, '{"status":"ok"}', ...documents, ...documents]) {
+    t.equal((await connection.answer('GET')).body.toString(), expected)
+  }
+
+  const kept = new Connection(url)
+  t.teardown(() => kept.socket.destroy())
+  for (const document of [documents[0], documents[0]]) {
+    const answer = await kept.ask(paths[0] as string, { Connection: 'keep-alive' }, 'GET', '1.0')
+    t.match(answer.head, /\r\nConnection: keep-alive\r\n/)
+    t.equal(answer.body.toString(), document)
+  }
+  const old = new Connection(url)
+  const answer = await old.ask(paths[0] as string, {}, 'GET', '1.0')
+  t.match(answer.head, /\r\nConnection: close\r\n/)
+  t.equal(answer.body.toString(), documents[0])
+  t.equal(await old.rest(), '')
+})
+
+t.test('a public read without a Host is refused, in words', async (t) => {
+  const app = await buildTestApp(t)
+  const { connection } = await open(t, app)
+  connection.socket.write(`GET /landing_pages/${UNKNOWN} HTTP/1.1\r\n\r\n`)
+  const { status, body } = await connection.answer('GET')
+  t.equal(status, 400)
+  t.equal(body.toString(), '{"errors":["Request is malformed"]}')
+})
+
+t.test('a read that arrives while the service closes is answered and told that the connection ends', async (t) => {
+  const app = await buildTestApp(t)
+  const page = await createPage(app, await signUp(app), documentOf(2 * KILOBYTE))
+  const { connection } = await open(t, app)
+  const [peer] = await once(app.server, 'connection') as [Socket]
+  await connection.ask(`/landing_pages/${page.public_id}`)
+  const request = requestOf(`/landing_pages/${page.public_id}`)
+  const { bytesRead } = peer
+  connection.socket.write(request.slice(0, -2))
+  while (peer.bytesRead === bytesRead) await sleep(5)
+  const closing = app.close()
+  while (app.server.listening) await sleep(5)
+  connection.socket.write(request.slice(-2))
+  const answer = await connection.answer('GET')
+  t.equal(answer.status, 200)
+  t.match(answer.head, /\r\nConnection: close\r\n/)
+  await closing
+})
+
+t.test('Date is of the second in which an answer is sent', async (t) => {
+  const app = await buildTestApp(t)
+  const page = await createPage(app, await signUp(app))
+  const { connection } = await open(t, app)
+  for (let n = 0; n < 3; n++) {
+    const before = Date.now()
+    const { head } = await connection.ask(`/landing_pages/${page.public_id}`)
+    const date = Date.parse(/\r\nDate: (.*)\r\n/.exec(head)?.[1] ?? '')
+    // Whole seconds, by a clock that is read a moment before.
+    t.ok(date > before - 1050 && date <= Date.now(), `${new Date(date).toISOString()} at ${new Date(before).toISOString()}`)
+    await sleep(1100)
+  }
+})
+
+t.test('bodies as strings: as many as their budget holds, none that is long, and each the text of its own bytes', (t) => {
+  const texts = new HotTexts()
+  const representation = (length: number, fill: string): Representation => ({ bytes: Buffer.alloc(length, fill), lines: '', validatorLines: '' })
+  const long = representation(12 * KILOBYTE + 1, 'l')
+  t.equal(texts.bodyOf(long), long.bytes)
+  const many = Array.from({ length: 2000 }, (_, n) => representation(12 * KILOBYTE, String.fromCharCode(0xe0 + n % 31)))
+  for (const one of many) {
+    const text = texts.bodyOf(one)
+    if (typeof text !== 'string' || !Buffer.from(text, 'latin1').equals(one.bytes)) t.fail('another text')
+    if (texts.bodyOf(one) !== text) t.fail('made twice')
+  }
+  const held = many.filter(({ text }) => text !== undefined)
+  t.ok(held.length > 0 && held.length * 12 * KILOBYTE <= 8 * KILOBYTE ** 2, `${held.length} are held`)
+  t.end()
+})
