@@ -7,8 +7,11 @@ import type { Count } from './local-windows.ts'
 const MAX_EXTRA = 1024
 /** From this many on, the next ones are asked for before the last are spent, so that nobody waits for them. */
 const MIN_EXTRA_IN_ADVANCE = 8
-/** How long to wait, time after time, for others to hand back what they hold, in milliseconds. */
-const RECALL_WAITS_MS = [3, 6, 12, 25, 50] as const
+/**
+ * How long to wait, time after time, for others to hand back what they hold, in milliseconds. Only what a killed process
+ * held takes all of it, once in a window.
+ */
+const RECALL_WAITS_MS = [3, 6, 12, 25, 50, 100, 200] as const
 /** How many clients are remembered before the oldest are forgotten. One takes 0.6 KB. */
 const MAX_LEASES = 200_000
 /** Commands that are under way at once when everything is handed back. */

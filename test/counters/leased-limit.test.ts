@@ -1,4 +1,5 @@
 import { randomUUID } from 'node:crypto'
+import { once } from 'node:events'
 import { setImmediate as turn, setTimeout as sleep } from 'node:timers/promises'
 import fc from 'fast-check'
 import t from 'tap'
@@ -182,6 +183,22 @@ t.test('what another process holds is waited for, if its answer takes a while', 
   await spend(one, 'a', 60)
   t.equal(await spend(two, 'a'), 40)
   t.notOk(await take(one, 'a'))
+})
+
+t.test('what is called back while its answer is still on the way is handed back when it has arrived', async (t) => {
+  const url = await claimRedis(t)
+  const [slow, other] = await startReplicas(t, [url, url])
+  const [one, two] = [slow!.limit(100), other!.limit(100)]
+  await spend(one, 'a', 6) // one, and one more with four in advance, which are spent
+  let open = (): void => {}
+  slow!.store.gate = new Promise((resolve) => { open = resolve })
+  const waiting = take(one, 'a')
+  const called = once(slow!.redis, 'message')
+  const rest = spend(two, 'a')
+  await called
+  open()
+  t.ok(await waiting)
+  t.equal(await rest, 100 - 7)
 })
 
 t.test('a window that Redis has lost is a new one: what was left of the old is not added to it', async (t) => {

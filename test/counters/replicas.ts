@@ -26,6 +26,8 @@ export class ObservedStore implements LeaseStore {
   readonly windows = new Set<number>()
   /** Turns of the event loop to wait before and after each question, one after the other. */
   delays: number[] = []
+  /** No answer arrives before this has resolved. */
+  gate: Promise<void> | undefined
 
   constructor (store: LeaseStore) {
     this.#store = store
@@ -47,6 +49,7 @@ export class ObservedStore implements LeaseStore {
       const answer = await this.#store.ask(request)
       this.windows.add(answer.end)
       await this.#delay()
+      await this.gate
       return answer
     } finally {
       this.underWay--
