@@ -1,7 +1,7 @@
 import { promisify } from 'node:util'
 import { brotliCompress, constants, gzip } from 'node:zlib'
 import { entityTag, type Encoding } from './etag.ts'
-import { headerLines } from './prepared-head.ts'
+import { Body, headerLines } from './prepared-head.ts'
 
 /** A version of a document as PostgreSQL and Redis hold it. */
 export interface DocumentVersion {
@@ -15,9 +15,7 @@ export interface DocumentVersion {
 
 /** The bytes that are sent, and the header lines that depend on them. */
 export interface Representation {
-  readonly bytes: Buffer
-  /** The same as a string, a byte in each character, while it is hot (`HotTexts`). */
-  text?: string | undefined
+  readonly body: Body
   readonly lines: string
   /** Those of a 304. */
   readonly validatorLines: string
@@ -55,34 +53,31 @@ export class CachedDocument {
     this.version = document.version
     this.hash = document.hash
     this.lastModified = document.updatedAt.toUTCString()
-    // A copy of its own: what a driver gives is a part of a larger buffer, which would be kept with it.
-    const bytes = Buffer.allocUnsafeSlow(document.bytes.length)
-    document.bytes.copy(bytes)
-    this.identity = this.#represent(bytes, 'identity')
+    this.identity = this.#represent(document.bytes, 'identity')
   }
 
   /** Memory that it takes, in bytes. */
   get size (): number {
-    const buffers = new Set([this.identity, ...Object.values(this.#made)].map(({ bytes }) => bytes))
-    return [...buffers].reduce((sum, { length }) => sum + length, OVERHEAD_BYTES)
+    const bodies = new Set([this.identity, ...Object.values(this.#made)].map(({ body }) => body))
+    return [...bodies].reduce((sum, { size }) => sum + size, OVERHEAD_BYTES)
   }
 
   /** The representation in an encoding if it needs no work. */
   ready (encoding: Encoding): Representation | undefined {
-    if (encoding === 'identity' || this.identity.bytes.length < MIN_COMPRESSED_BYTES) return this.identity
+    if (encoding === 'identity' || this.identity.body.bytes.length < MIN_COMPRESSED_BYTES) return this.identity
     return this.#made[encoding]
   }
 
   /** Makes the representation in an encoding, once however many ask; the plain one where compressing doesn't pay. */
   async make (encoding: 'br' | 'gzip'): Promise<Representation> {
-    return await (this.#making[encoding] ??= compress[encoding](this.identity.bytes).then((bytes) =>
-      (this.#made[encoding] = bytes.length <= this.identity.bytes.length * MAX_COMPRESSED_PART ? this.#represent(bytes, encoding) : this.identity)))
+    return await (this.#making[encoding] ??= compress[encoding](this.identity.body.bytes).then((bytes) =>
+      (this.#made[encoding] = bytes.length <= this.identity.body.bytes.length * MAX_COMPRESSED_PART ? this.#represent(bytes, encoding) : this.identity)))
   }
 
   #represent (bytes: Buffer, encoding: Encoding): Representation {
     const validators = [['etag', entityTag(this.hash, encoding)], ['last-modified', this.lastModified]] as const
     const content = [['content-type', 'application/json; charset=utf-8'], ['content-length', String(bytes.length)]] as const
     const coding = encoding === 'identity' ? [] : [['content-encoding', encoding]] as const
-    return { bytes, lines: headerLines(...validators, ...content, ...coding), validatorLines: headerLines(...validators) }
+    return { body: new Body(bytes), lines: headerLines(...validators, ...content, ...coding), validatorLines: headerLines(...validators) }
   }
 }

@@ -8,7 +8,6 @@ import { requireHost } from '../plugins/every-request.ts'
 import { preferredEncoding } from './accept-encoding.ts'
 import type { CachedDocument, Representation } from './cached-document.ts'
 import { isUnmodified } from './etag.ts'
-import { HotTexts } from './hot-texts.ts'
 import { headerLines, headersOf, PreparedHeads } from './prepared-head.ts'
 import { ReadLimit, type Tier } from './read-limit.ts'
 import { publicReadMetrics } from './read-metrics.ts'
@@ -37,8 +36,6 @@ export const publicRoutes: FastifyPluginAsync = async (app) => {
   const counts = publicReadMetrics(app.metrics)
   const heads = await PreparedHeads.create(app.server.keepAliveTimeout)
   if (!heads.isSupported) app.log.warn('this version of Node does not take prepared heads: public reads are slower than they could be')
-
-  const texts = new HotTexts()
 
   const constant = [
     ...CORS,
@@ -128,8 +125,7 @@ export const publicRoutes: FastifyPluginAsync = async (app) => {
     if (isUnmodified(request.raw.headers['if-none-match'], document.hash)) {
       heads.send(reply.raw, 304, lines + representation.validatorLines, undefined, now)
     } else {
-      const body = representation.text ?? (documents.holds(document) ? texts.bodyOf(representation) : representation.bytes)
-      heads.send(reply.raw, 200, lines + representation.lines, body, now)
+      heads.send(reply.raw, 200, lines + representation.lines, representation.body, now)
     }
   }
 

@@ -1,15 +1,14 @@
 import { once } from 'node:events'
 import type { IncomingMessage, ServerResponse } from 'node:http'
 import { connect, type Socket } from 'node:net'
+import { Writable } from 'node:stream'
 import { setTimeout as sleep } from 'node:timers/promises'
 import { brotliDecompressSync, gunzipSync } from 'node:zlib'
 import { Redis } from 'ioredis'
 import t, { type Test } from 'tap'
 import type { FastifyInstance } from 'fastify'
 import { clock } from '../../src/clock.ts'
-import type { Representation } from '../../src/landing-pages/cached-document.ts'
-import { HotTexts } from '../../src/landing-pages/hot-texts.ts'
-import { PreparedHeads } from '../../src/landing-pages/prepared-head.ts'
+import { Body, PreparedHeads } from '../../src/landing-pages/prepared-head.ts'
 import { buildTestApp, createPage, listen, signUp } from '../helpers/app.ts'
 import { startRedisServer } from '../helpers/servers.ts'
 import { countStatements } from '../helpers/statements.ts'
@@ -115,7 +114,7 @@ t.test('this Node takes prepared heads', async (t) => {
 t.test('a warm read is answered in the tick in which it arrives, whatever the answer', async (t) => {
   const app = await buildTestApp(t, { settings: { RATE_LIMIT_PUBLIC: '100' } })
   const owner = await signUp(app)
-  const pages = await Promise.all([2, 12, 13, 30].map(async (size) => await createPage(app, owner, documentOf(size * KILOBYTE))))
+  const pages = await Promise.all([2, 30, 127, 200].map(async (size) => await createPage(app, owner, documentOf(size * KILOBYTE))))
   const { connection } = await open(t, app)
   const [{ public_id: first, etag }] = pages as [typeof pages[number]]
   const reads: [what: string, status: number, id: string, headers?: Record<string, string>, method?: string][] = [
@@ -246,7 +245,7 @@ t.test('what is sent past Node is what Node would send, byte by byte', async (t)
     t.match(kept.head, /\r\nDate: \w{3}, \d\d \w{3} \d{4} \d\d:\d\d:\d\d GMT\r\n/, what)
   }
 
-  for (const size of [200, 2 * KILOBYTE, 12 * KILOBYTE, 12 * KILOBYTE + 1, 13 * KILOBYTE, 30 * KILOBYTE]) {
+  for (const size of [200, 2 * KILOBYTE, 30 * KILOBYTE, 127 * KILOBYTE, 127 * KILOBYTE + 1]) {
     const document = documentOf(size)
     const page = await createPage(app, owner, document)
     const path = `/landing_pages/${page.public_id}`
@@ -344,18 +343,60 @@ t.test('Date is of the second in which an answer is sent', async (t) => {
   }
 })
 
-t.test('bodies as strings: as many as their budget holds, none that is long, and each the text of its own bytes', (t) => {
-  const texts = new HotTexts()
-  const representation = (length: number, fill: string): Representation => ({ bytes: Buffer.alloc(length, fill), lines: '', validatorLines: '' })
-  const long = representation(12 * KILOBYTE + 1, 'l')
-  t.equal(texts.bodyOf(long), long.bytes)
-  const many = Array.from({ length: 2000 }, (_, n) => representation(12 * KILOBYTE, String.fromCharCode(0xe0 + n % 31)))
-  for (const one of many) {
-    const text = texts.bodyOf(one)
-    if (typeof text !== 'string' || !Buffer.from(text, 'latin1').equals(one.bytes)) t.fail('another text')
-    if (texts.bodyOf(one) !== text) t.fail('made twice')
+t.test('a client that reads slowly gets the head of its own answer, and so do those that read meanwhile', async (t) => {
+  const app = await buildTestApp(t, { settings: { RATE_LIMIT_PUBLIC: '1000' } })
+  const documents = [documentOf(100 * KILOBYTE), documentOf(120 * KILOBYTE)]
+  const owner = await signUp(app)
+  const [first, second] = await Promise.all(documents.map(async (text) => (await createPage(app, owner, text)).public_id))
+  const { url, connection } = await open(t, app)
+  const slow = connect({ port: Number(new URL(url).port), host: '127.0.0.1' })
+  t.teardown(() => slow.destroy())
+  await once(slow, 'connect')
+  const paths = Array.from({ length: 60 }, (_, n) => n % 2 === 0 ? first : second)
+  // One request after another has been answered, as far as the connection takes it, so that the last of them wait in it.
+  for (const [n, id] of paths.entries()) slow.write(requestOf(`/landing_pages/${id}`, { 'x-request-id': `slow-${n}` }))
+  await sleep(200)
+  for (let n = 0; n < 4; n++) {
+    for (const [index, id] of [first, second].entries()) {
+      const { head, body } = await connection.ask(`/landing_pages/${id}`, { 'x-request-id': `other-${n}` })
+      t.match(head, `x-request-id: other-${n}\r\n`)
+      t.ok(body.equals(Buffer.from(documents[index] as string)), `document ${index} as it was stored`)
+    }
   }
-  const held = many.filter(({ text }) => text !== undefined)
-  t.ok(held.length > 0 && held.length * 12 * KILOBYTE <= 8 * KILOBYTE ** 2, `${held.length} are held`)
-  t.end()
+  let text = ''
+  slow.setEncoding('utf8').on('data', (chunk: string) => { text += chunk })
+  const characters = 30 * documents.join('').length + 60 * 300
+  const isWhole = () => text.length > characters && text.endsWith(documents[1] as string)
+  while (!isWhole()) await once(slow, 'data')
+  t.same([...text.matchAll(/x-request-id: (.*)\r\n/g)].map(([, id]) => id), paths.map((_, n) => `slow-${n}`))
+  for (const document of documents) t.equal(text.split(document).length, 31)
+})
+
+t.test('a body is not given a new head before the one that it has is sent', async (t) => {
+  const chunks: string[] = []
+  /** As much of a socket as it takes, which sends what it was given when it is told to. */
+  function slowSocket (): { socket: Socket, send: () => void } {
+    let send = () => {}
+    const socket = new Writable({
+      write (chunk: Buffer, _encoding, done) {
+        send = () => {
+          chunks.push(chunk.toString())
+          done()
+        }
+      }
+    })
+    return { socket: socket as Socket, send: () => send() }
+  }
+  const body = new Body(Buffer.from('body'))
+  const [first, second, third] = [slowSocket(), slowSocket(), slowSocket()]
+  t.equal(body.writeTo(first.socket, 'first '), true)
+  t.equal(body.writeTo(second.socket, 'second '), false, 'the first still needs it')
+  first.send()
+  t.equal(body.writeTo(second.socket, 'second '), true)
+  t.equal(body.writeTo(third.socket, 'third '), false)
+  second.socket.destroy()
+  t.equal(body.writeTo(third.socket, 'third '), true, 'what was closed needs nothing any more')
+  third.send()
+  t.same(chunks, ['first body', 'third body'])
+  t.equal(body.writeTo(slowSocket().socket, 'x'.repeat(5000)), false, 'no room')
 })
