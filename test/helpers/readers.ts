@@ -1,0 +1,112 @@
+import { Agent, get } from 'node:http'
+import { setTimeout as sleep } from 'node:timers/promises'
+import type { Teardown } from './proxy.ts'
+
+// A steady load of public reads, and what became of each of them.
+
+export interface Read {
+  /** Index of the replica in `urls`. */
+  readonly replica: number
+  readonly publicId: string
+  /** 0 where there was no answer. */
+  readonly status: number
+  readonly headers: Readonly<Record<string, string | string[] | undefined>>
+  /** Of the answer, or why there was none. */
+  readonly body: string
+  /** When it was sent and when all of its answer had arrived, in milliseconds of `performance.now()`. */
+  readonly sentAt: number
+  readonly answeredAt: number
+}
+
+export interface ReadersOptions {
+  /** Of the replicas; each is read from equally often. */
+  readonly urls: readonly string[]
+  readonly publicIds: readonly string[]
+  /** Between two reads of one replica. 10 unless told. */
+  readonly intervalMs?: number
+  readonly headers?: Record<string, string>
+}
+
+/** Reads of one replica that are not answered yet; when there are as many, the next one waits. */
+const MAX_PENDING = 100
+
+/** Reads pages steadily until the test ends. The service needs a RATE_LIMIT_PUBLIC that allows it. */
+export class Readers {
+  readonly #options: ReadersOptions
+  readonly #agent = new Agent({ keepAlive: true })
+  readonly #reads: Read[] = []
+  readonly #pending = new Set<Promise<void>>()
+  readonly #loops: Promise<void>[]
+  #stopped = false
+
+  constructor (t: Teardown, options: ReadersOptions) {
+    this.#options = options
+    this.#loops = options.urls.map(async (_, replica) => await this.#run(replica))
+    t.teardown(async () => await this.stop())
+  }
+
+  /** The reads that are sent while an action runs, when all of them are answered. */
+  async during (action: () => Promise<unknown>): Promise<Read[]> {
+    const from = performance.now()
+    await action()
+    const until = performance.now()
+    await Promise.all(this.#pending)
+    return this.#reads.filter(({ sentAt }) => sentAt >= from && sentAt <= until)
+  }
+
+  /** The reads of the next `ms` milliseconds, when all of them are answered. */
+  async for (ms: number): Promise<Read[]> {
+    return await this.during(async () => await sleep(ms))
+  }
+
+  /** Ends the load, and waits for the answers that are still to come. */
+  async stop (): Promise<void> {
+    this.#stopped = true
+    await Promise.all(this.#loops)
+    await Promise.all(this.#pending)
+    this.#agent.destroy()
+  }
+
+  async #run (replica: number): Promise<void> {
+    const { publicIds, intervalMs = 10 } = this.#options
+    const pending = new Set<Promise<void>>()
+    for (let n = 0; !this.#stopped; n++) {
+      if (pending.size < MAX_PENDING) {
+        const read = this.#read(replica, publicIds[n % publicIds.length] as string).then((answer) => {
+          this.#reads.push(answer)
+          pending.delete(read)
+          this.#pending.delete(read)
+        })
+        pending.add(read)
+        this.#pending.add(read)
+      }
+      await sleep(intervalMs)
+    }
+  }
+
+  async #read (replica: number, publicId: string): Promise<Read> {
+    const { urls, headers } = this.#options
+    const sentAt = performance.now()
+    return await new Promise((resolve) => {
+      const settle = (status: number, body: string, headers: Read['headers'] = {}) => resolve({ replica, publicId, status, headers, body, sentAt, answeredAt: performance.now() })
+      const request = get(`${urls[replica]}/landing_pages/${publicId}`, { agent: this.#agent, headers: { ...headers } }, (response) => {
+        let body = ''
+        response.setEncoding('utf8').on('data', (chunk: string) => { body += chunk })
+        response.on('end', () => settle(response.statusCode as number, body, response.headers))
+        response.on('error', (error) => settle(0, error.message))
+      })
+      request.on('error', (error: NodeJS.ErrnoException) => {
+        // A server may close a connection while it is idle and the next read is on its way; clients send it again.
+        if (request.reusedSocket && error.code === 'ECONNRESET' && !this.#stopped) resolve(this.#read(replica, publicId))
+        else settle(0, error.message)
+      })
+    })
+  }
+}
+
+/** How many reads had which status. */
+export function statuses (reads: readonly Read[]): Record<number, number> {
+  const counts: Record<number, number> = {}
+  for (const { status } of reads) counts[status] = (counts[status] ?? 0) + 1
+  return counts
+}
