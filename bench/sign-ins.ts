@@ -1,4 +1,6 @@
+import { fork } from 'node:child_process'
 import { randomBytes } from 'node:crypto'
+import { once } from 'node:events'
 import { Agent, request } from 'node:http'
 import { setTimeout as sleep } from 'node:timers/promises'
 import { startGuardian } from '../test/helpers/guardian.ts'
@@ -58,12 +60,14 @@ async function main (): Promise<void> {
     })
     const url = service.url.replace('localhost', '127.0.0.1') // no look-up of names
     const reads = await prepare(url)
+    const burst = startBursts(url)
+    endings.push(() => burst.kill())
     const bursts: Answer[] = []
     const results = new Map<string, { without: Answer[][], with: Answer[][] }>(Object.keys(reads).map((name) => [name, { without: [], with: [] }]))
     for (let round = 0; round <= ROUNDS; round++) {
       print(round === 0 ? 'warming up …' : `round ${round} of ${ROUNDS} …`)
       for (const period of ['without', 'with'] as const) {
-        const answers = await readSteadily(reads, period === 'with' ? async () => bursts.push(...await signIns(url)) : undefined)
+        const answers = await readSteadily(reads, period === 'with' ? async () => { bursts.push(...await burst()) } : undefined)
         if (round > 0) for (const [name, own] of answers) results.get(name)?.[period].push(own)
         await sleep(200)
       }
