@@ -13,6 +13,12 @@ import { randomPublicId } from '../identifiers.ts'
 const TEMPORARY_FOLDER = '.tmp'
 const NO_ROOM = new Set(['ENOSPC', 'EDQUOT', 'EFBIG'])
 
+/**
+ * What comes with EFBIG. Node ignores it until somebody listens, which the library of the embedded database's lock does,
+ * to end the process if it is the only one.
+ */
+const onFileSizeLimit = () => {}
+
 /** A complete file that nobody can see yet: `publish` or `discard` it. */
 export interface StagedFile {
   /** Open for reading, until published or discarded. */
@@ -44,6 +50,7 @@ export class DiskStore {
    * @throws {Error} one line naming UPLOADS_DIR, when files can't be stored there
    */
   async prepare (): Promise<void> {
+    if (!process.listeners('SIGXFSZ').includes(onFileSizeLimit)) process.on('SIGXFSZ', onFileSizeLimit)
     try {
       await makeFolder(this.temporaryFolder)
       const probe = join(this.temporaryFolder, randomPublicId())

@@ -94,7 +94,7 @@ export class RawClient {
   }
 
   /** Sends the head of an upload. */
-  head (account: Account, headers: Record<string, string>): void {
+  head (account: Pick<Account, 'headers'>, headers: Record<string, string>): void {
     const lines = Object.entries({ host: 'landfall.test', ...account.headers, 'content-type': FORM, ...headers })
     this.socket.write(`POST /assets HTTP/1.1\r\n${lines.map(([name, value]) => `${name}: ${value}\r\n`).join('')}\r\n`)
   }

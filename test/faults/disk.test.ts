@@ -1,0 +1,108 @@
+import { execFileSync } from 'node:child_process'
+import { chmod, readdir } from 'node:fs/promises'
+import { join } from 'node:path'
+import t, { type Test } from 'tap'
+import { testSettings } from '../helpers/app.ts'
+import { call, Owner, type Answer } from '../helpers/client.ts'
+import { Readers, statuses } from '../helpers/readers.ts'
+import { startService } from '../helpers/service.ts'
+import { noise } from '../assets/helpers.ts'
+
+// A disk without room and a folder without permission, as root too and without mounting anything: the service as a real
+// process under reads. test/assets/faults.test.ts does the same on small disks of its own, where it may mount some.
+
+const settings = { ...await testSettings(t), LOG_LEVEL: 'error', RATE_LIMIT_PUBLIC: '1000000' } as Record<string, string>
+const folder = settings.UPLOADS_DIR as string
+
+// Permissions don't bind root because of capabilities, which a process can give up for good.
+const UNPRIVILEGED = process.getuid?.() === 0 ? ['setpriv', '--bounding-set=-dac_override,-dac_read_search', '--inh-caps=-all'] : []
+const service = await startService(t, settings, [...UNPRIVILEGED, process.execPath, 'dist/server.js'] as unknown as [string, ...string[]])
+const owner = await Owner.signUp(service.url)
+const page = await owner.createPage(service.url, '{"v":0}')
+const pageUrl = `${service.url}/landing_pages/${page.public_id}`
+const readers = new Readers(t, { urls: [service.url], publicIds: [page.public_id], intervalMs: 20 })
+
+const upload = async (size: number) => await owner.upload(service.url, noise(size))
+const create = async (size: number) => JSON.parse((await upload(size)).text) as { id: string, url: string }
+const remove = async ({ id }: { id: string }) => await owner.call('DELETE', `${service.url}/assets/${id}`)
+const served = async ({ url }: { url: string }) => (await call('GET', service.url + new URL(url).pathname)).status
+const stored = async () => [...await readdir(folder), ...(await readdir(join(folder, '.tmp'))).map((name) => `.tmp/${name}`)].sort()
+let version = 0
+
+/** Everything else goes on. */
+async function othersServe (t: Test, kept: { id: string, url: string }): Promise<void> {
+  const document = `{"v":${++version}}`
+  t.equal((await owner.update(service.url, page.id, document)).status, 200, 'a page can be written')
+  t.equal((await call('GET', pageUrl)).text, document, 'and read')
+  t.equal(await served(kept), 200, 'a file can be read')
+  t.equal((await owner.call('GET', `${service.url}/assets`)).status, 200, 'assets can be listed')
+  for (const path of ['/health/live', '/health/ready']) t.equal((await call('GET', service.url + path)).status, 200, path)
+}
+
+const refused = (t: Test, answer: Answer, status: 503 | 507): void => {
+  t.equal(answer.status, status)
+  t.same(JSON.parse(answer.text), { errors: [status === 507 ? 'There is no room left for uploads' : 'The service is temporarily unavailable, try again shortly'] })
+  if (status === 503) t.ok(Number(answer.headers.get('retry-after')) >= 1)
+}
+
+t.test('a disk without room: 507, nothing left behind, everything else serves, and it recovers without a restart', async (t) => {
+  const kept = await create(150_000)
+  const before = await stored()
+  // The kernel refuses what a process writes past this size; for the process it is a disk that fills up half-way.
+  const allowFiles = (size: string) => execFileSync('prlimit', [`--pid=${service.child.pid}`, `--fsize=${size}:`])
+  const reads = await readers.during(async () => {
+    allowFiles('100000')
+    for (let round = 0; round < 3; round++) {
+      refused(t, await upload(150_000), 507)
+      t.same(await stored(), before, 'nothing is left')
+      await othersServe(t, kept)
+    }
+    refused(t, await upload(5_000_000), 507)
+    t.same(await stored(), before, 'of a file that comes in many parts neither')
+    const small = await create(50_000)
+    t.equal(await served(small), 200, 'what there is room for is taken')
+    t.equal((await remove(small)).status, 204, 'files can be deleted')
+    allowFiles('unlimited')
+    const large = await create(150_000)
+    t.equal(await served(large), 200, 'with room again it goes on')
+    t.equal((await remove(large)).status, 204)
+  })
+  t.same(await stored(), before)
+  t.same(Object.keys(statuses(reads)), ['200'], `public reads: ${JSON.stringify(statuses(reads))}`)
+})
+
+for (const [name, folders, mayDelete] of [
+  ['the whole folder', [folder, join(folder, '.tmp')], false],
+  ['where files get their names', [folder], false],
+  ['where files arrive', [join(folder, '.tmp')], true]
+] as const) {
+  t.test(`a folder that can only be read, ${name}: 503, nothing left behind or lost, and it recovers without a restart`, async (t) => {
+    const kept = await create(5000)
+    const doomed = await create(5000)
+    const reads = await readers.during(async () => {
+      for (const path of folders) await chmod(path, 0o555)
+      const before = await stored()
+      refused(t, await upload(150_000), 503)
+      t.same(await stored(), before, 'nothing is left')
+      await othersServe(t, kept)
+      const answer = await remove(doomed)
+      if (mayDelete) {
+        t.equal(answer.status, 204)
+      } else {
+        refused(t, answer, 503)
+        t.equal((await owner.call('GET', `${service.url}/assets/${doomed.id}`)).status, 200, 'a file that can not go keeps its row')
+        t.equal(await served(doomed), 200)
+      }
+      for (const path of folders) await chmod(path, 0o755)
+      t.equal((await upload(5000)).status, 201, 'with permission again it goes on')
+      if (!mayDelete) t.equal((await remove(doomed)).status, 204)
+      t.equal(await served(doomed), 404)
+    })
+    t.same(Object.keys(statuses(reads)), ['200'], `public reads: ${JSON.stringify(statuses(reads))}`)
+  })
+}
+
+t.test('nothing of all this ended the process, and its log says why', async (t) => {
+  t.equal(service.child.exitCode, null)
+  for (const code of ['EFBIG', 'EACCES']) t.match(service.output(), new RegExp(`"${code}"`), code)
+})

@@ -1,0 +1,73 @@
+// Loaded into the built service before anything else (`node --import`) by the tests of crashes: what the service does
+// stands still at the step that a test names, until the process is killed, and its clocks can run ahead. The file
+// TEST_CONTROL says which step and how far, now; helpers/victim.ts writes it. JavaScript, so that each start is as fast as
+// the service's own.
+
+import crypto from 'node:crypto'
+import { readFileSync, renameSync, writeFileSync } from 'node:fs'
+import promises from 'node:fs/promises'
+import { syncBuiltinESMExports } from 'node:module'
+import { performance } from 'node:perf_hooks'
+import { Redis } from 'ioredis'
+import pg from 'pg'
+
+const file = process.env.TEST_CONTROL
+/** Secrets of 32 bytes that were drawn, newest last: the refresh token that died with its process is among them. */
+const secrets = []
+let plan = 0
+let passed = 0
+
+const control = () => JSON.parse(readFileSync(file, 'utf8'))
+
+/** Counts a step that the plan is about, and says where in it to stop if this is the one. */
+function place (step) {
+  const { stop } = control()
+  if (stop === undefined || !new RegExp(stop.steps).test(step)) return undefined
+  if (stop.number !== plan) [plan, passed] = [stop.number, 0]
+  return ++passed === stop.nth ? stop.when : undefined
+}
+
+function note (step) {
+  writeFileSync(`${file}.new`, JSON.stringify({ step, secrets }))
+  renameSync(`${file}.new`, `${file}.stopped`)
+}
+
+/** Makes a function that gives a promise a place to stop: before it, or after it has succeeded. Once begun, only death stops it. */
+function stoppable (target, name, describe) {
+  const original = target[name]
+  target[name] = function (...args) {
+    const step = describe(...args)
+    const when = place(step)
+    if (when === undefined) return original.apply(this, args)
+    if (when === 'after') return original.apply(this, args).then(async () => await standStill(step))
+    if (when === 'before') return standStill(step)
+    note(step)
+    original.apply(this, args)
+    process.kill(process.pid, 'SIGKILL')
+  }
+}
+
+async function standStill (step) {
+  note(step)
+  await new Promise(() => {})
+}
+
+const base = (path) => String(path).split('/').at(-1)
+for (const name of ['open', 'rename', 'unlink']) stoppable(promises, name, (path) => `${name} ${base(path)}`)
+const handle = await promises.open(file)
+for (const name of ['write', 'sync', 'close']) stoppable(Object.getPrototypeOf(handle), name, () => name)
+stoppable(pg.Client.prototype, 'query', (query) => `query ${(query.text ?? String(query)).trim().replaceAll(/\s+/g, ' ')}`)
+stoppable(Redis.prototype, 'sendCommand', (command) => `redis ${command.name}`)
+
+const { randomBytes } = crypto
+crypto.randomBytes = (size, ...rest) => {
+  const bytes = randomBytes(size, ...rest)
+  if (size === 32 && rest.length === 0) secrets.push(bytes.toString('base64url'))
+  return bytes
+}
+syncBuiltinESMExports()
+
+const { now } = Date
+const monotonic = performance.now.bind(performance)
+Date.now = () => now() + control().aheadMs
+Object.defineProperty(performance, 'now', { value: () => monotonic() + control().aheadMs })
