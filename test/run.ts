@@ -9,16 +9,20 @@ import { MissingProgramError, providePrograms, type ProgramName } from './helper
 import { formatResult, type FileResult } from './helpers/results.ts'
 import { runSuite, type Suite } from './helpers/suite.ts'
 
-// `npm test`: starts a private PostgreSQL and Redis, runs the test files, leaves nothing behind.
+// `npm test` and `npm run test:soak`: starts a private PostgreSQL and Redis, runs the test files, leaves nothing behind.
 
 const USAGE = `npm test -- [files or folders] [options]
   --grep=TEXT     only tests whose name matches (a text or a /regular expression/), and what is in them
   --jobs=N        test files at once (2)
   --timeout=N     longest time for one file, in seconds (120)
   --bail          start no more files after the first failure
+  --soak          the long ones (*.soak.ts) instead, one at a time, with what they say as they go (npm run test:soak)
+SOAK_SECONDS: how long each part of the long ones lasts that could go on for ever (600).
 TEST_DATABASE_URL, TEST_REDIS_URL: servers to use instead of starting some; databases are created and dropped there.`
 
 const ROOT = resolve(import.meta.dirname, '..')
+/** Enough for several parts of SOAK_SECONDS each and for an hour of what has an end by itself. */
+const SOAK_TIMEOUT_SECONDS = 3600 + 4 * (Number(process.env.SOAK_SECONDS) || 600)
 
 /** The command was called in a way that can't work; `message` is one line. */
 class UsageError extends Error {}
@@ -29,6 +33,7 @@ interface Request {
   jobs: number
   timeoutSeconds: number
   bail: boolean
+  soak: boolean
 }
 
 let guardian: Guardian | undefined
@@ -91,14 +96,17 @@ function readArguments (args: string[]): Request {
     if (found === undefined) throw new UsageError(`no such file or folder: ${path}`)
     return found
   })
-  const files = (paths.length > 0 ? paths : [join(ROOT, 'test')]).flatMap(testFilesIn)
-  if (files.length === 0) throw new UsageError(`no test files (*.test.ts) in ${positionals.join(', ') || 'test'}`)
+  const soak = values.soak ?? false
+  const ending = soak ? '.soak.ts' : '.test.ts'
+  const files = (paths.length > 0 ? paths : [join(ROOT, 'test')]).flatMap((path) => testFilesIn(path, ending))
+  if (files.length === 0) throw new UsageError(`no test files (*${ending}) in ${positionals.join(', ') || 'test'}`)
   return {
     files: [...new Set(files)].sort().map((file) => relative(ROOT, file)),
     grep: values.grep ?? [],
-    jobs: number('jobs', Math.min(2, availableParallelism())),
-    timeoutSeconds: number('timeout', 120),
-    bail: values.bail ?? false
+    jobs: number('jobs', soak ? 1 : Math.min(2, availableParallelism())),
+    timeoutSeconds: number('timeout', soak ? SOAK_TIMEOUT_SECONDS : 120),
+    bail: values.bail ?? false,
+    soak
   }
 }
 
@@ -112,6 +120,7 @@ function parse (args: string[]) {
         jobs: { type: 'string', short: 'j' },
         timeout: { type: 'string' },
         bail: { type: 'boolean' },
+        soak: { type: 'boolean' },
         help: { type: 'boolean', short: 'h' }
       }
     })
@@ -120,10 +129,10 @@ function parse (args: string[]) {
   }
 }
 
-function testFilesIn (path: string): string[] {
+function testFilesIn (path: string, ending: string): string[] {
   if (statSync(path).isFile()) return [path]
   return readdirSync(path, { recursive: true, encoding: 'utf8' })
-    .filter((name) => name.endsWith('.test.ts') && !name.includes('node_modules'))
+    .filter((name) => name.endsWith(ending) && !name.includes('node_modules'))
     .map((name) => join(path, name))
 }
 
@@ -169,6 +178,7 @@ async function runFiles (request: Request, env: NodeJS.ProcessEnv): Promise<File
     env,
     guardian: guardian as Guardian,
     temporaryFolder: env.TMPDIR as string,
+    follow: request.soak,
     progress: print,
     report (result) {
       if (stopped) return

@@ -16,13 +16,17 @@ declare module 'fastify' {
 const SHORT_LEASE_MS = 1000
 /** Ids that are known to name nothing: few bytes each, and an attacker's guesses must not push documents out. */
 const MAX_MISSING = 10_000
-/** Publications kept for a Redis that is away; past this the oldest is left to the copy's own end. */
+/** Writes remembered for a Redis that is away, as versions only; past this the oldest is left to the copy's own end. */
 const MAX_UNPUBLISHED = 10_000
+/** Few enough for Redis to answer in time; one by one, others would wait for the last one of many. */
+const ANNOUNCED_AT_ONCE = 50
+/** Of so many documents the newest version is remembered that anybody told of, for as long as older ones may be under way. */
+const MAX_NEWEST = 20_000
 
 interface Flight {
   readonly result: Promise<CachedDocument | undefined>
-  /** The first version that was published while it was under way; 0 for none. What it brings is then not to be kept. */
-  overtakenBy: number
+  /** Whether something newer was learned of while it was under way: nobody may join it any more. */
+  isOvertaken: boolean
 }
 
 export interface DocumentCacheOptions {
@@ -40,7 +44,7 @@ export interface DocumentCacheOptions {
  * Documents for the public read: in this process, else in Redis, else in PostgreSQL, with one flight per document.
  *
  * Versions make it right: nothing ever replaces a newer version by an older one, here or in Redis. What a flight brings
- * that a publication has overtaken is for those who waited before; who comes later gets a flight of its own. An id that
+ * something newer has overtaken is for those who waited before; who comes later gets a flight of its own. An id that
  * named nothing, or no longer names anything, never will again, since public ids are drawn at random and never given out
  * twice.
  */
@@ -49,7 +53,9 @@ export class DocumentCache {
   readonly #documents: LRUCache<string, CachedDocument> | undefined
   readonly #missing = new LRUCache<string, true>({ max: MAX_MISSING })
   readonly #flights = new Map<string, Flight>()
-  readonly #unpublished = new Map<string, DocumentVersion | undefined>()
+  readonly #unpublished = new Map<string, number>()
+  /** The newest versions that were written here, heard of or loaded, also of documents that are not held any more. */
+  readonly #newest = new LRUCache<string, number>({ max: MAX_NEWEST })
   /** Whatever was known before this moment, in milliseconds of the process clock, may have been overwritten unheard. */
   #distrustedUntil = 0
   #databaseAway = false
@@ -59,7 +65,7 @@ export class DocumentCache {
     if (options.maxBytes > 0) {
       this.#documents = new LRUCache({ maxSize: options.maxBytes, maxEntrySize: options.maxBytes, sizeCalculation: (document) => document.size })
     }
-    options.shared?.onPublication(({ publicId, version }) => this.#heard(publicId, version))
+    options.shared?.onPublication(({ publicId, version }) => this.#learn(publicId, version))
   }
 
   /**
@@ -97,24 +103,26 @@ export class DocumentCache {
   /**
    * Takes over a version that was just committed, or the news that the document was deleted: the one place from which
    * writes reach readers. Readers of this process see it at once, those of the others when Redis has told them.
+   *
+   * @param knownAt when its statement began, in milliseconds of the process clock: a write of another process may have
+   *   come after it, and the news of that before its answer, or not at all
    */
-  async publish (publicId: string, document: DocumentVersion | undefined): Promise<void> {
-    this.#heard(publicId, versionOf(document))
-    if (document !== undefined) this.#keep(document, clock.now(), LIFETIME_MS)
-    const { shared } = this.#options
-    if (shared === undefined) return
-    this.#rememberUnpublished(publicId, document)
-    try {
-      await shared.publish(publicId, document)
-      if (this.#unpublished.get(publicId) === document) this.#unpublished.delete(publicId)
-    } catch {
-      // Redis is away. What it holds of this document is not used, and publishOutstanding() tries again.
-    }
+  async publish (publicId: string, document: DocumentVersion | undefined, knownAt = clock.now()): Promise<void> {
+    this.#learn(publicId, versionOf(document))
+    if (document !== undefined) this.#keep(document, knownAt, LIFETIME_MS)
+    await this.#tell(publicId, versionOf(document), async (shared) => await shared.publish(publicId, document))
   }
 
-  /** Publishes what could not be published while Redis was away. */
+  /**
+   * Tells of the writes that could not be published while Redis was away. Only their versions: by now another replica
+   * may have written a newer one.
+   */
   async publishOutstanding (): Promise<void> {
-    for (const [publicId, document] of [...this.#unpublished]) await this.publish(publicId, document)
+    const outstanding = [...this.#unpublished]
+    while (outstanding.length > 0) {
+      await Promise.all(outstanding.splice(0, ANNOUNCED_AT_ONCE).map(async ([publicId, version]) =>
+        await this.#tell(publicId, version, async (shared) => await shared.announce(publicId, version))))
+    }
   }
 
   /** Distrusts everything that is cached, because writes of other processes may have gone unheard. */
@@ -142,16 +150,31 @@ export class DocumentCache {
     this.#documents?.set(document.publicId, document)
   }
 
-  #rememberUnpublished (publicId: string, document: DocumentVersion | undefined): void {
-    const newer = this.#unpublished.has(publicId) && versionOf(this.#unpublished.get(publicId)) > versionOf(document)
-    if (!newer) this.#unpublished.set(publicId, document)
+  async #tell (publicId: string, version: number, publish: (shared: SharedDocuments) => Promise<number>): Promise<void> {
+    const { shared } = this.#options
+    if (shared === undefined) return
+    this.#rememberUnpublished(publicId, version)
+    try {
+      const newest = await publish(shared)
+      if (this.#unpublished.get(publicId) === version) this.#unpublished.delete(publicId)
+      if (newest > version) this.#learn(publicId, newest)
+    } catch {
+      // Redis is away. What it holds of this document is not used, and publishOutstanding() tries again.
+    }
+  }
+
+  #rememberUnpublished (publicId: string, version: number): void {
+    if ((this.#unpublished.get(publicId) ?? 0) < version) this.#unpublished.set(publicId, version)
     if (this.#unpublished.size > MAX_UNPUBLISHED) this.#unpublished.delete(this.#unpublished.keys().next().value as string)
   }
 
-  #heard (publicId: string, version: number): void {
+  /** Takes note that there is a version: from now on nobody who asks gets an older one. */
+  #learn (publicId: string, version: number): void {
+    if (version <= this.#newestOf(publicId)) return
+    this.#newest.set(publicId, version)
     const flight = this.#flights.get(publicId)
     if (flight !== undefined) {
-      flight.overtakenBy = version
+      flight.isOvertaken = true
       this.#flights.delete(publicId)
     }
     const held = this.#documents?.peek(publicId)
@@ -159,16 +182,21 @@ export class DocumentCache {
     if (version === DELETED) this.#missing.set(publicId, true)
   }
 
-  /** Keeps a version unless a newer one is held, and gives the one that is held now. */
+  /** Keeps a version unless a newer one is held or was heard of, and gives the one to be served. */
   #keep (document: DocumentVersion, knownAt: number, lifetimeMs: number): CachedDocument {
     const held = this.#documents?.peek(document.publicId)
     if (held !== undefined && held.version > document.version) return held
+    if (document.version < this.#newestOf(document.publicId) || this.#missing.has(document.publicId)) return new CachedDocument(document)
     const entry = held?.version === document.version ? held : new CachedDocument(document)
     const lease = this.#options.hearsAllWrites() ? lifetimeMs : Math.min(SHORT_LEASE_MS, lifetimeMs)
     entry.knownAt = Math.max(entry.knownAt, knownAt)
     if (knownAt >= this.#distrustedUntil) entry.freshUntil = knownAt + lease
     this.#documents?.set(document.publicId, entry)
     return entry
+  }
+
+  #newestOf (publicId: string): number {
+    return this.#newest.peek(publicId) ?? 0
   }
 
   #mayServeStale (document: CachedDocument): boolean {
@@ -178,7 +206,7 @@ export class DocumentCache {
   async #join (publicId: string): Promise<CachedDocument | undefined> {
     const underWay = this.#flights.get(publicId)
     if (underWay !== undefined) return await underWay.result
-    const flight: Flight = { overtakenBy: 0, result: Promise.resolve().then(async () => await this.#fly(publicId, flight)) }
+    const flight: Flight = { isOvertaken: false, result: Promise.resolve().then(async () => await this.#fly(publicId, flight)) }
     this.#flights.set(publicId, flight)
     try {
       return await flight.result
@@ -190,14 +218,23 @@ export class DocumentCache {
   async #fly (publicId: string, flight: Flight): Promise<CachedDocument | undefined> {
     const startedAt = clock.now()
     const found = await this.#fetch(publicId)
-    if (flight.overtakenBy === DELETED || found === undefined) {
+    // What was learned and forgotten meanwhile may have been newer.
+    const newest = this.#newest.peek(publicId) ?? (flight.isOvertaken ? Infinity : 0)
+    if (newest === DELETED || found === undefined) {
+      // An id that never named a page must not push out what is known of those that did.
+      if (newest > 0) this.#learn(publicId, DELETED)
       this.#documents?.delete(publicId)
       this.#missing.set(publicId, true)
       return undefined
     }
-    if (flight.overtakenBy === 0) return this.#keep(found.document, startedAt, found.lifetimeMs)
+    const { document, lifetimeMs } = found
+    if (document.version >= newest) {
+      // PostgreSQL shows it before it is published: nobody is to join a flight that may bring an older one.
+      this.#learn(publicId, document.version)
+      return this.#keep(document, startedAt, lifetimeMs)
+    }
     const held = this.#documents?.peek(publicId)
-    return held !== undefined && held.version >= found.document.version ? held : new CachedDocument(found.document)
+    return held !== undefined && held.version >= document.version ? held : new CachedDocument(document)
   }
 
   async #fetch (publicId: string): Promise<{ document: DocumentVersion, lifetimeMs: number } | undefined> {
@@ -206,7 +243,8 @@ export class DocumentCache {
     if (shared !== undefined && !this.#unpublished.has(publicId)) {
       const copy = await shared.get(publicId).catch(() => undefined)
       if (copy?.deleted === true) return undefined
-      if (copy?.deleted === false) return { document: copy.document, lifetimeMs: copy.leftMs }
+      // Nor is it used when it is older than what is known: somebody slow may have filled a Redis that was flushed.
+      if (copy?.deleted === false && copy.document.version >= this.#newestOf(publicId)) return { document: copy.document, lifetimeMs: copy.leftMs }
     }
     let document: DocumentVersion | undefined
     try {
@@ -217,7 +255,7 @@ export class DocumentCache {
       throw error
     }
     if (document === undefined) return undefined
-    shared?.fill(document).catch(() => {})
+    if (document.version >= this.#newestOf(publicId)) shared?.fill(document).catch(() => {})
     return { document, lifetimeMs: LIFETIME_MS }
   }
 }
@@ -234,10 +272,12 @@ export default fp<{ channel: string }>(async (app, { channel }) => {
     },
     shared: shared === undefined ? undefined : new SharedDocuments(shared, channel),
     // The embedded database has no other process; a PostgreSQL without Redis may have.
-    hearsAllWrites: () => config.DATABASE_URL === undefined || (shared?.subscribed ?? false)
+    // Who can't send commands must suppose that the others can't either, and so have nothing to say.
+    hearsAllWrites: () => config.DATABASE_URL === undefined || (shared !== undefined && shared.subscribed && shared.reachable)
   })
   shared?.on('subscribed', () => documents.expireAll())
   shared?.on('unsubscribed', () => documents.expireAll())
+  shared?.on('unreachable', () => documents.expireAll())
   shared?.on('reachable', () => { documents.publishOutstanding().catch((error: unknown) => app.log.warn({ err: error }, 'outstanding publications failed')) })
   app.decorate('documents', documents)
 }, { name: 'document-cache', dependencies: ['database', 'redis'] })

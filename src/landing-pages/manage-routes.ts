@@ -1,5 +1,6 @@
 import type { FastifyPluginAsyncTypebox } from '@fastify/type-provider-typebox'
 import type { FastifyReply, FastifyRequest } from 'fastify'
+import { clock } from '../clock.ts'
 import { InvalidError, NotFoundError, PreconditionFailedError, TooLargeError } from '../errors.ts'
 import { isUuid } from '../identifiers.ts'
 import { nextLink, parsePage } from '../pagination.ts'
@@ -23,8 +24,9 @@ export const manageRoutes: FastifyPluginAsyncTypebox = async (app) => {
   app.post('/landing_pages', { schema: createSchema, bodyLimit }, async (request, reply) => {
     const document = documentIn(request)
     if (document === undefined) throw new InvalidError(["Current data can't be blank"])
+    const startedAt = clock.now()
     const page = await pages.create(request.session.userId, document)
-    await app.documents.publish(page.publicId, documentVersion(page))
+    await app.documents.publish(page.publicId, documentVersion(page), startedAt)
     return sendRecord(reply.code(201), page)
   })
 
@@ -55,9 +57,10 @@ export const manageRoutes: FastifyPluginAsyncTypebox = async (app) => {
       if (ifMatch !== undefined && !namesVersion(ifMatch, page.contentHash)) throw new PreconditionFailedError()
       return sendRecord(reply, page)
     }
+    const startedAt = clock.now()
     const page = await pages.replace(userId, id, document, ifMatch)
     if (page === null) throw await whyUntouched(userId, id)
-    await app.documents.publish(page.publicId, documentVersion(page))
+    await app.documents.publish(page.publicId, documentVersion(page), startedAt)
     return sendRecord(reply, page)
   })
 

@@ -1,4 +1,5 @@
 import type { Result } from 'ioredis'
+import { clock } from '../clock.ts'
 import type { SharedRedis } from '../plugins/redis.ts'
 import type { DocumentVersion } from './cached-document.ts'
 
@@ -13,14 +14,14 @@ export const LIFETIME_MS = 60_000
 /** The version of a deleted document: newer than any, since public ids are never given out again. */
 export const DELETED = Number.MAX_SAFE_INTEGER
 
-// KEYS[1] the document; ARGV: channel, message ('' to tell nobody), version, lifetime in milliseconds, hash, time of the
-// write, bytes. Never replaces a newer version by an older one, whatever order writers and readers arrive in; a deleted
-// document leaves its version as a tombstone. Telling the other replicas in the same script means that whoever hears of
-// a version finds it here.
+// KEYS[1] the document; ARGV: channel, message ('' to tell nobody), version, lifetime in milliseconds, hash ('' when only
+// the version is known), time of the write, bytes. Gives the newest version that it knows of. Never replaces a newer
+// version by an older one, whatever order writers and readers arrive in; a deleted document leaves its version as a
+// tombstone. Telling the other replicas in the same script means that whoever hears of a version finds nothing older here.
 const STORE = `
-local held = tonumber(redis.call('HGET', KEYS[1], 'v') or '0')
-local version = tonumber(ARGV[3])
-if version > held then
+local held = redis.call('HMGET', KEYS[1], 'v', 'h')
+local known, version = tonumber(held[1] or '0'), tonumber(ARGV[3])
+if version > known or (version == known and not held[2] and ARGV[5] ~= '') then
   redis.call('DEL', KEYS[1])
   if ARGV[5] == '' then
     redis.call('HSET', KEYS[1], 'v', ARGV[3])
@@ -30,7 +31,7 @@ if version > held then
   redis.call('PEXPIRE', KEYS[1], ARGV[4])
 end
 if ARGV[2] ~= '' then redis.call('PUBLISH', ARGV[1], ARGV[2]) end
-return version > held and 1 or 0
+return math.max(known, version)
 `
 
 export const DOCUMENT_SCRIPTS = { landfallStore: { numberOfKeys: 1, lua: STORE } } as const
@@ -54,13 +55,19 @@ export class SharedDocuments {
     this.#channel = channel
   }
 
+  /**
+   * Redis' copy if it is to be trusted. One that was made before the last outage ended may be older than a write that
+   * could not be told, and whoever made that one may not be back yet.
+   */
   async get (publicId: string): Promise<SharedCopy | undefined> {
+    const askedAt = clock.now()
     const key = redisKey(publicId)
     const [[version, hash, updatedAt, bytes], leftMs] = await this.#redis.run(async (redis) =>
       await Promise.all([redis.hmgetBuffer(key, 'v', 'h', 't', 'd'), redis.pttl(key)]))
     if (version == null || leftMs <= 0) return undefined
     if (Number(version) === DELETED) return { deleted: true }
     if (hash == null || updatedAt == null || bytes == null) return undefined
+    if (askedAt - (LIFETIME_MS - leftMs) < this.#redis.backSince) return undefined
     return {
       deleted: false,
       leftMs,
@@ -70,12 +77,21 @@ export class SharedDocuments {
 
   /** Keeps a version that was read from PostgreSQL, unless a newer one is there. */
   async fill (document: DocumentVersion): Promise<void> {
-    await this.#store(document.publicId, document, '')
+    await this.#store(document.publicId, document.version, document, '')
   }
 
-  /** Keeps a version that was written, or a tombstone, and tells every replica. */
-  async publish (publicId: string, document: DocumentVersion | undefined): Promise<void> {
-    await this.#store(publicId, document, `${publicId} ${document?.version ?? DELETED}`)
+  /**
+   * Keeps a version that was written, or a tombstone, and tells every replica.
+   *
+   * @returns the newest version that Redis has heard of
+   */
+  async publish (publicId: string, document: DocumentVersion | undefined): Promise<number> {
+    return await this.#tell(publicId, document?.version ?? DELETED, document)
+  }
+
+  /** Tells everybody, and Redis, of a version that was written a while ago: what is older goes, and nobody keeps it again. */
+  async announce (publicId: string, version: number): Promise<number> {
+    return await this.#tell(publicId, version, undefined)
   }
 
   /** Calls back for each publication of any replica, this one included. */
@@ -87,9 +103,13 @@ export class SharedDocuments {
     })
   }
 
-  async #store (publicId: string, document: DocumentVersion | undefined, message: string): Promise<void> {
-    await this.#redis.run(async (redis) => await redis.landfallStore(
-      redisKey(publicId), this.#channel, message, document?.version ?? DELETED, LIFETIME_MS,
+  async #tell (publicId: string, version: number, document: DocumentVersion | undefined): Promise<number> {
+    return await this.#store(publicId, version, document, `${publicId} ${version}`)
+  }
+
+  async #store (publicId: string, version: number, document: DocumentVersion | undefined, message: string): Promise<number> {
+    return await this.#redis.run(async (redis) => await redis.landfallStore(
+      redisKey(publicId), this.#channel, message, version, LIFETIME_MS,
       document?.hash ?? '', document?.updatedAt.getTime() ?? 0, document?.bytes ?? Buffer.alloc(0)))
   }
 }

@@ -3,6 +3,7 @@ import fastifyRedis from '@fastify/redis'
 import fp from 'fastify-plugin'
 import { Redis, ReplyError } from 'ioredis'
 import type { FastifyBaseLogger } from 'fastify'
+import { clock } from '../clock.ts'
 
 declare module 'fastify' {
   interface FastifyInstance {
@@ -17,6 +18,12 @@ const PROBE_INTERVAL_MS = 250
 /** A heartbeat without an answer and the channel counts as lost: within a second, where 1.5 s are promised. */
 const HEARTBEAT_INTERVAL_MS = 500
 const HEARTBEAT_TIMEOUT_MS = 500
+/** A connection that is there but says nothing gets this long for its greeting, and for subscribing. */
+const GREETING_TIMEOUT_MS = 500
+/** A connection that is given up gets this long to end in an orderly way; ioredis would wait for 2 s before it begins a new one. */
+const DISCONNECT_TIMEOUT_MS = 50
+/** In how many parts an answer is waited for, see `inTime`. */
+const SLICES = 4
 /** How long the start waits for a Redis that may just be slow to answer. */
 const START_WAIT_MS = 1000
 
@@ -39,6 +46,8 @@ export class RedisAwayError extends Error {
 interface SharedRedisEvents {
   /** Commands work again after an outage. */
   reachable: []
+  /** Commands don't work from now on. */
+  unreachable: []
   /** Messages arrive from now on; some may have been missed before. */
   subscribed: []
   /** Messages may be missed from now on. */
@@ -49,7 +58,8 @@ interface SharedRedisEvents {
 /**
  * Two connections, one for commands and one for messages, and what is known about them. The breaker opens with the
  * first command that fails or times out and closes when a probe succeeds, so that an outage costs one time-out and not
- * one for every request.
+ * one for every request. It is probed in good times too: a process that has nothing to ask must know as well whether
+ * what others write still reaches it.
  */
 export class SharedRedis extends EventEmitter<SharedRedisEvents> {
   readonly commands: Redis
@@ -57,6 +67,7 @@ export class SharedRedis extends EventEmitter<SharedRedisEvents> {
   readonly #log: FastifyBaseLogger
   readonly #channels: readonly string[]
   #broken = false
+  #backSince = -Infinity
   readonly #saidReasons = new Set<string | undefined>()
   #closed = false
   /** What ioredis said last; a closed connection alone doesn't tell why. */
@@ -73,12 +84,14 @@ export class SharedRedis extends EventEmitter<SharedRedisEvents> {
     const options = {
       lazyConnect: true,
       connectTimeout: 1000,
+      disconnectTimeout: DISCONNECT_TIMEOUT_MS,
       enableOfflineQueue: false,
       maxRetriesPerRequest: 0,
       retryStrategy: (attempt: number) => Math.min(attempt * 50, 500)
     }
-    this.commands = new Redis(url, { ...options, commandTimeout: COMMAND_TIMEOUT_MS, enableAutoPipelining: true, autoPipeliningIgnoredCommands: ['evalsha'], scripts: { ...scripts } })
+    this.commands = new Redis(url, { ...options, enableAutoPipelining: true, autoPipeliningIgnoredCommands: ['evalsha'], scripts: { ...scripts } })
     this.#subscriber = new Redis(url, { ...options, autoResubscribe: false })
+    for (const connection of [this.commands, this.#subscriber]) giveUpWithoutGreeting(connection)
     this.commands.on('error', (error) => { this.#lastError = error })
     this.#subscriber.on('error', () => {}) // the same server, so the same reasons
     this.commands.on('close', () => this.#trip(this.#lastError ?? new Error('connection closed')))
@@ -86,13 +99,21 @@ export class SharedRedis extends EventEmitter<SharedRedisEvents> {
     this.#subscriber.on('ready', () => { this.#subscribe() })
     this.#subscriber.on('close', () => this.#setSubscribed(false))
     this.#subscriber.on('message', (channelName, payload) => this.emit('message', channelName, payload))
-    this.#heartbeat = setInterval(() => { this.#beat() }, HEARTBEAT_INTERVAL_MS)
+    this.#heartbeat = setInterval(() => {
+      this.#beat()
+      if (this.reachable) this.#tryAgain()
+    }, HEARTBEAT_INTERVAL_MS)
     this.#heartbeat.unref()
   }
 
   /** Whether commands are worth trying: connected, and the last one did not fail. */
   get reachable (): boolean {
     return !this.#broken && this.commands.status === 'ready'
+  }
+
+  /** When the last outage of commands ended, in milliseconds of the process clock; before all times if there was none. */
+  get backSince (): number {
+    return this.#backSince
   }
 
   /** Whether messages of other replicas arrive. */
@@ -118,7 +139,7 @@ export class SharedRedis extends EventEmitter<SharedRedisEvents> {
   async run<T> (command: (client: Redis) => Promise<T>): Promise<T> {
     if (!this.reachable) throw new RedisAwayError()
     try {
-      return await command(this.commands)
+      return await inTime(command(this.commands), COMMAND_TIMEOUT_MS)
     } catch (error) {
       this.#trip(error)
       throw new RedisAwayError(error)
@@ -142,8 +163,10 @@ export class SharedRedis extends EventEmitter<SharedRedisEvents> {
     // Each reason once per outage: behind a lost connection there may be a refused password.
     if (!this.#saidReasons.has(reason)) this.#log.warn({ reason }, 'Redis can not be used: limits are counted and documents cached per process until it can')
     this.#saidReasons.add(reason)
+    const wasBroken = this.#broken
     this.#broken = true
     this.#probeSoon(PROBE_INTERVAL_MS)
+    if (!wasBroken) this.emit('unreachable')
   }
 
   #probeSoon (delayMs: number): void {
@@ -156,12 +179,13 @@ export class SharedRedis extends EventEmitter<SharedRedisEvents> {
     if (this.commands.status !== 'ready') return // the next 'ready' probes again
     try {
       // A write, because a Redis that is full or a read-only replica still answers PING.
-      await this.commands.set('landfall:probe', '1', 'PX', 1000)
-      const wasBroken = this.#broken
+      await inTime(this.commands.set('landfall:probe', '1', 'PX', 1000), COMMAND_TIMEOUT_MS)
+      if (!this.#broken) return
       this.#broken = false
+      this.#backSince = clock.now()
       this.#saidReasons.clear()
       this.#lastError = undefined
-      if (wasBroken) this.#log.info('Redis is back')
+      this.#log.info('Redis is back')
       this.emit('reachable')
     } catch (error) {
       this.#trip(error)
@@ -172,7 +196,7 @@ export class SharedRedis extends EventEmitter<SharedRedisEvents> {
 
   async #subscribe (): Promise<void> {
     try {
-      await this.#subscriber.subscribe(...this.#channels)
+      await inTime(this.#subscriber.subscribe(...this.#channels), GREETING_TIMEOUT_MS)
       this.#setSubscribed(true)
     } catch {
       this.#subscriber.disconnect(true)
@@ -188,17 +212,54 @@ export class SharedRedis extends EventEmitter<SharedRedisEvents> {
   async #beat (): Promise<void> {
     if (!this.#subscribed || this.#heartbeatUnderWay) return
     this.#heartbeatUnderWay = true
-    let timer: NodeJS.Timeout | undefined
     try {
-      const late = new Promise<never>((_resolve, reject) => { timer = setTimeout(() => reject(new Error('no answer')), HEARTBEAT_TIMEOUT_MS) })
-      await Promise.race([this.#subscriber.ping(), late])
+      await inTime(this.#subscriber.ping(), HEARTBEAT_TIMEOUT_MS)
     } catch {
       this.#setSubscribed(false)
       this.#subscriber.disconnect(true)
     } finally {
-      clearTimeout(timer)
       this.#heartbeatUnderWay = false
     }
+  }
+}
+
+/** Begins anew with a connection that opens and then swallows what is sent: ioredis would wait for ever. */
+function giveUpWithoutGreeting (connection: Redis): void {
+  let timer: NodeJS.Timeout | undefined
+  connection.on('connect', () => {
+    clearTimeout(timer)
+    timer = setTimeout(() => connection.disconnect(true), GREETING_TIMEOUT_MS)
+  })
+  for (const event of ['ready', 'close'] as const) connection.on(event, () => clearTimeout(timer))
+}
+
+/**
+ * What a promise brings, unless that takes too long. The time is counted in slices with a turn of the event loop after
+ * each, so that a stall of this process costs one slice: an answer that has arrived meanwhile is read before Redis is
+ * blamed.
+ *
+ * @throws {Error} after `ms` milliseconds
+ */
+async function inTime<T> (answer: Promise<T>, ms: number): Promise<T> {
+  let timer: NodeJS.Timeout | undefined
+  let turn: NodeJS.Immediate | undefined
+  const late = new Promise<never>((_resolve, reject) => {
+    let slices = SLICES
+    const wait = () => {
+      timer = setTimeout(() => {
+        turn = setImmediate(() => {
+          if (--slices > 0) wait()
+          else reject(new Error('no answer in time'))
+        })
+      }, ms / SLICES)
+    }
+    wait()
+  })
+  try {
+    return await Promise.race([answer, late])
+  } finally {
+    clearTimeout(timer)
+    clearImmediate(turn)
   }
 }
 

@@ -120,3 +120,14 @@ t.test('answers can come late, and stay in order when they come faster again', a
   while (heard().length < 3) await once(socket, 'data')
   t.equal(heard(), 'ABC')
 })
+
+t.test('connections that are forgotten stay dead, others work', async (t) => {
+  const { proxy } = await shoutThrough(t)
+  const old = await dial(t, proxy)
+  await old.ask('before')
+  proxy.blackhole()
+  old.socket.write('lost')
+  await proxy.restore({ forget: true })
+  t.equal(await (await dial(t, proxy)).ask('after'), 'AFTER')
+  t.equal(old.heard(), 'BEFORE')
+})

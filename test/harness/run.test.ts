@@ -56,6 +56,20 @@ t.test('a run without a test fails', async (t) => {
   t.equal(run([join(folder, 'passes.test.ts'), '--grep=good']).lastLine, '2 passed, 0 failed')
 })
 
+t.test('long tests run only when asked for, say what they do as they go, and make the exit code as others do', async (t) => {
+  const says = PASSES.replace("t.test('good'", "console.error('half of it is done')\nt.test('good'")
+  const folder = folderOf(t, { 'passes.test.ts': PASSES, 'says.soak.ts': says })
+  t.equal(run([folder]).lastLine, '2 passed, 0 failed')
+  const soak = run([folder, '--soak'])
+  t.equal(soak.code, 0)
+  t.equal(soak.lastLine, '2 passed, 0 failed')
+  t.match(soak.output, /started .*says\.soak\.ts\n {2}half of it is done\nok .*says\.soak\.ts/)
+  t.notMatch(soak.output, 'passes.test.ts')
+  const failing = run([folderOf(t, { 'fails.soak.ts': FAILS }), '--soak'])
+  t.equal(failing.code, 1)
+  t.match(failing.output, /✗ bad > should be equivalent/)
+})
+
 t.test('a wrong argument is told in one line', async (t) => {
   for (const [args, message] of [[['no-such-file'], 'no such file or folder: no-such-file\n'], [['src'], 'no test files (*.test.ts) in src\n']] as const) {
     const { code, output } = run([...args])

@@ -28,8 +28,11 @@ export interface Proxy {
   disconnect (): void
   /** Passes each answer of the target on `ms` milliseconds late, from now on. */
   delay (ms: number): void
-  /** Everything works again. */
-  restore (): Promise<void>
+  /**
+   * Everything works again. With `forget` all but the connections that are held now: those stay dead, as behind a
+   * firewall that has lost its table.
+   */
+  restore (options?: { forget?: boolean }): Promise<void>
 }
 
 /** @param target URL or port of the server behind it, on the loopback address when it is a port */
@@ -81,7 +84,8 @@ export async function createProxy (t: Teardown, target: string | number): Promis
     refuse,
     disconnect,
     delay (ms) { state.delayMs = ms },
-    async restore () {
+    async restore ({ forget = false } = {}) {
+      if (forget) for (const connection of open) connection.forget()
       state.blackhole = undefined
       state.delayMs = 0
       if (!server.listening) await listen(port)
@@ -100,6 +104,8 @@ interface Connection {
   reset (): void
   /** Passes on what may be passed on now. */
   pump (): void
+  /** Goes on holding back what it holds back now, for ever. */
+  forget (): void
 }
 
 /** Of what a client has sent, enough to recognise what the connection is for. */
@@ -107,10 +113,14 @@ const REMEMBERED_BYTES = 16 * 1024
 
 function createConnection (client: Socket, upstream: Socket, state: State, closed: () => void): Connection {
   let sent = ''
-  const isHeld = () => state.blackhole !== undefined && state.blackhole.test(sent)
+  let isForgotten = false
+  const isHeld = () => isForgotten || (state.blackhole !== undefined && state.blackhole.test(sent))
   const reset = () => {
-    client.resetAndDestroy()
-    upstream.resetAndDestroy()
+    for (const socket of [client, upstream]) {
+      // libuv refuses to reset what is just being ended; Node then keeps the handle, and never ends itself.
+      if (socket.writableEnded) socket.destroy()
+      else socket.resetAndDestroy()
+    }
   }
   const directions = [
     createDirection(client, upstream, isHeld, () => 0, (chunk) => {
@@ -123,7 +133,11 @@ function createConnection (client: Socket, upstream: Socket, state: State, close
     socket.setNoDelay(true)
     socket.on('close', () => { if (--left === 0) closed() })
   }
-  return { reset, pump: () => { for (const pump of directions) pump() } }
+  return {
+    reset,
+    pump: () => { for (const pump of directions) pump() },
+    forget: () => { isForgotten = isHeld() }
+  }
 }
 
 function createDirection (from: Socket, to: Socket, isHeld: () => boolean, delayMs: () => number, seen: (chunk: Buffer) => void): () => void {

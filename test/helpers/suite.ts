@@ -2,6 +2,7 @@ import { spawn, type ChildProcess } from 'node:child_process'
 import { once } from 'node:events'
 import { chmodSync, existsSync, mkdtempSync, readdirSync } from 'node:fs'
 import { join } from 'node:path'
+import { createInterface } from 'node:readline'
 import { setTimeout as sleep } from 'node:timers/promises'
 import { Parser } from 'tap-parser'
 import { FOLDER_PREFIX, type Guardian } from './guardian.ts'
@@ -19,6 +20,8 @@ export interface SuiteOptions {
   /** Parent of their temporary folders. */
   temporaryFolder: string
   bail: boolean
+  /** Whether what a file writes to its standard error is passed to `progress` as it comes. */
+  follow: boolean
   guardian: Guardian
   report: (result: FileResult) => void
   progress: (line: string) => void
@@ -77,8 +80,10 @@ async function runFile (file: string, options: SuiteOptions, running: Set<ChildP
   const parsed = once(parser, 'complete')
   child.stdout.pipe(parser)
   child.stderr.setEncoding('utf8').on('data', results.addErrorOutput)
+  if (options.follow) createInterface(child.stderr).on('line', (line) => options.progress(`  ${line}`))
 
   const seconds = () => Math.round((performance.now() - started) / 1000)
+  if (options.follow) options.progress(`started ${file}`)
   const progress = setInterval(() => options.progress(`still running after ${seconds()} s: ${file}`), PROGRESS_INTERVAL_MS)
   const limit = setTimeout(() => {
     results.addFailure(`did not end within ${options.timeoutSeconds} s and was killed`)

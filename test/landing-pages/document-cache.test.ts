@@ -91,6 +91,77 @@ t.test('a read that a write or a deletion overtakes is not used', async (t) => {
   }
 })
 
+t.test('a write whose answer comes after the news of a newer one, or of the deletion, is not kept', async (t) => {
+  for (const newer of [documentOf(3), undefined]) {
+    const cache = cacheOf({ read: async () => newer })
+    await cache.publish(ID, newer)
+    if (newer !== undefined) for (let n = 0; n < 20; n++) await cache.publish(ID, documentOf(4 + n)) // it is long gone
+    await cache.publish(ID, documentOf(2))
+    t.equal(versionIn(cache), newer === undefined ? null : 23)
+  }
+  const small = cacheOf({ maxBytes: 1, read: async () => documentOf(3) })
+  t.equal((await small.load(ID))?.version, 3)
+  await small.publish(ID, documentOf(2))
+  t.equal(versionIn(small), undefined, 'what was loaded counts, too, though it is no longer held')
+
+  const gone = cacheOf({})
+  t.equal(await gone.load(ID), undefined)
+  await gone.publish(ID, documentOf(2))
+  t.equal(versionIn(gone), null)
+})
+
+t.test('a write during which others may have gone unheard is not trusted', async (t) => {
+  const cache = cacheOf({})
+  let now = clock.now()
+  t.intercept(clock, 'now', { value: () => now })
+  const startedAt = now
+  now += 10
+  cache.expireAll()
+  await cache.publish(ID, documentOf(2), startedAt)
+  t.equal(cache.get(ID, now), undefined)
+  await cache.publish(ID, documentOf(3), now)
+  t.equal(versionIn(cache), 3)
+})
+
+t.test('a read may be ahead of the news: what it brings stays, and no read that began before it is joined', async (t) => {
+  const { answers, read, asked } = heldBack()
+  const cache = cacheOf({ read })
+  const ahead = cache.load(ID)
+  await asked(1)
+  await cache.publish(ID, documentOf(5))
+  const behind = cache.load(ID)
+  await asked(2)
+  answers[0]?.(documentOf(6))
+  t.equal((await ahead)?.version, 6)
+  t.equal(versionIn(cache), 6, 'newer than the one that overtook it')
+  const later = cache.load(ID)
+  await asked(3)
+  answers[1]?.(documentOf(5))
+  answers[2]?.(documentOf(6))
+  t.equal((await behind)?.version, 6)
+  t.equal((await later)?.version, 6)
+  t.equal(versionIn(cache), 6)
+})
+
+t.test('a Redis that holds an older version than was heard of is not believed, nor given one', async (t) => {
+  const app = await buildTestApp(t, { settings: { ...await testSettings(t), REDIS_URL: await claimRedis(t) } })
+  const shared = new SharedDocuments(app.shared!, `test:${randomUUID()}`)
+  const { answers, read, asked } = heldBack()
+  const cache = cacheOf({ maxBytes: 0, shared, read })
+  const overtaken = cache.load(ID)
+  await asked(1)
+  await cache.publish(ID, documentOf(2))
+  await app.shared!.commands.flushdb()
+  answers[0]?.(documentOf(1))
+  t.equal((await overtaken)?.version, 1)
+  t.equal(await shared.get(ID), undefined)
+  await shared.fill(documentOf(1)) // another replica, which has not heard of it
+  const later = cache.load(ID)
+  await asked(2)
+  answers[1]?.(documentOf(2))
+  t.equal((await later)?.version, 2)
+})
+
 t.test('what was read before writes went unheard is given to who waits, not kept', async (t) => {
   const { answers, read, asked } = heldBack()
   const cache = cacheOf({ read })
@@ -233,12 +304,20 @@ t.test("Redis' copy: a newer version stays, a deleted document stays deleted, ev
   t.equal(await held(), 2, 'a late publication')
   await documents.fill(documentOf(3))
   t.equal(await held(), 3)
+  t.equal(await documents.announce(ID, 2), 3, 'a late announcement learns of the newer one')
+  t.equal(await held(), 3)
+  await documents.announce(ID, 4)
+  t.equal(await held(), undefined, 'a version of which only the number is known')
+  await documents.fill(documentOf(3))
+  t.equal(await held(), undefined, 'what is older is no substitute for it')
+  await documents.fill(documentOf(4))
+  t.equal(await held(), 4)
   const lives = async () => await app.shared!.commands.pttl(`landfall:document:${ID}`)
   t.ok(await lives() > 0 && await lives() <= 60_000)
   await documents.publish(ID, undefined)
   t.same(await held(), { deleted: true })
-  await documents.fill(documentOf(3))
-  await documents.publish(ID, documentOf(4))
+  await documents.fill(documentOf(4))
+  await documents.publish(ID, documentOf(5))
   t.same(await held(), { deleted: true })
   t.ok(await lives() > 0 && await lives() <= 60_000)
 })
@@ -262,11 +341,11 @@ t.test('a write that Redis has not heard of is not undone by what Redis holds, a
   t.match(await direct.get(ID), { document: { version: 2 } })
 })
 
-t.test('the channel lost or found again: nothing that was cached before is trusted', async (t) => {
+t.test('the channel lost or found again, or commands lost: nothing that was cached before is trusted', async (t) => {
   const app = await buildTestApp(t, { settings: { ...await testSettings(t), REDIS_URL: await claimRedis(t) } })
   const page = await createPage(app, await signUp(app))
   const fresh = () => app.documents.get(page.public_id, clock.now()) instanceof CachedDocument
-  for (const event of ['unsubscribed', 'subscribed'] as const) {
+  for (const event of ['unsubscribed', 'subscribed', 'unreachable'] as const) {
     await app.documents.load(page.public_id)
     t.ok(fresh())
     app.shared!.emit(event)
