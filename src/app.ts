@@ -1,13 +1,13 @@
 import cors from '@fastify/cors'
 import sensible from '@fastify/sensible'
 import type { TypeBoxTypeProvider } from '@fastify/type-provider-typebox'
-import { pino } from 'pino'
 import Fastify, { LogController, type FastifyBaseLogger, type FastifyInstance } from 'fastify'
 import { assetRoutes } from './assets/routes.ts'
 import { uploadsRoutes } from './assets/serve.ts'
 import assetSweep from './assets/sweep.ts'
 import { authRoutes, sessionRoutes } from './auth/routes.ts'
 import passwords from './auth/passwords.ts'
+import type { Session } from './auth/sessions.ts'
 import type { Config } from './config.ts'
 import counters, { COUNTER_SCRIPTS } from './counters/counters.ts'
 import { LEASE_SCRIPTS } from './counters/lease-store.ts'
@@ -16,17 +16,21 @@ import documentCache from './landing-pages/document-cache.ts'
 import { manageRoutes } from './landing-pages/manage-routes.ts'
 import { DOCUMENT_SCRIPTS } from './landing-pages/shared-documents.ts'
 import { publicRoutes } from './landing-pages/public-routes.ts'
+import { createLogger } from './logger.ts'
 import authenticate, { requireSession } from './plugins/authenticate.ts'
+import connectionLimit from './plugins/connection-limit.ts'
 import database from './plugins/database.ts'
 import drain from './plugins/drain.ts'
 import everyRequest, { requestId } from './plugins/every-request.ts'
-import clientAddress from './plugins/client-address.ts'
+import clientAddress, { noteAddress } from './plugins/client-address.ts'
 import errorHandler, { answerParserError, sendFrameworkError } from './plugins/error-handler.ts'
 import health from './plugins/health.ts'
 import { answerEarly } from './plugins/early-answer.ts'
 import jsonBody, { limitBodyTime } from './plugins/json-body.ts'
+import loadShedding from './plugins/load-shedding.ts'
 import metrics from './plugins/metrics.ts'
 import redis from './plugins/redis.ts'
+import securityHeaders, { secureAnswers } from './plugins/security-headers.ts'
 
 declare module 'fastify' {
   interface FastifyInstance {
@@ -42,6 +46,10 @@ const BODY_LIMIT = 64 * 1024
 const IDLE_SOCKET_MS = 60_000
 /** The longest that a request may take to arrive, however steadily: a large upload on a slow line. */
 const REQUEST_TIMEOUT_MS = 15 * 60_000
+/** Request line and headers. */
+const MAX_HEADER_BYTES = 16 * 1024
+/** Between two looks for requests that take too long to arrive. Node's own 30 s would be added to the shortest limit. */
+const MAX_CHECK_INTERVAL_MS = 5_000
 /** Redis channels of the messages between replicas: of documents that were written, of unused reads that are wanted back. */
 const DOCUMENT_CHANNEL = 'landfall:documents'
 const RECALL_CHANNEL = 'landfall:recalls'
@@ -65,14 +73,20 @@ export async function buildApp (config: Config, logger?: FastifyBaseLogger): Pro
     forceCloseConnections: 'idle',
     return503OnClosing: false, // what still arrives while closing is answered, not refused
     routerOptions: { maxParamLength: 16 * 1024 }, // a long id is an unknown id
-    http: { requireHostHeader: false }, // error-handler answers that, with a body
+    http: {
+      requireHostHeader: false, // error-handler answers that, with a body
+      joinDuplicateHeaders: true, // what is sent twice is seen as two, not as the first alone
+      maxHeaderSize: MAX_HEADER_BYTES,
+      headersTimeout: config.HEADERS_TIMEOUT_MS,
+      connectionsCheckingInterval: Math.min(MAX_CHECK_INTERVAL_MS, config.HEADERS_TIMEOUT_MS)
+    },
     frameworkErrors: sendFrameworkError,
     clientErrorHandler: answerParserError
   }).withTypeProvider<TypeBoxTypeProvider>()
 
   // Given to Fastify itself, a logger would have it listen for the end of each answer, which costs the public read a
   // twentieth of its rate. All but that get a logger for each request here.
-  app.log = logger ?? pino({ level: config.LOG_LEVEL })
+  app.log = logger ?? createLogger(config)
   app.setChildLoggerFactory((_none, bindings, options) => app.log.child(bindings, options))
 
   app.decorate('config', config)
@@ -83,7 +97,9 @@ export async function buildApp (config: Config, logger?: FastifyBaseLogger): Pro
 
   try {
     await app.register(sensible)
+    await app.register(connectionLimit, { max: config.MAX_CONNECTIONS })
     await app.register(drain, { timeoutMs: config.SHUTDOWN_TIMEOUT_MS })
+    await app.register(securityHeaders)
     await app.register(errorHandler)
     await app.register(jsonBody)
     await app.register(metrics, { host: config.HOST, port: config.OPS_PORT })
@@ -107,6 +123,7 @@ export async function buildApp (config: Config, logger?: FastifyBaseLogger): Pro
     // A scope for all others' hooks: even one that is added later runs in the scopes beside it, and none is to run for a
     // public read.
     await app.register(async function allOthers (scope: FastifyInstance) {
+      secureAnswers(scope)
       await scope.register(everyRequest)
       await scope.register(health)
       await scope.register(uploadsRoutes)
@@ -120,8 +137,9 @@ export async function buildApp (config: Config, logger?: FastifyBaseLogger): Pro
   return app
 }
 
-/** What owners call: logged, and open to the pages of CORS_ORIGINS. */
+/** What owners call: logged, open to the pages of CORS_ORIGINS, and the first to be refused under too much load. */
 async function managementApi (scope: FastifyInstance): Promise<void> {
+  noteAddress(scope)
   const { CORS_ORIGINS } = scope.config
   if (CORS_ORIGINS.length > 0) {
     await scope.register(cors, {
@@ -136,9 +154,11 @@ async function managementApi (scope: FastifyInstance): Promise<void> {
   scope.addHook('onSend', answerEarly())
   scope.addHook('onResponse', (request, reply, done) => {
     const { method, routeOptions } = request
-    request.log.info({ method, route: routeOptions.url, status: reply.statusCode, ms: Math.round(reply.elapsedTime) }, 'answered')
+    const user = (request.session as Session | null)?.userId
+    request.log.info({ method, route: routeOptions.url, status: reply.statusCode, ms: Math.round(reply.elapsedTime), address: request.clientAddress, user }, 'answered')
     done()
   })
+  await scope.register(loadShedding)
 
   await scope.register(authRoutes)
   await scope.register(async function authenticated (inner: FastifyInstance) {

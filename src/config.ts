@@ -14,6 +14,7 @@ const optionalInteger = (minimum: number, maximum: number, description: string) 
   Type.Optional(Type.Integer({ minimum, maximum, description }))
 const text = (initial: string, description: string) => Type.String({ default: initial, description })
 const list = (description: string) => Type.Array(Type.String(), { default: [], description })
+const headerValue = { pattern: '^[\\x20-\\x7e]+$', expects: 'a header value' }
 const httpUrl = { pattern: '^https?://[^/?#]+(/[^?#]*)?$', expects: 'an http:// or https:// address without query or fragment' }
 
 const DAY = 24 * 60 * 60
@@ -27,6 +28,7 @@ const Settings = Type.Object({
   LOG_LEVEL: Type.Union(['fatal', 'error', 'warn', 'info', 'debug', 'trace', 'silent'].map((level) => Type.Literal(level)), { default: 'info', description: 'Least level that is logged' }),
   WEB_CONCURRENCY: integer(1, 0, 1024, 'Worker processes on the port; 0 is one per core'),
   TRUST_PROXY: list('Addresses and CIDR ranges of the proxies whose X-Forwarded-For is believed'),
+  STRICT_TRANSPORT_SECURITY: Type.String({ ...headerValue, default: 'max-age=31536000', description: 'Strict-Transport-Security of all answers, when BASE_URL is https://' }),
 
   DATABASE_URL: Type.Optional(Type.String({ pattern: '^postgres(ql)?://', expects: 'a postgresql:// address', description: 'PostgreSQL; embedded when not set' })),
   DATABASE_POOL_SIZE: integer(10, 1, 1000, 'Connections to PostgreSQL per process (each worker is one)'),
@@ -47,7 +49,7 @@ const Settings = Type.Object({
   ALLOWED_HOSTS: list('Names, addresses and CIDR ranges whose public reads have the larger limit'),
   RATE_LIMIT_PUBLIC: integer(30, 1, MAX_INT, 'Public reads of one client address in a minute'),
   RATE_LIMIT_ALLOWED_HOSTS: integer(1000, 1, MAX_INT, 'The same for reads from an allowed host'),
-  PUBLIC_CACHE_CONTROL: Type.String({ default: 'public, max-age=0, must-revalidate', pattern: '^[\\x20-\\x7e]+$', expects: 'a header value', description: 'Cache-Control of public reads' }),
+  PUBLIC_CACHE_CONTROL: Type.String({ ...headerValue, default: 'public, max-age=0, must-revalidate', description: 'Cache-Control of public reads' }),
   CACHE_MAX_BYTES: integer(64 * 1024 * 1024, 0, 2 ** 40, 'Memory for cached documents per process, in bytes'),
   CACHE_MAX_STALE_SECONDS: integer(300, 0, DAY, 'How long cached documents are served while PostgreSQL is away, in seconds'),
   CORS_ORIGINS: list('Origins whose pages may call the management API from a browser'),
@@ -57,7 +59,12 @@ const Settings = Type.Object({
   MAX_UPLOAD_BYTES: integer(25 * 1024 * 1024, 1, Number.MAX_SAFE_INTEGER, 'Largest upload, in bytes'),
   ALLOWED_UPLOAD_TYPES: list('Content types that may be uploaded, such as image/png or image/*; any when empty'),
 
+  MAX_CONNECTIONS: integer(10000, 0, MAX_INT, 'Open connections per process, beyond which new ones are closed; 0 for any number'),
+  HEADERS_TIMEOUT_MS: integer(20000, 100, 600000, 'Longest time that the headers of a request may take to arrive, in milliseconds'),
   BODY_TIMEOUT_MS: integer(50000, 100, 600000, 'Longest time that a JSON body may take to arrive, in milliseconds'),
+  MAX_EVENT_LOOP_DELAY_MS: integer(500, 0, 60000, 'Mean delay of the event loop over a second, in milliseconds, beyond which management requests are refused; 0 for any'),
+  MAX_HEAP_BYTES: integer(0, 0, Number.MAX_SAFE_INTEGER, 'JavaScript heap in bytes, beyond which management requests are refused; 0 for any'),
+  MAX_RSS_BYTES: integer(0, 0, Number.MAX_SAFE_INTEGER, 'Memory of the process in bytes, beyond which management requests are refused; 0 for any'),
   SHUTDOWN_TIMEOUT_MS: integer(10000, 0, 600000, 'Longest wait for requests in flight at the end, in milliseconds')
 })
 

@@ -33,6 +33,7 @@ export const UnauthorizedError = createError('LANDFALL_UNAUTHORIZED', 'Missing o
 export const InvalidCredentialsError = createError('LANDFALL_INVALID_CREDENTIALS', 'Invalid email or password', 401)
 export const InvalidRefreshTokenError = createError('LANDFALL_INVALID_REFRESH_TOKEN', 'Invalid or expired refresh token', 401)
 export const NotFoundError = createError('LANDFALL_NOT_FOUND', 'Not found', 404)
+export const MethodNotAllowedError = createError('LANDFALL_METHOD_NOT_ALLOWED', 'Method is not allowed here', 405)
 export const RequestTimeoutError = createError('LANDFALL_REQUEST_TIMEOUT', 'Request took too long to arrive', 408)
 export const PreconditionFailedError = createError('LANDFALL_PRECONDITION_FAILED', 'The resource has changed: If-Match does not match its current ETag', 412)
 export const TooLargeError = createError('LANDFALL_TOO_LARGE', '%s is too large (maximum is %s bytes)', 413)

@@ -14,7 +14,8 @@ export function preferredEncoding (header: string | undefined): Encoding {
   if (header === undefined || header === '' || header.length > MAX_LENGTH) return 'identity'
   const remembered = known.get(header)
   if (remembered !== undefined) return remembered
-  const weights = new Map(header.toLowerCase().split(',').map(weightOf))
+  // Without white space, which no coding has in it and some clients have around the `=` of a weight.
+  const weights = new Map(header.toLowerCase().replaceAll(/[ \t]/g, '').split(',').map(weightOf))
   const weight = (coding: string): number => weights.get(coding) ?? weights.get('*') ?? 0
   const br = weight('br')
   const gzip = weights.get('gzip') ?? weights.get('x-gzip') ?? weights.get('*') ?? 0
@@ -27,7 +28,7 @@ export function preferredEncoding (header: string | undefined): Encoding {
 }
 
 function weightOf (part: string): [coding: string, weight: number] {
-  const [coding = '', ...parameters] = part.split(';').map((piece) => piece.trim())
+  const [coding = '', ...parameters] = part.split(';')
   const q = parameters.find((parameter) => parameter.startsWith('q='))
   const weight = q === undefined ? 1 : Number(q.slice(2))
   return [coding, weight >= 0 && weight <= 1 ? weight : 0]

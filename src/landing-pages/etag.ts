@@ -14,27 +14,38 @@ export const entityTag = (hash: string, encoding: Encoding = 'identity'): string
 /** What a conditional header says: `*`, or the hashes of the tags that it lists. */
 export type TagList = '*' | readonly string[]
 
+/** One element of a list of tags, which may be empty (RFC 9110, 5.6.1), up to its comma. */
+const ELEMENT = /[ \t]*(?:(W\/)?"([\x21\x23-\x7e\x80-\xff]*)"[ \t]*)?(,|$)/y
+
 /**
  * The versions that an If-Match header (strong comparison: weak tags never match) or an If-None-Match header (weak
- * comparison) names. Tags that this service can't have made are left out, so that a list of none matches nothing.
+ * comparison) names. Tags that this service can't have made are left out, so that a list of none matches nothing; so
+ * does a header that is no list of tags.
  */
 export function parseTags (header: string, comparison: 'strong' | 'weak'): TagList {
   if (header.trim() === '*') return '*'
   const hashes: string[] = []
-  for (const [, weak, tag = ''] of header.matchAll(/(W\/)?"([\x21\x23-\x7e\x80-\xff]*)"/g)) {
-    if (weak !== undefined && comparison === 'strong') continue
-    if (SUFFIXES.includes(tag.slice(HASH_LENGTH))) hashes.push(tag.slice(0, HASH_LENGTH))
+  ELEMENT.lastIndex = 0
+  while (true) {
+    const element = ELEMENT.exec(header)
+    if (element === null) return []
+    const [, weak, tag, comma] = element
+    const counts = tag !== undefined && (weak === undefined || comparison === 'weak')
+    if (counts && SUFFIXES.includes(tag.slice(HASH_LENGTH))) hashes.push(tag.slice(0, HASH_LENGTH))
+    if (comma === '') return hashes
   }
-  return hashes
 }
 
 /** Whether a conditional header names the version with this hash. */
 export const namesVersion = (tags: TagList, hash: string): boolean => tags === '*' || tags.includes(hash)
+
+/** Of If-None-Match, in characters, about eighty of our tags. Reading thousands costs more than sending the document. */
+const MAX_LIST_LENGTH = 4096
 
 /** Whether If-None-Match lets a document with this hash stay unsent. */
 export function isUnmodified (header: string | undefined, hash: string): boolean {
   if (header === undefined) return false
   // What nearly every client sends: one tag, as it was handed out.
   if (header.startsWith(hash, 1) && header[0] === '"' && ENDS.has(header.slice(1 + HASH_LENGTH))) return true
-  return namesVersion(parseTags(header, 'weak'), hash)
+  return header.length <= MAX_LIST_LENGTH && namesVersion(parseTags(header, 'weak'), hash)
 }

@@ -5,6 +5,7 @@ import type { Count } from '../counters/local-windows.ts'
 import { errorBody, NotFoundError, tooManyRequestsMessage } from '../errors.ts'
 import { isPublicId } from '../identifiers.ts'
 import { requireHost } from '../plugins/every-request.ts'
+import { transportSecurity } from '../plugins/security-headers.ts'
 import { preferredEncoding } from './accept-encoding.ts'
 import type { CachedDocument, Representation } from './cached-document.ts'
 import { isUnmodified } from './etag.ts'
@@ -17,6 +18,7 @@ const CORS = [
   ['access-control-allow-origin', '*'],
   ['access-control-expose-headers', 'ETag, Retry-After, RateLimit, RateLimit-Policy, X-Request-Id, Link']
 ] as const
+const NOSNIFF = ['x-content-type-options', 'nosniff'] as const
 const PREFLIGHT = {
   ...Object.fromEntries(CORS),
   'access-control-allow-methods': 'GET, HEAD, OPTIONS',
@@ -42,11 +44,12 @@ export const publicRoutes: FastifyPluginAsync = async (app) => {
     ['cache-control', app.config.PUBLIC_CACHE_CONTROL],
     ['vary', 'Accept-Encoding'],
     ['cross-origin-resource-policy', 'cross-origin'],
-    ['x-content-type-options', 'nosniff']
+    NOSNIFF,
+    ...transportSecurity(app.config)
   ] as const
   const hitLines = headerLines(...constant, ['cache-status', 'landfall; hit'])
   const loadedLines = headerLines(...constant, ['cache-status', 'landfall; fwd=miss'])
-  const refusalLines = headerLines(...CORS, ['cache-control', 'no-store'], ['content-type', 'application/json; charset=utf-8'])
+  const refusalLines = headerLines(...CORS, NOSNIFF, ...transportSecurity(app.config), ['cache-control', 'no-store'], ['content-type', 'application/json; charset=utf-8'])
   const notFound = errorBody([new NotFoundError().message])
 
   // A logger for each request costs a twentieth of the rate.

@@ -1,12 +1,16 @@
 import { isIP } from 'node:net'
 import { normalizeIP } from '@fastify/rate-limit'
 import fp from 'fastify-plugin'
-import type { FastifyRequest } from 'fastify'
+import type { FastifyInstance, FastifyRequest } from 'fastify'
 
 declare module 'fastify' {
   interface FastifyInstance {
     /** The client's address: the socket's, or what trusted proxies (TRUST_PROXY) say. */
     addressOf: (request: FastifyRequest) => ClientAddress
+  }
+  interface FastifyRequest {
+    /** In full, in the scopes that note it. */
+    clientAddress: string
   }
 }
 
@@ -24,6 +28,15 @@ const MAX_KNOWN_LENGTH = 128
 const MAX_FORWARDED_LENGTH = 1024
 
 let warned = false
+
+/** Adds the hook that notes the address of each request as it comes: a socket that is closed may have forgotten its peer. */
+export function noteAddress (scope: FastifyInstance): void {
+  scope.decorateRequest('clientAddress', '')
+  scope.addHook('onRequest', (request, _reply, done) => {
+    request.clientAddress = scope.addressOf(request).full
+    done()
+  })
+}
 
 export default fp(async (app) => {
   const trustsProxies = app.config.TRUST_PROXY.length > 0
@@ -51,7 +64,7 @@ export default fp(async (app) => {
       forwarded = forwarded.slice(forwarded.indexOf(',', forwarded.length - MAX_FORWARDED_LENGTH) + 1)
       request.raw.headers['x-forwarded-for'] = forwarded
     }
-    const claimed = request.ip
+    const claimed = (request.ip as string | undefined) ?? '' // of a socket that is closed already
     if (claimed === peer) warn(request, peer)
     return remember(source, claimed, peer)
   })

@@ -3,10 +3,11 @@ import { STATUS_CODES } from 'node:http'
 import type { IncomingMessage, ServerResponse } from 'node:http'
 import type { Socket } from 'node:net'
 import fp from 'fastify-plugin'
-import type { FastifyError, FastifyReply, FastifyRequest } from 'fastify'
-import { errorBody, InvalidError, NotFoundError, RetryLaterError, unavailable } from '../errors.ts'
+import type { FastifyError, FastifyInstance, FastifyReply, FastifyRequest } from 'fastify'
+import { errorBody, InvalidError, MethodNotAllowedError, NotFoundError, RetryLaterError, unavailable } from '../errors.ts'
 import { isDatabaseUnavailable } from '../database/unavailable.ts'
 import { requestId, requireHost } from './every-request.ts'
+import { DATA_HEADERS, secureAnswer } from './security-headers.ts'
 
 // Every error, whoever raises it, becomes {"errors": ["…", …]}: sentences for a person, nothing of our insides.
 
@@ -30,8 +31,15 @@ const SENTENCES: Readonly<Record<number, string>> = {
   431: 'Request headers are too large'
 }
 
+/**
+ * Addresses that pages of every origin may read, and so the errors of their scripts, too. By the URL alone: what has no
+ * route (a bad escape, another method) never meets a hook of the scope that it seems to be in.
+ */
+const ANY_PAGE = /^(?:https?:\/\/[^/]*)?\/(?:landing_pages|uploads)\//
+const CORS = { 'access-control-allow-origin': '*', 'access-control-expose-headers': 'Allow, Retry-After, X-Request-Id' }
+
 /** Of answers that are written past Fastify. */
-const RAW_HEADERS = { 'content-type': 'application/json; charset=utf-8', connection: 'close' }
+const RAW_HEADERS = { 'content-type': 'application/json; charset=utf-8', 'cache-control': 'no-store', ...DATA_HEADERS, connection: 'close' }
 const bodyFor = (status: number): string => errorBody([sentence(status)])
 
 const sentence = (status: number): string => SENTENCES[status] ?? STATUS_CODES[status] ?? 'Request was refused'
@@ -57,7 +65,11 @@ function sendError (error: FastifyError, request: FastifyRequest, reply: Fastify
   if (answer.status === 500) log.error({ err: error }, 'request failed')
   else if (answer.status > 500) log.warn({ reason: error.message }, 'request could not be served') // an outage has many
   else log.debug({ err: error }, 'request refused')
+  secureAnswer(reply)
+  // Fastify gives up the connection with each body that its parser refuses; one that was read to its end is not in the way.
+  if (request.raw.readableEnded) reply.removeHeader('connection')
   reply.header('x-request-id', request.id)
+  if (ANY_PAGE.test(request.url) && !reply.hasHeader('access-control-allow-origin')) reply.headers(CORS)
   if (answer.status === 401) reply.header('www-authenticate', 'Bearer')
   if (answer.retryAfterSeconds !== undefined) reply.header('retry-after', answer.retryAfterSeconds)
   if (!reply.hasHeader('cache-control')) reply.header('cache-control', 'no-store')
@@ -73,9 +85,11 @@ export function sendFrameworkError (error: FastifyError, request: FastifyRequest
   sendError(error, request, reply)
 }
 
+const PARSER_STATUS: Readonly<Record<string, number>> = { HPE_HEADER_OVERFLOW: 431, HPE_CHUNK_EXTENSIONS_OVERFLOW: 413, ERR_HTTP_REQUEST_TIMEOUT: 408 }
+
 /** For Fastify's `clientErrorHandler`: what the HTTP parser refuses has no request, only a socket. */
 export function answerParserError (error: Error & { code?: string }, socket: Socket): void {
-  const status = error.code === 'HPE_HEADER_OVERFLOW' ? 431 : error.code === 'ERR_HTTP_REQUEST_TIMEOUT' ? 408 : 400
+  const status = PARSER_STATUS[error.code ?? ''] ?? 400
   if (error.code === 'ECONNRESET') socket.destroy()
   else endSocket(socket, status, randomUUID())
 }
@@ -100,11 +114,29 @@ function endSocket (socket: Socket, status: number, id: string): void {
   ].join('\r\n'), () => socket.destroySoon())
 }
 
+/** Tells the methods that some route has for a URL. Asked only about URLs for which the router has found none. */
+function methodsByUrl (app: FastifyInstance): (url: string) => string[] {
+  const routes = new Map<string, { readonly pattern: RegExp, readonly methods: Set<string> }>()
+  app.addHook('onRoute', ({ url, method }) => {
+    if (url === '*') return // preflights
+    const known = routes.get(url) ?? { pattern: new RegExp(`^${url.replace(/:\w+/g, '[^/]+').replace('*', '.*')}$`), methods: new Set() }
+    for (const name of [method].flat()) known.methods.add(name)
+    routes.set(url, known)
+  })
+  return (url) => {
+    const path = url.replace(/^https?:\/\/[^/]*/, '').replace(/[?#].*$/s, '')
+    return [...routes.values()].flatMap(({ pattern, methods }) => pattern.test(path) ? [...methods] : [])
+  }
+}
+
 export default fp(async (app) => {
   app.setErrorHandler(sendError)
+  const methodsAt = methodsByUrl(app)
   app.setNotFoundHandler((request, reply) => {
     requireHost(request)
-    sendError(new NotFoundError(), request, reply)
+    const methods = methodsAt(request.url)
+    if (methods.length === 0) return sendError(new NotFoundError(), request, reply)
+    sendError(new MethodNotAllowedError(), request, reply.header('allow', methods.join(', ')))
   })
 
   // Node would answer this by itself with an empty body.

@@ -15,13 +15,22 @@ export function requestId (request: IncomingMessage): string {
   return typeof given === 'string' && /^[\w.:/+=@-]{1,128}$/.test(given) ? given : `${prefix}-${(last++).toString(36)}`
 }
 
+/** What a Host is made of (RFC 3986, 3.2.2). The server joins several with a comma and a space, which is none. */
+const HOST = /^[\w.~!$&'()*+,;=%:[\]-]*$/
+/** The last one that was right: nearly every request has the same, and comparing is cheaper than matching. */
+let knownHost: string | undefined
+
 /**
- * Refuses a request without a Host, which Node would answer by itself with an empty body.
+ * Refuses a request without a Host, which Node would answer by itself with an empty body, and one with two or with what
+ * can't be one (RFC 9112, 3.2): two servers on the way might each believe another.
  *
  * @throws a 400
  */
 export function requireHost ({ raw }: FastifyRequest): void {
-  if (raw.headers.host === undefined && raw.httpVersionMinor === 1) throw Object.assign(new Error('no Host header'), { statusCode: 400 })
+  const { host } = raw.headers
+  if (host !== undefined && host === knownHost) return
+  if (host === undefined ? raw.httpVersionMinor === 1 : !HOST.test(host)) throw Object.assign(new Error('no Host header, or more than one'), { statusCode: 400 })
+  knownHost = host
 }
 
 export default fp(async (app) => {

@@ -9,6 +9,9 @@ import { createDatabase } from './servers.ts'
 
 export const JWT_SECRET = 'a secret of the tests, 32 bytes and more'
 
+/** A test works in the process of its app, whose event loop is late then for no fault of the app. */
+const COMMON = { LOG_LEVEL: 'silent', MAX_EVENT_LOOP_DELAY_MS: '0' }
+
 export interface TestAppOptions {
   /** Settings by their names in the environment, over those of the tests. */
   readonly settings?: Record<string, string | undefined>
@@ -23,13 +26,13 @@ export async function testSettings (t: Test): Promise<Record<string, string>> {
     JWT_SECRET,
     UPLOADS_DIR: uploads,
     BASE_URL: 'http://landfall.test',
-    LOG_LEVEL: 'silent'
+    ...COMMON
   }
 }
 
 /** The whole service on a real PostgreSQL, not listening; closed when the test ends. */
 export async function buildTestApp (t: Test, options: TestAppOptions = {}): Promise<FastifyInstance> {
-  const base = options.settings?.DATABASE_URL === undefined ? await testSettings(t) : { JWT_SECRET, BASE_URL: 'http://landfall.test', LOG_LEVEL: 'silent' }
+  const base = options.settings?.DATABASE_URL === undefined ? await testSettings(t) : { JWT_SECRET, BASE_URL: 'http://landfall.test', ...COMMON }
   const app = await buildApp(loadConfig({ ...base, ...options.settings }))
   t.teardown(async () => await app.close())
   return app

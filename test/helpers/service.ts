@@ -3,6 +3,7 @@ import { mkdtempSync, rmSync } from 'node:fs'
 import { tmpdir } from 'node:os'
 import { join, resolve } from 'node:path'
 import { setTimeout as sleep } from 'node:timers/promises'
+import { secretsIn } from './secrets.ts'
 import { freePort, type Teardown } from './servers.ts'
 
 // The built service as a process of its own, as its operators run it.
@@ -25,7 +26,7 @@ export function temporaryFolder (t: Teardown): string {
   return folder
 }
 
-/** Starts the service and waits until it answers. `env` is all that it has beside PATH and the folders of a user. */
+/** Starts the service and waits until it answers; whatever it has printed at the end of the test is looked through for secrets. `env` is all that it has beside PATH and the folders of a user. */
 export async function startService (t: Teardown, env: Record<string, string>, command: readonly [string, ...string[]] = [process.execPath, 'dist/server.js']): Promise<Service> {
   const port = env.PORT ?? String(await freePort())
   const service = launch(t, { PORT: port, ...env }, command)
@@ -54,7 +55,14 @@ function launch (t: Teardown, env: Record<string, string>, [program, ...args]: r
     if (child.exitCode === null && child.signalCode === null && child.pid !== undefined) process.kill(-child.pid, signal)
     return await ended(child)
   }
-  t.teardown(async () => await end('SIGKILL'))
+  t.teardown(async () => {
+    await end('SIGKILL')
+    const secrets = secretsIn(output, env)
+    if (secrets.length === 0) return
+    // An error would keep the test's other teardowns from running.
+    console.error(`a service of the tests printed ${secrets.join(', ')}`)
+    process.exitCode = 1
+  })
   return { child, output: () => output, end }
 }
 

@@ -1,0 +1,118 @@
+import { once } from 'node:events'
+import { connect, type Socket } from 'node:net'
+import { setTimeout as sleep } from 'node:timers/promises'
+import t, { type Test } from 'tap'
+import { buildTestApp, listen, testSettings } from '../helpers/app.ts'
+import { claimRedis, createDatabase } from '../helpers/servers.ts'
+import { startService, temporaryFolder } from '../helpers/service.ts'
+
+// How many connections there may be, and how long a request may take to arrive.
+
+const REQUEST = 'GET /health/live HTTP/1.1\r\nHost: x\r\n\r\n'
+
+class Client {
+  readonly socket: Socket
+  received = ''
+  closed = false
+
+  constructor (t: Test, url: string) {
+    this.socket = connect(Number(new URL(url).port), '127.0.0.1')
+    this.socket.on('data', (data) => { this.received += data.toString('latin1') })
+    this.socket.on('error', () => {}).on('close', () => { this.closed = true })
+    t.teardown(() => this.socket.destroy())
+  }
+
+  /** Sends a request; whether it was answered, or the connection closed without a byte. */
+  async ask (): Promise<'answered' | 'closed'> {
+    const before = this.received.length
+    this.socket.write(REQUEST)
+    while (!this.closed && !this.received.slice(before).endsWith('}')) await sleep(5)
+    if (this.received.length > before) return 'answered'
+    return 'closed'
+  }
+}
+
+t.test('connections beyond the limit are closed, those within it go on, and one that ends makes room', async (t) => {
+  const url = await listen(await buildTestApp(t, { settings: { ...await testSettings(t), MAX_CONNECTIONS: '3' } }))
+  const clients: Client[] = []
+  for (let n = 0; n < 3; n++) {
+    const client = new Client(t, url)
+    t.equal(await client.ask(), 'answered')
+    clients.push(client)
+  }
+  for (let n = 0; n < 5; n++) t.equal(await new Client(t, url).ask(), 'closed')
+  for (const client of clients) t.equal(await client.ask(), 'answered', 'those that were there first')
+
+  clients[0]?.socket.destroy()
+  let entered: Client
+  do entered = new Client(t, url)
+  while (await entered.ask() === 'closed')
+  t.equal(await new Client(t, url).ask(), 'closed', 'for one')
+  t.equal(await entered.ask(), 'answered')
+})
+
+t.test('0 is no limit', async (t) => {
+  const url = await listen(await buildTestApp(t, { settings: { ...await testSettings(t), MAX_CONNECTIONS: '0' } }))
+  const clients = Array.from({ length: 50 }, () => new Client(t, url))
+  t.same([...new Set(await Promise.all(clients.map(async (client) => await client.ask())))], ['answered'])
+})
+
+t.test('workers that are all full close what comes, and do not hand it round among themselves', async (t) => {
+  const service = await startService(t, {
+    DATABASE_URL: await createDatabase(t),
+    REDIS_URL: await claimRedis(t),
+    JWT_SECRET: 'x'.repeat(32),
+    UPLOADS_DIR: temporaryFolder(t),
+    WEB_CONCURRENCY: '2',
+    MAX_CONNECTIONS: '2'
+  })
+  // Whoever asked whether it is ready may still be connected.
+  let kept: Client[]
+  do {
+    kept = Array.from({ length: 8 }, () => new Client(t, service.url))
+    await Promise.all(kept.map(async (client) => await client.ask()))
+    kept = kept.filter(({ closed }) => !closed)
+  } while (kept.length === 0)
+  t.ok(kept.length <= 4, `${kept.length} of 8 are kept by two workers`)
+  const more = Array.from({ length: 20 }, () => new Client(t, service.url))
+  const answers = await Promise.all(more.map(async (client) => await client.ask()))
+  t.ok(answers.filter((answer) => answer === 'answered').length <= 4 - kept.length, 'all are decided at once')
+  for (const client of kept) t.equal(await client.ask(), 'answered')
+})
+
+t.test('headers that come drop by drop are a 408 when their time is over; others are served meanwhile', async (t) => {
+  const url = await listen(await buildTestApp(t, { settings: { ...await testSettings(t), HEADERS_TIMEOUT_MS: '400' } }))
+  const slow = ['GET /health/live HTTP/1.1\r\nHost: x\r\nX-Slow: ', 'GET /hea', 'POST /auth/sign_in HTTP/1.1\r\nHost: x\r\nX: '].map((start) => {
+    const client = new Client(t, url)
+    client.socket.write(start)
+    const dripping = setInterval(() => client.socket.write('x'), 50)
+    client.socket.on('close', () => clearInterval(dripping))
+    return client
+  })
+  const other = new Client(t, url)
+  let served = 0
+  while (slow.some(({ closed }) => !closed)) {
+    t.equal(await other.ask(), 'answered')
+    served++
+    await sleep(20)
+  }
+  t.ok(served > 2, `${served} requests meanwhile`)
+  for (const { received } of slow) {
+    t.match(received, /^HTTP\/1\.1 408 /)
+    t.match(received, /\r\n\r\n\{"errors":\["Request took too long to arrive"\]\}$/)
+  }
+})
+
+t.test('a connection that was answered may stay idle for longer than headers may take', async (t) => {
+  const app = await buildTestApp(t, { settings: { ...await testSettings(t), HEADERS_TIMEOUT_MS: '200' } })
+  const client = new Client(t, await listen(app))
+  t.equal(await client.ask(), 'answered')
+  await Promise.race([once(client.socket, 'close'), sleep(1000)])
+  t.equal(await client.ask(), 'answered')
+  t.ok(app.server.keepAliveTimeout > 60_000, 'longer than load balancers keep one, so that the service never closes first')
+})
+
+t.test('whatever arrives slowly has an end', async (t) => {
+  const { server } = await buildTestApp(t)
+  for (const limit of ['timeout', 'headersTimeout', 'requestTimeout', 'keepAliveTimeout'] as const) t.ok(server[limit] > 0 && server[limit] <= 15 * 60_000, `${limit}: ${server[limit]} ms`)
+})
