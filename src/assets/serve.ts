@@ -16,6 +16,9 @@ const SANDBOX = "default-src 'none'; img-src 'self'; media-src 'self'; style-src
 /** Browsers don't start their PDF viewers in a sandbox, and Chrome's brings inline styles and an embedded object. */
 const PDF_POLICY = "default-src 'none'; object-src 'self'; style-src 'unsafe-inline'; form-action 'none'; base-uri 'none'"
 
+/** A range of so many bytes before the end, if any. */
+const SUFFIX = /^bytes=-\d*[1-9]\d*$/
+
 /** On every answer under /uploads/, errors included. */
 const HEADERS = {
   'access-control-allow-origin': '*',
@@ -59,7 +62,10 @@ export const uploadsRoutes: FastifyPluginAsyncTypebox = async (app) => {
 }
 
 async function sendFile (request: FastifyRequest, reply: FastifyReply, root: string, name: string, { contentType, inline }: Presentation): Promise<FastifyReply> {
-  const file = await send(conditionsOf(request), name, { root, index: false, extensions: false, dotfiles: 'ignore', cacheControl: false, contentType: false })
+  const options = { root, index: false, extensions: false, dotfiles: 'ignore', cacheControl: false, contentType: false } as const
+  let file = await send(conditionsOf(request), name, options)
+  // RFC 9110, 14.1.3: the last 1,000 bytes of a shorter file are all of it, which `send` refuses.
+  if (file.type !== 'file' && file.statusCode === 416 && SUFFIX.test(request.headers.range ?? '')) file = await send(conditionsOf(request, false), name, options)
   if (file.type !== 'file') return refuse(reply, file.statusCode, file.headers)
   if (file.statusCode !== 304 && request.method === 'GET') await opened(file.stream, request)
 
@@ -79,10 +85,10 @@ async function sendFile (request: FastifyRequest, reply: FastifyReply, root: str
  * clients resume a download (If-Range) only with strong ones. So the mark of weakness is taken off on the way out, and
  * put back here where `send` compares literally.
  */
-function conditionsOf ({ method, headers }: FastifyRequest): Readable {
+function conditionsOf ({ method, headers }: FastifyRequest, withRange = true): Readable {
   const { range, 'if-range': ifRange, 'cache-control': _reload, ...rest } = headers
   const conditions: Record<string, unknown> = rest
-  if (range !== undefined && method === 'GET') { // RFC 9110, 14.2: only GET has ranges
+  if (withRange && range !== undefined && method === 'GET') { // RFC 9110, 14.2: only GET has ranges
     conditions.range = range
     if (ifRange !== undefined) conditions['if-range'] = asSendCompares(String(ifRange))
   }

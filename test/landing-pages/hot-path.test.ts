@@ -10,6 +10,7 @@ import type { FastifyInstance } from 'fastify'
 import { clock } from '../../src/clock.ts'
 import { Body, PreparedHeads } from '../../src/landing-pages/prepared-head.ts'
 import { buildTestApp, createPage, listen, signUp } from '../helpers/app.ts'
+import { Connection, requestOf, type RawAnswer as Answer } from '../helpers/raw.ts'
 import { startRedisServer } from '../helpers/servers.ts'
 import { countStatements } from '../helpers/statements.ts'
 
@@ -24,69 +25,6 @@ function documentOf (bytes: number): string {
   for (let n = 0; Buffer.byteLength(text) < bytes - 20; n++) text += `${n % 97} \u00fc `
   return `${text}${'x'.repeat(bytes - Buffer.byteLength(text) - 2)}"}`
 }
-
-interface Answer {
-  readonly status: number
-  readonly head: string
-  readonly body: Buffer
-}
-
-/** A keep-alive connection that sends bytes as they are. */
-class Connection {
-  readonly socket: Socket
-  #bytes = Buffer.alloc(0)
-  #closed = false
-  #news = () => {}
-
-  constructor (url: string) {
-    this.socket = connect(Number(new URL(url).port), '127.0.0.1')
-    this.socket.on('error', () => {})
-    this.socket.on('data', (data) => {
-      this.#bytes = Buffer.concat([this.#bytes, data])
-      this.#news()
-    })
-    this.socket.on('close', () => {
-      this.#closed = true
-      this.#news()
-    })
-  }
-
-  /** The next answer; a body of any length that comes with one that must have none counts as a part of what follows. */
-  async answer (method: string): Promise<Answer> {
-    let end
-    while ((end = this.#bytes.indexOf('\r\n\r\n')) < 0) await this.#more()
-    const head = this.#bytes.subarray(0, end + 4).toString('latin1')
-    const status = Number(head.slice(9, 12))
-    const length = method === 'HEAD' || status === 304 ? 0 : Number(/\r\ncontent-length: (\d+)\r\n/i.exec(head)?.[1])
-    while (this.#bytes.length < head.length + length) await this.#more()
-    const body = this.#bytes.subarray(head.length, head.length + length)
-    this.#bytes = this.#bytes.subarray(head.length + length)
-    return { status, head, body }
-  }
-
-  async ask (path: string, headers: Record<string, string> = {}, method = 'GET', version = '1.1'): Promise<Answer> {
-    this.socket.write(requestOf(path, headers, method, version))
-    return await this.answer(method)
-  }
-
-  /** Waits until the server has closed; gives what came that no answer accounts for. */
-  async rest (): Promise<string> {
-    while (!this.#closed) await this.#next()
-    return this.#bytes.toString('latin1')
-  }
-
-  async #more (): Promise<void> {
-    if (this.#closed) throw new Error(`closed after ${JSON.stringify(this.#bytes.toString('latin1').slice(0, 500))}`)
-    await this.#next()
-  }
-
-  async #next (): Promise<void> {
-    await new Promise<void>((resolve) => { this.#news = resolve })
-  }
-}
-
-const requestOf = (path: string, headers: Record<string, string> = {}, method = 'GET', version = '1.1'): string =>
-  [`${method} ${path} HTTP/${version}`, 'Host: x', ...Object.entries(headers).map(([name, value]) => `${name}: ${value}`), '', ''].join('\r\n')
 
 async function open (t: Test, app: FastifyInstance): Promise<{ url: string, connection: Connection }> {
   const url = await listen(app)

@@ -1,0 +1,27 @@
+import { randomInt } from 'node:crypto'
+import t from 'tap'
+import { Owner } from '../helpers/client.ts'
+import { JWT_SECRET } from '../helpers/app.ts'
+import { errorLines, settle, soundRequests, throwRandomBytes } from '../helpers/random-requests.ts'
+import { createDatabase } from '../helpers/servers.ts'
+import { startService, temporaryFolder } from '../helpers/service.ts'
+import { GENEROUS } from './service.ts'
+
+// `npm run test:soak` does this for longer.
+
+const REQUESTS = 800
+
+t.test('random bytes and broken requests at every route: the process lives, nothing is a 500, no error is logged', async (t) => {
+  const seed = Number(process.env.SEED ?? randomInt(2 ** 31))
+  t.comment(`SEED=${seed}`)
+  const service = await startService(t, { ...GENEROUS, DATABASE_URL: await createDatabase(t), JWT_SECRET, UPLOADS_DIR: temporaryFolder(t) })
+  const owner = await Owner.signUp(service.url)
+  const { sent, statuses, failures } = await throwRandomBytes(service.url, await soundRequests(service.url, owner), seed, (count) => count >= REQUESTS)
+  t.comment(`${sent} requests: ${JSON.stringify(statuses)}`)
+  t.same(failures, [], `seed ${seed}`)
+  for (const status of [200, 400, 401, 404]) t.ok((statuses[status] ?? 0) > 0, `some reach what answers ${status}`)
+  await settle()
+  t.equal(service.child.exitCode, null, 'the process lives')
+  t.same(errorLines(service.output()), [], `seed ${seed}`)
+  t.equal((await owner.call('GET', `${service.url}/auth/me`)).status, 200, 'and nobody was signed out')
+})

@@ -1,0 +1,74 @@
+import { setTimeout as sleep } from 'node:timers/promises'
+import t from 'tap'
+import { connection, requestOf, requestWith, type Connection } from '../helpers/raw.ts'
+import { hostileService, Probe } from './service.ts'
+
+// Clients that take their time: they get through while they keep within the limits, and never hold anything for longer.
+// test/assets/network.test.ts ("limits of time") has slow uploads.
+
+const patient = await hostileService(t)
+const hasty = await hostileService(t, { HEADERS_TIMEOUT_MS: '500', BODY_TIMEOUT_MS: '500' })
+const { account, page } = patient
+
+/** Sends byte after byte, each in a packet of its own as far as the kernel lets it. */
+async function drip (to: Connection, bytes: Buffer, pauseMs = 0): Promise<void> {
+  to.socket.setNoDelay()
+  for (const byte of bytes) {
+    if (to.closed) return
+    to.send(Buffer.of(byte))
+    await (pauseMs === 0 ? new Promise((resolve) => setImmediate(resolve)) : sleep(pauseMs))
+  }
+}
+
+t.test('byte by byte is as good as in one piece', async (t) => {
+  const auth = { Authorization: account.headers.authorization }
+  const slow = connection(t, patient.url)
+  for (const [status, bytes] of [
+    [200, Buffer.from(requestOf(`/landing_pages/${page.public_id}`))], [200, Buffer.from(requestOf('/auth/me', auth))], [404, Buffer.from(requestOf('/nothing'))],
+    [201, requestWith('{"current_data":{"\u00e9\u{1f600}":1e400}}', 'POST', '/landing_pages', { ...auth, 'Content-Type': 'application/json' })],
+    [400, requestWith('{"a":\u00e9}', 'POST', '/auth/sign_in', { 'Content-Type': 'application/json' })],
+    [401, Buffer.from(`${requestOf('/auth/refresh', { 'Content-Type': 'application/json', 'Transfer-Encoding': 'chunked' }, 'POST')}1\r\n{\r\n1\r\n}\r\n0\r\n\r\n`)]
+  ] as const) {
+    await drip(slow, bytes)
+    t.equal((await slow.answer()).status, status)
+  }
+})
+
+t.test('a head or a body that drips on past its limit is a 408, and others are not held up', async (t) => {
+  const { url } = hasty
+  const head = Buffer.from(`GET /health/live HTTP/1.1\r\nHost: x\r\nX: ${'x'.repeat(10_000)}`)
+  const body = Buffer.from(requestOf('/auth/sign_in', { 'Content-Type': 'application/json', 'Content-Length': '10000' }, 'POST') + '{"user":'.padEnd(10_000))
+  const slow = Array.from({ length: 20 }, (_, n) => {
+    const each = connection(t, url)
+    return { each, dripping: drip(each, n % 2 === 0 ? head : body.subarray(0, 5000), 25) }
+  })
+  const probe = new Probe(t, url)
+  while (slow.some(({ each }) => !each.closed)) {
+    probe.is(await probe.send(requestOf(`/landing_pages/${hasty.page.public_id}`), 'meanwhile'), 200, 'meanwhile')
+    await sleep(50)
+    for (const { each } of slow) {
+      if (each.socket.readableEnded) each.socket.destroy()
+    }
+  }
+  for (const { each, dripping } of slow) {
+    await dripping
+    t.equal((await each.answer()).status, 408)
+  }
+})
+
+t.test('a client that asks much and reads nothing is not read on from, and others are served', async (t) => {
+  const greedy = connection(t, patient.url)
+  greedy.socket.pause()
+  const request = Buffer.from(requestOf('/docs-that-do-not-exist'))
+  let sent = 0
+  const LIMIT = 64 * 2 ** 20
+  while (sent < LIMIT && greedy.socket.writableLength < 2 ** 20) {
+    greedy.send(Buffer.concat(Array.from({ length: 500 }, () => request)))
+    sent += 500 * request.length
+    await sleep(1)
+  }
+  t.ok(sent < LIMIT, `${Math.round(sent / 1024)} KB were taken before the service waited for its answers to be read`)
+  const probe = new Probe(t, patient.url)
+  for (let n = 0; n < 20; n++) probe.is(await probe.send(requestOf(`/landing_pages/${page.public_id}`), 'meanwhile'), 200, 'meanwhile')
+  greedy.socket.destroy()
+})
