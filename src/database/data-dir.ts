@@ -25,6 +25,9 @@ export class DataDirError extends Error {
   }
 }
 
+/** Another process uses the folder. */
+export class DataDirBusyError extends DataDirError {}
+
 /** A lock without a sign of life for so long counts as left behind. */
 const STALE_MS = 10_000
 const HEARTBEAT_MS = 2_000
@@ -57,10 +60,10 @@ export async function prepareDataDir (dataDir: string): Promise<void> {
  * another machine after 10 s without a sign of life.
  *
  * @param onLost called when somebody else has taken the lock nevertheless: the database must not be written any more
- * @throws {DataDirError} another process uses the folder
+ * @throws {DataDirBusyError} another process uses the folder
  */
 export async function lockDataDir (dataDir: string, log: DataDirLog, onLost: (error: Error) => void): Promise<DataDirLock> {
-  const inUse = (owner?: Owner) => new DataDirError(`DATA_DIR ${dataDir} is in use by another process${owner === undefined ? '' : ` (${owner.pid} on ${owner.hostname})`}: the embedded database serves one at a time, set DATABASE_URL for more`)
+  const inUse = (owner?: Owner) => new DataDirBusyError(`DATA_DIR ${dataDir} is in use by another process${owner === undefined ? '' : ` (${owner.pid} on ${owner.hostname})`}: the embedded database serves one at a time, set DATABASE_URL for more`)
   const lockPath = join(dataDir, 'lock')
   const ownerPath = join(dataDir, 'lock-owner.json')
   if (held.has(dataDir)) throw inUse({ hostname: hostname(), pid: process.pid })

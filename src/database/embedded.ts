@@ -4,6 +4,7 @@ import { tmpdir } from 'node:os'
 import { extname, join } from 'node:path'
 import { Worker } from 'node:worker_threads'
 import { DataDirError, lockDataDir, prepareDataDir, type DataDirLog } from './data-dir.ts'
+import { HOLD_SOCKET } from './hold.ts'
 import type { WorkerInput } from './embedded-worker.ts'
 
 export { DataDirError, embeddedSecret } from './data-dir.ts'
@@ -18,6 +19,8 @@ export interface EmbeddedDatabase {
   close (): Promise<void>
 }
 
+/** Where in DATA_DIR a database is put together that comes from a backup. */
+export const RESTORING = 'restoring'
 const PORT = 5432
 const CLOSE_TIMEOUT_MS = 5_000
 /** The longest path of a Unix socket on every system. */
@@ -48,8 +51,10 @@ export async function startEmbedded (dataDir: string, log: DataDirLog, onLost: (
     socketFolder = await createSocketFolder(dataDir)
     const host = socketFolder
     const folder = join(dataDir, 'postgres')
+    // An empty database in place of the one that was to come back would look like a loss of everything.
+    if (!existsSync(folder) && existsSync(join(dataDir, RESTORING))) throw new DataDirError(`DATA_DIR ${dataDir} holds a restore that was interrupted: empty it and UPLOADS_DIR, and restore again`)
     if (!existsSync(folder)) await create(folder, log)
-    const database = startWorker({ folder, socketPath: socketPath(host) })
+    const database = startWorker({ folder, sockets: { wire: socketPath(host), hold: join(host, HOLD_SOCKET) } })
     worker = database
     await message(database, 'ready')
     if (ended) throw new Error('its folder was taken over')

@@ -1,0 +1,102 @@
+import { existsSync } from 'node:fs'
+import { lstat, mkdir, rename, rm } from 'node:fs/promises'
+import { dirname, join } from 'node:path'
+import { makeFolder } from '../folders.ts'
+import { compare, type AssetRows, type Problem } from './asset-rows.ts'
+import { liveDatabase, schemaIn, UPLOADS, type LiveDatabase, type Place } from './databases.ts'
+import { copyRegular, copyStored, storedNames, sync, syncTree } from './files.ts'
+import { writeManifest, type Manifest } from './manifest.ts'
+import { BackupError, begin, type WorkOptions } from './progress.ts'
+import { sizeOf } from './verify.ts'
+
+// A copy of everything, taken while the service runs.
+//
+// At every moment each row has its file: an upload names the file before it writes the row, and a deletion removes the
+// row before the file; files are never changed, nor their names used again. So: first the files, which takes long; then
+// the database, at one moment; then the files of the rows that came in between, which takes little. What is still
+// missing was deleted after that moment, and the database of the service tells whether that is so.
+
+export interface BackupReport {
+  readonly directory: string
+  readonly kind: LiveDatabase['kind']
+  readonly assets: number
+  readonly bytes: bigint
+  /** Assets that were deleted while the copy was made, and that a restore leaves out. */
+  readonly deleted: number
+  /** What is wrong with the service's own data; the copy has it as it is. */
+  readonly problems: readonly Problem[]
+}
+
+/**
+ * Copies database, uploads and the generated secret into a new folder, which appears when it is complete and on the disk.
+ *
+ * @throws {BackupError|DataDirError|Error} one line for whoever runs it; nothing is left behind then
+ */
+export async function createBackup (place: Place, directory: string, options: WorkOptions = {}): Promise<BackupReport> {
+  const { signal } = options
+  if (existsSync(directory)) throw new BackupError(`${directory} is there already: name a new folder`)
+  const partial = `${directory}.partial`
+  await makeFolder(dirname(directory))
+  await mkdir(partial, { mode: 0o700 }).catch((error: NodeJS.ErrnoException) => {
+    if (error.code !== 'EEXIST') throw error
+    throw new BackupError(`${partial} is there: another backup is under way, or one was interrupted; remove it then`)
+  })
+  try {
+    const { report, manifest } = await fill(place, partial, directory, options)
+    begin(options, 'writing to the disk')
+    await syncTree(partial, signal)
+    await writeManifest(partial, manifest)
+    await rename(partial, directory)
+    await sync(dirname(directory))
+    return report
+  } catch (error) {
+    await rm(partial, { recursive: true, force: true })
+    throw error
+  }
+}
+
+async function fill (place: Place, partial: string, directory: string, options: WorkOptions): Promise<{ report: BackupReport, manifest: Manifest }> {
+  const { signal } = options
+  const database = liveDatabase(place)
+  const uploads = join(partial, UPLOADS)
+  await mkdir(uploads)
+
+  await copyStored(place.UPLOADS_DIR, uploads, options, 'copying the uploads')
+  begin(options, 'copying the database')
+  await database.copyTo(partial, signal)
+  begin(options, 'reading the copy of the database')
+  const rows = await database.assetsIn(partial, signal)
+  const missing = await copyMissing(rows, place.UPLOADS_DIR, uploads, options)
+
+  const deleted: string[] = []
+  if (missing.length > 0) {
+    begin(options, 'asking which assets were deleted meanwhile')
+    const now = await database.assets(signal)
+    for (const key of missing) if (!now.has(key)) deleted.push(key)
+  }
+  for (const key of deleted) rows.delete(key)
+  for await (const key of storedNames(uploads)) if (!rows.has(key)) await rm(join(uploads, key))
+
+  const problems = await compare(rows, uploads, options)
+  return {
+    report: { directory, kind: database.kind, assets: rows.size, bytes: sizeOf(rows), deleted: deleted.length, problems },
+    manifest: { format: 1, kind: database.kind, schema: schemaIn(place), createdAt: new Date().toISOString(), assets: rows.size, deleted }
+  }
+}
+
+/** @returns the keys of the rows whose files are in neither folder */
+async function copyMissing (rows: AssetRows, from: string, to: string, options: WorkOptions): Promise<string[]> {
+  const missing: string[] = []
+  const done = begin(options, 'copying the latest uploads')
+  for (const key of rows.keys()) {
+    if (await isThere(join(to, key))) continue
+    const size = await copyRegular(join(from, key), join(to, key))
+    if (size === undefined) missing.push(key)
+    else done(size)
+  }
+  return missing
+}
+
+async function isThere (path: string): Promise<boolean> {
+  return await lstat(path).then(() => true, () => false)
+}

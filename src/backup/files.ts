@@ -1,0 +1,119 @@
+import { constants } from 'node:fs'
+import { copyFile, lstat, mkdir, open, opendir, readdir, rm } from 'node:fs/promises'
+import { join } from 'node:path'
+import { isMissing } from '../assets/disk-store.ts'
+import { presentationOf } from '../assets/storage-key.ts'
+import { begin, type WorkOptions } from './progress.ts'
+
+// Copies of folders and files. Where the file system can, a copy shares its blocks with the original until one changes.
+
+/** Times of files move in steps; a file that was changed within one of its copy may look as before. */
+const TIME_STEP_NS = 2_000_000_000n
+
+/** Copies a file. @returns its size in bytes; undefined when it is not there, or a link or a folder */
+export async function copyRegular (from: string, to: string): Promise<number | undefined> {
+  try {
+    const stats = await lstat(from)
+    if (!stats.isFile()) return undefined
+    await copyFile(from, to, constants.COPYFILE_FICLONE)
+    return stats.size
+  } catch (error) {
+    if (isMissing(error)) return undefined
+    throw error
+  }
+}
+
+/** The files in a folder whose names the service gives; none when there is no such folder. */
+export async function * storedNames (folder: string): AsyncGenerator<string> {
+  let entries
+  try {
+    entries = await opendir(folder)
+  } catch (error) {
+    if (isMissing(error)) return
+    throw error
+  }
+  for await (const entry of entries) if (presentationOf(entry.name) !== undefined) yield entry.name
+}
+
+/** Copies those of the stored files that `to` lacks. Files are never changed, so those that it has are the same. */
+export async function copyStored (from: string, to: string, options: WorkOptions, step: string, of?: number): Promise<void> {
+  const done = begin(options, step, of)
+  const there = new Set(await readdir(to))
+  for await (const name of storedNames(from)) {
+    if (there.has(name)) continue
+    const size = await copyRegular(join(from, name), join(to, name))
+    if (size !== undefined) done(size)
+  }
+}
+
+/**
+ * A copy of a folder that is being written, made in two goes: the second one copies again what has changed since and
+ * removes what is gone, so that the writer has to stand still only for that.
+ */
+export class FolderCopy {
+  readonly #from: string
+  readonly #to: string
+  /** What each copied file was like just before. */
+  #seen = new Map<string, string>()
+  /** Whatever was changed since this may have changed again. */
+  #since = 0n
+
+  constructor (from: string, to: string) {
+    this.#from = from
+    this.#to = to
+  }
+
+  /** @param signal breaks it off between two files */
+  async update (signal?: AbortSignal): Promise<void> {
+    const before = this.#seen
+    const since = this.#since
+    this.#seen = new Map()
+    this.#since = BigInt(Date.now()) * 1_000_000n - TIME_STEP_NS
+    await this.#walk('', before, since, signal)
+    for (const path of before.keys()) if (!this.#seen.has(path)) await rm(join(this.#to, path), { recursive: true, force: true })
+  }
+
+  async #walk (folder: string, before: ReadonlyMap<string, string>, since: bigint, signal: AbortSignal | undefined): Promise<void> {
+    await mkdir(join(this.#to, folder), { recursive: true, mode: 0o700 })
+    for (const name of await readdir(join(this.#from, folder))) {
+      signal?.throwIfAborted()
+      const path = join(folder, name)
+      const stats = await lstat(join(this.#from, path), { bigint: true }).catch((error: unknown) => {
+        if (isMissing(error)) return undefined
+        throw error
+      })
+      if (stats === undefined) continue
+      if (stats.isDirectory()) {
+        await this.#walk(path, before, since, signal)
+        continue
+      }
+      const look = [stats.mtimeNs, stats.ctimeNs, stats.size, stats.ino].join()
+      if (before.get(path) !== look || stats.mtimeNs >= since || stats.ctimeNs >= since) {
+        if (await copyRegular(join(this.#from, path), join(this.#to, path)) === undefined) continue
+      }
+      this.#seen.set(path, look)
+    }
+  }
+}
+
+/** Puts everything in a folder on the disk. */
+export async function syncTree (folder: string, signal?: AbortSignal): Promise<void> {
+  const entries = await readdir(folder, { withFileTypes: true })
+  // Several at once: the disk writes them together.
+  const workers = Array.from({ length: 16 }, async () => {
+    for (let entry = entries.pop(); entry !== undefined; entry = entries.pop()) {
+      signal?.throwIfAborted()
+      const path = join(folder, entry.name)
+      if (entry.isDirectory()) await syncTree(path, signal)
+      else if (entry.isFile()) await sync(path)
+    }
+  })
+  await Promise.all(workers)
+  await sync(folder)
+}
+
+/** Puts a file, or the list of files in a folder, on the disk. */
+export async function sync (path: string): Promise<void> {
+  const handle = await open(path)
+  await handle.sync().finally(async () => await handle.close())
+}

@@ -1,0 +1,146 @@
+import { existsSync } from 'node:fs'
+import { chmod, copyFile, mkdir, readdir, rename, rm, rmdir } from 'node:fs/promises'
+import { join } from 'node:path'
+import { DataDirBusyError, lockDataDir, prepareDataDir } from '../database/data-dir.ts'
+import { RESTORING } from '../database/embedded.ts'
+import { printableAddress, type PoolSettings } from '../database/pool.ts'
+import { makeFolder } from '../folders.ts'
+import { compare, readAssetRows, withClient, type AssetRows, type Problem } from './asset-rows.ts'
+import { DATA, DUMP, schemaIn, SECRET, UPLOADS, withEmbedded, type Place } from './databases.ts'
+import { copyStored, FolderCopy, sync, syncTree } from './files.ts'
+import { readManifest, type Manifest } from './manifest.ts'
+import { load } from './pg-tools.ts'
+import { BackupError, begin, type WorkOptions } from './progress.ts'
+import { sizeOf } from './verify.ts'
+
+// A backup put where a service will start on it. The database comes last, whole: a restore that was interrupted is none.
+
+export interface RestoreReport {
+  readonly kind: Manifest['kind']
+  readonly assets: number
+  readonly bytes: bigint
+  /** What doesn't belong together in the backup. It has been restored nevertheless: better than nothing. */
+  readonly problems: readonly Problem[]
+}
+
+/**
+ * Restores a backup into the database and the folders of the settings, which have to be empty. The backup stays as it is.
+ *
+ * @throws {BackupError|DataDirError|Error} one line for whoever runs it; what was begun is removed then
+ */
+export async function restoreBackup (place: Place, directory: string, options: WorkOptions = {}): Promise<RestoreReport> {
+  const manifest = await readManifest(directory)
+  const kind = place.DATABASE_URL === undefined ? 'embedded' : 'postgresql'
+  if (manifest.kind !== kind) {
+    throw new BackupError(manifest.kind === 'embedded'
+      ? `${directory} holds an embedded database, which can't be restored into PostgreSQL: unset DATABASE_URL`
+      : `${directory} comes from PostgreSQL: set DATABASE_URL to an empty database`)
+  }
+  return kind === 'embedded' ? await restoreEmbedded(place, directory, manifest, options) : await restorePostgresql(place, directory, manifest, options)
+}
+
+async function restoreEmbedded (place: Place, directory: string, manifest: Manifest, options: WorkOptions): Promise<RestoreReport> {
+  const { DATA_DIR: dataDir, UPLOADS_DIR: uploads } = place
+  const wasThere = existsSync(dataDir)
+  await prepareDataDir(dataDir)
+  const lost = new AbortController()
+  // Held all the time, so that no service starts on half of it; one that runs keeps us out.
+  const lock = await lockDataDir(dataDir, { info () {} }, (error) => lost.abort(error)).catch((error: Error) => {
+    if (!(error instanceof DataDirBusyError)) throw error
+    throw new BackupError(`${error.message.split(':', 1)[0]}: stop it, and name a new folder or move away what is there`, { cause: error })
+  })
+  const signal = options.signal === undefined ? lost.signal : AbortSignal.any([options.signal, lost.signal])
+  const restoring = join(dataDir, RESTORING)
+  try {
+    const others = (await readdir(dataDir)).filter((name) => name !== 'lock' && name !== 'lock-owner.json')
+    if (others.length > 0) throw new BackupError(`DATA_DIR ${dataDir} is not empty (${others.join(', ')}): name a new folder, or move away what is there`)
+    return await intoEmptyUploads(uploads, async () => {
+      try {
+        await mkdir(restoring, { mode: 0o700 })
+        begin(options, 'copying the database')
+        await new FolderCopy(join(directory, DATA, 'postgres'), join(restoring, 'postgres')).update(signal)
+        await copyUploads(directory, uploads, manifest, { ...options, signal })
+        begin(options, 'opening the database')
+        const rows = await withEmbedded(restoring, async (connection) => await rowsLessDeleted(connection, manifest))
+        const problems = await compare(rows, uploads, { ...options, signal })
+        await syncTree(join(restoring, 'postgres'))
+
+        const secret = join(directory, DATA, SECRET)
+        if (existsSync(secret)) {
+          await copyFile(secret, join(dataDir, SECRET))
+          await chmod(join(dataDir, SECRET), 0o600)
+          await sync(join(dataDir, SECRET))
+        }
+        signal.throwIfAborted()
+        await rename(join(restoring, 'postgres'), join(dataDir, 'postgres'))
+        await rmdir(restoring)
+        await sync(dataDir)
+        return { kind: 'embedded' as const, assets: rows.size, bytes: sizeOf(rows), problems }
+      } catch (error) {
+        for (const name of [RESTORING, SECRET]) await rm(join(dataDir, name), { recursive: true, force: true })
+        throw error
+      }
+    })
+  } finally {
+    await lock.release()
+    if (!wasThere) await rmdir(dataDir).catch(() => {}) // only when nothing is in it
+  }
+}
+
+async function restorePostgresql (place: Place, directory: string, manifest: Manifest, options: WorkOptions): Promise<RestoreReport> {
+  const url = place.DATABASE_URL as string
+  const schema = schemaIn(place)
+  if (manifest.schema !== schema) throw new BackupError(`${directory} holds the schema ${manifest.schema}, DATABASE_URL names ${schema}: they have to be the same`)
+  await prepareDatabase(url, schema)
+  await intoEmptyUploads(place.UPLOADS_DIR, async () => {
+    await copyUploads(directory, place.UPLOADS_DIR, manifest, options)
+    begin(options, 'restoring the database')
+    await load(url, join(directory, DUMP), options.signal)
+  })
+  // From here on it is there, and nothing takes it away again.
+  const rows = await rowsLessDeleted(url, manifest)
+  const problems = await compare(rows, place.UPLOADS_DIR, options)
+  return { kind: 'postgresql', assets: rows.size, bytes: sizeOf(rows), problems }
+}
+
+async function prepareDatabase (url: string, schema: string): Promise<void> {
+  try {
+    await withClient(url, async (client) => {
+      const { rows } = await client.query('SELECT FROM pg_class JOIN pg_namespace ON pg_namespace.oid = relnamespace WHERE nspname = $1 LIMIT 1', [schema])
+      if (rows.length > 0) throw new BackupError(`${printableAddress(url)} is not empty: name a new database`)
+      // The program restores what is in a schema, not the schema.
+      if (schema !== 'public') await client.query(`CREATE SCHEMA IF NOT EXISTS "${schema}"`)
+    })
+  } catch (error) {
+    if (error instanceof BackupError) throw error
+    throw new BackupError(`${printableAddress(url)} can't be used: ${(error as Error).message}`, { cause: error })
+  }
+}
+
+/** The assets whose files were deleted under the backup are removed: their rows were about to go. */
+async function rowsLessDeleted (connection: PoolSettings['connection'], { deleted }: Manifest): Promise<AssetRows> {
+  if (deleted.length > 0) await withClient(connection, async (client) => await client.query('DELETE FROM assets WHERE storage_key = ANY($1)', [deleted]))
+  return await readAssetRows(connection)
+}
+
+async function copyUploads (directory: string, uploads: string, manifest: Manifest, options: WorkOptions): Promise<void> {
+  await copyStored(join(directory, UPLOADS), uploads, options, 'copying the uploads', manifest.assets)
+  begin(options, 'writing the uploads to the disk')
+  await syncTree(uploads, options.signal)
+}
+
+/** Runs `action`, which fills the folder; when it fails, everything in it goes again. */
+async function intoEmptyUploads<T> (folder: string, action: () => Promise<T>): Promise<T> {
+  const wasThere = existsSync(folder)
+  await makeFolder(folder)
+  // Names with a dot are what the service keeps beside the files, such as its folder of unfinished ones.
+  const others = (await readdir(folder)).filter((name) => !name.startsWith('.'))
+  if (others.length > 0) throw new BackupError(`UPLOADS_DIR ${folder} is not empty: name a new folder, or move away what is there`)
+  try {
+    return await action()
+  } catch (error) {
+    for (const name of await readdir(folder).catch(() => [])) if (!name.startsWith('.')) await rm(join(folder, name), { force: true })
+    if (!wasThere) await rmdir(folder).catch(() => {}) // only when nothing is in it
+    throw error
+  }
+}

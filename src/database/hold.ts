@@ -1,0 +1,121 @@
+import { once } from 'node:events'
+import { chmod, readFile } from 'node:fs/promises'
+import { connect, createServer, type Socket } from 'node:net'
+import { join } from 'node:path'
+import { setTimeout as sleep } from 'node:timers/promises'
+import type { PGlite } from '@electric-sql/pglite'
+import { DataDirBusyError, DataDirError, lockDataDir, type DataDirLog } from './data-dir.ts'
+
+// Lets another process of the same user copy the files of the embedded database: for so long no statement runs. What is
+// in the folder then is what a killed process leaves, and every commit is in it. Nothing is asked of the database itself:
+// the service may be in the middle of a transaction, and there is only one session.
+
+export interface HoldServer {
+  /** Ends every hold and takes no more. */
+  close (): Promise<void>
+}
+
+/** The socket, in the folder that <dataDir>/socket-folder names. */
+export const HOLD_SOCKET = 'hold'
+/** A copier that is frozen can't hold up the service for longer. */
+const HOLD_LIMIT_MS = 30_000
+/** How long a service that has the folder may take until it can be asked to stand still. */
+const START_LIMIT_MS = 15_000
+const RETRY_MS = 100
+
+/** Serves holds on a Unix socket: "held" when the database stands still, which anything from the client or its end ends. */
+export async function serveHold (db: PGlite, path: string): Promise<HoldServer> {
+  const connections = new Set<Socket>()
+  const server = createServer((socket) => {
+    connections.add(socket)
+    const ended = new Promise<void>((resolve) => {
+      socket.on('data', () => resolve())
+      socket.on('close', () => { connections.delete(socket); resolve() })
+    })
+    socket.on('error', () => {}) // its close says enough
+    db.runExclusive(async () => {
+      if (socket.destroyed) return
+      socket.write('held\n')
+      const limit = setTimeout(() => socket.destroy(), HOLD_LIMIT_MS)
+      await ended
+      clearTimeout(limit)
+      socket.end('released\n')
+    }).catch(() => socket.destroy())
+  })
+  server.listen(path)
+  await once(server, 'listening')
+  await chmod(path, 0o600)
+  return {
+    async close () {
+      const closed = once(server, 'close')
+      server.close()
+      for (const socket of connections) socket.destroy()
+      await closed
+    }
+  }
+}
+
+/**
+ * Runs `action` while nobody writes the embedded database in `dataDir`: a service that runs there is made to stand still,
+ * and where none runs, none can start.
+ *
+ * @throws {DataDirError} the service there can't be reached, or went on before `action` was done: what it read is void
+ */
+export async function holdEmbedded (dataDir: string, log: DataDirLog, action: () => Promise<void>): Promise<void> {
+  const deadline = performance.now() + START_LIMIT_MS
+  for (;;) {
+    const socket = await reach(dataDir)
+    if (socket !== undefined) return await withHold(socket, dataDir, action)
+    try {
+      return await withLock(dataDir, log, action)
+    } catch (error) {
+      if (!(error instanceof DataDirBusyError)) throw error
+      // It may be about to start, or to end.
+      if (performance.now() > deadline) {
+        throw new DataDirError(`${error.message.split(':', 1)[0]}, which can't be asked to stand still from here: run this as the same user on the same machine (in the same container), or stop it`, { cause: error })
+      }
+    }
+    await sleep(RETRY_MS)
+  }
+}
+
+async function withLock (dataDir: string, log: DataDirLog, action: () => Promise<void>): Promise<void> {
+  let lost: Error | undefined
+  const lock = await lockDataDir(dataDir, log, (error) => { lost = error })
+  try {
+    await action()
+    if (lost !== undefined) throw lost
+  } finally {
+    await lock.release()
+  }
+}
+
+async function reach (dataDir: string): Promise<Socket | undefined> {
+  const folder = await readFile(join(dataDir, 'socket-folder'), 'utf8').catch(() => undefined)
+  if (folder === undefined) return undefined
+  const socket = connect(join(folder, HOLD_SOCKET))
+  try {
+    await once(socket, 'connect')
+    return socket
+  } catch {
+    return undefined
+  }
+}
+
+async function withHold (socket: Socket, dataDir: string, action: () => Promise<void>): Promise<void> {
+  let answers = ''
+  socket.setEncoding('utf8').on('error', () => {}) // its close says enough
+  const closed = new Promise<void>((resolve) => socket.on('close', () => resolve()))
+  const held = new Promise<void>((resolve) => socket.on('data', (text: string) => { answers += text; resolve() }))
+  const lost = (reason: string) => new DataDirError(`The service in DATA_DIR ${dataDir} ${reason} while its database was copied: try again`)
+  try {
+    await Promise.race([held, closed])
+    if (!answers.startsWith('held')) throw lost('ended')
+    await action()
+    socket.write('done\n')
+    await closed
+    if (!answers.endsWith('released\n')) throw lost(`ended, or went on after ${HOLD_LIMIT_MS / 1000} s,`)
+  } finally {
+    socket.destroy()
+  }
+}

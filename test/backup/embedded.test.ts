@@ -1,0 +1,164 @@
+import { execFileSync, spawn, spawnSync } from 'node:child_process'
+import { once } from 'node:events'
+import { existsSync, readFileSync, statSync } from 'node:fs'
+import { chown, mkdir, readdir, rm, writeFile } from 'node:fs/promises'
+import { connect } from 'node:net'
+import { join } from 'node:path'
+import t from 'tap'
+import { restoreBackup } from '../../src/backup/restore.ts'
+import { Readers, statuses } from '../helpers/readers.ts'
+import { PROJECT, runService, startService, temporaryFolder, type Service } from '../helpers/service.ts'
+import { backUpBetweenSteps, Belongings, cli, command, Interloper, Storm, upload } from './helpers.ts'
+
+interface Settings extends Record<string, string> { DATA_DIR: string, UPLOADS_DIR: string }
+const settingsIn = (folder: string): Settings => ({ DATA_DIR: join(folder, 'data'), UPLOADS_DIR: join(folder, 'uploads'), RATE_LIMIT_PUBLIC: '1000000' })
+const place = (settings: Settings) => ({ DATABASE_URL: undefined, ...settings })
+
+// One service for all: what breaks data works on copies of this backup.
+const folder = temporaryFolder(t)
+const env = settingsIn(folder)
+const copy = join(folder, 'copy')
+/** Taken in the second test: the one with something to leave out. */
+const steps = join(folder, 'steps')
+let service: Service
+let belongings: Belongings
+
+t.before(async () => {
+  service = await startService(t, env)
+  belongings = await Belongings.create(service.url)
+})
+
+t.test('a backup taken while uploads and deletions go on is whole, and the service goes on meanwhile', async (t) => {
+  const page = await belongings.owner.createPage(service.url, '{}')
+  const readers = new Readers(t, { urls: [service.url], publicIds: [page.public_id] })
+  const storm = new Storm(t, belongings.owner, service.url)
+  const reads = await readers.during(async () => {
+    const { code, output } = await command(t, env, 'backup', copy)
+    t.equal(code, 0, output)
+    t.match(output, /^copying the uploads …\ncopying the database …\n/)
+    t.match(output, / assets \([\d.]+ [KM]iB\) to /)
+    const checked = await command(t, env, 'verify')
+    t.equal(checked.code, 0, checked.output)
+  })
+  await storm.stop()
+  t.strictSame(Object.keys(statuses(reads)), ['200'])
+  t.strictSame([...storm.statuses.keys()].sort(), ['deletion 204', 'upload 201'])
+  t.comment(Object.fromEntries(storm.statuses))
+
+  const { code, output } = await command(t, env, 'verify', copy)
+  t.equal(code, 0, output)
+  t.match(output, /Every asset has its file and every file its asset: \d+ assets/)
+  t.notOk(existsSync(`${copy}.partial`))
+  t.equal(statSync(copy).mode & 0o777, 0o700)
+  t.equal(statSync(join(copy, 'data', 'jwt-secret')).mode & 0o777, 0o600)
+  t.equal(readFileSync(join(copy, 'data', 'jwt-secret'), 'utf8'), readFileSync(join(env.DATA_DIR, 'jwt-secret'), 'utf8'))
+})
+
+t.test('what is uploaded and deleted between the steps of a backup neither breaks it nor is lost', async (t) => {
+  await backUpBetweenSteps(t, place(env), steps, new Interloper(belongings.owner, service.url))
+})
+
+t.test('a backup that is killed leaves nothing that looks whole, and the service goes on', async (t) => {
+  const directory = join(folder, 'killed')
+  for (const step of ['copying the database', 'writing to the disk']) {
+    const [program, ...args] = cli('backup', directory)
+    const child = spawn(program, args, { cwd: PROJECT, env: { ...process.env, ...env }, stdio: ['ignore', 'pipe', 'inherit'] })
+    let output = ''
+    child.stdout.on('data', (data: Buffer) => {
+      output += data.toString()
+      if (output.includes(step)) child.kill('SIGKILL')
+    })
+    await once(child, 'close')
+    t.equal(child.signalCode, 'SIGKILL', step)
+    t.notOk(existsSync(directory), step)
+    await t.rejects(restoreBackup(place(settingsIn(join(folder, 'nowhere'))), `${directory}.partial`), { message: /killed\.partial is not a whole backup: it has no backup\.json/ })
+    await upload(belongings.owner, service.url, Buffer.from(step))
+    if (step === 'writing to the disk') t.match((await command(t, env, 'backup', directory)).output, /killed\.partial is there: another backup is under way, or one was interrupted/)
+    await rm(`${directory}.partial`, { recursive: true })
+  }
+})
+
+t.test('a copier that vanishes while the database stands still lets it go on', async (t) => {
+  const socket = connect(join(readFileSync(join(env.DATA_DIR, 'socket-folder'), 'utf8'), 'hold'))
+  t.equal(String(await once(socket, 'data')), 'held\n')
+  let answered = false
+  const written = upload(belongings.owner, service.url, Buffer.from('waits')).then(() => { answered = true })
+  t.equal((await fetch(`${service.url}/health/live`)).status, 200)
+  t.notOk(answered)
+  socket.destroy()
+  await written
+})
+
+t.test('a service starts from the copy as it was; nothing is ever restored over anything', async (t) => {
+  const other = settingsIn(temporaryFolder(t))
+  const made = await command(t, other, 'restore', steps)
+  t.equal(made.code, 0, `with rows that lost their files under the backup: ${made.output}`)
+  const again = await command(t, other, 'restore', steps)
+  t.equal(again.code, 1)
+  t.match(again.output, /^The restore failed: DATA_DIR \S+ is not empty \(jwt-secret, postgres\)[^\n]*\n$/)
+
+  const restored = await startService(t, other)
+  await belongings.check(t, restored.url)
+  const running = await command(t, other, 'restore', steps)
+  t.equal(running.code, 1)
+  t.match(running.output, /DATA_DIR \S+ is in use by another process \(\d+ on .*\): stop it/)
+
+  const half = { ...settingsIn(temporaryFolder(t)), UPLOADS_DIR: other.UPLOADS_DIR }
+  t.match(await command(t, half, 'restore', steps), { code: 1, output: /UPLOADS_DIR \S+ is not empty/ })
+  t.notOk(existsSync(half.DATA_DIR), 'nothing is left')
+  t.match(await command(t, { ...half, DATABASE_URL: 'postgresql://localhost/x' }, 'restore', steps), { code: 1, output: /holds an embedded database/ })
+
+  t.equal(await restored.end('SIGTERM'), 0)
+  const { code, output } = await command(t, other, 'backup', `${other.DATA_DIR}-copy`)
+  t.equal(code, 0, `without a service, too: ${output}`)
+})
+
+t.test('a restore that is killed is no service', async (t) => {
+  const other = settingsIn(temporaryFolder(t))
+  const [program, ...args] = cli('restore', steps)
+  const child = spawn(program, args, { cwd: PROJECT, env: { ...process.env, ...other }, stdio: ['ignore', 'pipe', 'inherit'] })
+  child.stdout.on('data', (data: Buffer) => { if (data.toString().includes('opening the database')) child.kill('SIGKILL') })
+  await once(child, 'close')
+  t.equal(child.signalCode, 'SIGKILL')
+  t.match(await runService(t, { ...other, PORT: '0' }), { code: 1, output: /DATA_DIR \S+ holds a restore that was interrupted/ })
+  t.match(await command(t, other, 'restore', steps), { code: 1, output: /is not empty \(restoring/ })
+})
+
+t.test('a backup that can not be made says why and leaves nothing behind', async (t) => {
+  const folder = temporaryFolder(t)
+  t.match(await command(t, env, 'backup', copy), { code: 1, output: /^The backup failed: \S+copy is there already: name a new folder\n$/ })
+  t.match(await command(t, settingsIn(folder), 'backup', join(folder, 'a')), { code: 1, output: /^.*\n.*\nThe backup failed: DATA_DIR \S+ holds no database: .*\n$/ })
+  t.match(await command(t, env, 'backup'), { code: 2, output: /^npm run backup -- DIR / })
+  t.match(await command(t, { ...env, PORT: 'x' }, 'verify'), { code: 1, output: /^These settings can't be used:\nPORT must be/ })
+
+  if (process.getuid?.() === 0) {
+    const small = join(folder, 'small')
+    await mkdir(small)
+    try {
+      execFileSync('mount', ['-t', 'tmpfs', '-o', 'size=8m', 'none', small], { stdio: 'ignore' })
+      const full = await command(t, env, 'backup', join(small, 'copy'))
+      t.match(full, { code: 1, output: /The backup failed: .*ENOSPC/ })
+      t.same(await readdir(small), [])
+      const restored = await command(t, { ...settingsIn(small), TMPDIR: folder }, 'restore', steps)
+      t.match(restored, { code: 1, output: /The restore failed: .*ENOSPC/ })
+      t.same((await readdir(small)), [])
+    } catch (error) {
+      if ((error as { status?: number }).status === undefined) throw error
+      t.comment('skipped: mounting a small disk is not permitted here')
+    } finally {
+      execFileSync('umount', ['-l', small], { stdio: 'ignore' })
+    }
+  }
+
+  const unreadable = { ...settingsIn(folder), UPLOADS_DIR: join(folder, 'unreadable') }
+  const name = `${'0'.repeat(21)}A.png`
+  await mkdir(unreadable.UPLOADS_DIR)
+  await writeFile(join(unreadable.UPLOADS_DIR, name), 'x', { mode: 0 })
+  // Root may read everything: somebody else makes the copy.
+  const somebody = process.getuid?.() === 0 ? { uid: 65534, gid: 65534 } : {}
+  if (somebody.uid !== undefined) await chown(folder, somebody.uid, somebody.gid)
+  const { status, stderr } = spawnSync(process.execPath, cli('backup', join(folder, 'b')).slice(1), { cwd: PROJECT, env: { PATH: process.env.PATH, ...unreadable }, encoding: 'utf8', ...somebody })
+  t.equal(status, 1)
+  t.match(stderr, new RegExp(`^The backup failed: EACCES.*${name}`))
+  t.same((await readdir(folder)).filter((entry) => entry.startsWith('b')), [])
+})

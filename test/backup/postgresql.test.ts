@@ -1,0 +1,193 @@
+import { spawn } from 'node:child_process'
+import { once } from 'node:events'
+import { existsSync, readFileSync, statSync } from 'node:fs'
+import { appendFile, cp, readdir, rename, rm, symlink, writeFile } from 'node:fs/promises'
+import { delimiter, dirname, join } from 'node:path'
+import t, { type Test } from 'tap'
+import { findPrograms } from '../helpers/programs.ts'
+import { createDatabase, query } from '../helpers/servers.ts'
+import { PROJECT, startService, temporaryFolder, type Service } from '../helpers/service.ts'
+import { backUpBetweenSteps, Belongings, cli, command, Interloper, Storm } from './helpers.ts'
+
+interface Settings extends Record<string, string> { DATABASE_URL: string, UPLOADS_DIR: string }
+
+// PostgreSQL's own programs, of the version that the tests run on.
+const { postgres } = findPrograms()
+if (postgres !== undefined) process.env.PATH = `${postgres}${delimiter}${process.env.PATH}`
+
+async function settings (t: Test, schema?: string): Promise<Settings> {
+  const url = new URL(await createDatabase(t))
+  if (schema !== undefined) url.searchParams.set('schema', schema)
+  return { DATABASE_URL: url.href, JWT_SECRET: 'x'.repeat(32), UPLOADS_DIR: join(temporaryFolder(t), 'uploads'), RATE_LIMIT_PUBLIC: '1000000' }
+}
+const place = (env: Settings) => ({ DATABASE_URL: env.DATABASE_URL, UPLOADS_DIR: env.UPLOADS_DIR, DATA_DIR: '/nowhere' })
+
+const folder = temporaryFolder(t)
+const copy = join(folder, 'copy')
+let env: Settings
+let service: Service
+let belongings: Belongings
+
+t.before(async () => {
+  env = await settings(t)
+  service = await startService(t, env)
+  belongings = await Belongings.create(service.url)
+})
+
+t.test('backups taken while uploads and deletions go on are whole, and a service starts from one', async (t) => {
+  const storm = new Storm(t, belongings.owner, service.url)
+  for (const directory of [copy, join(folder, 'second')]) {
+    const { code, output } = await command(t, env, 'backup', directory)
+    t.equal(code, 0, output)
+    t.notMatch(output, new URL(env.DATABASE_URL).password)
+  }
+  for (const args of [[], [copy]]) {
+    const { code, output } = await command(t, env, 'verify', ...args)
+    t.equal(code, 0, output)
+    t.match(output, /Every asset has its file and every file its asset: \d+ assets/)
+  }
+  await storm.stop()
+  t.strictSame([...storm.statuses.keys()].sort(), ['deletion 204', 'upload 201'])
+  t.comment(Object.fromEntries(storm.statuses))
+
+  t.match(await command(t, { ...env, UPLOADS_DIR: join(folder, 'new') }, 'restore', copy), { code: 1, output: /PostgreSQL at \S+ is not empty: name a new database/ })
+  const other = await settings(t)
+  t.match(await command(t, { ...other, UPLOADS_DIR: env.UPLOADS_DIR }, 'restore', copy), { code: 1, output: /UPLOADS_DIR \S+ is not empty/ })
+  t.match(await command(t, { DATA_DIR: join(folder, 'data'), UPLOADS_DIR: join(folder, 'new') }, 'restore', copy), { code: 1, output: /comes from PostgreSQL: set DATABASE_URL/ })
+  const restored = await command(t, other, 'restore', copy)
+  t.equal(restored.code, 0, restored.output)
+  await belongings.check(t, (await startService(t, other)).url)
+  t.equal((await command(t, other, 'verify')).code, 0)
+})
+
+t.test('what is uploaded and deleted between the steps of a backup neither breaks it nor is lost', async (t) => {
+  const directory = join(folder, 'steps')
+  await backUpBetweenSteps(t, place(env), directory, new Interloper(belongings.owner, service.url))
+  t.equal((await command(t, env, 'verify', directory)).code, 0)
+  const other = await settings(t)
+  const { code, output } = await command(t, other, 'restore', directory)
+  t.equal(code, 0, output)
+})
+
+t.test('the copy by hand, as docs/backup.md tells it, while uploads and deletions go on', async (t) => {
+  const text = readFileSync(join(PROJECT, 'docs/backup.md'), 'utf8').split(/^## By hand$/m)[1] as string
+  const [backup, restore, ...rest] = [...text.matchAll(/^```sh\n([\s\S]*?)^```$/gm)].map(([, block]) => block as string)
+  t.same(rest, [])
+  const paste = async (block: string, env: Settings) => {
+    const shell = spawn('bash', ['-eu', '-o', 'pipefail', '-c', block], { cwd: PROJECT, env: { ...process.env, ...env, BACKUP: join(folder, 'by-hand') }, stdio: ['ignore', 'pipe', 'pipe'] })
+    let output = ''
+    for (const stream of [shell.stdout, shell.stderr]) stream.on('data', (data: Buffer) => { output += data.toString() })
+    await once(shell, 'close')
+    return { code: shell.exitCode, output }
+  }
+  // An asset whose row comes and goes around the dump: no copy of the files can have it.
+  const shims = temporaryFolder(t)
+  const curl = `curl -sf -H 'Authorization: Bearer ${belongings.owner.accessToken}'`
+  await writeFile(join(shims, 'pg_dump'), `#!/bin/sh
+set -e
+id=$(echo x | ${curl} -F 'asset[file]=@-;filename=x' ${service.url}/assets | sed 's/.*"id":"\\([^"]*\\)".*/\\1/')
+PATH='${process.env.PATH}' pg_dump "$@"
+${curl} -X DELETE ${service.url}/assets/$id
+`, { mode: 0o755 })
+  const storm = new Storm(t, belongings.owner, service.url)
+  const made = await paste(backup as string, { ...env, PATH: `${shims}${delimiter}${process.env.PATH}` })
+  await storm.stop()
+  t.equal(made.code, 0, made.output)
+  const other = await settings(t)
+  const { code, output } = await paste(restore as string, other)
+  t.equal(code, 0, output)
+  t.match(output, /Every asset has its file and every file its asset/)
+})
+
+t.test('a backup or a restore that is killed leaves nothing that looks whole', async (t) => {
+  const kill = async (step: string, env: Settings, ...args: string[]) => {
+    const [program, ...rest] = cli(...args)
+    const child = spawn(program, rest, { cwd: PROJECT, env: { ...process.env, ...env }, stdio: ['ignore', 'pipe', 'inherit'] })
+    child.stdout.on('data', (data: Buffer) => { if (data.toString().includes(step)) child.kill('SIGKILL') })
+    await once(child, 'close')
+    t.equal(child.signalCode, 'SIGKILL', step)
+  }
+  const directory = join(folder, 'killed')
+  for (const step of ['copying the database', 'writing to the disk']) {
+    await kill(step, env, 'backup', directory)
+    t.notOk(existsSync(directory))
+    t.match(await command(t, env, 'verify', `${directory}.partial`), { code: 1, output: /is not a whole backup/ })
+    await rm(`${directory}.partial`, { recursive: true })
+  }
+  const other = await settings(t)
+  await kill('restoring the database', other, 'restore', copy)
+  t.match(await command(t, other, 'restore', copy), { code: 1, output: /is not empty/ })
+})
+
+t.test('a schema of its own is copied and restored', async (t) => {
+  const first = await settings(t, 'pages')
+  const one = await startService(t, first)
+  const all = await Belongings.create(one.url)
+  const directory = join(temporaryFolder(t), 'copy')
+  t.equal((await command(t, first, 'backup', directory)).code, 0)
+  t.match(await command(t, await settings(t), 'restore', directory), { code: 1, output: /holds the schema pages, DATABASE_URL names public/ })
+  const second = await settings(t, 'pages')
+  const { code, output } = await command(t, second, 'restore', directory)
+  t.equal(code, 0, output)
+  await all.check(t, (await startService(t, second)).url)
+})
+
+t.test('what is damaged is found, in a backup and in a service, and copied as it is', async (t) => {
+  const damaged = join(temporaryFolder(t), 'damaged')
+  await cp(copy, damaged, { recursive: true })
+  const uploads = join(damaged, 'uploads')
+  const [lost, longer, changed, linked] = (await readdir(uploads)).filter((name) => statSync(join(uploads, name)).size > 10) as [string, string, string, string]
+  await rm(join(uploads, lost))
+  await appendFile(join(uploads, longer), 'x')
+  const bytes = readFileSync(join(uploads, changed))
+  bytes[5] = (bytes[5] as number) ^ 1
+  await writeFile(join(uploads, changed), bytes)
+  await rename(join(uploads, linked), join(damaged, 'elsewhere'))
+  await symlink('../elsewhere', join(uploads, linked))
+  const stray = `${'0'.repeat(21)}A.png`
+  await writeFile(join(uploads, stray), 'x')
+
+  const expected = [`  ${lost} has a row and no file`, `  ${longer} has \\d+ bytes instead of \\d+`, `  ${changed} has the checksum \\w{64} instead of \\w{64}`, `  ${linked} is a link, not a file`, `  ${stray} has no row in the database`]
+  const found = await command(t, env, 'verify', damaged)
+  t.equal(found.code, 1)
+  t.match(found.output, /together: 5 problems\n/)
+  for (const line of expected) t.match(found.output, new RegExp(`^${line}$`, 'm'))
+
+  const other = await settings(t)
+  const restored = await command(t, other, 'restore', damaged)
+  t.equal(restored.code, 1)
+  t.match(restored.output, /^Restored the database/m)
+  const checked = await command(t, other, 'verify')
+  t.equal(checked.code, 1)
+  t.match(checked.output, /together: 4 problems\n/)
+  t.match(checked.output, /^1 file of uploads under way or broken off/m, 'a young file may still get its row')
+
+  const made = join(folder, 'damaged')
+  const again = await command(t, other, 'backup', made)
+  t.equal(again.code, 1)
+  t.match(again.output, /The copy is complete, but the service lacks what its database names: 4 problems\n/)
+  t.match((await command(t, other, 'verify', made)).output, /together: 4 problems\n/)
+
+  await query(other.DATABASE_URL, 'DELETE FROM assets')
+  t.match(await command(t, { ...other, UPLOADS_DIR: join(folder, 'nothing') }, 'verify'), { code: 0, output: /0 assets/ })
+})
+
+t.test('without its tools or its database, a command says so in a line', async (t) => {
+  const bare = { ...env, PATH: dirname(process.execPath) }
+  if (!existsSync(join(bare.PATH, 'pg_dump'))) {
+    const { code, output } = await command(t, bare, 'backup', join(folder, 'bare'))
+    t.equal(code, 1)
+    t.match(output, /^The backup failed: pg_dump was not found: install .*docs\/backup\.md tells$/m)
+    t.notOk(existsSync(join(folder, 'bare.partial')))
+  }
+  const wrong = new URL(env.DATABASE_URL)
+  wrong.password = 'hunter2'
+  for (const args of [['verify'], ['restore', copy]]) {
+    const { code, output } = await command(t, { ...env, DATABASE_URL: wrong.href, UPLOADS_DIR: join(folder, 'none') }, ...args)
+    t.equal(code, 1)
+    t.match(output, /failed: PostgreSQL at \S+ can't be (read|used): password authentication failed/)
+    t.notMatch(output, /hunter2|\n\s+at /)
+  }
+  t.match(await command(t, { ...env, DATABASE_URL: wrong.href }, 'backup', join(folder, 'wrong')), { code: 1, output: /The backup failed: pg_dump failed: .*password authentication failed/ })
+  t.notOk(existsSync(join(folder, 'wrong.partial')))
+})
