@@ -123,12 +123,13 @@ export class SharedRedis extends EventEmitter<SharedRedisEvents> {
 
   /** Begins to connect, and waits a moment so that a Redis that is there is used from the first request on. */
   async start (): Promise<void> {
-    const ready = new Promise<void>((resolve) => { this.once('subscribed', resolve) })
+    const ready = Promise.all([
+      new Promise<void>((resolve) => { this.commands.once('ready', resolve) }),
+      new Promise<void>((resolve) => { this.once('subscribed', resolve) })
+    ])
     this.commands.connect().catch(() => {})
     this.#subscriber.connect().catch(() => {})
-    let timer: NodeJS.Timeout | undefined
-    await Promise.race([ready, new Promise<void>((resolve) => { timer = setTimeout(resolve, START_WAIT_MS) })])
-    clearTimeout(timer)
+    await inTime(ready, START_WAIT_MS).catch(() => {})
   }
 
   /**
@@ -225,12 +226,11 @@ export class SharedRedis extends EventEmitter<SharedRedisEvents> {
 
 /** Begins anew with a connection that opens and then swallows what is sent: ioredis would wait for ever. */
 function giveUpWithoutGreeting (connection: Redis): void {
-  let timer: NodeJS.Timeout | undefined
+  let greeted = (): void => {}
   connection.on('connect', () => {
-    clearTimeout(timer)
-    timer = setTimeout(() => connection.disconnect(true), GREETING_TIMEOUT_MS)
+    inTime(new Promise<void>((resolve) => { greeted = resolve }), GREETING_TIMEOUT_MS).catch(() => connection.disconnect(true))
   })
-  for (const event of ['ready', 'close'] as const) connection.on(event, () => clearTimeout(timer))
+  for (const event of ['ready', 'close'] as const) connection.on(event, () => greeted())
 }
 
 /**
