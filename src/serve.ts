@@ -35,7 +35,7 @@ function ending (app: FastifyInstance): (signal: string) => void {
     }
     closing = true
     app.log.info({ signal }, 'closing: requests in flight are finished first')
-    app.close().then(
+    app.drain().then(async () => await app.close()).then(
       () => process.exit(0),
       (error: unknown) => {
         app.log.error({ err: error }, 'closing failed')

@@ -1,3 +1,4 @@
+import { availableParallelism } from 'node:os'
 import argon2 from 'argon2'
 import { dictionary } from '@zxcvbn-ts/language-common'
 import fp from 'fastify-plugin'
@@ -12,9 +13,13 @@ declare module 'fastify' {
 /** OWASP Password Storage Cheat Sheet, argon2id: memory in KiB. */
 const PARAMETERS = { type: argon2.argon2id, memoryCost: 19 * 1024, timeCost: 2, parallelism: 1 } as const
 
-/** argon2 runs in libuv's pool of four threads, which files and compression need too. */
-const MAX_AT_ONCE = 2
-/** About a second of work; whoever comes later is told to come again instead of waiting longer. */
+/**
+ * argon2 runs in libuv's pool of four threads, which files and compression need too; and one core stays free for what
+ * everybody else waits for: on two cores two hashes at once doubled the time of a public read (`npm run bench:sign-ins`),
+ * one adds a fifth.
+ */
+export const HASHES_AT_ONCE = Math.max(1, Math.min(2, availableParallelism() - 1))
+/** One to two seconds of work; whoever comes later is told to come again instead of waiting longer. */
 const MAX_WAITING = 64
 
 const COMMONEST = new Set(dictionary['passwords-common'].filter((password) => password.length >= 8))
@@ -72,7 +77,7 @@ export class Passwords {
   }
 
   async #inTurn<T> (task: () => Promise<T>): Promise<T> {
-    if (this.#running >= MAX_AT_ONCE) {
+    if (this.#running >= HASHES_AT_ONCE) {
       if (this.#waiting.length >= MAX_WAITING) throw new RetryLaterError(503, 'Too many people are signing in, try again shortly', 1)
       await new Promise<void>((resolve) => this.#waiting.push(resolve)) // woken with the turn already taken
     } else {

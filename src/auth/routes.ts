@@ -5,9 +5,12 @@ import { sendNothing } from '../reply.ts'
 import { meSchema, refreshSchema, signInSchema, signOutSchema, signUpSchema } from './schemas.ts'
 import { createAccount, rotate, signAccessToken, signOut, startSession, sweepSessions, type Lifetimes } from './sessions.ts'
 import { perAddress, rateLimitStore, SignInThrottle } from './throttle.ts'
+import { inTurns } from './turnstile.ts'
 import { checkSignUp, emailTaken, fieldsOf, findUser, isEmailAddress, normalizeEmail, type User } from './users.ts'
 
 const HOUR_MS = 60 * 60 * 1000
+/** Sign-ins and sign-ups that are begun in one turn of the event loop. */
+const BEGUN_PER_TURN = 2
 
 const lifetimesOf = (config: { REFRESH_TOKEN_TTL: number, SESSION_TTL: number }): Lifetimes =>
   ({ refreshTokenSeconds: config.REFRESH_TOKEN_TTL, sessionSeconds: config.SESSION_TTL })
@@ -17,6 +20,7 @@ export const authRoutes: FastifyPluginAsyncTypebox = async (app) => {
   const { config, database, passwords } = app
   const lifetimes = lifetimesOf(config)
   const throttle = new SignInThrottle(app)
+  const turns = inTurns(BEGUN_PER_TURN)
   app.addHook('onRequest', (_request, reply, done) => {
     reply.preventCache() // tokens
     done()
@@ -29,7 +33,7 @@ export const authRoutes: FastifyPluginAsyncTypebox = async (app) => {
     errorResponseBuilder: (_request, context) => tooManyRequests(context.ttl / 1000)
   })
 
-  app.post('/auth/sign_up', { schema: signUpSchema, config: perAddress('sign-up', config.SIGN_UPS_PER_ADDRESS) }, async (request, reply) => {
+  app.post('/auth/sign_up', { schema: signUpSchema, onRequest: turns, config: perAddress('sign-up', config.SIGN_UPS_PER_ADDRESS) }, async (request, reply) => {
     const { email, password } = await checkSignUp(database, request.body)
     const passwordHash = await passwords.hash(password)
     const { userId, sessionId, refreshToken } = await createAccount(database, email, passwordHash, lifetimes)
@@ -38,7 +42,7 @@ export const authRoutes: FastifyPluginAsyncTypebox = async (app) => {
     return { user: { id: userId, email }, access_token: signAccessToken(app, userId, sessionId), refresh_token: refreshToken }
   })
 
-  app.post('/auth/sign_in', { schema: signInSchema }, async (request) => {
+  app.post('/auth/sign_in', { schema: signInSchema, onRequest: turns }, async (request) => {
     const credentials = fieldsOf(fieldsOf(request.body).user)
     const email = typeof credentials.email === 'string' ? normalizeEmail(credentials.email) : ''
     const password = typeof credentials.password === 'string' ? credentials.password : ''

@@ -45,6 +45,9 @@ export class BoundedPool extends pg.Pool {
       keepAliveInitialDelayMillis: 10_000
     })
     this.#timeoutMs = timeoutMs
+    // Between the pool's own listener and the one of `bound` there is none. An end that the server sends together with its
+    // first readiness falls in there and would end the process; so it is the next statement that fails.
+    this.on('connect', (client) => client.on('error', () => {}))
   }
 
   /** Hands out a connection for a transaction that must end within the limit. The adapter never uses the callback form. */

@@ -1,13 +1,36 @@
+import type { IncomingMessage, ServerResponse } from 'node:http'
 import type { Socket } from 'node:net'
+import { setTimeout as sleep } from 'node:timers/promises'
 import fp from 'fastify-plugin'
 import { clock } from '../clock.ts'
 
+declare module 'fastify' {
+  interface FastifyInstance {
+    /**
+     * Takes leave of the clients, before `close()`: for a second, or as long as there are any, all is answered as ever but
+     * with `Connection: close`, so that nobody's next request meets a connection that was closed while it was on its way.
+     * New connections are still taken: whoever sends them learns from `/health/ready` only now that it should not. (The
+     * system resets those that nobody has taken when a listener closes, so closing at once would fail their requests.)
+     */
+    drain: () => Promise<void>
+    /** Whether the service is about to end, and should be sent no more requests. */
+    isDraining: () => boolean
+  }
+}
+
 const LOOK_INTERVAL_MS = 50
+/** Who asks more often than this is told that the connection ends; one that is idle for longer may be closed. */
+const LEAVE_MS = 1000
 /** A request that has begun to arrive may still arrive for so long. */
 const HALF_SENT_GRACE_MS = 1000
 
+type ServingSocket = Socket & { _httpMessage?: ServerResponse | null }
+
 /** Whether there is a request to answer on a connection, or an answer that is not all sent. */
-const isBusy = (socket: Socket & { _httpMessage?: unknown }): boolean => (socket._httpMessage ?? undefined) !== undefined || socket.writableLength > 0
+const isBusy = (socket: ServingSocket): boolean => (socket._httpMessage ?? undefined) !== undefined || socket.writableLength > 0
+
+/** Says in its head that the connection ends with this answer. */
+const makeLast = (response: ServerResponse): void => { response.shouldKeepAlive = false }
 
 /**
  * Lets close() finish what is in flight, for a limited time. Fastify closes the connections that are idle when closing
@@ -15,32 +38,49 @@ const isBusy = (socket: Socket & { _httpMessage?: unknown }): boolean => (socket
  * never sent a byte (browsers open some in advance), or half a request, don't count as idle for Node; ones with an answer
  * that was handed over but is not sent yet do.
  *
- * @param timeoutMs how long requests may take to finish, in milliseconds
+ * @param timeoutMs how long requests may take to finish, in milliseconds, from `drain()` or else `close()` on
  */
 export default fp<{ timeoutMs: number }>(async (app, { timeoutMs }) => {
   const { server } = app
-  const sockets = new Set<Socket>()
+  /** With the time at which each was opened. */
+  const sockets = new Map<ServingSocket, number>()
+  let beganAt: number | undefined
   server.on('connection', (socket: Socket) => {
-    sockets.add(socket)
+    sockets.set(socket, clock.now())
     socket.once('close', () => sockets.delete(socket))
   })
   const closeIdle = server.closeIdleConnections.bind(server)
   server.closeIdleConnections = () => {
-    for (const socket of sockets) if (socket.writableLength > 0) return
+    for (const socket of sockets.keys()) if (socket.writableLength > 0) return
     closeIdle()
   }
+
+  app.decorate('isDraining', () => beganAt !== undefined)
+  app.decorate('drain', async () => {
+    beganAt ??= clock.now()
+    const until = beganAt + Math.min(LEAVE_MS, timeoutMs)
+    server.prependListener('request', (_request: IncomingMessage, response: ServerResponse) => makeLast(response))
+    for (const { _httpMessage: underWay } of sockets.keys()) if (underWay?.headersSent === false) makeLast(underWay)
+    while (sockets.size > 0 && clock.now() < until) await sleep(LOOK_INTERVAL_MS)
+  })
+
   app.addHook('preClose', async () => {
-    const halfSentUntil = clock.now() + HALF_SENT_GRACE_MS
+    const closedAt = clock.now()
+    const drainedFrom = beganAt ??= closedAt
+    const isLeftOver = (socket: ServingSocket, openedAt: number, now: number): boolean => {
+      if (isBusy(socket)) return false
+      if (socket.bytesRead > 0) return now >= closedAt + HALF_SENT_GRACE_MS
+      return openedAt <= drainedFrom || now >= openedAt + HALF_SENT_GRACE_MS
+    }
     const look = setInterval(() => {
       server.closeIdleConnections()
-      for (const socket of sockets) {
-        if (!isBusy(socket) && (socket.bytesRead === 0 || clock.now() >= halfSentUntil)) socket.destroy()
-      }
+      const now = clock.now()
+      for (const [socket, openedAt] of sockets) if (isLeftOver(socket, openedAt, now)) socket.destroy()
     }, LOOK_INTERVAL_MS)
     const deadline = setTimeout(() => {
       app.log.warn(`requests that were still in flight after ${timeoutMs} ms are cut off`)
       server.closeAllConnections()
-    }, timeoutMs)
+    }, Math.max(0, drainedFrom + timeoutMs - closedAt))
     server.once('close', () => {
       clearInterval(look)
       clearTimeout(deadline)

@@ -8,9 +8,6 @@ const Health = Type.Object({ status: Type.String(), database: Type.Optional(Type
 
 /** For load balancers and orchestrators: does the process answer, and may it be sent requests. */
 export default fp(async (app) => {
-  let closing = false
-  app.addHook('preClose', async () => { closing = true })
-
   // Once migrated it stays so, and what remains to be asked is whether PostgreSQL answers.
   let migrated = false
   async function databaseState (): Promise<string> {
@@ -29,9 +26,10 @@ export default fp(async (app) => {
     reply.header('cache-control', 'no-store')
     const redis = app.shared === undefined ? 'not used' : app.shared.reachable ? 'ok' : 'away'
     const database = await databaseState()
+    const closing = app.isDraining()
     if (closing || database !== 'ok') {
       throw new RetryLaterError(503, closing ? 'The service is closing' : database === 'away' ? 'PostgreSQL can not be reached' : 'The database is not migrated', 1)
     }
     return { status: redis === 'away' ? 'degraded' : 'ok', database, redis }
   })
-}, { name: 'health', dependencies: ['database', 'redis'] })
+}, { name: 'health', dependencies: ['database', 'redis', 'drain'] })

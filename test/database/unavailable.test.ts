@@ -209,6 +209,23 @@ t.test('a server that is starting up', async (t) => {
   }
 })
 
+t.test('a server that ends a session with the very bytes that begin it', async (t) => {
+  const message = (type: string, content: string) => {
+    const head = Buffer.alloc(5)
+    head.write(type)
+    head.writeInt32BE(Buffer.byteLength(content) + 4, 1)
+    return Buffer.concat([head, Buffer.from(content)])
+  }
+  const bytes = Buffer.concat([message('R', '\0\0\0\0'), message('Z', 'I'), message('E', 'SFATAL\0VFATAL\0C57P01\0Mterminating connection due to administrator command\0\0')])
+  const server = createServer((socket) => { socket.on('error', () => {}).once('data', () => socket.end(bytes)) }).listen(0, '127.0.0.1')
+  await once(server, 'listening')
+  const pool = new BoundedPool({ connection: `postgresql://x@127.0.0.1:${(server.address() as AddressInfo).port}/x`, max: 1, timeoutMs: TIMEOUT_MS })
+  const client = new Database(pool, { schema: undefined, transactionTimeoutMs: TIMEOUT_MS + 500, onLost () {} })
+  await failsAsUnavailable(t, client, 'ended at once')
+  await client.$disconnect()
+  server.close()
+})
+
 t.test('mistakes and broken rules are not mistaken for it', async (t) => {
   const database = await open(t, await createDatabase(t))
   await database.user.create(user('taken@example.com'))

@@ -25,6 +25,8 @@ export interface ReadersOptions {
   /** Between two reads of one replica. 10 unless told. */
   readonly intervalMs?: number
   readonly headers?: Record<string, string>
+  /** Whether reads are sent again whose kept connection was closed while they were on their way, as clients do. They are unless told. */
+  readonly resend?: boolean
 }
 
 /** Reads of one replica that are not answered yet; when there are as many, the next one waits. */
@@ -85,7 +87,7 @@ export class Readers {
   }
 
   async #read (replica: number, publicId: string): Promise<Read> {
-    const { urls, headers } = this.#options
+    const { urls, headers, resend = true } = this.#options
     const sentAt = performance.now()
     return await new Promise((resolve) => {
       const settle = (status: number, body: string, headers: Read['headers'] = {}) => resolve({ replica, publicId, status, headers, body, sentAt, answeredAt: performance.now() })
@@ -97,7 +99,7 @@ export class Readers {
       })
       request.on('error', (error: NodeJS.ErrnoException) => {
         // A server may close a connection while it is idle and the next read is on its way; clients send it again.
-        if (request.reusedSocket && error.code === 'ECONNRESET' && !this.#stopped) resolve(this.#read(replica, publicId))
+        if (resend && request.reusedSocket && error.code === 'ECONNRESET' && !this.#stopped) resolve(this.#read(replica, publicId))
         else settle(0, error.message)
       })
     })

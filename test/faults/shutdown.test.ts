@@ -1,0 +1,104 @@
+import { once } from 'node:events'
+import { Agent, request } from 'node:http'
+import { connect } from 'node:net'
+import { setTimeout as sleep } from 'node:timers/promises'
+import t from 'tap'
+import { until } from '../assets/helpers.ts'
+import { PASSWORD, testSettings } from '../helpers/app.ts'
+import { call, Owner, type Answer } from '../helpers/client.ts'
+import { Readers, statuses } from '../helpers/readers.ts'
+import { claimRedis } from '../helpers/servers.ts'
+import { startService } from '../helpers/service.ts'
+
+// SIGTERM while everything is in use. That idle and half-sent connections alone don't hold it up: test/process/server.test.ts.
+
+/** What became of a request: a status, or why there was no answer. */
+type Outcome = number | string
+
+for (const workers of ['1', '2']) {
+  t.test(`SIGTERM under load fails no request and is held up by nobody, with ${workers} process${workers === '1' ? '' : 'es'}`, async (t) => {
+    const service = await startService(t, {
+      ...await testSettings(t),
+      LOG_LEVEL: 'info',
+      REDIS_URL: await claimRedis(t),
+      WEB_CONCURRENCY: workers,
+      RATE_LIMIT_PUBLIC: '1000000',
+      SHUTDOWN_TIMEOUT_MS: '60000'
+    })
+    if (workers !== '1') await until(() => service.output().includes('all workers listen'), 'all workers listen')
+    const url = service.url.replace('localhost', '127.0.0.1')
+    const owner = await Owner.signUp(url)
+    const page = await owner.createPage(url, '{"read":"until the end"}')
+    // Connections are kept, and a request that meets a closed one is not sent again.
+    const readers = new Readers(t, { urls: [url], publicIds: [page.public_id], intervalMs: 5, resend: false })
+    const agent = new Agent({ keepAlive: true })
+    t.teardown(() => agent.destroy())
+    const send = async (method: string, path: string, body?: string | AsyncIterable<Buffer>, headers: Record<string, string> = {}) => await new Promise<Outcome>((resolve) => {
+      const sent = request(`${url}${path}`, { method, agent, headers: { authorization: `Bearer ${owner.accessToken}`, ...headers } }, (response) => {
+        response.resume().on('end', () => resolve(response.statusCode as number)).on('error', (error) => resolve(error.message))
+      })
+      sent.on('error', (error) => resolve(error.message))
+      if (typeof body === 'string' || body === undefined) sent.end(body)
+      else writeSlowly(body, sent).catch((error: Error) => resolve(error.message))
+    })
+
+    const asked: Outcome[] = []
+    const notReady = new AbortController()
+    t.teardown(() => notReady.abort())
+    const asking = Promise.all(['/auth/me', '/manage/landing_pages', '/assets'].map(async (path) => {
+      while (!notReady.signal.aborted) {
+        asked.push(await send('GET', path))
+        await sleep(10)
+      }
+    }))
+    const part = '--b\r\nContent-Disposition: form-data; name="asset[file]"; filename="late.txt"\r\nContent-Type: text/plain\r\n\r\n'
+    let sendRest = () => {}
+    const rest = new Promise<void>((resolve) => { sendRest = resolve })
+    const upload = send('POST', '/assets', (async function * () {
+      yield Buffer.from(part + 'the first half, ')
+      await rest
+      yield Buffer.from('the second half\r\n--b--\r\n')
+    })(), { 'content-type': 'multipart/form-data; boundary=b' })
+    const left = ['', '', 'GET /hea', 'GET /auth/me HTTP/1.1\r\nHost: x\r\nX-'].map((text) => {
+      const socket = connect(Number(new URL(url).port), '127.0.0.1', () => { if (text !== '') socket.write(text) })
+      return socket.on('error', () => {}).resume()
+    })
+    t.teardown(() => { for (const socket of left) socket.destroy() })
+    await readers.for(300)
+    const signIns = Array.from({ length: 6 }, async () => await send('POST', '/auth/sign_in', JSON.stringify({ user: { email: owner.email, password: PASSWORD } }), { 'content-type': 'application/json' }))
+    await Promise.race(signIns) // the others have arrived by then
+
+    const exit = once(service.child, 'exit')
+    const reads = await readers.during(async () => {
+      service.child.kill('SIGTERM')
+      // As a load balancer does: it looks whether the service is ready and sends nothing more when it isn't.
+      let health: Answer
+      do health = await call('GET', `${url}/health/ready`); while (health.status === 200)
+      t.equal(health.status, 503, 'not ready, while it still answers')
+      t.ok(Number(health.headers.get('retry-after')) >= 1)
+      t.equal(health.headers.get('connection'), 'close')
+      t.equal((await call('GET', `${url}/health/live`)).status, 200)
+      notReady.abort()
+      await readers.stop()
+    })
+    await asking
+    t.same(statuses(reads), { 200: reads.length }, 'no read failed')
+    t.ok(reads.some(({ headers }) => headers.connection === 'close'), 'readers were told that their connections end')
+    t.same([...new Set(asked)], [200], `${asked.length} management requests`)
+    t.same(await Promise.all(signIns), Array(6).fill(200), 'the sign-ins in flight')
+
+    // Those who sent no whole request are not waited for, the upload is.
+    await Promise.all(left.map(async (socket) => socket.destroyed || await once(socket, 'close')))
+    t.equal(service.child.exitCode, null, 'it waits for the upload')
+    sendRest()
+    t.equal(await upload, 201, 'the upload in flight')
+    t.same(await exit, [0, null])
+    t.comment(`${reads.length} reads from SIGTERM on, ${asked.length} management requests`)
+    t.notMatch(service.output(), /are cut off|are killed/)
+  })
+}
+
+async function writeSlowly (chunks: AsyncIterable<Buffer>, to: NodeJS.WritableStream): Promise<void> {
+  for await (const chunk of chunks) to.write(chunk)
+  to.end()
+}
