@@ -1,11 +1,11 @@
-import { existsSync, mkdirSync, readdirSync, statSync } from 'node:fs'
+import { existsSync, mkdirSync, readFileSync, readdirSync, statSync } from 'node:fs'
 import { randomBytes } from 'node:crypto'
 import { constants, availableParallelism } from 'node:os'
 import { join, relative, resolve } from 'node:path'
 import { parseArgs } from 'node:util'
 import { startGuardian, type Guardian } from './helpers/guardian.ts'
 import { createCluster, copyCluster, startPostgres, startRedis } from './helpers/instances.ts'
-import { MissingProgramError, providePrograms, type ProgramName } from './helpers/programs.ts'
+import { MissingProgramError, programsNamedIn, providePrograms, type ProgramName } from './helpers/programs.ts'
 import { formatResult, type FileResult } from './helpers/results.ts'
 import { runSuite, type Suite } from './helpers/suite.ts'
 
@@ -69,7 +69,7 @@ async function main (): Promise<number> {
   }
 
   try {
-    const env = await startServers(given)
+    const env = await startServers(given, request.files)
     if (request.grep.length > 0) env.TAP_GREP = request.grep.join('\n')
     const results = await runFiles(request, env)
     return stopped ? await new Promise<never>(() => {}) : summarise(results)
@@ -137,8 +137,8 @@ function testFilesIn (path: string, ending: string): string[] {
 }
 
 /** Starts what was not given; returns the environment of the test files. */
-async function startServers (given: { database?: string | undefined, redis?: string | undefined }): Promise<NodeJS.ProcessEnv> {
-  const wanted: ProgramName[] = []
+async function startServers (given: { database?: string | undefined, redis?: string | undefined }, files: readonly string[]): Promise<NodeJS.ProcessEnv> {
+  const wanted: ProgramName[] = [...new Set(files.flatMap((file) => programsNamedIn(readFileSync(join(ROOT, file), 'utf8'))))]
   if (given.database === undefined) wanted.push('postgres')
   if (given.redis === undefined) wanted.push('redis')
   const programs = providePrograms(wanted, print)

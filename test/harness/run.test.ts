@@ -5,7 +5,7 @@ import { tmpdir } from 'node:os'
 import { join, relative, resolve } from 'node:path'
 import { setTimeout as sleep } from 'node:timers/promises'
 import t from 'tap'
-import { findPrograms, MissingProgramError, providePrograms } from '../helpers/programs.ts'
+import { findPrograms, MissingProgramError, programsNamedIn, providePrograms, type ProgramName } from '../helpers/programs.ts'
 import { claimRedis, createDatabase } from '../helpers/servers.ts'
 
 const ROOT = resolve(import.meta.dirname, '../..')
@@ -102,8 +102,8 @@ t.test('without the servers a test file says how to run it', async (t) => {
 
 t.test('missing programs are told in one line', async (t) => {
   const bare = { path: '', folders: [], isRoot: false, hasApt: true }
-  t.same(findPrograms(bare), { postgres: undefined, redis: undefined })
-  const message = (machine: typeof bare, wanted: ('postgres' | 'redis')[]): string => {
+  t.same(Object.values(findPrograms(bare)).filter(Boolean), [])
+  const message = (machine: typeof bare, wanted: ProgramName[]): string => {
     try {
       providePrograms(wanted, t.fail, machine)
       return ''
@@ -114,6 +114,8 @@ t.test('missing programs are told in one line', async (t) => {
   }
   t.equal(message(bare, ['postgres', 'redis']), 'The tests need PostgreSQL and Redis: install with "sudo apt-get install postgresql redis-server", or set TEST_DATABASE_URL and TEST_REDIS_URL')
   t.equal(message(bare, ['redis']), 'The tests need Redis: install with "sudo apt-get install redis-server", or set TEST_REDIS_URL')
+  t.equal(message(bare, ['nginx']), 'The tests need nginx: install with "sudo apt-get install nginx"')
+  t.same(programsNamedIn("const a = provide('nginx')\nprovide('chromium'); provide(name); provide('what')"), ['nginx', 'chromium'])
   t.notMatch(message({ ...bare, isRoot: true, hasApt: false }, ['postgres', 'redis']), '\n')
   t.equal(message(bare, []), '', 'what was given need not be there')
 })

@@ -2,7 +2,7 @@ import { spawnSync } from 'node:child_process'
 import { accessSync, constants, existsSync, readdirSync, realpathSync, rmSync, statSync, writeFileSync } from 'node:fs'
 import { delimiter, dirname, join } from 'node:path'
 
-// Finds the real PostgreSQL and Redis on this machine, and installs them where that needs nobody's permission.
+// Finds the real servers that the tests run on, and installs them where that needs nobody's permission.
 
 /** Where to look; the defaults are those of this process. */
 export interface Machine {
@@ -13,14 +13,33 @@ export interface Machine {
   hasApt: boolean
 }
 
-export interface Programs {
-  /** Folder with `initdb` and `postgres`; undefined when PostgreSQL is missing or not wanted. */
-  postgres: string | undefined
-  /** `redis-server` or the compatible `valkey-server`. */
-  redis: string | undefined
+interface Program {
+  readonly title: string
+  /** Package names of Debian and of Homebrew. */
+  readonly apt: string
+  readonly brew: string
+  /** What a package that is neither must hold. */
+  readonly holds: string
+  /** The environment variable that names a running one instead. */
+  readonly instead?: string
+  readonly find: (folders: readonly string[]) => string | undefined
 }
 
-export type ProgramName = keyof Programs
+const PROGRAMS = {
+  /** Gives the folder with `initdb` and `postgres`. */
+  postgres: { title: 'PostgreSQL', apt: 'postgresql', brew: 'postgresql', holds: 'initdb and postgres', instead: 'TEST_DATABASE_URL', find: findPostgres },
+  /** `redis-server` or the compatible `valkey-server`. */
+  redis: { title: 'Redis', apt: 'redis-server', brew: 'redis', holds: 'redis-server', instead: 'TEST_REDIS_URL', find: named('redis-server', 'valkey-server') },
+  nginx: { title: 'nginx', apt: 'nginx', brew: 'nginx', holds: 'nginx', find: named('nginx') },
+  chromium: { title: 'Chromium', apt: 'chromium', brew: 'chromium', holds: 'chromium', find: named('chromium', 'chromium-browser', 'google-chrome') },
+  /** `promtool` lies beside it. */
+  prometheus: { title: 'Prometheus', apt: 'prometheus', brew: 'prometheus', holds: 'prometheus and promtool', find: named('prometheus') }
+} as const satisfies Record<string, Program>
+
+export type ProgramName = keyof typeof PROGRAMS
+
+/** Where each is; what is missing or not wanted is undefined. */
+export type Programs = Record<ProgramName, string | undefined>
 
 /** A program is missing and could not be installed; `message` is one line that says what to do. */
 export class MissingProgramError extends Error {
@@ -39,10 +58,10 @@ export function thisMachine (): Machine {
   }
 }
 
-/** Looks for both, installs nothing. */
+/** Looks for all, installs nothing. */
 export function findPrograms (machine: Machine = thisMachine()): Programs {
   const folders = [...machine.path.split(delimiter).filter((folder) => folder !== ''), ...machine.folders]
-  return { postgres: findPostgres(folders), redis: findRedis(folders) }
+  return Object.fromEntries(Object.entries(PROGRAMS).map(([name, { find }]) => [name, find(folders)])) as Programs
 }
 
 /**
@@ -56,27 +75,42 @@ export function providePrograms (wanted: readonly ProgramName[], progress: (line
   const missing = wanted.filter((name) => programs[name] === undefined)
   if (missing.length === 0) return programs
 
-  const packages = missing.map((name) => name === 'postgres' ? 'postgresql' : 'redis-server')
-  if (!machine.isRoot || !machine.hasApt) throw new MissingProgramError(advice(missing, packages, machine))
+  const packages = missing.map((name) => PROGRAMS[name].apt)
+  if (!machine.isRoot || !machine.hasApt) throw new MissingProgramError(advice(missing, machine))
   progress(`installing ${packages.join(' and ')} with apt-get …`)
   const failure = installPackages(packages)
   // The folders of a version that was not there before are new.
   programs = findPrograms({ ...machine, folders: usualFolders() })
   if (wanted.some((name) => programs[name] === undefined)) {
-    throw new MissingProgramError(`${advice(missing, packages, machine)}; apt-get said: ${failure ?? 'nothing of interest'}`)
+    throw new MissingProgramError(`${advice(missing, machine)}; apt-get said: ${failure ?? 'nothing of interest'}`)
   }
   return programs
 }
 
-function advice (missing: readonly ProgramName[], packages: readonly string[], machine: Machine): string {
-  const what = missing.map((name) => name === 'postgres' ? 'PostgreSQL' : 'Redis').join(' and ')
+/**
+ * The path of a program that one test file needs. Before the files are run the runner looks for calls of this one with
+ * a literal name, and installs those programs then: two tests at once can't.
+ *
+ * @throws {MissingProgramError}
+ */
+export function provide (name: ProgramName): string {
+  return providePrograms([name], () => {})[name] as string
+}
+
+/** The programs that a test file asks for by `provide('…')`. */
+export function programsNamedIn (text: string): ProgramName[] {
+  return [...text.matchAll(/\bprovide\('(\w+)'\)/g)].map(([, name]) => name as ProgramName).filter((name) => Object.hasOwn(PROGRAMS, name))
+}
+
+function advice (missing: readonly ProgramName[], machine: Machine): string {
+  const wanted: Program[] = missing.map((name) => PROGRAMS[name])
   const how = machine.hasApt
-    ? `sudo apt-get install ${packages.join(' ')}`
+    ? `sudo apt-get install ${wanted.map(({ apt }) => apt).join(' ')}`
     : process.platform === 'darwin'
-      ? `brew install ${missing.map((name) => name === 'postgres' ? 'postgresql' : 'redis').join(' ')}`
-      : `the packages with ${missing.map((name) => name === 'postgres' ? 'initdb and postgres' : 'redis-server').join(' and with ')}`
-  const urls = missing.map((name) => name === 'postgres' ? 'TEST_DATABASE_URL' : 'TEST_REDIS_URL').join(' and ')
-  return `The tests need ${what}: install with "${how}", or set ${urls}`
+      ? `brew install ${wanted.map(({ brew }) => brew).join(' ')}`
+      : `the packages with ${wanted.map(({ holds }) => holds).join(' and with ')}`
+  const urls = wanted.flatMap(({ instead }) => instead ?? [])
+  return `The tests need ${wanted.map(({ title }) => title).join(' and ')}: install with "${how}"${urls.length > 0 ? `, or set ${urls.join(' and ')}` : ''}`
 }
 
 function usualFolders (): string[] {
@@ -112,10 +146,12 @@ function findPostgres (folders: readonly string[]): string | undefined {
   }
 }
 
-function findRedis (folders: readonly string[]): string | undefined {
-  for (const name of ['redis-server', 'valkey-server']) {
-    for (const folder of folders) {
-      if (executable(join(folder, name)) !== undefined) return join(folder, name)
+function named (...names: string[]): Program['find'] {
+  return (folders) => {
+    for (const name of names) {
+      for (const folder of folders) {
+        if (executable(join(folder, name)) !== undefined) return join(folder, name)
+      }
     }
   }
 }
