@@ -3,6 +3,7 @@ import { once } from 'node:events'
 import { existsSync, readFileSync, statSync } from 'node:fs'
 import { appendFile, cp, readdir, rename, rm, symlink, writeFile } from 'node:fs/promises'
 import { delimiter, dirname, join } from 'node:path'
+import { setTimeout as sleep } from 'node:timers/promises'
 import t, { type Test } from 'tap'
 import { findPrograms } from '../helpers/programs.ts'
 import { createDatabase, query } from '../helpers/servers.ts'
@@ -100,22 +101,32 @@ ${curl} -X DELETE ${service.url}/assets/$id
 })
 
 t.test('a backup or a restore that is killed leaves nothing that looks whole', async (t) => {
-  const kill = async (step: string, env: Settings, ...args: string[]) => {
+  // Where it stands still until it is killed: after one of PostgreSQL's programs, or before it writes the first file to the disk for good.
+  const kill = async (step: 'pg_dump' | 'pg_restore' | 'sync', env: Settings, ...args: string[]) => {
+    const place = temporaryFolder(t)
+    const control = join(place, 'control')
+    await writeFile(control, JSON.stringify({ stop: { number: 1, steps: '^sync$', nth: 1, when: 'before' }, aheadMs: 0 }))
+    if (step !== 'sync') {
+      await writeFile(join(place, step), `#!/bin/sh\nPATH='${process.env.PATH}' ${step} "$@" && touch '${control}.stopped' && sleep 60\n`, { mode: 0o755 })
+    }
     const [program, ...rest] = cli(...args)
-    const child = spawn(program, rest, { cwd: PROJECT, env: { ...process.env, ...env }, stdio: ['ignore', 'pipe', 'inherit'] })
-    child.stdout.on('data', (data: Buffer) => { if (data.toString().includes(step)) child.kill('SIGKILL') })
-    await once(child, 'close')
+    const stops = { PATH: `${place}${delimiter}${process.env.PATH}`, TEST_CONTROL: control, NODE_OPTIONS: '--import=./test/helpers/crash-points.js' }
+    const child = spawn(program, rest, { cwd: PROJECT, env: { ...process.env, ...env, ...stops }, stdio: ['ignore', 'ignore', 'inherit'], detached: true })
+    const closed = once(child, 'close')
+    while (!existsSync(`${control}.stopped`) && child.exitCode === null) await sleep(5)
+    if (child.exitCode === null) process.kill(-(child.pid as number), 'SIGKILL')
+    await closed
     t.equal(child.signalCode, 'SIGKILL', step)
   }
   const directory = join(folder, 'killed')
-  for (const step of ['copying the database', 'writing to the disk']) {
+  for (const step of ['pg_dump', 'sync'] as const) {
     await kill(step, env, 'backup', directory)
     t.notOk(existsSync(directory))
     t.match(await command(t, env, 'verify', `${directory}.partial`), { code: 1, output: /is not a whole backup/ })
     await rm(`${directory}.partial`, { recursive: true })
   }
   const other = await settings(t)
-  await kill('restoring the database', other, 'restore', copy)
+  await kill('pg_restore', other, 'restore', copy)
   t.match(await command(t, other, 'restore', copy), { code: 1, output: /is not empty/ })
 })
 

@@ -20,6 +20,7 @@ const TABLE = `
 
 function open (t: Teardown, connection: PoolSettings['connection'], max = 1): BoundedPool {
   const pool = new BoundedPool({ connection, max, timeoutMs: 10_000 })
+  pool.on('error', () => {}) // of idle connections: its database may be dropped while the last of them is being closed
   t.teardown(async () => { if (!pool.ended) await pool.end() })
   return pool
 }
