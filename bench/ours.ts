@@ -36,6 +36,7 @@ export function ourContenders (): [Contender, Contender, ...Contender[]] {
   return [
     { ...plain('ours-2k', 'ours: one hot address 2 KB', 'bare-2k', small), targets: hotTargets('bare-2k') },
     { ...plain('ours-30k', 'ours: one hot address 30 KB', 'bare-30k', large), targets: hotTargets('bare-30k') },
+    ...watched(small),
     {
       ...plain('addresses-10k', 'ours: 10k addresses in turn 2 KB', 'bare-2k', small),
       server: ourServer('ours-addresses', { RATE_LIMIT_PUBLIC: '100000', TRUST_PROXY: '127.0.0.1' }),
@@ -87,7 +88,7 @@ function ourServer (id: string, settings: Record<string, string>): ServerPlan {
 function ourCommand (stores: Stores, id: string, settings: Record<string, string>): ServerCommand {
   return {
     name: id,
-    command: [process.execPath, join(DIST, 'server.js')],
+    command: [process.execPath, join(DIST, 'cli/landfall.js'), 'serve'],
     env: {
       DATABASE_URL: stores.postgresUrl,
       REDIS_URL: stores.claimRedis(),
@@ -109,6 +110,33 @@ function plain (id: string, name: string, bare: Contender['bare'], page: (seed: 
     load: ({ seed }) => ({ requests: [read(page(seed))] }),
     expected: ({ seed }) => whole(page(seed).text)
   }
+}
+
+/** The hot address with all that may be known of it, against the same when nobody wants to know anything. */
+function watched (page: (seed: Seed) => Page): Contender[] {
+  const opsPort = 20_000 + Math.floor(Math.random() * 10_000) // below the ports of outgoing connections
+  const variant = (id: string, name: string, settings: Record<string, string>): Contender => ({
+    ...plain(id, `ours: hot, ${name} 2 KB`, 'bare-2k', page),
+    server: ourServer(`ours-${id}`, { ...HOT, ...settings }),
+    ...id !== 'unwatched' && { targets: [{ metric: 'rate', of: 'unwatched', atLeast: 0.98 }] }
+  })
+  return [
+    variant('unwatched', 'no metrics', { OPS_PORT: '' }),
+    {
+      ...variant('scraped', 'metrics scraped each second', { OPS_PORT: String(opsPort) }),
+      async prepare (_context, _server, seconds) {
+        const scrape = async (): Promise<void> => {
+          const response = await fetch(`http://127.0.0.1:${opsPort}/metrics`)
+          if (!(await response.text()).includes('landfall_public_reads_total')) throw new Error('no metrics')
+        }
+        await scrape()
+        const timer = setInterval(() => { scrape().catch(() => {}) }, 1000)
+        setTimeout(() => clearInterval(timer), seconds * 1000).unref()
+      }
+    },
+    // To a collector that is away: spans are made and dropped.
+    variant('traced', 'no metrics, traces', { OPS_PORT: '', OTEL_EXPORTER_OTLP_ENDPOINT: 'http://127.0.0.1:9' })
+  ]
 }
 
 function notModified (id: string, name: string, bare: Contender['bare'], page: (seed: Seed) => Page): Contender {

@@ -41,7 +41,7 @@ async function main (): Promise<number> {
   const only = options.only.length === 0 && options.soakSeconds !== undefined ? ['ours: one hot address 2 KB'] : options.only
   const selected = selectContenders(all, only)
   if (selected.length === 0) throw new UsageError(`no contender is called ${options.only.join(' or ')}; --list names them`)
-  if (!existsSync(join(ROOT, 'dist/server.js'))) throw new UsageError('the service is not built: npm run build')
+  if (!existsSync(join(ROOT, 'dist/cli/landfall.js'))) throw new UsageError('the service is not built: npm run build')
   endOnSignals()
 
   guardian = startGuardian()

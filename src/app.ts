@@ -2,12 +2,13 @@ import cors from '@fastify/cors'
 import sensible from '@fastify/sensible'
 import type { TypeBoxTypeProvider } from '@fastify/type-provider-typebox'
 import Fastify, { LogController, type FastifyBaseLogger, type FastifyInstance } from 'fastify'
+import fileStore from './assets/file-store.ts'
 import { assetRoutes } from './assets/routes.ts'
 import { uploadsRoutes } from './assets/serve.ts'
 import assetSweep from './assets/sweep.ts'
+import authCounts from './auth/auth-counts.ts'
 import { authRoutes, sessionRoutes } from './auth/routes.ts'
 import passwords from './auth/passwords.ts'
-import type { Session } from './auth/sessions.ts'
 import type { Config } from './config.ts'
 import counters, { COUNTER_SCRIPTS } from './counters/counters.ts'
 import { LEASE_SCRIPTS } from './counters/lease-store.ts'
@@ -22,15 +23,19 @@ import connectionLimit from './plugins/connection-limit.ts'
 import database from './plugins/database.ts'
 import drain from './plugins/drain.ts'
 import everyRequest, { requestId } from './plugins/every-request.ts'
-import clientAddress, { noteAddress } from './plugins/client-address.ts'
+import clientAddress from './plugins/client-address.ts'
 import errorHandler, { answerParserError, sendFrameworkError } from './plugins/error-handler.ts'
 import health from './plugins/health.ts'
 import { answerEarly } from './plugins/early-answer.ts'
 import jsonBody, { limitBodyTime } from './plugins/json-body.ts'
 import loadShedding from './plugins/load-shedding.ts'
 import metrics from './plugins/metrics.ts'
+import openapi, { referenceRoutes } from './plugins/openapi.ts'
 import redis from './plugins/redis.ts'
+import requestMetrics from './plugins/request-metrics.ts'
+import requestLog, { logRequests } from './plugins/request-log.ts'
 import securityHeaders, { secureAnswers } from './plugins/security-headers.ts'
+import tracing from './plugins/tracing.ts'
 
 declare module 'fastify' {
   interface FastifyInstance {
@@ -62,7 +67,7 @@ const RECALL_CHANNEL = 'landfall:recalls'
  */
 export async function buildApp (config: Config, logger?: FastifyBaseLogger): Promise<FastifyInstance> {
   const app = Fastify({
-    // The management scope writes its own lines.
+    // request-log writes a line for each.
     logController: new LogController({ disableRequestLogging: true }),
     trustProxy: config.TRUST_PROXY.length > 0 ? [...config.TRUST_PROXY] : false,
     genReqId: requestId,
@@ -97,13 +102,15 @@ export async function buildApp (config: Config, logger?: FastifyBaseLogger): Pro
 
   try {
     await app.register(sensible)
+    await app.register(metrics, { host: config.HOST, port: config.OPS_PORT })
+    await app.register(tracing, { config })
     await app.register(connectionLimit, { max: config.MAX_CONNECTIONS })
-    await app.register(drain, { timeoutMs: config.SHUTDOWN_TIMEOUT_MS })
+    await app.register(drain, { timeoutMs: config.SHUTDOWN_TIMEOUT_MS, delayMs: config.SHUTDOWN_DELAY_MS })
     await app.register(securityHeaders)
     await app.register(errorHandler)
     await app.register(jsonBody)
-    await app.register(metrics, { host: config.HOST, port: config.OPS_PORT })
     await app.register(clientAddress)
+    await app.register(requestLog)
     await app.register(database, { config })
     await app.register(redis, {
       url: config.REDIS_URL,
@@ -113,19 +120,25 @@ export async function buildApp (config: Config, logger?: FastifyBaseLogger): Pro
     await app.register(counters, { recallChannel: RECALL_CHANNEL })
     await app.register(documentCache, { channel: DOCUMENT_CHANNEL })
     await app.register(passwords)
+    await app.register(authCounts)
     await app.register(authenticate, {
       secret: config.JWT_SECRET ?? await embeddedSecret(config.DATA_DIR),
       accessTokenSeconds: config.ACCESS_TOKEN_TTL
     })
+    await app.register(fileStore)
     await app.register(assetSweep)
 
+    await app.register(openapi)
     await app.register(publicRoutes)
     // A scope for all others' hooks: even one that is added later runs in the scopes beside it, and none is to run for a
     // public read.
     await app.register(async function allOthers (scope: FastifyInstance) {
+      logRequests(scope)
+      await scope.register(requestMetrics)
       secureAnswers(scope)
       await scope.register(everyRequest)
       await scope.register(health)
+      await scope.register(referenceRoutes)
       await scope.register(uploadsRoutes)
       await scope.register(managementApi)
     })
@@ -137,9 +150,9 @@ export async function buildApp (config: Config, logger?: FastifyBaseLogger): Pro
   return app
 }
 
-/** What owners call: logged, open to the pages of CORS_ORIGINS, and the first to be refused under too much load. */
+/** What owners call: open to the pages of CORS_ORIGINS, and the first to be refused under too much load. */
 async function managementApi (scope: FastifyInstance): Promise<void> {
-  noteAddress(scope)
+  scope.tracing?.traceRequests(scope)
   const { CORS_ORIGINS } = scope.config
   if (CORS_ORIGINS.length > 0) {
     await scope.register(cors, {
@@ -152,12 +165,6 @@ async function managementApi (scope: FastifyInstance): Promise<void> {
   }
   limitBodyTime(scope, scope.config.BODY_TIMEOUT_MS)
   scope.addHook('onSend', answerEarly())
-  scope.addHook('onResponse', (request, reply, done) => {
-    const { method, routeOptions } = request
-    const user = (request.session as Session | null)?.userId
-    request.log.info({ method, route: routeOptions.url, status: reply.statusCode, ms: Math.round(reply.elapsedTime), address: request.clientAddress, user }, 'answered')
-    done()
-  })
   await scope.register(loadShedding)
 
   await scope.register(authRoutes)

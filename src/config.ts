@@ -5,6 +5,7 @@ import { availableParallelism } from 'node:os'
 import { resolve } from 'node:path'
 import { Type, type Static, type TSchema } from '@sinclair/typebox'
 import { Value } from '@sinclair/typebox/value'
+import { SAMPLERS } from './tracing/tracing.ts'
 
 // Every setting of the service, read from the environment once, here and nowhere else.
 
@@ -14,7 +15,10 @@ const optionalInteger = (minimum: number, maximum: number, description: string) 
   Type.Optional(Type.Integer({ minimum, maximum, description }))
 const text = (initial: string, description: string) => Type.String({ default: initial, description })
 const list = (description: string) => Type.Array(Type.String(), { default: [], description })
+const oneOf = <const Value extends string>(values: readonly Value[], initial: Value, description: string) => Type.Unsafe<Value>(Type.Union(values.map((value) => Type.Literal(value)), { default: initial, description }))
 const headerValue = { pattern: '^[\\x20-\\x7e]+$', expects: 'a header value' }
+/** As OpenTelemetry writes lists: percent-encoded where need be. */
+const pairs = (description: string) => Type.String({ default: '', pattern: '^\\s*([^=,\\s]+\\s*=([^,%]|%[0-9A-Fa-f]{2})*(,|$))*$', expects: 'a list of name=value,name=value (percent-encoded where need be)', description })
 const httpUrl = { pattern: '^https?://[^/?#]+(/[^?#]*)?$', expects: 'an http:// or https:// address without query or fragment' }
 
 const DAY = 24 * 60 * 60
@@ -26,6 +30,8 @@ const Settings = Type.Object({
   OPS_PORT: optionalInteger(0, 65535, 'Port of the second listener with the Prometheus metrics'),
   BASE_URL: Type.Optional(Type.String({ ...httpUrl, description: 'Public address of the service, without a slash at the end' })),
   LOG_LEVEL: Type.Union(['fatal', 'error', 'warn', 'info', 'debug', 'trace', 'silent'].map((level) => Type.Literal(level)), { default: 'info', description: 'Least level that is logged' }),
+  LOG_FORMAT: Type.Union(['json', 'pretty'].map((format) => Type.Literal(format)), { default: 'json', description: 'Form of the lines that are logged; pretty is for development' }),
+  LOG_PUBLIC_READS_SAMPLE: Type.Number({ default: 0, minimum: 0, maximum: 1, description: 'Share of the reads of pages and files that are logged' }),
   WEB_CONCURRENCY: integer(1, 0, 1024, 'Worker processes on the port; 0 is one per core'),
   TRUST_PROXY: list('Addresses and CIDR ranges of the proxies whose X-Forwarded-For is believed'),
   STRICT_TRANSPORT_SECURITY: Type.String({ ...headerValue, default: 'max-age=31536000', description: 'Strict-Transport-Security of all answers, when BASE_URL is https://' }),
@@ -55,7 +61,16 @@ const Settings = Type.Object({
   CORS_ORIGINS: list('Origins whose pages may call the management API from a browser'),
   MAX_DOCUMENT_BYTES: integer(1024 * 1024, 2, 256 * 1024 * 1024, 'Largest document, in bytes'),
 
-  UPLOADS_DIR: text('uploads', 'Folder of the uploaded files'),
+  UPLOADS_DIR: text('uploads', 'Folder of the uploaded files, where UPLOADS_URL is not set'),
+  UPLOADS_URL: Type.Optional(Type.String({ pattern: '^s3://[a-z0-9][a-z0-9.-]{1,61}[a-z0-9](/[\\w.-]+)*/?$', expects: 'a bucket such as s3://bucket or s3://bucket/prefix', description: 'Bucket of the uploaded files, instead of a folder' })),
+  UPLOADS_PUBLIC_URL: Type.Optional(Type.String({ ...httpUrl, description: 'Address that the uploaded files are read under by the public, without a slash at the end' })),
+  AWS_REGION: Type.Optional(Type.String({ pattern: '^[a-z0-9-]+$', expects: 'the name of a region, such as eu-central-1', description: 'Region of the bucket' })),
+  AWS_ENDPOINT_URL_S3: Type.Optional(Type.String({ ...httpUrl, description: 'Address of an object storage other than Amazon S3' })),
+  AWS_ACCESS_KEY_ID: Type.Optional(Type.String({ description: "Key of the object storage; without it the SDK's usual places are searched" })),
+  AWS_SECRET_ACCESS_KEY: Type.Optional(Type.String({ description: 'Its secret' })),
+  AWS_SESSION_TOKEN: Type.Optional(Type.String({ description: 'Of temporary keys' })),
+  S3_FORCE_PATH_STYLE: Type.Optional(Type.Boolean({ description: 'The bucket is named in the path, not in the host' })),
+  S3_TIMEOUT_MS: integer(5000, 100, 600000, 'Longest wait for an answer of the object storage, in milliseconds'),
   MAX_UPLOAD_BYTES: integer(25 * 1024 * 1024, 1, Number.MAX_SAFE_INTEGER, 'Largest upload, in bytes'),
   ALLOWED_UPLOAD_TYPES: list('Content types that may be uploaded, such as image/png or image/*; any when empty'),
 
@@ -65,16 +80,27 @@ const Settings = Type.Object({
   MAX_EVENT_LOOP_DELAY_MS: integer(500, 0, 60000, 'Mean delay of the event loop over a second, in milliseconds, beyond which management requests are refused; 0 for any'),
   MAX_HEAP_BYTES: integer(0, 0, Number.MAX_SAFE_INTEGER, 'JavaScript heap in bytes, beyond which management requests are refused; 0 for any'),
   MAX_RSS_BYTES: integer(0, 0, Number.MAX_SAFE_INTEGER, 'Memory of the process in bytes, beyond which management requests are refused; 0 for any'),
-  SHUTDOWN_TIMEOUT_MS: integer(10000, 0, 600000, 'Longest wait for requests in flight at the end, in milliseconds')
+  SHUTDOWN_DELAY_MS: integer(1000, 0, 600000, 'How long new requests are still taken at the end, a part of SHUTDOWN_TIMEOUT_MS, in milliseconds'),
+  SHUTDOWN_TIMEOUT_MS: integer(10000, 0, 600000, 'Longest wait for requests in flight at the end, in milliseconds'),
+
+  OTEL_EXPORTER_OTLP_ENDPOINT: Type.Optional(Type.String({ ...httpUrl, description: 'Address of the OpenTelemetry collector that gets traces; none when not set' })),
+  OTEL_EXPORTER_OTLP_PROTOCOL: oneOf(['http/protobuf', 'http/json'], 'http/protobuf', 'How traces are written for the collector'),
+  OTEL_EXPORTER_OTLP_HEADERS: pairs('Headers for the collector, such as a key'),
+  OTEL_SERVICE_NAME: text('landfall', 'Name of the service in its traces'),
+  OTEL_RESOURCE_ATTRIBUTES: pairs('What else every trace says of the service'),
+  OTEL_TRACES_SAMPLER: oneOf(SAMPLERS, 'parentbased_always_on', 'Which traces are kept'),
+  OTEL_TRACES_SAMPLER_ARG: Type.Number({ default: 1, minimum: 0, maximum: 1, description: 'Share of the traces that the samplers by ratio keep' })
 })
 
 type SettingName = keyof typeof Settings.properties
 
 /** The settings as the service uses them, frozen. */
-export type Config = Readonly<Omit<Static<typeof Settings>, 'BASE_URL' | 'ALLOWED_HOSTS'> & {
+export type Config = Readonly<Omit<Static<typeof Settings>, 'BASE_URL' | 'ALLOWED_HOSTS' | 'OTEL_EXPORTER_OTLP_HEADERS' | 'OTEL_RESOURCE_ATTRIBUTES'> & {
   /** Without a slash at the end; undefined until the port is known, when BASE_URL is not set. */
   BASE_URL: string | undefined
   ALLOWED_HOSTS: AllowedHosts
+  OTEL_EXPORTER_OTLP_HEADERS: Record<string, string>
+  OTEL_RESOURCE_ATTRIBUTES: Record<string, string>
 }>
 
 export interface AllowedHosts {
@@ -128,10 +154,17 @@ export function loadConfig (env: Record<string, string | undefined>): Config {
   if (config.DATABASE_URL !== undefined && config.JWT_SECRET === undefined) {
     problems.push('JWT_SECRET must be set when DATABASE_URL is (make one with: openssl rand -hex 32)')
   }
+  if (config.UPLOADS_URL !== undefined && (config.AWS_ACCESS_KEY_ID === undefined) !== (config.AWS_SECRET_ACCESS_KEY === undefined)) {
+    problems.push('AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY must be set both or neither')
+  }
   const workers = config.WEB_CONCURRENCY === 0 ? availableParallelism() : config.WEB_CONCURRENCY
   const missing = (['DATABASE_URL', 'REDIS_URL'] as const).filter((name) => config[name] === undefined)
   if (Number.isInteger(workers) && workers > 1 && missing.length > 0) {
     problems.push(`WEB_CONCURRENCY must be 1 without ${missing.join(' and ')}, which its ${workers} workers would share: set ${missing.length === 1 ? 'it' : 'both'}, or WEB_CONCURRENCY=1`)
+  }
+  const collectorHeaders = pairsIn(config.OTEL_EXPORTER_OTLP_HEADERS)
+  for (const [name, value] of Object.entries(collectorHeaders)) {
+    if (!/^[\w!#$%&'*+.^`|~-]+$/.test(name) || !/^[\x20-\x7e]*$/.test(value)) problems.push(`OTEL_EXPORTER_OTLP_HEADERS must list headers, which "${name}" is not`)
   }
   if (problems.length > 0) throw new ConfigError(problems)
 
@@ -139,13 +172,20 @@ export function loadConfig (env: Record<string, string | undefined>): Config {
     ...config,
     WEB_CONCURRENCY: workers,
     BASE_URL: config.BASE_URL?.replace(/\/+$/, ''),
+    UPLOADS_PUBLIC_URL: config.UPLOADS_PUBLIC_URL?.replace(/\/+$/, ''),
     ALLOWED_HOSTS: allowedHosts,
+    OTEL_EXPORTER_OTLP_HEADERS: collectorHeaders,
+    OTEL_RESOURCE_ATTRIBUTES: pairsIn(config.OTEL_RESOURCE_ATTRIBUTES),
     ALLOWED_UPLOAD_TYPES: config.ALLOWED_UPLOAD_TYPES.map((type) => type.toLowerCase()),
     CORS_ORIGINS: config.CORS_ORIGINS.map((origin) => origin.toLowerCase()), // as browsers send them
     DATA_DIR: resolve(config.DATA_DIR),
     UPLOADS_DIR: resolve(config.UPLOADS_DIR)
   })
 }
+
+/** All settings, for a person: what each is, and what it is when it isn't set (empty for none). */
+export const describeSettings = (): { name: string, description: string, initial: string }[] =>
+  Object.entries(Settings.properties as Record<string, TSchema>).map(([name, { description = '', default: initial = '' }]) => ({ name, description, initial: String(initial) }))
 
 /** The process's variables, with those of a `.env` file in the working folder for the ones that are not set. */
 export function readEnvironment (): Record<string, string | undefined> {
@@ -155,6 +195,7 @@ export function readEnvironment (): Record<string, string | undefined> {
 
 function parse (schema: TSchema, given: string): unknown {
   if (schema.type === 'integer') return /^\d{1,16}$/.test(given) ? Number(given) : given
+  if (schema.type === 'number') return /^\d{1,9}(\.\d{1,9})?$/.test(given) ? Number(given) : given
   if (schema.type === 'boolean') return given === 'true' ? true : given === 'false' ? false : given
   if (schema.type === 'array') return given.split(',').map((entry) => entry.trim()).filter((entry) => entry !== '')
   return given
@@ -162,9 +203,25 @@ function parse (schema: TSchema, given: string): unknown {
 
 function expectation (schema: TSchema): string {
   if (schema.type === 'integer') return `a whole number from ${schema.minimum} to ${schema.maximum}`
+  if (schema.type === 'number') return `a number from ${schema.minimum} to ${schema.maximum}`
   if (schema.type === 'boolean') return 'true or false'
   if (schema.anyOf) return `one of ${schema.anyOf.map((option: { const: string }) => option.const).join(', ')}`
   return schema.expects
+}
+
+function pairsIn (list: string): Record<string, string> {
+  return Object.fromEntries(list.split(',').filter((entry) => entry.includes('=')).map((entry) => {
+    const at = entry.indexOf('=')
+    return [decoded(entry.slice(0, at).trim()), decoded(entry.slice(at + 1).trim())]
+  }))
+}
+
+function decoded (text: string): string {
+  try {
+    return decodeURIComponent(text)
+  } catch {
+    return text // no UTF-8
+  }
 }
 
 function splitAllowedHosts (entries: readonly string[], problems: string[]): AllowedHosts {

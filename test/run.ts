@@ -4,7 +4,7 @@ import { constants, availableParallelism } from 'node:os'
 import { join, relative, resolve } from 'node:path'
 import { parseArgs } from 'node:util'
 import { startGuardian, type Guardian } from './helpers/guardian.ts'
-import { createCluster, copyCluster, startPostgres, startRedis } from './helpers/instances.ts'
+import { createCluster, copyCluster, startObjectStorage, startPostgres, startRedis } from './helpers/instances.ts'
 import { MissingProgramError, programsNamedIn, providePrograms, type ProgramName } from './helpers/programs.ts'
 import { formatResult, type FileResult } from './helpers/results.ts'
 import { runSuite, type Suite } from './helpers/suite.ts'
@@ -165,6 +165,12 @@ async function startServers (given: { database?: string | undefined, redis?: str
     print(`started Redis (${programs.redis}) on port ${server.port} in ${since(started)}`)
   } else {
     print('using the Redis of TEST_REDIS_URL')
+  }
+  if (wanted.includes('swift')) {
+    const started = performance.now()
+    const server = await startObjectStorage(guardian.folder, guardian)
+    env.TEST_S3_URL = server.url
+    print(`started OpenStack Swift on port ${server.port} in ${since(started)}`)
   }
   return env
 }

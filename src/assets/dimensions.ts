@@ -1,5 +1,5 @@
-import type { FileHandle } from 'node:fs/promises'
 import { imageSize } from 'image-size'
+import type { Span } from './file-store.ts'
 
 export interface Dimensions {
   readonly width: number
@@ -30,22 +30,34 @@ const PREFIX_BYTES: Readonly<Record<string, number>> = {
 }
 /** A TIFF's directory may stand anywhere in the file; this many of its bytes hold every tag that counts. */
 const TIFF_DIRECTORY_BYTES = 4096
-const TIFF_HEADER_BYTES = 8
+/** Of the head of a file, what has to be kept until its dimensions are read. */
+export const HEADER_BYTES = 8
 const MAX_DIMENSION = 2 ** 31 - 1
+
+/**
+ * Where in a file of this type its dimensions stand.
+ *
+ * @param head at least its first `HEADER_BYTES`
+ * @returns undefined where the file is no image
+ */
+export function spanOfDimensions (head: Uint8Array, contentType: string): Span | undefined {
+  if (contentType === 'image/tiff') return tiffDirectory(head)
+  const length = PREFIX_BYTES[contentType]
+  return length === undefined ? undefined : { position: 0, length }
+}
 
 /**
  * Width and height of an image in pixels, as it is shown (Exif orientation applied).
  *
+ * @param bytes those that `spanOfDimensions` wanted, as many as there are; in memory of their own, as `image-size` looks at
+ * the memory behind a view as well
+ * @param head the first `HEADER_BYTES` of the file
  * @returns undefined where the file is no image, or its size can't be read
  */
-export async function dimensionsOf (file: FileHandle, contentType: string): Promise<Dimensions | undefined> {
-  const prefixBytes = PREFIX_BYTES[contentType]
-  const input = contentType === 'image/tiff'
-    ? await tiffDirectory(file)
-    : prefixBytes === undefined ? undefined : await readAt(file, 0, prefixBytes)
-  if (input === undefined) return undefined
+export function dimensionsIn (bytes: Uint8Array, head: Uint8Array, contentType: string): Dimensions | undefined {
+  if (spanOfDimensions(head, contentType) === undefined) return undefined
   try {
-    const { width, height, orientation = 1 } = imageSize(input)
+    const { width, height, orientation = 1 } = imageSize(contentType === 'image/tiff' ? smallTiff(head, bytes) : bytes)
     if (!isDimension(width) || !isDimension(height)) return undefined
     // Orientations 5 to 8 lie on their side.
     return orientation >= 5 && orientation <= 8 ? { width: height, height: width } : { width, height }
@@ -56,26 +68,18 @@ export async function dimensionsOf (file: FileHandle, contentType: string): Prom
 
 const isDimension = (value: number): boolean => Number.isInteger(value) && value > 0 && value <= MAX_DIMENSION
 
-/** A small TIFF with the directory of a large one right behind its header. */
-async function tiffDirectory (file: FileHandle): Promise<Uint8Array | undefined> {
-  const header = Buffer.from(await readAt(file, 0, TIFF_HEADER_BYTES))
-  if (header.length < TIFF_HEADER_BYTES) return undefined
-  const littleEndian = header[0] === 0x49
-  const offset = littleEndian ? header.readUInt32LE(4) : header.readUInt32BE(4)
-  if (littleEndian) header.writeUInt32LE(TIFF_HEADER_BYTES, 4)
-  else header.writeUInt32BE(TIFF_HEADER_BYTES, 4)
-  return new Uint8Array(Buffer.concat([header, await readAt(file, offset, TIFF_DIRECTORY_BYTES)]))
+function tiffDirectory (head: Uint8Array): Span | undefined {
+  if (head.length < HEADER_BYTES) return undefined
+  const header = Buffer.from(head.subarray(0, HEADER_BYTES))
+  return { position: isLittleEndian(header) ? header.readUInt32LE(4) : header.readUInt32BE(4), length: TIFF_DIRECTORY_BYTES }
 }
 
-/** Up to `length` bytes in a buffer of their own: `image-size` looks at the memory behind a view as well. */
-export async function readAt (file: FileHandle, position: number, length: number): Promise<Uint8Array> {
-  const { size } = await file.stat()
-  const bytes = new Uint8Array(Math.max(0, Math.min(length, size - position)))
-  let filled = 0
-  while (filled < bytes.length) {
-    const { bytesRead } = await file.read(bytes, filled, bytes.length - filled, position + filled)
-    if (bytesRead === 0) break
-    filled += bytesRead
-  }
-  return bytes.subarray(0, filled)
+/** One with the directory of a large one right behind its header. */
+function smallTiff (head: Uint8Array, directory: Uint8Array): Uint8Array {
+  const header = Buffer.from(head.subarray(0, HEADER_BYTES))
+  if (isLittleEndian(header)) header.writeUInt32LE(HEADER_BYTES, 4)
+  else header.writeUInt32BE(HEADER_BYTES, 4)
+  return new Uint8Array(Buffer.concat([header, directory]))
 }
+
+const isLittleEndian = (header: Uint8Array): boolean => header[0] === 0x49

@@ -1,17 +1,24 @@
 import { createHash } from 'node:crypto'
-import { constants } from 'node:fs'
-import { access, lstat, open, rename, unlink, type FileHandle } from 'node:fs/promises'
+import { constants, existsSync, type Stats } from 'node:fs'
+import { access, lstat, open, opendir, readdir, rename, rm, rmdir, unlink, type FileHandle } from 'node:fs/promises'
 import { join } from 'node:path'
+import type { Readable } from 'node:stream'
 import type { FastifyBaseLogger } from 'fastify'
 import { DiskFullError, unavailable } from '../errors.ts'
-import { makeFolder } from '../folders.ts'
-import { randomPublicId } from '../identifiers.ts'
+import { copyRegular, isMissing, makeFolder, syncTree } from '../folders.ts'
+import { isPublicId, randomPublicId } from '../identifiers.ts'
+import type { FileInfo, FileStore, Inspect, OpenFile, StagedFile } from './file-store.ts'
+import { SNIFF_BYTES } from './sniff.ts'
+import { isStorageKey } from './storage-key.ts'
 
 // Files on their way: first in `.tmp/` beside what is served (the same file system, so that a rename moves them), and
 // under their final name only when every byte is on the disk.
 
 const TEMPORARY_FOLDER = '.tmp'
 const NO_ROOM = new Set(['ENOSPC', 'EDQUOT', 'EFBIG'])
+/** A link, or a socket, where a file was meant. */
+const NO_FILE = new Set(['ELOOP', 'ENXIO'])
+const READ_BYTES = 64 * 1024
 
 /**
  * What comes with EFBIG. Node ignores it until somebody listens, which the library of the embedded database's lock does,
@@ -19,36 +26,21 @@ const NO_ROOM = new Set(['ENOSPC', 'EDQUOT', 'EFBIG'])
  */
 const onFileSizeLimit = () => {}
 
-/** A complete file that nobody can see yet: `publish` or `discard` it. */
-export interface StagedFile {
-  /** Open for reading, until published or discarded. */
-  readonly handle: FileHandle
-  readonly byteSize: number
-  /** SHA-256, hex. */
-  readonly checksum: string
-  /** Gives the file its final name, for good: it survives a crash once this resolves. */
-  publish (key: string): Promise<void>
-  /** Removes it. Never fails; what can't be removed is left to the sweep. */
-  discard (): Promise<void>
-}
-
-/** The folder of the uploaded files. Disk errors come out as `DiskFullError` or a 503, with their reason in the log. */
-export class DiskStore {
+/** A folder of uploaded files. */
+export class DiskStore implements FileStore {
+  readonly place: string
+  readonly filesAtOnce = 1
   readonly folder: string
   readonly temporaryFolder: string
-  readonly #log: FastifyBaseLogger
+  readonly #log: Pick<FastifyBaseLogger, 'error'>
 
-  constructor (folder: string, log: FastifyBaseLogger) {
+  constructor (folder: string, log: Pick<FastifyBaseLogger, 'error'>) {
+    this.place = `UPLOADS_DIR ${folder}`
     this.folder = folder
     this.temporaryFolder = join(folder, TEMPORARY_FOLDER)
     this.#log = log
   }
 
-  /**
-   * Makes the folders and tries them.
-   *
-   * @throws {Error} one line naming UPLOADS_DIR, when files can't be stored there
-   */
   async prepare (): Promise<void> {
     if (!process.listeners('SIGXFSZ').includes(onFileSizeLimit)) process.on('SIGXFSZ', onFileSizeLimit)
     try {
@@ -63,11 +55,8 @@ export class DiskStore {
     }
   }
 
-  /**
-   * Writes a stream to a temporary file, one chunk in memory at a time. If the stream fails, its error comes out and
-   * nothing is left behind.
-   */
-  async receive (source: AsyncIterable<Uint8Array>): Promise<StagedFile> {
+  /** Writes to a temporary file, one chunk in memory at a time. */
+  async receive (source: AsyncIterable<Uint8Array>, inspect: Inspect): Promise<StagedFile> {
     const path = join(this.temporaryFolder, randomPublicId())
     const handle = await this.#try(() => this.#create(path))
     const hash = createHash('sha256')
@@ -79,54 +68,113 @@ export class DiskStore {
         await this.#try(() => writeAll(handle, chunk))
       }
       await this.#try(() => handle.sync())
+      const { key, wanted } = await inspect(await this.#try(() => readAt(handle, 0, SNIFF_BYTES)))
+      return {
+        byteSize,
+        checksum: hash.digest('hex'),
+        wanted: wanted === undefined ? new Uint8Array() : await this.#try(() => readAt(handle, wanted.position, wanted.length)),
+        publish: async () => await this.#publish(path, handle, key),
+        discard: async () => await this.#abandon(path, handle)
+      }
     } catch (error) {
       await this.#abandon(path, handle)
       throw error
     }
-    return {
-      handle,
-      byteSize,
-      checksum: hash.digest('hex'),
-      publish: async (key) => {
-        try {
-          await this.#try(async () => {
-            await handle.close()
-            await rename(path, join(this.folder, key))
-            await syncFolder(this.folder)
-          })
-        } catch (error) {
-          await this.remove(key)
-          await this.#abandon(path, handle)
-          throw error
-        }
-      },
-      discard: async () => await this.#abandon(path, handle)
+  }
+
+  async #publish (path: string, handle: FileHandle, key: string): Promise<void> {
+    try {
+      await this.#try(async () => {
+        await handle.close()
+        await rename(path, join(this.folder, key))
+        await syncFolder(this.folder)
+      })
+    } catch (error) {
+      await this.remove(key)
+      await this.#abandon(path, handle)
+      throw error
     }
   }
 
-  /** Removes a published file. Never fails; what can't be removed is left to the sweep. */
+  /** Symbolic links, folders and devices are not files here. */
+  async open (key: string, _whole: boolean): Promise<OpenFile | undefined> {
+    let handle: FileHandle | undefined
+    try {
+      // Without waiting for the other end of a pipe.
+      handle = await open(join(this.folder, key), constants.O_RDONLY | constants.O_NOFOLLOW | constants.O_NONBLOCK)
+      const stats = await handle.stat()
+      if (stats.isFile()) return openFile(handle, infoOf(stats))
+      await handle.close()
+      return undefined
+    } catch (error) {
+      await handle?.close().catch(() => {})
+      if (isMissing(error) || NO_FILE.has((error as NodeJS.ErrnoException).code ?? '')) return undefined
+      throw this.#translate(error)
+    }
+  }
+
+  async look (key: string): Promise<FileInfo | undefined> {
+    try {
+      const stats = await lstat(join(this.folder, key))
+      return stats.isFile() ? infoOf(stats) : undefined
+    } catch (error) {
+      if (isMissing(error)) return undefined
+      throw this.#translate(error)
+    }
+  }
+
   async remove (key: string): Promise<void> {
     await this.#unlink(join(this.folder, key))
   }
 
-  /**
-   * Refuses while files can't be removed, so that no row goes whose file would stay to be served.
-   *
-   * @throws {RetryLaterError} 503
-   */
+  async delete (key: string): Promise<boolean> {
+    return await unlinked(join(this.folder, key))
+  }
+
   async assertWritable (): Promise<void> {
     await this.#try(() => access(this.folder, constants.W_OK))
   }
 
-  /** Whether a published file is a regular one, with its size. Symbolic links, folders and devices are not files here. */
-  async exists (key: string): Promise<boolean> {
-    try {
-      return (await lstat(join(this.folder, key))).isFile()
-    } catch (error) {
-      if (isMissing(error)) return false
-      throw this.#translate(error)
+  keys (signal?: AbortSignal): AsyncGenerator<string> {
+    return names(this.folder, isStorageKey, signal)
+  }
+
+  /** A file that grows is changed all the time. */
+  async removeUnfinished (ageMs: number, signal?: AbortSignal): Promise<number> {
+    let removed = 0
+    for await (const name of names(this.temporaryFolder, isPublicId, signal)) {
+      const path = join(this.temporaryFolder, name)
+      const stats = await lstat(path).catch((error: unknown) => { if (!isMissing(error)) throw error })
+      if (stats?.isFile() === true && Date.now() - infoOf(stats).namedAtMs >= ageMs && await unlinked(path)) removed++
+    }
+    return removed
+  }
+
+  async copyOut (key: string, path: string): Promise<number | undefined> {
+    return await copyRegular(join(this.folder, key), path)
+  }
+
+  async copyIn (path: string, key: string): Promise<number | undefined> {
+    return await copyRegular(path, join(this.folder, key))
+  }
+
+  /** Names with a dot are kept beside the files, such as the folder of unfinished ones. */
+  async reserve (): Promise<(() => Promise<void>) | undefined> {
+    const wasThere = existsSync(this.folder)
+    await makeFolder(this.folder)
+    const visible = async () => (await readdir(this.folder)).filter((name) => !name.startsWith('.'))
+    if ((await visible()).length > 0) return undefined
+    return async () => {
+      for (const name of await visible().catch(() => [])) await rm(join(this.folder, name), { force: true })
+      if (!wasThere) await rmdir(this.folder).catch(() => {}) // only when nothing is in it
     }
   }
+
+  async sync (signal?: AbortSignal): Promise<void> {
+    await syncTree(this.folder, signal)
+  }
+
+  close (): void {}
 
   async #create (path: string): Promise<FileHandle> {
     try {
@@ -168,7 +216,63 @@ export class DiskStore {
   }
 }
 
-export const isMissing = (error: unknown): boolean => (error as NodeJS.ErrnoException).code === 'ENOENT'
+/** Size and time name the bytes: under a name that is never used again they are those of one file. */
+const infoOf = ({ size, mtime, mtimeMs, ctimeMs }: Stats): FileInfo => ({
+  byteSize: size,
+  modifiedAt: mtime,
+  // The time of change covers files that were copied here with their old times, ahead of their rows.
+  namedAtMs: Math.max(mtimeMs, ctimeMs),
+  etag: `"${size.toString(16)}-${mtime.getTime().toString(16)}"`
+})
+
+const openFile = (handle: FileHandle, info: FileInfo): OpenFile => ({
+  ...info,
+  async read (first = 0, last = Infinity): Promise<Readable> {
+    return handle.createReadStream({ start: first, end: last, highWaterMark: READ_BYTES })
+  },
+  async close () {
+    await handle.close().catch(() => {})
+  }
+})
+
+/** @returns false when somebody was faster */
+async function unlinked (path: string): Promise<boolean> {
+  try {
+    await unlink(path)
+    return true
+  } catch (error) {
+    if (isMissing(error)) return false
+    throw error
+  }
+}
+
+/** Nothing, when there is no such folder. */
+async function * names (folder: string, ours: (name: string) => boolean, signal?: AbortSignal): AsyncGenerator<string> {
+  let entries
+  try {
+    entries = await opendir(folder)
+  } catch (error) {
+    if (isMissing(error)) return
+    throw error
+  }
+  for await (const entry of entries) {
+    if (signal?.aborted === true) return
+    if (ours(entry.name)) yield entry.name
+  }
+}
+
+/** Up to `length` bytes in a buffer of their own. */
+async function readAt (file: FileHandle, position: number, length: number): Promise<Uint8Array> {
+  const { size } = await file.stat()
+  const bytes = new Uint8Array(Math.max(0, Math.min(length, size - position)))
+  let filled = 0
+  while (filled < bytes.length) {
+    const { bytesRead } = await file.read(bytes, filled, bytes.length - filled, position + filled)
+    if (bytesRead === 0) break
+    filled += bytesRead
+  }
+  return bytes.subarray(0, filled)
+}
 
 async function writeAll (handle: FileHandle, chunk: Uint8Array): Promise<void> {
   let written = 0

@@ -36,9 +36,10 @@ export interface ReceivedFile<T> {
   readonly stored: T
   /** As the client wrote it. */
   readonly filename: string | undefined
-  /** The Content-Type of its part, lower-case without parameters. */
-  readonly claimedType: string
 }
+
+/** @param claimedType the Content-Type of its part, lower-case without parameters */
+type Store<T> = (stream: AsyncIterable<Uint8Array>, claimedType: string) => Promise<T>
 
 interface Discardable {
   readonly byteSize: number
@@ -50,7 +51,7 @@ interface Discardable {
  * stored; the body may then not have been read to its end.
  *
  * @param maxBytes of the file
- * @param store takes the stream of the file; its errors come out unchanged
+ * @param store takes the stream of the file and the type that it claims to be; its errors come out unchanged
  * @param idleMs longest wait for the next byte
  * @throws {TooLargeError} 413
  * @throws {InvalidError} 422: no file, an empty one, a text field in its place, another file
@@ -58,7 +59,7 @@ interface Discardable {
  * @throws {RequestTimeoutError} 408
  */
 export async function receiveFile<T extends Discardable> (
-  request: FastifyRequest, maxBytes: number, store: (stream: AsyncIterable<Uint8Array>) => Promise<T>, idleMs = IDLE_MS
+  request: FastifyRequest, maxBytes: number, store: Store<T>, idleMs = IDLE_MS
 ): Promise<ReceivedFile<T>> {
   const tooLarge = () => new TooLargeError('File', maxBytes)
   if (Number(request.headers['content-length'] ?? 0) > maxBytes + OVERHEAD_BYTES) throw tooLarge()
@@ -80,7 +81,7 @@ export async function receiveFile<T extends Discardable> (
       if (received !== undefined) throw new InvalidError([NOT_ALONE])
       if (part.fieldname !== FILE_FIELD) throw new InvalidError([BLANK])
       const stored = await storePart(part, store, body.failure, tooLarge)
-      received = { stored, filename: part.filename, claimedType: part.mimetype }
+      received = { stored, filename: part.filename }
     }
     // What follows the closing boundary is no part of the form, but the connection is free only behind it.
     request.raw.resume()
@@ -113,7 +114,7 @@ async function nextPart (parts: Parts): Promise<Part | undefined> {
 }
 
 async function storePart<T extends Discardable> (
-  { file }: MultipartFile, store: (stream: AsyncIterable<Uint8Array>) => Promise<T>, failure: Promise<never>, tooLarge: () => Error
+  { file, mimetype }: MultipartFile, store: Store<T>, failure: Promise<never>, tooLarge: () => Error
 ): Promise<T> {
   // A small file has been parsed whole, with all that is wrong with it, before anybody could listen.
   const refuse = () => file.destroy(tooLarge())
@@ -122,7 +123,7 @@ async function storePart<T extends Discardable> (
   failure.catch((error: Error) => file.destroy(error))
   let stored: T
   try {
-    stored = await store(file)
+    stored = await store(file, mimetype)
   } catch (error) {
     if (error instanceof TooLargeError || !isFailureOf(file, error)) throw error
     throw new MalformedMultipartError({ cause: error })

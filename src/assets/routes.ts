@@ -3,25 +3,19 @@ import type { FastifyPluginAsyncTypebox } from '@fastify/type-provider-typebox'
 import { NotFoundError } from '../errors.ts'
 import { nextLink, parsePage } from '../pagination.ts'
 import { sendNothing } from '../reply.ts'
-import { DiskStore } from './disk-store.ts'
 import { multipartOptions } from './multipart-reader.ts'
 import { assetRecord } from './record.ts'
 import { deleteAsset, findAsset, listAssets } from './repository.ts'
 import { createAssetSchema, deleteAssetSchema, listAssetsSchema, readAssetSchema } from './schemas.ts'
+import { measured } from './upload-metrics.ts'
 import { requireMultipart, uploader } from './upload.ts'
 
-/**
- * The management of assets, for a scope that sets `request.session`.
- *
- * @throws {Error} naming UPLOADS_DIR, when files can't be stored there
- */
+/** The management of assets, for a scope that sets `request.session`. */
 export const assetRoutes: FastifyPluginAsyncTypebox = async (app) => {
-  const { config, database } = app
-  const store = new DiskStore(config.UPLOADS_DIR, app.log)
-  await store.prepare()
+  const { config, database, files } = app
   await app.register(fastifyMultipart, multipartOptions(config.MAX_UPLOAD_BYTES))
-  const upload = uploader(app, store)
-  const urls = () => `${app.baseUrl()}/uploads`
+  const upload = measured(app.metrics, uploader(app, files))
+  const urls = () => config.UPLOADS_PUBLIC_URL ?? `${app.baseUrl()}/uploads`
 
   app.get('/assets', { schema: listAssetsSchema }, async (request, reply) => {
     const page = parsePage(request.query)
@@ -45,11 +39,11 @@ export const assetRoutes: FastifyPluginAsyncTypebox = async (app) => {
   })
 
   app.delete('/assets/:id', { schema: deleteAssetSchema }, async (request, reply) => {
-    await store.assertWritable()
+    await files.assertWritable()
     // The row goes first: a crash in between leaves a file without a row, which the sweep finds; never the reverse.
     const key = await deleteAsset(database, request.session.userId, request.params.id)
     if (key === undefined) throw new NotFoundError()
-    await store.remove(key)
+    await files.remove(key)
     return sendNothing(reply.code(204))
   })
 }

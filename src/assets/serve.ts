@@ -1,23 +1,18 @@
-import { once } from 'node:events'
-import type { Readable } from 'node:stream'
-import { send } from '@fastify/send'
 import type { FastifyPluginAsyncTypebox } from '@fastify/type-provider-typebox'
 import type { FastifyReply, FastifyRequest } from 'fastify'
-import { NotFoundError, PreconditionFailedError, unavailable } from '../errors.ts'
-import { DiskStore, isMissing } from './disk-store.ts'
-import { presentationOf, type Presentation } from './storage-key.ts'
+import { NotFoundError, PreconditionFailedError } from '../errors.ts'
+import { sendNothing } from '../reply.ts'
+import { decide, isConditional, type Verdict } from './conditions.ts'
+import type { FileInfo, OpenFile } from './file-store.ts'
+import { askForFileSchema, readFileSchema } from './schemas.ts'
+import { presentationOf, YEAR_SECONDS, type Presentation } from './storage-key.ts'
 
 // The bytes, for everybody. A file never changes under its name, so that caches may keep it for ever.
-
-const YEAR_SECONDS = 365 * 24 * 60 * 60
 
 /** For what a browser makes of a file that is opened by itself: no script, no form, no origin. */
 const SANDBOX = "default-src 'none'; img-src 'self'; media-src 'self'; style-src 'unsafe-inline'; form-action 'none'; base-uri 'none'; sandbox"
 /** Browsers don't start their PDF viewers in a sandbox, and Chrome's brings inline styles and an embedded object. */
 const PDF_POLICY = "default-src 'none'; object-src 'self'; style-src 'unsafe-inline'; form-action 'none'; base-uri 'none'"
-
-/** A range of so many bytes before the end, if any. */
-const SUFFIX = /^bytes=-\d*[1-9]\d*$/
 
 /** On every answer under /uploads/, errors included. */
 const HEADERS = {
@@ -34,12 +29,8 @@ const PREFLIGHT = {
   'access-control-max-age': '86400'
 }
 
-const readFileSchema = { summary: 'Read the file of an asset', security: [] }
-const hiddenSchema = { hide: true }
-
 /** The public addresses of uploaded files. */
 export const uploadsRoutes: FastifyPluginAsyncTypebox = async (app) => {
-  const store = new DiskStore(app.config.UPLOADS_DIR, app.log)
   app.addHook('onRequest', (_request, reply, done) => {
     reply.headers(HEADERS)
     done()
@@ -50,70 +41,66 @@ export const uploadsRoutes: FastifyPluginAsyncTypebox = async (app) => {
     url: '/uploads/*',
     exposeHeadRoute: false,
     schema: readFileSchema,
+    config: { log: 'sample' },
     handler: async (request, reply) => {
       const name = request.params['*']
       const presentation = presentationOf(name)
-      if (presentation === undefined || !await store.exists(name)) throw new NotFoundError()
-      return await sendFile(request, reply, store.folder, name, presentation)
+      if (presentation === undefined) throw new NotFoundError()
+      if (request.method === 'HEAD') return await sendHead(request, reply, await app.files.look(name), presentation)
+      const file = await app.files.open(name, !isConditional(request.headers))
+      try {
+        return await sendFile(request, reply, file, presentation)
+      } catch (error) {
+        await file?.close()
+        throw error
+      }
     }
   })
 
-  app.options('/uploads/*', { schema: hiddenSchema }, async (_request, reply) => await reply.code(204).headers(PREFLIGHT).send())
+  app.options('/uploads/*', { schema: askForFileSchema, config: { log: 'sample' } }, async (_request, reply) => await sendNothing(reply.code(204).headers(PREFLIGHT)))
 }
 
-async function sendFile (request: FastifyRequest, reply: FastifyReply, root: string, name: string, { contentType, inline }: Presentation): Promise<FastifyReply> {
-  const options = { root, index: false, extensions: false, dotfiles: 'ignore', cacheControl: false, contentType: false } as const
-  let file = await send(conditionsOf(request), name, options)
-  // RFC 9110, 14.1.3: the last 1,000 bytes of a shorter file are all of it, which `send` refuses.
-  if (file.type !== 'file' && file.statusCode === 416 && SUFFIX.test(request.headers.range ?? '')) file = await send(conditionsOf(request, false), name, options)
-  if (file.type !== 'file') return refuse(reply, file.statusCode, file.headers)
-  if (file.statusCode !== 304 && request.method === 'GET') await opened(file.stream, request)
+async function sendFile (request: FastifyRequest, reply: FastifyReply, file: OpenFile | undefined, presentation: Presentation): Promise<FastifyReply> {
+  if (file === undefined) throw new NotFoundError()
+  const verdict = head(request, reply, file, presentation)
+  if (verdict.status === 304) {
+    await file.close()
+    return await reply.send()
+  }
+  const stream = verdict.status === 206 ? await file.read(verdict.first, verdict.last) : await file.read()
+  stream.on('error', (error) => request.log.error({ err: error }, 'an uploaded file could not be read to its end'))
+  return await reply.send(stream)
+}
 
-  const { ETag: etag, ...headers } = file.headers as Record<string, string>
-  reply.code(file.statusCode).headers(headers)
-  reply.header('etag', etag?.replace(/^W\//, ''))
-  reply.header('cache-control', `public, max-age=${YEAR_SECONDS}, immutable`)
-  if (file.statusCode === 304) return await reply.send()
-  reply.header('content-type', contentType)
-  reply.header('content-disposition', inline ? 'inline' : 'attachment')
+async function sendHead (request: FastifyRequest, reply: FastifyReply, file: FileInfo | undefined, presentation: Presentation): Promise<FastifyReply> {
+  if (file === undefined) throw new NotFoundError()
+  const { status } = head(request, reply, file, presentation)
+  return await reply.send(status === 304 ? undefined : '')
+}
+
+/** Status and headers of what is sent. */
+function head ({ method, headers }: FastifyRequest, reply: FastifyReply, file: FileInfo, { contentType, inline }: Presentation): Verdict {
+  const verdict = decide(method, headers, file)
+  if (verdict.status === 412) throw new PreconditionFailedError()
+  if (verdict.status === 416) {
+    reply.header('content-range', `bytes */${file.byteSize}`)
+    throw Object.assign(new Error('Range not satisfiable'), { statusCode: 416 })
+  }
+  reply.code(verdict.status).headers({
+    'accept-ranges': 'bytes',
+    'cache-control': `public, max-age=${YEAR_SECONDS}, immutable`,
+    etag: file.etag,
+    // Storages round up, and what has been changed in the future is not allowed (RFC 9110, 8.8.2.1).
+    'last-modified': new Date(Math.min(file.modifiedAt.getTime(), Date.now())).toUTCString()
+  })
+  if (verdict.status === 304) return verdict
+  const isPart = verdict.status === 206
+  reply.headers({
+    'content-type': contentType,
+    'content-disposition': inline ? 'inline' : 'attachment',
+    'content-length': isPart ? verdict.last - verdict.first + 1 : file.byteSize
+  })
+  if (isPart) reply.header('content-range', `bytes ${verdict.first}-${verdict.last}/${file.byteSize}`)
   if (contentType === 'application/pdf') reply.header('content-security-policy', PDF_POLICY)
-  return await reply.send(request.method === 'HEAD' ? '' : file.stream)
-}
-
-/**
- * What `send` decides on. It makes weak tags of size and time; under a name whose bytes never change these are strong, and
- * clients resume a download (If-Range) only with strong ones. So the mark of weakness is taken off on the way out, and
- * put back here where `send` compares literally.
- */
-function conditionsOf ({ method, headers }: FastifyRequest, withRange = true): Readable {
-  const { range, 'if-range': ifRange, 'cache-control': _reload, ...rest } = headers
-  const conditions: Record<string, unknown> = rest
-  if (withRange && range !== undefined && method === 'GET') { // RFC 9110, 14.2: only GET has ranges
-    conditions.range = range
-    if (ifRange !== undefined) conditions['if-range'] = asSendCompares(String(ifRange))
-  }
-  return { method, headers: conditions } as unknown as Readable
-}
-
-function asSendCompares (ifRange: string): string {
-  if (ifRange.startsWith('W/')) return '""' // RFC 9110, 13.1.5: a weak tag never matches
-  return ifRange.startsWith('"') ? `W/${ifRange}` : ifRange
-}
-
-function refuse (reply: FastifyReply, status: number, headers: Record<string, unknown>): never {
-  if (status === 412) throw new PreconditionFailedError()
-  if (status !== 416) throw new NotFoundError()
-  reply.header('content-range', headers['Content-Range'])
-  throw Object.assign(new Error('Range not satisfiable'), { statusCode: 416 })
-}
-
-/** A file may be deleted between the look and the opening; after the headers it would be too late to say so. */
-async function opened (stream: Readable, request: FastifyRequest): Promise<void> {
-  try {
-    await once(stream, 'open')
-  } catch (error) {
-    if (isMissing(error)) throw new NotFoundError()
-    request.log.error({ err: error }, 'an uploaded file could not be opened')
-    throw unavailable()
-  }
+  return verdict
 }

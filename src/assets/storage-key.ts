@@ -1,6 +1,10 @@
 import { randomPublicId } from '../identifiers.ts'
 
-// The names of files on disk and in URLs. They are made here alone, so whatever has another form is none of ours.
+// The names of files on disk, in buckets and in URLs. They are made here alone, so whatever has another form is none of
+// ours.
+
+/** How long caches may keep a file, in seconds: its bytes never change under its name. */
+export const YEAR_SECONDS = 365 * 24 * 60 * 60
 
 /**
  * What a browser may show in place, and the extension that marks it: formats without scripts, and PDF, whose scripts
@@ -56,7 +60,8 @@ const DOWNLOAD_TYPES: Readonly<Record<string, string>> = {
   'application/vnd.openxmlformats-officedocument.presentationml.presentation': 'pptx'
 }
 
-const EXTENSIONS: Readonly<Record<string, string>> = { ...INLINE_TYPES, ...DOWNLOAD_TYPES }
+/** The extension of each type that has one; a web server that serves the files by itself (deploy/nginx) has the same. */
+export const EXTENSIONS: Readonly<Record<string, string>> = { ...INLINE_TYPES, ...DOWNLOAD_TYPES }
 const TYPE_OF_EXTENSION: ReadonlyMap<string, string> =
   new Map(Object.entries(EXTENSIONS).map(([type, extension]) => [extension, type]))
 
@@ -89,3 +94,5 @@ export function presentationOf (name: string): Presentation | undefined {
   const contentType = TYPE_OF_EXTENSION.get(match[1])
   return contentType === undefined ? undefined : { contentType, inline: isInlineType(contentType) }
 }
+
+export const isStorageKey = (name: string): boolean => presentationOf(name) !== undefined

@@ -1,14 +1,11 @@
-import { lstat, opendir, unlink } from 'node:fs/promises'
-import { join } from 'node:path'
 import type { FastifyBaseLogger, FastifyInstance } from 'fastify'
 import fp from 'fastify-plugin'
 import type { PrismaClient } from '../generated/prisma/client.ts'
-import { isPublicId } from '../identifiers.ts'
-import { DiskStore, isMissing } from './disk-store.ts'
+import { counterOf, gaugeOf } from '../plugins/metrics.ts'
+import type { FileStore } from './file-store.ts'
 import { referencedKeys } from './repository.ts'
-import { presentationOf } from './storage-key.ts'
 
-// Removes what crashes leave. Other replicas may be at work in the same folder: only what hasn't changed for long goes.
+// Removes what crashes leave. Other replicas may be at work in the same place: only what hasn't changed for long goes.
 
 const HOUR_MS = 60 * 60 * 1000
 /** Names in one question to the database. */
@@ -17,10 +14,12 @@ const BATCH_SIZE = 500
 export interface SweepOptions {
   /** From one sweep to the next, in milliseconds. */
   readonly intervalMs?: number
-  /** How long a temporary file must have been left alone. One that grows is changed all the time. */
+  /** How long an unfinished file must have been left alone. */
   readonly unfinishedAgeMs?: number
   /** How long ago a file must have got its name, before it counts as one whose row will never come. */
   readonly unreferencedAgeMs?: number
+  /** Told of each sweep: what it removed, or undefined when it failed. */
+  readonly onSwept?: (result: SweepResult | undefined) => void
 }
 
 export interface SweepResult {
@@ -29,17 +28,14 @@ export interface SweepResult {
 }
 
 /**
- * Sweeps once. Only names that the service gives are touched, whatever else lies in the folder.
+ * Sweeps once. Only names that the service gives are touched, whatever else lies beside them.
  *
  * @param signal ends it between two files
  */
 export async function sweep (
-  database: PrismaClient, store: DiskStore, { unfinishedAgeMs = HOUR_MS, unreferencedAgeMs = HOUR_MS }: SweepOptions = {}, signal?: AbortSignal
+  database: PrismaClient, store: FileStore, { unfinishedAgeMs = HOUR_MS, unreferencedAgeMs = HOUR_MS }: SweepOptions = {}, signal?: AbortSignal
 ): Promise<SweepResult> {
-  let unfinished = 0
-  for await (const name of names(store.temporaryFolder, isPublicId, signal)) {
-    if (await removeOld(join(store.temporaryFolder, name), unfinishedAgeMs)) unfinished++
-  }
+  const unfinished = await store.removeUnfinished(unfinishedAgeMs, signal)
 
   let unreferenced = 0
   const removeUnreferenced = async (keys: readonly string[]) => {
@@ -50,8 +46,8 @@ export async function sweep (
     }
   }
   let batch: string[] = []
-  for await (const name of names(store.folder, (name) => presentationOf(name) !== undefined, signal)) {
-    batch.push(name)
+  for await (const key of store.keys(signal)) {
+    batch.push(key)
     if (batch.length < BATCH_SIZE) continue
     await removeUnreferenced(batch)
     batch = []
@@ -61,51 +57,12 @@ export async function sweep (
 }
 
 /** Removes a published file that has no row and is old enough. @returns whether it did */
-export async function removeUnlessReferenced (database: PrismaClient, store: DiskStore, key: string, ageMs = 0): Promise<boolean> {
-  const path = join(store.folder, key)
+export async function removeUnlessReferenced (database: PrismaClient, store: FileStore, key: string, ageMs = 0): Promise<boolean> {
   // Age first, row second: a file that is old by now got its name before the question, so its row would be there.
-  if (!await isOld(path, ageMs)) return false
+  const info = await store.look(key)
+  if (info === undefined || Date.now() - info.namedAtMs < ageMs) return false
   if ((await referencedKeys(database, [key])).has(key)) return false
-  return await remove(path)
-}
-
-async function removeOld (path: string, ageMs: number): Promise<boolean> {
-  return await isOld(path, ageMs) && await remove(path)
-}
-
-async function isOld (path: string, ageMs: number): Promise<boolean> {
-  try {
-    const stats = await lstat(path)
-    // The time of change covers files that were copied here with their old times, ahead of their rows.
-    return stats.isFile() && Date.now() - Math.max(stats.mtimeMs, stats.ctimeMs) >= ageMs
-  } catch (error) {
-    if (isMissing(error)) return false
-    throw error
-  }
-}
-
-async function remove (path: string): Promise<boolean> {
-  try {
-    await unlink(path)
-    return true
-  } catch (error) {
-    if (isMissing(error)) return false // another replica was faster
-    throw error
-  }
-}
-
-async function * names (folder: string, ours: (name: string) => boolean, signal?: AbortSignal): AsyncGenerator<string> {
-  let entries
-  try {
-    entries = await opendir(folder)
-  } catch (error) {
-    if (isMissing(error)) return
-    throw error
-  }
-  for await (const entry of entries) {
-    if (signal?.aborted === true) return
-    if (ours(entry.name)) yield entry.name
-  }
+  return await store.delete(key)
 }
 
 /**
@@ -115,11 +72,10 @@ async function * names (folder: string, ours: (name: string) => boolean, signal?
  * @returns the first sweep, for those who want to wait for it; it never rejects
  */
 export function startAssetSweep (app: FastifyInstance, options: SweepOptions = {}): Promise<void> {
-  const store = new DiskStore(app.config.UPLOADS_DIR, app.log)
   const stop = new AbortController()
   let running = Promise.resolve()
   const run = () => {
-    running = running.then(async () => await sweepAndLog(app.database, store, options, app.log, stop.signal))
+    running = running.then(async () => await sweepAndLog(app.database, app.files, options, app.log, stop.signal))
     return running
   }
   const timer = setInterval(run, options.intervalMs ?? HOUR_MS).unref()
@@ -131,18 +87,36 @@ export function startAssetSweep (app: FastifyInstance, options: SweepOptions = {
   return run()
 }
 
+function sweepMetrics ({ metrics }: FastifyInstance): NonNullable<SweepOptions['onSwept']> {
+  const sweeps = { ok: 0, failed: 0 }
+  const files = { unfinished: 0, unreferenced: 0 }
+  let lastAt = 0
+  counterOf(metrics, { name: 'landfall_sweeps_total', help: 'Sweeps of the folder of the uploads' }, () => sweeps, 'result')
+  counterOf(metrics, { name: 'landfall_swept_files_total', help: 'Files that sweeps removed: of uploads that never ended, or without a row' }, () => files, 'kind')
+  gaugeOf(metrics, { name: 'landfall_sweep_last_success_timestamp_seconds', help: 'When the last sweep succeeded; 0 before the first', aggregator: 'max' }, () => lastAt)
+  return (result) => {
+    sweeps[result === undefined ? 'failed' : 'ok']++
+    if (result === undefined) return
+    lastAt = Date.now() / 1000
+    files.unfinished += result.unfinished
+    files.unreferenced += result.unreferenced
+  }
+}
+
 async function sweepAndLog (
-  database: PrismaClient, store: DiskStore, options: SweepOptions, log: FastifyBaseLogger, signal: AbortSignal
+  database: PrismaClient, store: FileStore, options: SweepOptions, log: FastifyBaseLogger, signal: AbortSignal
 ): Promise<void> {
   if (signal.aborted) return
   try {
     const removed = await sweep(database, store, options, signal)
+    options.onSwept?.(removed)
     if (removed.unfinished + removed.unreferenced > 0) log.info(removed, 'swept the folder of the uploads')
   } catch (error) {
+    options.onSwept?.(undefined)
     log.warn({ err: error }, 'the folder of the uploads could not be swept; the next try comes by itself')
   }
 }
 
 export default fp<SweepOptions>(async (app, options) => {
-  startAssetSweep(app, options).catch(() => {}) // it logs what fails, and nothing waits for it
-}, { name: 'asset-sweep', dependencies: ['database'] })
+  startAssetSweep(app, { ...options, onSwept: sweepMetrics(app) }).catch(() => {}) // it logs what fails, and nothing waits for it
+}, { name: 'asset-sweep', dependencies: ['database', 'file-store', 'metrics'] })

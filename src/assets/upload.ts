@@ -2,12 +2,12 @@ import type { FastifyInstance, FastifyRequest, onRequestHookHandler } from 'fast
 import type { Asset } from '../generated/prisma/client.ts'
 import { EncodedBodyError, InvalidError, UnsupportedMediaTypeError } from '../errors.ts'
 import { isEncoded } from '../plugins/json-body.ts'
-import { dimensionsOf, readAt } from './dimensions.ts'
-import type { DiskStore, StagedFile } from './disk-store.ts'
+import { dimensionsIn, HEADER_BYTES, spanOfDimensions } from './dimensions.ts'
+import type { FileStore, StagedFile } from './file-store.ts'
 import { cleanFilename } from './filename.ts'
 import { receiveFile, type ReceivedFile } from './multipart-reader.ts'
 import { createAsset, hasNoRow, type NewAsset } from './repository.ts'
-import { contentTypeOf, isAllowed, SNIFF_BYTES } from './sniff.ts'
+import { contentTypeOf, isAllowed, type ContentType } from './sniff.ts'
 import { newStorageKey } from './storage-key.ts'
 import { removeUnlessReferenced } from './sweep.ts'
 
@@ -23,7 +23,7 @@ export const requireMultipart: onRequestHookHandler = (request, _reply, done) =>
 }
 
 /** Makes the function that takes an upload: the form, the file, the row, in this order. */
-export function uploader (app: FastifyInstance, store: DiskStore): (request: FastifyRequest) => Promise<Asset> {
+export function uploader (app: FastifyInstance, store: FileStore): (request: FastifyRequest) => Promise<Asset> {
   const { config, database } = app
   const doubts = new Set<NodeJS.Timeout>()
   app.addHook('onClose', async () => { for (const timer of doubts) clearTimeout(timer) })
@@ -39,16 +39,16 @@ export function uploader (app: FastifyInstance, store: DiskStore): (request: Fas
   }
 
   return async (request) => {
-    const received = await receiveFile(request, config.MAX_UPLOAD_BYTES, async (stream) => await store.receive(stream))
+    const received = await receiveFile(request, config.MAX_UPLOAD_BYTES, async (stream, claimedType) => await receive(store, stream, claimedType))
     const { stored } = received
     let asset: NewAsset
     try {
-      asset = { userId: request.session.userId, ...await describe(received, config.ALLOWED_UPLOAD_TYPES) }
+      asset = { userId: request.session.userId, ...describe(received, config.ALLOWED_UPLOAD_TYPES) }
     } catch (error) {
       await stored.discard()
       throw error
     }
-    await stored.publish(asset.storageKey)
+    await stored.publish()
     try {
       return await createAsset(database, asset)
     } catch (error) {
@@ -59,12 +59,30 @@ export function uploader (app: FastifyInstance, store: DiskStore): (request: Fas
   }
 }
 
-async function describe ({ stored, filename, claimedType }: ReceivedFile<StagedFile>, allowed: readonly string[]): Promise<Omit<NewAsset, 'userId'>> {
-  const type = await contentTypeOf(await readAt(stored.handle, 0, SNIFF_BYTES), claimedType)
+/** A staged file, with what its first bytes say of it. */
+interface InspectedFile extends StagedFile {
+  readonly key: string
+  readonly type: ContentType
+  readonly head: Uint8Array
+}
+
+async function receive (store: FileStore, stream: AsyncIterable<Uint8Array>, claimedType: string): Promise<InspectedFile> {
+  let seen: Pick<InspectedFile, 'key' | 'type' | 'head'> | undefined
+  const staged = await store.receive(stream, async (head) => {
+    const type = await contentTypeOf(head, claimedType)
+    const key = newStorageKey(type.type)
+    seen = { key, type, head: head.slice(0, HEADER_BYTES) }
+    return { key, wanted: spanOfDimensions(head, type.type) }
+  })
+  return { ...staged, ...seen as NonNullable<typeof seen> }
+}
+
+function describe ({ stored, filename }: ReceivedFile<InspectedFile>, allowed: readonly string[]): Omit<NewAsset, 'userId'> {
+  const { key, type, head } = stored
   if (!isAllowed(type, allowed)) throw new InvalidError([`File has a type that is not allowed (${type.type})`])
-  const dimensions = await dimensionsOf(stored.handle, type.type)
+  const dimensions = dimensionsIn(stored.wanted, head, type.type)
   return {
-    storageKey: newStorageKey(type.type),
+    storageKey: key,
     filename: cleanFilename(filename),
     contentType: type.type,
     byteSize: BigInt(stored.byteSize),

@@ -3,6 +3,7 @@ import argon2 from 'argon2'
 import { dictionary } from '@zxcvbn-ts/language-common'
 import fp from 'fastify-plugin'
 import { RetryLaterError } from '../errors.ts'
+import { counterOf, gaugeOf } from '../plugins/metrics.ts'
 
 declare module 'fastify' {
   interface FastifyInstance {
@@ -43,6 +44,7 @@ export const isCommonPassword = (password: string): boolean => COMMONEST.has(pas
 export class Passwords {
   readonly #waiting: (() => void)[] = []
   #running = 0
+  #refused = 0
   #decoy: Promise<string> | undefined
 
   /** @throws {RetryLaterError} 503 when too many are waiting */
@@ -76,9 +78,17 @@ export class Passwords {
     await this.verify(async () => undefined, '')
   }
 
+  /** Hashes under way, those that wait, and how many found too many waiting. */
+  get queue (): { running: number, waiting: number, refused: number } {
+    return { running: this.#running, waiting: this.#waiting.length, refused: this.#refused }
+  }
+
   async #inTurn<T> (task: () => Promise<T>): Promise<T> {
     if (this.#running >= HASHES_AT_ONCE) {
-      if (this.#waiting.length >= MAX_WAITING) throw new RetryLaterError(503, 'Too many people are signing in, try again shortly', 1)
+      if (this.#waiting.length >= MAX_WAITING) {
+        this.#refused++
+        throw new RetryLaterError(503, 'Too many people are signing in, try again shortly', 1)
+      }
       await new Promise<void>((resolve) => this.#waiting.push(resolve)) // woken with the turn already taken
     } else {
       this.#running++
@@ -97,4 +107,9 @@ export default fp(async (app) => {
   const passwords = new Passwords()
   app.decorate('passwords', passwords)
   await passwords.warmUp()
-}, { name: 'passwords' })
+  gaugeOf(app.metrics, { name: 'landfall_password_hashes', help: 'Passwords being hashed or compared, and waiting for that' }, () => {
+    const { running, waiting } = passwords.queue
+    return { running, waiting }
+  }, 'state')
+  counterOf(app.metrics, { name: 'landfall_password_hashes_refused_total', help: 'Passwords that were not looked at because too many were waiting (503)' }, () => passwords.queue.refused)
+}, { name: 'passwords', dependencies: ['metrics'] })

@@ -17,7 +17,7 @@ const lifetimesOf = (config: { REFRESH_TOKEN_TTL: number, SESSION_TTL: number })
 
 /** The routes that need no access token. */
 export const authRoutes: FastifyPluginAsyncTypebox = async (app) => {
-  const { config, database, passwords } = app
+  const { authCounts, config, database, passwords } = app
   const lifetimes = lifetimesOf(config)
   const throttle = new SignInThrottle(app)
   const turns = inTurns(BEGUN_PER_TURN)
@@ -33,11 +33,13 @@ export const authRoutes: FastifyPluginAsyncTypebox = async (app) => {
     errorResponseBuilder: (_request, context) => tooManyRequests(context.ttl / 1000)
   })
 
-  app.post('/auth/sign_up', { schema: signUpSchema, onRequest: turns, config: perAddress('sign-up', config.SIGN_UPS_PER_ADDRESS) }, async (request, reply) => {
+  app.post('/auth/sign_up', { schema: signUpSchema, onRequest: turns, config: perAddress('sign-up', config.SIGN_UPS_PER_ADDRESS, () => { authCounts.throttled.sign_up++ }) }, async (request, reply) => {
     const { email, password } = await checkSignUp(database, request.body)
     const passwordHash = await passwords.hash(password)
     const { userId, sessionId, refreshToken } = await createAccount(database, email, passwordHash, lifetimes)
       .catch((error: unknown) => { throw emailTaken(error) })
+    authCounts.sessions.begun++
+    request.userId = userId
     reply.code(201)
     return { user: { id: userId, email }, access_token: signAccessToken(app, userId, sessionId), refresh_token: refreshToken }
   })
@@ -54,7 +56,10 @@ export const authRoutes: FastifyPluginAsyncTypebox = async (app) => {
       }, password)
       return same ? found : undefined
     })
-    if (user === undefined) throw new InvalidCredentialsError()
+    if (user === undefined) {
+      authCounts.signInFailures++
+      throw new InvalidCredentialsError()
+    }
 
     if (passwords.isOutdated(user.passwordHash)) {
       const passwordHash = await passwords.hash(password)
@@ -62,6 +67,8 @@ export const authRoutes: FastifyPluginAsyncTypebox = async (app) => {
     }
     const session = await startSession(database, user.id, lifetimes)
     if (session === undefined) throw new InvalidCredentialsError()
+    authCounts.sessions.begun++
+    request.userId = user.id
     return {
       user: { id: user.id, email: user.email },
       access_token: signAccessToken(app, user.id, session.sessionId),
@@ -69,8 +76,10 @@ export const authRoutes: FastifyPluginAsyncTypebox = async (app) => {
     }
   })
 
-  app.post('/auth/refresh', { schema: refreshSchema, config: perAddress('refresh', config.REFRESHES_PER_ADDRESS) }, async (request) => {
-    const { userId, sessionId, refreshToken } = await rotate(database, fieldsOf(request.body).refresh_token, lifetimes)
+  app.post('/auth/refresh', { schema: refreshSchema, config: perAddress('refresh', config.REFRESHES_PER_ADDRESS, () => { authCounts.throttled.refresh++ }) }, async (request) => {
+    const { userId, sessionId, refreshToken } = await rotate(database, fieldsOf(request.body).refresh_token, lifetimes, () => { authCounts.sessions.replayed++ })
+    authCounts.sessions.refreshed++
+    request.userId = userId
     return { access_token: signAccessToken(app, userId, sessionId), refresh_token: refreshToken }
   })
 
@@ -89,6 +98,7 @@ export const sessionRoutes: FastifyPluginAsyncTypebox = async (app) => {
 
   app.delete('/auth/sign_out', { schema: signOutSchema }, async (request, reply) => {
     await signOut(app.database, request.session, fieldsOf(request.body).refresh_token)
+    app.authCounts.sessions.signed_out++
     return sendNothing(reply.code(204))
   })
 }

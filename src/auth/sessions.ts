@@ -66,11 +66,12 @@ const ROTATE = statement<{ sessionId: string, userId: number }>(`
   )
   SELECT id AS "sessionId", user_id AS "userId" FROM spent`)
 
-const REVOKE_REPLAYED = statement(`
+const REVOKE_REPLAYED = statement<{ id: string }>(`
   UPDATE sessions s SET revoked_at = now()
   FROM refresh_tokens t
   WHERE t.token_hash = $1 AND s.id = t.session_id AND s.revoked_at IS NULL
-    AND t.rotated_at < now() - make_interval(secs => ${REPLAY_TOLERANCE_SECONDS})`)
+    AND t.rotated_at < now() - make_interval(secs => ${REPLAY_TOLERANCE_SECONDS})
+  RETURNING s.id`)
 
 const SIGN_OUT = statement<{ id: string }>(`
   WITH presented AS (
@@ -121,9 +122,10 @@ export async function findSession (database: Database, sessionId: string, userId
  * before ends its whole session, unless it was spent only moments ago.
  *
  * @param refreshToken as the client sent it, of any type
+ * @param onReplay called when the token's session had to be ended
  * @throws {InvalidRefreshTokenError} in every case but the one that wins
  */
-export async function rotate (database: Database, refreshToken: unknown, lifetimes: Lifetimes) {
+export async function rotate (database: Database, refreshToken: unknown, lifetimes: Lifetimes, onReplay = (): void => {}) {
   if (typeof refreshToken !== 'string') throw new InvalidRefreshTokenError()
   const spentHash = hashToken(refreshToken)
   const next = newRefreshToken()
@@ -132,7 +134,8 @@ export async function rotate (database: Database, refreshToken: unknown, lifetim
   if (winner !== undefined) return { ...winner, refreshToken: next }
 
   // A statement of its own, committed before the error leaves: the revocation must outlive the failed request.
-  await database.run(REVOKE_REPLAYED, [spentHash])
+  const revoked = await database.run(REVOKE_REPLAYED, [spentHash])
+  if (revoked.length > 0) onReplay()
   throw new InvalidRefreshTokenError()
 }
 

@@ -4,6 +4,7 @@ import type { FastifyInstance, FastifyRequest } from 'fastify'
 import { clock } from '../clock.ts'
 import { secondsLeft, type Counters } from '../counters/counters.ts'
 import { tooManyRequests } from '../errors.ts'
+import type { AuthCounts } from './auth-counts.ts'
 
 const MINUTE_MS = 60_000
 const ACCOUNT_WINDOW_MS = 15 * MINUTE_MS
@@ -30,12 +31,14 @@ export class SignInThrottle {
   readonly #counters: Counters
   readonly #perAccount: number
   readonly #perAddress: number
+  readonly #throttled: AuthCounts['throttled']
   readonly #underWay = new Map<string, Set<Promise<void>>>()
 
   constructor (app: FastifyInstance) {
     this.#counters = app.counters
     this.#perAccount = app.config.SIGN_IN_FAILURES_PER_ACCOUNT
     this.#perAddress = app.config.SIGN_IN_FAILURES_PER_ADDRESS
+    this.#throttled = app.authCounts.throttled
   }
 
   /**
@@ -74,7 +77,10 @@ export class SignInThrottle {
       const underWay = this.#underWay.get(key)
       if (underWay !== undefined) await Promise.race(underWay)
       else if (this.#counters.shared && looks++ < MAX_LOOKS) await sleep(LOOK_AGAIN_MS)
-      else throw tooManyRequests(secondsLeft({ resetAt }, now))
+      else {
+        this.#throttled.sign_in++
+        throw tooManyRequests(secondsLeft({ resetAt }, now))
+      }
     }
   }
 
@@ -93,8 +99,8 @@ export class SignInThrottle {
 }
 
 /** Options of @fastify/rate-limit for a route that one client address may call `max` times a minute. */
-export const perAddress = (name: string, max: number) => ({
-  rateLimit: { max, timeWindow: MINUTE_MS, keyGenerator: (request: FastifyRequest) => `${name}:${request.server.addressOf(request).counted}` }
+export const perAddress = (name: string, max: number, onExceeded: () => void) => ({
+  rateLimit: { max, timeWindow: MINUTE_MS, onExceeded, keyGenerator: (request: FastifyRequest) => `${name}:${request.server.addressOf(request).counted}` }
 })
 
 /** A store for @fastify/rate-limit on the service's own counters, so that there is one count and one way to lose Redis. */

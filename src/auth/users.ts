@@ -1,6 +1,5 @@
 import validator from 'validator'
-import type { Database } from '../database/client.ts'
-import { statement } from '../database/statement.ts'
+import { statement, type StatementRunner } from '../database/statement.ts'
 import { InvalidError } from '../errors.ts'
 import { compose, isCommonPassword, normalizePassword } from './passwords.ts'
 
@@ -26,7 +25,7 @@ const FIND = statement<User>('SELECT id, email, password_hash AS "passwordHash" 
 const UNIQUE_VIOLATION = '23505'
 
 /** The account of a normalised e-mail address. */
-export async function findUser (database: Database, email: string): Promise<User | undefined> {
+export async function findUser (database: StatementRunner, email: string): Promise<User | undefined> {
   const rows = await database.run(FIND, [email])
   return rows[0]
 }
@@ -44,7 +43,7 @@ export const isEmailAddress = (email: string): boolean =>
  * @param body the request's body, of any shape
  * @throws {InvalidError} with a sentence for every rule that is broken, a taken e-mail address included
  */
-export async function checkSignUp (database: Database, body: unknown): Promise<SignUp> {
+export async function checkSignUp (database: StatementRunner, body: unknown): Promise<SignUp> {
   const user = fieldsOf(fieldsOf(body).user)
   const problems: string[] = []
   const email = typeof user.email === 'string' ? normalizeEmail(user.email) : ''
@@ -57,6 +56,20 @@ export async function checkSignUp (database: Database, body: unknown): Promise<S
   problems.push(...emailProblems, ...checkPassword(user.password, password, email), ...checkConfirmation(user.password_confirmation, password))
   if (problems.length > 0) throw new InvalidError(problems)
   return { email, password }
+}
+
+/**
+ * Checks what is to be the password of an account from now on.
+ *
+ * @param email of the account, normalised
+ * @returns the password in the form in which it is hashed
+ * @throws {InvalidError} with a sentence for every rule that is broken
+ */
+export function checkNewPassword (email: string, given: string): string {
+  const password = normalizePassword(given)
+  const problems = checkPassword(given, password, email)
+  if (problems.length > 0) throw new InvalidError(problems)
+  return password
 }
 
 /** A statement failed because somebody else has signed up with that address in the meantime. */

@@ -1,12 +1,9 @@
 import { createHash } from 'node:crypto'
-import { constants } from 'node:fs'
-import { lstat, open } from 'node:fs/promises'
-import { join } from 'node:path'
 import pg from 'pg'
-import { isMissing } from '../assets/disk-store.ts'
+import type { FileStore } from '../assets/file-store.ts'
 import { connectionOptions, type PoolSettings } from '../database/pool.ts'
-import { storedNames } from './files.ts'
 import { begin, type WorkOptions } from './progress.ts'
+import { each, type Uploads } from './uploads.ts'
 
 // What the database says of the files, and what the files are.
 
@@ -30,7 +27,6 @@ export interface Problem {
 }
 
 const ROWS_AT_ONCE = 10_000
-const CHUNK_BYTES = 1024 * 1024
 const CONNECT_TIMEOUT_MS = 10_000
 
 /** Runs something on a connection of its own. */
@@ -59,37 +55,33 @@ export async function readAssetRows (connection: PoolSettings['connection']): Pr
 }
 
 /** Compares every row with its file, byte by byte, and looks for files without a row. Names that are not the service's don't count. */
-export async function compare (rows: AssetRows, folder: string, options: WorkOptions): Promise<Problem[]> {
+export async function compare (rows: AssetRows, { store, reason }: Uploads, options: WorkOptions): Promise<Problem[]> {
   const problems: Problem[] = []
   const done = begin(options, 'checking the uploads', rows.size)
-  for (const [key, expected] of rows) {
-    const problem = await compareFile(join(folder, key), expected)
+  await each(rows, store.filesAtOnce, async ([key, expected]) => {
+    const problem = await compareFile(store, key, expected).catch((error: unknown): Omit<Problem, 'key'> => {
+      const code = (error as NodeJS.ErrnoException).code ?? ''
+      return { kind: 'unreadable', text: `can't be read (${/^E[A-Z]+$/.test(code) ? code : reason() || String(error)})` }
+    })
     if (problem !== undefined) problems.push({ key, ...problem })
     done(Number(expected.byteSize))
-  }
-  for await (const key of storedNames(folder)) {
-    if (!rows.has(key) && (await lstat(join(folder, key)).catch(() => undefined))?.isFile() === true) problems.push({ key, kind: 'no row', text: 'has no row in the database' })
+  })
+  for await (const key of store.keys()) {
+    if (!rows.has(key) && await store.look(key) !== undefined) problems.push({ key, kind: 'no row', text: 'has no row in the database' })
   }
   return problems
 }
 
-async function compareFile (path: string, { byteSize, checksum }: Expected): Promise<Omit<Problem, 'key'> | undefined> {
+async function compareFile (store: FileStore, key: string, { byteSize, checksum }: Expected): Promise<Omit<Problem, 'key'> | undefined> {
+  const file = await store.open(key, true)
+  if (file === undefined) return { kind: 'no file', text: 'has a row and no file' }
   try {
-    const file = await open(path, constants.O_RDONLY | constants.O_NOFOLLOW | constants.O_NONBLOCK)
-    try {
-      const stats = await file.stat({ bigint: true })
-      if (!stats.isFile()) return { kind: 'no file', text: 'is not a file' }
-      if (stats.size !== byteSize) return { kind: 'wrong size', text: `has ${stats.size} bytes instead of ${byteSize}` }
-      const hash = createHash('sha256')
-      for await (const chunk of file.createReadStream({ highWaterMark: CHUNK_BYTES, autoClose: false })) hash.update(chunk)
-      const actual = hash.digest('hex')
-      if (actual !== checksum) return { kind: 'wrong checksum', text: `has the checksum ${actual} instead of ${checksum}` }
-    } finally {
-      await file.close()
-    }
-  } catch (error) {
-    if (isMissing(error)) return { kind: 'no file', text: 'has a row and no file' }
-    if ((error as NodeJS.ErrnoException).code === 'ELOOP') return { kind: 'no file', text: 'is a link, not a file' }
-    return { kind: 'unreadable', text: `can't be read (${(error as NodeJS.ErrnoException).code ?? String(error)})` }
+    if (BigInt(file.byteSize) !== byteSize) return { kind: 'wrong size', text: `has ${file.byteSize} bytes instead of ${byteSize}` }
+    const hash = createHash('sha256')
+    for await (const chunk of await file.read()) hash.update(chunk)
+    const actual = hash.digest('hex')
+    return actual === checksum ? undefined : { kind: 'wrong checksum', text: `has the checksum ${actual} instead of ${checksum}` }
+  } finally {
+    await file.close()
   }
 }

@@ -1,12 +1,14 @@
 import { existsSync } from 'node:fs'
 import { lstat, mkdir, rename, rm } from 'node:fs/promises'
 import { dirname, join } from 'node:path'
-import { makeFolder } from '../folders.ts'
+import type { FileStore } from '../assets/file-store.ts'
+import { makeFolder, sync, syncTree } from '../folders.ts'
 import { compare, type AssetRows, type Problem } from './asset-rows.ts'
 import { liveDatabase, schemaIn, UPLOADS, type LiveDatabase, type Place } from './databases.ts'
-import { copyRegular, copyStored, storedNames, sync, syncTree } from './files.ts'
+import { copyStored } from './files.ts'
 import { writeManifest, type Manifest } from './manifest.ts'
 import { BackupError, begin, type WorkOptions } from './progress.ts'
+import { folderUploads, withUploads } from './uploads.ts'
 import { sizeOf } from './verify.ts'
 
 // A copy of everything, taken while the service runs.
@@ -42,7 +44,7 @@ export async function createBackup (place: Place, directory: string, options: Wo
     throw new BackupError(`${partial} is there: another backup is under way, or one was interrupted; remove it then`)
   })
   try {
-    const { report, manifest } = await fill(place, partial, directory, options)
+    const { report, manifest } = await withUploads(place, async ({ store }) => await fill(place, store, partial, directory, options))
     begin(options, 'writing to the disk')
     await syncTree(partial, signal)
     await writeManifest(partial, manifest)
@@ -55,18 +57,18 @@ export async function createBackup (place: Place, directory: string, options: Wo
   }
 }
 
-async function fill (place: Place, partial: string, directory: string, options: WorkOptions): Promise<{ report: BackupReport, manifest: Manifest }> {
+async function fill (place: Place, store: FileStore, partial: string, directory: string, options: WorkOptions): Promise<{ report: BackupReport, manifest: Manifest }> {
   const { signal } = options
   const database = liveDatabase(place)
   const uploads = join(partial, UPLOADS)
   await mkdir(uploads)
 
-  await copyStored(place.UPLOADS_DIR, uploads, options, 'copying the uploads')
+  await copyStored(store, uploads, options, 'copying the uploads')
   begin(options, 'copying the database')
   await database.copyTo(partial, signal)
   begin(options, 'reading the copy of the database')
   const rows = await database.assetsIn(partial, signal)
-  const missing = await copyMissing(rows, place.UPLOADS_DIR, uploads, options)
+  const missing = await copyMissing(rows, store, uploads, options)
 
   const deleted: string[] = []
   if (missing.length > 0) {
@@ -75,9 +77,10 @@ async function fill (place: Place, partial: string, directory: string, options: 
     for (const key of missing) if (!now.has(key)) deleted.push(key)
   }
   for (const key of deleted) rows.delete(key)
-  for await (const key of storedNames(uploads)) if (!rows.has(key)) await rm(join(uploads, key))
+  const copied = folderUploads(uploads)
+  for await (const key of copied.store.keys()) if (!rows.has(key)) await rm(join(uploads, key))
 
-  const problems = await compare(rows, uploads, options)
+  const problems = await compare(rows, copied, options)
   return {
     report: { directory, kind: database.kind, assets: rows.size, bytes: sizeOf(rows), deleted: deleted.length, problems },
     manifest: { format: 1, kind: database.kind, schema: schemaIn(place), createdAt: new Date().toISOString(), assets: rows.size, deleted }
@@ -85,12 +88,12 @@ async function fill (place: Place, partial: string, directory: string, options: 
 }
 
 /** @returns the keys of the rows whose files are in neither folder */
-async function copyMissing (rows: AssetRows, from: string, to: string, options: WorkOptions): Promise<string[]> {
+async function copyMissing (rows: AssetRows, from: FileStore, to: string, options: WorkOptions): Promise<string[]> {
   const missing: string[] = []
   const done = begin(options, 'copying the latest uploads')
   for (const key of rows.keys()) {
     if (await isThere(join(to, key))) continue
-    const size = await copyRegular(join(from, key), join(to, key))
+    const size = await from.copyOut(key, join(to, key))
     if (size === undefined) missing.push(key)
     else done(size)
   }

@@ -2,6 +2,7 @@ import { existsSync } from 'node:fs'
 import { chmod, copyFile, mkdtemp, rm } from 'node:fs/promises'
 import { tmpdir } from 'node:os'
 import { join } from 'node:path'
+import type { StorePlace } from '../assets/file-store.ts'
 import type { Config } from '../config.ts'
 import { startEmbedded } from '../database/embedded.ts'
 import { holdEmbedded } from '../database/hold.ts'
@@ -14,7 +15,7 @@ import { BackupError } from './progress.ts'
 // The two kinds of database, as they are copied and as they lie in a backup.
 
 /** The settings that say what is to be copied, and where to. */
-export type Place = Pick<Config, 'DATABASE_URL' | 'DATA_DIR' | 'UPLOADS_DIR'>
+export type Place = Pick<Config, 'DATABASE_URL' | 'DATA_DIR'> & StorePlace
 
 /** The database of a service, which may be running. */
 export interface LiveDatabase {

@@ -1,49 +1,24 @@
-import { constants } from 'node:fs'
-import { copyFile, lstat, mkdir, open, opendir, readdir, rm } from 'node:fs/promises'
+import { lstat, mkdir, readdir, rm } from 'node:fs/promises'
 import { join } from 'node:path'
-import { isMissing } from '../assets/disk-store.ts'
-import { presentationOf } from '../assets/storage-key.ts'
+import { copyRegular, isMissing } from '../folders.ts'
+import type { FileStore } from '../assets/file-store.ts'
 import { begin, type WorkOptions } from './progress.ts'
+import { each } from './uploads.ts'
 
 // Copies of folders and files. Where the file system can, a copy shares its blocks with the original until one changes.
 
 /** Times of files move in steps; a file that was changed within one of its copy may look as before. */
 const TIME_STEP_NS = 2_000_000_000n
 
-/** Copies a file. @returns its size in bytes; undefined when it is not there, or a link or a folder */
-export async function copyRegular (from: string, to: string): Promise<number | undefined> {
-  try {
-    const stats = await lstat(from)
-    if (!stats.isFile()) return undefined
-    await copyFile(from, to, constants.COPYFILE_FICLONE)
-    return stats.size
-  } catch (error) {
-    if (isMissing(error)) return undefined
-    throw error
-  }
-}
-
-/** The files in a folder whose names the service gives; none when there is no such folder. */
-export async function * storedNames (folder: string): AsyncGenerator<string> {
-  let entries
-  try {
-    entries = await opendir(folder)
-  } catch (error) {
-    if (isMissing(error)) return
-    throw error
-  }
-  for await (const entry of entries) if (presentationOf(entry.name) !== undefined) yield entry.name
-}
-
-/** Copies those of the stored files that `to` lacks. Files are never changed, so those that it has are the same. */
-export async function copyStored (from: string, to: string, options: WorkOptions, step: string, of?: number): Promise<void> {
-  const done = begin(options, step, of)
+/** Copies those of the stored files that the folder lacks. Files are never changed, so those that it has are the same. */
+export async function copyStored (from: FileStore, to: string, options: WorkOptions, step: string): Promise<void> {
+  const done = begin(options, step)
   const there = new Set(await readdir(to))
-  for await (const name of storedNames(from)) {
-    if (there.has(name)) continue
-    const size = await copyRegular(join(from, name), join(to, name))
+  await each(from.keys(), from.filesAtOnce, async (key) => {
+    if (there.has(key)) return
+    const size = await from.copyOut(key, join(to, key))
     if (size !== undefined) done(size)
-  }
+  })
 }
 
 /**
@@ -94,26 +69,4 @@ export class FolderCopy {
       this.#seen.set(path, look)
     }
   }
-}
-
-/** Puts everything in a folder on the disk. */
-export async function syncTree (folder: string, signal?: AbortSignal): Promise<void> {
-  const entries = await readdir(folder, { withFileTypes: true })
-  // Several at once: the disk writes them together.
-  const workers = Array.from({ length: 16 }, async () => {
-    for (let entry = entries.pop(); entry !== undefined; entry = entries.pop()) {
-      signal?.throwIfAborted()
-      const path = join(folder, entry.name)
-      if (entry.isDirectory()) await syncTree(path, signal)
-      else if (entry.isFile()) await sync(path)
-    }
-  })
-  await Promise.all(workers)
-  await sync(folder)
-}
-
-/** Puts a file, or the list of files in a folder, on the disk. */
-export async function sync (path: string): Promise<void> {
-  const handle = await open(path)
-  await handle.sync().finally(async () => await handle.close())
 }

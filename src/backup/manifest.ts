@@ -1,7 +1,7 @@
 import { readFile, writeFile } from 'node:fs/promises'
 import { join } from 'node:path'
 import type { LiveDatabase } from './databases.ts'
-import { sync } from './files.ts'
+import { sync } from '../folders.ts'
 import { BackupError } from './progress.ts'
 
 // What a backup says of itself. It is written last: without it a folder is no backup.

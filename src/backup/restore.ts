@@ -4,13 +4,14 @@ import { join } from 'node:path'
 import { DataDirBusyError, lockDataDir, prepareDataDir } from '../database/data-dir.ts'
 import { RESTORING } from '../database/embedded.ts'
 import { printableAddress, type PoolSettings } from '../database/pool.ts'
-import { makeFolder } from '../folders.ts'
+import { sync, syncTree } from '../folders.ts'
 import { compare, readAssetRows, withClient, type AssetRows, type Problem } from './asset-rows.ts'
 import { DATA, DUMP, schemaIn, SECRET, UPLOADS, withEmbedded, type Place } from './databases.ts'
-import { copyStored, FolderCopy, sync, syncTree } from './files.ts'
+import { FolderCopy } from './files.ts'
 import { readManifest, type Manifest } from './manifest.ts'
 import { load } from './pg-tools.ts'
 import { BackupError, begin, type WorkOptions } from './progress.ts'
+import { each, folderUploads, withUploads, type Uploads } from './uploads.ts'
 import { sizeOf } from './verify.ts'
 
 // A backup put where a service will start on it. The database comes last, whole: a restore that was interrupted is none.
@@ -40,7 +41,7 @@ export async function restoreBackup (place: Place, directory: string, options: W
 }
 
 async function restoreEmbedded (place: Place, directory: string, manifest: Manifest, options: WorkOptions): Promise<RestoreReport> {
-  const { DATA_DIR: dataDir, UPLOADS_DIR: uploads } = place
+  const { DATA_DIR: dataDir } = place
   const wasThere = existsSync(dataDir)
   await prepareDataDir(dataDir)
   const lost = new AbortController()
@@ -54,7 +55,7 @@ async function restoreEmbedded (place: Place, directory: string, manifest: Manif
   try {
     const others = (await readdir(dataDir)).filter((name) => name !== 'lock' && name !== 'lock-owner.json')
     if (others.length > 0) throw new BackupError(`DATA_DIR ${dataDir} is not empty (${others.join(', ')}): name a new folder, or move away what is there`)
-    return await intoEmptyUploads(uploads, async () => {
+    return await intoEmptyUploads(place, async (uploads) => {
       try {
         await mkdir(restoring, { mode: 0o700 })
         begin(options, 'copying the database')
@@ -92,14 +93,14 @@ async function restorePostgresql (place: Place, directory: string, manifest: Man
   const schema = schemaIn(place)
   if (manifest.schema !== schema) throw new BackupError(`${directory} holds the schema ${manifest.schema}, DATABASE_URL names ${schema}: they have to be the same`)
   await prepareDatabase(url, schema)
-  await intoEmptyUploads(place.UPLOADS_DIR, async () => {
-    await copyUploads(directory, place.UPLOADS_DIR, manifest, options)
+  await intoEmptyUploads(place, async (uploads) => {
+    await copyUploads(directory, uploads, manifest, options)
     begin(options, 'restoring the database')
     await load(url, join(directory, DUMP), options.signal)
   })
   // From here on it is there, and nothing takes it away again.
   const rows = await rowsLessDeleted(url, manifest)
-  const problems = await compare(rows, place.UPLOADS_DIR, options)
+  const problems = await withUploads(place, async (uploads) => await compare(rows, uploads, options))
   return { kind: 'postgresql', assets: rows.size, bytes: sizeOf(rows), problems }
 }
 
@@ -123,24 +124,28 @@ async function rowsLessDeleted (connection: PoolSettings['connection'], { delete
   return await readAssetRows(connection)
 }
 
-async function copyUploads (directory: string, uploads: string, manifest: Manifest, options: WorkOptions): Promise<void> {
-  await copyStored(join(directory, UPLOADS), uploads, options, 'copying the uploads', manifest.assets)
+async function copyUploads (directory: string, { store }: Uploads, manifest: Manifest, options: WorkOptions): Promise<void> {
+  const folder = join(directory, UPLOADS)
+  const done = begin(options, 'copying the uploads', manifest.assets)
+  await each(folderUploads(folder).store.keys(), store.filesAtOnce, async (key) => {
+    const size = await store.copyIn(join(folder, key), key)
+    if (size !== undefined) done(size)
+  })
   begin(options, 'writing the uploads to the disk')
-  await syncTree(uploads, options.signal)
+  await store.sync(options.signal)
 }
 
-/** Runs `action`, which fills the folder; when it fails, everything in it goes again. */
-async function intoEmptyUploads<T> (folder: string, action: () => Promise<T>): Promise<T> {
-  const wasThere = existsSync(folder)
-  await makeFolder(folder)
-  // Names with a dot are what the service keeps beside the files, such as its folder of unfinished ones.
-  const others = (await readdir(folder)).filter((name) => !name.startsWith('.'))
-  if (others.length > 0) throw new BackupError(`UPLOADS_DIR ${folder} is not empty: name a new folder, or move away what is there`)
-  try {
-    return await action()
-  } catch (error) {
-    for (const name of await readdir(folder).catch(() => [])) if (!name.startsWith('.')) await rm(join(folder, name), { force: true })
-    if (!wasThere) await rmdir(folder).catch(() => {}) // only when nothing is in it
-    throw error
-  }
+/** Runs `action`, which fills the store; when it fails, everything in it goes again. */
+async function intoEmptyUploads<T> (place: Place, action: (uploads: Uploads) => Promise<T>): Promise<T> {
+  return await withUploads(place, async (uploads) => {
+    const { store } = uploads
+    const clear = await store.reserve()
+    if (clear === undefined) throw new BackupError(`${store.place} is not empty: name a new ${place.UPLOADS_URL === undefined ? 'folder' : 'bucket or prefix'}, or move away what is there`)
+    try {
+      return await action(uploads)
+    } catch (error) {
+      await clear()
+      throw error
+    }
+  })
 }

@@ -1,9 +1,9 @@
-import { lstat } from 'node:fs/promises'
 import { join } from 'node:path'
 import { compare, type AssetRows, type Problem } from './asset-rows.ts'
 import { backedUpAssets, liveDatabase, UPLOADS, type Place } from './databases.ts'
 import { readManifest } from './manifest.ts'
 import { begin, type WorkOptions } from './progress.ts'
+import { folderUploads, withUploads, type Uploads } from './uploads.ts'
 
 // Every row has its file, with its size and its checksum; every file has its row.
 
@@ -20,10 +20,14 @@ const UNFINISHED_MS = 60 * 60 * 1000
 
 /** Checks a service, which may be running. */
 export async function verifyService (place: Place, options: WorkOptions = {}): Promise<VerifyReport> {
+  return await withUploads(place, async (uploads) => await verifyUploads(place, uploads, options))
+}
+
+async function verifyUploads (place: Place, uploads: Uploads, options: WorkOptions): Promise<VerifyReport> {
   const database = liveDatabase(place)
   begin(options, 'reading the database')
   const rows = await database.assets(options.signal)
-  const found = await compare(rows, place.UPLOADS_DIR, options)
+  const found = await compare(rows, uploads, options)
 
   let unfinished = 0
   const problems: Problem[] = []
@@ -34,9 +38,9 @@ export async function verifyService (place: Place, options: WorkOptions = {}): P
     if (kind === 'no file' && !now.has(key)) continue
     if (kind === 'no row') {
       if (now.has(key)) continue
-      const stats = await lstat(join(place.UPLOADS_DIR, key)).catch(() => undefined)
-      if (stats === undefined) continue
-      if (Date.now() - Math.max(stats.mtimeMs, stats.ctimeMs) < UNFINISHED_MS) {
+      const info = await uploads.store.look(key)
+      if (info === undefined) continue
+      if (Date.now() - info.namedAtMs < UNFINISHED_MS) {
         unfinished++
         continue
       }
@@ -52,7 +56,7 @@ export async function verifyBackup (directory: string, options: WorkOptions = {}
   begin(options, 'reading the copy of the database')
   const rows = await backedUpAssets(directory, kind, schema, options.signal)
   for (const key of deleted) rows.delete(key)
-  const problems = await compare(rows, join(directory, UPLOADS), options)
+  const problems = await compare(rows, folderUploads(join(directory, UPLOADS)), options)
   return { assets: rows.size, bytes: sizeOf(rows), problems, unfinished: 0 }
 }
 

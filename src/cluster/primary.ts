@@ -1,6 +1,7 @@
 import { setTimeout as sleep } from 'node:timers/promises'
-import Fastify, { type FastifyBaseLogger } from 'fastify'
+import type { FastifyBaseLogger } from 'fastify'
 import type { Config } from '../config.ts'
+import { createLogger } from '../logger.ts'
 import { listenForMetrics } from '../plugins/metrics.ts'
 import { ClusterMetrics } from './metrics.ts'
 import { WorkerProcess, type WorkerEnd } from './worker-process.ts'
@@ -36,8 +37,8 @@ class Primary {
 
   constructor (config: Config) {
     this.#config = config
-    // The workers' logger, with their settings: its lines stand between theirs.
-    this.#log = Fastify({ logger: { level: config.LOG_LEVEL } }).log
+    // As the workers have it: its lines stand between theirs.
+    this.#log = createLogger(config)
   }
 
   async start (): Promise<void> {

@@ -68,6 +68,22 @@ class Lease {
   }
 }
 
+/** What happened, for Prometheus. */
+export interface LeaseStats {
+  /** Times that reads were asked for. */
+  asked: number
+  /** Reads that they brought. */
+  granted: number
+  /** Reads that were handed back. */
+  returned: number
+  /** Leases that another process called back. */
+  recalled: number
+  /** Windows that were found used up. */
+  exhausted: number
+  /** Windows that this process counted by itself. */
+  alone: number
+}
+
 /**
  * A fixed-window limit for very many reads, one over all processes that share a store, counted in *leases*: a process
  * takes some reads of a client's budget at once and lets them pass without asking.
@@ -83,6 +99,7 @@ class Lease {
  * (`npm run bench`); it guards the routes where that doesn't matter.
  */
 export class LeasedLimit {
+  readonly stats: LeaseStats = { asked: 0, granted: 0, returned: 0, recalled: 0, exhausted: 0, alone: 0 }
   readonly #options: LeasedLimitOptions
   readonly #store: LeaseStore | undefined
   #young = new Map<string, Lease>()
@@ -109,7 +126,7 @@ export class LeasedLimit {
       return lease.count
     }
     if (lease.exhausted) return lease.refusal
-    return this.#reachable ? this.#wait(key, lease) : takeAlone(lease, this.#options, now)
+    return this.#reachable ? this.#wait(key, lease) : takeAlone(lease, this.#options, this.stats, now)
   }
 
   /** Hands back what is unspent, as far as that is possible: at the end of the process. */
@@ -119,6 +136,11 @@ export class LeasedLimit {
     while (held.length > 0 && this.#reachable) {
       await Promise.all(held.splice(0, HAND_BACK_BATCH).map(async ([key, lease]) => await this.#giveBack(key, lease)))
     }
+  }
+
+  /** How many clients it remembers. */
+  get clients (): number {
+    return this.#young.size + this.#old.size
   }
 
   get #reachable (): boolean {
@@ -136,7 +158,7 @@ export class LeasedLimit {
     const lease = known ?? new Lease()
     lease.reset()
     this.#young.set(key, lease)
-    return this.#reachable ? this.#wait(key, lease) : takeAlone(lease, this.#options, now)
+    return this.#reachable ? this.#wait(key, lease) : takeAlone(lease, this.#options, this.stats, now)
   }
 
   #wait (key: string, lease: Lease): Promise<Count> {
@@ -159,6 +181,7 @@ export class LeasedLimit {
         const wait = others > 0 ? RECALL_WAITS_MS[recalls++] : undefined
         if (wait === undefined) {
           lease.exhausted = true
+          this.stats.exhausted++
           refuse(lease)
         } else {
           await sleep(wait)
@@ -166,7 +189,7 @@ export class LeasedLimit {
       } while (lease.waiting.length > 0)
     } catch {
       const now = clock.now()
-      while (lease.waiting.length > 0) lease.waiting.shift()?.(takeAlone(lease, this.#options, now))
+      while (lease.waiting.length > 0) lease.waiting.shift()?.(takeAlone(lease, this.#options, this.stats, now))
     } finally {
       lease.asking = false
       if (lease.recalled) this.#recalled(key)
@@ -190,6 +213,8 @@ export class LeasedLimit {
     })
     // What was left of another window, or of a budget that was counted alone, is none of this one.
     if (isAlone || answer.end !== lease.end) lease.left = 0
+    this.stats.asked++
+    this.stats.granted += answer.granted
     lease.aloneFrom = -1
     lease.left += answer.granted
     lease.total = answer.total
@@ -205,11 +230,14 @@ export class LeasedLimit {
     const lease = this.#young.get(key) ?? this.#old.get(key)
     if (lease === undefined) return
     lease.recalled = lease.asking
-    if (lease.holds && !lease.asking && clock.now() < lease.resetAt) this.#giveBack(key, lease)
+    if (!lease.holds || lease.asking || clock.now() >= lease.resetAt) return
+    this.stats.recalled++
+    this.#giveBack(key, lease)
   }
 
   async #giveBack (key: string, lease: Lease): Promise<void> {
     const reads = lease.left
+    this.stats.returned += reads
     lease.left = 0
     lease.total -= reads
     lease.extra = lease.askAt = -1
@@ -223,12 +251,13 @@ export class LeasedLimit {
 }
 
 /** One read by this process' own count, which goes on from what it knows. */
-function takeAlone (lease: Lease, { max, timeWindow }: LeasedLimitOptions, now: number): Count {
+function takeAlone (lease: Lease, { max, timeWindow }: LeasedLimitOptions, stats: LeaseStats, now: number): Count {
   if (now >= lease.resetAt) {
     lease.reset()
     lease.resetAt = now + timeWindow
   }
   if (lease.aloneFrom < 0) {
+    stats.alone++
     lease.left += max - lease.total
     lease.total = max
     lease.aloneFrom = lease.left

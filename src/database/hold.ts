@@ -15,11 +15,11 @@ export interface HoldServer {
   close (): Promise<void>
 }
 
-/** The socket, in the folder that <dataDir>/socket-folder names. */
+/** Its socket, in the folder that <dataDir>/socket-folder names. */
 export const HOLD_SOCKET = 'hold'
 /** A copier that is frozen can't hold up the service for longer. */
 const HOLD_LIMIT_MS = 30_000
-/** How long a service that has the folder may take until it can be asked to stand still. */
+/** How long a service that has the folder may take until it can be asked for something. */
 const START_LIMIT_MS = 15_000
 const RETRY_MS = 100
 
@@ -62,17 +62,28 @@ export async function serveHold (db: PGlite, path: string): Promise<HoldServer> 
  * @throws {DataDirError} the service there can't be reached, or went on before `action` was done: what it read is void
  */
 export async function holdEmbedded (dataDir: string, log: DataDirLog, action: () => Promise<void>): Promise<void> {
+  await besideService(dataDir, HOLD_SOCKET, async (socket) => await withHold(socket, dataDir, action), async () => await withLock(dataDir, log, action))
+}
+
+/**
+ * Works on an embedded database, whether or not a service runs on it.
+ *
+ * @param name of the socket of the service, in the folder that <dataDir>/socket-folder names
+ * @param through is given a connection to the service that runs
+ * @param alone is called where none runs; a `DataDirBusyError` of it means that one does, or is about to start or to end
+ * @throws {DataDirError} there is one, which can't be reached
+ */
+export async function besideService<T> (dataDir: string, name: string, through: (socket: Socket) => Promise<T>, alone: () => Promise<T>): Promise<T> {
   const deadline = performance.now() + START_LIMIT_MS
   for (;;) {
-    const socket = await reach(dataDir)
-    if (socket !== undefined) return await withHold(socket, dataDir, action)
+    const socket = await reach(dataDir, name)
+    if (socket !== undefined) return await through(socket)
     try {
-      return await withLock(dataDir, log, action)
+      return await alone()
     } catch (error) {
       if (!(error instanceof DataDirBusyError)) throw error
-      // It may be about to start, or to end.
       if (performance.now() > deadline) {
-        throw new DataDirError(`${error.message.split(':', 1)[0]}, which can't be asked to stand still from here: run this as the same user on the same machine (in the same container), or stop it`, { cause: error })
+        throw new DataDirError(`${error.message.split(':', 1)[0]}, which can't be reached from here: run this as the same user on the same machine (in the same container), or stop it`, { cause: error })
       }
     }
     await sleep(RETRY_MS)
@@ -90,10 +101,10 @@ async function withLock (dataDir: string, log: DataDirLog, action: () => Promise
   }
 }
 
-async function reach (dataDir: string): Promise<Socket | undefined> {
+async function reach (dataDir: string, name: string): Promise<Socket | undefined> {
   const folder = await readFile(join(dataDir, 'socket-folder'), 'utf8').catch(() => undefined)
   if (folder === undefined) return undefined
-  const socket = connect(join(folder, HOLD_SOCKET))
+  const socket = connect(join(folder, name))
   try {
     await once(socket, 'connect')
     return socket

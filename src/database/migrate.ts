@@ -94,7 +94,7 @@ export async function requireMigrated (connection: PoolSettings['connection'], o
     await reach(session, connection)
     const pending = await pendingMigrations(session.query.bind(session), options.migrations)
     if (pending.length === 0) return
-    throw new MigrationError(`The database lacks ${pending.length === 1 ? 'migration' : 'migrations'} ${pending.join(', ')}: run npm run db:migrate, or set MIGRATE_ON_START=true`)
+    throw new MigrationError(`The database lacks ${pending.length === 1 ? 'migration' : 'migrations'} ${pending.join(', ')}: run npx landfall migrate, or set MIGRATE_ON_START=true`)
   } finally {
     await session.end().catch(() => {})
   }

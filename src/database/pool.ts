@@ -1,5 +1,6 @@
 import { performance } from 'node:perf_hooks'
 import pg from 'pg'
+import type { Observer } from '../observer.ts'
 import { preparationTrouble, renewed, TYPES, type Statement } from './statement.ts'
 import { DatabaseUnavailableError, isServerTrouble } from './unavailable.ts'
 
@@ -12,6 +13,8 @@ export interface PoolSettings {
   max: number
   /** Longest wait of one statement, and of one interactive transaction as a whole, in milliseconds. */
   timeoutMs: number
+  /** Told of each statement, and of each wait for a connection. */
+  observer?: Observer | undefined
 }
 
 /** The part of pg's client that the adapter uses in a transaction. */
@@ -26,11 +29,12 @@ interface TransactionClient extends Pick<pg.PoolClient, 'release' | 'on' | 'remo
  */
 export class BoundedPool extends pg.Pool {
   readonly #timeoutMs: number
+  readonly #observer: Observer | undefined
   /** Statements whose plans a change of the schema has outdated, and what they became. */
   readonly #renewed = new Map<Statement<unknown>, Statement<unknown>>()
   #keepsNames = true
 
-  constructor ({ connection, max, timeoutMs }: PoolSettings) {
+  constructor ({ connection, max, timeoutMs, observer }: PoolSettings) {
     super({
       ...connectionOptions(connection),
       max,
@@ -45,6 +49,7 @@ export class BoundedPool extends pg.Pool {
       keepAliveInitialDelayMillis: 10_000
     })
     this.#timeoutMs = timeoutMs
+    this.#observer = observer
     // Between the pool's own listener and the one of `bound` there is none. An end that the server sends together with its
     // first readiness falls in there and would end the process; so it is the next statement that fails.
     this.on('connect', (client) => client.on('error', () => {}))
@@ -99,17 +104,24 @@ export class BoundedPool extends pg.Pool {
 
   async #lease (): Promise<TransactionClient> {
     const deadline = performance.now() + this.#timeoutMs
+    const observed = this.#observer?.(CONNECT)
     try {
-      return bound(await super.connect(), deadline)
+      const client = await super.connect()
+      observed?.()
+      return bound(client, deadline, this.#observer)
     } catch (error) {
+      observed?.(error)
       // Even a wrong password: it was right when the service started, and no request can do anything about it.
       throw new DatabaseUnavailableError(messageOf(error), { cause: error })
     }
   }
 }
 
+/** What observers are told of the wait for a connection, as if it were a statement. */
+export const CONNECT = 'CONNECT'
+
 /** A connection whose statements share one deadline, and that isn't used again after a failure that could linger. */
-function bound (client: pg.PoolClient, deadline: number): TransactionClient {
+function bound (client: pg.PoolClient, deadline: number, observer: Observer | undefined): TransactionClient {
   let broken = false
   const onError = () => { broken = true }
   client.on('error', onError)
@@ -117,9 +129,13 @@ function bound (client: pg.PoolClient, deadline: number): TransactionClient {
   const query: TransactionClient['query'] = async (config, values) => {
     const remaining = Math.max(1, Math.ceil(deadline - performance.now()))
     const statement = typeof config === 'string' ? { text: config, values } : config
+    const observed = observer?.(statement.text)
     try {
-      return await client.query({ ...statement, query_timeout: remaining } as pg.QueryConfig)
+      const result = await client.query({ ...statement, query_timeout: remaining } as pg.QueryConfig)
+      observed?.()
+      return result
     } catch (error) {
+      observed?.(error)
       if (!isServerTrouble(error)) throw error
       // After a timeout of ours its answer is still to come: nobody else must get it. After anything worse than an error
       // the server closes the connection, which may be noticed only when the next one has it.

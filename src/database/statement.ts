@@ -17,6 +17,11 @@ export interface Statement<Row> {
   readonly row?: Row
 }
 
+/** Runs statements by themselves: a pool, the client, or a service that is visited. */
+export interface StatementRunner {
+  run<Row> (statement: Statement<Row>, values: readonly unknown[]): Promise<Row[]>
+}
+
 /**
  * Makes a statement, once, at the top of a module.
  *

@@ -27,6 +27,12 @@ const compress = {
   gzip: async (bytes: Buffer) => await promisify(gzip)(bytes)
 } as const
 
+/** Where the copy that a process holds came from: another's, or a row. What was written here counts as from the row. */
+export type Origin = 'redis' | 'database'
+
+/** How often documents were compressed, by encoding. */
+export type Compressions = Record<'br' | 'gzip', number>
+
 /** Less than this fits into one packet as it is. */
 const MIN_COMPRESSED_BYTES = 1024
 /** Compressing must make a document this much smaller to be worth the client's work, and the memory. */
@@ -45,6 +51,8 @@ export class CachedDocument {
   readonly #making: { br?: Promise<Representation>, gzip?: Promise<Representation> } = {}
   /** Until when it is served without asking again, in milliseconds of the process clock. */
   freshUntil = 0
+  /** Where it was loaded from last. */
+  origin: Origin = 'database'
   /** When it was known to be the current version, in milliseconds of the process clock. */
   knownAt = 0
 
@@ -68,10 +76,16 @@ export class CachedDocument {
     return this.#made[encoding]
   }
 
-  /** Makes the representation in an encoding, once however many ask; the plain one where compressing doesn't pay. */
-  async make (encoding: 'br' | 'gzip'): Promise<Representation> {
-    return await (this.#making[encoding] ??= compress[encoding](this.identity.body.bytes).then((bytes) =>
-      (this.#made[encoding] = bytes.length <= this.identity.body.bytes.length * MAX_COMPRESSED_PART ? this.#represent(bytes, encoding) : this.identity)))
+  /**
+   * Makes the representation in an encoding, once however many ask; the plain one where compressing doesn't pay.
+   *
+   * @param done is raised when there was work to do
+   */
+  async make (encoding: 'br' | 'gzip', done: Compressions): Promise<Representation> {
+    return await (this.#making[encoding] ??= compress[encoding](this.identity.body.bytes).then((bytes) => {
+      done[encoding]++
+      return (this.#made[encoding] = bytes.length <= this.identity.body.bytes.length * MAX_COMPRESSED_PART ? this.#represent(bytes, encoding) : this.identity)
+    }))
   }
 
   #represent (bytes: Buffer, encoding: Encoding): Representation {

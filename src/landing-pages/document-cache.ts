@@ -2,7 +2,8 @@ import { LRUCache } from 'lru-cache'
 import fp from 'fastify-plugin'
 import { clock } from '../clock.ts'
 import { isDatabaseUnavailable } from '../database/unavailable.ts'
-import { CachedDocument, type DocumentVersion } from './cached-document.ts'
+import { CachedDocument, type Compressions, type DocumentVersion, type Origin } from './cached-document.ts'
+import { documentMetrics } from './read-metrics.ts'
 import { LandingPageRepository } from './repository.ts'
 import { DELETED, LIFETIME_MS, SharedDocuments } from './shared-documents.ts'
 
@@ -49,8 +50,11 @@ export interface DocumentCacheOptions {
  * twice.
  */
 export class DocumentCache {
+  /** To be raised by whoever has a document compressed. */
+  readonly compressions: Compressions = { br: 0, gzip: 0 }
   readonly #options: DocumentCacheOptions
   readonly #documents: LRUCache<string, CachedDocument> | undefined
+  #evictions = 0
   readonly #missing = new LRUCache<string, true>({ max: MAX_MISSING })
   readonly #flights = new Map<string, Flight>()
   readonly #unpublished = new Map<string, number>()
@@ -63,7 +67,12 @@ export class DocumentCache {
   constructor (options: DocumentCacheOptions) {
     this.#options = options
     if (options.maxBytes > 0) {
-      this.#documents = new LRUCache({ maxSize: options.maxBytes, maxEntrySize: options.maxBytes, sizeCalculation: (document) => document.size })
+      this.#documents = new LRUCache({
+        maxSize: options.maxBytes,
+        maxEntrySize: options.maxBytes,
+        sizeCalculation: (document) => document.size,
+        dispose: (_document, _publicId, reason) => { if (reason === 'evict') this.#evictions++ }
+      })
     }
     options.shared?.onPublication(({ publicId, version }) => this.#learn(publicId, version))
   }
@@ -150,6 +159,11 @@ export class DocumentCache {
     this.#documents?.set(document.publicId, document)
   }
 
+  /** Documents held, the memory that they take in bytes, and how many had to make room for others. */
+  get usage (): { entries: number, bytes: number, evictions: number } {
+    return { entries: this.#documents?.size ?? 0, bytes: this.#documents?.calculatedSize ?? 0, evictions: this.#evictions }
+  }
+
   async #tell (publicId: string, version: number, publish: (shared: SharedDocuments) => Promise<number>): Promise<void> {
     const { shared } = this.#options
     if (shared === undefined) return
@@ -227,24 +241,26 @@ export class DocumentCache {
       this.#missing.set(publicId, true)
       return undefined
     }
-    const { document, lifetimeMs } = found
+    const { document, lifetimeMs, origin } = found
     if (document.version >= newest) {
       // PostgreSQL shows it before it is published: nobody is to join a flight that may bring an older one.
       this.#learn(publicId, document.version)
-      return this.#keep(document, startedAt, lifetimeMs)
+      const kept = this.#keep(document, startedAt, lifetimeMs)
+      kept.origin = origin
+      return kept
     }
     const held = this.#documents?.peek(publicId)
     return held !== undefined && held.version >= document.version ? held : new CachedDocument(document)
   }
 
-  async #fetch (publicId: string): Promise<{ document: DocumentVersion, lifetimeMs: number } | undefined> {
+  async #fetch (publicId: string): Promise<{ document: DocumentVersion, lifetimeMs: number, origin: Origin } | undefined> {
     const { shared, read } = this.#options
     // What Redis holds is older than a write of ours that it has not heard of.
     if (shared !== undefined && !this.#unpublished.has(publicId)) {
       const copy = await shared.get(publicId).catch(() => undefined)
       if (copy?.deleted === true) return undefined
       // Nor is it used when it is older than what is known: somebody slow may have filled a Redis that was flushed.
-      if (copy?.deleted === false && copy.document.version >= this.#newestOf(publicId)) return { document: copy.document, lifetimeMs: copy.leftMs }
+      if (copy?.deleted === false && copy.document.version >= this.#newestOf(publicId)) return { document: copy.document, lifetimeMs: copy.leftMs, origin: 'redis' }
     }
     let document: DocumentVersion | undefined
     try {
@@ -256,7 +272,7 @@ export class DocumentCache {
     }
     if (document === undefined) return undefined
     if (document.version >= this.#newestOf(publicId)) shared?.fill(document).catch(() => {})
-    return { document, lifetimeMs: LIFETIME_MS }
+    return { document, lifetimeMs: LIFETIME_MS, origin: 'database' }
   }
 }
 
@@ -280,7 +296,8 @@ export default fp<{ channel: string }>(async (app, { channel }) => {
   shared?.on('unreachable', () => documents.expireAll())
   shared?.on('reachable', () => { documents.publishOutstanding().catch((error: unknown) => app.log.warn({ err: error }, 'outstanding publications failed')) })
   app.decorate('documents', documents)
-}, { name: 'document-cache', dependencies: ['database', 'redis'] })
+  documentMetrics(app.metrics, documents, config.CACHE_MAX_BYTES)
+}, { name: 'document-cache', dependencies: ['database', 'redis', 'metrics'] })
 
 const versionOf = (document: DocumentVersion | undefined): number => document?.version ?? DELETED
 

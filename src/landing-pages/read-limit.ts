@@ -5,6 +5,7 @@ import { LeasedLimit } from '../counters/leased-limit.ts'
 import type { LeaseStore } from '../counters/lease-store.ts'
 import type { ClientAddress } from '../plugins/client-address.ts'
 import { headerLines } from './prepared-head.ts'
+import { noReads, type PublicReads } from './read-metrics.ts'
 
 const WINDOW_MS = 60_000
 /** Parsed origins that are remembered; a page that reads much sends the same one each time. */
@@ -19,6 +20,8 @@ export interface Tier {
   readonly max: number
   /** The line of the RateLimit-Policy field, and the beginning of the RateLimit field's (draft-ietf-httpapi-ratelimit-headers). */
   readonly lines: string
+  /** To be raised by whoever answers. */
+  readonly reads: PublicReads
 }
 
 /** Whether a read comes from an allowed host, by its client address or by the page that it says it is made for. */
@@ -75,9 +78,13 @@ export class ReadLimit {
     return this.#allowedHosts.matches(request, address) ? this.#allowed : this.#public
   }
 
+  get tiers (): readonly Tier[] {
+    return [this.#public, this.#allowed]
+  }
+
   /** Hands unused reads back: at the end of the process. */
   async close (): Promise<void> {
-    await Promise.all([this.#public, this.#allowed].map(async ({ limit }) => await limit.close()))
+    await Promise.all(this.tiers.map(async ({ limit }) => await limit.close()))
   }
 }
 
@@ -85,7 +92,8 @@ const tier = (name: Tier['name'], max: number, leases: LeaseStore | undefined): 
   name,
   max,
   limit: new LeasedLimit({ nameSpace: name, max, timeWindow: WINDOW_MS }, leases),
-  lines: `${headerLines(['ratelimit-policy', `"${name}";q=${max};w=${WINDOW_MS / 1000}`])}ratelimit: "${name}";r=`
+  lines: `${headerLines(['ratelimit-policy', `"${name}";q=${max};w=${WINDOW_MS / 1000}`])}ratelimit: "${name}";r=`,
+  reads: noReads()
 })
 
 function blockListOf (networks: readonly string[]): BlockList {

@@ -25,6 +25,7 @@ export function requireSession (scope: FastifyInstance): void {
   scope.addHook('onRequest', async (request, reply) => {
     reply.preventCache()
     request.session = await sessionOf(scope, request)
+    request.userId = request.session.userId
   })
 }
 

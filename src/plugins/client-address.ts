@@ -1,16 +1,12 @@
 import { isIP } from 'node:net'
 import { normalizeIP } from '@fastify/rate-limit'
 import fp from 'fastify-plugin'
-import type { FastifyInstance, FastifyRequest } from 'fastify'
+import type { FastifyRequest } from 'fastify'
 
 declare module 'fastify' {
   interface FastifyInstance {
     /** The client's address: the socket's, or what trusted proxies (TRUST_PROXY) say. */
     addressOf: (request: FastifyRequest) => ClientAddress
-  }
-  interface FastifyRequest {
-    /** In full, in the scopes that note it. */
-    clientAddress: string
   }
 }
 
@@ -28,15 +24,6 @@ const MAX_KNOWN_LENGTH = 128
 const MAX_FORWARDED_LENGTH = 1024
 
 let warned = false
-
-/** Adds the hook that notes the address of each request as it comes: a socket that is closed may have forgotten its peer. */
-export function noteAddress (scope: FastifyInstance): void {
-  scope.decorateRequest('clientAddress', '')
-  scope.addHook('onRequest', (request, _reply, done) => {
-    request.clientAddress = scope.addressOf(request).full
-    done()
-  })
-}
 
 export default fp(async (app) => {
   const trustsProxies = app.config.TRUST_PROXY.length > 0

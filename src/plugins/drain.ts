@@ -1,16 +1,19 @@
 import type { IncomingMessage, ServerResponse } from 'node:http'
 import type { Socket } from 'node:net'
-import { setTimeout as sleep } from 'node:timers/promises'
+import { setImmediate as nextTurn, setTimeout as sleep } from 'node:timers/promises'
 import fp from 'fastify-plugin'
 import { clock } from '../clock.ts'
 
 declare module 'fastify' {
   interface FastifyInstance {
     /**
-     * Takes leave of the clients, before `close()`: for a second, or as long as there are any, all is answered as ever but
-     * with `Connection: close`, so that nobody's next request meets a connection that was closed while it was on its way.
-     * New connections are still taken: whoever sends them learns from `/health/ready` only now that it should not. (The
-     * system resets those that nobody has taken when a listener closes, so closing at once would fail their requests.)
+     * Takes leave of the clients, before `close()`, in two steps. For SHUTDOWN_DELAY_MS, or not at all when there were no
+     * clients for as long, all goes on as ever but for `/health/ready`: load balancers learn from it that they should not
+     * come again. Then no new connections are taken, and for up to a second all that is asked on the others is answered with
+     * `Connection: close`, so that nobody's next request meets a connection that was closed while it was on its way.
+     *
+     * In this order because the system resets connections that nobody has taken when a listener closes: there are few new
+     * ones as long as the old ones can be used again.
      */
     drain: () => Promise<void>
     /** Whether the service is about to end, and should be sent no more requests. */
@@ -21,6 +24,10 @@ declare module 'fastify' {
 const LOOK_INTERVAL_MS = 50
 /** Who asks more often than this is told that the connection ends; one that is idle for longer may be closed. */
 const LEAVE_MS = 1000
+/** A turn of the event loop that takes no longer has left next to no connection behind that nobody has taken. */
+const SHORT_TURN_MS = 1
+/** How long such a turn is waited for. */
+const MAX_TURNS_MS = 2000
 /** A request that has begun to arrive may still arrive for so long. */
 const HALF_SENT_GRACE_MS = 1000
 
@@ -32,6 +39,17 @@ const isBusy = (socket: ServingSocket): boolean => (socket._httpMessage ?? undef
 /** Says in its head that the connection ends with this answer. */
 const makeLast = (response: ServerResponse): void => { response.shouldKeepAlive = false }
 
+/** Resolves right after a turn of the event loop in which there was little to do but taking what connections there were. */
+async function shortTurn (): Promise<void> {
+  const until = performance.now() + MAX_TURNS_MS
+  for (let began = performance.now(); began < until;) {
+    await nextTurn()
+    const ended = performance.now()
+    if (ended - began <= SHORT_TURN_MS) return
+    began = ended
+  }
+}
+
 /**
  * Lets close() finish what is in flight, for a limited time. Fastify closes the connections that are idle when closing
  * begins and waits for the others; those are closed here as they become idle, instead of when their clients like. Ones that
@@ -39,32 +57,47 @@ const makeLast = (response: ServerResponse): void => { response.shouldKeepAlive 
  * that was handed over but is not sent yet do.
  *
  * @param timeoutMs how long requests may take to finish, in milliseconds, from `drain()` or else `close()` on
+ * @param delayMs how long of that all is answered as ever
  */
-export default fp<{ timeoutMs: number }>(async (app, { timeoutMs }) => {
+export default fp<{ timeoutMs: number, delayMs: number }>(async (app, { timeoutMs, delayMs }) => {
   const { server } = app
   /** With the time at which each was opened. */
   const sockets = new Map<ServingSocket, number>()
   let beganAt: number | undefined
+  /** When the last connection so far ended. Whoever had one a moment ago, such as a load balancer's look, may come again. */
+  let leftAt = -Infinity
   server.on('connection', (socket: Socket) => {
     sockets.set(socket, clock.now())
-    socket.once('close', () => sockets.delete(socket))
+    socket.once('close', () => {
+      sockets.delete(socket)
+      leftAt = clock.now()
+    })
   })
+  let isClosing = false
   const closeIdle = server.closeIdleConnections.bind(server)
   server.closeIdleConnections = () => {
+    if (!isClosing) return // the listener alone is closed: nobody has been told yet
     for (const socket of sockets.keys()) if (socket.writableLength > 0) return
     closeIdle()
   }
 
   app.decorate('isDraining', () => beganAt !== undefined)
   app.decorate('drain', async () => {
-    beganAt ??= clock.now()
-    const until = beganAt + Math.min(LEAVE_MS, timeoutMs)
+    const now = beganAt ??= clock.now()
+    const deadline = now + timeoutMs
+    const closing = Math.min(deadline, now + delayMs)
+    while (clock.now() < closing && (sockets.size > 0 || clock.now() < leftAt + delayMs)) await sleep(LOOK_INTERVAL_MS)
+    await shortTurn()
+    if (server.listening) server.close()
+
     server.prependListener('request', (_request: IncomingMessage, response: ServerResponse) => makeLast(response))
     for (const { _httpMessage: underWay } of sockets.keys()) if (underWay?.headersSent === false) makeLast(underWay)
-    while (sockets.size > 0 && clock.now() < until) await sleep(LOOK_INTERVAL_MS)
+    const leaving = Math.min(deadline, clock.now() + LEAVE_MS)
+    while (clock.now() < leaving && sockets.size > 0) await sleep(LOOK_INTERVAL_MS)
   })
 
   app.addHook('preClose', async () => {
+    isClosing = true
     const closedAt = clock.now()
     const drainedFrom = beganAt ??= closedAt
     const isLeftOver = (socket: ServingSocket, openedAt: number, now: number): boolean => {

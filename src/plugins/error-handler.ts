@@ -7,6 +7,7 @@ import type { FastifyError, FastifyInstance, FastifyReply, FastifyRequest } from
 import { errorBody, InvalidError, MethodNotAllowedError, NotFoundError, RetryLaterError, unavailable } from '../errors.ts'
 import { isDatabaseUnavailable } from '../database/unavailable.ts'
 import { requestId, requireHost } from './every-request.ts'
+import { logRawAnswer } from './request-log.ts'
 import { DATA_HEADERS, secureAnswer } from './security-headers.ts'
 
 // Every error, whoever raises it, becomes {"errors": ["…", …]}: sentences for a person, nothing of our insides.
@@ -59,12 +60,7 @@ function answerFor (error: FastifyError): Answer | undefined {
 
 function sendError (error: FastifyError, request: FastifyRequest, reply: FastifyReply): FastifyReply {
   const answer = answerFor(error) ?? { status: 500, messages: [`Something went wrong (request ${request.id})`] }
-  const { server } = request
-  // The public read has no logger for each request.
-  const log = request.log === server.log ? request.log.child({ reqId: request.id }) : request.log
-  if (answer.status === 500) log.error({ err: error }, 'request failed')
-  else if (answer.status > 500) log.warn({ reason: error.message }, 'request could not be served') // an outage has many
-  else log.debug({ err: error }, 'request refused')
+  request.server.logFailure(request, error, answer.status)
   secureAnswer(reply)
   // Fastify gives up the connection with each body that its parser refuses; one that was read to its end is not in the way.
   if (request.raw.readableEnded) reply.removeHeader('connection')
@@ -82,16 +78,23 @@ function sendError (error: FastifyError, request: FastifyRequest, reply: Fastify
 
 /** For Fastify's `frameworkErrors`: URLs that its router can't read never reach a hook or the error handler. */
 export function sendFrameworkError (error: FastifyError, request: FastifyRequest, reply: FastifyReply): void {
+  // It has one that writes nothing: the factory of app.ts isn't asked here.
+  request.log = request.server.log.child({ reqId: request.id })
+  request.server.logRequest(request, reply)
   sendError(error, request, reply)
 }
 
 const PARSER_STATUS: Readonly<Record<string, number>> = { HPE_HEADER_OVERFLOW: 431, HPE_CHUNK_EXTENSIONS_OVERFLOW: 413, ERR_HTTP_REQUEST_TIMEOUT: 408 }
 
 /** For Fastify's `clientErrorHandler`: what the HTTP parser refuses has no request, only a socket. */
-export function answerParserError (error: Error & { code?: string }, socket: Socket): void {
-  const status = PARSER_STATUS[error.code ?? ''] ?? 400
-  if (error.code === 'ECONNRESET') socket.destroy()
-  else endSocket(socket, status, randomUUID())
+export function answerParserError (this: FastifyInstance, error: Error & { code?: string }, socket: Socket): void {
+  const { code } = error
+  if (code === 'ECONNRESET') {
+    socket.destroy()
+    return
+  }
+  const status = PARSER_STATUS[code ?? ''] ?? 400
+  endSocket(socket, status, logRawAnswer(this.log, socket, { reqId: randomUUID(), status, ...(code !== undefined && { code }) }))
 }
 
 function endSocket (socket: Socket, status: number, id: string): void {
@@ -133,6 +136,7 @@ export default fp(async (app) => {
   app.setErrorHandler(sendError)
   const methodsAt = methodsByUrl(app)
   app.setNotFoundHandler((request, reply) => {
+    app.logRequest(request, reply)
     requireHost(request)
     const methods = methodsAt(request.url)
     if (methods.length === 0) return sendError(new NotFoundError(), request, reply)
@@ -142,7 +146,13 @@ export default fp(async (app) => {
   // Node would answer this by itself with an empty body.
   app.server.on('checkExpectation', (request: IncomingMessage, response: ServerResponse) => {
     const body = bodyFor(417)
-    response.writeHead(417, { ...RAW_HEADERS, 'x-request-id': requestId(request), 'content-length': Buffer.byteLength(body) }).end(body)
+    const id = requestId(request)
+    logRawAnswer(app.log, request.socket, { reqId: id, method: request.method, status: 417 })
+    response.writeHead(417, { ...RAW_HEADERS, 'x-request-id': id, 'content-length': Buffer.byteLength(body) }).end(body)
   })
-  app.server.on('connect', (request: IncomingMessage, socket: Socket) => endSocket(socket, 405, requestId(request)))
+  app.server.on('connect', (request: IncomingMessage, socket: Socket) => {
+    const id = requestId(request)
+    logRawAnswer(app.log, socket, { reqId: id, method: request.method, status: 405 })
+    endSocket(socket, 405, id)
+  })
 }, { name: 'error-handler' })

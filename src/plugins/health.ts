@@ -1,10 +1,29 @@
 import fp from 'fastify-plugin'
 import { Type } from '@sinclair/typebox'
 import { RetryLaterError } from '../errors.ts'
-import { ErrorBody } from '../schemas.ts'
+import { answer, errors } from '../schemas.ts'
 import { MigrationError, pendingMigrations } from '../database/migrate.ts'
 
-const Health = Type.Object({ status: Type.String(), database: Type.Optional(Type.String()), redis: Type.Optional(Type.String()) })
+const Alive = Type.Object({ status: Type.Literal('ok') }, { title: 'Alive' })
+const Readiness = Type.Object({
+  status: Type.Union([Type.Literal('ok'), Type.Literal('degraded')], { description: '`degraded` while Redis is away: limits are counted for each process' }),
+  database: Type.Literal('ok'),
+  redis: Type.Union([Type.Literal('ok'), Type.Literal('away'), Type.Literal('not used')])
+}, { title: 'Readiness' })
+
+const tags = ['Health']
+const liveSchema = {
+  operationId: 'live',
+  tags,
+  summary: 'Ask whether the process answers',
+  response: { 200: answer(Alive, 'It does'), ...errors([400]) }
+}
+const readySchema = {
+  operationId: 'ready',
+  tags,
+  summary: 'Ask whether requests may be sent here',
+  response: { 200: answer(Readiness, 'They may'), ...errors([400, 503]) }
+}
 
 /** For load balancers and orchestrators: does the process answer, and may it be sent requests. */
 export default fp(async (app) => {
@@ -20,9 +39,9 @@ export default fp(async (app) => {
     }
   }
 
-  app.get('/health/live', { schema: { summary: 'The process answers', response: { 200: Health } } }, async () => ({ status: 'ok' }))
+  app.get('/health/live', { schema: liveSchema, config: { log: 'debug' } }, async () => ({ status: 'ok' as const }))
 
-  app.get('/health/ready', { schema: { summary: 'Requests may be sent here', response: { 200: Health, 503: ErrorBody } } }, async (_request, reply) => {
+  app.get('/health/ready', { schema: readySchema, config: { log: 'debug' } }, async (_request, reply) => {
     reply.header('cache-control', 'no-store')
     const redis = app.shared === undefined ? 'not used' : app.shared.reachable ? 'ok' : 'away'
     const database = await databaseState()
@@ -30,6 +49,6 @@ export default fp(async (app) => {
     if (closing || database !== 'ok') {
       throw new RetryLaterError(503, closing ? 'The service is closing' : database === 'away' ? 'PostgreSQL can not be reached' : 'The database is not migrated', 1)
     }
-    return { status: redis === 'away' ? 'degraded' : 'ok', database, redis }
+    return { status: redis === 'away' ? 'degraded' as const : 'ok' as const, database, redis }
   })
 }, { name: 'health', dependencies: ['database', 'redis', 'drain'] })

@@ -2,13 +2,14 @@ import { createServer } from 'node:http'
 import { once } from 'node:events'
 import type { FastifyBaseLogger } from 'fastify'
 import fp from 'fastify-plugin'
-import { collectDefaultMetrics, Gauge, Registry } from 'prom-client'
+import { collectDefaultMetrics, Counter, Gauge, Registry } from 'prom-client'
 
 declare module 'fastify' {
   interface FastifyInstance {
     /**
      * What this process tells Prometheus; there is one also when nobody listens. The values of all workers are added
-     * up unless a metric says otherwise (prom-client's `aggregator`).
+     * up unless a metric says otherwise (prom-client's `aggregator`). Each room registers its own; docs/metrics.md
+     * describes all of them.
      */
     metrics: Registry
   }
@@ -58,14 +59,56 @@ export function measureProcess (registry: Registry): void {
   collectDefaultMetrics({ register: registry })
 }
 
+export interface CountedMetric {
+  readonly name: string
+  readonly help: string
+  /** Of how the workers' values become one; they are added up unless told. */
+  readonly aggregator?: 'min' | 'max'
+}
+
+/** Values by their label; one without a label has the key ''. */
+export type Values = Readonly<Record<string, number>>
+
+/**
+ * A counter over numbers that its room raises by itself: prom-client's own `inc` costs more than most of what is counted.
+ *
+ * @param label names what the keys of `read`'s answer are values of
+ */
+export function counterOf (registry: Registry, metric: CountedMetric, read: () => number | Values, label?: string): void {
+  // eslint-disable-next-line no-new
+  new Counter({
+    ...metric,
+    labelNames: label === undefined ? [] : [label],
+    registers: [registry],
+    collect () {
+      this.reset()
+      for (const [labels, value] of labelled(read(), label)) this.inc(labels, value)
+    }
+  })
+}
+
+/** The same for what goes up and down. */
+export function gaugeOf (registry: Registry, metric: CountedMetric, read: () => number | Values, label?: string): void {
+  // eslint-disable-next-line no-new
+  new Gauge({
+    ...metric,
+    labelNames: label === undefined ? [] : [label],
+    registers: [registry],
+    collect () {
+      for (const [labels, value] of labelled(read(), label)) this.set(labels, value)
+    }
+  })
+}
+
+function labelled (values: number | Values, label: string | undefined): [Record<string, string>, number][] {
+  if (typeof values === 'number' || label === undefined) return [[{}, Number(values)]]
+  return Object.entries(values).map(([key, value]) => [{ [label]: key }, value])
+}
+
 /** The registry of this process, and its listener when there is a port for one. Rooms may be registered before or after. */
 export default fp<{ host: string, port: number | undefined }>(async (app, { host, port }) => {
   const registry = new Registry()
   app.decorate('metrics', registry)
-  const lowest = (name: string, help: string, isOne: () => boolean) =>
-    new Gauge({ name, help, aggregator: 'min', registers: [registry], collect () { this.set(isOne() ? 1 : 0) } })
-  lowest('landfall_limits_shared', 'Limits are counted in Redis, over all replicas (1) or in a process alone (0)', () => app.counters.shared)
-  lowest('landfall_invalidation_channel_up', "Other replicas' writes are heard (1) or not (0)", () => app.shared?.subscribed ?? false)
   if (port === undefined) return
 
   measureProcess(registry)

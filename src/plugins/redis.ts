@@ -3,7 +3,10 @@ import fastifyRedis from '@fastify/redis'
 import fp from 'fastify-plugin'
 import { Redis, ReplyError } from 'ioredis'
 import type { FastifyBaseLogger } from 'fastify'
+import { Histogram, type Registry } from 'prom-client'
 import { clock } from '../clock.ts'
+import { observedBy, type Observer } from '../observer.ts'
+import { counterOf, gaugeOf } from './metrics.ts'
 
 declare module 'fastify' {
   interface FastifyInstance {
@@ -33,6 +36,8 @@ export interface SharedRedisUse {
   readonly channels: readonly string[]
   /** Scripts by the name of the command that runs each. A command defined later could be missing in a pipeline that is already being filled, which ends the process. */
   readonly scripts: Readonly<Record<string, { readonly numberOfKeys?: number, readonly lua: string }>>
+  /** Told of each command, or of several that go together; not of the probes. */
+  readonly observer?: Observer | undefined
 }
 
 /** Redis can't be used now. Callers go on without it; it never reaches a client. */
@@ -66,7 +71,9 @@ export class SharedRedis extends EventEmitter<SharedRedisEvents> {
   readonly #subscriber: Redis
   readonly #log: FastifyBaseLogger
   readonly #channels: readonly string[]
+  readonly #observer: Observer | undefined
   #broken = false
+  #outages = 0
   #backSince = -Infinity
   readonly #saidReasons = new Set<string | undefined>()
   #closed = false
@@ -77,10 +84,11 @@ export class SharedRedis extends EventEmitter<SharedRedisEvents> {
   readonly #heartbeat: NodeJS.Timeout
   #heartbeatUnderWay = false
 
-  constructor (url: string, { channels, scripts }: SharedRedisUse, log: FastifyBaseLogger) {
+  constructor (url: string, { channels, scripts, observer }: SharedRedisUse, log: FastifyBaseLogger) {
     super()
     this.#log = log
     this.#channels = channels
+    this.#observer = observer
     const options = {
       lazyConnect: true,
       connectTimeout: 1000,
@@ -111,6 +119,11 @@ export class SharedRedis extends EventEmitter<SharedRedisEvents> {
     return !this.#broken && this.commands.status === 'ready'
   }
 
+  /** How often commands began to fail; the first connection counts when it does. */
+  get outages (): number {
+    return this.#outages
+  }
+
   /** When the last outage of commands ended, in milliseconds of the process clock; before all times if there was none. */
   get backSince (): number {
     return this.#backSince
@@ -139,9 +152,13 @@ export class SharedRedis extends EventEmitter<SharedRedisEvents> {
    */
   async run<T> (command: (client: Redis) => Promise<T>): Promise<T> {
     if (!this.reachable) throw new RedisAwayError()
+    const observed = this.#observer?.('')
     try {
-      return await inTime(command(this.commands), COMMAND_TIMEOUT_MS)
+      const answer = await inTime(command(this.commands), COMMAND_TIMEOUT_MS)
+      observed?.()
+      return answer
     } catch (error) {
+      observed?.(error)
       this.#trip(error)
       throw new RedisAwayError(error)
     }
@@ -167,7 +184,9 @@ export class SharedRedis extends EventEmitter<SharedRedisEvents> {
     const wasBroken = this.#broken
     this.#broken = true
     this.#probeSoon(PROBE_INTERVAL_MS)
-    if (!wasBroken) this.emit('unreachable')
+    if (wasBroken) return
+    this.#outages++
+    this.emit('unreachable')
   }
 
   #probeSoon (delayMs: number): void {
@@ -263,12 +282,35 @@ async function inTime<T> (answer: Promise<T>, ms: number): Promise<T> {
   }
 }
 
+/** In seconds; past 0.2 a command has failed. */
+const BUCKETS = [0.00025, 0.0005, 0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.2]
+
+function commandSeconds (registry: Registry): Observer {
+  const seconds = new Histogram({
+    name: 'landfall_redis_command_duration_seconds',
+    help: 'Commands to Redis, several that go together as one; those that failed or timed out included',
+    buckets: BUCKETS,
+    registers: [registry]
+  })
+  return () => {
+    const startedAt = performance.now()
+    return () => seconds.observe((performance.now() - startedAt) / 1000)
+  }
+}
+
+function redisMetrics (registry: Registry, shared: SharedRedis): void {
+  gaugeOf(registry, { name: 'landfall_limits_shared', help: 'Redis answers: limits are counted there, over all replicas (1), or in each process alone (0)', aggregator: 'min' }, () => shared.reachable ? 1 : 0)
+  gaugeOf(registry, { name: 'landfall_invalidation_channel_up', help: "Other replicas' writes are heard (1) or not (0)", aggregator: 'min' }, () => shared.subscribed ? 1 : 0)
+  counterOf(registry, { name: 'landfall_redis_outages_total', help: 'Times that the breaker opened because Redis failed or was too slow' }, () => shared.outages)
+}
+
 export default fp<{ url: string | undefined } & SharedRedisUse>(async (app, { url, ...use }) => {
   if (url === undefined) {
     app.decorate('shared', undefined)
     return
   }
-  const shared = new SharedRedis(url, use, app.log)
+  const shared = new SharedRedis(url, { ...use, observer: observedBy(commandSeconds(app.metrics), app.tracing?.observer('redis')) }, app.log)
+  redisMetrics(app.metrics, shared)
   app.decorate('shared', shared)
   app.addHook('onClose', async () => shared.close())
   // The plugin waits for 'ready' and would keep the service from starting while Redis is away. It looks only once, and
@@ -278,4 +320,4 @@ export default fp<{ url: string | undefined } & SharedRedisUse>(async (app, { ur
   await app.register(fastifyRedis, { client: shared.commands })
   shared.commands.status = status
   await shared.start()
-}, { name: 'redis' })
+}, { name: 'redis', dependencies: ['metrics', 'tracing'] })

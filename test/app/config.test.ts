@@ -38,8 +38,12 @@ t.test('nothing set is the embedded mode with the defaults of the contract', asy
     CORS_ORIGINS: [],
     MAX_DOCUMENT_BYTES: 1_048_576,
     UPLOADS_DIR: resolve('uploads'),
+    UPLOADS_URL: undefined,
+    UPLOADS_PUBLIC_URL: undefined,
+    S3_TIMEOUT_MS: 5000,
     MAX_UPLOAD_BYTES: 26_214_400,
     ALLOWED_UPLOAD_TYPES: [],
+    SHUTDOWN_DELAY_MS: 1000,
     SHUTDOWN_TIMEOUT_MS: 10_000
   })
   t.same(loadConfig({ PORT: '', JWT_SECRET: '  ' }), loadConfig({}), 'empty is not set')
@@ -55,6 +59,10 @@ t.test('a bad setting is one line that names it', async (t) => {
     ['DATABASE_URL', 'mysql://x'], ['REDIS_URL', 'http://x'], ['MIGRATE_ON_START', 'yes'], ['JWT_SECRET', 'too short'],
     ['ACCESS_TOKEN_TTL', '0'], ['ALLOWED_HOSTS', 'https://example.com'], ['ALLOWED_HOSTS', 'a.example,*.*.example'], ['ALLOWED_HOSTS', '300.1.1.1'], ['ALLOWED_HOSTS', 'example.com:80'],
     ['RATE_LIMIT_PUBLIC', '0'], ['PUBLIC_CACHE_CONTROL', 'a\nb'], ['CORS_ORIGINS', 'example.com'], ['CORS_ORIGINS', 'https://example.com/path'],
+    ['UPLOADS_URL', 'https://bucket'], ['UPLOADS_URL', 's3://'], ['UPLOADS_URL', 's3://Bucket'], ['UPLOADS_URL', 's3://bucket/a b'], ['UPLOADS_PUBLIC_URL', 'cdn.example.com'],
+    ['AWS_ENDPOINT_URL_S3', 'localhost:9000'], ['AWS_REGION', 'EU West'], ['S3_FORCE_PATH_STYLE', 'yes'], ['S3_TIMEOUT_MS', '5s'],
+    ['OTEL_EXPORTER_OTLP_ENDPOINT', 'collector:4318'], ['OTEL_EXPORTER_OTLP_PROTOCOL', 'grpc'], ['OTEL_EXPORTER_OTLP_HEADERS', 'key'], ['OTEL_EXPORTER_OTLP_HEADERS', 'key=%zz'], ['OTEL_EXPORTER_OTLP_HEADERS', 'a:b=c'], ['OTEL_EXPORTER_OTLP_HEADERS', 'key=%0d%0a'],
+    ['OTEL_TRACES_SAMPLER', 'sometimes'], ['OTEL_TRACES_SAMPLER_ARG', '1.5'], ['OTEL_RESOURCE_ATTRIBUTES', 'a=b,c'],
     ['MAX_UPLOAD_BYTES', '25MB'], ['ALLOWED_UPLOAD_TYPES', 'png'], ['SHUTDOWN_TIMEOUT_MS', 'soon']
   ] as [string, string][]) {
     const problems = problemsOf({ JWT_SECRET: 'x'.repeat(32), [name]: value })
@@ -62,6 +70,7 @@ t.test('a bad setting is one line that names it', async (t) => {
     t.match(problems[0], new RegExp(`^${name} must `))
   }
   t.match(problemsOf({ DATABASE_URL: 'postgresql://x/y' }), [/^JWT_SECRET must be set when DATABASE_URL is/])
+  t.match(problemsOf({ UPLOADS_URL: 's3://bucket/prefix/', AWS_ACCESS_KEY_ID: 'x' }), [/^AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY must be set both or neither/])
   t.equal(problemsOf({ PORT: 'x', LOG_LEVEL: 'loud', BASE_URL: 'nowhere' }).length, 3, 'all at once')
 })
 
@@ -81,6 +90,7 @@ t.test('lists and addresses', async (t) => {
   t.same(config.ALLOWED_HOSTS, { names: ['www.example.com'], suffixes: ['.xn--bcher-kva.example'], networks: ['10.0.0.0/8', '::1'] })
   t.equal(config.BASE_URL, 'https://example.com/base')
   t.same(config.ALLOWED_UPLOAD_TYPES, ['image/*', 'application/pdf'])
+  t.same(loadConfig({ OTEL_EXPORTER_OTLP_HEADERS: 'x-key = open%20sesame,other=a=b' }).OTEL_EXPORTER_OTLP_HEADERS, { 'x-key': 'open sesame', other: 'a=b' })
 })
 
 t.test('JWT_SECRET is measured in bytes, with DATABASE_URL and without', async (t) => {
@@ -92,7 +102,7 @@ t.test('JWT_SECRET is measured in bytes, with DATABASE_URL and without', async (
 })
 
 t.test('.env.example lists every setting, with its default', async (t) => {
-  const listed = [...readFileSync('.env.example', 'utf8').matchAll(/^#? ?([A-Z_]+)=(.*)$/gm)].map(([, name = '', value = '']) => [name, value] as const)
+  const listed = [...readFileSync('.env.example', 'utf8').matchAll(/^#? ?([A-Z\d_]+)=(.*)$/gm)].map(([, name = '', value = '']) => [name, value] as const)
   t.same(listed.map(([name]) => name).sort(), Object.keys(loadConfig({})).sort())
   const defaults = loadConfig({})
   t.same(loadConfig(Object.fromEntries(listed.filter(([name]) => defaults[name as keyof typeof defaults] !== undefined))), defaults)

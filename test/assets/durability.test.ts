@@ -1,12 +1,14 @@
 import { open, rename, utimes, writeFile } from 'node:fs/promises'
 import { join } from 'node:path'
 import Fastify from 'fastify'
+import { Registry } from 'prom-client'
 import t from 'tap'
 import { startAssetSweep } from '../../src/assets/sweep.ts'
 import { newStorageKey } from '../../src/assets/storage-key.ts'
 import { randomPublicId } from '../../src/identifiers.ts'
 import { buildTestApp, signUp } from '../helpers/app.ts'
-import { PNG, stored, until, upload } from './helpers.ts'
+import { PNG, until, upload } from './helpers.ts'
+import { stored } from './stores.ts'
 
 t.test('the bytes are on the disk before the name, the name before the row', async (t) => {
   const app = await buildTestApp(t)
@@ -43,7 +45,7 @@ t.test('the service itself sweeps at its start, sparing what is younger than an 
   const later = { by: 59 * 60_000 }
   t.intercept(Date, 'now', { value: () => clock() + later.by })
   const small = Fastify()
-  small.decorate('config', first.config).decorate('database', first.database)
+  small.decorate('config', first.config).decorate('database', first.database).decorate('files', first.files).decorate('metrics', new Registry())
   await startAssetSweep(small)
   await small.close()
   t.same(await stored(first), { published: [key], temporary: [unfinished] })
@@ -57,7 +59,7 @@ t.test('and again after each interval, an hour unless told otherwise', async (t)
   const timers = t.capture(globalThis, 'setInterval', setInterval)
   const small = Fastify()
   t.teardown(async () => await small.close())
-  small.decorate('config', app.config).decorate('database', app.database)
+  small.decorate('config', app.config).decorate('database', app.database).decorate('files', app.files).decorate('metrics', new Registry())
   await startAssetSweep(small, { unfinishedAgeMs: 0, unreferencedAgeMs: 0 })
   const [timer] = timers()
   t.equal(timer?.args[1], 3_600_000)

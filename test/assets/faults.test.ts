@@ -10,7 +10,8 @@ import { DiskStore } from '../../src/assets/disk-store.ts'
 import { sweep } from '../../src/assets/sweep.ts'
 import { buildTestApp, listen, signUp, testSettings } from '../helpers/app.ts'
 import { freePort, startPostgresServer } from '../helpers/servers.ts'
-import { END, field, file, form, FORM, noise, partHead, pathOf, PNG, RawClient, stored, until, upload } from './helpers.ts'
+import { END, field, file, form, FORM, noise, partHead, pathOf, PNG, RawClient, until, upload } from './helpers.ts'
+import { stored } from './stores.ts'
 
 const MEBIBYTE = 1024 * 1024
 
@@ -191,7 +192,7 @@ interface Service {
 async function startService (t: Test, settings: Record<string, string>): Promise<Service> {
   const port = await freePort()
   const url = `http://127.0.0.1:${port}`
-  const child = spawn(process.execPath, ['--import=tsx', 'src/server.ts'], { env: { ...process.env, ...settings, HOST: '127.0.0.1', PORT: `${port}` }, stdio: 'ignore' })
+  const child = spawn(process.execPath, ['--import=tsx', 'src/cli/landfall.ts', 'serve'], { env: { ...process.env, ...settings, HOST: '127.0.0.1', PORT: `${port}` }, stdio: 'ignore' })
   t.teardown(() => child.kill('SIGKILL'))
   await until(async () => (await fetch(`${url}/health/live`).catch(() => undefined))?.status === 200, 'the service is up', 30_000)
   return { process: child, url }

@@ -1,7 +1,5 @@
 import { randomBytes } from 'node:crypto'
-import { readdir } from 'node:fs/promises'
 import { connect, type Socket } from 'node:net'
-import { join } from 'node:path'
 import type { FastifyInstance } from 'fastify'
 import type { Account } from '../helpers/app.ts'
 
@@ -51,13 +49,6 @@ export async function post (app: FastifyInstance, account: Account, body: Buffer
 
 export const upload = async (app: FastifyInstance, account: Account, content: string | Buffer, filename?: string, type?: string) =>
   await post(app, account, form(file(content, filename, type)))
-
-/** Every file in the uploads folder and in the folder of temporary files. */
-export async function stored (app: FastifyInstance): Promise<{ published: string[], temporary: string[] }> {
-  const folder = app.config.UPLOADS_DIR
-  const published = (await readdir(folder)).filter((name) => name !== '.tmp')
-  return { published, temporary: await readdir(join(folder, '.tmp')).catch(() => []) }
-}
 
 export const pathOf = (asset: { url: string }): string => new URL(asset.url).pathname
 

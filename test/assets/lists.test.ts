@@ -1,9 +1,12 @@
-import t from 'tap'
-import { buildTestApp, signUp, type Account } from '../helpers/app.ts'
+import { signUp, type Account } from '../helpers/app.ts'
+import { provide } from '../helpers/programs.ts'
 import { PNG, upload } from './helpers.ts'
+import { onEachStore } from './stores.ts'
 
-t.test("no page of the list shows what is somebody else's, whoever's cursor leads there", async (t) => {
-  const app = await buildTestApp(t)
+provide('swift')
+
+onEachStore("no page of the list shows what is somebody else's, whoever's cursor leads there", async (t, build) => {
+  const app = await build(t)
   const [owner, stranger] = [await signUp(app), await signUp(app)]
   const own: string[] = []
   const strange: string[] = []

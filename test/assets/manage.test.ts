@@ -2,10 +2,14 @@ import { randomUUID } from 'node:crypto'
 import type { LightMyRequestResponse } from 'fastify'
 import t from 'tap'
 import { buildTestApp, listen, signUp } from '../helpers/app.ts'
-import { GIF, pathOf, PNG, stored, upload } from './helpers.ts'
+import { provide } from '../helpers/programs.ts'
+import { GIF, pathOf, PNG, upload } from './helpers.ts'
+import { onEachStore, stored } from './stores.ts'
 
-t.test('the list, newest first, page by page', async (t) => {
-  const app = await buildTestApp(t)
+provide('swift')
+
+onEachStore('the list, newest first, page by page', async (t, build) => {
+  const app = await build(t)
   const account = await signUp(app)
   const other = await signUp(app)
   t.strictSame((await app.inject({ url: '/assets', headers: account.headers })).json(), [])
@@ -60,8 +64,8 @@ t.test('unknown, malformed and foreign ids are the same 404, byte for byte', asy
   t.equal((await stored(app)).published.length, 1)
 })
 
-t.test('DELETE removes the row and the file, once', async (t) => {
-  const app = await buildTestApp(t)
+onEachStore('DELETE removes the row and the file, once', async (t, build) => {
+  const app = await build(t)
   const account = await signUp(app)
   const asset = (await upload(app, account, PNG)).json()
   const kept = (await upload(app, account, GIF)).json()
@@ -78,8 +82,8 @@ t.test('DELETE removes the row and the file, once', async (t) => {
   t.strictSame(await stored(app), { published: [pathOf(kept).slice('/uploads/'.length)], temporary: [] })
 })
 
-t.test('of many who delete the same asset one succeeds, and readers see 200 or 404, nothing else', async (t) => {
-  const app = await buildTestApp(t)
+onEachStore('of many who delete the same asset one succeeds, and readers see 200 or 404, nothing else', async (t, build) => {
+  const app = await build(t)
   const account = await signUp(app)
   const url = await listen(app)
   for (let round = 0; round < 5; round++) {

@@ -6,9 +6,11 @@ import Fastify, { type FastifyInstance } from 'fastify'
 import t, { type Test } from 'tap'
 import { DiskStore } from '../../src/assets/disk-store.ts'
 import { answerEarly } from '../../src/plugins/early-answer.ts'
+import { newStorageKey } from '../../src/assets/storage-key.ts'
 import { multipartOptions, receiveFile } from '../../src/assets/multipart-reader.ts'
 import { buildTestApp, listen, signUp, type Account } from '../helpers/app.ts'
-import { END, file, form, noise, partHead, pathOf, PNG, RawClient, stored, until } from './helpers.ts'
+import { END, file, form, noise, partHead, pathOf, PNG, RawClient, until } from './helpers.ts'
+import { stored } from './stores.ts'
 
 const MEBIBYTE = 1024 * 1024
 
@@ -180,7 +182,7 @@ async function impatientApp (t: Test) {
   app.addHook('onRequest', async ({ raw }) => { if ('x-wait' in raw.headers) await new Promise((resolve) => raw.once('close', resolve)) })
   app.addHook('onError', async (_request, _reply, error) => { failures.push(error) })
   app.post('/assets', { onSend: answerEarly({ bytes: MEBIBYTE, durationMs: 1500, idleMs: 300 }) }, async (request) => {
-    const { stored } = await receiveFile(request, 1000, async (stream) => await store.receive(stream), 300)
+    const { stored } = await receiveFile(request, 1000, async (stream) => await store.receive(stream, async () => ({ key: newStorageKey(''), wanted: undefined })), 300)
     await stored.discard()
     return 'ok'
   })

@@ -7,8 +7,12 @@ import t, { type Test } from 'tap'
 import type { FastifyInstance } from 'fastify'
 import { randomPublicId } from '../../src/identifiers.ts'
 import { buildTestApp, listen, signUp } from '../helpers/app.ts'
+import { provide } from '../helpers/programs.ts'
 import { noise, pathOf, PDF, PNG, until, upload } from './helpers.ts'
 import { jpeg } from './images.ts'
+import { onEachStore } from './stores.ts'
+
+provide('swift')
 
 const IMMUTABLE = 'public, max-age=31536000, immutable'
 const nameOf = (asset: { url: string }) => pathOf(asset).slice('/uploads/'.length)
@@ -23,8 +27,8 @@ function assertGuarded (t: Test, headers: Record<string, unknown>, what: string)
   t.ok(headers['x-request-id'], what)
 }
 
-t.test('a file, to everybody and for ever', async (t) => {
-  const app = await buildTestApp(t)
+onEachStore('a file, to everybody and for ever', async (t, build) => {
+  const app = await build(t)
   const asset = (await upload(app, await signUp(app), PNG)).json()
   for (const method of ['GET', 'HEAD'] as const) {
     const { statusCode, headers, rawPayload } = await app.inject({ method, url: pathOf(asset) })
@@ -43,8 +47,8 @@ t.test('a file, to everybody and for ever', async (t) => {
   }
 })
 
-t.test('what is shown in place and what is downloaded', async (t) => {
-  const app = await buildTestApp(t)
+onEachStore('what is shown in place and what is downloaded', async (t, build) => {
+  const app = await build(t)
   const account = await signUp(app)
   const html = '<!DOCTYPE html><script>alert(1)</script>'
   const svg = '<svg xmlns="http://www.w3.org/2000/svg" onload="alert(1)"/>'
@@ -73,8 +77,8 @@ t.test('what is shown in place and what is downloaded', async (t) => {
   }
 })
 
-t.test('conditions', async (t) => {
-  const app = await buildTestApp(t)
+onEachStore('conditions', async (t, build) => {
+  const app = await build(t)
   const asset = (await upload(app, await signUp(app), PNG)).json()
   const { headers: { etag, 'last-modified': modified } } = await app.inject(pathOf(asset)) as { headers: Record<string, string> }
   const past = 'Mon, 01 Jan 2001 00:00:00 GMT'
@@ -114,8 +118,8 @@ t.test('conditions', async (t) => {
   }
 })
 
-t.test('ranges', async (t) => {
-  const app = await buildTestApp(t)
+onEachStore('ranges', async (t, build) => {
+  const app = await build(t)
   const content = noise(1000)
   const asset = (await upload(app, await signUp(app), content)).json()
   const { headers: { etag, 'last-modified': modified } } = await app.inject(pathOf(asset)) as { headers: Record<string, string> }

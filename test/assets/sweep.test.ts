@@ -1,71 +1,95 @@
-import { mkdir, readFile, symlink, utimes, writeFile } from 'node:fs/promises'
+import { mkdir, symlink, utimes, writeFile } from 'node:fs/promises'
 import { join } from 'node:path'
 import Fastify, { type FastifyInstance } from 'fastify'
+import { Registry } from 'prom-client'
 import t from 'tap'
 import { DiskStore } from '../../src/assets/disk-store.ts'
 import { removeUnlessReferenced, startAssetSweep, sweep } from '../../src/assets/sweep.ts'
 import { newStorageKey } from '../../src/assets/storage-key.ts'
 import { randomPublicId } from '../../src/identifiers.ts'
-import { buildTestApp, listen, signUp } from '../helpers/app.ts'
-import { file, noise, partHead, pathOf, PNG, RawClient, stored, upload } from './helpers.ts'
+import { buildTestApp, listen, signUp, testSettings } from '../helpers/app.ts'
+import { createBucket } from '../helpers/buckets.ts'
+import { provide } from '../helpers/programs.ts'
+import { file, noise, partHead, pathOf, PNG, RawClient, upload } from './helpers.ts'
+import { backstage, onEachStore, stored } from './stores.ts'
 
-const NOW = { unfinishedAgeMs: 0, unreferencedAgeMs: 0 }
+provide('swift')
 
-t.test('what a crash leaves goes, and nothing else', async (t) => {
-  const app = await buildTestApp(t)
-  const account = await signUp(app)
-  const folder = app.config.UPLOADS_DIR
-  const store = new DiskStore(folder, app.log)
-  const asset = (await upload(app, account, PNG)).json()
+/** Whatever its age: storages round times up. */
+const NOW = { unfinishedAgeMs: -2000, unreferencedAgeMs: -2000 }
+
+onEachStore('what a crash leaves goes, and nothing else', async (t, build) => {
+  const app = await build(t)
+  const look = backstage(app)
+  const asset = (await upload(app, await signUp(app), PNG)).json()
   const key = pathOf(asset).slice('/uploads/'.length)
 
-  const unfinished = randomPublicId()
-  const unreferenced = [newStorageKey('image/png'), newStorageKey('text/html')]
-  await writeFile(join(folder, '.tmp', unfinished), 'x')
-  for (const name of unreferenced) await writeFile(join(folder, name), 'x')
+  await look.leaveUnfinished(newStorageKey(''))
+  for (const name of [newStorageKey('image/png'), newStorageKey('text/html')]) await look.put(name, 'x')
   const foreign = ['.gitkeep', 'README.md', 'lost+found', `${randomPublicId()}.html`, `${randomPublicId()}.bak`, randomPublicId().slice(1)]
-  for (const name of foreign) await writeFile(join(folder, name), 'x')
-  await writeFile(join(folder, '.tmp', 'notes.txt'), 'x')
-  const directory = randomPublicId()
-  await mkdir(join(folder, directory))
-  const link = newStorageKey('image/png')
-  await symlink(join(folder, key), join(folder, link))
+  for (const name of foreign) await look.put(name, 'x')
 
-  t.strictSame(await sweep(app.database, store), { unfinished: 0, unreferenced: 0 }, 'what is young may be at work in another replica')
-  t.strictSame(await sweep(app.database, store, NOW), { unfinished: 1, unreferenced: 2 })
-  t.strictSame(await sweep(app.database, store, NOW), { unfinished: 0, unreferenced: 0 })
+  t.strictSame(await sweep(app.database, app.files), { unfinished: 0, unreferenced: 0 }, 'what is young may be at work in another replica')
+  t.strictSame(await sweep(app.database, app.files, NOW), { unfinished: 1, unreferenced: 2 })
+  t.strictSame(await sweep(app.database, app.files, NOW), { unfinished: 0, unreferenced: 0 })
   const left = await stored(app)
-  t.strictSame(left.published.sort(), [key, directory, link, ...foreign].sort())
+  t.strictSame(left.published.sort(), [key, ...foreign].sort())
+  t.strictSame(left.temporary, [])
+  t.ok((await look.bytes(key)).equals(PNG))
+})
+
+t.test('in a folder, what is no file stays', async (t) => {
+  const app = await buildTestApp(t)
+  const folder = app.config.UPLOADS_DIR
+  const [directory, link] = [randomPublicId(), newStorageKey('image/png')]
+  await writeFile(join(folder, '.tmp', 'notes.txt'), 'x')
+  await mkdir(join(folder, directory))
+  await symlink('/etc/passwd', join(folder, link))
+  t.strictSame(await sweep(app.database, app.files, NOW), { unfinished: 0, unreferenced: 0 })
+  const left = await stored(app)
+  t.strictSame(left.published.sort(), [directory, link].sort())
   t.strictSame(left.temporary, ['notes.txt'])
-  t.ok((await readFile(join(folder, key))).equals(PNG))
 })
 
 t.test('old times on a file that has just come do not count', async (t) => {
   const app = await buildTestApp(t)
-  const store = new DiskStore(app.config.UPLOADS_DIR, app.log)
   const key = newStorageKey('image/png')
-  await writeFile(join(store.folder, key), 'x')
-  await utimes(join(store.folder, key), 0, 0)
-  t.strictSame(await sweep(app.database, store), { unfinished: 0, unreferenced: 0 })
+  await writeFile(join(app.config.UPLOADS_DIR, key), 'x')
+  await utimes(join(app.config.UPLOADS_DIR, key), 0, 0)
+  t.strictSame(await sweep(app.database, app.files), { unfinished: 0, unreferenced: 0 })
 })
 
-t.test('the row is asked for again right before a file goes', async (t) => {
-  const app = await buildTestApp(t)
-  const store = new DiskStore(app.config.UPLOADS_DIR, app.log)
+onEachStore('the row is asked for again right before a file goes', async (t, build) => {
+  const app = await build(t)
   const key = pathOf((await upload(app, await signUp(app), PNG)).json()).slice('/uploads/'.length)
-  t.notOk(await removeUnlessReferenced(app.database, store, key), 'its row may have come since the batch was looked up')
+  t.notOk(await removeUnlessReferenced(app.database, app.files, key), 'its row may have come since the batch was looked up')
   await app.database.asset.deleteMany()
-  t.ok(await removeUnlessReferenced(app.database, store, key))
-  t.notOk(await removeUnlessReferenced(app.database, store, key))
+  t.ok(await removeUnlessReferenced(app.database, app.files, key))
+  t.notOk(await removeUnlessReferenced(app.database, app.files, key))
   t.strictSame(await stored(app), { published: [], temporary: [] })
 })
 
-t.test('the files of a deleted user go', async (t) => {
-  const app = await buildTestApp(t)
+t.test('a bucket whose lists have several pages', async (t) => {
+  const app = await buildTestApp(t, { settings: { ...await testSettings(t), ...await createBucket('') } })
+  const look = backstage(app)
+  const account = await signUp(app)
+  const kept = Array.from({ length: 25 }, () => newStorageKey('image/png'))
+  await app.database.asset.createMany({
+    data: kept.map((storageKey) => ({ userId: account.user.id, storageKey, filename: 'x', contentType: 'image/png', byteSize: 1n, checksum: 'x' }))
+  })
+  const others = Array.from({ length: 25 }, () => newStorageKey('image/gif'))
+  for (const key of [...kept, ...others]) await look.put(key, 'x')
+  await Promise.all(others.map(async (key) => await look.leaveUnfinished(key)))
+  t.strictSame(await sweep(app.database, app.files, NOW), { unfinished: 25, unreferenced: 25 })
+  t.strictSame((await look.published()).sort(), kept.sort())
+})
+
+onEachStore('the files of a deleted user go', async (t, build) => {
+  const app = await build(t)
   const account = await signUp(app)
   await upload(app, account, PNG)
   await app.database.user.delete({ where: { id: account.user.id } })
-  t.strictSame(await sweep(app.database, new DiskStore(app.config.UPLOADS_DIR, app.log), NOW), { unfinished: 0, unreferenced: 1 })
+  t.strictSame(await sweep(app.database, app.files, NOW), { unfinished: 0, unreferenced: 1 })
 })
 
 t.test('uploads under way in another replica are spared while their bytes come', async (t) => {
@@ -78,11 +102,10 @@ t.test('uploads under way in another replica are spared while their bytes come',
   const tail = Buffer.from('\r\n--landfall-test-boundary--\r\n')
   raw.head(account, { 'content-length': `${head.length + content.length + tail.length}` })
   raw.write(head)
-  const store = new DiskStore(app.config.UPLOADS_DIR, app.log)
   for (let at = 0; at < content.length; at += 20_000) {
     raw.write(content.subarray(at, at + 20_000))
     await new Promise((resolve) => setTimeout(resolve, 150))
-    t.strictSame(await sweep(app.database, store, { unfinishedAgeMs: 1000, unreferencedAgeMs: 1000 }), { unfinished: 0, unreferenced: 0 })
+    t.strictSame(await sweep(app.database, app.files, { unfinishedAgeMs: 1000, unreferencedAgeMs: 1000 }), { unfinished: 0, unreferenced: 0 })
   }
   raw.write(tail)
   t.equal((await raw.answer()).status, 201, 'though it took longer than the limit')
@@ -97,19 +120,18 @@ t.test('a folder of thousands', async (t) => {
     data: kept.map((storageKey) => ({ userId: account.user.id, storageKey, filename: 'x', contentType: 'image/png', byteSize: 1n, checksum: 'x' }))
   })
   for (const key of [...kept, ...Array.from({ length: 1100 }, () => newStorageKey('image/gif'))]) await writeFile(join(UPLOADS_DIR, key), 'x')
-  t.strictSame(await sweep(app.database, new DiskStore(UPLOADS_DIR, app.log), NOW), { unfinished: 0, unreferenced: 1100 })
+  t.strictSame(await sweep(app.database, app.files, NOW), { unfinished: 0, unreferenced: 1100 })
   t.strictSame((await stored(app)).published.sort(), kept.sort())
 })
 
 t.test('two replicas sweep at once, and uploads go on', async (t) => {
   const app = await buildTestApp(t)
   const account = await signUp(app)
-  const store = new DiskStore(app.config.UPLOADS_DIR, app.log)
-  for (let index = 0; index < 300; index++) await writeFile(join(store.folder, newStorageKey('')), 'x')
+  for (let index = 0; index < 300; index++) await writeFile(join(app.config.UPLOADS_DIR, newStorageKey('')), 'x')
   const ages = { unfinishedAgeMs: 5000, unreferencedAgeMs: 0 }
   await new Promise((resolve) => setTimeout(resolve, 20))
   const [first, second, ...uploads] = await Promise.all([
-    sweep(app.database, store, ages), sweep(app.database, store, ages),
+    sweep(app.database, app.files, ages), sweep(app.database, app.files, ages),
     ...Array.from({ length: 5 }, async () => await upload(app, account, PNG))
   ])
   t.ok(first.unreferenced + second.unreferenced >= 300)
@@ -139,7 +161,7 @@ t.test('it comes at start, spares what is young, and ends with the app', async (
 /** Runs the background job in a small app of its own until its first sweep is done. */
 async function sweepOnceLike (app: FastifyInstance): Promise<void> {
   const small = Fastify()
-  small.decorate('config', app.config).decorate('database', app.database)
+  small.decorate('config', app.config).decorate('database', app.database).decorate('files', app.files).decorate('metrics', new Registry())
   await startAssetSweep(small, { ...NOW, intervalMs: 50 })
   await small.close()
 }

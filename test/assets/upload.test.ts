@@ -1,14 +1,16 @@
 import { createHash, randomBytes } from 'node:crypto'
-import { readFile } from 'node:fs/promises'
-import { join } from 'node:path'
 import t from 'tap'
 import { buildTestApp, signUp } from '../helpers/app.ts'
-import { BOUNDARY, END, field, file, form, FORM, GIF, noise, partHead, pathOf, PNG, post, stored, upload } from './helpers.ts'
+import { provide } from '../helpers/programs.ts'
+import { BOUNDARY, END, field, file, form, FORM, GIF, noise, partHead, pathOf, PNG, post, upload } from './helpers.ts'
+import { backstage, onEachStore, stored } from './stores.ts'
+
+provide('swift')
 
 const sha256 = (content: Buffer | string) => createHash('sha256').update(content).digest('hex')
 
-t.test('an upload becomes a record, and its url gives the bytes', async (t) => {
-  const app = await buildTestApp(t)
+onEachStore('an upload becomes a record, and its url gives the bytes', async (t, build) => {
+  const app = await build(t)
   const account = await signUp(app)
   const response = await upload(app, account, GIF, 'tiny.gif', 'text/html')
   t.equal(response.statusCode, 201)
@@ -25,7 +27,7 @@ t.test('an upload becomes a record, and its url gives the bytes', async (t) => {
   t.strictSame((await app.inject({ url: `/assets/${asset.id}`, headers: account.headers })).json(), asset)
   t.strictSame((await app.inject({ url: '/assets', headers: account.headers })).json(), [asset])
   t.ok((await app.inject(pathOf(asset))).rawPayload.equals(GIF))
-  t.ok((await readFile(join(app.config.UPLOADS_DIR, pathOf(asset).slice('/uploads/'.length)))).equals(GIF))
+  t.ok((await backstage(app).bytes(pathOf(asset).slice('/uploads/'.length))).equals(GIF))
   t.strictSame((await stored(app)).temporary, [])
 })
 
@@ -36,8 +38,8 @@ t.test('what is no image has neither width nor height', async (t) => {
   t.match(response.json().url, /\/uploads\/[0-9A-Za-z]{22}\.csv$/)
 })
 
-t.test('forms that are refused leave nothing behind', async (t) => {
-  const app = await buildTestApp(t, {})
+onEachStore('forms that are refused leave nothing behind', async (t, build) => {
+  const app = await build(t)
   const account = await signUp(app)
   const png = file(PNG, 'a.png', 'image/png')
   const whole = form(png)
@@ -96,8 +98,8 @@ t.test('forms that are refused leave nothing behind', async (t) => {
   t.equal(await app.database.asset.count(), 0)
 })
 
-t.test('forms that pass, whatever stands beside the file', async (t) => {
-  const app = await buildTestApp(t)
+onEachStore('forms that pass, whatever stands beside the file', async (t, build) => {
+  const app = await build(t)
   const account = await signUp(app)
   const png = file(PNG, 'a.png', 'image/png')
   const cases: [name: string, body: Buffer, contentType?: string][] = [
@@ -118,8 +120,8 @@ t.test('forms that pass, whatever stands beside the file', async (t) => {
   t.equal((await stored(app)).published.length, cases.length)
 })
 
-t.test('file names', async (t) => {
-  const app = await buildTestApp(t)
+onEachStore('file names', async (t, build) => {
+  const app = await build(t)
   const account = await signUp(app)
   const cases: [disposition: string | Buffer, filename: string][] = [
     ['filename="täst 日本.png"', 'täst 日本.png'],
@@ -145,8 +147,8 @@ t.test('file names', async (t) => {
   t.ok((await app.database.asset.findMany()).every((asset) => asset.filename.isWellFormed()))
 })
 
-t.test('the largest upload passes, one byte more does not', async (t) => {
-  const app = await buildTestApp(t, { settings: { MAX_UPLOAD_BYTES: '200000' } })
+onEachStore('the largest upload passes, one byte more does not', async (t, build) => {
+  const app = await build(t, { MAX_UPLOAD_BYTES: '200000' })
   const account = await signUp(app)
   const content = randomBytes(200_001)
   t.equal((await upload(app, account, content.subarray(0, 200_000))).json().checksum, sha256(content.subarray(0, 200_000)))
@@ -166,8 +168,8 @@ t.test('one byte is the smallest', async (t) => {
   t.equal((await upload(app, account, 'xy')).statusCode, 413)
 })
 
-t.test('only allowed types, as the bytes show them', async (t) => {
-  const app = await buildTestApp(t, { settings: { ALLOWED_UPLOAD_TYPES: 'image/*, text/csv' } })
+onEachStore('only allowed types, as the bytes show them', async (t, build) => {
+  const app = await build(t, { ALLOWED_UPLOAD_TYPES: 'image/*, text/csv' })
   const account = await signUp(app)
   t.equal((await upload(app, account, PNG, 'a.html', 'text/html')).statusCode, 201)
   t.equal((await upload(app, account, 'a,b', 'a.csv', 'text/csv')).statusCode, 201)
@@ -190,8 +192,8 @@ t.test('an upload needs a token, before its body is read', async (t) => {
   t.strictSame(await stored(app), { published: [], temporary: [] })
 })
 
-t.test('many uploads at once keep apart', async (t) => {
-  const app = await buildTestApp(t)
+onEachStore('many uploads at once keep apart', async (t, build) => {
+  const app = await build(t)
   const account = await signUp(app)
   const contents = Array.from({ length: 24 }, (_, index) => noise(50_000 + index))
   const answers = await Promise.all(contents.map(async (content) => await upload(app, account, content)))

@@ -62,9 +62,9 @@ t.test('a backup that is killed leaves nothing that looks whole, and the service
   const directory = join(folder, 'killed')
   for (const step of ['copying the database', 'writing to the disk']) {
     const [program, ...args] = cli('backup', directory)
-    const child = spawn(program, args, { cwd: PROJECT, env: { ...process.env, ...env }, stdio: ['ignore', 'pipe', 'inherit'] })
+    const child = spawn(program, args, { cwd: PROJECT, env: { ...process.env, ...env }, stdio: ['ignore', 'ignore', 'pipe'] })
     let output = ''
-    child.stdout.on('data', (data: Buffer) => {
+    child.stderr.on('data', (data: Buffer) => {
       output += data.toString()
       if (output.includes(step)) child.kill('SIGKILL')
     })
@@ -116,8 +116,8 @@ t.test('a service starts from the copy as it was; nothing is ever restored over 
 t.test('a restore that is killed is no service', async (t) => {
   const other = settingsIn(temporaryFolder(t))
   const [program, ...args] = cli('restore', steps)
-  const child = spawn(program, args, { cwd: PROJECT, env: { ...process.env, ...other }, stdio: ['ignore', 'pipe', 'inherit'] })
-  child.stdout.on('data', (data: Buffer) => { if (data.toString().includes('opening the database')) child.kill('SIGKILL') })
+  const child = spawn(program, args, { cwd: PROJECT, env: { ...process.env, ...other }, stdio: ['ignore', 'ignore', 'pipe'] })
+  child.stderr.on('data', (data: Buffer) => { if (data.toString().includes('opening the database')) child.kill('SIGKILL') })
   await once(child, 'close')
   t.equal(child.signalCode, 'SIGKILL')
   t.match(await runService(t, { ...other, PORT: '0' }), { code: 1, output: /DATA_DIR \S+ holds a restore that was interrupted/ })
@@ -128,7 +128,7 @@ t.test('a backup that can not be made says why and leaves nothing behind', async
   const folder = temporaryFolder(t)
   t.match(await command(t, env, 'backup', copy), { code: 1, output: /^The backup failed: \S+copy is there already: name a new folder\n$/ })
   t.match(await command(t, settingsIn(folder), 'backup', join(folder, 'a')), { code: 1, output: /^.*\n.*\nThe backup failed: DATA_DIR \S+ holds no database: .*\n$/ })
-  t.match(await command(t, env, 'backup'), { code: 2, output: /^npm run backup -- DIR / })
+  t.match(await command(t, env, 'backup'), { code: 2, output: /^DIR is missing\nUsage: npx landfall backup DIR\n/ })
   t.match(await command(t, { ...env, PORT: 'x' }, 'verify'), { code: 1, output: /^These settings can't be used:\nPORT must be/ })
 
   if (process.getuid?.() === 0) {
@@ -159,6 +159,6 @@ t.test('a backup that can not be made says why and leaves nothing behind', async
   if (somebody.uid !== undefined) await chown(folder, somebody.uid, somebody.gid)
   const { status, stderr } = spawnSync(process.execPath, cli('backup', join(folder, 'b')).slice(1), { cwd: PROJECT, env: { PATH: process.env.PATH, ...unreadable }, encoding: 'utf8', ...somebody })
   t.equal(status, 1)
-  t.match(stderr, new RegExp(`^The backup failed: EACCES.*${name}`))
+  t.match(stderr, new RegExp(`^The backup failed: EACCES.*${name}`, 'm'))
   t.same((await readdir(folder)).filter((entry) => entry.startsWith('b')), [])
 })

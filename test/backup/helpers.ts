@@ -70,7 +70,7 @@ export async function command (t: Test, env: Record<string, string>, ...args: st
   return await runService(t, env, cli(...args))
 }
 
-export const cli = (...args: string[]): [string, ...string[]] => [process.execPath, 'dist/backup/cli.js', ...args]
+export const cli = (...args: string[]): [string, ...string[]] => [process.execPath, 'dist/cli/landfall.js', ...args]
 
 export interface Uploaded {
   readonly id: string

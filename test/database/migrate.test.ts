@@ -153,7 +153,7 @@ t.test('pending migrations are named, and applied only on request', async (t) =>
   const names = (await readMigrations()).map(({ name }) => name)
   const client = await connect(t, url)
   t.same(await pendingMigrations(async (sql) => (await client.query(sql)).rows), names)
-  await t.rejects(requireMigrated(url), { message: /lacks migrations? .*npm run db:migrate/ })
+  await t.rejects(requireMigrated(url), { message: /lacks migrations? .*npx landfall migrate/ })
   t.same((await client.query("SELECT to_regclass('_prisma_migrations') AS found")).rows, [{ found: null }])
   await applyMigrations(url, silent)
   await requireMigrated(url)

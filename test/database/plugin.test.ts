@@ -59,7 +59,7 @@ t.test('the start ends in one line when the database is away or not migrated, an
     message: /^PostgreSQL at 127\.0\.0\.1:1\/landfall can't be used: [^\n]*ECONNREFUSED[^\n]*$/
   })
   const url = await createDatabase(t)
-  await t.rejects(start(t, { DATABASE_URL: url, MIGRATE_ON_START: 'false' }), { message: /npm run db:migrate/ })
+  await t.rejects(start(t, { DATABASE_URL: url, MIGRATE_ON_START: 'false' }), { message: /npx landfall migrate/ })
   await applyMigrations(url, { info () {} })
   t.equal(await (await start(t, { DATABASE_URL: url, MIGRATE_ON_START: 'false' })).database.user.count(), 0)
 })
@@ -69,7 +69,7 @@ t.test('a start of the embedded one that fails half way gives its folder back', 
   const app = Fastify({ pluginTimeout: 0 })
   await app.register(databasePlugin, { config: loadConfig({ DATA_DIR, MIGRATE_ON_START: 'false' }) }).then(
     () => t.fail('an empty database must not do'),
-    (error: Error) => t.match(error.message, /npm run db:migrate/)
+    (error: Error) => t.match(error.message, /npx landfall migrate/)
   )
   await app.close()
   t.notOk(existsSync(join(DATA_DIR, 'lock')))

@@ -16,7 +16,7 @@ const folder = settings.UPLOADS_DIR as string
 
 // Permissions don't bind root because of capabilities, which a process can give up for good.
 const UNPRIVILEGED = process.getuid?.() === 0 ? ['setpriv', '--bounding-set=-dac_override,-dac_read_search', '--inh-caps=-all'] : []
-const service = await startService(t, settings, [...UNPRIVILEGED, process.execPath, 'dist/server.js'] as unknown as [string, ...string[]])
+const service = await startService(t, settings, [...UNPRIVILEGED, process.execPath, 'dist/cli/landfall.js', 'serve'] as unknown as [string, ...string[]])
 const owner = await Owner.signUp(service.url)
 const page = await owner.createPage(service.url, '{"v":0}')
 const pageUrl = `${service.url}/landing_pages/${page.public_id}`

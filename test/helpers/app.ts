@@ -5,6 +5,7 @@ import type { FastifyInstance } from 'fastify'
 import type { Test } from 'tap'
 import { buildApp } from '../../src/app.ts'
 import { loadConfig } from '../../src/config.ts'
+import './conformance.js'
 import { createDatabase } from './servers.ts'
 
 export const JWT_SECRET = 'a secret of the tests, 32 bytes and more'

@@ -154,6 +154,32 @@ export async function startRedis (program: string, folder: string, guardian: Gua
   }, guardian)
 }
 
+/** Starts an object storage that speaks Amazon's protocol: OpenStack Swift. Its URL has key and secret in it. */
+export async function startObjectStorage (folder: string, guardian: Guardian): Promise<Instance> {
+  const account = accountOf('swift')
+  const home = privateFolder(folder, 'swift-', account)
+  const secret = randomBytes(18).toString('base64url')
+  return await startInstance({
+    name: 'OpenStack Swift',
+    signal: 'SIGTERM',
+    lastSignal: 'TERM',
+    account,
+    log: join(home, 'log'),
+    command: (port) => ({
+      // Debian's, for which its packages are; -I, so that nothing else is found.
+      file: '/usr/bin/python3',
+      args: ['-I', join(import.meta.dirname, 'object-storage.py'), join(home, String(port)), String(port)],
+      input: `${secret}\n`
+    }),
+    url: (port) => `http://test%3Aowner:${secret}@127.0.0.1:${port}`,
+    async probe (url) {
+      const { port } = new URL(url)
+      const response = await fetch(`http://127.0.0.1:${port}/`, { signal: AbortSignal.timeout(5000) })
+      if (response.status >= 500) throw new Error(`it answers ${response.status}`)
+    }
+  }, guardian)
+}
+
 /**
  * A port on the loopback address that nobody listens on. It lies below the ports that systems hand out to outgoing
  * connections, so that none of those takes it while a server is being restarted.

@@ -15,7 +15,7 @@ export interface Machine {
 
 interface Program {
   readonly title: string
-  /** Package names of Debian and of Homebrew. */
+  /** Package names of Debian, with spaces between several, and of Homebrew. */
   readonly apt: string
   readonly brew: string
   /** What a package that is neither must hold. */
@@ -31,7 +31,10 @@ const PROGRAMS = {
   /** `redis-server` or the compatible `valkey-server`. */
   redis: { title: 'Redis', apt: 'redis-server', brew: 'redis', holds: 'redis-server', instead: 'TEST_REDIS_URL', find: named('redis-server', 'valkey-server') },
   nginx: { title: 'nginx', apt: 'nginx', brew: 'nginx', holds: 'nginx', find: named('nginx') },
+  openssl: { title: 'OpenSSL', apt: 'openssl', brew: 'openssl', holds: 'openssl', find: named('openssl') },
   chromium: { title: 'Chromium', apt: 'chromium', brew: 'chromium', holds: 'chromium', find: named('chromium', 'chromium-browser', 'google-chrome') },
+  /** An object storage with Amazon's protocol: OpenStack Swift. */
+  swift: { title: 'OpenStack Swift', apt: 'swift-proxy swift-account swift-container swift-object', brew: 'swift', holds: 'swift-proxy-server', find: named('swift-proxy-server') },
   /** `promtool` lies beside it. */
   prometheus: { title: 'Prometheus', apt: 'prometheus', brew: 'prometheus', holds: 'prometheus and promtool', find: named('prometheus') }
 } as const satisfies Record<string, Program>
@@ -75,7 +78,7 @@ export function providePrograms (wanted: readonly ProgramName[], progress: (line
   const missing = wanted.filter((name) => programs[name] === undefined)
   if (missing.length === 0) return programs
 
-  const packages = missing.map((name) => PROGRAMS[name].apt)
+  const packages = missing.flatMap((name) => PROGRAMS[name].apt.split(' '))
   if (!machine.isRoot || !machine.hasApt) throw new MissingProgramError(advice(missing, machine))
   progress(`installing ${packages.join(' and ')} with apt-get …`)
   const failure = installPackages(packages)

@@ -3,7 +3,7 @@ import { PASSWORD } from './app.ts'
 // What no line of the service may hold, whatever happens to it.
 
 /** Settings that are secret as a whole, and those that have a password in them. */
-const SECRET_SETTINGS = ['JWT_SECRET']
+const SECRET_SETTINGS = ['JWT_SECRET', 'AWS_SECRET_ACCESS_KEY', 'AWS_SESSION_TOKEN']
 const ADDRESSES = ['DATABASE_URL', 'REDIS_URL']
 
 /** What is known to be secret by its shape. */

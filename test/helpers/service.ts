@@ -2,6 +2,7 @@ import { spawn, type ChildProcess } from 'node:child_process'
 import { mkdtempSync, rmSync } from 'node:fs'
 import { tmpdir } from 'node:os'
 import { join, resolve } from 'node:path'
+import { pathToFileURL } from 'node:url'
 import { setTimeout as sleep } from 'node:timers/promises'
 import { secretsIn } from './secrets.ts'
 import { freePort, type Teardown } from './servers.ts'
@@ -9,6 +10,9 @@ import { freePort, type Teardown } from './servers.ts'
 // The built service as a process of its own, as its operators run it.
 
 export const PROJECT = resolve(import.meta.dirname, '../..')
+
+/** What `npm start` runs when it has built. */
+export const SERVE = [process.execPath, 'dist/cli/landfall.js', 'serve'] as const
 
 export interface Service {
   readonly url: string
@@ -26,8 +30,11 @@ export function temporaryFolder (t: Teardown): string {
   return folder
 }
 
-/** Starts the service and waits until it answers; whatever it has printed at the end of the test is looked through for secrets. `env` is all that it has beside PATH and the folders of a user. */
-export async function startService (t: Teardown, env: Record<string, string>, command: readonly [string, ...string[]] = [process.execPath, 'dist/server.js']): Promise<Service> {
+/** Compares the answers of a process with their description, and prints what differs. */
+const OBSERVE = `--import=${pathToFileURL(join(PROJECT, 'test/helpers/conformance.js')).href}`
+
+/** Starts the service and waits until it answers; whatever it has printed at the end of the test is looked through for secrets and for answers that are not as described. `env` is all that it has beside PATH and the folders of a user. */
+export async function startService (t: Teardown, env: Record<string, string>, command: readonly [string, ...string[]] = SERVE): Promise<Service> {
   const port = env.PORT ?? String(await freePort())
   const service = launch(t, { PORT: port, ...env }, command)
   const url = `http://localhost:${port}`
@@ -40,7 +47,7 @@ export async function startService (t: Teardown, env: Record<string, string>, co
 }
 
 /** Starts the service and waits until it has ended by itself. */
-export async function runService (t: Teardown, env: Record<string, string>, command: readonly [string, ...string[]] = [process.execPath, 'dist/server.js']): Promise<{ code: number | string | null, output: string }> {
+export async function runService (t: Teardown, env: Record<string, string>, command: readonly [string, ...string[]] = SERVE): Promise<{ code: number | string | null, output: string }> {
   const { child, output } = launch(t, env, command)
   const code = await ended(child)
   return { code, output: output() }
@@ -48,7 +55,7 @@ export async function runService (t: Teardown, env: Record<string, string>, comm
 
 function launch (t: Teardown, env: Record<string, string>, [program, ...args]: readonly [string, ...string[]]) {
   const { PATH = '', HOME = '/', TMPDIR = tmpdir() } = process.env
-  const child = spawn(program, args, { cwd: PROJECT, env: { PATH, HOME, TMPDIR, ...env }, stdio: ['ignore', 'pipe', 'pipe'], detached: true })
+  const child = spawn(program, args, { cwd: PROJECT, env: { PATH, HOME, TMPDIR, ...env, NODE_OPTIONS: `${env.NODE_OPTIONS ?? ''} ${OBSERVE}` }, stdio: ['ignore', 'pipe', 'pipe'], detached: true })
   let output = ''
   for (const stream of [child.stdout, child.stderr]) stream.on('data', (data: Buffer) => { output += data.toString() })
   const end = async (signal: NodeJS.Signals) => {
@@ -57,10 +64,10 @@ function launch (t: Teardown, env: Record<string, string>, [program, ...args]: r
   }
   t.teardown(async () => {
     await end('SIGKILL')
-    const secrets = secretsIn(output, env)
-    if (secrets.length === 0) return
+    const faults = [...secretsIn(output, env), ...output.match(/^NOT AS DESCRIBED: .*$/gm) ?? []]
+    if (faults.length === 0) return
     // An error would keep the test's other teardowns from running.
-    console.error(`a service of the tests printed ${secrets.join(', ')}`)
+    console.error(`a service of the tests printed ${faults.join(', ')}`)
     process.exitCode = 1
   })
   return { child, output: () => output, end }

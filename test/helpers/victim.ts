@@ -34,7 +34,7 @@ interface Control {
   aheadMs: number
 }
 
-const COMMAND = [process.execPath, '--import=./test/helpers/crash-points.js', 'dist/server.js'] as const
+const COMMAND = [process.execPath, '--import=./test/helpers/crash-points.js', 'dist/cli/landfall.js', 'serve'] as const
 
 /** A service that dies on demand and is started again under the same address. */
 export class Victim {

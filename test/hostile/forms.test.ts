@@ -1,5 +1,6 @@
 import t from 'tap'
-import { BOUNDARY, END, field, file, form, FORM, partHead, PNG, stored } from '../assets/helpers.ts'
+import { BOUNDARY, END, field, file, form, FORM, partHead, PNG } from '../assets/helpers.ts'
+import { stored } from '../assets/stores.ts'
 import { requestWith } from '../helpers/raw.ts'
 import { hostileService, Probe } from './service.ts'
 

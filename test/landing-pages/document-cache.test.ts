@@ -182,7 +182,7 @@ t.test('one read for all who wait, and one representation per version however of
   const [first, ...others] = await Promise.all(Array.from({ length: 20 }, async () => await cache.load(ID)))
   t.equal(reads, 1)
   t.ok(others.every((other) => other === first))
-  const br = await first?.make('br')
+  const br = await first?.make('br', cache.compressions)
   cache.expireAll()
   t.equal(cache.get(ID, clock.now()), undefined)
   t.equal((await cache.load(ID))?.ready('br'), br)

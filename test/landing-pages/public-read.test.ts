@@ -98,7 +98,7 @@ t.test('a compressed representation is made once per version, however many ask',
   const page = await createPage(app, owner, large)
   await read(page.public_id)
   const document = app.documents.get(page.public_id, clock.now())
-  const [first, second] = await Promise.all([document?.make('br'), document?.make('br')])
+  const [first, second] = await Promise.all([document?.make('br', app.documents.compressions), document?.make('br', app.documents.compressions)])
   t.equal(first, second)
   await Promise.all(Array.from({ length: 20 }, async () => await read(page.public_id, { 'accept-encoding': 'br' })))
   t.equal(document?.ready('br'), first)

@@ -203,7 +203,7 @@ t.test('a primary that is killed takes its workers along, which finish what is i
 
 t.test('with PORT=0 all workers share one port, also those that come later', async (t) => {
   const { PATH = '', HOME = '/' } = process.env
-  const child = spawn(process.execPath, ['dist/server.js'], { cwd: PROJECT, env: { PATH, HOME, PORT: '0', ...await settings(t) }, stdio: ['ignore', 'pipe', 'inherit'] })
+  const child = spawn(process.execPath, ['dist/cli/landfall.js', 'serve'], { cwd: PROJECT, env: { PATH, HOME, PORT: '0', ...await settings(t) }, stdio: ['ignore', 'pipe', 'inherit'] })
   t.teardown(() => child.kill('SIGKILL'))
   let output = ''
   child.stdout.setEncoding('utf8').on('data', (data: string) => { output += data })

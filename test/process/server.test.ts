@@ -76,7 +76,7 @@ t.test('settings come from a .env file, too; what the environment says wins', as
   const folder = temporaryFolder(t)
   mkdirSync(join(folder, 'elsewhere'))
   writeFileSync(join(folder, '.env'), 'PORT=nonsense\nLOG_LEVEL=loud\n')
-  const { output } = await runService(t, { LOG_LEVEL: 'info' }, ['sh', '-c', `cd '${folder}' && exec '${process.execPath}' '${join(import.meta.dirname, '../../dist/server.js')}'`])
+  const { output } = await runService(t, { LOG_LEVEL: 'info' }, ['sh', '-c', `cd '${folder}' && exec '${process.execPath}' '${join(import.meta.dirname, '../../dist/cli/landfall.js')}' serve`])
   t.match(output, /\nPORT must be /)
   t.notMatch(output, /LOG_LEVEL/)
   t.notOk(existsSync(join(folder, 'data')))

@@ -1,11 +1,11 @@
 import { spawn } from 'node:child_process'
-import { readFileSync } from 'node:fs'
+import { mkdirSync, readFileSync, symlinkSync, writeFileSync } from 'node:fs'
 import { join } from 'node:path'
 import t, { type Test } from 'tap'
 import { createDatabase, claimRedis } from '../helpers/servers.ts'
 import { PROJECT, startService, temporaryFolder, type Service } from '../helpers/service.ts'
 
-// The README, followed to the letter.
+// The README and the guide to the client, followed to the letter.
 
 const readme = readFileSync(join(PROJECT, 'README.md'), 'utf8')
 
@@ -42,6 +42,22 @@ async function walkThrough (t: Test, { url }: Service): Promise<void> {
   t.match(rest, /^\[\{"id":".*"current_data":\{"title": "Hello again"\}.*"filename":"dot\.png".*HTTP\/1\.1 204 No Content/s)
 }
 
+/** Runs the first script of docs/client.md. */
+async function clientScript (t: Test, { url }: Service): Promise<void> {
+  const [, script = ''] = /^```js\n([\s\S]*?)^```$/m.exec(readFileSync(join(PROJECT, 'docs/client.md'), 'utf8')) ?? []
+  const folder = temporaryFolder(t)
+  mkdirSync(join(folder, 'node_modules'))
+  symlinkSync(PROJECT, join(folder, 'node_modules/landfall'))
+  writeFileSync(join(folder, 'dot.png'), Buffer.from('iVBORw0KGgoAAAANSUhEUgAAAAEAAAABCAYAAAAfFcSJAAAADUlEQVR42mNk+M9QDwADhgGAWjR9awAAAABJRU5ErkJggg==', 'base64'))
+  writeFileSync(join(folder, 'page.mjs'), script.replaceAll('http://localhost:3000', url))
+  const [output = ''] = await paste(['node page.mjs\n'], folder, url)
+  t.match(output.split('\n'), [
+    /^The resource has changed/,
+    'true true true',
+    new RegExp(`^[\\w-]{36} {"title":"Hello","picture":"${url}/uploads/[^"]+"}$`)
+  ])
+}
+
 t.test('on the embedded database, with npm start', async (t) => {
   t.equal(blocksOf('Run it')[0], 'npm ci && npm start\n')
   const folder = temporaryFolder(t)
@@ -63,16 +79,17 @@ t.test('the first command that the service prints works as printed', async (t) =
 
 t.test('on PostgreSQL and Redis', async (t) => {
   const [, byHand = '', migrate = ''] = blocksOf('Deploy')
-  t.match(byHand, /^npm ci --include=dev && npm run build\nexport DATABASE_URL=\S+ REDIS_URL=\S+\nexport JWT_SECRET=\S+ rand -hex 32\)\nnode dist\/server\.js\n$/)
-  t.equal(migrate, 'npm run db:migrate\n')
+  t.match(byHand, /^npm ci --include=dev && npm run build\nexport DATABASE_URL=\S+ REDIS_URL=\S+\nexport JWT_SECRET=\S+ rand -hex 32\)\nnpx landfall serve\n$/)
+  t.equal(migrate, 'npx landfall migrate\n')
   const env = { DATABASE_URL: await createDatabase(t), REDIS_URL: await claimRedis(t), JWT_SECRET: 'x'.repeat(32), UPLOADS_DIR: temporaryFolder(t), MIGRATE_ON_START: 'false' }
   await new Promise<void>((resolve, reject) => {
-    spawn('npm', ['run', 'db:migrate'], { cwd: PROJECT, env: { ...process.env, ...env }, stdio: 'ignore' })
-      .on('exit', (code) => { if (code === 0) resolve(); else reject(new Error(`npm run db:migrate ended with ${code}`)) })
+    spawn('npx', ['landfall', 'migrate'], { cwd: PROJECT, env: { ...process.env, ...env }, stdio: 'ignore' })
+      .on('exit', (code) => { if (code === 0) resolve(); else reject(new Error(`npx landfall migrate ended with ${code}`)) })
   })
   const service = await startService(t, env)
   t.notMatch(service.output(), /Embedded mode/)
   await walkThrough(t, service)
+  await clientScript(t, service)
   t.equal(await service.end('SIGTERM'), 0)
 })
 

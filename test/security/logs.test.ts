@@ -58,6 +58,7 @@ t.test('a run that does everything, at LOG_LEVEL=trace, prints no secret', async
     JWT_SECRET,
     UPLOADS_DIR: temporaryFolder(t),
     LOG_LEVEL: 'trace',
+    LOG_PUBLIC_READS_SAMPLE: '1',
     DATABASE_TIMEOUT_MS: '500',
     CORS_ORIGINS: 'https://app.example.com'
   }
@@ -94,6 +95,7 @@ t.test('a run that does everything, at LOG_LEVEL=trace, prints no secret', async
     await call('GET', `${url}${path}${access}`)
     await owner.call('GET', `${url}${path}${access}`, { headers: { cookie: `token=${access}`, referer: `${url}/?token=${refresh}` } })
   }
+  for (const path of [`/${refresh}/${access}`, `/landing_pages/${'a'.repeat(22)}?email=${owner.email}`]) t.equal((await call('GET', url + path)).status, 404)
   await raw(url, `GET /auth/me?t=${access} HTTP/9.9\r\nAuthorization: Bearer ${access}\r\n\r\n`)
   await raw(url, `GET /auth/me HTTP/1.1\r\nHost: x\r\nAuthorization: Bearer ${access}\r\nX: ${'x'.repeat(20_000)}\r\n\r\n`)
 
@@ -135,10 +137,10 @@ t.test('a run that does everything, at LOG_LEVEL=trace, prints no secret', async
   t.equal(await service.end('SIGTERM'), 0)
 
   const printed = service.output()
-  for (const line of ['"route":"/auth/sign_in","status":401', '"msg":"request refused"', '"msg":"request failed"', 'violates check constraint', '"msg":"request could not be served"', '"msg":"Redis can not be used', '"status":503']) {
+  for (const line of ['"route":"/auth/sign_in","path":"/auth/sign_in","status":401', '"msg":"request refused"', '"msg":"request failed"', 'violates check constraint', '"msg":"request could not be served"', '"msg":"Redis can not be used', '"status":503']) {
     t.ok(printed.includes(line), `it has lines with ${line}`)
   }
-  t.match(printed, /"route":"\/auth\/me","status":200,"ms":\d+,"address":"127\.0\.0\.1","user":\d+/, 'who did what from where')
+  t.match(printed, /"route":"\/auth\/me","path":"\/auth\/me","status":200,"ms":[\d.]+,"bytes":\d+,"address":"127\.0\.0\.1","user":\d+/, 'who did what from where')
   t.same(secretsIn(printed, env, secrets), [])
 })
 

@@ -1,0 +1,136 @@
+import t from 'tap'
+import { createLandfallClient, PreconditionFailedError } from '../../src/client/index.ts'
+import { retryAfterMs } from '../../src/client/retry.ts'
+import { clock } from '../../src/clock.ts'
+import { createProxy } from '../helpers/servers.ts'
+import { testSettings } from '../helpers/app.ts'
+import { failure, recordingFetch, signedUp, startApp } from './helpers.ts'
+
+const settings = await testSettings(t)
+const database = await createProxy(t, settings.DATABASE_URL ?? '')
+const { url } = await startApp(t, { ...settings, DATABASE_URL: database.url, RATE_LIMIT_PUBLIC: '2' })
+const owner = await signedUp(url)
+const page = await owner.landingPages.create({ hello: 'world' })
+
+t.test('a read over the limit waits as long as the service says, then gets its document', async (t) => {
+  const realNow = clock.now
+  let ahead = 0
+  t.intercept(clock, 'now', { value: () => realNow() + ahead })
+  const { fetch, sent } = recordingFetch()
+  const client = createLandfallClient({ baseUrl: url, fetch, cache: { maxEntries: 0 } })
+  for (let n = 0; n < 2; n++) await client.landingPages.read(page.public_id)
+
+  t.match(await failure(client.landingPages.read(page.public_id)), { status: 429, retryAfterSeconds: Number, errors: [/^Too many requests/] }, 'nearly a minute is more than it waits')
+  t.equal(sent.at(-1)?.status, 429)
+  t.equal(sent.length, 3)
+  ahead = 58_500
+  t.match(await client.landingPages.read(page.public_id), { document: { hello: 'world' } })
+  t.same(sent.map(({ status }) => status), [200, 200, 429, 429, 200])
+  ahead = 200_000 // for those who come after
+})
+
+t.test('while the database is away reads are repeated, and writes are not', async (t) => {
+  const { fetch, sent } = recordingFetch(() => { if (sent.length === 2) return database.restore() })
+  const client = await signedUp(url, { fetch })
+  sent.length = 0
+  await database.refuse()
+  t.match(await failure(client.landingPages.create({})), { status: 503, retryAfterSeconds: 1, requestId: /./ }, 'it may have been done')
+  t.equal(sent.length, 1)
+  t.match(await client.auth.me(), { id: Number })
+  t.same(sent.map(({ status }) => status), [503, 503, 200])
+})
+
+t.test('a deletion that is repeated ends well, though nothing is left the second time', async (t) => {
+  const doomed = await owner.landingPages.create({})
+  const { fetch, sent } = recordingFetch()
+  // The first answer is lost behind a proxy that says so by a 503.
+  const losing = async (address: string, init: RequestInit) => {
+    const response = await fetch(address, init)
+    return sent.length > 1 ? response : new Response(null, { status: 503, headers: { 'retry-after': '0' } })
+  }
+  const tokens = { load: () => kept, save () {}, clear () {} }
+  const kept = await tokensOf(url)
+  const client = createLandfallClient({ baseUrl: url, fetch: losing, tokens })
+  const mine = await createLandfallClient({ baseUrl: url, tokens }).landingPages.create({})
+  await client.landingPages.delete(mine.id)
+  t.same(sent.map(({ status }) => status), [204, 404])
+  t.match(await failure(client.landingPages.delete(doomed.id)), { status: 404 }, "somebody else's")
+})
+
+t.test('as often and as long as it is told', async (t) => {
+  for (const [retry, header, expected] of [
+    [{ maxRetries: 2 }, '0', 3],
+    [{ maxRetries: 0 }, '0', 1],
+    [{ maxWaitMs: 1500 }, '1', 2],
+    [{ maxWaitMs: 100 }, undefined, 1],
+    [{ maxWaitMs: 60_000 }, new Date(Date.now() + 120_000).toUTCString(), 1],
+    [{ maxRetries: 1 }, new Date(Date.now() - 1000).toUTCString(), 2]
+  ] as const) {
+    let count = 0
+    const fetch = async () => {
+      count++
+      return new Response('<h1>Too busy</h1>', { status: 503, headers: header === undefined ? {} : { 'retry-after': header } })
+    }
+    const client = createLandfallClient({ baseUrl: url, fetch, retry })
+    t.match(await failure(client.landingPages.read('x')), { status: 503, errors: [/503/], requestId: undefined })
+    t.equal(count, expected, JSON.stringify({ retry, header }))
+  }
+})
+
+t.test('Retry-After is seconds or a date', async (t) => {
+  t.equal(retryAfterMs('7', 0), 7000)
+  t.equal(retryAfterMs('Thu, 01 Jan 1970 00:00:10 GMT', 4000), 6000)
+  t.equal(retryAfterMs('Thu, 01 Jan 1970 00:00:10 GMT', 11_000), 0)
+  t.equal(retryAfterMs('soon', 0), undefined)
+  t.equal(retryAfterMs(null, 0), undefined)
+})
+
+t.test('a signal ends what is on its way, what waits to be repeated and what waits for a refresh', async (t) => {
+  const proxy = await createProxy(t, url)
+  const client = await signedUp(proxy.url)
+  await t.test('on its way', async (t) => {
+    proxy.blackhole()
+    const controller = new AbortController()
+    const call = failure(client.auth.me({ signal: controller.signal }))
+    controller.abort(new Error('enough'))
+    t.match(await call, { message: 'enough' })
+    await proxy.restore()
+    t.ok(await client.auth.me())
+  })
+  await t.test('waiting to be repeated', async (t) => {
+    const controller = new AbortController()
+    const fetch = async () => {
+      setImmediate(() => controller.abort())
+      return new Response(null, { status: 429, headers: { 'retry-after': '20' } })
+    }
+    const waiting = createLandfallClient({ baseUrl: url, fetch })
+    t.match(await failure(waiting.landingPages.read('x', { signal: controller.signal })), { name: 'AbortError' })
+  })
+  await t.test('waiting for a refresh, which goes on for the others', async (t) => {
+    const controller = new AbortController()
+    const { fetch, count } = recordingFetch((path) => { if (path === '/auth/refresh') controller.abort() })
+    const kept = await tokensOf(url)
+    let tokens = { ...kept, access_token: 'expired' }
+    const shared = createLandfallClient({ baseUrl: url, fetch, tokens: { load: () => tokens, save (pair) { tokens = pair }, clear () {} } })
+    const [aborted, other] = await Promise.allSettled([shared.auth.me({ signal: controller.signal }), shared.auth.me()])
+    t.match(aborted, { status: 'rejected', reason: { name: 'AbortError' } })
+    t.match(other, { status: 'fulfilled' })
+    t.equal(count('/auth/refresh'), 1)
+  })
+  await t.test('before it began', async (t) => {
+    t.match(await failure(client.auth.me({ signal: AbortSignal.abort() })), { name: 'AbortError' })
+    t.match(await failure(client.landingPages.read(page.public_id, { signal: AbortSignal.abort() })), { name: 'AbortError' })
+  })
+})
+
+t.test('a failed precondition has a name of its own', async (t) => {
+  const error = await failure(owner.landingPages.update(page.id, {}, { ifMatch: '"other"' }))
+  t.ok(error instanceof PreconditionFailedError)
+  t.match(error, { name: 'PreconditionFailedError', status: 412 })
+})
+
+async function tokensOf (url: string) {
+  let kept = { access_token: '', refresh_token: '' }
+  await signedUp(url, { tokens: { load: () => kept, save (pair) { kept = pair }, clear () {} } })
+  return kept
+}

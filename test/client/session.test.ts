@@ -1,0 +1,157 @@
+import t from 'tap'
+import { createLandfallClient, memoryTokens, webStorageTokens } from '../../src/client/index.ts'
+import { createProxy, query } from '../helpers/servers.ts'
+import { testSettings } from '../helpers/app.ts'
+import { credentials, expiredTokens, failure, recordingFetch, signedUp, startApp } from './helpers.ts'
+
+const settings = await testSettings(t)
+const { url } = await startApp(t, settings)
+
+t.test('sign-up, who am I, sign-out and sign-in', async (t) => {
+  const account = credentials()
+  const tokens = memoryTokens()
+  const { auth } = createLandfallClient({ baseUrl: `${url}/`, tokens, onSessionEnded: () => t.fail('a sign-out is no session that ended by itself') })
+  const user = await auth.signUp(account)
+  t.match(user, { id: Number, email: account.email })
+  t.same(await auth.me(), user)
+  await auth.signOut()
+  t.equal(await tokens.load(), undefined)
+  t.match(await failure(auth.me()), { name: 'LandfallError', status: 401, errors: ['Missing or invalid access token'] })
+  t.match(await failure(auth.signIn({ ...account, password: 'something else' })), { status: 401, errors: ['Invalid email or password'], requestId: /./ })
+  t.same(await auth.signIn(account), user)
+  t.same(await auth.me(), user)
+  await auth.signOut()
+  await auth.signOut()
+})
+
+t.test('an access token that expires is renewed', async (t) => {
+  const { url } = await startApp(t, { ACCESS_TOKEN_TTL: '2' })
+  const { fetch, count } = recordingFetch()
+  const client = await signedUp(url, { fetch })
+  while (count('/auth/refresh') === 0) await client.auth.me()
+  await client.landingPages.create({})
+})
+
+t.test('50 calls whose access token has expired make one refresh, and all succeed', async (t) => {
+  const { fetch, count, sent } = recordingFetch()
+  const client = createLandfallClient({ baseUrl: url, fetch, tokens: await expiredTokens(url) })
+  const users = await Promise.all(Array.from({ length: 50 }, async () => await client.auth.me()))
+  t.equal(new Set(users.map(({ id }) => id)).size, 1)
+  t.equal(count('/auth/refresh'), 1)
+  t.equal(sent.find(({ path }) => path === '/auth/refresh')?.headers.get('authorization'), null, 'the expired token stays at home')
+})
+
+t.test('what is called while a refresh is under way waits for it', async (t) => {
+  const { fetch, sent } = recordingFetch(async (path) => {
+    if (path === '/auth/refresh') waiting.push(client.auth.me())
+  })
+  const waiting: Promise<unknown>[] = []
+  const client = createLandfallClient({ baseUrl: url, fetch, tokens: await expiredTokens(url) })
+  await client.auth.me()
+  await Promise.all(waiting)
+  t.same(sent.map(({ path, status }) => `${path} ${status}`), ['/auth/me 401', '/auth/refresh 200', '/auth/me 200', '/auth/me 200'])
+})
+
+t.test('a write whose token has expired is done once', async (t) => {
+  const client = createLandfallClient({ baseUrl: url, tokens: await expiredTokens(url) })
+  const page = await client.landingPages.create({ once: true })
+  const { items } = await client.landingPages.listPage()
+  t.same(items.map(({ id }) => id), [page.id])
+})
+
+t.test('a session that has ended is told once, and its tokens are forgotten', async (t) => {
+  const tokens = await expiredTokens(url)
+  let ended = 0
+  const client = createLandfallClient({ baseUrl: url, tokens, onSessionEnded: () => { ended++ } })
+  const other = createLandfallClient({ baseUrl: url, tokens: memoryTokens(await tokens.load()) })
+  await other.auth.signOut()
+  const results = await Promise.allSettled(Array.from({ length: 5 }, async () => await client.auth.me()))
+  for (const result of results) t.match(result, { status: 'rejected', reason: { status: 401 } })
+  t.match(await failure(client.auth.me()), { status: 401 })
+  t.equal(ended, 1)
+  t.equal(await tokens.load(), undefined)
+  await client.auth.signUp(credentials())
+  t.ok(await client.auth.me())
+})
+
+t.test('a refresh that fails for the network leaves the session', async (t) => {
+  const proxy = await createProxy(t, url)
+  const { fetch } = recordingFetch(async (path) => { if (path === '/auth/refresh') await proxy.refuse() })
+  const tokens = await expiredTokens(url)
+  const client = createLandfallClient({ baseUrl: proxy.url, fetch, tokens, onSessionEnded: () => t.fail('the session lives') })
+  await t.rejects(client.auth.me(), TypeError)
+  await proxy.restore()
+  t.ok(await tokens.load())
+  const later = createLandfallClient({ baseUrl: proxy.url, tokens })
+  t.ok(await later.auth.me())
+})
+
+t.test('a refresh that fails for the database leaves the session', async (t) => {
+  const database = await createProxy(t, settings.DATABASE_URL ?? '')
+  const { url } = await startApp(t, { ...settings, DATABASE_URL: database.url })
+  const tokens = await expiredTokens(url)
+  const client = createLandfallClient({ baseUrl: url, tokens, onSessionEnded: () => t.fail('the session lives') })
+  await database.refuse()
+  t.match(await failure(client.auth.me()), { status: 503, retryAfterSeconds: Number })
+  await database.restore()
+  t.ok(await client.auth.me())
+})
+
+t.test('clients that share a storage, as tabs do, share a session', async (t) => {
+  const items = new Map<string, string>()
+  const storage = {
+    getItem: (key: string) => items.get(key) ?? null,
+    setItem: (key: string, value: string) => { items.set(key, value) },
+    removeItem: (key: string) => { items.delete(key) }
+  }
+  let ended = 0
+  const tab = () => createLandfallClient({ baseUrl: url, tokens: webStorageTokens(storage), onSessionEnded: () => { ended++ } })
+  const [one, two] = [tab(), tab()]
+  const user = await one.auth.signUp(credentials())
+  t.same(await two.auth.me(), user)
+
+  await t.test('both renew at once: one spends the token, the other uses what it got', async (t) => {
+    for (let round = 0; round < 5; round++) {
+      webStorageTokens(storage).save({ ...JSON.parse(storage.getItem('landfall.tokens') ?? ''), access_token: `expired ${round}` })
+      t.same(await Promise.all([one.auth.me(), two.auth.me()]), [user, user])
+    }
+    t.equal(ended, 0)
+  })
+
+  await t.test('one signs out: the other is told', async (t) => {
+    const held = two.auth.me()
+    await one.auth.signOut()
+    await held.catch(() => {})
+    t.match(await failure(two.auth.me()), { status: 401 })
+    t.equal(items.size, 0)
+  })
+})
+
+t.test('sign-out ends a session whose access token has expired', async (t) => {
+  const tokens = await expiredTokens(url)
+  const client = createLandfallClient({ baseUrl: url, tokens })
+  const { id } = await client.auth.me()
+  const good = await tokens.load() ?? { access_token: '', refresh_token: '' }
+  await tokens.save({ ...good, access_token: 'expired' })
+  await client.auth.signOut()
+  t.equal(await tokens.load(), undefined)
+  t.same(await query(settings.DATABASE_URL ?? '', `select count(*) from sessions where user_id = ${id} and revoked_at is null`), [{ count: '0' }])
+})
+
+t.test('a sign-out that can not reach the service keeps the tokens, for another try', async (t) => {
+  const proxy = await createProxy(t, url)
+  const tokens = memoryTokens()
+  const client = await signedUp(proxy.url, { tokens })
+  await proxy.refuse()
+  await t.rejects(client.auth.signOut(), TypeError)
+  t.ok(await tokens.load())
+  await proxy.restore()
+  await client.auth.signOut()
+})
+
+t.test('a foreign entry in the storage is no session', async (t) => {
+  for (const entry of ['', 'x', 'null', '7', '{}', '{"access_token":1,"refresh_token":"x"}']) {
+    const tokens = webStorageTokens({ getItem: () => entry, setItem () {}, removeItem () {} })
+    t.equal(await tokens.load(), undefined, entry)
+  }
+})

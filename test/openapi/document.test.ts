@@ -1,0 +1,180 @@
+import diagnostics from 'node:diagnostics_channel'
+import { Ajv2020 } from 'ajv/dist/2020.js'
+import addFormats from 'ajv-formats'
+import { Validator } from '@seriousme/openapi-schema-validator'
+import type { FastifyInstance } from 'fastify'
+import t, { type Test } from 'tap'
+import { buildTestApp, createPage, listen, signUp, testSettings } from '../helpers/app.ts'
+
+// The service's description of itself. That its answers are as described is looked at everywhere: helpers/conformance.js.
+
+interface Media { schema: object, example?: unknown }
+interface Answer { description: string, headers?: Record<string, unknown>, content?: Record<string, Media> }
+interface Operation { operationId: string, summary: string, tags: string[], security?: object[], parameters?: { name: string, in: string }[], requestBody?: { content: Record<string, Media> }, responses: Record<string, Answer> }
+interface Document { openapi: string, paths: Record<string, Record<string, Operation>>, servers: object[], tags: { name: string }[], components: { schemas: Record<string, { examples?: unknown[] }>, headers: Record<string, { schema: object, example: unknown }> } }
+
+/** As `GET /assets/{id}`, of the first app. */
+const routes = new Set<string>()
+const watch = (message: unknown) => {
+  const { fastify } = message as { fastify: FastifyInstance }
+  fastify.addHook('onRoute', ({ method, url }) => {
+    for (const one of [method].flat()) routes.add(`${one} ${url.replace(/:(\w+)/g, '{$1}').replace('*', '{name}')}`)
+  })
+}
+diagnostics.subscribe('fastify.initialization', watch)
+const settings = await testSettings(t)
+const app = await buildTestApp(t, { settings })
+diagnostics.unsubscribe('fastify.initialization', watch)
+const document = (await app.inject('/openapi.json')).json<Document>()
+const operations = Object.entries(document.paths).flatMap(([path, item]) => Object.entries(item).map(([method, operation]) => ({ path, method: method.toUpperCase(), ...operation })))
+const operation = (id: string) => operations.find(({ operationId }) => operationId === id)!
+
+t.test('it is valid OpenAPI 3.1', async (t) => {
+  t.equal(document.openapi, '3.1.0')
+  const { valid, errors } = await new Validator().validate(structuredClone(document) as never)
+  t.ok(valid, JSON.stringify(errors))
+  const text = JSON.stringify(document)
+  for (const [, kind = '', name = ''] of text.matchAll(/"#\/components\/(schemas|headers)\/([^"]+)"/g)) t.ok(Object.hasOwn(document.components[kind as 'schemas'], name), name)
+  t.notMatch(text, /Default Response|"x-optional"|"x-response-description"|"def-\d/, 'nothing is left of what it is made from')
+})
+
+t.test('its operations have the names that clients call them by', async (t) => {
+  t.same(operations.map(({ operationId }) => operationId).sort(), [
+    'askForDocument', 'askForFile', 'createAsset', 'createLandingPage', 'deleteAsset', 'deleteLandingPage', 'getAsset', 'getLandingPage', 'headDocument',
+    'headFile', 'listAssets', 'listLandingPages', 'live', 'me', 'openapi', 'readDocument', 'readFile', 'ready', 'refresh', 'signIn', 'signOut', 'signUp', 'updateLandingPage'
+  ])
+  const tags = document.tags.map(({ name }) => name)
+  for (const { operationId, summary, tags: own } of operations) {
+    t.match(summary, /^[A-Z].*[^.]$/, operationId)
+    t.ok(own.length === 1 && tags.includes(own[0]!), `${operationId} has one of the tags`)
+  }
+})
+
+t.test('every route of the service is in it, and every operation is a route', async (t) => {
+  const known = new Set(operations.map(({ path, method }) => `${method} ${path}`))
+  for (const route of routes) {
+    // HEAD answers wherever GET does and is written down where it is of use.
+    if (!/ \/docs(\/|$)/.test(route)) t.ok(known.has(route) || known.has(route.replace(/^HEAD/, 'GET')), route)
+  }
+  for (const route of known) t.ok(routes.has(route), route)
+})
+
+t.test('routes that need an access token say so, with the 401 of one that is missing', async (t) => {
+  for (const { operationId, path, method, security, responses } of operations) {
+    const { statusCode } = await app.inject({ method: method as 'GET', url: path.replace(/\{\w+\}/, 'unknown'), headers: { 'content-type': 'application/json' } })
+    const refused = statusCode === 401 && !path.startsWith('/auth/sign_in') && !path.startsWith('/auth/refresh')
+    t.same(security, refused ? [{ bearer: [] }] : undefined, operationId)
+    if (refused) t.ok(responses['401']?.headers?.['WWW-Authenticate'], operationId)
+  }
+})
+
+t.test('what it shows as an example is what it describes', async (t) => {
+  const ajv = new Ajv2020({ strict: false })
+  addFormats.default(ajv)
+  ajv.addSchema({ $id: 'openapi', ...document })
+  const fits = (pointer: string[], example: unknown) => {
+    const where = `openapi#/${pointer.map((part) => encodeURIComponent(part.replaceAll('~', '~0').replaceAll('/', '~1'))).join('/')}`
+    t.ok(ajv.compile({ $ref: where })(example), `${where}: ${JSON.stringify(example)}`)
+  }
+  for (const [name, { example }] of Object.entries(document.components.headers)) fits(['components', 'headers', name, 'schema'], example)
+  for (const [name, { examples = [] }] of Object.entries(document.components.schemas)) for (const example of examples) fits(['components', 'schemas', name], example)
+  for (const { path, method, operationId, requestBody, responses } of operations) {
+    const base = ['paths', path, method.toLowerCase()]
+    for (const [type, { example }] of Object.entries(requestBody?.content ?? {})) {
+      if (type === 'application/json') fits([...base, 'requestBody', 'content', type, 'schema'], example)
+    }
+    for (const [status, { content = {} }] of Object.entries(responses)) {
+      const { example } = content['application/json'] ?? {}
+      if (Number(status) >= 400 && method !== 'HEAD') t.match(example, { errors: [/^[A-Z].* .*[^.]$|^Not found$/] }, `${operationId} ${status}`)
+      if (example !== undefined) fits([...base, 'responses', status, 'content', 'application/json', 'schema'], example)
+    }
+  }
+})
+
+t.test('the examples of requests work as they are written', async (t) => {
+  const send = async (id: string, options: { params?: Record<string, string>, headers?: Record<string, string>, change?: object } = {}) => {
+    const { method, path, requestBody } = operation(id)
+    const example = requestBody?.content['application/json']?.example
+    const url = path.replace(/\{(\w+)\}/g, (_, name: string) => options.params?.[name] ?? '')
+    return await app.inject({ method: method as 'GET', url, headers: { ...options.headers }, ...(example !== undefined && { payload: { ...example as object, ...options.change } }) })
+  }
+  t.equal((await send('signUp')).statusCode, 201)
+  const tokens = (await send('signIn')).json<{ access_token: string, refresh_token: string }>()
+  const refreshed = (await send('refresh', { change: { refresh_token: tokens.refresh_token } })).json<typeof tokens>()
+  const headers = { authorization: `Bearer ${refreshed.access_token}` }
+  const { id, public_id: publicId } = (await send('createLandingPage', { headers })).json<{ id: string, public_id: string }>()
+  t.equal((await send('updateLandingPage', { headers, params: { id } })).statusCode, 200)
+  const read = await send('readDocument', { params: { public_id: publicId } })
+  t.same(read.json(), operation('readDocument').responses['200']?.content?.['application/json']?.example)
+  t.equal((await send('signOut', { headers, change: { refresh_token: refreshed.refresh_token } })).statusCode, 204)
+})
+
+t.test('it is made once, and read again only when it has changed', async (t) => {
+  const first = await app.inject('/openapi.json')
+  t.match(first.headers, { 'content-type': 'application/json; charset=utf-8', 'cache-control': 'no-cache', etag: /^"[\w-]{43}"$/ })
+  const again = await app.inject({ url: '/openapi.json', headers: { 'if-none-match': String(first.headers.etag) } })
+  t.equal(again.statusCode, 304)
+  t.equal(again.body, '')
+  t.equal(again.headers.etag, first.headers.etag)
+  t.equal((await app.inject('/openapi.json')).body, first.body)
+})
+
+t.test('it names the public address of the service', async (t) => {
+  t.same(document.servers, [{ url: 'http://landfall.test' }])
+  const local = await buildTestApp(t, { settings: { ...settings, BASE_URL: undefined } })
+  const url = await listen(local)
+  t.same((await local.inject('/openapi.json')).json<Document>().servers, [{ url: url.replace('127.0.0.1', 'localhost') }])
+})
+
+/** An app whose description is changed before its first answer is looked at. */
+async function misdescribed (t: Test, change: (document: Document) => void) {
+  const changed = await buildTestApp(t, { settings })
+  change(changed.swagger() as unknown as Document)
+  return changed
+}
+
+const PUBLIC = '/landing_pages/{public_id}'
+const answerOf = (document: Document, path: string, method: string, status: string): Answer => document.paths[path]![method]!.responses[status]!
+
+for (const [what, change, problem] of [
+  ['a status', (document: Document) => { delete document.paths[PUBLIC]!.get!.responses['200'] }, /^NOT AS DESCRIBED: GET 200 of \S+: is described for no 200: add it to `response`.* of readDocument/],
+  ['a header that it has', (document: Document) => { delete answerOf(document, PUBLIC, 'get', '200').headers!['Cache-Status'] }, /has the header cache-status, which is not described: add it/],
+  ['a header that it lacks', (document: Document) => { answerOf(document, PUBLIC, 'get', '200').headers!.Link = { $ref: '#/components/headers/Retry-After' } }, /lacks the header Link: send it, or mark it/],
+  ['a header of another form', (document: Document) => { document.components.headers.RateLimit!.schema = { type: 'integer' } }, /differs in the header RateLimit: must be integer/],
+  ['a content type', (document: Document) => { answerOf(document, PUBLIC, 'get', '200').content = { 'text/plain': { schema: {} } } }, /is sent as application\/json and described as text\/plain/],
+  ['a body', (document: Document) => { delete answerOf(document, PUBLIC, 'get', '200').content }, /has a body, and is described without one/],
+  ['the shape of a body', (document: Document) => { document.components.schemas.Document = { type: 'array' } as object }, /differs in its body: must be array/],
+  ['a path', (document: Document) => { delete document.paths[PUBLIC] }, /is described nowhere: give its route a schema/]
+] as const) {
+  t.test(`an answer that differs in ${what} fails whoever asked for it`, async (t) => {
+    const page = await createPage(app, await signUp(app))
+    const changed = await misdescribed(t, change)
+    await t.rejects(changed.inject(`/landing_pages/${page.public_id}`), { message: problem })
+  })
+}
+
+t.test('a field that is not described fails whoever asked for it, and so does one that is missing', async (t) => {
+  const app = await misdescribed(t, (document) => {
+    const { User } = document.components.schemas as unknown as { User: { properties: Record<string, object>, required: string[] } }
+    User.properties = { id: User.properties.id!, name: {} }
+    User.required = ['id', 'name']
+  })
+  await t.rejects(signUp(app), { message: /NOT AS DESCRIBED: POST 201 of \/auth\/sign_up: differs in its body: \/user must have required property 'name'; \/user must NOT have additional properties \(email\)/ })
+})
+
+t.test('an answer over a socket is looked at byte for byte, and what differs ends the test file with a failure', async (t) => {
+  const app = await misdescribed(t, (document) => { delete document.paths[PUBLIC]!.get!.responses['200'] })
+  const page = await createPage(app, await signUp(app))
+  const url = await listen(app)
+  const printed: unknown[] = []
+  t.intercept(console, 'error', { value: (line: unknown) => printed.push(line) })
+  const { exitCode } = process
+  try {
+    t.equal((await fetch(`${url}/landing_pages/${page.public_id}`)).status, 200)
+    await (await fetch(`${url}/landing_pages/${page.public_id}`)).text()
+    t.same([printed.length, process.exitCode], [1, 1], 'said once')
+    t.match(printed[0], /^NOT AS DESCRIBED: GET 200 of \/landing_pages\/\w{22}: is described for no 200/)
+  } finally {
+    process.exitCode = exitCode
+  }
+})
