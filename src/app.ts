@@ -29,6 +29,7 @@ import { answerEarly } from './plugins/early-answer.ts'
 import jsonBody, { limitBodyTime } from './plugins/json-body.ts'
 import loadShedding from './plugins/load-shedding.ts'
 import metrics from './plugins/metrics.ts'
+import { oneAtATime } from './plugins/one-at-a-time.ts'
 import redis from './plugins/redis.ts'
 import securityHeaders, { secureAnswers } from './plugins/security-headers.ts'
 
@@ -123,6 +124,7 @@ export async function buildApp (config: Config, logger?: FastifyBaseLogger): Pro
     // A scope for all others' hooks: even one that is added later runs in the scopes beside it, and none is to run for a
     // public read.
     await app.register(async function allOthers (scope: FastifyInstance) {
+      oneAtATime(scope)
       secureAnswers(scope)
       await scope.register(everyRequest)
       await scope.register(health)

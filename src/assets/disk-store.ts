@@ -6,6 +6,7 @@ import type { FastifyBaseLogger } from 'fastify'
 import { DiskFullError, unavailable } from '../errors.ts'
 import { makeFolder } from '../folders.ts'
 import { randomPublicId } from '../identifiers.ts'
+import { presentationOf } from './storage-key.ts'
 
 // Files on their way: first in `.tmp/` beside what is served (the same file system, so that a rename moves them), and
 // under their final name only when every byte is on the disk.
@@ -91,7 +92,7 @@ export class DiskStore {
         try {
           await this.#try(async () => {
             await handle.close()
-            await rename(path, join(this.folder, key))
+            await rename(path, this.#path(key))
             await syncFolder(this.folder)
           })
         } catch (error) {
@@ -106,7 +107,7 @@ export class DiskStore {
 
   /** Removes a published file. Never fails; what can't be removed is left to the sweep. */
   async remove (key: string): Promise<void> {
-    await this.#unlink(join(this.folder, key))
+    await this.#unlink(this.#path(key))
   }
 
   /**
@@ -121,11 +122,17 @@ export class DiskStore {
   /** Whether a published file is a regular one, with its size. Symbolic links, folders and devices are not files here. */
   async exists (key: string): Promise<boolean> {
     try {
-      return (await lstat(join(this.folder, key))).isFile()
+      return (await lstat(this.#path(key))).isFile()
     } catch (error) {
       if (isMissing(error)) return false
       throw this.#translate(error)
     }
+  }
+
+  /** @throws {Error} for a name that the service can't have given, whoever wrote it into the database */
+  #path (key: string): string {
+    if (presentationOf(key) === undefined) throw new Error('a file has a name that is none of ours')
+    return join(this.folder, key)
   }
 
   async #create (path: string): Promise<FileHandle> {

@@ -1,9 +1,10 @@
 import { createHash } from 'node:crypto'
 import { constants } from 'node:fs'
-import { lstat, open } from 'node:fs/promises'
+import { lstat, open, type FileHandle } from 'node:fs/promises'
 import { join } from 'node:path'
 import pg from 'pg'
 import { isMissing } from '../assets/disk-store.ts'
+import { presentationOf } from '../assets/storage-key.ts'
 import { connectionOptions, type PoolSettings } from '../database/pool.ts'
 import { storedNames } from './files.ts'
 import { begin, type WorkOptions } from './progress.ts'
@@ -29,6 +30,7 @@ export interface Problem {
   readonly text: string
 }
 
+const FOREIGN = { kind: 'no file', text: 'is in the database, but is no name that the service gives' } as const
 const ROWS_AT_ONCE = 10_000
 const CHUNK_BYTES = 1024 * 1024
 const CONNECT_TIMEOUT_MS = 10_000
@@ -63,33 +65,53 @@ export async function compare (rows: AssetRows, folder: string, options: WorkOpt
   const problems: Problem[] = []
   const done = begin(options, 'checking the uploads', rows.size)
   for (const [key, expected] of rows) {
-    const problem = await compareFile(join(folder, key), expected)
-    if (problem !== undefined) problems.push({ key, ...problem })
+    // A row that somebody else made could name any file of the machine.
+    const trouble = presentationOf(key) === undefined ? FOREIGN : await findTrouble(join(folder, key), expected)
+    if (trouble !== undefined) problems.push({ key, ...trouble })
     done(Number(expected.byteSize))
   }
   for await (const key of storedNames(folder)) {
-    if (!rows.has(key) && (await lstat(join(folder, key)).catch(() => undefined))?.isFile() === true) problems.push({ key, kind: 'no row', text: 'has no row in the database' })
+    if (!rows.has(key) && (await lstat(join(folder, key)).catch(() => undefined))?.isFile() === true) problems.push({ key, kind: 'no row', text: 'is no asset of the database' })
   }
   return problems
 }
 
-async function compareFile (path: string, { byteSize, checksum }: Expected): Promise<Omit<Problem, 'key'> | undefined> {
+/**
+ * What a file is.
+ *
+ * @throws {Error} when it can't be read
+ */
+export async function describeFile (path: string): Promise<Expected> {
+  const file = await open(path, constants.O_RDONLY | constants.O_NOFOLLOW | constants.O_NONBLOCK)
+  try {
+    return { byteSize: (await file.stat({ bigint: true })).size, checksum: await checksumOf(file) }
+  } finally {
+    await file.close()
+  }
+}
+
+/** What keeps a file from being what is expected; undefined when nothing does. */
+export async function findTrouble (path: string, { byteSize, checksum }: Expected): Promise<Omit<Problem, 'key'> | undefined> {
   try {
     const file = await open(path, constants.O_RDONLY | constants.O_NOFOLLOW | constants.O_NONBLOCK)
     try {
       const stats = await file.stat({ bigint: true })
       if (!stats.isFile()) return { kind: 'no file', text: 'is not a file' }
       if (stats.size !== byteSize) return { kind: 'wrong size', text: `has ${stats.size} bytes instead of ${byteSize}` }
-      const hash = createHash('sha256')
-      for await (const chunk of file.createReadStream({ highWaterMark: CHUNK_BYTES, autoClose: false })) hash.update(chunk)
-      const actual = hash.digest('hex')
+      const actual = await checksumOf(file)
       if (actual !== checksum) return { kind: 'wrong checksum', text: `has the checksum ${actual} instead of ${checksum}` }
     } finally {
       await file.close()
     }
   } catch (error) {
-    if (isMissing(error)) return { kind: 'no file', text: 'has a row and no file' }
+    if (isMissing(error)) return { kind: 'no file', text: 'is missing' }
     if ((error as NodeJS.ErrnoException).code === 'ELOOP') return { kind: 'no file', text: 'is a link, not a file' }
     return { kind: 'unreadable', text: `can't be read (${(error as NodeJS.ErrnoException).code ?? String(error)})` }
   }
+}
+
+async function checksumOf (file: FileHandle): Promise<string> {
+  const hash = createHash('sha256')
+  for await (const chunk of file.createReadStream({ highWaterMark: CHUNK_BYTES, autoClose: false })) hash.update(chunk)
+  return hash.digest('hex')
 }

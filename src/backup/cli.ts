@@ -29,11 +29,13 @@ const COMMANDS: Readonly<Record<string, Command>> = {
     return { done: `Copied the database and ${count(assets, 'asset')} (${size(bytes)}) to ${directory}${less}.${secret}`, problems, title: 'The copy is complete, but the service lacks what its database names' }
   },
   async restore (config, directory, options) {
-    const { assets, bytes, problems } = await restoreBackup(config, directory as string, options)
-    return { done: `Restored the database and ${count(assets, 'asset')} (${size(bytes)}).`, problems, title: 'All of the backup was restored, but it is damaged' }
+    const { assets, lost, bytes, problems } = await restoreBackup(config, directory as string, options)
+    const less = lost === 0 ? '' : `, ${lost} of them without their file`
+    return { done: `Restored the database and ${count(assets, 'asset')} (${size(bytes)})${less}.`, problems, title: 'All of the backup was restored, but it is damaged' }
   },
   async verify (config, directory, options) {
-    const { assets, bytes, problems, unfinished } = directory === undefined ? await verifyService(config, options) : await verifyBackup(directory, options)
+    const { assets, bytes, problems, unfinished, isDamaged } = directory === undefined ? await verifyService(config, options) : await verifyBackup(directory, options)
+    if (isDamaged) return { done: 'The uploads were not checked.', problems, title: 'The copy of the database is damaged, and can not be restored' }
     const young = unfinished === 0 ? '' : `\n${count(unfinished, 'file')} of uploads under way or broken off; the service removes what is left of them after an hour.`
     const well = problems.length === 0 ? `Every asset has its file and every file its asset: ${count(assets, 'asset')}, ${size(bytes)}.` : `Checked ${count(assets, 'asset')}, ${size(bytes)}.`
     return { done: `${well}${young}`, problems, title: 'Files and database don\'t belong together' }
@@ -50,7 +52,10 @@ async function main ([name = '', directory, ...rest]: readonly string[]): Promis
   // Nothing here needs a key of the access tokens, or what workers share.
   const config = loadConfig({ ...environment, WEB_CONCURRENCY: '1', JWT_SECRET: environment.JWT_SECRET || 'not used by backups'.padEnd(32, '.') })
   const stop = new AbortController()
-  for (const signal of ['SIGINT', 'SIGTERM'] as const) process.once(signal, () => stop.abort(new Error(`it was stopped by ${signal}`)))
+  // Beyond a limit on the size of files the system ends a process that doesn't listen, before it can say so.
+  process.on('SIGXFSZ', () => {})
+  // More than once: npm hands on the signal that the terminal has sent already.
+  for (const signal of ['SIGINT', 'SIGTERM'] as const) process.on(signal, () => stop.abort(new Error(`it was stopped by ${signal}`)))
 
   const { done, problems, title } = await command(config, directory === undefined ? undefined : resolve(directory), { signal: stop.signal, onProgress: progressLines() })
   process.stdout.write(`${done}\n`)

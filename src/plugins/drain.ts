@@ -13,6 +13,8 @@ declare module 'fastify' {
      * system resets those that nobody has taken when a listener closes, so closing at once would fail their requests.)
      */
     drain: () => Promise<void>
+    /** Closes all connections at once, whatever is in flight on them. */
+    cutOff: () => void
     /** Whether the service is about to end, and should be sent no more requests. */
     isDraining: () => boolean
   }
@@ -55,6 +57,9 @@ export default fp<{ timeoutMs: number }>(async (app, { timeoutMs }) => {
     closeIdle()
   }
 
+  // Not `closeAllConnections`: Node no longer counts those that it handed over, at a CONNECT.
+  const cutOff = (): void => { for (const socket of sockets.keys()) socket.destroy() }
+  app.decorate('cutOff', cutOff)
   app.decorate('isDraining', () => beganAt !== undefined)
   app.decorate('drain', async () => {
     beganAt ??= clock.now()
@@ -79,7 +84,7 @@ export default fp<{ timeoutMs: number }>(async (app, { timeoutMs }) => {
     }, LOOK_INTERVAL_MS)
     const deadline = setTimeout(() => {
       app.log.warn(`requests that were still in flight after ${timeoutMs} ms are cut off`)
-      server.closeAllConnections()
+      cutOff()
     }, Math.max(0, drainedFrom + timeoutMs - closedAt))
     server.once('close', () => {
       clearInterval(look)
