@@ -30,6 +30,7 @@ import { answerEarly } from './plugins/early-answer.ts'
 import jsonBody, { limitBodyTime } from './plugins/json-body.ts'
 import loadShedding from './plugins/load-shedding.ts'
 import metrics from './plugins/metrics.ts'
+import { oneAtATime } from './plugins/one-at-a-time.ts'
 import openapi, { referenceRoutes } from './plugins/openapi.ts'
 import redis from './plugins/redis.ts'
 import requestMetrics from './plugins/request-metrics.ts'
@@ -134,6 +135,7 @@ export async function buildApp (config: Config, logger?: FastifyBaseLogger): Pro
     // public read.
     await app.register(async function allOthers (scope: FastifyInstance) {
       logRequests(scope)
+      oneAtATime(scope)
       await scope.register(requestMetrics)
       secureAnswers(scope)
       await scope.register(everyRequest)

@@ -148,6 +148,9 @@ export function loadConfig (env: Record<string, string | undefined>): Config {
   for (const entry of config.ALLOWED_UPLOAD_TYPES) {
     if (!/^[\w.+-]+\/([\w.+-]+|\*)$/.test(entry)) problems.push(`ALLOWED_UPLOAD_TYPES must list content types such as image/png or image/*, which "${entry}" is not`)
   }
+  if (config.DATABASE_URL === undefined && resolve(config.DATA_DIR) === resolve(config.UPLOADS_DIR)) {
+    problems.push('UPLOADS_DIR must be another folder than DATA_DIR: uploads are for everybody, the database is not')
+  }
   if (config.JWT_SECRET !== undefined && Buffer.byteLength(config.JWT_SECRET) < 32) {
     problems.push('JWT_SECRET must be at least 32 bytes long')
   }

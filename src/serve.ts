@@ -30,7 +30,7 @@ function ending (app: FastifyInstance): (signal: string) => void {
   let closing = false
   return (signal) => {
     if (closing) {
-      app.server.closeAllConnections()
+      app.cutOff()
       return
     }
     closing = true

@@ -86,7 +86,7 @@ export class DiskStore implements FileStore {
     try {
       await this.#try(async () => {
         await handle.close()
-        await rename(path, join(this.folder, key))
+        await rename(path, this.#path(key))
         await syncFolder(this.folder)
       })
     } catch (error) {
@@ -101,7 +101,7 @@ export class DiskStore implements FileStore {
     let handle: FileHandle | undefined
     try {
       // Without waiting for the other end of a pipe.
-      handle = await open(join(this.folder, key), constants.O_RDONLY | constants.O_NOFOLLOW | constants.O_NONBLOCK)
+      handle = await open(this.#path(key), constants.O_RDONLY | constants.O_NOFOLLOW | constants.O_NONBLOCK)
       const stats = await handle.stat()
       if (stats.isFile()) return openFile(handle, infoOf(stats))
       await handle.close()
@@ -115,7 +115,7 @@ export class DiskStore implements FileStore {
 
   async look (key: string): Promise<FileInfo | undefined> {
     try {
-      const stats = await lstat(join(this.folder, key))
+      const stats = await lstat(this.#path(key))
       return stats.isFile() ? infoOf(stats) : undefined
     } catch (error) {
       if (isMissing(error)) return undefined
@@ -124,11 +124,11 @@ export class DiskStore implements FileStore {
   }
 
   async remove (key: string): Promise<void> {
-    await this.#unlink(join(this.folder, key))
+    await this.#unlink(this.#path(key))
   }
 
   async delete (key: string): Promise<boolean> {
-    return await unlinked(join(this.folder, key))
+    return await unlinked(this.#path(key))
   }
 
   async assertWritable (): Promise<void> {
@@ -151,11 +151,11 @@ export class DiskStore implements FileStore {
   }
 
   async copyOut (key: string, path: string): Promise<number | undefined> {
-    return await copyRegular(join(this.folder, key), path)
+    return await copyRegular(this.#path(key), path)
   }
 
   async copyIn (path: string, key: string): Promise<number | undefined> {
-    return await copyRegular(path, join(this.folder, key))
+    return await copyRegular(path, this.#path(key))
   }
 
   /** Names with a dot are kept beside the files, such as the folder of unfinished ones. */
@@ -175,6 +175,12 @@ export class DiskStore implements FileStore {
   }
 
   close (): void {}
+
+  /** @throws {Error} for a name that the service can't have given, whoever wrote it into the database */
+  #path (key: string): string {
+    if (!isStorageKey(key)) throw new Error('a file has a name that is none of ours')
+    return join(this.folder, key)
+  }
 
   async #create (path: string): Promise<FileHandle> {
     try {

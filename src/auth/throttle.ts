@@ -2,9 +2,9 @@ import { createHash } from 'node:crypto'
 import { setTimeout as sleep } from 'node:timers/promises'
 import type { FastifyInstance, FastifyRequest } from 'fastify'
 import { clock } from '../clock.ts'
-import { secondsLeft, type Counters } from '../counters/counters.ts'
-import { tooManyRequests } from '../errors.ts'
+import type { Counters } from '../counters/counters.ts'
 import type { AuthCounts } from './auth-counts.ts'
+import { Line } from './line.ts'
 
 const MINUTE_MS = 60_000
 const ACCOUNT_WINDOW_MS = 15 * MINUTE_MS
@@ -25,14 +25,14 @@ interface Budget {
 /**
  * Counts failed sign-ins. An attempt takes its place in the count before the password is looked at and gives it back
  * when it succeeds, so that a thousand guesses at once are no more than ten in turn. Attempts that find the places
- * taken wait for those under way in this process to be decided, so that many good sign-ins at once all succeed.
+ * taken wait in line for those under way in this process to be decided, so that many good sign-ins at once all succeed.
  */
 export class SignInThrottle {
   readonly #counters: Counters
   readonly #perAccount: number
   readonly #perAddress: number
   readonly #throttled: AuthCounts['throttled']
-  readonly #underWay = new Map<string, Set<Promise<void>>>()
+  readonly #lines = new Map<string, Line>()
 
   constructor (app: FastifyInstance) {
     this.#counters = app.counters
@@ -46,54 +46,55 @@ export class SignInThrottle {
    *
    * @param email normalised; whether anybody has it makes no difference
    * @param attempt resolves to undefined when it failed; one that throws is not counted
-   * @throws {RetryLaterError} 429 when there have been too many failures
+   * @throws {RetryLaterError} 429 when there have been too many failures, or too many wait to know whether there have
    */
   async guard<T> (request: FastifyRequest, email: string, attempt: () => Promise<T | undefined>): Promise<T | undefined> {
     const address: Budget = { key: `sign-in:address:${request.server.addressOf(request).counted}`, limit: this.#perAddress, windowMs: MINUTE_MS }
     const account: Budget = { key: `sign-in:account:${createHash('sha256').update(email).digest('base64url')}`, limit: this.#perAccount, windowMs: ACCOUNT_WINDOW_MS }
-    return await this.#within(address, async () => await this.#within(account, attempt))
+    const { socket } = request.raw
+    const isGone = (): boolean => socket.destroyed
+    return await this.#within(address, isGone, async () => await this.#within(account, isGone, attempt))
   }
 
-  async #within<T> (budget: Budget, attempt: () => Promise<T | undefined>): Promise<T | undefined> {
-    const place = await this.#takePlace(budget)
+  async #within<T> (budget: Budget, isGone: () => boolean, attempt: () => Promise<T | undefined>): Promise<T | undefined> {
+    const { takenAt, line } = await this.#takePlace(budget, isGone).catch((error: unknown) => {
+      this.#throttled.sign_in++
+      throw error
+    })
     let failed = false
     try {
       const result = await attempt()
       failed = result === undefined
       return result
     } finally {
-      if (!failed) await this.#counters.giveBack(budget.key, budget.windowMs, place.takenAt)
-      place.leave()
+      if (!failed) await this.#counters.giveBack(budget.key, budget.windowMs, takenAt)
+      line.leave()
     }
   }
 
-  async #takePlace ({ key, limit, windowMs }: Budget): Promise<{ takenAt: number, leave: () => void }> {
-    let looks = 0
-    while (true) {
-      const now = clock.now()
-      const count = this.#counters.takeReturnable(key, limit, windowMs, now)
-      const { allowed, resetAt } = count instanceof Promise ? await count : count
-      if (allowed) return { takenAt: now, leave: this.#enter(key) }
-      const underWay = this.#underWay.get(key)
-      if (underWay !== undefined) await Promise.race(underWay)
-      else if (this.#counters.shared && looks++ < MAX_LOOKS) await sleep(LOOK_AGAIN_MS)
-      else {
-        this.#throttled.sign_in++
-        throw tooManyRequests(secondsLeft({ resetAt }, now))
+  async #takePlace ({ key, limit, windowMs }: Budget, isGone: () => boolean): Promise<{ takenAt: number, line: Line }> {
+    let line = this.#lines.get(key)
+    if (line === undefined) this.#lines.set(key, line = new Line(() => this.#lines.delete(key)))
+    await line.join()
+    try {
+      for (let looks = 0; ;) {
+        const { decided } = line
+        const now = clock.now()
+        const count = this.#counters.takeReturnable(key, limit, windowMs, now)
+        const { allowed, resetAt } = count instanceof Promise ? await count : count
+        if (allowed) {
+          line.enter()
+          return { takenAt: now, line }
+        }
+        line.resetAt = resetAt
+        if (isGone()) throw line.refusal()
+        if (line.decided > decided) continue // meanwhile, maybe with a place given back
+        if (line.underWay > 0) await line.decision()
+        else if (this.#counters.shared && looks++ < MAX_LOOKS) await sleep(LOOK_AGAIN_MS)
+        else throw line.refuseAll()
       }
-    }
-  }
-
-  /** Notes an attempt as under way; gives what ends it. */
-  #enter (key: string): () => void {
-    const underWay = this.#underWay.get(key) ?? new Set()
-    let decided = (): void => {}
-    const decision = new Promise<void>((resolve) => { decided = resolve })
-    this.#underWay.set(key, underWay.add(decision))
-    return () => {
-      underWay.delete(decision)
-      if (underWay.size === 0) this.#underWay.delete(key)
-      decided()
+    } finally {
+      line.next()
     }
   }
 }

@@ -1,6 +1,7 @@
 import { createHash } from 'node:crypto'
 import pg from 'pg'
 import type { FileStore } from '../assets/file-store.ts'
+import { isStorageKey } from '../assets/storage-key.ts'
 import { connectionOptions, type PoolSettings } from '../database/pool.ts'
 import { begin, type WorkOptions } from './progress.ts'
 import { each, type Uploads } from './uploads.ts'
@@ -26,6 +27,7 @@ export interface Problem {
   readonly text: string
 }
 
+const FOREIGN = { kind: 'no file', text: 'is in the database, but is no name that the service gives' } as const
 const ROWS_AT_ONCE = 10_000
 const CONNECT_TIMEOUT_MS = 10_000
 
@@ -59,29 +61,37 @@ export async function compare (rows: AssetRows, { store, reason }: Uploads, opti
   const problems: Problem[] = []
   const done = begin(options, 'checking the uploads', rows.size)
   await each(rows, store.filesAtOnce, async ([key, expected]) => {
-    const problem = await compareFile(store, key, expected).catch((error: unknown): Omit<Problem, 'key'> => {
-      const code = (error as NodeJS.ErrnoException).code ?? ''
-      return { kind: 'unreadable', text: `can't be read (${/^E[A-Z]+$/.test(code) ? code : reason() || String(error)})` }
-    })
+    // A row that somebody else made could name any file of the machine.
+    const problem = !isStorageKey(key)
+      ? FOREIGN
+      : await compareFile(store, key, expected).catch((error: unknown): Omit<Problem, 'key'> => {
+        const code = (error as NodeJS.ErrnoException).code ?? ''
+        return { kind: 'unreadable', text: `can't be read (${/^E[A-Z]+$/.test(code) ? code : reason() || String(error)})` }
+      })
     if (problem !== undefined) problems.push({ key, ...problem })
     done(Number(expected.byteSize))
   })
   for await (const key of store.keys()) {
-    if (!rows.has(key) && await store.look(key) !== undefined) problems.push({ key, kind: 'no row', text: 'has no row in the database' })
+    if (!rows.has(key) && await store.look(key) !== undefined) problems.push({ key, kind: 'no row', text: 'is no asset of the database' })
   }
   return problems
 }
 
 async function compareFile (store: FileStore, key: string, { byteSize, checksum }: Expected): Promise<Omit<Problem, 'key'> | undefined> {
   const file = await store.open(key, true)
-  if (file === undefined) return { kind: 'no file', text: 'has a row and no file' }
+  if (file === undefined) return { kind: 'no file', text: 'is missing' }
   try {
     if (BigInt(file.byteSize) !== byteSize) return { kind: 'wrong size', text: `has ${file.byteSize} bytes instead of ${byteSize}` }
-    const hash = createHash('sha256')
-    for await (const chunk of await file.read()) hash.update(chunk)
-    const actual = hash.digest('hex')
+    const actual = await checksumOf(await file.read())
     return actual === checksum ? undefined : { kind: 'wrong checksum', text: `has the checksum ${actual} instead of ${checksum}` }
   } finally {
     await file.close()
   }
+}
+
+/** @returns SHA-256, hex */
+export async function checksumOf (content: AsyncIterable<Uint8Array>): Promise<string> {
+  const hash = createHash('sha256')
+  for await (const chunk of content) hash.update(chunk)
+  return hash.digest('hex')
 }

@@ -1,12 +1,13 @@
-import { existsSync } from 'node:fs'
+import { existsSync, realpathSync } from 'node:fs'
 import { lstat, mkdir, rename, rm } from 'node:fs/promises'
-import { dirname, join } from 'node:path'
+import { basename, dirname, join, relative } from 'node:path'
 import type { FileStore } from '../assets/file-store.ts'
+import { isStorageKey } from '../assets/storage-key.ts'
 import { makeFolder, sync, syncTree } from '../folders.ts'
 import { compare, type AssetRows, type Problem } from './asset-rows.ts'
 import { liveDatabase, schemaIn, UPLOADS, type LiveDatabase, type Place } from './databases.ts'
 import { copyStored } from './files.ts'
-import { writeManifest, type Manifest } from './manifest.ts'
+import { describeFiles, writeManifest, type Manifest } from './manifest.ts'
 import { BackupError, begin, type WorkOptions } from './progress.ts'
 import { folderUploads, withUploads } from './uploads.ts'
 import { sizeOf } from './verify.ts'
@@ -37,6 +38,11 @@ export interface BackupReport {
 export async function createBackup (place: Place, directory: string, options: WorkOptions = {}): Promise<BackupReport> {
   const { signal } = options
   if (existsSync(directory)) throw new BackupError(`${directory} is there already: name a new folder`)
+  const folders = place.DATABASE_URL === undefined ? ['UPLOADS_DIR', 'DATA_DIR'] as const : ['UPLOADS_DIR'] as const
+  for (const name of folders) {
+    // Files that are shared or published are no place for everybody's password hashes.
+    if (isWithin(directory, place[name])) throw new BackupError(`${directory} lies in ${name}: name a folder outside of it`)
+  }
   const partial = `${directory}.partial`
   await makeFolder(dirname(directory))
   await mkdir(partial, { mode: 0o700 }).catch((error: NodeJS.ErrnoException) => {
@@ -47,7 +53,7 @@ export async function createBackup (place: Place, directory: string, options: Wo
     const { report, manifest } = await withUploads(place, async ({ store }) => await fill(place, store, partial, directory, options))
     begin(options, 'writing to the disk')
     await syncTree(partial, signal)
-    await writeManifest(partial, manifest)
+    await writeManifest(partial, { ...manifest, files: await describeFiles(partial, signal) })
     await rename(partial, directory)
     await sync(dirname(directory))
     return report
@@ -57,11 +63,11 @@ export async function createBackup (place: Place, directory: string, options: Wo
   }
 }
 
-async function fill (place: Place, store: FileStore, partial: string, directory: string, options: WorkOptions): Promise<{ report: BackupReport, manifest: Manifest }> {
+async function fill (place: Place, store: FileStore, partial: string, directory: string, options: WorkOptions): Promise<{ report: BackupReport, manifest: Omit<Manifest, 'files'> }> {
   const { signal } = options
   const database = liveDatabase(place)
   const uploads = join(partial, UPLOADS)
-  await mkdir(uploads)
+  await mkdir(uploads, { mode: 0o700 })
 
   await copyStored(store, uploads, options, 'copying the uploads')
   begin(options, 'copying the database')
@@ -92,7 +98,7 @@ async function copyMissing (rows: AssetRows, from: FileStore, to: string, option
   const missing: string[] = []
   const done = begin(options, 'copying the latest uploads')
   for (const key of rows.keys()) {
-    if (await isThere(join(to, key))) continue
+    if (!isStorageKey(key) || await isThere(join(to, key))) continue
     const size = await from.copyOut(key, join(to, key))
     if (size === undefined) missing.push(key)
     else done(size)
@@ -103,3 +109,10 @@ async function copyMissing (rows: AssetRows, from: FileStore, to: string, option
 async function isThere (path: string): Promise<boolean> {
   return await lstat(path).then(() => true, () => false)
 }
+
+/** Whether a path, which need not be there, lies in a folder or is it. */
+function isWithin (path: string, folder: string): boolean {
+  return existsSync(folder) && !/^\.\.(?:[/\\]|$)/.test(relative(realpathSync(folder), realPath(path)))
+}
+
+const realPath = (path: string): string => existsSync(path) || dirname(path) === path ? realpathSync(path) : join(realPath(dirname(path)), basename(path))

@@ -4,7 +4,7 @@ import { tmpdir } from 'node:os'
 import { join } from 'node:path'
 import type { StorePlace } from '../assets/file-store.ts'
 import type { Config } from '../config.ts'
-import { startEmbedded } from '../database/embedded.ts'
+import { interrupted, RESTORING, startEmbedded } from '../database/embedded.ts'
 import { holdEmbedded } from '../database/hold.ts'
 import { printableAddress, schemaOf, type PoolSettings } from '../database/pool.ts'
 import { readAssetRows, type AssetRows } from './asset-rows.ts'
@@ -69,6 +69,7 @@ function embedded (dataDir: string): LiveDatabase {
   const folder = join(dataDir, 'postgres')
 
   async function copyTo (backup: string, signal?: AbortSignal): Promise<void> {
+    if (!existsSync(folder) && existsSync(join(dataDir, RESTORING))) throw interrupted(dataDir)
     if (!existsSync(folder)) throw new BackupError(`DATA_DIR ${dataDir} holds no database: name another DATA_DIR, or set DATABASE_URL`)
     const target = join(backup, DATA)
     const copy = new FolderCopy(folder, join(target, 'postgres'))

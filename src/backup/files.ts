@@ -1,4 +1,4 @@
-import { lstat, mkdir, readdir, rm } from 'node:fs/promises'
+import { lstat, mkdir, opendir, readdir, rm } from 'node:fs/promises'
 import { join } from 'node:path'
 import { copyRegular, isMissing } from '../folders.ts'
 import type { FileStore } from '../assets/file-store.ts'
@@ -9,6 +9,15 @@ import { each } from './uploads.ts'
 
 /** Times of files move in steps; a file that was changed within one of its copy may look as before. */
 const TIME_STEP_NS = 2_000_000_000n
+
+/** The regular files in a folder and its folders, as paths with slashes. (`opendir`'s own `recursive` leaves some out in Node 20.) */
+export async function * filesIn (folder: string, prefix = ''): AsyncGenerator<string> {
+  for await (const entry of await opendir(join(folder, prefix))) {
+    const path = `${prefix}${entry.name}`
+    if (entry.isDirectory()) yield * filesIn(folder, `${path}/`)
+    else if (entry.isFile()) yield path
+  }
+}
 
 /** Copies those of the stored files that the folder lacks. Files are never changed, so those that it has are the same. */
 export async function copyStored (from: FileStore, to: string, options: WorkOptions, step: string): Promise<void> {

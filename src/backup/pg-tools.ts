@@ -1,5 +1,6 @@
 import { spawn } from 'node:child_process'
 import { once } from 'node:events'
+import { writeFile } from 'node:fs/promises'
 import type { Readable } from 'node:stream'
 import { readEnvironment } from '../config.ts'
 import { schemaOf } from '../database/pool.ts'
@@ -14,6 +15,7 @@ const NOT_OF_LIBPQ = ['schema', 'connection_limit', 'pool_timeout', 'pgbouncer',
 /** Writes the database, as it was at one moment, to a file. */
 export async function dump (url: string, file: string, signal?: AbortSignal): Promise<void> {
   const schema = schemaOf(url)
+  await writeFile(file, '', { mode: 0o600, flag: 'wx' }) // PostgreSQL's program would let everybody read it
   await run('pg_dump', [...login(url).args, '--format=custom', `--file=${file}`, ...schema === undefined ? [] : [`--schema=${schema}`]], { env: login(url).env, signal })
 }
 

@@ -2,13 +2,13 @@ import { existsSync } from 'node:fs'
 import { chmod, copyFile, mkdir, readdir, rename, rm, rmdir } from 'node:fs/promises'
 import { join } from 'node:path'
 import { DataDirBusyError, lockDataDir, prepareDataDir } from '../database/data-dir.ts'
-import { RESTORING } from '../database/embedded.ts'
+import { interrupted, RESTORING } from '../database/embedded.ts'
 import { printableAddress, type PoolSettings } from '../database/pool.ts'
 import { sync, syncTree } from '../folders.ts'
 import { compare, readAssetRows, withClient, type AssetRows, type Problem } from './asset-rows.ts'
 import { DATA, DUMP, schemaIn, SECRET, UPLOADS, withEmbedded, type Place } from './databases.ts'
 import { FolderCopy } from './files.ts'
-import { readManifest, type Manifest } from './manifest.ts'
+import { damageOf, readManifest, type Manifest } from './manifest.ts'
 import { load } from './pg-tools.ts'
 import { BackupError, begin, type WorkOptions } from './progress.ts'
 import { each, folderUploads, withUploads, type Uploads } from './uploads.ts'
@@ -19,8 +19,10 @@ import { sizeOf } from './verify.ts'
 export interface RestoreReport {
   readonly kind: Manifest['kind']
   readonly assets: number
+  /** Assets whose files the backup doesn't have. */
+  readonly lost: number
   readonly bytes: bigint
-  /** What doesn't belong together in the backup. It has been restored nevertheless: better than nothing. */
+  /** What is wrong with the uploads in the backup. It has been restored nevertheless: better than nothing. */
   readonly problems: readonly Problem[]
 }
 
@@ -36,6 +38,10 @@ export async function restoreBackup (place: Place, directory: string, options: W
     throw new BackupError(manifest.kind === 'embedded'
       ? `${directory} holds an embedded database, which can't be restored into PostgreSQL: unset DATABASE_URL`
       : `${directory} comes from PostgreSQL: set DATABASE_URL to an empty database`)
+  }
+  const damage = await damageOf(directory, manifest, options)
+  if (damage.length > 0) {
+    throw new BackupError(`${directory} is damaged (${damage.length} of the files of its database, such as ${damage[0]?.key}): restore another backup`)
   }
   return kind === 'embedded' ? await restoreEmbedded(place, directory, manifest, options) : await restorePostgresql(place, directory, manifest, options)
 }
@@ -54,6 +60,7 @@ async function restoreEmbedded (place: Place, directory: string, manifest: Manif
   const restoring = join(dataDir, RESTORING)
   try {
     const others = (await readdir(dataDir)).filter((name) => name !== 'lock' && name !== 'lock-owner.json')
+    if (others.includes(RESTORING)) throw interrupted(dataDir)
     if (others.length > 0) throw new BackupError(`DATA_DIR ${dataDir} is not empty (${others.join(', ')}): name a new folder, or move away what is there`)
     return await intoEmptyUploads(place, async (uploads) => {
       try {
@@ -76,7 +83,7 @@ async function restoreEmbedded (place: Place, directory: string, manifest: Manif
         await rename(join(restoring, 'postgres'), join(dataDir, 'postgres'))
         await rmdir(restoring)
         await sync(dataDir)
-        return { kind: 'embedded' as const, assets: rows.size, bytes: sizeOf(rows), problems }
+        return { kind: 'embedded' as const, assets: rows.size, lost: lostIn(problems), bytes: sizeOf(rows), problems }
       } catch (error) {
         for (const name of [RESTORING, SECRET]) await rm(join(dataDir, name), { recursive: true, force: true })
         throw error
@@ -101,8 +108,10 @@ async function restorePostgresql (place: Place, directory: string, manifest: Man
   // From here on it is there, and nothing takes it away again.
   const rows = await rowsLessDeleted(url, manifest)
   const problems = await withUploads(place, async (uploads) => await compare(rows, uploads, options))
-  return { kind: 'postgresql', assets: rows.size, bytes: sizeOf(rows), problems }
+  return { kind: 'postgresql', assets: rows.size, lost: lostIn(problems), bytes: sizeOf(rows), problems }
 }
+
+const lostIn = (problems: readonly Problem[]): number => problems.filter(({ kind }) => kind === 'no file').length
 
 async function prepareDatabase (url: string, schema: string): Promise<void> {
   try {

@@ -1,7 +1,7 @@
 import { join } from 'node:path'
 import { compare, type AssetRows, type Problem } from './asset-rows.ts'
 import { backedUpAssets, liveDatabase, UPLOADS, type Place } from './databases.ts'
-import { readManifest } from './manifest.ts'
+import { damageOf, readManifest } from './manifest.ts'
 import { begin, type WorkOptions } from './progress.ts'
 import { folderUploads, withUploads, type Uploads } from './uploads.ts'
 
@@ -13,6 +13,8 @@ export interface VerifyReport {
   readonly problems: readonly Problem[]
   /** Young files without a row: of uploads under way or broken off. The service removes what is left of them. */
   readonly unfinished: number
+  /** The copy of the database is damaged; the uploads could not be compared with it. */
+  readonly isDamaged: boolean
 }
 
 /** The sweep of the uploads spares files without a row for so long. */
@@ -47,17 +49,20 @@ async function verifyUploads (place: Place, uploads: Uploads, options: WorkOptio
     }
     problems.push(problem)
   }
-  return { assets: rows.size, bytes: sizeOf(rows), problems, unfinished }
+  return { assets: rows.size, bytes: sizeOf(rows), problems, unfinished, isDamaged: false }
 }
 
 /** Checks a backup, and leaves it as it is. */
 export async function verifyBackup (directory: string, options: WorkOptions = {}): Promise<VerifyReport> {
-  const { kind, schema, deleted } = await readManifest(directory)
+  const manifest = await readManifest(directory)
+  const damage = await damageOf(directory, manifest, options)
+  if (damage.length > 0) return { assets: manifest.assets, bytes: 0n, problems: damage, unfinished: 0, isDamaged: true }
+  const { kind, schema, deleted } = manifest
   begin(options, 'reading the copy of the database')
   const rows = await backedUpAssets(directory, kind, schema, options.signal)
   for (const key of deleted) rows.delete(key)
   const problems = await compare(rows, folderUploads(join(directory, UPLOADS)), options)
-  return { assets: rows.size, bytes: sizeOf(rows), problems, unfinished: 0 }
+  return { assets: rows.size, bytes: sizeOf(rows), problems, unfinished: 0, isDamaged: false }
 }
 
 export const sizeOf = (rows: AssetRows): bigint => [...rows.values()].reduce((sum, { byteSize }) => sum + byteSize, 0n)

@@ -28,13 +28,15 @@ export const backupCommand = working(async (config, directory, options) => {
 
 /** Puts a backup where a service will start on it. */
 export const restoreCommand = working(async (config, directory, options) => {
-  const { assets, bytes, problems } = await restoreBackup(config, directory as string, options)
-  return { done: `Restored the database and ${count(assets, 'asset')} (${size(bytes)}).`, problems, title: 'All of the backup was restored, but it is damaged' }
+  const { assets, lost, bytes, problems } = await restoreBackup(config, directory as string, options)
+  const less = lost === 0 ? '' : `, ${lost} of them without their file`
+  return { done: `Restored the database and ${count(assets, 'asset')} (${size(bytes)})${less}.`, problems, title: 'All of the backup was restored, but it is damaged' }
 })
 
 /** Compares rows with files, of the service or of a backup. */
 export const verifyCommand = working(async (config, directory, options) => {
-  const { assets, bytes, problems, unfinished } = directory === undefined ? await verifyService(config, options) : await verifyBackup(directory, options)
+  const { assets, bytes, problems, unfinished, isDamaged } = directory === undefined ? await verifyService(config, options) : await verifyBackup(directory, options)
+  if (isDamaged) return { done: 'The uploads were not checked.', problems, title: 'The copy of the database is damaged, and can not be restored' }
   const young = unfinished === 0 ? '' : `\n${count(unfinished, 'file')} of uploads under way or broken off; the service removes what is left of them after an hour.`
   const well = problems.length === 0 ? `Every asset has its file and every file its asset: ${count(assets, 'asset')}, ${size(bytes)}.` : `Checked ${count(assets, 'asset')}, ${size(bytes)}.`
   return { done: `${well}${young}`, problems, title: 'Files and database don\'t belong together' }
@@ -44,7 +46,10 @@ function working (work: (config: Config, directory: string | undefined, options:
   return async ({ operands: [directory] }: Input): Promise<number> => {
     const config = commandSettings()
     const stop = new AbortController()
-    for (const signal of ['SIGINT', 'SIGTERM'] as const) process.once(signal, () => stop.abort(new Error(`it was stopped by ${signal}`)))
+    // Beyond a limit on the size of files the system ends a process that doesn't listen, before it can say so.
+    process.on('SIGXFSZ', () => {})
+    // More than once: npm hands on the signal that the terminal has sent already.
+    for (const signal of ['SIGINT', 'SIGTERM'] as const) process.on(signal, () => stop.abort(new Error(`it was stopped by ${signal}`)))
 
     const { done, problems, title } = await work(config, directory === undefined ? undefined : resolve(directory), { signal: stop.signal, onProgress: progressLines() })
     print(`${done}\n`)

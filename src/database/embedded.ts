@@ -27,6 +27,10 @@ const CLOSE_TIMEOUT_MS = 5_000
 const MAX_SOCKET_PATH = 103
 const SOCKET_FOLDER = /^\/[^\0\n]*\/landfall-\w{6}$/
 
+/** What everybody says of a folder in which there is `RESTORING`. */
+export const interrupted = (dataDir: string): DataDirError =>
+  new DataDirError(`DATA_DIR ${dataDir} holds a restore that was interrupted: empty it and UPLOADS_DIR, and restore again`)
+
 /**
  * Starts the embedded PostgreSQL on `<dataDir>/postgres`, which it creates when there is none.
  *
@@ -52,7 +56,7 @@ export async function startEmbedded (dataDir: string, log: DataDirLog, onLost: (
     const host = socketFolder
     const folder = join(dataDir, 'postgres')
     // An empty database in place of the one that was to come back would look like a loss of everything.
-    if (!existsSync(folder) && existsSync(join(dataDir, RESTORING))) throw new DataDirError(`DATA_DIR ${dataDir} holds a restore that was interrupted: empty it and UPLOADS_DIR, and restore again`)
+    if (!existsSync(folder) && existsSync(join(dataDir, RESTORING))) throw interrupted(dataDir)
     if (!existsSync(folder)) await create(folder, log)
     const database = startWorker({ folder, sockets: { wire: socketPath(host), hold: join(host, HOLD_SOCKET) } })
     worker = database

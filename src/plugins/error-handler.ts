@@ -97,6 +97,9 @@ export function answerParserError (this: FastifyInstance, error: Error & { code?
   endSocket(socket, status, logRawAnswer(this.log, socket, { reqId: randomUUID(), status, ...(code !== undefined && { code }) }))
 }
 
+/** How long an answer may take to be sent on a connection that ends with it, when nothing moves. */
+const END_TIMEOUT_MS = 5_000
+
 function endSocket (socket: Socket, status: number, id: string): void {
   // Node gives up its own listener with a socket that it hands over: a peer that resets it would end the process.
   socket.on('error', () => {})
@@ -107,6 +110,8 @@ function endSocket (socket: Socket, status: number, id: string): void {
     return
   }
   const body = bodyFor(status)
+  // A peer that reads nothing must not hold it either.
+  socket.setTimeout(END_TIMEOUT_MS, () => socket.destroy())
   // end() after the bytes are out, then away: a peer that keeps on sending must not hold the socket.
   socket.end([
     `HTTP/1.1 ${status} ${STATUS_CODES[status]}`,

@@ -83,6 +83,19 @@ t.test('a good sign-in waits for the good ones that another replica is deciding'
   t.same((await Promise.all(decided)).map(({ statusCode }) => statusCode), Array(3).fill(200))
 })
 
+t.test('a flood of sign-ins is told to come again, without asking Redis for each of them again and again', async (t) => {
+  const app = await buildTestApp(t, { settings: { ...await testSettings(t), REDIS_URL: await claimRedis(t) } })
+  const { user } = await signUp(app)
+  const from = newAddress()
+  const asked = t.capture(app.counters, 'takeReturnable', app.counters.takeReturnable)
+  const answers = await Promise.all(Array.from({ length: 500 }, async () => await signIn(app, user.email, WRONG, from)))
+  t.equal(answers.filter(({ statusCode }) => statusCode === 401).length, 10)
+  t.equal(answers.filter(({ statusCode }) => statusCode === 429).length, 490)
+  t.ok(answers.every(({ statusCode, headers }) => statusCode === 401 || Number(headers['retry-after']) >= 1))
+  const count = asked().length
+  t.ok(count < 500, `${count} questions`)
+})
+
 t.test('sign-ups and refreshes per address', async (t) => {
   const app = await buildTestApp(t, { settings: { SIGN_UPS_PER_ADDRESS: '3', REFRESHES_PER_ADDRESS: '2' } })
   const signUpFrom = async (remoteAddress: string) => await app.inject({ method: 'POST', url: '/auth/sign_up', remoteAddress, payload: {} })

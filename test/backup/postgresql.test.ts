@@ -158,7 +158,7 @@ t.test('what is damaged is found, in a backup and in a service, and copied as it
   const stray = `${'0'.repeat(21)}A.png`
   await writeFile(join(uploads, stray), 'x')
 
-  const expected = [`  ${lost} has a row and no file`, `  ${longer} has \\d+ bytes instead of \\d+`, `  ${changed} has the checksum \\w{64} instead of \\w{64}`, `  ${linked} has a row and no file`, `  ${stray} has no row in the database`]
+  const expected = [`  ${lost} is missing`, `  ${longer} has \\d+ bytes instead of \\d+`, `  ${changed} has the checksum \\w{64} instead of \\w{64}`, `  ${linked} is missing`, `  ${stray} is no asset of the database`]
   const found = await command(t, env, 'verify', damaged)
   t.equal(found.code, 1)
   t.match(found.output, /together: 5 problems\n/)
@@ -167,7 +167,7 @@ t.test('what is damaged is found, in a backup and in a service, and copied as it
   const other = await settings(t)
   const restored = await command(t, other, 'restore', damaged)
   t.equal(restored.code, 1)
-  t.match(restored.output, /^Restored the database/m)
+  t.match(restored.output, /^Restored the database and \d+ assets \(.*\), 2 of them without their file\.$/m)
   const checked = await command(t, other, 'verify')
   t.equal(checked.code, 1)
   t.match(checked.output, /together: 4 problems\n/)
@@ -179,8 +179,25 @@ t.test('what is damaged is found, in a backup and in a service, and copied as it
   t.match(again.output, /The copy is complete, but the service lacks what its database names: 4 problems\n/)
   t.match((await command(t, other, 'verify', made)).output, /together: 4 problems\n/)
 
+  // Whoever made the backup may have written anything into its database.
+  await query(other.DATABASE_URL, "UPDATE assets SET storage_key = '../../../etc/passwd' WHERE storage_key = (SELECT min(storage_key) FROM assets)")
+  t.match((await command(t, other, 'verify')).output, /^ {2}\.\.\/\.\.\/\.\.\/etc\/passwd is in the database, but is no name that the service gives$/m)
   await query(other.DATABASE_URL, 'DELETE FROM assets')
   t.match(await command(t, { ...other, UPLOADS_DIR: join(folder, 'nothing') }, 'verify'), { code: 0, output: /0 assets/ })
+})
+
+t.test('a damaged dump is found out before anything is restored from it', async (t) => {
+  const damaged = join(folder, 'damaged-dump')
+  await cp(copy, damaged, { recursive: true })
+  const dump = join(damaged, 'database.dump')
+  t.equal(statSync(dump).mode & 0o777, 0o600)
+  const bytes = readFileSync(dump)
+  bytes[bytes.length - 300] = (bytes[bytes.length - 300] as number) ^ 0x55
+  await writeFile(dump, bytes)
+  const other = await settings(t)
+  t.match(await command(t, other, 'verify', damaged), { code: 1, output: /: 1 problem\n {2}database\.dump has the checksum / })
+  t.match(await command(t, other, 'restore', damaged), { code: 1, output: /damaged-dump is damaged/ })
+  t.same(await query(other.DATABASE_URL, "SELECT FROM pg_class JOIN pg_namespace n ON n.oid = relnamespace WHERE nspname = 'public'"), [])
 })
 
 t.test('without its tools or its database, a command says so in a line', async (t) => {

@@ -1,5 +1,8 @@
+import { once } from 'node:events'
+import { connect, type Socket } from 'node:net'
 import { setTimeout as sleep } from 'node:timers/promises'
 import t from 'tap'
+import { buildTestApp, listen, testSettings } from '../helpers/app.ts'
 import { connection, requestOf, requestWith, type Connection } from '../helpers/raw.ts'
 import { hostileService, Probe } from './service.ts'
 
@@ -71,4 +74,21 @@ t.test('a client that asks much and reads nothing is not read on from, and other
   const probe = new Probe(t, patient.url)
   for (let n = 0; n < 20; n++) probe.is(await probe.send(requestOf(`/landing_pages/${page.public_id}`), 'meanwhile'), 200, 'meanwhile')
   greedy.socket.destroy()
+})
+
+t.test('a connection on which nobody reads is not kept by a CONNECT, nor does it hold up the end of the service', async (t) => {
+  const app = await buildTestApp(t, { settings: { ...await testSettings(t), SHUTDOWN_TIMEOUT_MS: '500' } })
+  const { port } = new URL(await listen(app))
+  const client = connect(Number(port), '127.0.0.1').on('error', () => {}).pause()
+  t.teardown(() => client.destroy())
+  const [served] = await once(app.server, 'connection') as [Socket]
+  // What is on its way fills what the system keeps; that it is no answer makes no difference to the connection.
+  while (served.write(Buffer.alloc(64 * 1024)));
+  const asked = once(app.server, 'connect')
+  client.write('CONNECT x:1 HTTP/1.1\r\nHost: x\r\n\r\n')
+  await asked
+  t.notOk(served.destroyed, 'its refusal waits to be sent')
+  await app.drain()
+  await app.close()
+  t.ok(served.destroyed)
 })

@@ -3,6 +3,7 @@ import { connect, type Socket } from 'node:net'
 import { setTimeout as sleep } from 'node:timers/promises'
 import t, { type Test } from 'tap'
 import { buildTestApp, listen, testSettings } from '../helpers/app.ts'
+import { Owner } from '../helpers/client.ts'
 import { claimRedis, createDatabase } from '../helpers/servers.ts'
 import { startService, temporaryFolder } from '../helpers/service.ts'
 
@@ -55,6 +56,29 @@ t.test('0 is no limit', async (t) => {
   const url = await listen(await buildTestApp(t, { settings: { ...await testSettings(t), MAX_CONNECTIONS: '0' } }))
   const clients = Array.from({ length: 50 }, () => new Client(t, url))
   t.same([...new Set(await Promise.all(clients.map(async (client) => await client.ask())))], ['answered'])
+})
+
+t.test('with few open files there are as many connections as can be served, each with a file, and the process lives on', async (t) => {
+  const command = ['bash', '-c', `ulimit -n 300 && exec '${process.execPath}' dist/server.js`] as const
+  const service = await startService(t, { ...await testSettings(t), LOG_LEVEL: 'info' }, command)
+  t.match(service.output(), /MAX_CONNECTIONS is 10000, but with so few open files \(ulimit -n\) there can be 100/)
+  const owner = await Owner.signUp(service.url)
+  const { text } = await owner.upload(service.url, Buffer.alloc(4 * 1024 * 1024), 'large.bin')
+  const { pathname } = new URL(JSON.parse(text).url)
+  const greedy = Array.from({ length: 400 }, () => {
+    const client = new Client(t, service.url)
+    client.socket.pause()
+    client.socket.write(`GET ${pathname} HTTP/1.1\r\nHost: x\r\n\r\n`)
+    return client
+  })
+  // Longer than it takes the process to look at itself, which needs a file too.
+  await sleep(2500)
+  t.equal(service.child.exitCode, null)
+  for (const { socket } of greedy) socket.destroy()
+  let answer
+  do answer = await new Client(t, service.url).ask()
+  while (answer === 'closed')
+  t.equal((await owner.call('GET', `${service.url}/auth/me`)).status, 200)
 })
 
 t.test('workers that are all full close what comes, and do not hand it round among themselves', async (t) => {

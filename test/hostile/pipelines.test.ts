@@ -1,0 +1,87 @@
+import { once } from 'node:events'
+import { readdirSync } from 'node:fs'
+import { connect, type Socket } from 'node:net'
+import t, { type Test } from 'tap'
+import pg from 'pg'
+import { pathOf, until, upload } from '../assets/helpers.ts'
+import { buildTestApp, createPage, listen, signUp, testSettings } from '../helpers/app.ts'
+import { Connection } from '../helpers/raw.ts'
+import { query } from '../helpers/servers.ts'
+
+// Many requests on one connection before the first is answered: in 64 KB there are a thousand of them.
+
+async function service (t: Test) {
+  const settings = await testSettings(t)
+  const app = await buildTestApp(t, { settings: { ...settings, RATE_LIMIT_PUBLIC: '1000000' } })
+  const url = await listen(app)
+  const account = await signUp(app)
+  const get = (path: string): string => `GET ${path} HTTP/1.1\r\nHost: x\r\nAuthorization: ${account.headers.authorization}\r\n\r\n`
+  return { app, url, account, get, database: settings.DATABASE_URL as string }
+}
+
+t.test('are answered in order, whatever they are', async (t) => {
+  const { app, url, account, get } = await service(t)
+  const page = await createPage(app, account)
+  const path = pathOf((await upload(app, account, 'the file')).json())
+  const connection = new Connection(url)
+  t.teardown(() => connection.socket.destroy())
+  const round = [`/landing_pages/${page.public_id}`, '/auth/me', path, `/manage/landing_pages/${page.id}`, '/nowhere', path]
+  const bodies = [/^\{"hello":"world"\}$/, /^\{"user":\{"id"/, /^the file$/, /"current_data":\{"hello":"world"\}/, /^\{"errors":\["Not found"\]\}$/, /^the file$/]
+  const body = '{"current_data":{"hello":"world"}}'
+  const patch = `PATCH /manage/landing_pages/${page.id} HTTP/1.1\r\nHost: x\r\nAuthorization: ${account.headers.authorization}\r\nContent-Type: application/json\r\nContent-Length: ${body.length}\r\n\r\n${body}`
+  connection.send(Array(3).fill(round.map(get).join('') + patch).join(''))
+  for (let n = 0; n < 3; n++) {
+    for (const expected of bodies) t.match((await connection.answer()).body.toString(), expected)
+    t.match((await connection.answer()).head, /^HTTP\/1\.1 200/)
+  }
+  connection.send(get('/auth/me'))
+  t.equal((await connection.answer()).status, 200, 'and the connection goes on')
+})
+
+t.test('of files that nobody reads leave no file open when the connection ends', async (t) => {
+  const { app, url, account, get } = await service(t)
+  const path = pathOf((await upload(app, account, Buffer.alloc(4 * 1024 * 1024))).json())
+  const open = (): number => readdirSync('/proc/self/fd').length
+  const before = open()
+  for (let n = 0; n < 5; n++) {
+    const socket = connect(Number(new URL(url).port), '127.0.0.1').on('error', () => {}).pause()
+    const [served] = await once(app.server, 'connection') as [Socket]
+    const closed = new Promise((resolve) => served.once('close', resolve))
+    socket.write(get(path).repeat(30))
+    await until(() => served.writableLength > 0, 'the first file is being sent')
+    t.equal(open(), before + 3, 'both ends of the connection and one file')
+    socket.destroy()
+    await closed
+  }
+  await until(() => open() <= before, 'all are closed')
+})
+
+t.test('ask the database one after the other, so that others come in between', async (t) => {
+  const { app, url, account, get, database } = await service(t)
+  await createPage(app, account)
+  const locker = new pg.Client({ connectionString: database })
+  await locker.connect()
+  await locker.query('BEGIN; LOCK TABLE landing_pages IN ACCESS EXCLUSIVE MODE')
+  const waiting = async (): Promise<number> => Number((await query(database, "SELECT count(*) FROM pg_stat_activity WHERE wait_event_type = 'Lock' AND datname = current_database()"))[0]?.count)
+  const greedy = new Connection(url)
+  const other = new Connection(url)
+  t.teardown(() => { for (const { socket } of [greedy, other]) socket.destroy() })
+  greedy.send(get('/manage/landing_pages').repeat(20))
+  while (await waiting() < 1);
+  other.send(get('/manage/landing_pages'))
+  while (await waiting() < 2);
+  t.equal(await waiting(), 2, 'one of each')
+  await locker.query('ROLLBACK')
+  await locker.end()
+  t.equal((await other.answer()).status, 200)
+  for (let n = 0; n < 20; n++) t.equal((await greedy.answer()).status, 200)
+})
+
+t.test('too many of them end the connection, after the answers that were under way', async (t) => {
+  const { app, url, account, get } = await service(t)
+  await createPage(app, account)
+  const greedy = new Connection(url)
+  greedy.send(get('/manage/landing_pages').repeat(1000))
+  await until(() => greedy.closed, 'the connection is closed')
+  t.equal((await app.inject('/health/live')).statusCode, 200)
+})
