@@ -13,7 +13,7 @@ import { runSuite, type Suite } from './helpers/suite.ts'
 
 const USAGE = `npm test -- [files or folders] [options]
   --grep=TEXT     only tests whose name matches (a text or a /regular expression/), and what is in them
-  --jobs=N        test files at once (2)
+  --jobs=N        test files at once (one more than there are cores, 4 at most: they wait a lot)
   --timeout=N     longest time for one file, in seconds (300)
   --bail          start no more files after the first failure
   --soak          the long ones (*.soak.ts) instead, one at a time, with what they say as they go (npm run test:soak)
@@ -105,7 +105,7 @@ function readArguments (args: string[]): Request {
   return {
     files: [...new Set(files)].sort().map((file) => relative(ROOT, file)),
     grep: values.grep ?? [],
-    jobs: number('jobs', soak ? 1 : Math.min(2, availableParallelism())),
+    jobs: number('jobs', soak ? 1 : Math.min(4, availableParallelism() + 1)),
     timeoutSeconds: number('timeout', soak ? SOAK_TIMEOUT_SECONDS : TIMEOUT_SECONDS),
     bail: values.bail ?? false,
     soak

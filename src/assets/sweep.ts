@@ -60,7 +60,8 @@ export async function sweep (
 export async function removeUnlessReferenced (database: PrismaClient, store: FileStore, key: string, ageMs = 0): Promise<boolean> {
   // Age first, row second: a file that is old by now got its name before the question, so its row would be there.
   const info = await store.look(key)
-  if (info === undefined || Date.now() - info.namedAtMs < ageMs) return false
+  // Some storages tell times in whole seconds, rounded up.
+  if (info === undefined || (ageMs > 0 && Date.now() - info.namedAtMs < ageMs)) return false
   if ((await referencedKeys(database, [key])).has(key)) return false
   return await store.delete(key)
 }

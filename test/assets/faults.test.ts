@@ -114,7 +114,7 @@ async function paired (app: Awaited<ReturnType<typeof buildTestApp>>): Promise<b
 }
 
 t.test('a row that can not be written', { timeout: 60_000 }, async (t) => {
-  const settings: Record<string, string> = { ...await testSettings(t), DATABASE_TIMEOUT_MS: '600' }
+  const settings: Record<string, string> = { ...await testSettings(t), DATABASE_TIMEOUT_MS: '2000' }
   const app = await buildTestApp(t, { settings })
   const account = await signUp(app)
   const locker = new pg.Client(settings.DATABASE_URL)

@@ -132,8 +132,8 @@ t.test('Ctrl-C removes what a backup or a restore has made, however often it is 
     const [program, ...rest] = cli(...args)
     const child = spawn(program, rest, { cwd: PROJECT, env: { ...process.env, ...settings }, stdio: ['ignore', 'pipe', 'pipe'] })
     let said = ''
-    child.stderr.on('data', (data: Buffer) => { said += data.toString() })
-    child.stdout.on('data', (data: Buffer) => {
+    child.stderr.on('data', (data: Buffer) => {
+      said += data.toString()
       // npm hands on what the terminal has sent to everybody already.
       if (data.toString().includes(step)) for (let n = 0; n < 3; n++) child.kill('SIGINT')
     })

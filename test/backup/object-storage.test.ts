@@ -57,7 +57,7 @@ t.test('what is damaged is found, and a bucket that is away is said in a line', 
   await client.send(new PutObjectCommand({ Bucket, Key: `${'0'.repeat(21)}A.png`, Body: 'a young one' }))
   const { code, output } = await command(t, env, 'verify')
   t.equal(code, 1)
-  for (const line of [`  ${lost} has a row and no file`, `  ${longer} has 7 bytes instead of 6`, `  ${changed} has the checksum \\w{64} instead of \\w{64}`]) t.match(output, new RegExp(`^${line}$`, 'm'))
+  for (const line of [`  ${lost} is missing`, `  ${longer} has 7 bytes instead of 6`, `  ${changed} has the checksum \\w{64} instead of \\w{64}`]) t.match(output, new RegExp(`^${line}$`, 'm'))
   t.match(output, /together: 3 problems\n/)
   t.match(output, /^1 file of uploads under way or broken off/m)
 

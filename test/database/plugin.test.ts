@@ -2,17 +2,16 @@ import { existsSync } from 'node:fs'
 import { mkdtemp, rm } from 'node:fs/promises'
 import { tmpdir } from 'node:os'
 import { join } from 'node:path'
-import Fastify, { type FastifyInstance } from 'fastify'
+import type { FastifyInstance } from 'fastify'
 import t from 'tap'
 import { loadConfig } from '../../src/config.ts'
 import { applyMigrations } from '../../src/database/migrate.ts'
-import databasePlugin from '../../src/plugins/database.ts'
 import { createDatabase, type Teardown } from '../helpers/servers.ts'
+import { databaseApp } from './app.ts'
 
 async function start (t: Teardown, settings: Record<string, string>): Promise<FastifyInstance> {
-  const app = Fastify({ pluginTimeout: 0 })
+  const app = databaseApp(loadConfig({ JWT_SECRET: 'x'.repeat(32), ...settings }))
   t.teardown(async () => await app.close())
-  await app.register(databasePlugin, { config: loadConfig({ JWT_SECRET: 'x'.repeat(32), ...settings }) })
   await app.ready()
   return app
 }
@@ -66,8 +65,8 @@ t.test('the start ends in one line when the database is away or not migrated, an
 
 t.test('a start of the embedded one that fails half way gives its folder back', async (t) => {
   const DATA_DIR = join(await dataFolder(t), 'data')
-  const app = Fastify({ pluginTimeout: 0 })
-  await app.register(databasePlugin, { config: loadConfig({ DATA_DIR, MIGRATE_ON_START: 'false' }) }).then(
+  const app = databaseApp(loadConfig({ DATA_DIR, MIGRATE_ON_START: 'false' }))
+  await app.ready().then(
     () => t.fail('an empty database must not do'),
     (error: Error) => t.match(error.message, /npx landfall migrate/)
   )

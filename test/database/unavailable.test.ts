@@ -1,6 +1,5 @@
 import { once } from 'node:events'
 import { createServer, type AddressInfo } from 'node:net'
-import Fastify from 'fastify'
 import pg from 'pg'
 import t from 'tap'
 import { loadConfig } from '../../src/config.ts'
@@ -8,8 +7,8 @@ import { Database } from '../../src/database/client.ts'
 import { BoundedPool } from '../../src/database/pool.ts'
 import { statement } from '../../src/database/statement.ts'
 import { isDatabaseUnavailable } from '../../src/database/unavailable.ts'
-import databasePlugin from '../../src/plugins/database.ts'
 import { createDatabase, createProxy, query, startPostgresServer, type Teardown } from '../helpers/servers.ts'
+import { databaseApp } from './app.ts'
 
 /** Short, so that the tests are; the promise is kept at every length. */
 const TIMEOUT_MS = 700
@@ -18,9 +17,8 @@ const PATIENCE_MS = TIMEOUT_MS + 3000
 
 async function open (t: Teardown, url: string, settings: Record<string, string> = {}): Promise<Database> {
   const config = loadConfig({ DATABASE_URL: url, JWT_SECRET: 'x'.repeat(32), DATABASE_TIMEOUT_MS: String(TIMEOUT_MS), DATABASE_POOL_SIZE: '2', ...settings })
-  const app = Fastify({ pluginTimeout: 0 })
+  const app = databaseApp(config)
   t.teardown(async () => await app.close())
-  await app.register(databasePlugin, { config })
   await app.ready()
   return app.database
 }

@@ -101,7 +101,7 @@ t.test('a range that is none gives the whole file, one outside of it a 416', asy
   const table: [range: string, status: number][] = [
     ['bytes=0-0', 206], ['bytes=0-', 206], ['bytes=-1', 206], ['bytes=0-99999999999999999999', 206], ['bytes=-99999999999999999999', 200], ['Bytes=0-0', 200],
     [`bytes=${size}-`, 416], ['bytes=99999999999999999999-', 416], ['bytes=5-1', 416],
-    ['bytes=0-0,0-0', 206], ['bytes=0-0,2-2,4-4', 200], [`bytes=${Array.from({ length: 1000 }, () => '0-').join(',')}`, 206], [`bytes=${Array.from({ length: 500 }, (_, n) => `${n}-${n}`).join(', ')}`, 206],
+    ['bytes=0-0,0-0', 200], ['bytes=0-0,2-2,4-4', 200], [`bytes=${Array.from({ length: 1000 }, () => '0-').join(',')}`, 200], [`bytes=${Array.from({ length: 500 }, (_, n) => `${n}-${n}`).join(', ')}`, 200],
     ['items=0-1', 200], ['0-1', 200], ['', 200]
   ]
   for (const [range, status] of table) {

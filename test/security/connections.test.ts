@@ -59,7 +59,7 @@ t.test('0 is no limit', async (t) => {
 })
 
 t.test('with few open files there are as many connections as can be served, each with a file, and the process lives on', async (t) => {
-  const command = ['bash', '-c', `ulimit -n 300 && exec '${process.execPath}' dist/server.js`] as const
+  const command = ['bash', '-c', `ulimit -n 300 && exec '${process.execPath}' dist/cli/landfall.js serve`] as const
   const service = await startService(t, { ...await testSettings(t), LOG_LEVEL: 'info' }, command)
   t.match(service.output(), /MAX_CONNECTIONS is 10000, but with so few open files \(ulimit -n\) there can be 100/)
   const owner = await Owner.signUp(service.url)

@@ -21,7 +21,7 @@ const mentionsIn = (text: string): Mention[] =>
 
 /** Whether a file has a test of that name; what a template literal fills in may be anything. */
 function hasTest (source: string, name: string): boolean {
-  const literals = source.matchAll(/\b(?:t|test|tap)\.test\(\s*(?:'((?:[^'\\\n]|\\.)*)'|"((?:[^"\\\n]|\\.)*)"|`((?:[^`\\]|\\.)*)`)/g)
+  const literals = source.matchAll(/\b(?:(?:t|test|tap)\.test|onEachStore)\(\s*(?:'((?:[^'\\\n]|\\.)*)'|"((?:[^"\\\n]|\\.)*)"|`((?:[^`\\]|\\.)*)`)/g)
   return [...literals].some(([, single, double, template]) => {
     const text = (single ?? double ?? template ?? '').replace(/\\(.)/g, '$1')
     if (template === undefined) return text === name
