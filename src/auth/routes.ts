@@ -33,6 +33,16 @@ export const authRoutes: FastifyPluginAsyncTypebox = async (app) => {
     errorResponseBuilder: (_request, context) => tooManyRequests(context.ttl / 1000)
   })
 
+  /** Costs the same whether there is such an account or not. */
+  async function userOf (email: string, password: string): Promise<User | undefined> {
+    let found: User | undefined
+    const same = await passwords.verify(async () => {
+      found = isEmailAddress(email) ? await findUser(database, email) : undefined
+      return found?.passwordHash
+    }, password)
+    return same ? found : undefined
+  }
+
   app.post('/auth/sign_up', { schema: signUpSchema, onRequest: turns, config: perAddress('sign-up', config.SIGN_UPS_PER_ADDRESS, () => { authCounts.throttled.sign_up++ }) }, async (request, reply) => {
     const { email, password } = await checkSignUp(database, request.body)
     const passwordHash = await passwords.hash(password)
@@ -48,14 +58,7 @@ export const authRoutes: FastifyPluginAsyncTypebox = async (app) => {
     const credentials = fieldsOf(fieldsOf(request.body).user)
     const email = typeof credentials.email === 'string' ? normalizeEmail(credentials.email) : ''
     const password = typeof credentials.password === 'string' ? credentials.password : ''
-    const user = await throttle.guard(request, email, async () => {
-      let found: User | undefined
-      const same = await passwords.verify(async () => {
-        found = isEmailAddress(email) ? await findUser(database, email) : undefined
-        return found?.passwordHash
-      }, password)
-      return same ? found : undefined
-    })
+    let user = await throttle.guard(request, email, async () => await userOf(email, password))
     if (user === undefined) {
       authCounts.signInFailures++
       throw new InvalidCredentialsError()
@@ -63,9 +66,12 @@ export const authRoutes: FastifyPluginAsyncTypebox = async (app) => {
 
     if (passwords.isOutdated(user.passwordHash)) {
       const passwordHash = await passwords.hash(password)
-      await database.user.updateMany({ where: { id: user.id, passwordHash: user.passwordHash }, data: { passwordHash } })
+      const { count } = await database.user.updateMany({ where: { id: user.id, passwordHash: user.passwordHash }, data: { passwordHash } })
+      // Another sign-in may have done the same meanwhile, and then the other one's hash is as good.
+      if (count === 1) user = { ...user, passwordHash }
+      else user = await userOf(email, password) ?? user
     }
-    const session = await startSession(database, user.id, lifetimes)
+    const session = await startSession(database, user, lifetimes)
     if (session === undefined) throw new InvalidCredentialsError()
     authCounts.sessions.begun++
     request.userId = user.id

@@ -5,6 +5,7 @@ import { statement } from '../database/statement.ts'
 import { uuidv7 } from '../database/uuid.ts'
 import { InvalidRefreshTokenError } from '../errors.ts'
 import type { PrismaClient } from '../generated/prisma/client.ts'
+import type { User } from './users.ts'
 
 // PostgreSQL is the truth about sessions. A session's tokens live exactly as long as its row is neither revoked nor past
 // its end, so revoking the row revokes them all, on every replica at once. Each change is one conditional statement:
@@ -44,7 +45,8 @@ const NEW_SESSION = `
   )
   SELECT id AS "sessionId", user_id AS "userId" FROM session`
 
-const SIGN_IN = statement<Omit<StartedSession, 'refreshToken'>>(`WITH account AS (SELECT id FROM users WHERE id = $5::integer), ${NEW_SESSION}`)
+// The lock makes a change of the password wait for it, or it for that: no session begins with a password that was changed.
+const SIGN_IN = statement<Omit<StartedSession, 'refreshToken'>>(`WITH account AS (SELECT id FROM users WHERE id = $5::integer AND password_hash = $6 FOR SHARE), ${NEW_SESSION}`)
 const SIGN_UP = statement<Omit<StartedSession, 'refreshToken'>>(`WITH account AS (INSERT INTO users (email, password_hash) VALUES ($5, $6) RETURNING id), ${NEW_SESSION}`)
 
 const FIND = statement<Session>(`
@@ -93,10 +95,10 @@ const hashToken = (token: string) => new Uint8Array(createHash('sha256').update(
 export const signAccessToken = (app: FastifyInstance, userId: number, sessionId: string): string =>
   app.jwt.sign({ sub: String(userId), sid: sessionId, jti: randomUUID() })
 
-/** Starts a session. Undefined when the account is gone. */
-export async function startSession (database: Database, userId: number, lifetimes: Lifetimes): Promise<StartedSession | undefined> {
+/** Starts a session. Undefined when the account is gone, or its password is no longer the one that was looked at. */
+export async function startSession (database: Database, { id, passwordHash }: Pick<User, 'id' | 'passwordHash'>, lifetimes: Lifetimes): Promise<StartedSession | undefined> {
   const refreshToken = newRefreshToken()
-  const rows = await database.run(SIGN_IN, [uuidv7(), lifetimes.sessionSeconds, hashToken(refreshToken), lifetimes.refreshTokenSeconds, userId])
+  const rows = await database.run(SIGN_IN, [uuidv7(), lifetimes.sessionSeconds, hashToken(refreshToken), lifetimes.refreshTokenSeconds, id, passwordHash])
   return rows[0] && { ...rows[0], refreshToken }
 }
 

@@ -214,7 +214,9 @@ t.test('killed in the middle of uploads, again and again', { timeout: 110_000 },
     const senders = Array.from({ length: 4 }, async () => {
       while (running.now) await uploadTo(service.url, headers, body).catch(() => {})
     })
-    await new Promise((resolve) => setTimeout(resolve, 300 + Math.random() * 400))
+    // However slow the machine is, some have got through by then.
+    await until(async () => await app.database.asset.count() > 3 * round, 'some uploads got through', 60_000)
+    await new Promise((resolve) => setTimeout(resolve, Math.random() * 400))
     service.process.kill('SIGKILL')
     running.now = false
     await Promise.all([once(service.process, 'exit'), ...senders])
@@ -227,7 +229,6 @@ t.test('killed in the middle of uploads, again and again', { timeout: 110_000 },
     await sweep(app.database, new DiskStore(settings.UPLOADS_DIR as string, app.log), { unfinishedAgeMs: 0, unreferencedAgeMs: 0 })
     t.ok(await paired(app), 'every row has its file with its hash, every file its row')
   }
-  t.ok(await app.database.asset.count() > 0, 'some uploads got through')
 })
 
 t.test('memory stays flat, however large the file', { timeout: 110_000 }, async (t) => {

@@ -1,7 +1,9 @@
+import { hash } from 'argon2'
 import t, { type Test } from 'tap'
 import type { FastifyInstance } from 'fastify'
 import { buildApp } from '../../src/app.ts'
 import { loadConfig } from '../../src/config.ts'
+import { setPassword } from '../../src/auth/administration.ts'
 import { sweepSessions } from '../../src/auth/sessions.ts'
 import { buildTestApp, PASSWORD, signUp, testSettings, type Account } from '../helpers/app.ts'
 
@@ -140,6 +142,28 @@ t.test('sign-out with a token that is not usable revokes nothing', async (t) => 
   t.ok(await lives(account.access_token), 'the spent token was no replay here')
   t.ok(await lives(stranger.access_token))
   t.equal((await refresh(pair.refresh_token)).statusCode, 200)
+})
+
+t.test('a sign-in whose password is changed before its session begins is a 401, and one that another hash of the same password overtakes is not', async (t) => {
+  const app = await buildTestApp(t)
+  const { user: { email } } = await signUp(app)
+  const { verify } = app.passwords
+  const signIn = async () => await app.inject({ method: 'POST', url: '/auth/sign_in', payload: { user: { email, password: PASSWORD } } })
+  const between = async (action: () => Promise<unknown>) => {
+    app.passwords.verify = async (...args) => {
+      app.passwords.verify = verify
+      const same = await verify.apply(app.passwords, args)
+      await action()
+      return same
+    }
+    return await signIn()
+  }
+  t.equal((await between(async () => await setPassword(app.database, email, await app.passwords.hash('another one entirely')))).statusCode, 401)
+  t.equal(await app.database.session.count({ where: { user: { email }, revokedAt: null } }), 0)
+
+  // Of two sign-ins that both find the hash outdated, one is late.
+  await app.database.user.update({ where: { email }, data: { passwordHash: await hash(PASSWORD, { memoryCost: 8192, timeCost: 2, parallelism: 1 }) } })
+  t.equal((await between(async () => t.equal((await signIn()).statusCode, 200))).statusCode, 200)
 })
 
 t.test('lifetimes are settings', async (t) => {
