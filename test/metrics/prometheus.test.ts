@@ -1,5 +1,6 @@
 import { spawn } from 'node:child_process'
 import { readFileSync, writeFileSync } from 'node:fs'
+import { get } from 'node:http'
 import { join } from 'node:path'
 import { setTimeout as sleep } from 'node:timers/promises'
 import t, { type Test } from 'tap'
@@ -98,6 +99,10 @@ t.test('Prometheus scrapes a service under load', async (t) => {
 /** The names of all metrics, with their types. */
 const namesIn = (text: string): Map<string, string> => new Map([...text.matchAll(/^# TYPE (\S+) (\S+)$/gm)].map(([, name, type]) => [name as string, type as string]))
 
+const readAnew = async (url: string) => await new Promise((resolve, reject) => {
+  get(url, { agent: false }, (response) => response.resume().on('end', resolve)).on('error', reject)
+})
+
 /** A bit of everything, until the test ends. */
 async function startLoad (t: Test, url: string): Promise<void> {
   const owner = await Owner.signUp(url)
@@ -106,8 +111,10 @@ async function startLoad (t: Test, url: string): Promise<void> {
   const ending = new AbortController()
   const loop = (async () => {
     while (!ending.signal.aborted) {
-      // A write makes the other worker load the document.
+      // A write makes the other worker load the document, once it is asked for it.
       await owner.update(url, page.id, JSON.stringify({ text: 'again '.repeat(1000) }))
+      // The workers take turns with new connections.
+      for (let n = 0; n < 2; n++) await readAnew(`${url}/landing_pages/${page.public_id}`)
       await owner.upload(url, Buffer.from('hello'))
       await call('GET', `${url}/landing_pages/${'A'.repeat(22)}`)
       await sleep(100)
