@@ -27,6 +27,7 @@ import clientAddress from './plugins/client-address.ts'
 import errorHandler, { answerParserError, sendFrameworkError } from './plugins/error-handler.ts'
 import health from './plugins/health.ts'
 import { answerEarly } from './plugins/early-answer.ts'
+import { joinPieces } from './plugins/join-pieces.ts'
 import jsonBody, { limitBodyTime } from './plugins/json-body.ts'
 import loadShedding from './plugins/load-shedding.ts'
 import metrics from './plugins/metrics.ts'
@@ -135,6 +136,7 @@ export async function buildApp (config: Config, logger?: FastifyBaseLogger): Pro
     // public read.
     await app.register(async function allOthers (scope: FastifyInstance) {
       logRequests(scope)
+      joinPieces(scope)
       oneAtATime(scope)
       await scope.register(requestMetrics)
       secureAnswers(scope)

@@ -71,7 +71,7 @@ export const nothing = (meaning: string, ...headers: AnswerHeader[]) => answer(T
 
 /** What each status means, a sentence that goes with it, and the headers that it has. */
 const ERRORS = {
-  400: ['The request is malformed: its URL, its Host or its body', 'Request body is not valid JSON'],
+  400: ['The request is malformed: its URL, its Host or its body', 'Request is malformed'],
   401: ['There is no valid access token, or the credentials in the body are not right', 'Missing or invalid access token', 'WWW-Authenticate'],
   404: ["There is no such record, or it is somebody else's", 'Not found'],
   408: ['The body took too long to arrive', 'Request took too long to arrive'],
@@ -88,13 +88,23 @@ const ERRORS = {
 
 type ErrorStatus = keyof typeof ERRORS
 
-/** What a route refuses, by status. `headers` are those of all of them. */
-export function errors<const S extends ErrorStatus> (statuses: readonly S[], headers: readonly AnswerHeader[] = []): Record<S, typeof Errors> {
+/**
+ * What a route refuses, by status.
+ *
+ * @param headers those of all of them
+ * @param sentences what this route says, where it is something of its own
+ */
+export function errors<const S extends ErrorStatus> (statuses: readonly S[], headers: readonly AnswerHeader[] = [], sentences: { readonly [Status in S]?: string } = {}): Record<S, typeof Errors> {
   return Object.fromEntries(statuses.map((status) => {
     const [meaning, sentence, ...own] = ERRORS[status] as readonly [string, string, ...AnswerHeader[]]
-    return [status, answer({ ...Errors, examples: [{ errors: [sentence] }] }, meaning, ...own, ...headers)]
+    return [status, answer({ ...Errors, examples: [{ errors: [sentences[status] ?? sentence] }] }, meaning, ...own, ...headers)]
   })) as Record<S, typeof Errors>
 }
 
 /** What reading a JSON body may end with. */
 export const BODY_ERRORS = [400, 408, 413, 415] as const
+/** And what the first of them says then. */
+export const NO_JSON = { 400: 'Request body is not valid JSON' } as const
+
+/** What a list refuses. */
+export const BAD_PAGE = { 422: 'Limit must be a whole number from 1 to 100' } as const

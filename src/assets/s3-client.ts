@@ -54,6 +54,8 @@ export class Bucket {
     this.#log = log
     // Each reader of a file has a connection for as long as it reads: MAX_CONNECTIONS is what bounds them.
     this.#agents = [new HttpAgent({ keepAlive: true, maxSockets: Infinity }), new HttpsAgent({ keepAlive: true, maxSockets: Infinity })]
+    // The version that the lock file holds runs on Node 20; that later ones won't is said here, not to each log and command.
+    process.env.AWS_SDK_JS_NODE_VERSION_SUPPORT_WARNING_DISABLED ??= 'true'
     this.#client = new S3Client(clientConfig(settings, this.timeoutMs, this.#agents))
   }
 

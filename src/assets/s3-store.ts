@@ -14,8 +14,8 @@ import { isStorageKey } from './storage-key.ts'
 
 // Files as objects of a bucket: Amazon S3, or any storage that speaks its protocol.
 
-/** Of uploads under way, in this process. Beyond it new ones are refused, so that slow clients can't fill the memory. */
-const MOST_BUFFERED_BYTES = 512 * 1024 * 1024
+/** Of uploads under way, in this process. What would go beyond it is refused, so that slow clients can't fill the memory. */
+const MOST_BUFFERED_BYTES = 192 * 1024 * 1024
 
 interface Attributes {
   readonly ContentLength?: number | undefined
@@ -59,8 +59,10 @@ export class S3Store implements FileStore {
   }
 
   async receive (source: AsyncIterable<Uint8Array>, inspect: Inspect): Promise<StagedFile> {
-    if (this.#bufferedBytes > MOST_BUFFERED_BYTES) throw unavailable()
-    const upload = new S3Upload(this.#bucket, this.#partBytes, (change) => { this.#bufferedBytes += change })
+    const upload = new S3Upload(this.#bucket, this.#partBytes, (change) => {
+      this.#bufferedBytes += change
+      if (change > 0 && this.#bufferedBytes > MOST_BUFFERED_BYTES) throw unavailable()
+    })
     return await upload.receive(source, inspect)
   }
 

@@ -29,7 +29,7 @@ export function objectHeaders (key: string): { ContentType: string, ContentDispo
 export class S3Upload {
   readonly #bucket: Bucket
   readonly #partBytes: number
-  /** Told how many more bytes are in memory, or how many fewer. */
+  /** Told how many more bytes are in memory, or how many fewer; throws when there are too many. */
   readonly #onBytes: (change: number) => void
   readonly #stop = new AbortController()
   readonly #hash = createHash('sha256')

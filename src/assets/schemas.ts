@@ -1,6 +1,6 @@
 import { Type } from '@sinclair/typebox'
 import { PageQuery } from '../pagination.ts'
-import { answer, bearer, errors, IdParams, nothing, type AnswerHeader } from '../schemas.ts'
+import { answer, BAD_PAGE, bearer, errors, IdParams, nothing, type AnswerHeader } from '../schemas.ts'
 import { FILE_FIELD } from './multipart-reader.ts'
 
 const NAME = '7Hq2LJtB7sZ4uNfE8aGd1o.png'
@@ -26,7 +26,7 @@ export const listAssetsSchema = {
   summary: "List the caller's assets, newest first",
   security: bearer,
   querystring: PageQuery,
-  response: { 200: answer(Type.Array(AssetRecord), 'The assets', 'Link?'), ...errors([400, 401, 422, 500, 503]) }
+  response: { 200: answer(Type.Array(AssetRecord), 'The assets', 'Link?'), ...errors([400, 401, 422, 500, 503], [], BAD_PAGE) }
 }
 
 export const createAssetSchema = {
@@ -37,7 +37,14 @@ export const createAssetSchema = {
   security: bearer,
   consumes: ['multipart/form-data'],
   body: Type.Optional(Type.Object({ [FILE_FIELD]: Type.String({ format: 'binary', contentMediaType: 'application/octet-stream', description: 'The file, with its name' }) })),
-  response: { 201: answer(AssetRecord, 'The asset'), ...errors([400, 401, 408, 413, 415, 422, 500, 503, 507]) }
+  response: {
+    201: answer(AssetRecord, 'The asset'),
+    ...errors([400, 401, 408, 413, 415, 422, 500, 503, 507], [], {
+      413: 'File is too large (maximum is 26214400 bytes)',
+      415: 'Content-Type must be multipart/form-data',
+      422: `File can't be blank (it belongs in the form field ${FILE_FIELD})`
+    })
+  }
 }
 
 export const readAssetSchema = {

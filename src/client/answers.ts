@@ -10,7 +10,7 @@ export interface ListOptions extends CallOptions {
   /** Records of one answer, 1 to 100. */
   readonly limit?: number
   /** `next` of the list before. */
-  readonly cursor?: string
+  readonly cursor?: string | undefined
 }
 
 /** A part of a list. */

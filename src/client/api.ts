@@ -619,7 +619,7 @@ export interface operations {
                     /**
                      * @example {
                      *       "errors": [
-                     *         "Request body is not valid JSON"
+                     *         "Request is malformed"
                      *       ]
                      *     }
                      */
@@ -656,7 +656,7 @@ export interface operations {
                     /**
                      * @example {
                      *       "errors": [
-                     *         "Current data can't be blank"
+                     *         "Limit must be a whole number from 1 to 100"
                      *       ]
                      *     }
                      */
@@ -743,7 +743,7 @@ export interface operations {
                     /**
                      * @example {
                      *       "errors": [
-                     *         "Request body is not valid JSON"
+                     *         "Request is malformed"
                      *       ]
                      *     }
                      */
@@ -798,7 +798,7 @@ export interface operations {
                     /**
                      * @example {
                      *       "errors": [
-                     *         "Request body is too large"
+                     *         "File is too large (maximum is 26214400 bytes)"
                      *       ]
                      *     }
                      */
@@ -816,7 +816,7 @@ export interface operations {
                     /**
                      * @example {
                      *       "errors": [
-                     *         "Content-Type must be application/json"
+                     *         "Content-Type must be multipart/form-data"
                      *       ]
                      *     }
                      */
@@ -834,7 +834,7 @@ export interface operations {
                     /**
                      * @example {
                      *       "errors": [
-                     *         "Current data can't be blank"
+                     *         "File can't be blank (it belongs in the form field asset[file])"
                      *       ]
                      *     }
                      */
@@ -935,7 +935,7 @@ export interface operations {
                     /**
                      * @example {
                      *       "errors": [
-                     *         "Request body is not valid JSON"
+                     *         "Request is malformed"
                      *       ]
                      *     }
                      */
@@ -1053,7 +1053,7 @@ export interface operations {
                     /**
                      * @example {
                      *       "errors": [
-                     *         "Request body is not valid JSON"
+                     *         "Request is malformed"
                      *       ]
                      *     }
                      */
@@ -1221,7 +1221,7 @@ export interface operations {
                     /**
                      * @example {
                      *       "errors": [
-                     *         "Request body is not valid JSON"
+                     *         "Request is malformed"
                      *       ]
                      *     }
                      */
@@ -1345,7 +1345,7 @@ export interface operations {
                     /**
                      * @example {
                      *       "errors": [
-                     *         "Missing or invalid access token"
+                     *         "Invalid or expired refresh token"
                      *       ]
                      *     }
                      */
@@ -1477,7 +1477,7 @@ export interface operations {
                  * @example {
                  *       "user": {
                  *         "email": "you@example.com",
-                 *         "password": "correct horse battery"
+                 *         "password": "correct horse"
                  *       }
                  *     }
                  */
@@ -1526,7 +1526,7 @@ export interface operations {
                     /**
                      * @example {
                      *       "errors": [
-                     *         "Missing or invalid access token"
+                     *         "Invalid email or password"
                      *       ]
                      *     }
                      */
@@ -1815,8 +1815,8 @@ export interface operations {
                  * @example {
                  *       "user": {
                  *         "email": "you@example.com",
-                 *         "password": "correct horse battery",
-                 *         "password_confirmation": "correct horse battery"
+                 *         "password": "correct horse",
+                 *         "password_confirmation": "correct horse"
                  *       }
                  *     }
                  */
@@ -1918,7 +1918,7 @@ export interface operations {
                     /**
                      * @example {
                      *       "errors": [
-                     *         "Current data can't be blank"
+                     *         "Email has already been taken"
                      *       ]
                      *     }
                      */
@@ -2014,7 +2014,7 @@ export interface operations {
                     /**
                      * @example {
                      *       "errors": [
-                     *         "Request body is not valid JSON"
+                     *         "Request is malformed"
                      *       ]
                      *     }
                      */
@@ -2054,7 +2054,7 @@ export interface operations {
                     /**
                      * @example {
                      *       "errors": [
-                     *         "Request body is not valid JSON"
+                     *         "Request is malformed"
                      *       ]
                      *     }
                      */
@@ -2341,7 +2341,7 @@ export interface operations {
                     /**
                      * @example {
                      *       "errors": [
-                     *         "Request body is not valid JSON"
+                     *         "Request is malformed"
                      *       ]
                      *     }
                      */
@@ -2483,7 +2483,7 @@ export interface operations {
                     /**
                      * @example {
                      *       "errors": [
-                     *         "Request body is not valid JSON"
+                     *         "Request is malformed"
                      *       ]
                      *     }
                      */
@@ -2651,7 +2651,7 @@ export interface operations {
                     /**
                      * @example {
                      *       "errors": [
-                     *         "Request body is not valid JSON"
+                     *         "Request is malformed"
                      *       ]
                      *     }
                      */
@@ -2688,7 +2688,7 @@ export interface operations {
                     /**
                      * @example {
                      *       "errors": [
-                     *         "Current data can't be blank"
+                     *         "Limit must be a whole number from 1 to 100"
                      *       ]
                      *     }
                      */
@@ -2785,7 +2785,7 @@ export interface operations {
                     /**
                      * @example {
                      *       "errors": [
-                     *         "Request body is not valid JSON"
+                     *         "Request is malformed"
                      *       ]
                      *     }
                      */
@@ -2906,7 +2906,7 @@ export interface operations {
                     /**
                      * @example {
                      *       "errors": [
-                     *         "Request body is not valid JSON"
+                     *         "Request is malformed"
                      *       ]
                      *     }
                      */
@@ -3243,7 +3243,7 @@ export interface operations {
                     /**
                      * @example {
                      *       "errors": [
-                     *         "Current data can't be blank"
+                     *         "Current data must be a JSON object or array"
                      *       ]
                      *     }
                      */
@@ -3336,7 +3336,7 @@ export interface operations {
                     /**
                      * @example {
                      *       "errors": [
-                     *         "Request body is not valid JSON"
+                     *         "Request is malformed"
                      *       ]
                      *     }
                      */
@@ -3435,7 +3435,7 @@ export interface operations {
                     /**
                      * @example {
                      *       "errors": [
-                     *         "Request body is not valid JSON"
+                     *         "Request is malformed"
                      *       ]
                      *     }
                      */
@@ -3588,7 +3588,7 @@ export interface operations {
                     /**
                      * @example {
                      *       "errors": [
-                     *         "Request body is not valid JSON"
+                     *         "Request is malformed"
                      *       ]
                      *     }
                      */

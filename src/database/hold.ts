@@ -1,5 +1,5 @@
 import { once } from 'node:events'
-import { chmod, readFile } from 'node:fs/promises'
+import { chmod, lstat, readFile, stat } from 'node:fs/promises'
 import { connect, createServer, type Socket } from 'node:net'
 import { join } from 'node:path'
 import { setTimeout as sleep } from 'node:timers/promises'
@@ -103,7 +103,7 @@ async function withLock (dataDir: string, log: DataDirLog, action: () => Promise
 
 async function reach (dataDir: string, name: string): Promise<Socket | undefined> {
   const folder = await readFile(join(dataDir, 'socket-folder'), 'utf8').catch(() => undefined)
-  if (folder === undefined) return undefined
+  if (folder === undefined || !await isOwn(folder, dataDir)) return undefined
   const socket = connect(join(folder, name))
   try {
     await once(socket, 'connect')
@@ -111,6 +111,13 @@ async function reach (dataDir: string, name: string): Promise<Socket | undefined
   } catch {
     return undefined
   }
+}
+
+/** Whether nobody but the owner of the data can have made the folder: one that is gone could have been made anew by others. */
+async function isOwn (folder: string, dataDir: string): Promise<boolean> {
+  if (process.getuid === undefined) return true
+  const [found, data] = await Promise.all([lstat(folder), stat(dataDir)]).catch(() => [])
+  return found !== undefined && data !== undefined && found.isDirectory() && found.uid === data.uid && (found.mode & 0o077) === 0
 }
 
 async function withHold (socket: Socket, dataDir: string, action: () => Promise<void>): Promise<void> {

@@ -1,6 +1,6 @@
 import { Type } from '@sinclair/typebox'
 import { PageQuery } from '../pagination.ts'
-import { answer, bearer, BODY_ERRORS, errors, IdParams, nothing, type AnswerHeader } from '../schemas.ts'
+import { answer, BAD_PAGE, bearer, BODY_ERRORS, errors, IdParams, NO_JSON, nothing, type AnswerHeader } from '../schemas.ts'
 
 const DOCUMENT = { title: 'Hello', price: 1 }
 const PUBLIC_ID = '4nJ8sQzR2bXw7kLmT0yHcV'
@@ -44,7 +44,7 @@ export const createSchema = {
   description: WRAPPED,
   security: bearer,
   body: Type.Union([LandingPageInput, Type.Object({ landing_page: LandingPageInput })], EXAMPLE),
-  response: { 201: answer(LandingPage, 'The page', 'ETag'), ...errors([...BODY_ERRORS, 401, 422, 500, 503]) }
+  response: { 201: answer(LandingPage, 'The page', 'ETag'), ...errors([...BODY_ERRORS, 401, 422, 500, 503], [], NO_JSON) }
 }
 export const listSchema = {
   operationId: 'listLandingPages',
@@ -53,7 +53,7 @@ export const listSchema = {
   description: 'An answer may hold fewer than `limit` records while there is more, because it ends early when documents are large; the `Link` header leads on.',
   security: bearer,
   querystring: PageQuery,
-  response: { 200: answer(Type.Array(LandingPage), 'The pages', 'Link?'), ...errors([400, 401, 422, 500, 503]) }
+  response: { 200: answer(Type.Array(LandingPage), 'The pages', 'Link?'), ...errors([400, 401, 422, 500, 503], [], BAD_PAGE) }
 }
 export const getSchema = {
   operationId: 'getLandingPage',
@@ -73,7 +73,7 @@ export const updateSchema = {
   params: IdParams,
   headers: IfMatch,
   body: Type.Union([LandingPageUpdate, Type.Object({ landing_page: LandingPageUpdate })], EXAMPLE),
-  response: { 200: answer(LandingPage, 'The page as it is now', 'ETag'), ...errors([...BODY_ERRORS, 401, 404, 412, 422, 500, 503]) }
+  response: { 200: answer(LandingPage, 'The page as it is now', 'ETag'), ...errors([...BODY_ERRORS, 401, 404, 412, 422, 500, 503], [], { ...NO_JSON, 422: 'Current data must be a JSON object or array' }) }
 }
 export const deleteSchema = {
   operationId: 'deleteLandingPage',

@@ -52,7 +52,8 @@ export default fp(async (app) => {
       request.raw.headers['x-forwarded-for'] = forwarded
     }
     const claimed = (request.ip as string | undefined) ?? '' // of a socket that is closed already
-    if (claimed === peer) warn(request, peer)
+    // One that is not believed, unless a believed one names itself.
+    if (claimed === peer && !forwarded.trimEnd().endsWith(peer)) warn(request, peer)
     return remember(source, claimed, peer)
   })
 }, { name: 'client-address' })

@@ -108,9 +108,9 @@ t.test('two replicas behind nginx', async (t) => {
     const claims = (n: number): Record<string, string> => ({ 'x-forwarded-for': `10.0.0.${n}`, 'x-real-ip': `10.0.1.${n}`, forwarded: `for=10.0.2.${n}` })
     const answers = await Promise.all(Array.from({ length: 90 }, async (_, n) => await ask(url, `/landing_pages/${publicId}`, { headers: claims(n) })))
     t.same(statuses(answers as never), { 200: 30, 429: 60 })
-    await until(() => new Set(balancer.log().filter(({ uri }) => uri === `/landing_pages/${publicId}`).map(({ replica }) => replica)).size === 2, 'both replicas were asked')
+    await until(() => new Set(balancer.log().filter(({ path }) => path === `/landing_pages/${publicId}`).map(({ replica }) => replica)).size === 2, 'both replicas were asked')
     t.equal((await ask(url, `/landing_pages/${publicId}`, { from: '127.0.0.2' })).status, 200, 'another client has reads of its own')
-    t.match(balancer.log().find(({ uri }) => uri === `/landing_pages/${publicId}`), { address: '127.0.0.1', method: 'GET' })
+    t.match(balancer.log().find(({ path }) => path === `/landing_pages/${publicId}`), { address: '127.0.0.1', method: 'GET' })
   })
 
   t.test('hand out compressed documents with their strong tags, and keep request ids', async (t) => {
@@ -139,7 +139,7 @@ t.test('two replicas behind nginx', async (t) => {
       t.same(comparable(answer), comparable(await ask(direct, path)), type)
       paths.push(path)
     }
-    const lines = () => balancer.log().filter(({ uri }) => paths.includes(String(uri)))
+    const lines = () => balancer.log().filter(({ path }) => paths.includes(String(path)))
     await until(() => lines().length === paths.length, 'they are in the log')
     t.same(lines().map(({ replica, status }) => [replica, status]), paths.map(() => ['', 200]), 'no replica was asked')
 
