@@ -144,7 +144,8 @@ export default fp(async (app) => {
     app.logRequest(request, reply)
     requireHost(request)
     const methods = methodsAt(request.url)
-    if (methods.length === 0) return sendError(new NotFoundError(), request, reply)
+    // A route that has the method has found nothing by itself: a file that is none.
+    if (methods.length === 0 || methods.includes(request.method)) return sendError(new NotFoundError(), request, reply)
     sendError(new MethodNotAllowedError(), request, reply.header('allow', methods.join(', ')))
   })
 

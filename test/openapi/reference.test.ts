@@ -63,3 +63,11 @@ t.test('its policy lets nothing run or load but what the service sends', async (
   t.match(policy, /^default-src 'none'; script-src 'self'; /)
   t.notMatch(policy, /unsafe|https?:|\*/)
 })
+
+t.test('its address has no other files, and the document is made once, as JSON', async (t) => {
+  const app = await buildTestApp(t)
+  for (const path of ['/docs/static/none.js', '/docs/yaml']) t.equal((await app.inject(path)).statusCode, 404, path)
+  const made = t.capture(app, 'swagger', app.swagger)
+  for (let n = 0; n < 3; n++) t.equal((await app.inject('/docs/json')).statusCode, 200)
+  t.equal(made().length, 1)
+})
