@@ -105,6 +105,6 @@ export const askForFileSchema = {
   params: FileParams,
   response: {
     204: nothing('They may', ...CORS, 'Access-Control-Allow-Methods', 'Access-Control-Allow-Headers', 'Access-Control-Max-Age'),
-    ...errors([400], CORS)
+    ...errors([400, 413, 415], CORS)
   }
 }

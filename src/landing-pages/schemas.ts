@@ -106,6 +106,6 @@ export const preflightSchema = {
   params: PublicParams,
   response: {
     204: nothing('They may', ...CORS, 'Access-Control-Allow-Methods', 'Access-Control-Allow-Headers', 'Access-Control-Max-Age', 'Vary', 'Cache-Control?'),
-    ...errors([400], CORS)
+    ...errors([400, 413, 415], CORS, NO_JSON)
   }
 }

@@ -51,7 +51,7 @@ class Description {
 
   /** Says in which ways an answer is not as described. `body` is undefined where there was too much to keep. */
   problems (method, url, { status, headers, body }) {
-    const path = unescaped(url.replace(/^https?:\/\/[^/]*/, '').replace(/[?#;].*$/s, ''))
+    const path = unescaped(url.replace(/^https?:\/\/[^/]*/, '').replace(/[?#].*$/s, ''))
     const found = this.#paths.filter(({ pattern }) => pattern.test(path))
     const name = method.toLowerCase()
     const { path: template, item } = found.find(({ item }) => item[name] !== undefined) ?? found.find(({ item }) => name === 'head' && item.get !== undefined) ?? found[0] ?? {}
