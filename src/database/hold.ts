@@ -1,19 +1,15 @@
 import { once } from 'node:events'
-import { chmod, lstat, readFile, stat } from 'node:fs/promises'
-import { connect, createServer, type Socket } from 'node:net'
+import { lstat, readFile, stat } from 'node:fs/promises'
+import { connect, type Socket } from 'node:net'
 import { join } from 'node:path'
 import { setTimeout as sleep } from 'node:timers/promises'
 import type { PGlite } from '@electric-sql/pglite'
 import { DataDirBusyError, DataDirError, lockDataDir, type DataDirLog } from './data-dir.ts'
+import { servePrivately, type PrivateSocketServer } from './private-socket.ts'
 
 // Lets another process of the same user copy the files of the embedded database: for so long no statement runs. What is
 // in the folder then is what a killed process leaves, and every commit is in it. Nothing is asked of the database itself:
 // the service may be in the middle of a transaction, and there is only one session.
-
-export interface HoldServer {
-  /** Ends every hold and takes no more. */
-  close (): Promise<void>
-}
 
 /** Its socket, in the folder that <dataDir>/socket-folder names. */
 export const HOLD_SOCKET = 'hold'
@@ -24,15 +20,9 @@ const START_LIMIT_MS = 15_000
 const RETRY_MS = 100
 
 /** Serves holds on a Unix socket: "held" when the database stands still, which anything from the client or its end ends. */
-export async function serveHold (db: PGlite, path: string): Promise<HoldServer> {
-  const connections = new Set<Socket>()
-  const server = createServer((socket) => {
-    connections.add(socket)
-    const ended = new Promise<void>((resolve) => {
-      socket.on('data', () => resolve())
-      socket.on('close', () => { connections.delete(socket); resolve() })
-    })
-    socket.on('error', () => {}) // its close says enough
+export async function serveHold (db: PGlite, path: string): Promise<PrivateSocketServer> {
+  return await servePrivately(path, (socket) => {
+    const ended = new Promise<void>((resolve) => socket.on('data', () => resolve()).on('close', () => resolve()))
     db.runExclusive(async () => {
       if (socket.destroyed) return
       socket.write('held\n')
@@ -42,17 +32,6 @@ export async function serveHold (db: PGlite, path: string): Promise<HoldServer> 
       socket.end('released\n')
     }).catch(() => socket.destroy())
   })
-  server.listen(path)
-  await once(server, 'listening')
-  await chmod(path, 0o600)
-  return {
-    async close () {
-      const closed = once(server, 'close')
-      server.close()
-      for (const socket of connections) socket.destroy()
-      await closed
-    }
-  }
 }
 
 /**

@@ -1,17 +1,12 @@
-import { once } from 'node:events'
-import { chmod } from 'node:fs/promises'
-import { createServer, type Socket } from 'node:net'
+import type { Socket } from 'node:net'
 import { createInterface } from 'node:readline'
 import { DataDirError } from './data-dir.ts'
+import { servePrivately, type PrivateSocketServer } from './private-socket.ts'
 import type { Statement, StatementRunner } from './statement.ts'
 
 // Lets another process of the same user run statements on the embedded database while a service has it, which holds its
 // only session: the service runs them between its own. Each is a line of JSON and so is its answer. Whoever can reach the
 // socket can read and write the files of the database just as well.
-
-export interface VisitServer {
-  close (): Promise<void>
-}
 
 /** The socket, in the folder that <dataDir>/socket-folder names. */
 export const VISIT_SOCKET = 'visit'
@@ -28,26 +23,12 @@ const lineOf = (value: Question | Answer): string => `${JSON.stringify(value).re
 type Answer = { readonly rows: unknown[] } | { readonly error: { readonly message: string, readonly code: unknown } }
 
 /** Runs on `database` what visitors ask for on a Unix socket. */
-export async function serveVisits (database: StatementRunner, path: string): Promise<VisitServer> {
-  const connections = new Set<Socket>()
-  const server = createServer((socket) => {
-    connections.add(socket)
-    socket.on('close', () => connections.delete(socket)).on('error', () => {}) // its close says enough
+export async function serveVisits (database: StatementRunner, path: string): Promise<PrivateSocketServer> {
+  return await servePrivately(path, (socket) => {
     createInterface({ input: socket }).on('line', (line) => {
       answer(database, line).then((text) => socket.write(text), () => socket.destroy())
     })
   })
-  server.listen(path)
-  await once(server, 'listening')
-  await chmod(path, 0o600)
-  return {
-    async close () {
-      const closed = once(server, 'close')
-      server.close()
-      for (const socket of connections) socket.destroy()
-      await closed
-    }
-  }
 }
 
 async function answer (database: StatementRunner, line: string): Promise<string> {
