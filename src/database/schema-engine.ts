@@ -1,7 +1,7 @@
 import { readFile } from 'node:fs/promises'
 import { fileURLToPath } from 'node:url'
 import { PrismaPg } from '@prisma/adapter-pg'
-import { bindMigrationAwareSqlAdapterFactory, type SqlMigrationAwareDriverAdapterFactory } from '@prisma/driver-adapter-utils'
+import { bindMigrationAwareSqlAdapterFactory, ColumnTypeEnum, type SqlMigrationAwareDriverAdapterFactory } from '@prisma/driver-adapter-utils'
 import * as engineBindings from '@prisma/schema-engine-wasm/schema_engine_bg'
 import pg from 'pg'
 import { connectionOptions, schemaOf, type PoolSettings } from './pool.ts'
@@ -56,6 +56,7 @@ function unrefTimers (): Record<string, (action: () => void, ms: number) => Node
 export class SchemaSession {
   readonly #pool: pg.Pool
   readonly #schema: string | undefined
+  readonly #charactersIn: (rows: unknown[]) => readonly number[]
   /** Why the last script failed, in PostgreSQL's words. */
   scriptError: Error | undefined
 
@@ -74,7 +75,7 @@ export class SchemaSession {
         connected = true
       }
     })
-    readInternalCharacters(this.#pool)
+    this.#charactersIn = readInternalCharacters(this.#pool)
     // What a lost idle connection means is said by the next statement.
     this.#pool.on('error', () => {})
   }
@@ -105,20 +106,40 @@ export class SchemaSession {
           throw error
         }
       }
+      // The engine panics on such a column if it is not said to be a character: of CHECK constraints, for one.
+      const queryRaw = adapter.queryRaw.bind(adapter)
+      adapter.queryRaw = async (query) => {
+        const result = await queryRaw(query)
+        for (const column of this.#charactersIn(result.rows)) result.columnTypes[column] = ColumnTypeEnum.Character
+        return result
+      }
       return adapter
     }
     return { provider: 'postgres', adapterName: '@prisma/adapter-pg', connect, connectToShadowDb: connect }
   }
 }
 
-/** The adapter refuses PostgreSQL's internal type "char", of which the engine's view of the catalogue has columns. */
-function readInternalCharacters (pool: pg.Pool): void {
+/**
+ * The adapter refuses PostgreSQL's internal type "char", of which the engine's view of the catalogue has columns: it gets
+ * them as text.
+ *
+ * @returns which columns of a result of the pool they were; the adapter keeps the array of the rows
+ */
+function readInternalCharacters (pool: pg.Pool): (rows: unknown[]) => readonly number[] {
   const CHAR = 18
   const TEXT = 25
+  const found = new WeakMap<unknown[], number[]>()
   const query = pool.query.bind(pool) as (...args: unknown[]) => Promise<pg.QueryResult>
   pool.query = (async (...args: unknown[]) => {
     const result = await query(...args)
-    for (const field of result.fields ?? []) if (field.dataTypeID === CHAR) field.dataTypeID = TEXT
+    const columns: number[] = []
+    for (const [column, field] of result.fields?.entries() ?? []) {
+      if (field.dataTypeID !== CHAR) continue
+      field.dataTypeID = TEXT
+      columns.push(column)
+    }
+    if (columns.length > 0) found.set(result.rows, columns)
     return result
   }) as typeof pool.query
+  return (rows) => found.get(rows) ?? []
 }

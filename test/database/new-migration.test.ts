@@ -1,4 +1,4 @@
-import { mkdtemp, readdir, readFile, rm, writeFile } from 'node:fs/promises'
+import { appendFile, mkdtemp, readdir, readFile, rm, writeFile } from 'node:fs/promises'
 import { tmpdir } from 'node:os'
 import { join } from 'node:path'
 import { pathToFileURL } from 'node:url'
@@ -48,6 +48,18 @@ t.test('each migration holds what has changed since the last', async (t) => {
   await t.rejects(newMigration({ name: 'again', schema, folder, now: new Date('2026-01-04') }), { message: /nothing to write/ })
   t.same((await readdir(join(path, 'migrations'))).sort(), ['20260102030405_create_notes', second, 'migration_lock.toml'])
   t.same(await applyMigrations(await createDatabase(t), { info () {} }, { migrations: await readMigrations(folder) }), ['20260102030405_create_notes', second])
+})
+
+t.test('what was added by hand, such as a CHECK, is left alone', async (t) => {
+  const { folder, schema, define } = await project(t)
+  await define('model Note {\n  id Int @id\n}\n')
+  const first = await newMigration({ name: 'notes', schema, folder, now: new Date('2026-01-01') })
+  await appendFile(new URL(`${first}/migration.sql`, folder), '\nALTER TABLE "Note" ADD CONSTRAINT "positive" CHECK ("id" > 0);\n')
+  await t.rejects(newMigration({ name: 'nothing', schema, folder, now: new Date('2026-01-02') }), { message: /nothing to write/ })
+
+  await define('model Note {\n  id Int @id\n  text String?\n}\n')
+  await newMigration({ name: 'text', schema, folder, now: new Date('2026-01-03') })
+  t.equal((await readMigrations(folder))[1]?.sql, '-- AlterTable\nALTER TABLE "Note" ADD COLUMN     "text" TEXT;\n')
 })
 
 t.test('a bad name, a bad schema, a bad migration write nothing', async (t) => {
