@@ -4,6 +4,7 @@ import { setTimeout as sleep } from 'node:timers/promises'
 import t from 'tap'
 import { buildTestApp, listen, signUp, testSettings } from '../helpers/app.ts'
 import { freePort, startPostgresServer, startRedisServer } from '../helpers/servers.ts'
+import { until } from '../helpers/until.ts'
 
 t.test('health: live and ready', async (t) => {
   const postgres = await startPostgresServer(t)
@@ -56,7 +57,7 @@ t.test('metrics on their own listener, never on the public one', async (t) => {
   t.match(await metrics(), /^landfall_limits_shared 1$/m)
   t.match(await metrics(), /^process_resident_memory_bytes /m)
   await redis.stop()
-  while (!/^landfall_limits_shared 0$/m.test(await metrics())) await sleep(50)
+  await until(async () => /^landfall_limits_shared 0$/m.test(await metrics()))
   t.equal((await fetch(`http://127.0.0.1:${port}/auth/me`)).status, 404)
 })
 

@@ -7,7 +7,8 @@ import { startAssetSweep } from '../../src/assets/sweep.ts'
 import { newStorageKey } from '../../src/assets/storage-key.ts'
 import { randomPublicId } from '../../src/identifiers.ts'
 import { buildTestApp, signUp } from '../helpers/app.ts'
-import { PNG, until, upload } from './helpers.ts'
+import { PNG, upload } from './helpers.ts'
+import { until } from '../helpers/until.ts'
 import { stored } from './stores.ts'
 
 t.test('the bytes are on the disk before the name, the name before the row', async (t) => {

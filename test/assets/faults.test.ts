@@ -10,7 +10,8 @@ import { DiskStore } from '../../src/assets/disk-store.ts'
 import { sweep } from '../../src/assets/sweep.ts'
 import { buildTestApp, listen, signUp, testSettings } from '../helpers/app.ts'
 import { freePort, startPostgresServer } from '../helpers/servers.ts'
-import { END, field, file, form, FORM, noise, partHead, pathOf, PNG, RawClient, until, upload } from './helpers.ts'
+import { END, field, file, form, FORM, noise, partHead, pathOf, PNG, RawClient, upload } from './helpers.ts'
+import { until } from '../helpers/until.ts'
 import { stored } from './stores.ts'
 
 const MEBIBYTE = 1024 * 1024

@@ -2,6 +2,7 @@ import { randomBytes } from 'node:crypto'
 import { connect, type Socket } from 'node:net'
 import type { FastifyInstance } from 'fastify'
 import type { Account } from '../helpers/app.ts'
+import { until } from '../helpers/until.ts'
 
 export const BOUNDARY = 'landfall-test-boundary'
 export const FORM = `multipart/form-data; boundary=${BOUNDARY}`
@@ -54,15 +55,6 @@ export const pathOf = (asset: { url: string }): string => new URL(asset.url).pat
 
 /** Bytes that no detector knows. */
 export const noise = (size: number): Buffer => Buffer.concat([Buffer.from('zz'), randomBytes(Math.max(0, size - 2))]).subarray(0, size)
-
-/** Waits until `condition` holds, and fails after a while: never for a time alone. */
-export async function until (condition: () => Promise<boolean> | boolean, what: string, timeoutMs = 15_000): Promise<void> {
-  const end = Date.now() + timeoutMs
-  while (!await condition()) {
-    if (Date.now() > end) throw new Error(`still not: ${what}`)
-    await new Promise((resolve) => setTimeout(resolve, 20))
-  }
-}
 
 export interface RawAnswer {
   readonly status: number

@@ -9,7 +9,8 @@ import { answerEarly } from '../../src/plugins/early-answer.ts'
 import { newStorageKey } from '../../src/assets/storage-key.ts'
 import { multipartOptions, receiveFile } from '../../src/assets/multipart-reader.ts'
 import { buildTestApp, listen, signUp, type Account } from '../helpers/app.ts'
-import { END, file, form, noise, partHead, pathOf, PNG, RawClient, until } from './helpers.ts'
+import { END, file, form, noise, partHead, pathOf, PNG, RawClient } from './helpers.ts'
+import { until } from '../helpers/until.ts'
 import { stored } from './stores.ts'
 
 const MEBIBYTE = 1024 * 1024

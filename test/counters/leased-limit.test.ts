@@ -6,6 +6,7 @@ import t from 'tap'
 import { clock } from '../../src/clock.ts'
 import { LeasedLimit } from '../../src/counters/leased-limit.ts'
 import { claimRedis, createProxy, startRedisServer } from '../helpers/servers.ts'
+import { until } from '../helpers/until.ts'
 import { startReplicas } from './replicas.ts'
 
 const take = async (limit: LeasedLimit, key: string): Promise<boolean> => (await limit.take(key, clock.now())).allowed
@@ -129,7 +130,7 @@ t.test('while Redis is away a process goes on from what it knows, and tells it a
   t.equal(await spend(one, 'b', 40), 30, 'a new client, too')
   t.notOk(await take(one, 'b'))
   await proxy.restore()
-  while (!cut!.redis.reachable || !cut!.redis.subscribed) await sleep(20)
+  await until(() => cut!.redis.reachable && cut!.redis.subscribed)
   t.ok(await take(one, 'a'))
   t.equal(await spend(two, 'a'), 9, 'what the others are left')
   t.notOk(await take(one, 'b'))

@@ -1,7 +1,8 @@
 import t from 'tap'
 import { call } from '../helpers/client.ts'
 import { statuses } from '../helpers/readers.ts'
-import { noise, until } from '../assets/helpers.ts'
+import { noise } from '../assets/helpers.ts'
+import { until } from '../helpers/until.ts'
 import { startReplicas, stopAtEveryStep } from './replicas.ts'
 
 // SIGKILL while files come and go: every row has its file with its size and hash, and after the next start every file its row.

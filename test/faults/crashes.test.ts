@@ -8,7 +8,8 @@ import { randomPublicId } from '../../src/identifiers.ts'
 import { PASSWORD } from '../helpers/app.ts'
 import { call, Owner } from '../helpers/client.ts'
 import { statuses } from '../helpers/readers.ts'
-import { END, file, FORM, noise, partHead, RawClient, until } from '../assets/helpers.ts'
+import { END, file, FORM, noise, partHead, RawClient } from '../assets/helpers.ts'
+import { until } from '../helpers/until.ts'
 import { startReplicas, stopAtEveryStep } from './replicas.ts'
 
 // SIGKILL in a refresh, in a replay, between commit and publication, and beside another replica's upload.

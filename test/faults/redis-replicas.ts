@@ -5,7 +5,7 @@ import { call, Owner, type Answer } from '../helpers/client.ts'
 import { Readers, type Read } from '../helpers/readers.ts'
 import { createDatabase, createProxy, freePort, startRedisServer, type Proxy, type Teardown } from '../helpers/servers.ts'
 import { startService, temporaryFolder, type Service } from '../helpers/service.ts'
-import { until } from '../assets/helpers.ts'
+import { until } from '../helpers/until.ts'
 
 // Two replicas, each on its own way to one Redis, and a steady load of reads of which every second one needs it.
 

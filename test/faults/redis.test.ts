@@ -2,7 +2,7 @@ import { setTimeout as sleep } from 'node:timers/promises'
 import t from 'tap'
 import { call } from '../helpers/client.ts'
 import { statuses } from '../helpers/readers.ts'
-import { until } from '../assets/helpers.ts'
+import { until } from '../helpers/until.ts'
 import { LIMIT, longestStaleness, newClient, SLACK_MS, spend, startReplicas, turnedBack, untilShared } from './redis-replicas.ts'
 
 // Redis away, in every way, under a steady load of public reads on two replicas. test/faults/redis-channel.test.ts has

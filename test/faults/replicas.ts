@@ -8,7 +8,7 @@ import { Owner } from '../helpers/client.ts'
 import { Readers } from '../helpers/readers.ts'
 import { claimRedis } from '../helpers/servers.ts'
 import { Victim, type Stop, type StopPoint } from '../helpers/victim.ts'
-import { until } from '../assets/helpers.ts'
+import { until } from '../helpers/until.ts'
 
 // Two replicas, one of which dies, and a look behind their backs.
 

@@ -1,7 +1,7 @@
 import { once } from 'node:events'
 import { connect } from 'node:net'
 import t from 'tap'
-import { until } from '../assets/helpers.ts'
+import { until } from '../helpers/until.ts'
 import { buildTestApp, createPage, listen, PASSWORD, signUp, testSettings } from '../helpers/app.ts'
 import { call, Owner } from '../helpers/client.ts'
 import { Readers, statuses } from '../helpers/readers.ts'

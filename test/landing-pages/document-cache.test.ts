@@ -9,6 +9,7 @@ import { DOCUMENT_SCRIPTS, SharedDocuments } from '../../src/landing-pages/share
 import { SharedRedis } from '../../src/plugins/redis.ts'
 import { buildTestApp, createPage, signUp, testSettings } from '../helpers/app.ts'
 import { claimRedis, createProxy, startRedisServer } from '../helpers/servers.ts'
+import { until } from '../helpers/until.ts'
 
 // What may overtake what, step by step; test/landing-pages/replicas.test.ts has the same by chance and on real races.
 
@@ -334,7 +335,7 @@ t.test('a write that Redis has not heard of is not undone by what Redis holds, a
   await proxy.refuse()
   await cache.publish(ID, documentOf(2))
   await proxy.restore()
-  while (!behind.shared!.reachable) await new Promise((resolve) => setTimeout(resolve, 20))
+  await until(() => behind.shared!.reachable)
   t.match(await direct.get(ID), { document: { version: 1 } }, 'Redis holds the old one')
   t.equal((await cache.load(ID))?.version, 2)
   await cache.publishOutstanding()

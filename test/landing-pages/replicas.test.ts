@@ -1,8 +1,9 @@
-import { setImmediate as turn, setTimeout as sleep } from 'node:timers/promises'
+import { setImmediate as turn } from 'node:timers/promises'
 import t, { type Test } from 'tap'
 import type { FastifyInstance } from 'fastify'
 import { buildTestApp, createPage, signUp, testSettings } from '../helpers/app.ts'
 import { claimRedis, createProxy, startRedisServer } from '../helpers/servers.ts'
+import { until } from '../helpers/until.ts'
 
 // Two replicas on one PostgreSQL and one Redis.
 
@@ -17,11 +18,6 @@ const read = async (app: FastifyInstance, publicId: string, remoteAddress = '192
 const replace = async (app: FastifyInstance, owner: Owner, id: string, document: string) =>
   await app.inject({ method: 'PATCH', url: `/manage/landing_pages/${id}`, headers: { ...owner.headers, 'content-type': 'application/json' }, payload: `{"current_data":${document}}` })
 const remove = async (app: FastifyInstance, owner: Owner, id: string) => await app.inject({ method: 'DELETE', url: `/manage/landing_pages/${id}`, headers: owner.headers })
-
-/** Waits until something holds; a test that waits in vain fails by its time-out, not by a slow machine. */
-async function until (holds: () => Promise<boolean> | boolean): Promise<void> {
-  while (!await holds()) await sleep(20)
-}
 
 t.test('they count one limit', async (t) => {
   const { one, two, owner } = await replicas(t, await claimRedis(t), { RATE_LIMIT_PUBLIC: '30' })

@@ -7,6 +7,7 @@ import { buildApp } from '../../src/app.ts'
 import { loadConfig } from '../../src/config.ts'
 import { createPage, listen, PASSWORD, signUp, testSettings } from '../helpers/app.ts'
 import { createProxy } from '../helpers/servers.ts'
+import { until } from '../helpers/until.ts'
 
 // A line for each request, and what leads from an answer to its lines.
 
@@ -22,7 +23,7 @@ async function logged (t: Test, settings: Record<string, string> = {}, level = '
   /** The lines of a request, when the one that ends it is there. */
   const linesOf = async (requestId: string | null): Promise<Line[]> => {
     const own = () => lines.filter(({ reqId }) => reqId === requestId)
-    while (!own().some(({ msg }) => msg === 'answered' || msg === 'client hung up')) await sleep(10)
+    await until(() => own().some(({ msg }) => msg === 'answered' || msg === 'client hung up'))
     return own()
   }
   return { app, url, lines, linesOf }
@@ -95,7 +96,7 @@ t.test('a client that hangs up has a line', async (t) => {
   await once(socket, 'connect')
   await sleep(100)
   socket.resetAndDestroy()
-  while (!lines.some(({ reqId }) => reqId === 'gone')) await sleep(10)
+  await until(() => lines.some(({ reqId }) => reqId === 'gone'))
   t.match(lines.filter(({ reqId }) => reqId === 'gone'), [{ msg: 'client hung up', route: '/auth/sign_in', address: '127.0.0.1' }])
 })
 

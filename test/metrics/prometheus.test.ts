@@ -9,6 +9,7 @@ import { provide } from '../helpers/programs.ts'
 import { Readers } from '../helpers/readers.ts'
 import { claimRedis, createDatabase, freePort } from '../helpers/servers.ts'
 import { PROJECT, startService, temporaryFolder } from '../helpers/service.ts'
+import { until } from '../helpers/until.ts'
 
 // The dashboard, the alerts and the documentation against what a real Prometheus scrapes from a real service under load.
 
@@ -154,8 +155,4 @@ async function startPrometheus (t: Test, target: number): Promise<(expression: s
     if (status !== 'success') throw new Error(`${expression}: ${error}`)
     return data.result.map(({ value: [, value] }) => Number(value))
   }
-}
-
-async function until (condition: () => Promise<boolean>): Promise<void> {
-  while (!await condition()) await sleep(100)
 }

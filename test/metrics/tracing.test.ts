@@ -2,7 +2,6 @@ import { once } from 'node:events'
 import { createServer, request, type IncomingHttpHeaders, type IncomingMessage } from 'node:http'
 import { createRequire } from 'node:module'
 import type { AddressInfo } from 'node:net'
-import { setTimeout as sleep } from 'node:timers/promises'
 import { pino } from 'pino'
 import t, { type Test } from 'tap'
 import { buildApp } from '../../src/app.ts'
@@ -11,6 +10,7 @@ import { buildTestApp, createPage, signUp, testSettings } from '../helpers/app.t
 import { call, Owner } from '../helpers/client.ts'
 import { claimRedis, createDatabase, startPostgresServer } from '../helpers/servers.ts'
 import { startService, temporaryFolder, type Service } from '../helpers/service.ts'
+import { until } from '../helpers/until.ts'
 
 // Traces as a collector gets them: a receiver of OTLP over HTTP that understands the JSON form.
 
@@ -82,14 +82,6 @@ async function startTraced (t: Test, settings: Record<string, string>): Promise<
     ...SOON,
     ...settings
   })
-}
-
-async function until<T> (condition: () => T | undefined | false): Promise<T> {
-  for (;;) {
-    const value = condition()
-    if (value !== undefined && value !== false) return value
-    await sleep(20)
-  }
 }
 
 // Before any other has it loaded in this process.

@@ -6,6 +6,7 @@ import { setTimeout as sleep } from 'node:timers/promises'
 import t, { type Test } from 'tap'
 import { claimRedis, createDatabase, freePort } from '../helpers/servers.ts'
 import { PROJECT, runService, startService, temporaryFolder, type Service } from '../helpers/service.ts'
+import { until } from '../helpers/until.ts'
 
 const credentials = { email: 'owner@example.com', password: 'correct horse' }
 
@@ -15,7 +16,7 @@ async function settings (t: Test): Promise<Record<string, string>> {
 
 async function startWorkers (t: Test, env: Record<string, string> = {}): Promise<Service> {
   const service = await startService(t, { ...await settings(t), ...env })
-  while (!service.output().includes('all workers listen')) await sleep(20)
+  await until(() => service.output().includes('all workers listen'))
   return service
 }
 
@@ -123,7 +124,7 @@ t.test('a worker that is killed is replaced; the other goes on, and no counter g
   while ((await Promise.all(given.map(async (answer) => await Promise.race([answer, 'waits'])))).filter((answer) => answer !== 'waits').length < 3) await sleep(10)
   process.kill(victim, 'SIGKILL')
   t.same((await Promise.all(given)).sort(), [200, 200, 200, 'ECONNRESET'])
-  while (!service.output().includes('a worker ended by itself')) await sleep(10)
+  await until(() => service.output().includes('a worker ended by itself'))
 
   const reads: unknown[] = []
   while (!service.output().includes('a worker has taken the place')) reads.push(await read())

@@ -10,6 +10,7 @@ import { call, Owner } from '../helpers/client.ts'
 import { secretsIn } from '../helpers/secrets.ts'
 import { createProxy, freePort, query, startPostgresServer, startRedisServer } from '../helpers/servers.ts'
 import { runService, startService, temporaryFolder } from '../helpers/service.ts'
+import { until } from '../helpers/until.ts'
 
 // No line that the service prints holds a secret, whatever is done to it. (`startService` looks through what each
 // service of the tests has printed in the same way.)
@@ -177,6 +178,6 @@ t.test('a start that fails prints no secret either', async (t) => {
   }))
   // Without its Redis it starts.
   const service = await startService(t, { DATABASE_URL: postgres.url, JWT_SECRET, UPLOADS_DIR: common.UPLOADS_DIR, LOG_LEVEL: 'trace', REDIS_URL: addressed(redis.url, (url) => { url.password = secrets['a password of an address'] }) })
-  while (!service.output().includes('Redis can not be used')) await sleep(20)
+  await until(() => service.output().includes('Redis can not be used'))
   t.same(secretsIn(service.output(), {}, secrets), [])
 })

@@ -1,5 +1,6 @@
 import t from 'tap'
 import { buildTestApp, createPage, signUp, testSettings } from '../helpers/app.ts'
+import { until } from '../helpers/until.ts'
 
 // A process that is behind with its work refuses management requests, so that public reads go on.
 
@@ -38,8 +39,7 @@ t.test('an event loop that is late has management refused for as long as it is, 
   const page = await createPage(app, owner)
   const manage = async () => (await app.inject({ url: '/auth/me', headers: owner.headers })).statusCode
   const read = async () => (await app.inject({ url: `/landing_pages/${page.public_id}` })).statusCode
-  const until = async (status: number) => { while (await manage() !== status) await new Promise((resolve) => setTimeout(resolve, 50)) }
-  await until(200)
+  await until(async () => await manage() === 200)
 
   const reads: number[] = []
   const late = new AbortController()
@@ -51,12 +51,12 @@ t.test('an event loop that is late has management refused for as long as it is, 
       await new Promise((resolve) => setImmediate(resolve))
     }
   })()
-  await until(503)
+  await until(async () => await manage() === 503)
   t.equal((await app.inject({ url: '/health/live' })).statusCode, 200)
   late.abort()
   await work
   t.ok(reads.length > 0 && reads.every((status) => status === 200), `${reads.length} reads meanwhile`)
-  await until(200)
+  await until(async () => await manage() === 200)
   t.pass('and is served again')
 })
 
