@@ -1,6 +1,6 @@
 import { createHash } from 'node:crypto'
 import { constants, existsSync, type Stats } from 'node:fs'
-import { access, lstat, open, opendir, readdir, rename, rm, rmdir, unlink, type FileHandle } from 'node:fs/promises'
+import { access, lstat, open, opendir, readdir, readFile, rename, rm, rmdir, unlink, writeFile, type FileHandle } from 'node:fs/promises'
 import { join } from 'node:path'
 import type { Readable } from 'node:stream'
 import type { FastifyBaseLogger } from 'fastify'
@@ -9,7 +9,7 @@ import { copyRegular, isMissing, makeFolder, syncTree } from '../folders.ts'
 import { isPublicId, randomPublicId } from '../identifiers.ts'
 import type { FileInfo, FileStore, Inspect, OpenFile, StagedFile } from './file-store.ts'
 import { SNIFF_BYTES } from './sniff.ts'
-import { isStorageKey } from './storage-key.ts'
+import { isStorageKey, OWNER } from './storage-key.ts'
 
 // Files on their way: first in `.tmp/` beside what is served (the same file system, so that a rename moves them), and
 // under their final name only when every byte is on the disk.
@@ -135,6 +135,21 @@ export class DiskStore implements FileStore {
     await this.#try(() => access(this.folder, constants.W_OK))
   }
 
+  async claim (id: string): Promise<string> {
+    const path = join(this.folder, OWNER)
+    const found = await readFile(path, 'utf8').catch((error: unknown) => { if (!isMissing(error)) throw this.#translate(error) })
+    if (found !== undefined) return found.trim()
+    const unfinished = `${path}.${randomPublicId()}`
+    try {
+      await writeFile(unfinished, `${id}\n`, { flag: 'wx', flush: true })
+      await rename(unfinished, path) // so that nobody reads half of it
+    } catch (error) {
+      if (isMissing(error)) return id // there is no folder, and nothing in it that could be anybody's
+      throw this.#translate(error)
+    }
+    return id
+  }
+
   keys (signal?: AbortSignal): AsyncGenerator<string> {
     return names(this.folder, isStorageKey, signal)
   }
@@ -164,6 +179,7 @@ export class DiskStore implements FileStore {
     await makeFolder(this.folder)
     const visible = async () => (await readdir(this.folder)).filter((name) => !name.startsWith('.'))
     if ((await visible()).length > 0) return undefined
+    await rm(join(this.folder, OWNER), { force: true })
     return async () => {
       for (const name of await visible().catch(() => [])) await rm(join(this.folder, name), { force: true })
       if (!wasThere) await rmdir(this.folder).catch(() => {}) // only when nothing is in it

@@ -109,6 +109,14 @@ export interface FileStore {
    */
   assertWritable (): Promise<void>
 
+  /**
+   * Notes that the files belong to a database, unless they belong to one already.
+   *
+   * @param id of the database
+   * @returns the id of the one that they belong to
+   */
+  claim (id: string): Promise<string>
+
   /** The names in it that the service gives, whatever they stand for. @param signal ends it */
   keys (signal?: AbortSignal): AsyncIterable<string>
 
@@ -127,7 +135,7 @@ export interface FileStore {
   copyIn (path: string, key: string): Promise<number | undefined>
 
   /**
-   * Makes sure that it is there and empty, but for what it keeps beside the files.
+   * Makes sure that it is there and empty, but for what it keeps beside the files. It belongs to no database then.
    *
    * @returns what removes everything that has been put there since; undefined when it is not empty
    */

@@ -10,7 +10,7 @@ import { randomPublicId } from '../identifiers.ts'
 import type { FileInfo, FileStore, Inspect, OpenFile, StagedFile } from './file-store.ts'
 import { Bucket, hintOf, isAbsent, reasonOf, type S3Settings } from './s3-client.ts'
 import { partBytesFor, S3Upload } from './s3-upload.ts'
-import { isStorageKey } from './storage-key.ts'
+import { isStorageKey, OWNER } from './storage-key.ts'
 
 // Files as objects of a bucket: Amazon S3, or any storage that speaks its protocol.
 
@@ -106,6 +106,16 @@ export class S3Store implements FileStore {
     await this.#try(async () => await this.#bucket.send(new HeadBucketCommand({ Bucket: this.#bucket.name })))
   }
 
+  async claim (id: string): Promise<string> {
+    const found = await this.#find(async () => {
+      const { Body } = await this.#bucket.send(new GetObjectCommand(this.#object(OWNER)))
+      return await Body?.transformToString()
+    })
+    if (found !== undefined) return found.trim()
+    await this.#try(async () => await this.#bucket.send(new PutObjectCommand({ ...this.#object(OWNER), Body: `${id}\n` })))
+    return id
+  }
+
   async * keys (signal?: AbortSignal): AsyncGenerator<string> {
     const { name, prefix } = this.#bucket
     let token: string | undefined
@@ -174,6 +184,7 @@ export class S3Store implements FileStore {
 
   async reserve (): Promise<(() => Promise<void>) | undefined> {
     if ((await this.keys().next()).done !== true) return undefined
+    await this.delete(OWNER)
     return async () => { for await (const key of this.keys()) await this.delete(key) }
   }
 

@@ -96,3 +96,6 @@ export function presentationOf (name: string): Presentation | undefined {
 }
 
 export const isStorageKey = (name: string): boolean => presentationOf(name) !== undefined
+
+/** What says beside the files which database they belong to. */
+export const OWNER = '.database'

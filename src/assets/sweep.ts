@@ -1,9 +1,11 @@
 import type { FastifyBaseLogger, FastifyInstance } from 'fastify'
 import fp from 'fastify-plugin'
+import { databaseId } from '../database/identity.ts'
 import type { PrismaClient } from '../generated/prisma/client.ts'
 import { counterOf, gaugeOf } from '../plugins/metrics.ts'
 import type { FileStore } from './file-store.ts'
 import { referencedKeys } from './repository.ts'
+import { OWNER } from './storage-key.ts'
 
 // Removes what crashes leave. Other replicas may be at work in the same place: only what hasn't changed for long goes.
 
@@ -31,11 +33,18 @@ export interface SweepResult {
  * Sweeps once. Only names that the service gives are touched, whatever else lies beside them.
  *
  * @param signal ends it between two files
+ * @throws {Error} when the files belong to another database: none of them is removed then
  */
 export async function sweep (
   database: PrismaClient, store: FileStore, { unfinishedAgeMs = HOUR_MS, unreferencedAgeMs = HOUR_MS }: SweepOptions = {}, signal?: AbortSignal
 ): Promise<SweepResult> {
   const unfinished = await store.removeUnfinished(unfinishedAgeMs, signal)
+
+  // A database that the files don't belong to, such as an empty one that was named by mistake, has no row for any of them.
+  const id = await databaseId(database)
+  if (await store.claim(id) !== id) {
+    throw new Error(`${store.place} belongs to another database: what has no row in this one is not removed. If it shall belong to this one, remove ${OWNER} there`)
+  }
 
   let unreferenced = 0
   const removeUnreferenced = async (keys: readonly string[]) => {

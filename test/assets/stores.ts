@@ -3,6 +3,7 @@ import { join } from 'node:path'
 import { CreateMultipartUploadCommand, GetObjectCommand, ListMultipartUploadsCommand, ListObjectsV2Command, PutObjectCommand, UploadPartCommand, type ListObjectsV2CommandOutput, type S3Client } from '@aws-sdk/client-s3'
 import type { FastifyInstance } from 'fastify'
 import t, { type Test } from 'tap'
+import { OWNER } from '../../src/assets/storage-key.ts'
 import { buildTestApp, testSettings } from '../helpers/app.ts'
 import { createBucket, s3Client } from '../helpers/buckets.ts'
 
@@ -53,7 +54,7 @@ export async function stored (app: FastifyInstance): Promise<{ published: string
 
 function folder (path: string): Backstage {
   return {
-    published: async () => (await readdir(path)).filter((name) => name !== '.tmp'),
+    published: async () => (await readdir(path)).filter((name) => name !== '.tmp' && !name.startsWith(OWNER)),
     temporary: async () => await readdir(join(path, '.tmp')).catch(() => []),
     bytes: async (key) => await readFile(join(path, key)),
     put: async (key, content) => await writeFile(join(path, key), content),
@@ -67,7 +68,7 @@ function bucket (client: S3Client, Bucket: string, Prefix: string): Backstage {
       const keys: string[] = []
       for (let ContinuationToken: string | undefined; ;) {
         const page: ListObjectsV2CommandOutput = await client.send(new ListObjectsV2Command({ Bucket, ContinuationToken }))
-        for (const { Key = '' } of page.Contents ?? []) keys.push(Key.startsWith(Prefix) ? Key.slice(Prefix.length) : `outside: ${Key}`)
+        for (const { Key = '' } of page.Contents ?? []) if (Key !== Prefix + OWNER) keys.push(Key.startsWith(Prefix) ? Key.slice(Prefix.length) : `outside: ${Key}`)
         ContinuationToken = page.NextContinuationToken
         if (page.IsTruncated !== true) return keys
       }

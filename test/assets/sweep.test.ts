@@ -1,15 +1,18 @@
-import { mkdir, symlink, utimes, writeFile } from 'node:fs/promises'
+import { execFileSync } from 'node:child_process'
+import { mkdir, rm, symlink, utimes, writeFile } from 'node:fs/promises'
 import { join } from 'node:path'
 import Fastify, { type FastifyInstance } from 'fastify'
 import { Registry } from 'prom-client'
 import t from 'tap'
 import { DiskStore } from '../../src/assets/disk-store.ts'
+import { openFileStore } from '../../src/assets/file-store.ts'
 import { removeUnlessReferenced, startAssetSweep, sweep } from '../../src/assets/sweep.ts'
 import { newStorageKey } from '../../src/assets/storage-key.ts'
 import { randomPublicId } from '../../src/identifiers.ts'
 import { buildTestApp, listen, signUp, testSettings } from '../helpers/app.ts'
 import { createBucket } from '../helpers/buckets.ts'
 import { provide } from '../helpers/programs.ts'
+import { createDatabase } from '../helpers/servers.ts'
 import { file, noise, partHead, pathOf, PNG, RawClient, upload } from './helpers.ts'
 import { backstage, onEachStore, stored } from './stores.ts'
 
@@ -82,6 +85,54 @@ t.test('a bucket whose lists have several pages', async (t) => {
   await Promise.all(others.map(async (key) => await look.leaveUnfinished(key)))
   t.strictSame(await sweep(app.database, app.files, NOW), { unfinished: 25, unreferenced: 25 })
   t.strictSame((await look.published()).sort(), kept.sort())
+})
+
+onEachStore('files of another database stay, until somebody says that they belong to this one', async (t, build, store) => {
+  const app = await build(t)
+  const look = backstage(app)
+  const asset = (await upload(app, await signUp(app), PNG)).json()
+  t.strictSame(await sweep(app.database, app.files, NOW), { unfinished: 0, unreferenced: 0 })
+
+  const { database: other } = await buildTestApp(t) // empty, and named by mistake
+  await look.leaveUnfinished(newStorageKey(''))
+  await t.rejects(sweep(other, app.files, NOW), { message: `${app.files.place} belongs to another database: what has no row in this one is not removed. If it shall belong to this one, remove .database there` })
+  t.ok((await look.bytes(pathOf(asset).slice('/uploads/'.length))).equals(PNG))
+  t.strictSame((await stored(app)).temporary, [], 'what was never finished is nobody\'s')
+  await sweepOnceLike(app, other)
+  t.equal((await app.inject(pathOf(asset))).statusCode, 200)
+
+  if (store === 'folder') await rm(join(app.config.UPLOADS_DIR, '.database'))
+  else await app.files.delete('.database')
+  t.strictSame(await sweep(other, app.files, NOW), { unfinished: 0, unreferenced: 1 })
+  await t.rejects(sweep(app.database, app.files, NOW), { message: /belongs to another database/ })
+})
+
+onEachStore('an empty place that is taken for a restore belongs to nobody', async (t, build) => {
+  const app = await build(t)
+  const look = backstage(app)
+  const key = newStorageKey('')
+  await look.put(key, 'x')
+  await app.close()
+  const store = await openFileStore(app.config, app.log)
+  t.teardown(() => store.close())
+  const owner = await store.claim('one')
+  t.equal(await store.claim('other'), owner)
+  t.equal(await store.reserve(), undefined, 'it is not empty')
+  t.equal(await store.claim('other'), owner)
+  await store.delete(key)
+  t.ok(await store.reserve())
+  t.equal(await store.claim('other'), 'other')
+})
+
+t.test('a database keeps its files when it is copied', async (t) => {
+  const app = await buildTestApp(t)
+  await upload(app, await signUp(app), PNG)
+  await sweep(app.database, app.files, NOW)
+  const copy = await createDatabase(t)
+  execFileSync('sh', ['-c', 'pg_dump "$FROM" | psql -q "$TO"'], { env: { ...process.env, FROM: app.config.DATABASE_URL, TO: copy }, stdio: 'ignore' })
+  const second = await buildTestApp(t, { settings: { ...await testSettings(t), DATABASE_URL: copy, UPLOADS_DIR: app.config.UPLOADS_DIR } })
+  await writeFile(join(app.config.UPLOADS_DIR, newStorageKey('')), 'x')
+  t.strictSame(await sweep(second.database, second.files, NOW), { unfinished: 0, unreferenced: 1 })
 })
 
 onEachStore('the files of a deleted user go', async (t, build) => {
@@ -159,9 +210,9 @@ t.test('it comes at start, spares what is young, and ends with the app', async (
 })
 
 /** Runs the background job in a small app of its own until its first sweep is done. */
-async function sweepOnceLike (app: FastifyInstance): Promise<void> {
+async function sweepOnceLike (app: FastifyInstance, database = app.database): Promise<void> {
   const small = Fastify()
-  small.decorate('config', app.config).decorate('database', app.database).decorate('files', app.files).decorate('metrics', new Registry())
+  small.decorate('config', app.config).decorate('database', database).decorate('files', app.files).decorate('metrics', new Registry())
   await startAssetSweep(small, { ...NOW, intervalMs: 50 })
   await small.close()
 }
