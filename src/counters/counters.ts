@@ -1,6 +1,7 @@
 import { randomUUID } from 'node:crypto'
 import fp from 'fastify-plugin'
 import type { Redis, Result } from 'ioredis'
+import { clock } from '../clock.ts'
 import { RedisLeaseStore, type LeaseStore } from './lease-store.ts'
 import { LocalWindows, type Count } from './local-windows.ts'
 import type { SharedRedis } from '../plugins/redis.ts'
@@ -96,7 +97,7 @@ export class Counters {
     try {
       answer = await shared.run((redis: Redis) => redis.landfallTake(redisKey(key), limit, windowMs))
     } catch {
-      return this.#windows(windowMs).take(key, limit, Date.now())
+      return this.#windows(windowMs).take(key, limit, clock.now())
     }
     const [used, leftMs, allowed] = answer
     const resetAt = now + leftMs

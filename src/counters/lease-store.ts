@@ -12,7 +12,7 @@ const SHARE = 4
 /** Windows in one run of the script, which nobody else's commands interrupt: less than a millisecond. */
 const MAX_BATCH = 100
 /** What the script is told of each window, and what it tells of it. */
-const ARGUMENTS = 9
+const ARGUMENTS = 10
 const RESULTS = 5
 
 // KEYS     the windows of some clients: each a hash of `e` its end (Redis' clock, in milliseconds), `g` the reads granted
@@ -20,7 +20,8 @@ const RESULTS = 5
 // ARGV     the process, the channel on which unspent reads are called back, then for each window: 1 its name in such a
 //          call, 2 the limit, 3 the length of a window in milliseconds, 4 reads that wait for an answer, 5 reads wanted in
 //          advance, 6 unspent reads that the process keeps, 7 reads it let pass on its own while Redis was away, 8 unspent
-//          reads that it hands back, 9 the end of the window that those belong to.
+//          reads that it hands back, 9 the end of the window that those belong to, 10 the longest that a window may still
+//          last: with more left of it, the clock has been set back.
 // Returns  for each window: reads granted now, all granted, milliseconds left, the end, how many other processes may hold
 //          unspent reads. Zeros when reads of a window that has ended are handed back.
 //
@@ -36,7 +37,7 @@ for index, key in ipairs(KEYS) do
   local max, needed, extra = tonumber(ARGV[at + 2]), tonumber(ARGV[at + 4]), tonumber(ARGV[at + 5])
   local window = redis.call('HMGET', key, 'e', 'g')
   local stop, total = tonumber(window[1] or 0), tonumber(window[2] or 0)
-  local open = stop > now
+  local open = stop > now and stop - now <= tonumber(ARGV[at + 10])
   local granted, others = 0, 0
 
   if open and stop == tonumber(ARGV[at + 9]) then total = total - tonumber(ARGV[at + 8]) end
@@ -81,6 +82,8 @@ export interface LeaseRequest {
   readonly max: number
   /** Length of a window in milliseconds. */
   readonly timeWindow: number
+  /** How long a new one is to last, in milliseconds: less, where it goes on from what a process knows. */
+  readonly newWindow?: number
   /** Reads that wait, and are spent as soon as they are granted. */
   readonly needed: number
   /** Reads wanted in advance. */
@@ -180,7 +183,7 @@ export class RedisLeaseStore implements LeaseStore {
     for (const { request, returned, end } of questions) {
       const name = `${request.nameSpace} ${request.key}`
       keys.push(`landfall:window:${name}`)
-      values.push(name, request.max, request.timeWindow, request.needed, request.extra, request.held, request.alone, returned, end)
+      values.push(name, request.max, request.newWindow ?? request.timeWindow, request.needed, request.extra, request.held, request.alone, returned, end, request.timeWindow)
     }
     this.#redis.run(async (redis) => await redis.landfallLeases(keys.length, ...keys, ...values)).then(
       (answers) => {

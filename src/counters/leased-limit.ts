@@ -205,7 +205,7 @@ export class LeasedLimit {
     const answer = await store.ask({
       ...this.#request(key),
       // Where Redis has forgotten the window, it goes on from what this process knows of it, and ends when that said.
-      ...(isAlone && { timeWindow: Math.max(1, lease.resetAt - sentAt) }),
+      ...(isAlone && { newWindow: Math.max(1, lease.resetAt - sentAt) }),
       needed,
       extra,
       held,
@@ -262,6 +262,7 @@ function takeAlone (lease: Lease, { max, timeWindow }: LeasedLimitOptions, stats
     lease.total = max
     lease.aloneFrom = lease.left
     lease.askAt = -1
+    lease.holds = false // nothing that was granted: a recall must not hand back a budget that nobody gave
   }
   if (lease.left === 0) return lease.refusal
   lease.left--

@@ -18,6 +18,8 @@ declare module 'fastify' {
 /** No command may cost a reader more than this; a Redis that is slower counts as away. */
 const COMMAND_TIMEOUT_MS = 200
 const PROBE_INTERVAL_MS = 250
+/** From one look for another primary to the next. */
+const LOOK_ELSEWHERE_MS = 1000
 /** A heartbeat without an answer and the channel counts as lost: within a second, where 1.5 s are promised. */
 const HEARTBEAT_INTERVAL_MS = 500
 const HEARTBEAT_TIMEOUT_MS = 500
@@ -83,6 +85,7 @@ export class SharedRedis extends EventEmitter<SharedRedisEvents> {
   #probe: NodeJS.Timeout | undefined
   readonly #heartbeat: NodeJS.Timeout
   #heartbeatUnderWay = false
+  #lookedElsewhereAt = -Infinity
 
   constructor (url: string, { channels, scripts, observer }: SharedRedisUse, log: FastifyBaseLogger) {
     super()
@@ -211,7 +214,15 @@ export class SharedRedis extends EventEmitter<SharedRedisEvents> {
       this.#trip(error)
       // A connection that only swallows what is sent stays 'ready' for ever; a refusal is an answer.
       if (!(error instanceof ReplyError)) this.commands.disconnect(true)
+      else if ((error as Error).message.startsWith('READONLY')) this.#lookElsewhere()
     }
+  }
+
+  /** Behind the same address there may be another primary by now: this one has become a replica. */
+  #lookElsewhere (): void {
+    if (clock.now() - this.#lookedElsewhereAt < LOOK_ELSEWHERE_MS) return
+    this.#lookedElsewhereAt = clock.now()
+    for (const connection of [this.commands, this.#subscriber]) connection.disconnect(true)
   }
 
   async #subscribe (): Promise<void> {

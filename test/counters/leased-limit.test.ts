@@ -256,6 +256,37 @@ t.test('a Redis that answers nothing is waited for once, and not long', async (t
   t.equal(await spend(limit, 'a'), 20)
 })
 
+t.test('what a process let pass by itself is not handed back when others need reads', async (t) => {
+  const server = await startRedisServer(t)
+  const proxy = await createProxy(t, server.url)
+  const [slow, other] = await startReplicas(t, [proxy.url, server.url])
+  const [one, two] = [slow!.limit(30), other!.limit(30)]
+  const passed = [await spend(one, 'a', 6)] // and none left
+  proxy.blackhole(/leases|evalsha/i)
+  passed.push(await spend(one, 'a', 1)) // by itself
+  await proxy.restore()
+  await until(() => slow!.redis.reachable && slow!.redis.subscribed)
+  const called = once(slow!.redis, 'message')
+  passed.push(await spend(two, 'a'))
+  await called
+  passed.push(await spend(two, 'a'), await spend(one, 'a'))
+  t.ok(passed.reduce((sum, count) => sum + count) <= 31, `${passed.join(' + ')} of 30, and one that Redis didn't hear of in time`)
+})
+
+t.test('one address with another primary behind it: a Redis that has become a replica is left', async (t) => {
+  const server = await startRedisServer(t)
+  const proxy = await createProxy(t, server.url)
+  const [replica, direct] = await startReplicas(t, [proxy.url, server.url])
+  const { redis } = replica!
+  let connected = 0
+  redis.commands.on('connect', () => { connected++ })
+  await direct!.redis.commands.replicaof('127.0.0.1', '1')
+  await until(() => connected >= 2, 'it asks again behind which server the address leads')
+  t.equal(redis.reachable, false)
+  await direct!.redis.commands.replicaof('NO', 'ONE')
+  await until(() => redis.reachable && redis.subscribed)
+})
+
 t.test('a Redis that takes no writes counts as away until it takes some', async (t) => {
   const server = await startRedisServer(t)
   const [replica, direct] = await startReplicas(t, [server.url, server.url])

@@ -8,7 +8,7 @@ import type { Teardown } from '../helpers/proxy.ts'
 
 // Processes that share a limit, as far as the limit goes: each with connections of its own to one real Redis.
 
-const silent = { level: 'silent', fatal () {}, error () {}, warn () {}, info () {}, debug () {}, trace () {}, silent () {}, child: () => silent } as unknown as FastifyBaseLogger
+export const silent = { level: 'silent', fatal () {}, error () {}, warn () {}, info () {}, debug () {}, trace () {}, silent () {}, child: () => silent } as unknown as FastifyBaseLogger
 
 export interface Replica {
   readonly redis: SharedRedis
