@@ -201,7 +201,8 @@ export class DocumentCache {
     const held = this.#documents?.peek(document.publicId)
     if (held !== undefined && held.version > document.version) return held
     if (document.version < this.#newestOf(document.publicId) || this.#missing.has(document.publicId)) return new CachedDocument(document)
-    const entry = held?.version === document.version ? held : new CachedDocument(document)
+    // A database that lost its last writes, after a failover, gives their versions out again.
+    const entry = held?.version === document.version && held.hash === document.hash ? held : new CachedDocument(document)
     const lease = this.#options.hearsAllWrites() ? lifetimeMs : Math.min(SHORT_LEASE_MS, lifetimeMs)
     entry.knownAt = Math.max(entry.knownAt, knownAt)
     if (knownAt >= this.#distrustedUntil) entry.freshUntil = knownAt + lease
@@ -231,6 +232,7 @@ export class DocumentCache {
 
   async #fly (publicId: string, flight: Flight): Promise<CachedDocument | undefined> {
     const startedAt = clock.now()
+    const newestBefore = this.#newestOf(publicId)
     const found = await this.#fetch(publicId)
     // What was learned and forgotten meanwhile may have been newer.
     const newest = this.#newest.peek(publicId) ?? (flight.isOvertaken ? Infinity : 0)
@@ -242,7 +244,13 @@ export class DocumentCache {
       return undefined
     }
     const { document, lifetimeMs, origin } = found
-    if (document.version >= newest) {
+    // Asked after a version was known, the database has not got it: it has lost its last writes.
+    const isSetBack = origin === 'database' && document.version < newest && newest === newestBefore && !flight.isOvertaken
+    if (isSetBack) {
+      this.#newest.delete(publicId)
+      this.#documents?.delete(publicId)
+    }
+    if (document.version >= newest || isSetBack) {
       // PostgreSQL shows it before it is published: nobody is to join a flight that may bring an older one.
       this.#learn(publicId, document.version)
       const kept = this.#keep(document, startedAt, lifetimeMs)

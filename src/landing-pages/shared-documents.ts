@@ -17,11 +17,13 @@ export const DELETED = Number.MAX_SAFE_INTEGER
 // KEYS[1] the document; ARGV: channel, message ('' to tell nobody), version, lifetime in milliseconds, hash ('' when only
 // the version is known), time of the write, bytes. Gives the newest version that it knows of. Never replaces a newer
 // version by an older one, whatever order writers and readers arrive in; a deleted document leaves its version as a
-// tombstone. Telling the other replicas in the same script means that whoever hears of a version finds nothing older here.
+// tombstone. A write of the same version with another hash replaces it: a database that lost its last writes in a
+// failover gives their versions out again. Telling the other replicas in the same script means that whoever hears of a version finds nothing older here.
 const STORE = `
 local held = redis.call('HMGET', KEYS[1], 'v', 'h')
 local known, version = tonumber(held[1] or '0'), tonumber(ARGV[3])
-if version > known or (version == known and not held[2] and ARGV[5] ~= '') then
+local other = ARGV[5] ~= '' and (not held[2] or (ARGV[2] ~= '' and held[2] ~= ARGV[5]))
+if version > known or (version == known and other) then
   redis.call('DEL', KEYS[1])
   if ARGV[5] == '' then
     redis.call('HSET', KEYS[1], 'v', ARGV[3])

@@ -177,6 +177,31 @@ t.test('what was read before writes went unheard is given to who waits, not kept
   t.equal(versionIn(cache), undefined)
 })
 
+t.test('a database that has lost its last writes is believed, and so are the versions that it gives out again', async (t) => {
+  const app = await buildTestApp(t, { settings: { ...await testSettings(t), REDIS_URL: await claimRedis(t) } })
+  const shared = new SharedDocuments(app.shared!, `test:${randomUUID()}`)
+  for (const redis of [undefined, shared]) {
+    let row = documentOf(5, '{"lost":true}')
+    const cache = cacheOf({ read: async () => row, ...(redis !== undefined && { shared: redis }) })
+    t.equal((await cache.load(ID))?.version, 5)
+    row = documentOf(4)
+    await app.shared!.commands.flushdb() // its copy would be believed for a minute
+    cache.expireAll()
+    t.equal((await cache.load(ID))?.version, 4)
+    t.equal(versionIn(cache), 4, 'and kept')
+
+    await shared.publish(ID, documentOf(5, '{"lost":true}'))
+    row = { ...documentOf(5, '{"new":true}'), hash: 'y'.repeat(43) }
+    await cache.publish(ID, row)
+    t.match(cache.get(ID, 0), { hash: row.hash })
+    if (redis !== undefined) t.match(await shared.get(ID), { document: { hash: row.hash } })
+    const other = cacheOf({ read: async () => documentOf(5, '{"lost":true}') })
+    await other.load(ID)
+    await other.publish(ID, row)
+    t.match(other.get(ID, 0), { hash: row.hash })
+  }
+})
+
 t.test('one read for all who wait, and one representation per version however often that is read', async (t) => {
   let reads = 0
   const cache = cacheOf({ read: async () => { reads++; return documentOf(1, JSON.stringify('x'.repeat(2000))) } })
