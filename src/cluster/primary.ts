@@ -80,12 +80,21 @@ class Primary {
       if (performance.now() - worker.startedAt >= LONG_LIFE_MS) delayMs = FIRST_DELAY_MS
       this.#log.error({ worker: worker.pid, ...end, delayMs }, 'a worker ended by itself, another one takes its place after a delay')
       this.#metrics.retire(worker)
-      await sleep(delayMs, undefined, { signal: this.#ending.signal }).catch(() => {})
-      if (this.#isEnding) return
-      // PORT=0 means the port of the others, as long as there is one.
-      if (this.#workers.size === 0) this.#config = { ...this.#config, PORT: this.#port }
-      const next = this.#fork()
-      next.listening.then(() => this.#log.info({ worker: next.pid }, 'a worker has taken the place'), () => {})
+      let next: WorkerProcess | undefined
+      while (next === undefined) {
+        await sleep(delayMs, undefined, { signal: this.#ending.signal }).catch(() => {})
+        if (this.#isEnding) return
+        // PORT=0 means the port of the others, as long as there is one.
+        if (this.#workers.size === 0) this.#config = { ...this.#config, PORT: this.#port }
+        try {
+          next = this.#fork()
+        } catch (error) {
+          delayMs = Math.min(2 * delayMs, MAX_DELAY_MS)
+          this.#log.error({ err: error, delayMs }, 'no worker could be made, the next try comes after a delay')
+        }
+      }
+      const { pid, listening } = next
+      listening.then(() => this.#log.info({ worker: pid }, 'a worker has taken the place'), () => {})
       worker = next
     }
   }

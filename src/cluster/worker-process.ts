@@ -58,7 +58,10 @@ export class WorkerProcess {
       this.ended.then((end) => reject(new Error(end.reason ?? `a worker ended while it started (${end.signal ?? `exit code ${end.code}`})`)))
     })
     this.listening.catch(() => {}) // not everybody waits for it
-    this.ended.then(() => { this.#isListening = false })
+    this.ended.then(() => {
+      this.#isListening = false
+      for (const resolve of this.#asked.values()) resolve(undefined)
+    })
   }
 
   get pid (): number | undefined {
@@ -86,7 +89,6 @@ export class WorkerProcess {
     const answer = new Promise<MetricsJson | undefined>((resolve) => {
       this.#asked.set(id, resolve)
       timer = setTimeout(() => resolve(undefined), METRICS_TIMEOUT_MS)
-      this.ended.then(() => resolve(undefined))
     })
     this.#send({ type: 'metrics', id })
     try {
