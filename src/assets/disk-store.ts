@@ -135,19 +135,27 @@ export class DiskStore implements FileStore {
     await this.#try(() => access(this.folder, constants.W_OK))
   }
 
-  async claim (id: string): Promise<string> {
-    const path = join(this.folder, OWNER)
-    const found = await readFile(path, 'utf8').catch((error: unknown) => { if (!isMissing(error)) throw this.#translate(error) })
-    if (found !== undefined) return found.trim()
-    const unfinished = `${path}.${randomPublicId()}`
+  async owner (): Promise<string | undefined> {
     try {
-      await writeFile(unfinished, `${id}\n`, { flag: 'wx', flush: true })
-      await rename(unfinished, path) // so that nobody reads half of it
+      return (await readFile(join(this.folder, OWNER), 'utf8')).trim()
     } catch (error) {
-      if (isMissing(error)) return id // there is no folder, and nothing in it that could be anybody's
+      if (isMissing(error)) return undefined
       throw this.#translate(error)
     }
-    return id
+  }
+
+  /** Nobody reads half of it. */
+  async setOwner (id: string): Promise<void> {
+    const path = join(this.temporaryFolder, randomPublicId())
+    try {
+      await this.#try(async () => {
+        await writeFile(path, `${id}\n`, { flag: 'wx', flush: true })
+        await rename(path, join(this.folder, OWNER))
+      })
+    } catch (error) {
+      await this.#unlink(path)
+      throw error
+    }
   }
 
   keys (signal?: AbortSignal): AsyncGenerator<string> {

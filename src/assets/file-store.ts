@@ -109,13 +109,11 @@ export interface FileStore {
    */
   assertWritable (): Promise<void>
 
-  /**
-   * Notes that the files belong to a database, unless they belong to one already.
-   *
-   * @param id of the database
-   * @returns the id of the one that they belong to
-   */
-  claim (id: string): Promise<string>
+  /** The id of the database that the files belong to; undefined when nobody has said so yet. */
+  owner (): Promise<string | undefined>
+
+  /** Notes the id of the database that the files belong to. */
+  setOwner (id: string): Promise<void>
 
   /** The names in it that the service gives, whatever they stand for. @param signal ends it */
   keys (signal?: AbortSignal): AsyncIterable<string>

@@ -29,16 +29,18 @@ export class S3Store implements FileStore {
   readonly filesAtOnce = 8
   readonly #bucket: Bucket
   readonly #partBytes: number
+  readonly #log: Pick<FastifyBaseLogger, 'error'>
   #bufferedBytes = 0
 
-  private constructor (url: string, bucket: Bucket, partBytes: number) {
+  private constructor (url: string, bucket: Bucket, partBytes: number, log: Pick<FastifyBaseLogger, 'error'>) {
     this.place = `UPLOADS_URL ${url}`
     this.#bucket = bucket
     this.#partBytes = partBytes
+    this.#log = log
   }
 
   static of (settings: S3Settings, log: Pick<FastifyBaseLogger, 'error'>): S3Store {
-    return new S3Store(settings.UPLOADS_URL, new Bucket(settings, log), partBytesFor(settings.MAX_UPLOAD_BYTES ?? 0))
+    return new S3Store(settings.UPLOADS_URL, new Bucket(settings, log), partBytesFor(settings.MAX_UPLOAD_BYTES ?? 0), log)
   }
 
   /** Tries all that the service will do. */
@@ -61,7 +63,9 @@ export class S3Store implements FileStore {
   async receive (source: AsyncIterable<Uint8Array>, inspect: Inspect): Promise<StagedFile> {
     const upload = new S3Upload(this.#bucket, this.#partBytes, (change) => {
       this.#bufferedBytes += change
-      if (change > 0 && this.#bufferedBytes > MOST_BUFFERED_BYTES) throw unavailable()
+      if (change <= 0 || this.#bufferedBytes <= MOST_BUFFERED_BYTES) return
+      this.#log.error({ bufferedBytes: this.#bufferedBytes }, 'an upload is refused: those under way hold too much memory')
+      throw unavailable()
     })
     return await upload.receive(source, inspect)
   }
@@ -106,14 +110,15 @@ export class S3Store implements FileStore {
     await this.#try(async () => await this.#bucket.send(new HeadBucketCommand({ Bucket: this.#bucket.name })))
   }
 
-  async claim (id: string): Promise<string> {
-    const found = await this.#find(async () => {
+  async owner (): Promise<string | undefined> {
+    return await this.#find(async () => {
       const { Body } = await this.#bucket.send(new GetObjectCommand(this.#object(OWNER)))
-      return await Body?.transformToString()
+      return (await Body?.transformToString())?.trim()
     })
-    if (found !== undefined) return found.trim()
+  }
+
+  async setOwner (id: string): Promise<void> {
     await this.#try(async () => await this.#bucket.send(new PutObjectCommand({ ...this.#object(OWNER), Body: `${id}\n` })))
-    return id
   }
 
   async * keys (signal?: AbortSignal): AsyncGenerator<string> {

@@ -128,10 +128,10 @@ export class S3Upload {
 
   /** Returns when the part before it is there: one is sent while the next one comes. */
   async #sendPart (): Promise<void> {
+    await this.#sending // first: if that part was refused, these bytes are still to be given back
     const body = joined(this.#pending, this.#pendingBytes)
     this.#pending = []
     this.#pendingBytes = 0
-    await this.#sending
     this.#onBytes(-this.#sendingBytes)
     this.#sendingBytes = body.byteLength
     this.#uploadId ??= await this.#begin()

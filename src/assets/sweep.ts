@@ -1,11 +1,10 @@
 import type { FastifyBaseLogger, FastifyInstance } from 'fastify'
 import fp from 'fastify-plugin'
-import { databaseId } from '../database/identity.ts'
 import type { PrismaClient } from '../generated/prisma/client.ts'
 import { counterOf, gaugeOf } from '../plugins/metrics.ts'
 import type { FileStore } from './file-store.ts'
+import { claimFiles, foreign } from './ownership.ts'
 import { referencedKeys } from './repository.ts'
-import { OWNER } from './storage-key.ts'
 
 // Removes what crashes leave. Other replicas may be at work in the same place: only what hasn't changed for long goes.
 
@@ -40,15 +39,11 @@ export async function sweep (
 ): Promise<SweepResult> {
   const unfinished = await store.removeUnfinished(unfinishedAgeMs, signal)
 
-  // A database that the files don't belong to, such as an empty one that was named by mistake, has no row for any of them.
-  const id = await databaseId(database)
-  if (await store.claim(id) !== id) {
-    throw new Error(`${store.place} belongs to another database: what has no row in this one is not removed. If it shall belong to this one, remove ${OWNER} there`)
-  }
-
   let unreferenced = 0
   const removeUnreferenced = async (keys: readonly string[]) => {
     const referenced = await referencedKeys(database, keys)
+    if (referenced.size === keys.length) return
+    if (!await claimFiles(database, store)) throw new Error(foreign(store))
     for (const key of keys) {
       if (signal?.aborted === true) return
       if (!referenced.has(key) && await removeUnlessReferenced(database, store, key, unreferencedAgeMs)) unreferenced++
@@ -128,5 +123,11 @@ async function sweepAndLog (
 }
 
 export default fp<SweepOptions>(async (app, options) => {
+  const { database, files, log } = app
+  try {
+    if (!await claimFiles(database, files)) log.warn(foreign(files))
+  } catch (error) {
+    log.warn({ err: error }, 'whose the uploads are could not be told; the sweep will ask again')
+  }
   startAssetSweep(app, { ...options, onSwept: sweepMetrics(app) }).catch(() => {}) // it logs what fails, and nothing waits for it
 }, { name: 'asset-sweep', dependencies: ['database', 'file-store', 'metrics'] })

@@ -69,7 +69,10 @@ async function restoreEmbedded (place: Place, directory: string, manifest: Manif
         await new FolderCopy(join(directory, DATA, 'postgres'), join(restoring, 'postgres')).update(signal)
         await copyUploads(directory, uploads, manifest, { ...options, signal })
         begin(options, 'opening the database')
-        const rows = await withEmbedded(restoring, async (connection) => await rowsLessDeleted(connection, manifest))
+        const rows = await withEmbedded(restoring, async (connection) => {
+          await renewIdentity(connection)
+          return await rowsLessDeleted(connection, manifest)
+        })
         const problems = await compare(rows, uploads, { ...options, signal })
         await syncTree(join(restoring, 'postgres'))
 
@@ -125,6 +128,13 @@ async function prepareDatabase (url: string, schema: string): Promise<void> {
     if (error instanceof BackupError) throw error
     throw new BackupError(`${printableAddress(url)} can't be used: ${(error as Error).message}`, { cause: error })
   }
+}
+
+/** Makes it another database than the one that was copied (see `databaseId`): the files there are none of its. */
+async function renewIdentity (connection: PoolSettings['connection']): Promise<void> {
+  await withClient(connection, async (client) => await client.query(
+    'UPDATE _prisma_migrations SET id = gen_random_uuid() WHERE id = (SELECT id FROM _prisma_migrations ORDER BY started_at, id LIMIT 1)'
+  ))
 }
 
 /** The assets whose files were deleted under the backup are removed: their rows were about to go. */

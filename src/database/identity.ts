@@ -1,13 +1,19 @@
 import type { PrismaClient } from '../generated/prisma/client.ts'
 
 /**
- * What tells this database from others: the random id of the migration that was applied first. It comes along to copies
- * and to databases that are restored from backups.
+ * What tells this database from others, its copies included: the random id of the migration that was applied first, and
+ * where PostgreSQL keeps it.
  *
- * @throws {Error} when the database was not made by migrations
+ * @throws {Error} when it is a standby, which has not all of the rows, or was not made by migrations
  */
 export async function databaseId (database: PrismaClient): Promise<string> {
-  const [first] = await database.$queryRaw<{ id: string }[]>`SELECT id FROM _prisma_migrations ORDER BY started_at, id LIMIT 1`
-  if (first === undefined) throw new Error('the database has no migrations')
-  return first.id
+  const [row] = await database.$queryRaw<{ migration: string | null, oid: string, standby: boolean, open: boolean }[]>`
+    SELECT (SELECT id FROM _prisma_migrations ORDER BY started_at, id LIMIT 1) AS migration,
+      (SELECT oid::text FROM pg_database WHERE datname = current_database()) AS oid,
+      pg_is_in_recovery() AS standby,
+      has_function_privilege('pg_control_system()', 'EXECUTE') AS open`
+  if (row?.migration == null) throw new Error('the database was not made by migrations')
+  if (row.standby) throw new Error('the database is a standby')
+  const [server] = row.open ? await database.$queryRaw<{ id: string }[]>`SELECT system_identifier::text AS id FROM pg_control_system()` : []
+  return [row.migration, server?.id ?? '', row.oid].join(' ')
 }

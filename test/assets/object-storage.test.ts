@@ -3,6 +3,9 @@ import { get as httpGet, type IncomingMessage } from 'node:http'
 import { HeadObjectCommand } from '@aws-sdk/client-s3'
 import type { FastifyInstance } from 'fastify'
 import t, { type Test } from 'tap'
+import { Bucket } from '../../src/assets/s3-client.ts'
+import { S3Upload } from '../../src/assets/s3-upload.ts'
+import { newStorageKey } from '../../src/assets/storage-key.ts'
 import { sweep } from '../../src/assets/sweep.ts'
 import { buildTestApp, listen, signUp, testSettings, type Account } from '../helpers/app.ts'
 import { createBucket, s3Client } from '../helpers/buckets.ts'
@@ -117,6 +120,26 @@ t.test('a line that breaks in the middle of an upload leaves no row, and no obje
   const answer = await second.answer()
   t.equal(answer.status, 201)
   t.ok((await app.inject(pathOf(JSON.parse(answer.body)))).rawPayload.equals(LARGE))
+})
+
+t.test('whenever its storage fails, an upload gives its memory back', async (t) => {
+  const { app, proxy } = await behindProxy(t)
+  const bucket = new Bucket({ ...app.config, UPLOADS_URL: app.config.UPLOADS_URL ?? '' }, app.log)
+  t.teardown(() => bucket.close())
+  for (const good of [0, 1, 2, 3]) {
+    let held = 0
+    const upload = new S3Upload(bucket, 5 * MEBIBYTE, (change) => { held += change })
+    await t.rejects(upload.receive(parts(good, async () => await proxy.refuse()), async () => ({ key: newStorageKey(''), wanted: undefined })))
+    t.equal(held, 0, `after ${good} parts`)
+    await proxy.restore({ forget: true })
+  }
+
+  async function * parts (good: number, fail: () => Promise<void>): AsyncGenerator<Uint8Array> {
+    for (let part = 0; part < 4; part++) {
+      if (part === good) await fail()
+      yield noise(5 * MEBIBYTE)
+    }
+  }
 })
 
 t.test('whoever hangs up in the middle of an upload leaves nothing', async (t) => {

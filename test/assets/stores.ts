@@ -1,6 +1,6 @@
-import { readdir, readFile, writeFile } from 'node:fs/promises'
+import { readdir, readFile, rm, writeFile } from 'node:fs/promises'
 import { join } from 'node:path'
-import { CreateMultipartUploadCommand, GetObjectCommand, ListMultipartUploadsCommand, ListObjectsV2Command, PutObjectCommand, UploadPartCommand, type ListObjectsV2CommandOutput, type S3Client } from '@aws-sdk/client-s3'
+import { CreateMultipartUploadCommand, DeleteObjectCommand, GetObjectCommand, ListMultipartUploadsCommand, ListObjectsV2Command, PutObjectCommand, UploadPartCommand, type ListObjectsV2CommandOutput, type S3Client } from '@aws-sdk/client-s3'
 import type { FastifyInstance } from 'fastify'
 import t, { type Test } from 'tap'
 import { OWNER } from '../../src/assets/storage-key.ts'
@@ -35,6 +35,8 @@ export interface Backstage {
   temporary (): Promise<string[]>
   bytes (key: string): Promise<Buffer>
   put (key: string, content: string): Promise<void>
+  /** Takes away what says which database the files belong to. */
+  forgetOwner (): Promise<void>
   /** Leaves what a crash in an upload leaves. */
   leaveUnfinished (key: string): Promise<void>
 }
@@ -54,10 +56,11 @@ export async function stored (app: FastifyInstance): Promise<{ published: string
 
 function folder (path: string): Backstage {
   return {
-    published: async () => (await readdir(path)).filter((name) => name !== '.tmp' && !name.startsWith(OWNER)),
+    published: async () => (await readdir(path)).filter((name) => name !== '.tmp' && name !== OWNER),
     temporary: async () => await readdir(join(path, '.tmp')).catch(() => []),
     bytes: async (key) => await readFile(join(path, key)),
     put: async (key, content) => await writeFile(join(path, key), content),
+    forgetOwner: async () => await rm(join(path, OWNER)),
     leaveUnfinished: async (key) => await writeFile(join(path, '.tmp', key.slice(0, 22)), 'x')
   }
 }
@@ -76,6 +79,7 @@ function bucket (client: S3Client, Bucket: string, Prefix: string): Backstage {
     temporary: async () => ((await client.send(new ListMultipartUploadsCommand({ Bucket }))).Uploads ?? []).map(({ Key = '' }) => Key), // its first page will do
     bytes: async (key) => Buffer.from(await (await client.send(new GetObjectCommand({ Bucket, Key: Prefix + key }))).Body?.transformToByteArray() ?? []),
     put: async (key, Body) => { await client.send(new PutObjectCommand({ Bucket, Key: Prefix + key, Body })) },
+    forgetOwner: async () => { await client.send(new DeleteObjectCommand({ Bucket, Key: Prefix + OWNER })) },
     async leaveUnfinished (key) {
       const { UploadId } = await client.send(new CreateMultipartUploadCommand({ Bucket, Key: Prefix + key }))
       await client.send(new UploadPartCommand({ Bucket, Key: Prefix + key, UploadId, PartNumber: 1, Body: 'x' }))

@@ -1,13 +1,16 @@
 import { execFileSync } from 'node:child_process'
-import { mkdir, rm, symlink, utimes, writeFile } from 'node:fs/promises'
+import { mkdir, symlink, utimes, writeFile } from 'node:fs/promises'
 import { join } from 'node:path'
 import Fastify, { type FastifyInstance } from 'fastify'
+import { pino } from 'pino'
 import { Registry } from 'prom-client'
 import t from 'tap'
+import { buildApp } from '../../src/app.ts'
 import { DiskStore } from '../../src/assets/disk-store.ts'
 import { openFileStore } from '../../src/assets/file-store.ts'
 import { removeUnlessReferenced, startAssetSweep, sweep } from '../../src/assets/sweep.ts'
 import { newStorageKey } from '../../src/assets/storage-key.ts'
+import { loadConfig } from '../../src/config.ts'
 import { randomPublicId } from '../../src/identifiers.ts'
 import { buildTestApp, listen, signUp, testSettings } from '../helpers/app.ts'
 import { createBucket } from '../helpers/buckets.ts'
@@ -87,24 +90,44 @@ t.test('a bucket whose lists have several pages', async (t) => {
   t.strictSame((await look.published()).sort(), kept.sort())
 })
 
-onEachStore('files of another database stay, until somebody says that they belong to this one', async (t, build, store) => {
+onEachStore('files of another database stay', async (t, build) => {
   const app = await build(t)
   const look = backstage(app)
   const asset = (await upload(app, await signUp(app), PNG)).json()
   t.strictSame(await sweep(app.database, app.files, NOW), { unfinished: 0, unreferenced: 0 })
 
-  const { database: other } = await buildTestApp(t) // empty, and named by mistake
+  const { database: empty } = await buildTestApp(t)
   await look.leaveUnfinished(newStorageKey(''))
-  await t.rejects(sweep(other, app.files, NOW), { message: `${app.files.place} belongs to another database: what has no row in this one is not removed. If it shall belong to this one, remove .database there` })
-  t.ok((await look.bytes(pathOf(asset).slice('/uploads/'.length))).equals(PNG))
+  await t.rejects(sweep(empty, app.files, NOW), { message: `${app.files.place} belongs to another database: what has no row in this one is not removed. Check DATABASE_URL; if the database was moved, remove .database from there` })
   t.strictSame((await stored(app)).temporary, [], 'what was never finished is nobody\'s')
-  await sweepOnceLike(app, other)
+  await sweepOnceLike(app, empty)
   t.equal((await app.inject(pathOf(asset))).statusCode, 200)
 
-  if (store === 'folder') await rm(join(app.config.UPLOADS_DIR, '.database'))
-  else await app.files.delete('.database')
-  t.strictSame(await sweep(other, app.files, NOW), { unfinished: 0, unreferenced: 1 })
-  await t.rejects(sweep(app.database, app.files, NOW), { message: /belongs to another database/ })
+  await look.forgetOwner()
+  await t.rejects(sweep(empty, app.files, NOW), { message: /belongs to another database/ }, 'nor does it when nobody says whose they are')
+  t.equal((await app.inject(pathOf(asset))).statusCode, 200)
+  t.strictSame(await sweep(app.database, app.files, NOW), { unfinished: 0, unreferenced: 0 })
+})
+
+t.test('a copy of the database does not have its files, until somebody says so', async (t) => {
+  const app = await buildTestApp(t)
+  const account = await signUp(app)
+  await upload(app, account, PNG)
+  const copy = await createDatabase(t)
+  execFileSync('sh', ['-c', 'pg_dump "$FROM" | psql -q "$TO"'], { env: { ...process.env, FROM: app.config.DATABASE_URL, TO: copy }, stdio: 'ignore' })
+  const later = pathOf((await upload(app, account, PNG)).json())
+  const lines: string[] = []
+  const settings = { ...await testSettings(t), DATABASE_URL: copy, UPLOADS_DIR: app.config.UPLOADS_DIR, LOG_LEVEL: 'warn' }
+  const second = await buildApp(loadConfig(settings), pino({ level: 'warn' }, { write: (line: string) => { lines.push(line) } }))
+  t.teardown(async () => await second.close())
+  t.match(lines.join(''), /UPLOADS_DIR \S+ belongs to another database/, 'it says so at once')
+  await t.rejects(sweep(second.database, second.files, NOW), { message: /belongs to another database/ })
+  t.equal((await app.inject(later)).statusCode, 200)
+
+  // The database was moved there for good.
+  await backstage(app).forgetOwner()
+  t.strictSame(await sweep(second.database, second.files, NOW), { unfinished: 0, unreferenced: 1 })
+  await t.rejects(removeAll(app), { message: /belongs to another database/ })
 })
 
 onEachStore('an empty place that is taken for a restore belongs to nobody', async (t, build) => {
@@ -115,24 +138,13 @@ onEachStore('an empty place that is taken for a restore belongs to nobody', asyn
   await app.close()
   const store = await openFileStore(app.config, app.log)
   t.teardown(() => store.close())
-  const owner = await store.claim('one')
-  t.equal(await store.claim('other'), owner)
+  const owner = await store.owner()
+  t.type(owner, 'string')
   t.equal(await store.reserve(), undefined, 'it is not empty')
-  t.equal(await store.claim('other'), owner)
+  t.equal(await store.owner(), owner)
   await store.delete(key)
   t.ok(await store.reserve())
-  t.equal(await store.claim('other'), 'other')
-})
-
-t.test('a database keeps its files when it is copied', async (t) => {
-  const app = await buildTestApp(t)
-  await upload(app, await signUp(app), PNG)
-  await sweep(app.database, app.files, NOW)
-  const copy = await createDatabase(t)
-  execFileSync('sh', ['-c', 'pg_dump "$FROM" | psql -q "$TO"'], { env: { ...process.env, FROM: app.config.DATABASE_URL, TO: copy }, stdio: 'ignore' })
-  const second = await buildTestApp(t, { settings: { ...await testSettings(t), DATABASE_URL: copy, UPLOADS_DIR: app.config.UPLOADS_DIR } })
-  await writeFile(join(app.config.UPLOADS_DIR, newStorageKey('')), 'x')
-  t.strictSame(await sweep(second.database, second.files, NOW), { unfinished: 0, unreferenced: 1 })
+  t.equal(await store.owner(), undefined)
 })
 
 onEachStore('the files of a deleted user go', async (t, build) => {
@@ -208,6 +220,12 @@ t.test('it comes at start, spares what is young, and ends with the app', async (
   await sweepOnceLike(first)
   t.notOk((await stored(first)).published.includes(key))
 })
+
+/** A sweep that has something to remove. */
+async function removeAll (app: FastifyInstance) {
+  await app.database.asset.deleteMany()
+  return await sweep(app.database, app.files, NOW)
+}
 
 /** Runs the background job in a small app of its own until its first sweep is done. */
 async function sweepOnceLike (app: FastifyInstance, database = app.database): Promise<void> {

@@ -26,7 +26,7 @@ const upload = async (size: number) => await owner.upload(service.url, noise(siz
 const create = async (size: number) => JSON.parse((await upload(size)).text) as { id: string, url: string }
 const remove = async ({ id }: { id: string }) => await owner.call('DELETE', `${service.url}/assets/${id}`)
 const served = async ({ url }: { url: string }) => (await call('GET', service.url + new URL(url).pathname)).status
-const stored = async () => [...(await readdir(folder)).filter((name) => !name.startsWith('.database')), ...(await readdir(join(folder, '.tmp'))).map((name) => `.tmp/${name}`)].sort()
+const stored = async () => [...(await readdir(folder)).filter((name) => name !== '.database'), ...(await readdir(join(folder, '.tmp'))).map((name) => `.tmp/${name}`)].sort()
 let version = 0
 
 /** Everything else goes on. */

@@ -65,7 +65,7 @@ export async function startReplicas (t: Test) {
       const bytes = await readFile(join(folder, key)).catch(() => undefined)
       if (bytes?.length !== Number(size) || createHash('sha256').update(bytes).digest('hex') !== checksum) broken.push(key)
     }
-    const names = (await readdir(folder)).filter((name) => name !== '.tmp' && !name.startsWith('.database'))
+    const names = (await readdir(folder)).filter((name) => name !== '.tmp' && name !== '.database')
     return { rows: keys, broken, orphans: names.filter((name) => !keys.includes(name)), temporary: await readdir(join(folder, '.tmp')) }
   }
 
