@@ -1,3 +1,4 @@
+import { lookup } from 'node:dns/promises'
 import type { FastifyInstance } from 'fastify'
 import { buildApp } from './app.ts'
 import type { Config } from './config.ts'
@@ -20,7 +21,9 @@ export async function serve (config: Config, onBuilt: (serving: Serving) => void
   const app = await buildApp(config)
   const serving = { app, end: ending(app) }
   onBuilt(serving)
-  await app.listen({ host: config.HOST, port: config.PORT }).catch((error: NodeJS.ErrnoException) => {
+  // For this name Fastify listens on a second server, for IPv6, of which the limits and the orderly end know nothing.
+  const host = config.HOST === 'localhost' ? await lookup(config.HOST, { verbatim: false }).then(({ address }) => address, () => config.HOST) : config.HOST
+  await app.listen({ host, port: config.PORT }).catch((error: NodeJS.ErrnoException) => {
     throw new Error(`HOST and PORT must name an address to listen on, which ${config.HOST}:${config.PORT} is not (${error.code ?? error.message})`)
   })
   return serving

@@ -14,6 +14,12 @@ export const LIFETIME_MS = 60_000
 /** The version of a deleted document: newer than any, since public ids are never given out again. */
 export const DELETED = Number.MAX_SAFE_INTEGER
 
+/**
+ * A larger document is not put there, its version is: its bytes would hold up everybody else's commands on the one
+ * connection, for longer than those wait.
+ */
+const MAX_SHARED_BYTES = 2 * 1024 * 1024
+
 // KEYS[1] the document; ARGV: channel, message ('' to tell nobody), version, lifetime in milliseconds, hash ('' when only
 // the version is known), time of the write, bytes. Gives the newest version that it knows of. Never replaces a newer
 // version by an older one, whatever order writers and readers arrive in; a deleted document leaves its version as a
@@ -77,18 +83,18 @@ export class SharedDocuments {
     }
   }
 
-  /** Keeps a version that was read from PostgreSQL, unless a newer one is there. */
+  /** Keeps a version that was read from PostgreSQL, unless a newer one is there or it is too large. */
   async fill (document: DocumentVersion): Promise<void> {
-    await this.#store(document.publicId, document.version, document, '')
+    if (isSharable(document)) await this.#store(document.publicId, document.version, document, '')
   }
 
   /**
-   * Keeps a version that was written, or a tombstone, and tells every replica.
+   * Keeps a version that was written, unless it is too large, or a tombstone, and tells every replica.
    *
    * @returns the newest version that Redis has heard of
    */
   async publish (publicId: string, document: DocumentVersion | undefined): Promise<number> {
-    return await this.#tell(publicId, document?.version ?? DELETED, document)
+    return await this.#tell(publicId, document?.version ?? DELETED, document !== undefined && isSharable(document) ? document : undefined)
   }
 
   /** Tells everybody, and Redis, of a version that was written a while ago: what is older goes, and nobody keeps it again. */
@@ -115,5 +121,7 @@ export class SharedDocuments {
       document?.hash ?? '', document?.updatedAt.getTime() ?? 0, document?.bytes ?? Buffer.alloc(0)))
   }
 }
+
+const isSharable = ({ bytes }: DocumentVersion): boolean => bytes.length <= MAX_SHARED_BYTES
 
 const redisKey = (publicId: string): string => `landfall:document:${publicId}`

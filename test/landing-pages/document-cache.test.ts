@@ -348,6 +348,20 @@ t.test("Redis' copy: a newer version stays, a deleted document stays deleted, ev
   t.ok(await lives() > 0 && await lives() <= 60_000)
 })
 
+t.test('a document that is too large for Redis is known there by its version', async (t) => {
+  const app = await buildTestApp(t, { settings: { ...await testSettings(t), REDIS_URL: await claimRedis(t) } })
+  const documents = new SharedDocuments(app.shared!, 'landfall-test')
+  const large = (version: number) => documentOf(version, JSON.stringify('x'.repeat(3_000_000)))
+  await documents.fill(large(1))
+  t.equal(await app.shared!.commands.exists(`landfall:document:${ID}`), 0)
+  await documents.publish(ID, documentOf(1))
+  t.equal(await documents.publish(ID, large(2)), 2)
+  t.equal(await documents.get(ID), undefined, 'neither it nor the one before')
+  await documents.fill(documentOf(1))
+  t.equal(await documents.get(ID), undefined)
+  t.ok(await app.shared!.commands.memory('USAGE', `landfall:document:${ID}`) as number < 1000)
+})
+
 t.test('a write that Redis has not heard of is not undone by what Redis holds, and is told later', async (t) => {
   const redis = await startRedisServer(t)
   const proxy = await createProxy(t, redis.url)

@@ -38,6 +38,13 @@ for (const [signal, code] of [['SIGINT', 0], ['SIGTERM', 0], ['SIGKILL', 'SIGKIL
   })
 }
 
+t.test('HOST=localhost is one address', async (t) => {
+  const { url } = await startService(t, { ...embedded(t), HOST: 'localhost' })
+  const { port } = new URL(url)
+  const reaches = async (host: string) => await fetch(`http://${host}:${port}/health/live`).then(({ status }) => status === 200, () => false)
+  t.same([await reaches('127.0.0.1'), await reaches('[::1]')], [true, false])
+})
+
 t.test('a second process on the same folder is turned away, the first goes on', async (t) => {
   const env = embedded(t)
   const first = await startService(t, env)
