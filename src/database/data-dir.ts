@@ -1,6 +1,6 @@
 import { randomBytes } from 'node:crypto'
 import { link, open, readFile, rename, rm, stat, unlink } from 'node:fs/promises'
-import { readFileSync } from 'node:fs'
+import { readFileSync, readlinkSync } from 'node:fs'
 import { hostname } from 'node:os'
 import { join } from 'node:path'
 import { setTimeout as sleep } from 'node:timers/promises'
@@ -39,6 +39,8 @@ interface Owner {
   pid: number
   /** When the process was started, in the system's own count: a number is given to many processes in turn. */
   started?: string | undefined
+  /** In which space the number is given, on systems that tell: containers may share a name and a folder, not the numbers. */
+  space?: string | undefined
 }
 
 const held = new Set<string>()
@@ -57,7 +59,7 @@ export async function prepareDataDir (dataDir: string): Promise<void> {
 
 /**
  * Takes the folder for this process. A lock that a killed process of this machine left is taken over at once; one of
- * another machine after 10 s without a sign of life.
+ * another machine or container after 10 s without a sign of life.
  *
  * @param onLost called when somebody else has taken the lock nevertheless: the database must not be written any more
  * @throws {DataDirBusyError} another process uses the folder
@@ -137,11 +139,11 @@ async function readOwner (path: string): Promise<Owner | undefined> {
 }
 
 function ourselves (): Owner {
-  return { hostname: hostname(), pid: process.pid, started: startOf(process.pid) }
+  return { hostname: hostname(), pid: process.pid, started: startOf(process.pid), space: spaceOfPids() }
 }
 
 function lifeOf (owner: Owner): 'alive' | 'dead' | 'unknown' {
-  if (owner.hostname !== hostname()) return 'unknown'
+  if (owner.hostname !== hostname() || owner.space !== spaceOfPids()) return 'unknown'
   const started = startOf(owner.pid)
   if (started !== undefined && owner.started !== undefined) return started === owner.started ? 'alive' : 'dead'
   // Our own number, and not held by us: a container that was started again.
@@ -151,6 +153,15 @@ function lifeOf (owner: Owner): 'alive' | 'dead' | 'unknown' {
     return 'unknown'
   } catch (error) {
     return (error as NodeJS.ErrnoException).code === 'ESRCH' ? 'dead' : 'unknown'
+  }
+}
+
+/** The namespace of the processes' numbers, and the boot of the machine. */
+function spaceOfPids (): string | undefined {
+  try {
+    return `${readlinkSync('/proc/self/ns/pid')} ${readFileSync('/proc/sys/kernel/random/boot_id', 'latin1').trim()}`
+  } catch {
+    return undefined
   }
 }
 

@@ -183,16 +183,30 @@ t.test('only the user of the process reaches what it keeps', async (t) => {
   t.same(await readdir(dataDir), ['postgres'], 'so is the lock')
 })
 
-t.test('a lock of another machine is waited for, and respected while it shows signs of life', async (t) => {
+/** What a lock of this process says of it. */
+async function ourselves (t: Teardown): Promise<{ hostname: string, pid: number }> {
+  const dataDir = await dataFolder(t)
+  await mkdir(dataDir)
+  const lock = await lockDataDir(dataDir, silent, unexpected)
+  const owner = JSON.parse(await readFile(join(dataDir, 'lock-owner.json'), 'utf8'))
+  await lock.release()
+  return owner
+}
+
+t.test('a lock of another machine or container is waited for, and respected while it shows signs of life', async (t) => {
   const dataDir = await dataFolder(t)
   const lock = join(dataDir, 'lock')
   await mkdir(lock, { recursive: true })
-  await writeFile(join(dataDir, 'lock-owner.json'), JSON.stringify({ hostname: `not-${hostname()}`, pid: 1 }))
+  // The second as a container sees it that shares the name and the folder: there is no such process in its own space.
+  const owners = [{ hostname: `not-${hostname()}`, pid: 1 }, { ...await ourselves(t), pid: 2 ** 22 + 1, started: '1', space: 'pid:[1] of another container' }]
   const lines: string[] = []
   const heartbeat = setInterval(() => { utimes(lock, new Date(), new Date()).catch(() => {}) }, 200)
   t.teardown(() => clearInterval(heartbeat))
-  await t.rejects(lockDataDir(dataDir, { info: (line) => { lines.push(line) } }, unexpected), { message: /is in use by another process \(1 on not-/ })
-  t.match(lines, [/is locked, waiting/])
+  for (const owner of owners) {
+    await writeFile(join(dataDir, 'lock-owner.json'), JSON.stringify(owner))
+    await t.rejects(lockDataDir(dataDir, { info: (line) => { lines.push(line) } }, unexpected), { message: new RegExp(`is in use by another process \\(${owner.pid} on ${owner.hostname}\\)`) })
+  }
+  t.match(lines, [/is locked, waiting/, /is locked, waiting/])
 
   clearInterval(heartbeat)
   const old = new Date(Date.now() - 60_000)
@@ -202,7 +216,8 @@ t.test('a lock of another machine is waited for, and respected while it shows si
 
 t.test('the lock of a process that is gone is taken over at once by exactly one', async (t) => {
   const dataDir = await dataFolder(t)
-  for (const owner of [{ hostname: hostname(), pid: 2 ** 22 + 1 }, { hostname: hostname(), pid: process.pid, started: '1' }]) {
+  const us = await ourselves(t)
+  for (const owner of [{ ...us, pid: 2 ** 22 + 1 }, { ...us, started: '1' }]) {
     await mkdir(join(dataDir, 'lock'), { recursive: true })
     await writeFile(join(dataDir, 'lock-owner.json'), JSON.stringify(owner))
     const started = performance.now()
