@@ -6,7 +6,7 @@ import type { StorePlace } from '../assets/file-store.ts'
 import type { Config } from '../config.ts'
 import { interrupted, RESTORING, startEmbedded } from '../database/embedded.ts'
 import { holdEmbedded } from '../database/hold.ts'
-import { printableAddress, schemaOf, type PoolSettings } from '../database/pool.ts'
+import { messageOf, printableAddress, schemaOf, type PoolSettings } from '../database/pool.ts'
 import { readAssetRows, type AssetRows } from './asset-rows.ts'
 import { FolderCopy } from './files.ts'
 import { dump, dumpedAssetRows } from './pg-tools.ts'
@@ -107,7 +107,7 @@ function postgresql (url: string): LiveDatabase {
       try {
         return await readAssetRows(url)
       } catch (error) {
-        throw new BackupError(`${printableAddress(url)} can't be read: ${(error as Error).message}`, { cause: error })
+        throw new BackupError(`${printableAddress(url)} can't be read: ${messageOf(error)}`, { cause: error })
       }
     }
   }

@@ -3,7 +3,8 @@ import { chmod, copyFile, mkdir, readdir, rename, rm, rmdir } from 'node:fs/prom
 import { join } from 'node:path'
 import { DataDirBusyError, lockDataDir, prepareDataDir } from '../database/data-dir.ts'
 import { interrupted, RESTORING } from '../database/embedded.ts'
-import { printableAddress, type PoolSettings } from '../database/pool.ts'
+import { RESTORE_MARK } from '../database/migrate.ts'
+import { messageOf, printableAddress, type PoolSettings } from '../database/pool.ts'
 import { sync, syncTree } from '../folders.ts'
 import { compare, readAssetRows, withClient, type AssetRows, type Problem } from './asset-rows.ts'
 import { DATA, DUMP, schemaIn, SECRET, UPLOADS, withEmbedded, type Place } from './databases.ts'
@@ -103,13 +104,19 @@ async function restorePostgresql (place: Place, directory: string, manifest: Man
   const schema = schemaIn(place)
   if (manifest.schema !== schema) throw new BackupError(`${directory} holds the schema ${manifest.schema}, DATABASE_URL names ${schema}: they have to be the same`)
   await prepareDatabase(url, schema)
-  await intoEmptyUploads(place, async (uploads) => {
-    await copyUploads(directory, uploads, manifest, options)
-    begin(options, 'restoring the database')
-    await load(url, join(directory, DUMP), options.signal)
-  })
+  try {
+    await intoEmptyUploads(place, async (uploads) => {
+      await copyUploads(directory, uploads, manifest, options)
+      begin(options, 'restoring the database')
+      await load(url, join(directory, DUMP), options.signal)
+    })
+  } catch (error) {
+    await removeMark(url, schema).catch(() => {}) // the next start and the next restore say what is to be done
+    throw error
+  }
   // From here on it is there, and nothing takes it away again.
   const rows = await rowsLessDeleted(url, manifest)
+  await removeMark(url, schema)
   const problems = await withUploads(place, async (uploads) => await compare(rows, uploads, options))
   return { kind: 'postgresql', assets: rows.size, lost: lostIn(problems), bytes: sizeOf(rows), problems }
 }
@@ -119,15 +126,23 @@ const lostIn = (problems: readonly Problem[]): number => problems.filter(({ kind
 async function prepareDatabase (url: string, schema: string): Promise<void> {
   try {
     await withClient(url, async (client) => {
-      const { rows } = await client.query('SELECT FROM pg_class JOIN pg_namespace ON pg_namespace.oid = relnamespace WHERE nspname = $1 LIMIT 1', [schema])
-      if (rows.length > 0) throw new BackupError(`${printableAddress(url)} is not empty: name a new database`)
+      const { rows } = await client.query('SELECT nspname, relname FROM pg_namespace LEFT JOIN pg_class ON pg_namespace.oid = relnamespace WHERE nspname = $1 ORDER BY relname = $2 DESC NULLS LAST LIMIT 1', [schema, RESTORE_MARK])
+      const [{ relname = null } = {}] = rows as { relname?: string | null }[]
+      if (relname === RESTORE_MARK) throw new BackupError(`${printableAddress(url)} holds a restore that was interrupted: name a new database, or empty it`)
+      if (relname !== null) throw new BackupError(`${printableAddress(url)} is not empty: name a new database`)
       // The program restores what is in a schema, not the schema.
-      if (schema !== 'public') await client.query(`CREATE SCHEMA IF NOT EXISTS "${schema}"`)
+      if (rows.length === 0) await client.query(`CREATE SCHEMA "${schema}"`)
+      await client.query(`CREATE TABLE "${schema}"."${RESTORE_MARK}" ()`)
     })
   } catch (error) {
     if (error instanceof BackupError) throw error
-    throw new BackupError(`${printableAddress(url)} can't be used: ${(error as Error).message}`, { cause: error })
+    throw new BackupError(`${printableAddress(url)} can't be used: ${messageOf(error)}`, { cause: error })
   }
+}
+
+/** From now on a service may start on the database. */
+async function removeMark (url: string, schema: string): Promise<void> {
+  await withClient(url, async (client) => await client.query(`DROP TABLE "${schema}"."${RESTORE_MARK}"`))
 }
 
 /** Makes it another database than the one that was copied (see `databaseId`): the files there are none of its. */

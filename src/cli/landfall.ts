@@ -4,7 +4,7 @@ import { ConfigError } from '../config.ts'
 import { parseCommandLine, UsageError } from './command-line.ts'
 import { COMMANDS, type Command } from './commands.ts'
 import { commandHelp, overview, version } from './help.ts'
-import { endWithReader } from './output.ts'
+import { outliveReaders } from './output.ts'
 
 // The command line: what is to be run, and how it ended. 0 is done, 1 is failed, 2 is a command that is none.
 
@@ -20,7 +20,7 @@ async function main (args: readonly string[]): Promise<number | undefined> {
     return 0
   }
   const { command, input } = request
-  if (command.name !== 'serve') endWithReader()
+  if (command.name !== 'serve') outliveReaders()
   try {
     return await (await command.load())(input)
   } catch (error) {

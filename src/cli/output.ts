@@ -40,12 +40,11 @@ export function print (text: string): void {
   process.stdout.write(text)
 }
 
-/** Whoever reads the results may have had enough of them: `| head`. */
-export function endWithReader (): void {
-  process.stdout.on('error', (error: NodeJS.ErrnoException) => {
-    if (error.code !== 'EPIPE') throw error
-    process.exit(0)
-  })
+/** Whoever reads may have had enough: `| head`. What is done goes on, and its exit code is its own. */
+export function outliveReaders (): void {
+  for (const stream of [process.stdout, process.stderr]) {
+    stream.on('error', (error: NodeJS.ErrnoException) => { if (error.code !== 'EPIPE') throw error })
+  }
 }
 
 export const count = (number: number, noun: string): string => `${number} ${noun}${number === 1 ? '' : 's'}`

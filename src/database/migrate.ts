@@ -30,6 +30,8 @@ export class MigrationError extends Error {
   }
 }
 
+/** The table that is there while a backup is being restored. */
+export const RESTORE_MARK = 'landfall_restoring'
 /** The key of Prisma's advisory lock. */
 const LOCK = 72707369
 const LOCK_RETRY_MS = 200
@@ -54,7 +56,7 @@ export async function applyMigrations (connection: PoolSettings['connection'], l
     const pending = await outstanding(session.query.bind(session), migrations)
     if (pending.length === 0) return []
 
-    if (session.schema !== undefined) await session.query(`CREATE SCHEMA IF NOT EXISTS "${session.schema}"`)
+    await createSchema(session)
     const engine = await startSchemaEngine(session)
     try {
       for (const name of pending) {
@@ -73,11 +75,19 @@ export async function applyMigrations (connection: PoolSettings['connection'], l
   }
 }
 
+/** Only where it is missing: PostgreSQL wants the right to create schemas even for one that exists. */
+async function createSchema (session: SchemaSession): Promise<void> {
+  const { schema } = session
+  if (schema === undefined || (await session.query(`SELECT FROM pg_namespace WHERE nspname = '${schema}'`)).length > 0) return
+  await session.query(`CREATE SCHEMA IF NOT EXISTS "${schema}"`)
+}
+
 /**
- * Names the migrations that a database lacks, in their order.
+ * Names the migrations that a database lacks, in their order. Those of a newer build, which this one doesn't know, are
+ * none of its business.
  *
  * @param query runs a statement on that database, such as `(sql) => database.$queryRawUnsafe(sql)`
- * @throws {MigrationError} when an earlier migration failed or was edited, or the database is newer than this build
+ * @throws {MigrationError} when an earlier migration failed or was edited, or a restore was interrupted
  */
 export async function pendingMigrations (query: RunQuery, migrations?: readonly Migration[]): Promise<string[]> {
   return await outstanding(query, migrations ?? await readMigrations())
@@ -117,7 +127,8 @@ async function reach (session: SchemaSession, connection: PoolSettings['connecti
 }
 
 async function outstanding (query: RunQuery, migrations: readonly Migration[]): Promise<string[]> {
-  const [table] = await query("SELECT to_regclass('_prisma_migrations') IS NOT NULL AS present")
+  const [table] = await query(`SELECT to_regclass('_prisma_migrations') IS NOT NULL AS present, to_regclass('${RESTORE_MARK}') IS NOT NULL AS restoring`)
+  if (table?.restoring === true) throw new MigrationError('The database holds a restore that was interrupted: empty it and the uploads, and restore again')
   const rows = table?.present === true
     ? await query('SELECT migration_name, checksum, finished_at, logs FROM _prisma_migrations WHERE rolled_back_at IS NULL ORDER BY started_at')
     : []

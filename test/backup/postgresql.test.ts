@@ -7,7 +7,7 @@ import { setTimeout as sleep } from 'node:timers/promises'
 import t, { type Test } from 'tap'
 import { findPrograms } from '../helpers/programs.ts'
 import { createDatabase, query } from '../helpers/servers.ts'
-import { PROJECT, startService, temporaryFolder, type Service } from '../helpers/service.ts'
+import { PROJECT, runService, startService, temporaryFolder, type Service } from '../helpers/service.ts'
 import { backUpBetweenSteps, Belongings, cli, command, Interloper, Storm } from './helpers.ts'
 
 interface Settings extends Record<string, string> { DATABASE_URL: string, UPLOADS_DIR: string }
@@ -127,7 +127,8 @@ t.test('a backup or a restore that is killed leaves nothing that looks whole', a
   }
   const other = await settings(t)
   await kill('pg_restore', other, 'restore', copy)
-  t.match(await command(t, other, 'restore', copy), { code: 1, output: /is not empty/ })
+  t.match(await command(t, other, 'restore', copy), { code: 1, output: /holds a restore that was interrupted/ })
+  t.match(await command(t, other, 'serve'), { code: 1, output: /holds a restore that was interrupted: empty it and the uploads, and restore again/ })
 })
 
 t.test('a schema of its own is copied and restored', async (t) => {
@@ -163,6 +164,8 @@ t.test('what is damaged is found, in a backup and in a service, and copied as it
   t.equal(found.code, 1)
   t.match(found.output, /together: 5 problems\n/)
   for (const line of expected) t.match(found.output, new RegExp(`^${line}$`, 'm'))
+  const unread = await runService(t, env, ['bash', '-c', 'set -o pipefail; "$0" "$@" 2>&1 | true', ...cli('verify', damaged)])
+  t.equal(unread.code, 1, 'though nobody reads what it found')
 
   const other = await settings(t)
   const restored = await command(t, other, 'restore', damaged)

@@ -1,4 +1,4 @@
-import { createHash } from 'node:crypto'
+import { createHash, randomBytes } from 'node:crypto'
 import pg from 'pg'
 import t from 'tap'
 import { applyMigrations, MigrationError, pendingMigrations, requireMigrated } from '../../src/database/migrate.ts'
@@ -137,8 +137,28 @@ t.test('what stands in the way is said in one line', async (t) => {
   await client.query("UPDATE _prisma_migrations SET finished_at = NULL, logs = 'ERROR: no room' WHERE migration_name = $1", [first?.name])
   await fails(/was begun and not finished \(ERROR: no room\)/, await readMigrations())
 
+  await client.query('CREATE TABLE landfall_restoring ()')
+  await fails(/holds a restore that was interrupted/, await readMigrations())
+  await client.query('DROP TABLE landfall_restoring')
+
   await client.query('UPDATE _prisma_migrations SET rolled_back_at = now()')
   t.ok((await pendingMigrations(async (sql) => (await client.query(sql)).rows)).includes(first?.name ?? ''), 'rolled back is not applied')
+})
+
+t.test('a schema of a role that may make none is enough', async (t) => {
+  const url = new URL(await createDatabase(t))
+  const client = await connect(t, url.href)
+  const role = `landfall_role_${randomBytes(6).toString('hex')}`
+  await client.query(`CREATE ROLE ${role} LOGIN PASSWORD 'of the test'`)
+  t.teardown(async () => {
+    await client.query(`DROP OWNED BY ${role} CASCADE`)
+    await client.query(`DROP ROLE ${role}`)
+  })
+  await client.query(`CREATE SCHEMA pages AUTHORIZATION ${role}`)
+  url.username = role
+  url.password = 'of the test'
+  url.searchParams.set('schema', 'pages')
+  t.same(await applyMigrations(url.href, silent), (await readMigrations()).map(({ name }) => name))
 })
 
 t.test('ends of lines that Git changed are no edit', async (t) => {
