@@ -65,6 +65,7 @@ t.test('PostgreSQL, Redis, two replicas and nginx, each bounded and watched', as
     t.equal(it.ports !== undefined, name === 'nginx', 'nginx alone is to be reached from outside')
   }
   t.equal(compose.networks.back?.internal, true)
+  t.match(service('postgres').healthcheck?.test?.join(' '), / -h 127\.0\.0\.1 /, 'not the server that the image has on the socket while it sets the database up')
 })
 
 t.test('the replicas have settings that the service knows, and takes', async (t) => {
