@@ -47,6 +47,7 @@ export async function startBalancer (t: Teardown, { nginx, replicas, uploads, va
   const values = {
     NGINX_PORT: `127.0.0.1:${port}`,
     NGINX_RUN_DIR: folder,
+    NGINX_ACCESS_LOG: '/dev/stdout',
     NGINX_WORKER_PROCESSES: '2',
     NGINX_MAX_BODY_SIZE: '2m',
     NGINX_CONNECTIONS_PER_ADDRESS: '1000',

@@ -109,5 +109,7 @@ t.test('the files for HTTPS fit', async (t) => {
   t.notMatch(substitute(template, variables), /\$\{/)
   for (const volume of nginx.volumes ?? []) if (volume.startsWith('./')) t.ok(existsSync(join(PROJECT, volume.split(':')[0] as string)), volume)
   t.ok(nginx.volumes?.some((volume) => volume.includes(`:${variables.NGINX_TLS_DIR}:`)))
+  const [, files = ''] = /^COMPOSE_FILE=(.*)$/m.exec(read('docs/operations.md')) ?? []
+  t.same(files.split(':'), ['docker-compose.yml', 'deploy/docker-compose.tls.yml'], 'docs/operations.md has compose find them')
   t.same(nginx.ports, [`80:${variables.NGINX_PORT}`, `443:${variables.NGINX_TLS_PORT}`])
 })
