@@ -83,6 +83,18 @@ t.test('the replicas have settings that the service knows, and takes', async (t)
   t.throws(() => loadConfig({ DATABASE_URL: 'postgresql://x', JWT_SECRET: '' }), ConfigError, 'a secret is needed')
 })
 
+t.test('the commands for backups find what they name', async (t) => {
+  const commands = [...read('docs/backup.md').matchAll(/docker compose (?:exec -T|run --rm -T --no-deps --entrypoint tar) (\S+) [^|\n]*/g)]
+  t.ok(commands.length > 5)
+  for (const [command, name = ''] of commands) {
+    t.ok(name in services, command)
+    const { environment = {}, volumes } = service(name)
+    const [, folder] = / -C (\/\S+) /.exec(command) ?? []
+    if (folder !== undefined) t.same([environment.UPLOADS_DIR, volumes], [folder, [`uploads:${folder}`]], command)
+    if (name === 'postgres') t.match(environment, { POSTGRES_USER: 'landfall', POSTGRES_DB: 'landfall' })
+  }
+})
+
 t.test('nginx has the configuration of the tests, and finds the replicas and their files', async (t) => {
   const { environment = {}, volumes = [], command, networks } = service('nginx')
   const variables = Object.fromEntries(Object.entries(environment).map(([name, value]) => [name, String(value)]))
