@@ -366,4 +366,7 @@ t.test('HTTPS and HTTP/2 with a certificate', async (t) => {
   t.teardown(() => session.destroy())
   const statusOf = async (path: string) => (await once(session.request({ ':path': path }), 'response'))[0][':status'] as number
   t.same(await Promise.all([statusOf('/health/ready'), statusOf('/landing_pages/x'), statusOf(`/uploads/${file}`)]), [200, 404, 200])
+  const signIn = session.request({ ':method': 'POST', ':path': '/auth/sign_in', 'content-type': 'application/json' })
+  signIn.end('{"user":{"email":"nobody@example.com","password":"correct horse"}}')
+  t.equal((await once(signIn, 'response'))[0][':status'], 401, 'a body of unknown length has arrived')
 })
