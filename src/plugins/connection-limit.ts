@@ -28,8 +28,7 @@ function affordable (): number {
  * @param wanted open at the same time in this process, fewer if it can't have as many files open; 0 for any number
  */
 export default fp<{ max: number }>(async (app, { max: wanted }) => {
-  if (wanted === 0) return
-  const max = Math.min(wanted, affordable())
+  const max = wanted === 0 ? 0 : Math.min(wanted, affordable())
   if (max < wanted) app.log.info({ max }, `MAX_CONNECTIONS is ${wanted}, but with so few open files (ulimit -n) there can be ${max}: raise that limit`)
   let open = 0
   let refused = 0

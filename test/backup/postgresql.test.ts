@@ -70,19 +70,42 @@ t.test('what is uploaded and deleted between the steps of a backup neither break
   t.equal(code, 0, output)
 })
 
-t.test('the copy by hand, as docs/backup.md tells it, while uploads and deletions go on', async (t) => {
-  const text = readFileSync(join(PROJECT, 'docs/backup.md'), 'utf8').split(/^## By hand$/m)[1] as string
+// What stands in for the containers: the commands of docs/backup.md run here, on the database and the uploads of the test.
+const DOCKER = `#!/bin/bash
+set -eu
+[ "$1" = compose ] && shift
+case "$1 $2 $3" in
+  'up --detach --wait') exit ;;
+  'exec -T landfall-1' | 'exec -T postgres') command=() && shift 3 ;;
+  'run --rm -T') [ "$4 $5 $7" = '--no-deps --entrypoint migrate' ] && command=("$6") && shift 7 ;;
+esac
+while [ $# -gt 0 ]; do
+  case "$1" in
+    -U) [ "$2" = landfall ] && shift ;;
+    landfall) command+=("$DATABASE_URL") ;;
+    /app/uploads) mkdir -p "$UPLOADS_DIR" && command+=("$UPLOADS_DIR") ;;
+    *) command+=("$1") ;;
+  esac
+  shift
+done
+exec "\${command[@]}"
+`
+
+const copyAsTold = (heading: string) => async (t: Test): Promise<void> => {
+  const text = readFileSync(join(PROJECT, 'docs/backup.md'), 'utf8').split(`\n## ${heading}\n`)[1]?.split('\n## ')[0] as string
   const [backup, restore, ...rest] = [...text.matchAll(/^```sh\n([\s\S]*?)^```$/gm)].map(([, block]) => block as string)
   t.same(rest, [])
+  const shims = temporaryFolder(t)
+  await writeFile(join(shims, 'docker'), DOCKER, { mode: 0o755 })
   const paste = async (block: string, env: Settings) => {
-    const shell = spawn('bash', ['-eu', '-o', 'pipefail', '-c', block], { cwd: PROJECT, env: { ...process.env, ...env, BACKUP: join(folder, 'by-hand') }, stdio: ['ignore', 'pipe', 'pipe'] })
+    const PATH = `${shims}${delimiter}${process.env.PATH}`
+    const shell = spawn('bash', ['-eu', '-o', 'pipefail', '-c', block], { cwd: PROJECT, env: { ...process.env, PATH, ...env, BACKUP: join(folder, heading) }, stdio: ['ignore', 'pipe', 'pipe'] })
     let output = ''
     for (const stream of [shell.stdout, shell.stderr]) stream.on('data', (data: Buffer) => { output += data.toString() })
     await once(shell, 'close')
     return { code: shell.exitCode, output }
   }
   // An asset whose row comes and goes around the dump: no copy of the files can have it.
-  const shims = temporaryFolder(t)
   const curl = `curl -sf -H 'Authorization: Bearer ${belongings.owner.accessToken}'`
   await writeFile(join(shims, 'pg_dump'), `#!/bin/sh
 set -e
@@ -91,14 +114,16 @@ PATH='${process.env.PATH}' pg_dump "$@"
 ${curl} -X DELETE ${service.url}/assets/$id
 `, { mode: 0o755 })
   const storm = new Storm(t, belongings.owner, service.url)
-  const made = await paste(backup as string, { ...env, PATH: `${shims}${delimiter}${process.env.PATH}` })
+  const made = await paste(backup as string, env)
   await storm.stop()
   t.equal(made.code, 0, made.output)
   const other = await settings(t)
   const { code, output } = await paste(restore as string, other)
   t.equal(code, 0, output)
   t.match(output, /Every asset has its file and every file its asset/)
-})
+}
+t.test('the copy by hand, as docs/backup.md tells it, while uploads and deletions go on', copyAsTold('By hand'))
+t.test('the copy with Docker Compose, as docs/backup.md tells it, while uploads and deletions go on', copyAsTold('With Docker Compose'))
 
 t.test('a backup or a restore that is killed leaves nothing that looks whole', async (t) => {
   // Where it stands still until it is killed: after one of PostgreSQL's programs, or before it writes the first file to the disk for good.

@@ -28,6 +28,8 @@ export interface BalancerOptions {
   readonly variables?: Readonly<Record<string, string>>
   /** Templates beside nginx.conf, such as server.d/tls.conf. */
   readonly more?: readonly string[]
+  /** More lines of the server, as a file in server.d. */
+  readonly lines?: string
 }
 
 export interface Balancer {
@@ -39,14 +41,16 @@ export interface Balancer {
 }
 
 /** Starts nginx and waits until it listens; it is ended after the test. */
-export async function startBalancer (t: Teardown, { nginx, replicas, uploads, variables, more = [] }: BalancerOptions): Promise<Balancer> {
+export async function startBalancer (t: Teardown, { nginx, replicas, uploads, variables, more = [], lines = '' }: BalancerOptions): Promise<Balancer> {
   const folder = temporaryFolder(t)
   const port = await freePort()
   const values = {
     NGINX_PORT: `127.0.0.1:${port}`,
     NGINX_RUN_DIR: folder,
+    NGINX_ACCESS_LOG: '/dev/stdout',
     NGINX_WORKER_PROCESSES: '2',
     NGINX_MAX_BODY_SIZE: '2m',
+    NGINX_CONNECTIONS_PER_ADDRESS: '1000',
     REPLICA_1: new URL(replicas[0]).host,
     REPLICA_2: new URL(replicas[1]).host,
     UPLOADS_DIR: uploads,
@@ -59,6 +63,8 @@ export async function startBalancer (t: Teardown, { nginx, replicas, uploads, va
     mkdirSync(dirname(file), { recursive: true })
     writeFileSync(file, substitute(readFileSync(join(TEMPLATES, `${name}.template`), 'utf8'), values))
   }
+  mkdirSync(join(folder, 'server.d'), { recursive: true })
+  writeFileSync(join(folder, 'server.d', 'more.conf'), lines)
   // As root nginx has its workers be nobody, who reads the uploads but can't enter a temporary folder of somebody else.
   for (const each of [folder, uploads]) chmodSync(each, 0o755)
   const output = openSync(join(folder, 'output'), 'w') // it opens /dev/stdout, which can't be done with a socket

@@ -65,6 +65,7 @@ t.test('PostgreSQL, Redis, two replicas and nginx, each bounded and watched', as
     t.equal(it.ports !== undefined, name === 'nginx', 'nginx alone is to be reached from outside')
   }
   t.equal(compose.networks.back?.internal, true)
+  t.match(service('postgres').healthcheck?.test?.join(' '), / -h 127\.0\.0\.1 /, 'not the server that the image has on the socket while it sets the database up')
 })
 
 t.test('the replicas have settings that the service knows, and takes', async (t) => {
@@ -80,6 +81,18 @@ t.test('the replicas have settings that the service knows, and takes', async (t)
   t.same(service('migrate').command, ['migrate'])
   for (const name of replicas) t.equal(service(name).depends_on?.migrate?.condition, 'service_completed_successfully')
   t.throws(() => loadConfig({ DATABASE_URL: 'postgresql://x', JWT_SECRET: '' }), ConfigError, 'a secret is needed')
+})
+
+t.test('the commands for backups find what they name', async (t) => {
+  const commands = [...read('docs/backup.md').matchAll(/docker compose (?:exec -T|run --rm -T --no-deps --entrypoint tar) (\S+) [^|\n]*/g)]
+  t.ok(commands.length > 5)
+  for (const [command, name = ''] of commands) {
+    t.ok(name in services, command)
+    const { environment = {}, volumes } = service(name)
+    const [, folder] = / -C (\/\S+) /.exec(command) ?? []
+    if (folder !== undefined) t.same([environment.UPLOADS_DIR, volumes], [folder, [`uploads:${folder}`]], command)
+    if (name === 'postgres') t.match(environment, { POSTGRES_USER: 'landfall', POSTGRES_DB: 'landfall' })
+  }
 })
 
 t.test('nginx has the configuration of the tests, and finds the replicas and their files', async (t) => {
@@ -108,5 +121,7 @@ t.test('the files for HTTPS fit', async (t) => {
   t.notMatch(substitute(template, variables), /\$\{/)
   for (const volume of nginx.volumes ?? []) if (volume.startsWith('./')) t.ok(existsSync(join(PROJECT, volume.split(':')[0] as string)), volume)
   t.ok(nginx.volumes?.some((volume) => volume.includes(`:${variables.NGINX_TLS_DIR}:`)))
+  const [, files = ''] = /^COMPOSE_FILE=(.*)$/m.exec(read('docs/operations.md')) ?? []
+  t.same(files.split(':'), ['docker-compose.yml', 'deploy/docker-compose.tls.yml'], 'docs/operations.md has compose find them')
   t.same(nginx.ports, [`80:${variables.NGINX_PORT}`, `443:${variables.NGINX_TLS_PORT}`])
 })

@@ -319,6 +319,22 @@ t.test('two replicas behind nginx', async (t) => {
     t.same(statuses(reads), { 200: reads.length })
   })
 
+  t.test('go on reading when one is frozen', async (t) => {
+    const page = await owner.createPage(url, '{"v":1}')
+    const readers = new Readers(t, { urls: [url], publicIds: [page.public_id], intervalMs: 5, headers: { origin: 'https://reader.test' }, resend: false })
+    const group = -(site.replicas[0].child.pid as number)
+    t.teardown(() => process.kill(group, 'SIGCONT'))
+    const reads = await readers.during(async () => {
+      await sleep(200)
+      process.kill(group, 'SIGSTOP')
+      await sleep(500)
+      t.equal((await ask(url, '/health/ready')).status, 200, 'ready while one is')
+    })
+    t.same(statuses(reads), { 200: reads.length })
+    const path = `/landing_pages/${page.public_id}`
+    await until(() => balancer.log().some((line) => line.path === path && line.replica_status === '504, 200'), 'a read that the frozen one had was given to the other')
+  })
+
   t.same(balancer.errors().split('\n').filter((line) => /\[(emerg|alert)\]/.test(line)), [], 'nothing is wrong with the configuration')
 })
 
@@ -350,4 +366,7 @@ t.test('HTTPS and HTTP/2 with a certificate', async (t) => {
   t.teardown(() => session.destroy())
   const statusOf = async (path: string) => (await once(session.request({ ':path': path }), 'response'))[0][':status'] as number
   t.same(await Promise.all([statusOf('/health/ready'), statusOf('/landing_pages/x'), statusOf(`/uploads/${file}`)]), [200, 404, 200])
+  const signIn = session.request({ ':method': 'POST', ':path': '/auth/sign_in', 'content-type': 'application/json' })
+  signIn.end('{"user":{"email":"nobody@example.com","password":"correct horse"}}')
+  t.equal((await once(signIn, 'response'))[0][':status'], 401, 'a body of unknown length has arrived')
 })

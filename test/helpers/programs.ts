@@ -31,6 +31,7 @@ const PROGRAMS = {
   /** `redis-server` or the compatible `valkey-server`. */
   redis: { title: 'Redis', apt: 'redis-server', brew: 'redis', holds: 'redis-server', instead: 'TEST_REDIS_URL', find: named('redis-server', 'valkey-server') },
   nginx: { title: 'nginx', apt: 'nginx', brew: 'nginx', holds: 'nginx', find: named('nginx') },
+  envsubst: { title: 'envsubst', apt: 'gettext-base', brew: 'gettext', holds: 'envsubst', find: named('envsubst') },
   openssl: { title: 'OpenSSL', apt: 'openssl', brew: 'openssl', holds: 'openssl', find: named('openssl') },
   chromium: { title: 'Chromium', apt: 'chromium', brew: 'chromium', holds: 'chromium', find: named('chromium', 'chromium-browser', 'google-chrome') },
   /** An object storage with Amazon's protocol: OpenStack Swift. */

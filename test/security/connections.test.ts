@@ -52,10 +52,13 @@ t.test('connections beyond the limit are closed, those within it go on, and one 
   t.equal(await entered.ask(), 'answered')
 })
 
-t.test('0 is no limit', async (t) => {
-  const url = await listen(await buildTestApp(t, { settings: { ...await testSettings(t), MAX_CONNECTIONS: '0' } }))
+t.test('0 is no limit; connections are counted all the same', async (t) => {
+  const app = await buildTestApp(t, { settings: { ...await testSettings(t), MAX_CONNECTIONS: '0' } })
+  const url = await listen(app)
   const clients = Array.from({ length: 50 }, () => new Client(t, url))
   t.same([...new Set(await Promise.all(clients.map(async (client) => await client.ask())))], ['answered'])
+  const metrics = await app.metrics.metrics()
+  for (const line of ['landfall_connections 50', 'landfall_connections_max 0', 'landfall_connections_refused_total 0']) t.match(metrics, `\n${line}\n`)
 })
 
 t.test('with few open files there are as many connections as can be served, each with a file, and the process lives on', async (t) => {

@@ -1,0 +1,42 @@
+import { execFile, execFileSync } from 'node:child_process'
+import { mkdirSync, readFileSync } from 'node:fs'
+import { delimiter, dirname, join } from 'node:path'
+import { promisify } from 'node:util'
+import t from 'tap'
+import { provide } from '../helpers/programs.ts'
+import { freePort } from '../helpers/servers.ts'
+import { PROJECT, temporaryFolder } from '../helpers/service.ts'
+
+// nginx without Docker: the commands of docs/operations.md, in folders and on ports of the test.
+
+const nginx = provide('nginx')
+const envsubst = provide('envsubst')
+const openssl = provide('openssl')
+
+t.test('the commands of docs/operations.md make a configuration that nginx takes, with HTTPS', async (t) => {
+  const folder = temporaryFolder(t)
+  mkdirSync(join(folder, 'tls'))
+  execFileSync(openssl, ['req', '-x509', '-newkey', 'ec', '-pkeyopt', 'ec_paramgen_curve:prime256v1', '-nodes', '-days', '2', '-subj', '/CN=localhost',
+    '-keyout', join(folder, 'tls', 'privkey.pem'), '-out', join(folder, 'tls', 'fullchain.pem')], { stdio: 'ignore' })
+
+  const section = readFileSync(join(PROJECT, 'docs/operations.md'), 'utf8').split(/^## The load balancer$/m)[1] as string
+  const [, block = ''] = /^```sh\n([\s\S]*?)^```$/m.exec(section) ?? []
+  const changes: Array<[string, string]> = [
+    ['NGINX_PORT=80 ', `NGINX_PORT=127.0.0.1:${await freePort()} `],
+    ['NGINX_TLS_PORT=443 ', `NGINX_TLS_PORT=127.0.0.1:${await freePort()} `],
+    ['/run/landfall-nginx', join(folder, 'run')],
+    ['/var/log/nginx/landfall.log', join(folder, 'landfall.log')],
+    ['/etc/landfall/tls', join(folder, 'tls')],
+    ['\nnginx -c ', `\n'${nginx}' -t -c `]
+  ]
+  const commands = changes.reduce((text, [from, to]) => {
+    t.ok(text.includes(from), from)
+    return text.replace(from, to)
+  }, block)
+  const env = { PATH: [dirname(envsubst), process.env.PATH].join(delimiter) }
+  // Its standard output is a socket here, as under systemd.
+  const { stderr } = await promisify(execFile)('bash', ['-eu', '-c', commands], { cwd: PROJECT, env })
+  t.match(stderr, /test is successful/)
+  const made = readFileSync(join(folder, 'run/nginx.conf'), 'utf8') + readFileSync(join(folder, 'run/server.d/tls.conf'), 'utf8')
+  t.notMatch(made.replace(/^#.*$/gm, ''), /\$\{/, 'every variable has a value')
+})
