@@ -1,5 +1,5 @@
 import { errorOf } from './errors.ts'
-import { wasRepeated } from './retry.ts'
+import { mayHaveBeenDone } from './retry.ts'
 
 export interface CallOptions {
   /** Ends the call, its waits and repetitions included. */
@@ -34,13 +34,13 @@ export async function unwrap<T> (answer: Promise<Answer<T>>): Promise<{ data: T,
 }
 
 /**
- * The end of a deletion. One that was repeated may find nothing left to delete.
+ * The end of a deletion. One that is repeated after a 503 may find nothing left to delete.
  *
  * @throws {LandfallError}
  */
 export async function deleted (answer: Promise<Answer<unknown>>): Promise<void> {
   const { error, response } = await answer
-  if (!response.ok && !(response.status === 404 && wasRepeated(response))) throw errorOf(response, error)
+  if (!response.ok && !(response.status === 404 && mayHaveBeenDone(response))) throw errorOf(response, error)
 }
 
 /** The cursor in `Link: <…>; rel="next"`. Only that: seen from here, the service may be at another address than it knows of. */
