@@ -27,7 +27,10 @@ export interface LandfallClientOptions {
   readonly fetch?: Fetch
   /** Where the tokens are kept; in memory unless said otherwise. */
   readonly tokens?: TokenStorage
-  /** Told once when a session has ended by itself: the refresh token was refused, or another tab has signed out. */
+  /**
+   * Told once, by the first call that finds it, that a session has ended by itself: the refresh token was refused, or
+   * another tab has signed out.
+   */
   readonly onSessionEnded?: () => void
   /** How answers that ask to come again are met; `{ maxRetries: 0 }` gives them to the caller at once. */
   readonly retry?: RetryOptions

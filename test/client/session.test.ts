@@ -1,7 +1,8 @@
 import t from 'tap'
-import { createLandfallClient, memoryTokens, webStorageTokens } from '../../src/client/index.ts'
+import { createLandfallClient, memoryTokens, webStorageTokens, type TokenPair } from '../../src/client/index.ts'
 import { createProxy, query } from '../helpers/servers.ts'
 import { testSettings } from '../helpers/app.ts'
+import { until } from '../helpers/until.ts'
 import { credentials, expiredTokens, failure, recordingFetch, signedUp, startApp } from './helpers.ts'
 
 const settings = await testSettings(t)
@@ -122,9 +123,84 @@ t.test('clients that share a storage, as tabs do, share a session', async (t) =>
     const held = two.auth.me()
     await one.auth.signOut()
     await held.catch(() => {})
-    t.match(await failure(two.auth.me()), { status: 401 })
+    for (const client of [two, one, two]) t.match(await failure(client.auth.me()), { status: 401 })
+    t.equal(ended, 1)
     t.equal(items.size, 0)
   })
+
+  await t.test('one signs out while the other does nothing: that is told at its next call', async (t) => {
+    ended = 0
+    await two.auth.signUp(credentials())
+    await one.auth.signOut()
+    t.equal(ended, 0)
+    for (const client of [two, one, two]) t.match(await failure(client.auth.me()), { status: 401 })
+    t.equal(ended, 1)
+  })
+
+  await t.test('both sign out: nobody has to be told', async (t) => {
+    ended = 0
+    await two.auth.signUp(credentials())
+    await one.auth.signOut()
+    await two.auth.signOut()
+    for (const client of [two, one]) t.match(await failure(client.auth.me()), { status: 401 })
+    t.equal(ended, 0)
+  })
+})
+
+t.test('who signs out is not told that the session has ended, however slow the storage', async (t) => {
+  let kept: TokenPair | undefined
+  let loads = 0
+  let isCleared = false
+  const meanwhile: Promise<unknown>[] = []
+  /** A call that has asked for its token, and is sent when all is over. */
+  const call = async () => {
+    const before = loads
+    meanwhile.push(failure(client.auth.me()))
+    await until(() => loads > before, 'the call asks for its token')
+  }
+  const tokens = {
+    load () {
+      loads++
+      return kept
+    },
+    save (pair: TokenPair) { kept = pair },
+    async clear () {
+      await call()
+      kept = undefined
+      await call()
+      isCleared = true
+    }
+  }
+  const { fetch } = recordingFetch(async (path) => { if (path === '/auth/me') await until(() => isCleared, 'the storage is cleared') })
+  const client = await signedUp(url, { fetch, tokens, onSessionEnded: () => t.fail('it was signed out') })
+  await client.auth.signOut()
+  for (const error of [...await Promise.all(meanwhile), await failure(client.auth.me())]) t.match(error, { status: 401 })
+})
+
+t.test('processes with one storage, whose locks do not reach each other, share a session', async (t) => {
+  const locks = { request: async (_name: string, work: () => Promise<unknown>) => await work() }
+  t.intercept(globalThis as { navigator?: unknown }, 'navigator', { value: { userAgent: 'Node.js', locks } })
+  const tokens = await expiredTokens(url)
+  let refreshes = 0
+  const { fetch, sent } = recordingFetch(async (path) => {
+    if (path !== '/auth/refresh') return
+    refreshes++
+    await until(() => refreshes === 2, 'both spend the refresh token')
+  })
+  const inProcess = () => createLandfallClient({ baseUrl: url, fetch, tokens, onSessionEnded: () => t.fail('the session lives') })
+  const [one, two] = [inProcess(), inProcess()]
+  const [user, same] = await Promise.all([one.auth.me(), two.auth.me()])
+  t.same(user, same)
+  t.same(sent.filter(({ path }) => path === '/auth/refresh').map(({ status }) => status).sort(), [200, 401])
+  t.same(await one.auth.me(), user)
+})
+
+t.test('tokens that nobody shares need no locks, which a sandboxed frame is refused', async (t) => {
+  const locks = { request: async () => { throw new DOMException('The request was denied', 'SecurityError') } }
+  t.intercept(globalThis as { navigator?: unknown }, 'navigator', { value: { userAgent: 'Node.js', locks } })
+  const client = await signedUp(url)
+  t.ok(await client.auth.me())
+  await client.auth.signOut()
 })
 
 t.test('sign-out ends a session whose access token has expired', async (t) => {
