@@ -54,7 +54,10 @@ export async function * itemsOf<Item> (page: (options: ListOptions) => Promise<L
   let { cursor } = options
   do {
     const { items, next } = await page({ ...options, ...(cursor !== undefined && { cursor }) })
-    yield * items
+    for (const item of items) {
+      options.signal?.throwIfAborted()
+      yield item
+    }
     cursor = next
   } while (cursor !== undefined)
 }

@@ -25,6 +25,12 @@ t.test('sign-up, who am I, sign-out and sign-in', async (t) => {
   await auth.signOut()
 })
 
+t.test('the password is its own confirmation unless one is given', async (t) => {
+  const { auth } = createLandfallClient({ baseUrl: url })
+  t.match(await failure(auth.signUp({ ...credentials(), password_confirmation: 'mistyped' })), { status: 422, errors: [/confirmation/i] })
+  t.match(await auth.signUp({ ...credentials(), password_confirmation: undefined }), { id: Number }, 'an input that nobody filled in')
+})
+
 t.test('an access token that expires is renewed', async (t) => {
   const { url } = await startApp(t, { ACCESS_TOKEN_TTL: '2' })
   const { fetch, count } = recordingFetch()
@@ -223,6 +229,37 @@ t.test('a sign-out that can not reach the service keeps the tokens, for another 
   t.ok(await tokens.load())
   await proxy.restore()
   await client.auth.signOut()
+})
+
+t.test('a sign-out without an answer is given up, and nobody has to wait for it', async (t) => {
+  const proxy = await createProxy(t, url)
+  let isSent = false
+  const { fetch } = recordingFetch((path) => { if (path === '/auth/sign_out') isSent = true })
+  const tokens = memoryTokens()
+  const client = await signedUp(proxy.url, { fetch, tokens })
+  const timeouts: AbortController[] = []
+  const timeout = () => {
+    const controller = new AbortController()
+    timeouts.push(controller)
+    return controller.signal
+  }
+  t.intercept(AbortSignal, 'timeout', { value: timeout })
+  proxy.blackhole()
+  const hung = failure(client.auth.signOut())
+  await until(() => isSent, 'the sign-out is on its way')
+
+  const controller = new AbortController()
+  const waiting = failure(client.auth.signOut({ signal: controller.signal }))
+  controller.abort(new Error('enough'))
+  t.match(await waiting, { message: 'enough' })
+
+  t.equal(timeouts.length, 1, 'its time is limited')
+  timeouts[0]?.abort(new DOMException('too late', 'TimeoutError'))
+  t.match(await hung, { name: 'TimeoutError' })
+  t.ok(await tokens.load())
+  await proxy.restore()
+  await client.auth.signOut()
+  t.equal(await tokens.load(), undefined)
 })
 
 t.test('a foreign entry in the storage is no session', async (t) => {
