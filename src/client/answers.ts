@@ -1,5 +1,13 @@
+import type { Client } from 'openapi-fetch'
+import type { paths } from './api.ts'
 import { errorOf } from './errors.ts'
 import { mayHaveBeenDone } from './retry.ts'
+
+/**
+ * openapi-fetch's client without its middleware, whose changes to a request would be lost: what is sent, and sent again,
+ * is made of what the call was given. A `fetch` of your own sees every request.
+ */
+export type Api = Omit<Client<paths>, 'use' | 'eject'>
 
 export interface CallOptions {
   /** Ends the call, its waits and repetitions included. */

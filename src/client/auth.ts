@@ -1,6 +1,5 @@
-import type { Client } from 'openapi-fetch'
-import type { components, paths } from './api.ts'
-import { unwrap, type CallOptions } from './answers.ts'
+import type { components } from './api.ts'
+import { unwrap, type Api, type CallOptions } from './answers.ts'
 import { abortable } from './retry.ts'
 import type { Session } from './session.ts'
 import type { TokenPair } from './tokens.ts'
@@ -37,10 +36,10 @@ export interface Auth {
 const SESSION_TIMEOUT_MS = 30_000
 
 /** @param bare a client that sends no token of its own */
-export const refreshWith = (bare: Client<paths>) => async (refreshToken: string): Promise<TokenPair> =>
+export const refreshWith = (bare: Api) => async (refreshToken: string): Promise<TokenPair> =>
   (await unwrap(bare.POST('/auth/refresh', { body: { refresh_token: refreshToken }, signal: AbortSignal.timeout(SESSION_TIMEOUT_MS) }))).data
 
-export function authOf (api: Client<paths>, bare: Client<paths>, session: Session): Auth {
+export function authOf (api: Api, bare: Api, session: Session): Auth {
   const start = async (answer: Promise<{ data: TokenPair & { user: User } }>): Promise<User> => {
     const { data: { user, ...tokens } } = await answer
     await session.start(tokens)

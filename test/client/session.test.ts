@@ -100,6 +100,7 @@ t.test('a refresh that fails for the database leaves the session', async (t) => 
   const client = createLandfallClient({ baseUrl: url, tokens, onSessionEnded: () => t.fail('the session lives') })
   await database.refuse()
   t.match(await failure(client.auth.me()), { status: 503, retryAfterSeconds: Number })
+  t.match(await failure(client.api.GET('/auth/me')), { name: 'LandfallError', status: 503 })
   await database.restore()
   t.ok(await client.auth.me())
 })
