@@ -1,5 +1,13 @@
+import type { Client } from 'openapi-fetch'
+import type { paths } from './api.ts'
 import { errorOf } from './errors.ts'
-import { wasRepeated } from './retry.ts'
+import { mayHaveBeenDone } from './retry.ts'
+
+/**
+ * openapi-fetch's client without its middleware, whose changes to a request would be lost: what is sent, and sent again,
+ * is made of what the call was given. A `fetch` of your own sees every request.
+ */
+export type Api = Omit<Client<paths>, 'use' | 'eject'>
 
 export interface CallOptions {
   /** Ends the call, its waits and repetitions included. */
@@ -34,13 +42,13 @@ export async function unwrap<T> (answer: Promise<Answer<T>>): Promise<{ data: T,
 }
 
 /**
- * The end of a deletion. One that was repeated may find nothing left to delete.
+ * The end of a deletion. One that is repeated after a 503 may find nothing left to delete.
  *
  * @throws {LandfallError}
  */
 export async function deleted (answer: Promise<Answer<unknown>>): Promise<void> {
   const { error, response } = await answer
-  if (!response.ok && !(response.status === 404 && wasRepeated(response))) throw errorOf(response, error)
+  if (!response.ok && !(response.status === 404 && mayHaveBeenDone(response))) throw errorOf(response, error)
 }
 
 /** The cursor in `Link: <…>; rel="next"`. Only that: seen from here, the service may be at another address than it knows of. */
@@ -54,7 +62,10 @@ export async function * itemsOf<Item> (page: (options: ListOptions) => Promise<L
   let { cursor } = options
   do {
     const { items, next } = await page({ ...options, ...(cursor !== undefined && { cursor }) })
-    yield * items
+    for (const item of items) {
+      options.signal?.throwIfAborted()
+      yield item
+    }
     cursor = next
   } while (cursor !== undefined)
 }

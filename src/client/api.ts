@@ -3687,12 +3687,8 @@ export interface operations {
                 "if-modified-since"?: string;
                 /** @description Answer 304 if the file has one of these ETags */
                 "if-none-match"?: string;
-                /** @description The part only if the file still has this ETag or date, else all of it */
-                "if-range"?: string;
                 /** @description Answer 412 if the file is newer */
                 "if-unmodified-since"?: string;
-                /** @description Only a part of the file, such as `bytes=0-99` */
-                range?: string;
             };
             path: {
                 /**
@@ -3713,22 +3709,6 @@ export interface operations {
                     "Access-Control-Expose-Headers": components["headers"]["Access-Control-Expose-Headers"];
                     "Cache-Control": components["headers"]["Cache-Control"];
                     "Content-Disposition": components["headers"]["Content-Disposition"];
-                    ETag: components["headers"]["ETag"];
-                    "Last-Modified": components["headers"]["Last-Modified"];
-                    "X-Request-Id": components["headers"]["X-Request-Id"];
-                    [name: string]: unknown;
-                };
-                content?: never;
-            };
-            /** @description A part of the file */
-            206: {
-                headers: {
-                    "Accept-Ranges": components["headers"]["Accept-Ranges"];
-                    "Access-Control-Allow-Origin": components["headers"]["Access-Control-Allow-Origin"];
-                    "Access-Control-Expose-Headers": components["headers"]["Access-Control-Expose-Headers"];
-                    "Cache-Control": components["headers"]["Cache-Control"];
-                    "Content-Disposition": components["headers"]["Content-Disposition"];
-                    "Content-Range": components["headers"]["Content-Range"];
                     ETag: components["headers"]["ETag"];
                     "Last-Modified": components["headers"]["Last-Modified"];
                     "X-Request-Id": components["headers"]["X-Request-Id"];
@@ -3778,18 +3758,6 @@ export interface operations {
                     "Access-Control-Allow-Origin": components["headers"]["Access-Control-Allow-Origin"];
                     "Access-Control-Expose-Headers": components["headers"]["Access-Control-Expose-Headers"];
                     "Cache-Control": components["headers"]["Cache-Control"];
-                    "X-Request-Id": components["headers"]["X-Request-Id"];
-                    [name: string]: unknown;
-                };
-                content?: never;
-            };
-            /** @description The range lies outside of the file */
-            416: {
-                headers: {
-                    "Access-Control-Allow-Origin": components["headers"]["Access-Control-Allow-Origin"];
-                    "Access-Control-Expose-Headers": components["headers"]["Access-Control-Expose-Headers"];
-                    "Cache-Control": components["headers"]["Cache-Control"];
-                    "Content-Range": components["headers"]["Content-Range"];
                     "X-Request-Id": components["headers"]["X-Request-Id"];
                     [name: string]: unknown;
                 };

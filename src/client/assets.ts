@@ -1,6 +1,5 @@
-import type { Client } from 'openapi-fetch'
-import type { components, paths } from './api.ts'
-import { deleted, itemsOf, nextCursor, unwrap, type CallOptions, type List, type ListOptions } from './answers.ts'
+import type { components } from './api.ts'
+import { deleted, itemsOf, nextCursor, unwrap, type Api, type CallOptions, type List, type ListOptions } from './answers.ts'
 
 export type Asset = components['schemas']['Asset']
 
@@ -30,7 +29,7 @@ export interface Assets {
  */
 const SENT_ONCE = { redirect: 'error', window: null } as const
 
-export function assetsOf (api: Client<paths>): Assets {
+export function assetsOf (api: Api): Assets {
   const listPage = async ({ limit, cursor, signal }: ListOptions = {}): Promise<List<Asset>> => {
     const { data, response } = await unwrap(api.GET('/assets', { params: { query: { limit, cursor } }, signal }))
     return { items: data, next: nextCursor(response) }

@@ -6,14 +6,15 @@ export class ExactJson {
     this.text = text
   }
 
-  toJSON (): unknown {
-    return JSON.parse(this.text)
+  /** @throws {TypeError} because JSON.stringify, which calls it, would lose what the text is given for */
+  toJSON (): never {
+    throw new TypeError('exactJson is for whole documents: inside of another value its digits would be lost')
   }
 }
 
 /**
- * A document given as JSON text, to be kept byte for byte: JavaScript's numbers would lose the digits of
- * `12345678901234567890` and the zero of `1.0`.
+ * A whole document given as JSON text, to be kept byte for byte: JavaScript's numbers would lose the digits of
+ * `12345678901234567890` and the zero of `1.0`. Inside of another document it is refused with a `TypeError`.
  *
  * @throws {SyntaxError} when it is no JSON
  */

@@ -1,4 +1,5 @@
-import createClient, { type Client } from 'openapi-fetch'
+import createClient from 'openapi-fetch'
+import type { Api } from './answers.ts'
 import type { paths } from './api.ts'
 import { assetsOf, type Assets } from './assets.ts'
 import { authOf, refreshWith, type Auth } from './auth.ts'
@@ -16,7 +17,7 @@ export { LandfallError, PreconditionFailedError } from './errors.ts'
 export type { CacheOptions } from './etag-cache.ts'
 export { exactJson, type ExactJson } from './exact-json.ts'
 export type { LandingPage, LandingPages, PublicDocument, VersionedLandingPage, WriteOptions } from './landing-pages.ts'
-export type { CallOptions, List, ListOptions } from './answers.ts'
+export type { Api, CallOptions, List, ListOptions } from './answers.ts'
 export type { RetryOptions } from './retry.ts'
 export { memoryTokens, webStorageTokens, type TokenPair, type TokenStorage, type WebStorage } from './tokens.ts'
 
@@ -27,7 +28,10 @@ export interface LandfallClientOptions {
   readonly fetch?: Fetch
   /** Where the tokens are kept; in memory unless said otherwise. */
   readonly tokens?: TokenStorage
-  /** Told once when a session has ended by itself: the refresh token was refused, or another tab has signed out. */
+  /**
+   * Told once, by the first call that finds it, that a session has ended by itself: the refresh token was refused, or
+   * another tab has signed out.
+   */
   readonly onSessionEnded?: () => void
   /** How answers that ask to come again are met; `{ maxRetries: 0 }` gives them to the caller at once. */
   readonly retry?: RetryOptions
@@ -41,9 +45,11 @@ export interface LandfallClient {
   readonly assets: Assets
   /**
    * Every route as the OpenAPI document has it (see openapi-fetch), with tokens and repetitions, but giving
-   * `{ data, error, response }` where the other methods throw.
+   * `{ data, error, response }` where the other methods reject for what the service has answered. It rejects all the
+   * same when there is no answer to give: what `fetch` throws, a `LandfallError` when the access token had to be renewed
+   * and the service couldn't, a `TimeoutError` when that took more than half a minute.
    */
-  readonly api: Client<paths>
+  readonly api: Api
 }
 
 /**
@@ -53,8 +59,10 @@ export interface LandfallClient {
 export function createLandfallClient (options: LandfallClientOptions): LandfallClient {
   const { fetch = async (url, init) => await globalThis.fetch(url, init), tokens, onSessionEnded = () => {}, retry = {}, cache } = options
   const baseUrl = options.baseUrl.replace(/\/+$/, '')
-  const clientWith = (session?: Session): Client<paths> =>
-    createClient<paths>({ baseUrl, Request: RepeatableRequest, fetch: transport(baseUrl, fetch, retry, session) })
+  const clientWith = (session?: Session): Api => {
+    const { use: _use, eject: _eject, ...api } = createClient<paths>({ baseUrl, Request: RepeatableRequest, fetch: transport(baseUrl, fetch, retry, session) })
+    return api
+  }
   const bare = clientWith()
   const session = new Session({
     storage: tokens ?? memoryTokens(),

@@ -1,9 +1,8 @@
-import type { Client } from 'openapi-fetch'
-import type { components, paths } from './api.ts'
+import type { components } from './api.ts'
 import { EtagCache, type CacheOptions } from './etag-cache.ts'
 import { errorOf } from './errors.ts'
 import { jsonText, membersOf } from './exact-json.ts'
-import { deleted, itemsOf, nextCursor, unwrap, type CallOptions, type List, type ListOptions } from './answers.ts'
+import { deleted, itemsOf, nextCursor, unwrap, type Api, type CallOptions, type List, type ListOptions } from './answers.ts'
 
 type Fields = components['schemas']['LandingPage']
 
@@ -50,7 +49,7 @@ export interface LandingPages {
   read<Document = unknown> (publicId: string, options?: CallOptions): Promise<PublicDocument<Document>>
 }
 
-export function landingPagesOf (api: Client<paths>, cacheOptions?: CacheOptions): LandingPages {
+export function landingPagesOf (api: Api, cacheOptions?: CacheOptions): LandingPages {
   const cache = new EtagCache(cacheOptions)
 
   const listPage = async <Document>({ limit, cursor, signal }: ListOptions = {}): Promise<List<LandingPage<Document>>> => {

@@ -5,9 +5,6 @@ export interface RetryOptions {
   readonly maxWaitMs?: number
 }
 
-/** An answer that came after repetitions; see `wasRepeated`. */
-const repeated = new WeakSet<Response>()
-
 /** Repeating them leaves the service as sending them once does. */
 const IDEMPOTENT = new Set(['GET', 'HEAD', 'OPTIONS', 'PUT', 'DELETE'])
 /** The first wait when an answer names none; each one after it is twice as long. */
@@ -15,33 +12,56 @@ const FIRST_WAIT_MS = 500
 /** Added to each wait at random, so that those who were refused together don't come back together. */
 const SPREAD_MS = 250
 
+/** What one call may still spend on its repetitions, however many requests it takes. */
+export class RetryBudget {
+  readonly #maxRetries: number
+  #retries = 0
+  #leftMs: number
+  /** One of the answers was a 503: what the call asks for may be done by now. */
+  mayBeDone = false
+
+  constructor ({ maxRetries = 3, maxWaitMs = 30_000 }: RetryOptions) {
+    this.#maxRetries = maxRetries
+    this.#leftMs = maxWaitMs
+  }
+
+  /** @returns how long to wait before the next repetition; undefined when there is to be none */
+  spend (retryAfter: string | null): number | undefined {
+    if (this.#retries >= this.#maxRetries) return undefined
+    const waitMs = retryAfterMs(retryAfter, Date.now()) ?? FIRST_WAIT_MS * 2 ** this.#retries
+    if (waitMs > this.#leftMs) return undefined
+    this.#retries++
+    this.#leftMs -= waitMs
+    return waitMs
+  }
+}
+
+/** Answers to what may have been done before; see `mayHaveBeenDone`. */
+const afterUnavailable = new WeakSet<Response>()
+
 /**
- * Sends until the answer is neither 429 nor 503, as often and as long as `options` allow, waiting as long as
+ * Sends until the answer is neither 429 nor 503, as often and as long as `budget` allows, waiting as long as
  * `Retry-After` says. A 429 comes before anything was done, so it is repeated whatever the method; a 503 may come after
  * the database was asked, so POST and PATCH are not repeated. An answer that asks for more patience than is left is
  * given back as it is.
  *
  * @throws what `send` throws; the reason of `signal` when that is aborted
  */
-export async function withRetries (send: () => Promise<Response>, method: string, options: RetryOptions, signal?: AbortSignal | null): Promise<Response> {
-  const { maxRetries = 3, maxWaitMs = 30_000 } = options
-  let leftMs = maxWaitMs
-  for (let retries = 0; ; retries++) {
+export async function withRetries (send: () => Promise<Response>, method: string, budget: RetryBudget, signal?: AbortSignal | null): Promise<Response> {
+  while (true) {
     const response = await send()
-    if (retries > 0) repeated.add(response)
-    const mayRepeat = response.status === 429 || (response.status === 503 && IDEMPOTENT.has(method))
-    if (!mayRepeat || retries >= maxRetries) return response
-
-    const waitMs = retryAfterMs(response.headers.get('retry-after'), Date.now()) ?? FIRST_WAIT_MS * 2 ** retries
-    leftMs -= waitMs
-    if (leftMs < 0) return response
+    if (budget.mayBeDone) afterUnavailable.add(response)
+    if (response.status === 503) budget.mayBeDone = true
+    if (response.status !== 429 && !(response.status === 503 && IDEMPOTENT.has(method))) return response
+    const waitMs = budget.spend(response.headers.get('retry-after'))
+    if (waitMs === undefined) return response
     await response.body?.cancel()
     await abortableSleep(waitMs + Math.random() * SPREAD_MS, signal)
   }
 }
 
-/** Whether the request of an answer was sent before, and may have been carried out then. */
-export const wasRepeated = (response: Response): boolean => repeated.has(response)
+/** Whether what was asked for may have been done before this answer: one to the same call was a 503. */
+export const mayHaveBeenDone = (response: Response): boolean => afterUnavailable.has(response)
 
 /** Reads `Retry-After`, seconds or a date; undefined when it is neither. */
 export function retryAfterMs (header: string | null, nowMs: number): number | undefined {

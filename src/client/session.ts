@@ -2,7 +2,7 @@ import { LandfallError } from './errors.ts'
 import { abortableSleep } from './retry.ts'
 import type { TokenPair, TokenStorage } from './tokens.ts'
 
-/** Without Web Locks another tab may have spent the refresh token just now, and its answer may still be under way. */
+/** Where no lock reaches, somebody else may have spent the refresh token just now, and the answer may still be under way. */
 const LOOKS_FOR_ANOTHER = 4
 const BETWEEN_LOOKS_MS = 250
 
@@ -27,6 +27,8 @@ export class Session {
   #renewal: Promise<Renewal> | undefined
   /** There were tokens when last looked, so their end is worth telling, once. */
   #isLive = false
+  /** Whose end is known. A storage that is slow may still give it to those who asked before. */
+  #endedToken: string | undefined
 
   constructor (options: SessionOptions) {
     this.#options = options
@@ -36,12 +38,16 @@ export class Session {
   async accessToken (): Promise<string | undefined> {
     await this.#renewal?.catch(() => {}) // those who asked for it are told
     const tokens = await this.#options.storage.load()
-    if (tokens !== undefined) this.#isLive = true
+    if (tokens === undefined) this.#noteEnd()
+    else if (tokens.access_token !== this.#endedToken) this.#isLive = true
     return tokens?.access_token
   }
 
   async start (tokens: TokenPair): Promise<void> {
-    await this.#exclusively(async () => await this.#options.storage.save(tokens))
+    await this.#exclusively(async () => {
+      await this.#options.storage.save(tokens)
+      this.#isLive = true
+    })
   }
 
   /**
@@ -60,7 +66,10 @@ export class Session {
     const { storage, refresh } = this.#options
     await this.#exclusively(async () => {
       let tokens = await storage.load()
-      if (tokens === undefined) return
+      if (tokens === undefined) {
+        this.#isLive = false // who signs out needn't be told that another tab was first
+        return
+      }
       try {
         try {
           await revoke(tokens)
@@ -75,7 +84,7 @@ export class Session {
         if (!isRefusal(error)) throw error // over already
       }
       this.#isLive = false
-      await storage.clear()
+      await this.#clear(tokens)
     })
   }
 
@@ -91,18 +100,24 @@ export class Session {
       if (!isRefusal(error)) throw error
     }
     if (await this.#anotherHasRenewed(tokens)) return 'found'
-    await storage.clear()
+    await this.#clear(tokens)
     return this.#noteEnd()
   }
 
   async #anotherHasRenewed (tokens: TokenPair): Promise<boolean> {
-    if (!this.#options.isShared || webLocks() !== undefined) return false
+    // Whether a lock was held says nothing: Node has Web Locks too, but each process has its own.
+    if (!this.#options.isShared) return false
     for (let look = 1; ; look++) {
       const now = await this.#options.storage.load()
       if (now !== undefined && now.refresh_token !== tokens.refresh_token) return true
       if (look === LOOKS_FOR_ANOTHER) return false
       await abortableSleep(BETWEEN_LOOKS_MS)
     }
+  }
+
+  async #clear (tokens: TokenPair): Promise<void> {
+    this.#endedToken = tokens.access_token
+    await this.#options.storage.clear()
   }
 
   #noteEnd (): 'ended' {
@@ -114,7 +129,8 @@ export class Session {
   }
 
   async #exclusively<T> (work: () => Promise<T>): Promise<T> {
-    const locks = webLocks()
+    // Tokens that nobody shares need none, and a sandboxed frame, which can't share any, is refused them.
+    const locks = this.#options.isShared ? webLocks() : undefined
     if (locks !== undefined) return await locks.request(this.#options.name, work)
     const result = this.#queue.then(work)
     this.#queue = result.catch(() => {})
@@ -128,5 +144,5 @@ interface Locks {
   request<T> (name: string, work: () => Promise<T>): Promise<T>
 }
 
-/** The browser's locks, which all tabs of an origin share; there are none on pages without TLS. */
+/** All tabs of an origin share them, but only the threads of one process of Node; there are none on pages without TLS. */
 const webLocks = (): Locks | undefined => (globalThis as { navigator?: { locks?: Locks } }).navigator?.locks

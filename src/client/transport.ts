@@ -1,4 +1,4 @@
-import { abortable, withRetries, type RetryOptions } from './retry.ts'
+import { abortable, RetryBudget, withRetries, type RetryOptions } from './retry.ts'
 import type { Session } from './session.ts'
 
 /** What is used of `fetch`. */
@@ -32,10 +32,11 @@ export function transport (baseUrl: string, fetch: Fetch, retry: RetryOptions, s
     const { sent: { url, init } } = request as RepeatableRequest
     const { method } = request
     const isRepeatable = !(init.body instanceof ReadableStream)
+    const budget = new RetryBudget(isRepeatable ? retry : { maxRetries: 0 })
     const send = async (token?: string): Promise<Response> => {
       const headers = new Headers(init.headers)
       if (token !== undefined) headers.set('authorization', `Bearer ${token}`)
-      return await withRetries(async () => await fetch(url, { ...init, headers }), method, isRepeatable ? retry : { maxRetries: 0 }, init.signal)
+      return await withRetries(async () => await fetch(url, { ...init, headers }), method, budget, init.signal)
     }
     if (session === undefined || isPublic(method, url.slice(baseUrl.length))) return await send()
 

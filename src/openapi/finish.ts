@@ -19,6 +19,7 @@ interface Operation extends Json {
   operationId: string
   summary: string
   tags: string[]
+  parameters?: { name: string }[]
   responses: Record<string, Response>
 }
 
@@ -56,11 +57,17 @@ function nameHeaders (response: Response, headers: Json): Response {
   return { ...response, headers: Object.fromEntries(references) }
 }
 
+/** What only GET has (RFC 9110, 14.2): to HEAD there are no parts of a body. */
+const RANGES = { parameters: new Set(['range', 'if-range']), statuses: new Set(['206', '416']) }
+
 /** The HEAD of an operation: its answers without their bodies. */
 function headOf (get: Operation): Operation {
-  const responses = Object.entries(get.responses).map(([status, { content: _none, ...response }]) => [status, response])
+  const responses = Object.entries(get.responses)
+    .filter(([status]) => !RANGES.statuses.has(status))
+    .map(([status, { content: _none, ...response }]) => [status, response])
   return {
     ...get,
+    ...(get.parameters !== undefined && { parameters: get.parameters.filter(({ name }) => !RANGES.parameters.has(name)) }),
     operationId: get.operationId.replace(/^read/, 'head'),
     summary: `${get.summary}: only the headers`,
     responses: Object.fromEntries(responses)

@@ -1,5 +1,5 @@
 import t from 'tap'
-import { createLandfallClient, PreconditionFailedError } from '../../src/client/index.ts'
+import { createLandfallClient, memoryTokens, PreconditionFailedError, type LandfallClientOptions } from '../../src/client/index.ts'
 import { retryAfterMs } from '../../src/client/retry.ts'
 import { clock } from '../../src/clock.ts'
 import { createProxy } from '../helpers/servers.ts'
@@ -55,6 +55,35 @@ t.test('a deletion that is repeated ends well, though nothing is left the second
   await client.landingPages.delete(mine.id)
   t.same(sent.map(({ status }) => status), [204, 404])
   t.match(await failure(client.landingPages.delete(doomed.id)), { status: 404 }, "somebody else's")
+})
+
+t.test('a deletion that finds nothing has only succeeded when one before it may have', async (t) => {
+  const { id } = await owner.landingPages.create({})
+  for (const [answers, expected] of [
+    [[429], 'fails'],
+    [[401], 'fails'],
+    [[429, 401, 429], 'fails'],
+    [[503], 'succeeds'],
+    [[503, 401], 'succeeds'],
+    [[503, 429, 401], 'succeeds']
+  ] as const) {
+    const { client, sent } = await answeredFirst(answers)
+    const error = await client.landingPages.delete(id).then(() => undefined, (error: unknown) => error)
+    t.match(error, expected === 'fails' ? { status: 404 } : undefined, answers.join())
+    t.same(sent.filter((one) => one !== 'refresh'), [...answers, 404])
+  }
+})
+
+t.test('a call has one count of repetitions and waits, whether or not its token is renewed', async (t) => {
+  const { client, sent } = await answeredFirst([429, 401, 429], { maxRetries: 1 })
+  t.match(await failure(client.auth.me()), { status: 429 })
+  t.same(sent, [429, 401, 'refresh', 429])
+
+  const patient = await answeredFirst([429, 401, 429], { maxWaitMs: 1500 }, '1')
+  t.match(await failure(patient.client.auth.me()), { status: 429 })
+  t.same(patient.sent, [429, 401, 'refresh', 429])
+
+  t.ok(await client.auth.me(), 'the next call counts anew')
 })
 
 t.test('as often and as long as it is told', async (t) => {
@@ -128,6 +157,23 @@ t.test('a failed precondition has a name of its own', async (t) => {
   t.ok(error instanceof PreconditionFailedError)
   t.match(error, { name: 'PreconditionFailedError', status: 412 })
 })
+
+/** A client with an account of its own, to whose requests other than refreshes these statuses are the first answers. */
+async function answeredFirst (statuses: readonly number[], retry: LandfallClientOptions['retry'] = {}, retryAfter = '0') {
+  const sent: unknown[] = []
+  const left = [...statuses]
+  const fetch = async (address: string, init: RequestInit) => {
+    const isRefresh = address.endsWith('/auth/refresh')
+    const status = isRefresh ? undefined : left.shift()
+    const response = status === undefined
+      ? await globalThis.fetch(address, init)
+      : new Response(null, { status, headers: { 'retry-after': retryAfter } })
+    sent.push(isRefresh ? 'refresh' : response.status)
+    return response
+  }
+  const tokens = memoryTokens(await tokensOf(url))
+  return { client: createLandfallClient({ baseUrl: url, fetch, tokens, retry }), sent }
+}
 
 async function tokensOf (url: string) {
   let kept = { access_token: '', refresh_token: '' }

@@ -1,7 +1,8 @@
 import t from 'tap'
-import { createLandfallClient, memoryTokens, webStorageTokens } from '../../src/client/index.ts'
+import { createLandfallClient, memoryTokens, webStorageTokens, type TokenPair } from '../../src/client/index.ts'
 import { createProxy, query } from '../helpers/servers.ts'
 import { testSettings } from '../helpers/app.ts'
+import { until } from '../helpers/until.ts'
 import { credentials, expiredTokens, failure, recordingFetch, signedUp, startApp } from './helpers.ts'
 
 const settings = await testSettings(t)
@@ -22,6 +23,12 @@ t.test('sign-up, who am I, sign-out and sign-in', async (t) => {
   t.same(await auth.me(), user)
   await auth.signOut()
   await auth.signOut()
+})
+
+t.test('the password is its own confirmation unless one is given', async (t) => {
+  const { auth } = createLandfallClient({ baseUrl: url })
+  t.match(await failure(auth.signUp({ ...credentials(), password_confirmation: 'mistyped' })), { status: 422, errors: [/confirmation/i] })
+  t.match(await auth.signUp({ ...credentials(), password_confirmation: undefined }), { id: Number }, 'an input that nobody filled in')
 })
 
 t.test('an access token that expires is renewed', async (t) => {
@@ -93,6 +100,7 @@ t.test('a refresh that fails for the database leaves the session', async (t) => 
   const client = createLandfallClient({ baseUrl: url, tokens, onSessionEnded: () => t.fail('the session lives') })
   await database.refuse()
   t.match(await failure(client.auth.me()), { status: 503, retryAfterSeconds: Number })
+  t.match(await failure(client.api.GET('/auth/me')), { name: 'LandfallError', status: 503 })
   await database.restore()
   t.ok(await client.auth.me())
 })
@@ -122,9 +130,84 @@ t.test('clients that share a storage, as tabs do, share a session', async (t) =>
     const held = two.auth.me()
     await one.auth.signOut()
     await held.catch(() => {})
-    t.match(await failure(two.auth.me()), { status: 401 })
+    for (const client of [two, one, two]) t.match(await failure(client.auth.me()), { status: 401 })
+    t.equal(ended, 1)
     t.equal(items.size, 0)
   })
+
+  await t.test('one signs out while the other does nothing: that is told at its next call', async (t) => {
+    ended = 0
+    await two.auth.signUp(credentials())
+    await one.auth.signOut()
+    t.equal(ended, 0)
+    for (const client of [two, one, two]) t.match(await failure(client.auth.me()), { status: 401 })
+    t.equal(ended, 1)
+  })
+
+  await t.test('both sign out: nobody has to be told', async (t) => {
+    ended = 0
+    await two.auth.signUp(credentials())
+    await one.auth.signOut()
+    await two.auth.signOut()
+    for (const client of [two, one]) t.match(await failure(client.auth.me()), { status: 401 })
+    t.equal(ended, 0)
+  })
+})
+
+t.test('who signs out is not told that the session has ended, however slow the storage', async (t) => {
+  let kept: TokenPair | undefined
+  let loads = 0
+  let isCleared = false
+  const meanwhile: Promise<unknown>[] = []
+  /** A call that has asked for its token, and is sent when all is over. */
+  const call = async () => {
+    const before = loads
+    meanwhile.push(failure(client.auth.me()))
+    await until(() => loads > before, 'the call asks for its token')
+  }
+  const tokens = {
+    load () {
+      loads++
+      return kept
+    },
+    save (pair: TokenPair) { kept = pair },
+    async clear () {
+      await call()
+      kept = undefined
+      await call()
+      isCleared = true
+    }
+  }
+  const { fetch } = recordingFetch(async (path) => { if (path === '/auth/me') await until(() => isCleared, 'the storage is cleared') })
+  const client = await signedUp(url, { fetch, tokens, onSessionEnded: () => t.fail('it was signed out') })
+  await client.auth.signOut()
+  for (const error of [...await Promise.all(meanwhile), await failure(client.auth.me())]) t.match(error, { status: 401 })
+})
+
+t.test('processes with one storage, whose locks do not reach each other, share a session', async (t) => {
+  const locks = { request: async (_name: string, work: () => Promise<unknown>) => await work() }
+  t.intercept(globalThis as { navigator?: unknown }, 'navigator', { value: { userAgent: 'Node.js', locks } })
+  const tokens = await expiredTokens(url)
+  let refreshes = 0
+  const { fetch, sent } = recordingFetch(async (path) => {
+    if (path !== '/auth/refresh') return
+    refreshes++
+    await until(() => refreshes === 2, 'both spend the refresh token')
+  })
+  const inProcess = () => createLandfallClient({ baseUrl: url, fetch, tokens, onSessionEnded: () => t.fail('the session lives') })
+  const [one, two] = [inProcess(), inProcess()]
+  const [user, same] = await Promise.all([one.auth.me(), two.auth.me()])
+  t.same(user, same)
+  t.same(sent.filter(({ path }) => path === '/auth/refresh').map(({ status }) => status).sort(), [200, 401])
+  t.same(await one.auth.me(), user)
+})
+
+t.test('tokens that nobody shares need no locks, which a sandboxed frame is refused', async (t) => {
+  const locks = { request: async () => { throw new DOMException('The request was denied', 'SecurityError') } }
+  t.intercept(globalThis as { navigator?: unknown }, 'navigator', { value: { userAgent: 'Node.js', locks } })
+  const client = await signedUp(url)
+  t.ok(await client.auth.me())
+  await client.auth.signOut()
 })
 
 t.test('sign-out ends a session whose access token has expired', async (t) => {
@@ -147,6 +230,37 @@ t.test('a sign-out that can not reach the service keeps the tokens, for another 
   t.ok(await tokens.load())
   await proxy.restore()
   await client.auth.signOut()
+})
+
+t.test('a sign-out without an answer is given up, and nobody has to wait for it', async (t) => {
+  const proxy = await createProxy(t, url)
+  let isSent = false
+  const { fetch } = recordingFetch((path) => { if (path === '/auth/sign_out') isSent = true })
+  const tokens = memoryTokens()
+  const client = await signedUp(proxy.url, { fetch, tokens })
+  const timeouts: AbortController[] = []
+  const timeout = () => {
+    const controller = new AbortController()
+    timeouts.push(controller)
+    return controller.signal
+  }
+  t.intercept(AbortSignal, 'timeout', { value: timeout })
+  proxy.blackhole()
+  const hung = failure(client.auth.signOut())
+  await until(() => isSent, 'the sign-out is on its way')
+
+  const controller = new AbortController()
+  const waiting = failure(client.auth.signOut({ signal: controller.signal }))
+  controller.abort(new Error('enough'))
+  t.match(await waiting, { message: 'enough' })
+
+  t.equal(timeouts.length, 1, 'its time is limited')
+  timeouts[0]?.abort(new DOMException('too late', 'TimeoutError'))
+  t.match(await hung, { name: 'TimeoutError' })
+  t.ok(await tokens.load())
+  await proxy.restore()
+  await client.auth.signOut()
+  t.equal(await tokens.load(), undefined)
 })
 
 t.test('a foreign entry in the storage is no session', async (t) => {
