@@ -113,7 +113,9 @@ export class S3Store implements FileStore {
   async owner (): Promise<string | undefined> {
     return await this.#find(async () => {
       const { Body } = await this.#bucket.send(new GetObjectCommand(this.#object(OWNER)))
-      return (await Body?.transformToString())?.trim()
+      const chunks: Uint8Array[] = []
+      for await (const chunk of guarded(Body as Readable, this.#bucket.timeoutMs)) chunks.push(chunk as Uint8Array)
+      return Buffer.concat(chunks).toString().trim()
     })
   }
 

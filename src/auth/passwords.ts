@@ -2,6 +2,8 @@ import { availableParallelism } from 'node:os'
 import argon2 from 'argon2'
 import { dictionary } from '@zxcvbn-ts/language-common'
 import fp from 'fastify-plugin'
+import { clock } from '../clock.ts'
+import { isDatabaseUnavailable } from '../database/unavailable.ts'
 import { RetryLaterError } from '../errors.ts'
 import { counterOf, gaugeOf } from '../plugins/metrics.ts'
 
@@ -22,6 +24,8 @@ const PARAMETERS = { type: argon2.argon2id, memoryCost: 19 * 1024, timeCost: 2, 
 export const HASHES_AT_ONCE = Math.max(1, Math.min(2, availableParallelism() - 1))
 /** One to two seconds of work; whoever comes later is told to come again instead of waiting longer. */
 const MAX_WAITING = 64
+/** A PostgreSQL that has failed after so long is silent, in milliseconds: not one connection of many that broke. */
+const SILENT_MS = 1000
 
 const COMMONEST = new Set(dictionary['passwords-common'].filter((password) => password.length >= 8))
 
@@ -42,7 +46,7 @@ export const isCommonPassword = (password: string): boolean => COMMONEST.has(pas
 
 /** Hashes and compares passwords, a few at a time. */
 export class Passwords {
-  readonly #waiting: (() => void)[] = []
+  readonly #waiting: { readonly pass: () => void, readonly refuse: (reason: unknown) => void }[] = []
   #running = 0
   #refused = 0
   #decoy: Promise<string> | undefined
@@ -62,7 +66,7 @@ export class Passwords {
   async verify (find: () => Promise<string | undefined>, password: string): Promise<boolean> {
     this.#decoy ??= argon2.hash(Buffer.from('decoy'), PARAMETERS)
     return await this.#inTurn(async () => {
-      const hash = await find()
+      const hash = await this.#found(find)
       const same = await argon2.verify(hash ?? await this.#decoy as string, Buffer.from(normalizePassword(password)))
       return same && hash !== undefined
     })
@@ -83,13 +87,26 @@ export class Passwords {
     return { running: this.#running, waiting: this.#waiting.length, refused: this.#refused }
   }
 
+  /** Looks a hash up. When PostgreSQL doesn't answer, nobody who waits meanwhile waits for that a second time. */
+  async #found (find: () => Promise<string | undefined>): Promise<string | undefined> {
+    const askedAt = clock.now()
+    try {
+      return await find()
+    } catch (error) {
+      if (isDatabaseUnavailable(error) && clock.now() - askedAt >= SILENT_MS) {
+        for (const { refuse } of this.#waiting.splice(0)) refuse(error)
+      }
+      throw error
+    }
+  }
+
   async #inTurn<T> (task: () => Promise<T>): Promise<T> {
     if (this.#running >= HASHES_AT_ONCE) {
       if (this.#waiting.length >= MAX_WAITING) {
         this.#refused++
         throw new RetryLaterError(503, 'Too many people are signing in, try again shortly', 1)
       }
-      await new Promise<void>((resolve) => this.#waiting.push(resolve)) // woken with the turn already taken
+      await new Promise<void>((resolve, reject) => this.#waiting.push({ pass: resolve, refuse: reject })) // woken with the turn already taken
     } else {
       this.#running++
     }
@@ -98,7 +115,7 @@ export class Passwords {
     } finally {
       const next = this.#waiting.shift()
       if (next === undefined) this.#running--
-      else next()
+      else next.pass()
     }
   }
 }

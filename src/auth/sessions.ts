@@ -152,8 +152,28 @@ export async function signOut (database: Database, session: Session, refreshToke
   if (revoked.length === 0) throw new InvalidRefreshTokenError()
 }
 
-/** Deletes sessions that have ended and refresh tokens that could no longer be used. */
+/** Rows that a sweep deletes at once: far within the time that a statement may take. */
+const SWEPT_AT_ONCE = 1000
+
+/**
+ * Deletes sessions that have ended and refresh tokens that could no longer be used, in small statements: what one of them
+ * has done stays done, however much there is. Others that sweep at the same time take other rows.
+ */
 export async function sweepSessions (database: PrismaClient): Promise<void> {
-  await database.$executeRaw`DELETE FROM sessions WHERE expires_at < now() OR revoked_at < now() - interval '1 day'`
-  await database.$executeRaw`DELETE FROM refresh_tokens WHERE expires_at < now()`
+  const steps = [
+    async () => await database.$executeRaw`
+      DELETE FROM refresh_tokens WHERE token_hash IN (
+        SELECT token_hash FROM refresh_tokens WHERE expires_at < now() LIMIT ${SWEPT_AT_ONCE} FOR UPDATE SKIP LOCKED)`,
+    // Before their sessions, whose deletion would take them all along.
+    async () => await database.$executeRaw`
+      DELETE FROM refresh_tokens WHERE token_hash IN (
+        SELECT token_hash FROM refresh_tokens JOIN sessions ON sessions.id = session_id
+        WHERE sessions.expires_at < now() OR revoked_at < now() - interval '1 day'
+        LIMIT ${SWEPT_AT_ONCE} FOR UPDATE OF refresh_tokens SKIP LOCKED)`,
+    async () => await database.$executeRaw`
+      DELETE FROM sessions WHERE id IN (
+        SELECT id FROM sessions WHERE expires_at < now() OR revoked_at < now() - interval '1 day'
+        LIMIT ${SWEPT_AT_ONCE} FOR UPDATE SKIP LOCKED)`
+  ]
+  for (const step of steps) while (await step() === SWEPT_AT_ONCE);
 }

@@ -57,7 +57,7 @@ export class SignInThrottle {
   }
 
   async #within<T> (budget: Budget, isGone: () => boolean, attempt: () => Promise<T | undefined>): Promise<T | undefined> {
-    const { takenAt, line } = await this.#takePlace(budget, isGone).catch((error: unknown) => {
+    const { resetAt, line } = await this.#takePlace(budget, isGone).catch((error: unknown) => {
       this.#throttled.sign_in++
       throw error
     })
@@ -67,12 +67,12 @@ export class SignInThrottle {
       failed = result === undefined
       return result
     } finally {
-      if (!failed) await this.#counters.giveBack(budget.key, budget.windowMs, takenAt)
+      if (!failed) await this.#counters.giveBack(budget.key, budget.windowMs, resetAt)
       line.leave()
     }
   }
 
-  async #takePlace ({ key, limit, windowMs }: Budget, isGone: () => boolean): Promise<{ takenAt: number, line: Line }> {
+  async #takePlace ({ key, limit, windowMs }: Budget, isGone: () => boolean): Promise<{ resetAt: number, line: Line }> {
     let line = this.#lines.get(key)
     if (line === undefined) this.#lines.set(key, line = new Line(() => this.#lines.delete(key)))
     await line.join()
@@ -84,7 +84,7 @@ export class SignInThrottle {
         const { allowed, resetAt } = count instanceof Promise ? await count : count
         if (allowed) {
           line.enter()
-          return { takenAt: now, line }
+          return { resetAt, line }
         }
         line.resetAt = resetAt
         if (isGone()) throw line.refusal()

@@ -80,8 +80,14 @@ export class Counters {
     return this.#takeShared(shared, key, limit, windowMs, now)
   }
 
-  /** Takes a use back that turned out not to count. */
-  async giveBack (key: string, windowMs: number, now: number): Promise<void> {
+  /**
+   * Takes a use back that turned out not to count, unless its window has ended: the next one has not got it.
+   *
+   * @param resetAt when that window ends, as its count said
+   */
+  async giveBack (key: string, windowMs: number, resetAt: number): Promise<void> {
+    const now = clock.now()
+    if (now >= resetAt) return
     this.#windows(windowMs).giveBack(key, now)
     await this.#shared?.run((redis) => redis.landfallGiveBack(redisKey(key))).catch(() => {})
   }

@@ -25,9 +25,11 @@ type Answer = { readonly rows: unknown[] } | { readonly error: { readonly messag
 /** Runs on `database` what visitors ask for on a Unix socket. */
 export async function serveVisits (database: StatementRunner, path: string): Promise<PrivateSocketServer> {
   return await servePrivately(path, (socket) => {
-    createInterface({ input: socket }).on('line', (line) => {
+    const lines = createInterface({ input: socket }).on('line', (line) => {
       answer(database, line).then((text) => socket.write(text), () => socket.destroy())
     })
+    // It passes the errors of the socket on: a visitor that is killed must not take the service along.
+    lines.on('error', () => {})
   })
 }
 
@@ -56,8 +58,8 @@ export class Visit implements StatementRunner {
   /** One at a time. */
   async run<Row> ({ text, name }: Statement<Row>, values: readonly unknown[]): Promise<Row[]> {
     this.#socket.write(lineOf({ text, name, values }))
-    const line = await this.#lines.next()
-    if (line.done === true) throw new DataDirError('The service ended before it answered: see what it has done, and try again')
+    const line = await this.#lines.next().catch(() => undefined)
+    if (line === undefined || line.done === true) throw new DataDirError('The service ended before it answered: see what it has done, and try again')
     const result = JSON.parse(line.value) as Answer
     if ('error' in result) throw Object.assign(new Error(result.error.message), { code: result.error.code })
     return result.rows as Row[]

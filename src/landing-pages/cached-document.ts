@@ -85,6 +85,9 @@ export class CachedDocument {
     return await (this.#making[encoding] ??= compress[encoding](this.identity.body.bytes).then((bytes) => {
       done[encoding]++
       return (this.#made[encoding] = bytes.length <= this.identity.body.bytes.length * MAX_COMPRESSED_PART ? this.#represent(bytes, encoding) : this.identity)
+    }).catch((error: unknown) => {
+      delete this.#making[encoding] // there may be memory for it the next time
+      throw error
     }))
   }
 

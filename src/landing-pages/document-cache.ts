@@ -98,7 +98,8 @@ export class DocumentCache {
   async load (publicId: string): Promise<CachedDocument | undefined> {
     const old = this.#documents?.peek(publicId)
     if (old !== undefined && this.#databaseAway && this.#mayServeStale(old)) {
-      this.#join(publicId).catch(() => {}) // finds out when PostgreSQL is back
+      // Finds out when PostgreSQL is back: one does, for all who read meanwhile.
+      if (!this.#flights.has(publicId)) this.#join(publicId).catch(() => {})
       return old
     }
     try {

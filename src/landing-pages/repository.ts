@@ -1,6 +1,7 @@
 import type { Database } from '../database/client.ts'
 import { statement } from '../database/statement.ts'
 import { uuidv7 } from '../database/uuid.ts'
+import { UnauthorizedError } from '../errors.ts'
 import { randomPublicId } from '../identifiers.ts'
 import type { Page } from '../pagination.ts'
 import { contentHash } from './document.ts'
@@ -62,6 +63,9 @@ const FIND_PUBLIC = statement<Pick<LandingPage, 'currentData' | 'contentHash' | 
   SELECT current_data AS "currentData", content_hash AS "contentHash", version, updated_at AS "updatedAt"
   FROM landing_pages WHERE public_id = $1`)
 
+/** SQLSTATE of a foreign key that names nothing; a page has one. */
+const NO_SUCH_USER = '23503'
+
 /** The hashes that If-Match restricts a write to; null when any version of the page will do. */
 const requiredHashes = (ifMatch: TagList | undefined): string[] | null =>
   ifMatch === undefined || ifMatch === '*' ? null : [...ifMatch]
@@ -74,9 +78,15 @@ export class LandingPageRepository {
     this.#database = database
   }
 
+  /** @throws {UnauthorizedError} when the user has been deleted meanwhile */
   async create (userId: number, document: string): Promise<LandingPage> {
-    const rows = await this.#database.run(CREATE, [uuidv7(), userId, randomPublicId(), document, contentHash(document), new Date()])
-    return rows[0] as LandingPage
+    try {
+      const rows = await this.#database.run(CREATE, [uuidv7(), userId, randomPublicId(), document, contentHash(document), new Date()])
+      return rows[0] as LandingPage
+    } catch (error) {
+      if ((error as { code?: unknown }).code === NO_SUCH_USER) throw new UnauthorizedError({ cause: error })
+      throw error
+    }
   }
 
   async find (userId: number, id: string): Promise<LandingPage | null> {

@@ -153,12 +153,11 @@ export default fp(async (app) => {
   app.server.on('checkExpectation', (request: IncomingMessage, response: ServerResponse) => {
     const body = bodyFor(417)
     const id = requestId(request)
-    logRawAnswer(app.log, request.socket, { reqId: id, method: request.method, status: 417 })
+    // Not as an answer of the connection: one to an earlier request may be under way on it, and goes on.
+    app.log.info({ reqId: id, method: request.method, status: 417, address: request.socket.remoteAddress }, 'answered')
     response.writeHead(417, { ...RAW_HEADERS, 'x-request-id': id, 'content-length': Buffer.byteLength(body) }).end(body)
   })
   app.server.on('connect', (request: IncomingMessage, socket: Socket) => {
-    const id = requestId(request)
-    logRawAnswer(app.log, socket, { reqId: id, method: request.method, status: 405 })
-    endSocket(socket, 405, id)
+    endSocket(socket, 405, logRawAnswer(app.log, socket, { reqId: requestId(request), method: request.method, status: 405 }))
   })
 }, { name: 'error-handler' })

@@ -261,7 +261,8 @@ t.test('memory stays flat, however large the file', { timeout: 110_000 }, async 
   // The first two warm up the compiler, and the heap with buffers that are yet to be collected.
   await send(256 * MEBIBYTE)
   const small = await send(256 * MEBIBYTE)
-  const large = await send(960 * MEBIBYTE)
+  const large = await send(512 * MEBIBYTE)
   t.comment(`resident: ${Math.round(small / MEBIBYTE)} MiB, then ${Math.round(large / MEBIBYTE)} MiB`)
-  t.ok(large - small < 20 * MEBIBYTE, `grew by ${Math.round((large - small) / MEBIBYTE)} MiB`)
+  // Heaps differ by some buffers from one time to the next; what was kept of the file would be hundreds of MiB.
+  t.ok(large - small < 64 * MEBIBYTE, `grew by ${Math.round((large - small) / MEBIBYTE)} MiB`)
 })

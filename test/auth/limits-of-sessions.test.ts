@@ -123,12 +123,17 @@ for (const kind of ['in the process', 'in Redis'] as const) {
 
 t.test('a use that is given back after its window has ended does not widen the next', async (t) => {
   const app = await buildTestApp(t, { settings: { ...await testSettings(t), REDIS_URL: await claimRedis(t) } })
-  await app.counters.take('late', 2, 60_000, clock.now())
-  await app.shared!.commands.del('landfall:count:late')
-  await app.counters.giveBack('late', 60_000, clock.now())
-  const counted = []
-  for (let n = 0; n < 3; n++) counted.push(await app.counters.take('late', 2, 60_000, clock.now()))
-  t.match(counted, [{ allowed: true, used: 1 }, { allowed: true, used: 2 }, { allowed: false, used: 2 }])
+  const real = clock.now
+  let ahead = 0
+  t.intercept(clock, 'now', { value: () => real() + ahead })
+  const take = async () => await app.counters.take('late', 2, 60_000, clock.now())
+  const { resetAt } = await take()
+  ahead = 60_001
+  await app.shared!.commands.del('landfall:count:late') // as time would have done
+  await app.counters.giveBack('late', 60_000, resetAt)
+  const first = await take()
+  await app.counters.giveBack('late', 60_000, resetAt)
+  t.match([first, await take(), await take()], [{ allowed: true, used: 1 }, { allowed: true, used: 2 }, { allowed: false, used: 2 }])
 })
 
 t.test('a sign-in that could not be decided is no failure', async (t) => {

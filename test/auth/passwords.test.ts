@@ -1,5 +1,7 @@
 import argon2 from 'argon2'
 import t from 'tap'
+import { clock } from '../../src/clock.ts'
+import { DatabaseUnavailableError } from '../../src/database/unavailable.ts'
 import { HASHES_AT_ONCE, Passwords } from '../../src/auth/passwords.ts'
 import { buildTestApp, PASSWORD, signUp } from '../helpers/app.ts'
 
@@ -17,6 +19,23 @@ t.test('at most two hashes at once, a bounded queue, then 503', async (t) => {
   t.ok(HASHES_AT_ONCE <= 2)
   for (const { reason } of refused) t.match(reason, { statusCode: 503, retryAfterSeconds: 1 })
   t.match(await passwords.hash('some password'), /^\$argon2id/, 'and afterwards it goes on')
+})
+
+t.test('a PostgreSQL that says nothing is waited for once, not by each in turn', async (t) => {
+  const passwords = new Passwords()
+  const real = clock.now
+  let ahead = 0
+  t.intercept(clock, 'now', { value: () => real() + ahead })
+  const lookUps: ((error: Error) => void)[] = []
+  const silent = async () => await new Promise<undefined>((_resolve, reject) => { lookUps.push(reject) })
+  const attempts = Promise.allSettled(Array.from({ length: 20 }, async () => await passwords.verify(silent, PASSWORD)))
+  while (lookUps.length < HASHES_AT_ONCE) await new Promise((resolve) => setImmediate(resolve))
+  ahead = 4000
+  for (const fail of lookUps) fail(new DatabaseUnavailableError('no answer in time'))
+  for (const attempt of await attempts) t.match(attempt, { status: 'rejected', reason: DatabaseUnavailableError })
+  t.equal(lookUps.length, HASHES_AT_ONCE)
+  const hash = await passwords.hash(PASSWORD)
+  t.equal(await passwords.verify(async () => hash, PASSWORD), true, 'and afterwards it goes on')
 })
 
 t.test('200 sign-ins at once: each gets an answer, the surplus 503 with Retry-After', async (t) => {

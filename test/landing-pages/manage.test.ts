@@ -1,6 +1,8 @@
 import { randomUUID } from 'node:crypto'
+import pg from 'pg'
 import t from 'tap'
 import { buildTestApp, createPage, signUp, type Account } from '../helpers/app.ts'
+import { until } from '../helpers/until.ts'
 
 const app = await buildTestApp(t, { settings: { RATE_LIMIT_PUBLIC: '1000000' } })
 const owner = await signUp(app)
@@ -103,6 +105,22 @@ t.test('what is no document is a 422 on POST and on PATCH, and nothing changes',
   }
   t.equal(await rows(), before)
   t.equal((await read(page.public_id)).body, '{"kept":true}')
+})
+
+t.test('a user who is deleted while a page is being created gets a 401', async (t) => {
+  const leaving = await signUp(app)
+  const other = new pg.Client(app.config.DATABASE_URL)
+  await other.connect()
+  t.teardown(async () => await other.end())
+  await other.query('BEGIN')
+  await other.query('DELETE FROM users WHERE id = $1', [leaving.user.id])
+  const pending = send('POST', '/landing_pages', '{"current_data":{}}', {}, leaving)
+  await until(async () => {
+    const waiting = await app.database.$queryRaw<unknown[]>`SELECT FROM pg_stat_activity WHERE datname = current_database() AND wait_event_type = 'Lock'`
+    return waiting.length > 0
+  })
+  await other.query('COMMIT')
+  t.equal((await pending).statusCode, 401)
 })
 
 t.test('what is no JSON is a 400', async (t) => {

@@ -87,6 +87,16 @@ t.test('what the HTTP parser refuses has a line, and so has what it refuses in t
   }
 })
 
+t.test('what is refused behind a request that is under way has a line of its own', async (t) => {
+  const { url, lines, linesOf } = await logged(t)
+  const body = JSON.stringify({ user: { email: 'nobody@example.com', password: 'correct horse' } })
+  const answers = await raw(url, `POST /auth/sign_in HTTP/1.1\r\nHost: x\r\nX-Request-Id: first\r\nContent-Type: application/json\r\nContent-Length: ${body.length}\r\n\r\n${body}` +
+    'GET /auth/me HTTP/1.1\r\nHost: x\r\nX-Request-Id: second\r\nExpect: wonders\r\nConnection: close\r\n\r\n')
+  t.match(answers, /^HTTP\/1\.1 401 [^]*HTTP\/1\.1 417 /)
+  t.match(await linesOf('first'), [{ msg: 'answered', status: 401, route: '/auth/sign_in' }])
+  t.match(lines.filter(({ reqId }) => reqId === 'second'), [{ msg: 'answered', status: 417 }])
+})
+
 t.test('a client that hangs up has a line', async (t) => {
   const { url, lines } = await logged(t)
   const socket = connect(Number(new URL(url).port), '127.0.0.1', () => {
