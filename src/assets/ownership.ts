@@ -11,16 +11,16 @@ import { OWNER } from './storage-key.ts'
 const SAMPLE_SIZE = 1000
 
 /**
- * Whether the files belong to the database. Those that belong to none do from now on, if there are none yet or the
+ * Whether the files belong to the database. An empty place does from now on, and so do files that belong to none if the
  * database has a row for one of them.
  */
 export async function claimFiles (database: PrismaClient, store: FileStore): Promise<boolean> {
   const id = await databaseId(database)
   const owner = await store.owner()
-  if (owner !== undefined) return owner === id
+  if (owner === id) return true
   const sample: string[] = []
   for await (const key of store.keys()) if (sample.push(key) === SAMPLE_SIZE) break
-  if (sample.length > 0 && (await referencedKeys(database, sample)).size === 0) return false
+  if (sample.length > 0 && (owner !== undefined || (await referencedKeys(database, sample)).size === 0)) return false
   await store.setOwner(id)
   return true
 }

@@ -111,7 +111,8 @@ async function restorePostgresql (place: Place, directory: string, manifest: Man
       await load(url, join(directory, DUMP), options.signal)
     })
   } catch (error) {
-    await removeMark(url, schema).catch(() => {}) // the next start and the next restore say what is to be done
+    // Where that fails, or the database may be there all the same, the next start and restore say what is to be done.
+    await removeMark(url, schema, 'if empty').catch(() => {})
     throw error
   }
   // From here on it is there, and nothing takes it away again.
@@ -140,9 +141,12 @@ async function prepareDatabase (url: string, schema: string): Promise<void> {
   }
 }
 
-/** From now on a service may start on the database. */
-async function removeMark (url: string, schema: string): Promise<void> {
-  await withClient(url, async (client) => await client.query(`DROP TABLE "${schema}"."${RESTORE_MARK}"`))
+/** From now on a service may start on the database. @param when `if empty`: only if there is nothing else in it */
+async function removeMark (url: string, schema: string, when?: 'if empty'): Promise<void> {
+  await withClient(url, async (client) => {
+    if (when === 'if empty' && (await client.query('SELECT FROM pg_class WHERE relnamespace = $1::regnamespace AND relname <> $2 LIMIT 1', [`"${schema}"`, RESTORE_MARK])).rows.length > 0) return
+    await client.query(`DROP TABLE "${schema}"."${RESTORE_MARK}"`)
+  })
 }
 
 /** Makes it another database than the one that was copied (see `databaseId`): the files there are none of its. */

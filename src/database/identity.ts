@@ -1,15 +1,15 @@
 import type { PrismaClient } from '../generated/prisma/client.ts'
 
 /**
- * What tells this database from others, its copies included: the random id of the migration that was applied first, and
- * where PostgreSQL keeps it.
+ * What tells this database from others, copies by `pg_dump` included: the random id of the migration that was applied
+ * first, and where PostgreSQL keeps it. Clones of PostgreSQL's own files can't be told apart.
  *
  * @throws {Error} when it is a standby, which has not all of the rows, or was not made by migrations
  */
 export async function databaseId (database: PrismaClient): Promise<string> {
   const [row] = await database.$queryRaw<{ migration: string | null, oid: string, standby: boolean, open: boolean }[]>`
     SELECT (SELECT id FROM _prisma_migrations ORDER BY started_at, id LIMIT 1) AS migration,
-      (SELECT oid::text FROM pg_database WHERE datname = current_database()) AS oid,
+      (SELECT oid::text FROM pg_database WHERE datname = current_database()) || '/' || '_prisma_migrations'::regclass::oid AS oid,
       pg_is_in_recovery() AS standby,
       has_function_privilege('pg_control_system()', 'EXECUTE') AS open`
   if (row?.migration == null) throw new Error('the database was not made by migrations')

@@ -1,6 +1,6 @@
 import { execFileSync } from 'node:child_process'
 import { mkdir, symlink, utimes, writeFile } from 'node:fs/promises'
-import { join } from 'node:path'
+import { delimiter, join } from 'node:path'
 import Fastify, { type FastifyInstance } from 'fastify'
 import { pino } from 'pino'
 import { Registry } from 'prom-client'
@@ -8,13 +8,14 @@ import t from 'tap'
 import { buildApp } from '../../src/app.ts'
 import { DiskStore } from '../../src/assets/disk-store.ts'
 import { openFileStore } from '../../src/assets/file-store.ts'
+import { claimFiles } from '../../src/assets/ownership.ts'
 import { removeUnlessReferenced, startAssetSweep, sweep } from '../../src/assets/sweep.ts'
 import { newStorageKey } from '../../src/assets/storage-key.ts'
 import { loadConfig } from '../../src/config.ts'
 import { randomPublicId } from '../../src/identifiers.ts'
 import { buildTestApp, listen, signUp, testSettings } from '../helpers/app.ts'
 import { createBucket } from '../helpers/buckets.ts'
-import { provide } from '../helpers/programs.ts'
+import { findPrograms, provide } from '../helpers/programs.ts'
 import { createDatabase } from '../helpers/servers.ts'
 import { file, noise, partHead, pathOf, PNG, RawClient, upload } from './helpers.ts'
 import { backstage, onEachStore, stored } from './stores.ts'
@@ -109,12 +110,23 @@ onEachStore('files of another database stay', async (t, build) => {
   t.strictSame(await sweep(app.database, app.files, NOW), { unfinished: 0, unreferenced: 0 })
 })
 
+t.test('a place that another database has left empty goes to who comes next', async (t) => {
+  const [first, second] = [await buildTestApp(t), await buildTestApp(t)]
+  t.equal(await claimFiles(second.database, first.files), true)
+  t.equal(await claimFiles(first.database, first.files), true)
+  await upload(first, await signUp(first), PNG)
+  t.equal(await claimFiles(second.database, first.files), false)
+})
+
 t.test('a copy of the database does not have its files, until somebody says so', async (t) => {
   const app = await buildTestApp(t)
   const account = await signUp(app)
   await upload(app, account, PNG)
   const copy = await createDatabase(t)
-  execFileSync('sh', ['-c', 'pg_dump "$FROM" | psql -q "$TO"'], { env: { ...process.env, FROM: app.config.DATABASE_URL, TO: copy }, stdio: 'ignore' })
+  const { postgres = '' } = findPrograms() // of the version of the server
+  execFileSync('bash', ['-c', 'set -o pipefail; pg_dump "$FROM" | psql -q "$TO"'], {
+    env: { PATH: `${postgres}${delimiter}${process.env.PATH}`, FROM: app.config.DATABASE_URL, TO: copy }, stdio: ['ignore', 'ignore', 'inherit']
+  })
   const later = pathOf((await upload(app, account, PNG)).json())
   const lines: string[] = []
   const settings = { ...await testSettings(t), DATABASE_URL: copy, UPLOADS_DIR: app.config.UPLOADS_DIR, LOG_LEVEL: 'warn' }

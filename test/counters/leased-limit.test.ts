@@ -2,6 +2,7 @@ import { randomUUID } from 'node:crypto'
 import { once } from 'node:events'
 import { setImmediate as turn, setTimeout as sleep } from 'node:timers/promises'
 import fc from 'fast-check'
+import { Redis } from 'ioredis'
 import t from 'tap'
 import { clock } from '../../src/clock.ts'
 import { LeasedLimit } from '../../src/counters/leased-limit.ts'
@@ -276,14 +277,16 @@ t.test('what a process let pass by itself is not handed back when others need re
 t.test('one address with another primary behind it: a Redis that has become a replica is left', async (t) => {
   const server = await startRedisServer(t)
   const proxy = await createProxy(t, server.url)
-  const [replica, direct] = await startReplicas(t, [proxy.url, server.url])
+  const [replica] = await startReplicas(t, [proxy.url])
   const { redis } = replica!
+  const direct = new Redis(server.url)
+  t.teardown(() => direct.disconnect())
   let connected = 0
   redis.commands.on('connect', () => { connected++ })
-  await direct!.redis.commands.replicaof('127.0.0.1', '1')
+  await direct.replicaof('127.0.0.1', '1')
   await until(() => connected >= 2, 'it asks again behind which server the address leads')
   t.equal(redis.reachable, false)
-  await direct!.redis.commands.replicaof('NO', 'ONE')
+  await direct.replicaof('NO', 'ONE')
   await until(() => redis.reachable && redis.subscribed)
 })
 
