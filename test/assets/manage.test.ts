@@ -82,6 +82,17 @@ onEachStore('DELETE removes the row and the file, once', async (t, build) => {
   t.strictSame(await stored(app), { published: [pathOf(kept).slice('/uploads/'.length)], temporary: [] })
 })
 
+t.test('DELETE without a body takes any content type', async (t) => {
+  const app = await buildTestApp(t)
+  const account = await signUp(app)
+  for (const type of ['application/x-www-form-urlencoded', 'multipart/form-data; boundary=x', 'application/json', 'nonsense']) {
+    const { id } = (await upload(app, account, PNG)).json()
+    const response = await app.inject({ method: 'DELETE', url: `/assets/${id}`, headers: { ...account.headers, 'content-type': type, 'content-length': '0' } })
+    t.equal(response.statusCode, 204, type)
+  }
+  t.strictSame(await stored(app), { published: [], temporary: [] })
+})
+
 onEachStore('of many who delete the same asset one succeeds, and readers see 200 or 404, nothing else', async (t, build) => {
   const app = await build(t)
   const account = await signUp(app)

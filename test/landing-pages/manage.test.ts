@@ -270,7 +270,8 @@ t.test('an identifier that is malformed, unknown or foreign gives the same 404, 
 })
 
 t.test('DELETE takes the page away, with or without a content type', async (t) => {
-  for (const headers of [{}, { 'content-type': 'application/json' }] as Record<string, string>[]) {
+  const form = { 'content-type': 'application/x-www-form-urlencoded' }
+  for (const headers of [{}, { 'content-type': 'application/json' }, form, { ...form, 'content-length': '0' }, { 'content-type': 'nonsense' }] as Record<string, string>[]) {
     const page = await createPage(app, owner)
     t.equal((await read(page.public_id)).statusCode, 200)
     const response = await send('DELETE', `/manage/landing_pages/${page.id}`, undefined, headers)
@@ -280,6 +281,16 @@ t.test('DELETE takes the page away, with or without a content type', async (t) =
     t.equal((await send('GET', `/manage/landing_pages/${page.id}`)).statusCode, 404)
     t.equal((await send('DELETE', `/manage/landing_pages/${page.id}`)).statusCode, 404)
   }
+})
+
+t.test('a body that is no JSON is a 415 at DELETE, too; without a body only POST and PATCH mind its type', async (t) => {
+  const page = await createPage(app, owner)
+  const form = { 'content-type': 'application/x-www-form-urlencoded' }
+  t.equal((await send('DELETE', `/manage/landing_pages/${page.id}`, 'a=b', form)).statusCode, 415)
+  t.equal((await send('PATCH', `/manage/landing_pages/${page.id}`, undefined, form)).statusCode, 415)
+  t.equal((await send('POST', '/landing_pages', undefined, form)).statusCode, 415)
+  t.equal((await send('POST', '/landing_pages')).statusCode, 422)
+  t.equal((await read(page.public_id)).statusCode, 200, 'it is still there')
 })
 
 t.test('the list: own pages, newest first, cursor by cursor', async (t) => {
