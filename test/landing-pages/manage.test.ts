@@ -228,6 +228,34 @@ t.test('a management GET honours If-None-Match', async (t) => {
   t.equal((await get('nonsense')).statusCode, 200)
 })
 
+t.test('HEAD answers as GET without a body', async (t) => {
+  const account = await signUp(app)
+  const page = await createPage(app, account)
+  await createPage(app, account)
+  const cases: [url: string, status: number, has: string[], conditions?: Record<string, string>][] = [
+    [`/manage/landing_pages/${page.id}`, 200, ['etag', 'content-length']],
+    [`/manage/landing_pages/${page.id}`, 304, ['etag'], { 'if-none-match': page.etag }],
+    [`/manage/landing_pages/${randomUUID()}`, 404, []],
+    ['/manage/landing_pages', 200, ['content-length']],
+    ['/manage/landing_pages?limit=1', 200, ['link', 'content-length']],
+    ['/manage/landing_pages?limit=0', 422, []],
+    ['/auth/me', 200, ['content-length']]
+  ]
+  for (const [url, status, has, conditions] of cases) {
+    const [head, get] = await Promise.all((['HEAD', 'GET'] as const).map(async (method) => await app.inject({ method, url, headers: { ...account.headers, ...conditions, 'x-request-id': 'same' } })))
+    t.equal(head?.statusCode, status, url)
+    t.equal(head?.body, '', url)
+    t.same({ ...head?.headers, date: '' }, { ...get?.headers, date: '' }, url)
+    for (const name of has) t.type(head?.headers[name], 'string', `${url}: ${name}`)
+
+    const refused = await app.inject({ method: 'HEAD', url, headers: { ...conditions } })
+    t.equal(refused.statusCode, 401, url)
+    t.equal(refused.body, '', url)
+    t.equal(refused.headers['www-authenticate'], 'Bearer', url)
+    t.equal(refused.headers.etag, undefined, url)
+  }
+})
+
 t.test("malformed, unknown, deleted and somebody else's: one 404, byte for byte", async (t) => {
   const page = await createPage(app, owner)
   const deleted = await createPage(app, owner)
