@@ -28,7 +28,7 @@ import errorHandler, { answerParserError, sendFrameworkError } from './plugins/e
 import health from './plugins/health.ts'
 import { answerEarly } from './plugins/early-answer.ts'
 import { joinPieces } from './plugins/join-pieces.ts'
-import jsonBody, { limitBodyTime } from './plugins/json-body.ts'
+import jsonBody, { allowTypeWithoutBody, limitBodyTime } from './plugins/json-body.ts'
 import loadShedding from './plugins/load-shedding.ts'
 import metrics from './plugins/metrics.ts'
 import { oneAtATime } from './plugins/one-at-a-time.ts'
@@ -174,6 +174,7 @@ async function managementApi (scope: FastifyInstance): Promise<void> {
   await scope.register(authRoutes)
   await scope.register(async function authenticated (inner: FastifyInstance) {
     requireSession(inner)
+    allowTypeWithoutBody(inner)
     await inner.register(sessionRoutes)
     await inner.register(manageRoutes)
     await inner.register(assetRoutes)

@@ -3,7 +3,7 @@ import { domainToASCII } from 'node:url'
 import { isIP } from 'node:net'
 import { availableParallelism } from 'node:os'
 import { resolve } from 'node:path'
-import { Type, type Static, type TSchema } from '@sinclair/typebox'
+import { FormatRegistry, Type, type Static, type TSchema } from '@sinclair/typebox'
 import { Value } from '@sinclair/typebox/value'
 import { SAMPLERS } from './tracing/tracing.ts'
 
@@ -19,7 +19,12 @@ const oneOf = <const Value extends string>(values: readonly Value[], initial: Va
 const headerValue = { pattern: '^[\\x20-\\x7e]+$', expects: 'a header value' }
 /** As OpenTelemetry writes lists: percent-encoded where need be. */
 const pairs = (description: string) => Type.String({ default: '', pattern: '^\\s*([^=,\\s]+\\s*=([^,%]|%[0-9A-Fa-f]{2})*(,|$))*$', expects: 'a list of name=value,name=value (percent-encoded where need be)', description })
-const httpUrl = { pattern: '^https?://[^/?#]+(/[^?#]*)?$', expects: 'an http:// or https:// address without query or fragment' }
+const httpUrl = { format: 'http-url', expects: 'an http:// or https:// address without query or fragment' }
+/** Everybody sees it, so it names no account. */
+const publicUrl = { format: 'public-url', expects: 'an http:// or https:// address without user name, query or fragment' }
+const isHttpUrl = (given: string): boolean => /^https?:\/\/[^/?#\s]+(\/[^?#\s]*)?$/.test(given) && URL.canParse(given)
+FormatRegistry.Set('http-url', isHttpUrl)
+FormatRegistry.Set('public-url', (given) => isHttpUrl(given) && new URL(given).username === '' && new URL(given).password === '')
 
 const DAY = 24 * 60 * 60
 const MAX_INT = 2 ** 31 - 1
@@ -28,7 +33,7 @@ const Settings = Type.Object({
   HOST: text('127.0.0.1', 'Address to listen on'),
   PORT: integer(3000, 0, 65535, 'Port to listen on'),
   OPS_PORT: optionalInteger(0, 65535, 'Port of the second listener with the Prometheus metrics'),
-  BASE_URL: Type.Optional(Type.String({ ...httpUrl, description: 'Public address of the service, without a slash at the end' })),
+  BASE_URL: Type.Optional(Type.String({ ...publicUrl, description: 'Public address of the service, without a slash at the end' })),
   LOG_LEVEL: Type.Union(['fatal', 'error', 'warn', 'info', 'debug', 'trace', 'silent'].map((level) => Type.Literal(level)), { default: 'info', description: 'Least level that is logged' }),
   LOG_FORMAT: Type.Union(['json', 'pretty'].map((format) => Type.Literal(format)), { default: 'json', description: 'Form of the lines that are logged; pretty is for development' }),
   LOG_PUBLIC_READS_SAMPLE: Type.Number({ default: 0, minimum: 0, maximum: 1, description: 'Share of the reads of pages and files that are logged' }),
@@ -63,7 +68,7 @@ const Settings = Type.Object({
 
   UPLOADS_DIR: text('uploads', 'Folder of the uploaded files, where UPLOADS_URL is not set'),
   UPLOADS_URL: Type.Optional(Type.String({ pattern: '^s3://[a-z0-9][a-z0-9.-]{1,61}[a-z0-9](/[\\w.-]+)*/?$', expects: 'a bucket such as s3://bucket or s3://bucket/prefix', description: 'Bucket of the uploaded files, instead of a folder' })),
-  UPLOADS_PUBLIC_URL: Type.Optional(Type.String({ ...httpUrl, description: 'Address that the uploaded files are read under by the public, without a slash at the end' })),
+  UPLOADS_PUBLIC_URL: Type.Optional(Type.String({ ...publicUrl, description: 'Address that the uploaded files are read under by the public, without a slash at the end' })),
   AWS_REGION: Type.Optional(Type.String({ pattern: '^[a-z0-9-]+$', expects: 'the name of a region, such as eu-central-1', description: 'Region of the bucket' })),
   AWS_ENDPOINT_URL_S3: Type.Optional(Type.String({ ...httpUrl, description: 'Address of an object storage other than Amazon S3' })),
   AWS_ACCESS_KEY_ID: Type.Optional(Type.String({ description: "Key of the object storage; without it the SDK's usual places are searched" })),
@@ -174,8 +179,8 @@ export function loadConfig (env: Record<string, string | undefined>): Config {
   return deepFreeze({
     ...config,
     WEB_CONCURRENCY: workers,
-    BASE_URL: config.BASE_URL?.replace(/\/+$/, ''),
-    UPLOADS_PUBLIC_URL: config.UPLOADS_PUBLIC_URL?.replace(/\/+$/, ''),
+    BASE_URL: asSent(config.BASE_URL),
+    UPLOADS_PUBLIC_URL: asSent(config.UPLOADS_PUBLIC_URL),
     ALLOWED_HOSTS: allowedHosts,
     OTEL_EXPORTER_OTLP_HEADERS: collectorHeaders,
     OTEL_RESOURCE_ATTRIBUTES: pairsIn(config.OTEL_RESOURCE_ATTRIBUTES),
@@ -195,6 +200,10 @@ export function readEnvironment (): Record<string, string | undefined> {
   if (existsSync('.env')) process.loadEnvFile('.env')
   return process.env
 }
+
+/** As URLs are written in answers: all ASCII, names in other scripts as Punycode. */
+const asSent = (url: string | undefined): string | undefined =>
+  url === undefined ? undefined : new URL(url).href.replace(/\/+$/, '')
 
 function parse (schema: TSchema, given: string): unknown {
   if (schema.type === 'integer') return /^\d{1,16}$/.test(given) ? Number(given) : given

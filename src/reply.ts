@@ -1,8 +1,13 @@
 import type { ServerResponse } from 'node:http'
+import { Readable } from 'node:stream'
 import type { FastifyReply } from 'fastify'
 
-/** Answers without a body. A null would go through the serialiser of the response's schema and count four bytes. */
-export const sendNothing = (reply: FastifyReply): FastifyReply => reply.send(undefined)
+/**
+ * Answers without a body. A null would go through the serialiser of the response's schema and count four bytes. At a
+ * HEAD, undefined would become a Content-Length of 0, which a 304 would say of what it names (RFC 9110, 8.6).
+ */
+export const sendNothing = (reply: FastifyReply): FastifyReply =>
+  reply.send(reply.request.method === 'HEAD' ? Readable.from([]) : undefined)
 
 /** Calls back once when an answer has gone out whole, or its client has hung up before. */
 export function whenOver (response: ServerResponse, callback: (isWhole: boolean) => void): void {

@@ -68,7 +68,8 @@ export async function receiveFile<T extends Discardable> (
   if (request.raw.destroyed) throw new MalformedMultipartError()
 
   const body = watchBody(request.raw, maxBytes + OVERHEAD_BYTES, idleMs, tooLarge)
-  const parts = request.parts()
+  const heads = watchHeads()
+  const parts = request.parts({ isPartAFile: heads.isPartAFile })
   let received: ReceivedFile<T> | undefined
   try {
     for (;;) {
@@ -86,6 +87,7 @@ export async function receiveFile<T extends Discardable> (
     // What follows the closing boundary is no part of the form, but the connection is free only behind it.
     request.raw.resume()
     if (!request.raw.readableEnded) await Promise.race([rest(request.raw), body.failure])
+    heads.check()
     if (received === undefined || received.stored.byteSize === 0) throw new InvalidError([BLANK])
     return received
   } catch (error) {
@@ -139,6 +141,29 @@ const isFailureOf = (file: MultipartFile['file'], error: unknown): boolean =>
 
 const rest = async (raw: IncomingMessage): Promise<void> =>
   await finished(raw, { writable: false }).catch((error: unknown) => { throw new MalformedMultipartError({ cause: error }) })
+
+/**
+ * Notes what there is in a form beside the parts that are handed over: @fastify/multipart keeps back those whose name is
+ * one of Object.prototype's, and fields that say they are JSON and are not.
+ */
+function watchHeads () {
+  let files = 0
+  let isText = false
+  return {
+    /** For busboy, which asks this about each part. What is a file is what it takes for one by itself. */
+    isPartAFile (name: string | undefined, type: string | undefined, filename: string | undefined): boolean {
+      const isFile = type === 'application/octet-stream' || filename !== undefined
+      if (isFile) files++
+      else if (name === FILE_FIELD) isText = true
+      return isFile
+    },
+    /** @throws {InvalidError} when the form, which has been read to its end, holds what it must not */
+    check () {
+      if (isText) throw new InvalidError([NOT_A_FILE])
+      if (files > 1) throw new InvalidError([NOT_ALONE])
+    }
+  }
+}
 
 /** Ends what the parser alone would let go on for ever: bodies without an end, and clients without a pulse. */
 function watchBody (raw: IncomingMessage, maxBytes: number, idleMs: number, tooLarge: () => Error) {

@@ -4,6 +4,10 @@ import { InvalidError } from '../errors.ts'
 import { compose, isCommonPassword, normalizePassword } from './passwords.ts'
 
 const EMAIL_MAX = 254
+/** RFC 5321, 4.5.3.1.1. */
+const LOCAL_PART_MAX_BYTES = 64
+/** Without the last assigned plane: its tags and variation selectors are not seen. */
+const VISIBLE_BEYOND_BMP = /[\u{10000}-\u{DFFFF}]/gu
 const PASSWORD_MIN = 8
 const PASSWORD_MAX = 256
 const EMAIL_TAKEN = 'Email has already been taken'
@@ -33,9 +37,20 @@ export async function findUser (database: StatementRunner, email: string): Promi
 /** The form in which e-mail addresses are stored and compared. */
 export const normalizeEmail = (email: string): string => compose(compose(email.trim()).toLowerCase())
 
-/** Whether a normalised e-mail address can be anybody's. Characters that nobody sees would make two look like one. */
-export const isEmailAddress = (email: string): boolean =>
-  email.isWellFormed() && !/[\p{C}\p{Z}]/u.test(email) && validator.isEmail(email, { allow_utf8_local_part: true })
+/**
+ * Whether a normalised e-mail address can be anybody's.
+ *
+ * @param ofAnyLength whether its length, and that of its parts, is left out of account
+ */
+export function isEmailAddress (email: string, ofAnyLength = false): boolean {
+  // Characters that nobody sees would make two look like one.
+  if (!email.isWellFormed() || /[\p{C}\p{Z}]/u.test(email)) return false
+  const at = Math.max(email.lastIndexOf('@'), 0)
+  const localPart = email.slice(0, at)
+  if (!ofAnyLength && Buffer.byteLength(localPart) > LOCAL_PART_MAX_BYTES) return false
+  // validator takes letters of every script there, but none beyond the BMP.
+  return validator.isEmail(localPart.replace(VISIBLE_BEYOND_BMP, 'x') + email.slice(at), { allow_utf8_local_part: true, ignore_max_length: ofAnyLength })
+}
 
 /**
  * Checks what somebody signs up with.
@@ -83,9 +98,11 @@ export const fieldsOf = (value: unknown): Record<string, unknown> =>
 
 function checkEmail (given: unknown, email: string): string[] {
   if (isMissing(given) || email === '') return [typeof given === 'string' || isMissing(given) ? "Email can't be blank" : 'Email must be a string']
-  if (characters(email) > EMAIL_MAX) return [`Email is too long (maximum is ${EMAIL_MAX} characters)`]
-  if (!isEmailAddress(email)) return ['Email is invalid']
-  return []
+  const isTooLong = characters(email) > EMAIL_MAX
+  const problems: string[] = []
+  if (isTooLong) problems.push(`Email is too long (maximum is ${EMAIL_MAX} characters)`)
+  if (!isEmailAddress(email, isTooLong)) problems.push('Email is invalid')
+  return problems
 }
 
 function checkPassword (given: unknown, password: string, email: string): string[] {

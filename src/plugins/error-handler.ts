@@ -71,7 +71,7 @@ function sendError (error: FastifyError, request: FastifyRequest, reply: Fastify
   if (!reply.hasHeader('cache-control')) reply.header('cache-control', 'no-store')
   return reply
     .code(answer.status)
-    .removeHeader('content-encoding').removeHeader('content-length').removeHeader('etag')
+    .removeHeader('content-encoding').removeHeader('content-length').removeHeader('etag').removeHeader('link')
     .type('application/json; charset=utf-8')
     .send(errorBody(answer.messages))
 }

@@ -22,7 +22,7 @@ export interface MetricsListenerOptions {
 }
 
 /**
- * Answers `GET /metrics` on a listener of its own, which the public never reaches.
+ * Answers `GET /metrics`, and HEAD, on a listener of its own, which the public never reaches.
  *
  * @param collect gives the metrics in Prometheus' text format
  * @returns a function that ends the listener
@@ -31,7 +31,8 @@ export interface MetricsListenerOptions {
 export async function listenForMetrics ({ host, port, log }: MetricsListenerOptions, collect: () => Promise<string>): Promise<() => Promise<void>> {
   const json = { 'content-type': 'application/json; charset=utf-8' }
   const server = createServer((request, response) => {
-    if (request.method !== 'GET' || request.url !== '/metrics') {
+    // A query is allowed: Prometheus sends the `params` of a scrape as one.
+    if (!/^(GET|HEAD)$/.test(request.method ?? '') || !/^\/metrics(\?|$)/.test(request.url ?? '')) {
       response.writeHead(404, json).end(JSON.stringify({ errors: ['Not found'] }))
       return
     }

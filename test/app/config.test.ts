@@ -3,6 +3,8 @@ import { availableParallelism } from 'node:os'
 import { resolve } from 'node:path'
 import t from 'tap'
 import { ConfigError, loadConfig } from '../../src/config.ts'
+import { PNG, upload } from '../assets/helpers.ts'
+import { buildTestApp, createPage, signUp } from '../helpers/app.ts'
 
 const problemsOf = (env: Record<string, string>): string[] => {
   try {
@@ -53,14 +55,16 @@ t.test('nothing set is the embedded mode with the defaults of the contract', asy
 t.test('a bad setting is one line that names it', async (t) => {
   for (const [name, value] of [
     ['PORT', 'x'], ['PORT', '65536'], ['PORT', '-1'], ['PORT', '3000.5'], ['PORT', '1e3'], ['PORT', '0x10'], ['OPS_PORT', 'no'],
-    ['BASE_URL', 'example.com'], ['BASE_URL', 'ftp://example.com'], ['BASE_URL', 'https://example.com?x'], ['LOG_LEVEL', 'loud'],
+    ['BASE_URL', 'example.com'], ['BASE_URL', 'ftp://example.com'], ['BASE_URL', 'https://example.com?x'], ['BASE_URL', 'https://example.com/#x'], ['LOG_LEVEL', 'loud'],
     ['WEB_CONCURRENCY', '-1'], ['WEB_CONCURRENCY', 'two'], ['WEB_CONCURRENCY', '2'],
     ['TRUST_PROXY', 'true'], ['TRUST_PROXY', '10.0.0.0/33'], ['TRUST_PROXY', '10.0.0.1,proxy.example'],
     ['DATABASE_URL', 'mysql://x'], ['REDIS_URL', 'http://x'], ['MIGRATE_ON_START', 'yes'], ['JWT_SECRET', 'too short'],
     ['ACCESS_TOKEN_TTL', '0'], ['ALLOWED_HOSTS', 'https://example.com'], ['ALLOWED_HOSTS', 'a.example,*.*.example'], ['ALLOWED_HOSTS', '300.1.1.1'], ['ALLOWED_HOSTS', 'example.com:80'],
     ['RATE_LIMIT_PUBLIC', '0'], ['PUBLIC_CACHE_CONTROL', 'a\nb'], ['CORS_ORIGINS', 'example.com'], ['CORS_ORIGINS', 'https://example.com/path'],
     ['UPLOADS_URL', 'https://bucket'], ['UPLOADS_URL', 's3://'], ['UPLOADS_URL', 's3://Bucket'], ['UPLOADS_URL', 's3://bucket/a b'], ['UPLOADS_PUBLIC_URL', 'cdn.example.com'],
-    ['AWS_ENDPOINT_URL_S3', 'localhost:9000'], ['AWS_REGION', 'EU West'], ['S3_FORCE_PATH_STYLE', 'yes'], ['S3_TIMEOUT_MS', '5s'],
+    ...['https://exa mple.com', 'https://exa\tmple.com', 'https://[::1', 'https://example.com:70000', 'https://a%20b', 'https://user@example.com', 'https://:secret@example.com']
+      .flatMap((url) => [['BASE_URL', url], ['UPLOADS_PUBLIC_URL', url]]),
+    ['AWS_ENDPOINT_URL_S3', 'localhost:9000'], ['AWS_ENDPOINT_URL_S3', 'http://[::1'], ['AWS_REGION', 'EU West'], ['S3_FORCE_PATH_STYLE', 'yes'], ['S3_TIMEOUT_MS', '5s'],
     ['OTEL_EXPORTER_OTLP_ENDPOINT', 'collector:4318'], ['OTEL_EXPORTER_OTLP_PROTOCOL', 'grpc'], ['OTEL_EXPORTER_OTLP_HEADERS', 'key'], ['OTEL_EXPORTER_OTLP_HEADERS', 'key=%zz'], ['OTEL_EXPORTER_OTLP_HEADERS', 'a:b=c'], ['OTEL_EXPORTER_OTLP_HEADERS', 'key=%0d%0a'],
     ['OTEL_TRACES_SAMPLER', 'sometimes'], ['OTEL_TRACES_SAMPLER_ARG', '1.5'], ['OTEL_RESOURCE_ATTRIBUTES', 'a=b,c'],
     ['MAX_UPLOAD_BYTES', '25MB'], ['ALLOWED_UPLOAD_TYPES', 'png'], ['SHUTDOWN_TIMEOUT_MS', 'soon']
@@ -91,6 +95,32 @@ t.test('lists and addresses', async (t) => {
   t.equal(config.BASE_URL, 'https://example.com/base')
   t.same(config.ALLOWED_UPLOAD_TYPES, ['image/*', 'application/pdf'])
   t.same(loadConfig({ OTEL_EXPORTER_OTLP_HEADERS: 'x-key = open%20sesame,other=a=b' }).OTEL_EXPORTER_OTLP_HEADERS, { 'x-key': 'open sesame', other: 'a=b' })
+})
+
+t.test('public addresses are kept as URLs are sent: in ASCII, without a slash at the end', async (t) => {
+  for (const [given, kept] of [
+    ['https://例え.jp', 'https://xn--r8jz45g.jp'],
+    ['https://Example.com/', 'https://example.com'],
+    ['https://example.com:443/Säle//', 'https://example.com/S%C3%A4le'],
+    ['http://[::1]:3000', 'http://[::1]:3000']
+  ] as const) {
+    t.match(loadConfig({ BASE_URL: given, UPLOADS_PUBLIC_URL: given }), { BASE_URL: kept, UPLOADS_PUBLIC_URL: kept })
+  }
+})
+
+t.test('URLs in answers begin with BASE_URL, its path included, whatever script it is written in', async (t) => {
+  const app = await buildTestApp(t, { settings: { BASE_URL: 'https://例え.jp/Säle/' } })
+  const owner = await signUp(app)
+  const base = 'https://xn--r8jz45g.jp/S%C3%A4le'
+  for (let n = 0; n < 2; n++) {
+    await createPage(app, owner)
+    t.ok((await upload(app, owner, PNG)).json().url.startsWith(`${base}/uploads/`))
+  }
+  for (const list of ['/manage/landing_pages', '/assets']) {
+    const { headers, statusCode } = await app.inject({ url: `${list}?limit=1`, headers: owner.headers })
+    t.equal(statusCode, 200)
+    t.ok(String(headers.link).startsWith(`<${base}${list}?`), String(headers.link))
+  }
 })
 
 t.test('JWT_SECRET is measured in bytes, with DATABASE_URL and without', async (t) => {

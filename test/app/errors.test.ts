@@ -1,16 +1,18 @@
 import { connect, type Socket } from 'node:net'
 import { setTimeout as sleep } from 'node:timers/promises'
 import t, { type Test } from 'tap'
-import { buildTestApp, createPage, listen, signUp } from '../helpers/app.ts'
+import { buildApp } from '../../src/app.ts'
+import { loadConfig } from '../../src/config.ts'
+import { buildTestApp, createPage, listen, signUp, testSettings } from '../helpers/app.ts'
 
 const app = await buildTestApp(t)
 const owner = await signUp(app)
 const url = new URL(await listen(app))
 
 /** Sends bytes as they are and gives all that comes back until the server closes. */
-async function raw (bytes: string | Buffer): Promise<string> {
+async function raw (bytes: string | Buffer, { port, hostname } = url): Promise<string> {
   return await new Promise((resolve, reject) => {
-    const socket = connect(Number(url.port), url.hostname, () => socket.write(bytes))
+    const socket = connect(Number(port), hostname, () => socket.write(bytes))
     let answer = ''
     socket.on('data', (data) => { answer += data.toString('latin1') })
     socket.on('close', () => resolve(answer))
@@ -179,6 +181,17 @@ t.test('a 500 says nothing but the request', async (t) => {
   const response = await broken.inject({ url: `/manage/landing_pages/${'0'.repeat(8)}-0000-0000-0000-000000000000`, headers: { ...account.headers, 'x-request-id': 'the-request' } })
   t.equal(response.statusCode, 500)
   t.equal(response.body, '{"errors":["Something went wrong (request the-request)"]}')
+})
+
+t.test('a header that can not be sent is a 500 of the one shape, without that header', async (t) => {
+  // No setting is taken that would do it, so the app is built past them.
+  const broken = await buildApp({ ...loadConfig(await testSettings(t)), BASE_URL: 'https://例え.jp' })
+  t.teardown(async () => await broken.close())
+  const account = await signUp(broken)
+  for (let n = 0; n < 2; n++) await createPage(broken, account)
+  const answer = await raw(request(['GET /manage/landing_pages?limit=1 HTTP/1.1', 'Host: x', `Authorization: ${account.headers.authorization}`]), new URL(await listen(broken)))
+  isError(t, answer, 500, 'a Link that is no ASCII')
+  t.notMatch(answer, /\r\nlink:/i)
 })
 
 t.test('errors are not for caches', async (t) => {

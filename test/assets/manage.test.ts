@@ -46,6 +46,46 @@ onEachStore('the list, newest first, page by page', async (t, build) => {
   t.equal(both.errors.length, 2, 'every broken rule at once')
 })
 
+t.test('the list has 50 records unless asked otherwise, and at most 100', async (t) => {
+  const app = await buildTestApp(t)
+  const account = await signUp(app)
+  await app.database.$executeRaw`
+    INSERT INTO assets (id, user_id, storage_key, filename, content_type, byte_size, checksum)
+    SELECT ('00000000-0000-7000-8000-' || lpad(to_hex(n), 12, '0'))::uuid, ${account.user.id}, 'key-' || n, n || '.bin', 'application/octet-stream', 1, repeat('0', 64)
+    FROM generate_series(1, 103) n`
+  const newestFirst = Array.from({ length: 103 }, (_, n) => `${103 - n}.bin`)
+  const list = async (query: string) => {
+    const response = await app.inject({ url: `/assets${query}`, headers: account.headers })
+    return { names: response.json().map(({ filename }: { filename: string }) => filename), next: /^<http:\/\/landfall\.test\/assets([^>]+)>; rel="next"$/.exec(String(response.headers.link))?.[1] ?? '' }
+  }
+  for (const [query, size] of [['', 50], ['?limit=100', 100]] as const) {
+    const seen: string[] = []
+    const sizes: number[] = []
+    for (let page = await list(query); ; page = await list(page.next)) {
+      seen.push(...page.names)
+      sizes.push(page.names.length)
+      if (page.next === '') break
+    }
+    t.strictSame(seen, newestFirst)
+    t.strictSame(sizes, size === 50 ? [50, 50, 3] : [100, 3])
+  }
+  t.equal((await app.inject({ url: '/assets?limit=101', headers: account.headers })).statusCode, 422)
+})
+
+t.test('HEAD answers as GET without a body', async (t) => {
+  const app = await buildTestApp(t)
+  const account = await signUp(app)
+  const { id } = (await upload(app, account, PNG)).json()
+  await upload(app, account, PNG)
+  for (const [url, status] of [['/assets', 200], ['/assets?limit=1', 200], ['/assets?limit=0', 422], [`/assets/${id}`, 200], [`/assets/${randomUUID()}`, 404]] as const) {
+    const [head, get] = await Promise.all((['HEAD', 'GET'] as const).map(async (method) => await app.inject({ method, url, headers: { ...account.headers, 'x-request-id': 'same' } })))
+    t.equal(head?.statusCode, status, url)
+    t.equal(head?.body, '', url)
+    t.strictSame({ ...head?.headers, date: '' }, { ...get?.headers, date: '' }, url)
+    t.equal(head?.headers.link !== undefined, url.endsWith('limit=1'), url)
+  }
+})
+
 t.test('unknown, malformed and foreign ids are the same 404, byte for byte', async (t) => {
   const app = await buildTestApp(t)
   const owner = await signUp(app)
@@ -82,6 +122,17 @@ onEachStore('DELETE removes the row and the file, once', async (t, build) => {
   t.strictSame(await stored(app), { published: [pathOf(kept).slice('/uploads/'.length)], temporary: [] })
 })
 
+t.test('DELETE without a body takes any content type', async (t) => {
+  const app = await buildTestApp(t)
+  const account = await signUp(app)
+  for (const type of ['application/x-www-form-urlencoded', 'multipart/form-data; boundary=x', 'application/json', 'nonsense']) {
+    const { id } = (await upload(app, account, PNG)).json()
+    const response = await app.inject({ method: 'DELETE', url: `/assets/${id}`, headers: { ...account.headers, 'content-type': type, 'content-length': '0' } })
+    t.equal(response.statusCode, 204, type)
+  }
+  t.strictSame(await stored(app), { published: [], temporary: [] })
+})
+
 onEachStore('of many who delete the same asset one succeeds, and readers see 200 or 404, nothing else', async (t, build) => {
   const app = await build(t)
   const account = await signUp(app)
@@ -102,7 +153,7 @@ onEachStore('of many who delete the same asset one succeeds, and readers see 200
 
 t.test('every route wants a token', async (t) => {
   const app = await buildTestApp(t)
-  for (const [method, url] of [['GET', '/assets'], ['POST', '/assets'], ['GET', `/assets/${randomUUID()}`], ['DELETE', `/assets/${randomUUID()}`]] as const) {
+  for (const [method, url] of [['GET', '/assets'], ['HEAD', '/assets'], ['POST', '/assets'], ['GET', `/assets/${randomUUID()}`], ['HEAD', `/assets/${randomUUID()}`], ['DELETE', `/assets/${randomUUID()}`]] as const) {
     t.equal((await app.inject({ method, url })).statusCode, 401, `${method} ${url}`)
   }
 })

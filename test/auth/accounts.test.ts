@@ -37,6 +37,18 @@ t.test('an e-mail address is trimmed, normalised and unique in any spelling', as
   }
 })
 
+t.test('an e-mail address may have characters of every plane of Unicode, and names one account', async (t) => {
+  for (const email of ['\u{20bb7}\u7530@example.com', '\u{1f600}@example.com', '"\u{20bb7}"@example.com']) {
+    const response = await attempt(valid(email))
+    t.equal(response.statusCode, 201, response.body)
+    t.equal(response.json().user.email, email)
+    t.equal((await post('/auth/sign_in', { user: { email, password: PASSWORD } })).statusCode, 200)
+    t.same((await attempt(valid(email))).json(), { errors: ['Email has already been taken'] })
+  }
+  t.equal((await attempt(valid('\u{10400}@example.com'))).json().user.email, '\u{10428}@example.com', 'lower-cased')
+  t.equal((await attempt(valid('\u{20bb8}\u7530@example.com'))).statusCode, 201, 'another character is another address')
+})
+
 t.test('of many sign-ups with one address at once, one wins and nothing is left of the others', async (t) => {
   const responses = await Promise.all(Array.from({ length: 8 }, async () => await attempt(valid('race@example.com'))))
   t.same(responses.map((response) => response.statusCode).sort(), [201, ...Array(7).fill(422)])
@@ -70,6 +82,12 @@ const refused: [name: string, user: unknown, errors: string[]][] = [
   ['a quoted control character', valid('"\x01"@example.com'), ['Email is invalid']],
   ['a dot first', valid('.a@example.com'), ['Email is invalid']],
   ['255 characters', valid(`${'a'.repeat(243)}@example.com`), ['Email is too long (maximum is 254 characters)']],
+  ['255 characters and no @', valid('a'.repeat(255)), ['Email is too long (maximum is 254 characters)', 'Email is invalid']],
+  ['255 characters, a space among them', valid(`a b@${'c'.repeat(247)}.com`), ['Email is too long (maximum is 254 characters)', 'Email is invalid']],
+  ['60,000 bytes and no @', valid('\u{20bb7}'.repeat(15_000)), ['Email is too long (maximum is 254 characters)', 'Email is invalid']],
+  ['60,000 @', valid('@'.repeat(60_000)), ['Email is too long (maximum is 254 characters)', 'Email is invalid']],
+  ['a local part of 68 bytes in 17 characters', valid(`${'\u{20bb7}'.repeat(17)}@example.com`), ['Email is invalid']],
+  ['a character beyond the BMP that nobody sees', valid('\u{20bb7}\u{e0100}@example.com'), ['Email is invalid']],
   ['7 characters', { ...valid('p@example.com'), password: 'abc+def', password_confirmation: 'abc+def' }, ['Password is too short (minimum is 8 characters)']],
   ['8 code points that are 4 characters in NFC', { ...valid('p@example.com'), password: 'e\u0301'.repeat(4), password_confirmation: 'e\u0301'.repeat(4) }, ['Password is too short (minimum is 8 characters)']],
   ['257 characters', { ...valid('p@example.com'), password: `${long(256)}z`, password_confirmation: `${long(256)}z` }, ['Password is too long (maximum is 256 characters)']],
@@ -103,6 +121,7 @@ t.test('the limits themselves pass', async (t) => {
   const domain = `${'b'.repeat(63)}.${'c'.repeat(63)}.${'d'.repeat(57)}.com`
   for (const [name, user] of Object.entries({
     'e-mail of 254 characters': valid(`${local}@${domain}`),
+    'local part of 64 bytes beyond the BMP': valid(`${'\u{20bb7}'.repeat(16)}@example.com`),
     'password of 8 characters': { ...valid('short@example.com'), password: 'zq8+kf3!', password_confirmation: 'zq8+kf3!' },
     'password of 256 characters': { ...valid('long@example.com'), password: long(256), password_confirmation: long(256) },
     'password with NUL and spaces': { ...valid('nul@example.com'), password: ' a\0b c d ', password_confirmation: ' a\0b c d ' }

@@ -138,7 +138,9 @@ t.test('sign-out with a token that is not usable revokes nothing', async (t) => 
     refused(t, await signOut(account, token), JSON.stringify(token))
   }
   refused(t, await app.inject({ method: 'DELETE', url: '/auth/sign_out', headers: account.headers }), 'no body')
-  refused(t, await app.inject({ method: 'DELETE', url: '/auth/sign_out', headers: { ...account.headers, 'content-type': 'application/json' } }), 'no body, but its type')
+  for (const type of ['application/json', 'application/x-www-form-urlencoded']) {
+    refused(t, await app.inject({ method: 'DELETE', url: '/auth/sign_out', headers: { ...account.headers, 'content-type': type } }), `no body, but its type, ${type}`)
+  }
   t.ok(await lives(account.access_token), 'the spent token was no replay here')
   t.ok(await lives(stranger.access_token))
   t.equal((await refresh(pair.refresh_token)).statusCode, 200)

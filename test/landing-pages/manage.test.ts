@@ -246,6 +246,34 @@ t.test('a management GET honours If-None-Match', async (t) => {
   t.equal((await get('nonsense')).statusCode, 200)
 })
 
+t.test('HEAD answers as GET without a body', async (t) => {
+  const account = await signUp(app)
+  const page = await createPage(app, account)
+  await createPage(app, account)
+  const cases: [url: string, status: number, has: string[], conditions?: Record<string, string>][] = [
+    [`/manage/landing_pages/${page.id}`, 200, ['etag', 'content-length']],
+    [`/manage/landing_pages/${page.id}`, 304, ['etag'], { 'if-none-match': page.etag }],
+    [`/manage/landing_pages/${randomUUID()}`, 404, []],
+    ['/manage/landing_pages', 200, ['content-length']],
+    ['/manage/landing_pages?limit=1', 200, ['link', 'content-length']],
+    ['/manage/landing_pages?limit=0', 422, []],
+    ['/auth/me', 200, ['content-length']]
+  ]
+  for (const [url, status, has, conditions] of cases) {
+    const [head, get] = await Promise.all((['HEAD', 'GET'] as const).map(async (method) => await app.inject({ method, url, headers: { ...account.headers, ...conditions, 'x-request-id': 'same' } })))
+    t.equal(head?.statusCode, status, url)
+    t.equal(head?.body, '', url)
+    t.same({ ...head?.headers, date: '' }, { ...get?.headers, date: '' }, url)
+    for (const name of has) t.type(head?.headers[name], 'string', `${url}: ${name}`)
+
+    const refused = await app.inject({ method: 'HEAD', url, headers: { ...conditions } })
+    t.equal(refused.statusCode, 401, url)
+    t.equal(refused.body, '', url)
+    t.equal(refused.headers['www-authenticate'], 'Bearer', url)
+    t.equal(refused.headers.etag, undefined, url)
+  }
+})
+
 t.test("malformed, unknown, deleted and somebody else's: one 404, byte for byte", async (t) => {
   const page = await createPage(app, owner)
   const deleted = await createPage(app, owner)
@@ -288,7 +316,8 @@ t.test('an identifier that is malformed, unknown or foreign gives the same 404, 
 })
 
 t.test('DELETE takes the page away, with or without a content type', async (t) => {
-  for (const headers of [{}, { 'content-type': 'application/json' }] as Record<string, string>[]) {
+  const form = { 'content-type': 'application/x-www-form-urlencoded' }
+  for (const headers of [{}, { 'content-type': 'application/json' }, form, { ...form, 'content-length': '0' }, { 'content-type': 'nonsense' }] as Record<string, string>[]) {
     const page = await createPage(app, owner)
     t.equal((await read(page.public_id)).statusCode, 200)
     const response = await send('DELETE', `/manage/landing_pages/${page.id}`, undefined, headers)
@@ -298,6 +327,16 @@ t.test('DELETE takes the page away, with or without a content type', async (t) =
     t.equal((await send('GET', `/manage/landing_pages/${page.id}`)).statusCode, 404)
     t.equal((await send('DELETE', `/manage/landing_pages/${page.id}`)).statusCode, 404)
   }
+})
+
+t.test('a body that is no JSON is a 415 at DELETE, too; without a body only POST and PATCH mind its type', async (t) => {
+  const page = await createPage(app, owner)
+  const form = { 'content-type': 'application/x-www-form-urlencoded' }
+  t.equal((await send('DELETE', `/manage/landing_pages/${page.id}`, 'a=b', form)).statusCode, 415)
+  t.equal((await send('PATCH', `/manage/landing_pages/${page.id}`, undefined, form)).statusCode, 415)
+  t.equal((await send('POST', '/landing_pages', undefined, form)).statusCode, 415)
+  t.equal((await send('POST', '/landing_pages')).statusCode, 422)
+  t.equal((await read(page.public_id)).statusCode, 200, 'it is still there')
 })
 
 t.test('the list: own pages, newest first, cursor by cursor', async (t) => {

@@ -126,6 +126,8 @@ t.test('it is made once, and read again only when it has changed', async (t) => 
   t.equal(again.statusCode, 304)
   t.equal(again.body, '')
   t.equal(again.headers.etag, first.headers.etag)
+  const head = await app.inject({ method: 'HEAD', url: '/openapi.json', headers: { 'if-none-match': String(first.headers.etag) } })
+  t.match(head, { statusCode: 304, headers: { etag: first.headers.etag, 'content-length': undefined } })
   t.equal((await app.inject('/openapi.json')).body, first.body)
 })
 
