@@ -1,6 +1,7 @@
 import type { FastifyInstance, FastifyRequest, onRequestHookHandler } from 'fastify'
 import type { Asset } from '../generated/prisma/client.ts'
 import { EncodedBodyError, InvalidError, UnsupportedMediaTypeError } from '../errors.ts'
+import { confirmSession } from '../plugins/authenticate.ts'
 import { isEncoded } from '../plugins/json-body.ts'
 import { dimensionsIn, HEADER_BYTES, spanOfDimensions } from './dimensions.ts'
 import type { FileStore, StagedFile } from './file-store.ts'
@@ -49,10 +50,14 @@ export function uploader (app: FastifyInstance, store: FileStore): (request: Fas
       throw error
     }
     await stored.publish()
+    let mayHaveRow = false
     try {
+      // Only now: a large file takes a while to arrive, and in a bucket to be put together.
+      await confirmSession(database, request)
+      mayHaveRow = true
       return await createAsset(database, asset)
     } catch (error) {
-      if (hasNoRow(error)) await store.remove(asset.storageKey)
+      if (!mayHaveRow || hasNoRow(error)) await store.remove(asset.storageKey)
       else settleLater(asset.storageKey)
       throw error
     }

@@ -60,7 +60,8 @@ export class CachedDocument {
     this.publicId = document.publicId
     this.version = document.version
     this.hash = document.hash
-    this.lastModified = document.updatedAt.toUTCString()
+    // The clock of who wrote it may be ahead, and what has been changed in the future is not allowed (RFC 9110, 8.8.2.1).
+    this.lastModified = new Date(Math.min(document.updatedAt.getTime(), Date.now())).toUTCString()
     this.identity = this.#represent(document.bytes, 'identity')
   }
 

@@ -52,8 +52,9 @@ const LIST = statement<Omit<LandingPage, 'currentData'> & { currentData: string 
   ) measured
   ORDER BY id DESC`)
 
+/** The time never goes back, nor before created_at: another replica's clock may be ahead of this one's. */
 const REPLACE = statement<LandingPage>(`
-  UPDATE landing_pages SET current_data = $4, content_hash = $5, version = version + 1, updated_at = $6::timestamptz
+  UPDATE landing_pages SET current_data = $4, content_hash = $5, version = version + 1, updated_at = GREATEST(updated_at, $6::timestamptz)
   WHERE ${OWN_VERSION}
   RETURNING ${RECORD}`)
 

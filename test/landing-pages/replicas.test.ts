@@ -1,8 +1,10 @@
 import { setImmediate as turn } from 'node:timers/promises'
 import t, { type Test } from 'tap'
 import type { FastifyInstance } from 'fastify'
+import pg from 'pg'
+import { clock } from '../../src/clock.ts'
 import { buildTestApp, createPage, signUp, testSettings } from '../helpers/app.ts'
-import { claimRedis, createProxy, startRedisServer } from '../helpers/servers.ts'
+import { claimRedis, createProxy, query, startRedisServer } from '../helpers/servers.ts'
 import { until } from '../helpers/until.ts'
 
 // Two replicas on one PostgreSQL and one Redis.
@@ -170,4 +172,43 @@ t.test('PostgreSQL without Redis: another replica sees a write within its short 
   t.equal((await read(two, page.public_id)).body, '{"v":1}')
   await replace(one, owner, page.id, '{"v":2}')
   await until(async () => (await read(two, page.public_id)).body === '{"v":2}')
+})
+
+t.test('a write whose answer PostgreSQL could not give: what was before is served for 60 s at most', async (t) => {
+  const settings: Record<string, string> = { ...await testSettings(t), RATE_LIMIT_PUBLIC: '1000000', REDIS_URL: await claimRedis(t) }
+  const databaseUrl = settings.DATABASE_URL as string
+  const proxy = await createProxy(t, databaseUrl)
+  const one = await buildTestApp(t, { settings: { ...settings, DATABASE_URL: proxy.url } })
+  const two = await buildTestApp(t, { settings })
+  const owner = await signUp(one)
+  const [changed, deleted] = [await createPage(one, owner, '{"v":1}'), await createPage(one, owner, '{"v":1}')]
+  const readAll = async () => await Promise.all([changed, deleted].flatMap(({ public_id: id }) => [one, two].map(async (app) => {
+    const { statusCode, body } = await read(app, id)
+    return statusCode === 200 ? body : statusCode
+  })))
+  t.same(await readAll(), Array(4).fill('{"v":1}'))
+
+  const locker = new pg.Client({ connectionString: databaseUrl })
+  await locker.connect()
+  t.teardown(async () => await locker.end())
+  const waiting = async () => Number((await query(databaseUrl, "SELECT count(*) FROM pg_stat_activity WHERE datname = current_database() AND wait_event_type = 'Lock'"))[0]?.count)
+  await locker.query('BEGIN; LOCK TABLE landing_pages IN SHARE MODE') // reads go on
+  const writes = [replace(one, owner, changed.id, '{"v":2}'), remove(one, owner, deleted.id)]
+  await until(async () => await waiting() === 2, 'both writes wait')
+  await proxy.disconnect()
+  t.same((await Promise.all(writes)).map(({ statusCode }) => statusCode), [503, 503])
+  await locker.query('COMMIT')
+  await until(async () => await waiting() === 0, 'both are carried out')
+
+  t.equal((await remove(two, owner, deleted.id)).statusCode, 404, 'it was deleted')
+  const soon = await readAll()
+  t.comment(`at once: ${soon.join(', ')}`)
+  const truth = ['{"v":2}', '{"v":2}', 404, 404]
+  t.ok(soon.every((answer, index) => ['{"v":1}', truth[index]].includes(answer)), 'the old one or the new one')
+
+  const real = clock.now
+  t.intercept(clock, 'now', { value: () => real() + 60_000 })
+  const redis = two.shared!.commands
+  for (const key of await redis.keys('landfall:document:*')) await redis.pexpire(key, await redis.pttl(key) - 60_000)
+  t.same(await readAll(), truth)
 })

@@ -33,6 +33,28 @@ t.test('a write moves updated_at and Last-Modified, never created_at; what chang
   t.not(after.modified, before.modified)
 })
 
+t.test('written by a replica whose clock is ahead: updated_at does not go back, Last-Modified is never in the future', async (t) => {
+  const settings = await testSettings(t)
+  const app = await buildTestApp(t, { settings })
+  const owner = await signUp(app)
+  const page = await createPage(app, owner)
+  const begun = Date.now()
+  const ahead = new Date(begun + 3_600_000)
+  await app.database.landingPage.update({ where: { id: page.id }, data: { createdAt: ahead, updatedAt: ahead } })
+  const isNotAhead = async (reader: typeof app, document: string) => {
+    const { body, headers } = await reader.inject(`/landing_pages/${page.public_id}`)
+    t.equal(body, document)
+    const modified = Date.parse(String(headers['last-modified']))
+    t.ok(modified <= Date.now() && modified > begun - 1000, `the present instead: ${headers['last-modified']}`)
+  }
+  await isNotAhead(await buildTestApp(t, { settings }), '{"hello":"world"}')
+
+  const written = await app.inject({ method: 'PATCH', url: `/manage/landing_pages/${page.id}`, headers: owner.headers, payload: { current_data: { v: 2 } } })
+  t.match(written.json(), { created_at: ahead.toISOString(), updated_at: ahead.toISOString() })
+  await isNotAhead(app, '{"v":2}')
+  await isNotAhead(await buildTestApp(t, { settings }), '{"v":2}')
+})
+
 t.test('a last page that is full leads nowhere', async (t) => {
   const app = await buildTestApp(t)
   const owner = await signUp(app)
