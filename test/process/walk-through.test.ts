@@ -1,5 +1,5 @@
 import { spawn } from 'node:child_process'
-import { mkdirSync, readFileSync, symlinkSync, writeFileSync } from 'node:fs'
+import { mkdirSync, readFileSync, statSync, symlinkSync, writeFileSync } from 'node:fs'
 import { join } from 'node:path'
 import t, { type Test } from 'tap'
 import { createDatabase, claimRedis } from '../helpers/servers.ts'
@@ -61,7 +61,10 @@ async function clientScript (t: Test, { url }: Service): Promise<void> {
 t.test('on the embedded database, with npm start', async (t) => {
   t.equal(blocksOf('Run it')[0], 'npm ci && npm start\n')
   const folder = temporaryFolder(t)
+  const writtenAt = () => ['app.js', 'client/index.js', 'client/index.d.ts'].map((name) => statSync(join(PROJECT, 'dist', name)).mtimeMs)
+  const before = writtenAt()
   const service = await startService(t, { DATA_DIR: join(folder, 'data'), UPLOADS_DIR: join(folder, 'uploads') }, ['npm', 'start'])
+  t.same(writtenAt(), before, 'what is built already is not written again under others that start')
   t.match(service.output(), `Landfall listens on ${service.url}`)
   t.match(service.output(), `Database  ${folder}/data`)
   t.match(service.output(), /Embedded mode/)
