@@ -1,6 +1,7 @@
 import { existsSync } from 'node:fs'
 import { chmod, copyFile, mkdir, readdir, rename, rm, rmdir } from 'node:fs/promises'
 import { join } from 'node:path'
+import type pg from 'pg'
 import { DataDirBusyError, lockDataDir, prepareDataDir } from '../database/data-dir.ts'
 import { interrupted, RESTORING } from '../database/embedded.ts'
 import { RESTORE_MARK } from '../database/migrate.ts'
@@ -127,12 +128,11 @@ const lostIn = (problems: readonly Problem[]): number => problems.filter(({ kind
 async function prepareDatabase (url: string, schema: string): Promise<void> {
   try {
     await withClient(url, async (client) => {
-      const { rows } = await client.query('SELECT nspname, relname FROM pg_namespace LEFT JOIN pg_class ON pg_namespace.oid = relnamespace WHERE nspname = $1 ORDER BY relname = $2 DESC NULLS LAST LIMIT 1', [schema, RESTORE_MARK])
-      const [{ relname = null } = {}] = rows as { relname?: string | null }[]
-      if (relname === RESTORE_MARK) throw new BackupError(`${printableAddress(url)} holds a restore that was interrupted: name a new database, or empty it`)
-      if (relname !== null) throw new BackupError(`${printableAddress(url)} is not empty: name a new database`)
+      const found = await contentsOf(client, schema)
+      if (found?.isMarked === true) throw new BackupError(`${printableAddress(url)} holds a restore that was interrupted: name a new database, or empty it`)
+      if (found?.hasOthers === true) throw new BackupError(`${printableAddress(url)} is not empty: name a new database`)
       // The program restores what is in a schema, not the schema.
-      if (rows.length === 0) await client.query(`CREATE SCHEMA "${schema}"`)
+      if (found === undefined) await client.query(`CREATE SCHEMA "${schema}"`)
       await client.query(`CREATE TABLE "${schema}"."${RESTORE_MARK}" ()`)
     })
   } catch (error) {
@@ -141,10 +141,19 @@ async function prepareDatabase (url: string, schema: string): Promise<void> {
   }
 }
 
+/** Whether the mark of a restore, or anything else, is in a schema; undefined when there is no such schema. */
+async function contentsOf (client: pg.Client, schema: string): Promise<{ isMarked: boolean, hasOthers: boolean } | undefined> {
+  const { rows } = await client.query<{ isMarked: boolean, hasOthers: boolean }>(`
+    SELECT coalesce(bool_or(relname = $2), false) AS "isMarked", coalesce(bool_or(relname <> $2), false) AS "hasOthers"
+    FROM pg_namespace LEFT JOIN pg_class ON relnamespace = pg_namespace.oid
+    WHERE nspname = $1 GROUP BY nspname`, [schema, RESTORE_MARK])
+  return rows[0]
+}
+
 /** From now on a service may start on the database. @param when `if empty`: only if there is nothing else in it */
 async function removeMark (url: string, schema: string, when?: 'if empty'): Promise<void> {
   await withClient(url, async (client) => {
-    if (when === 'if empty' && (await client.query('SELECT FROM pg_class WHERE relnamespace = $1::regnamespace AND relname <> $2 LIMIT 1', [`"${schema}"`, RESTORE_MARK])).rows.length > 0) return
+    if (when === 'if empty' && (await contentsOf(client, schema))?.hasOthers === true) return
     await client.query(`DROP TABLE "${schema}"."${RESTORE_MARK}"`)
   })
 }
