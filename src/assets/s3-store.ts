@@ -1,6 +1,7 @@
 import { createReadStream } from 'node:fs'
 import { lstat, open, rm } from 'node:fs/promises'
 import { Readable } from 'node:stream'
+import { text } from 'node:stream/consumers'
 import { pipeline } from 'node:stream/promises'
 import { AbortMultipartUploadCommand, DeleteObjectCommand, GetObjectCommand, HeadBucketCommand, HeadObjectCommand, ListMultipartUploadsCommand, ListObjectsV2Command, PutObjectCommand, type ListMultipartUploadsCommandOutput } from '@aws-sdk/client-s3'
 import type { FastifyBaseLogger } from 'fastify'
@@ -111,12 +112,8 @@ export class S3Store implements FileStore {
   }
 
   async owner (): Promise<string | undefined> {
-    return await this.#find(async () => {
-      const { Body } = await this.#bucket.send(new GetObjectCommand(this.#object(OWNER)))
-      const chunks: Uint8Array[] = []
-      for await (const chunk of guarded(Body as Readable, this.#bucket.timeoutMs)) chunks.push(chunk as Uint8Array)
-      return Buffer.concat(chunks).toString().trim()
-    })
+    const file = await this.open(OWNER, true)
+    return file && (await text(await file.read())).trim()
   }
 
   async setOwner (id: string): Promise<void> {

@@ -4,7 +4,7 @@ import type { Database } from '../database/client.ts'
 import { statement } from '../database/statement.ts'
 import { uuidv7 } from '../database/uuid.ts'
 import { InvalidRefreshTokenError } from '../errors.ts'
-import type { PrismaClient } from '../generated/prisma/client.ts'
+import { Prisma, type PrismaClient } from '../generated/prisma/client.ts'
 import type { User } from './users.ts'
 
 // PostgreSQL is the truth about sessions. A session's tokens live exactly as long as its row is neither revoked nor past
@@ -152,6 +152,8 @@ export async function signOut (database: Database, session: Session, refreshToke
   if (revoked.length === 0) throw new InvalidRefreshTokenError()
 }
 
+/** Sessions that are over, and no longer needed to tell a replay. */
+const ENDED = Prisma.sql`sessions.expires_at < now() OR sessions.revoked_at < now() - interval '1 day'`
 /** Rows that a sweep deletes at once: far within the time that a statement may take. */
 const SWEPT_AT_ONCE = 1000
 
@@ -168,11 +170,11 @@ export async function sweepSessions (database: PrismaClient): Promise<void> {
     async () => await database.$executeRaw`
       DELETE FROM refresh_tokens WHERE token_hash IN (
         SELECT token_hash FROM refresh_tokens JOIN sessions ON sessions.id = session_id
-        WHERE sessions.expires_at < now() OR revoked_at < now() - interval '1 day'
+        WHERE ${ENDED}
         LIMIT ${SWEPT_AT_ONCE} FOR UPDATE OF refresh_tokens SKIP LOCKED)`,
     async () => await database.$executeRaw`
       DELETE FROM sessions WHERE id IN (
-        SELECT id FROM sessions WHERE expires_at < now() OR revoked_at < now() - interval '1 day'
+        SELECT id FROM sessions WHERE ${ENDED}
         LIMIT ${SWEPT_AT_ONCE} FOR UPDATE SKIP LOCKED)`
   ]
   for (const step of steps) while (await step() === SWEPT_AT_ONCE);

@@ -4,6 +4,7 @@ import { join } from 'node:path'
 import type pg from 'pg'
 import { DataDirBusyError, lockDataDir, prepareDataDir } from '../database/data-dir.ts'
 import { interrupted, RESTORING } from '../database/embedded.ts'
+import { renewDatabaseId } from '../database/identity.ts'
 import { RESTORE_MARK } from '../database/migrate.ts'
 import { messageOf, printableAddress, type PoolSettings } from '../database/pool.ts'
 import { sync, syncTree } from '../folders.ts'
@@ -72,7 +73,7 @@ async function restoreEmbedded (place: Place, directory: string, manifest: Manif
         await copyUploads(directory, uploads, manifest, { ...options, signal })
         begin(options, 'opening the database')
         const rows = await withEmbedded(restoring, async (connection) => {
-          await renewIdentity(connection)
+          await withClient(connection, renewDatabaseId)
           return await rowsLessDeleted(connection, manifest)
         })
         const problems = await compare(rows, uploads, { ...options, signal })
@@ -156,13 +157,6 @@ async function removeMark (url: string, schema: string, when?: 'if empty'): Prom
     if (when === 'if empty' && (await contentsOf(client, schema))?.hasOthers === true) return
     await client.query(`DROP TABLE "${schema}"."${RESTORE_MARK}"`)
   })
-}
-
-/** Makes it another database than the one that was copied (see `databaseId`): the files there are none of its. */
-async function renewIdentity (connection: PoolSettings['connection']): Promise<void> {
-  await withClient(connection, async (client) => await client.query(
-    'UPDATE _prisma_migrations SET id = gen_random_uuid() WHERE id = (SELECT id FROM _prisma_migrations ORDER BY started_at, id LIMIT 1)'
-  ))
 }
 
 /** The assets whose files were deleted under the backup are removed: their rows were about to go. */

@@ -24,7 +24,8 @@ const MAX_SHARED_BYTES = 2 * 1024 * 1024
 // the version is known), time of the write, bytes. Gives the newest version that it knows of. Never replaces a newer
 // version by an older one, whatever order writers and readers arrive in; a deleted document leaves its version as a
 // tombstone. A write of the same version with another hash replaces it: a database that lost its last writes in a
-// failover gives their versions out again. Telling the other replicas in the same script means that whoever hears of a version finds nothing older here.
+// failover gives their versions out again. Telling the other replicas in the same script means that whoever hears of a
+// version finds nothing older here.
 const STORE = `
 local held = redis.call('HMGET', KEYS[1], 'v', 'h')
 local known, version = tonumber(held[1] or '0'), tonumber(ARGV[3])
