@@ -1,6 +1,7 @@
-import type { IncomingMessage, ServerResponse } from 'node:http'
-import type { Socket } from 'node:net'
-import { setImmediate as nextTurn, setTimeout as sleep } from 'node:timers/promises'
+import cluster from 'node:cluster'
+import type { IncomingMessage, Server, ServerResponse } from 'node:http'
+import { connect, type AddressInfo, type Socket } from 'node:net'
+import { setTimeout as sleep } from 'node:timers/promises'
 import fp from 'fastify-plugin'
 import { clock } from '../clock.ts'
 
@@ -12,8 +13,7 @@ declare module 'fastify' {
      * come again. Then no new connections are taken, and for up to a second all that is asked on the others is answered with
      * `Connection: close`, so that nobody's next request meets a connection that was closed while it was on its way.
      *
-     * In this order because the system resets connections that nobody has taken when a listener closes: there are few new
-     * ones as long as the old ones can be used again.
+     * In this order because there are few new connections as long as the old ones can be used again.
      */
     drain: () => Promise<void>
     /** Closes all connections at once, whatever is in flight on them. */
@@ -26,12 +26,20 @@ declare module 'fastify' {
 const LOOK_INTERVAL_MS = 50
 /** Who asks more often than this is told that the connection ends; one that is idle for longer may be closed. */
 const LEAVE_MS = 1000
-/** A turn of the event loop that takes no longer has left next to no connection behind that nobody has taken. */
-const SHORT_TURN_MS = 1
-/** How long such a turn is waited for. */
-const MAX_TURNS_MS = 2000
+/** How long those who wait for their connection to be taken are waited for; more may come as fast as they are taken. */
+const MAX_QUEUE_MS = 2000
 /** A request that has begun to arrive may still arrive for so long. */
 const HALF_SENT_GRACE_MS = 1000
+
+/** What Node doesn't show of its servers and sockets: their calls to the system, which give 0 or what went wrong. */
+interface Internals {
+  readonly _handle?: {
+    /** Of a listener that listens: sets the length of its queue. */
+    readonly listen?: (backlog: number) => number
+    /** Of a connection: fails until the system has made it. */
+    readonly getpeername?: (into: object) => number
+  } | null
+}
 
 type ServingSocket = Socket & { _httpMessage?: ServerResponse | null }
 
@@ -41,15 +49,42 @@ const isBusy = (socket: ServingSocket): boolean => (socket._httpMessage ?? undef
 /** Says in its head that the connection ends with this answer. */
 const makeLast = (response: ServerResponse): void => { response.shouldKeepAlive = false }
 
-/** Resolves right after a turn of the event loop in which there was little to do but taking what connections there were. */
-async function shortTurn (): Promise<void> {
-  const until = performance.now() + MAX_TURNS_MS
-  for (let began = performance.now(); began < until;) {
-    await nextTurn()
-    const ended = performance.now()
-    if (ended - began <= SHORT_TURN_MS) return
-    began = ended
-  }
+/**
+ * Closes the listener when nobody waits any more for a connection to be taken. Whoever comes after that is refused and can
+ * go elsewhere, but the connections that the system has made by itself, and nobody has taken, are reset then, and a request may
+ * have been sent on them. libuv takes one in each turn of the event loop, so many may wait.
+ *
+ * With a queue of length 0 the system lets somebody in only while nobody waits (`sk_acceptq_is_full` of Linux; others may
+ * let more in). A connection of our own that got in is alone there until it is taken: that is the moment to close.
+ *
+ * Under node:cluster the queue is the primary's, and the listener is closed as it is.
+ */
+async function closeListener (server: Server & Internals): Promise<void> {
+  if (cluster.isPrimary && server._handle?.listen?.(0) === 0) {
+    const { address: host, port } = server.address() as AddressInfo
+    await new Promise<void>((resolve) => {
+      let own: Socket & Internals
+      const limit = setTimeout(finish, MAX_QUEUE_MS)
+      function tryToEnter (): void {
+        own = connect({ host, port }).on('error', finish)
+        // Node has asked the system for the connection by then, and has not looked for its answer.
+        process.nextTick(() => { if (own._handle?.getpeername?.({}) === 0) finish() })
+      }
+      function tryAgain (): void {
+        own.destroy()
+        tryToEnter()
+      }
+      function finish (): void {
+        server.close()
+        server.off('connection', tryAgain).off('drop', tryAgain)
+        clearTimeout(limit)
+        own.destroy()
+        resolve()
+      }
+      server.on('connection', tryAgain).on('drop', tryAgain)
+      tryToEnter()
+    })
+  } else if (server.listening) server.close()
 }
 
 /**
@@ -92,8 +127,7 @@ export default fp<{ timeoutMs: number, delayMs: number }>(async (app, { timeoutM
     const deadline = now + timeoutMs
     const closing = Math.min(deadline, now + delayMs)
     while (clock.now() < closing && (sockets.size > 0 || clock.now() < leftAt + delayMs)) await sleep(LOOK_INTERVAL_MS)
-    await shortTurn()
-    if (server.listening) server.close()
+    await closeListener(server)
 
     server.prependListener('request', (_request: IncomingMessage, response: ServerResponse) => makeLast(response))
     for (const { _httpMessage: underWay } of sockets.keys()) if (underWay?.headersSent === false) makeLast(underWay)

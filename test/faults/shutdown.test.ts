@@ -109,3 +109,20 @@ async function writeSlowly (chunks: AsyncIterable<Buffer>, to: NodeJS.WritableSt
   for await (const chunk of chunks) to.write(chunk)
   to.end()
 }
+
+for (const host of ['127.0.0.1', '0.0.0.0']) {
+  t.test(`connections that wait to be taken when the service on ${host} ends are answered`, async (t) => {
+    const service = await startService(t, { ...await testSettings(t), HOST: host, SHUTDOWN_DELAY_MS: '0' })
+    const url = service.url.replace('localhost', '127.0.0.1')
+    const exit = once(service.child, 'exit')
+    const group = -(service.child.pid as number)
+    process.kill(group, 'SIGSTOP')
+    const connections = Array.from({ length: 100 }, () => connection(t, url))
+    const answers = connections.map(async (waiting) => await waiting.ask('/health/live').then(({ status }) => status, (error: Error) => error.message))
+    await Promise.all(connections.map(async ({ socket }) => { if (socket.connecting) await once(socket, 'connect') }))
+    process.kill(group, 'SIGTERM')
+    process.kill(group, 'SIGCONT')
+    t.same([...new Set(await Promise.all(answers))], [200])
+    t.same(await exit, [0, null])
+  })
+}
