@@ -141,6 +141,22 @@ export async function spend ({ url }: Service, { publicId }: Page, client: strin
   }
 }
 
+/**
+ * What a new client is let by all of `replicas`, one after the other, while they count together. Begun again when Redis
+ * was too slow for one of them meanwhile, on a busy machine: it counts alone then, as it should.
+ */
+export async function spendTogether (replicas: readonly Replica[], page: Page): Promise<number> {
+  const outages = async (): Promise<string> => String(await Promise.all(replicas.map(async ({ metric }) => await metric('landfall_redis_outages_total'))))
+  for (;;) {
+    const before = await outages()
+    await untilShared(replicas, true)
+    const client = newClient()
+    let passed = 0
+    for (const replica of replicas) passed += await spend(replica, page, client)
+    if (await outages() === before) return passed
+  }
+}
+
 let clients = 0
 
 /** An address that no other client has. */

@@ -3,7 +3,7 @@ import t from 'tap'
 import { call } from '../helpers/client.ts'
 import { statuses } from '../helpers/readers.ts'
 import { until } from '../helpers/until.ts'
-import { LIMIT, longestStaleness, newClient, SLACK_MS, spend, startReplicas, turnedBack, untilShared } from './redis-replicas.ts'
+import { LIMIT, longestStaleness, newClient, SLACK_MS, spend, spendTogether, startReplicas, turnedBack, untilShared } from './redis-replicas.ts'
 
 // Redis away, in every way, under a steady load of public reads on two replicas. test/faults/redis-channel.test.ts has
 // what becomes of messages, test/counters/*.test.ts how a limit goes on, step by step.
@@ -87,8 +87,7 @@ for (const [name, { begin, end }] of Object.entries(OUTAGES)) {
         t.equal((await doomed.read(url)).status, 404, 'a deleted page stays deleted')
         t.equal(await me(url, revoked), 401)
       }
-      const shared = newClient()
-      t.equal(await spend(one, hot, shared) + await spend(two, hot, shared), LIMIT, 'one limit again')
+      t.equal(await spendTogether(both, hot), LIMIT, 'one limit again')
       await sleep(300)
     })
     t.same(Object.keys(statuses(reads)), ['200'], `${reads.length} reads`)
@@ -131,8 +130,7 @@ t.test('flushed, and its scripts forgotten: nobody notices', async (t) => {
       }
     }
     t.equal(await spend(one, hot, over), 0, 'who is over the limit is refused from memory')
-    const client = newClient()
-    t.equal(await spend(one, hot, client) + await spend(two, hot, client), LIMIT)
+    t.equal(await spendTogether(both, hot), LIMIT)
   })
   t.same(Object.keys(statuses(reads)), ['200'])
   t.same(turnedBack(reads), [])

@@ -133,7 +133,7 @@ t.test('of public reads and files, the share of LOG_PUBLIC_READS_SAMPLE has a li
 t.test('the database error behind a 503 has the id of its request, and an outage does not flood the log', async (t) => {
   const settings = await testSettings(t)
   const proxy = await createProxy(t, settings.DATABASE_URL as string)
-  const { app, url, lines, linesOf } = await logged(t, { ...settings, DATABASE_URL: proxy.url, RATE_LIMIT_PUBLIC: '1000000', DATABASE_TIMEOUT_MS: '1000' })
+  const { app, url, lines, linesOf } = await logged(t, { ...settings, DATABASE_URL: proxy.url, RATE_LIMIT_PUBLIC: '1000000' })
   const account = await signUp(app)
   await proxy.refuse()
   const answer = await fetch(`${url}/auth/me`, { headers: account.headers })
