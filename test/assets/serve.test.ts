@@ -32,9 +32,10 @@ function assertGuarded (t: Test, headers: Record<string, unknown>, what: string)
 /** What a file is known by, once it is old enough for a storage that rounds times up to seconds to say always the same. */
 async function validators (app: FastifyInstance, asset: { url: string }): Promise<{ etag: string, modified: string }> {
   for (;;) {
+    const askedAt = Date.now()
     const { headers } = await app.inject(pathOf(asset))
     const modified = String(headers['last-modified'])
-    if (Date.parse(modified) + 1000 <= Date.now()) return { etag: String(headers.etag), modified }
+    if (Date.parse(modified) + 1000 <= askedAt) return { etag: String(headers.etag), modified }
     await sleep(50)
   }
 }

@@ -130,7 +130,8 @@ t.test('a backup or a restore that is killed leaves nothing that looks whole', a
   const kill = async (step: 'pg_dump' | 'pg_restore' | 'sync', env: Settings, ...args: string[]) => {
     const place = temporaryFolder(t)
     const control = join(place, 'control')
-    await writeFile(control, JSON.stringify({ stop: { number: 1, steps: '^sync$', nth: 1, when: 'before' }, aheadMs: 0 }))
+    const stop = { number: 1, steps: '^sync$', nth: 1, when: 'before' }
+    await writeFile(control, JSON.stringify({ ...step === 'sync' && { stop }, aheadMs: 0 }))
     if (step !== 'sync') {
       await writeFile(join(place, step), `#!/bin/sh\nPATH='${process.env.PATH}' ${step} "$@" && touch '${control}.stopped' && sleep 60\n`, { mode: 0o755 })
     }
