@@ -90,6 +90,8 @@ export async function buildApp (config: Config, logger?: FastifyBaseLogger): Pro
     frameworkErrors: sendFrameworkError,
     clientErrorHandler: answerParserError
   }).withTypeProvider<TypeBoxTypeProvider>()
+  // Their size is bounded. Node forgets those beyond a number, which are the ones that a proxy puts behind a client's own.
+  app.server.maxHeadersCount = 0
 
   // Given to Fastify itself, a logger would have it listen for the end of each answer, which costs the public read a
   // twentieth of its rate. All but that get a logger for each request here.

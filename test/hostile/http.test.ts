@@ -25,6 +25,7 @@ t.test('one message, one meaning', async () => {
     ['the same Host twice', 400, lines(`GET ${publicPath} HTTP/1.1`, 'Host: x', 'Host: x')],
     ['two Hosts, one of them empty', 400, lines(`GET ${publicPath} HTTP/1.1`, 'Host:', 'Host: x')],
     ['two Hosts in HTTP/1.0', 400, lines(`GET ${publicPath} HTTP/1.0`, 'Host: x', 'Host: y')],
+    ['two Hosts with 3,000 headers between them', 400, lines(`GET ${publicPath} HTTP/1.1`, 'Host: x', ...Array(3000).fill('a:b'), 'Host: y')],
     ['a Host with a space', 400, lines(`GET ${publicPath} HTTP/1.1`, 'Host: x y')],
     ['a Host with a path', 400, lines(`GET ${publicPath} HTTP/1.1`, 'Host: x/y')],
     ['a Host with a user', 400, lines(`GET ${publicPath} HTTP/1.1`, 'Host: user@x')],

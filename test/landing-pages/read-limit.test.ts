@@ -1,7 +1,8 @@
 import t, { type Test } from 'tap'
 import { clock } from '../../src/clock.ts'
 import type { FastifyInstance } from 'fastify'
-import { buildTestApp, createPage, signUp, testSettings } from '../helpers/app.ts'
+import { buildTestApp, createPage, listen, signUp, testSettings } from '../helpers/app.ts'
+import { connection } from '../helpers/raw.ts'
 import { claimRedis, startRedisServer } from '../helpers/servers.ts'
 
 let subnet = 0
@@ -128,6 +129,17 @@ t.test('the client address: X-Forwarded-For of trusted proxies only', async (t) 
 
   t.equal(await passed(app, page.public_id, '192.0.2.50', 10, via('192.0.2.51')), 3, 'an untrusted peer is its own client')
   t.equal(await passed(app, page.public_id, '192.0.2.50', 10, via('192.0.2.52')), 0)
+})
+
+t.test('no number of headers hides the address that a proxy has put behind them', async (t) => {
+  const { app, page } = await appWithPage(t, { TRUST_PROXY: '127.0.0.1', RATE_LIMIT_PUBLIC: '3' })
+  const proxy = connection(t, await listen(app))
+  const statuses: number[] = []
+  for (let n = 1; n <= 5; n++) {
+    proxy.send(`GET /landing_pages/${page.public_id} HTTP/1.1\r\nHost: x\r\nX-Forwarded-For: 192.0.2.${n}\r\n${'a:b\r\n'.repeat(3000)}X-Forwarded-For: 203.0.113.9\r\n\r\n`)
+    statuses.push((await proxy.answer()).status)
+  }
+  t.same(statuses, [200, 200, 200, 429, 429])
 })
 
 t.test('what one peer says of its clients is not believed of another', async (t) => {
