@@ -165,6 +165,10 @@ export function loadConfig (env: Record<string, string | undefined>): Config {
   if (config.UPLOADS_URL !== undefined && (config.AWS_ACCESS_KEY_ID === undefined) !== (config.AWS_SECRET_ACCESS_KEY === undefined)) {
     problems.push('AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY must be set both or neither')
   }
+  // The initial value is a part of whatever SHUTDOWN_TIMEOUT_MS is.
+  if (env.SHUTDOWN_DELAY_MS?.trim() && config.SHUTDOWN_DELAY_MS > 0 && config.SHUTDOWN_DELAY_MS >= config.SHUTDOWN_TIMEOUT_MS) {
+    problems.push(`SHUTDOWN_DELAY_MS must be less than SHUTDOWN_TIMEOUT_MS, which is ${config.SHUTDOWN_TIMEOUT_MS}: what is taken until then has to be finished, too`)
+  }
   const workers = config.WEB_CONCURRENCY === 0 ? availableParallelism() : config.WEB_CONCURRENCY
   const missing = (['DATABASE_URL', 'REDIS_URL'] as const).filter((name) => config[name] === undefined)
   if (Number.isInteger(workers) && workers > 1 && missing.length > 0) {

@@ -75,6 +75,9 @@ t.test('a bad setting is one line that names it', async (t) => {
   }
   t.match(problemsOf({ DATABASE_URL: 'postgresql://x/y' }), [/^JWT_SECRET must be set when DATABASE_URL is/])
   t.match(problemsOf({ UPLOADS_URL: 's3://bucket/prefix/', AWS_ACCESS_KEY_ID: 'x' }), [/^AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY must be set both or neither/])
+  t.match(problemsOf({ SHUTDOWN_DELAY_MS: '10000' }), [/^SHUTDOWN_DELAY_MS must be less than SHUTDOWN_TIMEOUT_MS, which is 10000: /])
+  t.match(loadConfig({ SHUTDOWN_TIMEOUT_MS: '0' }), { SHUTDOWN_DELAY_MS: 1000 }, 'as much of it as there is')
+  t.match(loadConfig({ SHUTDOWN_DELAY_MS: '0', SHUTDOWN_TIMEOUT_MS: '0' }), { SHUTDOWN_DELAY_MS: 0 })
   t.equal(problemsOf({ PORT: 'x', LOG_LEVEL: 'loud', BASE_URL: 'nowhere' }).length, 3, 'all at once')
 })
 
