@@ -16,7 +16,7 @@ declare module 'fastify' {
      * In this order because there are few new connections as long as the old ones can be used again.
      */
     drain: () => Promise<void>
-    /** Closes all connections at once, whatever is in flight on them. */
+    /** Closes all connections at once, whatever is in flight on them; a `drain()` under way waits for nothing more. */
     cutOff: () => void
     /** Whether the service is about to end, and should be sent no more requests. */
     isDraining: () => boolean
@@ -26,7 +26,7 @@ declare module 'fastify' {
 const LOOK_INTERVAL_MS = 50
 /** Who asks more often than this is told that the connection ends; one that is idle for longer may be closed. */
 const LEAVE_MS = 1000
-/** How long those who wait for their connection to be taken are waited for; more may come as fast as they are taken. */
+/** How long those who wait for their connection to be taken are waited for. */
 const MAX_QUEUE_MS = 2000
 /** A request that has begun to arrive may still arrive for so long. */
 const HALF_SENT_GRACE_MS = 1000
@@ -58,13 +58,16 @@ const makeLast = (response: ServerResponse): void => { response.shouldKeepAlive 
  * let more in). A connection of our own that got in is alone there until it is taken: that is the moment to close.
  *
  * Under node:cluster the queue is the primary's, and the listener is closed as it is.
+ *
+ * @param waitMs how long those who wait may go on to come as fast as they are taken, in milliseconds
+ * @param hurry ends the wait
  */
-async function closeListener (server: Server & Internals): Promise<void> {
-  if (cluster.isPrimary && server._handle?.listen?.(0) === 0) {
+async function closeListener (server: Server & Internals, waitMs: number, hurry: AbortSignal): Promise<void> {
+  if (!hurry.aborted && cluster.isPrimary && server._handle?.listen?.(0) === 0) {
     const { address: host, port } = server.address() as AddressInfo
     await new Promise<void>((resolve) => {
       let own: Socket & Internals
-      const limit = setTimeout(finish, MAX_QUEUE_MS)
+      const limit = setTimeout(finish, waitMs)
       function tryToEnter (): void {
         own = connect({ host, port }).on('error', finish)
         // Node has asked the system for the connection by then, and has not looked for its answer.
@@ -77,11 +80,13 @@ async function closeListener (server: Server & Internals): Promise<void> {
       function finish (): void {
         server.close()
         server.off('connection', tryAgain).off('drop', tryAgain)
+        hurry.removeEventListener('abort', finish)
         clearTimeout(limit)
         own.destroy()
         resolve()
       }
       server.on('connection', tryAgain).on('drop', tryAgain)
+      hurry.addEventListener('abort', finish)
       tryToEnter()
     })
   } else if (server.listening) server.close()
@@ -103,7 +108,9 @@ export default fp<{ timeoutMs: number, delayMs: number }>(async (app, { timeoutM
   let beganAt: number | undefined
   /** When the last connection so far ended. Whoever had one a moment ago, such as a load balancer's look, may come again. */
   let leftAt = -Infinity
+  const hurry = new AbortController()
   server.on('connection', (socket: Socket) => {
+    if (hurry.signal.aborted) socket.destroy()
     sockets.set(socket, clock.now())
     socket.once('close', () => {
       sockets.delete(socket)
@@ -119,20 +126,24 @@ export default fp<{ timeoutMs: number, delayMs: number }>(async (app, { timeoutM
   }
 
   // Not `closeAllConnections`: Node no longer counts those that it handed over, at a CONNECT.
-  const cutOff = (): void => { for (const socket of sockets.keys()) socket.destroy() }
+  const cutOff = (): void => {
+    hurry.abort()
+    for (const socket of sockets.keys()) socket.destroy()
+  }
   app.decorate('cutOff', cutOff)
   app.decorate('isDraining', () => beganAt !== undefined)
   app.decorate('drain', async () => {
     const now = beganAt ??= clock.now()
     const deadline = now + timeoutMs
     const closing = Math.min(deadline, now + delayMs)
-    while (clock.now() < closing && (sockets.size > 0 || clock.now() < leftAt + delayMs)) await sleep(LOOK_INTERVAL_MS)
-    await closeListener(server)
+    const inHurry = (): boolean => hurry.signal.aborted
+    while (!inHurry() && clock.now() < closing && (sockets.size > 0 || clock.now() < leftAt + delayMs)) await sleep(LOOK_INTERVAL_MS)
+    await closeListener(server, Math.max(0, Math.min(MAX_QUEUE_MS, deadline - clock.now())), hurry.signal)
 
     server.prependListener('request', (_request: IncomingMessage, response: ServerResponse) => makeLast(response))
     for (const { _httpMessage: underWay } of sockets.keys()) if (underWay?.headersSent === false) makeLast(underWay)
     const leaving = Math.min(deadline, clock.now() + LEAVE_MS)
-    while (clock.now() < leaving && sockets.size > 0) await sleep(LOOK_INTERVAL_MS)
+    while (!inHurry() && clock.now() < leaving && sockets.size > 0) await sleep(LOOK_INTERVAL_MS)
   })
 
   app.addHook('preClose', async () => {

@@ -24,6 +24,7 @@ for (const workers of ['1', '2']) {
       REDIS_URL: await claimRedis(t),
       WEB_CONCURRENCY: workers,
       RATE_LIMIT_PUBLIC: '1000000',
+      SHUTDOWN_DELAY_MS: '3000', // time enough for a busy machine to look whether it is ready
       SHUTDOWN_TIMEOUT_MS: '60000'
     })
     if (workers !== '1') await until(() => service.output().includes('all workers listen'), 'all workers listen')
@@ -123,6 +124,20 @@ for (const host of ['127.0.0.1', '0.0.0.0']) {
     process.kill(group, 'SIGTERM')
     process.kill(group, 'SIGCONT')
     t.same([...new Set(await Promise.all(answers))], [200])
+    t.same(await exit, [0, null])
+  })
+}
+
+for (const workers of ['1', '2']) {
+  t.test(`a second SIGTERM waits for nothing, with ${workers} process${workers === '1' ? '' : 'es'}`, async (t) => {
+    const service = await startService(t, { ...await testSettings(t), LOG_LEVEL: 'info', REDIS_URL: await claimRedis(t), WEB_CONCURRENCY: workers, SHUTDOWN_DELAY_MS: '500000', SHUTDOWN_TIMEOUT_MS: '600000' })
+    if (workers !== '1') await until(() => service.output().includes('all workers listen'), 'all workers listen')
+    const exit = once(service.child, 'exit')
+    const kept = connection(t, service.url)
+    await kept.ask('/health/live')
+    service.child.kill('SIGTERM')
+    await until(async () => (await kept.ask('/health/ready')).status === 503, 'it takes leave')
+    service.child.kill('SIGTERM')
     t.same(await exit, [0, null])
   })
 }
