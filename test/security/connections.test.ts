@@ -108,7 +108,7 @@ t.test('workers that are all full close what comes, and do not hand it round amo
 })
 
 t.test('headers that come drop by drop are a 408 when their time is over; others are served meanwhile', async (t) => {
-  const url = await listen(await buildTestApp(t, { settings: { ...await testSettings(t), HEADERS_TIMEOUT_MS: '400' } }))
+  const url = await listen(await buildTestApp(t, { settings: { ...await testSettings(t), HEADERS_TIMEOUT_MS: '2000' } }))
   const slow = ['GET /health/live HTTP/1.1\r\nHost: x\r\nX-Slow: ', 'GET /hea', 'POST /auth/sign_in HTTP/1.1\r\nHost: x\r\nX: '].map((start) => {
     const client = new Client(t, url)
     client.socket.write(start)
@@ -123,7 +123,7 @@ t.test('headers that come drop by drop are a 408 when their time is over; others
     served++
     await sleep(20)
   }
-  t.ok(served > 0, `${served} requests meanwhile`)
+  t.ok(served > 2, `${served} requests meanwhile`)
   for (const { received } of slow) {
     t.match(received, /^HTTP\/1\.1 408 /)
     t.match(received, /\r\n\r\n\{"errors":\["Request took too long to arrive"\]\}$/)
