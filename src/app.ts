@@ -31,7 +31,7 @@ import { joinPieces } from './plugins/join-pieces.ts'
 import jsonBody, { allowTypeWithoutBody, limitBodyTime } from './plugins/json-body.ts'
 import loadShedding from './plugins/load-shedding.ts'
 import metrics from './plugins/metrics.ts'
-import { oneAtATime } from './plugins/one-at-a-time.ts'
+import { AnswerInTurn, oneAtATime } from './plugins/one-at-a-time.ts'
 import openapi, { referenceRoutes } from './plugins/openapi.ts'
 import redis from './plugins/redis.ts'
 import requestMetrics from './plugins/request-metrics.ts'
@@ -81,6 +81,7 @@ export async function buildApp (config: Config, logger?: FastifyBaseLogger): Pro
     return503OnClosing: false, // what still arrives while closing is answered, not refused
     routerOptions: { maxParamLength: 16 * 1024 }, // a long id is an unknown id
     http: {
+      ServerResponse: AnswerInTurn,
       requireHostHeader: false, // error-handler answers that, with a body
       joinDuplicateHeaders: true, // what is sent twice is seen as two, not as the first alone
       maxHeaderSize: MAX_HEADER_BYTES,

@@ -144,7 +144,7 @@ function sendPrepared (response: ServerResponse, head: string, body: Body | stri
 
 /** Whether what is written to the socket now is this answer and goes out at once: none before it waits. */
 const isTurnOf = (response: ServerResponse, socket: InternalSocket): boolean =>
-  socket._httpMessage === response && socket.writableLength === 0 && !socket.destroyed
+  socket._httpMessage === response && socket.writableLength === 0 && socket.writable
 
 /** Whether nobody has a say in the head: no header set before, no replaced method, a connection that goes on. */
 function isPlain (response: ServerResponse): boolean {

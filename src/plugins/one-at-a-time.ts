@@ -1,9 +1,22 @@
+import { ServerResponse, type IncomingMessage } from 'node:http'
+import type { Socket } from 'node:net'
 import type { FastifyInstance } from 'fastify'
 
 /** Requests of one connection that may wait for the answer to the one before; no client in use sends as many in advance. */
 const MAX_WAITING = 100
 
 const waiting = new WeakMap<object, number>()
+
+/**
+ * An answer that is nobody's turn any more when one before it has ended the connection. Node hands over what came behind
+ * that one in the same packet, and gives it the socket, though the connection is over: requests would be carried out that
+ * nobody is told about (RFC 9112, 9.6 forbids it), and if one was let past others that wait, Node ends the process.
+ */
+export class AnswerInTurn<Request extends IncomingMessage> extends ServerResponse<Request> {
+  override assignSocket (socket: Socket): void {
+    if (socket.writable) super.assignSocket(socket)
+  }
+}
 
 /**
  * Begins a request only when those before it on its connection are answered. Node hands over all requests of a packet at

@@ -86,3 +86,33 @@ t.test('too many of them end the connection, after the answers that were under w
   await until(() => greedy.closed, 'the connection is closed')
   t.equal((await app.inject('/health/live')).statusCode, 200)
 })
+
+t.test('behind an answer that ends the connection are not served, and do no harm', async (t) => {
+  const { app, url, account, get } = await service(t)
+  const page = await createPage(app, account)
+  const path = `/landing_pages/${page.public_id}`
+  await app.inject(path) // a document that is known is answered at once
+  // Who asked is known to be nobody before the body is read.
+  const refused = (bytes: number): string => `DELETE /auth/sign_out HTTP/1.1\r\nHost: x\r\nContent-Type: application/json\r\nContent-Length: ${bytes}\r\n\r\n${' '.repeat(bytes)}`
+  const write = get(`/manage/landing_pages/${page.id}`).replace('GET', 'DELETE')
+  const unexpected = get('/auth/me').replace('\r\n\r\n', '\r\nExpect: 200-ok\r\n\r\n')
+  const behind = {
+    'a read': get(path),
+    'a refusal and a read': refused(2) + get(path),
+    'a write': write,
+    'a refusal and a write': refused(2) + write,
+    'reads and an expectation': get(path) + get('/auth/me') + unexpected,
+    'a refusal and an expectation': refused(2) + unexpected
+  }
+  for (const bytes of [2, 1000, 50_000, 200_000]) {
+    for (const [name, requests] of Object.entries(behind)) {
+      const connection = new Connection(url)
+      connection.send(refused(bytes) + requests)
+      const answer = await connection.answer()
+      t.equal(answer.status, 401, `a body of ${bytes} bytes, then ${name}`)
+      t.match(answer.head, /\r\nconnection: close\r\n/i)
+      t.equal(await connection.rest(), '')
+    }
+  }
+  t.equal((await app.inject(path)).statusCode, 200, 'nothing was written')
+})
