@@ -78,6 +78,8 @@ export async function buildApp (config: Config, logger?: FastifyBaseLogger): Pro
     connectionTimeout: IDLE_SOCKET_MS,
     requestTimeout: REQUEST_TIMEOUT_MS,
     forceCloseConnections: 'idle',
+    // The router would take the star that stands for no path (OPTIONS *) for the slash of one.
+    rewriteUrl: ({ url = '' }) => url.startsWith('*') ? `/${url}` : url,
     return503OnClosing: false, // what still arrives while closing is answered, not refused
     routerOptions: { maxParamLength: 16 * 1024 }, // a long id is an unknown id
     http: {

@@ -20,3 +20,6 @@ export function whenOver (response: ServerResponse, callback: (isWhole: boolean)
   response.once('finish', end)
   response.once('close', end)
 }
+
+/** Says in its head, if that is still to be sent, that the connection ends with this answer. */
+export const makeLast = (response: ServerResponse): void => { response.shouldKeepAlive = false }

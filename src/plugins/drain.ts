@@ -4,6 +4,7 @@ import { connect, type AddressInfo, type Socket } from 'node:net'
 import { setTimeout as sleep } from 'node:timers/promises'
 import fp from 'fastify-plugin'
 import { clock } from '../clock.ts'
+import { makeLast } from '../reply.ts'
 
 declare module 'fastify' {
   interface FastifyInstance {
@@ -45,9 +46,6 @@ type ServingSocket = Socket & { _httpMessage?: ServerResponse | null }
 
 /** Whether there is a request to answer on a connection, or an answer that is not all sent. */
 const isBusy = (socket: ServingSocket): boolean => (socket._httpMessage ?? undefined) !== undefined || socket.writableLength > 0
-
-/** Says in its head that the connection ends with this answer. */
-const makeLast = (response: ServerResponse): void => { response.shouldKeepAlive = false }
 
 /**
  * Closes the listener when nobody waits any more for a connection to be taken. Whoever comes after that is refused and can

@@ -6,6 +6,7 @@ import fp from 'fastify-plugin'
 import type { FastifyError, FastifyInstance, FastifyReply, FastifyRequest } from 'fastify'
 import { errorBody, InvalidError, MethodNotAllowedError, NotFoundError, RetryLaterError, unavailable } from '../errors.ts'
 import { isDatabaseUnavailable } from '../database/unavailable.ts'
+import { makeLast } from '../reply.ts'
 import { requestId, requireHost } from './every-request.ts'
 import { logRawAnswer } from './request-log.ts'
 import { DATA_HEADERS, secureAnswer } from './security-headers.ts'
@@ -86,11 +87,19 @@ export function sendFrameworkError (error: FastifyError, request: FastifyRequest
 
 const PARSER_STATUS: Readonly<Record<string, number>> = { HPE_HEADER_OVERFLOW: 431, HPE_CHUNK_EXTENSIONS_OVERFLOW: 413, ERR_HTTP_REQUEST_TIMEOUT: 408 }
 
+type ServingSocket = Socket & { _httpMessage?: ServerResponse | null }
+
 /** For Fastify's `clientErrorHandler`: what the HTTP parser refuses has no request, only a socket. */
-export function answerParserError (this: FastifyInstance, error: Error & { code?: string }, socket: Socket): void {
+export function answerParserError (this: FastifyInstance, error: Error & { code?: string }, socket: ServingSocket): void {
   const { code } = error
   if (code === 'ECONNRESET') {
     socket.destroy()
+    return
+  }
+  const { _httpMessage: underWay } = socket
+  if (socket.writable && underWay?.headersSent === false && underWay.req.complete) {
+    // What can't be read came behind a request that came whole, which has its own answer.
+    makeLast(underWay)
     return
   }
   const status = PARSER_STATUS[code ?? ''] ?? 400
@@ -100,11 +109,11 @@ export function answerParserError (this: FastifyInstance, error: Error & { code?
 /** How long an answer may take to be sent on a connection that ends with it, when nothing moves. */
 const END_TIMEOUT_MS = 5_000
 
-function endSocket (socket: Socket, status: number, id: string): void {
+function endSocket (socket: ServingSocket, status: number, id: string): void {
   // Node gives up its own listener with a socket that it hands over: a peer that resets it would end the process.
   socket.on('error', () => {})
   // An answer that is under way must not get another one into its middle.
-  const { _httpMessage: underWay } = socket as Socket & { _httpMessage?: ServerResponse }
+  const { _httpMessage: underWay } = socket
   if (!socket.writable || underWay?.headersSent === true) {
     socket.destroy()
     return

@@ -8,13 +8,22 @@ const MAX_WAITING = 100
 const waiting = new WeakMap<object, number>()
 
 /**
- * An answer that is nobody's turn any more when one before it has ended the connection. Node hands over what came behind
- * that one in the same packet, and gives it the socket, though the connection is over: requests would be carried out that
- * nobody is told about (RFC 9112, 9.6 forbids it), and if one was let past others that wait, Node ends the process.
+ * An answer that keeps its place among those of its connection, where Node's own does not.
+ *
+ * Behind one that has ended the connection comes none: Node hands over what came in the same packet, and gives it the
+ * socket, though the connection is over. Requests would be carried out that nobody is told about (RFC 9112, 9.6 forbids
+ * it), and if one was let past others that wait, Node ends the process.
+ *
+ * A 100 comes before its answer, or not at all: Node puts it behind the head of one that has to wait for its turn.
  */
 export class AnswerInTurn<Request extends IncomingMessage> extends ServerResponse<Request> {
   override assignSocket (socket: Socket): void {
     if (socket.writable) super.assignSocket(socket)
+  }
+
+  override writeContinue (callback?: () => void): void {
+    if (this.socket === null) this.once('socket', () => { if (!this.headersSent) super.writeContinue(callback) })
+    else super.writeContinue(callback)
   }
 }
 

@@ -11,7 +11,7 @@ export interface RandomRun {
   readonly sent: number
   /** How many answers there were of each status. */
   readonly statuses: Readonly<Record<string, number>>
-  /** The requests that were answered with a 500, as they were sent. */
+  /** The requests that were answered with a 500, as they were sent; looks at whether the process lives that found it doesn't. */
   readonly failures: readonly string[]
 }
 
@@ -86,10 +86,12 @@ export async function throwRandomBytes (url: string, sound: readonly Buffer[], s
         statuses[status] = (statuses[status] ?? 0) + 1
         if (status === '500') failures.push(bytes.toString('latin1').slice(0, 2000))
       }
-      if (sent % 50 === 0 && (await call('GET', `${url}/health/live`)).status !== 200) failures.push('/health/live')
+      if (sent % 50 !== 0) continue
+      const live = await call('GET', `${url}/health/live`).then(({ status }) => status, ({ cause }: Error) => String(cause))
+      if (live !== 200) failures.push(`/health/live: ${live}`)
     }
   }
-  await Promise.all(Array.from({ length: 8 }, one))
+  await Promise.all(Array.from({ length: 24 }, one))
   return { sent, statuses, failures }
 }
 

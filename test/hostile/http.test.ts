@@ -61,6 +61,7 @@ t.test('one message, one meaning', async () => {
     ['headers named as Object.prototype has them', 200, lines(`GET ${publicPath} HTTP/1.1`, 'Host: x', '__proto__: x', 'constructor: x', 'toString: x', 'hasOwnProperty: x')],
     ['OPTIONS *', 404, lines('OPTIONS * HTTP/1.1', 'Host: x')],
     ['GET *', 404, lines('GET * HTTP/1.1', 'Host: x')],
+    ['a URL that begins with a star', 404, lines(`GET ${publicPath.replace('/', '*')} HTTP/1.1`, 'Host: x')],
     ['CONNECT', 405, lines('CONNECT x:443 HTTP/1.1', 'Host: x:443')],
     ['TRACE', 405, lines(`TRACE ${publicPath} HTTP/1.1`, 'Host: x', 'Cookie: secret=1')],
     ['an expectation', 417, lines('GET /health/live HTTP/1.1', 'Host: x', 'Expect: nonsense')],
@@ -142,6 +143,18 @@ t.test('what any page may read, it may read the errors of', async (t) => {
   }
   for (const bytes of [requestOf('/manage/landing_pages/%zz', auth), requestOf('/auth/me'), requestOf('/manage/landing_pages/x', {}, 'PUT'), requestOf('/nothing'), requestOf('/x/landing_pages/y')]) {
     t.notMatch((await probe.send(bytes, 'management')).head, /access-control-/i, 'management does not say so')
+  }
+})
+
+t.test('what can\'t be read does not take the answer of the request before it', async (t) => {
+  for (const before of [requestOf('/auth/me', auth), requestOf(publicPath), requestOf(publicPath, { 'Accept-Encoding': 'br' }), requestOf('/auth/me', { ...auth, Connection: 'close' })]) {
+    for (const unreadable of ['\0\0\0\r\n\r\n', requestOf('/', { 'Content-Length': 'x' }), requestOf('/', { X: 'x'.repeat(20_000) }), `${requestOf('/auth/sign_in', { 'Transfer-Encoding': 'chunked' }, 'POST')}zz\r\n`]) {
+      const pipelined = connection(t, service.url)
+      pipelined.send(before + unreadable)
+      t.equal((await pipelined.answer()).status, 200, `${before.slice(0, 100)}${unreadable.slice(0, 100)}`)
+      const rest = await pipelined.rest()
+      if (rest !== '') t.match(rest, /^HTTP\/1\.1 4\d\d .*\r\nconnection: close\r\n/is, 'at most an answer to the other follows')
+    }
   }
 })
 

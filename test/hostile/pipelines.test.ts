@@ -39,6 +39,22 @@ t.test('are answered in order, whatever they are', async (t) => {
   t.equal((await connection.answer()).status, 200, 'and the connection goes on')
 })
 
+t.test('are told to continue in their turn, or not when their answer is there', async (t) => {
+  const { app, url, account, get } = await service(t)
+  const page = await createPage(app, account)
+  const path = pathOf((await upload(app, account, 'the file')).json())
+  await app.inject(`/landing_pages/${page.public_id}`) // what is known is answered at once
+  const connection = new Connection(url)
+  t.teardown(() => connection.socket.destroy())
+  const expecting = (path: string): string => get(path).replace('\r\n\r\n', '\r\nExpect: 100-continue\r\n\r\n')
+  connection.send(get('/auth/me') + [`/landing_pages/${page.public_id}`, path, '/auth/me', `/landing_pages/${page.public_id}`].map(expecting).join(''))
+  for (const [status, body] of [[200, '{"user"'], [200, '{"hello"'], [100, ''], [200, 'the file'], [100, ''], [200, '{"user"'], [200, '{"hello"']] as const) {
+    const answer = await connection.answer()
+    t.equal(answer.status, status)
+    t.ok(answer.body.toString().startsWith(body), body)
+  }
+})
+
 t.test('of files that nobody reads leave no file open when the connection ends', async (t) => {
   const { app, url, account, get } = await service(t)
   const path = pathOf((await upload(app, account, Buffer.alloc(4 * 1024 * 1024))).json())

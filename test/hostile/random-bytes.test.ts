@@ -9,7 +9,7 @@ import { GENEROUS } from './service.ts'
 
 // `npm run test:soak` does this for longer.
 
-const REQUESTS = 800
+const REQUESTS = 2400
 
 t.test('random bytes and broken requests at every route: the process lives, nothing is a 500, no error is logged', async (t) => {
   const seed = Number(process.env.SEED ?? randomInt(2 ** 31))
