@@ -1,5 +1,5 @@
 import { execFileSync } from 'node:child_process'
-import { chmodSync, copyFileSync, cpSync, existsSync, mkdirSync, readdirSync, readFileSync, rmSync, statSync, writeFileSync } from 'node:fs'
+import { chmodSync, cpSync, existsSync, mkdirSync, readdirSync, readFileSync, rmSync, statSync, writeFileSync } from 'node:fs'
 import { join, relative } from 'node:path'
 import t, { type Test } from 'tap'
 import { PNG } from '../assets/helpers.ts'
@@ -56,11 +56,8 @@ function build (folder: string): { app: string, entry: string[], command: string
           cpSync(path, target.endsWith('/') ? join(app, target, source.split('/').at(-1) as string) : join(app, target), { recursive: true, verbatimSymlinks: true })
         }
       } else if (instruction === 'RUN' && rest === 'npm ci') {
-        // What npm ci has put here before. Links are enough, but for the file that npm prune writes to.
-        execFileSync('cp', ['-al', join(PROJECT, 'node_modules'), app])
-        const hidden = join(app, 'node_modules/.package-lock.json')
-        rmSync(hidden)
-        copyFileSync(join(PROJECT, 'node_modules/.package-lock.json'), hidden)
+        // What npm ci has put here before; copied, since the folder of the tests may be on another file system.
+        execFileSync('cp', ['-a', join(PROJECT, 'node_modules'), app])
       } else if (instruction === 'RUN') {
         execFileSync('sh', ['-c', rest], { cwd: app, env, stdio: ['ignore', 'ignore', 'pipe'] })
       } else if (instruction === 'ENTRYPOINT') entry = JSON.parse(rest)
