@@ -6,7 +6,7 @@ import { setTimeout as sleep } from 'node:timers/promises'
 import { startGuardian } from '../test/helpers/guardian.ts'
 import { createCluster, startPostgres } from '../test/helpers/instances.ts'
 import { MissingProgramError, providePrograms } from '../test/helpers/programs.ts'
-import { startService } from '../test/helpers/service.ts'
+import { SERVE, startService } from '../test/helpers/service.ts'
 import { median } from './statistics.ts'
 
 // `npm run bench:sign-ins`: what 200 sign-ins at once mean for everybody else. Sends reads at a steady rate, whether or
@@ -59,7 +59,7 @@ async function main (): Promise<void> {
       UPLOADS_DIR: `${guardian.folder}/uploads`,
       LOG_LEVEL: 'warn',
       ...Object.fromEntries(['SIGN_IN_FAILURES_PER_ACCOUNT', 'SIGN_IN_FAILURES_PER_ADDRESS', 'RATE_LIMIT_PUBLIC'].map((name) => [name, unlimited]))
-    })
+    }, SERVE, true)
     const url = service.url.replace('localhost', '127.0.0.1') // no look-up of names
     const reads = await prepare(url)
     const burst = startBursts(url)

@@ -135,12 +135,14 @@ for (const signal of ['SIGINT', 'SIGTERM', 'SIGKILL'] as const) {
     const temporary = mkdtempSync(join(tmpdir(), 'signal-'))
     t.teardown(() => rmSync(temporary, { recursive: true, force: true }))
     spawnSync('chmod', ['711', temporary])
-    const servers = relative(join(ROOT, '.tap/x'), join(ROOT, 'test/helpers/servers.ts'))
+    const helper = (name: string) => relative(join(ROOT, '.tap/x'), join(ROOT, `test/helpers/${name}.ts`))
     const folder = folderOf(t, {
       'hangs.test.ts': `import t from 'tap'
-import { startPostgresServer, startRedisServer } from '${servers}'
+import { startPostgresServer, startRedisServer } from '${helper('servers')}'
+import { startService } from '${helper('service')}'
 t.test('patient', async (t) => {
   const servers = await Promise.all([startPostgresServer(t), startRedisServer(t)])
+  await startService(t, { DATABASE_URL: servers[0].url, JWT_SECRET: '${'x'.repeat(32)}', UPLOADS_DIR: process.env.TMPDIR + '/uploads' })
   const { writeFileSync } = await import('node:fs')
   writeFileSync(new URL('ready', import.meta.url), String(servers.length))
   setInterval(() => {}, 1000)
@@ -157,6 +159,7 @@ t.test('patient', async (t) => {
     while (!existsSync(join(folder, 'ready')) && child.exitCode === null) await sleep(50)
     const mine = processesUsing(temporary)
     t.ok(mine.length >= 4, `two PostgreSQL, two Redis and more are running: ${mine.length} ${output}`)
+    t.ok(mine.some((line) => line.includes('dist/cli/landfall.js')), 'so is a service')
     child.kill(signal)
     const [code] = await exited
     if (signal !== 'SIGKILL') {

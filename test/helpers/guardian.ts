@@ -82,6 +82,14 @@ export function startGuardian (): Guardian {
   }
 }
 
+let own: Guardian | undefined
+
+/** The one of this process: it outlives it for as long as it takes to stop what the process left running. */
+export function ownGuardian (): Guardian {
+  own ??= startGuardian()
+  return own
+}
+
 /** The folder for temporary files, or another one when the account of a server can't get there. */
 function reachableFolder (): string {
   const isRoot = process.getuid?.() === 0

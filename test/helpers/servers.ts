@@ -4,7 +4,7 @@ import { relative } from 'node:path'
 import { setTimeout as sleep } from 'node:timers/promises'
 import { Redis } from 'ioredis'
 import pg from 'pg'
-import { startGuardian, type Guardian } from './guardian.ts'
+import { ownGuardian } from './guardian.ts'
 import { copyCluster, createCluster, startPostgres, startRedis, type Instance } from './instances.ts'
 import { providePrograms } from './programs.ts'
 import type { Teardown } from './proxy.ts'
@@ -83,17 +83,17 @@ export async function claimRedis (t: Teardown): Promise<string> {
 /** Starts a Redis server for this test alone. `settings` are lines of its configuration, such as `{ maxmemory: '2mb' }`. */
 export async function startRedisServer (t: Teardown, settings: Record<string, string | number> = {}): Promise<PrivateServer> {
   const { redis } = providePrograms(['redis'], () => {})
-  const { folder } = guardian()
-  return own(t, await startRedis(redis as string, folder, guardian(), settings))
+  const { folder } = ownGuardian()
+  return own(t, await startRedis(redis as string, folder, ownGuardian(), settings))
 }
 
 /** Starts a PostgreSQL server for this test alone, with an empty database. */
 export async function startPostgresServer (t: Teardown): Promise<PrivateServer> {
   const bin = providePrograms(['postgres'], () => {}).postgres as string
-  const { folder } = guardian()
+  const { folder } = ownGuardian()
   const template = process.env.TEST_POSTGRES_CLUSTER
   const cluster = template === undefined ? await createCluster(bin, folder) : await copyCluster(template, folder)
-  return own(t, await startPostgres(bin, cluster, guardian()))
+  return own(t, await startPostgres(bin, cluster, ownGuardian()))
 }
 
 /** Removes what the test files of a run left on servers that stay: those that were killed could not. */
@@ -112,14 +112,6 @@ export async function sweepServers (urls: { database?: string, redis?: string })
       claims.disconnect()
     }
   }
-}
-
-let ownGuardian: Guardian | undefined
-
-/** One per process: it outlives it for as long as it takes to stop what the process left running. */
-function guardian (): Guardian {
-  ownGuardian ??= startGuardian()
-  return ownGuardian
 }
 
 function own (t: Teardown, instance: Instance): PrivateServer {

@@ -4,6 +4,7 @@ import { tmpdir } from 'node:os'
 import { join, resolve } from 'node:path'
 import { pathToFileURL } from 'node:url'
 import { setTimeout as sleep } from 'node:timers/promises'
+import { ownGuardian } from './guardian.ts'
 import { secretsIn } from './secrets.ts'
 import { freePort, type Teardown } from './servers.ts'
 
@@ -33,11 +34,17 @@ export function temporaryFolder (t: Teardown): string {
 /** Compares the answers of a process with their description, and prints what differs. */
 const OBSERVE = `--import=${pathToFileURL(join(PROJECT, 'test/helpers/conformance.js')).href}`
 
-/** Starts the service and waits until it answers; whatever it has printed at the end of the test is looked through for secrets and for answers that are not as described. `env` is all that it has beside PATH and the folders of a user. */
-export async function startService (t: Teardown, env: Record<string, string>, command: readonly [string, ...string[]] = SERVE): Promise<Service> {
+/**
+ * Starts the service and waits until it answers; whatever it has printed at the end of the test is looked through for
+ * secrets and for answers that are not as described.
+ *
+ * @param env all that it has beside PATH and the folders of a user
+ * @param isMeasured its time or memory is looked at: nothing runs in its process but itself, and answers are not compared
+ */
+export async function startService (t: Teardown, env: Record<string, string>, command: readonly [string, ...string[]] = SERVE, isMeasured = false): Promise<Service> {
   const port = env.PORT ?? String(await freePort())
   // On a machine with other things to do the event loop is late for no fault of the service.
-  const service = launch(t, { PORT: port, MAX_EVENT_LOOP_DELAY_MS: '0', ...env }, command)
+  const service = launch(t, { PORT: port, MAX_EVENT_LOOP_DELAY_MS: '0', ...env }, command, isMeasured)
   const url = `http://localhost:${port}`
   while (true) {
     if (service.child.exitCode !== null) throw new Error(`the service ended with ${service.child.exitCode}:\n${service.output()}`)
@@ -54,9 +61,16 @@ export async function runService (t: Teardown, env: Record<string, string>, comm
   return { code, output: output() }
 }
 
-function launch (t: Teardown, env: Record<string, string>, [program, ...args]: readonly [string, ...string[]]) {
+function launch (t: Teardown, env: Record<string, string>, [program, ...args]: readonly [string, ...string[]], isMeasured = false) {
   const { PATH = '', HOME = '/', TMPDIR = tmpdir() } = process.env
-  const child = spawn(program, args, { cwd: PROJECT, env: { PATH, HOME, TMPDIR, ...env, NODE_OPTIONS: `${env.NODE_OPTIONS ?? ''} ${OBSERVE}` }, stdio: ['ignore', 'pipe', 'pipe'], detached: true })
+  const options = { NODE_OPTIONS: `${env.NODE_OPTIONS ?? ''} ${isMeasured ? '' : OBSERVE}` }
+  const child = spawn(program, args, { cwd: PROJECT, env: { PATH, HOME, TMPDIR, ...env, ...options }, stdio: ['ignore', 'pipe', 'pipe'], detached: true })
+  // A group of its own, so that `end` reaches what a command like npm starts; nobody else would end it with the test's.
+  const group = child.pid === undefined ? undefined : -child.pid
+  if (group !== undefined) {
+    ownGuardian().add(group, 'KILL')
+    child.once('exit', () => ownGuardian().forget(group))
+  }
   let output = ''
   for (const stream of [child.stdout, child.stderr]) stream.on('data', (data: Buffer) => { output += data.toString() })
   const end = async (signal: NodeJS.Signals) => {

@@ -7,7 +7,7 @@ import { JWT_SECRET, type CreatedPage } from '../helpers/app.ts'
 import { Owner } from '../helpers/client.ts'
 import { memoryDuring } from '../helpers/memory.ts'
 import { claimRedis, createDatabase } from '../helpers/servers.ts'
-import { startService, temporaryFolder, type Service } from '../helpers/service.ts'
+import { SERVE, startService, temporaryFolder, type Service } from '../helpers/service.ts'
 
 // Kept busy for long, the service needs no more memory than after a short while.
 
@@ -30,7 +30,7 @@ async function start (t: Test): Promise<{ service: Service, owner: Owner, upload
     CACHE_MAX_BYTES: String(4 * 2 ** 20), // less than the pages need, so that they come and go
     ACCESS_TOKEN_TTL: '86400',
     LOG_LEVEL: 'error'
-  })
+  }, SERVE, true)
   return { service, owner: await Owner.signUp(service.url), uploads }
 }
 
