@@ -1,6 +1,10 @@
 import type { ServerResponse } from 'node:http'
+import type { Socket } from 'node:net'
 import { Readable } from 'node:stream'
 import type { FastifyReply } from 'fastify'
+
+/** A connection of Node's HTTP server; which answer it is at has no public name. */
+export type ServingSocket = Socket & { readonly _httpMessage?: ServerResponse | null }
 
 /**
  * Answers without a body. A null would go through the serialiser of the response's schema and count four bytes. At a

@@ -1,6 +1,7 @@
 import { IncomingMessage, ServerResponse, STATUS_CODES } from 'node:http'
 import { Socket } from 'node:net'
 import { Writable } from 'node:stream'
+import type { ServingSocket } from '../reply.ts'
 
 // Answers whose header lines were made beforehand.
 //
@@ -11,7 +12,6 @@ import { Writable } from 'node:stream'
 // `writeHead` and `end` give (`isSupported`), for plain keep-alive answers; everything else goes the usual way.
 
 type Internal = ServerResponse & { _header: string | null, _headerSent: boolean }
-type InternalSocket = Socket & { _httpMessage?: unknown }
 
 /** Before each body; a head that is longer is sent apart. */
 const ROOM_BYTES = 1024
@@ -143,7 +143,7 @@ function sendPrepared (response: ServerResponse, head: string, body: Body | stri
 }
 
 /** Whether what is written to the socket now is this answer and goes out at once: none before it waits. */
-const isTurnOf = (response: ServerResponse, socket: InternalSocket): boolean =>
+const isTurnOf = (response: ServerResponse, socket: ServingSocket): boolean =>
   socket._httpMessage === response && socket.writableLength === 0 && socket.writable
 
 /** Whether nobody has a say in the head: no header set before, no replaced method, a connection that goes on. */

@@ -4,7 +4,7 @@ import { connect, type AddressInfo, type Socket } from 'node:net'
 import { setTimeout as sleep } from 'node:timers/promises'
 import fp from 'fastify-plugin'
 import { clock } from '../clock.ts'
-import { makeLast } from '../reply.ts'
+import { makeLast, type ServingSocket } from '../reply.ts'
 
 declare module 'fastify' {
   interface FastifyInstance {
@@ -41,8 +41,6 @@ interface Internals {
     readonly getpeername?: (into: object) => number
   } | null
 }
-
-type ServingSocket = Socket & { _httpMessage?: ServerResponse | null }
 
 /** Whether there is a request to answer on a connection, or an answer that is not all sent. */
 const isBusy = (socket: ServingSocket): boolean => (socket._httpMessage ?? undefined) !== undefined || socket.writableLength > 0

@@ -6,7 +6,7 @@ import fp from 'fastify-plugin'
 import type { FastifyError, FastifyInstance, FastifyReply, FastifyRequest } from 'fastify'
 import { errorBody, InvalidError, MethodNotAllowedError, NotFoundError, RetryLaterError, unavailable } from '../errors.ts'
 import { isDatabaseUnavailable } from '../database/unavailable.ts'
-import { makeLast } from '../reply.ts'
+import { makeLast, type ServingSocket } from '../reply.ts'
 import { requestId, requireHost } from './every-request.ts'
 import { logRawAnswer } from './request-log.ts'
 import { DATA_HEADERS, secureAnswer } from './security-headers.ts'
@@ -86,8 +86,6 @@ export function sendFrameworkError (error: FastifyError, request: FastifyRequest
 }
 
 const PARSER_STATUS: Readonly<Record<string, number>> = { HPE_HEADER_OVERFLOW: 431, HPE_CHUNK_EXTENSIONS_OVERFLOW: 413, ERR_HTTP_REQUEST_TIMEOUT: 408 }
-
-type ServingSocket = Socket & { _httpMessage?: ServerResponse | null }
 
 /** For Fastify's `clientErrorHandler`: what the HTTP parser refuses has no request, only a socket. */
 export function answerParserError (this: FastifyInstance, error: Error & { code?: string }, socket: ServingSocket): void {

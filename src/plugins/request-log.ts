@@ -1,8 +1,8 @@
 import type { ServerResponse } from 'node:http'
-import type { Socket } from 'node:net'
 import type { FastifyBaseLogger, FastifyError, FastifyInstance, FastifyReply, FastifyRequest } from 'fastify'
 import fp from 'fastify-plugin'
 import { InvalidError, RetryLaterError } from '../errors.ts'
+import type { ServingSocket } from '../reply.ts'
 
 // A line for each request when it has been answered, or its client has hung up; and what went wrong in it.
 //
@@ -68,8 +68,8 @@ const underWay = new WeakMap<ServerResponse, { readonly id: string, readonly end
  *
  * @returns the id that the answer has to name
  */
-export function logRawAnswer (log: FastifyBaseLogger, socket: Socket, answer: { reqId: string, method?: string | undefined, status: number, code?: string }): string {
-  const { _httpMessage: response } = socket as Socket & { _httpMessage?: ServerResponse | null }
+export function logRawAnswer (log: FastifyBaseLogger, socket: ServingSocket, answer: { reqId: string, method?: string | undefined, status: number, code?: string }): string {
+  const { _httpMessage: response } = socket
   const request = response == null ? undefined : underWay.get(response)
   if (request === undefined) log.info({ ...answer, address: socket.remoteAddress }, 'answered')
   else if (response?.headersSent === false) request.end('answered', answer.status)
