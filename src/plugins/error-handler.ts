@@ -1,7 +1,6 @@
 import { randomUUID } from 'node:crypto'
 import { STATUS_CODES } from 'node:http'
 import type { IncomingMessage, ServerResponse } from 'node:http'
-import type { Socket } from 'node:net'
 import fp from 'fastify-plugin'
 import type { FastifyError, FastifyInstance, FastifyReply, FastifyRequest } from 'fastify'
 import { errorBody, InvalidError, MethodNotAllowedError, NotFoundError, RetryLaterError, unavailable } from '../errors.ts'
@@ -64,7 +63,8 @@ function sendError (error: FastifyError, request: FastifyRequest, reply: Fastify
   request.server.logFailure(request, error, answer.status)
   secureAnswer(reply)
   // Fastify gives up the connection with each body that its parser refuses; one that was read to its end is not in the way.
-  if (request.raw.readableEnded) reply.removeHeader('connection')
+  // (Node would not say any more that an answer is the last once the header was removed, even one that nobody had set.)
+  if (request.raw.readableEnded && reply.raw.shouldKeepAlive && reply.hasHeader('connection')) reply.removeHeader('connection')
   reply.header('x-request-id', request.id)
   if (ANY_PAGE.test(request.url) && !reply.hasHeader('access-control-allow-origin')) reply.headers(CORS)
   if (answer.status === 401) reply.header('www-authenticate', 'Bearer')
@@ -94,22 +94,31 @@ export function answerParserError (this: FastifyInstance, error: Error & { code?
     socket.destroy()
     return
   }
-  const { _httpMessage: underWay } = socket
-  if (socket.writable && underWay?.headersSent === false && underWay.req.complete) {
-    // What can't be read came behind a request that came whole, which has its own answer.
-    makeLast(underWay)
-    return
-  }
+  if (endWithAnswerUnderWay(socket)) return
   const status = PARSER_STATUS[code ?? ''] ?? 400
   endSocket(socket, status, logRawAnswer(this.log, socket, { reqId: randomUUID(), status, ...(code !== undefined && { code }) }))
+}
+
+/**
+ * Ends a connection with the answer that is under way, whose request came whole before what isn't going to be answered.
+ *
+ * @returns whether there is one
+ */
+function endWithAnswerUnderWay (socket: ServingSocket): boolean {
+  const { _httpMessage: underWay } = socket
+  if (!socket.writable || underWay == null || !underWay.req.complete) return false
+  if (underWay.shouldKeepAlive) {
+    makeLast(underWay)
+    // Its head may be out, and says otherwise. First: Node's own listener gives the connection to the next answer.
+    underWay.prependOnceListener('finish', () => socket.destroySoon())
+  }
+  return true
 }
 
 /** How long an answer may take to be sent on a connection that ends with it, when nothing moves. */
 const END_TIMEOUT_MS = 5_000
 
 function endSocket (socket: ServingSocket, status: number, id: string): void {
-  // Node gives up its own listener with a socket that it hands over: a peer that resets it would end the process.
-  socket.on('error', () => {})
   // An answer that is under way must not get another one into its middle.
   const { _httpMessage: underWay } = socket
   if (!socket.writable || underWay?.headersSent === true) {
@@ -164,7 +173,11 @@ export default fp(async (app) => {
     app.log.info({ reqId: id, method: request.method, status: 417, address: request.socket.remoteAddress }, 'answered')
     response.writeHead(417, { ...RAW_HEADERS, 'x-request-id': id, 'content-length': Buffer.byteLength(body) }).end(body)
   })
-  app.server.on('connect', (request: IncomingMessage, socket: Socket) => {
+  app.server.on('connect', (request: IncomingMessage, socket: ServingSocket) => {
+    // Node gives up its own listeners with a socket that it hands over: a peer that resets it would end the process, one
+    // that reads nothing would hold it for ever, and what is longer than the socket's buffer would stop there.
+    socket.on('error', () => {}).on('timeout', () => socket.destroy()).on('drain', () => socket._httpMessage?.emit('drain'))
+    if (endWithAnswerUnderWay(socket)) return
     endSocket(socket, 405, logRawAnswer(app.log, socket, { reqId: requestId(request), method: request.method, status: 405 }))
   })
 }, { name: 'error-handler' })

@@ -147,8 +147,8 @@ t.test('what any page may read, it may read the errors of', async (t) => {
 })
 
 t.test('what can\'t be read does not take the answer of the request before it', async (t) => {
-  for (const before of [requestOf('/auth/me', auth), requestOf(publicPath), requestOf(publicPath, { 'Accept-Encoding': 'br' }), requestOf('/auth/me', { ...auth, Connection: 'close' })]) {
-    for (const unreadable of ['\0\0\0\r\n\r\n', requestOf('/', { 'Content-Length': 'x' }), requestOf('/', { X: 'x'.repeat(20_000) }), `${requestOf('/auth/sign_in', { 'Transfer-Encoding': 'chunked' }, 'POST')}zz\r\n`]) {
+  for (const before of [requestOf('/auth/me', auth), requestOf(asset.path), requestOf(publicPath), requestOf(publicPath, { 'Accept-Encoding': 'br' }), requestOf('/auth/me', { ...auth, Connection: 'close' })]) {
+    for (const unreadable of ['\0\0\0\r\n\r\n', requestOf('/', { 'Content-Length': 'x' }), requestOf('/', { X: 'x'.repeat(20_000) }), `${requestOf('/auth/sign_in', { 'Transfer-Encoding': 'chunked' }, 'POST')}zz\r\n`, requestOf('x:443', {}, 'CONNECT')]) {
       const pipelined = connection(t, service.url)
       pipelined.send(before + unreadable)
       t.equal((await pipelined.answer()).status, 200, `${before.slice(0, 100)}${unreadable.slice(0, 100)}`)

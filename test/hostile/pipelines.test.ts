@@ -103,6 +103,73 @@ t.test('too many of them end the connection, after the answers that were under w
   t.equal((await app.inject('/health/live')).statusCode, 200)
 })
 
+t.test('wait in less memory than a hundred heads may take', async (t) => {
+  const { url, get } = await service(t)
+  const withHeaders = (count: number): string => get('/auth/me').replace('\r\n\r\n', `\r\n${'ab:cd\r\n'.repeat(count)}\r\n`)
+  const browser = new Connection(url)
+  browser.send(withHeaders(30).repeat(90))
+  for (let n = 0; n < 90; n++) t.equal((await browser.answer()).status, 200)
+  browser.socket.destroy()
+  const greedy = new Connection(url)
+  greedy.send(withHeaders(2000).repeat(20))
+  await until(() => greedy.closed, 'the connection is closed')
+})
+
+t.test('what is not going to be answered ends the connection behind the answer before it, however long that is', async (t) => {
+  const { app, url, account, get } = await service(t)
+  const file = Buffer.alloc(8 * 1024 * 1024, 'x')
+  const path = pathOf((await upload(app, account, file)).json())
+  for (const unanswered of ['CONNECT x:1 HTTP/1.1\r\nHost: x:1\r\n\r\n', '\0\0\r\n\r\n', `${get(path)}CONNECT x:1 HTTP/1.1\r\nHost: x:1\r\n\r\n`]) {
+    const connection = new Connection(url)
+    connection.send(get(path))
+    connection.socket.pause()
+    await new Promise((resolve) => setImmediate(resolve))
+    connection.send(unanswered)
+    connection.socket.resume()
+    t.equal((await connection.answer()).body.length, file.length, JSON.stringify(unanswered))
+    t.equal(await connection.rest(), '')
+  }
+})
+
+t.test('behind a CONNECT or an upgrade are not served, and those before have their own answers', async (t) => {
+  const { app, url, account, get } = await service(t)
+  const page = await createPage(app, account)
+  const path = `/landing_pages/${page.public_id}`
+  const patch = (body: string): string => `PATCH /manage/landing_pages/${page.id} HTTP/1.1\r\nHost: x\r\nAuthorization: ${account.headers.authorization}\r\nContent-Type: application/json\r\nContent-Length: ${body.length}\r\n\r\n${body}`
+  const connect = 'CONNECT x:1 HTTP/1.1\r\nHost: x:1\r\nX-Request-Id: connect\r\n\r\n'
+  const upgraded = (path: string): string => get(path).replace('\r\n\r\n', '\r\nConnection: Upgrade\r\nUpgrade: z\r\n\r\n')
+  const upgrade = upgraded('/health/live')
+  const isOver = async (connection: Connection, status: number, what: string): Promise<void> => {
+    const answer = await connection.answer()
+    t.equal(answer.status, status, what)
+    t.match(answer.head, /\r\nconnection: close\r\n/i, what)
+    t.equal(await connection.rest(), '', what)
+  }
+
+  const written = new Connection(url)
+  written.send(patch('{"current_data":[1]}') + connect)
+  await isOver(written, 200, 'a write before a CONNECT')
+  t.equal((await app.inject(path)).body, '[1]')
+
+  const refused = patch('{"current_data":[2]}')
+  const hidden = `POST /nothing HTTP/1.1\r\nHost: x\r\nContent-Length: ${refused.length}\r\n\r\n`
+  for (const [what, status, ...packets] of [
+    ['a write behind an upgrade', 200, upgrade + refused],
+    ['a write behind a refused upgrade', 401, upgraded('/auth/me').replace(/Authorization.*\r\n/, '') + refused],
+    ['a write behind an upgrade of a page', 200, upgraded(path) + refused],
+    ['a body behind an upgrade, that looks like a write', 200, upgrade + hidden, refused],
+    ['the same, by size', 200, `${upgrade}${hidden.replace(String(refused.length), String(65_536 - upgrade.length))}`.padEnd(65_536, 'x') + refused]
+  ] as const) {
+    const connection = new Connection(url)
+    for (const packet of packets) {
+      connection.send(packet)
+      await new Promise((resolve) => setImmediate(resolve))
+    }
+    await isOver(connection, status, what)
+  }
+  t.equal((await app.inject(path)).body, '[1]', 'nothing was written')
+})
+
 t.test('behind an answer that ends the connection are not served, and do no harm', async (t) => {
   const { app, url, account, get } = await service(t)
   const page = await createPage(app, account)
