@@ -1,0 +1,72 @@
+import type { components } from './api.ts'
+import { getNextCursor, iterate, unwrap, unwrapDeletion, type Api, type CallOptions, type List,
+  type ListOptions } from './responses.ts'
+
+export type Asset = components['schemas']['Asset']
+
+export interface UploadOptions extends CallOptions {
+  /** Replaces the name of the file. A `Blob` has no name. */
+  readonly filename?: string
+}
+
+/** The files of the account. */
+export interface Assets {
+  /** Uploads a `File` or `Blob`. In Node, `fs.openAsBlob(path)` returns one that is read while it is sent. */
+  upload(file: Blob, options?: UploadOptions): Promise<Asset>
+  get(id: string, options?: CallOptions): Promise<Asset>
+  /** Iterates over all assets, newest first. */
+  list(options?: ListOptions): AsyncGenerator<Asset, void, undefined>
+  /** Returns one part of the list. */
+  listPage(options?: ListOptions): Promise<List<Asset>>
+  delete(id: string, options?: CallOptions): Promise<void>
+}
+
+/** Without these options, Node keeps a copy of the whole body in memory in case of a redirect. */
+const NO_REDIRECT = { redirect: 'error', window: null } as const
+
+export function createAssets (api: Api): Assets {
+  const listPage = async ({ limit, cursor, signal }: ListOptions = {}): Promise<List<Asset>> => {
+    const { data, response } =
+      await unwrap(api.GET('/assets', { params: { query: { limit, cursor } }, signal }))
+    return { items: data, next: getNextCursor(response) }
+  }
+  return {
+    async upload (file, { filename = (file as { name?: string }).name ?? 'file', signal } = {}) {
+      const form = createForm(file, filename)
+      return (await unwrap(api.POST('/assets', {
+        body: { 'asset[file]': filename },
+        bodySerializer: () => form,
+        headers: { 'content-type': form.type },
+        signal,
+        ...NO_REDIRECT
+      }))).data
+    },
+    async get (id, { signal } = {}) {
+      return (await unwrap(api.GET('/assets/{id}', { params: { path: { id } }, signal }))).data
+    },
+    list: (options = {}) => iterate(listPage, options),
+    listPage,
+    async delete (id, { signal } = {}) {
+      await unwrapDeletion(api.DELETE('/assets/{id}', { params: { path: { id } }, signal }))
+    }
+  }
+}
+
+/**
+ * Makes the form of an upload. With a `FormData`, Node 24 would read the whole file into memory, and crash if
+ * the service answers early (https://github.com/nodejs/undici/issues/5835).
+ */
+function createForm (file: Blob, filename: string): Blob {
+  const boundary = crypto.randomUUID()
+  const escapes: Record<string, string> = { '"': '%22', '\r': '%0D', '\n': '%0A' } // as browsers do
+  const escaped = filename.replace(/["\r\n]/g, (character) => escapes[character] ?? '')
+  const head = [
+    `--${boundary}`,
+    `Content-Disposition: form-data; name="asset[file]"; filename="${escaped}"`,
+    `Content-Type: ${file.type || 'application/octet-stream'}`,
+    '\r\n'
+  ]
+  return new Blob([head.join('\r\n'), file, `\r\n--${boundary}--\r\n`], {
+    type: `multipart/form-data; boundary=${boundary}`
+  })
+}

@@ -1,0 +1,62 @@
+import { abortable, RetryBudget, sendWithRetries, type RetryOptions } from './retry.ts'
+import type { Session } from './session.ts'
+
+/** The part of `fetch` that the client uses. */
+export type Fetch = (url: string, init: RequestInit) => Promise<Response>
+
+/** Routes to which no access token is sent. Without it, a public read from a browser needs no preflight. */
+const PUBLIC =
+  /^(?:POST \/auth\/(?:sign_up|sign_in|refresh)|(?:GET|HEAD) \/(?:landing_pages\/[^/]+|uploads\/.+|health\/.+|openapi\.json))$/
+
+/** Tells whether a route gets no access token. @param path without the base URL; a query is ignored */
+export const isPublic = (method: string, path: string): boolean =>
+  PUBLIC.test(`${method} ${path.replace(/\?.*/s, '')}`)
+
+/** A request that keeps its URL and options for retries. `Request.clone()` would keep an upload in memory. */
+export class RepeatableRequest extends Request {
+  readonly sent: { readonly url: string, readonly init: RequestInit }
+
+  constructor (input: ConstructorParameters<typeof Request>[0], init: RequestInit = {}) {
+    super(input, init)
+    this.sent = { url: String(input), init }
+  }
+}
+
+/**
+ * Creates the `fetch` for openapi-fetch. It retries requests. With a session, it adds the access token and
+ * renews a refused one.
+ */
+export function createTransport (
+  baseUrl: string,
+  fetch: Fetch,
+  retry: RetryOptions,
+  session?: Session
+): (request: Request) => Promise<Response> {
+  return async (request) => {
+    const { sent: { url, init } } = request as RepeatableRequest
+    const { method } = request
+    const isRepeatable = !(init.body instanceof ReadableStream)
+    const budget = new RetryBudget(isRepeatable ? retry : { maxRetries: 0 })
+    const send = async (token?: string): Promise<Response> => {
+      const headers = new Headers(init.headers)
+      if (token !== undefined) headers.set('authorization', `Bearer ${token}`)
+      return await sendWithRetries(
+        async () => await fetch(url, { ...init, headers }),
+        method,
+        budget,
+        init.signal
+      )
+    }
+    if (session === undefined || isPublic(method, url.slice(baseUrl.length))) return await send()
+
+    while (true) {
+      const token = await abortable(session.getAccessToken(), init.signal)
+      const response = await send(token)
+      if (response.status !== 401 || token === undefined || !isRepeatable) return response
+      const renewal = await abortable(session.renew(token), init.signal)
+      if (renewal === 'ended') return response
+      await response.body?.cancel()
+      if (renewal === 'refreshed') return await send(await abortable(session.getAccessToken(), init.signal))
+    }
+  }
+}
