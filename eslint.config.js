@@ -1,6 +1,33 @@
 import neostandard, { resolveIgnoresFromGitignore } from 'neostandard'
 
-export default neostandard({
-  ts: true,
-  ignores: resolveIgnoresFromGitignore()
-})
+export default [
+  // The formatter (dprint.json) owns the layout.
+  ...neostandard({ ts: true, noStyle: true, ignores: resolveIgnoresFromGitignore() }),
+  {
+    // Undocumented names of Node stay in one file, where each use has a self-test and a fallback.
+    files: ['src/**/*.ts'],
+    ignores: ['src/http/hardening/node-internals.ts'],
+    rules: {
+      'no-restricted-syntax': ['error', ...[
+        'MemberExpression[property.name=/^_/]',
+        'ObjectPattern > Property[key.name=/^_/]',
+        'MemberExpression[property.name=/^(assignSocket|detachSocket|shouldKeepAlive|outputData)$/]'
+      ].map((selector) => ({
+        selector,
+        message: 'Undocumented names of Node are used in src/http/hardening/node-internals.ts only'
+      }))]
+    }
+  },
+  {
+    ignores: ['packages/client/src/api.ts'],
+    rules: {
+      'max-len': ['error', {
+        code: 110,
+        ignoreUrls: true,
+        ignoreStrings: true,
+        ignoreTemplateLiterals: true,
+        ignoreRegExpLiterals: true
+      }]
+    }
+  }
+]

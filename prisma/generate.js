@@ -5,25 +5,26 @@ import { createRequire } from 'node:module'
 import { dirname, join } from 'node:path'
 import { fileURLToPath } from 'node:url'
 
-// npm run generate: the typed database client in src/generated, made anew only when the schema has changed. Plain
-// JavaScript, because everything that TypeScript is needed for begins with it.
+// npm run generate: generates the database client in src/infra/postgres/generated if the schema has changed.
+// This is JavaScript, because it runs before TypeScript can be compiled.
 
 const project = dirname(dirname(fileURLToPath(import.meta.url)))
 const schema = join(project, 'prisma', 'schema.prisma')
-const output = join(project, 'src', 'generated')
+const output = join(project, 'src', 'infra', 'postgres', 'generated')
 const stamp = join(output, 'made-from')
 
 const prisma = createRequire(import.meta.url).resolve('prisma/package.json')
 const { version } = JSON.parse(readFileSync(prisma, 'utf8'))
 const state = createHash('sha256').update(`${version}\n`).update(readFileSync(schema)).digest('hex')
 
-if (!isMade()) {
-  const { status, stdout, stderr } = spawnSync(process.execPath, [join(dirname(prisma), 'build', 'index.js'), 'generate', '--no-hints', '--schema', schema], {
+if (!isUpToDate()) {
+  const { status, stdout, stderr } = spawnSync(process.execPath, [join(dirname(prisma), 'build', 'index.js'),
+    'generate', '--no-hints', '--schema', schema], {
     cwd: project,
     encoding: 'utf8',
     env: {
       ...process.env,
-      // It downloads a binary that it doesn't need for this, unless it is told that there is one: any program will do.
+      // Without the path of any executable, Prisma would download an engine that it doesn't need here.
       PRISMA_SCHEMA_ENGINE_BINARY: process.execPath,
       CHECKPOINT_DISABLE: '1',
       PRISMA_HIDE_UPDATE_MESSAGE: '1'
@@ -39,6 +40,7 @@ if (!isMade()) {
   }
 }
 
-function isMade () {
-  return existsSync(join(output, 'prisma', 'client.ts')) && existsSync(stamp) && readFileSync(stamp, 'utf8') === state
+function isUpToDate () {
+  return existsSync(join(output, 'prisma', 'client.ts')) && existsSync(stamp) &&
+    readFileSync(stamp, 'utf8') === state
 }

@@ -1,7 +1,7 @@
 import { newMigration } from './migrations.ts'
-import { MIGRATIONS } from '../src/database/migration-files.ts'
+import { MIGRATIONS } from '../src/infra/postgres/migration-files.ts'
 
-// npm run db:migration -- NAME: writes the next migration from what has changed in schema.prisma.
+// npm run db:migration -- NAME: writes a migration with the changes of schema.prisma.
 
 try {
   const written = await newMigration({

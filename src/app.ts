@@ -1,156 +1,82 @@
 import cors from '@fastify/cors'
 import sensible from '@fastify/sensible'
 import type { TypeBoxTypeProvider } from '@fastify/type-provider-typebox'
-import Fastify, { LogController, type FastifyBaseLogger, type FastifyInstance } from 'fastify'
-import fileStore from './assets/file-store.ts'
-import { assetRoutes } from './assets/routes.ts'
-import { uploadsRoutes } from './assets/serve.ts'
-import assetSweep from './assets/sweep.ts'
-import authCounts from './auth/auth-counts.ts'
-import { authRoutes, sessionRoutes } from './auth/routes.ts'
-import passwords from './auth/passwords.ts'
+import Fastify, { LogController, type FastifyBaseLogger, type FastifyInstance,
+  type onSendAsyncHookHandler } from 'fastify'
+import { accountMetrics, authenticate, authRoutes, passwords, requireSession,
+  sessionRoutes } from './modules/accounts/index.ts'
+import { assetCleanup, assetRoutes, fileStore, uploadsRoutes } from './modules/assets/index.ts'
 import type { Config } from './config.ts'
-import counters, { COUNTER_SCRIPTS } from './counters/counters.ts'
-import { LEASE_SCRIPTS } from './counters/lease-store.ts'
-import { embeddedSecret } from './database/embedded.ts'
-import documentCache from './landing-pages/document-cache.ts'
-import { manageRoutes } from './landing-pages/manage-routes.ts'
-import { DOCUMENT_SCRIPTS } from './landing-pages/shared-documents.ts'
-import { publicRoutes } from './landing-pages/public-routes.ts'
-import { createLogger } from './logger.ts'
-import authenticate, { requireSession } from './plugins/authenticate.ts'
-import connectionLimit from './plugins/connection-limit.ts'
-import database from './plugins/database.ts'
-import drain from './plugins/drain.ts'
-import everyRequest, { requestId } from './plugins/every-request.ts'
-import clientAddress from './plugins/client-address.ts'
-import errorHandler, { answerParserError, sendFrameworkError } from './plugins/error-handler.ts'
-import health from './plugins/health.ts'
-import { answerEarly } from './plugins/early-answer.ts'
-import { joinPieces } from './plugins/join-pieces.ts'
-import jsonBody, { allowTypeWithoutBody, limitBodyTime } from './plugins/json-body.ts'
-import loadShedding from './plugins/load-shedding.ts'
-import metrics from './plugins/metrics.ts'
-import { AnswerInTurn, oneAtATime } from './plugins/one-at-a-time.ts'
-import openapi, { referenceRoutes } from './plugins/openapi.ts'
-import redis from './plugins/redis.ts'
-import requestMetrics from './plugins/request-metrics.ts'
-import requestLog, { logRequests } from './plugins/request-log.ts'
-import securityHeaders, { secureAnswers } from './plugins/security-headers.ts'
-import tracing from './plugins/tracing.ts'
+import { rateLimit, RATE_LIMIT_SCRIPTS } from './modules/rate-limit/index.ts'
+import { embeddedSecret } from './infra/pglite/embedded.ts'
+import { documentCache, DOCUMENT_SCRIPTS, manageRoutes, publicPreflight,
+  publicRoutes } from './modules/landing-pages/index.ts'
+import { createLogger } from './infra/telemetry/logger.ts'
+import connectionLimit from './http/hardening/connection-limit.ts'
+import database from './infra/database.ts'
+import shutdown from './http/shutdown.ts'
+import headCheck, { MAX_HEADERS } from './http/hardening/head-check.ts'
+import requestIdHeader, { requestId } from './http/request-id.ts'
+import clientAddress from './http/client-address.ts'
+import errorHandler, { sendFrameworkError } from './http/error-handler.ts'
+import routeLookup from './http/route-lookup.ts'
+import notFound from './http/not-found.ts'
+import nodeInternals from './http/hardening/node-internals.ts'
+import unroutedRequests, { answerUnreadableRequest } from './http/hardening/unrouted-requests.ts'
+import { limitBodyMemory } from './http/hardening/body-memory.ts'
+import { limitBodyTime } from './http/hardening/slow-bodies.ts'
+import health from './http/health.ts'
+import { lingeringClose } from './http/hardening/lingering-close.ts'
+import { coalesceChunks } from './http/hardening/coalesce-chunks.ts'
+import jsonBody, { allowTypeWithoutBody } from './http/json-body.ts'
+import loadShedding from './http/load-shedding.ts'
+import metrics from './infra/telemetry/metrics.ts'
+import { PipelinedResponse, refusePipelining } from './http/hardening/pipelining.ts'
+import openapi, { referenceRoutes } from './http/openapi/plugin.ts'
+import redis from './infra/redis/plugin.ts'
+import requestMetrics from './http/request-metrics.ts'
+import accessLog, { logRequests } from './http/access-log.ts'
+import securityHeaders, { secureAnswers } from './http/security-headers.ts'
+import { createValidationError, refuseUnknownParameters, validatorCompiler } from './http/validation.ts'
+import tracing from './infra/telemetry/tracing.ts'
+import { traceRequests } from './http/request-tracing.ts'
 
 declare module 'fastify' {
   interface FastifyInstance {
     config: Config
     /** The public address of the service, without a slash at the end. */
     baseUrl: () => string
+    /** Returns the path by which clients reach a path of the service. It differs if BASE_URL has a path. */
+    publicPath: (path: string) => string
   }
 }
 
-/** Bodies of all routes that don't say otherwise, in bytes. */
+/** Size limit of request bodies, in bytes, for routes that set no limit of their own. */
 const BODY_LIMIT = 64 * 1024
-/** A socket on which nothing moves for so long is closed. */
+/** Inactivity after which a socket with an open request is closed. */
 const IDLE_SOCKET_MS = 60_000
-/** The longest that a request may take to arrive, however steadily: a large upload on a slow line. */
+/** Time limit for receiving a whole request. Allows a large upload over a slow connection. */
 const REQUEST_TIMEOUT_MS = 15 * 60_000
-/** Request line and headers. */
+/** Size limit of the request line and the headers together. */
 const MAX_HEADER_BYTES = 16 * 1024
-/** Between two looks for requests that take too long to arrive. Node's own 30 s would be added to the shortest limit. */
+/** Longest interval between Node's checks for slow requests. The default, 30 s, would delay the limits. */
 const MAX_CHECK_INTERVAL_MS = 5_000
-/** Redis channels of the messages between replicas: of documents that were written, of unused reads that are wanted back. */
+/** Redis channels that connect the replicas: notices of written documents, and recalls of leased reads. */
 const DOCUMENT_CHANNEL = 'landfall:documents'
 const RECALL_CHANNEL = 'landfall:recalls'
 
 /**
- * Builds the service: what it is made of, in order. It is ready to listen or to inject when the promise resolves, and
- * `close()` ends all that it opened.
+ * Builds the service from its plugins, in the order of their dependencies. The returned app is ready for
+ * `listen()` and `inject()`; its `close()` releases everything that was opened.
  *
- * @throws when the database can't be reached or migrated, or a folder can't be used
+ * @throws {Error} if the database can't be reached or migrated, or a folder can't be used
  */
 export async function buildApp (config: Config, logger?: FastifyBaseLogger): Promise<FastifyInstance> {
-  const app = Fastify({
-    // request-log writes a line for each.
-    logController: new LogController({ disableRequestLogging: true }),
-    trustProxy: config.TRUST_PROXY.length > 0 ? [...config.TRUST_PROXY] : false,
-    genReqId: requestId,
-    bodyLimit: BODY_LIMIT,
-    pluginTimeout: 0, // a start may have to wait for the migration of another replica
-    connectionTimeout: IDLE_SOCKET_MS,
-    requestTimeout: REQUEST_TIMEOUT_MS,
-    forceCloseConnections: 'idle',
-    // The router would take the star that stands for no path (OPTIONS *) for the slash of one.
-    rewriteUrl: ({ url = '' }) => url.startsWith('*') ? `/${url}` : url,
-    return503OnClosing: false, // what still arrives while closing is answered, not refused
-    routerOptions: { maxParamLength: 16 * 1024 }, // a long id is an unknown id
-    http: {
-      ServerResponse: AnswerInTurn,
-      requireHostHeader: false, // error-handler answers that, with a body
-      joinDuplicateHeaders: true, // what is sent twice is seen as two, not as the first alone
-      maxHeaderSize: MAX_HEADER_BYTES,
-      headersTimeout: config.HEADERS_TIMEOUT_MS,
-      connectionsCheckingInterval: Math.min(MAX_CHECK_INTERVAL_MS, config.HEADERS_TIMEOUT_MS)
-    },
-    frameworkErrors: sendFrameworkError,
-    clientErrorHandler: answerParserError
-  }).withTypeProvider<TypeBoxTypeProvider>()
-  // Their size is bounded. Node forgets those beyond a number, which are the ones that a proxy puts behind a client's own.
-  app.server.maxHeadersCount = 0
-
-  // Given to Fastify itself, a logger would have it listen for the end of each answer, which costs the public read a
-  // twentieth of its rate. All but that get a logger for each request here.
-  app.log = logger ?? createLogger(config)
-  app.setChildLoggerFactory((_none, bindings, options) => app.log.child(bindings, options))
-
-  app.decorate('config', config)
-  app.decorate('baseUrl', () => config.BASE_URL ?? listeningUrl(app))
-  // The rooms check what they are sent by themselves and report every broken rule at once, in a sentence each; the
-  // schemas describe the same to readers and serialise the answers.
-  app.setValidatorCompiler(() => () => true)
-
+  const app = createInstance(config, logger)
   try {
-    await app.register(sensible)
-    await app.register(metrics, { host: config.HOST, port: config.OPS_PORT })
-    await app.register(tracing, { config })
-    await app.register(connectionLimit, { max: config.MAX_CONNECTIONS })
-    await app.register(drain, { timeoutMs: config.SHUTDOWN_TIMEOUT_MS, delayMs: config.SHUTDOWN_DELAY_MS })
-    await app.register(securityHeaders)
-    await app.register(errorHandler)
-    await app.register(jsonBody)
-    await app.register(clientAddress)
-    await app.register(requestLog)
-    await app.register(database, { config })
-    await app.register(redis, {
-      url: config.REDIS_URL,
-      channels: [DOCUMENT_CHANNEL, RECALL_CHANNEL],
-      scripts: { ...COUNTER_SCRIPTS, ...LEASE_SCRIPTS, ...DOCUMENT_SCRIPTS }
-    })
-    await app.register(counters, { recallChannel: RECALL_CHANNEL })
-    await app.register(documentCache, { channel: DOCUMENT_CHANNEL })
-    await app.register(passwords)
-    await app.register(authCounts)
-    await app.register(authenticate, {
-      secret: config.JWT_SECRET ?? await embeddedSecret(config.DATA_DIR),
-      accessTokenSeconds: config.ACCESS_TOKEN_TTL
-    })
-    await app.register(fileStore)
-    await app.register(assetSweep)
-
-    await app.register(openapi)
+    await registerPlugins(app, config)
     await app.register(publicRoutes)
-    // A scope for all others' hooks: even one that is added later runs in the scopes beside it, and none is to run for a
-    // public read.
-    await app.register(async function allOthers (scope: FastifyInstance) {
-      logRequests(scope)
-      joinPieces(scope)
-      oneAtATime(scope)
-      await scope.register(requestMetrics)
-      secureAnswers(scope)
-      await scope.register(everyRequest)
-      await scope.register(health)
-      await scope.register(referenceRoutes)
-      await scope.register(uploadsRoutes)
-      await scope.register(managementApi)
-    })
+    await app.register(allOthers)
     await app.ready()
   } catch (error) {
     await app.close()
@@ -159,22 +85,124 @@ export async function buildApp (config: Config, logger?: FastifyBaseLogger): Pro
   return app
 }
 
-/** What owners call: open to the pages of CORS_ORIGINS, and the first to be refused under too much load. */
+/** Creates the server with its limits, its logger and its decorators, but without plugins. */
+function createInstance (config: Config, logger: FastifyBaseLogger | undefined) {
+  const app = Fastify({
+    // The access log (http/access-log.ts) writes one line per request.
+    logController: new LogController({ disableRequestLogging: true }),
+    trustProxy: config.TRUST_PROXY.length > 0 ? [...config.TRUST_PROXY] : false,
+    genReqId: requestId,
+    bodyLimit: BODY_LIMIT,
+    pluginTimeout: 0, // the start may wait until another replica has applied the migrations
+    connectionTimeout: IDLE_SOCKET_MS,
+    requestTimeout: REQUEST_TIMEOUT_MS,
+    forceCloseConnections: 'idle',
+    // The router would treat the asterisk of `OPTIONS *` as the path `/`.
+    rewriteUrl: ({ url = '' }) => url.startsWith('*') ? `/${url}` : url,
+    return503OnClosing: false, // requests that arrive during the shutdown are still served
+    routerOptions: { maxParamLength: 16 * 1024 }, // an id that is too long gets a 404, like an unknown one
+    http: {
+      ServerResponse: PipelinedResponse,
+      requireHostHeader: false, // head-check.ts refuses such requests, with an error body
+      joinDuplicateHeaders: true, // by default, Node drops the second Host header
+      maxHeaderSize: MAX_HEADER_BYTES,
+      headersTimeout: config.HEADERS_TIMEOUT_MS,
+      connectionsCheckingInterval: Math.min(MAX_CHECK_INTERVAL_MS, config.HEADERS_TIMEOUT_MS)
+    },
+    frameworkErrors: sendFrameworkError,
+    clientErrorHandler: answerUnreadableRequest
+  }).withTypeProvider<TypeBoxTypeProvider>()
+  // Node drops the headers beyond. One too many is enough for head-check.ts to refuse the request.
+  app.server.maxHeadersCount = MAX_HEADERS + 1
+
+  // Fastify would track the end of each response for a logger in its constructor options, which makes public
+  // reads 5 % slower. Every route except the public read gets a child logger per request.
+  app.log = logger ?? createLogger(config)
+  app.setChildLoggerFactory((_none, bindings, options) => app.log.child(bindings, options))
+
+  app.decorate('config', config)
+  app.decorate('baseUrl', () => config.BASE_URL ?? listeningUrl(app))
+  const basePath = config.BASE_URL === undefined ? '' : new URL(config.BASE_URL).pathname.replace(/\/$/, '')
+  app.decorate('publicPath', (path) => basePath + path)
+  app.setValidatorCompiler(validatorCompiler)
+  app.setSchemaErrorFormatter(createValidationError)
+
+  return app
+}
+
+/** Registers the plugins that all routes use. */
+async function registerPlugins (app: ReturnType<typeof createInstance>, config: Config): Promise<void> {
+  await app.register(sensible)
+  await app.register(metrics, { host: config.HOST, port: config.OPS_PORT })
+  await app.register(tracing, { config })
+  await app.register(nodeInternals)
+  await app.register(connectionLimit, { max: config.MAX_CONNECTIONS })
+  await app.register(shutdown, { timeoutMs: config.SHUTDOWN_TIMEOUT_MS, delayMs: config.SHUTDOWN_DELAY_MS })
+  await app.register(securityHeaders)
+  await app.register(routeLookup)
+  await app.register(errorHandler)
+  await app.register(unroutedRequests)
+  await app.register(jsonBody)
+  await app.register(clientAddress)
+  await app.register(accessLog)
+  await app.register(database, { config })
+  await app.register(redis, {
+    url: config.REDIS_URL,
+    channels: [DOCUMENT_CHANNEL, RECALL_CHANNEL],
+    scripts: { ...RATE_LIMIT_SCRIPTS, ...DOCUMENT_SCRIPTS }
+  })
+  await app.register(rateLimit, { recallChannel: RECALL_CHANNEL })
+  await app.register(documentCache, { channel: DOCUMENT_CHANNEL })
+  await app.register(passwords)
+  await app.register(accountMetrics)
+  await app.register(authenticate, {
+    secret: config.JWT_SECRET ?? await embeddedSecret(config.DATA_DIR),
+    accessTokenSeconds: config.ACCESS_TOKEN_TTL
+  })
+  await app.register(fileStore)
+  await app.register(assetCleanup)
+  await app.register(openapi)
+}
+
+/**
+ * All routes except the public read. Their hooks are added in this scope. In the outer scope they would also
+ * run for public reads, even if they were added later.
+ */
+async function allOthers (scope: FastifyInstance): Promise<void> {
+  scope.addHook('onRequest', refusePipelining)
+  coalesceChunks(scope)
+  logRequests(scope)
+  await scope.register(requestMetrics)
+  secureAnswers(scope)
+  await scope.register(requestIdHeader)
+  await scope.register(headCheck)
+  limitBodyTime(scope, scope.config.BODY_TIMEOUT_MS)
+  limitBodyMemory(scope, scope.config.MAX_BODY_MEMORY_BYTES)
+  scope.addHook('onSend', lingeringClose())
+  await scope.register(notFound)
+  await scope.register(publicPreflight)
+  await scope.register(health)
+  await scope.register(referenceRoutes)
+  await scope.register(uploadsRoutes)
+  await scope.register(managementApi)
+}
+
+/** The management API. Pages of CORS_ORIGINS may call it, and an overloaded process refuses its requests. */
 async function managementApi (scope: FastifyInstance): Promise<void> {
-  scope.tracing?.traceRequests(scope)
+  if (scope.tracer !== undefined) traceRequests(scope, scope.tracer)
   const { CORS_ORIGINS } = scope.config
   if (CORS_ORIGINS.length > 0) {
     await scope.register(cors, {
       origin: CORS_ORIGINS.includes('*') ? '*' : [...CORS_ORIGINS],
       methods: ['GET', 'HEAD', 'POST', 'PATCH', 'DELETE'],
-      exposedHeaders: ['ETag', 'Retry-After', 'Link', 'X-Request-Id', 'WWW-Authenticate'],
+      exposedHeaders: ['ETag', 'Retry-After', 'Link', 'Location', 'X-Request-Id', 'WWW-Authenticate'],
       maxAge: 3600,
-      strictPreflight: false // it would refuse an OPTIONS that is none in words of its own
+      strictPreflight: false // otherwise an OPTIONS that isn't a preflight gets an error body of the plugin
     })
+    scope.addHook('onSend', describePreflight)
   }
-  limitBodyTime(scope, scope.config.BODY_TIMEOUT_MS)
-  scope.addHook('onSend', answerEarly())
   await scope.register(loadShedding)
+  refuseUnknownParameters(scope)
 
   await scope.register(authRoutes)
   await scope.register(async function authenticated (inner: FastifyInstance) {
@@ -184,6 +212,15 @@ async function managementApi (scope: FastifyInstance): Promise<void> {
     await inner.register(manageRoutes)
     await inner.register(assetRoutes)
   })
+}
+
+/** Adds `Allow` to a preflight, and removes the Content-Length that a 204 must not have (RFC 9110, 8.6). */
+const describePreflight: onSendAsyncHookHandler = async (request, reply, payload) => {
+  if (request.method === 'OPTIONS' && reply.statusCode === 204) {
+    reply.removeHeader('content-length')
+    reply.header('allow', [...request.server.methodsAt(request.url), 'OPTIONS'].join(', '))
+  }
+  return payload
 }
 
 function listeningUrl (app: FastifyInstance): string {

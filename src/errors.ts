@@ -1,8 +1,8 @@
 import createError from '@fastify/error'
 
-// The errors of the service. What a client sees is always {"errors": […]}; the code stays in the log.
+// The errors of the service. Clients receive {"errors": […]}; error codes appear only in the log.
 
-/** Several sentences at once: every rule that a request broke. */
+/** 422: the request breaks one or more rules. `messages` has one sentence per broken rule. */
 export class InvalidError extends Error {
   readonly statusCode = 422
   readonly messages: readonly string[]
@@ -14,7 +14,26 @@ export class InvalidError extends Error {
   }
 }
 
-/** An error that tells the client when to come back. */
+const FAILED_PRECONDITIONS = {
+  'If-Match': 'The resource has changed: If-Match does not match its current ETag',
+  'If-None-Match': 'If-None-Match matches the current ETag of the resource',
+  'If-Unmodified-Since': 'The resource has changed after the date in If-Unmodified-Since'
+} as const
+
+/** 412: a precondition of the request is false. */
+export class PreconditionFailedError extends Error {
+  readonly statusCode = 412
+  /** The current ETag, with its quotes. */
+  readonly etag: string
+
+  constructor (failed: keyof typeof FAILED_PRECONDITIONS, etag: string) {
+    super(FAILED_PRECONDITIONS[failed])
+    this.name = 'PreconditionFailedError'
+    this.etag = etag
+  }
+}
+
+/** 429 or 503 with a Retry-After header. The seconds are rounded up to at least 1. */
 export class RetryLaterError extends Error {
   readonly statusCode: 429 | 503
   readonly retryAfterSeconds: number
@@ -27,30 +46,80 @@ export class RetryLaterError extends Error {
   }
 }
 
-export const MalformedJsonError = createError('LANDFALL_MALFORMED_JSON', 'Request body is not valid JSON', 400)
-export const MalformedMultipartError = createError('LANDFALL_MALFORMED_MULTIPART', 'Request body is not valid multipart form data', 400)
+export const MalformedJsonError = createError(
+  'LANDFALL_MALFORMED_JSON',
+  'Request body is not valid JSON (%s)',
+  400
+)
+export const MalformedMultipartError = createError(
+  'LANDFALL_MALFORMED_MULTIPART',
+  'Request body is not valid multipart form data',
+  400
+)
 export const UnauthorizedError = createError('LANDFALL_UNAUTHORIZED', 'Missing or invalid access token', 401)
-export const InvalidCredentialsError = createError('LANDFALL_INVALID_CREDENTIALS', 'Invalid email or password', 401)
-export const InvalidRefreshTokenError = createError('LANDFALL_INVALID_REFRESH_TOKEN', 'Invalid or expired refresh token', 401)
+export const InvalidCredentialsError = createError(
+  'LANDFALL_INVALID_CREDENTIALS',
+  'Invalid email or password',
+  401
+)
+export const InvalidRefreshTokenError = createError(
+  'LANDFALL_INVALID_REFRESH_TOKEN',
+  'Invalid or expired refresh token',
+  401
+)
+export const SignUpClosedError = createError(
+  'LANDFALL_SIGN_UP_CLOSED',
+  'Sign-up is closed; ask the operator of this service for an account',
+  403
+)
 export const NotFoundError = createError('LANDFALL_NOT_FOUND', 'Not found', 404)
-export const MethodNotAllowedError = createError('LANDFALL_METHOD_NOT_ALLOWED', 'Method is not allowed here', 405)
-export const RequestTimeoutError = createError('LANDFALL_REQUEST_TIMEOUT', 'Request took too long to arrive', 408)
-export const PreconditionFailedError = createError('LANDFALL_PRECONDITION_FAILED', 'The resource has changed: If-Match does not match its current ETag', 412)
+/** 404: the address `/`. The argument is the URL of the documentation. */
+export const NoStartPageError = createError(
+  'LANDFALL_NO_START_PAGE',
+  'There is no page here; the API is described at %s',
+  404
+)
+export const MethodNotAllowedError = createError(
+  'LANDFALL_METHOD_NOT_ALLOWED',
+  'Method is not allowed here',
+  405
+)
+export const RequestTimeoutError = createError(
+  'LANDFALL_REQUEST_TIMEOUT',
+  'Request took too long to arrive',
+  408
+)
 export const TooLargeError = createError('LANDFALL_TOO_LARGE', '%s is too large (maximum is %s bytes)', 413)
+export const TooManyHeadersError = createError(
+  'LANDFALL_TOO_MANY_HEADERS',
+  'Request has too many headers (maximum is %s)',
+  431
+)
 export const UnsupportedMediaTypeError = createError('LANDFALL_UNSUPPORTED_MEDIA_TYPE', '%s', 415)
-export const EncodedBodyError = createError('LANDFALL_ENCODED_BODY', 'Content-Encoding is not supported in requests', 415)
-export const DiskFullError = createError('LANDFALL_DISK_FULL', 'There is no room left for uploads', 507)
+export const EncodedBodyError = createError(
+  'LANDFALL_ENCODED_BODY',
+  'Content-Encoding is not supported in requests',
+  415
+)
+export const DiskFullError = createError(
+  'LANDFALL_DISK_FULL',
+  'There is no storage space left for uploads',
+  507
+)
 
-/** The body of every error. */
-export const errorBody = (messages: readonly string[]): string => JSON.stringify({ errors: messages })
+/** The JSON body of an error response. */
+export const formatErrorBody = (messages: readonly string[]): string => JSON.stringify({ errors: messages })
 
-/** What a 429 says. */
-export const tooManyRequestsMessage = (retryAfterSeconds: number): string => `Too many requests, try again in ${retryAfterSeconds} seconds`
+/** The message of a 429 response. */
+export const formatTooManyRequests = (retryAfterSeconds: number, what = 'requests'): string =>
+  `Too many ${what}, try again in ${retryAfterSeconds} seconds`
 
-/** 429 with the whole seconds that are really left. */
-export const tooManyRequests = (retryAfterSeconds: number): RetryLaterError =>
-  new RetryLaterError(429, tooManyRequestsMessage(Math.max(1, Math.ceil(retryAfterSeconds))), retryAfterSeconds)
+/** Creates the error for a 429 response. The seconds are rounded up to at least 1. */
+export function createTooManyRequestsError (retryAfterSeconds: number, what?: string): RetryLaterError {
+  const seconds = Math.max(1, Math.ceil(retryAfterSeconds))
+  return new RetryLaterError(429, formatTooManyRequests(seconds, what), seconds)
+}
 
-/** 503: something the request needs is away for now. */
-export const unavailable = (): RetryLaterError =>
+/** Creates the error for a 503 response: a dependency, such as PostgreSQL, cannot be reached. */
+export const createUnavailableError = (): RetryLaterError =>
   new RetryLaterError(503, 'The service is temporarily unavailable, try again shortly', 1)

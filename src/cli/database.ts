@@ -1,48 +1,78 @@
 import { existsSync } from 'node:fs'
 import { join } from 'node:path'
 import type { Config } from '../config.ts'
-import { DataDirError, startEmbedded } from '../database/embedded.ts'
-import { besideService } from '../database/hold.ts'
-import { applyMigrations, requireMigrated } from '../database/migrate.ts'
-import { BoundedPool, type PoolSettings } from '../database/pool.ts'
-import type { StatementRunner } from '../database/statement.ts'
-import { Visit, VISIT_SOCKET } from '../database/visit.ts'
-import { say } from './output.ts'
+import { DataDirError, startEmbedded } from '../infra/pglite/embedded.ts'
+import { besideService } from '../infra/pglite/freeze-lock.ts'
+import { applyMigrations, requireMigrated } from '../infra/postgres/migrate.ts'
+import type { Connection } from '../infra/postgres/connection.ts'
+import { BoundedPool } from '../infra/postgres/pool.ts'
+import type { StatementRunner } from '../infra/postgres/statement.ts'
+import { AdminConnection, ADMIN_SOCKET } from '../infra/pglite/admin-socket.ts'
+import { printProgress } from './output.ts'
 
-// The database of the settings, also while an embedded service has it.
+// Access to the database of the settings. A running service may be using it at the same time.
 
-/** Somebody waits for the command alone, who would rather wait than try again. */
+/** Longer than in the service, because no other request waits for a command. */
 const TIMEOUT_MS = 30_000
-export const log = { info: say }
 
-/** Runs something on the database that the service uses, which may be running. */
-export async function withDatabase<T> (config: Config, action: (database: StatementRunner) => Promise<T>): Promise<T> {
+export const progressLog = { info: printProgress, warn: printProgress }
+
+/**
+ * Runs `action` on the database of the settings.
+ *
+ * @throws {DataDirError} DATA_DIR contains no database, or can't be used
+ */
+export async function withDatabase<T> (
+  config: Config,
+  action: (database: StatementRunner) => Promise<T>
+): Promise<T> {
   const { DATABASE_URL: url, DATA_DIR: dataDir } = config
   if (url !== undefined) {
     await requireMigrated(url, { connectTimeoutMs: TIMEOUT_MS })
     return await withPool(url, action)
   }
-  if (!existsSync(join(dataDir, 'postgres'))) throw new DataDirError(`DATA_DIR ${dataDir} holds no database: name another DATA_DIR, set DATABASE_URL, or make one with npx landfall migrate`)
-  return await besideEmbedded(dataDir, action, async (connection) => {
-    await applyMigrations(connection, log)
-    return await withPool(connection, action)
+  if (!existsSync(join(dataDir, 'postgres'))) {
+    throw new DataDirError(`DATA_DIR ${dataDir} holds no database: name another DATA_DIR, set DATABASE_URL, or create one with npx --no landfall migrate`)
+  }
+  return await withEmbeddedDatabase(dataDir, {
+    whileServiceRuns: action,
+    async otherwise (connection) {
+      await applyMigrations(connection, progressLog)
+      return await withPool(connection, action)
+    }
   })
 }
 
-/** Works through the embedded service that runs in the folder, or on its database where none runs. */
-export async function besideEmbedded<T> (dataDir: string, through: (service: StatementRunner) => Promise<T>, alone: (connection: PoolSettings['connection']) => Promise<T>): Promise<T> {
-  return await besideService(dataDir, VISIT_SOCKET, async (socket) => {
-    const visit = new Visit(socket)
-    return await through(visit).finally(() => visit.close())
+/** Two ways to use an embedded database, depending on whether a service is running on it. */
+interface EmbeddedActions<T> {
+  /** Runs through the admin socket of the service. */
+  readonly whileServiceRuns: (service: StatementRunner) => Promise<T>
+  /** Runs on the database, which this process starts. */
+  readonly otherwise: (connection: Connection) => Promise<T>
+}
+
+/** Runs one of the two actions on the embedded database in `dataDir`. */
+export async function withEmbeddedDatabase<T> (
+  dataDir: string,
+  { whileServiceRuns, otherwise }: EmbeddedActions<T>
+): Promise<T> {
+  return await besideService(dataDir, ADMIN_SOCKET, async (socket) => {
+    const connection = new AdminConnection(socket)
+    return await whileServiceRuns(connection).finally(() => connection.close())
   }, async () => {
-    // What is being written when its folder is lost can't be trusted any more.
-    const embedded = await startEmbedded(dataDir, log, (error) => { throw error })
-    return await alone(embedded.connection).finally(async () => await embedded.close())
+    // Another process has taken over the folder. Further writes could damage the database, so end at once.
+    const embedded = await startEmbedded(dataDir, progressLog, (error) => {
+      throw error
+    })
+    return await otherwise(embedded.connection).finally(async () => await embedded.close())
   })
 }
 
-async function withPool<T> (connection: PoolSettings['connection'], action: (database: StatementRunner) => Promise<T>): Promise<T> {
+async function withPool<T> (
+  connection: Connection,
+  action: (database: StatementRunner) => Promise<T>
+): Promise<T> {
   const pool = new BoundedPool({ connection, max: 1, timeoutMs: TIMEOUT_MS })
-  pool.on('error', () => {}) // the next statement fails and says so
+  pool.on('error', () => {}) // the next statement reports the error
   return await action(pool).finally(async () => await pool.end())
 }

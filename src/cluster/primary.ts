@@ -1,26 +1,26 @@
 import { setTimeout as sleep } from 'node:timers/promises'
 import type { FastifyBaseLogger } from 'fastify'
 import type { Config } from '../config.ts'
-import { createLogger } from '../logger.ts'
-import { listenForMetrics } from '../plugins/metrics.ts'
+import { createLogger } from '../infra/telemetry/logger.ts'
+import { serveMetrics } from '../infra/telemetry/metrics-listener.ts'
 import { ClusterMetrics } from './metrics.ts'
 import { WorkerProcess, type WorkerEnd } from './worker-process.ts'
 
-// The process above the workers: it starts them, takes connections and hands them out (node:cluster), replaces workers
-// that end by themselves, and ends them all together. It serves nothing but the metrics.
+// The primary process starts the workers, distributes connections (node:cluster), replaces workers that
+// crash, and stops them together. It answers no requests except for metrics.
 
-/** How long after SHUTDOWN_TIMEOUT_MS a worker may take to end before it is killed, in milliseconds. */
+/** A worker that takes longer to shut down than SHUTDOWN_TIMEOUT_MS plus this is killed. */
 const GRACE_MS = 5000
-/** The wait before a worker is replaced, in milliseconds: doubled each time, until one has lived for long. */
+/** The delay before a crashed worker is replaced. It doubles until a worker has run for LONG_LIFE_MS. */
 const FIRST_DELAY_MS = 250
 const MAX_DELAY_MS = 30_000
 const LONG_LIFE_MS = 60_000
 
 /**
- * Runs WEB_CONCURRENCY workers until SIGTERM or SIGINT, and ends the process then.
+ * Runs WEB_CONCURRENCY workers until SIGTERM or SIGINT, which end the process.
  *
- * @returns when all listen
- * @throws {Error} when one of them can't start; none is left then, and `message` is one line for whoever runs it
+ * @returns when all workers listen
+ * @throws {Error} when a worker can't start; the message is one line, and all workers have ended
  */
 export async function runWorkers (config: Config): Promise<void> {
   await new Primary(config).start()
@@ -28,7 +28,7 @@ export async function runWorkers (config: Config): Promise<void> {
 
 class Primary {
   #config: Config
-  /** On which all listen: PORT, or the one that stands for 0. */
+  /** The port on which all workers listen: PORT, or the one that the system chose for 0. */
   #port = 0
   readonly #log: FastifyBaseLogger
   readonly #workers = new Set<WorkerProcess>()
@@ -37,28 +37,38 @@ class Primary {
 
   constructor (config: Config) {
     this.#config = config
-    // As the workers have it: its lines stand between theirs.
     this.#log = createLogger(config)
   }
 
   async start (): Promise<void> {
     const { HOST, OPS_PORT, WEB_CONCURRENCY } = this.#config
-    if (OPS_PORT !== undefined) await listenForMetrics({ host: HOST, port: OPS_PORT, log: this.#log }, async () => await this.#metrics.collect())
-    for (const signal of ['SIGTERM', 'SIGINT'] as const) process.on(signal, () => { this.#onSignal(signal) })
+    if (OPS_PORT !== undefined) {
+      await serveMetrics(
+        { host: HOST, port: OPS_PORT, log: this.#log },
+        async () => await this.#metrics.collect()
+      )
+    }
+    for (const signal of ['SIGTERM', 'SIGINT'] as const) {
+      process.on(signal, () => {
+        this.#onSignal(signal)
+      })
+    }
 
     try {
-      // The first one alone: it migrates for all, and what keeps it from starting is said once.
+      // One worker starts first, so that it migrates for all and an error at start is reported only once.
       const first = this.#fork()
       this.#port = await first.listening
       const others = Array.from({ length: this.#isEnding ? 0 : WEB_CONCURRENCY - 1 }, () => this.#fork())
       await Promise.all(others.map(async ({ listening }) => await listening))
-      for (const worker of [first, ...others]) this.#keep(worker)
+      for (const worker of [first, ...others]) this.#replaceWhenEnded(worker)
     } catch (error) {
-      if (!this.#isEnding) await this.#endWorkers('the start failed')
+      if (!this.#isEnding) await this.#endWorkers('start failed')
       if (!this.#isEnding) throw error
     }
-    // Ended meanwhile, it is no start that failed: #onSignal ends the process.
-    if (!this.#isEnding) this.#log.info({ host: HOST, port: this.#port, workers: WEB_CONCURRENCY }, 'all workers listen')
+    // After a signal, #onSignal ends the process.
+    if (!this.#isEnding) {
+      this.#log.info({ host: HOST, port: this.#port, workers: WEB_CONCURRENCY }, 'all workers are listening')
+    }
   }
 
   get #isEnding (): boolean {
@@ -66,35 +76,46 @@ class Primary {
   }
 
   #fork (): WorkerProcess {
-    const worker = new WorkerProcess({ type: 'start', config: this.#config, measured: this.#config.OPS_PORT !== undefined, graceMs: GRACE_MS })
+    const worker = new WorkerProcess({
+      type: 'start',
+      config: this.#config,
+      measured: this.#config.OPS_PORT !== undefined,
+      graceMs: GRACE_MS
+    })
     this.#workers.add(worker)
     worker.ended.then(() => this.#workers.delete(worker))
     return worker
   }
 
-  /** Replaces a worker, and those that come after it, whenever it ends by itself. */
-  async #keep (worker: WorkerProcess): Promise<void> {
-    for (let delayMs = FIRST_DELAY_MS; ; delayMs = Math.min(2 * delayMs, MAX_DELAY_MS)) {
+  /** Replaces a worker each time it crashes, until the primary shuts down. */
+  async #replaceWhenEnded (worker: WorkerProcess): Promise<void> {
+    for (let delayMs = FIRST_DELAY_MS;; delayMs = Math.min(2 * delayMs, MAX_DELAY_MS)) {
       const end = await worker.ended
       if (this.#isEnding) return
       if (performance.now() - worker.startedAt >= LONG_LIFE_MS) delayMs = FIRST_DELAY_MS
-      this.#log.error({ worker: worker.pid, ...end, delayMs }, 'a worker ended by itself, another one takes its place after a delay')
+      this.#log.error(
+        { worker: worker.pid, ...end, delayMs },
+        'a worker crashed and will be replaced after a delay'
+      )
       this.#metrics.retire(worker)
       let next: WorkerProcess | undefined
       while (next === undefined) {
         await sleep(delayMs, undefined, { signal: this.#ending.signal }).catch(() => {})
         if (this.#isEnding) return
-        // PORT=0 means the port of the others, as long as there is one.
+        // With PORT=0, a worker that starts while no other runs would get a new port, so keep the old one.
         if (this.#workers.size === 0) this.#config = { ...this.#config, PORT: this.#port }
         try {
           next = this.#fork()
         } catch (error) {
           delayMs = Math.min(2 * delayMs, MAX_DELAY_MS)
-          this.#log.error({ err: error, delayMs }, 'no worker could be made, the next try comes after a delay')
+          this.#log.error(
+            { err: error, delayMs },
+            'a worker could not be created, retrying after a delay'
+          )
         }
       }
       const { pid, listening } = next
-      listening.then(() => this.#log.info({ worker: pid }, 'a worker has taken the place'), () => {})
+      listening.then(() => this.#log.info({ worker: pid }, 'the replacement worker is listening'), () => {})
       worker = next
     }
   }
@@ -105,16 +126,19 @@ class Primary {
       return
     }
     this.#ending.abort()
-    this.#log.info({ signal }, 'closing all workers')
-    this.#endWorkers(signal).then((ends) => process.exit(ends.every(inOrder) ? 0 : 1))
+    this.#log.info({ signal }, 'shutting down all workers')
+    this.#endWorkers(signal).then((ends) => {
+      this.#log.info({ signal }, 'closed')
+      process.exit(ends.every(isOrderly) ? 0 : 1)
+    })
   }
 
-  /** Closes all workers at once, and kills those that don't end in time. */
+  /** Shuts down all workers at once, and kills those that do not end in time. */
   async #endWorkers (signal: string): Promise<WorkerEnd[]> {
     const workers = [...this.#workers]
     for (const worker of workers) worker.end(signal)
     const timer = setTimeout(() => {
-      this.#log.error(`workers that have not ended ${GRACE_MS} ms after SHUTDOWN_TIMEOUT_MS are killed`)
+      this.#log.error(`killing workers that have not ended ${GRACE_MS} ms after SHUTDOWN_TIMEOUT_MS`)
       for (const worker of this.#workers) worker.kill()
     }, this.#config.SHUTDOWN_TIMEOUT_MS + GRACE_MS)
     const ends = await Promise.all(workers.map(async ({ ended }) => await ended))
@@ -123,5 +147,6 @@ class Primary {
   }
 }
 
-/** The signals are those of the whole group, which a worker heeds only before it has anything to close. */
-const inOrder = ({ code, signal }: WorkerEnd): boolean => code === 0 || signal === 'SIGINT' || signal === 'SIGTERM'
+/** A signal to the process group ends a worker that has not started yet, which counts as orderly. */
+const isOrderly = ({ code, signal }: WorkerEnd): boolean =>
+  code === 0 || signal === 'SIGINT' || signal === 'SIGTERM'

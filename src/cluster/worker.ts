@@ -1,32 +1,40 @@
-import '../fast-ticks.ts'
+import '../infra/system/keep-tick-shape.ts'
 import cluster from 'node:cluster'
 import type { Registry } from 'prom-client'
 import type { Config } from '../config.ts'
 
-// The entry of a worker: one process of the service, which does what the primary tells it.
+// The entry point of a worker: one process of the service, controlled by the primary.
 
-/** What the primary tells a worker. */
-export type PrimaryMessage =
-  { readonly type: 'start', readonly config: Config, readonly measured: boolean, readonly graceMs: number } |
-  /** Sent for each signal that the primary gets: the first closes in order, the second cuts off. */
-  { readonly type: 'end', readonly signal: string } |
-  { readonly type: 'metrics', readonly id: number }
+interface StartMessage {
+  readonly type: 'start'
+  readonly config: Config
+  readonly measured: boolean
+  readonly graceMs: number
+}
 
-/** What a worker tells the primary. */
+/** Sent for each signal to the primary. The first starts the shutdown, the second ends requests in flight. */
+interface EndMessage {
+  readonly type: 'end'
+  readonly signal: string
+}
+
+/** Messages from the primary to a worker. */
+export type PrimaryMessage = StartMessage | EndMessage | { readonly type: 'metrics', readonly id: number }
+
+/** Messages from a worker to the primary. Before `ready`, messages to the worker are lost. */
 export type WorkerMessage =
-  /** It hears what it is told; what is sent before is lost, as Node's own listener takes it. */
-  { readonly type: 'hears' } |
-  { readonly type: 'listening', readonly port: number } |
-  { readonly type: 'failed', readonly reason: string } |
-  { readonly type: 'metrics', readonly id: number, readonly metrics: MetricsJson }
+  | { readonly type: 'ready' }
+  | { readonly type: 'listening', readonly port: number }
+  | { readonly type: 'failed', readonly reason: string }
+  | { readonly type: 'metrics', readonly id: number, readonly metrics: MetricsJson }
 
 export type MetricsJson = Awaited<ReturnType<Registry['getMetricsAsJSON']>>
 
-// Ctrl-C in a terminal and service managers signal the whole group: the primary decides what it means. This stands
-// before everything slow, which is why the service is imported later.
+// Ctrl-C and service managers signal the whole process group, but only the primary handles the signal. These
+// listeners must be added before the slow imports, so the service itself is imported later.
 for (const signal of ['SIGINT', 'SIGTERM'] as const) process.on(signal, () => {})
 
-/** What ends this process; before it has anything to close, at once. */
+/** Ends this process. Before the service runs, an exit is enough. */
 let close = (_signal: string): void => process.exit(0)
 let ending = false
 let registry: Registry | undefined
@@ -34,31 +42,36 @@ let registry: Registry | undefined
 process.on('message', (message: PrimaryMessage) => {
   if (message.type === 'start') start(message).catch(fail)
   else if (message.type === 'end') end(message.signal)
-  else if (message.type === 'metrics') sendMetrics(message.id).catch(() => {}) // the primary goes on without them
+  // Without an answer, the primary uses the last metrics of this worker.
+  else if (message.type === 'metrics') sendMetrics(message.id).catch(() => {})
 })
 
-send({ type: 'hears' })
+send({ type: 'ready' })
 
 function end (signal: string): void {
   ending = true
   close(signal)
 }
 
-async function start ({ config, measured, graceMs }: Extract<PrimaryMessage, { type: 'start' }>): Promise<void> {
-  const [{ serve }, { measureProcess }] = await Promise.all([import('../serve.ts'), import('../plugins/metrics.ts')])
+async function start ({ config, measured, graceMs }: StartMessage): Promise<void> {
+  const [{ serve }, { measureProcess }] = await Promise.all([import('../server.ts'),
+    import('../infra/telemetry/metrics.ts')])
   const { app } = await serve({ ...config, OPS_PORT: undefined }, (serving) => {
     close = serving.end
     cluster.worker?.once('disconnect', () => {
-      // Else Node ends the process at once, requests in flight and all.
+      // Otherwise Node ends the process at once, even with requests in flight.
       if (cluster.worker !== undefined) cluster.worker.exitedAfterDisconnect = true
       setTimeout(() => process.exit(1), config.SHUTDOWN_TIMEOUT_MS + graceMs)
-      if (!ending) end('the primary is gone')
+      if (!ending) end('primary lost')
     })
   })
   registry = app.metrics
   if (measured) measureProcess(registry)
   const address = app.server.address()
-  send({ type: 'listening', port: typeof address === 'object' && address !== null ? address.port : config.PORT })
+  send({
+    type: 'listening',
+    port: typeof address === 'object' && address !== null ? address.port : config.PORT
+  })
 }
 
 async function sendMetrics (id: number): Promise<void> {
@@ -66,13 +79,20 @@ async function sendMetrics (id: number): Promise<void> {
 }
 
 function fail (error: unknown): void {
-  if (ending) return // it can't listen because it closes, which ends it
+  if (ending) return // the start failed because of the shutdown
   const leave = () => process.exit(1)
-  if (process.connected) process.send?.({ type: 'failed', reason: error instanceof Error ? error.message : String(error) } satisfies WorkerMessage, leave)
-  else leave()
+  if (process.connected) {
+    process.send?.(
+      {
+        type: 'failed',
+        reason: error instanceof Error ? error.message : String(error)
+      } satisfies WorkerMessage,
+      leave
+    )
+  } else leave()
 }
 
 function send (message: WorkerMessage): void {
-  // An error (the primary has just gone) is followed by 'disconnect'.
+  // If the primary has just ended, 'disconnect' follows and ends this process.
   if (process.connected) process.send?.(message, () => {})
 }

@@ -1,0 +1,92 @@
+// `npm run lint` checks the layers of src/: which way imports go. Type imports count, too.
+//
+//   cli  cluster  server  app   put the service together
+//   modules                     what the service is about; each is used through its index.ts
+//   http                        what every module needs of HTTP
+//   infra                       PostgreSQL, Redis, telemetry, the operating system
+//   errors  config  settings
+//
+// A file may import its own layer and the layers below it.
+
+const TOP = '^src/(cli|cluster)/|^src/(app|server)\\.ts$'
+
+/** @type {import('dependency-cruiser').IConfiguration} */
+export default {
+  forbidden: [
+    {
+      name: 'no-circular-files',
+      severity: 'error',
+      from: {},
+      to: { circular: true }
+    },
+    {
+      name: 'no-circular-folders',
+      severity: 'error',
+      scope: 'folder',
+      from: {},
+      to: { circular: true }
+    },
+    {
+      name: 'top-is-imported-by-nobody-below',
+      comment: 'Only cli, cluster, server and app put the service together.',
+      severity: 'error',
+      from: { path: '^src/', pathNot: TOP },
+      to: { path: TOP }
+    },
+    {
+      name: 'http-imports-no-module',
+      severity: 'error',
+      from: { path: '^src/http/' },
+      to: { path: '^src/modules/' }
+    },
+    {
+      name: 'infra-imports-only-infra-errors-config',
+      severity: 'error',
+      from: { path: '^src/infra/' },
+      to: { path: '^src/', pathNot: '^src/(infra/|errors\\.ts$|config\\.ts$)' }
+    },
+    {
+      name: 'errors-and-config-import-nothing-of-src',
+      severity: 'error',
+      from: { path: '^src/(errors|config|settings)\\.ts$' },
+      to: { path: '^src/', pathNot: '^src/(errors|config|settings)\\.ts$' }
+    },
+    {
+      name: 'module-through-its-index-only',
+      comment: 'A module is used from outside through its index.ts.',
+      severity: 'error',
+      from: { path: '^src/', pathNot: '^src/modules/' },
+      to: { path: '^src/modules/[^/]+/', pathNot: '^src/modules/[^/]+/index\\.ts$' }
+    },
+    {
+      name: 'module-through-its-index-from-modules',
+      comment: 'A module uses another one through its index.ts.',
+      severity: 'error',
+      from: { path: '^src/modules/([^/]+)/' },
+      to: { path: '^src/modules/[^/]+/', pathNot: '^src/modules/($1/|[^/]+/index\\.ts$)' }
+    },
+    {
+      name: 'client-imports-no-src',
+      comment: 'Except for the script that writes the types of the client.',
+      severity: 'error',
+      from: { path: '^packages/', pathNot: '/generate-api\\.ts$' },
+      to: { path: '^src/' }
+    },
+    {
+      name: 'src-imports-no-client',
+      severity: 'error',
+      from: { path: '^src/' },
+      to: { path: '^packages/' }
+    }
+  ],
+  options: {
+    includeOnly: { path: '^(src|packages|bench)/' },
+    exclude: { path: '^src/infra/postgres/generated/|/dist/' },
+    tsPreCompilationDeps: true,
+    tsConfig: { fileName: 'tsconfig.json' },
+    enhancedResolveOptions: {
+      exportsFields: ['exports'],
+      conditionNames: ['types', 'import', 'node', 'default']
+    }
+  }
+}

@@ -1,0 +1,152 @@
+import { existsSync, realpathSync } from 'node:fs'
+import { mkdir, rename, rm } from 'node:fs/promises'
+import { basename, dirname, join, relative } from 'node:path'
+import { isStorageKey, type FileStore } from '../../modules/assets/index.ts'
+import { makeFolder, sync, syncTree } from '../../infra/system/fs-utils.ts'
+import { sumBytes, type AssetRows } from './asset-rows.ts'
+import { compareUploads, type Problem } from './compare.ts'
+import { backedUpSchema, openLiveDatabase } from './databases.ts'
+import { UPLOADS, type BackupConfig, type DatabaseKind } from './layout.ts'
+import { describeFiles, writeManifest, type Manifest } from './manifest.ts'
+import { BackupError, startStep, type WorkOptions } from './progress.ts'
+import { forEachConcurrently, openBackupUploads, withUploads } from './uploads.ts'
+
+// Creates a backup while the service runs. docs/backup.md explains why the files are copied before the
+// database, and why files that are still missing are copied after it.
+
+export interface BackupReport {
+  readonly kind: DatabaseKind
+  readonly assets: number
+  readonly bytes: bigint
+  /** Assets that were deleted during the backup. A restore leaves them out. */
+  readonly deleted: number
+  /** Missing and damaged files of the service. Damaged files are copied as they are. */
+  readonly problems: readonly Problem[]
+}
+
+/**
+ * Copies the database, the uploads and the generated secret into a new folder. The folder gets its name when
+ * it is complete and synced to the disk.
+ *
+ * @throws {BackupError|DataDirError|Error} with one line for the user; nothing is left behind
+ */
+export async function createBackup (
+  config: BackupConfig,
+  directory: string,
+  options: WorkOptions = {}
+): Promise<BackupReport> {
+  const { signal } = options
+  checkTarget(config, directory)
+  const partial = `${directory}.partial`
+  await makeFolder(dirname(directory))
+  await mkdir(partial, { mode: 0o700 }).catch((error: NodeJS.ErrnoException) => {
+    if (error.code !== 'EEXIST') throw error
+    throw new BackupError(`${partial} exists: another backup is running, or one was interrupted; if none is running, remove it`)
+  })
+  try {
+    const { report, manifest } = await withUploads(
+      config,
+      async ({ store }) => await fillBackup(config, store, partial, options)
+    )
+    startStep(options, 'writing to the disk')
+    await syncTree(partial, signal)
+    await writeManifest(partial, { ...manifest, files: await describeFiles(partial, signal) })
+    await rename(partial, directory)
+    await sync(dirname(directory))
+    return report
+  } catch (error) {
+    await rm(partial, { recursive: true, force: true })
+    throw error
+  }
+}
+
+/** A backup contains password hashes, so it must not be in UPLOADS_DIR, which the service publishes. */
+function checkTarget (config: BackupConfig, directory: string): void {
+  if (existsSync(directory)) throw new BackupError(`${directory} exists: name a new folder`)
+  const folders = config.DATABASE_URL === undefined ? ['UPLOADS_DIR', 'DATA_DIR'] as const
+    : ['UPLOADS_DIR'] as const
+  for (const name of folders) {
+    if (isWithin(directory, config[name])) {
+      throw new BackupError(`${directory} is inside ${name}: name a folder outside of it`)
+    }
+  }
+}
+
+async function fillBackup (
+  config: BackupConfig,
+  store: FileStore,
+  backup: string,
+  options: WorkOptions
+): Promise<{ report: BackupReport, manifest: Omit<Manifest, 'files'> }> {
+  const { signal } = options
+  const database = openLiveDatabase(config)
+  const uploads = join(backup, UPLOADS)
+  await mkdir(uploads, { mode: 0o700 })
+
+  await copyUploads(store, uploads, options)
+  startStep(options, 'copying the database')
+  await database.copyTo(backup, signal)
+  startStep(options, 'reading the copy of the database')
+  const rows = await database.readCopiedRows(backup, signal)
+  const missing = await copyMissingUploads(rows, store, uploads, options)
+
+  const deleted: string[] = []
+  if (missing.length > 0) {
+    startStep(options, 'checking which assets were deleted during the backup')
+    const rowsNow = await database.readRows(signal)
+    deleted.push(...missing.filter((key) => !rowsNow.has(key)))
+  }
+  for (const key of deleted) rows.delete(key)
+  const copied = openBackupUploads(uploads)
+  for await (const key of copied.store.keys()) if (!rows.has(key)) await rm(join(uploads, key))
+
+  const problems = await compareUploads(rows, copied, options)
+  const { kind } = database
+  const assets = rows.size
+  return {
+    report: { kind, assets, bytes: sumBytes(rows), deleted: deleted.length, problems },
+    manifest: {
+      format: 1,
+      kind,
+      schema: backedUpSchema(config),
+      createdAt: new Date().toISOString(),
+      assets,
+      deleted
+    }
+  }
+}
+
+async function copyUploads (store: FileStore, folder: string, options: WorkOptions): Promise<void> {
+  const done = startStep(options, 'copying the uploads')
+  await forEachConcurrently(store.keys(), store.filesAtOnce, async (key) => {
+    const size = await store.copyOut(key, join(folder, key))
+    if (size !== undefined) done(size)
+  })
+}
+
+/** @returns the keys of the rows whose files are neither in the folder nor in the store */
+async function copyMissingUploads (
+  rows: AssetRows,
+  store: FileStore,
+  folder: string,
+  options: WorkOptions
+): Promise<string[]> {
+  const missing: string[] = []
+  const done = startStep(options, 'copying the latest uploads')
+  for (const key of rows.keys()) {
+    if (!isStorageKey(key) || existsSync(join(folder, key))) continue
+    const size = await store.copyOut(key, join(folder, key))
+    if (size === undefined) missing.push(key)
+    else done(size)
+  }
+  return missing
+}
+
+/** Whether a path is inside a folder or is the folder. The path need not exist. */
+function isWithin (path: string, folder: string): boolean {
+  return existsSync(folder) && !/^\.\.(?:[/\\]|$)/.test(relative(realpathSync(folder), realPath(path)))
+}
+
+const realPath = (path: string): string =>
+  existsSync(path) || dirname(path) === path ? realpathSync(path)
+    : join(realPath(dirname(path)), basename(path))

@@ -1,0 +1,124 @@
+import { existsSync } from 'node:fs'
+import { chmod, copyFile, mkdtemp, rm } from 'node:fs/promises'
+import { tmpdir } from 'node:os'
+import { join } from 'node:path'
+import { createInterruptedError, RESTORING, startEmbedded } from '../../infra/pglite/embedded.ts'
+import { withFrozenDatabase } from '../../infra/pglite/freeze-lock.ts'
+import { messageOf, printableAddress, schemaOf, type Connection } from '../../infra/postgres/connection.ts'
+import { readAssetRows, type AssetRows } from './asset-rows.ts'
+import { FolderCopy } from './files.ts'
+import { DATA, DUMP, SECRET, type BackupConfig, type DatabaseKind } from './layout.ts'
+import { dumpDatabase, readDumpedAssetRows } from './pg-tools.ts'
+import { BackupError } from './progress.ts'
+
+// The database of the service (embedded or a PostgreSQL server) and its copy in a backup.
+
+/** The database of the service, which may be running. */
+export interface LiveDatabase {
+  readonly kind: DatabaseKind
+  /** Copies a consistent state of the database into a backup. */
+  copyTo(backup: string, signal?: AbortSignal): Promise<void>
+  /** Reads the rows of the assets from the copy in a backup. May change the files of the copy. */
+  readCopiedRows(backup: string, signal?: AbortSignal): Promise<AssetRows>
+  /** Reads the rows of the assets from the database itself. */
+  readRows(signal?: AbortSignal): Promise<AssetRows>
+}
+
+const SILENT = { info () {}, warn () {} }
+
+export const openLiveDatabase = (config: BackupConfig): LiveDatabase =>
+  config.DATABASE_URL === undefined ? embeddedDatabase(config.DATA_DIR)
+    : postgresqlDatabase(config.DATABASE_URL)
+
+/** The PostgreSQL schema that a backup contains. */
+export const backedUpSchema = ({ DATABASE_URL }: BackupConfig): string =>
+  (DATABASE_URL === undefined ? undefined : schemaOf(DATABASE_URL)) ?? 'public'
+
+/** Reads the rows of the assets from a backup, without changing it. */
+export async function readBackedUpRows (
+  backup: string,
+  kind: DatabaseKind,
+  schema: string,
+  signal?: AbortSignal
+): Promise<AssetRows> {
+  if (kind === 'postgresql') return await readDumpedAssetRows(join(backup, DUMP), schema, signal)
+  return await withTemporaryFolder(async (folder) => {
+    await new FolderCopy(join(backup, DATA, 'postgres'), join(folder, DATA, 'postgres')).update(signal)
+    return await readEmbeddedRows(folder)
+  })
+}
+
+/** Runs `action` on an embedded database that no service uses. */
+export async function withEmbedded<T> (
+  dataDir: string,
+  action: (connection: Connection) => Promise<T>
+): Promise<T> {
+  let lost: Error | undefined
+  const database = await startEmbedded(dataDir, SILENT, (error) => {
+    lost = error
+  })
+  try {
+    return await action(database.connection)
+  } catch (error) {
+    throw lost ?? error
+  } finally {
+    await database.close()
+  }
+}
+
+const readEmbeddedRows = async (backup: string): Promise<AssetRows> =>
+  await withEmbedded(join(backup, DATA), readAssetRows)
+
+function embeddedDatabase (dataDir: string): LiveDatabase {
+  async function copyTo (backup: string, signal?: AbortSignal): Promise<void> {
+    const folder = join(dataDir, 'postgres')
+    if (!existsSync(folder)) {
+      if (existsSync(join(dataDir, RESTORING))) throw createInterruptedError(dataDir)
+      throw new BackupError(`DATA_DIR ${dataDir} holds no database: name another DATA_DIR, or set DATABASE_URL`)
+    }
+    const target = join(backup, DATA)
+    const copy = new FolderCopy(folder, join(target, 'postgres'))
+    await copy.update(signal)
+    await withFrozenDatabase(dataDir, SILENT, async () => await copy.update(signal))
+    if (existsSync(join(dataDir, SECRET))) {
+      await copyFile(join(dataDir, SECRET), join(target, SECRET))
+      await chmod(join(target, SECRET), 0o600)
+    }
+  }
+
+  return {
+    kind: 'embedded',
+    copyTo,
+    readCopiedRows: readEmbeddedRows,
+    async readRows (signal) {
+      return await withTemporaryFolder(async (temporary) => {
+        await copyTo(temporary, signal)
+        return await readEmbeddedRows(temporary)
+      })
+    }
+  }
+}
+
+function postgresqlDatabase (url: string): LiveDatabase {
+  return {
+    kind: 'postgresql',
+    async copyTo (backup, signal) {
+      await dumpDatabase(url, join(backup, DUMP), signal)
+    },
+    async readCopiedRows (backup, signal) {
+      return await readDumpedAssetRows(join(backup, DUMP), schemaOf(url) ?? 'public', signal)
+    },
+    async readRows () {
+      try {
+        return await readAssetRows(url)
+      } catch (error) {
+        throw new BackupError(`${printableAddress(url)} can't be read: ${messageOf(error)}`, { cause: error })
+      }
+    }
+  }
+}
+
+async function withTemporaryFolder<T> (action: (folder: string) => Promise<T>): Promise<T> {
+  const folder = await mkdtemp(join(tmpdir(), 'landfall-copy-'))
+  return await action(folder).finally(async () => await rm(folder, { recursive: true, force: true }))
+}

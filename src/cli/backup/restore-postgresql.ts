@@ -1,0 +1,92 @@
+import { join } from 'node:path'
+import type pg from 'pg'
+import { RESTORE_MARK } from '../../infra/postgres/migration-history.ts'
+import { messageOf, printableAddress } from '../../infra/postgres/connection.ts'
+import { withClient } from './asset-rows.ts'
+import { compareUploads } from './compare.ts'
+import { backedUpSchema } from './databases.ts'
+import { DUMP, type BackupConfig } from './layout.ts'
+import type { Manifest } from './manifest.ts'
+import { loadDump } from './pg-tools.ts'
+import { BackupError, startStep, type WorkOptions } from './progress.ts'
+import { removeDeletedRows, restoreUploads, withEmptyUploads, type RestoredAssets } from './restore-steps.ts'
+import { withUploads } from './uploads.ts'
+
+/**
+ * Restores a PostgreSQL database and its uploads. Until the restore is complete, an empty table marks the
+ * database, and the service refuses to start on a marked database.
+ */
+export async function restorePostgresql (
+  config: BackupConfig,
+  directory: string,
+  manifest: Manifest,
+  options: WorkOptions
+): Promise<RestoredAssets> {
+  const url = config.DATABASE_URL as string
+  const schema = backedUpSchema(config)
+  if (manifest.schema !== schema) {
+    throw new BackupError(`${directory} holds the schema ${manifest.schema}, but DATABASE_URL names ${schema}: they must be the same`)
+  }
+  await markEmptyDatabase(url, schema)
+  try {
+    await withEmptyUploads(config, async (uploads) => {
+      await restoreUploads(directory, uploads, manifest, options)
+      startStep(options, 'restoring the database')
+      await loadDump(url, join(directory, DUMP), options.signal)
+    })
+  } catch (error) {
+    // If this fails, the mark stays, and the error of the next start or restore says what to do.
+    await unmarkIfEmpty(url, schema).catch(() => {})
+    throw error
+  }
+  // pg_restore has committed. A failure from here on leaves the data in the database.
+  const rows = await removeDeletedRows(url, manifest)
+  await withClient(url, async (client) => await client.query(dropMark(schema)))
+  const problems = await withUploads(config, async (uploads) => await compareUploads(rows, uploads, options))
+  return { rows, problems }
+}
+
+async function markEmptyDatabase (url: string, schema: string): Promise<void> {
+  try {
+    await withClient(url, async (client) => {
+      const found = await inspectSchema(client, schema)
+      if (found?.isMarked === true) {
+        throw new BackupError(`${
+          printableAddress(url)
+        } contains an interrupted restore: name a new database, or empty it`)
+      }
+      if (found?.hasTables === true) {
+        throw new BackupError(`${printableAddress(url)} is not empty: name a new database`)
+      }
+      // pg_restore --schema restores the content of the schema, but does not create the schema.
+      if (found === undefined) await client.query(`CREATE SCHEMA "${schema}"`)
+      await client.query(`CREATE TABLE "${schema}"."${RESTORE_MARK}" ()`)
+    })
+  } catch (error) {
+    if (error instanceof BackupError) throw error
+    throw new BackupError(`${printableAddress(url)} can't be used: ${messageOf(error)}`, { cause: error })
+  }
+}
+
+async function unmarkIfEmpty (url: string, schema: string): Promise<void> {
+  await withClient(url, async (client) => {
+    if ((await inspectSchema(client, schema))?.hasTables !== true) await client.query(dropMark(schema))
+  })
+}
+
+const dropMark = (schema: string): string => `DROP TABLE "${schema}"."${RESTORE_MARK}"`
+
+/** Tells whether a schema contains the mark and other tables; undefined if there is no such schema. */
+async function inspectSchema (
+  client: pg.Client,
+  schema: string
+): Promise<{ isMarked: boolean, hasTables: boolean } | undefined> {
+  const { rows } = await client.query<{ isMarked: boolean, hasTables: boolean }>(
+    `
+    SELECT coalesce(bool_or(relname = $2), false) AS "isMarked", coalesce(bool_or(relname <> $2), false) AS "hasTables"
+    FROM pg_namespace LEFT JOIN pg_class ON relnamespace = pg_namespace.oid
+    WHERE nspname = $1 GROUP BY nspname`,
+    [schema, RESTORE_MARK]
+  )
+  return rows[0]
+}

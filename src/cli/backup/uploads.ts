@@ -1,0 +1,78 @@
+import { DiskStore, openFileStore, type FileStore } from '../../modules/assets/index.ts'
+import { DiskFullError, RetryLaterError } from '../../errors.ts'
+import type { BackupConfig } from './layout.ts'
+import { BackupError } from './progress.ts'
+
+// The file stores for the commands. A store logs the reason for a failure. Here the log keeps the reason for
+// the error message.
+
+export interface Uploads {
+  readonly store: FileStore
+  /** Returns the last reason that the store has logged, or an empty string. */
+  readonly lastError: () => string
+}
+
+/** The uploads in a folder of a backup. */
+export function openBackupUploads (folder: string): Uploads {
+  const log = new ReasonLog()
+  return { store: new DiskStore(folder, log), lastError: () => log.reason }
+}
+
+/**
+ * Runs `action` on the uploads of the settings.
+ *
+ * @throws {BackupError} the store can't be used; the message is one line with the reason
+ */
+export async function withUploads<T> (
+  config: BackupConfig,
+  action: (uploads: Uploads) => Promise<T>
+): Promise<T> {
+  const log = new ReasonLog()
+  const store = await openFileStore(config, log)
+  try {
+    return await action({ store, lastError: () => log.reason })
+  } catch (error) {
+    if (error instanceof RetryLaterError || error instanceof DiskFullError) {
+      throw new BackupError(`${store.place} can't be used: ${log.reason}`, { cause: error })
+    }
+    throw error
+  } finally {
+    store.close()
+  }
+}
+
+class ReasonLog {
+  reason = ''
+
+  error (fields: unknown): void {
+    const { hint, code, reason, err } = fields as {
+      hint?: string
+      code?: string
+      reason?: string
+      err?: NodeJS.ErrnoException
+    }
+    this.reason = hint ?? err?.code ?? [code, reason].filter(Boolean).join(': ')
+  }
+}
+
+/** Calls `action` for each item, for up to `concurrency` items at once. Starts no more after a failure. */
+export async function forEachConcurrently<T> (
+  items: AsyncIterable<T> | Iterable<T>,
+  concurrency: number,
+  action: (item: T) => Promise<void>
+): Promise<void> {
+  const iterator = Symbol.asyncIterator in items ? items[Symbol.asyncIterator]() : items[Symbol.iterator]()
+  const failures: unknown[] = []
+  await Promise.all(Array.from({ length: concurrency }, async () => {
+    while (failures.length === 0) {
+      try {
+        const { done, value } = await iterator.next()
+        if (done === true) return
+        await action(value)
+      } catch (error) {
+        failures.push(error)
+      }
+    }
+  }))
+  if (failures.length > 0) throw failures[0]
+}

@@ -1,0 +1,75 @@
+import { join } from 'node:path'
+import { sumBytes } from './asset-rows.ts'
+import { compareUploads, type Problem } from './compare.ts'
+import { openLiveDatabase, readBackedUpRows } from './databases.ts'
+import { UPLOADS, type BackupConfig } from './layout.ts'
+import { findDamage, readManifest } from './manifest.ts'
+import { startStep, type WorkOptions } from './progress.ts'
+import { openBackupUploads, withUploads, type Uploads } from './uploads.ts'
+
+// Checks that every row has a file with the right size and checksum, and that every file has a row.
+
+export interface VerifyReport {
+  readonly assets: number
+  readonly bytes: bigint
+  readonly problems: readonly Problem[]
+  /** Files without a row that are less than an hour old. Their upload is in progress or was interrupted. */
+  readonly unfinished: number
+  /** The copy of the database is damaged, so the uploads were not compared with it. */
+  readonly isDamaged: boolean
+}
+
+/** The service removes files without a row after this time. */
+const UNFINISHED_MS = 60 * 60 * 1000
+
+/** Checks a service, which may be running. */
+export async function verifyService (
+  config: BackupConfig,
+  options: WorkOptions = {}
+): Promise<VerifyReport> {
+  return await withUploads(config, async (uploads) => {
+    const database = openLiveDatabase(config)
+    startStep(options, 'reading the database')
+    const rows = await database.readRows(options.signal)
+    const found = await compareUploads(rows, uploads, options)
+
+    // An asset may have been uploaded or deleted while the files were read.
+    const isSuspicious = ({ kind }: Problem) => kind === 'no file' || kind === 'no row'
+    const keysNow = found.some(isSuspicious) ? await database.readRows(options.signal) : rows
+    const problems: Problem[] = []
+    let unfinished = 0
+    for (const problem of found) {
+      if (problem.kind === 'no file' && !keysNow.has(problem.key)) continue
+      if (problem.kind === 'no row') {
+        const ageMs = keysNow.has(problem.key) ? undefined : await fileAgeMs(uploads, problem.key)
+        if (ageMs === undefined) continue
+        if (ageMs < UNFINISHED_MS) {
+          unfinished++
+          continue
+        }
+      }
+      problems.push(problem)
+    }
+    return { assets: rows.size, bytes: sumBytes(rows), problems, unfinished, isDamaged: false }
+  })
+}
+
+async function fileAgeMs ({ store }: Uploads, key: string): Promise<number | undefined> {
+  const info = await store.stat(key)
+  return info && Date.now() - info.publishedAtMs
+}
+
+/** Checks a backup, without changing it. */
+export async function verifyBackup (directory: string, options: WorkOptions = {}): Promise<VerifyReport> {
+  const manifest = await readManifest(directory)
+  const damage = await findDamage(directory, manifest, options)
+  if (damage.length > 0) {
+    return { assets: manifest.assets, bytes: 0n, problems: damage, unfinished: 0, isDamaged: true }
+  }
+  const { kind, schema, deleted } = manifest
+  startStep(options, 'reading the copy of the database')
+  const rows = await readBackedUpRows(directory, kind, schema, options.signal)
+  for (const key of deleted) rows.delete(key)
+  const problems = await compareUploads(rows, openBackupUploads(join(directory, UPLOADS)), options)
+  return { assets: rows.size, bytes: sumBytes(rows), problems, unfinished: 0, isDamaged: false }
+}

@@ -1,0 +1,105 @@
+import { resolve } from 'node:path'
+import { createBackup } from '../backup/create.ts'
+import type { Problem } from '../backup/compare.ts'
+import type { WorkOptions } from '../backup/progress.ts'
+import { restoreBackup } from '../backup/restore.ts'
+import { verifyBackup, verifyService } from '../backup/verify.ts'
+import { createProgressPrinter, formatBytes, formatCount, print } from '../output.ts'
+import { loadCommandConfig } from '../settings.ts'
+
+// The commands for backups. All return the exit code: 0, or 1 when a problem was found.
+
+interface Report {
+  /** Printed to standard output. */
+  readonly summary: string
+  readonly problems: readonly Problem[]
+  /** The line above the problems. */
+  readonly problemsTitle: string
+}
+
+/** Copies the database and the uploads to a new folder. */
+export async function backup (directory: string): Promise<number> {
+  const target = resolve(directory)
+  return await runInterruptibly(async (options) => {
+    const { kind, assets, bytes, deleted, problems } = await createBackup(
+      loadCommandConfig(),
+      target,
+      options
+    )
+    const without = deleted === 0 ? ''
+      : `, without ${formatCount(deleted, 'asset')} deleted during the backup`
+    const reminder = kind === 'embedded' ? ''
+      : '\nThe settings are not in the backup: keep JWT_SECRET elsewhere.'
+    return {
+      summary: `Copied the database and ${formatCount(assets, 'asset')} (${
+        formatBytes(bytes)
+      }) to ${target}${without}.${reminder}`,
+      problems,
+      problemsTitle: 'The backup is complete, but files of the service are missing or damaged'
+    }
+  })
+}
+
+/** Restores a backup into an empty database and empty folders. */
+export async function restore (directory: string): Promise<number> {
+  return await runInterruptibly(async (options) => {
+    const { assets, lost, bytes, problems } = await restoreBackup(
+      loadCommandConfig(),
+      resolve(directory),
+      options
+    )
+    const without = lost === 0 ? '' : `, ${lost} of them without their file`
+    return {
+      summary: `Restored the database and ${formatCount(assets, 'asset')} (${formatBytes(bytes)})${without}.`,
+      problems,
+      problemsTitle: 'Everything in the backup was restored, but the backup has missing or damaged files'
+    }
+  })
+}
+
+/** Compares the rows of the assets with their files, in the service or in a backup. */
+export async function verify (directory: string | undefined): Promise<number> {
+  return await runInterruptibly(async (options) => {
+    const config = loadCommandConfig()
+    const { assets, bytes, problems, unfinished, isDamaged } = directory === undefined
+      ? await verifyService(config, options) : await verifyBackup(resolve(directory), options)
+    if (isDamaged) {
+      return {
+        summary: 'The uploads were not checked.',
+        problems,
+        problemsTitle: 'The copy of the database is damaged and cannot be restored'
+      }
+    }
+    const result = problems.length === 0
+      ? `Every asset has a file, and every file has an asset: ${formatCount(assets, 'asset')}, ${
+        formatBytes(bytes)
+      }.`
+      : `Checked ${formatCount(assets, 'asset')}, ${formatBytes(bytes)}.`
+    const note = unfinished === 0 ? '' : `
+${
+      formatCount(unfinished, 'file')
+    } of uploads in progress or interrupted; the service removes leftovers after an hour.`
+    return { summary: `${result}${note}`, problems, problemsTitle: 'The files and the database do not match' }
+  })
+}
+
+async function runInterruptibly (command: (options: WorkOptions) => Promise<Report>): Promise<number> {
+  const stop = new AbortController()
+  // Without a listener, a write past the file size limit would end the process before it can report EFBIG.
+  process.on('SIGXFSZ', () => {})
+  // `on`, because Ctrl-C arrives twice under npm (from the terminal and from npm). With `once`, the second
+  // signal would end the process before it has cleaned up.
+  for (const signal of ['SIGINT', 'SIGTERM'] as const) {
+    process.on(signal, () => stop.abort(new Error(`it was stopped by ${signal}`)))
+  }
+
+  const { summary, problems, problemsTitle } = await command({
+    signal: stop.signal,
+    onProgress: createProgressPrinter()
+  })
+  print(`${summary}\n`)
+  if (problems.length === 0) return 0
+  const lines = problems.map(({ key, text }) => `  ${key} ${text}\n`)
+  process.stderr.write(`${problemsTitle}: ${formatCount(problems.length, 'problem')}\n${lines.join('')}`)
+  return 1
+}

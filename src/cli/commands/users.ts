@@ -1,0 +1,130 @@
+import { checkNewAccount, checkNewPassword, createUser, findUser, forgetFailedSignIns, listAccounts,
+  normalizeEmail, Passwords, setPassword, signOutEverywhere, type AccountSummary,
+  type SignedOut } from '../../modules/accounts/index.ts'
+import { withDatabase } from '../database.ts'
+import { createCommandConnection } from '../../infra/redis/connections.ts'
+import { withTimeLimit } from '../../infra/redis/time-limit.ts'
+import { formatCount, formatTable, print, printProgress } from '../output.ts'
+import { readNewPassword } from '../password.ts'
+import { loadCommandConfig } from '../settings.ts'
+
+// The commands for accounts. The rules of sign-up apply. All return the exit code.
+
+interface Options {
+  readonly json?: boolean
+}
+
+const REDIS_TIMEOUT_MS = 5000
+const FAILURES_IN_SERVICE =
+  'Without REDIS_URL, a running service counts failed sign-ins in its memory. If it answers a sign-in with 429, wait up to 15 minutes or restart it.'
+const FAILURES_IN_REDIS =
+  'Redis cannot be reached, so failed sign-ins are still counted. If a sign-in gets a 429, wait up to 15 minutes.'
+
+const HEADINGS = ['ID', 'EMAIL', 'CREATED', 'PAGES', 'ASSETS', 'SESSIONS']
+
+/** Lists all accounts. */
+export async function list ({ json = false }: Options): Promise<number> {
+  return await withDatabase(loadCommandConfig(), async (database) => {
+    let printed = 0
+    for await (const accounts of listAccounts(database)) {
+      if (json) {
+        print(accounts.map((account, index) =>
+          `${printed + index === 0 ? '[' : ','}\n${JSON.stringify(toJson(account))}`
+        ).join(''))
+      } else print(formatTable([...printed === 0 ? [HEADINGS] : [], ...accounts.map(toRow)]))
+      printed += accounts.length
+    }
+    if (json) print(printed === 0 ? '[]\n' : '\n]\n')
+    else if (printed === 0) print('There are no accounts yet\n')
+    return 0
+  })
+}
+
+/** Creates an account. */
+export async function create (givenEmail: string, { json = false }: Options): Promise<number> {
+  return await withDatabase(loadCommandConfig(), async (database) => {
+    const { email, password } = await checkNewAccount(database, {
+      email: givenEmail,
+      password: await readNewPassword()
+    })
+    const id = await createUser(database, email, await new Passwords().hash(password))
+    print(json ? `${JSON.stringify({ id, email })}\n` : `Created account ${id}, ${email}\n`)
+    return 0
+  })
+}
+
+/** Changes the password of an account and ends its sessions. */
+export async function changePassword (givenEmail: string, options: Options): Promise<number> {
+  const email = normalizeEmail(givenEmail)
+  const config = loadCommandConfig()
+  return await withDatabase(config, async (database) => {
+    if (await findUser(database, email) === undefined) throw createUnknownAccountError(email)
+    const password = checkNewPassword(email, await readNewPassword())
+    const changed = await setPassword(database, email, await new Passwords().hash(password))
+    const exitCode = reportEndedSessions('Changed the password of', email, changed, options)
+    await forgetFailures(config.REDIS_URL, email)
+    return exitCode
+  })
+}
+
+/** Forgets failed sign-ins, so that the new password isn't refused. The password is already changed. */
+async function forgetFailures (redisUrl: string | undefined, email: string): Promise<void> {
+  if (redisUrl === undefined) {
+    printProgress(FAILURES_IN_SERVICE)
+    return
+  }
+  const redis = createCommandConnection(redisUrl, {})
+  redis.on('error', () => {}) // connect() reports it, too
+  try {
+    await redis.connect()
+    await withTimeLimit(forgetFailedSignIns(redis, email), REDIS_TIMEOUT_MS)
+  } catch {
+    printProgress(FAILURES_IN_REDIS)
+  } finally {
+    redis.disconnect()
+  }
+}
+
+/** Ends all sessions of an account. */
+export async function signOut (givenEmail: string, options: Options): Promise<number> {
+  const email = normalizeEmail(givenEmail)
+  return await withDatabase(
+    loadCommandConfig(),
+    async (database) =>
+      reportEndedSessions('Signed out', email, await signOutEverywhere(database, email), options)
+  )
+}
+
+function reportEndedSessions (
+  action: string,
+  email: string,
+  account: SignedOut | undefined,
+  { json = false }: Options
+): number {
+  if (account === undefined) throw createUnknownAccountError(email)
+  const { id, sessionsEnded } = account
+  print(json ? `${JSON.stringify({ id, email, sessions_ended: sessionsEnded })}\n`
+    : `${action} ${email}: ${formatCount(sessionsEnded, 'session')} ended\n`)
+  return 0
+}
+
+const createUnknownAccountError = (email: string): Error =>
+  new Error(`There is no account ${email} (npx --no landfall users list shows all accounts)`)
+
+const toJson = ({ id, email, createdAt, landingPages, assets, sessions }: AccountSummary) => ({
+  id,
+  email,
+  created_at: createdAt,
+  landing_pages: landingPages,
+  assets,
+  sessions
+})
+
+const toRow = ({ id, email, createdAt, landingPages, assets, sessions }: AccountSummary): string[] => [
+  String(id),
+  email,
+  createdAt.replace(/T(..:..).*/, ' $1'),
+  String(landingPages),
+  String(assets),
+  String(sessions)
+]

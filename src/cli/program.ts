@@ -1,0 +1,169 @@
+import { Command } from 'commander'
+import { ConfigError, describeSettings, FILE_SETTINGS } from '../config.ts'
+import { VERSION } from '../infra/system/version.ts'
+import { formatTable } from './output.ts'
+
+// The commands and their help. The code of a command is imported when it runs, so that `--help` loads no
+// database client and `serve` loads nothing that only the other commands need.
+
+interface JsonOption {
+  readonly json?: true
+}
+
+const JSON_OPTION = ['--json', 'print the result as JSON, for scripts'] as const
+const PASSWORD_HELP = `
+Asks for the password twice on a terminal, and otherwise reads it from standard input:
+
+  npx --no landfall users create you@example.com < password-file`
+
+/**
+ * The command line as a commander program. Its `parseAsync` sets the exit code of the process.
+ *
+ * @throws {CommanderError} by `parseAsync`, if help was requested or the command line is wrong
+ */
+export function createProgram (): Command {
+  const program = new Command('npx --no landfall')
+    .description('Landfall: a high-throughput service for landing page documents and assets.')
+    .version(VERSION, '-v, --version', 'print the version')
+    .showHelpAfterError('(add --help to see how it is used)')
+    .exitOverride()
+    .addHelpText(
+      'after',
+      `
+Settings come from the environment or from a file .env in the working folder; npx --no landfall serve --help lists them.
+Results go to standard output, progress and errors to standard error.
+
+Exit codes: 0 success, 1 failure, 2 wrong usage.`
+    )
+  addServiceCommands(program)
+  addConfigCommand(program)
+  addBackupCommands(program)
+  addUserCommands(program)
+  return program
+}
+
+function addServiceCommands (program: Command): void {
+  program.command('serve')
+    .summary('run the service until Ctrl-C or SIGTERM')
+    .description('Runs the service until Ctrl-C or SIGTERM. It finishes the requests in flight first; a second signal ends it without waiting for them.')
+    .addHelpText('after', settingsHelp)
+    .action(async () => {
+      try {
+        await (await import('./commands/serve.ts')).serveUntilSignal()
+      } catch (error) {
+        printFailure(error, "Landfall can't start with these settings:", 'Landfall could not start: ')
+        process.exit(1) // connections that were opened before the failure would keep the process alive
+      }
+    })
+  program.command('migrate')
+    .summary('bring the database up to date')
+    .description('Applies the outstanding migrations to the database. When several processes start at once, one of them applies the migrations and the others wait. The service applies them at start, unless MIGRATE_ON_START=false.')
+    .action(async () => await run(async () => await (await import('./commands/migrate.ts')).migrate()))
+}
+
+function addConfigCommand (program: Command): void {
+  program.command('config')
+    .summary('show or check the settings')
+    .description('Shows the settings in force and where each comes from: the environment, .env or the default. Secrets are hidden. Names that are probably misspelt settings are reported on standard error.')
+    .option('--check', 'only check the settings; exit with 1 if one is invalid or misspelt')
+    .action(async (options: { check?: true }) =>
+      await run(async () => await (await import('./commands/config.ts')).showConfig(options))
+    )
+}
+
+function addBackupCommands (program: Command): void {
+  program.command('backup')
+    .argument('<dir>', 'a folder that does not exist yet')
+    .summary('copy the database and the uploads to a new folder')
+    .description('Copies the database and the uploads to a new folder. The service may be running. With DATABASE_URL, pg_dump must be on the PATH. The backup contains secrets of your users, such as password hashes. It does not contain a JWT_SECRET that you set yourself, so keep that elsewhere.')
+    .action(async (directory: string) =>
+      await run(
+        async () => await (await import('./commands/backup.ts')).backup(directory),
+        'The backup failed: '
+      )
+    )
+  program.command('restore')
+    .argument('<dir>', 'a folder that the backup command has created')
+    .summary('restore a backup into an empty database and empty folders')
+    .description('Restores a backup into the database and the folders of the settings, which must be empty. No service may be running on them. With DATABASE_URL, pg_restore must be on the PATH.')
+    .action(async (directory: string) =>
+      await run(
+        async () => await (await import('./commands/backup.ts')).restore(directory),
+        'The restore failed: '
+      )
+    )
+  program.command('verify')
+    .argument('[dir]', 'a folder that the backup command has created; without it, the service is checked')
+    .summary('check that every asset has a file and every file has an asset')
+    .description('Checks a backup, or the service, which may be running: every asset must have a file with the right size and checksum, and every file must have an asset. Lists the problems, and exits with 1 if there are any.')
+    .action(async (directory?: string) =>
+      await run(
+        async () => await (await import('./commands/backup.ts')).verify(directory),
+        'The verification failed: '
+      )
+    )
+}
+
+function addUserCommands (program: Command): void {
+  const users = program.command('users')
+    .description('list and create accounts, change passwords, end sessions')
+  users.command('list')
+    .summary('list all accounts, oldest first')
+    .description('Lists all accounts, oldest first, with the number of their pages, assets and sessions.')
+    .option(...JSON_OPTION)
+    .action(async (options: JsonOption) =>
+      await run(async () => await (await import('./commands/users.ts')).list(options))
+    )
+  users.command('create')
+    .argument('<email>')
+    .description('create an account')
+    .addHelpText('after', PASSWORD_HELP)
+    .option(...JSON_OPTION)
+    .action(async (email: string, options: JsonOption) =>
+      await run(async () => await (await import('./commands/users.ts')).create(email, options))
+    )
+  users.command('set-password')
+    .argument('<email>')
+    .summary('change the password of an account and end all its sessions')
+    .description('Changes the password of an account, ends all its sessions, and forgets its failed sign-ins (with REDIS_URL).')
+    .addHelpText('after', PASSWORD_HELP.replace('create', 'set-password'))
+    .option(...JSON_OPTION)
+    .action(async (email: string, options: JsonOption) =>
+      await run(async () => await (await import('./commands/users.ts')).changePassword(email, options))
+    )
+  users.command('sign-out')
+    .argument('<email>')
+    .summary('end all sessions of an account')
+    .description('Ends all sessions of an account, at once and on all replicas: its access tokens and refresh tokens are refused from then on.')
+    .option(...JSON_OPTION)
+    .action(async (email: string, options: JsonOption) =>
+      await run(async () => await (await import('./commands/users.ts')).signOut(email, options))
+    )
+}
+
+/** Runs a command other than `serve`, and sets the exit code of the process. */
+async function run (command: () => Promise<number>, failurePrefix = ''): Promise<void> {
+  try {
+    process.exitCode = await command()
+  } catch (error) {
+    printFailure(error, "These settings can't be used:", failurePrefix)
+    process.exitCode = 1
+  }
+}
+
+function printFailure (error: unknown, settingsTitle: string, prefix: string): void {
+  const message = error instanceof Error ? error.message : String(error)
+  process.stderr
+    .write(error instanceof ConfigError ? `${settingsTitle}\n${message}\n` : `${prefix}${message}\n`)
+}
+
+const settingsHelp = (): string => `
+Settings, from the environment or a file .env in the working folder:
+
+${
+  formatTable(describeSettings().map(({ name, description, initial }) => [
+    `  ${name}`,
+    `${description}${initial === '' ? '' : ` (${initial})`}`
+  ]))
+}
+Secrets can be read from files that these name: ${FILE_SETTINGS.join(', ')}.`

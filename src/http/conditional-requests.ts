@@ -1,0 +1,131 @@
+import { createHash } from 'node:crypto'
+import type { IncomingHttpHeaders } from 'node:http'
+import { PreconditionFailedError } from '../errors.ts'
+
+// Conditional requests (RFC 9110, section 13): If-Match, If-None-Match, If-Modified-Since and
+// If-Unmodified-Since. Range requests are in byte-range.ts.
+
+/** How tags are compared (RFC 9110, 8.8.3.2): a weak tag never matches in a strong comparison. */
+export type Comparison = 'strong' | 'weak'
+
+/** The value of If-Match or If-None-Match: `*`, or the tags without their quotes. */
+export type TagList = '*' | readonly string[]
+
+/** The validators of a representation. */
+export interface Validators {
+  /** A strong entity tag, in its quotes. */
+  readonly etag: string
+  /** Tags of other representations of the same resource, which preconditions may name, too. */
+  readonly otherTags?: readonly string[]
+  readonly modifiedAt: Date
+}
+
+/** A condition that makes a request fail with 412 if it is false. */
+export type Precondition = 'If-Match' | 'If-None-Match' | 'If-Unmodified-Since'
+
+/** The parts of a request that conditions are read from. */
+export interface ConditionalRequest {
+  readonly method: string
+  readonly headers: IncomingHttpHeaders
+}
+
+const CONDITIONS = ['if-match', 'if-unmodified-since', 'if-none-match', 'if-modified-since'] as const
+
+/** One element of a list of tags, up to its comma. It may be empty (RFC 9110, 5.6.1). */
+const ELEMENT = /[ \t]*(?:(W\/)?"([\x21\x23-\x7e\x80-\xff]*)"[ \t]*)?(,|$)/y
+
+// The three formats of RFC 9110, 5.6.7.
+const FIXED_DATE = /^[A-Z][a-z]{2}, \d\d [A-Z][a-z]{2} \d{4} \d\d:\d\d:\d\d GMT$/
+const RFC_850_DATE = /^[A-Z][a-z]+, (\d\d)-([A-Z][a-z]{2})-(\d\d) (\d\d:\d\d:\d\d) GMT$/
+const ASCTIME_DATE = /^[A-Z][a-z]{2} [A-Z][a-z]{2} [ \d]\d \d\d:\d\d:\d\d \d{4}$/
+
+/** Returns the SHA-256 hash of a representation in base64url, from which entity tags are built. */
+export const contentHash = (content: string | Buffer): string =>
+  createHash('sha256').update(content).digest('base64url')
+
+/** Parses If-Match or If-None-Match. A malformed header gives an empty list, which matches no tag. */
+export function parseTagList (header: string, comparison: Comparison): TagList {
+  if (header.trim() === '*') return '*'
+  const tags: string[] = []
+  ELEMENT.lastIndex = 0
+  while (true) {
+    const element = ELEMENT.exec(header)
+    if (element === null) return []
+    const [, weak, tag, comma] = element
+    if (tag !== undefined && (weak === undefined || comparison === 'weak')) tags.push(tag)
+    if (comma === '') return tags
+  }
+}
+
+/** Whether If-Match or If-None-Match lists this entity tag. `etag` includes its quotes. */
+export function hasMatchingTag (header: string, etag: string, comparison: Comparison): boolean {
+  const tags = parseTagList(header, comparison)
+  return tags === '*' || tags.includes(etag.slice(1, -1))
+}
+
+export const hasConditions = (headers: IncomingHttpHeaders): boolean =>
+  CONDITIONS.some((name) => headers[name] !== undefined)
+
+/**
+ * Returns the precondition that is false, in the order of RFC 9110, 13.2.2. In a read, If-None-Match is no
+ * precondition, because it leads to a 304.
+ */
+export function failedPrecondition (
+  { method, headers }: ConditionalRequest,
+  { etag, otherTags = [], modifiedAt }: Validators
+): Precondition | undefined {
+  const { 'if-match': ifMatch, 'if-none-match': ifNoneMatch } = headers
+  const isListed = (header: string, comparison: Comparison): boolean => {
+    const listed = parseTagList(header, comparison)
+    return listed === '*' || [etag, ...otherTags].some((tag) => listed.includes(tag.slice(1, -1)))
+  }
+  if (ifMatch !== undefined) {
+    if (!isListed(ifMatch, 'strong')) return 'If-Match'
+  } else {
+    const unmodifiedSince = parseHttpDate(headers['if-unmodified-since'])
+    if (unmodifiedSince !== undefined && wholeSeconds(modifiedAt) > unmodifiedSince) {
+      return 'If-Unmodified-Since'
+    }
+  }
+  const isWrite = method !== 'GET' && method !== 'HEAD'
+  return isWrite && ifNoneMatch !== undefined && isListed(ifNoneMatch, 'weak') ? 'If-None-Match' : undefined
+}
+
+/** @throws {PreconditionFailedError} 412 if a precondition of the request is false */
+export function checkPreconditions (request: ConditionalRequest, validators: Validators): void {
+  const failed = failedPrecondition(request, validators)
+  if (failed !== undefined) throw new PreconditionFailedError(failed, validators.etag)
+}
+
+/** Whether a GET or HEAD, whose preconditions are true, gets a 304. */
+export function isNotModified (headers: IncomingHttpHeaders, { etag, modifiedAt }: Validators): boolean {
+  const { 'if-none-match': ifNoneMatch } = headers
+  if (ifNoneMatch !== undefined) return hasMatchingTag(ifNoneMatch, etag, 'weak')
+  const modifiedSince = parseHttpDate(headers['if-modified-since'])
+  return modifiedSince !== undefined && wholeSeconds(modifiedAt) <= modifiedSince
+}
+
+/** Whether If-Range, an entity tag or a date, matches the current representation (RFC 9110, 13.1.5). */
+export const matchesIfRange = (ifRange: string, { etag, modifiedAt }: Validators): boolean =>
+  ifRange === etag || parseHttpDate(ifRange) === wholeSeconds(modifiedAt)
+
+/** In milliseconds, rounded down to whole seconds like Last-Modified. */
+const wholeSeconds = (date: Date): number => Math.floor(date.getTime() / 1000) * 1000
+
+/** Returns the milliseconds of an HTTP date in any of the three formats; undefined for anything else. */
+export function parseHttpDate (text: string | undefined): number | undefined {
+  if (text === undefined) return undefined
+  const milliseconds = Date.parse(inOneFormat(text))
+  return Number.isNaN(milliseconds) ? undefined : milliseconds
+}
+
+function inOneFormat (text: string): string {
+  if (FIXED_DATE.test(text)) return text
+  if (ASCTIME_DATE.test(text)) return `${text} GMT`
+  const [, day, month, twoDigits, time] = RFC_850_DATE.exec(text) ?? []
+  if (twoDigits === undefined) return ''
+  const thisYear = new Date().getUTCFullYear()
+  const year = thisYear - thisYear % 100 + Number(twoDigits)
+  // A year more than 50 years ahead belongs to the last century.
+  return `${day} ${month} ${year > thisYear + 50 ? year - 100 : year} ${time} GMT`
+}

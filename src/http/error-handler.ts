@@ -1,0 +1,103 @@
+import { STATUS_CODES } from 'node:http'
+import fp from 'fastify-plugin'
+import type { FastifyError, FastifyReply, FastifyRequest } from 'fastify'
+import { createUnavailableError, formatErrorBody, InvalidError, PreconditionFailedError, RetryLaterError,
+  UnauthorizedError } from '../errors.ts'
+import { isDatabaseUnavailable } from '../infra/postgres/unavailable.ts'
+import { ANY_ORIGIN_ERROR_HEADERS, JSON_CONTENT_TYPE } from './common-headers.ts'
+import { keepsConnection } from './hardening/node-internals.ts'
+import { beginAlone } from './hardening/pipelining.ts'
+import { secureAnswer } from './security-headers.ts'
+
+// Every error becomes {"errors": ["…", …]}: sentences for people, without internal details.
+
+/** For errors of Fastify, Node and plugins, whose own messages are only logged. */
+const SENTENCES: Readonly<Record<number, string>> = {
+  400: 'Request is malformed',
+  404: 'Not found',
+  405: 'Method is not allowed here',
+  408: 'Request took too long to arrive',
+  413: 'Request body is too large',
+  414: 'URL is too long',
+  415: 'Content-Type must be application/json',
+  416: 'Range lies outside of the file',
+  417: 'Expectation can not be met',
+  431: 'Request headers are too large'
+}
+
+/** The sentence for a status when nothing more exact is known. */
+export const sentenceFor = (status: number): string =>
+  SENTENCES[status] ?? STATUS_CODES[status] ?? 'Request was refused'
+
+interface Answer {
+  readonly status: number
+  readonly messages: readonly string[]
+  readonly headers?: Readonly<Record<string, string | number>>
+}
+
+/** What a client may be told about an error; undefined for nothing. */
+function answerFor (error: FastifyError): Answer | undefined {
+  if (error instanceof InvalidError) return { status: error.statusCode, messages: error.messages }
+  if (error instanceof RetryLaterError) {
+    const headers = { 'retry-after': error.retryAfterSeconds }
+    return { status: error.statusCode, messages: [error.message], headers }
+  }
+  if (error instanceof PreconditionFailedError) {
+    return { status: error.statusCode, messages: [error.message], headers: { etag: error.etag } }
+  }
+  const status = error.statusCode
+  if (error.code?.startsWith('LANDFALL_') && status !== undefined) {
+    return { status, messages: [error.message] }
+  }
+  if (isDatabaseUnavailable(error)) return answerFor(createUnavailableError() as unknown as FastifyError)
+  if (status !== undefined && status >= 400 && status < 500) {
+    return { status, messages: [sentenceFor(status)] }
+  }
+  return undefined
+}
+
+function sendError (error: FastifyError, request: FastifyRequest, reply: FastifyReply): FastifyReply {
+  const answer = answerFor(error) ??
+    { status: 500, messages: [`Something went wrong (request ${request.id})`] }
+  request.server.logFailure(request, error, answer.status)
+  secureAnswer(reply)
+  // Fastify closes the connection when it refuses a body, even one that it has read completely.
+  if (request.raw.readableEnded && keepsConnection(reply.raw) && reply.hasHeader('connection')) {
+    reply.removeHeader('connection')
+  }
+  reply.header('x-request-id', request.id)
+  if (!reply.hasHeader('access-control-allow-origin') && isForAnyOrigin(request)) {
+    reply.headers(ANY_ORIGIN_ERROR_HEADERS)
+  }
+  if (answer.status === 401) {
+    const hasBadToken = error instanceof UnauthorizedError &&
+      /^Bearer /i.test(request.headers.authorization ?? '')
+    reply.header('www-authenticate', hasBadToken ? 'Bearer error="invalid_token"' : 'Bearer')
+  }
+  reply.header('cache-control', 'no-store')
+  return reply
+    .code(answer.status)
+    .removeHeader('content-encoding').removeHeader('content-length').removeHeader('etag').removeHeader('link')
+    .removeHeader('location')
+    .headers(answer.headers ?? {})
+    .type(JSON_CONTENT_TYPE)
+    .send(formatErrorBody(answer.messages))
+}
+
+/** By URL, because a malformed request or one with another method has no route of its own. */
+const isForAnyOrigin = ({ server, url }: FastifyRequest): boolean =>
+  server.routesAt(url).some(({ config }) => config.anyOrigin)
+
+/** Fastify's `frameworkErrors`: a URL that its router can't parse runs no hooks and no error handler. */
+export function sendFrameworkError (error: FastifyError, request: FastifyRequest, reply: FastifyReply): void {
+  beginAlone(request.raw, reply.raw, () => {
+    // Fastify doesn't call the logger factory of app.ts here, so the request's logger writes nothing.
+    request.log = request.server.log.child({ reqId: request.id })
+    request.server.logRequest(request, reply)
+    sendError(error, request, reply)
+  })
+}
+
+export default fp(async (app) => {
+  app.setErrorHandler(sendError)
+}, { name: 'error-handler', dependencies: ['route-lookup'] })

@@ -1,0 +1,102 @@
+// Attack: invalid HTTP, an unknown Expect, CONNECT. Node's own responses to them are wrong.
+// Tests: http.test.ts, pipelines.test.ts and slow-clients.test.ts in test/integration/hostile
+// nginx: stops all but Expect, which it passes on
+
+import { randomUUID } from 'node:crypto'
+import { STATUS_CODES, type IncomingMessage, type ServerResponse } from 'node:http'
+import type { Socket } from 'node:net'
+import type { FastifyBaseLogger, FastifyInstance } from 'fastify'
+import fp from 'fastify-plugin'
+import { formatErrorBody } from '../../errors.ts'
+import { logRawAnswer, type RawAnswer } from '../access-log.ts'
+import { DATA_HEADERS, JSON_CONTENT_TYPE } from '../common-headers.ts'
+import { sentenceFor } from '../error-handler.ts'
+import { requestId } from '../request-id.ts'
+import { announceClose } from '../responses.ts'
+import { currentResponse } from './node-internals.ts'
+import { beginAlone } from './pipelining.ts'
+
+/** Inactivity after which a connection is closed while its last response is sent. */
+const END_TIMEOUT_MS = 5_000
+
+/** Statuses by error code of Node's HTTP parser. Other codes mean 400. */
+const STATUS_BY_CODE: Readonly<Record<string, number>> = {
+  HPE_HEADER_OVERFLOW: 431,
+  HPE_CHUNK_EXTENSIONS_OVERFLOW: 413,
+  ERR_HTTP_REQUEST_TIMEOUT: 408
+}
+
+/** Fastify's `clientErrorHandler`, for messages that the HTTP parser rejects. There is no request object. */
+export function answerUnreadableRequest (
+  this: FastifyInstance,
+  { code }: Error & { code?: string },
+  socket: Socket
+): void {
+  if (code === 'ECONNRESET') socket.destroy()
+  else refuse(this.log, socket, { reqId: randomUUID(), status: STATUS_BY_CODE[code ?? ''] ?? 400, code })
+}
+
+/** Answers CONNECT with 405, and every expectation except `100-continue` with 417. */
+export default fp(async (app) => {
+  app.server.on('connect', (request: IncomingMessage, socket: Socket) => {
+    // Node removes its own listeners from the socket. Without these, an error would end the process, idle
+    // clients would stay connected, and a response that is being sent would stop.
+    socket
+      .on('error', () => {})
+      .on('timeout', () => socket.destroy())
+      .on('drain', () => currentResponse(socket)?.emit('drain'))
+    refuse(app.log, socket, { reqId: requestId(request), method: request.method, status: 405 })
+  })
+
+  app.server.on('checkExpectation', (request: IncomingMessage, response: ServerResponse) => {
+    beginAlone(request, response, () => {
+      const answer = { reqId: requestId(request), method: request.method, status: 417 }
+      app.log.info({ ...answer, address: request.socket.remoteAddress }, 'answered')
+      const { headers, body } = errorAnswer(417, answer.reqId)
+      response.writeHead(417, headers).end(body)
+    })
+  })
+}, { name: 'unrouted-requests' })
+
+/** Writes an error response to a connection and closes it. */
+function refuse (log: FastifyBaseLogger, socket: Socket, answer: RawAnswer): void {
+  if (closeAfterCurrentResponse(socket)) return
+  const { headers, body } = errorAnswer(answer.status, logRawAnswer(log, socket, answer))
+  // An error must not be written into the middle of another response.
+  if (!socket.writable || currentResponse(socket)?.headersSent === true) {
+    socket.destroy()
+    return
+  }
+  // Node adds neither of them here. No method is allowed at the target of a CONNECT.
+  Object.assign(headers, { date: new Date().toUTCString() }, answer.status === 405 && { allow: '' })
+  const lines = Object.entries(headers).map(([name, value]) => `${name}: ${value}`)
+  // Disconnects clients that don't read the response or keep sending.
+  socket.setTimeout(END_TIMEOUT_MS, () => socket.destroy())
+  socket.end(
+    [`HTTP/1.1 ${answer.status} ${STATUS_CODES[answer.status]}`, ...lines, '', body].join('\r\n'),
+    () => socket.destroySoon()
+  )
+}
+
+/** Closes a connection after the response to a complete request. Returns false if there is none. */
+function closeAfterCurrentResponse (socket: Socket): boolean {
+  const current = currentResponse(socket)
+  if (!socket.writable || current === undefined || !current.req.complete) return false
+  announceClose(current)
+  // For a response whose headers are already sent. Must run before Node's listener begins the next response.
+  current.prependOnceListener('finish', () => socket.destroySoon())
+  return true
+}
+
+function errorAnswer (status: number, requestId: string): { headers: Record<string, string>, body: string } {
+  const body = formatErrorBody([sentenceFor(status)])
+  const headers = {
+    'x-request-id': requestId,
+    'content-type': JSON_CONTENT_TYPE,
+    'cache-control': 'no-store',
+    ...DATA_HEADERS,
+    connection: 'close',
+    'content-length': String(Buffer.byteLength(body))
+  }
+  return { headers, body }
+}

@@ -1,0 +1,134 @@
+import { isUtf8 } from 'node:buffer'
+import { errorCodes, type FastifyError, type FastifyInstance, type FastifyRequest,
+  type RequestPayload } from 'fastify'
+import fp from 'fastify-plugin'
+import { EncodedBodyError, MalformedJsonError, UnsupportedMediaTypeError } from '../errors.ts'
+import { nextTurn } from '../infra/system/turns.ts'
+import { JsonScanner, JsonSyntaxError, type JsonVisitor } from './json-scanner.ts'
+
+const BYTE_ORDER_MARK = Buffer.from('\uFEFF')
+/** The first buffer for a body whose size isn't announced. */
+const SMALLEST_BUFFER = 4096
+/** Bytes scanned in one turn of the event loop, in about a millisecond at most. */
+const SLICE_BYTES = 32 * 1024
+
+/** Whether a request has a Content-Encoding. No route accepts one. */
+export const isEncoded = ({ headers }: FastifyRequest): boolean =>
+  (headers['content-encoding'] ?? 'identity').toLowerCase() !== 'identity'
+
+/** Whether a request says that its body is JSON. Such bodies are held in memory, all others are streamed. */
+export const isJson = ({ headers }: FastifyRequest): boolean =>
+  /^application\/json/i.test(headers['content-type'] ?? '')
+
+/**
+ * Adds a hook that removes the Content-Type of a DELETE without a body. Some clients, such as
+ * `curl -X DELETE -d ''`, send one, and Fastify would answer 415.
+ */
+export function allowTypeWithoutBody (scope: FastifyInstance): void {
+  scope.addHook('onRequest', ({ method, headers }, _reply, done) => {
+    if (
+      method === 'DELETE' && headers['transfer-encoding'] === undefined &&
+      Number(headers['content-length'] ?? 0) === 0
+    ) delete headers['content-type']
+    done()
+  })
+}
+
+/**
+ * Reads a JSON body into one buffer, without a byte order mark. Chunks are copied as they arrive, because a
+ * small chunk keeps a hundred times its size in memory.
+ *
+ * @returns undefined for an empty body
+ * @throws 400 if the body is cut off or not UTF-8, 408, 413, 415, 503
+ */
+export async function readJsonBytes (
+  request: FastifyRequest,
+  payload: RequestPayload
+): Promise<Buffer | undefined> {
+  const charset = /;\s*charset\s*=\s*"?([^\s";]+)/i.exec(request.headers['content-type'] ?? '')?.[1]
+  if (isEncoded(request)) throw new EncodedBodyError()
+  if (charset !== undefined && !/^(utf-?8|us-ascii)$/i.test(charset)) {
+    throw new UnsupportedMediaTypeError('JSON must be encoded in UTF-8')
+  }
+  const bytes = await readBytes(request, payload)
+  if (bytes.length === 0) return undefined
+  if (!isUtf8(bytes)) throw new MalformedJsonError('not UTF-8')
+  return bytes.subarray(0, 3).equals(BYTE_ORDER_MARK) ? bytes.subarray(3) : bytes
+}
+
+async function readBytes (request: FastifyRequest, payload: RequestPayload): Promise<Buffer> {
+  const { bodyLimit } = request.routeOptions
+  const announced = request.headers['content-length']
+  const length = announced === undefined ? undefined : Number(announced)
+  if (length !== undefined && length > bodyLimit) throw new errorCodes.FST_ERR_CTP_BODY_TOO_LARGE()
+  // If the client disconnected during authentication, neither 'end' nor 'error' would follow.
+  if (payload.destroyed) throw new errorCodes.FST_ERR_CTP_INVALID_CONTENT_LENGTH()
+  let bytes = Buffer.allocUnsafeSlow(length ?? 0)
+  let received = 0
+  await new Promise<void>((resolve, reject) => {
+    const onData = (chunk: Buffer) => {
+      const end = received + chunk.length
+      if (end > bodyLimit) return settle(new errorCodes.FST_ERR_CTP_BODY_TOO_LARGE())
+      if (end > bytes.length) {
+        const size = Math.min(bodyLimit, Math.max(end, 2 * bytes.length, SMALLEST_BUFFER))
+        try {
+          request.bodyMemory?.resize(size)
+        } catch (error) {
+          return settle(error as Error)
+        }
+        bytes = Buffer.concat([bytes.subarray(0, received)], size)
+      }
+      chunk.copy(bytes, received)
+      received = end
+    }
+    const onEnd = () =>
+      settle(received === (length ?? received) ? undefined
+        : new errorCodes.FST_ERR_CTP_INVALID_CONTENT_LENGTH())
+    const onError = (error: FastifyError) =>
+      settle(Object.assign(error, { statusCode: error.statusCode ?? 400 }))
+    function settle (error?: Error): void {
+      payload.off('data', onData).off('end', onEnd).off('error', onError)
+      if (error === undefined) resolve()
+      else reject(error)
+    }
+    payload.on('data', onData).on('end', onEnd).on('error', onError)
+    payload.resume()
+  })
+  return bytes.subarray(0, received)
+}
+
+/**
+ * Checks JSON text, one slice in each turn of the event loop, and reports its members to `visitor`.
+ *
+ * @param bytes valid UTF-8
+ * @throws {MalformedJsonError} 400, with line and column
+ */
+export async function scanJson (bytes: Buffer, visitor: JsonVisitor = IGNORE): Promise<void> {
+  const scanner = new JsonScanner(bytes, visitor)
+  try {
+    while (!scanner.advance(SLICE_BYTES)) await nextTurn()
+  } catch (error) {
+    throw error instanceof JsonSyntaxError ? new MalformedJsonError(error.message) : error
+  }
+}
+
+const IGNORE: JsonVisitor = { name () {}, value () {} }
+
+/**
+ * The parser of JSON bodies, except for those with documents. A body may have a key `__proto__`: JSON.parse
+ * makes it an ordinary key, and the service never merges objects. An empty body becomes `undefined`, which
+ * the schemas refuse.
+ */
+export default fp(async (app) => {
+  app.removeAllContentTypeParsers()
+  app.addContentTypeParser('application/json', async (request: FastifyRequest, payload: RequestPayload) => {
+    const bytes = await readJsonBytes(request, payload)
+    if (bytes === undefined) return undefined
+    try {
+      return JSON.parse(bytes.toString('utf8'))
+    } catch (error) {
+      await scanJson(bytes) // throws the error that names the place
+      throw error
+    }
+  })
+}, { name: 'json-body' })

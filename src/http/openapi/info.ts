@@ -1,0 +1,45 @@
+import { VERSION } from '../../infra/system/version.ts'
+
+// The title, the introduction, the tags and the security schemes of the OpenAPI document.
+
+export const INFO = {
+  title: 'Landfall',
+  version: VERSION,
+  description:
+    `Landfall stores and serves landing pages. An account owns **Landing Pages**, which are free-form JSON documents, and **Assets**, which are uploaded files. Only the owner can list and change them; everybody can read them by their public URLs.
+
+**Errors.** Every error response has the body \`{"errors": ["…", …]}\`, a list of sentences that can be shown to users. A 422 lists all rules that the request breaks. A 429 or 503 has a \`Retry-After\` header. An unknown path gets a 404. A method that the path does not support gets a 405 with an \`Allow\` header. Requests that are refused before they reach a route (400, 408, 413, 414, 417, 431) get the same body.
+
+**Ids.** A record that does not exist, a malformed id and a record of another account all get the same 404.
+
+**Tokens.** Sign in and send the access token as \`Authorization: Bearer …\`. After a 401, exchange the refresh token for a new pair of tokens.
+
+**Lists** are arrays in descending order of creation. If there are more records, the response has a \`Link: <…>; rel="next"\` header.
+
+**Versions.** The \`ETag\` of a document is derived from its content. Send it as \`If-None-Match\` to avoid downloading an unchanged document, and as \`If-Match\` to avoid overwriting a change that you have not seen.
+
+**HEAD** is supported wherever GET is. Unknown fields in requests are ignored. Every response has an \`X-Request-Id\` header.`,
+  contact: { name: 'The operator of this service' },
+  license: { name: 'MIT', identifier: 'MIT' }
+}
+
+export const TAGS = [
+  { name: 'Accounts', description: 'Sign-up, sign-in and tokens' },
+  { name: 'Landing Pages', description: 'Manage the landing pages of the account' },
+  { name: 'Assets', description: 'Manage the uploaded files of the account' },
+  {
+    name: 'Public',
+    description: 'Read documents and files without an account, from web pages of any origin'
+  },
+  { name: 'Health', description: 'Health checks for load balancers and orchestrators' },
+  { name: 'Reference', description: 'This API description' }
+]
+
+export const SECURITY_SCHEMES = {
+  bearer: {
+    type: 'http',
+    scheme: 'bearer',
+    bearerFormat: 'JWT',
+    description: 'The access token from a sign-up, sign-in or refresh'
+  }
+} as const

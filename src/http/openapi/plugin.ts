@@ -1,0 +1,113 @@
+import swagger from '@fastify/swagger'
+import swaggerUi from '@fastify/swagger-ui'
+import { Type, type TObject } from '@sinclair/typebox'
+import type { FastifyPluginAsync, FastifySchema, onRequestHookHandler } from 'fastify'
+import fp from 'fastify-plugin'
+import { NotFoundError } from '../../errors.ts'
+import { JSON_CONTENT_TYPE } from '../common-headers.ts'
+import { contentHash, hasMatchingTag } from '../conditional-requests.ts'
+import { finishDocument, type OpenApiDocument } from './finish.ts'
+import { INFO, SECURITY_SCHEMES, TAGS } from './info.ts'
+import { sendWithoutBody } from '../responses.ts'
+import { answer, errors, nothing } from '../schemas.ts'
+
+/** The reference page may load scripts, styles and data only from its own host. */
+const PAGE_POLICY =
+  "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self' data:; connect-src 'self'; base-uri 'none'; form-action 'none'; frame-ancestors 'none'"
+
+/** Adapt the page to phones: narrower buttons, no empty column, and a viewport. */
+const NARROW_CSS =
+  '.swagger-ui .response-col_links { display: none } .swagger-ui .btn.try-out__btn { padding-inline: 10px }'
+const NARROW_SCRIPT =
+  "document.head.append(Object.assign(document.createElement('meta'), { name: 'viewport', content: 'width=device-width, initial-scale=1' }))"
+
+const documentSchema = {
+  operationId: 'openapi',
+  tags: ['Reference'],
+  summary: 'Read this API description (OpenAPI 3.1)',
+  headers: Type.Object({
+    'if-none-match': Type
+      .Optional(Type.String({ description: 'Respond with 304 if the current ETag is in this list' }))
+  }),
+  response: {
+    200: answer(Type.Record(Type.String(), Type.Unknown()), 'The API description', 'ETag'),
+    304: nothing('The API description has not changed', 'ETag'),
+    ...errors([400])
+  }
+}
+
+/** Collects the routes that are registered after this plugin. Routes without a tag are omitted. */
+export default fp(async (app) => {
+  await app.register(swagger, {
+    openapi: { openapi: '3.1.0', info: INFO, tags: TAGS, components: { securitySchemes: SECURITY_SCHEMES } },
+    hideUntagged: true,
+    convertConstToEnum: false,
+    transform: ({ schema, url }) => ({ schema: nameWildcard(schema), url: url.replace('*', ':name') }),
+    transformObject: (collected) =>
+      finishDocument((collected as unknown as { openapiObject: OpenApiDocument }).openapiObject)
+  })
+}, { name: 'openapi' })
+
+/** Renames the parameter `*` to `name`, as OpenAPI has no wildcards. */
+function nameWildcard (schema: FastifySchema): FastifySchema {
+  const { '*': name } = (schema?.params as TObject | undefined)?.properties ?? {}
+  return name === undefined ? schema : { ...schema, params: Type.Object({ name }) }
+}
+
+/** `GET /openapi.json`, generated at the first request, and the reference page `/docs`. */
+export const referenceRoutes: FastifyPluginAsync = async (app) => {
+  let made: { readonly bytes: Buffer, readonly etag: string } | undefined
+  function make () {
+    // Relative to this document, so that it also holds behind a proxy.
+    const text = JSON.stringify({ ...app.swagger(), servers: [{ url: '.', description: 'this host' }] })
+    return { bytes: Buffer.from(text), etag: `"${contentHash(text)}"` }
+  }
+
+  app.get('/openapi.json', { schema: documentSchema }, async (request, reply) => {
+    const { bytes, etag } = made ??= make()
+    reply.header('etag', etag).header('cache-control', 'no-cache')
+    const ifNoneMatch = request.headers['if-none-match']
+    if (ifNoneMatch !== undefined && hasMatchingTag(ifNoneMatch, etag, 'weak')) {
+      return sendWithoutBody(reply.code(304))
+    }
+    return reply.type(JSON_CONTENT_TYPE).send(bytes)
+  })
+
+  // @fastify/swagger-ui would generate the document for every request, in 2 ms, or in 30 ms as YAML.
+  let forPage: Buffer | undefined
+  const answerOnce: onRequestHookHandler = (request, reply, done) => {
+    const { url } = request.routeOptions
+    if (url === '/docs/yaml') return done(new NotFoundError())
+    // With a query, @fastify/swagger-ui would write wrong URLs into the page.
+    const [path = '', query] = request.url.split('?')
+    if (query !== undefined && /^\/docs\/?$/.test(path)) {
+      reply.redirect(path.endsWith('/') ? './' : './docs')
+      return
+    }
+    if (url !== '/docs/json') return done()
+    // With this relative server URL, "Try it out" sends requests to the host of the page.
+    forPage ??= Buffer
+      .from(JSON.stringify({ ...app.swagger(), servers: [{ url: '..', description: 'this host' }] }))
+    reply.type(JSON_CONTENT_TYPE).send(forPage)
+  }
+
+  await app.register(swaggerUi, {
+    routePrefix: '/docs',
+    theme: {
+      title: INFO.title,
+      css: [{ filename: 'narrow.css', content: NARROW_CSS }],
+      js: [{ filename: 'narrow.js', content: NARROW_SCRIPT }]
+    },
+    staticCSP: PAGE_POLICY,
+    uiHooks: { onRequest: answerOnce },
+    uiConfig: {
+      layout: 'BaseLayout',
+      deepLinking: true,
+      displayOperationId: true,
+      displayRequestDuration: true,
+      docExpansion: 'list',
+      tryItOutEnabled: true,
+      persistAuthorization: false
+    }
+  })
+}

@@ -1,0 +1,35 @@
+import fp from 'fastify-plugin'
+import type { FastifyContextConfig } from 'fastify'
+
+declare module 'fastify' {
+  interface FastifyInstance {
+    /** Returns the routes whose pattern matches a URL. Slow, so call it only for requests without a route. */
+    routesAt: (url: string) => readonly KnownRoute[]
+    /** Returns the methods of these routes, each once. */
+    methodsAt: (url: string) => readonly string[]
+  }
+  interface FastifyContextConfig {
+    /** Whether scripts of any origin may read the responses of the route, including errors. */
+    anyOrigin?: boolean
+  }
+}
+
+export interface KnownRoute {
+  readonly methods: readonly string[]
+  readonly config: FastifyContextConfig
+}
+
+/** Collects all routes that are registered after this plugin. */
+export default fp(async (app) => {
+  const routes: Array<KnownRoute & { readonly pattern: RegExp }> = []
+  app.addHook('onRoute', ({ url, method, config = {} }) => {
+    if (url === '*') return // preflights
+    const pattern = new RegExp(`^${url.replace(/:\w+/g, '[^/]+').replace('*', '.*')}$`)
+    routes.push({ pattern, methods: [method].flat(), config })
+  })
+  app.decorate('routesAt', (url) => {
+    const path = url.replace(/^https?:\/\/[^/]*/, '').replace(/[?#].*$/s, '')
+    return routes.filter(({ pattern }) => pattern.test(path))
+  })
+  app.decorate('methodsAt', (url) => [...new Set(app.routesAt(url).flatMap(({ methods }) => methods))])
+}, { name: 'route-lookup' })

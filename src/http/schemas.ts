@@ -1,0 +1,264 @@
+import { Type, type TSchema } from '@sinclair/typebox'
+
+// Schemas that the modules share. A schema with a title becomes a component of that name in the
+// OpenAPI document (`openapi/finish.ts`).
+
+export const Errors = Type.Object({
+  errors: Type.Array(Type.String(), {
+    minItems: 1,
+    description: 'Sentences that describe what is wrong'
+  })
+}, { title: 'Errors', description: 'The body of every error response' })
+
+export const IdParams = Type.Object({
+  id: Type.String({
+    format: 'uuid',
+    description: 'The `id` of the record',
+    examples: ['019a7c1e-5f60-7c3a-9d2b-0f6a4c8e1b57']
+  })
+})
+
+const condition = (description: string) => Type.Optional(Type.String({ description }))
+
+/** The conditional headers of a GET (RFC 9110, 13.1). */
+export const ReadConditions = Type.Object({
+  'if-none-match': condition('Answer 304 if the current ETag is one of these'),
+  'if-modified-since': condition('Answer 304 if there was no change since this date'),
+  'if-match': condition('Answer 412 unless the current ETag is one of these'),
+  'if-unmodified-since': condition('Answer 412 if there was a change since this date')
+})
+
+/** The conditional headers of a write. */
+export const WriteConditions = Type.Object({
+  'if-match': condition('Write only if the current ETag is one of these'),
+  'if-none-match': condition('Write only if the current ETag is none of these'),
+  'if-unmodified-since': condition('Write only if there was no change since this date')
+})
+
+/** The `security` of routes that need an access token. */
+export const bearer = [{ bearer: [] }] as const
+
+interface HeaderSchema {
+  readonly type: 'string' | 'integer'
+  readonly description: string
+  readonly examples: readonly (string | number)[]
+  readonly minimum?: number
+  readonly pattern?: string
+}
+
+/** The response headers in the OpenAPI document. */
+export const HEADERS = {
+  'X-Request-Id': {
+    type: 'string',
+    description:
+      'Id of the request: the valid id that the client sent, or a generated one. The log contains it, so include it in problem reports.',
+    examples: ['fQ2xVbY0p9Lk-1c']
+  },
+  'Cache-Control': {
+    type: 'string',
+    description: 'Who may cache the response, and for how long',
+    examples: ['no-store']
+  },
+  'Retry-After': {
+    type: 'integer',
+    minimum: 1,
+    description: 'Seconds to wait before the next attempt',
+    examples: [34]
+  },
+  'WWW-Authenticate': {
+    type: 'string',
+    description: 'How to authenticate; `Bearer error="invalid_token"` if the access token is not valid',
+    examples: ['Bearer']
+  },
+  Location: {
+    type: 'string',
+    description: 'Where the new record is, relative to the URL of the request',
+    examples: ['/assets/019a7c1e-5f60-7c3a-9d2b-0f6a4c8e1b57']
+  },
+  Allow: {
+    type: 'string',
+    description: 'The methods that the URL supports',
+    examples: ['GET, HEAD, OPTIONS']
+  },
+  ETag: {
+    type: 'string',
+    pattern: '^"[^"]+"$',
+    description:
+      'Version of the answer, for `If-None-Match` and `If-Match`. `If-Match` accepts the ETag of a page and that of its document on all routes of the page.',
+    examples: ['"NRbMYOdxUAbdrPSZkCyDGfRL8fUxR6qnXzJ0WlBpRRs"']
+  },
+  'Last-Modified': {
+    type: 'string',
+    description: 'Time of the last change',
+    examples: ['Fri, 21 Nov 2025 16:34:05 GMT']
+  },
+  Vary: {
+    type: 'string',
+    description: 'The request headers on which the response depends',
+    examples: ['Accept-Encoding']
+  },
+  'Content-Encoding': {
+    type: 'string',
+    description: 'Compression of the body, `br` or `gzip`, chosen by `Accept-Encoding`',
+    examples: ['br']
+  },
+  Link: {
+    type: 'string',
+    pattern: '^<[^>]+>; rel="next"$',
+    description: 'Relative URL of the next page of the list; absent on the last page',
+    examples: ['</assets?limit=50&cursor=AZp8Hl9gfDqdKw9qTI4bVw>; rel="next"']
+  },
+  RateLimit: {
+    type: 'string',
+    pattern: '^"[a-z-]+";r=\\d+;t=\\d+$',
+    description: 'Remaining reads: `r` reads in the next `t` seconds (draft-ietf-httpapi-ratelimit-headers)',
+    examples: ['"public";r=29;t=60']
+  },
+  'RateLimit-Policy': {
+    type: 'string',
+    pattern: '^"[a-z-]+";q=\\d+;w=\\d+$',
+    description:
+      'The limit that applies: `q` reads in `w` seconds, for all clients (`public`) or for allowed hosts (`allowed-host`)',
+    examples: ['"public";q=30;w=60']
+  },
+  'Cache-Status': {
+    type: 'string',
+    description:
+      'Where the document came from: `landfall; hit` (memory), `landfall; fwd=miss` (Redis or PostgreSQL), `landfall; hit; detail=stale` (memory, while PostgreSQL is unreachable)',
+    examples: ['landfall; hit']
+  },
+  Age: {
+    type: 'integer',
+    minimum: 0,
+    description: 'Seconds since a stale document was last known to be current',
+    examples: [12]
+  },
+  'Accept-Ranges': {
+    type: 'string',
+    description: 'Unit in which parts of the file can be requested with `Range`',
+    examples: ['bytes']
+  },
+  'Content-Range': {
+    type: 'string',
+    description: 'Position of this part in the file, and the size of the file in bytes',
+    examples: ['bytes 0-99/1234']
+  },
+  'Content-Disposition': {
+    type: 'string',
+    description: '`inline` for images, audio, video, fonts and PDF, `attachment` for everything else',
+    examples: ['inline']
+  },
+  'Access-Control-Allow-Origin': {
+    type: 'string',
+    description: 'Web pages of any origin may read the response',
+    examples: ['*']
+  },
+  'Access-Control-Expose-Headers': {
+    type: 'string',
+    description: 'Response headers that scripts of other origins may read',
+    examples: ['ETag, Retry-After, X-Request-Id']
+  },
+  'Access-Control-Allow-Methods': {
+    type: 'string',
+    description: 'Methods that scripts of other origins may use',
+    examples: ['GET, HEAD, OPTIONS']
+  },
+  'Access-Control-Allow-Headers': {
+    type: 'string',
+    description: 'Request headers that scripts of other origins may send',
+    examples: ['If-None-Match, X-Request-Id']
+  },
+  'Access-Control-Max-Age': {
+    type: 'integer',
+    minimum: 1,
+    description: 'Seconds for which browsers may cache this response',
+    examples: [86400]
+  }
+} as const satisfies Record<string, HeaderSchema>
+
+type HeaderName = keyof typeof HEADERS
+/** The name of a header. With a question mark at the end, the header is optional. */
+export type AnswerHeader = HeaderName | `${HeaderName}?`
+
+/** Returns the schemas of the named headers, of X-Request-Id and of Cache-Control. */
+function headersNamed (names: readonly AnswerHeader[]): Record<string, object> {
+  return Object.fromEntries(['X-Request-Id', 'Cache-Control', ...names].map((named) => {
+    const name = named.replace('?', '') as HeaderName
+    return [name, { ...HEADERS[name], 'x-optional': named.endsWith('?') }]
+  }))
+}
+
+/**
+ * Describes a response of a route.
+ *
+ * @param meaning the description of the response in the OpenAPI document
+ * @param headers headers in addition to X-Request-Id and Cache-Control
+ */
+export const answer = <T extends TSchema>(schema: T, meaning: string, ...headers: AnswerHeader[]): T => ({
+  ...schema,
+  'x-response-description': meaning,
+  headers: headersNamed(headers)
+})
+
+/** Describes a response without a body. */
+export const nothing = (meaning: string, ...headers: AnswerHeader[]) =>
+  answer(Type.Null(), meaning, ...headers)
+
+/** For each error status: its description, an example message, and additional headers. */
+const ERRORS = {
+  400: ['The URL, the Host header or the body is malformed', 'Request is malformed'],
+  401: ['The access token is missing or invalid, or the credentials in the body are wrong',
+    'Missing or invalid access token', 'WWW-Authenticate'],
+  403: ['The service does not allow this',
+    'Sign-up is closed; ask the operator of this service for an account'],
+  404: ['The record does not exist or belongs to another account', 'Not found'],
+  408: ['The body took too long to arrive', 'Request took too long to arrive'],
+  412: ['A condition, such as `If-Match`, is false',
+    'The resource has changed: If-Match does not match its current ETag', 'ETag'],
+  413: ['The body, or a part of it, is too large', 'Request body is too large'],
+  415: ['The Content-Type is not supported, or the body has a Content-Encoding',
+    'Content-Type must be application/json'],
+  416: ['The range is outside of the file', 'Range lies outside of the file', 'Content-Range'],
+  422: ['The request breaks rules; `errors` has one sentence per broken rule', "Current data can't be blank"],
+  429: ['Too many requests', 'Too many requests, try again in 34 seconds', 'Retry-After'],
+  500: ['Internal error; the sentence contains the request id',
+    'Something went wrong (request fQ2xVbY0p9Lk-1c)'],
+  503: ['The service is overloaded, or a dependency is unavailable',
+    'The service is temporarily unavailable, try again shortly', 'Retry-After'],
+  507: ['There is no storage space left for uploads', 'There is no storage space left for uploads']
+} as const satisfies Record<number, readonly [meaning: string, example: string, ...headers: AnswerHeader[]]>
+
+type ErrorStatus = keyof typeof ERRORS
+
+/**
+ * Describes the error responses of a route.
+ *
+ * @param headers additional headers of all these responses
+ * @param sentences example messages by status, which replace the default ones
+ */
+export function errors<const S extends ErrorStatus> (
+  statuses: readonly S[],
+  headers: readonly AnswerHeader[] = [],
+  sentences: { readonly [Status in S]?: string } = {}
+): Record<S, typeof Errors> {
+  return Object.fromEntries(statuses.map((status) => {
+    const [meaning, sentence, ...own] = ERRORS[status] as readonly [string, string, ...AnswerHeader[]]
+    return [status, answer(
+      { ...Errors, examples: [{ errors: [sentences[status] ?? sentence] }] },
+      meaning,
+      ...own,
+      ...headers
+    )]
+  })) as Record<S, typeof Errors>
+}
+
+/** The error statuses of every route with a JSON body. */
+export const BODY_ERRORS = [400, 408, 413, 415] as const
+/** The message of a 400 for a malformed JSON body. */
+export const MALFORMED_JSON = { 400: 'Request body is not valid JSON (line 1, column 13)' } as const
+
+/** The message of a 422 for an invalid `limit`. */
+export const BAD_PAGE = { 422: 'Limit must be a whole number from 1 to 100' } as const
+
+/** The message of a 422 for a query parameter, on a route without any. */
+export const NO_PARAMETERS = { 422: 'Query parameter page is unknown (this route has none)' } as const

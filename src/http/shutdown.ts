@@ -1,0 +1,168 @@
+import type { IncomingMessage, ServerResponse } from 'node:http'
+import type { Socket } from 'node:net'
+import { setTimeout as sleep } from 'node:timers/promises'
+import fp from 'fastify-plugin'
+import type { FastifyInstance } from 'fastify'
+import { clock } from '../infra/system/clock.ts'
+import { closeListener } from './accept-queue.ts'
+import { announceClose } from './responses.ts'
+import { currentResponse } from './hardening/node-internals.ts'
+
+// The four phases of the shutdown are explained in docs/adr/0015-shutdown-in-phases.md. `shutDown()` runs the
+// first three, `close()` the last one.
+
+declare module 'fastify' {
+  interface FastifyInstance {
+    /** Runs phases 1 to 3. Call it before `close()`. */
+    shutDown: () => Promise<void>
+    /** Closes all connections at once, in any phase. */
+    cutOff: () => void
+    /** Whether the shutdown has begun. */
+    isShuttingDown: () => boolean
+  }
+}
+
+const POLL_INTERVAL_MS = 50
+const MAX_ACCEPT_QUEUE_MS = 2000
+/** Longest duration of phase 3. */
+const ANNOUNCE_MS = 1000
+/** Time limit in phase 4 for receiving the headers of a request. */
+const INCOMPLETE_REQUEST_MS = 1000
+
+interface ShutdownOptions {
+  /** Longest duration of the whole shutdown, in milliseconds. */
+  readonly timeoutMs: number
+  /** Longest duration of phase 1, in milliseconds. It is a part of `timeoutMs`. */
+  readonly delayMs: number
+}
+
+class Shutdown {
+  readonly #app: FastifyInstance
+  readonly #options: ShutdownOptions
+  /** All connections, with the time at which each was opened. */
+  readonly #sockets = new Map<Socket, number>()
+  readonly #cutOff = new AbortController()
+  #startedAt: number | undefined
+  #isFinishing = false
+  #lastClosedAt = -Infinity
+
+  constructor (app: FastifyInstance, options: ShutdownOptions) {
+    this.#app = app
+    this.#options = options
+    const { server } = app
+    server.on('connection', (socket: Socket) => this.#track(socket))
+    const closeIdleConnections = server.closeIdleConnections.bind(server)
+    server.closeIdleConnections = () => {
+      // Phases 2 and 3: `server.close()` also calls this function.
+      if (!this.#isFinishing) return
+      // Node counts a connection as idle when its response is written, even if it isn't sent yet.
+      if ([...this.#sockets.keys()].every((socket) => socket.writableLength === 0)) closeIdleConnections()
+    }
+  }
+
+  get hasStarted (): boolean {
+    return this.#startedAt !== undefined
+  }
+
+  /** Unlike `closeAllConnections()`, it also closes the sockets of CONNECT requests. */
+  cutOff (): void {
+    this.#cutOff.abort()
+    for (const socket of this.#sockets.keys()) socket.destroy()
+  }
+
+  /** Phase 1: /health/ready answers 503. Ends early if no client was connected for `delayMs`. */
+  async reportNotReady (): Promise<void> {
+    const end = Math.min(this.#start() + this.#options.delayMs, this.#deadline())
+    await this.#wait(
+      end,
+      () => this.#sockets.size === 0 && clock.now() >= this.#lastClosedAt + this.#options.delayMs
+    )
+  }
+
+  /** Phase 2: closes the listener when its accept queue is empty. */
+  async stopAccepting (): Promise<void> {
+    await closeListener(this.#app.server, {
+      isSupported: this.#app.nodeInternals.acceptQueue,
+      timeoutMs: Math.max(0, Math.min(MAX_ACCEPT_QUEUE_MS, this.#deadline() - clock.now())),
+      signal: this.#cutOff.signal
+    })
+  }
+
+  /** Phase 3: adds `Connection: close` to all responses. */
+  async announceClosing (): Promise<void> {
+    this.#app.server.prependListener(
+      'request',
+      (_request: IncomingMessage, response: ServerResponse) => announceClose(response)
+    )
+    for (const socket of this.#sockets.keys()) {
+      const response = currentResponse(socket)
+      if (response !== undefined) announceClose(response)
+    }
+    await this.#wait(Math.min(clock.now() + ANNOUNCE_MS, this.#deadline()), () => this.#sockets.size === 0)
+  }
+
+  /** Phase 4: closes connections when they are idle. Returns at once; Fastify's `close()` waits for them. */
+  finishRequests (): void {
+    this.#start()
+    this.#isFinishing = true
+    const finishingSince = clock.now()
+    const { server, log } = this.#app
+    const poll = setInterval(() => {
+      server.closeIdleConnections()
+      for (const [socket, openedAt] of this.#sockets) {
+        if (this.#isAbandoned(socket, openedAt, finishingSince)) socket.destroy()
+      }
+    }, POLL_INTERVAL_MS).unref()
+    const deadline = setTimeout(() => {
+      log.warn(`requests that were still in flight after ${this.#options.timeoutMs} ms are cut off`)
+      this.cutOff()
+    }, Math.max(0, this.#deadline() - finishingSince)).unref()
+    server.once('close', () => {
+      clearInterval(poll)
+      clearTimeout(deadline)
+    })
+  }
+
+  /** Whether a connection sent no complete request in time. Node doesn't count such a connection as idle. */
+  #isAbandoned (socket: Socket, openedAt: number, finishingSince: number): boolean {
+    if (currentResponse(socket) !== undefined || socket.writableLength > 0) return false
+    const now = clock.now()
+    if (socket.bytesRead > 0) return now >= finishingSince + INCOMPLETE_REQUEST_MS
+    return openedAt <= this.#start() || now >= openedAt + INCOMPLETE_REQUEST_MS
+  }
+
+  #start (): number {
+    this.#startedAt ??= clock.now()
+    return this.#startedAt
+  }
+
+  #deadline (): number {
+    return this.#start() + this.#options.timeoutMs
+  }
+
+  #track (socket: Socket): void {
+    if (this.#cutOff.signal.aborted) socket.destroy()
+    this.#sockets.set(socket, clock.now())
+    socket.once('close', () => {
+      this.#sockets.delete(socket)
+      this.#lastClosedAt = clock.now()
+    })
+  }
+
+  async #wait (until: number, isDone: () => boolean): Promise<void> {
+    while (!this.#cutOff.signal.aborted && clock.now() < until && !isDone()) await sleep(POLL_INTERVAL_MS)
+  }
+}
+
+/** Shuts the service down without failing a request. `server.ts` calls it after a signal. */
+export default fp<ShutdownOptions>(async (app, options) => {
+  const shutdown = new Shutdown(app, options)
+  app.decorate('isShuttingDown', () => shutdown.hasStarted)
+  app.decorate('cutOff', () => shutdown.cutOff())
+  app.decorate('shutDown', async () => {
+    await shutdown.reportNotReady()
+    await shutdown.stopAccepting()
+    await shutdown.announceClosing()
+  })
+  app.addHook('preClose', async () => shutdown.finishRequests())
+}, { name: 'shutdown', dependencies: ['node-internals'] })

@@ -1,0 +1,143 @@
+import { join } from 'node:path'
+import type { FastifyInstance } from 'fastify'
+import { Histogram, type Registry } from 'prom-client'
+import fp from 'fastify-plugin'
+import type { Config } from '../config.ts'
+import { Database } from './postgres/database.ts'
+import { startEmbedded, type EmbeddedDatabase } from './pglite/embedded.ts'
+import { schemaOf, type Connection } from './postgres/connection.ts'
+import { applyMigrations, requireMigrated } from './postgres/migrate.ts'
+import { BoundedPool, CONNECT } from './postgres/pool.ts'
+import { Reachability } from './postgres/reachability.ts'
+import { statement } from './postgres/statement.ts'
+import { isServerFault } from './postgres/unavailable.ts'
+import { serveAdminSocket, ADMIN_SOCKET } from './pglite/admin-socket.ts'
+import { combineQueryHooks, type QueryHook } from './telemetry/query-hook.ts'
+import { addGauge } from './telemetry/metrics.ts'
+
+declare module 'fastify' {
+  interface FastifyInstance {
+    /** PostgreSQL. `isDatabaseUnavailable` classifies its errors. */
+    database: Database
+  }
+}
+
+export interface DatabaseOptions {
+  config: Pick<
+    Config,
+    'DATABASE_URL' | 'DATABASE_POOL_SIZE' | 'DATABASE_TIMEOUT_MS' | 'DATA_DIR' | 'MIGRATE_ON_START'
+  >
+}
+
+/**
+ * Opens PostgreSQL, or the embedded PostgreSQL without DATABASE_URL, and applies the migrations. This may
+ * take longer than Fastify's default `pluginTimeout`, for example while another replica applies them.
+ *
+ * @throws {MigrationError|DataDirError} if the database can't be reached, used or migrated
+ */
+async function database (app: FastifyInstance, { config }: DatabaseOptions): Promise<void> {
+  let embedded: EmbeddedDatabase | undefined
+  if (config.DATABASE_URL === undefined) {
+    embedded = await startEmbedded(config.DATA_DIR, app.log, (error) => {
+      app.log.fatal({ err: error }, 'the embedded database failed; the process ends')
+      // An uncaught error ends the process. Continuing could corrupt the database.
+      setImmediate(() => {
+        throw error
+      })
+    })
+    // onClose hooks run in reverse order, so the client below is closed first.
+    app.addHook('onClose', async () => await embedded?.close())
+  }
+
+  const connection: Connection = embedded?.connection ?? config.DATABASE_URL as string
+  const limits = { connectTimeoutMs: config.DATABASE_TIMEOUT_MS }
+  if (config.MIGRATE_ON_START) await applyMigrations(connection, app.log, limits)
+  else await requireMigrated(connection, limits)
+
+  const reachability = new Reachability(async () => await pool.run(PING, []), app.log)
+  const pool = new BoundedPool({
+    connection,
+    // The embedded PostgreSQL has a single session.
+    max: embedded === undefined ? config.DATABASE_POOL_SIZE : 1,
+    timeoutMs: config.DATABASE_TIMEOUT_MS,
+    queryHook: combineQueryHooks(
+      statementSeconds(app.metrics, () => reachability.suspect()),
+      app.tracer?.queryHook('postgresql')
+    )
+  })
+  poolMetrics(app.metrics, pool)
+  pool.on('error', () => reachability.suspect())
+  const client = new Database(pool, schemaOf(connection))
+  app.decorate('database', client)
+  addGauge(app.metrics, {
+    name: 'landfall_database_up',
+    help: '1: PostgreSQL answers. 0: it is unreachable, or takes longer than DATABASE_TIMEOUT_MS',
+    aggregator: 'min'
+  }, () => reachability.isReachable ? 1 : 0)
+  const adminSocket = embedded === undefined ? undefined
+    : await serveAdminSocket(client, join(embedded.connection.host, ADMIN_SOCKET))
+  app.addHook('onClose', async () => {
+    reachability.close()
+    await adminSocket?.close()
+    await client.$disconnect()
+    if (!pool.ended) await pool.end()
+  })
+}
+
+const PING = statement('SELECT 1')
+
+/** In seconds, from a lookup by key to the time limit. */
+const BUCKETS = [0.0005, 0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 5]
+
+function statementSeconds (registry: Registry, onUnavailable: () => void): QueryHook {
+  const statements = new Histogram({
+    name: 'landfall_database_statement_duration_seconds',
+    help:
+      'Duration of statements by result: ok, error (PostgreSQL refused the statement) or unavailable (PostgreSQL is unreachable or too slow)',
+    labelNames: ['result'],
+    buckets: BUCKETS,
+    registers: [registry]
+  })
+  const waits = new Histogram({
+    name: 'landfall_database_connection_wait_seconds',
+    help:
+      'Time spent waiting for a pool connection by result: ok or unavailable (time limit exceeded, or PostgreSQL is unreachable)',
+    labelNames: ['result'],
+    buckets: BUCKETS,
+    registers: [registry]
+  })
+  for (const result of ['ok', 'error', 'unavailable']) statements.zero({ result })
+  for (const result of ['ok', 'unavailable']) waits.zero({ result })
+  return (text) => {
+    const startedAt = performance.now()
+    return (error) => {
+      if (error !== undefined && isServerFault(error)) onUnavailable()
+      const seconds = (performance.now() - startedAt) / 1000
+      if (text === CONNECT) waits.observe({ result: error === undefined ? 'ok' : 'unavailable' }, seconds)
+      else {statements.observe({
+          result: error === undefined ? 'ok' : isServerFault(error) ? 'unavailable' : 'error'
+        }, seconds)}
+    }
+  }
+}
+
+function poolMetrics (registry: Registry, pool: BoundedPool): void {
+  const connections = () => ({ idle: pool.idleCount, in_use: pool.totalCount - pool.idleCount })
+  addGauge(
+    registry,
+    { name: 'landfall_database_connections', help: 'Connections to PostgreSQL' },
+    connections,
+    'state'
+  )
+  addGauge(registry, {
+    name: 'landfall_database_connections_max',
+    help: 'Maximum number of connections (DATABASE_POOL_SIZE)'
+  }, () => pool.options.max)
+  addGauge(
+    registry,
+    { name: 'landfall_database_waiting', help: 'Statements that wait for a connection' },
+    () => pool.waitingCount
+  )
+}
+
+export default fp(database, { name: 'database', dependencies: ['metrics', 'tracing'] })

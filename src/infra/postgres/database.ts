@@ -1,0 +1,28 @@
+import { PrismaPg } from '@prisma/adapter-pg'
+import { PrismaClient } from './generated/prisma/client.ts'
+import type { BoundedPool } from './pool.ts'
+import type { Statement, StatementRunner } from './statement.ts'
+
+/** Prisma's client, which can also run prepared statements. Both use the same pool and time limit. */
+export class Database extends PrismaClient implements StatementRunner {
+  readonly #pool: BoundedPool
+
+  /** @param schema the schema of the tables; undefined for `public` */
+  constructor (pool: BoundedPool, schema?: string) {
+    super({
+      adapter: new PrismaPg(pool, { ...schema !== undefined && { schema }, disposeExternalPool: true }),
+      errorFormat: 'minimal'
+    })
+    this.#pool = pool
+  }
+
+  /**
+   * Runs a prepared statement in one round trip and returns its rows.
+   *
+   * @throws {DatabaseUnavailableError} if PostgreSQL is unavailable
+   * @throws {pg.DatabaseError} if PostgreSQL refuses the statement; `code` is the SQLSTATE
+   */
+  async run<Row> (statement: Statement<Row>, values: readonly unknown[]): Promise<Row[]> {
+    return await this.#pool.run(statement, values)
+  }
+}

@@ -1,0 +1,184 @@
+import { randomUUID } from 'node:crypto'
+import { setTimeout as sleep } from 'node:timers/promises'
+import pg from 'pg'
+import { connectionOptions, messageOf, printableAddress, schemaOf, type Connection } from './connection.ts'
+import { checksumOf, readMigrations, type Migration } from './migration-files.ts'
+import { CREATE_HISTORY, MigrationError, pendingMigrations } from './migration-history.ts'
+import type { Statement, StatementRunner } from './statement.ts'
+
+// Applies the migrations at start: docs/adr/0006-migrations-at-start.md.
+
+export interface MigrateLog {
+  info(message: string): void
+}
+
+export interface MigrateOptions {
+  /** Longest wait for another process that migrates the database, in milliseconds. Default: 5 minutes. */
+  lockTimeoutMs?: number
+  /** Longest wait for the connection, in milliseconds. Default: 10 seconds. */
+  connectTimeoutMs?: number
+  /** Default: the migrations of this project. */
+  migrations?: readonly Migration[]
+}
+
+/** The key of the advisory lock. Prisma uses the same key. */
+const LOCK = 72707369
+const LOCK_RETRY_MS = 200
+const LOCK_PROGRESS_MS = 5000
+/** For all statements except the migrations, which may take long, for example to build an index. */
+const STATEMENT_TIMEOUT_MS = 30_000
+
+/**
+ * Applies the pending migrations of a database, each one in a transaction, except migrations with
+ * `CONCURRENTLY`. If several processes call it at once, one applies the migrations and the others wait.
+ *
+ * @returns the names of the migrations that this call applied
+ * @throws {MigrationError} if an earlier migration failed or was edited, or the database can't be reached or
+ *   stays locked
+ */
+export async function applyMigrations (
+  connection: Connection,
+  log: MigrateLog,
+  options: MigrateOptions = {}
+): Promise<string[]> {
+  const migrations = options.migrations ?? await readMigrations()
+  return await withSession(connection, options, async (session) => {
+    // The usual case: no migration is pending. It needs no lock and works on a read-only database.
+    if ((await pendingMigrations(session, migrations)).length === 0) return []
+    await acquireLock(session, log, options.lockTimeoutMs ?? 300_000)
+    const pending = await pendingMigrations(session, migrations)
+    if (pending.length === 0) return []
+
+    await createSchema(session, schemaOf(connection))
+    await session.query(CREATE_HISTORY)
+    for (const migration of pending) {
+      await applyMigration(session, migration)
+      log.info(`Applied migration ${migration.name}`)
+    }
+    return pending.map(({ name }) => name)
+  })
+}
+
+/**
+ * Checks that no migration is pending, for a start with MIGRATE_ON_START=false.
+ *
+ * @throws {MigrationError} if a migration is pending, failed or was edited, or the database can't be reached
+ */
+export async function requireMigrated (connection: Connection, options: MigrateOptions = {}): Promise<void> {
+  const pending = await withSession(
+    connection,
+    options,
+    async (session) => await pendingMigrations(session, options.migrations)
+  )
+  if (pending.length === 0) return
+  throw new MigrationError(`The database lacks ${pending.length === 1 ? 'migration' : 'migrations'} ${
+    pending.map(({ name }) => name).join(', ')
+  }: run npx --no landfall migrate, or set MIGRATE_ON_START=true`)
+}
+
+/** One connection, because an advisory lock and a transaction belong to the connection. */
+class MigrationSession implements StatementRunner {
+  readonly #client: pg.Client
+
+  constructor (client: pg.Client) {
+    this.#client = client
+  }
+
+  async run<Row> ({ text }: Statement<Row>, values: readonly unknown[]): Promise<Row[]> {
+    return await this.query(text, values) as Row[]
+  }
+
+  async query (text: string, values: readonly unknown[] = []): Promise<Record<string, unknown>[]> {
+    const config = { text, values: [...values], query_timeout: STATEMENT_TIMEOUT_MS }
+    return (await this.#client.query<Record<string, unknown>>(config)).rows
+  }
+
+  /** Runs several statements as one message, without a time limit. */
+  async runScript (sql: string): Promise<void> {
+    await this.#client.query(sql)
+  }
+}
+
+async function withSession<T> (
+  connection: Connection,
+  { connectTimeoutMs = 10_000 }: MigrateOptions,
+  action: (session: MigrationSession) => Promise<T>
+): Promise<T> {
+  let client: pg.Client | undefined
+  try {
+    client = new pg.Client({
+      ...connectionOptions(connection),
+      application_name: 'landfall-migrate',
+      connectionTimeoutMillis: connectTimeoutMs,
+      keepAlive: true
+    })
+    client.on('error', () => {}) // the next statement fails with the reason
+    await client.connect()
+    return await action(new MigrationSession(client))
+  } catch (error) {
+    if (error instanceof MigrationError) throw error
+    throw new MigrationError(`${printableAddress(connection)} can't be used: ${messageOf(error)}`, {
+      cause: error
+    })
+  } finally {
+    await client?.end().catch(() => {})
+  }
+}
+
+/** Creates the schema if it is missing. IF NOT EXISTS would need the privilege in any case. */
+async function createSchema (session: MigrationSession, schema: string | undefined): Promise<void> {
+  if (schema === undefined) return
+  const found = await session.query('SELECT FROM pg_namespace WHERE nspname = $1', [schema])
+  if (found.length === 0) await session.query(`CREATE SCHEMA "${schema}"`)
+}
+
+/** Takes the lock, which PostgreSQL releases when the connection ends. */
+async function acquireLock (session: MigrationSession, log: MigrateLog, timeoutMs: number): Promise<void> {
+  const start = performance.now()
+  let reported = -Infinity
+  for (;;) {
+    const [row] = await session.query(`SELECT pg_try_advisory_lock(${LOCK}) AS locked`)
+    if (row?.locked === true) return
+    const waited = performance.now() - start
+    if (waited > timeoutMs) {
+      throw new MigrationError(`Another process has been migrating the database for more than ${
+        Math.round(timeoutMs / 1000)
+      } seconds: gave up waiting for it`)
+    }
+    if (waited - reported >= LOCK_PROGRESS_MS) {
+      log.info('Another process is migrating the database, waiting for it')
+      reported = waited
+    }
+    await sleep(LOCK_RETRY_MS)
+  }
+}
+
+async function applyMigration (session: MigrationSession, { name, sql }: Migration): Promise<void> {
+  const id = randomUUID()
+  // PostgreSQL refuses CREATE INDEX CONCURRENTLY in a transaction.
+  const inTransaction = !/\bCONCURRENTLY\b/i.test(sql.replaceAll(/--.*/g, ''))
+  try {
+    if (inTransaction) await session.query('BEGIN')
+    await session.query(
+      `INSERT INTO _prisma_migrations (id, checksum, migration_name, started_at)
+        VALUES ($1, $2, $3, clock_timestamp())`,
+      [id, checksumOf(sql), name]
+    )
+    await session.runScript(sql)
+    await session.query(
+      `UPDATE _prisma_migrations SET finished_at = clock_timestamp(), applied_steps_count = 1 WHERE id = $1`,
+      [id]
+    )
+    if (inTransaction) await session.query('COMMIT')
+  } catch (error) {
+    const reason = messageOf(error)
+    // Without a transaction, the unfinished row stops the next start and contains the reason, as with Prisma.
+    await (inTransaction ? session.query('ROLLBACK')
+      : session.query('UPDATE _prisma_migrations SET logs = $2 WHERE id = $1', [id, `ERROR: ${reason}`]))
+      .catch(() => {})
+    throw new MigrationError(
+      `Migration ${name} failed${inTransaction ? ' and was rolled back' : ''}: ${reason}`,
+      { cause: error }
+    )
+  }
+}

@@ -1,0 +1,79 @@
+import { messageOf } from './connection.ts'
+import { matchesChecksum, readMigrations, type Migration } from './migration-files.ts'
+import { statement, type StatementRunner } from './statement.ts'
+
+// The applied migrations of a database. They are in Prisma's table `_prisma_migrations`, which the service
+// writes exactly as `prisma migrate deploy` does, so that both can be used on one database.
+
+/** The database can't be migrated. `message` is one line for the operator. */
+export class MigrationError extends Error {
+  constructor (message: string, options?: ErrorOptions) {
+    super(message, options)
+    this.name = 'MigrationError'
+  }
+}
+
+/** The table that exists while a backup is being restored. */
+export const RESTORE_MARK = 'landfall_restoring'
+
+/** The same definition as Prisma's. */
+export const CREATE_HISTORY = `
+  CREATE TABLE IF NOT EXISTS _prisma_migrations (
+    id                  VARCHAR(36) PRIMARY KEY NOT NULL,
+    checksum            VARCHAR(64) NOT NULL,
+    finished_at         TIMESTAMPTZ,
+    migration_name      VARCHAR(255) NOT NULL,
+    logs                TEXT,
+    rolled_back_at      TIMESTAMPTZ,
+    started_at          TIMESTAMPTZ NOT NULL DEFAULT now(),
+    applied_steps_count INTEGER NOT NULL DEFAULT 0
+  )`
+
+const FIND_TABLES = statement<{ hasHistory: boolean, isRestoring: boolean }>(`
+  SELECT to_regclass('_prisma_migrations') IS NOT NULL AS "hasHistory",
+    to_regclass('${RESTORE_MARK}') IS NOT NULL AS "isRestoring"`)
+
+interface AppliedMigration {
+  readonly name: string
+  readonly checksum: string
+  readonly isFinished: boolean
+  readonly logs: string | null
+}
+
+const LIST_APPLIED = statement<AppliedMigration>(`
+  SELECT migration_name AS name, checksum, finished_at IS NOT NULL AS "isFinished", logs
+  FROM _prisma_migrations WHERE rolled_back_at IS NULL ORDER BY started_at`)
+
+/**
+ * Lists the pending migrations of a database, in order. Applied migrations that this release doesn't contain
+ * are ignored, because a newer release has applied them.
+ *
+ * @throws {MigrationError} if an earlier migration failed or was edited, or a restore was interrupted
+ */
+export async function pendingMigrations (
+  database: StatementRunner,
+  migrations?: readonly Migration[]
+): Promise<Migration[]> {
+  const known = migrations ?? await readMigrations()
+  const [tables] = await database.run(FIND_TABLES, [])
+  if (tables?.isRestoring === true) {
+    throw new MigrationError('A restore into this database was interrupted: empty the database and the uploads, and restore again')
+  }
+  if (tables?.hasHistory !== true) return [...known]
+  const rows = await database.run(LIST_APPLIED, [])
+  const unfinished = rows.find((row) => !row.isFinished)
+  if (unfinished !== undefined) throw createUnfinishedError(unfinished)
+  const applied = new Map(rows.map((row) => [row.name, row]))
+  for (const migration of known) {
+    const row = applied.get(migration.name)
+    if (row !== undefined && !matchesChecksum(migration, row.checksum)) {
+      throw new MigrationError(`Migration ${migration.name} was edited after it had been applied: restore its file and put the change into a new migration`)
+    }
+  }
+  return known.filter(({ name }) => !applied.has(name))
+}
+
+function createUnfinishedError ({ name, logs }: AppliedMigration): MigrationError {
+  const reason = logs === null || logs === '' ? '' : ` (${/ERROR: .*/.exec(logs)?.[0] ?? messageOf(logs)})`
+  return new MigrationError(`Migration ${name} was started and did not finish${reason}: undo its changes, then set rolled_back_at of its row in _prisma_migrations, or run npx prisma migrate resolve --config prisma/prisma.config.ts --rolled-back ${name}`)
+}

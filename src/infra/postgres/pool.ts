@@ -1,0 +1,140 @@
+import { performance } from 'node:perf_hooks'
+import pg from 'pg'
+import type { QueryHook } from '../telemetry/query-hook.ts'
+import { connectionOptions, messageOf, type Connection } from './connection.ts'
+import { preparationFault, renewed, TYPES, type Statement, type StatementRunner } from './statement.ts'
+import { DatabaseUnavailableError, isServerFault } from './unavailable.ts'
+
+export interface PoolSettings {
+  connection: Connection
+  /** Maximum number of connections. */
+  max: number
+  /** Time limit of a statement, including the wait for a connection, in milliseconds. */
+  timeoutMs: number
+  /** Called for each statement, and for each wait for a connection. */
+  queryHook?: QueryHook | undefined
+}
+
+/** The text that query hooks receive when the pool waits for a connection. */
+export const CONNECT = 'CONNECT'
+
+type SendQuery = (query: pg.QueryConfig) => Promise<pg.QueryResult>
+
+/**
+ * A pool with one time limit for the wait for a connection and the statement together; pg only limits each of
+ * them. Throws `DatabaseUnavailableError` if PostgreSQL is at fault and not the statement.
+ */
+export class BoundedPool extends pg.Pool implements StatementRunner {
+  readonly #timeoutMs: number
+  readonly #queryHook: QueryHook | undefined
+  /** Replacements for statements whose plans a change of the schema has made invalid. */
+  readonly #renewed = new Map<Statement<unknown>, Statement<unknown>>()
+  #canPrepare = true
+
+  /** @throws {Error} if the connection URL is invalid; the message doesn't contain the URL */
+  constructor ({ connection, max, timeoutMs, queryHook }: PoolSettings) {
+    super({
+      ...connectionOptions(connection),
+      max,
+      application_name: 'landfall',
+      connectionTimeoutMillis: timeoutMs,
+      // Shorter than our own limit: after PostgreSQL's own timeout error, the connection remains usable.
+      statement_timeout: Math.ceil(timeoutMs * 0.9),
+      idleTimeoutMillis: 30_000,
+      keepAlive: true,
+      keepAliveInitialDelayMillis: 10_000
+    })
+    this.#timeoutMs = timeoutMs
+    this.#queryHook = queryHook
+    // Without a listener, an error of a connection that the server closes would end the process.
+    this.on('connect', (client) => client.on('error', () => {}))
+    // Prisma's adapter passes a configuration. Of pg's other signatures, only a plain text is supported.
+    this.query =
+      (async (query: string | pg.QueryConfig) =>
+        await this.#withConnection(async (send) =>
+          await send(typeof query === 'string' ? { text: query } : query)
+        )) as pg.Pool['query']
+  }
+
+  /** Prisma calls this for a transaction, whose statements would have no time limit. */
+  override connect (): never {
+    throw new Error('Transactions are not supported: write one statement instead')
+  }
+
+  /**
+   * Runs a prepared statement and returns its rows.
+   *
+   * A pooler in transaction mode should track prepared statements (PgBouncer 1.21,
+   * `max_prepared_statements`). After an error that shows that it doesn't, statements are no longer prepared.
+   */
+  async run<Row> (statement: Statement<Row>, values: readonly unknown[]): Promise<Row[]> {
+    return await this.#withConnection(async (send) => {
+      for (let retries = 0;; retries++) {
+        const { text, name } = this.#renewed.get(statement) ?? statement
+        try {
+          const { rows } = await send({
+            text,
+            name: this.#canPrepare ? name : undefined,
+            values: values as unknown[],
+            types: TYPES
+          })
+          return rows
+        } catch (error) {
+          // These errors occur before the statement has any effect, so even a write can be repeated.
+          const fault = preparationFault(error)
+          if (fault === undefined || retries === 2) throw error
+          if (fault === 'lost') this.#canPrepare = false
+          // Another call may have renewed it already. Behind a pooler, a new connection wouldn't help.
+          else if ((this.#renewed.get(statement) ?? statement).text === text) {
+            this.#renewed.set(statement, renewed({ text, name }))
+          }
+        }
+      }
+    })
+  }
+
+  async #withConnection<T> (action: (send: SendQuery) => Promise<T>): Promise<T> {
+    const deadline = performance.now() + this.#timeoutMs
+    const client = await this.#connect()
+    let isUsable = true
+    const onError = () => {
+      isUsable = false
+    }
+    client.on('error', onError)
+
+    const send: SendQuery = async (query) => {
+      const remainingMs = Math.max(1, Math.ceil(deadline - performance.now()))
+      const endQuery = this.#queryHook?.(query.text)
+      try {
+        const result = await client.query({ ...query, query_timeout: remainingMs } as pg.QueryConfig)
+        endQuery?.()
+        return result
+      } catch (error) {
+        endQuery?.(error)
+        if (!isServerFault(error)) throw error
+        // After our own timeout, the answer may still arrive. After a FATAL error, the server disconnects.
+        isUsable &&= (error as { severity?: unknown }).severity === 'ERROR'
+        throw new DatabaseUnavailableError(messageOf(error), { cause: error })
+      }
+    }
+    try {
+      return await action(send)
+    } finally {
+      client.removeListener('error', onError)
+      client.release(!isUsable)
+    }
+  }
+
+  async #connect (): Promise<pg.PoolClient> {
+    const endQuery = this.#queryHook?.(CONNECT)
+    try {
+      const client = await super.connect()
+      endQuery?.()
+      return client
+    } catch (error) {
+      endQuery?.(error)
+      // This includes a wrong password: it was valid at start, so the request is not at fault.
+      throw new DatabaseUnavailableError(messageOf(error), { cause: error })
+    }
+  }
+}

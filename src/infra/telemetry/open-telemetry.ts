@@ -1,0 +1,156 @@
+import { AsyncLocalStorage } from 'node:async_hooks'
+import { defaultTextMapGetter, diag, DiagLogLevel, ROOT_CONTEXT, SpanKind, SpanStatusCode, trace,
+  type Span } from '@opentelemetry/api'
+import { W3CTraceContextPropagator } from '@opentelemetry/core'
+import { resourceFromAttributes } from '@opentelemetry/resources'
+import { AlwaysOffSampler, AlwaysOnSampler, BasicTracerProvider, BatchSpanProcessor, ParentBasedSampler,
+  TraceIdRatioBasedSampler, type Sampler, type SpanExporter } from '@opentelemetry/sdk-trace-base'
+import type { FastifyBaseLogger } from 'fastify'
+import type { QueryHook } from './query-hook.ts'
+import { nameStatement } from './statement-name.ts'
+import type { Tracer, TracerSettings } from './tracer.ts'
+
+// Imported only if traces are sent. Spans are created explicitly, because instrumentation that patches
+// libraries would have to be loaded first and would slow down all requests, including public reads.
+
+/** How long `close()` waits for the collector. */
+const FLUSH_TIMEOUT_MS = 2000
+/** Minimum interval between two log lines about an unreachable collector. */
+const LOG_INTERVAL_MS = 60_000
+
+/** Sends spans in the background. Requests don't wait. If the collector is too slow, spans are dropped. */
+export async function createOpenTelemetryTracer (
+  settings: TracerSettings,
+  log: FastifyBaseLogger
+): Promise<Tracer> {
+  logExportErrors(log)
+  const provider = new BasicTracerProvider({
+    sampler: createSampler(settings.OTEL_TRACES_SAMPLER, settings.OTEL_TRACES_SAMPLER_ARG),
+    resource: resourceFromAttributes({
+      'process.pid': process.pid,
+      ...settings.OTEL_RESOURCE_ATTRIBUTES,
+      'service.name': settings.OTEL_SERVICE_NAME
+    }),
+    spanProcessors: [new BatchSpanProcessor(await createExporter(settings))]
+  })
+  const tracer = provider.getTracer('landfall')
+  const propagator = new W3CTraceContextPropagator()
+  const activeSpan = new AsyncLocalStorage<Span>()
+
+  return {
+    startRequestSpan ({ id, method, route, path, scheme, clientAddress, headers }) {
+      const span = tracer.startSpan(`${method} ${route}`, {
+        kind: SpanKind.SERVER,
+        attributes: {
+          'http.request.method': method,
+          'http.route': route,
+          'url.path': path,
+          'url.scheme': scheme,
+          'client.address': clientAddress,
+          'user_agent.original': headers['user-agent'],
+          'landfall.request_id': id
+        }
+      }, propagator.extract(ROOT_CONTEXT, headers, defaultTextMapGetter))
+      return {
+        traceId: span.spanContext().traceId,
+        isRecording: span.isRecording(),
+        run: (action) => activeSpan.run(span, action),
+        end (statusCode, isComplete) {
+          span.setAttribute('http.response.status_code', statusCode)
+          if (statusCode >= 500) span.setStatus({ code: SpanStatusCode.ERROR })
+          if (!isComplete) span.setAttribute('error.type', 'client disconnected')
+          span.end()
+        }
+      }
+    },
+
+    queryHook: (system) =>
+      createQueryHook(system, (name, attributes) => {
+        const parent = activeSpan.getStore()
+        return parent &&
+          tracer.startSpan(name, { kind: SpanKind.CLIENT, attributes }, trace.setSpan(ROOT_CONTEXT, parent))
+      }),
+
+    async close () {
+      let timer: NodeJS.Timeout | undefined
+      const timedOut = new Promise((_resolve, reject) => {
+        timer = setTimeout(
+          () => reject(new Error('the collector did not answer during the shutdown')),
+          FLUSH_TIMEOUT_MS
+        )
+      })
+      await Promise.race([provider.shutdown(), timedOut])
+        .catch((error: unknown) => diag.error(error instanceof Error ? error.message : String(error)))
+      clearTimeout(timer)
+    }
+  }
+}
+
+type StartSpan = (name: string, attributes: Record<string, string>) => Span | undefined
+
+function createQueryHook (system: 'postgresql' | 'redis', startSpan: StartSpan): QueryHook {
+  return (text) => {
+    const name = system === 'redis' ? 'redis' : nameStatement(text)
+    const span = startSpan(name, { 'db.system.name': system, ...(text !== '' && { 'db.query.text': text }) })
+    return (error) => {
+      if (span === undefined) return
+      if (error !== undefined) {
+        // The code instead of the message, because PostgreSQL's messages quote values.
+        const { code, name } = error as { code?: unknown, name?: string }
+        span.setStatus({ code: SpanStatusCode.ERROR })
+        span.setAttribute('error.type', typeof code === 'string' ? code : name ?? 'error')
+      }
+      span.end()
+    }
+  }
+}
+
+async function createExporter (
+  { OTEL_EXPORTER_OTLP_ENDPOINT, OTEL_EXPORTER_OTLP_HEADERS, OTEL_EXPORTER_OTLP_PROTOCOL }: TracerSettings
+): Promise<SpanExporter> {
+  const { OTLPTraceExporter } = OTEL_EXPORTER_OTLP_PROTOCOL === 'http/json'
+    ? await import('@opentelemetry/exporter-trace-otlp-http')
+    : await import('@opentelemetry/exporter-trace-otlp-proto')
+  return new OTLPTraceExporter({
+    url: `${OTEL_EXPORTER_OTLP_ENDPOINT.replace(/\/+$/, '')}/v1/traces`,
+    headers: { ...OTEL_EXPORTER_OTLP_HEADERS }
+  })
+}
+
+function createSampler (name: TracerSettings['OTEL_TRACES_SAMPLER'], ratio: number): Sampler {
+  switch (name) {
+    case 'always_on':
+      return new AlwaysOnSampler()
+    case 'always_off':
+      return new AlwaysOffSampler()
+    case 'traceidratio':
+      return new TraceIdRatioBasedSampler(ratio)
+    case 'parentbased_always_on':
+      return new ParentBasedSampler({ root: new AlwaysOnSampler() })
+    case 'parentbased_always_off':
+      return new ParentBasedSampler({ root: new AlwaysOffSampler() })
+    case 'parentbased_traceidratio':
+      return new ParentBasedSampler({ root: new TraceIdRatioBasedSampler(ratio) })
+  }
+}
+
+/** Logs errors of OpenTelemetry. The usual cause is an unreachable collector. */
+function logExportErrors (log: FastifyBaseLogger): void {
+  let loggedAt = -Infinity
+  const ignore = () => {}
+  diag.setLogger({
+    error (reason) {
+      const now = performance.now()
+      if (now - loggedAt < LOG_INTERVAL_MS) return
+      loggedAt = now
+      log.warn(
+        { reason: String(reason).slice(0, 500) },
+        'traces could not be sent and are dropped (logged at most once a minute)'
+      )
+    },
+    warn: ignore,
+    info: ignore,
+    debug: ignore,
+    verbose: ignore
+  }, { logLevel: DiagLogLevel.ERROR, suppressOverrideMessage: true })
+}

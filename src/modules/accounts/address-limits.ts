@@ -1,0 +1,22 @@
+import type { FastifyInstance, onRequestAsyncHookHandler } from 'fastify'
+import { createTooManyRequestsError } from '../../errors.ts'
+import { clock } from '../../infra/system/clock.ts'
+import { secondsLeft } from '../rate-limit/index.ts'
+
+const MINUTE_MS = 60_000
+
+/** Returns an `onRequest` hook that limits each client address to `max` requests a minute. */
+export function limitByAddress (
+  app: FastifyInstance,
+  name: 'sign_up' | 'refresh',
+  max: number
+): onRequestAsyncHookHandler {
+  const { counters, authCounts } = app
+  return async (request) => {
+    const now = clock.now()
+    const count = await counters.take(`${name}:${app.addressOf(request).counted}`, max, MINUTE_MS, now)
+    if (count.allowed) return
+    authCounts.throttled[name]++
+    throw createTooManyRequestsError(secondsLeft(count, now))
+  }
+}

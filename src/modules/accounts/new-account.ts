@@ -1,0 +1,81 @@
+import type { StatementRunner } from '../../infra/postgres/statement.ts'
+import { InvalidError } from '../../errors.ts'
+import { problemsOf } from '../../http/validation.ts'
+import { isEmailAddress, normalizeEmail } from './credentials.ts'
+import { NewPassword, SignUpBody } from './schemas.ts'
+import { EMAIL_TAKEN, findUser } from './user-repository.ts'
+
+// The rules for new accounts and passwords that a schema can't express: those that compare two fields or need
+// the database.
+
+export interface NewAccount {
+  readonly email: string
+  readonly password: string
+}
+
+/**
+ * Checks a new account from the command line.
+ *
+ * @throws {InvalidError} with a sentence for each broken rule
+ */
+export async function checkNewAccount (database: StatementRunner, account: NewAccount): Promise<NewAccount> {
+  const body = { user: { ...account, password_confirmation: account.password } }
+  return await checkSignUp(database, body, problemsOf(SignUpBody, body))
+}
+
+/**
+ * Checks the body of a sign-up beyond its schema.
+ *
+ * @param body the body, normalised by the schema; it may be invalid
+ * @param schemaProblems a sentence for each broken rule of the schema
+ * @throws {InvalidError} with these sentences and one for each other broken rule
+ */
+export async function checkSignUp (
+  database: StatementRunner,
+  body: unknown,
+  schemaProblems: readonly string[]
+): Promise<NewAccount> {
+  const { email, password, password_confirmation: confirmation } = userIn(body)
+  const problems = [...schemaProblems]
+  if (isString(email) && isEmailAddress(email) && await findUser(database, email) !== undefined) {
+    problems.push(EMAIL_TAKEN)
+  }
+  if (isString(email) && isString(password)) problems.push(...compareWithEmail(password, email))
+  if (isString(confirmation) && confirmation !== (isString(password) ? password : '')) {
+    problems.push("Password confirmation doesn't match Password")
+  }
+  if (problems.length > 0) throw new InvalidError(problems)
+  return { email, password } as NewAccount
+}
+
+/**
+ * Checks the new password of an existing account.
+ *
+ * @param email the normalised address of the account
+ * @returns the normalised password
+ * @throws {InvalidError} with a sentence for each broken rule
+ */
+export function checkNewPassword (email: string, given: string): string {
+  const value = { password: given }
+  const problems = problemsOf(NewPassword, value)
+  problems.push(...compareWithEmail(value.password, email))
+  if (problems.length > 0) throw new InvalidError(problems)
+  return value.password
+}
+
+const compareWithEmail = (password: string, email: string): string[] =>
+  email !== '' && normalizeEmail(password) === email ? ["Password can't be the same as the email"] : []
+
+/** Whether a body that may have any shape has a `user` object. */
+export function hasUser (body: unknown): boolean {
+  const { user } = (body ?? {}) as { user?: unknown }
+  return typeof user === 'object' && user !== null && !Array.isArray(user)
+}
+
+/** Returns the `user` of a body that may have any shape. */
+function userIn (body: unknown): Readonly<Record<string, unknown>> {
+  const { user } = (body ?? {}) as { user?: unknown }
+  return (user ?? {}) as Record<string, unknown>
+}
+
+const isString = (value: unknown): value is string => typeof value === 'string'

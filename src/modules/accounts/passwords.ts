@@ -1,0 +1,108 @@
+import { availableParallelism } from 'node:os'
+import argon2 from 'argon2'
+import fp from 'fastify-plugin'
+import { RetryLaterError } from '../../errors.ts'
+import { isDatabaseUnavailable } from '../../infra/postgres/unavailable.ts'
+import { clock } from '../../infra/system/clock.ts'
+import { Semaphore } from '../../infra/system/semaphore.ts'
+import { addCounter, addGauge } from '../../infra/telemetry/metrics.ts'
+import { normalizePassword } from './credentials.ts'
+
+declare module 'fastify' {
+  interface FastifyInstance {
+    passwords: Passwords
+  }
+}
+
+/** OWASP Password Storage Cheat Sheet, argon2id; memory in KiB. */
+const PARAMETERS = { type: argon2.argon2id, memoryCost: 19 * 1024, timeCost: 2, parallelism: 1 } as const
+
+/**
+ * The most hashes that run at once. argon2 shares libuv's four threads with file access and compression, so
+ * one core stays free. On two cores, two hashes at once double the latency of a public read, and one adds
+ * 20 % (`npm run bench:sign-ins`).
+ */
+export const MAX_HASHES = Math.max(1, Math.min(2, availableParallelism() - 1))
+/** The most hashes that may wait. To compute this many takes one to two seconds. */
+const MAX_WAITING = 64
+/** A lookup that fails after this time was a timeout. An earlier failure concerns one connection only. */
+const UNRESPONSIVE_MS = 1000
+
+/** Hashes and compares passwords, a few at a time. */
+export class Passwords {
+  readonly #queue = new Semaphore({
+    maxRunning: MAX_HASHES,
+    maxWaiting: MAX_WAITING,
+    createRefusal: () => new RetryLaterError(503, 'Too many people are signing in, try again shortly', 1)
+  })
+  #decoy: Promise<string> | undefined
+
+  /** @throws {RetryLaterError} 503 when too many are waiting */
+  async hash (password: string): Promise<string> {
+    return await this.#queue.run(async () => await argon2.hash(bytesOf(password), PARAMETERS))
+  }
+
+  /**
+   * Compares a password with its hash. If there is no account, it compares with a decoy hash, so that both
+   * cases take the same time.
+   *
+   * @param find looks up the hash. It is called after the wait, so that a refused request sends no statement
+   * @throws {RetryLaterError} 503 when too many are waiting
+   */
+  async verify (find: () => Promise<string | undefined>, password: string): Promise<boolean> {
+    this.#decoy ??= argon2.hash(Buffer.from('decoy'), PARAMETERS)
+    return await this.#queue.run(async () => {
+      const hash = await this.#lookUp(find)
+      const isEqual = await argon2.verify(hash ?? await this.#decoy as string, bytesOf(password))
+      return isEqual && hash !== undefined
+    })
+  }
+
+  /** Whether a hash was made with other parameters than today's. */
+  isOutdated (hash: string): boolean {
+    return !hash.startsWith('$argon2id$') || argon2.needsRehash(hash, PARAMETERS)
+  }
+
+  /** Creates the decoy before the first sign-in needs it. */
+  async warmUp (): Promise<void> {
+    await this.verify(async () => undefined, '')
+  }
+
+  /** The numbers of running and waiting hashes, and of those refused so far. */
+  get counts (): { running: number, waiting: number, refused: number } {
+    const { running, waiting, refused } = this.#queue
+    return { running, waiting, refused }
+  }
+
+  /** If PostgreSQL doesn't answer, all waiting requests fail at once instead of timing out one by one. */
+  async #lookUp (find: () => Promise<string | undefined>): Promise<string | undefined> {
+    const startedAt = clock.now()
+    try {
+      return await find()
+    } catch (error) {
+      if (isDatabaseUnavailable(error) && clock.now() - startedAt >= UNRESPONSIVE_MS) {
+        this.#queue.refuseWaiting(error)
+      }
+      throw error
+    }
+  }
+}
+
+const bytesOf = (password: string): Buffer => Buffer.from(normalizePassword(password))
+
+export default fp(async (app) => {
+  const passwords = new Passwords()
+  app.decorate('passwords', passwords)
+  await passwords.warmUp()
+  addGauge(app.metrics, {
+    name: 'landfall_password_hashes',
+    help: 'Passwords being hashed or compared (running), and waiting for it'
+  }, () => {
+    const { running, waiting } = passwords.counts
+    return { running, waiting }
+  }, 'state')
+  addCounter(app.metrics, {
+    name: 'landfall_password_hashes_refused_total',
+    help: 'Requests refused with 503 because too many password hashes were waiting'
+  }, () => passwords.counts.refused)
+}, { name: 'passwords', dependencies: ['metrics'] })

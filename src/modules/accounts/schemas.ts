@@ -1,0 +1,145 @@
+import { Type } from '@sinclair/typebox'
+import { checkEmail, checkPassword, EMAIL_MAX, normalizeEmail, normalizePassword, PASSWORD_MAX,
+  PASSWORD_MIN } from './credentials.ts'
+import { answer, bearer, BODY_ERRORS, errors, MALFORMED_JSON, NO_PARAMETERS,
+  nothing } from '../../http/schemas.ts'
+
+const TOKEN = {
+  access_token: 'eyJhbGciOiJIUzI1NiIsInR5cCI6ImF0K2p3dCJ9.eyJzdWIiOiIxIn0.c2lnbmF0dXJl',
+  refresh_token: 'w3Yc0vXkR9mHq2LJtB7sZ4uNfE8aGd1oPi5xKyCrVbM'
+}
+const EXAMPLE = { email: 'you@example.com', password: 'correct horse' }
+
+const User = Type.Object({
+  id: Type.Integer({ minimum: 1, examples: [1] }),
+  email: Type.String({
+    description: 'The email address, trimmed and in lower case',
+    examples: [EXAMPLE.email]
+  })
+}, { title: 'User' })
+const tokenFields = {
+  access_token: Type.String({
+    description: 'Send it as `Authorization: Bearer …`. It expires after 15 minutes by default.',
+    examples: [TOKEN.access_token]
+  }),
+  refresh_token: Type.String({
+    description:
+      'Exchange it once at `/auth/refresh`, or send it to sign out. It expires after 30 days by default.',
+    examples: [TOKEN.refresh_token]
+  })
+}
+const Tokens = Type.Object(tokenFields, { title: 'Tokens' })
+const UserWithTokens = Type.Object({ user: User, ...tokenFields }, { title: 'UserWithTokens' })
+const CurrentUser = Type.Object({ user: User }, { title: 'CurrentUser' })
+const RefreshBody = Type.Object({
+  refresh_token: Type.String({ description: 'The latest refresh token of the session' })
+}, { title: 'RefreshToken', examples: [{ refresh_token: TOKEN.refresh_token }] })
+
+const newPassword = Type.String({
+  minLength: PASSWORD_MIN,
+  maxLength: PASSWORD_MAX,
+  normalize: normalizePassword,
+  check: checkPassword,
+  description: 'Must not be the email address or one of the most common passwords'
+})
+/** For a password from the command line. */
+export const NewPassword = Type.Object({ password: newPassword })
+
+export const SignUpBody = Type.Object({
+  user: Type.Object({
+    email: Type.String({
+      minLength: 1,
+      maxLength: EMAIL_MAX,
+      normalize: normalizeEmail,
+      check: checkEmail,
+      description: 'At most 254 characters. White space around the address is removed, and case is ignored.'
+    }),
+    password: newPassword,
+    password_confirmation: Type.String({
+      normalize: normalizePassword,
+      description: 'The password, repeated'
+    })
+  })
+}, { title: 'SignUp', examples: [{ user: { ...EXAMPLE, password_confirmation: EXAMPLE.password } }] })
+
+const SIGN_IN_EXAMPLE = { user: EXAMPLE }
+const SignInBody = Type.Object({
+  user: Type.Object({
+    email: Type.String({ normalize: normalizeEmail, description: 'Case is ignored' }),
+    password: Type.String()
+  })
+}, { title: 'SignIn', examples: [SIGN_IN_EXAMPLE] })
+
+const tags = ['Accounts']
+
+export const signUpSchema = {
+  operationId: 'signUp',
+  tags,
+  summary: 'Create an account',
+  description:
+    'Also signs in: the response contains the tokens of the first session. By default, a client address may send 60 of these requests a minute. With `SIGN_UP=closed`, the response is a 403.',
+  body: SignUpBody,
+  response: {
+    201: answer(UserWithTokens, 'The account, and the tokens of its first session', 'Location'),
+    ...errors([...BODY_ERRORS, 403, 422, 429, 500, 503], [], {
+      ...MALFORMED_JSON,
+      422: 'Email has already been taken'
+    })
+  }
+}
+export const signInSchema = {
+  operationId: 'signIn',
+  tags,
+  summary: 'Sign in',
+  description:
+    'Starts a new session; existing sessions stay valid. By default, the service responds with a 429 after 10 failures for one account in 15 minutes, or 30 failures from one client address in a minute.',
+  body: SignInBody,
+  response: {
+    200: answer(UserWithTokens, 'The account, and the tokens of a new session'),
+    ...errors([...BODY_ERRORS, 401, 422, 429, 500, 503], [], {
+      ...MALFORMED_JSON,
+      401: 'Invalid email or password',
+      429: 'Too many failed sign-ins, try again in 34 seconds',
+      422: `Request body must look like ${JSON.stringify(SIGN_IN_EXAMPLE)}`
+    })
+  }
+}
+export const refreshSchema = {
+  operationId: 'refresh',
+  tags,
+  summary: 'Exchange a refresh token for a new pair of tokens',
+  description:
+    'A refresh token can be used once. If it is sent several times at once, one request gets new tokens and the others get a 401. If it is sent again more than 10 seconds after its first use, the session ends, because the token may have been stolen. So send one refresh at a time, and store the new tokens.',
+  body: RefreshBody,
+  response: {
+    200: answer(Tokens, 'The next tokens of the session'),
+    ...errors([...BODY_ERRORS, 401, 422, 429, 500, 503], [], {
+      ...MALFORMED_JSON,
+      ...NO_PARAMETERS,
+      401: 'Invalid or expired refresh token'
+    })
+  }
+}
+export const meSchema = {
+  operationId: 'me',
+  tags,
+  summary: "Read the caller's account",
+  security: bearer,
+  response: {
+    200: answer(CurrentUser, 'The account'),
+    ...errors([400, 401, 422, 500, 503], [], NO_PARAMETERS)
+  }
+}
+export const signOutSchema = {
+  operationId: 'signOut',
+  tags,
+  summary: 'Sign out',
+  description:
+    "Ends the sessions of the access token and of the refresh token immediately, on all replicas. If the refresh token is missing, invalid, already used or another account's, the response is a 401 and no session ends.",
+  security: bearer,
+  body: RefreshBody,
+  response: {
+    204: nothing('Signed out'),
+    ...errors([...BODY_ERRORS, 401, 422, 500, 503], [], { ...MALFORMED_JSON, ...NO_PARAMETERS })
+  }
+}

@@ -1,0 +1,128 @@
+import { createHash } from 'node:crypto'
+import { setTimeout as sleep } from 'node:timers/promises'
+import type { FastifyInstance, FastifyRequest } from 'fastify'
+import type { Redis } from 'ioredis'
+import { clock } from '../../infra/system/clock.ts'
+import { forgetCount, type Counters } from '../rate-limit/index.ts'
+import type { AuthCounts } from './account-metrics.ts'
+import { AttemptQueue } from './attempt-queue.ts'
+
+const ADDRESS_WINDOW_MS = 60_000
+const ACCOUNT_WINDOW_MS = 15 * 60_000
+
+/** A refused attempt is retried for one second, because another replica may return budget in that time. */
+const RETRY_MS = 250
+const MAX_RETRIES = 4
+
+interface Budget {
+  readonly key: string
+  readonly limit: number
+  readonly windowMs: number
+}
+
+/** @param email normalised */
+const accountKey = (email: string): string =>
+  `sign-in:account:${createHash('sha256').update(email).digest('base64url')}`
+
+/**
+ * Forgets the failed sign-ins of an account that are counted in Redis.
+ *
+ * @param email normalised
+ */
+export async function forgetFailedSignIns (redis: Redis, email: string): Promise<void> {
+  await forgetCount(redis, accountKey(email))
+}
+
+type Attempt<T> = () => Promise<T | undefined>
+
+/**
+ * Limits failed sign-ins per account and per client address. An attempt takes one unit of both budgets before
+ * its password is checked, and returns them on success. So a thousand concurrent guesses get no further than
+ * ten successive ones. If no budget is left, an attempt waits for the running ones, which may return theirs.
+ */
+export class SignInThrottle {
+  readonly #counters: Counters
+  readonly #perAccount: number
+  readonly #perAddress: number
+  readonly #throttled: AuthCounts['throttled']
+  readonly #queues = new Map<string, AttemptQueue>()
+
+  constructor (app: FastifyInstance) {
+    this.#counters = app.counters
+    this.#perAccount = app.config.SIGN_IN_FAILURES_PER_ACCOUNT
+    this.#perAddress = app.config.SIGN_IN_FAILURES_PER_ADDRESS
+    this.#throttled = app.authCounts.throttled
+  }
+
+  /**
+   * Runs an attempt to sign in.
+   *
+   * @param email normalised; the account need not exist
+   * @param attempt resolves to undefined when the credentials are wrong; a rejection isn't counted
+   * @throws {RetryLaterError} 429 after too many failures, or when too many attempts wait
+   */
+  async guard<T> (request: FastifyRequest, email: string, attempt: Attempt<T>): Promise<T | undefined> {
+    const address: Budget = {
+      key: `sign-in:address:${request.server.addressOf(request).counted}`,
+      limit: this.#perAddress,
+      windowMs: ADDRESS_WINDOW_MS
+    }
+    const account: Budget = {
+      key: accountKey(email),
+      limit: this.#perAccount,
+      windowMs: ACCOUNT_WINDOW_MS
+    }
+    const { socket } = request.raw
+    const isGone = (): boolean => socket.destroyed
+    return await this.#within(address, isGone, async () => await this.#within(account, isGone, attempt))
+  }
+
+  async #within<T> (budget: Budget, isGone: () => boolean, attempt: Attempt<T>): Promise<T | undefined> {
+    const queue = this.#queueOf(budget.key)
+    try {
+      const resetAt = await queue.whenFirst(async () => await this.#use(budget, queue, isGone))
+        .catch((error: unknown) => {
+          this.#throttled.sign_in++
+          throw error
+        })
+      let hasFailed = false
+      try {
+        const result = await attempt()
+        hasFailed = result === undefined
+        return result
+      } finally {
+        if (!hasFailed) await this.#counters.giveBack(budget.key, budget.windowMs, resetAt)
+        queue.finish()
+      }
+    } finally {
+      if (queue.isIdle && this.#queues.get(budget.key) === queue) this.#queues.delete(budget.key)
+    }
+  }
+
+  /** Takes one unit of the budget. Resolves to the end of its window. */
+  async #use ({ key, limit, windowMs }: Budget, queue: AttemptQueue, isGone: () => boolean): Promise<number> {
+    for (let retries = 0;;) {
+      const { finished } = queue
+      const { allowed, resetAt } = await this.#counters.takeReturnable(key, limit, windowMs, clock.now())
+      if (allowed) {
+        queue.running++
+        return resetAt
+      }
+      queue.resetAt = resetAt
+      if (isGone()) throw queue.createRefusal()
+      if (queue.finished > finished) continue // an attempt has ended since and may have returned budget
+      if (queue.running > 0) await queue.nextFinish()
+      else if (this.#counters.shared && retries++ < MAX_RETRIES) await sleep(RETRY_MS)
+      else {
+        queue.refuseWaiting()
+        throw queue.createRefusal()
+      }
+    }
+  }
+
+  #queueOf (key: string): AttemptQueue {
+    let queue = this.#queues.get(key)
+    if (queue === undefined) this.#queues.set(key, queue = new AttemptQueue())
+    return queue
+  }
+}

@@ -1,0 +1,104 @@
+import type { Database } from '../../infra/postgres/database.ts'
+import { statement, type StatementRunner } from '../../infra/postgres/statement.ts'
+import { InvalidError } from '../../errors.ts'
+
+// FIND is hot: it runs at every sign-in, about five times as fast as through Prisma. The others are SQL
+// because the command line also sends them to a running service (infra/pglite/admin-socket.ts).
+
+export interface User {
+  readonly id: number
+  readonly email: string
+  readonly passwordHash: string
+}
+
+export interface AccountSummary {
+  readonly id: number
+  readonly email: string
+  /** RFC 3339, UTC. */
+  readonly createdAt: string
+  readonly landingPages: number
+  readonly assets: number
+  /** Sessions that have not ended. */
+  readonly sessions: number
+}
+
+export const EMAIL_TAKEN = 'Email has already been taken'
+/** SQLSTATE unique_violation. */
+const UNIQUE_VIOLATION = '23505'
+const ACCOUNTS_PER_STATEMENT = 500
+
+const FIND = statement<User>('SELECT id, email, password_hash AS "passwordHash" FROM users WHERE email = $1')
+
+const LIST = statement<AccountSummary>(`
+  SELECT u.id, u.email, to_char(u.created_at AT TIME ZONE 'UTC', 'YYYY-MM-DD"T"HH24:MI:SS.MS"Z"') AS "createdAt",
+    (SELECT count(*)::integer FROM landing_pages p WHERE p.user_id = u.id) AS "landingPages",
+    (SELECT count(*)::integer FROM assets a WHERE a.user_id = u.id) AS assets,
+    (SELECT count(*)::integer FROM sessions s WHERE s.user_id = u.id AND s.revoked_at IS NULL AND s.expires_at > now()) AS sessions
+  FROM users u WHERE u.id > $1::integer ORDER BY u.id LIMIT $2::integer`)
+
+const CREATE = statement<
+  { id: number }
+>('INSERT INTO users (email, password_hash) VALUES ($1, $2) RETURNING id')
+
+const SET_PASSWORD = statement<
+  { id: number }
+>('UPDATE users SET password_hash = $2 WHERE email = $1 RETURNING id')
+
+/** Finds an account by its normalised e-mail address. */
+export async function findUser (database: StatementRunner, email: string): Promise<User | undefined> {
+  const rows = await database.run(FIND, [email])
+  return rows[0]
+}
+
+/** Yields all accounts in the order of their ids, in batches. */
+export async function* listAccounts (database: StatementRunner): AsyncGenerator<AccountSummary[]> {
+  for (let last = 0;;) {
+    const accounts = await database.run(LIST, [last, ACCOUNTS_PER_STATEMENT])
+    if (accounts.length > 0) yield accounts
+    if (accounts.length < ACCOUNTS_PER_STATEMENT) return
+    last = accounts.at(-1)?.id as number
+  }
+}
+
+/**
+ * Creates an account without a session.
+ *
+ * @returns its id
+ * @throws {InvalidError} when the e-mail address is taken
+ */
+export async function createUser (
+  database: StatementRunner,
+  email: string,
+  passwordHash: string
+): Promise<number> {
+  const rows = await database.run(CREATE, [email, passwordHash]).catch(throwEmailTaken)
+  return rows[0]?.id as number
+}
+
+/** Sets the password hash of an account. @returns false when there is no such account */
+export async function updatePassword (
+  database: StatementRunner,
+  email: string,
+  passwordHash: string
+): Promise<boolean> {
+  const rows = await database.run(SET_PASSWORD, [email, passwordHash])
+  return rows.length > 0
+}
+
+/** Replaces a password hash. @returns false when the password has been changed since `user` was read */
+export async function replacePasswordHash (
+  database: Database,
+  user: User,
+  passwordHash: string
+): Promise<boolean> {
+  const { count } = await database.user.updateMany({
+    where: { id: user.id, passwordHash: user.passwordHash },
+    data: { passwordHash }
+  })
+  return count === 1
+}
+
+/** Rethrows the error of an INSERT into `users`, as an InvalidError if the address is taken. */
+export function throwEmailTaken (error: unknown): never {
+  throw (error as { code?: unknown }).code === UNIQUE_VIOLATION ? new InvalidError([EMAIL_TAKEN]) : error
+}

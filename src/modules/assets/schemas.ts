@@ -1,0 +1,160 @@
+import { Type } from '@sinclair/typebox'
+import { PageQuery } from '../../http/pagination.ts'
+import { answer, BAD_PAGE, bearer, errors, IdParams, NO_PARAMETERS, nothing, ReadConditions, WriteConditions,
+  type AnswerHeader } from '../../http/schemas.ts'
+import { FILE_FIELD } from './upload/multipart-reader.ts'
+
+const NAME = '7Hq2LJtB7sZ4uNfE8aGd1o.png'
+const pixels = Type.Union([Type.Integer({ minimum: 1 }), Type.Null()], {
+  description: 'In pixels; null if the file is not an image',
+  examples: [1]
+})
+
+export const AssetRecord = Type.Object({
+  id: Type.String({ format: 'uuid' }),
+  filename: Type.String({
+    description: 'The base name of the file that the client sent, without invisible characters',
+    examples: ['dot.png']
+  }),
+  content_type: Type.String({
+    description: 'Detected from the bytes; the type sent by the client is used only if nothing is detected',
+    examples: ['image/png']
+  }),
+  byte_size: Type.Integer({ minimum: 1, examples: [70] }),
+  checksum: Type.String({
+    pattern: '^[0-9a-f]{64}$',
+    description: 'SHA-256 of the bytes, hex',
+    examples: ['6b7fa434f92a8b80aab02d9bf1a12e49ffcae424e4013a1c4f68b67e3d2bbcd0']
+  }),
+  width: pixels,
+  height: pixels,
+  url: Type.String({
+    format: 'uri',
+    description: 'Public URL of the file',
+    examples: [`https://landfall.example.com/uploads/${NAME}`]
+  }),
+  created_at: Type.String({ format: 'date-time' })
+}, { title: 'Asset' })
+
+const tags = ['Assets']
+
+export const listAssetsSchema = {
+  operationId: 'listAssets',
+  tags,
+  summary: "List the caller's assets, newest first",
+  security: bearer,
+  querystring: PageQuery,
+  response: {
+    200: answer(Type.Array(AssetRecord), 'The assets', 'Link?'),
+    ...errors([400, 401, 422, 500, 503], [], BAD_PAGE)
+  }
+}
+
+export const createAssetSchema = {
+  operationId: 'createAsset',
+  tags,
+  summary: 'Upload a file',
+  description:
+    `One file in the form field \`${FILE_FIELD}\`, by default of at most 25 MiB. Other fields are ignored. After a 201, the file is stored durably; after an error, nothing is stored.`,
+  security: bearer,
+  consumes: ['multipart/form-data'],
+  body: Type
+    .Optional(Type.Object({
+      [FILE_FIELD]: Type.String({
+        format: 'binary',
+        contentMediaType: 'application/octet-stream',
+        description: 'The file, with its filename'
+      })
+    })),
+  response: {
+    201: answer(AssetRecord, 'The asset', 'ETag', 'Location'),
+    ...errors([400, 401, 408, 413, 415, 422, 500, 503, 507], [], {
+      413: 'File is too large (maximum is 26214400 bytes)',
+      415: 'Content-Type must be multipart/form-data',
+      422: `File can't be blank (it belongs in the form field ${FILE_FIELD})`
+    })
+  }
+}
+
+export const readAssetSchema = {
+  operationId: 'getAsset',
+  tags,
+  summary: "Read one of the caller's assets",
+  security: bearer,
+  params: IdParams,
+  headers: ReadConditions,
+  response: {
+    200: answer(AssetRecord, 'The asset', 'ETag'),
+    304: nothing('The asset has not changed', 'ETag'),
+    ...errors([400, 401, 404, 412, 422, 500, 503], [], NO_PARAMETERS)
+  }
+}
+
+export const deleteAssetSchema = {
+  operationId: 'deleteAsset',
+  tags,
+  summary: "Delete one of the caller's assets and its file",
+  security: bearer,
+  params: IdParams,
+  headers: WriteConditions,
+  response: {
+    204: nothing('The asset is deleted, and its URL returns 404'),
+    ...errors([400, 401, 404, 408, 412, 413, 415, 422, 500, 503], [], NO_PARAMETERS)
+  }
+}
+
+const condition = (description: string) => Type.Optional(Type.String({ description }))
+const FileParams = Type.Object({
+  '*': Type.String({ description: 'The last part of the `url` of an asset', examples: [NAME] })
+})
+const CORS: readonly AnswerHeader[] = ['Access-Control-Allow-Origin', 'Access-Control-Expose-Headers']
+const FILE: readonly AnswerHeader[] = [...CORS, 'ETag', 'Last-Modified', 'Accept-Ranges']
+
+/** An answer with the bytes of a file of any type. */
+const bytes = (meaning: string, ...headers: AnswerHeader[]) => ({
+  ...nothing(meaning, ...FILE, 'Content-Disposition', ...headers),
+  type: undefined,
+  content: { '*/*': { schema: Type.String({ format: 'binary' }) } }
+})
+
+export const readFileSchema = {
+  operationId: 'readFile',
+  tags: ['Public'],
+  summary: 'Read the file of an asset',
+  description:
+    'The content of a URL never changes, so caches may keep it forever. Types that browsers could execute, such as HTML and SVG, are served as downloads.',
+  params: FileParams,
+  headers: Type.Object({
+    range: condition('Return only a part of the file, such as `bytes=0-99`'),
+    'if-range':
+      condition('Apply `Range` only if the file has this ETag or date; otherwise return the whole file'),
+    'if-none-match': condition('Answer 304 if the file has one of these ETags'),
+    'if-modified-since': condition('Answer 304 if the file has not been modified since this date'),
+    'if-match': condition('Answer 412 unless the file has one of these ETags'),
+    'if-unmodified-since': condition('Answer 412 if the file has been modified since this date')
+  }),
+  response: {
+    200: bytes('The file'),
+    206: bytes('A part of the file', 'Content-Range'),
+    304: nothing('The file has not changed', ...FILE),
+    ...errors([400, 404, 412, 416, 500, 503], CORS)
+  }
+}
+export const askForFileSchema = {
+  operationId: 'askForFile',
+  tags: ['Public'],
+  summary: 'Respond to the CORS preflight of a file',
+  params: FileParams,
+  response: {
+    204: nothing(
+      'Reading is allowed',
+      ...CORS,
+      'Access-Control-Allow-Methods',
+      'Access-Control-Allow-Headers',
+      'Access-Control-Max-Age',
+      'Allow',
+      'Vary'
+    ),
+    ...errors([400, 413, 415], CORS)
+  }
+}

@@ -1,0 +1,75 @@
+import type { FastifyReply, FastifyRequest } from 'fastify'
+import { NotFoundError } from '../../../errors.ts'
+import { requestedRange, type ByteRange } from '../../../http/byte-range.ts'
+import { IMMUTABLE, PDF_POLICY } from '../../../http/common-headers.ts'
+import { checkPreconditions, isNotModified } from '../../../http/conditional-requests.ts'
+import type { FileInfo, OpenFile } from '../storage/file-store.ts'
+import type { Presentation } from '../storage/storage-key.ts'
+
+/** Answers a GET. If this throws, the caller must close the file. */
+export async function sendFile (
+  request: FastifyRequest,
+  reply: FastifyReply,
+  file: OpenFile | undefined,
+  presentation: Presentation
+): Promise<FastifyReply> {
+  if (file === undefined) throw new NotFoundError()
+  checkPreconditions(request, file)
+  if (isNotModified(request.headers, file)) {
+    await file.close()
+    return await setValidators(reply, file).code(304).send()
+  }
+  const range = requestedRange(request.headers, file)
+  if (range === 'not satisfiable') {
+    reply.header('content-range', `bytes */${file.byteSize}`)
+    throw Object.assign(new Error('Range not satisfiable'), { statusCode: 416 })
+  }
+  describeContent(reply, file, presentation, range)
+  const stream = range === 'whole' ? await file.read() : await file.read(range.first, range.last)
+  stream.on(
+    'error',
+    (error) => request.log.error({ err: error }, 'reading an uploaded file failed')
+  )
+  return await reply.send(stream)
+}
+
+/** Answers a HEAD. Its Range is ignored (RFC 9110, 14.2). */
+export async function sendHead (
+  request: FastifyRequest,
+  reply: FastifyReply,
+  file: FileInfo | undefined,
+  presentation: Presentation
+): Promise<FastifyReply> {
+  if (file === undefined) throw new NotFoundError()
+  checkPreconditions(request, file)
+  if (isNotModified(request.headers, file)) return await setValidators(reply, file).code(304).send()
+  describeContent(reply, file, presentation, 'whole')
+  return await reply.send('')
+}
+
+/** Sets the headers that 200, 206 and 304 have in common. */
+const setValidators = (reply: FastifyReply, file: FileInfo): FastifyReply =>
+  reply.headers({
+    'accept-ranges': 'bytes',
+    'cache-control': IMMUTABLE,
+    etag: file.etag,
+    // Some storages round times up, but a date in the future is not allowed (RFC 9110, 8.8.2.1).
+    'last-modified': new Date(Math.min(file.modifiedAt.getTime(), Date.now())).toUTCString()
+  })
+
+function describeContent (
+  reply: FastifyReply,
+  file: FileInfo,
+  { contentType, inline }: Presentation,
+  range: ByteRange | 'whole'
+): void {
+  setValidators(reply, file).headers({
+    'content-type': contentType,
+    'content-disposition': inline ? 'inline' : 'attachment',
+    'content-length': range === 'whole' ? file.byteSize : range.last - range.first + 1
+  })
+  if (range !== 'whole') {
+    reply.code(206).header('content-range', `bytes ${range.first}-${range.last}/${file.byteSize}`)
+  }
+  if (contentType === 'application/pdf') reply.header('content-security-policy', PDF_POLICY)
+}

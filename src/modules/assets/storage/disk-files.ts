@@ -1,0 +1,75 @@
+import { constants, type Stats } from 'node:fs'
+import { open, opendir, unlink, type FileHandle } from 'node:fs/promises'
+import { isMissing } from '../../../infra/system/fs-utils.ts'
+import type { FileInfo, OpenFile } from './file-store.ts'
+
+/** Error codes for opening a symbolic link (O_NOFOLLOW) and a socket. */
+const NOT_A_FILE = new Set(['ELOOP', 'ENXIO'])
+const READ_BYTES = 64 * 1024
+
+/** Opens a file for reading. @returns undefined if it is missing, a link, a folder or a device */
+export async function openRegularFile (path: string): Promise<OpenFile | undefined> {
+  let handle: FileHandle | undefined
+  try {
+    // Without O_NONBLOCK, opening a named pipe would wait for a writer.
+    handle = await open(path, constants.O_RDONLY | constants.O_NOFOLLOW | constants.O_NONBLOCK)
+    const stats = await handle.stat()
+    if (stats.isFile()) return openFile(handle, stats)
+    await handle.close()
+    return undefined
+  } catch (error) {
+    await handle?.close().catch(() => {})
+    if (isMissing(error) || NOT_A_FILE.has((error as NodeJS.ErrnoException).code ?? '')) return undefined
+    throw error
+  }
+}
+
+const openFile = (handle: FileHandle, stats: Stats): OpenFile => ({
+  ...infoOf(stats),
+  read: async (first = 0, last = Infinity) =>
+    handle.createReadStream({ start: first, end: last, highWaterMark: READ_BYTES }),
+  close: async () => await handle.close().catch(() => {})
+})
+
+export const infoOf = ({ size, mtime, mtimeMs, ctimeMs }: Stats): FileInfo => ({
+  byteSize: size,
+  modifiedAt: mtime,
+  // A file that was copied with its old mtime has a new ctime.
+  publishedAtMs: Math.max(mtimeMs, ctimeMs),
+  // Size and time identify the bytes, because keys are never reused.
+  etag: `"${size.toString(16)}-${mtime.getTime().toString(16)}"`
+})
+
+/** Removes a file. @returns false when there was no such file */
+export async function removeFile (path: string): Promise<boolean> {
+  try {
+    await unlink(path)
+    return true
+  } catch (error) {
+    if (isMissing(error)) return false
+    throw error
+  }
+}
+
+/** Yields the accepted names in a folder, and none if the folder is missing. */
+export async function* listNames (
+  folder: string,
+  isAccepted: (name: string) => boolean
+): AsyncGenerator<string> {
+  let entries
+  try {
+    entries = await opendir(folder)
+  } catch (error) {
+    if (isMissing(error)) return
+    throw error
+  }
+  for await (const { name } of entries) if (isAccepted(name)) yield name
+}
+
+/** Reads up to `length` bytes into an ArrayBuffer that contains nothing else. */
+export async function readAt (file: FileHandle, position: number, length: number): Promise<Uint8Array> {
+  const { size } = await file.stat()
+  const buffer = new Uint8Array(Math.max(0, Math.min(length, size - position)))
+  const { bytesRead } = await file.read(buffer, 0, buffer.length, position)
+  return buffer.subarray(0, bytesRead)
+}

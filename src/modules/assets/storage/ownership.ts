@@ -1,0 +1,29 @@
+import type { Database } from '../../../infra/postgres/database.ts'
+import { databaseId } from '../../../infra/postgres/identity.ts'
+import type { FileStore } from './file-store.ts'
+import { referencedKeys } from '../asset-repository.ts'
+import { OWNER } from './storage-key.ts'
+
+/** Number of files without an owner that are looked up in the database. */
+const SAMPLE_SIZE = 1000
+
+/**
+ * Tells whether the files belong to the database, so that a wrong DATABASE_URL doesn't make the cleanup
+ * delete them. Claims an empty storage, and also files without an owner if one of them has a row.
+ */
+export async function claimFiles (database: Database, store: FileStore): Promise<boolean> {
+  const id = await databaseId(database)
+  const owner = await store.owner()
+  if (owner === id) return true
+  const sample: string[] = []
+  for await (const key of store.keys()) if (sample.push(key) === SAMPLE_SIZE) break
+  if (sample.length > 0 && (owner !== undefined || (await referencedKeys(database, sample)).size === 0)) {
+    return false
+  }
+  await store.setOwner(id)
+  return true
+}
+
+/** Returns the message for the operator when `claimFiles` returned false. */
+export const wrongOwnerMessage = ({ place }: FileStore): string =>
+  `${place} belongs to another database: files without a row in this one are not removed. Check DATABASE_URL; if the database was moved, remove ${OWNER} from there`

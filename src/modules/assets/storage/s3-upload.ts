@@ -1,0 +1,226 @@
+import { createHash } from 'node:crypto'
+import { AbortMultipartUploadCommand, CompleteMultipartUploadCommand, CreateMultipartUploadCommand,
+  HeadObjectCommand, PutObjectCommand, UploadPartCommand, type CompletedPart } from '@aws-sdk/client-s3'
+import { IMMUTABLE } from '../../../http/common-headers.ts'
+import { SNIFF_BYTES, type Inspect, type Inspection, type Span, type StagedFile } from './file-store.ts'
+import { reasonOf, type Bucket } from './s3-client.ts'
+import { presentationOf } from './storage-key.ts'
+
+/** The smallest part that S3 accepts, except for the last one. */
+const MIN_PART_BYTES = 5 * 1024 * 1024
+const MAX_PARTS = 10_000
+
+/** Returns the part size for files of at most `maxBytes`. An upload holds two parts in memory. */
+export const partBytesFor = (maxBytes: number): number =>
+  Math.max(MIN_PART_BYTES, Math.ceil(maxBytes / MAX_PARTS))
+
+/** Headers stored with an object, so that a CDN or the bucket sends the same headers as the service. */
+function objectHeaders (key: string) {
+  const { contentType = 'application/octet-stream', inline = false } = presentationOf(key) ?? {}
+  return {
+    ContentType: contentType,
+    ContentDisposition: inline ? 'inline' : 'attachment',
+    CacheControl: IMMUTABLE
+  }
+}
+
+/**
+ * One upload to a bucket. A small file stays in memory and is published by one PUT. A large file is sent as a
+ * multipart upload, and its completion publishes the file.
+ */
+export class S3Upload {
+  readonly #bucket: Bucket
+  readonly #partBytes: number
+  /** Called with each change of the bytes in memory. Throws when all uploads together have too many. */
+  readonly #onBytes: (change: number) => void
+  readonly #stop = new AbortController()
+  readonly #hash = createHash('sha256')
+  #byteSize = 0
+  #pending: Uint8Array[] = []
+  #pendingBytes = 0
+  #inspection: Inspection | undefined
+  #excerpt: Uint8Array = new Uint8Array()
+  #excerptBytes = 0
+  #uploadId: string | undefined
+  readonly #parts: CompletedPart[] = []
+  #sending: Promise<void> = Promise.resolve()
+  #sendingBytes = 0
+
+  constructor (bucket: Bucket, partBytes: number, onBytes: (change: number) => void) {
+    this.#bucket = bucket
+    this.#partBytes = partBytes
+    this.#onBytes = onBytes
+  }
+
+  async receive (source: AsyncIterable<Uint8Array>, inspect: Inspect): Promise<StagedFile> {
+    try {
+      for await (const chunk of source) {
+        this.#take(chunk)
+        if (this.#inspection === undefined && this.#pendingBytes >= SNIFF_BYTES) await this.#inspect(inspect)
+        if (this.#pendingBytes >= this.#partBytes) await this.#sendPart()
+      }
+      if (this.#inspection === undefined) await this.#inspect(inspect)
+      if (this.#uploadId !== undefined) {
+        if (this.#pendingBytes > 0) await this.#sendPart()
+        await this.#sending
+      }
+    } catch (error) {
+      await this.discard()
+      throw error
+    }
+    return {
+      byteSize: this.#byteSize,
+      checksum: this.#hash.digest('hex'),
+      excerpt: this.#excerpt.subarray(0, this.#excerptBytes),
+      publish: async () => await this.#publish(),
+      discard: async () => await this.discard()
+    }
+  }
+
+  async discard (): Promise<void> {
+    this.#stop.abort()
+    await this.#sending.catch(() => {})
+    this.#releaseBytes()
+    const UploadId = this.#uploadId
+    if (UploadId === undefined) return
+    this.#uploadId = undefined
+    try {
+      await this.#bucket.send(new AbortMultipartUploadCommand({ ...this.#object, UploadId }))
+    } catch (error) {
+      if (reasonOf(error).code !== 'NoSuchUpload') this.#bucket.translate(error) // logs it
+    }
+  }
+
+  get #key (): string {
+    return (this.#inspection as Inspection).key
+  }
+
+  get #object () {
+    return this.#bucket.object(this.#key)
+  }
+
+  #take (chunk: Uint8Array): void {
+    this.#hash.update(chunk)
+    this.#copyExcerpt(chunk, this.#byteSize)
+    this.#byteSize += chunk.byteLength
+    this.#pending.push(chunk)
+    this.#pendingBytes += chunk.byteLength
+    this.#onBytes(chunk.byteLength)
+  }
+
+  async #inspect (inspect: Inspect): Promise<void> {
+    const head = joined(this.#pending, this.#pendingBytes)
+    this.#inspection = await inspect(head.subarray(0, SNIFF_BYTES))
+    const { excerpt } = this.#inspection
+    if (excerpt === undefined) return
+    this.#excerpt = new Uint8Array(excerpt.length)
+    this.#copyExcerpt(head, 0)
+  }
+
+  #copyExcerpt (chunk: Uint8Array, position: number): void {
+    const excerpt = this.#inspection?.excerpt
+    if (excerpt === undefined) return
+    const from = Math.max(position, excerpt.position)
+    const to = Math.min(position + chunk.byteLength, end(excerpt))
+    if (from >= to) return
+    this.#excerpt.set(chunk.subarray(from - position, to - position), from - excerpt.position)
+    this.#excerptBytes = to - excerpt.position
+  }
+
+  /** Waits until the previous part is sent, then starts to send this one while the next one arrives. */
+  async #sendPart (): Promise<void> {
+    await this.#sending // if it fails, #pendingBytes must still include this part
+    const body = joined(this.#pending, this.#pendingBytes)
+    this.#pending = []
+    this.#pendingBytes = 0
+    this.#onBytes(-this.#sendingBytes)
+    this.#sendingBytes = body.byteLength
+    this.#uploadId ??= await this.#begin()
+    const PartNumber = this.#parts.length + 1
+    const part: CompletedPart = { PartNumber }
+    this.#parts.push(part)
+    this.#sending = this.#sent(body, PartNumber).then((etag) => {
+      part.ETag = etag
+    })
+    this.#sending.catch(() => {}) // awaited before the next part
+  }
+
+  async #begin (): Promise<string> {
+    const { UploadId } = await this.#try(async (signal) =>
+      await this.#bucket.send(
+        new CreateMultipartUploadCommand({ ...this.#object, ...objectHeaders(this.#key) }),
+        {
+          signal
+        }
+      )
+    )
+    return UploadId as string
+  }
+
+  async #sent (Body: Uint8Array, PartNumber: number): Promise<string> {
+    const command = new UploadPartCommand({ ...this.#object, UploadId: this.#uploadId, PartNumber, Body })
+    const { ETag } = await this.#try(async (signal) =>
+      await this.#bucket.send(command, { signal, bytes: Body.byteLength })
+    )
+    return ETag as string
+  }
+
+  async #publish (): Promise<void> {
+    try {
+      await this.#try(async (signal) =>
+        this.#uploadId === undefined ? await this.#put(signal) : await this.#complete(signal)
+      )
+      this.#uploadId = undefined
+    } catch (error) {
+      await this.discard()
+      throw error
+    } finally {
+      this.#releaseBytes()
+    }
+  }
+
+  async #put (signal: AbortSignal): Promise<void> {
+    const Body = joined(this.#pending, this.#pendingBytes)
+    await this.#bucket.send(new PutObjectCommand({ ...this.#object, ...objectHeaders(this.#key), Body }), {
+      signal,
+      bytes: Body.byteLength
+    })
+  }
+
+  async #complete (signal: AbortSignal): Promise<void> {
+    const command = new CompleteMultipartUploadCommand({
+      ...this.#object,
+      UploadId: this.#uploadId,
+      MultipartUpload: { Parts: this.#parts }
+    })
+    try {
+      // The limit grows with the size, because some storages copy the parts into one object.
+      await this.#bucket.send(command, { signal, bytes: this.#byteSize / 16 })
+    } catch (error) {
+      if (reasonOf(error).code !== 'NoSuchUpload') throw error
+      // An earlier attempt may have succeeded although its answer was lost.
+      const { ContentLength } = await this.#bucket.send(new HeadObjectCommand(this.#object), { signal })
+      if (ContentLength !== this.#byteSize) throw error
+    }
+  }
+
+  #releaseBytes (): void {
+    this.#onBytes(-this.#pendingBytes - this.#sendingBytes)
+    this.#pending = []
+    this.#pendingBytes = this.#sendingBytes = 0
+  }
+
+  async #try<T> (action: (signal: AbortSignal) => Promise<T>): Promise<T> {
+    const { signal } = this.#stop
+    try {
+      return await action(signal)
+    } catch (error) {
+      // An upload that the service itself aborted is not a failure of the storage.
+      throw signal.aborted ? error : this.#bucket.translate(error)
+    }
+  }
+}
+
+const end = ({ position, length }: Span): number => position + length
+
+const joined = (chunks: readonly Uint8Array[], bytes: number): Uint8Array => Buffer.concat(chunks, bytes)

@@ -1,0 +1,91 @@
+import { randomPublicId } from '../../../infra/system/identifiers.ts'
+
+/**
+ * Types that a browser may display, and their extensions: formats without scripts, and PDF, whose scripts are
+ * isolated. All other types, such as HTML, SVG and XML, are served as downloads.
+ */
+const INLINE_TYPES: Readonly<Record<string, string>> = {
+  'image/png': 'png',
+  'image/apng': 'apng',
+  'image/jpeg': 'jpg',
+  'image/gif': 'gif',
+  'image/webp': 'webp',
+  'image/avif': 'avif',
+  'image/heic': 'heic',
+  'image/heif': 'heif',
+  'image/jxl': 'jxl',
+  'image/bmp': 'bmp',
+  'image/tiff': 'tif',
+  'image/x-icon': 'ico',
+  'audio/mpeg': 'mp3',
+  'audio/mp4': 'm4b',
+  'audio/x-m4a': 'm4a',
+  'audio/aac': 'aac',
+  'audio/ogg': 'ogg',
+  'audio/wav': 'wav',
+  'audio/flac': 'flac',
+  'video/mp4': 'mp4',
+  'video/x-m4v': 'm4v',
+  'video/webm': 'webm',
+  'video/ogg': 'ogv',
+  'video/quicktime': 'mov',
+  'video/matroska': 'mkv',
+  'video/mpeg': 'mpg',
+  'font/woff': 'woff',
+  'font/woff2': 'woff2',
+  'font/ttf': 'ttf',
+  'font/otf': 'otf',
+  'application/pdf': 'pdf'
+}
+
+/**
+ * Types that are served as downloads with their own type and extension, so that the right program opens the
+ * saved file. SVG works in `<img>`, where browsers don't run its scripts. Don't add HTML, XML or JavaScript.
+ */
+const DOWNLOAD_TYPES: Readonly<Record<string, string>> = {
+  'image/svg+xml': 'svg',
+  'text/plain': 'txt',
+  'text/csv': 'csv',
+  'application/json': 'json',
+  'application/zip': 'zip',
+  'application/gzip': 'gz',
+  'application/vnd.openxmlformats-officedocument.wordprocessingml.document': 'docx',
+  'application/vnd.openxmlformats-officedocument.spreadsheetml.sheet': 'xlsx',
+  'application/vnd.openxmlformats-officedocument.presentationml.presentation': 'pptx'
+}
+
+/** Extension by type. deploy/nginx/nginx.conf.template repeats this list; a test compares them. */
+export const EXTENSIONS: Readonly<Record<string, string>> = { ...INLINE_TYPES, ...DOWNLOAD_TYPES }
+const TYPE_OF_EXTENSION: ReadonlyMap<string, string> =
+  new Map(Object.entries(EXTENSIONS).map(([type, extension]) => [extension, type]))
+
+const KEY = /^[0-9A-Za-z]{22}(?:\.([a-z0-9]{2,5}))?$/
+
+/** How a stored file is served. */
+export interface Presentation {
+  readonly contentType: string
+  readonly inline: boolean
+}
+
+const DOWNLOAD: Presentation = { contentType: 'application/octet-stream', inline: false }
+
+/** Tells whether browsers may display files of this type. */
+export const isInlineType = (contentType: string): boolean => Object.hasOwn(INLINE_TYPES, contentType)
+
+/** Returns a new, unguessable name. Its extension determines how the file is served, without a query. */
+export const newStorageKey = (contentType: string): string =>
+  Object.hasOwn(EXTENSIONS, contentType) ? `${randomPublicId()}.${EXTENSIONS[contentType]}` : randomPublicId()
+
+/** Returns how to serve a file; undefined for a name that `newStorageKey` can't have returned. */
+export function presentationOf (name: string): Presentation | undefined {
+  const match = KEY.exec(name)
+  if (match === null) return undefined
+  if (match[1] === undefined) return DOWNLOAD
+  const contentType = TYPE_OF_EXTENSION.get(match[1])
+  return contentType === undefined ? undefined : { contentType, inline: isInlineType(contentType) }
+}
+
+export const isStorageKey = (name: string): boolean => presentationOf(name) !== undefined
+
+/** The file or object next to the uploads that records which database they belong to. */
+export const OWNER = '.database'

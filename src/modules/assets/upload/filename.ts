@@ -1,0 +1,40 @@
+const FALLBACK = 'file'
+/** The limit of most file systems. */
+const MAX_BYTES = 255
+/** Longer text after the last dot is not treated as an extension. */
+const MAX_EXTENSION_BYTES = 32
+
+/** Control and format characters (bidi overrides, zero width), lone surrogates, line separators. */
+const INVISIBLE = /[\p{Cc}\p{Cf}\p{Cs}\p{Zl}\p{Zp}]/gu
+
+/**
+ * Returns the filename to record for an upload: the base name in NFC, without invisible characters, cut to
+ * 255 bytes of UTF-8 before its extension. It is never empty, `.` or `..`, and never used as part of a path.
+ *
+ * @param given the filename or path that the client sent
+ */
+export function cleanFilename (given: string | undefined): string {
+  // Limits the cost of normalising a huge name.
+  const visible = (given ?? '').slice(-16 * 1024).replace(INVISIBLE, '')
+  const name = visible.slice(Math.max(visible.lastIndexOf('/'), visible.lastIndexOf('\\')) + 1)
+    .normalize('NFC').trim()
+  if (/^\.*$/.test(name)) return FALLBACK
+  if (Buffer.byteLength(name) <= MAX_BYTES) return name
+
+  const dot = name.lastIndexOf('.')
+  const extension = dot > 0 && Buffer.byteLength(name.slice(dot)) <= MAX_EXTENSION_BYTES ? name.slice(dot)
+    : ''
+  return truncate(name.slice(0, name.length - extension.length), MAX_BYTES - Buffer.byteLength(extension))
+    .trimEnd() + extension
+}
+
+function truncate (text: string, maxBytes: number): string {
+  let bytes = 0
+  let end = 0
+  for (const character of text) {
+    bytes += Buffer.byteLength(character)
+    if (bytes > maxBytes) break
+    end += character.length
+  }
+  return text.slice(0, end)
+}

@@ -1,0 +1,58 @@
+import type { IncomingHttpHeaders } from 'node:http'
+import { parseHttpDate, parseTagList, type Comparison,
+  type Validators } from '../../http/conditional-requests.ts'
+
+// The entity tag of a document (RFC 9110, 8.8.3) is its hash. A compressed representation has a suffix,
+// because it needs a strong tag of its own. A record's tag also has the version, because a record contains
+// the time of its last write.
+
+export type Encoding = 'identity' | 'br' | 'gzip'
+
+const SUFFIX: Readonly<Record<Encoding, string>> = { identity: '', br: '-br', gzip: '-gzip' }
+
+/** Returns the strong tag of a document in an encoding. */
+export const entityTag = (hash: string, encoding: Encoding = 'identity'): string =>
+  `"${hash}${SUFFIX[encoding]}"`
+
+/** Returns the tags of a document in all encodings. */
+export const documentTags = (hash: string): string[] =>
+  (Object.keys(SUFFIX) as Encoding[]).map((encoding) => entityTag(hash, encoding))
+
+/** Returns the strong tag of a page's record. */
+const recordTag = (page: { contentHash: string, version: bigint }): string =>
+  `"${page.contentHash}.${page.version}"`
+
+/** Returns the validators of a page's record. Preconditions may also name the tags of its document. */
+export const recordValidators = (
+  page: { contentHash: string, version: bigint, updatedAt: Date }
+): Validators => ({
+  etag: recordTag(page),
+  otherTags: documentTags(page.contentHash),
+  modifiedAt: page.updatedAt
+})
+
+/** The preconditions of a write as parameters of its statement; null for those that it doesn't have. */
+export interface WriteConditions {
+  /** Each is `*`, the hash of a document, or a hash and a version. */
+  readonly ifMatch: readonly string[] | null
+  readonly ifNoneMatch: readonly string[] | null
+  readonly unmodifiedSince: Date | null
+}
+
+/** A tag of a record or of a document in any encoding. */
+const WRITABLE_TAG = /^([\w-]{43}(?:\.\d+)?)(?:-br|-gzip)?$/
+
+export function writeConditions (headers: IncomingHttpHeaders): WriteConditions {
+  const { 'if-match': ifMatch, 'if-none-match': ifNoneMatch } = headers
+  const since = ifMatch === undefined ? parseHttpDate(headers['if-unmodified-since']) : undefined
+  return {
+    ifMatch: ifMatch === undefined ? null : writableTags(ifMatch, 'strong'),
+    ifNoneMatch: ifNoneMatch === undefined ? null : writableTags(ifNoneMatch, 'weak'),
+    unmodifiedSince: since === undefined ? null : new Date(since)
+  }
+}
+
+function writableTags (header: string, comparison: Comparison): string[] {
+  const tags = parseTagList(header, comparison)
+  return tags === '*' ? [tags] : tags.flatMap((tag) => WRITABLE_TAG.exec(tag)?.[1] ?? [])
+}

@@ -1,0 +1,151 @@
+import type { Database } from '../../infra/postgres/database.ts'
+import { statement } from '../../infra/postgres/statement.ts'
+import { uuidv7 } from '../../infra/postgres/uuid.ts'
+import { UnauthorizedError } from '../../errors.ts'
+import { randomPublicId } from '../../infra/system/identifiers.ts'
+import type { Page } from '../../http/pagination.ts'
+import { contentHash } from '../../http/conditional-requests.ts'
+import type { WriteConditions } from './etag.ts'
+
+// All statements are hot, so they are prepared SQL, which is two to three times as fast as Prisma's queries
+// (`npm run bench:queries`). Prisma also has no conditional write that returns the row.
+
+/** A Landing Page as it is stored. */
+export interface LandingPage {
+  readonly id: string
+  readonly publicId: string
+  /** The document's text, byte for byte as it was sent. */
+  readonly currentData: string
+  readonly contentHash: string
+  readonly version: bigint
+  readonly createdAt: Date
+  readonly updatedAt: Date
+}
+
+/** A list with more bytes of documents ends early, with a link to the rest. */
+const MAX_LIST_BYTES = 512 * 1024
+
+/** Greater than every id. A list without a cursor begins here. */
+const NEWEST = 'ffffffff-ffff-ffff-ffff-ffffffffffff'
+
+const RECORD =
+  `id, public_id AS "publicId", current_data AS "currentData", content_hash AS "contentHash", version,
+  created_at AS "createdAt", updated_at AS "updatedAt"`
+/** Everything that If-Match and If-None-Match may name a page by. */
+const NAMES = "ARRAY['*', content_hash, content_hash || '.' || version]::text[]"
+/** The page ($1) of an owner ($2) if its preconditions are true ($3 to $5, null if missing). */
+const OWN_VERSION =
+  `id = $1::uuid AND user_id = $2::integer AND ($3::text[] IS NULL OR $3::text[] && ${NAMES})
+  AND ($4::text[] IS NULL OR NOT $4::text[] && ${NAMES})
+  AND ($5::timestamptz IS NULL OR date_trunc('second', updated_at) <= $5::timestamptz)`
+
+const CREATE = statement<LandingPage>(`
+  INSERT INTO landing_pages (id, user_id, public_id, current_data, content_hash, created_at, updated_at)
+  VALUES ($1::uuid, $2::integer, $3, $4, $5, $6::timestamptz, $6::timestamptz)
+  RETURNING ${RECORD}`)
+
+const FIND = statement<
+  LandingPage
+>(`SELECT ${RECORD} FROM landing_pages WHERE id = $1::uuid AND user_id = $2::integer`)
+
+/** PostgreSQL knows the size of a text without reading it, so it reads only the documents that fit. */
+const LIST = statement<Omit<LandingPage, 'currentData'> & { currentData: string | null }>(`
+  SELECT id, "publicId", CASE WHEN place <= $3::integer AND (place = 1 OR bytes <= ${MAX_LIST_BYTES}) THEN "currentData" END AS "currentData",
+    "contentHash", version, "createdAt", "updatedAt"
+  FROM (
+    SELECT *, row_number() OVER newest AS place, sum(octet_length("currentData")) OVER newest AS bytes
+    FROM (
+      SELECT ${RECORD} FROM landing_pages
+      WHERE user_id = $1::integer AND id < $2::uuid
+      ORDER BY id DESC LIMIT $3::integer + 1
+    ) pages
+    WINDOW newest AS (ORDER BY id DESC ROWS UNBOUNDED PRECEDING)
+  ) measured
+  ORDER BY id DESC`)
+
+/** GREATEST, because the clock of the replica that wrote last may be ahead. */
+const REPLACE = statement<LandingPage>(`
+  UPDATE landing_pages SET current_data = $6, content_hash = $7, version = version + 1, updated_at = GREATEST(updated_at, $8::timestamptz)
+  WHERE ${OWN_VERSION}
+  RETURNING ${RECORD}`)
+
+const DELETE = statement<
+  Pick<LandingPage, 'publicId'>
+>(`DELETE FROM landing_pages WHERE ${OWN_VERSION} RETURNING public_id AS "publicId"`)
+
+const FIND_PUBLIC = statement<Pick<LandingPage, 'currentData' | 'contentHash' | 'version' | 'updatedAt'>>(`
+  SELECT current_data AS "currentData", content_hash AS "contentHash", version, updated_at AS "updatedAt"
+  FROM landing_pages WHERE public_id = $1`)
+
+/** SQLSTATE. The only foreign key of a page is its owner. */
+const FOREIGN_KEY_VIOLATION = '23503'
+
+const parametersOf = ({ ifMatch, ifNoneMatch, unmodifiedSince }: WriteConditions) =>
+  [ifMatch, ifNoneMatch, unmodifiedSince] as const
+
+/** Landing Pages in PostgreSQL. Each method is one statement; all but findPublic() check the owner. */
+export class LandingPageRepository {
+  readonly #database: Database
+
+  constructor (database: Database) {
+    this.#database = database
+  }
+
+  /** @throws {UnauthorizedError} when the user has been deleted in the meantime */
+  async create (userId: number, document: string): Promise<LandingPage> {
+    try {
+      const rows = await this.#database.run(CREATE, [uuidv7(), userId, randomPublicId(), document,
+        contentHash(document), new Date()])
+      return rows[0] as LandingPage
+    } catch (error) {
+      if ((error as { code?: unknown }).code === FOREIGN_KEY_VIOLATION) {
+        throw new UnauthorizedError({ cause: error })
+      }
+      throw error
+    }
+  }
+
+  async find (userId: number, id: string): Promise<LandingPage | null> {
+    const rows = await this.#database.run(FIND, [id, userId])
+    return rows[0] ?? null
+  }
+
+  /**
+   * Lists pages, newest first. Returns fewer than `limit` pages if the documents are large. `nextBefore` is
+   * the `before` of the next list; it is undefined when there are no more pages.
+   */
+  async list (
+    userId: number,
+    { before = NEWEST, limit }: Page
+  ): Promise<{ pages: LandingPage[], nextBefore: string | undefined }> {
+    const rows = await this.#database.run(LIST, [userId, before, limit])
+    const pages = rows.filter((row): row is LandingPage => row.currentData !== null)
+    return { pages, nextBefore: pages.length < rows.length ? pages.at(-1)?.id : undefined }
+  }
+
+  /** Replaces the document. Returns null when there is no such page, or a condition is false. */
+  async replace (
+    userId: number,
+    id: string,
+    document: string,
+    conditions: WriteConditions
+  ): Promise<LandingPage | null> {
+    const rows = await this.#database.run(REPLACE, [id, userId, ...parametersOf(conditions), document,
+      contentHash(document), new Date()])
+    return rows[0] ?? null
+  }
+
+  /** Deletes the page and returns its public id. Returns null in the same cases as replace(). */
+  async delete (userId: number, id: string, conditions: WriteConditions): Promise<string | null> {
+    const rows = await this.#database.run(DELETE, [id, userId, ...parametersOf(conditions)])
+    return rows[0]?.publicId ?? null
+  }
+
+  /** Finds the page of any owner, for the public read. */
+  async findPublic (
+    publicId: string
+  ): Promise<Pick<LandingPage, 'currentData' | 'contentHash' | 'version' | 'updatedAt'> | null> {
+    const rows = await this.#database.run(FIND_PUBLIC, [publicId])
+    return rows[0] ?? null
+  }
+}

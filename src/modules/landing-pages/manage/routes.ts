@@ -1,0 +1,171 @@
+import type { FastifyPluginAsyncTypebox } from '@fastify/type-provider-typebox'
+import type { FastifyReply, FastifyRequest, preValidationHookHandler } from 'fastify'
+import { clock } from '../../../infra/system/clock.ts'
+import { InvalidError, NotFoundError, PreconditionFailedError, TooLargeError } from '../../../errors.ts'
+import { checkPreconditions, failedPrecondition, isNotModified } from '../../../http/conditional-requests.ts'
+import { JSON_CONTENT_TYPE } from '../../../http/common-headers.ts'
+import { nextLink, pageOf } from '../../../http/pagination.ts'
+import { sendWithoutBody } from '../../../http/responses.ts'
+import { documentVersion } from '../public/cached-document.ts'
+import { parseDocumentBody } from '../document.ts'
+import { recordValidators, writeConditions } from '../etag.ts'
+import { LandingPageRepository, type LandingPage } from '../landing-page-repository.ts'
+import { createSchema, deleteSchema, getSchema, listSchema, updateSchema } from '../schemas.ts'
+
+const MAX_DEPTH = 100
+/** Bytes allowed in addition to the document: the enclosing object, other fields and white space. */
+const ENVELOPE_BYTES = 64 * 1024
+
+type App = Parameters<FastifyPluginAsyncTypebox>[0]
+
+/** The owner's routes. They need the authenticated scope. */
+export const manageRoutes: FastifyPluginAsyncTypebox = async (app) => {
+  const pages = new LandingPageRepository(app.database)
+  app.decorateRequest('document', undefined)
+  app.removeContentTypeParser('application/json')
+  app.addContentTypeParser('application/json', parseDocumentBody)
+  addCreateRoute(app, pages)
+  addReadRoutes(app, pages)
+  addUpdateRoute(app, pages)
+  addDeleteRoute(app, pages)
+}
+
+function addCreateRoute (app: App, pages: LandingPageRepository): void {
+  const { MAX_DOCUMENT_BYTES: maxBytes } = app.config
+  app.post('/landing_pages', {
+    schema: createSchema,
+    bodyLimit: maxBytes + ENVELOPE_BYTES
+  }, async (request, reply) => {
+    const document = checkedDocument(request, maxBytes) as string // required by the schema
+    const startedAt = clock.now()
+    const page = await pages.create(request.session.userId, document)
+    await app.documents.publish(page.publicId, documentVersion(page), startedAt)
+    reply.code(201).header('location', app.publicPath(`/manage/landing_pages/${page.id}`))
+    return sendRecord(reply, page)
+  })
+}
+
+function addReadRoutes (app: App, pages: LandingPageRepository): void {
+  app.get('/manage/landing_pages', { schema: listSchema }, async (request, reply) => {
+    const page = pageOf(request.query)
+    const { pages: found, nextBefore } = await pages.list(request.session.userId, page)
+    if (nextBefore !== undefined) {
+      reply.header('link', nextLink(app.publicPath('/manage/landing_pages'), page, nextBefore))
+    }
+    return sendJson(reply, `[${found.map(recordJson).join(',')}]`)
+  })
+
+  app.get('/manage/landing_pages/:id', { schema: getSchema }, async (request, reply) => {
+    const page = await pages.find(request.session.userId, request.params.id)
+    if (page === null) throw new NotFoundError()
+    const validators = recordValidators(page)
+    checkPreconditions(request, validators)
+    if (isNotModified(request.headers, validators)) {
+      return sendWithoutBody(reply.code(304).header('etag', validators.etag))
+    }
+    return sendRecord(reply, page)
+  })
+}
+
+function addUpdateRoute (app: App, pages: LandingPageRepository): void {
+  const { MAX_DOCUMENT_BYTES: maxBytes } = app.config
+  app.patch('/manage/landing_pages/:id', {
+    schema: updateSchema,
+    bodyLimit: maxBytes + ENVELOPE_BYTES,
+    preValidation: allowNoBody,
+    attachValidation: true
+  }, async (request, reply) => {
+    const { id } = request.params
+    const { userId } = request.session
+    const document = await documentOfOwner(request, maxBytes, pages, userId, id)
+    if (document === undefined) return sendRecord(reply, await findUnchanged(pages, userId, id, request))
+    const startedAt = clock.now()
+    const page = await pages.replace(userId, id, document, writeConditions(request.headers))
+    if (page === null) throw await createMismatchError(pages, userId, id, request)
+    await app.documents.publish(page.publicId, documentVersion(page), startedAt)
+    return sendRecord(reply, page)
+  })
+}
+
+function addDeleteRoute (app: App, pages: LandingPageRepository): void {
+  app.delete('/manage/landing_pages/:id', { schema: deleteSchema }, async (request, reply) => {
+    const { id } = request.params
+    const { userId } = request.session
+    const publicId = await pages.delete(userId, id, writeConditions(request.headers))
+    if (publicId === null) throw await createMismatchError(pages, userId, id, request)
+    await app.documents.publish(publicId, undefined)
+    return sendWithoutBody(reply.code(204))
+  })
+}
+
+/** Like checkedDocument(). Only the owner gets the error of an invalid body, everybody else gets a 404. */
+async function documentOfOwner (
+  request: FastifyRequest,
+  maxBytes: number,
+  pages: LandingPageRepository,
+  userId: number,
+  id: string
+): Promise<string | undefined> {
+  try {
+    if (request.validationError !== undefined) throw request.validationError
+    return checkedDocument(request, maxBytes)
+  } catch (error) {
+    if (error instanceof NotFoundError) throw error
+    throw await pages.find(userId, id) === null ? new NotFoundError() : error
+  }
+}
+
+/** Returns the current page for a PATCH without a document. */
+async function findUnchanged (
+  pages: LandingPageRepository,
+  userId: number,
+  id: string,
+  request: FastifyRequest
+): Promise<LandingPage> {
+  const page = await pages.find(userId, id)
+  if (page === null) throw new NotFoundError()
+  checkPreconditions(request, recordValidators(page))
+  return page
+}
+
+/** Returns the error for a write without effect: a 404 without a page, a 412 for a false precondition. */
+async function createMismatchError (
+  pages: LandingPageRepository,
+  userId: number,
+  id: string,
+  request: FastifyRequest
+): Promise<Error> {
+  const page = await pages.find(userId, id)
+  if (page === null) return new NotFoundError()
+  const validators = recordValidators(page)
+  // After another write in the meantime, no condition may be false any more.
+  return new PreconditionFailedError(failedPrecondition(request, validators) ?? 'If-Match', validators.etag)
+}
+
+/** Returns the document exactly as it was sent; undefined if there is none. */
+function checkedDocument ({ document }: FastifyRequest, maxBytes: number): string | undefined {
+  if (document === undefined) return undefined
+  if (document.byteSize > maxBytes) throw new TooLargeError('Current data', maxBytes)
+  if (document.depth > MAX_DEPTH) {
+    throw new InvalidError([`Current data is nested too deeply (maximum is ${MAX_DEPTH} levels)`])
+  }
+  return document.text
+}
+
+/** A PATCH without a body is treated like an empty object: it changes nothing. */
+const allowNoBody: preValidationHookHandler = (request, _reply, done) => {
+  if (request.body === undefined) request.body = {}
+  done()
+}
+
+/** The document's text is inserted unchanged, because parsing it would change numbers and escapes. */
+const recordJson = (page: LandingPage): string =>
+  `{"id":"${page.id}","public_id":"${page.publicId}","current_data":${page.currentData},` +
+  `"created_at":"${page.createdAt.toISOString()}","updated_at":"${page.updatedAt.toISOString()}"}`
+
+const sendRecord = (reply: FastifyReply, page: LandingPage): FastifyReply =>
+  sendJson(reply.header('etag', recordValidators(page).etag), recordJson(page))
+
+/** Sends a buffer, because Fastify would serialise a string by the response schema. */
+const sendJson = (reply: FastifyReply, json: string): FastifyReply =>
+  reply.type(JSON_CONTENT_TYPE).send(Buffer.from(json))

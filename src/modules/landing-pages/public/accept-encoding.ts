@@ -1,0 +1,34 @@
+import { LRUCache } from 'lru-cache'
+import type { Encoding } from '../etag.ts'
+
+/** Results by header. Browsers send few different headers. */
+const known = new LRUCache<string, Encoding>({ max: 200 })
+/** The longest header that is parsed, in characters. No browser sends a longer one. */
+const MAX_LENGTH = 1024
+
+/**
+ * Returns the encoding that an Accept-Encoding header (RFC 9110, 12.5.3) prefers. Returns `br` if it has the
+ * same weight as another, and `identity` if none is acceptable, because a readable answer beats a 406.
+ */
+export function preferredEncoding (header: string | undefined): Encoding {
+  if (header === undefined || header === '' || header.length > MAX_LENGTH) return 'identity'
+  const remembered = known.get(header)
+  if (remembered !== undefined) return remembered
+  // Some clients put white space around the `=` of a weight.
+  const weights = new Map(header.toLowerCase().replaceAll(/[ \t]/g, '').split(',').map(weightOf))
+  const weight = (coding: string): number => weights.get(coding) ?? weights.get('*') ?? 0
+  const br = weight('br')
+  const gzip = weights.get('gzip') ?? weights.get('x-gzip') ?? weights.get('*') ?? 0
+  const identity = weights.get('identity') ?? 0
+  const best = Math.max(br, gzip)
+  const encoding = best === 0 || identity > best ? 'identity' : br === best ? 'br' : 'gzip'
+  known.set(header, encoding)
+  return encoding
+}
+
+function weightOf (part: string): [coding: string, weight: number] {
+  const [coding = '', ...parameters] = part.split(';')
+  const q = parameters.find((parameter) => parameter.startsWith('q='))
+  const weight = q === undefined ? 1 : Number(q.slice(2))
+  return [coding, weight >= 0 && weight <= 1 ? weight : 0]
+}

@@ -1,0 +1,139 @@
+import { promisify } from 'node:util'
+import { brotliCompress, constants, gzip } from 'node:zlib'
+import { JSON_CONTENT_TYPE } from '../../../http/common-headers.ts'
+import { entityTag, type Encoding } from '../etag.ts'
+import { Body, headerLines } from './prepared-head.ts'
+
+/** A version of a document as PostgreSQL and Redis store it. */
+export interface DocumentVersion {
+  readonly publicId: string
+  /** Assigned by PostgreSQL. It grows with each write of the document. */
+  readonly version: number
+  readonly hash: string
+  readonly updatedAt: Date
+  readonly bytes: Buffer
+}
+
+/** Converts a row of the table to a version of the document. */
+export const documentVersion = (
+  page: { publicId: string, version: bigint, contentHash: string, updatedAt: Date, currentData: string }
+): DocumentVersion => ({
+  publicId: page.publicId,
+  version: Number(page.version),
+  hash: page.contentHash,
+  updatedAt: page.updatedAt,
+  bytes: Buffer.from(page.currentData)
+})
+
+/** A document in one encoding, with its header lines. */
+export interface Representation {
+  readonly body: Body
+  readonly etag: string
+  /** All lines that only this representation has. */
+  readonly lines: string
+  /** The ETag, for a 304 or 412. */
+  readonly etagLine: string
+}
+
+const compress = {
+  // Quality 5 takes about as long as gzip, with a smaller result; 11 takes a hundred times as long.
+  br: async (bytes: Buffer) =>
+    await promisify(brotliCompress)(bytes, {
+      params: { [constants.BROTLI_PARAM_QUALITY]: 5, [constants.BROTLI_PARAM_SIZE_HINT]: bytes.length }
+    }),
+  gzip: async (bytes: Buffer) => await promisify(gzip)(bytes)
+} as const
+
+/** Where a cached document was loaded from. A document that this process wrote counts as `database`. */
+export type Origin = 'redis' | 'database'
+
+/** The number of compressions, by encoding. */
+export type CompressionCounts = Record<'br' | 'gzip', number>
+
+/** Smaller documents aren't compressed, because they fit into one packet. */
+const MIN_COMPRESSED_BYTES = 1024
+/** A compressed document is used if its size is at most this share of the original. */
+const MAX_COMPRESSED_PART = 0.9
+/** The memory of an entry without its bodies: headers, keys, and the entry itself. */
+const OVERHEAD_BYTES = 1024
+
+/** A version of a document with its representations. Each representation is created once. */
+export class CachedDocument {
+  readonly publicId: string
+  readonly version: number
+  readonly hash: string
+  readonly updatedAt: Date
+  readonly #lastModifiedLine: string
+  #hasLastModified = false
+  readonly identity: Representation
+  readonly #made: { br?: Representation, gzip?: Representation } = {}
+  readonly #making: { br?: Promise<Representation>, gzip?: Promise<Representation> } = {}
+  /** From this time on it is reloaded before it is served, in milliseconds of the process clock. */
+  freshUntil = 0
+  /** Where it was last loaded from. */
+  origin: Origin = 'database'
+  /** When it was last known to be the current version, in milliseconds of the process clock. */
+  knownAt = 0
+
+  constructor (document: DocumentVersion) {
+    this.publicId = document.publicId
+    this.version = document.version
+    this.hash = document.hash
+    this.updatedAt = document.updatedAt
+    this.#lastModifiedLine = headerLines(['last-modified', document.updatedAt.toUTCString()])
+    this.identity = this.#represent(document.bytes, 'identity')
+  }
+
+  /**
+   * The Last-Modified line; empty until a second after the write. Until then another write could have the
+   * same date, and the clock of the writer may be ahead (RFC 9110, 8.8.2).
+   */
+  get lastModifiedLine (): string {
+    if (!this.#hasLastModified) this.#hasLastModified = Date.now() >= this.updatedAt.getTime() + 1000
+    return this.#hasLastModified ? this.#lastModifiedLine : ''
+  }
+
+  /** The memory that it uses, in bytes. */
+  get size (): number {
+    const bodies = new Set([this.identity, ...Object.values(this.#made)].map(({ body }) => body))
+    return [...bodies].reduce((sum, { size }) => sum + size, OVERHEAD_BYTES)
+  }
+
+  /** Returns the representation in an encoding; undefined if it has to be compressed first. */
+  ready (encoding: Encoding): Representation | undefined {
+    if (encoding === 'identity' || this.identity.body.bytes.length < MIN_COMPRESSED_BYTES) {
+      return this.identity
+    }
+    return this.#made[encoding]
+  }
+
+  /**
+   * Compresses the document, once for all callers. Returns the uncompressed representation if compressing
+   * saves too little.
+   *
+   * @param compressions counts the compression
+   */
+  async make (encoding: 'br' | 'gzip', compressions: CompressionCounts): Promise<Representation> {
+    return await (this.#making[encoding] ??= compress[encoding](this.identity.body.bytes).then((bytes) => {
+      compressions[encoding]++
+      return (this.#made[encoding] = bytes.length <= this.identity.body.bytes.length * MAX_COMPRESSED_PART
+        ? this.#represent(bytes, encoding) : this.identity)
+    }).catch((error: unknown) => {
+      delete this.#making[encoding] // the next request tries again, because memory may only be short now
+      throw error
+    }))
+  }
+
+  #represent (bytes: Buffer, encoding: Encoding): Representation {
+    const etag = entityTag(this.hash, encoding)
+    const etagLine = headerLines(['etag', etag])
+    const content = [['content-type', JSON_CONTENT_TYPE], ['content-length', String(bytes.length)]] as const
+    const coding = encoding === 'identity' ? [] : [['content-encoding', encoding]] as const
+    return {
+      body: new Body(bytes),
+      etag,
+      lines: etagLine + headerLines(...content, ...coding),
+      etagLine
+    }
+  }
+}

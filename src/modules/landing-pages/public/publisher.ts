@@ -1,0 +1,79 @@
+import { DELETED, type SharedDocuments } from './shared-documents.ts'
+import type { DocumentVersion } from './cached-document.ts'
+
+/**
+ * The most versions remembered while Redis is unreachable. Beyond that, the oldest are forgotten; Redis'
+ * outdated copies expire within a minute.
+ */
+const MAX_UNPUBLISHED = 10_000
+/** Versions announced at once when Redis is reachable again. More could make commands time out. */
+const ANNOUNCE_BATCH = 50
+
+/** Publishes writes through Redis to all replicas, and remembers those it could not publish. */
+export class Publisher {
+  readonly #shared: SharedDocuments
+  readonly #onNewer: (publicId: string, version: number) => void
+  readonly #unpublished = new Map<string, number>()
+
+  /** @param onNewer is called when Redis already knows a newer version than the published one */
+  constructor (shared: SharedDocuments, onNewer: (publicId: string, version: number) => void) {
+    this.#shared = shared
+    this.#onNewer = onNewer
+  }
+
+  /** Whether Redis may hold an older version than this process has written. */
+  isBehind (publicId: string): boolean {
+    return this.#unpublished.has(publicId)
+  }
+
+  /**
+   * Publishes a committed version, or a deletion. Never rejects. After a failure, publishOutstanding() can
+   * try again.
+   */
+  async publish (publicId: string, document: DocumentVersion | undefined): Promise<void> {
+    await this.#attempt(
+      publicId,
+      versionOf(document),
+      async () => await this.#shared.publish(publicId, document)
+    )
+  }
+
+  /**
+   * Announces the versions that could not be published. It sends only their numbers, because another replica
+   * may have written newer documents since.
+   */
+  async publishOutstanding (): Promise<void> {
+    const outstanding = [...this.#unpublished]
+    while (outstanding.length > 0) {
+      await Promise.all(outstanding.splice(0, ANNOUNCE_BATCH).map(async ([publicId, version]) =>
+        await this.#attempt(
+          publicId,
+          version,
+          async () =>
+            await this.#shared.announce(publicId, version)
+        )
+      ))
+    }
+  }
+
+  async #attempt (publicId: string, version: number, publish: () => Promise<number>): Promise<void> {
+    this.#remember(publicId, version)
+    try {
+      const newest = await publish()
+      if (this.#unpublished.get(publicId) === version) this.#unpublished.delete(publicId)
+      if (newest > version) this.#onNewer(publicId, newest)
+    } catch {
+      // Redis is unreachable. The version stays remembered.
+    }
+  }
+
+  #remember (publicId: string, version: number): void {
+    if ((this.#unpublished.get(publicId) ?? 0) < version) this.#unpublished.set(publicId, version)
+    if (this.#unpublished.size > MAX_UNPUBLISHED) {
+      this.#unpublished.delete(this.#unpublished.keys().next().value as string)
+    }
+  }
+}
+
+/** The version of a document; a deletion counts as newer than all versions. */
+export const versionOf = (document: DocumentVersion | undefined): number => document?.version ?? DELETED

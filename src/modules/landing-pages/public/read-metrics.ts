@@ -1,0 +1,122 @@
+import { Counter, Histogram, type Registry } from 'prom-client'
+import { addCounter, addGauge } from '../../../infra/telemetry/metrics.ts'
+import type { DocumentCache } from './document-cache.ts'
+import type { Tier } from './read-limit.ts'
+
+/** In seconds. */
+const LOAD_BUCKETS = [0.0005, 0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 5]
+
+/**
+ * Registers the metrics of the public read.
+ *
+ * @returns the histogram in which the route records load times, in seconds
+ */
+export function publicReadMetrics (registry: Registry, tiers: readonly Tier[]): Histogram<'source'> {
+  // eslint-disable-next-line no-new
+  new Counter({
+    name: 'landfall_public_reads_total',
+    help:
+      'Public reads by tier of the limit, where the document came from (process, redis, database, stale; none) and status',
+    labelNames: ['tier', 'source', 'status'],
+    registers: [registry],
+    collect () {
+      this.reset()
+      for (const { name: tier, reads: { notFound, conditionFailed, refused, failed, ...served } } of tiers) {
+        for (const [source, { sent, notModified }] of Object.entries(served)) {
+          this.inc({ tier, source, status: '200' }, sent)
+          this.inc({ tier, source, status: '304' }, notModified)
+        }
+        const others = { 404: notFound, 412: conditionFailed, 429: refused, 503: failed }
+        for (const [status, count] of Object.entries(others)) {
+          this.inc({ tier, source: 'none', status }, count)
+        }
+      }
+    }
+  })
+  leaseMetrics(registry, tiers)
+  return new Histogram({
+    name: 'landfall_public_read_load_duration_seconds',
+    help: 'Time to load a document that was not in memory, by where it came from (none: it does not exist)',
+    labelNames: ['source'],
+    buckets: LOAD_BUCKETS,
+    registers: [registry]
+  })
+}
+
+/** Registers the metrics of the leases, here because the rate-limit module doesn't know the tiers. */
+function leaseMetrics (registry: Registry, tiers: readonly Tier[]): void {
+  const byTier = (read: (tier: Tier) => number) => () =>
+    Object.fromEntries(tiers.map((tier) => [tier.name, read(tier)]))
+  const counter = (name: string, help: string, read: (tier: Tier) => number) =>
+    addCounter(registry, { name, help }, byTier(read), 'tier')
+  counter(
+    'landfall_leases_total',
+    'Leases that this process requested from Redis',
+    ({ limit }) => limit.stats.asked
+  )
+  counter(
+    'landfall_lease_reads_granted_total',
+    'Reads that Redis granted to this process',
+    ({ limit }) => limit.stats.granted
+  )
+  counter(
+    'landfall_lease_reads_returned_total',
+    'Granted reads that this process returned unspent',
+    ({ limit }) => limit.stats.returned
+  )
+  counter(
+    'landfall_lease_recalls_total',
+    'Leases of this process that another process recalled',
+    ({ limit }) => limit.stats.recalled
+  )
+  counter(
+    'landfall_limit_windows_exhausted_total',
+    'Client windows in which this process found no reads left',
+    ({ limit }) => limit.stats.exhausted
+  )
+  counter(
+    'landfall_limit_windows_local_total',
+    'Client windows that this process counted locally, without Redis',
+    ({ limit }) => limit.stats.countedLocally
+  )
+  addGauge(
+    registry,
+    {
+      name: 'landfall_limit_clients',
+      help: 'Client addresses that the limit remembers, for one to two minutes'
+    },
+    byTier(({ limit }) => limit.clients),
+    'tier'
+  )
+}
+
+/** Registers the metrics of the document cache. */
+export function documentMetrics (registry: Registry, documents: DocumentCache, maxBytes: number): void {
+  addGauge(
+    registry,
+    { name: 'landfall_document_cache_entries', help: 'Documents in memory' },
+    () => documents.usage.entries
+  )
+  addGauge(
+    registry,
+    { name: 'landfall_document_cache_bytes', help: 'Memory used by documents' },
+    () => documents.usage.bytes
+  )
+  addGauge(registry, {
+    name: 'landfall_document_cache_max_bytes',
+    help: 'Limit of the memory used by documents (CACHE_MAX_BYTES)'
+  }, () => maxBytes)
+  addCounter(registry, {
+    name: 'landfall_document_cache_evictions_total',
+    help: 'Documents evicted from memory'
+  }, () => documents.usage.evictions)
+  addCounter(
+    registry,
+    {
+      name: 'landfall_document_compressions_total',
+      help: 'Compressions of documents, at most one per version and encoding'
+    },
+    () => documents.compressions,
+    'encoding'
+  )
+}

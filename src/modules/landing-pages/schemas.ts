@@ -1,0 +1,162 @@
+import { Type } from '@sinclair/typebox'
+import { PageQuery } from '../../http/pagination.ts'
+import { answer, BAD_PAGE, bearer, BODY_ERRORS, errors, IdParams, MALFORMED_JSON, NO_PARAMETERS, nothing,
+  ReadConditions, WriteConditions, type AnswerHeader } from '../../http/schemas.ts'
+
+const DOCUMENT = { title: 'Hello', price: 1 }
+const PUBLIC_ID = '4nJ8sQzR2bXw7kLmT0yHcV'
+
+const Document = Type.Union([Type.Record(Type.String(), Type.Unknown()), Type.Array(Type.Unknown())], {
+  title: 'Document',
+  description:
+    'A JSON object or array, by default of at most 1 MiB, nested at most 100 levels deep. The service stores it byte for byte as it was sent.',
+  examples: [DOCUMENT]
+})
+
+const LandingPage = Type.Object({
+  id: Type.String({ format: 'uuid', description: "Identifies the page in the owner's routes" }),
+  public_id: Type.String({
+    pattern: '^[0-9A-Za-z]{22}$',
+    description: 'Identifies the page in the public read. It cannot be guessed.',
+    examples: [PUBLIC_ID]
+  }),
+  current_data: Document,
+  created_at: Type.String({ format: 'date-time' }),
+  updated_at: Type.String({ format: 'date-time' })
+}, { title: 'LandingPage' })
+
+const LandingPageInput = Type.Object({ current_data: Document }, { title: 'LandingPageInput' })
+/** An object with other fields is refused, so that nobody believes that they were saved. */
+const NoFields = Type.Object({}, { maxProperties: 0 })
+const LandingPageUpdate = Type.Union([LandingPageInput, NoFields], {
+  title: 'LandingPageUpdate',
+  description: 'An empty object changes nothing'
+})
+/** `landing_page` is used only if the body has no `current_data` of its own. */
+const ALONE = { not: { required: ['current_data'] } }
+const CreateBody = Type.Union([LandingPageInput, Type.Object({ landing_page: LandingPageInput }, ALONE)])
+const UpdateBody = Type.Union([
+  LandingPageInput,
+  Type.Object({ landing_page: LandingPageUpdate }, ALONE),
+  NoFields
+])
+const EXAMPLE = { examples: [{ current_data: DOCUMENT }] }
+const WRAPPED = 'The body may also wrap these fields in a `landing_page` object.'
+
+const PublicParams = Type.Object({
+  public_id: Type.String({ description: 'The `public_id` of the page', examples: [PUBLIC_ID] })
+})
+
+/** Headers of all public answers. */
+const CORS: readonly AnswerHeader[] = ['Access-Control-Allow-Origin', 'Access-Control-Expose-Headers']
+/** Headers of answers to requests that the rate limit has counted. */
+const COUNTED: readonly AnswerHeader[] = [...CORS, 'RateLimit', 'RateLimit-Policy']
+const READ: readonly AnswerHeader[] = [...COUNTED, 'ETag', 'Last-Modified?', 'Vary', 'Cache-Status', 'Age?']
+
+const tags = ['Landing Pages']
+
+// The response schemas are only documentation: routes write text (docs/adr/0003-documents-as-text.md).
+
+export const createSchema = {
+  operationId: 'createLandingPage',
+  tags,
+  summary: 'Create a Landing Page',
+  description: WRAPPED,
+  security: bearer,
+  body: { ...CreateBody, ...EXAMPLE },
+  response: {
+    201: answer(LandingPage, 'The page', 'ETag', 'Location'),
+    ...errors([...BODY_ERRORS, 401, 422, 500, 503], [], MALFORMED_JSON)
+  }
+}
+export const listSchema = {
+  operationId: 'listLandingPages',
+  tags,
+  summary: "List the caller's Landing Pages, newest first",
+  description:
+    'If the documents are large, a response may have fewer than `limit` records even though there are more. The `Link` header contains the URL of the next records.',
+  security: bearer,
+  querystring: PageQuery,
+  response: {
+    200: answer(Type.Array(LandingPage), 'The pages', 'Link?'),
+    ...errors([400, 401, 422, 500, 503], [], BAD_PAGE)
+  }
+}
+export const getSchema = {
+  operationId: 'getLandingPage',
+  tags,
+  summary: "Read one of the caller's Landing Pages",
+  security: bearer,
+  params: IdParams,
+  headers: ReadConditions,
+  response: {
+    200: answer(LandingPage, 'The page', 'ETag'),
+    304: nothing('The page has not changed', 'ETag'),
+    ...errors([400, 401, 404, 412, 422, 500, 503], [], NO_PARAMETERS)
+  }
+}
+export const updateSchema = {
+  operationId: 'updateLandingPage',
+  tags,
+  summary: 'Replace the document of a Landing Page',
+  description:
+    `Replaces the whole document. Readers see the new document immediately. An empty object changes nothing, and the response is the current page. ${WRAPPED}`,
+  security: bearer,
+  params: IdParams,
+  headers: WriteConditions,
+  body: { ...UpdateBody, ...EXAMPLE },
+  response: {
+    200: answer(LandingPage, 'The current page', 'ETag'),
+    ...errors([...BODY_ERRORS, 401, 404, 412, 422, 500, 503], [], {
+      ...MALFORMED_JSON,
+      422: 'Current data must be a JSON object or array'
+    })
+  }
+}
+export const deleteSchema = {
+  operationId: 'deleteLandingPage',
+  tags,
+  summary: 'Delete a Landing Page',
+  security: bearer,
+  params: IdParams,
+  headers: WriteConditions,
+  response: {
+    204: nothing('The page is deleted, and public reads of it return 404'),
+    ...errors([...BODY_ERRORS, 401, 404, 412, 422, 500, 503], [], NO_PARAMETERS)
+  }
+}
+export const publicReadSchema = {
+  operationId: 'readDocument',
+  tags: ['Public'],
+  summary: 'Read the document of a Landing Page',
+  description:
+    'Returns the document byte for byte as it was sent. By default, a client address may read 30 times a minute, or 1,000 times from an allowed host. Reads with the status 304 or 404 count, too. The `RateLimit` header contains the number of reads left; if the service has several processes, the real number may be higher.',
+  params: PublicParams,
+  headers: ReadConditions,
+  response: {
+    200: answer(Document, 'The document', ...READ, 'Content-Encoding?'),
+    304: nothing('The document has not changed', ...READ),
+    ...errors([404, 412, 429, 503], COUNTED),
+    ...errors([500], [...CORS, 'RateLimit?', 'RateLimit-Policy?']),
+    ...errors([400], CORS)
+  }
+}
+export const preflightSchema = {
+  operationId: 'askForDocument',
+  tags: ['Public'],
+  summary: 'Respond to the CORS preflight of a document',
+  params: PublicParams,
+  response: {
+    204: nothing(
+      'The read is allowed',
+      ...CORS,
+      'Access-Control-Allow-Methods',
+      'Access-Control-Allow-Headers',
+      'Access-Control-Max-Age',
+      'Allow',
+      'Vary',
+      'Cache-Control?'
+    ),
+    ...errors([400, 413, 415], CORS, MALFORMED_JSON)
+  }
+}

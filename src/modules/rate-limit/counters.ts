@@ -1,0 +1,150 @@
+import { randomUUID } from 'node:crypto'
+import fp from 'fastify-plugin'
+import type { Redis, Result } from 'ioredis'
+import { clock } from '../../infra/system/clock.ts'
+import { RedisLeaseStore, type LeaseStore } from './lease-store.ts'
+import { LocalWindows, type Count } from './local-windows.ts'
+import type { RedisClient } from '../../infra/redis/redis-client.ts'
+
+declare module 'fastify' {
+  interface FastifyInstance {
+    counters: Counters
+    /** Grants the leases of this process; undefined when REDIS_URL is not set. */
+    leases: LeaseStore | undefined
+  }
+}
+
+declare module 'ioredis' {
+  interface RedisCommander<Context> {
+    landfallTake(
+      key: string,
+      limit: number,
+      windowMs: number
+    ): Result<[used: number, leftMs: number, allowed: number], Context>
+    landfallGiveBack(key: string): Result<number, Context>
+  }
+}
+
+// Counts one use unless the limit is reached. The window begins with its first use. A counter without an
+// expiry gets one, because otherwise it would refuse forever.
+const TAKE = `
+local counter = KEYS[1]
+local limit, window_ms = tonumber(ARGV[1]), tonumber(ARGV[2])
+
+local used = tonumber(redis.call('GET', counter) or '0')
+local left_ms = redis.call('PTTL', counter)
+local allowed = used < limit
+if allowed then used = redis.call('INCR', counter) end
+if left_ms < 0 then
+  left_ms = window_ms
+  redis.call('PEXPIRE', counter, left_ms)
+end
+return {used, left_ms, allowed and 1 or 0}
+`
+
+// Takes back one use, unless the window has ended.
+const GIVE_BACK = `
+local counter = KEYS[1]
+if tonumber(redis.call('GET', counter) or '0') > 0 then return redis.call('DECR', counter) end
+return 0
+`
+
+export const COUNTER_SCRIPTS = {
+  landfallTake: { numberOfKeys: 1, lua: TAKE },
+  landfallGiveBack: { numberOfKeys: 1, lua: GIVE_BACK }
+} as const
+
+/**
+ * Fixed-window counters in Redis, shared by all replicas. Without Redis each process counts locally, starting
+ * from the last count that Redis returned.
+ */
+export class Counters {
+  readonly #local = new Map<number, LocalWindows>()
+  readonly #shared: RedisClient | undefined
+
+  constructor (shared: RedisClient | undefined) {
+    this.#shared = shared
+  }
+
+  /** Whether counts are shared by all replicas: false while Redis is unreachable or not configured. */
+  get shared (): boolean {
+    return this.#shared?.reachable ?? false
+  }
+
+  /**
+   * Counts one use of `key` unless its limit is reached. Returns a promise only if Redis has to be asked. An
+   * exhausted window is remembered and refused without Redis, so takeReturnable() must be used for uses that
+   * may be given back.
+   *
+   * @param windowMs length of the window from its first use, in milliseconds
+   * @param now the process clock, in milliseconds
+   */
+  take (key: string, limit: number, windowMs: number, now: number): Count | Promise<Count> {
+    const refusal = this.shared ? this.#windows(windowMs).refusal(key, limit, now) : undefined
+    return refusal ?? this.takeReturnable(key, limit, windowMs, now)
+  }
+
+  /** Like take(), for uses that may be given back. It asks Redis even if the window was exhausted. */
+  takeReturnable (key: string, limit: number, windowMs: number, now: number): Count | Promise<Count> {
+    const shared = this.#shared
+    if (shared === undefined || !shared.reachable) return this.#windows(windowMs).take(key, limit, now)
+    return this.#takeShared(shared, key, limit, windowMs, now)
+  }
+
+  /**
+   * Takes back a use, unless its window has ended.
+   *
+   * @param resetAt the `resetAt` of the count that takeReturnable() returned
+   */
+  async giveBack (key: string, windowMs: number, resetAt: number): Promise<void> {
+    const now = clock.now()
+    if (now >= resetAt) return
+    this.#windows(windowMs).giveBack(key, now)
+    await this.#shared?.run((redis) => redis.landfallGiveBack(redisKey(key))).catch(() => {})
+  }
+
+  #windows (windowMs: number): LocalWindows {
+    let windows = this.#local.get(windowMs)
+    if (windows === undefined) this.#local.set(windowMs, windows = new LocalWindows(windowMs))
+    return windows
+  }
+
+  async #takeShared (
+    shared: RedisClient,
+    key: string,
+    limit: number,
+    windowMs: number,
+    now: number
+  ): Promise<Count> {
+    let answer
+    try {
+      answer = await shared.run((redis: Redis) => redis.landfallTake(redisKey(key), limit, windowMs))
+    } catch {
+      return this.#windows(windowMs).take(key, limit, clock.now())
+    }
+    const [used, leftMs, allowed] = answer
+    const resetAt = now + leftMs
+    this.#windows(windowMs).adopt(key, used, resetAt, now)
+    return { allowed: allowed === 1, used, resetAt }
+  }
+}
+
+const redisKey = (key: string): string => `landfall:count:${key}`
+
+/** Ends the window of a key in Redis, on behalf of all replicas. */
+export async function forgetCount (redis: Redis, key: string): Promise<void> {
+  await redis.del(redisKey(key))
+}
+
+/** Whole seconds until a window ends, at least 1: the value of Retry-After. */
+export const secondsLeft = (count: Pick<Count, 'resetAt'>, now: number): number =>
+  Math.max(1, Math.ceil((count.resetAt - now) / 1000))
+
+export default fp<{ recallChannel: string }>(async (app, { recallChannel }) => {
+  const { redisClient } = app
+  app.decorate('counters', new Counters(redisClient))
+  app.decorate(
+    'leases',
+    redisClient === undefined ? undefined : new RedisLeaseStore(redisClient, recallChannel, randomUUID())
+  )
+}, { name: 'counters', dependencies: ['redis'] })

@@ -1,0 +1,12 @@
+import { COUNTER_SCRIPTS } from './counters.ts'
+import { LEASE_SCRIPTS } from './lease-store.ts'
+
+// The public interface of the module.
+
+export { default as rateLimit, forgetCount, secondsLeft, type Counters } from './counters.ts'
+export { LeasedLimit } from './leased-limit.ts'
+export type { LeaseStore } from './lease-store.ts'
+export type { Count } from './local-windows.ts'
+
+/** The Lua scripts of this module, for the Redis client. */
+export const RATE_LIMIT_SCRIPTS = { ...COUNTER_SCRIPTS, ...LEASE_SCRIPTS } as const

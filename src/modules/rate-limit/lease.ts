@@ -1,0 +1,65 @@
+import type { Count } from './local-windows.ts'
+
+/** The largest reserve, in reads. A first lease has none, the next has 4, then 16, 64 and so on. */
+const MAX_RESERVE = 1024
+
+/** A client's window as this process knows it. Counts are reads; times are in ms of the process clock. */
+export class Lease {
+  /** Reads this process may still allow without asking Redis. */
+  left = 0
+  /** Reads granted to all processes in this window, including `left`. */
+  total = 0
+  /** When the window ends; never later than in Redis. */
+  resetAt = 0
+  /** When the window ends by Redis' clock. This identifies the window. */
+  end = 0
+  /** The reserve of the last request; -1 before the first. */
+  reserve = -1
+  /** The value of `left` at which the next lease is requested early; -1 for no early request. */
+  askAt = -1
+  /** The value of `left` when this process began to count locally; -1 if it doesn't count locally. */
+  localFrom = -1
+  /** Whether no process has reads of the window left. */
+  exhausted = false
+  /** Whether a request for more reads is under way. */
+  asking = false
+  /** Whether Redis lists this process as one that may hold unspent reads. */
+  holds = false
+  /** Whether a recall arrived while this process was asking for more reads. */
+  recallPending = false
+  /** Resolves the waiting reads. */
+  readonly waiting: ((count: Count) => void)[] = []
+
+  get count (): Count {
+    return { allowed: true, used: this.total - this.left, resetAt: this.resetAt }
+  }
+
+  get refusal (): Count {
+    return { allowed: false, used: this.total, resetAt: this.resetAt }
+  }
+
+  /** The reserve to request the next time. */
+  get nextReserve (): number {
+    return this.reserve < 0 ? 0 : Math.min(MAX_RESERVE, Math.max(4, this.reserve * 4))
+  }
+
+  /** Begins a new window. */
+  reset (): void {
+    this.left = this.total = this.end = 0
+    this.reserve = this.askAt = this.localFrom = -1
+    this.exhausted = this.holds = false
+  }
+
+  /** Allows as many waiting reads as there are reads left. */
+  serveWaiting (): void {
+    while (this.left > 0 && this.waiting.length > 0) {
+      this.left--
+      this.waiting.shift()?.(this.count)
+    }
+  }
+
+  /** Refuses all waiting reads. */
+  refuseWaiting (): void {
+    for (const resolve of this.waiting.splice(0)) resolve(this.refusal)
+  }
+}

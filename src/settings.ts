@@ -1,0 +1,263 @@
+import { FormatRegistry, Type } from '@sinclair/typebox'
+
+// The table of all settings. config.ts reads them from the environment.
+
+/** The samplers of OpenTelemetry's specification. */
+const TRACES_SAMPLERS = ['always_on', 'always_off', 'traceidratio', 'parentbased_always_on',
+  'parentbased_always_off', 'parentbased_traceidratio'] as const
+
+const integer = (initial: number, minimum: number, maximum: number, description: string) =>
+  Type.Integer({ default: initial, minimum, maximum, description })
+const optionalInteger = (minimum: number, maximum: number, description: string) =>
+  Type.Optional(Type.Integer({ minimum, maximum, description }))
+const text = (initial: string, description: string) => Type.String({ default: initial, description })
+const list = (description: string) => Type.Array(Type.String(), { default: [], description })
+const oneOf = <const Value extends string>(values: readonly Value[], initial: Value, description: string) =>
+  Type.Unsafe<
+    Value
+  >(Type.Union(values.map((value) => Type.Literal(value)), { default: initial, description }))
+const optionalText = (format: object, description: string) =>
+  Type.Optional(Type.String({ ...format, description }))
+/** A setting that can also be read from a file, which `<NAME>_FILE` names. */
+const secret = (format: object, description: string) => optionalText({ ...format, secret: true }, description)
+const share = (initial: number, description: string) =>
+  Type.Number({ default: initial, minimum: 0, maximum: 1, description })
+const headerValue = { pattern: '^[\\x20-\\x7e]+$', expects: 'a header value' }
+/** A list in OpenTelemetry's format. */
+const pairs = (description: string, options: object = {}) =>
+  Type.String({
+    default: '',
+    pattern: '^\\s*([^=,\\s]+\\s*=([^,%]|%[0-9A-Fa-f]{2})*(,|$))*$',
+    expects: 'a list of name=value,name=value (percent-encoded where necessary)',
+    ...options,
+    description
+  })
+const httpUrl = { format: 'http-url', expects: 'an http:// or https:// address without query or fragment' }
+/** Clients see this URL, so it must not contain credentials. */
+const publicUrl = {
+  format: 'public-url',
+  expects: 'an http:// or https:// address without user name, query or fragment'
+}
+const isHttpUrl = (given: string): boolean =>
+  /^https?:\/\/[^/?#\s]+(\/[^?#\s]*)?$/.test(given) && URL.canParse(given)
+FormatRegistry.Set('http-url', isHttpUrl)
+FormatRegistry.Set(
+  'redis-url',
+  (given) => /^rediss?:\/\//.test(given) && URL.canParse(given) && /^(\/\d*)?$/.test(new URL(given).pathname)
+)
+FormatRegistry.Set(
+  'public-url',
+  (given) => isHttpUrl(given) && new URL(given).username === '' && new URL(given).password === ''
+)
+
+const DAY = 24 * 60 * 60
+const MAX_INT = 2 ** 31 - 1
+
+export const Settings = Type.Object({
+  HOST: text('127.0.0.1', 'Address to listen on'),
+  PORT: integer(3000, 0, 65535, 'Port to listen on'),
+  OPS_PORT: optionalInteger(0, 65535, 'Port of the second listener with the Prometheus metrics'),
+  BASE_URL: optionalText(publicUrl, 'Public address of the service, without a slash at the end'),
+  LOG_LEVEL: oneOf(
+    ['fatal', 'error', 'warn', 'info', 'debug', 'trace', 'silent'],
+    'info',
+    'Lowest level of messages that are logged'
+  ),
+  LOG_FORMAT: oneOf(['json', 'pretty'], 'json', 'Format of the log; pretty is for development'),
+  LOG_PUBLIC_READS_SAMPLE: share(
+    0,
+    'Share of the public reads (pages and files) that are logged, from 0 to 1'
+  ),
+  WEB_CONCURRENCY: integer(1, 0, 1024, 'Worker processes; 0 for one per core'),
+  TRUST_PROXY: list('Addresses and CIDR ranges of trusted proxies, whose X-Forwarded-For is used'),
+  STRICT_TRANSPORT_SECURITY: Type.String({
+    ...headerValue,
+    default: 'max-age=31536000',
+    description: 'Strict-Transport-Security header, sent if BASE_URL is https://'
+  }),
+
+  DATABASE_URL: secret(
+    { pattern: '^postgres(ql)?://', expects: 'a postgresql:// address' },
+    'URL of PostgreSQL; if not set, an embedded PostgreSQL is used'
+  ),
+  DATABASE_POOL_SIZE: integer(
+    10,
+    1,
+    1000,
+    'Connections to PostgreSQL per process (each worker is a process)'
+  ),
+  DATABASE_TIMEOUT_MS: integer(
+    4000,
+    100,
+    60000,
+    'Time limit of a query, including the wait for a connection, in milliseconds'
+  ),
+  REDIS_URL: secret(
+    {
+      format: 'redis-url',
+      expects:
+        'a redis:// or rediss:// address such as redis://host:6379/0 (percent-encode special characters in a password)'
+    },
+    'URL of Redis; if not set, each process counts limits and caches documents separately'
+  ),
+  DATA_DIR: text('data', 'Folder of the embedded database'),
+  MIGRATE_ON_START: Type.Boolean({ default: true, description: 'Apply pending migrations at start' }),
+
+  JWT_SECRET: secret({}, 'Key that signs access tokens, at least 32 bytes; required with DATABASE_URL'),
+  ACCESS_TOKEN_TTL: integer(15 * 60, 1, DAY, 'Lifetime of an access token, in seconds'),
+  REFRESH_TOKEN_TTL: integer(30 * DAY, 1, 365 * DAY, 'Lifetime of a refresh token, in seconds'),
+  SESSION_TTL: integer(
+    180 * DAY,
+    1,
+    3650 * DAY,
+    'Lifetime of a session, including all refreshes, in seconds'
+  ),
+  SIGN_UP: oneOf(
+    ['open', 'closed'],
+    'open',
+    'Who may create accounts: everybody, or only the command line (closed)'
+  ),
+  SIGN_IN_FAILURES_PER_ACCOUNT: integer(
+    10,
+    1,
+    MAX_INT,
+    'Failed sign-ins allowed per e-mail address in 15 minutes'
+  ),
+  SIGN_IN_FAILURES_PER_ADDRESS: integer(
+    30,
+    1,
+    MAX_INT,
+    'Failed sign-ins allowed per client address and minute'
+  ),
+  SIGN_UPS_PER_ADDRESS: integer(60, 1, MAX_INT, 'Sign-ups allowed per client address and minute'),
+  REFRESHES_PER_ADDRESS: integer(120, 1, MAX_INT, 'Refreshes allowed per client address and minute'),
+
+  ALLOWED_HOSTS: list('Host names, addresses and CIDR ranges that have the limit RATE_LIMIT_ALLOWED_HOSTS'),
+  RATE_LIMIT_PUBLIC: integer(30, 1, MAX_INT, 'Public reads allowed per client address and minute'),
+  RATE_LIMIT_ALLOWED_HOSTS: integer(
+    1000,
+    1,
+    MAX_INT,
+    'Public reads from allowed hosts, allowed per client address and minute'
+  ),
+  PUBLIC_CACHE_CONTROL: Type.String({
+    ...headerValue,
+    default: 'public, max-age=0, must-revalidate',
+    description: 'Cache-Control of public reads'
+  }),
+  CACHE_MAX_BYTES: integer(64 * 1024 * 1024, 0, 2 ** 40, 'Memory for cached documents per process, in bytes'),
+  CACHE_MAX_STALE_SECONDS: integer(
+    300,
+    0,
+    DAY,
+    'How long cached documents are served while PostgreSQL is unreachable, in seconds'
+  ),
+  CORS_ORIGINS: list('Origins whose pages may call the management API from a browser'),
+  MAX_DOCUMENT_BYTES: integer(1024 * 1024, 2, 256 * 1024 * 1024, 'Largest document, in bytes'),
+
+  UPLOADS_DIR: text('uploads', 'Folder for uploaded files, used if UPLOADS_URL is not set'),
+  UPLOADS_URL: optionalText({
+    pattern: '^s3://[a-z0-9][a-z0-9.-]{1,61}[a-z0-9](/[\\w.-]+)*/?$',
+    expects: 'a bucket such as s3://bucket or s3://bucket/prefix'
+  }, 'Bucket for uploaded files, used instead of a folder'),
+  UPLOADS_PUBLIC_URL: optionalText(
+    publicUrl,
+    'Public address of the uploaded files, without a slash at the end'
+  ),
+  AWS_REGION: optionalText(
+    { pattern: '^[a-z0-9-]+$', expects: 'the name of a region, such as eu-central-1' },
+    'Region of the bucket'
+  ),
+  AWS_ENDPOINT_URL_S3: optionalText(httpUrl, 'Endpoint of an object storage other than Amazon S3'),
+  AWS_ACCESS_KEY_ID: optionalText(
+    {},
+    'Access key of the object storage; if not set, the AWS SDK looks for credentials'
+  ),
+  AWS_SECRET_ACCESS_KEY: secret({}, 'Secret key that belongs to AWS_ACCESS_KEY_ID'),
+  AWS_SESSION_TOKEN: secret({}, 'Session token of temporary credentials'),
+  S3_FORCE_PATH_STYLE: Type
+    .Optional(Type.Boolean({ description: 'Put the name of the bucket in the path, not in the host name' })),
+  S3_TIMEOUT_MS: integer(
+    5000,
+    100,
+    600000,
+    'Time limit for a response of the object storage, in milliseconds'
+  ),
+  MAX_UPLOAD_BYTES: integer(25 * 1024 * 1024, 1, Number.MAX_SAFE_INTEGER, 'Largest upload, in bytes'),
+  ALLOWED_UPLOAD_TYPES:
+    list('Content types that may be uploaded, such as image/png or image/*; if empty, all types'),
+
+  MAX_CONNECTIONS: integer(
+    10000,
+    0,
+    MAX_INT,
+    'Maximum number of open connections per process; 0 for no limit'
+  ),
+  HEADERS_TIMEOUT_MS: integer(
+    20000,
+    100,
+    600000,
+    'Time limit for receiving the headers of a request, in milliseconds'
+  ),
+  BODY_TIMEOUT_MS: integer(
+    50000,
+    100,
+    600000,
+    'Time limit for receiving a JSON body, in milliseconds'
+  ),
+  MAX_BODY_MEMORY_BYTES: integer(
+    32 * 1024 * 1024,
+    64 * 1024,
+    2 ** 40,
+    'Memory for JSON request bodies per process, in bytes; one client address or account gets a quarter'
+  ),
+  MAX_EVENT_LOOP_DELAY_MS: integer(
+    500,
+    0,
+    60000,
+    'Mean event loop delay over one second, in milliseconds, above which management requests are refused; 0 for no limit'
+  ),
+  MAX_HEAP_BYTES: integer(
+    0,
+    0,
+    Number.MAX_SAFE_INTEGER,
+    'JavaScript heap size in bytes, above which management requests are refused; 0 for no limit'
+  ),
+  MAX_RSS_BYTES: integer(
+    0,
+    0,
+    Number.MAX_SAFE_INTEGER,
+    'Resident memory in bytes, above which management requests are refused; 0 for no limit'
+  ),
+  SHUTDOWN_DELAY_MS: integer(
+    1000,
+    0,
+    600000,
+    'How long a shutdown still accepts connections, in milliseconds; part of SHUTDOWN_TIMEOUT_MS'
+  ),
+  SHUTDOWN_TIMEOUT_MS: integer(
+    10000,
+    0,
+    600000,
+    'Time limit of the whole shutdown, in milliseconds'
+  ),
+
+  OTEL_EXPORTER_OTLP_ENDPOINT: optionalText(
+    httpUrl,
+    'URL of the OpenTelemetry collector; if not set, no traces are sent'
+  ),
+  OTEL_EXPORTER_OTLP_PROTOCOL: oneOf(
+    ['http/protobuf', 'http/json'],
+    'http/protobuf',
+    'Protocol between the service and the collector'
+  ),
+  OTEL_EXPORTER_OTLP_HEADERS: pairs('Headers for the collector, such as a key', { secret: true }),
+  OTEL_SERVICE_NAME: text('landfall', 'Name of the service in its traces'),
+  OTEL_RESOURCE_ATTRIBUTES: pairs('More attributes of the service in its traces'),
+  OTEL_TRACES_SAMPLER: oneOf(
+    TRACES_SAMPLERS,
+    'parentbased_always_on',
+    'Sampler that selects the traces to keep'
+  ),
+  OTEL_TRACES_SAMPLER_ARG: share(1, 'Share of the traces that the ratio samplers keep, from 0 to 1')
+})
