@@ -1,29 +1,34 @@
 import { mkdtemp, rm } from 'node:fs/promises'
 import { tmpdir } from 'node:os'
 import { join } from 'node:path'
-import type { FastifyInstance } from 'fastify'
+import type { FastifyBaseLogger, FastifyInstance } from 'fastify'
 import type { Test } from 'tap'
 import { buildApp } from '../../src/app.ts'
 import { loadConfig } from '../../src/config.ts'
 import './conformance.js'
-import { createDatabase } from './servers.ts'
+import { createMigratedDatabase } from './servers.ts'
+
+// Runs the service inside the test's process, on a database of its own.
 
 export const JWT_SECRET = 'a secret of the tests, 32 bytes and more'
 
-/** A test works in the process of its app, whose event loop is late then for no fault of the app. */
+/** No load shedding, because a test delays the event loop that it shares with its app. */
 const COMMON = { LOG_LEVEL: 'silent', MAX_EVENT_LOOP_DELAY_MS: '0' }
 
 export interface TestAppOptions {
-  /** Settings by their names in the environment, over those of the tests. */
+  /** Settings by environment variable; they override those of the tests. */
   readonly settings?: Record<string, string | undefined>
+  readonly logger?: FastifyBaseLogger
 }
 
-/** The settings of an app with a database and an uploads folder of its own; pass them on for a second replica. */
+/**
+ * Returns settings with a new database and a new uploads folder. Replicas are apps with the same settings.
+ */
 export async function testSettings (t: Test): Promise<Record<string, string>> {
   const uploads = await mkdtemp(join(tmpdir(), 'landfall-test-'))
   t.teardown(async () => await rm(uploads, { recursive: true, force: true }))
   return {
-    DATABASE_URL: await createDatabase(t),
+    DATABASE_URL: await createMigratedDatabase(t),
     JWT_SECRET,
     UPLOADS_DIR: uploads,
     BASE_URL: 'http://landfall.test',
@@ -31,15 +36,16 @@ export async function testSettings (t: Test): Promise<Record<string, string>> {
   }
 }
 
-/** The whole service on a real PostgreSQL, not listening; closed when the test ends. */
+/** Builds the service on a real PostgreSQL without listening; the end of the test closes it. */
 export async function buildTestApp (t: Test, options: TestAppOptions = {}): Promise<FastifyInstance> {
-  const base = options.settings?.DATABASE_URL === undefined ? await testSettings(t) : { JWT_SECRET, BASE_URL: 'http://landfall.test', ...COMMON }
-  const app = await buildApp(loadConfig({ ...base, ...options.settings }))
+  const base = options.settings?.DATABASE_URL === undefined ? await testSettings(t)
+    : { JWT_SECRET, BASE_URL: 'http://landfall.test', ...COMMON }
+  const app = await buildApp(loadConfig({ ...base, ...options.settings }), options.logger)
   t.teardown(async () => await app.close())
   return app
 }
 
-/** The same, listening on a free port of the loopback address; gives its URL. */
+/** Makes an app listen on a free port of the loopback address; returns its URL. */
 export async function listen (app: FastifyInstance): Promise<string> {
   return await app.listen({ host: '127.0.0.1', port: 0 })
 }
@@ -55,8 +61,11 @@ export interface Account {
 export const PASSWORD = 'correct horse battery'
 let accounts = 0
 
-/** Creates an account, each call another one. */
-export async function signUp (app: FastifyInstance, email = `owner-${process.pid}-${++accounts}@example.com`): Promise<Account> {
+/** Creates an account with a new e-mail address. */
+export async function signUp (
+  app: FastifyInstance,
+  email = `owner-${process.pid}-${++accounts}@example.com`
+): Promise<Account> {
   const response = await app.inject({
     method: 'POST',
     url: '/auth/sign_up',
@@ -70,11 +79,21 @@ export async function signUp (app: FastifyInstance, email = `owner-${process.pid
 export interface CreatedPage {
   readonly id: string
   readonly public_id: string
+  /** The tag of the document. */
   readonly etag: string
+  /** The tag of the record. */
+  readonly recordTag: string
 }
 
-/** Creates a Landing Page whose document is exactly `document`, JSON text. */
-export async function createPage (app: FastifyInstance, account: Account, document = '{"hello":"world"}'): Promise<CreatedPage> {
+/** Returns the tag of the document of a record. */
+export const documentTag = (recordTag: string): string => recordTag.replace(/\.\d+"$/, '"')
+
+/** Creates a Landing Page whose document is exactly the JSON text `document`. */
+export async function createPage (
+  app: FastifyInstance,
+  account: Account,
+  document = '{"hello":"world"}'
+): Promise<CreatedPage> {
   const response = await app.inject({
     method: 'POST',
     url: '/landing_pages',
@@ -83,5 +102,6 @@ export async function createPage (app: FastifyInstance, account: Account, docume
   })
   if (response.statusCode !== 201) throw new Error(`create failed: ${response.statusCode} ${response.body}`)
   const { id, public_id: publicId } = response.json()
-  return { id, public_id: publicId, etag: String(response.headers.etag) }
+  const recordTag = String(response.headers.etag)
+  return { id, public_id: publicId, etag: documentTag(recordTag), recordTag }
 }

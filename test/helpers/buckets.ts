@@ -1,9 +1,9 @@
 import { randomBytes } from 'node:crypto'
 import { CreateBucketCommand, S3Client } from '@aws-sdk/client-s3'
 
-// Buckets on the object storage (OpenStack Swift) that `npm test` starts for the test files that call provide('swift').
+// Buckets on OpenStack Swift, which the runner starts for test files that call provide('swift').
 
-/** Settings of a service that keeps its uploads in a bucket. */
+/** Settings of a service whose uploads are in a bucket. */
 export interface BucketSettings {
   readonly UPLOADS_URL: string
   readonly AWS_ENDPOINT_URL_S3: string
@@ -13,16 +13,24 @@ export interface BucketSettings {
 
 export type BucketAccess = Omit<BucketSettings, 'UPLOADS_URL'>
 
-/** Key, secret and address of the storage. */
+/** Returns key, secret and address of the storage. */
 export function storageAccess (): BucketAccess {
   const url = process.env.TEST_S3_URL
-  if (url === undefined) throw new Error("TEST_S3_URL is not set: call provide('swift') in the test file, and run it with npm test")
+  if (url === undefined) {
+    throw new Error("TEST_S3_URL is not set: call provide('swift') in the test file, and run it with npm test")
+  }
   const { origin, username, password } = new URL(url)
-  return { AWS_ENDPOINT_URL_S3: origin, AWS_ACCESS_KEY_ID: decodeURIComponent(username), AWS_SECRET_ACCESS_KEY: password }
+  return {
+    AWS_ENDPOINT_URL_S3: origin,
+    AWS_ACCESS_KEY_ID: decodeURIComponent(username),
+    AWS_SECRET_ACCESS_KEY: password
+  }
 }
 
-/** Creates an empty bucket. It stays until the storage ends. */
-export async function createBucket (prefix = '/some/prefix'): Promise<BucketSettings & Record<string, string>> {
+/** Creates an empty bucket, which exists until the storage stops. */
+export async function createBucket (
+  prefix = '/some/prefix'
+): Promise<BucketSettings & Record<string, string>> {
   const access = storageAccess()
   const bucket = `landfall-test-${randomBytes(6).toString('hex')}`
   const client = s3Client(access)
@@ -31,7 +39,16 @@ export async function createBucket (prefix = '/some/prefix'): Promise<BucketSett
   return { UPLOADS_URL: `s3://${bucket}${prefix}`, ...access }
 }
 
-/** A client beside the service's own. */
-export function s3Client ({ AWS_ENDPOINT_URL_S3: endpoint, AWS_ACCESS_KEY_ID: accessKeyId, AWS_SECRET_ACCESS_KEY: secretAccessKey }: BucketAccess): S3Client {
-  return new S3Client({ endpoint, region: 'us-east-1', forcePathStyle: true, requestChecksumCalculation: 'WHEN_REQUIRED', credentials: { accessKeyId, secretAccessKey } })
+/** Returns an S3 client of the test's own. */
+export function s3Client (
+  { AWS_ENDPOINT_URL_S3: endpoint, AWS_ACCESS_KEY_ID: accessKeyId, AWS_SECRET_ACCESS_KEY: secretAccessKey }:
+    BucketAccess
+): S3Client {
+  return new S3Client({
+    endpoint,
+    region: 'us-east-1',
+    forcePathStyle: true,
+    requestChecksumCalculation: 'WHEN_REQUIRED',
+    credentials: { accessKeyId, secretAccessKey }
+  })
 }

@@ -1,6 +1,6 @@
-import { PASSWORD, type CreatedPage } from './app.ts'
+import { documentTag, PASSWORD, type CreatedPage } from './app.ts'
 
-// An owner who calls a running service over HTTP.
+// Calls a running service over HTTP as the owner of an account.
 
 export interface Answer {
   readonly status: number
@@ -8,7 +8,7 @@ export interface Answer {
   readonly text: string
 }
 
-/** An account of a service, called at any of its replicas. */
+/** An account, which calls any replica. */
 export class Owner {
   readonly email: string
   accessToken: string
@@ -20,10 +20,12 @@ export class Owner {
     this.refreshToken = refreshToken
   }
 
-  /** @param url of any replica */
+  /** @param url URL of any replica */
   static async signUp (url: string): Promise<Owner> {
     const email = `owner-${process.pid}-${++accounts}@example.com`
-    const answer = await call('POST', `${url}/auth/sign_up`, { json: { user: { email, password: PASSWORD, password_confirmation: PASSWORD } } })
+    const answer = await call('POST', `${url}/auth/sign_up`, {
+      json: { user: { email, password: PASSWORD, password_confirmation: PASSWORD } }
+    })
     expectStatus(answer, 201)
     const tokens = JSON.parse(answer.text) as { access_token: string, refresh_token: string }
     return new Owner(email, tokens.access_token, tokens.refresh_token)
@@ -31,20 +33,26 @@ export class Owner {
 
   /** Calls a management route with the access token. */
   async call (method: string, url: string, options: CallOptions = {}): Promise<Answer> {
-    return await call(method, url, { ...options, headers: { authorization: `Bearer ${this.accessToken}`, ...options.headers } })
+    return await call(method, url, {
+      ...options,
+      headers: { authorization: `Bearer ${this.accessToken}`, ...options.headers }
+    })
   }
 
-  /** Creates a page whose document is exactly `document`, JSON text. */
+  /** Creates a page whose document is exactly the JSON text `document`. */
   async createPage (url: string, document: string): Promise<CreatedPage> {
     const answer = await this.call('POST', `${url}/landing_pages`, { text: `{"current_data":${document}}` })
     expectStatus(answer, 201)
     const { id, public_id: publicId } = JSON.parse(answer.text) as CreatedPage
-    return { id, public_id: publicId, etag: answer.headers.get('etag') as string }
+    const recordTag = answer.headers.get('etag') as string
+    return { id, public_id: publicId, etag: documentTag(recordTag), recordTag }
   }
 
   /** Replaces a page's document. */
   async update (url: string, id: string, document: string): Promise<Answer> {
-    return await this.call('PATCH', `${url}/manage/landing_pages/${id}`, { text: `{"current_data":${document}}` })
+    return await this.call('PATCH', `${url}/manage/landing_pages/${id}`, {
+      text: `{"current_data":${document}}`
+    })
   }
 
   /** Uploads a file. */
@@ -59,21 +67,31 @@ let accounts = 0
 
 export interface CallOptions {
   readonly headers?: Record<string, string>
-  /** A body that is made into JSON. */
+  /** A body that is serialised. */
   readonly json?: unknown
-  /** A body that is JSON already. */
+  /** A body that is JSON text. */
   readonly text?: string
   readonly form?: FormData
 }
 
-/** One request, and all of its answer. */
-export async function call (method: string, url: string, { headers = {}, json, text, form }: CallOptions = {}): Promise<Answer> {
+/** Sends a request and reads the whole answer. */
+export async function call (
+  method: string,
+  url: string,
+  { headers = {}, json, text, form }: CallOptions = {}
+): Promise<Answer> {
   const body = form ?? text ?? (json === undefined ? undefined : JSON.stringify(json))
   const type = typeof body === 'string' ? { 'content-type': 'application/json' } : undefined
-  const response = await fetch(url, { method, headers: { ...type, ...headers }, ...(body !== undefined && { body }) })
+  const response = await fetch(url, {
+    method,
+    headers: { ...type, ...headers },
+    ...(body !== undefined && { body })
+  })
   return { status: response.status, headers: response.headers, text: await response.text() }
 }
 
 function expectStatus (answer: Answer, status: number): void {
-  if (answer.status !== status) throw new Error(`${answer.status} where ${status} was expected: ${answer.text}`)
+  if (answer.status !== status) {
+    throw new Error(`status ${answer.status} instead of ${status}: ${answer.text}`)
+  }
 }

@@ -2,54 +2,55 @@ import { setImmediate as turn, setTimeout as sleep } from 'node:timers/promises'
 import type { FastifyInstance } from 'fastify'
 import { Redis } from 'ioredis'
 import type { Test } from 'tap'
-import { contentHash } from '../../src/landing-pages/document.ts'
-import { buildTestApp, signUp, testSettings, type Account } from './app.ts'
-import { checkHistory, describeViolation, GONE, longestStaleness, type Operation, type Outage } from './history.ts'
+import { contentHash } from '../../src/http/conditional-requests.ts'
+import { buildTestApp, documentTag, signUp, testSettings, type Account } from './app.ts'
+import { checkHistory, describeViolation, GONE, longestStaleness, type Operation,
+  type Outage } from './history.ts'
 import { createProxy, query, startRedisServer, type Proxy } from './servers.ts'
-import { observeOutages, Weather, type Wires } from './weather.ts'
+import { observeOutages, NetworkFaults, type Wires } from './network-faults.ts'
 
-// Writers and readers on three replicas, between which everything takes a while that differs from moment to moment, and
-// some things don't arrive at all. What they did and saw comes out as a history, to be checked.
+// Clients write and read on three replicas whose connections have random delays and failures. All operations
+// are recorded in a history, which history.ts checks.
 
 export interface CoherenceOptions {
-  /** As many are made at least; a round of the weather is always finished. */
+  /** Minimum number of operations. A round of faults that has begun is always finished. */
   readonly operations: number
-  /** Called now and then with what has been done. */
+  /** Called with a progress line every few seconds. */
   readonly progress?: (line: string) => void
 }
 
 interface CoherenceRun {
   readonly operations: Operation[]
   readonly outages: Outage[]
-  /** Answers that no client should get, such as a 503. */
+  /** Answers that no client may get, such as a 503. */
   readonly unexpected: string[]
 }
 
 const REPLICAS = [0, 1, 2] as const
 const CLIENTS = 64
-/** Pages that are written, that are only read any more, and that are deleted and still asked for. */
+/** Pages that are written, pages that are only read, and deleted pages that are still read. */
 const BUSY_PAGES = 12
 const QUIET_PAGES = 30
 const GONE_PAGES = 30
-/** All get it so that documents are pushed out on one replica, and kept nowhere on another. */
+/** The caches of the replicas: large, so small that documents are evicted, and none. */
 const CACHE_MAX_BYTES = ['67108864', '16384', '0'] as const
 const JITTER_INTERVAL_MS = 20
 const PROGRESS_INTERVAL_MS = 5000
-/** Two seconds are promised while a replica hears no messages; one more for a busy machine. */
+/** The service promises 2 s while a replica gets no messages; 1 s more allows for a busy machine. */
 const BOUND_MS = 3000
-/** After the last write and the last fault, in milliseconds; more than the bound. */
+/** Wait after the last write and the last fault, in milliseconds; longer than the bound. */
 const SETTLING_MS = 4000
 
 interface PageState {
   readonly id: string
   readonly publicId: string
-  /** Of the version that was seen last by a writer. */
+  /** ETag of the last version that a writer got. */
   etag: string
-  /** Writes until it is left alone. */
+  /** Remaining writes, after which the page is only read. */
   writes: number
 }
 
-/** An operation whose version is known by the hash of its document only. */
+/** An operation that has the hash of its document instead of the version. */
 interface Seen extends Omit<Operation, 'version' | 'ifMatch'> {
   readonly hash: string | undefined | typeof GONE
   readonly ifMatch?: string | undefined
@@ -57,35 +58,47 @@ interface Seen extends Omit<Operation, 'version' | 'ifMatch'> {
 
 const pick = <T>(values: readonly T[]): T => values[Math.floor(Math.random() * values.length)] as T
 
-/** Runs it, with servers and replicas of its own, and checks the history. */
+/** Runs the clients on new servers and replicas, and checks the history. */
 export async function testCoherence (t: Test, options: CoherenceOptions): Promise<void> {
   const { operations, outages, unexpected } = await runCoherence(t, options)
   const staleness = longestStaleness(operations, outages)
   const violations = checkHistory(operations, { boundMs: BOUND_MS, outages })
-  options.progress?.(`checked ${operations.length} operations: ${violations.length} violations, the longest staleness was ${Math.round(staleness)} ms; ${outages.length} times a replica had no Redis`)
+  options
+    .progress?.(`checked ${operations.length} operations: ${violations.length} violations, longest staleness ${
+      Math.round(staleness)
+    } ms, ${outages.length} Redis outages of replicas`)
   t.ok(operations.length >= options.operations)
   t.same(unexpected.slice(0, 10), [], 'no client got an error')
   t.same(violations.slice(0, 10).map(describeViolation), [])
-  t.ok(operations.some(({ kind }) => kind === 'refused'), 'conditional writes met each other')
-  t.ok(outages.every(({ to }) => to < Infinity), 'Redis is used again everywhere')
-  t.ok(staleness > 0, 'and replicas were behind each other now and then')
+  t.ok(operations.some(({ kind }) => kind === 'refused'), 'conditional writes have competed')
+  t.ok(outages.every(({ to }) => to < Infinity), 'every replica uses Redis again')
+  t.ok(staleness > 0, 'replicas have been stale at times')
 }
 
-async function runCoherence (t: Test, { operations, progress = () => {} }: CoherenceOptions): Promise<CoherenceRun> {
+async function runCoherence (
+  t: Test,
+  { operations, progress = () => {} }: CoherenceOptions
+): Promise<CoherenceRun> {
   const world = await build(t)
   const clients = new Clients(world.apps, world.owner)
-  const weather = new Weather(world)
+  const faults = new NetworkFaults(world)
   const outages = observeOutages(world.apps)
   const started = performance.now()
-  const report = () => progress(`${clients.seen.length} of ${operations} operations, ${clients.count('write')} of them writes, in ${Math.round((performance.now() - started) / 1000)} s; ${weather.now}`)
+  const report = () =>
+    progress(`${clients.seen.length} of ${operations} operations, ${
+      clients.count('write')
+    } of them writes, in ${Math.round((performance.now() - started) / 1000)} s; ${faults.now}`)
   const reporting = setInterval(report, PROGRESS_INTERVAL_MS)
-  const jitter = setInterval(() => weather.stir(), JITTER_INTERVAL_MS)
-  t.teardown(() => { clearInterval(reporting); clearInterval(jitter) })
+  const jitter = setInterval(() => faults.stir(), JITTER_INTERVAL_MS)
+  t.teardown(() => {
+    clearInterval(reporting)
+    clearInterval(jitter)
+  })
 
   let finished = false
-  const changing = weather.run(() => finished)
+  const changing = faults.run(() => finished)
   const working = Array.from({ length: CLIENTS }, async () => {
-    while (clients.seen.length < operations || weather.rounds === 0) await clients.doSomething()
+    while (clients.seen.length < operations || faults.rounds === 0) await clients.doSomething()
   })
   await Promise.all(working)
   finished = true
@@ -96,7 +109,11 @@ async function runCoherence (t: Test, { operations, progress = () => {} }: Coher
   clearInterval(jitter)
   clearInterval(reporting)
   report()
-  return { operations: await resolve(clients.seen, world.databaseUrl), outages, unexpected: clients.unexpected }
+  return {
+    operations: await resolve(clients.seen, world.databaseUrl),
+    outages,
+    unexpected: clients.unexpected
+  }
 }
 
 interface World extends Wires {
@@ -127,19 +144,32 @@ async function build (t: Test): Promise<World> {
       }
     }))
   }
-  // In PostgreSQL's own order: of two writes at once no client can tell which came last.
+  // Records the order of writes in PostgreSQL, because clients can't tell the order of concurrent writes.
   await query(databaseUrl, 'CREATE TABLE written (public_id text, version integer, content_hash text)')
-  await query(databaseUrl, `CREATE FUNCTION note_write () RETURNS trigger LANGUAGE plpgsql AS $$ BEGIN
+  await query(
+    databaseUrl,
+    `CREATE FUNCTION note_write () RETURNS trigger LANGUAGE plpgsql AS $$ BEGIN
     INSERT INTO written VALUES (NEW.public_id, NEW.version, NEW.content_hash);
     RETURN NULL;
-  END $$`)
-  await query(databaseUrl, 'CREATE TRIGGER note_write AFTER INSERT OR UPDATE ON landing_pages FOR EACH ROW EXECUTE FUNCTION note_write()')
+  END $$`
+  )
+  await query(
+    databaseUrl,
+    'CREATE TRIGGER note_write AFTER INSERT OR UPDATE ON landing_pages FOR EACH ROW EXECUTE FUNCTION note_write()'
+  )
   const admin = new Redis(server.url)
   t.teardown(() => admin.disconnect())
-  return { apps, owner: await signUp(apps[0] as FastifyInstance), redis, databases, databaseUrl, flush: async () => await admin.flushall() }
+  return {
+    apps,
+    owner: await signUp(apps[0] as FastifyInstance),
+    redis,
+    databases,
+    databaseUrl,
+    flush: async () => await admin.flushall()
+  }
 }
 
-/** What the clients do, and what they saw. */
+/** The clients, and the operations that they have seen. */
 class Clients {
   readonly seen: Seen[] = []
   readonly unexpected: string[] = []
@@ -172,14 +202,17 @@ class Clients {
     else if (chance < 0.2) await this.#manage(replica, this.#anyPage())
     else {
       await this.#read(replica, this.#anyPage())
-      await turn() // a read from memory leaves no time for messages to arrive
+      await turn() // lets messages arrive, because a read from memory doesn't wait
     }
   }
 
-  /** Every page on every replica, twice: what was written is long known everywhere. */
+  /** Reads every page on every replica twice; all writes have reached all replicas by now. */
   async readEverything (): Promise<void> {
     for (const page of [...this.#busy, ...this.#quiet, ...this.#gone]) {
-      await Promise.all(REPLICAS.flatMap((replica) => [this.#manage(replica, page), this.#read(replica, page), this.#read(replica, page)]))
+      await Promise
+        .all(REPLICAS.flatMap((
+          replica
+        ) => [this.#manage(replica, page), this.#read(replica, page), this.#read(replica, page)]))
     }
   }
 
@@ -198,101 +231,168 @@ class Clients {
     if (status !== 201) return this.#surprise('create', status, text)
     const { id, public_id: publicId } = JSON.parse(text)
     this.seen.push({ kind: 'write', replica, page: publicId, hash: contentHash(body), start, end })
-    this.#busy.push({ id, publicId, etag: tag as string, writes: 2 + Math.floor(40 * Math.random()) })
+    this.#busy.push({
+      id,
+      publicId,
+      etag: documentTag(tag as string),
+      writes: 2 + Math.floor(40 * Math.random())
+    })
   }
 
   async #update (replica: number, page: PageState, ifMatch?: string): Promise<void> {
     const body = this.#document()
-    const { status, tag, text, start, end } = await this.#call(replica, 'PATCH', `/manage/landing_pages/${page.id}`, body, ifMatch === undefined ? {} : { 'if-match': ifMatch })
+    const { status, tag, text, start, end } = await this.#call(
+      replica,
+      'PATCH',
+      `/manage/landing_pages/${page.id}`,
+      body,
+      ifMatch === undefined ? {} : { 'if-match': ifMatch }
+    )
     const common = { replica, page: page.publicId, start, end }
     if (status === 200) {
       this.seen.push({ ...common, kind: 'write', hash: contentHash(body), ifMatch: hashOf(ifMatch) })
-      if (tag !== `"${contentHash(body)}"`) this.unexpected.push(`update answered with the ETag ${tag} of another document`)
-      page.etag = tag as string
+      if (documentTag(tag as string) !== `"${contentHash(body)}"`) {
+        this.unexpected.push(`an update returned the ETag ${tag} of another document`)
+      }
+      page.etag = documentTag(tag as string)
       if (--page.writes <= 0) this.#leaveAlone(page)
     } else if (status === 412 && ifMatch !== undefined) {
       this.seen.push({ ...common, kind: 'refused', hash: hashOf(ifMatch) })
     } else if (status === 404) {
       this.seen.push({ ...common, kind: 'manage', hash: GONE })
     } else return this.#surprise('update', status, text)
-    if (Math.random() < 0.5) await this.#read(replica, page) // in the tick of the answer
+    if (Math.random() < 0.5) await this.#read(replica, page) // in the same tick as the answer
   }
 
-  /** Several that have seen the same version, and each wants to replace only that. */
+  /** Sends conditional writes that all demand the same version. */
   async #compete (page: PageState): Promise<void> {
     const { etag } = page
     await Promise.all(REPLICAS.map(async (replica) => await this.#update(replica, page, etag)))
   }
 
   async #delete (replica: number, page: PageState): Promise<void> {
-    const { status, text, start, end } = await this.#call(replica, 'DELETE', `/manage/landing_pages/${page.id}`)
+    const { status, text, start, end } = await this.#call(
+      replica,
+      'DELETE',
+      `/manage/landing_pages/${page.id}`
+    )
     if (status !== 204 && status !== 404) return this.#surprise('delete', status, text)
-    this.seen.push({ kind: status === 204 ? 'write' : 'manage', replica, page: page.publicId, hash: GONE, start, end })
-    for (const pages of [this.#busy, this.#quiet]) if (pages.includes(page)) pages.splice(pages.indexOf(page), 1)
+    this.seen.push({
+      kind: status === 204 ? 'write' : 'manage',
+      replica,
+      page: page.publicId,
+      hash: GONE,
+      start,
+      end
+    })
+    for (const pages of [this.#busy, this.#quiet]) {
+      if (pages.includes(page)) pages.splice(pages.indexOf(page), 1)
+    }
     if (status === 204) this.#gone.push(page)
     if (this.#gone.length > GONE_PAGES) this.#gone.shift()
     await this.#read(replica, page)
   }
 
-  /** Only what nobody writes any more can show for how long an old version lives on. */
+  /** Stops writing a page, because only then it shows how long an old version is served. */
   #leaveAlone (page: PageState): void {
     const place = this.#busy.indexOf(page)
     if (place === -1) return
     this.#busy.splice(place, 1)
     this.#quiet.push(page)
-    if (this.#quiet.length > QUIET_PAGES) this.#delete(pick(REPLICAS), this.#quiet.shift() as PageState).catch((error: Error) => this.unexpected.push(error.message))
+    if (this.#quiet.length > QUIET_PAGES) {
+      this.#delete(pick(REPLICAS), this.#quiet.shift() as PageState).catch((error: Error) =>
+        this.unexpected.push(error.message)
+      )
+    }
   }
 
   async #read (replica: number, page: PageState): Promise<void> {
     const condition: Record<string, string> = Math.random() < 0.2 ? { 'if-none-match': page.etag } : {}
-    const { status, tag, text, start, end } = await this.#call(replica, 'GET', `/landing_pages/${page.publicId}`, undefined, condition)
+    const { status, tag, text, start, end } = await this.#call(
+      replica,
+      'GET',
+      `/landing_pages/${page.publicId}`,
+      undefined,
+      condition
+    )
     this.#saw('read', { replica, page: page.publicId, start, end }, status, tag, text, text)
   }
 
   async #manage (replica: number, page: PageState): Promise<void> {
-    const { status, tag, text, start, end } = await this.#call(replica, 'GET', `/manage/landing_pages/${page.id}`)
+    const { status, tag, text, start, end } = await this.#call(
+      replica,
+      'GET',
+      `/manage/landing_pages/${page.id}`
+    )
     const document = /"current_data":(\{[^}]*\})/.exec(text)?.[1] ?? ''
     this.#saw('manage', { replica, page: page.publicId, start, end }, status, tag, document, text)
   }
 
-  #saw (kind: 'read' | 'manage', common: Pick<Seen, 'replica' | 'page' | 'start' | 'end'>, status: number, tag: string | undefined, document: string, text: string): void {
+  #saw (
+    kind: 'read' | 'manage',
+    common: Pick<Seen, 'replica' | 'page' | 'start' | 'end'>,
+    status: number,
+    tag: string | undefined,
+    document: string,
+    text: string
+  ): void {
     if (status === 404) this.seen.push({ ...common, kind, hash: GONE })
     else if (status === 304) this.seen.push({ ...common, kind, hash: hashOf(tag) })
     else if (status === 200) {
       this.seen.push({ ...common, kind, hash: contentHash(document) })
-      if (hashOf(tag) !== contentHash(document)) this.unexpected.push(`${kind} of ${common.page}: the ETag ${tag} is not that of ${document}`)
+      if (hashOf(tag) !== contentHash(document)) {
+        this.unexpected.push(`${kind} of ${common.page}: the ETag ${tag} is not that of ${document}`)
+      }
     } else this.#surprise(kind, status, text)
   }
 
-  async #call (replica: number, method: 'GET' | 'POST' | 'PATCH' | 'DELETE', url: string, document?: string, headers: Record<string, string> = {}) {
+  async #call (
+    replica: number,
+    method: 'GET' | 'POST' | 'PATCH' | 'DELETE',
+    url: string,
+    document?: string,
+    headers: Record<string, string> = {}
+  ) {
     const start = performance.now()
     const isPublic = method === 'GET' && url.startsWith('/landing_pages/')
-    const { statusCode: status, headers: answered, body: text } = await (this.#apps[replica] as FastifyInstance).inject({
-      method,
-      url,
-      headers: { ...isPublic ? {} : this.#owner.headers, ...headers, ...document === undefined ? {} : { 'content-type': 'application/json' } },
-      ...document === undefined ? {} : { payload: `{"current_data":${document}}` }
-    })
+    const { statusCode: status, headers: answered, body: text } =
+      await (this.#apps[replica] as FastifyInstance).inject({
+        method,
+        url,
+        headers: {
+          ...isPublic ? {} : this.#owner.headers,
+          ...headers,
+          ...document === undefined ? {} : { 'content-type': 'application/json' }
+        },
+        ...document === undefined ? {} : { payload: `{"current_data":${document}}` }
+      })
     return { status, tag: answered.etag as string | undefined, text, start, end: performance.now() }
   }
 
-  /** One that no other is like. */
+  /** Returns a unique document. */
   #document (): string {
     return `{"number":${++this.#documents},"filling":"${'x'.repeat(Math.floor(900 * Math.random()))}"}`
   }
 
   #surprise (what: string, status: number, text: string): void {
-    this.unexpected.push(`${what} answered ${status}: ${text.slice(0, 200)}`)
+    this.unexpected.push(`${what}: status ${status}: ${text.slice(0, 200)}`)
   }
 }
 
-const hashOf = (tag: string | undefined): string | undefined => tag === undefined ? undefined : /^"(.{43})/.exec(tag)?.[1]
+const hashOf = (tag: string | undefined): string | undefined =>
+  tag === undefined ? undefined : /^"(.{43})/.exec(tag)?.[1]
 
-/** Gives each operation the version that PostgreSQL gave to the document that was written or seen. */
+/** Replaces the hash of each operation by the version that PostgreSQL assigned to the document. */
 async function resolve (seen: readonly Seen[], databaseUrl: string): Promise<Operation[]> {
   const versions = new Map<string, number>()
-  for (const { public_id: page, version, content_hash: hash } of await query(databaseUrl, 'SELECT * FROM written')) versions.set(`${page} ${hash}`, Number(version))
-  const versionOf = (page: string, hash: Seen['hash']) => hash === GONE ? GONE : versions.get(`${page} ${hash}`)
+  for (
+    const { public_id: page, version, content_hash: hash } of await query(
+      databaseUrl,
+      'SELECT * FROM written'
+    )
+  ) versions.set(`${page} ${hash}`, Number(version))
+  const versionOf = (page: string, hash: Seen['hash']) =>
+    hash === GONE ? GONE : versions.get(`${page} ${hash}`)
   return seen.map(({ hash, ifMatch, ...operation }) => ({
     ...operation,
     version: versionOf(operation.page, hash),

@@ -1,35 +1,42 @@
-// Every answer of the service is compared with what its description (/openapi.json) says: whatever a test asks, in the
-// process of the test (helpers/app.ts) or of a service that it starts (helpers/service.ts loads this before the service;
-// hence JavaScript). It looks at the bytes that go to the socket, and takes no part in making them.
-//
-// What an answer has that is not described fails the test that asked for it.
+// Compares every answer of the service with /openapi.json; a difference fails the test. It runs in the test's
+// process (imported by app.ts) and, as JavaScript with --import, in services that tests start (service.ts).
 
 import diagnostics from 'node:diagnostics_channel'
 import { createRequire } from 'node:module'
 import { brotliDecompressSync, gunzipSync } from 'node:zlib'
 
-/** Begins each line about an answer that is not as described; helpers/service.ts looks for it. */
+/** Begins each line about a difference; helpers/service.ts searches the output for it. */
 const MARK = 'NOT AS DESCRIBED: '
 
-/** Answers of every path, described in words: no such method, URL too long, an expectation, headers that are too large. */
+/** Statuses that every path may have; the description mentions them in its text only. */
 const ANYWHERE = new Set([405, 414, 417, 431])
 
-/** Paths that are no interface: the reference's page. */
+/** Paths outside the API: the reference page. */
 const HIDDEN = /^\/docs(\/|$)/
 
-/** Headers of every answer, which tell browsers and connections what clients of the interface needn't know. */
+/** Headers for browsers and connections, which the description omits. */
 const UNTOLD = new Set([
-  'connection', 'content-length', 'content-type', 'date', 'expires', 'keep-alive', 'pragma', 'transfer-encoding',
-  'content-security-policy', 'cross-origin-resource-policy', 'referrer-policy', 'strict-transport-security', 'x-content-type-options'
+  'connection',
+  'content-length',
+  'content-type',
+  'date',
+  'keep-alive',
+  'transfer-encoding',
+  'content-security-policy',
+  'cross-origin-resource-policy',
+  'referrer-policy',
+  'strict-transport-security',
+  'timing-allow-origin',
+  'x-content-type-options'
 ])
 
-/** On answers to the pages of CORS_ORIGINS. */
+/** Headers of answers to pages in CORS_ORIGINS. */
 const MANAGEMENT_CORS = new Set(['access-control-allow-origin', 'access-control-expose-headers', 'vary'])
 
-/** Longer bodies are not looked into. */
+/** Longer bodies are not checked. */
 const MAX_BODY = 4 * 1024 * 1024
 
-/** The comparison with one description. */
+/** Compares answers with one OpenAPI document. */
 class Description {
   #document
   #paths
@@ -44,51 +51,80 @@ class Description {
     require('ajv-formats').default(this.#ajv)
     this.#ajv.addSchema({ $id: 'openapi', ...this.#document })
     this.#paths = Object.entries(document.paths).map(([path, item]) => {
-      const pattern = new RegExp(`^${path.replace(/[.]/g, '\\.').replace(/\{\w+\}/g, path.startsWith('/uploads/') ? '.*' : '[^/]+')}$`)
+      const pattern =
+        new RegExp(`^${
+          path.replace(/[.]/g, '\\.').replace(/\{\w+\}/g, path.startsWith('/uploads/') ? '.*' : '[^/]+')
+        }$`)
       return { path, item, pattern }
     })
   }
 
-  /** Says in which ways an answer is not as described. `body` is undefined where there was too much to keep. */
+  /** Returns the differences of an answer. `body` is undefined if it was too long to keep. */
   problems (method, url, { status, headers, body }) {
     const path = unescaped(url.replace(/^https?:\/\/[^/]*/, '').replace(/[?#].*$/s, ''))
     const found = this.#paths.filter(({ pattern }) => pattern.test(path))
     const name = method.toLowerCase()
-    const { path: template, item } = found.find(({ item }) => item[name] !== undefined) ?? found.find(({ item }) => name === 'head' && item.get !== undefined) ?? found[0] ?? {}
+    const { path: template, item } = found.find(({ item }) => item[name] !== undefined) ??
+      found.find(({ item }) => name === 'head' && item.get !== undefined) ?? found[0] ?? {}
     const operation = item?.[name] ?? (name === 'head' ? item?.get : undefined)
-    if (operation === undefined || (ANYWHERE.has(status) && operation.responses[status] === undefined)) return this.#undescribed(method, path, { status, headers, body })
+    if (operation === undefined || (ANYWHERE.has(status) && operation.responses[status] === undefined)) {
+      return this.#undescribed(method, path, { status, headers, body })
+    }
 
     const verb = operation === item[name] ? name : 'get'
     const where = ['paths', template, verb, 'responses', String(status)]
     const response = operation.responses[status]
-    if (response === undefined) return [`is described for no ${status}: add it to \`response\` in the schema of ${operation.operationId} (src/*/schemas.ts), or answer otherwise`]
-    return [...this.#headerProblems(response.headers ?? {}, headers, operation), ...this.#bodyProblems(where, method === 'HEAD' ? {} : response.content ?? {}, headers, body, method)]
+    if (response === undefined) {
+      return [
+        `has no description for ${status}: add it to \`response\` in the schema of ${operation.operationId} (src/*/schemas.ts), or change the answer`
+      ]
+    }
+    return [...this.#headerProblems(response.headers ?? {}, headers, operation),
+      ...this.#bodyProblems(where, method === 'HEAD' ? {} : response.content ?? {}, headers, body, method)]
   }
 
   #undescribed (method, path, { status, headers, body }) {
     if (HIDDEN.test(path)) return []
-    if (method === 'OPTIONS' && status === 204 && headers['access-control-allow-methods'] !== undefined) return []
-    if (status < 400) return ['is described nowhere: give its route a schema with an operationId and tags (src/*/schemas.ts)']
+    if (method === 'OPTIONS' && status === 204 && headers['access-control-allow-methods'] !== undefined) {
+      return []
+    }
+    if (status < 400) {
+      return ['is not described: give its route a schema with an operationId and tags (src/*/schemas.ts)']
+    }
     if (status === 405 && headers.allow === undefined) return ['has no Allow header']
-    return method === 'HEAD' ? [] : this.#validate(['components', 'schemas', 'Errors'], parsed(headers, body), 'its body')
+    return method === 'HEAD' ? []
+      : this.#validate(['components', 'schemas', 'Errors'], parsed(headers, body), 'its body')
   }
 
   #headerProblems (described, headers, { tags }) {
     const problems = []
-    const byName = new Map(Object.entries(described).map(([name, reference]) => [name.toLowerCase(), { name, component: reference.$ref.split('/').at(-1) }]))
+    const byName = new Map(Object.entries(described).map((
+      [name, reference]
+    ) => [name.toLowerCase(), { name, component: reference.$ref.split('/').at(-1) }]))
     for (const [name, { name: spelled, component }] of byName) {
       const value = headers[name]
       const { required, schema } = this.#document.components.headers[component]
       if (value === undefined) {
-        if (required) problems.push(`lacks the header ${spelled}: send it, or mark it as one that may be missing ('${spelled}?')`)
+        if (required) {
+          problems
+            .push(`lacks the header ${spelled}: send it, or mark it as optional ('${spelled}?')`)
+        }
       } else {
         const typed = schema.type === 'integer' && /^\d+$/.test(value) ? Number(value) : String(value)
-        problems.push(...this.#validate(['components', 'headers', component, 'schema'], typed, `the header ${spelled}`))
+        problems
+          .push(...this.#validate(
+            ['components', 'headers', component, 'schema'],
+            typed,
+            `the header ${spelled}`
+          ))
       }
     }
     for (const name of Object.keys(headers)) {
-      if (byName.has(name) || UNTOLD.has(name) || (MANAGEMENT_CORS.has(name) && !tags.includes('Public'))) continue
-      problems.push(`has the header ${name}, which is not described: add it to the answer in the route's schema (HEADERS in src/schemas.ts)`)
+      if (byName.has(name) || UNTOLD.has(name) || (MANAGEMENT_CORS.has(name) && !tags.includes('Public'))) {
+        continue
+      }
+      problems
+        .push(`has the header ${name}, which is not described: add it to the answer in the route's schema (HEADERS in src/http/schemas.ts)`)
     }
     return problems
   }
@@ -96,25 +132,39 @@ class Description {
   #bodyProblems (where, content, headers, body, method) {
     const types = Object.keys(content)
     const length = body === undefined ? Infinity : body.length
-    if (types.length === 0) return length === 0 ? [] : [method === 'HEAD' ? 'has a body, to a HEAD' : 'has a body, and is described without one']
+    if (types.length === 0) {
+      return length === 0 ? []
+        : [
+          method === 'HEAD' ? 'has a body although the method is HEAD' : 'has a body, which is not described'
+        ]
+    }
     const type = (headers['content-type'] ?? '').replace(/;.*/s, '')
     const matching = types.find((one) => one === type) ?? types.find((one) => one === '*/*')
-    if (matching === undefined) return [`is sent as ${type || 'nothing'} and described as ${types.join(', ')}`]
+    if (matching === undefined) {
+      return [`has the content type ${type || 'none'} instead of ${types.join(', ')}`]
+    }
     if (matching !== 'application/json' || body === undefined) return []
     return this.#validate([...where, 'content', matching, 'schema'], parsed(headers, body), 'its body')
   }
 
   #validate (where, value, what) {
-    const pointer = where.map((part) => encodeURIComponent(part.replaceAll('~', '~0').replaceAll('/', '~1'))).join('/')
+    const pointer = where.map((part) => encodeURIComponent(part.replaceAll('~', '~0').replaceAll('/', '~1')))
+      .join('/')
     let validator = this.#validators.get(pointer)
-    if (validator === undefined) this.#validators.set(pointer, validator = this.#ajv.compile({ $ref: `openapi#/${pointer}` }))
+    if (validator === undefined) {
+      this.#validators.set(pointer, validator = this.#ajv.compile({ $ref: `openapi#/${pointer}` }))
+    }
     if (validator(value)) return []
-    const reasons = validator.errors.map(({ instancePath, message, params }) => `${instancePath} ${message}${params.additionalProperty === undefined ? '' : ` (${params.additionalProperty})`}`.trim())
+    const reasons = validator.errors.map(({ instancePath, message, params }) =>
+      `${instancePath} ${message}${
+        params.additionalProperty === undefined ? '' : ` (${params.additionalProperty})`
+      }`.trim()
+    )
     return [`differs in ${what}: ${[...new Set(reasons)].join('; ')}`]
   }
 }
 
-/** As the router reads a path, which takes any letter escaped. */
+/** Decodes a path like the router, which accepts every character escaped. */
 function unescaped (path) {
   try {
     return decodeURI(path)
@@ -123,12 +173,16 @@ function unescaped (path) {
   }
 }
 
-/** A copy in which objects have the properties that are described and no others. */
+/** Returns a copy of a schema in which objects may have only the described properties. */
 function closed (value) {
   if (Array.isArray(value)) return value.map(closed)
   if (typeof value !== 'object' || value === null) return value
-  const copy = Object.fromEntries(Object.entries(value).map(([key, entry]) => [key, key === 'example' || key === 'examples' ? entry : closed(entry)]))
-  return copy.type === 'object' && copy.properties !== undefined && copy.additionalProperties === undefined ? { ...copy, additionalProperties: false } : copy
+  const copy = Object
+    .fromEntries(Object.entries(value).map((
+      [key, entry]
+    ) => [key, key === 'example' || key === 'examples' ? entry : closed(entry)]))
+  return copy.type === 'object' && copy.properties !== undefined && copy.additionalProperties === undefined
+    ? { ...copy, additionalProperties: false } : copy
 }
 
 function parsed (headers, body) {
@@ -142,7 +196,7 @@ function parsed (headers, body) {
   }
 }
 
-/** Reads the answers of one connection as they go out. */
+/** Parses the answers that are written to one connection. */
 class Answers {
   #requests = []
   #bytes = Buffer.alloc(0)
@@ -157,7 +211,7 @@ class Answers {
     this.#requests.push(request)
   }
 
-  /** Takes what is written. Never throws: a writer must not suffer. */
+  /** Takes written bytes. Never throws, because it runs inside of `socket.write`. */
   take (bytes) {
     this.#bytes = this.#bytes.length === 0 ? bytes : Buffer.concat([this.#bytes, bytes])
     while (this.#bytes.length > 0 && (this.#current === undefined ? this.#takeHead() : this.#takeBody()));
@@ -177,7 +231,8 @@ class Answers {
     }
     const request = this.#requests.shift()
     const bodiless = request?.method === 'HEAD' || status === 204 || status === 304
-    const left = bodiless ? 0 : headers['transfer-encoding'] === 'chunked' ? 'chunked' : Number(headers['content-length'] ?? Infinity)
+    const left = bodiless ? 0
+      : headers['transfer-encoding'] === 'chunked' ? 'chunked' : Number(headers['content-length'] ?? Infinity)
     this.#current = { request, status, headers, left, body: [], size: 0 }
     if (left === 0) this.#finish()
     return true
@@ -205,29 +260,42 @@ class Answers {
   #keep (part) {
     const current = this.#current
     current.size += part.length
-    if (current.size <= MAX_BODY && /json/.test(current.headers['content-type'] ?? '')) current.body.push(part)
-    else current.body = []
+    if (current.size <= MAX_BODY && /json/.test(current.headers['content-type'] ?? '')) {
+      current.body.push(part)
+    } else current.body = []
   }
 
   #finish () {
     const { request, status, headers, body, size } = this.#current
     this.#current = undefined
     const bytes = Buffer.concat(body)
-    if (request !== undefined) this.#report(request, { status, headers, body: bytes.length === size ? bytes : undefined })
+    if (request !== undefined) {
+      this.#report(request, { status, headers, body: bytes.length === size ? bytes : undefined })
+    }
   }
 }
 
-/** By the servers of the apps that are described. */
+/** Apps by server. */
 const apps = new WeakMap()
 const connections = new WeakMap()
 
-/** What sockets have been told of already: a load of reads has the same fault a thousand times. */
+/** Differences that were already printed, so that a load of reads prints each only once. */
 const told = new Set()
 
-/** Says what is wrong with an answer in one line, or nothing. */
+/** Descriptions by document text. Most apps of a process share one, and compiling it is slow. */
+const descriptions = new Map()
+
+function descriptionOf (document) {
+  const text = JSON.stringify(document)
+  let description = descriptions.get(text)
+  if (description === undefined) descriptions.set(text, description = new Description(document))
+  return description
+}
+
+/** Returns the differences of an answer in one line; undefined if there are none. */
 function check (app, { method, url }, answer) {
-  if (app.fastify.swagger === undefined) return undefined // an app of a test's own
-  app.description ??= new Description(app.fastify.swagger())
+  if (app.fastify.swagger === undefined) return undefined // an app that a test made without the service
+  app.description ??= descriptionOf(app.fastify.swagger())
   const problems = app.description.problems(method, url, answer)
   if (problems.length === 0) return undefined
   return `${MARK}${method} ${answer.status} of ${url.slice(0, 200)}: ${problems.join('; and it ')}`
@@ -241,8 +309,13 @@ diagnostics.subscribe('fastify.initialization', ({ fastify }) => {
     const injected = inject.call(this, request, done)
     if (request === undefined || done !== undefined) return injected
     return Promise.resolve(injected).then((response) => {
-      const headers = Object.fromEntries(Object.entries(response.headers).map(([name, value]) => [name, String(value)]))
-      const problem = check(app, response.raw.req, { status: response.statusCode, headers, body: response.rawPayload })
+      const headers = Object
+        .fromEntries(Object.entries(response.headers).map(([name, value]) => [name, String(value)]))
+      const problem = check(app, response.raw.req, {
+        status: response.statusCode,
+        headers,
+        body: response.rawPayload
+      })
       if (problem !== undefined) throw new Error(problem)
       return response
     })
@@ -254,17 +327,22 @@ diagnostics.subscribe('http.server.request.start', ({ request, socket, server })
   if (app === undefined) return
   let answers = connections.get(socket)
   if (answers === undefined) {
-    connections.set(socket, answers = new Answers((request, answer) => {
-      const problem = check(app, request, answer)
-      const kind = problem?.replace(/ of \S+:/, '')
-      if (kind === undefined || told.has(kind)) return
-      told.add(kind)
-      process.exitCode = 1
-      console.error(problem)
-    }))
+    connections.set(
+      socket,
+      answers = new Answers((request, answer) => {
+        const problem = check(app, request, answer)
+        const kind = problem?.replace(/ of \S+:/, '')
+        if (kind === undefined || told.has(kind)) return
+        told.add(kind)
+        process.exitCode = 1
+        console.error(problem)
+      })
+    )
     const { write } = socket
     socket.write = function (bytes, encoding, done) {
-      answers.take(typeof bytes === 'string' ? Buffer.from(bytes, typeof encoding === 'string' ? encoding : 'utf8') : bytes)
+      answers
+        .take(typeof bytes === 'string' ? Buffer.from(bytes, typeof encoding === 'string' ? encoding : 'utf8')
+          : bytes)
       return write.call(socket, bytes, encoding, done)
     }
   }

@@ -1,7 +1,5 @@
-// Loaded into the built service before anything else (`node --import`) by the tests of crashes: what the service does
-// stands still at the step that a test names, until the process is killed, and its clocks can run ahead. The file
-// TEST_CONTROL says which step and how far, now; helpers/victim.ts writes it. JavaScript, so that each start is as fast as
-// the service's own.
+// Stops a service at a chosen step until it is killed, and can set its clocks ahead. Tests load this file
+// with `node --import`; crashing-service.ts writes its settings to the file TEST_CONTROL.
 
 import crypto from 'node:crypto'
 import { readFileSync, renameSync, writeFileSync } from 'node:fs'
@@ -12,14 +10,14 @@ import { Redis } from 'ioredis'
 import pg from 'pg'
 
 const file = process.env.TEST_CONTROL
-/** Secrets of 32 bytes that were drawn, newest last: the refresh token that died with its process is among them. */
+/** All secrets of 32 random bytes so far, newest last. The last refresh token is among them. */
 const secrets = []
 let plan = 0
 let passed = 0
 
 const control = () => JSON.parse(readFileSync(file, 'utf8'))
 
-/** Counts a step that the plan is about, and says where in it to stop if this is the one. */
+/** Counts a step that matches the plan; returns when to stop if it is the chosen one. */
 function place (step) {
   const { stop } = control()
   if (stop === undefined || !new RegExp(stop.steps).test(step)) return undefined
@@ -32,7 +30,9 @@ function note (step) {
   renameSync(`${file}.new`, `${file}.stopped`)
 }
 
-/** Makes a function that gives a promise a place to stop: before it, or after it has succeeded. Once begun, only death stops it. */
+/**
+ * Wraps an asynchronous function so that the process can stop before it, after it, or be killed during it.
+ */
 function stoppable (target, name, describe) {
   const original = target[name]
   target[name] = function (...args) {
@@ -48,7 +48,7 @@ function stoppable (target, name, describe) {
 }
 
 async function standStill (step) {
-  setInterval(() => {}, 2 ** 30) // a command that has nothing else to wait for would end by itself
+  setInterval(() => {}, 2 ** 30) // keeps a command running that waits for nothing else
   note(step)
   await new Promise(() => {})
 }
@@ -56,8 +56,12 @@ async function standStill (step) {
 const base = (path) => String(path).split('/').at(-1)
 for (const name of ['open', 'rename', 'unlink']) stoppable(promises, name, (path) => `${name} ${base(path)}`)
 const handle = await promises.open(file)
-for (const name of ['write', 'sync', 'close']) stoppable(Object.getPrototypeOf(handle), name, () => name)
-stoppable(pg.Client.prototype, 'query', (query) => `query ${(query.text ?? String(query)).trim().replaceAll(/\s+/g, ' ')}`)
+for (const name of ['writeFile', 'sync', 'close']) stoppable(Object.getPrototypeOf(handle), name, () => name)
+stoppable(
+  pg.Client.prototype,
+  'query',
+  (query) => `query ${(query.text ?? String(query)).trim().replaceAll(/\s+/g, ' ')}`
+)
 stoppable(Redis.prototype, 'sendCommand', (command) => `redis ${command.name}`)
 
 const { randomBytes } = crypto

@@ -4,9 +4,11 @@ import { freemem, tmpdir } from 'node:os'
 import { dirname, join } from 'node:path'
 import { once } from 'node:events'
 
+// Ends servers and removes files when a test process ends, even by SIGKILL.
+
 /**
- * Ends the servers that it was told of and removes its folder as soon as its input ends: when it is asked to, or when
- * this process dies in whatever way. It runs in a session of its own, so that Ctrl-C in a terminal passes it by.
+ * Ends its servers and removes its folder when its input ends, that is when this process asks for it or ends.
+ * It runs in a session of its own, so that Ctrl-C in a terminal doesn't reach it.
  */
 const SCRIPT = `
 trap '' HUP INT TERM
@@ -39,20 +41,20 @@ until rm -rf -- "$folder" 2>/dev/null || [ $tries -gt 50 ]; do sleep 0.1; tries=
 `
 
 export interface Guardian {
-  /** The folder of everything that the servers write; only the owner can list it, every account can pass through. */
+  /** Folder for the files of the servers. All accounts may enter it, and only the owner can list it. */
   readonly folder: string
-  /** `signal` ends the process, or with a negative number the process group, without leaving anything behind. */
-  add (pid: number, signal: 'QUIT' | 'TERM' | 'KILL'): void
-  /** The process has ended by itself: its number may soon be another's. */
-  forget (pid: number): void
-  /** Ends the servers, removes the folder; resolves when both are done. */
-  end (): Promise<void>
+  /** Adds a process, or a process group if `pid` is negative. `signal` has to end it cleanly. */
+  add(pid: number, signal: 'QUIT' | 'TERM' | 'KILL'): void
+  /** Removes a process that has ended, because its pid may be used again. */
+  forget(pid: number): void
+  /** Ends the servers and removes the folder. */
+  end(): Promise<void>
 }
 
-/** Start of the names of the folders that guardians remove. */
+/** Prefix of the folders that guardians remove. */
 export const FOLDER_PREFIX = 'landfall-servers-'
 
-/** Many databases are created and thrown away: on a disk, writing them takes a fifth of the time of all tests. */
+/** Tests create many databases, and writing them to a disk takes 20 % of the time of all tests. */
 const MEMORY_FOLDER = '/dev/shm'
 const ROOMY_BYTES = 8 * 1024 ** 3
 
@@ -72,8 +74,12 @@ export function startGuardian (): Guardian {
   pipe.unref?.()
   return {
     folder,
-    add: (pid, signal) => { child.stdin.write(`add ${signal} ${pid}\n`) },
-    forget: (pid) => { child.stdin.write(`forget - ${pid}\n`) },
+    add: (pid, signal) => {
+      child.stdin.write(`add ${signal} ${pid}\n`)
+    },
+    forget: (pid) => {
+      child.stdin.write(`forget - ${pid}\n`)
+    },
     async end () {
       child.ref()
       child.stdin.end()
@@ -84,23 +90,27 @@ export function startGuardian (): Guardian {
 
 let own: Guardian | undefined
 
-/** The one of this process: it outlives it for as long as it takes to stop what the process left running. */
+/** Returns the guardian of this process, which ends the remaining servers after the process has ended. */
 export function ownGuardian (): Guardian {
   own ??= startGuardian()
   return own
 }
 
-/** The folder for temporary files, or another one when the account of a server can't get there. */
+/** Returns the folder for temporary files, or another one if the servers' accounts can't enter it. */
 function reachableFolder (): string {
   const isRoot = process.getuid?.() === 0
-  const candidates = [...process.env.TMPDIR === undefined && isRoomy(MEMORY_FOLDER) ? [MEMORY_FOLDER] : [], tmpdir(), '/tmp', '/var/tmp']
+  const candidates = [...process.env.TMPDIR === undefined && isRoomy(MEMORY_FOLDER) ? [MEMORY_FOLDER] : [],
+    tmpdir(), '/tmp', '/var/tmp']
   return candidates.find((folder) => existsSync(folder) && (!isRoot || isReachable(folder))) ?? tmpdir()
 }
 
-/** Whether a folder is in memory, programs can be run there, and there is far more room than tests take. */
+/** Whether a folder is in memory, allows running programs, and has far more space than tests need. */
 function isRoomy (folder: string): boolean {
   if (!existsSync('/proc/mounts')) return false
-  const [, type, options] = readFileSync('/proc/mounts', 'utf8').split('\n').map((line) => line.split(' ').slice(1)).findLast(([path]) => path === folder) ?? []
+  const [, type, options] =
+    readFileSync('/proc/mounts', 'utf8').split('\n').map((line) => line.split(' ').slice(1)).findLast((
+      [path]
+    ) => path === folder) ?? []
   if (type !== 'tmpfs' || options?.split(',').includes('noexec') !== false) return false
   const { bavail, bsize } = statfsSync(folder)
   return Math.min(bavail * bsize, freemem(), process.constrainedMemory() || Infinity) >= ROOMY_BYTES

@@ -1,10 +1,10 @@
-// Checks what clients of several replicas saw of some pages against what the service promises about it. Pure: it gets
-// what was done, and when, by one clock for all of them.
+// Checks whether the reads and writes of clients on several replicas are consistent with the promises of the
+// service. All times come from one clock.
 
-/** The version of a page that is deleted: newer than any. */
+/** The version of a deleted page, which is newer than all others. */
 export const GONE = Infinity
 
-/** Something that a client asked for and got an answer to. */
+/** An answered request of a client. */
 export interface Operation {
   /**
    * - `write`: created or replaced the page, or deleted it (`GONE`)
@@ -15,16 +15,16 @@ export interface Operation {
   readonly kind: 'write' | 'refused' | 'read' | 'manage'
   readonly replica: number
   readonly page: string
-  /** What was written or seen; undefined for what nobody wrote. */
+  /** The version that was written or read; undefined if nobody wrote the document. */
   readonly version: number | undefined
   /** The version that a conditional write demanded. */
   readonly ifMatch?: number | undefined
-  /** When it was sent and when it was answered, in milliseconds. */
+  /** Times of the request and of its answer, in milliseconds. */
   readonly start: number
   readonly end: number
 }
 
-/** A time in which a replica could not tell the others of its writes, in milliseconds of the operations' clock. */
+/** A period in which a replica could not publish its writes, in milliseconds of the operations' clock. */
 export interface Outage {
   readonly replica: number
   readonly from: number
@@ -32,21 +32,24 @@ export interface Outage {
 }
 
 export interface Promises {
-  /** Longest time after the answer to a write, or after the writer's outage, until all replicas show it, in milliseconds. */
+  /**
+   * Limit of the time from a write, or from the end of the writer's outage, until all replicas serve it, in
+   * ms.
+   */
   readonly boundMs: number
   readonly outages?: readonly Outage[]
 }
 
 const RULES = {
-  unwritten: 'shows what nobody had written',
-  backwards: 'shows an older version than an earlier read of the same replica',
-  'own write': 'does not show what was written on the same replica before',
-  stale: 'does not show what was written long enough before',
-  'management read': 'does not show what was written or shown by a management route before',
-  order: 'is an older version than one that was written before it began',
-  twice: 'was written a second time',
-  'unmet condition': 'was written over another version than If-Match demanded',
-  'wrongly refused': 'was refused while the version that If-Match demanded was the newest'
+  unwritten: 'returns a document that nobody had written',
+  backwards: 'returns an older version than an earlier read on the same replica',
+  'own write': 'does not return an earlier write on the same replica',
+  stale: 'does not return a write that is older than the bound',
+  'management read': 'does not return what a management route wrote or returned before',
+  order: 'wrote an older version than a write that had ended before',
+  twice: 'wrote a version a second time',
+  'unmet condition': 'replaced another version than the one in If-Match',
+  'wrongly refused': 'was refused although the version in If-Match was the newest one'
 } as const
 
 export type Rule = keyof typeof RULES
@@ -54,14 +57,13 @@ export type Rule = keyof typeof RULES
 export interface Violation {
   readonly rule: Rule
   readonly operation: Operation
-  /** What it contradicts. */
+  /** The operation that it contradicts. */
   readonly earlier?: Operation
 }
 
 /**
- * Finds everything in a history that breaks a promise: per replica versions don't go backwards, own writes are read at
- * once, others' within the bound, nothing comes after a deletion, what is shown was written, and conditional writes
- * succeed exactly where their condition holds. Of operations that overlap in time any order is right.
+ * Returns the operations that break a promise (see `RULES`). Operations that overlap in time may have
+ * happened in any order.
  */
 export function checkHistory (operations: readonly Operation[], promises: Promises): Violation[] {
   return byPage(operations).flatMap((ofPage) => checkPage(ofPage, promises))
@@ -78,14 +80,20 @@ function byPage (operations: readonly Operation[]): Operation[][] {
 }
 
 function checkPage (operations: readonly Operation[], { boundMs, outages = [] }: Promises): Violation[] {
-  const of = (...kinds: Operation['kind'][]) => operations.filter(({ kind, version }) => kinds.includes(kind) && version !== undefined)
+  const of = (...kinds: Operation['kind'][]) =>
+    operations.filter(({ kind, version }) => kinds.includes(kind) && version !== undefined)
   const writes = of('write')
   const reads = of('read')
   const management = of('manage')
-  const atEnd = (earlier: readonly Operation[]) => earlier.map((operation) => ({ operation, at: operation.end }))
+  const atEnd = (earlier: readonly Operation[]) =>
+    earlier.map((operation) => ({ operation, at: operation.end }))
   const violations: Violation[] = [
     ...checkOrigins(operations, writes),
-    ...older('stale', writes.map((operation) => ({ operation, at: toldAt(operation, outages) + boundMs })), reads),
+    ...older(
+      'stale',
+      writes.map((operation) => ({ operation, at: toldAt(operation, outages) + boundMs })),
+      reads
+    ),
     ...older('management read', atEnd([...writes, ...management]), management),
     ...older('order', atEnd(writes), writes),
     ...checkConditions(writes, of('refused'))
@@ -93,22 +101,38 @@ function checkPage (operations: readonly Operation[], { boundMs, outages = [] }:
   for (const replica of new Set(reads.map(({ replica }) => replica))) {
     const here = (operation: Operation): boolean => operation.replica === replica
     const readsHere = reads.filter(here)
-    violations.push(...older('backwards', atEnd(readsHere), readsHere), ...older('own write', atEnd(writes.filter(here)), readsHere))
+    violations.push(
+      ...older('backwards', atEnd(readsHere), readsHere),
+      ...older('own write', atEnd(writes.filter(here)), readsHere)
+    )
   }
   return violations
 }
 
-/** What of `later` has an older version than something of `earlier` that was settled (`at`) before it began. */
-function older (rule: Rule, earlier: { operation: Operation, at: number }[], later: readonly Operation[]): Violation[] {
+/**
+ * Returns the operations of `later` whose version is older than one of `earlier` that was settled (`at`)
+ * before.
+ */
+function older (
+  rule: Rule,
+  earlier: { operation: Operation, at: number }[],
+  later: readonly Operation[]
+): Violation[] {
   const settled = earlier.sort((a, b) => a.at - b.at)
   const violations: Violation[] = []
   let newest: Operation | undefined
   let next = 0
   for (const operation of later.toSorted((a, b) => a.start - b.start)) {
-    for (let candidate = settled[next]; candidate !== undefined && candidate.at < operation.start; candidate = settled[++next]) {
+    for (
+      let candidate = settled[next];
+      candidate !== undefined && candidate.at < operation.start;
+      candidate = settled[++next]
+    ) {
       if (newest === undefined || isOlder(newest, candidate.operation)) newest = candidate.operation
     }
-    if (newest !== undefined && isOlder(operation, newest)) violations.push({ rule, operation, earlier: newest })
+    if (newest !== undefined && isOlder(operation, newest)) {
+      violations.push({ rule, operation, earlier: newest })
+    }
   }
   return violations
 }
@@ -134,45 +158,66 @@ function checkConditions (writes: readonly Operation[], refused: readonly Operat
   const violations: Violation[] = []
   for (const operation of writes) {
     const { version, ifMatch } = operation
-    if (ifMatch !== undefined && version !== GONE && version !== ifMatch + 1) violations.push({ rule: 'unmet condition', operation })
+    if (ifMatch !== undefined && version !== GONE && version !== ifMatch + 1) {
+      violations.push({ rule: 'unmet condition', operation })
+    }
   }
   for (const operation of refused) {
-    const reason = writes.some(({ version, start }) => (version as number) > (operation.version as number) && start < operation.end)
+    const reason = writes.some(({ version, start }) =>
+      (version as number) > (operation.version as number) && start < operation.end
+    )
     if (!reason) violations.push({ rule: 'wrongly refused', operation })
   }
   return violations
 }
 
-/** When a write could first have been heard of everywhere. */
+/** Returns the earliest time at which all replicas could know a write. */
 function toldAt ({ replica, start, end }: Operation, outages: readonly Outage[]): number {
-  return outages.reduce((at, outage) => outage.replica === replica && start <= outage.to && end >= outage.from ? Math.max(at, outage.to) : at, end)
+  return outages.reduce(
+    (at, outage) =>
+      outage.replica === replica && start <= outage.to && end >= outage.from ? Math.max(at, outage.to) : at,
+    end
+  )
 }
 
-/** The longest time after a write for which a read still showed an older version, in milliseconds; 0 if none did. */
+/**
+ * Returns the longest time after a write at which a read returned an older version, in milliseconds, or 0.
+ */
 export function longestStaleness (operations: readonly Operation[], outages: readonly Outage[] = []): number {
   let longest = 0
   for (const ofPage of byPage(operations)) {
     const writes = ofPage.filter(({ kind, version }) => kind === 'write' && version !== undefined)
       .map((operation) => ({ version: operation.version as number, at: toldAt(operation, outages) }))
       .sort((a, b) => b.version - a.version)
-    const reads = ofPage.filter(({ kind, version }) => kind === 'read' && version !== undefined).sort((a, b) => (b.version as number) - (a.version as number))
+    const reads = ofPage.filter(({ kind, version }) => kind === 'read' && version !== undefined).sort((
+      a,
+      b
+    ) => (b.version as number) - (a.version as number))
     let next = 0
     let overtakenAt = Infinity
     for (const { version, start } of reads) {
-      for (let write = writes[next]; write !== undefined && write.version > (version as number); write = writes[++next]) overtakenAt = Math.min(overtakenAt, write.at)
+      for (
+        let write = writes[next];
+        write !== undefined && write.version > (version as number);
+        write = writes[++next]
+      ) overtakenAt = Math.min(overtakenAt, write.at)
       longest = Math.max(longest, start - overtakenAt)
     }
   }
   return longest
 }
 
-/** A violation in one line. */
+/** Describes a violation in one line. */
 export function describeViolation ({ rule, operation, earlier }: Violation): string {
-  return `${rule}: ${describe(operation)} ${RULES[rule]}${earlier === undefined ? '' : `; before it ${describe(earlier)}`}`
+  return `${rule}: ${describe(operation)} ${RULES[rule]}${
+    earlier === undefined ? '' : `; before it ${describe(earlier)}`
+  }`
 }
 
 function describe ({ kind, replica, page, version, ifMatch, start, end }: Operation): string {
   const condition = ifMatch === undefined ? '' : ` if ${ifMatch}`
   const shown = version === undefined ? 'unknown content' : version === GONE ? 'gone' : `version ${version}`
-  return `${kind} of ${page} on replica ${replica} from ${start.toFixed(1)} to ${end.toFixed(1)} ms (${shown}${condition})`
+  return `${kind} of ${page} on replica ${replica} from ${start.toFixed(1)} to ${
+    end.toFixed(1)
+  } ms (${shown}${condition})`
 }

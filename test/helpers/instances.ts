@@ -1,7 +1,8 @@
 import { spawn, type ChildProcess } from 'node:child_process'
 import { randomBytes, randomInt } from 'node:crypto'
 import { once } from 'node:events'
-import { chownSync, closeSync, existsSync, mkdirSync, mkdtempSync, openSync, readFileSync, writeFileSync } from 'node:fs'
+import { chownSync, closeSync, existsSync, mkdirSync, mkdtempSync, openSync, readFileSync,
+  writeFileSync } from 'node:fs'
 import { createServer } from 'node:net'
 import { join } from 'node:path'
 import { setTimeout as sleep } from 'node:timers/promises'
@@ -9,40 +10,44 @@ import { Redis } from 'ioredis'
 import pg from 'pg'
 import type { Guardian } from './guardian.ts'
 
-// Private PostgreSQL and Redis servers: on the loopback address only, behind a random password, in a folder that goes.
+// Starts private PostgreSQL and Redis servers, on the loopback address, with a random password, and in a
+// temporary folder.
 
 /** A running server. */
 export interface Instance {
   readonly url: string
   readonly port: number
-  /** Of the server's first process; another one after each start. */
+  /** Process id of the server's main process; changes with each start. */
   readonly pid: number
-  /** Ends the server in an orderly way; its port refuses connections from then on. */
-  stop (): Promise<void>
-  /** Ends the server as a crash would (SIGKILL). */
-  kill (): Promise<void>
-  /** Starts it again after `stop` or `kill`, on the same port and with the same settings. */
-  start (): Promise<void>
+  /** Shuts the server down; its port then refuses connections. */
+  stop(): Promise<void>
+  /** Kills the server (SIGKILL). */
+  kill(): Promise<void>
+  /** Starts the server again after `stop` or `kill`, on the same port and with the same settings. */
+  start(): Promise<void>
 }
 
-interface Account { uid?: number, gid?: number }
+interface Account {
+  uid?: number
+  gid?: number
+}
 
 interface Kind {
   name: string
-  /** Ends the server in an orderly way. */
+  /** Shuts the server down. */
   signal: 'SIGINT' | 'SIGTERM'
-  /** Ends it at once, without leaving shared memory behind. */
+  /** Ends the server at once without leaving shared memory behind. */
   lastSignal: 'QUIT' | 'TERM'
   account: Account
   log: string
-  command (port: number): { file: string, args: string[], input?: string }
-  url (port: number): string
-  /** Rejects while the server doesn't answer to our password. */
-  probe (url: string): Promise<void>
+  command(port: number): { file: string, args: string[], input?: string }
+  url(port: number): string
+  /** Rejects until the server accepts the password. */
+  probe(url: string): Promise<void>
 }
 
 const READY_TIMEOUT_MS = 60_000
-/** What PostgreSQL and Redis say of a port, and PostgreSQL of shared memory, that another process has. */
+/** Matches the errors about a port, or shared memory of PostgreSQL, that another process uses. */
 const IN_USE = /in use/i
 const STOP_TIMEOUT_MS = 10_000
 
@@ -50,7 +55,7 @@ const STOP_TIMEOUT_MS = 10_000
  * Creates a PostgreSQL cluster without starting it.
  *
  * @param bin folder of PostgreSQL's programs
- * @returns the cluster's folder, which also holds the password of its account `postgres`
+ * @returns the cluster's folder, which also contains the password of its account `postgres`
  */
 export async function createCluster (bin: string, folder: string): Promise<string> {
   const account = accountOf('postgres')
@@ -59,13 +64,20 @@ export async function createCluster (bin: string, folder: string): Promise<strin
   writeFileSync(passwordFile, randomBytes(18).toString('base64url'), { mode: 0o600 })
   if (account.uid !== undefined) chownSync(passwordFile, account.uid, account.gid ?? account.uid)
   await run(join(bin, 'initdb'), [
-    '--pgdata', join(cluster, 'data'), '--no-sync', '--encoding=UTF8', '--no-locale',
-    '--username=postgres', '--auth=scram-sha-256', '--pwfile', passwordFile
+    '--pgdata',
+    join(cluster, 'data'),
+    '--no-sync',
+    '--encoding=UTF8',
+    '--no-locale',
+    '--username=postgres',
+    '--auth=scram-sha-256',
+    '--pwfile',
+    passwordFile
   ], account)
   return cluster
 }
 
-/** Copies a cluster that is not running, in a fraction of the time that creating one takes. */
+/** Copies a cluster that is not running, which is much faster than creating one. */
 export async function copyCluster (cluster: string, folder: string): Promise<string> {
   const account = accountOf('postgres')
   const copy = privateFolder(folder, 'postgres-', account)
@@ -73,7 +85,9 @@ export async function copyCluster (cluster: string, folder: string): Promise<str
   return copy
 }
 
-/** Starts PostgreSQL on a cluster. Crashes lose nothing that was committed; only the machine's own end would. */
+/**
+ * Starts PostgreSQL on a cluster. Committed data survives SIGKILL, but not a power failure (fsync is off).
+ */
 export async function startPostgres (bin: string, cluster: string, guardian: Guardian): Promise<Instance> {
   const data = join(cluster, 'data')
   const password = readFileSync(join(cluster, 'password'), 'utf8')
@@ -86,7 +100,7 @@ export async function startPostgres (bin: string, cluster: string, guardian: Gua
     wal_level: 'minimal',
     max_wal_senders: 0,
     shared_buffers: '64MB',
-    // Keeps shared memory in the folder, which goes; in /dev/shm a killed server would leave it.
+    // Shared memory in the temporary folder; in /dev/shm it would stay after a SIGKILL.
     dynamic_shared_memory_type: 'mmap',
     timezone: 'UTC'
   }
@@ -98,7 +112,8 @@ export async function startPostgres (bin: string, cluster: string, guardian: Gua
     log: join(cluster, 'log'),
     command: (port) => ({
       file: join(bin, 'postgres'),
-      args: ['-D', data, ...Object.entries({ ...settings, port }).flatMap(([name, value]) => ['-c', `${name}=${value}`])]
+      args: ['-D', data,
+        ...Object.entries({ ...settings, port }).flatMap(([name, value]) => ['-c', `${name}=${value}`])]
     }),
     url: (port) => `postgresql://postgres:${password}@127.0.0.1:${port}/postgres`,
     async probe (url) {
@@ -113,8 +128,13 @@ export async function startPostgres (bin: string, cluster: string, guardian: Gua
   }, guardian)
 }
 
-/** Starts Redis without persistence. `settings` are lines of its configuration, such as `{ maxmemory: '2mb' }`. */
-export async function startRedis (program: string, folder: string, guardian: Guardian, settings: Record<string, string | number> = {}): Promise<Instance> {
+/** Starts Redis without persistence. `settings` are configuration directives: `{ maxmemory: '2mb' }`. */
+export async function startRedis (
+  program: string,
+  folder: string,
+  guardian: Guardian,
+  settings: Record<string, string | number> = {}
+): Promise<Instance> {
   const account = accountOf('redis')
   const home = privateFolder(folder, 'redis-', account)
   const password = randomBytes(18).toString('base64url')
@@ -126,7 +146,7 @@ export async function startRedis (program: string, folder: string, guardian: Gua
     log: join(home, 'log'),
     command: (port) => ({
       file: program,
-      // From its input: arguments, and with them the password, would show in every list of processes.
+      // The configuration comes from standard input, because arguments would show the password to all users.
       args: ['-'],
       input: Object.entries({
         bind: '127.0.0.1',
@@ -142,7 +162,12 @@ export async function startRedis (program: string, folder: string, guardian: Gua
     }),
     url: (port) => `redis://:${password}@127.0.0.1:${port}`,
     async probe (url) {
-      const client = new Redis(url, { lazyConnect: true, retryStrategy: null, connectTimeout: 2000, commandTimeout: 2000 })
+      const client = new Redis(url, {
+        lazyConnect: true,
+        retryStrategy: null,
+        connectTimeout: 2000,
+        commandTimeout: 2000
+      })
       client.on('error', () => {})
       try {
         await client.connect()
@@ -154,7 +179,7 @@ export async function startRedis (program: string, folder: string, guardian: Gua
   }, guardian)
 }
 
-/** Starts an object storage that speaks Amazon's protocol: OpenStack Swift. Its URL has key and secret in it. */
+/** Starts OpenStack Swift, an S3-compatible object storage. Its URL contains key and secret. */
 export async function startObjectStorage (folder: string, guardian: Guardian): Promise<Instance> {
   const account = accountOf('swift')
   const home = privateFolder(folder, 'swift-', account)
@@ -166,7 +191,7 @@ export async function startObjectStorage (folder: string, guardian: Guardian): P
     account,
     log: join(home, 'log'),
     command: (port) => ({
-      // Debian's, for which its packages are; -I, so that nothing else is found.
+      // Debian's Python has the packages of Swift; -I hides all others.
       file: '/usr/bin/python3',
       args: ['-I', join(import.meta.dirname, 'object-storage.py'), join(home, String(port)), String(port)],
       input: `${secret}\n`
@@ -181,8 +206,8 @@ export async function startObjectStorage (folder: string, guardian: Guardian): P
 }
 
 /**
- * A port on the loopback address that nobody listens on. It lies below the ports that systems hand out to outgoing
- * connections, so that none of those takes it while a server is being restarted.
+ * Returns a free port on the loopback address. It is below the range of outgoing connections, so that none of
+ * them takes it while a server restarts.
  */
 export async function freePort (): Promise<number> {
   for (;;) {
@@ -201,7 +226,7 @@ export async function freePort (): Promise<number> {
 }
 
 async function startInstance (kind: Kind, guardian: Guardian): Promise<Instance> {
-  for (let attempt = 1; ; attempt++) {
+  for (let attempt = 1;; attempt++) {
     const port = await freePort()
     try {
       let child = await launch(kind, port, guardian)
@@ -209,7 +234,7 @@ async function startInstance (kind: Kind, guardian: Guardian): Promise<Instance>
         if (!hasExited(child)) {
           const exited = once(child, 'exit')
           child.ref()
-          // A stopped process would take the signal only when it goes on.
+          // A frozen process handles the signal only after SIGCONT.
           child.kill('SIGCONT')
           child.kill(signal)
           const patience = setTimeout(() => child.kill('SIGKILL'), STOP_TIMEOUT_MS)
@@ -220,11 +245,13 @@ async function startInstance (kind: Kind, guardian: Guardian): Promise<Instance>
       return {
         url: kind.url(port),
         port,
-        get pid () { return child.pid as number },
+        get pid () {
+          return child.pid as number
+        },
         stop: async () => await end(kind.signal),
         kill: async () => await end('SIGKILL'),
         async start () {
-          // The sessions of a PostgreSQL that was killed take a moment to notice.
+          // After a SIGKILL, PostgreSQL's session processes take a moment to exit.
           for (let attempt = 1; hasExited(child); attempt++) {
             try {
               child = await launch(kind, port, guardian)
@@ -236,7 +263,7 @@ async function startInstance (kind: Kind, guardian: Guardian): Promise<Instance>
         }
       }
     } catch (error) {
-      // Somebody else may have taken the port in between.
+      // Another process may have taken the port in the meantime.
       if (attempt === 5 || !IN_USE.test(String(error))) throw error
     }
   }
@@ -247,33 +274,42 @@ async function launch (kind: Kind, port: number, guardian: Guardian): Promise<Ch
   const log = openSync(kind.log, 'a')
   const child = spawn(file, args, {
     ...kind.account,
-    // Neither Ctrl-C nor the end of a test file's process group may hit it: the guardian ends it in an orderly way.
+    // A group of its own, so that Ctrl-C doesn't reach the server; the guardian shuts it down.
     detached: true,
     cwd: '/',
     env: { PATH: process.env.PATH ?? '', LC_ALL: 'C' },
     stdio: [input === undefined ? 'ignore' : 'pipe', log, log]
   })
   closeSync(log)
-  // Otherwise the event loop of a test that forgot to stop it would never end.
+  // Otherwise a test that doesn't stop the server would never exit.
   child.unref()
   let failure: Error | undefined
-  child.once('error', (error) => { failure = error })
+  child.once('error', (error) => {
+    failure = error
+  })
   if (child.pid !== undefined) guardian.add(child.pid, kind.lastSignal)
-  child.once('exit', () => { if (child.pid !== undefined) guardian.forget(child.pid) })
+  child.once('exit', () => {
+    if (child.pid !== undefined) guardian.forget(child.pid)
+  })
   child.stdin?.on('error', () => {})
   child.stdin?.end(input)
 
   const deadline = Date.now() + READY_TIMEOUT_MS
   for (;;) {
-    if (failure !== undefined || hasExited(child)) throw new Error(`${kind.name} did not start: ${failure?.message ?? tail(kind.log)}`)
+    if (failure !== undefined || hasExited(child)) {
+      throw new Error(`${kind.name} did not start: ${failure?.message ?? tail(kind.log)}`)
+    }
     try {
       await kind.probe(kind.url(port))
-      // The answer came from the right server only if it is still there: a stranger's doesn't know the password.
+      // If our server has exited, another one has answered on its port.
       if (!hasExited(child)) return child
     } catch (error) {
       if (Date.now() > deadline) {
         child.kill('SIGKILL')
-        throw new Error(`${kind.name} did not answer within ${READY_TIMEOUT_MS / 1000} s: ${tail(kind.log)}`, { cause: error })
+        throw new Error(
+          `${kind.name} did not answer within ${READY_TIMEOUT_MS / 1000} s: ${tail(kind.log)}`,
+          { cause: error }
+        )
       }
       await sleep(25)
     }
@@ -285,9 +321,16 @@ function hasExited (child: ChildProcess): boolean {
 }
 
 async function run (file: string, args: readonly string[], account: Account): Promise<void> {
-  const child = spawn(file, args, { ...account, cwd: '/', env: { PATH: process.env.PATH ?? '', LC_ALL: 'C' }, stdio: ['ignore', 'ignore', 'pipe'] })
+  const child = spawn(file, args, {
+    ...account,
+    cwd: '/',
+    env: { PATH: process.env.PATH ?? '', LC_ALL: 'C' },
+    stdio: ['ignore', 'ignore', 'pipe']
+  })
   let errors = ''
-  child.stderr.setEncoding('utf8').on('data', (text: string) => { errors += text })
+  child.stderr.setEncoding('utf8').on('data', (text: string) => {
+    errors += text
+  })
   const [code] = await once(child, 'close') as [number | null]
   if (code !== 0) throw new Error(`${file} failed: ${errors.trim()}`)
 }
@@ -299,14 +342,17 @@ function privateFolder (parent: string, prefix: string, account: Account): strin
   return folder
 }
 
-/** The account to run a server as: PostgreSQL refuses to run as root, and Redis has no reason to. */
+/** Returns the account for a server. PostgreSQL refuses to run as root. */
 function accountOf (name: string): Account {
   if (process.getuid?.() !== 0) return {}
-  const accounts = existsSync('/etc/passwd') ? readFileSync('/etc/passwd', 'utf8').split('\n').map((line) => line.split(':')) : []
-  const entry = accounts.find(([account]) => account === name) ?? accounts.find(([account]) => account === 'nobody')
+  const accounts = existsSync('/etc/passwd')
+    ? readFileSync('/etc/passwd', 'utf8').split('\n').map((line) => line.split(':')) : []
+  const entry = accounts.find(([account]) => account === name) ??
+    accounts.find(([account]) => account === 'nobody')
   return entry === undefined ? { uid: 65534, gid: 65534 } : { uid: Number(entry[2]), gid: Number(entry[3]) }
 }
 
 function tail (log: string): string {
-  return existsSync(log) ? readFileSync(log, 'utf8').trim().split('\n').slice(-5).join(' | ') : 'it wrote no log'
+  return existsSync(log) ? readFileSync(log, 'utf8').trim().split('\n').slice(-5).join(' | ')
+    : 'it wrote no log'
 }

@@ -1,4 +1,4 @@
-"""OpenStack Swift with its S3 interface, all servers of it in one process: FOLDER PORT, the secret on standard input."""
+"""Runs OpenStack Swift with its S3 interface in one process. Arguments: FOLDER PORT; standard input: the secret."""
 import os
 import sys
 from array import array
@@ -54,14 +54,14 @@ pipeline = catch_errors cache listing_formats s3api tempauth copy slo symlink ve
 [app:proxy-server]
 use = egg:swift#proxy
 account_autocreate = true
-# Some parts ask for a cache; they do without what it should have kept.
+# Some parts require a cache. No server listens here, which they tolerate.
 [filter:cache]
 use = egg:swift#memcache
 memcache_servers = 127.0.0.1:1
 [filter:s3api]
 use = egg:swift#s3api
 min_segment_size = 5242880
-# So that a list of a few has pages.
+# Small, so that short lists have several pages.
 max_bucket_listing = 20
 [filter:tempauth]
 use = egg:swift#tempauth

@@ -1,13 +1,14 @@
 import { spawnSync } from 'node:child_process'
-import { accessSync, constants, existsSync, readdirSync, realpathSync, rmSync, statSync, writeFileSync } from 'node:fs'
+import { accessSync, constants, existsSync, readdirSync, realpathSync, rmSync, statSync,
+  writeFileSync } from 'node:fs'
 import { delimiter, dirname, join } from 'node:path'
 
-// Finds the real servers that the tests run on, and installs them where that needs nobody's permission.
+// Finds the servers that the tests run on, and installs them as root on Debian.
 
-/** Where to look; the defaults are those of this process. */
+/** The environment of the search; the default is that of this process. */
 export interface Machine {
   path: string
-  /** Folders to try after the path, in this order. */
+  /** Folders to search after the PATH, in this order. */
   folders: readonly string[]
   isRoot: boolean
   hasApt: boolean
@@ -15,34 +16,72 @@ export interface Machine {
 
 interface Program {
   readonly title: string
-  /** Package names of Debian, with spaces between several, and of Homebrew. */
+  /** Package names of Debian, separated by spaces, and of Homebrew. */
   readonly apt: string
   readonly brew: string
-  /** What a package that is neither must hold. */
+  /** The programs that packages of other systems must contain. */
   readonly holds: string
-  /** The environment variable that names a running one instead. */
+  /** Environment variable that names a running server instead. */
   readonly instead?: string
   readonly find: (folders: readonly string[]) => string | undefined
 }
 
 const PROGRAMS = {
-  /** Gives the folder with `initdb` and `postgres`. */
-  postgres: { title: 'PostgreSQL', apt: 'postgresql', brew: 'postgresql', holds: 'initdb and postgres', instead: 'TEST_DATABASE_URL', find: findPostgres },
+  /** Its result is the folder with `initdb` and `postgres`. */
+  postgres: {
+    title: 'PostgreSQL',
+    apt: 'postgresql',
+    brew: 'postgresql',
+    holds: 'initdb and postgres',
+    instead: 'TEST_DATABASE_URL',
+    find: findPostgres
+  },
   /** `redis-server` or the compatible `valkey-server`. */
-  redis: { title: 'Redis', apt: 'redis-server', brew: 'redis', holds: 'redis-server', instead: 'TEST_REDIS_URL', find: named('redis-server', 'valkey-server') },
+  redis: {
+    title: 'Redis',
+    apt: 'redis-server',
+    brew: 'redis',
+    holds: 'redis-server',
+    instead: 'TEST_REDIS_URL',
+    find: named('redis-server', 'valkey-server')
+  },
   nginx: { title: 'nginx', apt: 'nginx', brew: 'nginx', holds: 'nginx', find: named('nginx') },
-  envsubst: { title: 'envsubst', apt: 'gettext-base', brew: 'gettext', holds: 'envsubst', find: named('envsubst') },
+  envsubst: {
+    title: 'envsubst',
+    apt: 'gettext-base',
+    brew: 'gettext',
+    holds: 'envsubst',
+    find: named('envsubst')
+  },
   openssl: { title: 'OpenSSL', apt: 'openssl', brew: 'openssl', holds: 'openssl', find: named('openssl') },
-  chromium: { title: 'Chromium', apt: 'chromium', brew: 'chromium', holds: 'chromium', find: named('chromium', 'chromium-browser', 'google-chrome') },
-  /** An object storage with Amazon's protocol: OpenStack Swift. */
-  swift: { title: 'OpenStack Swift', apt: 'swift-proxy swift-account swift-container swift-object', brew: 'swift', holds: 'swift-proxy-server', find: named('swift-proxy-server') },
-  /** `promtool` lies beside it. */
-  prometheus: { title: 'Prometheus', apt: 'prometheus', brew: 'prometheus', holds: 'prometheus and promtool', find: named('prometheus') }
+  chromium: {
+    title: 'Chromium',
+    apt: 'chromium',
+    brew: 'chromium',
+    holds: 'chromium',
+    find: named('chromium', 'chromium-browser', 'google-chrome')
+  },
+  /** OpenStack Swift, an S3-compatible object storage. */
+  swift: {
+    title: 'OpenStack Swift',
+    apt: 'swift-proxy swift-account swift-container swift-object',
+    brew: 'swift',
+    holds: 'swift-proxy-server',
+    find: named('swift-proxy-server')
+  },
+  /** `promtool` is in the same folder. */
+  prometheus: {
+    title: 'Prometheus',
+    apt: 'prometheus',
+    brew: 'prometheus',
+    holds: 'prometheus and promtool',
+    find: named('prometheus')
+  }
 } as const satisfies Record<string, Program>
 
 export type ProgramName = keyof typeof PROGRAMS
 
-/** Where each is; what is missing or not wanted is undefined. */
+/** Path of each program; undefined if it is missing. */
 export type Programs = Record<ProgramName, string | undefined>
 
 /** A program is missing and could not be installed; `message` is one line that says what to do. */
@@ -65,16 +104,21 @@ export function thisMachine (): Machine {
 /** Looks for all, installs nothing. */
 export function findPrograms (machine: Machine = thisMachine()): Programs {
   const folders = [...machine.path.split(delimiter).filter((folder) => folder !== ''), ...machine.folders]
-  return Object.fromEntries(Object.entries(PROGRAMS).map(([name, { find }]) => [name, find(folders)])) as Programs
+  return Object
+    .fromEntries(Object.entries(PROGRAMS).map(([name, { find }]) => [name, find(folders)])) as Programs
 }
 
 /**
- * Finds the programs in `wanted`; as root on Debian and its relatives it installs what is missing.
+ * Finds the programs in `wanted`; as root on Debian and its derivatives, installs missing ones.
  *
- * @param progress is told, in one line, what takes long
+ * @param progress called with a line before an installation
  * @throws {MissingProgramError}
  */
-export function providePrograms (wanted: readonly ProgramName[], progress: (line: string) => void, machine: Machine = thisMachine()): Programs {
+export function providePrograms (
+  wanted: readonly ProgramName[],
+  progress: (line: string) => void,
+  machine: Machine = thisMachine()
+): Programs {
   let programs = findPrograms(machine)
   const missing = wanted.filter((name) => programs[name] === undefined)
   if (missing.length === 0) return programs
@@ -83,17 +127,19 @@ export function providePrograms (wanted: readonly ProgramName[], progress: (line
   if (!machine.isRoot || !machine.hasApt) throw new MissingProgramError(advice(missing, machine))
   progress(`installing ${packages.join(' and ')} with apt-get …`)
   const failure = installPackages(packages)
-  // The folders of a version that was not there before are new.
+  // The installed version may have a new folder.
   programs = findPrograms({ ...machine, folders: usualFolders() })
   if (wanted.some((name) => programs[name] === undefined)) {
-    throw new MissingProgramError(`${advice(missing, machine)}; apt-get said: ${failure ?? 'nothing of interest'}`)
+    throw new MissingProgramError(`${advice(missing, machine)}; apt-get said: ${
+      failure ?? 'nothing of interest'
+    }`)
   }
   return programs
 }
 
 /**
- * The path of a program that one test file needs. Before the files are run the runner looks for calls of this one with
- * a literal name, and installs those programs then: two tests at once can't.
+ * Returns the path of a program that a test file needs. The runner searches the files for `provide('NAME')`
+ * and installs the programs before it starts the tests, because concurrent tests can't use apt-get.
  *
  * @throws {MissingProgramError}
  */
@@ -101,9 +147,11 @@ export function provide (name: ProgramName): string {
   return providePrograms([name], () => {})[name] as string
 }
 
-/** The programs that a test file asks for by `provide('…')`. */
+/** Returns the programs that a test file requests with `provide('NAME')`. */
 export function programsNamedIn (text: string): ProgramName[] {
-  return [...text.matchAll(/\bprovide\('(\w+)'\)/g)].map(([, name]) => name as ProgramName).filter((name) => Object.hasOwn(PROGRAMS, name))
+  return [...text.matchAll(/\bprovide\('(\w+)'\)/g)].map(([, name]) => name as ProgramName).filter((name) =>
+    Object.hasOwn(PROGRAMS, name)
+  )
 }
 
 function advice (missing: readonly ProgramName[], machine: Machine): string {
@@ -111,10 +159,12 @@ function advice (missing: readonly ProgramName[], machine: Machine): string {
   const how = machine.hasApt
     ? `sudo apt-get install ${wanted.map(({ apt }) => apt).join(' ')}`
     : process.platform === 'darwin'
-      ? `brew install ${wanted.map(({ brew }) => brew).join(' ')}`
-      : `the packages with ${wanted.map(({ holds }) => holds).join(' and with ')}`
+    ? `brew install ${wanted.map(({ brew }) => brew).join(' ')}`
+    : `the packages with ${wanted.map(({ holds }) => holds).join(' and with ')}`
   const urls = wanted.flatMap(({ instead }) => instead ?? [])
-  return `The tests need ${wanted.map(({ title }) => title).join(' and ')}: install with "${how}"${urls.length > 0 ? `, or set ${urls.join(' and ')}` : ''}`
+  return `The tests need ${wanted.map(({ title }) => title).join(' and ')}: install with "${how}"${
+    urls.length > 0 ? `, or set ${urls.join(' and ')}` : ''
+  }`
 }
 
 function usualFolders (): string[] {
@@ -135,17 +185,21 @@ function usualFolders (): string[] {
       join(folder, 'opt/redis/bin'),
       join(folder, 'bin')
     ]),
-    // Not on the path of every account.
-    '/usr/bin', '/usr/sbin'
+    // Some accounts don't have these on their PATH.
+    '/usr/bin',
+    '/usr/sbin'
   ]
 }
 
 function findPostgres (folders: readonly string[]): string | undefined {
   for (const folder of folders) {
     const initdb = executable(join(folder, 'initdb'))
-    // A link on the path may stand for one program only; the two belong together.
+    // The PATH may have a link to only one of the two programs, so the target's folder is tried, too.
     for (const candidate of initdb === undefined ? [] : [dirname(initdb), folder]) {
-      if (executable(join(candidate, 'initdb')) !== undefined && executable(join(candidate, 'postgres')) !== undefined) return candidate
+      if (
+        executable(join(candidate, 'initdb')) !== undefined &&
+        executable(join(candidate, 'postgres')) !== undefined
+      ) return candidate
     }
   }
 }
@@ -171,15 +225,17 @@ function executable (path: string): string | undefined {
 
 /** Returns the last line that apt-get printed when it failed. */
 function installPackages (packages: readonly string[]): string | undefined {
-  // Debian starts the service of a package once it is installed; this is its way to say that it shouldn't.
+  // This file keeps Debian from starting the services of installed packages.
   const policy = '/usr/sbin/policy-rc.d'
   const ours = !existsSync(policy)
-  const remove = () => { if (ours) rmSync(policy, { force: true }) }
+  const remove = () => {
+    if (ours) rmSync(policy, { force: true })
+  }
   if (ours) writeFileSync(policy, '#!/bin/sh\nexit 101\n', { mode: 0o755 })
   process.once('exit', remove)
   try {
     const options = ['-q', '-y', '-o', 'DPkg::Lock::Timeout=120', '-o', 'Acquire::Retries=3']
-    // A failed update can still leave a list that is good enough.
+    // The old package lists may be sufficient after a failed update.
     const update = runAptGet([...options, 'update'])
     return runAptGet([...options, 'install', '--no-install-recommends', ...packages]) ?? update
   } finally {
@@ -196,5 +252,6 @@ function runAptGet (args: readonly string[]): string | undefined {
     env: { ...process.env, DEBIAN_FRONTEND: 'noninteractive', NEEDRESTART_SUSPEND: '1', LC_ALL: 'C' }
   })
   if (result.status === 0) return undefined
-  return (result.error?.message ?? `${result.stdout}\n${result.stderr}`.trim().split('\n').at(-1) ?? '').trim()
+  return (result.error?.message ?? `${result.stdout}\n${result.stderr}`.trim().split('\n').at(-1) ?? '')
+    .trim()
 }

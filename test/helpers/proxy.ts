@@ -2,54 +2,61 @@ import { once } from 'node:events'
 import { connect, createServer, type AddressInfo, type Socket } from 'node:net'
 import { freePort } from './instances.ts'
 
-// A TCP proxy that breaks connections the way networks do.
+// A TCP proxy that delays, drops and resets connections.
 
-/** What the helpers need of a tap test. */
+/** The part of a tap test that the helpers use. */
 export interface Teardown {
-  teardown (action: () => unknown): unknown
+  teardown(action: () => unknown): unknown
 }
 
 export interface Proxy {
   readonly port: number
-  /** The target's URL with the proxy's address in it. */
+  /** The target's URL with the address of the proxy. */
   readonly url: string
-  /** Connections that are open now. */
+  /** Number of open connections. */
   readonly connections: number
   /**
-   * Accepts connections and data but passes nothing on, in both directions, and closes nothing: what a cut cable or a
-   * firewall that drops looks like. `restore` delivers what was held back, as retransmission would.
+   * Drops data in both directions without closing connections, like a cut cable or a firewall. `restore`
+   * delivers the data, as retransmission would.
    *
-   * @param only limits it to connections whose client has sent something that matches, such as `/subscribe/i`
+   * @param only drops only on connections whose client has sent a match, such as `/subscribe/i`
    */
-  blackhole (only?: RegExp): void
-  /** Resets open connections and refuses new ones, as when the process is gone. */
-  refuse (): Promise<void>
-  /** Resets open connections once; new ones work. */
-  disconnect (): void
-  /** Passes each answer of the target on `ms` milliseconds late, from now on. */
-  delay (ms: number): void
+  blackhole(only?: RegExp): void
+  /** Resets open connections and refuses new ones, like a server that has exited. */
+  refuse(): Promise<void>
+  /** Resets open connections; new ones work. */
+  disconnect(): void
+  /** Delays the answers of the target by `ms` milliseconds. */
+  delay(ms: number): void
   /**
-   * Everything works again. With `forget` all but the connections that are held now: those stay dead, as behind a
-   * firewall that has lost its table.
+   * Ends all faults. With `forget`, connections whose data is being dropped stay dead, as behind a firewall
+   * that has lost its state.
    */
-  restore (options?: { forget?: boolean }): Promise<void>
+  restore(options?: { forget?: boolean }): Promise<void>
 }
 
-/** @param target URL or port of the server behind it, on the loopback address when it is a port */
+/** @param target URL of the server, or its port on the loopback address */
 export async function createProxy (t: Teardown, target: string | number): Promise<Proxy> {
   const address = typeof target === 'number' ? new URL(`tcp://127.0.0.1:${target}`) : new URL(target)
-  const targetPort = Number(address.port) || ({ 'redis:': 6379, 'postgres:': 5432, 'postgresql:': 5432 }[address.protocol] ?? 80)
+  const targetPort = Number(address.port) ||
+    ({ 'redis:': 6379, 'postgres:': 5432, 'postgresql:': 5432 }[address.protocol] ?? 80)
   const state: State = { blackhole: undefined, delayMs: 0 }
   const open = new Set<Connection>()
 
-  // Half-open, so that the end of one direction travels like its data.
+  // Half-open, so that the end of a direction is delayed and dropped like its data.
   const server = createServer({ allowHalfOpen: true }, (client) => {
-    const upstream = connect({ host: address.hostname.replace(/^\[|\]$/g, ''), port: targetPort, allowHalfOpen: true })
+    const upstream = connect({
+      host: address.hostname.replace(/^\[|\]$/g, ''),
+      port: targetPort,
+      allowHalfOpen: true
+    })
     const connection = createConnection(client, upstream, state, () => open.delete(connection))
     open.add(connection)
   })
   server.on('error', () => {})
-  const disconnect = () => { for (const connection of open) connection.reset() }
+  const disconnect = () => {
+    for (const connection of open) connection.reset()
+  }
   const listen = async (port: number) => {
     server.listen(port, '127.0.0.1')
     await once(server, 'listening')
@@ -79,13 +86,19 @@ export async function createProxy (t: Teardown, target: string | number): Promis
   return {
     port,
     url: url.href,
-    get connections () { return open.size },
-    blackhole (only = /(?:)/) { state.blackhole = only },
+    get connections () {
+      return open.size
+    },
+    blackhole (only = /(?:)/) {
+      state.blackhole = only
+    },
     refuse,
     disconnect,
-    delay (ms) { state.delayMs = ms },
+    delay (ms) {
+      state.delayMs = ms
+    },
     async restore ({ forget = false } = {}) {
-      if (forget) for (const connection of open) connection.forget()
+      if (forget) { for (const connection of open) connection.forget() }
       state.blackhole = undefined
       state.delayMs = 0
       if (!server.listening) await listen(port)
@@ -95,20 +108,20 @@ export async function createProxy (t: Teardown, target: string | number): Promis
 }
 
 interface State {
-  /** Connections whose client has sent a match are held; undefined: none is. */
+  /** Data of connections whose client has sent a match is held back; undefined for none. */
   blackhole: RegExp | undefined
   delayMs: number
 }
 
 interface Connection {
-  reset (): void
-  /** Passes on what may be passed on now. */
-  pump (): void
-  /** Goes on holding back what it holds back now, for ever. */
-  forget (): void
+  reset(): void
+  /** Delivers the data that is due. */
+  pump(): void
+  /** If data is being held back, holds it back for ever. */
+  forget(): void
 }
 
-/** Of what a client has sent, enough to recognise what the connection is for. */
+/** Length of the client's data that `blackhole` compares with its pattern. */
 const REMEMBERED_BYTES = 16 * 1024
 
 function createConnection (client: Socket, upstream: Socket, state: State, closed: () => void): Connection {
@@ -117,7 +130,7 @@ function createConnection (client: Socket, upstream: Socket, state: State, close
   const isHeld = () => isForgotten || (state.blackhole !== undefined && state.blackhole.test(sent))
   const reset = () => {
     for (const socket of [client, upstream]) {
-      // libuv refuses to reset what is just being ended; Node then keeps the handle, and never ends itself.
+      // libuv refuses to reset a socket that is being ended, and Node would keep its handle open for ever.
       if (socket.writableEnded) socket.destroy()
       else socket.resetAndDestroy()
     }
@@ -131,17 +144,29 @@ function createConnection (client: Socket, upstream: Socket, state: State, close
   let left = 2
   for (const socket of [client, upstream]) {
     socket.setNoDelay(true)
-    socket.on('close', () => { if (--left === 0) closed() })
+    socket.on('close', () => {
+      if (--left === 0) closed()
+    })
   }
   return {
     reset,
-    pump: () => { for (const pump of directions) pump() },
-    forget: () => { isForgotten = isHeld() }
+    pump: () => {
+      for (const pump of directions) pump()
+    },
+    forget: () => {
+      isForgotten = isHeld()
+    }
   }
 }
 
-function createDirection (from: Socket, to: Socket, isHeld: () => boolean, delayMs: () => number, seen: (chunk: Buffer) => void): () => void {
-  // The last entry of a direction is its end, or its break.
+function createDirection (
+  from: Socket,
+  to: Socket,
+  isHeld: () => boolean,
+  delayMs: () => number,
+  seen: (chunk: Buffer) => void
+): () => void {
+  // The last entry of a direction is its end or its reset.
   const queue: { chunk: Buffer | 'end' | 'break', due: number }[] = []
   let lastDue = 0
   let timer: NodeJS.Timeout | undefined
@@ -161,13 +186,16 @@ function createDirection (from: Socket, to: Socket, isHeld: () => boolean, delay
     }
   }
   const push = (chunk: Buffer | 'end' | 'break') => {
-    // Order holds even when the delay has just become shorter.
+    // Keeps the order when the delay becomes shorter.
     lastDue = Math.max(lastDue, performance.now() + delayMs())
     queue.push({ chunk, due: lastDue })
     pump()
   }
 
-  from.on('data', (chunk: Buffer) => { seen(chunk); push(chunk) })
+  from.on('data', (chunk: Buffer) => {
+    seen(chunk)
+    push(chunk)
+  })
   from.on('end', () => push('end'))
   from.on('error', () => push('break'))
   from.on('close', () => push('break'))

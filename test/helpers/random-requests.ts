@@ -1,21 +1,21 @@
 import { setTimeout as sleep } from 'node:timers/promises'
 import { connect } from 'node:net'
-import { END, file, form, FORM, PNG } from '../assets/helpers.ts'
+import { END, file, form, FORM, PNG } from './assets.ts'
 import { call, type Owner } from './client.ts'
 import { requestOf, requestWith } from './raw.ts'
 
-// Random bytes and valid requests that were broken at random, for every route. One seed gives one sequence.
+// Sends random bytes and randomly broken requests to every route. A seed determines the sequence.
 
 export interface RandomRun {
-  /** What was sent, in requests. */
+  /** Number of requests. */
   readonly sent: number
-  /** How many answers there were of each status. */
+  /** Number of answers by status. */
   readonly statuses: Readonly<Record<string, number>>
-  /** The requests that were answered with a 500, as they were sent; looks at whether the process lives that found it doesn't. */
+  /** Requests that got a 500, and failed health checks. */
   readonly failures: readonly string[]
 }
 
-/** Numbers from 0 to 1 (mulberry32), the same for the same seed. */
+/** Returns random numbers from 0 to 1 (mulberry32) that depend on the seed only. */
 export function randomNumbers (seed: number): () => number {
   let state = seed >>> 0
   return () => {
@@ -26,29 +26,55 @@ export function randomNumbers (seed: number): () => number {
   }
 }
 
-/** Requests that a service would answer well: what is broken at random begins with these. */
+/** Returns valid requests, which `mutate` breaks. */
 export async function soundRequests (url: string, owner: Owner): Promise<Buffer[]> {
   const page = await owner.createPage(url, '{"a":[1,2,{"b":"\\u00e9"}]}')
   const upload = await owner.upload(url, PNG, 'a.png')
   const asset = JSON.parse(upload.text) as { id: string, url: string }
   const auth = { Authorization: `Bearer ${owner.accessToken}` }
   const json = { ...auth, 'Content-Type': 'application/json' }
-  const user = JSON.stringify({ user: { email: owner.email, password: 'a wrong password', password_confirmation: 'another' } })
+  const user = JSON.stringify({
+    user: { email: owner.email, password: 'a wrong password', password_confirmation: 'another' }
+  })
   const manage = `/manage/landing_pages/${page.id}`
-  const chunked = `${requestOf('/auth/refresh', { 'Content-Type': 'application/json', 'Transfer-Encoding': 'chunked' }, 'POST')}5\r\n{"a":\r\n2\r\n1}\r\n0\r\n\r\n`
+  const chunked = `${
+    requestOf('/auth/refresh', { 'Content-Type': 'application/json', 'Transfer-Encoding': 'chunked' }, 'POST')
+  }5\r\n{"a":\r\n2\r\n1}\r\n0\r\n\r\n`
   return [
-    requestWith(user, 'POST', '/auth/sign_up', json), requestWith(user, 'POST', '/auth/sign_in', json), requestWith('{"refresh_token":"x"}', 'POST', '/auth/refresh', json), requestWith('{"refresh_token":"x"}', 'DELETE', '/auth/sign_out', json),
-    requestOf('/auth/me', auth), requestWith('{"current_data":{"x":[1,"\\ud83d\\ude00",-0.0e1]}}', 'POST', '/landing_pages', json), requestOf('/manage/landing_pages?limit=2', auth), requestOf(manage, { ...auth, 'If-None-Match': page.etag }),
-    requestWith('{"landing_page":{"current_data":[1]}}', 'PATCH', manage, { ...json, 'If-Match': '*' }), requestOf(manage, { ...auth, 'If-Match': '"x"' }, 'DELETE'), requestOf('/assets?limit=2&cursor=AAAAAAAAAAAAAAAAAAAAAA', auth),
-    requestWith(form(file(PNG, 'b.png', 'image/png')), 'POST', '/assets', { ...auth, 'Content-Type': FORM }), requestOf(`/assets/${asset.id}`, auth), requestOf(`/assets/${asset.id.replace(/^./, '9')}`, auth, 'DELETE'),
-    requestOf(`/landing_pages/${page.public_id}`, { 'Accept-Encoding': 'br, gzip;q=0.5', 'If-None-Match': `"x", ${page.etag}`, Origin: 'https://www.example.com' }), requestOf(`/landing_pages/${page.public_id}`, {}, 'HEAD'),
-    requestOf(`/landing_pages/${page.public_id}`, { 'Access-Control-Request-Method': 'GET' }, 'OPTIONS'), requestOf(new URL(asset.url).pathname, { Range: 'bytes=0-9', 'If-Range': '"x"' }), requestOf('/health/live'), requestOf('/health/ready'), chunked
+    requestWith(user, 'POST', '/auth/sign_up', json),
+    requestWith(user, 'POST', '/auth/sign_in', json),
+    requestWith('{"refresh_token":"x"}', 'POST', '/auth/refresh', json),
+    requestWith('{"refresh_token":"x"}', 'DELETE', '/auth/sign_out', json),
+    requestOf('/auth/me', auth),
+    requestWith('{"current_data":{"x":[1,"\\ud83d\\ude00",-0.0e1]}}', 'POST', '/landing_pages', json),
+    requestOf('/manage/landing_pages?limit=2', auth),
+    requestOf(manage, { ...auth, 'If-None-Match': page.etag }),
+    requestWith('{"landing_page":{"current_data":[1]}}', 'PATCH', manage, { ...json, 'If-Match': '*' }),
+    requestOf(manage, { ...auth, 'If-Match': '"x"' }, 'DELETE'),
+    requestOf('/assets?limit=2&cursor=AAAAAAAAAAAAAAAAAAAAAA', auth),
+    requestWith(form(file(PNG, 'b.png', 'image/png')), 'POST', '/assets', { ...auth, 'Content-Type': FORM }),
+    requestOf(`/assets/${asset.id}`, auth),
+    requestOf(`/assets/${asset.id.replace(/^./, '9')}`, auth, 'DELETE'),
+    requestOf(`/landing_pages/${page.public_id}`, {
+      'Accept-Encoding': 'br, gzip;q=0.5',
+      'If-None-Match': `"x", ${page.etag}`,
+      Origin: 'https://www.example.com'
+    }),
+    requestOf(`/landing_pages/${page.public_id}`, {}, 'HEAD'),
+    requestOf(`/landing_pages/${page.public_id}`, { 'Access-Control-Request-Method': 'GET' }, 'OPTIONS'),
+    requestOf(new URL(asset.url).pathname, { Range: 'bytes=0-9', 'If-Range': '"x"' }),
+    requestOf('/health/live'),
+    requestOf('/health/ready'),
+    chunked
   ].map((request) => Buffer.from(request as string))
 }
 
-const PIECES = ['\r\n', '\r\n\r\n', '\0', '%00', '%', '"', '{', '[', '\\u0000', '\ud800', '..', '/', '?', '&', ',', ';', 'W/', '*', '-1', '9'.repeat(30), '1e999', 'Content-Length: 3\r\n', 'Transfer-Encoding: chunked\r\n', 'Expect: 100-continue\r\n', 'Connection: close\r\n', END, 'null', '__proto__', 'x'.repeat(5000)]
+const PIECES = ['\r\n', '\r\n\r\n', '\0', '%00', '%', '"', '{', '[', '\\u0000', '\ud800', '..', '/', '?', '&',
+  ',', ';', 'W/', '*', '-1', '9'.repeat(30), '1e999', 'Content-Length: 3\r\n',
+  'Transfer-Encoding: chunked\r\n', 'Expect: 100-continue\r\n', 'Connection: close\r\n', END, 'null',
+  '__proto__', 'x'.repeat(5000)]
 
-/** A request that was cut, doubled, mixed with others and sprinkled with what is special to some parser. */
+/** Returns a request that was cut, repeated, mixed with others, and mixed with tokens of parsers. */
 export function mutate (sound: readonly Buffer[], random: () => number): Buffer {
   const upTo = (count: number): number => Math.floor(random() * count)
   const choose = <T>(list: readonly T[]): T => list[upTo(list.length)] as T
@@ -71,8 +97,13 @@ export function mutate (sound: readonly Buffer[], random: () => number): Buffer 
   return bytes
 }
 
-/** Sends until `ends` says so, on a few connections at a time. Each is given up when nothing comes any more. */
-export async function throwRandomBytes (url: string, sound: readonly Buffer[], seed: number, ends: (sent: number) => boolean): Promise<RandomRun> {
+/** Sends requests on 24 connections at a time until `ends` returns true. */
+export async function throwRandomBytes (
+  url: string,
+  sound: readonly Buffer[],
+  seed: number,
+  ends: (sent: number) => boolean
+): Promise<RandomRun> {
   const random = randomNumbers(seed)
   const statuses: Record<string, number> = {}
   const failures: string[] = []
@@ -87,7 +118,10 @@ export async function throwRandomBytes (url: string, sound: readonly Buffer[], s
         if (status === '500') failures.push(bytes.toString('latin1').slice(0, 2000))
       }
       if (sent % 50 !== 0) continue
-      const live = await call('GET', `${url}/health/live`).then(({ status }) => status, ({ cause }: Error) => String(cause))
+      const live = await call('GET', `${url}/health/live`).then(
+        ({ status }) => status,
+        ({ cause }: Error) => String(cause)
+      )
       if (live !== 200) failures.push(`/health/live: ${live}`)
     }
   }
@@ -95,12 +129,14 @@ export async function throwRandomBytes (url: string, sound: readonly Buffer[], s
   return { sent, statuses, failures }
 }
 
-/** What comes back until the server closes or has been silent for a while: half a request has no answer. */
+/** Returns the answer, up to the close or a pause of the server: an incomplete request gets none. */
 async function exchange (port: number, bytes: Buffer): Promise<string> {
   return await new Promise((resolve) => {
     let answer = ''
     const socket = connect(port, '127.0.0.1', () => socket.write(bytes))
-    const done = () => { socket.destroy() }
+    const done = () => {
+      socket.destroy()
+    }
     let silence = setTimeout(done, 1000)
     socket.on('data', (data) => {
       answer += data.toString('latin1')
@@ -114,9 +150,13 @@ async function exchange (port: number, bytes: Buffer): Promise<string> {
   })
 }
 
-/** The lines of a log that say that something failed: errors, and whatever ends a process. */
+/** Returns the log lines about errors, warnings of Node and crashes. */
 export const errorLines = (output: string): string[] =>
-  output.split('\n').filter((line) => /"level":(50|60)\b/.test(line) || /^\s*at |Error:|Unhandled|Warning:/.test(line))
+  output.split('\n').filter((line) =>
+    /"level":(50|60)\b/.test(line) || /^\s*at |Error:|Unhandled|Warning:/.test(line)
+  )
 
-/** Waits until what was begun has been logged. */
-export const settle = async (): Promise<void> => { await sleep(200) }
+/** Waits until the last requests have been logged. */
+export const settle = async (): Promise<void> => {
+  await sleep(200)
+}

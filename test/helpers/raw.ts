@@ -1,19 +1,19 @@
 import { connect, type Socket } from 'node:net'
 import type { Teardown } from './servers.ts'
 
-// Connections that send bytes as they are: what no HTTP client would.
+// Connections for requests that an HTTP client can't send.
 
-/** Longer than anything that isn't hung, in milliseconds. */
+/** Limit for the arrival of data, in milliseconds. */
 const PATIENCE_MS = 20_000
 
 export interface RawAnswer {
   readonly status: number
-  /** Status line and headers, with the empty line. */
+  /** Status line and headers, including the empty line. */
   readonly head: string
   readonly body: Buffer
 }
 
-/** A connection that is kept and reads one answer after the other. Bytes that no answer accounts for are noticed. */
+/** A kept-alive connection that reads one answer after the other and detects bytes between answers. */
 export class Connection {
   readonly socket: Socket
   #bytes = Buffer.alloc(0)
@@ -33,7 +33,7 @@ export class Connection {
     })
   }
 
-  /** Whether the server, or this side, has ended it. */
+  /** Whether either side has closed the connection. */
   get closed (): boolean {
     return this.#closed
   }
@@ -43,42 +43,56 @@ export class Connection {
   }
 
   /**
-   * The next answer; a body of any length that comes with one that must have none counts as a part of what follows.
-   * Answers in chunks are for files only and are read by real clients.
+   * Reads the next answer. The body of an answer that must not have one counts as part of the next answer.
+   * Chunked answers are not supported.
    *
-   * @throws {Error} when the connection closes before there is a whole one, or none comes at all
+   * @throws {Error} if the connection closes before the answer is complete, or no data arrives
    */
   async answer (method = 'GET'): Promise<RawAnswer> {
     let end
     while ((end = this.#bytes.indexOf('\r\n\r\n')) < 0) await this.#more()
     const head = this.#bytes.subarray(0, end + 4).toString('latin1')
     const status = Number(head.slice(9, 12))
-    const length = method === 'HEAD' || [100, 204, 304].includes(status) ? 0 : Number(/\r\ncontent-length: (\d+)\r\n/i.exec(head)?.[1] ?? 0)
+    const length = method === 'HEAD' || [100, 204, 304].includes(status) ? 0
+      : Number(/\r\ncontent-length: (\d+)\r\n/i.exec(head)?.[1] ?? 0)
     while (this.#bytes.length < head.length + length) await this.#more()
     const body = this.#bytes.subarray(head.length, head.length + length)
     this.#bytes = this.#bytes.subarray(head.length + length)
     return { status, head, body }
   }
 
-  async ask (path: string, headers: Record<string, string> = {}, method = 'GET', version = '1.1'): Promise<RawAnswer> {
+  async ask (
+    path: string,
+    headers: Record<string, string> = {},
+    method = 'GET',
+    version = '1.1'
+  ): Promise<RawAnswer> {
     this.send(requestOf(path, headers, method, version))
     return await this.answer(method)
   }
 
-  /** Waits until the server has closed; gives what came that no answer accounts for. */
+  /** Waits until the connection is closed; returns the bytes after the last answer. */
   async rest (): Promise<string> {
     while (!this.#closed) await this.#next()
     return this.#bytes.toString('latin1')
   }
 
   async #more (): Promise<void> {
-    if (this.#closed) throw new Error(`closed after ${JSON.stringify(this.#bytes.toString('latin1').slice(0, 500))}`)
+    if (this.#closed) {
+      throw new Error(`closed after ${JSON.stringify(this.#bytes.toString('latin1').slice(0, 500))}`)
+    }
     await this.#next()
   }
 
   async #next (): Promise<void> {
     await new Promise<void>((resolve, reject) => {
-      const hung = setTimeout(() => reject(new Error(`nothing came for ${PATIENCE_MS / 1000} s after ${JSON.stringify(this.#bytes.toString('latin1').slice(0, 500))}`)), PATIENCE_MS)
+      const hung = setTimeout(
+        () =>
+          reject(new Error(`no data for ${PATIENCE_MS / 1000} s after ${
+            JSON.stringify(this.#bytes.toString('latin1').slice(0, 500))
+          }`)),
+        PATIENCE_MS
+      )
       this.#news = () => {
         clearTimeout(hung)
         resolve()
@@ -87,22 +101,42 @@ export class Connection {
   }
 }
 
-/** A connection that ends with the test. */
+/** Opens a connection, which the end of the test closes. */
 export function connection (t: Teardown, url: string): Connection {
   const opened = new Connection(url)
-  t.teardown(() => { opened.socket.destroy() })
+  t.teardown(() => {
+    opened.socket.destroy()
+  })
   return opened
 }
 
-/** A request without a body. */
-export const requestOf = (path: string, headers: Record<string, string> = {}, method = 'GET', version = '1.1'): string =>
-  [`${method} ${path} HTTP/${version}`, 'Host: x', ...Object.entries(headers).map(([name, value]) => `${name}: ${value}`), '', ''].join('\r\n')
+/** Returns a request without a body. */
+export const requestOf = (
+  path: string,
+  headers: Record<string, string> = {},
+  method = 'GET',
+  version = '1.1'
+): string =>
+  [`${method} ${path} HTTP/${version}`, 'Host: x', ...Object.entries(headers).map(([name, value]) =>
+    `${name}: ${value}`
+  ), '', ''].join('\r\n')
 
-/** A request with a body of the length that it says. */
-export const requestWith = (body: string | Buffer, method: string, path: string, headers: Record<string, string> = {}): Buffer =>
-  Buffer.concat([Buffer.from(requestOf(path, { ...headers, 'Content-Length': String(Buffer.byteLength(body)) }, method), 'latin1'), Buffer.from(body)])
+/** Returns a request with a body and its Content-Length. */
+export const requestWith = (
+  body: string | Buffer,
+  method: string,
+  path: string,
+  headers: Record<string, string> = {}
+): Buffer =>
+  Buffer.concat([
+    Buffer.from(
+      requestOf(path, { ...headers, 'Content-Length': String(Buffer.byteLength(body)) }, method),
+      'latin1'
+    ),
+    Buffer.from(body)
+  ])
 
-/** Says in which way an answer is no error of the one shape; nothing when it is one. */
+/** Returns how an answer differs from the error format of the API; undefined if it doesn't. */
 export function whyNoError ({ head, body }: RawAnswer): string | undefined {
   let errors: unknown
   try {
@@ -110,10 +144,15 @@ export function whyNoError ({ head, body }: RawAnswer): string | undefined {
     if (Object.keys(parsed).join() !== 'errors') return `has ${Object.keys(parsed).join()}`
     errors = parsed.errors
   } catch {
-    return `is no JSON: ${body.toString('latin1').slice(0, 200)}`
+    return `is not JSON: ${body.toString('latin1').slice(0, 200)}`
   }
-  if (!Array.isArray(errors) || errors.length === 0 || !errors.every((error) => typeof error === 'string' && /^[A-Z].* .*/.test(error))) return `has no sentences: ${body.toString().slice(0, 200)}`
-  if (/FST_|HPE_|ERR_| at .*:\d+|node_modules|prisma|postgres|select |\.ts\b/i.test(body.toString())) return `shows our insides: ${body.toString().slice(0, 200)}`
+  if (
+    !Array.isArray(errors) || errors.length === 0 ||
+    !errors.every((error) => typeof error === 'string' && /^[A-Z].* .*/.test(error))
+  ) return `has no sentences: ${body.toString().slice(0, 200)}`
+  if (/FST_|HPE_|ERR_| at .*:\d+|node_modules|prisma|postgres|select |\.ts\b/i.test(body.toString())) {
+    return `reveals internals: ${body.toString().slice(0, 200)}`
+  }
   if (!/\r\nx-request-id: \S+\r\n/i.test(head)) return 'has no X-Request-Id'
   if (!/\r\ncontent-type: application\/json; charset=utf-8\r\n/i.test(head)) return 'is not sent as JSON'
   return undefined

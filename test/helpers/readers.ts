@@ -2,34 +2,36 @@ import { Agent, get } from 'node:http'
 import { setTimeout as sleep } from 'node:timers/promises'
 import type { Teardown } from './proxy.ts'
 
-// A steady load of public reads, and what became of each of them.
+// A steady load of public reads that records every answer.
 
 export interface Read {
   /** Index of the replica in `urls`. */
   readonly replica: number
   readonly publicId: string
-  /** 0 where there was no answer. */
+  /** Status; 0 without an answer. */
   readonly status: number
   readonly headers: Readonly<Record<string, string | string[] | undefined>>
-  /** Of the answer, or why there was none. */
+  /** Body of the answer, or the error. */
   readonly body: string
-  /** When it was sent and when all of its answer had arrived, in milliseconds of `performance.now()`. */
+  /** Times of the request and of the complete answer, in milliseconds of `performance.now()`. */
   readonly sentAt: number
   readonly answeredAt: number
 }
 
 export interface ReadersOptions {
-  /** Of the replicas; each is read from equally often. */
+  /** URLs of the replicas, which are read equally often. */
   readonly urls: readonly string[]
   readonly publicIds: readonly string[]
-  /** Between two reads of one replica. 10 unless told. */
+  /** Time between two reads of a replica, in milliseconds (default 10). */
   readonly intervalMs?: number
   readonly headers?: Record<string, string>
-  /** Whether reads are sent again whose kept connection was closed while they were on their way, as clients do. They are unless told. */
+  /**
+   * Whether to repeat a read whose kept-alive connection was closed meanwhile, as clients do (default true).
+   */
   readonly resend?: boolean
 }
 
-/** Reads of one replica that are not answered yet; when there are as many, the next one waits. */
+/** Limit of unanswered reads per replica; further reads wait. */
 const MAX_PENDING = 100
 
 /** Reads pages steadily until the test ends. The service needs a RATE_LIMIT_PUBLIC that allows it. */
@@ -47,7 +49,7 @@ export class Readers {
     t.teardown(async () => await this.stop())
   }
 
-  /** The reads that are sent while an action runs, when all of them are answered. */
+  /** Returns the reads that were sent while an action ran, after all of them were answered. */
   async during (action: () => Promise<unknown>): Promise<Read[]> {
     const from = performance.now()
     await action()
@@ -56,12 +58,12 @@ export class Readers {
     return this.#reads.filter(({ sentAt }) => sentAt >= from && sentAt <= until)
   }
 
-  /** The reads of the next `ms` milliseconds, when all of them are answered. */
+  /** Returns the reads of the next `ms` milliseconds, after all of them were answered. */
   async for (ms: number): Promise<Read[]> {
     return await this.during(async () => await sleep(ms))
   }
 
-  /** Ends the load, and waits for the answers that are still to come. */
+  /** Ends the load and waits for the remaining answers. */
   async stop (): Promise<void> {
     this.#stopped = true
     await Promise.all(this.#loops)
@@ -90,23 +92,30 @@ export class Readers {
     const { urls, headers, resend = true } = this.#options
     const sentAt = performance.now()
     return await new Promise((resolve) => {
-      const settle = (status: number, body: string, headers: Read['headers'] = {}) => resolve({ replica, publicId, status, headers, body, sentAt, answeredAt: performance.now() })
-      const request = get(`${urls[replica]}/landing_pages/${publicId}`, { agent: this.#agent, headers: { ...headers } }, (response) => {
+      const settle = (status: number, body: string, headers: Read['headers'] = {}) =>
+        resolve({ replica, publicId, status, headers, body, sentAt, answeredAt: performance.now() })
+      const request = get(`${urls[replica]}/landing_pages/${publicId}`, {
+        agent: this.#agent,
+        headers: { ...headers }
+      }, (response) => {
         let body = ''
-        response.setEncoding('utf8').on('data', (chunk: string) => { body += chunk })
+        response.setEncoding('utf8').on('data', (chunk: string) => {
+          body += chunk
+        })
         response.on('end', () => settle(response.statusCode as number, body, response.headers))
         response.on('error', (error) => settle(0, error.message))
       })
       request.on('error', (error: NodeJS.ErrnoException) => {
-        // A server may close a connection while it is idle and the next read is on its way; clients send it again.
-        if (resend && request.reusedSocket && error.code === 'ECONNRESET' && !this.#stopped) resolve(this.#read(replica, publicId))
-        else settle(0, error.message)
+        // A server may close an idle connection just when the next read is sent; clients repeat the read.
+        if (resend && request.reusedSocket && error.code === 'ECONNRESET' && !this.#stopped) {
+          resolve(this.#read(replica, publicId))
+        } else settle(0, error.message)
       })
     })
   }
 }
 
-/** How many reads had which status. */
+/** Returns the number of reads by status. */
 export function statuses (reads: readonly Read[]): Record<number, number> {
   const counts: Record<number, number> = {}
   for (const { status } of reads) counts[status] = (counts[status] ?? 0) + 1

@@ -1,12 +1,12 @@
 import { PASSWORD } from './app.ts'
 
-// What no line of the service may hold, whatever happens to it.
+// Finds secrets in the output of the service.
 
-/** Settings that are secret as a whole, and those that have a password in them. */
+/** Settings that are secrets, and settings that contain a password. */
 const SECRET_SETTINGS = ['JWT_SECRET', 'AWS_SECRET_ACCESS_KEY', 'AWS_SESSION_TOKEN']
 const ADDRESSES = ['DATABASE_URL', 'REDIS_URL']
 
-/** What is known to be secret by its shape. */
+/** Patterns of secrets. */
 const SHAPES: readonly (readonly [what: string, shape: RegExp])[] = [
   ['a JWT', /eyJ[\w-]{5,}\.[\w-]*/],
   ['a bearer token', /bearer +[\w~+/.-]{8,}/i],
@@ -16,13 +16,17 @@ const SHAPES: readonly (readonly [what: string, shape: RegExp])[] = [
 ]
 
 /**
- * Looks for secrets in what a service has printed.
+ * Searches the output of a service for secrets.
  *
- * @param env its settings, of which the secret ones are looked for, too
- * @param others more texts that must not be in it, by what they are
- * @returns what was found, without the secret itself
+ * @param env the settings of the service; their secrets are searched for, too
+ * @param others more secret texts, by description
+ * @returns descriptions of the secrets that were found
  */
-export function secretsIn (printed: string, env: Readonly<Record<string, string>> = {}, others: Readonly<Record<string, string>> = {}): string[] {
+export function secretsIn (
+  printed: string,
+  env: Readonly<Record<string, string>> = {},
+  others: Readonly<Record<string, string>> = {}
+): string[] {
   const texts = new Map<string, string>([['the password of the tests', PASSWORD], ...Object.entries(others)])
   for (const name of SECRET_SETTINGS) if (env[name] !== undefined) texts.set(name, env[name])
   for (const name of ADDRESSES) {

@@ -4,67 +4,96 @@ import { relative } from 'node:path'
 import { setTimeout as sleep } from 'node:timers/promises'
 import { Redis } from 'ioredis'
 import pg from 'pg'
+import { applyMigrations } from '../../src/infra/postgres/migrate.ts'
 import { ownGuardian } from './guardian.ts'
 import { copyCluster, createCluster, startPostgres, startRedis, type Instance } from './instances.ts'
 import { providePrograms } from './programs.ts'
 import type { Teardown } from './proxy.ts'
 
-// What test files use of the real PostgreSQL and Redis. `npm test` starts one of each for all of them.
+// Databases on the PostgreSQL and Redis that the runner starts for all tests, and private servers.
 
 export { freePort, type Instance } from './instances.ts'
 export { createProxy, type Proxy, type Teardown } from './proxy.ts'
 
-/** A server of one test, which may break it. */
+/** A server for one test, which may break it. */
 export interface PrivateServer extends Instance {
-  /** Freezes it (SIGSTOP): connections stay open and new ones are accepted by the kernel, but nothing is answered. */
-  pause (): void
+  /** Freezes the server (SIGSTOP): the kernel keeps and accepts connections, but no request is answered. */
+  pause(): void
   /** Ends the freeze. */
-  resume (): void
+  resume(): void
 }
 
-const RUN = /^[0-9a-f]{8}$/.test(process.env.TEST_RUN_ID ?? '') ? process.env.TEST_RUN_ID as string : randomBytes(4).toString('hex')
+const RUN = /^[0-9a-f]{8}$/.test(process.env.TEST_RUN_ID ?? '') ? process.env.TEST_RUN_ID as string
+  : randomBytes(4).toString('hex')
+const MIGRATED = `landfall_test_${RUN}_template`
 
 /**
- * Creates an empty database; it is dropped after the test, whoever is still connected.
+ * Creates an empty database; the end of the test drops it even if connections are open.
  *
  * @returns its URL
  */
 export async function createDatabase (t: Teardown): Promise<string> {
+  return await createFrom('template0', t)
+}
+
+/** Creates a database with all migrations, as a copy of the runner's template. */
+export async function createMigratedDatabase (t: Teardown): Promise<string> {
+  return await createFrom(MIGRATED, t)
+}
+
+async function createFrom (template: string, t: Teardown): Promise<string> {
   const server = serverUrl('TEST_DATABASE_URL')
   const name = `landfall_test_${RUN}_${randomBytes(6).toString('hex')}`
-  // template0 has no sessions that could be in the way; two creations still meet now and then.
-  for (let attempt = 1; ; attempt++) {
+  await create(server, name, template)
+  t.teardown(async () => await query(server, `DROP DATABASE IF EXISTS ${name} WITH (FORCE)`))
+  return withDatabase(server, name)
+}
+
+async function create (server: string, name: string, template: string): Promise<void> {
+  // PostgreSQL refuses to copy a database with connections, and autovacuum may be connected.
+  for (let attempt = 1;; attempt++) {
     try {
-      await query(server, `CREATE DATABASE ${name} TEMPLATE template0`)
-      break
+      await query(server, `CREATE DATABASE ${name} TEMPLATE ${template}`)
+      return
     } catch (error) {
       if (attempt === 10 || (error as { code?: string }).code !== '55006') throw error
       await sleep(50 * attempt)
     }
   }
-  t.teardown(async () => await query(server, `DROP DATABASE IF EXISTS ${name} WITH (FORCE)`))
+}
+
+function withDatabase (server: string, name: string): string {
   const url = new URL(server)
   url.pathname = `/${name}`
   return url.href
 }
 
+/** Creates the template of `createMigratedDatabase`, once per run. */
+export async function createTemplate (server: string): Promise<void> {
+  await create(server, MIGRATED, 'template0')
+  await applyMigrations(withDatabase(server, MIGRATED), { info () {} })
+}
+
 /**
- * Claims an empty database of the common Redis server; it is flushed after the test. Channels (PUBLISH) and FLUSHALL
- * reach every database of a server: a test of those wants `startRedisServer`.
+ * Claims an empty database of the common Redis server; the end of the test flushes it. PUBLISH and FLUSHALL
+ * affect all databases of a server, so tests that need them use `startRedisServer`.
  *
  * @returns its URL
  */
 export async function claimRedis (t: Teardown): Promise<string> {
   const server = serverUrl('TEST_REDIS_URL')
-  // The claims stand in database 0, which is never handed out.
+  // Database 0 holds the claims and is never claimed itself.
   const claims = await connectRedis(server, 0)
   try {
-    const count = await claims.config('GET', 'databases').then((answer) => Number((answer as string[])[1]), () => 16)
+    const count = await claims.config('GET', 'databases').then(
+      (answer) => Number((answer as string[])[1]),
+      () => 16
+    )
     const first = Math.floor(Math.random() * count)
     for (let offset = 0; offset < count; offset++) {
       const number = (first + offset) % count
       if (number === 0 || await claims.set(claimKey(number), RUN, 'EX', 3600, 'NX') !== 'OK') continue
-      // What is in it may be somebody's: only empty ones are taken.
+      // A database with data may belong to another program.
       if (await sizeOf(server, number) > 0) {
         await claims.del(claimKey(number))
         continue
@@ -80,27 +109,36 @@ export async function claimRedis (t: Teardown): Promise<string> {
   }
 }
 
-/** Starts a Redis server for this test alone. `settings` are lines of its configuration, such as `{ maxmemory: '2mb' }`. */
-export async function startRedisServer (t: Teardown, settings: Record<string, string | number> = {}): Promise<PrivateServer> {
+/** Starts a Redis server for one test. `settings` are configuration directives: `{ maxmemory: '2mb' }`. */
+export async function startRedisServer (
+  t: Teardown,
+  settings: Record<string, string | number> = {}
+): Promise<PrivateServer> {
   const { redis } = providePrograms(['redis'], () => {})
   const { folder } = ownGuardian()
   return own(t, await startRedis(redis as string, folder, ownGuardian(), settings))
 }
 
-/** Starts a PostgreSQL server for this test alone, with an empty database. */
+/** Starts a PostgreSQL server with an empty database for one test. */
 export async function startPostgresServer (t: Teardown): Promise<PrivateServer> {
   const bin = providePrograms(['postgres'], () => {}).postgres as string
   const { folder } = ownGuardian()
   const template = process.env.TEST_POSTGRES_CLUSTER
-  const cluster = template === undefined ? await createCluster(bin, folder) : await copyCluster(template, folder)
+  const cluster = template === undefined ? await createCluster(bin, folder)
+    : await copyCluster(template, folder)
   return own(t, await startPostgres(bin, cluster, ownGuardian()))
 }
 
-/** Removes what the test files of a run left on servers that stay: those that were killed could not. */
+/** Removes the databases that killed test files of this run left on given servers. */
 export async function sweepServers (urls: { database?: string, redis?: string }): Promise<void> {
   if (urls.database !== undefined) {
-    const names = await query(urls.database, `SELECT datname FROM pg_database WHERE datname LIKE 'landfall\\_test\\_${RUN}\\_%'`)
-    for (const { datname } of names) await query(urls.database, `DROP DATABASE IF EXISTS ${datname} WITH (FORCE)`)
+    const names = await query(
+      urls.database,
+      `SELECT datname FROM pg_database WHERE datname LIKE 'landfall\\_test\\_${RUN}\\_%'`
+    )
+    for (const { datname } of names) {
+      await query(urls.database, `DROP DATABASE IF EXISTS ${datname} WITH (FORCE)`)
+    }
   }
   if (urls.redis !== undefined) {
     const claims = await connectRedis(urls.redis, 0)
@@ -115,7 +153,7 @@ export async function sweepServers (urls: { database?: string, redis?: string })
 }
 
 function own (t: Teardown, instance: Instance): PrivateServer {
-  // By descriptors: a copy would freeze the values of the getters.
+  // Inherits from the instance, because a copy would evaluate its getters only once.
   const server = Object.create(instance, {
     pause: { value: () => signalAll(instance.pid, 'SIGSTOP') },
     resume: { value: () => signalAll(instance.pid, 'SIGCONT') }
@@ -127,7 +165,7 @@ function own (t: Teardown, instance: Instance): PrivateServer {
   return server
 }
 
-/** PostgreSQL answers in processes of its own, so that stopping the first one alone does little. */
+/** Signals a server and its child processes, because PostgreSQL has a process per session. */
 function signalAll (pid: number, signal: NodeJS.Signals): void {
   const children = execFileSync('ps', ['-A', '-o', 'pid=,ppid='], { encoding: 'utf8' })
     .split('\n')
@@ -137,7 +175,7 @@ function signalAll (pid: number, signal: NodeJS.Signals): void {
     try {
       process.kill(target, signal)
     } catch (error) {
-      // It has ended by itself meanwhile.
+      // The process has just exited.
       if ((error as NodeJS.ErrnoException).code !== 'ESRCH') throw error
     }
   }
@@ -150,7 +188,7 @@ function serverUrl (name: 'TEST_DATABASE_URL' | 'TEST_REDIS_URL'): string {
   throw new Error(`${name} is not set: run this with "npm test -- ${file}", which starts the servers`)
 }
 
-/** Runs one statement on a connection of its own; gives its rows. */
+/** Runs a statement on a connection of its own and returns the rows. */
 export async function query (url: string, sql: string): Promise<Record<string, string>[]> {
   const client = new pg.Client({ connectionString: url, connectionTimeoutMillis: 10_000 })
   client.on('error', () => {})
@@ -167,7 +205,13 @@ function claimKey (number: number | '*'): string {
 }
 
 async function connectRedis (url: string, database: number): Promise<Redis> {
-  const client = new Redis(url, { db: database, lazyConnect: true, retryStrategy: null, connectTimeout: 10_000, commandTimeout: 10_000 })
+  const client = new Redis(url, {
+    db: database,
+    lazyConnect: true,
+    retryStrategy: null,
+    connectTimeout: 10_000,
+    commandTimeout: 10_000
+  })
   client.on('error', () => {})
   await client.connect()
   return client

@@ -8,73 +8,101 @@ import { ownGuardian } from './guardian.ts'
 import { secretsIn } from './secrets.ts'
 import { freePort, type Teardown } from './servers.ts'
 
-// The built service as a process of its own, as its operators run it.
+// Runs the built service as a process, as operators do.
 
 export const PROJECT = resolve(import.meta.dirname, '../..')
 
-/** What `npm start` runs when it has built. */
+/** The command of `npm start`, without its build. */
 export const SERVE = [process.execPath, 'dist/cli/landfall.js', 'serve'] as const
 
 export interface Service {
   readonly url: string
   readonly child: ChildProcess
-  /** What it has printed until now. */
+  /** Returns the output so far. */
   output: () => string
-  /** Sends a signal to it and all that it started; gives the exit code, or the signal that ended it. */
+  /** Sends a signal to its process group; returns the exit code, or the signal that ended it. */
   end: (signal: NodeJS.Signals) => Promise<number | string | null>
 }
 
-/** A folder that is removed after the test. */
+/** Creates a folder that the end of the test removes. */
 export function temporaryFolder (t: Teardown): string {
   const folder = mkdtempSync(join(tmpdir(), 'landfall-test-'))
   t.teardown(() => rmSync(folder, { recursive: true, force: true, maxRetries: 3 }))
   return folder
 }
 
-/** Compares the answers of a process with their description, and prints what differs. */
+/** Compares the answers of the process with the OpenAPI document and prints differences. */
 const OBSERVE = `--import=${pathToFileURL(join(PROJECT, 'test/helpers/conformance.js')).href}`
 
 /**
- * Starts the service and waits until it answers; whatever it has printed at the end of the test is looked through for
- * secrets and for answers that are not as described.
+ * Starts the service and waits until it is ready. At the end of the test, its output is searched for secrets
+ * and for answers that differ from the OpenAPI document.
  *
- * @param env all that it has beside PATH and the folders of a user
- * @param isMeasured its time or memory is looked at: nothing runs in its process but itself, and answers are not compared
+ * @param env the environment besides PATH, HOME and TMPDIR
+ * @param isMeasured whether time or memory is measured; answers are then not compared
  */
-export async function startService (t: Teardown, env: Record<string, string>, command: readonly [string, ...string[]] = SERVE, isMeasured = false): Promise<Service> {
+export async function startService (
+  t: Teardown,
+  env: Record<string, string>,
+  command: readonly [string, ...string[]] = SERVE,
+  isMeasured = false
+): Promise<Service> {
   const port = env.PORT ?? String(await freePort())
-  // On a machine with other things to do the event loop is late for no fault of the service.
+  // No load shedding, because a busy machine delays the event loop.
   const service = launch(t, { PORT: port, MAX_EVENT_LOOP_DELAY_MS: '0', ...env }, command, isMeasured)
   const url = `http://localhost:${port}`
   while (true) {
-    if (service.child.exitCode !== null) throw new Error(`the service ended with ${service.child.exitCode}:\n${service.output()}`)
+    if (service.child.exitCode !== null) {
+      throw new Error(`the service ended with ${service.child.exitCode}:\n${service.output()}`)
+    }
     const answers = await fetch(`${url}/health/ready`).then(({ ok }) => ok, () => false)
     if (answers) return { url, ...service }
     await sleep(50)
   }
 }
 
-/** Starts the service and waits until it has ended by itself. */
-export async function runService (t: Teardown, env: Record<string, string>, command: readonly [string, ...string[]] = SERVE): Promise<{ code: number | string | null, output: string }> {
+/** Starts the service and waits until it exits. */
+export async function runService (
+  t: Teardown,
+  env: Record<string, string>,
+  command: readonly [string, ...string[]] = SERVE
+): Promise<{ code: number | string | null, output: string }> {
   const { child, output } = launch(t, env, command)
   const code = await ended(child)
   return { code, output: output() }
 }
 
-function launch (t: Teardown, env: Record<string, string>, [program, ...args]: readonly [string, ...string[]], isMeasured = false) {
+function launch (
+  t: Teardown,
+  env: Record<string, string>,
+  [program, ...args]: readonly [string, ...string[]],
+  isMeasured = false
+) {
   const { PATH = '', HOME = '/', TMPDIR = tmpdir() } = process.env
   const options = { NODE_OPTIONS: `${env.NODE_OPTIONS ?? ''} ${isMeasured ? '' : OBSERVE}` }
-  const child = spawn(program, args, { cwd: PROJECT, env: { PATH, HOME, TMPDIR, ...env, ...options }, stdio: ['ignore', 'pipe', 'pipe'], detached: true })
-  // A group of its own, so that `end` reaches what a command like npm starts; nobody else would end it with the test's.
+  const child = spawn(program, args, {
+    cwd: PROJECT,
+    env: { PATH, HOME, TMPDIR, ...env, ...options },
+    stdio: ['ignore', 'pipe', 'pipe'],
+    detached: true
+  })
+  // A group of its own, so that `end` reaches the children of commands such as npm. The guardian ends it if
+  // the test dies.
   const group = child.pid === undefined ? undefined : -child.pid
   if (group !== undefined) {
     ownGuardian().add(group, 'KILL')
     child.once('exit', () => ownGuardian().forget(group))
   }
   let output = ''
-  for (const stream of [child.stdout, child.stderr]) stream.on('data', (data: Buffer) => { output += data.toString() })
+  for (const stream of [child.stdout, child.stderr]) {
+    stream.on('data', (data: Buffer) => {
+      output += data.toString()
+    })
+  }
   const end = async (signal: NodeJS.Signals) => {
-    if (child.exitCode === null && child.signalCode === null && child.pid !== undefined) process.kill(-child.pid, signal)
+    if (child.exitCode === null && child.signalCode === null && child.pid !== undefined) {
+      process.kill(-child.pid, signal)
+    }
     return await ended(child)
   }
   t.teardown(async () => {
@@ -89,6 +117,8 @@ function launch (t: Teardown, env: Record<string, string>, [program, ...args]: r
 }
 
 async function ended (child: ChildProcess): Promise<number | string | null> {
-  if (child.exitCode === null && child.signalCode === null) await new Promise((resolve) => child.once('exit', resolve))
+  if (child.exitCode === null && child.signalCode === null) {
+    await new Promise((resolve) => child.once('exit', resolve))
+  }
   return child.exitCode ?? child.signalCode
 }

@@ -4,21 +4,25 @@ import type { Test } from 'tap'
 import { testSettings } from './app.ts'
 import { query, startPostgresServer } from './servers.ts'
 
+// Counts the statements that reach PostgreSQL.
+
 export interface CountedStatements {
   readonly settings: Record<string, string>
-  /** The statements that reached PostgreSQL while `action` ran, BEGIN and COMMIT too, on one line each. */
+  /** Returns the statements of an action, including BEGIN and COMMIT, on one line each. */
   readonly during: (action: () => Promise<unknown>) => Promise<string[]>
 }
 
-/** A PostgreSQL of its own whose log tells what reaches it; `settings` have the service's connections logged. */
+/** Starts a PostgreSQL that logs statements. `settings` turn the log on for the service's connections. */
 export async function countStatements (t: Test): Promise<CountedStatements> {
   const server = await startPostgresServer(t)
   const [row] = await query(server.url, 'SHOW data_directory')
   const log = join(row?.data_directory as string, '../log')
   const statements = async () => {
     const text = (await readFile(log, 'utf8')).replaceAll(/\s*\n\t\s*/g, ' ').replaceAll(/: {2,}/g, ': ')
-    // A batch of several in one message is one line, as it is one round trip.
-    return [...text.matchAll(/LOG: ((?:statement|execute [^:]+): .*)$/gm)].map(([, statement]) => statement as string)
+    // Several statements in one message are one line, because they are one round trip.
+    return [...text.matchAll(/LOG: ((?:statement|execute [^:]+): .*)$/gm)].map(([, statement]) =>
+      statement as string
+    )
   }
   const url = new URL(server.url)
   url.searchParams.set('options', '-c log_statement=all')

@@ -1,0 +1,112 @@
+import { spawn, type ChildProcess } from 'node:child_process'
+import { chmodSync, closeSync, mkdirSync, openSync, readFileSync, writeFileSync } from 'node:fs'
+import { connect } from 'node:net'
+import { dirname, join } from 'node:path'
+import { setTimeout as sleep } from 'node:timers/promises'
+import { freePort, type Teardown } from './servers.ts'
+import { PROJECT, temporaryFolder } from './service.ts'
+
+// Starts nginx with the configuration of deploy/nginx in front of replicas of a test.
+
+export const TEMPLATES = join(PROJECT, 'deploy', 'nginx')
+
+/**
+ * Replaces the given variables in a template, like the entry point of nginx's image. Others are nginx's own.
+ */
+export function substitute (template: string, variables: Readonly<Record<string, string>>): string {
+  return template.replace(
+    /\$(?:\{(\w+)\}|(\w+))/g,
+    (whole, braced?: string, plain?: string) => variables[braced ?? plain ?? ''] ?? whole
+  )
+}
+
+export interface BalancerOptions {
+  /** Path of the program. */
+  readonly nginx: string
+  /** URLs of the two replicas. */
+  readonly replicas: readonly [string, string]
+  readonly uploads: string
+  /** Variables of the template; they override those of the tests. */
+  readonly variables?: Readonly<Record<string, string>>
+  /** Additional templates, such as server.d/tls.conf. */
+  readonly more?: readonly string[]
+  /** Additional lines of the server, as a file in server.d. */
+  readonly lines?: string
+}
+
+export interface Balancer {
+  readonly url: string
+  /** Returns the lines of the access log so far. */
+  log: () => Array<Record<string, string | number>>
+  /** Returns the error log so far. */
+  errors: () => string
+}
+
+/** Starts nginx and waits until it listens; the end of the test stops it. */
+export async function startBalancer (
+  t: Teardown,
+  { nginx, replicas, uploads, variables, more = [], lines = '' }: BalancerOptions
+): Promise<Balancer> {
+  const folder = temporaryFolder(t)
+  const port = await freePort()
+  const values = {
+    NGINX_PORT: `127.0.0.1:${port}`,
+    NGINX_RUN_DIR: folder,
+    NGINX_ACCESS_LOG: '/dev/stdout',
+    NGINX_WORKER_PROCESSES: '2',
+    NGINX_MAX_BODY_SIZE: '2m',
+    NGINX_CONNECTIONS_PER_ADDRESS: '1000',
+    REPLICA_1: new URL(replicas[0]).host,
+    REPLICA_2: new URL(replicas[1]).host,
+    UPLOADS_DIR: uploads,
+    BASE_URL: '',
+    STRICT_TRANSPORT_SECURITY: '',
+    ...variables
+  }
+  for (const name of ['nginx.conf', ...more]) {
+    const file = join(folder, name)
+    mkdirSync(dirname(file), { recursive: true })
+    writeFileSync(file, substitute(readFileSync(join(TEMPLATES, `${name}.template`), 'utf8'), values))
+  }
+  mkdirSync(join(folder, 'server.d'), { recursive: true })
+  writeFileSync(join(folder, 'server.d', 'more.conf'), lines)
+  // Started as root, nginx runs its workers as another user, who can't enter private temporary folders.
+  for (const each of [folder, uploads]) chmodSync(each, 0o755)
+  // Files, because nginx opens /dev/stdout, which fails for a socket.
+  const output = openSync(join(folder, 'output'), 'w')
+  const errors = openSync(join(folder, 'errors'), 'w')
+  const child = spawn(nginx, ['-p', folder, '-c', join(folder, 'nginx.conf'), '-g', 'daemon off;'], {
+    stdio: ['ignore', output, errors]
+  })
+  closeSync(output)
+  closeSync(errors)
+  t.teardown(async () => await ended(child, 'SIGTERM'))
+  const said = () => readFileSync(join(folder, 'errors'), 'utf8')
+  while (!await listens(port)) {
+    if (child.exitCode !== null) throw new Error(`nginx ended with ${child.exitCode}:\n${said()}`)
+    await sleep(20)
+  }
+  return {
+    url: `http://127.0.0.1:${port}`,
+    log: () =>
+      readFileSync(join(folder, 'output'), 'utf8').split('\n').filter(Boolean).map((line) =>
+        JSON.parse(line) as Record<string, string | number>
+      ),
+    errors: said
+  }
+}
+
+async function ended (child: ChildProcess, signal: NodeJS.Signals): Promise<void> {
+  if (child.exitCode !== null || child.signalCode !== null) return
+  child.kill(signal)
+  await new Promise((resolve) => child.once('exit', resolve))
+}
+
+async function listens (port: number): Promise<boolean> {
+  return await new Promise((resolve) => {
+    const socket = connect(port, '127.0.0.1', () => {
+      socket.destroy()
+      resolve(true)
+    }).on('error', () => resolve(false))
+  })
+}

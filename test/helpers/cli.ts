@@ -1,0 +1,151 @@
+import { spawn } from 'node:child_process'
+import { once } from 'node:events'
+import { tmpdir } from 'node:os'
+import { join } from 'node:path'
+import type { Test } from 'tap'
+import { PASSWORD } from './app.ts'
+import { call, Owner } from './client.ts'
+import { secretsIn } from './secrets.ts'
+import { PROJECT, startService } from './service.ts'
+
+// Runs the command line as a process, and has the tests of `landfall users` for both databases.
+
+export interface Outcome {
+  readonly code: number | null
+  readonly stdout: string
+  readonly stderr: string
+}
+
+export const LANDFALL = join(PROJECT, 'dist/cli/landfall.js')
+
+export interface RunOptions {
+  /** Standard input. */
+  readonly input?: string | Uint8Array
+  readonly cwd?: string
+  readonly command?: readonly [string, ...string[]]
+}
+
+/** Runs the built command line as a process. Its environment is `env`, PATH, HOME and TMPDIR. */
+export async function landfall (
+  env: Record<string, string>,
+  args: readonly string[],
+  { input = '', cwd = PROJECT, command = [process.execPath, LANDFALL] }: RunOptions = {}
+): Promise<Outcome> {
+  const { PATH = '', HOME = '/', TMPDIR = tmpdir() } = process.env
+  const [program, ...first] = command
+  const child = spawn(program, [...first, ...args], {
+    cwd,
+    env: { PATH, HOME, TMPDIR, ...env },
+    stdio: ['pipe', 'pipe', 'pipe']
+  })
+  let stdout = ''
+  let stderr = ''
+  child.stdout.setEncoding('utf8').on('data', (text: string) => {
+    stdout += text
+  })
+  child.stderr.setEncoding('utf8').on('data', (text: string) => {
+    stderr += text
+  })
+  child.stdin.on('error', () => {}) // the command may exit without reading its input
+  child.stdin.end(input)
+  await once(child, 'close')
+  return { code: child.exitCode, stdout, stderr }
+}
+
+const NEW_PASSWORD = 'brand-new staple 4711'
+/** Runs a `users` command, and checks that its output contains no secret. */
+export const users = async (t: Test, env: Record<string, string>, args: string[], input = '') => {
+  const outcome = await landfall(env, ['users', ...args], { input })
+  t.same(secretsIn(outcome.stdout + outcome.stderr, env, { NEW_PASSWORD }), [], 'no secret is printed')
+  return outcome
+}
+const signIn = async (url: string, email: string, password: string) =>
+  (await call('POST', `${url}/auth/sign_in`, { json: { user: { email, password } } })).status
+
+/** Tests all `users` commands while the service runs. */
+export async function administer (t: Test, env: Record<string, string>): Promise<void> {
+  const service = await startService(t, env)
+  const { url } = service
+  const owner = await Owner.signUp(url)
+  await owner.createPage(url, '{}')
+
+  t.match(await users(t, env, ['create', ' New@Example.com'], `${PASSWORD}\n`), {
+    code: 0,
+    stdout: /^Created account \d+, new@example\.com\n$/,
+    stderr: ''
+  })
+  t.equal(await signIn(url, 'new@example.com', PASSWORD), 200)
+  const listed = await users(t, env, ['list', '--json'])
+  const accounts = JSON.parse(listed.stdout)
+  t.match(accounts, [
+    {
+      email: owner.email,
+      created_at: /^\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d\.\d{3}Z$/,
+      landing_pages: 1,
+      assets: 0,
+      sessions: 1
+    },
+    { email: 'new@example.com', landing_pages: 0, assets: 0, sessions: 1 }
+  ])
+  t.match(
+    (await users(t, env, ['list'])).stdout,
+    new RegExp(`^ID +EMAIL +CREATED +PAGES +ASSETS +SESSIONS\\n${
+      accounts[0].id
+    } +${owner.email} +\\S+ \\S+ +1 +0 +1\\n`)
+  )
+
+  t.match(await users(t, env, ['create', 'new@example.com'], PASSWORD), {
+    code: 1,
+    stdout: '',
+    stderr: 'Email has already been taken\n'
+  })
+  t.match(await users(t, env, ['create', 'no address'], 'short'), {
+    code: 1,
+    stderr: 'Email is invalid; Password is too short (minimum is 8 characters)\n'
+  })
+
+  // An invalid password changes nothing. A new password ends all sessions.
+  t.match(await users(t, env, ['set-password', owner.email], `${owner.email}\n`), {
+    code: 1,
+    stderr: "Password can't be the same as the email\n"
+  })
+  t.equal((await owner.call('GET', `${url}/auth/me`)).status, 200)
+  // It also forgets failed sign-ins, if Redis counts them.
+  if (env.REDIS_URL !== undefined) {
+    for (let n = 0; n < 10; n++) t.equal(await signIn(url, owner.email, 'wrong password'), 401)
+    t.equal(await signIn(url, owner.email, PASSWORD), 429)
+  }
+  t.match(await users(t, env, ['set-password', owner.email.toUpperCase(), '--json'], `${NEW_PASSWORD}\r\n`), {
+    code: 0,
+    stdout: `{"id":${accounts[0].id},"email":"${owner.email}","sessions_ended":1}\n`,
+    stderr: env.REDIS_URL === undefined ? /^Without REDIS_URL, .* restart it\.\n$/ : ''
+  })
+  t.equal((await owner.call('GET', `${url}/auth/me`)).status, 401)
+  t.equal(
+    (await call('POST', `${url}/auth/refresh`, { json: { refresh_token: owner.refreshToken } })).status,
+    401
+  )
+  t.equal(await signIn(url, owner.email, PASSWORD), 401)
+  t.equal(await signIn(url, owner.email, NEW_PASSWORD), 200)
+
+  const stays = await Owner.signUp(url)
+  t.match(await users(t, env, ['sign-out', owner.email]), {
+    code: 0,
+    stdout: `Signed out ${owner.email}: 1 session ended\n`
+  })
+  t.equal((await stays.call('GET', `${url}/auth/me`)).status, 200, 'other accounts stay signed in')
+  t.equal(await signIn(url, owner.email, NEW_PASSWORD), 200, 'the account can still sign in')
+  t.match(await users(t, env, ['set-password', 'nobody@example.com'], NEW_PASSWORD), {
+    code: 1,
+    stdout: '',
+    stderr: /^There is no account nobody@example\.com \(npx --no landfall users list/
+  })
+  t.match(await landfall(env, ['migrate']), { code: 0, stdout: 'The database is up to date\n' })
+  t.equal((await call('GET', `${url}/health/ready`)).status, 200)
+  t.equal(await service.end('SIGTERM'), 0)
+  t.equal(
+    JSON.parse((await users(t, env, ['list', '--json'])).stdout).length,
+    3,
+    'the commands also work without a running service'
+  )
+}

@@ -1,0 +1,172 @@
+import { pino } from 'pino'
+import type { Test } from 'tap'
+import type { FastifyInstance } from 'fastify'
+import { buildApp } from '../../src/app.ts'
+import { loadConfig } from '../../src/config.ts'
+import { file, form, FORM, PNG } from './assets.ts'
+import { createPage, listen, signUp, testSettings, type Account, type CreatedPage } from './app.ts'
+import { Connection, requestOf, requestWith, whyNoError, type RawAnswer } from './raw.ts'
+
+// Runs a service for hostile input, and checks the connection after each answer.
+
+/** High limits, so that requests are refused for their content and not for their number. */
+export const GENEROUS = {
+  RATE_LIMIT_PUBLIC: '1000000000',
+  SIGN_IN_FAILURES_PER_ACCOUNT: '1000000',
+  SIGN_IN_FAILURES_PER_ADDRESS: '1000000',
+  SIGN_UPS_PER_ADDRESS: '1000000',
+  REFRESHES_PER_ADDRESS: '1000000',
+  MAX_EVENT_LOOP_DELAY_MS: '0'
+}
+
+export interface HostileService {
+  readonly app: FastifyInstance
+  readonly url: string
+  readonly account: Account
+  readonly page: CreatedPage
+  /** An uploaded picture. */
+  readonly asset: { readonly id: string, readonly path: string }
+  readonly routes: readonly Route[]
+  readonly json: string
+}
+
+export interface Route {
+  readonly name: string
+  readonly method: string
+  readonly path: string
+  /** Whether the route needs an access token. */
+  readonly owned: boolean
+  /** The kind of body that the route reads. */
+  readonly takes: 'json' | 'form' | 'nothing'
+}
+
+/** Starts a service with one page and one asset. The test fails if the service logs an error. */
+export async function hostileService (
+  t: Test,
+  settings: Record<string, string> = {}
+): Promise<HostileService> {
+  const errors: string[] = []
+  const logger = pino({ level: 'error' }, {
+    write: (line: string) => {
+      errors.push(line)
+    }
+  })
+  const app = await buildApp(loadConfig({ ...await testSettings(t), ...GENEROUS, ...settings }), logger)
+  t.teardown(async () => await app.close())
+  t.teardown(() => {
+    if (errors.length === 0) return
+    // Assertions are not possible any more, and an error would keep other teardowns from running.
+    console.error(`errors were logged: ${errors.join('').slice(0, 2000)}`)
+    process.exitCode = 1
+  })
+  const url = await listen(app)
+  const account = await signUp(app)
+  const page = await createPage(app, account)
+  const uploaded = await app.inject({
+    method: 'POST',
+    url: '/assets',
+    headers: { ...account.headers, 'content-type': FORM },
+    payload: form(file(PNG, 'a.png', 'image/png'))
+  })
+  const { id, url: address } = uploaded.json() as { id: string, url: string }
+  const asset = { id, path: new URL(address).pathname }
+  return { app, url, account, page, asset, routes: routesOf(page, asset), json: 'application/json' }
+}
+
+const routesOf = (page: CreatedPage, asset: { id: string, path: string }): Route[] => [
+  { name: 'sign-up', method: 'POST', path: '/auth/sign_up', owned: false, takes: 'json' },
+  { name: 'sign-in', method: 'POST', path: '/auth/sign_in', owned: false, takes: 'json' },
+  { name: 'refresh', method: 'POST', path: '/auth/refresh', owned: false, takes: 'json' },
+  { name: 'sign-out', method: 'DELETE', path: '/auth/sign_out', owned: true, takes: 'json' },
+  { name: 'create', method: 'POST', path: '/landing_pages', owned: true, takes: 'json' },
+  { name: 'update', method: 'PATCH', path: `/manage/landing_pages/${page.id}`, owned: true, takes: 'json' },
+  { name: 'upload', method: 'POST', path: '/assets', owned: true, takes: 'form' },
+  { name: 'me', method: 'GET', path: '/auth/me', owned: true, takes: 'nothing' },
+  { name: 'pages', method: 'GET', path: '/manage/landing_pages', owned: true, takes: 'nothing' },
+  { name: 'page', method: 'GET', path: `/manage/landing_pages/${page.id}`, owned: true, takes: 'nothing' },
+  { name: 'assets', method: 'GET', path: '/assets', owned: true, takes: 'nothing' },
+  { name: 'asset', method: 'GET', path: `/assets/${asset.id}`, owned: true, takes: 'nothing' },
+  { name: 'public', method: 'GET', path: `/landing_pages/${page.public_id}`, owned: false, takes: 'nothing' },
+  {
+    name: 'public head',
+    method: 'HEAD',
+    path: `/landing_pages/${page.public_id}`,
+    owned: false,
+    takes: 'nothing'
+  },
+  { name: 'file', method: 'GET', path: asset.path, owned: false, takes: 'nothing' },
+  { name: 'live', method: 'GET', path: '/health/live', owned: false, takes: 'nothing' },
+  { name: 'ready', method: 'GET', path: '/health/ready', owned: false, takes: 'nothing' },
+  // Last, because they succeed only once.
+  {
+    name: 'delete page',
+    method: 'DELETE',
+    path: `/manage/landing_pages/${page.id}`,
+    owned: true,
+    takes: 'nothing'
+  },
+  { name: 'delete asset', method: 'DELETE', path: `/assets/${asset.id}`, owned: true, takes: 'nothing' }
+]
+
+/** Sends requests and checks the connection after each answer. */
+export class Probe {
+  readonly #url: string
+  readonly #t: Test
+  #connection: Connection | undefined
+
+  constructor (t: Test, url: string) {
+    this.#t = t
+    this.#url = url
+    t.teardown(() => {
+      this.#connection?.socket.destroy()
+    })
+  }
+
+  /**
+   * Sends bytes and returns the answer. Asserts that the connection then answers another request, or that the
+   * answer has `Connection: close` and the connection is closed without further bytes.
+   */
+  async send (bytes: string | Buffer, what: string, method = 'GET'): Promise<RawAnswer> {
+    const connection = this.#connection ??= new Connection(this.#url)
+    connection.send(bytes)
+    let answer = await connection.answer(method)
+    if (answer.status === 100) answer = await connection.answer(method)
+    if (/\r\nconnection: close\r\n/i.test(answer.head)) {
+      this.#connection = undefined
+      connection.socket.end() // the server may be waiting for the rest of a body
+      const rest = await connection.rest()
+      if (rest !== '') this.#t.fail(`${what}: ${JSON.stringify(rest.slice(0, 300))} follows the answer`)
+    } else {
+      connection.send(requestOf('/health/live', { 'X-Request-Id': 'afterwards' }))
+      const next = await connection.answer()
+      if (next.status !== 200 || !next.head.includes('\r\nx-request-id: afterwards\r\n')) {
+        this.#t.fail(`${what}: the next request was answered with ${next.head}`)
+      }
+    }
+    if (answer.status >= 500) this.#t.fail(`${what}: ${answer.status}`)
+    return answer
+  }
+
+  /** Like `send`, for a request with a body. */
+  async sendBody (
+    body: string | Buffer,
+    method: string,
+    path: string,
+    headers: Record<string, string>,
+    what: string
+  ): Promise<RawAnswer> {
+    return await this.send(requestWith(body, method, path, headers), what, method)
+  }
+
+  /** Asserts the status and, from 400 on, the form of the body. */
+  is (answer: RawAnswer, status: number, what: string, isHead = false): void {
+    this.#t.equal(
+      answer.status,
+      status,
+      `${what}: ${answer.status} ${answer.body.toString('latin1').slice(0, 100)}`
+    )
+    if (answer.status < 400 || isHead) return
+    const problem = whyNoError(answer)
+    if (problem !== undefined) this.#t.fail(`${what}: the answer ${problem}`)
+  }
+}

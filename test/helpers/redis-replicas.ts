@@ -1,0 +1,232 @@
+import { setTimeout as sleep } from 'node:timers/promises'
+import { Redis } from 'ioredis'
+import { JWT_SECRET } from './app.ts'
+import { call, Owner, type Answer } from './client.ts'
+import { Readers, type Read } from './readers.ts'
+import { createMigratedDatabase, createProxy, freePort, startRedisServer, type Proxy,
+  type Teardown } from './servers.ts'
+import { startService, temporaryFolder, type Service } from './service.ts'
+import { until } from './until.ts'
+
+// Two replicas with a proxy each in front of one Redis, and a steady load of reads, half of which need Redis.
+
+/** Allowance for a busy machine, which is added to promised times, in milliseconds. */
+export const SLACK_MS = 3000
+/** RATE_LIMIT_PUBLIC of the replicas. The load comes from an allowed host and doesn't reach it. */
+export const LIMIT = 12
+/** CACHE_MAX_BYTES: space for the document that is read all the time and a few others. */
+const CACHE_BYTES = 20_000
+const COLD_PAGES = 40
+
+export interface Replica extends Service {
+  /** The proxy between this replica and Redis. */
+  readonly proxy: Proxy
+  readonly metric: (name: string) => Promise<number>
+}
+
+/** A page whose documents contain their version. */
+export class Page {
+  readonly id: string
+  readonly publicId: string
+  readonly #owner: Owner
+  /** Times at which versions were known to be committed, in milliseconds of `performance.now()`. */
+  readonly commits: { readonly version: number, readonly at: number }[] = []
+
+  constructor (owner: Owner, { id, public_id: publicId }: { id: string, public_id: string }) {
+    this.#owner = owner
+    this.id = id
+    this.publicId = publicId
+  }
+
+  static async create (owner: Owner, url: string): Promise<Page> {
+    const page = new Page(owner, await owner.createPage(url, documentOf(1)))
+    page.commits.push({ version: 1, at: performance.now() })
+    return page
+  }
+
+  get version (): number {
+    return this.commits.at(-1)?.version ?? 0
+  }
+
+  /** Writes the next version. */
+  async write (url: string): Promise<Answer> {
+    const version = this.version + 1
+    const answer = await this.#owner.update(url, this.id, documentOf(version))
+    this.commits.push({ version, at: performance.now() })
+    return answer
+  }
+
+  async remove (url: string): Promise<Answer> {
+    return await this.#owner.call('DELETE', `${url}/manage/landing_pages/${this.id}`)
+  }
+
+  /** Reads the page on a replica; returns the status and the version. */
+  async read (url: string): Promise<{ status: number, version: number }> {
+    const { status, text } = await call('GET', `${url}/landing_pages/${this.publicId}`, { headers: LOAD })
+    return { status, version: status === 200 ? versionIn(text) : 0 }
+  }
+}
+
+const LOAD = { origin: 'https://load.example' }
+const documentOf = (version: number): string => JSON.stringify({ version, padding: 'x'.repeat(500) })
+const versionIn = (body: string): number => (JSON.parse(body) as { version: number }).version
+
+/** Starts a Redis, two replicas and the load. */
+export async function startReplicas (t: Teardown) {
+  const redis = await startRedisServer(t)
+  const admin = new Redis(redis.url, { retryStrategy: () => 50, commandTimeout: 5000 })
+  admin.on('error', () => {})
+  t.teardown(() => admin.disconnect())
+  const common = {
+    DATABASE_URL: await createMigratedDatabase(t),
+    JWT_SECRET,
+    UPLOADS_DIR: temporaryFolder(t),
+    LOG_LEVEL: 'warn',
+    CACHE_MAX_BYTES: String(CACHE_BYTES),
+    TRUST_PROXY: '127.0.0.0/8,::1',
+    ALLOWED_HOSTS: 'load.example',
+    RATE_LIMIT_PUBLIC: String(LIMIT),
+    RATE_LIMIT_ALLOWED_HOSTS: '1000000'
+  }
+  const replicas = await Promise.all([0, 1].map(async (): Promise<Replica> => {
+    const proxy = await createProxy(t, redis.url)
+    const opsPort = await freePort()
+    const service = await startService(t, { ...common, REDIS_URL: proxy.url, OPS_PORT: String(opsPort) })
+    const metric = async (name: string): Promise<number> => {
+      const { text } = await call('GET', `http://127.0.0.1:${opsPort}/metrics`)
+      return Number(new RegExp(`^${name} (\\S+)$`, 'm').exec(text)?.[1])
+    }
+    return { ...service, proxy, metric }
+  })) as [Replica, Replica]
+  const [one, two] = replicas
+  const owner = await Owner.signUp(one.url)
+  const create = async (): Promise<Page> => await Page.create(owner, one.url)
+  const hot = await create()
+  const cold: Page[] = []
+  for (let n = 0; n < COLD_PAGES; n++) cold.push(await create())
+  const readers = new Readers(t, {
+    urls: [one.url, two.url],
+    publicIds: cold.flatMap(({ publicId }) => [hot.publicId, publicId]),
+    intervalMs: 30,
+    headers: LOAD
+  })
+  return { redis, admin, one, two, owner, hot, cold, create, readers }
+}
+
+/** Waits until all replicas share, or don't share, their limits; returns the time in milliseconds. */
+export async function untilShared (replicas: readonly Replica[], isShared: boolean): Promise<number> {
+  return await measured(async () => {
+    for (const { metric } of replicas) {
+      await until(
+        async () => await metric('landfall_limits_shared') === Number(isShared),
+        `limits shared: ${isShared}`
+      )
+    }
+  })
+}
+
+/** Waits until all replicas receive, or don't receive, messages; returns the time in milliseconds. */
+export async function untilHearing (replicas: readonly Replica[], isHearing: boolean): Promise<number> {
+  return await measured(async () => {
+    for (const { metric } of replicas) {
+      await until(
+        async () => await metric('landfall_invalidation_channel_up') === Number(isHearing),
+        `channel up: ${isHearing}`
+      )
+    }
+  })
+}
+
+export async function measured (action: () => Promise<unknown>): Promise<number> {
+  const from = performance.now()
+  await action()
+  return Math.round(performance.now() - from)
+}
+
+/** Reads as a client until it is refused; returns the number of successful reads. */
+export async function spend ({ url }: Service, { publicId }: Page, client: string): Promise<number> {
+  for (let passed = 0;; passed++) {
+    const { status } = await call('GET', `${url}/landing_pages/${publicId}`, {
+      headers: { 'x-forwarded-for': client }
+    })
+    if (status === 429) return passed
+    if (status !== 200) throw new Error(`${status} where 200 or 429 was expected`)
+  }
+}
+
+/**
+ * Reads as a new client from all replicas in turn; returns the number of successful reads. Begins again if a
+ * replica counted alone because Redis was too slow on a busy machine.
+ */
+export async function spendTogether (replicas: readonly Replica[], page: Page): Promise<number> {
+  const outages = async (): Promise<string> =>
+    String(await Promise.all(replicas.map(async ({ metric }) =>
+      await metric('landfall_redis_outages_total')
+    )))
+  for (;;) {
+    const before = await outages()
+    await untilShared(replicas, true)
+    const client = newClient()
+    let passed = 0
+    for (const replica of replicas) passed += await spend(replica, page, client)
+    if (await outages() === before) return passed
+  }
+}
+
+let clients = 0
+
+/** Returns a new client address. */
+export const newClient = (): string => `192.0.2.${++clients}`
+
+/** Returns the versions that reads returned, in the order of the requests. */
+const shown = (reads: readonly Read[]) =>
+  reads
+    .filter(({ status }) => status === 200)
+    .map(({ replica, publicId, sentAt, answeredAt, body }) => ({
+      replica,
+      publicId,
+      sentAt,
+      answeredAt,
+      version: versionIn(body)
+    }))
+    .sort((one, other) => one.sentAt - other.sentAt)
+
+/** Returns the reads with an older version than an earlier read on the same replica. */
+export function turnedBack (reads: readonly Read[]): string[] {
+  /** Time of the first read of each version, by replica and page. */
+  const firsts = new Map<string, Map<number, number>>()
+  return shown(reads).flatMap(({ replica, publicId, version, sentAt, answeredAt }) => {
+    const name = `${publicId} on replica ${replica}`
+    const first = firsts.get(name) ?? new Map<number, number>()
+    firsts.set(name, first.set(version, Math.min(answeredAt, first.get(version) ?? Infinity)))
+    const newer = [...first].find(([other, seenAt]) => other > version && seenAt < sentAt)
+    return newer === undefined ? [] : [`${version} after ${newer[0]} of ${name}`]
+  })
+}
+
+/** Returns the longest time for which a version was served after a newer one was committed, in ms. */
+export function longestStaleness (reads: readonly Read[], pages: readonly Page[]): number {
+  const commits = new Map(pages.map((page) => [page.publicId, page.commits]))
+  const ages = shown(reads).map(({ publicId, version, sentAt }) => {
+    const newer = commits.get(publicId)?.find((commit) => commit.version > version)
+    return newer === undefined ? 0 : sentAt - newer.at
+  })
+  return Math.round(Math.max(0, ...ages))
+}
+
+/** Repeats a step until an action has ended. */
+export async function meanwhile (
+  action: () => Promise<unknown>,
+  repeated: () => Promise<unknown>,
+  pauseMs: number
+): Promise<void> {
+  const state = { isOver: false }
+  const over = action().finally(() => {
+    state.isOver = true
+  })
+  while (!state.isOver) {
+    await repeated()
+    await sleep(pauseMs)
+  }
+  await over
+}

@@ -1,0 +1,289 @@
+import { hash } from 'argon2'
+import t, { type Test } from 'tap'
+import type { FastifyInstance } from 'fastify'
+import { buildApp } from '../../../src/app.ts'
+import { loadConfig } from '../../../src/config.ts'
+import { setPassword } from '../../../src/modules/accounts/sessions.ts'
+import { sweepSessions } from '../../../src/modules/accounts/session-repository.ts'
+import { buildTestApp, PASSWORD, signUp, testSettings, type Account } from '../../helpers/app.ts'
+
+const generous = { REFRESHES_PER_ADDRESS: '10000', SIGN_UPS_PER_ADDRESS: '10000' }
+const settings = { ...await testSettings(t), ...generous }
+const app = await buildTestApp(t, { settings })
+const replica = await buildTestApp(t, { settings })
+
+const refresh = async (token: unknown, on: FastifyInstance = app) =>
+  await on.inject({ method: 'POST', url: '/auth/refresh', payload: { refresh_token: token } })
+const signOut = async (account: Account, token: unknown) =>
+  await app.inject({
+    method: 'DELETE',
+    url: '/auth/sign_out',
+    headers: account.headers,
+    payload: { refresh_token: token }
+  })
+const signInAgain = async (account: Account): Promise<Account> => {
+  const response = await app.inject({
+    method: 'POST',
+    url: '/auth/sign_in',
+    payload: { user: { email: account.user.email, password: PASSWORD } }
+  })
+  return { ...response.json(), headers: { authorization: `Bearer ${response.json().access_token}` } }
+}
+const lives = async (accessToken: string, on: FastifyInstance = app): Promise<boolean> =>
+  (await on.inject({ url: '/auth/me', headers: { authorization: `Bearer ${accessToken}` } })).statusCode ===
+    200
+const refused = (
+  t: Test,
+  response: { statusCode: number, json: () => unknown, headers: Record<string, unknown> },
+  name = 'refused'
+) => {
+  t.equal(response.statusCode, 401, name)
+  t.same(response.json(), { errors: ['Invalid or expired refresh token'] }, name)
+  t.equal(response.headers['www-authenticate'], 'Bearer', name)
+}
+/** Moves the use of all spent refresh tokens into the past. */
+const spentAgo = async (seconds: number) =>
+  await app.database
+    .$executeRaw`UPDATE refresh_tokens SET rotated_at = rotated_at - make_interval(secs => ${seconds}::double precision) WHERE rotated_at IS NOT NULL`
+
+t.test('a refresh returns a new pair; the old access token stays valid, the old refresh token does not', async (t) => {
+  const account = await signUp(app)
+  const response = await refresh(account.refresh_token)
+  t.equal(response.statusCode, 200)
+  const pair = response.json()
+  t.same(Object.keys(pair).sort(), ['access_token', 'refresh_token'])
+  t.not(pair.refresh_token, account.refresh_token)
+  t.equal(response.headers['cache-control'], 'no-store')
+  t.ok(await lives(account.access_token))
+  t.ok(await lives(pair.access_token))
+  refused(t, await refresh(account.refresh_token))
+  t.equal(
+    (await refresh(pair.refresh_token)).statusCode,
+    200,
+    'a replay within 10 s does not end the session'
+  )
+})
+
+t.test('exactly one of many concurrent uses of a refresh token on two replicas succeeds', async (t) => {
+  for (let round = 0; round < 5; round++) {
+    const account = await signUp(app)
+    const responses = await Promise.all(Array.from({ length: 20 }, async (_, index) =>
+      await refresh(account.refresh_token, index % 2 === 0 ? app : replica)))
+    t.same(
+      responses.map(({ statusCode }) =>
+        statusCode
+      ).sort(),
+      [200, ...Array(19).fill(401)]
+    )
+    const winner = responses.find(({ statusCode }) =>
+      statusCode === 200
+    )
+    t.equal(
+      (await refresh(winner?.json().refresh_token)).statusCode,
+      200,
+      'the new token works, because a race does not count as a replay'
+    )
+  }
+})
+
+t.test('a replay after 10 s ends the whole session on every replica', async (t) => {
+  const account = await signUp(app)
+  const other = await signInAgain(account)
+  const pair = (await refresh(account.refresh_token)).json()
+
+  await spentAgo(8)
+  refused(t, await refresh(account.refresh_token))
+  t.ok(await lives(pair.access_token), 'the replay is still within the tolerance of 10 s')
+
+  await spentAgo(3)
+  refused(t, await refresh(account.refresh_token))
+  t.notOk(await lives(pair.access_token))
+  t.notOk(await lives(pair.access_token, replica))
+  t.notOk(await lives(account.access_token))
+  refused(t, await refresh(pair.refresh_token))
+  t.ok(await lives(other.access_token), "the user's other session stays valid")
+})
+
+t.test('a missing, ill-typed or unknown refresh token gets 401', async (t) => {
+  for (
+    const token of [undefined, null, 1, {}, [], '', 'x', 'A'.repeat(43), '\0', '\ud800', 'x'.repeat(10000)]
+  ) refused(t, await refresh(token), JSON.stringify(token))
+  const { access_token: accessToken } = await signUp(app)
+  refused(t, await refresh(accessToken), 'an access token')
+  for (const payload of ['[]', 'null', '"x"', '']) {
+    refused(
+      t,
+      await app.inject({
+        method: 'POST',
+        url: '/auth/refresh',
+        headers: { 'content-type': 'application/json' },
+        payload
+      }),
+      payload
+    )
+  }
+  refused(t, await app.inject({ method: 'POST', url: '/auth/refresh' }), 'no body')
+})
+
+t.test('a refresh token expires after 30 days and never later than its session, which ends after 180', async (t) => {
+  const account = await signUp(app)
+  const token = await app.database.refreshToken.findFirstOrThrow({
+    where: { session: { userId: account.user.id } },
+    include: { session: true }
+  })
+  const days = (date: Date) => (date.getTime() - Date.now()) / 86_400_000
+  t.ok(Math.abs(days(token.expiresAt) - 30) < 0.01)
+  t.ok(Math.abs(days(token.session.expiresAt) - 180) < 0.01)
+
+  await app.database.session.update({
+    where: { id: token.sessionId },
+    data: { expiresAt: new Date(Date.now() + 86_400_000) }
+  })
+  const pair = (await refresh(account.refresh_token)).json()
+  const next = await app.database.refreshToken.findFirstOrThrow({
+    where: { sessionId: token.sessionId, rotatedAt: null }
+  })
+  t.ok(days(next.expiresAt) <= 1, 'no token outlives its session')
+
+  await app.database.refreshToken.updateMany({
+    where: { sessionId: token.sessionId, rotatedAt: null },
+    data: { expiresAt: new Date(Date.now() - 1000) }
+  })
+  refused(t, await refresh(pair.refresh_token), 'a refresh with an expired token')
+  refused(
+    t,
+    await signOut(
+      { ...account, ...pair, headers: { authorization: `Bearer ${pair.access_token}` } },
+      pair.refresh_token
+    ),
+    'a sign-out with an expired token'
+  )
+  t.ok(await lives(pair.access_token))
+})
+
+t.test('only the hash of a refresh token is stored', async (t) => {
+  const account = await signUp(app)
+  const rows = await app.database.$queryRaw<{ row: string }[]>`SELECT t::text AS row FROM refresh_tokens t`
+  t.notOk(rows.some(({ row }) =>
+    row.includes(account.refresh_token) || row.includes(Buffer.from(account.refresh_token).toString('hex')) ||
+    row.includes(Buffer.from(account.refresh_token, 'base64url').toString('hex'))
+  ))
+})
+
+t.test('sign-out revokes both tokens and their session on every replica', async (t) => {
+  const account = await signUp(app)
+  const response = await signOut(account, account.refresh_token)
+  t.equal(response.statusCode, 204)
+  t.equal(response.body, '')
+  t.notOk(await lives(account.access_token))
+  t.notOk(await lives(account.access_token, replica))
+  refused(t, await refresh(account.refresh_token, replica))
+  t.equal((await signOut(account, account.refresh_token)).json().errors[0], 'Missing or invalid access token')
+})
+
+t.test('sign-out with the refresh token of another session of the same user ends both sessions', async (t) => {
+  const first = await signUp(app)
+  const second = await signInAgain(first)
+  const third = await signInAgain(first)
+  t.equal((await signOut(first, second.refresh_token)).statusCode, 204)
+  t.notOk(await lives(first.access_token))
+  t.notOk(await lives(second.access_token))
+  t.ok(await lives(third.access_token))
+  refused(t, await refresh(first.refresh_token))
+})
+
+t.test('sign-out with an unusable refresh token gets 401 and revokes nothing', async (t) => {
+  const account = await signUp(app)
+  const stranger = await signUp(app)
+  const pair = (await refresh(account.refresh_token)).json()
+  await spentAgo(60)
+  for (const token of [undefined, null, 7, '', 'unknown', stranger.refresh_token, account.refresh_token]) {
+    refused(t, await signOut(account, token), JSON.stringify(token))
+  }
+  refused(
+    t,
+    await app.inject({ method: 'DELETE', url: '/auth/sign_out', headers: account.headers }),
+    'no body'
+  )
+  for (const type of ['application/json', 'application/x-www-form-urlencoded']) {
+    refused(
+      t,
+      await app.inject({
+        method: 'DELETE',
+        url: '/auth/sign_out',
+        headers: { ...account.headers, 'content-type': type }
+      }),
+      `no body, Content-Type: ${type}`
+    )
+  }
+  t.ok(await lives(account.access_token), 'a spent token at sign-out does not count as a replay')
+  t.ok(await lives(stranger.access_token))
+  t.equal((await refresh(pair.refresh_token)).statusCode, 200)
+})
+
+t.test('a sign-in gets 401 if the password changes before its session starts, but not if only the hash changes', async (t) => {
+  const app = await buildTestApp(t)
+  const { user: { email } } = await signUp(app)
+  const { verify } = app.passwords
+  const signIn = async () =>
+    await app.inject({
+      method: 'POST',
+      url: '/auth/sign_in',
+      payload: { user: { email, password: PASSWORD } }
+    })
+  const between = async (action: () => Promise<unknown>) => {
+    app.passwords.verify = async (...args) => {
+      app.passwords.verify = verify
+      const same = await verify.apply(app.passwords, args)
+      await action()
+      return same
+    }
+    return await signIn()
+  }
+  t.equal(
+    (await between(async () =>
+      await setPassword(app.database, email, await app.passwords.hash('another one entirely'))
+    )).statusCode,
+    401
+  )
+  t.equal(await app.database.session.count({ where: { user: { email }, revokedAt: null } }), 0)
+
+  // Two sign-ins find the hash outdated. One replaces it before the session of the other starts.
+  await app.database.user.update({
+    where: { email },
+    data: { passwordHash: await hash(PASSWORD, { memoryCost: 8192, timeCost: 2, parallelism: 1 }) }
+  })
+  t.equal((await between(async () => t.equal((await signIn()).statusCode, 200))).statusCode, 200)
+})
+
+t.test('ACCESS_TOKEN_TTL and REFRESH_TOKEN_TTL set the lifetimes of tokens', async (t) => {
+  const quick = await buildTestApp(t, {
+    settings: { ...settings, ACCESS_TOKEN_TTL: '1', REFRESH_TOKEN_TTL: '2' }
+  })
+  const account = await signUp(quick)
+  const { iat, exp } = JSON
+    .parse(Buffer.from(account.access_token.split('.')[1] ?? '', 'base64url').toString())
+  t.equal(exp - iat, 1)
+  const token = await app.database.refreshToken.findFirstOrThrow({
+    where: { session: { userId: account.user.id } }
+  })
+  t.ok(token.expiresAt.getTime() - Date.now() <= 2000)
+})
+
+t.test('the sweep deletes only sessions that have ended', async (t) => {
+  const account = await signUp(app)
+  const old = await signInAgain(account)
+  const { sid } = JSON.parse(Buffer.from(old.access_token.split('.')[1] ?? '', 'base64url').toString())
+  await app.database.session.update({ where: { id: sid }, data: { expiresAt: new Date(Date.now() - 1000) } })
+  await sweepSessions(app.database)
+  t.equal(await app.database.session.count({ where: { userId: account.user.id } }), 1)
+  t.equal((await refresh(account.refresh_token)).statusCode, 200)
+})
+
+t.test('sessions survive a restart of the service', async (t) => {
+  const account = await signUp(app)
+  const restarted = await buildApp(loadConfig(settings))
+  t.teardown(async () => await restarted.close())
+  t.ok(await lives(account.access_token, restarted))
+  t.equal((await refresh(account.refresh_token, restarted)).statusCode, 200)
+})

@@ -1,0 +1,120 @@
+import t, { type Test } from 'tap'
+import { clock } from '../../../src/infra/system/clock.ts'
+import { Database } from '../../../src/infra/postgres/database.ts'
+import { file, form, FORM, noise } from '../../helpers/assets.ts'
+import { stored } from '../../helpers/stores.ts'
+import { buildTestApp, createPage, listen, signUp, testSettings, type Account } from '../../helpers/app.ts'
+import { connection, requestWith } from '../../helpers/raw.ts'
+import { createProxy } from '../../helpers/servers.ts'
+import { until } from '../../helpers/until.ts'
+
+// The session is checked before the body is read, and again before the write if a second has passed.
+
+const direct = await testSettings(t)
+const proxy = await createProxy(t, direct.DATABASE_URL as string)
+const app = await buildTestApp(t, {
+  settings: { ...direct, DATABASE_URL: proxy.url, DATABASE_TIMEOUT_MS: '2000' }
+})
+const url = await listen(app)
+const replica = await buildTestApp(t, { settings: direct })
+
+/** Everything that the writes of an owner can change. */
+const kept = async () => ({
+  pages: await replica.database.landingPage.findMany({ orderBy: { id: 'asc' } }),
+  assets: await replica.database.asset.count(),
+  ...await stored(app)
+})
+
+interface Write {
+  readonly method: 'POST' | 'PATCH'
+  readonly path: string
+  readonly type: string
+  readonly body: Buffer
+  /** The status of a successful answer. */
+  readonly status: number
+}
+
+const document = Buffer.from('{"current_data":{"v":2}}')
+const WRITES: Record<string, (account: Account) => Promise<Write>> = {
+  'an upload': async () => ({
+    method: 'POST',
+    path: '/assets',
+    type: FORM,
+    body: form(file(noise(100_000))),
+    status: 201
+  }),
+  'a new page': async () => ({
+    method: 'POST',
+    path: '/landing_pages',
+    type: 'application/json',
+    body: document,
+    status: 201
+  }),
+  'a change': async (account) => ({
+    method: 'PATCH',
+    path: `/manage/landing_pages/${(await createPage(app, account)).id}`,
+    type: 'application/json',
+    body: document,
+    status: 200
+  })
+}
+
+/**
+ * Sends half of a request and waits until its session is checked. The returned function sends the other half,
+ * `afterMs` later on the service's clock, and returns the answer.
+ */
+async function sendHalf (t: Test, account: Account, { method, path, type, body }: Write) {
+  const asked = t.capture(Database.prototype, 'run', Database.prototype.run)
+  const real = clock.now
+  let ahead = 0
+  t.intercept(clock, 'now', { value: () => real() + ahead })
+  const raw = connection(t, url)
+  const request = requestWith(body, method, path, { ...account.headers, 'Content-Type': type })
+  const half = request.length - Math.ceil(body.length / 2)
+  raw.send(request.subarray(0, half))
+  const check = await until(() => asked()[0], 'the session is checked')
+  await (check as { returned?: Promise<unknown> }).returned
+  await new Promise((resolve) => setImmediate(resolve))
+  return async (afterMs: number) => {
+    ahead = afterMs
+    raw.send(request.subarray(half))
+    return await raw.answer()
+  }
+}
+
+for (const [name, writeOf] of Object.entries(WRITES)) {
+  t.test(`${name} gets 401 if its session is signed out on any replica while the body arrives`, async (t) => {
+    const account = await signUp(app)
+    const write = await writeOf(account)
+    const before = await kept()
+    const sendRest = await sendHalf(t, account, write)
+    const signOut = await replica.inject({
+      method: 'DELETE',
+      url: '/auth/sign_out',
+      headers: account.headers,
+      payload: { refresh_token: account.refresh_token }
+    })
+    t.equal(signOut.statusCode, 204)
+    const { status, head, body } = await sendRest(1001)
+    t.equal(status, 401, body.toString())
+    t.match(head, /\r\nwww-authenticate: Bearer error="invalid_token"\r\n/i)
+    t.strictSame(await kept(), before)
+  })
+
+  t.test(`${name} with a slow body succeeds while its session is valid`, async (t) => {
+    const account = await signUp(app)
+    const write = await writeOf(account)
+    const { status, body } = await (await sendHalf(t, account, write))(600_000)
+    t.equal(status, write.status, body.toString())
+  })
+}
+
+t.test('an upload gets 503 and stores nothing if the database cannot check its session again', async (t) => {
+  const account = await signUp(app)
+  const before = await kept()
+  const sendRest = await sendHalf(t, account, await WRITES['an upload']!(account))
+  proxy.blackhole()
+  const { status, body } = await sendRest(1001)
+  t.equal(status, 503, body.toString())
+  t.strictSame(await kept(), before)
+})

@@ -1,0 +1,172 @@
+import { createHash } from 'node:crypto'
+import t from 'tap'
+import type { FastifyInstance } from 'fastify'
+import { buildTestApp, PASSWORD, signUp, testSettings } from '../../helpers/app.ts'
+import { claimRedis } from '../../helpers/servers.ts'
+
+const WRONG = 'not the password'
+
+let address = 0
+/** Returns a new client address, because sign-ins are limited per address. */
+const newAddress = (): string => `192.0.2.${++address}`
+const signIn = async (app: FastifyInstance, email: string, password: string, remoteAddress: string) =>
+  await app.inject({
+    method: 'POST',
+    url: '/auth/sign_in',
+    remoteAddress,
+    payload: { user: { email, password } }
+  })
+
+for (const kind of ['in the process', 'in Redis'] as const) {
+  t.test(`failed sign-ins are counted ${kind}`, async (t) => {
+    const settings = {
+      ...await testSettings(t),
+      ...(kind === 'in Redis' ? { REDIS_URL: await claimRedis(t) } : {})
+    }
+    const app = await buildTestApp(t, { settings })
+
+    t.test('ten failed sign-ins to an account get 401, the next attempt gets 429 even with the right password', async (t) => {
+      const { user } = await signUp(app)
+      for (let n = 0; n < 10; n++) {
+        t.equal((await signIn(app, user.email, WRONG, newAddress())).statusCode, 401)
+      }
+      const response = await signIn(app, user.email.toUpperCase(), PASSWORD, newAddress())
+      t.equal(response.statusCode, 429)
+      const seconds = Number(response.headers['retry-after'])
+      t.ok(Number.isInteger(seconds) && seconds > 14 * 60 && seconds <= 15 * 60, `Retry-After: ${seconds}`)
+      t.match(response.json(), { errors: [/^Too many failed sign-ins, try again in \d+ seconds$/] })
+    })
+
+    t.test('sign-ins with an unknown e-mail address are throttled like those with a known one', async (t) => {
+      for (let n = 0; n < 10; n++) {
+        t.equal((await signIn(app, 'nobody@example.com', WRONG, newAddress())).statusCode, 401)
+      }
+      t.equal((await signIn(app, 'nobody@example.com', WRONG, newAddress())).statusCode, 429)
+    })
+
+    t.test('concurrent guesses get no more attempts than sequential ones', async (t) => {
+      const { user } = await signUp(app)
+      const responses = await Promise.all(Array.from({ length: 25 }, async () =>
+        await signIn(app, user.email, WRONG, newAddress())))
+      t.equal(responses.filter(({ statusCode }) => statusCode === 401).length, 10)
+      t.equal(responses.filter(({ statusCode }) => statusCode === 429).length, 15)
+    })
+
+    t.test('successful sign-ins do not count as failures, even when they are concurrent', async (t) => {
+      const { user } = await signUp(app)
+      const from = newAddress()
+      for (let n = 0; n < 9; n++) t.equal((await signIn(app, user.email, WRONG, from)).statusCode, 401)
+      const together = await Promise.all(Array.from({ length: 12 }, async () =>
+        await signIn(app, user.email, PASSWORD, from)))
+      t.same(together.map(({ statusCode }) => statusCode), Array(12).fill(200))
+      t.equal((await signIn(app, user.email, WRONG, from)).statusCode, 401, 'the tenth failure')
+      t.equal((await signIn(app, user.email, WRONG, from)).statusCode, 429)
+    })
+
+    t.test('thirty failed sign-ins from one address throttle the address, for all accounts', async (t) => {
+      const { user } = await signUp(app)
+      const from = newAddress()
+      for (let n = 0; n < 30; n++) {
+        t.equal((await signIn(app, `guess-${kind.length}-${n}@example.com`, WRONG, from)).statusCode, 401)
+      }
+      const response = await signIn(app, user.email, PASSWORD, from)
+      t.equal(response.statusCode, 429)
+      t.ok(Number(response.headers['retry-after']) <= 60)
+      t.equal(
+        (await signIn(app, user.email, PASSWORD, newAddress())).statusCode,
+        200,
+        'other addresses are not throttled'
+      )
+    })
+  })
+}
+
+t.test('successful sign-ins on two replicas leave the account unthrottled on both', async (t) => {
+  const settings = { ...await testSettings(t), REDIS_URL: await claimRedis(t) }
+  const one = await buildTestApp(t, { settings })
+  const two = await buildTestApp(t, { settings })
+  const { user } = await signUp(one)
+  const together = await Promise
+    .all(Array.from(
+      { length: 40 },
+      async (_, n) => await signIn(n % 2 === 0 ? one : two, user.email, PASSWORD, newAddress())
+    ))
+  t.ok(together.every(({ statusCode }) => statusCode === 200 || statusCode === 429))
+  for (const app of [one, two]) {
+    t.equal((await signIn(app, user.email, PASSWORD, newAddress())).statusCode, 200, 'no sign-in has failed')
+  }
+})
+
+t.test('a sign-in waits for sign-ins in progress on another replica instead of being refused', async (t) => {
+  const settings = {
+    ...await testSettings(t),
+    REDIS_URL: await claimRedis(t),
+    SIGN_IN_FAILURES_PER_ACCOUNT: '3'
+  }
+  const one = await buildTestApp(t, { settings })
+  const two = await buildTestApp(t, { settings })
+  const { user } = await signUp(one)
+  const decided = Array.from({ length: 3 }, async () => await signIn(one, user.email, PASSWORD, newAddress()))
+  const key = `landfall:count:sign-in:account:${createHash('sha256').update(user.email).digest('base64url')}`
+  while (await one.redisClient!.commands.get(key) !== '3') {
+    await new Promise((resolve) => setImmediate(resolve))
+  }
+  t.equal((await signIn(two, user.email, PASSWORD, newAddress())).statusCode, 200)
+  t.same((await Promise.all(decided)).map(({ statusCode }) => statusCode), Array(3).fill(200))
+})
+
+t.test('a flood of sign-ins gets 429 with Retry-After, without a Redis query for each sign-in', async (t) => {
+  const app = await buildTestApp(t, {
+    settings: { ...await testSettings(t), REDIS_URL: await claimRedis(t) }
+  })
+  const { user } = await signUp(app)
+  const from = newAddress()
+  const asked = t.capture(app.counters, 'takeReturnable', app.counters.takeReturnable)
+  const answers = await Promise
+    .all(Array.from({ length: 500 }, async () => await signIn(app, user.email, WRONG, from)))
+  t.equal(answers.filter(({ statusCode }) => statusCode === 401).length, 10)
+  t.equal(answers.filter(({ statusCode }) => statusCode === 429).length, 490)
+  t.ok(answers.every(({ statusCode, headers }) => statusCode === 401 || Number(headers['retry-after']) >= 1))
+  const count = asked().length
+  t.ok(count < 500, `${count} queries`)
+})
+
+t.test('sign-ups and refreshes over the limit of their address get 429 with Retry-After', async (t) => {
+  const app = await buildTestApp(t, { settings: { SIGN_UPS_PER_ADDRESS: '3', REFRESHES_PER_ADDRESS: '2' } })
+  const signUpFrom = async (remoteAddress: string) =>
+    await app.inject({ method: 'POST', url: '/auth/sign_up', remoteAddress, payload: {} })
+  const refreshFrom = async (remoteAddress: string) =>
+    await app.inject({ method: 'POST', url: '/auth/refresh', remoteAddress, payload: {} })
+  for (const [call, limit, normally] of [[signUpFrom, 3, 422], [refreshFrom, 2, 401]] as const) {
+    const from = newAddress()
+    for (let n = 0; n < limit; n++) t.equal((await call(from)).statusCode, normally)
+    for (let n = 0; n < 2; n++) {
+      const response = await call(from)
+      t.equal(response.statusCode, 429)
+      t.ok(Number(response.headers['retry-after']) >= 1 && Number(response.headers['retry-after']) <= 60)
+      t.match(response.json(), { errors: [/^Too many requests, try again in \d+ seconds$/] })
+    }
+    t.equal((await call(newAddress())).statusCode, normally)
+    for (let n = 0; n < limit; n++) t.equal((await call(`2001:db8:${limit}::${n}`)).statusCode, normally)
+    t.equal(
+      (await call(`2001:db8:${limit}:0:ffff::1`)).statusCode,
+      429,
+      'a /64 network of IPv6 counts as one address'
+    )
+    t.equal(
+      (await call(`2001:db8:${limit}:1::1`)).statusCode,
+      normally,
+      'the next /64 network counts as another address'
+    )
+  }
+})
+
+t.test('the limits have the documented defaults', async (t) => {
+  const app = await buildTestApp(t)
+  t.match(app.config, {
+    SIGN_IN_FAILURES_PER_ACCOUNT: 10,
+    SIGN_IN_FAILURES_PER_ADDRESS: 30,
+    SIGN_UPS_PER_ADDRESS: 60,
+    REFRESHES_PER_ADDRESS: 120
+  })
+})

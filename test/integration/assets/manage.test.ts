@@ -1,0 +1,239 @@
+import { randomUUID } from 'node:crypto'
+import type { LightMyRequestResponse } from 'fastify'
+import t from 'tap'
+import { buildTestApp, listen, signUp } from '../../helpers/app.ts'
+import { GIF, pathOf, PNG, upload } from '../../helpers/assets.ts'
+import { onEachStore, stored } from '../../helpers/stores.ts'
+
+onEachStore('the list returns assets newest first, page by page', async (t, build) => {
+  const app = await build(t)
+  const account = await signUp(app)
+  const other = await signUp(app)
+  t.strictSame((await app.inject({ url: '/assets', headers: account.headers })).json(), [])
+  const ids: string[] = []
+  for (let index = 0; index < 5; index++) {
+    ids.unshift((await upload(app, account, PNG, `${index}.png`)).json().id)
+  }
+  await upload(app, other, GIF)
+
+  const whole = await app.inject({ url: '/assets', headers: account.headers })
+  t.strictSame(whole.json().map((asset: { id: string }) => asset.id), ids)
+  t.equal(whole.headers.link, undefined)
+
+  const seen: string[] = []
+  let url: string | undefined = '/assets?limit=2'
+  const sizes: number[] = []
+  while (url !== undefined) {
+    const response: LightMyRequestResponse = await app.inject({ url, headers: account.headers })
+    t.equal(response.statusCode, 200)
+    sizes.push(response.json().length)
+    seen.push(...response.json().map((asset: { id: string }) => asset.id))
+    const link: string | undefined = /^<(\/assets\?[^>]+)>; rel="next"$/
+      .exec(String(response.headers.link ?? ''))?.[1]
+    t.equal(link === undefined, response.headers.link === undefined)
+    url = link
+  }
+  t.strictSame(seen, ids)
+  t.strictSame(sizes, [2, 2, 1])
+  t.equal(
+    (await app.inject({ url: '/assets?limit=5', headers: account.headers })).headers.link,
+    undefined,
+    'a full last page has no next link'
+  )
+
+  for (
+    const query of ['limit=0', 'limit=101', 'limit=x', 'limit=', 'limit=1&limit=2', 'cursor=x', 'cursor=']
+  ) {
+    const response = await app.inject({ url: `/assets?${query}`, headers: account.headers })
+    t.equal(response.statusCode, 422, query)
+    t.type(response.json().errors[0], 'string')
+  }
+  const both = (await app.inject({ url: '/assets?limit=0&cursor=x', headers: account.headers })).json()
+  t.equal(both.errors.length, 2, 'both errors are reported')
+})
+
+t.test('a page of the list has 50 records by default and at most 100', async (t) => {
+  const app = await buildTestApp(t)
+  const account = await signUp(app)
+  await app.database.$executeRaw`
+    INSERT INTO assets (id, user_id, storage_key, filename, content_type, byte_size, checksum)
+    SELECT ('00000000-0000-7000-8000-' || lpad(to_hex(n), 12, '0'))::uuid, ${account.user.id}, 'key-' || n, n || '.bin', 'application/octet-stream', 1, repeat('0', 64)
+    FROM generate_series(1, 103) n`
+  const newestFirst = Array.from({ length: 103 }, (_, n) => `${103 - n}.bin`)
+  const list = async (query: string) => {
+    const response = await app.inject({ url: `/assets${query}`, headers: account.headers })
+    return {
+      names: response.json().map(({ filename }: { filename: string }) => filename),
+      next: /^<\/assets([^>]+)>; rel="next"$/.exec(String(response.headers.link))?.[1] ??
+        ''
+    }
+  }
+  for (const [query, size] of [['', 50], ['?limit=100', 100]] as const) {
+    const seen: string[] = []
+    const sizes: number[] = []
+    for (let page = await list(query);; page = await list(page.next)) {
+      seen.push(...page.names)
+      sizes.push(page.names.length)
+      if (page.next === '') break
+    }
+    t.strictSame(seen, newestFirst)
+    t.strictSame(sizes, size === 50 ? [50, 50, 3] : [100, 3])
+  }
+  t.equal((await app.inject({ url: '/assets?limit=101', headers: account.headers })).statusCode, 422)
+})
+
+t.test('HEAD returns the status and the headers of GET without a body', async (t) => {
+  const app = await buildTestApp(t)
+  const account = await signUp(app)
+  const { id } = (await upload(app, account, PNG)).json()
+  await upload(app, account, PNG)
+  for (
+    const [url, status] of [['/assets', 200], ['/assets?limit=1', 200], ['/assets?limit=0', 422], [
+      `/assets/${id}`,
+      200
+    ], [`/assets/${randomUUID()}`, 404]] as const
+  ) {
+    const [head, get] = await Promise.all((['HEAD', 'GET'] as const).map(async (method) =>
+      await app.inject({ method, url, headers: { ...account.headers, 'x-request-id': 'same' } })
+    ))
+    t.equal(head?.statusCode, status, url)
+    t.equal(head?.body, '', url)
+    t.strictSame({ ...head?.headers, date: '' }, { ...get?.headers, date: '' }, url)
+    t.equal(head?.headers.link !== undefined, url.endsWith('limit=1'), url)
+  }
+})
+
+t.test('unknown ids, malformed ids and ids of other users get the same 404, byte for byte', async (t) => {
+  const app = await buildTestApp(t)
+  const owner = await signUp(app)
+  const stranger = await signUp(app)
+  const asset = (await upload(app, owner, PNG)).json()
+  const ids = [asset.id, asset.id.toUpperCase(), randomUUID(), '00000000-0000-0000-0000-000000000000', 'x',
+    '1', '-1', 'null', 'undefined', '%00', 'a%2Fb', "'%20OR%201=1--", `${asset.id}0`, `{${asset.id}}`,
+    asset.id.replaceAll('-', ''), 'x'.repeat(3000), '%F0%9F%98%80']
+  for (const method of ['GET', 'DELETE'] as const) {
+    for (const id of ids) {
+      const response = await app.inject({ method, url: `/assets/${id}`, headers: stranger.headers })
+      t.equal(response.statusCode, 404, `${method} ${id.slice(0, 40)}`)
+      t.equal(response.body, '{"errors":["Not found"]}')
+    }
+  }
+  t.equal(
+    (await app.inject({ url: `/assets/${asset.id.toUpperCase()}`, headers: owner.headers })).statusCode,
+    200
+  )
+  t.equal((await stored(app)).published.length, 1)
+})
+
+onEachStore('DELETE removes the row and the file, a second DELETE gets 404', async (t, build) => {
+  const app = await build(t)
+  const account = await signUp(app)
+  const asset = (await upload(app, account, PNG)).json()
+  const kept = (await upload(app, account, GIF)).json()
+  t.equal((await app.inject(pathOf(asset))).statusCode, 200)
+
+  const response = await app.inject({
+    method: 'DELETE',
+    url: `/assets/${asset.id}`,
+    headers: account.headers
+  })
+  t.equal(response.statusCode, 204)
+  t.equal(response.body, '')
+  t.equal(response.headers['content-type'], undefined)
+  for (
+    const [method, url] of [['GET', pathOf(asset)], ['HEAD', pathOf(asset)], ['GET', `/assets/${asset.id}`], [
+      'DELETE',
+      `/assets/${asset.id}`
+    ]] as const
+  ) {
+    t.equal((await app.inject({ method, url, headers: account.headers })).statusCode, 404, `${method} ${url}`)
+  }
+  t.strictSame((await app.inject({ url: '/assets', headers: account.headers })).json(), [kept])
+  t.strictSame(await stored(app), { published: [pathOf(kept).slice('/uploads/'.length)], temporary: [] })
+})
+
+onEachStore(
+  'a false precondition keeps an asset, and a matching ETag avoids reading it again',
+  async (t, build) => {
+    const app = await build(t)
+    const account = await signUp(app)
+    const uploaded = await upload(app, account, PNG)
+    const url = `/assets/${uploaded.json().id}`
+    const etag = String(uploaded.headers.etag)
+    const send = async (method: 'GET' | 'DELETE', headers: Record<string, string> = {}, by = account) =>
+      await app.inject({ method, url, headers: { ...by.headers, ...headers } })
+    const past = new Date(Date.now() - 60_000).toUTCString()
+
+    t.equal((await send('GET')).headers.etag, etag)
+    t.equal((await send('GET', { 'if-none-match': etag })).statusCode, 304)
+    t.equal((await send('GET', { 'if-match': '"x"' })).statusCode, 412)
+    for (
+      const [headers, named] of [[{ 'if-match': '"x"' }, 'If-Match'], [{ 'if-match': `W/${etag}` },
+        'If-Match'], [{ 'if-none-match': '*' }, 'If-None-Match'], [{ 'if-none-match': etag },
+        'If-None-Match'], [{ 'if-unmodified-since': past }, 'If-Unmodified-Since']] as [
+          Record<string, string>,
+          string
+        ][]
+    ) {
+      const response = await send('DELETE', headers)
+      t.equal(response.statusCode, 412, JSON.stringify(headers))
+      t.match(response.json().errors[0], named)
+      t.equal(response.headers.etag, etag)
+      t.equal((await send('DELETE', headers, await signUp(app))).statusCode, 404, 'another account')
+    }
+    t.equal((await app.inject(pathOf(uploaded.json()))).statusCode, 200, 'the file is still there')
+    t.equal((await send('DELETE', { 'if-match': etag, 'if-none-match': '"x"' })).statusCode, 204)
+  }
+)
+
+t.test('DELETE without a body accepts any Content-Type', async (t) => {
+  const app = await buildTestApp(t)
+  const account = await signUp(app)
+  for (
+    const type of ['application/x-www-form-urlencoded', 'multipart/form-data; boundary=x', 'application/json',
+      'nonsense']
+  ) {
+    const { id } = (await upload(app, account, PNG)).json()
+    const response = await app.inject({
+      method: 'DELETE',
+      url: `/assets/${id}`,
+      headers: { ...account.headers, 'content-type': type, 'content-length': '0' }
+    })
+    t.equal(response.statusCode, 204, type)
+  }
+  t.strictSame(await stored(app), { published: [], temporary: [] })
+})
+
+onEachStore(
+  'exactly one of many concurrent deletions of an asset succeeds, and reads get 200 or 404',
+  async (t, build) => {
+    const app = await build(t)
+    const account = await signUp(app)
+    const url = await listen(app)
+    for (let round = 0; round < 5; round++) {
+      const asset = (await upload(app, account, Buffer.concat([PNG, Buffer.alloc(200_000)]))).json()
+      const read = async () => {
+        const response = await fetch(url + pathOf(asset))
+        await response.arrayBuffer()
+        return response.status
+      }
+      const remove = async () =>
+        (await fetch(`${url}/assets/${asset.id}`, { method: 'DELETE', headers: account.headers })).status
+      const [reads, deletes] = await Promise.all([Promise.all(Array.from({ length: 20 }, read)),
+        Promise.all(Array.from({ length: 5 }, remove))])
+      t.ok(reads.every((status) => status === 200 || status === 404), `${reads}`)
+      t.strictSame(deletes.sort(), [204, 404, 404, 404, 404])
+    }
+  }
+)
+
+t.test('every asset route requires a token', async (t) => {
+  const app = await buildTestApp(t)
+  for (
+    const [method, url] of [['GET', '/assets'], ['HEAD', '/assets'], ['POST', '/assets'], ['GET',
+      `/assets/${randomUUID()}`], ['HEAD', `/assets/${randomUUID()}`], ['DELETE',
+      `/assets/${randomUUID()}`]] as const
+  ) {
+    t.equal((await app.inject({ method, url })).statusCode, 401, `${method} ${url}`)
+  }
+})

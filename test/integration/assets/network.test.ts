@@ -1,0 +1,297 @@
+import { mkdtemp, readdir, rm } from 'node:fs/promises'
+import { tmpdir } from 'node:os'
+import { join } from 'node:path'
+import fastifyMultipart from '@fastify/multipart'
+import Fastify, { type FastifyInstance } from 'fastify'
+import t, { type Test } from 'tap'
+import { DiskStore } from '../../../src/modules/assets/storage/disk-store.ts'
+import { lingeringClose } from '../../../src/http/hardening/lingering-close.ts'
+import { newStorageKey } from '../../../src/modules/assets/storage/storage-key.ts'
+import { multipartOptions, receiveFile } from '../../../src/modules/assets/upload/multipart-reader.ts'
+import { buildTestApp, listen, signUp, type Account } from '../../helpers/app.ts'
+import { END, file, form, noise, partHead, pathOf, PNG, RawClient } from '../../helpers/assets.ts'
+import { until } from '../../helpers/until.ts'
+import { stored } from '../../helpers/stores.ts'
+
+const MEBIBYTE = 1024 * 1024
+
+function client (t: Test, url: string): RawClient {
+  const raw = new RawClient(url)
+  t.teardown(() => raw.socket.destroy())
+  return raw
+}
+
+/** Sends until the connection is closed or `bytes` bytes are sent. Returns the number of bytes sent. */
+async function flood (raw: RawClient, bytes: number, chunk: Buffer): Promise<number> {
+  let sent = 0
+  while (!raw.closed && sent < bytes) {
+    if (!raw.write(chunk)) await raw.drained()
+    sent += chunk.length
+  }
+  return sent
+}
+
+const temporary = async (app: FastifyInstance) => (await stored(app)).temporary.length
+
+t.test('an upload that is aborted at any point leaves no file and no record', async (t) => {
+  const app = await buildTestApp(t)
+  const account = await signUp(app)
+  const url = await listen(app)
+  const body = form(file(noise(3 * MEBIBYTE)))
+  for (
+    const end of [0, 10, partHead(file('')).length, 100_000, MEBIBYTE, body.length - END.length - 1,
+      body.length - END.length + 2, body.length - 1]
+  ) {
+    for (
+      const headers of [{ 'content-length': `${body.length}` }, { 'transfer-encoding': 'chunked' }] as Record<
+        string,
+        string
+      >[]
+    ) {
+      const raw = client(t, url)
+      raw.head(account, headers)
+      if ('transfer-encoding' in headers) raw.write(`${body.length.toString(16)}\r\n`)
+      raw.write(body.subarray(0, end))
+      if (end >= 100_000) await until(async () => await temporary(app) === 1, 'the file is being written')
+      else await new Promise((resolve) => setTimeout(resolve, 30))
+      raw.socket.destroy()
+      await until(async () => await temporary(app) === 0, `no temporary file is left after ${end} bytes`)
+    }
+  }
+  t.strictSame(await stored(app), { published: [], temporary: [] })
+  t.equal(await app.database.asset.count(), 0)
+})
+
+t.test('an upload that is sent one byte at a time succeeds', async (t) => {
+  const app = await buildTestApp(t)
+  const account = await signUp(app)
+  const raw = client(t, await listen(app))
+  const body = form(file(PNG))
+  raw.head(account, { 'content-length': `${body.length}` })
+  for (const byte of body) {
+    raw.write(Buffer.of(byte))
+    await new Promise((resolve) => setImmediate(resolve))
+  }
+  t.equal((await raw.answer()).status, 201)
+})
+
+t.test('a connection can be used for further uploads, even after refused ones', async (t) => {
+  const app = await buildTestApp(t)
+  const account = await signUp(app)
+  const raw = client(t, await listen(app))
+  const bodies: [body: Buffer, status: number][] = [
+    [form(file(PNG)), 201],
+    [form(file('')), 422],
+    [form(file(noise(500_000))), 201],
+    [Buffer.from(END), 422],
+    [Buffer.concat([form(file(PNG)), Buffer.alloc(700_000, 'epilogue')]), 201],
+    [form(file(PNG)), 201]
+  ]
+  for (const [body, status] of bodies) {
+    raw.received = ''
+    raw.head(account, { 'content-length': `${body.length}` })
+    raw.write(body)
+    const answer = await raw.answer()
+    t.equal(answer.status, status)
+    t.notOk(raw.closed)
+  }
+})
+
+t.test('an upload closes its connection when requests are pipelined after it', async (t) => {
+  const app = await buildTestApp(t)
+  const account = await signUp(app)
+  const url = await listen(app)
+  const body = form(file(PNG))
+  const good = client(t, url)
+  for (let index = 0; index < 3; index++) {
+    good.head(account, { 'content-length': `${body.length}` })
+    good.write(body)
+  }
+  await until(() => good.closed, 'the connection is closed')
+  t.equal(good.received.split('HTTP/1.1 201').length, 2, 'only the first upload is answered')
+  const bad = client(t, url)
+  bad.head(account, { 'content-length': `${body.length}` })
+  bad.write(Buffer.concat([body, Buffer.from('\0\xff garbage \r\n\r\n')]))
+  await until(() => bad.closed, 'the connection is closed')
+  t.notMatch(bad.received, /HTTP\/1\.1 5/)
+  await until(async () => await temporary(app) === 0, 'no temporary file')
+  t.equal((await app.inject('/health/live')).statusCode, 200)
+})
+
+t.test('an upload whose Content-Length exceeds the limit is refused before its body arrives', async (t) => {
+  const app = await buildTestApp(t, { settings: { MAX_UPLOAD_BYTES: '100000' } })
+  const account = await signUp(app)
+  const raw = client(t, await listen(app))
+  raw.head(account, { 'content-length': `${100 * MEBIBYTE}` })
+  const { status, head, body } = await raw.answer()
+  t.equal(status, 413)
+  t.match(head, /connection: close/i)
+  t.equal(body, '{"errors":["File is too large (maximum is 100000 bytes)"]}')
+  await until(() => raw.closed, 'the idle connection is closed', 20_000)
+  t.strictSame(await stored(app), { published: [], temporary: [] })
+})
+
+t.test('a refusal reaches clients that start to read only after they have sent the whole body', async (t) => {
+  const app = await buildTestApp(t, { settings: { MAX_UPLOAD_BYTES: '100000' } })
+  const account = await signUp(app)
+  const url = await listen(app)
+  const size = 32 * MEBIBYTE
+  const chunk = noise(MEBIBYTE)
+  const cases: [
+    name: string,
+    statuses: number[],
+    account: Account,
+    headers: Record<string, string>,
+    start: Buffer
+  ][] = [
+    ['a Content-Length over the limit', [413], account, { 'content-length': `${size + 1000}` },
+      partHead(file(''))],
+    ['a chunked file over the limit', [413], account, { 'transfer-encoding': 'chunked' }, partHead(file(''))],
+    ['a wrong content type', [415], account, {
+      'content-length': `${size + 1000}`,
+      'content-type': 'image/png'
+    }, Buffer.from('')],
+    ['a second file', [413, 422], account, { 'transfer-encoding': 'chunked' },
+      Buffer.concat([form(file(PNG)).subarray(0, -END.length), partHead(file(''))])],
+    ['an invalid token', [401], { ...account, headers: { authorization: 'Bearer x' } }, {
+      'content-length': `${size + 1000}`
+    }, partHead(file(''))]
+  ]
+  for (const [name, statuses, sender, headers, start] of cases) {
+    const raw = client(t, url)
+    raw.socket.pause()
+    raw.head(sender, headers)
+    const chunked = (data: Buffer) =>
+      'transfer-encoding' in headers
+        ? Buffer.concat([Buffer.from(`${data.length.toString(16)}\r\n`), data, Buffer.from('\r\n')]) : data
+    raw.write(chunked(Buffer.concat([start, Buffer.from('x')])))
+    await flood(raw, size, chunked(chunk))
+    raw.socket.resume()
+    const answer = await raw.answer()
+    t.ok(statuses.includes(answer.status), `${name}: ${answer.status}`)
+    t.type(JSON.parse(answer.body).errors[0], 'string', name)
+    raw.socket.destroy()
+    t.strictSame(await stored(app), { published: [], temporary: [] }, name)
+  }
+})
+
+t.test('an upload without an end gets 413 and is disconnected', { timeout: 60_000 }, async (t) => {
+  const app = await buildTestApp(t, { settings: { MAX_UPLOAD_BYTES: '100000' } })
+  const account = await signUp(app)
+  const url = await listen(app)
+  const data = noise(MEBIBYTE)
+  const chunk = Buffer.concat([Buffer.from(`${data.length.toString(16)}\r\n`), data, Buffer.from('\r\n')])
+  const endless: [name: string, start: Buffer][] = [
+    ['a file', partHead(file(''))],
+    ['a field', partHead({ name: 'other', content: '' })],
+    ['a preamble', Buffer.from('x')],
+    ['the headers of a part', partHead(file('')).subarray(0, -4)],
+    ['an epilogue', form(file(PNG))]
+  ]
+  for (const [name, start] of endless) {
+    const raw = client(t, url)
+    raw.head(account, { 'transfer-encoding': 'chunked' })
+    raw.write(Buffer.concat([Buffer.from(`${start.length.toString(16)}\r\n`), start, Buffer.from('\r\n')]))
+    const sent = await flood(raw, 1024 * MEBIBYTE, chunk)
+    t.ok(raw.closed && sent < 400 * MEBIBYTE, `${name}: cut off after ${Math.round(sent / MEBIBYTE)} MiB`)
+    t.match(raw.received, /^HTTP\/1\.1 413/, name)
+    t.strictSame(await stored(app), { published: [], temporary: [] }, name)
+  }
+})
+
+/** Starts a minimal app with only an upload route, so that the time limits can be short. */
+async function impatientApp (t: Test) {
+  const folder = await mkdtemp(join(tmpdir(), 'landfall-test-'))
+  t.teardown(async () => await rm(folder, { recursive: true, force: true }))
+  const app = Fastify()
+  const store = new DiskStore(folder, app.log)
+  await store.prepare()
+  await app.register(fastifyMultipart, multipartOptions(1000))
+  const failures: Error[] = []
+  app.addHook('onRequest', async ({ raw }) => {
+    if ('x-wait' in raw.headers) await new Promise((resolve) => raw.once('close', resolve))
+  })
+  app.addHook('onError', async (_request, _reply, error) => {
+    failures.push(error)
+  })
+  app.post(
+    '/assets',
+    { onSend: lingeringClose({ bytes: MEBIBYTE, durationMs: 1500, idleMs: 300 }) },
+    async (request) => {
+      const { stored } = await receiveFile(
+        request,
+        1000,
+        async (stream) =>
+          await store.receive(stream, async () => ({ key: newStorageKey(''), excerpt: undefined })),
+        300
+      )
+      await stored.discard()
+      return 'ok'
+    }
+  )
+  t.teardown(async () => await app.close())
+  return { url: await app.listen({ host: '127.0.0.1', port: 0 }), folder, failures }
+}
+
+t.test('an upload that stalls is disconnected, one that is only slow succeeds', async (t) => {
+  const { url, folder } = await impatientApp(t)
+  const nobody = { headers: {} } as unknown as Account
+  const left = async () => (await readdir(join(folder, '.tmp'))).length
+
+  const silent = client(t, url)
+  silent.head(nobody, { 'content-length': '1000' })
+  silent.write(Buffer.concat([partHead(file('')), Buffer.from('abc')]))
+  await until(async () => await left() === 1, 'the file is being written')
+  await until(() => silent.closed, 'a client that stalls in its body is disconnected')
+  await until(async () => await left() === 0, 'its file is removed')
+
+  const mute = client(t, url)
+  mute.head(nobody, { 'content-length': '1000' })
+  await until(() => mute.closed, 'a client that sends no body is disconnected')
+
+  const refused = client(t, url)
+  refused.head(nobody, { 'content-length': '900000000' })
+  const dripping = setInterval(() => refused.write('x'), 50)
+  t.teardown(() => clearInterval(dripping))
+  t.equal((await refused.answer()).status, 413)
+  await until(() => refused.closed, 'a client that keeps sending after its refusal is disconnected')
+
+  const slow = client(t, url)
+  const body = form(file('abc'))
+  slow.head(nobody, { 'content-length': `${body.length}` })
+  for (let at = 0; at < body.length; at += 20) {
+    slow.write(body.subarray(at, at + 20))
+    await new Promise((resolve) => setTimeout(resolve, 60))
+  }
+  t.equal((await slow.answer()).status, 200, 'a slow client succeeds')
+})
+
+t.test('an upload that is aborted while its token is checked fails with a single error', async (t) => {
+  const { url, failures } = await impatientApp(t)
+  const body = form(file(PNG))
+  for (const end of [0, 100, body.length]) {
+    failures.length = 0
+    const raw = client(t, url)
+    raw.head({ headers: {} } as unknown as Account, { 'content-length': `${body.length}`, 'x-wait': '1' })
+    raw.write(body.subarray(0, end))
+    await new Promise((resolve) => setTimeout(resolve, 50))
+    raw.socket.destroy()
+    await until(() => failures.length === 1, 'the request has ended')
+    t.equal(failures[0]?.message, 'Request body is not valid multipart form data')
+  }
+})
+
+t.test('a file can be read as soon as its upload is answered', async (t) => {
+  const app = await buildTestApp(t)
+  const account = await signUp(app)
+  const url = await listen(app)
+  const data = new FormData()
+  data.append('title', 'ignored')
+  data.append('asset[file]', new Blob([PNG], { type: 'image/png' }), 'bröwser.png')
+  const response = await fetch(`${url}/assets`, { method: 'POST', headers: account.headers, body: data })
+  t.equal(response.status, 201)
+  const asset = await response.json() as { filename: string, url: string }
+  t.equal(asset.filename, 'bröwser.png')
+  const read = await fetch(url + pathOf(asset))
+  t.ok(Buffer.from(await read.arrayBuffer()).equals(PNG))
+})

@@ -1,0 +1,341 @@
+import { once } from 'node:events'
+import { mkdir, symlink, unlink, writeFile } from 'node:fs/promises'
+import { get as httpGet, request, type IncomingMessage } from 'node:http'
+import { join } from 'node:path'
+import { setTimeout as sleep } from 'node:timers/promises'
+import { execFileSync } from 'node:child_process'
+import t, { type Test } from 'tap'
+import type { FastifyInstance } from 'fastify'
+import { randomPublicId } from '../../../src/infra/system/identifiers.ts'
+import { buildTestApp, listen, signUp } from '../../helpers/app.ts'
+import { noise, pathOf, PDF, PNG, upload } from '../../helpers/assets.ts'
+import { until } from '../../helpers/until.ts'
+import { jpeg } from '../../helpers/images.ts'
+import { onEachStore } from '../../helpers/stores.ts'
+
+const IMMUTABLE = 'public, max-age=31536000, immutable'
+const nameOf = (asset: { url: string }) => pathOf(asset).slice('/uploads/'.length)
+
+/** Asserts the headers that every answer has, including errors. */
+function assertGuarded (t: Test, headers: Record<string, unknown>, what: string): void {
+  t.equal(headers['access-control-allow-origin'], '*', what)
+  t.match(headers['access-control-expose-headers'], /ETag/, what)
+  t.equal(headers['cross-origin-resource-policy'], 'cross-origin', what)
+  t.equal(headers['x-content-type-options'], 'nosniff', what)
+  t.match(headers['content-security-policy'], /^default-src 'none'/, what)
+  t.ok(headers['x-request-id'], what)
+}
+
+/**
+ * Returns the validators of a file. Waits until the file is a second old, because storages that round times
+ * up to seconds can return a different Last-Modified before.
+ */
+async function validators (
+  app: FastifyInstance,
+  asset: { url: string }
+): Promise<{ etag: string, modified: string }> {
+  for (;;) {
+    const askedAt = Date.now()
+    const { headers } = await app.inject(pathOf(asset))
+    const modified = String(headers['last-modified'])
+    if (Date.parse(modified) + 1000 <= askedAt) return { etag: String(headers.etag), modified }
+    await sleep(50)
+  }
+}
+
+onEachStore('a file can be read by anyone and cached as immutable', async (t, build) => {
+  const app = await build(t)
+  const asset = (await upload(app, await signUp(app), PNG)).json()
+  for (const method of ['GET', 'HEAD'] as const) {
+    const { statusCode, headers, rawPayload } = await app.inject({ method, url: pathOf(asset) })
+    t.equal(statusCode, 200)
+    t.ok(rawPayload.equals(method === 'GET' ? PNG : Buffer.alloc(0)))
+    t.equal(headers['content-length'], `${PNG.length}`)
+    t.equal(headers['content-type'], 'image/png')
+    t.equal(headers['content-disposition'], 'inline')
+    t.equal(headers['cache-control'], IMMUTABLE)
+    t.equal(headers['accept-ranges'], 'bytes')
+    t.match(headers.etag, /^"[^"]+"$/, 'the ETag is strong')
+    t.ok(Date.parse(String(headers['last-modified'])) <= Date.now())
+    t.equal(headers['set-cookie'], undefined)
+    assertGuarded(t, headers, method)
+    t.match(headers['content-security-policy'], /sandbox$/)
+  }
+})
+
+onEachStore('only bitmap images and PDF files are served inline, not as attachments', async (t, build) => {
+  const app = await build(t)
+  const account = await signUp(app)
+  const html = '<!DOCTYPE html><script>alert(1)</script>'
+  const svg = '<svg xmlns="http://www.w3.org/2000/svg" onload="alert(1)"/>'
+  const cases: [content: string | Buffer, claimed: string, contentType: string, inline: boolean][] = [
+    [jpeg(2, 2), 'text/html', 'image/jpeg', true],
+    [PDF, 'text/html', 'application/pdf', true],
+    [html, 'text/html', 'application/octet-stream', false],
+    [html, 'image/png', 'application/octet-stream', false],
+    [html, 'application/pdf', 'application/octet-stream', false],
+    [svg, 'image/svg+xml', 'image/svg+xml', false],
+    [`<?xml version="1.0"?>${svg}`, 'image/svg+xml', 'image/svg+xml', false],
+    [svg, 'image/png', 'image/svg+xml', false],
+    ['a,b\n', 'text/csv', 'text/csv', false],
+    ['<?xml version="1.0"?><x:script xmlns:x="http://www.w3.org/1999/xhtml">alert(1)</x:script>', 'text/xml',
+      'application/octet-stream', false],
+    ['alert(1)', 'text/javascript', 'application/octet-stream', false],
+    ['body{}', 'text/css', 'application/octet-stream', false]
+  ]
+  for (const [content, claimed, contentType, inline] of cases) {
+    const asset = (await upload(app, account, content, 'x.html', claimed)).json()
+    const { headers } = await app.inject(pathOf(asset))
+    t.equal(headers['content-type'], contentType, `${claimed}: ${contentType}`)
+    t.equal(headers['content-disposition'], inline ? 'inline' : 'attachment')
+    assertGuarded(t, headers, claimed)
+    // Browsers do not start their PDF viewers in a sandbox.
+    t.equal(/sandbox/.test(String(headers['content-security-policy'])), contentType !== 'application/pdf')
+  }
+})
+
+onEachStore('conditional requests get 304, 412 or the whole file', async (t, build) => {
+  const app = await build(t)
+  const asset = (await upload(app, await signUp(app), PNG)).json()
+  const { etag, modified } = await validators(app, asset)
+  const past = 'Mon, 01 Jan 2001 00:00:00 GMT'
+  const cases: [headers: Record<string, string | undefined>, status: number][] = [
+    [{ 'if-none-match': etag }, 304],
+    [{ 'if-none-match': `W/${etag}` }, 304],
+    [{ 'if-none-match': `"x", ${etag}, "y"` }, 304],
+    [{ 'if-none-match': '*' }, 304],
+    [{ 'if-none-match': etag, 'cache-control': 'no-cache' }, 304],
+    [{ 'if-none-match': '"x"' }, 200],
+    [{ 'if-none-match': '"x"', 'if-modified-since': modified }, 200],
+    [{ 'if-none-match': etag, 'if-modified-since': past }, 304],
+    [{ 'if-none-match': '' }, 200],
+    [{ 'if-modified-since': modified }, 304],
+    [{ 'if-modified-since': past }, 200],
+    [{ 'if-modified-since': 'nonsense' }, 200],
+    [{ 'if-match': etag }, 200],
+    [{ 'if-match': '"x"' }, 412],
+    [{ 'if-unmodified-since': past }, 412],
+    [{ 'if-unmodified-since': 'Monday, 01-Jan-01 00:00:00 GMT' }, 412],
+    [{ 'if-unmodified-since': 'Mon Jan  1 00:00:00 2001' }, 412]
+  ]
+  for (const method of ['GET', 'HEAD'] as const) {
+    for (const [headers, status] of cases) {
+      const response = await app.inject({ method, url: pathOf(asset), headers })
+      t.equal(response.statusCode, status, `${method} ${JSON.stringify(headers)}`)
+      assertGuarded(t, response.headers, `${status}`)
+      if (status === 304) {
+        t.equal(response.body, '')
+        t.equal(response.headers.etag, etag)
+        t.equal(response.headers['cache-control'], IMMUTABLE)
+        t.equal(response.headers['content-type'], undefined)
+        t.equal(response.headers['content-length'], undefined)
+      } else if (status === 412) {
+        t.not(response.headers['cache-control'], IMMUTABLE)
+        t.equal(response.headers.etag, etag)
+        if (method === 'GET') t.type(response.json().errors[0], 'string')
+      } else t.equal(response.headers['content-length'], `${PNG.length}`)
+    }
+  }
+})
+
+onEachStore('a valid range gets 206, an unsatisfiable one 416, any other 200', async (t, build) => {
+  const app = await build(t)
+  const content = noise(1000)
+  const asset = (await upload(app, await signUp(app), content)).json()
+  const { etag, modified } = await validators(app, asset)
+  const cases: [headers: Record<string, string | undefined>, from: number, to: number][] = [
+    [{ range: 'bytes=0-0' }, 0, 0],
+    [{ range: 'bytes=0-99' }, 0, 99],
+    [{ range: 'bytes=900-' }, 900, 999],
+    [{ range: 'bytes=990-5000' }, 990, 999],
+    [{ range: 'bytes=-10' }, 990, 999],
+    [{ range: 'bytes=0-99', 'if-range': etag }, 0, 99],
+    [{ range: 'bytes=0-99', 'if-range': modified }, 0, 99]
+  ]
+  for (const [headers, from, to] of cases) {
+    const response = await app.inject({ url: pathOf(asset), headers })
+    t.equal(response.statusCode, 206, JSON.stringify(headers))
+    t.equal(response.headers['content-range'], `bytes ${from}-${to}/1000`)
+    t.equal(response.headers['content-length'], `${to - from + 1}`)
+    t.equal(response.headers.etag, etag)
+    t.ok(response.rawPayload.equals(content.subarray(from, to + 1)))
+    assertGuarded(t, response.headers, '206')
+  }
+  for (const range of ['bytes=1000-', 'bytes=5000-6000', 'bytes=9-1']) {
+    const response = await app.inject({ url: pathOf(asset), headers: { range } })
+    t.equal(response.statusCode, 416, range)
+    t.equal(response.headers['content-range'], 'bytes */1000')
+    t.not(response.headers['cache-control'], IMMUTABLE)
+    t.type(response.json().errors[0], 'string')
+    assertGuarded(t, response.headers, '416')
+  }
+  const whole: Record<string, string | undefined>[] = [
+    { range: 'bytes=0-99', 'if-range': '"x"' },
+    { range: 'bytes=0-99', 'if-range': `W/${etag}` },
+    { range: 'bytes=0-99', 'if-range': 'Mon, 01 Jan 2001 00:00:00 GMT' },
+    { range: 'bytes=0-99', 'if-range': 'nonsense' },
+    { range: 'bytes=0-9,100-109' },
+    { range: 'lines=0-9' },
+    { range: '' }
+  ]
+  for (const headers of whole) {
+    const response = await app.inject({ url: pathOf(asset), headers })
+    t.equal(response.statusCode, 200, JSON.stringify(headers))
+    t.ok(response.rawPayload.equals(content))
+  }
+  const head = await app.inject({ method: 'HEAD', url: pathOf(asset), headers: { range: 'bytes=0-9' } })
+  t.equal(head.statusCode, 200, 'HEAD ignores Range')
+  t.equal(head.headers['content-length'], '1000')
+})
+
+t.test('a preflight request allows any origin to read files and ranges of them', async (t) => {
+  const app = await buildTestApp(t)
+  const asset = (await upload(app, await signUp(app), PNG)).json()
+  const response = await app.inject({
+    method: 'OPTIONS',
+    url: pathOf(asset),
+    headers: {
+      origin: 'https://x.example',
+      'access-control-request-method': 'GET',
+      'access-control-request-headers': 'range,x-request-id'
+    }
+  })
+  t.equal(response.statusCode, 204)
+  t.equal(response.body, '')
+  t.match(response.headers['access-control-allow-methods'], /GET, HEAD/)
+  t.equal(response.headers['access-control-allow-headers'], 'range,x-request-id')
+  t.equal(response.headers.vary, 'Access-Control-Request-Headers')
+  t.equal(response.headers.allow, 'GET, HEAD, OPTIONS')
+  assertGuarded(t, response.headers, 'preflight')
+})
+
+/** Sends the path unchanged. Most HTTP clients would normalize it. */
+async function get (
+  url: string,
+  path: string
+): Promise<{ status: number, headers: Record<string, unknown>, body: string }> {
+  const { hostname, port } = new URL(url)
+  return await new Promise((resolve, reject) => {
+    request({ hostname, port, path }, (response) => {
+      let body = ''
+      response.on('data', (chunk) => {
+        body += chunk
+      }).on('end', () => resolve({ status: response.statusCode ?? 0, headers: response.headers, body }))
+    }).on('error', reject).end()
+  })
+}
+
+async function plant (t: Test, app: FastifyInstance) {
+  const folder = app.config.UPLOADS_DIR
+  const names = {
+    link: `${randomPublicId()}.png`,
+    folder: randomPublicId(),
+    fifo: randomPublicId(),
+    dangling: randomPublicId(),
+    temporary: randomPublicId()
+  }
+  await writeFile(join(folder, 'secret.txt'), 'SECRET')
+  await writeFile(join(folder, '.env'), 'SECRET')
+  await writeFile(join(folder, '.tmp', names.temporary), 'SECRET')
+  await writeFile(join(folder, '..', `${names.temporary}.secret`), 'SECRET')
+  t.teardown(async () => await unlink(join(folder, '..', `${names.temporary}.secret`)))
+  await symlink('/etc/passwd', join(folder, names.link))
+  await symlink('/nonexistent', join(folder, names.dangling))
+  await mkdir(join(folder, names.folder))
+  await writeFile(join(folder, names.folder, randomPublicId()), 'SECRET')
+  execFileSync('mkfifo', [join(folder, names.fifo)])
+  return names
+}
+
+t.test('the paths below /uploads/ serve only published files', async (t) => {
+  const app = await buildTestApp(t)
+  const asset = (await upload(app, await signUp(app), PNG)).json()
+  const url = await listen(app)
+  const names = await plant(t, app)
+  const name = nameOf(asset)
+  const paths = [
+    '',
+    '.',
+    '..',
+    './',
+    '../',
+    '.tmp',
+    '.tmp/',
+    `.tmp/${names.temporary}`,
+    `.tmp%2f${names.temporary}`,
+    `%2etmp/${names.temporary}`,
+    `.tmp%5c${names.temporary}`,
+    `x/../.tmp/${names.temporary}`,
+    names.link,
+    names.dangling,
+    names.folder,
+    `${names.folder}/`,
+    names.fifo,
+    'secret.txt',
+    '.env',
+    '%2eenv',
+    `../${names.temporary}.secret`,
+    `%2e%2e/${names.temporary}.secret`,
+    `..%2f${names.temporary}.secret`,
+    `%2e%2e%2f${names.temporary}.secret`,
+    `..%5c${names.temporary}.secret`,
+    `..\\${names.temporary}.secret`,
+    `%252e%252e%252f${names.temporary}.secret`,
+    `....//${names.temporary}.secret`,
+    `..;/${names.temporary}.secret`,
+    '../../../../etc/passwd',
+    '..%2f..%2f..%2f..%2fetc%2fpasswd',
+    '%c0%ae%c0%ae/etc/passwd',
+    '/etc/passwd',
+    '//etc/passwd',
+    '%2fetc%2fpasswd',
+    `/${name}`,
+    `${name}/`,
+    `${name}%00`,
+    `${name}%00.png`,
+    `${name}.png`,
+    `${name}%20`,
+    `x/../${name}`,
+    `./${name}`,
+    `${name.slice(0, 22)}.html`,
+    `${name.slice(0, 22)}`,
+    `${name.slice(0, 22)}.PNG`,
+    randomPublicId(),
+    `${randomPublicId()}.png`,
+    'x'.repeat(5000),
+    '%ff',
+    '%zz',
+    '%'
+  ]
+  for (const path of paths) {
+    const { status, body, headers } = await get(url, `/uploads/${path}`)
+    t.ok(status === 404 || (status === 400 && /%(zz|ff|c0)?/.test(path)), `${path.slice(0, 60)}: ${status}`)
+    if (status === 404) t.equal(body, '{"errors":["Not found"]}')
+    t.notMatch(body, /SECRET|root:/)
+    t.not(headers['cache-control'], IMMUTABLE)
+    if (status === 404 && !path.startsWith('../')) assertGuarded(t, headers, path.slice(0, 40))
+  }
+  t.equal((await get(url, `/uploads/${name}`)).status, 200)
+  t.equal((await get(url, `/uploads/${name}?v=2`)).status, 200)
+  for (const method of ['POST', 'PUT', 'DELETE', 'PATCH'] as const) {
+    t.equal((await app.inject({ method, url: pathOf(asset) })).statusCode, 405, method)
+  }
+})
+
+t.test('an aborted download closes its file', async (t) => {
+  const app = await buildTestApp(t)
+  const asset = (await upload(app, await signUp(app), noise(8_000_000))).json()
+  const url = await listen(app)
+  const open = () =>
+    process.getActiveResourcesInfo().filter((name) => name.startsWith('FS') || name === 'FileHandle').length
+  for (let round = 0; round < 20; round++) {
+    const response = await new Promise<IncomingMessage>((resolve, reject) => {
+      httpGet(url + pathOf(asset), { agent: false }, resolve).on('error', reject)
+    })
+    await once(response, 'readable')
+    response.on('error', () => {}).destroy()
+  }
+  await until(() => open() === 0, 'no file is open')
+  const whole = Buffer.from(await (await fetch(url + pathOf(asset))).arrayBuffer())
+  t.equal(whole.length, 8_000_000)
+})

@@ -1,0 +1,279 @@
+import { execFileSync } from 'node:child_process'
+import { mkdir, symlink, utimes, writeFile } from 'node:fs/promises'
+import { delimiter, join } from 'node:path'
+import Fastify, { type FastifyInstance } from 'fastify'
+import { pino } from 'pino'
+import { Registry } from 'prom-client'
+import t from 'tap'
+import { buildApp } from '../../../src/app.ts'
+import { DiskStore } from '../../../src/modules/assets/storage/disk-store.ts'
+import { openFileStore } from '../../../src/modules/assets/storage/plugin.ts'
+import { claimFiles } from '../../../src/modules/assets/storage/ownership.ts'
+import { removeUnlessReferenced, startAssetSweep, sweep } from '../../../src/modules/assets/cleanup.ts'
+import { newStorageKey } from '../../../src/modules/assets/storage/storage-key.ts'
+import { loadConfig } from '../../../src/config.ts'
+import { randomPublicId } from '../../../src/infra/system/identifiers.ts'
+import { buildTestApp, listen, signUp, testSettings } from '../../helpers/app.ts'
+import { findPrograms } from '../../helpers/programs.ts'
+import { createDatabase } from '../../helpers/servers.ts'
+import { file, insertAssets, noise, partHead, pathOf, PNG, RawClient, upload } from '../../helpers/assets.ts'
+import { backstage, onEachStore, stored } from '../../helpers/stores.ts'
+
+/** Sweeps files of any age. Negative, because some storages round times up to seconds. */
+const NOW = { minAgeMs: -2000 }
+
+onEachStore('the sweep removes only the files that a crash left behind', async (t, build) => {
+  const app = await build(t)
+  const look = backstage(app)
+  const asset = (await upload(app, await signUp(app), PNG)).json()
+  const key = pathOf(asset).slice('/uploads/'.length)
+
+  await look.leaveUnfinished(newStorageKey(''))
+  for (const name of [newStorageKey('image/png'), newStorageKey('text/html')]) await look.put(name, 'x')
+  const foreign = ['.gitkeep', 'README.md', 'lost+found', `${randomPublicId()}.html`,
+    `${randomPublicId()}.bak`, randomPublicId().slice(1)]
+  for (const name of foreign) await look.put(name, 'x')
+
+  t.strictSame(
+    await sweep(app.database, app.files),
+    { unfinished: 0, unreferenced: 0 },
+    'young files are kept, because another replica may be using them'
+  )
+  t.strictSame(await sweep(app.database, app.files, NOW), { unfinished: 1, unreferenced: 2 })
+  t.strictSame(await sweep(app.database, app.files, NOW), { unfinished: 0, unreferenced: 0 })
+  const left = await stored(app)
+  t.strictSame(left.published.sort(), [key, ...foreign].sort())
+  t.strictSame(left.temporary, [])
+  t.ok((await look.bytes(key)).equals(PNG))
+})
+
+t.test('the sweep of a folder keeps subfolders, symbolic links and unknown temporary files', async (t) => {
+  const app = await buildTestApp(t)
+  const folder = app.config.UPLOADS_DIR
+  const [directory, link] = [randomPublicId(), newStorageKey('image/png')]
+  await writeFile(join(folder, '.tmp', 'notes.txt'), 'x')
+  await mkdir(join(folder, directory))
+  await symlink('/etc/passwd', join(folder, link))
+  t.strictSame(await sweep(app.database, app.files, NOW), { unfinished: 0, unreferenced: 0 })
+  const left = await stored(app)
+  t.strictSame(left.published.sort(), [directory, link].sort())
+  t.strictSame(left.temporary, ['notes.txt'])
+})
+
+t.test('the sweep keeps a new file whose modification time is old', async (t) => {
+  const app = await buildTestApp(t)
+  const key = newStorageKey('image/png')
+  await writeFile(join(app.config.UPLOADS_DIR, key), 'x')
+  await utimes(join(app.config.UPLOADS_DIR, key), 0, 0)
+  t.strictSame(await sweep(app.database, app.files), { unfinished: 0, unreferenced: 0 })
+})
+
+onEachStore('the sweep queries the row again right before it removes a file', async (t, build) => {
+  const app = await build(t)
+  const key = pathOf((await upload(app, await signUp(app), PNG)).json()).slice('/uploads/'.length)
+  t.notOk(
+    await removeUnlessReferenced(app.database, app.files, key),
+    'the row may have been inserted after the query of the batch'
+  )
+  await app.database.asset.deleteMany()
+  t.ok(await removeUnlessReferenced(app.database, app.files, key))
+  t.notOk(await removeUnlessReferenced(app.database, app.files, key))
+  t.strictSame(await stored(app), { published: [], temporary: [] })
+})
+
+onEachStore('the sweep does not remove files that belong to another database', async (t, build) => {
+  const app = await build(t)
+  const look = backstage(app)
+  const asset = (await upload(app, await signUp(app), PNG)).json()
+  t.strictSame(await sweep(app.database, app.files, NOW), { unfinished: 0, unreferenced: 0 })
+
+  const { database: empty } = await buildTestApp(t)
+  await look.leaveUnfinished(newStorageKey(''))
+  await t.rejects(sweep(empty, app.files, NOW), {
+    message:
+      `${app.files.place} belongs to another database: files without a row in this one are not removed. Check DATABASE_URL; if the database was moved, remove .database from there`
+  })
+  t.strictSame((await stored(app)).temporary, [], 'unfinished uploads belong to no database and are removed')
+  await sweepOnceLike(app, empty)
+  t.equal((await app.inject(pathOf(asset))).statusCode, 200)
+
+  await look.forgetOwner()
+  await t.rejects(
+    sweep(empty, app.files, NOW),
+    { message: /belongs to another database/ },
+    'files without a recorded owner are not removed either'
+  )
+  t.equal((await app.inject(pathOf(asset))).statusCode, 200)
+  t.strictSame(await sweep(app.database, app.files, NOW), { unfinished: 0, unreferenced: 0 })
+})
+
+t.test('an empty store that belonged to another database can be claimed', async (t) => {
+  const [first, second] = [await buildTestApp(t), await buildTestApp(t)]
+  t.equal(await claimFiles(second.database, first.files), true)
+  t.equal(await claimFiles(first.database, first.files), true)
+  await upload(first, await signUp(first), PNG)
+  t.equal(await claimFiles(second.database, first.files), false)
+})
+
+t.test('a copy of a database does not own its files until the owner file is removed', async (t) => {
+  const app = await buildTestApp(t)
+  const account = await signUp(app)
+  await upload(app, account, PNG)
+  const copy = await createDatabase(t)
+  const { postgres = '' } = findPrograms() // the same version as the server
+  execFileSync('bash', ['-c', 'set -o pipefail; pg_dump "$FROM" | psql -q "$TO"'], {
+    env: { PATH: `${postgres}${delimiter}${process.env.PATH}`, FROM: app.config.DATABASE_URL, TO: copy },
+    stdio: ['ignore', 'ignore', 'inherit']
+  })
+  const later = pathOf((await upload(app, account, PNG)).json())
+  const lines: string[] = []
+  const settings = {
+    ...await testSettings(t),
+    DATABASE_URL: copy,
+    UPLOADS_DIR: app.config.UPLOADS_DIR,
+    LOG_LEVEL: 'warn'
+  }
+  const second = await buildApp(
+    loadConfig(settings),
+    pino({ level: 'warn' }, {
+      write: (line: string) => {
+        lines.push(line)
+      }
+    })
+  )
+  t.teardown(async () => await second.close())
+  t.match(
+    lines.join(''),
+    /UPLOADS_DIR \S+ belongs to another database/,
+    'the service logs a warning when it starts'
+  )
+  await t.rejects(sweep(second.database, second.files, NOW), { message: /belongs to another database/ })
+  t.equal((await app.inject(later)).statusCode, 200)
+
+  // The operator confirms that the database has moved.
+  await backstage(app).forgetOwner()
+  t.strictSame(await sweep(second.database, second.files, NOW), { unfinished: 0, unreferenced: 1 })
+  await t.rejects(removeAll(app), { message: /belongs to another database/ })
+})
+
+onEachStore('an empty store that is reserved for a restore has no owner', async (t, build) => {
+  const app = await build(t)
+  const look = backstage(app)
+  const key = newStorageKey('')
+  await look.put(key, 'x')
+  await app.close()
+  const store = await openFileStore(app.config, app.log)
+  t.teardown(() => store.close())
+  const owner = await store.owner()
+  t.type(owner, 'string')
+  t.equal(await store.reserve(), undefined, 'a store with files cannot be reserved')
+  t.equal(await store.owner(), owner)
+  await store.remove(key)
+  t.ok(await store.reserve())
+  t.equal(await store.owner(), undefined)
+})
+
+onEachStore('the sweep removes the files of a deleted user', async (t, build) => {
+  const app = await build(t)
+  const account = await signUp(app)
+  await upload(app, account, PNG)
+  await app.database.user.delete({ where: { id: account.user.id } })
+  t.strictSame(await sweep(app.database, app.files, NOW), { unfinished: 0, unreferenced: 1 })
+})
+
+t.test('the sweep keeps the files of uploads that another replica is receiving', async (t) => {
+  const app = await buildTestApp(t)
+  const account = await signUp(app)
+  const raw = new RawClient(await listen(app))
+  t.teardown(() => raw.socket.destroy())
+  const content = noise(200_000)
+  const head = partHead(file(''))
+  const tail = Buffer.from('\r\n--landfall-test-boundary--\r\n')
+  raw.head(account, { 'content-length': `${head.length + content.length + tail.length}` })
+  raw.write(head)
+  for (let at = 0; at < content.length; at += 20_000) {
+    raw.write(content.subarray(at, at + 20_000))
+    await new Promise((resolve) => setTimeout(resolve, 150))
+    t.strictSame(await sweep(app.database, app.files, { minAgeMs: 1000 }), {
+      unfinished: 0,
+      unreferenced: 0
+    })
+  }
+  raw.write(tail)
+  t.equal(
+    (await raw.answer()).status,
+    201,
+    'the upload succeeds although it took longer than the minimum age'
+  )
+})
+
+t.test('the sweep handles a folder with thousands of files', async (t) => {
+  const app = await buildTestApp(t)
+  const { UPLOADS_DIR } = app.config
+  const kept = Array.from({ length: 1100 }, () => newStorageKey('image/png'))
+  await insertAssets(app, await signUp(app), kept)
+  for (const key of [...kept, ...Array.from({ length: 1100 }, () => newStorageKey('image/gif'))]) {
+    await writeFile(join(UPLOADS_DIR, key), 'x')
+  }
+  t.strictSame(await sweep(app.database, app.files, NOW), { unfinished: 0, unreferenced: 1100 })
+  t.strictSame((await stored(app)).published.sort(), kept.sort())
+})
+
+t.test('two replicas can sweep at once while uploads succeed', async (t) => {
+  const app = await buildTestApp(t)
+  const account = await signUp(app)
+  for (let index = 0; index < 300; index++) {
+    await writeFile(join(app.config.UPLOADS_DIR, newStorageKey('')), 'x')
+  }
+  const ages = { minAgeMs: 2000 }
+  await new Promise((resolve) => setTimeout(resolve, 2100))
+  const [first, second, ...uploads] = await Promise.all([
+    sweep(app.database, app.files, ages),
+    sweep(app.database, app.files, ages),
+    ...Array.from({ length: 5 }, async () => await upload(app, account, PNG))
+  ])
+  t.ok(first.unreferenced + second.unreferenced >= 300)
+  t.ok(uploads.every((response) => response.statusCode === 201))
+})
+
+t.test('the sweep ignores a missing folder and removes nothing when the database query fails', async (t) => {
+  const app = await buildTestApp(t)
+  t.strictSame(
+    await sweep(app.database, new DiskStore(join(app.config.UPLOADS_DIR, 'nothing'), app.log), NOW),
+    { unfinished: 0, unreferenced: 0 }
+  )
+  const key = newStorageKey('')
+  await writeFile(join(app.config.UPLOADS_DIR, key), 'x')
+  await app.database.$executeRaw`ALTER TABLE assets RENAME TO assets_away`
+  await sweepOnceLike(app)
+  t.ok((await stored(app)).published.includes(key), 'no file is removed when the database query fails')
+})
+
+t.test('the sweep runs at the start, keeps young files and ends with the app', async (t) => {
+  const first = await buildTestApp(t)
+  const key = newStorageKey('')
+  await writeFile(join(first.config.UPLOADS_DIR, key), 'x')
+  const second = await buildTestApp(t, {
+    settings: { UPLOADS_DIR: first.config.UPLOADS_DIR, DATABASE_URL: first.config.DATABASE_URL }
+  })
+  t.ok((await stored(second)).published.includes(key))
+  await sweepOnceLike(first)
+  t.notOk((await stored(first)).published.includes(key))
+})
+
+/** Deletes all rows, so that the sweep has files to remove. */
+async function removeAll (app: FastifyInstance) {
+  await app.database.asset.deleteMany()
+  return await sweep(app.database, app.files, NOW)
+}
+
+/** Runs the background job in a separate minimal app until its first sweep is done. */
+async function sweepOnceLike (app: FastifyInstance, database = app.database): Promise<void> {
+  const small = Fastify()
+  small.decorate('config', app.config).decorate('database', database).decorate('files', app.files).decorate(
+    'metrics',
+    new Registry()
+  )
+  await startAssetSweep(small, { ...NOW, intervalMs: 50 })
+  await small.close()
+}

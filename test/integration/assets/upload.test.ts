@@ -1,0 +1,273 @@
+import { createHash, randomBytes } from 'node:crypto'
+import t from 'tap'
+import { buildTestApp, signUp } from '../../helpers/app.ts'
+import { BOUNDARY, END, field, file, form, FORM, GIF, noise, partHead, pathOf, PNG, post,
+  upload } from '../../helpers/assets.ts'
+import { backstage, onEachStore, stored } from '../../helpers/stores.ts'
+
+const sha256 = (content: Buffer | string) => createHash('sha256').update(content).digest('hex')
+
+onEachStore('an upload creates a record whose url returns the bytes', async (t, build) => {
+  const app = await build(t)
+  const account = await signUp(app)
+  const response = await upload(app, account, GIF, 'tiny.gif', 'text/html')
+  t.equal(response.statusCode, 201)
+  t.match(response.headers['content-type'], /^application\/json/)
+  t.equal(response.headers['cache-control'], 'no-store')
+  t.equal(response.headers.location, `/assets/${response.json().id}`)
+  const asset = response.json()
+  t.strictSame(Object.keys(asset).sort(), ['byte_size', 'checksum', 'content_type', 'created_at', 'filename',
+    'height', 'id', 'url', 'width'])
+  t.match(asset, {
+    filename: 'tiny.gif',
+    content_type: 'image/gif',
+    byte_size: GIF.length,
+    checksum: sha256(GIF),
+    width: 3,
+    height: 2
+  })
+  t.match(asset.id, /^[0-9a-f]{8}-[0-9a-f]{4}-7[0-9a-f]{3}-[0-9a-f]{4}-[0-9a-f]{12}$/)
+  t.match(asset.url, /^http:\/\/landfall\.test\/uploads\/[0-9A-Za-z]{22}\.gif$/)
+  t.match(asset.created_at, /^\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d\.\d{3}Z$/)
+  t.ok(Math.abs(Date.parse(asset.created_at) - Date.now()) < 60_000)
+
+  t.strictSame((await app.inject({ url: `/assets/${asset.id}`, headers: account.headers })).json(), asset)
+  t.strictSame((await app.inject({ url: '/assets', headers: account.headers })).json(), [asset])
+  t.ok((await app.inject(pathOf(asset))).rawPayload.equals(GIF))
+  t.ok((await backstage(app).bytes(pathOf(asset).slice('/uploads/'.length))).equals(GIF))
+  t.strictSame((await stored(app)).temporary, [])
+})
+
+t.test('width and height are null for files that are not images', async (t) => {
+  const app = await buildTestApp(t)
+  const response = await upload(app, await signUp(app), 'a,b\n1,2\n', 'table.csv', 'Text/CSV; charset=utf-8')
+  t.match(response.json(), { content_type: 'text/csv', width: null, height: null })
+  t.match(response.json().url, /\/uploads\/[0-9A-Za-z]{22}\.csv$/)
+})
+
+onEachStore('refused forms leave no file and no record', async (t, build) => {
+  const app = await build(t)
+  const account = await signUp(app)
+  const png = file(PNG, 'a.png', 'image/png')
+  const whole = form(png)
+  const big = noise(300_000)
+  const cases: [
+    name: string,
+    body: Buffer | string | undefined,
+    status: number,
+    message: RegExp,
+    contentType?: string
+  ][] = [
+    ['no part at all', END, 422, /^File can't be blank/],
+    ['an empty body', '', 422, /^File can't be blank/],
+    ['no body', undefined, 422, /^File can't be blank/],
+    ['no file', form(field('title', 'x')), 422, /^File can't be blank/],
+    ['an empty file', form(file('', 'a.png', 'image/png')), 422, /^File can't be blank/],
+    ['an input left empty', form(file('', '', 'application/octet-stream')), 422, /^File can't be blank/],
+    ['a text field of that name', form(field('asset[file]', 'hello')), 422, /^File must be a file/],
+    ['a text field of that name, empty', form(field('asset[file]', '')), 422, /^File must be a file/],
+    ['a text field of that name, then the file', form(field('asset[file]', 'hello'), png), 422,
+      /^File must be a file/],
+    ['the file, then a text field of that name', form(png, field('asset[file]', 'hello')), 422,
+      /^File must be a file/],
+    ['a field of that name with invalid JSON', form(field('asset[file]', '{', 'application/json')), 422,
+      /^File must be a file/],
+    ['a field of that name with invalid JSON, then the file',
+      form(field('asset[file]', '{', 'application/json'), png), 422, /^File must be a file/],
+    ['the file, then a field of that name with JSON that is too long',
+      form(png, field('asset[file]', `"${'x'.repeat(2000)}"`, 'application/json')), 422,
+      /^File must be a file/],
+    ['a file with another name', form({ ...png, name: 'file' }), 422, /^File can't be blank/],
+    ['a file with a similar name', form({ ...png, name: 'asset[file][]' }), 422, /^File can't be blank/],
+    ['a file without a name', form({ disposition: 'form-data; filename="a.png"', content: PNG }), 422,
+      /^File can't be blank/],
+    ['a second file', form(png, png), 422, /only file/],
+    ['a second file with another name', form(png, { ...png, name: 'other' }), 422, /only file/],
+    ['a second file named like a property of Object.prototype', form(png, { ...png, name: 'constructor' }),
+      422, /only file/],
+    ['a file named like a property of Object.prototype, then the file',
+      form({ ...png, name: '__proto__' }, png), 422, /only file/],
+    ['only a file named like a property of Object.prototype', form({ ...png, name: 'toString' }), 422,
+      /^File can't be blank/],
+    ['a second file, empty', form(png, file('', 'b.png')), 422, /only file/],
+    ['an empty file, then another file', form(file(''), png), 422, /only file/],
+    ['a second file after a large one', form(file(big), file(big)), 422, /only file/],
+    ['three files', form(png, png, png), 422, /only file/],
+    ['1,000 fields', form(...Array.from({ length: 1000 }, (_, index) => field(`f${index}`, 'x')), png), 422,
+      /too many fields/],
+    ['no Content-Type', whole, 415, /multipart\/form-data/, ''],
+    ['JSON', '{"asset":{"file":"x"}}', 415, /multipart\/form-data/, 'application/json'],
+    ['broken JSON', '{', 415, /multipart\/form-data/, 'application/json'],
+    ['a form without files', 'asset%5Bfile%5D=x', 415, /multipart\/form-data/,
+      'application/x-www-form-urlencoded'],
+    ['another multipart type', whole, 415, /multipart\/form-data/, `multipart/mixed; boundary=${BOUNDARY}`],
+    ['a type similar to multipart', whole, 415, /multipart\/form-data/,
+      `multipart/form-datax; boundary=${BOUNDARY}`],
+    ['a file name with a line break',
+      form({ disposition: 'form-data; name="asset[file]"; filename*=UTF-8\'\'a%0d%0ab', content: PNG }), 422,
+      /^File can't be blank/],
+    ['application/octet-stream', PNG, 415, /multipart\/form-data/, 'application/octet-stream'],
+    ['no boundary', whole, 400, /multipart/, 'multipart/form-data'],
+    ['an empty boundary', whole, 400, /multipart/, 'multipart/form-data; boundary='],
+    ['another boundary', whole, 400, /multipart/, 'multipart/form-data; boundary=other'],
+    ['a body that is not multipart', 'hello', 400, /multipart/],
+    ['no closing boundary', whole.subarray(0, -END.length), 400, /multipart/],
+    ['truncated in the closing boundary', whole.subarray(0, -4), 400, /multipart/],
+    ['truncated in the file', whole.subarray(0, -END.length - 10), 400, /multipart/],
+    ['truncated in a large file', Buffer.concat([partHead(file('')), big]), 400, /multipart/],
+    ['truncated in a second file named like a property of Object.prototype',
+      Buffer.concat([form(png).subarray(0, -END.length), partHead({ ...png, name: 'constructor' }), big]),
+      400, /multipart/],
+    ['truncated in the headers of a part', partHead(png).subarray(0, -6), 400, /multipart/],
+    ['truncated after the headers of a part', partHead(png), 400, /multipart/],
+    ['truncated in a field', Buffer.concat([partHead(field('a', '')), Buffer.from('xxx')]), 400, /multipart/],
+    ['truncated in a field after the file',
+      Buffer.concat([form(png).subarray(0, -END.length), partHead(field('a', '')), Buffer.from('xxx')]), 400,
+      /multipart/],
+    ['no closing boundary, with a field named like a property of Object.prototype',
+      Buffer.concat([form(field('toString', 'x'), png).subarray(0, -END.length)]), 400, /multipart/]
+  ]
+  for (const [name, body, status, message, contentType] of cases) {
+    const response = await post(app, account, body, contentType)
+    t.equal(response.statusCode, status, `${name}: ${status}`)
+    const answer = response.json()
+    t.strictSame(Object.keys(answer), ['errors'], name)
+    t.ok(
+      Array.isArray(answer.errors) && answer.errors.length === 1 && message.test(answer.errors[0]),
+      `${name}: ${answer.errors}`
+    )
+    t.strictSame(await stored(app), { published: [], temporary: [] }, `${name}: no file is left`)
+  }
+  t.equal(await app.database.asset.count(), 0)
+})
+
+onEachStore('forms with other fields, a preamble or an epilogue are accepted', async (t, build) => {
+  const app = await build(t)
+  const account = await signUp(app)
+  const png = file(PNG, 'a.png', 'image/png')
+  const cases: [name: string, body: Buffer, contentType?: string][] = [
+    ['only the file', form(png)],
+    ['fields before and after', form(field('title', 'x'), png, field('asset[title]', 'y'))],
+    ['fields named like properties of Object.prototype',
+      form(field('__proto__', 'x'), field('constructor', 'x'), png, field('toString', 'x'))],
+    ['JSON fields, one of them invalid',
+      form(field('a', '{', 'application/json'), png, field('b', '{"__proto__":1}', 'application/json'))],
+    ['a field of 500 KB', form(field('long', 'x'.repeat(500_000)), png)],
+    ['a quoted boundary', form(png), `Multipart/Form-Data; charset=utf-8; boundary="${BOUNDARY}"`],
+    ['a preamble and an epilogue',
+      Buffer.concat([Buffer.from('preamble\r\n'), form(png), Buffer.from('epilogue '.repeat(20_000))])],
+    ['a part without a disposition',
+      Buffer.concat([Buffer.from(`--${BOUNDARY}\r\nX: y\r\n\r\nz\r\n`), form(png)])]
+  ]
+  for (const [name, body, contentType] of cases) {
+    const response = await post(app, account, body, contentType ?? FORM)
+    t.equal(response.statusCode, 201, name)
+    t.match(response.json(), { byte_size: PNG.length, checksum: sha256(PNG), filename: 'a.png' }, name)
+  }
+  t.equal((await stored(app)).published.length, cases.length)
+})
+
+onEachStore('file names are reduced to a base name without control characters', async (t, build) => {
+  const app = await build(t)
+  const account = await signUp(app)
+  const cases: [disposition: string | Buffer, filename: string][] = [
+    ['filename="täst 日本.png"', 'täst 日本.png'],
+    ['filename="C:\\Users\\me\\täst.png"', 'täst.png'],
+    ['filename="../../../etc/passwd"', 'passwd'],
+    ['filename=".."', 'file'],
+    ['filename=""', 'file'],
+    ['filename="a%22b.png"', 'a%22b.png'],
+    ['filename="a\\"b.png"', 'a"b.png'],
+    ["filename*=UTF-8''a%00b%1b.png", 'ab.png'],
+    ["filename*=UTF-8''%e2%80%aegpj.exe", 'gpj.exe'],
+    ["filename*=UTF-8''..%2f..%2fx.png", 'x.png'],
+    ["filename*=UTF-8''t%C3%A4st.png", 'täst.png'],
+    [`filename="${'x'.repeat(2000)}.png"`, `${'x'.repeat(251)}.png`]
+  ]
+  for (const [disposition, filename] of cases) {
+    const response = await post(
+      app,
+      account,
+      form({ disposition: `form-data; name="asset[file]"; ${disposition}`, type: 'image/png', content: PNG })
+    )
+    t.equal(response.statusCode, 201, `${disposition.slice(0, 50)}`)
+    t.equal(response.json().filename, filename)
+  }
+  const broken = Buffer.concat([Buffer.from('form-data; name="asset[file]"; filename="a'),
+    Buffer.from([0xff, 0xc3]), Buffer.from('.png"')])
+  t.equal((await post(app, account, form({ disposition: broken, content: PNG }))).statusCode, 201)
+  t.ok((await app.database.asset.findMany()).every((asset) => asset.filename.isWellFormed()))
+})
+
+onEachStore('a file of MAX_UPLOAD_BYTES is accepted, one byte more gets 413', async (t, build) => {
+  const app = await build(t, { MAX_UPLOAD_BYTES: '200000' })
+  const account = await signUp(app)
+  const content = randomBytes(200_001)
+  t.equal(
+    (await upload(app, account, content.subarray(0, 200_000))).json().checksum,
+    sha256(content.subarray(0, 200_000))
+  )
+  const before = await stored(app)
+  for (
+    const body of [form(file(content)), form(file(content), field('a', 'b')), form(file(content), file('x')),
+      form(file(randomBytes(3_000_000)))]
+  ) {
+    const response = await post(app, account, body)
+    t.equal(response.statusCode, 413)
+    t.strictSame(response.json(), { errors: ['File is too large (maximum is 200000 bytes)'] })
+    t.strictSame(await stored(app), before)
+  }
+})
+
+t.test('MAX_UPLOAD_BYTES can be as small as 1', async (t) => {
+  const app = await buildTestApp(t, { settings: { MAX_UPLOAD_BYTES: '1' } })
+  const account = await signUp(app)
+  t.equal((await upload(app, account, 'x')).statusCode, 201)
+  t.equal((await upload(app, account, 'xy')).statusCode, 413)
+})
+
+onEachStore('only files whose bytes have an allowed type are accepted', async (t, build) => {
+  const app = await build(t, { ALLOWED_UPLOAD_TYPES: 'image/*, text/csv' })
+  const account = await signUp(app)
+  t.equal((await upload(app, account, PNG, 'a.html', 'text/html')).statusCode, 201)
+  t.equal((await upload(app, account, 'a,b', 'a.csv', 'text/csv')).statusCode, 201)
+  const before = await stored(app)
+  for (
+    const [content, type, sees] of [['%PDF-1.4\n', 'image/png', 'application/pdf'], ['<html>', 'image/png',
+      'application/octet-stream'], ['a,b', 'text/html', 'text/html']] as const
+  ) {
+    const response = await upload(app, account, content, 'a.png', type)
+    t.equal(response.statusCode, 422)
+    t.strictSame(response.json(), { errors: [`File has a type that is not allowed (${sees})`] })
+  }
+  t.strictSame(await stored(app), before)
+})
+
+t.test('an upload without a valid token gets 401 and stores nothing', async (t) => {
+  const app = await buildTestApp(t)
+  for (
+    const [headers, challenge] of [[{}, 'Bearer'], [{ authorization: 'Bearer x' },
+      'Bearer error="invalid_token"']] as const
+  ) {
+    const response = await app.inject({
+      method: 'POST',
+      url: '/assets',
+      headers: { ...headers, 'content-type': FORM },
+      payload: form(file(PNG))
+    })
+    t.equal(response.statusCode, 401)
+    t.equal(response.headers['www-authenticate'], challenge)
+  }
+  t.strictSame(await stored(app), { published: [], temporary: [] })
+})
+
+onEachStore('concurrent uploads do not mix their bytes', async (t, build) => {
+  const app = await build(t)
+  const account = await signUp(app)
+  const contents = Array.from({ length: 24 }, (_, index) => noise(50_000 + index))
+  const answers = await Promise.all(contents.map(async (content) => await upload(app, account, content)))
+  for (const [index, answer] of answers.entries()) {
+    t.equal(answer.json().checksum, sha256(contents[index] as Buffer))
+    t.ok((await app.inject(pathOf(answer.json()))).rawPayload.equals(contents[index] as Buffer))
+  }
+})

@@ -1,0 +1,167 @@
+import t from 'tap'
+import fc from 'fast-check'
+import { createLandfallClient, exactJson } from '../../../packages/client/src/index.ts'
+import { EtagCache } from '../../../packages/client/src/etag-cache.ts'
+import { splitMembers } from '../../../packages/client/src/exact-json.ts'
+import { failure, recordingFetch, signedUp, startApp } from '../../helpers/api-client.ts'
+
+const { url } = await startApp(t, { RATE_LIMIT_PUBLIC: '100000' })
+
+t.test('a page can be created, read, replaced and deleted', async (t) => {
+  const { landingPages } = await signedUp(url)
+  const page = await landingPages.create<{ title: string }>({ title: 'Hello' })
+  t.match(page, {
+    current_data: { title: 'Hello' },
+    text: '{"title":"Hello"}',
+    etag: /^"[\w-]{43}\.1"$/,
+    public_id: /^\w{22}$/
+  })
+  t.same(await landingPages.get(page.id), page)
+  t.match(await landingPages.read(page.public_id), {
+    document: { title: 'Hello' },
+    text: page.text,
+    etag: String
+  })
+
+  const updated = await landingPages.update(page.id, ['a list'], { ifMatch: page.etag })
+  t.same(updated.current_data, ['a list'])
+  t.not(updated.etag, page.etag)
+  t.match(await failure(landingPages.update(page.id, {}, { ifMatch: page.etag })), {
+    name: 'PreconditionFailedError'
+  })
+  t.match(await failure(landingPages.delete(page.id, { ifMatch: page.etag })), {
+    name: 'PreconditionFailedError'
+  })
+  t.match((await landingPages.read(page.public_id)).document, ['a list'], 'the document is unchanged')
+
+  const { etag } = await landingPages.read(page.public_id)
+  await landingPages.delete(page.id, { ifMatch: etag })
+  t.match(await failure(landingPages.get(page.id)), { status: 404, errors: ['Not found'] })
+  t.match(await failure(landingPages.read(page.public_id)), { status: 404 })
+})
+
+t.test('exactJson keeps every byte of a document', async (t) => {
+  const { landingPages } = await signedUp(url)
+  const text =
+    '{ "n": 12345678901234567890, "z": 1.0, "e": 1e400, "m": -0, "s": "\\u00e9\\/\\"}", "__proto__": {"current_data": [1]} }'
+  const page = await landingPages.create(exactJson(text))
+  t.equal(page.text, text)
+  t.equal((await landingPages.get(page.id)).text, text)
+  t.equal((await landingPages.read(page.public_id)).text, text)
+  t.equal((await landingPages.update(page.id, exactJson(`[${text}]`))).text, `[${text}]`)
+  t.equal((await landingPages.listPage()).items[0]?.text, `[${text}]`)
+  t.throws(() => exactJson('{"half":'), SyntaxError)
+  for (const nested of [{ price: exactJson('12345678901234567890') }, [exactJson('1.0')]]) {
+    t.match(await failure(landingPages.create(nested)), { name: 'TypeError', message: /whole document/ })
+    t.match(await failure(landingPages.update(page.id, nested)), {
+      name: 'TypeError',
+      message: /whole document/
+    })
+  }
+  t.equal((await landingPages.get(page.id)).text, `[${text}]`)
+})
+
+t.test('splitMembers returns the text of each member of any JSON object or array', async (t) => {
+  fc.assert(
+    fc.property(
+      fc.oneof(
+        fc.array(fc.jsonValue()),
+        fc.dictionary(fc.string(), fc.jsonValue(), { noNullPrototype: true })
+      ),
+      fc.constantFrom(undefined, 1, '\t\r\n'),
+      (value, space) => {
+        const members = splitMembers(` ${JSON.stringify(value, null, space)}\n`)
+        const entries = Object.entries(JSON.parse(JSON.stringify(value)) as object)
+        t.same(
+          members.map(({ text }) => JSON.parse(text) as unknown),
+          entries.map(([, member]) => member as unknown)
+        )
+        if (!Array.isArray(value)) t.same(members.map(({ name }) => name), entries.map(([name]) => name))
+        t.ok(members.every(({ text }) => text === text.trim()))
+      }
+    ),
+    { numRuns: 50 }
+  )
+})
+
+t.test('an unchanged document is read again with a 304', async (t) => {
+  const { landingPages } = await signedUp(url)
+  const page = await landingPages.create({ list: [1] })
+  const { fetch, sent } = recordingFetch()
+  const reader = createLandfallClient({ baseUrl: url, fetch }).landingPages
+  const first = await reader.read<{ list: number[] }>(page.public_id)
+  first.document.list.push(2)
+  const second = await reader.read(page.public_id)
+  t.same(second.document, { list: [1] }, 'a caller that changes its document does not change the cached one')
+  t.same([first.notModified, second.notModified], [false, true])
+  await landingPages.update(page.id, { list: [3] })
+  t.match(await reader.read(page.public_id), { document: { list: [3] }, notModified: false })
+  t.match(await reader.read(page.public_id), { document: { list: [3] }, notModified: true })
+  t.same(sent.map(({ status }) => status), [200, 304, 200, 304])
+  t.equal(sent[0]?.headers.get('authorization'), null)
+
+  const forgetful = createLandfallClient({ baseUrl: url, cache: { maxEntries: 0 } }).landingPages
+  for (let n = 0; n < 2; n++) t.equal((await forgetful.read(page.public_id)).notModified, false)
+})
+
+t.test('the cache stays within its limits and evicts the least recently used document', async (t) => {
+  const cache = new EtagCache({ maxEntries: 2, maxCharacters: 10 })
+  const entry = (text: string) => ({ etag: text, text })
+  cache.set('a', entry('aaaa'))
+  cache.set('b', entry('bbbb'))
+  cache.get('a')
+  cache.set('c', entry('c'))
+  t.same(['a', 'b', 'c'].map((key) => cache.get(key)?.text), ['aaaa', undefined, 'c'])
+  cache.set('d', entry('dddddddddd'))
+  t.same(['a', 'c', 'd'].map((key) => cache.get(key)?.text), [undefined, undefined, 'dddddddddd'])
+  cache.set('e', entry('eeeeeeeeeee'))
+  t.same(['d', 'e'].map((key) => cache.get(key)?.text), ['dddddddddd', undefined])
+})
+
+t.test('landingPages.list() returns all pages, newest first, until it is aborted', async (t) => {
+  const { landingPages } = await signedUp(url)
+  const ids: string[] = []
+  for (let n = 0; n < 5; n++) ids.unshift((await landingPages.create({ n })).id)
+
+  const found = []
+  for await (const page of landingPages.list<{ n: number }>({ limit: 2 })) found.push(page)
+  t.same(found.map(({ id }) => id), ids)
+  t.same(found.map(({ current_data: data }) => data.n), [4, 3, 2, 1, 0])
+
+  const first = await landingPages.listPage({ limit: 3 })
+  t.equal(first.items.length, 3)
+  const rest = await landingPages.listPage({ cursor: first.next })
+  t.same(rest.items.map(({ id }) => id), ids.slice(3))
+  t.equal(rest.next, undefined)
+  t.match(await failure(landingPages.listPage({ limit: 0 })), { status: 422, errors: [/^Limit must be/] })
+
+  for (const wanted of [1, 2, 3]) {
+    const controller = new AbortController()
+    let seen = 0
+    t.match(
+      await failure((async () => {
+        for await (const page of landingPages.list({ limit: 2, signal: controller.signal })) {
+          t.ok(page)
+          if (++seen === wanted) controller.abort()
+        }
+      })()),
+      { name: 'AbortError' }
+    )
+    t.equal(seen, wanted)
+  }
+})
+
+t.test('api calls any route by its method and path', async (t) => {
+  const { api, landingPages } = await signedUp(url)
+  const page = await landingPages.create({ a: 1 })
+  const { data, error, response } = await api.GET('/manage/landing_pages/{id}', {
+    params: { path: { id: page.id } }
+  })
+  t.equal(data?.public_id, page.public_id)
+  t.equal(error, undefined)
+  t.equal(response.headers.get('etag'), page.etag)
+  const missing = await api.GET('/manage/landing_pages/{id}', { params: { path: { id: 'x' } } })
+  t.same(missing.error, { errors: ['Not found'] })
+  // @ts-expect-error the client has no middleware
+  t.equal(api.use, undefined)
+})

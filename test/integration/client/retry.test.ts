@@ -1,0 +1,233 @@
+import t from 'tap'
+import { createLandfallClient, memoryTokens, PreconditionFailedError,
+  type LandfallClientOptions } from '../../../packages/client/src/index.ts'
+import { parseRetryAfter } from '../../../packages/client/src/retry.ts'
+import { clock } from '../../../src/infra/system/clock.ts'
+import { createProxy } from '../../helpers/servers.ts'
+import { testSettings } from '../../helpers/app.ts'
+import { failure, recordingFetch, signedUp, startApp } from '../../helpers/api-client.ts'
+
+const settings = await testSettings(t)
+const database = await createProxy(t, settings.DATABASE_URL ?? '')
+const { url } = await startApp(t, { ...settings, DATABASE_URL: database.url, RATE_LIMIT_PUBLIC: '2' })
+const owner = await signedUp(url)
+const page = await owner.landingPages.create({ hello: 'world' })
+
+t.test('a read over the limit waits for Retry-After and then succeeds', async (t) => {
+  const realNow = clock.now
+  let ahead = 0
+  t.intercept(clock, 'now', { value: () => realNow() + ahead })
+  const { fetch, sent } = recordingFetch()
+  const client = createLandfallClient({ baseUrl: url, fetch, cache: { maxEntries: 0 } })
+  for (let n = 0; n < 2; n++) await client.landingPages.read(page.public_id)
+
+  t.match(await failure(client.landingPages.read(page.public_id)), {
+    status: 429,
+    retryAfterSeconds: Number,
+    errors: [/^Too many requests/]
+  }, 'a wait of nearly a minute exceeds maxWaitMs')
+  t.equal(sent.at(-1)?.status, 429)
+  t.equal(sent.length, 3)
+  ahead = 58_500
+  t.match(await client.landingPages.read(page.public_id), { document: { hello: 'world' } })
+  t.same(sent.map(({ status }) => status), [200, 200, 429, 429, 200])
+  ahead = 200_000 // the tests below start with an unused limit
+})
+
+t.test('reads are repeated while the database is unavailable, writes are not', async (t) => {
+  const { fetch, sent } = recordingFetch(() => {
+    if (sent.length === 2) return database.restore()
+  })
+  const client = await signedUp(url, { fetch })
+  sent.length = 0
+  await database.refuse()
+  t.match(await failure(client.landingPages.create({})), {
+    status: 503,
+    retryAfterSeconds: 1,
+    requestId: /./
+  }, 'a write is not repeated, because it may have been carried out')
+  t.equal(sent.length, 1)
+  t.match(await client.auth.me(), { id: Number })
+  t.same(sent.map(({ status }) => status), [503, 503, 200])
+})
+
+t.test('a deletion repeated after a 503 succeeds when the record is gone', async (t) => {
+  const foreign = await owner.landingPages.create({})
+  const { fetch, sent } = recordingFetch()
+  // A proxy loses the first answer and sends a 503 instead.
+  const fetchLosingFirstAnswer = async (address: string, init: RequestInit) => {
+    const response = await fetch(address, init)
+    return sent.length > 1 ? response : new Response(null, { status: 503, headers: { 'retry-after': '0' } })
+  }
+  const tokens = { load: () => kept, save () {}, clear () {} }
+  const kept = await tokensOf(url)
+  const client = createLandfallClient({ baseUrl: url, fetch: fetchLosingFirstAnswer, tokens })
+  const mine = await createLandfallClient({ baseUrl: url, tokens }).landingPages.create({})
+  await client.landingPages.delete(mine.id)
+  t.same(sent.map(({ status }) => status), [204, 404])
+  t.match(await failure(client.landingPages.delete(foreign.id)), { status: 404 }, "another user's page")
+})
+
+t.test('a 404 counts as a successful deletion only after a 503', async (t) => {
+  const { id } = await owner.landingPages.create({})
+  for (
+    const [answers, expected] of [
+      [[429], 'fails'],
+      [[401], 'fails'],
+      [[429, 401, 429], 'fails'],
+      [[503], 'succeeds'],
+      [[503, 401], 'succeeds'],
+      [[503, 429, 401], 'succeeds']
+    ] as const
+  ) {
+    const { client, sent } = await answeredFirst(answers)
+    const error = await client.landingPages.delete(id).then(() => undefined, (error: unknown) => error)
+    t.match(error, expected === 'fails' ? { status: 404 } : undefined, answers.join())
+    t.same(sent.filter((one) => one !== 'refresh'), [...answers, 404])
+  }
+})
+
+t.test('a call has one retry budget, before and after its token is renewed', async (t) => {
+  const { client, sent } = await answeredFirst([429, 401, 429], { maxRetries: 1 })
+  t.match(await failure(client.auth.me()), { status: 429 })
+  t.same(sent, [429, 401, 'refresh', 429])
+
+  const patient = await answeredFirst([429, 401, 429], { maxWaitMs: 1500 }, '1')
+  t.match(await failure(patient.client.auth.me()), { status: 429 })
+  t.same(patient.sent, [429, 401, 'refresh', 429])
+
+  t.ok(await client.auth.me(), 'the next call has a new budget')
+})
+
+t.test('maxRetries and maxWaitMs limit the retries', async (t) => {
+  for (
+    const [retry, header, expected] of [
+      [{ maxRetries: 2 }, '0', 3],
+      [{ maxRetries: 0 }, '0', 1],
+      [{ maxWaitMs: 1500 }, '1', 2],
+      [{ maxWaitMs: 100 }, undefined, 1],
+      [{ maxWaitMs: 60_000 }, new Date(Date.now() + 120_000).toUTCString(), 1],
+      [{ maxRetries: 1 }, new Date(Date.now() - 1000).toUTCString(), 2]
+    ] as const
+  ) {
+    let count = 0
+    const fetch = async () => {
+      count++
+      return new Response('<h1>Too busy</h1>', {
+        status: 503,
+        headers: header === undefined ? {} : { 'retry-after': header }
+      })
+    }
+    const client = createLandfallClient({ baseUrl: url, fetch, retry })
+    t.match(await failure(client.landingPages.read('x')), {
+      status: 503,
+      errors: [/503/],
+      requestId: undefined
+    })
+    t.equal(count, expected, JSON.stringify({ retry, header }))
+  }
+})
+
+t.test('Retry-After is parsed as seconds or as a date', async (t) => {
+  t.equal(parseRetryAfter('7', 0), 7000)
+  t.equal(parseRetryAfter('Thu, 01 Jan 1970 00:00:10 GMT', 4000), 6000)
+  t.equal(parseRetryAfter('Thu, 01 Jan 1970 00:00:10 GMT', 11_000), 0)
+  t.equal(parseRetryAfter('soon', 0), undefined)
+  t.equal(parseRetryAfter(null, 0), undefined)
+})
+
+t.test('a signal aborts a call', async (t) => {
+  const proxy = await createProxy(t, url)
+  const client = await signedUp(proxy.url)
+  await t.test('while its request is in flight', async (t) => {
+    proxy.blackhole()
+    const controller = new AbortController()
+    const call = failure(client.auth.me({ signal: controller.signal }))
+    controller.abort(new Error('enough'))
+    t.match(await call, { message: 'enough' })
+    await proxy.restore()
+    t.ok(await client.auth.me())
+  })
+  await t.test('while it waits for a retry', async (t) => {
+    const controller = new AbortController()
+    const fetch = async () => {
+      setImmediate(() => controller.abort())
+      return new Response(null, { status: 429, headers: { 'retry-after': '20' } })
+    }
+    const waiting = createLandfallClient({ baseUrl: url, fetch })
+    t.match(await failure(waiting.landingPages.read('x', { signal: controller.signal })), {
+      name: 'AbortError'
+    })
+  })
+  await t.test('while it waits for a refresh, which continues for other calls', async (t) => {
+    const controller = new AbortController()
+    const { fetch, count } = recordingFetch((path) => {
+      if (path === '/auth/refresh') controller.abort()
+    })
+    const kept = await tokensOf(url)
+    let tokens = { ...kept, access_token: 'expired' }
+    const shared = createLandfallClient({
+      baseUrl: url,
+      fetch,
+      tokens: {
+        load: () => tokens,
+        save (pair) {
+          tokens = pair
+        },
+        clear () {}
+      }
+    })
+    const [aborted, other] = await Promise.allSettled([shared.auth.me({ signal: controller.signal }),
+      shared.auth.me()])
+    t.match(aborted, { status: 'rejected', reason: { name: 'AbortError' } })
+    t.match(other, { status: 'fulfilled' })
+    t.equal(count('/auth/refresh'), 1)
+  })
+  await t.test('before it starts', async (t) => {
+    t.match(await failure(client.auth.me({ signal: AbortSignal.abort() })), { name: 'AbortError' })
+    t.match(await failure(client.landingPages.read(page.public_id, { signal: AbortSignal.abort() })), {
+      name: 'AbortError'
+    })
+  })
+})
+
+t.test('a failed precondition rejects with a PreconditionFailedError', async (t) => {
+  const error = await failure(owner.landingPages.update(page.id, {}, { ifMatch: '"other"' }))
+  t.ok(error instanceof PreconditionFailedError)
+  t.match(error, { name: 'PreconditionFailedError', status: 412 })
+})
+
+/** A signed-in client whose first requests, except refreshes, get these statuses as answers. */
+async function answeredFirst (
+  statuses: readonly number[],
+  retry: LandfallClientOptions['retry'] = {},
+  retryAfter = '0'
+) {
+  const sent: unknown[] = []
+  const left = [...statuses]
+  const fetch = async (address: string, init: RequestInit) => {
+    const isRefresh = address.endsWith('/auth/refresh')
+    const status = isRefresh ? undefined : left.shift()
+    const response = status === undefined
+      ? await globalThis.fetch(address, init)
+      : new Response(null, { status, headers: { 'retry-after': retryAfter } })
+    sent.push(isRefresh ? 'refresh' : response.status)
+    return response
+  }
+  const tokens = memoryTokens(await tokensOf(url))
+  return { client: createLandfallClient({ baseUrl: url, fetch, tokens, retry }), sent }
+}
+
+async function tokensOf (url: string) {
+  let kept = { access_token: '', refresh_token: '' }
+  await signedUp(url, {
+    tokens: {
+      load: () => kept,
+      save (pair) {
+        kept = pair
+      },
+      clear () {}
+    }
+  })
+  return kept
+}

@@ -1,0 +1,62 @@
+import fc from 'fast-check'
+import t from 'tap'
+import type { CreatedPage } from '../../helpers/app.ts'
+import { requestOf, requestWith } from '../../helpers/raw.ts'
+import { hostileService, Probe } from '../../helpers/hostile-service.ts'
+import { containerText, space } from '../../helpers/json-text.ts'
+
+// Generated JSON documents in every notation, over HTTP. Tests of the search for the document in a body:
+// test/unit/landing-pages/document.test.ts.
+
+const service = await hostileService(t)
+const { account } = service
+const probe = new Probe(t, service.url)
+const headers = { Authorization: account.headers.authorization, 'Content-Type': 'application/json' }
+
+/** A function that wraps a document in a request body, with or without `landing_page`. */
+const envelope = fc.tuple(
+  fc.boolean(),
+  space,
+  space,
+  fc.constantFrom('', '"other":{"current_data":[0]},', '"current_data":{"lost":1},')
+)
+  .map(([wrapped, a, b, before]) => (document: string) =>
+    wrapped ? `${a}{"landing_page":${b}{${before}${a}"current_data"${b}:${a}${document}}${a}}${b}`
+      : `${a}{${before}"current_data"${a}:${b}${document}${a}}${b}`
+  )
+
+/** Returns the text of the document in a record. */
+const within = (record: string): string =>
+  record.slice(record.indexOf('"current_data":') + 15, record.lastIndexOf(',"created_at":"'))
+
+t.test('a document sent by POST or PATCH, with or without the wrapper, is returned byte for byte', async (t) => {
+  await fc.assert(
+    fc.asyncProperty(
+      containerText,
+      containerText,
+      envelope,
+      envelope,
+      async (first, second, inPost, inPatch) => {
+        const created = await probe.sendBody(inPost(first), 'POST', '/landing_pages', headers, 'POST')
+        t.equal(created.status, 201)
+        const { id, public_id: publicId } = JSON.parse(created.body.toString()) as CreatedPage
+        const read = async () =>
+          (await probe.send(requestOf(`/landing_pages/${publicId}`), 'read')).body.toString()
+        const manage = async () =>
+          within((await probe.send(requestOf(`/manage/landing_pages/${id}`, headers), 'GET')).body.toString())
+        const seen = [within(created.body.toString()), await manage(), await read()]
+        const patched = await probe.send(
+          requestWith(inPatch(second), 'PATCH', `/manage/landing_pages/${id}`, headers),
+          'PATCH',
+          'PATCH'
+        )
+        const then = [within(patched.body.toString()), await manage(), await read()]
+        const newest = (await probe.send(requestOf('/manage/landing_pages?limit=1', headers), 'list')).body
+          .toString()
+        return patched.status === 200 && seen.every((text) => text === first) &&
+          then.every((text) => text === second) && within(newest) === second
+      }
+    ),
+    { numRuns: 80 }
+  )
+})

@@ -1,0 +1,137 @@
+import t from 'tap'
+import { BOUNDARY, END, field, file, form, FORM, partHead, PNG } from '../../helpers/assets.ts'
+import { stored } from '../../helpers/stores.ts'
+import { requestWith } from '../../helpers/raw.ts'
+import { hostileService, Probe } from '../../helpers/hostile-service.ts'
+
+// Uploads with malformed framing, over a real connection: boundaries, headers of parts and the state of the
+// connection. Tests of other malformed forms: test/integration/assets/upload.test.ts.
+
+const service = await hostileService(t, { MAX_UPLOAD_BYTES: '100000' })
+const probe = new Probe(t, service.url)
+const auth = { Authorization: service.account.headers.authorization }
+const png = file(PNG, 'a.png', 'image/png')
+const post = async (body: Buffer | string, what: string, type = FORM, headers: Record<string, string> = {}) =>
+  await probe.send(
+    requestWith(body, 'POST', '/assets', { ...auth, 'Content-Type': type, ...headers }),
+    what,
+    'POST'
+  )
+const part = (...lines: string[]): Buffer =>
+  Buffer.concat([Buffer.from(`--${BOUNDARY}\r\n${lines.map((line) => `${line}\r\n`).join('')}\r\n`, 'latin1'),
+    PNG, Buffer.from(`\r\n${END}`)])
+const DISPOSITION = 'Content-Disposition: form-data; name="asset[file]"; filename="a.png"'
+
+t.test('a form with malformed framing leaves no file, and its connection stays usable or is closed', async (t) => {
+  const whole = form(png)
+  const table: [
+    what: string,
+    status: number,
+    body: Buffer | string,
+    type?: string,
+    headers?: Record<string, string>
+  ][] = [
+    ['no boundary', 400, whole, 'multipart/form-data'],
+    ['a boundary of spaces', 400, whole, 'multipart/form-data; boundary="   "'],
+    ['a boundary of 10,000 characters', 400, whole, `multipart/form-data; boundary=${'b'.repeat(10_000)}`],
+    ['a boundary in capitals', 400, whole, `multipart/form-data; boundary=${BOUNDARY.toUpperCase()}`],
+    ['LF instead of CRLF', 400, Buffer.from(whole.toString('latin1').replaceAll('\r\n', '\n'), 'latin1')],
+    ['no empty line after the headers of a part', 422,
+      `--${BOUNDARY}\r\n${DISPOSITION}\r\n--${BOUNDARY}--\r\n`],
+    ['one dash too few at the end', 400,
+      Buffer.concat([whole.subarray(0, -END.length), Buffer.from(`--${BOUNDARY}-\r\n`)])],
+    ['a form inside the form', 422, form({
+      disposition: 'form-data; name="files"',
+      type: 'multipart/mixed; boundary=inner',
+      content: `--inner\r\n${DISPOSITION}\r\n\r\nx\r\n--inner--\r\n`
+    })],
+    ['no disposition', 422, part('Content-Type: image/png')],
+    ['another disposition', 422,
+      part('Content-Disposition: attachment; name="asset[file]"; filename="a.png"')],
+    ['a NUL as name', 422, part('Content-Disposition: form-data; name="\0"; filename="a.png"')],
+    ['101 fields', 422, form(...Array.from({ length: 101 }, (_, n) => field(`f${n}`, 'x')), png)],
+    ['10,000 empty parts', 422, Buffer
+      .from(`--${BOUNDARY}\r\nContent-Disposition: form-data; name="a"\r\n\r\n\r\n`.repeat(10_000) + END)],
+    ['a file over the size limit', 413, form(file(Buffer.alloc(100_001, 'z')))],
+    ['a text field named asset[file]', 422, form(field('asset[file]', 'x'))],
+    ['an encoded body', 415, whole, FORM, { 'Content-Encoding': 'gzip' }],
+    ['two content types', 415, whole, `application/json, ${FORM}`],
+    ['only a preamble', 400, 'x'.repeat(50_000)],
+    ['only the closing boundary', 422, END],
+    ['arbitrary bytes', 400, Buffer.from(Array.from({ length: 5000 }, (_, n) => (n * 7919) % 256))]
+  ]
+  const before = await stored(service.app)
+  for (const [what, status, body, type, headers] of table) {
+    probe.is(await post(body, what, type, headers), status, what)
+    t.same(await stored(service.app), before, `${what}: no file is left`)
+  }
+  t.equal(await service.app.database.asset.count(), 1)
+  // These forms are unusual but unambiguous.
+  probe.is(
+    await post(whole, 'an open quote', `multipart/form-data; boundary="${BOUNDARY}`),
+    201,
+    'a boundary with a quote left open'
+  )
+  probe.is(
+    await post(part(DISPOSITION, `X: ${'x'.repeat(20_000)}`), 'a long head'),
+    201,
+    '20 KB of headers after those of the file'
+  )
+  probe.is(
+    await post(form(file(Buffer.alloc(100_000, 'z'))), 'at the limit'),
+    201,
+    'a file at the size limit'
+  )
+})
+
+t.test('the name of an uploaded file is cleaned for the record and never used as a path', async (t) => {
+  const names: [written: string, shown: string][] = [
+    ['a\\"b.png', 'a"b.png'],
+    ['a%0d%0aX: y.png', 'a%0d%0aX: y.png'],
+    ['../../a.png', 'a.png'],
+    ['/etc/passwd', 'passwd'],
+    ['C:\\\\x\\\\a.png', 'a.png'],
+    ['.htaccess', '.htaccess'],
+    ['...', 'file'],
+    [' ', 'file'],
+    ['a\t.png', 'a.png'],
+    ['con.png', 'con.png'],
+    ['<script>.png', '<script>.png'],
+    ['%00.png', '%00.png'],
+    ['__proto__', '__proto__'],
+    ['a;b=c.png', 'a;b=c.png'],
+    ['-rf', '-rf']
+  ]
+  for (const [written, shown] of names) {
+    const answer = await post(
+      part(
+        `Content-Disposition: form-data; name="asset[file]"; filename="${written}"`,
+        'Content-Type: image/png'
+      ),
+      written
+    )
+    t.equal(answer.status, 201, written)
+    const { filename, url } = JSON.parse(answer.body.toString()) as { filename: string, url: string }
+    t.equal(filename, shown, written)
+    t.match(url, /\/uploads\/[0-9A-Za-z]{22}\.png$/, written)
+  }
+  const { published, temporary } = await stored(service.app)
+  t.ok(published.every((name) => /^[0-9A-Za-z]{22}(\.(png|txt))?$/.test(name)), published.join())
+  t.same(temporary, [])
+})
+
+t.test('the headers of a part cannot inject headers into the answer', async (t) => {
+  const answer = await post(
+    Buffer.concat([
+      partHead({
+        disposition: 'form-data; name="asset[file]"; filename*=UTF-8\'\'a%0d%0aSet-Cookie:%20x=y.png',
+        content: ''
+      }),
+      PNG,
+      Buffer.from(`\r\n${END}`)
+    ]),
+    'CRLF'
+  )
+  t.notMatch(answer.head, /set-cookie/i)
+  t.ok([201, 422].includes(answer.status))
+})

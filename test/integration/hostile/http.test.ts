@@ -1,0 +1,348 @@
+import t from 'tap'
+import { connection, requestOf, requestWith } from '../../helpers/raw.ts'
+import { hostileService, Probe } from '../../helpers/hostile-service.ts'
+
+// Malformed HTTP, and HTTP that two servers could read differently. More tests of malformed HTTP:
+// test/integration/http/errors.test.ts.
+
+const service = await hostileService(t)
+const { account, page, routes, asset } = service
+const probe = new Probe(t, service.url)
+const auth = { Authorization: account.headers.authorization }
+const publicPath = `/landing_pages/${page.public_id}`
+const lines = (...all: string[]): string => [...all, '', ''].join('\r\n')
+const JSON_TYPE = 'Content-Type: application/json'
+const SIGN_IN = 'POST /auth/sign_in HTTP/1.1'
+
+t.test('every message, valid or malformed, gets exactly one answer with the expected status', async () => {
+  const table: [what: string, status: number, bytes: string | Buffer, method?: string][] = [
+    ['absolute form', 200, lines(`GET http://x${publicPath} HTTP/1.1`, 'Host: x')],
+    ['absolute form of another host', 200,
+      lines(`GET http://elsewhere.example${publicPath} HTTP/1.1`, 'Host: x')],
+    ['absolute form of an unknown path', 404, lines('GET http://x/nothing HTTP/1.1', 'Host: x')],
+    ['an unsupported scheme', 404, lines('GET ftp://x/auth/me HTTP/1.1', 'Host: x')],
+    ['no Host', 400, lines(`GET ${publicPath} HTTP/1.1`)],
+    ['an empty Host', 200, lines(`GET ${publicPath} HTTP/1.1`, 'Host:')],
+    ['two Hosts', 400, lines(`GET ${publicPath} HTTP/1.1`, 'Host: x', 'Host: y')],
+    ['the same Host twice', 400, lines(`GET ${publicPath} HTTP/1.1`, 'Host: x', 'Host: x')],
+    ['two Hosts, one of them empty', 400, lines(`GET ${publicPath} HTTP/1.1`, 'Host:', 'Host: x')],
+    ['two Hosts in HTTP/1.0', 400, lines(`GET ${publicPath} HTTP/1.0`, 'Host: x', 'Host: y')],
+    ['two Hosts with 3,000 headers between them', 431,
+      lines(`GET ${publicPath} HTTP/1.1`, 'Host: x', ...Array(3000).fill('a:b'), 'Host: y')],
+    ['a Host with a space', 400, lines(`GET ${publicPath} HTTP/1.1`, 'Host: x y')],
+    ['a Host with a path', 400, lines(`GET ${publicPath} HTTP/1.1`, 'Host: x/y')],
+    ['a Host with a user', 400, lines(`GET ${publicPath} HTTP/1.1`, 'Host: user@x')],
+    ['a Host with a port', 200, lines(`GET ${publicPath} HTTP/1.1`, 'Host: landfall.example:3000')],
+    ['an IPv6 Host', 200, lines(`GET ${publicPath} HTTP/1.1`, 'Host: [::1]:3000')],
+    ['a leading empty line', 200, `\r\n${requestOf(publicPath)}`],
+    ['a request line of one word', 400, lines('GET', 'Host: x')],
+    ['no version, as in HTTP/0.9', 404, lines('GET /', 'Host: x')],
+    ['HTTP/3.7', 400, lines('GET / HTTP/3.7', 'Host: x')],
+    ['HTTP/1.10', 400, lines('GET / HTTP/1.10', 'Host: x')],
+    ['another protocol', 400, lines('GET / ICE/1.0', 'Host: x')],
+    ['a method in lower case', 400, lines('get / HTTP/1.1', 'Host: x')],
+    ['a method of 10,000 letters', 400, lines(`${'G'.repeat(10_000)} / HTTP/1.1`, 'Host: x')],
+    ['two spaces in the request line', 404, lines('GET  / HTTP/1.1', 'Host: x')],
+    ['a tab in the request line', 400, lines('GET\t/ HTTP/1.1', 'Host: x')],
+    ['a space in the URL', 400, lines('GET /a b HTTP/1.1', 'Host: x')],
+    ['a URL without a slash', 400, lines('GET health/live HTTP/1.1', 'Host: x')],
+    ['a URL of 30,000 characters', 431, lines(`GET /${'x'.repeat(30_000)} HTTP/1.1`, 'Host: x')],
+    ['LF only', 400, 'GET /health/live HTTP/1.1\nHost: x\n\n'],
+    ['CR only', 400, 'GET /health/live HTTP/1.1\rHost: x\r\r'],
+    ['white space before the colon', 400, lines('GET /health/live HTTP/1.1', 'Host : x')],
+    ['white space before the name', 400, lines('GET /health/live HTTP/1.1', 'Host: x', ' X: y')],
+    ['a header without a colon', 400, lines('GET /health/live HTTP/1.1', 'Host: x', 'nonsense')],
+    ['a header without a name', 400, lines('GET /health/live HTTP/1.1', 'Host: x', ': y')],
+    ['a header with NUL', 400, lines('GET /health/live HTTP/1.1', 'Host: x', 'X: a\0b')],
+    ['a header with a CR', 400, lines('GET /health/live HTTP/1.1', 'Host: x', 'X: a\rY: b')],
+    ['a header name outside ASCII', 400,
+      Buffer.from(lines('GET /health/live HTTP/1.1', 'Host: x', 'X\u00e9: b'), 'latin1')],
+    ['a header value outside ASCII', 200,
+      Buffer.from(lines('GET /health/live HTTP/1.1', 'Host: x', 'X: \u00e9'), 'latin1')],
+    ['headers within the size limit', 200,
+      lines('GET /health/live HTTP/1.1', 'Host: x', `X: ${'x'.repeat(15 * 1024)}`)],
+    ['headers over the size limit', 431,
+      lines('GET /health/live HTTP/1.1', 'Host: x', `X: ${'x'.repeat(17 * 1024)}`)],
+    ['100 headers', 200,
+      lines('GET /health/live HTTP/1.1', 'Host: x', ...Array.from({ length: 99 }, (_, n) => `X${n}: y`))],
+    ['101 headers', 431,
+      lines('GET /health/live HTTP/1.1', 'Host: x', ...Array.from({ length: 100 }, (_, n) => `X${n}: y`))],
+    ['101 headers of one name', 431,
+      lines('GET /health/live HTTP/1.1', 'Host: x', ...Array(100).fill('a:b'))],
+    ['101 headers of a public read', 431,
+      lines(`GET ${publicPath} HTTP/1.1`, 'Host: x', ...Array(100).fill('a:b'))],
+    ['1,000 headers', 431,
+      lines('GET /health/live HTTP/1.1', 'Host: x', ...Array.from({ length: 1000 }, (_, n) => `X${n}: y`))],
+    ['10,000 headers', 431,
+      lines('GET /health/live HTTP/1.1', 'Host: x', ...Array.from({ length: 10_000 }, (_, n) => `X${n}: y`))],
+    ['headers named like properties of Object.prototype', 200, lines(
+      `GET ${publicPath} HTTP/1.1`,
+      'Host: x',
+      '__proto__: x',
+      'constructor: x',
+      'toString: x',
+      'hasOwnProperty: x'
+    )],
+    ['OPTIONS *', 404, lines('OPTIONS * HTTP/1.1', 'Host: x')],
+    ['GET *', 404, lines('GET * HTTP/1.1', 'Host: x')],
+    ['a URL that begins with a star', 404, lines(`GET ${publicPath.replace('/', '*')} HTTP/1.1`, 'Host: x')],
+    ['CONNECT', 405, lines('CONNECT x:443 HTTP/1.1', 'Host: x:443')],
+    ['TRACE', 405, lines(`TRACE ${publicPath} HTTP/1.1`, 'Host: x', 'Cookie: secret=1')],
+    ['an expectation', 417, lines('GET /health/live HTTP/1.1', 'Host: x', 'Expect: nonsense')],
+    ['an expectation in HTTP/1.0', 200,
+      lines('GET /health/live HTTP/1.0', 'Host: x', 'Expect: 100-continue', 'Connection: keep-alive')],
+    ['an upgrade', 200,
+      lines('GET /health/live HTTP/1.1', 'Host: x', 'Connection: Upgrade', 'Upgrade: websocket')],
+    ['an upgrade to HTTP/2', 200, lines(
+      'GET /health/live HTTP/1.1',
+      'Host: x',
+      'Connection: Upgrade, HTTP2-Settings',
+      'Upgrade: h2c',
+      'HTTP2-Settings: AAMAAABkAARAAAAAAAIAAAAA'
+    )],
+    // Request smuggling: all servers must agree where a body ends.
+    ['Content-Length and chunked', 400,
+      `${
+        lines(SIGN_IN, 'Host: x', JSON_TYPE, 'Content-Length: 4', 'Transfer-Encoding: chunked')
+      }2\r\n{}\r\n0\r\n\r\n`],
+    ['chunked and Content-Length', 400,
+      `${
+        lines(SIGN_IN, 'Host: x', JSON_TYPE, 'Transfer-Encoding: chunked', 'Content-Length: 4')
+      }2\r\n{}\r\n0\r\n\r\n`],
+    ['two different lengths', 400,
+      `${lines(SIGN_IN, 'Host: x', JSON_TYPE, 'Content-Length: 2', 'Content-Length: 3')}{} `],
+    ['the same length twice', 400,
+      `${lines(SIGN_IN, 'Host: x', JSON_TYPE, 'Content-Length: 2', 'Content-Length: 2')}{}`],
+    ['a list of lengths', 400, `${lines(SIGN_IN, 'Host: x', JSON_TYPE, 'Content-Length: 2, 2')}{}`],
+    ['a length with a sign', 400, `${lines(SIGN_IN, 'Host: x', JSON_TYPE, 'Content-Length: +2')}{}`],
+    ['a hexadecimal length', 400, `${lines(SIGN_IN, 'Host: x', JSON_TYPE, 'Content-Length: 0x2')}{}`],
+    ['a length with a fraction', 400, `${lines(SIGN_IN, 'Host: x', JSON_TYPE, 'Content-Length: 2.0')}{}`],
+    ['an empty length', 400, `${lines(SIGN_IN, 'Host: x', JSON_TYPE, 'Content-Length:')}{}`],
+    ['a length of 30 digits', 400,
+      `${lines(SIGN_IN, 'Host: x', JSON_TYPE, `Content-Length: ${'9'.repeat(30)}`)}{}`],
+    ['chunked is not last', 400,
+      `${lines(SIGN_IN, 'Host: x', JSON_TYPE, 'Transfer-Encoding: chunked, identity')}2\r\n{}\r\n0\r\n\r\n`],
+    ['chunked twice', 400,
+      `${lines(SIGN_IN, 'Host: x', JSON_TYPE, 'Transfer-Encoding: chunked, chunked')}2\r\n{}\r\n0\r\n\r\n`],
+    ['an unknown transfer coding', 400,
+      `${lines(SIGN_IN, 'Host: x', JSON_TYPE, 'Transfer-Encoding: xchunked')}2\r\n{}\r\n0\r\n\r\n`],
+    ['chunked after a vertical tab', 400,
+      `${lines(SIGN_IN, 'Host: x', JSON_TYPE, 'Transfer-Encoding: \x0bchunked')}2\r\n{}\r\n0\r\n\r\n`],
+    ['chunks', 422,
+      `${lines(SIGN_IN, 'Host: x', JSON_TYPE, 'Transfer-Encoding: chunked')}1\r\n{\r\n1\r\n}\r\n0\r\n\r\n`],
+    ['chunks with extensions and a trailer', 422,
+      `${
+        lines(SIGN_IN, 'Host: x', JSON_TYPE, 'Transfer-Encoding: chunked')
+      }1;a=b;c="d"\r\n{\r\n1\r\n}\r\n0\r\nX: y\r\n\r\n`],
+    ['a trailer that claims to be a header', 422,
+      `${
+        lines(SIGN_IN, 'Host: x', JSON_TYPE, 'Transfer-Encoding: chunked')
+      }2\r\n{}\r\n0\r\nAuthorization: Bearer x\r\n\r\n`],
+    ['chunk extensions of 100,000 bytes', 413,
+      `${lines(SIGN_IN, 'Host: x', JSON_TYPE, 'Transfer-Encoding: chunked')}2;${
+        'x'.repeat(100_000)
+      }\r\n{}\r\n0\r\n\r\n`],
+    ['20,000 trailers', 431,
+      `${lines(SIGN_IN, 'Host: x', JSON_TYPE, 'Transfer-Encoding: chunked')}2\r\n{}\r\n0\r\n${
+        'X: y\r\n'.repeat(20_000)
+      }\r\n`],
+    ['an invalid chunk size', 400,
+      `${lines(SIGN_IN, 'Host: x', JSON_TYPE, 'Transfer-Encoding: chunked')}zz\r\n{}\r\n0\r\n\r\n`],
+    ['a negative chunk size', 400,
+      `${lines(SIGN_IN, 'Host: x', JSON_TYPE, 'Transfer-Encoding: chunked')}-2\r\n{}\r\n0\r\n\r\n`],
+    ['a chunk size past 64 bits', 400,
+      `${lines(SIGN_IN, 'Host: x', JSON_TYPE, 'Transfer-Encoding: chunked')}${
+        'f'.repeat(17)
+      }\r\n{}\r\n0\r\n\r\n`],
+    ['a chunk that is longer than its size', 400,
+      `${lines(SIGN_IN, 'Host: x', JSON_TYPE, 'Transfer-Encoding: chunked')}1\r\n{}\r\n0\r\n\r\n`],
+    ['a chunk size that ends with LF', 400,
+      `${lines(SIGN_IN, 'Host: x', JSON_TYPE, 'Transfer-Encoding: chunked')}2\n{}\r\n0\r\n\r\n`],
+    ['a chunk size before a space', 400,
+      `${lines(SIGN_IN, 'Host: x', JSON_TYPE, 'Transfer-Encoding: chunked')}2 \r\n{}\r\n0\r\n\r\n`],
+    ['an upgrade with a body', 422,
+      `${
+        lines(SIGN_IN, 'Host: x', JSON_TYPE, 'Connection: Upgrade', 'Upgrade: websocket', 'Content-Length: 2')
+      }{}`]
+  ]
+  for (const [what, status, bytes, method] of table) {
+    probe.is(await probe.send(bytes, what, method), status, what)
+  }
+})
+
+t.test('the body of a GET is not read as a request and does not change the answer', async () => {
+  const hidden = requestOf('/health/hidden')
+  for (
+    const { name, method, path, owned } of routes.filter(({ takes, method }) =>
+      takes === 'nothing' && method !== 'DELETE'
+    )
+  ) {
+    const headers = owned ? auth : {}
+    for (
+      const [what, bytes] of [
+        ['with a length', requestWith(hidden, method, path, headers)],
+        ['in chunks',
+          `${requestOf(path, { ...headers, 'Transfer-Encoding': 'chunked' }, method)}${
+            hidden.length.toString(16)
+          }\r\n${hidden}\r\n0\r\n\r\n`],
+        ['with a JSON type',
+          requestWith('{', method, path, { ...headers, 'Content-Type': 'application/json' })]
+      ] as const
+    ) {
+      probe.is(
+        await probe.send(bytes, `${name}, ${what}`, method),
+        200,
+        `${name}, ${what}`,
+        method === 'HEAD'
+      )
+    }
+  }
+})
+
+t.test('an unsupported method gets 405 with the supported methods in Allow', async (t) => {
+  for (
+    const [path, allowed] of [
+      [publicPath, 'GET, HEAD, OPTIONS'],
+      ['/landing_pages/%00', 'GET, HEAD, OPTIONS'],
+      [asset.path, 'GET, HEAD, OPTIONS'],
+      ['/landing_pages', 'POST'],
+      ['/auth/sign_up', 'POST'],
+      ['/auth/sign_out', 'DELETE'],
+      ['/auth/me', 'GET, HEAD'],
+      ['/manage/landing_pages', 'GET, HEAD'],
+      [`/manage/landing_pages/${page.id}`, 'DELETE, GET, HEAD, PATCH'],
+      ['/manage/landing_pages/malformed?x=1', 'DELETE, GET, HEAD, PATCH'],
+      ['/assets', 'GET, HEAD, POST'],
+      [`/assets/${asset.id}`, 'DELETE, GET, HEAD'],
+      ['/health/live', 'GET, HEAD']
+    ] as const
+  ) {
+    for (const method of ['GET', 'HEAD', 'POST', 'PUT', 'PATCH', 'DELETE', 'TRACE', 'PROPFIND', 'OPTIONS']) {
+      if (allowed.split(', ').includes(method)) continue
+      const what = `${method} ${path}`
+      const answer = await probe.send(
+        requestOf(path, method === 'TRACE' ? {} : { 'Content-Length': '0' }, method),
+        what,
+        method
+      )
+      probe.is(answer, 405, what, method === 'HEAD')
+      t.equal(/\r\nallow: (.*)\r\n/i.exec(answer.head)?.[1]?.split(', ').sort().join(', '), allowed, what)
+    }
+  }
+  for (
+    const path of ['/', '/landing_page', '/landing_pages/', '/landing_pages/x/y', '/manage', '/auth',
+      '/uploadsx', '/assets/x/y', '/AUTH/ME']
+  ) {
+    probe.is(await probe.send(requestOf(path, { 'Content-Length': '0' }, 'POST'), path), 404, `POST ${path}`)
+  }
+})
+
+t.test('a refusal that is written without Fastify has a Date, and Allow with 405', async (t) => {
+  for (
+    const [bytes, status] of [[lines('CONNECT x:443 HTTP/1.1', 'Host: x:443'), 405], [lines('GET', 'Host: x'),
+      400], [requestOf('/health/live', { Expect: 'nonsense' }), 417]] as const
+  ) {
+    const { head } = await probe.send(bytes, `${status}`)
+    t.match(head, new RegExp(`^HTTP/1.1 ${status} `))
+    t.match(head, /\r\ndate: \w{3}, \d\d \w{3} \d{4} \d\d:\d\d:\d\d GMT\r\n/i)
+    t.equal(/\r\nallow:/i.test(head), status === 405)
+  }
+})
+
+t.test('any origin may read the errors of public resources', async (t) => {
+  for (
+    const [what, status, bytes] of [
+      ['a bad escape', 400, requestOf('/landing_pages/%zz')],
+      ['an escape that is no UTF-8', 400, requestOf('/landing_pages/%ff')],
+      ['a file with a bad escape', 400, requestOf('/uploads/%zz')],
+      ['no Host', 400, lines(`GET ${publicPath} HTTP/1.1`)],
+      ['no Host for a file', 400, lines(`GET ${asset.path} HTTP/1.1`)],
+      ['an unsupported method', 405, requestOf(publicPath, {}, 'DELETE')],
+      ['a file with an unsupported method', 405, requestOf(asset.path, {}, 'DELETE')],
+      ['an unknown page', 404, requestOf('/landing_pages/x')]
+    ] as const
+  ) {
+    const answer = await probe.send(bytes, what)
+    probe.is(answer, status, what)
+    t.match(answer.head, /\r\naccess-control-allow-origin: \*\r\n/i, what)
+    t.match(answer.head, /\r\naccess-control-expose-headers: .*X-Request-Id/i, what)
+  }
+  for (
+    const bytes of [requestOf('/manage/landing_pages/%zz', auth), requestOf('/auth/me'),
+      requestOf('/manage/landing_pages/x', {}, 'PUT'), requestOf('/nothing'), requestOf('/x/landing_pages/y')]
+  ) {
+    t.notMatch(
+      (await probe.send(bytes, 'management')).head,
+      /access-control-/i,
+      'management routes have no CORS headers'
+    )
+  }
+})
+
+t.test('an unreadable request does not suppress the answer to the request before it', async (t) => {
+  for (
+    const before of [requestOf('/auth/me', auth), requestOf(asset.path), requestOf(publicPath),
+      requestOf(publicPath, { 'Accept-Encoding': 'br' }),
+      requestOf('/auth/me', { ...auth, Connection: 'close' })]
+  ) {
+    for (
+      const unreadable of ['\0\0\0\r\n\r\n', requestOf('/', { 'Content-Length': 'x' }),
+        requestOf('/', { X: 'x'.repeat(20_000) }),
+        `${requestOf('/auth/sign_in', { 'Transfer-Encoding': 'chunked' }, 'POST')}zz\r\n`,
+        requestOf('x:443', {}, 'CONNECT')]
+    ) {
+      const pipelined = connection(t, service.url)
+      pipelined.send(before + unreadable)
+      t.equal((await pipelined.answer()).status, 200, `${before.slice(0, 100)}${unreadable.slice(0, 100)}`)
+      const rest = await pipelined.rest()
+      if (rest !== '') {
+        t.match(
+          rest,
+          /^HTTP\/1\.1 4\d\d .*\r\nconnection: close\r\n/is,
+          'at most a refusal of the unreadable request follows'
+        )
+      }
+    }
+  }
+})
+
+t.test('requests on one connection, including refused ones, are answered in order', async (t) => {
+  const wanted: [status: number, request: string][] = [
+    [200, requestOf(publicPath)],
+    [404, requestOf('/nothing')],
+    [401,
+      requestWith('{"user":{}}', 'POST', '/auth/sign_in', { 'Content-Type': 'application/json' }).toString()],
+    [405, requestOf(publicPath, {}, 'DELETE')],
+    [400, requestOf('/landing_pages/%zz')],
+    [400, requestWith('{', 'POST', '/auth/sign_in', { 'Content-Type': 'application/json' }).toString()],
+    [401, requestOf('/auth/me')],
+    [200, requestOf('/auth/me', auth)],
+    [400, lines('GET /health/live HTTP/1.1', 'Host: x', 'Host: y')],
+    [200, requestOf(publicPath)],
+    [415, requestWith('x', 'POST', '/auth/sign_in').toString()]
+  ]
+  const numbered = wanted.map(([status, request], n) =>
+    [status, request.replace('\r\n', `\r\nX-Request-Id: n-${n}\r\n`)] as const
+  )
+  const kept = connection(t, service.url)
+  for (const [n, [status, request]] of numbered.entries()) {
+    kept.send(request)
+    const answer = await kept.answer()
+    t.equal(answer.status, status, `answer ${n}`)
+    t.match(answer.head, new RegExp(`\\r\\nx-request-id: n-${n}\\r\\n`, 'i'))
+  }
+  // Requests in one packet are answered in order until the connection is closed.
+  for (let first = 0; first < numbered.length; first++) {
+    const pipelined = connection(t, service.url)
+    pipelined.send(numbered.slice(first).map(([, request]) => request).join(''))
+    let n = first
+    let head
+    do {
+      const answer = await pipelined.answer()
+      head = answer.head
+      t.equal(answer.status, numbered[n]?.[0], `answer ${n} of the requests from ${first}`)
+      t.match(head, new RegExp(`\\r\\nx-request-id: n-${n}\\r\\n`, 'i'))
+      n++
+    } while (n < numbered.length && !/\r\nconnection: close\r\n/i.test(head))
+  }
+})

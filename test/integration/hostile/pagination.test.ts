@@ -1,0 +1,88 @@
+import t, { type Test } from 'tap'
+import type { LightMyRequestResponse } from 'fastify'
+import { file, form, FORM } from '../../helpers/assets.ts'
+import { buildTestApp, createPage, signUp } from '../../helpers/app.ts'
+import { GENEROUS } from '../../helpers/hostile-service.ts'
+
+// Lists that change while they are read. A record that exists all the time appears exactly once.
+
+const app = await buildTestApp(t, { settings: GENEROUS })
+
+interface Kind {
+  readonly list: string
+  readonly one: string
+  readonly create: (account: Awaited<ReturnType<typeof signUp>>, n: number) => Promise<string>
+}
+const kinds: Record<string, Kind> = {
+  pages: {
+    list: '/manage/landing_pages',
+    one: '/manage/landing_pages',
+    create: async (account, n) => (await createPage(app, account, `{"n":${n}}`)).id
+  },
+  assets: {
+    list: '/assets',
+    one: '/assets',
+    create: async (account, n) =>
+      (await app.inject({
+        method: 'POST',
+        url: '/assets',
+        headers: { ...account.headers, 'content-type': FORM },
+        payload: form(file(`file ${n}`))
+      })).json().id
+  }
+}
+
+async function storm (t: Test, { list, one, create }: Kind): Promise<void> {
+  const account = await signUp(app)
+  const stranger = await signUp(app)
+  const steady: string[] = []
+  const passing: string[] = []
+  // Mixes both kinds, so that deleted records are before, between and after those that stay.
+  for (let n = 0; n < 60; n++) (n % 3 === 0 ? passing : steady).push(await create(account, n))
+  const walking = new AbortController()
+  let changes = 0
+  const change = async () => {
+    while (!walking.signal.aborted) {
+      const gone = passing.shift()
+      if (gone !== undefined) {
+        t.equal(
+          (await app.inject({ method: 'DELETE', url: `${one}/${gone}`, headers: account.headers }))
+            .statusCode,
+          204
+        )
+      }
+      passing.push(await create(account, changes++))
+      await create(stranger, changes)
+    }
+  }
+  const changing = Promise.all([change(), change()])
+  let walks = 0
+  for (const limit of [1, 2, 7, 13, 40, 100]) {
+    const seen: string[] = []
+    let url: string | undefined = `${list}?limit=${limit}`
+    while (url !== undefined) {
+      const response: LightMyRequestResponse = await app.inject({ url, headers: account.headers })
+      t.equal(response.statusCode, 200)
+      const items = response.json() as { id: string }[]
+      t.ok(items.length <= limit)
+      seen.push(...items.map(({ id }) => id))
+      url = /^<(\/[^>]*)>; rel="next"$/.exec(String(response.headers.link ?? ''))?.[1]
+    }
+    t.equal(new Set(seen).size, seen.length, 'no record appears twice')
+    t.same(
+      seen.filter((id) => steady.includes(id)),
+      steady.toReversed(),
+      `limit ${limit}: records that stay appear once, newest first`
+    )
+    t.same(seen, seen.toSorted().reverse())
+    walks++
+  }
+  walking.abort()
+  await changing
+  t.ok(changes > walks, `${changes} changes in ${walks} walks`)
+}
+
+for (const [name, kind] of Object.entries(kinds)) {
+  t.test(`${name}: a walk through the list returns each lasting record once while others come and go`, async (t) =>
+    await storm(t, kind))
+}

@@ -1,0 +1,340 @@
+import { once } from 'node:events'
+import type { IncomingMessage } from 'node:http'
+import { readdirSync } from 'node:fs'
+import { connect, type Socket } from 'node:net'
+import t, { type Test } from 'tap'
+import pg from 'pg'
+import { pathOf, upload } from '../../helpers/assets.ts'
+import { until } from '../../helpers/until.ts'
+import { buildTestApp, createPage, listen, signUp, testSettings } from '../../helpers/app.ts'
+import { Connection, requestWith } from '../../helpers/raw.ts'
+import { query } from '../../helpers/servers.ts'
+
+// Pipelined requests, sent before earlier ones on the connection are answered: docs/adr/0007-pipelining.md
+
+async function service (t: Test) {
+  const settings = await testSettings(t)
+  const app = await buildTestApp(t, { settings: { ...settings, RATE_LIMIT_PUBLIC: '1000000' } })
+  const url = await listen(app)
+  const account = await signUp(app)
+  const get = (path: string): string =>
+    `GET ${path} HTTP/1.1\r\nHost: x\r\nAuthorization: ${account.headers.authorization}\r\n\r\n`
+  return { app, url, account, get, database: settings.DATABASE_URL as string }
+}
+
+t.test('pipelined public reads are answered in order, and the connection stays open', async (t) => {
+  const { app, url, account, get } = await service(t)
+  const pages = [await createPage(app, account, '[1]'), await createPage(app, account, '[2]')]
+  const round = [...pages.map(({ public_id: id }) => `/landing_pages/${id}`), '/landing_pages/unknown']
+  const connection = new Connection(url)
+  t.teardown(() => connection.socket.destroy())
+  connection.send(Array(100).fill(round.map(get).join('')).join('')) // the first ones are not cached
+  for (let n = 0; n < 100; n++) {
+    for (const body of ['[1]', '[2]', '{"errors":["Not found"]}']) {
+      t.equal((await connection.answer()).body.toString(), body)
+    }
+  }
+  connection.send(get('/auth/me'))
+  t.equal((await connection.answer()).status, 200)
+})
+
+t.test('a pipeline that starts with a management request is closed after the first answer', async (t) => {
+  const { app, url, account, get } = await service(t)
+  const page = await createPage(app, account)
+  const path = `/landing_pages/${page.public_id}`
+  await app.inject(path)
+  const { authorization } = account.headers
+  const patch = (body: string): string =>
+    requestWith(body, 'PATCH', `/manage/landing_pages/${page.id}`, {
+      Authorization: authorization,
+      'Content-Type': 'application/json'
+    }).toString()
+  const write = patch('{"current_data":["never"]}')
+  const preflight = get(path).replace('GET', 'OPTIONS')
+  const expecting = get('/auth/me').replace('\r\n\r\n', '\r\nExpect: nonsense\r\n\r\n')
+  for (
+    const [first, firstBody] of [[get('/auth/me'), /^\{"user"/], [patch('{"current_data":[1]}'),
+      /\[1\]/]] as const
+  ) {
+    for (
+      const behind of [write, get('/auth/me'), get(path), preflight, get('/nowhere'), get('/%zz'), expecting]
+    ) {
+      for (const inOnePacket of [true, false]) {
+        const what = `${first.slice(0, 10)}, then ${behind.slice(0, 30)}`
+        const connection = new Connection(url)
+        if (inOnePacket) connection.send(first + behind + write)
+        else {
+          connection.send(first)
+          await new Promise((resolve) => setImmediate(resolve))
+          connection.send(behind)
+          connection.send(write)
+        }
+        const answer = await connection.answer()
+        t.equal(answer.status, 200, what)
+        t.match(answer.body.toString(), firstBody, what)
+        if (inOnePacket) {
+          t.match(answer.head, /\r\nconnection: close\r\n/i, what)
+          t.equal(await connection.rest(), '', what)
+        } else connection.socket.destroy()
+      }
+    }
+  }
+  t.equal((await app.inject(path)).body, '[1]', 'no write after the first request was carried out')
+})
+
+t.test('a write pipelined after public reads is either answered or not carried out', async (t) => {
+  const { app, url, account, get } = await service(t)
+  const page = await createPage(app, account)
+  const path = `/landing_pages/${page.public_id}`
+  const patch = (n: number): string =>
+    requestWith(`{"current_data":[${n}]}`, 'PATCH', `/manage/landing_pages/${page.id}`, {
+      Authorization: account.headers.authorization,
+      'Content-Type': 'application/json'
+    }).toString()
+  for (const isCached of [false, true]) {
+    const connection = new Connection(url)
+    connection.send(get(path) + patch(1) + get(path) + patch(2))
+    t.equal((await connection.answer()).status, 200)
+    const answered = (await connection.rest()).match(/HTTP\/1\.1 200 OK/g)?.length ?? 0
+    t.equal(
+      (await app.inject(path)).body,
+      answered === 0 ? '{"hello":"world"}' : '[1]',
+      `cached: ${isCached}`
+    )
+    t.ok(answered <= 1, 'a write that waited for a public read is the last request')
+  }
+})
+
+t.test('one request may wait while an answer is being sent, further ones are dropped', async (t) => {
+  const { app, url, account, get } = await service(t)
+  const file = Buffer.alloc(8 * 1024 * 1024, 'x')
+  const path = pathOf((await upload(app, account, file)).json())
+  const connection = new Connection(url)
+  const [served] = await once(app.server, 'connection') as [Socket]
+  connection.send(get(path))
+  connection.socket.pause()
+  await until(() => served.writableLength > 0, 'the answer is being sent')
+  connection.send(get('/auth/me') + get('/auth/me'))
+  connection.socket.resume()
+  t.equal((await connection.answer()).body.length, file.length)
+  const next = await connection.answer()
+  t.equal(next.status, 200)
+  t.match(next.head, /\r\nconnection: close\r\n/i)
+  t.equal(await connection.rest(), '')
+})
+
+t.test('a public read that waits in a pipeline gets no 100 Continue', async (t) => {
+  const { app, url, account, get } = await service(t)
+  const page = await createPage(app, account)
+  const path = `/landing_pages/${page.public_id}`
+  await app.inject(path)
+  const connection = new Connection(url)
+  t.teardown(() => connection.socket.destroy())
+  const expecting = get(path).replace('\r\n\r\n', '\r\nExpect: 100-continue\r\n\r\n')
+  connection.send(get(path) + expecting + expecting)
+  for (let n = 0; n < 3; n++) t.equal((await connection.answer()).body.toString(), '{"hello":"world"}')
+  connection.send(expecting)
+  t.equal((await connection.answer()).status, 100)
+  t.equal((await connection.answer()).status, 200)
+})
+
+t.test('pipelined downloads that are not read keep one file open, until the connection is closed', async (t) => {
+  const { app, url, account, get } = await service(t)
+  const path = pathOf((await upload(app, account, Buffer.alloc(4 * 1024 * 1024))).json())
+  const open = (): number => readdirSync('/proc/self/fd').length
+  const before = open()
+  for (let n = 0; n < 5; n++) {
+    const socket = connect(Number(new URL(url).port), '127.0.0.1').on('error', () => {}).pause()
+    const [served] = await once(app.server, 'connection') as [Socket]
+    const closed = new Promise((resolve) => served.once('close', resolve))
+    socket.write(get(path).repeat(30))
+    await until(() => served.writableLength > 0, 'the first file is being sent')
+    t.equal(open(), before + 3, 'both ends of the connection and one file')
+    socket.destroy()
+    await closed
+  }
+  await until(() => open() <= before, 'all files and sockets are closed')
+})
+
+t.test('a pipeline of management requests queries the database only once', async (t) => {
+  const { app, url, account, get, database } = await service(t)
+  await createPage(app, account)
+  const locker = new pg.Client({ connectionString: database })
+  await locker.connect()
+  await locker.query('BEGIN; LOCK TABLE landing_pages IN ACCESS EXCLUSIVE MODE')
+  const waiting = async (): Promise<number> =>
+    Number((await query(
+      database,
+      "SELECT count(*) FROM pg_stat_activity WHERE wait_event_type = 'Lock' AND datname = current_database()"
+    ))[0]?.count)
+  const greedy = new Connection(url)
+  const other = new Connection(url)
+  greedy.send(get('/manage/landing_pages').repeat(20))
+  while (await waiting() < 1);
+  other.send(get('/manage/landing_pages'))
+  while (await waiting() < 2);
+  t.equal(await waiting(), 2, 'one query per connection')
+  await locker.query('ROLLBACK')
+  await locker.end()
+  t.equal((await other.answer()).status, 200)
+  t.equal((await greedy.answer()).status, 200)
+  t.equal(await greedy.rest(), '')
+  other.socket.destroy()
+})
+
+t.test('the service answers the first request of a pipelined flood and stops reading the rest', async (t) => {
+  const { app, url, account, get } = await service(t)
+  const page = await createPage(app, account)
+  const greedy = new Connection(url)
+  const [served] = await once(app.server, 'connection') as [Socket]
+  greedy.send(get(`/manage/landing_pages/${page.id}`).repeat(50))
+  const answer = await greedy.answer()
+  t.equal(answer.status, 200)
+  t.equal(await greedy.rest(), '')
+  const flood = new Connection(url)
+  const [flooded] = await once(app.server, 'connection') as [Socket]
+  flood.send(get('/manage/landing_pages').repeat(20_000))
+  await until(() => flood.closed, 'the connection is closed')
+  t.ok(flooded.bytesRead < 1024 * 1024, `${flooded.bytesRead} bytes were read`)
+  t.ok(served.destroyed)
+  t.equal((await app.inject('/health/live')).statusCode, 200)
+})
+
+t.test('dropped requests release their headers', async (t) => {
+  const { app, url, account, get } = await service(t)
+  const path = pathOf((await upload(app, account, Buffer.alloc(16 * 1024 * 1024))).json())
+  const greedy = new Connection(url)
+  t.teardown(() => greedy.socket.destroy())
+  const requests: IncomingMessage[] = []
+  app.server.prependListener('request', (request) => requests.push(request))
+  greedy.socket.pause()
+  const large = get('/auth/me').replace('\r\n\r\n', `\r\n${'ab:cd\r\n'.repeat(2000)}\r\n`)
+  greedy.send(get(path) + large.repeat(20))
+  await until(() => requests.length === 21, 'all requests have arrived')
+  t.equal(
+    requests.filter(({ rawHeaders }) => rawHeaders.length > 0).length,
+    1,
+    'only the first request keeps its headers'
+  )
+})
+
+t.test('an unanswerable request closes the connection after the answer before it is complete', async (t) => {
+  const { app, url, account, get } = await service(t)
+  const file = Buffer.alloc(8 * 1024 * 1024, 'x')
+  const path = pathOf((await upload(app, account, file)).json())
+  for (
+    const unanswered of ['CONNECT x:1 HTTP/1.1\r\nHost: x:1\r\n\r\n', '\0\0\r\n\r\n',
+      `${get(path)}CONNECT x:1 HTTP/1.1\r\nHost: x:1\r\n\r\n`]
+  ) {
+    const connection = new Connection(url)
+    connection.send(get(path))
+    connection.socket.pause()
+    await new Promise((resolve) => setImmediate(resolve))
+    connection.send(unanswered)
+    connection.socket.resume()
+    t.equal((await connection.answer()).body.length, file.length, JSON.stringify(unanswered))
+    t.equal(await connection.rest(), '')
+  }
+})
+
+t.test('a CONNECT or an upgrade is the last request, and earlier requests get their own answers', async (t) => {
+  const { app, url, account, get } = await service(t)
+  const page = await createPage(app, account)
+  const path = `/landing_pages/${page.public_id}`
+  const patch = (body: string): string =>
+    `PATCH /manage/landing_pages/${page.id} HTTP/1.1\r\nHost: x\r\nAuthorization: ${account.headers.authorization}\r\nContent-Type: application/json\r\nContent-Length: ${body.length}\r\n\r\n${body}`
+  const connect = 'CONNECT x:1 HTTP/1.1\r\nHost: x:1\r\nX-Request-Id: connect\r\n\r\n'
+  const upgraded = (path: string): string =>
+    get(path).replace('\r\n\r\n', '\r\nConnection: Upgrade\r\nUpgrade: z\r\n\r\n')
+  const upgrade = upgraded('/health/live')
+  const isOver = async (connection: Connection, status: number, what: string): Promise<void> => {
+    const answer = await connection.answer()
+    t.equal(answer.status, status, what)
+    t.match(answer.head, /\r\nconnection: close\r\n/i, what)
+    t.equal(await connection.rest(), '', what)
+  }
+
+  const written = new Connection(url)
+  written.send(patch('{"current_data":[1]}') + connect)
+  await isOver(written, 200, 'a write before a CONNECT')
+  t.equal((await app.inject(path)).body, '[1]')
+
+  const refused = patch('{"current_data":[2]}')
+  const hidden = `POST /nothing HTTP/1.1\r\nHost: x\r\nContent-Length: ${refused.length}\r\n\r\n`
+  for (
+    const [what, status, ...packets] of [
+      ['a write after an upgrade', 200, upgrade + refused],
+      ['a write after a refused upgrade', 401,
+        upgraded('/auth/me').replace(/Authorization.*\r\n/, '') + refused],
+      ['a write after an upgrade of a public read', 200, upgraded(path) + refused],
+      ['a body after an upgrade that looks like a write', 200, upgrade + hidden, refused],
+      ['a write after an upgrade and a body of 64 KiB', 200,
+        `${upgrade}${hidden.replace(String(refused.length), String(65_536 - upgrade.length))}`.padEnd(
+          65_536,
+          'x'
+        ) + refused]
+    ] as const
+  ) {
+    const connection = new Connection(url)
+    for (const packet of packets) {
+      connection.send(packet)
+      await new Promise((resolve) => setImmediate(resolve))
+    }
+    await isOver(connection, status, what)
+  }
+  t.equal((await app.inject(path)).body, '[1]', 'nothing was written')
+})
+
+t.test('requests after an answer that closes the connection are not served', async (t) => {
+  const { app, url, account, get } = await service(t)
+  const page = await createPage(app, account)
+  const path = `/landing_pages/${page.public_id}`
+  await app.inject(path) // so that the document is cached
+  // Without a token, the request is refused before its body is read.
+  const refused = (bytes: number): string =>
+    `DELETE /auth/sign_out HTTP/1.1\r\nHost: x\r\nContent-Type: application/json\r\nContent-Length: ${bytes}\r\n\r\n${
+      ' '.repeat(bytes)
+    }`
+  const write = get(`/manage/landing_pages/${page.id}`).replace('GET', 'DELETE')
+  const unexpected = get('/auth/me').replace('\r\n\r\n', '\r\nExpect: 200-ok\r\n\r\n')
+  const behind = {
+    'a read': get(path),
+    'a refusal and a read': refused(2) + get(path),
+    'a write': write,
+    'a refusal and a write': refused(2) + write,
+    'reads and an expectation': get(path) + get('/auth/me') + unexpected,
+    'a refusal and an expectation': refused(2) + unexpected
+  }
+  for (const bytes of [2, 1000, 50_000, 200_000]) {
+    for (const [name, requests] of Object.entries(behind)) {
+      const connection = new Connection(url)
+      connection.send(refused(bytes) + requests)
+      const answer = await connection.answer()
+      t.equal(answer.status, 401, `a body of ${bytes} bytes, then ${name}`)
+      t.match(answer.head, /\r\nconnection: close\r\n/i)
+      t.equal(await connection.rest(), '')
+    }
+  }
+  t.equal((await app.inject(path)).statusCode, 200, 'nothing was written')
+})
+
+t.test('a request with a body behind unread answers is answered or dropped, and the connection closes', async (t) => {
+  const { app, url, account, get } = await service(t)
+  const page = await createPage(app, account, JSON.stringify({ large: 'x'.repeat(1_000_000) }))
+  const path = `/landing_pages/${page.public_id}`
+  await app.inject(path)
+  for (const method of ['POST', 'PUT', 'OPTIONS']) {
+    const connection = new Connection(url)
+    t.teardown(() => connection.socket.destroy())
+    connection.socket.pause()
+    connection
+      .send(get(path).repeat(6) +
+        requestWith('{}', method, path, { 'Content-Type': 'application/json' }).toString() +
+        get('/auth/me'))
+    await new Promise((resolve) => setTimeout(resolve, 500))
+    connection.socket.resume()
+    const answers = await connection.rest()
+    t.match(answers, /^HTTP\/1\.1 200 /)
+    t.notMatch(answers, /"user"/, 'the request behind it is dropped')
+  }
+})

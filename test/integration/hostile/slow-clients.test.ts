@@ -1,0 +1,129 @@
+import { once } from 'node:events'
+import { connect, type Socket } from 'node:net'
+import { setTimeout as sleep } from 'node:timers/promises'
+import t from 'tap'
+import { buildTestApp, listen, testSettings } from '../../helpers/app.ts'
+import { connection, requestOf, requestWith, type Connection } from '../../helpers/raw.ts'
+import { hostileService, Probe } from '../../helpers/hostile-service.ts'
+
+// Slow clients succeed within the time limits and are disconnected after them. Tests of slow uploads:
+// test/integration/assets/network.test.ts.
+
+const patient = await hostileService(t)
+const hasty = await hostileService(t, { HEADERS_TIMEOUT_MS: '500', BODY_TIMEOUT_MS: '500' })
+const { account, page } = patient
+
+/** Sends one byte at a time, each in its own packet if the kernel allows it. */
+async function drip (to: Connection, bytes: Buffer, pauseMs = 0): Promise<void> {
+  to.socket.setNoDelay()
+  for (const byte of bytes) {
+    if (to.closed) return
+    to.send(Buffer.of(byte))
+    await (pauseMs === 0 ? new Promise((resolve) => setImmediate(resolve)) : sleep(pauseMs))
+  }
+}
+
+t.test('requests sent one byte at a time get the same answers as requests sent at once', async (t) => {
+  const auth = { Authorization: account.headers.authorization }
+  const slow = connection(t, patient.url)
+  for (
+    const [status, bytes] of [
+      [200, Buffer.from(requestOf(`/landing_pages/${page.public_id}`))],
+      [200, Buffer.from(requestOf('/auth/me', auth))],
+      [404, Buffer.from(requestOf('/nothing'))],
+      [201, requestWith('{"current_data":{"\u00e9\u{1f600}":1e400}}', 'POST', '/landing_pages', {
+        ...auth,
+        'Content-Type': 'application/json'
+      })],
+      [400, requestWith('{"a":\u00e9}', 'POST', '/auth/sign_in', { 'Content-Type': 'application/json' })],
+      [401, Buffer
+        .from(`${
+          requestOf(
+            '/auth/refresh',
+            { 'Content-Type': 'application/json', 'Transfer-Encoding': 'chunked' },
+            'POST'
+          )
+        }1\r\n{\r\n1\r\n}\r\n0\r\n\r\n`)]
+    ] as const
+  ) {
+    await drip(slow, bytes)
+    t.equal((await slow.answer()).status, status)
+  }
+})
+
+t.test('requests whose headers or body exceed their time limit get 408, and other clients are served', async (t) => {
+  const { url } = hasty
+  const head = Buffer.from(`GET /health/live HTTP/1.1\r\nHost: x\r\nX: ${'x'.repeat(10_000)}`)
+  const body = Buffer
+    .from(requestOf(
+      '/auth/sign_in',
+      { 'Content-Type': 'application/json', 'Content-Length': '10000' },
+      'POST'
+    ) + '{"user":'.padEnd(10_000))
+  const slow = Array.from({ length: 20 }, (_, n) => {
+    const each = connection(t, url)
+    return { each, dripping: drip(each, n % 2 === 0 ? head : body.subarray(0, 5000), 25) }
+  })
+  const probe = new Probe(t, url)
+  while (slow.some(({ each }) => !each.closed)) {
+    probe.is(
+      await probe.send(
+        requestOf(`/landing_pages/${hasty.page.public_id}`),
+        'a read during the slow requests'
+      ),
+      200,
+      'a read during the slow requests'
+    )
+    await sleep(50)
+    for (const { each } of slow) {
+      if (each.socket.readableEnded) each.socket.destroy()
+    }
+  }
+  for (const { each, dripping } of slow) {
+    await dripping
+    t.equal((await each.answer()).status, 408)
+  }
+})
+
+t.test('the service stops reading from a client that does not read its answers, and serves others', async (t) => {
+  const greedy = connection(t, patient.url)
+  greedy.socket.pause()
+  const request = Buffer.from(requestOf(`/landing_pages/${page.public_id}`))
+  let sent = 0
+  const LIMIT = 64 * 2 ** 20
+  while (sent < LIMIT && greedy.socket.writableLength < 2 ** 20) {
+    greedy.send(Buffer.concat(Array.from({ length: 500 }, () => request)))
+    sent += 500 * request.length
+    await sleep(1)
+  }
+  t.ok(
+    sent < LIMIT,
+    `the service stopped reading after ${Math.round(sent / 1024)} KB`
+  )
+  const probe = new Probe(t, patient.url)
+  for (let n = 0; n < 20; n++) {
+    probe.is(
+      await probe.send(requestOf(`/landing_pages/${page.public_id}`), 'a read during the flood'),
+      200,
+      'a read during the flood'
+    )
+  }
+  greedy.socket.destroy()
+})
+
+t.test('shutdown closes a connection whose client does not read the refusal of its CONNECT', async (t) => {
+  const app = await buildTestApp(t, { settings: { ...await testSettings(t), SHUTDOWN_TIMEOUT_MS: '500' } })
+  const { port } = new URL(await listen(app))
+  const client = connect(Number(port), '127.0.0.1').on('error', () => {}).pause()
+  t.teardown(() => client.destroy())
+  const [served] = await once(app.server, 'connection') as [Socket]
+  // Fills the send buffers of the connection. The bytes need not be an answer.
+  while (served.write(Buffer.alloc(64 * 1024)));
+  const asked = once(app.server, 'connect')
+  client.write('CONNECT x:1 HTTP/1.1\r\nHost: x\r\n\r\n')
+  await asked
+  t.notOk(served.destroyed, 'the refusal waits to be sent')
+  await app.shutDown()
+  await app.close()
+  t.ok(served.destroyed)
+})

@@ -1,0 +1,139 @@
+import t, { type Test } from 'tap'
+import { buildTestApp, createPage, listen, signUp, testSettings } from '../../helpers/app.ts'
+import { Connection } from '../../helpers/raw.ts'
+import { until } from '../../helpers/until.ts'
+
+// Requests whose bodies are announced, or begun, and never finished.
+
+const KIB = 1024
+/** Of it, an address or account gets a quarter. */
+const MEMORY = 1024 * KIB
+const SHARE = MEMORY / 4
+const LARGE = JSON.stringify({ text: 'x'.repeat(100 * KIB) })
+
+async function startService (t: Test) {
+  const app = await buildTestApp(t, {
+    settings: {
+      ...await testSettings(t),
+      MAX_BODY_MEMORY_BYTES: String(MEMORY),
+      TRUST_PROXY: '127.0.0.1',
+      BODY_TIMEOUT_MS: '60000'
+    }
+  })
+  const url = await listen(app)
+  const connections: Connection[] = []
+  t.teardown(() => {
+    for (const { socket } of connections) socket.destroy()
+  })
+
+  /** The bytes that the service counts. */
+  async function held (): Promise<number> {
+    const text = await app.metrics.getSingleMetricAsString('landfall_request_body_bytes')
+    return Number(/^landfall_request_body_bytes (\d+)$/m.exec(text)?.[1])
+  }
+
+  /** Sends the head of a request and nothing of its body. */
+  async function begin (address: string, path: string, head: string): Promise<Connection> {
+    const connection = new Connection(url)
+    connections.push(connection)
+    connection
+      .send(`POST ${path} HTTP/1.1\r\nHost: x\r\nX-Forwarded-For: ${address}\r\nContent-Type: application/json\r\n${head}\r\n`)
+    return connection
+  }
+
+  /** The same, and waits until the service has counted the body. */
+  async function announce (address: string, path: string, bytes: number, more = ''): Promise<void> {
+    const before = await held()
+    await begin(address, path, `Content-Length: ${bytes}\r\n${more}`)
+    await until(async () => await held() === before + bytes, 'the body is counted')
+  }
+
+  async function refused (address: string, path: string, bytes: number, more = ''): Promise<void> {
+    const connection = await begin(address, path, `Content-Length: ${bytes}\r\n${more}`)
+    const { status, head, body } = await connection.answer()
+    t.equal(status, 503)
+    t.match(head, /\r\nretry-after: [1-9]/i)
+    t.same(JSON.parse(body.toString()), {
+      errors: ['Too many request bodies are being received, try again shortly']
+    })
+  }
+
+  return { app, connections, held, begin, announce, refused }
+}
+
+t.test('one account gets a quarter of the memory, from any number of addresses', async (t) => {
+  const { app, connections, held, announce, refused } = await startService(t)
+  const [attacker, other] = [await signUp(app), await signUp(app)]
+  const authorization = `Authorization: ${attacker.headers.authorization}\r\n`
+  for (let n = 1; n <= 2; n++) await announce(`192.0.2.${n}`, '/landing_pages', SHARE / 2, authorization)
+  await refused('192.0.2.3', '/landing_pages', SHARE / 2, authorization)
+
+  const page = await createPage(app, other, LARGE)
+  t.equal((await app.inject(`/landing_pages/${page.public_id}`)).statusCode, 200)
+
+  for (const { socket } of connections) socket.destroy()
+  await until(async () => await held() === 0, 'the memory is given back')
+  await createPage(app, attacker, '{}')
+})
+
+t.test('one address gets a quarter of the memory, without an account', async (t) => {
+  const { announce, refused } = await startService(t)
+  for (let n = 0; n < 4; n++) await announce('192.0.2.1', '/auth/sign_in', SHARE / 4)
+  await refused('192.0.2.1', '/auth/sign_in', SHARE / 4)
+  await announce('192.0.2.2', '/auth/sign_in', SHARE / 4)
+})
+
+t.test('all bodies together stay within the memory, and public reads go on', async (t) => {
+  const { app, announce, refused } = await startService(t)
+  const owner = await signUp(app)
+  const page = await createPage(app, owner, '{}')
+  for (let address = 1; address <= 4; address++) {
+    for (let n = 0; n < 4; n++) await announce(`192.0.2.${address}`, '/auth/sign_in', SHARE / 4)
+  }
+  await refused('192.0.2.5', '/auth/sign_in', SHARE / 4)
+  t.equal((await app.inject(`/landing_pages/${page.public_id}`)).statusCode, 200)
+})
+
+t.test('a body in chunks counts as it arrives', async (t) => {
+  const { app, held, begin, announce } = await startService(t)
+  const { headers: { authorization } } = await signUp(app)
+  await announce('192.0.2.1', '/landing_pages', SHARE - 8 * KIB, `Authorization: ${authorization}\r\n`)
+  const connection = await begin(
+    '192.0.2.2',
+    '/landing_pages',
+    `Transfer-Encoding: chunked\r\nAuthorization: ${authorization}\r\n`
+  )
+  const chunk = `1000\r\n${' '.repeat(4 * KIB)}\r\n`
+  connection.send(chunk)
+  await until(async () => await held() === SHARE - 4 * KIB, 'the first chunk is counted')
+  connection.send(chunk.repeat(4))
+  t.equal((await connection.answer()).status, 503)
+})
+
+t.test('a body that is larger than the limit of its route gets a 413 and is not counted', async (t) => {
+  const { held, begin } = await startService(t)
+  const connection = await begin('192.0.2.1', '/auth/sign_in', `Content-Length: ${MEMORY}\r\n`)
+  t.equal((await connection.answer()).status, 413)
+  t.equal(await held(), 0)
+})
+
+t.test('every answered request gives its memory back', async (t) => {
+  const { app, held } = await startService(t)
+  const owner = await signUp(app)
+  await createPage(app, owner, LARGE)
+  await app.inject({
+    method: 'POST',
+    url: '/landing_pages',
+    headers: owner.headers,
+    payload: { wrong: true }
+  })
+  await app.inject({ method: 'POST', url: '/auth/sign_in', payload: { user: { email: 'x' } } })
+  await until(async () => await held() === 0, 'the memory is given back')
+})
+
+t.test('a request without a route is answered before its body arrives', async (t) => {
+  const { held, begin } = await startService(t)
+  t.equal((await (await begin('192.0.2.1', '/nowhere', 'Content-Length: 1000\r\n')).answer()).status, 404)
+  t.equal((await (await begin('192.0.2.1', '/auth/me', 'Content-Length: 1000\r\n')).answer()).status, 405)
+  t.equal(await held(), 0)
+})

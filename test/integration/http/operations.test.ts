@@ -1,0 +1,195 @@
+import { once } from 'node:events'
+import { connect } from 'node:net'
+import { setTimeout as sleep } from 'node:timers/promises'
+import { pino } from 'pino'
+import t from 'tap'
+import { VERSION } from '../../../src/infra/system/version.ts'
+import { buildTestApp, listen, signUp, testSettings } from '../../helpers/app.ts'
+import { freePort, startPostgresServer, startRedisServer } from '../../helpers/servers.ts'
+import { until } from '../../helpers/until.ts'
+
+t.test('without PostgreSQL, /health/live answers 200 and /health/ready 503', async (t) => {
+  const postgres = await startPostgresServer(t)
+  const app = await buildTestApp(t, { settings: { DATABASE_URL: postgres.url, UPLOADS_DIR: t.testdir() } })
+  t.same((await app.inject('/health/live')).json(), { status: 'ok' })
+  t.same((await app.inject('/health/ready')).json(), { status: 'ok', database: 'ok', redis: 'not used' })
+  await postgres.stop()
+  t.equal((await app.inject('/health/live')).statusCode, 200)
+  const response = await app.inject('/health/ready')
+  t.equal(response.statusCode, 503)
+  t.ok(Number(response.headers['retry-after']) >= 1)
+  t.same(response.json(), { errors: ['PostgreSQL cannot be reached'] })
+})
+
+t.test('an idle service notices that PostgreSQL is away and back, and logs one line for each', async (t) => {
+  const lines: Array<{ level: number, msg: string }> = []
+  const postgres = await startPostgresServer(t)
+  const app = await buildTestApp(t, {
+    settings: { DATABASE_URL: postgres.url, UPLOADS_DIR: t.testdir() },
+    logger: pino({}, { write: (line: string) => lines.push(JSON.parse(line)) })
+  })
+  const metrics = async () => await app.metrics.metrics()
+  const isUp = async (value: number) =>
+    new RegExp(`^landfall_database_up ${value}$`, 'm').test(await metrics())
+  t.ok(await isUp(1))
+  await postgres.stop()
+  await until(async () => await isUp(0))
+  await postgres.start()
+  await until(async () => await isUp(1))
+  t.match(lines.filter(({ msg }) => msg.includes('PostgreSQL')), [
+    { level: 40, msg: 'PostgreSQL is unavailable', reason: String },
+    { level: 30, msg: 'PostgreSQL is available again' }
+  ])
+})
+
+t.test('while PostgreSQL is down, cached reads go on and other requests get 503 with Retry-After', async (t) => {
+  const postgres = await startPostgresServer(t)
+  const app = await buildTestApp(t, {
+    settings: { DATABASE_URL: postgres.url, UPLOADS_DIR: t.testdir(), RATE_LIMIT_PUBLIC: '1000' }
+  })
+  const owner = await signUp(app)
+  const created = await app.inject({
+    method: 'POST',
+    url: '/landing_pages',
+    headers: owner.headers,
+    payload: { current_data: { cached: true } }
+  })
+  const read = async (publicId = created.json().public_id) => await app.inject(`/landing_pages/${publicId}`)
+  t.equal((await read()).statusCode, 200)
+  await postgres.stop()
+  for (
+    const response of [
+      await app.inject({ url: '/auth/me', headers: owner.headers }),
+      await app.inject({
+        method: 'POST',
+        url: '/auth/sign_in',
+        payload: { user: { email: owner.user.email, password: 'x' } }
+      }),
+      await app.inject({
+        method: 'POST',
+        url: '/auth/refresh',
+        payload: { refresh_token: owner.refresh_token }
+      }),
+      await app.inject({
+        method: 'POST',
+        url: '/landing_pages',
+        headers: owner.headers,
+        payload: { current_data: {} }
+      }),
+      await read('A'.repeat(22))
+    ]
+  ) {
+    t.equal(response.statusCode, 503)
+    t.ok(Number(response.headers['retry-after']) >= 1)
+    t.equal(response.json().errors.length, 1)
+  }
+  for (let n = 0; n < 5; n++) {
+    await sleep(300)
+    t.equal((await read()).statusCode, 200, 'also after its lease of one second')
+  }
+  await postgres.start()
+  t.equal((await app.inject({ url: '/auth/me', headers: owner.headers })).statusCode, 200)
+  t.equal(
+    (await app.inject({
+      method: 'POST',
+      url: '/auth/refresh',
+      payload: { refresh_token: owner.refresh_token }
+    })).statusCode,
+    200,
+    'the refresh token was not used up'
+  )
+  t.equal((await read('A'.repeat(22))).statusCode, 404)
+})
+
+t.test('metrics are served on OPS_PORT and not on the public port', async (t) => {
+  const port = await freePort()
+  const redis = await startRedisServer(t)
+  const app = await buildTestApp(t, {
+    settings: { ...await testSettings(t), OPS_PORT: String(port), REDIS_URL: redis.url }
+  })
+  t.equal((await app.inject('/metrics')).statusCode, 404)
+  const metrics = async () => await (await fetch(`http://127.0.0.1:${port}/metrics`)).text()
+  t.match(await metrics(), /^landfall_limits_shared 1$/m)
+  t.match(
+    await metrics(),
+    `\nlandfall_build_info{version="${VERSION}",node_version="${process.version}"} 1\n`
+  )
+  const answerTo = async (path: string, method = 'GET') =>
+    await fetch(`http://127.0.0.1:${port}${path}`, { method })
+  t.match(await (await answerTo('/metrics?module=x')).text(), /^landfall_limits_shared 1$/m, 'with a query')
+  const head = await answerTo('/metrics', 'HEAD')
+  t.equal(head.status, 200)
+  t.match(head.headers.get('content-type'), /^text\/plain/)
+  t.equal(await head.text(), '')
+  for (
+    const [path, method] of [['/metrics', 'POST'], ['/metricsx'], ['/metrics/'], ['/?/metrics']] as const
+  ) t.equal((await answerTo(path, method)).status, 404, `${method} ${path}`)
+  t.match(await metrics(), /^process_resident_memory_bytes /m)
+  await redis.stop()
+  await until(async () => /^landfall_limits_shared 0$/m.test(await metrics()))
+  t.equal((await fetch(`http://127.0.0.1:${port}/auth/me`)).status, 404)
+})
+
+t.test('CORS_ORIGINS decides which origins may call the management API', async (t) => {
+  const app = await buildTestApp(t, { settings: { CORS_ORIGINS: 'https://APP.example.com' } })
+  const preflight = async (origin: string) =>
+    await app.inject({
+      method: 'OPTIONS',
+      url: '/manage/landing_pages',
+      headers: {
+        origin,
+        'access-control-request-method': 'PATCH',
+        'access-control-request-headers': 'authorization,content-type,if-match'
+      }
+    })
+  const allowed = await preflight('https://app.example.com')
+  t.equal(allowed.statusCode, 204)
+  t.equal(allowed.headers['access-control-allow-origin'], 'https://app.example.com')
+  t.match(allowed.headers['access-control-allow-methods'], /PATCH/)
+  t.not(
+    (await preflight('https://evil.example')).headers['access-control-allow-origin'],
+    'https://evil.example'
+  )
+  const refused = await app.inject({ url: '/auth/me', headers: { origin: 'https://app.example.com' } })
+  t.equal(refused.statusCode, 401)
+  t.equal(
+    refused.headers['access-control-allow-origin'],
+    'https://app.example.com',
+    'errors are readable, too'
+  )
+  const none = await app.inject({ method: 'OPTIONS', url: '/auth/sign_in' })
+  t.equal(none.statusCode, 204, 'an OPTIONS that is not a preflight')
+
+  const closed = await buildTestApp(t)
+  t.equal(
+    (await closed.inject({ url: '/auth/me', headers: { origin: 'https://app.example.com' } }))
+      .headers['access-control-allow-origin'],
+    undefined
+  )
+})
+
+t.test('a connection that has sent nothing does not delay closing', async (t) => {
+  const app = await buildTestApp(t)
+  const { port } = new URL(await listen(app))
+  const socket = connect(Number(port), '127.0.0.1')
+  await Promise.all([once(socket, 'connect'), once(app.server, 'connection')])
+  const closed = once(socket, 'close')
+  socket.resume()
+  await Promise.all([app.close(), closed])
+  t.pass('the connection is closed')
+})
+
+t.test('a request in flight finishes when the service closes', async (t) => {
+  const app = await buildTestApp(t)
+  const url = await listen(app)
+  const response = fetch(`${url}/auth/sign_up`, {
+    method: 'POST',
+    headers: { 'content-type': 'application/json' },
+    body: JSON.stringify({
+      user: { email: 'late@example.com', password: 'correct horse', password_confirmation: 'correct horse' }
+    })
+  })
+  await new Promise((resolve) => app.server.once('request', resolve))
+  await app.close()
+  t.equal((await response).status, 201)
+})

@@ -1,0 +1,268 @@
+import diagnostics from 'node:diagnostics_channel'
+import { randomUUID } from 'node:crypto'
+import type { FastifyInstance, FastifyReply, FastifyRequest, RouteOptions } from 'fastify'
+import type { TObject, TSchema } from '@sinclair/typebox'
+import t from 'tap'
+import { NotFoundError } from '../../../src/errors.ts'
+import { problemsOf, uncheckedInput } from '../../../src/http/validation.ts'
+import { buildTestApp, createPage, signUp, testSettings, type Account } from '../../helpers/app.ts'
+
+// Every route has a schema for all input that it reads, and the schema refuses values of the wrong type.
+
+/** Routes whose handlers validate the input. The comments at `uncheckedInput` give the reasons. */
+const UNCHECKED = ['GET /landing_pages/:public_id', 'HEAD /landing_pages/:public_id', 'POST /assets']
+/** Routes of @fastify/swagger-ui. */
+const FOREIGN = /^\/(docs(\/|$)|\*$|$)/
+
+type Part = 'body' | 'params' | 'querystring'
+const PROPERTY = { body: 'body', params: 'params', querystring: 'query' } as const
+interface Route {
+  readonly name: string
+  readonly method: string
+  readonly url: string
+  readonly schemas: Readonly<Partial<Record<Part, TSchema>>>
+  readonly isUnchecked: boolean
+}
+
+const WRONG: Readonly<Record<string, readonly unknown[]>> = {
+  string: [null, true, 1, [], {}, ['x']],
+  integer: [null, true, 1.5, '1', [], {}],
+  object: [null, true, 1, 'x', []],
+  'object or array': [null, true, 1, 'x']
+}
+const WRONG_TEXT: Readonly<Record<string, readonly string[]>> = {
+  string: [],
+  integer: ['', 'x', '1.5', '1e1', '%201', '0x1', 'true', 'null', '[]']
+}
+
+/** Builds an app whose handlers are replaced, and lists its routes. */
+async function buildWithHandlers (
+  settings: Record<string, string>,
+  replace: (route: Route, handler: RouteOptions['handler']) => RouteOptions['handler']
+): Promise<{ app: FastifyInstance, routes: Route[] }> {
+  const routes: Route[] = []
+  const watch = (message: unknown) => {
+    const { fastify } = message as { fastify: FastifyInstance }
+    fastify.addHook('onRoute', (options) => {
+      if (FOREIGN.test(options.url)) return
+      const { body, params, querystring } = (options.schema ?? {}) as Route['schemas']
+      const found = [options.method].flat().map((method) => ({
+        name: `${method} ${options.url}`,
+        method,
+        url: options.url,
+        schemas: { ...body && { body }, ...params && { params }, ...querystring && { querystring } },
+        isUnchecked: options.validatorCompiler === uncheckedInput
+      }))
+      routes.push(...found)
+      options.handler = replace(found[0]!, options.handler)
+    })
+  }
+  diagnostics.subscribe('fastify.initialization', watch)
+  const app = await buildTestApp(t, { settings })
+  diagnostics.unsubscribe('fastify.initialization', watch)
+  return { app, routes }
+}
+
+const settings = await testSettings(t)
+const account = await signUp(await buildTestApp(t, { settings }))
+
+const inject = async (app: FastifyInstance, { method }: Route, url: string, body?: unknown) =>
+  await app.inject({
+    method: method as 'GET',
+    url,
+    headers: account.headers,
+    ...body !== undefined && { headers: { ...account.headers, 'content-type': 'application/json' } },
+    ...body !== undefined && { payload: JSON.stringify(body) }
+  })
+
+const typeOf = ({ type, anyOf }: TSchema): string =>
+  type ?? (anyOf as TSchema[]).map((schema) => schema.type as string).join(' or ')
+const propertiesOf = (schema: TSchema): [string, TSchema][] =>
+  Object.entries((schema as TObject).properties ?? {})
+
+/** Returns a value that is valid for a schema. */
+function sample (schema: TSchema): unknown {
+  if (schema.anyOf !== undefined) return sample(schema.anyOf[0])
+  if (schema.type === 'object') {
+    return Object.fromEntries(propertiesOf(schema).map(([name, property]) => [name, sample(property)]))
+  }
+  if (schema.type === 'array') return []
+  if (schema.type === 'integer') return schema.minimum ?? 1
+  if (schema.format === 'uuid') return randomUUID()
+  if (schema.pattern !== undefined) return 'A'.repeat(22)
+  return 'someone@example.com'
+}
+
+/** Yields values of the wrong type, and valid objects with one property of the wrong type. */
+function* misfits (schema: TSchema): Generator<unknown> {
+  if (isDocument(schema) || schema.anyOf === undefined) yield* WRONG[typeOf(schema)] ?? []
+  const shapes: TSchema[] = isDocument(schema) ? [] : schema.anyOf ?? [schema]
+  for (const shape of shapes) {
+    const fitting = sample(shape) as object
+    for (const [name, property] of propertiesOf(shape)) {
+      for (const wrong of misfits(property)) yield { ...fitting, [name]: wrong }
+    }
+  }
+}
+const isDocument = (schema: TSchema): boolean => schema.title === 'Document'
+
+const letThrough: string[] = []
+/** Statuses that helpers/conformance.js accepts on every route. */
+const REACHED = 417
+const REFUSED = 431
+const { app, routes } = await buildWithHandlers(settings, (route, handler) => {
+  if (route.isUnchecked) return handler
+  return async function (this: FastifyInstance, request: FastifyRequest, reply: FastifyReply) {
+    const { validationError } = request
+    if (validationError !== undefined) {
+      throw validationError instanceof NotFoundError ? validationError
+        : Object.assign(new Error('refused'), { statusCode: REFUSED })
+    }
+    letThrough.push(route.name)
+    return await reply.code(REACHED).type('application/json').send(Buffer.from('{"errors":["reached"]}'))
+  }
+})
+
+t.test('only the listed routes validate their input without a schema', async (t) => {
+  t.same(routes.filter(({ isUnchecked }) => isUnchecked).map(({ name }) => name).sort(), UNCHECKED)
+  t.ok(routes.length > 20, 'the test knows all routes')
+})
+
+t.test('every route has a schema for its URL parameters and its body', async (t) => {
+  for (const { name, method, url, schemas } of routes) {
+    const names = url.match(/:\w+|\*/g)?.map((found) => found.replace(':', '')) ?? []
+    t.same(Object.keys(schemas.params?.properties ?? {}), names, `${name}: params`)
+    if (['POST', 'PUT', 'PATCH'].includes(method)) t.ok(schemas.body, `${name}: body`)
+  }
+})
+
+t.test('a handler reads only the parts of a request that its route has a schema for', async (t) => {
+  const read = new Set<string>()
+  const { app, routes } = await buildWithHandlers(
+    settings,
+    (route, handler) =>
+      function (this: FastifyInstance, request: FastifyRequest, reply: FastifyReply) {
+        for (const part of Object.keys(PROPERTY) as Part[]) {
+          if (route.schemas[part] !== undefined) continue
+          const value = request[PROPERTY[part]]
+          Object.defineProperty(request, PROPERTY[part], {
+            get: () => {
+              read.add(`${route.name} reads its ${part}`)
+              return value
+            }
+          })
+        }
+        return (handler as (...args: unknown[]) => unknown).call(this, request, reply)
+      }
+  )
+  const owner: Account = await signUp(app)
+  const page = await createPage(app, owner)
+  for (const route of routes) {
+    const url = route.url.replace(':id', page.id).replace(':public_id', page.public_id).replace('*', 'x.png')
+    const body = route.schemas.body && sample(route.schemas.body)
+    await inject(app, route, url, route.isUnchecked ? undefined : body)
+  }
+  t.same([...read], [])
+})
+
+t.test('a value of the wrong type never reaches a handler', async (t) => {
+  const urlOf = ({ url }: Route) =>
+    url.replace(':id', randomUUID()).replace(':public_id', 'x').replace('*', 'x')
+  for (const route of routes.filter(({ isUnchecked }) => !isUnchecked)) {
+    const { body, querystring, params } = route.schemas
+    const fitting = body && sample(body)
+    t.equal(
+      (await inject(app, route, urlOf(route), fitting)).statusCode,
+      REACHED,
+      `${route.name}: a valid body`
+    )
+    letThrough.length = 0
+    for (const wrong of body === undefined ? [] : misfits(body)) {
+      const { statusCode } = await inject(app, route, urlOf(route), wrong)
+      t.match(statusCode, /^4(?!17)/, `${route.name}: ${JSON.stringify(wrong)}`)
+    }
+    for (const [name, schema] of querystring === undefined ? [] : propertiesOf(querystring)) {
+      const wrong = [...(WRONG_TEXT[typeOf(schema)] ?? []).map((text) => `${name}=${text}`),
+        `${name}=1&${name}=1`]
+      for (const query of wrong) {
+        t.equal(
+          (await inject(app, route, `${urlOf(route)}?${query}`)).statusCode,
+          422,
+          `${route.name}?${query}`
+        )
+      }
+    }
+    if (params?.properties.id !== undefined) {
+      for (const id of ['x', '1', `urn:uuid:${randomUUID()}`, `${randomUUID()}%0a`, '%00', 'toString']) {
+        const { statusCode, body } = await inject(app, route, route.url.replace(':id', id), fitting)
+        t.same(
+          [statusCode, body],
+          [404, route.method === 'HEAD' ? '' : '{"errors":["Not found"]}'],
+          `${route.name}: ${id}`
+        )
+      }
+    }
+    t.same(letThrough, [], route.name)
+  }
+})
+
+t.test('a management route refuses query parameters that it does not have, and names those that it has', async (t) => {
+  const management = routes.filter(({ url, method, isUnchecked }) =>
+    /^\/(auth|assets|manage|landing_pages$)/.test(url) && method !== 'OPTIONS' && !isUnchecked
+  )
+  t.equal(management.length, 18)
+  for (const route of management) {
+    const { body, querystring } = route.schemas
+    const url = route.url.replace(':id', randomUUID())
+    const response = await inject(app, route, `${url}?page=2&q=`, body && sample(body))
+    const has = querystring === undefined ? 'has none' : 'has only limit and cursor'
+    t.equal(response.statusCode, 422, route.name)
+    if (route.method === 'HEAD') continue
+    t.same(
+      response.json(),
+      { errors: [`Query parameter page, q is unknown (this route ${has})`] },
+      route.name
+    )
+  }
+  const { body } = await app.inject({ url: '/assets?offset=1&limit=0', headers: account.headers })
+  t.same(JSON.parse(body).errors, [
+    'Query parameter offset is unknown (this route has only limit and cursor)',
+    'Limit must be a whole number from 1 to 100'
+  ], 'with the other errors')
+  t.equal((await app.inject('/assets?page=2')).statusCode, 401, 'without a token')
+  t.equal((await app.inject('/openapi.json?page=2')).statusCode, REACHED, 'outside of the management API')
+})
+
+t.test('inherited properties do not count as sent', async (t) => {
+  const body = routes.find(({ name }) => name === 'POST /auth/sign_up')!.schemas.body!
+  const user = Object.create({ email: 'a@example.com', password: 'x', password_confirmation: 'x' })
+  t.equal(problemsOf(body, { user }).length, 3)
+  t.match(problemsOf(body, Object.create({ user })), [/^Request body must look like/])
+})
+
+t.test('validation does not read the properties of a document', async (t) => {
+  const { body } = routes.find(({ name }) => name === 'POST /landing_pages')!.schemas
+  const forbid = (): never => {
+    throw new Error('walked')
+  }
+  for (const target of [{}, []]) {
+    const document = new Proxy(target, { ownKeys: forbid, get: forbid, has: forbid })
+    t.same(problemsOf(body!, { current_data: document }), [])
+    t.same(problemsOf(body!, { landing_page: { current_data: document } }), [])
+  }
+})
+
+t.test('a large body causes at most three errors', async (t) => {
+  for (const { schemas: { body } } of routes.filter(({ isUnchecked }) => !isUnchecked)) {
+    if (body === undefined) continue
+    const many = Array.from({ length: 10_000 }, () => null)
+    for (
+      const value of [many, { user: many }, { user: { email: many } }, {
+        current_data: 1,
+        landing_page: many
+      }]
+    ) {
+      t.ok(problemsOf(body, value).length <= 3)
+    }
+  }
+})

@@ -1,0 +1,461 @@
+import { randomBytes, randomUUID } from 'node:crypto'
+import t from 'tap'
+import { clock } from '../../../src/infra/system/clock.ts'
+import { DatabaseUnavailableError } from '../../../src/infra/postgres/unavailable.ts'
+import { CachedDocument,
+  type DocumentVersion } from '../../../src/modules/landing-pages/public/cached-document.ts'
+import { DocumentCache,
+  type DocumentCacheOptions } from '../../../src/modules/landing-pages/public/document-cache.ts'
+import { DOCUMENT_SCRIPTS,
+  SharedDocuments } from '../../../src/modules/landing-pages/public/shared-documents.ts'
+import { RedisClient } from '../../../src/infra/redis/redis-client.ts'
+import { silent } from '../../helpers/silent-logger.ts'
+import { buildTestApp, createPage, signUp, testSettings } from '../../helpers/app.ts'
+import { claimRedis, createProxy, startRedisServer } from '../../helpers/servers.ts'
+import { until } from '../../helpers/until.ts'
+
+// Loads, writes and messages in every order, step by step. replicas.test.ts tests them as real races.
+
+const ID = 'A'.repeat(22)
+const documentOf = (version: number, text = `{"v":${version}}`, publicId = ID): DocumentVersion => ({
+  publicId,
+  version,
+  hash: String(version).padEnd(43, 'x'),
+  updatedAt: new Date(version),
+  bytes: Buffer.from(text)
+})
+const cacheOf = (options: Partial<DocumentCacheOptions>) =>
+  new DocumentCache({
+    maxBytes: 1e6,
+    maxStaleMs: 0,
+    read: async () => undefined,
+    hearsAllWrites: () => true,
+    ...options
+  })
+const versionIn = (cache: DocumentCache): number | null | undefined => {
+  const held = cache.get(ID, 0)
+  return held instanceof CachedDocument ? held.version : held
+}
+
+/** Returns a database read that waits for the test to provide its answer. */
+function controlledRead () {
+  const answers: ((document: DocumentVersion | undefined) => void)[] = []
+  return {
+    answers,
+    read: async () =>
+      await new Promise<DocumentVersion | undefined>((resolve) => {
+        answers.push(resolve)
+      }),
+    asked: async (times: number) => {
+      while (answers.length < times) await new Promise((resolve) => setImmediate(resolve))
+    }
+  }
+}
+
+t.test('publishing an older version does not replace a newer one', async (t) => {
+  const cache = cacheOf({})
+  await cache.publish(ID, documentOf(3))
+  await cache.publish(ID, documentOf(2))
+  t.equal(versionIn(cache), 3)
+  await cache.publish(ID, undefined)
+  t.equal(versionIn(cache), null)
+})
+
+t.test('a load that returns an older version than was announced is not cached', async (t) => {
+  const channel = `test:${randomUUID()}`
+  const redis = new RedisClient(
+    await claimRedis(t),
+    { channels: [channel], scripts: DOCUMENT_SCRIPTS },
+    silent
+  )
+  t.teardown(() => redis.close())
+  await redis.start()
+  const heard: string[] = []
+  const { answers, read, asked } = controlledRead()
+  const cache = cacheOf({ read, shared: new SharedDocuments(redis, channel) })
+  redis.on('message', (_channel, message) => {
+    heard.push(message)
+  })
+  const overtaken = cache.load(ID)
+  await asked(1)
+  for (const version of [2, 3]) await redis.commands.publish(channel, `${ID} ${version}`)
+  while (heard.length < 2) await new Promise((resolve) => setImmediate(resolve))
+  answers[0]?.(documentOf(2))
+  t.equal((await overtaken)?.version, 2)
+  t.equal(versionIn(cache), undefined)
+})
+
+t.test('a load that began before a write or a deletion does not undo it', async (t) => {
+  for (const maxBytes of [1e6, 0]) {
+    const { answers, read, asked } = controlledRead()
+    const cache = cacheOf({ read, maxBytes })
+    const overtaken = cache.load(ID)
+    await asked(1)
+    await cache.publish(ID, documentOf(2))
+    answers[0]?.(documentOf(1))
+    if (maxBytes === 0) {
+      // Without a cache, the load that began before the write returns its own result. Later calls must
+      // start another load.
+      const later = cache.load(ID)
+      await asked(2)
+      answers[1]?.(documentOf(2))
+      t.equal((await overtaken)?.version, 1)
+      t.equal((await later)?.version, 2)
+    } else {
+      t.equal((await overtaken)?.version, 2)
+    }
+
+    const { answers: more, read: readAgain, asked: askedAgain } = controlledRead()
+    const other = cacheOf({ read: readAgain, maxBytes })
+    const deleted = other.load(ID)
+    await askedAgain(1)
+    await other.publish(ID, undefined)
+    more[0]?.(documentOf(1))
+    t.equal(await deleted, undefined)
+    t.equal(versionIn(other), null, 'the tombstone stays')
+  }
+})
+
+t.test('a write published after a newer version or a deletion is not cached', async (t) => {
+  for (const newer of [documentOf(3), undefined]) {
+    const cache = cacheOf({ read: async () => newer })
+    await cache.publish(ID, newer)
+    if (newer !== undefined) { for (let n = 0; n < 20; n++) await cache.publish(ID, documentOf(4 + n)) }
+    await cache.publish(ID, documentOf(2))
+    t.equal(versionIn(cache), newer === undefined ? null : 23)
+  }
+  const small = cacheOf({ maxBytes: 1, read: async () => documentOf(3) })
+  t.equal((await small.load(ID))?.version, 3)
+  await small.publish(ID, documentOf(2))
+  t.equal(versionIn(small), undefined, 'a loaded version counts even after its eviction')
+
+  const gone = cacheOf({})
+  t.equal(await gone.load(ID), undefined)
+  await gone.publish(ID, documentOf(2))
+  t.equal(versionIn(gone), null)
+})
+
+t.test('a write that began before expireAll() is not cached', async (t) => {
+  const cache = cacheOf({})
+  let now = clock.now()
+  t.intercept(clock, 'now', { value: () => now })
+  const startedAt = now
+  now += 10
+  cache.expireAll()
+  await cache.publish(ID, documentOf(2), startedAt)
+  t.equal(cache.get(ID, now), undefined)
+  await cache.publish(ID, documentOf(3), now)
+  t.equal(versionIn(cache), 3)
+})
+
+t.test('a load may return a newer version than was published, and that version stays cached', async (t) => {
+  const { answers, read, asked } = controlledRead()
+  const cache = cacheOf({ read })
+  const ahead = cache.load(ID)
+  await asked(1)
+  await cache.publish(ID, documentOf(5))
+  const behind = cache.load(ID)
+  await asked(2)
+  answers[0]?.(documentOf(6))
+  t.equal((await ahead)?.version, 6)
+  t.equal(versionIn(cache), 6, 'newer than the published version')
+  const later = cache.load(ID)
+  await asked(3)
+  answers[1]?.(documentOf(5))
+  answers[2]?.(documentOf(6))
+  t.equal((await behind)?.version, 6)
+  t.equal((await later)?.version, 6)
+  t.equal(versionIn(cache), 6)
+})
+
+t.test('once a newer version is known, an older one is neither read from Redis nor written to it', async (t) => {
+  const app = await buildTestApp(t, {
+    settings: { ...await testSettings(t), REDIS_URL: await claimRedis(t) }
+  })
+  const shared = new SharedDocuments(app.redisClient!, `test:${randomUUID()}`)
+  const { answers, read, asked } = controlledRead()
+  const cache = cacheOf({ maxBytes: 0, shared, read })
+  const overtaken = cache.load(ID)
+  await asked(1)
+  await cache.publish(ID, documentOf(2))
+  await app.redisClient!.commands.flushdb()
+  answers[0]?.(documentOf(1))
+  t.equal((await overtaken)?.version, 1)
+  t.equal(await shared.get(ID), undefined)
+  await shared.fill(documentOf(1)) // by a replica that does not know version 2
+  const later = cache.load(ID)
+  await asked(2)
+  answers[1]?.(documentOf(2))
+  t.equal((await later)?.version, 2)
+})
+
+t.test('a load that began before expireAll() answers its callers but is not cached', async (t) => {
+  const { answers, read, asked } = controlledRead()
+  const cache = cacheOf({ read })
+  let now = clock.now()
+  t.intercept(clock, 'now', { value: () => now })
+  const loading = cache.load(ID)
+  await asked(1)
+  now += 10
+  cache.expireAll()
+  answers[0]?.(documentOf(1))
+  t.equal((await loading)?.version, 1)
+  t.equal(versionIn(cache), undefined)
+})
+
+t.test('after PostgreSQL loses its last writes, older versions and reused numbers are accepted', async (t) => {
+  const app = await buildTestApp(t, {
+    settings: { ...await testSettings(t), REDIS_URL: await claimRedis(t) }
+  })
+  const shared = new SharedDocuments(app.redisClient!, `test:${randomUUID()}`)
+  for (const redis of [undefined, shared]) {
+    let row = documentOf(5, '{"lost":true}')
+    const cache = cacheOf({ read: async () => row, ...(redis !== undefined && { shared: redis }) })
+    t.equal((await cache.load(ID))?.version, 5)
+    row = documentOf(4)
+    await app.redisClient!.commands.flushdb() // otherwise its copy is valid for a minute
+    cache.expireAll()
+    t.equal((await cache.load(ID))?.version, 4)
+    t.equal(versionIn(cache), 4, 'the older version is cached')
+
+    await shared.publish(ID, documentOf(5, '{"lost":true}'))
+    row = { ...documentOf(5, '{"new":true}'), hash: 'y'.repeat(43) }
+    await cache.publish(ID, row)
+    t.match(cache.get(ID, 0), { hash: row.hash })
+    if (redis !== undefined) t.match(await shared.get(ID), { document: { hash: row.hash } })
+    const other = cacheOf({ read: async () => documentOf(5, '{"lost":true}') })
+    await other.load(ID)
+    await other.publish(ID, row)
+    t.match(other.get(ID, 0), { hash: row.hash })
+  }
+})
+
+t.test('concurrent callers share one load, and a reload of the same version keeps its encodings', async (t) => {
+  let reads = 0
+  const cache = cacheOf({
+    read: async () => {
+      reads++
+      return documentOf(1, JSON.stringify('x'.repeat(2000)))
+    }
+  })
+  const [first, ...others] = await Promise.all(Array.from({ length: 20 }, async () => await cache.load(ID)))
+  t.equal(reads, 1)
+  t.ok(others.every((other) => other === first))
+  const br = await first?.make('br', cache.compressions)
+  cache.expireAll()
+  t.equal(cache.get(ID, clock.now()), undefined)
+  t.equal((await cache.load(ID))?.ready('br'), br)
+  t.equal(reads, 2)
+})
+
+t.test('the cache budget counts all encodings of a document', async (t) => {
+  // Random hexadecimal digits can't be compressed to less than half of their 30 KB.
+  const app = await buildTestApp(t, {
+    settings: { RATE_LIMIT_PUBLIC: '1000', CACHE_MAX_BYTES: String(3 * 33_000) }
+  })
+  const owner = await signUp(app)
+  const pages: string[] = []
+  for (let n = 0; n < 3; n++) {
+    pages
+      .push((await createPage(app, owner, JSON.stringify([randomBytes(15_000).toString('hex')]))).public_id)
+  }
+  const held = () => pages.map((publicId) => app.documents.get(publicId, 0) instanceof CachedDocument)
+  t.same(held(), [true, true, true])
+  for (const encoding of ['br', 'gzip']) {
+    await app.inject({ url: `/landing_pages/${pages[2]}`, headers: { 'accept-encoding': encoding } })
+  }
+  t.equal(held()[2], true)
+  t.ok(held().includes(false), 'older entries are evicted')
+  pages.push((await createPage(app, owner, JSON.stringify(['x'.repeat(100_000)]))).public_id)
+  t.equal(held()[3], false, 'larger than the whole budget')
+  t.equal(
+    (await app.inject(`/landing_pages/${pages[3]}`)).statusCode,
+    200,
+    'a document that is not cached is served'
+  )
+})
+
+t.test('while PostgreSQL is known to be down, copies are served at once and one read probes it', async (t) => {
+  const answers: ((document: DocumentVersion) => void)[] = []
+  let reads = 0
+  const cache = cacheOf({
+    maxStaleMs: 60_000,
+    read: async () => {
+      if (++reads === 1) throw new DatabaseUnavailableError('away')
+      return await new Promise<DocumentVersion>((resolve) => {
+        answers.push(resolve)
+      })
+    }
+  })
+  await cache.publish(ID, documentOf(1))
+  cache.expireAll()
+  t.equal((await cache.load(ID))?.version, 1, 'the first call reads from PostgreSQL')
+  for (let n = 0; n < 20; n++) t.equal((await cache.load(ID))?.version, 1)
+  while (answers.length === 0) await new Promise((resolve) => setImmediate(resolve))
+  t.equal(reads, 2, 'only one more read is running')
+  answers[0]?.(documentOf(2))
+  while (versionIn(cache) !== 2) await new Promise((resolve) => setImmediate(resolve))
+  const now = clock.now()
+  t.notOk(cache.isStale(cache.get(ID, now) as CachedDocument, now))
+})
+
+t.test('the age of a copy counts from the start of its load', async (t) => {
+  const { answers, read, asked } = controlledRead()
+  const cache = cacheOf({ read })
+  let now = clock.now()
+  t.intercept(clock, 'now', { value: () => now })
+  const loading = cache.load(ID)
+  await asked(1)
+  const start = now
+  now += 5000
+  answers[0]?.(documentOf(1))
+  t.equal((await loading)?.knownAt, start)
+  t.equal(cache.get(ID, start + 59_999), await loading)
+  t.equal(cache.get(ID, start + 60_000), undefined)
+})
+
+t.test('the cache remembers 10,000 unknown ids, which evict no document', async (t) => {
+  let reads = 0
+  const cache = cacheOf({
+    maxBytes: 10_000,
+    read: async (publicId) => {
+      reads++
+      return publicId === ID ? documentOf(1) : undefined
+    }
+  })
+  await cache.load(ID)
+  const guesses = Array.from({ length: 25_000 }, (_, n) => String(n).padStart(22, '0'))
+  for (const guess of guesses) await cache.load(guess)
+  const remembered = guesses.filter((guess) => cache.get(guess, clock.now()) === null)
+  t.equal(remembered.length, 10_000)
+  t.equal(remembered.at(-1), guesses.at(-1), 'the newest ones')
+  t.equal(versionIn(cache), 1)
+  t.equal(reads, 1 + guesses.length)
+})
+
+t.test('the overhead of entries counts, so that many small documents stay within the budget', async (t) => {
+  const cache = cacheOf({ maxBytes: 100 * 1024 })
+  const ids = Array.from({ length: 1000 }, (_, n) => String(n).padStart(22, '0'))
+  for (const publicId of ids) await cache.publish(publicId, documentOf(1, '[]', publicId))
+  const held = ids.filter((publicId) => cache.get(publicId, 0) instanceof CachedDocument).length
+  t.ok(held > 40 && held < 100, `${held} are cached`)
+})
+
+t.test('a cached document does not keep the larger buffer that its bytes came from', (t) => {
+  const large = Buffer.alloc(100_000, 'x')
+  const { identity } = new CachedDocument({ ...documentOf(1), bytes: large.subarray(10, 20) })
+  t.equal(identity.body.bytes.toString(), 'x'.repeat(10))
+  t.equal(identity.body.bytes.buffer.byteLength, identity.body.size)
+  t.ok(identity.body.size < 2000)
+  t.end()
+})
+
+t.test('a load from PostgreSQL fills Redis, and a load from Redis keeps the expiry of that copy', async (t) => {
+  const app = await buildTestApp(t, {
+    settings: { ...await testSettings(t), REDIS_URL: await claimRedis(t) }
+  })
+  const shared = new SharedDocuments(app.redisClient!, 'landfall-test')
+  let reads = 0
+  const read = async () => {
+    reads++
+    return documentOf(1)
+  }
+  const [first, second] = [cacheOf({ shared, read }), cacheOf({ shared, read })]
+  t.equal((await first.load(ID))?.version, 1)
+  const { commands } = app.redisClient!
+  while (await commands.exists(`landfall:document:${ID}`) === 0) {
+    await new Promise((resolve) => setImmediate(resolve))
+  }
+  await commands.pexpire(`landfall:document:${ID}`, 20_000)
+  const now = clock.now()
+  t.equal((await second.load(ID))?.version, 1)
+  t.equal(reads, 1)
+  for (const [later, isServed] of [[10_000, true], [21_000, false]] as const) {
+    t.equal(second.get(ID, now + later) instanceof CachedDocument, isServed, `${later} ms later`)
+  }
+  t.ok(first.get(ID, now + 21_000) instanceof CachedDocument)
+})
+
+t.test('in Redis, an older version replaces neither a newer one nor a tombstone, and keys expire', async (t) => {
+  const app = await buildTestApp(t, {
+    settings: { ...await testSettings(t), REDIS_URL: await claimRedis(t) }
+  })
+  const documents = new SharedDocuments(app.redisClient!, 'landfall-test')
+  const held = async () => {
+    const copy = await documents.get(ID)
+    return copy === undefined || copy.deleted ? copy : copy.document.version
+  }
+  t.equal(await held(), undefined)
+  await documents.publish(ID, documentOf(2))
+  await documents.fill(documentOf(1))
+  t.equal(await held(), 2, 'a late fill')
+  await documents.publish(ID, documentOf(1))
+  t.equal(await held(), 2, 'a late publication')
+  await documents.fill(documentOf(3))
+  t.equal(await held(), 3)
+  t.equal(await documents.announce(ID, 2), 3, 'a late announcement returns the newer version')
+  t.equal(await held(), 3)
+  await documents.announce(ID, 4)
+  t.equal(await held(), undefined, 'only the number of the version is known')
+  await documents.fill(documentOf(3))
+  t.equal(await held(), undefined, 'an older document is not stored')
+  await documents.fill(documentOf(4))
+  t.equal(await held(), 4)
+  const lives = async () => await app.redisClient!.commands.pttl(`landfall:document:${ID}`)
+  t.ok(await lives() > 0 && await lives() <= 60_000)
+  await documents.publish(ID, undefined)
+  t.same(await held(), { deleted: true })
+  await documents.fill(documentOf(4))
+  await documents.publish(ID, documentOf(5))
+  t.same(await held(), { deleted: true })
+  t.ok(await lives() > 0 && await lives() <= 60_000)
+})
+
+t.test('Redis stores only the version of a document that is too large', async (t) => {
+  const app = await buildTestApp(t, {
+    settings: { ...await testSettings(t), REDIS_URL: await claimRedis(t) }
+  })
+  const documents = new SharedDocuments(app.redisClient!, 'landfall-test')
+  const large = (version: number) => documentOf(version, JSON.stringify('x'.repeat(3_000_000)))
+  await documents.fill(large(1))
+  t.equal(await app.redisClient!.commands.exists(`landfall:document:${ID}`), 0)
+  await documents.publish(ID, documentOf(1))
+  t.equal(await documents.publish(ID, large(2)), 2)
+  t.equal(await documents.get(ID), undefined, 'neither this version nor the one before')
+  await documents.fill(documentOf(1))
+  t.equal(await documents.get(ID), undefined)
+  t.ok(await app.redisClient!.commands.memory('USAGE', `landfall:document:${ID}`) as number < 1000)
+})
+
+t.test('a write that could not reach Redis outlives the old copy there and is published later', async (t) => {
+  const redis = await startRedisServer(t)
+  const proxy = await createProxy(t, redis.url)
+  const app = await buildTestApp(t, { settings: { ...await testSettings(t), REDIS_URL: redis.url } })
+  const behind = await buildTestApp(t, { settings: { ...await testSettings(t), REDIS_URL: proxy.url } })
+  const shared = new SharedDocuments(behind.redisClient!, 'landfall-test')
+  const direct = new SharedDocuments(app.redisClient!, 'landfall-test')
+  const cache = cacheOf({ maxBytes: 0, shared, read: async () => documentOf(2) })
+  await cache.publish(ID, documentOf(1))
+  await proxy.refuse()
+  await cache.publish(ID, documentOf(2))
+  await proxy.restore()
+  await until(() => behind.redisClient!.reachable)
+  t.match(await direct.get(ID), { document: { version: 1 } }, 'Redis still has the old version')
+  t.equal((await cache.load(ID))?.version, 2)
+  await cache.publishOutstanding()
+  t.match(await direct.get(ID), { document: { version: 2 } })
+})
+
+t.test('losing or regaining the channel, or losing Redis, expires all cached documents', async (t) => {
+  const app = await buildTestApp(t, {
+    settings: { ...await testSettings(t), REDIS_URL: await claimRedis(t) }
+  })
+  const page = await createPage(app, await signUp(app))
+  const fresh = () => app.documents.get(page.public_id, clock.now()) instanceof CachedDocument
+  for (const event of ['unsubscribed', 'subscribed', 'unreachable'] as const) {
+    await app.documents.load(page.public_id)
+    t.ok(fresh())
+    app.redisClient!.emit(event)
+    t.notOk(fresh(), event)
+  }
+})

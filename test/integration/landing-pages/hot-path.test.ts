@@ -1,0 +1,446 @@
+import { once } from 'node:events'
+import type { IncomingMessage, ServerResponse } from 'node:http'
+import { connect, type Socket } from 'node:net'
+import { Writable } from 'node:stream'
+import { setTimeout as sleep } from 'node:timers/promises'
+import { brotliDecompressSync, gunzipSync } from 'node:zlib'
+import { Redis } from 'ioredis'
+import t, { type Test } from 'tap'
+import type { FastifyInstance } from 'fastify'
+import { clock } from '../../../src/infra/system/clock.ts'
+import { selfTests } from '../../../src/http/hardening/node-internals.ts'
+import { Body } from '../../../src/modules/landing-pages/public/prepared-head.ts'
+import { buildTestApp, createPage, listen, signUp } from '../../helpers/app.ts'
+import { Connection, requestOf, type RawAnswer as Answer } from '../../helpers/raw.ts'
+import { startRedisServer } from '../../helpers/servers.ts'
+import { countStatements } from '../../helpers/statements.ts'
+
+// Warm public reads are answered synchronously and bypass Fastify and Node, but must send the same bytes.
+
+const UNKNOWN = 'A'.repeat(22)
+const KILOBYTE = 1024
+
+/** Returns a document of `bytes` bytes that has letters beyond ASCII and compresses well. */
+function documentOf (bytes: number): string {
+  let text = '{"text":"\u00e9\u4e16\u{1f600}'
+  for (let n = 0; Buffer.byteLength(text) < bytes - 20; n++) text += `${n % 97} \u00fc `
+  return `${text}${'x'.repeat(bytes - Buffer.byteLength(text) - 2)}"}`
+}
+
+async function open (t: Test, app: FastifyInstance): Promise<{ url: string, connection: Connection }> {
+  const url = await listen(app)
+  const connection = new Connection(url)
+  t.teardown(() => connection.socket.destroy())
+  return { url, connection }
+}
+
+/**
+ * Records for each response whether it ended within the `request` event, its status, and the number of
+ * listeners for its end.
+ */
+function watch (app: FastifyInstance): { atOnce: boolean[], statuses: number[], listeners: number[] } {
+  const seen = { atOnce: [] as boolean[], statuses: [] as number[], listeners: [] as number[] }
+  // Runs after Fastify's own listener.
+  app.server.on('request', (_request: IncomingMessage, response: ServerResponse) => {
+    seen.atOnce.push(response.writableEnded)
+    seen.statuses.push(response.statusCode)
+    seen.listeners.push(response.listenerCount('finish') + response.listenerCount('close'))
+  })
+  return seen
+}
+
+t.test('this version of Node supports prepared heads', async (t) => {
+  t.equal(await selfTests.preparedHeads(), true)
+})
+
+t.test('a warm read is answered in the same tick, whatever its status', async (t) => {
+  const app = await buildTestApp(t, { settings: { RATE_LIMIT_PUBLIC: '100' } })
+  const owner = await signUp(app)
+  const pages = await Promise
+    .all([2, 30, 127, 200].map(async (size) => await createPage(app, owner, documentOf(size * KILOBYTE))))
+  const { connection } = await open(t, app)
+  // Without Redis a copy is fresh for one second. On a busy machine, two reads can be further apart.
+  const now = clock.now()
+  t.intercept(clock, 'now', { value: () => now })
+  const [{ public_id: first, etag }] = pages as [typeof pages[number]]
+  const reads: [
+    what: string,
+    status: number,
+    id: string,
+    headers?: Record<string, string>,
+    method?: string
+  ][] = [
+    ...pages.flatMap(({ public_id: id }) =>
+      ['identity', 'br', 'gzip'].map((encoding) =>
+        [encoding, 200, id, { 'accept-encoding': encoding }] as [
+          string,
+          number,
+          string,
+          Record<string, string>
+        ]
+      )
+    ),
+    ['not modified', 304, first, { 'if-none-match': etag }],
+    ['not modified, one of many', 304, first, { 'if-none-match': `"a", W/${etag}` }],
+    ['HEAD', 200, first, {}, 'HEAD'],
+    ['HEAD, not modified', 304, first, { 'if-none-match': etag }, 'HEAD'],
+    ['known to be missing', 404, UNKNOWN],
+    ['HEAD of a missing page', 404, UNKNOWN, {}, 'HEAD'],
+    ['a malformed id', 404, 'malformed'],
+    ['with an Origin', 200, first, { origin: 'https://www.example.com' }]
+  ]
+  for (const [, status, id, headers, method] of reads) {
+    t.equal((await connection.ask(`/landing_pages/${id}`, headers, method)).status, status)
+  }
+  const seen = watch(app)
+  for (const [what, status, id, headers, method] of reads) {
+    t.equal((await connection.ask(`/landing_pages/${id}`, headers, method)).status, status, what)
+    t.equal(seen.atOnce.at(-1), true, what)
+    t.equal(seen.statuses.at(-1), status, `${what}: listeners of the server see the status`)
+  }
+  while ((await connection.ask(`/landing_pages/${first}`)).status !== 429);
+  for (const [what, , id, headers, method] of reads) {
+    t.equal((await connection.ask(`/landing_pages/${id}`, headers, method)).status, 429, `${what}, refused`)
+    t.equal(seen.atOnce.at(-1), true, `${what}, refused`)
+  }
+  const [listeners] = seen.listeners
+  t.ok(seen.listeners.every((count) => count === listeners))
+  await connection.ask('/auth/me')
+  t.equal(seen.atOnce.at(-1), false, 'other routes answer later')
+  t.ok(
+    (seen.listeners.at(-1) as number) > (listeners as number),
+    'Fastify listens for the end of other responses, but not of public reads'
+  )
+})
+
+t.test('no hook runs for a public read, not even one that a plugin adds later', async (t) => {
+  const app = await buildTestApp(t)
+  const routes = app.printRoutes({ includeHooks: true, commonPrefix: false }).split('\n')
+  const at = routes.findIndex((line) => line.includes('/:public_id'))
+  t.match(routes[at], /\/:public_id \(GET/)
+  // The preflight has the same URL and hooks of its own.
+  const next = routes.findIndex((line, index) => index > at && /\(OPTIONS\)|[├└]── /.test(line))
+  // Fastify adds this hook to every HEAD route. It doesn't run for a hijacked reply.
+  t.same(
+    routes.slice(at + 1, next).filter((line) => line.includes('•')).map((line) => line.replace(/^.*• /, '')),
+    ['(onSend) ["headRouteOnSendHandler()"]']
+  )
+  t.ok(routes.slice(next).some((line) => line.includes('• (onRequest)')), 'other routes have hooks')
+})
+
+t.test('warm reads and refusals use neither Redis nor PostgreSQL, except for a few leases', async (t) => {
+  const { settings, during } = await countStatements(t)
+  const redis = await startRedisServer(t)
+  const app = await buildTestApp(t, {
+    settings: { ...settings, REDIS_URL: redis.url, RATE_LIMIT_PUBLIC: '1000' }
+  })
+  const page = await createPage(app, await signUp(app), documentOf(2 * KILOBYTE))
+  const { connection } = await open(t, app)
+  const look = new Redis(redis.url)
+  t.teardown(() => look.disconnect())
+  /** The number of commands in Redis by name, including those of scripts. */
+  const commands = async (): Promise<Record<string, number>> =>
+    Object
+      .fromEntries([...(await look.info('commandstats')).matchAll(/^cmdstat_([^:]+):calls=(\d+)/gm)].map((
+        [, name, calls]
+      ) => [name, Number(calls)]))
+  const read = async (headers: Record<string, string> = {}, id = page.public_id) =>
+    (await connection.ask(`/landing_pages/${id}`, headers)).status
+  // The heartbeat is the only user of 'set'.
+  const HEARTBEAT = ['ping', 'set', 'info', 'config', 'config|resetstat']
+  const of = (counted: Record<string, number>) =>
+    Object.keys(counted).filter((name) => !HEARTBEAT.includes(name))
+
+  await read()
+  await read({}, UNKNOWN)
+  await look.config('RESETSTAT')
+  const seen = watch(app)
+  t.same(
+    await during(async () => {
+      for (let n = 0; n < 500; n++) {
+        t.equal(
+          await read(n % 2 === 0 ? {} : { 'if-none-match': page.etag }),
+          n % 2 === 0 ? 200 : 304
+        )
+      }
+    }),
+    []
+  )
+  const counted = await commands()
+  const asked = counted.evalsha ?? 0
+  t.ok(asked >= 1 && asked <= 8, `${asked} leases`)
+  t.ok(seen.atOnce.filter((atOnce) => !atOnce).length <= asked, 'only reads that ask for a lease wait')
+  t.same(
+    of(counted).filter((name) => !['evalsha', 'time', 'hmget', 'hset', 'hdel', 'hlen'].includes(name)),
+    [],
+    'no other commands'
+  )
+  for (const name of ['hmget', 'hset']) t.equal(counted[name], asked, `one ${name} per lease`)
+
+  while (await read() !== 429);
+  await look.config('RESETSTAT')
+  t.same(
+    await during(async () => {
+      for (let n = 0; n < 200; n++) t.equal(await read({}, n % 3 === 0 ? UNKNOWN : page.public_id), 429)
+    }),
+    []
+  )
+  // Also for a document that is not cached.
+  t.same(await during(async () => t.equal(await read({}, 'B'.repeat(22)), 429)), [])
+  t.same(of(await commands()), [])
+})
+
+t.test('a stampede on a cold document or an unknown id causes one query per process', async (t) => {
+  const { settings, during } = await countStatements(t)
+  const common = { ...settings, RATE_LIMIT_PUBLIC: '100000' }
+  const writer = await buildTestApp(t, { settings: common })
+  const owner = await signUp(writer)
+  const page = await createPage(writer, owner, documentOf(2 * KILOBYTE))
+  const processes = [await buildTestApp(t, { settings: common }), await buildTestApp(t, { settings: common })]
+  const stampede = async (publicId: string, headers: Record<string, string> = {}) => {
+    const answers = await Promise
+      .all(processes.flatMap((app) =>
+        Array.from(
+          { length: 200 },
+          async () => await app.inject({ url: `/landing_pages/${publicId}`, headers })
+        )
+      ))
+    return [...new Set(answers.map(({ statusCode }) => statusCode))]
+  }
+  for (
+    const [publicId, status, headers] of [[page.public_id, 200, { 'accept-encoding': 'br' }], [UNKNOWN, 404,
+      {}]] as [string, number, Record<string, string>][]
+  ) {
+    const statements = await during(async () => t.same(await stampede(publicId, headers), [status]))
+    t.equal(statements.length, 2, statements.join('; '))
+    for (const statement of statements) {
+      t.match(statement, /: SELECT .* FROM landing_pages WHERE public_id = \$1/)
+    }
+  }
+})
+
+t.test('a response that bypasses Node is what Node would send, byte for byte', async (t) => {
+  const app = await buildTestApp(t, { settings: { RATE_LIMIT_PUBLIC: '2', TRUST_PROXY: '127.0.0.1' } })
+  const owner = await signUp(app)
+  const { url, connection } = await open(t, app)
+  const now = clock.now()
+  t.intercept(clock, 'now', { value: () => now })
+
+  let clients = 0
+  const newClient = () => `10.1.${++clients >> 8}.${clients & 255}`
+  /** Sends the same read as a new client, on a connection that stays open and on one that closes. */
+  async function both (
+    path: string,
+    headers: Record<string, string>,
+    method: string,
+    spent: number
+  ): Promise<[kept: Answer, closed: Answer]> {
+    const answers: Answer[] = []
+    for (const closing of [false, true]) {
+      const own = { 'X-Request-Id': 'mine', 'X-Forwarded-For': newClient(), ...headers }
+      for (let n = 0; n < spent; n++) await connection.ask(path, own, method)
+      if (closing) {
+        const other = new Connection(url)
+        answers.push(await other.ask(path, { ...own, Connection: 'close' }, method))
+        t.equal(await other.rest(), '', `nothing follows a ${method}`)
+      } else {
+        answers.push(await connection.ask(path, own, method))
+      }
+    }
+    return answers as [Answer, Answer]
+  }
+  const withoutConnection = ({ head }: Answer) =>
+    head.replace(/\r\nlast-modified: [^\r]+/, '').replace(/\r\nDate: [^\r]+/, '\r\nDate: then').replace(
+      /\r\nConnection: .*\r\n\r\n/s,
+      '\r\n\r\n'
+    )
+  const connectionLines = ({ head }: Answer) => /\r\n(Connection: .*)\r\n\r\n$/s.exec(head)?.[1]
+  const usual = connectionLines(await connection.ask('/health/live'))
+  t.match(usual, /^Connection: keep-alive\r\nKeep-Alive: timeout=\d+$/)
+  function same (t: Test, [kept, closed]: [Answer, Answer], status: number, what: string) {
+    t.equal(kept.status, status, what)
+    t.equal(withoutConnection(kept), withoutConnection(closed), what)
+    t.ok(kept.body.equals(closed.body), `${what}: the body`)
+    t.equal(connectionLines(kept), usual, what)
+    t.equal(connectionLines(closed), 'Connection: close', what)
+    t.match(kept.head, /\r\nDate: \w{3}, \d\d \w{3} \d{4} \d\d:\d\d:\d\d GMT\r\n/, what)
+  }
+
+  for (const size of [200, 2 * KILOBYTE, 30 * KILOBYTE, 127 * KILOBYTE, 127 * KILOBYTE + 1]) {
+    const document = documentOf(size)
+    const page = await createPage(app, owner, document)
+    const path = `/landing_pages/${page.public_id}`
+    t.equal(Buffer.byteLength(document), size)
+    for (
+      const [encoding, decode] of [['identity', (bytes: Buffer) => bytes], ['br', brotliDecompressSync], [
+        'gzip',
+        gunzipSync
+      ]] as const
+    ) {
+      const what = `${size} bytes, ${encoding}`
+      const asking = { 'Accept-Encoding': encoding }
+      const isCompressed = encoding !== 'identity' && size >= KILOBYTE
+      await connection.ask(path, { ...asking, 'X-Forwarded-For': newClient() })
+      const whole = await both(path, asking, 'GET', 0)
+      same(t, whole, 200, what)
+      for (const { head, body } of whole) {
+        t.equal((isCompressed ? decode(body) : body).toString(), document, what)
+        t.equal(/content-encoding: (.*)\r\n/.exec(head)?.[1], isCompressed ? encoding : undefined, what)
+      }
+      const tag = /\r\netag: (.*)\r\n/.exec(whole[0].head)?.[1] ?? ''
+      const head = await both(path, asking, 'HEAD', 0)
+      same(t, head, 200, `${what}, HEAD`)
+      t.equal(withoutConnection(head[0]), withoutConnection(whole[0]), 'HEAD has the headers of GET')
+      for (const method of ['GET', 'HEAD']) {
+        same(
+          t,
+          await both(path, { ...asking, 'If-None-Match': tag }, method, 0),
+          304,
+          `${what}, ${method} with If-None-Match`
+        )
+        same(t, await both(path, asking, method, 2), 429, `${what}, ${method} refused`)
+      }
+    }
+  }
+  await connection.ask(`/landing_pages/${UNKNOWN}`, { 'X-Forwarded-For': newClient() })
+  for (const id of [UNKNOWN, 'malformed']) {
+    for (const method of ['GET', 'HEAD']) {
+      same(t, await both(`/landing_pages/${id}`, {}, method, 0), 404, `${method} ${id}`)
+    }
+  }
+})
+
+t.test('pipelined requests and HTTP/1.0 clients get complete responses in order', async (t) => {
+  const app = await buildTestApp(t, { settings: { RATE_LIMIT_PUBLIC: '1000' } })
+  const owner = await signUp(app)
+  const documents = [2, 30, 12].map((size) => documentOf(size * KILOBYTE))
+  const pages = []
+  for (const document of documents) pages.push(await createPage(app, owner, document))
+  const { url, connection } = await open(t, app)
+  const paths = [...pages, ...pages].map(({ public_id: id }) => `/landing_pages/${id}`)
+  connection.socket.write([...paths, ...paths].map((path) => requestOf(path)).join(''))
+  for (const expected of [...documents, ...documents, ...documents, ...documents]) {
+    t.equal((await connection.answer('GET')).body.toString(), expected)
+  }
+
+  const kept = new Connection(url)
+  t.teardown(() => kept.socket.destroy())
+  for (const document of [documents[0], documents[0]]) {
+    const answer = await kept.ask(paths[0] as string, { Connection: 'keep-alive' }, 'GET', '1.0')
+    t.match(answer.head, /\r\nConnection: keep-alive\r\n/)
+    t.equal(answer.body.toString(), document)
+  }
+  const old = new Connection(url)
+  const answer = await old.ask(paths[0] as string, {}, 'GET', '1.0')
+  t.match(answer.head, /\r\nConnection: close\r\n/)
+  t.equal(answer.body.toString(), documents[0])
+  t.equal(await old.rest(), '')
+})
+
+t.test('a public read without Host gets 400 with an error message', async (t) => {
+  const app = await buildTestApp(t)
+  const { connection } = await open(t, app)
+  connection.socket.write(`GET /landing_pages/${UNKNOWN} HTTP/1.1\r\n\r\n`)
+  const { status, body } = await connection.answer('GET')
+  t.equal(status, 400)
+  t.equal(body.toString(), '{"errors":["Request is malformed"]}')
+})
+
+t.test('a read that arrives while the service closes is answered with Connection: close', async (t) => {
+  const app = await buildTestApp(t)
+  const page = await createPage(app, await signUp(app), documentOf(2 * KILOBYTE))
+  const { connection } = await open(t, app)
+  const [peer] = await once(app.server, 'connection') as [Socket]
+  await connection.ask(`/landing_pages/${page.public_id}`)
+  const request = requestOf(`/landing_pages/${page.public_id}`)
+  const { bytesRead } = peer
+  connection.socket.write(request.slice(0, -2))
+  while (peer.bytesRead === bytesRead) await sleep(5)
+  const closing = app.close()
+  while (app.server.listening) await sleep(5)
+  connection.socket.write(request.slice(-2))
+  const answer = await connection.answer('GET')
+  t.equal(answer.status, 200)
+  t.match(answer.head, /\r\nConnection: close\r\n/)
+  await closing
+})
+
+t.test('Date is the second in which the response is sent', async (t) => {
+  const app = await buildTestApp(t)
+  const page = await createPage(app, await signUp(app))
+  const { connection } = await open(t, app)
+  for (let n = 0; n < 3; n++) {
+    const before = Date.now()
+    const { head } = await connection.ask(`/landing_pages/${page.public_id}`)
+    const date = Date.parse(/\r\nDate: (.*)\r\n/.exec(head)?.[1] ?? '')
+    // Date has whole seconds, and its clock is read slightly before.
+    t.ok(
+      date > before - 1050 && date <= Date.now(),
+      `${new Date(date).toISOString()} at ${new Date(before).toISOString()}`
+    )
+    await sleep(1100)
+  }
+})
+
+t.test('slow and concurrent clients each get the heads of their own responses', async (t) => {
+  const app = await buildTestApp(t, { settings: { RATE_LIMIT_PUBLIC: '1000' } })
+  const documents = [documentOf(100 * KILOBYTE), documentOf(120 * KILOBYTE)]
+  const owner = await signUp(app)
+  const [first, second] = await Promise
+    .all(documents.map(async (text) => (await createPage(app, owner, text)).public_id))
+  const { url, connection } = await open(t, app)
+  const slow = connect({ port: Number(new URL(url).port), host: '127.0.0.1' })
+  t.teardown(() => slow.destroy())
+  await once(slow, 'connect')
+  const paths = Array.from({ length: 60 }, (_, n) => n % 2 === 0 ? first : second)
+  // The responses fill the connection, so that the last of them wait in it.
+  for (const [n, id] of paths.entries()) {
+    slow.write(requestOf(`/landing_pages/${id}`, { 'x-request-id': `slow-${n}` }))
+  }
+  await sleep(200)
+  for (let n = 0; n < 4; n++) {
+    for (const [index, id] of [first, second].entries()) {
+      const { head, body } = await connection.ask(`/landing_pages/${id}`, { 'x-request-id': `other-${n}` })
+      t.match(head, `x-request-id: other-${n}\r\n`)
+      t.ok(body.equals(Buffer.from(documents[index] as string)), `document ${index} is unchanged`)
+    }
+  }
+  let text = ''
+  slow.setEncoding('utf8').on('data', (chunk: string) => {
+    text += chunk
+  })
+  const characters = 30 * documents.join('').length + 60 * 300
+  const isWhole = () => text.length > characters && text.endsWith(documents[1] as string)
+  while (!isWhole()) await once(slow, 'data')
+  t.same([...text.matchAll(/x-request-id: (.*)\r\n/g)].map(([, id]) => id), paths.map((_, n) => `slow-${n}`))
+  for (const document of documents) t.equal(text.split(document).length, 31)
+})
+
+t.test('the head before a body is not overwritten until it has been sent', async (t) => {
+  const chunks: string[] = []
+  /** Returns a stand-in for a socket whose writes finish when send() is called. */
+  function slowSocket (): { socket: Socket, send: () => void } {
+    let send = () => {}
+    const socket = new Writable({
+      write (chunk: Buffer, _encoding, done) {
+        send = () => {
+          chunks.push(chunk.toString())
+          done()
+        }
+      }
+    })
+    return { socket: socket as Socket, send: () => send() }
+  }
+  const body = new Body(Buffer.from('body'))
+  const [first, second, third] = [slowSocket(), slowSocket(), slowSocket()]
+  t.equal(body.writeTo(first.socket, 'first '), true)
+  t.equal(body.writeTo(second.socket, 'second '), false, 'the first write is not finished')
+  first.send()
+  t.equal(body.writeTo(second.socket, 'second '), true)
+  t.equal(body.writeTo(third.socket, 'third '), false)
+  second.socket.destroy()
+  t.equal(body.writeTo(third.socket, 'third '), true, 'a closed socket no longer blocks the body')
+  third.send()
+  t.same(chunks, ['first body', 'third body'])
+  t.equal(body.writeTo(slowSocket().socket, 'x'.repeat(5000)), false, 'the head is too long')
+})

@@ -1,0 +1,249 @@
+import t, { type Test } from 'tap'
+import type { FastifyBaseLogger, FastifyInstance } from 'fastify'
+import { clock } from '../../../src/infra/system/clock.ts'
+import { buildApp } from '../../../src/app.ts'
+import { loadConfig } from '../../../src/config.ts'
+import { randomPublicId } from '../../../src/infra/system/identifiers.ts'
+import { buildTestApp, createPage, signUp, testSettings } from '../../helpers/app.ts'
+import { startPostgresServer } from '../../helpers/servers.ts'
+
+const large = `{"items":[${Array.from({ length: 200 }, (_, n) => `{"item":${n}}`).join(',')}]}`
+const read = async (
+  app: FastifyInstance,
+  publicId: string,
+  headers: Record<string, string> = {},
+  method: 'GET' | 'HEAD' | 'OPTIONS' = 'GET'
+) => await app.inject({ method, url: `/landing_pages/${publicId}`, headers })
+
+t.test('every public response has a request id, rate limit headers and CORS for any origin', async (t) => {
+  const app = await buildTestApp(t, { settings: { RATE_LIMIT_PUBLIC: '9' } })
+  const page = await createPage(app, await signUp(app), large)
+  const unknown = 'A'.repeat(22)
+  let left = 9
+  for (
+    const [publicId, headers, method, status] of [
+      [page.public_id, {}, 'GET', 200],
+      [page.public_id, {}, 'HEAD', 200],
+      [page.public_id, { 'accept-encoding': 'br' }, 'GET', 200],
+      [page.public_id, { 'accept-encoding': 'gzip' }, 'GET', 200],
+      [page.public_id, { 'if-none-match': page.etag }, 'GET', 304],
+      [page.public_id, { 'if-none-match': page.etag }, 'HEAD', 304],
+      [unknown, {}, 'GET', 404],
+      [unknown, {}, 'HEAD', 404],
+      ['malformed', {}, 'GET', 404],
+      [page.public_id, {}, 'GET', 429],
+      [page.public_id, {}, 'HEAD', 429]
+    ] as [string, Record<string, string>, 'GET' | 'HEAD', number][]
+  ) {
+    const what = `${method} ${status} ${JSON.stringify(headers)}`
+    left = Math.max(0, left - 1)
+    const response = await read(app, publicId, { ...headers, 'x-request-id': 'mine' }, method)
+    t.equal(response.statusCode, status, what)
+    t.equal(response.headers['x-request-id'], 'mine', what)
+    t.match(
+      (await read(app, publicId, { ...headers, 'x-request-id': 'not sane' }, 'OPTIONS'))
+        .headers['x-request-id'],
+      /^[\w-]{12}-[0-9a-z]+$/,
+      what
+    )
+    t.equal(response.headers['ratelimit-policy'], '"public";q=9;w=60', what)
+    t.match(response.headers.ratelimit, new RegExp(`^"public";r=${left};t=\\d+$`), what)
+    t.equal(response.headers['access-control-allow-origin'], '*', what)
+    t.match(
+      response.headers['access-control-expose-headers'],
+      /ETag.*Retry-After.*RateLimit.*RateLimit-Policy.*X-Request-Id.*Link/,
+      what
+    )
+    if (status < 400) t.equal(response.headers.vary, 'Accept-Encoding', what)
+  }
+})
+
+t.test('a 304 has the headers of the 200 in each encoding', async (t) => {
+  const app = await buildTestApp(t)
+  const page = await createPage(app, await signUp(app), large)
+  for (const encoding of ['identity', 'br', 'gzip']) {
+    const whole = await read(app, page.public_id, { 'accept-encoding': encoding })
+    const unmodified = await read(app, page.public_id, {
+      'accept-encoding': encoding,
+      'if-none-match': String(whole.headers.etag)
+    })
+    t.equal(unmodified.statusCode, 304)
+    for (const name of ['etag', 'vary', 'cache-control']) {
+      t.equal(unmodified.headers[name], whole.headers[name], `${name} of ${encoding}`)
+    }
+    t.equal(unmodified.headers['content-encoding'], undefined)
+  }
+})
+
+t.test('a 503 to a public read has Retry-After, rate limit and CORS headers', async (t) => {
+  const postgres = await startPostgresServer(t)
+  const app = await buildTestApp(t, { settings: { DATABASE_URL: postgres.url, UPLOADS_DIR: t.testdir() } })
+  await postgres.stop()
+  const response = await read(app, 'A'.repeat(22), { 'x-request-id': 'mine' })
+  t.equal(response.statusCode, 503)
+  t.ok(Number(response.headers['retry-after']) >= 1)
+  t.equal(response.headers['ratelimit-policy'], '"public";q=30;w=60')
+  t.match(response.headers.ratelimit, /^"public";r=29;t=\d+$/)
+  t.equal(response.headers['access-control-allow-origin'], '*')
+  t.equal(response.headers['x-request-id'], 'mine')
+  t.equal(response.json().errors.length, 1)
+})
+
+t.test('while PostgreSQL is down, cached documents are served for CACHE_MAX_STALE_SECONDS', async (t) => {
+  const postgres = await startPostgresServer(t)
+  const app = await buildTestApp(t, {
+    settings: { DATABASE_URL: postgres.url, UPLOADS_DIR: t.testdir(), CACHE_MAX_STALE_SECONDS: '20' }
+  })
+  const page = await createPage(app, await signUp(app))
+  let now = clock.now()
+  t.intercept(clock, 'now', { value: () => now })
+  t.equal((await read(app, page.public_id)).statusCode, 200)
+  const { knownAt } = app.documents.get(page.public_id, 0)!
+  await postgres.stop()
+  for (const [age, status] of [[5_000, 200], [19_999, 200], [20_000, 503], [60_000, 503]] as const) {
+    now = knownAt + age
+    t.equal(
+      (await read(app, page.public_id)).statusCode,
+      status,
+      `${age} ms after it was last known to be current`
+    )
+  }
+})
+
+t.test('Cache-Status, Age and the metrics show where a read was served from', async (t) => {
+  const postgres = await startPostgresServer(t)
+  const app = await buildTestApp(t, {
+    settings: { DATABASE_URL: postgres.url, UPLOADS_DIR: t.testdir(), RATE_LIMIT_PUBLIC: '9' }
+  })
+  const page = await createPage(app, await signUp(app), large)
+  let now = clock.now()
+  t.intercept(clock, 'now', { value: () => now })
+  // The counted reads by source and status. All of them belong to the public tier.
+  const counted = async () =>
+    Object
+      .fromEntries([
+        ...(await app.metrics.metrics())
+          .matchAll(/^landfall_public_reads_total\{tier="(.+)",source="(.+)",status="(.+)"\} ([1-9]\d*)$/gm)
+      ]
+        .map((
+          [, tier, source, status, count]
+        ) => [tier === 'public' ? `${source} ${status}` : 'wrong tier', Number(count)]))
+  const expected: Record<string, number> = {}
+  t.same(await counted(), expected)
+  async function is (
+    source: string,
+    status: number,
+    cacheStatus: string | undefined,
+    age: string | undefined,
+    publicId = page.public_id,
+    headers: Record<string, string> = {}
+  ) {
+    const result = `${source} ${status}`
+    const response = await read(app, publicId, headers)
+    t.equal(response.statusCode, status, result)
+    t.equal(response.headers['cache-status'], cacheStatus, result)
+    t.equal(response.headers.age, age, result)
+    if (status < 400) t.equal(response.headers['x-content-type-options'], 'nosniff', result)
+    else t.equal(response.headers['cache-control'], 'no-store', result)
+    expected[result] = (expected[result] ?? 0) + 1
+    t.same(await counted(), expected)
+  }
+  const HIT = 'landfall; hit'
+  await is('process', 200, HIT, undefined)
+  await is('process', 304, HIT, undefined, page.public_id, { 'if-none-match': page.etag })
+  now += 2000 // past its short lease
+  await is('database', 200, 'landfall; fwd=miss', undefined)
+  await is('process', 200, HIT, undefined, page.public_id, { 'accept-encoding': 'br' })
+  await is('none', 404, undefined, undefined, 'malformed')
+  await is('none', 404, undefined, undefined, 'A'.repeat(22))
+  const known = now
+  await postgres.stop()
+  for (const seconds of [5, 8]) {
+    now = known + seconds * 1000 + 999
+    await is('stale', 200, 'landfall; hit; detail=stale', String(seconds))
+  }
+  await is('none', 503, undefined, undefined, 'B'.repeat(22))
+  await is('none', 429, undefined, undefined)
+})
+
+t.test('the 62 characters of public ids are equally frequent', async (t) => {
+  const counts = new Map<string, number>()
+  const draws = 10_000
+  for (let n = 0; n < draws; n++) {
+    for (const character of randomPublicId()) counts.set(character, (counts.get(character) ?? 0) + 1)
+  }
+  t.equal(counts.size, 62)
+  const expected = draws * 22 / 62
+  // The standard deviation is about 60. A byte modulo 62 would make the first eight 21 % more frequent.
+  for (const [character, count] of counts) {
+    t.ok(
+      Math.abs(count - expected) < 7 * Math.sqrt(expected),
+      `${character}: ${count} of about ${Math.round(expected)}`
+    )
+  }
+})
+
+/** Starts the service and collects its warnings about X-Forwarded-For. */
+async function appWithLog (t: Test, settings: Record<string, string>) {
+  const warnings: string[] = []
+  const logger = {
+    level: 'warn',
+    fatal () {},
+    error () {},
+    info () {},
+    debug () {},
+    trace () {},
+    silent () {},
+    warn (...args: unknown[]) {
+      warnings.push(args.filter((arg) => typeof arg === 'string').join(' '))
+    },
+    child: () => logger
+  } as unknown as FastifyBaseLogger
+  const app = await buildApp(loadConfig({ ...await testSettings(t), ...settings }), logger)
+  t.teardown(async () => await app.close())
+  return { app, warnings: () => warnings.filter((text) => text.includes('X-Forwarded-For')) }
+}
+
+t.test('the service warns once about X-Forwarded-For from untrusted peers', async (t) => {
+  const { app, warnings } = await appWithLog(t, { TRUST_PROXY: '10.0.0.0/8' })
+  const page = await createPage(app, await signUp(app))
+  const readFrom = async (remoteAddress: string, headers: Record<string, string>) =>
+    await app.inject({ url: `/landing_pages/${page.public_id}`, remoteAddress, headers })
+  await readFrom('192.0.2.1', {})
+  await readFrom('10.0.0.1', { 'x-forwarded-for': '192.0.2.7' })
+  t.same(warnings(), [])
+  for (let n = 1; n < 5; n++) await readFrom(`192.0.2.${n}`, { 'x-forwarded-for': '192.0.2.7' })
+  t.equal(warnings().length, 1)
+  t.match(warnings()[0], /TRUST_PROXY/)
+})
+
+t.test('the warning is repeated once a minute while one untrusted peer sends nearly all requests', async (t) => {
+  for (const settings of [{ TRUST_PROXY: '' }, { TRUST_PROXY: '10.0.0.0/8' }]) {
+    const { app, warnings } = await appWithLog(t, settings)
+    let now = clock.now()
+    const intercepted = t.intercept(clock, 'now', { value: () => now })
+    const send = async (count: number, remoteAddress: (n: number) => string) => {
+      for (let n = 0; n < count; n++) {
+        await app.inject({
+          url: `/landing_pages/${'A'.repeat(22)}`,
+          remoteAddress: remoteAddress(n),
+          headers: { 'x-forwarded-for': '192.0.2.7' }
+        })
+      }
+    }
+    await send(250, () => '192.0.2.1')
+    t.equal(warnings().length, 1, 'not within a minute')
+    now += 60_000
+    await send(250, (n) => `192.0.2.${n % 2}`)
+    t.equal(warnings().length, 1, 'not for two peers: they may be clients')
+    await send(250, () => '192.0.2.1')
+    t.equal(warnings().length, 2)
+    t.match(warnings()[1], /this peer sends nearly all requests/)
+    await send(250, () => '192.0.2.1')
+    t.equal(warnings().length, 2, 'not more than once a minute')
+    now += 60_000
+    await send(250, () => '192.0.2.1')
+    t.equal(warnings().length, 3)
+    intercepted.restore()
+  }
+})

@@ -1,0 +1,423 @@
+import { randomBytes, randomInt } from 'node:crypto'
+import { brotliCompressSync, brotliDecompressSync, constants, gunzipSync, gzipSync } from 'node:zlib'
+import t from 'tap'
+import { clock } from '../../../src/infra/system/clock.ts'
+import { buildTestApp, createPage, signUp, type CreatedPage } from '../../helpers/app.ts'
+
+const app = await buildTestApp(t, { settings: { RATE_LIMIT_PUBLIC: '1000000' } })
+const owner = await signUp(app)
+const read = async (
+  publicId: string,
+  headers: Record<string, string> = {},
+  method: 'GET' | 'HEAD' | 'OPTIONS' = 'GET'
+) => await app.inject({ method, url: `/landing_pages/${publicId}`, headers })
+const replace = async (id: string, document: string) =>
+  await app.inject({
+    method: 'PATCH',
+    url: `/manage/landing_pages/${id}`,
+    headers: { ...owner.headers, 'content-type': 'application/json' },
+    payload: `{"current_data":${document}}`
+  })
+
+const small = '{"n": 1.0}'
+const large = `{"items":[${
+  Array.from({ length: 500 }, (_, n) => `{"item":${n},"text":"again and again"}`).join(', ')
+}]}`
+
+t.test('a public read returns the document with caching and CORS headers', async (t) => {
+  const page = await createPage(app, owner, small)
+  const response = await read(page.public_id)
+  t.equal(response.statusCode, 200)
+  t.equal(response.body, small)
+  t.match(response.headers, {
+    'content-type': 'application/json; charset=utf-8',
+    'content-length': String(small.length),
+    etag: page.etag,
+    'cache-control': 'public, max-age=0, must-revalidate',
+    vary: 'Accept-Encoding',
+    'access-control-allow-origin': '*'
+  })
+  const exposed = String(response.headers['access-control-expose-headers']).toLowerCase().split(/, */)
+  for (const name of ['etag', 'retry-after', 'ratelimit', 'ratelimit-policy', 'x-request-id', 'link']) {
+    t.ok(exposed.includes(name), name)
+  }
+  for (const name of ['cache-status', 'age', 'location']) t.ok(exposed.includes(name), name)
+  t.equal(response.headers['timing-allow-origin'], '*')
+})
+
+t.test('a read evaluates all conditions in the order of RFC 9110', async (t) => {
+  const { id, public_id: publicId, etag } = await createPage(app, owner, large)
+  /** An app without a cached copy, and with this time of the last write. */
+  const readerAt = async (updatedAt: Date) => {
+    await app.database.landingPage.update({ where: { id }, data: { updatedAt } })
+    const { DATABASE_URL, UPLOADS_DIR } = app.config
+    return await buildTestApp(t, {
+      settings: { DATABASE_URL: String(DATABASE_URL), UPLOADS_DIR, RATE_LIMIT_PUBLIC: '1000' }
+    })
+  }
+  const updatedAt = new Date(Date.now() - 3_600_000)
+  const modified = updatedAt.toUTCString()
+  const earlier = new Date(updatedAt.getTime() - 60_000).toUTCString()
+  const reader = await readerAt(updatedAt)
+  const [brTag, gzipTag] = [etag.replace(/"$/, '-br"'), etag.replace(/"$/, '-gzip"')]
+  const cases: [headers: Record<string, string>, status: number, named?: string][] = [
+    [{ 'if-modified-since': modified }, 304],
+    [{ 'if-modified-since': `${modified.slice(0, 3)} ${asctime(updatedAt)}` }, 304],
+    [{ 'if-modified-since': earlier }, 200],
+    [{ 'if-modified-since': 'nonsense' }, 200],
+    [{ 'if-modified-since': modified, 'if-none-match': '"x"' }, 200],
+    [{ 'if-modified-since': earlier, 'if-none-match': etag }, 304],
+    [{ 'if-match': '"x"' }, 412, 'If-Match'],
+    [{ 'if-match': `W/${etag}` }, 412, 'If-Match'],
+    [{ 'if-match': '"x"', 'if-none-match': etag }, 412, 'If-Match'],
+    [{ 'if-match': etag }, 200],
+    [{ 'if-match': brTag }, 200],
+    [{ 'if-match': gzipTag, 'if-unmodified-since': earlier }, 200],
+    [{ 'if-match': etag, 'if-none-match': etag }, 304],
+    [{ 'if-unmodified-since': modified }, 200],
+    [{ 'if-unmodified-since': earlier }, 412, 'If-Unmodified-Since']
+  ]
+  for (const [headers, status, named] of cases) {
+    for (const method of ['GET', 'HEAD'] as const) {
+      const response = await reader.inject({ method, url: `/landing_pages/${publicId}`, headers })
+      const what = `${method} ${JSON.stringify(headers)}`
+      t.equal(response.statusCode, status, what)
+      t.equal(response.headers.etag, etag, what)
+      t.equal(response.headers['last-modified'], status === 412 ? undefined : modified, what)
+      t.ok(response.headers.ratelimit, what)
+      if (status === 412) t.equal(response.headers['cache-control'], 'no-store', what)
+      if (named !== undefined && method === 'GET') t.match(response.json().errors[0], named, what)
+    }
+  }
+
+  const ahead = new Date(Date.now() + 3_600_000)
+  const fresh = await (await readerAt(ahead)).inject({
+    url: `/landing_pages/${publicId}`,
+    headers: { 'if-modified-since': ahead.toUTCString() }
+  })
+  t.equal(fresh.statusCode, 200, 'another write may have the same date')
+  t.equal(fresh.headers['last-modified'], undefined)
+})
+
+/** The date as C's asctime() formats it, without the day of the week. */
+const asctime = (date: Date): string => {
+  const [, day = '', month, year, time] = date.toUTCString().split(' ')
+  return `${month} ${String(Number(day)).padStart(2)} ${time} ${year}`
+}
+
+t.test('PUBLIC_CACHE_CONTROL sets Cache-Control', async (t) => {
+  const other = await buildTestApp(t, { settings: { PUBLIC_CACHE_CONTROL: 'public, max-age=5' } })
+  const page = await createPage(other, await signUp(other))
+  t.equal(
+    (await other.inject({ url: `/landing_pages/${page.public_id}` })).headers['cache-control'],
+    'public, max-age=5'
+  )
+})
+
+t.test('HEAD returns the status and headers of GET without a body', async (t) => {
+  const page = await createPage(app, owner, large)
+  for (
+    const headers of [{}, { 'accept-encoding': 'br' }, { 'if-none-match': page.etag }] as Record<
+      string,
+      string
+    >[]
+  ) {
+    const [get, head] = [await read(page.public_id, headers), await read(page.public_id, headers, 'HEAD')]
+    t.equal(head.statusCode, get.statusCode)
+    t.equal(head.body, '')
+    for (
+      const name of ['content-type', ...(get.statusCode === 200 ? ['content-length'] : []),
+        'content-encoding', 'etag', 'cache-control', 'vary', 'access-control-allow-origin']
+    ) {
+      t.equal(head.headers[name], get.headers[name], name)
+    }
+  }
+  t.equal((await read('A'.repeat(22), {}, 'HEAD')).statusCode, 404)
+})
+
+t.test('br and gzip responses have entity tags of their own', async (t) => {
+  const page = await createPage(app, owner, large)
+  const [plain, br, gzip] = [await read(page.public_id),
+    await read(page.public_id, { 'accept-encoding': 'gzip, deflate, br' }),
+    await read(page.public_id, { 'accept-encoding': 'gzip' })]
+  t.equal(plain.headers['content-encoding'], undefined)
+  t.equal(br.headers['content-encoding'], 'br')
+  t.equal(gzip.headers['content-encoding'], 'gzip')
+  t.equal(brotliDecompressSync(br.rawPayload).toString(), large)
+  t.equal(gunzipSync(gzip.rawPayload).toString(), large)
+  for (const response of [plain, br, gzip]) {
+    t.equal(response.headers['content-length'], String(response.rawPayload.length))
+    t.equal(response.headers.vary, 'Accept-Encoding')
+    t.equal(response.headers['content-type'], 'application/json; charset=utf-8')
+  }
+  const tags = [plain, br, gzip].map((response) => String(response.headers.etag))
+  t.equal(new Set(tags).size, 3)
+  for (const [n, tag] of tags.entries()) {
+    for (const [m, encoding] of ['identity', 'br', 'gzip'].entries()) {
+      t.equal(
+        (await read(page.public_id, { 'if-none-match': tag, 'accept-encoding': encoding })).statusCode,
+        n === m ? 304 : 200,
+        `${tag} for ${encoding}`
+      )
+    }
+    t.equal(
+      (await app.inject({
+        method: 'PATCH',
+        url: `/manage/landing_pages/${page.id}`,
+        headers: { ...owner.headers, 'if-match': tag }
+      })).statusCode,
+      200
+    )
+  }
+  await replace(page.id, small)
+  for (const tag of tags) t.equal((await read(page.public_id, { 'if-none-match': tag })).statusCode, 200)
+})
+
+t.test('Accept-Encoding selects the encoding, with br before gzip', async (t) => {
+  const page = await createPage(app, owner, large)
+  for (
+    const [header, encoding] of [
+      ['', undefined],
+      ['identity', undefined],
+      ['deflate', undefined],
+      ['br', 'br'],
+      ['gzip', 'gzip'],
+      ['GZIP', 'gzip'],
+      ['x-gzip', 'gzip'],
+      ['*', 'br'],
+      ['gzip, br', 'br'],
+      ['gzip;q=1.0, br;q=0.5', 'gzip'],
+      ['br;q=0, gzip', 'gzip'],
+      ['br;q=0', undefined],
+      ['*;q=0', undefined],
+      ['gzip;q=0, *', 'br'],
+      ['identity, br;q=0.5', undefined],
+      ['identity;q=0, br;q=0.1', 'br'],
+      ['br;q=x', undefined],
+      ['br ; q=0.3 , gzip ; q=0.2', 'br'],
+      [',,;;=', undefined],
+      ['zstd, br', 'br'],
+      // Repeated, because a header that was seen before takes another path.
+      ['br', 'br'],
+      ['gzip', 'gzip'],
+      ['br;q=0', undefined],
+      ['identity', undefined]
+    ] as const
+  ) {
+    t.equal(
+      (await read(page.public_id, { 'accept-encoding': header })).headers['content-encoding'],
+      encoding,
+      header
+    )
+  }
+  const tiny = await createPage(app, owner, '{}')
+  const response = await read(tiny.public_id, { 'accept-encoding': 'br' })
+  t.equal(response.body, '{}', 'compression would make it longer')
+  t.equal(response.headers['content-encoding'], undefined)
+})
+
+t.test('each version is compressed once per encoding, also for concurrent requests', async (t) => {
+  const page = await createPage(app, owner, large)
+  await read(page.public_id)
+  const document = app.documents.get(page.public_id, clock.now())
+  const [first, second] = await Promise.all([document?.make('br', app.documents.compressions),
+    document?.make('br', app.documents.compressions)])
+  t.equal(first, second)
+  await Promise
+    .all(Array.from({ length: 20 }, async () => await read(page.public_id, { 'accept-encoding': 'br' })))
+  t.equal(document?.ready('br'), first)
+})
+
+t.test('a document that does not fit into the cache is sent uncompressed', async (t) => {
+  const bare = await buildTestApp(t, { settings: { CACHE_MAX_BYTES: '10000', RATE_LIMIT_PUBLIC: '1000000' } })
+  const account = await signUp(bare)
+  const page = await createPage(bare, account, large)
+  const fitting = await createPage(bare, account, JSON.stringify(['again and again '.repeat(300)]))
+  for (
+    const [publicId, encoding] of [[page.public_id, undefined], [fitting.public_id, 'br'], [page.public_id,
+      undefined]] as const
+  ) {
+    const response = await bare.inject({
+      url: `/landing_pages/${publicId}`,
+      headers: { 'accept-encoding': 'br' }
+    })
+    t.equal(response.headers['content-encoding'], encoding)
+    t.equal(response.headers.vary, 'Accept-Encoding')
+    if (encoding === undefined) t.equal(response.body, large)
+  }
+})
+
+t.test('a document that compresses poorly is sent uncompressed', async (t) => {
+  // A third of the characters have two bytes, the others are printable ASCII. Brotli saves about 10 %, which
+  // is the limit, so the loop draws again when it saves more.
+  const draw = () =>
+    JSON.stringify([
+      Array.from({ length: 800 }, () =>
+        String.fromCodePoint(randomInt(3) === 0 ? 0x80 + randomInt(1920) : 0x23 + randomInt(92))).join('')
+        .replaceAll('\\', '~')
+    ])
+  const brotli = (text: string) =>
+    brotliCompressSync(text, { params: { [constants.BROTLI_PARAM_QUALITY]: 5 } })
+  let dense = draw()
+  while (brotli(dense).length <= 0.905 * Buffer.byteLength(dense)) dense = draw()
+  t.ok(Buffer.byteLength(dense) >= 1024 && gzipSync(dense).length > 0.9 * Buffer.byteLength(dense))
+  const page = await createPage(app, owner, dense)
+  for (const encoding of ['gzip', 'br', 'gzip', 'br']) {
+    const response = await read(page.public_id, { 'accept-encoding': encoding })
+    t.equal(response.headers['content-encoding'], undefined, encoding)
+    t.equal(response.body, dense)
+  }
+})
+
+t.test('compressed bytes count towards the cache budget', async (t) => {
+  const tight = await buildTestApp(t, {
+    settings: { CACHE_MAX_BYTES: '200000', RATE_LIMIT_PUBLIC: '1000000' }
+  })
+  const account = await signUp(tight)
+  // Each encoding of random hexadecimal digits needs at least half as much memory again.
+  const pages: CreatedPage[] = []
+  for (let n = 0; n < 3; n++) {
+    pages.push(await createPage(tight, account, `["${randomBytes(30_000).toString('hex')}"]`))
+  }
+  const cached = () => pages.filter((page) => tight.documents.get(page.public_id, clock.now()) != null).length
+  t.equal(cached(), 3)
+  for (const page of pages) {
+    for (const encoding of ['br', 'gzip']) {
+      await tight.inject({
+        url: `/landing_pages/${page.public_id}`,
+        headers: { 'accept-encoding': encoding }
+      })
+    }
+  }
+  t.ok(cached() < 3, 'some documents were evicted')
+})
+
+t.test('reads succeed during concurrent writes, also without a cache', async (t) => {
+  const bare = await buildTestApp(t, { settings: { CACHE_MAX_BYTES: '0', RATE_LIMIT_PUBLIC: '1000000' } })
+  const account = await signUp(bare)
+  const page = await createPage(bare, account, '{"v":0}')
+  const state = { written: 0 }
+  const writer = async () => {
+    while (state.written < 200) {
+      await bare.inject({
+        method: 'PATCH',
+        url: `/manage/landing_pages/${page.id}`,
+        headers: account.headers,
+        payload: { current_data: { v: ++state.written } }
+      })
+    }
+  }
+  const statuses = new Set<number>()
+  const reader = async () => {
+    while (state.written < 200) {
+      statuses.add((await bare.inject({ url: `/landing_pages/${page.public_id}` })).statusCode)
+    }
+  }
+  await Promise.all([writer(), writer(), writer(), reader(), reader(), reader()])
+  t.same([...statuses], [200])
+})
+
+t.test('a matching If-None-Match gets 304, and any other value 200', async (t) => {
+  const page = await createPage(app, owner, small)
+  for (const header of [page.etag, `W/${page.etag}`, '*', `"a,b", W/"c" ,${page.etag}`]) {
+    const response = await read(page.public_id, { 'if-none-match': header })
+    t.equal(response.statusCode, 304, header)
+    t.equal(response.body, '')
+    t.equal(response.headers.etag, page.etag)
+    t.equal(response.headers['content-type'], undefined)
+    t.match(response.headers, {
+      'cache-control': 'public, max-age=0, must-revalidate',
+      vary: 'Accept-Encoding',
+      'access-control-allow-origin': '*'
+    })
+    t.ok(response.headers.ratelimit)
+  }
+  for (
+    const header of ['"other"', page.etag.slice(1, -1), '', '"', 'W/', `${page.etag.slice(0, -1)}-zstd"`]
+  ) {
+    t.equal((await read(page.public_id, { 'if-none-match': header })).statusCode, 200, header)
+  }
+  t.equal((await read('A'.repeat(22), { 'if-none-match': '*' })).statusCode, 404)
+})
+
+t.test('every id that names no page gets the same 404 with CORS headers', async (t) => {
+  const deleted = await createPage(app, owner)
+  await app.inject({ method: 'DELETE', url: `/manage/landing_pages/${deleted.id}`, headers: owner.headers })
+  const page = await createPage(app, owner)
+  const answers = new Set<string>()
+  for (
+    const id of ['A'.repeat(22), deleted.public_id, page.id, `${page.public_id}x`, page.public_id.slice(1),
+      'x', '%00', "'", 'x'.repeat(8000), '-'.repeat(22), '\u00e9']
+  ) {
+    const response = await read(id.startsWith('%') ? id : encodeURIComponent(id))
+    t.equal(response.statusCode, 404, id)
+    t.equal(response.headers['access-control-allow-origin'], '*')
+    t.ok(response.headers.ratelimit)
+    answers.add(response.body)
+  }
+  t.same([...answers], ['{"errors":["Not found"]}'])
+})
+
+t.test('public ids vary at every position', async (t) => {
+  const ids = await Promise
+    .all(Array.from({ length: 50 }, async () => (await createPage(app, owner)).public_id))
+  for (let position = 0; position < 22; position++) {
+    t.ok(new Set(ids.map((id) => id[position])).size > 15, `position ${position} varies`)
+  }
+})
+
+t.test('a preflight succeeds from any origin and does not count towards the limit', async (t) => {
+  const page = await createPage(app, owner)
+  const response = await read(page.public_id, {
+    origin: 'https://anywhere.example',
+    'access-control-request-method': 'GET',
+    'access-control-request-headers': 'if-none-match,authorization'
+  }, 'OPTIONS')
+  t.equal(response.statusCode, 204)
+  t.equal(response.body, '')
+  t.equal(response.headers['access-control-allow-origin'], '*')
+  t.match(response.headers['access-control-allow-methods'], /GET/)
+  t.equal(response.headers['access-control-allow-headers'], 'if-none-match,authorization')
+  t.equal(response.headers.allow, 'GET, HEAD, OPTIONS')
+  t.equal(response.headers.ratelimit, undefined)
+})
+
+t.test('a stampede on a cold document reads it from PostgreSQL once', async (t) => {
+  const page = await createPage(app, owner, small)
+  const cold = await buildTestApp(t, {
+    settings: {
+      DATABASE_URL: String(app.config.DATABASE_URL),
+      UPLOADS_DIR: app.config.UPLOADS_DIR,
+      RATE_LIMIT_PUBLIC: '1000000'
+    }
+  })
+  const scans = async () => {
+    await app.database.$queryRaw`SELECT pg_stat_force_next_flush()::text`
+    const rows = await app.database.$queryRaw<
+      { scans: number }[]
+    >`SELECT (COALESCE(seq_scan, 0) + COALESCE(idx_scan, 0))::integer AS scans FROM pg_stat_user_tables WHERE relname = 'landing_pages'`
+    return rows[0]?.scans ?? 0
+  }
+  await cold.database.$queryRaw`SELECT pg_stat_force_next_flush()::text`
+  const before = await settled(scans)
+  const responses = await Promise
+    .all(Array.from(
+      { length: 200 },
+      async () => await cold.inject({ url: `/landing_pages/${page.public_id}` })
+    ))
+  t.ok(responses.every(({ statusCode, body }) => statusCode === 200 && body === small))
+  await cold.close()
+  t.equal(await settled(scans) - before, 1)
+})
+
+/** Returns the value once it has not changed for 300 ms, because statistics arrive late. */
+async function settled (look: () => Promise<number>): Promise<number> {
+  let last = await look()
+  for (let same = 0; same < 3;) {
+    await new Promise((resolve) => setTimeout(resolve, 100))
+    const next = await look()
+    same = next === last ? same + 1 : 0
+    last = next
+  }
+  return last
+}

@@ -1,0 +1,258 @@
+import { setImmediate as turn } from 'node:timers/promises'
+import t, { type Test } from 'tap'
+import type { FastifyInstance } from 'fastify'
+import pg from 'pg'
+import { clock } from '../../../src/infra/system/clock.ts'
+import { buildTestApp, createPage, signUp, testSettings } from '../../helpers/app.ts'
+import { claimRedis, createProxy, query, startRedisServer } from '../../helpers/servers.ts'
+import { until } from '../../helpers/until.ts'
+
+// Two replicas on one PostgreSQL and one Redis.
+
+async function replicas (
+  t: Test,
+  redisUrl: string,
+  settings: Record<string, string> = {},
+  otherRedisUrl = redisUrl
+) {
+  const common = { ...await testSettings(t), RATE_LIMIT_PUBLIC: '1000000', ...settings }
+  const one = await buildTestApp(t, { settings: { ...common, REDIS_URL: redisUrl } })
+  const two = await buildTestApp(t, { settings: { ...common, REDIS_URL: otherRedisUrl } })
+  return { one, two, owner: await signUp(one) }
+}
+type Owner = Awaited<ReturnType<typeof signUp>>
+const read = async (app: FastifyInstance, publicId: string, remoteAddress = '192.0.2.1') =>
+  await app.inject({ url: `/landing_pages/${publicId}`, remoteAddress })
+const replace = async (app: FastifyInstance, owner: Owner, id: string, document: string) =>
+  await app.inject({
+    method: 'PATCH',
+    url: `/manage/landing_pages/${id}`,
+    headers: { ...owner.headers, 'content-type': 'application/json' },
+    payload: `{"current_data":${document}}`
+  })
+const remove = async (app: FastifyInstance, owner: Owner, id: string) =>
+  await app.inject({ method: 'DELETE', url: `/manage/landing_pages/${id}`, headers: owner.headers })
+
+t.test('two replicas count one limit', async (t) => {
+  const { one, two, owner } = await replicas(t, await claimRedis(t), { RATE_LIMIT_PUBLIC: '30' })
+  const page = await createPage(one, owner)
+  const inTurn = []
+  for (let n = 0; n < 40; n++) inTurn.push((await read(n % 2 === 0 ? one : two, page.public_id)).statusCode)
+  t.same(inTurn, [...Array(30).fill(200), ...Array(10).fill(429)], 'alternating: exactly the first 30 pass')
+  const together = await Promise
+    .all(Array.from(
+      { length: 80 },
+      async (_, n) => (await read(n % 2 === 0 ? one : two, page.public_id, '192.0.2.2')).statusCode
+    ))
+  t.equal(together.filter((status) => status === 200).length, 30, 'concurrent')
+})
+
+t.test('a replica shows its own writes at once and those of another replica soon after', async (t) => {
+  const { one, two, owner } = await replicas(t, await claimRedis(t))
+  const page = await createPage(one, owner, '{"v":0}')
+  t.equal((await read(two, page.public_id)).body, '{"v":0}')
+  for (let v = 1; v <= 20; v++) {
+    const [writer, other] = v % 2 === 0 ? [one, two] : [two, one]
+    await replace(writer, owner, page.id, `{"v":${v}}`)
+    t.equal((await read(writer, page.public_id)).body, `{"v":${v}}`, 'own write')
+    await until(async () => (await read(other, page.public_id)).body === `{"v":${v}}`)
+  }
+  t.equal((await remove(one, owner, page.id)).statusCode, 204)
+  t.equal((await read(one, page.public_id)).statusCode, 404)
+  await until(async () => (await read(two, page.public_id)).statusCode === 404)
+})
+
+t.test('during races, versions never go backwards and a deleted page never returns', async (t) => {
+  const { one, two, owner } = await replicas(t, await claimRedis(t))
+  for (let round = 0; round < 10; round++) {
+    const page = await createPage(one, owner, '{"v":0}')
+    const last = new Map<FastifyInstance, number>()
+    const state = { writing: true }
+    const reader = async (app: FastifyInstance) => {
+      while (state.writing) {
+        await turn() // lets messages arrive; a read from memory is synchronous
+        const response = await read(app, page.public_id)
+        if (response.statusCode === 404) {
+          last.set(app, Infinity)
+          continue
+        }
+        const { v } = response.json()
+        if (v < (last.get(app) ?? 0)) t.fail(`version ${v} after ${last.get(app)}`)
+        last.set(app, v)
+      }
+    }
+    const readers = [one, one, two, two].map(reader)
+    for (let v = 1; v <= 15; v++) await replace(v % 3 === 0 ? two : one, owner, page.id, `{"v":${v}}`)
+    await remove(two, owner, page.id)
+    await until(() => last.get(one) === Infinity && last.get(two) === Infinity)
+    state.writing = false
+    await Promise.all(readers)
+    t.equal((await read(one, page.public_id)).statusCode, 404)
+    t.equal((await read(two, page.public_id)).statusCode, 404)
+  }
+})
+
+t.test('a replica reads from Redis what another replica has stored there', async (t) => {
+  const { one, two, owner } = await replicas(t, await claimRedis(t))
+  const page = await createPage(one, owner, '{"from":"redis"}')
+  await one.database.$executeRaw`UPDATE landing_pages SET current_data = '{"from":"postgres"}'`
+  t.equal((await read(two, page.public_id)).body, '{"from":"redis"}')
+})
+
+t.test('replicas start without Redis and use it once it is reachable', async (t) => {
+  const redis = await startRedisServer(t)
+  const proxy = await createProxy(t, redis.url)
+  await proxy.refuse()
+  const { one, two, owner } = await replicas(t, proxy.url, { RATE_LIMIT_PUBLIC: '30' })
+  t.equal(one.counters.shared, false)
+  const page = await createPage(one, owner)
+  for (const app of [one, two]) {
+    const statuses = []
+    for (let n = 0; n < 31; n++) statuses.push((await read(app, page.public_id)).statusCode)
+    t.same(statuses, [...Array(30).fill(200), 429], 'each replica applies the limit separately')
+  }
+  await proxy.restore()
+  await until(() =>
+    one.counters.shared && two.counters.shared && one.redisClient!.subscribed && two.redisClient!.subscribed
+  )
+  await replace(one, owner, page.id, '{"back":true}')
+  let reader = 20
+  await until(async () =>
+    (await read(two, page.public_id, `198.51.100.${reader++ % 250}`)).body === '{"back":true}'
+  )
+})
+
+t.test('while Redis is down, reads go on and stay limited, and revoked tokens stay revoked', async (t) => {
+  const redis = await startRedisServer(t)
+  const { one, two, owner } = await replicas(t, redis.url, { RATE_LIMIT_PUBLIC: '30' })
+  const page = await createPage(one, owner)
+  const revoked = await signUp(one)
+  await one.inject({
+    method: 'DELETE',
+    url: '/auth/sign_out',
+    headers: revoked.headers,
+    payload: { refresh_token: revoked.refresh_token }
+  })
+  for (let n = 0; n < 20; n++) t.equal((await read(one, page.public_id)).statusCode, 200)
+  await redis.stop()
+  let more = 0
+  while ((await read(one, page.public_id)).statusCode === 200) more++
+  t.equal(more, 10, 'the process continues the window')
+  t.equal((await one.inject({ url: '/auth/me', headers: revoked.headers })).statusCode, 401)
+  t.equal((await one.inject({ url: '/auth/me', headers: owner.headers })).statusCode, 200)
+  t.match((await one.inject({ url: '/health/ready' })).json(), { status: 'degraded', redis: 'away' })
+
+  await replace(one, owner, page.id, '{"written":"without Redis"}')
+  t.equal((await read(one, page.public_id, '192.0.2.3')).body, '{"written":"without Redis"}', 'own write')
+  let address = 10
+  await until(async () =>
+    (await read(two, page.public_id, `192.0.2.${address++ % 200}`)).body === '{"written":"without Redis"}'
+  )
+  await redis.start()
+  await until(() => one.counters.shared && two.counters.shared)
+  t.equal((await one.inject({ url: '/auth/me', headers: revoked.headers })).statusCode, 401)
+})
+
+t.test('a write by a replica without Redis is not undone by the old copy in Redis', async (t) => {
+  const redis = await startRedisServer(t)
+  const proxy = await createProxy(t, redis.url)
+  const { one, two, owner } = await replicas(t, proxy.url, { CACHE_MAX_BYTES: '0' }, redis.url)
+  const page = await createPage(one, owner, '{"v":1}')
+  const doomed = await createPage(one, owner, '{"v":1}')
+  await proxy.refuse()
+  await until(() => !one.counters.shared)
+  await replace(one, owner, page.id, '{"v":2}')
+  await remove(one, owner, doomed.id)
+  await proxy.restore()
+  await until(() => one.counters.shared)
+  t.equal((await read(one, page.public_id)).body, '{"v":2}')
+  t.equal((await read(one, doomed.public_id)).statusCode, 404)
+  await until(async () => (await read(two, page.public_id)).body === '{"v":2}')
+  await until(async () => (await read(two, doomed.public_id)).statusCode === 404)
+})
+
+t.test('a replica that loses only its channel still sees the writes of others soon', async (t) => {
+  const redis = await startRedisServer(t)
+  const proxy = await createProxy(t, redis.url)
+  const { one, two, owner } = await replicas(t, redis.url, {}, proxy.url)
+  const page = await createPage(one, owner, '{"v":1}')
+  t.equal((await read(two, page.public_id)).body, '{"v":1}')
+  // The connection stays open, so only a missing answer reveals the loss.
+  proxy.blackhole(/subscribe/i)
+  await replace(one, owner, page.id, '{"v":2}')
+  await until(async () => (await read(two, page.public_id)).body === '{"v":2}')
+  t.equal(two.redisClient?.subscribed, false)
+  t.equal(two.counters.shared, true, 'commands still work')
+  await replace(one, owner, page.id, '{"v":3}')
+  await until(async () => (await read(two, page.public_id)).body === '{"v":3}')
+  await proxy.restore()
+  await until(() => two.redisClient?.subscribed ?? false)
+  t.equal((await read(two, page.public_id)).body, '{"v":3}')
+})
+
+t.test('without Redis, another replica sees a write within its short lease', async (t) => {
+  const common = { ...await testSettings(t), RATE_LIMIT_PUBLIC: '1000000' }
+  const one = await buildTestApp(t, { settings: common })
+  const two = await buildTestApp(t, { settings: common })
+  const owner = await signUp(one)
+  const page = await createPage(one, owner, '{"v":1}')
+  t.equal((await read(two, page.public_id)).body, '{"v":1}')
+  await replace(one, owner, page.id, '{"v":2}')
+  await until(async () => (await read(two, page.public_id)).body === '{"v":2}')
+})
+
+t.test('after a write with an unknown outcome, the old version is served for at most 60 s', async (t) => {
+  const settings: Record<string, string> = {
+    ...await testSettings(t),
+    RATE_LIMIT_PUBLIC: '1000000',
+    REDIS_URL: await claimRedis(t)
+  }
+  const databaseUrl = settings.DATABASE_URL as string
+  const proxy = await createProxy(t, databaseUrl)
+  const one = await buildTestApp(t, { settings: { ...settings, DATABASE_URL: proxy.url } })
+  const two = await buildTestApp(t, { settings })
+  const owner = await signUp(one)
+  const [changed, deleted] = [await createPage(one, owner, '{"v":1}'),
+    await createPage(one, owner, '{"v":1}')]
+  const readAll = async () =>
+    await Promise.all([changed, deleted].flatMap(({ public_id: id }) =>
+      [one, two].map(async (app) => {
+        const { statusCode, body } = await read(app, id)
+        return statusCode === 200 ? body : statusCode
+      })
+    ))
+  t.same(await readAll(), Array(4).fill('{"v":1}'))
+
+  const locker = new pg.Client({ connectionString: databaseUrl })
+  await locker.connect()
+  t.teardown(async () => await locker.end())
+  const waiting = async () =>
+    Number((await query(
+      databaseUrl,
+      "SELECT count(*) FROM pg_stat_activity WHERE datname = current_database() AND wait_event_type = 'Lock'"
+    ))[0]?.count)
+  await locker.query('BEGIN; LOCK TABLE landing_pages IN SHARE MODE') // does not block reads
+  const writes = [replace(one, owner, changed.id, '{"v":2}'), remove(one, owner, deleted.id)]
+  await until(async () => await waiting() === 2, 'both writes wait')
+  await proxy.disconnect()
+  t.same((await Promise.all(writes)).map(({ statusCode }) => statusCode), [503, 503])
+  await locker.query('COMMIT')
+  await until(async () => await waiting() === 0, 'both writes are done')
+
+  t.equal((await remove(two, owner, deleted.id)).statusCode, 404, 'the page was deleted')
+  const soon = await readAll()
+  t.comment(`at once: ${soon.join(', ')}`)
+  const truth = ['{"v":2}', '{"v":2}', 404, 404]
+  t.ok(
+    soon.every((answer, index) => ['{"v":1}', truth[index]].includes(answer)),
+    'the old or the new version'
+  )
+
+  const real = clock.now
+  t.intercept(clock, 'now', { value: () => real() + 60_000 })
+  const redis = two.redisClient!.commands
+  for (const key of await redis.keys('landfall:document:*')) {
+    await redis.pexpire(key, await redis.pttl(key) - 60_000)
+  }
+  t.same(await readAll(), truth)
+})

@@ -1,0 +1,186 @@
+import type { FastifyInstance } from 'fastify'
+import t, { type Test } from 'tap'
+import { clock } from '../../../src/infra/system/clock.ts'
+import { buildTestApp, createPage, PASSWORD, signUp, testSettings, type Account } from '../../helpers/app.ts'
+import { query } from '../../helpers/servers.ts'
+import { countStatements } from '../../helpers/statements.ts'
+
+// The number of statements per request, counted in PostgreSQL's own log.
+
+const SESSION_CHECK = /^execute landfall_\S+: SELECT .* FROM sessions /
+
+/** Sends a request of an account and checks the status of the response. */
+async function ask (
+  t: Test,
+  app: FastifyInstance,
+  account: Account,
+  status: number,
+  method: 'GET' | 'POST' | 'PATCH' | 'DELETE',
+  url: string,
+  payload?: object,
+  headers: object = {}
+) {
+  const response = await app.inject({
+    method,
+    url,
+    headers: { ...account.headers, ...headers },
+    ...payload && { payload }
+  })
+  t.equal(response.statusCode, status, `${method} ${url}: ${response.body.slice(0, 200)}`)
+  return response
+}
+
+t.test('a management request runs the session check and one prepared statement', async (t) => {
+  const { settings, during } = await countStatements(t)
+  const app = await buildTestApp(t, { settings })
+  const account = await signUp(app)
+  const page = await createPage(app, account)
+  const other = await createPage(app, account)
+  const of = (id: string) => `/manage/landing_pages/${id}`
+
+  const cases: [string, RegExp | undefined, () => Promise<unknown>][] = [
+    ['me', undefined, async () => await ask(t, app, account, 200, 'GET', '/auth/me')],
+    ['create', /: INSERT INTO landing_pages /,
+      async () => await ask(t, app, account, 201, 'POST', '/landing_pages', { current_data: {} })],
+    ['find', /: SELECT .* FROM landing_pages /,
+      async () => await ask(t, app, account, 200, 'GET', of(page.id))],
+    ['list', /: SELECT .* FROM landing_pages /,
+      async () => await ask(t, app, account, 200, 'GET', '/manage/landing_pages?limit=2')],
+    ['replace with If-Match', /: UPDATE landing_pages /,
+      async () =>
+        await ask(t, app, account, 200, 'PATCH', of(page.id), { current_data: [1] }, {
+          'if-match': page.etag
+        })],
+    ['replace', /: UPDATE landing_pages /,
+      async () => await ask(t, app, account, 200, 'PATCH', of(page.id), { current_data: [2] })],
+    ['delete', /: DELETE FROM landing_pages /,
+      async () => await ask(t, app, account, 204, 'DELETE', of(other.id))],
+    ['sign-out', /: WITH .* UPDATE sessions /,
+      async () =>
+        await ask(t, app, account, 204, 'DELETE', '/auth/sign_out', { refresh_token: account.refresh_token })]
+  ]
+  for (const [name, own, action] of cases) {
+    const statements = await during(action)
+    t.equal(statements.length, own === undefined ? 1 : 2, `${name}: ${statements.join('; ')}`)
+    t.match(statements[0], SESSION_CHECK, name)
+    if (own === undefined) continue
+    t.match(statements[1], /^execute landfall_/, name)
+    t.match(statements[1], own, name)
+  }
+})
+
+t.test('a refresh runs one statement, and a malformed token or id runs none', async (t) => {
+  const { settings, during } = await countStatements(t)
+  const app = await buildTestApp(t, { settings })
+  const account = await signUp(app)
+  const refresh = await during(async () =>
+    await ask(t, app, account, 200, 'POST', '/auth/refresh', { refresh_token: account.refresh_token })
+  )
+  t.equal(refresh.length, 1)
+  t.match(refresh[0], /^execute landfall_\S+: WITH spent AS /)
+  t.same(
+    await during(async () =>
+      await app.inject({ url: '/auth/me', headers: { authorization: 'Bearer x.y.z' } })
+    ),
+    []
+  )
+  t.same(await during(async () => await app.inject({ url: '/landing_pages/no-public-id' })), [])
+})
+
+t.test('a sign-up or sign-in runs one SELECT and one statement that writes everything', async (t) => {
+  const { settings, during } = await countStatements(t)
+  const app = await buildTestApp(t, { settings })
+  const account: Account[] = []
+  const signedUp = await during(async () => account.push(await signUp(app)))
+  const signedIn = await during(async () => {
+    const response = await app.inject({
+      method: 'POST',
+      url: '/auth/sign_in',
+      payload: { user: { email: account[0]?.user.email, password: PASSWORD } }
+    })
+    t.equal(response.statusCode, 200)
+  })
+  for (const [name, statements] of Object.entries({ signedUp, signedIn })) {
+    t.equal(statements.length, 2, `${name}: ${statements.join('; ')}`)
+    t.match(statements[0], /^execute landfall_\S+: SELECT .* FROM users /)
+    t.match(statements[1], /^execute landfall_\S+: WITH account AS /)
+  }
+})
+
+t.test('concurrent cold public reads run one statement, and warm ones run none', async (t) => {
+  const { settings, during } = await countStatements(t)
+  // Without Redis a copy is fresh for one second. On a busy machine, two reads can be further apart.
+  const now = clock.now()
+  t.intercept(clock, 'now', { value: () => now })
+  const writer = await buildTestApp(t, { settings })
+  const account = await signUp(writer)
+  const pages = [await createPage(writer, account), await createPage(writer, account)]
+  t.same(
+    await during(async () =>
+      t.equal((await writer.inject({ url: `/landing_pages/${pages[1]?.public_id}` })).statusCode, 200)
+    ),
+    [],
+    'the writer has its own pages cached'
+  )
+  const reader = await buildTestApp(t, { settings: { ...settings, RATE_LIMIT_PUBLIC: '1000' } })
+  const read = async (publicId: string) =>
+    (await reader.inject({ url: `/landing_pages/${publicId}` })).statusCode
+
+  for (const [index, { public_id: publicId }] of pages.entries()) {
+    const cold = await during(async () =>
+      t.same(
+        await Promise.all(Array.from({ length: 1 + 40 * index }, async () => await read(publicId))),
+        Array(1 + 40 * index).fill(200)
+      )
+    )
+    t.equal(cold.length, 1, cold.join('; '))
+    t.match(cold[0], /^execute landfall_\S+: SELECT .* FROM landing_pages WHERE public_id = \$1/)
+    t.same(
+      await during(async () => {
+        for (let n = 0; n < 20; n++) t.equal(await read(publicId), 200)
+      }),
+      []
+    )
+  }
+  const unknown = '0'.repeat(22)
+  t.equal((await during(async () => t.equal(await read(unknown), 404))).length, 1)
+  t.same(await during(async () => t.equal(await read(unknown), 404)), [])
+})
+
+t.test('a migration that changes column types causes no errors in a running service', async (t) => {
+  const common = await testSettings(t)
+  const settings = { ...common, CACHE_MAX_BYTES: '0', RATE_LIMIT_PUBLIC: '1000000', DATABASE_POOL_SIZE: '3' }
+  const app = await buildTestApp(t, { settings })
+  const account = await signUp(app)
+  const page = await createPage(app, account)
+  const state = { changing: true, rounds: 0 }
+  const work = async () => {
+    for (; state.changing; state.rounds++) {
+      const document = { round: state.rounds }
+      t.equal((await app.inject({ url: `/landing_pages/${page.public_id}` })).statusCode, 200)
+      const changed = await ask(t, app, account, 200, 'PATCH', `/manage/landing_pages/${page.id}`, {
+        current_data: document
+      })
+      t.same(changed.json().current_data, document)
+      await ask(t, app, account, 200, 'GET', '/manage/landing_pages')
+    }
+  }
+  const workers = [work(), work(), work(), work()]
+  for (const type of ['varchar', 'text', 'varchar(1000)', 'text']) {
+    await query(
+      common.DATABASE_URL as string,
+      `ALTER TABLE landing_pages ALTER COLUMN current_data TYPE ${type}, ALTER COLUMN content_hash TYPE ${type}`
+    )
+    await query(common.DATABASE_URL as string, `ALTER TABLE users ALTER COLUMN email TYPE ${type}`)
+    const { rounds } = state
+    while (state.rounds < rounds + 20) await new Promise((resolve) => setImmediate(resolve))
+  }
+  state.changing = false
+  await Promise.all(workers)
+  const signIn = await app.inject({
+    method: 'POST',
+    url: '/auth/sign_in',
+    payload: { user: { email: account.user.email, password: PASSWORD } }
+  })
+  t.equal(signIn.statusCode, 200, 'sign-in works, too')
+})

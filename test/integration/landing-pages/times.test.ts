@@ -1,0 +1,162 @@
+import { createHash } from 'node:crypto'
+import t from 'tap'
+import { clock } from '../../../src/infra/system/clock.ts'
+import { secondsLeft } from '../../../src/modules/rate-limit/counters.ts'
+import { LocalWindows } from '../../../src/modules/rate-limit/local-windows.ts'
+import { buildTestApp, createPage, documentTag, signUp, testSettings } from '../../helpers/app.ts'
+import { until } from '../../helpers/until.ts'
+
+t.test('only a write that changes the page changes updated_at and Last-Modified', async (t) => {
+  const app = await buildTestApp(t, { settings: { ...await testSettings(t), RATE_LIMIT_PUBLIC: '100000' } })
+  const owner = await signUp(app)
+  const page = await createPage(app, owner)
+  const url = `/manage/landing_pages/${page.id}`
+  const patch = async (payload: string, headers: Record<string, string> = {}) =>
+    await app.inject({
+      method: 'PATCH',
+      url,
+      headers: { ...owner.headers, 'content-type': 'application/json', ...headers },
+      payload
+    })
+  const times = async () => {
+    const { created_at: created, updated_at: updated } = (await app.inject({ url, headers: owner.headers }))
+      .json()
+    return {
+      created,
+      updated,
+      // Left out for a second after a write.
+      modified: await until(async () =>
+        (await app.inject(`/landing_pages/${page.public_id}`)).headers['last-modified']
+      )
+    }
+  }
+  const before = await times()
+  t.equal(before.created, before.updated)
+  await patch('{}')
+  await patch('{"current_data":1}')
+  await patch('{"current_data":{"no":1}}', { 'if-match': '"other"' })
+  t.same(await times(), before)
+
+  const record = (await patch('{"current_data":{"v":2}}')).json()
+  const after = await times()
+  t.equal(after.created, before.created)
+  t.ok(after.updated > before.updated)
+  t.equal(record.updated_at, after.updated)
+  t.equal(after.modified, new Date(after.updated).toUTCString())
+  t.not(after.modified, before.modified)
+})
+
+t.test('a page written by a fast clock keeps its updated_at and has no future Last-Modified', async (t) => {
+  const settings = await testSettings(t)
+  const app = await buildTestApp(t, { settings })
+  const owner = await signUp(app)
+  const page = await createPage(app, owner)
+  const ahead = new Date(Date.now() + 3_600_000)
+  await app.database.landingPage.update({
+    where: { id: page.id },
+    data: { createdAt: ahead, updatedAt: ahead }
+  })
+  const isNotAhead = async (reader: typeof app, document: string) => {
+    const { body, headers } = await reader.inject(`/landing_pages/${page.public_id}`)
+    t.equal(body, document)
+    t.equal(headers['last-modified'], undefined)
+  }
+  await isNotAhead(await buildTestApp(t, { settings }), '{"hello":"world"}')
+
+  const written = await app.inject({
+    method: 'PATCH',
+    url: `/manage/landing_pages/${page.id}`,
+    headers: owner.headers,
+    payload: { current_data: { v: 2 } }
+  })
+  t.match(written.json(), { created_at: ahead.toISOString(), updated_at: ahead.toISOString() })
+  await isNotAhead(app, '{"v":2}')
+  await isNotAhead(await buildTestApp(t, { settings }), '{"v":2}')
+})
+
+t.test('a full last page of a list has no next link', async (t) => {
+  const app = await buildTestApp(t)
+  const owner = await signUp(app)
+  for (let n = 0; n < 4; n++) await createPage(app, owner)
+  const list = async (query: string) =>
+    await app.inject({ url: `/manage/landing_pages?${query}`, headers: owner.headers })
+  t.equal((await list('limit=4')).headers.link, undefined)
+  const first = await list('limit=2')
+  t.equal(first.json().length, 2)
+  const next = /[?]([^>]*)>; rel="next"$/.exec(String(first.headers.link))?.[1] ?? ''
+  const last = await list(next)
+  t.equal(last.json().length, 2)
+  t.equal(last.headers.link, undefined)
+})
+
+t.test('without Redis, a replica serves an outdated document for at most one second', async (t) => {
+  const settings = { ...await testSettings(t), RATE_LIMIT_PUBLIC: '1000' }
+  const [one, two] = [await buildTestApp(t, { settings }), await buildTestApp(t, { settings })]
+  const owner = await signUp(one)
+  const page = await createPage(one, owner, '{"v":1}')
+  const read = async () => (await two.inject(`/landing_pages/${page.public_id}`)).body
+  let now = clock.now()
+  t.intercept(clock, 'now', { value: () => now })
+  t.equal(await read(), '{"v":1}')
+  await one.inject({
+    method: 'PATCH',
+    url: `/manage/landing_pages/${page.id}`,
+    headers: { ...owner.headers, 'content-type': 'application/json' },
+    payload: '{"current_data":{"v":2}}'
+  })
+  now += 1000
+  t.equal(await read(), '{"v":2}')
+})
+
+t.test('the process clock ignores changes of the system time', (t) => {
+  const day = Date.now()
+  const before = clock.now()
+  for (const step of [-3_600_000, 3_600_000]) {
+    t.intercept(Date, 'now', { value: () => day + step })
+    const after = clock.now()
+    t.ok(Number.isInteger(after) && after >= before && after < before + 60_000, `${after - before} ms`)
+  }
+  t.end()
+})
+
+t.test('a window lasts its full length while other windows end', async (t) => {
+  const windows = new LocalWindows(60_000)
+  const used = (key: string, now: number) => windows.take(key, 2, now)
+  used('a', 0)
+  t.same(used('b', 30_000), { allowed: true, used: 1, resetAt: 90_000 })
+  t.same(used('a', 59_999), { allowed: true, used: 2, resetAt: 60_000 })
+  t.same(used('a', 60_000), { allowed: true, used: 1, resetAt: 120_000 }, 'a new window')
+  t.same(used('b', 89_999), { allowed: true, used: 2, resetAt: 90_000 }, 'still the old window')
+  t.same(used('b', 89_999), { allowed: false, used: 2, resetAt: 90_000 })
+  t.match(windows.refusal('b', 2, 89_999), { allowed: false })
+  t.equal(windows.refusal('b', 2, 90_000), undefined)
+})
+
+t.test('Retry-After has whole seconds, rounded up, and is at least one', async (t) => {
+  for (
+    const [left, seconds] of [[60_000, 60], [59_001, 60], [1001, 2], [1000, 1], [1, 1], [0, 1], [-5,
+      1]] as const
+  ) t.equal(secondsLeft({ resetAt: 1_000_000 + left }, 1_000_000), seconds, `${left} ms`)
+})
+
+t.test("the ETag is the SHA-256 of the document's bytes, on every page and after every write", async (t) => {
+  const app = await buildTestApp(t)
+  const owner = await signUp(app)
+  const documents = ['{"a":1}', '{"a": 1}', '{"a":1.0}', '["\u00e9"]']
+  for (const document of documents) {
+    const tag = `"${createHash('sha256').update(document).digest('base64url')}"`
+    const page = await createPage(app, owner, document)
+    t.equal(page.etag, tag)
+    t.equal((await createPage(app, owner, document)).etag, tag)
+    const write = async (text: string) =>
+      await app.inject({
+        method: 'PATCH',
+        url: `/manage/landing_pages/${page.id}`,
+        headers: { ...owner.headers, 'content-type': 'application/json' },
+        payload: `{"current_data":${text}}`
+      })
+    t.not(documentTag(String((await write('{"something":"else"}')).headers.etag)), tag)
+    t.equal(documentTag(String((await write(document)).headers.etag)), tag)
+    t.equal((await app.inject(`/landing_pages/${page.public_id}`)).headers.etag, tag)
+  }
+})

@@ -1,0 +1,338 @@
+import diagnostics from 'node:diagnostics_channel'
+import { Ajv2020 } from 'ajv/dist/2020.js'
+import addFormats from 'ajv-formats'
+import { Validator } from '@seriousme/openapi-schema-validator'
+import type { FastifyInstance } from 'fastify'
+import t, { type Test } from 'tap'
+import { buildTestApp, createPage, listen, signUp, testSettings } from '../../helpers/app.ts'
+
+// The OpenAPI document. helpers/conformance.js checks the responses of all tests against it.
+
+interface Media {
+  schema: object
+  example?: unknown
+}
+interface Answer {
+  description: string
+  headers?: Record<string, unknown>
+  content?: Record<string, Media>
+}
+interface Operation {
+  operationId: string
+  summary: string
+  tags: string[]
+  security?: object[]
+  parameters?: { name: string, in: string }[]
+  requestBody?: { content: Record<string, Media> }
+  responses: Record<string, Answer>
+}
+interface Document {
+  openapi: string
+  paths: Record<string, Record<string, Operation>>
+  servers: object[]
+  tags: { name: string }[]
+  components: {
+    schemas: Record<string, { examples?: unknown[] }>
+    headers: Record<string, { schema: object, example: unknown }>
+  }
+}
+
+/** The routes of the first app, written as `GET /assets/{id}`. */
+const routes = new Set<string>()
+const watch = (message: unknown) => {
+  const { fastify } = message as { fastify: FastifyInstance }
+  fastify.addHook('onRoute', ({ method, url }) => {
+    for (const one of [method].flat()) {
+      routes.add(`${one} ${url.replace(/:(\w+)/g, '{$1}').replace('*', '{name}')}`)
+    }
+  })
+}
+diagnostics.subscribe('fastify.initialization', watch)
+const settings = await testSettings(t)
+const app = await buildTestApp(t, { settings })
+diagnostics.unsubscribe('fastify.initialization', watch)
+const document = (await app.inject('/openapi.json')).json<Document>()
+const operations = Object.entries(document.paths).flatMap(([path, item]) =>
+  Object.entries(item).map(([method, operation]) => ({ path, method: method.toUpperCase(), ...operation }))
+)
+const operation = (id: string) => operations.find(({ operationId }) => operationId === id)!
+
+t.test('/openapi.json is valid OpenAPI 3.1', async (t) => {
+  t.equal(document.openapi, '3.1.0')
+  const { valid, errors } = await new Validator().validate(structuredClone(document) as never)
+  t.ok(valid, JSON.stringify(errors))
+  const text = JSON.stringify(document)
+  for (const [, kind = '', name = ''] of text.matchAll(/"#\/components\/(schemas|headers)\/([^"]+)"/g)) {
+    t.ok(Object.hasOwn(document.components[kind as 'schemas'], name), name)
+  }
+  t.notMatch(
+    text,
+    /Default Response|"x-optional"|"x-response-description"|"def-\d/,
+    'internal markers are removed'
+  )
+})
+
+t.test('the operation ids are stable, and each operation has a summary and one tag', async (t) => {
+  t.same(operations.map(({ operationId }) => operationId).sort(), [
+    'askForDocument',
+    'askForFile',
+    'createAsset',
+    'createLandingPage',
+    'deleteAsset',
+    'deleteLandingPage',
+    'getAsset',
+    'getLandingPage',
+    'headDocument',
+    'headFile',
+    'listAssets',
+    'listLandingPages',
+    'live',
+    'me',
+    'openapi',
+    'readDocument',
+    'readFile',
+    'ready',
+    'refresh',
+    'signIn',
+    'signOut',
+    'signUp',
+    'updateLandingPage'
+  ])
+  const tags = document.tags.map(({ name }) => name)
+  for (const { operationId, summary, tags: own } of operations) {
+    t.match(summary, /^[A-Z].*[^.]$/, operationId)
+    t.ok(own.length === 1 && tags.includes(own[0]!), `${operationId} has one of the tags`)
+  }
+})
+
+t.test('HEAD is described like GET, but without range requests', async (t) => {
+  const namesOf = (id: string) => operation(id).parameters?.map(({ name }) => name)
+  const conditions = ['if-none-match', 'if-modified-since', 'if-match', 'if-unmodified-since']
+  t.same(namesOf('readFile')?.sort(), ['name', ...conditions, 'range', 'if-range'].sort())
+  t.same(namesOf('headFile')?.sort(), ['name', ...conditions].sort())
+  const statuses = (id: string) => Object.keys(operation(id).responses)
+  t.same(statuses('headFile'), statuses('readFile').filter((status) => status !== '206' && status !== '416'))
+  t.ok(statuses('readFile').includes('206') && statuses('readFile').includes('416'))
+})
+
+t.test('every route is described, and every operation is a route', async (t) => {
+  const known = new Set(operations.map(({ path, method }) => `${method} ${path}`))
+  for (const route of routes) {
+    // Every GET route answers HEAD, but the document describes HEAD only where it is useful.
+    if (!/ \/docs(\/|$)/.test(route)) {
+      t.ok(known.has(route) || known.has(route.replace(/^HEAD/, 'GET')), route)
+    }
+  }
+  for (const route of known) t.ok(routes.has(route), route)
+})
+
+t.test('routes that need an access token declare it and describe their 401', async (t) => {
+  for (const { operationId, path, method, security, responses } of operations) {
+    const { statusCode } = await app.inject({
+      method: method as 'GET',
+      url: path.replace(/\{\w+\}/, 'unknown'),
+      headers: { 'content-type': 'application/json' }
+    })
+    const refused = statusCode === 401 && !path.startsWith('/auth/sign_in') &&
+      !path.startsWith('/auth/refresh')
+    t.same(security, refused ? [{ bearer: [] }] : [], operationId)
+    if (refused) t.ok(responses['401']?.headers?.['WWW-Authenticate'], operationId)
+  }
+})
+
+t.test('every example is valid for its schema', async (t) => {
+  const ajv = new Ajv2020({ strict: false })
+  addFormats.default(ajv)
+  ajv.addSchema({ $id: 'openapi', ...document })
+  const fits = (pointer: string[], example: unknown) => {
+    const where = `openapi#/${
+      pointer.map((part) => encodeURIComponent(part.replaceAll('~', '~0').replaceAll('/', '~1'))).join('/')
+    }`
+    t.ok(ajv.compile({ $ref: where })(example), `${where}: ${JSON.stringify(example)}`)
+  }
+  for (const [name, { example }] of Object.entries(document.components.headers)) {
+    fits(['components', 'headers', name, 'schema'], example)
+  }
+  for (const [name, { examples = [] }] of Object.entries(document.components.schemas)) {
+    for (const example of examples) {
+      fits(['components', 'schemas', name], example)
+    }
+  }
+  for (const { path, method, operationId, requestBody, responses } of operations) {
+    const base = ['paths', path, method.toLowerCase()]
+    for (const [type, { example }] of Object.entries(requestBody?.content ?? {})) {
+      if (type === 'application/json') fits([...base, 'requestBody', 'content', type, 'schema'], example)
+    }
+    for (const [status, { content = {} }] of Object.entries(responses)) {
+      const { example } = content['application/json'] ?? {}
+      if (Number(status) >= 400 && method !== 'HEAD') {
+        t.match(example, { errors: [/^[A-Z].* .*[^.]$|^Not found$/] }, `${operationId} ${status}`)
+      }
+      if (example !== undefined) {
+        fits([...base, 'responses', status, 'content', 'application/json', 'schema'], example)
+      }
+    }
+  }
+})
+
+t.test('the request examples work as written', async (t) => {
+  const send = async (
+    id: string,
+    options: { params?: Record<string, string>, headers?: Record<string, string>, change?: object } = {}
+  ) => {
+    const { method, path, requestBody } = operation(id)
+    const example = requestBody?.content['application/json']?.example
+    const url = path.replace(/\{(\w+)\}/g, (_, name: string) => options.params?.[name] ?? '')
+    return await app.inject({
+      method: method as 'GET',
+      url,
+      headers: { ...options.headers },
+      ...(example !== undefined && { payload: { ...example as object, ...options.change } })
+    })
+  }
+  t.equal((await send('signUp')).statusCode, 201)
+  const tokens = (await send('signIn')).json<{ access_token: string, refresh_token: string }>()
+  const refreshed = (await send('refresh', { change: { refresh_token: tokens.refresh_token } })).json<
+    typeof tokens
+  >()
+  const headers = { authorization: `Bearer ${refreshed.access_token}` }
+  const { id, public_id: publicId } = (await send('createLandingPage', { headers })).json<
+    { id: string, public_id: string }
+  >()
+  t.equal((await send('updateLandingPage', { headers, params: { id } })).statusCode, 200)
+  const read = await send('readDocument', { params: { public_id: publicId } })
+  t.same(read.json(), operation('readDocument').responses['200']?.content?.['application/json']?.example)
+  t.equal(
+    (await send('signOut', { headers, change: { refresh_token: refreshed.refresh_token } })).statusCode,
+    204
+  )
+})
+
+t.test('/openapi.json has an ETag, and a matching If-None-Match gets 304', async (t) => {
+  const first = await app.inject('/openapi.json')
+  t.match(first.headers, {
+    'content-type': 'application/json; charset=utf-8',
+    'cache-control': 'no-cache',
+    etag: /^"[\w-]{43}"$/
+  })
+  const again = await app.inject({
+    url: '/openapi.json',
+    headers: { 'if-none-match': String(first.headers.etag) }
+  })
+  t.equal(again.statusCode, 304)
+  t.equal(again.body, '')
+  t.equal(again.headers.etag, first.headers.etag)
+  const head = await app.inject({
+    method: 'HEAD',
+    url: '/openapi.json',
+    headers: { 'if-none-match': String(first.headers.etag) }
+  })
+  t.match(head, { statusCode: 304, headers: { etag: first.headers.etag, 'content-length': undefined } })
+  t.equal((await app.inject('/openapi.json')).body, first.body)
+})
+
+/** Builds an app and changes its OpenAPI document before the first response is checked. */
+async function misdescribed (t: Test, change: (document: Document) => void) {
+  const changed = await buildTestApp(t, { settings })
+  change(changed.swagger() as unknown as Document)
+  return changed
+}
+
+const PUBLIC = '/landing_pages/{public_id}'
+const answerOf = (document: Document, path: string, method: string, status: string): Answer =>
+  document.paths[path]![method]!.responses[status]!
+
+for (
+  const [what, change, problem] of [
+    ['a status', (document: Document) => {
+      delete document.paths[PUBLIC]!.get!.responses['200']
+    },
+      /^NOT AS DESCRIBED: GET 200 of \S+: has no description for 200: add it to `response`.* of readDocument/],
+    ['an undescribed header', (document: Document) => {
+      delete answerOf(document, PUBLIC, 'get', '200').headers!['Cache-Status']
+    }, /has the header cache-status, which is not described: add it/],
+    ['a missing header', (document: Document) => {
+      answerOf(document, PUBLIC, 'get', '200').headers!.Link = { $ref: '#/components/headers/Retry-After' }
+    }, /lacks the header Link: send it, or mark it/],
+    ['the format of a header', (document: Document) => {
+      document.components.headers.RateLimit!.schema = { type: 'integer' }
+    }, /differs in the header RateLimit: must be integer/],
+    ['a content type', (document: Document) => {
+      answerOf(document, PUBLIC, 'get', '200').content = { 'text/plain': { schema: {} } }
+    }, /has the content type application\/json instead of text\/plain/],
+    ['a body', (document: Document) => {
+      delete answerOf(document, PUBLIC, 'get', '200').content
+    }, /has a body, which is not described/],
+    ['the shape of a body', (document: Document) => {
+      document.components.schemas.Document = { type: 'array' } as object
+    }, /differs in its body: must be array/],
+    ['a path', (document: Document) => {
+      delete document.paths[PUBLIC]
+    }, /is not described: give its route a schema/]
+  ] as const
+) {
+  t.test(`inject() rejects when the response and the document differ in ${what}`, async (t) => {
+    const page = await createPage(app, await signUp(app))
+    const changed = await misdescribed(t, change)
+    await t.rejects(changed.inject(`/landing_pages/${page.public_id}`), { message: problem })
+  })
+}
+
+t.test('inject() rejects when a body has an undescribed field or lacks a required one', async (t) => {
+  const app = await misdescribed(t, (document) => {
+    const { User } = document.components.schemas as unknown as {
+      User: { properties: Record<string, object>, required: string[] }
+    }
+    User.properties = { id: User.properties.id!, name: {} }
+    User.required = ['id', 'name']
+  })
+  await t.rejects(signUp(app), {
+    message:
+      /NOT AS DESCRIBED: POST 201 of \/auth\/sign_up: differs in its body: \/user must have required property 'name'; \/user must NOT have additional properties \(email\)/
+  })
+})
+
+t.test('a wrong response over a socket is reported once and fails the test file', async (t) => {
+  const app = await misdescribed(t, (document) => {
+    delete document.paths[PUBLIC]!.get!.responses['200']
+  })
+  const page = await createPage(app, await signUp(app))
+  const url = await listen(app)
+  const printed: unknown[] = []
+  t.intercept(console, 'error', { value: (line: unknown) => printed.push(line) })
+  const { exitCode } = process
+  try {
+    t.equal((await fetch(`${url}/landing_pages/${page.public_id}`)).status, 200)
+    await (await fetch(`${url}/landing_pages/${page.public_id}`)).text()
+    t.same([printed.length, process.exitCode], [1, 1], 'reported once')
+    t.match(printed[0], /^NOT AS DESCRIBED: GET 200 of \/landing_pages\/\w{22}: has no description for 200/)
+  } finally {
+    process.exitCode = exitCode
+  }
+})
+
+t.test('the server is relative to the document, and there is a contact', async (t) => {
+  const { servers, info } = document as Document & { info: { contact: object } }
+  t.same(servers, [{ url: '.', description: 'this host' }])
+  t.same(info.contact, { name: 'The operator of this service' })
+})
+
+t.test('/docs with a query leads to the page without it', async (t) => {
+  for (const [url, to] of [['/docs/?x', './'], ['/docs?x=1', './docs']] as const) {
+    const { statusCode, headers } = await app.inject(url)
+    t.equal(statusCode, 302)
+    t.equal(headers.location, to)
+  }
+  for (const url of ['/docs', '/docs/']) t.match((await app.inject(url)).body, '<!DOCTYPE html>')
+})
+
+t.test('the address / names the documentation', async (t) => {
+  for (const url of ['/', '/?x=1']) {
+    const response = await app.inject(url)
+    t.equal(response.statusCode, 404)
+    t.same(response.json(), {
+      errors: ['There is no page here; the API is described at http://landfall.test/docs']
+    })
+  }
+  t.same((await app.inject('/other')).json(), { errors: ['Not found'] })
+})

@@ -1,0 +1,278 @@
+import { createHash, randomBytes } from 'node:crypto'
+import pg from 'pg'
+import t from 'tap'
+import { applyMigrations, requireMigrated } from '../../../src/infra/postgres/migrate.ts'
+import { readMigrations, type Migration } from '../../../src/infra/postgres/migration-files.ts'
+import { MigrationError, pendingMigrations } from '../../../src/infra/postgres/migration-history.ts'
+import type { StatementRunner } from '../../../src/infra/postgres/statement.ts'
+import { createDatabase, type Teardown } from '../../helpers/servers.ts'
+
+const silent = { info () {} }
+const LOCK = 72707369
+
+async function connect (test: Teardown, url: string): Promise<pg.Client> {
+  const client = new pg.Client({ connectionString: url })
+  client.on('error', () => {})
+  await client.connect()
+  test.teardown(async () => await client.end())
+  return client
+}
+
+/** The names of the pending migrations. */
+async function pending (client: pg.Client): Promise<string[]> {
+  const runner: StatementRunner = {
+    run: async ({ text }, values) => (await client.query(text, [...values])).rows
+  }
+  return (await pendingMigrations(runner)).map(({ name }) => name)
+}
+
+t.test('every migration has a row in _prisma_migrations', async (t) => {
+  const url = await createDatabase(t)
+  const migrations = await readMigrations()
+  t.same(await applyMigrations(url, silent), migrations.map(({ name }) => name))
+
+  const { rows } = await (await connect(t, url)).query('SELECT * FROM _prisma_migrations ORDER BY started_at')
+  t.equal(rows.length, migrations.length)
+  for (const [index, row] of rows.entries()) {
+    t.match(row.id, /^[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}$/)
+    t.equal(row.migration_name, migrations[index]?.name)
+    t.equal(row.checksum, createHash('sha256').update(migrations[index]?.sql ?? '').digest('hex'))
+    t.equal(row.applied_steps_count, 1)
+    t.ok(row.finished_at >= row.started_at)
+    t.equal(row.rolled_back_at, null)
+    t.equal(row.logs, null)
+  }
+  t.same(await applyMigrations(url, silent), [], 'the second call applies nothing')
+})
+
+t.test('eight processes that start at once on an empty database migrate it exactly once', async (t) => {
+  const url = await createDatabase(t)
+  const names = (await readMigrations()).map(({ name }) => name)
+  const applied = await Promise.all(Array.from({ length: 8 }, async () => await applyMigrations(url, silent)))
+  t.same(applied.filter((list) => list.length > 0), [names])
+})
+
+t.test('a process waits until another process releases the lock, up to a limit', async (t) => {
+  const url = await createDatabase(t)
+  const other = await connect(t, url)
+  await other.query(`SELECT pg_advisory_lock(${LOCK})`)
+
+  const lines: string[] = []
+  const log = {
+    info: (line: string) => {
+      lines.push(line)
+    }
+  }
+  await t.rejects(applyMigrations(url, log, { lockTimeoutMs: 50 }), {
+    name: 'MigrationError',
+    message: /gave up waiting/
+  })
+
+  const released = new Promise<void>((resolve) => {
+    log.info = (line) => {
+      lines.push(line)
+      if (line.includes('waiting')) resolve(other.query(`SELECT pg_advisory_unlock(${LOCK})`).then(() => {}))
+    }
+  })
+  const applied = await applyMigrations(url, log)
+  await released
+  t.equal(applied.length, (await readMigrations()).length)
+  t.ok(lines.some((line) => /waiting for it/.test(line)))
+})
+
+t.test('an up-to-date database is not locked', async (t) => {
+  const url = await createDatabase(t)
+  await applyMigrations(url, silent)
+  await (await connect(t, url)).query(`SELECT pg_advisory_lock(${LOCK})`)
+  t.same(await applyMigrations(url, silent, { lockTimeoutMs: 0 }), [])
+})
+
+t.test('a script with comments, strings and functions runs as it is written', async (t) => {
+  const url = await createDatabase(t)
+  const sql = `
+    -- a comment; with a semicolon
+    CREATE TABLE notes (id int PRIMARY KEY, text text DEFAULT 'a;b');
+    CREATE FUNCTION one () RETURNS int LANGUAGE plpgsql AS $$ BEGIN PERFORM 1; RETURN 1; END $$;
+    INSERT INTO notes (id) VALUES (1);`
+  await applyMigrations(url, silent, { migrations: [{ name: '20200101000000_notes', sql }] })
+  const { rows } = await (await connect(t, url)).query('SELECT text, one() FROM notes')
+  t.same(rows, [{ text: 'a;b', one: 1 }])
+})
+
+t.test('a migration with CONCURRENTLY runs without a transaction; its failure is recorded', async (t) => {
+  const url = await createDatabase(t)
+  const migrations = [
+    { name: '20200101000000_table', sql: 'CREATE TABLE notes (id int);' },
+    { name: '20200101000001_index', sql: 'CREATE INDEX CONCURRENTLY notes_id ON notes (id);' }
+  ]
+  t.same(await applyMigrations(url, silent, { migrations }), migrations.map(({ name }) => name))
+
+  const name = '20200101000002_unique'
+  const unique = { name, sql: 'CREATE UNIQUE INDEX CONCURRENTLY notes_unique ON notes (id);' }
+  const client = await connect(t, url)
+  await client.query('INSERT INTO notes VALUES (1), (1)')
+  await t.rejects(applyMigrations(url, silent, { migrations: [...migrations, unique] }), {
+    name: 'MigrationError',
+    message: `Migration ${name} failed: could not create unique index "notes_unique"`
+  })
+  await t.rejects(applyMigrations(url, silent, { migrations: [...migrations, unique] }), {
+    message:
+      new RegExp(`^Migration ${name} was started and did not finish \\(ERROR: could not create .*--rolled-back ${name}$`)
+  })
+
+  await client.query('DELETE FROM notes')
+  await client.query('DROP INDEX notes_unique')
+  await client.query('UPDATE _prisma_migrations SET rolled_back_at = now() WHERE finished_at IS NULL')
+  t.same(await applyMigrations(url, silent, { migrations: [...migrations, unique] }), [name])
+})
+
+t.test("the error names a statement that can't run inside a transaction", async (t) => {
+  const url = await createDatabase(t)
+  await t.rejects(
+    applyMigrations(url, silent, { migrations: [{ name: '20200101000000_vacuum', sql: 'VACUUM;' }] }),
+    { message: /rolled back: VACUUM cannot run inside a transaction block$/ }
+  )
+})
+
+t.test('a migration that fails leaves nothing behind, and can be applied after a correction', async (t) => {
+  const url = await createDatabase(t)
+  const name = '20200101000000_broken'
+  await t.rejects(
+    applyMigrations(url, silent, {
+      migrations: [{ name, sql: 'CREATE TABLE notes (id int);\nSELECT 1 / 0;' }]
+    }),
+    { name: 'MigrationError', message: `Migration ${name} failed and was rolled back: division by zero` }
+  )
+  const { rows } = await (await connect(t, url)).query("SELECT to_regclass('notes') AS notes")
+  t.equal(rows[0].notes, null)
+  t.same(
+    await applyMigrations(url, silent, { migrations: [{ name, sql: 'CREATE TABLE notes (id int);' }] }),
+    [name]
+  )
+})
+
+t.test('a process that dies in a migration leaves nothing behind', async (t) => {
+  const url = await createDatabase(t)
+  const name = '20200101000000_interrupted'
+  const sql = 'CREATE TABLE notes (id int);'
+  await t.rejects(
+    applyMigrations(url, silent, {
+      migrations: [{ name, sql: `${sql}\nSELECT pg_terminate_backend(pg_backend_pid());` }]
+    }),
+    { name: 'MigrationError' }
+  )
+  const { rows } = await (await connect(t, url))
+    .query("SELECT to_regclass('notes') AS notes, (SELECT count(*)::int FROM _prisma_migrations) AS recorded")
+  t.same(rows, [{ notes: null, recorded: 0 }])
+  t.same(await applyMigrations(url, silent, { migrations: [{ name, sql }] }), [name])
+})
+
+t.test("a database that can't be migrated is reported in one line", async (t) => {
+  const url = await createDatabase(t)
+  const [first] = await readMigrations()
+  await applyMigrations(url, silent)
+  const client = await connect(t, url)
+  const fails = async (expected: RegExp, migrations: readonly Migration[]) => {
+    for (
+      const attempt of [async () => await applyMigrations(url, silent, { migrations }),
+        async () => await requireMigrated(url, { migrations })]
+    ) {
+      const error = await attempt().then(() => undefined, (error: Error) => error)
+      t.ok(error instanceof MigrationError)
+      t.match(error?.message, expected)
+      t.notMatch(error?.message, /\n/)
+    }
+  }
+
+  await client
+    .query("INSERT INTO _prisma_migrations (id, checksum, migration_name, finished_at) VALUES ('f', 'x', '20990101000000_future', now())")
+  t.same(await pending(client), [], 'an older build works on a newer database')
+  await client.query("DELETE FROM _prisma_migrations WHERE id = 'f'")
+
+  await fails(/edited after it had been applied/, [{
+    name: first?.name ?? '',
+    sql: `${first?.sql} -- changed`
+  }])
+
+  await client.query(
+    "UPDATE _prisma_migrations SET finished_at = NULL, logs = 'ERROR: no room' WHERE migration_name = $1",
+    [first?.name]
+  )
+  await fails(/was started and did not finish \(ERROR: no room\)/, await readMigrations())
+
+  await client.query('CREATE TABLE landfall_restoring ()')
+  await fails(/A restore into this database was interrupted/, await readMigrations())
+  await client.query('DROP TABLE landfall_restoring')
+
+  await client.query('UPDATE _prisma_migrations SET rolled_back_at = now()')
+  t.ok((await pending(client)).includes(first?.name ?? ''), 'a rolled back migration is pending')
+})
+
+t.test("a role that can't create schemas can migrate an existing schema", async (t) => {
+  const url = new URL(await createDatabase(t))
+  const client = await connect(t, url.href)
+  const role = `landfall_role_${randomBytes(6).toString('hex')}`
+  await client.query(`CREATE ROLE ${role} LOGIN PASSWORD 'of the test'`)
+  t.teardown(async () => {
+    await client.query(`DROP OWNED BY ${role} CASCADE`)
+    await client.query(`DROP ROLE ${role}`)
+  })
+  await client.query(`CREATE SCHEMA pages AUTHORIZATION ${role}`)
+  url.username = role
+  url.password = 'of the test'
+  url.searchParams.set('schema', 'pages')
+  t.same(await applyMigrations(url.href, silent), (await readMigrations()).map(({ name }) => name))
+})
+
+t.test('changed line endings do not count as an edit', async (t) => {
+  const url = await createDatabase(t)
+  const name = '20200101000000_lines'
+  await applyMigrations(url, silent, {
+    migrations: [{ name, sql: 'CREATE TABLE a (id int);\nCREATE TABLE b (id int);\n' }]
+  })
+  t.same(
+    await applyMigrations(url, silent, {
+      migrations: [{ name, sql: 'CREATE TABLE a (id int);\r\nCREATE TABLE b (id int);\r\n' }]
+    }),
+    []
+  )
+})
+
+t.test('pending migrations are listed without being applied', async (t) => {
+  const url = await createDatabase(t)
+  const names = (await readMigrations()).map(({ name }) => name)
+  const client = await connect(t, url)
+  t.same(await pending(client), names)
+  await t.rejects(requireMigrated(url), { message: /lacks migrations? .*npx --no landfall migrate/ })
+  t.same((await client.query("SELECT to_regclass('_prisma_migrations') AS found")).rows, [{ found: null }])
+  await applyMigrations(url, silent)
+  await requireMigrated(url)
+  t.same(await pending(client), [])
+})
+
+t.test("a database that can't be used is reported in one line without the password", async (t) => {
+  const server = new URL(await createDatabase(t))
+  const refused = 'postgresql://someone:s3cret@127.0.0.1:1/nowhere'
+  const missing = Object.assign(new URL(server), { pathname: '/landfall_missing' }).href
+  for (
+    const [url, expected] of [
+      [refused, /^PostgreSQL at 127\.0\.0\.1:1\/nowhere can't be used: .*ECONNREFUSED/],
+      [missing, /"landfall_missing" does not exist/],
+      ['postgresql://someone:s3c#r/et@localhost/x', /not a valid address/],
+      ['postgresql://someone:s3cret@localhost/x?schema=a%22b', /schema/]
+    ] as const
+  ) {
+    const error = await applyMigrations(url, silent).then(() => undefined, (error: Error) => error)
+    t.match(error?.message, expected)
+    t.notMatch(JSON.stringify([error, error?.message, error?.stack, String(error?.cause)]), /s3c/)
+  }
+})
+
+t.test('the schema named in the URL is created and used', async (t) => {
+  const url = `${await createDatabase(t)}?schema=landfall`
+  t.not((await applyMigrations(url, silent)).length, 0)
+  t.same(await applyMigrations(url, silent), [])
+  const { rows } = await (await connect(t, url.replace('?schema=landfall', '')))
+    .query("SELECT schemaname FROM pg_tables WHERE tablename IN ('users', '_prisma_migrations')")
+  t.same(rows, [{ schemaname: 'landfall' }, { schemaname: 'landfall' }])
+})

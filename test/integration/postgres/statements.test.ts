@@ -1,0 +1,184 @@
+import { mkdtemp, rm } from 'node:fs/promises'
+import { tmpdir } from 'node:os'
+import { join } from 'node:path'
+import pg from 'pg'
+import t from 'tap'
+import { startEmbedded } from '../../../src/infra/pglite/embedded.ts'
+import type { Connection } from '../../../src/infra/postgres/connection.ts'
+import { BoundedPool } from '../../../src/infra/postgres/pool.ts'
+import { statement } from '../../../src/infra/postgres/statement.ts'
+import { silent } from '../../helpers/silent-logger.ts'
+import { createDatabase, query, type Teardown } from '../../helpers/servers.ts'
+
+interface Item {
+  id: number
+  text: string
+  big: bigint
+  at: Date
+}
+
+const FIND = statement<Item>('SELECT id, text, big, at FROM items WHERE id = $1')
+const INSERT = statement<Item>('INSERT INTO items (id, text) VALUES ($1, $2) RETURNING id, text, big, at')
+const PREPARED = statement<
+  { statement: string }
+>('SELECT statement FROM pg_prepared_statements ORDER BY prepare_time')
+
+const TABLE = `
+  CREATE TABLE items (id integer PRIMARY KEY, text text NOT NULL, big bigint NOT NULL DEFAULT 9007199254740993, at timestamptz NOT NULL DEFAULT '2026-01-02T03:04:05.678Z');
+  INSERT INTO items VALUES (1, 'one')`
+
+function open (t: Teardown, connection: Connection, max = 1): BoundedPool {
+  const pool = new BoundedPool({ connection, max, timeoutMs: 10_000 })
+  // The database may be dropped while an idle connection is being closed.
+  pool.on('error', () => {})
+  t.teardown(async () => {
+    if (!pool.ended) await pool.end()
+  })
+  return pool
+}
+
+async function openWithTable (t: Teardown, max = 1): Promise<{ pool: BoundedPool, url: string }> {
+  const url = await createDatabase(t)
+  await query(url, TABLE)
+  return { pool: open(t, url, max), url }
+}
+
+t.test('values are returned as they were sent, in the types that Prisma returns', async (t) => {
+  const { pool } = await openWithTable(t)
+  t.same(await pool.run(FIND, [1]), [{
+    id: 1,
+    text: 'one',
+    big: 9007199254740993n,
+    at: new Date('2026-01-02T03:04:05.678Z')
+  }])
+  t.same(await pool.run(FIND, [2]), [])
+  const echo = statement<
+    Record<string, unknown>
+  >('SELECT $1::text AS text, $2::text[] AS list, $3::bytea AS bytes, $4::timestamptz AS at, $5::text[] AS nothing')
+  const sent = {
+    text: '{"a":"\\u0000 € \u{1f600}\'"}',
+    list: ['"a"', 'b\\', 'c,{d}', 'NULL', ''],
+    bytes: Buffer.from([0, 255, 92]),
+    at: new Date('1999-12-31T23:59:59.999Z'),
+    nothing: null
+  }
+  t.same(await pool.run(echo, Object.values(sent)), [sent])
+})
+
+t.test('a connection prepares a statement once', async (t) => {
+  const { pool } = await openWithTable(t)
+  for (let n = 0; n < 20; n++) await pool.run(FIND, [1])
+  t.same(await pool.run(PREPARED, []), [FIND, PREPARED].map(({ text }) => ({ statement: text })))
+})
+
+t.test('statements work after others have failed to execute or to parse', async (t) => {
+  const { pool, url } = await openWithTable(t)
+  const later = statement<{ n: number }>('SELECT n FROM later')
+  for (let n = 0; n < 3; n++) {
+    await t.rejects(pool.run(INSERT, [1, 'again']), { code: '23505' })
+    await t.rejects(pool.run(FIND, ['no number']), { code: '22P02' })
+    await t.rejects(pool.run(later, []), { code: '42P01' })
+    t.same((await pool.run(FIND, [1])).map(({ text }) => text), ['one'])
+  }
+  await query(url, 'CREATE TABLE later AS SELECT 7 AS n')
+  t.same(await pool.run(later, []), [{ n: 7 }])
+})
+
+t.test('changing a column type while statements run causes no error and no duplicate write', async (t) => {
+  const { pool, url } = await openWithTable(t, 4)
+  const state = { changing: true, written: 1 }
+  const work = async () => {
+    while (state.changing) {
+      t.equal((await pool.run(FIND, [1]))[0]?.text, 'one')
+      const id = ++state.written
+      t.equal((await pool.run(INSERT, [id, `${id}`]))[0]?.text, `${id}`)
+    }
+  }
+  const workers = Array.from({ length: 8 }, work)
+  for (const type of ['varchar(100)', 'text', 'varchar', 'text', 'varchar(200)']) {
+    await query(url, `ALTER TABLE items ALTER COLUMN text TYPE ${type}`)
+    const { written } = state
+    while (state.written < written + 40) await new Promise((resolve) => setImmediate(resolve))
+  }
+  state.changing = false
+  await Promise.all(workers)
+  t.same(await query(url, 'SELECT count(*)::int AS count, max(id) AS last FROM items'), [{
+    count: state.written,
+    last: state.written
+  }])
+})
+
+t.test('after a column change, each connection prepares the statement exactly once more', async (t) => {
+  const { pool, url } = await openWithTable(t)
+  await pool.run(FIND, [1])
+  await query(url, 'ALTER TABLE items ALTER COLUMN text TYPE varchar')
+  for (let n = 0; n < 20; n++) await pool.run(FIND, [1])
+  const count = statement<
+    { count: number }
+  >("SELECT count(*)::int AS count FROM pg_prepared_statements WHERE statement LIKE '%FROM items%' AND statement NOT LIKE '%pg_prepared%'")
+  t.same(await pool.run(count, []), [{ count: 2 }])
+})
+
+t.test('a pool stops preparing statements after a name was lost or already taken', async (t) => {
+  const { url } = await openWithTable(t)
+  const losses = {
+    lost: 'DEALLOCATE ALL',
+    taken: `DEALLOCATE ALL; PREPARE ${
+      pg.escapeIdentifier(FIND.name)
+    } (int) AS SELECT 1 AS somebody, $1 AS other`
+  }
+  for (const [what, loss] of Object.entries(losses)) {
+    const pool = open(t, url)
+    // A name can be lost only after its first use, and taken only before it.
+    if (what === 'lost') await pool.run(FIND, [1])
+    await pool.query(loss)
+    for (let n = 0; n < 3; n++) t.same((await pool.run(FIND, [1])).map(({ text }) => text), ['one'], what)
+    t.same(
+      (await pool.run(PREPARED, [])).length,
+      what === 'lost' ? 0 : 1,
+      `${what}: nothing is prepared after that`
+    )
+  }
+})
+
+t.test('?schema= selects the schema of the tables', async (t) => {
+  const { pool, url } = await openWithTable(t)
+  await query(
+    url,
+    `CREATE SCHEMA other; SET search_path = other; ${TABLE}; UPDATE items SET text = 'other one'`
+  )
+  const other = new URL(url)
+  other.searchParams.set('schema', 'other')
+  t.equal((await open(t, other.href).run(FIND, [1]))[0]?.text, 'other one')
+  t.equal((await pool.run(FIND, [1]))[0]?.text, 'one')
+})
+
+t.test('the embedded PostgreSQL prepares statements, also after errors and schema changes', async (t) => {
+  const folder = await mkdtemp(join(tmpdir(), 'landfall-data-'))
+  t.teardown(async () => await rm(folder, { recursive: true, force: true, maxRetries: 5 }))
+  const database = await startEmbedded(join(folder, 'data'), silent, (error) => {
+    throw error
+  })
+  t.teardown(async () => await database.close())
+  const setup = open(t, database.connection)
+  for (const sql of TABLE.split(';')) await setup.query(sql)
+  await setup.end()
+
+  for (let session = 0; session < 3; session++) {
+    const pool = open(t, database.connection)
+    for (let n = 0; n < 3; n++) {
+      t.equal((await pool.run(FIND, [1]))[0]?.big, 9007199254740993n)
+      await t.rejects(pool.run(INSERT, [1, 'again']), { code: '23505' })
+      t.same(await pool.run(FIND, [2]), [])
+      await t.rejects(pool.run(statement('SELECT nothing FROM items'), []), { code: '42703' })
+    }
+    t.same(
+      await pool.run(PREPARED, []),
+      [FIND, INSERT, PREPARED].map(({ text }) => ({ statement: text })),
+      `session ${session}`
+    )
+    await pool.query(`ALTER TABLE items ALTER COLUMN text TYPE ${session % 2 === 0 ? 'varchar' : 'text'}`)
+    for (let n = 0; n < 3; n++) t.equal((await pool.run(FIND, [1]))[0]?.text, 'one', 'after the change')
+    await pool.end()
+  }
+})

@@ -1,0 +1,309 @@
+import { once } from 'node:events'
+import { createServer, type AddressInfo } from 'node:net'
+import pg from 'pg'
+import t from 'tap'
+import { loadConfig } from '../../../src/config.ts'
+import { Database } from '../../../src/infra/postgres/database.ts'
+import { BoundedPool } from '../../../src/infra/postgres/pool.ts'
+import { statement } from '../../../src/infra/postgres/statement.ts'
+import { isDatabaseUnavailable } from '../../../src/infra/postgres/unavailable.ts'
+import { createDatabase, createProxy, query, startPostgresServer,
+  type Teardown } from '../../helpers/servers.ts'
+import { databaseApp } from '../../helpers/database-app.ts'
+
+/** DATABASE_TIMEOUT_MS, which is short to keep the tests short. */
+const TIMEOUT_MS = 700
+/** The limit plus a margin for a busy machine. */
+const PATIENCE_MS = TIMEOUT_MS + 3000
+
+async function open (t: Teardown, url: string, settings: Record<string, string> = {}): Promise<Database> {
+  const config = loadConfig({
+    DATABASE_URL: url,
+    JWT_SECRET: 'x'.repeat(32),
+    DATABASE_TIMEOUT_MS: String(TIMEOUT_MS),
+    DATABASE_POOL_SIZE: '2',
+    ...settings
+  })
+  const app = databaseApp(config)
+  t.teardown(async () => await app.close())
+  await app.ready()
+  return app.database
+}
+
+const user = (email: string) => ({ data: { email, passwordHash: '' } })
+
+const COUNT = statement('SELECT count(*) FROM users')
+
+/** The kinds of queries: prepared statements, Prisma's models and Prisma's raw SQL. */
+const WAYS: Record<string, (database: Database) => Promise<unknown>> = {
+  prepared: async (database) => await database.run(COUNT, []),
+  model: async (database) => await database.user.findFirst(),
+  write: async (database) => await database.user.create(user(`${Math.random()}@example.com`)),
+  query: async (database) => await database.$queryRaw`SELECT 1`,
+  execute: async (database) => await database.$executeRaw`SELECT 1`
+}
+
+async function failsAsUnavailable (
+  t: Tap,
+  database: Database,
+  what: string,
+  ways = Object.entries(WAYS)
+): Promise<void> {
+  for (const [name, ask] of ways) {
+    const started = performance.now()
+    const error = await ask(database).then(() => undefined, (error: Error) => error)
+    t.ok(
+      error !== undefined && isDatabaseUnavailable(error),
+      `${what}, ${name}: ${error?.message.replaceAll('\n', ' ')}`
+    )
+    t.ok(performance.now() - started < PATIENCE_MS, `${what}, ${name}: in time`)
+  }
+}
+
+/** Checks that every kind of query works again. The first attempts may fail on broken connections. */
+async function recovers (t: Tap, database: Database, what: string): Promise<void> {
+  for (let tries = 0; tries < 20; tries++) {
+    if (await database.user.count().then(() => true, () => false)) break
+  }
+  for (const [name, ask] of Object.entries(WAYS)) {
+    await t.resolves(ask(database), `${what}, ${name}: works again`)
+  }
+}
+
+type Tap = Pick<typeof t, 'ok' | 'equal' | 'resolves'>
+
+t.test('a stopped or crashed server is unavailable until it starts again', async (t) => {
+  const server = await startPostgresServer(t)
+  const database = await open(t, server.url)
+  await recovers(t, database, 'before the failure')
+  await server.stop()
+  await failsAsUnavailable(t, database, 'stopped')
+  await server.start()
+  await recovers(t, database, 'started')
+  await server.kill()
+  await failsAsUnavailable(t, database, 'crashed')
+  await server.start()
+  await recovers(t, database, 'started again')
+})
+
+t.test('a server that hangs is unavailable after the time limit', async (t) => {
+  const server = await startPostgresServer(t)
+  const database = await open(t, server.url)
+  await recovers(t, database, 'before the failure')
+  server.pause()
+  await failsAsUnavailable(t, database, 'paused')
+  const started = performance.now()
+  const many = await Promise.allSettled(Array.from({ length: 20 }, async () => await database.user.count()))
+  t.ok(
+    many.every((result) => result.status === 'rejected' && isDatabaseUnavailable(result.reason)),
+    'paused, 20 at once'
+  )
+  t.ok(
+    performance.now() - started < PATIENCE_MS,
+    'the waits for a connection and for the answer count together'
+  )
+  server.resume()
+  await recovers(t, database, 'resumed')
+})
+
+t.test('dropped packets and refused or reset connections count as unavailable', async (t) => {
+  const proxy = await createProxy(t, await createDatabase(t))
+  const database = await open(t, proxy.url)
+  await recovers(t, database, 'before the failure')
+  proxy.blackhole()
+  await failsAsUnavailable(t, database, 'dropped')
+  await proxy.restore()
+  await recovers(t, database, 'restored')
+  await proxy.refuse()
+  await failsAsUnavailable(t, database, 'refused')
+  await proxy.restore()
+  await recovers(t, database, 'restored')
+
+  const asleep = database.$queryRaw`SELECT pg_sleep(5)::text`.then(() => undefined, (error: unknown) => error)
+  await database.user.count()
+  proxy.disconnect()
+  t.ok(isDatabaseUnavailable(await asleep), 'reset while a statement runs')
+  await recovers(t, database, 'reset')
+})
+
+t.test('a connection that the server ends during a statement counts as unavailable', async (t) => {
+  const database = await open(t, await createDatabase(t))
+  const ownEnd = async () => await database.$queryRaw`SELECT pg_terminate_backend(pg_backend_pid())`
+  await failsAsUnavailable(t, database, 'terminated', Object.entries({ query: ownEnd }))
+  await recovers(t, database, 'after that')
+})
+
+t.test('the pool replaces connections that end while they are idle', async (t) => {
+  for (const [name, first] of Object.entries(WAYS)) {
+    const url = await createDatabase(t)
+    const database = await open(t, url)
+    await first(database)
+    await query(
+      url,
+      "SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE datname = current_database() AND application_name = 'landfall'"
+    )
+    await recovers(t, database, `idle after ${name}`)
+  }
+})
+
+t.test('statements and locks that take too long are cancelled and count as unavailable', async (t) => {
+  const url = await createDatabase(t)
+  const database = await open(t, url)
+  const slow = {
+    prepared: async () => await database.run(statement('SELECT pg_sleep(30)::text'), []),
+    query: async () => await database.$queryRaw`SELECT pg_sleep(30)::text`,
+    execute: async () => await database.$executeRaw`SELECT pg_sleep(30)`
+  }
+  await failsAsUnavailable(t, database, 'slow', Object.entries(slow))
+  await recovers(t, database, 'after that')
+
+  const other = new pg.Client({ connectionString: url })
+  await other.connect()
+  t.teardown(async () => await other.end())
+  await other.query('BEGIN; LOCK TABLE users')
+  await failsAsUnavailable(
+    t,
+    database,
+    'locked',
+    Object.entries(WAYS).filter(([name]) => ['prepared', 'model', 'write'].includes(name))
+  )
+  await other.query('ROLLBACK')
+  await recovers(t, database, 'unlocked')
+  t.equal(
+    (await other
+      .query("SELECT count(*)::int AS count FROM pg_stat_activity WHERE datname = current_database() AND application_name = 'landfall' AND state <> 'idle'"))
+      .rows[0].count,
+    0,
+    'no statement is left running'
+  )
+})
+
+t.test('a statement waits for a free connection of the pool, up to the time limit', async (t) => {
+  const database = await open(t, await createDatabase(t))
+  const busy = [database.$executeRaw`SELECT pg_sleep(0.5)`, database.$executeRaw`SELECT pg_sleep(0.5)`]
+    .map(async (statement) => await statement)
+  t.equal(await database.user.count(), 0, 'statements wait for a free connection')
+  await Promise.all(busy)
+
+  const started = performance.now()
+  const many = await Promise
+    .allSettled(Array.from({ length: 10 }, async () => await database.$executeRaw`SELECT pg_sleep(0.5)`))
+  t.ok(performance.now() - started < PATIENCE_MS, 'in time')
+  const failures = many.filter((result) => result.status === 'rejected')
+  t.ok(failures.length >= 6, 'some waited too long')
+  for (const { reason } of failures) t.ok(isDatabaseUnavailable(reason), reason.message)
+  await recovers(t, database, 'after that')
+})
+
+t.test('a server without a free connection counts as unavailable', async (t) => {
+  const server = await startPostgresServer(t)
+  const database = await open(t, server.url)
+  const others: pg.Client[] = []
+  t.teardown(async () => await Promise.all(others.map(async (client) => await client.end())))
+  const fill = async () => {
+    for (;;) {
+      const client = new pg.Client({ connectionString: server.url })
+      client.on('error', () => {})
+      const error = await client.connect().then(() => undefined, (error: { code?: string }) => error)
+      if (error?.code === '53300') return
+      if (error === undefined) others.push(client)
+    }
+  }
+  await fill()
+  await others[0]
+    ?.query("SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE application_name = 'landfall'")
+  await fill()
+  await failsAsUnavailable(t, database, 'full')
+  await Promise.all(others.splice(0).map(async (client) => await client.end()))
+  await recovers(t, database, 'with free connections')
+})
+
+t.test('a server that is starting up or recovering counts as unavailable', async (t) => {
+  // A real server is in this state too briefly for a test.
+  for (
+    const [code, reason] of [['57P03', 'the database system is starting up'], ['57P02',
+      'terminating connection because of crash of another server process']] as const
+  ) {
+    const database = await openOnFakeServer(t, fatalError(code, reason))
+    await failsAsUnavailable(t, database, code)
+  }
+})
+
+t.test('a server that ends a session in the packet that begins it counts as unavailable', async (t) => {
+  const reason = 'terminating connection due to administrator command'
+  const bytes = [message('R', '\0\0\0\0'), message('Z', 'I'), fatalError('57P01', reason)]
+  const database = await openOnFakeServer(t, Buffer.concat(bytes))
+  await failsAsUnavailable(t, database, 'ended at once')
+})
+
+/** A message of PostgreSQL's protocol. */
+function message (type: string, content: string): Buffer {
+  const head = Buffer.alloc(5)
+  head.write(type)
+  head.writeInt32BE(Buffer.byteLength(content) + 4, 1)
+  return Buffer.concat([head, Buffer.from(content)])
+}
+
+function fatalError (code: string, reason: string): Buffer {
+  return message('E', `SFATAL\0VFATAL\0C${code}\0M${reason}\0\0`)
+}
+
+/** Opens a database on a server that answers each connection with these bytes and closes it. */
+async function openOnFakeServer (t: Teardown, bytes: Buffer): Promise<Database> {
+  const server = createServer((socket) => {
+    socket.on('error', () => {}).once('data', () => socket.end(bytes))
+  }).listen(0, '127.0.0.1')
+  await once(server, 'listening')
+  const { port } = server.address() as AddressInfo
+  const connection = `postgresql://x@127.0.0.1:${port}/x`
+  const database = new Database(new BoundedPool({ connection, max: 1, timeoutMs: TIMEOUT_MS }))
+  t.teardown(async () => {
+    await database.$disconnect()
+    server.close()
+  })
+  return database
+}
+
+t.test('bad statements and constraint violations do not count as unavailable', async (t) => {
+  const database = await open(t, await createDatabase(t))
+  await database.user.create(user('taken@example.com'))
+  const failures: Record<string, () => Promise<unknown>> = {
+    unique: async () => await database.user.create(user('taken@example.com')),
+    foreignKey: async () => await database.session.create({ data: { userId: 4711, expiresAt: new Date() } }),
+    missing: async () => await database.user.findUniqueOrThrow({ where: { id: 4711 } }),
+    invalid: async () => await database.user.findMany({ where: { nothing: 1 } as never }),
+    'bad UUID': async () => await database.session.findUnique({ where: { id: 'x' } }),
+    NUL: async () => await database.user.create(user('\0@example.com')),
+    overflow: async () => await database.user.findUnique({ where: { id: 2 ** 40 } }),
+    'unique, prepared': async () =>
+      await database.run(statement("INSERT INTO users (email, password_hash) VALUES ($1, '')"), [
+        'taken@example.com'
+      ]),
+    'NUL, prepared': async () => await database.run(statement('SELECT $1::text'), ['\0']),
+    syntax: async () => await database.$queryRaw`SELEKT`,
+    division: async () => await database.$queryRaw`SELECT 1 / 0`,
+    transaction: async () =>
+      await database.$transaction(async (transaction) => await transaction.user.count())
+  }
+  for (const [name, fail] of Object.entries(failures)) {
+    const error = await fail().then(() => undefined, (error: Error) => error)
+    t.ok(
+      error instanceof Error && !isDatabaseUnavailable(error),
+      `${name}: ${error?.message.replaceAll('\n', ' ')}`
+    )
+  }
+  for (const value of [undefined, null, 'x', new Error('x'), { code: 'P1001' }]) {
+    t.notOk(isDatabaseUnavailable(value))
+  }
+})
+
+t.test('dates are correct in every time zone of the server', async (t) => {
+  const url = await createDatabase(t)
+  const admin = new pg.Client({ connectionString: url })
+  await admin.connect()
+  await admin.query(`ALTER DATABASE "${new URL(url).pathname.slice(1)}" SET timezone = 'Asia/Kathmandu'`)
+  await admin.end()
+  const database = await open(t, url)
+  const { createdAt } = await database.user.create(user('a@example.com'))
+  t.ok(Math.abs(Date.now() - createdAt.getTime()) < 60_000, createdAt.toISOString())
+})

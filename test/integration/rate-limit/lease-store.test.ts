@@ -1,0 +1,152 @@
+import { randomUUID } from 'node:crypto'
+import { setTimeout as sleep } from 'node:timers/promises'
+import t from 'tap'
+import { RedisLeaseStore, type LeaseAnswer,
+  type LeaseRequest } from '../../../src/modules/rate-limit/lease-store.ts'
+import type { RedisClient } from '../../../src/infra/redis/redis-client.ts'
+import { claimRedis, createProxy, startRedisServer } from '../../helpers/servers.ts'
+import { startReplicas } from '../../helpers/limit-replicas.ts'
+
+// The lease script on a single window, step by step. leased-limit.test.ts tests the resulting limit.
+
+const WINDOW = 'landfall:window:test a'
+const request = (parts: Partial<LeaseRequest> = {}): LeaseRequest => ({
+  nameSpace: 'test',
+  key: 'a',
+  max: 30,
+  timeWindow: 60_000,
+  needed: 0,
+  reserve: 0,
+  held: 0,
+  countedLocally: 0,
+  ...parts
+})
+/** The stores of two processes, on one connection. Recalls are published on `channel`. */
+function storesOf (redis: RedisClient, channel: string = randomUUID()): [RedisLeaseStore, RedisLeaseStore] {
+  return [new RedisLeaseStore(redis, channel, 'one'), new RedisLeaseStore(redis, channel, 'two')]
+}
+const redisOf = async (t: Parameters<typeof claimRedis>[0]): Promise<RedisClient> =>
+  (await startReplicas(t, [await claimRedis(t)]))[0]!.redis
+
+t.test('waiting reads get all that is left, and the reserve is at most 25 % of the rest', async (t) => {
+  const [one, two] = storesOf(await redisOf(t))
+  const first = await one.ask(request({ needed: 2, reserve: 100 }))
+  t.match(first, { granted: 2 + 7, total: 9, others: 0 })
+  t.ok(first.leftMs > 59_000 && first.leftMs <= 60_000)
+  t.match(await two.ask(request({ needed: 1, reserve: 2 })), {
+    granted: 3,
+    total: 12,
+    others: 1,
+    end: first.end
+  })
+  t.match(await two.ask(request({ needed: 40, held: 2 })), {
+    granted: 18,
+    total: 30,
+    others: 1,
+    end: first.end
+  })
+  t.match(await one.ask(request({ needed: 1, reserve: 1 })), { granted: 0, total: 30, others: 1 })
+})
+
+t.test('a window is stored until it ends, and returning reads does not start a new one', async (t) => {
+  const redis = await redisOf(t)
+  const [one, two] = storesOf(redis)
+  const { end } = await one.ask(request({ needed: 1, reserve: 8 }))
+  const left = await redis.commands.pttl(WINDOW)
+  t.ok(left > 59_000 && left <= 60_000)
+  await two.ask(request({ needed: 1 }))
+  t.ok(await redis.commands.pttl(WINDOW) <= left, 'later reads do not extend it')
+  await redis.commands.del(WINDOW)
+  await one.giveBack(request(), 7, end)
+  t.equal(await redis.commands.exists(WINDOW), 0)
+})
+
+t.test('reads are returned only to the window that granted them', async (t) => {
+  const [one, two] = storesOf(await redisOf(t))
+  const { end } = await one.ask(request({ needed: 10, reserve: 4 }))
+  await one.giveBack(request(), 4, end - 60_000)
+  t.match(await two.ask(request({ needed: 1 })), { total: 15, end })
+  await one.giveBack(request(), 4, end)
+  t.match(await two.ask(request({ needed: 1 })), { total: 12, end })
+})
+
+t.test('a process does not count as a holder after it has returned its reads or the window has ended', async (t) => {
+  const redis = await redisOf(t)
+  const [one, two] = storesOf(redis)
+  const { end } = await one.ask(request({ needed: 1, reserve: 4 }))
+  t.match(await two.ask(request({ needed: 1 })), { others: 1 })
+  await one.giveBack(request(), 4, end)
+  t.match(await two.ask(request({ needed: 1 })), { others: 0, total: 3 })
+
+  const short = { key: 'short', timeWindow: 20 }
+  await one.ask(request({ ...short, needed: 1, reserve: 4 }))
+  // Redis may not have removed an expired key yet, so the test keeps the key past its end.
+  await redis.commands.persist('landfall:window:test short')
+  await sleep(40)
+  t.match(await two.ask(request({ ...short, timeWindow: 60_000, needed: 30 })), { granted: 30, total: 30 })
+  t.match(await two.ask(request({ ...short, timeWindow: 60_000, needed: 1 })), { granted: 0, others: 0 })
+})
+
+t.test('a window whose end is too far ahead counts as ended, because the clock was set back', async (t) => {
+  const redis = await redisOf(t)
+  const [one] = storesOf(redis)
+  const { end } = await one.ask(request({ needed: 30 }))
+  await redis.commands.hset('landfall:window:test a', 'e', end + 600_000)
+  t.match(await one.ask(request({ needed: 5 })), { granted: 5, total: 5, leftMs: 60_000 })
+})
+
+t.test('countedLocally reads are added to the window, up to the limit', async (t) => {
+  const [one, two] = storesOf(await redisOf(t))
+  await one.ask(request({ needed: 10 }))
+  t.match(await two.ask(request({ countedLocally: 12, needed: 1 })), { granted: 1, total: 23 })
+  t.match(await two.ask(request({ countedLocally: 12, needed: 1 })), { granted: 0, total: 30 })
+})
+
+t.test('reads are recalled only when a waiting read would be refused', async (t) => {
+  const channel = randomUUID()
+  const url = await claimRedis(t)
+  const [replica] = await startReplicas(t, [url])
+  const listener = replica!.redis.commands.duplicate({ lazyConnect: false, enableOfflineQueue: true })
+  t.teardown(() => listener.disconnect())
+  const heard: string[] = []
+  await listener.subscribe(channel, 'end')
+  listener.on('message', (_channel, message) => heard.push(message))
+  const [one, two] = storesOf(replica!.redis, channel)
+  await one.ask(request({ needed: 1, reserve: 20 }))
+  await two.ask(request({ needed: 20, reserve: 1 }))
+  await two.ask(request({ reserve: 4 }))
+  await two.ask(request({ needed: 20 }))
+  await replica!.redis.commands.publish('end', 'end')
+  while (heard.at(-1) !== 'end') await sleep(5)
+  t.same(heard, ['test a', 'end'])
+})
+
+t.test('requests in one turn of the event loop share few commands and get their own answers', async (t) => {
+  const server = await startRedisServer(t)
+  const { redis } = (await startReplicas(t, [server.url]))[0]!
+  const [one] = storesOf(redis)
+  await one.ask(request({ key: 'other', needed: 1 }))
+  await redis.commands.config('RESETSTAT')
+  const answers: Promise<LeaseAnswer>[] = []
+  for (let n = 0; n < 250; n++) {
+    answers.push(one.ask(request({ key: String(n), needed: 1 + n % 7, reserve: n % 5 })))
+  }
+  t.same(
+    (await Promise.all(answers)).map(({ total }) => total),
+    Array.from({ length: 250 }, (_, n) => 1 + n % 7 + n % 5)
+  )
+  t.match(await redis.commands.info('commandstats'), /^cmdstat_evalsha:calls=3,/m)
+})
+
+t.test('while Redis is unreachable, giveBack() resolves and ask() rejects', async (t) => {
+  const server = await startRedisServer(t)
+  const proxy = await createProxy(t, server.url)
+  const [one] = storesOf((await startReplicas(t, [proxy.url]))[0]!.redis)
+  const { end } = await one.ask(request({ needed: 1, reserve: 4 }))
+  for (const break_ of [() => proxy.blackhole(), async () => await proxy.refuse()]) {
+    await break_()
+    await t.resolves(one.giveBack(request(), 4, end))
+    await t.rejects(one.ask(request({ needed: 1 })), { name: 'RedisAwayError' })
+    t.equal(one.reachable, false)
+  }
+})

@@ -1,0 +1,373 @@
+import { randomUUID } from 'node:crypto'
+import { once } from 'node:events'
+import { setImmediate as turn, setTimeout as sleep } from 'node:timers/promises'
+import fc from 'fast-check'
+import { Redis } from 'ioredis'
+import t from 'tap'
+import { clock } from '../../../src/infra/system/clock.ts'
+import { LeasedLimit } from '../../../src/modules/rate-limit/leased-limit.ts'
+import { claimRedis, createProxy, startRedisServer } from '../../helpers/servers.ts'
+import { until } from '../../helpers/until.ts'
+import { startReplicas } from '../../helpers/limit-replicas.ts'
+
+const take = async (limit: LeasedLimit, key: string): Promise<boolean> =>
+  (await limit.take(key, clock.now())).allowed
+/** Takes reads until one is refused, at most `most` of them. Returns how many passed. */
+async function spend (limit: LeasedLimit, key: string, most = Infinity): Promise<number> {
+  let passed = 0
+  while (passed < most && await take(limit, key)) passed++
+  return passed
+}
+const trues = (answers: readonly boolean[]): number => answers.filter(Boolean).length
+
+/** Bursts of concurrent reads. A read is the index of the replica that gets it. */
+const bursts = (replicas: number) =>
+  fc.array(fc.array(fc.nat(replicas - 1), { minLength: 1, maxLength: 30 }), { minLength: 1, maxLength: 12 })
+const delays = fc.array(fc.nat(4), { maxLength: 60 })
+
+t.test('exactly the limit passes, in whatever order reads and messages arrive', async (t) => {
+  const url = await claimRedis(t)
+  const replicas = await startReplicas(t, [url, url, url])
+  await fc.assert(
+    fc.asyncProperty(
+      fc.integer({ min: 1, max: 150 }),
+      bursts(3),
+      fc.tuple(delays, delays, delays),
+      async (max, reads, waits) => {
+        const key = randomUUID()
+        const limits = replicas.map((replica, index) => {
+          replica.store.delays = [...waits[index] as number[]]
+          return replica.limit(max, { nameSpace: key })
+        })
+        let passed = 0
+        for (const burst of reads) {
+          passed += trues(await Promise
+            .all(burst.map(async (index) => await take(limits[index] as LeasedLimit, key))))
+        }
+        return passed === Math.min(max, reads.flat().length)
+      }
+    ),
+    { numRuns: 150 }
+  )
+})
+
+t.test('no window admits more than the limit when clocks jump and processes are replaced', async (t) => {
+  const url = await claimRedis(t)
+  const replicas = await startReplicas(t, [url, url, url])
+  const step = fc.record({
+    burst: fc.array(fc.nat(2), { minLength: 1, maxLength: 20 }),
+    jump: fc.integer({ min: -90_000, max: 90_000 }),
+    replaced: fc.option(fc.nat(2))
+  })
+  const real = clock.now
+  let ahead = 0
+  t.intercept(clock, 'now', { value: () => real() + ahead })
+  await fc.assert(
+    fc.asyncProperty(
+      fc.integer({ min: 1, max: 60 }),
+      fc.array(step, { minLength: 1, maxLength: 10 }),
+      async (max, steps) => {
+        const key = randomUUID()
+        const limitOf = (index: number): LeasedLimit =>
+          (replicas[index] as typeof replicas[number]).limit(max, { nameSpace: key })
+        const limits = [0, 1, 2].map(limitOf)
+        let passed = 0
+        for (const { burst, jump, replaced } of steps) {
+          ahead += jump
+          if (replaced !== null) limits[replaced] = limitOf(replaced) // its unspent reads are lost
+          passed += trues(await Promise
+            .all(burst.map(async (index) => await take(limits[index] as LeasedLimit, key))))
+        }
+        return passed <= max
+      }
+    ),
+    { numRuns: 60 }
+  )
+})
+
+t.test('none of several successive windows admits more than the limit', async (t) => {
+  const url = await claimRedis(t)
+  const replicas = await startReplicas(t, [url, url])
+  const burst = fc.record({
+    reads: fc.array(fc.nat(1), { minLength: 1, maxLength: 25 }),
+    pauseMs: fc.nat(25)
+  })
+  await fc.assert(
+    fc.asyncProperty(
+      fc.integer({ min: 1, max: 20 }),
+      fc.array(burst, { minLength: 5, maxLength: 10 }),
+      async (max, steps) => {
+        const key = randomUUID()
+        for (const { store } of replicas) store.windows.clear()
+        const limits = replicas.map((replica) => replica.limit(max, { nameSpace: key, timeWindow: 60 }))
+        let passed = 0
+        for (const { reads, pauseMs } of steps) {
+          passed += trues(await Promise.all(reads.map(async (index) =>
+            await take(limits[index] as LeasedLimit, key)
+          )))
+          await sleep(pauseMs)
+        }
+        const windows = new Set(replicas.flatMap(({ store }) => [...store.windows]))
+        return passed >= Math.min(max, steps[0]?.reads.length ?? 0) && passed <= max * windows.size
+      }
+    ),
+    { numRuns: 25 }
+  )
+})
+
+t.test('a client gets exactly the limit, however its reads are spread over four replicas', async (t) => {
+  const url = await claimRedis(t)
+  const replicas = await startReplicas(t, [url, url, url, url])
+  for (const max of [30, 1000]) {
+    const limits = replicas.map((replica) => replica.limit(max))
+    const inTurn = []
+    for (let n = 0; n < max + 20; n++) inTurn.push(await take(limits[n % 4] as LeasedLimit, `in turn ${max}`))
+    t.same(inTurn, [...Array(max).fill(true), ...Array(20).fill(false)], `${max} in turn`)
+    let leaning = 0
+    for (let n = 0; n < max + 20; n++) {
+      leaning += Number(await take(limits[n % 10 === 0 ? 1 : 0] as LeasedLimit, `leaning ${max}`))
+    }
+    t.equal(leaning, max, `${max}, 90 % on one replica`)
+    await spend(limits[0] as LeasedLimit, `moving ${max}`, max - 10)
+    t.equal(
+      await spend(limits[1] as LeasedLimit, `moving ${max}`),
+      10,
+      'reads in the reserve of one replica reach the other'
+    )
+  }
+})
+
+t.test('a replica asks Redis fewer than 50 times for 1,000 reads, and never for refused ones', async (t) => {
+  const [replica] = await startReplicas(t, [await claimRedis(t)])
+  const { store, limit } = replica!
+  const thousand = limit(1000)
+  t.equal(await spend(thousand, 'a'), 1000)
+  t.ok(store.asked < 50, `asked ${store.asked} times`)
+  const { asked } = store
+  for (let n = 0; n < 1000; n++) {
+    const count = thousand.take('a', clock.now())
+    t.notOk(count instanceof Promise || count.allowed)
+  }
+  t.equal(store.asked, asked)
+  t.equal(await spend(thousand, 'b', 1), 1)
+  t.equal(store.asked, asked + 1, 'the first lease has no reserve')
+})
+
+t.test('a process returns its unspent reads when it closes', async (t) => {
+  const url = await claimRedis(t)
+  const replicas = await startReplicas(t, [url, url])
+  const [one, two] = replicas.map((replica) => replica.limit(100)) as [LeasedLimit, LeasedLimit]
+  await spend(one, 'a', 5)
+  await one.close()
+  replicas[0]!.redis.close()
+  t.equal(await spend(two, 'a'), 95)
+})
+
+t.test('while Redis is unreachable, a process counts locally and reports its reads afterwards', async (t) => {
+  const server = await startRedisServer(t)
+  const proxy = await createProxy(t, server.url)
+  const [cut, other] = await startReplicas(t, [proxy.url, server.url])
+  const [one, two] = [cut!.limit(30), other!.limit(30)]
+  t.equal(await spend(one, 'a', 10), 10)
+  await proxy.refuse()
+  t.equal(await spend(one, 'a', 10), 10, 'counted locally')
+  t.equal(await spend(one, 'b', 40), 30, 'also for a new client')
+  t.notOk(await take(one, 'b'))
+  await proxy.restore()
+  await until(() => cut!.redis.reachable && cut!.redis.subscribed)
+  t.ok(await take(one, 'a'))
+  t.equal(await spend(two, 'a'), 9, 'the rest is left for others')
+  t.notOk(await take(one, 'b'))
+  t.notOk(await take(two, 'b'))
+})
+
+t.test("a process that can't hear recalls leases no reserve", async (t) => {
+  const server = await startRedisServer(t)
+  const proxy = await createProxy(t, server.url)
+  const [deaf, other] = await startReplicas(t, [proxy.url, server.url])
+  proxy.blackhole(/subscribe/i)
+  while (deaf!.redis.subscribed) await sleep(20)
+  const [one, two] = [deaf!.limit(100), other!.limit(100)]
+  t.equal(await spend(one, 'a', 20), 20)
+  t.equal(await spend(two, 'a'), 80)
+})
+
+t.test('the window of a client is not affected by 500 other clients', async (t) => {
+  const [replica] = await startReplicas(t, [await claimRedis(t)])
+  for (
+    const [kind, limit] of [['in the process',
+      new LeasedLimit({ nameSpace: 'test', max: 40, timeWindow: 60_000 })], ['in Redis',
+      replica!.limit(40)]] as const
+  ) {
+    t.equal(await spend(limit, 'spent'), 40, kind)
+    t.equal(await spend(limit, 'begun', 15), 15)
+    for (let n = 0; n < 500; n++) t.equal(await spend(limit, `other ${n}`, 1), 1)
+    const answer = limit.take('spent', clock.now())
+    t.notOk(answer instanceof Promise, `${kind}: refused without asking`)
+    t.match(answer, { allowed: false, used: 40 })
+    t.equal(await spend(limit, 'begun'), 25, kind)
+  }
+})
+
+t.test('a client with sequential reads waits only for its first leases', async (t) => {
+  const [replica] = await startReplicas(t, [await claimRedis(t)])
+  const { store } = replica!
+  const limit = replica!.limit(1000)
+  const waited: number[] = []
+  for (let n = 1; n <= 700; n++) {
+    const count = limit.take('a', clock.now())
+    if (count instanceof Promise) waited.push(n)
+    t.match(await count, { allowed: true, used: n })
+    while (store.underWay > 0) await turn()
+  }
+  t.same(
+    waited,
+    [1, 2, 7],
+    'reserves of 0, 4 and 16; later leases arrive before they are needed'
+  )
+})
+
+t.test('a read waits for the recalled reads of a slow process', async (t) => {
+  const server = await startRedisServer(t)
+  const proxy = await createProxy(t, server.url)
+  const [far, near] = await startReplicas(t, [proxy.url, server.url])
+  proxy.delay(15) // so that it receives recalls late
+  const [one, two] = [far!.limit(100), near!.limit(100)]
+  await spend(one, 'a', 60)
+  t.equal(await spend(two, 'a'), 40)
+  t.notOk(await take(one, 'a'))
+})
+
+t.test('reads that are recalled before their lease arrives are returned when it arrives', async (t) => {
+  const url = await claimRedis(t)
+  const [slow, other] = await startReplicas(t, [url, url])
+  const [one, two] = [slow!.limit(100), other!.limit(100)]
+  await spend(one, 'a', 6) // one lease of 1 read and one of 5, both spent
+  let open = (): void => {}
+  slow!.store.gate = new Promise((resolve) => {
+    open = resolve
+  })
+  const waiting = take(one, 'a')
+  const called = once(slow!.redis, 'message')
+  const rest = spend(two, 'a')
+  await called
+  open()
+  t.ok(await waiting)
+  t.equal(await rest, 100 - 7)
+})
+
+t.test('when Redis loses a window, its unspent reads are not added to the next one', async (t) => {
+  const url = await claimRedis(t)
+  const replicas = await startReplicas(t, [url, url])
+  const [one, two] = replicas.map((replica) => replica.limit(100)) as [LeasedLimit, LeasedLimit]
+  const [{ store, redis }] = replicas as [typeof replicas[number]]
+  t.equal(await spend(one, 'a', 7), 7) // 15 reads of the reserve of 16 are left
+  const { asked } = store
+  await redis.commands.flushdb()
+  let after = 0
+  while (store.asked === asked && await take(one, 'a')) after++
+  while (store.underWay > 0) await turn()
+  const last = after + await spend(two, 'a', 50) + await spend(one, 'a') + await spend(two, 'a')
+  t.ok(after < 15, 'reads of the lost window were left when the new one began')
+  t.equal(last - after, 100)
+})
+
+t.test('when Redis becomes unreachable, reads that were returned before count as unspent', async (t) => {
+  const server = await startRedisServer(t)
+  const proxy = await createProxy(t, server.url)
+  const [cut, other] = await startReplicas(t, [proxy.url, server.url])
+  const [one, two] = [cut!.limit(60), other!.limit(60)]
+  t.equal(await spend(one, 'a', 10), 10) // this process also holds a reserve
+  t.equal(await spend(two, 'a'), 50)
+  await proxy.refuse()
+  t.equal(await spend(one, 'a'), 50, 'the process knows of 10 spent reads')
+})
+
+t.test('a window never ends later in a process than in Redis, however slow the answer is', async (t) => {
+  const [replica] = await startReplicas(t, [await claimRedis(t)])
+  const real = clock.now
+  let ahead = 0
+  t.intercept(clock, 'now', { value: () => real() + ahead })
+  const asked = clock.now()
+  const answer = replica!.limit(10).take('a', asked)
+  ahead = 5000
+  const { resetAt } = await answer
+  t.ok(resetAt <= asked + 60_000 + 100, `${resetAt - asked} ms`)
+})
+
+t.test('a Redis that does not answer delays one read, and only briefly', async (t) => {
+  const server = await startRedisServer(t)
+  const proxy = await createProxy(t, server.url)
+  const [replica] = await startReplicas(t, [proxy.url])
+  const limit = replica!.limit(30)
+  t.equal(await spend(limit, 'a', 10), 10)
+  proxy.blackhole()
+  const first = limit.take('b', clock.now())
+  t.ok(first instanceof Promise)
+  const tooLong = sleep(3000, undefined, { ref: false })
+  t.match(await Promise.race([first, tooLong]), { allowed: true }, 'answered within three seconds')
+  for (let n = 0; n < 100; n++) t.notOk(limit.take(`other ${n}`, clock.now()) instanceof Promise)
+  t.equal(await spend(limit, 'a'), 20)
+})
+
+t.test('reads that a process counted locally are not returned on a recall', async (t) => {
+  const server = await startRedisServer(t)
+  const proxy = await createProxy(t, server.url)
+  const [slow, other] = await startReplicas(t, [proxy.url, server.url])
+  const [one, two] = [slow!.limit(30), other!.limit(30)]
+  const passed = [await spend(one, 'a', 6)] // this process holds no unspent reads
+  proxy.blackhole(/leases|evalsha/i)
+  passed.push(await spend(one, 'a', 1)) // counted locally
+  await proxy.restore()
+  await until(() => slow!.redis.reachable && slow!.redis.subscribed)
+  const called = once(slow!.redis, 'message')
+  passed.push(await spend(two, 'a'))
+  await called
+  passed.push(await spend(two, 'a'), await spend(one, 'a'))
+  t.ok(
+    passed.reduce((sum, count) => sum + count) <= 31,
+    `${passed.join(' + ')} of 30, plus one that was counted locally`
+  )
+})
+
+t.test('a process reconnects when its Redis becomes a replica', async (t) => {
+  const server = await startRedisServer(t)
+  const proxy = await createProxy(t, server.url)
+  const [replica] = await startReplicas(t, [proxy.url])
+  const { redis } = replica!
+  const direct = new Redis(server.url)
+  t.teardown(() => direct.disconnect())
+  let connected = 0
+  redis.commands.on('connect', () => {
+    connected++
+  })
+  await direct.replicaof('127.0.0.1', '1')
+  await until(() => connected >= 2, 'it connects to the address again')
+  t.equal(redis.reachable, false)
+  await direct.replicaof('NO', 'ONE')
+  await until(() => redis.reachable && redis.subscribed)
+})
+
+t.test('a Redis that refuses writes counts as unreachable until it accepts them', async (t) => {
+  const server = await startRedisServer(t)
+  const [replica, direct] = await startReplicas(t, [server.url, server.url])
+  const { redis } = replica!
+  const limit = replica!.limit(30)
+  t.equal(await spend(limit, 'a', 10), 10)
+  await direct!.redis.commands.config('SET', 'maxmemory', '1')
+  const back: number[] = []
+  redis.on('reachable', () => {
+    back.push(clock.now())
+  })
+  t.equal(await spend(limit, 'b', 40), 30, 'counted locally')
+  t.equal(redis.reachable, false)
+  const refused = async () =>
+    Number(/cmdstat_set:.*rejected_calls=(\d+)/.exec(await direct!.redis.commands.info('commandstats'))
+      ?.[1] ?? 0)
+  while (back.length === 0 && await refused() < 3) await sleep(50)
+  t.same(back, [], 'it answers, but still refuses writes')
+  await direct!.redis.commands.config('SET', 'maxmemory', '0')
+  while (back.length === 0) await sleep(50)
+  t.equal(redis.reachable, true)
+  t.equal(await spend(limit, 'a'), 20)
+})

@@ -1,0 +1,135 @@
+import { spawn } from 'node:child_process'
+import { readFileSync, statSync } from 'node:fs'
+import { join } from 'node:path'
+import t, { type Test } from 'tap'
+import { createDatabase, claimRedis } from '../helpers/servers.ts'
+import { PROJECT, startService, temporaryFolder, type Service } from '../helpers/service.ts'
+
+// Runs the commands of README.md as they are written.
+
+const readme = readFileSync(join(PROJECT, 'README.md'), 'utf8')
+
+/** Returns the commands of a section, one string per code block. */
+function blocksOf (heading: string): string[] {
+  const section = readme.split(/^## /m).find((part) => part.startsWith(`${heading}\n`)) ?? ''
+  return [...section.matchAll(/^```sh\n([\s\S]*?)^```$/gm)].map(([, block = '']) => block)
+}
+
+/** Runs code blocks in one shell, as if a reader pasted them. Returns the output of each block. */
+async function paste (blocks: string[], cwd: string, url: string): Promise<string[]> {
+  const mark = '=== next block ==='
+  const script = blocks.join(`echo; echo '${mark}'\n`).replaceAll('http://localhost:3000', url)
+  const shell = spawn('bash', ['-eu', '-o', 'pipefail', '-c', script], {
+    cwd,
+    stdio: ['ignore', 'pipe', 'inherit']
+  })
+  let output = ''
+  shell.stdout.on('data', (data: Buffer) => {
+    output += data.toString()
+  })
+  const code = await new Promise((resolve) => shell.on('close', resolve))
+  if (code !== 0) throw new Error(`the commands ended with ${code} after:\n${output}`)
+  return output.split(`\n${mark}\n`).map((part) => part.trim())
+}
+
+async function walkThrough (t: Test, { url }: Service): Promise<void> {
+  const blocks = blocksOf('Walk-through')
+  t.equal(blocks.length, 6)
+  const [signUp = '', create = '', read = '', replace = '', upload = '', rest = ''] = await paste(
+    blocks,
+    temporaryFolder(t),
+    url
+  )
+  t.match(JSON.parse(signUp), {
+    user: { email: 'you@example.com' },
+    access_token: String,
+    refresh_token: String
+  })
+  t.match(
+    create,
+    /"current_data":\{"title": "Hello", "price": 1\.0\},"created_at"/,
+    'the document is unchanged'
+  )
+  t.match(read, /^HTTP\/1\.1 200 OK/)
+  t.match(read, /\r\n\r\n\{"title": "Hello", "price": 1\.0\}$/)
+  t.match(read, /etag: "[\w-]{43}"/i)
+  t.match(replace, /"current_data":\{"title": "Hello again"\}.*\{"title": "Hello again"\}$/)
+  t.match(upload, new RegExp(`"content_type":"image/png".*"width":1,"height":1,"url":"${url}/uploads/`))
+  t.match(upload, /dot-again\.png$/)
+  t.match(
+    rest,
+    /^\[\{"id":".*"current_data":\{"title": "Hello again"\}.*"filename":"dot\.png".*HTTP\/1\.1 204 No Content/s
+  )
+}
+
+t.test('the walk-through works with npm start and the embedded database', async (t) => {
+  t.equal(blocksOf('Quick start')[0], 'npm ci && npm start\n')
+  const folder = temporaryFolder(t)
+  const writtenAt = () =>
+    ['dist/app.js', 'packages/client/dist/index.js', 'packages/client/dist/index.d.ts'].map((name) =>
+      statSync(join(PROJECT, name)).mtimeMs
+    )
+  const before = writtenAt()
+  const service = await startService(t, {
+    DATA_DIR: join(folder, 'data'),
+    UPLOADS_DIR: join(folder, 'uploads')
+  }, ['npm', 'start'])
+  t.same(writtenAt(), before, 'files that are up to date are not built again')
+  t.match(service.output(), `Landfall listens on ${service.url}`)
+  t.match(service.output(), `Database  ${folder}/data`)
+  t.match(service.output(), /Embedded mode/)
+  t.match(service.output(), `curl -s ${service.url}/auth/sign_up`)
+  await walkThrough(t, service)
+})
+
+t.test('the first command that the service prints works as printed', async (t) => {
+  const folder = temporaryFolder(t)
+  const service = await startService(t, {
+    DATA_DIR: join(folder, 'data'),
+    UPLOADS_DIR: join(folder, 'uploads')
+  })
+  const command = / {2}(curl [\s\S]*?\n)\n/.exec(service.output())?.[1] ?? 'false'
+  const [answer = ''] = await paste([command], folder, service.url)
+  t.match(JSON.parse(answer), { user: { email: 'you@example.com' } })
+})
+
+t.test('the walk-through works on PostgreSQL and Redis', async (t) => {
+  const [, byHand = '', migrate = ''] = blocksOf('Deployment')
+  t.match(
+    byHand,
+    /^npm ci --include=dev && npm run build\nnpm prune --omit=dev --omit=optional\nexport DATABASE_URL=\S+ REDIS_URL=\S+\nexport JWT_SECRET=\S+ rand -hex 32\)\nnode dist\/cli\/landfall\.js serve\n$/
+  )
+  t.equal(migrate, 'npx --no landfall migrate\n')
+  const env = {
+    DATABASE_URL: await createDatabase(t),
+    REDIS_URL: await claimRedis(t),
+    JWT_SECRET: 'x'.repeat(32),
+    UPLOADS_DIR: temporaryFolder(t),
+    MIGRATE_ON_START: 'false'
+  }
+  await new Promise<void>((resolve, reject) => {
+    spawn('npx', ['landfall', 'migrate'], { cwd: PROJECT, env: { ...process.env, ...env }, stdio: 'ignore' })
+      .on('exit', (code) => {
+        if (code === 0) resolve()
+        else reject(new Error(`npx --no landfall migrate ended with ${code}`))
+      })
+  })
+  const service = await startService(t, env, ['node', 'dist/cli/landfall.js', 'serve'])
+  t.notMatch(service.output(), /Embedded mode/)
+  await walkThrough(t, service)
+  t.equal(await service.end('SIGTERM'), 0)
+})
+
+t.test('the deployment files name only settings that exist', async (t) => {
+  const { default: settings } = await import('../../src/config.ts').then(({ loadConfig }) => ({
+    default: Object.keys(loadConfig({}))
+  }))
+  const compose = readFileSync(join(PROJECT, 'docker-compose.yml'), 'utf8')
+  const service = compose.slice(compose.indexOf('\n  landfall:'))
+  for (const [, name = ''] of service.matchAll(/^ {6}([A-Z_]+): /gm)) t.ok(settings.includes(name), name)
+  t.equal(blocksOf('Deployment')[0], 'JWT_SECRET=$(openssl rand -hex 32) docker compose up --build\n')
+  t.equal(blocksOf('Testing')[0], 'npm test\n')
+  for (const [, row = ''] of readme.matchAll(/^\| (`[A-Z_`, ]+`) \|/gm)) {
+    for (const [, name = ''] of row.matchAll(/`([A-Z_]+)`/g)) t.ok(settings.includes(name), name)
+  }
+})

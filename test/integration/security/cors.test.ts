@@ -1,0 +1,130 @@
+import t from 'tap'
+import { buildTestApp, createPage, signUp, testSettings } from '../../helpers/app.ts'
+
+// CORS_ORIGINS lists the origins that may call the management API from a browser.
+
+const ALLOWED = ['https://app.example.com', 'http://localhost:5173']
+const OTHERS = [
+  'https://evil.example',
+  'https://evil-app.example.com',
+  'https://evilapp.example.com',
+  'https://app.example.com.evil.com',
+  'https://example.com',
+  'https://sub.app.example.com',
+  'http://app.example.com',
+  'https://app.example.com:8443',
+  'https://app.example.com:443',
+  'https://app.example.com/',
+  'https://app.example.com@evil.com',
+  'https://app.example.com https://evil.example',
+  'https://app.example.com, https://evil.example',
+  'https://app.examplexcom',
+  'https://app.example.com.',
+  'https://APP.example.com',
+  'HTTPS://app.example.com',
+  'http://localhost',
+  'http://localhost:51730',
+  'http://127.0.0.1:5173',
+  'null',
+  'file://',
+  '*',
+  '',
+  'app.example.com',
+  'https://\u0430pp.example.com',
+  'chrome-extension://abcdef'
+]
+const PREFLIGHT = {
+  'access-control-request-method': 'PATCH',
+  'access-control-request-headers': 'authorization,content-type,if-match'
+}
+
+const app = await buildTestApp(t, {
+  settings: { ...await testSettings(t), CORS_ORIGINS: ALLOWED.join(','), RATE_LIMIT_PUBLIC: '1000' }
+})
+const owner = await signUp(app)
+const page = await createPage(app, owner)
+
+t.test('only listed origins may read responses', async (t) => {
+  for (const origin of [...ALLOWED, ...OTHERS]) {
+    const expected = ALLOWED.includes(origin) ? origin : undefined
+    for (
+      const [what, response] of [
+        ['an answer', await app.inject({ url: '/auth/me', headers: { ...owner.headers, origin } })],
+        ['a refusal', await app.inject({ url: '/auth/me', headers: { origin } })],
+        ['tokens',
+          await app.inject({ method: 'POST', url: '/auth/sign_in', headers: { origin }, payload: {} })],
+        ['a preflight', await app.inject({
+          method: 'OPTIONS',
+          url: '/manage/landing_pages/x',
+          headers: { origin, ...PREFLIGHT }
+        })]
+      ] as const
+    ) {
+      t.equal(response.headers['access-control-allow-origin'], expected, `${what} for ${origin}`)
+      t.equal(
+        response.headers['access-control-allow-credentials'],
+        undefined,
+        `${what} for ${origin}: no credentials, because tokens are sent in a header`
+      )
+      t.match(
+        response.headers.vary,
+        /(^|, )Origin(,|$)/,
+        `${what} for ${origin}: caches store a response per origin`
+      )
+    }
+  }
+})
+
+t.test('a preflight returns the allowed methods and headers, and needs no token', async (t) => {
+  for (
+    const url of ['/auth/sign_in', '/landing_pages', '/manage/landing_pages', '/assets', '/assets/x',
+      '/auth/sign_out']
+  ) {
+    const response = await app.inject({
+      method: 'OPTIONS',
+      url,
+      headers: { origin: ALLOWED[0], ...PREFLIGHT }
+    })
+    t.equal(response.statusCode, 204, url)
+    t.equal(response.headers['content-length'], undefined, url)
+    const allowed = String(response.headers.allow).split(', ')
+    t.ok(allowed.includes('OPTIONS') && allowed.length > 1 && new Set(allowed).size === allowed.length, url)
+    t.equal(response.headers['access-control-allow-methods'], 'GET, HEAD, POST, PATCH, DELETE', url)
+    t.equal(
+      response.headers['access-control-allow-headers'],
+      PREFLIGHT['access-control-request-headers'],
+      url
+    )
+  }
+})
+
+t.test('without CORS_ORIGINS, no origin may read responses', async (t) => {
+  const closed = await buildTestApp(t)
+  for (const origin of [...ALLOWED, 'null', 'http://landfall.test']) {
+    for (const method of ['GET', 'OPTIONS'] as const) {
+      const { headers } = await closed.inject({ method, url: '/auth/me', headers: { origin, ...PREFLIGHT } })
+      t.same(
+        Object.keys(headers).filter((name) => name.startsWith('access-control-')),
+        [],
+        `${method} for ${origin}`
+      )
+    }
+  }
+})
+
+t.test('with CORS_ORIGINS=*, every origin may read responses, but without credentials', async (t) => {
+  const open = await buildTestApp(t, { settings: { ...await testSettings(t), CORS_ORIGINS: '*' } })
+  for (const origin of [...ALLOWED, ...OTHERS]) {
+    const { headers } = await open.inject({ url: '/auth/me', headers: { origin } })
+    t.equal(headers['access-control-allow-origin'], '*', origin)
+    t.equal(headers['access-control-allow-credentials'], undefined, origin)
+  }
+})
+
+t.test('every origin may read public documents, whatever CORS_ORIGINS is', async (t) => {
+  for (const origin of [...ALLOWED, ...OTHERS]) {
+    const { headers } = await app.inject({ url: `/landing_pages/${page.public_id}`, headers: { origin } })
+    t.equal(headers['access-control-allow-origin'], '*', origin)
+    t.equal(headers['access-control-allow-credentials'], undefined, origin)
+  }
+})

@@ -1,0 +1,127 @@
+import { existsSync, readdirSync, statSync } from 'node:fs'
+import { availableParallelism } from 'node:os'
+import { join, relative, resolve } from 'node:path'
+import { parseArgs } from 'node:util'
+
+export const ROOT = resolve(import.meta.dirname, '../..')
+
+export const USAGE = `npm test -- [files or folders] [options]
+npm run test:system -- [options]
+npm run test:soak -- [files or folders] [options]
+
+Without files npm test checks types and style and runs test/unit and test/integration; test:system runs
+test/system; test:soak runs the long tests (*.soak.ts), one at a time, and prints their progress.
+
+  --grep=TEXT     only tests whose names match a text or /regular expression/; repeat it for nested tests
+  --jobs=N        files at once (default: number of cores plus one, at most 4)
+  --shard=I/N     only the I-th of N parts of the files, for CI
+  --timeout=N     time limit for one file, in seconds (default 600)
+  --bail          start no more files after the first failure
+  --record        write the duration of each file to test/durations.json, which orders the files
+
+SOAK_SECONDS      duration of each open-ended part of the long tests (default 600)
+TEST_DATABASE_URL, TEST_REDIS_URL
+                  servers to use instead of private ones; databases are created and dropped there`
+
+/** Wrong usage of the command line. `message` is one line. */
+export class UsageError extends Error {}
+
+export interface Request {
+  /** Test files, relative to the project. */
+  files: string[]
+  grep: string[]
+  jobs: number
+  shard: { index: number, count: number }
+  timeoutSeconds: number
+  bail: boolean
+  soak: boolean
+  record: boolean
+  /** Whether the run includes the type check and lint. */
+  isComplete: boolean
+}
+
+/** The longest files take one or two minutes, and up to ten times as long on a busy machine. */
+const TIMEOUT_SECONDS = 600
+/** Up to four parts of SOAK_SECONDS in a file, and an hour for the rest. */
+const SOAK_TIMEOUT_SECONDS = 3600 + 4 * (Number(process.env.SOAK_SECONDS) || 600)
+
+/**
+ * Reads the command line.
+ *
+ * @returns undefined when the user asks for help
+ * @throws {UsageError}
+ */
+export function readArguments (args: string[]): Request | undefined {
+  const { values, positionals } = parse(args)
+  if (values.help === true) return undefined
+  const { soak = false, system = false, grep = [], bail = false, record = false } = values
+  const ending = soak ? '.soak.ts' : '.test.ts'
+  const usual = soak || system ? ['test/system'] : ['test/unit', 'test/integration']
+  const paths = positionals.length > 0 ? positionals.map(existingPath) : usual.map((path) => join(ROOT, path))
+  const files = paths.flatMap((path) => testFilesIn(path, ending))
+  if (files.length === 0) throw new UsageError(`no test files (*${ending}) in ${positionals.join(', ')}`)
+  return {
+    files: [...new Set(files)].map((file) => relative(ROOT, file)).sort(),
+    grep,
+    jobs: numberOf('jobs', values.jobs) ?? (soak ? 1 : Math.min(4, availableParallelism() + 1)),
+    shard: readShard(values.shard),
+    timeoutSeconds: numberOf('timeout', values.timeout) ?? (soak ? SOAK_TIMEOUT_SECONDS : TIMEOUT_SECONDS),
+    bail,
+    soak,
+    record,
+    isComplete: !soak && !system && positionals.length === 0 && grep.length === 0 &&
+      values.shard === undefined
+  }
+}
+
+function parse (args: string[]) {
+  try {
+    return parseArgs({
+      args,
+      allowPositionals: true,
+      options: {
+        grep: { type: 'string', short: 'g', multiple: true },
+        jobs: { type: 'string', short: 'j' },
+        shard: { type: 'string' },
+        timeout: { type: 'string' },
+        bail: { type: 'boolean' },
+        soak: { type: 'boolean' },
+        system: { type: 'boolean' },
+        record: { type: 'boolean' },
+        help: { type: 'boolean', short: 'h' }
+      }
+    })
+  } catch (error) {
+    throw new UsageError((error as Error).message)
+  }
+}
+
+function numberOf (name: string, value: string | undefined): number | undefined {
+  if (value === undefined) return undefined
+  if (!/^[1-9]\d{0,5}$/.test(value)) throw new UsageError(`--${name} takes a whole number from 1`)
+  return Number(value)
+}
+
+function readShard (value = '1/1'): Request['shard'] {
+  const [, index, count] = (/^([1-9]\d?)\/([1-9]\d?)$/.exec(value) ?? []).map(Number)
+  if (index === undefined || count === undefined || index > count) {
+    throw new UsageError('--shard takes a part and the number of parts, such as 1/3')
+  }
+  return { index, count }
+}
+
+/** Resolves a path from the project's folder, or from the folder where the user typed the command. */
+function existingPath (path: string): string {
+  const found = [process.cwd(), process.env.INIT_CWD ?? process.cwd()]
+    .map((folder) => resolve(folder, path))
+    .find((candidate) => existsSync(candidate))
+  if (found === undefined) throw new UsageError(`no such file or folder: ${path}`)
+  return found
+}
+
+function testFilesIn (path: string, ending: string): string[] {
+  if (statSync(path).isFile()) return [path]
+  return readdirSync(path, { recursive: true, encoding: 'utf8' })
+    .filter((name) => name.endsWith(ending) && !name.includes('node_modules'))
+    .map((name) => join(path, name))
+}

@@ -1,0 +1,11 @@
+import { provide } from '../../helpers/programs.ts'
+import '../../helpers/on-buckets.ts'
+import '../../integration/assets/lists.test.ts'
+import '../../integration/assets/manage.test.ts'
+import '../../integration/assets/serve.test.ts'
+import '../../integration/assets/sweep.test.ts'
+import '../../integration/assets/upload.test.ts'
+
+// Runs the store-independent tests of test/integration/assets on buckets.
+
+provide('swift')

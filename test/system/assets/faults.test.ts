@@ -1,0 +1,313 @@
+import { execFileSync, spawn, type ChildProcess } from 'node:child_process'
+import { createHash } from 'node:crypto'
+import { once } from 'node:events'
+import { chmod, mkdir, mkdtemp, readFile, rm, writeFile } from 'node:fs/promises'
+import { tmpdir } from 'node:os'
+import { join } from 'node:path'
+import pg from 'pg'
+import t, { type Test } from 'tap'
+import { DiskStore } from '../../../src/modules/assets/storage/disk-store.ts'
+import { sweep } from '../../../src/modules/assets/cleanup.ts'
+import { buildTestApp, listen, signUp, testSettings } from '../../helpers/app.ts'
+import { freePort, startPostgresServer } from '../../helpers/servers.ts'
+import { END, field, file, form, FORM, noise, partHead, pathOf, PNG, RawClient,
+  upload } from '../../helpers/assets.ts'
+import { until } from '../../helpers/until.ts'
+import { stored } from '../../helpers/stores.ts'
+
+const MEBIBYTE = 1024 * 1024
+
+async function folder (t: Test): Promise<string> {
+  const path = await mkdtemp(join(tmpdir(), 'landfall-test-'))
+  t.teardown(async () => await rm(path, { recursive: true, force: true }))
+  return path
+}
+
+/** Mounts a disk of 2 MB; returns undefined where mounting isn't permitted. */
+async function smallDisk (t: Test): Promise<string | undefined> {
+  const path = await folder(t)
+  try {
+    execFileSync('mount', ['-t', 'tmpfs', '-o', 'size=2m', 'none', path], { stdio: 'ignore' })
+  } catch {
+    return undefined
+  }
+  t.teardown(() => execFileSync('umount', ['-l', path]))
+  return path
+}
+
+t.test('an upload to a full disk gets 507, and uploads succeed again when there is space', async (t) => {
+  const path = await smallDisk(t)
+  if (path === undefined) return t.comment('skipped: mounting a small disk is not permitted here')
+  const app = await buildTestApp(t, { settings: { ...await testSettings(t), UPLOADS_DIR: path } })
+  const account = await signUp(app)
+  const first = await upload(app, account, noise(MEBIBYTE))
+  t.equal(first.statusCode, 201)
+  for (let round = 0; round < 3; round++) {
+    const response = await upload(app, account, noise(3 * MEBIBYTE))
+    t.equal(response.statusCode, 507)
+    t.strictSame(response.json(), { errors: ['There is no storage space left for uploads'] })
+    t.strictSame((await stored(app)).temporary, [])
+  }
+  t.equal((await stored(app)).published.length, 1)
+  t.equal(
+    (await app.inject({ url: '/assets', headers: account.headers })).json().length,
+    1,
+    'other routes serve'
+  )
+  t.equal((await app.inject(pathOf(first.json()))).statusCode, 200)
+  t.equal((await upload(app, account, noise(100_000))).statusCode, 201, 'a file that fits is stored')
+  t.equal(
+    (await app.inject({ method: 'DELETE', url: `/assets/${first.json().id}`, headers: account.headers }))
+      .statusCode,
+    204
+  )
+  t.equal((await upload(app, account, noise(MEBIBYTE))).statusCode, 201, 'uploads succeed again')
+})
+
+t.test('uploads and deletions on a read-only disk get 503 and change no row', async (t) => {
+  const path = await smallDisk(t)
+  if (path === undefined) return t.comment('skipped: mounting a small disk is not permitted here')
+  const app = await buildTestApp(t, { settings: { ...await testSettings(t), UPLOADS_DIR: path } })
+  const account = await signUp(app)
+  const asset = (await upload(app, account, PNG)).json()
+  execFileSync('mount', ['-o', 'remount,ro', path])
+  const response = await upload(app, account, PNG)
+  t.equal(response.statusCode, 503)
+  t.ok(Number(response.headers['retry-after']) >= 1)
+  t.notMatch(response.body, path)
+  t.equal(
+    (await app.inject({ method: 'DELETE', url: `/assets/${asset.id}`, headers: account.headers })).statusCode,
+    503
+  )
+  t.equal(
+    (await app.inject({ url: `/assets/${asset.id}`, headers: account.headers })).statusCode,
+    200,
+    'a file that could not be deleted keeps its row'
+  )
+  t.equal((await app.inject(pathOf(asset))).statusCode, 200)
+  execFileSync('mount', ['-o', 'remount,rw', path])
+  t.equal((await upload(app, account, PNG)).statusCode, 201)
+  t.equal(
+    (await app.inject({ method: 'DELETE', url: `/assets/${asset.id}`, headers: account.headers })).statusCode,
+    204
+  )
+})
+
+t.test('a missing folder is created again, and a file in its place is a 503', async (t) => {
+  const app = await buildTestApp(t)
+  const account = await signUp(app)
+  const temporary = join(app.config.UPLOADS_DIR, '.tmp')
+  await rm(temporary, { recursive: true })
+  t.equal((await upload(app, account, PNG)).statusCode, 201, 'a missing folder is created again')
+  await rm(temporary, { recursive: true })
+  await writeFile(temporary, '')
+  t.equal((await upload(app, account, PNG)).statusCode, 503)
+  await rm(temporary)
+  await rm(app.config.UPLOADS_DIR, { recursive: true })
+  t.equal((await upload(app, account, PNG)).statusCode, 201)
+  t.equal(await app.database.asset.count(), 2)
+})
+
+t.test('an unusable UPLOADS_DIR stops the start', async (t) => {
+  const path = await folder(t)
+  await writeFile(join(path, 'file'), '')
+  await mkdir(join(path, 'closed'))
+  await chmod(join(path, 'closed'), 0o555)
+  const settings = await testSettings(t)
+  const hopeless = [join(path, 'file'), join(path, 'file', 'uploads'), '/proc/nothing/uploads',
+    ...process.getuid?.() === 0 ? [] : [join(path, 'closed')]]
+  for (const UPLOADS_DIR of hopeless) {
+    await t.rejects(buildTestApp(t, { settings: { ...settings, UPLOADS_DIR } }), {
+      message: /^UPLOADS_DIR must be .+$/
+    }, UPLOADS_DIR)
+  }
+  await buildTestApp(t, { settings: { ...settings, UPLOADS_DIR: join(path, 'not', 'there', 'yet') } })
+})
+
+/** Whether every row has its file with the right hash, and every file has its row. */
+async function paired (app: Awaited<ReturnType<typeof buildTestApp>>): Promise<boolean> {
+  const rows = await app.database.asset.findMany()
+  const { published, temporary } = await stored(app)
+  if (rows.length !== published.length || temporary.length > 0) return false
+  for (const row of rows) {
+    const bytes = await readFile(join(app.config.UPLOADS_DIR, row.storageKey)).catch(() => Buffer.alloc(0))
+    if (createHash('sha256').update(bytes).digest('hex') !== row.checksum) return false
+  }
+  return true
+}
+
+t.test("an upload whose row can't be written leaves no file", { timeout: 60_000 }, async (t) => {
+  const settings: Record<string, string> = { ...await testSettings(t), DATABASE_TIMEOUT_MS: '2000' }
+  const app = await buildTestApp(t, { settings })
+  const account = await signUp(app)
+  const locker = new pg.Client(settings.DATABASE_URL)
+  await locker.connect()
+  t.teardown(async () => await locker.end())
+
+  await locker.query('BEGIN; LOCK TABLE assets')
+  const response = await upload(app, account, PNG)
+  t.equal(response.statusCode, 503, 'a table that is locked')
+  await locker.query('ROLLBACK')
+  t.ok(await paired(app), 'nothing is left, because PostgreSQL refused the row')
+  t.equal(await app.database.asset.count(), 0)
+
+  // After a broken connection the result is unknown, so the file stays until the row can't appear any more.
+  await locker.query('BEGIN; LOCK TABLE assets')
+  const broken = upload(app, account, PNG)
+  await until(async () => {
+    const ended = await locker.query(`SELECT pg_terminate_backend(pid) FROM pg_stat_activity
+      WHERE datname = current_database() AND wait_event_type = 'Lock'`)
+    return ended.rowCount === 1
+  }, 'the INSERT waits for the table, and its connection ends')
+  t.equal((await broken).statusCode, 503)
+  t.equal((await stored(app)).published.length, 1)
+  await locker.query('ROLLBACK')
+  await until(async () => await paired(app), 'the file is gone', 30_000)
+  t.equal(await app.database.asset.count(), 0)
+
+  // The user is deleted between the check of the token and the INSERT.
+  await locker.query('BEGIN; DELETE FROM users')
+  const pending = upload(app, account, PNG)
+  await until(async () => (await stored(app)).published.length === 1, 'the file waits for its row')
+  await locker.query('COMMIT')
+  t.equal((await pending).statusCode, 401)
+  t.ok(await paired(app))
+})
+
+t.test('an upload whose INSERT has an unknown result keeps its file until the result is known', {
+  timeout: 60_000
+}, async (t) => {
+  const server = await startPostgresServer(t)
+  const app = await buildTestApp(t, {
+    settings: { ...await testSettings(t), DATABASE_URL: server.url, DATABASE_TIMEOUT_MS: '1000' }
+  })
+  const account = await signUp(app)
+  const url = await listen(app)
+  const raw = new RawClient(url)
+  t.teardown(() => raw.socket.destroy())
+  const body = form(file(PNG))
+  raw.head(account, { 'content-length': `${body.length}` })
+  raw.write(body.subarray(0, -1))
+  await until(async () => (await stored(app)).temporary.length === 1, 'the upload is under way')
+  server.pause()
+  raw.write(body.subarray(-1))
+  t.equal((await raw.answer()).status, 503)
+  t.equal((await stored(app)).published.length, 1, 'the file stays while its row may still appear')
+  server.resume()
+  await until(async () => await paired(app).catch(() => false), 'row and file are paired again', 30_000)
+})
+
+t.test('an upload leaves no file if PostgreSQL is unreachable', async (t) => {
+  const server = await startPostgresServer(t)
+  const app = await buildTestApp(t, {
+    settings: { ...await testSettings(t), DATABASE_URL: server.url, DATABASE_TIMEOUT_MS: '1000' }
+  })
+  const account = await signUp(app)
+  const raw = new RawClient(await listen(app))
+  t.teardown(() => raw.socket.destroy())
+  const body = form(file(PNG))
+  raw.head(account, { 'content-length': `${body.length}` })
+  raw.write(body.subarray(0, -1))
+  await until(async () => (await stored(app)).temporary.length === 1, 'the upload is under way')
+  await server.stop()
+  await new Promise((resolve) => setTimeout(resolve, 200))
+  raw.write(body.subarray(-1))
+  t.equal((await raw.answer()).status, 503)
+  t.strictSame(await stored(app), { published: [], temporary: [] })
+})
+
+interface Service {
+  readonly process: ChildProcess
+  readonly url: string
+}
+
+async function startService (t: Test, settings: Record<string, string>): Promise<Service> {
+  const port = await freePort()
+  const url = `http://127.0.0.1:${port}`
+  const child = spawn(process.execPath, ['dist/cli/landfall.js', 'serve'], {
+    env: { ...process.env, ...settings, HOST: '127.0.0.1', PORT: `${port}` },
+    stdio: 'ignore'
+  })
+  t.teardown(() => child.kill('SIGKILL'))
+  await until(
+    async () => (await fetch(`${url}/health/live`).catch(() => undefined))?.status === 200,
+    'the service is up',
+    30_000
+  )
+  return { process: child, url }
+}
+
+async function uploadTo (url: string, headers: Record<string, string>, body: Buffer): Promise<void> {
+  const response = await fetch(`${url}/assets`, {
+    method: 'POST',
+    headers: { ...headers, 'content-type': FORM },
+    body: new Uint8Array(body)
+  })
+  await response.arrayBuffer()
+}
+
+t.test('after every SIGKILL during uploads, each row has its file', { timeout: 110_000 }, async (t) => {
+  const settings = await testSettings(t)
+  const app = await buildTestApp(t, { settings }) // applies the migrations, and looks at what is left
+  const { headers } = await signUp(app)
+  const body = form(file(noise(2 * MEBIBYTE)), field('title', 'x'))
+  for (let round = 0; round < 5; round++) {
+    const service = await startService(t, settings)
+    const running = { now: true }
+    const senders = Array.from({ length: 4 }, async () => {
+      while (running.now) await uploadTo(service.url, headers, body).catch(() => {})
+    })
+    // Waits for finished uploads, because a slow machine may need long for the first ones.
+    await until(async () => await app.database.asset.count() > 3 * round, 'some uploads got through', 60_000)
+    await new Promise((resolve) => setTimeout(resolve, Math.random() * 400))
+    service.process.kill('SIGKILL')
+    running.now = false
+    await Promise.all([once(service.process, 'exit'), ...senders])
+    // PostgreSQL may still be executing an INSERT of the killed process.
+    await new Promise((resolve) => setTimeout(resolve, 200))
+
+    const rows = await app.database.asset.findMany()
+    const { published } = await stored(app)
+    t.ok(
+      rows.every((row) => published.includes(row.storageKey)),
+      `${rows.length} rows have their files, before any sweep`
+    )
+    await sweep(app.database, new DiskStore(settings.UPLOADS_DIR as string, app.log), { minAgeMs: 0 })
+    t.ok(await paired(app), 'every row has its file with the right hash, and every file has its row')
+  }
+})
+
+t.test("the size of an upload doesn't change memory use", { timeout: 110_000 }, async (t) => {
+  const settings = { ...await testSettings(t), MAX_UPLOAD_BYTES: `${1024 * MEBIBYTE}` }
+  const app = await buildTestApp(t, { settings })
+  const account = await signUp(app)
+  const service = await startService(t, settings)
+  const status = async () => await readFile(`/proc/${service.process.pid}/status`, 'utf8').catch(() => '')
+  if (await status() === '') return t.comment('skipped: no /proc here')
+  const resident = async () => Number(/^VmRSS:\s+(\d+)/m.exec(await status())?.[1]) * 1024
+
+  const send = async (size: number): Promise<number> => {
+    const raw = new RawClient(service.url)
+    const chunk = noise(MEBIBYTE)
+    const head = partHead(file(''))
+    const tail = `\r\n${END}`
+    raw.head(account, { 'content-length': `${head.length + size + tail.length}` })
+    raw.write(head)
+    let most = 0
+    for (let sent = 0; sent < size; sent += MEBIBYTE) {
+      if (!raw.write(chunk)) await raw.drained()
+      if (sent % (16 * MEBIBYTE) === 0) most = Math.max(most, await resident())
+    }
+    raw.write(tail)
+    t.equal((await raw.answer()).status, 201)
+    raw.socket.destroy()
+    return most
+  }
+  // The first two uploads warm up the compiler and fill the heap with buffers.
+  await send(256 * MEBIBYTE)
+  const small = await send(256 * MEBIBYTE)
+  const large = await send(512 * MEBIBYTE)
+  t.comment(`resident: ${Math.round(small / MEBIBYTE)} MiB, then ${Math.round(large / MEBIBYTE)} MiB`)
+  // The heap varies by a few buffers; a file kept in memory would be hundreds of MiB.
+  t.ok(large - small < 64 * MEBIBYTE, `grew by ${Math.round((large - small) / MEBIBYTE)} MiB`)
+})

@@ -1,0 +1,353 @@
+import { once } from 'node:events'
+import { get as httpGet, type IncomingMessage } from 'node:http'
+import { HeadObjectCommand } from '@aws-sdk/client-s3'
+import type { FastifyInstance } from 'fastify'
+import t, { type Test } from 'tap'
+import { Bucket } from '../../../src/modules/assets/storage/s3-client.ts'
+import { S3Upload } from '../../../src/modules/assets/storage/s3-upload.ts'
+import { newStorageKey } from '../../../src/modules/assets/storage/storage-key.ts'
+import { sweep } from '../../../src/modules/assets/cleanup.ts'
+import { buildTestApp, listen, signUp, testSettings, type Account } from '../../helpers/app.ts'
+import { createBucket, s3Client } from '../../helpers/buckets.ts'
+import { provide } from '../../helpers/programs.ts'
+import { createProxy, type Proxy } from '../../helpers/proxy.ts'
+import { startService } from '../../helpers/service.ts'
+import { END, file, form, FORM, insertAssets, noise, partHead, pathOf, PDF, PNG, RawClient,
+  upload } from '../../helpers/assets.ts'
+import { until } from '../../helpers/until.ts'
+import { tiff } from '../../helpers/images.ts'
+import { backstage, stored } from '../../helpers/stores.ts'
+
+// Behaviour and faults that only exist with a bucket. buckets.test.ts runs the tests that folders share.
+
+provide('swift')
+
+const MEBIBYTE = 1024 * 1024
+const LARGE = noise(12 * MEBIBYTE)
+
+interface ProxiedService {
+  app: FastifyInstance
+  account: Account
+  proxy: Proxy
+  url: string
+}
+
+const LARGE_FORM = form(file(LARGE))
+
+/** Sends the first bytes of a large upload. If they contain a whole part, waits until it is being stored. */
+async function beginUpload (
+  t: Test,
+  { app, account, url }: ProxiedService,
+  bytes: number
+): Promise<RawClient> {
+  const raw = new RawClient(url)
+  t.teardown(() => raw.socket.destroy())
+  raw.head(account, { 'content-length': `${LARGE_FORM.length}` })
+  raw.write(LARGE_FORM.subarray(0, bytes))
+  if (bytes > 5 * MEBIBYTE) {
+    await until(async () => (await stored(app)).temporary.length === 1, 'the first part is being stored')
+  }
+  return raw
+}
+
+/** Starts a service that reaches its object storage through a proxy, which can break connections. */
+async function behindProxy (t: Test, settings: Record<string, string> = {}): Promise<ProxiedService> {
+  const bucket = await createBucket()
+  const proxy = await createProxy(t, bucket.AWS_ENDPOINT_URL_S3)
+  const app = await buildTestApp(t, {
+    settings: {
+      ...await testSettings(t),
+      ...bucket,
+      AWS_ENDPOINT_URL_S3: new URL(proxy.url).origin,
+      S3_TIMEOUT_MS: '1000',
+      ...settings
+    }
+  })
+  return { app, account: await signUp(app), proxy, url: await listen(app) }
+}
+
+t.test('a large file is sent in parts, and its dimensions are found at any position', async (t) => {
+  const { app, account } = await behindProxy(t)
+  const large = (await upload(app, account, LARGE)).json()
+  t.ok((await app.inject(pathOf(large))).rawPayload.equals(LARGE))
+  t.ok((await app.inject({
+    url: pathOf(large),
+    headers: { range: `bytes=${5 * MEBIBYTE - 10}-${5 * MEBIBYTE + 9}` }
+  })).rawPayload.equals(LARGE.subarray(5 * MEBIBYTE - 10, 5 * MEBIBYTE + 10)))
+  // The size stands before the end of the first part, in the middle of the second, and across their border.
+  for (const size of [3 * MEBIBYTE, 8 * MEBIBYTE, 5 * MEBIBYTE - 20]) {
+    const picture = Buffer.concat([tiff(123, 456, size), Buffer.alloc(6 * MEBIBYTE)])
+    t.match((await upload(app, account, picture)).json(), {
+      content_type: 'image/tiff',
+      width: 123,
+      height: 456
+    })
+  }
+  t.strictSame((await stored(app)).temporary, [])
+})
+
+t.test('a CDN can serve the objects, which have the headers of the service, at the URL in the record', async (t) => {
+  const { app, account } = await behindProxy(t, { UPLOADS_PUBLIC_URL: 'https://cdn.example.com/files/' })
+  const { UPLOADS_URL = '', AWS_ENDPOINT_URL_S3 = '', AWS_ACCESS_KEY_ID = '', AWS_SECRET_ACCESS_KEY = '' } =
+    app.config
+  const client = s3Client({ AWS_ENDPOINT_URL_S3, AWS_ACCESS_KEY_ID, AWS_SECRET_ACCESS_KEY })
+  const cases: [content: Buffer | string, type: string, disposition: string][] = [
+    [PNG, 'image/png', 'inline'],
+    [PDF, 'application/pdf', 'inline'],
+    ['<!DOCTYPE html><script>alert(1)</script>', 'application/octet-stream', 'attachment'],
+    [LARGE, 'application/octet-stream', 'attachment'],
+    ['<svg xmlns="http://www.w3.org/2000/svg"/>', 'image/svg+xml', 'attachment']
+  ]
+  for (const [content, type, disposition] of cases) {
+    const asset = (await upload(app, account, content, 'x', 'text/html')).json()
+    const [, key] = /^https:\/\/cdn\.example\.com\/files\/(\w{22}(\.\w+)?)$/.exec(asset.url) ?? []
+    const object = await client
+      .send(new HeadObjectCommand({ Bucket: new URL(UPLOADS_URL).hostname, Key: `some/prefix/${key}` }))
+    t.match(object, {
+      ContentType: type,
+      ContentDisposition: disposition,
+      CacheControl: 'public, max-age=31536000, immutable'
+    })
+    t.equal((await app.inject(`/uploads/${key}`)).statusCode, 200, 'the service still serves the file, too')
+  }
+})
+
+t.test('while the storage is unreachable, requests for files get 503 in time and leave nothing behind', async (t) => {
+  const { app, account, proxy } = await behindProxy(t)
+  const kept = (await upload(app, account, PNG)).json()
+  const faults: [name: string, begin: () => unknown][] = [['refused', async () => await proxy.refuse()], [
+    'black-holed',
+    () => proxy.blackhole()
+  ]]
+  for (const [name, begin] of faults) {
+    await begin()
+    const answers = await Promise.all([
+      upload(app, account, PNG),
+      upload(app, account, LARGE),
+      app.inject(pathOf(kept)),
+      app.inject({ url: pathOf(kept), headers: { range: 'bytes=0-9' } }),
+      app.inject({ method: 'DELETE', url: `/assets/${kept.id}`, headers: account.headers })
+    ])
+    for (const answer of answers) {
+      t.equal(answer.statusCode, 503, name)
+      t.ok(Number(answer.headers['retry-after']) >= 1, name)
+      t.strictSame(
+        answer.json(),
+        { errors: ['The service is temporarily unavailable, try again shortly'] },
+        name
+      )
+    }
+    t.equal(
+      (await app.inject({ url: `/assets/${kept.id}`, headers: account.headers })).statusCode,
+      200,
+      'its row stays'
+    )
+    t.equal((await app.inject('/health/ready')).statusCode, 200)
+    await proxy.restore({ forget: true })
+    await until(async () => (await app.inject(pathOf(kept))).statusCode === 200, `it is back after ${name}`)
+    t.equal((await upload(app, account, LARGE)).statusCode, 201)
+  }
+  t.equal(await app.database.asset.count(), 3)
+  t.strictSame((await stored(app)).published.length, 3)
+})
+
+t.test('an upload survives one broken connection, and a longer outage leaves neither row nor object', async (t) => {
+  const service = await behindProxy(t)
+  const { app, proxy } = service
+  const raw = await beginUpload(t, service, 8 * MEBIBYTE)
+  await proxy.refuse()
+  raw.write(LARGE_FORM.subarray(8 * MEBIBYTE))
+  t.equal((await raw.answer()).status, 503)
+  await proxy.restore()
+  t.equal(await app.database.asset.count(), 0)
+  t.strictSame((await stored(app)).published, [])
+  await app.files.removeUnfinished(-2000)
+  t.strictSame((await stored(app)).temporary, [])
+
+  // After a single break the part is sent again.
+  const second = await beginUpload(t, service, 8 * MEBIBYTE)
+  proxy.disconnect()
+  second.write(LARGE_FORM.subarray(8 * MEBIBYTE))
+  const answer = await second.answer()
+  t.equal(answer.status, 201)
+  t.ok((await app.inject(pathOf(JSON.parse(answer.body)))).rawPayload.equals(LARGE))
+})
+
+t.test('a failed upload releases its memory, whichever part failed', async (t) => {
+  const { app, proxy } = await behindProxy(t)
+  const bucket = new Bucket({ ...app.config, UPLOADS_URL: app.config.UPLOADS_URL ?? '' }, app.log)
+  t.teardown(() => bucket.close())
+  for (const good of [0, 1, 2, 3]) {
+    let held = 0
+    const upload = new S3Upload(bucket, 5 * MEBIBYTE, (change) => {
+      held += change
+    })
+    await t.rejects(upload.receive(
+      parts(good, async () => await proxy.refuse()),
+      async () => ({ key: newStorageKey(''), excerpt: undefined })
+    ))
+    t.equal(held, 0, `after ${good} parts`)
+    await proxy.restore({ forget: true })
+  }
+
+  async function* parts (good: number, fail: () => Promise<void>): AsyncGenerator<Uint8Array> {
+    for (let part = 0; part < 4; part++) {
+      if (part === good) await fail()
+      yield noise(5 * MEBIBYTE)
+    }
+  }
+})
+
+t.test('a client that disconnects during an upload leaves nothing behind', async (t) => {
+  const service = await behindProxy(t)
+  const { app, account, url } = service
+  for (const end of [MEBIBYTE, 6 * MEBIBYTE, LARGE_FORM.length - END.length - 1]) {
+    const raw = await beginUpload(t, service, end)
+    raw.socket.destroy()
+    await until(async () => (await stored(app)).temporary.length === 0, 'nothing is left')
+  }
+  const raw = new RawClient(url)
+  raw.head(account, { 'content-length': `${partHead(file('')).length + LARGE.length}` })
+  raw.write(Buffer.concat([partHead(file('')), LARGE]))
+  t.equal((await raw.answer()).status, 400, 'an incomplete form')
+  raw.socket.destroy()
+  t.strictSame(await stored(app), { published: [], temporary: [] })
+})
+
+t.test('after SIGKILL during uploads each row has its object, and the sweep removes objects without a row', async (t) => {
+  const settings = { ...await testSettings(t), ...await createBucket() }
+  const app = await buildTestApp(t, { settings })
+  const { headers } = await signUp(app)
+  const send = async (url: string, bytes: Buffer) => {
+    const response = await fetch(`${url}/assets`, {
+      method: 'POST',
+      headers: { ...headers, 'content-type': FORM },
+      body: new Uint8Array(form(file(bytes)))
+    })
+    await response.arrayBuffer()
+  }
+  const service = await startService(t, settings)
+  await send(service.url, PNG)
+  const running = { now: true }
+  const senders = [LARGE, LARGE, PNG, PNG].map(async (bytes) => {
+    while (running.now) await send(service.url, bytes).catch(() => {})
+  })
+  await until(async () => (await stored(app)).temporary.length > 0, 'large files are being stored')
+  await service.end('SIGKILL')
+  running.now = false
+  await Promise.all(senders)
+  // PostgreSQL and the storage may still be executing requests of the killed process.
+  await new Promise((resolve) => setTimeout(resolve, 500))
+
+  const keys = (await app.database.asset.findMany()).map(({ storageKey }) => storageKey)
+  t.ok(keys.length > 0)
+  const { published } = await stored(app)
+  t.ok(keys.every((key) => published.includes(key)), 'before any sweep')
+  await sweep(app.database, app.files, { minAgeMs: -2000 })
+  t.strictSame({ ...await stored(app), published: (await stored(app)).published.sort() }, {
+    published: keys.sort(),
+    temporary: []
+  })
+})
+
+/** Sends a request and reads only the beginning of the answer. */
+async function beginReading (url: string): Promise<IncomingMessage> {
+  const response = await new Promise<IncomingMessage>((resolve, reject) => {
+    httpGet(url, { agent: false }, resolve).on('error', reject)
+  })
+  response.on('error', () => {})
+  await once(response, 'readable')
+  return response
+}
+
+t.test('a reader that disconnects frees its connection to the storage, a slow reader keeps it, and a broken one ends the answer', async (t) => {
+  const { app, account, proxy, url } = await behindProxy(t, { S3_TIMEOUT_MS: '4000' })
+  const address = url + pathOf((await upload(app, account, LARGE)).json())
+  proxy.disconnect()
+  await until(() => proxy.connections === 0, 'no connection is open')
+  const readers = await Promise.all(Array.from({ length: 5 }, async () => await beginReading(address)))
+  t.equal(proxy.connections, 5)
+  for (const reader of readers.slice(1)) reader.destroy()
+  await until(() => proxy.connections === 1, 'the connections of the four readers are closed')
+
+  // Waits longer than S3_TIMEOUT_MS, which doesn't limit the reader.
+  const [patient] = readers as [IncomingMessage]
+  await new Promise((resolve) => setTimeout(resolve, 5000))
+  let bytes = 0
+  patient.on('data', (chunk: Buffer) => {
+    bytes += chunk.length
+  })
+  await once(patient, 'end')
+  t.equal(bytes, LARGE.length)
+
+  for (
+    const [name, fault] of [['cut', () => proxy.disconnect()], ['black-holed',
+      () => proxy.blackhole()]] as const
+  ) {
+    const reader = await beginReading(address)
+    fault()
+    reader.resume()
+    await until(() => reader.destroyed, `${name}: the answer ends`)
+    t.notOk(reader.complete, `${name}: the answer is incomplete`)
+    await proxy.restore({ forget: true })
+  }
+  t.equal((await fetch(address)).status, 200)
+})
+
+t.test('an unusable bucket stops the start with one line that names the setting', async (t) => {
+  const settings = await testSettings(t)
+  const bucket = await createBucket()
+  const away = await createProxy(t, bucket.AWS_ENDPOINT_URL_S3)
+  await away.refuse()
+  const hopeless: [env: Record<string, string>, says: RegExp][] = [
+    [{ UPLOADS_URL: 's3://landfall-test-nothing' },
+      /there is no bucket landfall-test-nothing: check UPLOADS_URL/],
+    [{ AWS_SECRET_ACCESS_KEY: 'wrong' }, /access is denied: check AWS_ACCESS_KEY_ID/],
+    [{ AWS_ACCESS_KEY_ID: 'nobody' }, /access is denied: check AWS_ACCESS_KEY_ID/],
+    [{ AWS_ACCESS_KEY_ID: 'test:guest' }, /access is denied: .* policy allows s3:GetObject/],
+    [{ AWS_ENDPOINT_URL_S3: new URL(away.url).origin }, /ECONNREFUSED/]
+  ]
+  for (const [env, says] of hopeless) {
+    await t.rejects(
+      buildTestApp(t, { settings: { ...settings, ...bucket, ...env } }),
+      { message: says },
+      String(says)
+    )
+    await t.rejects(buildTestApp(t, { settings: { ...settings, ...bucket, ...env } }), {
+      message: /^UPLOADS_URL s3:\/\/\S+ must be [^\n]+$/
+    })
+  }
+})
+
+t.test('when access is denied, the log says what to check and contains no secret', async (t) => {
+  const bucket = await createBucket()
+  const lines: unknown[] = []
+  const { openFileStore } = await import('../../../src/modules/assets/storage/plugin.ts')
+  const store = await openFileStore({ UPLOADS_DIR: '', ...bucket, AWS_SECRET_ACCESS_KEY: 'not the secret' }, {
+    error: (...line: unknown[]) => {
+      lines.push(line)
+    }
+  })
+  t.teardown(() => store.close())
+  await t.rejects(store.assertWritable(), { message: /temporarily unavailable/ })
+  await t.rejects(store.stat(`${'x'.repeat(22)}.png`), { message: /temporarily unavailable/ })
+  t.equal(lines.length, 2)
+  const text = JSON.stringify(lines)
+  t.match(text, /"hint":"access is denied: check AWS_ACCESS_KEY_ID/)
+  t.notMatch(text, /not the secret/)
+})
+
+t.test('the sweep reads all pages of a long list', async (t) => {
+  const app = await buildTestApp(t, { settings: { ...await testSettings(t), ...await createBucket('') } })
+  const look = backstage(app)
+  const kept = Array.from({ length: 25 }, () => newStorageKey('image/png'))
+  await insertAssets(app, await signUp(app), kept)
+  const others = Array.from({ length: 25 }, () => newStorageKey('image/gif'))
+  for (const key of [...kept, ...others]) await look.put(key, 'x')
+  await Promise.all(others.map(async (key) => await look.leaveUnfinished(key)))
+  t.strictSame(await sweep(app.database, app.files, { minAgeMs: -2000 }), {
+    unfinished: 25,
+    unreferenced: 25
+  })
+  t.strictSame((await look.published()).sort(), kept.sort())
+})

@@ -1,0 +1,294 @@
+import { spawn, spawnSync } from 'node:child_process'
+import { once } from 'node:events'
+import { existsSync, readdirSync, readFileSync, statSync } from 'node:fs'
+import { chown, cp, mkdir, readdir, rm, writeFile } from 'node:fs/promises'
+import { connect } from 'node:net'
+import { join } from 'node:path'
+import t from 'tap'
+import { restoreBackup } from '../../../src/cli/backup/restore.ts'
+import { Readers, statuses } from '../../helpers/readers.ts'
+import { PROJECT, runService, startService, temporaryFolder, type Service } from '../../helpers/service.ts'
+import { backUpBetweenSteps, Belongings, cli, command, Interloper, Storm,
+  upload } from '../../helpers/backup.ts'
+
+interface Settings extends Record<string, string> {
+  DATA_DIR: string
+  UPLOADS_DIR: string
+}
+const settingsIn = (folder: string): Settings => ({
+  DATA_DIR: join(folder, 'data'),
+  UPLOADS_DIR: join(folder, 'uploads'),
+  RATE_LIMIT_PUBLIC: '1000000'
+})
+const place = (settings: Settings) => ({ DATABASE_URL: undefined, ...settings })
+
+// All tests share one service. Tests that damage data use copies of this backup.
+const folder = temporaryFolder(t)
+const env = settingsIn(folder)
+const copy = join(folder, 'copy')
+/** The backup of the second test, which leaves out assets that were deleted during the backup. */
+const steps = join(folder, 'steps')
+let service: Service
+let belongings: Belongings
+
+t.before(async () => {
+  service = await startService(t, env)
+  belongings = await Belongings.create(service.url)
+})
+
+t.test('a backup taken during uploads and deletions is complete, and the service keeps running', async (t) => {
+  const page = await belongings.owner.createPage(service.url, '{}')
+  const readers = new Readers(t, { urls: [service.url], publicIds: [page.public_id] })
+  const storm = new Storm(t, belongings.owner, service.url)
+  const reads = await readers.during(async () => {
+    const { code, output } = await command(t, env, 'backup', copy)
+    t.equal(code, 0, output)
+    t.match(output, /^copying the uploads …\ncopying the database …\n/)
+    t.match(output, / assets \([\d.]+ [KM]iB\) to /)
+    const checked = await command(t, env, 'verify')
+    t.equal(checked.code, 0, checked.output)
+  })
+  await storm.stop()
+  t.strictSame(Object.keys(statuses(reads)), ['200'])
+  t.strictSame([...storm.statuses.keys()].sort(), ['deletion 204', 'upload 201'])
+  t.comment(Object.fromEntries(storm.statuses))
+
+  const { code, output } = await command(t, env, 'verify', copy)
+  t.equal(code, 0, output)
+  t.match(output, /Every asset has a file, and every file has an asset: \d+ assets/)
+  t.notOk(existsSync(`${copy}.partial`))
+  t.equal(statSync(copy).mode & 0o777, 0o700)
+  t.equal(statSync(join(copy, 'data', 'jwt-secret')).mode & 0o777, 0o600)
+  t.equal(
+    readFileSync(join(copy, 'data', 'jwt-secret'), 'utf8'),
+    readFileSync(join(env.DATA_DIR, 'jwt-secret'), 'utf8')
+  )
+})
+
+t.test('a backup is complete although assets are uploaded and deleted between its steps', async (t) => {
+  await backUpBetweenSteps(t, place(env), steps, new Interloper(belongings.owner, service.url))
+})
+
+t.test("a killed backup isn't accepted as complete, and the service keeps running", async (t) => {
+  const directory = join(folder, 'killed')
+  for (const step of ['copying the database', 'writing to the disk']) {
+    const [program, ...args] = cli('backup', directory)
+    const child = spawn(program, args, {
+      cwd: PROJECT,
+      env: { ...process.env, ...env },
+      stdio: ['ignore', 'ignore', 'pipe']
+    })
+    let output = ''
+    child.stderr.on('data', (data: Buffer) => {
+      output += data.toString()
+      if (output.includes(step)) child.kill('SIGKILL')
+    })
+    await once(child, 'close')
+    t.equal(child.signalCode, 'SIGKILL', step)
+    t.notOk(existsSync(directory), step)
+    await t.rejects(restoreBackup(place(settingsIn(join(folder, 'nowhere'))), `${directory}.partial`), {
+      message: /killed\.partial is not a complete backup: it has no backup\.json/
+    })
+    await upload(belongings.owner, service.url, Buffer.from(step))
+    if (step === 'writing to the disk') {
+      t.match(
+        (await command(t, env, 'backup', directory)).output,
+        /killed\.partial exists: another backup is running, or one was interrupted/
+      )
+    }
+    await rm(`${directory}.partial`, { recursive: true })
+  }
+})
+
+t.test('the database continues when the copying process disconnects during the freeze', async (t) => {
+  const socket = connect(join(readFileSync(join(env.DATA_DIR, 'socket-folder'), 'utf8'), 'freeze'))
+  t.equal(String(await once(socket, 'data')), 'frozen\n')
+  let answered = false
+  const written = upload(belongings.owner, service.url, Buffer.from('waits')).then(() => {
+    answered = true
+  })
+  t.equal((await fetch(`${service.url}/health/live`)).status, 200)
+  t.notOk(answered)
+  socket.destroy()
+  await written
+})
+
+t.test('a service starts from a restored backup, and restore never overwrites data', async (t) => {
+  const other = settingsIn(temporaryFolder(t))
+  const made = await command(t, other, 'restore', steps)
+  t.equal(made.code, 0, `a backup of rows whose files were deleted: ${made.output}`)
+  const again = await command(t, other, 'restore', steps)
+  t.equal(again.code, 1)
+  t.match(again.output, /^The restore failed: DATA_DIR \S+ is not empty \(jwt-secret, postgres\)[^\n]*\n$/m)
+
+  const restored = await startService(t, other)
+  await belongings.check(t, restored.url)
+  const running = await command(t, other, 'restore', steps)
+  t.equal(running.code, 1)
+  t.match(running.output, /DATA_DIR \S+ is in use by another process \(\d+ on .*\): stop it/)
+
+  const half = { ...settingsIn(temporaryFolder(t)), UPLOADS_DIR: other.UPLOADS_DIR }
+  t.match(await command(t, half, 'restore', steps), { code: 1, output: /UPLOADS_DIR \S+ is not empty/ })
+  t.notOk(existsSync(half.DATA_DIR), 'nothing is left')
+  t.match(await command(t, { ...half, DATABASE_URL: 'postgresql://localhost/x' }, 'restore', steps), {
+    code: 1,
+    output: /holds an embedded database/
+  })
+
+  t.equal(await restored.end('SIGTERM'), 0)
+  const { code, output } = await command(t, other, 'backup', `${other.DATA_DIR}-copy`)
+  t.equal(code, 0, `verify works without a running service: ${output}`)
+})
+
+t.test("the service doesn't start after a killed restore", async (t) => {
+  const other = settingsIn(temporaryFolder(t))
+  const [program, ...args] = cli('restore', steps)
+  const child = spawn(program, args, {
+    cwd: PROJECT,
+    env: { ...process.env, ...other },
+    stdio: ['ignore', 'ignore', 'pipe']
+  })
+  child.stderr.on('data', (data: Buffer) => {
+    if (data.toString().includes('opening the database')) child.kill('SIGKILL')
+  })
+  await once(child, 'close')
+  t.equal(child.signalCode, 'SIGKILL')
+  const told = {
+    code: 1,
+    output: /DATA_DIR \S+ contains an interrupted restore: empty it and UPLOADS_DIR, and restore again\n/
+  }
+  t.match(await runService(t, { ...other, PORT: '0' }), told)
+  for (const args of [['restore', steps], ['verify'], ['backup', join(folder, 'of-half')]]) {
+    t.match(await command(t, other, ...args), told)
+  }
+})
+
+t.test('after Ctrl-C, pressed once or several times, backup and restore remove what they wrote', async (t) => {
+  const other = settingsIn(temporaryFolder(t))
+  const stops = [['copying the database', env, 'backup', join(folder, 'stopped')], ['copying the uploads',
+    other, 'restore', steps]] as const
+  for (const [step, settings, ...args] of stops) {
+    const [program, ...rest] = cli(...args)
+    const child = spawn(program, rest, {
+      cwd: PROJECT,
+      env: { ...process.env, ...settings },
+      stdio: ['ignore', 'pipe', 'pipe']
+    })
+    let said = ''
+    child.stderr.on('data', (data: Buffer) => {
+      said += data.toString()
+      // The terminal signals the whole process group, and npm forwards the signal once more.
+      if (data.toString().includes(step)) { for (let n = 0; n < 3; n++) child.kill('SIGINT') }
+    })
+    const [code] = await once(child, 'close')
+    t.equal(code, 1, args[0])
+    t.match(said, /failed: it was stopped by SIGINT\n$/)
+  }
+  t.same((await readdir(folder)).filter((name) => name.startsWith('stopped')), [])
+  for (const path of Object.values(other).slice(0, 2)) t.notOk(existsSync(path), path)
+})
+
+t.test('restore refuses a backup with a damaged database before it writes anything', async (t) => {
+  const other = settingsIn(temporaryFolder(t))
+  const damaged = join(folder, 'damaged')
+  const largest = readdirSync(join(steps, 'data/postgres/base/5')).map((name) =>
+    `data/postgres/base/5/${name}`
+  ).sort((a, b) => statSync(join(steps, b)).size - statSync(join(steps, a)).size)[0] as string
+  for (
+    const [path, damage] of [[largest, 'checksum'], ['data/postgres/global/pg_control', 'missing'], [
+      'data/jwt-secret',
+      'missing'
+    ]] as const
+  ) {
+    await rm(damaged, { recursive: true, force: true })
+    await cp(steps, damaged, { recursive: true })
+    if (damage === 'missing') await rm(join(damaged, path))
+    else {
+      const bytes = readFileSync(join(damaged, path))
+      bytes[bytes.length >> 1] = (bytes[bytes.length >> 1] as number) ^ 1
+      await writeFile(join(damaged, path), bytes)
+    }
+    const checked = await command(t, other, 'verify', damaged)
+    t.equal(checked.code, 1)
+    t.match(
+      checked.output,
+      `The copy of the database is damaged and cannot be restored: 1 problem\n  ${path} ${
+        damage === 'missing' ? 'is missing' : 'has the checksum'
+      }`
+    )
+    t.match(await command(t, other, 'restore', damaged), {
+      code: 1,
+      output: /damaged is damaged \(1 of the files of its database, such as \S+\): restore another backup\n$/
+    })
+    t.notOk(existsSync(other.DATA_DIR))
+  }
+  await writeFile(join(damaged, 'backup.json'), readFileSync(join(damaged, 'backup.json')).subarray(0, 60))
+  t.match(await command(t, other, 'verify', damaged), {
+    code: 1,
+    output: /damaged is not a complete backup: its backup\.json is damaged\n$/
+  })
+})
+
+t.test('a backup inside UPLOADS_DIR or DATA_DIR is refused', async (t) => {
+  for (const path of [env.UPLOADS_DIR, env.DATA_DIR]) {
+    t.match(await command(t, env, 'backup', join(path, 'new', 'copy')), {
+      code: 1,
+      output: /copy is inside (UPLOADS|DATA)_DIR: name a folder outside of it\n$/
+    })
+    t.notOk(existsSync(join(path, 'new')))
+  }
+})
+
+t.test('a failed backup prints the reason and leaves nothing behind', async (t) => {
+  const folder = temporaryFolder(t)
+  t.match(await command(t, env, 'backup', copy), {
+    code: 1,
+    output: /^The backup failed: \S+copy exists: name a new folder\n$/
+  })
+  t.match(await command(t, settingsIn(folder), 'backup', join(folder, 'a')), {
+    code: 1,
+    output: /^.*\n.*\nThe backup failed: DATA_DIR \S+ holds no database: .*\n$/
+  })
+  t.match(await command(t, env, 'backup'), {
+    code: 2,
+    output: /^error: missing required argument 'dir'\n/
+  })
+  t.match(await command(t, { ...env, PORT: 'x' }, 'verify'), {
+    code: 1,
+    output: /^These settings can't be used:\nPORT must be/
+  })
+
+  // A limit on the size of files simulates a full disk without special permissions.
+  const small = join(folder, 'small')
+  await mkdir(small)
+  const onSmallDisk = async (settings: Settings, ...args: string[]) =>
+    await runService(t, { ...settings, TMPDIR: folder }, ['bash', '-c', 'ulimit -f 2048; exec "$@"', 'bash',
+      ...cli(...args)])
+  t.match(await onSmallDisk(env, 'backup', join(small, 'copy')), {
+    code: 1,
+    output: /The backup failed: .*EFBIG/
+  })
+  t.same(await readdir(small), [])
+  t.match(await onSmallDisk(settingsIn(small), 'restore', steps), {
+    code: 1,
+    output: /The restore failed: .*EFBIG/
+  })
+  t.same(await readdir(small), [])
+
+  const unreadable = { ...settingsIn(folder), UPLOADS_DIR: join(folder, 'unreadable') }
+  const name = `${'0'.repeat(21)}A.png`
+  await mkdir(unreadable.UPLOADS_DIR)
+  await writeFile(join(unreadable.UPLOADS_DIR, name), 'x', { mode: 0 })
+  // Root can read every file, so another user makes the backup.
+  const somebody = process.getuid?.() === 0 ? { uid: 65534, gid: 65534 } : {}
+  if (somebody.uid !== undefined) await chown(folder, somebody.uid, somebody.gid)
+  const { status, stderr } = spawnSync(process.execPath, cli('backup', join(folder, 'b')).slice(1), {
+    cwd: PROJECT,
+    env: { PATH: process.env.PATH, ...unreadable },
+    encoding: 'utf8',
+    ...somebody
+  })
+  t.equal(status, 1)
+  t.match(stderr, new RegExp(`^The backup failed: EACCES.*${name}`, 'm'))
+  t.same((await readdir(folder)).filter((entry) => entry.startsWith('b')), [])
+})

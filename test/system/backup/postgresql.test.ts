@@ -1,0 +1,357 @@
+import { spawn } from 'node:child_process'
+import { once } from 'node:events'
+import { existsSync, readFileSync, statSync } from 'node:fs'
+import { appendFile, cp, readdir, rename, rm, symlink, writeFile } from 'node:fs/promises'
+import { delimiter, dirname, join } from 'node:path'
+import { setTimeout as sleep } from 'node:timers/promises'
+import t, { type Test } from 'tap'
+import { findPrograms } from '../../helpers/programs.ts'
+import { createDatabase, query } from '../../helpers/servers.ts'
+import { PROJECT, runService, startService, temporaryFolder, type Service } from '../../helpers/service.ts'
+import { backUpBetweenSteps, Belongings, cli, command, Interloper, Storm } from '../../helpers/backup.ts'
+
+interface Settings extends Record<string, string> {
+  DATABASE_URL: string
+  UPLOADS_DIR: string
+}
+
+// The client programs have to be of the same version as the server of the tests.
+const { postgres } = findPrograms()
+if (postgres !== undefined) process.env.PATH = `${postgres}${delimiter}${process.env.PATH}`
+
+async function settings (t: Test, schema?: string): Promise<Settings> {
+  const url = new URL(await createDatabase(t))
+  if (schema !== undefined) url.searchParams.set('schema', schema)
+  return {
+    DATABASE_URL: url.href,
+    JWT_SECRET: 'x'.repeat(32),
+    UPLOADS_DIR: join(temporaryFolder(t), 'uploads'),
+    RATE_LIMIT_PUBLIC: '1000000'
+  }
+}
+const place = (env: Settings) => ({
+  DATABASE_URL: env.DATABASE_URL,
+  UPLOADS_DIR: env.UPLOADS_DIR,
+  DATA_DIR: '/nowhere'
+})
+
+const folder = temporaryFolder(t)
+const copy = join(folder, 'copy')
+let env: Settings
+let service: Service
+let belongings: Belongings
+
+t.before(async () => {
+  env = await settings(t)
+  service = await startService(t, env)
+  belongings = await Belongings.create(service.url)
+})
+
+t.test('backups taken during uploads and deletions are complete, and a service starts from one', async (t) => {
+  const storm = new Storm(t, belongings.owner, service.url)
+  for (const directory of [copy, join(folder, 'second')]) {
+    const { code, output } = await command(t, env, 'backup', directory)
+    t.equal(code, 0, output)
+    t.notMatch(output, new URL(env.DATABASE_URL).password)
+  }
+  for (const args of [[], [copy]]) {
+    const { code, output } = await command(t, env, 'verify', ...args)
+    t.equal(code, 0, output)
+    t.match(output, /Every asset has a file, and every file has an asset: \d+ assets/)
+  }
+  await storm.stop()
+  t.strictSame([...storm.statuses.keys()].sort(), ['deletion 204', 'upload 201'])
+  t.comment(Object.fromEntries(storm.statuses))
+
+  t.match(await command(t, { ...env, UPLOADS_DIR: join(folder, 'new') }, 'restore', copy), {
+    code: 1,
+    output: /PostgreSQL at \S+ is not empty: name a new database/
+  })
+  const other = await settings(t)
+  t.match(await command(t, { ...other, UPLOADS_DIR: env.UPLOADS_DIR }, 'restore', copy), {
+    code: 1,
+    output: /UPLOADS_DIR \S+ is not empty/
+  })
+  t.match(
+    await command(t, { DATA_DIR: join(folder, 'data'), UPLOADS_DIR: join(folder, 'new') }, 'restore', copy),
+    { code: 1, output: /comes from PostgreSQL: set DATABASE_URL/ }
+  )
+  const restored = await command(t, other, 'restore', copy)
+  t.equal(restored.code, 0, restored.output)
+  await belongings.check(t, (await startService(t, other)).url)
+  t.equal((await command(t, other, 'verify')).code, 0)
+})
+
+t.test('a backup is complete although assets are uploaded and deleted between its steps', async (t) => {
+  const directory = join(folder, 'steps')
+  await backUpBetweenSteps(t, place(env), directory, new Interloper(belongings.owner, service.url))
+  t.equal((await command(t, env, 'verify', directory)).code, 0)
+  const other = await settings(t)
+  const { code, output } = await command(t, other, 'restore', directory)
+  t.equal(code, 0, output)
+})
+
+// Replaces `docker`: runs the commands of docs/backup.md on this machine, on the database and the uploads of
+// the test.
+const DOCKER = `#!/bin/bash
+set -eu
+[ "$1" = compose ] && shift
+case "$1 $2 $3" in
+  'up --detach --wait') exit ;;
+  'exec -T landfall-1' | 'exec -T postgres') command=() && shift 3 ;;
+  'run --rm -T') [ "$4 $5 $7" = '--no-deps --entrypoint migrate' ] && command=("$6") && shift 7 ;;
+esac
+while [ $# -gt 0 ]; do
+  case "$1" in
+    -U) [ "$2" = landfall ] && shift ;;
+    landfall) command+=("$DATABASE_URL") ;;
+    /app/uploads) mkdir -p "$UPLOADS_DIR" && command+=("$UPLOADS_DIR") ;;
+    *) command+=("$1") ;;
+  esac
+  shift
+done
+exec "\${command[@]}"
+`
+
+const copyAsTold = (heading: string) => async (t: Test): Promise<void> => {
+  const text = readFileSync(join(PROJECT, 'docs/backup.md'), 'utf8').split(`\n## ${heading}\n`)[1]
+    ?.split('\n## ')[0] as string
+  const [backup, restore, ...rest] = [...text.matchAll(/^```sh\n([\s\S]*?)^```$/gm)].map(([, block]) =>
+    block as string
+  )
+  t.same(rest, [])
+  const shims = temporaryFolder(t)
+  await writeFile(join(shims, 'docker'), DOCKER, { mode: 0o755 })
+  const paste = async (block: string, env: Settings) => {
+    const PATH = `${shims}${delimiter}${process.env.PATH}`
+    const shell = spawn('bash', ['-eu', '-o', 'pipefail', '-c', block], {
+      cwd: PROJECT,
+      env: { ...process.env, PATH, ...env, BACKUP: join(folder, heading) },
+      stdio: ['ignore', 'pipe', 'pipe']
+    })
+    let output = ''
+    for (const stream of [shell.stdout, shell.stderr]) {
+      stream.on('data', (data: Buffer) => {
+        output += data.toString()
+      })
+    }
+    await once(shell, 'close')
+    return { code: shell.exitCode, output }
+  }
+  // This asset is uploaded before the dump and deleted after it, so no copy of the files has it.
+  const curl = `curl -sf -H 'Authorization: Bearer ${belongings.owner.accessToken}'`
+  await writeFile(
+    join(shims, 'pg_dump'),
+    `#!/bin/sh
+set -e
+id=$(echo x | ${curl} -F 'asset[file]=@-;filename=x' ${service.url}/assets | sed 's/.*"id":"\\([^"]*\\)".*/\\1/')
+PATH='${process.env.PATH}' pg_dump "$@"
+${curl} -X DELETE ${service.url}/assets/$id
+`,
+    { mode: 0o755 }
+  )
+  const storm = new Storm(t, belongings.owner, service.url)
+  const made = await paste(backup as string, env)
+  await storm.stop()
+  t.equal(made.code, 0, made.output)
+  const other = await settings(t)
+  const { code, output } = await paste(restore as string, other)
+  t.equal(code, 0, output)
+  t.match(output, /Every asset has a file, and every file has an asset/)
+}
+t.test(
+  'a copy by the manual commands of docs/backup.md is complete, even during uploads and deletions',
+  copyAsTold('By hand')
+)
+t.test(
+  'a copy by the Docker Compose commands of docs/backup.md is complete, even during uploads and deletions',
+  copyAsTold('With Docker Compose')
+)
+
+t.test("a killed backup or restore isn't accepted as complete", async (t) => {
+  // The command stops at `step` until it is killed: after one of PostgreSQL's programs, or before the first
+  // sync.
+  const kill = async (step: 'pg_dump' | 'pg_restore' | 'sync', env: Settings, ...args: string[]) => {
+    const place = temporaryFolder(t)
+    const control = join(place, 'control')
+    const stop = { number: 1, steps: '^sync$', nth: 1, when: 'before' }
+    await writeFile(control, JSON.stringify({ ...step === 'sync' && { stop }, aheadMs: 0 }))
+    if (step !== 'sync') {
+      await writeFile(
+        join(place, step),
+        `#!/bin/sh\nPATH='${process.env.PATH}' ${step} "$@" && touch '${control}.stopped' && sleep 60\n`,
+        { mode: 0o755 }
+      )
+    }
+    const [program, ...rest] = cli(...args)
+    const stops = {
+      PATH: `${place}${delimiter}${process.env.PATH}`,
+      TEST_CONTROL: control,
+      NODE_OPTIONS: '--import=./test/helpers/crash-points.js'
+    }
+    const child = spawn(program, rest, {
+      cwd: PROJECT,
+      env: { ...process.env, ...env, ...stops },
+      stdio: ['ignore', 'ignore', 'inherit'],
+      detached: true
+    })
+    const closed = once(child, 'close')
+    while (!existsSync(`${control}.stopped`) && child.exitCode === null) await sleep(5)
+    if (child.exitCode === null) process.kill(-(child.pid as number), 'SIGKILL')
+    await closed
+    t.equal(child.signalCode, 'SIGKILL', step)
+  }
+  const directory = join(folder, 'killed')
+  for (const step of ['pg_dump', 'sync'] as const) {
+    await kill(step, env, 'backup', directory)
+    t.notOk(existsSync(directory))
+    t.match(await command(t, env, 'verify', `${directory}.partial`), {
+      code: 1,
+      output: /is not a complete backup/
+    })
+    await rm(`${directory}.partial`, { recursive: true })
+  }
+  const other = await settings(t)
+  await kill('pg_restore', other, 'restore', copy)
+  t.match(await command(t, other, 'restore', copy), {
+    code: 1,
+    output: /contains an interrupted restore/
+  })
+  t.match(await command(t, other, 'serve'), {
+    code: 1,
+    output:
+      /A restore into this database was interrupted: empty the database and the uploads, and restore again/
+  })
+})
+
+t.test('a database with a schema parameter is backed up and restored', async (t) => {
+  const first = await settings(t, 'pages')
+  const one = await startService(t, first)
+  const all = await Belongings.create(one.url)
+  const directory = join(temporaryFolder(t), 'copy')
+  t.equal((await command(t, first, 'backup', directory)).code, 0)
+  t.match(await command(t, await settings(t), 'restore', directory), {
+    code: 1,
+    output: /holds the schema pages, but DATABASE_URL names public/
+  })
+  const second = await settings(t, 'pages')
+  const { code, output } = await command(t, second, 'restore', directory)
+  t.equal(code, 0, output)
+  await all.check(t, (await startService(t, second)).url)
+})
+
+t.test('verify finds damaged files in a backup and in a service, and backup copies them unchanged', async (t) => {
+  const damaged = join(temporaryFolder(t), 'damaged')
+  await cp(copy, damaged, { recursive: true })
+  const uploads = join(damaged, 'uploads')
+  const [lost, longer, changed, linked] = (await readdir(uploads)).filter((name) =>
+    statSync(join(uploads, name)).size > 10
+  ) as [string, string, string, string]
+  await rm(join(uploads, lost))
+  await appendFile(join(uploads, longer), 'x')
+  const bytes = readFileSync(join(uploads, changed))
+  bytes[5] = (bytes[5] as number) ^ 1
+  await writeFile(join(uploads, changed), bytes)
+  await rename(join(uploads, linked), join(damaged, 'elsewhere'))
+  await symlink('../elsewhere', join(uploads, linked))
+  const stray = `${'0'.repeat(21)}A.png`
+  await writeFile(join(uploads, stray), 'x')
+
+  const expected = [`  ${lost} is missing`, `  ${longer} has \\d+ bytes instead of \\d+`,
+    `  ${changed} has the checksum \\w{64} instead of \\w{64}`, `  ${linked} is missing`,
+    `  ${stray} has no row in the database`]
+  const found = await command(t, env, 'verify', damaged)
+  t.equal(found.code, 1)
+  t.match(found.output, /do not match: 5 problems\n/)
+  for (const line of expected) t.match(found.output, new RegExp(`^${line}$`, 'm'))
+  const unread = await runService(t, env, ['bash', '-c', 'set -o pipefail; "$0" "$@" 2>&1 | true',
+    ...cli('verify', damaged)])
+  t.equal(unread.code, 1, 'the exit code is right although nobody reads the output')
+
+  const other = await settings(t)
+  const restored = await command(t, other, 'restore', damaged)
+  t.equal(restored.code, 1)
+  t.match(restored.output, /^Restored the database and \d+ assets \(.*\), 2 of them without their file\.$/m)
+  const checked = await command(t, other, 'verify')
+  t.equal(checked.code, 1)
+  t.match(checked.output, /do not match: 4 problems\n/)
+  t.match(
+    checked.output,
+    /^1 file of uploads in progress or interrupted/m,
+    'a young file without a row may belong to an upload in progress'
+  )
+
+  const made = join(folder, 'damaged')
+  const again = await command(t, other, 'backup', made)
+  t.equal(again.code, 1)
+  t.match(
+    again.output,
+    /The backup is complete, but files of the service are missing or damaged: 4 problems\n/
+  )
+  t.match((await command(t, other, 'verify', made)).output, /do not match: 4 problems\n/)
+
+  // The database of a backup is untrusted input.
+  await query(
+    other.DATABASE_URL,
+    "UPDATE assets SET storage_key = '../../../etc/passwd' WHERE storage_key = (SELECT min(storage_key) FROM assets)"
+  )
+  t.match(
+    (await command(t, other, 'verify')).output,
+    /^ {2}\.\.\/\.\.\/\.\.\/etc\/passwd is in the database, but is not a name that the service creates$/m
+  )
+  await query(other.DATABASE_URL, 'DELETE FROM assets')
+  t.match(await command(t, { ...other, UPLOADS_DIR: join(folder, 'nothing') }, 'verify'), {
+    code: 0,
+    output: /0 assets/
+  })
+})
+
+t.test('restore refuses a damaged dump before it writes anything', async (t) => {
+  const damaged = join(folder, 'damaged-dump')
+  await cp(copy, damaged, { recursive: true })
+  const dump = join(damaged, 'database.dump')
+  t.equal(statSync(dump).mode & 0o777, 0o600)
+  const bytes = readFileSync(dump)
+  bytes[bytes.length - 300] = (bytes[bytes.length - 300] as number) ^ 0x55
+  await writeFile(dump, bytes)
+  const other = await settings(t)
+  t.match(await command(t, other, 'verify', damaged), {
+    code: 1,
+    output: /: 1 problem\n {2}database\.dump has the checksum /
+  })
+  t.match(await command(t, other, 'restore', damaged), { code: 1, output: /damaged-dump is damaged/ })
+  t.same(
+    await query(
+      other.DATABASE_URL,
+      "SELECT FROM pg_class JOIN pg_namespace n ON n.oid = relnamespace WHERE nspname = 'public'"
+    ),
+    []
+  )
+})
+
+t.test('a command without its tools or its database fails with one line', async (t) => {
+  const bare = { ...env, PATH: dirname(process.execPath) }
+  if (!existsSync(join(bare.PATH, 'pg_dump'))) {
+    const { code, output } = await command(t, bare, 'backup', join(folder, 'bare'))
+    t.equal(code, 1)
+    t.match(output, /^The backup failed: pg_dump was not found: install .*docs\/backup\.md explains$/m)
+    t.notOk(existsSync(join(folder, 'bare.partial')))
+  }
+  const wrong = new URL(env.DATABASE_URL)
+  wrong.password = 'hunter2'
+  for (const args of [['verify'], ['restore', copy]]) {
+    const { code, output } = await command(t, {
+      ...env,
+      DATABASE_URL: wrong.href,
+      UPLOADS_DIR: join(folder, 'none')
+    }, ...args)
+    t.equal(code, 1)
+    t.match(output, /failed: PostgreSQL at \S+ can't be (read|used): password authentication failed/)
+    t.notMatch(output, /hunter2|\n\s+at /)
+  }
+  t.match(await command(t, { ...env, DATABASE_URL: wrong.href }, 'backup', join(folder, 'wrong')), {
+    code: 1,
+    output: /The backup failed: pg_dump failed: .*password authentication failed/
+  })
+  t.notOk(existsSync(join(folder, 'wrong.partial')))
+})

@@ -1,0 +1,161 @@
+import { readFileSync, writeFileSync } from 'node:fs'
+import { join } from 'node:path'
+import t from 'tap'
+import { FILE_SETTINGS, loadConfig } from '../../../src/config.ts'
+import { PROJECT, temporaryFolder } from '../../helpers/service.ts'
+import { LANDFALL, landfall } from '../../helpers/cli.ts'
+
+// Help texts, and errors for a wrong command line or wrong settings.
+
+t.test('--help lists every command, and each command has its own help', async (t) => {
+  const { code, stdout, stderr } = await landfall({}, ['--help'])
+  t.equal(code, 0)
+  t.equal(stderr, '')
+  for (
+    const usage of ['serve', 'migrate', 'config [options]', 'backup <dir>', 'restore <dir>', 'verify [dir]',
+      'users']
+  ) {
+    t.match(stdout, `\n  ${usage}  `)
+  }
+  t.match(stdout, /Exit codes: 0 success, 1 failure, 2 wrong usage/)
+  t.same(await landfall({}, ['help']), { code: 0, stdout, stderr: '' })
+
+  for (const command of ['serve', 'migrate', 'config', 'backup', 'restore', 'verify']) {
+    const { code, stdout } = await landfall({}, [command, '--help'])
+    t.equal(code, 0)
+    t.match(stdout, `Usage: npx --no landfall ${command} [options]`)
+  }
+  const group = await landfall({}, ['users', '--help'])
+  for (const usage of ['list', 'create', 'set-password', 'sign-out']) {
+    t.match(group, { code: 0, stdout: `\n  ${usage} [options] ` })
+    const own = await landfall({}, ['users', usage, '--help'])
+    t.match(own, { code: 0, stdout: `Usage: npx --no landfall users ${usage} [options]`, stderr: '' })
+    t.match(own.stdout, /\n {2}--json {6}print the result as JSON, for scripts\n/)
+  }
+})
+
+t.test('serve --help lists every setting with its default', async (t) => {
+  const { stdout } = await landfall({}, ['serve', '--help'])
+  for (const name of Object.keys(loadConfig({}))) t.match(stdout, new RegExp(`^  ${name}  `, 'm'), name)
+  t.match(stdout, /PORT .*\(3000\)\n/)
+  for (const name of FILE_SETTINGS) t.match(stdout, name)
+})
+
+t.test('npm run landfall passes on arguments and the exit code', async (t) => {
+  const run = async (...args: string[]) =>
+    await landfall({}, args, { command: ['npm', 'run', '--silent', 'landfall', '--'] })
+  t.match(await run('--help'), { code: 0, stdout: /^Usage: npx --no landfall / })
+  t.match(await run('nonsense'), { code: 2, stderr: /unknown command/ })
+})
+
+t.test('help exits with 0 when the reader of the pipe has exited', async (t) => {
+  const command = ['bash', '-c', 'set -o pipefail; "$@" | true', 'bash', process.execPath, LANDFALL] as const
+  t.same(await landfall({}, ['serve', '--help'], { command }), { code: 0, stdout: '', stderr: '' })
+})
+
+t.test('--version prints the version of the package', async (t) => {
+  const { version } = JSON.parse(readFileSync(join(PROJECT, 'package.json'), 'utf8'))
+  t.same(await landfall({}, ['--version']), { code: 0, stdout: `${version}\n`, stderr: '' })
+})
+
+t.test('a wrong command line exits with 2 and prints the reason and a hint', async (t) => {
+  const wrong: [args: string[], stderr: RegExp][] = [
+    [['srve'], /^error: unknown command 'srve'\n\(Did you mean serve\?\)\n/],
+    [['user', 'list'], /^error: unknown command 'user'\n\(Did you mean users\?\)\n/],
+    [['users', 'setpassword', 'x'],
+      /^error: unknown command 'setpassword'\n\(Did you mean set-password\?\)\n/],
+    [['something-else'], /^error: unknown command 'something-else'\n/],
+    [['--port=3'], /^error: unknown option '--port=3'\n/],
+    [['backup'], /^error: missing required argument 'dir'\n/],
+    [['users', 'create'], /^error: missing required argument 'email'\n/],
+    [['users', 'create', 'a@example.com', 'secret'],
+      /^error: too many arguments for 'create'\. Expected 1 argument but got 2\.\n/],
+    [['verify', 'a', 'b'], /^error: too many arguments for 'verify'/],
+    [['backup', '-dir'], /^error: unknown option '-dir'\n/],
+    [['backup', '--json', 'x'], /^error: unknown option '--json'\n/]
+  ]
+  for (const [args, reason] of wrong) {
+    const { code, stdout, stderr } = await landfall({}, args)
+    t.equal(code, 2, args.join(' '))
+    t.equal(stdout, '')
+    t.match(stderr, reason)
+    t.match(stderr, /\n\(add --help to see how it is used\)\n$/)
+  }
+})
+
+t.test('without a command, the help goes to standard error and the exit code is 2', async (t) => {
+  const { stdout: help } = await landfall({}, ['--help'])
+  t.same(await landfall({}, []), { code: 2, stdout: '', stderr: help })
+  t.match(await landfall({}, ['users']), { code: 2, stdout: '', stderr: /^Usage: npx --no landfall users / })
+})
+
+t.test('wrong settings, from the environment or a .env file, stop every command with one line each', async (t) => {
+  const folder = temporaryFolder(t)
+  writeFileSync(join(folder, '.env'), 'PORT=nonsense\nLOG_LEVEL=loud\n')
+  for (const args of [['serve'], ['verify'], ['users', 'list']]) {
+    const { code, stdout, stderr } = await landfall({ LOG_LEVEL: 'info' }, args, { cwd: folder })
+    t.equal(code, 1)
+    t.equal(stdout, '')
+    t.match(
+      stderr,
+      /^(These settings can't be used|Landfall can't start with these settings):\nPORT must be a whole number from 0 to 65535\n$/
+    )
+  }
+})
+
+t.test('config shows the settings in force and where they come from, without secrets', async (t) => {
+  const folder = temporaryFolder(t)
+  writeFileSync(join(folder, 'key'), 'k'.repeat(32))
+  writeFileSync(
+    join(folder, '.env'),
+    'PORT=4000\nLOG_LEVEL=warn\nRATE_LIMIT_PUBLC=5\nFAVOURITE_COLOUR=red\nPOSTGRES_PASSWORD=hunter2\n'
+  )
+  const env = {
+    LOG_LEVEL: 'error',
+    DATABASE_URL: 'postgresql://me:hunter2@localhost/x',
+    JWT_SECRET_FILE: join(folder, 'key'),
+    OTEL_EXPORTER_OTLP_ENDPOINT: 'http://me:hunter2@localhost:4318',
+    ALLOWED_HOSTS: 'www.example.com, 10.0.0.0/8',
+    REDIS_ULR: 'redis://:hunter2@localhost'
+  }
+  const { code, stdout, stderr } = await landfall(env, ['config'], { cwd: folder })
+  t.equal(code, 0)
+  for (
+    const row of [/SETTING +VALUE +FROM/, /HOST +127\.0\.0\.1 +default/, /PORT +4000 +\.env/,
+      /LOG_LEVEL +error +environment/, /DATABASE_URL +\(hidden\) +environment/,
+      /JWT_SECRET +\(hidden\) +JWT_SECRET_FILE \(environment\)/, /REDIS_URL +\(none\) +default/,
+      /ALLOWED_HOSTS +www\.example\.com, 10\.0\.0\.0\/8 +environment/,
+      /OTEL_EXPORTER_OTLP_ENDPOINT +http:\/\/\(hidden\)@localhost:4318 +environment/]
+  ) t.match(stdout, new RegExp(`^${row.source}$`, 'm'))
+  t.notMatch(stdout + stderr, /hunter2|kkkk/)
+  t.same(stderr.trim().split('\n').sort(), [
+    'FAVOURITE_COLOUR in .env is not a setting',
+    'RATE_LIMIT_PUBLC in .env is not a setting: did you mean RATE_LIMIT_PUBLIC?',
+    'REDIS_ULR in the environment is not a setting: did you mean REDIS_URL?'
+  ])
+  const serve = await landfall({ ...env, HOST: '192.0.2.1', DATABASE_URL: '' }, ['serve'], { cwd: folder })
+  t.match(
+    serve.stderr,
+    /^Warning: RATE_LIMIT_PUBLC in \.env is not a setting: did you mean RATE_LIMIT_PUBLIC\?$/m
+  )
+})
+
+t.test('config --check exits with 1 if a setting is invalid or misspelt', async (t) => {
+  const cwd = temporaryFolder(t)
+  const check = async (env: Record<string, string>) => await landfall(env, ['config', '--check'], { cwd })
+  t.same(await check({ HOSTNAME: 'x', AWS_ENDPOINT_URL_SQS: 'http://localhost' }), {
+    code: 0,
+    stdout: 'The settings are valid\n',
+    stderr: ''
+  })
+  t.match(await check({ PORT: 'x' }), { code: 1, stdout: '', stderr: /\nPORT must be a whole number/ })
+  for (
+    const [name, meant] of [['PROT', 'PORT'], ['Database_Url', 'DATABASE_URL'], ['LOGLEVEL', 'LOG_LEVEL']]
+  ) {
+    t.same(await check({ [name as string]: '1' }), {
+      code: 1,
+      stdout: '',
+      stderr: `${name} in the environment is not a setting: did you mean ${meant}?\n`
+    })
+  }
+})

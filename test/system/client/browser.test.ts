@@ -1,0 +1,162 @@
+import { readFile } from 'node:fs/promises'
+import { createServer } from 'node:http'
+import type { AddressInfo } from 'node:net'
+import { join } from 'node:path'
+import { chromium, type Page } from 'playwright-core'
+import t from 'tap'
+import type * as Client from '../../../packages/client/src/index.ts'
+import { credentials, startApp } from '../../helpers/api-client.ts'
+import { installClient, readmeBlock } from '../../helpers/installed-client.ts'
+import { provide } from '../../helpers/programs.ts'
+
+// Uses the installed package without a bundler, in a page of another origin.
+
+const modules = join(await installClient(t), 'node_modules')
+const PAGE = `<!doctype html><script type="importmap">
+  {"imports": {
+    "@landfall/client": "/@landfall/client/dist/index.js",
+    "openapi-fetch": "/openapi-fetch/dist/index.mjs"
+  }}
+</script><input type="file">`
+
+const site = createServer((request, response) => {
+  const { pathname } = new URL(request.url ?? '/', 'http://localhost')
+  if (pathname === '/') return response.setHeader('content-type', 'text/html').end(PAGE)
+  readFile(join(modules, pathname)).then(
+    (text) => response.setHeader('content-type', 'text/javascript').end(text),
+    () => response.writeHead(404).end()
+  )
+})
+await new Promise<void>((resolve) => site.listen(0, '127.0.0.1', resolve))
+const origin = `http://localhost:${(site.address() as AddressInfo).port}`
+t.teardown(() => site.close())
+
+const { app, url } = await startApp(t, { CORS_ORIGINS: origin })
+const browser = await chromium.launch({
+  executablePath: provide('chromium'),
+  args: ['--headless', '--no-sandbox', '--disable-gpu', '--disable-quic', '--no-first-run',
+    '--disable-background-networking', '--disable-component-update', '--disable-sync']
+})
+t.teardown(async () => await browser.close())
+
+declare global {
+  // Defined in the pages of this test.
+  var landfall: Client.LandfallClient
+  var localStorage: Client.WebStorage
+}
+
+/** Opens a tab whose client keeps its tokens in localStorage, which the tabs of a context share. */
+async function openTab (context: Awaited<ReturnType<typeof browser.newContext>>): Promise<Page> {
+  const page = await context.newPage()
+  page.on('pageerror', (error) => t.fail(error.message))
+  await page.goto(origin)
+  await page.evaluate(async ({ url, module }) => {
+    const { createLandfallClient, webStorageTokens } = await import(module) as typeof Client
+    globalThis.landfall = createLandfallClient({ baseUrl: url, tokens: webStorageTokens(localStorage) })
+  }, { url, module: '@landfall/client' })
+  return page
+}
+
+t.test('the client in a browser signs up, creates and reads a page, and uploads a file', async (t) => {
+  const page = await openTab(await browser.newContext())
+  const account = credentials()
+  t.match(await page.evaluate(async (account) => await landfall.auth.signUp(account), account), {
+    email: account.email
+  })
+
+  const seen = await page.evaluate(async () => {
+    const created = await landfall.landingPages.create({ title: 'Hello' })
+    const updated = await landfall.landingPages.update(created.id, { title: 'Hello again' }, {
+      ifMatch: created.etag
+    })
+    const conflict = await landfall.landingPages.update(created.id, {}, { ifMatch: created.etag }).catch((
+      error: Client.LandfallError
+    ) => `${error.name} ${error.status} ${error.requestId}`)
+    const first = await landfall.landingPages.read(created.public_id)
+    const second = await landfall.landingPages.read(created.public_id)
+    return { updated, conflict, first, second }
+  })
+  t.match(seen.updated, { current_data: { title: 'Hello again' }, etag: /^"/ })
+  t.match(seen.conflict, /^PreconditionFailedError 412 \S{5,}$/)
+  t.match(seen.first, {
+    document: { title: 'Hello again' },
+    text: '{"title":"Hello again"}',
+    etag: seen.updated.etag.replace(/\.\d+"$/, '"'), // the document's, without the version of the record
+    notModified: false
+  })
+  t.match(seen.second, { document: { title: 'Hello again' }, notModified: true })
+
+  await page.setInputFiles('input', {
+    name: 'note.txt',
+    mimeType: 'text/plain',
+    buffer: Buffer.from('hello')
+  })
+  const asset = await page.evaluate(async () => {
+    const [file] =
+      (globalThis as unknown as { document: { querySelector(selector: string): { files: File[] } } }).document
+        .querySelector('input').files
+    const { id } = await landfall.assets.upload(file as File)
+    return await landfall.assets.get(id)
+  })
+  t.match(asset, { filename: 'note.txt', byte_size: 5 })
+  t.equal((await app.inject(new URL(asset.url).pathname)).body, 'hello')
+
+  t.same(
+    await page.evaluate(async () => {
+      const ids = []
+      for (let n = 0; n < 3; n++) await landfall.landingPages.create({ n })
+      for await (const { id } of landfall.landingPages.list({ limit: 1 })) ids.push(id)
+      return ids.length
+    }),
+    4,
+    'scripts can read the Link header'
+  )
+  await page.evaluate(async () => await landfall.auth.signOut())
+  t.equal(await page.evaluate(() => localStorage.getItem('landfall.tokens')), null)
+})
+
+t.test('the upload example of the README runs in a browser', async (t) => {
+  const context = await browser.newContext()
+  const tab = await openTab(context)
+  await tab.evaluate(async (account) => await landfall.auth.signUp(account), credentials())
+  const page = await context.newPage()
+  page.on('pageerror', (error) => t.fail(error.message))
+  await page.goto(origin)
+  await page.addScriptTag({
+    type: 'module',
+    content: readmeBlock('Browsers').replaceAll('http://localhost:3000', url)
+  })
+  await page.waitForFunction("document.querySelector('input').onchange !== null")
+  const printed = page.waitForEvent('console')
+  await page.setInputFiles('input', {
+    name: 'note.txt',
+    mimeType: 'text/plain',
+    buffer: Buffer.from('hello')
+  })
+  const address = (await printed).text()
+  t.equal((await app.inject(new URL(address).pathname)).body, 'hello')
+})
+
+t.test('two tabs with an expired access token refresh the session once', async (t) => {
+  const context = await browser.newContext()
+  const tabs = [await openTab(context), await openTab(context)]
+  let refreshes = 0
+  // Counts successful refreshes. A tab that gets the lock before it sees the stored tokens of the other tab
+  // has its refresh refused and reads the tokens again.
+  context.on('response', (response) => {
+    if (response.url().endsWith('/auth/refresh') && response.status() === 200) refreshes++
+  })
+  await tabs[0]?.evaluate(async (account) => await landfall.auth.signUp(account), credentials())
+  await tabs[0]?.evaluate(() => {
+    const tokens = JSON.parse(localStorage.getItem('landfall.tokens') ?? '') as Client.TokenPair
+    localStorage.setItem('landfall.tokens', JSON.stringify({ ...tokens, access_token: 'expired' }))
+  })
+  const ids = await Promise.all(tabs.map(async (tab) =>
+    await tab.evaluate(async () => {
+      const users = await Promise.all(Array.from({ length: 5 }, async () => await landfall.auth.me()))
+      return users.map(({ id }) => id)
+    })
+  ))
+  t.equal(new Set(ids.flat()).size, 1)
+  t.equal(refreshes, 1)
+})

@@ -1,0 +1,597 @@
+import { execFileSync } from 'node:child_process'
+import { createHash, randomBytes } from 'node:crypto'
+import { once } from 'node:events'
+import { mkdirSync, readdirSync, statSync, symlinkSync, writeFileSync } from 'node:fs'
+import { connect as connectHttp2 } from 'node:http2'
+import { request } from 'node:http'
+import { get as getHttps } from 'node:https'
+import { join } from 'node:path'
+import { setTimeout as sleep } from 'node:timers/promises'
+import t, { type Test } from 'tap'
+import { EXTENSIONS } from '../../../src/modules/assets/storage/storage-key.ts'
+import { randomPublicId } from '../../../src/infra/system/identifiers.ts'
+import { until } from '../../helpers/until.ts'
+import { testSettings } from '../../helpers/app.ts'
+import { Owner } from '../../helpers/client.ts'
+import { provide } from '../../helpers/programs.ts'
+import { Connection } from '../../helpers/raw.ts'
+import { Readers, statuses } from '../../helpers/readers.ts'
+import { claimRedis, freePort } from '../../helpers/servers.ts'
+import { startService, temporaryFolder, type Service } from '../../helpers/service.ts'
+import { startBalancer, type Balancer } from '../../helpers/balancer.ts'
+
+// Tests the nginx configuration of docker-compose.yml with two replicas behind it.
+
+const nginx = provide('nginx')
+const MAX_UPLOAD_BYTES = 4 * 1024 * 1024
+
+interface Site {
+  readonly balancer: Balancer
+  readonly url: string
+  readonly replicas: [Service, Service]
+  readonly uploads: string
+  readonly owner: Owner
+  /** Starts a replica that has ended again, on the same port. */
+  restart: (index: 0 | 1) => Promise<void>
+}
+
+async function startSite (t: Test): Promise<Site> {
+  const env: Record<string, string> = {
+    ...await testSettings(t),
+    REDIS_URL: await claimRedis(t),
+    TRUST_PROXY: '127.0.0.1',
+    ALLOWED_HOSTS: 'reader.test', // readers that must not reach the limit
+    RATE_LIMIT_ALLOWED_HOSTS: '1000000',
+    MAX_UPLOAD_BYTES: String(MAX_UPLOAD_BYTES)
+  }
+  const uploads = env.UPLOADS_DIR as string
+  const ports = [await freePort(), await freePort()]
+  const start = async (index: 0 | 1) => await startService(t, { ...env, PORT: String(ports[index]) })
+  const replicas: [Service, Service] = [await start(0), await start(1)]
+  const balancer = await startBalancer(t, {
+    nginx,
+    uploads,
+    replicas: [`http://127.0.0.1:${ports[0]}`, `http://127.0.0.1:${ports[1]}`]
+  })
+  return {
+    balancer,
+    url: balancer.url,
+    replicas,
+    uploads,
+    owner: await Owner.signUp(balancer.url),
+    restart: async (index) => {
+      replicas[index] = await start(index)
+    }
+  }
+}
+
+interface Answer {
+  readonly status: number
+  readonly headers: Readonly<Record<string, string | string[] | undefined>>
+  readonly body: Buffer
+}
+
+interface AskOptions {
+  readonly method?: string
+  readonly headers?: Record<string, string>
+  readonly from?: string
+  readonly body?: Buffer | string
+}
+
+/** Sends a request on a connection of its own; returns the answer without decoding it. */
+async function ask (
+  url: string,
+  path: string,
+  { method = 'GET', headers = {}, from, body }: AskOptions = {}
+): Promise<Answer> {
+  return await new Promise((resolve, reject) => {
+    const { hostname, port } = new URL(url)
+    const sent = request({
+      hostname,
+      port,
+      path,
+      method,
+      headers,
+      agent: false,
+      ...from !== undefined && { localAddress: from }
+    }, (response) => {
+      const chunks: Buffer[] = []
+      response.on('data', (chunk: Buffer) => chunks.push(chunk)).on('error', reject)
+      response.on(
+        'end',
+        () =>
+          resolve({
+            status: response.statusCode as number,
+            headers: response.headers,
+            body: Buffer.concat(chunks)
+          })
+      )
+    }).on('error', reject)
+    sent.end(body)
+  })
+}
+
+/**
+ * Returns the part of an answer that has to be the same from nginx and from the service. ETags may differ.
+ */
+function comparable ({ status, headers, body }: Answer): object {
+  const {
+    date: _date,
+    server: _server,
+    connection: _connection,
+    'keep-alive': _keepAlive,
+    'x-request-id': id,
+    'accept-ranges': ranges,
+    etag,
+    ...rest
+  } = headers
+  return {
+    ...rest,
+    status,
+    body: body.toString('latin1'),
+    hasId: typeof id === 'string' && id !== '',
+    // nginx sends no ETag with its own 412.
+    hasStrongTag: etag === undefined || status === 412 ? undefined : /^"[^"]+"$/.test(String(etag)),
+    ...status === 200 && { ranges }
+  }
+}
+
+/** Readers of one page, from an allowed host. They don't repeat a read that fails. */
+const readersOf = (t: Test, urls: string[], publicId: string): Readers =>
+  new Readers(t, {
+    urls,
+    publicIds: [publicId],
+    intervalMs: 5,
+    headers: { origin: 'https://reader.test' },
+    resend: false
+  })
+
+t.test('two replicas behind nginx', async (t) => {
+  const site = await startSite(t)
+  const { url, owner, replicas: [replica], balancer, uploads } = site
+  const direct = replica.url.replace('localhost', '127.0.0.1')
+
+  t.test('both replicas count one limit per client and ignore a forged X-Forwarded-For', async (t) => {
+    const { public_id: publicId } = await owner.createPage(url, '{"v":1}')
+    const claims = (n: number): Record<string, string> => ({
+      'x-forwarded-for': `10.0.0.${n}`,
+      'x-real-ip': `10.0.1.${n}`,
+      forwarded: `for=10.0.2.${n}`
+    })
+    const answers = await Promise
+      .all(Array.from(
+        { length: 90 },
+        async (_, n) => await ask(url, `/landing_pages/${publicId}`, { headers: claims(n) })
+      ))
+    t.same(statuses(answers as never), { 200: 30, 429: 60 })
+    await until(
+      () =>
+        new Set(balancer.log().filter(({ path }) => path === `/landing_pages/${publicId}`).map((
+          { replica }
+        ) => replica)).size === 2,
+      'both replicas were used'
+    )
+    t.equal(
+      (await ask(url, `/landing_pages/${publicId}`, { from: '127.0.0.2' })).status,
+      200,
+      'another client has a limit of its own'
+    )
+    t.match(balancer.log().find(({ path }) => path === `/landing_pages/${publicId}`), {
+      address: '127.0.0.1',
+      method: 'GET'
+    })
+  })
+
+  t.test('compressed documents keep their strong ETags, and answers keep request ids', async (t) => {
+    const document = JSON.stringify({ text: 'Landing page. '.repeat(3000) })
+    const { public_id: publicId } = await owner.createPage(url, document)
+    const headers = { origin: 'https://reader.test', 'x-request-id': 'kept/1' }
+    for (const encoding of ['br', 'gzip']) {
+      const answer = await ask(url, `/landing_pages/${publicId}`, {
+        headers: { ...headers, 'accept-encoding': encoding }
+      })
+      t.match(answer, {
+        status: 200,
+        headers: {
+          'content-encoding': encoding,
+          etag: /^"[^"]+"$/,
+          'x-request-id': 'kept/1',
+          vary: /accept-encoding/i
+        }
+      })
+      t.ok(answer.body.length < document.length / 10)
+      t.match(
+        await ask(url, `/landing_pages/${publicId}`, {
+          headers: { ...headers, 'accept-encoding': encoding, 'if-none-match': String(answer.headers.etag) }
+        }),
+        { status: 304 }
+      )
+    }
+    t.equal((await ask(url, `/landing_pages/${publicId}`, { headers })).body.toString(), document)
+    t.not(
+      (await ask(url, '/health/live', { headers: { 'x-request-id': 'not sane\t' } })).headers['x-request-id'],
+      'not sane\t'
+    )
+  })
+
+  t.test('nginx sends files with the headers of the service', async (t) => {
+    const types = [...Object.entries(EXTENSIONS), ['application/octet-stream', '']] as const
+    const content = randomBytes(5000)
+    const paths: string[] = []
+    for (const [type, extension] of types) {
+      const path = `/uploads/${randomPublicId()}${extension === '' ? '' : `.${extension}`}`
+      writeFileSync(join(uploads, path.slice(9)), content)
+      const answer = await ask(url, path)
+      t.equal(answer.headers['content-type'], type)
+      t.same(comparable(answer), comparable(await ask(direct, path)), type)
+      paths.push(path)
+    }
+    const lines = () => balancer.log().filter(({ path }) => paths.includes(String(path)))
+    await until(() => lines().length === paths.length, 'the requests are in the log')
+    t.same(
+      lines().map(({ replica, status }) => [replica, status]),
+      paths.map(() => ['', 200]),
+      'nginx used no replica'
+    )
+
+    for (const extension of ['.png', '.pdf', '']) {
+      const path = `/uploads/${randomPublicId()}${extension}`
+      writeFileSync(join(uploads, path.slice(9)), content)
+      const { headers: { etag, 'last-modified': modified } } = await ask(url, path)
+      const { headers: { etag: directTag } } = await ask(direct, path)
+      const requests: Array<[string, AskOptions]> = [
+        ['HEAD', { method: 'HEAD' }],
+        ['a part', { headers: { range: 'bytes=10-19' } }],
+        ['the end', { headers: { range: 'bytes=-100' } }],
+        ['several parts', { headers: { range: 'bytes=0-1,10-19' } }],
+        ['another tag', { headers: { 'if-none-match': '"other"' } }],
+        ['not modified since', { headers: { 'if-modified-since': String(modified) } }],
+        ['an ETag that has to match', { headers: { 'if-match': '"other"' } }],
+        ['a range of another version', { headers: { range: 'bytes=10-19', 'if-range': '"other"' } }],
+        ['a query', {}]
+      ]
+      for (const [what, options] of requests) {
+        const target = what === 'a query' ? `${path}?v=1` : path
+        t.same(
+          comparable(await ask(url, target, options)),
+          comparable(await ask(direct, target, options)),
+          `${what} of ${extension}`
+        )
+      }
+      const behind = await ask(url, path, { headers: { range: 'bytes=6000-' } })
+      const { status, body, headers } = behind
+      t.same([status, body.toString(), headers['content-range'], headers['content-type']], [416,
+        '{"errors":["Range lies outside of the file"]}', 'bytes */5000', 'application/json; charset=utf-8'])
+      t.match(headers, {
+        'cache-control': /, no-store$/,
+        'access-control-allow-origin': '*',
+        'x-content-type-options': 'nosniff',
+        'content-security-policy': /^default-src 'none'[^,]*$/
+      })
+      for (const condition of ['if-none-match', 'if-match', 'if-range']) {
+        const options = (tag: unknown) => ({
+          headers: { [condition]: String(tag), ...condition === 'if-range' && { range: 'bytes=10-19' } }
+        })
+        t.same(
+          comparable(await ask(url, path, options(etag))),
+          comparable(await ask(direct, path, options(directTag))),
+          `${condition} of ${extension}`
+        )
+      }
+    }
+  })
+
+  t.test("a path that isn't a file of an asset gets the answer of the service", async (t) => {
+    const secret = join(uploads, '..', `${randomPublicId()}`)
+    writeFileSync(secret, 'secret')
+    t.teardown(() => execFileSync('rm', [secret]))
+    const link = randomPublicId()
+    symlinkSync(secret, join(uploads, link))
+    const folder = randomPublicId()
+    mkdirSync(join(uploads, folder))
+    writeFileSync(join(uploads, '.tmp', randomPublicId()), 'half')
+    writeFileSync(join(uploads, '.htaccess'), 'secret')
+    writeFileSync(join(uploads, 'page.html'), 'secret')
+    const real = `${randomPublicId()}.png`
+    writeFileSync(join(uploads, real), 'x')
+    const half = readdirSync(join(uploads, '.tmp'))[0] as string
+    for (
+      const [path, method = 'GET'] of [
+        ['/uploads/'],
+        ['/uploads'],
+        [`/uploads/${link}`],
+        [`/uploads/${folder}`],
+        [`/uploads/${folder}/`],
+        [`/uploads/.tmp/${half}`],
+        ['/uploads/.htaccess'],
+        ['/uploads/page.html'],
+        [`/uploads/${randomPublicId()}`],
+        [`/uploads/${randomPublicId()}.html`],
+        [`/uploads//${real}`],
+        [`/uploads/../${secret.split('/').at(-1)}`],
+        ['/uploads/%2e%2e%2fetc%2fpasswd'],
+        [`/uploads/${real}/`],
+        [`/uploads/${real}%00`],
+        ['/uploads/%'],
+        [`/uploads/${real}`, 'POST'],
+        [`/uploads/${real}`, 'DELETE'],
+        [`/uploads/${real}`, 'OPTIONS'],
+        [`/uploads/${real}`, 'PUT'],
+        [`/uploads/${randomPublicId()}`, 'HEAD']
+      ] as const
+    ) {
+      const answer = await ask(url, path, { method })
+      t.not(answer.status, 200, `${method} ${path}`)
+      t.notMatch(answer.body.toString(), /secret|half/)
+      if (!/%|\.\./.test(path)) {
+        t.same(comparable(answer), comparable(await ask(direct, path, { method })), `${method} ${path}`)
+      } else t.match(JSON.parse(answer.body.toString()), { errors: [String] }, path)
+    }
+
+    const asset = JSON.parse((await owner.upload(url, randomBytes(10))).text) as { id: string, url: string }
+    const { pathname } = new URL(asset.url)
+    t.equal((await ask(url, pathname)).status, 200)
+    t.equal((await owner.call('DELETE', `${url}/assets/${asset.id}`)).status, 204)
+    t.equal((await ask(url, pathname)).status, 404, 'a deleted file is gone at once')
+  })
+
+  t.test('uploads are streamed to a replica, which limits their size', async (t) => {
+    const boundary = 'b'
+    const head =
+      `--${boundary}\r\nContent-Disposition: form-data; name="asset[file]"; filename="large.bin"\r\n\r\n`
+    const headers = {
+      authorization: `Bearer ${owner.accessToken}`,
+      'content-type': `multipart/form-data; boundary=${boundary}`
+    }
+    const content = Buffer.concat([Buffer.from('zz'), randomBytes(MAX_UPLOAD_BYTES - 2)])
+    const { hostname, port } = new URL(url)
+    const sent = request({ hostname, port, path: '/assets', method: 'POST', headers, agent: false })
+    const answered = once(sent, 'response')
+    sent.write(head)
+    sent.write(content.subarray(0, 1024 * 1024))
+    const temporary = join(uploads, '.tmp')
+    await until(
+      () => readdirSync(temporary).some((name) => statSync(join(temporary, name)).size > 500_000),
+      'the first part has reached the disk before the last one is sent'
+    )
+    sent.write(content.subarray(1024 * 1024))
+    sent.end(`\r\n--${boundary}--\r\n`)
+    const [response] = await answered
+    let text = ''
+    for await (const chunk of response.setEncoding('utf8')) text += chunk
+    t.equal(response.statusCode, 201)
+    t.equal(JSON.parse(text).checksum, createHash('sha256').update(content).digest('hex'))
+
+    const form = (size: number) =>
+      Buffer.concat([Buffer.from(head), Buffer.alloc(size, 'z'), Buffer.from(`\r\n--${boundary}--\r\n`)])
+    for (const size of [MAX_UPLOAD_BYTES + 1, 6 * MAX_UPLOAD_BYTES]) {
+      const answer = await ask(url, '/assets', { method: 'POST', headers, body: form(size) })
+      t.match(answer, { status: 413, headers: { 'content-type': /json/ } })
+      t.match(
+        JSON.parse(answer.body.toString()).errors[0],
+        /File is too large/,
+        'the error is that of the service'
+      )
+    }
+    t.equal(
+      (await ask(url, '/assets', {
+        method: 'POST',
+        headers: { 'content-type': headers['content-type'] },
+        body: form(MAX_UPLOAD_BYTES)
+      })).status,
+      401
+    )
+  })
+
+  t.test("errors of nginx itself have the form of the service's errors", async (t) => {
+    const expectError = (answer: Answer, status: number, headers: object = {}) => {
+      t.match(answer, {
+        status,
+        headers: {
+          'content-type': 'application/json; charset=utf-8',
+          'cache-control': 'no-store',
+          'x-content-type-options': 'nosniff',
+          'x-request-id': /./,
+          ...headers
+        }
+      })
+      t.same(
+        Object.keys(JSON.parse(answer.body.toString())),
+        ['errors'],
+        `${status}: ${answer.body.toString()}`
+      )
+    }
+    const auth = { authorization: `Bearer ${owner.accessToken}`, 'content-type': 'application/json' }
+    const document = (size: number) => `{"current_data":{"text":"${'x'.repeat(size)}"}}`
+    const allowed = await ask(url, '/landing_pages', {
+      method: 'POST',
+      headers: auth,
+      body: document(1024 * 1024 - 100)
+    })
+    t.equal(allowed.status, 201, 'the largest document passes')
+    const slightly = await ask(url, '/landing_pages', {
+      method: 'POST',
+      headers: auth,
+      body: document(1024 * 1024)
+    })
+    t.match([slightly.status, slightly.body.toString()], [413,
+      /Document is too large|current_data|too large/], 'the limit of the service applies first')
+    expectError(
+      await ask(url, '/landing_pages', { method: 'POST', headers: auth, body: document(3 * 1024 * 1024) }),
+      413
+    )
+    expectError(await ask(url, `/landing_pages/${'x'.repeat(20_000)}`), 414)
+    expectError(await ask(url, '/health/live', { headers: { 'x-long': 'x'.repeat(17_000) } }), 431)
+    for (
+      const bytes of ['GET /landing_pages/x HTTP/1.1\r\n\r\n', 'GET / HTTP/1.1\r\nHost: a\r\nHost: b\r\n\r\n',
+        'GET\r\n\r\n', 'GET / HTTP/1.1\r\nHost: a b\r\n\r\n']
+    ) {
+      const connection = new Connection(url)
+      connection.send(bytes)
+      const answer = await connection.answer()
+      t.equal(answer.status, 400, JSON.stringify(bytes))
+      t.match(JSON.parse(answer.body.toString()), { errors: [String] })
+      connection.socket.destroy()
+    }
+
+    const nobody = `http://127.0.0.1:${await freePort()}`
+    const alone = await startBalancer(t, { nginx, uploads, replicas: [nobody, nobody] })
+    expectError(await ask(alone.url, '/landing_pages/x'), 502, {
+      'retry-after': '1',
+      'access-control-allow-origin': '*'
+    })
+    const write = await ask(alone.url, '/landing_pages', { method: 'POST', body: '{}' })
+    expectError(write, 502)
+    t.equal(
+      write.headers['retry-after'],
+      undefined,
+      'a write may have been carried out, so there is no Retry-After'
+    )
+    const file = `${randomPublicId()}.png`
+    writeFileSync(join(uploads, file), 'x')
+    t.equal((await ask(alone.url, `/uploads/${file}`)).status, 200, 'files need no replica')
+  })
+
+  t.test('the replicas restart one after the other without a failed request', async (t) => {
+    const page = await owner.createPage(url, '{"n":0}')
+    const readers = readersOf(t, [url, url], page.public_id)
+    const writes: Array<number | string> = []
+    let n = 0
+    const stopped = new AbortController()
+    t.teardown(() => stopped.abort())
+    const writing = Promise.all([
+      async () => writes.push((await owner.update(url, page.id, `{"n":${++n}}`)).status),
+      async () =>
+        writes
+          .push((await owner.call('POST', `${url}/landing_pages`, { json: { current_data: [] } })).status),
+      async () => writes.push((await owner.upload(url, randomBytes(3000))).status)
+    ].map(async (write) => {
+      while (!stopped.signal.aborted) {
+        await write().catch((error: Error) => writes.push(error.message))
+        await sleep(10)
+      }
+    }))
+    const reads = await readers.during(async () => {
+      await sleep(200)
+      for (const index of [0, 1] as const) {
+        t.equal(await site.replicas[index].end('SIGTERM'), 0)
+        await sleep(200)
+        await site.restart(index)
+      }
+      await sleep(300)
+      stopped.abort()
+      await writing
+    })
+    t.comment(`${reads.length} reads, ${writes.length} writes`)
+    t.same(statuses(reads), { 200: reads.length })
+    t.same(
+      [...new Set(writes)].sort(),
+      [200, 201],
+      `${writes.length} writes; nginx said: ${site.balancer.errors().slice(-1000)}`
+    )
+    t.match(
+      (await ask(url, `/landing_pages/${page.public_id}`, { headers: { origin: 'https://reader.test' } }))
+        .body.toString(),
+      `{"n":${n}}`,
+      'no write was repeated or reordered'
+    )
+    await readers.stop()
+  })
+
+  t.test('reads succeed while one replica is killed', async (t) => {
+    const page = await owner.createPage(url, '{"v":1}')
+    const readers = readersOf(t, [url], page.public_id)
+    const reads = await readers.during(async () => {
+      await sleep(200)
+      await site.replicas[0].end('SIGKILL')
+      await sleep(500)
+      t.equal((await ask(url, '/health/ready')).status, 200, 'nginx is ready while one replica is')
+      await site.restart(0)
+    })
+    t.same(statuses(reads), { 200: reads.length })
+  })
+
+  t.test('reads succeed while one replica is frozen', async (t) => {
+    const page = await owner.createPage(url, '{"v":1}')
+    const readers = readersOf(t, [url], page.public_id)
+    const group = -(site.replicas[0].child.pid as number)
+    t.teardown(() => process.kill(group, 'SIGCONT'))
+    const reads = await readers.during(async () => {
+      await sleep(200)
+      process.kill(group, 'SIGSTOP')
+      await sleep(500)
+      t.equal((await ask(url, '/health/ready')).status, 200, 'nginx is ready while one replica is')
+    })
+    t.same(statuses(reads), { 200: reads.length })
+    const path = `/landing_pages/${page.public_id}`
+    await until(
+      () => balancer.log().some((line) => line.path === path && line.replica_status === '504, 200'),
+      'a read of the frozen replica was sent to the other one'
+    )
+  })
+
+  t.same(
+    balancer.errors().split('\n').filter((line) => /\[(emerg|alert)\]/.test(line)),
+    [],
+    'nginx reports no error in the configuration'
+  )
+})
+
+t.test('nginx serves HTTPS and HTTP/2 with a certificate', async (t) => {
+  const folder = temporaryFolder(t)
+  execFileSync(provide('openssl'), ['req', '-x509', '-newkey', 'ec', '-pkeyopt',
+    'ec_paramgen_curve:prime256v1', '-nodes', '-days', '2', '-subj', '/CN=localhost', '-keyout',
+    join(folder, 'privkey.pem'), '-out', join(folder, 'fullchain.pem')], { stdio: 'ignore' })
+  const service = await startService(t, {
+    ...await testSettings(t),
+    TRUST_PROXY: '127.0.0.1',
+    BASE_URL: 'https://landfall.test',
+    STRICT_TRANSPORT_SECURITY: 'max-age=60'
+  })
+  const uploads = temporaryFolder(t)
+  const replica = service.url.replace('localhost', '127.0.0.1')
+  const port = await freePort()
+  const { url } = await startBalancer(t, {
+    nginx,
+    uploads,
+    replicas: [replica, replica],
+    more: ['server.d/tls.conf'],
+    variables: {
+      NGINX_TLS_PORT: `127.0.0.1:${port}`,
+      NGINX_TLS_DIR: folder,
+      BASE_URL: 'https://landfall.test',
+      STRICT_TRANSPORT_SECURITY: 'max-age=60'
+    }
+  })
+  const file = `${randomPublicId()}.png`
+  writeFileSync(join(uploads, file), 'x')
+
+  t.match(await ask(url, '/health/live?x=1', { method: 'POST' }), {
+    status: 308,
+    headers: { location: 'https://landfall.test/health/live?x=1' }
+  })
+  for (const path of ['/health/live', `/uploads/${file}`]) {
+    const [response] = await once(
+      getHttps({ port, host: '127.0.0.1', path, rejectUnauthorized: false, agent: false }),
+      'response'
+    )
+    response.resume()
+    t.match([response.statusCode, response.headers['strict-transport-security']], [200, 'max-age=60'], path)
+  }
+  const session = connectHttp2(`https://127.0.0.1:${port}`, { rejectUnauthorized: false })
+  t.teardown(() => session.destroy())
+  const statusOf = async (path: string) =>
+    (await once(session.request({ ':path': path }), 'response'))[0][':status'] as number
+  t.same(
+    await Promise.all([statusOf('/health/ready'), statusOf('/landing_pages/x'),
+      statusOf(`/uploads/${file}`)]),
+    [200, 404, 200]
+  )
+  const signIn = session.request({
+    ':method': 'POST',
+    ':path': '/auth/sign_in',
+    'content-type': 'application/json'
+  })
+  signIn.end('{"user":{"email":"nobody@example.com","password":"correct horse"}}')
+  t.equal((await once(signIn, 'response'))[0][':status'], 401, 'a body of unknown length arrives completely')
+})

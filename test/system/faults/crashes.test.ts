@@ -1,0 +1,275 @@
+import { createHash } from 'node:crypto'
+import { writeFile } from 'node:fs/promises'
+import { join } from 'node:path'
+import { Redis } from 'ioredis'
+import t from 'tap'
+import { newStorageKey } from '../../../src/modules/assets/storage/storage-key.ts'
+import { randomPublicId } from '../../../src/infra/system/identifiers.ts'
+import { PASSWORD } from '../../helpers/app.ts'
+import { call, Owner } from '../../helpers/client.ts'
+import { statuses } from '../../helpers/readers.ts'
+import { END, file, FORM, noise, partHead, RawClient } from '../../helpers/assets.ts'
+import { until } from '../../helpers/until.ts'
+import { startReplicas, stopAtEveryStep } from '../../helpers/fault-replicas.ts'
+
+// SIGKILL during a refresh, a replay, between commit and publication, and during an upload elsewhere.
+
+const HOUR_MS = 60 * 60 * 1000
+
+const { survivor, victim, owner, load, database, folder, settings, look } = await startReplicas(t)
+
+// Leftovers for the last test. Every start before it sweeps, but they are too young then.
+for (const path of [join(folder, newStorageKey('')), join(folder, '.tmp', randomPublicId())]) {
+  await writeFile(path, 'x')
+}
+const leftAt = performance.now()
+
+const refresh = async (token: string, { url } = victim) =>
+  await call('POST', `${url}/auth/refresh`, { json: { refresh_token: token } })
+const lives = async (someone: Owner) => (await someone.call('GET', `${victim.url}/auth/me`)).status === 200
+const tokensOf = ({ text }: { text: string }) =>
+  JSON.parse(text) as { access_token: string, refresh_token: string }
+
+t.test('after SIGKILL at any step of a refresh, the old token or the new one works, never both', {
+  timeout: 60_000
+}, async (t) => {
+  const people: Owner[] = []
+  const refreshSomebodys = async () => {
+    const someone = await Owner.signUp(survivor.url)
+    people.push(someone)
+    t.equal((await refresh(someone.refreshToken)).status, 200, 'the last refresh succeeds')
+  }
+  const stops = await stopAtEveryStep(victim, /^query/, refreshSomebodys)
+  t.ok(stops.length >= 2, 'the process stopped at every step')
+  people.splice(stops.length - 1, 1) // the one that succeeded
+  const underWay = await victim.stopAt(
+    { steps: /^query/, nth: stops.length - 1, when: 'during' },
+    refreshSomebodys
+  )
+  if (underWay !== undefined) stops.push(underWay)
+  await victim.kill()
+  await victim.restart()
+
+  const worked = []
+  for (const [index, { when, secrets }] of stops.entries()) {
+    const someone = people[index] as Owner
+    // A slow restart must not turn the refresh into a replay, which the next test covers.
+    await database.query('UPDATE refresh_tokens SET rotated_at = now() WHERE rotated_at IS NOT NULL')
+    const old = await refresh(someone.refreshToken)
+    const lost = await refresh(secrets.at(-1) as string)
+    const winner = old.status === 200 ? 'old' : 'new'
+    worked.push(`${when}: ${winner}`)
+    t.same(
+      [old.status, lost.status].sort(),
+      [200, 401],
+      `${when}: only the ${winner} token works`
+    )
+    t.ok(
+      await lives(someone),
+      'a client that got no answer may repeat the refresh without losing its session'
+    )
+    t.equal(
+      (await refresh(tokensOf(winner === 'old' ? old : lost).refresh_token, survivor)).status,
+      200,
+      'the token that it gets works'
+    )
+    t.equal(
+      (await call('POST', `${victim.url}/auth/sign_in`, {
+        json: { user: { email: someone.email, password: PASSWORD } }
+      })).status,
+      200,
+      'every account can sign in again'
+    )
+  }
+  t.comment(worked.join(', '))
+  t.equal(worked[0], 'before: old')
+  t.equal(worked.at(-2), 'after: new')
+  t.match(worked.at(-1), /^during: /)
+})
+
+t.test(
+  'after SIGKILL at any step of a replay, a spent token never works and the next replay ends the session',
+  {
+    timeout: 60_000
+  },
+  async (t) => {
+    const people: { spent: string, newest: string, someone: Owner }[] = []
+    const replay = async () => {
+      const someone = await Owner.signUp(survivor.url)
+      people.push({
+        someone,
+        spent: someone.refreshToken,
+        newest: tokensOf(await refresh(someone.refreshToken, survivor)).refresh_token
+      })
+      const hash = createHash('sha256').update(someone.refreshToken).digest()
+      await database.query(
+        "UPDATE refresh_tokens SET rotated_at = rotated_at - interval '11 seconds' WHERE token_hash = $1",
+        [hash]
+      )
+      t.equal((await refresh(someone.refreshToken)).status, 401)
+    }
+    const stops = await stopAtEveryStep(victim, /^query/, replay)
+    await victim.kill()
+    await victim.restart()
+    const answered = people.splice(stops.length - 1, 1)[0]
+    t.notOk(
+      answered !== undefined && await lives(answered.someone),
+      'the answered replay has ended its session'
+    )
+    const alive = await Promise.all(people.map(async ({ someone }) => await lives(someone)))
+    t.same(
+      alive,
+      [...stops.slice(1).map(() => true), false],
+      'a committed replay ends the session even if its answer was lost'
+    )
+    for (const { spent, newest, someone } of people) {
+      t.equal((await refresh(spent)).status, 401)
+      t.equal((await refresh(newest, survivor)).status, 401)
+      t.notOk(await lives(someone))
+    }
+  }
+)
+
+t.test('after SIGKILL between commit and publication, caches are stale until their copy expires', {
+  timeout: 60_000
+}, async (t) => {
+  const redis = new Redis(settings.REDIS_URL)
+  t.teardown(() => redis.disconnect())
+  const replicas = [survivor, victim]
+  const get = async (url: string, publicId: string) => {
+    const { status, text } = await call('GET', `${url}/landing_pages/${publicId}`)
+    return status === 200 ? text : status
+  }
+  const getAll = async () =>
+    await Promise.all(cases.flatMap(({ page }) =>
+      replicas.map(async ({ url }) => await get(url, page.public_id))
+    ))
+
+  const old = '{"v":1}'
+  const create = async () => {
+    const page = await owner.createPage(victim.url, old)
+    t.same(await Promise.all(replicas.map(async ({ url }) => await get(url, page.public_id))), [old, old])
+    return page
+  }
+  const patch = { page: await create(), truth: '{"v":2}' }
+  const remove = { page: await create(), truth: 404 }
+  const cases = [patch, remove]
+  const committed = { steps: /^query (UPDATE|DELETE)/, nth: 1, when: 'after' } as const
+  t.ok(await victim.stopAt(committed, async () => await owner.update(victim.url, patch.page.id, patch.truth)))
+  t.ok(await victim.stopAt(
+    committed,
+    async () => await owner.call('DELETE', `${victim.url}/manage/landing_pages/${remove.page.id}`)
+  ))
+  // The publication of this page succeeds, but its writer gets no answer.
+  const published = await create()
+  t.ok(await victim.stopAt(
+    { steps: /^redis evalsha/, nth: 1, when: 'after' },
+    async () => await owner.update(victim.url, published.id, '{"v":2}')
+  ))
+  await victim.kill()
+  t.same(
+    (await database.query(
+      'SELECT current_data FROM landing_pages WHERE id IN ($1, $2)',
+      cases.map(({ page }) => page.id)
+    )).rows,
+    [{ current_data: patch.truth }],
+    'both writes are committed'
+  )
+  for (const { page } of cases) {
+    t.equal(
+      await redis.hget(`landfall:document:${page.public_id}`, 'd'),
+      old,
+      'the old version is still in Redis'
+    )
+  }
+  await victim.restart()
+  for (const { url } of replicas) {
+    t.equal(
+      await get(url, published.public_id),
+      '{"v":2}',
+      'a published version is served although its writer got no answer'
+    )
+  }
+
+  /** Advances all clocks by half of the 60 s that a cached copy lives. */
+  const pass30Seconds = async () => {
+    for (const replica of replicas) replica.advance(30_000)
+    for (const { page } of cases) {
+      const key = `landfall:document:${page.public_id}`
+      await redis.pexpire(key, await redis.pttl(key) - 30_000)
+    }
+  }
+  await pass30Seconds()
+  const halfway = await getAll()
+  t.comment(`after half of the lifetime: ${halfway.join(', ')}`)
+  t.ok(
+    cases.every(({ truth }, index) =>
+      halfway.slice(2 * index, 2 * index + 2).every((answer) => [old, truth].includes(answer))
+    ),
+    'each answer is the old or the new version'
+  )
+  await pass30Seconds()
+  const truths = cases.flatMap(({ truth }) => replicas.map(() => truth))
+  t.same(await getAll(), truths, 'every replica serves the new version')
+  t.same(await getAll(), truths, 'nor later')
+  t.equal((await owner.update(victim.url, patch.page.id, '{"v":3}')).status, 200)
+  await until(
+    async () => await get(survivor.url, patch.page.public_id) === '{"v":3}',
+    'the other replica gets the next write'
+  )
+})
+
+t.test(
+  'the cleanup at start keeps the files of uploads that another replica is receiving',
+  { timeout: 60_000 },
+  async (t) => {
+    // The first upload is sending its file slowly, and the file of the second one waits for its row.
+    const content = noise(100_000)
+    const [head, tail] = [partHead(file('')), Buffer.from(`\r\n${END}`)]
+    const raw = new RawClient(survivor.url)
+    t.teardown(() => raw.socket.destroy())
+    raw.head({ headers: { authorization: `Bearer ${owner.accessToken}` } }, {
+      'content-type': FORM,
+      'content-length': `${head.length + content.length + tail.length}`
+    })
+    raw.write(head)
+    let sent = 0
+    const timer = setInterval(() => {
+      raw.write(content.subarray(sent, sent += 100))
+    }, 100)
+    t.teardown(() => clearInterval(timer))
+    await until(async () => (await look()).temporary.length === 2, 'the first upload is under way')
+    await until(() => performance.now() - leftAt > 12_000, 'the leftovers of the beginning are old enough')
+    t.ok(
+      await survivor.stopAt(
+        { steps: /^query INSERT/, nth: 1, when: 'before' },
+        async () => await owner.upload(survivor.url, noise(5000))
+      ),
+      'the file of the second upload waits for its row'
+    )
+    const before = await look()
+    t.equal(before.orphans.length, 2)
+
+    // The clock of the new process makes the leftovers older than an hour, and the files of the uploads
+    // younger.
+    await victim.kill()
+    victim.advance(Math.round(HOUR_MS - (performance.now() - leftAt - 500) - 60_000))
+    await victim.restart()
+    await until(async () => {
+      const { orphans, temporary } = await look()
+      return orphans.length < 2 && temporary.length < 2
+    }, 'the start has removed the leftovers')
+    const after = await look()
+    t.same([after.orphans.length, after.temporary.length], [1, 1], 'only the leftovers are gone')
+    t.ok(sent < content.length, 'the first upload is still under way')
+    clearInterval(timer)
+    raw.write(content.subarray(sent))
+    raw.write(tail)
+    t.equal((await raw.answer()).status, 201, 'the first upload succeeds')
+    t.same((await look()).broken, [])
+  }
+)
+
+t.test('the other replica has answered every read', async (t) => {
+  t.same(Object.keys(statuses(await load())), ['200'])
+})

@@ -1,0 +1,73 @@
+import { setTimeout as sleep } from 'node:timers/promises'
+import t from 'tap'
+import { statuses } from '../../helpers/readers.ts'
+import { longestStaleness, meanwhile, SLACK_MS, startReplicas, turnedBack, untilHearing,
+  untilShared } from '../../helpers/redis-replicas.ts'
+
+// Partial failures between the replicas and Redis, and when the replicas get each other's writes.
+
+const { one, two, hot, cold, create, readers } = await startReplicas(t)
+const both = [one, two]
+const pages = [hot, ...cold]
+
+t.test('a lost channel is detected while commands still work, and no replica serves old documents for long', async (t) => {
+  let foundMs = 0
+  let backMs = 0
+  const reads = await readers.during(async () => {
+    await meanwhile(
+      async () => {
+        two.proxy.blackhole(/subscribe/i)
+        foundMs = await untilHearing([two], false)
+        t.equal(await two.metric('landfall_limits_shared'), 1, 'commands still work')
+        t.equal(
+          await one.metric('landfall_invalidation_channel_up'),
+          1,
+          'the other replica still gets messages'
+        )
+        await sleep(3000)
+        // A connection that is subscribing during the fault stays dead, too.
+        await two.proxy.restore({ forget: true })
+        backMs = await untilHearing([two], true)
+      },
+      async () => await hot.write(one.url),
+      100
+    )
+    await sleep(200)
+  })
+  const staleMs = longestStaleness(reads, pages)
+  t.same(Object.keys(statuses(reads)), ['200'])
+  t.same(turnedBack(reads), [])
+  t.ok(foundMs < 1500 + SLACK_MS, `found within ${foundMs} ms`)
+  t.ok(staleMs < 2000 + SLACK_MS, `stale for ${staleMs} ms`)
+  t.ok(backMs < 2000 + SLACK_MS, `back within ${backMs} ms`)
+  t.comment(`found in ${foundMs} ms, back in ${backMs} ms; ${hot.version} versions in ${reads.length} reads, the oldest ${staleMs} ms old`)
+})
+
+t.test("a replica that reconnects to Redis before the writer doesn't serve the old copy in Redis", async (t) => {
+  const [changed, doomed] = [await create(), await create()]
+  for (const page of [changed, doomed]) t.equal((await page.read(two.url)).version, 1)
+  for (const { proxy } of both) await proxy.refuse()
+  await untilShared(both, false)
+  t.equal((await changed.write(one.url)).status, 200)
+  t.equal((await doomed.remove(one.url)).status, 204)
+
+  await two.proxy.restore()
+  await untilShared([two], true)
+  t.equal(await one.metric('landfall_limits_shared'), 0, 'the writer has not published yet')
+  t.equal((await changed.read(two.url)).version, 2)
+  t.equal((await doomed.read(two.url)).status, 404)
+
+  t.equal((await changed.write(two.url)).status, 200)
+  const reads = await readers.during(async () => {
+    await one.proxy.restore()
+    await untilShared([one], true)
+    await untilHearing([one], true)
+    for (let n = 0; n < 20; n++) {
+      for (const { url } of both) {
+        t.equal((await changed.read(url)).version, 3, 'the unpublished version has been replaced')
+        t.equal((await doomed.read(url)).status, 404)
+      }
+    }
+  })
+  t.same(Object.keys(statuses(reads)), ['200'])
+})

@@ -1,0 +1,208 @@
+import { setTimeout as sleep } from 'node:timers/promises'
+import t from 'tap'
+import { call } from '../../helpers/client.ts'
+import { statuses } from '../../helpers/readers.ts'
+import { until } from '../../helpers/until.ts'
+import { LIMIT, longestStaleness, newClient, SLACK_MS, spend, spendTogether, startReplicas, turnedBack,
+  untilShared } from '../../helpers/redis-replicas.ts'
+
+// All kinds of Redis outages under a steady load of public reads on two replicas. redis-channel.test.ts tests
+// messages between replicas, and test/integration/rate-limit the limit step by step.
+
+const { redis, admin, one, two, owner, hot, cold, create, readers } = await startReplicas(t)
+const both = [one, two]
+const pages = [hot, ...cold]
+const me = async (url: string, token: string) =>
+  (await call('GET', `${url}/auth/me`, { headers: { authorization: `Bearer ${token}` } })).status
+
+/** An access token that was signed out on one replica before the faults. */
+const revoked = owner.accessToken
+{
+  const { email } = owner
+  const signedIn = await call('POST', `${one.url}/auth/sign_in`, {
+    json: { user: { email, password: 'correct horse battery' } }
+  })
+  const signedOut = await owner.call('DELETE', `${one.url}/auth/sign_out`, {
+    json: { refresh_token: owner.refreshToken }
+  })
+  if (signedIn.status !== 200 || signedOut.status !== 204) {
+    throw new Error(`${signedIn.status}, ${signedOut.status}`)
+  }
+  owner.accessToken = (JSON.parse(signedIn.text) as { access_token: string }).access_token
+}
+const memory = async () =>
+  await Promise.all(both.map(async ({ metric }) => await metric('process_resident_memory_bytes') / 2 ** 20))
+await readers.for(1000)
+const memoryBefore = await memory()
+
+const OUTAGES: Record<string, { begin: () => unknown, end: () => unknown }> = {
+  refused: {
+    begin: async () => {
+      for (const { proxy } of both) await proxy.refuse()
+    },
+    end: async () => {
+      for (const { proxy } of both) await proxy.restore()
+    }
+  },
+  'black-holed': {
+    begin: () => {
+      for (const { proxy } of both) proxy.blackhole()
+    },
+    end: async () => {
+      for (const { proxy } of both) await proxy.restore()
+    }
+  },
+  'black-holed, and old connections never work again': {
+    begin: () => {
+      for (const { proxy } of both) proxy.blackhole()
+    },
+    end: async () => {
+      for (const { proxy } of both) await proxy.restore({ forget: true })
+    }
+  },
+  'slowed by 300 ms': {
+    begin: () => {
+      for (const { proxy } of both) proxy.delay(300)
+    },
+    end: async () => {
+      for (const { proxy } of both) await proxy.restore()
+    }
+  },
+  frozen: { begin: () => redis.pause(), end: () => redis.resume() },
+  'crashed and started again': {
+    begin: async () => await redis.kill(),
+    end: async () => await redis.start()
+  },
+  'out of memory': {
+    begin: async () => await admin.config('SET', 'maxmemory', '1'),
+    end: async () => await admin.config('SET', 'maxmemory', '0')
+  }
+}
+
+for (const [name, { begin, end }] of Object.entries(OUTAGES)) {
+  t.test(`Redis ${name}: reads succeed, limits are counted per process, and no write is undone`, async (t) => {
+    const [over, fresh] = [newClient(), newClient()]
+    const changed = cold[Object.keys(OUTAGES).indexOf(name)] as typeof hot
+    const doomed = await create()
+    t.equal(await spend(one, hot, over), LIMIT)
+    for (const { url } of both) t.equal((await doomed.read(url)).status, 200)
+    let foundMs = 0
+    let backMs = 0
+
+    const reads = await readers.during(async () => {
+      await begin()
+      foundMs = await untilShared(both, false)
+      for (const { url } of both) {
+        const ready = await call('GET', `${url}/health/ready`)
+        t.equal(ready.status, 200)
+        t.match(JSON.parse(ready.text), { status: 'degraded', redis: 'away' })
+        t.equal(await me(url, owner.accessToken), 200)
+        t.equal(await me(url, revoked), 401, 'a revoked token stays revoked')
+      }
+      t.equal(await spend(one, hot, over), 0, 'a client over the limit is still refused')
+      t.same(
+        await Promise.all(both.map(async (replica) => await spend(replica, hot, fresh))),
+        [LIMIT, LIMIT],
+        'each process grants the whole limit'
+      )
+
+      for (const page of [hot, changed]) t.equal((await page.write(one.url)).status, 200)
+      t.equal((await doomed.remove(one.url)).status, 204)
+      for (const page of [hot, changed]) {
+        t.equal((await page.read(one.url)).version, page.version, 'a replica serves its own writes at once')
+      }
+      t.equal((await doomed.read(one.url)).status, 404)
+      await until(
+        async () =>
+          (await hot.read(two.url)).version === hot.version && (await doomed.read(two.url)).status === 404,
+        'the other replica has the write, too'
+      )
+
+      await end()
+      backMs = await untilShared(both, true)
+      for (const { url } of both) {
+        for (const page of [hot, changed]) {
+          t.equal((await page.read(url)).version, page.version, 'no replica serves the old copy in Redis')
+        }
+        t.equal((await doomed.read(url)).status, 404, 'a deleted page stays deleted')
+        t.equal(await me(url, revoked), 401)
+      }
+      t.equal(await spendTogether(both, hot), LIMIT, 'the limit is shared again')
+      await sleep(300)
+    })
+    t.same(Object.keys(statuses(reads)), ['200'], `${reads.length} reads`)
+    t.same(turnedBack(reads), [])
+    const staleMs = longestStaleness(reads, pages)
+    t.ok(staleMs < 2000 + SLACK_MS, `stale for ${staleMs} ms`)
+    t.ok(backMs < 2000 + SLACK_MS, `back within ${backMs} ms`)
+    t.comment(`${name}: ${reads.length} reads, detected after ${foundMs} ms, recovered after ${backMs} ms, stale for at most ${staleMs} ms`)
+  })
+}
+
+t.test("while Redis doesn't answer, the open circuit breaker keeps reads from waiting for it", async (t) => {
+  const reads = await readers.during(async () => {
+    for (const { proxy } of both) proxy.blackhole()
+    await sleep(2500)
+    for (const { proxy } of both) await proxy.restore()
+    await untilShared(both, true)
+  })
+  const asking = reads.filter(({ publicId }) => publicId !== hot.publicId)
+  const waiting = asking.filter(({ sentAt, answeredAt }) => answeredAt - sentAt > 150)
+  t.same(Object.keys(statuses(reads)), ['200'])
+  // Only reads that were sent before the breaker opened may wait; that is a small part of all.
+  t.ok(waiting.length < asking.length / 3, `${waiting.length} of ${asking.length} waited`)
+  t.comment(`${waiting.length} of ${asking.length} reads that need Redis or PostgreSQL waited for more than 150 ms`)
+})
+
+t.test("clients don't notice when Redis is flushed and loses its scripts", async (t) => {
+  const over = newClient()
+  t.equal(await spend(one, hot, over), LIMIT)
+  const reads = await readers.during(async () => {
+    for (let n = 0; n < 5; n++) {
+      await hot.write(one.url)
+      await admin.flushall()
+      await admin.script('FLUSH')
+      t.equal((await hot.write(two.url)).status, 200)
+      await until(
+        async () => (await hot.read(one.url)).version === hot.version,
+        'the other replica has the new version'
+      )
+      for (const { url, metric } of both) {
+        t.equal(await me(url, revoked), 401)
+        t.equal(await metric('landfall_limits_shared'), 1)
+      }
+    }
+    t.equal(await spend(one, hot, over), 0, 'a client over the limit is refused from memory')
+    t.equal(await spendTogether(both, hot), LIMIT)
+  })
+  t.same(Object.keys(statuses(reads)), ['200'])
+  t.same(turnedBack(reads), [])
+  const staleMs = longestStaleness(reads, pages)
+  t.ok(staleMs < SLACK_MS, `stale for ${staleMs} ms`)
+})
+
+t.test("a pause of the process isn't taken for an outage of Redis", async (t) => {
+  const said = () => one.output().split('\n').filter((line) => line.includes('Redis')).length
+  const before = said()
+  // With this delay some answers are on the way at each pause.
+  one.proxy.delay(50)
+  for (let n = 0; n < 4; n++) {
+    const pid = one.child.pid as number
+    process.kill(pid, 'SIGSTOP')
+    await sleep(700)
+    process.kill(pid, 'SIGCONT')
+    await readers.for(200)
+  }
+  await one.proxy.restore()
+  t.equal(said() - before, 0, 'no outage was counted')
+  t.equal(await one.metric('landfall_limits_shared'), 1)
+})
+
+t.test("memory use hasn't grown after all these faults", async (t) => {
+  const after = await memory()
+  for (const [n, megabytes] of after.entries()) {
+    const before = memoryBefore[n] as number
+    t.ok(megabytes < before + 64, `${Math.round(before)} MiB before, ${Math.round(megabytes)} after`)
+    t.comment(`memory of replica ${n}: ${Math.round(before)} MiB before, ${Math.round(megabytes)} after`)
+  }
+})

@@ -1,0 +1,84 @@
+import { once } from 'node:events'
+import { connect } from 'node:net'
+import t from 'tap'
+import { until } from '../../helpers/until.ts'
+import { buildTestApp, createPage, listen, PASSWORD, signUp, testSettings } from '../../helpers/app.ts'
+import { call, Owner } from '../../helpers/client.ts'
+import { Readers, statuses } from '../../helpers/readers.ts'
+import { startService } from '../../helpers/service.ts'
+
+// The effect of hundreds of sign-ins at once on other requests. `npm run bench:sign-ins` measures latencies.
+
+const AT_ONCE = 200
+const UNLIMITED = {
+  RATE_LIMIT_PUBLIC: '1000000',
+  SIGN_IN_FAILURES_PER_ACCOUNT: '1000000',
+  SIGN_IN_FAILURES_PER_ADDRESS: '1000000'
+}
+
+t.test('200 sign-ins at once fail no read, and excess sign-ins get 503 with Retry-After', async (t) => {
+  const { url } = await startService(t, { ...await testSettings(t), ...UNLIMITED })
+  const owner = await Owner.signUp(url)
+  const page = await owner.createPage(url, '{"read":"all the time"}')
+  const readers = new Readers(t, { urls: [url], publicIds: [page.public_id] })
+  const signIn = async (password: string) =>
+    await call('POST', `${url}/auth/sign_in`, { json: { user: { email: owner.email, password } } })
+
+  const answers: Awaited<ReturnType<typeof signIn>>[] = []
+  const reads = await readers.during(async () => {
+    await Promise.all(Array.from({ length: AT_ONCE }, async (_, n) => {
+      const right = n % 2 === 0
+      const answer = await signIn(right ? PASSWORD : 'not the password')
+      answers.push(answer)
+      if (answer.status !== 503) return t.equal(answer.status, right ? 200 : 401)
+      t.ok(Number(answer.headers.get('retry-after')) >= 1, 'has Retry-After')
+      t.equal(JSON.parse(answer.text).errors.length, 1)
+    }))
+  })
+  const answered = statuses(answers as never)
+  t.comment(`sign-ins ${JSON.stringify(answered)}, reads meanwhile ${JSON.stringify(statuses(reads))}`)
+  t.equal(answers.length, AT_ONCE)
+  t.ok(Number(answered[503]) > 0, 'some sign-ins were refused')
+  t.ok(reads.length > 0)
+  t.same(Object.keys(statuses(reads)), ['200'])
+  t.equal((await signIn(PASSWORD)).status, 200, 'a later sign-in succeeds')
+})
+
+t.test('a read that arrives after hundreds of sign-ins is answered before most of them begin', async (t) => {
+  const app = await buildTestApp(t, { settings: { ...await testSettings(t), ...UNLIMITED } })
+  const owner = await signUp(app)
+  const page = await createPage(app, owner)
+  const { host, port } = new URL(await listen(app))
+  let accepted = 0
+  app.server.on('connection', () => {
+    accepted++
+  })
+  // All connections are open before the requests are sent, so the service finds all requests at once. The
+  // read is the last one.
+  const sockets = await Promise.all(Array.from({ length: AT_ONCE + 1 }, async () => {
+    const socket = connect(Number(port), '127.0.0.1').setNoDelay(true)
+    await once(socket, 'connect')
+    return socket
+  }))
+  t.teardown(() => {
+    for (const socket of sockets) socket.destroy()
+  })
+  await until(() => accepted > AT_ONCE, 'the service has accepted all connections')
+  const body = JSON.stringify({ user: { email: owner.user.email, password: PASSWORD } })
+  t.equal((await app.inject(`/landing_pages/${page.public_id}`)).statusCode, 200, 'the page is in memory')
+  const begun = t.capture(app.passwords, 'verify', app.passwords.verify)
+  const answers = sockets.map(async (socket, n) => {
+    socket.write(n === AT_ONCE
+      ? `GET /landing_pages/${page.public_id} HTTP/1.1\r\nHost: ${host}\r\n\r\n`
+      : `POST /auth/sign_in HTTP/1.1\r\nHost: ${host}\r\nContent-Type: application/json\r\nContent-Length: ${body.length}\r\n\r\n${body}`)
+    const [answer] = await once(socket, 'data') as [Buffer]
+    return {
+      status: Number(answer.toString('latin1').split(' ')[1]),
+      begun: n === AT_ONCE ? begun().length : 0
+    }
+  })
+  const read = await answers.at(-1)
+  t.equal(read?.status, 200)
+  t.ok(Number(read?.begun) < AT_ONCE / 4, `${read?.begun} sign-ins began before the read`)
+  for (const { status } of await Promise.all(answers)) t.ok([200, 503].includes(status))
+})

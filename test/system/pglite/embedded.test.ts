@@ -1,0 +1,350 @@
+import { spawn, type ChildProcess } from 'node:child_process'
+import { once } from 'node:events'
+import { existsSync } from 'node:fs'
+import { chmod, cp, mkdir, mkdtemp, readdir, readFile, rm, stat, utimes, writeFile } from 'node:fs/promises'
+import { hostname, tmpdir } from 'node:os'
+import { dirname, join } from 'node:path'
+import { createInterface } from 'node:readline'
+import pg from 'pg'
+import t from 'tap'
+import { lockDataDir } from '../../../src/infra/pglite/data-dir-lock.ts'
+import { embeddedSecret, startEmbedded } from '../../../src/infra/pglite/embedded.ts'
+import { connectionOptions } from '../../../src/infra/postgres/connection.ts'
+import { BoundedPool } from '../../../src/infra/postgres/pool.ts'
+import type { Teardown } from '../../helpers/servers.ts'
+import { compiledPath } from '../../runner/compile.ts'
+
+const silent = { info () {}, warn () {} }
+const unexpected = (error: Error) => {
+  throw error
+}
+const OWNER = compiledPath('test/helpers/embedded-owner.ts')
+
+async function dataFolder (t: Teardown): Promise<string> {
+  const folder = await mkdtemp(join(tmpdir(), 'landfall-data-'))
+  t.teardown(async () => await rm(folder, { recursive: true, force: true, maxRetries: 5 }))
+  return join(folder, 'data')
+}
+
+/** Copies a data folder with an empty database, because creating one takes seconds. */
+async function dataFolderWithDatabase (t: Teardown): Promise<string> {
+  template ??= createTemplate()
+  const dataDir = await dataFolder(t)
+  await cp(await template, dataDir, { recursive: true })
+  return dataDir
+}
+
+let template: Promise<string> | undefined
+
+async function createTemplate (): Promise<string> {
+  const dataDir = await dataFolder(t)
+  await (await startEmbedded(dataDir, silent, unexpected)).close()
+  return dataDir
+}
+
+/** Starts a process that owns `dataDir` and writes rows; `lines` is its output. */
+function startOwner (
+  t: Teardown,
+  dataDir: string,
+  startAt = 0
+): { child: ChildProcess, lines: AsyncIterator<string>, errors: () => string } {
+  const child = spawn(process.execPath, [OWNER, dataDir, String(startAt)], {
+    stdio: ['ignore', 'pipe', 'pipe'],
+    // The test removes this folder with everything that the killed process leaves.
+    env: { ...process.env, TMPDIR: dirname(dataDir) }
+  })
+  t.teardown(async () => await kill(child))
+  let errors = ''
+  child.stderr.setEncoding('utf8').on('data', (text: string) => {
+    errors += text
+  })
+  const lines = createInterface({ input: child.stdout })[Symbol.asyncIterator]()
+  return { child, lines, errors: () => errors }
+}
+
+async function kill (child: ChildProcess): Promise<void> {
+  if (child.exitCode !== null || child.signalCode !== null) return
+  const exit = once(child, 'exit')
+  child.kill('SIGKILL')
+  await exit
+}
+
+/** Reads `count` printed numbers and returns the last one. */
+async function numbers (lines: AsyncIterator<string>, count: number): Promise<number> {
+  let last = -1
+  while (count > 0) {
+    const { value, done } = await lines.next()
+    if (done) throw new Error('the owner ended by itself')
+    if (/^\d+$/.test(value)) {
+      last = Number(value)
+      count--
+    }
+  }
+  return last
+}
+
+t.test('committed rows survive SIGKILL at any time', async (t) => {
+  const dataDir = await dataFolderWithDatabase(t)
+  let next = 0
+  for (const count of [1, 200, 37]) {
+    const { child, lines } = startOwner(t, dataDir, next)
+    let last = await numbers(lines, count)
+    await kill(child)
+    // Rows that were printed later are committed, too.
+    for (let line = await lines.next(); !line.done; line = await lines.next()) {
+      if (/^\d+$/.test(line.value)) last = Number(line.value)
+    }
+
+    const started = performance.now()
+    const database = await startEmbedded(dataDir, silent, unexpected)
+    t.ok(
+      performance.now() - started < 9_000,
+      'the start does not wait until the lock of the killed process is stale'
+    )
+    const pool = new BoundedPool({ connection: database.connection, max: 1, timeoutMs: 10_000 })
+    const { rows } = await pool
+      .query('SELECT count(*)::int AS count, max(number) AS last, sum(length(filling))::int AS filling FROM written')
+    // The last row may be committed although its number was not printed.
+    t.ok(rows[0].last === last || rows[0].last === last + 1)
+    t.equal(rows[0].count, rows[0].last + 1, 'no row is missing')
+    next = rows[0].last + 1
+    t.same(
+      (await readdir(dirname(dataDir))).filter((name) => name.startsWith('landfall-')),
+      [],
+      'the folder of the old socket is gone'
+    )
+    await pool.end()
+    await database.close()
+  }
+})
+
+t.test("SIGKILL during the creation of the database doesn't prevent the next start", async (t) => {
+  const dataDir = await dataFolder(t)
+  for (const moment of ['', 'base']) {
+    const { child } = startOwner(t, dataDir)
+    while (!existsSync(join(dataDir, 'postgres.new', moment))) {
+      await new Promise((resolve) => setTimeout(resolve, 5))
+    }
+    await kill(child)
+    t.notOk(existsSync(join(dataDir, 'postgres')))
+  }
+  const { lines } = startOwner(t, dataDir)
+  t.equal(await numbers(lines, 3), 2)
+})
+
+t.test('a second process on the same folder fails at once', async (t) => {
+  const dataDir = await dataFolderWithDatabase(t)
+  const first = startOwner(t, dataDir)
+  await numbers(first.lines, 1)
+  const second = startOwner(t, dataDir)
+  await once(second.child, 'close')
+  t.equal(second.child.exitCode, 1)
+  t.match(
+    second.errors(),
+    new RegExp(`^DATA_DIR ${dataDir} is in use by another process \\(${first.child.pid} on .*\\)[^\n]*\n$`)
+  )
+  t.not(await numbers(first.lines, 10), -1, 'the first process continues')
+})
+
+t.test('a second database on the same folder in one process fails at once', async (t) => {
+  const dataDir = await dataFolderWithDatabase(t)
+  const database = await startEmbedded(dataDir, silent, unexpected)
+  t.teardown(async () => await database.close())
+  await t.rejects(startEmbedded(dataDir, silent, unexpected), { name: 'DataDirError', message: /is in use/ })
+})
+
+t.test('statements wait for the transaction of another connection', async (t) => {
+  const database = await startEmbedded(await dataFolderWithDatabase(t), silent, unexpected)
+  t.teardown(async () => await database.close())
+  const pool = new pg.Pool({ ...connectionOptions(database.connection), max: 1 })
+  await pool.query('CREATE TABLE counted (number int)')
+  await pool.query('INSERT INTO counted VALUES (0)')
+  const increment = async () => {
+    const client = await pool.connect()
+    await client.query('BEGIN')
+    const { rows } = await client.query('SELECT number FROM counted')
+    await client.query({ text: 'UPDATE counted SET number = $1', values: [rows[0].number + 1] })
+    await client.query('COMMIT')
+    client.release()
+  }
+  await Promise
+    .all(Array.from(
+      { length: 50 },
+      async (_, index) => await (index % 2 === 0 ? increment() : pool.query('SELECT 1'))
+    ))
+  t.same((await pool.query('SELECT number FROM counted')).rows, [{ number: 25 }])
+
+  const client = await pool.connect()
+  await client.query('BEGIN')
+  await client.query('UPDATE counted SET number = 1000')
+  const waiting = pool.query('SELECT number FROM counted')
+  client.release()
+  await waiting
+  await pool.end()
+
+  const other = new BoundedPool({ connection: database.connection, max: 1, timeoutMs: 30_000 })
+  t.same(
+    (await other.query('SELECT number FROM counted')).rows,
+    [{ number: 25 }],
+    'an abandoned transaction is rolled back with its connection'
+  )
+  await t.rejects(other.query('SELEKT'), { code: '42601' })
+  t.same((await other.query({ text: 'SELECT $1::int AS one', values: [1] })).rows, [{ one: 1 }])
+  await other.end()
+})
+
+t.test('a broken connection leaves a usable session', async (t) => {
+  const database = await startEmbedded(await dataFolderWithDatabase(t), silent, unexpected)
+  t.teardown(async () => await database.close())
+  for (let round = 0; round < 10; round++) {
+    const pool = new BoundedPool({ connection: database.connection, max: 1, timeoutMs: 5 })
+    await Promise
+      .all(['BEGIN', 'SELECT pg_sleep(0.02)', 'SELECT generate_series(1, 20000)'].map(async (text) =>
+        await pool.query({ text, values: [] }).catch(() => {})
+      ))
+    await pool.end()
+  }
+  const pool = new BoundedPool({ connection: database.connection, max: 1, timeoutMs: 30_000 })
+  t.same((await pool.query({ text: 'SELECT $1::int AS one', values: [1] })).rows, [{ one: 1 }])
+  await pool.end()
+})
+
+t.test('only the user of the process can read its files', async (t) => {
+  const dataDir = await dataFolderWithDatabase(t)
+  const database = await startEmbedded(dataDir, silent, unexpected)
+  t.equal((await stat(dataDir)).mode & 0o777, 0o700)
+  t.equal((await stat(database.connection.host)).mode & 0o777, 0o700)
+  await database.close()
+  t.notOk(existsSync(database.connection.host), 'the folder of the socket is gone')
+  t.same(await readdir(dataDir), ['postgres'], 'the lock is gone')
+})
+
+t.test('a DATA_DIR that existed before gives other users no access to the database', async (t) => {
+  const dataDir = await dataFolder(t)
+  await mkdir(dataDir, { mode: 0o755 })
+  const warnings: string[] = []
+  const log = { ...silent, warn: (line: string) => warnings.push(line) }
+  const folder = join(dataDir, 'postgres')
+  const modeAfterStart = async () => {
+    await (await startEmbedded(dataDir, log, unexpected)).close()
+    return (await stat(folder)).mode & 0o777
+  }
+  t.equal(await modeAfterStart(), 0o700, 'a new database')
+  t.same(warnings, [])
+
+  await chmod(folder, 0o755)
+  t.equal(await modeAfterStart(), 0o700, 'a database that other users could read')
+  t.same(warnings, [`Other users of this machine could read ${folder}; its mode is now 0700`])
+  t.equal(await modeAfterStart(), 0o700)
+  t.equal(warnings.length, 1, 'said once')
+})
+
+/** Returns the owner that a lock of this process names. */
+async function ourselves (t: Teardown): Promise<{ hostname: string, pid: number }> {
+  const dataDir = await dataFolder(t)
+  await mkdir(dataDir)
+  const lock = await lockDataDir(dataDir, silent, unexpected)
+  const owner = JSON.parse(await readFile(join(dataDir, 'lock-owner.json'), 'utf8'))
+  await lock.release()
+  return owner
+}
+
+t.test('the lock of another machine or container is respected while it has a heartbeat', async (t) => {
+  const dataDir = await dataFolder(t)
+  const lock = join(dataDir, 'lock')
+  await mkdir(lock, { recursive: true })
+  // The second owner is a process in a container that shares the host name and the folder, but not the pids.
+  const owners = [{ hostname: `not-${hostname()}`, pid: 1 }, {
+    ...await ourselves(t),
+    pid: 2 ** 22 + 1,
+    started: '1',
+    pidNamespace: 'pid:[1] of another container'
+  }]
+  const lines: string[] = []
+  const heartbeat = setInterval(() => {
+    utimes(lock, new Date(), new Date()).catch(() => {})
+  }, 200)
+  t.teardown(() => clearInterval(heartbeat))
+  for (const owner of owners) {
+    await writeFile(join(dataDir, 'lock-owner.json'), JSON.stringify(owner))
+    await t.rejects(
+      lockDataDir(dataDir, {
+        ...silent,
+        info: (line) => {
+          lines.push(line)
+        }
+      }, unexpected),
+      { message: new RegExp(`is in use by another process \\(${owner.pid} on ${owner.hostname}\\)`) }
+    )
+  }
+  t.match(lines, [/is locked, waiting/, /is locked, waiting/])
+
+  clearInterval(heartbeat)
+  const old = new Date(Date.now() - 60_000)
+  await utimes(lock, old, old)
+  await (await lockDataDir(dataDir, silent, unexpected)).release()
+})
+
+t.test('the lock of a dead process is taken over at once by exactly one process', async (t) => {
+  const dataDir = await dataFolder(t)
+  const us = await ourselves(t)
+  for (const owner of [{ ...us, pid: 2 ** 22 + 1 }, { ...us, started: '1' }]) {
+    await mkdir(join(dataDir, 'lock'), { recursive: true })
+    await writeFile(join(dataDir, 'lock-owner.json'), JSON.stringify(owner))
+    const started = performance.now()
+    const attempts = await Promise.allSettled(Array.from({ length: 5 }, async () =>
+      await lockDataDir(dataDir, silent, unexpected)))
+    t.ok(performance.now() - started < 9_000)
+    const won = attempts.filter((attempt) => attempt.status === 'fulfilled')
+    t.equal(won.length, 1)
+    for (const attempt of attempts) {
+      if (attempt.status === 'rejected') t.match(attempt.reason.message, /is in use/)
+    }
+    await won[0]?.value.release()
+  }
+})
+
+t.test('losing the lock stops the database', async (t) => {
+  const dataDir = await dataFolderWithDatabase(t)
+  const lost = new Promise<Error>((resolve) => {
+    startEmbedded(dataDir, silent, resolve).then(async (database) => {
+      t.teardown(async () => await database.close())
+      await rm(join(dataDir, 'lock'), { recursive: true })
+    }, unexpected)
+  })
+  t.match((await lost).message, new RegExp(`DATA_DIR ${dataDir} was taken over`))
+})
+
+t.test('an unusable DATA_DIR is reported in one line', async (t) => {
+  const parent = join(await dataFolder(t), 'x')
+  await mkdir(parent, { recursive: true })
+  await writeFile(join(parent, 'file'), '')
+  await t.rejects(startEmbedded(join(parent, 'file'), silent, unexpected), {
+    name: 'DataDirError',
+    message: /^DATA_DIR \S+file can't be used: [^\n]*$/
+  })
+  await t.rejects(startEmbedded(join(parent, 'file', 'below'), silent, unexpected), {
+    message: /can't be used: .*ENOTDIR/
+  })
+  if (process.getuid?.() !== 0) {
+    await chmod(parent, 0o500)
+    await t.rejects(startEmbedded(join(parent, 'new'), silent, unexpected), {
+      message: /can't be used: .*EACCES/
+    })
+  }
+})
+
+t.test('the secret is generated once', async (t) => {
+  const dataDir = await dataFolder(t)
+  const secrets = await Promise.all(Array.from({ length: 5 }, async () => await embeddedSecret(dataDir)))
+  t.match(secrets[0], /^[0-9a-f]{64}$/)
+  t.equal(new Set(secrets).size, 1)
+  t.equal(await embeddedSecret(dataDir), secrets[0])
+  t.equal((await stat(join(dataDir, 'jwt-secret'))).mode & 0o777, 0o600)
+  t.equal((await stat(dataDir)).mode & 0o777, 0o700)
+  t.same(await readdir(dataDir), ['jwt-secret'])
+  t.equal((await readFile(join(dataDir, 'jwt-secret'), 'utf8')).trim(), secrets[0])
+
+  await writeFile(join(dataDir, 'jwt-secret'), 'short')
+  await t.rejects(embeddedSecret(dataDir), { message: /jwt-secret is damaged/ })
+})

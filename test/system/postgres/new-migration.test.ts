@@ -1,0 +1,89 @@
+import { appendFile, mkdtemp, readdir, readFile, rm, writeFile } from 'node:fs/promises'
+import { tmpdir } from 'node:os'
+import { join } from 'node:path'
+import { pathToFileURL } from 'node:url'
+import t from 'tap'
+import { newMigration } from '../../../prisma/migrations.ts'
+import { applyMigrations } from '../../../src/infra/postgres/migrate.ts'
+import { readMigrations } from '../../../src/infra/postgres/migration-files.ts'
+import { createDatabase, type Teardown } from '../../helpers/servers.ts'
+
+const HEAD =
+  'generator client {\n  provider = "prisma-client"\n  output = "x"\n}\n\ndatasource db {\n  provider = "postgresql"\n}\n'
+
+async function project (t: Teardown) {
+  const path = await mkdtemp(join(tmpdir(), 'landfall-project-'))
+  t.teardown(async () => await rm(path, { recursive: true, force: true }))
+  const schema = join(path, 'schema.prisma')
+  return {
+    path,
+    folder: pathToFileURL(`${path}/migrations/`),
+    schema: pathToFileURL(schema),
+    define: async (models: string) => await writeFile(schema, `${HEAD}\n${models}`)
+  }
+}
+
+t.test('a new migration contains the changes since the last one', async (t) => {
+  const { folder, schema, define, path } = await project(t)
+  await define('model Note {\n  id Int @id\n}\n')
+  t.equal(
+    await newMigration({ name: 'Create notes', schema, folder, now: new Date('2026-01-02T03:04:05.678Z') }),
+    '20260102030405_create_notes'
+  )
+  t.match(await readFile(new URL('migration_lock.toml', folder), 'utf8'), 'provider = "postgresql"')
+
+  await define('model Note {\n  id Int @id\n  text String? @unique\n}\n')
+  await t.rejects(newMigration({ name: 'early', schema, folder, now: new Date('2026-01-01') }), {
+    message: /dated later/
+  })
+  const second = await newMigration({ name: 'note-text', schema, folder, now: new Date('2026-01-03') })
+  const [, added] = await readMigrations(folder)
+  t.equal(added?.name, second)
+  t.equal(second, '20260103000000_note_text')
+  t.match(added?.sql, /ALTER TABLE "Note" ADD COLUMN {5}"text" TEXT;/)
+  t.match(added?.sql, /CREATE UNIQUE INDEX "Note_text_key"/)
+  t.notMatch(added?.sql, /CREATE TABLE/)
+
+  await t.rejects(newMigration({ name: 'again', schema, folder, now: new Date('2026-01-04') }), {
+    message: /nothing to write/
+  })
+  t.same((await readdir(join(path, 'migrations'))).sort(), ['20260102030405_create_notes', second,
+    'migration_lock.toml'])
+  t.same(
+    await applyMigrations(await createDatabase(t), { info () {} }, {
+      migrations: await readMigrations(folder)
+    }),
+    ['20260102030405_create_notes', second]
+  )
+})
+
+t.test('a new migration leaves manual additions such as a CHECK alone', async (t) => {
+  const { folder, schema, define } = await project(t)
+  await define('model Note {\n  id Int @id\n}\n')
+  const first = await newMigration({ name: 'notes', schema, folder, now: new Date('2026-01-01') })
+  await appendFile(
+    new URL(`${first}/migration.sql`, folder),
+    '\nALTER TABLE "Note" ADD CONSTRAINT "positive" CHECK ("id" > 0);\n'
+  )
+  await t.rejects(newMigration({ name: 'nothing', schema, folder, now: new Date('2026-01-02') }), {
+    message: /nothing to write/
+  })
+
+  await define('model Note {\n  id Int @id\n  text String?\n}\n')
+  await newMigration({ name: 'text', schema, folder, now: new Date('2026-01-03') })
+  t.equal(
+    (await readMigrations(folder))[1]?.sql,
+    '-- AlterTable\nALTER TABLE "Note" ADD COLUMN     "text" TEXT;\n'
+  )
+})
+
+t.test('an invalid name, schema or earlier migration makes the script write nothing', async (t) => {
+  const { folder, schema, define, path } = await project(t)
+  await define('model Note {\n  id Int @id\n}\n')
+  for (const name of ['', '  ', '../up', 'a/b', 'ä', 'x'.repeat(101), '_x']) {
+    await t.rejects(newMigration({ name, schema, folder }), { message: /npm run db:migration -- / })
+  }
+  await define('model Note {\n  id Nothing @id\n}\n')
+  await t.rejects(newMigration({ name: 'x', schema, folder }), { message: /Type "Nothing" is neither/ })
+  t.same(await readdir(path), ['schema.prisma'])
+})

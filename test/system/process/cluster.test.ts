@@ -1,0 +1,298 @@
+import { execFileSync, spawn } from 'node:child_process'
+import { once } from 'node:events'
+import { request } from 'node:http'
+import { connect, createServer, type AddressInfo } from 'node:net'
+import { setTimeout as sleep } from 'node:timers/promises'
+import t, { type Test } from 'tap'
+import { claimRedis, createMigratedDatabase, freePort } from '../../helpers/servers.ts'
+import { PROJECT, runService, startService, temporaryFolder, type Service } from '../../helpers/service.ts'
+import { until } from '../../helpers/until.ts'
+
+const credentials = { email: 'owner@example.com', password: 'correct horse' }
+
+async function settings (t: Test): Promise<Record<string, string>> {
+  return {
+    DATABASE_URL: await createMigratedDatabase(t),
+    REDIS_URL: await claimRedis(t),
+    JWT_SECRET: 'x'.repeat(32),
+    UPLOADS_DIR: temporaryFolder(t),
+    WEB_CONCURRENCY: '2'
+  }
+}
+
+async function startWorkers (t: Test, env: Record<string, string> = {}): Promise<Service> {
+  const service = await startService(t, { ...await settings(t), ...env })
+  await until(() => service.output().includes('all workers are listening'))
+  return service
+}
+
+function processes (): { pid: number, parent: number }[] {
+  const table = execFileSync('ps', ['-A', '-o', 'pid=,ppid=,stat='], { encoding: 'utf8' })
+  return table.trim().split('\n').map((line) => line.trim().split(/\s+/))
+    .filter(([, , state = '']) => !state.startsWith('Z'))
+    .map(([pid, parent]) => ({ pid: Number(pid), parent: Number(parent) }))
+}
+
+const workersOf = (service: Pick<Service, 'child'>): number[] =>
+  processes().filter(({ pid, parent }) => parent === service.child.pid && pid !== process.pid).map((
+    { pid }
+  ) => pid)
+const running = (pids: readonly number[]): number[] =>
+  processes().map(({ pid }) => pid).filter((pid) => pids.includes(pid))
+const linesOf = (output: string): Record<string, unknown>[] =>
+  output.split('\n').filter((line) => line.startsWith('{')).map((line) => JSON.parse(line))
+
+interface Answer {
+  status: number
+  body: any
+}
+
+/** Sends each request on a connection of its own, which any worker may accept. */
+async function call (
+  url: string,
+  method = 'GET',
+  body?: unknown,
+  headers: Record<string, string> = {}
+): Promise<Answer> {
+  return await new Promise((resolve, reject) => {
+    const sent = request(url, {
+      method,
+      agent: false,
+      headers: { 'content-type': 'application/json', ...headers }
+    }, async (response) => {
+      let text = ''
+      for await (const chunk of response.setEncoding('utf8')) text += chunk
+      resolve({
+        status: response.statusCode ?? 0,
+        body: text.startsWith('{') || text.startsWith('[') ? JSON.parse(text) : text
+      })
+    })
+    sent.on('error', reject)
+    sent.end(body === undefined ? undefined : JSON.stringify(body))
+  })
+}
+
+const signUp = async (url: string): Promise<string> =>
+  (await call(`${url}/auth/sign_up`, 'POST', {
+    user: { ...credentials, password_confirmation: credentials.password }
+  })).body.access_token
+const signIn = async (url: string): Promise<number> =>
+  (await call(`${url}/auth/sign_in`, 'POST', { user: credentials })).status
+
+async function createPage (url: string, token: string): Promise<{ id: string, public_id: string }> {
+  return (await call(`${url}/landing_pages`, 'POST', { current_data: { v: 1 } }, {
+    authorization: `Bearer ${token}`
+  })).body
+}
+
+t.test('several workers require DATABASE_URL and REDIS_URL', async (t) => {
+  const { DATABASE_URL = '', REDIS_URL = '', ...others } = await settings(t)
+  for (
+    const [env, missing] of [[{}, 'DATABASE_URL and REDIS_URL'], [{ DATABASE_URL }, 'REDIS_URL'], [{
+      REDIS_URL
+    }, 'DATABASE_URL']] as const
+  ) {
+    const { code, output } = await runService(t, { ...others, ...env })
+    t.equal(code, 1)
+    t.match(
+      output,
+      new RegExp(`^Landfall can't start with these settings:\\nWEB_CONCURRENCY must be 1 without ${missing}, because its 2 workers must share (it|them): [^\\n]*\\n$`)
+    )
+  }
+})
+
+t.test('a failed start prints the reason once and leaves no process behind', async (t) => {
+  const base = await settings(t)
+  const occupant = createServer().listen(0, '127.0.0.1')
+  await once(occupant, 'listening')
+  t.teardown(() => occupant.close())
+  const taken = String((occupant.address() as AddressInfo).port)
+  for (
+    const [name, env, reason] of [
+      ['a port that is taken', { PORT: taken }, /Port \d+ of 127\.0\.0\.1 is in use .* set PORT/],
+      ['a metrics port that is taken', { OPS_PORT: taken },
+        /Port \d+ of 127\.0\.0\.1 is in use .* set OPS_PORT/],
+      ['no PostgreSQL', { DATABASE_URL: `postgresql://user:hunter2@127.0.0.1:${await freePort()}/x` },
+        /127\.0\.0\.1/]
+    ] as [string, Record<string, string>, RegExp][]
+  ) {
+    const { code, output } = await runService(t, { PORT: '0', ...base, ...env })
+    const said = output.split('\n').filter((line) => line.startsWith('Landfall could not start: '))
+    t.equal(code, 1, name)
+    t.equal(said.length, 1, name)
+    t.match(said[0], reason, name)
+    t.notMatch(output, /hunter2|\n\s+at /, `${name}: no password, no stack`)
+    const pids = linesOf(output).map(({ pid }) => Number(pid))
+    t.same(running(pids), [], name)
+  }
+})
+
+t.test('both workers answer, count one limit and report common metrics', async (t) => {
+  const opsPort = await freePort()
+  const service = await startWorkers(t, { OPS_PORT: String(opsPort) })
+  const workers = workersOf(service)
+  t.equal(workers.length, 2)
+  const token = await signUp(service.url)
+  const page = await createPage(service.url, token)
+  for (let n = 0; n < 10; n++) {
+    t.equal(
+      (await call(`${service.url}/auth/me`, 'GET', undefined, { authorization: `Bearer ${token}` })).status,
+      200
+    )
+  }
+  const answered = linesOf(service.output()).filter(({ msg }) => msg === 'answered')
+  t.same(new Set(answered.map(({ pid }) => pid)), new Set(workers), 'each line names its process')
+
+  const reads: number[] = []
+  for (let n = 0; n < 40; n++) {
+    reads.push((await call(`${service.url}/landing_pages/${page.public_id}`)).status)
+  }
+  t.same(reads, [...Array(30).fill(200), ...Array(10).fill(429)])
+
+  const metrics = (await call(`http://127.0.0.1:${opsPort}/metrics`)).body
+  t.match(metrics, /^landfall_workers 2$/m)
+  t.match(metrics, /^landfall_limits_shared 1$/m, 'the values of the workers are not added up')
+  t.match(metrics, /^landfall_invalidation_channel_up 1$/m)
+  t.equal(metrics.match(/^process_resident_memory_bytes /gm)?.length, 1)
+  t.equal((await call(`${service.url}/metrics`)).status, 404)
+})
+
+t.test('a killed worker is replaced while the other one serves, and no counter decreases', async (t) => {
+  const opsPort = await freePort()
+  const service = await startWorkers(t, { OPS_PORT: String(opsPort), RATE_LIMIT_PUBLIC: '1000000' })
+  const scrape = async () => (await call(`http://127.0.0.1:${opsPort}/metrics`)).body as string
+  const counted = (text: string) =>
+    [...text.matchAll(/^landfall_public_reads_total\{.*\} (\d+)$/gm)].reduce(
+      (sum, [, count]) => sum + Number(count),
+      0
+    )
+  const page = await createPage(service.url, await signUp(service.url))
+  const read = async () => (await call(`${service.url}/landing_pages/${page.public_id}`)).status
+  const [victim = 0, survivor = 0] = workersOf(service)
+  for (let n = 0; n < 10; n++) t.equal(await read(), 200)
+  t.equal(counted(await scrape()), 10)
+
+  // Requests of a killed worker fail at once, and their clients don't hang.
+  process.kill(victim, 'SIGSTOP')
+  const given = Array.from(
+    { length: 4 },
+    async () => await read().catch((error: NodeJS.ErrnoException) => error.code)
+  )
+  while (
+    (await Promise.all(given.map(async (answer) => await Promise.race([answer, 'waits'])))).filter((answer) =>
+      answer !== 'waits'
+    ).length < 3
+  ) await sleep(10)
+  process.kill(victim, 'SIGKILL')
+  t.same((await Promise.all(given)).sort(), [200, 200, 200, 'ECONNRESET'])
+  await until(() => service.output().includes('a worker crashed'))
+
+  const reads: unknown[] = []
+  while (!service.output().includes('the replacement worker is listening')) reads.push(await read())
+  t.ok(reads.length > 0)
+  t.same(new Set(reads), new Set([200]))
+  const workers = workersOf(service)
+  t.equal(workers.length, 2)
+  t.ok(workers.includes(survivor) && !workers.includes(victim))
+  t.match(linesOf(service.output()).find(({ worker }) => worker === victim), {
+    signal: 'SIGKILL',
+    code: null
+  })
+
+  const after = await scrape()
+  t.match(after, /^landfall_worker_restarts_total 1$/m)
+  t.match(after, /^landfall_workers 2$/m)
+  t.equal(counted(after), 10 + 3 + reads.length, 'the counts include those of the killed worker')
+  t.equal(await service.end('SIGTERM'), 0)
+  t.same(running(workers), [])
+})
+
+for (const group of [false, true]) {
+  t.test(`SIGTERM ${group ? 'to the whole group' : 'to the primary'} lets all workers finish their requests`, async (t) => {
+    const service = await startWorkers(t, { SHUTDOWN_TIMEOUT_MS: '60000' })
+    const page = await createPage(service.url, await signUp(service.url))
+    const workers = workersOf(service)
+    const inFlight = Array.from({ length: 12 }, async () => await signIn(service.url))
+    await Promise.race(inFlight) // the other requests have arrived by now
+    const ended = once(service.child, 'exit')
+    if (group) service.end('SIGTERM')
+    else service.child.kill('SIGTERM')
+    t.same(await Promise.all(inFlight), Array(12).fill(200))
+    t.same(await ended, [0, null])
+    t.same(running(workers), [])
+    await t.rejects(call(`${service.url}/landing_pages/${page.public_id}`))
+  })
+}
+
+t.test('a second signal cuts off the requests in flight', async (t) => {
+  const service = await startWorkers(t, { SHUTDOWN_TIMEOUT_MS: '600000', BODY_TIMEOUT_MS: '600000' })
+  const workers = workersOf(service)
+  const stalled = Array.from({ length: 4 }, () => {
+    const socket = connect(Number(new URL(service.url).port), '127.0.0.1', () => {
+      socket
+        .write('POST /auth/sign_in HTTP/1.1\r\nHost: x\r\nExpect: 100-continue\r\nContent-Type: application/json\r\nContent-Length: 100\r\n\r\n{')
+    })
+    socket.on('error', () => {})
+    return socket
+  })
+  await Promise.all(stalled.map(async (socket) => await once(socket, 'data')))
+  const ended = once(service.child, 'exit')
+  service.child.kill('SIGINT')
+  while (linesOf(service.output()).filter(({ msg }) => /requests in flight/.test(String(msg))).length < 2) {
+    await sleep(20)
+  }
+  t.equal(service.child.exitCode, null, 'after one signal the service waits for the requests')
+  service.child.kill('SIGINT')
+  t.same(await ended, [0, null])
+  t.same(running(workers), [])
+})
+
+t.test("a worker that doesn't end in time is killed", async (t) => {
+  const service = await startWorkers(t, { SHUTDOWN_TIMEOUT_MS: '100' })
+  const workers = workersOf(service)
+  process.kill(workers[0] as number, 'SIGSTOP')
+  const ended = once(service.child, 'exit')
+  service.child.kill('SIGTERM')
+  t.same(await ended, [1, null])
+  t.same(running(workers), [])
+})
+
+t.test('when the primary is killed, its workers finish the requests in flight and exit', async (t) => {
+  const service = await startWorkers(t)
+  const workers = workersOf(service)
+  await signUp(service.url)
+  const inFlight = Array.from({ length: 8 }, async () => await signIn(service.url))
+  await Promise.race(inFlight)
+  service.child.kill('SIGKILL')
+  t.same(await Promise.all(inFlight), Array(8).fill(200))
+  while (running(workers).length > 0) await sleep(20)
+  t.pass('otherwise this test would time out')
+})
+
+t.test('with PORT=0 all workers share one port, including replacements', async (t) => {
+  const { PATH = '', HOME = '/' } = process.env
+  const child = spawn(process.execPath, ['dist/cli/landfall.js', 'serve'], {
+    cwd: PROJECT,
+    env: { PATH, HOME, PORT: '0', ...await settings(t) },
+    stdio: ['ignore', 'pipe', 'inherit']
+  })
+  t.teardown(() => child.kill('SIGKILL'))
+  let output = ''
+  child.stdout.setEncoding('utf8').on('data', (data: string) => {
+    output += data
+  })
+  const said = async (message: string, times = 1) => {
+    while (output.split(message).length <= times) await sleep(20)
+  }
+  await said('all workers are listening')
+  const port = linesOf(output).find(({ msg }) => msg === 'all workers are listening')?.port
+  t.ok(Number(port) > 0)
+  const url = `http://127.0.0.1:${port}/health/live`
+  t.equal((await call(url)).status, 200)
+  for (const pid of workersOf({ child })) process.kill(pid, 'SIGKILL')
+  await said('the replacement worker is listening', 2)
+  t.equal((await call(url)).status, 200)
+  const ended = once(child, 'exit')
+  child.kill('SIGINT')
+  t.same(await ended, [0, null])
+})

@@ -1,0 +1,252 @@
+import { once } from 'node:events'
+import { existsSync, mkdirSync, writeFileSync } from 'node:fs'
+import { connect, createServer, type AddressInfo, type Socket } from 'node:net'
+import { join } from 'node:path'
+import t, { type Test } from 'tap'
+import { createDatabase, createMigratedDatabase, claimRedis, freePort,
+  type Teardown } from '../../helpers/servers.ts'
+import { PROJECT, runService, startService, temporaryFolder } from '../../helpers/service.ts'
+
+const json = { 'content-type': 'application/json' }
+const credentials = { email: 'owner@example.com', password: 'correct horse' }
+const post = async (url: string, body: unknown, headers: Record<string, string> = {}) =>
+  await fetch(url, { method: 'POST', headers: { ...json, ...headers }, body: JSON.stringify(body) })
+const signUp = async (url: string) =>
+  await (await post(`${url}/auth/sign_up`, {
+    user: { ...credentials, password_confirmation: credentials.password }
+  })).json() as { access_token: string, refresh_token: string }
+const bearer = (token: string) => ({ authorization: `Bearer ${token}` })
+
+interface EmbeddedSettings extends Record<string, string> {
+  DATA_DIR: string
+  UPLOADS_DIR: string
+}
+
+function embedded (t: Teardown): EmbeddedSettings {
+  const folder = temporaryFolder(t)
+  return { DATA_DIR: join(folder, 'data'), UPLOADS_DIR: join(folder, 'uploads') }
+}
+
+/** The data of one owner, and a refresh token. */
+interface Stored {
+  token: string
+  refreshToken: string
+  pagePath: string
+  assetPath: string
+}
+
+async function store (url: string): Promise<Stored> {
+  const { access_token: token, refresh_token: refreshToken } = await signUp(url)
+  const page = await (await post(`${url}/landing_pages`, { current_data: { kept: true } }, bearer(token)))
+    .json() as { public_id: string }
+  const form = new FormData()
+  form.append('asset[file]', new Blob(['kept too']), 'kept.txt')
+  const asset = await (await fetch(`${url}/assets`, { method: 'POST', headers: bearer(token), body: form }))
+    .json() as { url: string }
+  return {
+    token,
+    refreshToken,
+    pagePath: `/landing_pages/${page.public_id}`,
+    assetPath: new URL(asset.url).pathname
+  }
+}
+
+/** Checks that all data is there, and replaces the refresh token. */
+async function check (t: Test, url: string, stored: Stored): Promise<void> {
+  t.equal(
+    (await fetch(`${url}/auth/me`, { headers: bearer(stored.token) })).status,
+    200,
+    'the access token is still valid'
+  )
+  const refreshed = await post(`${url}/auth/refresh`, { refresh_token: stored.refreshToken })
+  t.equal(refreshed.status, 200)
+  stored.refreshToken = (await refreshed.json() as { refresh_token: string }).refresh_token
+  t.equal((await post(`${url}/auth/sign_in`, { user: credentials })).status, 200)
+  t.equal(await (await fetch(url + stored.pagePath)).text(), '{"kept":true}')
+  t.equal(await (await fetch(url + stored.assetPath)).text(), 'kept too')
+}
+
+t.test('the embedded service keeps all data across SIGKILL, SIGINT and SIGTERM', async (t) => {
+  const env = embedded(t)
+  let service = await startService(t, env)
+  const stored = await store(service.url)
+  for (const [signal, code] of [['SIGKILL', 'SIGKILL'], ['SIGINT', 0], ['SIGTERM', 0]] as const) {
+    t.equal(await service.end(signal), code)
+    service = await startService(t, signal === 'SIGTERM' ? { ...env, HOST: 'localhost' } : env)
+    await check(t, service.url, stored)
+  }
+
+  await t.test('HOST=localhost listens on one address', async (t) => {
+    const { port } = new URL(service.url)
+    const reaches = async (host: string) =>
+      await fetch(`http://${host}:${port}/health/live`).then(({ status }) => status === 200, () => false)
+    t.same([await reaches('127.0.0.1'), await reaches('[::1]')], [true, false])
+  })
+
+  await t.test('a second process on the same folder is rejected, and the first continues', async (t) => {
+    const { code, output } = await runService(t, { ...env, PORT: String(await freePort()) })
+    t.equal(code, 1)
+    t.match(output, env.DATA_DIR)
+    t.equal(output.split('\n').filter((line) => line.startsWith('Landfall could not start')).length, 1)
+    t.notMatch(output, /\n\s+at /, 'no stack')
+    await check(t, service.url, stored)
+  })
+  t.equal(await service.end('SIGTERM'), 0)
+})
+
+t.test('a failed start prints the reason in one line and leaves nothing behind', async (t) => {
+  const closed = await freePort()
+  const file = join(temporaryFolder(t), 'file')
+  writeFileSync(file, '')
+  const database = {
+    DATABASE_URL: await createMigratedDatabase(t),
+    JWT_SECRET: 'x'.repeat(32),
+    UPLOADS_DIR: temporaryFolder(t)
+  }
+  const occupant = createServer().listen(0, '127.0.0.1')
+  await once(occupant, 'listening')
+  t.teardown(() => occupant.close())
+  const starts = [
+    ['a bad setting', { PORT: 'http' },
+      /^Landfall can't start with these settings:\nPORT must be a whole number from 0 to 65535\n$/],
+    ['several', { PORT: 'http', LOG_LEVEL: 'loud' }, /\nPORT must be .*\nLOG_LEVEL must be one of fatal, /],
+    ['no secret', { DATABASE_URL: 'postgresql://localhost/x' },
+      /JWT_SECRET must be set when DATABASE_URL is/],
+    ['no PostgreSQL', { ...database, DATABASE_URL: `postgresql://user:hunter2@127.0.0.1:${closed}/x` },
+      /Landfall could not start: .*127\.0\.0\.1/],
+    ['a data folder that is a file', { DATA_DIR: file, UPLOADS_DIR: temporaryFolder(t) },
+      /Landfall could not start: .*DATA_DIR/],
+    ['an uploads folder that is a file', { ...database, UPLOADS_DIR: file },
+      /Landfall could not start: .*UPLOADS_DIR/],
+    ['a port that is taken', { ...database, PORT: String((occupant.address() as AddressInfo).port) },
+      /Landfall could not start: Port \d+ of 127\.0\.0\.1 is in use by another process: stop it, or set PORT to/]
+  ] as [string, Record<string, string>, RegExp][]
+  await Promise.all(starts.map(async ([name, env, reason]) => {
+    const { code, output } = await runService(t, { PORT: '0', ...env })
+    t.equal(code, 1, name)
+    t.match(output, reason, name)
+    t.notMatch(output, /hunter2|\n\s+at /, `${name}: no password, no stack`)
+  }))
+})
+
+t.test('settings come from .env, and the environment takes precedence', async (t) => {
+  const folder = temporaryFolder(t)
+  mkdirSync(join(folder, 'elsewhere'))
+  writeFileSync(join(folder, '.env'), 'PORT=nonsense\nLOG_LEVEL=loud\n')
+  const { output } = await runService(t, { LOG_LEVEL: 'info' }, ['sh', '-c',
+    `cd '${folder}' && exec '${process.execPath}' '${join(PROJECT, 'dist/cli/landfall.js')}' serve`])
+  t.match(output, /\nPORT must be /)
+  t.notMatch(output, /LOG_LEVEL/)
+  t.notOk(existsSync(join(folder, 'data')))
+})
+
+t.test("two replicas that start together on an empty database share a limit and see each other's writes", async (t) => {
+  const env = {
+    DATABASE_URL: await createDatabase(t),
+    REDIS_URL: await claimRedis(t),
+    JWT_SECRET: 'x'.repeat(32),
+    UPLOADS_DIR: temporaryFolder(t)
+  }
+  const [one, two] = await Promise.all([startService(t, env), startService(t, env)])
+  const account = await signUp(one.url)
+  const page =
+    await (await post(`${one.url}/landing_pages`, { current_data: { v: 1 } }, bearer(account.access_token)))
+      .json() as { id: string, public_id: string }
+  const read = async (url: string) => await fetch(`${url}/landing_pages/${page.public_id}`)
+  t.equal(await (await read(two.url)).text(), '{"v":1}')
+  await fetch(`${two.url}/manage/landing_pages/${page.id}`, {
+    method: 'PATCH',
+    headers: { ...json, ...bearer(account.access_token) },
+    body: '{"current_data":{"v":2}}'
+  })
+  t.equal(await (await read(two.url)).text(), '{"v":2}')
+  while (await (await read(one.url)).text() !== '{"v":2}');
+
+  t.equal((await fetch(`${two.url}/auth/me`, { headers: bearer(account.access_token) })).status, 200)
+  const signedOut = await fetch(`${one.url}/auth/sign_out`, {
+    method: 'DELETE',
+    headers: { ...json, ...bearer(account.access_token) },
+    body: JSON.stringify({ refresh_token: account.refresh_token })
+  })
+  t.equal(signedOut.status, 204)
+  t.equal((await fetch(`${two.url}/auth/me`, { headers: bearer(account.access_token) })).status, 401)
+
+  const counted = []
+  for (let n = 0; n < 40; n++) counted.push((await read(n % 2 === 0 ? one.url : two.url)).status)
+  const passed = counted.filter((status) => status === 200).length
+  t.ok(passed <= 27, `the earlier reads count: ${passed}`)
+  t.same(counted, [...Array(passed).fill(200), ...Array(40 - passed).fill(429)])
+  t.same(await Promise.all([one.end('SIGTERM'), two.end('SIGTERM')]), [0, 0])
+})
+
+t.test('SIGTERM finishes the requests in flight and waits for no idle connection or incomplete request', async (t) => {
+  const env = {
+    DATABASE_URL: await createMigratedDatabase(t),
+    JWT_SECRET: 'x'.repeat(32),
+    UPLOADS_DIR: temporaryFolder(t),
+    SHUTDOWN_TIMEOUT_MS: '2000'
+  }
+  const service = await startService(t, env)
+  const sockets = ['', 'GET /health',
+    'POST /auth/sign_in HTTP/1.1\r\nHost: x\r\nContent-Type: application/json\r\nContent-Length: 100\r\n\r\n{']
+    .map((start) => {
+      const socket = connect(Number(new URL(service.url).port), 'localhost', () => socket.write(start))
+      socket.on('error', () => {})
+      return socket
+    })
+  await signUp(service.url)
+  const inFlight = Array.from(
+    { length: 8 },
+    async () => (await post(`${service.url}/auth/sign_in`, { user: credentials })).status
+  )
+  await Promise.race(inFlight) // the other requests have arrived by now
+  const ending = service.end('SIGTERM')
+  t.same(await Promise.all(inFlight), Array(8).fill(200))
+  t.equal(await ending, 0)
+  t.match(service.output(), /"msg":"shutting down after[^\n]*\n(.*\n)*.*"msg":"closed"/)
+  for (const socket of sockets) socket.destroy()
+})
+
+t.test('SIGTERM cuts off no answer that is being sent, and waits for no request that has only begun', async (t) => {
+  // With these limits a shutdown that waits for its limit would not end.
+  const env = {
+    DATABASE_URL: await createMigratedDatabase(t),
+    JWT_SECRET: 'x'.repeat(32),
+    UPLOADS_DIR: temporaryFolder(t),
+    SHUTDOWN_TIMEOUT_MS: '600000',
+    MAX_DOCUMENT_BYTES: '30000000'
+  }
+  const service = await startService(t, env)
+  const account = await signUp(service.url)
+  const document = JSON.stringify(['x'.repeat(20_000_000)])
+  const page = await (await post(
+    `${service.url}/landing_pages`,
+    { current_data: JSON.parse(document) },
+    bearer(account.access_token)
+  )).json() as { public_id: string }
+
+  const open = (text: string) =>
+    connect(Number(new URL(service.url).port), 'localhost').on('error', () => {}).setNoDelay(true).on(
+      'connect',
+      function (this: Socket) {
+        this.write(text)
+      }
+    )
+  const halfSent = ['GET /hea', 'GET /health/live HTTP/1.1\r\nHost: x\r\nX-'].map(open)
+  const reader = open(`GET /landing_pages/${page.public_id} HTTP/1.1\r\nHost: x\r\n\r\n`)
+  let received = 0
+  reader.on('data', (chunk: Buffer) => {
+    received += chunk.length
+  })
+  await once(reader, 'data')
+  reader.pause()
+  const ending = service.end('SIGTERM')
+  await Promise.all(halfSent.map(async (socket) => {
+    socket.resume()
+    await once(socket, 'close')
+  }))
+  reader.resume()
+  await once(reader, 'close')
+  t.ok(received > document.length, `${received} bytes of the answer`)
+  t.equal(await ending, 0)
+})

@@ -1,0 +1,326 @@
+import { once } from 'node:events'
+import { connect } from 'node:net'
+import { setTimeout as sleep } from 'node:timers/promises'
+import { pino } from 'pino'
+import t from 'tap'
+import { buildApp } from '../../../src/app.ts'
+import { loadConfig } from '../../../src/config.ts'
+import { PASSWORD, testSettings } from '../../helpers/app.ts'
+import { call, Owner } from '../../helpers/client.ts'
+import { secretsIn } from '../../helpers/secrets.ts'
+import { createProxy, freePort, query, startPostgresServer, startRedisServer } from '../../helpers/servers.ts'
+import { runService, startService, temporaryFolder } from '../../helpers/service.ts'
+import { until } from '../../helpers/until.ts'
+
+// The service prints no secret. `startService` applies the same check to the output of every service that
+// tests start.
+
+const JWT_SECRET = 'the key of the tokens of this test, long enough'
+const TYPED = {
+  'a password that was typed wrongly': 'mistyped horse battery',
+  'a new password': 'brand-new staple 4711'
+}
+const DOCUMENT = 'what a page says'
+
+async function raw (url: string, bytes: string): Promise<void> {
+  const socket = connect(Number(new URL(url).port), '127.0.0.1', () => socket.end(bytes))
+  socket.resume().on('error', () => {})
+  await once(socket, 'close')
+}
+
+t.test('the search for secrets finds each kind of secret', async (t) => {
+  const token = `${Buffer.from('{"alg":"HS256"}').toString('base64url')}.${
+    Buffer.from('{"sub":"1"}').toString('base64url')
+  }.c2ln`
+  for (
+    const printed of [
+      `{"token":"${token}"}`,
+      'Authorization: Bearer abcdefghijkl',
+      '$argon2id$v=19$m=19456',
+      'postgresql://user:hunter2@db:5432/x',
+      'redis://:hunter2@cache',
+      PASSWORD,
+      JWT_SECRET,
+      'a-password-of-redis',
+      'the other one'
+    ]
+  ) {
+    t.not(
+      secretsIn(`before ${printed} after`, { JWT_SECRET, REDIS_URL: 'redis://:a-password-of-redis@x' }, {
+        'something else': 'the other one'
+      }).length,
+      0,
+      printed
+    )
+  }
+  t.same(
+    secretsIn(
+      '{"level":30,"route":"/auth/sign_in","url":"http://localhost:3000/","challenge":"WWW-Authenticate: Bearer"}',
+      { JWT_SECRET, DATABASE_URL: 'postgresql://db/x' }
+    ),
+    []
+  )
+})
+
+t.test("a test whose service prints a secret fails and doesn't print the secret", async (t) => {
+  const said = t.capture(console, 'error')
+  const results = []
+  for (const script of ['console.error(process.env.JWT_SECRET)', 'console.error("nothing")']) {
+    const endings: (() => unknown)[] = []
+    await runService({ teardown: (action) => endings.push(action) }, { JWT_SECRET }, [process.execPath, '-e',
+      script])
+    for (const end of endings) await end()
+    results.push(process.exitCode)
+    process.exitCode = undefined
+  }
+  t.same(results, [1, undefined])
+  t.same(said().map(({ args }) => args), [['a service of the tests printed JWT_SECRET']])
+})
+
+t.test('a run of all operations at LOG_LEVEL=trace prints no secret', async (t) => {
+  const [postgres, redis] = await Promise.all([startPostgresServer(t), startRedisServer(t)])
+  const [database, cache] = await Promise.all([createProxy(t, postgres.url), createProxy(t, redis.url)])
+  const env = {
+    DATABASE_URL: database.url,
+    REDIS_URL: cache.url,
+    JWT_SECRET,
+    UPLOADS_DIR: temporaryFolder(t),
+    LOG_LEVEL: 'trace',
+    LOG_PUBLIC_READS_SAMPLE: '1',
+    DATABASE_TIMEOUT_MS: '500',
+    CORS_ORIGINS: 'https://app.example.com'
+  }
+  const service = await startService(t, env)
+  const { url } = service
+  const secrets: Record<string, string> = { ...TYPED, 'a document': DOCUMENT }
+  const typed = TYPED['a password that was typed wrongly']
+
+  const owner = await Owner.signUp(url)
+  secrets['an e-mail address'] = owner.email
+  const keep = (what: string, token: string) => {
+    secrets[what] = token
+    return token
+  }
+  const access = keep('an access token', owner.accessToken)
+  const refresh = keep('a refresh token', owner.refreshToken)
+  const post = async (path: string, body: unknown, headers: Record<string, string> = {}) =>
+    await call('POST', url + path, { json: body, headers })
+
+  await post('/auth/sign_in', { user: { email: owner.email, password: PASSWORD } })
+  t.equal((await post('/auth/sign_in', { user: { email: owner.email, password: typed } })).status, 401)
+  await post('/auth/sign_up', {
+    user: {
+      email: owner.email,
+      password: TYPED['a new password'],
+      password_confirmation: TYPED['a new password']
+    }
+  })
+  await post('/auth/sign_up', {
+    user: { email: TYPED['a new password'], password: typed, password_confirmation: PASSWORD }
+  })
+  await call('POST', `${url}/auth/sign_in`, { text: `{"user":{"password":"${typed}"` })
+  await call('POST', `${url}/auth/sign_in`, { text: typed, headers: { 'content-type': 'text/plain' } })
+  await call('POST', `${url}/auth/sign_in?password=${encodeURIComponent(typed)}`, { json: {} })
+  const next = JSON.parse((await post('/auth/refresh', { refresh_token: refresh })).text) as {
+    access_token: string
+    refresh_token: string
+  }
+  keep('the next access token', next.access_token)
+  keep('the next refresh token', next.refresh_token)
+  t.equal((await post('/auth/refresh', { refresh_token: refresh })).status, 401, 'a replay')
+  await post('/auth/refresh', { refresh_token: `${refresh}x` })
+
+  for (
+    const authorization of [`Bearer ${access}x`, `Bearer ${access.slice(0, -5)}`, `Token ${access}`,
+      `Bearer ${access} ${access}`, `Bearer ${refresh}`,
+      `Basic ${Buffer.from(`${owner.email}:${PASSWORD}`).toString('base64')}`, access]
+  ) {
+    t.equal((await call('GET', `${url}/auth/me`, { headers: { authorization } })).status, 401)
+    keep(`a header ${Object.keys(secrets).length}`, authorization.replace(/^\w+ /, ''))
+  }
+  for (
+    const path of ['/auth/me?access_token=', '/landing_pages/', '/manage/landing_pages/',
+      '/manage/landing_pages?cursor=', '/uploads/', '/nothing/', '/landing_pages/%zz']
+  ) {
+    await call('GET', `${url}${path}${access}`)
+    await owner.call('GET', `${url}${path}${access}`, {
+      headers: { cookie: `token=${access}`, referer: `${url}/?token=${refresh}` }
+    })
+  }
+  for (const path of [`/${refresh}/${access}`, `/landing_pages/${'a'.repeat(22)}?email=${owner.email}`]) {
+    t.equal((await call('GET', url + path)).status, 404)
+  }
+  await raw(url, `GET /auth/me?t=${access} HTTP/9.9\r\nAuthorization: Bearer ${access}\r\n\r\n`)
+  await raw(
+    url,
+    `GET /auth/me HTTP/1.1\r\nHost: x\r\nAuthorization: Bearer ${access}\r\nX: ${'x'.repeat(20_000)}\r\n\r\n`
+  )
+
+  const page = await owner.createPage(url, `["${DOCUMENT}"]`)
+  t.equal((await call('GET', `${url}/landing_pages/${page.public_id}`)).status, 200)
+  t.equal((await owner.upload(url, Buffer.from(DOCUMENT))).status, 201)
+  await call('POST', `${url}/assets`, {
+    text: `--x\r\n${DOCUMENT}`,
+    headers: { authorization: `Bearer ${access}`, 'content-type': 'multipart/form-data; boundary=x' }
+  })
+
+  // PostgreSQL quotes a row that violates a constraint.
+  for (const table of ['users', 'refresh_tokens', 'landing_pages', 'assets']) {
+    await query(postgres.url, `ALTER TABLE ${table} ADD CONSTRAINT refused CHECK (false) NOT VALID`)
+  }
+  const fails = async (what: string, answer: Promise<{ status: number }>) =>
+    t.equal((await answer).status, 500, what)
+  await fails(
+    'a sign-up',
+    post('/auth/sign_up', {
+      user: {
+        email: 'new@example.com',
+        password: TYPED['a new password'],
+        password_confirmation: TYPED['a new password']
+      }
+    })
+  )
+  await fails('a sign-in', post('/auth/sign_in', { user: { email: owner.email, password: PASSWORD } }))
+  await fails('a refresh', post('/auth/refresh', { refresh_token: next.refresh_token }))
+  await fails(
+    'a page',
+    owner.call('POST', `${url}/landing_pages`, { text: `{"current_data":["${DOCUMENT}"]}` })
+  )
+  await fails('an update', owner.update(url, page.id, `["${DOCUMENT}!"]`))
+  await fails('an upload', owner.upload(url, Buffer.from(DOCUMENT)))
+  for (const table of ['users', 'refresh_tokens', 'landing_pages', 'assets']) {
+    await query(postgres.url, `ALTER TABLE ${table} DROP CONSTRAINT refused`)
+  }
+  await query(postgres.url, "UPDATE users SET password_hash = '$argon2id$not a hash'")
+  await post('/auth/sign_in', { user: { email: owner.email, password: PASSWORD } })
+  await query(postgres.url, 'ALTER TABLE users RENAME COLUMN password_hash TO something_else')
+  await fails(
+    'a column that is gone',
+    post('/auth/sign_in', { user: { email: owner.email, password: PASSWORD } })
+  )
+  await query(postgres.url, 'ALTER TABLE users RENAME COLUMN something_else TO password_hash')
+
+  for (const proxy of [cache, database]) {
+    for (const broken of ['refused', 'silent']) {
+      if (broken === 'refused') await proxy.refuse()
+      else proxy.blackhole()
+      await post('/auth/sign_in', { user: { email: owner.email, password: PASSWORD } })
+      await post('/auth/refresh', { refresh_token: `${refresh}x` })
+      await owner.call('GET', `${url}/auth/me`)
+      await owner.update(url, page.id, `["${DOCUMENT}?"]`)
+      await call('GET', `${url}/landing_pages/${page.public_id}`)
+      await proxy.restore()
+      while ((await call('GET', `${url}/health/ready`)).text.match(/"database":"ok","redis":"ok"/) === null) {
+        await sleep(50)
+      }
+    }
+  }
+  t.equal(
+    (await owner.call('DELETE', `${url}/auth/sign_out`, { json: { refresh_token: next.refresh_token } }))
+      .status,
+    204
+  )
+  t.equal(await service.end('SIGTERM'), 0)
+
+  const printed = service.output()
+  for (
+    const line of ['"route":"/auth/sign_in","path":"/auth/sign_in","status":401', '"msg":"request refused"',
+      '"msg":"request failed"', 'violates check constraint', '"msg":"request could not be served"',
+      '"msg":"Redis is unavailable', '"status":503']
+  ) {
+    t.ok(printed.includes(line), `the output has ${line}`)
+  }
+  t.match(
+    printed,
+    /"route":"\/auth\/me","path":"\/auth\/me","status":200,"ms":[\d.]+,"bytes":\d+,"address":"127\.0\.0\.1","user":\d+/,
+    'the log has user, route and address'
+  )
+  t.same(secretsIn(printed, env, secrets), [])
+})
+
+t.test('a log line has the client address that a trusted proxy sent', async (t) => {
+  const lines: Record<string, unknown>[] = []
+  const app = await buildApp(
+    loadConfig({ ...await testSettings(t), TRUST_PROXY: '127.0.0.1' }),
+    pino({ level: 'info' }, { write: (line: string) => lines.push(JSON.parse(line)) })
+  )
+  t.teardown(async () => await app.close())
+  await app.inject({ url: '/auth/me', headers: { 'x-forwarded-for': '203.0.113.9' } })
+  await app.inject({
+    url: '/auth/me',
+    remoteAddress: '198.51.100.1',
+    headers: { 'x-forwarded-for': '203.0.113.9' }
+  })
+  t.same(
+    lines.filter(({ msg }) => msg === 'answered').map((
+      { route, status, address }
+    ) => [route, status, address]),
+    [['/auth/me', 401, '203.0.113.9'], ['/auth/me', 401, '198.51.100.1']]
+  )
+})
+
+t.test('a failed start prints no secret', async (t) => {
+  const [postgres, redis] = await Promise.all([startPostgresServer(t), startRedisServer(t)])
+  const common = { PORT: '0', JWT_SECRET, UPLOADS_DIR: temporaryFolder(t), LOG_LEVEL: 'trace' }
+  const addressed = (url: string, change: (url: URL) => void) => {
+    const changed = new URL(url)
+    change(changed)
+    return changed.href
+  }
+  const closed = String(await freePort())
+  const secrets = { 'a password of an address': 'hunter2-in-the-url' }
+  const starts: [what: string, env: Record<string, string>][] = [
+    ['a wrong password', {
+      DATABASE_URL: addressed(postgres.url, (url) => {
+        url.password = secrets['a password of an address']
+      })
+    }],
+    ['an unknown user', {
+      DATABASE_URL: addressed(postgres.url, (url) => {
+        url.username = 'nobody'
+      })
+    }],
+    ['an unknown database', {
+      DATABASE_URL: addressed(postgres.url, (url) => {
+        url.pathname = '/nothing'
+      })
+    }],
+    ['a port without a listener', {
+      DATABASE_URL: addressed(postgres.url, (url) => {
+        url.port = closed
+      })
+    }],
+    ['an invalid address', {
+      DATABASE_URL: `postgresql://user:${secrets['a password of an address']}@host:port/x`
+    }],
+    ['an address of another database', {
+      DATABASE_URL: `mysql://user:${secrets['a password of an address']}@host/x`
+    }],
+    ['an address that is not of Redis', {
+      DATABASE_URL: postgres.url,
+      REDIS_URL: `http://:${secrets['a password of an address']}@host/`
+    }],
+    ['a secret that is too short', {
+      DATABASE_URL: postgres.url,
+      JWT_SECRET: secrets['a password of an address']
+    }]
+  ]
+  await Promise.all(starts.map(async ([what, env]) => {
+    const { code, output } = await runService(t, { ...common, ...env })
+    t.equal(code, 1, what)
+    t.match(output, /^Landfall (could not start|can't start)/m, what)
+    t.same(secretsIn(output, { ...common, ...env }, secrets), [], what)
+  }))
+  // The service starts although Redis refuses the password.
+  const service = await startService(t, {
+    DATABASE_URL: postgres.url,
+    JWT_SECRET,
+    UPLOADS_DIR: common.UPLOADS_DIR,
+    LOG_LEVEL: 'trace',
+    REDIS_URL: addressed(redis.url, (url) => {
+      url.password = secrets['a password of an address']
+    })
+  })
+  await until(() => service.output().includes('Redis is unavailable'))
+  t.same(secretsIn(service.output(), {}, secrets), [])
+})

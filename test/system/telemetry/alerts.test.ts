@@ -1,0 +1,277 @@
+import { execFileSync } from 'node:child_process'
+import { readFileSync, writeFileSync } from 'node:fs'
+import { dirname, join } from 'node:path'
+import t from 'tap'
+import { provide } from '../../helpers/programs.ts'
+import { PROJECT, temporaryFolder } from '../../helpers/service.ts'
+
+// Tests the alerts with promtool on invented series: each fires for the faulty replica after its `for` time,
+// and not for a healthy replica.
+
+const RULES = join(PROJECT, 'deploy/monitoring/prometheus-rules.yml')
+const promtool = join(dirname(provide('prometheus')), 'promtool')
+const PAGES = 'landfall_public_reads_total'
+const REQUESTS = 'landfall_http_request_duration_seconds'
+
+/** Series in the notation of promtool, with a value per minute: `0+6x60` grows by 6 each minute. */
+interface Case {
+  /** Series of the faulty replica, and of a healthy one, by metric and labels. */
+  readonly bad: Record<string, string>
+  readonly good: Record<string, string>
+  /** Minutes after the fault at which the alert must not fire yet, and at which it must. */
+  readonly silentAt: number
+  readonly firesAt: number
+  /** Whether the alert is about all replicas together; `good` is then tested without `bad`. */
+  readonly isOverall?: boolean
+}
+
+const ALERTS: Record<string, Case> = {
+  LandfallDown: {
+    bad: { 'up{job="landfall"}': '0x60' },
+    good: { 'up{job="landfall"}': '1x60', 'up{job="other"}': '0x60' },
+    silentAt: 0,
+    firesAt: 2
+  },
+  LandfallPublicReadsFail: {
+    bad: {
+      [`${PAGES}{source="none",status="503"}`]: '0+2x60',
+      [`${PAGES}{source="process",status="200"}`]: '0+98x60'
+    },
+    good: {
+      [`${PAGES}{source="none",status="503"}`]: '0+1x60',
+      [`${PAGES}{source="process",status="200"}`]: '0+199x60'
+    },
+    silentAt: 2,
+    firesAt: 6
+  },
+  LandfallStaleReads: {
+    bad: { [`${PAGES}{source="stale",status="200"}`]: '0+1x60' },
+    good: { [`${PAGES}{source="stale",status="200"}`]: '5x60' },
+    silentAt: 1,
+    firesAt: 5
+  },
+  LandfallManagementErrors: {
+    bad: {
+      [`${REQUESTS}_count{route="/assets",status="5xx"}`]: '0+6x60',
+      [`${REQUESTS}_count{route="/assets",status="2xx"}`]: '0+94x60'
+    },
+    good: {
+      [`${REQUESTS}_count{route="/assets",status="5xx"}`]: '0+4x60',
+      [`${REQUESTS}_count{route="/assets",status="2xx"}`]: '0+96x60',
+      [`${REQUESTS}_count{route="/health/ready",status="5xx"}`]: '0+90x60'
+    },
+    silentAt: 4,
+    firesAt: 9
+  },
+  LandfallManagementSlow: {
+    bad: {
+      [`${REQUESTS}_bucket{route="/auth/me",le="1"}`]: '0+90x60',
+      [`${REQUESTS}_bucket{route="/auth/me",le="2.5"}`]: '0+100x60',
+      [`${REQUESTS}_bucket{route="/auth/me",le="+Inf"}`]: '0+100x60'
+    },
+    good: {
+      [`${REQUESTS}_bucket{route="/auth/me",le="1"}`]: '0+96x60',
+      [`${REQUESTS}_bucket{route="/auth/me",le="2.5"}`]: '0+100x60',
+      [`${REQUESTS}_bucket{route="/auth/me",le="+Inf"}`]: '0+100x60'
+    },
+    silentAt: 8,
+    firesAt: 14
+  },
+  LandfallDatabaseUnavailable: {
+    bad: {
+      'landfall_database_connection_wait_seconds_count{result="unavailable"}': '0+1x60',
+      'landfall_database_statement_duration_seconds_count{result="unavailable"}': '0x60'
+    },
+    good: {
+      'landfall_database_connection_wait_seconds_count{result="unavailable"}': '7x60',
+      'landfall_database_statement_duration_seconds_count{result="unavailable"}': '7x60',
+      'landfall_database_statement_duration_seconds_count{result="error"}': '0+9x60',
+      landfall_database_up: '1x60'
+    },
+    silentAt: 1,
+    firesAt: 5
+  },
+  LandfallDatabasePoolFull: {
+    bad: { landfall_database_waiting: '1x60' },
+    good: { landfall_database_waiting: '9 9 9 0 9 9 9 0 9 9 9 0 9 9 9 0' },
+    silentAt: 4,
+    firesAt: 6
+  },
+  LandfallRedisAway: {
+    bad: { landfall_limits_shared: '0x60' },
+    good: { landfall_limits_shared: '1x60' },
+    silentAt: 0,
+    firesAt: 2
+  },
+  LandfallRedisUnsteady: {
+    bad: { landfall_redis_outages_total: '0 1 2 3 4 5 6x60' },
+    good: { landfall_redis_outages_total: '0 1 2 2x60' },
+    silentAt: 2,
+    firesAt: 8
+  },
+  LandfallWritesUnheard: {
+    bad: { landfall_invalidation_channel_up: '0x60' },
+    good: { landfall_invalidation_channel_up: '1x60' },
+    silentAt: 0,
+    firesAt: 2
+  },
+  LandfallEventLoopLate: {
+    bad: { 'nodejs_eventloop_lag_p99_seconds{job="landfall"}': '0.3x60' },
+    good: {
+      'nodejs_eventloop_lag_p99_seconds{job="landfall"}': '0.02x60',
+      'nodejs_eventloop_lag_p99_seconds{job="other"}': '3x60'
+    },
+    silentAt: 4,
+    firesAt: 6
+  },
+  LandfallSheds: {
+    bad: { 'landfall_requests_shed_total{reason="rss"}': '0+1x60' },
+    good: { 'landfall_requests_shed_total{reason="rss"}': '3x60' },
+    silentAt: 4,
+    firesAt: 8
+  },
+  LandfallConnectionsNearLimit: {
+    bad: { landfall_connections: '81x60', landfall_connections_max: '100x60' },
+    good: {
+      landfall_connections: '79x60',
+      landfall_connections_max: '100x60',
+      'landfall_connections{of="any number"}': '9000x60',
+      'landfall_connections_max{of="any number"}': '0x60'
+    },
+    silentAt: 4,
+    firesAt: 6
+  },
+  LandfallConnectionsRefused: {
+    bad: { landfall_connections_refused_total: '0x5 0+1x60' },
+    good: { landfall_connections_refused_total: '8x60' },
+    silentAt: 5,
+    firesAt: 8
+  },
+  LandfallHashQueueFull: {
+    bad: { landfall_password_hashes_refused_total: '0x5 0+1x60' },
+    good: { landfall_password_hashes_refused_total: '8x60' },
+    silentAt: 5,
+    firesAt: 8
+  },
+  LandfallSignInsFail: {
+    bad: {
+      landfall_sign_in_failures_total: '0+40x60',
+      'landfall_auth_throttled_total{limit="sign_in"}': '0+40x60'
+    },
+    good: {
+      landfall_sign_in_failures_total: '0+40x60',
+      'landfall_auth_throttled_total{limit="sign_in"}': '0x60',
+      'landfall_auth_throttled_total{limit="refresh"}': '0+90x60'
+    },
+    silentAt: 9,
+    firesAt: 22,
+    isOverall: true
+  },
+  LandfallTokensReplayed: {
+    bad: { 'landfall_sessions_total{event="replayed"}': '0+1x60' },
+    good: {
+      'landfall_sessions_total{event="replayed"}': '0 1 2 2x60',
+      'landfall_sessions_total{event="begun"}': '0+9x60'
+    },
+    silentAt: 2,
+    firesAt: 30,
+    isOverall: true
+  },
+  LandfallUploadsFail: {
+    bad: { 'landfall_uploads_total{result="disk_full"}': '0x5 0+1x60' },
+    good: {
+      'landfall_uploads_total{result="disk_full"}': '3x60',
+      'landfall_uploads_total{result="too_large"}': '0+9x60',
+      'landfall_uploads_total{result="stored"}': '0+9x60'
+    },
+    silentAt: 5,
+    firesAt: 8
+  },
+  // Time begins at 0 in promtool, so a timestamp of 0 is a cleanup at the beginning.
+  LandfallSweepOverdue: {
+    bad: { landfall_sweep_last_success_timestamp_seconds: '0x300' },
+    good: { landfall_sweep_last_success_timestamp_seconds: '0+60x300' },
+    silentAt: 181,
+    firesAt: 200
+  },
+  LandfallWorkersRestart: {
+    bad: { landfall_worker_restarts_total: '0 1 2 3 4 4x60' },
+    good: { landfall_worker_restarts_total: '0 1 1x60' },
+    silentAt: 1,
+    firesAt: 7
+  }
+}
+
+t.test('Prometheus accepts the rules', async (t) => {
+  t.match(run('check', 'rules', RULES), /SUCCESS/)
+  t.match(run('check', 'config', join(PROJECT, 'deploy/monitoring/prometheus.yml')), /SUCCESS/)
+})
+
+t.test('every alert has a test case', async (t) => {
+  const names = [...readFileSync(RULES, 'utf8').matchAll(/- alert: (\w+)/g)].map(([, name]) => name)
+  t.same(names.sort(), Object.keys(ALERTS).sort())
+})
+
+/** PostgreSQL is unreachable while the service is idle. */
+const IDLE_OUTAGE: Case = {
+  bad: { landfall_database_up: '0x60' },
+  good: { landfall_database_up: '1x60' },
+  silentAt: 1,
+  firesAt: 3
+}
+
+t.test('every alert fires for the faulty replica and for no other', async (t) => {
+  const cases: [alert: string, it: Case][] = [...Object.entries(ALERTS), ['LandfallDatabaseUnavailable',
+    IDLE_OUTAGE]]
+  const tests = cases
+    .flatMap(([alert, { bad, good, silentAt, firesAt, isOverall = false }]) => {
+      const firing = (minutes: number, instances: readonly string[]) => ({
+        expr: `count by (alertname${
+          isOverall ? '' : ', instance'
+        }) (ALERTS{alertstate="firing",alertname="${alert}"})`,
+        eval_time: `${minutes}m`,
+        exp_samples: instances.map((instance) => ({
+          labels: `{alertname="${alert}"${isOverall ? '' : `,instance="${instance}"`}}`,
+          value: 1
+        }))
+      })
+      const badSeries = series(bad, 'bad')
+      const goodSeries = series(good, 'good')
+      return [
+        {
+          interval: '1m',
+          input_series: isOverall ? badSeries : [...badSeries, ...goodSeries],
+          promql_expr_test: [firing(silentAt, []), firing(firesAt, ['bad'])]
+        },
+        {
+          interval: '1m',
+          input_series: goodSeries,
+          promql_expr_test: [firing(firesAt, []), firing(firesAt + 20, [])]
+        }
+      ]
+    })
+  const file = join(temporaryFolder(t), 'alerts.yml')
+  writeFileSync(file, JSON.stringify({ rule_files: [RULES], evaluation_interval: '1m', tests }))
+  const said = run('test', 'rules', file)
+  // promtool names the alert of a failure in its expression.
+  for (const alert of Object.keys(ALERTS)) t.notOk(said.includes(alert), `${alert}\n${said}`)
+  t.match(said, /SUCCESS/)
+})
+
+function series (values: Record<string, string>, instance: string) {
+  return Object.entries(values).map(([name, numbers]) => ({
+    series: name.endsWith('}') ? name.replace('}', `,instance="${instance}"}`)
+      : `${name}{instance="${instance}"}`,
+    values: numbers
+  }))
+}
+
+/** Returns the output of promtool, also if it fails. */
+function run (...args: readonly string[]): string {
+  try {
+    return execFileSync(promtool, args, { encoding: 'utf8', stdio: 'pipe' })
+  } catch (error) {
+    const { stdout, stderr } = error as { stdout: string, stderr: string }
+    return `${stdout}\n${stderr}`
+  }
+}

@@ -1,0 +1,193 @@
+import { spawn } from 'node:child_process'
+import { readFileSync, writeFileSync } from 'node:fs'
+import { get } from 'node:http'
+import { join } from 'node:path'
+import { setTimeout as sleep } from 'node:timers/promises'
+import t, { type Test } from 'tap'
+import { call, Owner } from '../../helpers/client.ts'
+import { provide } from '../../helpers/programs.ts'
+import { Readers } from '../../helpers/readers.ts'
+import { claimRedis, createDatabase, freePort } from '../../helpers/servers.ts'
+import { PROJECT, startService, temporaryFolder } from '../../helpers/service.ts'
+import { until } from '../../helpers/until.ts'
+
+// Compares the dashboard, the alerts and the documentation with the series that a real Prometheus scrapes
+// from a service under load.
+
+const prometheus = provide('prometheus')
+const RULES = readFileSync(join(PROJECT, 'deploy/monitoring/prometheus-rules.yml'), 'utf8')
+const DOCUMENTATION = readFileSync(join(PROJECT, 'docs/metrics.md'), 'utf8')
+const dashboard = JSON
+  .parse(readFileSync(join(PROJECT, 'deploy/monitoring/grafana-dashboard.json'), 'utf8')) as {
+    panels: Panel[]
+    templating: { list: { name: string, definition?: string }[] }
+  }
+
+interface Panel {
+  readonly title: string
+  readonly type: string
+  readonly targets?: readonly { readonly expr: string }[]
+}
+
+/** Selectors of series that exist only after a fault. */
+const ONLY_IN_A_FAULT = /status="5xx"/
+
+t.test('Prometheus scrapes a service under load', async (t) => {
+  const opsPort = await freePort()
+  const { url } = await startService(t, {
+    OPS_PORT: String(opsPort),
+    WEB_CONCURRENCY: '2',
+    RATE_LIMIT_PUBLIC: '100000',
+    DATABASE_URL: await createDatabase(t),
+    REDIS_URL: await claimRedis(t),
+    JWT_SECRET: 'a secret of the tests, 32 bytes and more',
+    UPLOADS_DIR: temporaryFolder(t)
+  })
+  const scrape = async () => await (await fetch(`http://127.0.0.1:${opsPort}/metrics`)).text()
+  await until(async () => /^landfall_workers 2$/m.test(await scrape()))
+  const query = await startPrometheus(t, opsPort)
+  await startLoad(t, url)
+  await until(async () => (await query('landfall_public_reads_total offset 6s')).length > 0)
+  const metrics = namesIn(await scrape())
+
+  t.test('every query of the dashboard returns data', async (t) => {
+    const panels = dashboard.panels.filter(({ type }) => type !== 'row')
+    t.ok(panels.length > 30)
+    for (const { title, targets = [] } of panels) {
+      for (const { expr } of targets) {
+        t.match(expr, /\{job=~"\$job",instance=~"\$instance"/, `${title}: is limited to the chosen replicas`)
+        // On a busy machine a kind of request may be missing from an interval of five seconds.
+        const hasData = async () =>
+          (await query(expr.replaceAll(/\$(job|instance)\b/g, '.+').replaceAll('$__rate_interval', '5s')))
+            .some((value) => !Number.isNaN(value))
+        let found = await hasData()
+        for (let looks = 0; !found && looks < 50; looks++) {
+          await sleep(200)
+          found = await hasData()
+        }
+        t.ok(found, `${title}: ${expr}`)
+      }
+    }
+    for (const { definition } of dashboard.templating.list) {
+      const metric = /^label_values\((\w+)/.exec(definition ?? '')?.[1]
+      if (metric !== undefined) t.ok(metrics.has(metric), metric)
+    }
+  })
+
+  t.test('every series that an alert names exists, and a healthy service fires no alert', async (t) => {
+    const selectors = [...RULES.matchAll(/\b((?:landfall|nodejs|process)_\w+|up)(\{[^}]*\})?/g)].map((
+      [selector]
+    ) => selector)
+    t.ok(selectors.length > 20)
+    for (const selector of new Set(selectors)) {
+      if (!ONLY_IN_A_FAULT.test(selector)) t.ok((await query(selector)).length > 0, selector)
+    }
+    t.same(await query('ALERTS'), [])
+    t.same(await query('absent(up == 1)'), [])
+  })
+
+  t.test('docs/metrics.md lists exactly the metrics that exist', async (t) => {
+    const documented = new Set([...DOCUMENTATION.matchAll(/^\| (`\w+`(?:, `\w+`)*) \|.*\|.*\|$/gm)]
+      .flatMap(([, names = '']) => [...names.matchAll(/`([a-z]\w+)`/g)].map(([, name]) => name as string)))
+    documented.delete('process_start_time_seconds') // doesn't exist with several workers
+    for (const name of metrics.keys()) t.ok(documented.has(name), `${name} has a line in docs/metrics.md`)
+    for (const name of documented) t.ok(metrics.has(name), `${name} of docs/metrics.md is on /metrics`)
+    const alerts = [...RULES.matchAll(/- alert: (\w+)/g)].map(([, name]) => name)
+    t.same(
+      [...DOCUMENTATION.matchAll(/^### (Landfall\w+)$/gm)].map(([, name]) => name),
+      alerts,
+      'the order is the same'
+    )
+    for (const [, anchor = ''] of RULES.matchAll(/runbook: docs\/metrics\.md#(\w+)/g)) {
+      t.ok(alerts.some((name) => name?.toLowerCase() === anchor), anchor)
+    }
+  })
+
+  t.test('names and help follow the conventions of Prometheus', async (t) => {
+    for (const [name, type] of metrics) {
+      if (!name.startsWith('landfall_')) continue
+      t.equal(name.endsWith('_total'), type === 'counter', name)
+      if (type === 'histogram') t.match(name, /_seconds$/)
+    }
+  })
+})
+
+/** Returns the types of all metrics by name. */
+const namesIn = (text: string): Map<string, string> =>
+  new Map([...text.matchAll(/^# TYPE (\S+) (\S+)$/gm)].map((
+    [, name, type]
+  ) => [name as string, type as string]))
+
+const readAnew = async (url: string) =>
+  await new Promise((resolve, reject) => {
+    get(url, { agent: false }, (response) => response.resume().on('end', resolve)).on('error', reject)
+  })
+
+/** Sends requests of all kinds until the test ends. */
+async function startLoad (t: Test, url: string): Promise<void> {
+  const owner = await Owner.signUp(url)
+  const page = await owner.createPage(url, JSON.stringify({ text: 'hello '.repeat(1000) }))
+  const readers = new Readers(t, {
+    urls: [url],
+    publicIds: [page.public_id],
+    intervalMs: 20,
+    headers: { 'accept-encoding': 'br' }
+  })
+  const ending = new AbortController()
+  const loop = (async () => {
+    while (!ending.signal.aborted) {
+      // After a write the other worker loads the document at its next read.
+      await owner.update(url, page.id, JSON.stringify({ text: 'again '.repeat(1000) }))
+      // The workers accept new connections in turn.
+      for (let n = 0; n < 2; n++) await readAnew(`${url}/landing_pages/${page.public_id}`)
+      await owner.upload(url, Buffer.from('hello'))
+      await call('GET', `${url}/landing_pages/${'A'.repeat(22)}`)
+      await sleep(100)
+    }
+  })()
+  t.teardown(async () => {
+    ending.abort()
+    await loop
+    await readers.stop()
+  })
+}
+
+/** Starts Prometheus with the example's settings and shorter intervals; returns a query function. */
+async function startPrometheus (t: Test, target: number): Promise<(expression: string) => Promise<number[]>> {
+  const folder = temporaryFolder(t)
+  const port = await freePort()
+  const settings = readFileSync(join(PROJECT, 'deploy/monitoring/prometheus.yml'), 'utf8')
+    .replaceAll(/_interval: 15s/g, '_interval: 500ms')
+    .replace('127.0.0.1:9400', `127.0.0.1:${target}`)
+  writeFileSync(join(folder, 'prometheus.yml'), settings)
+  writeFileSync(join(folder, 'prometheus-rules.yml'), RULES)
+  const child = spawn(prometheus, [`--config.file=${join(folder, 'prometheus.yml')}`,
+    `--storage.tsdb.path=${join(folder, 'data')}`, `--web.listen-address=127.0.0.1:${port}`,
+    '--log.level=warn'], { stdio: ['ignore', 'ignore', 'pipe'] })
+  let output = ''
+  child.stderr.on('data', (data: Buffer) => {
+    output += data.toString()
+  })
+  t.teardown(async () => {
+    child.kill('SIGKILL')
+    if (child.exitCode === null && child.signalCode === null) {
+      await new Promise((resolve) => child.once('exit', resolve))
+    }
+  })
+  const api = `http://127.0.0.1:${port}`
+  await until(async () => {
+    if (child.exitCode !== null) throw new Error(`Prometheus ended:\n${output}`)
+    return await fetch(`${api}/-/ready`).then(({ ok }) => ok, () => false)
+  })
+  return async (expression) => {
+    const response =
+      await fetch(`${api}/api/v1/query?${new URLSearchParams({ query: expression }).toString()}`)
+    const { status, error, data } = await response.json() as {
+      status: string
+      error?: string
+      data: { result: { value: [number, string] }[] }
+    }
+    if (status !== 'success') throw new Error(`${expression}: ${error}`)
+    return data.result.map(({ value: [, value] }) => Number(value))
+  }
+}

@@ -1,0 +1,89 @@
+import t from 'tap'
+import { isInlineType, newStorageKey,
+  presentationOf } from '../../../src/modules/assets/storage/storage-key.ts'
+
+const ID = 'aB3'.repeat(7) + 'z'
+
+t.test('storage keys are random and contain how the file is served', async (t) => {
+  const keys = new Set(Array.from({ length: 1000 }, () => newStorageKey('image/png')))
+  t.equal(keys.size, 1000)
+  for (const key of keys) t.match(key, /^[0-9A-Za-z]{22}\.png$/)
+  t.strictSame(presentationOf(newStorageKey('image/png')), { contentType: 'image/png', inline: true })
+  t.strictSame(presentationOf(newStorageKey('application/pdf')), {
+    contentType: 'application/pdf',
+    inline: true
+  })
+  t.strictSame(presentationOf(newStorageKey('video/mp4')), { contentType: 'video/mp4', inline: true })
+})
+
+t.test('types that browsers could execute are never served inline', async (t) => {
+  const types = ['text/html', 'application/xml', 'text/xml', 'application/xhtml+xml', 'text/javascript',
+    'text/css', 'application/wasm', 'application/x-shockwave-flash', 'text/vtt', '', 'image', 'constructor',
+    '__proto__', 'IMAGE/PNG']
+  for (const type of types) {
+    t.notOk(isInlineType(type), type)
+    t.strictSame(presentationOf(newStorageKey(type)), {
+      contentType: 'application/octet-stream',
+      inline: false
+    }, type)
+  }
+  for (const type of ['image/svg+xml', 'text/plain', 'application/zip']) {
+    t.notOk(isInlineType(type), type)
+    t.strictSame(presentationOf(newStorageKey(type)), { contentType: type, inline: false }, type)
+  }
+})
+
+t.test('only generated storage keys are accepted', async (t) => {
+  const hostile = [
+    '',
+    '.',
+    '..',
+    '/',
+    '.tmp',
+    '.tmp/' + ID,
+    ID.slice(1),
+    ID + 'x',
+    `.${ID.slice(1)}`,
+    `${ID}.`,
+    `${ID}.html`,
+    `${ID}.xml`,
+    `${ID}.js`,
+    `${ID}.PNG`,
+    `${ID}.png.html`,
+    `${ID}.png/`,
+    `${ID}/`,
+    `/${ID}`,
+    `//${ID}`,
+    `../${ID}`,
+    `..\\${ID}`,
+    `a/../${ID}`,
+    `${ID}\0`,
+    `${ID}.png\0`,
+    `${ID}\n`,
+    `\n${ID}`,
+    `${ID}.png\n`,
+    `%2e%2e%2f${ID}`,
+    `${ID}%00`,
+    `${ID}%2epng`,
+    `${ID}?x`,
+    `${ID}#x`,
+    ` ${ID}`,
+    `${ID} `,
+    `${ID.slice(1)}é`,
+    `${ID.slice(1)}-`,
+    `${ID.slice(1)}_`,
+    `${ID}.constructor`,
+    `${ID}.proto`,
+    `${ID}:stream`,
+    `${ID}::$DATA`,
+    '/etc/passwd',
+    'C:\\boot.ini',
+    'index.html',
+    '.gitkeep',
+    ID.slice(2) + '\ud83d\ude00',
+    'x'.repeat(100_000)
+  ]
+  for (const name of hostile) t.equal(presentationOf(name), undefined, JSON.stringify(name).slice(0, 60))
+  t.ok(presentationOf(ID))
+  t.ok(presentationOf(`${ID}.png`))
+})

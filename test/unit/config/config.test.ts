@@ -1,0 +1,262 @@
+import { readFileSync } from 'node:fs'
+import { availableParallelism } from 'node:os'
+import { join, resolve } from 'node:path'
+import t from 'tap'
+import { ConfigError, FILE_SETTINGS, loadConfig } from '../../../src/config.ts'
+import { PNG, upload } from '../../helpers/assets.ts'
+import { buildTestApp, createPage, signUp } from '../../helpers/app.ts'
+
+const problemsOf = (env: Record<string, string>): string[] => {
+  try {
+    loadConfig(env)
+    return []
+  } catch (error) {
+    if (!(error instanceof ConfigError)) throw error
+    return error.message.split('\n')
+  }
+}
+
+t.test('without any setting, the configuration has the documented defaults', async (t) => {
+  t.match(loadConfig({}), {
+    HOST: '127.0.0.1',
+    PORT: 3000,
+    OPS_PORT: undefined,
+    BASE_URL: undefined,
+    LOG_LEVEL: 'info',
+    WEB_CONCURRENCY: 1,
+    TRUST_PROXY: [],
+    DATABASE_URL: undefined,
+    REDIS_URL: undefined,
+    DATA_DIR: resolve('data'),
+    MIGRATE_ON_START: true,
+    JWT_SECRET: undefined,
+    ACCESS_TOKEN_TTL: 900,
+    REFRESH_TOKEN_TTL: 2_592_000,
+    SESSION_TTL: 15_552_000,
+    ALLOWED_HOSTS: { names: [], suffixes: [], networks: [] },
+    RATE_LIMIT_PUBLIC: 30,
+    RATE_LIMIT_ALLOWED_HOSTS: 1000,
+    PUBLIC_CACHE_CONTROL: 'public, max-age=0, must-revalidate',
+    CORS_ORIGINS: [],
+    MAX_DOCUMENT_BYTES: 1_048_576,
+    UPLOADS_DIR: resolve('uploads'),
+    UPLOADS_URL: undefined,
+    UPLOADS_PUBLIC_URL: undefined,
+    S3_TIMEOUT_MS: 5000,
+    MAX_UPLOAD_BYTES: 26_214_400,
+    ALLOWED_UPLOAD_TYPES: [],
+    SHUTDOWN_DELAY_MS: 1000,
+    SHUTDOWN_TIMEOUT_MS: 10_000
+  })
+  t.same(loadConfig({ PORT: '', JWT_SECRET: '  ' }), loadConfig({}), 'an empty value counts as not set')
+  t.throws(() => {
+    ;(loadConfig({}) as { PORT: number }).PORT = 1
+  }, 'the configuration is frozen')
+})
+
+t.test('an invalid setting is reported in one line that names it', async (t) => {
+  for (
+    const [name, value] of [
+      ['PORT', 'x'],
+      ['PORT', '65536'],
+      ['PORT', '-1'],
+      ['PORT', '3000.5'],
+      ['PORT', '1e3'],
+      ['PORT', '0x10'],
+      ['OPS_PORT', 'no'],
+      ['BASE_URL', 'example.com'],
+      ['BASE_URL', 'ftp://example.com'],
+      ['BASE_URL', 'https://example.com?x'],
+      ['BASE_URL', 'https://example.com/#x'],
+      ['LOG_LEVEL', 'loud'],
+      ['WEB_CONCURRENCY', '-1'],
+      ['WEB_CONCURRENCY', 'two'],
+      ['WEB_CONCURRENCY', '2'],
+      ['TRUST_PROXY', 'true'],
+      ['TRUST_PROXY', '10.0.0.0/33'],
+      ['TRUST_PROXY', '10.0.0.1,proxy.example'],
+      ['DATABASE_URL', 'mysql://x'],
+      ['REDIS_URL', 'http://x'],
+      ['REDIS_URL', 'redis://host:port'],
+      ['REDIS_URL', 'redis://:pass/word@host'],
+      ['REDIS_URL', 'redis://host/name'],
+      ['MIGRATE_ON_START', 'yes'],
+      ['JWT_SECRET', 'too short'],
+      ['ACCESS_TOKEN_TTL', '0'],
+      ['ALLOWED_HOSTS', 'https://example.com'],
+      ['ALLOWED_HOSTS', 'a.example,*.*.example'],
+      ['ALLOWED_HOSTS', '300.1.1.1'],
+      ['ALLOWED_HOSTS', 'example.com:80'],
+      ['RATE_LIMIT_PUBLIC', '0'],
+      ['PUBLIC_CACHE_CONTROL', 'a\nb'],
+      ['CORS_ORIGINS', 'example.com'],
+      ['CORS_ORIGINS', 'https://example.com/path'],
+      ['UPLOADS_URL', 'https://bucket'],
+      ['UPLOADS_URL', 's3://'],
+      ['UPLOADS_URL', 's3://Bucket'],
+      ['UPLOADS_URL', 's3://bucket/a b'],
+      ['UPLOADS_PUBLIC_URL', 'cdn.example.com'],
+      ...['https://exa mple.com', 'https://exa\tmple.com', 'https://[::1', 'https://example.com:70000',
+        'https://a%20b', 'https://user@example.com', 'https://:secret@example.com']
+        .flatMap((url) => [['BASE_URL', url], ['UPLOADS_PUBLIC_URL', url]]),
+      ['AWS_ENDPOINT_URL_S3', 'localhost:9000'],
+      ['AWS_ENDPOINT_URL_S3', 'http://[::1'],
+      ['AWS_REGION', 'EU West'],
+      ['S3_FORCE_PATH_STYLE', 'yes'],
+      ['S3_TIMEOUT_MS', '5s'],
+      ['OTEL_EXPORTER_OTLP_ENDPOINT', 'collector:4318'],
+      ['OTEL_EXPORTER_OTLP_PROTOCOL', 'grpc'],
+      ['OTEL_EXPORTER_OTLP_HEADERS', 'key'],
+      ['OTEL_EXPORTER_OTLP_HEADERS', 'key=%zz'],
+      ['OTEL_EXPORTER_OTLP_HEADERS', 'a:b=c'],
+      ['OTEL_EXPORTER_OTLP_HEADERS', 'key=%0d%0a'],
+      ['OTEL_TRACES_SAMPLER', 'sometimes'],
+      ['OTEL_TRACES_SAMPLER_ARG', '1.5'],
+      ['OTEL_RESOURCE_ATTRIBUTES', 'a=b,c'],
+      ['MAX_UPLOAD_BYTES', '25MB'],
+      ['ALLOWED_UPLOAD_TYPES', 'png'],
+      ['SHUTDOWN_TIMEOUT_MS', 'soon']
+    ] as [string, string][]
+  ) {
+    const problems = problemsOf({ JWT_SECRET: 'x'.repeat(32), [name]: value })
+    t.equal(problems.length, 1, `${name}=${value}`)
+    t.match(problems[0], new RegExp(`^${name} must `))
+  }
+  t.match(problemsOf({ DATABASE_URL: 'postgresql://x/y' }), [/^JWT_SECRET must be set when DATABASE_URL is/])
+  t.match(problemsOf({ UPLOADS_URL: 's3://bucket/prefix/', AWS_ACCESS_KEY_ID: 'x' }), [
+    /^AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY must be set together/
+  ])
+  t.match(problemsOf({ SHUTDOWN_DELAY_MS: '10000' }), [
+    /^SHUTDOWN_DELAY_MS must be less than SHUTDOWN_TIMEOUT_MS, which is 10000: /
+  ])
+  t.match(
+    loadConfig({ SHUTDOWN_TIMEOUT_MS: '0' }),
+    { SHUTDOWN_DELAY_MS: 1000 },
+    'the default is valid with any time-out'
+  )
+  t.match(loadConfig({ SHUTDOWN_DELAY_MS: '0', SHUTDOWN_TIMEOUT_MS: '0' }), { SHUTDOWN_DELAY_MS: 0 })
+  t.equal(problemsOf({ PORT: 'x', LOG_LEVEL: 'loud', BASE_URL: 'nowhere' }).length, 3, 'all problems at once')
+})
+
+t.test('secrets can be read from files, and a wrong file is named without its content', async (t) => {
+  const folder = t.testdir({
+    secret: `${'s'.repeat(32)}\n`,
+    url: 'redis://:hunter2@host:6379/1\n',
+    empty: '\n'
+  })
+  const file = (name: string) => join(folder, name)
+  t.match(loadConfig({ JWT_SECRET_FILE: file('secret'), REDIS_URL_FILE: file('url') }), {
+    JWT_SECRET: 's'.repeat(32),
+    REDIS_URL: 'redis://:hunter2@host:6379/1'
+  })
+  t.same(FILE_SETTINGS, ['DATABASE_URL_FILE', 'REDIS_URL_FILE', 'JWT_SECRET_FILE',
+    'AWS_SECRET_ACCESS_KEY_FILE', 'AWS_SESSION_TOKEN_FILE', 'OTEL_EXPORTER_OTLP_HEADERS_FILE'])
+  const database = { DATABASE_URL: 'postgresql://x/y' }
+  t.same(problemsOf({ ...database, JWT_SECRET_FILE: file('missing') }), [
+    `JWT_SECRET_FILE must name a file that can be read: ${file('missing')} failed (ENOENT)`
+  ])
+  t.same(problemsOf({ ...database, JWT_SECRET_FILE: file('empty') }), [
+    `JWT_SECRET_FILE must name a file that is not empty, unlike ${file('empty')}`
+  ])
+  t.same(problemsOf({ JWT_SECRET: 'x'.repeat(32), JWT_SECRET_FILE: file('secret') }), [
+    'JWT_SECRET_FILE must not be set together with JWT_SECRET'
+  ])
+  const [problem = ''] = problemsOf({ DATABASE_URL_FILE: file('url'), JWT_SECRET: 'x'.repeat(32) })
+  t.match(problem, /^DATABASE_URL must be a postgresql:\/\/ address/)
+  t.notMatch(problem, 'hunter2')
+})
+
+t.test('several workers need PostgreSQL and Redis, and WEB_CONCURRENCY=0 means one per core', async (t) => {
+  const database = { DATABASE_URL: 'postgresql://x/y', JWT_SECRET: 'x'.repeat(32) }
+  const redis = { REDIS_URL: 'redis://x' }
+  t.equal(loadConfig({ WEB_CONCURRENCY: '1' }).WEB_CONCURRENCY, 1)
+  t.equal(loadConfig({ ...database, ...redis, WEB_CONCURRENCY: '3' }).WEB_CONCURRENCY, 3)
+  t.equal(loadConfig({ ...database, ...redis, WEB_CONCURRENCY: '0' }).WEB_CONCURRENCY, availableParallelism())
+  t.match(problemsOf({ WEB_CONCURRENCY: '3' }), [
+    /^WEB_CONCURRENCY must be 1 without DATABASE_URL and REDIS_URL, .* 3 workers .*: set both/
+  ])
+  t.match(problemsOf({ ...database, WEB_CONCURRENCY: '3' }), [
+    /^WEB_CONCURRENCY must be 1 without REDIS_URL, .*: set it/
+  ])
+  t.match(problemsOf({ ...redis, WEB_CONCURRENCY: '3' }), [
+    /^WEB_CONCURRENCY must be 1 without DATABASE_URL, .*: set it/
+  ])
+})
+
+t.test('lists and addresses are normalized', async (t) => {
+  const config = loadConfig({
+    ALLOWED_HOSTS: 'WWW.Example.com, *.b\u00fccher.example ,10.0.0.0/8,::1',
+    BASE_URL: 'https://example.com/base/',
+    ALLOWED_UPLOAD_TYPES: 'Image/*, application/pdf',
+    CORS_ORIGINS: 'https://a.example,http://localhost:5173'
+  })
+  t.same(config.ALLOWED_HOSTS, {
+    names: ['www.example.com'],
+    suffixes: ['.xn--bcher-kva.example'],
+    networks: ['10.0.0.0/8', '::1']
+  })
+  t.equal(config.BASE_URL, 'https://example.com/base')
+  t.same(config.ALLOWED_UPLOAD_TYPES, ['image/*', 'application/pdf'])
+  t.same(
+    loadConfig({ OTEL_EXPORTER_OTLP_HEADERS: 'x-key = open%20sesame,other=a=b' }).OTEL_EXPORTER_OTLP_HEADERS,
+    { 'x-key': 'open sesame', other: 'a=b' }
+  )
+})
+
+t.test('public URLs are converted to ASCII and lose their trailing slashes', async (t) => {
+  for (
+    const [given, kept] of [
+      ['https://例え.jp', 'https://xn--r8jz45g.jp'],
+      ['https://Example.com/', 'https://example.com'],
+      ['https://example.com:443/Säle//', 'https://example.com/S%C3%A4le'],
+      ['http://[::1]:3000', 'http://[::1]:3000']
+    ] as const
+  ) {
+    t.match(loadConfig({ BASE_URL: given, UPLOADS_PUBLIC_URL: given }), {
+      BASE_URL: kept,
+      UPLOADS_PUBLIC_URL: kept
+    })
+  }
+})
+
+t.test('URLs in responses begin with BASE_URL in ASCII, including its path', async (t) => {
+  const app = await buildTestApp(t, { settings: { BASE_URL: 'https://例え.jp/Säle/' } })
+  const owner = await signUp(app)
+  const base = 'https://xn--r8jz45g.jp/S%C3%A4le'
+  for (let n = 0; n < 2; n++) {
+    await createPage(app, owner)
+    t.ok((await upload(app, owner, PNG)).json().url.startsWith(`${base}/uploads/`))
+  }
+  for (const list of ['/manage/landing_pages', '/assets']) {
+    const { headers, statusCode } = await app.inject({ url: `${list}?limit=1`, headers: owner.headers })
+    t.equal(statusCode, 200)
+    t.ok(String(headers.link).startsWith(`<${new URL(base).pathname}${list}?`), String(headers.link))
+  }
+})
+
+t.test('JWT_SECRET must have at least 32 bytes, with and without DATABASE_URL', async (t) => {
+  for (const database of [{}, { DATABASE_URL: 'postgresql://x/y' }]) {
+    t.throws(() => loadConfig({ ...database, JWT_SECRET: 'x'.repeat(31) }), {
+      message: 'JWT_SECRET must be at least 32 bytes long'
+    })
+    t.throws(() => loadConfig({ ...database, JWT_SECRET: `${'\u00e9'.repeat(15)}x` }), {
+      message: 'JWT_SECRET must be at least 32 bytes long'
+    })
+    for (const secret of ['x'.repeat(32), '\u00e9'.repeat(16)]) {
+      t.equal(loadConfig({ ...database, JWT_SECRET: secret }).JWT_SECRET, secret)
+    }
+  }
+})
+
+t.test('.env.example lists every setting and its default', async (t) => {
+  const listed = [...readFileSync('.env.example', 'utf8').matchAll(/^#? ?([A-Z\d_]+)=(.*)$/gm)].map((
+    [, name = '', value = '']
+  ) => [name, value] as const)
+  t.same(listed.map(([name]) => name).sort(), Object.keys(loadConfig({})).sort())
+  const defaults = loadConfig({})
+  t.same(
+    loadConfig(Object
+      .fromEntries(listed.filter(([name]) => defaults[name as keyof typeof defaults] !== undefined))),
+    defaults
+  )
+})

@@ -1,0 +1,225 @@
+import fc from 'fast-check'
+import t from 'tap'
+import { checkHistory, describeViolation, GONE, longestStaleness, type Operation, type Outage,
+  type Rule } from '../../helpers/history.ts'
+
+// The checker must accept correct histories and find every kind of violation.
+
+const BOUND_MS = 100
+const by = (kind: Operation['kind']) =>
+(
+  replica: number,
+  version: number | undefined,
+  start: number,
+  end = start + 1,
+  ifMatch?: number
+): Operation => ({ kind, replica, page: 'page', version, start, end, ifMatch })
+const [write, read, manage, refused] = [by('write'), by('read'), by('manage'), by('refused')]
+const check = (operations: Operation[], outages: Outage[] = []) =>
+  checkHistory(operations, { boundMs: BOUND_MS, outages })
+const rules = (
+  operations: Operation[],
+  outages: Outage[] = []
+): Rule[] => [...new Set(check(operations, outages).map(({ rule }) => rule))]
+
+const CREATED = write(0, 1, 0)
+const UPDATED = write(0, 2, 10)
+const DELETED = write(0, GONE, 20)
+
+for (
+  const [what, operations] of [
+    ['an empty history', []],
+    ['reads show what was written', [CREATED, read(0, 1, 5), UPDATED, read(0, 2, 15), DELETED,
+      read(0, GONE, 25), read(1, GONE, 999)]],
+    ['another replica is late, but within the bound', [CREATED, UPDATED, read(1, 1, 90), read(1, 2, 91),
+      DELETED, read(1, 2, 115)]],
+    ['overlapping reads return versions in any order', [CREATED, read(1, 2, 5, 20), read(1, 1, 6, 21),
+      write(0, 2, 4, 22)]],
+    ['a read that overlaps a write shows either version', [CREATED, write(0, 2, 10, 20), read(0, 2, 11),
+      read(0, 1, 9, 30)]],
+    ['one of two conditional writes succeeds', [CREATED, write(0, 2, 10, 20, 1), refused(1, 1, 11),
+      write(1, 3, 30, 31, 2), refused(0, 2, 29, 32)]],
+    ['a conditional write to a deleted page is refused', [CREATED, DELETED, refused(0, 1, 30),
+      manage(1, GONE, 31)]],
+    ['pages are independent of each other', [CREATED, UPDATED, { ...CREATED, page: 'other' }, {
+      ...read(0, 1, 500),
+      page: 'other'
+    }]]
+  ] as const
+) {
+  t.test(`no violation: ${what}`, async (t) => t.same(check([...operations]), []))
+}
+
+for (
+  const [rule, what, operations] of [
+    ['backwards', 'an older version after a newer one', [CREATED, UPDATED, read(1, 2, 15), read(1, 1, 17)]],
+    ['backwards', 'a page after its deletion', [CREATED, DELETED, read(1, GONE, 25), read(1, 1, 27)]],
+    ['backwards', 'hidden among overlapping reads', [CREATED, UPDATED, read(1, 1, 5, 50), read(1, 2, 15),
+      read(1, 1, 30, 45), read(1, 1, 31, 60)]],
+    ['own write', 'an older version on the replica that wrote', [CREATED, UPDATED, read(0, 1, 12)]],
+    ['own write', 'a deleted page on the replica that deleted it', [CREATED, DELETED, read(0, 1, 22)]],
+    ['stale', 'an old version past the bound', [CREATED, UPDATED, read(1, 1, 112)]],
+    ['stale', 'a deleted page past the bound', [CREATED, DELETED, read(1, 1, 122)]],
+    ['unwritten', 'a version that was never written', [CREATED, read(1, 2, 5)]],
+    ['unwritten', 'content that was never written', [CREATED, read(1, undefined, 5)]],
+    ['unwritten', 'a version that is written later', [CREATED, read(1, 2, 5), UPDATED]],
+    ['unwritten', 'a 404 of a page that was never deleted', [CREATED, read(1, GONE, 5)]],
+    ['unwritten', 'a management route shows a version that was never written', [CREATED, manage(1, 7, 5)]],
+    ['management read', 'an old version from another replica', [CREATED, UPDATED, manage(1, 1, 12)]],
+    ['management read', 'an old version after a newer one', [CREATED, write(0, 2, 10, 40), manage(1, 2, 12),
+      manage(2, 1, 14)]],
+    ['order', 'a write after a deletion', [CREATED, DELETED, write(1, 2, 30)]],
+    ['twice', 'one version written twice', [CREATED, write(0, 2, 10, 20), write(1, 2, 11, 21)]],
+    ['twice', 'a page deleted twice', [CREATED, write(0, GONE, 10, 20), write(1, GONE, 11, 21)]],
+    ['unmet condition', 'two conditional writes with the same If-Match succeed', [CREATED,
+      write(0, 2, 10, 20, 1), write(1, 3, 11, 21, 1)]],
+    ['wrongly refused', 'no conditional write succeeds', [CREATED, refused(0, 1, 10), refused(1, 1, 10)]]
+  ] as const
+) {
+  t.test(`violation of "${rule}": ${what}`, async (t) => {
+    t.same(rules([...operations]), [rule])
+    t.match(
+      check([...operations]).map(describeViolation)[0],
+      new RegExp(`^${rule}: \\w+ of page on replica \\d from `)
+    )
+  })
+}
+
+t.test('for writes during an outage of their replica, the bound begins at the end of the outage', async (t) => {
+  const outage = { replica: 0, from: 5, to: 500 }
+  t.same(rules([CREATED, UPDATED, read(1, 1, 590)], [outage]), [])
+  t.same(rules([CREATED, UPDATED, read(1, 1, 601)], [outage]), ['stale'])
+  t.same(rules([CREATED, UPDATED, read(1, 1, 590)], [{ ...outage, replica: 1 }]), ['stale'])
+  t.same(rules([CREATED, UPDATED, read(0, 1, 590)], [outage]), ['own write'])
+})
+
+t.test('the longest staleness is that of the most outdated read', async (t) => {
+  t.equal(longestStaleness([CREATED, read(1, 1, 5)]), 0)
+  t.equal(
+    longestStaleness([CREATED, UPDATED, read(1, 1, 15), write(0, 3, 20), read(1, 1, 30), read(1, 2, 45),
+      read(2, 3, 99)]),
+    24
+  )
+  t.equal(longestStaleness([CREATED, UPDATED, read(1, 1, 40)], [{ replica: 0, from: 9, to: 30 }]), 10)
+})
+
+/** Histories of replicas that show writes late but in order, or in any order if they are not `right`. */
+const operationsOf = (right: boolean) =>
+  fc.array(
+    fc.record({
+      replica: fc.nat(2),
+      page: fc.constantFrom('one', 'one', 'two'),
+      kind: fc.constantFrom('write', 'write', 'read', 'read', 'read', 'manage', 'delete'),
+      lag: fc.nat(2),
+      wait: fc.constantFrom(0, 1, 5, 60),
+      takes: fc.constantFrom(1, 1, 2, 70)
+    }),
+    { minLength: 1, maxLength: 40 }
+  ).map((steps) => {
+    const newest = new Map<string, number>()
+    const seen = new Map<string, number>()
+    const written = new Map<string, { version: number, at: number }[]>()
+    let now = 0
+    return steps.map(({ replica, page, kind, lag, wait, takes }): Operation => {
+      now += wait
+      const start = now
+      now += 0.5
+      const current = newest.get(page) ?? 0
+      const here = `${page} ${replica}`
+      const answer = (kind: Operation['kind'], version: number): Operation => ({
+        kind,
+        replica,
+        page,
+        version,
+        start,
+        end: start + takes
+      })
+      if ((kind === 'write' || kind === 'delete') && current !== GONE) {
+        const version = kind === 'delete' && current > 0 ? GONE : current + 1
+        newest.set(page, version)
+        seen.set(here, version)
+        written.set(page, [...written.get(page) ?? [], { version, at: start }])
+        return answer('write', version)
+      }
+      if (kind !== 'read') return answer('manage', current)
+      const history = written.get(page) ?? []
+      // Every replica shows the writes that are older than the bound.
+      const least = Math.max(
+        seen.get(here) ?? 0,
+        ...history.filter(({ at }) => at < start - BOUND_MS).map(({ version }) => version)
+      )
+      const late = history.at(-1 - lag)?.version ?? 0
+      const version = right ? Math.max(least, late) : late
+      seen.set(here, version)
+      return answer('read', version)
+    }).filter(({ version }) => version !== 0)
+  })
+
+t.test('the checker finds no violation in histories of late but correct replicas', async () => {
+  fc.assert(fc.property(operationsOf(true), (operations) => check(operations).length === 0), {
+    numRuns: 1000
+  })
+})
+
+t.test('the checker finds exactly the violations that a comparison of all pairs finds', async (t) => {
+  let bad = 0
+  fc.assert(
+    fc.property(operationsOf(false), fc.nat(2), (operations, replica) => {
+      const outages = [{ replica, from: 20, to: 60 }]
+      const found = check(operations, outages)
+      const expected = allPairs(operations, outages)
+      if (expected.length > 0) bad++
+      const lines = (violations: readonly { rule: Rule, operation: Operation }[]) =>
+        violations.map(({ rule, operation }) => `${rule} ${operations.indexOf(operation)}`).sort()
+      return lines(found).join() === lines(expected).join()
+    }),
+    { numRuns: 1000 }
+  )
+  t.ok(bad > 20, `${bad} histories had violations`)
+})
+
+/** Finds violations of order in all pairs: `later` began after `earlier` ended and has an older version. */
+function allPairs (
+  operations: readonly Operation[],
+  outages: readonly Outage[]
+): { rule: Rule, operation: Operation }[] {
+  const broken = (
+    rule: Rule,
+    applies: (earlier: Operation, later: Operation) => boolean,
+    margin: (earlier: Operation) => number = () => 0
+  ) =>
+    operations.filter((later) =>
+      operations.some((earlier) =>
+        earlier.page === later.page && applies(earlier, later) &&
+        earlier.end + margin(earlier) < later.start && (later.version as number) < (earlier.version as number)
+      )
+    ).map((operation) => ({ rule, operation }))
+  const told = ({ replica, start, end }: Operation): number =>
+    Math.max(
+      0,
+      ...outages.filter((outage) => outage.replica === replica && start <= outage.to && outage.from <= end)
+        .map(({ to }) => to - end)
+    )
+  return [
+    ...broken(
+      'backwards',
+      (earlier, later) =>
+        earlier.kind === 'read' && later.kind === 'read' && earlier.replica === later.replica
+    ),
+    ...broken(
+      'own write',
+      (earlier, later) =>
+        earlier.kind === 'write' && later.kind === 'read' && earlier.replica === later.replica
+    ),
+    ...broken(
+      'stale',
+      (earlier, later) => earlier.kind === 'write' && later.kind === 'read',
+      (earlier) => told(earlier) + BOUND_MS
+    ),
+    ...broken(
+      'management read',
+      (earlier, later) => ['write', 'manage'].includes(earlier.kind) && later.kind === 'manage'
+    ),
+    ...broken('order', (earlier, later) => earlier.kind === 'write' && later.kind === 'write')
+  ]
+}

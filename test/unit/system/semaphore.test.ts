@@ -1,0 +1,84 @@
+import t from 'tap'
+import { Semaphore } from '../../../src/infra/system/semaphore.ts'
+
+const create = (maxRunning: number, maxWaiting: number): Semaphore =>
+  new Semaphore({ maxRunning, maxWaiting, createRefusal: () => new Error('too many') })
+
+/** Tasks that end when the test calls end(). */
+class Tasks {
+  readonly started: number[] = []
+  readonly #ends = new Map<number, (error?: Error) => void>()
+
+  start (semaphore: Semaphore, id: number): Promise<number> {
+    return semaphore.run(async () => {
+      this.started.push(id)
+      await new Promise<void>((resolve, reject) =>
+        this.#ends.set(id, (error) => error === undefined ? resolve() : reject(error))
+      )
+      return id
+    })
+  }
+
+  async end (id: number, error?: Error): Promise<void> {
+    this.#ends.get(id)?.(error)
+    await new Promise((resolve) => setImmediate(resolve))
+  }
+}
+
+t.test('at most maxRunning tasks run at a time, and the others start in order', async (t) => {
+  const semaphore = create(2, 10)
+  const tasks = new Tasks()
+  const results = Promise.all([1, 2, 3, 4].map(async (id) => await tasks.start(semaphore, id)))
+  t.same(tasks.started, [1, 2])
+  t.match(semaphore, { running: 2, waiting: 2 })
+  await tasks.end(2)
+  t.same(tasks.started, [1, 2, 3])
+  await tasks.end(1)
+  t.same(tasks.started, [1, 2, 3, 4])
+  t.match(semaphore, { running: 2, waiting: 0 })
+  await tasks.end(3)
+  await tasks.end(4)
+  t.same(await results, [1, 2, 3, 4])
+  t.match(semaphore, { running: 0, waiting: 0, refused: 0 })
+})
+
+t.test('a task that finds maxWaiting tasks waiting is refused and never starts', async (t) => {
+  const semaphore = create(1, 1)
+  const tasks = new Tasks()
+  const first = tasks.start(semaphore, 1)
+  const second = tasks.start(semaphore, 2)
+  await t.rejects(tasks.start(semaphore, 3), { message: 'too many' })
+  t.equal(semaphore.refused, 1)
+  await tasks.end(1)
+  await tasks.end(2)
+  t.same(await Promise.all([first, second]), [1, 2])
+  t.same(tasks.started, [1, 2])
+  const fourth = tasks.start(semaphore, 4)
+  await tasks.end(4)
+  t.equal(await fourth, 4, 'the queue has a free place again')
+})
+
+t.test('a task that fails lets the next one start', async (t) => {
+  const semaphore = create(1, 1)
+  const tasks = new Tasks()
+  const first = tasks.start(semaphore, 1)
+  const second = tasks.start(semaphore, 2)
+  const rejection = t.rejects(first, { message: 'failed' })
+  await tasks.end(1, new Error('failed'))
+  await rejection
+  await tasks.end(2)
+  t.equal(await second, 2)
+})
+
+t.test('refuseWaiting() refuses the tasks that wait, and the running ones go on', async (t) => {
+  const semaphore = create(1, 5)
+  const tasks = new Tasks()
+  const first = tasks.start(semaphore, 1)
+  const waiting = [2, 3].map((id) => t.rejects(tasks.start(semaphore, id), { message: 'gone' }))
+  semaphore.refuseWaiting(new Error('gone'))
+  await Promise.all(waiting)
+  t.match(semaphore, { running: 1, waiting: 0, refused: 0 })
+  await tasks.end(1)
+  t.equal(await first, 1)
+  t.same(tasks.started, [1])
+})
