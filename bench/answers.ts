@@ -1,24 +1,19 @@
 import { request as httpRequest, type IncomingHttpHeaders } from 'node:http'
 import { brotliDecompressSync, gunzipSync } from 'node:zlib'
 import { sha256 } from './documents.ts'
-import type { Counts } from './generators/generator.ts'
+import type { Counts, Request } from './generators/types.ts'
 
-// A rate is worth nothing when the answers are wrong: every turn begins with one that is looked at whole, and what the
-// generator counted afterwards has to fit it.
+// A rate counts only if the answers are right. Every turn begins with one answer that is checked completely,
+// and the generator's counts must be consistent with it.
 
-/** A contender answered something else than it has to; `message` says who and what. */
+/** A contender gave a wrong answer. `message` names the contender and the difference. */
 export class WrongAnswerError extends Error {}
-
-export interface Request {
-  readonly path: string
-  readonly headers: Readonly<Record<string, string>>
-}
 
 export interface Expected {
   readonly status: 200 | 304 | 429
-  /** The document's text, however the body is encoded; undefined where the body isn't one. */
+  /** Text of the document after decoding; undefined if the body is not a document. */
   readonly text?: string
-  /** Patterns of header values, by lower-case name. */
+  /** Patterns for header values, by lower-case name. */
   readonly headers: Readonly<Record<string, RegExp>>
 }
 
@@ -26,25 +21,33 @@ export interface Answer {
   readonly status: number
   readonly headers: IncomingHttpHeaders
   readonly body: Buffer
-  /** Head and body, as they came over the wire. */
+  /** Bytes of head and body as transmitted. */
   readonly wireBytes: number
 }
 
 const ANSWER_TIMEOUT_MS = 10_000
 
-/** One request on a connection of its own. */
+/** Sends one request on a connection of its own. */
 export async function ask (port: number, { path, headers }: Request): Promise<Answer> {
   return await new Promise((resolve, reject) => {
-    const sent = httpRequest({ host: '127.0.0.1', port, path, headers, agent: false, timeout: ANSWER_TIMEOUT_MS }, (response) => {
+    const sent = httpRequest({
+      host: '127.0.0.1',
+      port,
+      path,
+      headers,
+      agent: false,
+      timeout: ANSWER_TIMEOUT_MS
+    }, (response) => {
       const chunks: Buffer[] = []
       response.on('data', (chunk: Buffer) => chunks.push(chunk))
       response.on('error', reject)
-      response.on('end', () => resolve({
-        status: response.statusCode ?? 0,
-        headers: response.headers,
-        body: Buffer.concat(chunks),
-        wireBytes: response.socket.bytesRead
-      }))
+      response.on('end', () =>
+        resolve({
+          status: response.statusCode ?? 0,
+          headers: response.headers,
+          body: Buffer.concat(chunks),
+          wireBytes: response.socket.bytesRead
+        }))
     })
     sent.on('timeout', () => sent.destroy(new Error(`no answer within ${ANSWER_TIMEOUT_MS / 1000} s`)))
     sent.on('error', reject)
@@ -54,40 +57,65 @@ export async function ask (port: number, { path, headers }: Request): Promise<An
 
 /** @throws {WrongAnswerError} */
 export function checkAnswer (contender: string, { status, headers, body }: Answer, expected: Expected): void {
-  const fail = (what: string): never => { throw new WrongAnswerError(`${contender}: ${what}`) }
+  const fail = (what: string): never => {
+    throw new WrongAnswerError(`${contender}: ${what}`)
+  }
   if (status !== expected.status) fail(`the answer's status is ${status} instead of ${expected.status}`)
   for (const [name, pattern] of Object.entries(expected.headers)) {
     const value = headers[name]
-    if (!pattern.test(String(value ?? ''))) fail(`the answer's ${name} is ${value === undefined ? 'missing' : `"${String(value)}"`}, which ${pattern} doesn't match`)
+    if (!pattern.test(String(value ?? ''))) {
+      fail(`the answer's ${name} is ${
+        value === undefined ? 'missing' : `"${String(value)}"`
+      }, which ${pattern} doesn't match`)
+    }
   }
   if (expected.status === 304 && body.length > 0) fail(`the 304 has a body of ${body.length} bytes`)
-  if (expected.status === 429 && !/^\{"errors":\["[^"]+"/.test(body.toString())) fail(`the 429 doesn't say why: ${body.toString().slice(0, 200)}`)
+  if (expected.status === 429 && !/^\{"errors":\["[^"]+"/.test(body.toString())) {
+    fail(`the 429 doesn't say why: ${body.toString().slice(0, 200)}`)
+  }
   if (expected.text === undefined) return
   const decoded = decode(body, headers['content-encoding'])
   const bytes = Buffer.byteLength(expected.text)
   if (decoded.length !== bytes) fail(`the document has ${decoded.length} bytes instead of ${bytes}`)
-  if (sha256(decoded) !== sha256(expected.text)) fail('the document is another one than was stored')
+  if (sha256(decoded) !== sha256(expected.text)) fail('the document differs from the stored one')
 }
 
 /**
- * Compares what the generator counted with what was asked for.
+ * Compares the generator's counts with the expected answer.
  *
- * @param wireBytes of one answer
- * @param connections that were busy at the end of the turn, each with an answer that may have been cut off
- * @param others answers of another status than the expected one that are right all the same
+ * @param wireBytes size of one answer
+ * @param connections number of connections; each may have had its last answer cut off
+ * @param others number of answers that may have another status
  * @throws {WrongAnswerError}
  */
-export function checkCounts (contender: string, counts: Counts, expected: Expected, wireBytes: number, connections: number, others: number): void {
-  const fail = (what: string): never => { throw new WrongAnswerError(`${contender}: ${what}`) }
-  if (counts.requests === 0) fail('not one request was answered')
-  if (counts.socketErrors > 0) fail(`${counts.socketErrors} connections failed or timed out among ${counts.requests} requests`)
+export function checkCounts (
+  contender: string,
+  counts: Counts,
+  expected: Expected,
+  wireBytes: number,
+  connections: number,
+  others: number
+): void {
+  const fail = (what: string): never => {
+    throw new WrongAnswerError(`${contender}: ${what}`)
+  }
+  if (counts.requests === 0) fail('no request was answered')
+  if (counts.socketErrors > 0) {
+    fail(`${counts.socketErrors} connections failed or timed out among ${counts.requests} requests`)
+  }
   const refused = expected.status === 429
   const wrong = refused ? counts.requests - counts.refused : counts.refused
-  if (wrong > others) fail(`${wrong} of ${counts.requests} answers had a status of ${refused ? 'less than 400' : '400 or more'}`)
-  // Numbers in the headers have a varying length.
+  if (wrong > others) {
+    fail(`${wrong} of ${counts.requests} answers had a status of ${
+      refused ? 'less than 400' : '400 or more'
+    }`)
+  }
+  // Numbers in the headers vary in length.
   const perAnswer = counts.bytes / counts.requests
   const tolerance = Math.max(64, 0.03 * wireBytes) + (connections + others) * wireBytes / counts.requests
-  if (Math.abs(perAnswer - wireBytes) > tolerance) fail(`the answers had ${Math.round(perAnswer)} bytes on average, the one that was looked at ${wireBytes}`)
+  if (Math.abs(perAnswer - wireBytes) > tolerance) {
+    fail(`the answers had ${Math.round(perAnswer)} bytes on average, the checked one had ${wireBytes}`)
+  }
 }
 
 function decode (body: Buffer, encoding: string | undefined): Buffer {

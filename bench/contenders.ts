@@ -7,7 +7,7 @@ import { nginxServer } from './nginx.ts'
 import { ourContenders } from './ours.ts'
 import type { Seed } from './seed.ts'
 
-// Who is measured, and what the contenders' answers have to be.
+// All contenders, with their expected answers.
 
 /** All contenders, in the order of their turns. */
 export function allContenders (added: string | undefined): Contender[] {
@@ -21,23 +21,33 @@ export function allContenders (added: string | undefined): Contender[] {
   const [bareSmall, bareLarge] = both('bare', 'bare Fastify', 'bare-fastify.js')
   const [hotSmall, hotLarge, ...ours] = ourContenders()
   return [
-    // Side by side: the less time passes between two turns, the less a shared machine changes in between.
-    bareSmall, hotSmall, bareLarge, hotLarge,
+    // These are compared most often, so their turns are adjacent, because the machine's speed drifts.
+    bareSmall,
+    hotSmall,
+    bareLarge,
+    hotLarge,
     ...both('node', 'node:http', 'node-http.js'),
     ...both('nginx', 'nginx static file', '').map((contender): Contender => ({
       ...contender,
-      server: { id: 'nginx', command: ({ stores, seed }) => nginxServer(nginx ?? 'nginx', stores.guardian.folder, [seed.small, seed.large]) },
+      server: {
+        id: 'nginx',
+        command: ({ stores, seed }) =>
+          nginxServer(nginx ?? 'nginx', stores.guardian.folder, [seed.small, seed.large])
+      },
       skip: nginx === undefined ? 'nginx is not installed' : undefined
     })),
     baseline('memory-2k', 'Fastify + rate limit in memory 2 KB', 'bare-2k', 'rate-limit-memory.js', small),
-    ...both('obvious', 'the obvious design (all in Redis)', 'rate-limit-redis.js'),
+    ...both('obvious', 'everything in Redis', 'rate-limit-redis.js'),
     baseline('prisma-2k', 'Fastify + Prisma each time 2 KB', 'bare-2k', 'prisma.js', small),
     ...(added === undefined ? [] : both('added', 'added', added)),
     ...ours
   ]
 }
 
-/** The contenders whose names contain one of the texts (all of them when there is none), and what they are compared with. */
+/**
+ * Returns the contenders whose names contain one of the texts (all contenders if there are no texts), and
+ * those that they are compared with.
+ */
 export function selectContenders (contenders: readonly Contender[], only: readonly string[]): Contender[] {
   const byId = new Map(contenders.map((contender) => [contender.id, contender]))
   const chosen = new Set<string>()
@@ -46,7 +56,7 @@ export function selectContenders (contenders: readonly Contender[], only: readon
     if (contender === undefined || chosen.has(id)) return
     chosen.add(id)
     choose(contender.bare)
-    if (contender.skip === undefined) for (const { of } of contender.targets ?? []) choose(of)
+    if (contender.skip === undefined) { for (const { of } of contender.targets ?? []) choose(of) }
   }
   for (const { id, name } of contenders) {
     if (only.length === 0 || isCalled(name, only) || id.startsWith('added')) choose(id)
@@ -54,10 +64,17 @@ export function selectContenders (contenders: readonly Contender[], only: readon
   return contenders.filter(({ id }) => chosen.has(id))
 }
 
-/** Whether a name contains one of the texts. */
-export const isCalled = (name: string, texts: readonly string[]): boolean => texts.some((text) => name.toLowerCase().includes(text.toLowerCase()))
+/** Whether a name contains one of the texts, ignoring case. */
+export const isCalled = (name: string, texts: readonly string[]): boolean =>
+  texts.some((text) => name.toLowerCase().includes(text.toLowerCase()))
 
-function baseline (id: string, name: string, bare: Contender['bare'], file: string, page: (seed: Seed) => Page): Contender {
+function baseline (
+  id: string,
+  name: string,
+  bare: Contender['bare'],
+  file: string,
+  page: (seed: Seed) => Page
+): Contender {
   return {
     id,
     name,
@@ -71,7 +88,12 @@ function baseline (id: string, name: string, bare: Contender['bare'], file: stri
         return {
           name: id,
           command: [process.execPath, resolve(import.meta.dirname, 'baselines', file)],
-          env: { PUBLIC_ID: publicId, DOCUMENT_FILE: document, REDIS_URL: stores.claimRedis(), DATABASE_URL: stores.postgresUrl }
+          env: {
+            PUBLIC_ID: publicId,
+            DOCUMENT_FILE: document,
+            REDIS_URL: stores.claimRedis(),
+            DATABASE_URL: stores.postgresUrl
+          }
         }
       }
     },

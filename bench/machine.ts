@@ -3,19 +3,19 @@ import { accessSync, constants, readFileSync, readdirSync } from 'node:fs'
 import { cpus, totalmem } from 'node:os'
 import { delimiter, join } from 'node:path'
 
-// What the bench knows of the machine: its cores, and what Linux tells of processes in /proc.
+// The machine: its cores, and the processor time and memory of processes, from /proc.
 
-/** Which cores the parts of the bench may use; undefined where they can't be kept apart. */
+/** The cores of each part of the benchmark. */
 export interface Pinning {
-  /** Of the server that is measured. */
+  /** Core of the measured server. */
   readonly server: number
-  /** Of everything else: the generator, PostgreSQL, Redis, the bench itself. */
+  /** Core of everything else: the generator, PostgreSQL, Redis, this process. */
   readonly rest: number
-  /** Of a server with two processes: the first and the last core, the latter shared with the generator. */
+  /** Cores of a server with two processes: the first and the last one, which it shares with the generator. */
   readonly both: readonly [number, number]
 }
 
-/** Processor time and memory of some processes at a moment. */
+/** Processor time and memory of several processes at one moment. */
 export interface Usage {
   readonly cpuSeconds: number
   readonly rssBytes: number
@@ -40,28 +40,35 @@ export function machineFacts (): MachineFacts {
   }
 }
 
-/** The cores to pin to: the first and the last of those that this process may use. */
+/**
+ * Returns the first and the last core that this process may use; undefined without taskset or a second core.
+ */
 export function findPinning (): Pinning | undefined {
   if (findProgram('taskset') === undefined) return undefined
   const allowed = allowedCores()
   const [server] = allowed
   const rest = allowed.at(-1)
-  return server === undefined || rest === undefined || server === rest ? undefined : { server, rest, both: [server, rest] }
+  return server === undefined || rest === undefined || server === rest ? undefined
+    : { server, rest, both: [server, rest] }
 }
 
-/** Moves this process, and all that it starts from then on, to some cores. */
+/** Pins this process, and all processes that it starts from now on, to cores. */
 export function pinThisProcess (cores: readonly number[]): void {
   spawnSync('taskset', ['-a', '-c', '-p', cores.join(','), String(process.pid)], { stdio: 'ignore' })
 }
 
-/** A command that runs on some cores only, whatever those of this process are. */
-export function pinned (command: readonly [string, ...string[]], cores: readonly number[] | undefined): [string, ...string[]] {
+/** Returns a command that runs another one on the given cores. */
+export function pinned (
+  command: readonly [string, ...string[]],
+  cores: readonly number[] | undefined
+): [string, ...string[]] {
   return cores === undefined ? [...command] : ['taskset', '-c', cores.join(','), ...command]
 }
 
-/** A program on the path or in one of the folders that are not on the path of every account. */
+/** Finds a program on the PATH or in the system folders that are missing from some users' PATH. */
 export function findProgram (name: string): string | undefined {
-  const folders = [...(process.env.PATH ?? '').split(delimiter), '/usr/sbin', '/usr/local/sbin', '/opt/homebrew/bin']
+  const folders = [...(process.env.PATH ?? '').split(delimiter), '/usr/sbin', '/usr/local/sbin',
+    '/opt/homebrew/bin']
   return folders.filter((folder) => folder !== '').map((folder) => join(folder, name)).find((path) => {
     try {
       accessSync(path, constants.X_OK)
@@ -73,7 +80,7 @@ export function findProgram (name: string): string | undefined {
 }
 
 /**
- * What a process and all that it started have used up to now.
+ * Returns what a process and its descendants have used so far.
  *
  * @returns undefined where there is no /proc, or the process has ended
  */
@@ -81,7 +88,7 @@ export function usageOf (pid: number): Usage | undefined {
   const processes = readProcesses()
   if (processes === undefined || !processes.has(pid)) return undefined
   const tree = new Set([pid])
-  // Parents may stand behind their children: again until nothing is added.
+  // A parent may come after its children in the list, so this repeats until nothing is added.
   for (let size = 0; size !== tree.size;) {
     size = tree.size
     for (const [child, { parent }] of processes) if (tree.has(parent)) tree.add(child)
@@ -90,19 +97,25 @@ export function usageOf (pid: number): Usage | undefined {
   let rssBytes = 0
   for (const member of tree) {
     const entry = processes.get(member)
-    // With those of its children that have ended, or the sum would fall when one does.
+    // Includes children that have ended; otherwise the sum would fall when one ends.
     cpuSeconds += (entry?.cpuSeconds ?? 0) + (entry?.childrenSeconds ?? 0)
     rssBytes += entry?.rssBytes ?? 0
   }
   return { cpuSeconds, rssBytes }
 }
 
-/** Processor time of those children of this process that have ended, in seconds; the difference over a run is the run's. */
+/**
+ * Returns the processor time of this process' ended children, in seconds. The difference of two calls is the
+ * time of the generator that ran between them.
+ */
 export function endedChildrenSeconds (): number | undefined {
   return readStat('/proc/self/stat')?.childrenSeconds
 }
 
-/** Processor time that a core has worked, for whomever, in seconds; what a host took away from a virtual one counts, too. */
+/**
+ * Returns the time that a core was busy, in seconds, for any process. Time that the host took from a virtual
+ * core counts, too.
+ */
 export function coreSeconds (core: number): number | undefined {
   let text
   try {
@@ -112,11 +125,17 @@ export function coreSeconds (core: number): number | undefined {
   }
   const line = new RegExp(`^cpu${core} (.*)$`, 'm').exec(text)?.[1]
   if (line === undefined) return undefined
-  const [user = 0, nice = 0, system = 0, , , irq = 0, softirq = 0, steal = 0] = line.trim().split(/\s+/).map(Number)
+  const [user = 0, nice = 0, system = 0, , , irq = 0, softirq = 0, steal = 0] = line.trim().split(/\s+/)
+    .map(Number)
   return (user + nice + system + irq + softirq + steal) / unitsOfProc().ticks
 }
 
-interface Stat { parent: number, cpuSeconds: number, childrenSeconds: number, rssBytes: number }
+interface Stat {
+  parent: number
+  cpuSeconds: number
+  childrenSeconds: number
+  rssBytes: number
+}
 
 let units: { ticks: number, pageBytes: number } | undefined
 
@@ -134,7 +153,8 @@ function readStat (path: string): Stat | undefined {
     return undefined // no /proc, or the process has just ended
   }
   const { ticks, pageBytes } = unitsOfProc()
-  // The second field, the name in brackets, may hold anything; proc(5) counts from 1, these begin with field 3.
+  // The second field is the name in brackets and may contain spaces. The fields after it begin with number 3
+  // of proc(5).
   const fields = text.slice(text.lastIndexOf(')') + 2).split(' ')
   const field = (number: number) => Number(fields[number - 3])
   return {

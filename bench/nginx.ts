@@ -4,16 +4,19 @@ import { randomInt } from 'node:crypto'
 import type { Page } from './documents.ts'
 import type { ServerCommand } from './servers.ts'
 
-/** nginx with one worker and everything that it writes in a folder of its own; the pages are files. */
+/** nginx with one worker, serving the pages as files. Everything that it writes is in its own folder. */
 export function nginxServer (program: string, parent: string, pages: readonly Page[]): ServerCommand {
-  // Its configuration takes no port from the environment. Below the ports of outgoing connections, as with freePort().
+  // nginx reads no port from the environment. The port is below those of outgoing connections, as in
+  // freePort().
   const port = randomInt(10_000, 32_000)
   const folder = join(parent, 'nginx')
   const root = join(folder, 'root', 'landing_pages')
   mkdirSync(root, { recursive: true })
   for (const page of pages) writeFileSync(join(root, page.publicId), page.text)
   const configuration = join(folder, 'nginx.conf')
-  writeFileSync(configuration, `
+  writeFileSync(
+    configuration,
+    `
     daemon off;
     worker_processes 1;
     pid ${folder}/pid;
@@ -26,14 +29,24 @@ export function nginxServer (program: string, parent: string, pages: readonly Pa
       open_file_cache max=1000;
       keepalive_requests 1000000000;
       default_type 'application/json; charset=utf-8';
-      ${['client_body', 'proxy', 'fastcgi', 'uwsgi', 'scgi'].map((name) => `${name}_temp_path ${folder}/${name};`).join('\n      ')}
+      ${
+      ['client_body', 'proxy', 'fastcgi', 'uwsgi', 'scgi'].map((name) =>
+        `${name}_temp_path ${folder}/${name};`
+      ).join('\n      ')
+    }
       server {
         listen 127.0.0.1:${port};
         root ${folder}/root;
       }
     }
-  `)
-  // As root it reads files as another account.
+  `
+  )
+  // Started as root, nginx reads files as another user.
   for (const path of [folder, join(folder, 'root'), root]) chmodSync(path, 0o755)
-  return { name: 'nginx', command: [program, '-p', folder, '-c', configuration, '-e', 'stderr'], env: {}, port }
+  return {
+    name: 'nginx',
+    command: [program, '-p', folder, '-c', configuration, '-e', 'stderr'],
+    env: {},
+    port
+  }
 }

@@ -1,20 +1,19 @@
 import { parseArgs } from 'node:util'
 import { resolve } from 'node:path'
+import type { GeneratorName } from './generators/types.ts'
 
 export const USAGE = `npm run bench -- [options]
-  --rounds=N         rounds that count; one more before them warms up (9)
+  --rounds=N         measured rounds, after one round of warm-up (9)
   --seconds=N        length of each contender's turn in a round (2)
-  --connections=N    connections that are kept busy (64)
-  --only=TEXT,TEXT   contenders whose name contains one of these, with what they are compared with; --list names all
-  --list             names the contenders and ends
-  --json=FILE        keeps every number
-  --svg=FILE         draws the ratios
-  --add=FILE.js      one more contender: a server of yours, started like those in bench/baselines
-  --profile=FOLDER   a CPU profile of each of our servers, and where the time went (best with --only)
-  --soak=SECONDS     instead: one contender at full speed for so long, and whether its memory grows
-  --generator=NAME   wrk or autocannon (wrk where it is installed)`
-
-export type GeneratorName = 'wrk' | 'autocannon'
+  --connections=N    concurrent connections (64)
+  --only=TEXT,TEXT   contenders whose name contains one of these, and those that they are compared with
+  --list             prints the names of the contenders
+  --json=FILE        writes all measured numbers to a file
+  --svg=FILE         draws the ratios as a picture
+  --add=FILE.js      adds a contender: a server like those in bench/baselines
+  --profile=FOLDER   writes a CPU profile of each server of ours and prints where the time went (best with --only)
+  --soak=SECONDS     runs one contender at full speed instead and fails if its memory grows
+  --generator=NAME   wrk or autocannon (wrk if it is installed)`
 
 export interface Options {
   readonly rounds: number
@@ -31,7 +30,7 @@ export interface Options {
   readonly generator: GeneratorName | undefined
 }
 
-/** The command was called in a way that can't work; `message` is one line. */
+/** Wrong usage of the command line. `message` is one line. */
 export class UsageError extends Error {}
 
 /**
@@ -45,21 +44,27 @@ export function readOptions (args: readonly string[]): Options | undefined {
   if (values.help === true) return undefined
   const number = (name: 'rounds' | 'seconds' | 'connections' | 'soak', initial: number): number => {
     const value = values[name]
-    if (value !== undefined && !/^[1-9]\d{0,5}$/.test(value)) throw new UsageError(`--${name} takes a whole number from 1`)
+    if (value !== undefined && !/^[1-9]\d{0,5}$/.test(value)) {
+      throw new UsageError(`--${name} takes a whole number from 1`)
+    }
     return value === undefined ? initial : Number(value)
   }
-  // npm starts it in the project's folder; the user meant the one where the command was typed.
+  // npm changes to the project's folder; paths are relative to the folder where the command was typed.
   const file = (name: 'json' | 'svg' | 'add' | 'profile'): string | undefined => {
     const value = values[name]
     return value === undefined ? undefined : resolve(process.env.INIT_CWD ?? process.cwd(), value)
   }
   const { generator } = values
-  if (generator !== undefined && generator !== 'wrk' && generator !== 'autocannon') throw new UsageError('--generator takes wrk or autocannon')
+  if (generator !== undefined && generator !== 'wrk' && generator !== 'autocannon') {
+    throw new UsageError('--generator takes wrk or autocannon')
+  }
   return {
     rounds: number('rounds', 9),
     seconds: number('seconds', 2),
     connections: number('connections', 64),
-    only: (values.only ?? []).flatMap((text) => text.split(',')).map((text) => text.trim()).filter((text) => text !== ''),
+    only: (values.only ?? []).flatMap((text) => text.split(',')).map((text) => text.trim()).filter((text) =>
+      text !== ''
+    ),
     list: values.list ?? false,
     json: file('json'),
     svg: file('svg'),

@@ -1,7 +1,8 @@
 import { existsSync, readFileSync } from 'node:fs'
 import { join } from 'node:path'
 import { setTimeout as sleep } from 'node:timers/promises'
-import { ask, type Expected, type Request } from './answers.ts'
+import { ask, type Expected } from './answers.ts'
+import type { Request } from './generators/types.ts'
 import { JSON_TYPE, read, type Contender, type ServerPlan, type Target } from './contender.ts'
 import { manyPublicId, manyText, sha256, type Page } from './documents.ts'
 import { MANY_PAGES, type Seed } from './seed.ts'
@@ -9,18 +10,18 @@ import type { ServerCommand } from './servers.ts'
 import type { Stores } from './stores.ts'
 import { seededRandom, zipfDraws } from './statistics.ts'
 
-// The service itself in every case that it promises something for. One server for each way to configure it.
+// The service itself in all cases with a target. Cases with the same settings share a server.
 
 const DIST = join(import.meta.dirname, '../dist')
-/** So many that no read of the one address is refused. */
+/** A limit that one address doesn't reach. */
 const UNLIMITED = '1000000000'
 const MANY_ADDRESSES = 100_000
 const TURN_ADDRESSES = 10_000
 const DRAWS = 200_000
-/** Reads in a minute that the service lets an address have when nothing is set. */
+/** Default of RATE_LIMIT_PUBLIC. */
 const DEFAULT_LIMIT = 30
 
-/** Headers that every public read has, whatever its status. */
+/** Headers of all public reads, whatever their status. */
 const LIMITED = {
   'x-request-id': /./,
   'access-control-allow-origin': /^\*$/,
@@ -28,26 +29,16 @@ const LIMITED = {
   'ratelimit-policy': /^"public";q=\d+;w=60$/
 }
 
-/** Begins with the two whose speed is promised most plainly: the hot address at 2 KB and at 30 KB. */
+const small = (seed: Seed): Page => seed.small
+const large = (seed: Seed): Page => seed.large
+
+/** All cases. The first two are the hot address at 2 KB and at 30 KB. */
 export function ourContenders (): [Contender, Contender, ...Contender[]] {
-  const small = (seed: Seed): Page => seed.small
-  const large = (seed: Seed): Page => seed.large
-  const hotTargets = (bare: string): Target[] => [{ metric: 'rate', of: bare, atLeast: 0.95 }, { metric: 'p99', of: bare, atMost: 1.3 }]
   return [
-    { ...plain('ours-2k', 'ours: one hot address 2 KB', 'bare-2k', small), targets: hotTargets('bare-2k') },
-    { ...plain('ours-30k', 'ours: one hot address 30 KB', 'bare-30k', large), targets: hotTargets('bare-30k') },
+    hot('ours-2k', 'ours: one hot address 2 KB', 'bare-2k', small),
+    hot('ours-30k', 'ours: one hot address 30 KB', 'bare-30k', large),
     ...watched(small),
-    {
-      ...plain('addresses-10k', 'ours: 10k addresses in turn 2 KB', 'bare-2k', small),
-      server: ourServer('ours-addresses', { RATE_LIMIT_PUBLIC: '100000', TRUST_PROXY: '127.0.0.1' }),
-      load: ({ seed }) => ({ requests: addresses(10, TURN_ADDRESSES, seed.small) }),
-      targets: [{ metric: 'rate', of: 'bare-2k', atLeast: 0.8 }]
-    },
-    {
-      ...plain('addresses-zipf', 'ours: 100k addresses Zipf 2 KB', 'bare-2k', small),
-      server: ourServer('ours-addresses-zipf', { RATE_LIMIT_PUBLIC: '100000', TRUST_PROXY: '127.0.0.1' }),
-      load: ({ seed }) => ({ requests: addresses(11, MANY_ADDRESSES, seed.small), order: zipfDraws(MANY_ADDRESSES, DRAWS, seededRandom(7)) })
-    },
+    ...manyAddresses(),
     notModified('304-2k', 'ours: 304 2 KB', 'bare-2k', small),
     notModified('304-30k', 'ours: 304 30 KB', 'bare-30k', large),
     overLimit(),
@@ -55,30 +46,16 @@ export function ourContenders (): [Contender, Contender, ...Contender[]] {
     compressed('br', 'plain-br'),
     plain('plain-gzip', 'ours: plain as large as 30 KB in gzip', 'bare-30k', (seed) => seed.asLargeAsGzip),
     compressed('gzip', 'plain-gzip'),
-    {
-      ...manyPages('cold', 'ours: cold documents 2 KB', { CACHE_MAX_BYTES: '1000' }),
-      load: () => ({ requests: everyPage() }),
-      // Redis would still have what an earlier turn read.
-      prepare: async ({ stores }, server) => await stores.flush(server.env.REDIS_URL as string)
-    },
-    {
-      ...manyPages('documents-zipf', 'ours: 100k documents Zipf in 16 MiB of cache 2 KB', { CACHE_MAX_BYTES: String(16 * 2 ** 20) }),
-      load: () => ({ requests: everyPage(), order: zipfDraws(MANY_PAGES, DRAWS, seededRandom(8)) })
-    },
-    {
-      ...plain('workers-2', 'ours: two workers 2 KB', 'bare-2k', small),
-      server: { ...ourServer('ours-workers', { RATE_LIMIT_PUBLIC: UNLIMITED, WEB_CONCURRENCY: '2' }), onBothCores: true },
-      targets: [{ metric: 'rate', of: 'ours-2k', atLeast: 1.8, perCore: true }],
-      skip: knowsSetting('WEB_CONCURRENCY') ? undefined : 'the service has no setting WEB_CONCURRENCY yet'
-    }
+    ...manyDocuments(),
+    twoWorkers()
   ]
 }
 
-/** The service as most of its contenders want it; the data is made through it, too. */
+/** The server of most cases. The data is created through it, too. */
 const HOT = { RATE_LIMIT_PUBLIC: UNLIMITED }
 export const hotServer = ourServer('ours', HOT)
 
-/** Starts with the stores alone, so that it can make the data. */
+/** Needs the stores only, so that the data can be created through it. */
 export const hotCommand = (stores: Stores): ServerCommand => ourCommand(stores, hotServer.id, HOT)
 
 function ourServer (id: string, settings: Record<string, string>): ServerPlan {
@@ -96,6 +73,8 @@ function ourCommand (stores: Stores, id: string, settings: Record<string, string
       UPLOADS_DIR: join(stores.guardian.folder, `uploads-${id}`),
       OPS_PORT: '0',
       LOG_LEVEL: 'info',
+      // Creating the pages must not fail because the machine is busy.
+      MAX_EVENT_LOOP_DELAY_MS: '0',
       ...settings
     }
   }
@@ -112,7 +91,16 @@ function plain (id: string, name: string, bare: Contender['bare'], page: (seed: 
   }
 }
 
-/** The hot address with all that may be known of it, against the same when nobody wants to know anything. */
+function hot (id: string, name: string, bare: Contender['bare'], page: (seed: Seed) => Page): Contender {
+  const targets: Target[] = [{ metric: 'rate', of: bare, atLeast: 0.95 }, {
+    metric: 'p99',
+    of: bare,
+    atMost: 1.3
+  }]
+  return { ...plain(id, name, bare, page), targets }
+}
+
+/** The hot address with metrics or traces, compared with the hot address without them. */
 function watched (page: (seed: Seed) => Page): Contender[] {
   const opsPort = 20_000 + Math.floor(Math.random() * 10_000) // below the ports of outgoing connections
   const variant = (id: string, name: string, settings: Record<string, string>): Contender => ({
@@ -130,20 +118,35 @@ function watched (page: (seed: Seed) => Page): Contender[] {
           if (!(await response.text()).includes('landfall_public_reads_total')) throw new Error('no metrics')
         }
         await scrape()
-        const timer = setInterval(() => { scrape().catch(() => {}) }, 1000)
+        const timer = setInterval(() => {
+          scrape().catch(() => {})
+        }, 1000)
         setTimeout(() => clearInterval(timer), seconds * 1000).unref()
       }
     },
-    // To a collector that is away: spans are made and dropped.
-    variant('traced', 'no metrics, traces', { OPS_PORT: '', OTEL_EXPORTER_OTLP_ENDPOINT: 'http://127.0.0.1:9' })
+    // The collector is unreachable, so spans are created and dropped.
+    variant('traced', 'no metrics, traces', {
+      OPS_PORT: '',
+      OTEL_EXPORTER_OTLP_ENDPOINT: 'http://127.0.0.1:9'
+    })
   ]
 }
 
-function notModified (id: string, name: string, bare: Contender['bare'], page: (seed: Seed) => Page): Contender {
+function notModified (
+  id: string,
+  name: string,
+  bare: Contender['bare'],
+  page: (seed: Seed) => Page
+): Contender {
   return {
     ...plain(id, name, bare, page),
-    load: ({ seed }) => ({ requests: [read(page(seed), { 'If-None-Match': `"${sha256(page(seed).text)}"` })] }),
-    expected: ({ seed }) => ({ status: 304, headers: { ...LIMITED, etag: exactly(`"${sha256(page(seed).text)}"`) } }),
+    load: ({ seed }) => ({
+      requests: [read(page(seed), { 'If-None-Match': `"${sha256(page(seed).text)}"` })]
+    }),
+    expected: ({ seed }) => ({
+      status: 304,
+      headers: { ...LIMITED, etag: exactly(`"${sha256(page(seed).text)}"`) }
+    }),
     targets: [{ metric: 'rate', of: 'ours-2k', atLeast: 1 }]
   }
 }
@@ -155,7 +158,12 @@ function compressed (encoding: 'br' | 'gzip', reference: string): Contender {
     expected: ({ seed }) => ({
       status: 200,
       text: seed.large.text,
-      headers: { ...LIMITED, 'content-type': JSON_TYPE, 'content-encoding': exactly(encoding), etag: exactly(`"${sha256(seed.large.text)}-${encoding}"`) }
+      headers: {
+        ...LIMITED,
+        'content-type': JSON_TYPE,
+        'content-encoding': exactly(encoding),
+        etag: exactly(`"${sha256(seed.large.text)}-${encoding}"`)
+      }
     }),
     targets: [{ metric: 'rate', of: reference, atLeast: 0.9 }]
   }
@@ -163,13 +171,13 @@ function compressed (encoding: 'br' | 'gzip', reference: string): Contender {
 
 function overLimit (): Contender {
   return {
-    ...plain('429', 'ours: 429 2 KB', 'bare-2k', (seed) => seed.small),
+    ...plain('429', 'ours: 429 2 KB', 'bare-2k', small),
     server: ourServer('ours-limited', {}),
     expected: () => ({ status: 429, headers: { ...LIMITED, 'retry-after': /^[1-9]\d?$/ } }),
-    // A window ends in the middle of a turn that is longer than it.
+    // A new window may begin during the turn.
     otherAnswers: DEFAULT_LIMIT,
     async prepare ({ seed }, server, seconds) {
-      // A service that never refuses is found out by the check that follows.
+      // The check of the answer that follows fails if the service never refuses.
       for (let attempt = 0; attempt < 10 * DEFAULT_LIMIT; attempt++) {
         const { status, headers } = await ask(server.port, read(seed.small))
         const secondsLeft = Number(headers['retry-after'])
@@ -182,29 +190,90 @@ function overLimit (): Contender {
   }
 }
 
+/** Reads from many client addresses, set by X-Forwarded-For. */
+function manyAddresses (): Contender[] {
+  const settings = { RATE_LIMIT_PUBLIC: '100000', TRUST_PROXY: '127.0.0.1' }
+  return [
+    {
+      ...plain('addresses-10k', 'ours: 10k addresses in turn 2 KB', 'bare-2k', small),
+      server: ourServer('ours-addresses', settings),
+      load: ({ seed }) => ({ requests: addresses(10, TURN_ADDRESSES, seed.small) }),
+      targets: [{ metric: 'rate', of: 'bare-2k', atLeast: 0.8 }]
+    },
+    {
+      ...plain('addresses-zipf', 'ours: 100k addresses Zipf 2 KB', 'bare-2k', small),
+      server: ourServer('ours-addresses-zipf', settings),
+      load: ({ seed }) => ({
+        requests: addresses(11, MANY_ADDRESSES, seed.small),
+        order: zipfDraws(MANY_ADDRESSES, DRAWS, seededRandom(7))
+      })
+    }
+  ]
+}
+
+/** Reads of more documents than the process keeps in memory. */
+function manyDocuments (): Contender[] {
+  return [
+    {
+      ...manyPages('cold', 'ours: cold documents 2 KB', { CACHE_MAX_BYTES: '1000' }),
+      load: () => ({ requests: everyPage() }),
+      // Otherwise Redis would still have the documents of an earlier turn.
+      prepare: async ({ stores }, server) => await stores.flush(server.env.REDIS_URL as string)
+    },
+    {
+      ...manyPages('documents-zipf', 'ours: 100k documents Zipf in 16 MiB of cache 2 KB', {
+        CACHE_MAX_BYTES: String(16 * 2 ** 20)
+      }),
+      load: () => ({ requests: everyPage(), order: zipfDraws(MANY_PAGES, DRAWS, seededRandom(8)) })
+    }
+  ]
+}
+
+function twoWorkers (): Contender {
+  return {
+    ...plain('workers-2', 'ours: two workers 2 KB', 'bare-2k', small),
+    server: {
+      ...ourServer('ours-workers', { RATE_LIMIT_PUBLIC: UNLIMITED, WEB_CONCURRENCY: '2' }),
+      onBothCores: true
+    },
+    targets: [{ metric: 'rate', of: 'ours-2k', atLeast: 1.8, perCore: true }],
+    skip: knowsSetting('WEB_CONCURRENCY') ? undefined : 'the service has no setting WEB_CONCURRENCY yet'
+  }
+}
+
 function manyPages (id: string, name: string, settings: Record<string, string>): Contender {
   return {
-    ...plain(id, name, 'bare-2k', (seed) => seed.small),
+    ...plain(id, name, 'bare-2k', small),
     server: ourServer(`ours-${id}`, { RATE_LIMIT_PUBLIC: UNLIMITED, ...settings }),
     expected: ({ seed }, index) => whole(manyText(seed.manyBase, index)),
     needsManyPages: true
   }
 }
 
-const everyPage = (): Request[] => Array.from({ length: MANY_PAGES }, (_, index) => read({ publicId: manyPublicId(index) }))
+const everyPage = (): Request[] =>
+  Array.from({ length: MANY_PAGES }, (_, index) => read({ publicId: manyPublicId(index) }))
 
-const addresses = (first: number, count: number, page: Page): Request[] => Array.from({ length: count }, (_, index) =>
-  read(page, { 'X-Forwarded-For': `${first}.${index >> 16}.${(index >> 8) & 255}.${index & 255}` }))
+const addresses = (first: number, count: number, page: Page): Request[] =>
+  Array.from(
+    { length: count },
+    (_, index) =>
+      read(page, { 'X-Forwarded-For': `${first}.${index >> 16}.${(index >> 8) & 255}.${index & 255}` })
+  )
 
 const whole = (text: string): Expected => ({
   status: 200,
   text,
-  headers: { ...LIMITED, 'content-type': JSON_TYPE, etag: exactly(`"${sha256(text)}"`), 'last-modified': /GMT$/, vary: /Accept-Encoding/i }
+  headers: {
+    ...LIMITED,
+    'content-type': JSON_TYPE,
+    etag: exactly(`"${sha256(text)}"`),
+    vary: /Accept-Encoding/i
+  }
 })
 
 const exactly = (text: string): RegExp => new RegExp(`^${text.replace(/[$()*+.?[\\\]^{|}]/g, '\\$&')}$`)
 
-/** Whether the service that was built knows a setting. */
+/** Whether the built service has a setting. */
 function knowsSetting (name: string): boolean {
   const file = join(DIST, 'config.js')
   return existsSync(file) && readFileSync(file, 'utf8').includes(name)

@@ -2,28 +2,34 @@ import { readdirSync, readFileSync } from 'node:fs'
 import { join } from 'node:path'
 import { fileURLToPath } from 'node:url'
 
-// Where a server's time went, from the profiles that `node --cpu-prof` writes. node --import=tsx bench/profile.ts FILE …
+// Prints where a server spent its time, from the profiles that `node --cpu-prof` writes:
+// node --import=tsx bench/profile.ts FILE …
 
 interface CpuProfile {
-  readonly nodes: readonly { readonly id: number, readonly callFrame: { readonly functionName: string, readonly url: string, readonly lineNumber: number } }[]
+  readonly nodes: readonly {
+    readonly id: number
+    readonly callFrame: { readonly functionName: string, readonly url: string, readonly lineNumber: number }
+  }[]
   readonly samples: readonly number[]
-  /** Microseconds of the monotonic clock, as all times here. */
+  /** Microseconds of the monotonic clock, like all times here. */
   readonly startTime: number
-  /** Microseconds from the sample before. */
+  /** Microseconds since the previous sample. */
   readonly timeDeltas: readonly number[]
 }
 
 const SHOWN = 25
-/** Not work: waiting for it. */
+/** Entries outside of the server's code. */
 const IDLE = ['(idle)', '(program)', '(root)']
 
 /**
- * A table of the functions with the most time of their own for each profile in a folder.
+ * Returns a table of the functions with the most self time for each profile in a folder.
  *
- * @param turns when the server was under load, in microseconds of the monotonic clock; the rest, its start, is left out
+ * @param turns periods under load, in microseconds of the monotonic clock; other samples are ignored
  */
 export function hottestFunctions (folder: string, turns: readonly [number, number][]): string {
-  const files = readdirSync(folder).filter((file) => file.endsWith('.cpuprofile')).map((file) => join(folder, file))
+  const files = readdirSync(folder).filter((file) => file.endsWith('.cpuprofile')).map((file) =>
+    join(folder, file)
+  )
   return files.map((file) => selfTimeTable(file, turns)).join('') || `no profile in ${folder}\n`
 }
 
@@ -43,18 +49,25 @@ export function selfTimeTable (file: string, turns: readonly [number, number][] 
   const total = busy.reduce((sum, [, time]) => sum + time, 0)
   const share = (time: number): string => `${(100 * time / total).toFixed(1)} %`
   const native = selfTimes.get('(program)') ?? 0
-  return `\n${file}\n${(total / 1e6).toFixed(1)} s in JavaScript and what it calls, ${(native / 1e6).toFixed(1)} s in Node's own code outside of it ((program))\n\n` +
+  return `\n${file}\n${(total / 1e6).toFixed(1)} s in JavaScript and what it calls, ${
+    (native / 1e6).toFixed(1)
+  } s in Node's own code outside of it ((program))\n\n` +
     '| self time | share | function |\n| ---: | ---: | --- |\n' +
-    busy.slice(0, SHOWN).map(([name, time]) => `| ${(time / 1e3).toFixed(0)} ms | ${share(time)} | ${name} |\n`).join('')
+    busy.slice(0, SHOWN).map(([name, time]) =>
+      `| ${(time / 1e3).toFixed(0)} ms | ${share(time)} | ${name} |\n`
+    ).join('')
 }
 
 function label ({ functionName, url, lineNumber }: CpuProfile['nodes'][number]['callFrame']): string {
   const name = functionName === '' ? '(anonymous)' : functionName
   if (url === '') return name
   const path = url.startsWith('file:') ? fileURLToPath(url) : url
-  // From the last package on, or from the project's build.
-  const short = path.includes('/node_modules/') ? path.replace(/^.*\/node_modules\//, '') : path.replace(/^.*\/(dist\/)/, '$1')
+  // Begins with the name of the package, or with dist/.
+  const short = path.includes('/node_modules/') ? path.replace(/^.*\/node_modules\//, '')
+    : path.replace(/^.*\/(dist\/)/, '$1')
   return `${name} ${short}:${lineNumber + 1}`
 }
 
-if (process.argv[1] === import.meta.filename) for (const file of process.argv.slice(2)) process.stdout.write(selfTimeTable(file))
+if (process.argv[1] === import.meta.filename) {
+  for (const file of process.argv.slice(2)) process.stdout.write(selfTimeTable(file))
+}

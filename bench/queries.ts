@@ -4,37 +4,35 @@ import { parseArgs } from 'node:util'
 import { PrismaPg } from '@prisma/adapter-pg'
 import { contenders, type Contender, type Fixture } from './query-contenders.ts'
 import { median } from './statistics.ts'
-import { BoundedPool } from '../src/database/pool.ts'
-import { applyMigrations } from '../src/database/migrate.ts'
-import { PrismaClient } from '../src/generated/prisma/client.ts'
+import { BoundedPool } from '../src/infra/postgres/pool.ts'
+import { applyMigrations } from '../src/infra/postgres/migrate.ts'
+import { PrismaClient } from '../src/infra/postgres/generated/prisma/client.ts'
 import { startGuardian } from '../test/helpers/guardian.ts'
 import { createCluster, startPostgres } from '../test/helpers/instances.ts'
 import { MissingProgramError, providePrograms } from '../test/helpers/programs.ts'
 
-// `npm run bench:queries`: what the service's statements cost by each way to send them, on a private PostgreSQL.
-//
-// Prisma's TypedSQL is missing: `prisma generate --sql` needs the schema engine, which is a download, and a database at
-// build time. It makes types for statements that then take the way of $queryRaw, so that one stands for both.
+// `npm run bench:queries`: the cost of the service's SQL statements, sent in different ways, on a private
+// PostgreSQL. Prisma's TypedSQL needs a downloaded engine; it runs like $queryRaw, which is measured.
 
 const USAGE = `npm run bench:queries -- [options]
-  --rounds=N    rounds in which each way has its turn (5)
+  --rounds=N    rounds; each way has one turn in each round (5)
   --window=MS   length of one turn, in milliseconds (100)
   --only=TEXT   only statements whose name contains the text
-  --json=FILE   keeps every number`
+  --json=FILE   writes all measured numbers to a file`
 
 const PAGES = 50_000
 const USERS = 500
 const CONCURRENCIES = [1, 10]
 const TIMEOUT_MS = 10_000
 
-/** The command was called in a way that can't work; `message` is one line. */
+/** Wrong usage of the command line. `message` is one line. */
 class UsageError extends Error {}
 
 interface Turn {
   readonly queriesPerSecond: number
-  /** Of this process, user and system together, in microseconds. */
+  /** Processor time of this process, user and system, in microseconds. */
   readonly cpuPerQuery: number
-  /** Times of single queries, in milliseconds. */
+  /** Latencies, in milliseconds. */
   readonly p50: number
   readonly p99: number
 }
@@ -43,17 +41,25 @@ export interface Row extends Turn {
   readonly statement: string
   readonly way: string
   readonly concurrency: number
-  /** Queries per second against Prisma's typed query, the median of the rounds' ratios. */
+  /** Queries per second relative to Prisma's typed query; the median over the rounds. */
   readonly ratio: number
-  /** CPU time against Prisma's typed query, likewise. */
+  /** Processor time relative to Prisma's typed query; the median over the rounds. */
   readonly cpuRatio: number
 }
 
-const print = (line: string): void => { process.stdout.write(`${line}\n`) }
+const print = (line: string): void => {
+  process.stdout.write(`${line}\n`)
+}
 
 async function main (): Promise<void> {
   const { values } = parseArgs({
-    options: { rounds: { type: 'string' }, window: { type: 'string' }, only: { type: 'string' }, json: { type: 'string' }, help: { type: 'boolean' } }
+    options: {
+      rounds: { type: 'string' },
+      window: { type: 'string' },
+      only: { type: 'string' },
+      json: { type: 'string' },
+      help: { type: 'boolean' }
+    }
   })
   if (values.help) return print(USAGE)
   const rounds = wholeNumber('rounds', values.rounds ?? '5')
@@ -65,22 +71,39 @@ async function main (): Promise<void> {
     print(`started PostgreSQL (${bin})`)
     await applyMigrations(server.url, { info: print })
 
-    const pool = new BoundedPool({ connection: server.url, max: Math.max(...CONCURRENCIES), timeoutMs: TIMEOUT_MS })
-    pool.on('error', () => {}) // of idle connections, when the server ends
-    const fixture = await fill(pool)
-    const typed = new PrismaClient({ adapter: new PrismaPg(pool) })
-    // No more names than statements here; a service would have to bound them, as `IN` makes a text per length.
-    const named = new PrismaClient({ adapter: new PrismaPg(pool, { statementNameGenerator: ({ sql }) => nameOf(sql) }) })
-
-    const chosen = contenders({ pool, typed, named, ...fixture }).filter(({ statement }) => statement.includes(values.only ?? ''))
+    const pool = new BoundedPool({
+      connection: server.url,
+      max: Math.max(...CONCURRENCIES),
+      timeoutMs: TIMEOUT_MS
+    })
+    pool.on('error', () => {}) // idle connections fail when the server stops
+    const all = await prepareContenders(pool)
+    const chosen = all.filter(({ statement }) => statement.includes(values.only ?? ''))
     const rows = await measure(chosen, rounds, windowMs)
     print(`\n${table(rows)}`)
-    if (values.json !== undefined) writeFileSync(resolve(process.env.INIT_CWD ?? process.cwd(), values.json), `${JSON.stringify({ node: process.version, pages: PAGES, rounds, windowMs, rows }, null, 2)}\n`)
+    if (values.json !== undefined) {
+      writeFileSync(
+        resolve(process.env.INIT_CWD ?? process.cwd(), values.json),
+        `${JSON.stringify({ node: process.version, pages: PAGES, rounds, windowMs, rows }, null, 2)}\n`
+      )
+    }
     await pool.end()
     await server.stop()
   } finally {
     await guardian.end()
   }
+}
+
+/** Fills the database; returns all statements in all ways. */
+async function prepareContenders (pool: BoundedPool): Promise<Contender[]> {
+  const fixture = await fill(pool)
+  const typed = new PrismaClient({ adapter: new PrismaPg(pool) })
+  // The benchmark has few statements. A service would have to limit the number of names, because an `IN` list
+  // makes a new statement for each length.
+  const named = new PrismaClient({
+    adapter: new PrismaPg(pool, { statementNameGenerator: ({ sql }) => nameOf(sql) })
+  })
+  return contenders({ pool, typed, named, ...fixture })
 }
 
 function wholeNumber (name: string, value: string): number {
@@ -96,10 +119,16 @@ function nameOf (sql: string): string {
 }
 
 async function fill (pool: BoundedPool): Promise<Fixture> {
-  print(`filling in ${PAGES} pages of 2 KB …`)
-  await pool.query({ text: "INSERT INTO users (email, password_hash) SELECT 'user' || n || '@example.com', '' FROM generate_series(1, $1::int) n", values: [USERS] })
-  await pool.query("INSERT INTO sessions (id, user_id, expires_at) SELECT gen_random_uuid(), id, now() + interval '1 day' FROM users, generate_series(1, 4)")
-  // Text of hexadecimal digits compresses like JSON does, about by half. Not all at once: the pool has its limit of time.
+  print(`inserting ${PAGES} pages of 2 KB …`)
+  await pool.query({
+    text:
+      "INSERT INTO users (email, password_hash) SELECT 'user' || n || '@example.com', '' FROM generate_series(1, $1::int) n",
+    values: [USERS]
+  })
+  await pool
+    .query("INSERT INTO sessions (id, user_id, expires_at) SELECT gen_random_uuid(), id, now() + interval '1 day' FROM users, generate_series(1, 4)")
+  // Hexadecimal text compresses about as well as JSON. Several statements, because the pool limits the time
+  // of each.
   for (let from = 0; from < PAGES; from += 5000) {
     await pool.query({
       text: `INSERT INTO landing_pages (id, public_id, user_id, current_data, content_hash)
@@ -110,14 +139,15 @@ async function fill (pool: BoundedPool): Promise<Fixture> {
     })
   }
   await pool.query('VACUUM ANALYZE')
-  const pages = await pool.query('SELECT id, public_id AS "publicId", user_id AS "userId", content_hash AS hash, current_data AS document FROM landing_pages ORDER BY md5(id::text) LIMIT 5000')
+  const pages = await pool
+    .query('SELECT id, public_id AS "publicId", user_id AS "userId", content_hash AS hash, current_data AS document FROM landing_pages ORDER BY md5(id::text) LIMIT 5000')
   const sessions = await pool.query('SELECT id, user_id AS "userId" FROM sessions')
   return { pages: pages.rows, sessions: sessions.rows, userId: 1 }
 }
 
 async function measure (chosen: readonly Contender[], rounds: number, windowMs: number): Promise<Row[]> {
   print(`warming up ${chosen.length} ways …`)
-  // Long enough for the compiler: what runs first must not be measured cold.
+  // Long enough for the JIT compiler.
   for (const { run } of chosen) await takeTurn(run, 10, 150)
   const turns = new Map<string, Turn[]>()
   for (let round = 1; round <= rounds; round++) {
@@ -133,7 +163,8 @@ async function measure (chosen: readonly Contender[], rounds: number, windowMs: 
     const [statement, concurrency, way] = JSON.parse(key) as [string, number, string]
     const base = turns.get(JSON.stringify([statement, concurrency, 'Prisma typed'])) as Turn[]
     const middle = (name: keyof Turn) => median(own.map((turn) => turn[name])) as number
-    const against = (name: keyof Turn) => median(own.map((turn, round) => turn[name] / (base[round] as Turn)[name])) as number
+    const against = (name: keyof Turn) =>
+      median(own.map((turn, round) => turn[name] / (base[round] as Turn)[name])) as number
     return {
       statement,
       way,
@@ -163,19 +194,36 @@ async function takeTurn (run: () => Promise<unknown>, concurrency: number, windo
   const { user, system } = process.cpuUsage(cpu)
   times.sort((a, b) => a - b)
   const at = (share: number) => times[Math.min(times.length - 1, Math.floor(times.length * share))] as number
-  return { queriesPerSecond: times.length / seconds, cpuPerQuery: (user + system) / times.length, p50: at(0.5), p99: at(0.99) }
+  return {
+    queriesPerSecond: times.length / seconds,
+    cpuPerQuery: (user + system) / times.length,
+    p50: at(0.5),
+    p99: at(0.99)
+  }
 }
 
 function table (rows: readonly Row[]): string {
-  const lines = ['| statement | at once | way | queries/s | ratio | CPU µs/query | ratio | p50 ms | p99 ms |', '|---|--:|---|--:|--:|--:|--:|--:|--:|']
+  const lines = ['| statement | at once | way | queries/s | ratio | CPU µs/query | ratio | p50 ms | p99 ms |',
+    '|---|--:|---|--:|--:|--:|--:|--:|--:|']
   const order = [...new Set(rows.map(({ statement }) => statement))]
-  for (const row of rows.toSorted((a, b) => order.indexOf(a.statement) - order.indexOf(b.statement) || a.concurrency - b.concurrency)) {
-    lines.push(`| ${[
-      row.statement, row.concurrency, row.way,
-      Math.round(row.queriesPerSecond), row.ratio.toFixed(2),
-      Math.round(row.cpuPerQuery), row.cpuRatio.toFixed(2),
-      row.p50.toFixed(2), row.p99.toFixed(2)
-    ].join(' | ')} |`)
+  for (
+    const row of rows.toSorted((a, b) =>
+      order.indexOf(a.statement) - order.indexOf(b.statement) || a.concurrency - b.concurrency
+    )
+  ) {
+    lines.push(`| ${
+      [
+        row.statement,
+        row.concurrency,
+        row.way,
+        Math.round(row.queriesPerSecond),
+        row.ratio.toFixed(2),
+        Math.round(row.cpuPerQuery),
+        row.cpuRatio.toFixed(2),
+        row.p50.toFixed(2),
+        row.p99.toFixed(2)
+      ].join(' | ')
+    } |`)
   }
   return lines.join('\n')
 }

@@ -1,7 +1,7 @@
 import type { MachineFacts } from './machine.ts'
 import type { Target } from './contender.ts'
 
-// What a run keeps; `--json` writes it as it stands here.
+// The results of a run, as `--json` writes them.
 
 /** One contender's turn in one round. */
 export interface TurnResult {
@@ -11,16 +11,16 @@ export interface TurnResult {
   readonly p99Ms: number
   readonly requests: number
   readonly seconds: number
-  /** The server had both cores, the generator among them. */
+  /** Whether the server used both cores, one of them together with the generator. */
   readonly onBothCores?: boolean
-  /** Processor seconds per second of the turn; undefined where the system doesn't tell. */
+  /** Processor seconds per second of the turn; undefined without /proc. */
   readonly serverCpu: number | undefined
-  /** What others than the server took of its core. */
+  /** Processor seconds per second that other processes used on the server's core. */
   readonly foreignCpu: number | undefined
   readonly generatorCpu: number | undefined
   readonly postgresCpu: number | undefined
   readonly redisCpu: number | undefined
-  /** At the end of the turn, of all the server's processes. */
+  /** All processes of the server together, at the end of the turn. */
   readonly rssBytes: number | undefined
 }
 
@@ -36,7 +36,7 @@ export interface BenchResult {
   readonly measuredAt: string
   readonly machine: MachineFacts
   readonly generator: string
-  /** One line: which cores had what. */
+  /** One line that says which core ran what. */
   readonly pinning: string
   readonly options: { readonly rounds: number, readonly seconds: number, readonly connections: number }
   readonly contenders: readonly ContenderResult[]

@@ -20,7 +20,7 @@ import { startStores } from './stores.ts'
 import { drawRatios } from './svg.ts'
 import { runRounds, type Runner } from './turns.ts'
 
-// `npm run bench`: starts what it needs, lets the contenders take turns, prints the table, leaves nothing behind.
+// `npm run bench`: starts the servers, lets the contenders take turns, prints the table, and cleans up.
 
 const ROOT = resolve(import.meta.dirname, '..')
 
@@ -35,13 +35,20 @@ async function main (): Promise<number> {
   }
   const all = allContenders(options.add)
   if (options.list) {
-    for (const { name, skip } of all) process.stdout.write(`${name}${skip === undefined ? '' : ` (not here: ${skip})`}\n`)
+    for (const { name, skip } of all) {
+      process.stdout.write(`${name}${skip === undefined ? '' : ` (can't run here: ${skip})`}\n`)
+    }
     return 0
   }
-  const only = options.only.length === 0 && options.soakSeconds !== undefined ? ['ours: one hot address 2 KB'] : options.only
+  const only = options.only.length === 0 && options.soakSeconds !== undefined ? ['ours: one hot address 2 KB']
+    : options.only
   const selected = selectContenders(all, only)
-  if (selected.length === 0) throw new UsageError(`no contender is called ${options.only.join(' or ')}; --list names them`)
-  if (!existsSync(join(ROOT, 'dist/cli/landfall.js'))) throw new UsageError('the service is not built: npm run build')
+  if (selected.length === 0) {
+    throw new UsageError(`no contender is called ${options.only.join(' or ')}; --list names them`)
+  }
+  if (!existsSync(join(ROOT, 'dist/cli/landfall.js'))) {
+    throw new UsageError('the service is not built: npm run build')
+  }
   endOnSignals()
 
   guardian = startGuardian()
@@ -52,13 +59,18 @@ async function main (): Promise<number> {
   }
 }
 
-async function measure (selected: readonly Contender[], only: readonly string[], options: Options, guardian: Guardian): Promise<number> {
+async function measure (
+  selected: readonly Contender[],
+  only: readonly string[],
+  options: Options,
+  guardian: Guardian
+): Promise<number> {
   const skipped = selected.flatMap(({ name, skip }) => skip === undefined ? [] : [{ name, reason: skip }])
   for (const { name, reason } of skipped) print(`not measured: ${name}: ${reason}`)
   const contenders = selected.filter(({ skip }) => skip === undefined)
 
   const pinning = findPinning()
-  // Everything that it starts inherits that; only the servers get another core.
+  // Processes started from here inherit this; only the measured servers run on another core.
   if (pinning !== undefined) pinThisProcess([pinning.rest])
   print(pinningLine(pinning))
   const generator = findGenerator(options.generator, guardian)
@@ -83,7 +95,13 @@ async function measure (selected: readonly Contender[], only: readonly string[],
     generator: generator.description,
     pinning: pinningLine(pinning),
     options: { rounds: options.rounds, seconds: options.seconds, connections: options.connections },
-    contenders: contenders.map(({ id, name, bare, targets = [] }, index) => ({ id, name, bare, targets, rounds: rounds[index] ?? [] })),
+    contenders: contenders.map(({ id, name, bare, targets = [] }, index) => ({
+      id,
+      name,
+      bare,
+      targets,
+      rounds: rounds[index] ?? []
+    })),
     skipped
   }
   if (options.json !== undefined) writeFileSync(options.json, `${JSON.stringify(result, null, 1)}\n`)
@@ -93,12 +111,18 @@ async function measure (selected: readonly Contender[], only: readonly string[],
   return 0
 }
 
-/** PostgreSQL, Redis, the data, and a server for each plan that the contenders name. */
-async function start (contenders: readonly Contender[], options: Options, pinning: Pinning | undefined, guardian: Guardian): Promise<{ context: Context, servers: Map<string, Server> }> {
+/** Starts PostgreSQL and Redis, creates the data, and starts the contenders' servers. */
+async function start (
+  contenders: readonly Contender[],
+  options: Options,
+  pinning: Pinning | undefined,
+  guardian: Guardian
+): Promise<{ context: Context, servers: Map<string, Server> }> {
   print('starting PostgreSQL and Redis')
   const stores = await startStores(guardian, print)
   const core = pinning === undefined ? undefined : [pinning.server]
-  const profiled = (command: ServerCommand): ServerCommand => options.profile === undefined ? command : withProfile(command, options.profile)
+  const profiled = (command: ServerCommand): ServerCommand =>
+    options.profile === undefined ? command : withProfile(command, options.profile)
   const servers = new Map<string, Server>()
   servers.set(hotServer.id, await startServer(profiled(hotCommand(stores)), core, guardian))
   print('creating pages through the service')
@@ -112,12 +136,15 @@ async function start (contenders: readonly Contender[], options: Options, pinnin
     print(`starting ${server.id}`)
     const command = server.command(context)
     const cores = server.onBothCores === true ? pinning?.both : core
-    servers.set(server.id, await startServer(server.isOurs === true ? profiled(command) : command, cores, guardian))
+    servers.set(
+      server.id,
+      await startServer(server.isOurs === true ? profiled(command) : command, cores, guardian)
+    )
   }
   return { context, servers }
 }
 
-/** In a folder of the server's own, where its several processes have a file each. */
+/** Profiles into a folder of the server's own, because each of its processes writes a file. */
 function withProfile (server: ServerCommand, folder: string): ServerCommand {
   const [node, ...args] = server.command
   const own = join(folder, server.name)
@@ -126,7 +153,11 @@ function withProfile (server: ServerCommand, folder: string): ServerCommand {
   return { ...server, command: [node, '--cpu-prof', `--cpu-prof-dir=${own}`, ...args] }
 }
 
-async function printProfiles (folder: string, contenders: readonly Contender[], servers: ReadonlyMap<string, Server>): Promise<void> {
+async function printProfiles (
+  folder: string,
+  contenders: readonly Contender[],
+  servers: ReadonlyMap<string, Server>
+): Promise<void> {
   const ours = new Set(contenders.flatMap(({ server }) => server.isOurs === true ? [server.id] : []))
   for (const id of ours) {
     const server = servers.get(id) as Server
@@ -136,7 +167,9 @@ async function printProfiles (folder: string, contenders: readonly Contender[], 
 }
 
 function pinningLine (pinning: Pinning | undefined): string {
-  if (pinning === undefined) return 'Cores: not kept apart (no taskset, or one core only): server and generator disturb each other'
+  if (pinning === undefined) {
+    return 'Cores: not separated (no taskset, or only one core), so server and generator disturb each other'
+  }
   return `Cores: the server on core ${pinning.server}; generator, PostgreSQL and Redis on core ${pinning.rest}`
 }
 
@@ -151,7 +184,7 @@ function endOnSignals (): void {
   }
 }
 
-/** Progress goes beside the table, which can so be redirected. */
+/** Progress goes to standard error, so that the table can be redirected. */
 function print (line: string): void {
   process.stderr.write(`${line}\n`)
 }
@@ -159,9 +192,10 @@ function print (line: string): void {
 try {
   process.exitCode = await main()
 } catch (error) {
-  // What fails because it is being stopped is no news; the handler of the signal ends the process.
+  // An error after a signal is a consequence of stopping; the signal handler ends the process.
   if (stopped) await new Promise(() => {})
-  const known = error instanceof UsageError || error instanceof MissingProgramError || error instanceof WrongAnswerError
+  const known = error instanceof UsageError || error instanceof MissingProgramError ||
+    error instanceof WrongAnswerError
   if (error instanceof WrongAnswerError) print(`wrong answer: ${error.message}`)
   else console.error(known ? (error as Error).message : error)
   process.exitCode = 1

@@ -1,4 +1,4 @@
-// What rounds are summed up with. One number of a noisy machine says nothing; the middle of several says a little.
+// Statistics over rounds. Single measurements on a shared machine are unreliable, medians less so.
 
 export interface Spread {
   readonly median: number
@@ -6,7 +6,7 @@ export interface Spread {
   readonly upper: number
 }
 
-/** Median and quartiles, linear between neighbours; undefined of nothing. */
+/** Returns median and quartiles with linear interpolation; undefined without values. */
 export function spread (values: readonly (number | undefined)[]): Spread | undefined {
   const sorted = values.filter((value) => value !== undefined).sort((a, b) => a - b)
   if (sorted.length === 0) return undefined
@@ -21,7 +21,9 @@ export function spread (values: readonly (number | undefined)[]): Spread | undef
 
 export const median = (values: readonly (number | undefined)[]): number | undefined => spread(values)?.median
 
-/** Random numbers from 0 to 1 that are the same in every run (mulberry32, public domain, Tommy Ettinger). */
+/**
+ * Returns random numbers from 0 to 1, the same in every run (mulberry32 by Tommy Ettinger, public domain).
+ */
 export function seededRandom (seed: number): () => number {
   let state = seed >>> 0
   return () => {
@@ -32,11 +34,14 @@ export function seededRandom (seed: number): () => number {
   }
 }
 
-/** Draws from `count` things of which the k-th comes up in proportion to 1/k (Zipf with s = 1), most popular first. */
+/**
+ * Draws indexes below `count` from a Zipf distribution with s = 1: the k-th has a probability in proportion
+ * to 1/k.
+ */
 export function zipfDraws (count: number, draws: number, random: () => number): Uint32Array {
   const cumulative = new Float64Array(count)
   let sum = 0
-  for (let rank = 1; rank <= count; rank++) cumulative[rank - 1] = (sum += 1 / rank)
+  for (let rank = 1; rank <= count; rank++) cumulative[rank - 1] = sum += 1 / rank
   return Uint32Array.from({ length: draws }, () => {
     const target = random() * sum
     let low = 0

@@ -2,7 +2,7 @@ import { readFileSync, writeFileSync } from 'node:fs'
 import { ratioToBare } from './report.ts'
 import type { BenchResult } from './results.ts'
 
-// The ratios as a picture. node --import=tsx bench/svg.ts FILE.json FILE.svg
+// Draws the ratios as a picture: node --import=tsx bench/svg.ts FILE.json FILE.svg
 
 const WIDTH = 720
 const LABELS = 330
@@ -11,7 +11,7 @@ const ROW = 24
 const BAR = 14
 const TOP = 54
 
-/** Colours that can be read on a light and on a dark page. */
+/** Colours that are readable on light and dark backgrounds. */
 const STYLE = `
 text { font: 12px system-ui, -apple-system, "Segoe UI", sans-serif; fill: #1f2328 }
 .title { font-size: 15px; font-weight: 600 }
@@ -30,11 +30,12 @@ text { font: 12px system-ui, -apple-system, "Segoe UI", sans-serif; fill: #1f232
   .one { stroke: #f0883e }
 }`
 
-/** A bar for each contender: its rate over bare Fastify's, with the quartiles as a whisker. */
+/** Draws a bar for each contender: its rate relative to bare Fastify, with the quartiles as a whisker. */
 export function drawRatios (result: BenchResult): string {
   const bars = result.contenders.flatMap((contender) => {
-    // The rate of several processes is only comparable after what the table does with it.
-    const ratio = contender.id === contender.bare || contender.targets.some(({ perCore }) => perCore === true) ? undefined : ratioToBare(contender, result)
+    // The rate of several processes is comparable only after the scaling in report.ts.
+    const ratio = contender.id === contender.bare || contender.targets.some(({ perCore }) => perCore === true)
+      ? undefined : ratioToBare(contender, result)
     return ratio === undefined ? [] : [{ name: contender.name, ratio }]
   })
   const greatest = Math.max(1.1, ...bars.map(({ ratio }) => ratio.upper))
@@ -44,18 +45,29 @@ export function drawRatios (result: BenchResult): string {
   const bottom = TOP + bars.length * ROW
   const height = bottom + 44
 
-  const grid = Array.from({ length: Math.ceil(greatest / step) + 1 }, (_, index) => index * step).map((ratio) =>
+  const grid = Array.from({ length: Math.ceil(greatest / step) + 1 }, (_, index) => index * step).map((
+    ratio
+  ) =>
     `<line class="grid" x1="${x(ratio)}" x2="${x(ratio)}" y1="${TOP - 6}" y2="${bottom}"/>` +
-    `<text class="note" x="${x(ratio)}" y="${bottom + 15}" text-anchor="middle">${ratio}</text>`)
+    `<text class="note" x="${x(ratio)}" y="${bottom + 15}" text-anchor="middle">${ratio}</text>`
+  )
   const rows = bars.map(({ name, ratio: { median, lower, upper } }, index) => {
     const middle = TOP + index * ROW + ROW / 2
     return `<text x="${LABELS - 8}" y="${middle + 4}" text-anchor="end">${escape(name)}</text>` +
-      `<rect class="${name.startsWith('ours') ? 'ours' : 'bar'}" x="${LABELS}" y="${middle - BAR / 2}" width="${Math.max(1, median * scale).toFixed(1)}" height="${BAR}" rx="2"/>` +
-      `<path class="whisker" d="M${x(lower)} ${middle}H${x(upper)}M${x(lower)} ${middle - 4}v8M${x(upper)} ${middle - 4}v8"/>` +
-      `<text x="${(Number(x(Math.max(median, upper))) + 6).toFixed(1)}" y="${middle + 4}">${median.toFixed(median < 0.1 ? 3 : 2)}</text>`
+      `<rect class="${name.startsWith('ours') ? 'ours' : 'bar'}" x="${LABELS}" y="${
+        middle - BAR / 2
+      }" width="${Math.max(1, median * scale).toFixed(1)}" height="${BAR}" rx="2"/>` +
+      `<path class="whisker" d="M${x(lower)} ${middle}H${x(upper)}M${x(lower)} ${middle - 4}v8M${x(upper)} ${
+        middle - 4
+      }v8"/>` +
+      `<text x="${(Number(x(Math.max(median, upper))) + 6).toFixed(1)}" y="${middle + 4}">${
+        median.toFixed(median < 0.1 ? 3 : 2)
+      }</text>`
   })
   const { machine, options } = result
-  const conditions = `${machine.cpu}, ${machine.cores} cores, Node ${machine.node}; ${result.generator.split(' (')[0]}, ${options.connections} connections; medians and quartiles of ${options.rounds} rounds`
+  const conditions = `${machine.cpu}, ${machine.cores} cores, Node ${machine.node}; ${
+    result.generator.split(' (')[0]
+  }, ${options.connections} connections; medians and quartiles of ${options.rounds} rounds`
   return `<svg xmlns="http://www.w3.org/2000/svg" width="${WIDTH}" height="${height}" viewBox="0 0 ${WIDTH} ${height}" role="img" aria-label="Requests per second as a multiple of bare Fastify's">
 <style>${STYLE}
 </style>
@@ -69,7 +81,8 @@ ${rows.join('\n')}
 `
 }
 
-const escape = (text: string): string => text.replaceAll('&', '&amp;').replaceAll('<', '&lt;').replaceAll('>', '&gt;')
+const escape = (text: string): string =>
+  text.replaceAll('&', '&amp;').replaceAll('<', '&lt;').replaceAll('>', '&gt;')
 
 if (process.argv[1] === import.meta.filename) {
   const [from, to] = process.argv.slice(2)

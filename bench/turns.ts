@@ -1,12 +1,12 @@
 import { performance } from 'node:perf_hooks'
-import { ask, checkAnswer, checkCounts, WrongAnswerError } from './answers.ts'
+import { ask, checkAnswer, checkCounts, WrongAnswerError, type Expected } from './answers.ts'
 import type { Contender, Context } from './contender.ts'
-import type { Generator, Load } from './generators/generator.ts'
+import type { Counts, Generator, Load, Request } from './generators/types.ts'
 import { coreSeconds, endedChildrenSeconds, usageOf, type Pinning } from './machine.ts'
 import type { TurnResult } from './results.ts'
 import type { Server } from './servers.ts'
 
-// One turn of one contender: look at an answer, make the load, compare what was counted, keep the numbers.
+// One turn of one contender: check an answer, apply the load, check the counts, record the numbers.
 
 export interface TurnSettings {
   readonly context: Context
@@ -14,7 +14,7 @@ export interface TurnSettings {
   readonly pinning: Pinning | undefined
   readonly seconds: number
   readonly connections: number
-  /** Turns that each contender has in the run: long lists of requests are spread over them. */
+  /** Turns of each contender in the run; long lists of requests are spread over them. */
   readonly turns: number
 }
 
@@ -24,25 +24,53 @@ export interface Runner {
   readonly load: Load
 }
 
-/** @throws {WrongAnswerError} */
-export async function runTurn ({ contender, server, load }: Runner, turn: number, settings: TurnSettings): Promise<TurnResult> {
-  const { context, generator, pinning, seconds, turns } = settings
-  // Each of two processes gets as many as one does, or both would wait for the generator now and then.
-  const connections = settings.connections * (contender.server.onBothCores === true ? 2 : 1)
-  const { name } = contender
-  const length = load.order?.length ?? load.requests.length
-  const start = Math.floor(turn / turns * length)
-  const index = load.order?.[start] ?? start
-  const request = load.requests[index] as Load['requests'][number]
-  const expected = contender.expected(context, index)
+/**
+ * Runs one turn of a contender.
+ *
+ * @throws {WrongAnswerError}
+ */
+export async function runTurn (
+  runner: Runner,
+  turn: number,
+  settings: TurnSettings
+): Promise<TurnResult> {
+  const { contender, server, load } = runner
+  const { context, pinning, seconds, turns } = settings
+  const isOnBothCores = contender.server.onBothCores === true
+  // Each of two processes gets as many connections as one would; with fewer, both would idle at times.
+  const connections = settings.connections * (isOnBothCores ? 2 : 1)
+  const start = Math.floor(turn / turns * (load.order?.length ?? load.requests.length))
 
   await contender.prepare?.(context, server, seconds)
-  const answer = await ask(server.port, request).catch((error: Error) => {
+  const { expected, wireBytes } = await checkOneAnswer(runner, load.order?.[start] ?? start, context)
+  const { counts, before, after } = await applyLoad(runner, start, connections, settings)
+  checkCounts(contender.name, counts, expected, wireBytes, connections, contender.otherAnswers ?? 0)
+  return resultOf(counts, before, after, pinning !== undefined && isOnBothCores)
+}
+
+/** Sends the request at an index of the load and checks its answer. */
+async function checkOneAnswer (
+  { contender, server, load }: Runner,
+  index: number,
+  context: Context
+): Promise<{ expected: Expected, wireBytes: number }> {
+  const { name } = contender
+  const expected = contender.expected(context, index)
+  const answer = await ask(server.port, load.requests[index] as Request).catch((error: Error) => {
     throw new WrongAnswerError(`${name}: ${error.message}; the server printed: ${server.lastWords()}`)
   })
   checkAnswer(name, answer, expected)
-  generator.prepare(contender.id, load)
+  return { expected, wireBytes: answer.wireBytes }
+}
 
+/** Runs the generator; returns its counts, and the usage of all processes before and after. */
+async function applyLoad (
+  { contender, server, load }: Runner,
+  start: number,
+  connections: number,
+  { context, generator, pinning, seconds }: TurnSettings
+): Promise<{ counts: Counts, before: PartsUsage, after: PartsUsage }> {
+  generator.prepare(contender.id, load)
   const from = nowMicroseconds()
   const before = readUsage(server, context, pinning)
   const counts = await generator.run(contender.id, {
@@ -51,28 +79,39 @@ export async function runTurn ({ contender, server, load }: Runner, turn: number
     start,
     seconds,
     connections,
-    cores: pinning === undefined ? undefined : contender.server.onBothCores === true ? pinning.both : [pinning.rest]
+    cores: pinning === undefined ? undefined
+      : contender.server.onBothCores === true ? pinning.both : [pinning.rest]
   })
   const after = readUsage(server, context, pinning)
   server.turns.push([from, nowMicroseconds()])
-  if (server.hasEnded()) throw new WrongAnswerError(`${name}: the server ended during its turn: ${server.lastWords()}`)
-  checkCounts(name, counts, expected, answer.wireBytes, connections, contender.otherAnswers ?? 0)
+  if (server.hasEnded()) {
+    throw new WrongAnswerError(`${contender.name}: the server ended during its turn: ${server.lastWords()}`)
+  }
+  return { counts, before, after }
+}
 
-  const share = (part: 'server' | 'core' | 'generator' | 'postgres' | 'redis'): number | undefined => {
+function resultOf (
+  counts: Counts,
+  before: PartsUsage,
+  after: PartsUsage,
+  onBothCores: boolean
+): TurnResult {
+  const share = (part: Exclude<keyof PartsUsage, 'rssBytes'>): number | undefined => {
     const from = before[part]
     const to = after[part]
     return from === undefined || to === undefined ? undefined : (to - from) / counts.seconds
   }
   const [serverCpu, coreCpu] = [share('server'), share('core')]
   return {
-    ...pinning !== undefined && contender.server.onBothCores === true && { onBothCores: true },
+    ...onBothCores && { onBothCores },
     rate: counts.requests / counts.seconds,
     p50Ms: counts.p50Ms,
     p99Ms: counts.p99Ms,
     requests: counts.requests,
     seconds: counts.seconds,
     serverCpu,
-    foreignCpu: serverCpu === undefined || coreCpu === undefined || contender.server.onBothCores === true ? undefined : Math.max(0, coreCpu - serverCpu),
+    foreignCpu: serverCpu === undefined || coreCpu === undefined || onBothCores
+      ? undefined : Math.max(0, coreCpu - serverCpu),
     generatorCpu: share('generator'),
     postgresCpu: share('postgres'),
     redisCpu: share('redis'),
@@ -80,8 +119,13 @@ export async function runTurn ({ contender, server, load }: Runner, turn: number
   }
 }
 
-/** All rounds, the first of them to warm up. `progress` is told of every turn. */
-export async function runRounds (runners: readonly Runner[], rounds: number, settings: Omit<TurnSettings, 'turns'>, progress: (line: string) => void): Promise<TurnResult[][]> {
+/** Runs all rounds, the first one as warm-up. `progress` is called after every turn. */
+export async function runRounds (
+  runners: readonly Runner[],
+  rounds: number,
+  settings: Omit<TurnSettings, 'turns'>,
+  progress: (line: string) => void
+): Promise<TurnResult[][]> {
   const results = runners.map((): TurnResult[] => [])
   const started = performance.now()
   const all = (rounds + 1) * runners.length
@@ -92,13 +136,18 @@ export async function runRounds (runners: readonly Runner[], rounds: number, set
       if (round > 0) results[position]?.push(result)
       const minutesLeft = (performance.now() - started) / ++done * (all - done) / 60_000
       const label = round === 0 ? 'warm-up' : `round ${round} of ${rounds}`
-      progress(`${label}, ${runner.contender.name}: ${Math.round(result.rate).toLocaleString('en')} req/s, ${minutesLeft < 1 ? 'less than a minute' : `${Math.ceil(minutesLeft)} minutes`} left`)
+      progress(`${label}, ${runner.contender.name}: ${Math.round(result.rate).toLocaleString('en')} req/s, ${
+        minutesLeft < 1 ? 'less than a minute' : `${Math.ceil(minutesLeft)} minutes`
+      } left`)
     }
   }
   return results
 }
 
 const nowMicroseconds = (): number => Number(process.hrtime.bigint() / 1000n)
+
+/** Processor seconds so far of each part of the benchmark, and the memory of the server. */
+type PartsUsage = ReturnType<typeof readUsage>
 
 function readUsage (server: Server, { stores }: Context, pinning: Pinning | undefined) {
   const own = usageOf(server.pid)

@@ -1,7 +1,7 @@
 import { readFileSync } from 'node:fs'
 import Fastify from 'fastify'
 
-// What everything else is compared with: Fastify, one parametric route, one constant answer.
+// The reference: Fastify with one parametric route and one constant answer.
 
 const document = readFileSync(process.env.DOCUMENT_FILE)
 const app = Fastify()

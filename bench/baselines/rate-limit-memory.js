@@ -2,7 +2,7 @@ import { readFileSync } from 'node:fs'
 import rateLimit from '@fastify/rate-limit'
 import Fastify from 'fastify'
 
-// A limit that one process counts for itself.
+// @fastify/rate-limit with counters in the process.
 
 const document = readFileSync(process.env.DOCUMENT_FILE)
 const app = Fastify()

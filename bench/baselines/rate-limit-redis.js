@@ -3,7 +3,7 @@ import rateLimit from '@fastify/rate-limit'
 import Fastify from 'fastify'
 import { Redis } from 'ioredis'
 
-// The obvious design: counters in Redis, so that replicas share the limit, and the document from Redis for each read.
+// Everything in Redis: the counters, so that replicas share the limit, and the document for each read.
 
 const redis = new Redis(process.env.REDIS_URL)
 await redis.set(`document:${process.env.PUBLIC_ID}`, readFileSync(process.env.DOCUMENT_FILE))

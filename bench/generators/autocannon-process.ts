@@ -1,10 +1,9 @@
 import { readFileSync } from 'node:fs'
 import { performance } from 'node:perf_hooks'
 import autocannon from 'autocannon'
-import type { Request } from '../answers.ts'
-import type { Counts } from './generator.ts'
+import type { Counts, Request } from './types.ts'
 
-// One turn of autocannon; prints what it counted.
+// Runs one turn of autocannon and prints the counts.
 
 export interface AutocannonTurn {
   readonly port: number
@@ -14,23 +13,31 @@ export interface AutocannonTurn {
   readonly start: number
 }
 
-// autocannon itself rounds latencies to milliseconds.
+// A histogram of our own, because autocannon rounds latencies to milliseconds.
 const BUCKET_MS = 0.02
 const buckets = new Uint32Array(10_000 / BUCKET_MS + 1)
 
 const turn = JSON.parse(process.argv[2] as string) as AutocannonTurn
-const all = (JSON.parse(readFileSync(turn.requestsFile, 'utf8')) as Request[]).map(({ path, headers }) => ({ method: 'GET' as const, path, headers: { ...headers } }))
+const all = (JSON.parse(readFileSync(turn.requestsFile, 'utf8')) as Request[]).map(({ path, headers }) => ({
+  method: 'GET' as const,
+  path,
+  headers: { ...headers }
+}))
 let connection = 0
 
 const options: autocannon.Options & { sampleInt: number } = {
   url: `http://127.0.0.1:${turn.port}`,
   connections: turn.connections,
   duration: turn.seconds,
-  // How often it looks whether the time is over, in milliseconds.
+  // Interval at which autocannon checks whether the duration has passed, in milliseconds.
   sampleInt: 100,
   setupClient (client) {
     const own: typeof all = []
-    for (let index = connection++; index < Math.max(all.length, turn.connections); index += turn.connections) {
+    for (
+      let index = connection++;
+      index < Math.max(all.length, turn.connections);
+      index += turn.connections
+    ) {
       own.push(all[(turn.start + index) % all.length] as typeof all[number])
     }
     client.setRequests(own)
@@ -38,9 +45,14 @@ const options: autocannon.Options & { sampleInt: number } = {
 }
 let started = 0
 const result = await new Promise<autocannon.Result>((resolve, reject) => {
-  const instance = autocannon(options, (error: Error | null, result) => error === null ? resolve(result) : reject(error))
-  // Its own duration includes the time in which it makes the requests' texts.
-  instance.on('start', () => { started = performance.now() })
+  const instance = autocannon(
+    options,
+    (error: Error | null, result) => error === null ? resolve(result) : reject(error)
+  )
+  // autocannon's own duration includes the preparation of the requests.
+  instance.on('start', () => {
+    started = performance.now()
+  })
   instance.on('response', (_client, _status, _bytes, latencyMs) => {
     const bucket = Math.min(buckets.length - 1, Math.floor(latencyMs / BUCKET_MS))
     buckets[bucket] = (buckets[bucket] as number) + 1

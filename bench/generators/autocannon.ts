@@ -3,17 +3,18 @@ import { join } from 'node:path'
 import type { Guardian } from '../../test/helpers/guardian.ts'
 import { runChild } from './child.ts'
 import type { AutocannonTurn } from './autocannon-process.ts'
-import type { Counts, Generator, Load } from './generator.ts'
+import type { Counts, Generator, Load } from './types.ts'
 
-/** Every connection keeps its share of the requests as buffers: more of them would cost more memory than they tell. */
+/** Every connection keeps its part of the requests in buffers, so this limits memory. */
 const MAX_REQUESTS = 50_000
 
-/** autocannon, in a process of its own: in the bench's it would share its event loop. */
+/** Runs autocannon in a separate process, so that it doesn't share an event loop with the benchmark. */
 export function autocannonGenerator (guardian: Guardian): Generator {
   const files = new Map<string, { path: string, count: number }>()
   return {
     name: 'autocannon',
-    description: 'autocannon (wrk is not installed, or not wanted): it takes more time for a request than a fast server does, which limits the rates and draws the ratios together',
+    description:
+      'autocannon (without wrk): it needs more time per request than a fast server, so it limits the rates and narrows the ratios',
     prepare (name, load) {
       if (files.has(name)) return
       const path = join(guardian.folder, `load-${files.size}.json`)
@@ -24,7 +25,12 @@ export function autocannonGenerator (guardian: Guardian): Generator {
     async run (name, { port, start, seconds, connections, cores }) {
       const { path = '', count = 1 } = files.get(name) ?? {}
       const turn: AutocannonTurn = { port, seconds, connections, requestsFile: path, start: start % count }
-      const output = await runChild([process.execPath, '--import=tsx', join(import.meta.dirname, 'autocannon-process.ts'), JSON.stringify(turn)], cores, guardian)
+      const output = await runChild(
+        [process.execPath, '--import=tsx', join(import.meta.dirname, 'autocannon-process.ts'),
+          JSON.stringify(turn)],
+        cores,
+        guardian
+      )
       return JSON.parse(output) as Counts
     }
   }

@@ -4,19 +4,27 @@ import type { Guardian } from '../../test/helpers/guardian.ts'
 import { pinned } from '../machine.ts'
 
 /**
- * Runs a generator to its end.
+ * Runs a generator until it ends.
  *
- * @returns what it printed
+ * @returns its output
  */
-export async function runChild (command: readonly [string, ...string[]], cores: readonly number[] | undefined, guardian: Guardian): Promise<string> {
+export async function runChild (
+  command: readonly [string, ...string[]],
+  cores: readonly number[] | undefined,
+  guardian: Guardian
+): Promise<string> {
   const [program, ...args] = pinned(command, cores)
   const child = spawn(program, args, { stdio: ['ignore', 'pipe', 'pipe'], detached: true })
   const { pid } = child
   if (pid !== undefined) guardian.add(pid, 'KILL')
   let output = ''
   let errors = ''
-  child.stdout.setEncoding('utf8').on('data', (text: string) => { output += text })
-  child.stderr.setEncoding('utf8').on('data', (text: string) => { errors += text })
+  child.stdout.setEncoding('utf8').on('data', (text: string) => {
+    output += text
+  })
+  child.stderr.setEncoding('utf8').on('data', (text: string) => {
+    errors += text
+  })
   const [code] = await once(child, 'close') as [number | null]
   if (pid !== undefined) guardian.forget(pid)
   if (code !== 0) throw new Error(`${program} failed: ${(errors || output).trim()}`)

@@ -3,14 +3,14 @@ import { mkdirSync, writeFileSync } from 'node:fs'
 import { join } from 'node:path'
 import type { Guardian } from '../../test/helpers/guardian.ts'
 import { runChild } from './child.ts'
-import type { Counts, Generator, Load } from './generator.ts'
+import type { Counts, Generator, Load } from './types.ts'
 
-// Separators of the files below; neither stands in a request.
+// Separates the requests in a file. Requests don't contain it.
 const RECORD = '\x1e'
 
 /**
- * Requests are ready-made text, so that asking for many things costs wrk little more than asking for one. It has no
- * `response` callback: with one, wrk hands every header to Lua and slows down by half.
+ * Requests are prepared texts, so many different requests cost wrk little more than one. There is no
+ * `response` callback, because wrk would then pass every header to Lua at half the speed.
  */
 const SCRIPT = `
 local folder
@@ -36,7 +36,7 @@ function init (args)
   last = #requests
   position = position % last
   if last == 1 then
-    -- Without a function wrk sends the same text again and again by itself.
+    -- Without a request function wrk repeats the same text by itself.
     local only = requests[1]
     request = nil
     wrk.format = function () return only end
@@ -74,14 +74,29 @@ export function wrkGenerator (program: string, guardian: Guardian): Generator {
       if (load.order !== undefined) writeFileSync(join(folder, 'order'), load.order.join('\n'))
     },
     async run (name, { port, start, seconds, connections, cores }) {
-      const output = await runChild([
-        program, '--threads=1', `--connections=${connections}`, `--duration=${seconds}s`, '--timeout=10s', '--latency',
-        `--script=${script}`, `http://127.0.0.1:${port}`, '--', folders.get(name) ?? '', String(start)
-      ], cores, guardian)
+      const output = await runChild(
+        [
+          program,
+          '--threads=1',
+          `--connections=${connections}`,
+          `--duration=${seconds}s`,
+          '--timeout=10s',
+          '--latency',
+          `--script=${script}`,
+          `http://127.0.0.1:${port}`,
+          '--',
+          folders.get(name) ?? '',
+          String(start)
+        ],
+        cores,
+        guardian
+      )
       return JSON.parse(output.trim().split('\n').at(-1) ?? '') as Counts
     }
   }
 }
 
 const text = ({ path, headers }: Load['requests'][number]): string =>
-  [`GET ${path} HTTP/1.1`, 'Host: 127.0.0.1', ...Object.entries(headers).map(([name, value]) => `${name}: ${value}`), '', ''].join('\r\n')
+  [`GET ${path} HTTP/1.1`, 'Host: 127.0.0.1', ...Object.entries(headers).map(([name, value]) =>
+    `${name}: ${value}`
+  ), '', ''].join('\r\n')
