@@ -1,15 +1,17 @@
-# Builds with the development dependencies, runs without them.
+# The first stage builds with the development dependencies, the second one runs without them.
 FROM node:24-slim AS build
 WORKDIR /app
 COPY package.json package-lock.json .npmrc ./
+COPY packages/client/package.json packages/client/
 RUN npm ci
 COPY tsconfig.json ./
 COPY prisma ./prisma
+COPY packages ./packages
 COPY src ./src
 RUN npm run build
-# "optional" takes the command line of Prisma along, with an editor, drivers and compilers: its client can do without.
-RUN npm prune --omit=dev --omit=optional
-# Types and source maps of others, and Prisma's query compilers for databases that are none of ours: 90 MB.
+# Omitting "optional" drops the Prisma CLI (an optional peer of its client); "no-workspaces" drops the client package.
+RUN npm prune --omit=dev --omit=optional --no-workspaces
+# Nothing needs these at run time: type declarations, source maps, query compilers of other databases (90 MB).
 RUN find node_modules -type f \( -name '*.map' -o -name '*.d.ts' -o -name '*.d.mts' -o -name '*.d.cts' \) -delete
 RUN find node_modules/@prisma/client/runtime -type f -name 'query_compiler_*' ! -name 'query_compiler_fast_bg.postgresql.*' -delete
 
@@ -20,13 +22,13 @@ COPY --from=build /app/package.json ./
 COPY --from=build /app/node_modules ./node_modules
 COPY --from=build /app/prisma ./prisma
 COPY --from=build /app/dist ./dist
-# Volumes take over the owner of these folders. Nothing is written elsewhere, so the rest may be read-only.
+# A new volume takes the owner of its folder. Everything else in the image may be read-only.
 RUN mkdir data uploads && chown node:node data uploads
 USER node
 VOLUME ["/app/data", "/app/uploads"]
 EXPOSE 3000
 HEALTHCHECK --interval=10s --timeout=5s --start-period=60s \
   CMD ["node", "-e", "fetch(`http://127.0.0.1:${process.env.PORT || 3000}/health/live`).then(({ ok }) => process.exit(ok ? 0 : 1), () => process.exit(1))"]
-# Signals reach node itself; as the first process of a container it also needs "docker run --init", or compose's "init".
+# Node receives signals itself. As process 1 it also needs "docker run --init", or "init" in Compose.
 ENTRYPOINT ["node", "dist/cli/landfall.js"]
 CMD ["serve"]
