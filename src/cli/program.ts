@@ -1,4 +1,4 @@
-import { Command } from 'commander'
+import { Command, Option } from 'commander'
 import { ConfigError, describeSettings, FILE_SETTINGS } from '../config.ts'
 import { VERSION } from '../infra/system/version.ts'
 import { formatTable } from './output.ts'
@@ -58,7 +58,19 @@ function addServiceCommands (program: Command): void {
   program.command('migrate')
     .summary('bring the database up to date')
     .description('Applies the outstanding migrations to the database. When several processes start at once, one of them applies the migrations and the others wait. The service applies them at start, unless MIGRATE_ON_START=false.')
-    .action(async () => await run(async () => await (await import('./commands/migrate.ts')).migrate()))
+    .addOption(new Option(
+      '--status',
+      'only list the migrations and their states; exit with 1 if any is not applied'
+    )
+      .conflicts('dryRun'))
+    .option('--dry-run', 'only print the SQL that would run')
+    .action(async ({ status, dryRun }: { status?: true, dryRun?: true }) =>
+      await run(async () => {
+        const commands = await import('./commands/migrate.ts')
+        if (status === true) return await commands.showMigrations()
+        return dryRun === true ? await commands.previewMigrations() : await commands.migrate()
+      })
+    )
 }
 
 function addConfigCommand (program: Command): void {

@@ -1,15 +1,17 @@
-import { applyMigrations } from '../../infra/postgres/migrate.ts'
-import { MigrationError, pendingMigrations } from '../../infra/postgres/migration-history.ts'
+import { existsSync } from 'node:fs'
+import { join } from 'node:path'
+import { applyMigrations, withSession } from '../../infra/postgres/migrate.ts'
+import { MigrationError, migrationStates, pendingMigrations } from '../../infra/postgres/migration-history.ts'
+import type { StatementRunner } from '../../infra/postgres/statement.ts'
 import { progressLog, withEmbeddedDatabase } from '../database.ts'
-import { print } from '../output.ts'
+import { formatTable, print } from '../output.ts'
 import { loadCommandConfig } from '../settings.ts'
 
-/**
- * Applies the outstanding migrations.
- *
- * @returns the exit code
- * @throws {ConfigError|MigrationError|DataDirError} with one line for the user
- */
+// The commands for migrations. All return the exit code and throw errors with one line for the user.
+
+const UP_TO_DATE = 'The database is up to date\n'
+
+/** Applies the outstanding migrations. */
 export async function migrate (): Promise<number> {
   const { DATABASE_URL: url, DATA_DIR: dataDir } = loadCommandConfig()
   const applied = url !== undefined
@@ -24,7 +26,32 @@ export async function migrate (): Promise<number> {
       },
       otherwise: async (connection) => await applyMigrations(connection, progressLog)
     })
-  print(applied.length === 0 ? 'The database is up to date\n'
+  print(applied.length === 0 ? UP_TO_DATE
     : `Applied ${applied.length === 1 ? 'migration' : 'migrations'} ${applied.join(', ')}\n`)
   return 0
+}
+
+/** Prints the state of each migration. The exit code is 1 if the database isn't up to date. */
+export async function showMigrations (): Promise<number> {
+  const states = await inspectDatabase(migrationStates)
+  print(formatTable([['MIGRATION', 'STATE'], ...states.map(({ name, state }) => [name, state])]))
+  return states.every(({ isApplied }) => isApplied) ? 0 : 1
+}
+
+/** Prints the SQL that `migrate` would run, and changes nothing. */
+export async function previewMigrations (): Promise<number> {
+  const pending = await inspectDatabase(async (database) => await pendingMigrations(database))
+  print(pending.length === 0 ? UP_TO_DATE
+    : pending.map(({ name, sql }) => `-- Migration ${name}\n${sql.trimEnd()}\n`).join('\n'))
+  return 0
+}
+
+async function inspectDatabase<T> (inspect: (database: StatementRunner) => Promise<T>): Promise<T> {
+  const { DATABASE_URL: url, DATA_DIR: dataDir } = loadCommandConfig()
+  if (url !== undefined) return await withSession(url, {}, inspect)
+  if (!existsSync(join(dataDir, 'postgres'))) return await inspect({ run: async () => [] }) // not created yet
+  return await withEmbeddedDatabase(dataDir, {
+    whileServiceRuns: inspect,
+    otherwise: async (connection) => await withSession(connection, {}, inspect)
+  })
 }

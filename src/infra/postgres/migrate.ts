@@ -99,7 +99,12 @@ class MigrationSession implements StatementRunner {
   }
 }
 
-async function withSession<T> (
+/**
+ * Runs `action` on one connection of the database, whatever migrations it has.
+ *
+ * @throws {MigrationError} if the database can't be reached, or the action fails
+ */
+export async function withSession<T> (
   connection: Connection,
   { connectTimeoutMs = 10_000 }: MigrateOptions,
   action: (session: MigrationSession) => Promise<T>

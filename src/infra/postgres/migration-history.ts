@@ -44,6 +44,33 @@ const LIST_APPLIED = statement<AppliedMigration>(`
   SELECT migration_name AS name, checksum, finished_at IS NOT NULL AS "isFinished", logs
   FROM _prisma_migrations WHERE rolled_back_at IS NULL ORDER BY started_at`)
 
+/** A migration of this release or of the database. `state` is for the operator. */
+export interface MigrationState {
+  readonly name: string
+  readonly state: string
+  readonly isApplied: boolean
+}
+
+/**
+ * Lists all migrations with their states, in order.
+ *
+ * @throws {MigrationError} if a restore was interrupted
+ */
+export async function migrationStates (database: StatementRunner): Promise<MigrationState[]> {
+  const known = await readMigrations()
+  const applied = new Map((await readHistory(database)).map((row) => [row.name, row]))
+  const names = [...new Set([...known.map(({ name }) => name), ...applied.keys()])].sort()
+  return names.map((name) => {
+    const migration = known.find((one) => one.name === name)
+    const row = applied.get(name)
+    if (row === undefined) return { name, state: 'pending', isApplied: false }
+    if (!row.isFinished) return { name, state: `failed${reasonOf(row)}`, isApplied: false }
+    if (migration === undefined) return { name, state: 'applied by a newer release', isApplied: true }
+    const isUnchanged = matchesChecksum(migration, row.checksum)
+    return { name, state: isUnchanged ? 'applied' : 'edited after it was applied', isApplied: isUnchanged }
+  })
+}
+
 /**
  * Lists the pending migrations of a database, in order. Applied migrations that this release doesn't contain
  * are ignored, because a newer release has applied them.
@@ -55,12 +82,7 @@ export async function pendingMigrations (
   migrations?: readonly Migration[]
 ): Promise<Migration[]> {
   const known = migrations ?? await readMigrations()
-  const [tables] = await database.run(FIND_TABLES, [])
-  if (tables?.isRestoring === true) {
-    throw new MigrationError('A restore into this database was interrupted: empty the database and the uploads, and restore again')
-  }
-  if (tables?.hasHistory !== true) return [...known]
-  const rows = await database.run(LIST_APPLIED, [])
+  const rows = await readHistory(database)
   const unfinished = rows.find((row) => !row.isFinished)
   if (unfinished !== undefined) throw createUnfinishedError(unfinished)
   const applied = new Map(rows.map((row) => [row.name, row]))
@@ -73,7 +95,19 @@ export async function pendingMigrations (
   return known.filter(({ name }) => !applied.has(name))
 }
 
-function createUnfinishedError ({ name, logs }: AppliedMigration): MigrationError {
-  const reason = logs === null || logs === '' ? '' : ` (${/ERROR: .*/.exec(logs)?.[0] ?? messageOf(logs)})`
-  return new MigrationError(`Migration ${name} was started and did not finish${reason}: undo its changes, then set rolled_back_at of its row in _prisma_migrations, or run npx prisma migrate resolve --config prisma/prisma.config.ts --rolled-back ${name}`)
+async function readHistory (database: StatementRunner): Promise<AppliedMigration[]> {
+  const [tables] = await database.run(FIND_TABLES, [])
+  if (tables?.isRestoring === true) {
+    throw new MigrationError('A restore into this database was interrupted: empty the database and the uploads, and restore again')
+  }
+  return tables?.hasHistory === true ? await database.run(LIST_APPLIED, []) : []
 }
+
+function createUnfinishedError (row: AppliedMigration): MigrationError {
+  return new MigrationError(`Migration ${row.name} was started and did not finish${
+    reasonOf(row)
+  }: undo its changes, then set rolled_back_at of its row in _prisma_migrations, or run npx prisma migrate resolve --config prisma/prisma.config.ts --rolled-back ${row.name}`)
+}
+
+const reasonOf = ({ logs }: AppliedMigration): string =>
+  logs === null || logs === '' ? '' : ` (${/ERROR: .*/.exec(logs)?.[0] ?? messageOf(logs)})`
