@@ -2,8 +2,9 @@ import createClient from 'openapi-fetch'
 import type { paths } from './api.ts'
 import { createAssets, type Assets } from './assets.ts'
 import { createAuth, createRefresh, type Auth } from './auth.ts'
-import type { CacheOptions } from './etag-cache.ts'
+import type { CacheOptions } from './document-cache.ts'
 import { createLandingPages, type LandingPages } from './landing-pages.ts'
+import { PublishedDocuments } from './published-documents.ts'
 import type { Api } from './responses.ts'
 import type { RetryOptions } from './retry.ts'
 import { Session } from './session.ts'
@@ -14,10 +15,10 @@ export type { components, operations, paths } from './api.ts'
 export type { Asset, Assets, UploadOptions } from './assets.ts'
 export type { Auth, Credentials, SignUpFields, User } from './auth.ts'
 export { LandfallError, PreconditionFailedError } from './errors.ts'
-export type { CacheOptions } from './etag-cache.ts'
+export type { CacheOptions } from './document-cache.ts'
 export { exactJson, type ExactJson } from './exact-json.ts'
-export type { LandingPage, LandingPages, PublicDocument, VersionedLandingPage,
-  WriteOptions } from './landing-pages.ts'
+export type { LandingPage, LandingPages, VersionedLandingPage, WriteOptions } from './landing-pages.ts'
+export type { PublicDocument } from './published-documents.ts'
 export type { Api, CallOptions, List, ListOptions } from './responses.ts'
 export type { RetryOptions } from './retry.ts'
 export { memoryTokens, webStorageTokens, type TokenPair, type TokenStorage,
@@ -37,7 +38,7 @@ export interface LandfallClientOptions {
   readonly onSessionEnded?: () => void
   /** The limits of retries. `{ maxRetries: 0 }` turns retries off. */
   readonly retry?: RetryOptions
-  /** The size of the cache of published documents. An unchanged document in it is not transferred again. */
+  /** The cache of published documents. An unchanged document in it is not transferred again. */
   readonly cache?: CacheOptions
 }
 
@@ -56,6 +57,8 @@ export interface LandfallClient {
 /**
  * Creates a client for one service and one account at a time. Its methods reject with a `LandfallError` when
  * the service answers with an error, and take a `signal` that ends the call.
+ *
+ * @throws {TypeError} when `baseUrl` is not an absolute URL with http or https
  */
 export function createLandfallClient (options: LandfallClientOptions): LandfallClient {
   const {
@@ -66,7 +69,7 @@ export function createLandfallClient (options: LandfallClientOptions): LandfallC
     retry = {},
     cache
   } = options
-  const baseUrl = options.baseUrl.replace(/\/+$/, '')
+  const baseUrl = checkBaseUrl(options.baseUrl)
   const createApi = (session?: Session): Api => {
     const { use: _use, eject: _eject, ...api } = createClient<paths>({
       baseUrl,
@@ -86,8 +89,19 @@ export function createLandfallClient (options: LandfallClientOptions): LandfallC
   const api = createApi(session)
   return {
     auth: createAuth(api, anonymousApi, session),
-    landingPages: createLandingPages(api, cache),
+    landingPages: createLandingPages(
+      api,
+      new PublishedDocuments(api, createTransport(baseUrl, fetch, { maxRetries: 0 }), cache)
+    ),
     assets: createAssets(api),
     api
   }
+}
+
+/** Returns the base URL without slashes at its end. @throws {TypeError} */
+function checkBaseUrl (baseUrl: string): string {
+  if (!/^https?:\/\//i.test(baseUrl) || !URL.canParse(baseUrl)) {
+    throw new TypeError(`baseUrl must be a URL that starts with http:// or https://, such as https://pages.example.com, not "${baseUrl}"`)
+  }
+  return baseUrl.replace(/\/+$/, '')
 }

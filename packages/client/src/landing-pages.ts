@@ -1,8 +1,7 @@
 import type { components } from './api.ts'
-import { createError } from './errors.ts'
-import { EtagCache, type CacheOptions } from './etag-cache.ts'
 import { splitMembers, toJsonText } from './exact-json.ts'
-import { getNextCursor, iterate, unwrap, unwrapDeletion, type Api, type CallOptions, type List,
+import type { PublicDocument, PublishedDocuments } from './published-documents.ts'
+import { getEtag, getNextCursor, iterate, unwrap, unwrapDeletion, type Api, type CallOptions, type List,
   type ListOptions } from './responses.ts'
 
 type Fields = components['schemas']['LandingPage']
@@ -16,15 +15,6 @@ export interface LandingPage<Document = unknown> extends Omit<Fields, 'current_d
 export interface VersionedLandingPage<Document = unknown> extends LandingPage<Document> {
   /** Identifies this version of the document, for `ifMatch`. */
   readonly etag: string
-}
-
-export interface PublicDocument<Document = unknown> {
-  readonly document: Document
-  /** The document exactly as it was sent. */
-  readonly text: string
-  readonly etag: string
-  /** Whether the service answered 304, because the document hasn't changed since this client last read it. */
-  readonly notModified: boolean
 }
 
 export interface WriteOptions extends CallOptions {
@@ -50,12 +40,14 @@ export interface LandingPages {
   list<Document = unknown>(options?: ListOptions): AsyncGenerator<LandingPage<Document>, void, undefined>
   /** Returns one part of the list. */
   listPage<Document = unknown>(options?: ListOptions): Promise<List<LandingPage<Document>>>
-  /** Reads a published document. An unchanged document from an earlier read isn't transferred again. */
+  /**
+   * Reads a published document. An unchanged document from an earlier read isn't transferred again, and is
+   * used when the service can't answer.
+   */
   read<Document = unknown>(publicId: string, options?: CallOptions): Promise<PublicDocument<Document>>
 }
 
-export function createLandingPages (api: Api, cacheOptions?: CacheOptions): LandingPages {
-  const cache = new EtagCache(cacheOptions)
+export function createLandingPages (api: Api, published: PublishedDocuments): LandingPages {
   const listPage = async <Document>(options?: ListOptions) => await requestList<Document>(api, options)
   return {
     async create (document, { signal } = {}) {
@@ -90,7 +82,7 @@ export function createLandingPages (api: Api, cacheOptions?: CacheOptions): Land
     },
     list: <Document>(options: ListOptions = {}) => iterate(listPage<Document>, options),
     listPage,
-    read: async (publicId, options) => await readPublished(api, cache, publicId, options)
+    read: async (publicId, options) => await published.read(publicId, options)
   }
 }
 
@@ -107,30 +99,6 @@ async function requestList<Document> (
     items: splitMembers(data).map(({ text }) => parsePage<Document>(text)),
     next: getNextCursor(response)
   }
-}
-
-async function readPublished<Document> (
-  api: Api,
-  cache: EtagCache,
-  publicId: string,
-  { signal }: CallOptions = {}
-): Promise<PublicDocument<Document>> {
-  const known = cache.get(publicId)
-  const { data, error, response } = await api.GET('/landing_pages/{public_id}', {
-    params: { path: { public_id: publicId } },
-    headers: { 'if-none-match': known?.etag },
-    parseAs: 'text',
-    signal
-  })
-  const notModified = response.status === 304 && known !== undefined
-  if (!response.ok && !notModified) {
-    if (response.status === 404) cache.delete(publicId)
-    throw createError(response, error)
-  }
-  const read = notModified ? known : { text: data as string, etag: getEtag(response) }
-  if (!notModified && read.etag !== '') cache.set(publicId, read)
-  // Each caller gets its own object, so that a change by one caller doesn't affect another.
-  return { ...read, document: JSON.parse(read.text) as Document, notModified }
 }
 
 /** The serialiser writes the exact text of the document; `body` only satisfies the types. */
@@ -150,5 +118,3 @@ function parsePage<Document> (json: string): LandingPage<Document> {
   const record = JSON.parse(json) as Fields & { current_data: Document }
   return { ...record, text: splitMembers(json).find(({ name }) => name === 'current_data')?.text ?? 'null' }
 }
-
-const getEtag = (response: Response): string => response.headers.get('etag') ?? ''

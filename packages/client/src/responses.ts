@@ -52,6 +52,9 @@ export async function unwrapDeletion (result: Promise<Result<unknown>>): Promise
   throw createError(response, error)
 }
 
+/** Returns the `ETag` of a response; empty when it has none. */
+export const getEtag = (response: Response): string => response.headers.get('etag') ?? ''
+
 /** Returns the cursor in `Link: <…>; rel="next"`. Ignores the path, because a proxy may have changed it. */
 export function getNextCursor (response: Response): string | undefined {
   const url = /<([^>]*)>\s*;\s*rel="?next\b/i.exec(response.headers.get('link') ?? '')?.[1]

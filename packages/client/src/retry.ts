@@ -3,6 +3,19 @@ export interface RetryOptions {
   readonly maxRetries?: number
   /** The longest total wait before the retries of one call, in milliseconds. Default 30,000. */
   readonly maxWaitMs?: number
+  /**
+   * Whether a read of a published document also waits after a 429. Default false, because the wait is up to a
+   * minute while a visitor sees nothing.
+   */
+  readonly publicReads?: boolean
+}
+
+interface Sending {
+  readonly method: string
+  readonly budget: RetryBudget
+  /** Whether to repeat the request after a 429. */
+  readonly waitsAtLimit: boolean
+  readonly signal?: AbortSignal | null | undefined
 }
 
 const IDEMPOTENT = new Set(['GET', 'HEAD', 'OPTIONS', 'PUT', 'DELETE'])
@@ -46,15 +59,15 @@ const afterUnavailable = new WeakSet<Response>()
  */
 export async function sendWithRetries (
   send: () => Promise<Response>,
-  method: string,
-  budget: RetryBudget,
-  signal?: AbortSignal | null
+  { method, budget, waitsAtLimit, signal }: Sending
 ): Promise<Response> {
   while (true) {
     const response = await send()
     if (budget.mayBeDone) afterUnavailable.add(response)
     if (response.status === 503) budget.mayBeDone = true
-    if (response.status !== 429 && !(response.status === 503 && IDEMPOTENT.has(method))) return response
+    const isRepeated = response.status === 429 ? waitsAtLimit
+      : response.status === 503 && IDEMPOTENT.has(method)
+    if (!isRepeated) return response
     const waitMs = budget.take(response.headers.get('retry-after'))
     if (waitMs === undefined) return response
     await response.body?.cancel()

@@ -4,13 +4,20 @@ import type { Session } from './session.ts'
 /** The part of `fetch` that the client uses. */
 export type Fetch = (url: string, init: RequestInit) => Promise<Response>
 
+/** Sends a request that openapi-fetch built. */
+export type SendRequest = (request: Request) => Promise<Response>
+
 /** Routes to which no access token is sent. Without it, a public read from a browser needs no preflight. */
 const PUBLIC =
   /^(?:POST \/auth\/(?:sign_up|sign_in|refresh)|(?:GET|HEAD) \/(?:landing_pages\/[^/]+|uploads\/.+|health\/.+|openapi\.json))$/
 
+const PUBLISHED = /^\/landing_pages\/[^/]+$/
+
 /** Tells whether a route gets no access token. @param path without the base URL; a query is ignored */
 export const isPublic = (method: string, path: string): boolean =>
-  PUBLIC.test(`${method} ${path.replace(/\?.*/s, '')}`)
+  PUBLIC.test(`${method} ${withoutQuery(path)}`)
+
+const withoutQuery = (path: string): string => path.replace(/\?.*/s, '')
 
 /** A request that keeps its URL and options for retries. `Request.clone()` would keep an upload in memory. */
 export class RepeatableRequest extends Request {
@@ -31,23 +38,24 @@ export function createTransport (
   fetch: Fetch,
   retry: RetryOptions,
   session?: Session
-): (request: Request) => Promise<Response> {
+): SendRequest {
   return async (request) => {
     const { sent: { url, init } } = request as RepeatableRequest
     const { method } = request
     const isRepeatable = !(init.body instanceof ReadableStream)
+    const path = withoutQuery(url.slice(baseUrl.length))
+    const isPublicRead = method === 'GET' && PUBLISHED.test(path)
     const budget = new RetryBudget(isRepeatable ? retry : { maxRetries: 0 })
+    const waitsAtLimit = !isPublicRead || retry.publicReads === true
     const send = async (token?: string): Promise<Response> => {
       const headers = new Headers(init.headers)
       if (token !== undefined) headers.set('authorization', `Bearer ${token}`)
       return await sendWithRetries(
         async () => await fetch(url, { ...init, headers }),
-        method,
-        budget,
-        init.signal
+        { method, budget, waitsAtLimit, signal: init.signal }
       )
     }
-    if (session === undefined || isPublic(method, url.slice(baseUrl.length))) return await send()
+    if (session === undefined || isPublic(method, path)) return await send()
 
     while (true) {
       const token = await abortable(session.getAccessToken(), init.signal)

@@ -1,7 +1,7 @@
 import t from 'tap'
 import fc from 'fast-check'
 import { createLandfallClient, exactJson } from '../../../packages/client/src/index.ts'
-import { EtagCache } from '../../../packages/client/src/etag-cache.ts'
+import { DocumentCache } from '../../../packages/client/src/document-cache.ts'
 import { splitMembers } from '../../../packages/client/src/exact-json.ts'
 import { failure, recordingFetch, signedUp, startApp } from '../../helpers/api-client.ts'
 
@@ -104,9 +104,50 @@ t.test('an unchanged document is read again with a 304', async (t) => {
   for (let n = 0; n < 2; n++) t.equal((await forgetful.read(page.public_id)).notModified, false)
 })
 
+t.test('a document is used for maxAgeSeconds without a request', async (t) => {
+  const { landingPages } = await signedUp(url)
+  const page = await landingPages.create({ price: 1 })
+  const { fetch, sent } = recordingFetch()
+  const options = { baseUrl: url, fetch }
+  const reader = createLandfallClient({ ...options, cache: { maxAgeSeconds: 3600 } }).landingPages
+  const reads = await Promise.all(Array.from({ length: 50 }, async () => await reader.read(page.public_id)))
+  for (const { document } of reads) t.same(document, { price: 1 })
+  t.equal(sent.length, 1, 'reads at the same time share a request')
+  await landingPages.update(page.id, { price: 2 })
+  t.match(await reader.read(page.public_id), { document: { price: 1 }, notModified: true, stale: false })
+  t.equal(sent.length, 1)
+
+  const brief = createLandfallClient({ ...options, cache: { maxAgeSeconds: 0.001 } }).landingPages
+  t.match(await brief.read(page.public_id), { document: { price: 2 } })
+  await landingPages.update(page.id, { price: 3 })
+  t.match(await brief.read(page.public_id), { document: { price: 3 }, notModified: false }, 'asked again')
+})
+
+t.test('a caller that aborts a shared read does not end it for the others', async (t) => {
+  const { landingPages } = await signedUp(url)
+  const page = await landingPages.create({ price: 1 })
+  const reader = createLandfallClient({ baseUrl: url, cache: { maxAgeSeconds: 3600 } }).landingPages
+  const controller = new AbortController()
+  const aborted = failure(reader.read(page.public_id, { signal: controller.signal }))
+  const other = reader.read(page.public_id)
+  controller.abort(new Error('gone'))
+  t.match(await aborted, { message: 'gone' })
+  t.match(await other, { document: { price: 1 } })
+})
+
+t.test('a baseUrl that is not an absolute URL is rejected with an example', async (t) => {
+  for (const baseUrl of ['localhost:3000', 'pages.example.com', '/api', '', 'ftp://example.com', 'http://']) {
+    t.throws(() => createLandfallClient({ baseUrl }), {
+      name: 'TypeError',
+      message:
+        `baseUrl must be a URL that starts with http:// or https://, such as https://pages.example.com, not "${baseUrl}"`
+    })
+  }
+})
+
 t.test('the cache stays within its limits and evicts the least recently used document', async (t) => {
-  const cache = new EtagCache({ maxEntries: 2, maxCharacters: 10 })
-  const entry = (text: string) => ({ etag: text, text })
+  const cache = new DocumentCache({ maxEntries: 2, maxCharacters: 10 })
+  const entry = (text: string) => ({ etag: text, text, askedMs: 0 })
   cache.set('a', entry('aaaa'))
   cache.set('b', entry('bbbb'))
   cache.get('a')

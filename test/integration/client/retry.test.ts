@@ -13,12 +13,17 @@ const { url } = await startApp(t, { ...settings, DATABASE_URL: database.url, RAT
 const owner = await signedUp(url)
 const page = await owner.landingPages.create({ hello: 'world' })
 
-t.test('a read over the limit waits for Retry-After and then succeeds', async (t) => {
+t.test('a read over the limit waits for Retry-After if it was asked to', async (t) => {
   const realNow = clock.now
   let ahead = 0
   t.intercept(clock, 'now', { value: () => realNow() + ahead })
   const { fetch, sent } = recordingFetch()
-  const client = createLandfallClient({ baseUrl: url, fetch, cache: { maxEntries: 0 } })
+  const client = createLandfallClient({
+    baseUrl: url,
+    fetch,
+    cache: { maxEntries: 0 },
+    retry: { publicReads: true }
+  })
   for (let n = 0; n < 2; n++) await client.landingPages.read(page.public_id)
 
   t.match(await failure(client.landingPages.read(page.public_id)), {
@@ -29,9 +34,39 @@ t.test('a read over the limit waits for Retry-After and then succeeds', async (t
   t.equal(sent.at(-1)?.status, 429)
   t.equal(sent.length, 3)
   ahead = 58_500
+  const impatient = createLandfallClient({ baseUrl: url })
+  t.match(
+    await failure(impatient.landingPages.read(page.public_id)),
+    { status: 429 },
+    'by default it rejects at once'
+  )
   t.match(await client.landingPages.read(page.public_id), { document: { hello: 'world' } })
   t.same(sent.map(({ status }) => status), [200, 200, 429, 429, 200])
   ahead = 200_000 // the tests below start with an unused limit
+})
+
+t.test('a read uses the document of an earlier read when the service has no answer', async (t) => {
+  const { url } = await startApp(t, { RATE_LIMIT_PUBLIC: '2' })
+  const service = await createProxy(t, url)
+  const { fetch, sent } = recordingFetch()
+  const reader = createLandfallClient({ baseUrl: service.url, fetch })
+  const strict = createLandfallClient({ baseUrl: service.url, cache: { staleIfError: false }, fetch })
+  const { public_id: publicId } = await (await signedUp(url)).landingPages.create({ hello: 'world' })
+  const held = await reader.landingPages.read(publicId)
+  t.match(held, { document: { hello: 'world' }, stale: false })
+  await strict.landingPages.read(publicId)
+
+  const copy = { document: { hello: 'world' }, etag: held.etag, notModified: true, stale: true }
+  t.match(await reader.landingPages.read(publicId), copy, 'over the limit')
+  t.equal(sent.at(-1)?.status, 429)
+  t.match(await failure(strict.landingPages.read(publicId)), { status: 429 })
+  t.match(await failure(reader.landingPages.read('x'.repeat(22))), { status: 429 }, 'nothing was read before')
+
+  await service.refuse()
+  t.match(await reader.landingPages.read(publicId), copy, 'without a connection')
+  t.match(await failure(strict.landingPages.read(publicId)), TypeError)
+  const signal = AbortSignal.abort(new Error('gone'))
+  t.match(await failure(reader.landingPages.read(publicId, { signal })), { message: 'gone' })
 })
 
 t.test('reads are repeated while the database is unavailable, writes are not', async (t) => {
@@ -154,7 +189,7 @@ t.test('a signal aborts a call', async (t) => {
       setImmediate(() => controller.abort())
       return new Response(null, { status: 429, headers: { 'retry-after': '20' } })
     }
-    const waiting = createLandfallClient({ baseUrl: url, fetch })
+    const waiting = createLandfallClient({ baseUrl: url, fetch, retry: { publicReads: true } })
     t.match(await failure(waiting.landingPages.read('x', { signal: controller.signal })), {
       name: 'AbortError'
     })

@@ -121,6 +121,7 @@ t.test('the examples of the README run', async (t) => {
   const expected: [section: string, output: RegExp][] = [
     ['Methods', /\nimage\/png 1 1\n$/],
     ['Methods', /^(\w{22})\n200 \1\n$/],
+    ['Published documents', /\nHello\n$/],
     ['Exact JSON', /\n\{"price": 1\.0\}\n$/]
   ]
   // browser.test.ts runs the example of "Browsers".

@@ -3,15 +3,21 @@ export interface CacheOptions {
   readonly maxEntries?: number
   /** The largest total length of the documents, in characters. Default 5,000,000. */
   readonly maxCharacters?: number
+  /** How long a document is used without asking the service, in seconds. Default 0. */
+  readonly maxAgeSeconds?: number
+  /** Whether a read uses the cached document when the service can't answer. Default true. */
+  readonly staleIfError?: boolean
 }
 
 export interface CachedText {
   readonly etag: string
   readonly text: string
+  /** When the service was last asked for it, in milliseconds of `performance.now()`. */
+  readonly askedMs: number
 }
 
 /** A bounded cache of texts with their entity tags. It evicts the least recently used entry first. */
-export class EtagCache {
+export class DocumentCache {
   readonly #maxEntries: number
   readonly #maxCharacters: number
   /** The least recently used entry comes first. */
