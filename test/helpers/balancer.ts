@@ -1,4 +1,4 @@
-import { spawn, type ChildProcess } from 'node:child_process'
+import { execFileSync, spawn, type ChildProcess } from 'node:child_process'
 import { chmodSync, closeSync, mkdirSync, openSync, readFileSync, writeFileSync } from 'node:fs'
 import { connect } from 'node:net'
 import { dirname, join } from 'node:path'
@@ -18,6 +18,17 @@ export function substitute (template: string, variables: Readonly<Record<string,
     /\$(?:\{(\w+)\}|(\w+))/g,
     (whole, braced?: string, plain?: string) => variables[braced ?? plain ?? ''] ?? whole
   )
+}
+
+/** Completes the variables as the entry point of nginx's image does. */
+function complete (variables: Record<string, string>): Record<string, string> {
+  const text = execFileSync('sh', ['-c', '. ./settings.envsh && env'], {
+    cwd: TEMPLATES,
+    env: variables,
+    encoding: 'utf8'
+  })
+  return Object
+    .fromEntries([...text.matchAll(/^(\w+)=(.*)$/gm)].map(([, name = '', value = '']) => [name, value]))
 }
 
 export interface BalancerOptions {
@@ -49,20 +60,22 @@ export async function startBalancer (
 ): Promise<Balancer> {
   const folder = temporaryFolder(t)
   const port = await freePort()
-  const values = {
-    NGINX_PORT: `127.0.0.1:${port}`,
+  const values = complete({
+    NGINX_PORT: String(port),
     NGINX_RUN_DIR: folder,
     NGINX_ACCESS_LOG: '/dev/stdout',
     NGINX_WORKER_PROCESSES: '2',
     NGINX_MAX_BODY_SIZE: '2m',
     NGINX_CONNECTIONS_PER_ADDRESS: '1000',
+    NGINX_REQUESTS_PER_SECOND: '10000',
+    NGINX_REQUESTS_BURST: '10000',
     REPLICA_1: new URL(replicas[0]).host,
     REPLICA_2: new URL(replicas[1]).host,
     UPLOADS_DIR: uploads,
     BASE_URL: '',
     STRICT_TRANSPORT_SECURITY: '',
     ...variables
-  }
+  })
   for (const name of ['nginx.conf', ...more]) {
     const file = join(folder, name)
     mkdirSync(dirname(file), { recursive: true })

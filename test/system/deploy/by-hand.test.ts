@@ -24,8 +24,8 @@ t.test('nginx accepts the configuration that the commands of docs/operations.md 
     .split(/^## Load balancing$/m)[1] as string
   const [, block = ''] = /^```sh\n([\s\S]*?)^```$/m.exec(section) ?? []
   const changes: Array<[string, string]> = [
-    ['NGINX_PORT=80 ', `NGINX_PORT=127.0.0.1:${await freePort()} `],
-    ['NGINX_TLS_PORT=443 ', `NGINX_TLS_PORT=127.0.0.1:${await freePort()} `],
+    ['NGINX_PORT=80 ', `NGINX_PORT=${await freePort()} `],
+    ['NGINX_TLS_PORT=443 ', `NGINX_TLS_PORT=${await freePort()} `],
     ['/run/landfall-nginx', join(folder, 'run')],
     ['/var/log/nginx/landfall.log', join(folder, 'landfall.log')],
     ['/etc/landfall/tls', join(folder, 'tls')],

@@ -9,6 +9,7 @@ import { startBalancer } from '../../helpers/balancer.ts'
 // One client can't use up nginx and so harm the others. X-Forwarded-For names the client, as behind a CDN.
 
 const nginx = provide('nginx')
+const REAL_ADDRESSES = 'set_real_ip_from 127.0.0.0/8; real_ip_header X-Forwarded-For; real_ip_recursive on;'
 
 t.test('nginx with slow clients', async (t) => {
   const replica = (await startService(t, { ...await testSettings(t), TRUST_PROXY: '127.0.0.1' })).url.replace(
@@ -20,10 +21,10 @@ t.test('nginx with slow clients', async (t) => {
     uploads: temporaryFolder(t),
     replicas: [replica, replica],
     variables: { NGINX_CONNECTIONS_PER_ADDRESS: '3' },
-    lines: 'set_real_ip_from 127.0.0.0/8; real_ip_header X-Forwarded-For; real_ip_recursive on;'
+    lines: REAL_ADDRESSES
   })
-  const ask = async (address: string, method = 'GET') => {
-    const asked = connection(t, url)
+  const ask = async (address: string, method = 'GET', server = url) => {
+    const asked = connection(t, server)
     const answer = await asked.ask(
       '/health/live',
       { 'X-Forwarded-For': address, Connection: 'close' },
@@ -45,6 +46,28 @@ t.test('nginx with slow clients', async (t) => {
     t.equal((await begun.answer()).status, 100)
     return begun
   }
+
+  t.test('a client that sends more requests than the limit gets 429, and others are served', async (t) => {
+    const limited = await startBalancer(t, {
+      nginx,
+      uploads: temporaryFolder(t),
+      replicas: [replica, replica],
+      variables: { NGINX_REQUESTS_PER_SECOND: '1', NGINX_REQUESTS_BURST: '2' },
+      lines: REAL_ADDRESSES
+    })
+    let refused
+    await until(async () => {
+      refused = await ask('192.0.2.1', 'GET', limited.url)
+      return refused.status === 429
+    }, 'the limit is reached')
+    t.equal(whyNoError(refused as never), undefined)
+    t.match(refused, { head: /\r\nRetry-After: 1\r\n/ })
+    t.equal((await ask('192.0.2.2', 'GET', limited.url)).status, 200)
+    await until(
+      async () => (await ask('192.0.2.1', 'GET', limited.url)).status === 200,
+      'requests are accepted again'
+    )
+  })
 
   t.test('a request without a token gets 401 before its body has arrived', async (t) => {
     const begun = await begin('/landing_pages', '192.0.2.9', 1_000_000)

@@ -1,7 +1,7 @@
 import { execFileSync } from 'node:child_process'
-import { createHash, randomBytes } from 'node:crypto'
+import { createHash, randomBytes, randomUUID } from 'node:crypto'
 import { once } from 'node:events'
-import { mkdirSync, readdirSync, statSync, symlinkSync, writeFileSync } from 'node:fs'
+import { existsSync, mkdirSync, readdirSync, statSync, symlinkSync, writeFileSync } from 'node:fs'
 import { connect as connectHttp2 } from 'node:http2'
 import { request } from 'node:http'
 import { get as getHttps } from 'node:https'
@@ -148,8 +148,8 @@ const readersOf = (t: Test, urls: string[], publicId: string): Readers =>
 
 t.test('two replicas behind nginx', async (t) => {
   const site = await startSite(t)
-  const { url, owner, replicas: [replica], balancer, uploads } = site
-  const direct = replica.url.replace('localhost', '127.0.0.1')
+  const { url, owner, replicas, balancer, uploads } = site
+  const direct = replicas[0].url.replace('localhost', '127.0.0.1')
 
   t.test('both replicas count one limit per client and ignore a forged X-Forwarded-For', async (t) => {
     const { public_id: publicId } = await owner.createPage(url, '{"v":1}')
@@ -452,6 +452,36 @@ t.test('two replicas behind nginx', async (t) => {
     t.equal((await ask(alone.url, `/uploads/${file}`)).status, 200, 'files need no replica')
   })
 
+  t.test(
+    'nginx listens on IPv6',
+    { skip: !existsSync('/proc/net/if_inet6') && 'no IPv6 here' },
+    async (t) => {
+      const answer = await fetch(url.replace('127.0.0.1', '[::1]') + '/landing_pages/ipv6')
+      t.equal(answer.status, 404)
+      await until(() => balancer.log().some(({ path }) => path === '/landing_pages/ipv6'), 'it is in the log')
+      t.match(balancer.log().find(({ path }) => path === '/landing_pages/ipv6'), { address: '::1' })
+    }
+  )
+
+  t.test('the access log has no tokens, and NGINX_ACCESS_LOG=off turns it off', async (t) => {
+    const token = randomBytes(32).toString('base64url')
+    const paths = [`/log/${token}/x`, `/log/${randomUUID()}?token=${token}`]
+    for (const path of paths) await ask(url, path)
+    const lines = () =>
+      balancer.log().map(({ path }) => String(path)).filter((path) => path.startsWith('/log/'))
+    await until(() => lines().length === 2, 'the requests are in the log')
+    t.same(lines(), ['/log/...', paths[1]?.split('?')[0]])
+
+    const silent = await startBalancer(t, {
+      nginx,
+      uploads,
+      replicas: [direct, direct],
+      variables: { NGINX_ACCESS_LOG: 'off' }
+    })
+    t.equal((await ask(silent.url, '/health/live')).status, 200)
+    t.same([silent.log(), silent.errors()], [[], ''])
+  })
+
   t.test('the replicas restart one after the other without a failed request', async (t) => {
     const page = await owner.createPage(url, '{"n":0}')
     const readers = readersOf(t, [url, url], page.public_id)
@@ -557,7 +587,7 @@ t.test('nginx serves HTTPS and HTTP/2 with a certificate', async (t) => {
     replicas: [replica, replica],
     more: ['server.d/tls.conf'],
     variables: {
-      NGINX_TLS_PORT: `127.0.0.1:${port}`,
+      NGINX_TLS_PORT: String(port),
       NGINX_TLS_DIR: folder,
       BASE_URL: 'https://landfall.test',
       STRICT_TRANSPORT_SECURITY: 'max-age=60'

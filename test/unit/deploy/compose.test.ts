@@ -1,4 +1,4 @@
-import { existsSync, readFileSync } from 'node:fs'
+import { existsSync, readFileSync, statSync } from 'node:fs'
 import { join } from 'node:path'
 import t from 'tap'
 import { parse } from 'yaml'
@@ -30,7 +30,10 @@ interface ComposeService {
 
 interface Compose {
   readonly services: Record<string, ComposeService>
-  readonly networks: Record<string, { internal?: boolean } | null>
+  readonly networks: Record<
+    string,
+    { internal?: boolean, enable_ipv6?: boolean, ipam?: { config: Array<{ subnet: string }> } } | null
+  >
   readonly volumes: Record<string, unknown>
 }
 
@@ -136,11 +139,14 @@ t.test('nginx has the tested configuration and reaches the replicas and their fi
   const variables = Object
     .fromEntries(Object.entries(environment).map(([name, value]) => [name, String(value)]))
   t.ok(volumes.includes('./deploy/nginx/nginx.conf.template:/etc/nginx/templates/nginx.conf.template:ro'))
+  const script = './deploy/nginx/settings.envsh'
+  t.ok(volumes.includes(`${script}:/docker-entrypoint.d/05-settings.envsh:ro`), 'sourced before envsubst')
+  t.ok(statSync(join(PROJECT, script)).mode & 0o001, 'the entry point ignores files that are not executable')
   t.same(command?.slice(0, 3), ['nginx', '-c', `${variables.NGINX_ENVSUBST_OUTPUT_DIR}/nginx.conf`])
   t.notMatch(
     substitute(
       readFileSync(join(TEMPLATES, 'nginx.conf.template'), 'utf8').replace(/^#.*$/gm, ''),
-      variables
+      { ...variables, NGINX_IPV6: '[::]' }
     ),
     /\$\{/,
     'every variable is set'
@@ -162,11 +168,23 @@ t.test('nginx has the tested configuration and reaches the replicas and their fi
   t.equal(new URL(variables.BASE_URL as string).port, '3000')
 })
 
+t.test('docker-compose.ipv6.yml adds an IPv6 subnet and keeps the IPv4 one', (t) => {
+  const { front } = composed('deploy/docker-compose.ipv6.yml', {}).networks
+  const subnetsOf = (network: typeof front) => network?.ipam?.config.map(({ subnet }) => subnet)
+  t.same(subnetsOf(front)?.slice(0, 1), subnetsOf(compose.networks.front))
+  t.match(subnetsOf(front)?.[1], /^fd[^]*::\/64$/)
+  t.equal(front?.enable_ipv6, true)
+  t.end()
+})
+
 t.test('docker-compose.tls.yml and the TLS template of nginx agree', async (t) => {
   const { nginx } = composed('deploy/docker-compose.tls.yml', { TLS_DIR: '/etc/landfall/tls' }).services as {
     nginx: ComposeService
   }
-  const variables = { ...service('nginx').environment, ...nginx.environment } as Record<string, string>
+  const variables = { ...service('nginx').environment, ...nginx.environment, NGINX_IPV6: '[::]' } as Record<
+    string,
+    string
+  >
   const template = readFileSync(join(TEMPLATES, 'server.d/tls.conf.template'), 'utf8')
   t.notMatch(substitute(template, variables), /\$\{/)
   for (const volume of nginx.volumes ?? []) {
