@@ -145,7 +145,8 @@ export const HEADERS = {
   },
   'Content-Disposition': {
     type: 'string',
-    description: '`inline` for images, audio, video, fonts and PDF, `attachment` for everything else',
+    description:
+      '`inline` for images, audio, video, fonts and PDF, `attachment` with the name of the file for everything else',
     examples: ['inline']
   },
   'Access-Control-Allow-Origin': {

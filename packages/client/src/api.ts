@@ -510,7 +510,7 @@ export interface components {
          */
         "Cache-Status": string;
         /**
-         * @description `inline` for images, audio, video, fonts and PDF, `attachment` for everything else
+         * @description `inline` for images, audio, video, fonts and PDF, `attachment` with the name of the file for everything else
          * @example inline
          */
         "Content-Disposition": string;

@@ -40,6 +40,11 @@ export async function findAsset (
   return await database.asset.findFirst({ where: { id, userId } }) ?? undefined
 }
 
+/** Returns the name that the client gave to a file; undefined when there is no such asset. */
+export async function findFilename (database: PrismaClient, storageKey: string): Promise<string | undefined> {
+  return (await database.asset.findUnique({ where: { storageKey }, select: { filename: true } }))?.filename
+}
+
 /** Deletes an asset and returns its storage key; undefined when there is none. */
 export async function deleteAsset (
   database: PrismaClient,

@@ -218,7 +218,7 @@ async function impatientApp (t: Test) {
     '/assets',
     { onSend: lingeringClose({ bytes: MEBIBYTE, durationMs: 1500, idleMs: 300 }) },
     async (request) => {
-      const { stored } = await receiveFile(
+      const stored = await receiveFile(
         request,
         1000,
         async (stream) =>

@@ -87,10 +87,35 @@ onEachStore('only bitmap images and PDF files are served inline, not as attachme
     const asset = (await upload(app, account, content, 'x.html', claimed)).json()
     const { headers } = await app.inject(pathOf(asset))
     t.equal(headers['content-type'], contentType, `${claimed}: ${contentType}`)
-    t.equal(headers['content-disposition'], inline ? 'inline' : 'attachment')
+    t.equal(
+      headers['content-disposition'],
+      inline ? 'inline' : 'attachment; filename="x.html"; filename*=UTF-8\'\'x.html'
+    )
     assertGuarded(t, headers, claimed)
     // Browsers do not start their PDF viewers in a sandbox.
     t.equal(/sandbox/.test(String(headers['content-security-policy'])), contentType !== 'application/pdf')
+  }
+})
+
+onEachStore('a download keeps the name of the uploaded file, whatever is in it', async (t, build) => {
+  const app = await build(t)
+  const account = await signUp(app)
+  const names: [sent: string, ascii: string, encoded: string][] = [
+    ['price list.csv', 'price list.csv', 'price%20list.csv'],
+    ['Preisübersicht 日本 😀.csv', 'Preis_bersicht __ _.csv',
+      'Preis%C3%BCbersicht%20%E6%97%A5%E6%9C%AC%20%F0%9F%98%80.csv'],
+    ["a%22b'(*);x=%41.csv", "a_b'(*);x=_41.csv", 'a%22b%27%28%2A%29%3Bx%3D%2541.csv'],
+    [`${'ü'.repeat(300)}.csv`, `${'_'.repeat(125)}.csv`, `${'%C3%BC'.repeat(125)}.csv`]
+  ]
+  for (const [sent, ascii, encoded] of names) {
+    const url = pathOf((await upload(app, account, 'a,b\n', sent, 'text/csv')).json())
+    const disposition = `attachment; filename="${ascii}"; filename*=UTF-8''${encoded}`
+    for (const method of ['GET', 'HEAD'] as const) {
+      const { headers } = await app.inject({ method, url })
+      t.equal(headers['content-disposition'], disposition)
+    }
+    const part = await app.inject({ url, headers: { range: 'bytes=0-1' } })
+    t.match(part, { statusCode: 206, headers: { 'content-disposition': disposition } })
   }
 })
 

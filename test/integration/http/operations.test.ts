@@ -5,6 +5,7 @@ import { pino } from 'pino'
 import t from 'tap'
 import { VERSION } from '../../../src/infra/system/version.ts'
 import { buildTestApp, listen, signUp, testSettings } from '../../helpers/app.ts'
+import { pathOf, upload } from '../../helpers/assets.ts'
 import { freePort, startPostgresServer, startRedisServer } from '../../helpers/servers.ts'
 import { until } from '../../helpers/until.ts'
 
@@ -56,7 +57,19 @@ t.test('while PostgreSQL is down, cached reads go on and other requests get 503 
   })
   const read = async (publicId = created.json().public_id) => await app.inject(`/landing_pages/${publicId}`)
   t.equal((await read()).statusCode, 200)
+  const known = pathOf((await upload(app, owner, 'a,b', 'known.csv', 'text/csv')).json())
+  const unknown = pathOf((await upload(app, owner, 'a,b', 'unknown.csv', 'text/csv')).json())
+  await app.inject(known)
   await postgres.stop()
+  t.match((await app.inject(known)).headers, {
+    'content-disposition': /known\.csv/,
+    'cache-control': /immutable/
+  })
+  t.match(
+    await app.inject(unknown),
+    { statusCode: 200, headers: { 'content-disposition': 'attachment', 'cache-control': 'no-cache' } },
+    'a download whose name is not known has none, and no cache keeps it so'
+  )
   for (
     const response of [
       await app.inject({ url: '/auth/me', headers: owner.headers }),

@@ -97,7 +97,7 @@ async function answers (t: Test, settings: Record<string, string>): Promise<Answ
     ['a read over the limit', `/landing_pages/${page.public_id}`, 429, PUBLIC_REFUSAL],
     ['an uploaded file', new URL(uploaded.url).pathname, 200, {
       ...UPLOAD,
-      'content-disposition': 'attachment'
+      'content-disposition': /^attachment; filename=/
     }],
     ['an unknown file', '/uploads/unknown', 404, { ...UPLOAD, 'cache-control': 'no-store' }]
   ]

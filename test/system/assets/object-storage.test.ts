@@ -91,15 +91,16 @@ t.test('a CDN can serve the objects, which have the headers of the service, at t
   const { UPLOADS_URL = '', AWS_ENDPOINT_URL_S3 = '', AWS_ACCESS_KEY_ID = '', AWS_SECRET_ACCESS_KEY = '' } =
     app.config
   const client = s3Client({ AWS_ENDPOINT_URL_S3, AWS_ACCESS_KEY_ID, AWS_SECRET_ACCESS_KEY })
+  const DOWNLOAD = `attachment; filename="täst"; filename*=UTF-8''t%C3%A4st`.replace('ä', '_')
   const cases: [content: Buffer | string, type: string, disposition: string][] = [
     [PNG, 'image/png', 'inline'],
     [PDF, 'application/pdf', 'inline'],
-    ['<!DOCTYPE html><script>alert(1)</script>', 'application/octet-stream', 'attachment'],
-    [LARGE, 'application/octet-stream', 'attachment'],
-    ['<svg xmlns="http://www.w3.org/2000/svg"/>', 'image/svg+xml', 'attachment']
+    ['<!DOCTYPE html><script>alert(1)</script>', 'application/octet-stream', DOWNLOAD],
+    [LARGE, 'application/octet-stream', DOWNLOAD],
+    ['<svg xmlns="http://www.w3.org/2000/svg"/>', 'image/svg+xml', DOWNLOAD]
   ]
   for (const [content, type, disposition] of cases) {
-    const asset = (await upload(app, account, content, 'x', 'text/html')).json()
+    const asset = (await upload(app, account, content, 'täst', 'text/html')).json()
     const [, key] = /^https:\/\/cdn\.example\.com\/files\/(\w{22}(\.\w+)?)$/.exec(asset.url) ?? []
     const object = await client
       .send(new HeadObjectCommand({ Bucket: new URL(UPLOADS_URL).hostname, Key: `some/prefix/${key}` }))

@@ -1,11 +1,14 @@
 import type { FastifyPluginAsyncTypebox } from '@fastify/type-provider-typebox'
+import type { FastifyBaseLogger } from 'fastify'
+import { LRUCache } from 'lru-cache'
 import { NotFoundError } from '../../../errors.ts'
 import { sendWithoutBody } from '../../../http/responses.ts'
 import { FILE_HEADERS } from '../../../http/common-headers.ts'
 import { hasConditions } from '../../../http/conditional-requests.ts'
 import { askForFileSchema, readFileSchema } from '../schemas.ts'
-import { presentationOf } from '../storage/storage-key.ts'
-import { sendFile, sendHead } from './send-file.ts'
+import { findFilename } from '../asset-repository.ts'
+import { contentDisposition, presentationOf, type Presentation } from '../storage/storage-key.ts'
+import { sendFile, sendHead, type Description } from './send-file.ts'
 
 const PREFLIGHT = {
   'access-control-allow-methods': 'GET, HEAD, OPTIONS',
@@ -14,12 +17,32 @@ const PREFLIGHT = {
   'access-control-max-age': '86400'
 }
 
+/** Names of downloads that are kept in memory. A name never changes. */
+const MAX_KNOWN_NAMES = 10_000
+
 /** The public URLs of uploaded files. */
 export const uploadsRoutes: FastifyPluginAsyncTypebox = async (app) => {
+  const filenames = new LRUCache<string, string>({
+    max: MAX_KNOWN_NAMES,
+    fetchMethod: async (key) => await findFilename(app.database, key)
+  })
   app.addHook('onRequest', (_request, reply, done) => {
     reply.headers(FILE_HEADERS)
     done()
   })
+
+  /** Describes a stored file. While PostgreSQL is unreachable, a download has no name. */
+  async function describe (
+    key: string,
+    presentation: Presentation,
+    log: FastifyBaseLogger
+  ): Promise<Description> {
+    const filename = presentation.inline ? undefined : await filenames.fetch(key).catch((error: unknown) => {
+      log.warn({ err: error }, 'a file is sent without its name')
+      return undefined
+    })
+    return { contentType: presentation.contentType, disposition: contentDisposition(presentation, filename) }
+  }
 
   // One route for both, because HEAD gets the same headers. It only needs the file's metadata.
   app.route<{ Params: { '*': string } }>({
@@ -33,14 +56,17 @@ export const uploadsRoutes: FastifyPluginAsyncTypebox = async (app) => {
       const presentation = presentationOf(name)
       if (presentation === undefined) throw new NotFoundError()
       if (request.method === 'HEAD') {
-        return await sendHead(request, reply, await app.files.stat(name), presentation)
+        const info = await app.files.stat(name)
+        if (info === undefined) throw new NotFoundError()
+        return await sendHead(request, reply, info, await describe(name, presentation, request.log))
       }
       const isWhole = request.headers.range === undefined && !hasConditions(request.headers)
       const file = await app.files.open(name, isWhole)
+      if (file === undefined) throw new NotFoundError()
       try {
-        return await sendFile(request, reply, file, presentation)
+        return await sendFile(request, reply, file, await describe(name, presentation, request.log))
       } catch (error) {
-        await file?.close()
+        await file.close()
         throw error
       }
     }

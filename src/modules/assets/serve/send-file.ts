@@ -1,19 +1,20 @@
 import type { FastifyReply, FastifyRequest } from 'fastify'
-import { NotFoundError } from '../../../errors.ts'
 import { requestedRange, type ByteRange } from '../../../http/byte-range.ts'
 import { IMMUTABLE, PDF_POLICY } from '../../../http/common-headers.ts'
 import { checkPreconditions, isNotModified } from '../../../http/conditional-requests.ts'
 import type { FileInfo, OpenFile } from '../storage/file-store.ts'
 import type { Presentation } from '../storage/storage-key.ts'
 
+/** How a file is sent. */
+export type Description = Pick<Presentation, 'contentType'> & { readonly disposition: string }
+
 /** Answers a GET. If this throws, the caller must close the file. */
 export async function sendFile (
   request: FastifyRequest,
   reply: FastifyReply,
-  file: OpenFile | undefined,
-  presentation: Presentation
+  file: OpenFile,
+  description: Description
 ): Promise<FastifyReply> {
-  if (file === undefined) throw new NotFoundError()
   checkPreconditions(request, file)
   if (isNotModified(request.headers, file)) {
     await file.close()
@@ -24,7 +25,7 @@ export async function sendFile (
     reply.header('content-range', `bytes */${file.byteSize}`)
     throw Object.assign(new Error('Range not satisfiable'), { statusCode: 416 })
   }
-  describeContent(reply, file, presentation, range)
+  describeContent(reply, file, description, range)
   const stream = range === 'whole' ? await file.read() : await file.read(range.first, range.last)
   stream.on(
     'error',
@@ -37,13 +38,12 @@ export async function sendFile (
 export async function sendHead (
   request: FastifyRequest,
   reply: FastifyReply,
-  file: FileInfo | undefined,
-  presentation: Presentation
+  file: FileInfo,
+  description: Description
 ): Promise<FastifyReply> {
-  if (file === undefined) throw new NotFoundError()
   checkPreconditions(request, file)
   if (isNotModified(request.headers, file)) return await setValidators(reply, file).code(304).send()
-  describeContent(reply, file, presentation, 'whole')
+  describeContent(reply, file, description, 'whole')
   return await reply.send('')
 }
 
@@ -60,14 +60,16 @@ const setValidators = (reply: FastifyReply, file: FileInfo): FastifyReply =>
 function describeContent (
   reply: FastifyReply,
   file: FileInfo,
-  { contentType, inline }: Presentation,
+  { contentType, disposition }: Description,
   range: ByteRange | 'whole'
 ): void {
   setValidators(reply, file).headers({
     'content-type': contentType,
-    'content-disposition': inline ? 'inline' : 'attachment',
+    'content-disposition': disposition,
     'content-length': range === 'whole' ? file.byteSize : range.last - range.first + 1
   })
+  // The name of a download could not be read. Caches must not keep the answer for a year.
+  if (disposition === 'attachment') reply.header('cache-control', 'no-cache')
   if (range !== 'whole') {
     reply.code(206).header('content-range', `bytes ${range.first}-${range.last}/${file.byteSize}`)
   }

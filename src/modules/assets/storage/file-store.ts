@@ -13,6 +13,8 @@ export interface Span {
 export interface Inspection {
   /** Name to publish the file under. */
   readonly key: string
+  /** Name that downloads of the file get, for storages that send it themselves. */
+  readonly filename?: string
   /** Part of the file to return with the staged file. */
   readonly excerpt: Span | undefined
 }

@@ -4,7 +4,7 @@ import { AbortMultipartUploadCommand, CompleteMultipartUploadCommand, CreateMult
 import { IMMUTABLE } from '../../../http/common-headers.ts'
 import { SNIFF_BYTES, type Inspect, type Inspection, type Span, type StagedFile } from './file-store.ts'
 import { reasonOf, type Bucket } from './s3-client.ts'
-import { presentationOf } from './storage-key.ts'
+import { contentDisposition, DOWNLOAD, presentationOf } from './storage-key.ts'
 
 /** The smallest part that S3 accepts, except for the last one. */
 const MIN_PART_BYTES = 5 * 1024 * 1024
@@ -15,11 +15,11 @@ export const partBytesFor = (maxBytes: number): number =>
   Math.max(MIN_PART_BYTES, Math.ceil(maxBytes / MAX_PARTS))
 
 /** Headers stored with an object, so that a CDN or the bucket sends the same headers as the service. */
-function objectHeaders (key: string) {
-  const { contentType = 'application/octet-stream', inline = false } = presentationOf(key) ?? {}
+function objectHeaders ({ key, filename }: Inspection) {
+  const presentation = presentationOf(key) ?? DOWNLOAD
   return {
-    ContentType: contentType,
-    ContentDisposition: inline ? 'inline' : 'attachment',
+    ContentType: presentation.contentType,
+    ContentDisposition: contentDisposition(presentation, filename),
     CacheControl: IMMUTABLE
   }
 }
@@ -95,6 +95,10 @@ export class S3Upload {
     return (this.#inspection as Inspection).key
   }
 
+  get #headers () {
+    return objectHeaders(this.#inspection as Inspection)
+  }
+
   get #object () {
     return this.#bucket.object(this.#key)
   }
@@ -148,7 +152,7 @@ export class S3Upload {
   async #begin (): Promise<string> {
     const { UploadId } = await this.#try(async (signal) =>
       await this.#bucket.send(
-        new CreateMultipartUploadCommand({ ...this.#object, ...objectHeaders(this.#key) }),
+        new CreateMultipartUploadCommand({ ...this.#object, ...this.#headers }),
         {
           signal
         }
@@ -181,7 +185,7 @@ export class S3Upload {
 
   async #put (signal: AbortSignal): Promise<void> {
     const Body = joined(this.#pending, this.#pendingBytes)
-    await this.#bucket.send(new PutObjectCommand({ ...this.#object, ...objectHeaders(this.#key), Body }), {
+    await this.#bucket.send(new PutObjectCommand({ ...this.#object, ...this.#headers, Body }), {
       signal,
       bytes: Body.byteLength
     })

@@ -3,6 +3,7 @@ import { randomPublicId } from '../../../infra/system/identifiers.ts'
 /**
  * Types that a browser may display, and their extensions: formats without scripts, and PDF, whose scripts are
  * isolated. All other types, such as HTML, SVG and XML, are served as downloads.
+ * deploy/nginx/nginx.conf.template repeats this list; a test compares them.
  */
 const INLINE_TYPES: Readonly<Record<string, string>> = {
   'image/png': 'png',
@@ -54,7 +55,7 @@ const DOWNLOAD_TYPES: Readonly<Record<string, string>> = {
   'application/vnd.openxmlformats-officedocument.presentationml.presentation': 'pptx'
 }
 
-/** Extension by type. deploy/nginx/nginx.conf.template repeats this list; a test compares them. */
+/** Extension by type. */
 export const EXTENSIONS: Readonly<Record<string, string>> = { ...INLINE_TYPES, ...DOWNLOAD_TYPES }
 const TYPE_OF_EXTENSION: ReadonlyMap<string, string> =
   new Map(Object.entries(EXTENSIONS).map(([type, extension]) => [extension, type]))
@@ -67,7 +68,8 @@ export interface Presentation {
   readonly inline: boolean
 }
 
-const DOWNLOAD: Presentation = { contentType: 'application/octet-stream', inline: false }
+/** A file of a type that is not listed. */
+export const DOWNLOAD: Presentation = { contentType: 'application/octet-stream', inline: false }
 
 /** Tells whether browsers may display files of this type. */
 export const isInlineType = (contentType: string): boolean => Object.hasOwn(INLINE_TYPES, contentType)
@@ -83,6 +85,21 @@ export function presentationOf (name: string): Presentation | undefined {
   if (match[1] === undefined) return DOWNLOAD
   const contentType = TYPE_OF_EXTENSION.get(match[1])
   return contentType === undefined ? undefined : { contentType, inline: isInlineType(contentType) }
+}
+
+/**
+ * Returns the Content-Disposition of a file (RFC 6266). A download keeps its name: in ASCII for old clients,
+ * and encoded as RFC 8187 says.
+ */
+export function contentDisposition ({ inline }: Presentation, filename?: string): string {
+  if (inline) return 'inline'
+  if (filename === undefined) return 'attachment'
+  const ascii = filename.replaceAll(/[^\x20-\x7e]|["%\\]/gu, '_')
+  const encoded = encodeURIComponent(filename).replaceAll(
+    /['()*]/g,
+    (character) => `%${character.charCodeAt(0).toString(16).toUpperCase()}`
+  )
+  return `attachment; filename="${ascii}"; filename*=UTF-8''${encoded}`
 }
 
 export const isStorageKey = (name: string): boolean => presentationOf(name) !== undefined

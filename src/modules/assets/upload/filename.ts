@@ -4,6 +4,9 @@ const MAX_BYTES = 255
 /** Longer text after the last dot is not treated as an extension. */
 const MAX_EXTENSION_BYTES = 32
 
+/** What browsers write for a quote and a line break in a filename. They leave a percent sign as it is. */
+const BROWSER_ESCAPES: Readonly<Record<string, string>> = { '%22': '"', '%0D': '\r', '%0A': '\n' }
+
 /** Control and format characters (bidi overrides, zero width), lone surrogates, line separators. */
 const INVISIBLE = /[\p{Cc}\p{Cf}\p{Cs}\p{Zl}\p{Zp}]/gu
 
@@ -15,7 +18,9 @@ const INVISIBLE = /[\p{Cc}\p{Cf}\p{Cs}\p{Zl}\p{Zp}]/gu
  */
 export function cleanFilename (given: string | undefined): string {
   // Limits the cost of normalising a huge name.
-  const visible = (given ?? '').slice(-16 * 1024).replace(INVISIBLE, '')
+  const visible = (given ?? '').slice(-16 * 1024)
+    .replace(/%(22|0D|0A)/g, (escape) => BROWSER_ESCAPES[escape] ?? '')
+    .replace(INVISIBLE, '')
   const name = visible.slice(Math.max(visible.lastIndexOf('/'), visible.lastIndexOf('\\')) + 1)
     .normalize('NFC').trim()
   if (/^\.*$/.test(name)) return FALLBACK

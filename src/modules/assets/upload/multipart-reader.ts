@@ -30,14 +30,15 @@ export const multipartOptions = (maxUploadBytes: number) => ({
   }
 })
 
-export interface ReceivedFile<T> {
-  readonly stored: T
-  /** As the client sent it. */
-  readonly filename: string | undefined
-}
-
-/** @param claimedType the Content-Type of the part, in lower case without parameters */
-type Store<T> = (stream: AsyncIterable<Uint8Array>, claimedType: string) => Promise<T>
+/**
+ * @param claimedType the Content-Type of the part, in lower case without parameters
+ * @param filename as the client sent it
+ */
+type Store<T> = (
+  stream: AsyncIterable<Uint8Array>,
+  claimedType: string,
+  filename: string | undefined
+) => Promise<T>
 
 interface Discardable {
   readonly byteSize: number
@@ -61,7 +62,7 @@ export async function receiveFile<T extends Discardable> (
   maxBytes: number,
   store: Store<T>,
   idleMs = IDLE_MS
-): Promise<ReceivedFile<T>> {
+): Promise<T> {
   const tooLarge = () => new TooLargeError('File', maxBytes)
   if (Number(request.headers['content-length'] ?? 0) > maxBytes + OVERHEAD_BYTES) throw tooLarge()
   // If the client disconnected during authentication, the parser would wait forever for 'close'.
@@ -70,7 +71,7 @@ export async function receiveFile<T extends Discardable> (
   const body = limitBody(request.raw, maxBytes + OVERHEAD_BYTES, idleMs, tooLarge)
   const heads = inspectHeads()
   const parts = request.parts({ isPartAFile: heads.isPartAFile })
-  let received: ReceivedFile<T> | undefined
+  let stored: T | undefined
   try {
     for (;;) {
       const part = await Promise.race([nextPart(parts), body.failure])
@@ -79,19 +80,18 @@ export async function receiveFile<T extends Discardable> (
         if (part.fieldname === FILE_FIELD) throw new InvalidError([NOT_A_FILE])
         continue
       }
-      if (received !== undefined) throw new InvalidError([NOT_ALONE])
+      if (stored !== undefined) throw new InvalidError([NOT_ALONE])
       if (part.fieldname !== FILE_FIELD) throw new InvalidError([BLANK])
-      const stored = await storePart(part, store, body.failure, tooLarge)
-      received = { stored, filename: part.filename }
+      stored = await storePart(part, store, body.failure, tooLarge)
     }
     // The connection can be reused only after everything after the closing boundary has been read.
     request.raw.resume()
     if (!request.raw.readableEnded) await Promise.race([readToEnd(request.raw), body.failure])
     heads.check()
-    if (received === undefined || received.stored.byteSize === 0) throw new InvalidError([BLANK])
-    return received
+    if (stored === undefined || stored.byteSize === 0) throw new InvalidError([BLANK])
+    return stored
   } catch (error) {
-    await received?.stored.discard()
+    await stored?.discard()
     throw error
   } finally {
     body.release()
@@ -117,7 +117,7 @@ async function nextPart (parts: Parts): Promise<Part | undefined> {
 }
 
 async function storePart<T extends Discardable> (
-  { file, mimetype }: MultipartFile,
+  { file, mimetype, filename }: MultipartFile,
   store: Store<T>,
   failure: Promise<never>,
   tooLarge: () => Error
@@ -129,7 +129,7 @@ async function storePart<T extends Discardable> (
   failure.catch((error: Error) => file.destroy(error))
   let stored: T
   try {
-    stored = await store(file, mimetype)
+    stored = await store(file, mimetype, filename)
   } catch (error) {
     if (error instanceof TooLargeError || !isFailureOf(file, error)) throw error
     throw new MalformedMultipartError({ cause: error })

@@ -6,7 +6,7 @@ import { isEncoded } from '../../../http/json-body.ts'
 import { dimensionsSpan, HEADER_BYTES, readDimensions } from './dimensions.ts'
 import type { FileStore, StagedFile } from '../storage/file-store.ts'
 import { cleanFilename } from './filename.ts'
-import { receiveFile, type ReceivedFile } from './multipart-reader.ts'
+import { receiveFile } from './multipart-reader.ts'
 import { createAsset, isInsertWithoutEffect, type NewAsset } from '../asset-repository.ts'
 import { contentTypeOf, isAllowed, type ContentType } from './sniff.ts'
 import { newStorageKey } from '../storage/storage-key.ts'
@@ -44,15 +44,14 @@ export function createUploadHandler (app: FastifyInstance): (request: FastifyReq
   }
 
   return async (request) => {
-    const received = await receiveFile(
+    const stored = await receiveFile(
       request,
       config.MAX_UPLOAD_BYTES,
-      async (stream, claimedType) => await receive(files, stream, claimedType)
+      async (stream, claimedType, name) => await receive(files, stream, claimedType, cleanFilename(name))
     )
-    const { stored } = received
     let asset: NewAsset
     try {
-      asset = { userId: request.session.userId, ...describe(received, config.ALLOWED_UPLOAD_TYPES) }
+      asset = { userId: request.session.userId, ...describe(stored, config.ALLOWED_UPLOAD_TYPES) }
     } catch (error) {
       await stored.discard()
       throw error
@@ -75,6 +74,7 @@ export function createUploadHandler (app: FastifyInstance): (request: FastifyReq
 /** A staged file with what was detected from its first bytes. */
 interface InspectedFile extends StagedFile {
   readonly key: string
+  readonly filename: string
   readonly type: ContentType
   readonly head: Uint8Array
 }
@@ -82,30 +82,31 @@ interface InspectedFile extends StagedFile {
 async function receive (
   store: FileStore,
   stream: AsyncIterable<Uint8Array>,
-  claimedType: string
+  claimedType: string,
+  filename: string
 ): Promise<InspectedFile> {
   let detected: Pick<InspectedFile, 'key' | 'type' | 'head'> | undefined
   const staged = await store.receive(stream, async (head) => {
     const type = await contentTypeOf(head, claimedType)
     const key = newStorageKey(type.type)
     detected = { key, type, head: head.slice(0, HEADER_BYTES) }
-    return { key, excerpt: dimensionsSpan(head, type.type) }
+    return { key, filename, excerpt: dimensionsSpan(head, type.type) }
   })
-  return { ...staged, ...detected as NonNullable<typeof detected> }
+  return { ...staged, filename, ...detected as NonNullable<typeof detected> }
 }
 
 function describe (
-  { stored, filename }: ReceivedFile<InspectedFile>,
+  stored: InspectedFile,
   allowed: readonly string[]
 ): Omit<NewAsset, 'userId'> {
-  const { key, type, head } = stored
+  const { key, filename, type, head } = stored
   if (!isAllowed(type, allowed)) {
     throw new InvalidError([`File has a type that is not allowed (${type.type})`])
   }
   const dimensions = readDimensions(stored.excerpt, head, type.type)
   return {
     storageKey: key,
-    filename: cleanFilename(filename),
+    filename,
     contentType: type.type,
     byteSize: BigInt(stored.byteSize),
     checksum: stored.checksum,
