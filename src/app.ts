@@ -9,7 +9,7 @@ import { assetCleanup, assetRoutes, fileStore, uploadsRoutes } from './modules/a
 import type { Config } from './config.ts'
 import { rateLimit, RATE_LIMIT_SCRIPTS } from './modules/rate-limit/index.ts'
 import { embeddedSecret } from './infra/pglite/embedded.ts'
-import { documentCache, DOCUMENT_SCRIPTS, manageRoutes, publicPreflight,
+import { documentCache, DOCUMENT_CHANNEL, DOCUMENT_SCRIPTS, manageRoutes, publicPreflight,
   publicRoutes } from './modules/landing-pages/index.ts'
 import { createLogger } from './infra/telemetry/logger.ts'
 import connectionLimit from './http/hardening/connection-limit.ts'
@@ -61,8 +61,7 @@ const REQUEST_TIMEOUT_MS = 15 * 60_000
 const MAX_HEADER_BYTES = 16 * 1024
 /** Longest interval between Node's checks for slow requests. The default, 30 s, would delay the limits. */
 const MAX_CHECK_INTERVAL_MS = 5_000
-/** Redis channels that connect the replicas: notices of written documents, and recalls of leased reads. */
-const DOCUMENT_CHANNEL = 'landfall:documents'
+/** The Redis channel for recalls of leased reads. */
 const RECALL_CHANNEL = 'landfall:recalls'
 
 /**

@@ -39,6 +39,7 @@ Exit codes: 0 success, 1 failure, 2 wrong usage.`
   addConfigCommand(program)
   addBackupCommands(program)
   addUserCommands(program)
+  addTakeDownCommands(program)
   return program
 }
 
@@ -118,7 +119,7 @@ function addBackupCommands (program: Command): void {
 
 function addUserCommands (program: Command): void {
   const users = program.command('users')
-    .description('list and create accounts, change passwords, end sessions')
+    .description('list, create and delete accounts, change passwords, end sessions')
   users.command('list')
     .summary('list all accounts, oldest first')
     .description('Lists all accounts, oldest first, with the number of their pages, assets and sessions.')
@@ -150,6 +151,33 @@ function addUserCommands (program: Command): void {
     .option(...JSON_OPTION)
     .action(async (email: string, options: JsonOption) =>
       await run(async () => await (await import('./commands/users.ts')).signOut(email, options))
+    )
+  users.command('delete')
+    .argument('<email>')
+    .summary('delete an account, its pages, its assets and their files')
+    .description('Deletes an account, its sessions, its pages, its assets and their files. Readers get a 404 at once, on all replicas. Only a backup can bring it back.')
+    .option(...JSON_OPTION)
+    .action(async (email: string, options: JsonOption) =>
+      await run(async () => await (await import('./commands/users.ts')).remove(email, options))
+    )
+}
+
+function addTakeDownCommands (program: Command): void {
+  program.command('pages').description('take down a page of any account')
+    .command('take-down')
+    .argument('<public-id>')
+    .summary('delete a page; its readers get a 404 at once')
+    .description('Deletes a page of any account. Its readers get a 404 at once, on all replicas.')
+    .action(async (publicId: string) =>
+      await run(async () => await (await import('./commands/take-down.ts')).takeDownPage(publicId))
+    )
+  program.command('assets').description('take down an asset of any account')
+    .command('take-down')
+    .argument('<id>', 'the id of the asset, or the last part of its URL')
+    .summary('delete an asset and its file')
+    .description('Deletes an asset of any account and its file. Its URL is a 404 from then on. A CDN and browsers may keep copies.')
+    .action(async (id: string) =>
+      await run(async () => await (await import('./commands/take-down.ts')).takeDownAsset(id))
     )
 }
 

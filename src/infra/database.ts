@@ -19,6 +19,8 @@ declare module 'fastify' {
   interface FastifyInstance {
     /** PostgreSQL. `isDatabaseUnavailable` classifies its errors. */
     database: Database
+    /** Called when the command line may have changed the embedded database of this process. */
+    onCommandLineWrite: (listener: () => void) => void
   }
 }
 
@@ -74,8 +76,14 @@ async function database (app: FastifyInstance, { config }: DatabaseOptions): Pro
     help: '1: PostgreSQL answers. 0: it is unreachable, or takes longer than DATABASE_TIMEOUT_MS',
     aggregator: 'min'
   }, () => reachability.isReachable ? 1 : 0)
+  const writeListeners: (() => void)[] = []
+  app.decorate('onCommandLineWrite', (listener) => {
+    writeListeners.push(listener)
+  })
   const adminSocket = embedded === undefined ? undefined
-    : await serveAdminSocket(client, join(embedded.connection.host, ADMIN_SOCKET))
+    : await serveAdminSocket(client, join(embedded.connection.host, ADMIN_SOCKET), () => {
+      for (const listener of writeListeners) listener()
+    })
   app.addHook('onClose', async () => {
     reachability.close()
     await adminSocket?.close()

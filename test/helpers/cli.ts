@@ -142,10 +142,65 @@ export async function administer (t: Test, env: Record<string, string>): Promise
   })
   t.match(await landfall(env, ['migrate']), { code: 0, stdout: 'The database is up to date\n' })
   t.equal((await call('GET', `${url}/health/ready`)).status, 200)
+  await takeDown(t, env, url)
   t.equal(await service.end('SIGTERM'), 0)
   t.equal(
     JSON.parse((await users(t, env, ['list', '--json'])).stdout).length,
     3,
     'the commands also work without a running service'
   )
+}
+
+/** Tests the commands that delete, while the service has everything in its cache. */
+async function takeDown (t: Test, env: Record<string, string>, url: string): Promise<void> {
+  const owner = await Owner.signUp(url)
+  const [first, second] = [await owner.createPage(url, '{"n":1}'), await owner.createPage(url, '{"n":2}')]
+  const upload = async () => JSON.parse((await owner.upload(url, Buffer.from('abc'))).text)
+  const [byId, byUrl, kept] = [await upload(), await upload(), await upload()]
+  const statusOf = async (target: string) => (await call('GET', target)).status
+  const statusOfPage = async ({ public_id: publicId }: { public_id: string }) =>
+    await statusOf(`${url}/landing_pages/${publicId}`)
+  for (const page of [first, second]) t.equal(await statusOfPage(page), 200)
+
+  t.same(await landfall(env, ['pages', 'take-down', first.public_id]), {
+    code: 0,
+    stdout: `Deleted page ${first.public_id}\n`,
+    stderr: ''
+  })
+  t.equal(await statusOfPage(first), 404, 'at once')
+  t.equal(await statusOfPage(second), 200)
+  t.same(await landfall(env, ['pages', 'take-down', first.public_id]), {
+    code: 1,
+    stdout: '',
+    stderr: `There is no page ${first.public_id}\n`
+  })
+
+  t.match(await landfall(env, ['assets', 'take-down', byId.id]), {
+    code: 0,
+    stdout: `Deleted asset ${byId.id}, `,
+    stderr: ''
+  })
+  t.match(await landfall(env, ['assets', 'take-down', byUrl.url.split('/').at(-1)]), { code: 0, stderr: '' })
+  t.same(await Promise.all([byId, byUrl, kept].map(async (asset) => await statusOf(asset.url))), [404, 404,
+    200])
+  t.match(await landfall(env, ['assets', 'take-down', byId.id]), { code: 1, stderr: /^There is no asset / })
+  t.match(
+    await landfall({ ...env, UPLOADS_DIR: join(tmpdir(), 'missing') }, ['assets', 'take-down', kept.id]),
+    {
+      code: 1,
+      stdout: '',
+      stderr: /^UPLOADS_DIR \S+ can't be used: ENOENT\n$/
+    },
+    'nothing is deleted if the files cannot be'
+  )
+
+  t.match(await users(t, env, ['delete', owner.email, '--json']), {
+    code: 0,
+    stdout: new RegExp(`"email":"${owner.email}","landing_pages":1,"assets":1}\n$`),
+    stderr: ''
+  })
+  t.same([await statusOfPage(second), await statusOf(kept.url)], [404, 404])
+  t.equal((await owner.call('GET', `${url}/auth/me`)).status, 401)
+  t.match(await users(t, env, ['delete', owner.email]), { code: 1, stderr: /^There is no account / })
+  t.match(await landfall(env, ['verify']), { code: 0 }, 'no file is left')
 }

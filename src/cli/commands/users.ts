@@ -1,11 +1,12 @@
-import { checkNewAccount, checkNewPassword, createUser, findUser, forgetFailedSignIns, listAccounts,
-  normalizeEmail, Passwords, setPassword, signOutEverywhere, type AccountSummary,
+import { checkNewAccount, checkNewPassword, createUser, deleteUser, findUser, forgetFailedSignIns,
+  listAccounts, normalizeEmail, Passwords, setPassword, signOutEverywhere, type AccountSummary,
   type SignedOut } from '../../modules/accounts/index.ts'
 import { withDatabase } from '../database.ts'
-import { createCommandConnection } from '../../infra/redis/connections.ts'
-import { withTimeLimit } from '../../infra/redis/time-limit.ts'
+import { withUploads } from '../backup/uploads.ts'
+import { publishDeletions, removeFiles } from '../deletions.ts'
 import { formatCount, formatTable, print, printProgress } from '../output.ts'
 import { readNewPassword } from '../password.ts'
+import { withRedis } from '../redis.ts'
 import { loadCommandConfig } from '../settings.ts'
 
 // The commands for accounts. The rules of sign-up apply. All return the exit code.
@@ -14,7 +15,6 @@ interface Options {
   readonly json?: boolean
 }
 
-const REDIS_TIMEOUT_MS = 5000
 const FAILURES_IN_SERVICE =
   'Without REDIS_URL, a running service counts failed sign-ins in its memory. If it answers a sign-in with 429, wait up to 15 minutes or restart it.'
 const FAILURES_IN_REDIS =
@@ -73,16 +73,27 @@ async function forgetFailures (redisUrl: string | undefined, email: string): Pro
     printProgress(FAILURES_IN_SERVICE)
     return
   }
-  const redis = createCommandConnection(redisUrl, {})
-  redis.on('error', () => {}) // connect() reports it, too
-  try {
-    await redis.connect()
-    await withTimeLimit(forgetFailedSignIns(redis, email), REDIS_TIMEOUT_MS)
-  } catch {
-    printProgress(FAILURES_IN_REDIS)
-  } finally {
-    redis.disconnect()
-  }
+  await withRedis(redisUrl, {}, async (redis) => await forgetFailedSignIns(redis, email))
+    .catch(() => printProgress(FAILURES_IN_REDIS))
+}
+
+/** Deletes an account with everything that belongs to it. Readers of its pages get a 404 at once. */
+export async function remove (givenEmail: string, { json = false }: Options): Promise<number> {
+  const email = normalizeEmail(givenEmail)
+  const config = loadCommandConfig()
+  return await withUploads(config, async (uploads) => {
+    await uploads.store.assertWritable()
+    const deleted = await withDatabase(config, async (database) => await deleteUser(database, email))
+    if (deleted === undefined) throw createUnknownAccountError(email)
+    const { id, publicIds, storageKeys } = deleted
+    await publishDeletions(config.REDIS_URL, publicIds)
+    print(json
+      ? `${JSON.stringify({ id, email, landing_pages: publicIds.length, assets: storageKeys.length })}\n`
+      : `Deleted account ${id}, ${email}: ${formatCount(publicIds.length, 'page')}, ${
+        formatCount(storageKeys.length, 'asset')
+      }\n`)
+    return await removeFiles(uploads, storageKeys)
+  })
 }
 
 /** Ends all sessions of an account. */

@@ -24,26 +24,32 @@ type Response = { readonly rows: unknown[] } | {
   readonly error: { readonly message: string, readonly code: unknown }
 }
 
-/** Runs the statements that arrive on a Unix socket. Only the user of this process can connect to it. */
+/**
+ * Runs the statements that arrive on a Unix socket. Only the user of this process can connect to it.
+ *
+ * @param onWrite called after each statement that may have changed something
+ */
 export async function serveAdminSocket (
   database: StatementRunner,
-  path: string
+  path: string,
+  onWrite = (): void => {}
 ): Promise<PrivateSocketServer> {
   return await servePrivately(path, (socket) => {
     const lines = createInterface({ input: socket }).on('line', (line) => {
-      respond(database, line).then((text) => socket.write(text), () => socket.destroy())
+      respond(database, line, onWrite).then((text) => socket.write(text), () => socket.destroy())
     })
     // readline re-emits errors of the socket. Without a listener, a killed client would end the service.
     lines.on('error', () => {})
   })
 }
 
-async function respond (database: StatementRunner, line: string): Promise<string> {
+async function respond (database: StatementRunner, line: string, onWrite: () => void): Promise<string> {
   const { text, name, values } = JSON.parse(line) as Request
   const result: Response = await database.run<unknown>({ text, name }, values).then(
     (rows) => ({ rows }),
     (error: Error & { code?: unknown }) => ({ error: { message: error.message, code: error.code } })
   )
+  if (!/^\s*SELECT\b/.test(text)) onWrite()
   return lineOf(result)
 }
 

@@ -22,6 +22,14 @@ export interface AccountSummary {
   readonly sessions: number
 }
 
+export interface DeletedAccount {
+  readonly id: number
+  /** The public ids of its pages. The caller must publish their deletion. */
+  readonly publicIds: readonly string[]
+  /** The files of its assets. The caller must remove them. */
+  readonly storageKeys: readonly string[]
+}
+
 export const EMAIL_TAKEN = 'Email has already been taken'
 /** SQLSTATE unique_violation. */
 const UNIQUE_VIOLATION = '23505'
@@ -43,6 +51,15 @@ const CREATE = statement<
 const SET_PASSWORD = statement<
   { id: number }
 >('UPDATE users SET password_hash = $2 WHERE email = $1 RETURNING id')
+
+/** Pages and assets have their own DELETE, because a cascade doesn't return rows. */
+const DELETE = statement<DeletedAccount>(`
+  WITH account AS (SELECT id FROM users WHERE email = $1 FOR UPDATE),
+    pages AS (DELETE FROM landing_pages p USING account WHERE p.user_id = account.id RETURNING p.public_id),
+    files AS (DELETE FROM assets a USING account WHERE a.user_id = account.id RETURNING a.storage_key),
+    gone AS (DELETE FROM users u USING account WHERE u.id = account.id RETURNING u.id)
+  SELECT id, ARRAY(SELECT public_id FROM pages) AS "publicIds", ARRAY(SELECT storage_key FROM files) AS "storageKeys"
+  FROM gone`)
 
 /** Finds an account by its normalised e-mail address. */
 export async function findUser (database: StatementRunner, email: string): Promise<User | undefined> {
@@ -83,6 +100,20 @@ export async function updatePassword (
 ): Promise<boolean> {
   const rows = await database.run(SET_PASSWORD, [email, passwordHash])
   return rows.length > 0
+}
+
+/**
+ * Deletes an account with its pages, assets and sessions.
+ *
+ * @param email normalised
+ * @returns undefined when there is no such account
+ */
+export async function deleteUser (
+  database: StatementRunner,
+  email: string
+): Promise<DeletedAccount | undefined> {
+  const rows = await database.run(DELETE, [email])
+  return rows[0]
 }
 
 /** Replaces a password hash. @returns false when the password has been changed since `user` was read */

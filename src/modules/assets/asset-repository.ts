@@ -1,11 +1,17 @@
 import { Prisma, type Asset, type PrismaClient } from '../../infra/postgres/generated/prisma/client.ts'
 import { UnauthorizedError } from '../../errors.ts'
+import { statement, type StatementRunner } from '../../infra/postgres/statement.ts'
 import type { Page } from '../../http/pagination.ts'
 
-// All statements use Prisma. They are not hot, because an upload takes far longer than its statement. The
-// statements of the owner's routes are restricted to the owner's rows.
+// All statements use Prisma, except the one of the command line, which also sends it to a running service.
+// They are not hot, because an upload takes far longer than its statement. The statements of the owner's
+// routes are restricted to the owner's rows.
 
 export type NewAsset = Omit<Asset, 'id' | 'createdAt'>
+
+const DELETE_OF_ANY_OWNER = statement<{ id: string, storageKey: string }>(`
+  DELETE FROM assets WHERE id::text = lower($1) OR storage_key = $1
+  RETURNING id, storage_key AS "storageKey"`)
 
 const FOREIGN_KEY_VIOLATION = 'P2003'
 const NOT_FOUND = 'P2025'
@@ -57,6 +63,20 @@ export async function deleteAsset (
     if (isKnownError(error, NOT_FOUND)) return undefined
     throw error
   }
+}
+
+/**
+ * Deletes the asset of any owner, for the command line.
+ *
+ * @param name its id, or the name of its file in its URL
+ * @returns undefined when there is none
+ */
+export async function deleteAnyAsset (
+  database: StatementRunner,
+  name: string
+): Promise<{ readonly id: string, readonly storageKey: string } | undefined> {
+  const rows = await database.run(DELETE_OF_ANY_OWNER, [name])
+  return rows[0]
 }
 
 /** Returns the keys that have a row, whose owner may be any user. */

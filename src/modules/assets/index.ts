@@ -1,5 +1,6 @@
 // The public interface of the module.
 
+export { deleteAnyAsset } from './asset-repository.ts'
 export { default as assetCleanup } from './cleanup.ts'
 export { assetRoutes } from './routes.ts'
 export { uploadsRoutes } from './serve/routes.ts'

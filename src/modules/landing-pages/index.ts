@@ -1,6 +1,7 @@
 // The public interface of the module.
 
+export { deletePage } from './landing-page-repository.ts'
 export { manageRoutes } from './manage/routes.ts'
 export { default as documentCache } from './public/plugin.ts'
 export { publicPreflight, publicRoutes } from './public/routes.ts'
-export { DOCUMENT_SCRIPTS } from './public/shared-documents.ts'
+export { DOCUMENT_CHANNEL, DOCUMENT_SCRIPTS, publishDeletion } from './public/shared-documents.ts'

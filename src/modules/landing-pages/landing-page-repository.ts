@@ -1,5 +1,5 @@
 import type { Database } from '../../infra/postgres/database.ts'
-import { statement } from '../../infra/postgres/statement.ts'
+import { statement, type StatementRunner } from '../../infra/postgres/statement.ts'
 import { uuidv7 } from '../../infra/postgres/uuid.ts'
 import { UnauthorizedError } from '../../errors.ts'
 import { randomPublicId } from '../../infra/system/identifiers.ts'
@@ -77,6 +77,10 @@ const FIND_PUBLIC = statement<Pick<LandingPage, 'currentData' | 'contentHash' | 
   SELECT current_data AS "currentData", content_hash AS "contentHash", version, updated_at AS "updatedAt"
   FROM landing_pages WHERE public_id = $1`)
 
+const DELETE_OF_ANY_OWNER = statement<
+  { id: string }
+>('DELETE FROM landing_pages WHERE public_id = $1 RETURNING id')
+
 /** SQLSTATE. The only foreign key of a page is its owner. */
 const FOREIGN_KEY_VIOLATION = '23503'
 
@@ -148,4 +152,10 @@ export class LandingPageRepository {
     const rows = await this.#database.run(FIND_PUBLIC, [publicId])
     return rows[0] ?? null
   }
+}
+
+/** Deletes the page of any owner, for the command line. @returns its id; undefined when there is none */
+export async function deletePage (database: StatementRunner, publicId: string): Promise<string | undefined> {
+  const rows = await database.run(DELETE_OF_ANY_OWNER, [publicId])
+  return rows[0]?.id
 }

@@ -12,8 +12,8 @@ t.test('--help lists every command, and each command has its own help', async (t
   t.equal(code, 0)
   t.equal(stderr, '')
   for (
-    const usage of ['serve', 'migrate', 'config [options]', 'backup <dir>', 'restore <dir>', 'verify [dir]',
-      'users']
+    const usage of ['serve', 'migrate [options]', 'config [options]', 'backup <dir>', 'restore <dir>',
+      'verify [dir]', 'users', 'pages', 'assets']
   ) {
     t.match(stdout, `\n  ${usage}  `)
   }
@@ -26,7 +26,7 @@ t.test('--help lists every command, and each command has its own help', async (t
     t.match(stdout, `Usage: npx --no landfall ${command} [options]`)
   }
   const group = await landfall({}, ['users', '--help'])
-  for (const usage of ['list', 'create', 'set-password', 'sign-out']) {
+  for (const usage of ['list', 'create', 'set-password', 'sign-out', 'delete']) {
     t.match(group, { code: 0, stdout: `\n  ${usage} [options] ` })
     const own = await landfall({}, ['users', usage, '--help'])
     t.match(own, { code: 0, stdout: `Usage: npx --no landfall users ${usage} [options]`, stderr: '' })

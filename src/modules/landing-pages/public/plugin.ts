@@ -28,6 +28,7 @@ export default fp<{ channel: string }>(async (app, { channel }) => {
       config.DATABASE_URL === undefined ||
       (redisClient !== undefined && redisClient.subscribed && redisClient.reachable)
   })
+  app.onCommandLineWrite(() => documents.expireAll())
   redisClient?.on('subscribed', () => documents.expireAll())
   redisClient?.on('unsubscribed', () => documents.expireAll())
   redisClient?.on('unreachable', () => documents.expireAll())

@@ -1,4 +1,4 @@
-import type { Result } from 'ioredis'
+import type { Redis, Result } from 'ioredis'
 import { clock } from '../../../infra/system/clock.ts'
 import type { RedisClient } from '../../../infra/redis/redis-client.ts'
 import type { DocumentVersion } from './cached-document.ts'
@@ -52,6 +52,9 @@ return math.max(newest, tonumber(version))
 `
 
 export const DOCUMENT_SCRIPTS = { landfallStore: { numberOfKeys: 1, lua: STORE } } as const
+
+/** The Redis channel for notices of written documents. */
+export const DOCUMENT_CHANNEL = 'landfall:documents'
 
 /** A message on the channel: a document and its new version. */
 export interface Publication {
@@ -158,6 +161,21 @@ export class SharedDocuments {
       )
     )
   }
+}
+
+/** Publishes a deletion that the command line has made, to all replicas. */
+export async function publishDeletion (redis: Redis, publicId: string): Promise<void> {
+  const message = `${publicId} ${DELETED}`
+  await redis.landfallStore(
+    redisKey(publicId),
+    DOCUMENT_CHANNEL,
+    message,
+    DELETED,
+    LIFETIME_MS,
+    '',
+    0,
+    Buffer.alloc(0)
+  )
 }
 
 const isSharable = ({ bytes }: DocumentVersion): boolean => bytes.length <= MAX_SHARED_BYTES

@@ -1,0 +1,31 @@
+import { deleteAnyAsset } from '../../modules/assets/index.ts'
+import { deletePage } from '../../modules/landing-pages/index.ts'
+import { withUploads } from '../backup/uploads.ts'
+import { withDatabase } from '../database.ts'
+import { publishDeletions, removeFiles } from '../deletions.ts'
+import { print } from '../output.ts'
+import { loadCommandConfig } from '../settings.ts'
+
+// The commands that delete a page or an asset of any account. Both return the exit code.
+
+/** Deletes a page. Readers get a 404 at once, on all replicas. */
+export async function takeDownPage (publicId: string): Promise<number> {
+  const config = loadCommandConfig()
+  const id = await withDatabase(config, async (database) => await deletePage(database, publicId))
+  if (id === undefined) throw new Error(`There is no page ${publicId}`)
+  await publishDeletions(config.REDIS_URL, [publicId])
+  print(`Deleted page ${publicId}\n`)
+  return 0
+}
+
+/** Deletes an asset and its file. */
+export async function takeDownAsset (name: string): Promise<number> {
+  const config = loadCommandConfig()
+  return await withUploads(config, async (uploads) => {
+    await uploads.store.assertWritable()
+    const asset = await withDatabase(config, async (database) => await deleteAnyAsset(database, name))
+    if (asset === undefined) throw new Error(`There is no asset ${name}`)
+    print(`Deleted asset ${asset.id}, ${asset.storageKey}\n`)
+    return await removeFiles(uploads, [asset.storageKey])
+  })
+}
