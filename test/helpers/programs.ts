@@ -76,6 +76,16 @@ const PROGRAMS = {
     brew: 'prometheus',
     holds: 'prometheus and promtool',
     find: named('prometheus')
+  },
+  haproxy: { title: 'HAProxy', apt: 'haproxy', brew: 'haproxy', holds: 'haproxy', find: named('haproxy') },
+  varnish: { title: 'Varnish', apt: 'varnish', brew: 'varnish', holds: 'varnishd', find: named('varnishd') },
+  /** Its result is `systemd-analyze`. */
+  systemd: {
+    title: 'systemd',
+    apt: 'systemd',
+    brew: 'systemd',
+    holds: 'systemd-analyze',
+    find: named('systemd-analyze')
   }
 } as const satisfies Record<string, Program>
 
