@@ -6,8 +6,9 @@ import { connect, createServer as createTcpServer, Socket, type AddressInfo,
 import { Duplex, Writable } from 'node:stream'
 import fp from 'fastify-plugin'
 
-// The only file that uses undocumented properties of Node. Each use has a self-test at start. If a self-test
-// fails, the service uses documented functions instead and logs the consequence.
+// The only file that uses undocumented properties of Node. Each use has a self-test at start, except for
+// isWholePacket, which checks what it finds. If a self-test fails, the service uses documented functions
+// instead and logs the consequence.
 
 declare module 'fastify' {
   interface FastifyInstance {
@@ -88,6 +89,18 @@ async function testResponseOrder (): Promise<boolean> {
   }
   return events.join() === 'turn of /1,/1 is current,/2 is not current,turn of /2' &&
     currentResponse(socket) === undefined
+}
+
+// --- The packet that the parser is reading
+
+type ParserInternals = Socket & { readonly parser?: { readonly getCurrentBuffer?: () => Buffer } | null }
+
+/** Whether the packet that is being parsed is the head of this request and nothing else. False if unknown. */
+export function isWholePacket ({ socket, method, url, headers }: IncomingMessage): boolean {
+  if (headers['transfer-encoding'] !== undefined || Number(headers['content-length'] ?? 0) > 0) return false
+  const packet = (socket as ParserInternals).parser?.getCurrentBuffer?.()
+  return packet !== undefined && packet.indexOf('\r\n\r\n') === packet.length - 4 &&
+    packet.indexOf(`${method} ${url} `, 'latin1') === 0
 }
 
 // --- Prepared heads (docs/adr/0002-prepared-response-heads.md)

@@ -8,7 +8,7 @@ import type { IncomingMessage, ServerResponse } from 'node:http'
 import type { Socket } from 'node:net'
 import type { FastifyRequest, onRequestHookHandler } from 'fastify'
 import { announceClose } from '../responses.ts'
-import { currentResponse, OrderedResponse } from './node-internals.ts'
+import { currentResponse, isWholePacket, OrderedResponse } from './node-internals.ts'
 
 /** Requests that are read and dropped before reading stops, so that the connection isn't reset early. */
 const MAX_DROPPED = 100
@@ -28,8 +28,12 @@ const lastResponse = (socket: Socket): ServerResponse | undefined =>
 export class PipelinedResponse<Request extends IncomingMessage> extends OrderedResponse<Request> {
   constructor (...args: ConstructorParameters<typeof OrderedResponse<Request>>) {
     super(...args)
-    // The service supports no upgrade. Node's parser may drop the next requests or parse a body as a request.
-    if (this.req.headers.upgrade !== undefined) announceClose(this)
+    const { headers, httpVersionMinor } = this.req
+    // The service supports no upgrade. Node's parser drops the bytes that follow in the same packet, and then
+    // could parse a body as a request.
+    if (headers.upgrade !== undefined && !isWholePacket(this.req)) announceClose(this)
+    // The framing may be wrong (RFC 9112, 6.1).
+    if (httpVersionMinor === 0 && headers['transfer-encoding'] !== undefined) announceClose(this)
   }
 
   protected override takesTurn (socket: Socket): boolean {

@@ -237,7 +237,7 @@ t.test('an unanswerable request closes the connection after the answer before it
   }
 })
 
-t.test('a CONNECT or an upgrade is the last request, and earlier requests get their own answers', async (t) => {
+t.test('a CONNECT, or an upgrade that bytes follow, is the last request; earlier ones get their own answers', async (t) => {
   const { app, url, account, get } = await service(t)
   const page = await createPage(app, account)
   const path = `/landing_pages/${page.public_id}`
@@ -283,6 +283,52 @@ t.test('a CONNECT or an upgrade is the last request, and earlier requests get th
     await isOver(connection, status, what)
   }
   t.equal((await app.inject(path)).body, '[1]', 'nothing was written')
+})
+
+t.test('a connection stays open after offers to upgrade that no bytes follow', async (t) => {
+  const { app, url, account, get } = await service(t)
+  const page = await createPage(app, account)
+  const path = `/landing_pages/${page.public_id}`
+  const offer = (path: string): string =>
+    get(path).replace(
+      '\r\n\r\n',
+      '\r\nConnection: Upgrade, HTTP2-Settings\r\nUpgrade: h2c\r\nHTTP2-Settings: AAEAAEAA\r\n\r\n'
+    )
+  const connection = new Connection(url)
+  t.teardown(() => connection.socket.destroy())
+  for (const target of [path, path, '/auth/me', '/auth/me', '/nothing', path]) {
+    connection.send(offer(target))
+    const { status, head } = await connection.answer()
+    t.equal(status, target === '/nothing' ? 404 : 200)
+    t.notMatch(head, /\r\nconnection: close/i)
+  }
+  connection.send(requestWith('{"current_data":[1]}', 'PATCH', `/manage/landing_pages/${page.id}`, {
+    Authorization: account.headers.authorization,
+    'Content-Type': 'application/json'
+  }))
+  t.equal((await connection.answer()).status, 200)
+
+  const served = once(app.server, 'connection') as Promise<[Socket]>
+  const split = new Connection(url)
+  const [socket] = await served
+  const first = offer(path).slice(0, -1)
+  split.send(first)
+  await until(() => socket.bytesRead === first.length, 'all but the last byte has arrived')
+  split.send(`\n${get('/auth/me')}`)
+  t.match((await split.answer()).head, /\r\nconnection: close\r\n/i, 'a request follows in the second packet')
+  t.equal(await split.rest(), '')
+})
+
+t.test('a message of HTTP/1.0 with Transfer-Encoding closes the connection', async (t) => {
+  const { url } = await service(t)
+  const connection = new Connection(url)
+  connection
+    .send('POST /auth/sign_in HTTP/1.0\r\nConnection: keep-alive\r\nContent-Type: application/json\r\n' +
+      'Transfer-Encoding: chunked\r\n\r\n2\r\n{}\r\n0\r\n\r\n')
+  const { status, head } = await connection.answer()
+  t.equal(status, 422)
+  t.match(head, /\r\nconnection: close\r\n/i)
+  t.equal(await connection.rest(), '')
 })
 
 t.test('requests after an answer that closes the connection are not served', async (t) => {
