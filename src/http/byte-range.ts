@@ -9,7 +9,7 @@ export interface ByteRange {
   readonly last: number
 }
 
-/** Returns the part of a file to send. Several ranges, or other units, select the whole file (RFC 9110). */
+/** Returns the part of a file to send. Several ranges, invalid ones and other units select the whole file. */
 export function requestedRange (
   headers: IncomingHttpHeaders,
   file: Validators & { readonly byteSize: number }
@@ -21,14 +21,15 @@ export function requestedRange (
 }
 
 function parseRange (header: string, byteSize: number): ByteRange | 'whole' | 'not satisfiable' {
-  if (!/^bytes=[^,]*$/.test(header)) return 'whole'
-  const [, from = '', to = ''] = /^bytes=\s*(\d*)-(\d*)\s*$/.exec(header) ?? []
+  const [range, from = '', to = ''] = /^bytes=\s*(\d*)-(\d*)\s*$/i.exec(header) ?? []
+  if (range === undefined || from + to === '') return 'whole'
   if (from === '') {
     const length = Number(to)
     if (length >= byteSize) return 'whole' // a suffix longer than the file selects the whole file
     return length > 0 ? { first: byteSize - length, last: byteSize - 1 } : 'not satisfiable'
   }
   const first = Number(from)
+  if (to !== '' && Number(to) < first) return 'whole' // invalid (RFC 9110, 14.1.1)
   const last = to === '' ? byteSize - 1 : Math.min(Number(to), byteSize - 1)
   return first <= last ? { first, last } : 'not satisfiable'
 }

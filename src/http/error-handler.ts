@@ -1,8 +1,8 @@
 import { STATUS_CODES } from 'node:http'
 import fp from 'fastify-plugin'
 import type { FastifyError, FastifyReply, FastifyRequest } from 'fastify'
-import { createUnavailableError, formatErrorBody, InvalidError, PreconditionFailedError, RetryLaterError,
-  UnauthorizedError } from '../errors.ts'
+import { createUnavailableError, EncodedBodyError, formatErrorBody, InvalidError, PreconditionFailedError,
+  RetryLaterError, UnauthorizedError } from '../errors.ts'
 import { isDatabaseUnavailable } from '../infra/postgres/unavailable.ts'
 import { ANY_ORIGIN_ERROR_HEADERS, JSON_CONTENT_TYPE } from './common-headers.ts'
 import { keepsConnection } from './hardening/node-internals.ts'
@@ -22,7 +22,8 @@ const SENTENCES: Readonly<Record<number, string>> = {
   415: 'Content-Type must be application/json',
   416: 'Range lies outside of the file',
   417: 'Expectation can not be met',
-  431: 'Request headers are too large'
+  431: 'Request headers are too large',
+  501: 'Method is not known'
 }
 
 /** The sentence for a status when nothing more exact is known. */
@@ -73,6 +74,10 @@ function sendError (error: FastifyError, request: FastifyRequest, reply: Fastify
     const hasBadToken = error instanceof UnauthorizedError &&
       /^Bearer /i.test(request.headers.authorization ?? '')
     reply.header('www-authenticate', hasBadToken ? 'Bearer error="invalid_token"' : 'Bearer')
+  }
+  if (error instanceof EncodedBodyError) reply.header('accept-encoding', 'identity')
+  else if (answer.status === 415 && request.method === 'PATCH') {
+    reply.header('accept-patch', 'application/json')
   }
   reply.header('cache-control', 'no-store')
   return reply

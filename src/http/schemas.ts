@@ -80,6 +80,16 @@ export const HEADERS = {
     description: 'The methods that the URL supports',
     examples: ['GET, HEAD, OPTIONS']
   },
+  'Accept-Patch': {
+    type: 'string',
+    description: 'The media type that a PATCH must have',
+    examples: ['application/json']
+  },
+  'Accept-Encoding': {
+    type: 'string',
+    description: 'The Content-Encoding that a request may have; `identity` is none',
+    examples: ['identity']
+  },
   ETag: {
     type: 'string',
     pattern: '^"[^"]+"$',
@@ -218,7 +228,7 @@ const ERRORS = {
     'The resource has changed: If-Match does not match its current ETag', 'ETag'],
   413: ['The body, or a part of it, is too large', 'Request body is too large'],
   415: ['The Content-Type is not supported, or the body has a Content-Encoding',
-    'Content-Type must be application/json'],
+    'Content-Type must be application/json', 'Accept-Encoding?', 'Accept-Patch?'],
   416: ['The range is outside of the file', 'Range lies outside of the file', 'Content-Range'],
   422: ['The request breaks rules; `errors` has one sentence per broken rule', "Current data can't be blank"],
   429: ['Too many requests', 'Too many requests, try again in 34 seconds', 'Retry-After'],

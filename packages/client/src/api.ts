@@ -455,6 +455,16 @@ export interface components {
     requestBodies: never;
     headers: {
         /**
+         * @description The Content-Encoding that a request may have; `identity` is none
+         * @example identity
+         */
+        "Accept-Encoding-if-any": string;
+        /**
+         * @description The media type that a PATCH must have
+         * @example application/json
+         */
+        "Accept-Patch-if-any": string;
+        /**
          * @description Unit in which parts of the file can be requested with `Range`
          * @example bytes
          */
@@ -822,6 +832,8 @@ export interface operations {
             /** @description The Content-Type is not supported, or the body has a Content-Encoding */
             415: {
                 headers: {
+                    "Accept-Encoding": components["headers"]["Accept-Encoding-if-any"];
+                    "Accept-Patch": components["headers"]["Accept-Patch-if-any"];
                     "Cache-Control": components["headers"]["Cache-Control"];
                     "X-Request-Id": components["headers"]["X-Request-Id"];
                     [name: string]: unknown;
@@ -1233,6 +1245,8 @@ export interface operations {
             /** @description The Content-Type is not supported, or the body has a Content-Encoding */
             415: {
                 headers: {
+                    "Accept-Encoding": components["headers"]["Accept-Encoding-if-any"];
+                    "Accept-Patch": components["headers"]["Accept-Patch-if-any"];
                     "Cache-Control": components["headers"]["Cache-Control"];
                     "X-Request-Id": components["headers"]["X-Request-Id"];
                     [name: string]: unknown;
@@ -1524,6 +1538,8 @@ export interface operations {
             /** @description The Content-Type is not supported, or the body has a Content-Encoding */
             415: {
                 headers: {
+                    "Accept-Encoding": components["headers"]["Accept-Encoding-if-any"];
+                    "Accept-Patch": components["headers"]["Accept-Patch-if-any"];
                     "Cache-Control": components["headers"]["Cache-Control"];
                     "X-Request-Id": components["headers"]["X-Request-Id"];
                     [name: string]: unknown;
@@ -1723,6 +1739,8 @@ export interface operations {
             /** @description The Content-Type is not supported, or the body has a Content-Encoding */
             415: {
                 headers: {
+                    "Accept-Encoding": components["headers"]["Accept-Encoding-if-any"];
+                    "Accept-Patch": components["headers"]["Accept-Patch-if-any"];
                     "Cache-Control": components["headers"]["Cache-Control"];
                     "X-Request-Id": components["headers"]["X-Request-Id"];
                     [name: string]: unknown;
@@ -1917,6 +1935,8 @@ export interface operations {
             /** @description The Content-Type is not supported, or the body has a Content-Encoding */
             415: {
                 headers: {
+                    "Accept-Encoding": components["headers"]["Accept-Encoding-if-any"];
+                    "Accept-Patch": components["headers"]["Accept-Patch-if-any"];
                     "Cache-Control": components["headers"]["Cache-Control"];
                     "X-Request-Id": components["headers"]["X-Request-Id"];
                     [name: string]: unknown;
@@ -2098,6 +2118,8 @@ export interface operations {
             /** @description The Content-Type is not supported, or the body has a Content-Encoding */
             415: {
                 headers: {
+                    "Accept-Encoding": components["headers"]["Accept-Encoding-if-any"];
+                    "Accept-Patch": components["headers"]["Accept-Patch-if-any"];
                     "Cache-Control": components["headers"]["Cache-Control"];
                     "X-Request-Id": components["headers"]["X-Request-Id"];
                     [name: string]: unknown;
@@ -2400,6 +2422,8 @@ export interface operations {
             /** @description The Content-Type is not supported, or the body has a Content-Encoding */
             415: {
                 headers: {
+                    "Accept-Encoding": components["headers"]["Accept-Encoding-if-any"];
+                    "Accept-Patch": components["headers"]["Accept-Patch-if-any"];
                     "Cache-Control": components["headers"]["Cache-Control"];
                     "X-Request-Id": components["headers"]["X-Request-Id"];
                     [name: string]: unknown;
@@ -2750,6 +2774,8 @@ export interface operations {
             /** @description The Content-Type is not supported, or the body has a Content-Encoding */
             415: {
                 headers: {
+                    "Accept-Encoding": components["headers"]["Accept-Encoding-if-any"];
+                    "Accept-Patch": components["headers"]["Accept-Patch-if-any"];
                     "Access-Control-Allow-Origin": components["headers"]["Access-Control-Allow-Origin"];
                     "Access-Control-Expose-Headers": components["headers"]["Access-Control-Expose-Headers"];
                     "Cache-Control": components["headers"]["Cache-Control"];
@@ -3352,6 +3378,8 @@ export interface operations {
             /** @description The Content-Type is not supported, or the body has a Content-Encoding */
             415: {
                 headers: {
+                    "Accept-Encoding": components["headers"]["Accept-Encoding-if-any"];
+                    "Accept-Patch": components["headers"]["Accept-Patch-if-any"];
                     "Cache-Control": components["headers"]["Cache-Control"];
                     "X-Request-Id": components["headers"]["X-Request-Id"];
                     [name: string]: unknown;
@@ -3585,6 +3613,8 @@ export interface operations {
             /** @description The Content-Type is not supported, or the body has a Content-Encoding */
             415: {
                 headers: {
+                    "Accept-Encoding": components["headers"]["Accept-Encoding-if-any"];
+                    "Accept-Patch": components["headers"]["Accept-Patch-if-any"];
                     "Cache-Control": components["headers"]["Cache-Control"];
                     "X-Request-Id": components["headers"]["X-Request-Id"];
                     [name: string]: unknown;
@@ -3989,6 +4019,8 @@ export interface operations {
             /** @description The Content-Type is not supported, or the body has a Content-Encoding */
             415: {
                 headers: {
+                    "Accept-Encoding": components["headers"]["Accept-Encoding-if-any"];
+                    "Accept-Patch": components["headers"]["Accept-Patch-if-any"];
                     "Access-Control-Allow-Origin": components["headers"]["Access-Control-Allow-Origin"];
                     "Access-Control-Expose-Headers": components["headers"]["Access-Control-Expose-Headers"];
                     "Cache-Control": components["headers"]["Cache-Control"];

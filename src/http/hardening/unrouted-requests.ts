@@ -26,14 +26,31 @@ const STATUS_BY_CODE: Readonly<Record<string, number>> = {
   ERR_HTTP_REQUEST_TIMEOUT: 408
 }
 
+/** If a head is too large and its request line is longer, the URL is the reason. */
+const MAX_REQUEST_LINE = 8 * 1024
+/** A request line with a valid method, which the parser may not know. */
+const REQUEST_LINE = /^[\w!#$%&'*+.^`|~-]+ \S+ HTTP\/1\.[01]$/
+
 /** Fastify's `clientErrorHandler`, for messages that the HTTP parser rejects. There is no request object. */
 export function answerUnreadableRequest (
   this: FastifyInstance,
-  { code }: Error & { code?: string },
+  error: ParserError,
   socket: Socket
 ): void {
+  const { code } = error
   if (code === 'ECONNRESET') socket.destroy()
-  else refuse(this.log, socket, { reqId: randomUUID(), status: STATUS_BY_CODE[code ?? ''] ?? 400, code })
+  else refuse(this.log, socket, { reqId: randomUUID(), status: statusFor(error), code })
+}
+
+/** An error of Node's HTTP parser. */
+type ParserError = Error & { readonly code?: string, readonly rawPacket?: unknown }
+
+function statusFor ({ code = '', rawPacket }: ParserError): number {
+  const packet = Buffer.isBuffer(rawPacket) ? rawPacket.toString('latin1') : ''
+  const [firstLine = ''] = packet.split('\r\n', 1)
+  if (code === 'HPE_HEADER_OVERFLOW' && firstLine.length > MAX_REQUEST_LINE) return 414
+  if (code === 'HPE_INVALID_METHOD' && REQUEST_LINE.test(firstLine)) return 501
+  return STATUS_BY_CODE[code] ?? 400
 }
 
 /** Answers CONNECT with 405, and every expectation except `100-continue` with 417. */

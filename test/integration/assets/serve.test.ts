@@ -174,6 +174,7 @@ onEachStore('a valid range gets 206, an unsatisfiable one 416, any other 200', a
     [{ range: 'bytes=900-' }, 900, 999],
     [{ range: 'bytes=990-5000' }, 990, 999],
     [{ range: 'bytes=-10' }, 990, 999],
+    [{ range: 'Bytes=0-9' }, 0, 9],
     [{ range: 'bytes=0-99', 'if-range': etag }, 0, 99],
     [{ range: 'bytes=0-99', 'if-range': modified }, 0, 99]
   ]
@@ -186,7 +187,7 @@ onEachStore('a valid range gets 206, an unsatisfiable one 416, any other 200', a
     t.ok(response.rawPayload.equals(content.subarray(from, to + 1)))
     assertGuarded(t, response.headers, '206')
   }
-  for (const range of ['bytes=1000-', 'bytes=5000-6000', 'bytes=9-1']) {
+  for (const range of ['bytes=1000-', 'bytes=5000-6000', 'bytes=-0']) {
     const response = await app.inject({ url: pathOf(asset), headers: { range } })
     t.equal(response.statusCode, 416, range)
     t.equal(response.headers['content-range'], 'bytes */1000')
@@ -201,6 +202,10 @@ onEachStore('a valid range gets 206, an unsatisfiable one 416, any other 200', a
     { range: 'bytes=0-99', 'if-range': 'nonsense' },
     { range: 'bytes=0-9,100-109' },
     { range: 'lines=0-9' },
+    { range: 'bytes=9-1' },
+    { range: 'bytes=2000-1000' },
+    { range: 'bytes=-' },
+    { range: 'bytes=0-x' },
     { range: '' }
   ]
   for (const headers of whole) {

@@ -111,10 +111,12 @@ t.test('requestedRange() returns a single satisfiable range, or else the whole f
   t.same(rangeOf('bytes=10-5000'), { first: 10, last: 999 }, 'a range ends at the end of the file')
   t.same(rangeOf('bytes=-10'), { first: 990, last: 999 })
   t.same(rangeOf('bytes=-1000'), 'whole', 'a range of all bytes is the whole file')
-  for (const range of ['bytes=1000-', 'bytes=-0', 'bytes=9-8', 'bytes=x', 'bytes=-']) {
+  for (const range of ['bytes=1000-', 'bytes=-0']) {
     t.same(rangeOf(range), 'not satisfiable', range)
   }
-  for (const range of ['bytes=0-1,3-4', 'lines=1-2', 'nonsense']) t.same(rangeOf(range), 'whole', range)
+  for (const range of ['bytes=0-1,3-4', 'lines=1-2', 'nonsense', 'bytes=9-8', 'bytes=x', 'bytes=-']) {
+    t.same(rangeOf(range), 'whole', range)
+  }
   t.same(rangeOf('bytes=0-0', '"a"'), { first: 0, last: 0 })
   t.same(rangeOf('bytes=0-0', '"b"'), 'whole')
 })
