@@ -40,6 +40,7 @@ Exit codes: 0 success, 1 failure, 2 wrong usage.`
   addBackupCommands(program)
   addUserCommands(program)
   addTakeDownCommands(program)
+  addLimitCommands(program)
   return program
 }
 
@@ -178,6 +179,26 @@ function addTakeDownCommands (program: Command): void {
     .description('Deletes an asset of any account and its file. Its URL is a 404 from then on. A CDN and browsers may keep copies.')
     .action(async (id: string) =>
       await run(async () => await (await import('./commands/take-down.ts')).takeDownAsset(id))
+    )
+}
+
+function addLimitCommands (program: Command): void {
+  const limits = program.command('limits')
+    .description('show or clear what Redis counts for a client address (needs REDIS_URL)')
+  limits.command('show')
+    .argument('<address>')
+    .summary('show the public reads, sign-ins, sign-ups and refreshes of a client address')
+    .description('Shows what Redis counts for a client address: public reads, failed sign-ins, sign-ups and refreshes. IPv6 addresses are counted by their /64. What a process counts in its own memory, because it cannot reach Redis, is not shown.')
+    .option(...JSON_OPTION)
+    .action(async (address: string, options: JsonOption) =>
+      await run(async () => await (await import('./commands/limits.ts')).show(address, options))
+    )
+  limits.command('clear')
+    .argument('<address>')
+    .summary('delete these counts')
+    .description('Deletes what Redis counts for a client address. A process that has already refused reads, sign-ups or refreshes of this address refuses them until their minute ends.')
+    .action(async (address: string) =>
+      await run(async () => await (await import('./commands/limits.ts')).clear(address))
     )
 }
 

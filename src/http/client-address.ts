@@ -14,7 +14,7 @@ declare module 'fastify' {
 export interface ClientAddress {
   /** The full address, for logs and for comparison with CIDR ranges. */
   readonly full: string
-  /** The key for rate limits: an IPv4 address, or the /64 of an IPv6 address (usually one customer). */
+  /** The result of countedAddress(). */
   readonly counted: string
 }
 
@@ -84,7 +84,7 @@ export default fp(async (app) => {
 
   function remember (source: string, claimed: string, peer: string, isIgnored = false): KnownAddress {
     const full = bareAddress(claimed) ?? bareAddress(peer) ?? 'unknown'
-    const address = { full, counted: isIP(full) === 6 ? normalizeIP(full) : full, isIgnored }
+    const address = { full, counted: countedAddress(full), isIgnored }
     if (source.length <= MAX_KNOWN_LENGTH) known.set(source, address)
     return address
   }
@@ -114,6 +114,9 @@ export default fp(async (app) => {
     return remember(source, claimed, peer, isIgnored)
   })
 }, { name: 'client-address' })
+
+/** The key for rate limits: an IPv4 address, or the /64 of an IPv6 address (usually one customer). */
+export const countedAddress = (full: string): string => isIP(full) === 6 ? normalizeIP(full) : full
 
 /** An address without the port and brackets that some proxies add; undefined if it isn't an address. */
 function bareAddress (address: string): string | undefined {

@@ -5,6 +5,10 @@ import { secondsLeft } from '../rate-limit/index.ts'
 
 const MINUTE_MS = 60_000
 
+/** The counter of a client address, by limit. */
+export const addressKey = (limit: 'sign-in:address' | 'sign_up' | 'refresh', address: string): string =>
+  `${limit}:${address}`
+
 /** Returns an `onRequest` hook that limits each client address to `max` requests a minute. */
 export function limitByAddress (
   app: FastifyInstance,
@@ -14,7 +18,7 @@ export function limitByAddress (
   const { counters, authCounts } = app
   return async (request) => {
     const now = clock.now()
-    const count = await counters.take(`${name}:${app.addressOf(request).counted}`, max, MINUTE_MS, now)
+    const count = await counters.take(addressKey(name, app.addressOf(request).counted), max, MINUTE_MS, now)
     if (count.allowed) return
     authCounts.throttled[name]++
     throw createTooManyRequestsError(secondsLeft(count, now))

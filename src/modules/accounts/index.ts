@@ -1,6 +1,7 @@
 // The public interface of the module.
 
 export { default as accountMetrics } from './account-metrics.ts'
+export { addressKey } from './address-limits.ts'
 export { default as authenticate, confirmSession, requireSession } from './authenticate.ts'
 export { normalizeEmail } from './credentials.ts'
 export { checkNewAccount, checkNewPassword } from './new-account.ts'

@@ -5,6 +5,7 @@ import type { Redis } from 'ioredis'
 import { clock } from '../../infra/system/clock.ts'
 import { forgetCount, type Counters } from '../rate-limit/index.ts'
 import type { AuthCounts } from './account-metrics.ts'
+import { addressKey } from './address-limits.ts'
 import { AttemptQueue } from './attempt-queue.ts'
 
 const ADDRESS_WINDOW_MS = 60_000
@@ -63,7 +64,7 @@ export class SignInThrottle {
    */
   async guard<T> (request: FastifyRequest, email: string, attempt: Attempt<T>): Promise<T | undefined> {
     const address: Budget = {
-      key: `sign-in:address:${request.server.addressOf(request).counted}`,
+      key: addressKey('sign-in:address', request.server.addressOf(request).counted),
       limit: this.#perAddress,
       windowMs: ADDRESS_WINDOW_MS
     }

@@ -100,7 +100,7 @@ export class Counters {
     const now = clock.now()
     if (now >= resetAt) return
     this.#windows(windowMs).giveBack(key, now)
-    await this.#shared?.run((redis) => redis.landfallGiveBack(redisKey(key))).catch(() => {})
+    await this.#shared?.run((redis) => redis.landfallGiveBack(counterKey(key))).catch(() => {})
   }
 
   #windows (windowMs: number): LocalWindows {
@@ -118,7 +118,7 @@ export class Counters {
   ): Promise<Count> {
     let answer
     try {
-      answer = await shared.run((redis: Redis) => redis.landfallTake(redisKey(key), limit, windowMs))
+      answer = await shared.run((redis: Redis) => redis.landfallTake(counterKey(key), limit, windowMs))
     } catch {
       return this.#windows(windowMs).take(key, limit, clock.now())
     }
@@ -129,11 +129,12 @@ export class Counters {
   }
 }
 
-const redisKey = (key: string): string => `landfall:count:${key}`
+/** The name of a counter in Redis. */
+export const counterKey = (key: string): string => `landfall:count:${key}`
 
 /** Ends the window of a key in Redis, on behalf of all replicas. */
 export async function forgetCount (redis: Redis, key: string): Promise<void> {
-  await redis.del(redisKey(key))
+  await redis.del(counterKey(key))
 }
 
 /** Whole seconds until a window ends, at least 1: the value of Retry-After. */

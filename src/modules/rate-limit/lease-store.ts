@@ -199,7 +199,7 @@ export class RedisLeaseStore implements LeaseStore {
     const values: (string | number)[] = [this.#holder, this.#channel]
     for (const { request, returned, end } of questions) {
       const name = `${request.nameSpace} ${request.key}`
-      keys.push(`landfall:window:${name}`)
+      keys.push(windowKey(name))
       values.push(
         name,
         request.max,
@@ -229,3 +229,6 @@ export class RedisLeaseStore implements LeaseStore {
     )
   }
 }
+
+/** The name of a window in Redis. Its field `g` has the reads that processes have used or leased. */
+export const windowKey = (name: string): string => `landfall:window:${name}`

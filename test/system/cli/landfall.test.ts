@@ -13,7 +13,7 @@ t.test('--help lists every command, and each command has its own help', async (t
   t.equal(stderr, '')
   for (
     const usage of ['serve', 'migrate [options]', 'config [options]', 'backup <dir>', 'restore <dir>',
-      'verify [dir]', 'users', 'pages', 'assets']
+      'verify [dir]', 'users', 'pages', 'assets', 'limits']
   ) {
     t.match(stdout, `\n  ${usage}  `)
   }

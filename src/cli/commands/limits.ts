@@ -1,0 +1,97 @@
+import { isIP } from 'node:net'
+import type { Redis } from 'ioredis'
+import type { Config } from '../../config.ts'
+import { countedAddress } from '../../http/client-address.ts'
+import { addressKey } from '../../modules/accounts/index.ts'
+import { counterKey, windowKey } from '../../modules/rate-limit/index.ts'
+import { formatCount, formatTable, print } from '../output.ts'
+import { withRedis } from '../redis.ts'
+import { loadCommandConfig } from '../settings.ts'
+
+// The commands for the limits of a client address. Both return the exit code.
+
+interface Limit {
+  readonly name: string
+  readonly max: number
+  /** The name in Redis: of a counter, or of a window of leased reads. */
+  readonly key: string
+  readonly isLeased: boolean
+}
+
+/** Shows what Redis counts for a client address. */
+export async function show (givenAddress: string, { json = false }: { json?: boolean }): Promise<number> {
+  const { address, limits, redisUrl } = prepare(givenAddress)
+  const uses = await withRedis(
+    redisUrl,
+    {},
+    async (redis) =>
+      await Promise.all(limits.map(async (limit) => ({ ...limit, ...await readUse(redis, limit) })))
+  )
+  if (json) {
+    const counts = uses.map(({ name, used, max, endsIn }) => ({ limit: name, used, max, ends_in: endsIn }))
+    print(`${JSON.stringify({ address, limits: counts })}\n`)
+    return 0
+  }
+  print(`What Redis counts for ${address}; reads that a process has leased ahead count as used:\n\n`)
+  print(formatTable([
+    ['LIMIT', 'USED', 'OF', 'ENDS IN'],
+    ...uses.map((
+      { name, used, max, endsIn }
+    ) => [name, String(used), String(max), endsIn > 0 ? `${endsIn} s` : '-'])
+  ]))
+  return 0
+}
+
+/** Deletes what Redis counts for a client address. */
+export async function clear (givenAddress: string): Promise<number> {
+  const { address, limits, redisUrl } = prepare(givenAddress)
+  const cleared = await withRedis(
+    redisUrl,
+    {},
+    async (redis) => await redis.del(limits.map(({ key }) => key))
+  )
+  print(`Cleared ${formatCount(cleared, 'count')} of ${address}\n`)
+  return 0
+}
+
+function prepare (address: string): { address: string, limits: Limit[], redisUrl: string } {
+  const config = loadCommandConfig()
+  if (isIP(address) === 0) throw new Error(`${address} is not an IPv4 or IPv6 address`)
+  if (config.REDIS_URL === undefined) {
+    throw new Error('This command needs REDIS_URL: without Redis, each process counts in its memory')
+  }
+  const counted = countedAddress(address)
+  return {
+    address: isIP(counted) === 6 ? `${counted}/64` : counted,
+    limits: limitsOf(config, counted),
+    redisUrl: config.REDIS_URL
+  }
+}
+
+function limitsOf (config: Config, address: string): Limit[] {
+  const reads = (name: string, max: number, tier: 'public' | 'allowed-host') => ({
+    name,
+    max,
+    key: windowKey(`${tier} ${address}`),
+    isLeased: true
+  })
+  const attempts = (name: string, max: number, limit: Parameters<typeof addressKey>[0]) => ({
+    name,
+    max,
+    key: counterKey(addressKey(limit, address)),
+    isLeased: false
+  })
+  return [
+    reads('public reads', config.RATE_LIMIT_PUBLIC, 'public'),
+    reads('public reads by allowed hosts', config.RATE_LIMIT_ALLOWED_HOSTS, 'allowed-host'),
+    attempts('failed sign-ins', config.SIGN_IN_FAILURES_PER_ADDRESS, 'sign-in:address'),
+    attempts('sign-ups', config.SIGN_UPS_PER_ADDRESS, 'sign_up'),
+    attempts('refreshes', config.REFRESHES_PER_ADDRESS, 'refresh')
+  ]
+}
+
+async function readUse (redis: Redis, { key, isLeased }: Limit): Promise<{ used: number, endsIn: number }> {
+  const [used, leftMs] = await Promise.all([isLeased ? redis.hget(key, 'g') : redis.get(key),
+    redis.pttl(key)])
+  return leftMs > 0 ? { used: Number(used ?? 0), endsIn: Math.ceil(leftMs / 1000) } : { used: 0, endsIn: 0 }
+}
