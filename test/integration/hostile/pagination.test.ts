@@ -1,8 +1,10 @@
 import t, { type Test } from 'tap'
 import type { LightMyRequestResponse } from 'fastify'
+import pg from 'pg'
 import { file, form, FORM } from '../../helpers/assets.ts'
-import { buildTestApp, createPage, signUp } from '../../helpers/app.ts'
+import { buildTestApp, createPage, signUp, testSettings } from '../../helpers/app.ts'
 import { GENEROUS } from '../../helpers/hostile-service.ts'
+import { until } from '../../helpers/until.ts'
 
 // Lists that change while they are read. A record that exists all the time appears exactly once.
 
@@ -86,3 +88,36 @@ for (const [name, kind] of Object.entries(kinds)) {
   t.test(`${name}: a walk through the list returns each lasting record once while others come and go`, async (t) =>
     await storm(t, kind))
 }
+
+t.test('many lists of one account are read one by one', async (t) => {
+  const app = await buildTestApp(t, {
+    settings: { ...await testSettings(t), ...GENEROUS, DATABASE_TIMEOUT_MS: '60000' }
+  })
+  const account = await signUp(app)
+  const other = await signUp(app)
+  await createPage(app, account, '{}')
+  const list = async ({ headers }: typeof account) =>
+    await app.inject({ url: '/manage/landing_pages', headers })
+  const locker = new pg.Client(app.config.DATABASE_URL)
+  await locker.connect()
+  t.teardown(async () => await locker.end())
+  const waitForLocks = async (count: number) =>
+    await until(async () => {
+      const waiting = await app.database.$queryRaw<
+        unknown[]
+      >`SELECT FROM pg_stat_activity WHERE datname = current_database() AND wait_event_type = 'Lock'`
+      return waiting.length === count
+    }, `${count} lists run`)
+
+  await locker.query('BEGIN; LOCK TABLE landing_pages')
+  const lists = Array.from({ length: 110 }, async () => await list(account))
+  await waitForLocks(1)
+  const ofOther = list(other)
+  await waitForLocks(2)
+  const refused = (await Promise.race(lists)).statusCode
+  t.equal(refused, 503, 'beyond a hundred that wait, they are refused')
+  await locker.query('ROLLBACK')
+  const statuses = (await Promise.all(lists)).map(({ statusCode }) => statusCode)
+  t.equal(statuses.filter((status) => status === 200).length, 101)
+  t.equal((await ofOther).statusCode, 200)
+})

@@ -1,4 +1,5 @@
 import t from 'tap'
+import { KeyedSemaphore } from '../../../src/infra/system/keyed-semaphore.ts'
 import { Semaphore } from '../../../src/infra/system/semaphore.ts'
 
 const create = (maxRunning: number, maxWaiting: number): Semaphore =>
@@ -81,4 +82,33 @@ t.test('refuseWaiting() refuses the tasks that wait, and the running ones go on'
   await tasks.end(1)
   t.equal(await first, 1)
   t.same(tasks.started, [1])
+})
+
+t.test('tasks wait for those with the same key only, and fail with the one that they wait for', async (t) => {
+  const semaphore = new KeyedSemaphore<string>({
+    maxRunning: 1,
+    maxWaiting: 10,
+    createRefusal: () => new Error('too many')
+  })
+  const started: string[] = []
+  const fault = new Error('no database')
+  let fail = (_error: Error): void => {}
+  const running = semaphore.run('a', async () => {
+    started.push('a1')
+    await new Promise((_resolve, reject) => {
+      fail = reject
+    })
+  })
+  const waiting = semaphore.run('a', async () => {
+    started.push('a2')
+  })
+  await semaphore.run('b', async () => {
+    started.push('b')
+  })
+  t.same(started, ['a1', 'b'])
+  fail(fault)
+  await t.rejects(running, fault)
+  await t.rejects(waiting, fault)
+  t.equal(await semaphore.run('a', async () => 'later'), 'later')
+  t.same(started, ['a1', 'b'])
 })

@@ -1,7 +1,9 @@
 import type { FastifyPluginAsyncTypebox } from '@fastify/type-provider-typebox'
 import type { FastifyReply, FastifyRequest, preValidationHookHandler } from 'fastify'
 import { clock } from '../../../infra/system/clock.ts'
-import { InvalidError, NotFoundError, PreconditionFailedError, TooLargeError } from '../../../errors.ts'
+import { KeyedSemaphore } from '../../../infra/system/keyed-semaphore.ts'
+import { InvalidError, NotFoundError, PreconditionFailedError, RetryLaterError,
+  TooLargeError } from '../../../errors.ts'
 import { checkPreconditions, failedPrecondition, isNotModified } from '../../../http/conditional-requests.ts'
 import { JSON_CONTENT_TYPE } from '../../../http/common-headers.ts'
 import { nextLink, pageOf } from '../../../http/pagination.ts'
@@ -15,6 +17,9 @@ import { createSchema, deleteSchema, getSchema, listSchema, updateSchema } from 
 const MAX_DEPTH = 100
 /** Bytes allowed in addition to the document: the enclosing object, other fields and white space. */
 const ENVELOPE_BYTES = 64 * 1024
+
+/** Lists of one account that may wait for the one that is read. Requests of others come in between. */
+const MAX_WAITING_LISTS = 100
 
 type App = Parameters<FastifyPluginAsyncTypebox>[0]
 
@@ -46,9 +51,15 @@ function addCreateRoute (app: App, pages: LandingPageRepository): void {
 }
 
 function addReadRoutes (app: App, pages: LandingPageRepository): void {
+  const lists = new KeyedSemaphore<number>({
+    maxRunning: 1,
+    maxWaiting: MAX_WAITING_LISTS,
+    createRefusal: () => new RetryLaterError(503, 'Too many lists are being read, try again shortly', 2)
+  })
   app.get('/manage/landing_pages', { schema: listSchema }, async (request, reply) => {
     const page = pageOf(request.query)
-    const { pages: found, nextBefore } = await pages.list(request.session.userId, page)
+    const { userId } = request.session
+    const { pages: found, nextBefore } = await lists.run(userId, async () => await pages.list(userId, page))
     if (nextBefore !== undefined) {
       reply.header('link', nextLink(app.publicPath('/manage/landing_pages'), page, nextBefore))
     }
