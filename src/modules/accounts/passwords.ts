@@ -20,7 +20,7 @@ const PARAMETERS = { type: argon2.argon2id, memoryCost: 19 * 1024, timeCost: 2, 
 /**
  * The most hashes that run at once. argon2 shares libuv's four threads with file access and compression, so
  * one core stays free. On two cores, two hashes at once double the latency of a public read, and one adds
- * 20 % (`npm run bench:sign-ins`).
+ * 20 % (`npm run bench:neighbours`).
  */
 export const MAX_HASHES = Math.max(1, Math.min(2, availableParallelism() - 1))
 /** The most hashes that may wait. To compute this many takes one to two seconds. */

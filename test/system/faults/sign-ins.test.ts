@@ -7,7 +7,7 @@ import { call, Owner } from '../../helpers/client.ts'
 import { Readers, statuses } from '../../helpers/readers.ts'
 import { startService } from '../../helpers/service.ts'
 
-// The effect of hundreds of sign-ins at once on other requests. `npm run bench:sign-ins` measures latencies.
+// The effect of hundreds of sign-ins at once on other requests. `npm run bench:neighbours` measures times.
 
 const AT_ONCE = 200
 const UNLIMITED = {
