@@ -1,8 +1,6 @@
-import cors from '@fastify/cors'
 import sensible from '@fastify/sensible'
 import type { TypeBoxTypeProvider } from '@fastify/type-provider-typebox'
-import Fastify, { LogController, type FastifyBaseLogger, type FastifyInstance,
-  type onSendAsyncHookHandler } from 'fastify'
+import Fastify, { LogController, type FastifyBaseLogger, type FastifyInstance } from 'fastify'
 import { accountMetrics, authenticate, authRoutes, passwords, requireSession,
   sessionRoutes } from './modules/accounts/index.ts'
 import { assetCleanup, assetRoutes, fileStore, uploadsRoutes } from './modules/assets/index.ts'
@@ -17,6 +15,7 @@ import database from './infra/database.ts'
 import shutdown from './http/shutdown.ts'
 import headCheck, { MAX_HEADERS } from './http/hardening/head-check.ts'
 import requestIdHeader, { requestId } from './http/request-id.ts'
+import { allowOrigins } from './http/cors.ts'
 import clientAddress from './http/client-address.ts'
 import errorHandler, { sendFrameworkError } from './http/error-handler.ts'
 import routeLookup from './http/route-lookup.ts'
@@ -96,8 +95,9 @@ function createInstance (config: Config, logger: FastifyBaseLogger | undefined) 
     connectionTimeout: IDLE_SOCKET_MS,
     requestTimeout: REQUEST_TIMEOUT_MS,
     forceCloseConnections: 'idle',
-    // The router would treat the asterisk of `OPTIONS *` as the path `/`.
-    rewriteUrl: ({ url = '' }) => url.startsWith('*') ? `/${url}` : url,
+    // The asterisk of `OPTIONS *` has no route. The origin of an absolute URL has no meaning here.
+    rewriteUrl: ({ url = '' }) =>
+      url.startsWith('/') ? url : `/${url.replace(/^https?:\/\/[^/?#]*\/?/i, '')}`,
     return503OnClosing: false, // requests that arrive during the shutdown are still served
     routerOptions: { maxParamLength: 16 * 1024 }, // an id that is too long gets a 404, like an unknown one
     http: {
@@ -189,17 +189,7 @@ async function allOthers (scope: FastifyInstance): Promise<void> {
 /** The management API. Pages of CORS_ORIGINS may call it, and an overloaded process refuses its requests. */
 async function managementApi (scope: FastifyInstance): Promise<void> {
   if (scope.tracer !== undefined) traceRequests(scope, scope.tracer)
-  const { CORS_ORIGINS } = scope.config
-  if (CORS_ORIGINS.length > 0) {
-    await scope.register(cors, {
-      origin: CORS_ORIGINS.includes('*') ? '*' : [...CORS_ORIGINS],
-      methods: ['GET', 'HEAD', 'POST', 'PATCH', 'DELETE'],
-      exposedHeaders: ['ETag', 'Retry-After', 'Link', 'Location', 'X-Request-Id', 'WWW-Authenticate'],
-      maxAge: 3600,
-      strictPreflight: false // otherwise an OPTIONS that isn't a preflight gets an error body of the plugin
-    })
-    scope.addHook('onSend', describePreflight)
-  }
+  await allowOrigins(scope)
   await scope.register(loadShedding)
   refuseUnknownParameters(scope)
 
@@ -211,15 +201,6 @@ async function managementApi (scope: FastifyInstance): Promise<void> {
     await inner.register(manageRoutes)
     await inner.register(assetRoutes)
   })
-}
-
-/** Adds `Allow` to a preflight, and removes the Content-Length that a 204 must not have (RFC 9110, 8.6). */
-const describePreflight: onSendAsyncHookHandler = async (request, reply, payload) => {
-  if (request.method === 'OPTIONS' && reply.statusCode === 204) {
-    reply.removeHeader('content-length')
-    reply.header('allow', [...request.server.methodsAt(request.url), 'OPTIONS'].join(', '))
-  }
-  return payload
 }
 
 function listeningUrl (app: FastifyInstance): string {

@@ -5,6 +5,7 @@ import { createUnavailableError, EncodedBodyError, formatErrorBody, InvalidError
   RetryLaterError, UnauthorizedError } from '../errors.ts'
 import { isDatabaseUnavailable } from '../infra/postgres/unavailable.ts'
 import { ANY_ORIGIN_ERROR_HEADERS, JSON_CONTENT_TYPE } from './common-headers.ts'
+import { allowReadingError } from './cors.ts'
 import { keepsConnection } from './hardening/node-internals.ts'
 import { beginAlone } from './hardening/pipelining.ts'
 import { secureAnswer } from './security-headers.ts'
@@ -67,8 +68,9 @@ function sendError (error: FastifyError, request: FastifyRequest, reply: Fastify
     reply.removeHeader('connection')
   }
   reply.header('x-request-id', request.id)
-  if (!reply.hasHeader('access-control-allow-origin') && isForAnyOrigin(request)) {
-    reply.headers(ANY_ORIGIN_ERROR_HEADERS)
+  if (!reply.hasHeader('access-control-allow-origin')) {
+    if (isForAnyOrigin(request)) reply.headers(ANY_ORIGIN_ERROR_HEADERS)
+    else allowReadingError(request, reply)
   }
   if (answer.status === 401) {
     const hasBadToken = error instanceof UnauthorizedError &&

@@ -24,12 +24,21 @@ export default fp(async (app) => {
   const routes: Array<KnownRoute & { readonly pattern: RegExp }> = []
   app.addHook('onRoute', ({ url, method, config = {} }) => {
     if (url === '*') return // preflights
-    const pattern = new RegExp(`^${url.replace(/:\w+/g, '[^/]+').replace('*', '.*')}$`)
+    const pattern = new RegExp(`^${url.replaceAll('.', '\\.').replace(/:\w+/g, '[^/]+').replace('*', '.*')}$`)
     routes.push({ pattern, methods: [method].flat(), config })
   })
   app.decorate('routesAt', (url) => {
-    const path = url.replace(/^https?:\/\/[^/]*/, '').replace(/[?#].*$/s, '')
+    const path = decoded(url.replace(/[?#].*$/s, ''))
     return routes.filter(({ pattern }) => pattern.test(path))
   })
   app.decorate('methodsAt', (url) => [...new Set(app.routesAt(url).flatMap(({ methods }) => methods))])
 }, { name: 'route-lookup' })
+
+/** Decodes a path like the router, which matches routes against the result of `decodeURI`. */
+function decoded (path: string): string {
+  try {
+    return decodeURI(path)
+  } catch {
+    return path
+  }
+}

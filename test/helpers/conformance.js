@@ -61,7 +61,7 @@ class Description {
 
   /** Returns the differences of an answer. `body` is undefined if it was too long to keep. */
   problems (method, url, { status, headers, body }) {
-    const path = unescaped(url.replace(/^https?:\/\/[^/]*/, '').replace(/[?#].*$/s, ''))
+    const path = unescaped(url.replace(/^https?:\/\/[^/]*/i, '').replace(/[?#].*$/s, ''))
     const found = this.#paths.filter(({ pattern }) => pattern.test(path))
     const name = method.toLowerCase()
     const { path: template, item } = found.find(({ item }) => item[name] !== undefined) ??

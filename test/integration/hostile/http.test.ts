@@ -19,6 +19,11 @@ t.test('every message, valid or malformed, gets exactly one answer with the expe
     ['absolute form', 200, lines(`GET http://x${publicPath} HTTP/1.1`, 'Host: x')],
     ['absolute form of another host', 200,
       lines(`GET http://elsewhere.example${publicPath} HTTP/1.1`, 'Host: x')],
+    ['absolute form with a scheme in upper case', 200,
+      lines(`GET HTTP://X${publicPath} HTTP/1.1`, 'Host: x')],
+    ['absolute form without a path', 404, lines('GET http://x?y HTTP/1.1', 'Host: x')],
+    ['absolute form with dot segments', 404, lines('GET http://x/auth/../health/live HTTP/1.1', 'Host: x')],
+    ['an escaped path', 200, lines('GET /health/l%69ve HTTP/1.1', 'Host: x')],
     ['absolute form of an unknown path', 404, lines('GET http://x/nothing HTTP/1.1', 'Host: x')],
     ['an unsupported scheme', 404, lines('GET ftp://x/auth/me HTTP/1.1', 'Host: x')],
     ['no Host', 400, lines(`GET ${publicPath} HTTP/1.1`)],
@@ -216,7 +221,9 @@ t.test('an unsupported method gets 405 with the supported methods in Allow', asy
       ['/manage/landing_pages/malformed?x=1', 'DELETE, GET, HEAD, PATCH'],
       ['/assets', 'GET, HEAD, POST'],
       [`/assets/${asset.id}`, 'DELETE, GET, HEAD'],
-      ['/health/live', 'GET, HEAD']
+      ['/health/live', 'GET, HEAD'],
+      ['HTTP://X/health/l%69ve', 'GET, HEAD'],
+      ['/landing%5Fpages/x', 'GET, HEAD, OPTIONS']
     ] as const
   ) {
     for (const method of ['GET', 'HEAD', 'POST', 'PUT', 'PATCH', 'DELETE', 'TRACE', 'PROPFIND', 'OPTIONS']) {
@@ -233,7 +240,7 @@ t.test('an unsupported method gets 405 with the supported methods in Allow', asy
   }
   for (
     const path of ['/', '/landing_page', '/landing_pages/', '/landing_pages/x/y', '/manage', '/auth',
-      '/uploadsx', '/assets/x/y', '/AUTH/ME']
+      '/uploadsx', '/assets/x/y', '/AUTH/ME', '/openapi_json', '/health%2Flive', '/auth/../health/live']
   ) {
     probe.is(await probe.send(requestOf(path, { 'Content-Length': '0' }, 'POST'), path), 404, `POST ${path}`)
   }

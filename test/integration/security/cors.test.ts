@@ -53,6 +53,9 @@ t.test('only listed origins may read responses', async (t) => {
         ['a refusal', await app.inject({ url: '/auth/me', headers: { origin } })],
         ['tokens',
           await app.inject({ method: 'POST', url: '/auth/sign_in', headers: { origin }, payload: {} })],
+        ['an unknown path', await app.inject({ url: '/nothing', headers: { origin } })],
+        ['an unknown method', await app.inject({ method: 'PUT', url: '/auth/me', headers: { origin } })],
+        ['a bad escape', await app.inject({ url: '/manage/landing_pages/%zz', headers: { origin } })],
         ['a preflight', await app.inject({
           method: 'OPTIONS',
           url: '/manage/landing_pages/x',

@@ -1,0 +1,42 @@
+import cors from '@fastify/cors'
+import type { FastifyInstance, FastifyReply, FastifyRequest, onSendAsyncHookHandler } from 'fastify'
+
+// CORS_ORIGINS: the origins whose pages may call the management API.
+
+const EXPOSED = 'ETag, Retry-After, Link, Location, X-Request-Id, WWW-Authenticate, Allow'
+
+/** Lets pages of CORS_ORIGINS call the routes of a scope. */
+export async function allowOrigins (scope: FastifyInstance): Promise<void> {
+  const { CORS_ORIGINS } = scope.config
+  if (CORS_ORIGINS.length === 0) return
+  await scope.register(cors, {
+    origin: CORS_ORIGINS.includes('*') ? '*' : [...CORS_ORIGINS],
+    methods: ['GET', 'HEAD', 'POST', 'PATCH', 'DELETE'],
+    exposedHeaders: EXPOSED,
+    maxAge: 3600,
+    strictPreflight: false // otherwise an OPTIONS that isn't a preflight gets an error body of the plugin
+  })
+  scope.addHook('onSend', describePreflight)
+}
+
+/** Lets these pages read an error, also of a request without a route, for which no hook has run. */
+export function allowReadingError ({ headers, server }: FastifyRequest, reply: FastifyReply): void {
+  const { CORS_ORIGINS } = server.config
+  if (CORS_ORIGINS.length === 0) return
+  const isForAll = CORS_ORIGINS.includes('*')
+  if (!isForAll) reply.header('vary', 'Origin')
+  if (!isForAll && !CORS_ORIGINS.includes(headers.origin ?? '')) return
+  reply.headers({
+    'access-control-allow-origin': isForAll ? '*' : headers.origin,
+    'access-control-expose-headers': EXPOSED
+  })
+}
+
+/** Adds `Allow` to a preflight, and removes the Content-Length that a 204 must not have (RFC 9110, 8.6). */
+const describePreflight: onSendAsyncHookHandler = async (request, reply, payload) => {
+  if (request.method === 'OPTIONS' && reply.statusCode === 204) {
+    reply.removeHeader('content-length')
+    reply.header('allow', [...request.server.methodsAt(request.url), 'OPTIONS'].join(', '))
+  }
+  return payload
+}
