@@ -8,6 +8,8 @@ COPY tsconfig.json ./
 COPY prisma ./prisma
 COPY packages ./packages
 COPY src ./src
+# The context has no .git: docker build --build-arg GIT_COMMIT=$(git rev-parse --short=12 HEAD)
+ARG GIT_COMMIT
 RUN npm run build
 # Omitting "optional" drops the Prisma CLI (an optional peer of its client); "no-workspaces" drops the client package.
 RUN npm prune --omit=dev --omit=optional --no-workspaces

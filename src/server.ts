@@ -1,5 +1,5 @@
 import { lookup } from 'node:dns/promises'
-import type { FastifyInstance } from 'fastify'
+import type { FastifyBaseLogger, FastifyInstance } from 'fastify'
 import { buildApp } from './app.ts'
 import type { Config } from './config.ts'
 
@@ -15,10 +15,15 @@ export interface Serving {
  * Builds the app and listens.
  *
  * @param onBuilt called when the app is built but not yet listening, so that a signal can already end it
+ * @param logger default: a new one
  * @throws {Error} if `buildApp` fails, or the address can't be used; the message has one line
  */
-export async function serve (config: Config, onBuilt: (serving: Serving) => void): Promise<Serving> {
-  const app = await buildApp(config)
+export async function serve (
+  config: Config,
+  onBuilt: (serving: Serving) => void,
+  logger?: FastifyBaseLogger
+): Promise<Serving> {
+  const app = await buildApp(config, logger)
   const serving = { app, end: createEnd(app) }
   onBuilt(serving)
   // For `localhost`, Fastify starts a second server that the connection limit and the shutdown don't cover.

@@ -1,6 +1,6 @@
 import { Command, Option } from 'commander'
 import { ConfigError, describeSettings, FILE_SETTINGS } from '../config.ts'
-import { VERSION } from '../infra/system/version.ts'
+import { COMMIT, VERSION } from '../infra/system/version.ts'
 import { formatTable } from './output.ts'
 
 // The commands and their help. The code of a command is imported when it runs, so that `--help` loads no
@@ -24,7 +24,7 @@ Asks for the password twice on a terminal, and otherwise reads it from standard 
 export function createProgram (): Command {
   const program = new Command('npx --no landfall')
     .description('Landfall: a high-throughput service for landing page documents and assets.')
-    .version(VERSION, '-v, --version', 'print the version')
+    .version(COMMIT === undefined ? VERSION : `${VERSION} (${COMMIT})`, '-v, --version', 'print the version')
     .showHelpAfterError('(add --help to see how it is used)')
     .exitOverride()
     .addHelpText(

@@ -1,7 +1,6 @@
 import { setTimeout as sleep } from 'node:timers/promises'
 import type { FastifyBaseLogger } from 'fastify'
 import type { Config } from '../config.ts'
-import { createLogger } from '../infra/telemetry/logger.ts'
 import { serveMetrics } from '../infra/telemetry/metrics-listener.ts'
 import { ClusterMetrics } from './metrics.ts'
 import { WorkerProcess, type WorkerEnd } from './worker-process.ts'
@@ -22,8 +21,8 @@ const LONG_LIFE_MS = 60_000
  * @returns when all workers listen
  * @throws {Error} when a worker can't start; the message is one line, and all workers have ended
  */
-export async function runWorkers (config: Config): Promise<void> {
-  await new Primary(config).start()
+export async function runWorkers (config: Config, log: FastifyBaseLogger): Promise<void> {
+  await new Primary(config, log).start()
 }
 
 class Primary {
@@ -35,9 +34,9 @@ class Primary {
   readonly #metrics = new ClusterMetrics(this.#workers)
   readonly #ending = new AbortController()
 
-  constructor (config: Config) {
+  constructor (config: Config, log: FastifyBaseLogger) {
     this.#config = config
-    this.#log = createLogger(config)
+    this.#log = log
   }
 
   async start (): Promise<void> {

@@ -1,4 +1,6 @@
 import { loadConfig, readEnvFile, readEnvironment, type Config } from '../../config.ts'
+import { COMMIT, VERSION } from '../../infra/system/version.ts'
+import { createLogger } from '../../infra/telemetry/logger.ts'
 import { findUnknownNames } from '../misspelt-names.ts'
 
 /**
@@ -9,20 +11,20 @@ import { findUnknownNames } from '../misspelt-names.ts'
 export async function serveUntilSignal (): Promise<void> {
   const environment = readEnvironment()
   const config = loadConfig(environment)
-  for (const { sentence } of findUnknownNames(environment, readEnvFile())) {
-    process.stderr.write(`Warning: ${sentence}\n`)
-  }
+  const log = createLogger(config)
+  log.info({ version: VERSION, commit: COMMIT, node: process.version }, 'Landfall starts')
+  for (const { sentence } of findUnknownNames(environment, readEnvFile())) log.warn(sentence)
   if (config.WEB_CONCURRENCY > 1) {
     // Only the workers load the service itself.
     const { runWorkers } = await import('../../cluster/primary.ts')
-    await runWorkers(config)
+    await runWorkers(config, log)
     return
   }
   const { serve } = await import('../../server.ts')
   const { app } = await serve(config, ({ end }) => {
     process.on('SIGTERM', end)
     process.on('SIGINT', end)
-  })
+  }, log)
   if (config.DATABASE_URL === undefined) process.stdout.write(welcomeMessage(app.baseUrl(), config))
 }
 

@@ -1,6 +1,6 @@
 import fp from 'fastify-plugin'
 import { collectDefaultMetrics, Counter, Gauge, Registry } from 'prom-client'
-import { VERSION } from '../system/version.ts'
+import { COMMIT, VERSION } from '../system/version.ts'
 import { serveMetrics } from './metrics-listener.ts'
 
 declare module 'fastify' {
@@ -79,11 +79,11 @@ function toSamples (
 function measureBuild (registry: Registry): void {
   new Gauge({
     name: 'landfall_build_info',
-    help: 'Always 1; the labels have the version of Landfall and of Node',
-    labelNames: ['version', 'node_version'],
+    help: 'Always 1; the labels have the version and commit of Landfall, and the version of Node',
+    labelNames: ['version', 'commit', 'node_version'],
     aggregator: 'max',
     registers: [registry]
-  }).set({ version: VERSION, node_version: process.version }, 1)
+  }).set({ version: VERSION, commit: COMMIT ?? 'unknown', node_version: process.version }, 1)
 }
 
 /** Creates the registry, and serves it on `port` if that is set. */

@@ -3,7 +3,7 @@ import { connect } from 'node:net'
 import { setTimeout as sleep } from 'node:timers/promises'
 import { pino } from 'pino'
 import t from 'tap'
-import { VERSION } from '../../../src/infra/system/version.ts'
+import { COMMIT, VERSION } from '../../../src/infra/system/version.ts'
 import { buildTestApp, listen, signUp, testSettings } from '../../helpers/app.ts'
 import { pathOf, upload } from '../../helpers/assets.ts'
 import { freePort, startPostgresServer, startRedisServer } from '../../helpers/servers.ts'
@@ -125,7 +125,9 @@ t.test('metrics are served on OPS_PORT and not on the public port', async (t) =>
   t.match(await metrics(), /^landfall_limits_shared 1$/m)
   t.match(
     await metrics(),
-    `\nlandfall_build_info{version="${VERSION}",node_version="${process.version}"} 1\n`
+    `\nlandfall_build_info{version="${VERSION}",commit="${
+      COMMIT ?? 'unknown'
+    }",node_version="${process.version}"} 1\n`
   )
   const answerTo = async (path: string, method = 'GET') =>
     await fetch(`http://127.0.0.1:${port}${path}`, { method })
