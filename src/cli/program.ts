@@ -53,7 +53,9 @@ function addServiceCommands (program: Command): void {
       try {
         await (await import('./commands/serve.ts')).serveUntilSignal()
       } catch (error) {
-        printFailure(error, "Landfall can't start with these settings:", 'Landfall could not start: ')
+        if (process.stderr.isTTY) {
+          printFailure(error, "Landfall can't start with these settings:", 'Landfall could not start: ')
+        } else await logFailedStart(error)
         process.exit(1) // connections that were opened before the failure would keep the process alive
       }
     })
@@ -216,6 +218,15 @@ function printFailure (error: unknown, settingsTitle: string, prefix: string): v
   const message = error instanceof Error ? error.message : String(error)
   process.stderr
     .write(error instanceof ConfigError ? `${settingsTitle}\n${message}\n` : `${prefix}${message}\n`)
+}
+
+/** Logs a failed start, because what reads the log of a service doesn't know other formats. */
+async function logFailedStart (error: unknown): Promise<void> {
+  const { createLogger } = await import('../infra/telemetry/logger.ts')
+  const message = error instanceof Error ? error.message : String(error)
+  createLogger({ LOG_LEVEL: 'fatal', LOG_FORMAT: 'json' }).fatal(error instanceof ConfigError
+    ? `Landfall can't start with these settings: ${message.replaceAll('\n', '; ')}`
+    : `Landfall could not start: ${message}`)
 }
 
 const settingsHelp = (): string => `

@@ -155,7 +155,7 @@ t.test("the service doesn't start after a killed restore", async (t) => {
   t.equal(child.signalCode, 'SIGKILL')
   const told = {
     code: 1,
-    output: /DATA_DIR \S+ contains an interrupted restore: empty it and UPLOADS_DIR, and restore again\n/
+    output: /DATA_DIR \S+ contains an interrupted restore: empty it and UPLOADS_DIR, and restore again/
   }
   t.match(await runService(t, { ...other, PORT: '0' }), told)
   for (const args of [['restore', steps], ['verify'], ['backup', join(folder, 'of-half')]]) {

@@ -35,3 +35,11 @@ t.test("a command on a terminal asks twice for a new password and doesn't show i
   })
   t.match(await query(env.DATABASE_URL, 'SELECT email FROM users'), [{ email: 'typed@example.com' }])
 })
+
+t.test('a failed start on a terminal says why in plain lines', async (t) => {
+  const command = ['script', '-qec', `'${process.execPath}' '${LANDFALL}' serve`, '/dev/null'] as const
+  t.match(await landfall({ PORT: 'x' }, [], { command }), {
+    code: 1,
+    stdout: "Landfall can't start with these settings:\r\nPORT must be a whole number from 0 to 65535\r\n"
+  })
+})

@@ -96,12 +96,12 @@ t.test('several workers require DATABASE_URL and REDIS_URL', async (t) => {
     t.equal(code, 1)
     t.match(
       output,
-      new RegExp(`^Landfall can't start with these settings:\\nWEB_CONCURRENCY must be 1 without ${missing}, because its 2 workers must share (it|them): [^\\n]*\\n$`)
+      new RegExp(`^\\{"level":60,.*"Landfall can't start with these settings: WEB_CONCURRENCY must be 1 without ${missing}, because its 2 workers must share (it|them): [^\\n]*\\n$`)
     )
   }
 })
 
-t.test('a failed start prints the reason once and leaves no process behind', async (t) => {
+t.test('a failed start logs the reason once and leaves no process behind', async (t) => {
   const base = await settings(t)
   const occupant = createServer().listen(0, '127.0.0.1')
   await once(occupant, 'listening')
@@ -117,7 +117,7 @@ t.test('a failed start prints the reason once and leaves no process behind', asy
     ] as [string, Record<string, string>, RegExp][]
   ) {
     const { code, output } = await runService(t, { PORT: '0', ...base, ...env })
-    const said = output.split('\n').filter((line) => line.startsWith('Landfall could not start: '))
+    const said = output.split('\n').filter((line) => line.includes('"Landfall could not start: '))
     t.equal(code, 1, name)
     t.equal(said.length, 1, name)
     t.match(said[0], reason, name)

@@ -87,14 +87,14 @@ t.test('the embedded service keeps all data across SIGKILL, SIGINT and SIGTERM',
     const { code, output } = await runService(t, { ...env, PORT: String(await freePort()) })
     t.equal(code, 1)
     t.match(output, env.DATA_DIR)
-    t.equal(output.split('\n').filter((line) => line.startsWith('Landfall could not start')).length, 1)
+    t.equal(output.split('\n').filter((line) => line.includes('"level":60,')).length, 1)
     t.notMatch(output, /\n\s+at /, 'no stack')
     await check(t, service.url, stored)
   })
   t.equal(await service.end('SIGTERM'), 0)
 })
 
-t.test('a failed start prints the reason in one line and leaves nothing behind', async (t) => {
+t.test('a failed start logs the reason in one line and leaves nothing behind', async (t) => {
   const closed = await freePort()
   const file = join(temporaryFolder(t), 'file')
   writeFileSync(file, '')
@@ -108,8 +108,9 @@ t.test('a failed start prints the reason in one line and leaves nothing behind',
   t.teardown(() => occupant.close())
   const starts = [
     ['a bad setting', { PORT: 'http' },
-      /^Landfall can't start with these settings:\nPORT must be a whole number from 0 to 65535\n$/],
-    ['several', { PORT: 'http', LOG_LEVEL: 'loud' }, /\nPORT must be .*\nLOG_LEVEL must be one of fatal, /],
+      /^\{.*"Landfall can't start with these settings: PORT must be a whole number from 0 to 65535"\}\n$/],
+    ['several', { PORT: 'http', LOG_LEVEL: 'loud' }, /: PORT must be .*; LOG_LEVEL must be one of fatal, /],
+    ['a silent log', { LOG_LEVEL: 'silent', JWT_SECRET: 'short' }, /: JWT_SECRET must /],
     ['no secret', { DATABASE_URL: 'postgresql://localhost/x' },
       /JWT_SECRET must be set when DATABASE_URL is/],
     ['no PostgreSQL', { ...database, DATABASE_URL: `postgresql://user:hunter2@127.0.0.1:${closed}/x` },
@@ -125,6 +126,7 @@ t.test('a failed start prints the reason in one line and leaves nothing behind',
     const { code, output } = await runService(t, { PORT: '0', ...env })
     t.equal(code, 1, name)
     t.match(output, reason, name)
+    t.match(JSON.parse(output.trim().split('\n').at(-1) as string), { level: 60 }, name)
     t.notMatch(output, /hunter2|\n\s+at /, `${name}: no password, no stack`)
   }))
 })
@@ -135,7 +137,7 @@ t.test('settings come from .env, and the environment takes precedence', async (t
   writeFileSync(join(folder, '.env'), 'PORT=nonsense\nLOG_LEVEL=loud\n')
   const { output } = await runService(t, { LOG_LEVEL: 'info' }, ['sh', '-c',
     `cd '${folder}' && exec '${process.execPath}' '${join(PROJECT, 'dist/cli/landfall.js')}' serve`])
-  t.match(output, /\nPORT must be /)
+  t.match(output, /: PORT must be /)
   t.notMatch(output, /LOG_LEVEL/)
   t.notOk(existsSync(join(folder, 'data')))
 })
