@@ -85,26 +85,63 @@ export async function startBalancer (
   writeFileSync(join(folder, 'server.d', 'more.conf'), lines)
   // Started as root, nginx runs its workers as another user, who can't enter private temporary folders.
   for (const each of [folder, uploads]) chmodSync(each, 0o755)
+  return await startServer(
+    t,
+    nginx,
+    ['-p', folder, '-c', join(folder, 'nginx.conf'), '-g', 'daemon off;'],
+    port
+  )
+}
+
+/** Returns a file of deploy/ with the changes that an operator would make. */
+export function changedFile (
+  name: string,
+  changes: ReadonlyArray<readonly [from: string, to: string]>
+): string {
+  return changes.reduce((text, [from, to]) => {
+    if (!text.includes(from)) throw new Error(`${name} has no ${from}`)
+    return text.replaceAll(from, to)
+  }, readFileSync(join(PROJECT, 'deploy', name), 'utf8'))
+}
+
+/** Starts HAProxy with a configuration and waits until it listens on `port`. */
+export async function startHaproxy (
+  t: Teardown,
+  program: string,
+  config: string,
+  port: number
+): Promise<Balancer> {
+  const file = join(temporaryFolder(t), 'haproxy.cfg')
+  writeFileSync(file, config)
+  return await startServer(t, program, ['-db', '-f', file], port)
+}
+
+/** Starts a program and waits until it listens on `port`; the end of the test stops it. */
+export async function startServer (
+  t: Teardown,
+  program: string,
+  args: readonly string[],
+  port: number
+): Promise<Balancer> {
+  const folder = temporaryFolder(t)
   // Files, because nginx opens /dev/stdout, which fails for a socket.
   const output = openSync(join(folder, 'output'), 'w')
   const errors = openSync(join(folder, 'errors'), 'w')
-  const child = spawn(nginx, ['-p', folder, '-c', join(folder, 'nginx.conf'), '-g', 'daemon off;'], {
-    stdio: ['ignore', output, errors]
-  })
+  const child = spawn(program, args, { stdio: ['ignore', output, errors] })
   closeSync(output)
   closeSync(errors)
   t.teardown(async () => await ended(child, 'SIGTERM'))
   const said = () => readFileSync(join(folder, 'errors'), 'utf8')
   while (!await listens(port)) {
-    if (child.exitCode !== null) throw new Error(`nginx ended with ${child.exitCode}:\n${said()}`)
+    if (child.exitCode !== null) throw new Error(`${program} ended with ${child.exitCode}:\n${said()}`)
     await sleep(20)
   }
   return {
     url: `http://127.0.0.1:${port}`,
     log: () =>
-      readFileSync(join(folder, 'output'), 'utf8').split('\n').filter(Boolean).map((line) =>
-        JSON.parse(line) as Record<string, string | number>
-      ),
+      readFileSync(join(folder, 'output'), 'utf8').split('\n').filter((line) => line.startsWith('{')).map((
+        line
+      ) => JSON.parse(line) as Record<string, string | number>),
     errors: said
   }
 }

@@ -1,0 +1,95 @@
+import { Redis } from 'ioredis'
+import t from 'tap'
+import { testSettings } from '../../helpers/app.ts'
+import { changedFile, startHaproxy } from '../../helpers/balancer.ts'
+import { call, Owner } from '../../helpers/client.ts'
+import { provide } from '../../helpers/programs.ts'
+import { Readers, statuses } from '../../helpers/readers.ts'
+import { freePort, startRedisServer } from '../../helpers/servers.ts'
+import { startService } from '../../helpers/service.ts'
+import { until } from '../../helpers/until.ts'
+
+// Runs deploy/haproxy/redis.cfg with a Redis primary and its replica, and promotes the replica.
+
+const haproxy = provide('haproxy')
+
+t.test('the service goes on when Redis behind HAProxy fails over', async (t) => {
+  const primary = await startRedisServer(t)
+  const standby = await startRedisServer(t)
+  const { password } = new URL(primary.url)
+  const admin = new Redis(standby.url, { lazyConnect: true })
+  t.teardown(() => admin.disconnect())
+  await admin.config('SET', 'masterauth', password)
+  await admin.config('SET', 'requirepass', password)
+  await admin.replicaof('127.0.0.1', primary.port)
+  await until(async () => /master_link_status:up/.test(await admin.info('replication')), 'it is a replica')
+
+  const port = await freePort()
+  const config = changedFile('haproxy/redis.cfg', [
+    ['127.0.0.1:6380', `127.0.0.1:${port}`],
+    ['127.0.0.1:6379', `127.0.0.1:${standby.port}`],
+    ['127.0.0.2:6379', `127.0.0.1:${primary.port}`],
+    ['# tcp-check send AUTH\\ PASSWORD', `tcp-check send AUTH\\ ${password}`],
+    ['# tcp-check expect string +OK', 'tcp-check expect string +OK']
+  ])
+  const { errors } = await startHaproxy(t, haproxy, config, port)
+  await until(
+    () => /redis-1 is DOWN/.test(errors()),
+    'HAProxy knows the primary, although it is not the first'
+  )
+
+  const settings = {
+    ...await testSettings(t),
+    REDIS_URL: `redis://:${password}@127.0.0.1:${port}`,
+    TRUST_PROXY: '127.0.0.0/8,::1',
+    ALLOWED_HOSTS: 'reader.test',
+    RATE_LIMIT_ALLOWED_HOSTS: '1000000'
+  }
+  const replicas = [await startService(t, settings), await startService(t, settings)]
+  const [one = '', two = ''] = replicas.map(({ url }) => url)
+  const owner = await Owner.signUp(one)
+  const page = await owner.createPage(one, '{"v":1}')
+  const path = `/landing_pages/${page.public_id}`
+  const untilRedis = async (state: string) => {
+    for (const url of [one, two]) {
+      await until(
+        async () => JSON.parse((await call('GET', `${url}/health/ready`)).text).redis === state,
+        state
+      )
+    }
+  }
+  /** Reads as one client, on both replicas in turn. */
+  const count = async (address: string) => {
+    const answers = []
+    for (let n = 0; n < 40; n++) {
+      answers
+        .push(await call('GET', `${n % 2 === 0 ? one : two}${path}`, {
+          headers: { 'x-forwarded-for': address }
+        }))
+    }
+    return statuses(answers as never)
+  }
+  await untilRedis('ok')
+  t.same(await count('192.0.2.1'), { 200: 30, 429: 10 }, 'the replicas share a limit')
+
+  const readers = new Readers(t, {
+    urls: [one, two],
+    publicIds: [page.public_id],
+    headers: { origin: 'https://reader.test' }
+  })
+  const reads = await readers.during(async () => {
+    await primary.kill()
+    await untilRedis('away')
+    await admin.replicaof('NO', 'ONE')
+    await untilRedis('ok')
+  })
+  await readers.stop()
+  t.same(statuses(reads), { 200: reads.length }, 'no read failed meanwhile')
+  t.same(await count('192.0.2.2'), { 200: 30, 429: 10 }, 'the replicas share a limit again')
+  t.equal((await owner.update(one, page.id, '{"v":2}')).status, 200)
+  await until(
+    async () =>
+      (await call('GET', `${two}${path}`, { headers: { origin: 'https://reader.test' } })).text === '{"v":2}',
+    'the other replica has heard of a write'
+  )
+})
