@@ -223,6 +223,7 @@ const ERRORS = {
   403: ['The service does not allow this',
     'Sign-up is closed; ask the operator of this service for an account'],
   404: ['The record does not exist or belongs to another account', 'Not found'],
+  405: ['The URL does not support the method', 'Method is not allowed here', 'Allow'],
   408: ['The body took too long to arrive', 'Request took too long to arrive'],
   412: ['A condition, such as `If-Match`, is false',
     'The resource has changed: If-Match does not match its current ETag', 'ETag'],
@@ -242,7 +243,7 @@ const ERRORS = {
 type ErrorStatus = keyof typeof ERRORS
 
 /**
- * Describes the error responses of a route.
+ * Describes the error responses of a route, and the 405 that other methods of its URL get.
  *
  * @param headers additional headers of all these responses
  * @param sentences example messages by status, which replace the default ones
@@ -252,10 +253,10 @@ export function errors<const S extends ErrorStatus> (
   headers: readonly AnswerHeader[] = [],
   sentences: { readonly [Status in S]?: string } = {}
 ): Record<S, typeof Errors> {
-  return Object.fromEntries(statuses.map((status) => {
+  return Object.fromEntries([...statuses, 405 as const].map((status) => {
     const [meaning, sentence, ...own] = ERRORS[status] as readonly [string, string, ...AnswerHeader[]]
     return [status, answer(
-      { ...Errors, examples: [{ errors: [sentences[status] ?? sentence] }] },
+      { ...Errors, examples: [{ errors: [sentences[status as S] ?? sentence] }] },
       meaning,
       ...own,
       ...headers

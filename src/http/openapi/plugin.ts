@@ -1,11 +1,14 @@
 import swagger from '@fastify/swagger'
 import swaggerUi from '@fastify/swagger-ui'
 import { Type, type TObject } from '@sinclair/typebox'
-import type { FastifyPluginAsync, FastifySchema, onRequestHookHandler } from 'fastify'
+import type { FastifyPluginAsync, FastifyReply, FastifyRequest, FastifySchema,
+  onRequestHookHandler } from 'fastify'
 import fp from 'fastify-plugin'
 import { NotFoundError } from '../../errors.ts'
 import { JSON_CONTENT_TYPE } from '../common-headers.ts'
+import { entityTag, preferredEncoding } from '../content-encoding.ts'
 import { contentHash, hasMatchingTag } from '../conditional-requests.ts'
+import { compressAnswers } from './compress.ts'
 import { finishDocument, type OpenApiDocument } from './finish.ts'
 import { INFO, SECURITY_SCHEMES, TAGS } from './info.ts'
 import { sendWithoutBody } from '../responses.ts'
@@ -21,6 +24,9 @@ const NARROW_CSS =
 const NARROW_SCRIPT =
   "document.head.append(Object.assign(document.createElement('meta'), { name: 'viewport', content: 'width=device-width, initial-scale=1' }))"
 
+const CORS = ['Access-Control-Allow-Origin', 'Access-Control-Expose-Headers'] as const
+const HEADERS = [...CORS, 'ETag', 'Vary'] as const
+
 const documentSchema = {
   operationId: 'openapi',
   tags: ['Reference'],
@@ -30,9 +36,14 @@ const documentSchema = {
       .Optional(Type.String({ description: 'Respond with 304 if the current ETag is in this list' }))
   }),
   response: {
-    200: answer(Type.Record(Type.String(), Type.Unknown()), 'The API description', 'ETag'),
-    304: nothing('The API description has not changed', 'ETag'),
-    ...errors([400])
+    200: answer(
+      Type.Record(Type.String(), Type.Unknown()),
+      'The API description',
+      ...HEADERS,
+      'Content-Encoding?'
+    ),
+    304: nothing('The API description has not changed', ...HEADERS),
+    ...errors([400], CORS)
   }
 }
 
@@ -56,25 +67,48 @@ function nameWildcard (schema: FastifySchema): FastifySchema {
 
 /** `GET /openapi.json`, generated at the first request, and the reference page `/docs`. */
 export const referenceRoutes: FastifyPluginAsync = async (app) => {
-  let made: { readonly bytes: Buffer, readonly etag: string } | undefined
-  function make () {
-    // Relative to this document, so that it also holds behind a proxy.
-    const text = JSON.stringify({ ...app.swagger(), servers: [{ url: '.', description: 'this host' }] })
-    return { bytes: Buffer.from(text), etag: `"${contentHash(text)}"` }
-  }
+  // Public and without secrets: pages of any origin may read them, and all caches may keep them.
+  app.addHook('onRequest', async (_request, reply) => {
+    reply.headers({
+      'access-control-allow-origin': '*',
+      'access-control-expose-headers': 'ETag, X-Request-Id',
+      'cross-origin-resource-policy': 'cross-origin',
+      'cache-control': 'no-cache'
+    })
+  })
+  app.addHook('onSend', async ({ routeOptions }, reply) => {
+    // For an hour only: an upgrade changes these files, but not their names.
+    if (reply.statusCode < 400 && routeOptions.url?.startsWith('/docs/static/') === true) {
+      reply.header('cache-control', 'public, max-age=3600')
+    }
+  })
+  compressAnswers(app)
 
-  app.get('/openapi.json', { schema: documentSchema }, async (request, reply) => {
-    const { bytes, etag } = made ??= make()
-    reply.header('etag', etag).header('cache-control', 'no-cache')
-    const ifNoneMatch = request.headers['if-none-match']
+  const documents = new Map<string, { readonly bytes: Buffer, readonly hash: string }>()
+  /** Sends the document. The server is relative to its URL, so that it also holds behind a proxy. */
+  function sendDocument (request: FastifyRequest, reply: FastifyReply, server: string): FastifyReply {
+    let document = documents.get(server)
+    if (document === undefined) {
+      const text = JSON.stringify({ ...app.swagger(), servers: [{ url: server, description: 'this host' }] })
+      document = { bytes: Buffer.from(text), hash: contentHash(text) }
+      documents.set(server, document)
+    }
+    const { 'accept-encoding': acceptEncoding, 'if-none-match': ifNoneMatch } = request.headers
+    const etag = entityTag(document.hash, preferredEncoding(acceptEncoding))
+    reply.header('etag', etag)
     if (ifNoneMatch !== undefined && hasMatchingTag(ifNoneMatch, etag, 'weak')) {
       return sendWithoutBody(reply.code(304))
     }
-    return reply.type(JSON_CONTENT_TYPE).send(bytes)
-  })
+    return reply.type(JSON_CONTENT_TYPE).send(document.bytes)
+  }
+
+  app.get(
+    '/openapi.json',
+    { schema: documentSchema, config: { anyOrigin: true } },
+    (request, reply) => sendDocument(request, reply, '.')
+  )
 
   // @fastify/swagger-ui would generate the document for every request, in 2 ms, or in 30 ms as YAML.
-  let forPage: Buffer | undefined
   const answerOnce: onRequestHookHandler = (request, reply, done) => {
     const { url } = request.routeOptions
     if (url === '/docs/yaml') return done(new NotFoundError())
@@ -85,10 +119,7 @@ export const referenceRoutes: FastifyPluginAsync = async (app) => {
       return
     }
     if (url !== '/docs/json') return done()
-    // With this relative server URL, "Try it out" sends requests to the host of the page.
-    forPage ??= Buffer
-      .from(JSON.stringify({ ...app.swagger(), servers: [{ url: '..', description: 'this host' }] }))
-    reply.type(JSON_CONTENT_TYPE).send(forPage)
+    sendDocument(request, reply, '..')
   }
 
   await app.register(swaggerUi, {

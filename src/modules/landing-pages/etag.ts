@@ -1,22 +1,14 @@
 import type { IncomingHttpHeaders } from 'node:http'
+import { entityTag, TAG_SUFFIX, type Encoding } from '../../http/content-encoding.ts'
 import { parseHttpDate, parseTagList, type Comparison,
   type Validators } from '../../http/conditional-requests.ts'
 
-// The entity tag of a document (RFC 9110, 8.8.3) is its hash. A compressed representation has a suffix,
-// because it needs a strong tag of its own. A record's tag also has the version, because a record contains
-// the time of its last write.
-
-export type Encoding = 'identity' | 'br' | 'gzip'
-
-const SUFFIX: Readonly<Record<Encoding, string>> = { identity: '', br: '-br', gzip: '-gzip' }
-
-/** Returns the strong tag of a document in an encoding. */
-export const entityTag = (hash: string, encoding: Encoding = 'identity'): string =>
-  `"${hash}${SUFFIX[encoding]}"`
+// The entity tag of a document (RFC 9110, 8.8.3) is its hash. A compressed representation has a suffix. A
+// record's tag also has the version, because a record contains the time of its last write.
 
 /** Returns the tags of a document in all encodings. */
 export const documentTags = (hash: string): string[] =>
-  (Object.keys(SUFFIX) as Encoding[]).map((encoding) => entityTag(hash, encoding))
+  (Object.keys(TAG_SUFFIX) as Encoding[]).map((encoding) => entityTag(hash, encoding))
 
 /** Returns the strong tag of a page's record. */
 const recordTag = (page: { contentHash: string, version: bigint }): string =>

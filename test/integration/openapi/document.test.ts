@@ -1,6 +1,8 @@
 import diagnostics from 'node:diagnostics_channel'
+import { brotliDecompressSync, gunzipSync } from 'node:zlib'
 import { Ajv2020 } from 'ajv/dist/2020.js'
 import addFormats from 'ajv-formats'
+import { createConfig, lintFromString } from '@redocly/openapi-core'
 import { Validator } from '@seriousme/openapi-schema-validator'
 import type { FastifyInstance } from 'fastify'
 import t, { type Test } from 'tap'
@@ -70,6 +72,14 @@ t.test('/openapi.json is valid OpenAPI 3.1', async (t) => {
     /Default Response|"x-optional"|"x-response-description"|"def-\d/,
     'internal markers are removed'
   )
+})
+
+t.test('Redocly finds nothing to mend in /openapi.json', async (t) => {
+  const config = await createConfig({ extends: ['recommended'] })
+  const problems = async (document: object) =>
+    (await lintFromString({ source: JSON.stringify(document), config })).map(({ ruleId }) => ruleId)
+  t.same(await problems(document), [])
+  t.same(await problems({ ...document, security: undefined, servers: [] }), ['no-empty-servers'])
 })
 
 t.test('the operation ids are stable, and each operation has a summary and one tag', async (t) => {
@@ -229,6 +239,61 @@ t.test('/openapi.json has an ETag, and a matching If-None-Match gets 304', async
   })
   t.match(head, { statusCode: 304, headers: { etag: first.headers.etag, 'content-length': undefined } })
   t.equal((await app.inject('/openapi.json')).body, first.body)
+})
+
+t.test('the document and the reference page are compressed, cacheable, and readable by every origin', async (t) => {
+  const whole = (path: string) => app.inject(path)
+  for (
+    const path of ['/openapi.json', '/docs/json', '/docs/static/swagger-ui-bundle.js',
+      '/docs/static/swagger-ui.css']
+  ) {
+    const identity = await whole(path)
+    t.equal(identity.headers['content-encoding'], undefined, path)
+    for (const [encoding, decompress] of [['br', brotliDecompressSync], ['gzip', gunzipSync]] as const) {
+      const get = async (headers = {}, method: 'GET' | 'HEAD' = 'GET') =>
+        await app.inject({ method, url: path, headers: { 'accept-encoding': encoding, ...headers } })
+      for (const response of [await get(), await get()]) {
+        t.match(response.headers, {
+          'content-encoding': encoding,
+          'content-length': String(response.rawPayload.length),
+          vary: 'Accept-Encoding',
+          'access-control-allow-origin': '*',
+          'cache-control': path.includes('static') ? 'public, max-age=3600' : 'no-cache'
+        }, path)
+        t.ok(decompress(response.rawPayload).equals(identity.rawPayload), `${path} in ${encoding}`)
+      }
+      const { etag } = (await get()).headers
+      t.equal(
+        etag !== identity.headers.etag,
+        !String(etag).startsWith('W/'),
+        'each encoding has a strong tag'
+      )
+      t.match(await get({ 'if-none-match': etag }), {
+        statusCode: 304,
+        body: '',
+        headers: { vary: 'Accept-Encoding' }
+      })
+      t.match(await get({}, 'HEAD'), {
+        statusCode: 200,
+        body: '',
+        headers: { 'content-encoding': encoding, etag }
+      })
+    }
+  }
+  t.match((await app.inject('/docs')).headers, {
+    'cache-control': 'no-cache',
+    'access-control-allow-origin': '*'
+  })
+  t.match((await app.inject('/docs/static/none.js')).headers, { 'cache-control': 'no-store' })
+})
+
+t.test('several first requests for a compressed file get the same bytes', async (t) => {
+  const fresh = await buildTestApp(t, { settings })
+  const request = { url: '/docs/static/swagger-ui-bundle.js', headers: { 'accept-encoding': 'br' } }
+  const bodies = (await Promise.all([1, 2, 3].map(async () => await fresh.inject(request)))).map((
+    { rawPayload }
+  ) => rawPayload)
+  t.ok(bodies.every((body) => body.equals(bodies[0]!)) && brotliDecompressSync(bodies[0]!).length > 1_000_000)
 })
 
 /** Builds an app and changes its OpenAPI document before the first response is checked. */

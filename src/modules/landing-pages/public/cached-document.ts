@@ -1,7 +1,5 @@
-import { promisify } from 'node:util'
-import { brotliCompress, constants, gzip } from 'node:zlib'
 import { JSON_CONTENT_TYPE } from '../../../http/common-headers.ts'
-import { entityTag, type Encoding } from '../etag.ts'
+import { compress, entityTag, type Encoding } from '../../../http/content-encoding.ts'
 import { Body, headerLines } from './prepared-head.ts'
 
 /** A version of a document as PostgreSQL and Redis store it. */
@@ -34,15 +32,6 @@ export interface Representation {
   /** The ETag, for a 304 or 412. */
   readonly etagLine: string
 }
-
-const compress = {
-  // Quality 5 takes about as long as gzip, with a smaller result; 11 takes a hundred times as long.
-  br: async (bytes: Buffer) =>
-    await promisify(brotliCompress)(bytes, {
-      params: { [constants.BROTLI_PARAM_QUALITY]: 5, [constants.BROTLI_PARAM_SIZE_HINT]: bytes.length }
-    }),
-  gzip: async (bytes: Buffer) => await promisify(gzip)(bytes)
-} as const
 
 /** Where a cached document was loaded from. A document that this process wrote counts as `database`. */
 export type Origin = 'redis' | 'database'
