@@ -1,0 +1,158 @@
+import { randomBytes } from 'node:crypto'
+import { writeFileSync } from 'node:fs'
+import { request } from 'node:http'
+import { join } from 'node:path'
+import t, { type Test } from 'tap'
+import { testSettings } from '../../helpers/app.ts'
+import { changedFile, startServer } from '../../helpers/balancer.ts'
+import { call, Owner } from '../../helpers/client.ts'
+import { provide } from '../../helpers/programs.ts'
+import { freePort } from '../../helpers/servers.ts'
+import { startService, temporaryFolder } from '../../helpers/service.ts'
+import { until } from '../../helpers/until.ts'
+
+// Runs deploy/varnish/default.vcl in front of the service.
+
+const varnish = provide('varnish')
+
+async function startSite (t: Test, cacheControl: string) {
+  const service = await startService(t, {
+    ...await testSettings(t),
+    PUBLIC_CACHE_CONTROL: cacheControl,
+    TRUST_PROXY: '127.0.0.1'
+  })
+  const direct = service.url.replace('localhost', '127.0.0.1')
+  const folder = temporaryFolder(t)
+  const file = join(folder, 'default.vcl')
+  writeFileSync(
+    file,
+    changedFile('varnish/default.vcl', [
+      ['"3000"', `"${new URL(direct).port}"`],
+      ['.timeout = 1s', '.timeout = 30s'] // a busy machine must not look like a service that is away
+    ])
+  )
+  const port = await freePort()
+  // -j none: the folder is private, and as root Varnish would change the user.
+  const { url } = await startServer(t, varnish, ['-F', '-j', 'none', '-T', 'none', '-n',
+    join(folder, 'varnish'), '-a', `127.0.0.1:${port}`, '-f', file, '-s', 'malloc,64m', '-p',
+    'http_gzip_support=off'], port)
+  await until(async () => (await call('GET', `${url}/health/ready`)).status === 200, 'Varnish is ready')
+  return { service, direct, url, owner: await Owner.signUp(url) }
+}
+
+/** Sends a GET on a connection of its own; returns the answer without decoding it. */
+async function get (url: string, headers: Record<string, string> = {}, localAddress = '127.0.0.1') {
+  return await new Promise<
+    { status?: number, headers: Record<string, unknown>, body: Buffer }
+  >((resolve, reject) => {
+    request(url, { headers, localAddress, agent: false }, (response) => {
+      const chunks: Buffer[] = []
+      response.on('data', (chunk: Buffer) => chunks.push(chunk)).on('error', reject)
+      response.on(
+        'end',
+        () => resolve({ status: response.statusCode, headers: response.headers, body: Buffer.concat(chunks) })
+      )
+    }).on('error', reject).end()
+  })
+}
+
+t.test('Varnish caches public reads', async (t) => {
+  const { service, direct, url, owner } = await startSite(t, 'public, max-age=600')
+  const page = await owner.createPage(url, JSON.stringify({ text: 'Landing page. '.repeat(300) }))
+  const path = `/landing_pages/${page.public_id}`
+
+  t.test('readers beyond the limit get the document, without headers of another reader', async (t) => {
+    const ids = new Set()
+    for (let n = 0; n < 40; n++) {
+      const { status, headers } = await get(`${url}${path}?n=${n}`, { 'x-request-id': `mine/${n}` })
+      t.same([status, headers['x-request-id'], headers.ratelimit, headers['ratelimit-policy']], [200,
+        `mine/${n}`, undefined, undefined])
+      ids.add((await get(url + path)).headers['x-request-id'])
+    }
+    t.equal(ids.size, 40, 'every answer has a request id')
+  })
+
+  t.test('each encoding has the bytes and the ETag of the service', async (t) => {
+    for (const encoding of ['br', 'gzip', 'identity']) {
+      const headers = { 'accept-encoding': encoding }
+      const expected = await get(direct + path, headers)
+      for (const accepted of [encoding, encoding, `${encoding}, deflate`]) {
+        const { status, headers, body } = await get(url + path, { 'accept-encoding': accepted })
+        t.same([status, body, headers.etag, headers['content-encoding'], headers.vary], [200, expected.body,
+          expected.headers.etag, expected.headers['content-encoding'], expected.headers.vary], accepted)
+      }
+      const unchanged = { ...headers, 'if-none-match': String(expected.headers.etag) }
+      t.equal((await get(url + path, unchanged)).status, 304)
+    }
+    const { headers } = await get(url + path, { 'accept-encoding': 'br' })
+    t.match(headers, {
+      age: /^\d+$/,
+      'access-control-allow-origin': '*',
+      'cache-control': 'public, max-age=600'
+    })
+  })
+
+  t.test('nothing with a token is cached', async (t) => {
+    const other = await Owner.signUp(url)
+    for (const [account, count] of [[owner, 1], [other, 0], [owner, 1]] as const) {
+      const { text } = await account.call('GET', `${url}/manage/landing_pages`)
+      t.equal((JSON.parse(text) as unknown[]).length, count)
+    }
+    t.equal((await call('GET', `${url}/manage/landing_pages`)).status, 401)
+    const { headers } = await owner.call('GET', url + path)
+    t.ok(headers.get('ratelimit'), 'a read with a token comes from the service')
+  })
+
+  t.test("a reader does not get another reader's 429", async (t) => {
+    const limited = await until(async () => {
+      const path = `/landing_pages/${randomBytes(11).toString('hex')}`
+      return (await get(url + path)).status === 429 && path
+    }, 'a 429')
+    t.equal((await get(url + limited, {}, '127.0.0.2')).status, 404)
+  })
+
+  t.test('files are cached with their headers, and ranges work', async (t) => {
+    const bytes = randomBytes(5000)
+    const asset = JSON.parse((await owner.upload(url, bytes)).text) as { url: string }
+    const { pathname } = new URL(asset.url)
+    const whole = await get(url + pathname)
+    t.match(whole, {
+      status: 200,
+      body: bytes,
+      headers: { 'cache-control': /immutable/, 'content-disposition': /./ }
+    })
+    const part = await get(url + pathname, { range: 'bytes=10-19' })
+    t.match(part, { status: 206, body: bytes.subarray(10, 20), headers: { etag: whole.headers.etag } })
+  })
+
+  t.test('without the service there are documents, and errors like those of the service', async (t) => {
+    await service.end('SIGKILL')
+    t.equal((await get(url + path, { 'accept-encoding': 'br' })).status, 200)
+    const { status, headers, body } = await get(`${url}/health/live`)
+    t.match([status, headers], [503, {
+      'content-type': 'application/json; charset=utf-8',
+      'x-request-id': /./
+    }])
+    t.same(JSON.parse(body.toString()), { errors: ['The service can not be reached, try again shortly'] })
+  })
+})
+
+t.test('Varnish has fresh documents, and stale ones only while the service is away', async (t) => {
+  const { service, url, owner } = await startSite(t, 'public, max-age=1')
+  const page = await owner.createPage(url, '{"v":1}')
+  const path = `${url}/landing_pages/${page.public_id}`
+  const read = async () => {
+    const { headers, body } = await get(path)
+    return { age: Number(headers.age), document: body.toString() }
+  }
+  t.match(await read(), { document: '{"v":1}' })
+  await owner.update(url, page.id, '{"v":2}')
+  await until(async () => {
+    const { age, document } = await read()
+    t.ok(age <= 2, 'a stale document is not served')
+    return document === '{"v":2}'
+  }, 'the new document')
+  await service.end('SIGKILL')
+  await until(async () => (await read()).age > 2, 'the document is stale')
+  t.match(await read(), { document: '{"v":2}' })
+})
