@@ -11,6 +11,8 @@ const WARN_INTERVAL_MS = 60_000
 
 /** File descriptors that are reserved for PostgreSQL, Redis, modules and pipes. */
 const OTHER_FILES = 100
+/** A limit of open files that allows this share of MAX_CONNECTIONS isn't worth a log line. */
+const WORTH_LOGGING = 0.9
 /** A client's connection, and the file that it uploads or downloads. */
 const FILES_PER_CONNECTION = 2
 
@@ -33,7 +35,7 @@ function maxByOpenFiles (): number {
  */
 export default fp<{ max: number }>(async (app, { max: wanted }) => {
   const max = wanted === 0 ? 0 : Math.min(wanted, maxByOpenFiles())
-  if (max < wanted) {
+  if (max < wanted * WORTH_LOGGING) {
     app.log.info(
       { max },
       `MAX_CONNECTIONS is ${wanted}, but the limit of open files (ulimit -n) allows ${max}; raise the limit of open files`

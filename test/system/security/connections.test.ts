@@ -69,6 +69,17 @@ t.test('MAX_CONNECTIONS=0 sets no limit, and connections are still counted', asy
   ) t.match(metrics, `\n${line}\n`)
 })
 
+t.test('a limit of open files that is a little too low is not logged', async (t) => {
+  const command = ['bash', '-c',
+    `ulimit -n 400 && exec '${process.execPath}' dist/cli/landfall.js serve`] as const
+  const service = await startService(t, {
+    ...await testSettings(t),
+    LOG_LEVEL: 'info',
+    MAX_CONNECTIONS: '160'
+  }, command)
+  t.notMatch(service.output(), /open files/)
+})
+
 t.test('with few file descriptors the service accepts only as many connections as it can serve', async (t) => {
   const command = ['bash', '-c',
     `ulimit -n 300 && exec '${process.execPath}' dist/cli/landfall.js serve`] as const
