@@ -3,6 +3,7 @@ import type { Socket } from 'node:net'
 import type { FastifyBaseLogger, FastifyError, FastifyInstance, FastifyReply, FastifyRequest } from 'fastify'
 import fp from 'fastify-plugin'
 import { InvalidError, RetryLaterError } from '../errors.ts'
+import { isDatabaseUnavailable } from '../infra/postgres/unavailable.ts'
 import { currentResponse } from './hardening/node-internals.ts'
 import { onResponseEnd } from './responses.ts'
 
@@ -27,9 +28,6 @@ declare module 'fastify' {
     inLogSample: (() => boolean) | undefined
   }
 }
-
-/** Failed public reads that are logged per second. The next line counts the others in `leftOut`. */
-const MAX_FAILURES_PER_SECOND = 5
 
 const MAX_PATH_LENGTH = 256
 /** All segments of the service's own paths are shorter. A longer one may be a token. */
@@ -153,39 +151,33 @@ function logRefusal (request: FastifyRequest, error: FastifyError): void {
   }, 'request refused')
 }
 
-function createFailureLogger (): FastifyInstance['logFailure'] {
-  let second = 0
-  let written = 0
-  let leftOut = 0
-  return (request, error, status) => {
-    if (status === 500) return loggerOf(request).error({ err: error }, 'request failed')
-    if (status < 500 || error instanceof RetryLaterError) return logRefusal(request, error)
-    // Every public read fails during an outage, so their log is limited.
-    if (request.log === request.server.log) {
-      const now = Math.floor(performance.now() / 1000)
-      if (now !== second) {
-        second = now
-        written = 0
-      }
-      if (++written > MAX_FAILURES_PER_SECOND) {
-        leftOut++
-        return
-      }
-    }
-    const { reason } = error as { reason?: unknown }
-    loggerOf(request).warn({
-      reason: error.message,
-      code: reason ?? error.code,
-      status,
-      ...(leftOut > 0 && { leftOut })
-    }, 'request could not be served')
-    leftOut = 0
-  }
+const logFailure: FastifyInstance['logFailure'] = (request, error, status) => {
+  if (status === 500) loggerOf(request).error({ err: error }, 'request failed')
+  else if (status < 500 || error instanceof RetryLaterError) logRefusal(request, error)
+  else if (isDatabaseUnavailable(error)) {
+    // An outage has its own two lines in the log.
+    request.server.isDatabaseReachable().then((isReachable) => {
+      logUnserved(request, error, status, isReachable ? 'warn' : 'debug')
+    })
+  } else logUnserved(request, error, status, 'warn')
+}
+
+function logUnserved (
+  request: FastifyRequest,
+  error: FastifyError,
+  status: number,
+  level: 'warn' | 'debug'
+): void {
+  const { reason } = error as { reason?: unknown }
+  loggerOf(request)[level](
+    { reason: error.message, code: reason ?? error.code, status },
+    'request could not be served'
+  )
 }
 
 export default fp(async (app) => {
   app.decorateRequest('userId', undefined)
   app.decorate('inLogSample', sampler(app.config.LOG_PUBLIC_READS_SAMPLE))
   app.decorate('logRequest', logRequest)
-  app.decorate('logFailure', createFailureLogger())
+  app.decorate('logFailure', logFailure)
 }, { name: 'access-log', dependencies: ['client-address'] })

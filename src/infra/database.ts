@@ -19,6 +19,8 @@ declare module 'fastify' {
   interface FastifyInstance {
     /** PostgreSQL. `isDatabaseUnavailable` classifies its errors. */
     database: Database
+    /** Returns whether PostgreSQL is reachable, after the probe that a failed statement starts. */
+    isDatabaseReachable: () => Promise<boolean>
     /** Called when the command line may have changed the embedded database of this process. */
     onCommandLineWrite: (listener: () => void) => void
   }
@@ -71,6 +73,7 @@ async function database (app: FastifyInstance, { config }: DatabaseOptions): Pro
   pool.on('error', () => reachability.suspect())
   const client = new Database(pool, schemaOf(connection))
   app.decorate('database', client)
+  app.decorate('isDatabaseReachable', async () => await reachability.confirm())
   addGauge(app.metrics, {
     name: 'landfall_database_up',
     help: '1: PostgreSQL answers. 0: it is unreachable, or takes longer than DATABASE_TIMEOUT_MS',

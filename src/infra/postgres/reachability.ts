@@ -15,7 +15,7 @@ export class Reachability {
   readonly #log: FastifyBaseLogger
   #timer: NodeJS.Timeout | undefined
   #isReachable = true
-  #isProbing = false
+  #probing: Promise<void> | undefined
   #isClosed = false
 
   /** @param probe runs a statement; it must fail after a time limit */
@@ -34,6 +34,12 @@ export class Reachability {
     if (this.#isReachable) this.#check()
   }
 
+  /** Returns whether PostgreSQL is reachable, after the probe under way. */
+  async confirm (): Promise<boolean> {
+    await this.#probing
+    return this.#isReachable
+  }
+
   close (): void {
     this.#isClosed = true
     clearTimeout(this.#timer)
@@ -49,14 +55,18 @@ export class Reachability {
     this.#timer.unref()
   }
 
-  async #check (): Promise<void> {
-    if (this.#isProbing || this.#isClosed) return
-    this.#isProbing = true
+  #check (): void {
+    if (this.#isClosed) return
+    this.#probing ??= this.#probeOnce().finally(() => {
+      this.#probing = undefined
+    })
+  }
+
+  async #probeOnce (): Promise<void> {
     const failure = await this.#probe().then(
       () => undefined,
       (error: unknown) => ({ reason: messageOf(error) })
     )
-    this.#isProbing = false
     if (this.#isClosed) return
     const wasReachable = this.#isReachable
     this.#isReachable = failure === undefined
