@@ -13,6 +13,10 @@ declare module 'fastify' {
 /** Adds prom-client's metrics of the process (`process_*`, `nodejs_*`). Measuring them costs some time. */
 export function measureProcess (registry: Registry): void {
   collectDefaultMetrics({ register: registry })
+  // Sums of metrics that have the same name without `_total`, a suffix that only counters may have.
+  for (const kind of ['handles', 'requests', 'resources']) {
+    registry.removeSingleMetric(`nodejs_active_${kind}_total`)
+  }
 }
 
 export interface MetricDescription {

@@ -44,6 +44,18 @@ const ALERTS: Record<string, Case> = {
     silentAt: 2,
     firesAt: 6
   },
+  LandfallReadsRefused: {
+    bad: {
+      [`${PAGES}{source="none",status="429"}`]: '0+30x60',
+      [`${PAGES}{source="process",status="200"}`]: '0+70x60'
+    },
+    good: {
+      [`${PAGES}{source="none",status="429"}`]: '0+10x60',
+      [`${PAGES}{source="process",status="200"}`]: '0+90x60'
+    },
+    silentAt: 4,
+    firesAt: 9
+  },
   LandfallStaleReads: {
     bad: { [`${PAGES}{source="stale",status="200"}`]: '0+1x60' },
     good: { [`${PAGES}{source="stale",status="200"}`]: '5x60' },
@@ -110,8 +122,13 @@ const ALERTS: Record<string, Case> = {
     firesAt: 8
   },
   LandfallWritesUnheard: {
-    bad: { landfall_invalidation_channel_up: '0x60' },
-    good: { landfall_invalidation_channel_up: '1x60' },
+    bad: { landfall_invalidation_channel_up: '0x60', landfall_limits_shared: '1x60' },
+    good: {
+      landfall_invalidation_channel_up: '1x60',
+      landfall_limits_shared: '1x60',
+      'landfall_invalidation_channel_up{redis="down"}': '0x60',
+      'landfall_limits_shared{redis="down"}': '0x60'
+    },
     silentAt: 0,
     firesAt: 2
   },
@@ -220,9 +237,15 @@ const IDLE_OUTAGE: Case = {
   firesAt: 3
 }
 
+/** On an idle service, one client that reads too often is no reason for an alert. */
+const ONE_CLIENT: Case = {
+  ...ALERTS.LandfallReadsRefused as Case,
+  good: { [`${PAGES}{source="none",status="429"}`]: '0+30x60' }
+}
+
 t.test('every alert fires for the faulty replica and for no other', async (t) => {
   const cases: [alert: string, it: Case][] = [...Object.entries(ALERTS), ['LandfallDatabaseUnavailable',
-    IDLE_OUTAGE]]
+    IDLE_OUTAGE], ['LandfallReadsRefused', ONE_CLIENT]]
   const tests = cases
     .flatMap(([alert, { bad, good, silentAt, firesAt, isOverall = false }]) => {
       const firing = (minutes: number, instances: readonly string[]) => ({

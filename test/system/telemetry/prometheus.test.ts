@@ -1,7 +1,7 @@
-import { spawn } from 'node:child_process'
+import { execFileSync, spawn } from 'node:child_process'
 import { readFileSync, writeFileSync } from 'node:fs'
 import { get } from 'node:http'
-import { join } from 'node:path'
+import { dirname, join } from 'node:path'
 import { setTimeout as sleep } from 'node:timers/promises'
 import t, { type Test } from 'tap'
 import { call, Owner } from '../../helpers/client.ts'
@@ -104,6 +104,8 @@ t.test('Prometheus scrapes a service under load', async (t) => {
   })
 
   t.test('names and help follow the conventions of Prometheus', async (t) => {
+    const promtool = join(dirname(prometheus), 'promtool')
+    t.same(execFileSync(promtool, ['check', 'metrics'], { input: await scrape(), encoding: 'utf8' }), '')
     for (const [name, type] of metrics) {
       if (!name.startsWith('landfall_')) continue
       t.equal(name.endsWith('_total'), type === 'counter', name)
