@@ -64,6 +64,42 @@ t.test('an upload to a full disk gets 507, and uploads succeed again when there 
   t.equal((await upload(app, account, noise(MEBIBYTE))).statusCode, 201, 'uploads succeed again')
 })
 
+t.test('of several uploads at once on a nearly full disk, those that fit succeed', async (t) => {
+  const path = await smallDisk(t)
+  if (path === undefined) return t.comment('skipped: mounting a small disk is not permitted here')
+  const app = await buildTestApp(t, { settings: { ...await testSettings(t), UPLOADS_DIR: path } })
+  const account = await signUp(app)
+  const url = await listen(app)
+  const body = form(file(noise(600_000)))
+  for (const isChunked of [false, true]) {
+    const clients = Array.from({ length: 6 }, () => new RawClient(url))
+    const length: Record<string, string> = isChunked ? { 'transfer-encoding': 'chunked' }
+      : { 'content-length': String(body.length) }
+    for (const client of clients) {
+      client.head(account, length)
+      if (isChunked) client.write(`${body.length.toString(16)}\r\n`)
+      client.write(body.subarray(0, 300_000)) // together 1.8 MB of 2 MiB
+    }
+    await until(
+      async () => (await stored(app)).temporary.length === (isChunked ? 6 : 3),
+      'those that fit have begun'
+    )
+    for (const client of clients) {
+      client.write(body.subarray(300_000))
+      if (isChunked) client.write('\r\n0\r\n\r\n')
+    }
+    const answers = await Promise.all(clients.map(async (client) => await client.answer()))
+    const created = answers.filter(({ status }) => status === 201)
+    if (!isChunked) t.equal(created.length, 3, answers.map(({ status }) => status).join())
+    t.ok(answers.every(({ status }) => status === 201 || status === 507))
+    t.strictSame((await stored(app)).temporary, [])
+    for (const { body } of created) {
+      await app.inject({ method: 'DELETE', url: `/assets/${JSON.parse(body).id}`, headers: account.headers })
+    }
+  }
+  t.equal((await upload(app, account, noise(1_900_000))).statusCode, 201, 'no reservation is left')
+})
+
 t.test('uploads and deletions on a read-only disk get 503 and change no row', async (t) => {
   const path = await smallDisk(t)
   if (path === undefined) return t.comment('skipped: mounting a small disk is not permitted here')

@@ -47,7 +47,10 @@ export function createUploadHandler (app: FastifyInstance): (request: FastifyReq
     const stored = await receiveFile(
       request,
       config.MAX_UPLOAD_BYTES,
-      async (stream, claimedType, name) => await receive(files, stream, claimedType, cleanFilename(name))
+      async (stream, claimedType, name) => {
+        const length = Number(request.headers['content-length'] ?? 0)
+        return await receive(files, stream, { claimedType, filename: cleanFilename(name), length })
+      }
     )
     let asset: NewAsset
     try {
@@ -82,8 +85,7 @@ interface InspectedFile extends StagedFile {
 async function receive (
   store: FileStore,
   stream: AsyncIterable<Uint8Array>,
-  claimedType: string,
-  filename: string
+  { claimedType, filename, length }: { claimedType: string, filename: string, length: number }
 ): Promise<InspectedFile> {
   let detected: Pick<InspectedFile, 'key' | 'type' | 'head'> | undefined
   const staged = await store.receive(stream, async (head) => {
@@ -91,7 +93,7 @@ async function receive (
     const key = newStorageKey(type.type)
     detected = { key, type, head: head.slice(0, HEADER_BYTES) }
     return { key, filename, excerpt: dimensionsSpan(head, type.type) }
-  })
+  }, length)
   return { ...staged, filename, ...detected as NonNullable<typeof detected> }
 }
 
