@@ -1,12 +1,11 @@
-import { checkNewAccount, checkNewPassword, createUser, deleteUser, findUser, forgetFailedSignIns,
-  listAccounts, normalizeEmail, Passwords, setPassword, signOutEverywhere, type AccountSummary,
+import { checkNewAccount, checkNewPassword, createUser, deleteUser, findUser, listAccounts, normalizeEmail,
+  Passwords, setPassword, signOutEverywhere, type AccountSummary,
   type SignedOut } from '../../modules/accounts/index.ts'
 import { withDatabase } from '../database.ts'
 import { withUploads } from '../backup/uploads.ts'
 import { publishDeletions, removeFiles } from '../deletions.ts'
-import { formatCount, formatTable, print, printProgress } from '../output.ts'
+import { formatCount, formatTable, print } from '../output.ts'
 import { readNewPassword } from '../password.ts'
-import { withRedis } from '../redis.ts'
 import { loadCommandConfig } from '../settings.ts'
 
 // The commands for accounts. The rules of sign-up apply. All return the exit code.
@@ -14,11 +13,6 @@ import { loadCommandConfig } from '../settings.ts'
 interface Options {
   readonly json?: boolean
 }
-
-const FAILURES_IN_SERVICE =
-  'Without REDIS_URL, a running service counts failed sign-ins in its memory. If it answers a sign-in with 429, wait up to 15 minutes or restart it.'
-const FAILURES_IN_REDIS =
-  'Redis cannot be reached, so failed sign-ins are still counted. If a sign-in gets a 429, wait up to 15 minutes.'
 
 const HEADINGS = ['ID', 'EMAIL', 'CREATED', 'PAGES', 'ASSETS', 'SESSIONS']
 
@@ -56,25 +50,12 @@ export async function create (givenEmail: string, { json = false }: Options): Pr
 /** Changes the password of an account and ends its sessions. */
 export async function changePassword (givenEmail: string, options: Options): Promise<number> {
   const email = normalizeEmail(givenEmail)
-  const config = loadCommandConfig()
-  return await withDatabase(config, async (database) => {
+  return await withDatabase(loadCommandConfig(), async (database) => {
     if (await findUser(database, email) === undefined) throw createUnknownAccountError(email)
     const password = checkNewPassword(email, await readNewPassword())
     const changed = await setPassword(database, email, await new Passwords().hash(password))
-    const exitCode = reportEndedSessions('Changed the password of', email, changed, options)
-    await forgetFailures(config.REDIS_URL, email)
-    return exitCode
+    return reportEndedSessions('Changed the password of', email, changed, options)
   })
-}
-
-/** Forgets failed sign-ins, so that the new password isn't refused. The password is already changed. */
-async function forgetFailures (redisUrl: string | undefined, email: string): Promise<void> {
-  if (redisUrl === undefined) {
-    printProgress(FAILURES_IN_SERVICE)
-    return
-  }
-  await withRedis(redisUrl, {}, async (redis) => await forgetFailedSignIns(redis, email))
-    .catch(() => printProgress(FAILURES_IN_REDIS))
 }
 
 /** Deletes an account with everything that belongs to it. Readers of its pages get a 404 at once. */

@@ -1,9 +1,8 @@
 import { createHash } from 'node:crypto'
 import { setTimeout as sleep } from 'node:timers/promises'
 import type { FastifyInstance, FastifyRequest } from 'fastify'
-import type { Redis } from 'ioredis'
 import { clock } from '../../infra/system/clock.ts'
-import { forgetCount, type Counters } from '../rate-limit/index.ts'
+import type { Counters } from '../rate-limit/index.ts'
 import type { AuthCounts } from './account-metrics.ts'
 import { addressKey } from './address-limits.ts'
 import { AttemptQueue } from './attempt-queue.ts'
@@ -21,18 +20,13 @@ interface Budget {
   readonly windowMs: number
 }
 
-/** @param email normalised */
-const accountKey = (email: string): string =>
-  `sign-in:account:${createHash('sha256').update(email).digest('base64url')}`
-
 /**
- * Forgets the failed sign-ins of an account that are counted in Redis.
+ * The password hash is part of the key, so that failures don't count any more once the password is changed.
  *
  * @param email normalised
  */
-export async function forgetFailedSignIns (redis: Redis, email: string): Promise<void> {
-  await forgetCount(redis, accountKey(email))
-}
+const accountKey = (email: string, passwordHash = ''): string =>
+  `sign-in:account:${createHash('sha256').update(email).update(passwordHash).digest('base64url')}`
 
 type Attempt<T> = () => Promise<T | undefined>
 
@@ -59,23 +53,31 @@ export class SignInThrottle {
    * Runs an attempt to sign in.
    *
    * @param email normalised; the account need not exist
+   * @param findHash resolves to the password hash of the account; a rejection isn't counted
    * @param attempt resolves to undefined when the credentials are wrong; a rejection isn't counted
    * @throws {RetryLaterError} 429 after too many failures, or when too many attempts wait
    */
-  async guard<T> (request: FastifyRequest, email: string, attempt: Attempt<T>): Promise<T | undefined> {
+  async guard<T> (
+    request: FastifyRequest,
+    email: string,
+    findHash: () => Promise<string | undefined>,
+    attempt: Attempt<T>
+  ): Promise<T | undefined> {
     const address: Budget = {
       key: addressKey('sign-in:address', request.server.addressOf(request).counted),
       limit: this.#perAddress,
       windowMs: ADDRESS_WINDOW_MS
     }
-    const account: Budget = {
-      key: accountKey(email),
-      limit: this.#perAccount,
-      windowMs: ACCOUNT_WINDOW_MS
-    }
     const { socket } = request.raw
     const isGone = (): boolean => socket.destroyed
-    return await this.#within(address, isGone, async () => await this.#within(account, isGone, attempt))
+    return await this.#within(address, isGone, async () => {
+      const account: Budget = {
+        key: accountKey(email, await findHash()),
+        limit: this.#perAccount,
+        windowMs: ACCOUNT_WINDOW_MS
+      }
+      return await this.#within(account, isGone, attempt)
+    })
   }
 
   async #within<T> (budget: Budget, isGone: () => boolean, attempt: Attempt<T>): Promise<T | undefined> {

@@ -27,8 +27,12 @@ export class SignIn {
    * @throws {RetryLaterError} 429 after too many failures
    */
   async attempt (request: FastifyRequest, email: string, password: string): Promise<User | undefined> {
-    const user = await this.#throttle
-      .guard(request, email, async () => await this.#findUserWith(email, password))
+    const user = await this.#throttle.guard(
+      request,
+      email,
+      async () => (await this.#find(email))?.passwordHash,
+      async () => await this.#findUserWith(email, password)
+    )
     if (user === undefined) {
       this.#counts.signInFailures++
       return undefined
@@ -36,10 +40,14 @@ export class SignIn {
     return this.#passwords.isOutdated(user.passwordHash) ? await this.#renewHash(user, password) : user
   }
 
+  async #find (email: string): Promise<User | undefined> {
+    return isEmailAddress(email) ? await findUser(this.#database, email) : undefined
+  }
+
   async #findUserWith (email: string, password: string): Promise<User | undefined> {
     let user: User | undefined
     const isRight = await this.#passwords.verify(async () => {
-      user = isEmailAddress(email) ? await findUser(this.#database, email) : undefined
+      user = await this.#find(email)
       return user?.passwordHash
     }, password)
     return isRight ? user : undefined

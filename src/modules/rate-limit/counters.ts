@@ -132,11 +132,6 @@ export class Counters {
 /** The name of a counter in Redis. */
 export const counterKey = (key: string): string => `landfall:count:${key}`
 
-/** Ends the window of a key in Redis, on behalf of all replicas. */
-export async function forgetCount (redis: Redis, key: string): Promise<void> {
-  await redis.del(counterKey(key))
-}
-
 /** Whole seconds until a window ends, at least 1: the value of Retry-After. */
 export const secondsLeft = (count: Pick<Count, 'resetAt'>, now: number): number =>
   Math.max(1, Math.ceil((count.resetAt - now) / 1000))

@@ -3,7 +3,7 @@ import { LEASE_SCRIPTS } from './lease-store.ts'
 
 // The public interface of the module.
 
-export { default as rateLimit, counterKey, forgetCount, secondsLeft, type Counters } from './counters.ts'
+export { default as rateLimit, counterKey, secondsLeft, type Counters } from './counters.ts'
 export { LeasedLimit } from './leased-limit.ts'
 export { windowKey, type LeaseStore } from './lease-store.ts'
 export type { Count } from './local-windows.ts'
