@@ -14,7 +14,7 @@ const JSON_OPTION = ['--json', 'print the result as JSON, for scripts'] as const
 const PASSWORD_HELP = `
 Asks for the password twice on a terminal, and otherwise reads it from standard input:
 
-  npx --no landfall users create you@example.com < password-file`
+  npm run landfall -- users create you@example.com < password-file`
 
 /**
  * The command line as a commander program. Its `parseAsync` sets the exit code of the process.
@@ -22,7 +22,7 @@ Asks for the password twice on a terminal, and otherwise reads it from standard 
  * @throws {CommanderError} by `parseAsync`, if help was requested or the command line is wrong
  */
 export function createProgram (): Command {
-  const program = new Command('npx --no landfall')
+  const program = new Command('npm run landfall --')
     .description('Landfall: a high-throughput service for landing page documents and assets.')
     .version(COMMIT === undefined ? VERSION : `${VERSION} (${COMMIT})`, '-v, --version', 'print the version')
     .showHelpAfterError('(add --help to see how it is used)')
@@ -30,7 +30,7 @@ export function createProgram (): Command {
     .addHelpText(
       'after',
       `
-Settings come from the environment or from a file .env in the working folder; npx --no landfall serve --help lists them.
+Settings come from the environment or from a file .env in the working folder; npm run landfall -- serve --help lists them.
 Results go to standard output, progress and errors to standard error.
 
 Exit codes: 0 success, 1 failure, 2 wrong usage.`

@@ -110,14 +110,14 @@ t.test('the walk-through works on PostgreSQL and Redis', async (t) => {
     MIGRATE_ON_START: 'false'
   }
   await new Promise<void>((resolve, reject) => {
-    spawn('npx', ['--no', 'landfall', 'migrate'], {
+    spawn('npm', ['run', 'landfall', '--', 'migrate'], {
       cwd: PROJECT,
       env: { ...process.env, ...env },
       stdio: 'ignore'
     })
       .on('exit', (code) => {
         if (code === 0) resolve()
-        else reject(new Error(`npx --no landfall migrate ended with ${code}`))
+        else reject(new Error(`npm run landfall -- migrate ended with ${code}`))
       })
   })
   const service = await startService(t, env, ['node', 'dist/cli/landfall.js', 'serve'])

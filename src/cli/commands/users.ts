@@ -101,7 +101,7 @@ function reportEndedSessions (
 }
 
 const createUnknownAccountError = (email: string): Error =>
-  new Error(`There is no account ${email} (npx --no landfall users list shows all accounts)`)
+  new Error(`There is no account ${email} (npm run landfall -- users list shows all accounts)`)
 
 const toJson = ({ id, email, createdAt, landingPages, assets, sessions }: AccountSummary) => ({
   id,

@@ -73,7 +73,7 @@ export async function requireMigrated (connection: Connection, options: MigrateO
   if (pending.length === 0) return
   throw new MigrationError(`The database lacks ${pending.length === 1 ? 'migration' : 'migrations'} ${
     pending.map(({ name }) => name).join(', ')
-  }: run npx --no landfall migrate, or set MIGRATE_ON_START=true`)
+  }: run npm run landfall -- migrate, or set MIGRATE_ON_START=true`)
 }
 
 /** One connection, because an advisory lock and a transaction belong to the connection. */

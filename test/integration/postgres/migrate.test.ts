@@ -243,7 +243,7 @@ t.test('pending migrations are listed without being applied', async (t) => {
   const names = (await readMigrations()).map(({ name }) => name)
   const client = await connect(t, url)
   t.same(await pending(client), names)
-  await t.rejects(requireMigrated(url), { message: /lacks migrations? .*npx --no landfall migrate/ })
+  await t.rejects(requireMigrated(url), { message: /lacks migrations? .*npm run landfall -- migrate/ })
   t.same((await client.query("SELECT to_regclass('_prisma_migrations') AS found")).rows, [{ found: null }])
   await applyMigrations(url, silent)
   await requireMigrated(url)

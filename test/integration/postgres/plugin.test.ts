@@ -63,7 +63,7 @@ t.test('a start fails with a one-line error when the database is unavailable or 
   })
   const url = await createDatabase(t)
   await t.rejects(start(t, { DATABASE_URL: url, MIGRATE_ON_START: 'false' }), {
-    message: /npx --no landfall migrate/
+    message: /npm run landfall -- migrate/
   })
   await applyMigrations(url, { info () {} })
   t.equal(await (await start(t, { DATABASE_URL: url, MIGRATE_ON_START: 'false' })).database.user.count(), 0)
@@ -74,7 +74,7 @@ t.test('a start that fails after opening the embedded PostgreSQL releases its fo
   const app = databaseApp(loadConfig({ DATA_DIR, MIGRATE_ON_START: 'false' }))
   await app.ready().then(
     () => t.fail('an empty database must be refused'),
-    (error: Error) => t.match(error.message, /npx --no landfall migrate/)
+    (error: Error) => t.match(error.message, /npm run landfall -- migrate/)
   )
   await app.close()
   t.notOk(existsSync(join(DATA_DIR, 'lock')))

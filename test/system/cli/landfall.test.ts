@@ -23,13 +23,13 @@ t.test('--help lists every command, and each command has its own help', async (t
   for (const command of ['serve', 'migrate', 'config', 'backup', 'restore', 'verify']) {
     const { code, stdout } = await landfall({}, [command, '--help'])
     t.equal(code, 0)
-    t.match(stdout, `Usage: npx --no landfall ${command} [options]`)
+    t.match(stdout, `Usage: npm run landfall -- ${command} [options]`)
   }
   const group = await landfall({}, ['users', '--help'])
   for (const usage of ['list', 'create', 'set-password', 'sign-out', 'delete']) {
     t.match(group, { code: 0, stdout: `\n  ${usage} [options] ` })
     const own = await landfall({}, ['users', usage, '--help'])
-    t.match(own, { code: 0, stdout: `Usage: npx --no landfall users ${usage} [options]`, stderr: '' })
+    t.match(own, { code: 0, stdout: `Usage: npm run landfall -- users ${usage} [options]`, stderr: '' })
     t.match(own.stdout, /\n {2}--json {6}print the result as JSON, for scripts\n/)
   }
 })
@@ -44,7 +44,7 @@ t.test('serve --help lists every setting with its default', async (t) => {
 t.test('npm run landfall passes on arguments and the exit code', async (t) => {
   const run = async (...args: string[]) =>
     await landfall({}, args, { command: ['npm', 'run', '--silent', 'landfall', '--'] })
-  t.match(await run('--help'), { code: 0, stdout: /^Usage: npx --no landfall / })
+  t.match(await run('--help'), { code: 0, stdout: /^Usage: npm run landfall -- / })
   t.match(await run('nonsense'), { code: 2, stderr: /unknown command/ })
 })
 
@@ -97,7 +97,11 @@ t.test('a wrong command line exits with 2 and prints the reason and a hint', asy
 t.test('without a command, the help goes to standard error and the exit code is 2', async (t) => {
   const { stdout: help } = await landfall({}, ['--help'])
   t.same(await landfall({}, []), { code: 2, stdout: '', stderr: help })
-  t.match(await landfall({}, ['users']), { code: 2, stdout: '', stderr: /^Usage: npx --no landfall users / })
+  t.match(await landfall({}, ['users']), {
+    code: 2,
+    stdout: '',
+    stderr: /^Usage: npm run landfall -- users /
+  })
 })
 
 t.test('wrong settings, from the environment or a .env file, stop every command with one line each', async (t) => {

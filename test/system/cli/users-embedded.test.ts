@@ -8,7 +8,7 @@ t.test('the users commands work while the service runs on its embedded database'
   const env = { DATA_DIR: join(folder, 'data'), UPLOADS_DIR: join(folder, 'uploads') }
   t.match(await users(t, env, ['list']), {
     code: 1,
-    stderr: /^DATA_DIR \S+ holds no database: .* npx --no landfall migrate\n$/
+    stderr: /^DATA_DIR \S+ holds no database: .* npm run landfall -- migrate\n$/
   }, 'there is no database yet')
   await administer(t, env)
 })

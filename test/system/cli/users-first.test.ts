@@ -8,7 +8,7 @@ t.test('an account can be created before the first start, after landfall migrate
   const env = { DATABASE_URL: await createDatabase(t), UPLOADS_DIR: temporaryFolder(t) }
   t.match(await users(t, env, ['list']), {
     code: 1,
-    stderr: /lacks migrations? .*: run npx --no landfall migrate/
+    stderr: /lacks migrations? .*: run npm run landfall -- migrate/
   })
   t.match(await landfall(env, ['migrate']), { code: 0, stdout: /^Applied migrations? \d+_init/ })
   t.match(await users(t, env, ['list']), { code: 0, stdout: 'There are no accounts yet\n' })
