@@ -91,7 +91,7 @@ onEachStore('the sweep does not remove files that belong to another database', a
   await look.leaveUnfinished(newStorageKey(''))
   await t.rejects(sweep(empty, app.files, NOW), {
     message:
-      `${app.files.place} belongs to another database: files without a row in this one are not removed. Check DATABASE_URL; if the database was moved, remove .database from there`
+      `${app.files.place} belongs to another database: files without a row in this one are not removed. Give each database uploads of its own. If this database was moved, remove .database from there`
   })
   t.strictSame((await stored(app)).temporary, [], 'unfinished uploads belong to no database and are removed')
   await sweepOnceLike(app, empty)
