@@ -18,6 +18,8 @@ declare module 'fastify' {
   interface FastifyRequest {
     /** The id of the signed-in user, once the request is authenticated. */
     userId: number | undefined
+    /** The id of its session. */
+    sessionId: string | undefined
   }
   interface FastifyInstance {
     /** Logs a request when it ends. */
@@ -129,7 +131,8 @@ const logRequest: FastifyInstance['logRequest'] = (request, reply, level = 'info
       ms: Math.round((performance.now() - startedAt) * 10) / 10,
       bytes: socket.bytesWritten - sentBefore, // with headers; the client may have received less
       address,
-      user: request.userId
+      user: request.userId,
+      session: request.sessionId
     }, message)
   }
   unfinished.set(raw, { id: request.id, end })
@@ -177,6 +180,7 @@ function logUnserved (
 
 export default fp(async (app) => {
   app.decorateRequest('userId', undefined)
+  app.decorateRequest('sessionId', undefined)
   app.decorate('inLogSample', sampler(app.config.LOG_PUBLIC_READS_SAMPLE))
   app.decorate('logRequest', logRequest)
   app.decorate('logFailure', logFailure)

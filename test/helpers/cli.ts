@@ -23,13 +23,15 @@ export interface RunOptions {
   readonly input?: string | Uint8Array
   readonly cwd?: string
   readonly command?: readonly [string, ...string[]]
+  /** Receives the lines of the audit trail, which are left out of `stderr`. */
+  readonly audit?: object[]
 }
 
 /** Runs the built command line as a process. Its environment is `env`, PATH, HOME and TMPDIR. */
 export async function landfall (
   env: Record<string, string>,
   args: readonly string[],
-  { input = '', cwd = PROJECT, command = [process.execPath, LANDFALL] }: RunOptions = {}
+  { input = '', cwd = PROJECT, command = [process.execPath, LANDFALL], audit = [] }: RunOptions = {}
 ): Promise<Outcome> {
   const { PATH = '', HOME = '/', TMPDIR = tmpdir() } = process.env
   const [program, ...first] = command
@@ -49,6 +51,10 @@ export async function landfall (
   child.stdin.on('error', () => {}) // the command may exit without reading its input
   child.stdin.end(input)
   await once(child, 'close')
+  stderr = stderr.replace(/^\{"level":30,.*"audit":.*\n/gm, (line) => {
+    audit.push(JSON.parse(line))
+    return ''
+  })
   return { code: child.exitCode, stdout, stderr }
 }
 
@@ -192,11 +198,14 @@ async function takeDown (t: Test, env: Record<string, string>, url: string): Pro
     'nothing is deleted if the files cannot be'
   )
 
-  t.match(await users(t, env, ['delete', owner.email, '--json']), {
-    code: 0,
-    stdout: new RegExp(`"email":"${owner.email}","landing_pages":1,"assets":1}\n$`),
-    stderr: ''
-  })
+  const audit: object[] = []
+  const { code, stdout, stderr } = await landfall(env, ['users', 'delete', owner.email, '--json'], { audit })
+  t.match({ code, stderr }, { code: 0, stderr: '' })
+  const { id, ...deleted } = JSON.parse(stdout)
+  t.same(deleted, { email: owner.email, landing_pages: 1, assets: 1 })
+  t.match(audit, [{ audit: 'command', command: 'users delete', user: id, pages: 1, assets: 1, uid: Number }])
+  t.equal(audit.length, 1)
+  t.notMatch(JSON.stringify(audit), owner.email)
   t.same([await statusOfPage(second), await statusOf(kept.url)], [404, 404])
   t.equal((await owner.call('GET', `${url}/auth/me`)).status, 401)
   t.match(await users(t, env, ['delete', owner.email]), { code: 1, stderr: /^There is no account / })

@@ -1,4 +1,5 @@
 import { resolve } from 'node:path'
+import { auditCommand } from '../audit.ts'
 import { createBackup } from '../backup/create.ts'
 import type { Problem } from '../backup/compare.ts'
 import type { WorkOptions } from '../backup/progress.ts'
@@ -48,6 +49,7 @@ export async function restore (directory: string): Promise<number> {
       resolve(directory),
       options
     )
+    auditCommand('restore', { assets })
     const without = lost === 0 ? '' : `, ${lost} of them without their file`
     return {
       summary: `Restored the database and ${formatCount(assets, 'asset')} (${formatBytes(bytes)})${without}.`,

@@ -4,6 +4,7 @@ import type { Config } from '../../config.ts'
 import { countedAddress } from '../../http/client-address.ts'
 import { addressKey } from '../../modules/accounts/index.ts'
 import { counterKey, windowKey } from '../../modules/rate-limit/index.ts'
+import { auditCommand } from '../audit.ts'
 import { formatCount, formatTable, print } from '../output.ts'
 import { withRedis } from '../redis.ts'
 import { loadCommandConfig } from '../settings.ts'
@@ -50,6 +51,7 @@ export async function clear (givenAddress: string): Promise<number> {
     {},
     async (redis) => await redis.del(limits.map(({ key }) => key))
   )
+  auditCommand('limits clear', { cleared: address })
   print(`Cleared ${formatCount(cleared, 'count')} of ${address}\n`)
   return 0
 }

@@ -3,6 +3,7 @@ import { join } from 'node:path'
 import { applyMigrations, withSession } from '../../infra/postgres/migrate.ts'
 import { MigrationError, migrationStates, pendingMigrations } from '../../infra/postgres/migration-history.ts'
 import type { StatementRunner } from '../../infra/postgres/statement.ts'
+import { auditCommand } from '../audit.ts'
 import { progressLog, withEmbeddedDatabase } from '../database.ts'
 import { formatTable, print } from '../output.ts'
 import { loadCommandConfig } from '../settings.ts'
@@ -26,6 +27,7 @@ export async function migrate (): Promise<number> {
       },
       otherwise: async (connection) => await applyMigrations(connection, progressLog)
     })
+  if (applied.length > 0) auditCommand('migrate', { applied })
   print(applied.length === 0 ? UP_TO_DATE
     : `Applied ${applied.length === 1 ? 'migration' : 'migrations'} ${applied.join(', ')}\n`)
   return 0

@@ -1,5 +1,6 @@
 import { deleteAnyAsset } from '../../modules/assets/index.ts'
 import { deletePage } from '../../modules/landing-pages/index.ts'
+import { auditCommand } from '../audit.ts'
 import { withUploads } from '../backup/uploads.ts'
 import { withDatabase } from '../database.ts'
 import { publishDeletions, removeFiles } from '../deletions.ts'
@@ -13,6 +14,7 @@ export async function takeDownPage (publicId: string): Promise<number> {
   const config = loadCommandConfig()
   const id = await withDatabase(config, async (database) => await deletePage(database, publicId))
   if (id === undefined) throw new Error(`There is no page ${publicId}`)
+  auditCommand('pages take-down', { page: id, public_id: publicId })
   await publishDeletions(config.REDIS_URL, [publicId])
   print(`Deleted page ${publicId}\n`)
   return 0
@@ -25,6 +27,7 @@ export async function takeDownAsset (name: string): Promise<number> {
     await uploads.store.assertWritable()
     const asset = await withDatabase(config, async (database) => await deleteAnyAsset(database, name))
     if (asset === undefined) throw new Error(`There is no asset ${name}`)
+    auditCommand('assets take-down', { asset: asset.id })
     print(`Deleted asset ${asset.id}, ${asset.storageKey}\n`)
     return await removeFiles(uploads, [asset.storageKey])
   })

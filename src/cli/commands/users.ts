@@ -2,6 +2,7 @@ import { checkNewAccount, checkNewPassword, createUser, deleteUser, findUser, li
   Passwords, setPassword, signOutEverywhere, type AccountSummary,
   type SignedOut } from '../../modules/accounts/index.ts'
 import { withDatabase } from '../database.ts'
+import { auditCommand } from '../audit.ts'
 import { withUploads } from '../backup/uploads.ts'
 import { publishDeletions, removeFiles } from '../deletions.ts'
 import { formatCount, formatTable, print } from '../output.ts'
@@ -42,6 +43,7 @@ export async function create (givenEmail: string, { json = false }: Options): Pr
       password: await readNewPassword()
     })
     const id = await createUser(database, email, await new Passwords().hash(password))
+    auditCommand('users create', { user: id })
     print(json ? `${JSON.stringify({ id, email })}\n` : `Created account ${id}, ${email}\n`)
     return 0
   })
@@ -54,7 +56,7 @@ export async function changePassword (givenEmail: string, options: Options): Pro
     if (await findUser(database, email) === undefined) throw createUnknownAccountError(email)
     const password = checkNewPassword(email, await readNewPassword())
     const changed = await setPassword(database, email, await new Passwords().hash(password))
-    return reportEndedSessions('Changed the password of', email, changed, options)
+    return reportEndedSessions('set-password', email, changed, options)
   })
 }
 
@@ -67,6 +69,7 @@ export async function remove (givenEmail: string, { json = false }: Options): Pr
     const deleted = await withDatabase(config, async (database) => await deleteUser(database, email))
     if (deleted === undefined) throw createUnknownAccountError(email)
     const { id, publicIds, storageKeys } = deleted
+    auditCommand('users delete', { user: id, pages: publicIds.length, assets: storageKeys.length })
     await publishDeletions(config.REDIS_URL, publicIds)
     print(json
       ? `${JSON.stringify({ id, email, landing_pages: publicIds.length, assets: storageKeys.length })}\n`
@@ -83,18 +86,20 @@ export async function signOut (givenEmail: string, options: Options): Promise<nu
   return await withDatabase(
     loadCommandConfig(),
     async (database) =>
-      reportEndedSessions('Signed out', email, await signOutEverywhere(database, email), options)
+      reportEndedSessions('sign-out', email, await signOutEverywhere(database, email), options)
   )
 }
 
 function reportEndedSessions (
-  action: string,
+  command: 'set-password' | 'sign-out',
   email: string,
   account: SignedOut | undefined,
   { json = false }: Options
 ): number {
   if (account === undefined) throw createUnknownAccountError(email)
   const { id, sessionsEnded } = account
+  auditCommand(`users ${command}`, { user: id, sessions_ended: sessionsEnded })
+  const action = command === 'sign-out' ? 'Signed out' : 'Changed the password of'
   print(json ? `${JSON.stringify({ id, email, sessions_ended: sessionsEnded })}\n`
     : `${action} ${email}: ${formatCount(sessionsEnded, 'session')} ended\n`)
   return 0

@@ -31,6 +31,9 @@ export function createLogger (
   return LOG_FORMAT === 'pretty' ? pino(options, createPrettyOutput()) : pino(options)
 }
 
+/** Creates the logger of the command line, whose results are on standard output. */
+export const createCommandLogger = (): FastifyBaseLogger => pino({ serializers }, process.stderr)
+
 /** Fields of an access log line that become part of its message. */
 const FIELDS_IN_MESSAGE = ['method', 'route', 'path', 'status', 'ms', 'bytes'] as const
 

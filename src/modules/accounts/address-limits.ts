@@ -1,5 +1,6 @@
 import type { FastifyInstance, onRequestAsyncHookHandler } from 'fastify'
 import { createTooManyRequestsError } from '../../errors.ts'
+import { auditRequest } from '../../http/audit.ts'
 import { clock } from '../../infra/system/clock.ts'
 import { secondsLeft } from '../rate-limit/index.ts'
 
@@ -21,6 +22,7 @@ export function limitByAddress (
     const count = await counters.take(addressKey(name, app.addressOf(request).counted), max, MINUTE_MS, now)
     if (count.allowed) return
     authCounts.throttled[name]++
+    auditRequest(request, 'limit_met', { limit: `${name}:address` })
     throw createTooManyRequestsError(secondsLeft(count, now))
   }
 }

@@ -1,3 +1,4 @@
+import { createHmac } from 'node:crypto'
 import fastifyJwt from '@fastify/jwt'
 import fp from 'fastify-plugin'
 import type { FastifyInstance, FastifyRequest } from 'fastify'
@@ -8,6 +9,10 @@ import { UnauthorizedError } from '../../errors.ts'
 import { isUuid } from '../../infra/system/identifiers.ts'
 
 declare module 'fastify' {
+  interface FastifyInstance {
+    /** A keyed hash of a normalised e-mail address, for the audit trail. */
+    hashEmail: (email: string) => string
+  }
   interface FastifyRequest {
     /** The session of the access token. Set in the authenticated scope, before the body is read. */
     session: Session
@@ -41,6 +46,7 @@ export function requireSession (scope: FastifyInstance): void {
     // The time after the query, so that a slow query doesn't cause a second one.
     request.sessionSeenAt = clock.now()
     request.userId = request.session.userId
+    request.sessionId = request.session.id
   })
   // Before validation, so that a request with an ended session and an invalid body gets a 401.
   scope.addHook('preValidation', async (request) => await confirmSession(scope.database, request))
@@ -105,6 +111,8 @@ export default fp<{ secret: string, accessTokenSeconds: number }>(
         cache: false
       }
     })
+    const auditKey = createHmac('sha256', secret).update('e-mail addresses in the audit trail').digest()
+    app.decorate('hashEmail', (email) => createHmac('sha256', auditKey).update(email).digest('base64url'))
     app.decorateRequest('session', null as unknown as Session)
     app.decorateRequest('sessionSeenAt', -Infinity)
   },

@@ -1,13 +1,14 @@
 import type { FastifyPluginAsyncTypebox } from '@fastify/type-provider-typebox'
-import type { onRequestHookHandler } from 'fastify'
+import type { FastifyRequest, onRequestHookHandler } from 'fastify'
 import { InvalidCredentialsError, InvalidRefreshTokenError, SignUpClosedError } from '../../errors.ts'
+import { auditRequest } from '../../http/audit.ts'
 import { sendWithoutBody } from '../../http/responses.ts'
 import { attachedProblems } from '../../http/validation.ts'
 import { limitByAddress } from './address-limits.ts'
 import { checkSignUp, hasUser } from './new-account.ts'
 import { meSchema, refreshSchema, signInSchema, signOutSchema, signUpSchema } from './schemas.ts'
 import { SignIn } from './sign-in.ts'
-import { Sessions, startSweeps } from './sessions.ts'
+import { Sessions, startSweeps, type IssuedSession } from './sessions.ts'
 import { limitStarts } from './start-limiter.ts'
 
 /** Sign-ins and sign-ups that start in one turn of the event loop. */
@@ -19,6 +20,22 @@ const NOBODY = { email: '', password: '' }
 const schemaErrorFormatter = (): Error => new InvalidRefreshTokenError()
 
 const refuseSignUp: onRequestHookHandler = (_request, _reply, done) => done(new SignUpClosedError())
+
+/** Adds a new session to the access log and to the audit trail. */
+function recordSession (
+  request: FastifyRequest,
+  { userId, sessionId }: IssuedSession,
+  event: 'signed_up' | 'signed_in' | 'session_refreshed',
+  email?: string
+): void {
+  request.userId = userId
+  request.sessionId = sessionId
+  auditRequest(request, event, {
+    user: userId,
+    session: sessionId,
+    email_hash: email === undefined ? undefined : request.server.hashEmail(email)
+  })
+}
 
 /** The routes that need no access token. */
 export const authRoutes: FastifyPluginAsyncTypebox = async (app) => {
@@ -38,8 +55,9 @@ export const authRoutes: FastifyPluginAsyncTypebox = async (app) => {
     ]
   }, async (request, reply) => {
     const { email, password } = await checkSignUp(database, request.body, attachedProblems(request))
-    const { userId, tokens } = await sessions.startWithAccount(email, await passwords.hash(password))
-    request.userId = userId
+    const session = await sessions.startWithAccount(email, await passwords.hash(password))
+    const { userId, tokens } = session
+    recordSession(request, session, 'signed_up', email)
     reply.code(201).header('location', app.publicPath('/auth/me'))
     return { user: { id: userId, email }, ...tokens }
   })
@@ -54,8 +72,11 @@ export const authRoutes: FastifyPluginAsyncTypebox = async (app) => {
     const { email, password } = validationError === undefined ? body.user : NOBODY
     const user = await signIn.attempt(request, email, password)
     const session = user && await sessions.start(user)
-    if (session === undefined) throw new InvalidCredentialsError()
-    request.userId = session.userId
+    if (session === undefined) {
+      auditRequest(request, 'sign_in_failed', { email_hash: app.hashEmail(email) })
+      throw new InvalidCredentialsError()
+    }
+    recordSession(request, session, 'signed_in', email)
     return { user: { id: session.userId, email }, ...session.tokens }
   })
 
@@ -64,9 +85,9 @@ export const authRoutes: FastifyPluginAsyncTypebox = async (app) => {
     schemaErrorFormatter,
     onRequest: limitByAddress(app, 'refresh', config.REFRESHES_PER_ADDRESS)
   }, async (request) => {
-    const { userId, tokens } = await sessions.refresh(request.body.refresh_token)
-    request.userId = userId
-    return tokens
+    const session = await sessions.refresh(request, request.body.refresh_token)
+    recordSession(request, session, 'session_refreshed')
+    return session.tokens
   })
 }
 
@@ -80,6 +101,7 @@ export const sessionRoutes: FastifyPluginAsyncTypebox = async (app) => {
 
   app.delete('/auth/sign_out', { schema: signOutSchema, schemaErrorFormatter }, async (request, reply) => {
     await sessions.end(request.session, request.body.refresh_token)
+    auditRequest(request, 'signed_out', { user: request.session.userId, session: request.session.id })
     return sendWithoutBody(reply.code(204))
   })
 }

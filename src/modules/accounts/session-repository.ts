@@ -73,12 +73,12 @@ const ROTATE = statement<StartedSession>(`
   )
   SELECT id AS "sessionId", user_id AS "userId" FROM spent`)
 
-const REVOKE_REPLAYED = statement<{ id: string }>(`
+const REVOKE_REPLAYED = statement<StartedSession>(`
   UPDATE sessions s SET revoked_at = now()
   FROM refresh_tokens t
   WHERE t.token_hash = $1 AND s.id = t.session_id AND s.revoked_at IS NULL
     AND t.rotated_at < now() - make_interval(secs => ${REPLAY_TOLERANCE_SECONDS})
-  RETURNING s.id`)
+  RETURNING s.id AS "sessionId", s.user_id AS "userId"`)
 
 const SIGN_OUT = statement<{ id: string }>(`
   WITH presented AS (
@@ -184,11 +184,14 @@ export async function rotateToken (
 /**
  * Ends the session of a refresh token that was rotated more than 10 seconds ago.
  *
- * @returns whether a session was ended
+ * @returns the session; undefined when none was ended
  */
-export async function revokeReplayed (database: Database, tokenHash: Hash): Promise<boolean> {
+export async function revokeReplayed (
+  database: Database,
+  tokenHash: Hash
+): Promise<StartedSession | undefined> {
   const rows = await database.run(REVOKE_REPLAYED, [tokenHash])
-  return rows.length > 0
+  return rows[0]
 }
 
 /**

@@ -1,8 +1,9 @@
 import { createHash, randomBytes, randomUUID } from 'node:crypto'
-import type { FastifyInstance } from 'fastify'
+import type { FastifyInstance, FastifyRequest } from 'fastify'
 import type { Database } from '../../infra/postgres/database.ts'
 import type { StatementRunner } from '../../infra/postgres/statement.ts'
 import { InvalidRefreshTokenError } from '../../errors.ts'
+import { auditRequest } from '../../http/audit.ts'
 import { createAccount, revokeReplayed, revokeSessions, rotateToken, signOutEverywhere, startSession,
   sweepSessions, type Lifetimes, type Session, type SignedOut,
   type StartedSession } from './session-repository.ts'
@@ -20,6 +21,7 @@ export interface Tokens {
 
 export interface IssuedSession {
   readonly userId: number
+  readonly sessionId: string
   readonly tokens: Tokens
 }
 
@@ -72,13 +74,17 @@ export class Sessions {
    *
    * @throws {InvalidRefreshTokenError} when the token is unknown, expired or already used
    */
-  async refresh (refreshToken: string): Promise<IssuedSession> {
+  async refresh (request: FastifyRequest, refreshToken: string): Promise<IssuedSession> {
     const spentHash = hashToken(refreshToken)
     const token = createRefreshToken()
     const session = await rotateToken(this.#database, spentHash, hashToken(token), this.#lifetimes)
     if (session !== undefined) return this.#issue('refreshed', session, token)
     // A separate statement, so that the revocation is committed before the error is thrown.
-    if (await revokeReplayed(this.#database, spentHash)) this.#app.authCounts.sessions.replayed++
+    const replayed = await revokeReplayed(this.#database, spentHash)
+    if (replayed !== undefined) {
+      this.#app.authCounts.sessions.replayed++
+      auditRequest(request, 'token_replayed', { user: replayed.userId, session: replayed.sessionId })
+    }
     throw new InvalidRefreshTokenError()
   }
 
@@ -96,7 +102,7 @@ export class Sessions {
   #issue (event: 'begun' | 'refreshed', { userId, sessionId }: StartedSession, token: string): IssuedSession {
     this.#app.authCounts.sessions[event]++
     const accessToken = this.#app.jwt.sign({ sub: String(userId), sid: sessionId, jti: randomUUID() })
-    return { userId, tokens: { access_token: accessToken, refresh_token: token } }
+    return { userId, sessionId, tokens: { access_token: accessToken, refresh_token: token } }
   }
 }
 

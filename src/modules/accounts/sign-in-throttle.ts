@@ -2,6 +2,7 @@ import { createHash } from 'node:crypto'
 import { setTimeout as sleep } from 'node:timers/promises'
 import type { FastifyInstance, FastifyRequest } from 'fastify'
 import { clock } from '../../infra/system/clock.ts'
+import { auditRequest } from '../../http/audit.ts'
 import type { Counters } from '../rate-limit/index.ts'
 import type { AuthCounts } from './account-metrics.ts'
 import { addressKey } from './address-limits.ts'
@@ -15,8 +16,10 @@ const RETRY_MS = 250
 const MAX_RETRIES = 4
 
 interface Budget {
+  /** Its name in the audit trail. */
+  readonly limit: 'sign_in:account' | 'sign_in:address'
   readonly key: string
-  readonly limit: number
+  readonly max: number
   readonly windowMs: number
 }
 
@@ -64,28 +67,39 @@ export class SignInThrottle {
     attempt: Attempt<T>
   ): Promise<T | undefined> {
     const address: Budget = {
+      limit: 'sign_in:address',
       key: addressKey('sign-in:address', request.server.addressOf(request).counted),
-      limit: this.#perAddress,
+      max: this.#perAddress,
       windowMs: ADDRESS_WINDOW_MS
     }
     const { socket } = request.raw
     const isGone = (): boolean => socket.destroyed
-    return await this.#within(address, isGone, async () => {
+    const onRefused = ({ limit }: Budget): void => {
+      this.#throttled.sign_in++
+      auditRequest(request, 'limit_met', { limit, email_hash: request.server.hashEmail(email) })
+    }
+    const hooks = { isGone, onRefused }
+    return await this.#within(address, hooks, async () => {
       const account: Budget = {
+        limit: 'sign_in:account',
         key: accountKey(email, await findHash()),
-        limit: this.#perAccount,
+        max: this.#perAccount,
         windowMs: ACCOUNT_WINDOW_MS
       }
-      return await this.#within(account, isGone, attempt)
+      return await this.#within(account, hooks, attempt)
     })
   }
 
-  async #within<T> (budget: Budget, isGone: () => boolean, attempt: Attempt<T>): Promise<T | undefined> {
+  async #within<T> (
+    budget: Budget,
+    { isGone, onRefused }: { isGone: () => boolean, onRefused: (budget: Budget) => void },
+    attempt: Attempt<T>
+  ): Promise<T | undefined> {
     const queue = this.#queueOf(budget.key)
     try {
       const resetAt = await queue.whenFirst(async () => await this.#use(budget, queue, isGone))
         .catch((error: unknown) => {
-          this.#throttled.sign_in++
+          onRefused(budget)
           throw error
         })
       let hasFailed = false
@@ -103,10 +117,10 @@ export class SignInThrottle {
   }
 
   /** Takes one unit of the budget. Resolves to the end of its window. */
-  async #use ({ key, limit, windowMs }: Budget, queue: AttemptQueue, isGone: () => boolean): Promise<number> {
+  async #use ({ key, max, windowMs }: Budget, queue: AttemptQueue, isGone: () => boolean): Promise<number> {
     for (let retries = 0;;) {
       const { finished } = queue
-      const { allowed, resetAt } = await this.#counters.takeReturnable(key, limit, windowMs, clock.now())
+      const { allowed, resetAt } = await this.#counters.takeReturnable(key, max, windowMs, clock.now())
       if (allowed) {
         queue.running++
         return resetAt

@@ -1,6 +1,7 @@
 import fastifyMultipart from '@fastify/multipart'
 import type { FastifyPluginAsyncTypebox } from '@fastify/type-provider-typebox'
 import { NotFoundError } from '../../errors.ts'
+import { auditRequest } from '../../http/audit.ts'
 import { checkPreconditions, hasConditions, isNotModified } from '../../http/conditional-requests.ts'
 import { nextLink, pageOf } from '../../http/pagination.ts'
 import { uncheckedInput } from '../../http/validation.ts'
@@ -43,6 +44,7 @@ export const assetRoutes: FastifyPluginAsyncTypebox = async (app) => {
     onRequest: requireMultipart
   }, async (request, reply) => {
     const record = assetRecord(await upload(request), urls())
+    auditRequest(request, 'created', { user: request.userId, asset: record.id })
     reply.code(201).headers({ etag: recordTag(record), location: app.publicPath(`/assets/${record.id}`) })
     return record
   })

@@ -30,7 +30,7 @@ async function logged (t: Test, settings: Record<string, string> = {}, level = '
   lines.length = 0
   /** Waits until a request has been logged and returns all lines with its id. */
   const linesOf = async (requestId: string | null): Promise<Line[]> => {
-    const own = () => lines.filter(({ reqId }) => reqId === requestId)
+    const own = () => lines.filter(({ reqId, audit }) => reqId === requestId && audit === undefined)
     await until(() => own().some(({ msg }) => msg === 'answered' || msg === 'client disconnected'))
     return own()
   }

@@ -59,11 +59,13 @@ t.test('limits shows and clears what Redis counts for a client address', async (
       /^What Redis counts for 2001:db8:1:2::\/64; .*\n\nLIMIT +USED +OF +ENDS IN\npublic reads +1 +30 +\d+ s\n/,
     stderr: ''
   })
-  t.same(await landfall(env, ['limits', 'clear', first]), {
+  const audit: object[] = []
+  t.same(await landfall(env, ['limits', 'clear', first], { audit }), {
     code: 0,
     stdout: 'Cleared 5 counts of 2001:db8:1:2::/64\n',
     stderr: ''
   })
+  t.match(audit, [{ command: 'limits clear', cleared: '2001:db8:1:2::/64' }])
   t.match(await usesOf(first), { 'public reads': 0, 'failed sign-ins': 0, refreshes: 0 })
   t.equal(await signIn(PASSWORD), 200)
 

@@ -26,7 +26,9 @@ t.test('migrate --status lists the state of each migration and exits with 1 unle
     'both changed nothing'
   )
 
-  t.match(await landfall(env, ['migrate']), { code: 0 })
+  const audit: object[] = []
+  t.match(await landfall(env, ['migrate'], { audit }), { code: 0 })
+  t.match(audit, [{ command: 'migrate', applied: [/_init$/] }])
   t.match(await landfall(env, DRY_RUN), { code: 0, stdout: 'The database is up to date\n' })
   t.match(await landfall(env, STATUS), { code: 0, stdout: /^MIGRATION +STATE\n(\d+_\w+ +applied\n)+$/ })
 

@@ -1,5 +1,6 @@
 import type { FastifyPluginAsyncTypebox } from '@fastify/type-provider-typebox'
 import type { FastifyReply, FastifyRequest, preValidationHookHandler } from 'fastify'
+import { auditRequest } from '../../../http/audit.ts'
 import { clock } from '../../../infra/system/clock.ts'
 import { KeyedSemaphore } from '../../../infra/system/keyed-semaphore.ts'
 import { InvalidError, NotFoundError, PreconditionFailedError, RetryLaterError,
@@ -45,6 +46,7 @@ function addCreateRoute (app: App, pages: LandingPageRepository): void {
     const startedAt = clock.now()
     const page = await pages.create(request.session.userId, document)
     await app.documents.publish(page.publicId, documentVersion(page), startedAt)
+    auditRequest(request, 'created', { user: request.userId, page: page.id, public_id: page.publicId })
     reply.code(201).header('location', app.publicPath(`/manage/landing_pages/${page.id}`))
     return sendRecord(reply, page)
   })
