@@ -141,7 +141,7 @@ const readersOf = (t: Test, urls: string[], publicId: string): Readers =>
   new Readers(t, {
     urls,
     publicIds: [publicId],
-    intervalMs: 5,
+    intervalMs: 20,
     headers: { origin: 'https://reader.test' },
     resend: false
   })
