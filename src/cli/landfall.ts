@@ -1,12 +1,12 @@
 #!/usr/bin/env node
 import '../infra/system/keep-tick-shape.ts'
 import { CommanderError } from 'commander'
-import { ignoreClosedPipes } from './output.ts'
+import { handleOutputErrors } from './output.ts'
 import { createProgram } from './program.ts'
 
 // The entry point of the command line. Exit codes: 0 success, 1 failure, 2 wrong usage.
 
-ignoreClosedPipes()
+handleOutputErrors()
 createProgram().parseAsync().catch((error: unknown) => {
   if (!(error instanceof CommanderError)) throw error
   // Commander has already printed the help or the error. Its own exit code for an error would be 1.

@@ -48,11 +48,16 @@ export function print (text: string): void {
   process.stdout.write(text)
 }
 
-/** Lets a command finish when the reader of its output has closed the pipe, as `| head` does. */
-export function ignoreClosedPipes (): void {
+/**
+ * Ends the process with exit code 1 when its output can't be written, for example on a full disk. Lets a
+ * command finish when the reader of its output has closed the pipe, as `| head` does.
+ */
+export function handleOutputErrors (): void {
   for (const stream of [process.stdout, process.stderr]) {
-    stream.on('error', (error: NodeJS.ErrnoException) => {
-      if (error.code !== 'EPIPE') throw error
+    stream.on('error', ({ code, message }: NodeJS.ErrnoException) => {
+      if (code === 'EPIPE') return
+      if (stream === process.stdout) process.stderr.write(`The output can't be written: ${code ?? message}\n`)
+      process.exit(1)
     })
   }
 }

@@ -53,6 +53,15 @@ t.test('help exits with 0 when the reader of the pipe has exited', async (t) => 
   t.same(await landfall({}, ['serve', '--help'], { command }), { code: 0, stdout: '', stderr: '' })
 })
 
+t.test('a command whose output cannot be written says so and exits with 1', async (t) => {
+  const command = ['bash', '-c', '"$@" > /dev/full', 'bash', process.execPath, LANDFALL] as const
+  t.same(await landfall({}, ['config'], { command }), {
+    code: 1,
+    stdout: '',
+    stderr: "The output can't be written: ENOSPC\n"
+  })
+})
+
 t.test('--version prints the version of the package and the commit that was built', async (t) => {
   const { version } = JSON.parse(readFileSync(join(PROJECT, 'package.json'), 'utf8'))
   const commit = readFileSync(join(PROJECT, 'dist/commit'), 'utf8').trim()
