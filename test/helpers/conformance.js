@@ -1,9 +1,11 @@
-// Compares every answer of the service with /openapi.json; a difference fails the test. It runs in the test's
-// process (imported by app.ts) and, as JavaScript with --import, in services that tests start (service.ts).
+// Compares every answer of the service with /openapi.json and with the rules of HTTP; a difference fails the
+// test. It runs in the test's process (imported by app.ts) and, as JavaScript with --import, in services that
+// tests start (service.ts).
 
 import diagnostics from 'node:diagnostics_channel'
 import { createRequire } from 'node:module'
 import { brotliDecompressSync, gunzipSync } from 'node:zlib'
+import { brokenRules } from './http-rules.js'
 
 /** Begins each line about a difference; helpers/service.ts searches the output for it. */
 const MARK = 'NOT AS DESCRIBED: '
@@ -296,7 +298,8 @@ function descriptionOf (document) {
 function check (app, { method, url }, answer) {
   if (app.fastify.swagger === undefined) return undefined // an app that a test made without the service
   app.description ??= descriptionOf(app.fastify.swagger())
-  const problems = app.description.problems(method, url, answer)
+  const problems = [...app.description.problems(method, url, answer),
+    ...brokenRules({ method, ...answer }).map((rule) => `breaks a rule of HTTP (${rule})`)]
   if (problems.length === 0) return undefined
   return `${MARK}${method} ${answer.status} of ${url.slice(0, 200)}: ${problems.join('; and it ')}`
 }

@@ -119,7 +119,8 @@ const { app, routes } = await buildWithHandlers(settings, (route, handler) => {
         : Object.assign(new Error('refused'), { statusCode: REFUSED })
     }
     letThrough.push(route.name)
-    return await reply.code(REACHED).type('application/json').send(Buffer.from('{"errors":["reached"]}'))
+    return await reply.code(REACHED).type('application/json').header('cache-control', 'no-store')
+      .send(Buffer.from('{"errors":["reached"]}'))
   }
 })
 

@@ -357,6 +357,22 @@ t.test('inject() rejects when a body has an undescribed field or lacks a require
   })
 })
 
+t.test('inject() rejects when a response breaks a rule of HTTP', async (t) => {
+  const spoil = (message: unknown) => {
+    const { fastify } = message as { fastify: FastifyInstance }
+    fastify.addHook('onRequest', (_request, reply, done) => {
+      reply.header('pragma', 'no-cache')
+      done()
+    })
+  }
+  diagnostics.subscribe('fastify.initialization', spoil)
+  const app = await buildTestApp(t, { settings })
+  diagnostics.unsubscribe('fastify.initialization', spoil)
+  await t.rejects(app.inject('/health/live'), {
+    message: /breaks a rule of HTTP \(no Expires and no Pragma\)/
+  })
+})
+
 t.test('a wrong response over a socket is reported once and fails the test file', async (t) => {
   const app = await misdescribed(t, (document) => {
     delete document.paths[PUBLIC]!.get!.responses['200']

@@ -1,0 +1,6 @@
+export function brokenRules (answer: {
+  readonly method: string
+  readonly status: number
+  readonly headers: Readonly<Record<string, string | undefined>>
+  readonly body: Buffer | undefined
+}): string[]
