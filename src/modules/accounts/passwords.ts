@@ -2,8 +2,6 @@ import { availableParallelism } from 'node:os'
 import argon2 from 'argon2'
 import fp from 'fastify-plugin'
 import { RetryLaterError } from '../../errors.ts'
-import { isDatabaseUnavailable } from '../../infra/postgres/unavailable.ts'
-import { clock } from '../../infra/system/clock.ts'
 import { Semaphore } from '../../infra/system/semaphore.ts'
 import { addCounter, addGauge } from '../../infra/telemetry/metrics.ts'
 import { normalizePassword } from './credentials.ts'
@@ -25,8 +23,6 @@ const PARAMETERS = { type: argon2.argon2id, memoryCost: 19 * 1024, timeCost: 2, 
 export const MAX_HASHES = Math.max(1, Math.min(2, availableParallelism() - 1))
 /** The most hashes that may wait. To compute this many takes one to two seconds. */
 const MAX_WAITING = 64
-/** A lookup that fails after this time was a timeout. An earlier failure concerns one connection only. */
-const UNRESPONSIVE_MS = 1000
 
 /** Hashes and compares passwords, a few at a time. */
 export class Passwords {
@@ -43,16 +39,14 @@ export class Passwords {
   }
 
   /**
-   * Compares a password with its hash. If there is no account, it compares with a decoy hash, so that both
-   * cases take the same time.
+   * Compares a password with its hash. Without a hash (there is no account), it compares with a decoy, so
+   * that both cases take the same time.
    *
-   * @param find looks up the hash. It is called after the wait, so that a refused request sends no statement
    * @throws {RetryLaterError} 503 when too many are waiting
    */
-  async verify (find: () => Promise<string | undefined>, password: string): Promise<boolean> {
+  async verify (hash: string | undefined, password: string): Promise<boolean> {
     this.#decoy ??= argon2.hash(Buffer.from('decoy'), PARAMETERS)
     return await this.#queue.run(async () => {
-      const hash = await this.#lookUp(find)
       const isEqual = await argon2.verify(hash ?? await this.#decoy as string, bytesOf(password))
       return isEqual && hash !== undefined
     })
@@ -65,26 +59,13 @@ export class Passwords {
 
   /** Creates the decoy before the first sign-in needs it. */
   async warmUp (): Promise<void> {
-    await this.verify(async () => undefined, '')
+    await this.verify(undefined, '')
   }
 
   /** The numbers of running and waiting hashes, and of those refused so far. */
   get counts (): { running: number, waiting: number, refused: number } {
     const { running, waiting, refused } = this.#queue
     return { running, waiting, refused }
-  }
-
-  /** If PostgreSQL doesn't answer, all waiting requests fail at once instead of timing out one by one. */
-  async #lookUp (find: () => Promise<string | undefined>): Promise<string | undefined> {
-    const startedAt = clock.now()
-    try {
-      return await find()
-    } catch (error) {
-      if (isDatabaseUnavailable(error) && clock.now() - startedAt >= UNRESPONSIVE_MS) {
-        this.#queue.refuseWaiting(error)
-      }
-      throw error
-    }
   }
 }
 

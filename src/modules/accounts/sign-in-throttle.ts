@@ -31,7 +31,8 @@ interface Budget {
 const accountKey = (email: string, passwordHash = ''): string =>
   `sign-in:account:${createHash('sha256').update(email).update(passwordHash).digest('base64url')}`
 
-type Attempt<T> = () => Promise<T | undefined>
+/** Resolves to whether the credentials are right. */
+type Attempt = () => Promise<boolean>
 
 /**
  * Limits failed sign-ins per account and per client address. An attempt takes one unit of both budgets before
@@ -57,15 +58,16 @@ export class SignInThrottle {
    *
    * @param email normalised; the account need not exist
    * @param findHash resolves to the password hash of the account; a rejection isn't counted
-   * @param attempt resolves to undefined when the credentials are wrong; a rejection isn't counted
+   * @param attempt a rejection isn't counted
+   * @returns whether the credentials are right
    * @throws {RetryLaterError} 429 after too many failures, or when too many attempts wait
    */
-  async guard<T> (
+  async guard (
     request: FastifyRequest,
     email: string,
     findHash: () => Promise<string | undefined>,
-    attempt: Attempt<T>
-  ): Promise<T | undefined> {
+    attempt: Attempt
+  ): Promise<boolean> {
     const address: Budget = {
       limit: 'sign_in:address',
       key: addressKey('sign-in:address', request.server.addressOf(request).counted),
@@ -90,11 +92,11 @@ export class SignInThrottle {
     })
   }
 
-  async #within<T> (
+  async #within (
     budget: Budget,
     { isGone, onRefused }: { isGone: () => boolean, onRefused: (budget: Budget) => void },
-    attempt: Attempt<T>
-  ): Promise<T | undefined> {
+    attempt: Attempt
+  ): Promise<boolean> {
     const queue = this.#queueOf(budget.key)
     try {
       const resetAt = await queue.whenFirst(async () => await this.#use(budget, queue, isGone))
@@ -104,9 +106,9 @@ export class SignInThrottle {
         })
       let hasFailed = false
       try {
-        const result = await attempt()
-        hasFailed = result === undefined
-        return result
+        const isRight = await attempt()
+        hasFailed = !isRight
+        return isRight
       } finally {
         if (!hasFailed) await this.#counters.giveBack(budget.key, budget.windowMs, resetAt)
         queue.finish()

@@ -27,36 +27,24 @@ export class SignIn {
    * @throws {RetryLaterError} 429 after too many failures
    */
   async attempt (request: FastifyRequest, email: string, password: string): Promise<User | undefined> {
-    const user = await this.#throttle.guard(
-      request,
-      email,
-      async () => (await this.#find(email))?.passwordHash,
-      async () => await this.#findUserWith(email, password)
-    )
-    if (user === undefined) {
+    let user: User | undefined
+    const isRight = await this.#throttle.guard(request, email, async () => {
+      user = isEmailAddress(email) ? await findUser(this.#database, email) : undefined
+      return user?.passwordHash
+    }, async () => await this.#passwords.verify(user?.passwordHash, password))
+    if (user === undefined || !isRight) {
       this.#counts.signInFailures++
       return undefined
     }
     return this.#passwords.isOutdated(user.passwordHash) ? await this.#renewHash(user, password) : user
   }
 
-  async #find (email: string): Promise<User | undefined> {
-    return isEmailAddress(email) ? await findUser(this.#database, email) : undefined
-  }
-
-  async #findUserWith (email: string, password: string): Promise<User | undefined> {
-    let user: User | undefined
-    const isRight = await this.#passwords.verify(async () => {
-      user = await this.#find(email)
-      return user?.passwordHash
-    }, password)
-    return isRight ? user : undefined
-  }
-
   /** Hashes the password with the current parameters, unless a concurrent sign-in has done so. */
   async #renewHash (user: User, password: string): Promise<User> {
     const passwordHash = await this.#passwords.hash(password)
     if (await replacePasswordHash(this.#database, user, passwordHash)) return { ...user, passwordHash }
-    return await this.#findUserWith(user.email, password) ?? user
+    const current = await findUser(this.#database, user.email)
+    return current !== undefined && await this.#passwords.verify(current.passwordHash, password) ? current
+      : user
   }
 }

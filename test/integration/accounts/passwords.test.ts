@@ -1,7 +1,5 @@
 import argon2 from 'argon2'
 import t from 'tap'
-import { clock } from '../../../src/infra/system/clock.ts'
-import { DatabaseUnavailableError } from '../../../src/infra/postgres/unavailable.ts'
 import { MAX_HASHES, Passwords } from '../../../src/modules/accounts/passwords.ts'
 import { buildTestApp, PASSWORD, signUp } from '../../helpers/app.ts'
 
@@ -20,29 +18,6 @@ t.test('at most two hashes are computed at once, 64 wait, and all others get 503
   t.ok(MAX_HASHES <= 2)
   for (const { reason } of refused) t.match(reason, { statusCode: 503, retryAfterSeconds: 1 })
   t.match(await passwords.hash('some password'), /^\$argon2id/, 'hashing works again afterwards')
-})
-
-t.test('waiting verifications fail without a query after PostgreSQL has failed to answer in time', async (t) => {
-  const passwords = new Passwords()
-  const real = clock.now
-  let ahead = 0
-  t.intercept(clock, 'now', { value: () => real() + ahead })
-  const lookUps: ((error: Error) => void)[] = []
-  const silent = async () =>
-    await new Promise<undefined>((_resolve, reject) => {
-      lookUps.push(reject)
-    })
-  const attempts = Promise
-    .allSettled(Array.from({ length: 20 }, async () => await passwords.verify(silent, PASSWORD)))
-  while (lookUps.length < MAX_HASHES) await new Promise((resolve) => setImmediate(resolve))
-  ahead = 4000
-  for (const fail of lookUps) fail(new DatabaseUnavailableError('no answer in time'))
-  for (const attempt of await attempts) {
-    t.match(attempt, { status: 'rejected', reason: DatabaseUnavailableError })
-  }
-  t.equal(lookUps.length, MAX_HASHES)
-  const hash = await passwords.hash(PASSWORD)
-  t.equal(await passwords.verify(async () => hash, PASSWORD), true, 'verification works again afterwards')
 })
 
 t.test('each of 200 concurrent sign-ins gets an answer, excess ones 503 with Retry-After', async (t) => {

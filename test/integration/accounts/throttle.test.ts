@@ -3,6 +3,7 @@ import type { FastifyInstance } from 'fastify'
 import { setPassword } from '../../../src/modules/accounts/index.ts'
 import { buildTestApp, PASSWORD, signUp, testSettings } from '../../helpers/app.ts'
 import { claimRedis } from '../../helpers/servers.ts'
+import { until } from '../../helpers/until.ts'
 
 const WRONG = 'not the password'
 
@@ -118,14 +119,22 @@ t.test('a sign-in waits for sign-ins in progress on another replica instead of b
   const one = await buildTestApp(t, { settings })
   const two = await buildTestApp(t, { settings })
   const { user } = await signUp(one)
-  const decided = Array.from({ length: 3 }, async () => await signIn(one, user.email, PASSWORD, newAddress()))
-  // Without a pause, because each of them returns what it has taken after some milliseconds.
-  const { commands } = one.redisClient!
-  const taken = async () =>
-    await commands.get((await commands.keys('landfall:count:sign-in:account:*'))[0] ?? '')
-  for (let tries = 0; await taken() !== '3'; tries++) {
-    if (tries > 100_000) throw new Error('not all three were counted at once')
+  const { verify } = one.passwords
+  let goOn = (): void => {}
+  const allTaken = new Promise<void>((resolve) => {
+    goOn = resolve
+  })
+  one.passwords.verify = async (...args) => {
+    await allTaken
+    return await verify.apply(one.passwords, args)
   }
+  const decided = Array.from({ length: 3 }, async () => await signIn(one, user.email, PASSWORD, newAddress()))
+  const { commands } = one.redisClient!
+  await until(async () => {
+    const [key = ''] = await commands.keys('landfall:count:sign-in:account:*')
+    return await commands.get(key) === '3'
+  }, 'all three have taken a unit')
+  goOn()
   t.equal((await signIn(two, user.email, PASSWORD, newAddress())).statusCode, 200)
   t.same((await Promise.all(decided)).map(({ statusCode }) => statusCode), Array(3).fill(200))
 })
