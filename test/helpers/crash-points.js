@@ -56,7 +56,7 @@ async function standStill (step) {
 const base = (path) => String(path).split('/').at(-1)
 for (const name of ['open', 'rename', 'unlink']) stoppable(promises, name, (path) => `${name} ${base(path)}`)
 const handle = await promises.open(file)
-for (const name of ['writeFile', 'sync', 'close']) stoppable(Object.getPrototypeOf(handle), name, () => name)
+for (const name of ['write', 'sync', 'close']) stoppable(Object.getPrototypeOf(handle), name, () => name)
 stoppable(
   pg.Client.prototype,
   'query',

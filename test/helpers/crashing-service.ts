@@ -8,7 +8,7 @@ import type { Teardown } from './servers.ts'
 
 export interface StopPoint {
   /**
-   * Matches the steps to count: `open NAME`, `writeFile`, `sync`, `close`, `rename NAME`, `unlink NAME` of
+   * Matches the steps to count: `open NAME`, `write`, `sync`, `close`, `rename NAME`, `unlink NAME` of
    * files, `query SQL` of PostgreSQL, `redis command` of Redis.
    */
   readonly steps: RegExp

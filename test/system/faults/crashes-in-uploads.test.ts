@@ -42,7 +42,7 @@ t.test('SIGKILL at any step of an upload leaves no row without its file', { time
   await victim.kill()
   t.same(stops.map(({ when, step }) => `${when} ${kind(step)}`), [
     'before open',
-    'before writeFile',
+    'before write',
     'before sync',
     'before rename',
     'before sync',

@@ -7,8 +7,8 @@ import type { FastifyBaseLogger } from 'fastify'
 import { DiskFullError, createUnavailableError } from '../../../errors.ts'
 import { copyRegularFile, isMissing, makeFolder, sync, syncTree } from '../../../infra/system/fs-utils.ts'
 import { isPublicId, randomPublicId } from '../../../infra/system/identifiers.ts'
-import { DiskSpace } from './disk-space.ts'
-import { infoOf, listNames, openRegularFile, readAt, removeFile } from './disk-files.ts'
+import { Semaphore } from '../../../infra/system/semaphore.ts'
+import { infoOf, listNames, openRegularFile, readAt, removeFile, writeAt } from './disk-files.ts'
 import { SNIFF_BYTES, type FileInfo, type FileStore, type Inspect, type OpenFile,
   type StagedFile } from './file-store.ts'
 import { isStorageKey, OWNER } from './storage-key.ts'
@@ -24,14 +24,18 @@ export class DiskStore implements FileStore {
   readonly filesAtOnce = 1
   readonly folder: string
   readonly temporaryFolder: string
-  readonly #space: DiskSpace
+  /** Uploads that found the disk full. One that fails frees its space for those that wait. */
+  readonly #full = new Semaphore({
+    maxRunning: 1,
+    maxWaiting: Infinity,
+    createRefusal: () => new DiskFullError()
+  })
   readonly #log: Pick<FastifyBaseLogger, 'error'>
 
   constructor (folder: string, log: Pick<FastifyBaseLogger, 'error'>) {
     this.place = `UPLOADS_DIR ${folder}`
     this.folder = folder
     this.temporaryFolder = join(folder, TEMPORARY_FOLDER)
-    this.#space = new DiskSpace(this.temporaryFolder)
     this.#log = log
   }
 
@@ -56,29 +60,16 @@ export class DiskStore implements FileStore {
     }
   }
 
-  async receive (
-    source: AsyncIterable<Uint8Array>,
-    inspect: Inspect,
-    expectedBytes = 0
-  ): Promise<StagedFile> {
+  async receive (source: AsyncIterable<Uint8Array>, inspect: Inspect): Promise<StagedFile> {
     const path = this.#temporaryPath()
     const handle = await this.#try(() => this.#create(path))
     const hash = createHash('sha256')
     let byteSize = 0
-    let reserved = 0
-    const reserve = async (bytes: number) => {
-      await this.#try(() => this.#space.reserve(bytes))
-      reserved += bytes
-    }
     try {
-      await reserve(expectedBytes)
       for await (const chunk of source) {
         hash.update(chunk)
+        await this.#try(() => this.#write(path, handle, chunk, byteSize))
         byteSize += chunk.byteLength
-        if (chunk.byteLength > reserved) await reserve(chunk.byteLength - reserved)
-        await this.#try(() => handle.writeFile(chunk)) // appends
-        this.#space.release(chunk.byteLength)
-        reserved -= chunk.byteLength
       }
       await this.#try(() => handle.sync())
       const { key, excerpt } = await inspect(await this.#try(() => readAt(handle, 0, SNIFF_BYTES)))
@@ -93,8 +84,23 @@ export class DiskStore implements FileStore {
     } catch (error) {
       await this.#discard(path, handle)
       throw error
-    } finally {
-      this.#space.release(reserved)
+    }
+  }
+
+  /** Writes a part of an upload. If the disk stays full, the file is removed. */
+  async #write (path: string, handle: FileHandle, chunk: Uint8Array, position: number): Promise<void> {
+    try {
+      await writeAt(handle, chunk, position)
+    } catch (error) {
+      if (!DISK_FULL.has((error as NodeJS.ErrnoException).code ?? '')) throw error
+      await this.#full.run(async () => {
+        try {
+          await writeAt(handle, chunk, position)
+        } catch (error) {
+          await this.#discard(path, handle)
+          throw error
+        }
+      })
     }
   }
 

@@ -73,12 +73,8 @@ export interface FileStore {
    */
   prepare(): Promise<void>
 
-  /**
-   * Stores a stream without holding all of it in memory. If this fails, nothing is left behind.
-   *
-   * @param expectedBytes how long the stream may be, if that is known
-   */
-  receive(source: AsyncIterable<Uint8Array>, inspect: Inspect, expectedBytes?: number): Promise<StagedFile>
+  /** Stores a stream without holding all of it in memory. If this fails, nothing is left behind. */
+  receive(source: AsyncIterable<Uint8Array>, inspect: Inspect): Promise<StagedFile>
 
   /**
    * Opens a published file.

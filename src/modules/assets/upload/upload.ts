@@ -47,10 +47,7 @@ export function createUploadHandler (app: FastifyInstance): (request: FastifyReq
     const stored = await receiveFile(
       request,
       config.MAX_UPLOAD_BYTES,
-      async (stream, claimedType, name) => {
-        const length = Number(request.headers['content-length'] ?? 0)
-        return await receive(files, stream, { claimedType, filename: cleanFilename(name), length })
-      }
+      async (stream, claimedType, name) => await receive(files, stream, claimedType, cleanFilename(name))
     )
     let asset: NewAsset
     try {
@@ -85,7 +82,8 @@ interface InspectedFile extends StagedFile {
 async function receive (
   store: FileStore,
   stream: AsyncIterable<Uint8Array>,
-  { claimedType, filename, length }: { claimedType: string, filename: string, length: number }
+  claimedType: string,
+  filename: string
 ): Promise<InspectedFile> {
   let detected: Pick<InspectedFile, 'key' | 'type' | 'head'> | undefined
   const staged = await store.receive(stream, async (head) => {
@@ -93,7 +91,7 @@ async function receive (
     const key = newStorageKey(type.type)
     detected = { key, type, head: head.slice(0, HEADER_BYTES) }
     return { key, filename, excerpt: dimensionsSpan(head, type.type) }
-  }, length)
+  })
   return { ...staged, filename, ...detected as NonNullable<typeof detected> }
 }
 
