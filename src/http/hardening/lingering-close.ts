@@ -25,6 +25,8 @@ export function lingeringClose (limits: DiscardLimits = LIMITS): onSendAsyncHook
     const { raw } = request
     if (!awaitsBody(raw) || (typeof payload !== 'string' && !Buffer.isBuffer(payload))) return payload
     reply.header('connection', 'close')
+    // The length of an answer to HEAD is that of the GET. It has no body that could be lost.
+    if (request.method === 'HEAD') return payload
     reply.header('content-length', Buffer.byteLength(payload))
     let sent = false
     const answer = new Readable({

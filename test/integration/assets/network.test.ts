@@ -295,3 +295,18 @@ t.test('a file can be read as soon as its upload is answered', async (t) => {
   const read = await fetch(url + pathOf(asset))
   t.ok(Buffer.from(await read.arrayBuffer()).equals(PNG))
 })
+
+t.test('a HEAD with a body gets the headers of the file at once', async (t) => {
+  const app = await buildTestApp(t)
+  const account = await signUp(app)
+  const url = await listen(app)
+  const uploading = client(t, url)
+  const body = form(file(PNG))
+  uploading.head(account, { 'content-length': String(body.length) })
+  uploading.write(body)
+  const { pathname } = new URL(JSON.parse((await uploading.answer()).body).url)
+  const asking = client(t, url)
+  asking.write(`HEAD ${pathname} HTTP/1.1\r\nHost: x\r\nContent-Length: 5\r\n\r\n`)
+  await until(() => asking.closed, 'the connection ends')
+  t.match(asking.received, new RegExp(`^HTTP/1\\.1 200 OK\r\n[^]*content-length: ${PNG.length}\r\n`, 'i'))
+})
