@@ -38,8 +38,8 @@ const MAX_SEGMENT_LENGTH = 40
 /** Returns the path of a URL without its query and long segments, which may contain secrets. */
 export function loggedPath (url: string): string {
   const path = url.replace(/^[a-z]+:\/\/[^/]*/i, '').replace(/[?#].*$/s, '')
-  return path.slice(0, MAX_PATH_LENGTH).split('/')
-    .map((segment) => segment.length > MAX_SEGMENT_LENGTH ? '…' : segment).join('/')
+  return path.split('/').map((segment) => segment.length > MAX_SEGMENT_LENGTH ? '…' : segment).join('/')
+    .slice(0, MAX_PATH_LENGTH)
 }
 
 /** Adds a hook that logs the requests of a scope. Must be called before adding hooks that refuse requests. */

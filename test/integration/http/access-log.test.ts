@@ -90,6 +90,7 @@ t.test('a request that matches no route is logged without its query, tokens and 
     const [method, path, status, loggedAs] of [
       ['GET', '/nothing/here?email=a@example.com', 404, '/nothing/here'],
       ['GET', `/${token}/x`, 404, '/…/x'],
+      ['GET', `/${'a/'.repeat(110)}${token}`, 404, `/${'a/'.repeat(110)}…`],
       ['DELETE', '/landing_pages', 405, '/landing_pages'],
       ['GET', `/bad%zz?${token}`, 400, '/bad%zz']
     ] as const
