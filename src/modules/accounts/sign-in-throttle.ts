@@ -56,9 +56,9 @@ export class SignInThrottle {
   /**
    * Runs an attempt to sign in.
    *
-   * @param email normalised; the account need not exist
-   * @param findHash resolves to the password hash of the account; a rejection isn't counted
-   * @param attempt a rejection isn't counted
+   * @param email normalised; the account need not exist; empty for malformed credentials
+   * @param findHash resolves to the password hash of the account; an error isn't counted
+   * @param attempt an error isn't counted
    * @returns whether the credentials are right
    * @throws {RetryLaterError} 429 after too many failures, or when too many attempts wait
    */
@@ -82,6 +82,7 @@ export class SignInThrottle {
     }
     const hooks = { isGone, onRefused }
     return await this.#within(address, hooks, async () => {
+      if (email === '') return await attempt()
       const account: Budget = {
         limit: 'sign_in:account',
         key: accountKey(email, await findHash()),

@@ -50,6 +50,20 @@ for (const kind of ['in the process', 'in Redis'] as const) {
       t.equal((await signIn(app, user.email, 'a new password', newAddress())).statusCode, 429)
     })
 
+    t.test('malformed credentials count for their address only', async (t) => {
+      const malformed = async (remoteAddress: string) =>
+        (await app.inject({
+          method: 'POST',
+          url: '/auth/sign_in',
+          remoteAddress,
+          payload: { user: { email: 'you@example.com' } }
+        })).statusCode
+      const from = newAddress()
+      for (let n = 0; n < 30; n++) t.equal(await malformed(from), 401)
+      t.equal(await malformed(from), 429)
+      t.equal(await malformed(newAddress()), 401)
+    })
+
     t.test('sign-ins with an unknown e-mail address are throttled like those with a known one', async (t) => {
       for (let n = 0; n < 10; n++) {
         t.equal((await signIn(app, 'nobody@example.com', WRONG, newAddress())).statusCode, 401)
