@@ -5,7 +5,7 @@ import { compress, preferredEncoding } from '../content-encoding.ts'
 
 const COMPRESSIBLE = /^(text|application)\/(html|css|json|javascript)/
 
-/** Adds a hook that compresses the answers of a scope that have an ETag, each version once. */
+/** Adds a hook that compresses the answers of a scope that have an ETag. Results are kept by URL and ETag. */
 export function compressAnswers (scope: FastifyInstance): void {
   const kept = new Map<string, Promise<Buffer>>()
   scope.addHook('onSend', async (request, reply, payload) => {
@@ -19,7 +19,8 @@ export function compressAnswers (scope: FastifyInstance): void {
     reply.header('content-encoding', encoding).removeHeader('content-length').removeHeader('accept-ranges')
     if (request.method === 'HEAD') return payload
 
-    const key = `${encoding} ${String(etag)}`
+    // npm gives all files of a package the same time, so files of the same size have the same ETag.
+    const key = `${encoding} ${String(etag)} ${request.url.replace(/\?.*$/s, '')}`
     let compressed = kept.get(key)
     if (compressed === undefined) {
       const bytes = Buffer.isBuffer(payload) ? Promise.resolve(payload) : buffer(payload as Readable)

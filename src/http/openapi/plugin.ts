@@ -118,6 +118,10 @@ export const referenceRoutes: FastifyPluginAsync = async (app) => {
       reply.redirect(path.endsWith('/') ? './' : './docs')
       return
     }
+    if (path === '/docs/static/index.html') {
+      reply.redirect('../')
+      return
+    }
     if (url !== '/docs/json') return done()
     sendDocument(request, reply, '..')
   }

@@ -399,7 +399,14 @@ t.test('the server is relative to the document, and there is a contact', async (
 })
 
 t.test('/docs with a query leads to the page without it', async (t) => {
-  for (const [url, to] of [['/docs/?x', './'], ['/docs?x=1', './docs']] as const) {
+  for (
+    const [url, to] of [
+      ['/docs/?x', './'],
+      ['/docs?x=1', './docs'],
+      ['/docs/static/index.html', '../'],
+      ['/docs/static/index.html?x', '../']
+    ] as const
+  ) {
     const { statusCode, headers } = await app.inject(url)
     t.equal(statusCode, 302)
     t.equal(headers.location, to)
