@@ -9,7 +9,7 @@ export interface PublicDocument<Document = unknown> {
   /** The document exactly as it was sent. */
   readonly text: string
   readonly etag: string
-  /** Whether this is the document of an earlier read: the service answered 304, or was not asked. */
+  /** Whether this is a cached document: the service answered 304, was not asked, or failed. */
   readonly notModified: boolean
   /** Whether the document may be out of date, because the service did not answer or refused the read. */
   readonly stale: boolean

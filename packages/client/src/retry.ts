@@ -4,8 +4,8 @@ export interface RetryOptions {
   /** The longest total wait before the retries of one call, in milliseconds. Default 30,000. */
   readonly maxWaitMs?: number
   /**
-   * Whether a read of a published document also waits after a 429. Default false, because the wait is up to a
-   * minute while a visitor sees nothing.
+   * Whether a read of a published document that is not in the cache also waits after a 429. Default false,
+   * because the wait is up to a minute while a visitor sees nothing.
    */
   readonly publicReads?: boolean
 }
