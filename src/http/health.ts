@@ -21,12 +21,14 @@ const liveSchema = {
   operationId: 'live',
   tags,
   summary: 'Check whether the process is running',
+  description: 'Does not check PostgreSQL or Redis. For liveness probes.',
   response: { 200: answer(Alive, 'The process is running'), ...errors([400]) }
 }
 const readySchema = {
   operationId: 'ready',
   tags,
   summary: 'Check whether the service is ready for requests',
+  description: 'A 503 when PostgreSQL is unreachable, and before the process ends. For load balancers.',
   response: { 200: answer(Readiness, 'The service is ready'), ...errors([400, 503]) }
 }
 

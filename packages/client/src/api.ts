@@ -8,7 +8,10 @@ export interface paths {
             path?: never;
             cookie?: never;
         };
-        /** List the caller's assets, newest first */
+        /**
+         * List the caller's assets, newest first
+         * @description If there are more records, the `Link` header contains the URL of the next ones.
+         */
         get: operations["listAssets"];
         put?: never;
         /**
@@ -29,11 +32,17 @@ export interface paths {
             path?: never;
             cookie?: never;
         };
-        /** Read one of the caller's assets */
+        /**
+         * Read one of the caller's assets
+         * @description The record of the file. The file itself is at its `url`.
+         */
         get: operations["getAsset"];
         put?: never;
         post?: never;
-        /** Delete one of the caller's assets and its file */
+        /**
+         * Delete one of the caller's assets and its file
+         * @description The file is gone immediately. Shared caches may keep their copies for a year.
+         */
         delete: operations["deleteAsset"];
         options?: never;
         head?: never;
@@ -47,7 +56,10 @@ export interface paths {
             path?: never;
             cookie?: never;
         };
-        /** Read the caller's account */
+        /**
+         * Read the caller's account
+         * @description The account to which the access token belongs.
+         */
         get: operations["me"];
         put?: never;
         post?: never;
@@ -144,7 +156,10 @@ export interface paths {
             path?: never;
             cookie?: never;
         };
-        /** Check whether the process is running */
+        /**
+         * Check whether the process is running
+         * @description Does not check PostgreSQL or Redis. For liveness probes.
+         */
         get: operations["live"];
         put?: never;
         post?: never;
@@ -161,7 +176,10 @@ export interface paths {
             path?: never;
             cookie?: never;
         };
-        /** Check whether the service is ready for requests */
+        /**
+         * Check whether the service is ready for requests
+         * @description A 503 when PostgreSQL is unreachable, and before the process ends. For load balancers.
+         */
         get: operations["ready"];
         put?: never;
         post?: never;
@@ -206,7 +224,10 @@ export interface paths {
         put?: never;
         post?: never;
         delete?: never;
-        /** Respond to the CORS preflight of a document */
+        /**
+         * Respond to the CORS preflight of a document
+         * @description Scripts of any origin may read documents.
+         */
         options: operations["askForDocument"];
         /**
          * Read the document of a Landing Page (headers only)
@@ -243,11 +264,17 @@ export interface paths {
             path?: never;
             cookie?: never;
         };
-        /** Read one of the caller's Landing Pages */
+        /**
+         * Read one of the caller's Landing Pages
+         * @description The `ETag` of the response names this version of the page, for `If-Match` and `If-None-Match`.
+         */
         get: operations["getLandingPage"];
         put?: never;
         post?: never;
-        /** Delete a Landing Page */
+        /**
+         * Delete a Landing Page
+         * @description Readers get a 404 immediately. The page cannot be restored.
+         */
         delete: operations["deleteLandingPage"];
         options?: never;
         head?: never;
@@ -265,7 +292,10 @@ export interface paths {
             path?: never;
             cookie?: never;
         };
-        /** Read this API description (OpenAPI 3.1) */
+        /**
+         * Read this API description (OpenAPI 3.1)
+         * @description The same description as on the page `/docs`.
+         */
         get: operations["openapi"];
         put?: never;
         post?: never;
@@ -290,7 +320,10 @@ export interface paths {
         put?: never;
         post?: never;
         delete?: never;
-        /** Respond to the CORS preflight of a file */
+        /**
+         * Respond to the CORS preflight of a file
+         * @description Scripts of any origin may read files.
+         */
         options: operations["askForFile"];
         /**
          * Read the file of an asset (headers only)

@@ -31,6 +31,7 @@ const documentSchema = {
   operationId: 'openapi',
   tags: ['Reference'],
   summary: 'Read this API description (OpenAPI 3.1)',
+  description: 'The same description as on the page `/docs`.',
   headers: Type.Object({
     'if-none-match': Type
       .Optional(Type.String({ description: 'Respond with 304 if the current ETag is in this list' }))

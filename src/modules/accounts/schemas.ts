@@ -124,6 +124,7 @@ export const meSchema = {
   operationId: 'me',
   tags,
   summary: "Read the caller's account",
+  description: 'The account to which the access token belongs.',
   security: bearer,
   response: {
     200: answer(CurrentUser, 'The account'),

@@ -42,6 +42,7 @@ export const listAssetsSchema = {
   operationId: 'listAssets',
   tags,
   summary: "List the caller's assets, newest first",
+  description: 'If there are more records, the `Link` header contains the URL of the next ones.',
   security: bearer,
   querystring: PageQuery,
   response: {
@@ -80,6 +81,7 @@ export const readAssetSchema = {
   operationId: 'getAsset',
   tags,
   summary: "Read one of the caller's assets",
+  description: 'The record of the file. The file itself is at its `url`.',
   security: bearer,
   params: IdParams,
   headers: ReadConditions,
@@ -94,6 +96,7 @@ export const deleteAssetSchema = {
   operationId: 'deleteAsset',
   tags,
   summary: "Delete one of the caller's assets and its file",
+  description: 'The file is gone immediately. Shared caches may keep their copies for a year.',
   security: bearer,
   params: IdParams,
   headers: WriteConditions,
@@ -144,6 +147,7 @@ export const askForFileSchema = {
   operationId: 'askForFile',
   tags: ['Public'],
   summary: 'Respond to the CORS preflight of a file',
+  description: 'Scripts of any origin may read files.',
   params: FileParams,
   response: {
     204: nothing(

@@ -86,6 +86,8 @@ export const getSchema = {
   operationId: 'getLandingPage',
   tags,
   summary: "Read one of the caller's Landing Pages",
+  description:
+    'The `ETag` of the response names this version of the page, for `If-Match` and `If-None-Match`.',
   security: bearer,
   params: IdParams,
   headers: ReadConditions,
@@ -117,6 +119,7 @@ export const deleteSchema = {
   operationId: 'deleteLandingPage',
   tags,
   summary: 'Delete a Landing Page',
+  description: 'Readers get a 404 immediately. The page cannot be restored.',
   security: bearer,
   params: IdParams,
   headers: WriteConditions,
@@ -145,6 +148,7 @@ export const preflightSchema = {
   operationId: 'askForDocument',
   tags: ['Public'],
   summary: 'Respond to the CORS preflight of a document',
+  description: 'Scripts of any origin may read documents.',
   params: PublicParams,
   response: {
     204: nothing(

@@ -4,6 +4,8 @@ import { Ajv2020 } from 'ajv/dist/2020.js'
 import addFormats from 'ajv-formats'
 import { createConfig, lintFromString } from '@redocly/openapi-core'
 import { Validator } from '@seriousme/openapi-schema-validator'
+import spectral from '@stoplight/spectral-core'
+import rulesets from '@stoplight/spectral-rulesets'
 import type { FastifyInstance } from 'fastify'
 import t, { type Test } from 'tap'
 import { buildTestApp, createPage, listen, signUp, testSettings } from '../../helpers/app.ts'
@@ -80,6 +82,17 @@ t.test('Redocly finds nothing to mend in /openapi.json', async (t) => {
     (await lintFromString({ source: JSON.stringify(document), config })).map(({ ruleId }) => ruleId)
   t.same(await problems(document), [])
   t.same(await problems({ ...document, security: undefined, servers: [] }), ['no-empty-servers'])
+})
+
+t.test('Spectral finds nothing to mend in /openapi.json', async (t) => {
+  const linter = new spectral.Spectral()
+  linter.setRuleset(new spectral.Ruleset({ extends: [[rulesets.oas, 'recommended']] } as never))
+  const problems = async (document: object) =>
+    (await linter.run(structuredClone(document) as Record<string, unknown>)).map(({ code, path }) =>
+      `${code}: ${path.join('.')}`
+    )
+  t.same(await problems(document), [])
+  t.same(await problems({ ...document, servers: [] }), ['oas3-api-servers: servers'])
 })
 
 t.test('the operation ids are stable, and each operation has a summary and one tag', async (t) => {
