@@ -140,7 +140,8 @@ t.test('a public read that waits in a pipeline gets no 100 Continue', async (t) 
 
 t.test('pipelined downloads that are not read keep one file open, until the connection is closed', async (t) => {
   const { app, url, account, get } = await service(t)
-  const path = pathOf((await upload(app, account, Buffer.alloc(4 * 1024 * 1024))).json())
+  // More than the buffers of a connection can take.
+  const path = pathOf((await upload(app, account, Buffer.alloc(20 * 1024 * 1024))).json())
   const open = (): number => readdirSync('/proc/self/fd').length
   const before = open()
   for (let n = 0; n < 5; n++) {

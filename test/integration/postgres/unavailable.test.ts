@@ -10,6 +10,7 @@ import { isDatabaseUnavailable } from '../../../src/infra/postgres/unavailable.t
 import { createDatabase, createProxy, query, startPostgresServer,
   type Teardown } from '../../helpers/servers.ts'
 import { databaseApp } from '../../helpers/database-app.ts'
+import { until } from '../../helpers/until.ts'
 
 /** DATABASE_TIMEOUT_MS, which is short to keep the tests short. */
 const TIMEOUT_MS = 700
@@ -81,6 +82,11 @@ t.test('a stopped or crashed server is unavailable until it starts again', async
   await server.start()
   await recovers(t, database, 'started')
   await server.kill()
+  // The server's session processes take a moment to notice that it was killed.
+  await until(
+    async () => await database.$queryRaw`SELECT 1`.then(() => false, () => true),
+    'the sessions end'
+  )
   await failsAsUnavailable(t, database, 'crashed')
   await server.start()
   await recovers(t, database, 'started again')
