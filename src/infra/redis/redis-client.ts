@@ -143,6 +143,11 @@ export class RedisClient extends EventEmitter<RedisClientEvents> {
     }
   }
 
+  /** Splits items into groups whose keys one command may name: a single group, because Redis has one node. */
+  groups<Item> (items: readonly Item[], _keyOf: (item: Item) => string): (readonly Item[])[] {
+    return [items]
+  }
+
   /** Closes both connections. */
   close (): void {
     clearInterval(this.#probeInterval)
