@@ -27,12 +27,13 @@ export interface Instance {
   start(): Promise<void>
 }
 
-interface Account {
+export interface Account {
   uid?: number
   gid?: number
 }
 
-interface Kind {
+/** How a server is started. */
+export interface Kind {
   name: string
   /** Shuts the server down. */
   signal: 'SIGINT' | 'SIGTERM'
@@ -225,7 +226,8 @@ export async function freePort (): Promise<number> {
   }
 }
 
-async function startInstance (kind: Kind, guardian: Guardian): Promise<Instance> {
+/** Starts a server on a free port and waits until it answers. */
+export async function startInstance (kind: Kind, guardian: Guardian): Promise<Instance> {
   for (let attempt = 1;; attempt++) {
     const port = await freePort()
     try {
@@ -335,7 +337,8 @@ async function run (file: string, args: readonly string[], account: Account): Pr
   if (code !== 0) throw new Error(`${file} failed: ${errors.trim()}`)
 }
 
-function privateFolder (parent: string, prefix: string, account: Account): string {
+/** Creates a folder that only the account of a server can enter. */
+export function privateFolder (parent: string, prefix: string, account: Account): string {
   mkdirSync(parent, { recursive: true })
   const folder = mkdtempSync(join(parent, prefix))
   if (account.uid !== undefined) chownSync(folder, account.uid, account.gid ?? account.uid)
@@ -343,7 +346,7 @@ function privateFolder (parent: string, prefix: string, account: Account): strin
 }
 
 /** Returns the account for a server. PostgreSQL refuses to run as root. */
-function accountOf (name: string): Account {
+export function accountOf (name: string): Account {
   if (process.getuid?.() !== 0) return {}
   const accounts = existsSync('/etc/passwd')
     ? readFileSync('/etc/passwd', 'utf8').split('\n').map((line) => line.split(':')) : []

@@ -78,6 +78,13 @@ const PROGRAMS = {
     find: named('prometheus')
   },
   haproxy: { title: 'HAProxy', apt: 'haproxy', brew: 'haproxy', holds: 'haproxy', find: named('haproxy') },
+  pgbouncer: {
+    title: 'PgBouncer',
+    apt: 'pgbouncer',
+    brew: 'pgbouncer',
+    holds: 'pgbouncer',
+    find: named('pgbouncer')
+  },
   varnish: { title: 'Varnish', apt: 'varnish', brew: 'varnish', holds: 'varnishd', find: named('varnishd') },
   /** Its result is `systemd-analyze`. */
   systemd: {

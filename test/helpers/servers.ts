@@ -152,7 +152,8 @@ export async function sweepServers (urls: { database?: string, redis?: string })
   }
 }
 
-function own (t: Teardown, instance: Instance): PrivateServer {
+/** Adds what tests do to a server; the end of the test stops it. */
+export function own (t: Teardown, instance: Instance): PrivateServer {
   // Inherits from the instance, because a copy would evaluate its getters only once.
   const server = Object.create(instance, {
     pause: { value: () => signalAll(instance.pid, 'SIGSTOP') },

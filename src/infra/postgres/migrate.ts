@@ -33,8 +33,8 @@ const STATEMENT_TIMEOUT_MS = 30_000
  * `CONCURRENTLY`. If several processes call it at once, one applies the migrations and the others wait.
  *
  * @returns the names of the migrations that this call applied
- * @throws {MigrationError} if an earlier migration failed or was edited, or the database can't be reached or
- *   stays locked
+ * @throws {MigrationError} if an earlier migration failed or was edited, the database can't be reached or
+ *   stays locked, or the connection leads through a pooler
  */
 export async function applyMigrations (
   connection: Connection,
@@ -45,10 +45,13 @@ export async function applyMigrations (
   return await withSession(connection, options, async (session) => {
     // The usual case: no migration is pending. It needs no lock and works on a read-only database.
     if ((await pendingMigrations(session, migrations)).length === 0) return []
+    if (typeof connection === 'string') await requireDirectConnection(session)
     await acquireLock(session, log, options.lockTimeoutMs ?? 300_000)
     const pending = await pendingMigrations(session, migrations)
     if (pending.length === 0) return []
 
+    // A limit of the role, which docs/operations.md recommends behind PgBouncer, is too short for an index.
+    await session.query('SET statement_timeout = 0')
     await createSchema(session, schemaOf(connection))
     await session.query(CREATE_HISTORY)
     for (const migration of pending) {
@@ -82,6 +85,11 @@ class MigrationSession implements StatementRunner {
 
   constructor (client: pg.Client) {
     this.#client = client
+  }
+
+  /** The process of PostgreSQL that serves this connection, as PostgreSQL, or a pooler, names it. */
+  get processId (): number | undefined {
+    return (this.#client as { processID?: number }).processID
   }
 
   async run<Row> ({ text }: Statement<Row>, values: readonly unknown[]): Promise<Row[]> {
@@ -128,6 +136,16 @@ export async function withSession<T> (
   } finally {
     await client?.end().catch(() => {})
   }
+}
+
+/**
+ * A pooler may run each statement on another connection: the lock would be shared with other processes, and
+ * outlive this one. It answers with a process id of its own when a client connects.
+ */
+async function requireDirectConnection (session: MigrationSession): Promise<void> {
+  const [row] = await session.query('SELECT pg_backend_pid() AS id')
+  if (row?.id === session.processId) return
+  throw new MigrationError("Migrations can't run through a pooler such as PgBouncer, which doesn't keep their lock: set MIGRATE_ON_START=false and run npm run landfall -- migrate with a DATABASE_URL that leads directly to PostgreSQL")
 }
 
 /** Creates the schema if it is missing. IF NOT EXISTS would need the privilege in any case. */

@@ -45,6 +45,14 @@ t.test('every migration has a row in _prisma_migrations', async (t) => {
   t.same(await applyMigrations(url, silent), [], 'the second call applies nothing')
 })
 
+t.test('a time limit of the role or the database does not end a migration', async (t) => {
+  const url = await createDatabase(t)
+  const client = await connect(t, url)
+  await client.query(`ALTER DATABASE ${new URL(url).pathname.slice(1)} SET statement_timeout = '250ms'`)
+  const slow: Migration = { name: '20260101000000_slow', sql: 'SELECT pg_sleep(0.5)' }
+  t.same(await applyMigrations(url, silent, { migrations: [slow] }), [slow.name])
+})
+
 t.test('eight processes that start at once on an empty database migrate it exactly once', async (t) => {
   const url = await createDatabase(t)
   const names = (await readMigrations()).map(({ name }) => name)
