@@ -10,16 +10,18 @@ export interface Context {
   readonly seed: Seed
 }
 
-/** A value that a contender should reach. */
-export interface Target {
-  readonly metric: 'rate' | 'p99'
-  /** Id of the contender that it is compared with, in the same round. */
-  readonly of: string
-  readonly atLeast?: number
-  readonly atMost?: number
-  /** Compares the rates that both would have on exclusive cores; see `wholeCoresRate` in report.ts. */
-  readonly perCore?: boolean
-}
+/** A value that a contender should reach. `of` is the id of the contender that it is compared with. */
+export type Target =
+  /** A ratio. `perCore` compares the rates on exclusive cores; see `wholeCoresRate` in verdicts.ts. */
+  | { readonly metric: 'rate', readonly of: string, readonly atLeast: number, readonly perCore?: boolean }
+  /** A ratio. */
+  | { readonly metric: 'p99', readonly of: string, readonly atMost: number }
+  /** The slowest answer of all rounds, in milliseconds. */
+  | { readonly metric: 'max', readonly atMost: number }
+  /** Processor time of Redis, in microseconds per request. */
+  | { readonly metric: 'redis', readonly atMost: number }
+  /** Memory beyond that of the other contender's server, in MB. */
+  | { readonly metric: 'rss', readonly of: string, readonly atMost: number }
 
 /** A server process. Contenders with the same id share it. */
 export interface ServerPlan {
@@ -35,8 +37,8 @@ export interface ServerPlan {
 export interface Contender {
   readonly id: string
   readonly name: string
-  /** The bare Fastify with a document of the same size, whose rate counts as 1. */
-  readonly bare: 'bare-2k' | 'bare-30k'
+  /** The bare Fastify that sends the same kind of answer, and whose rate counts as 1. */
+  readonly bare: 'bare-2k' | 'bare-30k' | 'bare-304' | 'bare-429' | 'bare-open'
   readonly server: ServerPlan
   readonly load: (context: Context) => Load
   /** The expected answer to the request at an index of the load. */
@@ -46,6 +48,13 @@ export interface Contender {
   /** Number of answers in a turn that may have a status other than the expected one. */
   readonly otherAnswers?: number
   readonly needsManyPages?: boolean
+  /** The length of the warm-up as a multiple of a turn's; 1 if not set. */
+  readonly warmUpTurns?: number
+  /**
+   * Sends the requests at fixed times, at half of the rate that the contender with this id reached in the
+   * warm-up. That contender comes before this one.
+   */
+  readonly halfRateOf?: string
   readonly targets?: readonly Target[]
   /** The reason why it can't run on this machine. */
   readonly skip?: string | undefined

@@ -1,6 +1,7 @@
 import { writeFileSync } from 'node:fs'
 import { join, resolve } from 'node:path'
 import { JSON_TYPE, read, type Contender } from './contender.ts'
+import { crowdContenders, openLoopContenders } from './crowd.ts'
 import type { Page } from './documents.ts'
 import { findProgram } from './machine.ts'
 import { nginxServer } from './nginx.ts'
@@ -20,10 +21,14 @@ export function allContenders (added: string | undefined): Contender[] {
   ]
   const [bareSmall, bareLarge] = both('bare', 'bare Fastify', 'bare-fastify.js')
   const [hotSmall, hotLarge, ...ours] = ourContenders()
+  const [crowd, ...allowedCrowds] = crowdContenders()
   return [
     // These are compared most often, so their turns are adjacent, because the machine's speed drifts.
+    crowd,
     bareSmall,
     hotSmall,
+    ...allowedCrowds,
+    ...openLoopContenders(bareSmall),
     bareLarge,
     hotLarge,
     ...both('node', 'node:http', 'node-http.js'),
@@ -40,6 +45,8 @@ export function allContenders (added: string | undefined): Contender[] {
     ...both('obvious', 'everything in Redis', 'rate-limit-redis.js'),
     baseline('prisma-2k', 'Fastify + Prisma each time 2 KB', 'bare-2k', 'prisma.js', small),
     ...(added === undefined ? [] : both('added', 'added', added)),
+    bareStatus('bare-304', 304),
+    bareStatus('bare-429', 429),
     ...ours
   ]
 }
@@ -56,7 +63,9 @@ export function selectContenders (contenders: readonly Contender[], only: readon
     if (contender === undefined || chosen.has(id)) return
     chosen.add(id)
     choose(contender.bare)
-    if (contender.skip === undefined) { for (const { of } of contender.targets ?? []) choose(of) }
+    if (contender.halfRateOf !== undefined) choose(contender.halfRateOf)
+    if (contender.skip !== undefined) return
+    for (const target of contender.targets ?? []) if ('of' in target) choose(target.of)
   }
   for (const { id, name } of contenders) {
     if (only.length === 0 || isCalled(name, only) || id.startsWith('added')) choose(id)
@@ -68,12 +77,21 @@ export function selectContenders (contenders: readonly Contender[], only: readon
 export const isCalled = (name: string, texts: readonly string[]): boolean =>
   texts.some((text) => name.toLowerCase().includes(text.toLowerCase()))
 
+/** The bare Fastify with another status. */
+const bareStatus = (id: 'bare-304' | 'bare-429', status: 304 | 429): Contender => ({
+  ...baseline(id, `bare Fastify ${status}`, id, 'bare-fastify.js', ({ small }) => small, {
+    STATUS: String(status)
+  }),
+  expected: () => ({ status, headers: {} })
+})
+
 function baseline (
   id: string,
   name: string,
   bare: Contender['bare'],
   file: string,
-  page: (seed: Seed) => Page
+  page: (seed: Seed) => Page,
+  env: Record<string, string> = {}
 ): Contender {
   return {
     id,
@@ -92,7 +110,8 @@ function baseline (
             PUBLIC_ID: publicId,
             DOCUMENT_FILE: document,
             REDIS_URL: stores.claimRedis(),
-            DATABASE_URL: stores.postgresUrl
+            DATABASE_URL: stores.postgresUrl,
+            ...env
           }
         }
       }

@@ -1,14 +1,11 @@
 import { chmodSync, mkdirSync, writeFileSync } from 'node:fs'
 import { join } from 'node:path'
-import { randomInt } from 'node:crypto'
 import type { Page } from './documents.ts'
-import type { ServerCommand } from './servers.ts'
+import { randomPort, type ServerCommand } from './servers.ts'
 
 /** nginx with one worker, serving the pages as files. Everything that it writes is in its own folder. */
 export function nginxServer (program: string, parent: string, pages: readonly Page[]): ServerCommand {
-  // nginx reads no port from the environment. The port is below those of outgoing connections, as in
-  // freePort().
-  const port = randomInt(10_000, 32_000)
+  const port = randomPort() // nginx reads no port from the environment
   const folder = join(parent, 'nginx')
   const root = join(folder, 'root', 'landing_pages')
   mkdirSync(root, { recursive: true })

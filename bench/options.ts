@@ -3,7 +3,7 @@ import { resolve } from 'node:path'
 import type { GeneratorName } from './generators/types.ts'
 
 export const USAGE = `npm run bench -- [options]
-  --rounds=N         measured rounds, after one round of warm-up (9)
+  --rounds=N         measured rounds, after one round of warm-up (8)
   --seconds=N        length of each contender's turn in a round (2)
   --connections=N    concurrent connections (64)
   --only=TEXT,TEXT   contenders whose name contains one of these, and those that they are compared with
@@ -59,7 +59,7 @@ export function readOptions (args: readonly string[]): Options | undefined {
     throw new UsageError('--generator takes wrk or autocannon')
   }
   return {
-    rounds: number('rounds', 9),
+    rounds: number('rounds', 8),
     seconds: number('seconds', 2),
     connections: number('connections', 64),
     only: (values.only ?? []).flatMap((text) => text.split(',')).map((text) => text.trim()).filter((text) =>

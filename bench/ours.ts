@@ -6,7 +6,7 @@ import type { Request } from './generators/types.ts'
 import { JSON_TYPE, read, type Contender, type ServerPlan, type Target } from './contender.ts'
 import { manyPublicId, manyText, sha256, type Page } from './documents.ts'
 import { MANY_PAGES, type Seed } from './seed.ts'
-import type { ServerCommand } from './servers.ts'
+import { randomPort, type ServerCommand } from './servers.ts'
 import type { Stores } from './stores.ts'
 import { seededRandom, zipfDraws } from './statistics.ts'
 
@@ -29,7 +29,7 @@ const LIMITED = {
   'ratelimit-policy': /^"public";q=\d+;w=60$/
 }
 
-const small = (seed: Seed): Page => seed.small
+export const small = (seed: Seed): Page => seed.small
 const large = (seed: Seed): Page => seed.large
 
 /** All cases. The first two are the hot address at 2 KB and at 30 KB. */
@@ -39,8 +39,8 @@ export function ourContenders (): [Contender, Contender, ...Contender[]] {
     hot('ours-30k', 'ours: one hot address 30 KB', 'bare-30k', large),
     ...watched(small),
     ...manyAddresses(),
-    notModified('304-2k', 'ours: 304 2 KB', 'bare-2k', small),
-    notModified('304-30k', 'ours: 304 30 KB', 'bare-30k', large),
+    notModified('304-2k', 'ours: 304 2 KB', small),
+    notModified('304-30k', 'ours: 304 30 KB', large),
     overLimit(),
     plain('plain-br', 'ours: plain as large as 30 KB in br', 'bare-30k', (seed) => seed.asLargeAsBr),
     compressed('br', 'plain-br'),
@@ -51,14 +51,14 @@ export function ourContenders (): [Contender, Contender, ...Contender[]] {
   ]
 }
 
-/** The server of most cases. The data is created through it, too. */
-const HOT = { RATE_LIMIT_PUBLIC: UNLIMITED }
+/** The server of most cases. The data is created through it, too; its token is for the whole run. */
+const HOT = { RATE_LIMIT_PUBLIC: UNLIMITED, ACCESS_TOKEN_TTL: '86400' }
 export const hotServer = ourServer('ours', HOT)
 
 /** Needs the stores only, so that the data can be created through it. */
 export const hotCommand = (stores: Stores): ServerCommand => ourCommand(stores, hotServer.id, HOT)
 
-function ourServer (id: string, settings: Record<string, string>): ServerPlan {
+export function ourServer (id: string, settings: Record<string, string>): ServerPlan {
   return { id, isOurs: true, command: ({ stores }) => ourCommand(stores, id, settings) }
 }
 
@@ -80,7 +80,12 @@ function ourCommand (stores: Stores, id: string, settings: Record<string, string
   }
 }
 
-function plain (id: string, name: string, bare: Contender['bare'], page: (seed: Seed) => Page): Contender {
+export function plain (
+  id: string,
+  name: string,
+  bare: Contender['bare'],
+  page: (seed: Seed) => Page
+): Contender {
   return {
     id,
     name,
@@ -102,7 +107,7 @@ function hot (id: string, name: string, bare: Contender['bare'], page: (seed: Se
 
 /** The hot address with metrics or traces, compared with the hot address without them. */
 function watched (page: (seed: Seed) => Page): Contender[] {
-  const opsPort = 20_000 + Math.floor(Math.random() * 10_000) // below the ports of outgoing connections
+  const opsPort = randomPort()
   const variant = (id: string, name: string, settings: Record<string, string>): Contender => ({
     ...plain(id, `ours: hot, ${name} 2 KB`, 'bare-2k', page),
     server: ourServer(`ours-${id}`, { ...HOT, ...settings }),
@@ -132,14 +137,9 @@ function watched (page: (seed: Seed) => Page): Contender[] {
   ]
 }
 
-function notModified (
-  id: string,
-  name: string,
-  bare: Contender['bare'],
-  page: (seed: Seed) => Page
-): Contender {
+function notModified (id: string, name: string, page: (seed: Seed) => Page): Contender {
   return {
-    ...plain(id, name, bare, page),
+    ...plain(id, name, 'bare-304', page),
     load: ({ seed }) => ({
       requests: [read(page(seed), { 'If-None-Match': `"${sha256(page(seed).text)}"` })]
     }),
@@ -171,7 +171,7 @@ function compressed (encoding: 'br' | 'gzip', reference: string): Contender {
 
 function overLimit (): Contender {
   return {
-    ...plain('429', 'ours: 429 2 KB', 'bare-2k', small),
+    ...plain('429', 'ours: 429 2 KB', 'bare-429', small),
     server: ourServer('ours-limited', {}),
     expected: () => ({ status: 429, headers: { ...LIMITED, 'retry-after': /^[1-9]\d?$/ } }),
     // A new window may begin during the turn.
@@ -218,13 +218,15 @@ function manyDocuments (): Contender[] {
       ...manyPages('cold', 'ours: cold documents 2 KB', { CACHE_MAX_BYTES: '1000' }),
       load: () => ({ requests: everyPage() }),
       // Otherwise Redis would still have the documents of an earlier turn.
-      prepare: async ({ stores }, server) => await stores.flush(server.env.REDIS_URL as string)
+      prepare: async ({ stores }, server) => await stores.flush(server.env.REDIS_URL as string),
+      targets: [{ metric: 'rate', of: 'bare-2k', atLeast: 0.25 }]
     },
     {
       ...manyPages('documents-zipf', 'ours: 100k documents Zipf in 16 MiB of cache 2 KB', {
         CACHE_MAX_BYTES: String(16 * 2 ** 20)
       }),
-      load: () => ({ requests: everyPage(), order: zipfDraws(MANY_PAGES, DRAWS, seededRandom(8)) })
+      load: () => ({ requests: everyPage(), order: zipfDraws(MANY_PAGES, DRAWS, seededRandom(8)) }),
+      targets: [{ metric: 'rate', of: 'bare-2k', atLeast: 0.4 }]
     }
   ]
 }
@@ -271,7 +273,8 @@ const whole = (text: string): Expected => ({
   }
 })
 
-const exactly = (text: string): RegExp => new RegExp(`^${text.replace(/[$()*+.?[\\\]^{|}]/g, '\\$&')}$`)
+export const exactly = (text: string): RegExp =>
+  new RegExp(`^${text.replace(/[$()*+.?[\\\]^{|}]/g, '\\$&')}$`)
 
 /** Whether the built service has a setting. */
 function knowsSetting (name: string): boolean {

@@ -1,16 +1,8 @@
-import type { Target } from './contender.ts'
 import type { BenchResult, ContenderResult, TurnResult } from './results.ts'
-import { median, spread, type Spread } from './statistics.ts'
+import { median } from './statistics.ts'
+import { microsecondsPerRequest, p99ToBare, ratioToBare, slowestMs, verdicts } from './verdicts.ts'
 
-// The table of results. Ratios are taken within a round, because the machine's speed drifts; the table has
-// their medians.
-
-/** Result of a target. `met` is undefined if the other contender wasn't measured. */
-export interface Verdict {
-  readonly text: string
-  readonly value: Spread | undefined
-  readonly met: boolean | undefined
-}
+// The table of results. It has the medians of the rounds.
 
 /** A generator with this processor time per second was the bottleneck. */
 const SATURATED = 0.97
@@ -21,19 +13,25 @@ const DISTURBED = 0.1
 export function markdownTable (result: BenchResult): string {
   const rows = result.contenders.map((contender) => row(contender, result))
   const head = ['contender', 'req/s', '× bare Fastify (quartiles)', 'p50 ms', 'p99 ms', 'p99 × bare',
-    'CPU µs/req', 'stores µs/req', 'RSS MB', 'target']
+    'max ms', 'CPU µs/req', 'Redis µs/req', 'PostgreSQL µs/req', 'RSS MB', 'target']
   const lines = [head, ['---', ...head.slice(1, -1).map(() => '---:'), '---'], ...rows].map((cells) =>
     `| ${cells.join(' | ')} |`
   )
   const turns = result.contenders.flatMap(({ rounds }) => rounds)
   const disturbed = turns.filter(({ foreignCpu = 0 }) => foreignCpu > DISTURBED).length
+  const late = median(turns.map(({ lateMs }) => lateMs))
   const notes = [
     `${result.machine.cpu}, ${result.machine.cores} cores, ${result.machine.memoryGb} GB, ${result.machine.platform}, Node ${result.machine.node}`,
     `Load: ${result.generator}, ${result.options.connections} connections, ${result.options.rounds} ${
       result.options.rounds === 1 ? 'round' : 'rounds'
     } of ${result.options.seconds} s; medians`,
     result.pinning,
-    'Stores: the processor time of PostgreSQL and Redis together',
+    'max ms: the slowest answer of all rounds; RSS: the most after any turn, the warm-up included',
+    ...late === undefined ? [] : [
+      `Open loop: latencies count from the time at which a request was due, writes are not shown; the generator sent 99 % of the requests at most ${
+        number(late, 2)
+      } ms late`
+    ],
     ...disturbed > 0
       ? [
         `In ${disturbed} of ${turns.length} turns other processes used more than ${
@@ -47,93 +45,36 @@ export function markdownTable (result: BenchResult): string {
   return `${lines.join('\n')}\n\n${notes.map((note) => `- ${note}`).join('\n')}\n`
 }
 
-/** Returns the targets of a contender with the measured values. */
-export function verdicts (contender: ContenderResult, result: BenchResult): Verdict[] {
-  return contender.targets.map((target) => {
-    const other = result.contenders.find(({ id }) => id === target.of)
-    const value = ratioTo(
-      contender,
-      other,
-      target.perCore === true ? wholeCoresRate : target.metric === 'rate' ? rate : p99
-    )
-    const bound = target.atLeast !== undefined ? `≥ ${target.atLeast}` : `≤ ${target.atMost}`
-    const met = value === undefined ? undefined : meets(value.median, target)
-    const outcome = met === undefined ? 'not measured'
-      : `${value?.median.toFixed(2)} **${met ? 'met' : 'missed'}**`
-    return {
-      text: `${target.metric === 'p99' ? 'p99 ' : ''}${bound} × ${other?.name ?? target.of}: ${outcome}`,
-      value,
-      met
-    }
-  })
-}
-
-/** Returns a contender's rate relative to bare Fastify with a document of the same size. */
-export function ratioToBare (contender: ContenderResult, result: BenchResult): Spread | undefined {
-  return ratioTo(contender, result.contenders.find(({ id }) => id === contender.bare), rate)
-}
-
 function row (contender: ContenderResult, result: BenchResult): string[] {
-  const { name, rounds } = contender
-  const bare = result.contenders.find(({ id }) => id === contender.bare)
+  const { name, bare, id, rounds } = contender
   const ratio = ratioToBare(contender, result)
+  const middle = (metric: (turn: TurnResult) => number): number | undefined => median(rounds.map(metric))
   const perRequest = (cpu: (turn: TurnResult) => number | undefined) =>
-    number(median(rounds.map((turn) => scaled(cpu(turn), 1e6 / turn.rate))), 1)
+    number(microsecondsPerRequest(contender, cpu), 1)
   return [
     name,
-    `${whole(median(rounds.map(rate)))}${isSaturated(contender) ? '¹' : ''}`,
+    `${whole(middle(({ rate }) => rate))}${isSaturated(contender) ? '¹' : ''}`,
     ratio === undefined ? '–'
-      : contender === bare ? '1'
+      : id === bare ? '1'
       : `**${number(ratio.median, ratio.median < 0.1 ? 3 : 2)}** (${number(ratio.lower, 2)}–${
         number(ratio.upper, 2)
       })`,
-    number(median(rounds.map(({ p50Ms }) => p50Ms)), 2),
-    number(median(rounds.map(p99)), 2),
-    contender === bare ? '1' : number(ratioTo(contender, bare, p99)?.median, 2),
+    number(middle(({ p50Ms }) => p50Ms), 2),
+    number(middle(({ p99Ms }) => p99Ms), 2),
+    id === bare ? '1' : number(p99ToBare(contender, result)?.median, 2),
+    number(slowestMs(contender), 1),
     perRequest(({ serverCpu }) => serverCpu),
-    perRequest(({ postgresCpu, redisCpu }) =>
-      postgresCpu === undefined || redisCpu === undefined ? undefined : postgresCpu + redisCpu
-    ),
-    whole(scaled(median(rounds.map(({ rssBytes }) => rssBytes)), 2 ** -20)),
-    verdicts(contender, result).map(({ text }) => text).join('<br>')
+    perRequest(({ redisCpu }) => redisCpu),
+    perRequest(({ postgresCpu }) => postgresCpu),
+    whole(scaled(contender.peakRssBytes, 2 ** -20)),
+    verdicts(contender, result).join('<br>')
   ]
 }
 
-function ratioTo (
-  contender: ContenderResult,
-  other: ContenderResult | undefined,
-  metric: (turn: TurnResult) => number | undefined
-): Spread | undefined {
-  if (other === undefined) return undefined
-  return spread(contender.rounds.map((turn, round) => {
-    const reference = other.rounds[round]
-    const value = metric(turn)
-    const against = reference === undefined ? undefined : metric(reference)
-    return value === undefined || against === undefined ? undefined : value / against
-  }))
-}
-
-const rate = (turn: TurnResult): number => turn.rate
-const p99 = (turn: TurnResult): number => turn.p99Ms
-
-/**
- * Returns the rate with as many exclusive cores as the server has processes. Two processes share two cores
- * with the generator, PostgreSQL and Redis, so their rate is scaled by 2 / (2 - used by those). A single
- * process has a core for itself.
- */
-function wholeCoresRate (turn: TurnResult): number | undefined {
-  if (turn.onBothCores !== true) return turn.rate
-  const { generatorCpu, postgresCpu, redisCpu } = turn
-  if (generatorCpu === undefined || postgresCpu === undefined || redisCpu === undefined) return undefined
-  return turn.rate / ((2 - (generatorCpu + postgresCpu + redisCpu)) / 2)
-}
-
-function meets (value: number, { atLeast, atMost }: Target): boolean {
-  return (atLeast === undefined || value >= atLeast) && (atMost === undefined || value <= atMost)
-}
-
+/** At a fixed rate the generator is always busy, because it waits for the time of the next request. */
 const isSaturated = ({ rounds }: ContenderResult): boolean =>
-  (median(rounds.map(({ generatorCpu }) => generatorCpu)) ?? 0) >= SATURATED
+  (median(rounds.map(({ generatorCpu, lateMs }) => lateMs === undefined ? generatorCpu : 0)) ?? 0) >=
+    SATURATED
 
 const scaled = (value: number | undefined, factor: number): number | undefined =>
   value === undefined ? undefined : value * factor

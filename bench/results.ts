@@ -9,6 +9,9 @@ export interface TurnResult {
   readonly rate: number
   readonly p50Ms: number
   readonly p99Ms: number
+  readonly maxMs: number
+  /** At a fixed rate: how late the generator sent its requests (99th percentile). */
+  readonly lateMs?: number
   readonly requests: number
   readonly seconds: number
   /** Whether the server used both cores, one of them together with the generator. */
@@ -29,6 +32,8 @@ export interface ContenderResult {
   readonly name: string
   readonly bare: string
   readonly targets: readonly Target[]
+  /** The most memory at the end of a turn, that of the warm-up included; undefined without /proc. */
+  readonly peakRssBytes: number | undefined
   readonly rounds: readonly TurnResult[]
 }
 

@@ -18,7 +18,7 @@ import { startServer, type Server, type ServerCommand } from './servers.ts'
 import { soak } from './soak.ts'
 import { startStores } from './stores.ts'
 import { drawRatios } from './svg.ts'
-import { runRounds, type Runner } from './turns.ts'
+import { runRounds, type Rounds, type Runner } from './turns.ts'
 
 // `npm run bench`: starts the servers, lets the contenders take turns, prints the table, and cleans up.
 
@@ -85,6 +85,7 @@ async function measure (
   const settings = { context, generator, pinning, seconds: options.seconds, connections: options.connections }
   if (options.soakSeconds !== undefined) {
     const runner = runners.find(({ contender }) => isCalled(contender.name, only)) as Runner
+    if (runner.contender.halfRateOf !== undefined) throw new UsageError('--soak takes no open loop')
     return await soak(runner, { ...settings, seconds: options.soakSeconds }, print)
   }
 
@@ -100,7 +101,7 @@ async function measure (
       name,
       bare,
       targets,
-      rounds: rounds[index] ?? []
+      ...rounds[index] as Rounds
     })),
     skipped
   }

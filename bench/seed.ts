@@ -1,10 +1,13 @@
 import pg from 'pg'
 import { LARGE_BYTES, makeDocument, manyText, SMALL_BYTES, type Page } from './documents.ts'
+import type { Write } from './generators/types.ts'
 import type { Server } from './servers.ts'
 
 // Test data: some pages created through the API of the service, and very many inserted with SQL.
 
 export const MANY_PAGES = 100_000
+const WRITTEN_PAGES = 20
+const WRITES = 200
 
 /** The pages that contenders read. */
 export interface Seed {
@@ -15,6 +18,8 @@ export interface Seed {
   readonly asLargeAsGzip: Page
   /** Template of the many pages. */
   readonly manyBase: string
+  /** Changes of pages that nobody reads. */
+  readonly writes: readonly Write[]
 }
 
 /** Signs up and creates the pages through the API. */
@@ -40,11 +45,10 @@ export async function seedPages (service: Server): Promise<Seed> {
     '/auth/sign_up',
     JSON.stringify({ user: { email: 'bench@example.com', password, password_confirmation: password } })
   )
-  const create = async (text: string): Promise<Page> => {
-    const page = await post('/landing_pages', `{"current_data":${text}}`, {
-      authorization: `Bearer ${account.access_token}`
-    })
-    return { publicId: page.public_id as string, text }
+  const authorization = `Bearer ${account.access_token}`
+  const create = async (text: string): Promise<Page & { id: string }> => {
+    const page = await post('/landing_pages', `{"current_data":${text}}`, { authorization })
+    return { id: page.id as string, publicId: page.public_id as string, text }
   }
   const large = await create(makeDocument(LARGE_BYTES, 1))
   const compressedBytes = async (encoding: string): Promise<number> => {
@@ -54,12 +58,20 @@ export async function seedPages (service: Server): Promise<Seed> {
     await response.arrayBuffer()
     return Number(response.headers.get('content-length'))
   }
+  const manyBase = makeDocument(SMALL_BYTES, 5)
+  const written: string[] = []
+  for (let index = 0; index < WRITTEN_PAGES; index++) written.push((await create(manyBase)).id)
   return {
     small: await create(makeDocument(SMALL_BYTES, 2)),
     large,
     asLargeAsBr: await create(makeDocument(await compressedBytes('br'), 3)),
     asLargeAsGzip: await create(makeDocument(await compressedBytes('gzip'), 4)),
-    manyBase: makeDocument(SMALL_BYTES, 5)
+    manyBase,
+    writes: Array.from({ length: WRITES }, (_, index) => ({
+      path: `/manage/landing_pages/${written[index % WRITTEN_PAGES]}`,
+      headers: { Authorization: authorization, 'Content-Type': 'application/json' },
+      body: `{"current_data":${manyText(manyBase, index)}}`
+    }))
   }
 }
 

@@ -1,4 +1,5 @@
 import { spawn, type ChildProcess } from 'node:child_process'
+import { randomInt } from 'node:crypto'
 import { once } from 'node:events'
 import { closeSync, openSync, readFileSync } from 'node:fs'
 import { connect } from 'node:net'
@@ -31,6 +32,9 @@ export interface ServerCommand {
   readonly env: Record<string, string>
   readonly port?: number
 }
+
+/** Returns a port below those of outgoing connections, as freePort() does, but without trying it. */
+export const randomPort = (): number => randomInt(10_000, 32_000)
 
 const START_TIMEOUT_MS = 60_000
 const STOP_TIMEOUT_MS = 15_000

@@ -13,7 +13,7 @@ const FLAT_MB = 8
 /** @returns the exit code: 1 if memory grows */
 export async function soak (
   runner: Runner,
-  settings: Omit<TurnSettings, 'turns'>,
+  settings: Omit<TurnSettings, 'turns' | 'rate'>,
   print: (line: string) => void
 ): Promise<number> {
   const { seconds } = settings

@@ -1,5 +1,5 @@
 import { readFileSync, writeFileSync } from 'node:fs'
-import { ratioToBare } from './report.ts'
+import { ratioToBare } from './verdicts.ts'
 import type { BenchResult } from './results.ts'
 
 // Draws the ratios as a picture: node --import=tsx bench/svg.ts FILE.json FILE.svg
@@ -33,8 +33,9 @@ text { font: 12px system-ui, -apple-system, "Segoe UI", sans-serif; fill: #1f232
 /** Draws a bar for each contender: its rate relative to bare Fastify, with the quartiles as a whisker. */
 export function drawRatios (result: BenchResult): string {
   const bars = result.contenders.flatMap((contender) => {
-    // The rate of several processes is comparable only after the scaling in report.ts.
-    const ratio = contender.id === contender.bare || contender.targets.some(({ perCore }) => perCore === true)
+    // The rate of several processes is comparable only after the scaling in verdicts.ts.
+    const isScaled = contender.targets.some((target) => target.metric === 'rate' && target.perCore === true)
+    const ratio = contender.id === contender.bare || contender.bare === 'bare-open' || isScaled
       ? undefined : ratioToBare(contender, result)
     return ratio === undefined ? [] : [{ name: contender.name, ratio }]
   })

@@ -1,9 +1,11 @@
 import { performance } from 'node:perf_hooks'
 import { ask, checkAnswer, checkCounts, WrongAnswerError, type Expected } from './answers.ts'
 import type { Contender, Context } from './contender.ts'
+import { addressText, lengthOf, withAddress } from './generators/load.ts'
+import { runOpenLoop } from './generators/open-loop.ts'
 import type { Counts, Generator, Load, Request } from './generators/types.ts'
 import { coreSeconds, endedChildrenSeconds, usageOf, type Pinning } from './machine.ts'
-import type { TurnResult } from './results.ts'
+import type { ContenderResult, TurnResult } from './results.ts'
 import type { Server } from './servers.ts'
 
 // One turn of one contender: check an answer, apply the load, check the counts, record the numbers.
@@ -16,6 +18,8 @@ export interface TurnSettings {
   readonly connections: number
   /** Turns of each contender in the run; long lists of requests are spread over them. */
   readonly turns: number
+  /** For requests at fixed times: how many a second. */
+  readonly rate?: number | undefined
 }
 
 export interface Runner {
@@ -39,24 +43,26 @@ export async function runTurn (
   const isOnBothCores = contender.server.onBothCores === true
   // Each of two processes gets as many connections as one would; with fewer, both would idle at times.
   const connections = settings.connections * (isOnBothCores ? 2 : 1)
-  const start = Math.floor(turn / turns * (load.order?.length ?? load.requests.length))
+  const start = Math.floor(turn / turns * lengthOf(load))
 
   await contender.prepare?.(context, server, seconds)
-  const { expected, wireBytes } = await checkOneAnswer(runner, load.order?.[start] ?? start, context)
+  const { expected, wireBytes } = await checkOneAnswer(runner, start, context)
   const { counts, before, after } = await applyLoad(runner, start, connections, settings)
   checkCounts(contender.name, counts, expected, wireBytes, connections, contender.otherAnswers ?? 0)
   return resultOf(counts, before, after, pinning !== undefined && isOnBothCores)
 }
 
-/** Sends the request at an index of the load and checks its answer. */
+/** Sends the first request of a turn and checks its answer. */
 async function checkOneAnswer (
   { contender, server, load }: Runner,
-  index: number,
+  start: number,
   context: Context
 ): Promise<{ expected: Expected, wireBytes: number }> {
   const { name } = contender
+  const index = load.order?.[start] ?? start % load.requests.length
   const expected = contender.expected(context, index)
-  const answer = await ask(server.port, load.requests[index] as Request).catch((error: Error) => {
+  const request = withAddress(load.requests[index] as Request, addressText(start))
+  const answer = await ask(server.port, request).catch((error: Error) => {
     throw new WrongAnswerError(`${name}: ${error.message}; the server printed: ${server.lastWords()}`)
   })
   checkAnswer(name, answer, expected)
@@ -68,20 +74,16 @@ async function applyLoad (
   { contender, server, load }: Runner,
   start: number,
   connections: number,
-  { context, generator, pinning, seconds }: TurnSettings
+  { context, generator, pinning, seconds, rate }: TurnSettings
 ): Promise<{ counts: Counts, before: PartsUsage, after: PartsUsage }> {
+  const cores = pinning === undefined ? undefined
+    : contender.server.onBothCores === true ? pinning.both : [pinning.rest]
+  const turn = { port: server.port, load, start, seconds, connections, cores }
   generator.prepare(contender.id, load)
   const from = nowMicroseconds()
   const before = readUsage(server, context, pinning)
-  const counts = await generator.run(contender.id, {
-    port: server.port,
-    load,
-    start,
-    seconds,
-    connections,
-    cores: pinning === undefined ? undefined
-      : contender.server.onBothCores === true ? pinning.both : [pinning.rest]
-  })
+  const counts = rate === undefined ? await generator.run(contender.id, turn)
+    : await runOpenLoop(turn, rate, context.stores.guardian)
   const after = readUsage(server, context, pinning)
   server.turns.push([from, nowMicroseconds()])
   if (server.hasEnded()) {
@@ -107,6 +109,8 @@ function resultOf (
     rate: counts.requests / counts.seconds,
     p50Ms: counts.p50Ms,
     p99Ms: counts.p99Ms,
+    maxMs: counts.maxMs,
+    ...counts.lateMs !== undefined && { lateMs: counts.lateMs },
     requests: counts.requests,
     seconds: counts.seconds,
     serverCpu,
@@ -119,29 +123,46 @@ function resultOf (
   }
 }
 
+/** The turns of a contender without the warm-up, and its memory with it. */
+export type Rounds = Pick<ContenderResult, 'rounds' | 'peakRssBytes'>
+
 /** Runs all rounds, the first one as warm-up. `progress` is called after every turn. */
 export async function runRounds (
   runners: readonly Runner[],
   rounds: number,
-  settings: Omit<TurnSettings, 'turns'>,
+  settings: Omit<TurnSettings, 'turns' | 'rate'>,
   progress: (line: string) => void
-): Promise<TurnResult[][]> {
+): Promise<Rounds[]> {
   const results = runners.map((): TurnResult[] => [])
+  const turnsOf = (round: number, { contender }: Runner): number =>
+    round === 0 ? contender.warmUpTurns ?? 1 : 1
   const started = performance.now()
-  const all = (rounds + 1) * runners.length
+  const all = runners.reduce((sum, runner) => sum + turnsOf(0, runner) + rounds, 0)
   let done = 0
   for (let round = 0; round <= rounds; round++) {
     for (const [position, runner] of runners.entries()) {
-      const result = await runTurn(runner, round, { ...settings, turns: rounds + 1 })
-      if (round > 0) results[position]?.push(result)
-      const minutesLeft = (performance.now() - started) / ++done * (all - done) / 60_000
+      const { name, halfRateOf } = runner.contender
+      const reference = runners.findIndex(({ contender }) => contender.id === halfRateOf)
+      const result = await runTurn(runner, round, {
+        ...settings,
+        seconds: settings.seconds * turnsOf(round, runner),
+        turns: rounds + 1,
+        ...reference >= 0 && { rate: (results[reference]?.[0] as TurnResult).rate / 2 }
+      })
+      results[position]?.push(result)
+      done += turnsOf(round, runner)
+      const minutesLeft = (performance.now() - started) / done * (all - done) / 60_000
       const label = round === 0 ? 'warm-up' : `round ${round} of ${rounds}`
-      progress(`${label}, ${runner.contender.name}: ${Math.round(result.rate).toLocaleString('en')} req/s, ${
+      progress(`${label}, ${name}: ${Math.round(result.rate).toLocaleString('en')} req/s, ${
         minutesLeft < 1 ? 'less than a minute' : `${Math.ceil(minutesLeft)} minutes`
       } left`)
     }
   }
-  return results
+  return results.map((turns) => ({
+    rounds: turns.slice(1),
+    peakRssBytes: turns.some(({ rssBytes }) => rssBytes === undefined) ? undefined
+      : Math.max(...turns.map(({ rssBytes = 0 }) => rssBytes))
+  }))
 }
 
 const nowMicroseconds = (): number => Number(process.hrtime.bigint() / 1000n)

@@ -1,6 +1,7 @@
 import { readFileSync } from 'node:fs'
 import { performance } from 'node:perf_hooks'
 import autocannon from 'autocannon'
+import { Histogram } from './histogram.ts'
 import type { Counts, Request } from './types.ts'
 
 // Runs one turn of autocannon and prints the counts.
@@ -14,8 +15,7 @@ export interface AutocannonTurn {
 }
 
 // A histogram of our own, because autocannon rounds latencies to milliseconds.
-const BUCKET_MS = 0.02
-const buckets = new Uint32Array(10_000 / BUCKET_MS + 1)
+const latencies = new Histogram()
 
 const turn = JSON.parse(process.argv[2] as string) as AutocannonTurn
 const all = (JSON.parse(readFileSync(turn.requestsFile, 'utf8')) as Request[]).map(({ path, headers }) => ({
@@ -53,10 +53,7 @@ const result = await new Promise<autocannon.Result>((resolve, reject) => {
   instance.on('start', () => {
     started = performance.now()
   })
-  instance.on('response', (_client, _status, _bytes, latencyMs) => {
-    const bucket = Math.min(buckets.length - 1, Math.floor(latencyMs / BUCKET_MS))
-    buckets[bucket] = (buckets[bucket] as number) + 1
-  })
+  instance.on('response', (_client, _status, _bytes, latencyMs) => latencies.add(latencyMs))
 })
 
 const counts: Counts = {
@@ -65,13 +62,8 @@ const counts: Counts = {
   bytes: result.throughput.total,
   refused: result['4xx'] + result['5xx'],
   socketErrors: result.errors + result.timeouts,
-  p50Ms: percentile(0.5),
-  p99Ms: percentile(0.99)
+  p50Ms: latencies.percentile(0.5),
+  p99Ms: latencies.percentile(0.99),
+  maxMs: latencies.max
 }
 process.stdout.write(JSON.stringify(counts))
-
-function percentile (share: number): number {
-  let left = share * buckets.reduce((sum, count) => sum + count, 0)
-  const bucket = buckets.findIndex((count) => (left -= count) <= 0)
-  return (bucket + 0.5) * BUCKET_MS
-}

@@ -2,8 +2,10 @@ import { writeFileSync } from 'node:fs'
 import { join } from 'node:path'
 import type { Guardian } from '../../test/helpers/guardian.ts'
 import { runChild } from './child.ts'
+import { seededRandom } from '../statistics.ts'
 import type { AutocannonTurn } from './autocannon-process.ts'
-import type { Counts, Generator, Load } from './types.ts'
+import { addressText, withAddress } from './load.ts'
+import type { Counts, Generator, Load, Request } from './types.ts'
 
 /** Every connection keeps its part of the requests in buffers, so this limits memory. */
 const MAX_REQUESTS = 50_000
@@ -36,7 +38,12 @@ export function autocannonGenerator (guardian: Guardian): Generator {
   }
 }
 
-function sequence ({ requests, order }: Load): readonly Load['requests'][number][] {
+function sequence ({ requests, order, addresses }: Load): readonly Request[] {
+  if (addresses !== undefined) {
+    const random = seededRandom(9)
+    const address = (): string => addressText(Math.floor(random() * addresses))
+    return Array.from({ length: MAX_REQUESTS }, () => withAddress(requests[0] as Request, address()))
+  }
   if (order === undefined) return requests.slice(0, MAX_REQUESTS)
-  return Array.from(order.slice(0, MAX_REQUESTS), (index) => requests[index] as Load['requests'][number])
+  return Array.from(order.slice(0, MAX_REQUESTS), (index) => requests[index] as Request)
 }

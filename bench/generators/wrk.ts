@@ -3,14 +3,16 @@ import { mkdirSync, writeFileSync } from 'node:fs'
 import { join } from 'node:path'
 import type { Guardian } from '../../test/helpers/guardian.ts'
 import { runChild } from './child.ts'
-import type { Counts, Generator, Load } from './types.ts'
+import { ADDRESS, requestText } from './load.ts'
+import type { Counts, Generator } from './types.ts'
 
 // Separates the requests in a file. Requests don't contain it.
 const RECORD = '\x1e'
 
 /**
- * Requests are prepared texts, so many different requests cost wrk little more than one. There is no
- * `response` callback, because wrk would then pass every header to Lua at half the speed.
+ * Requests are prepared texts, so many different requests cost wrk little more than one. A load with random
+ * addresses has one text, to which each request adds an address. There is no `response` callback, because wrk
+ * would then pass every header to Lua at half the speed.
  */
 const SCRIPT = `
 local folder
@@ -34,6 +36,21 @@ function init (args)
     requests = order
   end
   last = #requests
+  if args[3] then
+    local addresses, octets = tonumber(args[3]), {}
+    math.randomseed(position)
+    for number = 0, 255 do octets[number] = tostring(number) end
+    local from, to = requests[1]:find('${ADDRESS}', 1, true)
+    local before, after = requests[1]:sub(1, from - 1) .. '10.', requests[1]:sub(to + 1)
+    request = function ()
+      local number = math.random(addresses) - 1
+      local low = number % 256
+      local high = (number - low) / 256
+      local middle = high % 256
+      return before .. octets[(high - middle) / 256] .. '.' .. octets[middle] .. '.' .. octets[low] .. after
+    end
+    return
+  end
   position = position % last
   if last == 1 then
     -- Without a request function wrk repeats the same text by itself.
@@ -51,9 +68,10 @@ end
 
 function done (summary, latency)
   local errors = summary.errors
-  io.write(string.format('\\n{"requests":%d,"seconds":%f,"bytes":%d,"refused":%d,"socketErrors":%d,"p50Ms":%f,"p99Ms":%f}\\n',
+  io.write(string.format('\\n{"requests":%d,"seconds":%f,"bytes":%d,"refused":%d,"socketErrors":%d,"p50Ms":%f,"p99Ms":%f,"maxMs":%f}\\n',
     summary.requests, summary.duration / 1e6, summary.bytes, errors.status,
-    errors.connect + errors.read + errors.write + errors.timeout, latency:percentile(50) / 1e3, latency:percentile(99) / 1e3))
+    errors.connect + errors.read + errors.write + errors.timeout,
+    latency:percentile(50) / 1e3, latency:percentile(99) / 1e3, latency.max / 1e3))
 end
 `
 
@@ -70,10 +88,13 @@ export function wrkGenerator (program: string, guardian: Guardian): Generator {
       const folder = join(guardian.folder, `load-${folders.size}`)
       folders.set(name, folder)
       mkdirSync(folder)
-      writeFileSync(join(folder, 'requests'), load.requests.map(text).join(RECORD))
+      writeFileSync(
+        join(folder, 'requests'),
+        load.requests.map((request) => requestText(request)).join(RECORD)
+      )
       if (load.order !== undefined) writeFileSync(join(folder, 'order'), load.order.join('\n'))
     },
-    async run (name, { port, start, seconds, connections, cores }) {
+    async run (name, { port, load, start, seconds, connections, cores }) {
       const output = await runChild(
         [
           program,
@@ -86,7 +107,8 @@ export function wrkGenerator (program: string, guardian: Guardian): Generator {
           `http://127.0.0.1:${port}`,
           '--',
           folders.get(name) ?? '',
-          String(start)
+          String(start),
+          ...load.addresses === undefined ? [] : [String(load.addresses)]
         ],
         cores,
         guardian
@@ -95,8 +117,3 @@ export function wrkGenerator (program: string, guardian: Guardian): Generator {
     }
   }
 }
-
-const text = ({ path, headers }: Load['requests'][number]): string =>
-  [`GET ${path} HTTP/1.1`, 'Host: 127.0.0.1', ...Object.entries(headers).map(([name, value]) =>
-    `${name}: ${value}`
-  ), '', ''].join('\r\n')

@@ -1,0 +1,110 @@
+import { setTimeout as sleep } from 'node:timers/promises'
+import { read, type Contender, type Target } from './contender.ts'
+import { ADDRESS } from './generators/load.ts'
+import type { Load, Request } from './generators/types.ts'
+import { exactly, ourServer, plain, small } from './ours.ts'
+import { randomPort, type Server } from './servers.ts'
+
+// Heavy public traffic: very many client addresses, each with few reads a minute, at the default limits.
+
+const ADDRESSES = 1_000_000
+/** In 60 s most of the addresses make a read in the same window, so memory is that of a crowd. */
+const WARM_UP_TURNS = 30
+const SHARE_TIMEOUT_MS = 120_000
+const POLL_MS = 500
+const SHARE = /^landfall_limit_share\{[^}]*tier="public"[^}]*\} (\S+)$/m
+
+const TARGETS: Target[] = [
+  { metric: 'rate', of: 'bare-2k', atLeast: 0.85 },
+  { metric: 'redis', atMost: 1 }
+]
+/** Only for the crowd with the long warm-up: in a few seconds no server meets a million addresses. */
+const MEMORY: Target = { metric: 'rss', of: 'ours-2k', atMost: 100 }
+
+/** The crowd, and the same from allowed hosts. The first one is the case that matters. */
+export function crowdContenders (): [Contender, ...Contender[]] {
+  return [
+    {
+      ...crowd('crowd', 'a million addresses', 'ours-crowd'),
+      warmUpTurns: WARM_UP_TURNS,
+      targets: [...TARGETS, MEMORY]
+    },
+    {
+      ...crowd('crowd-name', 'a million addresses, allowed name', 'ours-crowd-name', {
+        ALLOWED_HOSTS: 'www.example.com'
+      }),
+      load: ({ seed }) => addresses(read(seed.small, { ...FORWARDED, Origin: 'https://www.example.com' })),
+      targets: TARGETS
+    },
+    {
+      ...crowd('crowd-range', 'a million addresses, allowed range', 'ours-crowd-range', {
+        ALLOWED_HOSTS: '10.0.0.0/8'
+      }),
+      targets: TARGETS
+    }
+  ]
+}
+
+/**
+ * The crowd at half of its rate, with 1 % of writes, and bare Fastify at the same rate without writes.
+ *
+ * @param bare the bare Fastify whose server is used
+ */
+export function openLoopContenders (bare: Contender): Contender[] {
+  return [
+    {
+      ...bare,
+      id: 'bare-open',
+      name: 'open loop: bare Fastify 2 KB',
+      bare: 'bare-open',
+      halfRateOf: 'crowd'
+    },
+    {
+      ...crowd('open', 'open loop, a million addresses, 1 % writes', 'ours-crowd'),
+      bare: 'bare-open',
+      load: ({ seed }) => ({ ...addresses(read(seed.small, FORWARDED)), writes: seed.writes }),
+      halfRateOf: 'crowd',
+      targets: [{ metric: 'p99', of: 'bare-open', atMost: 1.5 }, { metric: 'max', atMost: 50 }]
+    }
+  ]
+}
+
+const FORWARDED = { 'X-Forwarded-For': ADDRESS }
+const addresses = (request: Request): Load => ({ requests: [request], addresses: ADDRESSES })
+
+function crowd (id: string, name: string, server: string, settings: Record<string, string> = {}): Contender {
+  const policy = settings.ALLOWED_HOSTS === undefined ? '"public";q=30;w=60' : '"allowed-host";q=1000;w=60'
+  const hot = plain(id, `ours: ${name} 2 KB`, 'bare-2k', small)
+  return {
+    ...hot,
+    server: ourServer(server, { TRUST_PROXY: '127.0.0.1', OPS_PORT: String(randomPort()), ...settings }),
+    load: ({ seed }) => addresses(read(seed.small, FORWARDED)),
+    expected (context, index) {
+      const { headers, ...answer } = hot.expected(context, index)
+      return {
+        ...answer,
+        headers: { ...headers, ratelimit: /^"[a-z-]+";r=\d+;t=\d+$/, 'ratelimit-policy': exactly(policy) }
+      }
+    },
+    prepare: waitForShare
+  }
+}
+
+/**
+ * Waits until the service may let reads pass without asking Redis, which begins a window after its start.
+ *
+ * @throws {Error} after two minutes
+ */
+export async function waitForShare (
+  _context: unknown,
+  { name, env }: Pick<Server, 'name' | 'env'>
+): Promise<void> {
+  const deadline = Date.now() + SHARE_TIMEOUT_MS
+  for (;;) {
+    const metrics = await (await fetch(`http://127.0.0.1:${env.OPS_PORT}/metrics`)).text()
+    const share = SHARE.exec(metrics)?.[1]
+    if (share === undefined || Number(share) > 0) return
+    if (Date.now() > deadline) throw new Error(`${name} has no share of the limit`)
+    await sleep(POLL_MS)
+  }
+}
