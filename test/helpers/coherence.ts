@@ -200,10 +200,17 @@ class Clients {
     else if (chance < 0.115) await this.#compete(page)
     else if (chance < 0.12) await this.#delete(replica, page)
     else if (chance < 0.2) await this.#manage(replica, this.#anyPage())
+    else if (chance < 0.22) await this.#readTogether(replica)
     else {
       await this.#read(replica, this.#anyPage())
       await turn() // lets messages arrive, because a read from memory doesn't wait
     }
+  }
+
+  /** Reads many pages at once, so that a replica that has none of them in memory reads them in batches. */
+  async #readTogether (replica: number): Promise<void> {
+    const pages = [...this.#busy, ...this.#quiet, ...this.#gone]
+    await Promise.all(pages.map(async (page) => await this.#read(replica, page)))
   }
 
   /** Reads every page on every replica twice; all writes have reached all replicas by now. */

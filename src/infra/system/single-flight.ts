@@ -13,20 +13,25 @@ export class SingleFlight<Value> {
     return this.#flights.has(key)
   }
 
-  /** @param task starts after this call has returned; it receives its own flight */
-  async run (key: string, task: (flight: Flight<Value>) => Promise<Value>): Promise<Value> {
+  /**
+   * @param task starts after this call has returned; it receives its own flight
+   * @throws the error of the task
+   */
+  run (key: string, task: (flight: Flight<Value>) => Promise<Value>): Promise<Value> {
     const underWay = this.#flights.get(key)
-    if (underWay !== undefined) return await underWay.result
-    const flight: Flight<Value> = {
+    if (underWay !== undefined) return underWay.result
+    const flight: { isForgotten: boolean, result: Promise<Value> } = {
       isForgotten: false,
-      result: Promise.resolve().then(async () => await task(flight))
+      result: Promise.resolve().then(async () => {
+        try {
+          return await task(flight)
+        } finally {
+          if (this.#flights.get(key) === flight) this.#flights.delete(key)
+        }
+      })
     }
     this.#flights.set(key, flight)
-    try {
-      return await flight.result
-    } finally {
-      if (this.#flights.get(key) === flight) this.#flights.delete(key)
-    }
+    return flight.result
   }
 
   /** Makes the next caller start a new flight, even if one is still running. */

@@ -22,6 +22,12 @@ export interface LandingPage {
   readonly updatedAt: Date
 }
 
+/** What the public read needs of a page. */
+export type PublicPage = Pick<
+  LandingPage,
+  'publicId' | 'currentData' | 'contentHash' | 'version' | 'updatedAt'
+>
+
 /** A list with more bytes of documents ends early, with a link to the rest. */
 const MAX_LIST_BYTES = 512 * 1024
 
@@ -73,9 +79,11 @@ const DELETE = statement<
   Pick<LandingPage, 'publicId'>
 >(`DELETE FROM landing_pages WHERE ${OWN_VERSION} RETURNING public_id AS "publicId"`)
 
-const FIND_PUBLIC = statement<Pick<LandingPage, 'currentData' | 'contentHash' | 'version' | 'updatedAt'>>(`
-  SELECT current_data AS "currentData", content_hash AS "contentHash", version, updated_at AS "updatedAt"
-  FROM landing_pages WHERE public_id = $1`)
+/** Like LIST, it doesn't read documents that are too large ($2). */
+const FIND_PUBLIC = statement<Omit<PublicPage, 'currentData'> & { currentData: string | null }>(`
+  SELECT public_id AS "publicId", CASE WHEN octet_length(current_data) <= $2::integer THEN current_data END AS "currentData",
+    content_hash AS "contentHash", version, updated_at AS "updatedAt"
+  FROM landing_pages WHERE public_id = ANY ($1::text[])`)
 
 const DELETE_OF_ANY_OWNER = statement<
   { id: string }
@@ -145,12 +153,16 @@ export class LandingPageRepository {
     return rows[0]?.publicId ?? null
   }
 
-  /** Finds the page of any owner, for the public read. */
+  /**
+   * Finds pages of any owners, for the public read. The result has no order, and no pages that don't exist.
+   *
+   * @param maxBytes `currentData` of a larger document is null
+   */
   async findPublic (
-    publicId: string
-  ): Promise<Pick<LandingPage, 'currentData' | 'contentHash' | 'version' | 'updatedAt'> | null> {
-    const rows = await this.#database.run(FIND_PUBLIC, [publicId])
-    return rows[0] ?? null
+    publicIds: readonly string[],
+    maxBytes: number
+  ): Promise<(Omit<PublicPage, 'currentData'> & { readonly currentData: string | null })[]> {
+    return await this.#database.run(FIND_PUBLIC, [publicIds, maxBytes])
   }
 }
 

@@ -6,8 +6,9 @@ import { CachedDocument,
   type DocumentVersion } from '../../../src/modules/landing-pages/public/cached-document.ts'
 import { DocumentCache,
   type DocumentCacheOptions } from '../../../src/modules/landing-pages/public/document-cache.ts'
-import { DOCUMENT_SCRIPTS,
-  SharedDocuments } from '../../../src/modules/landing-pages/public/shared-documents.ts'
+import { DOCUMENT_SCRIPTS } from '../../../src/modules/landing-pages/public/document-scripts.ts'
+import { SharedDocuments } from '../../../src/modules/landing-pages/public/shared-documents.ts'
+import { Body } from '../../../src/modules/landing-pages/public/prepared-head.ts'
 import { RedisClient } from '../../../src/infra/redis/redis-client.ts'
 import { silent } from '../../helpers/silent-logger.ts'
 import { buildTestApp, createPage, signUp, testSettings } from '../../helpers/app.ts'
@@ -22,7 +23,7 @@ const documentOf = (version: number, text = `{"v":${version}}`, publicId = ID): 
   version,
   hash: String(version).padEnd(43, 'x'),
   updatedAt: new Date(version),
-  bytes: Buffer.from(text)
+  body: new Body(text)
 })
 const cacheOf = (options: Partial<DocumentCacheOptions>) =>
   new DocumentCache({
@@ -343,7 +344,7 @@ t.test('the overhead of entries counts, so that many small documents stay within
 
 t.test('a cached document does not keep the larger buffer that its bytes came from', (t) => {
   const large = Buffer.alloc(100_000, 'x')
-  const { identity } = new CachedDocument({ ...documentOf(1), bytes: large.subarray(10, 20) })
+  const { identity } = new CachedDocument({ ...documentOf(1), body: new Body(large.subarray(10, 20)) })
   t.equal(identity.body.bytes.toString(), 'x'.repeat(10))
   t.equal(identity.body.bytes.buffer.byteLength, identity.body.size)
   t.ok(identity.body.size < 2000)

@@ -134,7 +134,10 @@ t.test('concurrent cold public reads run one statement, and warm ones run none',
       )
     )
     t.equal(cold.length, 1, cold.join('; '))
-    t.match(cold[0], /^execute landfall_\S+: SELECT .* FROM landing_pages WHERE public_id = \$1/)
+    t.match(
+      cold[0],
+      /^execute landfall_\S+: SELECT .* FROM landing_pages WHERE public_id = ANY \(\$1::text\[\]\)/
+    )
     t.same(
       await during(async () => {
         for (let n = 0; n < 20; n++) t.equal(await read(publicId), 200)

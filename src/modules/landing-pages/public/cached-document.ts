@@ -9,7 +9,7 @@ export interface DocumentVersion {
   readonly version: number
   readonly hash: string
   readonly updatedAt: Date
-  readonly bytes: Buffer
+  readonly body: Body
 }
 
 /** Converts a row of the table to a version of the document. */
@@ -20,7 +20,7 @@ export const documentVersion = (
   version: Number(page.version),
   hash: page.contentHash,
   updatedAt: page.updatedAt,
-  bytes: Buffer.from(page.currentData)
+  body: new Body(page.currentData)
 })
 
 /** A document in one encoding, with its header lines. */
@@ -43,6 +43,7 @@ export type CompressionCounts = Record<'br' | 'gzip', number>
 const MIN_COMPRESSED_BYTES = 1024
 /** A compressed document is used if its size is at most this share of the original. */
 const MAX_COMPRESSED_PART = 0.9
+const CONTENT_TYPE_LINE = headerLines(['content-type', JSON_CONTENT_TYPE])
 /** The memory of an entry without its bodies: headers, keys, and the entry itself. */
 const OVERHEAD_BYTES = 1024
 
@@ -69,8 +70,8 @@ export class CachedDocument {
     this.version = document.version
     this.hash = document.hash
     this.updatedAt = document.updatedAt
-    this.#lastModifiedLine = headerLines(['last-modified', document.updatedAt.toUTCString()])
-    this.identity = this.#represent(document.bytes, 'identity')
+    this.#lastModifiedLine = `last-modified: ${document.updatedAt.toUTCString()}\r\n`
+    this.identity = this.#represent(document.body, 'identity')
   }
 
   /**
@@ -84,8 +85,11 @@ export class CachedDocument {
 
   /** The memory that it uses, in bytes. */
   get size (): number {
-    const bodies = new Set([this.identity, ...Object.values(this.#made)].map(({ body }) => body))
-    return [...bodies].reduce((sum, { size }) => sum + size, OVERHEAD_BYTES)
+    let size = OVERHEAD_BYTES + this.identity.body.size
+    for (const made of [this.#made.br, this.#made.gzip]) {
+      if (made !== undefined && made !== this.identity) size += made.body.size
+    }
+    return size
   }
 
   /** Returns the representation in an encoding; undefined if it has to be compressed first. */
@@ -106,22 +110,21 @@ export class CachedDocument {
     return await (this.#making[encoding] ??= compress[encoding](this.identity.body.bytes).then((bytes) => {
       compressions[encoding]++
       return (this.#made[encoding] = bytes.length <= this.identity.body.bytes.length * MAX_COMPRESSED_PART
-        ? this.#represent(bytes, encoding) : this.identity)
+        ? this.#represent(new Body(bytes), encoding) : this.identity)
     }).catch((error: unknown) => {
       delete this.#making[encoding] // the next request tries again, because memory may only be short now
       throw error
     }))
   }
 
-  #represent (bytes: Buffer, encoding: Encoding): Representation {
+  #represent (body: Body, encoding: Encoding): Representation {
     const etag = entityTag(this.hash, encoding)
-    const etagLine = headerLines(['etag', etag])
-    const content = [['content-type', JSON_CONTENT_TYPE], ['content-length', String(bytes.length)]] as const
-    const coding = encoding === 'identity' ? [] : [['content-encoding', encoding]] as const
+    const etagLine = `etag: ${etag}\r\n`
+    const coding = encoding === 'identity' ? '' : `content-encoding: ${encoding}\r\n`
     return {
-      body: new Body(bytes),
+      body,
       etag,
-      lines: etagLine + headerLines(...content, ...coding),
+      lines: `${etagLine}${CONTENT_TYPE_LINE}content-length: ${body.bytes.length}\r\n${coding}`,
       etagLine
     }
   }

@@ -198,8 +198,8 @@ export class DocumentCache {
     return clock.now() < document.knownAt + this.#options.maxStaleMs
   }
 
-  async #join (publicId: string): Promise<CachedDocument | undefined> {
-    return await this.#flights.run(publicId, async (flight) => await this.#loadOnce(publicId, flight))
+  #join (publicId: string): Promise<CachedDocument | undefined> {
+    return this.#flights.run(publicId, (flight) => this.#loadOnce(publicId, flight))
   }
 
   async #loadOnce (
@@ -250,7 +250,7 @@ export class DocumentCache {
     }
     const document = await this.#readDatabase(publicId)
     if (document === undefined) return undefined
-    if (document.version >= this.#newestOf(publicId)) shared?.fill(document).catch(() => {})
+    if (document.version >= this.#newestOf(publicId)) shared?.fill(document)
     return { document, lifetimeMs: LIFETIME_MS, origin: 'database' }
   }
 

@@ -1,8 +1,10 @@
 import fp from 'fastify-plugin'
+import { isDatabaseUnavailable } from '../../../infra/postgres/unavailable.ts'
 import { LandingPageRepository } from '../landing-page-repository.ts'
-import { documentVersion } from './cached-document.ts'
+import { documentVersion, type DocumentVersion } from './cached-document.ts'
+import { BatchedReads, LARGE } from './batched-reads.ts'
 import { DocumentCache } from './document-cache.ts'
-import { documentMetrics } from './read-metrics.ts'
+import { batchMetrics, documentMetrics } from './read-metrics.ts'
 import { SharedDocuments } from './shared-documents.ts'
 
 declare module 'fastify' {
@@ -13,15 +15,13 @@ declare module 'fastify' {
 
 export default fp<{ channel: string }>(async (app, { channel }) => {
   const { config, redisClient } = app
-  const repository = new LandingPageRepository(app.database)
+  const stored = storedDocuments(new LandingPageRepository(app.database))
+  const shared = redisClient === undefined ? undefined : new SharedDocuments(redisClient, channel)
   const documents = new DocumentCache({
     maxBytes: config.CACHE_MAX_BYTES,
     maxStaleMs: config.CACHE_MAX_STALE_SECONDS * 1000,
-    read: async (publicId) => {
-      const page = await repository.findPublic(publicId)
-      return page === null ? undefined : documentVersion({ publicId, ...page })
-    },
-    shared: redisClient === undefined ? undefined : new SharedDocuments(redisClient, channel),
+    read: (publicId) => stored.read(publicId),
+    shared,
     // Only one process uses an embedded database. With Redis, both connections must work, because if this
     // process can't send commands, other processes may be unable to publish their writes.
     hearsAllWrites: () =>
@@ -39,4 +39,28 @@ export default fp<{ channel: string }>(async (app, { channel }) => {
   })
   app.decorate('documents', documents)
   documentMetrics(app.metrics, documents, config.CACHE_MAX_BYTES)
+  batchMetrics(app.metrics, stored, shared)
 }, { name: 'document-cache', dependencies: ['database', 'redis', 'metrics'] })
+
+/** A statement that takes longer no longer holds up those that read other documents, in milliseconds. */
+const MAX_WAIT_MS = 50
+/** The largest `integer` of PostgreSQL, so all documents. */
+const ANY_SIZE = 2 ** 31 - 1
+
+/** Returns the documents in PostgreSQL. */
+function storedDocuments (repository: LandingPageRepository): BatchedReads<DocumentVersion | undefined> {
+  return new BatchedReads<DocumentVersion | undefined>({
+    async readMany (ids, maxBytes) {
+      const pages = await repository.findPublic(ids, maxBytes)
+      const documents = new Map<string, DocumentVersion | typeof LARGE>()
+      for (const { currentData, ...page } of pages) {
+        documents.set(page.publicId, currentData === null ? LARGE : documentVersion({ ...page, currentData }))
+      }
+      return ids.map((publicId) => documents.get(publicId))
+    },
+    maxBytes: ANY_SIZE,
+    missing: undefined,
+    maxWaitMs: MAX_WAIT_MS,
+    isFaultOfOne: (error) => !isDatabaseUnavailable(error)
+  })
+}

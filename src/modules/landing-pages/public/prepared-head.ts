@@ -26,11 +26,13 @@ export class Body {
   /** The connection that is still sending the current head, which must not be overwritten until then. */
   #sendingTo: Socket | undefined
 
-  /** Copies `bytes`: they may be part of a larger buffer of the driver, which would stay in memory. */
-  constructor (bytes: Uint8Array) {
-    this.#frame = Buffer.allocUnsafeSlow(HEAD_BYTES + bytes.length)
-    this.#frame.set(bytes, HEAD_BYTES)
+  /** Copies bytes: they may be part of a larger buffer of the driver, which would stay in memory. */
+  constructor (content: Uint8Array | string) {
+    const length = typeof content === 'string' ? Buffer.byteLength(content) : content.length
+    this.#frame = Buffer.allocUnsafeSlow(HEAD_BYTES + length)
     this.bytes = this.#frame.subarray(HEAD_BYTES)
+    if (typeof content === 'string') this.bytes.write(content)
+    else this.bytes.set(content)
   }
 
   /** The memory that it uses, in bytes. */

@@ -88,11 +88,10 @@ export class ReadHandler {
     return this.#send(read, tier.reads.process, this.#headers.hit, document, now)
   }
 
-  async #load (read: Read, publicId: string): Promise<void> {
+  #load (read: Read, publicId: string): Promise<void> {
     const { tracer } = this.#app
-    const load = async () => await this.#loadAndSend(read, publicId)
-    if (tracer === undefined) await load()
-    else await traceRead(tracer, read.request, read.reply, load)
+    if (tracer === undefined) return this.#loadAndSend(read, publicId)
+    return traceRead(tracer, read.request, read.reply, () => this.#loadAndSend(read, publicId))
   }
 
   async #loadAndSend (read: Read, publicId: string): Promise<void> {

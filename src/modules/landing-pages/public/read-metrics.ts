@@ -2,6 +2,7 @@ import { Counter, Histogram, type Registry } from 'prom-client'
 import { addCounter, addGauge } from '../../../infra/telemetry/metrics.ts'
 import type { DocumentCache } from './document-cache.ts'
 import type { Tier } from './read-limit.ts'
+import type { SharedDocuments } from './shared-documents.ts'
 
 /** In seconds. */
 const LOAD_BUCKETS = [0.0005, 0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 5]
@@ -118,5 +119,33 @@ export function documentMetrics (registry: Registry, documents: DocumentCache, m
     },
     () => documents.compressions,
     'encoding'
+  )
+}
+
+/** Registers the metrics of the batches in which documents are read from PostgreSQL and Redis. */
+export function batchMetrics (
+  registry: Registry,
+  stored: { readonly batches: number },
+  shared: SharedDocuments | undefined
+): void {
+  addCounter(
+    registry,
+    {
+      name: 'landfall_document_batches_total',
+      help: 'Statements and Redis commands that read documents for public reads, several at once'
+    },
+    () => ({ database: stored.batches, ...shared !== undefined && { redis: shared.usage.batches } }),
+    'store'
+  )
+  if (shared === undefined) return
+  addCounter(
+    registry,
+    {
+      name: 'landfall_document_fills_total',
+      help:
+        'Documents read from PostgreSQL, by what became of their copy for Redis (stored, skipped, dropped, failed)'
+    },
+    () => shared.usage.fills,
+    'result'
   )
 }

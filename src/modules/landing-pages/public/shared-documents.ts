@@ -1,22 +1,11 @@
-import type { Redis, Result } from 'ioredis'
+import type { Redis } from 'ioredis'
 import { clock } from '../../../infra/system/clock.ts'
 import type { RedisClient } from '../../../infra/redis/redis-client.ts'
+import { BatchedReads, LARGE } from './batched-reads.ts'
 import type { DocumentVersion } from './cached-document.ts'
-
-declare module 'ioredis' {
-  interface RedisCommander<Context> {
-    landfallStore(
-      key: string,
-      channel: string,
-      message: string,
-      version: number,
-      ttlMs: number,
-      hash: string,
-      updatedAt: number,
-      bytes: Buffer
-    ): Result<number, Context>
-  }
-}
+import { Body } from './prepared-head.ts'
+import type { StoredDocument } from './document-scripts.ts'
+import { FillQueue, type FillCounts } from './fill-queue.ts'
 
 /** Lifetime of a copy in Redis. If a crash loses a publication, readers see the old version for this long. */
 export const LIFETIME_MS = 60_000
@@ -25,33 +14,6 @@ export const DELETED = Number.MAX_SAFE_INTEGER
 
 /** Redis gets only the version of a larger document, because its bytes would delay all other commands. */
 const MAX_SHARED_BYTES = 2 * 1024 * 1024
-
-// Stores a version unless a newer one is known, and publishes it in the same script, so that a replica that
-// receives the message never finds an older version here. Returns the newest version known.
-const STORE = `
-local key = KEYS[1]
-local channel, message = ARGV[1], ARGV[2] -- message: '' to publish nothing
-local version, lifetime_ms = ARGV[3], ARGV[4]
-local hash, updated_at, bytes = ARGV[5], ARGV[6], ARGV[7] -- hash: '' to store only the version
-
-local stored = redis.call('HMGET', key, 'v', 'h')
-local newest, stored_hash = tonumber(stored[1] or '0'), stored[2]
--- After a failover, PostgreSQL may assign a version number again. Then the document that was just written wins.
-local completes = hash ~= '' and (not stored_hash or (message ~= '' and stored_hash ~= hash))
-if tonumber(version) > newest or (tonumber(version) == newest and completes) then
-  redis.call('DEL', key)
-  if hash == '' then
-    redis.call('HSET', key, 'v', version)
-  else
-    redis.call('HSET', key, 'v', version, 'h', hash, 't', updated_at, 'd', bytes)
-  end
-  redis.call('PEXPIRE', key, lifetime_ms)
-end
-if message ~= '' then redis.call('PUBLISH', channel, message) end
-return math.max(newest, tonumber(version))
-`
-
-export const DOCUMENT_SCRIPTS = { landfallStore: { numberOfKeys: 1, lua: STORE } } as const
 
 /** The Redis channel for notices of written documents. */
 export const DOCUMENT_CHANNEL = 'landfall:documents'
@@ -69,64 +31,70 @@ export type SharedCopy = { readonly deleted: true } | {
   readonly leftMs: number
 }
 
-/** Documents in Redis, for all replicas. Methods reject with RedisAwayError while Redis is unreachable. */
+/** Documents in Redis, for all replicas. */
 export class SharedDocuments {
   readonly #redis: RedisClient
   readonly #channel: string
+  readonly #reads: BatchedReads<SharedCopy | undefined>
+  readonly #fills: FillQueue
 
   constructor (redis: RedisClient, channel: string) {
     this.#redis = redis
     this.#channel = channel
+    this.#reads = new BatchedReads<SharedCopy | undefined>({
+      readMany: async (ids, maxBytes) => await this.#readMany(ids, maxBytes),
+      maxBytes: MAX_SHARED_BYTES,
+      missing: undefined
+    })
+    this.#fills = new FillQueue(async (documents) => {
+      const entries = documents.map((document) => entryOf(document.publicId, document.version, document))
+      return await this.#inGroups(
+        entries,
+        ({ publicId }) => publicId,
+        async (connection, group) => await store(connection, this.#channel, group)
+      )
+    })
   }
 
   /**
    * Returns the copy in Redis. Ignores a copy from before the end of the last outage, because a replica that
    * has not reconnected yet may have written a newer version.
+   *
+   * @throws {RedisAwayError}
    */
-  async get (publicId: string): Promise<SharedCopy | undefined> {
-    const askedAt = clock.now()
-    const key = redisKey(publicId)
-    const [[version, hash, updatedAt, bytes], leftMs] = await this.#redis.run(async (redis) =>
-      await Promise.all([redis.hmgetBuffer(key, 'v', 'h', 't', 'd'), redis.pttl(key)])
-    )
-    if (version == null || leftMs <= 0) return undefined
-    if (Number(version) === DELETED) return { deleted: true }
-    if (hash == null || updatedAt == null || bytes == null) return undefined
-    if (askedAt - (LIFETIME_MS - leftMs) < this.#redis.backSince) return undefined
-    return {
-      deleted: false,
-      leftMs,
-      document: {
-        publicId,
-        version: Number(version),
-        hash: hash.toString(),
-        updatedAt: new Date(Number(updatedAt)),
-        bytes
-      }
-    }
+  get (publicId: string): Promise<SharedCopy | undefined> {
+    return this.#reads.read(publicId)
   }
 
-  /** Stores a version that was read from PostgreSQL, unless Redis has a newer one or it is too large. */
+  /**
+   * Stores a version that was read from PostgreSQL, unless Redis has a newer one, it is too large, or the
+   * queue drops it. Never rejects; readers don't wait for it.
+   */
   async fill (document: DocumentVersion): Promise<void> {
-    if (isSharable(document)) await this.#store(document.publicId, document.version, document, '')
+    if (isSharable(document)) await this.#fills.fill(document)
   }
 
   /**
    * Stores a committed version and notifies all replicas. Stores a tombstone if `document` is undefined.
    *
    * @returns the newest version that Redis knows
+   * @throws {RedisAwayError}
    */
   async publish (publicId: string, document: DocumentVersion | undefined): Promise<number> {
-    return await this.#notify(
+    return await this.#publish(noticeOf(
       publicId,
       document?.version ?? DELETED,
       document !== undefined && isSharable(document) ? document : undefined
-    )
+    ))
   }
 
-  /** Notifies Redis and all replicas of a version written earlier, without its document. */
+  /**
+   * Notifies Redis and all replicas of a version written earlier, without its document.
+   *
+   * @throws {RedisAwayError}
+   */
   async announce (publicId: string, version: number): Promise<number> {
-    return await this.#notify(publicId, version, undefined)
+    return await this.#publish(noticeOf(publicId, version))
   }
 
   /** Calls the listener for publications of all replicas, including this one. */
@@ -138,46 +106,117 @@ export class SharedDocuments {
     })
   }
 
-  async #notify (publicId: string, version: number, document: DocumentVersion | undefined): Promise<number> {
-    return await this.#store(publicId, version, document, `${publicId} ${version}`)
+  /** The commands that have read copies so far, and what became of documents that were to be stored. */
+  get usage (): { readonly batches: number, readonly fills: FillCounts } {
+    return { batches: this.#reads.batches, fills: this.#fills.counts }
   }
 
-  async #store (
-    publicId: string,
-    version: number,
-    document: DocumentVersion | undefined,
-    message: string
-  ): Promise<number> {
-    return await this.#redis.run(async (redis) =>
-      await redis.landfallStore(
-        redisKey(publicId),
-        this.#channel,
-        message,
-        version,
-        LIFETIME_MS,
-        document?.hash ?? '',
-        document?.updatedAt.getTime() ?? 0,
-        document?.bytes ?? Buffer.alloc(0)
-      )
+  async #publish (entry: Entry): Promise<number> {
+    const [newest] = await this.#redis.run(async (connection) =>
+      await store(connection, this.#channel, [entry])
     )
+    return newest as number
+  }
+
+  async #readMany (
+    ids: readonly string[],
+    maxBytes: number
+  ): Promise<(SharedCopy | undefined | typeof LARGE)[]> {
+    const askedAt = clock.now()
+    return await this.#inGroups(ids, (publicId) => publicId, async (connection, group) => {
+      const copies = await connection.landfallReadBuffer(group.length, ...group.map(redisKey), maxBytes)
+      return copies.map((copy, index) => this.#copyOf(group[index] as string, copy, askedAt))
+    })
+  }
+
+  #copyOf (
+    publicId: string,
+    copy: StoredDocument,
+    askedAt: number
+  ): SharedCopy | undefined | typeof LARGE {
+    if (copy === null) return undefined
+    if (copy === 0) return LARGE
+    const [version, leftMs, hash, updatedAt, bytes] = copy
+    if (leftMs <= 0) return undefined
+    if (Number(version) === DELETED) return { deleted: true }
+    if (hash === undefined || bytes === undefined) return undefined
+    if (askedAt - (LIFETIME_MS - leftMs) < this.#redis.backSince) return undefined
+    this.#fills.hit()
+    return {
+      deleted: false,
+      leftMs,
+      document: {
+        publicId,
+        version: Number(version),
+        hash: hash.toString(),
+        updatedAt: new Date(Number(updatedAt)),
+        body: new Body(bytes)
+      }
+    }
+  }
+
+  /** Runs a command for each group of keys that one command may name. Returns all results in order. */
+  async #inGroups<Item, Answer> (
+    items: readonly Item[],
+    publicIdOf: (item: Item) => string,
+    command: (connection: Redis, group: readonly Item[]) => Promise<readonly Answer[]>
+  ): Promise<Answer[]> {
+    const groups = this.#redis.groups(items, (item) => redisKey(publicIdOf(item)))
+    const run = async (group: readonly Item[]) =>
+      await this.#redis.run(async (connection) => await command(connection, group))
+    if (groups.length === 1) return [...await run(items)]
+    const answers = new Map<Item, Answer>()
+    await Promise.all(groups.map(async (group) => {
+      for (const [index, answer] of (await run(group)).entries()) answers.set(group[index] as Item, answer)
+    }))
+    return items.map((item) => answers.get(item) as Answer)
   }
 }
 
 /** Publishes a deletion that the command line has made, to all replicas. */
 export async function publishDeletion (redis: Redis, publicId: string): Promise<void> {
-  const message = `${publicId} ${DELETED}`
-  await redis.landfallStore(
-    redisKey(publicId),
-    DOCUMENT_CHANNEL,
-    message,
-    DELETED,
+  await store(redis, DOCUMENT_CHANNEL, [noticeOf(publicId, DELETED)])
+}
+
+/** A version to store. */
+interface Entry {
+  readonly publicId: string
+  readonly version: number
+  /** undefined to store only the number of the version */
+  readonly document: DocumentVersion | undefined
+  /** The message to publish; empty for none. */
+  readonly message: string
+}
+
+const entryOf = (publicId: string, version: number, document: DocumentVersion | undefined): Entry => ({
+  publicId,
+  version,
+  document,
+  message: ''
+})
+
+const noticeOf = (publicId: string, version: number, document?: DocumentVersion): Entry => ({
+  ...entryOf(publicId, version, document),
+  message: `${publicId} ${version}`
+})
+
+/** Stores and publishes versions. Returns the newest versions that Redis knows. */
+async function store (connection: Redis, channel: string, entries: readonly Entry[]): Promise<number[]> {
+  return await connection.landfallStore(
+    entries.length,
+    ...entries.map(({ publicId }) => redisKey(publicId)),
+    channel,
     LIFETIME_MS,
-    '',
-    0,
-    Buffer.alloc(0)
+    ...entries.flatMap(({ version, document, message }) => [
+      version,
+      document?.hash ?? '',
+      document?.updatedAt.getTime() ?? 0,
+      document?.body.bytes ?? '',
+      message
+    ])
   )
 }
 
-const isSharable = ({ bytes }: DocumentVersion): boolean => bytes.length <= MAX_SHARED_BYTES
+const isSharable = ({ body }: DocumentVersion): boolean => body.bytes.length <= MAX_SHARED_BYTES
 
 const redisKey = (publicId: string): string => `landfall:document:${publicId}`

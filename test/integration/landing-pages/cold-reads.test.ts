@@ -1,0 +1,234 @@
+import { setImmediate as turn } from 'node:timers/promises'
+import { Redis } from 'ioredis'
+import pg from 'pg'
+import t, { type Test } from 'tap'
+import type { FastifyInstance } from 'fastify'
+import { BatchedReads } from '../../../src/modules/landing-pages/public/batched-reads.ts'
+import type { DocumentVersion } from '../../../src/modules/landing-pages/public/cached-document.ts'
+import { DocumentCache } from '../../../src/modules/landing-pages/public/document-cache.ts'
+import { Body } from '../../../src/modules/landing-pages/public/prepared-head.ts'
+import { buildTestApp, createPage, signUp, testSettings } from '../../helpers/app.ts'
+import { claimRedis, createProxy, query } from '../../helpers/servers.ts'
+import { countStatements } from '../../helpers/statements.ts'
+import { until } from '../../helpers/until.ts'
+
+// Reads of documents that no cache holds share statements and Redis commands.
+
+const UNKNOWN = 'U'.repeat(22)
+const SMALL = '{"small":true}'
+const LARGE = JSON.stringify({ large: 'x'.repeat(100_000) })
+
+const read = async (app: FastifyInstance, publicId: string) => await app.inject(`/landing_pages/${publicId}`)
+const readAll = async (app: FastifyInstance, publicIds: readonly string[]) =>
+  await Promise.all(publicIds.map(async (publicId) => await read(app, publicId)))
+
+interface World {
+  readonly settings: Record<string, string>
+  /** The process that writes; its caches hold all pages. */
+  readonly writer: FastifyInstance
+  readonly owner: Awaited<ReturnType<typeof signUp>>
+  readonly create: (documents: readonly string[]) => Promise<{ id: string, public_id: string }[]>
+}
+
+async function world (t: Test, settings: Record<string, string>): Promise<World> {
+  const all = { ...settings, RATE_LIMIT_PUBLIC: '1000000' }
+  const writer = await buildTestApp(t, { settings: all })
+  const owner = await signUp(writer)
+  return {
+    settings: all,
+    writer,
+    owner,
+    create: async (documents) => {
+      const pages = []
+      for (const document of documents) pages.push(await createPage(writer, owner, document))
+      return pages
+    }
+  }
+}
+
+const versionOf = (publicId: string, version: number): DocumentVersion => ({
+  publicId,
+  version,
+  hash: String(version).padEnd(43, 'x'),
+  updatedAt: new Date(version),
+  body: new Body(`{"v":${version}}`)
+})
+const numbered = (count: number) => Array.from({ length: count }, (_, n) => `{"n":${n}}`)
+
+const lockDocuments = async (t: Test, url: string): Promise<pg.Client> => {
+  const locker = new pg.Client({ connectionString: url })
+  await locker.connect()
+  t.teardown(async () => await locker.end())
+  await locker.query('BEGIN; LOCK TABLE landing_pages IN ACCESS EXCLUSIVE MODE')
+  return locker
+}
+
+const waiting = async (url: string): Promise<number> =>
+  Number((await query(
+    url,
+    "SELECT count(*) FROM pg_stat_activity WHERE datname = current_database() AND wait_event_type = 'Lock'"
+  ))[0]?.count)
+
+t.test('concurrent reads of many cold documents are one statement', async (t) => {
+  const { settings: counted, during } = await countStatements(t)
+  const { settings, create } = await world(t, counted)
+  const ids = (await create(numbered(60))).map(({ public_id: id }) => id)
+  const reader = await buildTestApp(t, { settings })
+  const asked = ids.flatMap((id) => [id, id, id])
+  const statements = await during(async () => {
+    const answers = await readAll(reader, asked)
+    t.same(
+      answers.map(({ statusCode, body }) => statusCode === 200 ? body : statusCode),
+      numbered(60).flatMap((document) => [document, document, document])
+    )
+  })
+  t.equal(statements.length, 1, statements.join('\n'))
+})
+
+t.test('concurrent reads of documents in Redis are one command', async (t) => {
+  const redisUrl = await claimRedis(t)
+  const { settings, create } = await world(t, { ...await testSettings(t), REDIS_URL: redisUrl })
+  const ids = (await create(numbered(60))).map(({ public_id: id }) => id)
+  const reader = await buildTestApp(t, { settings: { ...settings, RATE_LIMIT_PUBLIC: '1000001' } })
+  await reader.database.$executeRaw`UPDATE landing_pages SET current_data = '{"from":"postgres"}'`
+  await readAll(reader, [UNKNOWN]) // leases reads for this address
+  const batches = async (store: string) =>
+    Number(new RegExp(`^landfall_document_batches_total\\{store="${store}"\\} (\\d+)$`, 'm')
+      .exec(await reader.metrics.metrics())?.[1])
+  const before = await batches('redis')
+  const answers = await readAll(reader, ids)
+  t.same(answers.map(({ body }) => body), numbered(60))
+  t.ok(await batches('redis') - before <= 2, 'reads that wait for the limit may come a turn later')
+  t.equal(await batches('database'), 1, 'the unknown document only')
+})
+
+t.test('a batch has existing, missing, deleted and large documents', async (t) => {
+  for (const redisUrl of [undefined, await claimRedis(t)]) {
+    const { settings, writer, owner, create } = await world(t, {
+      ...await testSettings(t),
+      ...redisUrl !== undefined && { REDIS_URL: redisUrl }
+    })
+    const [small, deleted, large, other] = await create([SMALL, SMALL, LARGE, '[]'])
+    const remove = {
+      method: 'DELETE',
+      url: `/manage/landing_pages/${deleted?.id}`,
+      headers: owner.headers
+    } as const
+    t.equal((await writer.inject(remove)).statusCode, 204)
+    const ids = [small, deleted, large, other].map((page) => page?.public_id as string)
+    const expected = [SMALL, 404, LARGE, '[]', 404]
+    const shown = async (app: FastifyInstance) =>
+      (await readAll(app, [...ids, UNKNOWN])).map(({ statusCode, body }) =>
+        statusCode === 200 ? body : statusCode
+      )
+    const reader = await buildTestApp(t, { settings })
+    t.same(await shown(reader), expected, redisUrl === undefined ? 'PostgreSQL' : 'Redis')
+    t.same(await shown(reader), expected, 'memory')
+    if (redisUrl === undefined) continue
+    const redis = new Redis(redisUrl)
+    t.teardown(() => redis.disconnect())
+    for (const key of await redis.keys('landfall:document:*')) await redis.del(key)
+    t.same(await shown(await buildTestApp(t, { settings })), expected, 'PostgreSQL, because Redis is empty')
+    await until(async () => (await redis.keys('landfall:document:*')).length === 3)
+    t.same(await shown(await buildTestApp(t, { settings })), expected, 'Redis, filled by reads')
+  }
+})
+
+t.test('a batch that began before a write answers no read that came after it', async (t) => {
+  /** A statement sees the documents of the moment in which it begins, and answers when the test says so. */
+  const table = new Map([['a', 1], ['b', 1]].map(([id, version]) => [id as string, version as number]))
+  const statements: { readonly ids: readonly string[], readonly answer: () => void }[] = []
+  const stored = new BatchedReads<DocumentVersion | undefined>({
+    readMany: async (ids) => {
+      const seen = ids.map((publicId) => versionOf(publicId, table.get(publicId) as number))
+      await new Promise<void>((resolve) => statements.push({ ids: [...ids], answer: resolve }))
+      return seen
+    },
+    maxBytes: Infinity,
+    missing: undefined
+  })
+  const begun = async (count: number) => {
+    while (statements.length < count) await turn()
+  }
+  for (const maxBytes of [1e6, 0]) {
+    statements.length = 0
+    const cache = new DocumentCache({
+      maxBytes,
+      maxStaleMs: 0,
+      read: async (publicId) => await stored.read(publicId),
+      hearsAllWrites: () => true
+    })
+    const before = table.get('a') as number
+    const first = [cache.load('a'), cache.load('b')]
+    await begun(1)
+    // Another process writes; this one hears of it.
+    table.set('a', before + 1)
+    await cache.publish('a', versionOf('a', before + 1))
+    const later = cache.load('a')
+    const neighbour = cache.load('b')
+    await begun(2)
+    statements[0]?.answer()
+    await Promise.all(first)
+    statements[1]?.answer()
+    t.equal((await later)?.version, before + 1, 'a reader after the write')
+    t.equal((await neighbour)?.version, 1)
+    t.same(statements.map(({ ids }) => ids), [['a', 'b'], ['a']], 'one flight for the other document')
+  }
+})
+
+t.test('a connection that is lost in a batch is a 503 for its readers, and the next batch works', async (t) => {
+  const base = await testSettings(t)
+  const url = base.DATABASE_URL as string
+  const proxy = await createProxy(t, url)
+  const { settings, create } = await world(t, base)
+  const ids = (await create(numbered(20))).map(({ public_id: id }) => id)
+  const reader = await buildTestApp(t, { settings: { ...settings, DATABASE_URL: proxy.url } })
+  const locker = await lockDocuments(t, url)
+  const reads = readAll(reader, ids)
+  await until(async () => await waiting(url) === 1, 'one statement waits for all reads')
+  proxy.disconnect()
+  const answers = await reads
+  t.same([...new Set(answers.map(({ statusCode }) => statusCode))], [503])
+  t.ok(answers.every(({ headers }) => Number(headers['retry-after']) > 0))
+  await locker.query('COMMIT')
+  t.same((await readAll(reader, ids)).map(({ body }) => body), numbered(20))
+})
+
+t.test('a statement that takes too long is a 503 for its readers, and holds up no others', async (t) => {
+  const base = await testSettings(t)
+  const url = base.DATABASE_URL as string
+  const { settings, create } = await world(t, base)
+  const ids = (await create(numbered(20))).map(({ public_id: id }) => id)
+  const reader = await buildTestApp(t, { settings: { ...settings, DATABASE_TIMEOUT_MS: '1000' } })
+  const locker = await lockDocuments(t, url)
+  const first = readAll(reader, ids.slice(0, 5))
+  await until(async () => await waiting(url) === 1)
+  // More batches than may be under way at the same time.
+  const others = []
+  for (const id of ids.slice(5, 10)) {
+    others.push(read(reader, id))
+    await turn()
+    await turn()
+  }
+  await until(async () => await waiting(url) >= 3, 'the first batches hold up no later ones')
+  const answers = [...await first, ...await Promise.all(others)]
+  t.same([...new Set(answers.map(({ statusCode }) => statusCode))], [503])
+  await locker.query('COMMIT')
+  t.same((await readAll(reader, ids)).map(({ body }) => body), numbered(20))
+})
+
+t.test('a document that PostgreSQL cannot read fails alone, not with its whole batch', async (t) => {
+  const { settings, create } = await world(t, await testSettings(t))
+  const pages = await create(numbered(5))
+  const broken = pages[2]?.public_id as string
+  await query(settings.DATABASE_URL as string, 'ALTER TABLE landing_pages RENAME TO whole')
+  await query(
+    settings.DATABASE_URL as string,
+    `CREATE VIEW landing_pages AS SELECT id, user_id, public_id, content_hash, version, created_at, updated_at,
+      CASE WHEN public_id = '${broken}' THEN (1 / (length(public_id) - 22))::text ELSE current_data END AS current_data
+    FROM whole`
+  )
+  const reader = await buildTestApp(t, { settings: { ...settings, MIGRATE_ON_START: 'false' } })
+  const answers = await readAll(reader, pages.map(({ public_id: id }) => id))
+  t.same(answers.map(({ statusCode }) => statusCode), [200, 200, 500, 200, 200])
+})
