@@ -8,6 +8,8 @@ import type { Static, TSchema } from '@sinclair/typebox'
 import { Value } from '@sinclair/typebox/value'
 import { Settings } from './settings.ts'
 
+export { redisNodes } from './settings.ts'
+
 // The only file that reads settings from the environment.
 
 type SettingName = keyof typeof Settings.properties

@@ -41,14 +41,30 @@ const publicUrl = {
 const isHttpUrl = (given: string): boolean =>
   /^https?:\/\/[^/?#\s]+(\/[^?#\s]*)?$/.test(given) && URL.canParse(given)
 FormatRegistry.Set('http-url', isHttpUrl)
-FormatRegistry.Set(
-  'redis-url',
-  (given) => /^rediss?:\/\//.test(given) && URL.canParse(given) && /^(\/\d*)?$/.test(new URL(given).pathname)
-)
+FormatRegistry.Set('redis-url', (given) => redisNodes(given).length > 0)
 FormatRegistry.Set(
   'public-url',
   (given) => isHttpUrl(given) && new URL(given).username === '' && new URL(given).password === ''
 )
+
+/**
+ * Returns the URL of each node that REDIS_URL names. Several nodes, as in `redis://:password@a:7000,b:7000`, are
+ * those of a Redis Cluster, which has database 0 only.
+ *
+ * @returns none if the address is invalid
+ */
+export function redisNodes (given: string): readonly string[] {
+  const [, before = '', hosts = '', after = ''] = /^(rediss?:\/\/(?:[^/?#]*@)?)([^/?#]*)(.*)$/.exec(given) ??
+    []
+  const urls = hosts.split(',').map((host) => `${before}${host}${after}`)
+  const isCluster = urls.length > 1
+  const isValid = (url: string): boolean => {
+    if (before === '' || !URL.canParse(url)) return false
+    const { hostname, pathname } = new URL(url)
+    return isCluster ? hostname !== '' && /^(\/0?)?$/.test(after) : /^(\/\d*)?$/.test(pathname)
+  }
+  return urls.every(isValid) ? urls : []
+}
 
 const DAY = 24 * 60 * 60
 const MAX_INT = 2 ** 31 - 1
@@ -96,9 +112,9 @@ export const Settings = Type.Object({
     {
       format: 'redis-url',
       expects:
-        'a redis:// or rediss:// address such as redis://host:6379/0 (percent-encode special characters in a password)'
+        'a redis:// or rediss:// address such as redis://host:6379/0, or several nodes of a cluster as in redis://a:7000,b:7000 (percent-encode special characters in a password)'
     },
-    'URL of Redis; if not set, each process counts limits and caches documents separately'
+    'URL of Redis, or of nodes of a Redis Cluster; if not set, each process counts limits and caches documents separately'
   ),
   DATA_DIR: text('data', 'Folder of the embedded database'),
   MIGRATE_ON_START: Type.Boolean({ default: true, description: 'Apply pending migrations at start' }),

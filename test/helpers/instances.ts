@@ -138,7 +138,7 @@ export async function startRedis (
 ): Promise<Instance> {
   const account = accountOf('redis')
   const home = privateFolder(folder, 'redis-', account)
-  const password = randomBytes(18).toString('base64url')
+  const { requirepass: password = randomBytes(18).toString('base64url') } = settings
   return await startInstance({
     name: 'Redis',
     signal: 'SIGTERM',

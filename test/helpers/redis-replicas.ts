@@ -8,7 +8,7 @@ import { createMigratedDatabase, createProxy, freePort, startRedisServer, type P
 import { startService, temporaryFolder, type Service } from './service.ts'
 import { until } from './until.ts'
 
-// Two replicas with a proxy each in front of one Redis, and a steady load of reads, half of which need Redis.
+// Two replicas on one Redis, or on a Redis Cluster, and a steady load of reads, half of which need Redis.
 
 /** Allowance for a busy machine, which is added to promised times, in milliseconds. */
 export const SLACK_MS = 3000
@@ -19,9 +19,14 @@ const CACHE_BYTES = 20_000
 const COLD_PAGES = 40
 
 export interface Replica extends Service {
+  /** URL of the listener with the metrics. */
+  readonly ops: string
+  readonly metric: (name: string) => Promise<number>
+}
+
+interface ProxiedReplica extends Replica {
   /** The proxy between this replica and Redis. */
   readonly proxy: Proxy
-  readonly metric: (name: string) => Promise<number>
 }
 
 /** A page whose documents contain their version. */
@@ -71,12 +76,23 @@ const LOAD = { origin: 'https://load.example' }
 const documentOf = (version: number): string => JSON.stringify({ version, padding: 'x'.repeat(500) })
 const versionIn = (body: string): number => (JSON.parse(body) as { version: number }).version
 
-/** Starts a Redis, two replicas and the load. */
+/** Starts a Redis, two replicas with a proxy each in front of it, and the load. */
 export async function startReplicas (t: Teardown) {
   const redis = await startRedisServer(t)
   const admin = new Redis(redis.url, { retryStrategy: () => 50, commandTimeout: 5000 })
   admin.on('error', () => {})
   t.teardown(() => admin.disconnect())
+  const proxies = await Promise.all([0, 1].map(async () => await createProxy(t, redis.url))) as [Proxy, Proxy]
+  const { one, two, ...load } = await startLoadedReplicas(t, [proxies[0].url, proxies[1].url])
+  const [first, second]: [ProxiedReplica, ProxiedReplica] = [{ ...one, proxy: proxies[0] }, {
+    ...two,
+    proxy: proxies[1]
+  }]
+  return { redis, admin, one: first, two: second, ...load }
+}
+
+/** Starts two replicas with the given REDIS_URLs, and the load. */
+export async function startLoadedReplicas (t: Teardown, redisUrls: readonly [string, string]) {
   const common = {
     DATABASE_URL: await createMigratedDatabase(t),
     JWT_SECRET,
@@ -88,15 +104,15 @@ export async function startReplicas (t: Teardown) {
     RATE_LIMIT_PUBLIC: String(LIMIT),
     RATE_LIMIT_ALLOWED_HOSTS: '1000000'
   }
-  const replicas = await Promise.all([0, 1].map(async (): Promise<Replica> => {
-    const proxy = await createProxy(t, redis.url)
+  const replicas = await Promise.all(redisUrls.map(async (url): Promise<Replica> => {
     const opsPort = await freePort()
-    const service = await startService(t, { ...common, REDIS_URL: proxy.url, OPS_PORT: String(opsPort) })
+    const service = await startService(t, { ...common, REDIS_URL: url, OPS_PORT: String(opsPort) })
+    const ops = `http://127.0.0.1:${opsPort}`
     const metric = async (name: string): Promise<number> => {
-      const { text } = await call('GET', `http://127.0.0.1:${opsPort}/metrics`)
+      const { text } = await call('GET', `${ops}/metrics`)
       return Number(new RegExp(`^${name} (\\S+)$`, 'm').exec(text)?.[1])
     }
-    return { ...service, proxy, metric }
+    return { ...service, ops, metric }
   })) as [Replica, Replica]
   const [one, two] = replicas
   const owner = await Owner.signUp(one.url)
@@ -110,7 +126,7 @@ export async function startReplicas (t: Teardown) {
     intervalMs: 30,
     headers: LOAD
   })
-  return { redis, admin, one, two, owner, hot, cold, create, readers }
+  return { one, two, owner, hot, cold, create, readers }
 }
 
 /** Waits until all replicas share, or don't share, their limits; returns the time in milliseconds. */

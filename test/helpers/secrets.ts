@@ -30,7 +30,8 @@ export function secretsIn (
   const texts = new Map<string, string>([['the password of the tests', PASSWORD], ...Object.entries(others)])
   for (const name of SECRET_SETTINGS) if (env[name] !== undefined) texts.set(name, env[name])
   for (const name of ADDRESSES) {
-    const password = URL.canParse(env[name] ?? '') ? new URL(env[name] as string).password : ''
+    // Not URL, which refuses the address of a Redis Cluster.
+    const [, password = ''] = /^\w+:\/\/[^:/?#]*:([^/?#]*)@/.exec(env[name] ?? '') ?? []
     if (password !== '') texts.set(`the password of ${name}`, decodeURIComponent(password))
   }
   return [

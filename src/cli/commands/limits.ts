@@ -1,9 +1,9 @@
 import { isIP } from 'node:net'
-import type { Redis } from 'ioredis'
 import type { Config } from '../../config.ts'
 import { countedAddress } from '../../http/client-address.ts'
 import { addressKey } from '../../modules/accounts/index.ts'
 import { counterKey, windowKey } from '../../modules/rate-limit/index.ts'
+import type { RedisCommands } from '../../infra/redis/connections.ts'
 import { auditCommand } from '../audit.ts'
 import { formatCount, formatTable, print } from '../output.ts'
 import { withRedis } from '../redis.ts'
@@ -46,11 +46,13 @@ export async function show (givenAddress: string, { json = false }: { json?: boo
 /** Deletes what Redis counts for a client address. */
 export async function clear (givenAddress: string): Promise<number> {
   const { address, limits, redisUrl } = prepare(givenAddress)
-  const cleared = await withRedis(
+  const deleted = await withRedis(
     redisUrl,
     {},
-    async (redis) => await redis.del(limits.map(({ key }) => key))
+    // One command for each key, because a cluster refuses keys of several nodes in one.
+    async (redis) => await Promise.all(limits.map(async ({ key }) => await redis.del(key)))
   )
+  const cleared = deleted.filter((count) => count > 0).length
   auditCommand('limits clear', { cleared: address })
   print(`Cleared ${formatCount(cleared, 'count')} of ${address}\n`)
   return 0
@@ -92,7 +94,10 @@ function limitsOf (config: Config, address: string): Limit[] {
   ]
 }
 
-async function readUse (redis: Redis, { key, isLeased }: Limit): Promise<{ used: number, endsIn: number }> {
+async function readUse (
+  redis: RedisCommands,
+  { key, isLeased }: Limit
+): Promise<{ used: number, endsIn: number }> {
   const [used, leftMs] = await Promise.all([isLeased ? redis.hget(key, 'g') : redis.get(key),
     redis.pttl(key)])
   return leftMs > 0 ? { used: Number(used ?? 0), endsIn: Math.ceil(leftMs / 1000) } : { used: 0, endsIn: 0 }

@@ -1,21 +1,19 @@
 import { EventEmitter } from 'node:events'
-import { ReplyError, type Redis } from 'ioredis'
 import type { FastifyBaseLogger } from 'fastify'
 import { clock } from '../system/clock.ts'
 import type { QueryHook } from '../telemetry/query-hook.ts'
-import { createCommandConnection, createSubscriberConnection, type RedisScripts } from './connections.ts'
-import { Subscriber, type SubscriberEvents } from './subscriber.ts'
+import { COMMAND_TIMEOUT_MS, type Backend } from './backend.ts'
+import { isCluster, type RedisCommands, type RedisScripts } from './connections.ts'
+import { ServerCluster } from './server-cluster.ts'
+import { SingleServer } from './single-server.ts'
+import type { SubscriberEvents } from './subscriber.ts'
 import { withTimeLimit } from './time-limit.ts'
 
 // A circuit breaker in front of ioredis: docs/adr/0008-redis-client-and-breaker.md
 
-/** Time limit of a command. A slower Redis counts as unavailable. */
-const COMMAND_TIMEOUT_MS = 200
 /** Interval between two probes while the breaker is open, and while it is closed. */
 const OPEN_PROBE_INTERVAL_MS = 250
 const CLOSED_PROBE_INTERVAL_MS = 500
-/** Minimum interval between two reconnects that look for a new primary. */
-const FAILOVER_INTERVAL_MS = 1000
 /** How long the start of the service waits for Redis. */
 const START_TIMEOUT_MS = 1000
 
@@ -44,12 +42,12 @@ interface RedisClientEvents extends SubscriberEvents {
 }
 
 /**
- * One connection for commands and one for messages. The breaker opens when a command fails or times out, and
- * closes when a probe succeeds, so that an outage causes one timeout, not one per request.
+ * One connection for commands and one for messages, or to each master of a cluster. The breaker opens when a
+ * command fails or times out, and closes when a probe succeeds, so that an outage causes one timeout, not one
+ * per request. A cluster has one breaker: a write whose master is away can't be announced either.
  */
 export class RedisClient extends EventEmitter<RedisClientEvents> {
-  readonly commands: Redis
-  readonly #subscriber: Subscriber
+  readonly #backend: Backend
   readonly #log: FastifyBaseLogger
   readonly #queryHook: QueryHook | undefined
   /** Probes while the breaker is closed. */
@@ -60,26 +58,19 @@ export class RedisClient extends EventEmitter<RedisClientEvents> {
   #isClosed = false
   #outages = 0
   #backSince = -Infinity
-  #failedOverAt = -Infinity
-  /** The last error of ioredis, because its 'close' event has no reason. */
-  #lastError: Error | undefined
   readonly #loggedReasons = new Set<string | undefined>()
 
   constructor (url: string, { channels, scripts, queryHook }: RedisClientOptions, log: FastifyBaseLogger) {
     super()
     this.#log = log
     this.#queryHook = queryHook
-    this.commands = createCommandConnection(url, scripts)
-    this.commands.on('error', (error) => {
-      this.#lastError = error
-    })
-    this.commands.on('close', () => this.#openBreaker(this.#lastError ?? new Error('connection closed')))
-    this.commands.on('ready', () => this.#scheduleProbe(0))
-
-    this.#subscriber = new Subscriber(createSubscriberConnection(url), channels)
-    this.#subscriber.on('subscribed', () => this.emit('subscribed'))
-    this.#subscriber.on('unsubscribed', () => this.emit('unsubscribed'))
-    this.#subscriber.on('message', (channel, payload) => this.emit('message', channel, payload))
+    this.#backend = isCluster(url) ? new ServerCluster(url, channels, scripts)
+      : new SingleServer(url, channels, scripts)
+    this.#backend.on('ready', () => this.#scheduleProbe(0))
+    this.#backend.on('lost', (reason) => this.#openBreaker(reason))
+    this.#backend.on('subscribed', () => this.emit('subscribed'))
+    this.#backend.on('unsubscribed', () => this.emit('unsubscribed'))
+    this.#backend.on('message', (channel, payload) => this.emit('message', channel, payload))
 
     // A process that sends no commands needs these probes to notice an outage, during which it has to check
     // cached documents more often.
@@ -87,6 +78,11 @@ export class RedisClient extends EventEmitter<RedisClientEvents> {
       if (this.reachable) this.#probe()
     }, CLOSED_PROBE_INTERVAL_MS)
     this.#probeInterval.unref()
+  }
+
+  /** The connection that runs commands. It has no time limit and no breaker. */
+  get commands (): RedisCommands {
+    return this.#backend.commands
   }
 
   /** Whether Redis is connected and the breaker is closed. */
@@ -106,7 +102,7 @@ export class RedisClient extends EventEmitter<RedisClientEvents> {
 
   /** Whether the process receives messages of other replicas. */
   get subscribed (): boolean {
-    return this.#subscriber.isSubscribed
+    return this.#backend.isSubscribed
   }
 
   /** Connects. Waits for at most a second, so that the first request can already use Redis. */
@@ -119,8 +115,7 @@ export class RedisClient extends EventEmitter<RedisClientEvents> {
         this.once('subscribed', resolve)
       })
     ])
-    this.commands.connect().catch(() => {})
-    this.#subscriber.connect()
+    this.#backend.connect()
     await withTimeLimit(ready, START_TIMEOUT_MS).catch(() => {})
   }
 
@@ -129,7 +124,7 @@ export class RedisClient extends EventEmitter<RedisClientEvents> {
    *
    * @throws {RedisAwayError} if the command fails or times out; at once while the breaker is open
    */
-  async run<T> (command: (connection: Redis) => Promise<T>): Promise<T> {
+  async run<T> (command: (connection: RedisCommands) => Promise<T>): Promise<T> {
     if (!this.reachable) throw new RedisAwayError()
     const endQuery = this.#queryHook?.('')
     try {
@@ -138,25 +133,28 @@ export class RedisClient extends EventEmitter<RedisClientEvents> {
       return answer
     } catch (error) {
       endQuery?.(error)
-      this.#openBreaker(error)
+      // Until all keys of the command have moved to another node, other commands go on.
+      if (!String(error).includes('TRYAGAIN')) this.#openBreaker(error)
       throw new RedisAwayError(error)
     }
   }
 
-  /** Splits items into groups whose keys one command may name: a single group, because Redis has one node. */
-  groups<Item> (items: readonly Item[], _keyOf: (item: Item) => string): (readonly Item[])[] {
-    return [items]
+  /**
+   * Splits items into groups whose keys one command may name: in a cluster the items of one slot, otherwise
+   * all items.
+   */
+  groups<Item> (items: readonly Item[], keyOf: (item: Item) => string): (readonly Item[])[] {
+    return this.#backend.groups(items, keyOf)
   }
 
-  /** Closes both connections. */
+  /** Closes all connections. */
   close (): void {
     clearInterval(this.#probeInterval)
     clearTimeout(this.#probeTimer)
     this.removeAllListeners()
     this.#isClosed = true
     this.#isBreakerOpen = true
-    this.commands.disconnect()
-    this.#subscriber.close()
+    this.#backend.close()
   }
 
   #openBreaker (error: unknown): void {
@@ -193,13 +191,9 @@ export class RedisClient extends EventEmitter<RedisClientEvents> {
   async #probe (): Promise<void> {
     if (this.commands.status !== 'ready') return // the next 'ready' event starts a probe
     try {
-      // A write, because a Redis that is full, or is a read-only replica, still answers PING.
-      await withTimeLimit(this.commands.set('landfall:probe', '1', 'PX', 1000), COMMAND_TIMEOUT_MS)
+      await this.#backend.probe()
     } catch (error) {
       this.#openBreaker(error)
-      // Without an answer, the connection may be dead although its status is 'ready'.
-      if (!(error instanceof ReplyError)) this.commands.disconnect(true)
-      else if ((error as Error).message.startsWith('READONLY')) this.#findPrimary()
       return
     }
     if (this.#isBreakerOpen) this.#closeBreaker()
@@ -209,16 +203,7 @@ export class RedisClient extends EventEmitter<RedisClientEvents> {
     this.#isBreakerOpen = false
     this.#backSince = clock.now()
     this.#loggedReasons.clear()
-    this.#lastError = undefined
     this.#log.info('Redis is available again')
     this.emit('reachable')
-  }
-
-  /** Reconnects. This server has become a replica, and the host name may now lead to the new primary. */
-  #findPrimary (): void {
-    if (clock.now() - this.#failedOverAt < FAILOVER_INTERVAL_MS) return
-    this.#failedOverAt = clock.now()
-    this.commands.disconnect(true)
-    this.#subscriber.reconnect()
   }
 }

@@ -1,6 +1,6 @@
 import { randomUUID } from 'node:crypto'
 import fp from 'fastify-plugin'
-import type { Redis, Result } from 'ioredis'
+import type { Result } from 'ioredis'
 import { clock } from '../../infra/system/clock.ts'
 import { RedisLeaseStore, type LeaseStore } from './lease-store.ts'
 import { LocalWindows, type Count } from './local-windows.ts'
@@ -118,7 +118,7 @@ export class Counters {
   ): Promise<Count> {
     let answer
     try {
-      answer = await shared.run((redis: Redis) => redis.landfallTake(counterKey(key), limit, windowMs))
+      answer = await shared.run((redis) => redis.landfallTake(counterKey(key), limit, windowMs))
     } catch {
       return this.#windows(windowMs).take(key, limit, clock.now())
     }

@@ -195,10 +195,16 @@ export class RedisLeaseStore implements LeaseStore {
     const questions = this.#questions
     if (questions.length === 0) return // a full batch was already sent
     this.#questions = []
+    for (const group of this.#redis.groups(questions, ({ request }) => windowKey(nameOf(request)))) {
+      this.#sendGroup(group)
+    }
+  }
+
+  #sendGroup (questions: readonly Question[]): void {
     const keys: string[] = []
     const values: (string | number)[] = [this.#holder, this.#channel]
     for (const { request, returned, end } of questions) {
-      const name = `${request.nameSpace} ${request.key}`
+      const name = nameOf(request)
       keys.push(windowKey(name))
       values.push(
         name,
@@ -229,6 +235,8 @@ export class RedisLeaseStore implements LeaseStore {
     )
   }
 }
+
+const nameOf = ({ nameSpace, key }: LeaseRequest): string => `${nameSpace} ${key}`
 
 /** The name of a window in Redis. Its field `g` has the reads that processes have used or leased. */
 export const windowKey = (name: string): string => `landfall:window:${name}`

@@ -1,5 +1,6 @@
 import { randomUUID } from 'node:crypto'
 import { setTimeout as sleep } from 'node:timers/promises'
+import type { Redis } from 'ioredis'
 import t from 'tap'
 import { RedisLeaseStore, type LeaseAnswer,
   type LeaseRequest } from '../../../src/modules/rate-limit/lease-store.ts'
@@ -106,7 +107,10 @@ t.test('reads are recalled only when a waiting read would be refused', async (t)
   const channel = randomUUID()
   const url = await claimRedis(t)
   const [replica] = await startReplicas(t, [url])
-  const listener = replica!.redis.commands.duplicate({ lazyConnect: false, enableOfflineQueue: true })
+  const listener = (replica!.redis.commands as Redis).duplicate({
+    lazyConnect: false,
+    enableOfflineQueue: true
+  })
   t.teardown(() => listener.disconnect())
   const heard: string[] = []
   await listener.subscribe(channel, 'end')

@@ -2,7 +2,7 @@ import { readFileSync } from 'node:fs'
 import { availableParallelism } from 'node:os'
 import { join, resolve } from 'node:path'
 import t from 'tap'
-import { ConfigError, FILE_SETTINGS, loadConfig } from '../../../src/config.ts'
+import { ConfigError, FILE_SETTINGS, loadConfig, redisNodes } from '../../../src/config.ts'
 import { PNG, upload } from '../../helpers/assets.ts'
 import { buildTestApp, createPage, signUp } from '../../helpers/app.ts'
 
@@ -54,6 +54,24 @@ t.test('without any setting, the configuration has the documented defaults', asy
   }, 'the configuration is frozen')
 })
 
+t.test('REDIS_URL names one server, or several nodes of a cluster', (t) => {
+  for (
+    const [given, nodes] of [
+      ['redis://host', ['redis://host']],
+      ['rediss://user:a,b@host:6380/2?family=6', ['rediss://user:a,b@host:6380/2?family=6']],
+      ['redis://a,b:7001', ['redis://a', 'redis://b:7001']],
+      ['redis://a:7000,b:7001/0', ['redis://a:7000/0', 'redis://b:7001/0']],
+      ['rediss://user:x,%40y@a:7000,[::1]:7001', ['rediss://user:x,%40y@a:7000',
+        'rediss://user:x,%40y@[::1]:7001']],
+      ['redis://one:7000,one:7000', ['redis://one:7000', 'redis://one:7000']]
+    ] as [string, string[]][]
+  ) {
+    t.equal(loadConfig({ REDIS_URL: given }).REDIS_URL, given)
+    t.same(redisNodes(given), nodes)
+  }
+  t.end()
+})
+
 t.test('an invalid setting is reported in one line that names it', async (t) => {
   for (
     const [name, value] of [
@@ -80,6 +98,14 @@ t.test('an invalid setting is reported in one line that names it', async (t) => 
       ['REDIS_URL', 'redis://host:port'],
       ['REDIS_URL', 'redis://:pass/word@host'],
       ['REDIS_URL', 'redis://host/name'],
+      ['REDIS_URL', 'redis://a:7000,b:port'],
+      ['REDIS_URL', 'redis://a:7000,'],
+      ['REDIS_URL', 'redis://a:7000, b:7000'],
+      ['REDIS_URL', 'redis://a:7000,redis://b:7000'],
+      ['REDIS_URL', 'redis://a:7000,b:7000/1'],
+      ['REDIS_URL', 'redis://a:7000,b:7000?family=6'],
+      ['REDIS_URL', 'redis://:pass/word@a:7000,b:7000'],
+      ['REDIS_URL', 'a:7000,b:7000'],
       ['MIGRATE_ON_START', 'yes'],
       ['JWT_SECRET', 'too short'],
       ['ACCESS_TOKEN_TTL', '0'],

@@ -43,9 +43,10 @@ for place, key in ipairs(KEYS) do
   -- After a failover, PostgreSQL may assign a version number again. Then the document that was just written wins.
   local completes = hash ~= '' and (not stored_hash or (message ~= '' and stored_hash ~= hash))
   if tonumber(version) > newest or (tonumber(version) == newest and completes) then
-    if stored[1] then redis.call('DEL', key) end
+    -- No DEL before HSET: in a cluster, a script can't create a key again whose slot is moving to another node.
     if hash == '' then
       redis.call('HSET', key, 'v', version)
+      if stored_hash then redis.call('HDEL', key, 'h', 't', 'd') end
     else
       redis.call('HSET', key, 'v', version, 'h', hash, 't', updated_at, 'd', bytes)
     end

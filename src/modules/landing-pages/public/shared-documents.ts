@@ -1,5 +1,5 @@
-import type { Redis } from 'ioredis'
 import { clock } from '../../../infra/system/clock.ts'
+import type { RedisCommands } from '../../../infra/redis/connections.ts'
 import type { RedisClient } from '../../../infra/redis/redis-client.ts'
 import { BatchedReads, LARGE } from './batched-reads.ts'
 import type { DocumentVersion } from './cached-document.ts'
@@ -159,7 +159,7 @@ export class SharedDocuments {
   async #inGroups<Item, Answer> (
     items: readonly Item[],
     publicIdOf: (item: Item) => string,
-    command: (connection: Redis, group: readonly Item[]) => Promise<readonly Answer[]>
+    command: (connection: RedisCommands, group: readonly Item[]) => Promise<readonly Answer[]>
   ): Promise<Answer[]> {
     const groups = this.#redis.groups(items, (item) => redisKey(publicIdOf(item)))
     const run = async (group: readonly Item[]) =>
@@ -174,7 +174,7 @@ export class SharedDocuments {
 }
 
 /** Publishes a deletion that the command line has made, to all replicas. */
-export async function publishDeletion (redis: Redis, publicId: string): Promise<void> {
+export async function publishDeletion (redis: RedisCommands, publicId: string): Promise<void> {
   await store(redis, DOCUMENT_CHANNEL, [noticeOf(publicId, DELETED)])
 }
 
@@ -201,7 +201,11 @@ const noticeOf = (publicId: string, version: number, document?: DocumentVersion)
 })
 
 /** Stores and publishes versions. Returns the newest versions that Redis knows. */
-async function store (connection: Redis, channel: string, entries: readonly Entry[]): Promise<number[]> {
+async function store (
+  connection: RedisCommands,
+  channel: string,
+  entries: readonly Entry[]
+): Promise<number[]> {
   return await connection.landfallStore(
     entries.length,
     ...entries.map(({ publicId }) => redisKey(publicId)),
