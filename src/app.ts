@@ -60,8 +60,8 @@ const REQUEST_TIMEOUT_MS = 15 * 60_000
 const MAX_HEADER_BYTES = 16 * 1024
 /** Longest interval between Node's checks for slow requests. The default, 30 s, would delay the limits. */
 const MAX_CHECK_INTERVAL_MS = 5_000
-/** The Redis channel for recalls of leased reads. */
-const RECALL_CHANNEL = 'landfall:recalls'
+/** The Redis channel for messages about windows of the read limit. */
+const WINDOW_CHANNEL = 'landfall:windows'
 
 /**
  * Builds the service from its plugins, in the order of their dependencies. The returned app is ready for
@@ -147,10 +147,10 @@ async function registerPlugins (app: ReturnType<typeof createInstance>, config: 
   await app.register(database, { config })
   await app.register(redis, {
     url: config.REDIS_URL,
-    channels: [DOCUMENT_CHANNEL, RECALL_CHANNEL],
+    channels: [DOCUMENT_CHANNEL, WINDOW_CHANNEL],
     scripts: { ...RATE_LIMIT_SCRIPTS, ...DOCUMENT_SCRIPTS }
   })
-  await app.register(rateLimit, { recallChannel: RECALL_CHANNEL })
+  await app.register(rateLimit, { windowChannel: WINDOW_CHANNEL })
   await app.register(documentCache, { channel: DOCUMENT_CHANNEL })
   await app.register(passwords)
   await app.register(accountMetrics)

@@ -1,8 +1,9 @@
 import { randomUUID } from 'node:crypto'
 import { setImmediate as turn } from 'node:timers/promises'
-import { LEASE_SCRIPTS, RedisLeaseStore, type LeaseAnswer, type LeaseRequest,
-  type LeaseStore } from '../../src/modules/rate-limit/lease-store.ts'
+import { LEASE_SCRIPTS, RedisLeaseStore, type LeaseAnswer, type LeaseRequest, type LeaseStore,
+  type WindowMessages } from '../../src/modules/rate-limit/lease-store.ts'
 import { LeasedLimit } from '../../src/modules/rate-limit/leased-limit.ts'
+import { Members } from '../../src/modules/rate-limit/members.ts'
 import { RedisClient } from '../../src/infra/redis/redis-client.ts'
 import type { Teardown } from './proxy.ts'
 import { silent } from './silent-logger.ts'
@@ -11,6 +12,7 @@ import { silent } from './silent-logger.ts'
 
 export interface Replica {
   readonly redis: RedisClient
+  readonly members: Members
   readonly store: ObservedStore
   /** Creates a limit of this replica. Limits with the same name space and key share a budget. */
   limit(max: number, options?: { timeWindow?: number, nameSpace?: string }): LeasedLimit
@@ -46,7 +48,7 @@ export class ObservedStore implements LeaseStore {
     try {
       await this.#delay()
       const answer = await this.#store.ask(request)
-      this.windows.add(answer.end)
+      this.windows.add(answer.id)
       await this.#delay()
       await this.gate
       return answer
@@ -55,13 +57,17 @@ export class ObservedStore implements LeaseStore {
     }
   }
 
-  async giveBack (request: LeaseRequest, reads: number, end: number): Promise<void> {
-    await this.#delay()
-    await this.#store.giveBack(request, reads, end)
+  get members (): Members | undefined {
+    return this.#store.members
   }
 
-  onRecall (listener: (nameSpace: string, key: string) => void): void {
-    this.#store.onRecall(listener)
+  async giveBack (request: LeaseRequest, reads: number, id: number): Promise<void> {
+    await this.#delay()
+    await this.#store.giveBack(request, reads, id)
+  }
+
+  onMessage (listeners: WindowMessages): void {
+    this.#store.onMessage(listeners)
   }
 
   async #delay (): Promise<void> {
@@ -69,17 +75,27 @@ export class ObservedStore implements LeaseStore {
   }
 }
 
-/** @param urls URL of the same Redis for each replica */
-export async function startReplicas (t: Teardown, urls: readonly string[]): Promise<Replica[]> {
+/**
+ * @param urls URL of the same Redis for each replica
+ * @param shares whether the replicas know each other and have shares. Tests send the heartbeats.
+ */
+export async function startReplicas (
+  t: Teardown,
+  urls: readonly string[],
+  { shares = false }: { shares?: boolean } = {}
+): Promise<Replica[]> {
   const channel = `test:${randomUUID()}`
   return await Promise.all(urls.map(async (url) => {
     const redis = new RedisClient(url, { channels: [channel], scripts: LEASE_SCRIPTS }, silent)
     redis.setMaxListeners(1000) // each limit of a test adds a listener
     t.teardown(() => redis.close())
     await redis.start()
-    const store = new ObservedStore(new RedisLeaseStore(redis, channel, randomUUID()))
+    const id = randomUUID()
+    const members = new Members(redis, { id, windowMs: 60_000 })
+    t.teardown(() => members.close())
+    const store = new ObservedStore(new RedisLeaseStore(redis, channel, id, shares ? members : undefined))
     const limit: Replica['limit'] = (max, { timeWindow = 60_000, nameSpace = 'test' } = {}) =>
       new LeasedLimit({ nameSpace, max, timeWindow }, store)
-    return { redis, store, limit }
+    return { redis, members, store, limit }
   }))
 }

@@ -4,6 +4,7 @@ import type { Result } from 'ioredis'
 import { clock } from '../../infra/system/clock.ts'
 import { RedisLeaseStore, type LeaseStore } from './lease-store.ts'
 import { LocalWindows, type Count } from './local-windows.ts'
+import { Members } from './members.ts'
 import type { RedisClient } from '../../infra/redis/redis-client.ts'
 
 declare module 'fastify' {
@@ -129,6 +130,9 @@ export class Counters {
   }
 }
 
+/** The longest window of a leased limit. */
+const MAX_WINDOW_MS = 60_000
+
 /** The name of a counter in Redis. */
 export const counterKey = (key: string): string => `landfall:count:${key}`
 
@@ -136,11 +140,16 @@ export const counterKey = (key: string): string => `landfall:count:${key}`
 export const secondsLeft = (count: Pick<Count, 'resetAt'>, now: number): number =>
   Math.max(1, Math.ceil((count.resetAt - now) / 1000))
 
-export default fp<{ recallChannel: string }>(async (app, { recallChannel }) => {
+export default fp<{ windowChannel: string }>(async (app, { windowChannel }) => {
   const { redisClient } = app
   app.decorate('counters', new Counters(redisClient))
-  app.decorate(
-    'leases',
-    redisClient === undefined ? undefined : new RedisLeaseStore(redisClient, recallChannel, randomUUID())
-  )
+  if (redisClient === undefined) {
+    app.decorate('leases', undefined)
+    return
+  }
+  const id = randomUUID()
+  const members = new Members(redisClient, { id, windowMs: MAX_WINDOW_MS })
+  app.decorate('leases', new RedisLeaseStore(redisClient, windowChannel, id, members))
+  app.addHook('onClose', async () => members.close())
+  await members.start()
 }, { name: 'counters', dependencies: ['redis'] })

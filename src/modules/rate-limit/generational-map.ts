@@ -29,6 +29,11 @@ export class GenerationalMap<Value> {
     this.#young.set(key, value)
   }
 
+  delete (key: string): void {
+    this.#young.delete(key)
+    this.#old.delete(key)
+  }
+
   /** The number of entries in both generations. A key that is in both counts twice. */
   get size (): number {
     return this.#young.size + this.#old.size

@@ -3,6 +3,8 @@ import type { Count } from './local-windows.ts'
 /** The largest reserve, in reads. A first lease has none, the next has 4, then 16, 64 and so on. */
 const MAX_RESERVE = 1024
 
+const NONE: ReadonlySet<string> = new Set()
+
 /** A client's window as this process knows it. Counts are reads; times are in ms of the process clock. */
 export class Lease {
   /** Reads this process may still allow without asking Redis. */
@@ -11,8 +13,14 @@ export class Lease {
   total = 0
   /** When the window ends; never later than in Redis. */
   resetAt = 0
-  /** When the window ends by Redis' clock. This identifies the window. */
-  end = 0
+  /** Identifies the window in Redis; 0 before the first answer. */
+  id = 0
+  /** Reads of this window that this process allowed as its share and has not reported yet. */
+  shared = 0
+  /** The end of the client's window before this one; -Infinity if it is not known. */
+  windowBeforeEnd = -Infinity
+  /** The processes that have reported their shares of this window, as far as this one knows. */
+  reporters: ReadonlySet<string> = NONE
   /** The reserve of the last request; -1 before the first. */
   reserve = -1
   /** The value of `left` at which the next lease is requested early; -1 for no early request. */
@@ -41,13 +49,6 @@ export class Lease {
   /** The reserve to request the next time. */
   get nextReserve (): number {
     return this.reserve < 0 ? 0 : Math.min(MAX_RESERVE, Math.max(4, this.reserve * 4))
-  }
-
-  /** Begins a new window. */
-  reset (): void {
-    this.left = this.total = this.end = 0
-    this.reserve = this.askAt = this.localFrom = -1
-    this.exhausted = this.holds = false
   }
 
   /** Allows as many waiting reads as there are reads left. */

@@ -1,18 +1,22 @@
 import { setTimeout as sleep } from 'node:timers/promises'
 import { clock } from '../../infra/system/clock.ts'
+import { ClientTable } from './client-table.ts'
 import { GenerationalMap } from './generational-map.ts'
 import { Lease } from './lease.ts'
-import type { LeaseRequest, LeaseStore } from './lease-store.ts'
+import type { LeaseAnswer, LeaseRequest, LeaseStore } from './lease-store.ts'
 import type { Count } from './local-windows.ts'
+import type { OpenShares } from './members.ts'
 
 /** The smallest reserve with which the next lease is requested early, so that no read waits for it. */
 const MIN_RESERVE_TO_ASK_EARLY = 8
 /** Successive waits for other processes to return reads, before a client is refused. */
 const RECALL_WAITS_MS = [3, 6, 12, 25, 50, 100, 200] as const
-/** The most clients that are remembered, at 0.6 KB each. Beyond that, the oldest are forgotten. */
+/** The most leases that are remembered, at 0.6 KB each. Beyond that, the oldest are forgotten. */
 const MAX_LEASES = 200_000
 /** Leases that are returned at once when the process ends. */
 const RETURN_BATCH = 500
+
+const NO_SHARES: OpenShares = { reads: 0, alive: 0 }
 
 /** Options, named as in @fastify/rate-limit. */
 export interface LeasedLimitOptions {
@@ -26,6 +30,8 @@ export interface LeasedLimitOptions {
 
 /** Counts for the metrics. */
 export interface LeaseStats {
+  /** Reads allowed as shares, without asking Redis. */
+  shared: number
   /** Requests for a lease. */
   asked: number
   /** Reads granted. */
@@ -41,13 +47,14 @@ export interface LeaseStats {
 }
 
 /**
- * A fixed-window limit that all processes share. A process leases several reads of a client's budget from
- * Redis at once. The leases of a window never exceed `max`, and before a read is refused, unspent reads of
- * other processes are recalled. While Redis is unreachable, each process counts locally and reports its count
- * afterwards (docs/adr/0001-leased-rate-limit.md).
+ * A fixed-window limit that all processes share. A process allows its share of a client's reads without
+ * asking Redis, and leases the reads beyond it, several at once. Shares and leases of a window never exceed
+ * `max`, and before a read is refused, what other processes have left is recalled. While Redis is
+ * unreachable, each process counts locally and reports its count afterwards (docs/adr/0001, docs/adr/0017).
  */
 export class LeasedLimit {
   readonly stats: LeaseStats = {
+    shared: 0,
     asked: 0,
     granted: 0,
     returned: 0,
@@ -57,15 +64,23 @@ export class LeasedLimit {
   }
   readonly #options: LeasedLimitOptions
   readonly #store: LeaseStore | undefined
+  /** Clients that need no leases. */
+  readonly #clients: ClientTable
   readonly #leases: GenerationalMap<Lease>
 
   /** @param store grants the leases of all processes; without one, this process counts locally */
   constructor (options: LeasedLimitOptions, store?: LeaseStore) {
     this.#options = options
+    this.#clients = new ClientTable(options.timeWindow)
     this.#leases = new GenerationalMap(options.timeWindow, MAX_LEASES)
     this.#store = store
-    store?.onRecall((nameSpace, key) => {
-      if (nameSpace === options.nameSpace) this.#answerRecall(key)
+    store?.onMessage({
+      recall: (nameSpace, key, id) => {
+        if (nameSpace === options.nameSpace) this.#answerRecall(key, id)
+      },
+      end: (nameSpace, key, id, leftMs) => {
+        if (nameSpace === options.nameSpace) this.#moveEnd(key, id, leftMs)
+      }
     })
   }
 
@@ -75,14 +90,19 @@ export class LeasedLimit {
    * @param now the process clock, in milliseconds
    */
   take (key: string, now: number): Count | Promise<Count> {
-    const lease = this.#leases.get(key)
-    if (lease === undefined || now >= lease.resetAt) return this.#open(key, lease, now)
-    if (lease.left > 0 && (lease.localFrom < 0 || !this.#reachable)) {
-      if (--lease.left === lease.askAt && !lease.asking && this.#reachable) this.#ask(key, lease)
-      return lease.count
-    }
-    if (lease.exhausted) return lease.refusal
-    return this.#reachable ? this.#wait(key, lease) : takeLocally(lease, this.#options, this.stats, now)
+    const lease = this.#leases.size === 0 ? undefined : this.#leases.get(key)
+    if (lease !== undefined && lease.id !== 0 && now < lease.resetAt) return this.#takeLeased(key, lease)
+    if (lease?.asking === true) return this.#wait(key, lease)
+    if (!this.#reachable) return this.#takeLocally(key, now)
+    const count = this.#clients.take(key, this.share(now), true, now)
+    if (count === undefined) return this.#wait(key, this.#open(key, now))
+    this.stats.shared++
+    return count
+  }
+
+  /** The reads that this process may allow a client in a window without asking Redis. */
+  share (now: number): number {
+    return this.#store?.members?.share(this.#options.max, now) ?? 0
   }
 
   /** Returns unspent reads to Redis, while it is reachable. */
@@ -100,19 +120,46 @@ export class LeasedLimit {
 
   /** The number of clients remembered. */
   get clients (): number {
-    return this.#leases.size
+    return this.#leases.size + this.#clients.size
   }
 
   get #reachable (): boolean {
     return this.#store !== undefined && this.#store.reachable
   }
 
-  #open (key: string, known: Lease | undefined, now: number): Count | Promise<Count> {
-    if (known?.asking === true) return this.#wait(key, known)
-    const lease = known ?? new Lease()
-    lease.reset()
+  #takeLeased (key: string, lease: Lease): Count | Promise<Count> {
+    if (lease.left > 0 && (lease.localFrom < 0 || !this.#reachable)) {
+      if (--lease.left === lease.askAt && !lease.asking && this.#reachable) this.#ask(key, lease)
+      return lease.count
+    }
+    if (lease.exhausted) return lease.refusal
+    return this.#reachable ? this.#wait(key, lease) : takeFromLease(lease, this.#options, this.stats)
+  }
+
+  /** Counts a read of a client without a lease, while Redis is unreachable. */
+  #takeLocally (key: string, now: number): Count {
+    const { max, timeWindow } = this.#options
+    const count = this.#clients.take(key, max, false, now)
+    if (count?.used === 1) this.stats.countedLocally++
+    return count ??
+      { allowed: false, used: max, resetAt: this.#clients.find(key, now)?.resetAt ?? now + timeWindow }
+  }
+
+  /** Creates a lease, which takes over what this process has counted for the client. */
+  #open (key: string, now: number): Lease {
+    const lease = new Lease()
+    const previous = this.#leases.get(key)
+    if (previous !== undefined && now < previous.resetAt + this.#options.timeWindow) {
+      lease.windowBeforeEnd = previous.resetAt
+    }
+    const counted = this.#clients.find(key, now)
+    if (counted !== undefined) {
+      lease.shared = counted.used
+      lease.resetAt = counted.resetAt
+      lease.windowBeforeEnd = Math.max(lease.windowBeforeEnd, counted.windowBeforeEnd)
+    }
     this.#leases.set(key, lease, now)
-    return this.#reachable ? this.#wait(key, lease) : takeLocally(lease, this.#options, this.stats, now)
+    return lease
   }
 
   #wait (key: string, lease: Lease): Promise<Count> {
@@ -129,66 +176,125 @@ export class LeasedLimit {
     try {
       let recalls = 0
       do {
-        const others = await this.#askOnce(store, key, lease)
+        const { isShort, canRetry, holders } = await this.#askOnce(store, key, lease)
         lease.serveWaiting()
-        if (lease.waiting.length === 0 || lease.total < this.#options.max) continue
-        const wait = others > 0 ? RECALL_WAITS_MS[recalls++] : undefined
-        if (wait === undefined) {
-          lease.exhausted = true
-          this.stats.exhausted++
-          lease.refuseWaiting()
-        } else {
-          await sleep(wait)
-        }
+        if (!isShort || canRetry) continue
+        const wait = holders > 0 ? RECALL_WAITS_MS[recalls++] : undefined
+        if (wait === undefined) this.#exhaust(lease)
+        else await sleep(wait)
       } while (lease.waiting.length > 0)
     } catch {
-      const now = clock.now()
-      while (lease.waiting.length > 0) {
-        lease.waiting.shift()?.(takeLocally(lease, this.#options, this.stats, now))
-      }
+      this.#countWaiting(key, lease)
     } finally {
       lease.asking = false
-      if (lease.recallPending) this.#answerRecall(key)
+      if (lease.id === 0) this.#leases.delete(key) // a report, and the window has ended meanwhile
+      else if (lease.recallPending) this.#giveBackRecalled(key, lease)
     }
   }
 
-  async #askOnce (store: LeaseStore, key: string, lease: Lease): Promise<number> {
+  #exhaust (lease: Lease): void {
+    lease.exhausted = true
+    lease.total = this.#options.max // what a dead process may have allowed is spent
+    this.stats.exhausted++
+    lease.refuseWaiting()
+  }
+
+  /** Sends one request. Returns whether reads have to wait, and how many processes may still report reads. */
+  async #askOnce (
+    store: LeaseStore,
+    key: string,
+    lease: Lease
+  ): Promise<{ isShort: boolean, canRetry: boolean, holders: number }> {
+    const { max } = this.#options
     const reserve = store.hearsRecalls && !lease.recallPending ? lease.nextReserve : 0
-    const isLocal = lease.localFrom >= 0
-    const held = isLocal ? 0 : lease.left
     const needed = lease.waiting.length
+    const held = lease.localFrom >= 0 ? 0 : lease.left
     const sentAt = clock.now()
+    const openShares = this.#openShares(lease, sentAt).reads
     const answer = await store.ask({
       ...this.#request(key),
-      // Redis may have lost the window during the outage. It is then recreated with the end known here.
-      ...(isLocal && { newWindow: Math.max(1, lease.resetAt - sentAt) }),
+      ...this.#counted(lease, sentAt),
       needed,
       reserve,
       held,
-      countedLocally: isLocal ? lease.localFrom - lease.left : 0
+      openShares
     })
-    // Redis didn't grant these reads in this window: they are from another one, or were counted locally.
-    if (isLocal || answer.end !== lease.end) lease.left = 0
     this.stats.asked++
-    this.stats.granted += answer.granted
-    lease.localFrom = -1
-    lease.left += answer.granted
-    lease.total = answer.total
-    lease.end = answer.end
-    lease.resetAt = sentAt + answer.leftMs
+    if (answer.id === 0) return { isShort: false, canRetry: false, holders: 0 }
+    this.#apply(key, lease, answer, sentAt)
     lease.reserve = reserve
     lease.holds = held > 0 || answer.granted > needed
-    lease.askAt = answer.total < this.#options.max && reserve >= MIN_RESERVE_TO_ASK_EARLY
-      ? Math.floor(lease.left / 4) : -1
-    return answer.others
+    lease.askAt = answer.total < max && reserve >= MIN_RESERVE_TO_ASK_EARLY ? Math.floor(lease.left / 4) : -1
+    if (answer.granted >= needed) return { isShort: false, canRetry: false, holders: 0 }
+    lease.reporters = answer.reporters
+    const open = this.#openShares(lease, sentAt)
+    return { isShort: true, canRetry: open.reads < openShares, holders: answer.others + open.alive }
   }
 
-  /** Returns the unspent reads of a client, at once or when the request under way has been answered. */
-  #answerRecall (key: string): void {
+  /** What this process has counted without Redis and not reported yet, as a part of a request. */
+  #counted (
+    lease: Lease,
+    now: number
+  ): Pick<LeaseRequest, 'countedLocally' | 'sinceWindowBefore' | 'restOfWindow'> {
+    const { timeWindow } = this.#options
+    const { shared, windowBeforeEnd, localFrom, left, resetAt } = lease
+    return {
+      countedLocally: shared + (localFrom < 0 ? 0 : localFrom - left),
+      ...windowBeforeEnd !== -Infinity && { sinceWindowBefore: Math.max(0, now - windowBeforeEnd) },
+      // The window began with the first read here, or Redis may have lost it during an outage.
+      ...(localFrom >= 0 || shared > 0) && {
+        restOfWindow: Math.min(timeWindow, Math.max(1, resetAt - now))
+      }
+    }
+  }
+
+  #apply (key: string, lease: Lease, { id, granted, total, leftMs }: LeaseAnswer, sentAt: number): void {
+    // Redis didn't grant these reads in this window: they are from another one, or were counted locally.
+    if (lease.localFrom >= 0 || id !== lease.id) lease.left = 0
+    this.#clients.clear(key) // they are counted in Redis from now on
+    this.stats.granted += granted
+    lease.shared = 0
+    lease.localFrom = -1
+    lease.left += granted
+    lease.total = total
+    lease.id = id
+    lease.resetAt = sentAt + leftMs
+  }
+
+  #openShares (lease: Lease, now: number): OpenShares {
+    return this.#store?.members?.openShares(this.#options.max, lease.reporters, now) ?? NO_SHARES
+  }
+
+  /** Counts the waiting reads locally, because Redis has become unreachable. */
+  #countWaiting (key: string, lease: Lease): void {
+    const now = clock.now()
+    const isOpen = lease.id !== 0 && now < lease.resetAt
+    if (!isOpen) this.#leases.delete(key)
+    for (const resolve of lease.waiting.splice(0)) {
+      resolve(isOpen ? takeFromLease(lease, this.#options, this.stats) : this.#takeLocally(key, now))
+    }
+  }
+
+  /** Returns unspent reads, or reports what this process has counted for the client. */
+  #answerRecall (key: string, id: number): void {
     const lease = this.#leases.get(key)
-    if (lease === undefined) return
-    lease.recallPending = lease.asking
-    if (!lease.holds || lease.asking || clock.now() >= lease.resetAt) return
+    if (lease?.asking === true) {
+      lease.recallPending = true
+    } else if (lease?.id === id) {
+      this.#giveBackRecalled(key, lease)
+    } else if (this.#store?.members !== undefined) {
+      this.#ask(key, this.#open(key, clock.now()))
+    }
+  }
+
+  #moveEnd (key: string, id: number, leftMs: number): void {
+    const lease = this.#leases.get(key)
+    if (lease?.id === id) lease.resetAt = clock.now() + leftMs
+  }
+
+  #giveBackRecalled (key: string, lease: Lease): void {
+    lease.recallPending = false
+    if (!lease.holds || clock.now() >= lease.resetAt) return
     this.stats.recalled++
     this.#giveBack(key, lease)
   }
@@ -201,9 +307,16 @@ export class LeasedLimit {
     lease.reserve = lease.askAt = -1
     lease.holds = false
     await this.#store?.giveBack(
-      { ...this.#request(key), needed: 0, reserve: 0, held: 0, countedLocally: 0 },
+      {
+        ...this.#request(key),
+        needed: 0,
+        reserve: 0,
+        held: 0,
+        countedLocally: 0,
+        openShares: 0
+      },
       reads,
-      lease.end
+      lease.id
     )
   }
 
@@ -212,17 +325,8 @@ export class LeasedLimit {
   }
 }
 
-/** Counts one read locally, starting from the last known count of the window. */
-function takeLocally (
-  lease: Lease,
-  { max, timeWindow }: LeasedLimitOptions,
-  stats: LeaseStats,
-  now: number
-): Count {
-  if (now >= lease.resetAt) {
-    lease.reset()
-    lease.resetAt = now + timeWindow
-  }
+/** Counts one read locally, starting from the last known count of an open window. */
+function takeFromLease (lease: Lease, { max }: LeasedLimitOptions, stats: LeaseStats): Count {
   if (lease.localFrom < 0) {
     stats.countedLocally++
     lease.left += max - lease.total

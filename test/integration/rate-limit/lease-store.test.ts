@@ -20,6 +20,7 @@ const request = (parts: Partial<LeaseRequest> = {}): LeaseRequest => ({
   reserve: 0,
   held: 0,
   countedLocally: 0,
+  openShares: 0,
   ...parts
 })
 /** The stores of two processes, on one connection. Recalls are published on `channel`. */
@@ -37,14 +38,13 @@ t.test('waiting reads get all that is left, and the reserve is at most 25 % of t
   t.match(await two.ask(request({ needed: 1, reserve: 2 })), {
     granted: 3,
     total: 12,
-    others: 1,
-    end: first.end
+    id: first.id
   })
   t.match(await two.ask(request({ needed: 40, held: 2 })), {
     granted: 18,
     total: 30,
     others: 1,
-    end: first.end
+    id: first.id
   })
   t.match(await one.ask(request({ needed: 1, reserve: 1 })), { granted: 0, total: 30, others: 1 })
 })
@@ -52,32 +52,32 @@ t.test('waiting reads get all that is left, and the reserve is at most 25 % of t
 t.test('a window is stored until it ends, and returning reads does not start a new one', async (t) => {
   const redis = await redisOf(t)
   const [one, two] = storesOf(redis)
-  const { end } = await one.ask(request({ needed: 1, reserve: 8 }))
+  const { id } = await one.ask(request({ needed: 1, reserve: 8 }))
   const left = await redis.commands.pttl(WINDOW)
   t.ok(left > 59_000 && left <= 60_000)
   await two.ask(request({ needed: 1 }))
   t.ok(await redis.commands.pttl(WINDOW) <= left, 'later reads do not extend it')
   await redis.commands.del(WINDOW)
-  await one.giveBack(request(), 7, end)
+  await one.giveBack(request(), 7, id)
   t.equal(await redis.commands.exists(WINDOW), 0)
 })
 
 t.test('reads are returned only to the window that granted them', async (t) => {
   const [one, two] = storesOf(await redisOf(t))
-  const { end } = await one.ask(request({ needed: 10, reserve: 4 }))
-  await one.giveBack(request(), 4, end - 60_000)
-  t.match(await two.ask(request({ needed: 1 })), { total: 15, end })
-  await one.giveBack(request(), 4, end)
-  t.match(await two.ask(request({ needed: 1 })), { total: 12, end })
+  const { id } = await one.ask(request({ needed: 10, reserve: 4 }))
+  await one.giveBack(request(), 4, id - 60_000)
+  t.match(await two.ask(request({ needed: 1 })), { total: 15, id })
+  await one.giveBack(request(), 4, id)
+  t.match(await two.ask(request({ needed: 1 })), { total: 12, id })
 })
 
 t.test('a process does not count as a holder after it has returned its reads or the window has ended', async (t) => {
   const redis = await redisOf(t)
   const [one, two] = storesOf(redis)
-  const { end } = await one.ask(request({ needed: 1, reserve: 4 }))
-  t.match(await two.ask(request({ needed: 1 })), { others: 1 })
-  await one.giveBack(request(), 4, end)
-  t.match(await two.ask(request({ needed: 1 })), { others: 0, total: 3 })
+  const { id } = await one.ask(request({ needed: 1, reserve: 4 }))
+  t.match(await two.ask(request({ needed: 30 })), { others: 1, reporters: new Set(['one', 'two']) })
+  await one.giveBack(request(), 4, id)
+  t.match(await two.ask(request({ needed: 30 })), { others: 0, total: 30 })
 
   const short = { key: 'short', timeWindow: 20 }
   await one.ask(request({ ...short, needed: 1, reserve: 4 }))
@@ -91,8 +91,8 @@ t.test('a process does not count as a holder after it has returned its reads or 
 t.test('a window whose end is too far ahead counts as ended, because the clock was set back', async (t) => {
   const redis = await redisOf(t)
   const [one] = storesOf(redis)
-  const { end } = await one.ask(request({ needed: 30 }))
-  await redis.commands.hset('landfall:window:test a', 'e', end + 600_000)
+  const { id } = await one.ask(request({ needed: 30 }))
+  await redis.commands.hset('landfall:window:test a', 'e', id + 600_000)
   t.match(await one.ask(request({ needed: 5 })), { granted: 5, total: 5, leftMs: 60_000 })
 })
 
@@ -122,7 +122,7 @@ t.test('reads are recalled only when a waiting read would be refused', async (t)
   await two.ask(request({ needed: 20 }))
   await replica!.redis.commands.publish('end', 'end')
   while (heard.at(-1) !== 'end') await sleep(5)
-  t.same(heard, ['test a', 'end'])
+  t.same(heard.map((message) => message.replace(/\d+/g, 'N')), ['recall N N test a', 'end'])
 })
 
 t.test('requests in one turn of the event loop share few commands and get their own answers', async (t) => {
@@ -146,11 +146,49 @@ t.test('while Redis is unreachable, giveBack() resolves and ask() rejects', asyn
   const server = await startRedisServer(t)
   const proxy = await createProxy(t, server.url)
   const [one] = storesOf((await startReplicas(t, [proxy.url]))[0]!.redis)
-  const { end } = await one.ask(request({ needed: 1, reserve: 4 }))
+  const { id } = await one.ask(request({ needed: 1, reserve: 4 }))
   for (const break_ of [() => proxy.blackhole(), async () => await proxy.refuse()]) {
     await break_()
-    await t.resolves(one.giveBack(request(), 4, end))
+    await t.resolves(one.giveBack(request(), 4, id))
     await t.rejects(one.ask(request({ needed: 1 })), { name: 'RedisAwayError' })
     t.equal(one.reachable, false)
   }
+})
+
+t.test('a window ends a minute after the earliest read that a process reports', async (t) => {
+  const [one, two] = storesOf(await redisOf(t))
+  const first = await one.ask(request({ needed: 1, countedLocally: 5, restOfWindow: 50_000 }))
+  t.match(first, { total: 6 })
+  t.ok(first.leftMs <= 50_000)
+  t.match(await two.ask(request({ countedLocally: 4, restOfWindow: 58_000 })), { total: 10, id: first.id })
+  const earlier = await two.ask(request({ countedLocally: 1, restOfWindow: 20_000 }))
+  t.match(earlier, { total: 11, id: first.id })
+  t.ok(earlier.leftMs <= 20_000)
+})
+
+t.test('a window does not begin before the end of the one before, as far as any process knows', async (t) => {
+  const [one, two] = storesOf(await redisOf(t))
+  const first = await one.ask(request({ needed: 1, countedLocally: 5, restOfWindow: 40_000 }))
+  const second = await two
+    .ask(request({ countedLocally: 3, restOfWindow: 50_000, sinceWindowBefore: 10_000 }))
+  t.match(second, { total: 9, id: first.id })
+  t.ok(second.leftMs > 49_000, 'it ends a minute after the end of the one before')
+  const third = await one.ask(request({ countedLocally: 1, restOfWindow: 30_000 }))
+  t.ok(third.leftMs > 49_000, 'an earlier read was in the one before')
+})
+
+t.test('reads in the shares of other processes are not granted', async (t) => {
+  const [one, two] = storesOf(await redisOf(t))
+  t.match(await one.ask(request({ needed: 30, openShares: 12 })), { granted: 18, total: 18 })
+  t.match(await two.ask(request({ countedLocally: 7 })), { total: 25 })
+  const last = await one.ask(request({ needed: 12, openShares: 0 }))
+  t.match(last, { granted: 5, total: 30, others: 0 })
+  t.same(last.reporters, new Set(['one', 'two']))
+})
+
+t.test('a report does not begin a window', async (t) => {
+  const redis = await redisOf(t)
+  const [one] = storesOf(redis)
+  t.match(await one.ask(request({ countedLocally: 7 })), { id: 0, leftMs: 0 })
+  t.equal(await redis.commands.exists(WINDOW), 0)
 })

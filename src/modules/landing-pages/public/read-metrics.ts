@@ -1,4 +1,5 @@
 import { Counter, Histogram, type Registry } from 'prom-client'
+import { clock } from '../../../infra/system/clock.ts'
 import { addCounter, addGauge } from '../../../infra/telemetry/metrics.ts'
 import type { DocumentCache } from './document-cache.ts'
 import type { Tier } from './read-limit.ts'
@@ -51,6 +52,11 @@ function leaseMetrics (registry: Registry, tiers: readonly Tier[]): void {
   const counter = (name: string, help: string, read: (tier: Tier) => number) =>
     addCounter(registry, { name, help }, byTier(read), 'tier')
   counter(
+    'landfall_limit_shared_reads_total',
+    'Reads that this process allowed as its share, without asking Redis',
+    ({ limit }) => limit.stats.shared
+  )
+  counter(
     'landfall_leases_total',
     'Leases that this process requested from Redis',
     ({ limit }) => limit.stats.asked
@@ -84,9 +90,19 @@ function leaseMetrics (registry: Registry, tiers: readonly Tier[]): void {
     registry,
     {
       name: 'landfall_limit_clients',
-      help: 'Client addresses that the limit remembers, for one to two minutes'
+      help: 'Client addresses that the limit remembers, for at least two minutes'
     },
     byTier(({ limit }) => limit.clients),
+    'tier'
+  )
+  addGauge(
+    registry,
+    {
+      name: 'landfall_limit_share',
+      help: 'Reads of a client that this process allows in a window without asking Redis',
+      aggregator: 'min'
+    },
+    byTier(({ limit }) => limit.share(clock.now())),
     'tier'
   )
 }

@@ -1,0 +1,152 @@
+import { clock } from '../../infra/system/clock.ts'
+import type { RedisClient } from '../../infra/redis/redis-client.ts'
+
+/** The name in Redis: a hash with the number of heartbeats of each process, and 1 if it may have a share. */
+export const MEMBERS_KEY = 'landfall:members'
+
+const BEAT_INTERVAL_MS = 1000
+/** How long a heartbeat is valid. */
+const VALID_MS = 3000
+
+interface Member {
+  heartbeat: string
+  /** Whether it may have had a share within the last window, or may have one soon. */
+  mayHaveShare: boolean
+  /** When its heartbeats began, and when the last one was seen, in milliseconds of the process clock. */
+  since: number
+  seenAt: number
+}
+
+/** What processes that have not reported their share of a client's window may still have allowed. */
+export interface OpenShares {
+  readonly reads: number
+  /** The processes among them that are alive, so that they will report. */
+  readonly alive: number
+}
+
+export interface MembersOptions {
+  /** Identifies this process. */
+  readonly id: string
+  /** The longest window of the limits, in milliseconds. */
+  readonly windowMs: number
+}
+
+/**
+ * The processes that share the limits, by their heartbeats in Redis. Each may allow a share of a client's
+ * reads without asking Redis. In any period as long as a window, the shares of all processes together are at
+ * most half of the limit (docs/adr/0017-shares-of-the-limit.md):
+ *
+ * - A process counts every other one from its first heartbeat until a window after its last one.
+ * - It has no share until a window after its own first heartbeat, when all others count it.
+ * - Its share ends when its heartbeats fail. Then it begins again as a new member.
+ *
+ * Only the process clock is used, so that Redis' clock may be set.
+ */
+export class Members {
+  readonly #redis: RedisClient
+  readonly #id: string
+  readonly #windowMs: number
+  readonly #members = new Map<string, Member>()
+  /** When this process became a member without interruption. */
+  #since = Infinity
+  #validUntil = -Infinity
+  #beats = 0
+  /** When this process last had a share. */
+  #hadShareUntil = -Infinity
+  #timer: NodeJS.Timeout | undefined
+
+  constructor (redis: RedisClient, { id, windowMs }: MembersOptions) {
+    this.#redis = redis
+    this.#id = id
+    this.#windowMs = windowMs
+  }
+
+  /** Registers this process. Resolves after the first heartbeat, or when it has failed. */
+  async start (): Promise<void> {
+    this.#timer = setInterval(() => {
+      this.beat()
+    }, BEAT_INTERVAL_MS)
+    this.#timer.unref()
+    await this.beat()
+  }
+
+  close (): void {
+    clearInterval(this.#timer)
+  }
+
+  /** The number of processes. */
+  get size (): number {
+    return this.#members.size
+  }
+
+  /** Returns how many reads of a limit this process may allow in a window without asking Redis. */
+  share (max: number, now: number): number {
+    // Without messages it wouldn't hear that its share is recalled.
+    const hasShare = now < this.#validUntil && now >= this.#since + this.#windowMs + VALID_MS &&
+      this.#redis.subscribed
+    return hasShare ? Math.floor(halfOf(max) / this.#members.size) : 0
+  }
+
+  /**
+   * Returns the shares that may still be spent.
+   *
+   * @param reporters the processes that have reported what they allowed in the window
+   */
+  openShares (max: number, reporters: ReadonlySet<string>, now: number): OpenShares {
+    let open = 0
+    let alive = 0
+    let steady = 0
+    for (const [id, { since, seenAt, mayHaveShare }] of this.#members) {
+      const isAlive = now < seenAt + VALID_MS
+      if (isAlive && now >= since + this.#windowMs + 2 * VALID_MS) steady++
+      if (id === this.#id || !mayHaveShare || reporters.has(id)) continue
+      open++
+      if (isAlive) alive++
+    }
+    // Every process with a share counts at least the members whose heartbeats have been steady.
+    const largestShare = Math.floor(halfOf(max) / Math.max(1, steady))
+    return { reads: Math.min(halfOf(max) - this.share(max, now), open * largestShare), alive }
+  }
+
+  /** Sends a heartbeat and learns of those of the others. Never rejects. */
+  async beat (): Promise<void> {
+    const sentAt = clock.now()
+    const heartbeat = `${++this.#beats} ${this.#mayHaveShare(sentAt) ? 1 : 0}`
+    try {
+      const [, heartbeats] = await this.#redis.run(async (redis) =>
+        await Promise.all([redis.hset(MEMBERS_KEY, this.#id, heartbeat), redis.hgetall(MEMBERS_KEY),
+          redis.pexpire(MEMBERS_KEY, 10 * this.#windowMs)])
+      )
+      const now = clock.now()
+      if (now >= this.#validUntil) this.#since = now
+      this.#validUntil = sentAt + VALID_MS
+      if (now >= this.#since + this.#windowMs) this.#hadShareUntil = this.#validUntil
+      this.#see(heartbeats, now)
+    } catch {
+      // Redis is unreachable. The share ends with the last heartbeat.
+    }
+  }
+
+  /** The others know of a share two heartbeats before it begins, and for a window after its end. */
+  #mayHaveShare (now: number): boolean {
+    return now < this.#hadShareUntil + this.#windowMs ||
+      now < this.#validUntil && now >= this.#since + this.#windowMs - VALID_MS
+  }
+
+  #see (heartbeats: Record<string, string>, now: number): void {
+    for (const [id, heartbeat] of Object.entries(heartbeats)) {
+      const known = this.#members.get(id)
+      if (heartbeat === known?.heartbeat) continue
+      const since = known === undefined || now >= known.seenAt + VALID_MS ? now : known.since
+      this.#members.set(id, { heartbeat, mayHaveShare: heartbeat.endsWith(' 1'), since, seenAt: now })
+    }
+    for (const [id, { seenAt }] of this.#members) {
+      if (now < seenAt + this.#windowMs + VALID_MS) continue
+      this.#members.delete(id)
+      this.#redis.run(async (redis) => await redis.hdel(MEMBERS_KEY, id)).catch(() => {})
+    }
+  }
+}
+
+/** The other half is for processes without a share, so that most of their reads need no recall. */
+const halfOf = (max: number): number => Math.floor(max / 2)

@@ -1,0 +1,289 @@
+import { randomUUID } from 'node:crypto'
+import { setTimeout as sleep } from 'node:timers/promises'
+import fc from 'fast-check'
+import t from 'tap'
+import { clock } from '../../../src/infra/system/clock.ts'
+import { LeasedLimit } from '../../../src/modules/rate-limit/leased-limit.ts'
+import { Members } from '../../../src/modules/rate-limit/members.ts'
+import { startReplicas, type Replica } from '../../helpers/limit-replicas.ts'
+import { claimRedis, createProxy, startRedisServer } from '../../helpers/servers.ts'
+import { until } from '../../helpers/until.ts'
+
+// Reads that processes allow as their shares of the limit, without asking Redis.
+
+type Teardown = Parameters<typeof claimRedis>[0] & Pick<typeof t, 'intercept'>
+
+/** A process clock that tests set forward, so that they needn't wait until processes have their shares. */
+function settableClock (t: Teardown): { aheadMs: number } {
+  const offset = { aheadMs: 0 }
+  const real = clock.now
+  t.intercept(clock, 'now', { value: () => real() + offset.aheadMs })
+  return offset
+}
+
+/** Starts replicas whose heartbeats began a while ago, so that each has its share. */
+async function sharing (t: Teardown, urls: readonly string[]): Promise<Replica[]> {
+  const replicas = await startReplicas(t, urls, { shares: true })
+  await pass(settableClock(t), 65, replicas)
+  for (const { members } of replicas) await members.start()
+  return replicas
+}
+
+/** Sets the clock forward, with a heartbeat in each second. */
+async function pass (
+  offset: { aheadMs: number },
+  seconds: number,
+  replicas: readonly Replica[]
+): Promise<void> {
+  for (let second = 0; second < seconds; second++) {
+    await Promise.all(replicas.map(async ({ members }) => await members.beat()))
+    offset.aheadMs += 1000
+  }
+  await Promise.all(replicas.map(async ({ members }) => await members.beat()))
+}
+const take = async (limit: LeasedLimit | undefined, key: string): Promise<boolean> =>
+  (await limit!.take(key, clock.now())).allowed
+async function spend (limit: LeasedLimit | undefined, key: string, most = 2000): Promise<number> {
+  let passed = 0
+  while (passed < most && await take(limit, key)) passed++
+  return passed
+}
+const trues = (answers: readonly boolean[]): number => answers.filter(Boolean).length
+
+t.test('a process allows its share of the limit without asking Redis', async (t) => {
+  const url = await claimRedis(t)
+  const replicas = await sharing(t, [url, url, url])
+  const [one] = replicas
+  const limit = one!.limit(30)
+  t.equal(limit.share(clock.now()), 5, 'half of the limit, divided by three')
+  for (let client = 0; client < 200; client++) {
+    for (let n = 1; n <= 5; n++) {
+      const count = limit.take(`client ${client}`, clock.now())
+      t.match(count, { allowed: true, used: n })
+    }
+  }
+  t.equal(one!.store.asked, 0)
+  const sixth = limit.take('client 7', clock.now())
+  t.ok(sixth instanceof Promise)
+  t.match(await sixth, { allowed: true, used: 6 })
+  t.equal(one!.store.asked, 1, 'its reads so far were not counted twice')
+})
+
+t.test('exactly the limit passes, however the reads of a new client are routed', async (t) => {
+  const url = await claimRedis(t)
+  const replicas = await sharing(t, [url, url, url])
+  const delays = fc.array(fc.nat(4), { maxLength: 60 })
+  await fc.assert(
+    fc.asyncProperty(
+      fc.integer({ min: 1, max: 150 }),
+      fc.array(fc.array(fc.nat(2), { minLength: 1, maxLength: 30 }), { minLength: 1, maxLength: 12 }),
+      fc.tuple(delays, delays, delays),
+      async (max, bursts, waits) => {
+        const nameSpace = randomUUID()
+        const limits = replicas.map((replica, index) => {
+          replica.store.delays = [...waits[index] as number[]]
+          return replica.limit(max, { nameSpace })
+        })
+        let passed = 0
+        for (const burst of bursts) {
+          passed += trues(await Promise.all(burst.map(async (index) => await take(limits[index], 'a'))))
+        }
+        return passed === Math.min(max, bursts.flat().length)
+      }
+    ),
+    { numRuns: 100 }
+  )
+})
+
+t.test('a client gets exactly the limit in each window, which begins with its first read', async (t) => {
+  const url = await claimRedis(t)
+  const replicas = await sharing(t, [url, url, url])
+  for (const [max, timeWindow] of [[30, 2000], [1000, 5000]] as const) {
+    const limits = replicas.map((replica) => replica.limit(max, { timeWindow }))
+    const key = `${max}`
+    for (let window = 1; window <= 3; window++) {
+      const begun = clock.now()
+      const inTurn = []
+      for (let n = 0; n < max + 9; n++) inTurn.push(await take(limits[n % 3], key))
+      t.same(inTurn, [...Array(max).fill(true), ...Array(9).fill(false)], `${max}, window ${window}`)
+      for (const limit of limits) {
+        const { allowed, resetAt } = await limit.take(key, clock.now())
+        t.notOk(allowed)
+        t.ok(resetAt >= begun + timeWindow - 20, `ends after ${resetAt - begun} ms`)
+      }
+      await until(() => clock.now() > begun + timeWindow + 150)
+    }
+  }
+})
+
+t.test('a client that reads at one process only gets all of the limit there', async (t) => {
+  const url = await claimRedis(t)
+  const replicas = await sharing(t, [url, url, url])
+  const [one, two] = replicas.map((replica) => replica.limit(30))
+  t.equal(await spend(one, 'a'), 30)
+  t.notOk(await take(two, 'a'))
+  t.equal(await spend(two, 'b', 3), 3)
+  t.equal(await spend(one, 'b'), 27, 'reads in the share of another process count')
+})
+
+t.test('a client that stays below half of its limit is never refused', async (t) => {
+  const url = await claimRedis(t)
+  const replicas = await sharing(t, [url, url, url])
+  const limits = replicas.map((replica) => replica.limit(60, { timeWindow: 1000 }))
+  const read = async (client: number): Promise<boolean> => {
+    for (let n = 0; n < 60; n++) {
+      if (!await take(limits[Math.floor(Math.random() * 3)], `client ${client}`)) return false
+      await sleep(40) // at most 25 in a window
+    }
+    return true
+  }
+  t.ok((await Promise.all(Array.from({ length: 20 }, async (_, client) => await read(client))))
+    .every(Boolean))
+})
+
+t.test('reads before a refusal never exceed the limit in the window that it names', async (t) => {
+  const url = await claimRedis(t)
+  const replicas = await sharing(t, [url, url, url])
+  const timeWindow = 3000
+  const step = fc.record({
+    burst: fc.array(fc.nat(2), { minLength: 1, maxLength: 12 }),
+    pauseMs: fc.oneof(fc.nat(40), fc.integer({ min: 300, max: 1500 }))
+  })
+  const paths = fc.sample(fc.array(step, { minLength: 8, maxLength: 12 }), 90)
+  const read = async (path: typeof paths[number], client: number): Promise<number> => {
+    const max = 4 + client % 27
+    const limits = replicas.map((replica) => replica.limit(max, { timeWindow, nameSpace: `max-${max}` }))
+    const admitted: number[] = []
+    let excess = 0
+    for (const { burst, pauseMs } of path) {
+      await Promise.all(burst.map(async (index) => {
+        const at = clock.now()
+        const { allowed, resetAt } = await limits[index]!.take(`client ${client}`, at)
+        if (allowed) admitted.push(at)
+        // Messages and answers may take a while on a busy machine, so the first reads may not count.
+        else {excess = Math.max(
+            excess,
+            admitted.filter((time) => time >= resetAt - timeWindow + 300).length - max
+          )}
+      }))
+      await sleep(pauseMs)
+    }
+    return excess
+  }
+  t.equal(Math.max(...await Promise.all(paths.map(read))), 0)
+})
+
+t.test('shares never exceed half of the limit while processes join, leave, crash and lose Redis', async (t) => {
+  const [observer] = await startReplicas(t, [await claimRedis(t)])
+  const offset = settableClock(t)
+  const max = 240
+  const member = (): Members => new Members(observer!.redis, { id: randomUUID(), windowMs: 60_000 })
+  // What happens in a second: nothing mostly, a process joins, or one misses its next heartbeats (all of them
+  // if it crashes), or Redis loses its data, or a process is suspended and its clock jumps.
+  const event = fc.oneof(
+    { weight: 12, arbitrary: fc.constant({ type: 'none' as const }) },
+    { weight: 1, arbitrary: fc.constant({ type: 'join' as const }) },
+    {
+      weight: 2,
+      arbitrary: fc.record({
+        type: fc.constant('silence' as const),
+        process: fc.nat(5),
+        seconds: fc.constantFrom(1, 2, 3, 4, 70, Infinity)
+      })
+    },
+    { weight: 1, arbitrary: fc.constant({ type: 'flush' as const }) }
+  )
+  await fc.assert(
+    fc.asyncProperty(fc.array(event, { minLength: 150, maxLength: 250 }), async (events) => {
+      await observer!.redis.commands.flushall()
+      const processes = [{ members: member(), silentUntil: 0, shares: [] as number[] }]
+      for (const [second, happening] of events.entries()) {
+        offset.aheadMs += 1000
+        if (happening.type === 'join' && processes.length < 6) {
+          processes.push({ members: member(), silentUntil: 0, shares: Array<number>(second).fill(0) })
+        } else if (happening.type === 'silence') {
+          const silent = processes[happening.process]
+          if (silent !== undefined) silent.silentUntil = second + happening.seconds
+        } else if (happening.type === 'flush') await observer!.redis.commands.flushall()
+        // Each process beats at its own time within the second, and is looked at before and after.
+        for (const process of processes) {
+          const before = process.members.share(max, clock.now())
+          if (second >= process.silentUntil) await process.members.beat()
+          process.shares.push(Math.max(before, process.members.share(max, clock.now())))
+        }
+      }
+      for (let from = 0; from < events.length; from++) {
+        const sum = processes.reduce(
+          (sum, { shares }) => sum + Math.max(0, ...shares.slice(from, from + 60)),
+          0
+        )
+        if (sum > max / 2) throw new Error(`${sum} of ${max} in the minute from second ${from}`)
+      }
+      return true
+    }),
+    { numRuns: 5, endOnFailure: true }
+  )
+})
+
+t.test('after the first minute, the processes share half of the limit', async (t) => {
+  const url = await claimRedis(t)
+  const replicas = await startReplicas(t, [url, url, url, url, url], { shares: true })
+  const [first, ...others] = replicas
+  await pass(settableClock(t), 65, replicas.slice(1))
+  t.same(others.map(({ members }) => members.share(30, clock.now())), [3, 3, 3, 3], '15, divided by four')
+  const limits = replicas.map((replica) => replica.limit(30))
+  t.equal(await spend(limits[1], 'a', 3), 3)
+  await first!.members.beat()
+  await Promise.all(others.map(async ({ members }) => await members.beat()))
+  t.equal(others[0]!.members.share(30, clock.now()), 3, '15, divided by five')
+  t.equal(first!.members.share(30, clock.now()), 0, 'a new process has none for a minute')
+  t.equal(await spend(limits[0], 'a'), 27, 'but it gets what the others report as unspent')
+})
+
+t.test('what a process allowed before it died is lost until the window ends, and no more', async (t) => {
+  const url = await claimRedis(t)
+  const replicas = await sharing(t, [url, url, url])
+  const limits = replicas.map((replica) => replica.limit(30))
+  t.equal(await spend(limits[0], 'a', 4), 4)
+  replicas[0]!.members.close()
+  replicas[0]!.redis.close()
+  const passed = 4 + await spend(limits[1], 'a') + await spend(limits[2], 'a')
+  t.ok(passed >= 30 - 10 && passed <= 30, `${passed}: its share costs at most a third of the limit`)
+})
+
+t.test('a process that hears no recalls has no share', async (t) => {
+  const server = await startRedisServer(t)
+  const proxy = await createProxy(t, server.url)
+  const replicas = await sharing(t, [proxy.url, server.url])
+  proxy.blackhole(/subscribe/i)
+  await until(() => !replicas[0]!.redis.subscribed)
+  t.equal(replicas[0]!.members.share(30, clock.now()), 0)
+  const [one, two] = replicas.map((replica) => replica.limit(30))
+  t.equal(await spend(one, 'a', 9) + await spend(two, 'a'), 30)
+})
+
+t.test('when the clock of a process jumps, it asks Redis until it knows the others again', async (t) => {
+  const url = await claimRedis(t)
+  const replicas = await sharing(t, [url, url])
+  const [one, two] = replicas.map((replica) => replica.limit(30))
+  t.equal(await spend(one, 'a', 7) + await spend(two, 'a', 7), 14)
+  const offset = settableClock(t)
+  offset.aheadMs = 10_000
+  t.ok(one!.take('b', clock.now()) instanceof Promise)
+  offset.aheadMs = 0
+  t.ok(await spend(one, 'a') + await spend(two, 'a') + 14 <= 30)
+})
+
+t.test('after an outage, a process reports what it counted for a client', async (t) => {
+  const server = await startRedisServer(t)
+  const proxy = await createProxy(t, server.url)
+  const replicas = await sharing(t, [proxy.url, server.url])
+  const [one, two] = replicas.map((replica) => replica.limit(30))
+  await proxy.refuse()
+  await until(() => !replicas[0]!.redis.reachable)
+  t.equal(await spend(one, 'a', 20), 20)
+  await proxy.restore()
+  await until(() => replicas[0]!.redis.reachable && replicas[0]!.redis.subscribed)
+  t.ok(await take(one, 'a'))
+  t.equal(await spend(two, 'a'), 9)
+})
