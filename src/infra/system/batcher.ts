@@ -1,8 +1,11 @@
 import { AsyncResource } from 'node:async_hooks'
 
 export interface BatcherOptions<Key, Value> {
-  /** Answers a batch, with a value for each key in the order of the keys. If it fails, all keys fail. */
-  readonly run: (keys: readonly Key[]) => Promise<readonly Value[]>
+  /**
+   * Answers a batch, with a value, or the promise of one, for each key in the order of the keys. If it fails,
+   * all keys fail.
+   */
+  readonly run: (keys: readonly Key[]) => Promise<readonly (Value | Promise<Value>)[]>
   readonly maxKeys: number
   /** Batches that may be under way at the same time. */
   readonly maxRunning: number
@@ -12,7 +15,10 @@ export interface BatcherOptions<Key, Value> {
 
 interface Batch<Key, Value> {
   readonly keys: Key[]
-  readonly callers: { readonly resolve: (value: Value) => void, readonly reject: (error: unknown) => void }[]
+  readonly callers: {
+    readonly resolve: (value: Value | Promise<Value>) => void
+    readonly reject: (error: unknown) => void
+  }[]
   readonly createdAt: number
   /** The asynchronous context of the first caller, in which the batch runs, for traces. */
   readonly context: AsyncResource
@@ -91,7 +97,7 @@ export class Batcher<Key, Value> {
     try {
       const values = await this.#options.run(keys)
       if (values.length !== keys.length) throw new Error('a batch has another number of values than of keys')
-      for (const [index, { resolve }] of callers.entries()) resolve(values[index] as Value)
+      for (const [index, { resolve }] of callers.entries()) resolve(values[index] as Value | Promise<Value>)
     } catch (error) {
       for (const { reject } of callers) reject(error)
     } finally {

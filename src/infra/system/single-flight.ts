@@ -1,36 +1,27 @@
 /** One execution of a task that several callers wait for. */
-export interface Flight<Value> {
-  readonly result: Promise<Value>
+export interface Flight {
   /** Whether `forget` was called during the flight, so that its result may be out of date. */
   isForgotten: boolean
 }
 
 /** Runs one task per key at a time. Callers that ask for a key while its task runs get the same result. */
 export class SingleFlight<Value> {
-  readonly #flights = new Map<string, Flight<Value>>()
+  readonly #flights = new Map<string, Flight & { result?: Promise<Value> }>()
 
   has (key: string): boolean {
     return this.#flights.has(key)
   }
 
   /**
-   * @param task starts after this call has returned; it receives its own flight
+   * @param task receives its own flight; before its first `await` it must not ask for its own key
    * @throws the error of the task
    */
-  run (key: string, task: (flight: Flight<Value>) => Promise<Value>): Promise<Value> {
-    const underWay = this.#flights.get(key)
-    if (underWay !== undefined) return underWay.result
-    const flight: { isForgotten: boolean, result: Promise<Value> } = {
-      isForgotten: false,
-      result: Promise.resolve().then(async () => {
-        try {
-          return await task(flight)
-        } finally {
-          if (this.#flights.get(key) === flight) this.#flights.delete(key)
-        }
-      })
-    }
+  run (key: string, task: (flight: Flight) => Promise<Value>): Promise<Value> {
+    const underWay = this.#flights.get(key)?.result
+    if (underWay !== undefined) return underWay
+    const flight: Flight & { result?: Promise<Value> } = { isForgotten: false }
     this.#flights.set(key, flight)
+    flight.result = this.#complete(key, flight, task)
     return flight.result
   }
 
@@ -40,5 +31,13 @@ export class SingleFlight<Value> {
     if (flight === undefined) return
     flight.isForgotten = true
     this.#flights.delete(key)
+  }
+
+  async #complete (key: string, flight: Flight, task: (flight: Flight) => Promise<Value>): Promise<Value> {
+    try {
+      return await task(flight)
+    } finally {
+      if (this.#flights.get(key) === flight) this.#flights.delete(key)
+    }
   }
 }

@@ -28,6 +28,11 @@ export type PublicPage = Pick<
   'publicId' | 'currentData' | 'contentHash' | 'version' | 'updatedAt'
 >
 
+/** A page for the public read, without its document if that is too large. */
+export interface FoundPage extends Omit<PublicPage, 'currentData'> {
+  readonly currentData: string | null
+}
+
 /** A list with more bytes of documents ends early, with a link to the rest. */
 const MAX_LIST_BYTES = 512 * 1024
 
@@ -80,7 +85,7 @@ const DELETE = statement<
 >(`DELETE FROM landing_pages WHERE ${OWN_VERSION} RETURNING public_id AS "publicId"`)
 
 /** Like LIST, it doesn't read documents that are too large ($2). */
-const FIND_PUBLIC = statement<Omit<PublicPage, 'currentData'> & { currentData: string | null }>(`
+const FIND_PUBLIC = statement<FoundPage>(`
   SELECT public_id AS "publicId", CASE WHEN octet_length(current_data) <= $2::integer THEN current_data END AS "currentData",
     content_hash AS "contentHash", version, updated_at AS "updatedAt"
   FROM landing_pages WHERE public_id = ANY ($1::text[])`)
@@ -158,10 +163,7 @@ export class LandingPageRepository {
    *
    * @param maxBytes `currentData` of a larger document is null
    */
-  async findPublic (
-    publicIds: readonly string[],
-    maxBytes: number
-  ): Promise<(Omit<PublicPage, 'currentData'> & { readonly currentData: string | null })[]> {
+  async findPublic (publicIds: readonly string[], maxBytes: number): Promise<FoundPage[]> {
     return await this.#database.run(FIND_PUBLIC, [publicIds, maxBytes])
   }
 }

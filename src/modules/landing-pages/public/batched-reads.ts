@@ -27,20 +27,20 @@ export interface BatchedReadsOptions<Value> {
  */
 export class BatchedReads<Value> {
   readonly #options: BatchedReadsOptions<Value>
-  readonly #together: Batcher<string, Value | typeof LARGE>
-  readonly #alone: Batcher<string, Value | typeof LARGE>
+  readonly #together: Batcher<string, Value>
+  readonly #alone: Batcher<string, Value>
 
   constructor (options: BatchedReadsOptions<Value>) {
     this.#options = options
-    const { readMany, maxBytes, maxWaitMs = Infinity } = options
+    const { maxWaitMs = Infinity } = options
     this.#together = new Batcher({
-      run: async (ids) => await readMany(ids, Math.min(MAX_SMALL_BYTES, maxBytes)),
+      run: async (ids) => await this.#readTogether(ids),
       maxKeys: MAX_BATCH,
       maxRunning: MAX_RUNNING,
       maxWaitMs
     })
     this.#alone = new Batcher({
-      run: async (ids) => await readMany(ids, maxBytes),
+      run: async (ids) => await this.#readAlone(ids),
       maxKeys: 1,
       maxRunning: 1,
       maxWaitMs
@@ -53,14 +53,23 @@ export class BatchedReads<Value> {
   }
 
   /** @throws the error of the store */
-  async read (publicId: string): Promise<Value> {
+  read (publicId: string): Promise<Value> {
+    return this.#together.load(publicId)
+  }
+
+  async #readTogether (ids: readonly string[]): Promise<(Value | Promise<Value>)[]> {
+    const { readMany, maxBytes, isFaultOfOne } = this.#options
     try {
-      const value = await this.#together.load(publicId)
-      if (value !== LARGE) return value
+      const values = await readMany(ids, Math.min(MAX_SMALL_BYTES, maxBytes))
+      return values.map((value, index) => value === LARGE ? this.#alone.load(ids[index] as string) : value)
     } catch (error) {
-      if (this.#options.isFaultOfOne?.(error) !== true) throw error
+      if (isFaultOfOne?.(error) !== true) throw error
+      return ids.map((publicId) => this.#alone.load(publicId))
     }
-    const value = await this.#alone.load(publicId)
-    return value === LARGE ? this.#options.missing : value
+  }
+
+  async #readAlone (ids: readonly string[]): Promise<Value[]> {
+    const { readMany, maxBytes, missing } = this.#options
+    return (await readMany(ids, maxBytes)).map((value) => value === LARGE ? missing : value)
   }
 }

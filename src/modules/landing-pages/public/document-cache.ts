@@ -90,19 +90,9 @@ export class DocumentCache {
    *
    * @throws the driver's error when PostgreSQL is unreachable and no cached copy is recent enough
    */
-  async load (publicId: string): Promise<CachedDocument | undefined> {
+  load (publicId: string): Promise<CachedDocument | undefined> {
     const old = this.#documents?.peek(publicId)
-    if (old !== undefined && this.#isDatabaseAway && this.#mayServeStale(old)) {
-      // One load in the background detects when PostgreSQL is reachable again.
-      if (!this.#flights.has(publicId)) this.#join(publicId).catch(() => {})
-      return old
-    }
-    try {
-      return await this.#join(publicId)
-    } catch (error) {
-      if (old !== undefined && isDatabaseUnavailable(error) && this.#mayServeStale(old)) return old
-      throw error
-    }
+    return old === undefined ? this.#join(publicId) : this.#reload(publicId, old)
   }
 
   /**
@@ -198,13 +188,27 @@ export class DocumentCache {
     return clock.now() < document.knownAt + this.#options.maxStaleMs
   }
 
+  async #reload (publicId: string, old: CachedDocument): Promise<CachedDocument | undefined> {
+    if (this.#isDatabaseAway && this.#mayServeStale(old)) {
+      // One load in the background detects when PostgreSQL is reachable again.
+      if (!this.#flights.has(publicId)) this.#join(publicId).catch(() => {})
+      return old
+    }
+    try {
+      return await this.#join(publicId)
+    } catch (error) {
+      if (isDatabaseUnavailable(error) && this.#mayServeStale(old)) return old
+      throw error
+    }
+  }
+
   #join (publicId: string): Promise<CachedDocument | undefined> {
     return this.#flights.run(publicId, (flight) => this.#loadOnce(publicId, flight))
   }
 
   async #loadOnce (
     publicId: string,
-    flight: Flight<CachedDocument | undefined>
+    flight: Flight
   ): Promise<CachedDocument | undefined> {
     const startedAt = clock.now()
     const newestBefore = this.#newestOf(publicId)
@@ -229,7 +233,9 @@ export class DocumentCache {
     if (document.version >= newest || hasLostWrites) {
       // Its publication may not have arrived. Learn the version now, so that later callers don't join a load
       // that began earlier.
-      this.#learn(publicId, document.version)
+      if (document.version !== newest) this.#learn(publicId, document.version)
+      // Redis gets no version that is older than one known here.
+      if (origin === 'database' && !hasLostWrites) this.#options.shared?.fill(document)
       const kept = this.#keep(document, startedAt, lifetimeMs)
       kept.origin = origin
       return kept
@@ -241,7 +247,7 @@ export class DocumentCache {
   async #fetch (publicId: string): Promise<Loaded | undefined> {
     const { shared } = this.#options
     if (shared !== undefined && this.#publisher?.isBehind(publicId) !== true) {
-      const copy = await shared.get(publicId).catch(() => undefined)
+      const copy = await shared.get(publicId)
       if (copy?.deleted === true) return undefined
       // After a flush of Redis, a slow replica may have stored an older version there.
       if (copy?.deleted === false && copy.document.version >= this.#newestOf(publicId)) {
@@ -250,7 +256,6 @@ export class DocumentCache {
     }
     const document = await this.#readDatabase(publicId)
     if (document === undefined) return undefined
-    if (document.version >= this.#newestOf(publicId)) shared?.fill(document)
     return { document, lifetimeMs: LIFETIME_MS, origin: 'database' }
   }
 

@@ -44,23 +44,24 @@ export class FillQueue {
   }
 
   /** Resolves when the document was stored, or not. Never rejects. */
-  async fill (document: DocumentVersion): Promise<void> {
+  fill (document: DocumentVersion): Promise<void> {
     const { length } = document.body.bytes
     if (this.#waitingBytes > 0 && this.#waitingBytes + length > MAX_WAITING_BYTES) {
       this.counts.dropped++
-      return
+      return DONE
     }
     if (this.#credit > 0) this.#credit--
     else if (++this.#withoutCredit % SAMPLE !== 0) {
       this.counts.skipped++
-      return
+      return DONE
     }
     this.#waitingBytes += length
-    try {
-      await this.#batcher.load(document)
+    return this.#batcher.load(document).then(() => {
       this.counts.stored++
-    } catch {
+    }, () => {
       this.counts.failed++ // Redis is unreachable, and a copy is not needed
-    }
+    })
   }
 }
+
+const DONE = Promise.resolve()

@@ -1,6 +1,6 @@
 import fp from 'fastify-plugin'
 import { isDatabaseUnavailable } from '../../../infra/postgres/unavailable.ts'
-import { LandingPageRepository } from '../landing-page-repository.ts'
+import { LandingPageRepository, type FoundPage, type PublicPage } from '../landing-page-repository.ts'
 import { documentVersion, type DocumentVersion } from './cached-document.ts'
 import { BatchedReads, LARGE } from './batched-reads.ts'
 import { DocumentCache } from './document-cache.ts'
@@ -53,8 +53,8 @@ function storedDocuments (repository: LandingPageRepository): BatchedReads<Docum
     async readMany (ids, maxBytes) {
       const pages = await repository.findPublic(ids, maxBytes)
       const documents = new Map<string, DocumentVersion | typeof LARGE>()
-      for (const { currentData, ...page } of pages) {
-        documents.set(page.publicId, currentData === null ? LARGE : documentVersion({ ...page, currentData }))
+      for (const page of pages) {
+        documents.set(page.publicId, isWhole(page) ? documentVersion(page) : LARGE)
       }
       return ids.map((publicId) => documents.get(publicId))
     },
@@ -64,3 +64,5 @@ function storedDocuments (repository: LandingPageRepository): BatchedReads<Docum
     isFaultOfOne: (error) => !isDatabaseUnavailable(error)
   })
 }
+
+const isWhole = (page: FoundPage): page is PublicPage => page.currentData !== null

@@ -42,7 +42,8 @@ export class SharedDocuments {
     this.#redis = redis
     this.#channel = channel
     this.#reads = new BatchedReads<SharedCopy | undefined>({
-      readMany: async (ids, maxBytes) => await this.#readMany(ids, maxBytes),
+      readMany: async (ids, maxBytes) =>
+        await this.#readMany(ids, maxBytes).catch(() => Array<undefined>(ids.length).fill(undefined)),
       maxBytes: MAX_SHARED_BYTES,
       missing: undefined
     })
@@ -58,9 +59,7 @@ export class SharedDocuments {
 
   /**
    * Returns the copy in Redis. Ignores a copy from before the end of the last outage, because a replica that
-   * has not reconnected yet may have written a newer version.
-   *
-   * @throws {RedisAwayError}
+   * has not reconnected yet may have written a newer version. Never rejects: without Redis there is no copy.
    */
   get (publicId: string): Promise<SharedCopy | undefined> {
     return this.#reads.read(publicId)
@@ -70,8 +69,8 @@ export class SharedDocuments {
    * Stores a version that was read from PostgreSQL, unless Redis has a newer one, it is too large, or the
    * queue drops it. Never rejects; readers don't wait for it.
    */
-  async fill (document: DocumentVersion): Promise<void> {
-    if (isSharable(document)) await this.#fills.fill(document)
+  fill (document: DocumentVersion): Promise<void> {
+    return isSharable(document) ? this.#fills.fill(document) : Promise.resolve()
   }
 
   /**
