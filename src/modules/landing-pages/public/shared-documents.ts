@@ -161,13 +161,14 @@ export class SharedDocuments {
     command: (connection: RedisCommands, group: readonly Item[]) => Promise<readonly Answer[]>
   ): Promise<Answer[]> {
     const groups = this.#redis.groups(items, (item) => redisKey(publicIdOf(item)))
-    const run = async (group: readonly Item[]) =>
-      await this.#redis.run(async (connection) => await command(connection, group))
-    if (groups.length === 1) return [...await run(items)]
+    const byGroup = await this.#redis.run(async (connection) =>
+      await Promise.all(groups.map(async (group) => await command(connection, group)))
+    )
+    if (groups.length === 1) return [...byGroup[0] as readonly Answer[]]
     const answers = new Map<Item, Answer>()
-    await Promise.all(groups.map(async (group) => {
-      for (const [index, answer] of (await run(group)).entries()) answers.set(group[index] as Item, answer)
-    }))
+    for (const [place, group] of groups.entries()) {
+      for (const [index, item] of group.entries()) answers.set(item, byGroup[place]?.[index] as Answer)
+    }
     return items.map((item) => answers.get(item) as Answer)
   }
 }
