@@ -21,6 +21,9 @@ export abstract class Backend extends EventEmitter<BackendEvents> {
   /** Whether messages of all replicas arrive. */
   abstract get isSubscribed (): boolean
 
+  /** Sends the commands of this turn of the event loop together, unless ioredis does so by itself. */
+  gatherWrites (): void {}
+
   abstract connect (): void
   abstract close (): void
 

@@ -127,6 +127,7 @@ export class RedisClient extends EventEmitter<RedisClientEvents> {
   async run<T> (command: (connection: RedisCommands) => Promise<T>): Promise<T> {
     if (!this.reachable) throw new RedisAwayError()
     const endQuery = this.#queryHook?.('')
+    this.#backend.gatherWrites()
     try {
       const answer = await withTimeLimit(command(this.commands), COMMAND_TIMEOUT_MS)
       endQuery?.()

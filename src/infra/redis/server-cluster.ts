@@ -22,6 +22,7 @@ export class ServerCluster extends Backend {
   readonly #subscribers = new Map<string, Subscriber>()
   #wasSubscribed = false
   #isLayoutDoubtful = false
+  #isGathering = false
   /** The last error of ioredis, because its other events have no reason. */
   #lastError: Error | undefined
   #probeNames: readonly { readonly key: string, readonly slot: number }[] | undefined
@@ -59,6 +60,17 @@ export class ServerCluster extends Backend {
     this.commands.removeAllListeners('refresh')
     this.commands.disconnect()
     for (const subscriber of this.#subscribers.values()) subscriber.close()
+  }
+
+  override gatherWrites (): void {
+    if (this.#isGathering) return
+    this.#isGathering = true
+    const streams = this.commands.nodes('master').map(({ stream }: Partial<Redis>) => stream)
+    for (const stream of streams) stream?.cork()
+    process.nextTick(() => {
+      this.#isGathering = false
+      for (const stream of streams) stream?.uncork()
+    })
   }
 
   async probe (): Promise<void> {

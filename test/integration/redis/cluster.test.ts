@@ -1,4 +1,6 @@
 import slotOf from 'cluster-key-slot'
+import { once } from 'node:events'
+import { connect as connectTo, createServer, type AddressInfo } from 'node:net'
 import type { Result } from 'ioredis'
 import t, { type Test } from 'tap'
 import { RedisAwayError, RedisClient } from '../../../src/infra/redis/redis-client.ts'
@@ -150,4 +152,26 @@ t.test('a client returns to a cluster that was stopped as a whole', async (t) =>
   await cluster.untilSteady()
   await until(() => client.reachable && client.subscribed, 'the client is connected again')
   t.equal(await client.run(async (redis) => await redis.set('back', 1)), 'OK')
+})
+
+t.test('a client finds a cluster whose nodes all have new addresses by the names in REDIS_URL', async (t) => {
+  const { password } = new URL(cluster.url.replace(/,.*/, ''))
+  const moved = await startRedisCluster(t, async () => ({ requirepass: password, masterauth: password }))
+  let target = cluster.nodes[0]!.server.port
+  // The name, which leads to another node later.
+  const name = createServer((socket) => {
+    const upstream = connectTo(target, '127.0.0.1')
+    for (const end of [socket, upstream]) end.on('error', () => {})
+    socket.pipe(upstream).pipe(socket)
+  }).listen(0, '127.0.0.1')
+  t.teardown(() => name.close())
+  await once(name, 'listening')
+  const host = `localhost:${(name.address() as AddressInfo).port}`
+  const client = await connect(t, `redis://:${password}@${host},${host}`)
+  await Promise.all(cluster.nodes.map(async ({ server }) => await server.kill()))
+  await until(() => !client.reachable && !client.subscribed, 'the outage is found')
+  target = moved.nodes[0]!.server.port
+  await until(() => client.reachable && client.subscribed, 'the new nodes are found')
+  const keys = keyed(20, 'moved')
+  for (const key of keys) t.equal(await client.run(async (redis) => await redis.set(key, 1)), 'OK')
 })
