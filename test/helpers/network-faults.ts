@@ -1,12 +1,14 @@
 import { setTimeout as sleep } from 'node:timers/promises'
 import type { FastifyInstance } from 'fastify'
 import type { Outage } from './history.ts'
+import type { RedisCluster } from './redis-cluster.ts'
 import type { Proxy } from './servers.ts'
 
-/** The proxies between the replicas and their servers, one of each kind per replica. */
+/** The proxies between the replicas and their servers, one of each kind per replica; none to a cluster. */
 export interface Wires {
   readonly redis: readonly Proxy[]
   readonly databases: readonly Proxy[]
+  readonly cluster?: RedisCluster | undefined
   /** Empties Redis. */
   readonly flush: () => Promise<unknown>
 }
@@ -38,21 +40,55 @@ export class NetworkFaults {
 
   async run (isOver: () => boolean): Promise<void> {
     while (!isOver()) {
-      const replica = this.rounds % this.#wires.redis.length
-      const steps = [
-        async () => await this.#delays(1500),
-        async () => await this.#loseChannel(replica),
-        async () => await this.#delays(1000),
-        async () => await this.#loseRedis((replica + 1) % this.#wires.redis.length),
-        async () => await this.#delays(1000),
-        async () => await this.#flush()
-      ]
+      const { cluster } = this.#wires
+      const steps = cluster === undefined ? this.#serverFaults() : this.#clusterFaults(cluster)
       for (const step of steps) if (!isOver()) await step()
       this.rounds++
     }
     this.now = 'calm'
     this.#still = true
     for (const proxy of [...this.#wires.redis, ...this.#wires.databases]) proxy.delay(0)
+  }
+
+  #serverFaults (): Array<() => Promise<void>> {
+    const replica = this.rounds % this.#wires.redis.length
+    return [
+      async () => await this.#delays(1500),
+      async () => await this.#loseChannel(replica),
+      async () => await this.#delays(1000),
+      async () => await this.#loseRedis((replica + 1) % this.#wires.redis.length),
+      async () => await this.#delays(1000),
+      async () => await this.#flush()
+    ]
+  }
+
+  #clusterFaults (cluster: RedisCluster): Array<() => Promise<void>> {
+    return [
+      async () => await this.#delays(1500),
+      async () => await this.#failOver(cluster),
+      async () => await this.#delays(1000),
+      async () => await this.#loseMaster(cluster),
+      async () => await this.#delays(1000),
+      async () => await this.#flush()
+    ]
+  }
+
+  async #failOver (cluster: RedisCluster): Promise<void> {
+    this.now = 'a master of the cluster is replaced'
+    const masters = await cluster.masters()
+    await cluster.failOver(masters[this.rounds % masters.length] as typeof masters[number])
+    await cluster.untilSteady()
+  }
+
+  async #loseMaster (cluster: RedisCluster): Promise<void> {
+    this.now = 'a master of the cluster is killed'
+    const masters = await cluster.masters()
+    const master = masters[(this.rounds + 1) % masters.length] as typeof masters[number]
+    const replica = await cluster.replicaOf(master)
+    await master.server.kill()
+    await cluster.untilMaster(replica)
+    await master.server.start()
+    await cluster.untilSteady()
   }
 
   async #delays (ms: number): Promise<void> {
