@@ -21,6 +21,7 @@ const COLD_PAGES = 40
 export interface Replica extends Service {
   /** URL of the listener with the metrics. */
   readonly ops: string
+  /** Returns a metric, named with its labels; NaN if there is none. */
   readonly metric: (name: string) => Promise<number>
 }
 
@@ -104,16 +105,11 @@ export async function startLoadedReplicas (t: Teardown, redisUrls: readonly [str
     RATE_LIMIT_PUBLIC: String(LIMIT),
     RATE_LIMIT_ALLOWED_HOSTS: '1000000'
   }
-  const replicas = await Promise.all(redisUrls.map(async (url): Promise<Replica> => {
-    const opsPort = await freePort()
-    const service = await startService(t, { ...common, REDIS_URL: url, OPS_PORT: String(opsPort) })
-    const ops = `http://127.0.0.1:${opsPort}`
-    const metric = async (name: string): Promise<number> => {
-      const { text } = await call('GET', `${ops}/metrics`)
-      return Number(new RegExp(`^${name} (\\S+)$`, 'm').exec(text)?.[1])
-    }
-    return { ...service, ops, metric }
-  })) as [Replica, Replica]
+  const replicas = await Promise
+    .all(redisUrls.map(async (url) => await startReplica(t, { ...common, REDIS_URL: url }))) as [
+      Replica,
+      Replica
+    ]
   const [one, two] = replicas
   const owner = await Owner.signUp(one.url)
   const create = async (): Promise<Page> => await Page.create(owner, one.url)
@@ -127,6 +123,19 @@ export async function startLoadedReplicas (t: Teardown, redisUrls: readonly [str
     headers: LOAD
   })
   return { one, two, owner, hot, cold, create, readers }
+}
+
+/** Starts a service with a metrics listener. */
+export async function startReplica (t: Teardown, env: Record<string, string>): Promise<Replica> {
+  const opsPort = await freePort()
+  const service = await startService(t, { ...env, OPS_PORT: String(opsPort) })
+  const ops = `http://127.0.0.1:${opsPort}`
+  const metric = async (name: string): Promise<number> => {
+    const { text } = await call('GET', `${ops}/metrics`)
+    const line = text.split('\n').find((line) => line.startsWith(`${name} `))
+    return Number(line?.slice(name.length))
+  }
+  return { ...service, ops, metric }
 }
 
 /** Waits until all replicas share, or don't share, their limits; returns the time in milliseconds. */
@@ -170,11 +179,22 @@ export async function spend ({ url }: Service, { publicId }: Page, client: strin
   }
 }
 
-/**
- * Reads as a new client from all replicas in turn; returns the number of successful reads. Begins again if a
- * replica counted alone because Redis was too slow on a busy machine.
- */
+/** Reads as a new client from all replicas in turn; returns the number of successful reads. */
 export async function spendTogether (replicas: readonly Replica[], page: Page): Promise<number> {
+  return await undisturbed(replicas, async () => {
+    const client = newClient()
+    let passed = 0
+    for (const replica of replicas) passed += await spend(replica, page, client)
+    return passed
+  })
+}
+
+/**
+ * Runs an action; again if a replica counted alone meanwhile, because Redis was too slow on a busy machine.
+ *
+ * @returns what the action returned
+ */
+export async function undisturbed<T> (replicas: readonly Replica[], action: () => Promise<T>): Promise<T> {
   const outages = async (): Promise<string> =>
     String(await Promise.all(replicas.map(async ({ metric }) =>
       await metric('landfall_redis_outages_total')
@@ -182,10 +202,8 @@ export async function spendTogether (replicas: readonly Replica[], page: Page): 
   for (;;) {
     const before = await outages()
     await untilShared(replicas, true)
-    const client = newClient()
-    let passed = 0
-    for (const replica of replicas) passed += await spend(replica, page, client)
-    if (await outages() === before) return passed
+    const result = await action()
+    if (await outages() === before) return result
   }
 }
 

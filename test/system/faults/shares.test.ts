@@ -1,0 +1,191 @@
+import { Redis } from 'ioredis'
+import t from 'tap'
+import { JWT_SECRET } from '../../helpers/app.ts'
+import { call, Owner, type Answer } from '../../helpers/client.ts'
+import { meanwhile, startReplica, undisturbed, untilHearing, untilShared,
+  type Replica } from '../../helpers/redis-replicas.ts'
+import { createMigratedDatabase, startRedisServer } from '../../helpers/servers.ts'
+import { temporaryFolder } from '../../helpers/service.ts'
+import { until } from '../../helpers/until.ts'
+
+// Three processes at the default limit, with shares: what clients get, before, with and after faults.
+
+const LIMIT = 30
+/** Half of the limit, divided by three. */
+const SHARE = 5
+/** Half of the limit, divided by two: the share after one of three processes was killed. */
+const MAX_SHARE = 7
+/** The shortest time without a share, and a limit for a process to get one, in milliseconds. */
+const MIN_WITHOUT_SHARE_MS = 60_000
+const MAX_WITHOUT_SHARE_MS = 120_000
+
+const redis = await startRedisServer(t)
+const admin = new Redis(redis.url, { retryStrategy: () => 50, commandTimeout: 5000 })
+admin.on('error', () => {})
+t.teardown(() => admin.disconnect())
+const settings = {
+  DATABASE_URL: await createMigratedDatabase(t),
+  REDIS_URL: redis.url,
+  JWT_SECRET,
+  UPLOADS_DIR: temporaryFolder(t),
+  LOG_LEVEL: 'warn',
+  TRUST_PROXY: '127.0.0.0/8,::1'
+}
+const startedAt = performance.now()
+const all: [Replica, Replica, Replica] = [await startReplica(t, settings), await startReplica(t, settings),
+  await startReplica(t, settings)]
+const owner = await Owner.signUp(all[0].url)
+const { public_id: publicId } = await owner.createPage(all[0].url, '{"read":"by everybody"}')
+
+let clients = 0
+const newClient = (): string => `203.0.${++clients >> 8}.${clients & 255}`
+const read = async ({ url }: Replica, client: string): Promise<Answer> =>
+  await call('GET', `${url}/landing_pages/${publicId}`, { headers: { 'x-forwarded-for': client } })
+
+/** Reads from the replicas in turn; returns the statuses. */
+async function readInTurn (replicas: readonly Replica[], client: string, reads: number): Promise<number[]> {
+  const statuses = []
+  for (let n = 0; n < reads; n++) {
+    statuses.push((await read(replicas[n % replicas.length] as Replica, client)).status)
+  }
+  return statuses
+}
+
+/** Reads from all replicas at once; returns the statuses. */
+async function readAtOnce (replicas: readonly Replica[], client: string, reads: number): Promise<number[]> {
+  const reading = Array.from(
+    { length: reads },
+    async (_, n) => (await read(replicas[n % replicas.length] as Replica, client)).status
+  )
+  return await Promise.all(reading)
+}
+
+const passed = (statuses: readonly number[]): number => statuses.filter((status) => status === 200).length
+const shareOf = async ({ metric }: Replica): Promise<number> =>
+  await metric('landfall_limit_share{tier="public"}')
+const shares = async (replicas: readonly Replica[]): Promise<number[]> =>
+  await Promise.all(replicas.map(shareOf))
+
+/** The runs of scripts in Redis, and the leases that processes requested. */
+async function questions (replicas: readonly Replica[]): Promise<number[]> {
+  const [, calls = '0'] = /cmdstat_evalsha:calls=(\d+)/.exec(await admin.info('commandstats')) ?? []
+  const leases = replicas.map(async ({ metric }) => await metric('landfall_leases_total{tier="public"}'))
+  return [Number(calls), ...await Promise.all(leases)]
+}
+
+t.test('processes have no share in their first minute, and the limit is exact until they have one', async (t) => {
+  let rounds = 0
+  await until(
+    async () => {
+      const inTurn = await undisturbed(all, async () => await readInTurn(all, newClient(), LIMIT + 3))
+      t.equal(passed(inTurn), LIMIT, 'in turn')
+      const atOnce = await undisturbed(all, async () => await readAtOnce(all, newClient(), LIMIT + 9))
+      t.equal(passed(atOnce), LIMIT, 'at once')
+      rounds++
+      const now = await shares(all)
+      const ageMs = performance.now() - startedAt
+      if (ageMs < MIN_WITHOUT_SHARE_MS) t.same(now, [0, 0, 0], `no share after ${Math.round(ageMs)} ms`)
+      return now.every((share) => share === SHARE)
+    },
+    'every process has its share',
+    MAX_WITHOUT_SHARE_MS
+  )
+  t.comment(`${rounds} rounds`)
+})
+
+t.test('a client gets exactly its limit from three processes with shares, then 429 from each', async (t) => {
+  for (const readAll of [readInTurn, readAtOnce]) {
+    const client = await undisturbed(all, async () => {
+      const client = newClient()
+      t.equal(passed(await readAll(all, client, LIMIT)), LIMIT, 'all of the limit')
+      return client
+    })
+    for (const replica of all) {
+      const { status, headers } = await read(replica, client)
+      const seconds = Number(headers.get('retry-after'))
+      t.equal(status, 429)
+      t.ok(seconds >= 1 && seconds <= 60, `after ${seconds} s`)
+    }
+  }
+})
+
+t.test('well-behaved clients are never refused, and none of their reads asks Redis', async (t) => {
+  const before = await undisturbed(all, async () => {
+    t.same(await shares(all), [SHARE, SHARE, SHARE])
+    const before = await questions(all)
+    const reads = Array.from({ length: 20 }, async () => await readAtOnce(all, newClient(), 12))
+    t.same([...new Set((await Promise.all(reads)).flat())], [200])
+    return before
+  })
+  t.same(await questions(all), before)
+})
+
+t.test('a client that reads from one of three processes only gets exactly its limit there', async (t) => {
+  for (const replica of all) {
+    const statuses = await undisturbed(all, async () => await readInTurn([replica], newClient(), LIMIT + 3))
+    t.same(statuses, [...Array(LIMIT).fill(200), 429, 429, 429])
+  }
+})
+
+t.test('a killed process costs a client at most its share, and others go on', async (t) => {
+  const [one, two, victim] = all
+  const others = [one, two]
+  /** Clients, and how many reads they made at the process before it is killed. */
+  const earlier = new Map(Array.from({ length: 15 }, (_, reads) => [newClient(), reads]))
+  for (const [client, reads] of earlier) t.equal(passed(await readInTurn([victim], client, reads)), reads)
+  await victim.end('SIGKILL')
+  for (const [client, reads] of earlier) {
+    const total = reads + passed(await readInTurn(others, client, LIMIT + 3))
+    t.ok(total >= 20 && total <= LIMIT, `${total} of ${LIMIT}, ${reads} of them before`)
+  }
+  t.same(await readInTurn(others, newClient(), 2 * SHARE), Array(2 * SHARE).fill(200), 'others')
+  t.ok((await shares(others)).every((share) => share >= SHARE), 'the others keep their shares')
+})
+
+t.test('while Redis is flushed and started again, no process exceeds the limit, and shares come back', async (t) => {
+  const [one, two] = all
+  const others = [one, two]
+  const statuses = new Set<number>()
+  const expectLimits = async (when: string): Promise<void> => {
+    for (const replica of others) {
+      const reads = passed(await readInTurn([replica], newClient(), LIMIT + 3))
+      t.ok(reads >= 20 && reads <= LIMIT, `${reads} at one process ${when}`)
+    }
+  }
+  await meanwhile(
+    async () => {
+      await admin.flushall()
+      await admin.script('FLUSH')
+      await expectLimits('after the flush')
+      await redis.stop()
+      await until(async () => (await shares(others)).every((share) => share === 0), 'no process has a share')
+      await expectLimits('without Redis')
+      await redis.start()
+      await untilShared(others, true)
+      await untilHearing(others, true)
+      await expectLimits('with a new Redis')
+    },
+    async () => {
+      for (const status of await readAtOnce(others, newClient(), 2 * SHARE)) statuses.add(status)
+    },
+    0
+  )
+  t.same([...statuses], [200], 'of clients that stay below their limit')
+  await until(
+    async () => (await shares(others)).every((share) => share >= SHARE),
+    'shares are back',
+    MAX_WITHOUT_SHARE_MS
+  )
+})
+
+t.test('a process that stops returns what a client has left', async (t) => {
+  const [one, two] = all
+  const client = newClient()
+  t.equal(passed(await readInTurn([one], client, 20)), 20)
+  t.equal(await one.end('SIGTERM'), 0)
+  const left = await readInTurn([two], client, LIMIT)
+  // What the killed process may have allowed is kept back: its share, with two or three processes.
+  t.ok(passed(left) >= LIMIT - 20 - MAX_SHARE && passed(left) <= LIMIT - 20, `${passed(left)} of 10`)
+  t.equal(left.at(-1), 429)
+  t.equal(await two.end('SIGTERM'), 0)
+})
