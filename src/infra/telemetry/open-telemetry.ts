@@ -36,6 +36,7 @@ export async function createOpenTelemetryTracer (
   const tracer = provider.getTracer('landfall')
   const propagator = new W3CTraceContextPropagator()
   const activeSpan = new AsyncLocalStorage<Span>()
+  let openSpans = 0
 
   return {
     startRequestSpan ({ id, method, route, path, scheme, clientAddress, headers }) {
@@ -54,8 +55,13 @@ export async function createOpenTelemetryTracer (
       return {
         traceId: span.spanContext().traceId,
         isRecording: span.isRecording(),
-        run: (action) => activeSpan.run(span, action),
+        run (action) {
+          openSpans++
+          return activeSpan.run(span, action)
+        },
         end (statusCode, isComplete) {
+          // An enabled storage slows down all reads, by 15 % on Node 20.
+          if (--openSpans === 0) activeSpan.disable()
           span.setAttribute('http.response.status_code', statusCode)
           if (statusCode >= 500) span.setStatus({ code: SpanStatusCode.ERROR })
           if (!isComplete) span.setAttribute('error.type', 'client disconnected')
