@@ -27,6 +27,8 @@ interface CoherenceRun {
   readonly outages: Outage[]
   /** Answers that no client may get, such as a 503. */
   readonly unexpected: string[]
+  /** Reads that had to load a document, and the Redis commands and statements that loaded them. */
+  readonly loads: { readonly reads: number, readonly commands: number, readonly statements: number }
 }
 
 const REPLICAS = [0, 1, 2] as const
@@ -63,7 +65,7 @@ const pick = <T>(values: readonly T[]): T => values[Math.floor(Math.random() * v
 
 /** Runs the clients on new servers and replicas, and checks the history. */
 export async function testCoherence (t: Test, options: CoherenceOptions): Promise<void> {
-  const { operations, outages, unexpected } = await runCoherence(t, options)
+  const { operations, outages, unexpected, loads } = await runCoherence(t, options)
   const staleness = longestStaleness(operations, outages)
   const violations = checkHistory(operations, { boundMs: BOUND_MS, outages })
   options
@@ -77,6 +79,7 @@ export async function testCoherence (t: Test, options: CoherenceOptions): Promis
   t.ok(outages.every(({ to }) => to < Infinity), 'every replica uses Redis again')
   // Messages through a cluster are not delayed.
   if (options.onCluster !== true) t.ok(staleness > 0, 'replicas have been stale at times')
+  t.ok(loads.reads > 2 * loads.commands, `reads have shared commands: ${JSON.stringify(loads)}`)
 }
 
 async function runCoherence (
@@ -116,7 +119,22 @@ async function runCoherence (
   return {
     operations: await resolve(clients.seen, world.databaseUrl),
     outages,
-    unexpected: clients.unexpected
+    unexpected: clients.unexpected,
+    loads: await countLoads(world.apps)
+  }
+}
+
+async function countLoads (apps: readonly FastifyInstance[]): Promise<CoherenceRun['loads']> {
+  const metrics = (await Promise.all(apps.map(async (app) => await app.metrics.metrics()))).join('\n')
+  const sum = (line: string): number =>
+    [...metrics.matchAll(new RegExp(`^${line} (\\d+)$`, 'gm'))].reduce(
+      (total, [, value]) => total + Number(value),
+      0
+    )
+  return {
+    reads: sum('landfall_public_read_load_duration_seconds_count\\{source="\\w+"\\}'),
+    commands: sum('landfall_document_batches_total\\{store="redis"\\}'),
+    statements: sum('landfall_document_batches_total\\{store="database"\\}')
   }
 }
 
