@@ -82,7 +82,8 @@ t.test('concurrent reads of many cold documents are one statement', async (t) =>
       numbered(60).flatMap((document) => [document, document, document])
     )
   })
-  t.equal(statements.length, 1, statements.join('\n'))
+  // The process also asks from time to time whether PostgreSQL answers.
+  t.equal(statements.filter((text) => text.includes('landing_pages')).length, 1, statements.join('\n'))
 })
 
 t.test('concurrent reads of documents in Redis are one command', async (t) => {
@@ -147,9 +148,7 @@ t.test('a batch that began before a write answers no read that came after it', a
     maxBytes: Infinity,
     missing: undefined
   })
-  const begun = async (count: number) => {
-    while (statements.length < count) await turn()
-  }
+  const begun = async (count: number) => await until(() => statements.length === count, `${count} statements`)
   for (const maxBytes of [1e6, 0]) {
     statements.length = 0
     const cache = new DocumentCache({

@@ -2,6 +2,7 @@ import { setImmediate as turn } from 'node:timers/promises'
 import t from 'tap'
 import type { DocumentVersion } from '../../../src/modules/landing-pages/public/cached-document.ts'
 import { FillQueue } from '../../../src/modules/landing-pages/public/fill-queue.ts'
+import { until } from '../../helpers/until.ts'
 import { Body } from '../../../src/modules/landing-pages/public/prepared-head.ts'
 
 const documentOf = (bytes: number): DocumentVersion => ({
@@ -19,9 +20,7 @@ function slowQueue () {
     await new Promise<void>((resolve) => batches.push({ size: documents.length, store: resolve }))
     return documents
   })
-  const begun = async (count: number) => {
-    while (batches.length < count) await turn()
-  }
+  const begun = async (count: number) => await until(() => batches.length >= count, `${count} batches`)
   return { queue, batches, begun }
 }
 

@@ -1,6 +1,7 @@
 import { AsyncLocalStorage } from 'node:async_hooks'
 import { setImmediate as turn } from 'node:timers/promises'
 import t from 'tap'
+import { until } from '../../helpers/until.ts'
 import { Batcher } from '../../../src/infra/system/batcher.ts'
 
 /** Returns a batcher whose batches wait for the test to answer them. */
@@ -20,9 +21,7 @@ function controlled (options: { maxKeys?: number, maxRunning?: number, maxWaitMs
     maxRunning: 1,
     ...options
   })
-  const begun = async (count: number) => {
-    while (batches.length < count) await turn()
-  }
+  const begun = async (count: number) => await until(() => batches.length >= count, `${count} batches`)
   return { batcher, batches, begun }
 }
 
