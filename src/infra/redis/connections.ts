@@ -1,4 +1,4 @@
-import { Cluster, Redis, type RedisOptions } from 'ioredis'
+import { Cluster, Redis, ReplyError, type RedisOptions } from 'ioredis'
 import { redisNodes } from '../../config.ts'
 import { withTimeLimit } from './time-limit.ts'
 
@@ -46,13 +46,25 @@ export function createServerConnection (url: string, scripts: RedisScripts): Red
   }))
 }
 
+/** Whether only a part of the keys of a command has moved to another node so far. */
+export const isHalfMoved = (error: unknown): boolean =>
+  error instanceof ReplyError && (error as Error).message.startsWith('TRYAGAIN')
+
+/** Fails at once if the keys of a command are half moved. ioredis would ask random nodes for a while. */
+class FollowingCluster extends Cluster {
+  override handleError (...[error, ttl, handlers]: Parameters<Cluster['handleError']>): void {
+    if (isHalfMoved(error)) handlers.defaults()
+    else super.handleError(error, ttl, handlers)
+  }
+}
+
 /**
  * Creates the connections for the commands of a cluster. Commands follow slots that move. They are not sent
  * in pipelines, because ioredis doesn't repeat a pipeline of which only a part was moved.
  */
 export function createCluster (url: string, scripts: RedisScripts): Cluster {
   const nodes = redisNodes(url).map((node) => new URL(node))
-  return new Cluster(
+  return new FollowingCluster(
     nodes.map(({ hostname, port }) => ({
       host: hostname.replace(/^\[(.*)\]$/, '$1'),
       port: Number(port || 6379)
@@ -65,8 +77,6 @@ export function createCluster (url: string, scripts: RedisScripts): Cluster {
       // The circuit breaker decides when to try again, and a write may have happened.
       retryDelayOnFailover: 0,
       retryDelayOnClusterDown: 0,
-      // While only a part of the keys of a command has moved, it fails well within its time limit.
-      retryDelayOnTryAgain: 5,
       maxRedirections: 5,
       // Names are resolved for each connection: certificates contain names, and addresses change.
       dnsLookup: (name, callback) => callback(null, name),
@@ -93,7 +103,9 @@ export function createNodeSubscriberConnection (url: string, host: string, port:
   }))
 }
 
-function credentials ({ protocol, username, password }: URL): RedisOptions {
+function credentials (
+  { protocol, username, password }: URL
+): Pick<RedisOptions, 'tls' | 'username' | 'password'> {
   return {
     ...protocol === 'rediss:' && { tls: {} },
     ...username !== '' && { username: decodeURIComponent(username) },

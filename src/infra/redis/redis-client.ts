@@ -3,7 +3,7 @@ import type { FastifyBaseLogger } from 'fastify'
 import { clock } from '../system/clock.ts'
 import type { QueryHook } from '../telemetry/query-hook.ts'
 import { COMMAND_TIMEOUT_MS, type Backend } from './backend.ts'
-import { isCluster, type RedisCommands, type RedisScripts } from './connections.ts'
+import { isCluster, isHalfMoved, type RedisCommands, type RedisScripts } from './connections.ts'
 import { ServerCluster } from './server-cluster.ts'
 import { SingleServer } from './single-server.ts'
 import type { SubscriberEvents } from './subscriber.ts'
@@ -135,7 +135,7 @@ export class RedisClient extends EventEmitter<RedisClientEvents> {
     } catch (error) {
       endQuery?.(error)
       // Until all keys of the command have moved to another node, other commands go on.
-      if (!String(error).includes('TRYAGAIN')) this.#openBreaker(error)
+      if (!isHalfMoved(error)) this.#openBreaker(error)
       throw new RedisAwayError(error)
     }
   }
