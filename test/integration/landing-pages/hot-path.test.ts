@@ -211,7 +211,9 @@ t.test('a stampede on a cold document or an unknown id causes one query per proc
     const [publicId, status, headers] of [[page.public_id, 200, { 'accept-encoding': 'br' }], [UNKNOWN, 404,
       {}]] as [string, number, Record<string, string>][]
   ) {
-    const statements = await during(async () => t.same(await stampede(publicId, headers), [status]))
+    // The processes also ask from time to time whether PostgreSQL answers.
+    const all = await during(async () => t.same(await stampede(publicId, headers), [status]))
+    const statements = all.filter((text) => text.includes('landing_pages'))
     t.equal(statements.length, 2, statements.join('; '))
     for (const statement of statements) {
       t.match(statement, /: SELECT .* FROM landing_pages WHERE public_id = ANY \(\$1::text\[\]\)/)
