@@ -155,6 +155,8 @@ export class LeasedLimit {
     const counted = this.#clients.find(key, now)
     if (counted !== undefined) {
       lease.shared = counted.used
+      // Who exceeds a share will probably read on here, so the first lease has a reserve.
+      if (counted.used > 0) lease.reserve = 0
       lease.resetAt = counted.resetAt
       lease.windowBeforeEnd = Math.max(lease.windowBeforeEnd, counted.windowBeforeEnd)
     }
@@ -283,7 +285,9 @@ export class LeasedLimit {
     } else if (lease?.id === id) {
       this.#giveBackRecalled(key, lease)
     } else if (this.#store?.members !== undefined) {
-      this.#ask(key, this.#open(key, clock.now()))
+      const report = this.#open(key, clock.now())
+      report.recallPending = true // so it requests no reserve
+      this.#ask(key, report)
     }
   }
 

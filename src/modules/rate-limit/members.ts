@@ -34,7 +34,7 @@ export interface MembersOptions {
 /**
  * The processes that share the limits, by their heartbeats in Redis. Each may allow a share of a client's
  * reads without asking Redis. In any period as long as a window, the shares of all processes together are at
- * most half of the limit (docs/adr/0017-shares-of-the-limit.md):
+ * most two thirds of the limit (docs/adr/0017-shares-of-the-limit.md):
  *
  * - A process counts every other one from its first heartbeat until a window after its last one.
  * - It has no share until a window after its own first heartbeat, when all others count it.
@@ -84,7 +84,7 @@ export class Members {
     // Without messages it wouldn't hear that its share is recalled.
     const hasShare = now < this.#validUntil && now >= this.#since + this.#windowMs + VALID_MS &&
       this.#redis.subscribed
-    return hasShare ? Math.floor(halfOf(max) / this.#members.size) : 0
+    return hasShare ? Math.floor(sharedPart(max) / this.#members.size) : 0
   }
 
   /**
@@ -104,8 +104,8 @@ export class Members {
       if (isAlive) alive++
     }
     // Every process with a share counts at least the members whose heartbeats have been steady.
-    const largestShare = Math.floor(halfOf(max) / Math.max(1, steady))
-    return { reads: Math.min(halfOf(max) - this.share(max, now), open * largestShare), alive }
+    const largestShare = Math.floor(sharedPart(max) / Math.max(1, steady))
+    return { reads: Math.min(sharedPart(max) - this.share(max, now), open * largestShare), alive }
   }
 
   /** Sends a heartbeat and learns of those of the others. Never rejects. */
@@ -148,5 +148,5 @@ export class Members {
   }
 }
 
-/** The other half is for processes without a share, so that most of their reads need no recall. */
-const halfOf = (max: number): number => Math.floor(max / 2)
+/** The part of a limit that is shared. The rest is for reads beyond the shares, so that few need a recall. */
+const sharedPart = (max: number): number => Math.floor(max * 2 / 3)

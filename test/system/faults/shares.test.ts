@@ -11,10 +11,10 @@ import { until } from '../../helpers/until.ts'
 // Three processes at the default limit, with shares: what clients get, before, with and after faults.
 
 const LIMIT = 30
-/** Half of the limit, divided by three. */
-const SHARE = 5
-/** Half of the limit, divided by two: the share after one of three processes was killed. */
-const MAX_SHARE = 7
+/** Two thirds of the limit, divided by three. */
+const SHARE = 6
+/** Two thirds of the limit, divided by two: the share after one of three processes was killed. */
+const MAX_SHARE = 10
 /** The shortest time without a share, and a limit for a process to get one, in milliseconds. */
 const MIN_WITHOUT_SHARE_MS = 60_000
 const MAX_WITHOUT_SHARE_MS = 120_000
