@@ -1,7 +1,8 @@
 import { randomUUID } from 'node:crypto'
 import { setImmediate as turn } from 'node:timers/promises'
-import { LEASE_SCRIPTS, RedisLeaseStore, type LeaseAnswer, type LeaseRequest, type LeaseStore,
-  type WindowMessages } from '../../src/modules/rate-limit/lease-store.ts'
+import { LEASE_SCRIPTS } from '../../src/modules/rate-limit/lease-script.ts'
+import { RedisLeaseStore, type LeaseAnswer, type LeaseRequest, type LeaseStore, type WindowMessages,
+  type WindowOfClient } from '../../src/modules/rate-limit/lease-store.ts'
 import { LeasedLimit } from '../../src/modules/rate-limit/leased-limit.ts'
 import { Members } from '../../src/modules/rate-limit/members.ts'
 import { RedisClient } from '../../src/infra/redis/redis-client.ts'
@@ -61,9 +62,9 @@ export class ObservedStore implements LeaseStore {
     return this.#store.members
   }
 
-  async giveBack (request: LeaseRequest, reads: number, id: number): Promise<void> {
+  async giveBack (window: WindowOfClient, reads: number, id: number): Promise<void> {
     await this.#delay()
-    await this.#store.giveBack(request, reads, id)
+    await this.#store.giveBack(window, reads, id)
   }
 
   onMessage (listeners: WindowMessages): void {

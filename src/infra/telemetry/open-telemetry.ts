@@ -60,7 +60,7 @@ export async function createOpenTelemetryTracer (
           return activeSpan.run(span, action)
         },
         end (statusCode, isComplete) {
-          // An enabled storage slows down all reads, by 15 % on Node 20.
+          // While AsyncLocalStorage is enabled, all reads are slower (15 % on Node 20).
           if (--openSpans === 0) activeSpan.disable()
           span.setAttribute('http.response.status_code', statusCode)
           if (statusCode >= 500) span.setStatus({ code: SpanStatusCode.ERROR })

@@ -3,7 +3,7 @@ import type { Count } from './local-windows.ts'
 
 // A Map of objects takes 0.6 KB for each client; a slot of this table takes 20 bytes.
 
-/** Words of a slot: a hash of 64 bits, the start of the window, and the reads in it. */
+/** Words of a slot: a hash of 64 bits, the start of the window, the reads in it and in the previous one. */
 const HASH_LOW = 0
 const HASH_HIGH = 1
 const START = 2
@@ -16,7 +16,7 @@ const SEGMENTS = 256
 const MIN_SLOTS = 16
 /** Together 1.5 million clients in 42 MB. */
 const MAX_SLOTS = 8192
-/** The share of slots at which a segment is copied, and at which the copy is without its older half. */
+/** How full a segment gets before it is copied. A fuller copy than MAX_COPIED loses its older half. */
 const MAX_FULL = 0.75
 const MAX_COPIED = 0.625
 
@@ -26,8 +26,8 @@ export interface ClientWindow {
   readonly used: number
   /** When the open window ends. */
   readonly resetAt: number
-  /** A time when the window before had ended. -Infinity if there was none for as long as a window. */
-  readonly windowBeforeEnd: number
+  /** A time at which the previous window had ended; -Infinity without one in the last window's length. */
+  readonly previousEnd: number
 }
 
 interface Segment {
@@ -59,14 +59,14 @@ export class ClientTable {
    * Counts one read, unless the client has no reads left.
    *
    * @param allowance reads that this process may allow in a window
-   * @param carries whether the reads of the window before count, too. Then no more than `allowance` reads
-   *   pass in any period as long as a window.
+   * @param carries whether the previous window's reads count, too; then no period as long as a window has
+   *   more than `allowance` reads
    * @returns undefined if the read is not allowed; then it is not counted
    */
   take (key: string, allowance: number, carries: boolean, now: number): Count | undefined {
     const segment = this.#locate(key)
     let slot = this.#find(segment)
-    const age = slot < 0 ? Infinity : ageOf(segment, slot, now)
+    const age = slot < 0 ? Infinity : ageAt(segment.words, slot, now)
     if (age >= this.#windowMs) {
       if (allowance <= 0) return undefined
       if (slot < 0) slot = this.#insert(segment, now)
@@ -79,23 +79,23 @@ export class ClientTable {
     const used = words[slot + USED] as number
     if (used + (carries ? words[slot + CARRIED] as number : 0) >= allowance) return undefined
     words[slot + USED] = used + 1
-    return { allowed: true, used: used + 1, resetAt: now - ageOf(segment, slot, now) + this.#windowMs }
+    return { allowed: true, used: used + 1, resetAt: now - ageAt(segment.words, slot, now) + this.#windowMs }
   }
 
   /** Returns what is counted for a client; undefined if the client was silent for as long as a window. */
   find (key: string, now: number): ClientWindow | undefined {
     const segment = this.#locate(key)
     const slot = this.#find(segment)
-    const age = slot < 0 ? Infinity : ageOf(segment, slot, now)
+    const age = slot < 0 ? Infinity : ageAt(segment.words, slot, now)
     if (age >= 2 * this.#windowMs) return undefined
     const used = segment.words[slot + USED] as number
     const startedAt = now - age
     const resetAt = startedAt + this.#windowMs
     if (age >= this.#windowMs) {
-      return used === 0 ? undefined : { used: 0, resetAt, windowBeforeEnd: resetAt }
+      return used === 0 ? undefined : { used: 0, resetAt, previousEnd: resetAt }
     }
     const hasCarried = segment.words[slot + CARRIED] !== 0
-    return { used, resetAt, windowBeforeEnd: hasCarried ? startedAt : -Infinity }
+    return { used, resetAt, previousEnd: hasCarried ? startedAt : -Infinity }
   }
 
   /** Forgets the reads of a client, because they are counted elsewhere from now on. */
@@ -115,7 +115,7 @@ export class ClientTable {
     return this.#segments.reduce((sum, { words }) => sum + words.byteLength, 0)
   }
 
-  /** Hashes a key (cyrb53 by bryc, public domain, with 64 bits) and returns its segment. */
+  /** Hashes a key into #low and #high (cyrb53 by bryc, public domain, 64 bits) and returns its segment. */
   #locate (key: string): Segment {
     let low = this.#seeds[0] as number
     let high = this.#seeds[1] as number
@@ -153,7 +153,7 @@ export class ClientTable {
     const ages: number[] = []
     for (let slot = 0; slot < old.length; slot += SLOT_WORDS) {
       if (old[slot + HASH_LOW] === 0) continue
-      const age = ((now >>> 0) - (old[slot + START] as number)) | 0
+      const age = ageAt(old, slot, now)
       if (age < 2 * this.#windowMs) ages.push(age)
     }
     const slots = slotsFor(ages.length)
@@ -161,14 +161,14 @@ export class ClientTable {
     const { words } = Object.assign(segment, segmentOf(slots))
     for (let slot = 0; slot < old.length; slot += SLOT_WORDS) {
       const low = old[slot + HASH_LOW] as number
-      if (low === 0 || (((now >>> 0) - (old[slot + START] as number)) | 0) >= oldest) continue
+      if (low === 0 || ageAt(old, slot, now) >= oldest) continue
       const copy = put(segment, low, old[slot + HASH_HIGH] as number)
       for (let word = START; word < SLOT_WORDS; word++) words[copy + word] = old[slot + word] as number
     }
   }
 }
 
-const ageOf = ({ words }: Segment, slot: number, now: number): number =>
+const ageAt = (words: Uint32Array, slot: number, now: number): number =>
   // In 32 bits with a sign: right for 24 days, and a clock that is set back gives a negative age.
   ((now >>> 0) - (words[slot + START] as number)) | 0
 

@@ -131,7 +131,7 @@ export class Counters {
 }
 
 /** The longest window of a leased limit. */
-const MAX_WINDOW_MS = 60_000
+export const MAX_WINDOW_MS = 60_000
 
 /** The name of a counter in Redis. */
 export const counterKey = (key: string): string => `landfall:count:${key}`

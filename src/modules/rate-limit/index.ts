@@ -1,9 +1,9 @@
 import { COUNTER_SCRIPTS } from './counters.ts'
-import { LEASE_SCRIPTS } from './lease-store.ts'
+import { LEASE_SCRIPTS } from './lease-script.ts'
 
 // The public interface of the module.
 
-export { default as rateLimit, counterKey, secondsLeft, type Counters } from './counters.ts'
+export { default as rateLimit, counterKey, MAX_WINDOW_MS, secondsLeft, type Counters } from './counters.ts'
 export { LeasedLimit } from './leased-limit.ts'
 export { windowKey, type LeaseStore } from './lease-store.ts'
 export type { Count } from './local-windows.ts'

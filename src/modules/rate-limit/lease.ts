@@ -1,8 +1,5 @@
 import type { Count } from './local-windows.ts'
 
-/** The largest reserve, in reads. A first lease has none, the next has 4, then 16, 64 and so on. */
-const MAX_RESERVE = 1024
-
 const NONE: ReadonlySet<string> = new Set()
 
 /** A client's window as this process knows it. Counts are reads; times are in ms of the process clock. */
@@ -15,14 +12,14 @@ export class Lease {
   resetAt = 0
   /** Identifies the window in Redis; 0 before the first answer. */
   id = 0
-  /** Reads of this window that this process allowed as its share and has not reported yet. */
-  shared = 0
-  /** The end of the client's window before this one; -Infinity if it is not known. */
-  windowBeforeEnd = -Infinity
+  /** Reads of this window that this process allowed without Redis before it asked, and has not reported. */
+  unreported = 0
+  /** The end of the client's previous window; -Infinity if it is not known. */
+  previousEnd = -Infinity
   /** The processes that have reported their shares of this window, as far as this one knows. */
   reporters: ReadonlySet<string> = NONE
-  /** The reserve of the last request; -1 before the first. */
-  reserve = -1
+  /** The reserve to request the next time. */
+  nextReserve = 0
   /** The value of `left` at which the next lease is requested early; -1 for no early request. */
   askAt = -1
   /** The value of `left` when this process began to count locally; -1 if it doesn't count locally. */
@@ -44,11 +41,6 @@ export class Lease {
 
   get refusal (): Count {
     return { allowed: false, used: this.total, resetAt: this.resetAt }
-  }
-
-  /** The reserve to request the next time. */
-  get nextReserve (): number {
-    return this.reserve < 0 ? 0 : Math.min(MAX_RESERVE, Math.max(4, this.reserve * 4))
   }
 
   /** Allows as many waiting reads as there are reads left. */

@@ -3,10 +3,16 @@ import { clock } from '../../infra/system/clock.ts'
 import { ClientTable } from './client-table.ts'
 import { GenerationalMap } from './generational-map.ts'
 import { Lease } from './lease.ts'
-import type { LeaseAnswer, LeaseRequest, LeaseStore } from './lease-store.ts'
+import type { LeaseAnswer, LeaseRequest, LeaseStore, WindowOfClient } from './lease-store.ts'
 import type { Count } from './local-windows.ts'
 import type { OpenShares } from './members.ts'
 
+/**
+ * The reserves, in reads, grow with each lease of a window: 4, 16, 64, and so on. The first lease of a client
+ * that has no share has none.
+ */
+const FIRST_RESERVE = 4
+const MAX_RESERVE = 1024
 /** The smallest reserve with which the next lease is requested early, so that no read waits for it. */
 const MIN_RESERVE_TO_ASK_EARLY = 8
 /** Successive waits for other processes to return reads, before a client is refused. */
@@ -30,8 +36,8 @@ export interface LeasedLimitOptions {
 
 /** Counts for the metrics. */
 export interface LeaseStats {
-  /** Reads allowed as shares, without asking Redis. */
-  shared: number
+  /** Reads allowed from shares, without asking Redis. */
+  allowedByShare: number
   /** Requests for a lease. */
   asked: number
   /** Reads granted. */
@@ -54,7 +60,7 @@ export interface LeaseStats {
  */
 export class LeasedLimit {
   readonly stats: LeaseStats = {
-    shared: 0,
+    allowedByShare: 0,
     asked: 0,
     granted: 0,
     returned: 0,
@@ -96,7 +102,7 @@ export class LeasedLimit {
     if (!this.#reachable) return this.#takeLocally(key, now)
     const count = this.#clients.take(key, this.share(now), true, now)
     if (count === undefined) return this.#wait(key, this.#open(key, now))
-    this.stats.shared++
+    this.stats.allowedByShare++
     return count
   }
 
@@ -150,15 +156,15 @@ export class LeasedLimit {
     const lease = new Lease()
     const previous = this.#leases.get(key)
     if (previous !== undefined && now < previous.resetAt + this.#options.timeWindow) {
-      lease.windowBeforeEnd = previous.resetAt
+      lease.previousEnd = previous.resetAt
     }
     const counted = this.#clients.find(key, now)
     if (counted !== undefined) {
-      lease.shared = counted.used
+      lease.unreported = counted.used
       // Who exceeds a share will probably read on here, so the first lease has a reserve.
-      if (counted.used > 0) lease.reserve = 0
+      if (counted.used > 0) lease.nextReserve = FIRST_RESERVE
       lease.resetAt = counted.resetAt
-      lease.windowBeforeEnd = Math.max(lease.windowBeforeEnd, counted.windowBeforeEnd)
+      lease.previousEnd = Math.max(lease.previousEnd, counted.previousEnd)
     }
     this.#leases.set(key, lease, now)
     return lease
@@ -178,10 +184,10 @@ export class LeasedLimit {
     try {
       let recalls = 0
       do {
-        const { isShort, canRetry, holders } = await this.#askOnce(store, key, lease)
+        const outcome = await this.#askOnce(store, key, lease)
         lease.serveWaiting()
-        if (!isShort || canRetry) continue
-        const wait = holders > 0 ? RECALL_WAITS_MS[recalls++] : undefined
+        if (outcome === 'continue') continue
+        const wait = outcome === 'recalled' ? RECALL_WAITS_MS[recalls++] : undefined
         if (wait === undefined) this.#exhaust(lease)
         else await sleep(wait)
       } while (lease.waiting.length > 0)
@@ -201,12 +207,15 @@ export class LeasedLimit {
     lease.refuseWaiting()
   }
 
-  /** Sends one request. Returns whether reads have to wait, and how many processes may still report reads. */
+  /**
+   * Sends one request. If there are too few reads for the waiting ones, other processes may still return some
+   * (`recalled`) or not (`exhausted`).
+   */
   async #askOnce (
     store: LeaseStore,
     key: string,
     lease: Lease
-  ): Promise<{ isShort: boolean, canRetry: boolean, holders: number }> {
+  ): Promise<'continue' | 'recalled' | 'exhausted'> {
     const { max } = this.#options
     const reserve = store.hearsRecalls && !lease.recallPending ? lease.nextReserve : 0
     const needed = lease.waiting.length
@@ -214,7 +223,7 @@ export class LeasedLimit {
     const sentAt = clock.now()
     const openShares = this.#openShares(lease, sentAt).reads
     const answer = await store.ask({
-      ...this.#request(key),
+      ...this.#window(key),
       ...this.#counted(lease, sentAt),
       needed,
       reserve,
@@ -222,29 +231,30 @@ export class LeasedLimit {
       openShares
     })
     this.stats.asked++
-    if (answer.id === 0) return { isShort: false, canRetry: false, holders: 0 }
+    if (answer.id === 0) return 'continue'
     this.#apply(key, lease, answer, sentAt)
-    lease.reserve = reserve
+    lease.nextReserve = Math.min(MAX_RESERVE, Math.max(FIRST_RESERVE, reserve * 4))
     lease.holds = held > 0 || answer.granted > needed
     lease.askAt = answer.total < max && reserve >= MIN_RESERVE_TO_ASK_EARLY ? Math.floor(lease.left / 4) : -1
-    if (answer.granted >= needed) return { isShort: false, canRetry: false, holders: 0 }
+    if (answer.granted >= needed) return 'continue'
     lease.reporters = answer.reporters
     const open = this.#openShares(lease, sentAt)
-    return { isShort: true, canRetry: open.reads < openShares, holders: answer.others + open.alive }
+    if (open.reads < openShares) return 'continue'
+    return answer.others + open.alive > 0 ? 'recalled' : 'exhausted'
   }
 
   /** What this process has counted without Redis and not reported yet, as a part of a request. */
   #counted (
     lease: Lease,
     now: number
-  ): Pick<LeaseRequest, 'countedLocally' | 'sinceWindowBefore' | 'restOfWindow'> {
+  ): Pick<LeaseRequest, 'unreported' | 'sincePreviousEnd' | 'restOfWindow'> {
     const { timeWindow } = this.#options
-    const { shared, windowBeforeEnd, localFrom, left, resetAt } = lease
+    const { unreported, previousEnd, localFrom, left, resetAt } = lease
     return {
-      countedLocally: shared + (localFrom < 0 ? 0 : localFrom - left),
-      ...windowBeforeEnd !== -Infinity && { sinceWindowBefore: Math.max(0, now - windowBeforeEnd) },
+      unreported: unreported + (localFrom < 0 ? 0 : localFrom - left),
+      ...previousEnd !== -Infinity && { sincePreviousEnd: Math.max(0, now - previousEnd) },
       // The window began with the first read here, or Redis may have lost it during an outage.
-      ...(localFrom >= 0 || shared > 0) && {
+      ...(localFrom >= 0 || unreported > 0) && {
         restOfWindow: Math.min(timeWindow, Math.max(1, resetAt - now))
       }
     }
@@ -255,7 +265,7 @@ export class LeasedLimit {
     if (lease.localFrom >= 0 || id !== lease.id) lease.left = 0
     this.#clients.clear(key) // they are counted in Redis from now on
     this.stats.granted += granted
-    lease.shared = 0
+    lease.unreported = 0
     lease.localFrom = -1
     lease.left += granted
     lease.total = total
@@ -286,7 +296,7 @@ export class LeasedLimit {
       this.#giveBackRecalled(key, lease)
     } else if (this.#store?.members !== undefined) {
       const report = this.#open(key, clock.now())
-      report.recallPending = true // so it requests no reserve
+      report.nextReserve = 0
       this.#ask(key, report)
     }
   }
@@ -308,23 +318,13 @@ export class LeasedLimit {
     this.stats.returned += reads
     lease.left = 0
     lease.total -= reads
-    lease.reserve = lease.askAt = -1
+    lease.nextReserve = 0
+    lease.askAt = -1
     lease.holds = false
-    await this.#store?.giveBack(
-      {
-        ...this.#request(key),
-        needed: 0,
-        reserve: 0,
-        held: 0,
-        countedLocally: 0,
-        openShares: 0
-      },
-      reads,
-      lease.id
-    )
+    await this.#store?.giveBack(this.#window(key), reads, lease.id)
   }
 
-  #request (key: string): Pick<LeaseRequest, 'nameSpace' | 'key' | 'max' | 'timeWindow'> {
+  #window (key: string): WindowOfClient {
     return { ...this.#options, key }
   }
 }

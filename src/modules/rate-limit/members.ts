@@ -2,7 +2,7 @@ import { clock } from '../../infra/system/clock.ts'
 import type { RedisClient } from '../../infra/redis/redis-client.ts'
 
 /** The name in Redis: a hash with the number of heartbeats of each process, and 1 if it may have a share. */
-export const MEMBERS_KEY = 'landfall:members'
+const MEMBERS_KEY = 'landfall:members'
 
 const BEAT_INTERVAL_MS = 1000
 /** How long a heartbeat is valid. */
@@ -36,11 +36,11 @@ export interface MembersOptions {
  * reads without asking Redis. In any period as long as a window, the shares of all processes together are at
  * most two thirds of the limit (docs/adr/0017-shares-of-the-limit.md):
  *
- * - A process counts every other one from its first heartbeat until a window after its last one.
+ * - A process counts every other one from its first heartbeat until a window and 3 s after its last one.
  * - It has no share until a window after its own first heartbeat, when all others count it.
  * - Its share ends when its heartbeats fail. Then it begins again as a new member.
  *
- * Only the process clock is used, so that Redis' clock may be set.
+ * Only the process clock is used, so a change of Redis' clock does no harm.
  */
 export class Members {
   readonly #redis: RedisClient
@@ -72,11 +72,6 @@ export class Members {
 
   close (): void {
     clearInterval(this.#timer)
-  }
-
-  /** The number of processes. */
-  get size (): number {
-    return this.#members.size
   }
 
   /** Returns how many reads of a limit this process may allow in a window without asking Redis. */
@@ -127,10 +122,10 @@ export class Members {
     }
   }
 
-  /** The others know of a share two heartbeats before it begins, and for a window after its end. */
+  /** The others know of a share 6 s before it begins, and for a window after its end. */
   #mayHaveShare (now: number): boolean {
     return now < this.#hadShareUntil + this.#windowMs ||
-      now < this.#validUntil && now >= this.#since + this.#windowMs - VALID_MS
+      (now < this.#validUntil && now >= this.#since + this.#windowMs - VALID_MS)
   }
 
   #see (heartbeats: Record<string, string>, now: number): void {

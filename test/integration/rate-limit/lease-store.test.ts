@@ -19,7 +19,7 @@ const request = (parts: Partial<LeaseRequest> = {}): LeaseRequest => ({
   needed: 0,
   reserve: 0,
   held: 0,
-  countedLocally: 0,
+  unreported: 0,
   openShares: 0,
   ...parts
 })
@@ -96,11 +96,11 @@ t.test('a window whose end is too far ahead counts as ended, because the clock w
   t.match(await one.ask(request({ needed: 5 })), { granted: 5, total: 5, leftMs: 60_000 })
 })
 
-t.test('countedLocally reads are added to the window, up to the limit', async (t) => {
+t.test('unreported reads are added to the window, up to the limit', async (t) => {
   const [one, two] = storesOf(await redisOf(t))
   await one.ask(request({ needed: 10 }))
-  t.match(await two.ask(request({ countedLocally: 12, needed: 1 })), { granted: 1, total: 23 })
-  t.match(await two.ask(request({ countedLocally: 12, needed: 1 })), { granted: 0, total: 30 })
+  t.match(await two.ask(request({ unreported: 12, needed: 1 })), { granted: 1, total: 23 })
+  t.match(await two.ask(request({ unreported: 12, needed: 1 })), { granted: 0, total: 30 })
 })
 
 t.test('reads are recalled only when a waiting read would be refused', async (t) => {
@@ -157,30 +157,30 @@ t.test('while Redis is unreachable, giveBack() resolves and ask() rejects', asyn
 
 t.test('a window ends a minute after the earliest read that a process reports', async (t) => {
   const [one, two] = storesOf(await redisOf(t))
-  const first = await one.ask(request({ needed: 1, countedLocally: 5, restOfWindow: 50_000 }))
+  const first = await one.ask(request({ needed: 1, unreported: 5, restOfWindow: 50_000 }))
   t.match(first, { total: 6 })
   t.ok(first.leftMs <= 50_000)
-  t.match(await two.ask(request({ countedLocally: 4, restOfWindow: 58_000 })), { total: 10, id: first.id })
-  const earlier = await two.ask(request({ countedLocally: 1, restOfWindow: 20_000 }))
+  t.match(await two.ask(request({ unreported: 4, restOfWindow: 58_000 })), { total: 10, id: first.id })
+  const earlier = await two.ask(request({ unreported: 1, restOfWindow: 20_000 }))
   t.match(earlier, { total: 11, id: first.id })
   t.ok(earlier.leftMs <= 20_000)
 })
 
-t.test('a window does not begin before the end of the one before, as far as any process knows', async (t) => {
+t.test('a window does not begin before the end of the previous one, as far as any process knows', async (t) => {
   const [one, two] = storesOf(await redisOf(t))
-  const first = await one.ask(request({ needed: 1, countedLocally: 5, restOfWindow: 40_000 }))
+  const first = await one.ask(request({ needed: 1, unreported: 5, restOfWindow: 40_000 }))
   const second = await two
-    .ask(request({ countedLocally: 3, restOfWindow: 50_000, sinceWindowBefore: 10_000 }))
+    .ask(request({ unreported: 3, restOfWindow: 50_000, sincePreviousEnd: 10_000 }))
   t.match(second, { total: 9, id: first.id })
-  t.ok(second.leftMs > 49_000, 'it ends a minute after the end of the one before')
-  const third = await one.ask(request({ countedLocally: 1, restOfWindow: 30_000 }))
-  t.ok(third.leftMs > 49_000, 'an earlier read was in the one before')
+  t.ok(second.leftMs > 49_000, 'it ends a minute after the end of the previous one')
+  const third = await one.ask(request({ unreported: 1, restOfWindow: 30_000 }))
+  t.ok(third.leftMs > 49_000, 'an earlier read was in the previous one')
 })
 
 t.test('reads in the shares of other processes are not granted', async (t) => {
   const [one, two] = storesOf(await redisOf(t))
   t.match(await one.ask(request({ needed: 30, openShares: 12 })), { granted: 18, total: 18 })
-  t.match(await two.ask(request({ countedLocally: 7 })), { total: 25 })
+  t.match(await two.ask(request({ unreported: 7 })), { total: 25 })
   const last = await one.ask(request({ needed: 12, openShares: 0 }))
   t.match(last, { granted: 5, total: 30, others: 0 })
   t.same(last.reporters, new Set(['one', 'two']))
@@ -189,6 +189,6 @@ t.test('reads in the shares of other processes are not granted', async (t) => {
 t.test('a report does not begin a window', async (t) => {
   const redis = await redisOf(t)
   const [one] = storesOf(redis)
-  t.match(await one.ask(request({ countedLocally: 7 })), { id: 0, leftMs: 0 })
+  t.match(await one.ask(request({ unreported: 7 })), { id: 0, leftMs: 0 })
   t.equal(await redis.commands.exists(WINDOW), 0)
 })

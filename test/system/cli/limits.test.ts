@@ -56,7 +56,7 @@ t.test('limits shows and clears what Redis counts for a client address', async (
   t.match(await landfall(env, ['limits', 'show', first]), {
     code: 0,
     stdout:
-      /^What Redis counts for 2001:db8:1:2::\/64; .*\n\nLIMIT +USED +OF +ENDS IN\npublic reads +1 +30 +\d+ s\n/,
+      /^What Redis counts for 2001:db8:1:2::\/64\. .*\n\nLIMIT +USED +OF +ENDS IN\npublic reads +1 +30 +\d+ s\n/,
     stderr: ''
   })
   const audit: object[] = []

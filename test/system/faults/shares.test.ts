@@ -127,7 +127,7 @@ t.test('a client that reads from one of three processes only gets exactly its li
   }
 })
 
-t.test('a killed process costs a client at most its share, and others go on', async (t) => {
+t.test('a killed process costs a client at most a third of its limit, and others go on', async (t) => {
   const [one, two, victim] = all
   const others = [one, two]
   /** Clients, and how many reads they made at the process before it is killed. */

@@ -1,12 +1,13 @@
 import type { FastifyRequest } from 'fastify'
 import type { AllowedHosts } from '../../../config.ts'
-import { LeasedLimit, type LeaseStore } from '../../rate-limit/index.ts'
+import { LeasedLimit, MAX_WINDOW_MS, type LeaseStore } from '../../rate-limit/index.ts'
 import type { ClientAddress } from '../../../http/client-address.ts'
 import { AllowedHostMatcher } from './allowed-hosts.ts'
 import { headerLines } from './prepared-head.ts'
 import { noReads, type PublicReads } from './read-counts.ts'
 
-const WINDOW_MS = 60_000
+const WINDOW_MS = MAX_WINDOW_MS
+
 /** One of the two budgets of a client address. */
 export interface Tier {
   readonly name: 'public' | 'allowed-host'

@@ -53,8 +53,8 @@ function leaseMetrics (registry: Registry, tiers: readonly Tier[]): void {
     addCounter(registry, { name, help }, byTier(read), 'tier')
   counter(
     'landfall_limit_shared_reads_total',
-    'Reads that this process allowed as its share, without asking Redis',
-    ({ limit }) => limit.stats.shared
+    'Reads that this process allowed from its share, without asking Redis',
+    ({ limit }) => limit.stats.allowedByShare
   )
   counter(
     'landfall_leases_total',
@@ -90,7 +90,7 @@ function leaseMetrics (registry: Registry, tiers: readonly Tier[]): void {
     registry,
     {
       name: 'landfall_limit_clients',
-      help: 'Client addresses that the limit remembers, for at least two minutes'
+      help: 'Client addresses in memory'
     },
     byTier(({ limit }) => limit.clients),
     'tier'

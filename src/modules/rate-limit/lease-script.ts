@@ -1,0 +1,117 @@
+import type { Result } from 'ioredis'
+
+declare module 'ioredis' {
+  interface RedisCommander<Context> {
+    landfallLeases(
+      numberOfKeys: number,
+      ...keysAndArguments: (string | number)[]
+    ): Result<(number | string)[], Context>
+  }
+}
+
+/** A reserve is at most a quarter of the remaining reads, so leases shrink with the budget. */
+const RESERVE_DIVISOR = 4
+/** A window is not moved by less than this: clocks and messages are not that exact. */
+const SAME_START_MS = 100
+/** The script's arguments for all windows, its arguments per window, and its results per window. */
+const COMMON_ARGUMENTS = 2
+const ARGUMENTS = 12
+export const RESULTS = 6
+
+// KEYS are windows, one per client. A window is a hash with the fields
+//   e  its end, in milliseconds of Redis' clock
+//   g  the reads that were granted and not returned, and those that processes have reported
+//   i  its id: its first end
+//   p  the end of the client's previous window, as far as known; this one can't begin earlier
+//   and one field for each process that has reported: 1 if it may hold unspent reads, else 0.
+//
+// Waiting reads are granted first, then the reserve. If there are too few for the waiting reads, the unspent
+// reads of other processes and their shares are recalled, and the caller asks again.
+const LEASES = `
+local process, channel = ARGV[1], ARGV[2]
+local time = redis.call('TIME')
+local now = time[1] * 1000 + math.floor(time[2] / 1000)
+local results = {}
+
+-- Returns how many other processes may hold unspent reads, and all that have reported.
+local function processes_of (key)
+  local fields = redis.call('HGETALL', key)
+  local others, reporters = 0, {}
+  for at = 1, #fields, 2 do
+    if #fields[at] > 1 then -- the window's own fields have one letter
+      table.insert(reporters, fields[at])
+      if fields[at] ~= process and fields[at + 1] ~= '0' then others = others + 1 end
+    end
+  end
+  return others, table.concat(reporters, ' ')
+end
+
+for index, key in ipairs(KEYS) do
+  local first = ${COMMON_ARGUMENTS} + (index - 1) * ${ARGUMENTS}
+  local name = ARGV[first + 1]                      -- names the window in messages
+  local limit = tonumber(ARGV[first + 2])           -- reads in a window
+  local rest_ms = tonumber(ARGV[first + 3])         -- until the end of the window as the process counts it
+  local waiting = tonumber(ARGV[first + 4])         -- reads that wait for an answer
+  local reserve = tonumber(ARGV[first + 5])         -- reads wanted beyond the waiting ones
+  local held = tonumber(ARGV[first + 6])            -- unspent reads that the process keeps
+  local unreported = tonumber(ARGV[first + 7])      -- reads that it allowed without Redis
+  local since_previous_ms = tonumber(ARGV[first + 8]) -- since the end of the previous window; -1 if unknown
+  local open_shares = tonumber(ARGV[first + 9])     -- reads that others may have allowed without Redis
+  local returned = tonumber(ARGV[first + 10])       -- unspent reads that it returns
+  local returned_id = tonumber(ARGV[first + 11])    -- the id of the window of these reads
+  local window_ms = tonumber(ARGV[first + 12])      -- a longer rest means that the clock was set back
+
+  local window = redis.call('HMGET', key, 'e', 'g', 'i', 'p')
+  local window_end, total = tonumber(window[1] or 0), tonumber(window[2] or 0)
+  local id, previous_end = tonumber(window[3] or 0), tonumber(window[4] or 0)
+  local is_open = window_end > now and window_end - now <= window_ms
+  local granted, others, reporters = 0, 0, ''
+
+  if is_open and id == returned_id then total = total - returned end
+
+  if not is_open and waiting == 0 and reserve == 0 then
+    window_end, total, id = now, 0, 0
+  else
+    if since_previous_ms >= 0 then previous_end = math.max(previous_end, now - since_previous_ms) end
+    if not is_open then
+      window_end, total = now + rest_ms, unreported
+      id = window_end
+      if window[1] then redis.call('DEL', key) end -- the clock was set back
+    else
+      total = total + unreported
+      -- The first read may have been earlier, at this process, but not in the previous window.
+      local new_end = window_end
+      if unreported > 0 then new_end = math.min(new_end, now + rest_ms) end
+      new_end = math.max(new_end, previous_end + window_ms)
+      if math.abs(new_end - window_end) > ${SAME_START_MS} then
+        window_end = new_end
+        redis.call('PEXPIREAT', key, window_end)
+        redis.call('PUBLISH', channel, 'end ' .. window_end - now .. ' ' .. id .. ' ' .. name)
+      end
+    end
+    total = math.min(limit, total)
+    local free = math.max(0, limit - total - open_shares)
+    local granted_waiting = math.min(waiting, free)
+    reserve = math.min(reserve, math.floor((free - granted_waiting) / ${RESERVE_DIVISOR}))
+    granted = granted_waiting + reserve
+    total = total + granted
+
+    local holds = (reserve > 0 or held > 0) and 1 or 0
+    redis.call('HSET', key, 'e', window_end, 'g', total, 'i', id, 'p', previous_end, process, holds)
+    if not is_open then redis.call('PEXPIREAT', key, window_end) end
+    if granted_waiting < waiting then
+      others, reporters = processes_of(key)
+      if others > 0 or open_shares > 0 then
+        redis.call('PUBLISH', channel, 'recall ' .. window_end - now .. ' ' .. id .. ' ' .. name)
+      end
+    end
+  end
+
+  for _, result in ipairs({granted, total, window_end - now, id, others, reporters}) do
+    table.insert(results, result)
+  end
+end
+return results
+`
+
+export const LEASE_SCRIPTS = { landfallLeases: { lua: LEASES } } as const
