@@ -28,9 +28,7 @@ interface Batch<Key, Value> {
  * Collects keys and answers them in batches. A batch has the keys of one turn of the event loop, or those
  * that came while earlier batches were under way. No key joins a batch that has started, so an answer is
  * never older than its question.
- *
- * The package dataloader also collects keys. But it starts a batch however many are under way, which is the
- * larger half of this class.
+ * The package dataloader doesn't limit how many batches run at once (docs/adr/0016-batched-cold-reads.md).
  */
 export class Batcher<Key, Value> {
   readonly #options: BatcherOptions<Key, Value>

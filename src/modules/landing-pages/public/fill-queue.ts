@@ -5,10 +5,7 @@ import type { DocumentVersion } from './cached-document.ts'
 const MAX_BATCH = 64
 /** The most bytes that wait. Further documents are dropped, except that a larger one may wait alone. */
 const MAX_WAITING_BYTES = 1024 * 1024
-/**
- * A document is stored as long as at least one in this number of stored copies is found later. Storing a copy
- * costs Redis more than looking one up, which helps nobody if each document is read once.
- */
+/** Documents are stored while at least one stored copy in this many is found again. Storing costs more. */
 const FILLS_PER_HIT = 16
 /** The most copies that may be stored before one is found, so that a restart fills an empty Redis. */
 const MAX_CREDIT = 2000
