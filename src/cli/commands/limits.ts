@@ -2,7 +2,7 @@ import { isIP } from 'node:net'
 import type { Config } from '../../config.ts'
 import { countedAddress } from '../../http/client-address.ts'
 import { addressKey } from '../../modules/accounts/index.ts'
-import { counterKey, windowKey } from '../../modules/rate-limit/index.ts'
+import { counterKey, MAX_WINDOW_MS, windowKey } from '../../modules/rate-limit/index.ts'
 import type { RedisCommands } from '../../infra/redis/connections.ts'
 import { auditCommand } from '../audit.ts'
 import { formatCount, formatTable, print } from '../output.ts'
@@ -98,7 +98,7 @@ async function readUse (
   redis: RedisCommands,
   { key, isLeased }: Limit
 ): Promise<{ used: number, endsIn: number }> {
-  const [used, leftMs] = await Promise.all([isLeased ? redis.hget(key, 'g') : redis.get(key),
-    redis.pttl(key)])
+  const [used, ttlMs] = await Promise.all([isLeased ? redis.hget(key, 'g') : redis.get(key), redis.pttl(key)])
+  const leftMs = isLeased ? ttlMs - MAX_WINDOW_MS : ttlMs // Redis keeps a window for as long again
   return leftMs > 0 ? { used: Number(used ?? 0), endsIn: Math.ceil(leftMs / 1000) } : { used: 0, endsIn: 0 }
 }

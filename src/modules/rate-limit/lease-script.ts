@@ -13,6 +13,8 @@ declare module 'ioredis' {
 const RESERVE_DIVISOR = 4
 /** A window is not moved by less than this: clocks and messages are not that exact. */
 const SAME_START_MS = 100
+/** The fields of a window after which those of ended processes are removed. */
+const MAX_FIELDS = 200
 /** The script's arguments for all windows, its arguments per window, and its results per window. */
 const COMMON_ARGUMENTS = 2
 const ARGUMENTS = 12
@@ -23,7 +25,9 @@ export const RESULTS = 6
 //   g  the reads that were granted and not returned, and those that processes have reported
 //   i  its id: its first end
 //   p  the end of the client's previous window, as far as known; this one can't begin earlier
-//   and one field for each process that has reported: 1 if it may hold unspent reads, else 0.
+//   and one field for each process: the id of the last window that it has reported to, negative if it holds
+//   no unspent reads of it.
+// It is kept for one window's length after its end, so that the next window does not overlap with it.
 //
 // Waiting reads are granted first, then the reserve. If there are too few for the waiting reads, the unspent
 // reads of other processes and their shares are recalled, and the caller asks again.
@@ -34,13 +38,14 @@ local now = time[1] * 1000 + math.floor(time[2] / 1000)
 local results = {}
 
 -- Returns how many other processes may hold unspent reads, and all that have reported.
-local function processes_of (key)
+local function processes_of (key, id)
   local fields = redis.call('HGETALL', key)
   local others, reporters = 0, {}
   for at = 1, #fields, 2 do
-    if #fields[at] > 1 then -- the window's own fields have one letter
+    local reported_id = tonumber(fields[at + 1]) or 0
+    if #fields[at] > 1 and math.abs(reported_id) == id then -- the window's own fields have one letter
       table.insert(reporters, fields[at])
-      if fields[at] ~= process and fields[at + 1] ~= '0' then others = others + 1 end
+      if fields[at] ~= process and reported_id > 0 then others = others + 1 end
     end
   end
   return others, table.concat(reporters, ' ')
@@ -73,10 +78,13 @@ for index, key in ipairs(KEYS) do
     window_end, total, id = now, 0, 0
   else
     if since_previous_ms >= 0 then previous_end = math.max(previous_end, now - since_previous_ms) end
+    if window_end <= now then previous_end = math.max(previous_end, window_end) end
+    previous_end = math.min(previous_end, now) -- the clock may have been set back
     if not is_open then
-      window_end, total = now + rest_ms, unreported
+      total = unreported
+      window_end = math.max(now + rest_ms, previous_end + window_ms)
       id = window_end
-      if window[1] then redis.call('DEL', key) end -- the clock was set back
+      if redis.call('HLEN', key) > ${MAX_FIELDS} then redis.call('DEL', key) end -- of processes that have ended
     else
       total = total + unreported
       -- The first read may have been earlier, at this process, but not in the previous window.
@@ -85,7 +93,7 @@ for index, key in ipairs(KEYS) do
       new_end = math.max(new_end, previous_end + window_ms)
       if math.abs(new_end - window_end) > ${SAME_START_MS} then
         window_end = new_end
-        redis.call('PEXPIREAT', key, window_end)
+        redis.call('PEXPIREAT', key, window_end + window_ms)
         redis.call('PUBLISH', channel, 'end ' .. window_end - now .. ' ' .. id .. ' ' .. name)
       end
     end
@@ -96,11 +104,11 @@ for index, key in ipairs(KEYS) do
     granted = granted_waiting + reserve
     total = total + granted
 
-    local holds = (reserve > 0 or held > 0) and 1 or 0
-    redis.call('HSET', key, 'e', window_end, 'g', total, 'i', id, 'p', previous_end, process, holds)
-    if not is_open then redis.call('PEXPIREAT', key, window_end) end
+    local reported_id = (reserve > 0 or held > 0) and id or -id
+    redis.call('HSET', key, 'e', window_end, 'g', total, 'i', id, 'p', previous_end, process, reported_id)
+    if not is_open then redis.call('PEXPIREAT', key, window_end + window_ms) end
     if granted_waiting < waiting then
-      others, reporters = processes_of(key)
+      others, reporters = processes_of(key, id)
       if others > 0 or open_shares > 0 then
         redis.call('PUBLISH', channel, 'recall ' .. window_end - now .. ' ' .. id .. ' ' .. name)
       end

@@ -49,12 +49,12 @@ t.test('waiting reads get all that is left, and the reserve is at most 25 % of t
   t.match(await one.ask(request({ needed: 1, reserve: 1 })), { granted: 0, total: 30, others: 1 })
 })
 
-t.test('a window is stored until it ends, and returning reads does not start a new one', async (t) => {
+t.test('a window is stored for as long again after its end, and returning reads does not start a new one', async (t) => {
   const redis = await redisOf(t)
   const [one, two] = storesOf(redis)
   const { id } = await one.ask(request({ needed: 1, reserve: 8 }))
   const left = await redis.commands.pttl(WINDOW)
-  t.ok(left > 59_000 && left <= 60_000)
+  t.ok(left > 119_000 && left <= 120_000)
   await two.ask(request({ needed: 1 }))
   t.ok(await redis.commands.pttl(WINDOW) <= left, 'later reads do not extend it')
   await redis.commands.del(WINDOW)
@@ -191,4 +191,16 @@ t.test('a report does not begin a window', async (t) => {
   const [one] = storesOf(redis)
   t.match(await one.ask(request({ unreported: 7 })), { id: 0, leftMs: 0 })
   t.equal(await redis.commands.exists(WINDOW), 0)
+})
+
+t.test('a window does not overlap with the previous one, also if another process had asked for that', async (t) => {
+  const [one, two] = storesOf(await redisOf(t))
+  const short = { key: 'short', timeWindow: 300 }
+  const first = await one.ask(request({ ...short, needed: 1 }))
+  const begun = performance.now()
+  while (performance.now() < begun + 310);
+  const next = await two.ask(request({ ...short, needed: 1, unreported: 5, restOfWindow: 100 }))
+  t.match(next, { total: 6 })
+  t.ok(next.id >= first.id + 300, 'it ends a window after the end of the previous one')
+  t.match(await one.ask(request({ ...short, needed: 30 })), { id: next.id, others: 0 })
 })

@@ -173,6 +173,31 @@ t.test('reads before a refusal never exceed the limit in the window that it name
   t.equal(Math.max(...await Promise.all(paths.map(read))), 0)
 })
 
+t.test('a client that chooses its processes gets no more than in fixed windows', async (t) => {
+  const url = await claimRedis(t)
+  const replicas = await sharing(t, Array<string>(6).fill(url))
+  const timeWindow = 2000
+  const limits = replicas.map((replica) => replica.limit(30, { timeWindow }))
+  const share = limits[0]!.share(clock.now())
+  const beyond = 30 - 6 * share
+  // Each process asks Redis when the window of the last one has just ended, in a window that began before.
+  const step = timeWindow / 6 + 150
+  const visits = Array.from({ length: 18 }, (_, n) => [
+    { at: n * step, limit: limits[n % 6], reads: share },
+    { at: Math.max(5, (n - 1) * step + timeWindow + 90), limit: limits[n % 6], reads: beyond }
+  ]).flat().sort((one, other) => one.at - other.at)
+  const admitted: number[] = []
+  const begun = clock.now()
+  for (const { at, limit, reads } of visits) {
+    await sleep(Math.max(0, begun + at - clock.now()))
+    for (let n = 0; n < reads; n++) if (await take(limit, 'a')) admitted.push(clock.now())
+  }
+  const inThreeWindows = admitted.map((from) =>
+    admitted.filter((at) => at >= from && at < from + 3 * timeWindow).length
+  )
+  t.ok(Math.max(...inThreeWindows) <= 4 * 30, `${Math.max(...inThreeWindows)} reads in three windows`)
+})
+
 t.test('shares never exceed two thirds of the limit while processes join, leave, crash and lose Redis', async (t) => {
   const [observer] = await startReplicas(t, [await claimRedis(t)])
   const offset = settableClock(t)
