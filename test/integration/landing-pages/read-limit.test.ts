@@ -287,7 +287,7 @@ t.test('the window ends 60 seconds after its first read', async (t) => {
       const [key = '', ...others] = await commands.keys('landfall:window:*')
       t.same(others, [])
       const left = await commands.pttl(key)
-      t.ok(left > 50_000 && left <= 60_000)
+      t.ok(left > 110_000 && left <= 120_000, 'Redis keeps it for another minute')
       await commands.del(key)
       now += 60_000
     }

@@ -220,7 +220,7 @@ t.test('shares never exceed two thirds of the limit while processes join, leave,
   )
   await fc.assert(
     fc.asyncProperty(fc.array(event, { minLength: 150, maxLength: 250 }), async (events) => {
-      await observer!.redis.commands.flushall()
+      await observer!.redis.commands.flushdb()
       const processes = [{ members: member(), silentUntil: 0, shares: [] as number[] }]
       for (const [second, happening] of events.entries()) {
         offset.aheadMs += 1000
@@ -229,7 +229,7 @@ t.test('shares never exceed two thirds of the limit while processes join, leave,
         } else if (happening.type === 'silence') {
           const silent = processes[happening.process]
           if (silent !== undefined) silent.silentUntil = second + happening.seconds
-        } else if (happening.type === 'flush') await observer!.redis.commands.flushall()
+        } else if (happening.type === 'flush') await observer!.redis.commands.flushdb()
         // Each process beats at its own time within the second, and is looked at before and after.
         for (const process of processes) {
           const before = process.members.share(max, clock.now())
