@@ -48,14 +48,18 @@ export async function sendHead (
 }
 
 /** Sets the headers that 200, 206 and 304 have in common. */
-const setValidators = (reply: FastifyReply, file: FileInfo): FastifyReply =>
-  reply.headers({
+function setValidators (reply: FastifyReply, file: FileInfo): FastifyReply {
+  const now = Date.now()
+  return reply.headers({
     'accept-ranges': 'bytes',
     'cache-control': IMMUTABLE,
     etag: file.etag,
-    // Some storages round times up, but a date in the future is not allowed (RFC 9110, 8.8.2.1).
-    'last-modified': new Date(Math.min(file.modifiedAt.getTime(), Date.now())).toUTCString()
+    // Some storages round times up, but Last-Modified must not be later than Date (RFC 9110, 8.8.2.1), and
+    // Node's own Date is late when the process is busy.
+    date: new Date(now).toUTCString(),
+    'last-modified': new Date(Math.min(file.modifiedAt.getTime(), now)).toUTCString()
   })
+}
 
 function describeContent (
   reply: FastifyReply,
