@@ -101,9 +101,7 @@ export class PreparedHeads {
       response.statusCode = status
       sendPrepared(response, STATUS_LINES.get(status) + lines + this.#lastLines, sent)
     } else {
-      // Node's own Date is late when the process is busy, and must not be earlier than Last-Modified.
-      const headers = ['date', new Date().toUTCString(), ...headersOf(lines).flat()]
-      response.writeHead(status, headers).end(sent instanceof Body ? sent.bytes : sent)
+      response.writeHead(status, headersOf(lines).flat()).end(sent instanceof Body ? sent.bytes : sent)
     }
   }
 
