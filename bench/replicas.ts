@@ -86,18 +86,24 @@ function readOptions (): { replicas: number[], limits: number[] } | undefined {
 
 function report (rows: readonly Row[]): void {
   const shares = ABUSIVE.map((share) => `${share * 100} %`).join(' · ')
-  print(`Abusive clients send ${ABUSE} times their limit, others 1 to 5 reads. In cells with "·": ${shares} abusive.\n`)
-  print('| limit | replicas | share | routing | admitted/limit | wrongly refused | commands a read | Redis, µs a read |')
-  print('|--:|--:|--:|---|--:|--:|--:|--:|')
+  print(`Abusive clients send ${ABUSE} times their limit, others 1 to 5 reads.`)
+  print(`In cells with "·": ${shares} abusive.\n`)
+  printHead()
   for (const row of rows) if (!row.isChanging) print(lineOf(row))
   const changing = rows.filter(({ isChanging }) => isChanging)
   if (changing.length === 0) return
   print(`\nThe same with ${ABUSIVE.at(-1)! * 100} % abusive clients, while ${
     CHANGING * 100
   } % of the replicas crash in each window and as many join:\n`)
-  print('| limit | replicas | share | routing | admitted/limit | wrongly refused | commands a read | Redis, µs a read |')
-  print('|--:|--:|--:|---|--:|--:|--:|--:|')
+  printHead()
   for (const row of changing) print(lineOf(row))
+}
+
+function printHead (): void {
+  const head = ['limit', 'replicas', 'share', 'routing', 'admitted/limit', 'wrongly refused',
+    'commands a read', 'Redis, µs a read']
+  print(`| ${head.join(' | ')} |`)
+  print('|--:|--:|--:|---|--:|--:|--:|--:|')
 }
 
 function lineOf ({ max, replicas, share, affinity, windows }: Row): string {

@@ -117,16 +117,19 @@ export async function startPostgres (bin: string, cluster: string, guardian: Gua
         ...Object.entries({ ...settings, port }).flatMap(([name, value]) => ['-c', `${name}=${value}`])]
     }),
     url: (port) => `postgresql://postgres:${password}@127.0.0.1:${port}/postgres`,
-    async probe (url) {
-      const client = new pg.Client({ connectionString: url, connectionTimeoutMillis: 2000 })
-      client.on('error', () => {})
-      try {
-        await client.connect()
-      } finally {
-        await client.end().catch(() => {})
-      }
-    }
+    probe: probePostgres
   }, guardian)
+}
+
+/** Connects to PostgreSQL, or to a pooler in front of it. @throws {Error} it can't be reached */
+export async function probePostgres (url: string): Promise<void> {
+  const client = new pg.Client({ connectionString: url, connectionTimeoutMillis: 2000 })
+  client.on('error', () => {})
+  try {
+    await client.connect()
+  } finally {
+    await client.end().catch(() => {})
+  }
 }
 
 /** Starts Redis without persistence. `settings` are configuration directives: `{ maxmemory: '2mb' }`. */

@@ -1,8 +1,7 @@
 import { chownSync, writeFileSync } from 'node:fs'
 import { join } from 'node:path'
-import pg from 'pg'
 import { ownGuardian } from './guardian.ts'
-import { accountOf, privateFolder, startInstance } from './instances.ts'
+import { accountOf, privateFolder, probePostgres, startInstance } from './instances.ts'
 import { own, type PrivateServer, type Teardown } from './servers.ts'
 
 export interface PgbouncerOptions {
@@ -56,15 +55,7 @@ export async function startPgbouncer (
         )]
       }),
       url: (port) => `postgresql://${username}:${password}@127.0.0.1:${port}${pathname}`,
-      async probe (url) {
-        const client = new pg.Client({ connectionString: url, connectionTimeoutMillis: 2000 })
-        client.on('error', () => {})
-        try {
-          await client.connect()
-        } finally {
-          await client.end().catch(() => {})
-        }
-      }
+      probe: probePostgres
     }, ownGuardian())
   )
 }

@@ -87,7 +87,7 @@ class MigrationSession implements StatementRunner {
     this.#client = client
   }
 
-  /** The process of PostgreSQL that serves this connection, as PostgreSQL, or a pooler, names it. */
+  /** The id of PostgreSQL's process for this connection, as the connection's greeting has it. */
   get processId (): number | undefined {
     return (this.#client as { processID?: number }).processID
   }

@@ -41,7 +41,6 @@ export function createServerConnection (url: string, scripts: RedisScripts): Red
   return abandonUnlessReady(new Redis(url, {
     ...OPTIONS,
     enableAutoPipelining: true,
-    autoPipeliningIgnoredCommands: ['evalsha'],
     scripts: { ...scripts }
   }))
 }

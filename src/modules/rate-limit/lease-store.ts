@@ -1,4 +1,5 @@
 import type { RedisClient } from '../../infra/redis/redis-client.ts'
+import { Batcher } from '../../infra/system/batcher.ts'
 import { RESULTS } from './lease-script.ts'
 import type { Members } from './members.ts'
 
@@ -74,10 +75,9 @@ export interface LeaseStore {
 
 interface Question {
   readonly request: LeaseRequest
+  /** Unspent reads that are returned, and the id of their window; 0 for none. */
   readonly returned: number
   readonly id: number
-  readonly resolve: (answer: LeaseAnswer) => void
-  readonly reject: (error: unknown) => void
 }
 
 /** Type, time left in milliseconds, id of the window, name space, key. */
@@ -89,7 +89,11 @@ export class RedisLeaseStore implements LeaseStore {
   readonly #redis: RedisClient
   readonly #channel: string
   readonly #processId: string
-  #questions: Question[] = []
+  readonly #questions = new Batcher<Question, LeaseAnswer>({
+    run: async (questions) => this.#send(questions),
+    maxKeys: MAX_BATCH,
+    maxRunning: Infinity
+  })
 
   /** @param processId identifies this process among those that share the limit */
   constructor (redis: RedisClient, channel: string, processId: string, members?: Members) {
@@ -108,12 +112,12 @@ export class RedisLeaseStore implements LeaseStore {
   }
 
   ask (request: LeaseRequest): Promise<LeaseAnswer> {
-    return this.#put(request, 0, 0)
+    return this.#questions.load({ request, returned: 0, id: 0 })
   }
 
   async giveBack (window: WindowOfClient, reads: number, id: number): Promise<void> {
     const nothing = { needed: 0, reserve: 0, held: 0, unreported: 0, openShares: 0 }
-    await this.#put({ ...window, ...nothing }, reads, id).catch(() => {})
+    await this.#questions.load({ request: { ...window, ...nothing }, returned: reads, id }).catch(() => {})
   }
 
   onMessage (listeners: WindowMessages): void {
@@ -124,27 +128,19 @@ export class RedisLeaseStore implements LeaseStore {
     })
   }
 
-  #put (request: LeaseRequest, returned: number, id: number): Promise<LeaseAnswer> {
-    return new Promise((resolve, reject) => {
-      if (this.#questions.length === 0) {
-        setImmediate(() => {
-          this.#send()
-        })
-      }
-      this.#questions.push({ request, returned, id, resolve, reject })
-      if (this.#questions.length === MAX_BATCH) this.#send()
-    })
-  }
-
-  #send (): void {
-    const questions = this.#questions
-    this.#questions = [] // empty if a full batch was already sent
+  /** Sends a command for each group of windows that one command may name. A group may fail by itself. */
+  #send (questions: readonly Question[]): Promise<LeaseAnswer>[] {
+    const answers = new Map<Question, Promise<LeaseAnswer>>()
     for (const group of this.#redis.groups(questions, ({ request }) => windowKey(nameOf(request)))) {
-      if (group.length > 0) this.#sendGroup(group)
+      const results = this.#sendGroup(group)
+      for (const [index, question] of group.entries()) {
+        answers.set(question, results.then((all) => answerOf(all, index)))
+      }
     }
+    return questions.map((question) => answers.get(question) as Promise<LeaseAnswer>)
   }
 
-  #sendGroup (questions: readonly Question[]): void {
+  async #sendGroup (questions: readonly Question[]): Promise<(number | string)[]> {
     const keys: string[] = []
     const values: (string | number)[] = [this.#processId, this.#channel]
     for (const { request, returned, id } of questions) {
@@ -165,28 +161,16 @@ export class RedisLeaseStore implements LeaseStore {
         request.timeWindow
       )
     }
-    this.#redis.run(async (redis) => await redis.landfallLeases(keys.length, ...keys, ...values)).then(
-      (results) => {
-        for (const [index, { resolve }] of questions.entries()) {
-          resolve(answerOf(results.slice(index * RESULTS, (index + 1) * RESULTS)))
-        }
-      },
-      (error: unknown) => {
-        for (const { reject } of questions) reject(error)
-      }
-    )
+    return await this.#redis.run(async (redis) => await redis.landfallLeases(keys.length, ...keys, ...values))
   }
 }
 
-function answerOf (results: readonly (number | string)[]): LeaseAnswer {
-  const [granted, total, leftMs, id, others, reporters] = results as [
-    number,
-    number,
-    number,
-    number,
-    number,
-    string
-  ]
+/** Returns the answer for the window with an index in the script's call. */
+function answerOf (results: readonly (number | string)[], index: number): LeaseAnswer {
+  const [granted, total, leftMs, id, others, reporters] = results.slice(
+    index * RESULTS,
+    (index + 1) * RESULTS
+  ) as [number, number, number, number, number, string]
   return { granted, total, leftMs, id, others, reporters: new Set(reporters.split(' ')) }
 }
 
