@@ -4,7 +4,7 @@ import { errorCodes, type FastifyError, type FastifyInstance, type FastifyReques
 import fp from 'fastify-plugin'
 import { EncodedBodyError, MalformedJsonError, UnsupportedMediaTypeError } from '../errors.ts'
 import { nextTurn } from '../infra/system/turns.ts'
-import { JsonScanner, JsonSyntaxError, type JsonVisitor } from './json-scanner.ts'
+import { JsonScanner, JsonSyntaxError, type JsonValue, type JsonVisitor } from './json-scanner.ts'
 
 const BYTE_ORDER_MARK = Buffer.from('\uFEFF')
 /** The first buffer for a body whose size isn't announced. */
@@ -101,12 +101,14 @@ async function readBytes (request: FastifyRequest, payload: RequestPayload): Pro
  * Checks JSON text, one slice in each turn of the event loop, and reports its members to `visitor`.
  *
  * @param bytes valid UTF-8
+ * @returns the outermost value
  * @throws {MalformedJsonError} 400, with line and column
  */
-export async function scanJson (bytes: Buffer, visitor: JsonVisitor = IGNORE): Promise<void> {
+export async function scanJson (bytes: Buffer, visitor: JsonVisitor = IGNORE): Promise<JsonValue> {
   const scanner = new JsonScanner(bytes, visitor)
   try {
     while (!scanner.advance(SLICE_BYTES)) await nextTurn()
+    return scanner.root
   } catch (error) {
     throw error instanceof JsonSyntaxError ? new MalformedJsonError(error.message) : error
   }

@@ -78,6 +78,7 @@ export class JsonScanner {
   /** Of the open value at each reported depth: where it starts, and its deepest level. */
   readonly #starts = new Array<number>(REPORTED_DEPTH + 1).fill(0)
   readonly #deepest = new Array<number>(REPORTED_DEPTH + 1).fill(0)
+  #rootEnd = 0
 
   /** @param bytes valid UTF-8 without a byte order mark */
   constructor (bytes: Buffer, visitor: JsonVisitor) {
@@ -85,9 +86,9 @@ export class JsonScanner {
     this.#visitor = visitor
   }
 
-  /** Where the outermost value starts, once it has been reached. */
-  get start (): number {
-    return this.#starts[0] as number
+  /** The outermost value, when the whole text has been scanned. */
+  get root (): JsonValue {
+    return { start: this.#starts[0] as number, end: this.#rootEnd, levels: this.#deepest[0] as number }
   }
 
   /**
@@ -183,6 +184,7 @@ export class JsonScanner {
 
   #endValue (): void {
     const depth = this.#depth
+    if (depth === 0) this.#rootEnd = this.#at
     if (depth <= REPORTED_DEPTH && this.#isObject[depth] === 1) {
       const levels = this.#deepest[depth] as number - depth
       this.#visitor.value(depth, { start: this.#starts[depth] as number, end: this.#at, levels })

@@ -1,6 +1,7 @@
 import { Type, type Static } from '@sinclair/typebox'
 
-// Cursor pagination of all lists, newest first. Ids are UUIDs of version 7, which sort by creation time.
+// Cursor pagination of all lists, newest first. Ids are UUIDs of version 7, which sort by creation time, or
+// numbers in the form of a UUID.
 
 const DEFAULT_LIMIT = 50
 const MAX_LIMIT = 100
@@ -40,6 +41,19 @@ export const pageOf = ({ limit = DEFAULT_LIMIT, cursor }: Static<typeof PageQuer
 /** The Link to the records older than `lastId`. It is relative, so that tokens stay on their host. */
 export const nextLink = (listPath: string, page: Page, lastId: string): string =>
   `<${listPath}?limit=${page.limit}&cursor=${encodeCursor(lastId)}>; rel="next"`
+
+/** The largest `bigint` of PostgreSQL. */
+const MAX_BIGINT = 2n ** 63n - 1n
+
+/** Returns a number from 0 in the form of an id, for lists that are ordered by a number. */
+export const numberAsId = (number: bigint): string =>
+  number.toString(16).padStart(32, '0').replace(/^(.{8})(.{4})(.{4})(.{4})/, '$1-$2-$3-$4-')
+
+/** Returns the number in an id of `numberAsId`. A cursor that a client made up gives some number. */
+export function numberOfId (id: string): bigint {
+  const number = BigInt(`0x${id.replaceAll('-', '')}`)
+  return number > MAX_BIGINT ? MAX_BIGINT : number
+}
 
 const encodeCursor = (id: string): string => Buffer.from(id.replaceAll('-', ''), 'hex').toString('base64url')
 

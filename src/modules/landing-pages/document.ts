@@ -36,6 +36,18 @@ export async function parseDocumentBody (request: FastifyRequest, payload: Reque
 }
 
 /**
+ * The body parser of routes whose body is the document itself. It sets `request.document`. `request.body`
+ * becomes an empty value of the type that was sent.
+ */
+export async function parseBareDocument (request: FastifyRequest, payload: RequestPayload): Promise<unknown> {
+  const bytes = await readJsonBytes(request, payload)
+  if (bytes === undefined) return undefined
+  const { start, levels } = await scanJson(bytes)
+  request.document = { text: bytes.toString('utf8'), byteSize: bytes.length, depth: levels }
+  return emptyLike(bytes[start])
+}
+
+/**
  * Finds `current_data` at the top level of a request body, or else inside `landing_page`. If a name is
  * repeated, the last one counts, as with JSON.parse.
  *
@@ -45,14 +57,14 @@ export async function findDocument (
   bytes: Buffer
 ): Promise<{ outline: unknown, document: FoundDocument | undefined }> {
   const finder = new DocumentFinder(bytes)
-  await scanJson(bytes, finder)
+  const { start } = await scanJson(bytes, finder)
   const found = finder.own ?? finder.wrapped
   const document = found && {
     text: bytes.toString('utf8', found.start, found.end),
     byteSize: found.end - found.start,
     depth: found.levels
   }
-  return { outline: finder.outline(), document }
+  return { outline: finder.outline(start), document }
 }
 
 class DocumentFinder implements JsonVisitor {
@@ -92,9 +104,11 @@ class DocumentFinder implements JsonVisitor {
   /**
    * The body as an object of its two known members, with empty values of the types that were sent. A member
    * `other` stands for all others.
+   *
+   * @param start where the body's value starts
    */
-  outline (): unknown {
-    const root = emptyLike(this.#bytes[this.#bytes.findIndex((byte) => byte > 0x20)])
+  outline (start: number): unknown {
+    const root = emptyLike(this.#bytes[start])
     if (!isObject(root)) return root
     if (this.#hasOthers) root.other = null
     if (this.own !== undefined) root.current_data = this.#emptyAt(this.own)

@@ -23,6 +23,15 @@ export const recordValidators = (
   modifiedAt: page.updatedAt
 })
 
+/** Returns the validators of a page's document. Preconditions may also name the tag of its record. */
+export const documentValidators = (
+  page: { contentHash: string, version: bigint, updatedAt: Date }
+): Validators => ({
+  etag: entityTag(page.contentHash),
+  otherTags: [recordTag(page), ...documentTags(page.contentHash)],
+  modifiedAt: page.updatedAt
+})
+
 /** The preconditions of a write as parameters of its statement; null for those that it doesn't have. */
 export interface WriteConditions {
   /** Each is `*`, the hash of a document, or a hash and a version. */

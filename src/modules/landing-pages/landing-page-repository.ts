@@ -50,9 +50,13 @@ const OWN_VERSION =
   AND ($4::text[] IS NULL OR NOT $4::text[] && ${NAMES})
   AND ($5::timestamptz IS NULL OR date_trunc('second', updated_at) <= $5::timestamptz)`
 
+/** The name of the author, who is the owner ($2). */
+const AUTHOR_NAME = '(SELECT email FROM users WHERE users.id = $2::integer)'
+
 const CREATE = statement<LandingPage>(`
-  INSERT INTO landing_pages (id, user_id, public_id, current_data, content_hash, created_at, updated_at)
-  VALUES ($1::uuid, $2::integer, $3, $4, $5, $6::timestamptz, $6::timestamptz)
+  INSERT INTO landing_pages (id, user_id, public_id, current_data, content_hash, created_at, updated_at,
+    authored_version, author_type, author_name)
+  VALUES ($1::uuid, $2::integer, $3, $4, $5, $6::timestamptz, $6::timestamptz, 1, 'user', ${AUTHOR_NAME})
   RETURNING ${RECORD}`)
 
 const FIND = statement<
@@ -74,10 +78,46 @@ const LIST = statement<Omit<LandingPage, 'currentData'> & { currentData: string 
   ) measured
   ORDER BY id DESC`)
 
-/** GREATEST, because the clock of the replica that wrote last may be ahead. */
+/**
+ * Returns the SQL of a write. The same bytes change nothing. A trigger of the table keeps the version that
+ * the write replaces (docs/adr/0020-revisions.md).
+ */
+const setDocument = (
+  values: { document: string, hash: string, time: string, restoredFrom: string }
+): string => {
+  const changes = {
+    current_data: values.document,
+    content_hash: values.hash,
+    version: 'version + 1',
+    // The clock of the replica that wrote last may be ahead.
+    updated_at: `GREATEST(updated_at, ${values.time}::timestamptz)`,
+    authored_version: 'version + 1',
+    author_type: "'user'",
+    author_name: AUTHOR_NAME,
+    restored_from: values.restoredFrom
+  }
+  const assignments = Object.entries(changes).map(([column, value]) =>
+    `${column} = CASE WHEN content_hash = ${values.hash} THEN ${column} ELSE ${value} END`
+  )
+  return `SET ${assignments.join(', ')}`
+}
+
 const REPLACE = statement<LandingPage>(`
-  UPDATE landing_pages SET current_data = $6, content_hash = $7, version = version + 1, updated_at = GREATEST(updated_at, $8::timestamptz)
+  UPDATE landing_pages ${setDocument({ document: '$6', hash: '$7', time: '$8', restoredFrom: 'NULL' })}
   WHERE ${OWN_VERSION}
+  RETURNING ${RECORD}`)
+
+const RESTORE = statement<LandingPage>(`
+  WITH source AS (
+    SELECT document, content_hash AS hash FROM landing_page_revisions
+    WHERE page_id = $1::uuid AND version = $6::bigint
+    UNION ALL
+    SELECT current_data, content_hash FROM landing_pages WHERE id = $1::uuid AND version = $6::bigint
+  )
+  UPDATE landing_pages ${
+  setDocument({ document: 'document', hash: 'hash', time: '$7', restoredFrom: '$6::bigint' })
+}
+  FROM source WHERE ${OWN_VERSION}
   RETURNING ${RECORD}`)
 
 const DELETE = statement<
@@ -140,7 +180,10 @@ export class LandingPageRepository {
     return { pages, nextBefore: pages.length < rows.length ? pages.at(-1)?.id : undefined }
   }
 
-  /** Replaces the document. Returns null when there is no such page, or a condition is false. */
+  /**
+   * Replaces the document. The same bytes change nothing. Returns null when there is no such page, or a
+   * condition is false.
+   */
   async replace (
     userId: number,
     id: string,
@@ -149,6 +192,18 @@ export class LandingPageRepository {
   ): Promise<LandingPage | null> {
     const rows = await this.#database.run(REPLACE, [id, userId, ...parametersOf(conditions), document,
       contentHash(document), new Date()])
+    return rows[0] ?? null
+  }
+
+  /** Writes the document of a version again. Returns null as replace(), or without such a version. */
+  async restore (
+    userId: number,
+    id: string,
+    version: bigint,
+    conditions: WriteConditions
+  ): Promise<LandingPage | null> {
+    const rows = await this.#database.run(RESTORE, [id, userId, ...parametersOf(conditions), version,
+      new Date()])
     return rows[0] ?? null
   }
 

@@ -3,17 +3,18 @@ import { PageQuery } from '../../http/pagination.ts'
 import { answer, BAD_PAGE, bearer, BODY_ERRORS, errors, IdParams, MALFORMED_JSON, NO_PARAMETERS, nothing,
   ReadConditions, WriteConditions, type AnswerHeader } from '../../http/schemas.ts'
 
-const DOCUMENT = { title: 'Hello', price: 1 }
+/** An example. */
+export const DOCUMENT = { title: 'Hello', price: 1 }
 const PUBLIC_ID = '4nJ8sQzR2bXw7kLmT0yHcV'
 
-const Document = Type.Union([Type.Record(Type.String(), Type.Unknown()), Type.Array(Type.Unknown())], {
+export const Document = Type.Union([Type.Record(Type.String(), Type.Unknown()), Type.Array(Type.Unknown())], {
   title: 'Document',
   description:
     'A JSON object or array, by default of at most 1 MiB, nested at most 100 levels deep. The service stores it byte for byte as it was sent.',
   examples: [DOCUMENT]
 })
 
-const LandingPage = Type.Object({
+export const LandingPage = Type.Object({
   id: Type.String({ format: 'uuid', description: "Identifies the page in the owner's routes" }),
   public_id: Type.String({
     pattern: '^[0-9A-Za-z]{22}$',
@@ -22,7 +23,8 @@ const LandingPage = Type.Object({
   }),
   current_data: Document,
   created_at: Type.String({ format: 'date-time' }),
-  updated_at: Type.String({ format: 'date-time' })
+  updated_at: Type.String({ format: 'date-time' }),
+  version: Type.Integer({ minimum: 1, description: 'Grows by one with each change of the document' })
 }, { title: 'LandingPage' })
 
 const LandingPageInput = Type.Object({ current_data: Document }, { title: 'LandingPageInput' })
@@ -53,7 +55,7 @@ const CORS: readonly AnswerHeader[] = ['Access-Control-Allow-Origin', 'Access-Co
 const COUNTED: readonly AnswerHeader[] = [...CORS, 'RateLimit', 'RateLimit-Policy']
 const READ: readonly AnswerHeader[] = [...COUNTED, 'ETag', 'Last-Modified?', 'Vary', 'Cache-Status', 'Age?']
 
-const tags = ['Landing Pages']
+export const tags = ['Landing Pages']
 
 // The response schemas are only documentation: routes write text (docs/adr/0003-documents-as-text.md).
 

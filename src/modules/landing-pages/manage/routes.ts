@@ -1,12 +1,10 @@
 import type { FastifyPluginAsyncTypebox } from '@fastify/type-provider-typebox'
-import type { FastifyReply, FastifyRequest, preValidationHookHandler } from 'fastify'
+import type { FastifyRequest, preValidationHookHandler } from 'fastify'
 import { auditRequest } from '../../../http/audit.ts'
 import { clock } from '../../../infra/system/clock.ts'
 import { KeyedSemaphore } from '../../../infra/system/keyed-semaphore.ts'
-import { InvalidError, NotFoundError, PreconditionFailedError, RetryLaterError,
-  TooLargeError } from '../../../errors.ts'
-import { checkPreconditions, failedPrecondition, isNotModified } from '../../../http/conditional-requests.ts'
-import { JSON_CONTENT_TYPE } from '../../../http/common-headers.ts'
+import { NotFoundError, RetryLaterError } from '../../../errors.ts'
+import { checkPreconditions, isNotModified } from '../../../http/conditional-requests.ts'
 import { nextLink, pageOf } from '../../../http/pagination.ts'
 import { sendWithoutBody } from '../../../http/responses.ts'
 import { documentVersion } from '../public/cached-document.ts'
@@ -14,8 +12,11 @@ import { parseDocumentBody } from '../document.ts'
 import { recordValidators, writeConditions } from '../etag.ts'
 import { LandingPageRepository, type LandingPage } from '../landing-page-repository.ts'
 import { createSchema, deleteSchema, getSchema, listSchema, updateSchema } from '../schemas.ts'
+import { documentRoutes } from './document-routes.ts'
+import { recordJson, sendJson, sendRecord } from './record.ts'
+import { revisionRoutes } from './revision-routes.ts'
+import { checkedDocument, createMismatchError, documentOfOwner, ownPage } from './write-checks.ts'
 
-const MAX_DEPTH = 100
 /** Bytes allowed in addition to the document: the enclosing object, other fields and white space. */
 const ENVELOPE_BYTES = 64 * 1024
 
@@ -34,6 +35,8 @@ export const manageRoutes: FastifyPluginAsyncTypebox = async (app) => {
   addReadRoutes(app, pages)
   addUpdateRoute(app, pages)
   addDeleteRoute(app, pages)
+  await app.register(documentRoutes, { pages })
+  await app.register(revisionRoutes, { pages })
 }
 
 function addCreateRoute (app: App, pages: LandingPageRepository): void {
@@ -88,13 +91,12 @@ function addUpdateRoute (app: App, pages: LandingPageRepository): void {
     preValidation: allowNoBody,
     attachValidation: true
   }, async (request, reply) => {
-    const { id } = request.params
-    const { userId } = request.session
-    const document = await documentOfOwner(request, maxBytes, pages, userId, id)
-    if (document === undefined) return sendRecord(reply, await findUnchanged(pages, userId, id, request))
+    const { userId, id } = ownPage(request)
+    const document = await documentOfOwner(request, maxBytes, pages)
+    if (document === undefined) return sendRecord(reply, await findUnchanged(pages, request))
     const startedAt = clock.now()
     const page = await pages.replace(userId, id, document, writeConditions(request.headers))
-    if (page === null) throw await createMismatchError(pages, userId, id, request)
+    if (page === null) throw await createMismatchError(pages, request, recordValidators)
     await app.documents.publish(page.publicId, documentVersion(page), startedAt)
     return sendRecord(reply, page)
   })
@@ -102,67 +104,21 @@ function addUpdateRoute (app: App, pages: LandingPageRepository): void {
 
 function addDeleteRoute (app: App, pages: LandingPageRepository): void {
   app.delete('/manage/landing_pages/:id', { schema: deleteSchema }, async (request, reply) => {
-    const { id } = request.params
-    const { userId } = request.session
+    const { userId, id } = ownPage(request)
     const publicId = await pages.delete(userId, id, writeConditions(request.headers))
-    if (publicId === null) throw await createMismatchError(pages, userId, id, request)
+    if (publicId === null) throw await createMismatchError(pages, request, recordValidators)
     await app.documents.publish(publicId, undefined)
     return sendWithoutBody(reply.code(204))
   })
 }
 
-/** Like checkedDocument(). Only the owner gets the error of an invalid body, everybody else gets a 404. */
-async function documentOfOwner (
-  request: FastifyRequest,
-  maxBytes: number,
-  pages: LandingPageRepository,
-  userId: number,
-  id: string
-): Promise<string | undefined> {
-  try {
-    if (request.validationError !== undefined) throw request.validationError
-    return checkedDocument(request, maxBytes)
-  } catch (error) {
-    if (error instanceof NotFoundError) throw error
-    throw await pages.find(userId, id) === null ? new NotFoundError() : error
-  }
-}
-
 /** Returns the current page for a PATCH without a document. */
-async function findUnchanged (
-  pages: LandingPageRepository,
-  userId: number,
-  id: string,
-  request: FastifyRequest
-): Promise<LandingPage> {
+async function findUnchanged (pages: LandingPageRepository, request: FastifyRequest): Promise<LandingPage> {
+  const { userId, id } = ownPage(request)
   const page = await pages.find(userId, id)
   if (page === null) throw new NotFoundError()
   checkPreconditions(request, recordValidators(page))
   return page
-}
-
-/** Returns the error for a write without effect: a 404 without a page, a 412 for a false precondition. */
-async function createMismatchError (
-  pages: LandingPageRepository,
-  userId: number,
-  id: string,
-  request: FastifyRequest
-): Promise<Error> {
-  const page = await pages.find(userId, id)
-  if (page === null) return new NotFoundError()
-  const validators = recordValidators(page)
-  // After another write in the meantime, no condition may be false any more.
-  return new PreconditionFailedError(failedPrecondition(request, validators) ?? 'If-Match', validators.etag)
-}
-
-/** Returns the document exactly as it was sent; undefined if there is none. */
-function checkedDocument ({ document }: FastifyRequest, maxBytes: number): string | undefined {
-  if (document === undefined) return undefined
-  if (document.byteSize > maxBytes) throw new TooLargeError('Current data', maxBytes)
-  if (document.depth > MAX_DEPTH) {
-    throw new InvalidError([`Current data is nested too deeply (maximum is ${MAX_DEPTH} levels)`])
-  }
-  return document.text
 }
 
 /** A PATCH without a body is treated like an empty object: it changes nothing. */
@@ -170,15 +126,3 @@ const allowNoBody: preValidationHookHandler = (request, _reply, done) => {
   if (request.body === undefined) request.body = {}
   done()
 }
-
-/** The document's text is inserted unchanged, because parsing it would change numbers and escapes. */
-const recordJson = (page: LandingPage): string =>
-  `{"id":"${page.id}","public_id":"${page.publicId}","current_data":${page.currentData},` +
-  `"created_at":"${page.createdAt.toISOString()}","updated_at":"${page.updatedAt.toISOString()}"}`
-
-const sendRecord = (reply: FastifyReply, page: LandingPage): FastifyReply =>
-  sendJson(reply.header('etag', recordValidators(page).etag), recordJson(page))
-
-/** Sends a buffer, because Fastify would serialise a string by the response schema. */
-const sendJson = (reply: FastifyReply, json: string): FastifyReply =>
-  reply.type(JSON_CONTENT_TYPE).send(Buffer.from(json))

@@ -1,0 +1,17 @@
+import type { FastifyReply } from 'fastify'
+import { JSON_CONTENT_TYPE } from '../../../http/common-headers.ts'
+import { recordValidators } from '../etag.ts'
+import type { LandingPage } from '../landing-page-repository.ts'
+
+/** The document's text is inserted unchanged, because parsing it would change numbers and escapes. */
+export const recordJson = (page: LandingPage): string =>
+  `{"id":"${page.id}","public_id":"${page.publicId}","current_data":${page.currentData},` +
+  `"created_at":"${page.createdAt.toISOString()}","updated_at":"${page.updatedAt.toISOString()}",` +
+  `"version":${page.version}}`
+
+export const sendRecord = (reply: FastifyReply, page: LandingPage): FastifyReply =>
+  sendJson(reply.header('etag', recordValidators(page).etag), recordJson(page))
+
+/** Sends a buffer, because Fastify would serialise a string by the response schema. */
+export const sendJson = (reply: FastifyReply, json: string): FastifyReply =>
+  reply.type(JSON_CONTENT_TYPE).send(Buffer.from(json))

@@ -1,0 +1,75 @@
+import type { FastifyPluginAsyncTypebox } from '@fastify/type-provider-typebox'
+import type { FastifyRequest } from 'fastify'
+import { clock } from '../../../infra/system/clock.ts'
+import { NotFoundError } from '../../../errors.ts'
+import { checkPreconditions, isNotModified } from '../../../http/conditional-requests.ts'
+import { entityTag } from '../../../http/content-encoding.ts'
+import { nextLink, numberAsId, numberOfId, pageOf } from '../../../http/pagination.ts'
+import { sendWithoutBody } from '../../../http/responses.ts'
+import { documentVersion } from '../public/cached-document.ts'
+import { recordValidators, writeConditions } from '../etag.ts'
+import type { LandingPageRepository } from '../landing-page-repository.ts'
+import { RevisionRepository, type Revision } from '../revision-repository.ts'
+import { getRevisionSchema, listRevisionsSchema, restoreRevisionSchema } from '../revision-schemas.ts'
+import { sendJson, sendRecord } from './record.ts'
+import { createMismatchError, ownPage } from './write-checks.ts'
+
+/** The routes of a page's versions. */
+export const revisionRoutes: FastifyPluginAsyncTypebox<{ pages: LandingPageRepository }> = async (
+  app,
+  { pages }
+) => {
+  const revisions = new RevisionRepository(app.database)
+  const url = '/manage/landing_pages/:id/revisions'
+
+  app.get(url, { schema: listRevisionsSchema }, async (request, reply) => {
+    const { userId, id } = ownPage(request)
+    const page = pageOf(request.query)
+    const before = page.before === undefined ? undefined : numberOfId(page.before)
+    const { revisions: found, hasMore } = await revisions.list(userId, id, { before, limit: page.limit })
+    const last = found.at(-1)
+    // A page has at least its current version. Only a cursor may leave none.
+    if (last === undefined && await pages.find(userId, id) === null) throw new NotFoundError()
+    if (last !== undefined && hasMore) {
+      const path = app.publicPath(`/manage/landing_pages/${id}/revisions`)
+      reply.header('link', nextLink(path, page, numberAsId(last.version)))
+    }
+    return found.map(revisionRecord)
+  })
+
+  app.get(`${url}/:version`, { schema: getRevisionSchema }, async (request, reply) => {
+    const { userId, id } = ownPage(request)
+    const revision = await revisions.find(userId, id, versionOf(request))
+    if (revision === null) throw new NotFoundError()
+    const validators = { etag: entityTag(revision.contentHash), modifiedAt: revision.createdAt }
+    checkPreconditions(request, validators)
+    reply.header('etag', validators.etag)
+    if (isNotModified(request.headers, validators)) return sendWithoutBody(reply.code(304))
+    return sendJson(reply, revision.document)
+  })
+
+  app.post(`${url}/:version/restore`, { schema: restoreRevisionSchema }, async (request, reply) => {
+    const { userId, id } = ownPage(request)
+    const version = versionOf(request)
+    const startedAt = clock.now()
+    const page = await pages.restore(userId, id, version, writeConditions(request.headers))
+    if (page === null) {
+      if (await revisions.find(userId, id, version) === null) throw new NotFoundError()
+      throw await createMismatchError(pages, request, recordValidators)
+    }
+    await app.documents.publish(page.publicId, documentVersion(page), startedAt)
+    return sendRecord(reply, page)
+  })
+}
+
+/** Returns the path parameter `version`, which the schema has checked. */
+const versionOf = ({ params }: FastifyRequest): bigint => BigInt((params as { version: string }).version)
+
+const revisionRecord = (revision: Revision) => ({
+  version: Number(revision.version),
+  etag: entityTag(revision.contentHash),
+  byte_size: revision.byteSize,
+  created_at: revision.createdAt.toISOString(),
+  author: { type: revision.authorType, name: revision.authorName },
+  restored_from: revision.restoredFrom === null ? null : Number(revision.restoredFrom)
+})

@@ -1,0 +1,70 @@
+import type { FastifyRequest } from 'fastify'
+import { InvalidError, NotFoundError, PreconditionFailedError, TooLargeError } from '../../../errors.ts'
+import { failedPrecondition, type Validators } from '../../../http/conditional-requests.ts'
+import type { LandingPage, LandingPageRepository } from '../landing-page-repository.ts'
+
+const MAX_DEPTH = 100
+
+/** A page in a request: its id, and the caller, who has to be the owner. */
+export interface OwnPage {
+  readonly userId: number
+  readonly id: string
+}
+
+/** Returns the page that a request with the path parameter `id` names. */
+export const ownPage = (request: FastifyRequest): OwnPage => ({
+  userId: request.session.userId,
+  id: (request.params as { id: string }).id
+})
+
+/**
+ * Returns the document of a request exactly as it was sent; undefined if there is none.
+ *
+ * @throws {InvalidError} 422
+ * @throws {TooLargeError} 413
+ */
+export function checkedDocument ({ document }: FastifyRequest, maxBytes: number): string | undefined {
+  if (document === undefined) return undefined
+  if (document.byteSize > maxBytes) throw new TooLargeError('Current data', maxBytes)
+  if (document.depth > MAX_DEPTH) {
+    throw new InvalidError([`Current data is nested too deeply (maximum is ${MAX_DEPTH} levels)`])
+  }
+  return document.text
+}
+
+/**
+ * Like checkedDocument(), for a route with `attachValidation`. Only the owner gets the error of an invalid
+ * body; everybody else gets a 404.
+ */
+export async function documentOfOwner (
+  request: FastifyRequest,
+  maxBytes: number,
+  pages: LandingPageRepository
+): Promise<string | undefined> {
+  try {
+    if (request.validationError !== undefined) throw request.validationError
+    return checkedDocument(request, maxBytes)
+  } catch (error) {
+    if (error instanceof NotFoundError) throw error
+    const { userId, id } = ownPage(request)
+    throw await pages.find(userId, id) === null ? new NotFoundError() : error
+  }
+}
+
+/**
+ * Returns the error for a write without effect: a 404 without a page, a 412 for a false precondition.
+ *
+ * @param validatorsOf returns the validators of the representation that the URL names
+ */
+export async function createMismatchError (
+  pages: LandingPageRepository,
+  request: FastifyRequest,
+  validatorsOf: (page: LandingPage) => Validators
+): Promise<Error> {
+  const { userId, id } = ownPage(request)
+  const page = await pages.find(userId, id)
+  if (page === null) return new NotFoundError()
+  const validators = validatorsOf(page)
+  // After another write in the meantime, no condition may be false any more.
+  return new PreconditionFailedError(failedPrecondition(request, validators) ?? 'If-Match', validators.etag)
+}
