@@ -1,0 +1,236 @@
+import fc from 'fast-check'
+import t from 'tap'
+import { applyJsonPatch } from '../../../../src/modules/landing-pages/patch/json-patch.ts'
+import { applyMergePatch } from '../../../../src/modules/landing-pages/patch/merge-patch.ts'
+import { containerText, space, valueText } from '../../../helpers/json-text.ts'
+import { contentOf, parseTree, type JsonMember, type JsonTree } from '../../../helpers/json-tree.ts'
+import { LIMITS, refusalOf } from '../../../helpers/patches.ts'
+import { applyReference, mergeReference, ReferenceError,
+  type ReferenceOperation } from '../../../helpers/reference-patch.ts'
+
+// Property tests: a patched text says what patching the parsed value says, and no other byte has changed.
+
+const documentText = fc.tuple(space, containerText, space).map((parts) => parts.join(''))
+
+/** All paths of a tree, and some that lead nowhere or to a new member. */
+function pathsOf (tree: JsonTree, path: readonly string[] = []): string[][] {
+  const inner = membersOf(tree).flatMap(({ name, value }) => pathsOf(value, [...path, name]))
+  const others = tree.kind === 'array' ? ['-', String(tree.items.length), '01']
+    : tree.kind === 'object' ? ['new', '__proto__', '~/"'] : []
+  return [[...path], ...inner, ...others.map((name) => [...path, name])]
+}
+
+/** The members of an object, or the elements of an array with their indexes as names. */
+function membersOf (tree: JsonTree): readonly JsonMember[] {
+  if (tree.kind === 'array') {
+    return tree.items.map((value, index) => ({ name: String(index), value, start: value.start }))
+  }
+  return tree.kind === 'object' ? tree.members : []
+}
+
+const pointerOf = (path: readonly string[]): string =>
+  path.map((name) => `/${name.replaceAll('~', '~0').replaceAll('/', '~1')}`).join('')
+
+/** An operation of any kind at a place that is chosen when the document is known. */
+const draftOperation = fc.record({
+  op: fc.constantFrom('add', 'remove', 'replace', 'move', 'copy'),
+  path: fc.nat(),
+  from: fc.nat(),
+  value: valueText,
+  spaces: fc.tuple(space, space)
+})
+type Draft = typeof draftOperation extends fc.Arbitrary<infer T> ? T : never
+
+const pick = (paths: string[][], choice: number): string[] => paths[choice % paths.length] as string[]
+
+function operationOf ({ op, path, from, value, spaces: [a, b] }: Draft, root: JsonTree): {
+  json: string
+  reference: ReferenceOperation
+} {
+  const paths = pathsOf(root)
+  const operation = { op, path: pick(paths, path), from: pick(paths, from), value: parseTree(value) } as const
+  const members = [
+    `"value"${a}:${b}${value}`,
+    `"path":${b}${JSON.stringify(pointerOf(operation.path))}${a}`,
+    `"op"${b}:"${op}"`,
+    `"from":${JSON.stringify(pointerOf(operation.from))}`
+  ]
+  return { json: `{${a}${members.join(`,${b}`)}}`, reference: operation }
+}
+
+/** Patches the parsed document until an operation fails, which is named by `failed`. */
+function patchBoth (
+  document: string,
+  drafts: readonly Draft[]
+): { patch: string, expected?: JsonTree, failed?: string } {
+  let root = parseTree(document)
+  const operations: string[] = []
+  for (const draft of drafts) {
+    const { json, reference } = operationOf(draft, root)
+    operations.push(json)
+    try {
+      root = applyReference(root, reference)
+    } catch (error) {
+      if (!(error instanceof ReferenceError)) throw error
+      return { patch: `[${operations.join(',')}]`, failed: `Operation ${operations.length} ` }
+    }
+  }
+  const patch = `[${operations.join(',')}]`
+  return root.kind === 'scalar' ? { patch, failed: 'Operation ' } : { patch, expected: root }
+}
+
+t.test('a patched text says what patching the parsed document says', async () => {
+  let applied = 0
+  fc.assert(
+    fc.property(documentText, fc.array(draftOperation, { maxLength: 6 }), (document, drafts) => {
+      const { patch, expected, failed } = patchBoth(document, drafts)
+      if (expected === undefined) {
+        const { status, messages } = refusalOf(() => applyJsonPatch(document, patch, LIMITS))
+        return status === 422 && messages.length === 1 && messages[0]?.startsWith(failed as string)
+      }
+      applied++
+      const result = applyJsonPatch(document, patch, LIMITS)
+      JSON.parse(result)
+      return JSON.stringify(contentOf(parseTree(result))) === JSON.stringify(contentOf(expected))
+    }),
+    { numRuns: 5000 }
+  )
+  if (applied < 1000) throw new Error(`only ${applied} patches could be applied`)
+})
+
+t.test('a merged text says what merging the parsed document says', async () => {
+  fc.assert(
+    fc.property(documentText, documentText, (document, patch) => {
+      let expected: JsonTree
+      try {
+        expected = mergeReference(parseTree(document), parseTree(patch))
+      } catch (error) {
+        if (!(error instanceof ReferenceError)) throw error
+        return refusalOf(() => applyMergePatch(document, patch, LIMITS)).status === 422
+      }
+      const result = applyMergePatch(document, patch, LIMITS)
+      JSON.parse(result)
+      return JSON.stringify(contentOf(parseTree(result))) === JSON.stringify(contentOf(expected))
+    }),
+    { numRuns: 5000 }
+  )
+})
+
+/** The text without white space outside of strings. */
+const compact = (json: string): string =>
+  json.replaceAll(/("(?:[^"\\]|\\.)*")|[ \t\r\n]+/g, (_all, string?: string) => string ?? '')
+
+/** The ends of two texts that are equal, without overlap. */
+function commonEnds (a: string, b: string): { prefix: number, suffix: number } {
+  const length = Math.min(a.length, b.length)
+  let prefix = 0
+  while (prefix < length && a[prefix] === b[prefix]) prefix++
+  let suffix = 0
+  while (suffix < length - prefix && a.at(-1 - suffix) === b.at(-1 - suffix)) suffix++
+  return { prefix, suffix }
+}
+
+/** All values but the root, with their paths and the place where their member starts. */
+function valuesOf (
+  tree: JsonTree,
+  path: readonly string[] = []
+): { path: string[], tree: JsonTree, start: number }[] {
+  return membersOf(tree).flatMap(({ name, value, start }) => [
+    { path: [...path, name], tree: value, start },
+    ...valuesOf(value, [...path, name])
+  ])
+}
+
+const documentAndPlace = fc.tuple(documentText, fc.nat()).map(([document, choice]) => {
+  const values = valuesOf(parseTree(document))
+  return { document, place: values[choice % Math.max(1, values.length)] }
+})
+
+/** Applies one operation; undefined if the path leads through a name that occurs more than once. */
+function applyOne (document: string, operation: object): string | undefined {
+  try {
+    return applyJsonPatch(document, JSON.stringify([operation]), LIMITS)
+  } catch (error) {
+    if ((error as Error).message.includes('more than once')) return undefined
+    throw error
+  }
+}
+
+t.test('replace changes exactly the bytes of the value', async () => {
+  fc.assert(
+    fc.property(documentAndPlace, ({ document, place }) => {
+      if (place === undefined) return true
+      const result = applyOne(document, { op: 'replace', path: pointerOf(place.path), value: 'new' })
+      return result === undefined ||
+        result === `${document.slice(0, place.tree.start)}"new"${document.slice(place.tree.end)}`
+    }),
+    { numRuns: 5000 }
+  )
+})
+
+t.test('remove takes one piece out: the member, one comma and white space', async () => {
+  fc.assert(
+    fc.property(documentAndPlace, ({ document, place }) => {
+      if (place === undefined) return true
+      const result = applyOne(document, { op: 'remove', path: pointerOf(place.path) })
+      if (result === undefined) return true
+      const { prefix, suffix } = commonEnds(document, result)
+      const { start, tree: { end } } = place
+      const isAlone = /[[{]\s*$/.test(document.slice(0, start)) && /^\s*[\]}]/.test(document.slice(end))
+      const removed = compact(document.slice(start, end)).length + (isAlone ? 0 : 1)
+      return prefix + suffix === result.length &&
+        compact(document).length - compact(result).length === removed
+    }),
+    { numRuns: 5000 }
+  )
+})
+
+t.test('add puts one piece in: the member, one comma and white space', async () => {
+  fc.assert(
+    fc.property(documentText, fc.nat(), fc.nat(), (document, choice, index) => {
+      const root = parseTree(document)
+      const containers = [{ path: [], tree: root }, ...valuesOf(root)].filter(({ tree }) =>
+        tree.kind !== 'scalar'
+      )
+      const { path, tree } = containers[choice % containers.length] as typeof containers[0]
+      const count = membersOf(tree).length
+      const name = tree.kind === 'array' ? String(index % (count + 1)) : 'a name that is new'
+      const result = applyOne(document, { op: 'add', path: pointerOf([...path, name]), value: 'new' })
+      if (result === undefined) return true
+      const { prefix, suffix } = commonEnds(document, result)
+      const added = (tree.kind === 'array' ? '"new"' : `"${name}":"new"`).length + (count === 0 ? 0 : 1)
+      return prefix + suffix === document.length &&
+        compact(result).length - compact(document).length === added
+    }),
+    { numRuns: 5000 }
+  )
+})
+
+/** The texts of the members that a merge patch doesn't name. */
+function unnamedIn (document: string, tree: JsonTree, patch: JsonTree): string[] {
+  if (tree.kind !== 'object' || patch.kind !== 'object') return []
+  return tree.members.flatMap(({ name, value, start }) => {
+    const named = patch.members.find((member) => member.name === name)
+    return named === undefined ? document.slice(start, value.end) : unnamedIn(document, value, named.value)
+  })
+}
+
+t.test('a merge patch leaves the text of all members that it does not name', async () => {
+  fc.assert(
+    fc.property(documentText, documentText, (document, patch) => {
+      let result: string
+      try {
+        result = applyMergePatch(document, patch, LIMITS)
+      } catch {
+        return true // the names are ambiguous
+      }
+      let at = 0
+      return unnamedIn(document, parseTree(document), parseTree(patch)).every((text) => {
+        const found = result.indexOf(text, at)
+        at = found + text.length
+        return found >= 0
+      })
+    }),
+    { numRuns: 5000 }
+  )
+})
