@@ -14,6 +14,18 @@ export class InvalidError extends Error {
   }
 }
 
+/** 409: the request doesn't fit the current state of the resource. `messages` says why. */
+export class ConflictError extends Error {
+  readonly statusCode = 409
+  readonly messages: readonly string[]
+
+  constructor (messages: readonly string[]) {
+    super(messages.join('; '))
+    this.name = 'ConflictError'
+    this.messages = messages
+  }
+}
+
 const FAILED_PRECONDITIONS = {
   'If-Match': 'The resource has changed: If-Match does not match its current ETag',
   'If-None-Match': 'If-None-Match matches the current ETag of the resource',

@@ -1,8 +1,8 @@
 import { STATUS_CODES } from 'node:http'
 import fp from 'fastify-plugin'
 import type { FastifyError, FastifyReply, FastifyRequest } from 'fastify'
-import { createUnavailableError, EncodedBodyError, formatErrorBody, InvalidError, PreconditionFailedError,
-  RetryLaterError, UnauthorizedError } from '../errors.ts'
+import { ConflictError, createUnavailableError, EncodedBodyError, formatErrorBody, InvalidError,
+  PreconditionFailedError, RetryLaterError, UnauthorizedError } from '../errors.ts'
 import { isDatabaseUnavailable } from '../infra/postgres/unavailable.ts'
 import { ANY_ORIGIN_ERROR_HEADERS, JSON_CONTENT_TYPE } from './common-headers.ts'
 import { allowReadingError } from './cors.ts'
@@ -39,7 +39,9 @@ interface Answer {
 
 /** What a client may be told about an error; undefined for nothing. */
 function answerFor (error: FastifyError): Answer | undefined {
-  if (error instanceof InvalidError) return { status: error.statusCode, messages: error.messages }
+  if (error instanceof InvalidError || error instanceof ConflictError) {
+    return { status: error.statusCode, messages: error.messages }
+  }
   if (error instanceof RetryLaterError) {
     const headers = { 'retry-after': error.retryAfterSeconds }
     return { status: error.statusCode, messages: [error.message], headers }

@@ -1,6 +1,6 @@
 import { isSameNumber, type Decimal } from './json-number.ts'
 import { childAt, countOf, positionOf, type JsonNode, type JsonSlice } from './json-node.ts'
-import { MISSING } from './json-text.ts'
+import { MISSING } from './name-index.ts'
 
 // Equality of JSON values (RFC 6902, 4.6).
 
@@ -68,7 +68,7 @@ function isEqualObject (actual: JsonNode, expected: JsonSlice): boolean {
 
 /** Changes never add or remove duplicates, so the original members tell. */
 function refuseDuplicates ({ members }: JsonNode): void {
-  const duplicate = members.firstDuplicate
+  const duplicate = members.index.firstDuplicate
   if (duplicate !== undefined) throw new DuplicateNameError(duplicate)
 }
 

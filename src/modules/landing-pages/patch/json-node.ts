@@ -1,4 +1,5 @@
-import { DUPLICATE, MISSING, type JsonText, type Members } from './json-text.ts'
+import type { JsonText, Members } from './json-text.ts'
+import { DUPLICATE, MISSING } from './name-index.ts'
 
 // Values that can be changed without a change of any other byte. A node is a slice of a text, or a container
 // that keeps the slices of its unchanged members. Nodes are immutable, so a copy costs nothing.
@@ -175,7 +176,7 @@ export function childAt (container: JsonNode, position: number): JsonNode {
 
 /** @returns the position of a member of an object, MISSING or DUPLICATE */
 export function positionOf (object: JsonNode, name: string): number {
-  const original = object.members.positionOf(name)
+  const original = object.members.index.positionOf(name)
   if (original === DUPLICATE) return DUPLICATE
   let first = 0
   for (const part of object.parts) {

@@ -2,7 +2,7 @@ import { DuplicateNameError, isEqual } from './json-equality.ts'
 import { childAt, countOf, edit, positionOf, type JsonNode, type JsonSlice,
   type NewName } from './json-node.ts'
 import { indexOf, type Pointer } from './json-pointer.ts'
-import { DUPLICATE, MISSING } from './json-text.ts'
+import { DUPLICATE, MISSING } from './name-index.ts'
 import { describeOperation, parseOperations, type Operation } from './operations.ts'
 import { PatchError, quote } from './patch-error.ts'
 import { isArray, isContainer, isObject, NOT_A_DOCUMENT, patchText, tooDeep,
@@ -142,7 +142,7 @@ function indexForNew (array: JsonNode, name: string): number {
   if (name === '-') return count
   const index = indexOf(name)
   if (Number.isNaN(index)) refuse(`${quote(name)} is no index of an array`)
-  if (index > count) refuse(`the array has only ${count} elements`)
+  if (index > count) refuse(`the array has only ${count} element${count === 1 ? '' : 's'}`)
   return index
 }
 

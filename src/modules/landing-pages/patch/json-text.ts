@@ -1,15 +1,11 @@
 import { parseNumber, type Decimal } from './json-number.ts'
+import { decodeString, NameIndex, type Names } from './name-index.ts'
 import { FIELDS, scanValues, type Style } from './value-table.ts'
 
 // The values of a JSON text and where they stand in it. The text is read once; no value is built.
 
 const COMMA = 0x2c
 const OPEN_BRACE = 0x7b
-
-/** The position of a name that an object has more than once. */
-export const DUPLICATE = -2
-/** The position of a name that an object doesn't have. */
-export const MISSING = -1
 
 /**
  * A JSON text in UTF-8. Its values have ids in the order in which they begin, names of members included: the
@@ -57,8 +53,7 @@ export class JsonText {
 
   /** A string, decoded. */
   string (id: number): string {
-    const text = this.bytes.toString('utf8', this.start(id) + 1, this.end(id) - 1)
-    return text.includes('\\') ? JSON.parse(`"${text}"`) : text
+    return decodeString(this.bytes, this.start(id) + 1, this.end(id) - 1)
   }
 
   number (id: number): Decimal {
@@ -76,13 +71,13 @@ export class JsonText {
 }
 
 /** The members of an object or the elements of an array, by their positions from 0. */
-export class Members {
+export class Members implements Names {
   readonly text: JsonText
   readonly isObject: boolean
   readonly #id: number
   /** The ids of elements, or of the names of members. */
   readonly #ids: Int32Array
-  #positions: ReadonlyMap<string, number> | undefined
+  #index: NameIndex | undefined
 
   constructor (text: JsonText, id: number) {
     this.text = text
@@ -100,12 +95,22 @@ export class Members {
     return this.#ids.length
   }
 
-  /** The first name that occurs more than once; undefined if there is none. */
-  get firstDuplicate (): string | undefined {
-    const names = this.#byName()
-    if (names.size === this.count) return undefined
-    for (const [name, position] of names) if (position === DUPLICATE) return name
-    return undefined
+  get bytes (): Buffer {
+    return this.text.bytes
+  }
+
+  nameStart (position: number): number {
+    return this.start(position) + 1
+  }
+
+  nameEnd (position: number): number {
+    return this.text.end(this.#ids[position] as number) - 1
+  }
+
+  /** For objects only. */
+  get index (): NameIndex {
+    this.#index ??= new NameIndex(this)
+    return this.#index
   }
 
   /** The id of a value. */
@@ -136,11 +141,6 @@ export class Members {
     return this.text.bytes.subarray(this.start(position), this.text.start(this.valueId(position)))
   }
 
-  /** @returns a position, MISSING or DUPLICATE */
-  positionOf (name: string): number {
-    return this.#byName().get(name) ?? MISSING
-  }
-
   /** The white space after the opening bracket. */
   get head (): Buffer {
     const open = this.text.start(this.#id) + 1
@@ -167,19 +167,5 @@ export class Members {
     if (last < 0) return this.text.style.colon
     const name = this.#ids[last] as number
     return this.text.bytes.subarray(this.text.end(name), this.text.start(name + 1))
-  }
-
-  #byName (): ReadonlyMap<string, number> {
-    this.#positions ??= this.#findNames()
-    return this.#positions
-  }
-
-  #findNames (): Map<string, number> {
-    const positions = new Map<string, number>()
-    for (let position = 0; position < this.count; position++) {
-      const name = this.name(position)
-      positions.set(name, positions.has(name) ? DUPLICATE : position)
-    }
-    return positions
   }
 }

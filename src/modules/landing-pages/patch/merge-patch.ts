@@ -1,6 +1,7 @@
 import { childAt, countOf, edit, JsonSlice, positionOf, type Change, type JsonNode } from './json-node.ts'
 import { formatPointer } from './json-pointer.ts'
-import { DUPLICATE, JsonText, MISSING } from './json-text.ts'
+import { JsonText } from './json-text.ts'
+import { DUPLICATE, MISSING } from './name-index.ts'
 import { createInvalidPatchError, quote } from './patch-error.ts'
 import { isContainer, isObject, NOT_A_DOCUMENT, patchText, rootOf, tooDeep,
   type DocumentLimits } from './patched-document.ts'
@@ -45,7 +46,7 @@ class Merge {
       return patch
     }
     this.#checkLevels(1)
-    const duplicate = patch.members.firstDuplicate
+    const duplicate = patch.members.index.firstDuplicate
     if (duplicate !== undefined) refuse([...this.#path, duplicate], 'the patch has this name more than once')
     const isMerged = target !== undefined && isObject(target)
     const changes = isMerged ? this.#changesOf(target, patch) : this.#changesOfNew(patch)

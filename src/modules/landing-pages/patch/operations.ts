@@ -1,6 +1,7 @@
 import { JsonSlice, positionOf } from './json-node.ts'
 import { parsePointer, type Pointer } from './json-pointer.ts'
-import { JsonText, MISSING } from './json-text.ts'
+import { JsonText } from './json-text.ts'
+import { MISSING } from './name-index.ts'
 import { createInvalidPatchError, PatchError, quote } from './patch-error.ts'
 import { isArray, isObject, rootOf } from './patched-document.ts'
 
@@ -71,7 +72,7 @@ class OperationParser {
 
   parse (): Operation | undefined {
     if (!isObject(this.#node)) return this.#refuse('it must be an object with "op" and "path"')
-    const duplicate = this.#node.members.firstDuplicate
+    const duplicate = this.#node.members.index.firstDuplicate
     if (duplicate !== undefined) return this.#refuse(`it has the name ${quote(duplicate)} more than once`)
     const op = OPS.find((known) => known === this.#string('op'))
     if (op === undefined) this.#refuse('"op" must be "add", "remove", "replace", "move", "copy" or "test"')

@@ -178,7 +178,7 @@ const REFUSED: ReadonlyArray<readonly [document: string, operations: string[], m
     'Operation 1 (add "/b/c"): there is no object or array to add it to'],
   ['{"a":1}', ['{"op":"add","path":"/a/c","value":1}'],
     'Operation 1 (add "/a/c"): there is no object or array to add it to'],
-  ['[1]', [insert(2)], 'Operation 1 (add "/2"): the array has only 1 elements'],
+  ['[1]', [insert(2)], 'Operation 1 (add "/2"): the array has only 1 element'],
   ['[1]', [insert('01')], 'Operation 1 (add "/01"): "01" is no index of an array'],
   ['{"a":1}', ['{"op":"copy","from":"/b","path":"/c"}'],
     'Operation 1 (copy "/b" to "/c"): there is nothing at "/b"'],

@@ -22,7 +22,7 @@ t.test('1,000 elements are put before 500,000', async (t) => {
     patchOf(times(1000, () => ({ op: 'add', path: '/0', value: 1 }))),
     LIMITS
   )
-  t.equal(result, `[${'1,'.repeat(1000)}${ELEMENTS.slice(1)}`)
+  t.ok(result === `[${'1,'.repeat(1000)}${ELEMENTS.slice(1)}`)
 })
 
 t.test('1,000 elements are changed among 500,000', async (t) => {
@@ -108,7 +108,7 @@ t.test('values of a megabyte are tested', async (t) => {
       `1e${'0'.repeat(length)}`]
   ) {
     const patch = patchOf(times(1000, () => ({ op: 'test', path: '/v', value: 1 })))
-    t.equal(applyJsonPatch(`{"v":${one}}`, patch, LIMITS), `{"v":${one}}`)
+    t.ok(applyJsonPatch(`{"v":${one}}`, patch, LIMITS) === `{"v":${one}}`)
   }
 })
 
@@ -119,7 +119,7 @@ t.test('a value of a megabyte is copied and moved 1,000 times', async (t) => {
     (index) =>
       index % 2 === 0 ? { op: 'copy', from: '/v', path: '/w' } : { op: 'move', from: '/w', path: '/v' }
   ))
-  t.equal(applyJsonPatch(document, patch, LIMITS), document)
+  t.ok(applyJsonPatch(document, patch, LIMITS) === document)
 })
 
 t.test('deep patches and documents are refused without recursion', async (t) => {
