@@ -1,8 +1,10 @@
 import { writeFileSync } from 'node:fs'
+import { tmpdir } from 'node:os'
 import { resolve } from 'node:path'
 import { parseArgs } from 'node:util'
 import { PrismaPg } from '@prisma/adapter-pg'
 import { contenders, type Contender, type Fixture } from './query-contenders.ts'
+import { revisionContenders } from './revision-contenders.ts'
 import { median } from './statistics.ts'
 import { BoundedPool } from '../src/infra/postgres/pool.ts'
 import { applyMigrations } from '../src/infra/postgres/migrate.ts'
@@ -41,9 +43,9 @@ export interface Row extends Turn {
   readonly statement: string
   readonly way: string
   readonly concurrency: number
-  /** Queries per second relative to Prisma's typed query; the median over the rounds. */
+  /** Queries per second relative to the statement's first way; the median over the rounds. */
   readonly ratio: number
-  /** Processor time relative to Prisma's typed query; the median over the rounds. */
+  /** Processor time relative to the statement's first way; the median over the rounds. */
   readonly cpuRatio: number
 }
 
@@ -65,10 +67,12 @@ async function main (): Promise<void> {
   const rounds = wholeNumber('rounds', values.rounds ?? '5')
   const windowMs = wholeNumber('window', values.window ?? '100')
   const bin = providePrograms(['postgres'], print).postgres as string
+  // On a disk, and durable, because that is a large part of what a write costs.
+  process.env.TMPDIR ??= tmpdir()
   const guardian = startGuardian()
   try {
-    const server = await startPostgres(bin, await createCluster(bin, guardian.folder), guardian)
-    print(`started PostgreSQL (${bin})`)
+    const server = await startPostgres(bin, await createCluster(bin, guardian.folder), guardian, 'on')
+    print(`started PostgreSQL (${bin}) in ${guardian.folder}, with fsync`)
     await applyMigrations(server.url, { info: print })
 
     const pool = new BoundedPool({
@@ -103,7 +107,7 @@ async function prepareContenders (pool: BoundedPool): Promise<Contender[]> {
   const named = new PrismaClient({
     adapter: new PrismaPg(pool, { statementNameGenerator: ({ sql }) => nameOf(sql) })
   })
-  return contenders({ pool, typed, named, ...fixture })
+  return [...contenders({ pool, typed, named, ...fixture }), ...await revisionContenders(pool, fixture)]
 }
 
 function wholeNumber (name: string, value: string): number {
@@ -161,7 +165,8 @@ async function measure (chosen: readonly Contender[], rounds: number, windowMs: 
   }
   return [...turns].map(([key, own]) => {
     const [statement, concurrency, way] = JSON.parse(key) as [string, number, string]
-    const base = turns.get(JSON.stringify([statement, concurrency, 'Prisma typed'])) as Turn[]
+    const { way: first } = chosen.find((each) => each.statement === statement) as Contender
+    const base = turns.get(JSON.stringify([statement, concurrency, first])) as Turn[]
     const middle = (name: keyof Turn) => median(own.map((turn) => turn[name])) as number
     const against = (name: keyof Turn) =>
       median(own.map((turn, round) => turn[name] / (base[round] as Turn)[name])) as number

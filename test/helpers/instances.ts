@@ -87,17 +87,23 @@ export async function copyCluster (cluster: string, folder: string): Promise<str
 }
 
 /**
- * Starts PostgreSQL on a cluster. Committed data survives SIGKILL, but not a power failure (fsync is off).
+ * Starts PostgreSQL on a cluster. Committed data survives SIGKILL, but not a power failure, unless
+ * `durability` is `on` (fsync).
  */
-export async function startPostgres (bin: string, cluster: string, guardian: Guardian): Promise<Instance> {
+export async function startPostgres (
+  bin: string,
+  cluster: string,
+  guardian: Guardian,
+  durability: 'on' | 'off' = 'off'
+): Promise<Instance> {
   const data = join(cluster, 'data')
   const password = readFileSync(join(cluster, 'password'), 'utf8')
   const settings = {
     listen_addresses: '127.0.0.1',
     unix_socket_directories: '',
     max_connections: 200,
-    fsync: 'off',
-    full_page_writes: 'off',
+    fsync: durability,
+    full_page_writes: durability,
     wal_level: 'minimal',
     max_wal_senders: 0,
     shared_buffers: '64MB',
