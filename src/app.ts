@@ -7,7 +7,7 @@ import { assetCleanup, assetRoutes, fileStore, uploadsRoutes } from './modules/a
 import type { Config } from './config.ts'
 import { rateLimit, RATE_LIMIT_SCRIPTS } from './modules/rate-limit/index.ts'
 import { embeddedSecret } from './infra/pglite/embedded.ts'
-import { documentCache, DOCUMENT_CHANNEL, DOCUMENT_SCRIPTS, manageRoutes, publicPreflight,
+import { documentCache, DOCUMENT_CHANNEL, DOCUMENT_SCRIPTS, manageRoutes, pageCleanup, publicPreflight,
   publicRoutes } from './modules/landing-pages/index.ts'
 import { createLogger } from './infra/telemetry/logger.ts'
 import connectionLimit from './http/hardening/connection-limit.ts'
@@ -160,6 +160,7 @@ async function registerPlugins (app: ReturnType<typeof createInstance>, config: 
   })
   await app.register(fileStore)
   await app.register(assetCleanup)
+  await app.register(pageCleanup)
   await app.register(openapi)
 }
 

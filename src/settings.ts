@@ -170,6 +170,19 @@ export const Settings = Type.Object({
   ),
   CORS_ORIGINS: list('Origins whose pages may call the management API from a browser'),
   MAX_DOCUMENT_BYTES: integer(1024 * 1024, 2, 256 * 1024 * 1024, 'Largest document, in bytes'),
+  REVISIONS_MAX: integer(100, 0, MAX_INT, 'Earlier versions that are kept of a page'),
+  REVISIONS_DAYS: integer(
+    90,
+    0,
+    36500,
+    'How long an earlier version is kept after it was replaced, in days; 0 for ever'
+  ),
+  REVISIONS_MAX_BYTES: integer(
+    64 * 1024 * 1024,
+    0,
+    Number.MAX_SAFE_INTEGER,
+    'Largest sum of the earlier versions that are kept of a page, in bytes'
+  ),
 
   UPLOADS_DIR: text('uploads', 'Folder for uploaded files, used if UPLOADS_URL is not set'),
   UPLOADS_URL: optionalText({

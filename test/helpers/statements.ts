@@ -6,6 +6,9 @@ import { query, startPostgresServer } from './servers.ts'
 
 // Counts the statements that reach PostgreSQL.
 
+/** Statements that no request runs: the cleanup of old versions, and the reports of reads. */
+const BACKGROUND = /DELETE FROM landing_page_|INTO read_reports/
+
 export interface CountedStatements {
   readonly settings: Record<string, string>
   /** Returns the statements of an action, including BEGIN and COMMIT, on one line each. */
@@ -20,9 +23,9 @@ export async function countStatements (t: Test): Promise<CountedStatements> {
   const statements = async () => {
     const text = (await readFile(log, 'utf8')).replaceAll(/\s*\n\t\s*/g, ' ').replaceAll(/: {2,}/g, ': ')
     // Several statements in one message are one line, because they are one round trip.
-    return [...text.matchAll(/LOG: ((?:statement|execute [^:]+): .*)$/gm)].map(([, statement]) =>
-      statement as string
-    )
+    return [...text.matchAll(/LOG: ((?:statement|execute [^:]+): .*)$/gm)]
+      .map(([, statement]) => statement as string)
+      .filter((statement) => !BACKGROUND.test(statement))
   }
   const url = new URL(server.url)
   url.searchParams.set('options', '-c log_statement=all')

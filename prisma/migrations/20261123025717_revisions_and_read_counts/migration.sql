@@ -60,25 +60,31 @@ ALTER TABLE "landing_page_reads_hourly" ADD CONSTRAINT "landing_page_reads_hourl
 -- AddForeignKey
 ALTER TABLE "landing_page_reads_daily" ADD CONSTRAINT "landing_page_reads_daily_page_id_fkey" FOREIGN KEY ("page_id") REFERENCES "landing_pages"("id") ON DELETE CASCADE ON UPDATE CASCADE;
 
--- A trigger keeps the version that a write replaces. It also does so for writes of the release before this one,
--- which serves while this migration runs. Such versions have no author: their author is the owner.
+-- LZ4 compresses documents several times as fast as PostgreSQL's default, where it is available. Stored documents
+-- stay as they are.
+DO $$ BEGIN
+  EXECUTE 'ALTER TABLE "landing_pages" ALTER COLUMN "current_data" SET COMPRESSION lz4';
+EXCEPTION WHEN feature_not_supported OR syntax_error THEN
+  NULL;
+END $$;
+
+-- A document that landing_pages could not compress is not compressed again.
+ALTER TABLE "landing_page_revisions" ALTER COLUMN "document" SET STORAGE EXTERNAL;
+
+-- The release before this one serves while this migration runs, and keeps no versions. A trigger does so for its
+-- writes, which leave authored_version as it is. Versions without an author are the owner's.
 CREATE FUNCTION "keep_landing_page_revision"() RETURNS trigger LANGUAGE plpgsql AS $$
-DECLARE
-  author_type text := OLD.author_type;
-  author_name text := OLD.author_name;
-  restored_from bigint := OLD.restored_from;
 BEGIN
-  IF OLD.authored_version IS DISTINCT FROM OLD.version THEN
-    author_type := 'user';
-    author_name := (SELECT email FROM users WHERE id = OLD.user_id);
-    restored_from := NULL;
-  END IF;
   INSERT INTO landing_page_revisions (page_id, version, document, content_hash, byte_size, created_at, author_type,
     author_name, restored_from)
-  VALUES (OLD.id, OLD.version, OLD.current_data, OLD.content_hash, octet_length(OLD.current_data), OLD.updated_at,
-    author_type, author_name, restored_from);
+  SELECT OLD.id, OLD.version, OLD.current_data, OLD.content_hash, octet_length(OLD.current_data), OLD.updated_at,
+    CASE WHEN OLD.authored_version = OLD.version THEN OLD.author_type ELSE 'user' END,
+    CASE WHEN OLD.authored_version = OLD.version THEN OLD.author_name ELSE email END,
+    CASE WHEN OLD.authored_version = OLD.version THEN OLD.restored_from END
+  FROM users WHERE id = OLD.user_id;
   RETURN NULL;
 END $$;
 
 CREATE TRIGGER "landing_page_revision" AFTER UPDATE ON "landing_pages" FOR EACH ROW
-WHEN (OLD.version IS DISTINCT FROM NEW.version) EXECUTE FUNCTION "keep_landing_page_revision"();
+WHEN (NEW.version <> OLD.version AND NEW.authored_version IS DISTINCT FROM NEW.version)
+EXECUTE FUNCTION "keep_landing_page_revision"();

@@ -1,6 +1,7 @@
 import type { FastifyBaseLogger, FastifyInstance } from 'fastify'
 import fp from 'fastify-plugin'
 import type { Database } from '../../infra/postgres/database.ts'
+import { runPeriodically } from '../../infra/system/periodic-task.ts'
 import { addCounter, addGauge } from '../../infra/telemetry/metrics.ts'
 import type { FileStore } from './storage/file-store.ts'
 import { claimFiles, wrongOwnerMessage } from './storage/ownership.ts'
@@ -82,21 +83,11 @@ export async function removeUnlessReferenced (
  * @returns a promise for the end of the first sweep; it never rejects
  */
 export function startAssetSweep (app: FastifyInstance, options: SweepOptions = {}): Promise<void> {
-  const stop = new AbortController()
-  let running = Promise.resolve()
-  const run = () => {
-    running = running.then(async () =>
-      await sweepAndLog(app.database, app.files, options, app.log, stop.signal)
-    )
-    return running
-  }
-  const timer = setInterval(run, options.intervalMs ?? HOUR_MS).unref()
-  app.addHook('onClose', async () => {
-    clearInterval(timer)
-    stop.abort()
-    await running
-  })
-  return run()
+  return runPeriodically(
+    app,
+    options.intervalMs ?? HOUR_MS,
+    async (signal) => await sweepAndLog(app.database, app.files, options, app.log, signal)
+  )
 }
 
 function sweepMetrics ({ metrics }: FastifyInstance): NonNullable<SweepOptions['onSwept']> {
@@ -128,7 +119,6 @@ async function sweepAndLog (
   log: FastifyBaseLogger,
   signal: AbortSignal
 ): Promise<void> {
-  if (signal.aborted) return
   try {
     const removed = await sweep(database, store, options, signal)
     options.onSwept?.(removed)

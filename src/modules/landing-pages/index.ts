@@ -1,6 +1,7 @@
 // The public interface of the module.
 
 export { deletePage } from './landing-page-repository.ts'
+export { default as pageCleanup } from './cleanup.ts'
 export { manageRoutes } from './manage/routes.ts'
 export { default as documentCache } from './public/plugin.ts'
 export { publicPreflight, publicRoutes } from './public/routes.ts'

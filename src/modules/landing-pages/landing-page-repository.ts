@@ -6,6 +6,7 @@ import { randomPublicId } from '../../infra/system/identifiers.ts'
 import type { Page } from '../../http/pagination.ts'
 import { contentHash } from '../../http/conditional-requests.ts'
 import type { WriteConditions } from './etag.ts'
+import { AUTHORSHIP } from './revision-repository.ts'
 
 // All statements are hot, so they are prepared SQL, which is two to three times as fast as Prisma's queries
 // (`npm run bench:queries`). Prisma also has no conditional write that returns the row.
@@ -39,9 +40,12 @@ const MAX_LIST_BYTES = 512 * 1024
 /** Greater than every id. A list without a cursor begins here. */
 const NEWEST = 'ffffffff-ffff-ffff-ffff-ffffffffffff'
 
-const RECORD =
-  `id, public_id AS "publicId", current_data AS "currentData", content_hash AS "contentHash", version,
-  created_at AS "createdAt", updated_at AS "updatedAt"`
+/** A page without its document, for writes, whose documents are known. */
+type WrittenPage = Omit<LandingPage, 'currentData'>
+
+const WRITTEN = `pages.id, public_id AS "publicId", pages.content_hash AS "contentHash", pages.version,
+  created_at AS "createdAt", pages.updated_at AS "updatedAt"`
+const RECORD = `${WRITTEN}, current_data AS "currentData"`
 /** Everything that If-Match and If-None-Match may name a page by. */
 const NAMES = "ARRAY['*', content_hash, content_hash || '.' || version]::text[]"
 /** The page ($1) of an owner ($2) if its preconditions are true ($3 to $5, null if missing). */
@@ -53,15 +57,15 @@ const OWN_VERSION =
 /** The name of the author, who is the owner ($2). */
 const AUTHOR_NAME = '(SELECT email FROM users WHERE users.id = $2::integer)'
 
-const CREATE = statement<LandingPage>(`
-  INSERT INTO landing_pages (id, user_id, public_id, current_data, content_hash, created_at, updated_at,
+const CREATE = statement<WrittenPage>(`
+  INSERT INTO landing_pages AS pages (id, user_id, public_id, current_data, content_hash, created_at, updated_at,
     authored_version, author_type, author_name)
   VALUES ($1::uuid, $2::integer, $3, $4, $5, $6::timestamptz, $6::timestamptz, 1, 'user', ${AUTHOR_NAME})
-  RETURNING ${RECORD}`)
+  RETURNING ${WRITTEN}`)
 
 const FIND = statement<
   LandingPage
->(`SELECT ${RECORD} FROM landing_pages WHERE id = $1::uuid AND user_id = $2::integer`)
+>(`SELECT ${RECORD} FROM landing_pages pages WHERE id = $1::uuid AND user_id = $2::integer`)
 
 /** PostgreSQL knows the size of a text without reading it, so it reads only the documents that fit. */
 const LIST = statement<Omit<LandingPage, 'currentData'> & { currentData: string | null }>(`
@@ -70,7 +74,7 @@ const LIST = statement<Omit<LandingPage, 'currentData'> & { currentData: string 
   FROM (
     SELECT *, row_number() OVER newest AS place, sum(octet_length("currentData")) OVER newest AS bytes
     FROM (
-      SELECT ${RECORD} FROM landing_pages
+      SELECT ${RECORD} FROM landing_pages pages
       WHERE user_id = $1::integer AND id < $2::uuid
       ORDER BY id DESC LIMIT $3::integer + 1
     ) pages
@@ -79,46 +83,55 @@ const LIST = statement<Omit<LandingPage, 'currentData'> & { currentData: string 
   ORDER BY id DESC`)
 
 /**
- * Returns the SQL of a write. The same bytes change nothing. A trigger of the table keeps the version that
- * the write replaces (docs/adr/0020-revisions.md).
+ * Returns the SQL of a write, which keeps the version that it replaces (docs/adr/0020-revisions.md). The same
+ * bytes change nothing.
+ *
+ * @param source a SELECT of the `document` and its `hash`; without a row nothing is written
+ * @param time the placeholder of the current time
  */
-const setDocument = (
-  values: { document: string, hash: string, time: string, restoredFrom: string }
-): string => {
+const write = (source: string, time: string, restoredFrom: string): string => {
   const changes = {
-    current_data: values.document,
-    content_hash: values.hash,
-    version: 'version + 1',
+    current_data: 'document',
+    content_hash: 'hash',
+    version: 'pages.version + 1',
     // The clock of the replica that wrote last may be ahead.
-    updated_at: `GREATEST(updated_at, ${values.time}::timestamptz)`,
-    authored_version: 'version + 1',
+    updated_at: `GREATEST(pages.updated_at, ${time}::timestamptz)`,
+    authored_version: 'pages.version + 1',
     author_type: "'user'",
     author_name: AUTHOR_NAME,
-    restored_from: values.restoredFrom
+    restored_from: restoredFrom
   }
   const assignments = Object.entries(changes).map(([column, value]) =>
-    `${column} = CASE WHEN content_hash = ${values.hash} THEN ${column} ELSE ${value} END`
+    `${column} = CASE WHEN pages.content_hash = hash THEN pages.${column} ELSE ${value} END`
   )
-  return `SET ${assignments.join(', ')}`
+  return `
+  WITH source AS NOT MATERIALIZED (${source}), replaced AS (
+    SELECT id, version, current_data, content_hash, updated_at, ${AUTHORSHIP}
+    FROM landing_pages WHERE ${OWN_VERSION} FOR NO KEY UPDATE
+  ), kept AS (
+    INSERT INTO landing_page_revisions (page_id, version, document, content_hash, byte_size, created_at,
+      author_type, author_name, restored_from)
+    SELECT id, version, current_data, content_hash, octet_length(current_data), updated_at, "authorType",
+      "authorName", "restoredFrom"
+    FROM replaced, source WHERE content_hash <> hash
+  )
+  UPDATE landing_pages pages SET ${assignments.join(', ')}
+  FROM replaced, source WHERE pages.id = replaced.id
+  RETURNING ${WRITTEN}`
 }
 
-const REPLACE = statement<LandingPage>(`
-  UPDATE landing_pages ${setDocument({ document: '$6', hash: '$7', time: '$8', restoredFrom: 'NULL' })}
-  WHERE ${OWN_VERSION}
-  RETURNING ${RECORD}`)
+const REPLACE = statement<WrittenPage>(write('SELECT $6::text AS document, $7::text AS hash', '$8', 'NULL'))
 
-const RESTORE = statement<LandingPage>(`
-  WITH source AS (
-    SELECT document, content_hash AS hash FROM landing_page_revisions
+const RESTORE = statement<LandingPage>(`${
+  write(
+    `SELECT document, content_hash AS hash FROM landing_page_revisions
     WHERE page_id = $1::uuid AND version = $6::bigint
     UNION ALL
-    SELECT current_data, content_hash FROM landing_pages WHERE id = $1::uuid AND version = $6::bigint
+    SELECT current_data, content_hash FROM landing_pages WHERE id = $1::uuid AND version = $6::bigint`,
+    '$7',
+    '$6::bigint'
   )
-  UPDATE landing_pages ${
-  setDocument({ document: 'document', hash: 'hash', time: '$7', restoredFrom: '$6::bigint' })
-}
-  FROM source WHERE ${OWN_VERSION}
-  RETURNING ${RECORD}`)
+}, document AS "currentData"`)
 
 const DELETE = statement<
   Pick<LandingPage, 'publicId'>
@@ -153,7 +166,7 @@ export class LandingPageRepository {
     try {
       const rows = await this.#database.run(CREATE, [uuidv7(), userId, randomPublicId(), document,
         contentHash(document), new Date()])
-      return rows[0] as LandingPage
+      return { ...rows[0] as WrittenPage, currentData: document }
     } catch (error) {
       if ((error as { code?: unknown }).code === FOREIGN_KEY_VIOLATION) {
         throw new UnauthorizedError({ cause: error })
@@ -192,7 +205,7 @@ export class LandingPageRepository {
   ): Promise<LandingPage | null> {
     const rows = await this.#database.run(REPLACE, [id, userId, ...parametersOf(conditions), document,
       contentHash(document), new Date()])
-    return rows[0] ?? null
+    return rows[0] === undefined ? null : { ...rows[0], currentData: document }
   }
 
   /** Writes the document of a version again. Returns null as replace(), or without such a version. */

@@ -28,12 +28,16 @@ const NEWEST = 2n ** 63n - 1n
 /** The page ($1) of an owner ($2). */
 const OWN_PAGE = 'landing_pages WHERE id = $1::uuid AND user_id = $2::integer'
 
-const LIST = statement<Revision>(`
-  SELECT version, content_hash AS "contentHash", octet_length(current_data) AS "byteSize", updated_at AS "createdAt",
-    CASE WHEN authored_version = version THEN author_type ELSE 'user' END AS "authorType",
+/** Of the current version in landing_pages. A version that an older release wrote is the owner's. */
+export const AUTHORSHIP =
+  `CASE WHEN authored_version = version THEN author_type ELSE 'user' END AS "authorType",
     CASE WHEN authored_version = version THEN author_name ELSE (SELECT email FROM users WHERE users.id = user_id) END
       AS "authorName",
-    CASE WHEN authored_version = version THEN restored_from END AS "restoredFrom"
+    CASE WHEN authored_version = version THEN restored_from END AS "restoredFrom"`
+
+const LIST = statement<Revision>(`
+  SELECT version, content_hash AS "contentHash", octet_length(current_data) AS "byteSize", updated_at AS "createdAt",
+    ${AUTHORSHIP}
   FROM ${OWN_PAGE} AND version < $3::bigint
   UNION ALL
   (SELECT version, content_hash, byte_size, created_at, author_type, author_name, restored_from
@@ -49,7 +53,39 @@ const FIND = statement<RevisionDocument>(`
   SELECT document, content_hash, created_at FROM landing_page_revisions
   WHERE page_id = $1::uuid AND version = $3::bigint AND EXISTS (SELECT FROM ${OWN_PAGE})`)
 
-/** The versions of Landing Pages in PostgreSQL. Each method is one statement and checks the owner. */
+/** How many earlier versions of a page are kept. All limits apply at once. */
+export interface RevisionLimits {
+  readonly maxCount: number
+  readonly maxBytes: number
+  /** Versions that were replaced before this time are removed. */
+  readonly replacedSince: Date | undefined
+}
+
+/** Pages that one statement looks at. Each may have about a hundred versions. */
+const PRUNED_PAGES = 100
+/** Versions that one statement deletes. Each may have a megabyte. */
+const PRUNED_VERSIONS = 100
+
+/** Versions are ordered from the newest. A version was replaced when the next newer one was written. */
+const PRUNE = statement<{ lastId: string | null, deleted: number }>(`
+  WITH pages AS (
+    SELECT id, updated_at FROM landing_pages WHERE id > $1::uuid ORDER BY id LIMIT ${PRUNED_PAGES}
+  ), versions AS (
+    SELECT page_id, version, row_number() OVER newest AS place, sum(byte_size) OVER newest AS bytes,
+      lag(created_at, 1, updated_at) OVER newest AS replaced_at
+    FROM pages JOIN landing_page_revisions ON page_id = id
+    WINDOW newest AS (PARTITION BY page_id ORDER BY version DESC ROWS UNBOUNDED PRECEDING)
+  ), deleted AS (
+    DELETE FROM landing_page_revisions WHERE (page_id, version) IN (
+      SELECT page_id, version FROM versions
+      WHERE place > $2::bigint OR bytes > $3::bigint OR replaced_at < $4::timestamptz
+      LIMIT ${PRUNED_VERSIONS}
+    ) RETURNING 1
+  )
+  SELECT (SELECT id FROM pages ORDER BY id DESC LIMIT 1) AS "lastId",
+    (SELECT count(*) FROM deleted)::integer AS deleted`)
+
+/** The versions of pages in PostgreSQL. All methods but prune() are one statement that checks the owner. */
 export class RevisionRepository {
   readonly #database: Database
 
@@ -76,5 +112,23 @@ export class RevisionRepository {
   async find (userId: number, id: string, version: bigint): Promise<RevisionDocument | null> {
     const rows = await this.#database.run(FIND, [id, userId, version])
     return rows[0] ?? null
+  }
+
+  /**
+   * Deletes versions beyond the limits, of all owners' pages, in small batches.
+   *
+   * @returns the number of deleted versions
+   */
+  async prune ({ maxCount, maxBytes, replacedSince }: RevisionLimits, signal: AbortSignal): Promise<number> {
+    let sum = 0
+    let after = '00000000-0000-0000-0000-000000000000'
+    while (!signal.aborted) {
+      const [batch] = await this.#database.run(PRUNE, [after, maxCount, maxBytes, replacedSince ?? null])
+      if (batch === undefined || batch.lastId === null) break
+      sum += batch.deleted
+      // After a full batch, the same pages may have more.
+      if (batch.deleted < PRUNED_VERSIONS) after = batch.lastId
+    }
+    return sum
   }
 }
