@@ -4,7 +4,7 @@ import { LeasedLimit, MAX_WINDOW_MS, type LeaseStore } from '../../rate-limit/in
 import type { ClientAddress } from '../../../http/client-address.ts'
 import { AllowedHostMatcher } from './allowed-hosts.ts'
 import { headerLines } from './prepared-head.ts'
-import { noReads, type PublicReads } from './read-counts.ts'
+import { noReads, type PublicReads } from './read-results.ts'
 
 const WINDOW_MS = MAX_WINDOW_MS
 
