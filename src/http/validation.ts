@@ -67,6 +67,7 @@ export function createValidationError (errors: FastifySchemaValidationError[], p
 }
 
 const NO_PARAMETERS = Type.Object({})
+const LIST_FORMAT = new Intl.ListFormat('en-GB')
 
 /** Refuses query parameters that a route doesn't have, on all routes of a scope. */
 export function refuseUnknownParameters (scope: FastifyInstance): void {
@@ -76,7 +77,7 @@ export function refuseUnknownParameters (scope: FastifyInstance): void {
     const known = Object.keys(querystring.properties)
     const unknown = Object.keys(query).filter((name) => !known.includes(name))
     if (unknown.length === 0) return done()
-    const has = known.length === 0 ? 'has none' : `has only ${known.join(' and ')}`
+    const has = known.length === 0 ? 'has none' : `has only ${LIST_FORMAT.format(known)}`
     parseIntegers(integersIn(querystring), query)
     done(new InvalidError([
       `Query parameter ${unknown.join(', ')} is unknown (this route ${has})`,
@@ -169,6 +170,8 @@ function describeRule (label: string, problem: Problem): string[] {
     case 'minimum':
     case 'maximum':
       return [describeRange(label, parentSchema as TSchema)]
+    case 'enum':
+      return [`${label} must be ${(params.allowedValues as string[]).join(' or ')}`]
     case 'check':
       return [`${label} ${message}`]
     case 'anyOf':

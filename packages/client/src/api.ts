@@ -309,6 +309,26 @@ export interface paths {
         patch?: never;
         trace?: never;
     };
+    "/manage/landing_pages/{id}/reads": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        /**
+         * Count how often a Landing Page was read, by hour or day
+         * @description Public reads with the status 200 or 304, in ascending order, with zeros where there were none. Without parameters: the last 24 hours. The newest reads appear after about 10 seconds. Hours are kept for 35 days, days for two years.
+         */
+        get: operations["listLandingPageReads"];
+        put?: never;
+        post?: never;
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
     "/manage/landing_pages/{id}/revisions": {
         parameters: {
             query?: never;
@@ -506,6 +526,17 @@ export interface components {
         };
         /** @description An empty object changes nothing */
         LandingPageUpdate: components["schemas"]["LandingPageInput"] | Record<string, never>;
+        ReadCount: {
+            /**
+             * Format: date-time
+             * @description Start of the hour or day, in UTC
+             */
+            at: string;
+            /** @description Reads whose copy was up to date (304) */
+            not_modified: number;
+            /** @description Reads that got the document (200), by GET or HEAD */
+            reads: number;
+        };
         Readiness: {
             /** @constant */
             database: "ok";
@@ -4589,6 +4620,170 @@ export interface operations {
                      * @example {
                      *       "errors": [
                      *         "Request body must be a JSON object or array"
+                     *       ]
+                     *     }
+                     */
+                    "application/json": components["schemas"]["Errors"];
+                };
+            };
+            /** @description Internal error; the sentence contains the request id */
+            500: {
+                headers: {
+                    "Cache-Control": components["headers"]["Cache-Control"];
+                    "X-Request-Id": components["headers"]["X-Request-Id"];
+                    [name: string]: unknown;
+                };
+                content: {
+                    /**
+                     * @example {
+                     *       "errors": [
+                     *         "Something went wrong (request fQ2xVbY0p9Lk-1c)"
+                     *       ]
+                     *     }
+                     */
+                    "application/json": components["schemas"]["Errors"];
+                };
+            };
+            /** @description The service is overloaded, or a dependency is unavailable */
+            503: {
+                headers: {
+                    "Cache-Control": components["headers"]["Cache-Control"];
+                    "Retry-After": components["headers"]["Retry-After"];
+                    "X-Request-Id": components["headers"]["X-Request-Id"];
+                    [name: string]: unknown;
+                };
+                content: {
+                    /**
+                     * @example {
+                     *       "errors": [
+                     *         "The service is temporarily unavailable, try again shortly"
+                     *       ]
+                     *     }
+                     */
+                    "application/json": components["schemas"]["Errors"];
+                };
+            };
+        };
+    };
+    listLandingPageReads: {
+        parameters: {
+            query?: {
+                /** @description The first hour or day is the one that contains this time. Default: 24 hours or 30 days before `to`. A date stands for its start in UTC. */
+                from?: string;
+                /** @description Whether to count by hour or by day, in UTC. At most 750 hours or days can be read at once. */
+                per?: "hour" | "day";
+                /** @description Hours or days that begin at this time or later are left out. Default: now. A date stands for its start in UTC. */
+                to?: string;
+            };
+            header?: never;
+            path: {
+                /**
+                 * @description The `id` of the record
+                 * @example 019a7c1e-5f60-7c3a-9d2b-0f6a4c8e1b57
+                 */
+                id: string;
+            };
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            /** @description The reads */
+            200: {
+                headers: {
+                    "Cache-Control": components["headers"]["Cache-Control"];
+                    "X-Request-Id": components["headers"]["X-Request-Id"];
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["ReadCount"][];
+                };
+            };
+            /** @description The URL, the Host header or the body is malformed */
+            400: {
+                headers: {
+                    "Cache-Control": components["headers"]["Cache-Control"];
+                    "X-Request-Id": components["headers"]["X-Request-Id"];
+                    [name: string]: unknown;
+                };
+                content: {
+                    /**
+                     * @example {
+                     *       "errors": [
+                     *         "Request is malformed"
+                     *       ]
+                     *     }
+                     */
+                    "application/json": components["schemas"]["Errors"];
+                };
+            };
+            /** @description The access token is missing or invalid, or the credentials in the body are wrong */
+            401: {
+                headers: {
+                    "Cache-Control": components["headers"]["Cache-Control"];
+                    "WWW-Authenticate": components["headers"]["WWW-Authenticate"];
+                    "X-Request-Id": components["headers"]["X-Request-Id"];
+                    [name: string]: unknown;
+                };
+                content: {
+                    /**
+                     * @example {
+                     *       "errors": [
+                     *         "Missing or invalid access token"
+                     *       ]
+                     *     }
+                     */
+                    "application/json": components["schemas"]["Errors"];
+                };
+            };
+            /** @description The record does not exist or belongs to another account */
+            404: {
+                headers: {
+                    "Cache-Control": components["headers"]["Cache-Control"];
+                    "X-Request-Id": components["headers"]["X-Request-Id"];
+                    [name: string]: unknown;
+                };
+                content: {
+                    /**
+                     * @example {
+                     *       "errors": [
+                     *         "Not found"
+                     *       ]
+                     *     }
+                     */
+                    "application/json": components["schemas"]["Errors"];
+                };
+            };
+            /** @description The URL does not support the method */
+            405: {
+                headers: {
+                    Allow: components["headers"]["Allow"];
+                    "Cache-Control": components["headers"]["Cache-Control"];
+                    "X-Request-Id": components["headers"]["X-Request-Id"];
+                    [name: string]: unknown;
+                };
+                content: {
+                    /**
+                     * @example {
+                     *       "errors": [
+                     *         "Method is not allowed here"
+                     *       ]
+                     *     }
+                     */
+                    "application/json": components["schemas"]["Errors"];
+                };
+            };
+            /** @description The request breaks rules; `errors` has one sentence per broken rule */
+            422: {
+                headers: {
+                    "Cache-Control": components["headers"]["Cache-Control"];
+                    "X-Request-Id": components["headers"]["X-Request-Id"];
+                    [name: string]: unknown;
+                };
+                content: {
+                    /**
+                     * @example {
+                     *       "errors": [
+                     *         "From must be before to"
                      *       ]
                      *     }
                      */

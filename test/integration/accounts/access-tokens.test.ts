@@ -146,6 +146,7 @@ t.test('every management route requires a token and checks it before the rest of
     ['GET', `/manage/landing_pages/${id}`],
     ['PATCH', `/manage/landing_pages/${id}`],
     ['DELETE', `/manage/landing_pages/${id}`],
+    ['GET', `/manage/landing_pages/${id}/reads`],
     ['GET', '/assets'],
     ['POST', '/assets'],
     ['GET', `/assets/${id}`],

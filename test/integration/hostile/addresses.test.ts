@@ -78,6 +78,7 @@ t.test('every unknown or malformed identifier gets the same 404', async (t) => {
     ['GET', (id) => `/manage/landing_pages/${id}`, auth],
     ['PATCH', (id) => `/manage/landing_pages/${id}`, auth],
     ['DELETE', (id) => `/manage/landing_pages/${id}`, auth],
+    ['GET', (id) => `/manage/landing_pages/${id}/reads`, auth],
     ['GET', (id) => `/assets/${id}`, auth],
     ['DELETE', (id) => `/assets/${id}`, auth],
     ['GET', (id) => `/landing_pages/${id}`, {}],

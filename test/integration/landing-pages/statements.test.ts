@@ -46,6 +46,8 @@ t.test('a management request runs the session check and one prepared statement',
       async () => await ask(t, app, account, 200, 'GET', of(page.id))],
     ['list', /: SELECT .* FROM landing_pages /,
       async () => await ask(t, app, account, 200, 'GET', '/manage/landing_pages?limit=2')],
+    ['reads', /: SELECT .* FROM landing_pages page /,
+      async () => await ask(t, app, account, 200, 'GET', `${of(page.id)}/reads`)],
     ['replace with If-Match', / UPDATE landing_pages pages SET /,
       async () =>
         await ask(t, app, account, 200, 'PATCH', of(page.id), { current_data: [1] }, {

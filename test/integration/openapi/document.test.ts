@@ -110,6 +110,7 @@ t.test('the operation ids are stable, and each operation has a summary and one t
     'headDocument',
     'headFile',
     'listAssets',
+    'listLandingPageReads',
     'listLandingPages',
     'listRevisions',
     'live',

@@ -13,6 +13,7 @@ import { recordValidators, writeConditions } from '../etag.ts'
 import { LandingPageRepository, type LandingPage } from '../landing-page-repository.ts'
 import { createSchema, deleteSchema, getSchema, listSchema, updateSchema } from '../schemas.ts'
 import { documentRoutes } from './document-routes.ts'
+import { readCountRoutes } from './read-count-routes.ts'
 import { recordJson, sendJson, sendRecord } from './record.ts'
 import { revisionRoutes } from './revision-routes.ts'
 import { checkedDocument, createMismatchError, documentOfOwner, ownPage } from './write-checks.ts'
@@ -37,6 +38,7 @@ export const manageRoutes: FastifyPluginAsyncTypebox = async (app) => {
   addDeleteRoute(app, pages)
   await app.register(documentRoutes, { pages })
   await app.register(revisionRoutes, { pages })
+  await app.register(readCountRoutes)
 }
 
 function addCreateRoute (app: App, pages: LandingPageRepository): void {

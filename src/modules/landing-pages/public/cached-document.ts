@@ -1,6 +1,7 @@
 import { JSON_CONTENT_TYPE } from '../../../http/common-headers.ts'
 import { compress, entityTag, type Encoding } from '../../../http/content-encoding.ts'
 import { Body, headerLines } from './prepared-head.ts'
+import { NOT_READ, type PageReads } from './read-tally.ts'
 
 /** A version of a document as PostgreSQL and Redis store it. */
 export interface DocumentVersion {
@@ -64,6 +65,8 @@ export class CachedDocument {
   origin: Origin = 'database'
   /** When it was last known to be the current version, in milliseconds of the process clock. */
   knownAt = 0
+  /** The count of its reads. It may be of an earlier period. */
+  counted: PageReads = NOT_READ
 
   constructor (document: DocumentVersion) {
     this.publicId = document.publicId

@@ -20,6 +20,7 @@ import type { Served } from './read-results.ts'
 import { ReadHeaders } from './read-headers.ts'
 import type { ReadLimit, Tier } from './read-limit.ts'
 import { publicReadMetrics } from './read-metrics.ts'
+import type { ReadTally } from './read-tally.ts'
 
 const NOT_FOUND = formatErrorBody([new NotFoundError().message])
 
@@ -39,14 +40,16 @@ export class ReadHandler {
   readonly #app: FastifyInstance
   readonly #documents: DocumentCache
   readonly #limit: ReadLimit
+  readonly #tally: ReadTally
   readonly #loadSeconds: Histogram<'source'>
   readonly #heads: PreparedHeads
   readonly #headers: ReadHeaders
 
-  constructor (app: FastifyInstance, limit: ReadLimit) {
+  constructor (app: FastifyInstance, limit: ReadLimit, tally: ReadTally) {
     this.#app = app
     this.#documents = app.documents
     this.#limit = limit
+    this.#tally = tally
     this.#loadSeconds = publicReadMetrics(app.metrics, limit.tiers)
     this.#heads = new PreparedHeads(app.nodeInternals.preparedHeads, app.server.keepAliveTimeout)
     this.#headers = new ReadHeaders(app.config)
@@ -156,10 +159,12 @@ export class ReadHandler {
     reply.hijack()
     if (condition === 'not modified') {
       served.notModified++
+      this.#tally.count(document, true)
       const head = ownLines + lines + representation.etagLine + lastModifiedLine
       this.#heads.send(reply.raw, 304, head, undefined, now)
     } else {
       served.sent++
+      this.#tally.count(document, false)
       const head = ownLines + lines + representation.lines + lastModifiedLine
       this.#heads.send(reply.raw, 200, head, representation.body, now)
     }

@@ -3,8 +3,10 @@ import { uncheckedInput } from '../../../http/validation.ts'
 import { sampled } from '../../../http/access-log.ts'
 import { DOCUMENT_CORS_HEADERS } from '../../../http/common-headers.ts'
 import { preflightSchema, publicReadSchema } from '../schemas.ts'
+import { ReadCountRepository } from '../read-count-repository.ts'
 import { ReadHandler } from './read-handler.ts'
 import { ReadLimit } from './read-limit.ts'
+import { ReadReporter } from './read-reporter.ts'
 
 const PREFLIGHT = {
   ...DOCUMENT_CORS_HEADERS,
@@ -18,7 +20,15 @@ const PREFLIGHT = {
 export const publicRoutes: FastifyPluginAsync = async (app) => {
   const limit = new ReadLimit(app.config, app.leases)
   app.addHook('onClose', async () => await limit.close())
-  const reads = new ReadHandler(app, limit)
+  const reporter = new ReadReporter({
+    counts: new ReadCountRepository(app.database),
+    log: app.log,
+    closeTimeoutMs: app.config.DATABASE_TIMEOUT_MS
+  })
+  reporter.addMetrics(app.metrics)
+  app.addHook('onReady', async () => reporter.start())
+  app.addHook('onClose', async () => await reporter.close())
+  const reads = new ReadHandler(app, limit, reporter.tally)
 
   app.get('/landing_pages/:public_id', {
     schema: publicReadSchema,

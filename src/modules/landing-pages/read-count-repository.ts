@@ -1,0 +1,97 @@
+import { statement, type StatementRunner } from '../../infra/postgres/statement.ts'
+
+// Storing is hot, so it is prepared SQL. So is listing: Prisma has no statement that fills the gaps.
+
+const DAY_MS = 24 * 60 * 60 * 1000
+
+/** The reads of some pages in an hour, as arrays of the same length. */
+export interface ReadReport {
+  /** Identifies the process that counted the reads. */
+  readonly processId: string
+  /** Greater than the numbers of the process' earlier reports. */
+  readonly number: number
+  /** The start of the hour, in milliseconds since 1970. */
+  readonly hour: number
+  readonly publicIds: readonly string[]
+  /** 200 */
+  readonly reads: readonly number[]
+  /** 304 */
+  readonly notModified: readonly number[]
+}
+
+/** The reads of a page in an hour or on a day. */
+export interface ReadCount {
+  /** The start of the hour or day (UTC). */
+  readonly at: Date
+  readonly reads: bigint
+  readonly notModified: bigint
+}
+
+/** Points in time from a first to a last one, both at the start of an hour or day (UTC). */
+export interface Points {
+  readonly per: 'hour' | 'day'
+  readonly first: Date
+  readonly last: Date
+}
+
+const add = (table: string, at: string) => `
+  INSERT INTO ${table} AS stored (page_id, at, reads, not_modified)
+  SELECT id, ${at}::timestamptz, reads, not_modified FROM pages
+  ON CONFLICT (page_id, at) DO UPDATE SET reads = stored.reads + EXCLUDED.reads,
+    not_modified = stored.not_modified + EXCLUDED.not_modified`
+
+/**
+ * A report has no effect if its number isn't greater than the last one of its process. To avoid deadlocks,
+ * pages are locked before their counts, by ascending id, and a page that is being deleted is skipped.
+ */
+const STORE = statement(`
+  WITH report AS (
+    INSERT INTO read_reports (process_id, number) VALUES ($1::uuid, $2::bigint)
+    ON CONFLICT (process_id) DO UPDATE SET number = EXCLUDED.number, reported_at = now()
+    WHERE read_reports.number < EXCLUDED.number
+    RETURNING number
+  ), pages AS (
+    SELECT page.id, counted.reads, counted.not_modified
+    FROM report, unnest($5::text[], $6::bigint[], $7::bigint[]) AS counted (public_id, reads, not_modified)
+    JOIN landing_pages page USING (public_id)
+    ORDER BY page.id FOR KEY SHARE OF page SKIP LOCKED
+  ), hourly AS (${add('landing_page_reads_hourly', '$3')})
+  ${add('landing_page_reads_daily', '$4')}`)
+
+const list = (table: string, hours: number) =>
+  statement<ReadCount>(`
+  SELECT point.at, COALESCE(counted.reads, 0) AS reads, COALESCE(counted.not_modified, 0) AS "notModified"
+  FROM landing_pages page
+  CROSS JOIN generate_series($3::timestamptz, $4::timestamptz, interval '${hours} hours') AS point (at)
+  LEFT JOIN ${table} counted ON counted.page_id = page.id AND counted.at = point.at
+  WHERE page.id = $1::uuid AND page.user_id = $2::integer
+  ORDER BY point.at`)
+
+const LIST = {
+  hour: list('landing_page_reads_hourly', 1),
+  day: list('landing_page_reads_daily', 24) // a day has 24 hours in UTC
+}
+
+/** Counts of public reads in PostgreSQL. */
+export class ReadCountRepository {
+  readonly #database: StatementRunner
+
+  constructor (database: StatementRunner) {
+    this.#database = database
+  }
+
+  /**
+   * Adds the reads of a report, without those of pages that don't exist any more. After an error, the same
+   * report can be stored again: it is counted once.
+   */
+  async store ({ processId, number, hour, publicIds, reads, notModified }: ReadReport): Promise<void> {
+    const day = new Date(hour - hour % DAY_MS)
+    await this.#database.run(STORE, [processId, number, new Date(hour), day, publicIds, reads, notModified])
+  }
+
+  /** Returns the reads of an owner's page at all points, oldest first; undefined without such a page. */
+  async list (userId: number, id: string, { per, first, last }: Points): Promise<ReadCount[] | undefined> {
+    const counts = await this.#database.run(LIST[per], [id, userId, first, last])
+    return counts.length > 0 ? counts : undefined // there is at least one point
+  }
+}

@@ -1,0 +1,45 @@
+import { Type } from '@sinclair/typebox'
+import { answer, bearer, errors, IdParams } from '../../http/schemas.ts'
+import { parseTime } from '../../http/time.ts'
+import { tags } from './schemas.ts'
+
+const TIME_RULE = 'must be a date such as 2026-11-23, or a time such as 2026-11-23T10:00:00Z'
+const time = (description: string) =>
+  Type.Optional(Type.String({
+    description: `${description}. A date stands for its start in UTC.`,
+    examples: ['2026-11-23T10:00:00Z', '2026-11-23'],
+    check: (text: string) => parseTime(text) === undefined ? [TIME_RULE] : []
+  }))
+
+export const ReadCountsQuery = Type.Object({
+  from:
+    time('The first hour or day is the one that contains this time. Default: 24 hours or 30 days before `to`'),
+  to: time('Hours or days that begin at this time or later are left out. Default: now'),
+  per: Type.Optional(Type.Unsafe<'hour' | 'day'>({
+    type: 'string',
+    enum: ['hour', 'day'],
+    default: 'hour',
+    description: 'Whether to count by hour or by day, in UTC. At most 750 hours or days can be read at once.'
+  }))
+})
+
+const ReadCount = Type.Object({
+  at: Type.String({ format: 'date-time', description: 'Start of the hour or day, in UTC' }),
+  reads: Type.Integer({ minimum: 0, description: 'Reads that got the document (200), by GET or HEAD' }),
+  not_modified: Type.Integer({ minimum: 0, description: 'Reads whose copy was up to date (304)' })
+}, { title: 'ReadCount' })
+
+export const readCountsSchema = {
+  operationId: 'listLandingPageReads',
+  tags,
+  summary: 'Count how often a Landing Page was read, by hour or day',
+  description:
+    'Public reads with the status 200 or 304, in ascending order, with zeros where there were none. Without parameters: the last 24 hours. The newest reads appear after about 10 seconds. Hours are kept for 35 days, days for two years.',
+  security: bearer,
+  params: IdParams,
+  querystring: ReadCountsQuery,
+  response: {
+    200: answer(Type.Array(ReadCount), 'The reads'),
+    ...errors([400, 401, 404, 422, 500, 503], [], { 422: 'From must be before to' })
+  }
+}

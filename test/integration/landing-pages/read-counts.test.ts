@@ -1,0 +1,314 @@
+import type { FastifyInstance } from 'fastify'
+import t, { type Test } from 'tap'
+import { randomPublicId } from '../../../src/infra/system/identifiers.ts'
+import { buildTestApp, createPage, signUp, testSettings, type Account,
+  type CreatedPage } from '../../helpers/app.ts'
+import { query } from '../../helpers/servers.ts'
+import { until } from '../../helpers/until.ts'
+
+// How often pages were read, as their owners see it. A process reports at its end what it has counted.
+
+const HOUR_MS = 3_600_000
+const DAY_MS = 24 * HOUR_MS
+
+interface Point {
+  readonly at: string
+  readonly reads: number
+  readonly not_modified: number
+}
+
+/** Asks for the reads of a page. */
+const ask = async (app: FastifyInstance, owner: Account, id: string, parameters = '') =>
+  await app.inject({ url: `/manage/landing_pages/${id}/reads${parameters}`, headers: owner.headers })
+
+/** Returns the points with reads. */
+async function counted (
+  app: FastifyInstance,
+  owner: Account,
+  { id }: CreatedPage,
+  parameters = ''
+): Promise<Point[]> {
+  const points = (await ask(app, owner, id, parameters)).json() as Point[]
+  return points.filter(({ reads, not_modified: notModified }) => reads + notModified > 0)
+}
+
+/** Returns the sums of a page of the last 24 hours: the reads with 200 and with 304. */
+async function sums (app: FastifyInstance, owner: Account, page: CreatedPage): Promise<[number, number]> {
+  const points = await counted(app, owner, page)
+  return [points.reduce((sum, point) => sum + point.reads, 0),
+    points.reduce((sum, point) => sum + point.not_modified, 0)]
+}
+
+/** An app for the owner and one for readers, on one database. Closing the latter reports its reads. */
+async function twoApps (t: Test, settings: Record<string, string> = {}) {
+  const common = await testSettings(t)
+  const app = await buildTestApp(t, { settings: common })
+  const reader = await buildTestApp(t, { settings: { ...common, RATE_LIMIT_PUBLIC: '1000000', ...settings } })
+  return { app, reader, owner: await signUp(app), url: common.DATABASE_URL as string }
+}
+
+t.test('reads that got the document or a 304 are counted, by GET and HEAD, and no others', async (t) => {
+  const { app, reader, owner } = await twoApps(t, { RATE_LIMIT_PUBLIC: '9' })
+  const page = await createPage(app, owner)
+  const other = await createPage(app, owner)
+  const url = `/landing_pages/${page.public_id}`
+  const statuses: number[] = []
+  const read = async (method: 'GET' | 'HEAD' | 'OPTIONS', headers: Record<string, string> = {}, path = url) =>
+    statuses.push((await reader.inject({ method, url: path, headers })).statusCode)
+  await read('GET')
+  await read('GET', { 'accept-encoding': 'br' })
+  await read('HEAD')
+  await read('GET', { 'if-none-match': page.etag })
+  await read('HEAD', { 'if-none-match': page.etag })
+  await read('GET', { 'if-match': '"other"' })
+  await read('GET', {}, `/landing_pages/${randomPublicId()}`)
+  await read('GET', {}, '/landing_pages/malformed')
+  await read('OPTIONS')
+  await read('GET')
+  await read('GET')
+  t.same(statuses, [200, 200, 200, 304, 304, 412, 404, 404, 204, 200, 429])
+  await reader.close()
+  t.same(await sums(app, owner, page), [4, 2])
+  t.same(await sums(app, owner, other), [0, 0])
+})
+
+t.test('reads are counted whether or not their document is cached, evicted or replaced', async (t) => {
+  for (const cacheBytes of ['0', '4000', '1000000']) {
+    const { app, reader, owner } = await twoApps(t, { CACHE_MAX_BYTES: cacheBytes })
+    const pages = await Promise.all(Array.from(
+      { length: 8 },
+      async (_, n) => await createPage(app, owner, JSON.stringify({ n, text: 'x'.repeat(1500) }))
+    ))
+    for (let round = 0; round < 6; round++) {
+      await Promise.all(pages.flatMap((page, n) =>
+        Array.from({ length: n + 1 }, async (_, turn) => {
+          const response = await reader.inject({
+            url: `/landing_pages/${page.public_id}`,
+            headers: { 'accept-encoding': turn % 2 === 0 ? 'br' : 'identity' }
+          })
+          if (response.statusCode !== 200) throw new Error(response.body)
+        })
+      ))
+      await reader.inject({
+        method: 'PATCH',
+        url: `/manage/landing_pages/${(pages[round] as CreatedPage).id}`,
+        headers: owner.headers,
+        payload: { current_data: { round } }
+      })
+    }
+    await reader.close()
+    for (const [n, page] of pages.entries()) {
+      t.same(await sums(app, owner, page), [6 * (n + 1), 0], `${cacheBytes} bytes, page ${n}`)
+    }
+  }
+})
+
+t.test('the reads of several processes add up, in their hour and on their day', async (t) => {
+  const settings = await testSettings(t)
+  const app = await buildTestApp(t, { settings })
+  const owner = await signUp(app)
+  const page = await createPage(app, owner)
+  const { now } = Date
+  t.teardown(() => {
+    Date.now = now
+  })
+  /** Reads in a process of its own, at another time of day. */
+  const readAt = async (time: number, times: number) => {
+    Date.now = () => time
+    const reader = await buildTestApp(t, { settings: { ...settings, RATE_LIMIT_PUBLIC: '1000' } })
+    for (let n = 0; n < times; n++) await reader.inject(`/landing_pages/${page.public_id}`)
+    await reader.close()
+  }
+  const midnight = Date.parse('2026-03-01T00:00:00Z')
+  await readAt(midnight - 1, 1)
+  await readAt(midnight, 2)
+  await readAt(midnight + HOUR_MS - 1, 3)
+  await readAt(midnight + HOUR_MS, 4)
+  await readAt(midnight + DAY_MS - 1, 5)
+  Date.now = now // the token is of this time
+  const between = 'from=2026-02-28&to=2026-03-02'
+  t.same(await counted(app, owner, page, `?${between}`), [
+    { at: '2026-02-28T23:00:00.000Z', reads: 1, not_modified: 0 },
+    { at: '2026-03-01T00:00:00.000Z', reads: 5, not_modified: 0 },
+    { at: '2026-03-01T01:00:00.000Z', reads: 4, not_modified: 0 },
+    { at: '2026-03-01T23:00:00.000Z', reads: 5, not_modified: 0 }
+  ])
+  t.same(await counted(app, owner, page, `?per=day&${between}`), [
+    { at: '2026-02-28T00:00:00.000Z', reads: 1, not_modified: 0 },
+    { at: '2026-03-01T00:00:00.000Z', reads: 14, not_modified: 0 }
+  ])
+})
+
+t.test('a process that reads across the end of an hour counts in both hours', async (t) => {
+  const settings = await testSettings(t)
+  const { now } = Date
+  t.teardown(() => {
+    Date.now = now
+  })
+  const end = Date.parse('2026-03-01T12:00:00Z')
+  const aheadMs = end - 1500 - Date.now()
+  Date.now = () => now() + aheadMs
+  const app = await buildTestApp(t, { settings })
+  const owner = await signUp(app)
+  const page = await createPage(app, owner)
+  const read = async () => await app.inject(`/landing_pages/${page.public_id}`)
+  await read()
+  const readBefore = Date.now() < end
+  await until(() => Date.now() >= end + 100)
+  await read()
+  await read()
+  await app.close()
+  const reader = await buildTestApp(t, { settings })
+  const points = await counted(reader, owner, page)
+  t.equal(points.find(({ at }) => at === '2026-03-01T12:00:00.000Z')?.reads, readBefore ? 2 : 3)
+  t.equal(points.reduce((sum, { reads }) => sum + reads, 0), 3)
+})
+
+t.test('the points are those of the parameters, with zeros in the gaps', async (t) => {
+  const { now } = Date
+  t.teardown(() => {
+    Date.now = now
+  })
+  Date.now = () => Date.parse('2026-11-23T10:15:00Z')
+  const { app, owner, url } = await twoApps(t)
+  const page = await createPage(app, owner)
+  for (const [table, at] of [['hourly', '2026-11-23T08:00Z'], ['daily', '2026-11-23T00:00Z']]) {
+    await query(url, `INSERT INTO landing_page_reads_${table} VALUES ('${page.id}', '${at}', 7, 8)`)
+  }
+  const cases: [parameters: string, first: string, last: string, length: number][] = [
+    ['', '2026-11-22T11', '2026-11-23T10', 24],
+    ['?per=hour', '2026-11-22T11', '2026-11-23T10', 24],
+    ['?per=day', '2026-10-25T00', '2026-11-23T00', 30],
+    ['?from=2026-11-23', '2026-11-23T00', '2026-11-23T10', 11],
+    ['?from=2026-11-23T08:59:59.999Z', '2026-11-23T08', '2026-11-23T10', 3],
+    ['?to=2026-11-23T10:00:00Z', '2026-11-22T10', '2026-11-23T09', 24],
+    ['?to=2026-11-23T10:00:00.001Z', '2026-11-22T11', '2026-11-23T10', 24],
+    ['?from=2026-11-23T08:30:00Z&to=2026-11-23T08:31:00Z', '2026-11-23T08', '2026-11-23T08', 1],
+    ['?from=2026-11-23T08:00:00Z&to=2026-11-23T09:00:00Z', '2026-11-23T08', '2026-11-23T08', 1],
+    ['?from=2026-11-23T08:00:00Z&to=2026-11-23T09:00:01Z', '2026-11-23T08', '2026-11-23T09', 2],
+    ['?from=2026-11-23T10:00:00%2B05:30&to=2026-11-23T10:30:00Z', '2026-11-23T04', '2026-11-23T10', 7],
+    ['?from=2026-11-23T10:00:00+05:30&to=2026-11-23T10:30:00Z', '2026-11-23T04', '2026-11-23T10', 7],
+    ['?per=day&from=2026-11-22T23:30:00-02:00', '2026-11-23T00', '2026-11-23T00', 1],
+    ['?per=day&from=2026-03-01&to=2026-04-01', '2026-03-01T00', '2026-03-31T00', 31],
+    ['?from=2026-10-24&to=2026-11-24T06:00:00Z', '2026-10-24T00', '2026-11-24T05', 750],
+    ['?per=day&from=2024-11-04&to=2026-11-24', '2024-11-04T00', '2026-11-23T00', 750],
+    ['?from=1970-01-01&to=1970-01-02', '1970-01-01T00', '1970-01-01T23', 24],
+    ['?to=1970-01-01', '1969-12-31T00', '1969-12-31T23', 24],
+    ['?to=9999-12-31T23:59:59Z', '9999-12-31T00', '9999-12-31T23', 24]
+  ]
+  for (const [parameters, first, last, length] of cases) {
+    const response = await ask(app, owner, page.id, parameters)
+    t.equal(response.statusCode, 200, `${parameters}: ${response.body.slice(0, 200)}`)
+    t.equal(response.headers['cache-control'], 'private, no-cache')
+    const points = response.json() as Point[]
+    t.equal(points.length, length, parameters)
+    t.equal(points[0]?.at, `${first}:00:00.000Z`, parameters)
+    t.equal(points.at(-1)?.at, `${last}:00:00.000Z`, parameters)
+    const step = parameters.includes('per=day') ? DAY_MS : HOUR_MS
+    for (const [index, { at, ...counts }] of points.entries()) {
+      t.equal(Date.parse(at), Date.parse(`${first}:00:00Z`) + index * step, 'ascending, without gaps')
+      const has = at === (step === DAY_MS ? '2026-11-23T00:00:00.000Z' : '2026-11-23T08:00:00.000Z')
+      t.same(counts, has ? { reads: 7, not_modified: 8 } : { reads: 0, not_modified: 0 }, at)
+    }
+  }
+  const head = await app.inject({
+    method: 'HEAD',
+    url: `/manage/landing_pages/${page.id}/reads`,
+    headers: owner.headers
+  })
+  t.equal(head.statusCode, 200)
+})
+
+t.test('invalid parameters get a 422 with a sentence per broken rule', async (t) => {
+  const { app, owner } = await twoApps(t)
+  const page = await createPage(app, owner)
+  const rule = 'must be a date such as 2026-11-23, or a time such as 2026-11-23T10:00:00Z'
+  const tooMany = (per: string) => `From and to are too far apart (maximum is 750 points, one per ${per})`
+  const cases: [string, ...string[]][] = [
+    ['?from=yesterday', `From ${rule}`],
+    ['?to=', `To ${rule}`],
+    ['?from=2026-02-30&to=2026-03-99', `From ${rule}`, `To ${rule}`],
+    ['?from=2026-11-23&from=2026-11-24', 'From must be a string'],
+    ['?per=week', 'Per must be hour or day'],
+    ['?per=', 'Per must be hour or day'],
+    ['?from=x&per=week', `From ${rule}`, 'Per must be hour or day'],
+    ['?from=2026-11-23&to=2026-11-23', 'From must be before to'],
+    ['?from=2026-11-24&to=2026-11-23', 'From must be before to'],
+    ['?from=9999-01-01', 'From must be before to'],
+    ['?from=2026-10-24&to=2026-11-24T06:00:00.001Z', tooMany('hour')],
+    ['?from=1970-01-01&to=9999-12-31', tooMany('hour')],
+    ['?per=day&from=2024-11-03&to=2026-11-24', tooMany('day')],
+    ['?limit=3', 'Query parameter limit is unknown (this route has only from, to and per)']
+  ]
+  for (const [parameters, ...messages] of cases) {
+    const response = await ask(app, owner, page.id, parameters)
+    t.equal(response.statusCode, 422, parameters)
+    t.same(response.json(), { errors: messages }, parameters)
+  }
+})
+
+t.test('the reads of a page that is unknown or of another account are a 404', async (t) => {
+  const { app, owner } = await twoApps(t)
+  const page = await createPage(app, owner)
+  const stranger = await signUp(app)
+  const unknown = '019a7c1e-5f60-7c3a-9d2b-0f6a4c8e1b57'
+  for (
+    const [account, id] of [[stranger, page.id], [owner, unknown], [owner, page.public_id], [owner, '%20']]
+  ) {
+    const response = await ask(app, account as Account, id as string)
+    t.equal(response.statusCode, 404, id as string)
+    t.same(response.json(), { errors: ['Not found'] })
+  }
+})
+
+t.test('the counts of a page go with it, also those that are reported afterwards', async (t) => {
+  const { app, reader, owner, url } = await twoApps(t)
+  const first = await twoPagesRead(app, reader, owner)
+  await reader.close()
+  const settings = { DATABASE_URL: url, RATE_LIMIT_PUBLIC: '1000' }
+  const secondReader = await buildTestApp(t, { settings })
+  for (const page of [first.kept, first.deleted]) {
+    await secondReader.inject(`/landing_pages/${page.public_id}`)
+  }
+  const response = await app.inject({
+    method: 'DELETE',
+    url: `/manage/landing_pages/${first.deleted.id}`,
+    headers: owner.headers
+  })
+  t.equal(response.statusCode, 204)
+  await secondReader.close()
+  t.same(await sums(app, owner, first.kept), [2, 0])
+  for (const table of ['hourly', 'daily']) {
+    t.same(
+      await query(url, `SELECT page_id, reads FROM landing_page_reads_${table}`),
+      [{ page_id: first.kept.id, reads: '2' }]
+    )
+  }
+})
+
+async function twoPagesRead (app: FastifyInstance, reader: FastifyInstance, owner: Account) {
+  const [kept, deleted] = [await createPage(app, owner), await createPage(app, owner)]
+  for (const { public_id: publicId } of [kept, deleted]) await reader.inject(`/landing_pages/${publicId}`)
+  return { kept, deleted }
+}
+
+t.test('a process reports all pages in one statement', async (t) => {
+  const settings = await testSettings(t)
+  const app = await buildTestApp(t, { settings })
+  const owner = await signUp(app)
+  const pages = await Promise.all(Array.from({ length: 30 }, async () => await createPage(app, owner)))
+  const { now } = Date
+  const dueAt = Math.floor(now() / 10_000) * 10_000
+  Date.now = () => dueAt // a report was due just now, so the next one is 10 s away
+  const reader = await buildTestApp(t, { settings: { ...settings, RATE_LIMIT_PUBLIC: '1000' } })
+    .finally(() => {
+      Date.now = now
+    })
+  for (const { public_id: publicId } of pages) await reader.inject(`/landing_pages/${publicId}`)
+  await reader.close()
+  const metrics = await reader.metrics.metrics()
+  t.match(metrics, /^landfall_read_reports_total\{result="ok"\} 1$/m)
+  t.match(metrics, /^landfall_read_counts_total\{result="stored"\} 30$/m)
+  t.match(metrics, /^landfall_read_counts_waiting 0$/m)
+  for (const page of pages) t.same(await sums(app, owner, page), [1, 0])
+})

@@ -1,0 +1,152 @@
+import { randomUUID } from 'node:crypto'
+import pg from 'pg'
+import t, { type Test } from 'tap'
+import { loadConfig } from '../../../src/config.ts'
+import { ReadCountRepository,
+  type ReadReport } from '../../../src/modules/landing-pages/read-count-repository.ts'
+import { testSettings } from '../../helpers/app.ts'
+import { databaseApp } from '../../helpers/database-app.ts'
+
+// Reports of reads, as they are stored in PostgreSQL.
+
+const HOUR_MS = 3_600_000
+const NOON = Date.parse('2026-11-23T12:00:00Z')
+
+/** Opens a database with the pages of some owners. */
+async function openPages (t: Test, owners: number, pagesEach: number) {
+  const settings = await testSettings(t)
+  const app = databaseApp(loadConfig({ ...settings, DATABASE_POOL_SIZE: '20' }))
+  await app.ready()
+  t.teardown(async () => await app.close())
+  const direct = new pg.Client(settings.DATABASE_URL)
+  await direct.connect()
+  t.teardown(async () => await direct.end())
+  await direct.query(
+    "INSERT INTO users (email, password_hash) SELECT n || '@example.com', '' FROM generate_series(1, $1) n",
+    [owners]
+  )
+  const { rows } = await direct.query<{ user_id: number, public_id: string }>(
+    `INSERT INTO landing_pages (id, public_id, user_id, current_data, content_hash)
+    SELECT gen_random_uuid(), 'page-' || u.id || '-' || n, u.id, '{}', '' FROM users u, generate_series(1, $1) n
+    RETURNING user_id, public_id`,
+    [pagesEach]
+  )
+  const sums = async (table: 'hourly' | 'daily') =>
+    (await direct.query<
+      { public_id: string, at: Date, reads: string, not_modified: string }
+    >(`SELECT public_id, at, reads, not_modified FROM landing_page_reads_${table}
+      JOIN landing_pages ON page_id = id ORDER BY public_id, at`))
+      .rows
+      .map(({ public_id: publicId, at, reads, not_modified: notModified }) =>
+        `${publicId} ${at.toISOString().slice(0, 13)} ${reads} ${notModified}`
+      )
+  const url = settings.DATABASE_URL as string
+  return { counts: new ReadCountRepository(app.database), direct, pages: rows, sums, url }
+}
+
+const reportOf = (report: Partial<ReadReport>): ReadReport => {
+  const { publicIds = ['page-1-1', 'page-1-2'] } = report
+  return {
+    processId: randomUUID(),
+    number: 1,
+    hour: NOON,
+    publicIds,
+    reads: publicIds.map(() => 2),
+    notModified: publicIds.map(() => 1),
+    ...report
+  }
+}
+
+t.test('a report is counted once, however often it is stored', async (t) => {
+  const { counts, sums } = await openPages(t, 1, 2)
+  const report = reportOf({})
+  await counts.store(report)
+  await counts.store(report)
+  await Promise.all(Array.from({ length: 5 }, async () => await counts.store(report)))
+  t.same(await sums('hourly'), ['page-1-1 2026-11-23T12 2 1', 'page-1-2 2026-11-23T12 2 1'])
+  const next = { ...report, number: 2 }
+  await Promise.all(Array.from({ length: 5 }, async () => await counts.store(next)))
+  await counts.store(report)
+  await counts.store(reportOf({ number: 1, publicIds: ['page-1-1'] }))
+  t.same(await sums('hourly'), ['page-1-1 2026-11-23T12 6 3', 'page-1-2 2026-11-23T12 4 2'])
+  t.same(await sums('daily'), ['page-1-1 2026-11-23T00 6 3', 'page-1-2 2026-11-23T00 4 2'])
+})
+
+t.test('each hour has its row, and each day the sum of its hours', async (t) => {
+  const { counts, sums } = await openPages(t, 1, 1)
+  const processId = randomUUID()
+  for (const [index, hours] of [-13, -12, 0, 11, 12].entries()) {
+    await counts.store(reportOf({
+      processId,
+      number: index + 1,
+      hour: NOON + hours * HOUR_MS,
+      publicIds: ['page-1-1']
+    }))
+  }
+  t.same(await sums('hourly'), [
+    'page-1-1 2026-11-22T23 2 1',
+    'page-1-1 2026-11-23T00 2 1',
+    'page-1-1 2026-11-23T12 2 1',
+    'page-1-1 2026-11-23T23 2 1',
+    'page-1-1 2026-11-24T00 2 1'
+  ])
+  t.same(await sums('daily'), [
+    'page-1-1 2026-11-22T00 2 1',
+    'page-1-1 2026-11-23T00 6 3',
+    'page-1-1 2026-11-24T00 2 1'
+  ])
+})
+
+t.test('pages that do not exist are ignored, and a report without any other is stored, too', async (t) => {
+  const { counts, sums } = await openPages(t, 1, 1)
+  const report = reportOf({ publicIds: ['page-1-1', 'unknown'] })
+  await counts.store(report)
+  await counts.store({ ...report, number: 2, publicIds: ['unknown'], reads: [1], notModified: [1] })
+  t.same(await sums('hourly'), ['page-1-1 2026-11-23T12 2 1'])
+})
+
+t.test('reports of several processes never run into a deadlock with each other, deletions or writes', async (t) => {
+  const owners = 40
+  const { counts, direct, pages, sums, url } = await openPages(t, owners, 20)
+  const database = new URL(url).pathname.slice(1)
+  await direct.query(`ALTER DATABASE ${database} SET deadlock_timeout = 10`) // of new connections, in ms
+  const writer = new pg.Client(url)
+  await writer.connect()
+  t.teardown(async () => await writer.end())
+  const deleter = new pg.Client(url)
+  await deleter.connect()
+  t.teardown(async () => await deleter.end())
+
+  const ids = pages.map(({ public_id: publicId }) => publicId)
+  const reports = Array.from({ length: 6 }, async (_, process) => {
+    const processId = randomUUID()
+    for (let number = 1; number <= 15; number++) {
+      // Every process has an order of its own.
+      const publicIds = [...ids.slice(process * 100 + number), ...ids.slice(0, process * 100 + number)]
+      if (process % 2 === 0) publicIds.reverse()
+      await counts.store(reportOf({ processId, number, publicIds }))
+    }
+  })
+  const deletions = async () => {
+    for (let user = 1; user <= owners / 2; user++) {
+      await deleter.query('DELETE FROM users WHERE id = $1', [user])
+    }
+  }
+  const writes = async () => {
+    for (let n = 0; n < 60; n++) {
+      await writer.query('UPDATE landing_pages SET version = version + 1 WHERE user_id = $1', [owners])
+    }
+  }
+  const results = await Promise.allSettled([...reports, deletions(), writes()])
+  t.same(results.filter(({ status }) => status === 'rejected'), [])
+  const expected = pages
+    .filter(({ user_id: user }) => user > owners / 2)
+    .map(({ public_id: publicId }) => publicId)
+  for (const table of ['hourly', 'daily'] as const) {
+    const at = table === 'hourly' ? 'T12' : 'T00'
+    t.same(
+      (await sums(table)).sort(),
+      expected.map((publicId) => `${publicId} 2026-11-23${at} ${6 * 15 * 2} ${6 * 15}`).sort()
+    )
+  }
+})
