@@ -1,0 +1,214 @@
+import { connect } from 'node:net'
+import t, { type Test } from 'tap'
+import { randomPublicId } from '../../../src/infra/system/identifiers.ts'
+import { JWT_SECRET, type CreatedPage } from '../../helpers/app.ts'
+import { Owner } from '../../helpers/client.ts'
+import { memoryDuring } from '../../helpers/memory.ts'
+import { createMigratedDatabase, createProxy, freePort, query } from '../../helpers/servers.ts'
+import { startService, temporaryFolder, type Service } from '../../helpers/service.ts'
+import { until } from '../../helpers/until.ts'
+
+// Counts of reads over several processes, and while PostgreSQL fails.
+
+interface Replica extends Service {
+  /** Returns the value of a metric. */
+  readonly metric: (sample: string) => Promise<number>
+}
+
+async function startReplica (
+  t: Test,
+  database: string,
+  settings: Record<string, string> = {}
+): Promise<Replica> {
+  const opsPort = await freePort()
+  const service = await startService(
+    t,
+    {
+      DATABASE_URL: database,
+      JWT_SECRET,
+      UPLOADS_DIR: temporaryFolder(t),
+      LOG_LEVEL: 'warn',
+      RATE_LIMIT_PUBLIC: '1000000000',
+      OPS_PORT: String(opsPort),
+      ...settings
+    },
+    undefined,
+    true
+  )
+  return {
+    ...service,
+    async metric (sample) {
+      const text = await (await fetch(`http://127.0.0.1:${opsPort}/metrics`)).text()
+      return Number(text.split('\n').find((line) => line.startsWith(`${sample} `))?.split(' ').at(-1))
+    }
+  }
+}
+
+/** Requests on their way on a connection. */
+const PIPELINED = 200
+
+/**
+ * Sends public reads on one connection, many at once.
+ *
+ * @returns the number of answers by status
+ */
+async function send (url: string, requests: readonly string[]): Promise<Record<string, number>> {
+  const { hostname, port } = new URL(url)
+  const socket = connect({ host: hostname, port: Number(port) })
+  const statuses: Record<string, number> = {}
+  let [sent, answered, rest] = [0, 0, '']
+  const sendMore = () => {
+    socket.write(requests.slice(sent, sent + PIPELINED).join(''))
+    sent = Math.min(sent + PIPELINED, requests.length)
+  }
+  return await new Promise((resolve, reject) => {
+    socket.on('error', reject).on('close', () => reject(new Error(`closed after ${answered} answers`)))
+    socket.on('connect', sendMore).setEncoding('latin1').on('data', (text: string) => {
+      rest += text
+      const lines = /HTTP\/1\.1 (\d{3})/g
+      let end = 0
+      for (let line; (line = lines.exec(rest)) !== null; answered++) {
+        statuses[line[1] as string] = (statuses[line[1] as string] ?? 0) + 1
+        end = lines.lastIndex
+      }
+      // The next status line may have begun.
+      rest = rest.slice(Math.max(end, rest.length - 'HTTP/1.1 200'.length))
+      if (answered === requests.length) {
+        resolve(statuses)
+        socket.destroy()
+      } else if (answered === sent) sendMore()
+    })
+  })
+}
+
+const requestOf = (publicId: string, { method = 'GET', etag }: { method?: string, etag?: string } = {}) =>
+  `${method} /landing_pages/${publicId} HTTP/1.1\r\nHost: x\r\n${
+    etag === undefined ? '' : `If-None-Match: ${etag}\r\n`
+  }\r\n`
+
+/** Reads a page a number of times, and checks that all reads succeed. */
+async function readPage (
+  t: Test,
+  url: string,
+  { public_id: publicId }: CreatedPage,
+  times: number
+): Promise<void> {
+  t.same(await send(url, Array<string>(times).fill(requestOf(publicId))), { 200: times })
+}
+
+/** The reads of a page in the last 24 hours, with 200 and with 304. */
+async function counted (owner: Owner, url: string, { id }: CreatedPage): Promise<[number, number]> {
+  const { text } = await owner.call('GET', `${url}/manage/landing_pages/${id}/reads`)
+  let [reads, notModified] = [0, 0]
+  for (const point of JSON.parse(text) as { reads: number, not_modified: number }[]) {
+    reads += point.reads
+    notModified += point.not_modified
+  }
+  return [reads, notModified]
+}
+
+t.test('the counts of 100,000 reads of three processes that stop are exact', async (t) => {
+  const database = await createMigratedDatabase(t)
+  const settings = { CACHE_MAX_BYTES: '150000' } // too small for all pages
+  const replicas = [await startReplica(t, database, settings), await startReplica(t, database, settings),
+    await startReplica(t, database, settings)]
+  const owner = await Owner.signUp((replicas[0] as Replica).url)
+  const pages: CreatedPage[] = []
+  for (let n = 0; n < 100; n++) {
+    pages.push(await owner.createPage((replicas[0] as Replica).url, JSON.stringify({ n })))
+  }
+  const expected = pages.map((): [number, number] => [0, 0])
+  const requests = Array.from({ length: 100_000 }, (_, n) => {
+    const index = Math.floor(Math.random() ** 2 * pages.length)
+    const { public_id: publicId, etag } = pages[index] as CreatedPage
+    const isNotModified = n % 4 === 0
+    ;(expected[index] as [number, number])[isNotModified ? 1 : 0]++
+    const method = n % 10 === 0 ? 'HEAD' : 'GET'
+    return requestOf(publicId, isNotModified ? { method, etag } : { method })
+  })
+  const connections = 12
+  const share = Math.ceil(requests.length / connections)
+  const statuses = await Promise
+    .all(Array.from(
+      { length: connections },
+      async (_, n) => await send((replicas[n % 3] as Replica).url, requests.slice(n * share, (n + 1) * share))
+    ))
+  for (const status of ['200', '304']) {
+    const index = status === '200' ? 0 : 1
+    t.equal(
+      statuses.reduce((sum, counts) => sum + (counts[status] ?? 0), 0),
+      expected.reduce((sum, counts) => sum + counts[index], 0)
+    )
+  }
+  t.same(await Promise.all(replicas.map(async ({ end }) => await end('SIGTERM'))), [0, 0, 0])
+  const { url } = await startReplica(t, database)
+  for (const [index, page] of pages.entries()) t.same(await counted(owner, url, page), expected[index])
+})
+
+t.test('reads during an outage of PostgreSQL are counted after it', async (t) => {
+  const database = await createMigratedDatabase(t)
+  const proxy = await createProxy(t, database)
+  const { url, metric, end } = await startReplica(t, proxy.url)
+  const owner = await Owner.signUp(url)
+  const page = await owner.createPage(url, '{}')
+  await readPage(t, url, page, 100)
+  await proxy.refuse()
+  await readPage(t, url, page, 1000)
+  await until(async () => await metric('landfall_read_reports_total{result="failed"}') >= 1)
+  await readPage(t, url, page, 10_000)
+  t.ok(await metric('landfall_read_counts_waiting') >= 1)
+  await until(async () => await metric('landfall_read_reports_total{result="failed"}') >= 2)
+  await proxy.restore()
+  await until(async () => await metric('landfall_read_counts_total{result="stored"}') >= 1000)
+  await readPage(t, url, page, 1)
+  t.equal(await end('SIGTERM'), 0)
+  const { url: other } = await startReplica(t, database)
+  t.same(await counted(owner, other, page), [11_101, 0])
+})
+
+t.test('a report whose answer is lost is not counted twice', async (t) => {
+  const database = await createMigratedDatabase(t)
+  const proxy = await createProxy(t, database)
+  const { url, metric, end } = await startReplica(t, proxy.url, { DATABASE_TIMEOUT_MS: '1000' })
+  const owner = await Owner.signUp(url)
+  const page = await owner.createPage(url, '{}')
+  // Statements still arrive, on connections that are open.
+  proxy.delay(3_600_000)
+  await readPage(t, url, page, 500)
+  await until(async () =>
+    (await query(database, 'SELECT FROM landing_page_reads_hourly WHERE reads = 500')).length === 1
+  )
+  await until(async () => await metric('landfall_read_reports_total{result="failed"}') >= 1)
+  t.equal(await metric('landfall_read_reports_total{result="ok"}'), 0)
+  await readPage(t, url, page, 20)
+  await proxy.restore()
+  await until(async () => await metric('landfall_read_reports_total{result="ok"}') >= 2)
+  t.equal(await end('SIGTERM'), 0)
+  const { url: other } = await startReplica(t, database)
+  t.same(await counted(owner, other, page), [520, 0])
+})
+
+t.test('a process that stops while PostgreSQL does not answer ends, and logs what is lost', async (t) => {
+  const proxy = await createProxy(t, await createMigratedDatabase(t))
+  const { url, end, output } = await startReplica(t, proxy.url, { DATABASE_TIMEOUT_MS: '500' })
+  const owner = await Owner.signUp(url)
+  const page = await owner.createPage(url, '{}')
+  proxy.blackhole()
+  await readPage(t, url, page, 10)
+  t.equal(await end('SIGTERM'), 0)
+  t.match(output(), /counts of reads are lost/)
+})
+
+t.test('a scan of 200,000 unknown ids takes no memory', async (t) => {
+  const { url, metric, child } = await startReplica(t, await createMigratedDatabase(t), {
+    NODE_OPTIONS: '--max-old-space-size=96' // garbage is collected often
+  })
+  const { isFlat } = await memoryDuring(child.pid as number, 10, () => {}, async () => {
+    for (let round = 0; round < 20; round++) {
+      const requests = Array.from({ length: 10_000 }, () => requestOf(randomPublicId()))
+      t.same(await send(url, requests), { 404: 10_000 })
+      t.equal(await metric('landfall_read_counts_waiting'), 0)
+    }
+  })
+  t.ok(isFlat)
+})
