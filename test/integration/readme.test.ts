@@ -4,33 +4,13 @@ import { join } from 'node:path'
 import t, { type Test } from 'tap'
 import { createDatabase, claimRedis } from '../helpers/servers.ts'
 import { PROJECT, startService, temporaryFolder, type Service } from '../helpers/service.ts'
+import { commandsOf, paste } from '../helpers/walk-through.ts'
 
 // Runs the commands of README.md as they are written.
 
 const readme = readFileSync(join(PROJECT, 'README.md'), 'utf8')
 
-/** Returns the commands of a section, one string per code block. */
-function blocksOf (heading: string): string[] {
-  const section = readme.split(/^## /m).find((part) => part.startsWith(`${heading}\n`)) ?? ''
-  return [...section.matchAll(/^```sh\n([\s\S]*?)^```$/gm)].map(([, block = '']) => block)
-}
-
-/** Runs code blocks in one shell, as if a reader pasted them. Returns the output of each block. */
-async function paste (blocks: string[], cwd: string, url: string): Promise<string[]> {
-  const mark = '=== next block ==='
-  const script = blocks.join(`echo; echo '${mark}'\n`).replaceAll('http://localhost:3000', url)
-  const shell = spawn('bash', ['-eu', '-o', 'pipefail', '-c', script], {
-    cwd,
-    stdio: ['ignore', 'pipe', 'inherit']
-  })
-  let output = ''
-  shell.stdout.on('data', (data: Buffer) => {
-    output += data.toString()
-  })
-  const code = await new Promise((resolve) => shell.on('close', resolve))
-  if (code !== 0) throw new Error(`the commands ended with ${code} after:\n${output}`)
-  return output.split(`\n${mark}\n`).map((part) => part.trim())
-}
+const blocksOf = (heading: string) => commandsOf(readme, heading)
 
 async function walkThrough (t: Test, { url }: Service): Promise<void> {
   const blocks = blocksOf('Walk-through')
