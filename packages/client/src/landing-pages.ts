@@ -1,32 +1,17 @@
-import type { components } from './api.ts'
-import { splitMembers, toJsonText } from './exact-json.ts'
+import { createOwnDocuments, type OwnDocuments } from './documents.ts'
+import { splitMembers } from './exact-json.ts'
 import type { PublicDocument, PublishedDocuments } from './published-documents.ts'
-import { getEtag, getNextCursor, iterate, unwrap, unwrapDeletion, type Api, type CallOptions, type List,
+import { createBody, parsePage, unwrapPage, type LandingPage, type VersionedLandingPage,
+  type WriteOptions } from './records.ts'
+import { createRevisions, type Revisions } from './revisions.ts'
+import { getNextCursor, iterate, unwrap, unwrapDeletion, type Api, type CallOptions, type List,
   type ListOptions } from './responses.ts'
-
-type Fields = components['schemas']['LandingPage']
-
-export interface LandingPage<Document = unknown> extends Omit<Fields, 'current_data'> {
-  readonly current_data: Document
-  /** `current_data` exactly as it was sent, with all digits of its numbers. */
-  readonly text: string
-}
-
-export interface VersionedLandingPage<Document = unknown> extends LandingPage<Document> {
-  /** Identifies this version of the document, for `ifMatch`. */
-  readonly etag: string
-}
-
-export interface WriteOptions extends CallOptions {
-  /** An `etag`. The call rejects with a `PreconditionFailedError` unless the document still has it. */
-  readonly ifMatch?: string
-}
 
 /**
  * The landing pages of the account, and any published page by its `public_id`. A document to write is an
  * object or array, or JSON text in `exactJson(…)`. The type argument `Document` isn't checked at run time.
  */
-export interface LandingPages {
+export interface LandingPages extends OwnDocuments, Revisions {
   create<Document = unknown>(document: object, options?: CallOptions): Promise<VersionedLandingPage<Document>>
   get<Document = unknown>(id: string, options?: CallOptions): Promise<VersionedLandingPage<Document>>
   /** Replaces the whole document. */
@@ -82,7 +67,9 @@ export function createLandingPages (api: Api, published: PublishedDocuments): La
     },
     list: <Document>(options: ListOptions = {}) => iterate(listPage<Document>, options),
     listPage,
-    read: async (publicId, options) => await published.read(publicId, options)
+    read: async (publicId, options) => await published.read(publicId, options),
+    ...createOwnDocuments(api),
+    ...createRevisions(api)
   }
 }
 
@@ -99,22 +86,4 @@ async function requestList<Document> (
     items: splitMembers(data).map(({ text }) => parsePage<Document>(text)),
     next: getNextCursor(response)
   }
-}
-
-/** The serialiser writes the exact text of the document; `body` only satisfies the types. */
-const createBody = (document: object) => ({
-  body: { current_data: {} },
-  bodySerializer: () => `{"current_data":${toJsonText(document)}}`
-})
-
-async function unwrapPage<Document> (
-  result: Promise<{ data?: string, error?: unknown, response: Response }>
-): Promise<VersionedLandingPage<Document>> {
-  const { data, response } = await unwrap(result)
-  return { ...parsePage<Document>(data), etag: getEtag(response) }
-}
-
-function parsePage<Document> (json: string): LandingPage<Document> {
-  const record = JSON.parse(json) as Fields & { current_data: Document }
-  return { ...record, text: splitMembers(json).find(({ name }) => name === 'current_data')?.text ?? 'null' }
 }

@@ -28,7 +28,8 @@ export interface List<Item> {
   readonly next: string | undefined
 }
 
-interface Result<T> {
+/** What openapi-fetch returns for a request. */
+export interface Result<T> {
   readonly data?: T
   readonly error?: unknown
   readonly response: Response

@@ -122,7 +122,8 @@ t.test('the examples of the README run', async (t) => {
     ['Methods', /\nimage\/png 1 1\n$/],
     ['Methods', /^(\w{22})\n200 \1\n$/],
     ['Published documents', /\nHello\n$/],
-    ['Exact JSON', /\n\{"price": 1\.0\}\n$/]
+    ['Exact JSON', /\n\{"price": 1\.0\}\n$/],
+    ['Versions', /\n2 editor@example\.com\n1 editor@example\.com\n3 true\n$/]
   ]
   // browser.test.ts runs the example of "Browsers".
   const elsewhere = ['Quick start', 'Browsers']

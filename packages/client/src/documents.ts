@@ -1,0 +1,57 @@
+import { toJsonText } from './exact-json.ts'
+import { createError } from './errors.ts'
+import type { WriteOptions } from './records.ts'
+import { getEtag, unwrap, type Api, type CallOptions, type Result } from './responses.ts'
+import { isAfterUnavailable } from './retry.ts'
+
+/** A document of one's own, without its record. */
+export interface OwnDocument<Document = unknown> {
+  readonly document: Document
+  /** The document exactly as it was sent. */
+  readonly text: string
+  readonly etag: string
+}
+
+/** The documents of the account's pages, without their records. */
+export interface OwnDocuments {
+  getDocument<Document = unknown>(id: string, options?: CallOptions): Promise<OwnDocument<Document>>
+  /** Replaces the document. */
+  putDocument(id: string, document: object, options?: WriteOptions): Promise<{ etag: string }>
+}
+
+export function createOwnDocuments (api: Api): OwnDocuments {
+  const getDocument = async <Document>(id: string, { signal }: CallOptions = {}) =>
+    await unwrapDocument<Document>(api.GET('/manage/landing_pages/{id}/document', {
+      params: { path: { id } },
+      parseAs: 'text',
+      signal
+    }))
+  return {
+    getDocument,
+    async putDocument (id, document, { signal, ifMatch } = {}) {
+      const text = toJsonText(document)
+      const { error, response } = await api.PUT('/manage/landing_pages/{id}/document', {
+        params: { path: { id } },
+        headers: { 'if-match': ifMatch },
+        body: {},
+        bodySerializer: () => text,
+        signal
+      })
+      if (response.ok) return { etag: getEtag(response) }
+      if (response.status === 412 && isAfterUnavailable(response)) {
+        // The request that got a 503 may have stored the document, and so have changed its ETag.
+        const current = await getDocument(id, { signal })
+        if (current.text === text) return { etag: current.etag }
+      }
+      throw createError(response, error)
+    }
+  }
+}
+
+/** Returns the document in a response. @throws {LandfallError} when the service answered with an error */
+export async function unwrapDocument<Document> (
+  result: Promise<Result<string>>
+): Promise<OwnDocument<Document>> {
+  const { data: text, response } = await unwrap(result)
+  return { document: JSON.parse(text) as Document, text, etag: getEtag(response) }
+}

@@ -1,0 +1,40 @@
+import type { components } from './api.ts'
+import { splitMembers, toJsonText } from './exact-json.ts'
+import { getEtag, unwrap, type CallOptions, type Result } from './responses.ts'
+
+type Fields = components['schemas']['LandingPage']
+
+export interface LandingPage<Document = unknown> extends Omit<Fields, 'current_data'> {
+  readonly current_data: Document
+  /** `current_data` exactly as it was sent, with all digits of its numbers. */
+  readonly text: string
+}
+
+export interface VersionedLandingPage<Document = unknown> extends LandingPage<Document> {
+  /** Identifies this version of the document, for `ifMatch`. */
+  readonly etag: string
+}
+
+export interface WriteOptions extends CallOptions {
+  /** An `etag`. The call rejects with a `PreconditionFailedError` unless the document still has it. */
+  readonly ifMatch?: string
+}
+
+/** The body of a write. `body` only satisfies the types; the serialiser writes the exact text. */
+export const createBody = (document: object) => ({
+  body: { current_data: {} },
+  bodySerializer: () => `{"current_data":${toJsonText(document)}}`
+})
+
+/** Returns the record in a response. @throws {LandfallError} when the service answered with an error */
+export async function unwrapPage<Document> (
+  result: Promise<Result<string>>
+): Promise<VersionedLandingPage<Document>> {
+  const { data, response } = await unwrap(result)
+  return { ...parsePage<Document>(data), etag: getEtag(response) }
+}
+
+export function parsePage<Document> (json: string): LandingPage<Document> {
+  const record = JSON.parse(json) as Fields & { current_data: Document }
+  return { ...record, text: splitMembers(json).find(({ name }) => name === 'current_data')?.text ?? 'null' }
+}

@@ -1,0 +1,87 @@
+import t from 'tap'
+import { createLandfallClient, exactJson, memoryTokens } from '../../../packages/client/src/index.ts'
+import { credentials, failure, recordingFetch, signedUp, startApp } from '../../helpers/api-client.ts'
+
+const { url } = await startApp(t)
+const EXACT =
+  ' {"n": 12345678901234567890, "z": 1.0,\r\n "e": 1e400, "s": "\\ud800\\u00e9", "__proto__": []}\n'
+
+t.test('getDocument and putDocument keep every byte, also around the document', async (t) => {
+  const { landingPages } = await signedUp(url)
+  const { id, public_id: publicId } = await landingPages.create({ draft: true })
+  const { etag } = await landingPages.putDocument(id, exactJson(EXACT))
+  const read = await landingPages.getDocument<{ z: number }>(id)
+  t.same({ text: read.text, etag: read.etag, z: read.document.z }, { text: EXACT, etag, z: 1 })
+  t.equal((await landingPages.read(publicId)).text, EXACT)
+  const { etag: second } = await landingPages.putDocument(id, ['plain'], { ifMatch: etag })
+  t.not(second, etag)
+  t.equal((await landingPages.getDocument(id)).text, '["plain"]')
+  t.match(await failure(landingPages.putDocument(id, {}, { ifMatch: etag })), {
+    name: 'PreconditionFailedError',
+    status: 412
+  })
+  t.match(await failure(landingPages.putDocument(id, { n: exactJson('1.0') })), { name: 'TypeError' })
+  t.match(await failure(landingPages.getDocument(publicId)), { status: 404 })
+  t.equal((await landingPages.getDocument(id)).text, '["plain"]')
+})
+
+t.test('a put repeated after a 503 succeeds when its document is stored', async (t) => {
+  const tokens = memoryTokens()
+  const { auth, landingPages } = createLandfallClient({ baseUrl: url, tokens })
+  await auth.signUp(credentials())
+  const page = await landingPages.create({ n: 1 })
+  const { fetch, sent } = recordingFetch()
+  // A proxy loses the answers to the first requests of each call and sends a 503 instead.
+  let lost = 0
+  const fetchLosingAnswers = async (address: string, init: RequestInit) => {
+    const response = await fetch(address, init)
+    return lost-- > 0 ? new Response(null, { status: 503, headers: { 'retry-after': '0' } }) : response
+  }
+  const unlucky = createLandfallClient({ baseUrl: url, fetch: fetchLosingAnswers, tokens }).landingPages
+  lost = 1
+  const { etag } = await unlucky.putDocument(page.id, { n: 2 }, { ifMatch: page.etag })
+  t.equal(etag, (await landingPages.getDocument(page.id)).etag)
+  t.same(sent.map(({ status }) => status), [204, 412, 200])
+
+  lost = 1
+  t.match(await failure(unlucky.putDocument(page.id, { n: 3 }, { ifMatch: page.etag })), { status: 412 })
+  lost = 0
+  t.match(await failure(unlucky.putDocument(page.id, { n: 2 }, { ifMatch: page.etag })), {
+    status: 412
+  }, 'only after a 503')
+})
+
+t.test('revisions are listed, read and restored', async (t) => {
+  const { landingPages } = await signedUp(url)
+  const page = await landingPages.create(exactJson(EXACT))
+  t.equal(page.version, 1)
+  for (const n of [2, 3, 4]) t.equal((await landingPages.update(page.id, { n })).version, n)
+  t.equal((await landingPages.update(page.id, { n: 4 })).version, 4, 'the same bytes are no new version')
+
+  const found = []
+  for await (const revision of landingPages.revisions(page.id, { limit: 3 })) found.push(revision)
+  t.same(found.map(({ version }) => version), [4, 3, 2, 1])
+  t.match(found[0], { author: { type: 'user', name: /^client-/ }, byte_size: 7, restored_from: null })
+  const first = await landingPages.revisionsPage(page.id, { limit: 3 })
+  t.same(first.items, found.slice(0, 3))
+  t.match(await landingPages.revisionsPage(page.id, { cursor: first.next }), {
+    items: [{ version: 1 }],
+    next: undefined
+  })
+
+  const old = await landingPages.getRevision(page.id, 1)
+  t.equal(old.text, EXACT.trim())
+  t.equal(old.etag, found[3]?.etag)
+  t.match(await failure(landingPages.restoreRevision(page.id, 1, { ifMatch: page.etag })), {
+    name: 'PreconditionFailedError'
+  })
+  const { etag } = await landingPages.getDocument(page.id)
+  t.match(await landingPages.restoreRevision(page.id, 1, { ifMatch: etag }), {
+    version: 5,
+    text: old.text,
+    etag: /^"[\w-]{43}\.5"$/
+  })
+  t.match((await landingPages.revisionsPage(page.id, { limit: 1 })).items, [{ version: 5, restored_from: 1 }])
+  t.match(await failure(landingPages.getRevision(page.id, 6)), { status: 404 })
+  t.match(await failure(landingPages.restoreRevision(page.id, 6)), { status: 404 })
+})
