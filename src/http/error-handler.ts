@@ -20,7 +20,6 @@ const SENTENCES: Readonly<Record<number, string>> = {
   408: 'Request took too long to arrive',
   413: 'Request body is too large',
   414: 'URL is too long',
-  415: 'Content-Type must be application/json',
   416: 'Range lies outside of the file',
   417: 'Expectation can not be met',
   431: 'Request headers are too large',
@@ -31,6 +30,20 @@ const SENTENCES: Readonly<Record<number, string>> = {
 export const sentenceFor = (status: number): string =>
   SENTENCES[status] ?? STATUS_CODES[status] ?? 'Request was refused'
 
+declare module 'fastify' {
+  interface FastifyContextConfig {
+    /** The media types that a body may have; only `application/json` by default. */
+    bodyTypes?: readonly string[]
+  }
+}
+
+const bodyTypesOf = ({ routeOptions }: FastifyRequest): readonly string[] =>
+  routeOptions.config?.bodyTypes ?? ['application/json']
+
+/** The sentence of a 415 for the Content-Type. */
+export const describeBodyTypes = (types: readonly string[]): string =>
+  `Content-Type must be ${types.join(' or ')}`
+
 interface Answer {
   readonly status: number
   readonly messages: readonly string[]
@@ -38,7 +51,7 @@ interface Answer {
 }
 
 /** What a client may be told about an error; undefined for nothing. */
-function answerFor (error: FastifyError): Answer | undefined {
+function answerFor (error: FastifyError, request: FastifyRequest): Answer | undefined {
   if (error instanceof InvalidError || error instanceof ConflictError) {
     return { status: error.statusCode, messages: error.messages }
   }
@@ -53,7 +66,10 @@ function answerFor (error: FastifyError): Answer | undefined {
   if (error.code?.startsWith('LANDFALL_') && status !== undefined) {
     return { status, messages: [error.message] }
   }
-  if (isDatabaseUnavailable(error)) return answerFor(createUnavailableError() as unknown as FastifyError)
+  if (isDatabaseUnavailable(error)) {
+    return answerFor(createUnavailableError() as unknown as FastifyError, request)
+  }
+  if (status === 415) return { status, messages: [describeBodyTypes(bodyTypesOf(request))] }
   if (status !== undefined && status >= 400 && status < 500) {
     return { status, messages: [sentenceFor(status)] }
   }
@@ -61,7 +77,7 @@ function answerFor (error: FastifyError): Answer | undefined {
 }
 
 function sendError (error: FastifyError, request: FastifyRequest, reply: FastifyReply): FastifyReply {
-  const answer = answerFor(error) ??
+  const answer = answerFor(error, request) ??
     { status: 500, messages: [`Something went wrong (request ${request.id})`] }
   request.server.logFailure(request, error, answer.status)
   secureAnswer(reply)
@@ -81,7 +97,7 @@ function sendError (error: FastifyError, request: FastifyRequest, reply: Fastify
   }
   if (error instanceof EncodedBodyError) reply.header('accept-encoding', 'identity')
   else if (answer.status === 415 && request.method === 'PATCH') {
-    reply.header('accept-patch', 'application/json')
+    reply.header('accept-patch', bodyTypesOf(request).join(', '))
   }
   reply.header('cache-control', 'no-store')
   return reply

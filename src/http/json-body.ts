@@ -18,7 +18,7 @@ export const isEncoded = ({ headers }: FastifyRequest): boolean =>
 
 /** Whether a request says that its body is JSON. Such bodies are held in memory, all others are streamed. */
 export const isJson = ({ headers }: FastifyRequest): boolean =>
-  /^application\/json/i.test(headers['content-type'] ?? '')
+  /^application\/(?:[\w.-]+\+)?json/i.test(headers['content-type'] ?? '')
 
 /**
  * Adds a hook that removes the Content-Type of a DELETE without a body. Some clients, such as

@@ -82,7 +82,7 @@ export const HEADERS = {
   },
   'Accept-Patch': {
     type: 'string',
-    description: 'The media type that a PATCH must have',
+    description: 'The media types that a PATCH may have',
     examples: ['application/json']
   },
   'Accept-Encoding': {
@@ -225,6 +225,8 @@ const ERRORS = {
   404: ['The record does not exist or belongs to another account', 'Not found'],
   405: ['The URL does not support the method', 'Method is not allowed here', 'Allow'],
   408: ['The body took too long to arrive', 'Request took too long to arrive'],
+  409: ['The request does not fit the current state of the resource',
+    'Operation 1 (test "/price"): the value is different'],
   412: ['A condition, such as `If-Match`, is false',
     'The resource has changed: If-Match does not match its current ETag', 'ETag'],
   413: ['The body, or a part of it, is too large', 'Request body is too large'],

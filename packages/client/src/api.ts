@@ -306,7 +306,11 @@ export interface paths {
         delete?: never;
         options?: never;
         head?: never;
-        patch?: never;
+        /**
+         * Change parts of the document of a Landing Page
+         * @description Takes a JSON Patch or a JSON Merge Patch of at most 64 KiB and applies it to the text of the document: every byte that it does not name stays as it was. Without `If-Match`, patches that arrive at the same time are all applied, one after the other.
+         */
+        patch: operations["patchDocument"];
         trace?: never;
     };
     "/manage/landing_pages/{id}/reads": {
@@ -502,6 +506,20 @@ export interface components {
             /** @description Sentences that describe what is wrong */
             errors: string[];
         };
+        /** @description Operations (RFC 6902), which are applied in order: all or none */
+        JsonPatch: components["schemas"]["JsonPatchOperation"][];
+        JsonPatchOperation: {
+            /** @description A JSON Pointer; for `move` and `copy` */
+            from?: string;
+            op: "add" | "remove" | "replace" | "move" | "copy" | "test";
+            /**
+             * @description A JSON Pointer (RFC 6901)
+             * @example /prices/0
+             */
+            path: string;
+            /** @description For `add`, `replace` and `test` */
+            value?: unknown;
+        };
         LandingPage: {
             /** Format: date-time */
             created_at: string;
@@ -526,6 +544,10 @@ export interface components {
         };
         /** @description An empty object changes nothing */
         LandingPageUpdate: components["schemas"]["LandingPageInput"] | Record<string, never>;
+        /** @description Members to change (RFC 7396); `null` removes a member. Anything but an object replaces the document. */
+        MergePatch: {
+            [key: string]: unknown;
+        } | unknown[];
         ReadCount: {
             /**
              * Format: date-time
@@ -629,7 +651,7 @@ export interface components {
          */
         "Accept-Encoding-if-any": string;
         /**
-         * @description The media type that a PATCH must have
+         * @description The media types that a PATCH may have
          * @example application/json
          */
         "Accept-Patch-if-any": string;
@@ -4620,6 +4642,287 @@ export interface operations {
                      * @example {
                      *       "errors": [
                      *         "Request body must be a JSON object or array"
+                     *       ]
+                     *     }
+                     */
+                    "application/json": components["schemas"]["Errors"];
+                };
+            };
+            /** @description Internal error; the sentence contains the request id */
+            500: {
+                headers: {
+                    "Cache-Control": components["headers"]["Cache-Control"];
+                    "X-Request-Id": components["headers"]["X-Request-Id"];
+                    [name: string]: unknown;
+                };
+                content: {
+                    /**
+                     * @example {
+                     *       "errors": [
+                     *         "Something went wrong (request fQ2xVbY0p9Lk-1c)"
+                     *       ]
+                     *     }
+                     */
+                    "application/json": components["schemas"]["Errors"];
+                };
+            };
+            /** @description The service is overloaded, or a dependency is unavailable */
+            503: {
+                headers: {
+                    "Cache-Control": components["headers"]["Cache-Control"];
+                    "Retry-After": components["headers"]["Retry-After"];
+                    "X-Request-Id": components["headers"]["X-Request-Id"];
+                    [name: string]: unknown;
+                };
+                content: {
+                    /**
+                     * @example {
+                     *       "errors": [
+                     *         "The service is temporarily unavailable, try again shortly"
+                     *       ]
+                     *     }
+                     */
+                    "application/json": components["schemas"]["Errors"];
+                };
+            };
+        };
+    };
+    patchDocument: {
+        parameters: {
+            query?: never;
+            header?: {
+                /** @description Write only if the current ETag is one of these */
+                "if-match"?: string;
+                /** @description Write only if the current ETag is none of these */
+                "if-none-match"?: string;
+                /** @description Write only if there was no change since this date */
+                "if-unmodified-since"?: string;
+            };
+            path: {
+                /**
+                 * @description The `id` of the record
+                 * @example 019a7c1e-5f60-7c3a-9d2b-0f6a4c8e1b57
+                 */
+                id: string;
+            };
+            cookie?: never;
+        };
+        requestBody: {
+            content: {
+                /**
+                 * @example [
+                 *       {
+                 *         "op": "test",
+                 *         "path": "/price",
+                 *         "value": 1
+                 *       },
+                 *       {
+                 *         "op": "replace",
+                 *         "path": "/price",
+                 *         "value": 2
+                 *       }
+                 *     ]
+                 */
+                "application/json-patch+json": components["schemas"]["JsonPatch"];
+                /**
+                 * @example {
+                 *       "price": 2,
+                 *       "discount": null
+                 *     }
+                 */
+                "application/merge-patch+json": components["schemas"]["MergePatch"];
+            };
+        };
+        responses: {
+            /** @description The document is patched; the ETag is that of the document */
+            204: {
+                headers: {
+                    "Cache-Control": components["headers"]["Cache-Control"];
+                    ETag: components["headers"]["ETag"];
+                    "X-Request-Id": components["headers"]["X-Request-Id"];
+                    [name: string]: unknown;
+                };
+                content?: never;
+            };
+            /** @description The URL, the Host header or the body is malformed */
+            400: {
+                headers: {
+                    "Cache-Control": components["headers"]["Cache-Control"];
+                    "X-Request-Id": components["headers"]["X-Request-Id"];
+                    [name: string]: unknown;
+                };
+                content: {
+                    /**
+                     * @example {
+                     *       "errors": [
+                     *         "Request body is not valid JSON (line 1, column 13)"
+                     *       ]
+                     *     }
+                     */
+                    "application/json": components["schemas"]["Errors"];
+                };
+            };
+            /** @description The access token is missing or invalid, or the credentials in the body are wrong */
+            401: {
+                headers: {
+                    "Cache-Control": components["headers"]["Cache-Control"];
+                    "WWW-Authenticate": components["headers"]["WWW-Authenticate"];
+                    "X-Request-Id": components["headers"]["X-Request-Id"];
+                    [name: string]: unknown;
+                };
+                content: {
+                    /**
+                     * @example {
+                     *       "errors": [
+                     *         "Missing or invalid access token"
+                     *       ]
+                     *     }
+                     */
+                    "application/json": components["schemas"]["Errors"];
+                };
+            };
+            /** @description The record does not exist or belongs to another account */
+            404: {
+                headers: {
+                    "Cache-Control": components["headers"]["Cache-Control"];
+                    "X-Request-Id": components["headers"]["X-Request-Id"];
+                    [name: string]: unknown;
+                };
+                content: {
+                    /**
+                     * @example {
+                     *       "errors": [
+                     *         "Not found"
+                     *       ]
+                     *     }
+                     */
+                    "application/json": components["schemas"]["Errors"];
+                };
+            };
+            /** @description The URL does not support the method */
+            405: {
+                headers: {
+                    Allow: components["headers"]["Allow"];
+                    "Cache-Control": components["headers"]["Cache-Control"];
+                    "X-Request-Id": components["headers"]["X-Request-Id"];
+                    [name: string]: unknown;
+                };
+                content: {
+                    /**
+                     * @example {
+                     *       "errors": [
+                     *         "Method is not allowed here"
+                     *       ]
+                     *     }
+                     */
+                    "application/json": components["schemas"]["Errors"];
+                };
+            };
+            /** @description The body took too long to arrive */
+            408: {
+                headers: {
+                    "Cache-Control": components["headers"]["Cache-Control"];
+                    "X-Request-Id": components["headers"]["X-Request-Id"];
+                    [name: string]: unknown;
+                };
+                content: {
+                    /**
+                     * @example {
+                     *       "errors": [
+                     *         "Request took too long to arrive"
+                     *       ]
+                     *     }
+                     */
+                    "application/json": components["schemas"]["Errors"];
+                };
+            };
+            /** @description The request does not fit the current state of the resource */
+            409: {
+                headers: {
+                    "Cache-Control": components["headers"]["Cache-Control"];
+                    "X-Request-Id": components["headers"]["X-Request-Id"];
+                    [name: string]: unknown;
+                };
+                content: {
+                    /**
+                     * @example {
+                     *       "errors": [
+                     *         "Operation 1 (test \"/price\"): the value is different"
+                     *       ]
+                     *     }
+                     */
+                    "application/json": components["schemas"]["Errors"];
+                };
+            };
+            /** @description A condition, such as `If-Match`, is false */
+            412: {
+                headers: {
+                    "Cache-Control": components["headers"]["Cache-Control"];
+                    ETag: components["headers"]["ETag"];
+                    "X-Request-Id": components["headers"]["X-Request-Id"];
+                    [name: string]: unknown;
+                };
+                content: {
+                    /**
+                     * @example {
+                     *       "errors": [
+                     *         "The resource has changed: If-Match does not match its current ETag"
+                     *       ]
+                     *     }
+                     */
+                    "application/json": components["schemas"]["Errors"];
+                };
+            };
+            /** @description The body, or a part of it, is too large */
+            413: {
+                headers: {
+                    "Cache-Control": components["headers"]["Cache-Control"];
+                    "X-Request-Id": components["headers"]["X-Request-Id"];
+                    [name: string]: unknown;
+                };
+                content: {
+                    /**
+                     * @example {
+                     *       "errors": [
+                     *         "Request body is too large"
+                     *       ]
+                     *     }
+                     */
+                    "application/json": components["schemas"]["Errors"];
+                };
+            };
+            /** @description The Content-Type is not supported, or the body has a Content-Encoding */
+            415: {
+                headers: {
+                    "Accept-Encoding": components["headers"]["Accept-Encoding-if-any"];
+                    "Accept-Patch": components["headers"]["Accept-Patch-if-any"];
+                    "Cache-Control": components["headers"]["Cache-Control"];
+                    "X-Request-Id": components["headers"]["X-Request-Id"];
+                    [name: string]: unknown;
+                };
+                content: {
+                    /**
+                     * @example {
+                     *       "errors": [
+                     *         "Content-Type must be application/json-patch+json or application/merge-patch+json"
+                     *       ]
+                     *     }
+                     */
+                    "application/json": components["schemas"]["Errors"];
+                };
+            };
+            /** @description The request breaks rules; `errors` has one sentence per broken rule */
+            422: {
+                headers: {
+                    "Cache-Control": components["headers"]["Cache-Control"];
+                    "X-Request-Id": components["headers"]["X-Request-Id"];
+                    [name: string]: unknown;
+                };
+                content: {
+                    /**
+                     * @example {
+                     *       "errors": [
+                     *         "Operation 1 (replace \"/price\"): there is nothing at this path"
                      *       ]
                      *     }
                      */

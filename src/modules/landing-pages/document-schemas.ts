@@ -1,3 +1,4 @@
+import { Type } from '@sinclair/typebox'
 import { answer, bearer, BODY_ERRORS, errors, IdParams, MALFORMED_JSON, NO_PARAMETERS, nothing,
   ReadConditions, WriteConditions } from '../../http/schemas.ts'
 import { Document, DOCUMENT, tags } from './schemas.ts'
@@ -31,6 +32,53 @@ export const putDocumentSchema = {
     ...errors([...BODY_ERRORS, 401, 404, 412, 422, 500, 503], [], {
       ...MALFORMED_JSON,
       422: 'Request body must be a JSON object or array'
+    })
+  }
+}
+
+const Operation = Type.Object({
+  op: Type.Union(['add', 'remove', 'replace', 'move', 'copy', 'test'].map((op) => Type.Literal(op))),
+  path: Type.String({ description: 'A JSON Pointer (RFC 6901)', examples: ['/prices/0'] }),
+  from: Type.Optional(Type.String({ description: 'A JSON Pointer; for `move` and `copy`' })),
+  value: Type.Optional(Type.Unknown({ description: 'For `add`, `replace` and `test`' }))
+}, { title: 'JsonPatchOperation' })
+
+const JsonPatch = Type.Array(Operation, {
+  title: 'JsonPatch',
+  maxItems: 1000,
+  description: 'Operations (RFC 6902), which are applied in order: all or none',
+  examples: [[{ op: 'test', path: '/price', value: 1 }, { op: 'replace', path: '/price', value: 2 }]]
+})
+
+const MergePatch = Type.Union([Type.Record(Type.String(), Type.Unknown()), Type.Array(Type.Unknown())], {
+  title: 'MergePatch',
+  description:
+    'Members to change (RFC 7396); `null` removes a member. Anything but an object replaces the document.',
+  examples: [{ price: 2, discount: null }]
+})
+
+export const patchDocumentSchema = {
+  operationId: 'patchDocument',
+  tags,
+  summary: 'Change parts of the document of a Landing Page',
+  description:
+    'Takes a JSON Patch or a JSON Merge Patch of at most 64 KiB and applies it to the text of the document: every byte that it does not name stays as it was. Without `If-Match`, patches that arrive at the same time are all applied, one after the other.',
+  security: bearer,
+  params: IdParams,
+  headers: WriteConditions,
+  // The parser passes an empty value of the type that was sent; patch/operations.ts checks the operations.
+  body: {
+    content: {
+      'application/json-patch+json': { schema: JsonPatch },
+      'application/merge-patch+json': { schema: MergePatch }
+    }
+  },
+  response: {
+    204: nothing('The document is patched; the ETag is that of the document', 'ETag'),
+    ...errors([...BODY_ERRORS, 401, 404, 409, 412, 422, 500, 503], [], {
+      ...MALFORMED_JSON,
+      415: 'Content-Type must be application/json-patch+json or application/merge-patch+json',
+      422: 'Operation 1 (replace "/price"): there is nothing at this path'
     })
   }
 }

@@ -116,6 +116,7 @@ t.test('the operation ids are stable, and each operation has a summary and one t
     'live',
     'me',
     'openapi',
+    'patchDocument',
     'putDocument',
     'readDocument',
     'readFile',

@@ -8,6 +8,7 @@ import { parseBareDocument } from '../document.ts'
 import { documentValidators, writeConditions } from '../etag.ts'
 import type { LandingPageRepository } from '../landing-page-repository.ts'
 import { getDocumentSchema, putDocumentSchema } from '../document-schemas.ts'
+import { patchRoutes } from './patch-routes.ts'
 import { sendJson } from './record.ts'
 import { createMismatchError, documentOfOwner, ownPage } from './write-checks.ts'
 
@@ -16,6 +17,7 @@ export const documentRoutes: FastifyPluginAsyncTypebox<{ pages: LandingPageRepos
   app,
   { pages }
 ) => {
+  await app.register(patchRoutes, { pages })
   const { MAX_DOCUMENT_BYTES: maxBytes } = app.config
   const url = '/manage/landing_pages/:id/document'
   app.removeContentTypeParser('application/json')

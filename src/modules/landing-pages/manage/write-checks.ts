@@ -3,7 +3,8 @@ import { InvalidError, NotFoundError, PreconditionFailedError, TooLargeError } f
 import { failedPrecondition, type Validators } from '../../../http/conditional-requests.ts'
 import type { LandingPage, LandingPageRepository } from '../landing-page-repository.ts'
 
-const MAX_DEPTH = 100
+/** Levels of objects and arrays in a document. */
+export const MAX_DEPTH = 100
 
 /** A page in a request: its id, and the caller, who has to be the owner. */
 export interface OwnPage {

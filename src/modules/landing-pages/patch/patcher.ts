@@ -25,6 +25,8 @@ const MIB = 1024 * 1024
 const HEAP_PER_BYTE = 8
 const BASE_HEAP_MB = 64
 
+export type PatchKind = PatchTask['kind']
+
 export interface PatcherOptions extends DocumentLimits {
   /** Milliseconds for one patch, without waiting. */
   readonly timeLimitMs?: number
@@ -70,7 +72,7 @@ export class Patcher {
    * @throws {InvalidError} 422 if the patch can't be applied, or takes too long or too much memory
    * @throws {RetryLaterError} 503 if too many patches are waiting
    */
-  async apply (kind: PatchTask['kind'], document: string, patch: string): Promise<string> {
+  async apply (kind: PatchKind, document: string, patch: string): Promise<string> {
     const task = { kind, document, patch, limits: this.#limits }
     const outcome = await this.#queue.run(async () => await this.#run(task))
     if ('problem' in outcome) throw this.#createError(outcome.problem)

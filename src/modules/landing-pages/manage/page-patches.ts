@@ -1,0 +1,99 @@
+import type { FastifyInstance, FastifyRequest } from 'fastify'
+import { NotFoundError, RetryLaterError } from '../../../errors.ts'
+import { checkPreconditions } from '../../../http/conditional-requests.ts'
+import { clock } from '../../../infra/system/clock.ts'
+import { KeyedSemaphore } from '../../../infra/system/keyed-semaphore.ts'
+import { documentVersion } from '../public/cached-document.ts'
+import { documentValidators } from '../etag.ts'
+import type { LandingPage, LandingPageRepository } from '../landing-page-repository.ts'
+import { Patcher, type PatchKind } from '../patch/patcher.ts'
+import { MAX_DEPTH, ownPage, type OwnPage } from './write-checks.ts'
+
+/** Patches of one page that may wait in a process. */
+const MAX_WAITING = 100
+/** An attempt fails only if another process has written in the meantime. Each process wins as often. */
+const MAX_ATTEMPTS = 100
+
+/** Patches documents. Patches of a page that arrive at once are applied one to the result of the other. */
+export class PagePatches {
+  readonly #app: FastifyInstance
+  readonly #pages: LandingPageRepository
+  readonly #patcher: Patcher
+  /** Patches of this process wait for each other, so only other processes can write in between. */
+  readonly #queue = new KeyedSemaphore<string>({
+    maxRunning: 1,
+    maxWaiting: MAX_WAITING,
+    createRefusal: () =>
+      new RetryLaterError(503, 'Too many patches of this page are waiting, try again shortly', 1)
+  })
+
+  constructor (app: FastifyInstance, pages: LandingPageRepository) {
+    this.#app = app
+    this.#pages = pages
+    this.#patcher = new Patcher({ maxBytes: app.config.MAX_DOCUMENT_BYTES, maxLevels: MAX_DEPTH })
+    app.addHook('onClose', async () => await this.#patcher.close())
+  }
+
+  /**
+   * Patches the page that a request names, and publishes the result.
+   *
+   * @param patch valid JSON
+   * @returns the patched page; the current one if the patch changes no byte
+   * @throws {NotFoundError} 404
+   * @throws {PreconditionFailedError} 412
+   * @throws the errors of Patcher
+   */
+  async apply (request: FastifyRequest, kind: PatchKind, patch: string): Promise<LandingPage> {
+    const page = ownPage(request)
+    const settled = await this.#queue.run(
+      `${page.userId} ${page.id}`,
+      async () => await settle(this.#applyInTurn(request, page, kind, patch))
+    )
+    return settled()
+  }
+
+  async #applyInTurn (
+    request: FastifyRequest,
+    { userId, id }: OwnPage,
+    kind: PatchKind,
+    patch: string
+  ): Promise<LandingPage> {
+    for (let attempt = 1; attempt <= MAX_ATTEMPTS; attempt++) {
+      const current = await this.#pages.find(userId, id)
+      if (current === null) throw new NotFoundError()
+      checkPreconditions(request, documentValidators(current))
+      const document = await this.#patcher.apply(kind, current.currentData, patch)
+      if (document === current.currentData) return current
+      const startedAt = clock.now()
+      const patched = await this.#pages.replace(userId, id, document, onlyThisVersion(current))
+      if (patched !== null) {
+        await this.#app.documents.publish(patched.publicId, documentVersion(patched), startedAt)
+        return patched
+      }
+    }
+    throw new RetryLaterError(503, 'The page is being changed by others, try again shortly', 1)
+  }
+}
+
+const onlyThisVersion = ({ contentHash, version }: LandingPage) => ({
+  ifMatch: [`${contentHash}.${version}`],
+  ifNoneMatch: null,
+  unmodifiedSince: null
+})
+
+/**
+ * Keeps the error of one patch from those that wait: KeyedSemaphore would fail them with it, which is right
+ * for a fault of the service only.
+ */
+async function settle<T> (task: Promise<T>): Promise<() => T> {
+  try {
+    const value = await task
+    return () => value
+  } catch (error) {
+    const { statusCode } = error as { statusCode?: number }
+    if (statusCode === undefined || statusCode >= 500) throw error
+    return () => {
+      throw error
+    }
+  }
+}

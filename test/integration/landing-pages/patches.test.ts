@@ -1,0 +1,251 @@
+import type { FastifyInstance } from 'fastify'
+import t, { type Test } from 'tap'
+import { buildTestApp, createPage, documentTag, signUp, testSettings,
+  type Account } from '../../helpers/app.ts'
+import { claimRedis } from '../../helpers/servers.ts'
+import { until } from '../../helpers/until.ts'
+
+// PATCH of a document: JSON Patch and JSON Merge Patch, applied to its text. test/unit/landing-pages/patch
+// tests what patches do.
+
+const settings = { ...await testSettings(t), REDIS_URL: await claimRedis(t) }
+const app = await buildTestApp(t, { settings })
+const owner = await signUp(app)
+
+const JSON_PATCH = 'application/json-patch+json'
+const MERGE_PATCH = 'application/merge-patch+json'
+const urlOf = (id: string): string => `/manage/landing_pages/${id}/document`
+
+interface Sent {
+  readonly id: string
+  readonly payload?: string | Buffer
+  readonly type?: string
+  readonly headers?: Record<string, string>
+  readonly account?: Account
+  readonly replica?: FastifyInstance
+}
+
+async function patch ({ id, payload, type = JSON_PATCH, headers, account = owner, replica = app }: Sent) {
+  return await replica.inject({
+    method: 'PATCH',
+    url: urlOf(id),
+    headers: { ...account.headers, ...type !== '' && { 'content-type': type }, ...headers },
+    ...payload !== undefined && { payload }
+  })
+}
+
+async function read (id: string): Promise<string> {
+  const response = await app.inject({ url: urlOf(id), headers: owner.headers })
+  return response.body
+}
+
+const replace = (path: string, value: string): string =>
+  `[{"op":"replace","path":"${path}","value":${value}}]`
+
+t.test('a JSON Patch changes what it names, and no other byte', async (t) => {
+  const page = await createPage(
+    app,
+    owner,
+    '{\r\n  "big" : 1e400,\r\n  "price": 12345678901234567890, "n": -0\r\n}'
+  )
+  const response = await patch({ id: page.id, payload: replace('/price', '1.50') })
+  t.equal(response.statusCode, 204)
+  t.equal(response.body, '')
+  const text = '{\r\n  "big" : 1e400,\r\n  "price": 1.50, "n": -0\r\n}'
+  const stored = await app.inject({ url: urlOf(page.id), headers: owner.headers })
+  t.equal(stored.body, text)
+  t.equal(stored.headers.etag, response.headers.etag)
+  t.equal((await app.inject(`/landing_pages/${page.public_id}`)).body, text, 'readers see it')
+})
+
+t.test('a JSON Merge Patch changes what it names, and no other byte', async (t) => {
+  const page = await createPage(app, owner, '{"a": {"b": 1e400, "c": 1.0}, "d": "\\u00e9"}')
+  const response = await patch({
+    id: page.id,
+    payload: '{"a": {"c": null}, "e":\t[null]}',
+    type: MERGE_PATCH
+  })
+  t.equal(response.statusCode, 204)
+  t.equal(await read(page.id), '{"a": {"b": 1e400}, "d": "\\u00e9", "e": [null]}')
+})
+
+t.test('a patch makes a version; one that changes no byte does not', async (t) => {
+  const page = await createPage(app, owner, '{"a":1}')
+  const versionsOf = async () =>
+    (await app.inject({
+      url: `/manage/landing_pages/${page.id}/revisions`,
+      headers: owner.headers
+    })).json<{ version: number, etag: string }[]>()
+  const unchanged = await patch({ id: page.id, payload: replace('/a', '1') })
+  t.equal(unchanged.statusCode, 204)
+  t.equal(unchanged.headers.etag, page.etag)
+  t.equal((await versionsOf()).length, 1)
+  const changed = await patch({ id: page.id, payload: replace('/a', '1.0') })
+  t.same((await versionsOf()).map(({ version, etag }) => [version, etag]), [
+    [2, changed.headers.etag],
+    [1, page.etag]
+  ])
+})
+
+t.test('a patch with an error changes nothing', async (t) => {
+  const page = await createPage(app, owner, '{"a":1,"b":{"c":1,"c":2},"d":0}')
+  const cases: [payload: string, type: string, status: number, error: string][] = [
+    [
+      '[{"op":"remove","path":"/d"},{"op":"test","path":"/a","value":2}]',
+      JSON_PATCH,
+      409,
+      'Operation 2 (test "/a"): the value is different'
+    ],
+    [
+      '[{"op":"remove","path":"/d"},{"op":"replace","path":"/x","value":2}]',
+      JSON_PATCH,
+      422,
+      'Operation 2 (replace "/x"): there is nothing at this path'
+    ],
+    [
+      replace('/b/c', '1'),
+      JSON_PATCH,
+      422,
+      'Operation 1 (replace "/b/c"): the name "c" occurs more than once in its object'
+    ],
+    [replace('', '1'), JSON_PATCH, 422,
+      'Operation 1 (replace ""): the document must be a JSON object or array'],
+    ['{"op":"add"}', JSON_PATCH, 422, 'Request body must be a JSON array'],
+    ['[{"op":"add","path":"/d","value":', JSON_PATCH, 400,
+      'Request body is not valid JSON (line 1, column 34)'],
+    ['[{"path":"/d"}]', JSON_PATCH, 422,
+      'Operation 1: "op" must be "add", "remove", "replace", "move", "copy" or "test"'],
+    ['{"b":{"c":null}}', MERGE_PATCH, 422,
+      'Merge patch, member "/b/c": the document has this name more than once'],
+    ['1', MERGE_PATCH, 422, 'Request body must be a JSON object or array'],
+    ['{"a":\n01}', MERGE_PATCH, 400, 'Request body is not valid JSON (line 2, column 2)'],
+    [`{"a":"${'x'.repeat(64 * 1024)}"}`, MERGE_PATCH, 413, 'Request body is too large']
+  ]
+  for (const [payload, type, status, error] of cases) {
+    const response = await patch({ id: page.id, payload, type })
+    t.same([response.statusCode, response.json()], [status, { errors: [error] }], payload.slice(0, 60))
+  }
+  t.equal(await read(page.id), '{"a":1,"b":{"c":1,"c":2},"d":0}')
+})
+
+t.test('a malformed patch gets a sentence for each problem', async (t) => {
+  const { id } = await createPage(app, owner)
+  const response = await patch({ id, payload: '[{"op":"add","path":"a"},{"op":"move","path":"/b"}]' })
+  t.equal(response.statusCode, 422)
+  t.same(response.json().errors, [
+    'Operation 1: "path" must be a JSON Pointer, such as "/title" or "/prices/0"',
+    'Operation 1: "value" is missing',
+    'Operation 2: "from" is missing'
+  ])
+})
+
+t.test('other types are a 415 that names both kinds', async (t) => {
+  const { id } = await createPage(app, owner)
+  const message = 'Content-Type must be application/json-patch+json or application/merge-patch+json'
+  for (const type of ['application/json', 'text/plain', 'application/xml', 'application/vnd.api+json', '']) {
+    const response = await patch({ id, payload: Buffer.from('{"a":1}'), type })
+    t.same([response.statusCode, response.json()], [415, { errors: [message] }], type)
+    t.equal(response.headers['accept-patch'], `${JSON_PATCH}, ${MERGE_PATCH}`)
+  }
+  t.equal((await patch({ id, type: '' })).statusCode, 415, 'without a body')
+  t.equal(
+    (await patch({ id, payload: '[]', type: 'Application/JSON-Patch+json; charset=UTF-8' })).statusCode,
+    204
+  )
+  t.match((await patch({ id, payload: '[]', type: `${JSON_PATCH}; charset=latin1` })).json().errors, [
+    'JSON must be encoded in UTF-8'
+  ])
+  const empty = await patch({ id, payload: '' })
+  t.same([empty.statusCode, empty.json()], [422, { errors: ['Request body must be a JSON array'] }])
+  const record = await app.inject({
+    method: 'PATCH',
+    url: `/manage/landing_pages/${id}`,
+    headers: { ...owner.headers, 'content-type': JSON_PATCH },
+    payload: '[]'
+  })
+  t.same([record.statusCode, record.json().errors], [415, ['Content-Type must be application/json']])
+  t.equal(record.headers['accept-patch'], 'application/json')
+})
+
+t.test('pages of others and unknown pages are the same 404, whatever the body says', async (t) => {
+  const { id } = await createPage(app, owner)
+  const other = await signUp(app)
+  const unknown = '019a7c1e-5f60-7c3a-9d2b-0f6a4c8e1b57'
+  for (const payload of ['[]', '{}', '[1]', '']) {
+    for (const sent of [{ id, account: other }, { id: unknown }, { id: 'x' }]) {
+      const response = await patch({ ...sent, payload, headers: { 'if-match': '"x"' } })
+      t.same([response.statusCode, response.body], [404, '{"errors":["Not found"]}'])
+    }
+  }
+  t.equal((await app.inject({ method: 'PATCH', url: urlOf(id) })).statusCode, 401)
+})
+
+t.test('preconditions are checked before the patch is applied', async (t) => {
+  const page = await createPage(app, owner, '{"a":1}')
+  const failing = '[{"op":"test","path":"/a","value":2}]'
+  const refused: Record<string, string>[] = [
+    { 'if-match': '"other"' },
+    { 'if-none-match': '*' },
+    { 'if-none-match': page.etag },
+    { 'if-unmodified-since': 'Fri, 21 Nov 2025 16:34:05 GMT' }
+  ]
+  for (const headers of refused) {
+    const response = await patch({ id: page.id, payload: failing, headers })
+    t.same([response.statusCode, response.headers.etag], [412, page.etag], JSON.stringify(headers))
+  }
+  for (const tag of [page.etag, page.recordTag, '*']) {
+    t.equal((await patch({ id: page.id, payload: failing, headers: { 'if-match': tag } })).statusCode, 409)
+  }
+  const first = await patch({
+    id: page.id,
+    payload: replace('/a', '2'),
+    headers: { 'if-match': page.recordTag }
+  })
+  t.equal(first.statusCode, 204)
+  const second = await patch({ id: page.id, payload: replace('/a', '3'), headers: { 'if-match': page.etag } })
+  t.same([second.statusCode, second.headers.etag], [412, documentTag(String(first.headers.etag))])
+})
+
+t.test('a result over the limit of documents is a 413', async (t) => {
+  const small = await buildTestApp(t, { settings: { ...settings, MAX_DOCUMENT_BYTES: '10' } })
+  const { id } = await createPage(small, owner, '{"a":1}')
+  const response = await patch({ id, payload: replace('/a', '12345'), replica: small })
+  t.same([response.statusCode, response.json()], [413, {
+    errors: ['Current data is too large (maximum is 10 bytes)']
+  }])
+  t.equal((await patch({ id, payload: replace('/a', '1234'), replica: small })).statusCode, 204)
+})
+
+async function patchFromTwoReplicas (
+  t: Test,
+  id: string,
+  payloads: readonly string[],
+  type: string
+): Promise<number[]> {
+  const replica = await buildTestApp(t, { settings })
+  const responses = await Promise
+    .all(payloads.map(async (payload, index) =>
+      await patch({ id, payload, type, replica: index % 2 === 0 ? app : replica })
+    ))
+  return responses.map(({ statusCode }) => statusCode)
+}
+
+t.test('patches at once are all applied, from two replicas', async (t) => {
+  const members = Array.from({ length: 50 }, (_, index) => `m${index}`)
+  const page = await createPage(app, owner, `{${members.map((name) => `"${name}": 0`).join(', ')}}`)
+  const payloads = members.map((name) => `{"${name}": 1}`)
+  t.same(await patchFromTwoReplicas(t, page.id, payloads, MERGE_PATCH), members.map(() => 204))
+  t.equal(await read(page.id), `{${members.map((name) => `"${name}": 1`).join(', ')}}`)
+  const last = await read(page.id)
+  await until(async () => (await app.inject(`/landing_pages/${page.public_id}`)).body === last)
+})
+
+t.test('of patches at once that test the same value, one is applied and the others are a 409', async (t) => {
+  const { id } = await createPage(app, owner, '{"n":0}')
+  const payloads = Array.from(
+    { length: 10 },
+    (_, index) => `[{"op":"test","path":"/n","value":0},{"op":"replace","path":"/n","value":${index + 1}}]`
+  )
+  const statuses = await patchFromTwoReplicas(t, id, payloads, JSON_PATCH)
+  t.same(statuses.sort(), [204, ...Array(9).fill(409)])
+})
