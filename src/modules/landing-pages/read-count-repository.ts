@@ -1,6 +1,6 @@
 import { statement, type StatementRunner } from '../../infra/postgres/statement.ts'
 
-// Storing is hot, so it is prepared SQL. So is listing: Prisma has no statement that fills the gaps.
+// Storing is hot, so it is prepared SQL. So is the rest: Prisma can't fill gaps or delete in batches.
 
 const DAY_MS = 24 * 60 * 60 * 1000
 
@@ -72,6 +72,32 @@ const LIST = {
   day: list('landing_page_reads_daily', 24) // a day has 24 hours in UTC
 }
 
+/** Pages that one statement looks at. Most have one hour and one day to delete. */
+const PRUNED_PAGES = 1000
+/** Counts of each table that one statement deletes. */
+const PRUNED_COUNTS = 1000
+
+/** Rows that are locked are left for the next time, so it never waits for a deletion, nor in a deadlock. */
+const deleteOld = (table: string, since: string) => `
+  DELETE FROM ${table} WHERE (page_id, at) IN (
+    SELECT page_id, at FROM pages JOIN ${table} ON page_id = id WHERE at < ${since}::timestamptz
+    LIMIT ${PRUNED_COUNTS} FOR UPDATE OF ${table} SKIP LOCKED
+  ) RETURNING 1`
+
+const PRUNE = statement<{ lastId: string | null, hours: number, days: number }>(`
+  WITH pages AS (
+    SELECT id FROM landing_pages WHERE id > $1::uuid ORDER BY id LIMIT ${PRUNED_PAGES}
+  ), hourly AS (${deleteOld('landing_page_reads_hourly', '$2')}
+  ), daily AS (${deleteOld('landing_page_reads_daily', '$3')}
+  )
+  SELECT (SELECT id FROM pages ORDER BY id DESC LIMIT 1) AS "lastId",
+    (SELECT count(*) FROM hourly)::integer AS hours, (SELECT count(*) FROM daily)::integer AS days`)
+
+const PRUNE_REPORTS = statement(`
+  DELETE FROM read_reports WHERE process_id IN (
+    SELECT process_id FROM read_reports WHERE reported_at < $1::timestamptz FOR UPDATE SKIP LOCKED
+  )`)
+
 /** Counts of public reads in PostgreSQL. */
 export class ReadCountRepository {
   readonly #database: StatementRunner
@@ -93,5 +119,29 @@ export class ReadCountRepository {
   async list (userId: number, id: string, { per, first, last }: Points): Promise<ReadCount[] | undefined> {
     const counts = await this.#database.run(LIST[per], [id, userId, first, last])
     return counts.length > 0 ? counts : undefined // there is at least one point
+  }
+
+  /**
+   * Deletes old counts of all pages, in small batches, and the numbers of processes that no longer report.
+   *
+   * @param hoursSince hours that began before this time are deleted
+   * @param daysSince days that began before this time are deleted
+   * @returns the number of deleted counts
+   */
+  async prune (
+    { hoursSince, daysSince }: { hoursSince: Date, daysSince: Date },
+    signal: AbortSignal
+  ): Promise<number> {
+    let sum = 0
+    let after = '00000000-0000-0000-0000-000000000000'
+    while (!signal.aborted) {
+      const [batch] = await this.#database.run(PRUNE, [after, hoursSince, daysSince])
+      if (batch === undefined || batch.lastId === null) break
+      sum += batch.hours + batch.days
+      // After a full batch, the same pages may have more.
+      if (batch.hours < PRUNED_COUNTS && batch.days < PRUNED_COUNTS) after = batch.lastId
+    }
+    await this.#database.run(PRUNE_REPORTS, [hoursSince])
+    return sum
   }
 }

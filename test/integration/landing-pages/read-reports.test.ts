@@ -150,3 +150,34 @@ t.test('reports of several processes never run into a deadlock with each other, 
     )
   }
 })
+
+t.test('old counts are deleted in batches, and no others', async (t) => {
+  const { counts, direct, sums } = await openPages(t, 3, 700)
+  // Each page has the hours and days around a limit, and three pages have many.
+  await direct.query(`
+    INSERT INTO landing_page_reads_hourly SELECT id, '2026-11-23T12:00Z'::timestamptz - n * interval '1 hour', n, 0
+    FROM landing_pages, generate_series(-1, 1) n`)
+  await direct.query(`
+    INSERT INTO landing_page_reads_daily SELECT id, '2024-11-23'::timestamptz - n * interval '1 day', n, 0
+    FROM landing_pages, generate_series(-1, 1) n`)
+  await direct.query(`
+    INSERT INTO landing_page_reads_hourly SELECT id, '2026-10-23T00:00Z'::timestamptz - n * interval '1 hour', n, 0
+    FROM landing_pages, generate_series(1, 800) n WHERE public_id LIKE '%-1'`)
+  await direct.query(`
+    INSERT INTO read_reports VALUES ('${randomUUID()}', 1, '2026-11-23T11:59Z'), ('${randomUUID()}', 2, '2026-11-23T12:00Z')`)
+  const limits = { hoursSince: new Date(NOON), daysSince: new Date('2024-11-23T00:00Z') }
+  const { signal } = new AbortController()
+  t.equal(await counts.prune(limits, signal), 2 * 2100 + 3 * 800)
+  t.same(
+    new Set((await sums('hourly')).map((line) => line.replace(/^\S+ /, ''))),
+    new Set(['2026-11-23T12 0 0', '2026-11-23T13 -1 0'])
+  )
+  t.equal((await sums('hourly')).length, 2 * 2100)
+  t.same(
+    new Set((await sums('daily')).map((line) => line.replace(/^\S+ /, ''))),
+    new Set(['2024-11-23T00 0 0', '2024-11-24T00 -1 0'])
+  )
+  t.equal((await sums('daily')).length, 2 * 2100)
+  t.same((await direct.query('SELECT number FROM read_reports')).rows, [{ number: '2' }])
+  t.equal(await counts.prune(limits, signal), 0)
+})
