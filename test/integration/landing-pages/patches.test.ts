@@ -249,3 +249,17 @@ t.test('of patches at once that test the same value, one is applied and the othe
   const statuses = await patchFromTwoReplicas(t, id, payloads, JSON_PATCH)
   t.same(statuses.sort(), [204, ...Array(9).fill(409)])
 })
+
+t.test('a patch that fails does not fail those that wait behind it', async (t) => {
+  const { id } = await createPage(app, owner, '[]')
+  const payloads = Array.from(
+    { length: 20 },
+    (_, index) => index % 2 === 0 ? '[{"op":"remove","path":"/x"}]' : '[{"op":"add","path":"/-","value":1}]'
+  )
+  const responses = await Promise.all(payloads.map(async (payload) => await patch({ id, payload })))
+  t.same(
+    responses.map(({ statusCode }) => statusCode),
+    payloads.map((_, index) => index % 2 === 0 ? 422 : 204)
+  )
+  t.equal(await read(id), `[${Array(10).fill(1).join(',')}]`)
+})

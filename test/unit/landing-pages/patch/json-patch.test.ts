@@ -203,7 +203,12 @@ const REFUSED: ReadonlyArray<readonly [document: string, operations: string[], m
   ['{"a":1}', [`{"op":"add","path":"/a","value":[${DEEP}]}`],
     'Operation 1 (add "/a"): the document would be nested too deeply (maximum is 100 levels)'],
   [`{"a":${DEEP}}`, ['{"op":"copy","from":"","path":"/b"}'],
-    'Operation 1 (copy "" to "/b"): the document would be nested too deeply (maximum is 100 levels)']
+    'Operation 1 (copy "" to "/b"): the document would be nested too deeply (maximum is 100 levels)'],
+  [
+    '{"a":{"b":[[]]}}',
+    [`{"op":"add","path":"/a/b/0/0","value":${DEEP.slice(2, -2)}}`],
+    'Operation 1 (add "/a/b/0/0"): the document would be nested too deeply (maximum is 100 levels)'
+  ]
 ]
 
 for (const [document, operations, message] of REFUSED) {
