@@ -172,12 +172,11 @@ t.test('a report whose answer is lost is not counted twice', async (t) => {
   const { url, metric, end } = await startReplica(t, proxy.url, { DATABASE_TIMEOUT_MS: '1000' })
   const owner = await Owner.signUp(url)
   const page = await owner.createPage(url, '{}')
-  // Statements still arrive, on connections that are open.
+  // Statements arrive on open connections, of which failed probes close some until the report.
+  await Promise.all(Array.from({ length: 10 }, async () => await owner.call('GET', `${url}/auth/me`)))
   proxy.delay(3_600_000)
   await readPage(t, url, page, 500)
-  await until(async () =>
-    (await query(database, 'SELECT FROM landing_page_reads_hourly WHERE reads = 500')).length === 1
-  )
+  await until(async () => (await query(database, 'SELECT FROM landing_page_reads_hourly')).length === 1)
   await until(async () => await metric('landfall_read_reports_total{result="failed"}') >= 1)
   t.equal(await metric('landfall_read_reports_total{result="ok"}'), 0)
   await readPage(t, url, page, 20)
