@@ -9,22 +9,25 @@ import type { LandingPage, LandingPageRepository } from '../landing-page-reposit
 import { Patcher, type PatchKind } from '../patch/patcher.ts'
 import { MAX_DEPTH, ownPage, type OwnPage } from './write-checks.ts'
 
-/** Patches of one page that may wait in a process. */
+/** Patches of one account that may wait in a process. */
 const MAX_WAITING = 100
 /** An attempt fails only if another process has written in the meantime. Each process wins as often. */
 const MAX_ATTEMPTS = 100
 
-/** Patches documents. Patches of a page that arrive at once are applied one to the result of the other. */
+/** Patches documents. Patches that arrive at once are applied one to the result of the other. */
 export class PagePatches {
   readonly #app: FastifyInstance
   readonly #pages: LandingPageRepository
   readonly #patcher: Patcher
-  /** Patches of this process wait for each other, so only other processes can write in between. */
-  readonly #queue = new KeyedSemaphore<string>({
+  /**
+   * One patch of an account at a time. So no account takes the whole queue of the patcher, and only other
+   * processes can write a page between its read and its write.
+   */
+  readonly #queue = new KeyedSemaphore<number>({
     maxRunning: 1,
     maxWaiting: MAX_WAITING,
     createRefusal: () =>
-      new RetryLaterError(503, 'Too many patches of this page are waiting, try again shortly', 1)
+      new RetryLaterError(503, 'Too many patches of this account are waiting, try again shortly', 1)
   })
 
   constructor (app: FastifyInstance, pages: LandingPageRepository) {
@@ -46,7 +49,7 @@ export class PagePatches {
   async apply (request: FastifyRequest, kind: PatchKind, patch: string): Promise<LandingPage> {
     const page = ownPage(request)
     const settled = await this.#queue.run(
-      `${page.userId} ${page.id}`,
+      page.userId,
       async () => await settle(this.#applyInTurn(request, page, kind, patch))
     )
     return settled()
