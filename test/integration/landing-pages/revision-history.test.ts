@@ -1,10 +1,11 @@
 import { createHash } from 'node:crypto'
+import { isDeepStrictEqual } from 'node:util'
 import fc from 'fast-check'
 import t from 'tap'
 import { RevisionRepository,
   type RevisionLimits } from '../../../src/modules/landing-pages/revision-repository.ts'
 import { buildTestApp, createPage, signUp } from '../../helpers/app.ts'
-import { containerText } from '../../helpers/json-text.ts'
+import { containerText, valueText } from '../../helpers/json-text.ts'
 import { query } from '../../helpers/servers.ts'
 import { until } from '../../helpers/until.ts'
 
@@ -27,6 +28,22 @@ const write = async (id: string, payload: string) =>
     headers: { ...owner.headers, 'content-type': 'application/json' },
     payload
   })
+/** Adds a value to a document. @returns the new text; undefined if it isn't the old one with the value */
+async function patch (id: string, before: string, name: string, value: string): Promise<string | undefined> {
+  const isObject = before.trimStart().startsWith('{')
+  const { statusCode } = await app.inject({
+    method: 'PATCH',
+    url: `${urlOf(id)}/document`,
+    headers: { ...owner.headers, 'content-type': 'application/json-patch+json' },
+    payload: `[{"op":"add","path":"/${isObject ? name : '-'}","value":${value}}]`
+  })
+  const { body: text } = await get(`${urlOf(id)}/document`)
+  if (statusCode === 422) return text === before ? text : undefined // the name is there twice
+  if (statusCode !== 204 || !text.includes(value)) return undefined
+  const after = JSON.parse(text)
+  const added = isObject ? after[name] : after.at(-1)
+  return isDeepStrictEqual(added, JSON.parse(value)) ? text : undefined
+}
 const newPage = async (...documents: string[]): Promise<string> => {
   const { id } = await createPage(app, owner, documents[0])
   for (const document of documents.slice(1)) await write(id, document)
@@ -71,6 +88,11 @@ const step = fc.oneof(
   fc.record({ does: fc.constant('write' as const), text: containerText }),
   fc.record({ does: fc.constant('rewrite' as const), back: fc.nat(3) }),
   fc.record({ does: fc.constant('restore' as const), version: fc.integer({ min: 1, max: 12 }) }),
+  fc.record({
+    does: fc.constant('patch' as const),
+    name: fc.constantFrom('a', '', '__proto__'),
+    value: valueText
+  }),
   fc.record({ does: fc.constant('prune' as const), count: fc.nat(6), bytes: fc.nat(200) })
 )
 
@@ -91,6 +113,10 @@ t.test('any history comes back byte for byte', async (t) => {
           const { statusCode } = await app.inject({ method: 'POST', url, headers: owner.headers })
           if (statusCode !== (source === undefined ? 404 : 200)) return false
           if (source !== undefined) model.write(source.text, source.version)
+        } else if (next.does === 'patch') {
+          const text = await patch(id, model.current.text, next.name, next.value)
+          if (text === undefined) return false
+          model.write(text)
         } else {
           await prune({ maxCount: next.count, maxBytes: next.bytes })
           model.prune(next.count, next.bytes)
