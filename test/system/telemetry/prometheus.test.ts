@@ -137,9 +137,9 @@ async function startLoad (t: Test, url: string): Promise<void> {
   })
   const ending = new AbortController()
   const loop = (async () => {
-    while (!ending.signal.aborted) {
-      // After a write the other worker loads the document at its next read.
-      await owner.update(url, page.id, JSON.stringify({ text: 'again '.repeat(1000) }))
+    for (let round = 0; !ending.signal.aborted; round++) {
+      // After a write of other bytes the other worker loads the document at its next read.
+      await owner.update(url, page.id, JSON.stringify({ round, text: 'again '.repeat(1000) }))
       // The workers accept new connections in turn.
       for (let n = 0; n < 2; n++) await readAnew(`${url}/landing_pages/${page.public_id}`)
       await owner.upload(url, Buffer.from('hello'))
