@@ -66,7 +66,10 @@ const PRUNED_PAGES = 100
 /** Versions that one statement deletes. Each may have a megabyte. */
 const PRUNED_VERSIONS = 100
 
-/** Versions are ordered from the newest. A version was replaced when the next newer one was written. */
+/**
+ * Versions are ordered from the newest. A version was replaced when the next newer one was written. SKIP
+ * LOCKED, because the deletion of an account locks versions in another order.
+ */
 const PRUNE = statement<{ lastId: string | null, deleted: number }>(`
   WITH pages AS (
     SELECT id, updated_at FROM landing_pages WHERE id > $1::uuid ORDER BY id LIMIT ${PRUNED_PAGES}
@@ -77,9 +80,11 @@ const PRUNE = statement<{ lastId: string | null, deleted: number }>(`
     WINDOW newest AS (PARTITION BY page_id ORDER BY version DESC ROWS UNBOUNDED PRECEDING)
   ), deleted AS (
     DELETE FROM landing_page_revisions WHERE (page_id, version) IN (
-      SELECT page_id, version FROM versions
-      WHERE place > $2::bigint OR bytes > $3::bigint OR replaced_at < $4::timestamptz
-      LIMIT ${PRUNED_VERSIONS}
+      SELECT page_id, version FROM landing_page_revisions WHERE (page_id, version) IN (
+        SELECT page_id, version FROM versions
+        WHERE place > $2::bigint OR bytes > $3::bigint OR replaced_at < $4::timestamptz
+        LIMIT ${PRUNED_VERSIONS}
+      ) FOR UPDATE SKIP LOCKED
     ) RETURNING 1
   )
   SELECT (SELECT id FROM pages ORDER BY id DESC LIMIT 1) AS "lastId",
