@@ -19,7 +19,54 @@ export function formatTable (rows: readonly (readonly string[])[]): string {
   return cells.map((row) => `${formatRow(row)}\n`).join('')
 }
 
-const replaceControlCharacters = (text: string): string => text.replace(/\p{Cc}/gu, '\ufffd')
+/** Replaces characters that control a terminal, or change the direction of the text after them. */
+export const replaceControlCharacters = (text: string): string =>
+  text.replace(/[\p{Cc}\p{Bidi_Control}\p{Zl}\p{Zp}]/gu, '\ufffd')
+
+/** Joiners are part of emoji and of Persian and Indic words. */
+const INVISIBLE = /(?![\n\t\u200c\u200d])[\p{Cc}\p{Cf}\p{Zl}\p{Zp}]/gu
+
+/** Makes control and other invisible characters visible, as `^M` or `<U+202E>`. Keeps line feeds and tabs. */
+export const showInvisibleCharacters = (text: string): string =>
+  text.replace(INVISIBLE, (character) => {
+    const code = character.codePointAt(0) as number
+    return code < 0x20 ? `^${String.fromCharCode(code + 0x40)}`
+      : `<U+${code.toString(16).toUpperCase().padStart(4, '0')}>`
+  })
+
+/** How a list is printed. */
+export interface ListFormat<Entry> {
+  /** Whether it is printed as JSON. */
+  readonly json: boolean
+  /** What is printed instead of an empty table. */
+  readonly empty: string
+  readonly headings: readonly string[]
+  toRow(entry: Entry): readonly string[]
+  toJson(entry: Entry): unknown
+}
+
+/** Prints a list as a table or as JSON, each part of it as soon as it is there. */
+export async function printList<Entry> (
+  parts: AsyncIterable<readonly Entry[]>,
+  { json, empty, headings, toRow, toJson }: ListFormat<Entry>
+): Promise<void> {
+  let printed = 0
+  for await (const entries of parts) {
+    if (json) {
+      print(entries.map((entry, index) =>
+        `${printed + index === 0 ? '[' : ','}\n${JSON.stringify(toJson(entry))}`
+      ).join(''))
+    } else if (entries.length > 0) {
+      print(formatTable([...printed === 0 ? [headings] : [], ...entries.map(toRow)]))
+    }
+    printed += entries.length
+  }
+  if (json) print(printed === 0 ? '[]\n' : '\n]\n')
+  else if (printed === 0) print(`${empty}\n`)
+}
+
+/** Formats a time such as `2026-01-31T12:30:00.000Z` for a table. */
+export const formatTime = (time: string): string => time.replace(/T(..:..).*/, ' $1')
 
 /** Returns a function that prints a line when a step begins, and one every two seconds during a long one. */
 export function createProgressPrinter (): (progress: Progress) => void {
@@ -44,8 +91,8 @@ export function printProgress (line: string): void {
 }
 
 /** Prints a result to standard output. */
-export function print (text: string): void {
-  process.stdout.write(text)
+export function print (result: string | Uint8Array): void {
+  process.stdout.write(result)
 }
 
 /**

@@ -5,7 +5,7 @@ import { withDatabase } from '../database.ts'
 import { auditCommand } from '../audit.ts'
 import { withUploads } from '../backup/uploads.ts'
 import { publishDeletions, removeFiles } from '../deletions.ts'
-import { formatCount, formatTable, print } from '../output.ts'
+import { formatCount, formatTime, print, printList } from '../output.ts'
 import { readNewPassword } from '../password.ts'
 import { loadCommandConfig } from '../settings.ts'
 
@@ -20,17 +20,8 @@ const HEADINGS = ['ID', 'EMAIL', 'CREATED', 'PAGES', 'ASSETS', 'SESSIONS']
 /** Lists all accounts. */
 export async function list ({ json = false }: Options): Promise<number> {
   return await withDatabase(loadCommandConfig(), async (database) => {
-    let printed = 0
-    for await (const accounts of listAccounts(database)) {
-      if (json) {
-        print(accounts.map((account, index) =>
-          `${printed + index === 0 ? '[' : ','}\n${JSON.stringify(toJson(account))}`
-        ).join(''))
-      } else print(formatTable([...printed === 0 ? [HEADINGS] : [], ...accounts.map(toRow)]))
-      printed += accounts.length
-    }
-    if (json) print(printed === 0 ? '[]\n' : '\n]\n')
-    else if (printed === 0) print('There are no accounts yet\n')
+    const empty = 'There are no accounts yet'
+    await printList(listAccounts(database), { json, empty, headings: HEADINGS, toRow, toJson })
     return 0
   })
 }
@@ -120,7 +111,7 @@ const toJson = ({ id, email, createdAt, landingPages, assets, sessions }: Accoun
 const toRow = ({ id, email, createdAt, landingPages, assets, sessions }: AccountSummary): string[] => [
   String(id),
   email,
-  createdAt.replace(/T(..:..).*/, ' $1'),
+  formatTime(createdAt),
   String(landingPages),
   String(assets),
   String(sessions)
