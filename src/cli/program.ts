@@ -2,6 +2,8 @@ import { Command, Option } from 'commander'
 import { ConfigError, describeSettings, FILE_SETTINGS } from '../config.ts'
 import { COMMIT, VERSION } from '../infra/system/version.ts'
 import { formatTable } from './output.ts'
+import { addPageCommands } from './page-program.ts'
+import { printFailure, run } from './run.ts'
 
 // The commands and their help. The code of a command is imported when it runs, so that `--help` loads no
 // database client and `serve` loads nothing that only the other commands need.
@@ -31,6 +33,7 @@ export function createProgram (): Command {
       'after',
       `
 Settings come from the environment or from a file .env in the working folder; npm run landfall -- serve --help lists them.
+The commands for your own pages need only LANDFALL_URL and LANDFALL_KEY; npm run landfall -- pages list --help explains them.
 Results go to standard output, progress and errors to standard error.
 
 Exit codes: 0 success, 1 failure, 2 wrong usage.`
@@ -39,7 +42,8 @@ Exit codes: 0 success, 1 failure, 2 wrong usage.`
   addConfigCommand(program)
   addBackupCommands(program)
   addUserCommands(program)
-  addTakeDownCommands(program)
+  addPageCommands(program)
+  addAssetCommands(program)
   addLimitCommands(program)
   return program
 }
@@ -165,15 +169,7 @@ function addUserCommands (program: Command): void {
     )
 }
 
-function addTakeDownCommands (program: Command): void {
-  program.command('pages').description('take down a page of any account')
-    .command('take-down')
-    .argument('<public-id>')
-    .summary('delete a page; its readers get a 404 at once')
-    .description('Deletes a page of any account. Its readers get a 404 at once, on all replicas.')
-    .action(async (publicId: string) =>
-      await run(async () => await (await import('./commands/take-down.ts')).takeDownPage(publicId))
-    )
+function addAssetCommands (program: Command): void {
   program.command('assets').description('take down an asset of any account')
     .command('take-down')
     .argument('<id>', 'the id of the asset, or the last part of its URL')
@@ -202,22 +198,6 @@ function addLimitCommands (program: Command): void {
     .action(async (address: string) =>
       await run(async () => await (await import('./commands/limits.ts')).clear(address))
     )
-}
-
-/** Runs a command other than `serve`, and sets the exit code of the process. */
-async function run (command: () => Promise<number>, failurePrefix = ''): Promise<void> {
-  try {
-    process.exitCode = await command()
-  } catch (error) {
-    printFailure(error, "These settings can't be used:", failurePrefix)
-    process.exitCode = 1
-  }
-}
-
-function printFailure (error: unknown, settingsTitle: string, prefix: string): void {
-  const message = error instanceof Error ? error.message : String(error)
-  process.stderr
-    .write(error instanceof ConfigError ? `${settingsTitle}\n${message}\n` : `${prefix}${message}\n`)
 }
 
 /** Logs a failed start, because what reads the log of a service doesn't know other formats. */

@@ -53,3 +53,16 @@ t.test('an owner repairs a mistake, edits a document and sees how often it is re
   t.equal(hours.reduce((sum: number, { reads }: { reads: number }) => sum + reads, 0), 1, 'one public read')
   t.equal(days.length, 31)
 })
+
+t.test('an owner uses the command line', async (t) => {
+  const folder = temporaryFolder(t)
+  const { url } = await startService(t, {
+    DATA_DIR: join(folder, 'data'),
+    UPLOADS_DIR: join(folder, 'uploads')
+  })
+  const commands = blocksOf('Command line').map((block) => block.replace('/path/to/landfall', PROJECT))
+  const [, shown = ''] = await paste([...blocksOf('Set up'), ...commands], folder, url)
+  const lines = shown.split('\n').map((line) => line.replace(/ .*$/, ''))
+  t.match(lines, ['ID', /^[\w-]{36}$/, 'VERSION', '2', '1', '{"title":'])
+  t.ok(shown.endsWith('\n{"title": "Draft"}'), shown)
+})

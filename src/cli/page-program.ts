@@ -1,0 +1,104 @@
+import { InvalidArgumentError, type Command } from 'commander'
+import { API_HELP } from './api.ts'
+import { run } from './run.ts'
+
+// The `pages` commands and their help. All but `take-down` call the API of a service.
+
+interface ReviewOptions {
+  readonly ifMatch?: string
+  readonly yes?: true
+}
+
+const ID = ['<id>', 'the id of the page', parseId] as const
+const CHANGE_HELP = `
+On a terminal, it shows the changes and asks first. Prints the new ETag to standard error.`
+
+export function addPageCommands (program: Command): void {
+  const pages = program.command('pages')
+    .description('list, read, write and restore pages through the API; take down a page of any account')
+  addReadCommands(pages)
+  addChangeCommands(pages)
+  pages.command('take-down')
+    .argument('<public-id>')
+    .summary('delete a page of any account; its readers get a 404 at once')
+    .description('Deletes a page of any account. Its readers get a 404 at once, on all replicas.')
+    .action(async (publicId: string) =>
+      await run(async () => await (await import('./commands/take-down.ts')).takeDownPage(publicId))
+    )
+}
+
+function addReadCommands (pages: Command): void {
+  pages.command('list')
+    .summary('list your pages, newest first')
+    .description('Lists your pages, newest first, with the versions and sizes of their documents.')
+    .addHelpText('after', API_HELP)
+    .option('--json', 'print the result as JSON, for scripts')
+    .action(async (options: { json?: true }) =>
+      await run(async () => await (await import('./commands/pages.ts')).list(options))
+    )
+  pages.command('get')
+    .argument(...ID)
+    .summary('print the document of a page')
+    .description('Prints the document of a page byte for byte.')
+    .addHelpText('after', API_HELP)
+    .option('--revision <version>', 'print an earlier version', parseVersion)
+    .action(async (id: string, options: { revision?: string }) =>
+      await run(async () => await (await import('./commands/pages.ts')).get(id, options))
+    )
+  pages.command('history')
+    .argument(...ID)
+    .summary('list the versions of a page, newest first')
+    .description('Lists the versions of a page, newest first: when they were written, and by whom.')
+    .addHelpText('after', API_HELP)
+    .option('--json', 'print the result as JSON, for scripts')
+    .action(async (id: string, options: { json?: true }) =>
+      await run(async () => await (await import('./commands/pages.ts')).showHistory(id, options))
+    )
+}
+
+function addChangeCommands (pages: Command): void {
+  const addCommand = (name: string) => {
+    const command = pages.command(name).argument(...ID)
+    return command.addHelpText('after', `${CHANGE_HELP}\n${API_HELP}`)
+      .option('--if-match <etag>', 'write only if the document still has this ETag', parseEtag)
+      .option('--yes', 'do not ask')
+  }
+  addCommand('put')
+    .argument('[file]', 'a JSON document; without it, or with "-", standard input')
+    .summary('replace the document of a page')
+    .description('Replaces the document of a page by the bytes of a file.')
+    .action(async (id: string, file: string | undefined, options: ReviewOptions) =>
+      await run(async () => await (await import('./commands/page-changes.ts')).put(id, file, options))
+    )
+  addCommand('edit')
+    .summary('edit the document of a page in $VISUAL, $EDITOR or vi')
+    .description('Opens the document of a page in $VISUAL, $EDITOR or vi, and stores what you save. If it cannot be stored, your text stays in a file.')
+    .action(async (id: string, options: ReviewOptions) =>
+      await run(async () => await (await import('./commands/edit-page.ts')).edit(id, options))
+    )
+  addCommand('restore')
+    .argument('<version>', 'a version from "pages history"', parseVersion)
+    .summary('restore an earlier version of a page')
+    .description('Restores an earlier version of a page, as a new version.')
+    .action(async (id: string, version: string, options: ReviewOptions) =>
+      await run(async () => await (await import('./commands/page-changes.ts')).restore(id, version, options))
+    )
+}
+
+/** An id becomes a part of a URL. */
+function parseId (given: string): string {
+  if (!/^[\w-]+$/.test(given)) throw new InvalidArgumentError('Use an id from "pages list".')
+  return given
+}
+
+function parseVersion (given: string): string {
+  if (!/^[1-9]\d{0,17}$/.test(given)) throw new InvalidArgumentError('Use a version from "pages history".')
+  return given
+}
+
+/** Adds the quotes if a shell has removed them. */
+function parseEtag (given: string): string {
+  const etag = /["*]/.test(given) ? given : `"${given}"`
+  if (!/^(\*|"[\x21\x23-\x7e]+")$/.test(etag)) throw new InvalidArgumentError('Use one strong ETag.')
+  return etag
+}
