@@ -12,11 +12,21 @@ export interface OwnDocument<Document = unknown> {
   readonly etag: string
 }
 
+export interface PatchOptions extends WriteOptions {
+  /** A list of operations (RFC 6902), or the members to change (RFC 7396). */
+  readonly type: 'json-patch' | 'merge-patch'
+}
+
 /** The documents of the account's pages, without their records. */
 export interface OwnDocuments {
   getDocument<Document = unknown>(id: string, options?: CallOptions): Promise<OwnDocument<Document>>
   /** Replaces the document. */
   putDocument(id: string, document: object, options?: WriteOptions): Promise<{ etag: string }>
+  /**
+   * Changes parts of the document; every byte that the patch doesn't name stays as it was. Rejects with a
+   * `ConflictError` when a `test` fails. Numbers in an `exactJson(…)` patch keep their digits.
+   */
+  patchDocument(id: string, patch: object, options: PatchOptions): Promise<{ etag: string }>
 }
 
 export function createOwnDocuments (api: Api): OwnDocuments {
@@ -44,6 +54,16 @@ export function createOwnDocuments (api: Api): OwnDocuments {
         if (current.text === text) return { etag: current.etag }
       }
       throw createError(response, error)
+    },
+    async patchDocument (id, patch, { type, signal, ifMatch }) {
+      const { response } = await unwrap(api.PATCH('/manage/landing_pages/{id}/document', {
+        params: { path: { id } },
+        headers: { 'if-match': ifMatch, 'content-type': `application/${type}+json` },
+        body: {},
+        bodySerializer: () => toJsonText(patch),
+        signal
+      }))
+      return { etag: getEtag(response) }
     }
   }
 }

@@ -32,6 +32,19 @@ export class PreconditionFailedError extends LandfallError {
   }
 }
 
+/** Status 409: a `test` of a JSON Patch has failed, and nothing was changed. */
+export class ConflictError extends LandfallError {
+  constructor (response: Response, errors: readonly string[]) {
+    super(response, errors)
+    this.name = 'ConflictError'
+  }
+}
+
+const CLASSES: Readonly<Record<number, typeof LandfallError>> = {
+  409: ConflictError,
+  412: PreconditionFailedError
+}
+
 /** @param body the parsed JSON of the response, or anything else */
 export function createError (response: Response, body: unknown): LandfallError {
   const { errors } = (typeof body === 'object' && body !== null ? body : {}) as { errors?: unknown }
@@ -39,6 +52,5 @@ export function createError (response: Response, body: unknown): LandfallError {
     ? errors.map(String)
     // The response comes from a proxy in front of the service.
     : [`The answer was ${response.status} ${response.statusText}`.trimEnd()]
-  return response.status === 412 ? new PreconditionFailedError(response, sentences)
-    : new LandfallError(response, sentences)
+  return new (CLASSES[response.status] ?? LandfallError)(response, sentences)
 }

@@ -1,3 +1,4 @@
+import type { components } from './api.ts'
 import { createOwnDocuments, type OwnDocuments } from './documents.ts'
 import { splitMembers } from './exact-json.ts'
 import type { PublicDocument, PublishedDocuments } from './published-documents.ts'
@@ -6,6 +7,18 @@ import { createBody, parsePage, unwrapPage, type LandingPage, type VersionedLand
 import { createRevisions, type Revisions } from './revisions.ts'
 import { getNextCursor, iterate, unwrap, unwrapDeletion, type Api, type CallOptions, type List,
   type ListOptions } from './responses.ts'
+
+/** The reads of an hour or a day. */
+export type ReadCount = components['schemas']['ReadCount']
+
+export interface ReadsOptions extends CallOptions {
+  /** A time or a date, as text such as `2026-11-23`. Default: 24 hours or 30 days before `to`. */
+  readonly from?: Date | string
+  /** Default: now. */
+  readonly to?: Date | string
+  /** Default: `hour`. */
+  readonly per?: 'hour' | 'day'
+}
 
 /**
  * The landing pages of the account, and any published page by its `public_id`. A document to write is an
@@ -30,6 +43,8 @@ export interface LandingPages extends OwnDocuments, Revisions {
    * used when the service can't answer.
    */
   read<Document = unknown>(publicId: string, options?: CallOptions): Promise<PublicDocument<Document>>
+  /** Counts how often a page was read, by hour or day in UTC, in ascending order. */
+  reads(id: string, options?: ReadsOptions): Promise<ReadCount[]>
 }
 
 export function createLandingPages (api: Api, published: PublishedDocuments): LandingPages {
@@ -68,6 +83,12 @@ export function createLandingPages (api: Api, published: PublishedDocuments): La
     list: <Document>(options: ListOptions = {}) => iterate(listPage<Document>, options),
     listPage,
     read: async (publicId, options) => await published.read(publicId, options),
+    async reads (id, { from, to, per, signal } = {}) {
+      return (await unwrap(api.GET('/manage/landing_pages/{id}/reads', {
+        params: { path: { id }, query: { from: toTimeText(from), to: toTimeText(to), per } },
+        signal
+      }))).data
+    },
     ...createOwnDocuments(api),
     ...createRevisions(api)
   }
@@ -87,3 +108,6 @@ async function requestList<Document> (
     next: getNextCursor(response)
   }
 }
+
+const toTimeText = (time: Date | string | undefined): string | undefined =>
+  time instanceof Date ? time.toISOString() : time

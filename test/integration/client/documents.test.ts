@@ -85,3 +85,56 @@ t.test('revisions are listed, read and restored', async (t) => {
   t.match(await failure(landingPages.getRevision(page.id, 6)), { status: 404 })
   t.match(await failure(landingPages.restoreRevision(page.id, 6)), { status: 404 })
 })
+
+t.test('patchDocument changes parts of a document and keeps all other bytes', async (t) => {
+  const { landingPages } = await signedUp(url)
+  const { id } = await landingPages.create({})
+  const { etag } = await landingPages.putDocument(id, exactJson(EXACT))
+  const merged = await landingPages.patchDocument(id, exactJson('{"z": 2.50}'), {
+    type: 'merge-patch',
+    ifMatch: etag
+  })
+  const expected = EXACT.replace('1.0', '2.50')
+  t.same(await landingPages.getDocument(id).then(({ text, etag }) => ({ text, etag })), {
+    text: expected,
+    etag: merged.etag
+  })
+  const add = [{ op: 'add', path: '/__proto__/-', value: 'x' }]
+  await landingPages.patchDocument(id, add, { type: 'json-patch' })
+  t.equal((await landingPages.getDocument(id)).text, expected.replace('[]', '["x"]'))
+
+  const patch = async (operation: object, options = {}) =>
+    await failure(landingPages.patchDocument(id, [operation], { type: 'json-patch', ...options }))
+  t.match(await patch({ op: 'test', path: '/z', value: 1 }), {
+    name: 'ConflictError',
+    status: 409,
+    errors: [/^Operation 1 /]
+  })
+  t.match(await patch({ op: 'remove', path: '/missing' }), { name: 'LandfallError', status: 422 })
+  t.match(await patch({ op: 'remove', path: '/z' }, { ifMatch: etag }), { name: 'PreconditionFailedError' })
+  t.match(await patch({ op: 'add', path: '/y', value: exactJson('1.0') }), { name: 'TypeError' })
+  t.equal((await landingPages.getDocument(id)).text, expected.replace('[]', '["x"]'))
+})
+
+t.test('reads returns the counts of hours or days', async (t) => {
+  const { landingPages } = await signedUp(url)
+  const { id } = await landingPages.create({})
+  const to = new Date('2026-03-01T05:00:00Z')
+  t.same(await landingPages.reads(id, { from: new Date('2026-03-01T03:30:00Z'), to }), [
+    { at: '2026-03-01T03:00:00.000Z', reads: 0, not_modified: 0 },
+    { at: '2026-03-01T04:00:00.000Z', reads: 0, not_modified: 0 }
+  ])
+  t.same(
+    (await landingPages.reads(id, { from: '2026-02-27', to, per: 'day' })).map(({ at }) => at.slice(0, 10)),
+    [
+      '2026-02-27',
+      '2026-02-28',
+      '2026-03-01'
+    ]
+  )
+  t.equal((await landingPages.reads(id)).length, 24)
+  t.match(await failure(landingPages.reads(id, { from: 'yesterday' })), {
+    status: 422,
+    errors: [/^From must be/]
+  })
+})

@@ -45,7 +45,7 @@ t.test('Node can import the entry point of the package and nothing else', async 
     await evaluate("import * as client from '@landfall/client'; console.log(Object.keys(client).sort().join())")
   t.equal(
     stdout,
-    'LandfallError,PreconditionFailedError,createLandfallClient,exactJson,memoryTokens,webStorageTokens\n'
+    'ConflictError,LandfallError,PreconditionFailedError,createLandfallClient,exactJson,memoryTokens,webStorageTokens\n'
   )
   await t.rejects(evaluate("import '@landfall/client/dist/session.js'"), /ERR_PACKAGE_PATH_NOT_EXPORTED/)
 })
@@ -123,6 +123,7 @@ t.test('the examples of the README run', async (t) => {
     ['Methods', /^(\w{22})\n200 \1\n$/],
     ['Published documents', /\nHello\n$/],
     ['Exact JSON', /\n\{"price": 1\.0\}\n$/],
+    ['Patches', /\n\{"title":"Hello","price":9\.90\}\nOperation 1 [^\n]+\n$/],
     ['Versions', /\n2 editor@example\.com\n1 editor@example\.com\n3 true\n$/]
   ]
   // browser.test.ts runs the example of "Browsers".
