@@ -11,7 +11,7 @@ export async function allowOrigins (scope: FastifyInstance): Promise<void> {
   if (CORS_ORIGINS.length === 0) return
   await scope.register(cors, {
     origin: CORS_ORIGINS.includes('*') ? '*' : [...CORS_ORIGINS],
-    methods: ['GET', 'HEAD', 'POST', 'PATCH', 'DELETE'],
+    methods: ['GET', 'HEAD', 'POST', 'PUT', 'PATCH', 'DELETE'],
     exposedHeaders: EXPOSED,
     maxAge: 3600,
     strictPreflight: false // otherwise an OPTIONS that isn't a preflight gets an error body of the plugin
