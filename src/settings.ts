@@ -170,18 +170,23 @@ export const Settings = Type.Object({
   ),
   CORS_ORIGINS: list('Origins whose pages may call the management API from a browser'),
   MAX_DOCUMENT_BYTES: integer(1024 * 1024, 2, 256 * 1024 * 1024, 'Largest document, in bytes'),
-  REVISIONS_MAX: integer(100, 0, MAX_INT, 'Earlier versions that are kept of a page'),
+  REVISIONS_MAX: integer(
+    100,
+    0,
+    MAX_INT,
+    'Earlier versions of a page that are kept, besides the current one; 0 for none'
+  ),
   REVISIONS_DAYS: integer(
     90,
     0,
     36500,
-    'How long an earlier version is kept after it was replaced, in days; 0 for ever'
+    'How long an earlier version is kept after it was replaced, in days; 0 means for ever'
   ),
   REVISIONS_MAX_BYTES: integer(
     64 * 1024 * 1024,
     0,
     Number.MAX_SAFE_INTEGER,
-    'Largest sum of the earlier versions that are kept of a page, in bytes'
+    'Total size of the earlier versions of a page that are kept, in bytes; 0 for none'
   ),
 
   UPLOADS_DIR: text('uploads', 'Folder for uploaded files, used if UPLOADS_URL is not set'),
@@ -268,7 +273,7 @@ export const Settings = Type.Object({
     10000,
     0,
     600000,
-    'Time limit of the whole shutdown, in milliseconds'
+    'Time limit of a shutdown without its last report of read counts, in milliseconds'
   ),
 
   OTEL_EXPORTER_OTLP_ENDPOINT: optionalText(
