@@ -6,8 +6,8 @@ import { query, startPostgresServer } from './servers.ts'
 
 // Counts the statements that reach PostgreSQL.
 
-/** Statements that no request runs: the cleanup of old versions, and the reports of reads. */
-const BACKGROUND = /DELETE FROM landing_page_|INTO read_reports/
+/** Statements that no request runs: the reports of reads. */
+const BACKGROUND = /INTO read_reports/
 
 export interface CountedStatements {
   readonly settings: Record<string, string>

@@ -1,17 +1,17 @@
 import type { FastifyInstance } from 'fastify'
 
 /**
- * Runs a task now, and again after each interval until the app closes. Runs never overlap, and closing waits
- * for the one under way.
+ * Runs a task after each interval until the app closes. Runs never overlap, and closing waits for the one
+ * under way.
  *
  * @param task must not reject; `signal` asks it to end early
- * @returns a promise for the end of the first run
+ * @returns runs the task now, or after the run that is under way
  */
 export function runPeriodically (
   app: FastifyInstance,
   intervalMs: number,
   task: (signal: AbortSignal) => Promise<void>
-): Promise<void> {
+): () => Promise<void> {
   const stop = new AbortController()
   let running = Promise.resolve()
   const run = () => {
@@ -26,5 +26,5 @@ export function runPeriodically (
     stop.abort()
     await running
   })
-  return run()
+  return run
 }

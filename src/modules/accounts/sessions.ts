@@ -3,6 +3,7 @@ import type { FastifyInstance, FastifyRequest } from 'fastify'
 import type { Database } from '../../infra/postgres/database.ts'
 import type { StatementRunner } from '../../infra/postgres/statement.ts'
 import { InvalidRefreshTokenError } from '../../errors.ts'
+import { runPeriodically } from '../../infra/system/periodic-task.ts'
 import { auditRequest } from '../../http/audit.ts'
 import { createAccount, revokeReplayed, revokeSessions, rotateToken, signOutEverywhere, startSession,
   sweepSessions, type Lifetimes, type Session, type SignedOut,
@@ -108,13 +109,14 @@ export class Sessions {
 
 /** Deletes ended sessions every hour until the app closes. */
 export function startSweeps (app: FastifyInstance): void {
-  const timer = setInterval(() => {
-    sweepSessions(app.database).catch((error: unknown) =>
-      app.log.warn({ err: error }, 'ended sessions could not be deleted; trying again in an hour')
-    )
-  }, HOUR_MS)
-  timer.unref()
-  app.addHook('onClose', async () => clearInterval(timer))
+  runPeriodically(
+    app,
+    HOUR_MS,
+    async () =>
+      await sweepSessions(app.database).catch((error: unknown) =>
+        app.log.warn({ err: error }, 'ended sessions could not be deleted; trying again in an hour')
+      )
+  )
 }
 
 /**

@@ -83,11 +83,12 @@ export async function removeUnlessReferenced (
  * @returns a promise for the end of the first sweep; it never rejects
  */
 export function startAssetSweep (app: FastifyInstance, options: SweepOptions = {}): Promise<void> {
-  return runPeriodically(
+  const run = runPeriodically(
     app,
     options.intervalMs ?? HOUR_MS,
     async (signal) => await sweepAndLog(app.database, app.files, options, app.log, signal)
   )
+  return run()
 }
 
 function sweepMetrics ({ metrics }: FastifyInstance): NonNullable<SweepOptions['onSwept']> {

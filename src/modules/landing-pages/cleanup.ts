@@ -1,3 +1,4 @@
+import type { FastifyInstance } from 'fastify'
 import fp from 'fastify-plugin'
 import { runPeriodically } from '../../infra/system/periodic-task.ts'
 import { addCounter } from '../../infra/telemetry/metrics.ts'
@@ -11,13 +12,27 @@ const HOURS_KEPT_MS = 35 * DAY_MS
 const DAYS_KEPT_MS = 2 * 366 * DAY_MS
 
 /**
- * Removes versions beyond the limits of the settings, and old counts of reads, at start and every hour.
- * Failures are logged.
+ * Removes versions beyond the limits of the settings, and old counts of reads.
+ *
+ * @returns how many of each it removed
  */
+export async function cleanUpPages (
+  { config, database }: FastifyInstance,
+  signal?: AbortSignal
+): Promise<{ revisions: number, counts: number }> {
+  const { REVISIONS_MAX: maxCount, REVISIONS_MAX_BYTES: maxBytes, REVISIONS_DAYS: days } = config
+  const now = Date.now()
+  const replacedSince = days === 0 ? undefined : new Date(now - days * DAY_MS)
+  const limits = { maxCount, maxBytes, replacedSince }
+  const ages = { hoursSince: new Date(now - HOURS_KEPT_MS), daysSince: new Date(now - DAYS_KEPT_MS) }
+  return {
+    revisions: await new RevisionRepository(database).prune(limits, signal),
+    counts: await new ReadCountRepository(database).prune(ages, signal)
+  }
+}
+
+/** Removes old versions and counts every hour. Failures are logged. */
 export default fp(async (app) => {
-  const { REVISIONS_MAX: maxCount, REVISIONS_MAX_BYTES: maxBytes, REVISIONS_DAYS: days } = app.config
-  const revisions = new RevisionRepository(app.database)
-  const counts = new ReadCountRepository(app.database)
   const cleanups = { ok: 0, failed: 0 }
   let [prunedRevisions, prunedCounts] = [0, 0]
   addCounter(
@@ -40,13 +55,9 @@ export default fp(async (app) => {
 
   runPeriodically(app, HOUR_MS, async (signal) => {
     try {
-      const now = Date.now()
-      const replacedSince = days === 0 ? undefined : new Date(now - days * DAY_MS)
-      prunedRevisions += await revisions.prune({ maxCount, maxBytes, replacedSince }, signal)
-      prunedCounts += await counts.prune({
-        hoursSince: new Date(now - HOURS_KEPT_MS),
-        daysSince: new Date(now - DAYS_KEPT_MS)
-      }, signal)
+      const removed = await cleanUpPages(app, signal)
+      prunedRevisions += removed.revisions
+      prunedCounts += removed.counts
       cleanups.ok++
     } catch (error) {
       cleanups.failed++
@@ -55,5 +66,5 @@ export default fp(async (app) => {
         'the cleanup of old versions and counts failed; the next one will try again'
       )
     }
-  }).catch(() => {}) // never rejects
+  })
 }, { name: 'page-cleanup', dependencies: ['database', 'metrics'] })

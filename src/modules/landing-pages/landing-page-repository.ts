@@ -88,8 +88,9 @@ const LIST = statement<Omit<LandingPage, 'currentData'> & { currentData: string 
  *
  * @param source a SELECT of the `document` and its `hash`; without a row nothing is written
  * @param time the placeholder of the current time
+ * @param restoredFrom the placeholder of the version that is restored, or NULL
  */
-const write = (source: string, time: string, restoredFrom: string): string => {
+const writeSql = (source: string, time: string, restoredFrom: string): string => {
   const changes = {
     current_data: 'document',
     content_hash: 'hash',
@@ -120,10 +121,12 @@ const write = (source: string, time: string, restoredFrom: string): string => {
   RETURNING ${WRITTEN}`
 }
 
-const REPLACE = statement<WrittenPage>(write('SELECT $6::text AS document, $7::text AS hash', '$8', 'NULL'))
+const REPLACE = statement<
+  WrittenPage
+>(writeSql('SELECT $6::text AS document, $7::text AS hash', '$8', 'NULL'))
 
 const RESTORE = statement<LandingPage>(`${
-  write(
+  writeSql(
     `SELECT document, content_hash AS hash FROM landing_page_revisions
     WHERE page_id = $1::uuid AND version = $6::bigint
     UNION ALL
@@ -208,7 +211,7 @@ export class LandingPageRepository {
     return rows[0] === undefined ? null : { ...rows[0], currentData: document }
   }
 
-  /** Writes the document of a version again. Returns null as replace(), or without such a version. */
+  /** Restores a version. Returns null like replace(), or if there is no such version. */
   async restore (
     userId: number,
     id: string,

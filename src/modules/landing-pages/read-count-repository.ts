@@ -130,11 +130,11 @@ export class ReadCountRepository {
    */
   async prune (
     { hoursSince, daysSince }: { hoursSince: Date, daysSince: Date },
-    signal: AbortSignal
+    signal?: AbortSignal
   ): Promise<number> {
     let sum = 0
     let after = '00000000-0000-0000-0000-000000000000'
-    while (!signal.aborted) {
+    while (signal?.aborted !== true) {
       const [batch] = await this.#database.run(PRUNE, [after, hoursSince, daysSince])
       if (batch === undefined || batch.lastId === null) break
       sum += batch.hours + batch.days

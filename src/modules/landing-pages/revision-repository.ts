@@ -57,7 +57,7 @@ const FIND = statement<RevisionDocument>(`
 export interface RevisionLimits {
   readonly maxCount: number
   readonly maxBytes: number
-  /** Versions that were replaced before this time are removed. */
+  /** Versions that were replaced before this time are removed; undefined for no limit. */
   readonly replacedSince: Date | undefined
 }
 
@@ -124,14 +124,14 @@ export class RevisionRepository {
    *
    * @returns the number of deleted versions
    */
-  async prune ({ maxCount, maxBytes, replacedSince }: RevisionLimits, signal: AbortSignal): Promise<number> {
+  async prune ({ maxCount, maxBytes, replacedSince }: RevisionLimits, signal?: AbortSignal): Promise<number> {
     let sum = 0
     let after = '00000000-0000-0000-0000-000000000000'
-    while (!signal.aborted) {
+    while (signal?.aborted !== true) {
       const [batch] = await this.#database.run(PRUNE, [after, maxCount, maxBytes, replacedSince ?? null])
       if (batch === undefined || batch.lastId === null) break
       sum += batch.deleted
-      // After a full batch, the same pages may have more.
+      // After a full batch, the same pages may have more. Locked versions wait for the next hour.
       if (batch.deleted < PRUNED_VERSIONS) after = batch.lastId
     }
     return sum
