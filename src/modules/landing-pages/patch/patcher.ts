@@ -11,6 +11,7 @@ import type { DocumentLimits } from './patched-document.ts'
 
 // Applies patches in a worker thread (docs/adr/0018-patches-on-text.md).
 
+/** Patches of all accounts that may wait for the thread. */
 const MAX_WAITING = 32
 const TIME_LIMIT_MS = 2_000
 /** The first patch waits for the thread, which takes long on a machine without a free processor. */
@@ -70,7 +71,7 @@ export class Patcher {
    * @throws {ConflictError} 409 if a `test` fails
    * @throws {TooLargeError} 413
    * @throws {InvalidError} 422 if the patch can't be applied, or takes too long or too much memory
-   * @throws {RetryLaterError} 503 if too many patches are waiting
+   * @throws {RetryLaterError} 503 if too many patches are waiting, or the thread doesn't start
    */
   async apply (kind: PatchKind, document: string, patch: string): Promise<string> {
     const task = { kind, document, patch, limits: this.#limits }
@@ -91,8 +92,10 @@ export class Patcher {
     const pool = this.#pool
     const abort = new AbortController()
     const limit = (milliseconds: number) => setTimeout(() => abort.abort(), milliseconds)
-    let timer = limit(pool.threads.length > 0 ? this.#timeLimitMs : START_LIMIT_MS)
+    let hasStarted = pool.threads.length > 0
+    let timer = limit(hasStarted ? this.#timeLimitMs : START_LIMIT_MS)
     const onStarted = () => {
+      hasStarted = true
       clearTimeout(timer)
       timer = limit(this.#timeLimitMs)
     }
@@ -109,8 +112,9 @@ export class Patcher {
       return await outcome
     } catch (error) {
       const limitError = createLimitError(error as Error)
-      if (thread !== undefined && limitError !== undefined) await ended(thread)
-      throw this.#isClosed ? createUnavailableError() : failure ?? limitError ?? error
+      if (thread !== undefined && limitError !== undefined) await waitForExit(thread)
+      if (this.#isClosed) throw createUnavailableError()
+      throw failure ?? (hasStarted ? limitError ?? error : createUnavailableError())
     } finally {
       clearTimeout(timer)
       pool.off('workerCreate', onStarted).off('error', onFailed)
@@ -118,7 +122,7 @@ export class Patcher {
   }
 
   #createError ({ status, messages }: PatchProblem): Error {
-    if (status === 413) return new TooLargeError('Current data', this.#limits.maxBytes)
+    if (status === 413) return new TooLargeError('Document', this.#limits.maxBytes)
     return status === 409 ? new ConflictError(messages) : new InvalidError(messages)
   }
 }
@@ -133,7 +137,7 @@ function createLimitError (error: Error & { code?: string }): Error | undefined 
 }
 
 /** Waits for the end of a thread, so that there is never more than one. */
-async function ended (thread: Worker): Promise<void> {
+async function waitForExit (thread: Worker): Promise<void> {
   if (thread.threadId !== ENDED) await once(thread, 'exit')
 }
 

@@ -36,7 +36,7 @@ t.test('errors keep their kind and their sentences', async (t) => {
     patcher.apply('json', '{}', failing),
     new InvalidError(['Operation 1 (test "/a"): there is nothing at this path'])
   )
-  await t.rejects(patcher.apply('json', '{"b":1}', ADD), new TooLargeError('Current data', 10))
+  await t.rejects(patcher.apply('json', '{"b":1}', ADD), new TooLargeError('Document', 10))
   await t.rejects(patcher.apply('merge', '{}', '1'), InvalidError)
 })
 
