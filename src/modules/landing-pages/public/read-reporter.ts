@@ -8,12 +8,12 @@ import { ReadTally } from './read-tally.ts'
 
 /** An hour is a multiple of it, so that the reports of all hours begin with the hour. */
 const INTERVAL_MS = 10_000
+/** close() repeats a report that failed only if it failed faster. */
+const MAX_RETRY_MS = 1000
 
 export interface ReadReporterOptions {
   readonly counts: ReadCountRepository
   readonly log: FastifyBaseLogger
-  /** How long close() begins statements, in milliseconds. Each of them has its own time limit. */
-  readonly closeTimeoutMs: number
 }
 
 /**
@@ -31,7 +31,6 @@ export class ReadReporter {
   })
   readonly #counts: ReadCountRepository
   readonly #log: FastifyBaseLogger
-  readonly #closeTimeoutMs: number
   readonly #processId = randomUUID()
   readonly #results = { ok: 0, failed: 0 }
   #lastNumber = 0
@@ -41,12 +40,10 @@ export class ReadReporter {
   #reporting: Promise<void> | undefined
   #isFailing = false
   #timer: NodeJS.Timeout | undefined
-  #deadline = Infinity
 
-  constructor ({ counts, log, closeTimeoutMs }: ReadReporterOptions) {
+  constructor ({ counts, log }: ReadReporterOptions) {
     this.#counts = counts
     this.#log = log
-    this.#closeTimeoutMs = closeTimeoutMs
   }
 
   /** Begins to report every 10 s. */
@@ -66,12 +63,12 @@ export class ReadReporter {
     await this.#reporting
   }
 
-  /** Reports the remaining reads. */
+  /** Reports the remaining reads. Ends with the first report that fails. */
   async close (): Promise<void> {
     clearTimeout(this.#timer)
-    this.#deadline = clock.now() + this.#closeTimeoutMs
+    const deadline = clock.now() + MAX_RETRY_MS
     await this.#reporting
-    await this.report()
+    if (!this.#isFailing || clock.now() < deadline) await this.report()
     const lost = this.#waiting
     if (lost > 0) this.#log.warn({ counts: lost }, 'counts of reads are lost: PostgreSQL has not stored them')
   }
@@ -117,7 +114,7 @@ export class ReadReporter {
     for (;;) {
       this.#report ??= this.#nextReport()
       if (this.#report === undefined) return true
-      if (clock.now() >= this.#deadline || !await this.#store(this.#report)) return false
+      if (!await this.#store(this.#report)) return false
       this.#report = undefined
     }
   }

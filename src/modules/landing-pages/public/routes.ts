@@ -16,17 +16,13 @@ const PREFLIGHT = {
   'access-control-max-age': '86400'
 }
 
-/** While PostgreSQL doesn't answer, a shutdown begins no more reports after this time. */
-const LAST_REPORT_MS = 1000
-
 /** The public read. Register it outside the scopes that have hooks (`app.ts`). */
 export const publicRoutes: FastifyPluginAsync = async (app) => {
   const limit = new ReadLimit(app.config, app.leases)
   app.addHook('onClose', async () => await limit.close())
   const reporter = new ReadReporter({
     counts: new ReadCountRepository(app.database),
-    log: app.log,
-    closeTimeoutMs: LAST_REPORT_MS
+    log: app.log
   })
   reporter.addMetrics(app.metrics)
   app.addHook('onReady', async () => reporter.start())
