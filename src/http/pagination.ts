@@ -50,7 +50,7 @@ export const numberAsId = (number: bigint): string =>
   number.toString(16).padStart(32, '0').replace(/^(.{8})(.{4})(.{4})(.{4})/, '$1-$2-$3-$4-')
 
 /** Returns the number in an id of `numberAsId`. A cursor that a client made up gives some number. */
-export function numberOfId (id: string): bigint {
+export function idAsNumber (id: string): bigint {
   const number = BigInt(`0x${id.replaceAll('-', '')}`)
   return number > MAX_BIGINT ? MAX_BIGINT : number
 }

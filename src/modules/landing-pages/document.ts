@@ -13,6 +13,8 @@ declare module 'fastify' {
 
 /** A document in a request. */
 export interface FoundDocument {
+  /** What error messages call it. */
+  readonly label: 'Current data' | 'Document'
   /** The document exactly as it was sent. */
   readonly text: string
   readonly byteSize: number
@@ -43,7 +45,12 @@ export async function parseBareDocument (request: FastifyRequest, payload: Reque
   const bytes = await readJsonBytes(request, payload)
   if (bytes === undefined) return undefined
   const { start, levels } = await scanJson(bytes)
-  request.document = { text: bytes.toString('utf8'), byteSize: bytes.length, depth: levels }
+  request.document = {
+    label: 'Document',
+    text: bytes.toString('utf8'),
+    byteSize: bytes.length,
+    depth: levels
+  }
   return emptyLike(bytes[start])
 }
 
@@ -59,7 +66,8 @@ export async function findDocument (
   const finder = new DocumentFinder(bytes)
   const { start } = await scanJson(bytes, finder)
   const found = finder.own ?? finder.wrapped
-  const document = found && {
+  const document: FoundDocument | undefined = found && {
+    label: 'Current data',
     text: bytes.toString('utf8', found.start, found.end),
     byteSize: found.end - found.start,
     depth: found.levels

@@ -211,7 +211,7 @@ t.test('a result over the limit of documents is a 413', async (t) => {
   const { id } = await createPage(small, owner, '{"a":1}')
   const response = await patch({ id, payload: replace('/a', '12345'), replica: small })
   t.same([response.statusCode, response.json()], [413, {
-    errors: ['Current data is too large (maximum is 10 bytes)']
+    errors: ['Document is too large (maximum is 10 bytes)']
   }])
   t.equal((await patch({ id, payload: replace('/a', '1234'), replica: small })).statusCode, 204)
 })

@@ -10,8 +10,8 @@ import { Patcher, type PatchKind } from '../patch/patcher.ts'
 import { MAX_DEPTH, ownPage, type OwnPage } from './write-checks.ts'
 
 /** Patches of one account that may wait in a process. */
-const MAX_WAITING = 100
-/** An attempt fails only if another process has written in the meantime. Each process wins as often. */
+const MAX_WAITING_PER_ACCOUNT = 100
+/** An attempt fails only if somebody else has written in the meantime. Of n writers, each wins as often. */
 const MAX_ATTEMPTS = 100
 
 /** Patches documents. Patches that arrive at once are applied one to the result of the other. */
@@ -20,12 +20,12 @@ export class PagePatches {
   readonly #pages: LandingPageRepository
   readonly #patcher: Patcher
   /**
-   * One patch of an account at a time. So no account takes the whole queue of the patcher, and only other
-   * processes can write a page between its read and its write.
+   * Patches of an account run one at a time, so that they don't compete for a page, and no account fills the
+   * queue of the patcher.
    */
   readonly #queue = new KeyedSemaphore<number>({
     maxRunning: 1,
-    maxWaiting: MAX_WAITING,
+    maxWaiting: MAX_WAITING_PER_ACCOUNT,
     createRefusal: () =>
       new RetryLaterError(503, 'Too many patches of this account are waiting, try again shortly', 1)
   })

@@ -4,7 +4,7 @@ import { clock } from '../../../infra/system/clock.ts'
 import { NotFoundError } from '../../../errors.ts'
 import { checkPreconditions, isNotModified } from '../../../http/conditional-requests.ts'
 import { entityTag } from '../../../http/content-encoding.ts'
-import { nextLink, numberAsId, numberOfId, pageOf } from '../../../http/pagination.ts'
+import { nextLink, numberAsId, idAsNumber, pageOf } from '../../../http/pagination.ts'
 import { sendWithoutBody } from '../../../http/responses.ts'
 import { documentVersion } from '../public/cached-document.ts'
 import { recordValidators, writeConditions } from '../etag.ts'
@@ -25,7 +25,7 @@ export const revisionRoutes: FastifyPluginAsyncTypebox<{ pages: LandingPageRepos
   app.get(url, { schema: listRevisionsSchema }, async (request, reply) => {
     const { userId, id } = ownPage(request)
     const page = pageOf(request.query)
-    const before = page.before === undefined ? undefined : numberOfId(page.before)
+    const before = page.before === undefined ? undefined : idAsNumber(page.before)
     const { revisions: found, hasMore } = await revisions.list(userId, id, { before, limit: page.limit })
     const last = found.at(-1)
     // A page has at least its current version. Only a cursor may leave none.

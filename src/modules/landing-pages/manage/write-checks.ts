@@ -26,9 +26,9 @@ export const ownPage = (request: FastifyRequest): OwnPage => ({
  */
 export function checkedDocument ({ document }: FastifyRequest, maxBytes: number): string | undefined {
   if (document === undefined) return undefined
-  if (document.byteSize > maxBytes) throw new TooLargeError('Current data', maxBytes)
+  if (document.byteSize > maxBytes) throw new TooLargeError(document.label, maxBytes)
   if (document.depth > MAX_DEPTH) {
-    throw new InvalidError([`Current data is nested too deeply (maximum is ${MAX_DEPTH} levels)`])
+    throw new InvalidError([`${document.label} is nested too deeply (maximum is ${MAX_DEPTH} levels)`])
   }
   return document.text
 }
