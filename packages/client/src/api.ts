@@ -308,7 +308,7 @@ export interface paths {
         head?: never;
         /**
          * Change parts of the document of a Landing Page
-         * @description Takes a JSON Patch or a JSON Merge Patch of at most 64 KiB and applies it to the text of the document: every byte that it does not name stays as it was. Without `If-Match`, patches that arrive at the same time are all applied, one after the other.
+         * @description Takes a JSON Patch or a JSON Merge Patch of at most 64 KiB and applies it to the text of the document: every byte that it does not name stays as it was. Without `If-Match`, concurrent patches are all applied, one after the other. If they carry the same `If-Match`, only the first succeeds.
          */
         patch: operations["patchDocument"];
         trace?: never;
@@ -321,8 +321,8 @@ export interface paths {
             cookie?: never;
         };
         /**
-         * Count how often a Landing Page was read, by hour or day
-         * @description Public reads with the status 200 or 304, in ascending order, with zeros where there were none. Without parameters: the last 24 hours. The newest reads appear after about 10 seconds. Hours are kept for 35 days, days for two years.
+         * Show how often a Landing Page was read, by hour or day
+         * @description Public reads with the status 200 or 304, in ascending order, with zeros where there were none. Without parameters: the last 24 hours. A read is usually counted within ten seconds. Hours are kept for 35 days, days for two years.
          */
         get: operations["listLandingPageReads"];
         put?: never;
@@ -342,7 +342,7 @@ export interface paths {
         };
         /**
          * List the versions of a Landing Page, newest first
-         * @description Each write that changes the document adds a version. The current version is always kept; the service removes old versions when there are too many (`REVISIONS_MAX`, `REVISIONS_DAYS`, `REVISIONS_MAX_BYTES`).
+         * @description Each write that changes the document adds a version. The current version is always kept; the service removes earlier versions when there are too many (`REVISIONS_MAX`, `REVISIONS_DAYS`, `REVISIONS_MAX_BYTES`).
          */
         get: operations["listRevisions"];
         put?: never;
@@ -554,9 +554,9 @@ export interface components {
              * @description Start of the hour or day, in UTC
              */
             at: string;
-            /** @description Reads whose copy was up to date (304) */
+            /** @description Reads answered with 304, because the reader's copy was current */
             not_modified: number;
-            /** @description Reads that got the document (200), by GET or HEAD */
+            /** @description Reads answered with the document (200), by GET or HEAD. All reads are `reads` + `not_modified`. */
             reads: number;
         };
         Readiness: {
@@ -585,7 +585,7 @@ export interface components {
             created_at: string;
             /** @description The ETag of the version's document, with its quotes */
             etag: string;
-            /** @description The earlier version whose document was restored */
+            /** @description The version that was restored; null if this version is not a restored one */
             restored_from: number | null;
             version: number;
         };
@@ -4471,7 +4471,7 @@ export interface operations {
             };
         };
         responses: {
-            /** @description The document is stored; the ETag is that of the document */
+            /** @description The document is stored. `ETag` is the new document's */
             204: {
                 headers: {
                     "Cache-Control": components["headers"]["Cache-Control"];
@@ -4734,7 +4734,7 @@ export interface operations {
             };
         };
         responses: {
-            /** @description The document is patched; the ETag is that of the document */
+            /** @description The document is patched. `ETag` is the new document's */
             204: {
                 headers: {
                     "Cache-Control": components["headers"]["Cache-Control"];
@@ -4971,7 +4971,7 @@ export interface operations {
     listLandingPageReads: {
         parameters: {
             query?: {
-                /** @description The first hour or day is the one that contains this time. Default: 24 hours or 30 days before `to`. A date stands for its start in UTC. */
+                /** @description The first hour or day is the one that contains this time. Default: as many as make 24 hours or 30 days. A date stands for its start in UTC. */
                 from?: string;
                 /** @description Whether to count by hour or by day, in UTC. At most 750 hours or days can be read at once. */
                 per?: "hour" | "day";
@@ -4990,7 +4990,7 @@ export interface operations {
         };
         requestBody?: never;
         responses: {
-            /** @description The reads */
+            /** @description The read counts, oldest first */
             200: {
                 headers: {
                     "Cache-Control": components["headers"]["Cache-Control"];
@@ -5529,7 +5529,7 @@ export interface operations {
         };
         requestBody?: never;
         responses: {
-            /** @description The current page */
+            /** @description The page, with the restored document */
             200: {
                 headers: {
                     "Cache-Control": components["headers"]["Cache-Control"];

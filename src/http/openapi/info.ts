@@ -14,9 +14,11 @@ export const INFO = {
 
 **Tokens.** Sign in and send the access token as \`Authorization: Bearer …\`. After a 401, exchange the refresh token for a new pair of tokens.
 
-**Lists** are arrays in descending order of creation. If there are more records, the response has a \`Link: <…>; rel="next"\` header.
+**Lists** are arrays in descending order of creation. If there are more records, the response has a \`Link: <…>; rel="next"\` header. Read counts are oldest first, and complete.
 
-**Versions.** The \`ETag\` of a document is derived from its content. Send it as \`If-None-Match\` to avoid downloading an unchanged document, and as \`If-Match\` to avoid overwriting a change that you have not seen.
+**ETags.** The \`ETag\` of a document is derived from its content. Send it as \`If-None-Match\` to avoid downloading an unchanged document, and as \`If-Match\` to avoid overwriting a change that you have not seen.
+
+**Versions and patches.** Each change of a document adds a version. Its owner can list earlier versions (each entry is a revision), read their documents and restore one. A patch changes parts of a document and keeps every byte that it does not name. A 409 means that a \`test\` of a JSON Patch found another value.
 
 **HEAD** is supported wherever GET is. Unknown fields in requests are ignored. Every response has an \`X-Request-Id\` header.`,
   contact: { name: 'The operator of this service' },

@@ -28,7 +28,7 @@ export const putDocumentSchema = {
   headers: WriteConditions,
   body: { ...Document, examples: [DOCUMENT] },
   response: {
-    204: nothing('The document is stored; the ETag is that of the document', 'ETag'),
+    204: nothing("The document is stored. `ETag` is the new document's", 'ETag'),
     ...errors([...BODY_ERRORS, 401, 404, 412, 422, 500, 503], [], {
       ...MALFORMED_JSON,
       422: 'Request body must be a JSON object or array'
@@ -62,7 +62,7 @@ export const patchDocumentSchema = {
   tags,
   summary: 'Change parts of the document of a Landing Page',
   description:
-    'Takes a JSON Patch or a JSON Merge Patch of at most 64 KiB and applies it to the text of the document: every byte that it does not name stays as it was. Without `If-Match`, patches that arrive at the same time are all applied, one after the other.',
+    'Takes a JSON Patch or a JSON Merge Patch of at most 64 KiB and applies it to the text of the document: every byte that it does not name stays as it was. Without `If-Match`, concurrent patches are all applied, one after the other. If they carry the same `If-Match`, only the first succeeds.',
   security: bearer,
   params: IdParams,
   headers: WriteConditions,
@@ -74,7 +74,7 @@ export const patchDocumentSchema = {
     }
   },
   response: {
-    204: nothing('The document is patched; the ETag is that of the document', 'ETag'),
+    204: nothing("The document is patched. `ETag` is the new document's", 'ETag'),
     ...errors([...BODY_ERRORS, 401, 404, 409, 412, 422, 500, 503], [], {
       ...MALFORMED_JSON,
       415: 'Content-Type must be application/json-patch+json or application/merge-patch+json',

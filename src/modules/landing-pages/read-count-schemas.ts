@@ -13,7 +13,7 @@ const time = (description: string) =>
 
 export const ReadCountsQuery = Type.Object({
   from:
-    time('The first hour or day is the one that contains this time. Default: 24 hours or 30 days before `to`'),
+    time('The first hour or day is the one that contains this time. Default: as many as make 24 hours or 30 days'),
   to: time('Hours or days that begin at this time or later are left out. Default: now'),
   per: Type.Optional(Type.Unsafe<'hour' | 'day'>({
     type: 'string',
@@ -25,21 +25,28 @@ export const ReadCountsQuery = Type.Object({
 
 const ReadCount = Type.Object({
   at: Type.String({ format: 'date-time', description: 'Start of the hour or day, in UTC' }),
-  reads: Type.Integer({ minimum: 0, description: 'Reads that got the document (200), by GET or HEAD' }),
-  not_modified: Type.Integer({ minimum: 0, description: 'Reads whose copy was up to date (304)' })
+  reads: Type.Integer({
+    minimum: 0,
+    description:
+      'Reads answered with the document (200), by GET or HEAD. All reads are `reads` + `not_modified`.'
+  }),
+  not_modified: Type.Integer({
+    minimum: 0,
+    description: "Reads answered with 304, because the reader's copy was current"
+  })
 }, { title: 'ReadCount' })
 
 export const readCountsSchema = {
   operationId: 'listLandingPageReads',
   tags,
-  summary: 'Count how often a Landing Page was read, by hour or day',
+  summary: 'Show how often a Landing Page was read, by hour or day',
   description:
-    'Public reads with the status 200 or 304, in ascending order, with zeros where there were none. Without parameters: the last 24 hours. The newest reads appear after about 10 seconds. Hours are kept for 35 days, days for two years.',
+    'Public reads with the status 200 or 304, in ascending order, with zeros where there were none. Without parameters: the last 24 hours. A read is usually counted within ten seconds. Hours are kept for 35 days, days for two years.',
   security: bearer,
   params: IdParams,
   querystring: ReadCountsQuery,
   response: {
-    200: answer(Type.Array(ReadCount), 'The reads'),
+    200: answer(Type.Array(ReadCount), 'The read counts, oldest first'),
     ...errors([400, 401, 404, 422, 500, 503], [], { 422: 'From must be before to' })
   }
 }

@@ -14,7 +14,7 @@ const Revision = Type.Object({
     name: Type.String({ description: 'The e-mail of the user, or the name of the key, at that time' })
   }),
   restored_from: Type.Union([Type.Integer({ minimum: 1 }), Type.Null()], {
-    description: 'The earlier version whose document was restored'
+    description: 'The version that was restored; null if this version is not a restored one'
   })
 }, { title: 'Revision' })
 
@@ -32,7 +32,7 @@ export const listRevisionsSchema = {
   tags,
   summary: 'List the versions of a Landing Page, newest first',
   description:
-    'Each write that changes the document adds a version. The current version is always kept; the service removes old versions when there are too many (`REVISIONS_MAX`, `REVISIONS_DAYS`, `REVISIONS_MAX_BYTES`).',
+    'Each write that changes the document adds a version. The current version is always kept; the service removes earlier versions when there are too many (`REVISIONS_MAX`, `REVISIONS_DAYS`, `REVISIONS_MAX_BYTES`).',
   security: bearer,
   params: IdParams,
   querystring: PageQuery,
@@ -65,7 +65,7 @@ export const restoreRevisionSchema = {
   params: RevisionParams,
   headers: WriteConditions,
   response: {
-    200: answer(LandingPage, 'The current page', 'ETag'),
+    200: answer(LandingPage, 'The page, with the restored document', 'ETag'),
     ...errors([...BODY_ERRORS, 401, 404, 412, 422, 500, 503], [], {
       ...MALFORMED_JSON,
       ...NO_PARAMETERS
