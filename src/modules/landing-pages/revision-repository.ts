@@ -67,8 +67,9 @@ const PRUNED_PAGES = 100
 const PRUNED_VERSIONS = 100
 
 /**
- * Versions are ordered from the newest. A version was replaced when the next newer one was written. SKIP
- * LOCKED, because the deletion of an account locks versions in another order.
+ * Versions are ordered from the newest. A version was replaced when the next newer one was written. The
+ * oldest are deleted first: without newer ones, they would fit into $3. SKIP LOCKED, because the deletion of
+ * an account locks versions in another order.
  */
 const PRUNE = statement<{ lastId: string | null, deleted: number }>(`
   WITH pages AS (
@@ -83,7 +84,7 @@ const PRUNE = statement<{ lastId: string | null, deleted: number }>(`
       SELECT page_id, version FROM landing_page_revisions WHERE (page_id, version) IN (
         SELECT page_id, version FROM versions
         WHERE place > $2::bigint OR bytes > $3::bigint OR replaced_at < $4::timestamptz
-        LIMIT ${PRUNED_VERSIONS}
+        ORDER BY page_id, version LIMIT ${PRUNED_VERSIONS}
       ) FOR UPDATE SKIP LOCKED
     ) RETURNING 1
   )
