@@ -142,13 +142,7 @@ export class EditedContainer {
   }
 
   #levelsOf (part: Part): number {
-    if (!isRun(part)) return part.value.levels
-    const { members } = this
-    let levels = 0
-    for (let position = part.from; position < part.to; position++) {
-      levels = Math.max(levels, members.text.levels(members.valueId(position)))
-    }
-    return levels
+    return isRun(part) ? this.members.levels(part.from, part.to) : part.value.levels
   }
 }
 

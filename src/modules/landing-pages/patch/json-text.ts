@@ -1,5 +1,6 @@
 import { parseNumber, type Decimal } from './json-number.ts'
 import { decodeString, NameIndex, type Names } from './name-index.ts'
+import { RangeMaximum } from './range-maximum.ts'
 import { FIELDS, scanValues, type Style } from './value-table.ts'
 
 // The values of a JSON text and where they stand in it. The text is read once; no value is built.
@@ -78,6 +79,7 @@ export class Members implements Names {
   /** The ids of elements, or of the names of members. */
   readonly #ids: Int32Array
   #index: NameIndex | undefined
+  #levels: RangeMaximum | undefined
 
   constructor (text: JsonText, id: number) {
     this.text = text
@@ -116,6 +118,12 @@ export class Members implements Names {
   /** The id of a value. */
   valueId (position: number): number {
     return this.#ids[position] as number + (this.isObject ? 1 : 0)
+  }
+
+  /** The most levels of a value from one position up to, but without, another one. */
+  levels (from: number, to: number): number {
+    this.#levels ??= new RangeMaximum(this.count, (position) => this.text.levels(this.valueId(position)))
+    return this.#levels.find(from, to)
   }
 
   /** The first byte of a member, which is that of its name. */
