@@ -1,7 +1,9 @@
 import { createHash, randomUUID } from 'node:crypto'
+import pg from 'pg'
 import t from 'tap'
 import { buildTestApp, createPage, signUp, type Account } from '../../helpers/app.ts'
 import { query } from '../../helpers/servers.ts'
+import { until } from '../../helpers/until.ts'
 
 const app = await buildTestApp(t, { settings: { RATE_LIMIT_PUBLIC: '1000000' } })
 const owner = await signUp(app)
@@ -202,4 +204,26 @@ t.test('versions go with their page', async (t) => {
     `SELECT FROM landing_page_revisions WHERE page_id = '${id}'`
   )
   t.equal(rows.length, 0)
+})
+
+t.test('a version that is written while it is restored gets 404, because there is no precondition', async (t) => {
+  const { DATABASE_URL: url = '' } = app.config
+  const { id } = await newPage('[1]')
+  const writer = new pg.Client(url)
+  await writer.connect()
+  t.teardown(async () => await writer.end())
+  await writer.query('BEGIN')
+  await writer.query(
+    "UPDATE landing_pages SET current_data = '[2]', content_hash = 'x', version = 2 WHERE id = $1",
+    [id]
+  )
+  const restored = restore(id, 2)
+  const waits =
+    "SELECT 1 FROM pg_stat_activity WHERE datname = current_database() AND wait_event_type = 'Lock'"
+  await until(async () => (await query(url, waits)).length === 1, 'the restore waits for the write')
+  await writer.query('COMMIT')
+  const { statusCode, body } = await restored
+  t.equal(statusCode, 404)
+  t.equal(body, '{"errors":["Not found"]}')
+  t.same(await versionsOf(id), [2, 1])
 })

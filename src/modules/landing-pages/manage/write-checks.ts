@@ -52,8 +52,11 @@ export async function documentOfOwner (
   }
 }
 
+const PRECONDITIONS = ['If-Match', 'If-None-Match', 'If-Unmodified-Since'] as const
+
 /**
- * Returns the error for a write without effect: a 404 without a page, a 412 for a false precondition.
+ * Returns the error for a write without effect: a 412 for a false precondition; a 404 without a page, or if
+ * the request has no precondition, because what it names didn't exist yet.
  *
  * @param validatorsOf returns the validators of the representation that the URL names
  */
@@ -67,5 +70,7 @@ export async function createMismatchError (
   if (page === null) return new NotFoundError()
   const validators = validatorsOf(page)
   // After another write in the meantime, no condition may be false any more.
-  return new PreconditionFailedError(failedPrecondition(request, validators) ?? 'If-Match', validators.etag)
+  const failed = failedPrecondition(request, validators) ??
+    PRECONDITIONS.find((name) => request.headers[name.toLowerCase()] !== undefined)
+  return failed === undefined ? new NotFoundError() : new PreconditionFailedError(failed, validators.etag)
 }
