@@ -67,25 +67,35 @@ const PRUNED_PAGES = 100
 const PRUNED_VERSIONS = 100
 
 /**
- * Versions are ordered from the newest. A version was replaced when the next newer one was written. The
- * oldest are deleted first: without newer ones, they would fit into $3. SKIP LOCKED, because the deletion of
- * an account locks versions in another order.
+ * `expired` has the newest version of each page that is beyond a limit, as all older ones are. To find it, at
+ * most $2 + 1 versions are read, so that a page with a million doesn't make the statement slow. A version was
+ * replaced when the next newer one was written. The oldest are deleted first: without newer ones, they would
+ * fit into $3. SKIP LOCKED, because the deletion of an account locks versions in another order.
  */
 const PRUNE = statement<{ lastId: string | null, deleted: number }>(`
   WITH pages AS (
     SELECT id, updated_at FROM landing_pages WHERE id > $1::uuid ORDER BY id LIMIT ${PRUNED_PAGES}
   ), versions AS (
-    SELECT page_id, version, row_number() OVER newest AS place, sum(byte_size) OVER newest AS bytes,
+    SELECT id, version, row_number() OVER newest AS place, sum(byte_size) OVER newest AS bytes,
       lag(created_at, 1, updated_at) OVER newest AS replaced_at
-    FROM pages JOIN landing_page_revisions ON page_id = id
-    WINDOW newest AS (PARTITION BY page_id ORDER BY version DESC ROWS UNBOUNDED PRECEDING)
+    FROM pages CROSS JOIN LATERAL (
+      SELECT version, byte_size, created_at FROM landing_page_revisions WHERE page_id = id
+      ORDER BY version DESC LIMIT $2::bigint + 1
+    ) revision
+    WINDOW newest AS (PARTITION BY id ORDER BY version DESC ROWS UNBOUNDED PRECEDING)
+  ), expired AS (
+    SELECT id, max(version) AS newest FROM versions
+    WHERE place > $2::bigint OR bytes > $3::bigint OR replaced_at < $4::timestamptz GROUP BY id
+  ), oldest AS (
+    SELECT id, version FROM expired CROSS JOIN LATERAL (
+      SELECT version FROM landing_page_revisions WHERE page_id = id AND version <= newest
+      ORDER BY version LIMIT ${PRUNED_VERSIONS}
+    ) revision LIMIT ${PRUNED_VERSIONS}
   ), deleted AS (
     DELETE FROM landing_page_revisions WHERE (page_id, version) IN (
-      SELECT page_id, version FROM landing_page_revisions WHERE (page_id, version) IN (
-        SELECT page_id, version FROM versions
-        WHERE place > $2::bigint OR bytes > $3::bigint OR replaced_at < $4::timestamptz
-        ORDER BY page_id, version LIMIT ${PRUNED_VERSIONS}
-      ) FOR UPDATE SKIP LOCKED
+      SELECT page_id, version FROM landing_page_revisions
+      WHERE (page_id, version) IN (SELECT id, version FROM oldest)
+      LIMIT ${PRUNED_VERSIONS} FOR UPDATE SKIP LOCKED
     ) RETURNING 1
   )
   SELECT (SELECT id FROM pages ORDER BY id DESC LIMIT 1) AS "lastId",
