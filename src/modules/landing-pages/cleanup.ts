@@ -7,12 +7,12 @@ import { RevisionRepository } from './revision-repository.ts'
 
 const HOUR_MS = 60 * 60 * 1000
 const DAY_MS = 24 * HOUR_MS
-/** How long counts of reads by hour are kept, and those by day. */
+/** How long read counts by hour are kept, and those by day. */
 const HOURS_KEPT_MS = 35 * DAY_MS
 const DAYS_KEPT_MS = 2 * 366 * DAY_MS
 
 /**
- * Removes versions beyond the limits of the settings, and old counts of reads.
+ * Removes versions beyond the limits of the settings, and old read counts.
  *
  * @returns how many of each it removed
  */
@@ -31,39 +31,39 @@ export async function cleanUpPages (
   }
 }
 
-/** Removes old versions and counts every hour. Failures are logged. */
+/** Removes earlier versions and old read counts every hour. Failures are logged. */
 export default fp(async (app) => {
   const cleanups = { ok: 0, failed: 0 }
-  let [prunedRevisions, prunedCounts] = [0, 0]
+  let [removedRevisions, removedCounts] = [0, 0]
   addCounter(
     app.metrics,
     {
       name: 'landfall_page_cleanups_total',
-      help: 'Cleanups of old versions and counts of reads, by result'
+      help: 'Cleanups of earlier versions and old read counts, by result'
     },
     () => cleanups,
     'result'
   )
   addCounter(app.metrics, {
-    name: 'landfall_pruned_revisions_total',
-    help: 'Versions of documents removed because of their number, age or size'
-  }, () => prunedRevisions)
+    name: 'landfall_removed_revisions_total',
+    help: 'Earlier versions removed because of their number, age or size'
+  }, () => removedRevisions)
   addCounter(app.metrics, {
-    name: 'landfall_pruned_read_counts_total',
-    help: 'Counts of reads removed because of their age, one per page and hour or day'
-  }, () => prunedCounts)
+    name: 'landfall_removed_read_counts_total',
+    help: 'Read counts removed because of their age, one per page and hour or day'
+  }, () => removedCounts)
 
   runPeriodically(app, HOUR_MS, async (signal) => {
     try {
       const removed = await cleanUpPages(app, signal)
-      prunedRevisions += removed.revisions
-      prunedCounts += removed.counts
+      removedRevisions += removed.revisions
+      removedCounts += removed.counts
       cleanups.ok++
     } catch (error) {
       cleanups.failed++
       app.log.warn(
         { err: error },
-        'the cleanup of old versions and counts failed; the next one will try again'
+        'the cleanup of earlier versions and read counts failed; the next one will try again'
       )
     }
   })

@@ -27,10 +27,12 @@ export interface ReadCount {
   readonly notModified: bigint
 }
 
-/** Points in time from a first to a last one, both at the start of an hour or day (UTC). */
-export interface Points {
+/** Hours or days (UTC), from the first to the last one. */
+export interface ReadCountRange {
   readonly per: 'hour' | 'day'
+  /** The start of the first one. */
   readonly first: Date
+  /** The start of the last one. */
   readonly last: Date
 }
 
@@ -60,12 +62,12 @@ const STORE = statement(`
 
 const list = (table: string, hours: number) =>
   statement<ReadCount>(`
-  SELECT point.at, COALESCE(counted.reads, 0) AS reads, COALESCE(counted.not_modified, 0) AS "notModified"
+  SELECT step.at, COALESCE(counted.reads, 0) AS reads, COALESCE(counted.not_modified, 0) AS "notModified"
   FROM landing_pages page
-  CROSS JOIN generate_series($3::timestamptz, $4::timestamptz, interval '${hours} hours') AS point (at)
-  LEFT JOIN ${table} counted ON counted.page_id = page.id AND counted.at = point.at
+  CROSS JOIN generate_series($3::timestamptz, $4::timestamptz, interval '${hours} hours') AS step (at)
+  LEFT JOIN ${table} counted ON counted.page_id = page.id AND counted.at = step.at
   WHERE page.id = $1::uuid AND page.user_id = $2::integer
-  ORDER BY point.at`)
+  ORDER BY step.at`)
 
 const LIST = {
   hour: list('landing_page_reads_hourly', 1),
@@ -98,7 +100,7 @@ const PRUNE_REPORTS = statement(`
     SELECT process_id FROM read_reports WHERE reported_at < $1::timestamptz FOR UPDATE SKIP LOCKED
   )`)
 
-/** Counts of public reads in PostgreSQL. */
+/** Read counts in PostgreSQL. */
 export class ReadCountRepository {
   readonly #database: StatementRunner
 
@@ -107,7 +109,7 @@ export class ReadCountRepository {
   }
 
   /**
-   * Adds the reads of a report, without those of pages that don't exist any more. After an error, the same
+   * Adds the counts of a report, without those of pages that don't exist any more. After an error, the same
    * report can be stored again: it is counted once.
    */
   async store ({ processId, number, hour, publicIds, reads, notModified }: ReadReport): Promise<void> {
@@ -115,10 +117,14 @@ export class ReadCountRepository {
     await this.#database.run(STORE, [processId, number, new Date(hour), day, publicIds, reads, notModified])
   }
 
-  /** Returns the reads of an owner's page at all points, oldest first; undefined without such a page. */
-  async list (userId: number, id: string, { per, first, last }: Points): Promise<ReadCount[] | undefined> {
+  /** Returns the read counts of an owner's page, oldest first; undefined without such a page. */
+  async list (
+    userId: number,
+    id: string,
+    { per, first, last }: ReadCountRange
+  ): Promise<ReadCount[] | undefined> {
     const counts = await this.#database.run(LIST[per], [id, userId, first, last])
-    return counts.length > 0 ? counts : undefined // there is at least one point
+    return counts.length > 0 ? counts : undefined // a range has at least one hour or day
   }
 
   /**

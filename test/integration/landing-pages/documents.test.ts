@@ -115,7 +115,7 @@ t.test('a document that the client has is not sent again', async (t) => {
   t.equal(head.body, '')
 })
 
-t.test('a write is conditional on any tag that the service hands out', async (t) => {
+t.test("a write accepts each of a page's ETags in If-Match", async (t) => {
   const page = await createPage(app, owner, '{"v":0}')
   let { etag, recordTag } = page
   for (const [index, tag] of [() => etag, () => recordTag, () => '*', () => `"x", ${etag}`].entries()) {

@@ -240,7 +240,7 @@ t.test('patches at once are all applied, from two replicas', async (t) => {
   await until(async () => (await app.inject(`/landing_pages/${page.public_id}`)).body === last)
 })
 
-t.test('of patches at once that test the same value, one is applied and the others are a 409', async (t) => {
+t.test('of concurrent patches that test the same value, one is applied and the others are a 409', async (t) => {
   const { id } = await createPage(app, owner, '{"n":0}')
   const payloads = Array.from(
     { length: 10 },

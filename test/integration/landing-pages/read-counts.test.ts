@@ -11,7 +11,7 @@ import { until } from '../../helpers/until.ts'
 const HOUR_MS = 3_600_000
 const DAY_MS = 24 * HOUR_MS
 
-interface Point {
+interface ReadCount {
   readonly at: string
   readonly reads: number
   readonly not_modified: number
@@ -21,22 +21,22 @@ interface Point {
 const ask = async (app: FastifyInstance, owner: Account, id: string, parameters = '') =>
   await app.inject({ url: `/manage/landing_pages/${id}/reads${parameters}`, headers: owner.headers })
 
-/** Returns the points with reads. */
+/** Returns the hours or days with reads. */
 async function counted (
   app: FastifyInstance,
   owner: Account,
   { id }: CreatedPage,
   parameters = ''
-): Promise<Point[]> {
-  const points = (await ask(app, owner, id, parameters)).json() as Point[]
-  return points.filter(({ reads, not_modified: notModified }) => reads + notModified > 0)
+): Promise<ReadCount[]> {
+  const entries = (await ask(app, owner, id, parameters)).json() as ReadCount[]
+  return entries.filter(({ reads, not_modified: notModified }) => reads + notModified > 0)
 }
 
 /** Returns the sums of a page of the last 24 hours: the reads with 200 and with 304. */
 async function sums (app: FastifyInstance, owner: Account, page: CreatedPage): Promise<[number, number]> {
-  const points = await counted(app, owner, page)
-  return [points.reduce((sum, point) => sum + point.reads, 0),
-    points.reduce((sum, point) => sum + point.not_modified, 0)]
+  const entries = await counted(app, owner, page)
+  return [entries.reduce((sum, entry) => sum + entry.reads, 0),
+    entries.reduce((sum, entry) => sum + entry.not_modified, 0)]
 }
 
 /** An app for the owner and one for readers, on one database. Closing the latter reports its reads. */
@@ -159,12 +159,12 @@ t.test('a process that reads across the end of an hour counts in both hours', as
   await read()
   await app.close()
   const reader = await buildTestApp(t, { settings })
-  const points = await counted(reader, owner, page)
-  t.equal(points.find(({ at }) => at === '2026-03-01T12:00:00.000Z')?.reads, readBefore ? 2 : 3)
-  t.equal(points.reduce((sum, { reads }) => sum + reads, 0), 3)
+  const entries = await counted(reader, owner, page)
+  t.equal(entries.find(({ at }) => at === '2026-03-01T12:00:00.000Z')?.reads, readBefore ? 2 : 3)
+  t.equal(entries.reduce((sum, { reads }) => sum + reads, 0), 3)
 })
 
-t.test('the points are those of the parameters, with zeros in the gaps', async (t) => {
+t.test('the hours and days are those of the parameters, with zeros in the gaps', async (t) => {
   const { now } = Date
   t.teardown(() => {
     Date.now = now
@@ -200,12 +200,12 @@ t.test('the points are those of the parameters, with zeros in the gaps', async (
     const response = await ask(app, owner, page.id, parameters)
     t.equal(response.statusCode, 200, `${parameters}: ${response.body.slice(0, 200)}`)
     t.equal(response.headers['cache-control'], 'private, no-cache')
-    const points = response.json() as Point[]
-    t.equal(points.length, length, parameters)
-    t.equal(points[0]?.at, `${first}:00:00.000Z`, parameters)
-    t.equal(points.at(-1)?.at, `${last}:00:00.000Z`, parameters)
+    const entries = response.json() as ReadCount[]
+    t.equal(entries.length, length, parameters)
+    t.equal(entries[0]?.at, `${first}:00:00.000Z`, parameters)
+    t.equal(entries.at(-1)?.at, `${last}:00:00.000Z`, parameters)
     const step = parameters.includes('per=day') ? DAY_MS : HOUR_MS
-    for (const [index, { at, ...counts }] of points.entries()) {
+    for (const [index, { at, ...counts }] of entries.entries()) {
       t.equal(Date.parse(at), Date.parse(`${first}:00:00Z`) + index * step, 'ascending, without gaps')
       const has = at === (step === DAY_MS ? '2026-11-23T00:00:00.000Z' : '2026-11-23T08:00:00.000Z')
       t.same(counts, has ? { reads: 7, not_modified: 8 } : { reads: 0, not_modified: 0 }, at)
@@ -223,7 +223,7 @@ t.test('invalid parameters get a 422 with a sentence per broken rule', async (t)
   const { app, owner } = await twoApps(t)
   const page = await createPage(app, owner)
   const rule = 'must be a date such as 2026-11-23, or a time such as 2026-11-23T10:00:00Z'
-  const tooMany = (per: string) => `From and to are too far apart (maximum is 750 points, one per ${per})`
+  const tooMany = (per: string) => `From and to are too far apart (maximum is 750 ${per}s)`
   const cases: [string, ...string[]][] = [
     ['?from=yesterday', `From ${rule}`],
     ['?to=', `To ${rule}`],
@@ -261,7 +261,7 @@ t.test('the reads of a page that is unknown or of another account are a 404', as
   }
 })
 
-t.test('the counts of a page go with it, also those that are reported afterwards', async (t) => {
+t.test('deleting a page deletes its read counts, also those that are reported afterwards', async (t) => {
   const { app, reader, owner, url } = await twoApps(t)
   const first = await twoPagesRead(app, reader, owner)
   await reader.close()
@@ -308,7 +308,7 @@ t.test('a process reports all pages in one statement', async (t) => {
   await reader.close()
   const metrics = await reader.metrics.metrics()
   t.match(metrics, /^landfall_read_reports_total\{result="ok"\} 1$/m)
-  t.match(metrics, /^landfall_read_counts_total\{result="stored"\} 30$/m)
-  t.match(metrics, /^landfall_read_counts_waiting 0$/m)
+  t.match(metrics, /^landfall_counted_reads_total\{result="stored"\} 30$/m)
+  t.match(metrics, /^landfall_waiting_read_counts 0$/m)
   for (const page of pages) t.same(await sums(app, owner, page), [1, 0])
 })

@@ -9,7 +9,7 @@ import { buildTestApp, createPage, signUp } from '../../helpers/app.ts'
 import { containerText, valueText } from '../../helpers/json-text.ts'
 import { query } from '../../helpers/servers.ts'
 
-// Histories of pages compared with a model, and the removal of old versions.
+// Histories of pages compared with a model, and the removal of earlier versions.
 
 const app = await buildTestApp(t)
 const owner = await signUp(app)

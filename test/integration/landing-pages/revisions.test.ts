@@ -193,7 +193,7 @@ t.test('the release before this one loses nothing that it overwrites', async (t)
   t.equal((await get(`${urlOf(page.id)}/5`)).body, '{"v":4}')
 })
 
-t.test('versions go with their page', async (t) => {
+t.test('deleting a page deletes its versions', async (t) => {
   const { id } = await newPage('{"v":1}', '{"v":2}')
   const url = `/manage/landing_pages/${id}`
   t.equal((await app.inject({ method: 'DELETE', url, headers: owner.headers })).statusCode, 204)

@@ -8,7 +8,7 @@ import { createMigratedDatabase, createProxy, freePort, query } from '../../help
 import { startService, temporaryFolder, type Service } from '../../helpers/service.ts'
 import { until } from '../../helpers/until.ts'
 
-// Counts of reads over several processes, and while PostgreSQL fails.
+// Read counts over several processes, and while PostgreSQL fails.
 
 interface Replica extends Service {
   /** Returns the value of a metric. */
@@ -156,10 +156,10 @@ t.test('reads during an outage of PostgreSQL are counted after it', async (t) =>
   await readPage(t, url, page, 1000)
   await until(async () => await metric('landfall_read_reports_total{result="failed"}') >= 1)
   await readPage(t, url, page, 10_000)
-  t.ok(await metric('landfall_read_counts_waiting') >= 1)
+  t.ok(await metric('landfall_waiting_read_counts') >= 1)
   await until(async () => await metric('landfall_read_reports_total{result="failed"}') >= 2)
   await proxy.restore()
-  await until(async () => await metric('landfall_read_counts_total{result="stored"}') >= 1000)
+  await until(async () => await metric('landfall_counted_reads_total{result="stored"}') >= 1000)
   await readPage(t, url, page, 1)
   t.equal(await end('SIGTERM'), 0)
   const { url: other } = await startReplica(t, database)
@@ -195,7 +195,7 @@ t.test('a process that stops while PostgreSQL does not answer ends, and logs wha
   proxy.blackhole()
   await readPage(t, url, page, 10)
   t.equal(await end('SIGTERM'), 0)
-  t.match(output(), /counts of reads are lost/)
+  t.match(output(), /read counts were lost at shutdown/)
 })
 
 t.test('a scan of 200,000 unknown ids takes no memory', async (t) => {
@@ -206,7 +206,7 @@ t.test('a scan of 200,000 unknown ids takes no memory', async (t) => {
     for (let round = 0; round < 20; round++) {
       const requests = Array.from({ length: 10_000 }, () => requestOf(randomPublicId()))
       t.same(await send(url, requests), { 404: 10_000 })
-      t.equal(await metric('landfall_read_counts_waiting'), 0)
+      t.equal(await metric('landfall_waiting_read_counts'), 0)
     }
   })
   t.ok(isFlat)

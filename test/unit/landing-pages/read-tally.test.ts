@@ -4,7 +4,7 @@ import { NOT_READ, ReadTally, type CountedDocument,
 
 const HOUR_MS = 3_600_000
 
-const newDocument = (publicId: string): CountedDocument => ({ publicId, counted: NOT_READ })
+const newDocument = (publicId: string): CountedDocument => ({ publicId, pageReads: NOT_READ })
 
 /** Counts a number of reads with 200, and of reads with 304. */
 function count (tally: ReadTally, document: CountedDocument, reads: number, notModified = 0): void {

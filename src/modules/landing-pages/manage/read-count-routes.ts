@@ -2,21 +2,22 @@ import type { FastifyPluginAsyncTypebox } from '@fastify/type-provider-typebox'
 import type { Static } from '@sinclair/typebox'
 import { InvalidError, NotFoundError } from '../../../errors.ts'
 import { parseTime } from '../../../http/time.ts'
-import { ReadCountRepository, type Points } from '../read-count-repository.ts'
+import { ReadCountRepository, type ReadCountRange } from '../read-count-repository.ts'
 import { readCountsSchema, type ReadCountsQuery } from '../read-count-schemas.ts'
 
-const MAX_POINTS = 750
+/** Hours or days in an answer. */
+const MAX_ENTRIES = 750
 const HOUR_MS = 60 * 60 * 1000
 const STEP_MS = { hour: HOUR_MS, day: 24 * HOUR_MS }
-/** The number of points without `from`. */
-const DEFAULT_POINTS = { hour: 24, day: 30 }
+/** The same without `from`. */
+const DEFAULT_ENTRIES = { hour: 24, day: 30 }
 
 /** How often a page is read, for its owner. */
 export const readCountRoutes: FastifyPluginAsyncTypebox = async (app) => {
   const counts = new ReadCountRepository(app.database)
   app.get('/manage/landing_pages/:id/reads', { schema: readCountsSchema }, async (request) => {
-    const points = pointsOf(request.query, Date.now())
-    const found = await counts.list(request.session.userId, request.params.id, points)
+    const range = rangeOf(request.query, Date.now())
+    const found = await counts.list(request.session.userId, request.params.id, range)
     if (found === undefined) throw new NotFoundError()
     return found.map(({ at, reads, notModified }) => ({
       at: at.toISOString(),
@@ -27,22 +28,25 @@ export const readCountRoutes: FastifyPluginAsyncTypebox = async (app) => {
 }
 
 /**
- * Returns the points that a valid query asks for: the hours or days from the one that contains `from` to the
- * last one that begins before `to`.
+ * Returns the hours or days that a valid query asks for: from the one that contains `from` to the last one
+ * that begins before `to`.
  *
- * @throws {InvalidError} when there is none, or there are too many
+ * @throws {InvalidError} 422 if there is none, or there are too many
  */
-export function pointsOf ({ from, to, per = 'hour' }: Static<typeof ReadCountsQuery>, now: number): Points {
+export function rangeOf (
+  { from, to, per = 'hour' }: Static<typeof ReadCountsQuery>,
+  now: number
+): ReadCountRange {
   const step = STEP_MS[per]
   const floor = (time: number) => Math.floor(time / step) * step
   const end = to === undefined ? now : parseTime(to) as number
   const last = floor(end - 1)
-  const start = from === undefined ? last - (DEFAULT_POINTS[per] - 1) * step : parseTime(from) as number
+  const start = from === undefined ? last - (DEFAULT_ENTRIES[per] - 1) * step : parseTime(from) as number
   if (start >= end) throw new InvalidError(['From must be before to'])
   const first = floor(start)
-  if ((last - first) / step >= MAX_POINTS) {
+  if ((last - first) / step >= MAX_ENTRIES) {
     throw new InvalidError([
-      `From and to are too far apart (maximum is ${MAX_POINTS} points, one per ${per})`
+      `From and to are too far apart (maximum is ${MAX_ENTRIES} ${per}s)`
     ])
   }
   return { per, first: new Date(first), last: new Date(last) }

@@ -65,8 +65,8 @@ export class CachedDocument {
   origin: Origin = 'database'
   /** When it was last known to be the current version, in milliseconds of the process clock. */
   knownAt = 0
-  /** The count of its reads. It may be of an earlier period. */
-  counted: PageReads = NOT_READ
+  /** The reads of its page. They may be those of an earlier period. */
+  pageReads: PageReads = NOT_READ
 
   constructor (document: DocumentVersion) {
     this.publicId = document.publicId

@@ -20,13 +20,14 @@ export interface ReadReporterOptions {
  * Counts public reads and reports them to PostgreSQL every 10 s, in one statement for up to 10,000 pages.
  *
  * A report whose statement failed may have been stored, so it is repeated unchanged until it succeeds, and
- * PostgreSQL ignores a number that it knows. Until then, new reads are counted in memory, up to a limit.
+ * PostgreSQL ignores a report whose number isn't greater than the last one. Until then, new reads are counted
+ * in memory, up to a limit.
  */
 export class ReadReporter {
   /** Counts the reads that are to be reported. */
   readonly tally = new ReadTally({
     onFull: () => {
-      this.report().catch(() => {}) // never rejects
+      this.reportNow().catch(() => {}) // never rejects
     }
   })
   readonly #counts: ReadCountRepository
@@ -34,10 +35,11 @@ export class ReadReporter {
   readonly #processId = randomUUID()
   readonly #results = { ok: 0, failed: 0 }
   #lastNumber = 0
-  #reported = 0
+  #storedReads = 0
   /** The report that is being stored, or whose statement failed. */
-  #report: ReadReport | undefined
-  #reporting: Promise<void> | undefined
+  #pending: ReadReport | undefined
+  /** The work of reportNow(). */
+  #underWay: Promise<void> | undefined
   #isFailing = false
   #timer: NodeJS.Timeout | undefined
 
@@ -51,26 +53,26 @@ export class ReadReporter {
     this.#timer = setTimeout(() => {
       this.start()
       if (this.tally.isOutdated()) this.tally.endPeriod()
-      this.report().catch(() => {}) // never rejects
+      this.reportNow().catch(() => {}) // never rejects
     }, INTERVAL_MS - Date.now() % INTERVAL_MS).unref()
   }
 
   /** Reports all reads so far, unless a report is under way. Never rejects. */
-  async report (): Promise<void> {
-    this.#reporting ??= this.#reportAll().finally(() => {
-      this.#reporting = undefined
+  async reportNow (): Promise<void> {
+    this.#underWay ??= this.#storeAll().finally(() => {
+      this.#underWay = undefined
     })
-    await this.#reporting
+    await this.#underWay
   }
 
   /** Reports the remaining reads. Ends with the first report that fails. */
   async close (): Promise<void> {
     clearTimeout(this.#timer)
     const deadline = clock.now() + MAX_RETRY_MS
-    await this.#reporting
-    if (!this.#isFailing || clock.now() < deadline) await this.report()
-    const lost = this.#waiting
-    if (lost > 0) this.#log.warn({ counts: lost }, 'counts of reads are lost: PostgreSQL has not stored them')
+    await this.#underWay
+    if (!this.#isFailing || clock.now() < deadline) await this.reportNow()
+    const lost = this.#waitingCounts
+    if (lost > 0) this.#log.warn({ counts: lost }, 'read counts were lost at shutdown')
   }
 
   /** Registers the metrics of the reports. */
@@ -78,32 +80,32 @@ export class ReadReporter {
     addCounter(
       registry,
       {
-        name: 'landfall_read_counts_total',
+        name: 'landfall_counted_reads_total',
         help:
-          'Reads of documents by what became of their count: stored, or dropped because too many were waiting'
+          'Reads of documents that were counted (stored), or not, because too many counts were waiting (dropped)'
       },
-      () => ({ stored: this.#reported, dropped: this.tally.dropped }),
+      () => ({ stored: this.#storedReads, dropped: this.tally.dropped }),
       'result'
     )
     addCounter(
       registry,
-      { name: 'landfall_read_reports_total', help: 'Statements that store counts of reads, by result' },
+      { name: 'landfall_read_reports_total', help: 'Statements that store read counts, by result' },
       () => this.#results,
       'result'
     )
     addGauge(
       registry,
-      { name: 'landfall_read_counts_waiting', help: 'Counts in memory, one per page and hour' },
-      () => this.#waiting
+      { name: 'landfall_waiting_read_counts', help: 'Read counts in memory, one per page and period' },
+      () => this.#waitingCounts
     )
   }
 
-  get #waiting (): number {
-    return this.tally.size + (this.#report?.publicIds.length ?? 0)
+  get #waitingCounts (): number {
+    return this.tally.size + (this.#pending?.publicIds.length ?? 0)
   }
 
   /** Stores what an earlier attempt has left, then the current period. */
-  async #reportAll (): Promise<void> {
+  async #storeAll (): Promise<void> {
     if (!await this.#storeEnded()) return
     this.tally.endPeriod()
     await this.#storeEnded()
@@ -112,10 +114,10 @@ export class ReadReporter {
   /** Stores the counts of all ended periods. Returns whether it succeeded. */
   async #storeEnded (): Promise<boolean> {
     for (;;) {
-      this.#report ??= this.#nextReport()
-      if (this.#report === undefined) return true
-      if (!await this.#store(this.#report)) return false
-      this.#report = undefined
+      this.#pending ??= this.#nextReport()
+      if (this.#pending === undefined) return true
+      if (!await this.#store(this.#pending)) return false
+      this.#pending = undefined
     }
   }
 
@@ -129,14 +131,16 @@ export class ReadReporter {
       await this.#counts.store(report)
     } catch (error) {
       this.#results.failed++
-      if (!this.#isFailing) this.#log.warn({ err: error }, 'reads could not be reported; they are kept')
+      if (!this.#isFailing) {
+        this.#log.warn({ err: error }, 'read counts could not be stored; trying again every 10 s')
+      }
       this.#isFailing = true
       return false
     }
     this.#results.ok++
     this.#isFailing = false
     for (const reads of [report.reads, report.notModified]) {
-      for (const count of reads) this.#reported += count
+      for (const count of reads) this.#storedReads += count
     }
     return true
   }

@@ -2,7 +2,7 @@ import type { ReadReport } from '../read-count-repository.ts'
 
 /** The most pages of one report, whose statement then takes about 0.3 s. */
 const MAX_REPORTED_PAGES = 10_000
-/** The most counts in memory, 0.2 KB each. A page that is read in several hours has several counts. */
+/** The most counts in memory, 0.2 KB each. A page has one in each period in which it is read. */
 const MAX_COUNTS = 100_000
 const HOUR_MS = 60 * 60 * 1000
 
@@ -22,8 +22,8 @@ export const NOT_READ: PageReads = { period: 0, reads: 0, notModified: 0 }
 /** What the tally needs of a document. */
 export interface CountedDocument {
   readonly publicId: string
-  /** The count of its page; it may be of an earlier period. */
-  counted: PageReads
+  /** The reads of its page; they may be those of an earlier period. */
+  pageReads: PageReads
 }
 
 /** The reads of some pages in an hour. */
@@ -76,7 +76,7 @@ export class ReadTally {
 
   /** Counts a read that was answered with 200 or 304. */
   count (document: CountedDocument, isNotModified: boolean): void {
-    let page = document.counted
+    let page = document.pageReads
     if (page.period !== this.#number) page = this.#enter(document)
     if (isNotModified) page.notModified++
     else page.reads++
@@ -124,7 +124,7 @@ export class ReadTally {
       this.#size++
       if (pages.size % this.#maxReportedPages === 0) this.#onFull()
     }
-    document.counted = page
+    document.pageReads = page
     return page
   }
 }

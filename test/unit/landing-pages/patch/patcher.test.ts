@@ -80,7 +80,7 @@ t.test('too many waiting patches are refused with 503', async (t) => {
   t.equal(await patcher.apply('json', '{}', ADD), '{"a":1}')
 })
 
-t.test('the end refuses patches that run or wait', async (t) => {
+t.test('close() refuses patches that run or wait', async (t) => {
   const patcher = createPatcher(t)
   await patcher.apply('json', '{}', ADD)
   const patches = [patcher.apply('json', wideObject(600_000), ADD), patcher.apply('json', '{}', ADD)]
