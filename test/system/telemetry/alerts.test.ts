@@ -211,6 +211,37 @@ const ALERTS: Record<string, Case> = {
     silentAt: 181,
     firesAt: 200
   },
+  LandfallReadReportsFail: {
+    bad: { 'landfall_read_reports_total{result="failed"}': '0x5 0+6x60' },
+    good: {
+      'landfall_read_reports_total{result="failed"}': '3x60',
+      'landfall_read_reports_total{result="ok"}': '0+6x60'
+    },
+    silentAt: 14,
+    firesAt: 20
+  },
+  LandfallReadsUncounted: {
+    bad: { 'landfall_counted_reads_total{result="dropped"}': '0x5 0+9x60' },
+    good: {
+      'landfall_counted_reads_total{result="dropped"}': '3x60',
+      'landfall_counted_reads_total{result="stored"}': '0+9x60'
+    },
+    silentAt: 5,
+    firesAt: 8
+  },
+  LandfallPageCleanupsFail: {
+    bad: {
+      'landfall_page_cleanups_total{result="failed"}': '0x60 1x60 2x60 3x60 4x60',
+      'landfall_page_cleanups_total{result="ok"}': '0x300'
+    },
+    // One of two cleanups fails.
+    good: {
+      'landfall_page_cleanups_total{result="failed"}': '0x60 1x120 2x120',
+      'landfall_page_cleanups_total{result="ok"}': '0x120 1x120 2x60'
+    },
+    silentAt: 150,
+    firesAt: 160
+  },
   LandfallWorkersRestart: {
     bad: { landfall_worker_restarts_total: '0 1 2 3 4 4x60' },
     good: { landfall_worker_restarts_total: '0 1 1x60' },
