@@ -70,7 +70,8 @@ const PRUNED_VERSIONS = 100
  * `expired` has the newest version of each page that is beyond a limit, as all older ones are. To find it, at
  * most $2 + 1 versions are read, so that a page with a million doesn't make the statement slow. A version was
  * replaced when the next newer one was written. The oldest are deleted first: without newer ones, they would
- * fit into $3. SKIP LOCKED, because the deletion of an account locks versions in another order.
+ * fit into $3. SKIP LOCKED, because the deletion of an account locks versions in another order. MATERIALIZED,
+ * because a nested loop would run a subquery for each row.
  */
 const PRUNE = statement<{ lastId: string | null, deleted: number }>(`
   WITH pages AS (
@@ -83,20 +84,22 @@ const PRUNE = statement<{ lastId: string | null, deleted: number }>(`
       ORDER BY version DESC LIMIT $2::bigint + 1
     ) revision
     WINDOW newest AS (PARTITION BY id ORDER BY version DESC ROWS UNBOUNDED PRECEDING)
-  ), expired AS (
+  ), expired AS MATERIALIZED (
     SELECT id, max(version) AS newest FROM versions
     WHERE place > $2::bigint OR bytes > $3::bigint OR replaced_at < $4::timestamptz GROUP BY id
-  ), oldest AS (
+  ), oldest AS MATERIALIZED (
     SELECT id, version FROM expired CROSS JOIN LATERAL (
       SELECT version FROM landing_page_revisions WHERE page_id = id AND version <= newest
       ORDER BY version LIMIT ${PRUNED_VERSIONS}
     ) revision LIMIT ${PRUNED_VERSIONS}
+  ), locked AS MATERIALIZED (
+    SELECT page_id, revision.version FROM oldest
+    JOIN landing_page_revisions revision ON page_id = id AND revision.version = oldest.version
+    LIMIT ${PRUNED_VERSIONS} FOR UPDATE OF revision SKIP LOCKED
   ), deleted AS (
-    DELETE FROM landing_page_revisions WHERE (page_id, version) IN (
-      SELECT page_id, version FROM landing_page_revisions
-      WHERE (page_id, version) IN (SELECT id, version FROM oldest)
-      LIMIT ${PRUNED_VERSIONS} FOR UPDATE SKIP LOCKED
-    ) RETURNING 1
+    DELETE FROM landing_page_revisions revision USING locked
+    WHERE revision.page_id = locked.page_id AND revision.version = locked.version
+    RETURNING 1
   )
   SELECT (SELECT id FROM pages ORDER BY id DESC LIMIT 1) AS "lastId",
     (SELECT count(*) FROM deleted)::integer AS deleted`)
