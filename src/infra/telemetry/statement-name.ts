@@ -1,5 +1,8 @@
 import { LRUCache } from 'lru-cache'
 
+/** Changes of data, without `FOR UPDATE OF` and `DO UPDATE SET`. */
+const CHANGES = /(?<!\b(?:FOR|KEY|DO)\s+)\b(INSERT\s+INTO|UPDATE|DELETE\s+FROM)\s+([\w."]+)/gi
+
 /** Limited in size, because Prisma generates a different statement for every length of a list. */
 const names = new LRUCache<string, string>({ max: 500 })
 
@@ -11,8 +14,8 @@ export function nameStatement (text: string): string {
 }
 
 function findName (text: string): string {
-  // A WITH query is named after its first part that changes data.
-  const change = /\b(INSERT\s+INTO|UPDATE|DELETE\s+FROM)\s+([\w."]+)/i.exec(text)
+  // A WITH query is named after its last part that changes data: the earlier ones prepare it.
+  const change = [...text.matchAll(CHANGES)].at(-1)
   const [, verb, table] = change ?? /\b(SELECT)\b[^]*?\bFROM\s+([\w."]+)/i.exec(text) ?? []
   if (verb === undefined || table === undefined) {
     return /^\s*(\w+)/.exec(text)?.[1]?.toUpperCase() ?? 'statement'
