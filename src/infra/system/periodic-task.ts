@@ -1,5 +1,11 @@
 import type { FastifyInstance } from 'fastify'
 
+export interface PeriodicTaskOptions {
+  readonly intervalMs: number
+  /** Time until an additional first run, for services that restart often. */
+  readonly extraAfterMs?: number
+}
+
 /**
  * Runs a task after each interval until the app closes. Runs never overlap, and closing waits for the one
  * under way.
@@ -9,7 +15,7 @@ import type { FastifyInstance } from 'fastify'
  */
 export function runPeriodically (
   app: FastifyInstance,
-  intervalMs: number,
+  { intervalMs, extraAfterMs }: PeriodicTaskOptions,
   task: (signal: AbortSignal) => Promise<void>
 ): () => Promise<void> {
   const stop = new AbortController()
@@ -20,9 +26,11 @@ export function runPeriodically (
     })
     return running
   }
-  const timer = setInterval(run, intervalMs).unref()
+  const timers = [setInterval(run, intervalMs),
+    ...extraAfterMs === undefined ? [] : [setTimeout(run, extraAfterMs)]]
+  for (const timer of timers) timer.unref()
   app.addHook('onClose', async () => {
-    clearInterval(timer)
+    for (const timer of timers) clearTimeout(timer)
     stop.abort()
     await running
   })

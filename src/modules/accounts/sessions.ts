@@ -111,7 +111,7 @@ export class Sessions {
 export function startSweeps (app: FastifyInstance): void {
   runPeriodically(
     app,
-    HOUR_MS,
+    { intervalMs: HOUR_MS },
     async () =>
       await sweepSessions(app.database).catch((error: unknown) =>
         app.log.warn({ err: error }, 'ended sessions could not be deleted; trying again in an hour')

@@ -85,7 +85,7 @@ export async function removeUnlessReferenced (
 export function startAssetSweep (app: FastifyInstance, options: SweepOptions = {}): Promise<void> {
   const run = runPeriodically(
     app,
-    options.intervalMs ?? HOUR_MS,
+    { intervalMs: options.intervalMs ?? HOUR_MS },
     async (signal) => await sweepAndLog(app.database, app.files, options, app.log, signal)
   )
   return run()

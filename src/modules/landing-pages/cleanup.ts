@@ -6,6 +6,8 @@ import { ReadCountRepository } from './read-count-repository.ts'
 import { RevisionRepository } from './revision-repository.ts'
 
 const HOUR_MS = 60 * 60 * 1000
+/** A start has more urgent work, but a service may restart more often than every hour. */
+const FIRST_AFTER_MS = 5 * 60 * 1000
 const DAY_MS = 24 * HOUR_MS
 /** How long read counts by hour are kept, and those by day. */
 const HOURS_KEPT_MS = 35 * DAY_MS
@@ -31,7 +33,7 @@ export async function cleanUpPages (
   }
 }
 
-/** Removes earlier versions and old read counts every hour. Failures are logged. */
+/** Removes earlier versions and old read counts, five minutes after the start and every hour. */
 export default fp(async (app) => {
   const cleanups = { ok: 0, failed: 0 }
   let [removedRevisions, removedCounts] = [0, 0]
@@ -53,7 +55,7 @@ export default fp(async (app) => {
     help: 'Read counts removed because of their age, one per page and hour or day'
   }, () => removedCounts)
 
-  runPeriodically(app, HOUR_MS, async (signal) => {
+  runPeriodically(app, { intervalMs: HOUR_MS, extraAfterMs: FIRST_AFTER_MS }, async (signal) => {
     try {
       const removed = await cleanUpPages(app, signal)
       removedRevisions += removed.revisions

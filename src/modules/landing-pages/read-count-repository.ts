@@ -79,19 +79,24 @@ const PRUNED_PAGES = 1000
 /** Counts of each table that one statement deletes. */
 const PRUNED_COUNTS = 1000
 
-/** Rows that are locked are left for the next time, so it never waits for a deletion, nor in a deadlock. */
-const deleteOld = (table: string, since: string) => `
-  DELETE FROM ${table} WHERE (page_id, at) IN (
+/**
+ * Rows that are locked are left for the next time, so it never waits for a deletion, nor in a deadlock.
+ * MATERIALIZED, because a nested loop would run the subquery for each row.
+ */
+const deleteOld = (name: string, table: string, since: string) => `
+  old_${name} AS MATERIALIZED (
     SELECT page_id, at FROM pages JOIN ${table} ON page_id = id WHERE at < ${since}::timestamptz
     LIMIT ${PRUNED_COUNTS} FOR UPDATE OF ${table} SKIP LOCKED
-  ) RETURNING 1`
+  ), ${name} AS (
+    DELETE FROM ${table} counted USING old_${name} old WHERE counted.page_id = old.page_id AND counted.at = old.at
+    RETURNING 1
+  )`
 
 const PRUNE = statement<{ lastId: string | null, hours: number, days: number }>(`
   WITH pages AS (
     SELECT id FROM landing_pages WHERE id > $1::uuid ORDER BY id LIMIT ${PRUNED_PAGES}
-  ), hourly AS (${deleteOld('landing_page_reads_hourly', '$2')}
-  ), daily AS (${deleteOld('landing_page_reads_daily', '$3')}
-  )
+  ), ${deleteOld('hourly', 'landing_page_reads_hourly', '$2')},
+  ${deleteOld('daily', 'landing_page_reads_daily', '$3')}
   SELECT (SELECT id FROM pages ORDER BY id DESC LIMIT 1) AS "lastId",
     (SELECT count(*) FROM hourly)::integer AS hours, (SELECT count(*) FROM daily)::integer AS days`)
 
