@@ -4971,11 +4971,17 @@ export interface operations {
     listLandingPageReads: {
         parameters: {
             query?: {
-                /** @description The first hour or day is the one that contains this time. Default: as many as make 24 hours or 30 days. A date stands for its start in UTC. */
+                /**
+                 * @description The first hour or day is the one that contains this time. Default: as many as make 24 hours or 30 days. A date stands for its start in UTC.
+                 * @example 2026-11-23
+                 */
                 from?: string;
                 /** @description Whether to count by hour or by day, in UTC. At most 750 hours or days can be read at once. */
                 per?: "hour" | "day";
-                /** @description Hours or days that begin at this time or later are left out. Default: now. A date stands for its start in UTC. */
+                /**
+                 * @description Hours or days that begin at this time or later are left out. Default: now. A date stands for its start in UTC.
+                 * @example 2026-11-24T00:00:00Z
+                 */
                 to?: string;
             };
             header?: never;

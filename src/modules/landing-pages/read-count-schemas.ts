@@ -4,17 +4,22 @@ import { parseTime } from '../../http/time.ts'
 import { tags } from './schemas.ts'
 
 const TIME_RULE = 'must be a date such as 2026-11-23, or a time such as 2026-11-23T10:00:00Z'
-const time = (description: string) =>
+const time = (description: string, example: string) =>
   Type.Optional(Type.String({
     description: `${description}. A date stands for its start in UTC.`,
-    examples: ['2026-11-23T10:00:00Z', '2026-11-23'],
+    examples: [example],
     check: (text: string) => parseTime(text) === undefined ? [TIME_RULE] : []
   }))
 
 export const ReadCountsQuery = Type.Object({
-  from:
-    time('The first hour or day is the one that contains this time. Default: as many as make 24 hours or 30 days'),
-  to: time('Hours or days that begin at this time or later are left out. Default: now'),
+  from: time(
+    'The first hour or day is the one that contains this time. Default: as many as make 24 hours or 30 days',
+    '2026-11-23'
+  ),
+  to: time(
+    'Hours or days that begin at this time or later are left out. Default: now',
+    '2026-11-24T00:00:00Z'
+  ),
   per: Type.Optional(Type.Unsafe<'hour' | 'day'>({
     type: 'string',
     enum: ['hour', 'day'],
