@@ -10,10 +10,10 @@ export const API_HELP = `
 Calls the API of a service, with two variables of the environment:
 
   LANDFALL_URL  address of the service (http://localhost:3000)
-  LANDFALL_KEY  access token of the owner, as a sign-in returns it`
+  LANDFALL_KEY  access token of the owner, as a sign-in returns it; valid for 15 minutes`
 
 const DEFAULT_URL = 'http://localhost:3000'
-const KEY_RULE = 'LANDFALL_KEY must be a valid access token, as a sign-in returns it'
+const KEY_RULE = 'LANDFALL_KEY must be a valid access token, as a sign-in returns it (for 15 minutes)'
 const TIMEOUT_MS = 60_000
 /** Records in one request of a list. */
 const LIST_LIMIT = 100
@@ -148,7 +148,8 @@ function getNextCursor (headers: Headers): string | undefined {
 const ADVICE: Readonly<Record<number, string>> = {
   401: KEY_RULE,
   404: '"pages list" shows the ids of your pages, "pages history" the versions of one',
-  412: 'Somebody has changed the page meanwhile, and nothing was written: run the command again'
+  412:
+    'Somebody has changed the page meanwhile, and nothing was written: read it again, and apply your change to that'
 }
 
 function createApiError ({ status, headers, body }: ApiAnswer): ApiError {

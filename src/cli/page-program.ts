@@ -11,7 +11,7 @@ interface ReviewOptions {
 
 const ID = ['<id>', 'the id of the page', parseId] as const
 const CHANGE_HELP = `
-On a terminal, it shows the changes and asks first. Prints the new ETag to standard error.`
+If standard input is a terminal, it shows the changes and asks first. Prints the new ETag to standard error.`
 
 export function addPageCommands (program: Command): void {
   const pages = program.command('pages')
@@ -39,7 +39,7 @@ function addReadCommands (pages: Command): void {
   pages.command('get')
     .argument(...ID)
     .summary('print the document of a page')
-    .description('Prints the document of a page byte for byte.')
+    .description('Prints the document of a page byte for byte, and its ETag to standard error. To save it in a file, use npm run -s, because npm prints a heading.')
     .addHelpText('after', API_HELP)
     .option('--revision <version>', 'print an earlier version', parseVersion)
     .action(async (id: string, options: { revision?: string }) =>

@@ -1,4 +1,5 @@
 import { readFile } from 'node:fs/promises'
+import { resolve } from 'node:path'
 import { buffer } from 'node:stream/consumers'
 import { InvalidArgumentError } from 'commander'
 import { Api, type ApiAnswer } from '../api.ts'
@@ -105,7 +106,8 @@ function isJson (bytes: Uint8Array): boolean {
 
 async function readInput (file: string): Promise<Buffer> {
   if (file !== '-') {
-    return await readFile(file).catch((error: NodeJS.ErrnoException) => {
+    // npm run changes the working folder, and keeps the first one there.
+    return await readFile(resolve(process.env.INIT_CWD ?? '', file)).catch((error: NodeJS.ErrnoException) => {
       throw new Error(`${file} can't be read: ${error.code ?? error.message}`)
     })
   }

@@ -1,6 +1,6 @@
 import { JsonScanner } from '../../http/json-scanner.ts'
 import { Api } from '../api.ts'
-import { formatBytes, formatTime, print, printList } from '../output.ts'
+import { formatBytes, formatTime, print, printList, printProgress } from '../output.ts'
 
 // The commands that read pages through the API. All return the exit code.
 
@@ -48,7 +48,9 @@ export async function list ({ json = false }: JsonOption): Promise<number> {
 
 /** Prints the document of a page, or of an earlier version of it. */
 export async function get (id: string, { revision }: { revision?: string }): Promise<number> {
-  print((await new Api().request('GET', documentPath(id, revision))).body)
+  const answer = await new Api().request('GET', documentPath(id, revision))
+  print(answer.body)
+  if (!process.stdout.isTTY) printProgress(`ETag: ${answer.headers.get('etag')}`)
   return 0
 }
 

@@ -55,7 +55,7 @@ t.test('put and get keep every byte', async (t) => {
       : await pages(t, index % 3 === 1 ? ['put', id] : ['put', id, '-'], { input: document })
     t.match(written, { code: 0, stdout: '', stderr: /^ETag: "[\w-]{43}"\n$/ }, name)
     const read = await pages(t, ['get', id])
-    t.same({ ...read, stdout: '' }, { code: 0, stdout: '', stderr: '' }, name)
+    t.same({ ...read, stdout: '' }, { code: 0, stdout: '', stderr: written.stderr }, name)
     t.ok(read.stdout === document, name)
     t.ok(await (await fetch(`${url}/landing_pages/${publicId}`)).text() === document, name)
   }
@@ -192,13 +192,13 @@ t.test('errors say what to do', async (t) => {
     code: 1,
     stdout: '',
     stderr:
-      'Missing or invalid access token\nLANDFALL_KEY must be a valid access token, as a sign-in returns it\n'
+      'Missing or invalid access token\nLANDFALL_KEY must be a valid access token, as a sign-in returns it (for 15 minutes)\n'
   })
   for (const LANDFALL_KEY of ['', 'ключ', 'two words', 'a\nb']) {
     t.same(await list({ LANDFALL_KEY }), {
       code: 2,
       stdout: '',
-      stderr: 'LANDFALL_KEY must be a valid access token, as a sign-in returns it\n'
+      stderr: 'LANDFALL_KEY must be a valid access token, as a sign-in returns it (for 15 minutes)\n'
     })
   }
   for (
