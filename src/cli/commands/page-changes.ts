@@ -104,10 +104,13 @@ function isJson (bytes: Uint8Array): boolean {
   }
 }
 
+/** The folder in which the command was called. `npm run landfall` changes to the project's. */
+const workingFolder = (): string =>
+  process.env.npm_lifecycle_event === 'landfall' ? process.env.INIT_CWD ?? '' : ''
+
 async function readInput (file: string): Promise<Buffer> {
   if (file !== '-') {
-    // npm run changes the working folder, and keeps the first one there.
-    return await readFile(resolve(process.env.INIT_CWD ?? '', file)).catch((error: NodeJS.ErrnoException) => {
+    return await readFile(resolve(workingFolder(), file)).catch((error: NodeJS.ErrnoException) => {
       throw new Error(`${file} can't be read: ${error.code ?? error.message}`)
     })
   }
