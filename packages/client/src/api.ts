@@ -544,7 +544,7 @@ export interface components {
         };
         /** @description An empty object changes nothing */
         LandingPageUpdate: components["schemas"]["LandingPageInput"] | Record<string, never>;
-        /** @description Members to change (RFC 7396); `null` removes a member. Anything but an object replaces the document. */
+        /** @description Members to change (RFC 7396); `null` removes a member. An array replaces the whole document. */
         MergePatch: {
             [key: string]: unknown;
         } | unknown[];

@@ -52,8 +52,7 @@ const JsonPatch = Type.Array(Operation, {
 
 const MergePatch = Type.Union([Type.Record(Type.String(), Type.Unknown()), Type.Array(Type.Unknown())], {
   title: 'MergePatch',
-  description:
-    'Members to change (RFC 7396); `null` removes a member. Anything but an object replaces the document.',
+  description: 'Members to change (RFC 7396); `null` removes a member. An array replaces the whole document.',
   examples: [{ price: 2, discount: null }]
 })
 
