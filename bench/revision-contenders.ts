@@ -9,11 +9,14 @@ import type { Contender, Fixture } from './query-contenders.ts'
 
 // What revisions cost: a write with and without one, and lists of short and long histories.
 
+/** What If-Match may name a page by. */
+const NAMES = "ARRAY['*', content_hash, content_hash || '.' || version]::text[]"
 /** The statement of a write before there were revisions, on a table without their trigger. */
 const WRITE_BEFORE = prepare(`
-  UPDATE pages_without_revisions SET current_data = $6, content_hash = $7, version = version + 1, updated_at = GREATEST(updated_at, $8::timestamptz)
-  WHERE id = $1::uuid AND user_id = $2::integer AND ($3::text[] IS NULL OR $3::text[] && ARRAY['*', content_hash, content_hash || '.' || version]::text[])
-  AND ($4::text[] IS NULL OR NOT $4::text[] && ARRAY['*', content_hash, content_hash || '.' || version]::text[])
+  UPDATE pages_without_revisions SET current_data = $6, content_hash = $7, version = version + 1,
+    updated_at = GREATEST(updated_at, $8::timestamptz)
+  WHERE id = $1::uuid AND user_id = $2::integer AND ($3::text[] IS NULL OR $3::text[] && ${NAMES})
+  AND ($4::text[] IS NULL OR NOT $4::text[] && ${NAMES})
   AND ($5::timestamptz IS NULL OR date_trunc('second', updated_at) <= $5::timestamptz)
   RETURNING id, public_id AS "publicId", current_data AS "currentData", content_hash AS "contentHash", version,
   created_at AS "createdAt", updated_at AS "updatedAt"`)
