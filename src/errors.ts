@@ -2,28 +2,26 @@ import createError from '@fastify/error'
 
 // The errors of the service. Clients receive {"errors": […]}; error codes appear only in the log.
 
-/** 422: the request breaks one or more rules. `messages` has one sentence per broken rule. */
-export class InvalidError extends Error {
-  readonly statusCode = 422
+/** An error with several sentences for the client. */
+export abstract class SentencesError extends Error {
+  abstract readonly statusCode: number
   readonly messages: readonly string[]
 
   constructor (messages: readonly string[]) {
     super(messages.join('; '))
-    this.name = 'InvalidError'
+    this.name = new.target.name
     this.messages = messages
   }
 }
 
-/** 409: the request doesn't fit the current state of the resource. `messages` says why. */
-export class ConflictError extends Error {
-  readonly statusCode = 409
-  readonly messages: readonly string[]
+/** 422: the request breaks one or more rules. `messages` has one sentence per broken rule. */
+export class InvalidError extends SentencesError {
+  readonly statusCode = 422
+}
 
-  constructor (messages: readonly string[]) {
-    super(messages.join('; '))
-    this.name = 'ConflictError'
-    this.messages = messages
-  }
+/** 409: the request doesn't fit the current state of the resource. `messages` says why. */
+export class ConflictError extends SentencesError {
+  readonly statusCode = 409
 }
 
 const FAILED_PRECONDITIONS = {

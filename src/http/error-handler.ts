@@ -1,8 +1,8 @@
 import { STATUS_CODES } from 'node:http'
 import fp from 'fastify-plugin'
 import type { FastifyError, FastifyReply, FastifyRequest } from 'fastify'
-import { ConflictError, createUnavailableError, EncodedBodyError, formatErrorBody, InvalidError,
-  PreconditionFailedError, RetryLaterError, UnauthorizedError } from '../errors.ts'
+import { createUnavailableError, EncodedBodyError, formatErrorBody, PreconditionFailedError, RetryLaterError,
+  SentencesError, UnauthorizedError } from '../errors.ts'
 import { isDatabaseUnavailable } from '../infra/postgres/unavailable.ts'
 import { ANY_ORIGIN_ERROR_HEADERS, JSON_CONTENT_TYPE } from './common-headers.ts'
 import { allowReadingError } from './cors.ts'
@@ -52,9 +52,7 @@ interface Answer {
 
 /** What a client may be told about an error; undefined for nothing. */
 function answerFor (error: FastifyError, request: FastifyRequest): Answer | undefined {
-  if (error instanceof InvalidError || error instanceof ConflictError) {
-    return { status: error.statusCode, messages: error.messages }
-  }
+  if (error instanceof SentencesError) return { status: error.statusCode, messages: error.messages }
   if (error instanceof RetryLaterError) {
     const headers = { 'retry-after': error.retryAfterSeconds }
     return { status: error.statusCode, messages: [error.message], headers }
