@@ -1,13 +1,12 @@
 import type { FastifyInstance, FastifyRequest } from 'fastify'
-import { NotFoundError, RetryLaterError } from '../../../errors.ts'
+import { RetryLaterError } from '../../../errors.ts'
 import { checkPreconditions } from '../../../http/conditional-requests.ts'
-import { clock } from '../../../infra/system/clock.ts'
 import { KeyedSemaphore } from '../../../infra/system/keyed-semaphore.ts'
-import { documentVersion } from '../public/cached-document.ts'
 import { documentValidators } from '../etag.ts'
 import type { LandingPage, LandingPageRepository } from '../landing-page-repository.ts'
 import { Patcher, type PatchKind } from '../patch/patcher.ts'
-import { MAX_DEPTH, ownPage, type OwnPage } from './write-checks.ts'
+import { writeAndPublish } from './write-and-publish.ts'
+import { findOwnPage, MAX_DEPTH, ownPage, type OwnPage } from './write-checks.ts'
 
 /** Patches of one account that may wait in a process. */
 const MAX_WAITING_PER_ACCOUNT = 100
@@ -62,17 +61,15 @@ export class PagePatches {
     patch: string
   ): Promise<LandingPage> {
     for (let attempt = 1; attempt <= MAX_ATTEMPTS; attempt++) {
-      const current = await this.#pages.find(userId, id)
-      if (current === null) throw new NotFoundError()
+      const current = await findOwnPage(this.#pages, request)
       checkPreconditions(request, documentValidators(current))
       const document = await this.#patcher.apply(kind, current.currentData, patch)
       if (document === current.currentData) return current
-      const startedAt = clock.now()
-      const patched = await this.#pages.replace(userId, id, document, onlyThisVersion(current))
-      if (patched !== null) {
-        await this.#app.documents.publish(patched.publicId, documentVersion(patched), startedAt)
-        return patched
-      }
+      const patched = await writeAndPublish(
+        this.#app,
+        async () => await this.#pages.replace(userId, id, document, onlyThisVersion(current))
+      )
+      if (patched !== null) return patched
     }
     throw new RetryLaterError(503, 'The page is being changed by others, try again shortly', 1)
   }

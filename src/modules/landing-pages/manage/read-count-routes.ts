@@ -4,6 +4,7 @@ import { InvalidError, NotFoundError } from '../../../errors.ts'
 import { parseTime } from '../../../http/time.ts'
 import { ReadCountRepository, type ReadCountRange } from '../read-count-repository.ts'
 import { readCountsSchema, type ReadCountsQuery } from '../read-count-schemas.ts'
+import { ownPage } from './write-checks.ts'
 
 /** Hours or days in an answer. */
 const MAX_ENTRIES = 750
@@ -16,8 +17,9 @@ const DEFAULT_ENTRIES = { hour: 24, day: 30 }
 export const readCountRoutes: FastifyPluginAsyncTypebox = async (app) => {
   const counts = new ReadCountRepository(app.database)
   app.get('/manage/landing_pages/:id/reads', { schema: readCountsSchema }, async (request) => {
+    const { userId, id } = ownPage(request)
     const range = rangeOf(request.query, Date.now())
-    const found = await counts.list(request.session.userId, request.params.id, range)
+    const found = await counts.list(userId, id, range)
     if (found === undefined) throw new NotFoundError()
     return found.map(({ at, reads, notModified }) => ({
       at: at.toISOString(),

@@ -1,5 +1,7 @@
-import type { FastifyReply } from 'fastify'
+import type { FastifyReply, FastifyRequest } from 'fastify'
 import { JSON_CONTENT_TYPE } from '../../../http/common-headers.ts'
+import { checkPreconditions, isNotModified, type Validators } from '../../../http/conditional-requests.ts'
+import { sendWithoutBody } from '../../../http/responses.ts'
 import { recordValidators } from '../etag.ts'
 import type { LandingPage } from '../landing-page-repository.ts'
 
@@ -12,6 +14,22 @@ export const recordJson = (page: LandingPage): string =>
 /** Sends the record of a page with its ETag. */
 export const sendRecord = (reply: FastifyReply, page: LandingPage): FastifyReply =>
   sendJson(reply.header('etag', recordValidators(page).etag), recordJson(page))
+
+/**
+ * Answers a read with JSON text, or with a 304 if the client has it already.
+ *
+ * @throws {PreconditionFailedError} 412
+ */
+export function sendUnlessKnown (
+  request: FastifyRequest,
+  reply: FastifyReply,
+  validators: Validators,
+  json: string
+): FastifyReply {
+  checkPreconditions(request, validators)
+  reply.header('etag', validators.etag)
+  return isNotModified(request.headers, validators) ? sendWithoutBody(reply.code(304)) : sendJson(reply, json)
+}
 
 /** Sends a buffer, because Fastify would serialise a string by the response schema. */
 export const sendJson = (reply: FastifyReply, json: string): FastifyReply =>

@@ -1,17 +1,14 @@
 import type { FastifyPluginAsyncTypebox } from '@fastify/type-provider-typebox'
 import type { FastifyRequest } from 'fastify'
-import { clock } from '../../../infra/system/clock.ts'
 import { NotFoundError } from '../../../errors.ts'
-import { checkPreconditions, isNotModified } from '../../../http/conditional-requests.ts'
 import { entityTag } from '../../../http/content-encoding.ts'
 import { nextLink, numberAsId, idAsNumber, pageOf } from '../../../http/pagination.ts'
-import { sendWithoutBody } from '../../../http/responses.ts'
-import { documentVersion } from '../public/cached-document.ts'
 import { recordValidators, writeConditions } from '../etag.ts'
 import type { LandingPageRepository } from '../landing-page-repository.ts'
 import { RevisionRepository, type Revision } from '../revision-repository.ts'
 import { getRevisionSchema, listRevisionsSchema, restoreRevisionSchema } from '../revision-schemas.ts'
-import { sendJson, sendRecord } from './record.ts'
+import { sendRecord, sendUnlessKnown } from './record.ts'
+import { writeAndPublish } from './write-and-publish.ts'
 import { createMismatchError, ownPage } from './write-checks.ts'
 
 /** The routes of a page's versions. */
@@ -42,22 +39,20 @@ export const revisionRoutes: FastifyPluginAsyncTypebox<{ pages: LandingPageRepos
     const revision = await revisions.find(userId, id, versionOf(request))
     if (revision === null) throw new NotFoundError()
     const validators = { etag: entityTag(revision.contentHash), modifiedAt: revision.createdAt }
-    checkPreconditions(request, validators)
-    reply.header('etag', validators.etag)
-    if (isNotModified(request.headers, validators)) return sendWithoutBody(reply.code(304))
-    return sendJson(reply, revision.document)
+    return sendUnlessKnown(request, reply, validators, revision.document)
   })
 
   app.post(`${url}/:version/restore`, { schema: restoreRevisionSchema }, async (request, reply) => {
     const { userId, id } = ownPage(request)
     const version = versionOf(request)
-    const startedAt = clock.now()
-    const page = await pages.restore(userId, id, version, writeConditions(request.headers))
+    const page = await writeAndPublish(
+      app,
+      async () => await pages.restore(userId, id, version, writeConditions(request.headers))
+    )
     if (page === null) {
       if (await revisions.find(userId, id, version) === null) throw new NotFoundError()
       throw await createMismatchError(pages, request, recordValidators)
     }
-    await app.documents.publish(page.publicId, documentVersion(page), startedAt)
     return sendRecord(reply, page)
   })
 }

@@ -1,22 +1,22 @@
 import type { FastifyPluginAsyncTypebox } from '@fastify/type-provider-typebox'
 import type { FastifyRequest, preValidationHookHandler } from 'fastify'
 import { auditRequest } from '../../../http/audit.ts'
-import { clock } from '../../../infra/system/clock.ts'
 import { KeyedSemaphore } from '../../../infra/system/keyed-semaphore.ts'
-import { NotFoundError, RetryLaterError } from '../../../errors.ts'
-import { checkPreconditions, isNotModified } from '../../../http/conditional-requests.ts'
+import { RetryLaterError } from '../../../errors.ts'
+import { checkPreconditions } from '../../../http/conditional-requests.ts'
 import { nextLink, pageOf } from '../../../http/pagination.ts'
 import { sendWithoutBody } from '../../../http/responses.ts'
-import { documentVersion } from '../public/cached-document.ts'
 import { parseDocumentBody } from '../document.ts'
 import { recordValidators, writeConditions } from '../etag.ts'
 import { LandingPageRepository, type LandingPage } from '../landing-page-repository.ts'
 import { createSchema, deleteSchema, getSchema, listSchema, updateSchema } from '../schemas.ts'
 import { documentRoutes } from './document-routes.ts'
 import { readCountRoutes } from './read-count-routes.ts'
-import { recordJson, sendJson, sendRecord } from './record.ts'
+import { recordJson, sendJson, sendRecord, sendUnlessKnown } from './record.ts'
 import { revisionRoutes } from './revision-routes.ts'
-import { checkedDocument, createMismatchError, documentOfOwner, ownPage } from './write-checks.ts'
+import { writeAndPublish } from './write-and-publish.ts'
+import { checkedDocument, createMismatchError, documentOfOwner, findOwnPage,
+  ownPage } from './write-checks.ts'
 
 /** Bytes allowed in addition to the document: the enclosing object, other fields and white space. */
 const ENVELOPE_BYTES = 64 * 1024
@@ -48,9 +48,7 @@ function addCreateRoute (app: App, pages: LandingPageRepository): void {
     bodyLimit: maxBytes + ENVELOPE_BYTES
   }, async (request, reply) => {
     const document = checkedDocument(request, maxBytes) as string // required by the schema
-    const startedAt = clock.now()
-    const page = await pages.create(request.session.userId, document)
-    await app.documents.publish(page.publicId, documentVersion(page), startedAt)
+    const page = await writeAndPublish(app, async () => await pages.create(request.session.userId, document))
     auditRequest(request, 'created', { user: request.userId, page: page.id, public_id: page.publicId })
     reply.code(201).header('location', app.publicPath(`/manage/landing_pages/${page.id}`))
     return sendRecord(reply, page)
@@ -74,14 +72,8 @@ function addReadRoutes (app: App, pages: LandingPageRepository): void {
   })
 
   app.get('/manage/landing_pages/:id', { schema: getSchema }, async (request, reply) => {
-    const page = await pages.find(request.session.userId, request.params.id)
-    if (page === null) throw new NotFoundError()
-    const validators = recordValidators(page)
-    checkPreconditions(request, validators)
-    if (isNotModified(request.headers, validators)) {
-      return sendWithoutBody(reply.code(304).header('etag', validators.etag))
-    }
-    return sendRecord(reply, page)
+    const page = await findOwnPage(pages, request)
+    return sendUnlessKnown(request, reply, recordValidators(page), recordJson(page))
   })
 }
 
@@ -96,10 +88,11 @@ function addUpdateRoute (app: App, pages: LandingPageRepository): void {
     const { userId, id } = ownPage(request)
     const document = await documentOfOwner(request, maxBytes, pages)
     if (document === undefined) return sendRecord(reply, await findUnchanged(pages, request))
-    const startedAt = clock.now()
-    const page = await pages.replace(userId, id, document, writeConditions(request.headers))
+    const page = await writeAndPublish(
+      app,
+      async () => await pages.replace(userId, id, document, writeConditions(request.headers))
+    )
     if (page === null) throw await createMismatchError(pages, request, recordValidators)
-    await app.documents.publish(page.publicId, documentVersion(page), startedAt)
     return sendRecord(reply, page)
   })
 }
@@ -116,9 +109,7 @@ function addDeleteRoute (app: App, pages: LandingPageRepository): void {
 
 /** Returns the current page for a PATCH without a document. */
 async function findUnchanged (pages: LandingPageRepository, request: FastifyRequest): Promise<LandingPage> {
-  const { userId, id } = ownPage(request)
-  const page = await pages.find(userId, id)
-  if (page === null) throw new NotFoundError()
+  const page = await findOwnPage(pages, request)
   checkPreconditions(request, recordValidators(page))
   return page
 }

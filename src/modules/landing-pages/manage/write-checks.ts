@@ -18,6 +18,17 @@ export const ownPage = (request: FastifyRequest): OwnPage => ({
   id: (request.params as { id: string }).id
 })
 
+/** Returns the page that a request names. @throws {NotFoundError} 404 */
+export async function findOwnPage (
+  pages: LandingPageRepository,
+  request: FastifyRequest
+): Promise<LandingPage> {
+  const { userId, id } = ownPage(request)
+  const page = await pages.find(userId, id)
+  if (page === null) throw new NotFoundError()
+  return page
+}
+
 /**
  * Returns the document of a request exactly as it was sent; undefined if there is none.
  *
