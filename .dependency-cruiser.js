@@ -76,11 +76,42 @@ export default {
       name: 'src-imports-no-client',
       severity: 'error',
       from: { path: '^src/' },
-      to: { path: '^packages/' }
+      to: { path: '^(packages|console)/' }
+    },
+    {
+      name: 'console-core-imports-only-core',
+      comment: 'In the console: app → screens → components → core.',
+      severity: 'error',
+      from: { path: '^console/src/core/' },
+      to: { path: '^console/src/', pathNot: '^console/src/core/' }
+    },
+    {
+      name: 'console-editor-imports-only-json',
+      severity: 'error',
+      from: { path: '^console/src/(editor|json)/' },
+      to: { path: '^console/src/', pathNot: '^console/src/($1|json)/' }
+    },
+    {
+      name: 'console-components-import-no-screens',
+      severity: 'error',
+      from: { path: '^console/src/components/' },
+      to: { path: '^console/src/(screens|app)/' }
+    },
+    {
+      name: 'console-screens-import-no-app',
+      severity: 'error',
+      from: { path: '^console/src/screens/' },
+      to: { path: '^console/src/app/' }
+    },
+    {
+      name: 'console-imports-the-client-only',
+      severity: 'error',
+      from: { path: '^console/' },
+      to: { path: '^(src|bench|test)/' }
     }
   ],
   options: {
-    includeOnly: { path: '^(src|packages|bench)/' },
+    includeOnly: { path: '^(src|packages|console|bench)/' },
     exclude: { path: '^src/infra/postgres/generated/|/dist/' },
     tsPreCompilationDeps: true,
     tsConfig: { fileName: 'tsconfig.json' },

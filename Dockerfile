@@ -3,16 +3,19 @@ FROM node:24-slim AS build
 WORKDIR /app
 COPY package.json package-lock.json .npmrc ./
 COPY packages/client/package.json packages/client/
+COPY console/package.json console/
 RUN npm ci
 COPY tsconfig.json ./
 COPY prisma ./prisma
 COPY packages ./packages
+COPY console ./console
 COPY src ./src
 # The context has no .git: docker build --build-arg GIT_COMMIT=$(git rev-parse --short=12 HEAD)
 ARG GIT_COMMIT
 RUN npm run build
-# Omitting "optional" drops the Prisma CLI (an optional peer of its client); "no-workspaces" drops the client package.
-RUN npm prune --omit=dev --omit=optional --no-workspaces
+# Omitting "optional" drops the Prisma CLI (an optional peer of its client), but must keep the binaries of sharp;
+# "no-workspaces" drops the client package.
+RUN cp -r node_modules/@img /tmp/sharp && npm prune --omit=dev --omit=optional --no-workspaces && cp -r /tmp/sharp/. node_modules/@img/
 # Nothing needs these at run time: type declarations, source maps, query compilers of other databases (90 MB).
 RUN find node_modules -type f \( -name '*.map' -o -name '*.d.ts' -o -name '*.d.mts' -o -name '*.d.cts' \) -delete
 RUN find node_modules/@prisma/client/runtime -type f -name 'query_compiler_*' ! -name 'query_compiler_fast_bg.postgresql.*' -delete
