@@ -28,6 +28,9 @@ export type Config = Readonly<
   }
 >
 
+/** Whether the service sends mail. */
+export const sendsMail = ({ SMTP_URL }: Pick<Config, 'SMTP_URL'>): boolean => SMTP_URL !== undefined
+
 export type Environment = Record<string, string | undefined>
 
 export interface AllowedHosts {
@@ -51,7 +54,7 @@ export class ConfigError extends Error {
  * Reads the settings from an environment. A setting that holds a secret can also be in a file, which
  * `<NAME>_FILE` names.
  *
- * @param env variables by name; an empty value counts as not set
+ * @param env variables by name; an empty value counts as not set, except for lists, where it is an empty list
  * @throws {ConfigError} if settings are missing or invalid
  */
 export function loadConfig (env: Environment): Config {
@@ -60,7 +63,8 @@ export function loadConfig (env: Environment): Config {
 
   for (const [name, schema] of Object.entries(Settings.properties) as [SettingName, TSchema][]) {
     const given = schema.secret === true ? readSecret(name, env, problems) : env[name]?.trim()
-    const value = given === undefined || given === '' ? schema.default : parse(schema, given)
+    const isMissing = given === undefined || (given === '' && schema.type !== 'array')
+    const value = isMissing ? schema.default : parse(schema, given)
     if (value !== undefined && !Value.Check(schema, value)) {
       problems.push(`${name} must be ${expectation(schema)}`)
     }
@@ -174,6 +178,7 @@ function checkCombinations (
   ) {
     problems.push('AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY must be set together')
   }
+  checkMail(config, problems)
   // The default of SHUTDOWN_DELAY_MS is not checked, so that a short SHUTDOWN_TIMEOUT_MS is valid by itself.
   if (
     env.SHUTDOWN_DELAY_MS?.trim() && config.SHUTDOWN_DELAY_MS > 0 &&
@@ -190,6 +195,22 @@ function checkCombinations (
       }, because its ${workers} workers must share ${
         missing.length === 1 ? 'it: set it' : 'them: set both'
       }, or WEB_CONCURRENCY=1`)
+  }
+}
+
+/** Checks that mails have what they need, and that they are sent if they are needed. */
+function checkMail (config: Static<typeof Settings>, problems: string[]): void {
+  if (config.SMTP_URL !== undefined) {
+    if (config.MAIL_FROM === undefined) {
+      problems.push('MAIL_FROM must be set when SMTP_URL is set, because mails need a sender')
+    }
+    if (config.BASE_URL === undefined) {
+      problems.push('BASE_URL must be set when SMTP_URL is set, because mails contain links')
+    }
+  }
+  if (config.REQUIRE_CONFIRMED_EMAIL === true && config.SMTP_URL === undefined) {
+    problems
+      .push('SMTP_URL must be set when REQUIRE_CONFIRMED_EMAIL is true, because a mail confirms the address')
   }
 }
 
@@ -222,7 +243,8 @@ function parse (schema: TSchema, given: string): unknown {
   if (schema.type === 'number') return /^\d{1,9}(\.\d{1,9})?$/.test(given) ? Number(given) : given
   if (schema.type === 'boolean') return given === 'true' ? true : given === 'false' ? false : given
   if (schema.type === 'array') {
-    return given.split(',').map((entry) => entry.trim()).filter((entry) => entry !== '')
+    const entries = given.split(',').map((entry) => entry.trim()).filter((entry) => entry !== '')
+    return entries.map((entry) => parse(schema.items, entry))
   }
   return given
 }

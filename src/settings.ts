@@ -43,6 +43,15 @@ const isHttpUrl = (given: string): boolean =>
 FormatRegistry.Set('http-url', isHttpUrl)
 FormatRegistry.Set('redis-url', (given) => redisNodes(given).length > 0)
 FormatRegistry.Set(
+  'smtp-url',
+  (given) =>
+    /^smtps?:\/\/([^/?#\s]*@)?[^/?#@\s]+\/?$/.test(given) && !/%(?![0-9A-Fa-f]{2})/.test(given) &&
+    URL.canParse(given) && new URL(given).hostname !== ''
+)
+const MAIL_ADDRESS = '[^\\s\\p{C}<>"(),:;\\\\@]+@[^\\s\\p{C}<>"(),:;\\\\@]+'
+const MAIL_SENDER = new RegExp(`^([^\\p{C}<>"(),:;\\\\@]+ <${MAIL_ADDRESS}>|${MAIL_ADDRESS})$`, 'u')
+FormatRegistry.Set('mail-sender', (given) => MAIL_SENDER.test(given))
+FormatRegistry.Set(
   'public-url',
   (given) => isHttpUrl(given) && new URL(given).username === '' && new URL(given).password === ''
 )
@@ -86,6 +95,7 @@ export const Settings = Type.Object({
   ),
   WEB_CONCURRENCY: integer(1, 0, 1024, 'Worker processes; 0 for one per core'),
   TRUST_PROXY: list('Addresses and CIDR ranges of trusted proxies, whose X-Forwarded-For is used'),
+  CONSOLE: Type.Boolean({ default: true, description: 'Serve the console, the web page for owners' }),
   STRICT_TRANSPORT_SECURITY: Type.String({
     ...headerValue,
     default: 'max-age=31536000',
@@ -147,6 +157,32 @@ export const Settings = Type.Object({
   ),
   SIGN_UPS_PER_ADDRESS: integer(60, 1, MAX_INT, 'Sign-ups allowed per client address and minute'),
   REFRESHES_PER_ADDRESS: integer(120, 1, MAX_INT, 'Refreshes allowed per client address and minute'),
+  PASSWORD_RESETS_PER_ADDRESS: integer(
+    30,
+    1,
+    MAX_INT,
+    'Requests for a password reset allowed per client address and minute'
+  ),
+
+  SMTP_URL: secret(
+    {
+      format: 'smtp-url',
+      expects:
+        'an smtp:// or smtps:// address such as smtps://user:password@mail.example.com (percent-encode special characters in a password)'
+    },
+    'URL of the mail server; if not set, the service sends no mail'
+  ),
+  MAIL_FROM: optionalText(
+    {
+      format: 'mail-sender',
+      expects: 'a sender such as noreply@example.com or Landfall <noreply@example.com>'
+    },
+    'Sender of the mails; required with SMTP_URL'
+  ),
+  REQUIRE_CONFIRMED_EMAIL: Type.Boolean({
+    default: false,
+    description: 'Accounts may write only after they have confirmed their e-mail address'
+  }),
 
   ALLOWED_HOSTS: list('Host names, addresses and CIDR ranges that have the limit RATE_LIMIT_ALLOWED_HOSTS'),
   RATE_LIMIT_PUBLIC: integer(30, 1, MAX_INT, 'Public reads allowed per client address and minute'),
@@ -220,6 +256,19 @@ export const Settings = Type.Object({
   MAX_UPLOAD_BYTES: integer(25 * 1024 * 1024, 1, Number.MAX_SAFE_INTEGER, 'Largest upload, in bytes'),
   ALLOWED_UPLOAD_TYPES:
     list('Content types that may be uploaded, such as image/png or image/*; if empty, all types'),
+  IMAGE_WIDTHS: Type.Array(Type.Integer({ minimum: 1, maximum: 16383 }), {
+    default: [320, 640, 960, 1280, 1920],
+    maxItems: 20,
+    uniqueItems: true,
+    expects: 'at most 20 different whole numbers from 1 to 16383',
+    description: 'Widths of the variants that pictures get, in pixels; if empty, pictures have no variants'
+  }),
+  IMAGE_MAX_PIXELS: integer(
+    50_000_000,
+    1,
+    268_000_000,
+    'Pictures with more pixels get no variants'
+  ),
 
   MAX_CONNECTIONS: integer(
     10000,

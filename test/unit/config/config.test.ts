@@ -22,6 +22,7 @@ t.test('without any setting, the configuration has the documented defaults', asy
     PORT: 3000,
     OPS_PORT: undefined,
     BASE_URL: undefined,
+    CONSOLE: true,
     LOG_LEVEL: 'info',
     WEB_CONCURRENCY: 1,
     TRUST_PROXY: [],
@@ -45,6 +46,8 @@ t.test('without any setting, the configuration has the documented defaults', asy
     S3_TIMEOUT_MS: 5000,
     MAX_UPLOAD_BYTES: 26_214_400,
     ALLOWED_UPLOAD_TYPES: [],
+    IMAGE_WIDTHS: [320, 640, 960, 1280, 1920],
+    IMAGE_MAX_PIXELS: 50_000_000,
     SHUTDOWN_DELAY_MS: 1000,
     SHUTDOWN_TIMEOUT_MS: 10_000
   })
@@ -73,6 +76,8 @@ t.test('REDIS_URL names one server, or several nodes of a cluster', (t) => {
 })
 
 t.test('an invalid setting is reported in one line that names it', async (t) => {
+  // Settings that others need.
+  const VALID = { JWT_SECRET: 'x'.repeat(32), BASE_URL: 'http://x', MAIL_FROM: 'a@example.com' }
   for (
     const [name, value] of [
       ['PORT', 'x'],
@@ -107,6 +112,7 @@ t.test('an invalid setting is reported in one line that names it', async (t) => 
       ['REDIS_URL', 'redis://:pass/word@a:7000,b:7000'],
       ['REDIS_URL', 'a:7000,b:7000'],
       ['MIGRATE_ON_START', 'yes'],
+      ['CONSOLE', 'off'],
       ['JWT_SECRET', 'too short'],
       ['ACCESS_TOKEN_TTL', '0'],
       ['ALLOWED_HOSTS', 'https://example.com'],
@@ -127,6 +133,14 @@ t.test('an invalid setting is reported in one line that names it', async (t) => 
         .flatMap((url) => [['BASE_URL', url], ['UPLOADS_PUBLIC_URL', url]]),
       ['AWS_ENDPOINT_URL_S3', 'localhost:9000'],
       ['AWS_ENDPOINT_URL_S3', 'http://[::1'],
+      ...['mail.example.com', 'http://mail.example.com', 'smtp://', 'smtp://user@', 'smtp://host:port',
+        'smtp://host:70000', 'smtp://host/path', 'smtp://host?x=1', 'smtp://user:pass/word@host',
+        'smtp://a b']
+        .map((url) => ['SMTP_URL', url]),
+      ...['Landfall', 'a@b@c', '<a@b>', 'Landfall <a>', 'Landfall <a@b', 'A, B <a@b>', 'a@b, c@d',
+        'A "B" <a@b>', 'x\r\nBcc: a@b <a@b>', 'a@b <c@d>', '"a b"@c', 'a\u0000@b']
+        .map((sender) => ['MAIL_FROM', sender]),
+      ['REQUIRE_CONFIRMED_EMAIL', 'yes'],
       ['AWS_REGION', 'EU West'],
       ['S3_FORCE_PATH_STYLE', 'yes'],
       ['S3_TIMEOUT_MS', '5s'],
@@ -141,10 +155,14 @@ t.test('an invalid setting is reported in one line that names it', async (t) => 
       ['OTEL_RESOURCE_ATTRIBUTES', 'a=b,c'],
       ['MAX_UPLOAD_BYTES', '25MB'],
       ['ALLOWED_UPLOAD_TYPES', 'png'],
+      ['IMAGE_WIDTHS', '320,wide'],
+      ['IMAGE_WIDTHS', '320,320'],
+      ['IMAGE_WIDTHS', '0'],
+      ['IMAGE_MAX_PIXELS', '50M'],
       ['SHUTDOWN_TIMEOUT_MS', 'soon']
     ] as [string, string][]
   ) {
-    const problems = problemsOf({ JWT_SECRET: 'x'.repeat(32), [name]: value })
+    const problems = problemsOf({ ...VALID, [name]: value })
     t.equal(problems.length, 1, `${name}=${value}`)
     t.match(problems[0], new RegExp(`^${name} must `))
   }
@@ -175,7 +193,7 @@ t.test('secrets can be read from files, and a wrong file is named without its co
     JWT_SECRET: 's'.repeat(32),
     REDIS_URL: 'redis://:hunter2@host:6379/1'
   })
-  t.same(FILE_SETTINGS, ['DATABASE_URL_FILE', 'REDIS_URL_FILE', 'JWT_SECRET_FILE',
+  t.same(FILE_SETTINGS, ['DATABASE_URL_FILE', 'REDIS_URL_FILE', 'JWT_SECRET_FILE', 'SMTP_URL_FILE',
     'AWS_SECRET_ACCESS_KEY_FILE', 'AWS_SESSION_TOKEN_FILE', 'OTEL_EXPORTER_OTLP_HEADERS_FILE'])
   const database = { DATABASE_URL: 'postgresql://x/y' }
   t.same(problemsOf({ ...database, JWT_SECRET_FILE: file('missing') }), [
@@ -190,6 +208,30 @@ t.test('secrets can be read from files, and a wrong file is named without its co
   const [problem = ''] = problemsOf({ DATABASE_URL_FILE: file('url'), JWT_SECRET: 'x'.repeat(32) })
   t.match(problem, /^DATABASE_URL must be a postgresql:\/\/ address/)
   t.notMatch(problem, 'hunter2')
+})
+
+t.test('mail needs a sender and the public address, and confirmed addresses need mail', async (t) => {
+  const mail = {
+    SMTP_URL: 'smtp://user:p%40ss@mail.example.com:2525',
+    MAIL_FROM: 'Landfall <noreply@example.com>'
+  }
+  const missing = (env: Record<string, string>) => {
+    try {
+      loadConfig(env)
+      return []
+    } catch (error) {
+      return (error as Error).message.split('\n').map((line) => line.replace(/ .*/, ''))
+    }
+  }
+  const BASE_URL = 'https://example.com'
+  t.same(missing({ ...mail, BASE_URL }), [])
+  t.same(missing({ ...mail, BASE_URL, MAIL_FROM: 'noreply@example.com' }), [])
+  t.same(missing({ SMTP_URL: mail.SMTP_URL }), ['MAIL_FROM', 'BASE_URL'])
+  t.same(missing(mail), ['BASE_URL'])
+  t.same(missing({ MAIL_FROM: mail.MAIL_FROM }), [], 'a sender alone does no harm')
+  t.same(missing({ REQUIRE_CONFIRMED_EMAIL: 'true' }), ['SMTP_URL'])
+  t.same(missing({ ...mail, BASE_URL, REQUIRE_CONFIRMED_EMAIL: 'true' }), [])
+  t.end()
 })
 
 t.test('several workers need PostgreSQL and Redis, and WEB_CONCURRENCY=0 means one per core', async (t) => {
@@ -214,6 +256,7 @@ t.test('lists and addresses are normalized', async (t) => {
     ALLOWED_HOSTS: 'WWW.Example.com, *.b\u00fccher.example ,10.0.0.0/8,::1',
     BASE_URL: 'https://example.com/base/',
     ALLOWED_UPLOAD_TYPES: 'Image/*, application/pdf',
+    IMAGE_WIDTHS: '800, 400',
     CORS_ORIGINS: 'https://a.example,http://localhost:5173'
   })
   t.same(config.ALLOWED_HOSTS, {
@@ -223,6 +266,8 @@ t.test('lists and addresses are normalized', async (t) => {
   })
   t.equal(config.BASE_URL, 'https://example.com/base')
   t.same(config.ALLOWED_UPLOAD_TYPES, ['image/*', 'application/pdf'])
+  t.same(config.IMAGE_WIDTHS, [800, 400])
+  t.same(loadConfig({ IMAGE_WIDTHS: '' }).IMAGE_WIDTHS, [], 'an empty list is a value')
   t.same(
     loadConfig({ OTEL_EXPORTER_OTLP_HEADERS: 'x-key = open%20sesame,other=a=b' }).OTEL_EXPORTER_OTLP_HEADERS,
     { 'x-key': 'open sesame', other: 'a=b' }
