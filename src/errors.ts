@@ -24,6 +24,19 @@ export class ConflictError extends SentencesError {
   readonly statusCode = 409
 }
 
+/** 403: the API key of the request may not do this. */
+export class InsufficientScopeError extends Error {
+  readonly statusCode = 403
+  readonly scope: string
+
+  /** @param scope the missing one */
+  constructor (scope: string) {
+    super(`API key lacks the scope ${scope}`)
+    this.name = 'InsufficientScopeError'
+    this.scope = scope
+  }
+}
+
 const FAILED_PRECONDITIONS = {
   'If-Match': 'The resource has changed: If-Match does not match its current ETag',
   'If-None-Match': 'If-None-Match matches the current ETag of the resource',
@@ -67,6 +80,17 @@ export const MalformedMultipartError = createError(
   400
 )
 export const UnauthorizedError = createError('LANDFALL_UNAUTHORIZED', 'Missing or invalid access token', 401)
+export const InvalidKeyError = createError(
+  'LANDFALL_INVALID_KEY',
+  'API key is mistyped, deleted or expired',
+  401
+)
+/** 401: the route takes access tokens only. */
+export const KeyNotAcceptedError = createError(
+  'LANDFALL_KEY_NOT_ACCEPTED',
+  'API keys are not accepted here, use an access token',
+  401
+)
 export const InvalidCredentialsError = createError(
   'LANDFALL_INVALID_CREDENTIALS',
   'Invalid email or password',
@@ -77,9 +101,20 @@ export const InvalidRefreshTokenError = createError(
   'Invalid or expired refresh token',
   401
 )
+/** 403: the request comes from a page that isn't the service's. */
+export const ForeignOriginError = createError(
+  'LANDFALL_FOREIGN_ORIGIN',
+  'Only pages of this service may use the session of a browser; open it at %s',
+  403
+)
 export const SignUpClosedError = createError(
   'LANDFALL_SIGN_UP_CLOSED',
   'Sign-up is closed; ask the operator of this service for an account',
+  403
+)
+export const EmailUnconfirmedError = createError(
+  'LANDFALL_EMAIL_UNCONFIRMED',
+  'Confirm your email address first: POST /auth/email_confirmations mails another link',
   403
 )
 export const NotFoundError = createError('LANDFALL_NOT_FOUND', 'Not found', 404)
@@ -87,6 +122,12 @@ export const NotFoundError = createError('LANDFALL_NOT_FOUND', 'Not found', 404)
 export const NoStartPageError = createError(
   'LANDFALL_NO_START_PAGE',
   'There is no page here; the API is described at %s',
+  404
+)
+/** 404: the files of the console are missing. */
+export const ConsoleNotBuiltError = createError(
+  'LANDFALL_CONSOLE_NOT_BUILT',
+  'The console is not built; run "npm run build", then start the service again',
   404
 )
 export const MethodNotAllowedError = createError(

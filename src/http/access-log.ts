@@ -20,6 +20,8 @@ declare module 'fastify' {
     userId: number | undefined
     /** The id of its session. */
     sessionId: string | undefined
+    /** The id of the API key that authenticated the request instead. */
+    keyId: string | undefined
   }
   interface FastifyInstance {
     /** Logs a request when it ends. */
@@ -132,7 +134,8 @@ const logRequest: FastifyInstance['logRequest'] = (request, reply, level = 'info
       bytes: socket.bytesWritten - sentBefore, // with headers; the client may have received less
       address,
       user: request.userId,
-      session: request.sessionId
+      session: request.sessionId,
+      key: request.keyId
     }, message)
   }
   unfinished.set(raw, { id: request.id, end })
@@ -181,6 +184,7 @@ function logUnserved (
 export default fp(async (app) => {
   app.decorateRequest('userId', undefined)
   app.decorateRequest('sessionId', undefined)
+  app.decorateRequest('keyId', undefined)
   app.decorate('inLogSample', sampler(app.config.LOG_PUBLIC_READS_SAMPLE))
   app.decorate('logRequest', logRequest)
   app.decorate('logFailure', logFailure)

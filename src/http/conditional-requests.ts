@@ -18,6 +18,8 @@ export interface Validators {
   /** Tags of other representations of the same resource, which preconditions may name, too. */
   readonly otherTags?: readonly string[]
   readonly modifiedAt: Date
+  /** Later changes have no date, so If-Modified-Since is ignored (RFC 9110, 13.1.3). */
+  readonly changesWithoutDate?: boolean
 }
 
 /** A condition that makes a request fail with 412 if it is false. */
@@ -98,9 +100,11 @@ export function checkPreconditions (request: ConditionalRequest, validators: Val
 }
 
 /** Whether a GET or HEAD, whose preconditions are true, gets a 304. */
-export function isNotModified (headers: IncomingHttpHeaders, { etag, modifiedAt }: Validators): boolean {
+export function isNotModified (headers: IncomingHttpHeaders, validators: Validators): boolean {
+  const { etag, modifiedAt, changesWithoutDate = false } = validators
   const { 'if-none-match': ifNoneMatch } = headers
   if (ifNoneMatch !== undefined) return hasMatchingTag(ifNoneMatch, etag, 'weak')
+  if (changesWithoutDate) return false
   const modifiedSince = parseHttpDate(headers['if-modified-since'])
   return modifiedSince !== undefined && wholeSeconds(modifiedAt) <= modifiedSince
 }

@@ -33,8 +33,7 @@ export function preferredEncoding (header: string | undefined): Encoding {
   if (header === undefined || header === '' || header.length > MAX_LENGTH) return 'identity'
   const remembered = known.get(header)
   if (remembered !== undefined) return remembered
-  // Some clients put white space around the `=` of a weight.
-  const weights = new Map(header.toLowerCase().replaceAll(/[ \t]/g, '').split(',').map(weightOf))
+  const weights = parseWeights(header)
   const weight = (coding: string): number => weights.get(coding) ?? weights.get('*') ?? 0
   const br = weight('br')
   const gzip = weights.get('gzip') ?? weights.get('x-gzip') ?? weights.get('*') ?? 0
@@ -45,9 +44,15 @@ export function preferredEncoding (header: string | undefined): Encoding {
   return encoding
 }
 
-function weightOf (part: string): [coding: string, weight: number] {
-  const [coding = '', ...parameters] = part.split(';')
+/** Returns the weights (RFC 9110, 12.4.2) in a header such as Accept, by name in lower case. */
+export function parseWeights (header: string): ReadonlyMap<string, number> {
+  // Some clients put white space around the `=` of a weight.
+  return new Map(header.toLowerCase().replaceAll(/[ \t]/g, '').split(',').map(weightOf))
+}
+
+function weightOf (part: string): [name: string, weight: number] {
+  const [name = '', ...parameters] = part.split(';')
   const q = parameters.find((parameter) => parameter.startsWith('q='))
   const weight = q === undefined ? 1 : Number(q.slice(2))
-  return [coding, weight >= 0 && weight <= 1 ? weight : 0]
+  return [name, weight >= 0 && weight <= 1 ? weight : 0]
 }

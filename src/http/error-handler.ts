@@ -1,8 +1,9 @@
 import { STATUS_CODES } from 'node:http'
 import fp from 'fastify-plugin'
 import type { FastifyError, FastifyReply, FastifyRequest } from 'fastify'
-import { createUnavailableError, EncodedBodyError, formatErrorBody, PreconditionFailedError, RetryLaterError,
-  SentencesError, UnauthorizedError } from '../errors.ts'
+import { createUnavailableError, EncodedBodyError, formatErrorBody, InsufficientScopeError, InvalidKeyError,
+  KeyNotAcceptedError, PreconditionFailedError, RetryLaterError, SentencesError,
+  UnauthorizedError } from '../errors.ts'
 import { isDatabaseUnavailable } from '../infra/postgres/unavailable.ts'
 import { ANY_ORIGIN_ERROR_HEADERS, JSON_CONTENT_TYPE } from './common-headers.ts'
 import { allowReadingError } from './cors.ts'
@@ -50,6 +51,8 @@ interface Answer {
   readonly headers?: Readonly<Record<string, string | number>>
 }
 
+const BAD_TOKEN_ERRORS = [UnauthorizedError, InvalidKeyError, KeyNotAcceptedError]
+
 /** What a client may be told about an error; undefined for nothing. */
 function answerFor (error: FastifyError, request: FastifyRequest): Answer | undefined {
   if (error instanceof SentencesError) return { status: error.statusCode, messages: error.messages }
@@ -59,6 +62,11 @@ function answerFor (error: FastifyError, request: FastifyRequest): Answer | unde
   }
   if (error instanceof PreconditionFailedError) {
     return { status: error.statusCode, messages: [error.message], headers: { etag: error.etag } }
+  }
+  if (error instanceof InsufficientScopeError) {
+    const challenge = `Bearer error="insufficient_scope", scope="${error.scope}"` // RFC 6750, 3.1
+    const headers = { 'www-authenticate': challenge }
+    return { status: error.statusCode, messages: [error.message], headers }
   }
   const status = error.statusCode
   if (error.code?.startsWith('LANDFALL_') && status !== undefined) {
@@ -89,7 +97,7 @@ function sendError (error: FastifyError, request: FastifyRequest, reply: Fastify
     else allowReadingError(request, reply)
   }
   if (answer.status === 401) {
-    const hasBadToken = error instanceof UnauthorizedError &&
+    const hasBadToken = BAD_TOKEN_ERRORS.some((one) => error instanceof one) &&
       /^Bearer /i.test(request.headers.authorization ?? '')
     reply.header('www-authenticate', hasBadToken ? 'Bearer error="invalid_token"' : 'Bearer')
   }

@@ -21,13 +21,15 @@ export const isJson = ({ headers }: FastifyRequest): boolean =>
   /^application\/(?:[\w.-]+\+)?json/i.test(headers['content-type'] ?? '')
 
 /**
- * Adds a hook that removes the Content-Type of a DELETE without a body. Some clients, such as
+ * Adds a hook that removes the Content-Type of a request without a body. Some clients, such as
  * `curl -X DELETE -d ''`, send one, and Fastify would answer 415.
+ *
+ * @param methods those that need no body
  */
-export function allowTypeWithoutBody (scope: FastifyInstance): void {
+export function allowTypeWithoutBody (scope: FastifyInstance, methods: readonly string[] = ['DELETE']): void {
   scope.addHook('onRequest', ({ method, headers }, _reply, done) => {
     if (
-      method === 'DELETE' && headers['transfer-encoding'] === undefined &&
+      methods.includes(method) && headers['transfer-encoding'] === undefined &&
       Number(headers['content-length'] ?? 0) === 0
     ) delete headers['content-type']
     done()

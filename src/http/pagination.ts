@@ -1,4 +1,5 @@
 import { Type, type Static } from '@sinclair/typebox'
+import type { FastifyReply } from 'fastify'
 
 // Cursor pagination of all lists, newest first. Ids are UUIDs of version 7, which sort by creation time, or
 // numbers in the form of a UUID.
@@ -32,6 +33,11 @@ export interface Page {
   readonly before: string | undefined
 }
 
+/** Less than every id. Work that goes through all rows in the order of ids begins here. */
+export const OLDEST = '00000000-0000-0000-0000-000000000000'
+/** Greater than every id. A list without a cursor begins here. */
+export const NEWEST = 'ffffffff-ffff-ffff-ffff-ffffffffffff'
+
 /** The page that a valid query asks for. */
 export const pageOf = ({ limit = DEFAULT_LIMIT, cursor }: Static<typeof PageQuery>): Page => ({
   limit,
@@ -41,6 +47,26 @@ export const pageOf = ({ limit = DEFAULT_LIMIT, cursor }: Static<typeof PageQuer
 /** The Link to the records older than `lastId`. It is relative, so that tokens stay on their host. */
 export const nextLink = (listPath: string, page: Page, lastId: string): string =>
   `<${listPath}?limit=${page.limit}&cursor=${encodeCursor(lastId)}>; rel="next"`
+
+/**
+ * Returns the records of a page, and adds the Link to the next one if there is one.
+ *
+ * @param path the list's path in the service
+ * @param found the records of the page, and one more if there is a next page
+ */
+export function takePage<Row extends { readonly id: string }> (
+  reply: FastifyReply,
+  path: string,
+  page: Page,
+  found: readonly Row[]
+): readonly Row[] {
+  const shown = found.slice(0, page.limit)
+  const last = shown.at(-1)
+  if (found.length > page.limit && last !== undefined) {
+    reply.header('link', nextLink(reply.server.publicPath(path), page, last.id))
+  }
+  return shown
+}
 
 /** The largest `bigint` of PostgreSQL. */
 const MAX_BIGINT = 2n ** 63n - 1n

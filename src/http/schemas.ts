@@ -35,7 +35,7 @@ export const WriteConditions = Type.Object({
   'if-unmodified-since': condition('Write only if there was no change since this date')
 })
 
-/** The `security` of routes that need an access token. */
+/** The `security` of routes that take access tokens only. requireAccess() sets that of the others. */
 export const bearer = [{ bearer: [] }] as const
 
 interface HeaderSchema {
@@ -67,13 +67,21 @@ export const HEADERS = {
   },
   'WWW-Authenticate': {
     type: 'string',
-    description: 'How to authenticate; `Bearer error="invalid_token"` if the access token is not valid',
+    description:
+      'How to authenticate; `Bearer error="invalid_token"` if the token or key is not valid, `Bearer error="insufficient_scope"` with the missing scope of a key',
     examples: ['Bearer']
   },
   Location: {
     type: 'string',
     description: 'Where the new record is, relative to the URL of the request',
     examples: ['/assets/019a7c1e-5f60-7c3a-9d2b-0f6a4c8e1b57']
+  },
+  'Set-Cookie': {
+    type: 'string',
+    description: 'The cookie with the next refresh token, or without a value to delete it',
+    examples: [
+      '__Secure-landfall_session=; Max-Age=0; Path=/auth/browser_session; HttpOnly; SameSite=Strict; Secure'
+    ]
   },
   Allow: {
     type: 'string',
@@ -218,10 +226,9 @@ export const nothing = (meaning: string, ...headers: AnswerHeader[]) =>
 /** For each error status: its description, an example message, and additional headers. */
 const ERRORS = {
   400: ['The URL, the Host header or the body is malformed', 'Request is malformed'],
-  401: ['The access token is missing or invalid, or the credentials in the body are wrong',
+  401: ['The access token or API key is missing or invalid, or the credentials in the body are wrong',
     'Missing or invalid access token', 'WWW-Authenticate'],
-  403: ['The service does not allow this',
-    'Sign-up is closed; ask the operator of this service for an account'],
+  403: ['The service does not allow this', 'API key lacks the scope pages:write', 'WWW-Authenticate?'],
   404: ['The record does not exist or belongs to another account', 'Not found'],
   405: ['The URL does not support the method', 'Method is not allowed here', 'Allow'],
   408: ['The body took too long to arrive', 'Request took too long to arrive'],

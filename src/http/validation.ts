@@ -117,7 +117,8 @@ const TYPES: Readonly<Record<string, string>> = {
   string: 'a string',
   object: 'a JSON object',
   array: 'a JSON array',
-  'object,array': 'a JSON object or array'
+  'object,array': 'a JSON object or array',
+  'string,null': 'a string or null'
 }
 
 /** Turns the errors of one value into sentences, without duplicates. */
@@ -126,7 +127,8 @@ function describe (errors: readonly Problem[]): string[] {
   for (const error of relevant(errors)) {
     byPath.set(error.instancePath, [...byPath.get(error.instancePath) ?? [], error])
   }
-  const sentences = [...byPath].flatMap(([path, atPath]) => describeField(path, atPath))
+  // An entry of a list has the name of the list.
+  const sentences = [...byPath].flatMap(([path, atPath]) => describeField(path.replace(/\/\d+$/, ''), atPath))
   return [...new Set(sentences)]
 }
 
@@ -163,6 +165,8 @@ function describeRule (label: string, problem: Problem): string[] {
     case 'required':
       return [hasRequiredFields(parentSchema?.properties[params.missingProperty]) ? describeShape(example)
         : `${labelOf(params.missingProperty)} can't be blank`]
+    case 'minItems':
+      return [`${label} can't be blank`]
     case 'minLength':
       return [`${label} is too short (minimum is ${params.limit} characters)`]
     case 'maxLength':

@@ -14,6 +14,8 @@ export const INFO = {
 
 **Tokens.** Sign in and send the access token as \`Authorization: Bearer …\`. After a 401, exchange the refresh token for a new pair of tokens.
 
+**API keys** let programs manage pages and assets without a sign-in. Send one as \`Authorization: Bearer lf_…\`. Each operation names the scope that it needs; a key without it gets a 403. A key is refused on accounts, sessions and keys.
+
 **Lists** are arrays in descending order of creation. If there are more records, the response has a \`Link: <…>; rel="next"\` header. Read counts are oldest first, and complete.
 
 **ETags.** The \`ETag\` of a document is derived from its content. Send it as \`If-None-Match\` to avoid downloading an unchanged document, and as \`If-Match\` to avoid overwriting a change that you have not seen.
@@ -26,7 +28,8 @@ export const INFO = {
 }
 
 export const TAGS = [
-  { name: 'Accounts', description: 'Sign-up, sign-in and tokens' },
+  { name: 'Accounts', description: 'Sign-up, sign-in, sessions, password and deletion' },
+  { name: 'API keys', description: 'Keys with which programs manage pages and assets' },
   { name: 'Landing Pages', description: 'Manage the landing pages of the account' },
   { name: 'Assets', description: 'Manage the uploaded files of the account' },
   {
@@ -43,5 +46,10 @@ export const SECURITY_SCHEMES = {
     scheme: 'bearer',
     bearerFormat: 'JWT',
     description: 'The access token from a sign-up, sign-in or refresh'
+  },
+  apiKey: {
+    type: 'http',
+    scheme: 'bearer',
+    description: 'An API key with the scope that the operation names'
   }
 } as const

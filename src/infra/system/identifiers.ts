@@ -12,15 +12,24 @@ export const isUuid = (value: unknown): value is string => typeof value === 'str
 export const isPublicId = (value: string): boolean => /^[0-9A-Za-z]{22}$/.test(value)
 
 /**
- * Returns an identifier that can't be guessed: 22 characters of base62 with 130.9 random bits. Bytes above
- * the largest multiple of 62 are discarded, so that all characters are equally likely.
+ * Returns random characters of base62, each with 5.95 bits. Bytes above the largest multiple of 62 are
+ * discarded, so that all characters are equally likely.
  */
-export function randomPublicId (): string {
-  let id = ''
-  while (id.length < PUBLIC_ID_LENGTH) {
-    for (const byte of randomBytes(32)) {
-      if (byte < 248 && id.length < PUBLIC_ID_LENGTH) id += BASE62[byte % 62]
+export function randomBase62 (length: number): string {
+  let text = ''
+  while (text.length < length) {
+    for (const byte of randomBytes(64)) {
+      if (byte < 248 && text.length < length) text += BASE62[byte % 62]
     }
   }
-  return id
+  return text
+}
+
+/** Returns an identifier that can't be guessed: 22 characters of base62 with 130.9 random bits. */
+export const randomPublicId = (): string => randomBase62(PUBLIC_ID_LENGTH)
+
+/** Formats a whole number from 0 in base62. */
+export function formatBase62 (number: number): string {
+  const last = BASE62.charAt(number % 62)
+  return number < 62 ? last : formatBase62(Math.floor(number / 62)) + last
 }
