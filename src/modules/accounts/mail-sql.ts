@@ -1,0 +1,64 @@
+// SQL that adds mails to the queue, for statements that change an account. A mail is queued by the statement
+// that causes it, so that none is lost and none is sent for a change that failed.
+
+/** Mails with a link. The link of each kind that was mailed last is the only one that can be used. */
+export type LinkKind = 'email_confirmation' | 'password_reset'
+/** Mails that tell a user about a change of the account. */
+export type NoticeKind = 'password_changed' | 'api_key_created' | 'account_deleted'
+export type MailKind = LinkKind | NoticeKind
+
+/** Mails that an address gets in an hour at most, of each kind with a link, and of all notices together. */
+const PER_HOUR = { email_confirmation: 3, password_reset: 3, notice: 10 }
+
+/** Returns a table, `allowed`, which has a row if another mail may be queued, and counts that mail. */
+function limitSql (kind: keyof typeof PER_HOUR, from: string, isOn: string): string {
+  const max = PER_HOUR[kind]
+  return `allowed AS (
+    INSERT INTO mail_limits AS known (address_hash, kind, queued_at)
+    SELECT sha256(convert_to(email, 'UTF8')), '${kind}', ARRAY[now()] FROM ${from} WHERE ${isOn}
+    ON CONFLICT (address_hash, kind) DO UPDATE
+      SET queued_at = (known.queued_at || now())[GREATEST(1, cardinality(known.queued_at) + 2 - ${max}):]
+    WHERE cardinality(known.queued_at) < ${max} OR known.queued_at[1] <= now() - interval '1 hour'
+    RETURNING kind
+  )`
+}
+
+/**
+ * Returns tables of a WITH clause that queue a notice, unless there were too many in the last hour.
+ *
+ * @param from the table with the `id` and `email` of the user
+ * @param isOn a condition; without mail it must be false
+ * @param details SQL of a `jsonb` for the text
+ * @param userId SQL of the user; NULL if the notice outlives the account
+ */
+export const noticeSql = (
+  kind: NoticeKind,
+  from: string,
+  isOn: string,
+  { details = 'NULL', userId = 'id' }: { details?: string, userId?: string } = {}
+): string =>
+  `${limitSql('notice', from, isOn)}, notice AS (
+    INSERT INTO mails (user_id, recipient, kind, details)
+    SELECT ${userId}, email, '${kind}', ${details} FROM ${from}, allowed
+  )`
+
+/**
+ * Returns tables of a WITH clause that queue a mail with a link, unless there were too many in the last hour.
+ * The link is made when the mail is sent.
+ *
+ * @param from the table with the `id` and `email` of the user
+ * @param isOn a condition; without mail it must be false
+ */
+export const linkMailSql = (kind: LinkKind, from: string, isOn = 'true'): string =>
+  `${limitSql(kind, from, isOn)}, link AS (
+    INSERT INTO mail_links (user_id, kind, mail_id)
+    SELECT id, '${kind}', gen_random_uuid() FROM ${from}, allowed
+    ON CONFLICT (user_id, kind) DO UPDATE SET mail_id = excluded.mail_id
+    RETURNING user_id, mail_id
+  ), mail AS (
+    INSERT INTO mails (id, user_id, recipient, kind)
+    SELECT mail_id, user_id, email, '${kind}' FROM link JOIN ${from} ON id = user_id
+  )`
+
+/** The rows of `mail_limits` that have no effect any more. */
+export const OUTDATED_LIMITS = "queued_at[cardinality(queued_at)] < now() - interval '1 hour'"

@@ -1,0 +1,123 @@
+import { LINK_PAGES } from './links.ts'
+
+// The pages to which the links in mails lead. They are the same for everybody: the token is in the fragment
+// of the link, which only the script reads. Nothing happens before a person acts, because mail scanners open
+// links, too, and some of them run scripts.
+
+interface Page {
+  readonly title: string
+  readonly text: string
+  /** The fields and the button of the form. */
+  readonly form: string
+  /** The route that takes the form, relative to the page, because BASE_URL may have a path. */
+  readonly target: string
+  readonly done: string
+}
+
+const page = ({ title, text, form, target, done }: Page, hasConsole: boolean): string =>
+  `<!doctype html>
+<html lang="en">
+<head>
+<meta charset="utf-8">
+<meta name="viewport" content="width=device-width, initial-scale=1">
+<meta name="robots" content="noindex">
+<title>${title} – Landfall</title>
+<link rel="stylesheet" href="page.css">
+<script type="module" src="page.js"></script>
+</head>
+<body>
+<main>
+<h1>${title}</h1>
+<p>${text}</p>
+<form hidden data-target="${target}" data-done="${done}">
+${form}
+</form>
+<div id="message" role="alert"></div>
+${hasConsole ? '<p id="next" hidden><a href="../console/">Open the console</a></p>' : ''}
+<noscript><p>This page needs JavaScript.</p></noscript>
+</main>
+</body>
+</html>
+`
+
+const RESET_PASSWORD: Page = {
+  title: 'Reset your password',
+  text: 'A new password ends all sessions and deletes all API keys of your account.',
+  form: `<p><label for="password">New password</label>
+<input id="password" name="password" type="password" autocomplete="new-password" required></p>
+<p><label for="confirmation">New password, repeated</label>
+<input id="confirmation" name="password_confirmation" type="password" autocomplete="new-password" required></p>
+<p><button>Change the password</button></p>`,
+  target: '../auth/password_resets',
+  done: 'Your password is changed. You can sign in with it now.'
+}
+
+const CONFIRM_EMAIL: Page = {
+  title: 'Confirm your email address',
+  text:
+    'This ends all sessions and deletes all API keys of your account. Confirm the address only if the account is yours.',
+  form: '<p><button>Confirm this address</button></p>',
+  target: '../auth/email_confirmations',
+  done: 'Your email address is confirmed. You can sign in now.'
+}
+
+const STYLE = `:root { color-scheme: light dark; font: 1rem/1.5 system-ui, sans-serif }
+main { max-width: 28rem; margin: 10vh auto; padding: 0 1rem }
+label { display: block }
+input, button { box-sizing: border-box; width: 100%; padding: .5rem; font: inherit }
+`
+
+const SCRIPT = `const form = document.querySelector('form')
+const message = document.querySelector('#message')
+const next = document.querySelector('#next')
+const token = new URLSearchParams(location.hash.slice(1)).get('token')
+// Nobody can copy or read the token from the address bar or the history.
+history.replaceState(null, '', location.pathname)
+// Another link to the same page, opened in this tab.
+addEventListener('hashchange', () => location.reload())
+
+function show (...sentences) {
+  message.replaceChildren(...sentences.map((sentence) => {
+    const paragraph = document.createElement('p')
+    paragraph.textContent = sentence
+    return paragraph
+  }))
+}
+
+async function send () {
+  const body = JSON.stringify({ token, ...Object.fromEntries(new FormData(form)) })
+  const response = await fetch(form.dataset.target, {
+    method: 'PUT',
+    headers: { 'content-type': 'application/json' },
+    body
+  })
+  if (!response.ok) return show(...(await response.json()).errors)
+  form.remove()
+  show(form.dataset.done)
+  if (next !== null) next.hidden = false
+}
+
+form.addEventListener('submit', async (event) => {
+  event.preventDefault()
+  const button = form.querySelector('button')
+  button.disabled = true
+  show()
+  await send().catch(() => show('The service can\\'t be reached. Try again.'))
+  button.disabled = false
+})
+
+if (token === null) show('This link is not complete, or the page was loaded again. Open the link in the mail once more.')
+else form.hidden = false
+`
+
+/**
+ * Returns the files by path: their content type and their content.
+ *
+ * @param hasConsole whether the pages link to the console
+ */
+export const pageFiles = (hasConsole: boolean): Readonly<Record<string, readonly [string, string]>> => ({
+  [LINK_PAGES.password_reset]: ['text/html; charset=utf-8', page(RESET_PASSWORD, hasConsole)],
+  [LINK_PAGES.email_confirmation]: ['text/html; charset=utf-8', page(CONFIRM_EMAIL, hasConsole)],
+  '/account/page.css': ['text/css; charset=utf-8', STYLE],
+  '/account/page.js': ['text/javascript; charset=utf-8', SCRIPT]
+})

@@ -1,0 +1,153 @@
+import type { FastifyBaseLogger } from 'fastify'
+import type { StatementRunner } from '../../../infra/postgres/statement.ts'
+import { isDatabaseUnavailable } from '../../../infra/postgres/unavailable.ts'
+import type { MailKind } from '../mail-sql.ts'
+import { createToken, hashToken } from '../random-tokens.ts'
+import { isLinkKind, linkTo } from './links.ts'
+import { claimMail, postponeMail, removeMail, storeLink, type ClaimedMail } from './queue.ts'
+import { writeMail } from './texts.ts'
+import { describeFailure, isPermanent, type SendMail } from './transport.ts'
+
+/** Mails that a process sends at the same time. */
+const MAX_SENDING = 4
+/** Time limit from the claim to the server's answer; shorter than a claim, which lapses after 60 s. */
+const SEND_LIMIT_MS = 45_000
+/** How long a shutdown waits for the mails under way. */
+const SHUTDOWN_LIMIT_MS = 3_000
+const FIRST_RETRY_SECONDS = 15
+const MAX_RETRY_SECONDS = 5 * 60
+const MAX_AGE_SECONDS = 24 * 60 * 60
+
+/** Returns how long a mail waits after its failed attempt number `attempts`, in seconds. */
+export const retrySeconds = (attempts: number): number =>
+  Math.min(MAX_RETRY_SECONDS, FIRST_RETRY_SECONDS * 2 ** (attempts - 1))
+
+export interface MailSenderOptions {
+  readonly database: StatementRunner
+  readonly log: FastifyBaseLogger
+  readonly send: SendMail
+  /** The public address of the service. */
+  readonly baseUrl: string
+}
+
+type Counts = Record<MailKind, number>
+const noCounts = (): Counts => ({
+  email_confirmation: 0,
+  password_reset: 0,
+  password_changed: 0,
+  api_key_created: 0,
+  account_deleted: 0
+})
+
+/** A newer release may have queued a kind that this one doesn't know. */
+function count (counts: Partial<Counts>, kind: MailKind): void {
+  counts[kind] = (counts[kind] ?? 0) + 1
+}
+
+/** Sends the mails of the queue that are due. Several processes may do so at the same time. */
+export class MailSender {
+  /** Mails that the server took, attempts that failed, and mails that were given up. */
+  readonly counts = { sent: noCounts(), failed: noCounts(), givenUp: noCounts() }
+  readonly #options: MailSenderOptions
+  readonly #host: string
+  readonly #runs = new Set<Promise<void>>()
+  readonly #stop = new AbortController()
+  #isStopping = false
+  #isFailing = false
+
+  constructor (options: MailSenderOptions) {
+    this.#options = options
+    this.#host = new URL(options.baseUrl).hostname
+  }
+
+  /** Starts to send mails that are due, unless enough are under way. */
+  start (): void {
+    if (this.#isStopping || this.#runs.size >= MAX_SENDING) return
+    const run = this.#sendAll().finally(() => this.#runs.delete(run))
+    this.#runs.add(run)
+  }
+
+  /** Begins no attempt any more, and interrupts those that take too long. The mails stay in the queue. */
+  stop (): void {
+    this.#isStopping = true
+    setTimeout(() => this.#stop.abort(), SHUTDOWN_LIMIT_MS).unref()
+  }
+
+  /** Resolves when no attempt is under way. */
+  async idle (): Promise<void> {
+    while (this.#runs.size > 0) await Promise.all(this.#runs)
+  }
+
+  async #sendAll (): Promise<void> {
+    try {
+      while (!this.#isStopping && await this.#sendNext());
+      this.#isFailing = false
+    } catch (error) {
+      // The claims lapse. An outage of PostgreSQL is logged elsewhere; another error is logged once.
+      if (!this.#isFailing && !isDatabaseUnavailable(error)) {
+        this.#options.log.warn({ err: error }, 'the queue of mails could not be read; trying again')
+      }
+      this.#isFailing = true
+    }
+  }
+
+  /** @returns false when no mail is due */
+  async #sendNext (): Promise<boolean> {
+    const limit = AbortSignal.timeout(SEND_LIMIT_MS)
+    const mail = await claimMail(this.#options.database)
+    if (mail === undefined) return false
+    this.start() // another mail may be due
+    await this.#deliver(mail, AbortSignal.any([limit, this.#stop.signal]))
+    return true
+  }
+
+  async #deliver (mail: ClaimedMail, signal: AbortSignal): Promise<void> {
+    const { database, log } = this.#options
+    const { id, kind, attempts } = mail
+    const link = await this.#createLink(mail)
+    if (link === 'obsolete') return await removeMail(database, mail)
+    try {
+      const text = writeMail(kind, { ...mail, baseUrl: this.#options.baseUrl, link })
+      // A new attempt has a new link, so receivers must not take it for the same mail.
+      const unique = link === undefined ? id : `${id}.${attempts}`
+      await this.#options.send(
+        { ...text, messageId: `${unique}@${this.#host}`, recipient: mail.recipient },
+        signal
+      )
+    } catch (error) {
+      return await this.#handleFailure(mail, error)
+    }
+    count(this.counts.sent, kind)
+    log.info({ mail: id, kind, attempts, user: mail.userId ?? undefined }, 'mail sent')
+    await removeMail(database, mail)
+  }
+
+  /** Makes the link of a mail. @returns undefined if the mail carries none */
+  async #createLink (mail: ClaimedMail): Promise<string | 'obsolete' | undefined> {
+    if (!isLinkKind(mail.kind)) return undefined
+    const token = createToken()
+    const isStored = await storeLink(this.#options.database, mail, mail.kind, hashToken(token))
+    return isStored ? linkTo(this.#options.baseUrl, mail.kind, token) : 'obsolete'
+  }
+
+  async #handleFailure (mail: ClaimedMail, error: unknown): Promise<void> {
+    const { database, log } = this.#options
+    const { id, kind, attempts, ageSeconds } = mail
+    count(this.counts.failed, kind)
+    const about = {
+      mail: id,
+      kind,
+      attempts,
+      user: mail.userId ?? undefined,
+      failure: describeFailure(error)
+    }
+    if (isPermanent(error) || ageSeconds >= MAX_AGE_SECONDS) {
+      count(this.counts.givenUp, kind)
+      log.warn(about, 'mail given up')
+      return await removeMail(database, mail)
+    }
+    const seconds = retrySeconds(attempts)
+    log.warn(about, `mail not sent; trying again in ${seconds} seconds`)
+    await postponeMail(database, mail, seconds)
+  }
+}

@@ -1,0 +1,138 @@
+import type { MailKind } from '../mail-sql.ts'
+
+// The texts of all mails. They contain nothing that users have written, which could mislead the owner of an
+// address that somebody else has signed up with, or make a spam filter drop a warning.
+
+export interface MailText {
+  readonly subject: string
+  readonly text: string
+  readonly html: string
+}
+
+export interface MailContext {
+  /** The public address of the service. */
+  readonly baseUrl: string
+  readonly recipient: string
+  /** The link of a mail with a link. */
+  readonly link?: string | undefined
+  readonly details?: unknown
+}
+
+/** A paragraph, or a link in a paragraph of its own. */
+type Block = string | { readonly link: string }
+
+interface Content {
+  readonly subject: string
+  readonly blocks: readonly Block[]
+}
+
+/** Reads the details of a mail about a new password: did the session that changed it stay signed in? */
+const isSessionKept = (details: unknown): boolean =>
+  (details as { readonly session_kept?: boolean } | null | undefined)?.session_kept === true
+
+/** The details of a mail about a new API key. */
+interface KeyDetails {
+  readonly scopes: readonly string[]
+  /** A date that `Date` can parse, or null. */
+  readonly expires_at: string | null
+}
+
+const WAS_NOT_YOU =
+  "If this wasn't you, somebody else can use your account: ask for a link to reset your password at once, and tell the operator of the service."
+
+const CONTENTS: Readonly<Record<MailKind, (context: MailContext) => Content>> = {
+  email_confirmation: ({ baseUrl, recipient, link = '' }) => ({
+    subject: 'Confirm your email address',
+    blocks: [
+      `Somebody has given ${recipient} as the email address of an account at ${baseUrl}. If this was you, confirm the address with this link:`,
+      { link },
+      'The link is valid for an hour and can be used once. Confirming ends all sessions and deletes all API keys of the account; sign in again afterwards.',
+      "If this wasn't you, ignore this mail: the address then stays unconfirmed."
+    ]
+  }),
+  password_reset: ({ baseUrl, recipient, link = '' }) => ({
+    subject: 'Reset your password',
+    blocks: [
+      `Somebody has asked to reset the password of the account ${recipient} at ${baseUrl}. If this was you, choose a new password with this link:`,
+      { link },
+      'The link is valid for an hour and can be used once. A new password ends all sessions and deletes all API keys of the account.',
+      "If this wasn't you, ignore this mail: the password then stays as it is."
+    ]
+  }),
+  password_changed: ({ baseUrl, recipient, details }) => ({
+    subject: 'Your password was changed',
+    blocks: [
+      `The password of the account ${recipient} at ${baseUrl} was changed. This ended ${
+        isSessionKept(details) ? 'all other sessions' : 'all sessions'
+      } of the account and all links to reset its password, and deleted its API keys.`,
+      WAS_NOT_YOU
+    ]
+  }),
+  api_key_created: ({ baseUrl, recipient, details }) => {
+    const { scopes, expires_at: expiresAt } = details as KeyDetails
+    return {
+      subject: 'A new API key was created',
+      blocks: [
+        `An API key was created for the account ${recipient} at ${baseUrl}. The list of your keys shows its name.`,
+        `Scopes: ${scopes.join(', ')}`,
+        `Expires: ${expiresAt === null ? 'never' : formatTime(expiresAt)}`,
+        `${WAS_NOT_YOU} The reset deletes the key, too.`
+      ]
+    }
+  },
+  account_deleted: ({ baseUrl, recipient }) => ({
+    subject: 'Your account was deleted',
+    blocks: [
+      `The account ${recipient} at ${baseUrl} was deleted, with its pages, files, sessions and API keys.`,
+      "If this wasn't you, tell the operator of the service."
+    ]
+  })
+}
+
+/**
+ * Writes a mail as plain text and as HTML.
+ *
+ * @throws {Error} if this release doesn't know the kind
+ */
+export function writeMail (kind: MailKind, context: MailContext): MailText {
+  if (!Object.hasOwn(CONTENTS, kind)) throw new Error('this release knows no such mail')
+  const { subject, blocks } = CONTENTS[kind](context)
+  const plain = blocks.map((block) => typeof block === 'string' ? block : block.link)
+  const paragraphs = blocks.map((block) =>
+    `<p>${typeof block === 'string' ? escapeHtml(block) : anchor(block)}</p>`
+  )
+  return {
+    subject,
+    text: `${plain.join('\n\n')}\n`,
+    html: `<!doctype html>
+<html lang="en">
+<head><meta charset="utf-8"><title>${escapeHtml(subject)}</title></head>
+<body>
+${paragraphs.join('\n')}
+</body>
+</html>
+`
+  }
+}
+
+function anchor ({ link }: { readonly link: string }): string {
+  const escaped = escapeHtml(link)
+  return `<a href="${escaped}">${escaped}</a>`
+}
+
+const ENTITIES: Readonly<Record<string, string>> = {
+  '&': '&amp;',
+  '<': '&lt;',
+  '>': '&gt;',
+  '"': '&quot;',
+  "'": '&#39;'
+}
+const escapeHtml = (text: string): string =>
+  text.replace(/[&<>"']/g, (character) => ENTITIES[character] as string)
+
+const TIME_FORMAT = new Intl.DateTimeFormat('en-GB', {
+  dateStyle: 'long',
+  timeStyle: 'short',
+  timeZone: 'UTC'
+})
+const formatTime = (time: string): string => `${TIME_FORMAT.format(new Date(time))} UTC`

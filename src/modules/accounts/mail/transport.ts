@@ -1,0 +1,125 @@
+import nodemailer, { type NodemailerError } from 'nodemailer'
+import { isPlainEmailAddress } from '../credentials.ts'
+import type { MailText } from './texts.ts'
+
+// Speaks SMTP through nodemailer.
+
+/** Limits of the steps of a connection, in milliseconds. */
+const CONNECTION_TIMEOUT_MS = 10_000
+const IDLE_TIMEOUT_MS = 20_000
+const DNS_TIMEOUT_MS = 5_000
+
+const LOOPBACK = /^(localhost|127(\.\d+){3}|\[::1\])$/i
+
+export interface OutgoingMail extends MailText {
+  /** Without angle brackets. Receivers may drop a second mail with the same id. */
+  readonly messageId: string
+  readonly recipient: string
+}
+
+/** What may be logged about a failure. The server's words aren't, because they often contain the address. */
+export interface Failure {
+  readonly code?: string | undefined
+  readonly command?: string | undefined
+  readonly status?: number | undefined
+  /** The enhanced status code (RFC 3463). */
+  readonly enhancedStatus?: string | undefined
+  readonly reason?: string | undefined
+}
+
+/** Sends a mail. @throws {Error} when the server didn't take it, or `signal` was aborted */
+export type SendMail = (mail: OutgoingMail, signal: AbortSignal) => Promise<void>
+
+/** Creates the function that sends mails through the server of SMTP_URL, on a new connection each. */
+export function createTransport (
+  { SMTP_URL, MAIL_FROM }: { readonly SMTP_URL: string, readonly MAIL_FROM: string }
+): SendMail {
+  const transporter = nodemailer.createTransport({
+    ...serverOf(SMTP_URL),
+    connectionTimeout: CONNECTION_TIMEOUT_MS,
+    greetingTimeout: CONNECTION_TIMEOUT_MS,
+    socketTimeout: IDLE_TIMEOUT_MS,
+    dnsTimeout: DNS_TIMEOUT_MS
+  })
+  const from = senderOf(MAIL_FROM)
+  return async ({ messageId, recipient, subject, text, html }, signal) => {
+    if (!isPlainEmailAddress(recipient)) throw new AddressError()
+    // As objects, which nodemailer doesn't parse.
+    const to = { name: '', address: recipient }
+    await transporter.sendMail({
+      from,
+      to,
+      envelope: { from: { name: '', address: from.address }, to },
+      messageId: `<${messageId}>`,
+      subject,
+      text,
+      html,
+      // RFC 3834, and the header that Exchange knows: nobody wants answers of an automatic responder.
+      headers: { 'Auto-Submitted': 'auto-generated', 'X-Auto-Response-Suppress': 'OOF, AutoReply' },
+      disableFileAccess: true,
+      disableUrlAccess: true,
+      signal
+    })
+  }
+}
+
+/** The address of a mail has a form in which mail might go to somebody else. */
+class AddressError extends Error {}
+
+/** Turns SMTP_URL into options of nodemailer. */
+function serverOf (url: string) {
+  const { protocol, hostname, port, username, password } = new URL(url)
+  const isLocal = LOOPBACK.test(hostname)
+  const secure = protocol === 'smtps:'
+  const hasUser = username !== ''
+  // Checking the certificate of an optional TLS wouldn't help: an attacker could hide the server's offer.
+  const isVerified = !isLocal && (secure || hasUser)
+  return {
+    host: decodeURIComponent(hostname).replace(/^\[|\]$/g, ''),
+    port: port === '' ? secure ? 465 : 587 : Number(port),
+    secure,
+    requireTLS: isVerified && !secure,
+    tls: { rejectUnauthorized: isVerified },
+    ...hasUser && { auth: { user: decodeURIComponent(username), pass: decodeURIComponent(password) } }
+  }
+}
+
+/** Splits `Name <address>` or `address`. */
+function senderOf (sender: string): { name: string, address: string } {
+  const [, name = '', address = sender] = /^(.*) <(.*)>$/.exec(sender) ?? []
+  return { name, address }
+}
+
+/** The statuses of a refused recipient without an enhanced code: the mailbox or its name is wrong. */
+const NO_SUCH_MAILBOX = new Set([501, 550, 551, 553])
+/** Address and mailbox statuses, except those about the sender (5.1.7, 5.1.8). */
+const MAILBOX_STATUS = /^5\.(1\.(?![78]$)|2\.)\d+$/
+
+/**
+ * Whether trying again would be useless: the server refuses the recipient or the message for good. Other
+ * refusals, such as a wrong password or a relay that isn't allowed, are for the operator to mend.
+ */
+export function isPermanent (error: unknown): boolean {
+  if (error instanceof AddressError) return true
+  const { command, permanent, responseCode = 0 } = error as NodemailerError
+  if (permanent !== true) return false
+  if (command === 'DATA') return true
+  const { enhancedStatus } = describeFailure(error)
+  return command === 'RCPT TO' &&
+    (enhancedStatus === undefined ? NO_SUCH_MAILBOX.has(responseCode) : MAILBOX_STATUS.test(enhancedStatus))
+}
+
+/** Describes a failure without the address and the text of the mail. */
+export function describeFailure (error: unknown): Failure {
+  if (error instanceof AddressError) return { reason: 'the address is not plain' }
+  const { code, command, response, responseCode, message } = error as NodemailerError
+  if (response === undefined) {
+    return { code, command, reason: command === undefined || command === 'CONN' ? message : undefined }
+  }
+  return {
+    code,
+    command,
+    status: responseCode,
+    enhancedStatus: /^\d{3}[ -](\d\.\d+\.\d+)\s/.exec(response)?.[1]
+  }
+}
