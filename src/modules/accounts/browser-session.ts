@@ -1,0 +1,92 @@
+import type { FastifyPluginAsyncTypebox } from '@fastify/type-provider-typebox'
+import type { FastifyReply, FastifyRequest } from 'fastify'
+import { ForeignOriginError, InvalidRefreshTokenError } from '../../errors.ts'
+import { allowTypeWithoutBody } from '../../http/json-body.ts'
+import { sendWithoutBody } from '../../http/responses.ts'
+import { limitByAddress } from './address-limits.ts'
+import { endBrowserSessionSchema, renewBrowserSessionSchema } from './browser-session-schemas.ts'
+import { hashToken } from './random-tokens.ts'
+import { userRecord } from './schemas.ts'
+import { BROWSER_SESSION_PATH, SessionCookie } from './session-cookie.ts'
+import { findUserOfToken, hasSuccessor } from './session-repository.ts'
+import { recordSession, Sessions } from './sessions.ts'
+
+/** By then the browser has the cookie of a renewal that was answered at the same time. */
+const NEXT_COOKIE_SECONDS = 1
+
+/**
+ * The routes that keep the refresh token of a browser in a cookie. Browsers add it to requests of any page,
+ * so each request must come from a page of the service itself.
+ */
+export const browserSessionRoutes: FastifyPluginAsyncTypebox = async (app) => {
+  const { config, database } = app
+  const sessions = new Sessions(app)
+  const cookie = new SessionCookie(app)
+  allowTypeWithoutBody(app, ['POST', 'DELETE'])
+  app.addHook('onRequest', (request, reply, done) => {
+    reply.removeHeader('access-control-allow-origin') // CORS_ORIGINS lists no pages of the service
+    const baseUrl = app.baseUrl()
+    done(isOwnOrigin(request, baseUrl) ? undefined : new ForeignOriginError(baseUrl))
+  })
+  app.addHook('onRequest', limitByAddress(app, 'refresh', config.REFRESHES_PER_ADDRESS))
+
+  /** Uses the token of the cookie. Clears the cookie if the token is refused. */
+  async function useCookie<T> (
+    request: FastifyRequest,
+    reply: FastifyReply,
+    use: (token: string) => Promise<T>
+  ): Promise<T> {
+    const token = cookie.tokenIn(request)
+    try {
+      if (token === undefined) throw new InvalidRefreshTokenError()
+      return await use(token)
+    } catch (error) {
+      if (!(error instanceof InvalidRefreshTokenError) || !cookie.isIn(request)) throw error
+      // When another tab, or this one before a reload, has just renewed the session, that answer carries the
+      // next cookie. The browser may receive it before this answer, which must not delete it.
+      if (token !== undefined && await hasSuccessor(database, hashToken(token))) {
+        reply.header('retry-after', NEXT_COOKIE_SECONDS)
+      } else cookie.clear(reply)
+      throw error
+    }
+  }
+
+  async function renew (request: FastifyRequest, reply: FastifyReply, token: string) {
+    // Before the exchange: a page that is loaded again while PostgreSQL is away must not spend its token.
+    const user = await findUserOfToken(database, hashToken(token))
+    if (user === undefined) throw new InvalidRefreshTokenError()
+    const issued = await sessions.refresh(request, token)
+    recordSession(request, issued, 'session_refreshed')
+    cookie.set(reply, issued.tokens.refresh_token)
+    return { access_token: issued.tokens.access_token, user: userRecord(user) }
+  }
+
+  app.post(BROWSER_SESSION_PATH, {
+    schema: renewBrowserSessionSchema,
+    schemaErrorFormatter: () => new InvalidRefreshTokenError()
+  }, async (request, reply) => {
+    const token = request.body?.refresh_token
+    if (token !== undefined) return await renew(request, reply, token)
+    return await useCookie(request, reply, async (kept) => await renew(request, reply, kept))
+  })
+
+  app.delete(BROWSER_SESSION_PATH, { schema: endBrowserSessionSchema }, async (request, reply) => {
+    await useCookie(request, reply, async (token) => await sessions.endByToken(request, token))
+    cookie.clear(reply)
+    return sendWithoutBody(reply.code(204))
+  })
+}
+
+/**
+ * Whether a request comes from a page of the service: of BASE_URL, or of the host to which it is addressed.
+ * Pages of another port are of another origin, although browsers share cookies among ports.
+ */
+function isOwnOrigin ({ headers: { origin = '' }, host }: FastifyRequest, baseUrl: string): boolean {
+  if (!URL.canParse(origin) || new URL(origin).origin !== origin) return false
+  if (origin === new URL(baseUrl).origin) return true
+  const { protocol } = new URL(origin)
+  // Anybody on the network can answer for a page without TLS.
+  if (protocol !== 'https:' && baseUrl.startsWith('https:')) return false
+  const addressed = `${protocol}//${host}`
+  return URL.canParse(addressed) && new URL(addressed).origin === origin
+}
