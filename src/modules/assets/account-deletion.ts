@@ -1,0 +1,46 @@
+import { forEachConcurrently } from '../../infra/system/for-each-concurrently.ts'
+import type { StatementRunner } from '../../infra/postgres/statement.ts'
+import { deleteAssetsOf, listAssetsOf } from './asset-repository.ts'
+import type { FileStore } from './storage/file-store.ts'
+
+const ASSETS_PER_STATEMENT = 100
+
+/** What became of the assets of an account. */
+export interface RemovedAssets {
+  /** Assets that were removed, also those with a missing file. */
+  readonly assets: number
+  /** Files that were gone already. */
+  readonly missing: number
+  /** Assets that stay, because their files could not be removed. The file store has logged why. */
+  readonly failed: number
+}
+
+/**
+ * Removes the assets of a user, whose account is being deleted. The files go before their rows, so that the
+ * rows left by a crash tell which files are left.
+ *
+ * @param signal stops between two batches
+ */
+export async function removeAssetsOf (
+  database: StatementRunner,
+  store: FileStore,
+  userId: number,
+  signal?: AbortSignal
+): Promise<RemovedAssets> {
+  let [assets, missing, failed] = [0, 0, 0]
+  for (let after: string | undefined; signal?.aborted !== true;) {
+    const batch = await listAssetsOf(database, userId, { after, limit: ASSETS_PER_STATEMENT })
+    const removed: string[] = []
+    await forEachConcurrently(batch, store.filesAtOnce, async ({ id, storageKey }) => {
+      const existed = await store.remove(storageKey).catch(() => undefined)
+      if (existed !== undefined) removed.push(id)
+      if (existed === false) missing++
+    })
+    if (removed.length > 0) await deleteAssetsOf(database, userId, removed)
+    assets += removed.length
+    failed += batch.length - removed.length
+    if (batch.length < ASSETS_PER_STATEMENT) break
+    after = batch.at(-1)?.id
+  }
+  return { assets, missing, failed }
+}
