@@ -6,14 +6,17 @@ import { secondsLeft } from '../rate-limit/index.ts'
 
 const MINUTE_MS = 60_000
 
+/** Limits of requests per client address and minute. */
+type RequestLimit = 'sign_up' | 'refresh' | 'password_reset'
+
 /** The counter of a client address, by limit. */
-export const addressKey = (limit: 'sign-in:address' | 'sign_up' | 'refresh', address: string): string =>
+export const addressKey = (limit: 'sign-in:address' | RequestLimit, address: string): string =>
   `${limit}:${address}`
 
 /** Returns an `onRequest` hook that limits each client address to `max` requests a minute. */
 export function limitByAddress (
   app: FastifyInstance,
-  name: 'sign_up' | 'refresh',
+  name: RequestLimit,
   max: number
 ): onRequestAsyncHookHandler {
   const { counters, authCounts } = app

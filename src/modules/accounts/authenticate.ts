@@ -2,11 +2,12 @@ import { createHmac } from 'node:crypto'
 import fastifyJwt from '@fastify/jwt'
 import fp from 'fastify-plugin'
 import type { FastifyInstance, FastifyRequest } from 'fastify'
-import { findSession, type Session } from './session-repository.ts'
+import { InvalidKeyError, KeyNotAcceptedError, UnauthorizedError } from '../../errors.ts'
 import { clock } from '../../infra/system/clock.ts'
-import type { Database } from '../../infra/postgres/database.ts'
-import { UnauthorizedError } from '../../errors.ts'
 import { isUuid } from '../../infra/system/identifiers.ts'
+import { looksLikeApiKey } from './api-keys/key.ts'
+import { isSafe } from './scopes.ts'
+import { useSession, type Client, type Session } from './session-repository.ts'
 
 declare module 'fastify' {
   interface FastifyInstance {
@@ -14,11 +15,29 @@ declare module 'fastify' {
     hashEmail: (email: string) => string
   }
   interface FastifyRequest {
-    /** The session of the access token. Set in the authenticated scope, before the body is read. */
+    /** Who sends the request. Set in scopes that authenticate, before the body is read. */
+    caller: Caller
+    /** When PostgreSQL last confirmed the caller, in milliseconds of the process clock. */
+    callerSeenAt: number
+    /** The session of the access token. Set in the scope of requireSession(), like the caller. */
     session: Session
-    /** When PostgreSQL last confirmed the session, in milliseconds of the process clock. */
-    sessionSeenAt: number
   }
+}
+
+/** Who is named as the author of a version. */
+export interface Author {
+  readonly type: 'user' | 'api_key'
+  /** The e-mail of the user, or the name of the key. */
+  readonly name: string
+}
+
+/** A user, by a session or by an API key. */
+export interface Caller {
+  readonly userId: number
+  readonly author: Author
+  readonly hasConfirmedEmail: boolean
+  /** Looks the session or the key up again. Resolves to false if it has ended. */
+  readonly isValid: () => Promise<boolean>
 }
 
 const ISSUER = 'landfall'
@@ -28,54 +47,110 @@ const TOKEN_TYPE = 'at+jwt'
 /** RFC 6750, 2.1: the scheme, one or more spaces, and a token of these characters. */
 const BEARER = /^Bearer +([A-Za-z0-9\-._~+/]+=*)$/i
 const MAX_USER_ID = 2 ** 31 - 1
-/** A session isn't looked up again within this time, so a write may succeed this long after a sign-out. */
-const SESSION_FRESH_MS = 1000
+/** A caller isn't looked up again within this time, so a write may succeed this long after a sign-out. */
+const CALLER_FRESH_MS = 1000
+/** Characters of a User-Agent that are kept. */
+const USER_AGENT_MAX = 256
+
+/** Adds hooks that require an access token on all `routes`. API keys are refused there. */
+export function requireSession (routes: FastifyInstance): void {
+  authenticateCallers(routes, async (request) => {
+    request.session = await sessionOf(routes, request)
+    return callerOfSession(routes, request, request.session)
+  })
+}
 
 /**
- * Adds hooks that require a valid access token on all routes of `scope`. A handler that reads the body itself
- * must call `confirmSession` when the body is complete.
+ * Adds hooks that look up the caller on all `routes`. A handler that reads the body itself must call
+ * confirmCaller() when the body is complete.
+ *
+ * @param identify throws an error with the answer to a request that isn't allowed
  */
-export function requireSession (scope: FastifyInstance): void {
-  scope.addHook('onRequest', async (request, reply) => {
-    const { method } = request
+export function authenticateCallers (
+  routes: FastifyInstance,
+  identify: (request: FastifyRequest) => Promise<Caller>
+): void {
+  routes.addHook('onRequest', async (request, reply) => {
     // Browsers may keep what they read, but ask each time whether it has changed.
-    if (method === 'GET' || method === 'HEAD') {
+    if (isSafe(request.method)) {
       reply.removeHeader('cache-control').cacheControl('private').cacheControl('no-cache')
     }
-    request.session = await sessionOf(scope, request)
+    request.caller = await identify(request)
     // The time after the query, so that a slow query doesn't cause a second one.
-    request.sessionSeenAt = clock.now()
-    request.userId = request.session.userId
-    request.sessionId = request.session.id
+    request.callerSeenAt = clock.now()
   })
   // Before validation, so that a request with an ended session and an invalid body gets a 401.
-  scope.addHook('preValidation', async (request) => await confirmSession(scope.database, request))
+  routes.addHook('preValidation', confirmCaller)
 }
 
 /**
- * Looks the session up again if the last lookup is more than a second ago, because the session may have been
- * revoked while the body arrived. Call it right before a write. The expiry of the access token isn't checked
- * again, so that an upload may take longer than the token is valid.
+ * Looks the caller up again if the last lookup is more than a second ago, because the session or the key may
+ * have ended while the body arrived. Call it right before a write. The expiry of the access token isn't
+ * checked again, so that an upload may take longer than the token is valid.
  *
  * @throws {UnauthorizedError} when the session has ended
+ * @throws {InvalidKeyError} when the key has ended
  */
-export async function confirmSession (database: Database, request: FastifyRequest): Promise<void> {
-  if (clock.now() - request.sessionSeenAt <= SESSION_FRESH_MS) return
-  const { id, userId } = request.session
-  if (await findSession(database, id, userId) === undefined) throw new UnauthorizedError()
-  request.sessionSeenAt = clock.now()
+export async function confirmCaller (request: FastifyRequest): Promise<void> {
+  if (clock.now() - request.callerSeenAt <= CALLER_FRESH_MS) return
+  if (!await request.caller.isValid()) {
+    throw request.keyId === undefined ? new UnauthorizedError() : new InvalidKeyError()
+  }
+  request.callerSeenAt = clock.now()
 }
 
-async function sessionOf (app: FastifyInstance, request: FastifyRequest): Promise<Session> {
+/** Returns the bearer token of a request. @throws {UnauthorizedError} when there is none */
+export function bearerOf (request: FastifyRequest): string {
   const token = BEARER.exec(request.headers.authorization ?? '')?.[1]
   if (token === undefined) throw new UnauthorizedError()
+  return token
+}
+
+/**
+ * Returns the session of the access token of a request.
+ *
+ * @param token the bearer token of the request
+ * @throws {UnauthorizedError} when the token is missing or invalid, or its session has ended
+ * @throws {KeyNotAcceptedError} when it is an API key
+ */
+export async function sessionOf (
+  app: FastifyInstance,
+  request: FastifyRequest,
+  token = bearerOf(request)
+): Promise<Session> {
+  if (looksLikeApiKey(token)) throw new KeyNotAcceptedError()
   const { sub, sid } = claimsOf(app, token)
   if (typeof sub !== 'string' || !/^[1-9]\d{0,9}$/.test(sub) || Number(sub) > MAX_USER_ID || !isUuid(sid)) {
     throw new UnauthorizedError()
   }
-  const session = await findSession(app.database, sid, Number(sub))
+  const started = { sessionId: sid, userId: Number(sub) }
+  const session = await useSession(app.database, started, clientOf(request))
   if (session === undefined) throw new UnauthorizedError()
+  request.userId = session.userId
+  request.sessionId = session.id
   return session
+}
+
+/** Returns the caller of a session. */
+export function callerOfSession (
+  { database }: FastifyInstance,
+  request: FastifyRequest,
+  { id: sessionId, userId, email, emailConfirmedAt }: Session
+): Caller {
+  return {
+    userId,
+    author: { type: 'user', name: email },
+    hasConfirmedEmail: emailConfirmedAt !== null,
+    isValid: async () => await useSession(database, { sessionId, userId }, clientOf(request)) !== undefined
+  }
+}
+
+/** Returns where a request comes from, as the list of sessions shows it. */
+export function clientOf (request: FastifyRequest): Client {
+  return {
+    userAgent: request.headers['user-agent']?.slice(0, USER_AGENT_MAX) ?? null,
+    address: request.server.addressOf(request).full
+  }
 }
 
 function claimsOf (app: FastifyInstance, token: string): Record<string, unknown> {
@@ -113,8 +188,9 @@ export default fp<{ secret: string, accessTokenSeconds: number }>(
     })
     const auditKey = createHmac('sha256', secret).update('e-mail addresses in the audit trail').digest()
     app.decorate('hashEmail', (email) => createHmac('sha256', auditKey).update(email).digest('base64url'))
+    app.decorateRequest('caller', null as unknown as Caller)
+    app.decorateRequest('callerSeenAt', -Infinity)
     app.decorateRequest('session', null as unknown as Session)
-    app.decorateRequest('sessionSeenAt', -Infinity)
   },
   { name: 'authenticate', dependencies: ['database', '@fastify/sensible'] }
 )

@@ -1,3 +1,4 @@
+import { domainToASCII, domainToUnicode } from 'node:url'
 import validator from 'validator'
 import { dictionary } from '@zxcvbn-ts/language-common'
 
@@ -8,6 +9,12 @@ export const PASSWORD_MIN = 8
 export const PASSWORD_MAX = 256
 /** RFC 5321, 4.5.3.1.1. */
 const LOCAL_PART_MAX_BYTES = 64
+/** What has a meaning in the syntax of SMTP or of a mail's header, such as an encoded word (`=?…?=`). */
+const SYNTAX = /["<>()[\]\\,;:]|=\?.*\?=/
+/** IDNA ignores the invisible ones, and replaces the ideographic full stop by a dot. */
+const IGNORED_OR_DOT = /[\p{Default_Ignorable_Code_Point}\u3002]/u
+/** Older and newer versions of IDNA turn these letters into different domains. */
+const DEVIATIONS = /[ßς]/
 /** Characters beyond the BMP, except plane 14, whose tags and variation selectors are invisible. */
 const VISIBLE_BEYOND_BMP = /[\u{10000}-\u{DFFFF}]/gu
 
@@ -29,9 +36,9 @@ export const normalizeEmail = (email: string): string => compose(compose(email.t
 /** The form in which passwords are measured, hashed and compared. */
 export const normalizePassword = compose
 
-/** Returns the problems of a normalised e-mail address, except with its length. */
+/** Returns the problems of a new account's normalised e-mail address, except with its length. */
 export const checkEmail = (email: string): string[] =>
-  isEmailAddress(email, [...email].length > EMAIL_MAX) ? [] : ['is invalid']
+  isPlainEmailAddress(email, [...email].length > EMAIL_MAX) ? [] : ['is invalid']
 
 /** Returns the problems of a normalised password, except with its length. */
 export function checkPassword (password: string): string[] {
@@ -58,4 +65,18 @@ export function isEmailAddress (email: string, ofAnyLength = false): boolean {
     allow_utf8_local_part: true,
     ignore_max_length: ofAnyLength
   })
+}
+
+/**
+ * Whether a normalised e-mail address is one to which mail can be sent safely: no program on the way can read
+ * it as another address. Accounts of earlier releases may have other addresses.
+ *
+ * @param ofAnyLength skips the checks of the lengths of the address and its parts
+ */
+export function isPlainEmailAddress (email: string, ofAnyLength = false): boolean {
+  if (!isEmailAddress(email, ofAnyLength) || SYNTAX.test(email)) return false
+  if (email.length > MAX_NORMALIZED) return true // too long to be used, and for the checks below
+  const domain = email.slice(email.lastIndexOf('@') + 1)
+  return email.normalize('NFKC') === email && !IGNORED_OR_DOT.test(email) && !DEVIATIONS.test(domain) &&
+    (domainToASCII(domain) === domain || domainToUnicode(domain) === domain)
 }

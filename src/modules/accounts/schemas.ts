@@ -1,39 +1,48 @@
 import { Type } from '@sinclair/typebox'
 import { checkEmail, checkPassword, EMAIL_MAX, normalizeEmail, normalizePassword, PASSWORD_MAX,
   PASSWORD_MIN } from './credentials.ts'
-import { answer, bearer, BODY_ERRORS, errors, MALFORMED_JSON, NO_PARAMETERS,
-  nothing } from '../../http/schemas.ts'
+import type { User as UserRow } from './user-repository.ts'
+import { answer, BODY_ERRORS, errors, MALFORMED_JSON, NO_PARAMETERS } from '../../http/schemas.ts'
 
-const TOKEN = {
+export const EXAMPLE_TOKENS = {
   access_token: 'eyJhbGciOiJIUzI1NiIsInR5cCI6ImF0K2p3dCJ9.eyJzdWIiOiIxIn0.c2lnbmF0dXJl',
   refresh_token: 'w3Yc0vXkR9mHq2LJtB7sZ4uNfE8aGd1oPi5xKyCrVbM'
 }
-const EXAMPLE = { email: 'you@example.com', password: 'correct horse' }
+export const EXAMPLE = { email: 'you@example.com', password: 'correct horse' }
 
-const User = Type.Object({
+export const User = Type.Object({
   id: Type.Integer({ minimum: 1, examples: [1] }),
   email: Type.String({
     description: 'The email address, trimmed and in lower case',
     examples: [EXAMPLE.email]
+  }),
+  email_confirmed_at: Type.Union([Type.String({ format: 'date-time' }), Type.Null()], {
+    description: 'When the user confirmed to receive mail at the address; null before'
   })
 }, { title: 'User' })
+
+/** Returns the `user` of an answer. */
+export const userRecord = (
+  { id, email, emailConfirmedAt }: Pick<UserRow, 'id' | 'email' | 'emailConfirmedAt'>
+) => ({ id, email, email_confirmed_at: emailConfirmedAt?.toISOString() ?? null })
+
 const tokenFields = {
   access_token: Type.String({
     description: 'Send it as `Authorization: Bearer …`. It expires after 15 minutes by default.',
-    examples: [TOKEN.access_token]
+    examples: [EXAMPLE_TOKENS.access_token]
   }),
   refresh_token: Type.String({
     description:
       'Exchange it once at `/auth/refresh`, or send it to sign out. It expires after 30 days by default.',
-    examples: [TOKEN.refresh_token]
+    examples: [EXAMPLE_TOKENS.refresh_token]
   })
 }
 const Tokens = Type.Object(tokenFields, { title: 'Tokens' })
 const UserWithTokens = Type.Object({ user: User, ...tokenFields }, { title: 'UserWithTokens' })
-const CurrentUser = Type.Object({ user: User }, { title: 'CurrentUser' })
-const RefreshBody = Type.Object({
+export const CurrentUser = Type.Object({ user: User }, { title: 'CurrentUser' })
+export const RefreshBody = Type.Object({
   refresh_token: Type.String({ description: 'The latest refresh token of the session' })
-}, { title: 'RefreshToken', examples: [{ refresh_token: TOKEN.refresh_token }] })
+}, { title: 'RefreshToken', examples: [{ refresh_token: EXAMPLE_TOKENS.refresh_token }] })
 
 const newPassword = Type.String({
   minLength: PASSWORD_MIN,
@@ -45,6 +54,21 @@ const newPassword = Type.String({
 /** For a password from the command line. */
 export const NewPassword = Type.Object({ password: newPassword })
 
+/** The message of a 429 for wrong passwords. */
+export const TOO_MANY_FAILURES = { 429: 'Too many failed sign-ins, try again in 34 seconds' } as const
+
+/** The fields of a new password. */
+export const newPasswordFields = {
+  password: newPassword,
+  password_confirmation: Type.String({
+    normalize: normalizePassword,
+    description: 'The password, repeated'
+  })
+}
+
+const NEW_PASSWORD = 'staple battery'
+export const NEW_PASSWORD_EXAMPLE = { password: NEW_PASSWORD, password_confirmation: NEW_PASSWORD }
+
 export const SignUpBody = Type.Object({
   user: Type.Object({
     email: Type.String({
@@ -52,13 +76,10 @@ export const SignUpBody = Type.Object({
       maxLength: EMAIL_MAX,
       normalize: normalizeEmail,
       check: checkEmail,
-      description: 'At most 254 characters. White space around the address is removed, and case is ignored.'
+      description:
+        'At most 254 characters. White space around the address is removed, and case is ignored. Quoted local parts are refused, and so are characters that mail programs read as others, such as full-width letters.'
     }),
-    password: newPassword,
-    password_confirmation: Type.String({
-      normalize: normalizePassword,
-      description: 'The password, repeated'
-    })
+    ...newPasswordFields
   })
 }, { title: 'SignUp', examples: [{ user: { ...EXAMPLE, password_confirmation: EXAMPLE.password } }] })
 
@@ -83,6 +104,7 @@ export const signUpSchema = {
     201: answer(UserWithTokens, 'The account, and the tokens of its first session', 'Location'),
     ...errors([...BODY_ERRORS, 403, 422, 429, 500, 503], [], {
       ...MALFORMED_JSON,
+      403: 'Sign-up is closed; ask the operator of this service for an account',
       422: 'Email has already been taken'
     })
   }
@@ -99,7 +121,7 @@ export const signInSchema = {
     ...errors([...BODY_ERRORS, 401, 422, 429, 500, 503], [], {
       ...MALFORMED_JSON,
       401: 'Invalid email or password',
-      429: 'Too many failed sign-ins, try again in 34 seconds',
+      ...TOO_MANY_FAILURES,
       422: `Request body must look like ${JSON.stringify(SIGN_IN_EXAMPLE)}`
     })
   }
@@ -118,29 +140,5 @@ export const refreshSchema = {
       ...NO_PARAMETERS,
       401: 'Invalid or expired refresh token'
     })
-  }
-}
-export const meSchema = {
-  operationId: 'me',
-  tags,
-  summary: "Read the caller's account",
-  description: 'The account to which the access token belongs.',
-  security: bearer,
-  response: {
-    200: answer(CurrentUser, 'The account'),
-    ...errors([400, 401, 422, 500, 503], [], NO_PARAMETERS)
-  }
-}
-export const signOutSchema = {
-  operationId: 'signOut',
-  tags,
-  summary: 'Sign out',
-  description:
-    "Ends the sessions of the access token and of the refresh token immediately, on all replicas. If the refresh token is missing, invalid, already used or another account's, the response is a 401 and no session ends.",
-  security: bearer,
-  body: RefreshBody,
-  response: {
-    204: nothing('Signed out'),
-    ...errors([...BODY_ERRORS, 401, 422, 500, 503], [], { ...MALFORMED_JSON, ...NO_PARAMETERS })
   }
 }

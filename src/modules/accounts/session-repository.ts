@@ -1,6 +1,7 @@
 import type { Database } from '../../infra/postgres/database.ts'
 import { statement, type StatementRunner } from '../../infra/postgres/statement.ts'
 import { uuidv7 } from '../../infra/postgres/uuid.ts'
+import { linkMailSql, OUTDATED_LIMITS } from './mail-sql.ts'
 import { throwEmailTaken, type User } from './user-repository.ts'
 
 // FIND is hot: it runs for every authenticated request, and prepared it is five to seven times as fast as
@@ -13,15 +14,23 @@ export interface Session {
   readonly id: string
   readonly userId: number
   readonly email: string
+  readonly emailConfirmedAt: Date | null
 }
 
-export interface StartedSession {
+/** Where a request comes from. */
+export interface Client {
+  /** The start of its User-Agent; null without one. */
+  readonly userAgent: string | null
+  readonly address: string
+}
+
+export interface SessionIds {
   readonly sessionId: string
   readonly userId: number
 }
 
 /** An account and the number of its sessions that were ended. */
-export interface SignedOut {
+export interface EndedSessions {
   readonly id: number
   readonly email: string
   readonly sessionsEnded: number
@@ -37,8 +46,8 @@ type Hash = Uint8Array
 /** Inserts a session of `account` and its first refresh token, which never outlives the session. */
 const NEW_SESSION = `
   session AS (
-    INSERT INTO sessions (id, user_id, expires_at)
-    SELECT $1::uuid, id, now() + make_interval(secs => $2::double precision) FROM account
+    INSERT INTO sessions (id, user_id, expires_at, user_agent, address)
+    SELECT $1::uuid, id, now() + make_interval(secs => $2::double precision), $5, $6 FROM account
     RETURNING id, user_id, expires_at
   ), token AS (
     INSERT INTO refresh_tokens (token_hash, session_id, expires_at)
@@ -48,32 +57,47 @@ const NEW_SESSION = `
 
 /** FOR SHARE waits for a concurrent password change, after which the old password starts no session. */
 const START = statement<
-  StartedSession
->(`WITH account AS (SELECT id FROM users WHERE id = $5::integer AND password_hash = $6 FOR SHARE), ${NEW_SESSION}`)
+  SessionIds
+>(`WITH account AS (SELECT id FROM users WHERE id = $7::integer AND password_hash = $8 FOR SHARE), ${NEW_SESSION}`)
 const CREATE_ACCOUNT = statement<
-  StartedSession
->(`WITH account AS (INSERT INTO users (email, password_hash) VALUES ($5, $6) RETURNING id), ${NEW_SESSION}`)
+  SessionIds
+>(`WITH account AS (
+    INSERT INTO users (email, password_hash, email_confirmed_at) VALUES ($7, $8, NULL) RETURNING id, email
+  ), ${linkMailSql('email_confirmation', 'account', '$9::boolean')}, ${NEW_SESSION}`)
 
-const FIND = statement<Session>(`
-  SELECT s.id, s.user_id AS "userId", u.email
+/** A session that has not ended. */
+export const ALIVE = 's.revoked_at IS NULL AND s.expires_at > now()'
+
+const FIND = statement<Session & { isUseRecorded: boolean }>(`
+  SELECT s.id, s.user_id AS "userId", u.email, u.email_confirmed_at AS "emailConfirmedAt",
+    s.last_used_at IS NOT NULL AND s.last_used_at >= date_trunc('minute', now())
+      AND s.user_agent IS NOT DISTINCT FROM $3 AND s.address IS NOT DISTINCT FROM $4 AS "isUseRecorded"
   FROM sessions s JOIN users u ON u.id = s.user_id
-  WHERE s.id = $1::uuid AND s.user_id = $2::integer AND s.revoked_at IS NULL AND s.expires_at > now()`)
+  WHERE s.id = $1::uuid AND s.user_id = $2::integer AND ${ALIVE}`)
 
-const ROTATE = statement<StartedSession>(`
+/** Never waits for the row: many requests may begin with a minute, and one of them is enough. */
+const RECORD_USE = statement<object>(`
+  UPDATE sessions SET last_used_at = date_trunc('minute', now()), user_agent = $2, address = $3
+  WHERE id = (SELECT id FROM sessions WHERE id = $1::uuid FOR NO KEY UPDATE SKIP LOCKED)`)
+
+const ROTATE = statement<SessionIds>(`
   WITH spent AS (
     UPDATE refresh_tokens t SET rotated_at = now()
     FROM sessions s
     WHERE t.token_hash = $1 AND t.rotated_at IS NULL AND t.expires_at > now()
-      AND s.id = t.session_id AND s.revoked_at IS NULL AND s.expires_at > now()
+      AND s.id = t.session_id AND ${ALIVE}
     RETURNING s.id, s.user_id, s.expires_at
   ), issued AS (
     INSERT INTO refresh_tokens (token_hash, session_id, expires_at)
     SELECT $2, id, LEAST(expires_at, now() + make_interval(secs => $3::double precision))
     FROM spent
+  ), used AS (
+    UPDATE sessions SET last_used_at = date_trunc('minute', now()), user_agent = $4, address = $5
+    FROM spent WHERE sessions.id = spent.id
   )
   SELECT id AS "sessionId", user_id AS "userId" FROM spent`)
 
-const REVOKE_REPLAYED = statement<StartedSession>(`
+const REVOKE_REPLAYED = statement<SessionIds>(`
   UPDATE sessions s SET revoked_at = now()
   FROM refresh_tokens t
   WHERE t.token_hash = $1 AND s.id = t.session_id AND s.revoked_at IS NULL
@@ -84,17 +108,33 @@ const SIGN_OUT = statement<{ id: string }>(`
   WITH presented AS (
     SELECT s.id FROM refresh_tokens t JOIN sessions s ON s.id = t.session_id
     WHERE t.token_hash = $1 AND t.rotated_at IS NULL AND t.expires_at > now()
-      AND s.user_id = $2::integer AND s.revoked_at IS NULL AND s.expires_at > now()
+      AND s.user_id = $2::integer AND ${ALIVE}
   )
   UPDATE sessions SET revoked_at = now()
   WHERE revoked_at IS NULL AND EXISTS (SELECT FROM presented)
     AND (id = $3::uuid OR id IN (SELECT id FROM presented))
   RETURNING id`)
 
-const SIGN_OUT_EVERYWHERE = statement<SignedOut>(`
+const END_BY_TOKEN = statement<SessionIds>(`
+  UPDATE sessions s SET revoked_at = now()
+  FROM refresh_tokens t
+  WHERE t.token_hash = $1 AND t.rotated_at IS NULL AND t.expires_at > now()
+    AND s.id = t.session_id AND ${ALIVE}
+  RETURNING s.id AS "sessionId", s.user_id AS "userId"`)
+
+const FIND_USER = statement<Omit<User, 'passwordHash'>>(`
+  SELECT u.id, u.email, u.email_confirmed_at AS "emailConfirmedAt"
+  FROM refresh_tokens t JOIN sessions s ON s.id = t.session_id JOIN users u ON u.id = s.user_id
+  WHERE t.token_hash = $1 AND ${ALIVE}`)
+
+const FIND_SPENT = statement<object>(`
+  SELECT FROM refresh_tokens t JOIN sessions s ON s.id = t.session_id
+  WHERE t.token_hash = $1 AND t.rotated_at IS NOT NULL AND ${ALIVE}`)
+
+const SIGN_OUT_EVERYWHERE = statement<EndedSessions>(`
   WITH account AS (SELECT id, email FROM users WHERE email = $1), ended AS (
     UPDATE sessions s SET revoked_at = now() FROM account
-    WHERE s.user_id = account.id AND s.revoked_at IS NULL AND s.expires_at > now()
+    WHERE s.user_id = account.id AND ${ALIVE}
     RETURNING s.id
   )
   SELECT id, email, (SELECT count(*)::integer FROM ended) AS "sessionsEnded" FROM account`)
@@ -121,7 +161,12 @@ const SWEEPS = [
     `SELECT token_hash FROM refresh_tokens JOIN sessions ON sessions.id = session_id WHERE ${ENDED}
      LIMIT ${SWEEP_BATCH} FOR UPDATE OF refresh_tokens`
   ),
-  sweep('sessions', 'id', `SELECT id FROM sessions WHERE ${ENDED} LIMIT ${SWEEP_BATCH} FOR UPDATE`)
+  sweep('sessions', 'id', `SELECT id FROM sessions WHERE ${ENDED} LIMIT ${SWEEP_BATCH} FOR UPDATE`),
+  sweep(
+    'mail_limits',
+    '(address_hash, kind)',
+    `SELECT address_hash, kind FROM mail_limits WHERE ${OUTDATED_LIMITS} LIMIT ${SWEEP_BATCH} FOR UPDATE`
+  )
 ]
 
 /**
@@ -133,37 +178,46 @@ export async function startSession (
   database: Database,
   { id, passwordHash }: User,
   tokenHash: Hash,
-  { refreshTokenSeconds, sessionSeconds }: Lifetimes
-): Promise<StartedSession | undefined> {
-  const rows = await database.run(START, [uuidv7(), sessionSeconds, tokenHash, refreshTokenSeconds, id,
-    passwordHash])
+  { refreshTokenSeconds, sessionSeconds }: Lifetimes,
+  { userAgent, address }: Client
+): Promise<SessionIds | undefined> {
+  const rows = await database.run(START, [uuidv7(), sessionSeconds, tokenHash, refreshTokenSeconds, userAgent,
+    address, id, passwordHash])
   return rows[0]
 }
 
 /**
  * Creates an account with its first session.
  *
+ * @param hasMail whether the service sends mail
  * @throws {InvalidError} when the e-mail address is taken
  */
 export async function createAccount (
   database: Database,
-  { email, passwordHash }: Pick<User, 'email' | 'passwordHash'>,
+  { email, passwordHash, hasMail }: Pick<User, 'email' | 'passwordHash'> & { readonly hasMail: boolean },
   tokenHash: Hash,
-  { refreshTokenSeconds, sessionSeconds }: Lifetimes
-): Promise<StartedSession> {
+  { refreshTokenSeconds, sessionSeconds }: Lifetimes,
+  { userAgent, address }: Client
+): Promise<SessionIds> {
   const rows = await database.run(CREATE_ACCOUNT, [uuidv7(), sessionSeconds, tokenHash, refreshTokenSeconds,
-    email, passwordHash]).catch(throwEmailTaken)
-  return rows[0] as StartedSession
+    userAgent, address, email, passwordHash, hasMail]).catch(throwEmailTaken)
+  return rows[0] as SessionIds
 }
 
-/** Finds a session by its id. @returns undefined when it has ended or its user is gone */
-export async function findSession (
+/**
+ * Finds a session by its id, and notes its use: once a minute, and when it is used from elsewhere.
+ *
+ * @returns undefined when it has ended or its user is gone
+ */
+export async function useSession (
   database: Database,
-  sessionId: string,
-  userId: number
+  { sessionId, userId }: SessionIds,
+  { userAgent, address }: Client
 ): Promise<Session | undefined> {
-  const rows = await database.run(FIND, [sessionId, userId])
-  return rows[0]
+  const rows = await database.run(FIND, [sessionId, userId, userAgent, address])
+  const [session] = rows
+  if (session?.isUseRecorded === false) await database.run(RECORD_USE, [sessionId, userAgent, address])
+  return session
 }
 
 /**
@@ -175,9 +229,10 @@ export async function rotateToken (
   database: Database,
   spentHash: Hash,
   nextHash: Hash,
-  { refreshTokenSeconds }: Lifetimes
-): Promise<StartedSession | undefined> {
-  const rows = await database.run(ROTATE, [spentHash, nextHash, refreshTokenSeconds])
+  { refreshTokenSeconds }: Lifetimes,
+  { userAgent, address }: Client
+): Promise<SessionIds | undefined> {
+  const rows = await database.run(ROTATE, [spentHash, nextHash, refreshTokenSeconds, userAgent, address])
   return rows[0]
 }
 
@@ -189,7 +244,7 @@ export async function rotateToken (
 export async function revokeReplayed (
   database: Database,
   tokenHash: Hash
-): Promise<StartedSession | undefined> {
+): Promise<SessionIds | undefined> {
   const rows = await database.run(REVOKE_REPLAYED, [tokenHash])
   return rows[0]
 }
@@ -209,6 +264,33 @@ export async function revokeSessions (
 }
 
 /**
+ * Ends the session of a refresh token.
+ *
+ * @returns undefined when the token is unknown, expired or already used; nothing is revoked then
+ */
+export async function endSessionOfToken (
+  database: Database,
+  tokenHash: Hash
+): Promise<SessionIds | undefined> {
+  const rows = await database.run(END_BY_TOKEN, [tokenHash])
+  return rows[0]
+}
+
+/** Finds the user of a refresh token, also of a used one. @returns undefined when its session has ended */
+export async function findUserOfToken (
+  database: Database,
+  tokenHash: Hash
+): Promise<Omit<User, 'passwordHash'> | undefined> {
+  const rows = await database.run(FIND_USER, [tokenHash])
+  return rows[0]
+}
+
+/** Whether a refresh token has been exchanged for another one, in a session that has not ended. */
+export async function hasSuccessor (database: Database, tokenHash: Hash): Promise<boolean> {
+  return (await database.run(FIND_SPENT, [tokenHash])).length > 0
+}
+
+/**
  * Ends all sessions of an account.
  *
  * @param email normalised
@@ -217,12 +299,15 @@ export async function revokeSessions (
 export async function signOutEverywhere (
   database: StatementRunner,
   email: string
-): Promise<SignedOut | undefined> {
+): Promise<EndedSessions | undefined> {
   const rows = await database.run(SIGN_OUT_EVERYWHERE, [email])
   return rows[0]
 }
 
-/** Deletes ended sessions and refresh tokens in batches. Concurrent sweeps delete different rows. */
-export async function sweepSessions (database: StatementRunner): Promise<void> {
+/**
+ * Deletes ended sessions, refresh tokens and limits of mails in batches. Concurrent sweeps delete different
+ * rows.
+ */
+export async function sweepExpired (database: StatementRunner): Promise<void> {
   for (const statement of SWEEPS) while ((await database.run(statement, [])).length === SWEEP_BATCH);
 }

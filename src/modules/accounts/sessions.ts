@@ -1,14 +1,15 @@
-import { createHash, randomBytes, randomUUID } from 'node:crypto'
+import { randomUUID } from 'node:crypto'
 import type { FastifyInstance, FastifyRequest } from 'fastify'
 import type { Database } from '../../infra/postgres/database.ts'
-import type { StatementRunner } from '../../infra/postgres/statement.ts'
+import { sendsMail } from '../../config.ts'
 import { InvalidRefreshTokenError } from '../../errors.ts'
 import { runPeriodically } from '../../infra/system/periodic-task.ts'
 import { auditRequest } from '../../http/audit.ts'
-import { createAccount, revokeReplayed, revokeSessions, rotateToken, signOutEverywhere, startSession,
-  sweepSessions, type Lifetimes, type Session, type SignedOut,
-  type StartedSession } from './session-repository.ts'
-import { updatePassword, type User } from './user-repository.ts'
+import { clientOf } from './authenticate.ts'
+import { createToken, hashToken } from './random-tokens.ts'
+import { createAccount, endSessionOfToken, revokeReplayed, revokeSessions, rotateToken, startSession,
+  sweepExpired, type Lifetimes, type Session, type SessionIds } from './session-repository.ts'
+import type { User } from './user-repository.ts'
 
 // Access and refresh tokens, and the sessions behind them (docs/adr/0005-sessions-in-postgresql.md).
 
@@ -26,10 +27,21 @@ export interface IssuedSession {
   readonly tokens: Tokens
 }
 
-const createRefreshToken = (): string => randomBytes(32).toString('base64url')
-
-/** A plain hash is enough, because a random token can't be guessed. The token itself is never stored. */
-const hashToken = (token: string): Uint8Array => new Uint8Array(createHash('sha256').update(token).digest())
+/** Adds a new session to the access log and to the audit trail. */
+export function recordSession (
+  request: FastifyRequest,
+  { userId, sessionId }: IssuedSession,
+  event: 'signed_up' | 'signed_in' | 'session_refreshed',
+  email?: string
+): void {
+  request.userId = userId
+  request.sessionId = sessionId
+  auditRequest(request, event, {
+    user: userId,
+    session: sessionId,
+    email_hash: email === undefined ? undefined : request.server.hashEmail(email)
+  })
+}
 
 /** Starts, refreshes and ends sessions for the routes. */
 export class Sessions {
@@ -51,9 +63,10 @@ export class Sessions {
    *
    * @returns undefined when the account is gone or its password has changed since the check
    */
-  async start (user: User): Promise<IssuedSession | undefined> {
-    const token = createRefreshToken()
-    const session = await startSession(this.#database, user, hashToken(token), this.#lifetimes)
+  async start (request: FastifyRequest, user: User): Promise<IssuedSession | undefined> {
+    const token = createToken()
+    const client = clientOf(request)
+    const session = await startSession(this.#database, user, hashToken(token), this.#lifetimes, client)
     return session && this.#issue('begun', session, token)
   }
 
@@ -62,10 +75,15 @@ export class Sessions {
    *
    * @throws {InvalidError} when the e-mail address is taken
    */
-  async startWithAccount (email: string, passwordHash: string): Promise<IssuedSession> {
-    const token = createRefreshToken()
-    const account = { email, passwordHash }
-    const session = await createAccount(this.#database, account, hashToken(token), this.#lifetimes)
+  async startWithAccount (
+    request: FastifyRequest,
+    email: string,
+    passwordHash: string
+  ): Promise<IssuedSession> {
+    const token = createToken()
+    const account = { email, passwordHash, hasMail: sendsMail(this.#app.config) }
+    const client = clientOf(request)
+    const session = await createAccount(this.#database, account, hashToken(token), this.#lifetimes, client)
     return this.#issue('begun', session, token)
   }
 
@@ -77,8 +95,9 @@ export class Sessions {
    */
   async refresh (request: FastifyRequest, refreshToken: string): Promise<IssuedSession> {
     const spentHash = hashToken(refreshToken)
-    const token = createRefreshToken()
-    const session = await rotateToken(this.#database, spentHash, hashToken(token), this.#lifetimes)
+    const token = createToken()
+    const client = clientOf(request)
+    const session = await rotateToken(this.#database, spentHash, hashToken(token), this.#lifetimes, client)
     if (session !== undefined) return this.#issue('refreshed', session, token)
     // A separate statement, so that the revocation is committed before the error is thrown.
     const replayed = await revokeReplayed(this.#database, spentHash)
@@ -100,37 +119,36 @@ export class Sessions {
     this.#app.authCounts.sessions.signed_out++
   }
 
-  #issue (event: 'begun' | 'refreshed', { userId, sessionId }: StartedSession, token: string): IssuedSession {
+  /**
+   * Ends the session of a refresh token.
+   *
+   * @throws {InvalidRefreshTokenError} when the token is unknown, expired or already used
+   */
+  async endByToken (request: FastifyRequest, refreshToken: string): Promise<void> {
+    const ended = await endSessionOfToken(this.#database, hashToken(refreshToken))
+    if (ended === undefined) throw new InvalidRefreshTokenError()
+    const { userId, sessionId } = ended
+    request.userId = userId
+    request.sessionId = sessionId
+    this.#app.authCounts.sessions.signed_out++
+    auditRequest(request, 'signed_out', { user: userId, session: sessionId })
+  }
+
+  #issue (event: 'begun' | 'refreshed', { userId, sessionId }: SessionIds, token: string): IssuedSession {
     this.#app.authCounts.sessions[event]++
     const accessToken = this.#app.jwt.sign({ sub: String(userId), sid: sessionId, jti: randomUUID() })
     return { userId, sessionId, tokens: { access_token: accessToken, refresh_token: token } }
   }
 }
 
-/** Deletes ended sessions every hour until the app closes. */
+/** Deletes ended sessions, and what has expired, every hour until the app closes. */
 export function startSweeps (app: FastifyInstance): void {
   runPeriodically(
     app,
     { intervalMs: HOUR_MS },
     async () =>
-      await sweepSessions(app.database).catch((error: unknown) =>
+      await sweepExpired(app.database).catch((error: unknown) =>
         app.log.warn({ err: error }, 'ended sessions could not be deleted; trying again in an hour')
       )
   )
-}
-
-/**
- * Sets the password of an account, then ends all its sessions. The second statement runs after the first has
- * committed, so that it also ends sessions that were started with the old password in the meantime.
- *
- * @param email normalised
- * @returns undefined when there is no such account
- */
-export async function setPassword (
-  database: StatementRunner,
-  email: string,
-  passwordHash: string
-): Promise<SignedOut | undefined> {
-  return await updatePassword(database, email, passwordHash) ? await signOutEverywhere(database, email)
-    : undefined
 }

@@ -9,6 +9,7 @@ export interface User {
   readonly id: number
   readonly email: string
   readonly passwordHash: string
+  readonly emailConfirmedAt: Date | null
 }
 
 export interface AccountSummary {
@@ -22,44 +23,27 @@ export interface AccountSummary {
   readonly sessions: number
 }
 
-export interface DeletedAccount {
-  readonly id: number
-  /** The public ids of its pages. The caller must publish their deletion. */
-  readonly publicIds: readonly string[]
-  /** The files of its assets. The caller must remove them. */
-  readonly storageKeys: readonly string[]
-}
-
 export const EMAIL_TAKEN = 'Email has already been taken'
 /** SQLSTATE unique_violation. */
 const UNIQUE_VIOLATION = '23505'
 const ACCOUNTS_PER_STATEMENT = 500
 
-const FIND = statement<User>('SELECT id, email, password_hash AS "passwordHash" FROM users WHERE email = $1')
+const FIND = statement<User>(`
+  SELECT id, email, password_hash AS "passwordHash", email_confirmed_at AS "emailConfirmedAt"
+  FROM users WHERE email = $1`)
 
 const LIST = statement<AccountSummary>(`
   SELECT u.id, u.email, to_char(u.created_at AT TIME ZONE 'UTC', 'YYYY-MM-DD"T"HH24:MI:SS.MS"Z"') AS "createdAt",
     (SELECT count(*)::integer FROM landing_pages p WHERE p.user_id = u.id) AS "landingPages",
     (SELECT count(*)::integer FROM assets a WHERE a.user_id = u.id) AS assets,
     (SELECT count(*)::integer FROM sessions s WHERE s.user_id = u.id AND s.revoked_at IS NULL AND s.expires_at > now()) AS sessions
-  FROM users u WHERE u.id > $1::integer ORDER BY u.id LIMIT $2::integer`)
+  FROM users u
+  WHERE u.id > $1::integer AND NOT EXISTS (SELECT FROM account_deletions d WHERE d.user_id = u.id)
+  ORDER BY u.id LIMIT $2::integer`)
 
 const CREATE = statement<
   { id: number }
 >('INSERT INTO users (email, password_hash) VALUES ($1, $2) RETURNING id')
-
-const SET_PASSWORD = statement<
-  { id: number }
->('UPDATE users SET password_hash = $2 WHERE email = $1 RETURNING id')
-
-/** Pages and assets have their own DELETE, because a cascade doesn't return rows. */
-const DELETE = statement<DeletedAccount>(`
-  WITH account AS (SELECT id FROM users WHERE email = $1 FOR UPDATE),
-    pages AS (DELETE FROM landing_pages p USING account WHERE p.user_id = account.id RETURNING p.public_id),
-    files AS (DELETE FROM assets a USING account WHERE a.user_id = account.id RETURNING a.storage_key),
-    gone AS (DELETE FROM users u USING account WHERE u.id = account.id RETURNING u.id)
-  SELECT id, ARRAY(SELECT public_id FROM pages) AS "publicIds", ARRAY(SELECT storage_key FROM files) AS "storageKeys"
-  FROM gone`)
 
 /** Finds an account by its normalised e-mail address. */
 export async function findUser (database: StatementRunner, email: string): Promise<User | undefined> {
@@ -67,7 +51,7 @@ export async function findUser (database: StatementRunner, email: string): Promi
   return rows[0]
 }
 
-/** Yields all accounts in the order of their ids, in batches. */
+/** Yields all accounts in the order of their ids, in batches, without those that are being deleted. */
 export async function* listAccounts (database: StatementRunner): AsyncGenerator<AccountSummary[]> {
   for (let last = 0;;) {
     const accounts = await database.run(LIST, [last, ACCOUNTS_PER_STATEMENT])
@@ -90,30 +74,6 @@ export async function createUser (
 ): Promise<number> {
   const rows = await database.run(CREATE, [email, passwordHash]).catch(throwEmailTaken)
   return rows[0]?.id as number
-}
-
-/** Sets the password hash of an account. @returns false when there is no such account */
-export async function updatePassword (
-  database: StatementRunner,
-  email: string,
-  passwordHash: string
-): Promise<boolean> {
-  const rows = await database.run(SET_PASSWORD, [email, passwordHash])
-  return rows.length > 0
-}
-
-/**
- * Deletes an account with its pages, assets and sessions.
- *
- * @param email normalised
- * @returns undefined when there is no such account
- */
-export async function deleteUser (
-  database: StatementRunner,
-  email: string
-): Promise<DeletedAccount | undefined> {
-  const rows = await database.run(DELETE, [email])
-  return rows[0]
 }
 
 /** Replaces a password hash. @returns false when the password has been changed since `user` was read */

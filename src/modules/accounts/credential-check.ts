@@ -1,12 +1,29 @@
 import type { FastifyInstance, FastifyRequest } from 'fastify'
+import fp from 'fastify-plugin'
+import { InvalidError, UnauthorizedError } from '../../errors.ts'
+import { auditRequest } from '../../http/audit.ts'
 import type { Database } from '../../infra/postgres/database.ts'
 import { isEmailAddress } from './credentials.ts'
+import type { PasswordProof } from './password-proof.ts'
 import type { Passwords } from './passwords.ts'
+import type { Session } from './session-repository.ts'
 import { SignInThrottle } from './sign-in-throttle.ts'
 import { findUser, replacePasswordHash, type User } from './user-repository.ts'
 
-/** Checks credentials within the sign-in limits. Unknown accounts take the same time as wrong passwords. */
-export class SignIn {
+declare module 'fastify' {
+  interface FastifyInstance {
+    credentialCheck: CredentialCheck
+  }
+}
+
+/** The field of a request, for messages. */
+type PasswordLabel = 'Password' | 'Current password'
+
+/**
+ * Checks credentials within the limits of failed sign-ins. Unknown accounts take the same time as wrong
+ * passwords.
+ */
+export class CredentialCheck {
   readonly #database: Database
   readonly #passwords: Passwords
   readonly #throttle: SignInThrottle
@@ -39,6 +56,29 @@ export class SignIn {
     return this.#passwords.isOutdated(user.passwordHash) ? await this.#renewHash(user, password) : user
   }
 
+  /**
+   * Checks the password of a signed-in user, who confirms an important change with it.
+   *
+   * @throws {InvalidError} 422 when the password is wrong
+   * @throws {RetryLaterError} 429 after too many failures
+   */
+  async confirm (
+    request: FastifyRequest,
+    { id: session, email, userId }: Session,
+    password: string,
+    label: PasswordLabel
+  ): Promise<PasswordProof> {
+    const user = await this.attempt(request, email, password)
+    if (user !== undefined) return { userId, passwordHash: user.passwordHash, sessionId: session }
+    auditRequest(request, 'password_refused', { user: userId, session })
+    throw new InvalidError([`${label} is wrong`])
+  }
+
+  /** Returns the error for a change that another request has forestalled since confirm(). */
+  async createRefusal ({ caller }: FastifyRequest, label: PasswordLabel): Promise<Error> {
+    return await caller.isValid() ? new InvalidError([`${label} is wrong`]) : new UnauthorizedError()
+  }
+
   /** Hashes the password with the current parameters, unless a concurrent sign-in has done so. */
   async #renewHash (user: User, password: string): Promise<User> {
     const passwordHash = await this.#passwords.hash(password)
@@ -48,3 +88,7 @@ export class SignIn {
       : user
   }
 }
+
+export default fp(async (app) => {
+  app.decorate('credentialCheck', new CredentialCheck(app))
+}, { name: 'credential-check', dependencies: ['database', 'passwords', 'counters', 'auth-counts'] })

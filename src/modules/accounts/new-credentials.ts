@@ -1,7 +1,7 @@
 import type { StatementRunner } from '../../infra/postgres/statement.ts'
 import { InvalidError } from '../../errors.ts'
 import { problemsOf } from '../../http/validation.ts'
-import { isEmailAddress, normalizeEmail } from './credentials.ts'
+import { isPlainEmailAddress, normalizeEmail } from './credentials.ts'
 import { NewPassword, SignUpBody } from './schemas.ts'
 import { EMAIL_TAKEN, findUser } from './user-repository.ts'
 
@@ -35,15 +35,12 @@ export async function checkSignUp (
   body: unknown,
   schemaProblems: readonly string[]
 ): Promise<NewAccount> {
-  const { email, password, password_confirmation: confirmation } = userIn(body)
+  const { email, password } = userIn(body)
   const problems = [...schemaProblems]
-  if (isString(email) && isEmailAddress(email) && await findUser(database, email) !== undefined) {
+  if (isString(email) && isPlainEmailAddress(email) && await findUser(database, email) !== undefined) {
     problems.push(EMAIL_TAKEN)
   }
-  if (isString(email) && isString(password)) problems.push(...compareWithEmail(password, email))
-  if (isString(confirmation) && confirmation !== (isString(password) ? password : '')) {
-    problems.push("Password confirmation doesn't match Password")
-  }
+  problems.push(...comparePassword(userIn(body), email))
   if (problems.length > 0) throw new InvalidError(problems)
   return { email, password } as NewAccount
 }
@@ -63,19 +60,49 @@ export function checkNewPassword (email: string, given: string): string {
   return value.password
 }
 
+/**
+ * Checks a body with the new password of an existing account and its confirmation beyond the schema.
+ *
+ * @param email the normalised address of the account
+ * @param body the body, normalised by the schema; it may be invalid
+ * @param schemaProblems a sentence for each broken rule of the schema
+ * @throws {InvalidError} with these sentences and one for each other broken rule
+ */
+export function checkNewPasswordFields (
+  email: string,
+  body: unknown,
+  schemaProblems: readonly string[]
+): void {
+  const fields = isFields(body) ? body : {}
+  const problems = [...schemaProblems, ...comparePassword(fields, email)]
+  if (problems.length > 0) throw new InvalidError(problems)
+}
+
+/** Returns the problems of a password with its confirmation and the email. Each may have any type. */
+function comparePassword (
+  { password, password_confirmation: confirmation }: Fields,
+  email: unknown
+): string[] {
+  const problems: string[] = []
+  if (isString(email) && isString(password)) problems.push(...compareWithEmail(password, email))
+  if (isString(confirmation) && confirmation !== (isString(password) ? password : '')) {
+    problems.push("Password confirmation doesn't match Password")
+  }
+  return problems
+}
+
 const compareWithEmail = (password: string, email: string): string[] =>
   email !== '' && normalizeEmail(password) === email ? ["Password can't be the same as the email"] : []
 
 /** Whether a body that may have any shape has a `user` object. */
-export function hasUser (body: unknown): boolean {
-  const { user } = (body ?? {}) as { user?: unknown }
-  return typeof user === 'object' && user !== null && !Array.isArray(user)
-}
+export const hasUser = (body: unknown): boolean => isFields(body) && isFields(body.user)
 
 /** Returns the `user` of a body that may have any shape. */
-function userIn (body: unknown): Readonly<Record<string, unknown>> {
-  const { user } = (body ?? {}) as { user?: unknown }
-  return (user ?? {}) as Record<string, unknown>
-}
+const userIn = (body: unknown): Fields => isFields(body) && isFields(body.user) ? body.user : {}
+
+type Fields = Readonly<Record<string, unknown>>
+
+const isFields = (value: unknown): value is Fields =>
+  typeof value === 'object' && value !== null && !Array.isArray(value)
 
 const isString = (value: unknown): value is string => typeof value === 'string'

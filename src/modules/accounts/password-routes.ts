@@ -1,0 +1,36 @@
+import type { FastifyPluginAsyncTypebox } from '@fastify/type-provider-typebox'
+import { sendsMail } from '../../config.ts'
+import { auditRequest } from '../../http/audit.ts'
+import { sendWithoutBody } from '../../http/responses.ts'
+import { attachedProblems } from '../../http/validation.ts'
+import { checkNewPasswordFields } from './new-credentials.ts'
+import { changeOwnPassword } from './password-changes.ts'
+import { changePasswordSchema } from './password-schemas.ts'
+
+/** The route that changes the caller's password. It needs an access token. */
+export const passwordRoutes: FastifyPluginAsyncTypebox = async (app) => {
+  const { authCounts, config, credentialCheck, database, passwords } = app
+
+  app.put('/auth/password', {
+    schema: changePasswordSchema,
+    attachValidation: true
+  }, async (request, reply) => {
+    const { session } = request
+    checkNewPasswordFields(session.email, request.body, attachedProblems(request))
+    const { current_password: current, password } = request.body
+    const proof = await credentialCheck.confirm(request, session, current, 'Current password')
+    const passwordHash = await passwords.hash(password)
+    const hasMail = sendsMail(config)
+    const changed = await changeOwnPassword(database, proof, { passwordHash, hasMail })
+    if (changed === undefined) throw await credentialCheck.createRefusal(request, 'Current password')
+    app.wakeMailSender()
+    const { sessionsEnded } = changed
+    authCounts.sessions.ended += sessionsEnded
+    auditRequest(request, 'password_changed', {
+      user: session.userId,
+      session: session.id,
+      sessions_ended: sessionsEnded
+    })
+    return sendWithoutBody(reply.code(204))
+  })
+}
