@@ -1,5 +1,5 @@
 import type { FastifyPluginAsyncTypebox } from '@fastify/type-provider-typebox'
-import type { FastifyBaseLogger } from 'fastify'
+import type { FastifyBaseLogger, FastifyRequest } from 'fastify'
 import { LRUCache } from 'lru-cache'
 import { NotFoundError } from '../../../errors.ts'
 import { sendWithoutBody } from '../../../http/responses.ts'
@@ -7,7 +7,8 @@ import { FILE_HEADERS } from '../../../http/common-headers.ts'
 import { hasConditions } from '../../../http/conditional-requests.ts'
 import { askForFileSchema, readFileSchema } from '../schemas.ts'
 import { findFilename } from '../asset-repository.ts'
-import { contentDisposition, presentationOf, type Presentation } from '../storage/storage-key.ts'
+import { contentDisposition, parseVariantName, presentationOf,
+  type Presentation } from '../storage/storage-key.ts'
 import { sendFile, sendHead, type Description } from './send-file.ts'
 
 const PREFLIGHT = {
@@ -44,6 +45,20 @@ export const uploadsRoutes: FastifyPluginAsyncTypebox = async (app) => {
     return { contentType: presentation.contentType, disposition: contentDisposition(presentation, filename) }
   }
 
+  /** Finds a file. A missing variant is made first. @throws {NotFoundError} 404 */
+  async function find<Found> (
+    request: FastifyRequest,
+    name: string,
+    look: () => Promise<Found | undefined>
+  ): Promise<Found> {
+    let found = await look()
+    if (found === undefined && parseVariantName(name) !== undefined) {
+      if (await app.variants.make(name, app.addressOf(request).counted)) found = await look()
+    }
+    if (found === undefined) throw new NotFoundError()
+    return found
+  }
+
   // One route for both, because HEAD gets the same headers. It only needs the file's metadata.
   app.route<{ Params: { '*': string } }>({
     method: ['GET', 'HEAD'],
@@ -56,13 +71,11 @@ export const uploadsRoutes: FastifyPluginAsyncTypebox = async (app) => {
       const presentation = presentationOf(name)
       if (presentation === undefined) throw new NotFoundError()
       if (request.method === 'HEAD') {
-        const info = await app.files.stat(name)
-        if (info === undefined) throw new NotFoundError()
+        const info = await find(request, name, async () => await app.files.stat(name))
         return await sendHead(request, reply, info, await describe(name, presentation, request.log))
       }
       const isWhole = request.headers.range === undefined && !hasConditions(request.headers)
-      const file = await app.files.open(name, isWhole)
-      if (file === undefined) throw new NotFoundError()
+      const file = await find(request, name, async () => await app.files.open(name, isWhole))
       try {
         return await sendFile(request, reply, file, await describe(name, presentation, request.log))
       } catch (error) {

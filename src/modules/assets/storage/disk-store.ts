@@ -2,7 +2,7 @@ import { createHash } from 'node:crypto'
 import { constants, existsSync } from 'node:fs'
 import { access, lstat, open, readdir, readFile, rename, rm, rmdir, unlink, writeFile,
   type FileHandle } from 'node:fs/promises'
-import { join } from 'node:path'
+import { dirname, join } from 'node:path'
 import type { FastifyBaseLogger } from 'fastify'
 import { DiskFullError, createUnavailableError } from '../../../errors.ts'
 import { copyRegularFile, isMissing, makeFolder, sync, syncTree } from '../../../infra/system/fs-utils.ts'
@@ -11,7 +11,7 @@ import { Semaphore } from '../../../infra/system/semaphore.ts'
 import { infoOf, listNames, openRegularFile, readAt, removeFile, writeAt } from './disk-files.ts'
 import { SNIFF_BYTES, type FileInfo, type FileStore, type Inspect, type OpenFile,
   type StagedFile } from './file-store.ts'
-import { isStorageKey, OWNER } from './storage-key.ts'
+import { isPicture, isStorageKey, OWNER, stemOf, storagePath, VARIANTS_FOLDER } from './storage-key.ts'
 
 const TEMPORARY_FOLDER = '.tmp'
 const DISK_FULL = new Set(['ENOSPC', 'EDQUOT', 'EFBIG'])
@@ -108,11 +108,13 @@ export class DiskStore implements FileStore {
     try {
       await this.#try(async () => {
         await handle.close()
+        const folder = dirname(this.#path(key))
+        if (folder !== this.folder) await makeFolder(folder)
         await rename(path, this.#path(key))
-        await sync(this.folder)
+        await sync(folder)
       })
     } catch (error) {
-      await this.remove(key).catch(() => {})
+      await this.#try(() => removeFile(this.#path(key))).catch(() => {})
       await this.#discard(path, handle)
       throw error
     }
@@ -130,7 +132,15 @@ export class DiskStore implements FileStore {
   }
 
   async remove (key: string): Promise<boolean> {
-    return await this.#try(() => removeFile(this.#path(key)))
+    const isRemoved = await this.#try(() => removeFile(this.#path(key)))
+    if (isPicture(key)) await this.removeVariants(stemOf(key))
+    return isRemoved
+  }
+
+  async removeVariants (stem: string): Promise<void> {
+    // The folder is not empty if a variant was published in the meantime.
+    const options = { recursive: true, force: true, maxRetries: 3 }
+    await this.#try(() => rm(join(this.#variantsFolder, stem), options))
   }
 
   async assertWritable (): Promise<void> {
@@ -163,6 +173,10 @@ export class DiskStore implements FileStore {
 
   keys (): AsyncGenerator<string> {
     return listNames(this.folder, isStorageKey)
+  }
+
+  stemsWithVariants (): AsyncGenerator<string> {
+    return listNames(this.#variantsFolder, isPublicId)
   }
 
   async removeUnfinished (ageMs: number, signal?: AbortSignal): Promise<number> {
@@ -204,10 +218,12 @@ export class DiskStore implements FileStore {
 
   close (): void {}
 
-  /** @throws {Error} for a name that the service can't have created, from a row that another program wrote */
-  #path (key: string): string {
-    if (!isStorageKey(key)) throw new Error('The name of a file is not a storage key')
-    return join(this.folder, key)
+  get #variantsFolder (): string {
+    return join(this.folder, VARIANTS_FOLDER)
+  }
+
+  #path (name: string): string {
+    return join(this.folder, storagePath(name))
   }
 
   #temporaryPath (): string {

@@ -11,7 +11,7 @@ export interface Span {
 
 /** The caller's decisions from the start of a file. The rest of the file may still be arriving. */
 export interface Inspection {
-  /** Name to publish the file under. */
+  /** Name to publish the file under: a storage key, or the name of a variant. */
   readonly key: string
   /** Name that downloads of the file get, for storages that send it themselves. */
   readonly filename?: string
@@ -57,8 +57,8 @@ export interface OpenFile extends FileInfo {
 }
 
 /**
- * Stores uploaded files: in a folder (DiskStore) or in a bucket (S3Store). Failures of the storage are logged
- * with their reason and thrown as `DiskFullError` (507) or `RetryLaterError` (503).
+ * Stores uploaded files and their variants: in a folder (DiskStore) or in a bucket (S3Store). Failures of the
+ * storage are logged with their reason and thrown as `DiskFullError` (507) or `RetryLaterError` (503).
  */
 export interface FileStore {
   /** Name and value of the setting that selects the storage, for messages. */
@@ -87,8 +87,11 @@ export interface FileStore {
   /** Describes a published file. @returns undefined when there is no such file */
   stat(key: string): Promise<FileInfo | undefined>
 
-  /** Removes a published file. @returns false if there certainly was no such file */
+  /** Removes a published file and its variants. @returns false if there certainly was no such file */
   remove(key: string): Promise<boolean>
+
+  /** Removes all variants of a picture. `stem` is its storage key without the extension. */
+  removeVariants(stem: string): Promise<void>
 
   /** Checks that files can be removed. @throws {RetryLaterError} 503 */
   assertWritable(): Promise<void>
@@ -99,8 +102,11 @@ export interface FileStore {
   /** Records the id of the database that the files belong to. */
   setOwner(id: string): Promise<void>
 
-  /** Lists the published files. Leaves out names that the service can't have created. */
+  /** Lists the published files. Leaves out variants, and names that the service can't have created. */
   keys(): AsyncGenerator<string>
+
+  /** Lists the stems of the pictures that have variants. */
+  stemsWithVariants(): AsyncGenerator<string>
 
   /**
    * Removes unfinished uploads that have not changed for `ageMs` milliseconds.

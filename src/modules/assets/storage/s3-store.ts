@@ -5,16 +5,17 @@ import { text } from 'node:stream/consumers'
 import { pipeline } from 'node:stream/promises'
 import { AbortMultipartUploadCommand, DeleteObjectCommand, GetObjectCommand, HeadBucketCommand,
   HeadObjectCommand, ListMultipartUploadsCommand, ListObjectsV2Command, PutObjectCommand,
-  type ListMultipartUploadsCommandOutput } from '@aws-sdk/client-s3'
+  type ListMultipartUploadsCommandOutput, type ListObjectsV2CommandOutput } from '@aws-sdk/client-s3'
 import type { FastifyBaseLogger } from 'fastify'
 import { NotFoundError, createUnavailableError } from '../../../errors.ts'
 import { isMissing } from '../../../infra/system/fs-utils.ts'
-import { randomPublicId } from '../../../infra/system/identifiers.ts'
+import { isPublicId, randomPublicId } from '../../../infra/system/identifiers.ts'
 import type { FileInfo, FileStore, Inspect, OpenFile, StagedFile } from './file-store.ts'
 import { Bucket, hintOf, reasonOf, type S3Settings } from './s3-client.ts'
 import { withIdleTimeout } from './s3-read.ts'
 import { partBytesFor, S3Upload } from './s3-upload.ts'
-import { isStorageKey, OWNER } from './storage-key.ts'
+import { isPicture, isStorageKey, OWNER, parseVariantName, stemOf, storagePath,
+  VARIANTS_FOLDER } from './storage-key.ts'
 
 /** For all uploads of the process. Further ones are refused, so that slow clients can't fill the memory. */
 const MAX_BUFFERED_BYTES = 192 * 1024 * 1024
@@ -75,11 +76,11 @@ export class S3Store implements FileStore {
   }
 
   async open (key: string, whole: boolean): Promise<OpenFile | undefined> {
-    return whole ? await this.#openWhole(key) : await this.#openParts(key)
+    return whole ? await this.#openWhole(storagePath(key)) : await this.#openParts(key)
   }
 
-  async #openWhole (key: string): Promise<OpenFile | undefined> {
-    const answer = await this.#bucket.find(new GetObjectCommand(this.#bucket.object(key)))
+  async #openWhole (path: string): Promise<OpenFile | undefined> {
+    const answer = await this.#bucket.find(new GetObjectCommand(this.#bucket.object(path)))
     if (answer === undefined) return undefined
     const stream = withIdleTimeout(answer.Body as Readable, this.#bucket.timeoutMs)
     return {
@@ -99,7 +100,7 @@ export class S3Store implements FileStore {
       read: async (first = 0, last = info.byteSize - 1) => {
         const range = { Range: `bytes=${first}-${last}`, IfMatch: info.etag }
         const answer = await this.#bucket
-          .find(new GetObjectCommand({ ...this.#bucket.object(key), ...range }))
+          .find(new GetObjectCommand({ ...this.#object(key), ...range }))
         if (answer === undefined) throw new NotFoundError() // removed in between
         return withIdleTimeout(answer.Body as Readable, this.#bucket.timeoutMs)
       },
@@ -108,13 +109,24 @@ export class S3Store implements FileStore {
   }
 
   async stat (key: string): Promise<FileInfo | undefined> {
-    const answer = await this.#bucket.find(new HeadObjectCommand(this.#bucket.object(key)))
+    const answer = await this.#bucket.find(new HeadObjectCommand(this.#object(key)))
     return answer && infoOf(answer)
   }
 
   async remove (key: string): Promise<boolean> {
-    await this.#bucket.request(new DeleteObjectCommand(this.#bucket.object(key)))
+    await this.#delete(storagePath(key))
+    if (isPicture(key)) await this.removeVariants(stemOf(key))
     return true
+  }
+
+  async removeVariants (stem: string): Promise<void> {
+    for await (const { Contents = [] } of this.#list(`${VARIANTS_FOLDER}/${stem}/`)) {
+      for (const { Key = '' } of Contents) await this.#delete(Key.slice(this.#bucket.prefix.length))
+    }
+  }
+
+  async #delete (path: string): Promise<void> {
+    await this.#bucket.request(new DeleteObjectCommand(this.#bucket.object(path)))
   }
 
   /** Checks only that the bucket answers: `prepare` has tried to delete. */
@@ -127,21 +139,43 @@ export class S3Store implements FileStore {
     return file && (await text(await file.read())).trim()
   }
 
+  #object (name: string): { Bucket: string, Key: string } {
+    return this.#bucket.object(storagePath(name))
+  }
+
   async setOwner (id: string): Promise<void> {
     await this.#bucket.request(new PutObjectCommand({ ...this.#bucket.object(OWNER), Body: `${id}\n` }))
   }
 
   async *keys (): AsyncGenerator<string> {
-    const { name, prefix } = this.#bucket
-    const place = { Bucket: name, Prefix: prefix, Delimiter: '/' }
-    let token: string | undefined
-    do {
-      const page = await this.#bucket
-        .request(new ListObjectsV2Command({ ...place, ContinuationToken: token }))
-      for (const { Key = '' } of page.Contents ?? []) {
-        const key = Key.slice(prefix.length)
+    for await (const { Contents = [] } of this.#list('')) {
+      for (const { Key = '' } of Contents) {
+        const key = Key.slice(this.#bucket.prefix.length)
         if (isStorageKey(key)) yield key
       }
+    }
+  }
+
+  async *stemsWithVariants (): AsyncGenerator<string> {
+    const folder = `${VARIANTS_FOLDER}/`
+    const start = this.#bucket.prefix.length + folder.length
+    for await (const { CommonPrefixes = [] } of this.#list(folder)) {
+      for (const { Prefix = '' } of CommonPrefixes) {
+        const stem = Prefix.slice(start, -1)
+        if (isPublicId(stem)) yield stem
+      }
+    }
+  }
+
+  /** Lists the objects in a folder, and the folders in it. `path` is empty or ends with a slash. */
+  async *#list (path: string): AsyncGenerator<ListObjectsV2CommandOutput> {
+    const { name, prefix } = this.#bucket
+    const place = { Bucket: name, Prefix: prefix + path, Delimiter: '/' }
+    let token: string | undefined
+    do {
+      const page: ListObjectsV2CommandOutput = await this.#bucket
+        .request(new ListObjectsV2Command({ ...place, ContinuationToken: token }))
+      yield page
       token = page.NextContinuationToken
     } while (token !== undefined && token !== '')
   }
@@ -158,7 +192,7 @@ export class S3Store implements FileStore {
         // S3 reports when an upload began, not when it last changed. The cleanup waits for an hour, and no
         // upload lasts that long.
         const isOld = Initiated !== undefined && Date.now() - Initiated.getTime() >= ageMs
-        if (!isOld || !isStorageKey(Key.slice(place.Prefix.length))) continue
+        if (!isOld || !isFileAt(Key.slice(place.Prefix.length))) continue
         if (await this.#abortUpload(Key, UploadId)) removed++
       }
       if (page.IsTruncated !== true) return removed
@@ -178,7 +212,7 @@ export class S3Store implements FileStore {
   }
 
   async copyOut (key: string, path: string): Promise<number | undefined> {
-    const file = await this.#openWhole(key)
+    const file = await this.#openWhole(storagePath(key))
     if (file === undefined) return undefined
     const handle = await open(path, 'wx')
     try {
@@ -207,7 +241,7 @@ export class S3Store implements FileStore {
 
   async reserve (): Promise<(() => Promise<void>) | undefined> {
     if ((await this.keys().next()).done !== true) return undefined
-    await this.remove(OWNER)
+    await this.#delete(OWNER)
     return async () => {
       for await (const key of this.keys()) await this.remove(key)
     }
@@ -219,6 +253,11 @@ export class S3Store implements FileStore {
     this.#bucket.close()
   }
 }
+
+/** Whether a path is that of a file that the service may have stored. */
+const isFileAt = (path: string): boolean =>
+  isStorageKey(path) || (path.startsWith(`${VARIANTS_FOLDER}/`) &&
+    parseVariantName(path.slice(VARIANTS_FOLDER.length + 1)) !== undefined)
 
 const infoOf = ({ ContentLength = 0, LastModified = new Date(0), ETag = '' }: Attributes): FileInfo => ({
   byteSize: ContentLength,

@@ -4,7 +4,7 @@ import { AbortMultipartUploadCommand, CompleteMultipartUploadCommand, CreateMult
 import { IMMUTABLE } from '../../../http/common-headers.ts'
 import { SNIFF_BYTES, type Inspect, type Inspection, type Span, type StagedFile } from './file-store.ts'
 import { reasonOf, type Bucket } from './s3-client.ts'
-import { contentDisposition, DOWNLOAD, presentationOf } from './storage-key.ts'
+import { contentDisposition, DOWNLOAD, presentationOf, storagePath } from './storage-key.ts'
 
 /** The smallest part that S3 accepts, except for the last one. */
 const MIN_PART_BYTES = 5 * 1024 * 1024
@@ -100,7 +100,7 @@ export class S3Upload {
   }
 
   get #object () {
-    return this.#bucket.object(this.#key)
+    return this.#bucket.object(storagePath(this.#key))
   }
 
   #take (chunk: Uint8Array): void {

@@ -60,7 +60,13 @@ export const EXTENSIONS: Readonly<Record<string, string>> = { ...INLINE_TYPES, .
 const TYPE_OF_EXTENSION: ReadonlyMap<string, string> =
   new Map(Object.entries(EXTENSIONS).map(([type, extension]) => [extension, type]))
 
-const KEY = /^[0-9A-Za-z]{22}(?:\.([a-z0-9]{2,5}))?$/
+const KEY = /^([0-9A-Za-z]{22})(?:\.([a-z0-9]{2,5}))?$/
+const VARIANT = /^([0-9A-Za-z]{22})\/w([1-9]\d{0,4})\.(jpg|png|webp)$/
+
+/** Extensions of the types that can have variants, which are smaller copies made by the service. */
+const PICTURES: ReadonlySet<string> = new Set(['jpg', 'png', 'webp', 'gif', 'avif'])
+/** The folder of the variants. Backups and the list of files leave it out. */
+export const VARIANTS_FOLDER = '.variants'
 
 /** How a stored file is served. */
 export interface Presentation {
@@ -78,13 +84,51 @@ export const isInlineType = (contentType: string): boolean => Object.hasOwn(INLI
 export const newStorageKey = (contentType: string): string =>
   Object.hasOwn(EXTENSIONS, contentType) ? `${randomPublicId()}.${EXTENSIONS[contentType]}` : randomPublicId()
 
-/** Returns how to serve a file; undefined for a name that `newStorageKey` can't have returned. */
+/** Returns how to serve a file; undefined for a name that is neither a storage key nor that of a variant. */
 export function presentationOf (name: string): Presentation | undefined {
   const match = KEY.exec(name)
-  if (match === null) return undefined
-  if (match[1] === undefined) return DOWNLOAD
-  const contentType = TYPE_OF_EXTENSION.get(match[1])
+  if (match !== null && match[2] === undefined) return DOWNLOAD
+  const contentType = TYPE_OF_EXTENSION.get(match?.[2] ?? parseVariantName(name)?.extension ?? '')
   return contentType === undefined ? undefined : { contentType, inline: isInlineType(contentType) }
+}
+
+export interface VariantName {
+  /** The storage key of the original without its extension. */
+  readonly stem: string
+  /** In pixels. */
+  readonly width: number
+  readonly extension: 'jpg' | 'png' | 'webp'
+}
+
+/** Parses the name of a variant, such as `7Hq2LJtB7sZ4uNfE8aGd1o/w640.webp`. */
+export function parseVariantName (name: string): VariantName | undefined {
+  const [, stem = '', width, extension] = VARIANT.exec(name) ?? []
+  if (extension === undefined) return undefined
+  return { stem, width: Number(width), extension: extension as VariantName['extension'] }
+}
+
+export const variantName = ({ stem, width, extension }: VariantName): string =>
+  `${stem}/w${width}.${extension}`
+
+/** Returns a storage key without its extension. All variants of a picture have it in their names. */
+export const stemOf = (key: string): string => key.slice(0, 22)
+
+/** Returns the storage keys that the original of a variant may have. */
+export const possibleOriginals = (stem: string): string[] =>
+  [...PICTURES].map((extension) => `${stem}.${extension}`)
+
+/** Whether a file may have variants. */
+export const isPicture = (key: string): boolean => PICTURES.has(KEY.exec(key)?.[2] ?? '')
+
+/**
+ * Returns where a file is stored, below the uploads folder or the prefix of the bucket.
+ *
+ * @throws {Error} for a name that the service can't have created, from a row that another program wrote
+ */
+export function storagePath (name: string): string {
+  if (isStorageKey(name)) return name
+  if (parseVariantName(name) !== undefined) return `${VARIANTS_FOLDER}/${name}`
+  throw new Error('The name of a file is neither a storage key nor that of a variant')
 }
 
 /**
@@ -102,7 +146,8 @@ export function contentDisposition ({ inline }: Presentation, filename?: string)
   return `attachment; filename="${ascii}"; filename*=UTF-8''${encoded}`
 }
 
-export const isStorageKey = (name: string): boolean => presentationOf(name) !== undefined
+/** Whether `newStorageKey` can have returned a name. */
+export const isStorageKey = (name: string): boolean => KEY.test(name) && presentationOf(name) !== undefined
 
 /** The file or object next to the uploads that records which database they belong to. */
 export const OWNER = '.database'

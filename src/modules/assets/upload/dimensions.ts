@@ -1,20 +1,15 @@
 import { imageSize } from 'image-size'
 import type { Span } from '../storage/file-store.ts'
+import { heifDimensions } from './heif-dimensions.ts'
+import { jpegDimensions } from './jpeg-dimensions.ts'
+import { EXIF_BYTES, isTurnedPng, isTurnedWebp, webpExifPosition } from './orientation.ts'
+import { upright, type Dimensions } from './upright.ts'
 
-export interface Dimensions {
-  readonly width: number
-  readonly height: number
-}
-
-/**
- * The number of bytes that are passed to `image-size`, by type. This limits the cost of a hostile file,
- * because `image-size` scans JPEG byte by byte, and HEIF boxes in quadratic time.
- */
+/** The number of bytes that are searched, by type. This limits the cost of a hostile file. */
 const PREFIX_BYTES: Readonly<Record<string, number>> = {
-  'image/png': 64,
+  'image/png': 64 * 1024,
   'image/apng': 64,
   'image/gif': 64,
-  'image/webp': 64,
   'image/bmp': 64,
   'image/vnd.adobe.photoshop': 64,
   'image/jxl': 16 * 1024,
@@ -30,16 +25,9 @@ const PREFIX_BYTES: Readonly<Record<string, number>> = {
 }
 /** A TIFF's directory can be anywhere in the file. Its first bytes contain the tags for the dimensions. */
 const TIFF_DIRECTORY_BYTES = 4096
-/** Size of the file header that `readDimensions` needs. */
-export const HEADER_BYTES = 8
-const JPEG_EXIF = 0xffe1
-const JPEG_FRAMES: ReadonlySet<number> = new Set([0xffc0, 0xffc1, 0xffc2])
-/** With an empty segment, because `image-size` skips the first marker. */
-const JPEG_START = Buffer.from([0xff, 0xd8, 0xff, 0xe0, 0, 2])
-const JPEG_END = Buffer.from([0xff, 0xd9, 0, 0])
-const NOTHING = new Uint8Array()
-/** Enough for any camera. A hostile file has 250,000 in its first MiB. */
-const MAX_JPEG_SEGMENTS = 1000
+const TIFF_HEADER_BYTES = 8
+/** Size of the file header that `readDimensions` needs: WebP has its dimensions there. */
+export const HEADER_BYTES = 30
 const MAX_DIMENSION = 2 ** 31 - 1
 
 /**
@@ -49,12 +37,13 @@ const MAX_DIMENSION = 2 ** 31 - 1
  */
 export function dimensionsSpan (head: Uint8Array, contentType: string): Span | undefined {
   if (contentType === 'image/tiff') return tiffDirectory(head)
+  if (contentType === 'image/webp') return webpExif(head)
   const length = PREFIX_BYTES[contentType]
   return length === undefined ? undefined : { position: 0, length }
 }
 
 /**
- * Returns width and height in pixels with the Exif orientation applied; undefined if they can't be read.
+ * Returns width and height in pixels of the upright picture; undefined if they can't be read.
  *
  * @param bytes the part that `dimensionsSpan` returned. Its ArrayBuffer must contain nothing else, because
  *   `image-size` reads past the end of a view
@@ -67,10 +56,8 @@ export function readDimensions (
 ): Dimensions | undefined {
   if (dimensionsSpan(head, contentType) === undefined) return undefined
   try {
-    const { width, height, orientation = 1 } = imageSize(relevantBytes(contentType, bytes, head))
-    if (!isDimension(width) || !isDimension(height)) return undefined
-    // Orientations 5 to 8 are rotated by 90 degrees.
-    return orientation >= 5 && orientation <= 8 ? { width: height, height: width } : { width, height }
+    const { width = 0, height = 0 } = dimensionsOf(viewOf(bytes), head, contentType) ?? {}
+    return isDimension(width) && isDimension(height) ? { width, height } : undefined
   } catch {
     return undefined // a broken image is still a file
   }
@@ -78,31 +65,35 @@ export function readDimensions (
 
 const isDimension = (value: number): boolean => Number.isInteger(value) && value > 0 && value <= MAX_DIMENSION
 
-function relevantBytes (contentType: string, bytes: Uint8Array, head: Uint8Array): Uint8Array {
-  if (contentType === 'image/tiff') return smallTiff(head, bytes)
-  return contentType === 'image/jpeg' ? smallJpeg(bytes) : bytes
+const viewOf = (bytes: Uint8Array): Buffer => Buffer.from(bytes.buffer, bytes.byteOffset, bytes.byteLength)
+
+function dimensionsOf (bytes: Buffer, head: Uint8Array, contentType: string): Dimensions | undefined {
+  switch (contentType) {
+    case 'image/jpeg':
+      return jpegDimensions(bytes)
+    case 'image/avif':
+    case 'image/heic':
+    case 'image/heif':
+      return heifDimensions(bytes)
+    case 'image/png':
+      return upright(imageSize(bytes), isTurnedPng(bytes))
+    case 'image/webp':
+      return upright(imageSize(head.slice(0, HEADER_BYTES)), isTurnedWebp(bytes))
+    case 'image/tiff':
+      return imageSize(smallTiff(head, bytes))
+    default:
+      return imageSize(bytes)
+  }
 }
 
-/** Builds a JPEG that has only what `image-size` reads: the first Exif segment and the frame header. */
-function smallJpeg (bytes: Uint8Array): Uint8Array {
-  const view = new DataView(bytes.buffer, bytes.byteOffset, bytes.byteLength)
-  let exif: Uint8Array | undefined
-  for (let at = 2, segments = 0; at + 4 <= bytes.length && segments < MAX_JPEG_SEGMENTS; segments++) {
-    const marker = view.getUint16(at)
-    if (marker < 0xff00) break
-    const end = at + 2 + view.getUint16(at + 2)
-    if (marker === JPEG_EXIF) exif ??= bytes.subarray(at, end)
-    if (JPEG_FRAMES.has(marker)) {
-      return Uint8Array.from(Buffer.concat([JPEG_START, exif ?? NOTHING, bytes.subarray(at, end), JPEG_END]))
-    }
-    at = end
-  }
-  return NOTHING
+/** Returns the chunk that may have the Exif data; without one the header is enough. */
+function webpExif (head: Uint8Array): Span {
+  return { position: webpExifPosition(viewOf(head)) ?? 0, length: EXIF_BYTES }
 }
 
 function tiffDirectory (head: Uint8Array): Span | undefined {
-  if (head.length < HEADER_BYTES) return undefined
-  const header = Buffer.from(head.subarray(0, HEADER_BYTES))
+  if (head.length < TIFF_HEADER_BYTES) return undefined
+  const header = Buffer.from(head.subarray(0, TIFF_HEADER_BYTES))
   return {
     position: isLittleEndian(header) ? header.readUInt32LE(4) : header.readUInt32BE(4),
     length: TIFF_DIRECTORY_BYTES
@@ -111,9 +102,9 @@ function tiffDirectory (head: Uint8Array): Span | undefined {
 
 /** Builds a TIFF in which the directory follows the header. */
 function smallTiff (head: Uint8Array, directory: Uint8Array): Uint8Array {
-  const header = Buffer.from(head.subarray(0, HEADER_BYTES))
-  if (isLittleEndian(header)) header.writeUInt32LE(HEADER_BYTES, 4)
-  else header.writeUInt32BE(HEADER_BYTES, 4)
+  const header = Buffer.from(head.subarray(0, TIFF_HEADER_BYTES))
+  if (isLittleEndian(header)) header.writeUInt32LE(TIFF_HEADER_BYTES, 4)
+  else header.writeUInt32BE(TIFF_HEADER_BYTES, 4)
   return new Uint8Array(Buffer.concat([header, directory]))
 }
 

@@ -1,7 +1,7 @@
 import type { FastifyInstance, FastifyRequest, onRequestHookHandler } from 'fastify'
 import type { Asset } from '../../../infra/postgres/generated/prisma/client.ts'
 import { EncodedBodyError, InvalidError, UnsupportedMediaTypeError } from '../../../errors.ts'
-import { confirmSession } from '../../accounts/index.ts'
+import { confirmCaller } from '../../accounts/index.ts'
 import { isEncoded } from '../../../http/json-body.ts'
 import { dimensionsSpan, HEADER_BYTES, readDimensions } from './dimensions.ts'
 import type { FileStore, StagedFile } from '../storage/file-store.ts'
@@ -51,7 +51,7 @@ export function createUploadHandler (app: FastifyInstance): (request: FastifyReq
     )
     let asset: NewAsset
     try {
-      asset = { userId: request.session.userId, ...describe(stored, config.ALLOWED_UPLOAD_TYPES) }
+      asset = { userId: request.caller.userId, ...describe(stored, config.ALLOWED_UPLOAD_TYPES) }
     } catch (error) {
       await stored.discard()
       throw error
@@ -60,7 +60,7 @@ export function createUploadHandler (app: FastifyInstance): (request: FastifyReq
     let mayHaveRow = false
     try {
       // The session may have ended while a large file arrived.
-      await confirmSession(database, request)
+      await confirmCaller(request)
       mayHaveRow = true
       return await createAsset(database, asset)
     } catch (error) {

@@ -1,0 +1,45 @@
+import { isTurnedByExif } from './exif.ts'
+
+// Tells whether a PNG or WebP is stored on its side, which `image-size` does not read.
+
+/** Enough for the part of Exif that has the orientation: programs write it first. */
+export const EXIF_BYTES = 4096
+/** A hostile file has 5,000 in its first 64 KiB. */
+const MAX_CHUNKS = 1000
+
+/** @param png the start of the file */
+export function isTurnedPng (png: Buffer): boolean {
+  for (let at = 8, chunks = 0; at + 8 <= png.length && chunks < MAX_CHUNKS; chunks++) {
+    const name = png.toString('latin1', at + 4, at + 8)
+    const end = at + 8 + png.readUInt32BE(at)
+    if (name === 'eXIf') return isTurnedByExif(png.subarray(at + 8, end))
+    if (name === 'IDAT') return false
+    at = end + 4
+  }
+  return false
+}
+
+/** Flag of a WebP's header. */
+const HAS_EXIF = 0x08
+
+/**
+ * Returns where the chunk with the Exif data of a WebP can be, which follows its pixels; undefined if it has
+ * none.
+ *
+ * @param webp the start of the file
+ */
+export function webpExifPosition (webp: Buffer): number | undefined {
+  if (webp.length < 30 || webp.toString('latin1', 12, 16) !== 'VP8X') return undefined
+  if (((webp[20] ?? 0) & HAS_EXIF) === 0) return undefined
+  let at = 12
+  for (let chunks = 0; at + 8 <= webp.length && chunks < MAX_CHUNKS; chunks++) {
+    if (webp.toString('latin1', at, at + 4) === 'EXIF') return at
+    const size = webp.readUInt32LE(at + 4)
+    at += 8 + size + size % 2
+  }
+  return at
+}
+
+/** @param chunk what is at `webpExifPosition` */
+export const isTurnedWebp = (chunk: Buffer): boolean =>
+  chunk.toString('latin1', 0, 4) === 'EXIF' && isTurnedByExif(chunk.subarray(8))

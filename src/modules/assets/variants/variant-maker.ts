@@ -1,0 +1,225 @@
+import { setTimeout as sleep } from 'node:timers/promises'
+import type { FastifyBaseLogger } from 'fastify'
+import { createUnavailableError, DiskFullError, RetryLaterError } from '../../../errors.ts'
+import type { Asset } from '../../../infra/postgres/generated/prisma/client.ts'
+import type { Database } from '../../../infra/postgres/database.ts'
+import type { RedisClient } from '../../../infra/redis/redis-client.ts'
+import { KeyedSemaphore } from '../../../infra/system/keyed-semaphore.ts'
+import { Semaphore } from '../../../infra/system/semaphore.ts'
+import { SingleFlight } from '../../../infra/system/single-flight.ts'
+import { correctDimensions, countVariantFailure, findOriginal, referencedKeys,
+  refuseVariants } from '../asset-repository.ts'
+import type { FileStore, StagedFile } from '../storage/file-store.ts'
+import { stemOf, variantName } from '../storage/storage-key.ts'
+import { NoPictureProcessError, PictureProcessError, type PictureAnswer,
+  type PictureProcess } from './picture-process.ts'
+import { variantsOf, type Variant, type VariantSettings } from './variant.ts'
+
+// Makes missing variants (docs/adr/0024-variants.md).
+
+/** How long a request waits. A variant that nobody waits for any more is not begun, so that others are. */
+const MAX_WAIT_MS = 10_000
+/** Requests of one client address that may wait. */
+const MAX_WAITING_PER_ADDRESS = 4
+/** Variants of all clients that may wait for the child process. */
+const MAX_QUEUED = 100
+const RETRY_SECONDS = 2
+/** Failed attempts after which a picture has no variants. */
+const MAX_FAILURES = 3
+/** Longer than an attempt takes, so that the lock of a running replica doesn't expire. */
+const LOCK_MS = 90_000
+const POLL_INTERVAL_MS = 250
+
+export interface VariantMakerOptions {
+  readonly database: Database
+  readonly files: FileStore
+  readonly redisClient: RedisClient | undefined
+  readonly log: FastifyBaseLogger
+  readonly process: Pick<PictureProcess, 'run' | 'close'>
+  readonly settings: VariantSettings
+}
+
+/** `again`: the row of the original has changed. `elsewhere`: another replica is making the variant. */
+type Outcome = 'made' | 'missing' | 'again' | 'elsewhere'
+
+/** The answer of the child process, or `missing` if the original has no file. */
+type Answer =
+  | Exclude<PictureAnswer, { outcome: 'made' }>
+  | { readonly outcome: 'staged', readonly file: StagedFile }
+  | { readonly outcome: 'missing' }
+
+/** Makes variants one after the other. Replicas that share a Redis make each of them once. */
+export class VariantMaker {
+  /** Attempts by their result. */
+  readonly counts = { made: 0, refused: 0, failed: 0 }
+  readonly #options: VariantMakerOptions
+  readonly #flights = new SingleFlight<boolean>()
+  /** Requests that wait, by the name of the variant. */
+  readonly #waiters = new Map<string, number>()
+  readonly #waiting = new KeyedSemaphore<string>({
+    maxRunning: MAX_WAITING_PER_ADDRESS,
+    maxWaiting: 0,
+    createRefusal: createBusyError
+  })
+  readonly #queue = new Semaphore({
+    maxRunning: 1,
+    maxWaiting: MAX_QUEUED,
+    createRefusal: createBusyError
+  })
+  #isClosed = false
+
+  constructor (options: VariantMakerOptions) {
+    this.#options = options
+  }
+
+  /** Number of variants that wait for the child process. */
+  get queued (): number {
+    return this.#queue.waiting
+  }
+
+  /**
+   * Makes a variant whose file is missing.
+   *
+   * @param name a valid name of a variant
+   * @param address the client's, which is limited
+   * @returns whether its file exists now; false if the original has no such variant
+   * @throws {RetryLaterError} 503
+   */
+  async make (name: string, address: string): Promise<boolean> {
+    return await this.#waiting.run(address, async () => {
+      this.#waiters.set(name, (this.#waiters.get(name) ?? 0) + 1)
+      const tooLate = sleep(MAX_WAIT_MS, undefined, { ref: false }).then(() => {
+        throw createBusyError()
+      })
+      try {
+        return await Promise.race([tooLate, this.#flights.run(name, async () => await this.#ensure(name))])
+      } finally {
+        const others = (this.#waiters.get(name) as number) - 1
+        if (others > 0) this.#waiters.set(name, others)
+        else this.#waiters.delete(name)
+      }
+    })
+  }
+
+  /** Refuses everything that waits, and ends the child process. */
+  close (): void {
+    this.#isClosed = true
+    this.#queue.refuseWaiting(createUnavailableError())
+    this.#options.process.close()
+  }
+
+  async #ensure (name: string): Promise<boolean> {
+    const { database, settings } = this.#options
+    while (!this.#isClosed) {
+      const original = await findOriginal(database, stemOf(name))
+      const variant = original && variantsOf(original, settings).find((each) => variantName(each) === name)
+      if (variant === undefined) return false
+      const outcome = await this.#queue.run(async () => await this.#makeLocked(original as Asset, variant))
+      if (outcome === 'made' || outcome === 'missing') return outcome === 'made'
+      if (outcome === 'elsewhere') await sleep(POLL_INTERVAL_MS, undefined, { ref: false })
+    }
+    throw createUnavailableError()
+  }
+
+  async #makeLocked (original: Asset, variant: Variant): Promise<Outcome> {
+    const name = variantName(variant)
+    if (!this.#waiters.has(name)) throw createBusyError()
+    const unlock = await this.#lock(name)
+    if (unlock === undefined) return 'elsewhere'
+    try {
+      // Another replica may have made it while this one waited.
+      if (await this.#options.files.stat(name) !== undefined) return 'made'
+      return await this.#make(original, variant)
+    } catch (error) {
+      // A 507 would say that the reader's request is too large.
+      throw error instanceof DiskFullError ? createUnavailableError() : error
+    } finally {
+      await unlock()
+    }
+  }
+
+  /** Tries to become the only replica that makes a variant. Without Redis, each replica makes its own. */
+  async #lock (name: string): Promise<(() => Promise<void>) | undefined> {
+    const { redisClient } = this.#options
+    const key = `landfall:variant:${name}`
+    const taken = await redisClient?.run(async (redis) => await redis.set(key, '1', 'PX', LOCK_MS, 'NX'))
+      .catch(() => 'OK')
+    if (taken === null) return undefined
+    return async () => {
+      await redisClient?.run(async (redis) => await redis.del(key)).catch(() => {})
+    }
+  }
+
+  async #make (original: Asset, variant: Variant): Promise<Outcome> {
+    const { database, files, log } = this.#options
+    const { id: asset, storageKey } = original
+    const answer = await this.#ask(original, variant)
+    const { outcome } = answer
+    if (outcome === 'missing') return outcome
+    if (outcome === 'staged') return await this.#publish(storageKey, answer.file)
+    if (outcome === 'mismatch') {
+      await correctDimensions(database, storageKey, answer.original)
+      return 'again'
+    }
+    log.warn({ asset, outcome, reason: answer.reason }, 'a variant of a picture could not be made')
+    if (outcome === 'too_costly') {
+      this.counts.failed++
+      const isLast = await countVariantFailure(database, storageKey, MAX_FAILURES)
+      if (isLast) await files.removeVariants(stemOf(storageKey))
+      throw createBusyError()
+    }
+    this.counts.refused++
+    await refuseVariants(database, storageKey, outcome)
+    await files.removeVariants(stemOf(storageKey))
+    return 'again'
+  }
+
+  /** Asks the child process. If it ends while it makes the variant, the picture counts as too costly. */
+  async #ask (original: Asset, variant: Variant): Promise<Answer> {
+    const { files, log, process, settings } = this.#options
+    const file = await files.open(original.storageKey, true)
+    if (file === undefined) return { outcome: 'missing' }
+    const task = {
+      byteSize: file.byteSize,
+      contentType: original.contentType,
+      original: { width: original.width as number, height: original.height as number },
+      maxPixels: settings.IMAGE_MAX_PIXELS,
+      width: variant.width,
+      height: variant.height,
+      extension: variant.extension
+    }
+    try {
+      return await process.run<Answer>(task, await file.read(), async (answer) => {
+        if (answer.outcome !== 'made') return answer
+        const inspection = { key: variantName(variant), excerpt: undefined }
+        return { outcome: 'staged', file: await files.receive(answer.bytes, async () => inspection) }
+      })
+    } catch (error) {
+      if (this.#isClosed) throw createUnavailableError()
+      if (error instanceof PictureProcessError) return { outcome: 'too_costly', reason: error.message }
+      if (!(error instanceof NoPictureProcessError)) throw error
+      log.error({ err: error }, 'variants of pictures can not be made')
+      throw createUnavailableError()
+    }
+  }
+
+  async #publish (storageKey: string, file: StagedFile): Promise<Outcome> {
+    const { database, files } = this.#options
+    let failure: unknown
+    await file.publish().catch((error: unknown) => {
+      failure = error
+    })
+    if ((await referencedKeys(database, [storageKey])).has(storageKey)) {
+      if (failure !== undefined) throw failure
+      this.counts.made++
+      return 'made'
+    }
+    // The asset was deleted in the meantime, perhaps before this variant was there.
+    await files.removeVariants(stemOf(storageKey))
+    return 'missing'
+  }
+}
+
+function createBusyError (): RetryLaterError {
+  return new RetryLaterError(503, 'The picture is not ready yet, try again shortly', RETRY_SECONDS)
+}

@@ -1,0 +1,61 @@
+import type { Asset } from '../../../infra/postgres/generated/prisma/client.ts'
+import { stemOf, type VariantName } from '../storage/storage-key.ts'
+import type { Dimensions } from '../upload/upright.ts'
+
+/** A picture with fewer pixels than the original. */
+export interface Variant extends VariantName {
+  readonly height: number
+  readonly contentType: string
+}
+
+/** What decides which variants a file has. */
+export type Original = Pick<Asset, 'storageKey' | 'contentType' | 'width' | 'height' | 'noVariantsReason'>
+
+/** The settings of variants. */
+export interface VariantSettings {
+  /** In pixels; empty if variants are turned off. */
+  readonly IMAGE_WIDTHS: readonly number[]
+  /** Larger originals have no variants. */
+  readonly IMAGE_MAX_PIXELS: number
+}
+
+type Extension = VariantName['extension']
+
+const CONTENT_TYPES: Readonly<Record<Extension, string>> = {
+  jpg: 'image/jpeg',
+  png: 'image/png',
+  webp: 'image/webp'
+}
+const EXTENSIONS: Readonly<Record<string, readonly Extension[]>> = {
+  'image/jpeg': ['webp', 'jpg'],
+  'image/png': ['webp', 'png'],
+  'image/webp': ['webp'],
+  'image/gif': ['webp'],
+  'image/avif': ['webp']
+}
+/** WebP stores dimensions in 14 bits. */
+const MAX_WEBP_PIXELS = 16383
+
+/** Returns the height of a picture that keeps its proportions. All sizes are in pixels. */
+const heightFor = (width: number, original: Dimensions): number =>
+  Math.max(1, Math.round(original.height * width / original.width))
+
+/** Returns the variants of a file, the narrowest first; none if it is not a picture that can have some. */
+export function variantsOf (original: Original, settings: VariantSettings): Variant[] {
+  const { storageKey, contentType, width, height, noVariantsReason } = original
+  const { IMAGE_WIDTHS, IMAGE_MAX_PIXELS } = settings
+  const extensions = EXTENSIONS[contentType]
+  if (extensions === undefined || width === null || height === null || noVariantsReason !== null) return []
+  if (width * height > IMAGE_MAX_PIXELS) return []
+  const stem = stemOf(storageKey)
+  return IMAGE_WIDTHS.filter((narrower) => narrower < width).toSorted((one, other) => one - other)
+    .flatMap((narrower) =>
+      extensions.map((extension) => ({
+        stem,
+        width: narrower,
+        extension,
+        height: heightFor(narrower, { width, height }),
+        contentType: CONTENT_TYPES[extension]
+      }))
+    ).filter(({ extension, height }) => extension !== 'webp' || height <= MAX_WEBP_PIXELS)
+}
