@@ -1,32 +1,75 @@
 import { Prisma, type Asset, type PrismaClient } from '../../infra/postgres/generated/prisma/client.ts'
 import { UnauthorizedError } from '../../errors.ts'
 import { statement, type StatementRunner } from '../../infra/postgres/statement.ts'
-import type { Page } from '../../http/pagination.ts'
+import { uuidv7 } from '../../infra/postgres/uuid.ts'
+import { OLDEST, type Page } from '../../http/pagination.ts'
+import { ownerSql } from '../accounts/index.ts'
+import { MAX_USES, type UsingPage } from '../landing-pages/index.ts'
+import { possibleOriginals } from './storage/storage-key.ts'
+import type { Dimensions } from './upload/upright.ts'
 
-// All statements use Prisma, except the one of the command line, which also sends it to a running service.
-// They are not hot, because an upload takes far longer than its statement. The statements of the owner's
-// routes are restricted to the owner's rows.
+// Hot statements are SQL, and so are those that the command line sends to a running service. The others use
+// Prisma: an upload takes far longer than its statement. The owner's routes see only the owner's rows.
 
-export type NewAsset = Omit<Asset, 'id' | 'createdAt'>
+export type NewAsset = Omit<Asset, 'id' | 'createdAt' | 'noVariantsReason' | 'variantFailures'>
 
-const DELETE_OF_ANY_OWNER = statement<{ id: string, storageKey: string }>(`
+/** Why a picture has no variants. */
+export type NoVariantsReason = 'too_large' | 'unreadable' | 'too_costly'
+
+/** An asset's row and file. */
+export type OwnedFile = Pick<Asset, 'id' | 'storageKey'>
+
+const COLUMNS =
+  `id, user_id AS "userId", storage_key AS "storageKey", filename, content_type AS "contentType",
+    byte_size AS "byteSize", checksum, width, height, created_at AS "createdAt",
+    no_variants_reason AS "noVariantsReason", variant_failures AS "variantFailures"`
+
+const CREATE = statement<Asset>(`
+  INSERT INTO assets (id, user_id, storage_key, filename, content_type, byte_size, checksum, width, height)
+  SELECT $1::uuid, owner.id, $3, $4, $5, $6::bigint, $7, $8::integer, $9::integer
+  FROM (${ownerSql('$2::integer')}) owner
+  RETURNING ${COLUMNS}`)
+
+/** Prepared, because a page with many pictures asks for all of them at once. */
+const FIND_ORIGINAL = statement<Asset>(`SELECT ${COLUMNS} FROM assets WHERE storage_key = ANY ($1::text[])`)
+
+const COUNT_VARIANT_FAILURE = statement<{ isLast: boolean }>(`
+  UPDATE assets SET variant_failures = variant_failures + 1,
+    no_variants_reason = CASE WHEN variant_failures + 1 >= $2::integer THEN 'too_costly' END
+  WHERE storage_key = $1 AND no_variants_reason IS NULL
+  RETURNING no_variants_reason IS NOT NULL AS "isLast"`)
+
+const DELETE_OF_ANY_OWNER = statement<OwnedFile>(`
   DELETE FROM assets WHERE id::text = lower($1) OR storage_key = $1
   RETURNING id, storage_key AS "storageKey"`)
 
-const FOREIGN_KEY_VIOLATION = 'P2003'
+const LIST_OF_USER = statement<OwnedFile>(`
+  SELECT id, storage_key AS "storageKey" FROM assets
+  WHERE user_id = $1::integer AND id > $2::uuid ORDER BY id LIMIT $3::integer`)
+
+/** Locks in the order of ids, as writes of pages do. */
+const DELETE_OF_USER = statement<object>(`
+  WITH batch AS (
+    SELECT id FROM assets WHERE user_id = $1::integer AND id = ANY ($2::uuid[]) ORDER BY id FOR UPDATE
+  )
+  DELETE FROM assets USING batch WHERE assets.id = batch.id`)
+
+const DELETE_USED_BY = statement<{ storageKey: string, isDeleted: boolean }>(`
+  SELECT key AS "storageKey", is_deleted AS "isDeleted"
+  FROM delete_asset_used_by($1::uuid, $2::integer, $3::uuid[], ${MAX_USES})`)
+
 const NOT_FOUND = 'P2025'
 
 const isKnownError = (error: unknown, code: string): boolean =>
   error instanceof Prisma.PrismaClientKnownRequestError && error.code === code
 
 /** @throws {UnauthorizedError} when the user has been deleted in the meantime */
-export async function createAsset (database: PrismaClient, asset: NewAsset): Promise<Asset> {
-  try {
-    return await database.asset.create({ data: asset })
-  } catch (error) {
-    if (isKnownError(error, FOREIGN_KEY_VIOLATION)) throw new UnauthorizedError({ cause: error })
-    throw error
-  }
+export async function createAsset (database: StatementRunner, asset: NewAsset): Promise<Asset> {
+  const { userId, storageKey, filename, contentType, byteSize, checksum, width, height } = asset
+  const rows = await database.run(CREATE, [uuidv7(), userId, storageKey, filename, contentType, byteSize,
+    checksum, width, height])
+  if (rows[0] === undefined) throw new UnauthorizedError()
+  return rows[0]
 }
 
 /** Lists assets, newest first. Returns one asset more than `page.limit` if there is a next page. */
@@ -51,6 +94,42 @@ export async function findFilename (database: PrismaClient, storageKey: string):
   return (await database.asset.findUnique({ where: { storageKey }, select: { filename: true } }))?.filename
 }
 
+/** Finds the picture, of any owner, that a variant is made from. */
+export async function findOriginal (database: StatementRunner, stem: string): Promise<Asset | undefined> {
+  return (await database.run(FIND_ORIGINAL, [possibleOriginals(stem)]))[0]
+}
+
+/** Corrects the dimensions of a picture, which can't always be read from the first bytes of the file. */
+export async function correctDimensions (
+  database: PrismaClient,
+  storageKey: string,
+  { width, height }: Dimensions
+): Promise<void> {
+  await database.asset.updateMany({ where: { storageKey }, data: { width, height } })
+}
+
+/** Records that a picture has no variants. */
+export async function refuseVariants (
+  database: PrismaClient,
+  storageKey: string,
+  reason: NoVariantsReason
+): Promise<void> {
+  await database.asset.updateMany({ where: { storageKey }, data: { noVariantsReason: reason } })
+}
+
+/**
+ * Counts an attempt that took too long or too much memory.
+ *
+ * @returns whether it was the attempt number `max`, so that the picture has no variants from now on
+ */
+export async function countVariantFailure (
+  database: StatementRunner,
+  storageKey: string,
+  max: number
+): Promise<boolean> {
+  return (await database.run(COUNT_VARIANT_FAILURE, [storageKey, max]))[0]?.isLast === true
+}
+
 /** Deletes an asset and returns its storage key; undefined when there is none. */
 export async function deleteAsset (
   database: PrismaClient,
@@ -66,6 +145,22 @@ export async function deleteAsset (
 }
 
 /**
+ * Deletes an asset if exactly these pages use it: the newest `MAX_USES`, newest first. If a write changes
+ * that at the same time, one of them waits for the other.
+ *
+ * @returns undefined when there is no such asset
+ */
+export async function deleteAssetUsedBy (
+  database: StatementRunner,
+  userId: number,
+  id: string,
+  pages: readonly UsingPage[]
+): Promise<{ storageKey: string, isDeleted: boolean } | undefined> {
+  const rows = await database.run(DELETE_USED_BY, [id, userId, pages.map((page) => page.id)])
+  return rows[0]
+}
+
+/**
  * Deletes the asset of any owner, for the command line.
  *
  * @param name its id, or the name of its file in its URL
@@ -74,9 +169,27 @@ export async function deleteAsset (
 export async function deleteAnyAsset (
   database: StatementRunner,
   name: string
-): Promise<{ readonly id: string, readonly storageKey: string } | undefined> {
+): Promise<OwnedFile | undefined> {
   const rows = await database.run(DELETE_OF_ANY_OWNER, [name])
   return rows[0]
+}
+
+/** Lists the assets of a user for the deletion of the account, the oldest first, those after an id. */
+export async function listAssetsOf (
+  database: StatementRunner,
+  userId: number,
+  { after = OLDEST, limit }: { readonly after?: string | undefined, readonly limit: number }
+): Promise<OwnedFile[]> {
+  return await database.run(LIST_OF_USER, [userId, after, limit])
+}
+
+/** Deletes the rows of assets of a user. */
+export async function deleteAssetsOf (
+  database: StatementRunner,
+  userId: number,
+  ids: readonly string[]
+): Promise<void> {
+  await database.run(DELETE_OF_USER, [userId, ids])
 }
 
 /** Returns the keys that have a row, whose owner may be any user. */
@@ -88,9 +201,9 @@ export async function referencedKeys (database: PrismaClient, keys: readonly str
   return new Set(rows.map((row) => row.storageKey))
 }
 
-/** Error codes of Node, Prisma and PostgreSQL (SQLSTATE) of statements that certainly had no effect. */
+/** Error codes of Node and PostgreSQL (SQLSTATE) of statements that certainly had no effect. */
 const WITHOUT_EFFECT =
-  /^(ECONNREFUSED|ENOTFOUND|EAI_AGAIN|EHOSTUNREACH|ENETUNREACH|P100[013]|P20(00|02|03|11|24)|(22|23|40|42|53|55)[0-9A-Z]{3}|57014|57P03)$/
+  /^(ECONNREFUSED|ENOTFOUND|EAI_AGAIN|EHOSTUNREACH|ENETUNREACH|(22|23|40|42|53|55)[0-9A-Z]{3}|57014|57P03)$/
 
 /** Tells whether a failed insert certainly had no effect. After a timeout it may still commit. */
 export function isInsertWithoutEffect (error: unknown): boolean {
@@ -100,9 +213,7 @@ export function isInsertWithoutEffect (error: unknown): boolean {
     current = current.cause, depth++
   ) {
     const { code } = current as { code?: unknown }
-    if (current instanceof UnauthorizedError || current instanceof Prisma.PrismaClientValidationError) {
-      return true
-    }
+    if (current instanceof UnauthorizedError) return true
     if (typeof code === 'string' && WITHOUT_EFFECT.test(code)) return true
     // pg-pool had no free connection, so nothing was sent. Its error has no code.
     if (current.message.includes('timeout exceeded when trying to connect')) return true

@@ -5,12 +5,13 @@ import { runPeriodically } from '../../infra/system/periodic-task.ts'
 import { addCounter, addGauge } from '../../infra/telemetry/metrics.ts'
 import type { FileStore } from './storage/file-store.ts'
 import { claimFiles, wrongOwnerMessage } from './storage/ownership.ts'
+import { possibleOriginals } from './storage/storage-key.ts'
 import { referencedKeys } from './asset-repository.ts'
 
-// Removes files that interrupted uploads left behind.
+// Removes files that interrupted uploads left behind, and variants of pictures that are gone.
 
 const HOUR_MS = 60 * 60 * 1000
-/** Keys per query. */
+/** Names per query. */
 const BATCH_SIZE = 500
 
 export interface SweepOptions {
@@ -25,10 +26,13 @@ export interface SweepOptions {
 export interface SweepResult {
   readonly unfinished: number
   readonly unreferenced: number
+  /** Deleted pictures whose variants were still there, and were removed. */
+  readonly variants: number
 }
 
 /**
- * Removes unfinished uploads and files without a row. Keeps files whose names the service can't have created.
+ * Removes unfinished uploads, files without a row, and variants without an original. Keeps files whose names
+ * the service can't have created.
  *
  * @param signal stops the sweep between two files
  * @throws {Error} when the files belong to another database; files without a row are then kept
@@ -40,26 +44,53 @@ export async function sweep (
   signal?: AbortSignal
 ): Promise<SweepResult> {
   const unfinished = await store.removeUnfinished(minAgeMs, signal)
-  let unreferenced = 0
-  const removeUnreferenced = async (keys: readonly string[]) => {
-    const referenced = await referencedKeys(database, keys)
-    if (referenced.size === keys.length) return
+  const assertOwner = async () => {
     if (!await claimFiles(database, store)) throw new Error(wrongOwnerMessage(store))
-    for (const key of keys) {
-      if (signal?.aborted === true) return
-      if (!referenced.has(key) && await removeUnlessReferenced(database, store, key, minAgeMs)) unreferenced++
-    }
   }
+
+  let unreferenced = 0
+  for await (const keys of inBatches(store.keys())) {
+    const orphans = await withoutRow(database, keys, (key) => [key])
+    if (orphans.length > 0) await assertOwner()
+    for (const key of orphans) {
+      if (signal?.aborted === true) break
+      if (await removeUnlessReferenced(database, store, key, minAgeMs)) unreferenced++
+    }
+    if (signal?.aborted === true) break
+  }
+
+  let variants = 0
+  for await (const stems of inBatches(store.stemsWithVariants())) {
+    const orphans = await withoutRow(database, stems, possibleOriginals)
+    if (orphans.length > 0) await assertOwner()
+    for (const stem of orphans) {
+      if (signal?.aborted === true) break
+      await store.removeVariants(stem)
+      variants++
+    }
+    if (signal?.aborted === true) break
+  }
+  return { unfinished, unreferenced, variants }
+}
+
+async function* inBatches (names: AsyncIterable<string>): AsyncGenerator<string[]> {
   let batch: string[] = []
-  for await (const key of store.keys()) {
-    if (signal?.aborted === true) return { unfinished, unreferenced }
-    batch.push(key)
-    if (batch.length < BATCH_SIZE) continue
-    await removeUnreferenced(batch)
+  for await (const name of names) {
+    if (batch.push(name) < BATCH_SIZE) continue
+    yield batch
     batch = []
   }
-  if (batch.length > 0) await removeUnreferenced(batch)
-  return { unfinished, unreferenced }
+  if (batch.length > 0) yield batch
+}
+
+/** Returns the names none of whose keys has a row. */
+async function withoutRow (
+  database: Database,
+  names: readonly string[],
+  keysOf: (name: string) => readonly string[]
+): Promise<string[]> {
+  const referenced = await referencedKeys(database, names.flatMap(keysOf))
+  return names.filter((name) => !keysOf(name).some((key) => referenced.has(key)))
 }
 
 /** Removes a file if it has no row and is at least `minAgeMs` old. @returns whether it was removed */
@@ -93,11 +124,14 @@ export function startAssetSweep (app: FastifyInstance, options: SweepOptions = {
 
 function sweepMetrics ({ metrics }: FastifyInstance): NonNullable<SweepOptions['onSwept']> {
   const sweeps = { ok: 0, failed: 0 }
-  const files = { unfinished: 0, unreferenced: 0 }
+  const files = { unfinished: 0, unreferenced: 0, variants: 0 }
   let lastAt = 0
   const sweepsTotal = { name: 'landfall_sweeps_total', help: 'Sweeps of the uploads by their result' }
   addCounter(metrics, sweepsTotal, () => sweeps, 'result')
-  const filesTotal = { name: 'landfall_swept_files_total', help: 'Unfinished and unreferenced files removed' }
+  const filesTotal = {
+    name: 'landfall_swept_files_total',
+    help: 'Unfinished uploads, files without a row and sets of variants removed'
+  }
   addCounter(metrics, filesTotal, () => files, 'kind')
   addGauge(metrics, {
     name: 'landfall_sweep_last_success_timestamp_seconds',
@@ -110,6 +144,7 @@ function sweepMetrics ({ metrics }: FastifyInstance): NonNullable<SweepOptions['
     lastAt = Date.now() / 1000
     files.unfinished += result.unfinished
     files.unreferenced += result.unreferenced
+    files.variants += result.variants
   }
 }
 
@@ -123,7 +158,9 @@ async function sweepAndLog (
   try {
     const removed = await sweep(database, store, options, signal)
     options.onSwept?.(removed)
-    if (removed.unfinished + removed.unreferenced > 0) log.info(removed, 'removed leftover uploads')
+    if (removed.unfinished + removed.unreferenced + removed.variants > 0) {
+      log.info(removed, 'removed leftover uploads')
+    }
   } catch (error) {
     options.onSwept?.(undefined)
     log.warn({ err: error }, 'the sweep of the uploads failed; the next one will try again')

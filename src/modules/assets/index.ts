@@ -1,5 +1,6 @@
 // The public interface of the module.
 
+export { removeAssetsOf, type RemovedAssets } from './account-deletion.ts'
 export { deleteAnyAsset } from './asset-repository.ts'
 export { default as assetCleanup } from './cleanup.ts'
 export { assetRoutes } from './routes.ts'
@@ -8,3 +9,4 @@ export { DiskStore } from './storage/disk-store.ts'
 export type { FileStore } from './storage/file-store.ts'
 export { default as fileStore, openFileStore, type StorePlace } from './storage/plugin.ts'
 export { isStorageKey } from './storage/storage-key.ts'
+export { default as variants } from './variants/plugin.ts'

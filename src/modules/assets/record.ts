@@ -1,10 +1,21 @@
 import type { Static } from '@sinclair/typebox'
 import type { Asset } from '../../infra/postgres/generated/prisma/client.ts'
 import { contentHash, type Validators } from '../../http/conditional-requests.ts'
-import type { AssetRecord } from './schemas.ts'
+import type { AssetUses } from '../landing-pages/index.ts'
+import type { AssetRecord, AssetWithUses } from './schemas.ts'
+import { variantName } from './storage/storage-key.ts'
+import { variantsOf, type VariantSettings } from './variants/variant.ts'
 
-/** Converts an asset to the form that clients see. `urls` is the base URL of the files. */
-export const assetRecord = (asset: Asset, urls: string): Static<typeof AssetRecord> => ({
+/** The settings of the URLs in a record. */
+export interface RecordSettings extends VariantSettings {
+  /** The base URL of the files. */
+  readonly urls: string
+  /** The base URL of the variants, which the service itself serves. */
+  readonly variantUrls: string
+}
+
+/** Converts an asset to the form that clients see. */
+export const assetRecord = (asset: Asset, settings: RecordSettings): Static<typeof AssetRecord> => ({
   id: asset.id,
   filename: asset.filename,
   content_type: asset.contentType,
@@ -12,16 +23,45 @@ export const assetRecord = (asset: Asset, urls: string): Static<typeof AssetReco
   checksum: asset.checksum,
   width: asset.width,
   height: asset.height,
-  url: `${urls}/${asset.storageKey}`,
+  url: `${settings.urls}/${asset.storageKey}`,
+  variants: variantsOf(asset, settings).map((variant) => ({
+    url: `${settings.variantUrls}/${variantName(variant)}`,
+    width: variant.width,
+    height: variant.height,
+    content_type: variant.contentType
+  })),
   created_at: asset.createdAt.toISOString()
 })
 
 type Record = Static<typeof AssetRecord>
+type RecordWithUses = Static<typeof AssetWithUses>
 
-/** Returns the strong entity tag of a record. It changes when the record does, for example with BASE_URL. */
-export const recordTag = (record: Record): string => `"${contentHash(JSON.stringify(record))}"`
-
-export const recordValidators = (record: Record): Validators => ({
-  etag: recordTag(record),
-  modifiedAt: new Date(record.created_at)
+/** Adds the pages that use an asset to its record. */
+export const withUses = (record: Record, { pages }: Pick<AssetUses, 'pages'>): RecordWithUses => ({
+  ...record,
+  used_by: pages.map(({ id, publicId }) => ({ id, public_id: publicId }))
 })
+
+/** The pages that use a new asset. */
+export const NO_USES: AssetUses = { pages: [], count: 0 }
+
+/**
+ * Returns the strong entity tag of a record. It changes when the record does, for example with BASE_URL, or
+ * when a page uses the asset.
+ */
+export const recordTag = (record: RecordWithUses): string => `"${contentHash(JSON.stringify(record))}"`
+
+export const recordValidators = (record: RecordWithUses): Validators => ({
+  etag: recordTag(record),
+  modifiedAt: new Date(record.created_at),
+  changesWithoutDate: true
+})
+
+/** Returns the message for a file that can't be deleted, because pages use it. */
+export function describeUses ({ pages, count }: AssetUses): string {
+  const named = pages.slice(0, MAX_NAMED_PAGES).map(({ publicId }) => publicId)
+  const names = named.length < count ? `${named.join(', ')}, …` : named.join(', ')
+  return `File is used by ${count === 1 ? '1 page' : `${count} pages`}: ${names}`
+}
+
+const MAX_NAMED_PAGES = 10

@@ -1,41 +1,69 @@
 import fastifyMultipart from '@fastify/multipart'
 import type { FastifyPluginAsyncTypebox } from '@fastify/type-provider-typebox'
-import { NotFoundError } from '../../errors.ts'
+import type { FastifyRequest } from 'fastify'
+import type { Asset } from '../../infra/postgres/generated/prisma/client.ts'
+import { ConflictError, NotFoundError, RetryLaterError } from '../../errors.ts'
 import { auditRequest } from '../../http/audit.ts'
 import { checkPreconditions, hasConditions, isNotModified } from '../../http/conditional-requests.ts'
-import { nextLink, pageOf } from '../../http/pagination.ts'
+import { pageOf, takePage } from '../../http/pagination.ts'
 import { uncheckedInput } from '../../http/validation.ts'
 import { sendWithoutBody } from '../../http/responses.ts'
 import { multipartOptions } from './upload/multipart-reader.ts'
-import { assetRecord, recordTag, recordValidators } from './record.ts'
-import { deleteAsset, findAsset, listAssets } from './asset-repository.ts'
+import { assetRecord, describeUses, NO_USES, recordTag, recordValidators, withUses } from './record.ts'
+import { deleteAsset, deleteAssetUsedBy, findAsset, listAssets } from './asset-repository.ts'
 import { createAssetSchema, deleteAssetSchema, listAssetsSchema, readAssetSchema } from './schemas.ts'
 import { countUploads } from './upload/upload-metrics.ts'
 import { createUploadHandler, requireMultipart } from './upload/upload.ts'
 
-/** The owner's routes. The enclosing scope must set `request.session`. */
+/** After that many changes of the uses in the meantime a deletion gives up. */
+const MAX_ATTEMPTS = 10
+
+/** The owner's routes. The enclosing scope must set `request.caller`. */
 export const assetRoutes: FastifyPluginAsyncTypebox = async (app) => {
   const { config, database, files } = app
   await app.register(fastifyMultipart, multipartOptions(config.MAX_UPLOAD_BYTES))
   const upload = countUploads(app.metrics, createUploadHandler(app))
-  const urls = () => config.UPLOADS_PUBLIC_URL ?? `${app.baseUrl()}/uploads`
+  const recordOf = (asset: Asset) => {
+    const variantUrls = `${app.baseUrl()}/uploads`
+    return assetRecord(asset, {
+      ...app.variants.settings,
+      urls: config.UPLOADS_PUBLIC_URL ?? variantUrls,
+      variantUrls
+    })
+  }
 
   async function findRecord (userId: number, id: string) {
     const asset = await findAsset(database, userId, id)
     if (asset === undefined) throw new NotFoundError()
-    const record = assetRecord(asset, urls())
-    return { record, validators: recordValidators(record) }
+    const uses = await app.assetUses.find(userId, id)
+    const record = withUses(recordOf(asset), uses)
+    return { record, uses, validators: recordValidators(record) }
+  }
+
+  /** Deletes the row of an asset if the conditions of the request are true at that moment. */
+  async function deleteIfTrue (request: FastifyRequest, id: string, ifUnused: boolean): Promise<string> {
+    const { userId } = request.caller
+    for (let attempt = 1; attempt <= MAX_ATTEMPTS; attempt++) {
+      const { uses, validators } = await findRecord(userId, id)
+      checkPreconditions(request, validators)
+      if (ifUnused && uses.count > 0) throw new ConflictError([describeUses(uses)])
+      const found = await deleteAssetUsedBy(database, userId, id, uses.pages)
+      if (found === undefined) throw new NotFoundError()
+      if (found.isDeleted) return found.storageKey
+    }
+    throw new RetryLaterError(503, 'The pages that use the file are being changed, try again shortly', 1)
+  }
+
+  async function deleteAlways (userId: number, id: string): Promise<string> {
+    const key = await deleteAsset(database, userId, id)
+    if (key === undefined) throw new NotFoundError()
+    return key
   }
 
   app.get('/assets', { schema: listAssetsSchema }, async (request, reply) => {
     const page = pageOf(request.query)
-    const assets = await listAssets(database, request.session.userId, page)
-    const shown = assets.slice(0, page.limit)
-    const last = shown.at(-1)
-    if (assets.length > page.limit && last !== undefined) {
-      reply.header('link', nextLink(app.publicPath('/assets'), page, last.id))
-    }
-    return shown.map((asset) => assetRecord(asset, urls()))
+    const assets = await listAssets(database, request.caller.userId, page)
+    return takePage(reply, '/assets', page, assets).map(recordOf)
   })
 
   app.post('/assets', {
@@ -43,14 +71,17 @@ export const assetRoutes: FastifyPluginAsyncTypebox = async (app) => {
     validatorCompiler: uncheckedInput, // the form is parsed as a stream
     onRequest: requireMultipart
   }, async (request, reply) => {
-    const record = assetRecord(await upload(request), urls())
+    const record = recordOf(await upload(request))
     auditRequest(request, 'created', { user: request.userId, asset: record.id })
-    reply.code(201).headers({ etag: recordTag(record), location: app.publicPath(`/assets/${record.id}`) })
+    reply.code(201).headers({
+      etag: recordTag(withUses(record, NO_USES)), // the tag of the next GET
+      location: app.publicPath(`/assets/${record.id}`)
+    })
     return record
   })
 
   app.get('/assets/:id', { schema: readAssetSchema }, async (request, reply) => {
-    const { record, validators } = await findRecord(request.session.userId, request.params.id)
+    const { record, validators } = await findRecord(request.caller.userId, request.params.id)
     checkPreconditions(request, validators)
     reply.header('etag', validators.etag)
     if (isNotModified(request.headers, validators)) return sendWithoutBody(reply.code(304))
@@ -58,15 +89,12 @@ export const assetRoutes: FastifyPluginAsyncTypebox = async (app) => {
   })
 
   app.delete('/assets/:id', { schema: deleteAssetSchema }, async (request, reply) => {
-    const { userId } = request.session
-    // An asset never changes, so the conditions can't become false before the DELETE.
-    if (hasConditions(request.headers)) {
-      checkPreconditions(request, (await findRecord(userId, request.params.id)).validators)
-    }
+    const { id } = request.params
+    const ifUnused = request.query.if_unused === 'true'
     await files.assertWritable()
     // The row is deleted first. After a crash in between, the cleanup removes the file.
-    const key = await deleteAsset(database, userId, request.params.id)
-    if (key === undefined) throw new NotFoundError()
+    const key = ifUnused || hasConditions(request.headers) ? await deleteIfTrue(request, id, ifUnused)
+      : await deleteAlways(request.caller.userId, id)
     await files.remove(key).catch(() => {}) // logged; the cleanup will remove it
     return sendWithoutBody(reply.code(204))
   })

@@ -1,13 +1,26 @@
 import { Type } from '@sinclair/typebox'
 import { PageQuery } from '../../http/pagination.ts'
-import { answer, BAD_PAGE, bearer, errors, IdParams, NO_PARAMETERS, nothing, ReadConditions, WriteConditions,
+import { answer, BAD_PAGE, errors, IdParams, NO_PARAMETERS, nothing, ReadConditions, WriteConditions,
   type AnswerHeader } from '../../http/schemas.ts'
+import { MAX_USES } from '../landing-pages/index.ts'
 import { FILE_FIELD } from './upload/multipart-reader.ts'
 
 const NAME = '7Hq2LJtB7sZ4uNfE8aGd1o.png'
 const pixels = Type.Union([Type.Integer({ minimum: 1 }), Type.Null()], {
   description: 'In pixels; null if the file is not an image',
   examples: [1]
+})
+
+const VARIANT = { width: 640, height: 480, content_type: 'image/webp' }
+
+const AssetVariant = Type.Object({
+  url: Type.String({ format: 'uri', description: 'Public URL of the variant' }),
+  width: Type.Integer({ minimum: 1, description: 'In pixels' }),
+  height: Type.Integer({ minimum: 1, description: 'In pixels' }),
+  content_type: Type.String()
+}, {
+  title: 'AssetVariant',
+  examples: [{ url: `https://landfall.example.com/uploads/${NAME.slice(0, 22)}/w640.webp`, ...VARIANT }]
 })
 
 export const AssetRecord = Type.Object({
@@ -33,8 +46,35 @@ export const AssetRecord = Type.Object({
     description: 'Public URL of the file',
     examples: [`https://landfall.example.com/uploads/${NAME}`]
   }),
+  variants: Type.Array(AssetVariant, {
+    description:
+      'Smaller copies of a picture, the narrowest first. They are upright and have no metadata. Each is made by the first request for it. The list is empty for other files, and for pictures that are too narrow, too large or can not be decoded.'
+  }),
   created_at: Type.String({ format: 'date-time' })
 }, { title: 'Asset' })
+
+const AssetUse = Type.Object({
+  id: Type.String({ format: 'uuid', description: 'The `id` of the page' }),
+  public_id: Type.String({ description: 'The `public_id` of the page', examples: ['4nJ8sQzR2bXw7kLmT0yHcV'] })
+}, { title: 'AssetUse' })
+
+export const AssetWithUses = Type.Object({
+  ...AssetRecord.properties,
+  used_by: Type.Array(AssetUse, {
+    maxItems: MAX_USES,
+    description:
+      'The pages whose current documents contain the name of the file, or of a variant, in a string: the newest 100, newest first'
+  })
+}, { title: 'AssetWithUses' })
+
+const DeleteQuery = Type.Object({
+  if_unused: Type
+    .Optional(Type.String({
+      enum: ['true', 'false'],
+      default: 'false',
+      description: '`true`: delete the file only if no page uses it'
+    }))
+})
 
 const tags = ['Assets']
 
@@ -43,11 +83,10 @@ export const listAssetsSchema = {
   tags,
   summary: "List the caller's assets, newest first",
   description: 'If there are more records, the `Link` header contains the URL of the next ones.',
-  security: bearer,
   querystring: PageQuery,
   response: {
     200: answer(Type.Array(AssetRecord), 'The assets', 'Link?'),
-    ...errors([400, 401, 422, 500, 503], [], BAD_PAGE)
+    ...errors([400, 401, 403, 422, 500, 503], [], BAD_PAGE)
   }
 }
 
@@ -57,7 +96,6 @@ export const createAssetSchema = {
   summary: 'Upload a file',
   description:
     `One file in the form field \`${FILE_FIELD}\`, by default of at most 25 MiB. Other fields are ignored. After a 201, the file is stored durably; after an error, nothing is stored.`,
-  security: bearer,
   consumes: ['multipart/form-data'],
   body: Type
     .Optional(Type.Object({
@@ -69,7 +107,7 @@ export const createAssetSchema = {
     })),
   response: {
     201: answer(AssetRecord, 'The asset', 'ETag', 'Location'),
-    ...errors([400, 401, 408, 413, 415, 422, 500, 503, 507], [], {
+    ...errors([400, 401, 403, 408, 413, 415, 422, 500, 503, 507], [], {
       413: 'File is too large (maximum is 26214400 bytes)',
       415: 'Content-Type must be multipart/form-data',
       422: `File can't be blank (it belongs in the form field ${FILE_FIELD})`
@@ -81,14 +119,14 @@ export const readAssetSchema = {
   operationId: 'getAsset',
   tags,
   summary: "Read one of the caller's assets",
-  description: 'The record of the file. The file itself is at its `url`.',
-  security: bearer,
+  description:
+    'The record of the file, and the pages that use it. The file itself is at its `url`. `If-Modified-Since` is ignored, because the use of a file has no date.',
   params: IdParams,
   headers: ReadConditions,
   response: {
-    200: answer(AssetRecord, 'The asset', 'ETag'),
+    200: answer(AssetWithUses, 'The asset', 'ETag'),
     304: nothing('The asset has not changed', 'ETag'),
-    ...errors([400, 401, 404, 412, 422, 500, 503], [], NO_PARAMETERS)
+    ...errors([400, 401, 403, 404, 412, 422, 500, 503], [], NO_PARAMETERS)
   }
 }
 
@@ -96,19 +134,26 @@ export const deleteAssetSchema = {
   operationId: 'deleteAsset',
   tags,
   summary: "Delete one of the caller's assets and its file",
-  description: 'The file is gone immediately. Shared caches may keep their copies for a year.',
-  security: bearer,
+  description:
+    'The file is gone immediately. Shared caches may keep their copies for a year. With `if_unused=true` the file is kept, and the response is a 409, if a page uses it; a page that is written at the same time either keeps the file, or its document names a file that is gone.',
   params: IdParams,
+  querystring: DeleteQuery,
   headers: WriteConditions,
   response: {
     204: nothing('The asset is deleted, and its URL returns 404'),
-    ...errors([400, 401, 404, 408, 412, 413, 415, 422, 500, 503], [], NO_PARAMETERS)
+    ...errors([400, 401, 403, 404, 408, 409, 412, 413, 415, 422, 500, 503], [], {
+      409: 'File is used by 2 pages: 4nJ8sQzR2bXw7kLmT0yHcV, 2fWq0LcXb3mVt9ZsYk7RdA',
+      422: 'If unused must be true or false'
+    })
   }
 }
 
 const condition = (description: string) => Type.Optional(Type.String({ description }))
 const FileParams = Type.Object({
-  '*': Type.String({ description: 'The last part of the `url` of an asset', examples: [NAME] })
+  '*': Type.String({
+    description: 'What follows `/uploads/` in the `url` of an asset or of one of its variants',
+    examples: [NAME]
+  })
 })
 const CORS: readonly AnswerHeader[] = ['Access-Control-Allow-Origin', 'Access-Control-Expose-Headers']
 const FILE: readonly AnswerHeader[] = [...CORS, 'ETag', 'Last-Modified', 'Accept-Ranges']
@@ -125,7 +170,7 @@ export const readFileSchema = {
   tags: ['Public'],
   summary: 'Read the file of an asset',
   description:
-    'The content of a URL never changes, so caches may keep it forever. Types that browsers could execute, such as HTML and SVG, are served as downloads.',
+    'The content of a URL never changes, so caches may keep it forever. Types that browsers could execute, such as HTML and SVG, are served as downloads. The first request for a variant waits until it is made. After 10 seconds, or if too many wait, the answer is a 503.',
   params: FileParams,
   headers: Type.Object({
     range: condition('Return only a part of the file, such as `bytes=0-99`'),
