@@ -1,6 +1,6 @@
 import { Type } from '@sinclair/typebox'
-import { answer, bearer, BODY_ERRORS, errors, IdParams, MALFORMED_JSON, NO_PARAMETERS, nothing,
-  ReadConditions, WriteConditions } from '../../http/schemas.ts'
+import { answer, BODY_ERRORS, errors, IdParams, MALFORMED_JSON, NO_PARAMETERS, nothing, ReadConditions,
+  WriteConditions } from '../../http/schemas.ts'
 import { Document, DOCUMENT, tags } from './schemas.ts'
 
 export const getDocumentSchema = {
@@ -8,13 +8,12 @@ export const getDocumentSchema = {
   tags,
   summary: "Read the document of one of the caller's Landing Pages",
   description: 'Returns the document byte for byte as it was sent, without the record.',
-  security: bearer,
   params: IdParams,
   headers: ReadConditions,
   response: {
     200: answer(Document, 'The document', 'ETag'),
     304: nothing('The document has not changed', 'ETag'),
-    ...errors([400, 401, 404, 412, 422, 500, 503], [], NO_PARAMETERS)
+    ...errors([400, 401, 403, 404, 412, 422, 500, 503], [], NO_PARAMETERS)
   }
 }
 export const putDocumentSchema = {
@@ -23,13 +22,12 @@ export const putDocumentSchema = {
   summary: 'Replace the document of a Landing Page',
   description:
     'The body is the document itself. The service stores it byte for byte, including white space around it. Readers see the new document immediately.',
-  security: bearer,
   params: IdParams,
   headers: WriteConditions,
   body: { ...Document, examples: [DOCUMENT] },
   response: {
     204: nothing("The document is stored. `ETag` is the new document's", 'ETag'),
-    ...errors([...BODY_ERRORS, 401, 404, 412, 422, 500, 503], [], {
+    ...errors([...BODY_ERRORS, 401, 403, 404, 412, 422, 500, 503], [], {
       ...MALFORMED_JSON,
       422: 'Request body must be a JSON object or array'
     })
@@ -62,10 +60,10 @@ export const patchDocumentSchema = {
   summary: 'Change parts of the document of a Landing Page',
   description:
     'Takes a JSON Patch or a JSON Merge Patch of at most 64 KiB and applies it to the text of the document: every byte that it does not name stays as it was. Without `If-Match`, concurrent patches are all applied, one after the other. If they carry the same `If-Match`, only the first succeeds.',
-  security: bearer,
   params: IdParams,
   headers: WriteConditions,
-  // The parser passes an empty value of the type that was sent; patch/operations.ts checks the operations.
+  // The schema checks only the type, because the parser passes an empty object or array in place of the
+  // patch. patch/operations.ts checks what is in it.
   body: {
     content: {
       'application/json-patch+json': { schema: JsonPatch },
@@ -74,7 +72,7 @@ export const patchDocumentSchema = {
   },
   response: {
     204: nothing("The document is patched. `ETag` is the new document's", 'ETag'),
-    ...errors([...BODY_ERRORS, 401, 404, 409, 412, 422, 500, 503], [], {
+    ...errors([...BODY_ERRORS, 401, 403, 404, 409, 412, 422, 500, 503], [], {
       ...MALFORMED_JSON,
       415: 'Content-Type must be application/json-patch+json or application/merge-patch+json',
       422: 'Operation 1 (replace "/price"): there is nothing at this path'

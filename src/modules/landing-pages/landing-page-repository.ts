@@ -3,10 +3,12 @@ import { statement, type StatementRunner } from '../../infra/postgres/statement.
 import { uuidv7 } from '../../infra/postgres/uuid.ts'
 import { UnauthorizedError } from '../../errors.ts'
 import { randomPublicId } from '../../infra/system/identifiers.ts'
-import type { Page } from '../../http/pagination.ts'
+import { NEWEST, type Page } from '../../http/pagination.ts'
 import { contentHash } from '../../http/conditional-requests.ts'
+import { ownerSql, type Caller } from '../accounts/index.ts'
 import type { WriteConditions } from './etag.ts'
 import { AUTHORSHIP } from './revision-repository.ts'
+import { findKeysOf, usedAssetsSql } from './uses/use-repository.ts'
 
 // All statements are hot, so they are prepared SQL, which is two to three times as fast as Prisma's queries
 // (`npm run bench:queries`). Prisma also has no conditional write that returns the row.
@@ -37,9 +39,6 @@ export interface FoundPage extends Omit<PublicPage, 'currentData'> {
 /** A list with more bytes of documents ends early, with a link to the rest. */
 const MAX_LIST_BYTES = 512 * 1024
 
-/** Greater than every id. A list without a cursor begins here. */
-const NEWEST = 'ffffffff-ffff-ffff-ffff-ffffffffffff'
-
 /** A page without its document, for writes, whose documents are known. */
 type WrittenPage = Omit<LandingPage, 'currentData'>
 
@@ -54,13 +53,12 @@ const OWN_VERSION =
   AND ($4::text[] IS NULL OR NOT $4::text[] && ${NAMES})
   AND ($5::timestamptz IS NULL OR date_trunc('second', updated_at) <= $5::timestamptz)`
 
-/** The name of the author, who is the owner ($2). */
-const AUTHOR_NAME = '(SELECT email FROM users WHERE users.id = $2::integer)'
-
+/** Stores which assets of the owner ($2) the document names, of the storage keys $9. */
 const CREATE = statement<WrittenPage>(`
   INSERT INTO landing_pages AS pages (id, user_id, public_id, current_data, content_hash, created_at, updated_at,
-    authored_version, author_type, author_name)
-  VALUES ($1::uuid, $2::integer, $3, $4, $5, $6::timestamptz, $6::timestamptz, 1, 'user', ${AUTHOR_NAME})
+    authored_version, author_type, author_name, used_assets, used_assets_version)
+  SELECT $1::uuid, owner.id, $3, $4, $5, $6::timestamptz, $6::timestamptz, 1, $7, $8, used.ids, 1
+  FROM (${ownerSql('$2::integer')}) owner, (${usedAssetsSql('$9', '$2')}) used
   RETURNING ${WRITTEN}`)
 
 const FIND = statement<
@@ -82,31 +80,30 @@ const LIST = statement<Omit<LandingPage, 'currentData'> & { currentData: string 
   ) measured
   ORDER BY id DESC`)
 
+const CHANGES = {
+  current_data: '$9',
+  content_hash: '$10',
+  version: 'pages.version + 1',
+  // The clock of the replica that wrote last may be ahead.
+  updated_at: 'GREATEST(pages.updated_at, $6::timestamptz)',
+  authored_version: 'pages.version + 1',
+  author_type: '$7',
+  author_name: '$8',
+  restored_from: '$12::bigint'
+}
+const unlessSame = (column: string, value: string): string =>
+  `CASE WHEN pages.content_hash = $10 THEN pages.${column} ELSE ${value} END`
+
 /**
- * Returns the SQL of a write, which keeps the version that it replaces (docs/adr/0020-revisions.md). The same
- * bytes change nothing.
+ * A write keeps the version that it replaces (docs/adr/0020-revisions.md), and stores which assets of the
+ * owner the document names, of the storage keys $11. The same bytes change nothing else.
  *
- * @param source a SELECT of the `document` and its `hash`; without a row nothing is written
- * @param time the placeholder of the current time
- * @param restoredFrom the placeholder of the version that is restored, or NULL
+ * $6 is the current time, $7 and $8 are the type and the name of the author, $9 and $10 the document and its
+ * hash, $12 the version that is restored, or null.
  */
-const writeSql = (source: string, time: string, restoredFrom: string): string => {
-  const changes = {
-    current_data: 'document',
-    content_hash: 'hash',
-    version: 'pages.version + 1',
-    // The clock of the replica that wrote last may be ahead.
-    updated_at: `GREATEST(pages.updated_at, ${time}::timestamptz)`,
-    authored_version: 'pages.version + 1',
-    author_type: "'user'",
-    author_name: AUTHOR_NAME,
-    restored_from: restoredFrom
-  }
-  const assignments = Object.entries(changes).map(([column, value]) =>
-    `${column} = CASE WHEN pages.content_hash = hash THEN pages.${column} ELSE ${value} END`
-  )
-  return `
-  WITH source AS NOT MATERIALIZED (${source}), replaced AS (
+const replaceSql = (used: string) =>
+  statement<WrittenPage>(`
+  WITH replaced AS (
     SELECT id, version, current_data, content_hash, updated_at, ${AUTHORSHIP}
     FROM landing_pages WHERE ${OWN_VERSION} FOR NO KEY UPDATE
   ), kept AS (
@@ -114,27 +111,19 @@ const writeSql = (source: string, time: string, restoredFrom: string): string =>
       author_type, author_name, restored_from)
     SELECT id, version, current_data, content_hash, octet_length(current_data), updated_at, "authorType",
       "authorName", "restoredFrom"
-    FROM replaced, source WHERE content_hash <> hash
-  )
-  UPDATE landing_pages pages SET ${assignments.join(', ')}
-  FROM replaced, source WHERE pages.id = replaced.id
-  RETURNING ${WRITTEN}`
-}
+    FROM replaced WHERE content_hash <> $10
+  ), used AS MATERIALIZED (${used})
+  UPDATE landing_pages pages
+  SET ${
+    Object.entries(CHANGES).map(([column, value]) => `${column} = ${unlessSame(column, value)}`).join(', ')
+  },
+    used_assets = used.ids, used_assets_version = ${unlessSame('version', CHANGES.version)}
+  FROM replaced, used WHERE pages.id = replaced.id
+  RETURNING ${WRITTEN}`)
 
-const REPLACE = statement<
-  WrittenPage
->(writeSql('SELECT $6::text AS document, $7::text AS hash', '$8', 'NULL'))
-
-const RESTORE = statement<LandingPage>(`${
-  writeSql(
-    `SELECT document, content_hash AS hash FROM landing_page_revisions
-    WHERE page_id = $1::uuid AND version = $6::bigint
-    UNION ALL
-    SELECT current_data, content_hash FROM landing_pages WHERE id = $1::uuid AND version = $6::bigint`,
-    '$7',
-    '$6::bigint'
-  )
-}, document AS "currentData"`)
+const REPLACE = replaceSql(usedAssetsSql('$11', '$2'))
+/** For a document without keys: a plan without a look at the assets is some percent faster. */
+const REPLACE_WITHOUT_KEYS = replaceSql('SELECT $11::uuid[] AS ids')
 
 const DELETE = statement<
   Pick<LandingPage, 'publicId'>
@@ -150,13 +139,23 @@ const DELETE_OF_ANY_OWNER = statement<
   { id: string }
 >('DELETE FROM landing_pages WHERE public_id = $1 RETURNING id')
 
-/** SQLSTATE. The only foreign key of a page is its owner. */
-const FOREIGN_KEY_VIOLATION = '23503'
+/** Locks in the order of ids, as the other statements that lock several pages do. */
+const DELETE_OF_USER = statement<Pick<LandingPage, 'publicId'>>(`
+  WITH batch AS (
+    SELECT id FROM landing_pages WHERE user_id = $1::integer ORDER BY id LIMIT $2::integer FOR UPDATE
+  )
+  DELETE FROM landing_pages pages USING batch WHERE pages.id = batch.id RETURNING public_id AS "publicId"`)
 
 const parametersOf = ({ ifMatch, ifNoneMatch, unmodifiedSince }: WriteConditions) =>
   [ifMatch, ifNoneMatch, unmodifiedSince] as const
 
-/** Landing Pages in PostgreSQL. Each method is one statement; all but findPublic() check the owner. */
+/** The owner of a page, and who is named as the author of the new version. */
+export type Writer = Pick<Caller, 'userId' | 'author'>
+
+/**
+ * Landing Pages in PostgreSQL. Each method is one statement, unless a document has thousands of words that
+ * look like storage keys. All but findPublic() check the owner.
+ */
 export class LandingPageRepository {
   readonly #database: Database
 
@@ -165,17 +164,12 @@ export class LandingPageRepository {
   }
 
   /** @throws {UnauthorizedError} when the user has been deleted in the meantime */
-  async create (userId: number, document: string): Promise<LandingPage> {
-    try {
-      const rows = await this.#database.run(CREATE, [uuidv7(), userId, randomPublicId(), document,
-        contentHash(document), new Date()])
-      return { ...rows[0] as WrittenPage, currentData: document }
-    } catch (error) {
-      if ((error as { code?: unknown }).code === FOREIGN_KEY_VIOLATION) {
-        throw new UnauthorizedError({ cause: error })
-      }
-      throw error
-    }
+  async create ({ userId, author }: Writer, document: string): Promise<LandingPage> {
+    const keys = await findKeysOf(this.#database, userId, document)
+    const rows = await this.#database.run(CREATE, [uuidv7(), userId, randomPublicId(), document,
+      contentHash(document), new Date(), author.type, author.name, keys])
+    if (rows[0] === undefined) throw new UnauthorizedError()
+    return { ...rows[0], currentData: document }
   }
 
   async find (userId: number, id: string): Promise<LandingPage | null> {
@@ -199,28 +193,21 @@ export class LandingPageRepository {
   /**
    * Replaces the document. The same bytes change nothing. Returns null when there is no such page, or a
    * condition is false.
+   *
+   * @param restoredFrom the version that the document is from, if it is restored
    */
   async replace (
-    userId: number,
+    { userId, author }: Writer,
     id: string,
     document: string,
-    conditions: WriteConditions
+    conditions: WriteConditions,
+    restoredFrom?: bigint
   ): Promise<LandingPage | null> {
-    const rows = await this.#database.run(REPLACE, [id, userId, ...parametersOf(conditions), document,
-      contentHash(document), new Date()])
+    const keys = await findKeysOf(this.#database, userId, document)
+    const rows = await this.#database.run(keys.length === 0 ? REPLACE_WITHOUT_KEYS : REPLACE, [id, userId,
+      ...parametersOf(conditions), new Date(), author.type, author.name, document, contentHash(document),
+      keys, restoredFrom ?? null])
     return rows[0] === undefined ? null : { ...rows[0], currentData: document }
-  }
-
-  /** Restores a version. Returns null like replace(), or if there is no such version. */
-  async restore (
-    userId: number,
-    id: string,
-    version: bigint,
-    conditions: WriteConditions
-  ): Promise<LandingPage | null> {
-    const rows = await this.#database.run(RESTORE, [id, userId, ...parametersOf(conditions), version,
-      new Date()])
-    return rows[0] ?? null
   }
 
   /** Deletes the page and returns its public id. Returns null in the same cases as replace(). */
@@ -243,4 +230,17 @@ export class LandingPageRepository {
 export async function deletePage (database: StatementRunner, publicId: string): Promise<string | undefined> {
   const rows = await database.run(DELETE_OF_ANY_OWNER, [publicId])
   return rows[0]?.id
+}
+
+/**
+ * Deletes pages of a user, for the deletion of the account. The caller must publish the deletions.
+ *
+ * @returns the public ids; none when there are no more pages
+ */
+export async function deletePagesOf (
+  database: StatementRunner,
+  userId: number,
+  limit: number
+): Promise<string[]> {
+  return (await database.run(DELETE_OF_USER, [userId, limit])).map(({ publicId }) => publicId)
 }

@@ -1,3 +1,4 @@
+import { OLDEST } from '../../http/pagination.ts'
 import { statement, type StatementRunner } from '../../infra/postgres/statement.ts'
 
 // Storing is hot, so it is prepared SQL. So is the rest: Prisma can't fill gaps or delete in batches.
@@ -144,7 +145,7 @@ export class ReadCountRepository {
     signal?: AbortSignal
   ): Promise<number> {
     let sum = 0
-    let after = '00000000-0000-0000-0000-000000000000'
+    let after = OLDEST
     while (signal?.aborted !== true) {
       const [batch] = await this.#database.run(PRUNE, [after, hoursSince, daysSince])
       if (batch === undefined || batch.lastId === null) break

@@ -1,4 +1,5 @@
 import type { Database } from '../../infra/postgres/database.ts'
+import { OLDEST } from '../../http/pagination.ts'
 import { statement } from '../../infra/postgres/statement.ts'
 
 // All statements are prepared SQL, because a revision is a row of one of two tables: the current version is
@@ -140,7 +141,7 @@ export class RevisionRepository {
    */
   async prune ({ maxCount, maxBytes, replacedSince }: RevisionLimits, signal?: AbortSignal): Promise<number> {
     let sum = 0
-    let after = '00000000-0000-0000-0000-000000000000'
+    let after = OLDEST
     while (signal?.aborted !== true) {
       const [batch] = await this.#database.run(PRUNE, [after, maxCount, maxBytes, replacedSince ?? null])
       if (batch === undefined || batch.lastId === null) break

@@ -1,6 +1,6 @@
 import { Type } from '@sinclair/typebox'
 import { PageQuery } from '../../http/pagination.ts'
-import { answer, BAD_PAGE, bearer, BODY_ERRORS, errors, IdParams, MALFORMED_JSON, NO_PARAMETERS, nothing,
+import { answer, BAD_PAGE, BODY_ERRORS, errors, IdParams, MALFORMED_JSON, NO_PARAMETERS, nothing,
   ReadConditions, WriteConditions } from '../../http/schemas.ts'
 import { Document, LandingPage, tags } from './schemas.ts'
 
@@ -33,12 +33,11 @@ export const listRevisionsSchema = {
   summary: 'List the versions of a Landing Page, newest first',
   description:
     'Each write that changes the document adds a version. The current version is always kept; the service removes earlier versions when there are too many (`REVISIONS_MAX`, `REVISIONS_DAYS`, `REVISIONS_MAX_BYTES`).',
-  security: bearer,
   params: IdParams,
   querystring: PageQuery,
   response: {
     200: answer(Type.Array(Revision), 'The versions, without their documents', 'Link?'),
-    ...errors([400, 401, 404, 422, 500, 503], [], BAD_PAGE)
+    ...errors([400, 401, 403, 404, 422, 500, 503], [], BAD_PAGE)
   }
 }
 export const getRevisionSchema = {
@@ -46,13 +45,12 @@ export const getRevisionSchema = {
   tags,
   summary: 'Read the document of a version',
   description: 'Returns the document of the version byte for byte as it was sent.',
-  security: bearer,
   params: RevisionParams,
   headers: ReadConditions,
   response: {
     200: answer(Document, 'The document', 'ETag'),
     304: nothing('The document is the one that the client has', 'ETag'),
-    ...errors([400, 401, 404, 412, 422, 500, 503], [], NO_PARAMETERS)
+    ...errors([400, 401, 403, 404, 412, 422, 500, 503], [], NO_PARAMETERS)
   }
 }
 export const restoreRevisionSchema = {
@@ -61,12 +59,11 @@ export const restoreRevisionSchema = {
   summary: 'Restore a version of a Landing Page',
   description:
     'Writes the document of the version as a new version, which readers see immediately. If the current document has the same bytes, nothing changes.',
-  security: bearer,
   params: RevisionParams,
   headers: WriteConditions,
   response: {
     200: answer(LandingPage, 'The page, with the restored document', 'ETag'),
-    ...errors([...BODY_ERRORS, 401, 404, 412, 422, 500, 503], [], {
+    ...errors([...BODY_ERRORS, 401, 403, 404, 412, 422, 500, 503], [], {
       ...MALFORMED_JSON,
       ...NO_PARAMETERS
     })

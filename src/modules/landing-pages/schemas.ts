@@ -1,6 +1,6 @@
 import { Type } from '@sinclair/typebox'
 import { PageQuery } from '../../http/pagination.ts'
-import { answer, BAD_PAGE, bearer, BODY_ERRORS, errors, IdParams, MALFORMED_JSON, NO_PARAMETERS, nothing,
+import { answer, BAD_PAGE, BODY_ERRORS, errors, IdParams, MALFORMED_JSON, NO_PARAMETERS, nothing,
   ReadConditions, WriteConditions, type AnswerHeader } from '../../http/schemas.ts'
 
 /** An example. */
@@ -64,11 +64,10 @@ export const createSchema = {
   tags,
   summary: 'Create a Landing Page',
   description: WRAPPED,
-  security: bearer,
   body: { ...CreateBody, ...EXAMPLE },
   response: {
     201: answer(LandingPage, 'The page', 'ETag', 'Location'),
-    ...errors([...BODY_ERRORS, 401, 422, 500, 503], [], MALFORMED_JSON)
+    ...errors([...BODY_ERRORS, 401, 403, 422, 500, 503], [], MALFORMED_JSON)
   }
 }
 export const listSchema = {
@@ -77,11 +76,10 @@ export const listSchema = {
   summary: "List the caller's Landing Pages, newest first",
   description:
     'If the documents are large, a response may have fewer than `limit` records even though there are more. The `Link` header contains the URL of the next records.',
-  security: bearer,
   querystring: PageQuery,
   response: {
     200: answer(Type.Array(LandingPage), 'The pages', 'Link?'),
-    ...errors([400, 401, 422, 500, 503], [], BAD_PAGE)
+    ...errors([400, 401, 403, 422, 500, 503], [], BAD_PAGE)
   }
 }
 export const getSchema = {
@@ -90,13 +88,12 @@ export const getSchema = {
   summary: "Read one of the caller's Landing Pages",
   description:
     'The `ETag` of the response names this version of the page, for `If-Match` and `If-None-Match`.',
-  security: bearer,
   params: IdParams,
   headers: ReadConditions,
   response: {
     200: answer(LandingPage, 'The page', 'ETag'),
     304: nothing('The page has not changed', 'ETag'),
-    ...errors([400, 401, 404, 412, 422, 500, 503], [], NO_PARAMETERS)
+    ...errors([400, 401, 403, 404, 412, 422, 500, 503], [], NO_PARAMETERS)
   }
 }
 export const updateSchema = {
@@ -105,13 +102,12 @@ export const updateSchema = {
   summary: 'Replace the document of a Landing Page',
   description:
     `Replaces the whole document. Readers see the new document immediately. An empty object changes nothing, and the response is the current page. ${WRAPPED}`,
-  security: bearer,
   params: IdParams,
   headers: WriteConditions,
   body: { ...UpdateBody, ...EXAMPLE },
   response: {
     200: answer(LandingPage, 'The current page', 'ETag'),
-    ...errors([...BODY_ERRORS, 401, 404, 412, 422, 500, 503], [], {
+    ...errors([...BODY_ERRORS, 401, 403, 404, 412, 422, 500, 503], [], {
       ...MALFORMED_JSON,
       422: 'Current data must be a JSON object or array'
     })
@@ -122,12 +118,11 @@ export const deleteSchema = {
   tags,
   summary: 'Delete a Landing Page',
   description: 'Readers get a 404 immediately. The page cannot be restored.',
-  security: bearer,
   params: IdParams,
   headers: WriteConditions,
   response: {
     204: nothing('The page is deleted, and public reads of it return 404'),
-    ...errors([...BODY_ERRORS, 401, 404, 412, 422, 500, 503], [], NO_PARAMETERS)
+    ...errors([...BODY_ERRORS, 401, 403, 404, 412, 422, 500, 503], [], NO_PARAMETERS)
   }
 }
 export const publicReadSchema = {

@@ -30,11 +30,11 @@ export const documentRoutes: FastifyPluginAsyncTypebox<{ pages: LandingPageRepos
     bodyLimit: maxBytes,
     attachValidation: true
   }, async (request, reply) => {
-    const { userId, id } = ownPage(request)
+    const { id } = ownPage(request)
     const document = await documentOfOwner(request, maxBytes, pages) as string // required by the schema
     const page = await writeAndPublish(
       app,
-      async () => await pages.replace(userId, id, document, writeConditions(request.headers))
+      async () => await pages.replace(request.caller, id, document, writeConditions(request.headers))
     )
     if (page === null) throw await createMismatchError(pages, request, documentValidators)
     return sendWithoutBody(reply.code(204).header('etag', documentValidators(page).etag))

@@ -56,7 +56,7 @@ export class PagePatches {
 
   async #applyInTurn (
     request: FastifyRequest,
-    { userId, id }: OwnPage,
+    { id }: OwnPage,
     kind: PatchKind,
     patch: string
   ): Promise<LandingPage> {
@@ -67,7 +67,7 @@ export class PagePatches {
       if (document === current.currentData) return current
       const patched = await writeAndPublish(
         this.#app,
-        async () => await this.#pages.replace(userId, id, document, onlyThisVersion(current))
+        async () => await this.#pages.replace(request.caller, id, document, onlyThisVersion(current))
       )
       if (patched !== null) return patched
     }

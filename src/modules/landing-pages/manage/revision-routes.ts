@@ -45,14 +45,14 @@ export const revisionRoutes: FastifyPluginAsyncTypebox<{ pages: LandingPageRepos
   app.post(`${url}/:version/restore`, { schema: restoreRevisionSchema }, async (request, reply) => {
     const { userId, id } = ownPage(request)
     const version = versionOf(request)
+    const revision = await revisions.find(userId, id, version)
+    if (revision === null) throw new NotFoundError()
+    const conditions = writeConditions(request.headers)
     const page = await writeAndPublish(
       app,
-      async () => await pages.restore(userId, id, version, writeConditions(request.headers))
+      async () => await pages.replace(request.caller, id, revision.document, conditions, version)
     )
-    if (page === null) {
-      if (await revisions.find(userId, id, version) === null) throw new NotFoundError()
-      throw await createMismatchError(pages, request, recordValidators)
-    }
+    if (page === null) throw await createMismatchError(pages, request, recordValidators)
     return sendRecord(reply, page)
   })
 }

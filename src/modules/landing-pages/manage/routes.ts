@@ -14,6 +14,7 @@ import { documentRoutes } from './document-routes.ts'
 import { readCountRoutes } from './read-count-routes.ts'
 import { recordJson, sendJson, sendRecord, sendUnlessKnown } from './record.ts'
 import { revisionRoutes } from './revision-routes.ts'
+import { summaryRoutes } from './summary-routes.ts'
 import { writeAndPublish } from './write-and-publish.ts'
 import { checkedDocument, createMismatchError, documentOfOwner, findOwnPage,
   ownPage } from './write-checks.ts'
@@ -29,16 +30,22 @@ type App = Parameters<FastifyPluginAsyncTypebox>[0]
 /** The owner's routes. They need the authenticated scope. */
 export const manageRoutes: FastifyPluginAsyncTypebox = async (app) => {
   const pages = new LandingPageRepository(app.database)
+  const lists = new KeyedSemaphore<number>({
+    maxRunning: 1,
+    maxWaiting: MAX_WAITING_LISTS,
+    createRefusal: () => new RetryLaterError(503, 'Too many lists are being read, try again shortly', 2)
+  })
   app.decorateRequest('document', undefined)
   app.removeContentTypeParser('application/json')
   app.addContentTypeParser('application/json', parseDocumentBody)
   addCreateRoute(app, pages)
-  addReadRoutes(app, pages)
+  addReadRoutes(app, pages, lists)
   addUpdateRoute(app, pages)
   addDeleteRoute(app, pages)
   await app.register(documentRoutes, { pages })
   await app.register(revisionRoutes, { pages })
   await app.register(readCountRoutes)
+  await app.register(summaryRoutes, { lists })
 }
 
 function addCreateRoute (app: App, pages: LandingPageRepository): void {
@@ -48,22 +55,17 @@ function addCreateRoute (app: App, pages: LandingPageRepository): void {
     bodyLimit: maxBytes + ENVELOPE_BYTES
   }, async (request, reply) => {
     const document = checkedDocument(request, maxBytes) as string // required by the schema
-    const page = await writeAndPublish(app, async () => await pages.create(request.session.userId, document))
+    const page = await writeAndPublish(app, async () => await pages.create(request.caller, document))
     auditRequest(request, 'created', { user: request.userId, page: page.id, public_id: page.publicId })
     reply.code(201).header('location', app.publicPath(`/manage/landing_pages/${page.id}`))
     return sendRecord(reply, page)
   })
 }
 
-function addReadRoutes (app: App, pages: LandingPageRepository): void {
-  const lists = new KeyedSemaphore<number>({
-    maxRunning: 1,
-    maxWaiting: MAX_WAITING_LISTS,
-    createRefusal: () => new RetryLaterError(503, 'Too many lists are being read, try again shortly', 2)
-  })
+function addReadRoutes (app: App, pages: LandingPageRepository, lists: KeyedSemaphore<number>): void {
   app.get('/manage/landing_pages', { schema: listSchema }, async (request, reply) => {
     const page = pageOf(request.query)
-    const { userId } = request.session
+    const { userId } = request.caller
     const { pages: found, nextBefore } = await lists.run(userId, async () => await pages.list(userId, page))
     if (nextBefore !== undefined) {
       reply.header('link', nextLink(app.publicPath('/manage/landing_pages'), page, nextBefore))
@@ -85,12 +87,12 @@ function addUpdateRoute (app: App, pages: LandingPageRepository): void {
     preValidation: allowNoBody,
     attachValidation: true
   }, async (request, reply) => {
-    const { userId, id } = ownPage(request)
+    const { id } = ownPage(request)
     const document = await documentOfOwner(request, maxBytes, pages)
     if (document === undefined) return sendRecord(reply, await findUnchanged(pages, request))
     const page = await writeAndPublish(
       app,
-      async () => await pages.replace(userId, id, document, writeConditions(request.headers))
+      async () => await pages.replace(request.caller, id, document, writeConditions(request.headers))
     )
     if (page === null) throw await createMismatchError(pages, request, recordValidators)
     return sendRecord(reply, page)

@@ -14,7 +14,7 @@ export interface OwnPage {
 
 /** Returns the page that a request with the path parameter `id` names. */
 export const ownPage = (request: FastifyRequest): OwnPage => ({
-  userId: request.session.userId,
+  userId: request.caller.userId,
   id: (request.params as { id: string }).id
 })
 
