@@ -1,0 +1,3 @@
+// The public interface of the module.
+
+export { consoleRoutes } from './routes.ts'
