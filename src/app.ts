@@ -1,14 +1,17 @@
 import sensible from '@fastify/sensible'
 import type { TypeBoxTypeProvider } from '@fastify/type-provider-typebox'
 import Fastify, { LogController, type FastifyBaseLogger, type FastifyInstance } from 'fastify'
-import { accountMetrics, authenticate, authRoutes, passwords, requireSession,
+import { accountDeletion, accountDeletionRoutes } from './modules/account-deletion/index.ts'
+import { accountMetrics, apiKeyRoutes, authenticate, authRoutes, browserSessionRoutes, credentialCheck,
+  linkPageRoutes, mail, passwordRoutes, passwords, requireAccess, requireSession,
   sessionRoutes } from './modules/accounts/index.ts'
-import { assetCleanup, assetRoutes, fileStore, uploadsRoutes } from './modules/assets/index.ts'
-import type { Config } from './config.ts'
+import { assetCleanup, assetRoutes, fileStore, uploadsRoutes, variants } from './modules/assets/index.ts'
+import { sendsMail, type Config } from './config.ts'
+import { consoleRoutes } from './modules/console/index.ts'
 import { rateLimit, RATE_LIMIT_SCRIPTS } from './modules/rate-limit/index.ts'
 import { embeddedSecret } from './infra/pglite/embedded.ts'
-import { documentCache, DOCUMENT_CHANNEL, DOCUMENT_SCRIPTS, manageRoutes, pageCleanup, publicPreflight,
-  publicRoutes } from './modules/landing-pages/index.ts'
+import { assetUses, documentCache, DOCUMENT_CHANNEL, DOCUMENT_SCRIPTS, manageRoutes, pageCleanup,
+  publicPreflight, publicRoutes } from './modules/landing-pages/index.ts'
 import { createLogger } from './infra/telemetry/logger.ts'
 import connectionLimit from './http/hardening/connection-limit.ts'
 import database from './infra/database.ts'
@@ -154,13 +157,18 @@ async function registerPlugins (app: ReturnType<typeof createInstance>, config: 
   await app.register(documentCache, { channel: DOCUMENT_CHANNEL })
   await app.register(passwords)
   await app.register(accountMetrics)
+  await app.register(credentialCheck)
+  await app.register(mail)
   await app.register(authenticate, {
     secret: config.JWT_SECRET ?? await embeddedSecret(config.DATA_DIR),
     accessTokenSeconds: config.ACCESS_TOKEN_TTL
   })
   await app.register(fileStore)
+  await app.register(variants)
   await app.register(assetCleanup)
   await app.register(pageCleanup)
+  await app.register(assetUses)
+  await app.register(accountDeletion)
   await app.register(openapi)
 }
 
@@ -183,6 +191,8 @@ async function allOthers (scope: FastifyInstance): Promise<void> {
   await scope.register(publicPreflight)
   await scope.register(health)
   await scope.register(referenceRoutes)
+  if (scope.config.CONSOLE) await scope.register(consoleRoutes)
+  if (sendsMail(scope.config)) await scope.register(linkPageRoutes)
   await scope.register(uploadsRoutes)
   await scope.register(managementApi)
 }
@@ -195,11 +205,23 @@ async function managementApi (scope: FastifyInstance): Promise<void> {
   refuseUnknownParameters(scope)
 
   await scope.register(authRoutes)
-  await scope.register(async function authenticated (inner: FastifyInstance) {
+  await scope.register(browserSessionRoutes)
+  await scope.register(async function forSessions (inner: FastifyInstance) {
     requireSession(inner)
     allowTypeWithoutBody(inner)
     await inner.register(sessionRoutes)
+    await inner.register(passwordRoutes)
+    await inner.register(apiKeyRoutes)
+    await inner.register(accountDeletionRoutes)
+  })
+  await scope.register(async function forPages (inner: FastifyInstance) {
+    requireAccess(inner, 'pages')
+    allowTypeWithoutBody(inner)
     await inner.register(manageRoutes)
+  })
+  await scope.register(async function forAssets (inner: FastifyInstance) {
+    requireAccess(inner, 'assets')
+    allowTypeWithoutBody(inner)
     await inner.register(assetRoutes)
   })
 }

@@ -10,10 +10,12 @@ export const API_HELP = `
 Calls the API of a service, with two variables of the environment:
 
   LANDFALL_URL  address of the service (http://localhost:3000)
-  LANDFALL_KEY  access token of the owner, as a sign-in returns it; valid for 15 minutes`
+  LANDFALL_KEY  API key of the owner with the scope pages:read, and pages:write to change pages;
+                or an access token, as a sign-in returns it, for 15 minutes`
 
 const DEFAULT_URL = 'http://localhost:3000'
-const KEY_RULE = 'LANDFALL_KEY must be a valid access token, as a sign-in returns it (for 15 minutes)'
+const KEY_RULE =
+  'LANDFALL_KEY must be an API key (lf_…), or an access token, as a sign-in returns it (for 15 minutes)'
 const TIMEOUT_MS = 60_000
 /** Records in one request of a list. */
 const LIST_LIMIT = 100
@@ -80,7 +82,7 @@ export class Api {
     })
     const { status, headers } = answer
     if (status >= 300 && status < 400) throw this.#createRedirectError(headers.get('location') ?? '')
-    if (status >= 400) throw createApiError(answer)
+    if (status >= 400) throw createApiError(answer, this.#key)
     if (status !== 204 && !isJson(headers)) throw this.#createStrangeAnswerError()
     return answer
   }
@@ -146,16 +148,28 @@ function getNextCursor (headers: Headers): string | undefined {
 }
 
 const ADVICE: Readonly<Record<number, string>> = {
-  401: KEY_RULE,
   404: '"pages list" shows the ids of your pages, "pages history" the versions of one',
   412:
     'Somebody has changed the page meanwhile, and nothing was written: read it again, and apply your change to that'
 }
 
-function createApiError ({ status, headers, body }: ApiAnswer): ApiError {
+const REFUSED_KEY_ADVICE = 'Put another key into LANDFALL_KEY; a change of the password deletes all keys'
+const SCOPE_ADVICE =
+  "The scopes of a key can't be changed: create a key that also has this one, and put it into LANDFALL_KEY"
+
+function getAdvice ({ status, headers }: ApiAnswer, key: string): string | undefined {
+  if (status === 401) return key.startsWith('lf_') ? REFUSED_KEY_ADVICE : KEY_RULE
+  if (status === 403 && /"insufficient_scope"/.test(headers.get('www-authenticate') ?? '')) {
+    return SCOPE_ADVICE
+  }
+  return ADVICE[status]
+}
+
+function createApiError (answer: ApiAnswer, key: string): ApiError {
+  const { status, headers, body } = answer
   const sentences = isJson(headers) ? readErrors(body) : []
   if (sentences.length === 0) sentences.push(`The answer was ${status}`) // by a proxy in front of the service
-  const advice = ADVICE[status]
+  const advice = getAdvice(answer, key)
   return new ApiError(
     status,
     [...sentences.map(replaceControlCharacters), ...advice === undefined ? [] : [advice]].join('\n')

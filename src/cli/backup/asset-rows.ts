@@ -1,5 +1,6 @@
 import pg from 'pg'
 import { connectionOptions, type Connection } from '../../infra/postgres/connection.ts'
+import { IS_BEING_DELETED } from '../../modules/accounts/index.ts'
 
 // The sizes and checksums of the uploaded files, as recorded in the database.
 
@@ -7,6 +8,11 @@ export interface AssetRow {
   readonly byteSize: bigint
   /** SHA-256, hex. */
   readonly checksum: string
+  /**
+   * The owner's account is being deleted, which removes files before their rows. Not set for the rows of a
+   * backup, which records such files as deleted.
+   */
+  readonly mayLackFile?: boolean
 }
 
 /** The rows by storage key. A million rows take about 300 MB of memory. */
@@ -40,16 +46,26 @@ export async function readAssetRows (connection: Connection): Promise<AssetRows>
     const found: AssetRows = new Map()
     for (let last = '';;) {
       const { rows } = await client.query(
-        'SELECT storage_key, byte_size, checksum FROM assets WHERE storage_key > $1 ORDER BY storage_key LIMIT $2',
+        // The address, and not account_deletions, which a backup of an older release lacks.
+        `SELECT storage_key, byte_size, checksum, ${IS_BEING_DELETED} AS may_lack_file
+        FROM assets JOIN users ON users.id = user_id
+        WHERE storage_key > $1 ORDER BY storage_key LIMIT $2`,
         [last, BATCH_SIZE]
       )
       for (const row of rows) {
-        found.set(row.storage_key, { byteSize: BigInt(row.byte_size), checksum: row.checksum })
+        const { storage_key: key, byte_size: byteSize, checksum, may_lack_file: mayLackFile } = row
+        found.set(key, { byteSize: BigInt(byteSize), checksum, mayLackFile })
       }
       if (rows.length < BATCH_SIZE) return found
       last = rows.at(-1).storage_key
     }
   })
+}
+
+/** Whether there is a row whose file must exist. */
+export function requiresFile (rows: AssetRows, key: string): boolean {
+  const row = rows.get(key)
+  return row !== undefined && row.mayLackFile !== true
 }
 
 /** Returns the total size of all files, in bytes. */

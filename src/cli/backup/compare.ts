@@ -1,8 +1,9 @@
 import { isStorageKey, type FileStore } from '../../modules/assets/index.ts'
+import { forEachConcurrently } from '../../infra/system/for-each-concurrently.ts'
 import type { AssetRow, AssetRows } from './asset-rows.ts'
 import { computeChecksum } from './files.ts'
 import { startStep, type WorkOptions } from './progress.ts'
-import { forEachConcurrently, type Uploads } from './uploads.ts'
+import type { Uploads } from './uploads.ts'
 
 /** A row and a file that do not match. */
 export interface Problem {

@@ -2,14 +2,15 @@ import { existsSync, realpathSync } from 'node:fs'
 import { mkdir, rename, rm } from 'node:fs/promises'
 import { basename, dirname, join, relative } from 'node:path'
 import { isStorageKey, type FileStore } from '../../modules/assets/index.ts'
+import { forEachConcurrently } from '../../infra/system/for-each-concurrently.ts'
 import { makeFolder, sync, syncTree } from '../../infra/system/fs-utils.ts'
-import { sumBytes, type AssetRows } from './asset-rows.ts'
+import { requiresFile, sumBytes, type AssetRows } from './asset-rows.ts'
 import { compareUploads, type Problem } from './compare.ts'
 import { backedUpSchema, openLiveDatabase } from './databases.ts'
 import { UPLOADS, type BackupConfig, type DatabaseKind } from './layout.ts'
 import { describeFiles, writeManifest, type Manifest } from './manifest.ts'
 import { BackupError, startStep, type WorkOptions } from './progress.ts'
-import { forEachConcurrently, openBackupUploads, withUploads } from './uploads.ts'
+import { openBackupUploads, withUploads } from './uploads.ts'
 
 // Creates a backup while the service runs. docs/backup.md explains why the files are copied before the
 // database, and why files that are still missing are copied after it.
@@ -94,7 +95,7 @@ async function fillBackup (
   if (missing.length > 0) {
     startStep(options, 'checking which assets were deleted during the backup')
     const rowsNow = await database.readRows(signal)
-    deleted.push(...missing.filter((key) => !rowsNow.has(key)))
+    deleted.push(...missing.filter((key) => !requiresFile(rowsNow, key)))
   }
   for (const key of deleted) rows.delete(key)
   const copied = openBackupUploads(uploads)

@@ -1,11 +1,12 @@
 import { join } from 'node:path'
 import type { Connection } from '../../infra/postgres/connection.ts'
+import { forEachConcurrently } from '../../infra/system/for-each-concurrently.ts'
 import { readAssetRows, withClient, type AssetRows } from './asset-rows.ts'
 import type { Problem } from './compare.ts'
 import { UPLOADS, type BackupConfig } from './layout.ts'
 import type { Manifest } from './manifest.ts'
 import { BackupError, startStep, type WorkOptions } from './progress.ts'
-import { forEachConcurrently, openBackupUploads, withUploads, type Uploads } from './uploads.ts'
+import { openBackupUploads, withUploads, type Uploads } from './uploads.ts'
 
 // The steps that the restore of an embedded database and of PostgreSQL have in common.
 

@@ -1,5 +1,5 @@
 import { join } from 'node:path'
-import { sumBytes } from './asset-rows.ts'
+import { requiresFile, sumBytes } from './asset-rows.ts'
 import { compareUploads, type Problem } from './compare.ts'
 import { openLiveDatabase, readBackedUpRows } from './databases.ts'
 import { UPLOADS, type BackupConfig } from './layout.ts'
@@ -39,7 +39,7 @@ export async function verifyService (
     const problems: Problem[] = []
     let unfinished = 0
     for (const problem of found) {
-      if (problem.kind === 'no file' && !keysNow.has(problem.key)) continue
+      if (problem.kind === 'no file' && !requiresFile(keysNow, problem.key)) continue
       if (problem.kind === 'no row') {
         const ageMs = keysNow.has(problem.key) ? undefined : await fileAgeMs(uploads, problem.key)
         if (ageMs === undefined) continue

@@ -90,7 +90,8 @@ function limitsOf (config: Config, address: string): Limit[] {
     reads('public reads by allowed hosts', config.RATE_LIMIT_ALLOWED_HOSTS, 'allowed-host'),
     attempts('failed sign-ins', config.SIGN_IN_FAILURES_PER_ADDRESS, 'sign-in:address'),
     attempts('sign-ups', config.SIGN_UPS_PER_ADDRESS, 'sign_up'),
-    attempts('refreshes', config.REFRESHES_PER_ADDRESS, 'refresh')
+    attempts('refreshes', config.REFRESHES_PER_ADDRESS, 'refresh'),
+    attempts('password resets', config.PASSWORD_RESETS_PER_ADDRESS, 'password_reset')
   ]
 }
 

@@ -35,7 +35,7 @@ Landfall listens on ${url}
   and REDIS_URL.
   Database  ${config.DATA_DIR}
   Uploads   ${config.UPLOADS_URL ?? config.UPLOADS_DIR}
-  API       ${url}/docs
+  API       ${url}/docs${config.CONSOLE ? `\n  Console   ${url}/console` : ''}
 
 Try it:
 

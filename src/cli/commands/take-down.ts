@@ -3,7 +3,7 @@ import { deletePage } from '../../modules/landing-pages/index.ts'
 import { auditCommand } from '../audit.ts'
 import { withUploads } from '../backup/uploads.ts'
 import { withDatabase } from '../database.ts'
-import { publishDeletions, removeFiles } from '../deletions.ts'
+import { publishDeletions, removeFile } from '../deletions.ts'
 import { print } from '../output.ts'
 import { loadCommandConfig } from '../settings.ts'
 
@@ -29,6 +29,6 @@ export async function takeDownAsset (name: string): Promise<number> {
     if (asset === undefined) throw new Error(`There is no asset ${name}`)
     auditCommand('assets take-down', { asset: asset.id })
     print(`Deleted asset ${asset.id}, ${asset.storageKey}\n`)
-    return await removeFiles(uploads, [asset.storageKey])
+    return await removeFile(uploads, asset.storageKey)
   })
 }

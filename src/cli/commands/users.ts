@@ -1,10 +1,13 @@
-import { checkNewAccount, checkNewPassword, createUser, deleteUser, findUser, listAccounts, normalizeEmail,
+import { sendsMail, type Config } from '../../config.ts'
+import type { StatementRunner } from '../../infra/postgres/statement.ts'
+import { finishDeletion, type RemovedContent } from '../../modules/account-deletion/index.ts'
+import { beginDeletion, checkNewAccount, checkNewPassword, createUser, findUser, listAccounts, normalizeEmail,
   Passwords, setPassword, signOutEverywhere, type AccountSummary,
-  type SignedOut } from '../../modules/accounts/index.ts'
+  type EndedSessions } from '../../modules/accounts/index.ts'
 import { withDatabase } from '../database.ts'
 import { auditCommand } from '../audit.ts'
-import { withUploads } from '../backup/uploads.ts'
-import { publishDeletions, removeFiles } from '../deletions.ts'
+import { withUploads, type Uploads } from '../backup/uploads.ts'
+import { createDeletionPublisher, reportRemovedFiles } from '../deletions.ts'
 import { formatCount, formatTime, print, printList } from '../output.ts'
 import { readNewPassword } from '../password.ts'
 import { loadCommandConfig } from '../settings.ts'
@@ -43,10 +46,15 @@ export async function create (givenEmail: string, { json = false }: Options): Pr
 /** Changes the password of an account and ends its sessions. */
 export async function changePassword (givenEmail: string, options: Options): Promise<number> {
   const email = normalizeEmail(givenEmail)
-  return await withDatabase(loadCommandConfig(), async (database) => {
+  const config = loadCommandConfig()
+  return await withDatabase(config, async (database) => {
     if (await findUser(database, email) === undefined) throw createUnknownAccountError(email)
     const password = checkNewPassword(email, await readNewPassword())
-    const changed = await setPassword(database, email, await new Passwords().hash(password))
+    const passwordHash = await new Passwords().hash(password)
+    const changed = await setPassword(database, email, {
+      passwordHash,
+      hasMail: sendsMail(config)
+    })
     return reportEndedSessions('set-password', email, changed, options)
   })
 }
@@ -57,18 +65,40 @@ export async function remove (givenEmail: string, { json = false }: Options): Pr
   const config = loadCommandConfig()
   return await withUploads(config, async (uploads) => {
     await uploads.store.assertWritable()
-    const deleted = await withDatabase(config, async (database) => await deleteUser(database, email))
-    if (deleted === undefined) throw createUnknownAccountError(email)
-    const { id, publicIds, storageKeys } = deleted
-    auditCommand('users delete', { user: id, pages: publicIds.length, assets: storageKeys.length })
-    await publishDeletions(config.REDIS_URL, publicIds)
-    print(json
-      ? `${JSON.stringify({ id, email, landing_pages: publicIds.length, assets: storageKeys.length })}\n`
-      : `Deleted account ${id}, ${email}: ${formatCount(publicIds.length, 'page')}, ${
-        formatCount(storageKeys.length, 'asset')
-      }\n`)
-    return await removeFiles(uploads, storageKeys)
+    return await withDatabase(config, async (database) => {
+      const id = await beginDeletion(database, email, sendsMail(config))
+      if (id === undefined) throw createUnknownAccountError(email)
+      const { pages, ...removed } = await deleteContent(config, database, uploads, id)
+      auditCommand('users delete', { user: id, pages, assets: removed.assets })
+      print(json
+        ? `${JSON.stringify({ id, email, landing_pages: pages, assets: removed.assets })}\n`
+        : `Deleted account ${id}, ${email}: ${formatCount(pages, 'page')}, ${
+          formatCount(removed.assets, 'asset')
+        }\n`)
+      return reportRemovedFiles(uploads, removed, 'every minute')
+    })
   })
+}
+
+/** Finishes a deletion that has begun, and otherwise says who will. */
+async function deleteContent (
+  config: Config,
+  database: StatementRunner,
+  { store: files }: Uploads,
+  userId: number
+): Promise<RemovedContent> {
+  try {
+    const publish = createDeletionPublisher(config.REDIS_URL)
+    return await finishDeletion({ database, files, publish }, userId)
+  } catch (error) {
+    auditCommand('users delete', { user: userId })
+    throw new Error(
+      `Account ${userId} can no longer be used, but its deletion was interrupted: ${
+        (error as Error).message
+      }. The service finishes it within minutes.`,
+      { cause: error }
+    )
+  }
 }
 
 /** Ends all sessions of an account. */
@@ -84,7 +114,7 @@ export async function signOut (givenEmail: string, options: Options): Promise<nu
 function reportEndedSessions (
   command: 'set-password' | 'sign-out',
   email: string,
-  account: SignedOut | undefined,
+  account: EndedSessions | undefined,
   { json = false }: Options
 ): number {
   if (account === undefined) throw createUnknownAccountError(email)
