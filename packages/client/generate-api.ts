@@ -9,6 +9,13 @@ import type { FastifyInstance } from 'fastify'
 /** The generated file. */
 export const API_FILE = resolve(import.meta.dirname, './src/api.ts')
 
+/** Settings with which the service has all of its routes. It sends no mail, because nobody signs up. */
+export const MAIL = {
+  SMTP_URL: 'smtp://localhost',
+  MAIL_FROM: 'landfall@example.com',
+  BASE_URL: 'http://localhost:3000'
+}
+
 const HEADER = `// Generated from the service's OpenAPI document by \`npm run generate:client\`. Don't edit.
 
 `
@@ -29,7 +36,8 @@ if (process.argv[1] === import.meta.filename) {
     const app = await buildApp(loadConfig({
       DATA_DIR: join(folder, 'data'),
       UPLOADS_DIR: join(folder, 'uploads'),
-      LOG_LEVEL: 'silent'
+      LOG_LEVEL: 'silent',
+      ...MAIL
     }))
     const types = await generateTypes(app)
     await app.close()

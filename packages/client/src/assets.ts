@@ -3,22 +3,44 @@ import { getNextCursor, iterate, unwrap, unwrapDeletion, type Api, type CallOpti
   type ListOptions } from './responses.ts'
 
 export type Asset = components['schemas']['Asset']
+/** An asset with the pages that use it. */
+export type AssetWithUses = components['schemas']['AssetWithUses']
 
 export interface UploadOptions extends CallOptions {
   /** Replaces the name of the file. A `Blob` has no name. */
   readonly filename?: string
 }
 
+export interface DeleteAssetOptions extends CallOptions {
+  /** Keeps the file if a page uses it. The call then rejects with a `ConflictError` that names the pages. */
+  readonly ifUnused?: boolean
+}
+
 /** The files of the account. */
 export interface Assets {
   /** Uploads a `File` or `Blob`. In Node, `fs.openAsBlob(path)` returns one that is read while it is sent. */
   upload(file: Blob, options?: UploadOptions): Promise<Asset>
-  get(id: string, options?: CallOptions): Promise<Asset>
+  get(id: string, options?: CallOptions): Promise<AssetWithUses>
   /** Iterates over all assets, newest first. */
   list(options?: ListOptions): AsyncGenerator<Asset, void, undefined>
   /** Returns one part of the list. */
   listPage(options?: ListOptions): Promise<List<Asset>>
-  delete(id: string, options?: CallOptions): Promise<void>
+  delete(id: string, options?: DeleteAssetOptions): Promise<void>
+}
+
+/**
+ * Returns the variants of a picture for the attribute `srcset` of `<source>` or `<img>`. Give the largest
+ * picture, `asset.url`, as `src`.
+ *
+ * @param contentType takes only variants of this type. Default: the picture's own type if it has variants of
+ *   that type, else WebP
+ * @returns an empty string if there are none
+ */
+export function srcset (asset: Pick<Asset, 'content_type' | 'variants'>, contentType?: string): string {
+  const ofType = (type: string) => asset.variants.filter((variant) => variant.content_type === type)
+  const own = ofType(contentType ?? asset.content_type)
+  const chosen = own.length === 0 && contentType === undefined ? ofType('image/webp') : own
+  return chosen.map(({ url, width }) => `${url} ${width}w`).join(', ')
 }
 
 /** Without these options, Node keeps a copy of the whole body in memory in case of a redirect. */
@@ -46,8 +68,9 @@ export function createAssets (api: Api): Assets {
     },
     list: (options = {}) => iterate(listPage, options),
     listPage,
-    async delete (id, { signal } = {}) {
-      await unwrapDeletion(api.DELETE('/assets/{id}', { params: { path: { id } }, signal }))
+    async delete (id, { ifUnused = false, signal } = {}) {
+      const params = { path: { id }, query: ifUnused ? { if_unused: 'true' as const } : {} }
+      await unwrapDeletion(api.DELETE('/assets/{id}', { params, signal }))
     }
   }
 }

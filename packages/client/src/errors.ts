@@ -40,10 +40,30 @@ export class ConflictError extends LandfallError {
   }
 }
 
+/** Status 403: the API key of the client lacks a scope. Nothing was changed. */
+export class InsufficientScopeError extends LandfallError {
+  /** The missing scope, such as `pages:write`. */
+  readonly scope: string
+
+  constructor (response: Response, errors: readonly string[], scope: string) {
+    super(response, errors)
+    this.name = 'InsufficientScopeError'
+    this.scope = scope
+  }
+}
+
 const CLASSES: Readonly<Record<number, typeof LandfallError>> = {
   409: ConflictError,
   412: PreconditionFailedError
 }
+
+/** Whether the service has refused a token. */
+export const isUnauthorized = (error: unknown): error is LandfallError =>
+  error instanceof LandfallError && error.status === 401
+
+/** An API key was used for what only a session may do. No request was sent. */
+export const createNoSessionError = (): Error =>
+  new Error("A client with an API key can't use the account: create one without apiKey, and sign in")
 
 /** @param body the parsed JSON of the response, or anything else */
 export function createError (response: Response, body: unknown): LandfallError {
@@ -52,5 +72,13 @@ export function createError (response: Response, body: unknown): LandfallError {
     ? errors.map(String)
     // The response comes from a proxy in front of the service.
     : [`The answer was ${response.status} ${response.statusText}`.trimEnd()]
+  const scope = getMissingScope(response)
+  if (scope !== undefined) return new InsufficientScopeError(response, sentences, scope)
   return new (CLASSES[response.status] ?? LandfallError)(response, sentences)
+}
+
+/** Returns the scope in `WWW-Authenticate: Bearer error="insufficient_scope", scope="…"` (RFC 6750, 3.1). */
+function getMissingScope (response: Response): string | undefined {
+  const challenge = response.headers.get('www-authenticate') ?? ''
+  return /\berror="insufficient_scope", *scope="([^"]+)"/i.exec(challenge)?.[1]
 }

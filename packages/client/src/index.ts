@@ -1,24 +1,31 @@
 import createClient from 'openapi-fetch'
 import type { paths } from './api.ts'
+import { createApiKeys, type ApiKeys } from './api-keys.ts'
 import { createAssets, type Assets } from './assets.ts'
-import { createAuth, createRefresh, type Auth } from './auth.ts'
-import type { CacheOptions } from './document-cache.ts'
+import { createAuth, createOpen, createRefresh, type Auth } from './auth.ts'
+import { CookieSession } from './cookie-session.ts'
 import { createLandingPages, type LandingPages } from './landing-pages.ts'
+import { checkBaseUrl, checkCredentials, type LandfallClientOptions } from './options.ts'
 import { PublishedDocuments } from './published-documents.ts'
 import type { Api } from './responses.ts'
-import type { RetryOptions } from './retry.ts'
-import { Session } from './session.ts'
-import { memoryTokens, type TokenStorage } from './tokens.ts'
-import { createTransport, RepeatableRequest, type Fetch } from './transport.ts'
+import { Session, type ClientSession } from './session.ts'
+import { memoryTokens, noTokens } from './tokens.ts'
+import { createTransport, RepeatableRequest } from './transport.ts'
 
+export type { AccountSession, AccountSessions } from './account-sessions.ts'
 export type { components, operations, paths } from './api.ts'
-export type { Asset, Assets, UploadOptions } from './assets.ts'
+export type { ApiKey, ApiKeyFields, ApiKeys, NewApiKey, Scope } from './api-keys.ts'
+export { srcset, type Asset, type Assets, type AssetWithUses, type DeleteAssetOptions,
+  type UploadOptions } from './assets.ts'
 export type { Auth, Credentials, SignUpFields, User } from './auth.ts'
-export { ConflictError, LandfallError, PreconditionFailedError } from './errors.ts'
+export type { EmailConfirmations } from './email-confirmations.ts'
+export { ConflictError, InsufficientScopeError, LandfallError, PreconditionFailedError } from './errors.ts'
 export type { CacheOptions } from './document-cache.ts'
 export { exactJson, type ExactJson } from './exact-json.ts'
 export type { OwnDocument, OwnDocuments, PatchOptions } from './documents.ts'
-export type { LandingPages, ReadCount, ReadsOptions } from './landing-pages.ts'
+export type { LandingPages, LandingPageSummary, ReadCount, ReadsOptions } from './landing-pages.ts'
+export type { ApiKeyOptions, LandfallClientOptions, SignInOptions } from './options.ts'
+export type { PasswordChange, PasswordReset, Passwords } from './passwords.ts'
 export type { PublicDocument } from './published-documents.ts'
 export type { LandingPage, VersionedLandingPage, WriteOptions } from './records.ts'
 export type { Revision, Revisions } from './revisions.ts'
@@ -27,26 +34,10 @@ export type { RetryOptions } from './retry.ts'
 export { memoryTokens, webStorageTokens, type TokenPair, type TokenStorage,
   type WebStorage } from './tokens.ts'
 
-export interface LandfallClientOptions {
-  /** The address of the service, such as `https://pages.example.com`. */
-  readonly baseUrl: string
-  /** Replaces the global `fetch`. */
-  readonly fetch?: Fetch
-  /** Where the tokens are kept. Default: in memory. */
-  readonly tokens?: TokenStorage
-  /**
-   * Called once when a call detects that the session is over, because the refresh token was refused or
-   * another tab has signed out.
-   */
-  readonly onSessionEnded?: () => void
-  /** The limits of retries. `{ maxRetries: 0 }` turns retries off. */
-  readonly retry?: RetryOptions
-  /** The cache of published documents. An unchanged document in it is not transferred again. */
-  readonly cache?: CacheOptions
-}
-
+/** The methods of `auth` and `apiKeys` reject in a client with an API key. */
 export interface LandfallClient {
   readonly auth: Auth
+  readonly apiKeys: ApiKeys
   readonly landingPages: LandingPages
   readonly assets: Assets
   /**
@@ -58,10 +49,11 @@ export interface LandfallClient {
 }
 
 /**
- * Creates a client for one service and one account at a time. Its methods reject with a `LandfallError` when
- * the service answers with an error, and take a `signal` that ends the call.
+ * Creates a client for one service and one account at a time. It signs in, or has an API key. Its methods
+ * reject with a `LandfallError` when the service answers with an error, and take a `signal` that ends the
+ * call.
  *
- * @throws {TypeError} when `baseUrl` is not an absolute URL with http or https
+ * @throws {TypeError} when `baseUrl` is not an absolute URL with http or https, or `apiKey` is no API key
  */
 export function createLandfallClient (options: LandfallClientOptions): LandfallClient {
   const {
@@ -73,25 +65,30 @@ export function createLandfallClient (options: LandfallClientOptions): LandfallC
     cache
   } = options
   const baseUrl = checkBaseUrl(options.baseUrl)
-  const createApi = (session?: Session): Api => {
+  const apiKey = checkCredentials(options)
+  const createApi = (credentials?: ClientSession | string): Api => {
     const { use: _use, eject: _eject, ...api } = createClient<paths>({
       baseUrl,
       Request: RepeatableRequest,
-      fetch: createTransport(baseUrl, fetch, retry, session)
+      fetch: createTransport(baseUrl, fetch, retry, credentials)
     })
     return api
   }
-  const anonymousApi = createApi()
-  const session = new Session({
-    storage: tokens ?? memoryTokens(),
-    isShared: tokens !== undefined,
-    name: `landfall ${baseUrl}`,
-    refresh: createRefresh(anonymousApi),
-    onEnded: onSessionEnded
-  })
-  const api = createApi(session)
+  // With a key too, so that its calls to the account reject before they are sent.
+  const anonymousApi = createApi(apiKey)
+  const shared = { name: `landfall ${baseUrl}`, onEnded: onSessionEnded }
+  const session = options.cookieSession === true
+    ? new CookieSession({ ...shared, open: createOpen(anonymousApi) })
+    : new Session({
+      ...shared,
+      storage: apiKey === undefined ? tokens ?? memoryTokens() : noTokens,
+      isShared: tokens !== undefined,
+      refresh: createRefresh(anonymousApi)
+    })
+  const api = createApi(apiKey ?? session)
   return {
     auth: createAuth(api, anonymousApi, session),
+    apiKeys: createApiKeys(api),
     landingPages: createLandingPages(
       api,
       new PublishedDocuments(api, createTransport(baseUrl, fetch, { maxRetries: 0 }), cache)
@@ -99,12 +96,4 @@ export function createLandfallClient (options: LandfallClientOptions): LandfallC
     assets: createAssets(api),
     api
   }
-}
-
-/** Returns the base URL without slashes at its end. @throws {TypeError} */
-function checkBaseUrl (baseUrl: string): string {
-  if (!/^https?:\/\//i.test(baseUrl) || !URL.canParse(baseUrl)) {
-    throw new TypeError(`baseUrl must be a URL that starts with http:// or https://, such as https://pages.example.com, not "${baseUrl}"`)
-  }
-  return baseUrl.replace(/\/+$/, '')
 }

@@ -5,8 +5,11 @@ import type { PublicDocument, PublishedDocuments } from './published-documents.t
 import { createBody, parsePage, unwrapPage, type LandingPage, type VersionedLandingPage,
   type WriteOptions } from './records.ts'
 import { createRevisions, type Revisions } from './revisions.ts'
-import { getNextCursor, iterate, unwrap, unwrapDeletion, type Api, type CallOptions, type List,
+import { getNextCursor, iterate, toTimeText, unwrap, unwrapDeletion, type Api, type CallOptions, type List,
   type ListOptions } from './responses.ts'
+
+/** A page without its document, with its label and the reads of the last 24 hours. */
+export type LandingPageSummary = components['schemas']['LandingPageSummary']
 
 /** The reads of an hour or a day. */
 export type ReadCount = components['schemas']['ReadCount']
@@ -38,6 +41,10 @@ export interface LandingPages extends OwnDocuments, Revisions {
   list<Document = unknown>(options?: ListOptions): AsyncGenerator<LandingPage<Document>, void, undefined>
   /** Returns one part of the list. */
   listPage<Document = unknown>(options?: ListOptions): Promise<List<LandingPage<Document>>>
+  /** Iterates over all pages without their documents, newest first. */
+  summaries(options?: ListOptions): AsyncGenerator<LandingPageSummary, void, undefined>
+  /** Returns one part of the summaries. */
+  summariesPage(options?: ListOptions): Promise<List<LandingPageSummary>>
   /**
    * Reads a published document. An unchanged document from an earlier read isn't transferred again, and is
    * used when the service can't answer.
@@ -49,6 +56,7 @@ export interface LandingPages extends OwnDocuments, Revisions {
 
 export function createLandingPages (api: Api, published: PublishedDocuments): LandingPages {
   const listPage = async <Document>(options?: ListOptions) => await requestList<Document>(api, options)
+  const summariesPage = async (options?: ListOptions) => await requestSummaries(api, options)
   return {
     async create (document, { signal } = {}) {
       return await unwrapPage(api.POST('/landing_pages', {
@@ -82,6 +90,8 @@ export function createLandingPages (api: Api, published: PublishedDocuments): La
     },
     list: <Document>(options: ListOptions = {}) => iterate(listPage<Document>, options),
     listPage,
+    summaries: (options = {}) => iterate(summariesPage, options),
+    summariesPage,
     read: async (publicId, options) => await published.read(publicId, options),
     async reads (id, { from, to, per, signal } = {}) {
       return (await unwrap(api.GET('/manage/landing_pages/{id}/reads', {
@@ -109,5 +119,13 @@ async function requestList<Document> (
   }
 }
 
-const toTimeText = (time: Date | string | undefined): string | undefined =>
-  time instanceof Date ? time.toISOString() : time
+async function requestSummaries (
+  api: Api,
+  { limit, cursor, signal }: ListOptions = {}
+): Promise<List<LandingPageSummary>> {
+  const { data, response } = await unwrap(api.GET('/manage/landing_page_summaries', {
+    params: { query: { limit, cursor } },
+    signal
+  }))
+  return { items: data, next: getNextCursor(response) }
+}

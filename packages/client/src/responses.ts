@@ -78,3 +78,7 @@ export async function* iterate<Item> (
     cursor = next
   } while (cursor !== undefined)
 }
+
+/** Returns a time as the service takes it. */
+export const toTimeText = (time: Date | string | undefined): string | undefined =>
+  time instanceof Date ? time.toISOString() : time

@@ -11,14 +11,14 @@ export interface RetryOptions {
 }
 
 interface Sending {
-  readonly method: string
+  /** Whether to repeat the request after a 503. */
+  readonly isIdempotent: boolean
   readonly budget: RetryBudget
   /** Whether to repeat the request after a 429. */
   readonly waitsAtLimit: boolean
   readonly signal?: AbortSignal | null | undefined
 }
 
-const IDEMPOTENT = new Set(['GET', 'HEAD', 'OPTIONS', 'PUT', 'DELETE'])
 /** The first wait without a `Retry-After`. It doubles with each retry. */
 const FIRST_WAIT_MS = 500
 /** A random part of this is added to each wait, so that clients don't all retry at once. */
@@ -59,14 +59,14 @@ const afterUnavailable = new WeakSet<Response>()
  */
 export async function sendWithRetries (
   send: () => Promise<Response>,
-  { method, budget, waitsAtLimit, signal }: Sending
+  { isIdempotent, budget, waitsAtLimit, signal }: Sending
 ): Promise<Response> {
   while (true) {
     const response = await send()
     if (budget.mayBeDone) afterUnavailable.add(response)
     if (response.status === 503) budget.mayBeDone = true
     const isRepeated = response.status === 429 ? waitsAtLimit
-      : response.status === 503 && IDEMPOTENT.has(method)
+      : response.status === 503 && isIdempotent
     if (!isRepeated) return response
     const waitMs = budget.take(response.headers.get('retry-after'))
     if (waitMs === undefined) return response

@@ -1,6 +1,7 @@
-import { LandfallError } from './errors.ts'
+import { isUnauthorized } from './errors.ts'
 import { sleep } from './retry.ts'
 import type { TokenPair, TokenStorage } from './tokens.ts'
+import { Turns } from './turns.ts'
 
 /** How often and at what interval a client looks for tokens that another client may be about to store. */
 const LOOKS_FOR_NEW_TOKENS = 4
@@ -20,10 +21,32 @@ export interface SessionOptions {
 /** The result of a renewal. `found` means that another client has stored new tokens. */
 export type Renewal = 'refreshed' | 'found' | 'ended'
 
+/** The session of a client, which keeps its tokens in a storage or in a cookie. */
+export interface ClientSession {
+  /** Returns the access token to send. Waits for a renewal that is under way. */
+  getAccessToken(): Promise<string | undefined>
+  /** Keeps the tokens of a new session. */
+  start(tokens: TokenPair): Promise<void>
+  /**
+   * Renews the tokens, unless another client has already done so.
+   *
+   * @param refused the access token that got a 401
+   * @throws the error of the refresh, unless it is a 401; the session may still be valid then
+   */
+  renew(refused: string): Promise<Renewal>
+  /**
+   * Ends the session and deletes its tokens.
+   *
+   * @param revoke revokes the tokens, or those of the cookie
+   * @throws the error of `revoke` or of the refresh, unless it is a 401; the tokens stay then
+   */
+  end(revoke: (tokens?: TokenPair) => Promise<void>): Promise<void>
+}
+
 /** The tokens of a client. One renewal serves all waiting requests, and all tabs of a browser. */
-export class Session {
+export class Session implements ClientSession {
   readonly #options: SessionOptions
-  #queue: Promise<unknown> = Promise.resolve()
+  readonly #turns: Turns
   #renewal: Promise<Renewal> | undefined
   /** Whether there were tokens, so that `onEnded` is called when they are gone. */
   #isLive = false
@@ -32,9 +55,9 @@ export class Session {
 
   constructor (options: SessionOptions) {
     this.#options = options
+    this.#turns = new Turns(options.isShared ? options.name : undefined)
   }
 
-  /** Returns the access token to send. Waits for a renewal that is under way. */
   async getAccessToken (): Promise<string | undefined> {
     await this.#renewal?.catch(() => {}) // the requests that started the renewal get the error
     const tokens = await this.#options.storage.load()
@@ -43,36 +66,24 @@ export class Session {
     return tokens?.access_token
   }
 
-  /** Stores the tokens of a new session. */
   async start (tokens: TokenPair): Promise<void> {
-    await this.#exclusively(async () => {
+    await this.#turns.take(async () => {
       await this.#options.storage.save(tokens)
       this.#isLive = true
     })
   }
 
-  /**
-   * Renews the tokens, unless another client has already done so.
-   *
-   * @param refused the access token that got a 401
-   * @throws the error of the refresh, unless it is a 401; the session may still be valid then
-   */
   async renew (refused: string): Promise<Renewal> {
-    this.#renewal ??= this.#exclusively(async () => await this.#renew(refused)).finally(() => {
+    this.#renewal ??= this.#turns.take(async () => await this.#renew(refused)).finally(() => {
       this.#renewal = undefined
     })
     return await this.#renewal
   }
 
-  /**
-   * Ends the session and deletes its tokens.
-   *
-   * @param revoke revokes the tokens. It is called again with new tokens when the access token has expired
-   * @throws the error of `revoke` or of the refresh, unless it is a 401; the tokens stay then
-   */
+  /** @param revoke is called again with new tokens when the access token has expired */
   async end (revoke: (tokens: TokenPair) => Promise<void>): Promise<void> {
     const { storage, refresh } = this.#options
-    await this.#exclusively(async () => {
+    await this.#turns.take(async () => {
       let tokens = await storage.load()
       if (tokens === undefined) {
         this.#isLive = false // another tab has signed out; onEnded isn't called for a sign-out
@@ -134,23 +145,4 @@ export class Session {
     }
     return 'ended'
   }
-
-  async #exclusively<T> (work: () => Promise<T>): Promise<T> {
-    // Private tokens need no lock. A sandboxed frame can't share tokens, and its requests for a lock fail.
-    const locks = this.#options.isShared ? getWebLocks() : undefined
-    if (locks !== undefined) return await locks.request(this.#options.name, work)
-    const result = this.#queue.then(work)
-    this.#queue = result.catch(() => {})
-    return await result
-  }
 }
-
-const isUnauthorized = (error: unknown): boolean => error instanceof LandfallError && error.status === 401
-
-interface Locks {
-  request<T>(name: string, work: () => Promise<T>): Promise<T>
-}
-
-/** Web Locks reach all tabs of an origin, or all threads of one Node process. Pages without TLS have none. */
-const getWebLocks = (): Locks | undefined =>
-  (globalThis as { navigator?: { locks?: Locks } }).navigator?.locks

@@ -1,3 +1,5 @@
+import { createNoSessionError } from './errors.ts'
+
 /** The tokens that sign-up, sign-in and refresh return. A refresh token can be used once. */
 export interface TokenPair {
   readonly access_token: string
@@ -24,6 +26,13 @@ export function memoryTokens (tokens?: TokenPair): TokenStorage {
     }
   }
 }
+
+const refuse = async (): Promise<never> => {
+  throw createNoSessionError()
+}
+
+/** For a client with an API key, which has no session. */
+export const noTokens: TokenStorage = { load: refuse, save: refuse, clear: refuse }
 
 /** The methods of the browser's `Storage` that the client uses. */
 export interface WebStorage {

@@ -1,5 +1,6 @@
+import { createNoSessionError } from './errors.ts'
 import { abortable, RetryBudget, sendWithRetries, type RetryOptions } from './retry.ts'
-import type { Session } from './session.ts'
+import type { ClientSession } from './session.ts'
 
 /** The part of `fetch` that the client uses. */
 export type Fetch = (url: string, init: RequestInit) => Promise<Response>
@@ -9,7 +10,14 @@ export type SendRequest = (request: Request) => Promise<Response>
 
 /** Routes to which no access token is sent. Without it, a public read from a browser needs no preflight. */
 const PUBLIC =
-  /^(?:POST \/auth\/(?:sign_up|sign_in|refresh)|(?:GET|HEAD) \/(?:landing_pages\/[^/]+|uploads\/.+|health\/.+|openapi\.json))$/
+  /^(?:POST \/auth\/(?:sign_up|sign_in|refresh)|(?:POST|DELETE) \/auth\/browser_session|(?:POST|PUT) \/auth\/password_resets|(?:GET|HEAD) \/(?:landing_pages\/[^/]+|uploads\/.+|health\/.+|openapi\.json))$/
+
+/** Routes of the account, for which an API key is never valid. */
+const ACCOUNT = /^\/(?:auth|api_keys)(?:\/|$)/
+
+const IDEMPOTENT = new Set(['GET', 'HEAD', 'OPTIONS', 'PUT', 'DELETE'])
+/** The old password or the token is invalid afterwards, so a repetition would fail. */
+const ONCE = /^(?:PUT \/auth\/(?:password|password_resets|email_confirmations)|DELETE \/auth\/me)$/
 
 const PUBLISHED = /^\/landing_pages\/[^/]+$/
 
@@ -32,12 +40,14 @@ export class RepeatableRequest extends Request {
 /**
  * Creates the `fetch` for openapi-fetch. It retries requests. With a session, it adds the access token and
  * renews a refused one.
+ *
+ * @param credentials a session or an API key
  */
 export function createTransport (
   baseUrl: string,
   fetch: Fetch,
   retry: RetryOptions,
-  session?: Session
+  credentials?: ClientSession | string
 ): SendRequest {
   return async (request) => {
     const { sent: { url, init } } = request as RepeatableRequest
@@ -46,25 +56,37 @@ export function createTransport (
     const path = withoutQuery(url.slice(baseUrl.length))
     const isPublicRead = method === 'GET' && PUBLISHED.test(path)
     const budget = new RetryBudget(isRepeatable ? retry : { maxRetries: 0 })
+    const isIdempotent = IDEMPOTENT.has(method) && !ONCE.test(`${method} ${path}`)
     const waitsAtLimit = !isPublicRead || retry.publicReads === true
     const send = async (token?: string): Promise<Response> => {
       const headers = new Headers(init.headers)
       if (token !== undefined) headers.set('authorization', `Bearer ${token}`)
       return await sendWithRetries(
         async () => await fetch(url, { ...init, headers }),
-        { method, budget, waitsAtLimit, signal: init.signal }
+        { isIdempotent, budget, waitsAtLimit, signal: init.signal }
       )
     }
-    if (session === undefined || isPublic(method, path)) return await send()
+    if (typeof credentials === 'string' && ACCOUNT.test(path)) throw createNoSessionError()
+    if (credentials === undefined || isPublic(method, path)) return await send()
+    if (typeof credentials === 'string') return await send(credentials)
+    return await sendWithSession(credentials, send, isRepeatable, init.signal)
+  }
+}
 
-    while (true) {
-      const token = await abortable(session.getAccessToken(), init.signal)
-      const response = await send(token)
-      if (response.status !== 401 || token === undefined || !isRepeatable) return response
-      const renewal = await abortable(session.renew(token), init.signal)
-      if (renewal === 'ended') return response
-      await response.body?.cancel()
-      if (renewal === 'refreshed') return await send(await abortable(session.getAccessToken(), init.signal))
-    }
+/** Sends a request with the access token, and once more if the service refuses that and it is renewed. */
+async function sendWithSession (
+  session: ClientSession,
+  send: (token?: string) => Promise<Response>,
+  isRepeatable: boolean,
+  signal?: AbortSignal | null
+): Promise<Response> {
+  while (true) {
+    const token = await abortable(session.getAccessToken(), signal)
+    const response = await send(token)
+    if (response.status !== 401 || token === undefined || !isRepeatable) return response
+    const renewal = await abortable(session.renew(token), signal)
+    if (renewal === 'ended') return response
+    await response.body?.cancel()
+    if (renewal === 'refreshed') return await send(await abortable(session.getAccessToken(), signal))
   }
 }
