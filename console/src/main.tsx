@@ -1,0 +1,11 @@
+import { render } from 'preact'
+import { App } from './app/app.tsx'
+import './styles/tokens.css'
+import './styles/base.css'
+import './styles/app.css'
+import './styles/account.css'
+import './styles/assets.css'
+import './styles/page.css'
+import './styles/pages.css'
+
+render(<App />, document.getElementById('console') as HTMLElement)
