@@ -1,0 +1,21 @@
+import type { User } from '@landfall/client'
+import { createStore } from './store.ts'
+
+/** Who is signed in. After a session has `ended`, its user may sign in again on the same screen. */
+export type SessionState =
+  | { readonly status: 'starting' }
+  | { readonly status: 'signed-out' }
+  | { readonly status: 'signed-in', readonly user: User }
+  | { readonly status: 'ended', readonly user: User }
+
+export const sessionStore = createStore<SessionState>({ status: 'starting' })
+
+/** The session is over: it was ended elsewhere, or has expired. Nothing on the screen is lost. */
+export function endSession (): void {
+  const session = sessionStore.get()
+  sessionStore.set(session.status === 'signed-in' ? { status: 'ended', user: session.user }
+    : { status: 'signed-out' })
+}
+
+/** Shows a user who has signed in, or whose record has changed. */
+export const showUser = (user: User): void => sessionStore.set({ status: 'signed-in', user })
