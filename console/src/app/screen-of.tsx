@@ -1,0 +1,22 @@
+import { Screen } from '../components/screen.tsx'
+import { AccountScreen } from '../screens/account/account-screen.tsx'
+import { AssetsScreen } from '../screens/assets/assets-screen.tsx'
+import { PageScreen } from '../screens/page/page-screen.tsx'
+import { PagesScreen } from '../screens/pages/pages-screen.tsx'
+import { href, type Path } from '../core/router.ts'
+
+/** Chooses the screen of a path. */
+export function ScreenOf ({ path }: { readonly path: Path }) {
+  const [area = 'pages', id, ...rest] = path
+  if (area === 'pages' && id === undefined) return <PagesScreen />
+  if (area === 'pages' && id !== undefined) return <PageScreen id={id} tab={rest[0] ?? 'edit'} key={id} />
+  if (area === 'assets') return <AssetsScreen id={id} />
+  if (area === 'account') return <AccountScreen section={id ?? 'password'} />
+  return (
+    <Screen title='Not found'>
+      <p>
+        There is no such screen. Go to <a href={href('pages')}>your pages</a>.
+      </p>
+    </Screen>
+  )
+}

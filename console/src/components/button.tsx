@@ -1,0 +1,35 @@
+import type { ComponentChildren } from 'preact'
+
+interface ButtonProps {
+  readonly children: ComponentChildren
+  readonly kind?: 'primary' | 'plain' | 'quiet' | 'danger'
+  readonly type?: 'button' | 'submit'
+  readonly onClick?: (() => unknown) | undefined
+  readonly isDisabled?: boolean
+  /** Says that it is working. The button keeps its focus. */
+  readonly isBusy?: boolean
+  /** The accessible name, if the text alone doesn't say what it acts on. */
+  readonly label?: string
+}
+
+export function Button (
+  { children, kind = 'plain', type = 'button', onClick, isDisabled = false, isBusy = false, label }:
+    ButtonProps
+) {
+  return (
+    <button
+      class={`button button--${kind}`}
+      type={type}
+      aria-label={label}
+      aria-busy={isBusy}
+      // A disabled button would lose the focus.
+      aria-disabled={isDisabled || isBusy}
+      onClick={(event) => {
+        if (isDisabled || isBusy) event.preventDefault()
+        else onClick?.()
+      }}
+    >
+      {children}
+    </button>
+  )
+}

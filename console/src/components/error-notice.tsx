@@ -1,0 +1,81 @@
+import { LandfallError } from '@landfall/client'
+import { useEffect, useState } from 'preact/hooks'
+import { sessionStore } from '../core/session.ts'
+import { Button } from './button.tsx'
+
+interface ErrorNoticeProps {
+  /** Nothing is shown without an error. */
+  readonly error: unknown
+  /** Repeats what failed: at once when the person asks for it, and when the service said to try again. */
+  readonly onRetry?: () => void
+  /** Whether to call `onRetry` without a click. Only for reads. */
+  readonly retriesItself?: boolean
+}
+
+/** Tells what went wrong, and what to do next. */
+export function ErrorNotice ({ error, onRetry, retriesItself = false }: ErrorNoticeProps) {
+  const waitSeconds = error instanceof LandfallError ? error.retryAfterSeconds : undefined
+  const left = useCountdown(error, waitSeconds, retriesItself ? onRetry : undefined)
+  useRetryWhenOnline(error, retriesItself ? onRetry : undefined)
+  if (error === undefined) return null
+  return (
+    <div class='notice notice--error' role='alert'>
+      {sentencesOf(error).map((sentence) => <p key={sentence}>{sentence}</p>)}
+      {left !== undefined && left > 0 && (
+        <p>
+          {retriesItself ? 'Trying again' : 'You can try again'} in{' '}
+          <span role='timer' aria-live='off'>{left} s</span>.
+        </p>
+      )}
+      {onRetry !== undefined && (
+        <Button kind='quiet' onClick={onRetry} isDisabled={!retriesItself && left !== undefined && left > 0}>
+          Try again
+        </Button>
+      )}
+    </div>
+  )
+}
+
+/** Returns sentences that tell a person what went wrong. */
+export function sentencesOf (error: unknown): readonly string[] {
+  if (error instanceof LandfallError) {
+    const { errors, status, requestId } = error
+    if (status === 401 && sessionStore.get().status !== 'signed-out') {
+      return ['Your session has ended. Sign in, and then do this again.']
+    }
+    return status >= 500 && requestId !== undefined && !errors.some((text) => text.includes(requestId))
+      ? [...errors, `The id of the request is ${requestId}.`] : errors
+  }
+  // fetch() rejects with a TypeError when there is no answer.
+  if (error instanceof TypeError) {
+    return [navigator.onLine ? 'The service can’t be reached.' : 'You are offline.']
+  }
+  return [error instanceof Error ? error.message : String(error)]
+}
+
+/** Returns the seconds that are left of a wait that began with the error. */
+function useCountdown (error: unknown, seconds: number | undefined, onEnd?: () => void): number | undefined {
+  const [left, setLeft] = useState(seconds)
+  useEffect(() => {
+    setLeft(seconds)
+    if (seconds === undefined) return
+    const end = Date.now() + seconds * 1000
+    const timer = setInterval(() => {
+      const rest = Math.max(0, Math.ceil((end - Date.now()) / 1000))
+      setLeft(rest)
+      if (rest > 0) return
+      clearInterval(timer)
+      onEnd?.()
+    }, 250)
+    return () => clearInterval(timer)
+  }, [error])
+  return left
+}
+
+function useRetryWhenOnline (error: unknown, retry?: () => void): void {
+  useEffect(() => {
+    if (!(error instanceof TypeError) || retry === undefined) return
+    addEventListener('online', retry)
+    return () => removeEventListener('online', retry)
+  }, [error])
+}

@@ -1,0 +1,51 @@
+import { useId } from 'preact/hooks'
+
+interface FieldProps {
+  readonly label: string
+  readonly value: string
+  readonly onInput: (value: string) => void
+  readonly type?: 'text' | 'email' | 'password' | 'search'
+  readonly autocomplete?: string
+  readonly hint?: string
+  readonly isRequired?: boolean
+  readonly maxLength?: number
+  /** Whether a dialog that is opened gives it the focus. */
+  readonly hasAutofocus?: boolean
+}
+
+/** An input with its label and, below it, a hint. */
+export function Field (
+  {
+    label,
+    value,
+    onInput,
+    type = 'text',
+    autocomplete = 'off',
+    hint,
+    isRequired = false,
+    maxLength,
+    hasAutofocus = false
+  }: FieldProps
+) {
+  const id = useId()
+  return (
+    <div class='field'>
+      <label class='field__label' for={id}>{label}</label>
+      <input
+        class='field__input'
+        id={id}
+        type={type as 'text'}
+        value={value}
+        required={isRequired}
+        maxLength={maxLength}
+        autocomplete={autocomplete}
+        spellcheck={false}
+        autofocus={hasAutofocus}
+        autocapitalize='none'
+        aria-describedby={hint === undefined ? undefined : `${id}-hint`}
+        onInput={({ currentTarget }) => onInput(currentTarget.value)}
+      />
+      {hint !== undefined && <p class='field__hint' id={`${id}-hint`}>{hint}</p>}
+    </div>
+  )
+}

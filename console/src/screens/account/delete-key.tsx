@@ -1,0 +1,48 @@
+import type { ApiKey } from '@landfall/client'
+import { Button } from '../../components/button.tsx'
+import { Actions, Dialog } from '../../components/dialog.tsx'
+import { ErrorNotice } from '../../components/error-notice.tsx'
+import { Time } from '../../components/format.tsx'
+import { announce } from '../../core/announcements.tsx'
+import { useAction } from '../../core/load.ts'
+import { ignoreMissing } from '../../core/missing.ts'
+import { landfall } from '../../core/service.ts'
+
+interface DeleteKeyProps {
+  readonly apiKey: ApiKey
+  readonly onDeleted: () => void
+  readonly onClose: () => void
+}
+
+/** Asks whether to delete a key, and deletes it. */
+export function DeleteKey ({ apiKey, onDeleted, onClose }: DeleteKeyProps) {
+  const { id, name, last_used_at: used } = apiKey
+  const deletion = useAction(async () => {
+    await landfall.apiKeys.delete(id).catch(ignoreMissing)
+    announce(`Deleted: ${name}`)
+    onDeleted()
+  })
+  return (
+    <Dialog title='Delete this key?' onClose={onClose} canCancel={!deletion.isRunning}>
+      <p>
+        <strong>
+          <bdi>{name}</bdi>
+        </strong>
+      </p>
+      <p>
+        {used === null ? 'It was never used.' : (
+          <>
+            It was last used <Time at={used} />.
+          </>
+        )} Programs that have the key are refused at once. This can’t be undone.
+      </p>
+      <ErrorNotice error={deletion.error} />
+      <Actions>
+        <Button kind='danger' isBusy={deletion.isRunning} onClick={() => deletion.run()}>
+          Delete the key
+        </Button>
+        <Button onClick={onClose} isDisabled={deletion.isRunning}>Cancel</Button>
+      </Actions>
+    </Dialog>
+  )
+}

@@ -1,0 +1,152 @@
+import type { Scope } from '@landfall/client'
+import { useEffect, useId, useRef, useState } from 'preact/hooks'
+import { Button } from '../../components/button.tsx'
+import { CopyButton } from '../../components/copy-button.tsx'
+import { Actions, Dialog } from '../../components/dialog.tsx'
+import { CurrentPasswordField } from '../../components/credential-fields.tsx'
+import { ErrorNotice } from '../../components/error-notice.tsx'
+import { Field } from '../../components/field.tsx'
+import { Form } from '../../components/form.tsx'
+import { useAction } from '../../core/load.ts'
+import { landfall } from '../../core/service.ts'
+import { SCOPES } from './scopes.ts'
+import { UsernameForManagers } from './username-for-managers.tsx'
+
+const DAY_MS = 86_400_000
+/** The name of each validity, and its days. */
+const VALIDITIES = [['30 days', 30], ['90 days', 90], ['One year', 365], ['Until it is deleted',
+  undefined]] as const
+const NAME_MAX = 100
+
+interface NewKeyProps {
+  readonly onCreated: () => void
+  readonly onClose: () => void
+}
+
+/** Creates a key, and shows it this once. */
+export function NewKey ({ onCreated, onClose }: NewKeyProps) {
+  const [key, setKey] = useState<string>()
+  return (
+    // A key that was not copied would be lost.
+    <Dialog
+      title={key === undefined ? 'New key' : 'Your new key'}
+      onClose={onClose}
+      canCancel={key === undefined}
+    >
+      {key === undefined ? (
+        <NewKeyForm
+          onCreated={(created) => {
+            setKey(created)
+            onCreated()
+          }}
+          onClose={onClose}
+        />
+      ) : <ShownKey value={key} onClose={onClose} />}
+    </Dialog>
+  )
+}
+
+interface NewKeyFormProps {
+  readonly onCreated: (key: string) => void
+  readonly onClose: () => void
+}
+
+function NewKeyForm ({ onCreated, onClose }: NewKeyFormProps) {
+  const [name, setName] = useState('')
+  const [scopes, setScopes] = useState<readonly Scope[]>(['pages:read'])
+  const [days, setDays] = useState<number | undefined>(90)
+  const [password, setPassword] = useState('')
+  const creation = useAction(async () => {
+    const { key } = await landfall.apiKeys.create({
+      name,
+      scopes,
+      expires_at: days === undefined ? undefined : new Date(Date.now() + days * DAY_MS),
+      current_password: password
+    })
+    onCreated(key)
+  })
+  return (
+    <Form onSubmit={() => creation.run()}>
+      <UsernameForManagers />
+      <Field
+        label='Name'
+        hint='What the key is for, such as “Nightly build”.'
+        value={name}
+        onInput={setName}
+        maxLength={NAME_MAX}
+        isRequired
+      />
+      <ScopeChoice scopes={scopes} onChange={setScopes} />
+      <ValidityChoice days={days} onChange={setDays} />
+      <CurrentPasswordField label='Your password' value={password} onInput={setPassword} />
+      <ErrorNotice error={creation.error} />
+      <Actions>
+        <Button type='submit' kind='primary' isBusy={creation.isRunning}>Create the key</Button>
+        <Button onClick={onClose} isDisabled={creation.isRunning}>Cancel</Button>
+      </Actions>
+    </Form>
+  )
+}
+
+interface ScopeChoiceProps {
+  readonly scopes: readonly Scope[]
+  readonly onChange: (scopes: readonly Scope[]) => void
+}
+
+function ScopeChoice ({ scopes, onChange }: ScopeChoiceProps) {
+  return (
+    <fieldset class='choices'>
+      <legend class='field__label'>What it may do</legend>
+      {SCOPES.map(([scope, name]) => (
+        <label class='choices__choice' key={scope}>
+          <input
+            type='checkbox'
+            checked={scopes.includes(scope)}
+            onChange={({ currentTarget }) =>
+              onChange(currentTarget.checked ? [...scopes, scope] : scopes.filter((one) => one !== scope))}
+          />
+          {name}
+        </label>
+      ))}
+    </fieldset>
+  )
+}
+
+interface ValidityChoiceProps {
+  readonly days: number | undefined
+  readonly onChange: (days: number | undefined) => void
+}
+
+function ValidityChoice ({ days, onChange }: ValidityChoiceProps) {
+  const id = useId()
+  return (
+    <div class='field'>
+      <label class='field__label' for={id}>Valid for</label>
+      <select
+        class='field__input'
+        id={id}
+        onChange={({ currentTarget }) => onChange(VALIDITIES[currentTarget.selectedIndex]?.[1])}
+      >
+        {VALIDITIES.map(([name, value]) => <option selected={value === days} key={name}>{name}</option>)}
+      </select>
+    </div>
+  )
+}
+
+function ShownKey ({ value, onClose }: { readonly value: string, readonly onClose: () => void }) {
+  const notice = useRef<HTMLParagraphElement>(null)
+  useEffect(() => notice.current?.focus(), []) // the button that had the focus is gone
+  return (
+    <>
+      <p ref={notice} tabIndex={-1}>Copy the key now. It is shown only this once.</p>
+      <p class='new-key'>
+        <code>{value}</code>
+        <CopyButton text={value} what='key' />
+      </p>
+      <p>Keep it where the program keeps its secrets, and never in a web page.</p>
+      <Actions>
+        <Button kind='primary' onClick={onClose}>I have copied it</Button>
+      </Actions>
+    </>
+  )
+}

@@ -1,0 +1,114 @@
+import { useEffect, useMemo, useState } from 'preact/hooks'
+import { Button } from '../../components/button.tsx'
+import { ErrorNotice } from '../../components/error-notice.tsx'
+import { Screen } from '../../components/screen.tsx'
+import { findLabel, nameOf } from '../../core/labels.ts'
+import { useLoad } from '../../core/load.ts'
+import { href, navigate } from '../../core/router.ts'
+import { landfall } from '../../core/service.ts'
+import { DeleteThisPage } from './delete-this-page.tsx'
+import { EditTab } from './edit-tab.tsx'
+import { HistoryTab } from './history-tab.tsx'
+import { LeaveDialog } from './leave-dialog.tsx'
+import { ReadersTab } from './readers-tab.tsx'
+import { useEditing, type SavedDocument } from './use-editing.ts'
+import { UseTab } from './use-tab.tsx'
+
+const TABS = [['edit', 'Edit'], ['history', 'History'], ['readers', 'Readers'], ['use', 'Use']] as const
+
+interface PageScreenProps {
+  readonly id: string
+  readonly tab: string
+}
+
+/** One page: its document, its versions, its readers and how to use it. */
+export function PageScreen ({ id, tab }: PageScreenProps) {
+  const { data: page, error, reload } = useLoad(async (signal) => await loadPage(id, signal), [id])
+  const [savedText, setSavedText] = useState<string>()
+  const [isDeleting, setIsDeleting] = useState(false)
+  const [isDeleted, setIsDeleted] = useState(false)
+  // After the editor, and with it the question about unsaved changes, has gone.
+  useEffect(() => {
+    if (isDeleted) navigate('pages')
+  }, [isDeleted])
+  const text = savedText ?? page?.document.text
+  const label = useMemo(() => text === undefined ? null : findLabel(text), [text])
+  const name = page && nameOf(label, page.publicId)
+  return (
+    <Screen
+      title={name ?? 'Page'}
+      actions={page && <Button onClick={() => setIsDeleting(true)}>Delete the page</Button>}
+    >
+      <ErrorNotice error={page === undefined ? error : undefined} onRetry={reload} retriesItself />
+      {page === undefined && error === undefined && <p class='quiet'>Loading the page …</p>}
+      {page !== undefined && !isDeleted && (
+        <LoadedPage
+          id={id}
+          publicId={page.publicId}
+          document={page.document}
+          tab={tab}
+          onSaved={setSavedText}
+        />
+      )}
+      {page !== undefined && isDeleting && (
+        <DeleteThisPage
+          id={id}
+          publicId={page.publicId}
+          name={name ?? page.publicId}
+          onDeleted={() => {
+            setIsDeleting(false)
+            setIsDeleted(true)
+          }}
+          onClose={() => setIsDeleting(false)}
+        />
+      )}
+    </Screen>
+  )
+}
+
+async function loadPage (id: string, signal: AbortSignal): Promise<{
+  publicId: string
+  document: SavedDocument
+}> {
+  // In a record, a document has no white space around it. Only the document alone is exact.
+  const [record, { text, etag }] = await Promise.all([
+    landfall.landingPages.get(id, { signal }),
+    landfall.landingPages.getDocument(id, { signal })
+  ])
+  return { publicId: record.public_id, document: { text, etag } }
+}
+
+interface LoadedPageProps {
+  readonly id: string
+  readonly publicId: string
+  readonly document: SavedDocument
+  readonly tab: string
+  readonly onSaved: (text: string) => void
+}
+
+function LoadedPage ({ id, publicId, document, tab, onSaved }: LoadedPageProps) {
+  const editing = useEditing(id, document, onSaved)
+  const shown = TABS.some(([path]) => path === tab) ? tab : 'edit'
+  return (
+    <>
+      <nav class='tabs' aria-label='This page'>
+        {TABS.map(([path, name]) => (
+          <a
+            class='tabs__tab'
+            href={path === 'edit' ? href('pages', id) : href('pages', id, path)}
+            aria-current={path === shown ? 'page' : undefined}
+            key={path}
+          >
+            {name}
+          </a>
+        ))}
+      </nav>
+      {/* Always there, so that unsaved text stays. */}
+      <EditTab editing={editing} text={document.text} isShown={shown === 'edit'} />
+      {shown === 'history' && <HistoryTab id={id} editing={editing} />}
+      {shown === 'readers' && <ReadersTab id={id} />}
+      {shown === 'use' && <UseTab publicId={publicId} />}
+      <LeaveDialog pageId={id} isChanged={editing.isChanged} />
+    </>
+  )
+}

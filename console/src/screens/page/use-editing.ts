@@ -1,0 +1,123 @@
+import { exactJson, PreconditionFailedError, type Revision } from '@landfall/client'
+import { useRef, useState } from 'preact/hooks'
+import { announce } from '../../core/announcements.tsx'
+import { useAction } from '../../core/load.ts'
+import { landfall } from '../../core/service.ts'
+import { useSettings } from '../../core/settings.ts'
+import type { Check, Editor } from '../../editor/editor.ts'
+import { DocumentTextError, requireDocument } from '../pages/document-text.ts'
+
+/** A document as the service has it. */
+export interface SavedDocument {
+  readonly text: string
+  readonly etag: string
+}
+
+/** Two versions that are based on the same one. */
+export interface Conflict {
+  readonly mine: string
+  readonly theirs: SavedDocument
+  /** When and by whom the other one was saved; undefined if it was replaced in the meantime. */
+  readonly revision: Revision | undefined
+}
+
+/** What happens to the text in the editor. */
+export interface Editing {
+  readonly isChanged: boolean
+  readonly check: Check | undefined
+  readonly conflict: Conflict | undefined
+  readonly isSaving: boolean
+  /** Why the text was not saved. */
+  readonly error: unknown
+  getEditor(): Editor | undefined
+  setEditor(editor: Editor | undefined): void
+  setIsChanged(isChanged: boolean): void
+  setCheck(check: Check): void
+  /** Saves the text, unless the document was changed elsewhere. */
+  save(): Promise<unknown>
+  /** Saves the text in place of the other version of the conflict. */
+  keepMine(): Promise<unknown>
+  takeTheirs(): void
+  /** Closes the question about the conflict. The next attempt to save asks it again. */
+  postpone(): void
+  /** Shows the document that the service has now, unless there are unsaved changes. */
+  refresh(): Promise<void>
+}
+
+/** @param onSaved called with each text that the service has */
+export function useEditing (id: string, loaded: SavedDocument, onSaved: (text: string) => void): Editing {
+  const { max_document_bytes: maxBytes } = useSettings()
+  const editor = useRef<Editor | undefined>(undefined)
+  /** The version on which the text is based. */
+  const base = useRef(loaded)
+  const [isChanged, setIsChanged] = useState(false)
+  const [check, setCheck] = useState<Check>()
+  const [conflict, setConflict] = useState<Conflict>()
+
+  const rebase = (saved: SavedDocument) => {
+    base.current = saved
+    editor.current?.markSaved(saved.text)
+    setConflict(undefined)
+    onSaved(saved.text)
+  }
+  const show = (document: SavedDocument) => {
+    if (document.text !== editor.current?.getText()) editor.current?.setText(document.text)
+    rebase(document)
+  }
+  const saving = useAction(async (ifMatch: string) => {
+    if (editor.current === undefined) return
+    const mine = editor.current.getText()
+    try {
+      requireDocument(mine, maxBytes)
+      const { etag } = await landfall.landingPages.putDocument(id, exactJson(mine), { ifMatch })
+      rebase({ text: mine, etag })
+      announce('Saved')
+    } catch (error) {
+      if (error instanceof DocumentTextError && error.offset !== undefined) {
+        editor.current.goTo(error.offset)
+        // Below the editor, the error is there until it is mended.
+        return announce(`Not saved. ${error.message}`)
+      }
+      if (!(error instanceof PreconditionFailedError)) throw error
+      const [{ text, etag }, { items }] = await Promise.all([
+        landfall.landingPages.getDocument(id),
+        landfall.landingPages.revisionsPage(id, { limit: 1 })
+      ])
+      if (text === mine) {
+        rebase({ text, etag })
+        announce('Saved')
+      } else if (mine === base.current.text && editor.current?.getText() === mine) {
+        show({ text, etag })
+        announce('This page was changed elsewhere. Its newest version is in the editor now.')
+      } else {
+        const revision = items.find((item) => item.etag === etag)
+        setConflict({ mine, theirs: { text, etag }, revision })
+      }
+    }
+  })
+  return {
+    isChanged,
+    check,
+    conflict,
+    isSaving: saving.isRunning,
+    error: saving.error,
+    getEditor: () => editor.current,
+    setEditor (next) {
+      editor.current = next
+    },
+    setIsChanged,
+    setCheck,
+    save: async () => await saving.run(base.current.etag),
+    keepMine: async () => await saving.run(conflict?.theirs.etag ?? base.current.etag),
+    takeTheirs () {
+      if (conflict === undefined) return
+      show(conflict.theirs)
+      announce('The other version is in the editor. Undo brings yours back.')
+    },
+    postpone: () => setConflict(undefined),
+    async refresh () {
+      if (isChanged) return
+      show(await landfall.landingPages.getDocument(id))
+    }
+  }
+}

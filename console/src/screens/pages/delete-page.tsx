@@ -1,0 +1,54 @@
+import { Button } from '../../components/button.tsx'
+import { Actions, Dialog } from '../../components/dialog.tsx'
+import { ErrorNotice } from '../../components/error-notice.tsx'
+import { announce } from '../../core/announcements.tsx'
+import { useAction } from '../../core/load.ts'
+import { ignoreMissing } from '../../core/missing.ts'
+import { landfall } from '../../core/service.ts'
+import type { ListedPage } from './summaries.ts'
+
+interface DeletePageProps {
+  /** `reads` is undefined if they are not known. */
+  readonly page: Pick<ListedPage, 'id' | 'name' | 'public_id'> & {
+    readonly reads: readonly number[] | undefined
+  }
+  readonly onDeleted: () => void
+  readonly onClose: () => void
+}
+
+/** Asks whether to delete a page, and deletes it. */
+export function DeletePage ({ page, onDeleted, onClose }: DeletePageProps) {
+  const { id, name, public_id: publicId, reads } = page
+  const deletion = useAction(async () => {
+    await landfall.landingPages.delete(id).catch(ignoreMissing)
+    announce(`Deleted: ${name}`)
+    onDeleted()
+  })
+  const sum = reads?.reduce((total, count) => total + count, 0)
+  return (
+    <Dialog title='Delete this page?' onClose={onClose} canCancel={!deletion.isRunning}>
+      <p class='delete-page__name'>
+        <strong>
+          <bdi>{name}</bdi>
+        </strong>
+        {name !== publicId && <code>{publicId}</code>}
+      </p>
+      <p>
+        Its readers get “Not found” at once.
+        {sum !== undefined && ` ${countText(sum)}`}
+      </p>
+      <p>The page, all its versions and its read counts are deleted. This can’t be undone.</p>
+      <ErrorNotice error={deletion.error} />
+      <Actions>
+        <Button kind='danger' isBusy={deletion.isRunning} onClick={() => deletion.run()}>
+          Delete the page
+        </Button>
+        <Button onClick={onClose} isDisabled={deletion.isRunning}>Cancel</Button>
+      </Actions>
+    </Dialog>
+  )
+}
+
+const countText = (sum: number): string =>
+  sum === 0 ? 'It was not read in the last 24 hours.'
+    : `It was read ${sum === 1 ? 'once' : `${sum.toLocaleString()} times`} in the last 24 hours.`

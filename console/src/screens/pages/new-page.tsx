@@ -1,0 +1,116 @@
+import { exactJson } from '@landfall/client'
+import { useEffect, useId, useRef, useState } from 'preact/hooks'
+import { Button } from '../../components/button.tsx'
+import { Actions, Dialog } from '../../components/dialog.tsx'
+import { ErrorNotice } from '../../components/error-notice.tsx'
+import { FileButton } from '../../components/file-button.tsx'
+import { announce } from '../../core/announcements.tsx'
+import { useAction } from '../../core/load.ts'
+import { navigate } from '../../core/router.ts'
+import { landfall } from '../../core/service.ts'
+import { useSettings } from '../../core/settings.ts'
+import { DocumentTextError, readDocumentFile, requireDocument } from './document-text.ts'
+
+interface NewPageProps {
+  /** Files that were dropped on the screen. */
+  readonly files: readonly File[]
+  readonly onClose: () => void
+}
+
+/** Creates a page from text or from a file, and goes to it. */
+export function NewPage ({ files, onClose }: NewPageProps) {
+  const { max_document_bytes: maxBytes } = useSettings()
+  const [text, setText] = useState('{}')
+  const [file, setFile] = useState<File>()
+  const creation = useAction(async (source: string | readonly File[]) => {
+    setFile(undefined)
+    const document = typeof source === 'string' ? source : await readOnlyFile(source, maxBytes, setFile)
+    requireDocument(document, maxBytes)
+    // The text of a file doesn't pass through the text area, which would change its line breaks.
+    const { id } = await landfall.landingPages.create(exactJson(document))
+    announce('The page is created. Everybody can read it: the tab “Use” has its address.')
+    navigate('pages', id)
+  })
+  useEffect(() => {
+    if (files.length > 0) creation.run(files)
+  }, [files])
+  return (
+    <Dialog title='New page' onClose={onClose} size='large' canCancel={!creation.isRunning}>
+      <form
+        class='new-page'
+        onSubmit={(event) => {
+          event.preventDefault()
+          creation.run(text)
+        }}
+      >
+        <DocumentField
+          text={text}
+          onInput={setText}
+          error={file === undefined ? creation.error : undefined}
+        />
+        {file !== undefined && <p class='new-page__file'>File: {file.name}</p>}
+        <ErrorNotice error={creation.error} />
+        <Actions>
+          <Button type='submit' kind='primary' isBusy={creation.isRunning}>Create the page</Button>
+          <FileButton accept='.json,application/json' onChoose={(chosen) => creation.run(chosen)}>
+            Use a file instead
+          </FileButton>
+          <Button onClick={onClose} isDisabled={creation.isRunning}>Cancel</Button>
+        </Actions>
+      </form>
+    </Dialog>
+  )
+}
+
+async function readOnlyFile (
+  [file, ...others]: readonly File[],
+  maxBytes: number,
+  onRead: (file: File) => void
+): Promise<string> {
+  if (file === undefined || others.length > 0) throw new DocumentTextError('Choose one file at a time.')
+  onRead(file)
+  return await readDocumentFile(file, maxBytes)
+}
+
+interface DocumentFieldProps {
+  readonly text: string
+  readonly onInput: (text: string) => void
+  readonly error: unknown
+}
+
+/** Begins with everything selected, so that pasting replaces it. An error moves the cursor to its place. */
+function DocumentField ({ text, onInput, error }: DocumentFieldProps) {
+  const id = useId()
+  const area = useRef<HTMLTextAreaElement>(null)
+  useEffect(() => {
+    area.current?.focus()
+    area.current?.select()
+  }, [])
+  useEffect(() => {
+    if (!(error instanceof DocumentTextError) || error.offset === undefined) return
+    area.current?.focus()
+    // No selection: typing the comma that is missing would replace what follows.
+    area.current?.setSelectionRange(error.offset, error.offset)
+  }, [error])
+  return (
+    <div class='field'>
+      <label class='field__label' for={id}>Document</label>
+      <textarea
+        class='field__input'
+        id={id}
+        ref={area}
+        value={text}
+        spellcheck={false}
+        autocapitalize='none'
+        autocomplete='off'
+        aria-describedby={`${id}-hint`}
+        aria-invalid={error instanceof DocumentTextError}
+        onInput={({ currentTarget }) => onInput(currentTarget.value)}
+      />
+      <p class='field__hint' id={`${id}-hint`}>
+        Paste JSON here, or create an empty page and write it afterwards. You can also drop a file. The page
+        is called after its “title”.
+      </p>
+    </div>
+  )
+}
