@@ -1,12 +1,11 @@
 import { fork } from 'node:child_process'
-import { randomBytes } from 'node:crypto'
 import { once } from 'node:events'
 import { Agent, request } from 'node:http'
 import { setTimeout as sleep } from 'node:timers/promises'
 import { startGuardian } from '../test/helpers/guardian.ts'
 import { createCluster, startPostgres } from '../test/helpers/instances.ts'
 import { MissingProgramError, providePrograms } from '../test/helpers/programs.ts'
-import { SERVE, startService } from '../test/helpers/service.ts'
+import { startMeasuredService } from './measured-service.ts'
 import { median } from './statistics.ts'
 
 // `npm run bench:neighbours`: what one account at its worst does to everybody else's requests. It sends reads
@@ -132,7 +131,7 @@ async function main (): Promise<void> {
   const endings: (() => unknown)[] = []
   try {
     const server = await startPostgres(bin, await createCluster(bin, guardian.folder), guardian)
-    const url = await startMeasuredService(server.url, guardian.folder, endings)
+    const { url } = await startMeasuredService(server.url, guardian.folder, endings)
     const reads = await prepareReads(url)
     const load = startLoads(await prepareOwner(url))
     endings.push(load.end)
@@ -144,30 +143,6 @@ async function main (): Promise<void> {
     owners.destroy()
     await guardian.end()
   }
-}
-
-/** Starts the service without limits; returns its URL. `endings` gets the function that stops it. */
-async function startMeasuredService (
-  databaseUrl: string,
-  folder: string,
-  endings: (() => unknown)[]
-): Promise<string> {
-  const unlimited = String(2 ** 31 - 1)
-  const { url } = await startService(
-    { teardown: (end) => endings.push(end) },
-    {
-      DATABASE_URL: databaseUrl,
-      JWT_SECRET: randomBytes(32).toString('hex'),
-      UPLOADS_DIR: `${folder}/uploads`,
-      LOG_LEVEL: 'warn',
-      SIGN_IN_FAILURES_PER_ACCOUNT: unlimited,
-      SIGN_IN_FAILURES_PER_ADDRESS: unlimited,
-      RATE_LIMIT_PUBLIC: unlimited
-    },
-    SERVE,
-    true
-  )
-  return url.replace('localhost', '127.0.0.1') // avoids name resolution
 }
 
 /** The periods of a round: one without a load, and one with each. */

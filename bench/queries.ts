@@ -5,6 +5,7 @@ import { parseArgs } from 'node:util'
 import { PrismaPg } from '@prisma/adapter-pg'
 import { contenders, type Contender, type Fixture } from './query-contenders.ts'
 import { revisionContenders } from './revision-contenders.ts'
+import { useContenders } from './use-contenders.ts'
 import { median } from './statistics.ts'
 import { BoundedPool } from '../src/infra/postgres/pool.ts'
 import { applyMigrations } from '../src/infra/postgres/migrate.ts'
@@ -107,7 +108,11 @@ async function prepareContenders (pool: BoundedPool): Promise<Contender[]> {
   const named = new PrismaClient({
     adapter: new PrismaPg(pool, { statementNameGenerator: ({ sql }) => nameOf(sql) })
   })
-  return [...contenders({ pool, typed, named, ...fixture }), ...await revisionContenders(pool, fixture)]
+  return [
+    ...contenders({ pool, typed, named, ...fixture }),
+    ...await revisionContenders(pool, fixture),
+    ...await useContenders(pool, fixture)
+  ]
 }
 
 function wholeNumber (name: string, value: string): number {

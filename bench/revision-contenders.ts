@@ -57,7 +57,8 @@ export async function revisionContenders (pool: BoundedPool, { pages }: Fixture)
         way: 'with a revision (ours)',
         async run () {
           const { id, userId } = nextPage()
-          await repository.replace(userId, id, nextDocument(), NO_CONDITIONS)
+          const author = { type: 'user', name: 'user@example.com' } as const
+          await repository.replace({ userId, author }, id, nextDocument(), NO_CONDITIONS)
         }
       }
     ]
