@@ -143,6 +143,7 @@ t.test('every management route requires a token and checks it before the rest of
     ['DELETE', '/auth/sign_out'],
     ['POST', '/landing_pages'],
     ['GET', '/manage/landing_pages'],
+    ['GET', '/manage/landing_page_summaries'],
     ['GET', `/manage/landing_pages/${id}`],
     ['PATCH', `/manage/landing_pages/${id}`],
     ['DELETE', `/manage/landing_pages/${id}`],

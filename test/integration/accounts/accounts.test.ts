@@ -20,7 +20,7 @@ t.test('sign-up answers 201 with the user and two tokens', async (t) => {
   t.equal(response.headers.location, '/auth/me')
   const body = response.json()
   t.same(Object.keys(body).sort(), ['access_token', 'refresh_token', 'user'])
-  t.same(Object.keys(body.user).sort(), ['email', 'id'])
+  t.same(Object.keys(body.user).sort(), ['email', 'email_confirmed_at', 'id'])
   t.ok(Number.isInteger(body.user.id))
   t.equal(body.user.email, 'first@example.com')
   t.equal(Buffer.from(body.refresh_token, 'base64url').length, 32, 'the refresh token has 256 bits')
@@ -44,7 +44,7 @@ t.test('an e-mail address is trimmed and normalised, and is unique in any case a
 })
 
 t.test('an e-mail address may contain characters of any Unicode plane and belongs to one account', async (t) => {
-  for (const email of ['\u{20bb7}\u7530@example.com', '\u{1f600}@example.com', '"\u{20bb7}"@example.com']) {
+  for (const email of ['\u{20bb7}\u7530@example.com', '\u{1f600}@example.com']) {
     const response = await attempt(valid(email))
     t.equal(response.statusCode, 201, response.body)
     t.equal(response.json().user.email, email)
@@ -61,6 +61,13 @@ t.test('an e-mail address may contain characters of any Unicode plane and belong
     201,
     'another character makes another address'
   )
+})
+
+t.test('an account with an address that sign-up refuses by now can still sign in', async (t) => {
+  const email = '"older"@example.com'
+  await app.database.user.create({ data: { email, passwordHash: await app.passwords.hash(PASSWORD) } })
+  t.equal((await post('/auth/sign_in', { user: { email, password: PASSWORD } })).statusCode, 200)
+  t.same((await attempt(valid(email))).json(), { errors: ['Email is invalid'] })
 })
 
 t.test('exactly one of many concurrent sign-ups with one address succeeds; the others leave no session', async (t) => {
@@ -105,6 +112,8 @@ const refused: [name: string, user: unknown, errors: string[]][] = [
   ['a character that changes the text direction', valid('\u202ez@example.com'), ['Email is invalid']],
   ['a quoted control character', valid('"\x01"@example.com'), ['Email is invalid']],
   ['a leading dot', valid('.a@example.com'), ['Email is invalid']],
+  ['a quoted local part', valid('"a"@example.com'), ['Email is invalid']],
+  ['a full-width letter', valid('\uff41@example.com'), ['Email is invalid']],
   ['an address of 255 characters', valid(`${'a'.repeat(243)}@example.com`), [
     'Email is too long (maximum is 254 characters)'
   ]],

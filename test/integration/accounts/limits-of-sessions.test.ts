@@ -2,7 +2,7 @@ import argon2 from 'argon2'
 import t, { type Test } from 'tap'
 import type { FastifyInstance } from 'fastify'
 import { clock } from '../../../src/infra/system/clock.ts'
-import { sweepSessions } from '../../../src/modules/accounts/session-repository.ts'
+import { sweepExpired } from '../../../src/modules/accounts/session-repository.ts'
 import { buildTestApp, PASSWORD, signUp, testSettings, type Account } from '../../helpers/app.ts'
 import { claimRedis, startPostgresServer } from '../../helpers/servers.ts'
 
@@ -109,7 +109,7 @@ t.test('the hourly sweep deletes ended sessions and expired tokens, and keeps sp
     await app.database.session.count({ where: { id: { in: [sessionOf(longRevoked), sessionOf(ended)] } } }) >
       0
   ) await new Promise((resolve) => setTimeout(resolve, 20))
-  await sweepSessions(app.database)
+  await sweepExpired(app.database)
   t.same((await app.database.session.findMany({ orderBy: { id: 'asc' } })).map(({ id }) => id), [
     sessionOf(account),
     sessionOf(justRevoked)

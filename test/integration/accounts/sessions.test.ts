@@ -3,8 +3,8 @@ import t, { type Test } from 'tap'
 import type { FastifyInstance } from 'fastify'
 import { buildApp } from '../../../src/app.ts'
 import { loadConfig } from '../../../src/config.ts'
-import { setPassword } from '../../../src/modules/accounts/sessions.ts'
-import { sweepSessions } from '../../../src/modules/accounts/session-repository.ts'
+import { setPassword } from '../../../src/modules/accounts/index.ts'
+import { sweepExpired } from '../../../src/modules/accounts/session-repository.ts'
 import { buildTestApp, PASSWORD, signUp, testSettings, type Account } from '../../helpers/app.ts'
 
 const generous = { REFRESHES_PER_ADDRESS: '10000', SIGN_UPS_PER_ADDRESS: '10000' }
@@ -242,7 +242,10 @@ t.test('a sign-in gets 401 if the password changes before its session starts, bu
   }
   t.equal(
     (await between(async () =>
-      await setPassword(app.database, email, await app.passwords.hash('another one entirely'))
+      await setPassword(app.database, email, {
+        passwordHash: await app.passwords.hash('another one entirely'),
+        hasMail: false
+      })
     )).statusCode,
     401
   )
@@ -275,7 +278,7 @@ t.test('the sweep deletes only sessions that have ended', async (t) => {
   const old = await signInAgain(account)
   const { sid } = JSON.parse(Buffer.from(old.access_token.split('.')[1] ?? '', 'base64url').toString())
   await app.database.session.update({ where: { id: sid }, data: { expiresAt: new Date(Date.now() - 1000) } })
-  await sweepSessions(app.database)
+  await sweepExpired(app.database)
   t.equal(await app.database.session.count({ where: { userId: account.user.id } }), 1)
   t.equal((await refresh(account.refresh_token)).statusCode, 200)
 })

@@ -72,8 +72,10 @@ async function sendHalf (t: Test, account: Account, { method, path, type, body }
   const request = requestWith(body, method, path, { ...account.headers, 'Content-Type': type })
   const half = request.length - Math.ceil(body.length / 2)
   raw.send(request.subarray(0, half))
-  const check = await until(() => asked()[0], 'the session is checked')
-  await (check as { returned?: Promise<unknown> }).returned
+  // The session is checked, then its use by a new client is recorded. Background work runs statements, too.
+  const isLast = ({ args: [{ text }] }: ReturnType<typeof asked>[number]) => text.includes('SET last_used_at')
+  const last = await until(() => asked().find(isLast), 'the use of the session is recorded')
+  await (last as { returned?: Promise<unknown> }).returned
   await new Promise((resolve) => setImmediate(resolve))
   return async (afterMs: number) => {
     ahead = afterMs

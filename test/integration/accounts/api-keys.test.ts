@@ -1,0 +1,332 @@
+import { Writable } from 'node:stream'
+import pg from 'pg'
+import { pino } from 'pino'
+import t from 'tap'
+import { buildTestApp, createKey, createPage, PASSWORD, signIn, signUp, testSettings,
+  type Account } from '../../helpers/app.ts'
+import { countStatements } from '../../helpers/statements.ts'
+import { until } from '../../helpers/until.ts'
+
+let log = ''
+const logger = pino(
+  { level: 'debug' },
+  new Writable({
+    write (chunk, _encoding, done) {
+      log += String(chunk)
+      done()
+    }
+  })
+)
+const settings = await testSettings(t)
+const app = await buildTestApp(t, { settings: { ...settings, LOG_LEVEL: 'debug' }, logger })
+const replica = await buildTestApp(t, { settings })
+const SCOPES = ['pages:read', 'pages:write', 'assets:read', 'assets:write']
+
+const create = async (account: Pick<Account, 'headers'>, body: object, on = app) =>
+  await on.inject({
+    method: 'POST',
+    url: '/api_keys',
+    headers: account.headers,
+    payload: { name: 'a program', scopes: ['pages:read'], current_password: PASSWORD, ...body }
+  })
+const get = async ({ headers }: Pick<Account, 'headers'>, url: string, on = app) =>
+  await on.inject({ url, headers })
+
+interface Operation {
+  readonly method: string
+  readonly url: string
+  readonly security: readonly Record<string, readonly string[]>[]
+}
+const operations: Operation[] = Object.entries((await app.inject('/openapi.json')).json().paths as Record<
+  string,
+  Record<string, Pick<Operation, 'security'>>
+>).flatMap(([path, item]) =>
+  Object.entries(item).map(([method, { security }]) => ({
+    method: method.toUpperCase(),
+    url: path.replaceAll(/\{\w+\}/g, '1'),
+    security: security ?? []
+  }))
+)
+const scopeOf = ({ security }: Operation): string | undefined =>
+  security.flatMap(({ apiKey = [] }) => apiKey)[0]
+const call = async ({ method, url }: Operation, authorization: string) =>
+  await app.inject({ method: method as 'GET', url, headers: { authorization } })
+
+t.test('a new key is shown once, with everything that describes it', async (t) => {
+  const owner = await signUp(app)
+  const response = await create(owner, {
+    name: 'Nightly build ✓',
+    scopes: ['assets:read', 'pages:read', 'assets:read'],
+    expires_at: '2999-01-31T09:00:00+01:00'
+  })
+  t.equal(response.statusCode, 201)
+  t.equal(response.headers['cache-control'], 'no-store')
+  const { key, ...record } = response.json()
+  t.match(key, /^lf_[0-9A-Za-z]{46}$/)
+  t.match(record, {
+    name: 'Nightly build ✓',
+    scopes: ['assets:read', 'pages:read'],
+    expires_at: '2999-01-31T08:00:00.000Z',
+    last_used_at: null
+  })
+  t.equal(response.headers.location, `/api_keys/${record.id}`)
+  t.same((await get(owner, `/api_keys/${record.id}`)).json(), record)
+  t.same((await get(owner, '/api_keys')).json(), [record])
+  const rows = await app.database.apiKey.findMany({ where: { id: record.id } })
+  t.notMatch(JSON.stringify(rows), key.slice(3))
+  t.notOk(Buffer.from(rows[0]!.keyHash).includes(key))
+})
+
+t.test('every broken rule of a new key is reported, and none is made', async (t) => {
+  const owner = await signUp(app)
+  const scopeRule = 'Scopes must be pages:read or pages:write or assets:read or assets:write'
+  const cases: [string, object, string[]][] = [
+    ['everything missing', { name: undefined, scopes: undefined, current_password: undefined }, [
+      "Name can't be blank",
+      "Scopes can't be blank",
+      "Current password can't be blank"
+    ]],
+    ['nothing in it', { name: '', scopes: [], current_password: '' }, ["Name can't be blank",
+      "Scopes can't be blank", "Current password can't be blank"]],
+    ['a long name', { name: 'x'.repeat(101) }, ['Name is too long (maximum is 100 characters)']],
+    ['a name with a line break', { name: 'a\r\nb' }, ['Name contains characters that are not valid']],
+    ['a name with NUL', { name: 'a\0b' }, ['Name contains characters that are not valid']],
+    ['an unknown scope', { scopes: ['pages:read', 'users:write', 'x'] }, [scopeRule]],
+    ['a scope of the wrong type', { scopes: [1, null, {}] }, [scopeRule]],
+    ['no list of scopes', { scopes: 'pages:read' }, ['Scopes must be a JSON array']],
+    ['no time', { expires_at: 'tomorrow' }, ['Expires at must be a time such as 2027-01-31T08:00:00Z']],
+    ['a time of the wrong type', { expires_at: 1 }, ['Expires at must be a string or null']],
+    ['the past', { expires_at: '2020-01-01T00:00:00Z' }, ['Expires at must be in the future']],
+    ['a wrong password', { current_password: 'something else' }, ['Current password is wrong']]
+  ]
+  for (const [name, body, errors] of cases) {
+    const response = await create(owner, body)
+    t.equal(response.statusCode, 422, name)
+    t.same(response.json(), { errors }, name)
+  }
+  t.same((await get(owner, '/api_keys')).json(), [])
+  t.equal((await create(owner, { name: 'x'.repeat(100), expires_at: null })).statusCode, 201)
+  t.equal(
+    (await create(owner, { name: '😀'.repeat(100) })).statusCode,
+    201,
+    'characters count, not code units'
+  )
+})
+
+t.test('each management route of pages and assets names the scope that it needs', async (t) => {
+  const withScope = operations.filter((operation) => scopeOf(operation) !== undefined)
+  t.ok(withScope.length >= 16)
+  for (const { method, url, security } of operations) {
+    const isForOwners = /^\/(landing_pages$|manage\/|assets)/.test(url)
+    t.equal(security.some(({ apiKey }) => apiKey !== undefined), isForOwners, `${method} ${url}`)
+  }
+})
+
+t.test('a key without the scope of a route is refused with the name of the scope', async (t) => {
+  const owner = await signUp(app)
+  for (const scope of SCOPES) {
+    const without = await createKey(app, owner, SCOPES.filter((other) => other !== scope))
+    const having = await createKey(app, owner, [scope])
+    for (const operation of operations.filter((one) => scopeOf(one) === scope)) {
+      const name = `${operation.method} ${operation.url}`
+      const refused = await call(operation, without.headers.authorization)
+      t.equal(refused.statusCode, 403, name)
+      t.same(refused.json(), { errors: [`API key lacks the scope ${scope}`] }, name)
+      t.equal(
+        refused.headers['www-authenticate'],
+        `Bearer error="insufficient_scope", scope="${scope}"`,
+        name
+      )
+      t.notOk([401, 403].includes((await call(operation, having.headers.authorization)).statusCode), name)
+    }
+  }
+})
+
+t.test('a key is refused on accounts, sessions and keys, with all scopes', async (t) => {
+  const owner = await signUp(app)
+  const key = await createKey(app, owner, SCOPES)
+  const forSessions = operations.filter(({ security }) =>
+    security.length > 0 && security.every(({ apiKey }) => apiKey === undefined)
+  )
+  t.ok(forSessions.length >= 10)
+  for (const operation of forSessions) {
+    const name = `${operation.method} ${operation.url}`
+    const response = await call(operation, key.headers.authorization)
+    t.equal(response.statusCode, 401, name)
+    t.equal(response.headers['www-authenticate'], 'Bearer error="invalid_token"', name)
+    t.same(response.json(), { errors: ['API keys are not accepted here, use an access token'] }, name)
+  }
+})
+
+t.test('a script with a key that may only read pages is refused a write, and nothing is written', async (t) => {
+  const owner = await signUp(app)
+  const { id, public_id: publicId } = await createPage(app, owner, '{"price":1}')
+  const script = await createKey(app, owner, ['pages:read'])
+  t.equal((await get(script, `/manage/landing_pages/${id}`)).statusCode, 200)
+  const write = await app.inject({
+    method: 'PUT',
+    url: `/manage/landing_pages/${id}/document`,
+    headers: { ...script.headers, 'content-type': 'application/json' },
+    payload: '{"price":2}'
+  })
+  t.equal(write.statusCode, 403)
+  t.match(write.json(), { errors: ['API key lacks the scope pages:write'] })
+  t.equal((await app.inject(`/landing_pages/${publicId}`)).body, '{"price":1}')
+})
+
+t.test('a key that may only write gets what it wrote, and the version names the key', async (t) => {
+  const owner = await signUp(app)
+  const script = await createKey(app, owner, ['pages:write'], { name: 'Nightly build' })
+  const page = await createPage(app, script, '{"price":1}')
+  const patched = await app.inject({
+    method: 'PATCH',
+    url: `/manage/landing_pages/${page.id}`,
+    headers: script.headers,
+    payload: { current_data: { price: 2 } }
+  })
+  t.match(patched.json(), { current_data: { price: 2 } })
+  t.equal((await get(script, `/manage/landing_pages/${page.id}`)).statusCode, 403)
+  const versions = (await get(owner, `/manage/landing_pages/${page.id}/revisions`)).json()
+  t.same(versions.map(({ author }: { author: unknown }) => author), [
+    { type: 'api_key', name: 'Nightly build' },
+    { type: 'api_key', name: 'Nightly build' }
+  ])
+})
+
+t.test("a key opens its owner's records only", async (t) => {
+  const owner = await signUp(app)
+  const stranger = await signUp(app)
+  const { id } = await createPage(app, stranger)
+  const key = await createKey(app, owner, SCOPES)
+  t.equal((await get(key, `/manage/landing_pages/${id}`)).statusCode, 404)
+  t.same((await get(key, '/manage/landing_pages')).json(), [])
+  for (const method of ['GET', 'DELETE'] as const) {
+    const response = await app.inject({ method, url: `/api_keys/${key.id}`, headers: stranger.headers })
+    t.equal(response.statusCode, 404)
+    t.same(response.json(), { errors: ['Not found'] })
+  }
+  t.same((await get(stranger, '/api_keys')).json(), [])
+})
+
+t.test('a deleted key is refused at once on every replica', async (t) => {
+  const owner = await signUp(app)
+  const key = await createKey(app, owner, SCOPES)
+  t.equal((await get(key, '/assets', replica)).statusCode, 200)
+  const response = await app.inject({ method: 'DELETE', url: `/api_keys/${key.id}`, headers: owner.headers })
+  t.equal(response.statusCode, 204)
+  const refused = await get(key, '/assets', replica)
+  t.equal(refused.statusCode, 401)
+  t.equal(refused.headers['www-authenticate'], 'Bearer error="invalid_token"')
+  t.equal((await get(owner, `/api_keys/${key.id}`)).statusCode, 404)
+})
+
+t.test('an expired key is refused, and still listed', async (t) => {
+  const owner = await signUp(app)
+  const key = await createKey(app, owner, ['pages:read'], { expires_at: '2999-01-01T00:00:00Z' })
+  t.equal((await get(key, '/manage/landing_pages')).statusCode, 200)
+  await app.database.apiKey.update({ where: { id: key.id }, data: { expiresAt: new Date(Date.now() - 1) } })
+  t.equal((await get(key, '/manage/landing_pages')).statusCode, 401)
+  t.equal((await get(owner, '/api_keys')).json().length, 1)
+})
+
+t.test('what only looks like a key is a 401', async (t) => {
+  const owner = await signUp(app)
+  const { key } = await createKey(app, owner, SCOPES)
+  const wrong = [key.slice(0, -1), `${key}A`, key.replace('lf_', 'LF_'), key.slice(3), `lf_${'0'.repeat(46)}`,
+    `lf_${'A'.repeat(40)}000000`, 'lf_', `${key.slice(0, -1)}${key.endsWith('a') ? 'b' : 'a'}`]
+  for (const token of wrong) {
+    const response = await get({ headers: { authorization: `Bearer ${token}` } }, '/assets')
+    t.equal(response.statusCode, 401, token)
+    const says = token.startsWith('lf_') ? 'API key is mistyped, deleted or expired'
+      : 'Missing or invalid access token'
+    t.same(response.json(), { errors: [says] }, token)
+    t.equal(response.headers['www-authenticate'], 'Bearer error="invalid_token"', token)
+  }
+})
+
+t.test('the use of a key is noted to the minute', async (t) => {
+  const owner = await signUp(app)
+  const key = await createKey(app, owner, ['pages:read'])
+  const before = Date.now()
+  await get(key, '/manage/landing_pages', replica)
+  const { last_used_at: lastUsedAt } = (await get(owner, `/api_keys/${key.id}`)).json()
+  t.match(lastUsedAt, /:00\.000Z$/)
+  t.ok(Math.abs(Date.parse(lastUsedAt) - before) < 2 * 60_000)
+})
+
+t.test('an account has at most 100 keys, and expired ones do not count', async (t) => {
+  const owner = await signUp(app)
+  const { id } = await createKey(app, owner, ['pages:read'], { expires_at: '2999-01-01T00:00:00Z' })
+  await app.database.$executeRaw`
+    INSERT INTO api_keys (id, user_id, name, scopes, key_hash)
+    SELECT gen_random_uuid(), ${owner.user.id}, 'key ' || n, '{pages:read}', sha256((${id} || n)::bytea)
+    FROM generate_series(1, 99) n`
+  const response = await create(owner, {})
+  t.equal(response.statusCode, 422)
+  t.same(response.json(), {
+    errors: ['An account can have 100 API keys: delete one that is not needed any more']
+  })
+  await app.database.apiKey.update({ where: { id }, data: { expiresAt: new Date(0) } })
+  t.equal((await create(owner, {})).statusCode, 201)
+  const first = await get(owner, '/api_keys?limit=100')
+  t.equal(first.json().length, 100)
+  const next = /<([^>]*)>/.exec(String(first.headers.link))?.[1] as string
+  t.equal((await get(owner, next)).json().length, 1)
+})
+
+t.test('of two keys made at once, the 101st is refused', async (t) => {
+  const owner = await signUp(app)
+  await app.database.$executeRaw`
+    INSERT INTO api_keys (id, user_id, name, scopes, key_hash)
+    SELECT gen_random_uuid(), ${owner.user.id}, 'key ' || n, '{pages:read}', sha256((${owner.user.email} || n)::bytea)
+    FROM generate_series(1, 99) n`
+  const lock = new pg.Client({ connectionString: settings.DATABASE_URL })
+  await lock.connect()
+  t.teardown(async () => await lock.end())
+  await lock.query('BEGIN')
+  await lock.query('SELECT id FROM users WHERE id = $1 FOR UPDATE', [owner.user.id])
+  const creations = [app, replica].map(async (one) => await create(owner, {}, one))
+  await until(async () => {
+    const [row] = await app.database.$queryRaw<{ waiting: number }[]>`
+      SELECT count(*)::integer AS waiting FROM pg_locks WHERE NOT granted`
+    return row?.waiting === 2
+  })
+  await lock.query('COMMIT')
+  const statuses = (await Promise.all(creations)).map(({ statusCode }) => statusCode)
+  t.same(statuses.sort(), [201, 422])
+  t.equal(await app.database.apiKey.count({ where: { userId: owner.user.id } }), 100)
+})
+
+t.test('using a key writes at most once a minute', async (t) => {
+  const counted = await countStatements(t)
+  const app = await buildTestApp(t, { settings: counted.settings })
+  const owner = await signUp(app)
+  const key = await createKey(app, owner, ['pages:read'])
+  const use = async () => await get(key, '/manage/landing_pages', app)
+  const writesOf = async (action: () => Promise<unknown>) =>
+    (await counted.during(action)).filter((statement) => statement.includes('UPDATE api_keys')).length
+  t.equal(await writesOf(use), 1)
+  // The minute may end in between.
+  t.ok(await writesOf(async () => {
+    for (let n = 0; n < 20; n++) await use()
+  }) <= 1)
+})
+
+t.test('wrong passwords for a new key count as failed sign-ins', async (t) => {
+  const owner = await signUp(app)
+  for (let n = 0; n < 10; n++) await create(owner, { current_password: `wrong ${n}` })
+  t.equal((await create(owner, {})).statusCode, 429)
+  await t.rejects(signIn(app, owner), { message: /429/ })
+})
+
+t.test('logs and metrics name the id of a key, never the key', async (t) => {
+  const owner = await signUp(app)
+  const { id, key, headers } = await createKey(app, owner, ['pages:read'])
+  log = ''
+  await get({ headers }, '/manage/landing_pages')
+  await app.inject({ method: 'POST', url: '/landing_pages', headers })
+  const metrics = await app.metrics.metrics()
+  t.match(metrics, `landfall_api_key_requests_total{key="${id}"} 2`)
+  t.match(log, `"key":"${id}"`)
+  t.notMatch(log + metrics, key.slice(3))
+})

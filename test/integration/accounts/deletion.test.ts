@@ -1,0 +1,211 @@
+import { rename } from 'node:fs/promises'
+import t from 'tap'
+import type { FastifyInstance } from 'fastify'
+import { buildTestApp, createKey, createPage, PASSWORD, signIn, signUp, testSettings,
+  type Account } from '../../helpers/app.ts'
+import { pathOf, upload } from '../../helpers/assets.ts'
+import { claimRedis, query } from '../../helpers/servers.ts'
+import { stored } from '../../helpers/stores.ts'
+import { until } from '../../helpers/until.ts'
+
+// Deleting the own account, on two replicas.
+
+const settings: Record<string, string> = {
+  ...await testSettings(t),
+  REDIS_URL: await claimRedis(t),
+  SMTP_URL: 'smtp://127.0.0.1:1',
+  MAIL_FROM: 'noreply@example.com',
+  RATE_LIMIT_PUBLIC: '1000000',
+  SIGN_UPS_PER_ADDRESS: '1000000',
+  SIGN_IN_FAILURES_PER_ADDRESS: '1000000'
+}
+const app = await buildTestApp(t, { settings })
+const replica = await buildTestApp(t, { settings })
+
+const deleteAccount = async (account: Pick<Account, 'headers'>, body: unknown = { password: PASSWORD }) =>
+  await app.inject({
+    method: 'DELETE',
+    url: '/auth/me',
+    headers: { ...account.headers, 'content-type': 'application/json' },
+    payload: JSON.stringify(body)
+  })
+const status = async (url: string, { headers }: Pick<Account, 'headers'>, on = replica) =>
+  (await on.inject({ url, headers })).statusCode
+const readStatus = async (url: string, on = replica) => (await on.inject(url)).statusCode
+const signInStatus = async (email: string, password = PASSWORD, on: FastifyInstance = replica) =>
+  (await on.inject({ method: 'POST', url: '/auth/sign_in', payload: { user: { email, password } } }))
+    .statusCode
+
+/** The rows that belong to a user, by table. */
+async function rowsOf (userId: number): Promise<Record<string, number>> {
+  const [row] = await query(
+    settings.DATABASE_URL as string,
+    `SELECT ${
+      ['users WHERE id', 'account_deletions WHERE user_id', 'sessions WHERE user_id',
+        'api_keys WHERE user_id', 'mails WHERE user_id', 'mail_links WHERE user_id',
+        'landing_pages WHERE user_id', 'assets WHERE user_id'].map((place) =>
+          `(SELECT count(*)::integer FROM ${place} = ${userId}) AS ${place.split(' ')[0]}`
+        ).join(', ')
+    }`
+  )
+  return row as unknown as Record<string, number>
+}
+const NOTHING = {
+  users: 0,
+  account_deletions: 0,
+  sessions: 0,
+  api_keys: 0,
+  mails: 0,
+  mail_links: 0,
+  landing_pages: 0,
+  assets: 0
+}
+const countOf = async (table: string) =>
+  (await query(settings.DATABASE_URL as string, `SELECT count(*)::integer AS n FROM ${table}`))[0]?.n
+
+t.test('with the account go its pages, files, sessions and keys, at once on all replicas', async (t) => {
+  const [owner, neighbour] = [await signUp(app), await signUp(app)]
+  const other = await signIn(replica, owner)
+  const key = await createKey(app, owner, ['pages:read'])
+  const [page, kept] = [await createPage(app, owner), await createPage(app, neighbour)]
+  await app.inject({
+    method: 'PUT',
+    url: `/manage/landing_pages/${page.id}/document`,
+    headers: { ...owner.headers, 'content-type': 'application/json' },
+    payload: '{"v":2}'
+  })
+  const [file, keptFile] = [(await upload(app, owner, 'a')).json(),
+    (await upload(app, neighbour, 'b')).json()]
+  const pageUrl = `/landing_pages/${page.public_id}`
+  t.equal(await readStatus(pageUrl), 200)
+  t.equal(await readStatus(pathOf(file)), 200)
+
+  const response = await deleteAccount(owner)
+  t.equal(response.statusCode, 204)
+  t.equal(response.body, '')
+  for (const session of [owner, other]) t.equal(await status('/auth/me', session), 401)
+  t.equal(await status('/manage/landing_pages', key), 401)
+  for (const token of [owner.refresh_token, other.refresh_token]) {
+    const refresh = { method: 'POST', url: '/auth/refresh', payload: { refresh_token: token } } as const
+    t.equal((await replica.inject(refresh)).statusCode, 401)
+  }
+  t.equal(await signInStatus(owner.user.email), 401)
+  t.equal(await readStatus(pageUrl, app), 404)
+  await until(async () => await readStatus(pageUrl) === 404, 'the replica has heard of the deletion')
+  t.equal(await readStatus(pathOf(file)), 404)
+  t.same(await rowsOf(owner.user.id), NOTHING)
+  t.equal(await countOf(`landing_page_revisions WHERE page_id = '${page.id}'`), 0)
+
+  t.equal(await status('/auth/me', neighbour), 200)
+  t.equal(await readStatus(`/landing_pages/${kept.public_id}`), 200)
+  t.equal(await readStatus(pathOf(keptFile)), 200)
+  t.same((await stored(app)).published, [pathOf(keptFile).split('/').at(-1)])
+})
+
+t.test('the address is free at once, and a new account with it has nothing of the old one', async (t) => {
+  const old = await signUp(app)
+  await createPage(app, old)
+  t.equal((await deleteAccount(old)).statusCode, 204)
+  const account = await signUp(replica, old.user.email)
+  t.not(account.user.id, old.user.id)
+  t.same((await app.inject({ url: '/manage/landing_pages', headers: account.headers })).json(), [])
+  t.equal(await status('/auth/me', old), 401)
+})
+
+t.test('a mail tells the user, and mails that were waiting for the account are not sent', async (t) => {
+  const { headers, user } = await signUp(app)
+  t.equal(await countOf(`mails WHERE recipient = '${user.email}'`), 1, 'the confirmation of the address')
+  await deleteAccount({ headers })
+  const mails = await query(
+    settings.DATABASE_URL as string,
+    `SELECT kind, user_id, details FROM mails WHERE recipient = '${user.email}'`
+  )
+  t.same(mails, [{ kind: 'account_deleted', user_id: null, details: null }])
+})
+
+t.test('a request without the right password changes nothing', async (t) => {
+  const owner = await signUp(app)
+  const page = await createPage(app, owner)
+  for (
+    const [body, sentence] of [
+      [{}, "Password can't be blank"],
+      [{ password: null }, "Password can't be blank"],
+      [{ password: '' }, "Password can't be blank"],
+      [{ password: 12345678 }, 'Password must be a string'],
+      [{ password: [PASSWORD] }, 'Password must be a string'],
+      [{ password: 'wrong' }, 'Password is wrong'],
+      [{ password: `${PASSWORD}\0` }, 'Password is wrong'],
+      [{ current_password: PASSWORD }, "Password can't be blank"]
+    ] as const
+  ) {
+    const response = await deleteAccount(owner, body)
+    t.equal(response.statusCode, 422, JSON.stringify(body))
+    t.same(response.json(), { errors: [sentence] })
+  }
+  const without = await app.inject({ method: 'DELETE', url: '/auth/me', headers: owner.headers })
+  t.equal(without.statusCode, 422)
+  t.equal((await deleteAccount({ headers: { authorization: 'Bearer x' } })).statusCode, 401)
+  const key = await createKey(app, owner, ['pages:write', 'assets:write'])
+  t.equal((await deleteAccount(key)).statusCode, 401, 'API keys are for pages and assets')
+  t.equal(await status('/auth/me', owner), 200)
+  t.equal(await readStatus(`/landing_pages/${page.public_id}`), 200)
+})
+
+t.test('wrong passwords count as failed sign-ins, and failed sign-ins as wrong passwords', async (t) => {
+  const [one, two] = [await signUp(app), await signUp(app)]
+  for (let n = 0; n < 5; n++) {
+    t.equal((await deleteAccount(one, { password: 'wrong' })).statusCode, 422)
+    t.equal(await signInStatus(one.user.email, 'wrong'), 401)
+    t.equal(await signInStatus(two.user.email, 'wrong'), 401)
+    t.equal(await signInStatus(two.user.email, 'wrong'), 401)
+  }
+  t.equal(await signInStatus(one.user.email), 429)
+  const response = await deleteAccount(two)
+  t.equal(response.statusCode, 429)
+  t.match(response.headers['retry-after'], /^\d+$/)
+  t.equal(await status('/auth/me', two), 200)
+})
+
+t.test('while files cannot be removed, nothing is deleted', async (t) => {
+  const owner = await signUp(app)
+  const page = await createPage(app, owner)
+  const folder = settings.UPLOADS_DIR as string
+  await rename(folder, `${folder}-away`)
+  const response = await deleteAccount(owner)
+  await rename(`${folder}-away`, folder)
+  t.equal(response.statusCode, 503)
+  t.match(response.headers['retry-after'], /^\d+$/)
+  t.equal(await status('/auth/me', owner), 200)
+  t.equal(await readStatus(`/landing_pages/${page.public_id}`), 200)
+  t.equal((await deleteAccount(owner)).statusCode, 204)
+})
+
+t.test('of deletions at once one succeeds, and the others are refused', async (t) => {
+  const owner = await signUp(app)
+  for (let n = 0; n < 15; n++) await createPage(app, owner)
+  const statuses = (await Promise.all(Array.from({ length: 4 }, async () => await deleteAccount(owner))))
+    .map(({ statusCode }) => statusCode).sort()
+  t.equal(statuses.shift(), 204)
+  t.ok(statuses.every((status) => status === 401 || status === 422), String(statuses))
+  t.same(await rowsOf(owner.user.id), NOTHING)
+})
+
+t.test('an account with thousands of pages and many assets is deleted', async (t) => {
+  const owner = await signUp(app)
+  const { id } = owner.user
+  const last = await createPage(app, owner)
+  await query(
+    settings.DATABASE_URL as string,
+    `INSERT INTO landing_pages (id, public_id, user_id, current_data, content_hash)
+    SELECT gen_random_uuid(), 'thousands-' || n, ${id}, '{}', '' FROM generate_series(1, 3000) n`
+  )
+  await query(
+    settings.DATABASE_URL as string,
+    `INSERT INTO assets (id, user_id, storage_key, filename, content_type, byte_size, checksum)
+    SELECT gen_random_uuid(), ${id}, lpad(n::text, 22, 'A') || '.png', '', 'image/png', 1, ''
+    FROM generate_series(1, 250) n`
+  )
+  t.equal((await deleteAccount(owner)).statusCode, 204)
+  t.same(await rowsOf(id), NOTHING)
+  t.equal(await readStatus(`/landing_pages/${last.public_id}`, app), 404)
+})

@@ -1,0 +1,187 @@
+import { mkdir, rm, rmdir } from 'node:fs/promises'
+import { join } from 'node:path'
+import pg from 'pg'
+import { pino } from 'pino'
+import t, { type Test } from 'tap'
+import { finishDeletion, resumeDeletions } from '../../../src/modules/account-deletion/index.ts'
+import { beginDeletion, listAccounts } from '../../../src/modules/accounts/index.ts'
+import { buildTestApp, createKey, createPage, PASSWORD, signUp, testSettings,
+  type Account } from '../../helpers/app.ts'
+import { pathOf, upload } from '../../helpers/assets.ts'
+import { query } from '../../helpers/servers.ts'
+import { stored } from '../../helpers/stores.ts'
+import { until } from '../../helpers/until.ts'
+
+// Deletions of accounts that are interrupted, and requests of the account at the same time.
+
+const settings: Record<string, string> = { ...await testSettings(t), RATE_LIMIT_PUBLIC: '1000000' }
+const logged: { audit?: string, msg: string }[] = []
+const logger = pino({ level: 'info' }, { write: (line: string) => logged.push(JSON.parse(line)) })
+const app = await buildTestApp(t, { settings, logger })
+const { database } = app
+
+const deleteAccount = async ({ headers }: Account) =>
+  await app.inject({ method: 'DELETE', url: '/auth/me', headers, payload: { password: PASSWORD } })
+const isGone = async ({ user }: Account) =>
+  await database.user.findUnique({ where: { id: user.id } }) === null
+const metrics = async () => await app.metrics.metrics()
+
+/** Opens a transaction of its own. */
+async function transaction (t: Test) {
+  const client = new pg.Client(settings.DATABASE_URL)
+  await client.connect()
+  t.teardown(async () => await client.end())
+  await client.query('BEGIN')
+  const run = async <Row>({ text }: { text: string }, values: readonly unknown[]): Promise<Row[]> =>
+    (await client.query(text, [...values])).rows
+  return { client, run }
+}
+
+/** Waits until as many statements wait for a lock. */
+async function untilWaiting (count: number): Promise<void> {
+  const waiting =
+    "SELECT FROM pg_stat_activity WHERE datname = current_database() AND wait_event_type = 'Lock'"
+  await until(async () => (await query(settings.DATABASE_URL as string, waiting)).length >= count)
+}
+
+/** Makes a file of an account impossible to remove. Returns a function that ends this. */
+async function blockRemoval (file: { url: string }): Promise<() => Promise<void>> {
+  const path = join(settings.UPLOADS_DIR as string, pathOf(file).split('/').at(-1) as string)
+  await rm(path)
+  await mkdir(path)
+  return async () => await rmdir(path)
+}
+
+t.test('requests that wait for the deletion to begin leave nothing', async (t) => {
+  const owner = await signUp(app)
+  await app.inject({ url: '/auth/me', headers: owner.headers }) // notes that the session is used
+  const begin = await transaction(t)
+  t.equal(await beginDeletion(begin, owner.user.email, false), owner.user.id)
+  const { headers } = owner
+  const credentials = { user: { email: owner.user.email, password: PASSWORD } }
+  const key = { name: 'late', scopes: ['pages:read'], current_password: PASSWORD }
+  const answers = Promise.all([
+    app.inject({ method: 'POST', url: '/landing_pages', headers, payload: { current_data: {} } }),
+    upload(app, owner, 'late'),
+    app.inject({ method: 'POST', url: '/auth/sign_in', payload: credentials }),
+    app.inject({ method: 'POST', url: '/api_keys', headers, payload: key })
+  ])
+  await untilWaiting(4)
+  await begin.client.query('COMMIT')
+  const [page, asset, session, apiKey] = (await answers).map(({ statusCode }) => statusCode)
+  t.same([page, asset, session], [401, 401, 401])
+  t.ok(apiKey === 401 || apiKey === 422, `an API key: ${apiKey}`)
+  const where = { userId: owner.user.id }
+  t.equal(await database.landingPage.count({ where }), 0)
+  t.equal(await database.asset.count({ where }), 0)
+  t.equal(await database.apiKey.count({ where }), 0)
+  t.equal(await database.session.count({ where: { ...where, revokedAt: null } }), 0)
+  t.same((await stored(app)).published, [])
+  await resumeDeletions(app, { minAgeSeconds: 0 })
+  t.ok(await isGone(owner))
+})
+
+t.test('what a statement before the deletion has written is deleted, too', async (t) => {
+  const owner = await signUp(app)
+  const file = (await upload(app, owner, 'x')).json()
+  const unblock = await blockRemoval(file)
+  // A sign-in that has locked the user's row, whose session the deletion doesn't see when it begins.
+  const signIn = await transaction(t)
+  await signIn.client.query('SELECT FROM users WHERE id = $1 FOR SHARE', [owner.user.id])
+  await signIn.client.query(
+    "INSERT INTO sessions (id, user_id, expires_at) VALUES (gen_random_uuid(), $1, now() + interval '1 day')",
+    [owner.user.id]
+  )
+  await signIn.client.query(
+    "INSERT INTO landing_pages (id, public_id, user_id, current_data, content_hash) VALUES (gen_random_uuid(), 'late', $1, '{}', '')",
+    [owner.user.id]
+  )
+  const answer = deleteAccount(owner)
+  await untilWaiting(1)
+  await signIn.client.query('COMMIT')
+  t.equal((await answer).statusCode, 204)
+  t.notOk(await isGone(owner), 'its file could not be removed')
+  const where = { userId: owner.user.id }
+  t.equal(await database.session.count({ where: { ...where, revokedAt: null } }), 0)
+  t.equal(await database.landingPage.count({ where }), 0)
+  await unblock()
+  await resumeDeletions(app, { minAgeSeconds: 0 })
+  t.ok(await isGone(owner))
+})
+
+t.test('a deletion whose files cannot be removed is answered, and finished later', async (t) => {
+  const owner = await signUp(app)
+  await createKey(app, owner, ['pages:read'])
+  const page = await createPage(app, owner)
+  const files = [(await upload(app, owner, 'a')).json(), (await upload(app, owner, 'b')).json()]
+  const unblock = await blockRemoval(files[0])
+  logged.length = 0
+  t.equal((await deleteAccount(owner)).statusCode, 204)
+  t.match(logged.filter(({ audit }) => audit !== undefined), [
+    {
+      audit: 'account_deleted',
+      user: owner.user.id,
+      session: String,
+      email_hash: String,
+      address: '127.0.0.1'
+    }
+  ])
+  t.ok(logged.some(({ msg }) => msg.startsWith('the deletion of an account is not finished')))
+  t.equal((await app.inject({ url: '/auth/me', headers: owner.headers })).statusCode, 401)
+  t.equal((await app.inject(`/landing_pages/${page.public_id}`)).statusCode, 404)
+  for (const file of files) t.equal((await app.inject(pathOf(file))).statusCode, 404)
+  t.equal(await database.asset.count({ where: { userId: owner.user.id } }), 1, 'the one with the file')
+  t.ok((await signUp(app, owner.user.email)).user.id > owner.user.id, 'the address is free')
+  for await (const accounts of listAccounts(database)) {
+    t.notOk(accounts.some(({ id }) => id === owner.user.id), 'the account is not listed any more')
+  }
+
+  await resumeDeletions(app)
+  t.equal(await database.asset.count({ where: { userId: owner.user.id } }), 1, 'it is too early')
+  await resumeDeletions(app, { minAgeSeconds: 0 })
+  t.match(await metrics(), /^landfall_unfinished_account_deletions 1$/m)
+  t.match(await metrics(), /^landfall_account_deletions_total\{event="failed"\} [1-9]/m)
+  t.notOk(await isGone(owner), 'the file still cannot be removed')
+  await unblock()
+  await resumeDeletions(app, { minAgeSeconds: 0 })
+  t.ok(await isGone(owner))
+  await resumeDeletions(app, { minAgeSeconds: 0 })
+  t.match(await metrics(), /^landfall_unfinished_account_deletions 0$/m)
+})
+
+t.test('several processes may finish one deletion at once', async (t) => {
+  const replica = await buildTestApp(t, { settings })
+  const owner = await signUp(app)
+  const pages = await Promise.all(Array.from({ length: 25 }, async () => await createPage(app, owner)))
+  for (let n = 0; n < 5; n++) await upload(app, owner, String(n))
+  await beginDeletion(database, owner.user.email, false)
+  const countFinished = () => app.accountDeletions.counts.finished + replica.accountDeletions.counts.finished
+  const finishedBefore = countFinished()
+  await Promise.all([app, replica, app].map(async (one) => await resumeDeletions(one, { minAgeSeconds: 0 })))
+  t.ok(await isGone(owner))
+  t.equal(countFinished(), finishedBefore + 1)
+  for (const { public_id: id } of pages) {
+    // Without Redis, a process may serve what another one has deleted for a second.
+    await until(async () => (await app.inject(`/landing_pages/${id}`)).statusCode === 404)
+  }
+  t.same((await stored(app)).published, [])
+})
+
+t.test('a deletion ends between two steps when its process closes', async (t) => {
+  const owner = await signUp(app)
+  await Promise.all(Array.from({ length: 15 }, async () => await createPage(app, owner)))
+  await upload(app, owner, 'x')
+  await beginDeletion(database, owner.user.email, false)
+  const where = { userId: owner.user.id }
+  const stop = new AbortController()
+  const publish = async () => stop.abort() // after the first of two batches
+  const removed = await finishDeletion({ database, files: app.files, publish }, owner.user.id, stop.signal)
+  t.same(removed, { pages: 10, assets: 0, missing: 0, failed: 0, isFinished: false })
+  t.equal(await database.landingPage.count({ where }), 5)
+  t.equal(await database.asset.count({ where }), 1)
+  t.notOk(await isGone(owner))
+  await resumeDeletions(app, { minAgeSeconds: 0, signal: AbortSignal.abort() })
+  t.equal(await database.landingPage.count({ where }), 5)
+  await resumeDeletions(app, { minAgeSeconds: 0 })
+  t.ok(await isGone(owner))
+})

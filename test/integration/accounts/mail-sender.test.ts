@@ -1,0 +1,292 @@
+import { createServer, type AddressInfo, type Socket } from 'node:net'
+import { once } from 'node:events'
+import type { FastifyInstance } from 'fastify'
+import t, { type Test } from 'tap'
+import { claimMail } from '../../../src/modules/accounts/mail/queue.ts'
+import { buildTestApp, signUp, testSettings } from '../../helpers/app.ts'
+import { startMailServer } from '../../helpers/mail-server.ts'
+import { query } from '../../helpers/servers.ts'
+import { until } from '../../helpers/until.ts'
+
+// How the queue of mails is sent: each mail once, in spite of mail servers and processes that fail.
+
+interface Queued {
+  readonly recipient?: string
+  readonly kind?: string
+  readonly details?: object
+  readonly age?: string
+}
+
+/** Adds a notice to the queue, as the statement of a change would. */
+async function queue (
+  url: string,
+  { recipient = 'a@example.com', kind = 'password_changed', details, age = '0' }: Queued = {}
+) {
+  await query(
+    url,
+    `INSERT INTO mails (recipient, kind, details, created_at)
+    VALUES ('${recipient}', '${kind}', ${
+      details === undefined ? 'NULL' : `'${JSON.stringify(details)}'`
+    }, now() - interval '${age}')`
+  )
+}
+
+interface Waiting {
+  readonly recipient: string
+  readonly kind: string
+  readonly attempts: number
+  /** Seconds until the next attempt may begin. */
+  readonly due: number
+}
+const waiting = async (url: string): Promise<readonly Waiting[]> =>
+  await query(
+    url,
+    `SELECT recipient, kind, attempts, EXTRACT(epoch FROM due_at - now())::float8 AS due
+    FROM mails`
+  ) as never
+
+/** A TCP server that treats each connection as `handle` says. */
+async function startBrokenServer (t: Test, handle: (socket: Socket) => void): Promise<string> {
+  const sockets = new Set<Socket>()
+  const server = createServer((socket) => {
+    sockets.add(socket)
+    socket.on('error', () => {})
+    handle(socket)
+  }).listen(0, '127.0.0.1')
+  await once(server, 'listening')
+  t.teardown(() => {
+    for (const socket of sockets) socket.destroy()
+    server.close()
+  })
+  return `smtp://127.0.0.1:${(server.address() as AddressInfo).port}`
+}
+
+async function setUp (
+  t: Test,
+  mail: Record<string, string>
+): Promise<{ app: FastifyInstance, url: string, settings: Record<string, string> }> {
+  const settings: Record<string, string> = {
+    ...await testSettings(t),
+    MAIL_FROM: 'noreply@landfall.test',
+    ...mail
+  }
+  return { app: await buildTestApp(t, { settings }), url: settings.DATABASE_URL as string, settings }
+}
+
+t.test('a notice is sent once, and its row is deleted', async (t) => {
+  const server = await startMailServer(t)
+  const { app, url } = await setUp(t, server.settings)
+  await queue(url, { recipient: 'you@example.com' })
+  const [{ id }] = await query(url, 'SELECT id FROM mails') as [{ id: string }]
+  app.wakeMailSender()
+  const mail = await server.mailTo('you@example.com')
+  t.match(mail, {
+    from: 'noreply@landfall.test',
+    to: ['you@example.com'],
+    headers: {
+      from: 'Landfall <noreply@landfall.test>',
+      to: 'you@example.com',
+      subject: 'Your password was changed',
+      'message-id': `<${id}@landfall.test>`,
+      'auto-submitted': 'auto-generated'
+    },
+    text: /password of the account you@example\.com at http:\/\/landfall\.test was changed/
+  })
+  await until(async () => (await waiting(url)).length === 0)
+  await queue(url, { recipient: 'last@example.com' })
+  app.wakeMailSender()
+  await server.mailTo('last@example.com')
+  t.equal(server.mails.length, 2)
+})
+
+t.test('a process that nobody wakes sends the mails of others within seconds', async (t) => {
+  const server = await startMailServer(t)
+  const { url } = await setUp(t, server.settings)
+  await queue(url)
+  await server.mailTo('a@example.com')
+})
+
+t.test('two replicas send each mail once', async (t) => {
+  const server = await startMailServer(t)
+  const { app, url, settings } = await setUp(t, server.settings)
+  const other = await buildTestApp(t, { settings })
+  for (let n = 0; n < 40; n++) await queue(url, { recipient: `a${n}@example.com` })
+  for (const one of [app, other]) one.wakeMailSender()
+  await until(async () => (await waiting(url)).length === 0)
+  const recipients = server.mails.flatMap(({ to }) => to)
+  t.equal(recipients.length, 40)
+  t.equal(new Set(recipients).size, 40)
+})
+
+t.test('of many claims at the same time, each gets another mail', async (t) => {
+  const settings = await testSettings(t) // without SMTP_URL, so that nobody sends
+  const apps = [await buildTestApp(t, { settings }), await buildTestApp(t, { settings })]
+  for (let n = 0; n < 10; n++) {
+    await query(
+      settings.DATABASE_URL as string,
+      "INSERT INTO mails (recipient, kind) SELECT 'a', 'account_deleted' FROM generate_series(1, 10)"
+    )
+    const claims = await Promise.all(apps.flatMap(({ database }) =>
+      Array.from({ length: 9 }, async () => await claimMail(database))
+    ))
+    const ids = claims.flatMap((mail) => mail?.id ?? [])
+    t.equal(ids.length, 10)
+    t.equal(new Set(ids).size, 10)
+  }
+})
+
+const PERMANENT = {
+  'an address that does not exist': [550, '5.1.1 No such user'],
+  'a mailbox that is disabled': [550, '5.2.1 Mailbox disabled'],
+  'an address without an enhanced status': [550, 'No such user here'],
+  'an address of the wrong form': [553, 'Mailbox name not allowed']
+} as const
+for (const [title, [responseCode, message]] of Object.entries(PERMANENT)) {
+  t.test(`a mail is given up after the refusal of ${title}`, async (t) => {
+    const server = await startMailServer(t, {
+      onRcptTo: (_address, _session, done) => done(Object.assign(new Error(message), { responseCode }))
+    })
+    const { app, url } = await setUp(t, server.settings)
+    await queue(url)
+    app.wakeMailSender()
+    await until(async () => (await waiting(url)).length === 0)
+    t.match(await app.metrics.metrics(), /landfall_mails_given_up_total\{kind="password_changed"\} 1/)
+  })
+}
+
+t.test('a mail that the server refuses for its content is given up', async (t) => {
+  const server = await startMailServer(t, {
+    onData (stream, _session, done) {
+      stream.resume().on('end', () => done(Object.assign(new Error('5.7.1 Spam'), { responseCode: 554 })))
+    }
+  })
+  const { app, url } = await setUp(t, server.settings)
+  await queue(url)
+  app.wakeMailSender()
+  await until(async () => (await waiting(url)).length === 0)
+  t.match(await app.metrics.metrics(), /landfall_mails_given_up_total\{kind="password_changed"\} 1/)
+})
+
+const REFUSALS = {
+  'a relay that is not allowed': [554, '5.7.1 Relay access denied'],
+  'a mailbox that is busy': [450, '4.2.1 Try again later'],
+  'a sender that is refused': [550, '5.1.8 Sender address rejected'],
+  'a sender whose mailbox is unknown': [550, '5.1.7 Bad sender address']
+} as const
+for (const [title, [responseCode, message]] of Object.entries(REFUSALS)) {
+  t.test(`a mail is tried again after ${title}`, async (t) => {
+    const server = await startMailServer(t, {
+      onRcptTo: (_address, _session, done) => done(Object.assign(new Error(message), { responseCode }))
+    })
+    const { app, url } = await setUp(t, server.settings)
+    await queue(url)
+    app.wakeMailSender()
+    const row = await until(async () =>
+      (await waiting(url)).find(({ attempts, due }) => attempts === 1 && due < 20)
+    )
+    t.ok(row.due > 10, 'after 15 seconds')
+  })
+}
+
+t.test('a mail is given up when attempts have failed for a day', async (t) => {
+  const url = await startBrokenServer(t, (socket) => socket.destroy())
+  const app = await setUp(t, { SMTP_URL: url })
+  await queue(app.url, { recipient: 'old@example.com', age: '25 hours' })
+  await queue(app.url, { recipient: 'new@example.com', age: '23 hours' })
+  app.app.wakeMailSender()
+  await until(async () =>
+    (await waiting(app.url)).every(({ recipient, attempts }) =>
+      recipient === 'new@example.com' && attempts === 1
+    )
+  )
+})
+
+t.test('requests are answered, and mails wait, while the mail server hangs', async (t) => {
+  let greetings = 0
+  const smtp = await startBrokenServer(t, () => greetings++)
+  const { app, url, settings } = await setUp(t, { SMTP_URL: smtp })
+  const account = await signUp(app)
+  await until(() => greetings === 1)
+  t.equal((await app.inject({ url: '/auth/me', headers: account.headers })).statusCode, 200)
+  t.match(await waiting(url), [{ kind: 'email_confirmation', attempts: 1 }])
+  const server = await startMailServer(t)
+  await app.close() // interrupts the attempt
+  await query(url, 'UPDATE mails SET due_at = now()')
+  await buildTestApp(t, { settings: { ...settings, ...server.settings } })
+  await server.mailTo(account.user.email)
+})
+
+t.test('a mail arrives when the mail server is back', async (t) => {
+  let isAway = true
+  const server = await startMailServer(t, {
+    onConnect: (_session, done) =>
+      done(isAway ? Object.assign(new Error('away'), { responseCode: 421 }) : null)
+  })
+  const { app, url } = await setUp(t, server.settings)
+  await queue(url)
+  app.wakeMailSender()
+  await until(async () => (await waiting(url)).some(({ attempts, due }) => attempts === 1 && due < 20))
+  isAway = false
+  await query(url, 'UPDATE mails SET due_at = now()')
+  await server.mailTo('a@example.com')
+})
+
+t.test('a notice has the same Message-ID when the server drops the connection after the data', async (t) => {
+  const ids: unknown[] = []
+  const smtp = await startBrokenServer(t, (socket) => {
+    socket.write('220 mail.test\r\n')
+    let isData = false
+    socket.on('data', (chunk) => {
+      const text = chunk.toString()
+      const id = /^Message-ID: (.*)$/im.exec(text)?.[1]
+      if (id !== undefined) ids.push(id.trim())
+      if (isData && text.endsWith('\r\n.\r\n')) return socket.destroy()
+      if (isData) return
+      isData = text === 'DATA\r\n'
+      socket.write(isData ? '354 go on\r\n' : '250 ok\r\n')
+    })
+  })
+  const { app, url } = await setUp(t, { SMTP_URL: smtp })
+  await queue(url)
+  for (let attempts = 1; attempts <= 2; attempts++) {
+    app.wakeMailSender()
+    await until(async () => (await waiting(url)).some((row) => row.attempts === attempts && row.due < 45))
+    await query(url, 'UPDATE mails SET due_at = now()')
+  }
+  t.equal(ids.length, 2)
+  t.equal(ids[0], ids[1])
+})
+
+t.test('a claimed mail is due again after a minute, so that the crash of a process loses none', async (t) => {
+  const smtp = await startBrokenServer(t, () => {})
+  const { app, url } = await setUp(t, { SMTP_URL: smtp })
+  await queue(url)
+  app.wakeMailSender()
+  const [row] = await until(async () => {
+    const rows = await waiting(url)
+    return rows[0]?.attempts === 1 && rows
+  })
+  t.ok(row !== undefined && row.due > 45 && row.due <= 60)
+})
+
+t.test('a mail with an address of more than one meaning is given up', async (t) => {
+  const server = await startMailServer(t)
+  const { app, url } = await setUp(t, server.settings)
+  for (
+    const recipient of ['"a@evil.test"@example.com', 'a@example.com,b@evil.test', 'a@b@example.com',
+      'a@example.com>\r\nRCPT TO:<b@evil.test', 'a(b@evil.test)@example.com', 'Name <a@evil.test>', 'a']
+  ) {
+    await queue(url, { recipient })
+  }
+  app.wakeMailSender()
+  await until(async () => (await waiting(url)).length === 0)
+  t.same(server.mails, [])
+})
+
+t.test('an address in another script is sent as it is if the server can', async (t) => {
+  const server = await startMailServer(t)
+  const { app, url } = await setUp(t, server.settings)
+  await queue(url, { recipient: 'дом@пример.рф' })
+  app.wakeMailSender()
+  t.match(await server.mailTo('дом@пример.рф'), { headers: { to: 'дом@пример.рф' } })
+})

@@ -1,0 +1,221 @@
+import pg from 'pg'
+import t from 'tap'
+import { buildTestApp, PASSWORD, signIn, signUp, testSettings, type Account } from '../../helpers/app.ts'
+import { countStatements } from '../../helpers/statements.ts'
+
+const settings = await testSettings(t)
+const app = await buildTestApp(t, { settings })
+const replica = await buildTestApp(t, { settings })
+
+interface Listed {
+  readonly id: string
+  readonly created_at: string
+  readonly last_used_at: string | null
+  readonly user_agent: string | null
+  readonly address: string
+  readonly current: boolean
+}
+
+const list = async ({ headers }: Pick<Account, 'headers'>, query = '', more = {}) =>
+  await app.inject({ url: `/auth/sessions${query}`, headers: { ...headers, ...more } })
+const listed = async (account: Pick<Account, 'headers'>, more = {}): Promise<Listed[]> =>
+  (await list(account, '', more)).json()
+const end = async ({ headers }: Account, path = '') =>
+  await app.inject({ method: 'DELETE', url: `/auth/sessions${path}`, headers })
+const status = async ({ headers }: Account, on = replica) =>
+  (await on.inject({ url: '/auth/me', headers })).statusCode
+
+t.test('the list shows each session once, newest first, and which one asks', async (t) => {
+  const first = await signUp(app)
+  const second = await signIn(app, first, {
+    remoteAddress: '203.0.113.7',
+    headers: { 'user-agent': 'a tablet' }
+  })
+  const before = Date.now()
+  const [newest, oldest, ...others] = await listed(first, { 'user-agent': 'a laptop' })
+  t.same(others, [])
+  t.match(newest, { user_agent: 'a tablet', address: '203.0.113.7', last_used_at: null, current: false })
+  t.match(oldest, { user_agent: 'a laptop', address: '127.0.0.1', current: true })
+  t.same(Object.keys(newest!).sort(), ['address', 'created_at', 'current', 'id', 'last_used_at',
+    'user_agent'])
+  const lastUsed = oldest?.last_used_at ?? ''
+  t.match(lastUsed, /:00\.000Z$/, 'to the minute')
+  t.ok(Math.abs(Date.parse(lastUsed) - before) < 2 * 60_000)
+  t.same((await listed(second)).map(({ current }) => current), [true, false])
+})
+
+t.test('the list shows the last use from wherever it was, also a refresh', async (t) => {
+  const owner = await signUp(app)
+  const other = await signIn(app, owner)
+  const use = async (remoteAddress: string, agent: string) =>
+    await replica.inject({
+      url: '/auth/me',
+      headers: { ...other.headers, 'user-agent': agent },
+      remoteAddress
+    })
+  await use('203.0.113.1', 'a phone')
+  t.match((await listed(owner))[0], { address: '203.0.113.1', user_agent: 'a phone' })
+  await use('203.0.113.2', 'a phone')
+  t.match((await listed(owner))[0], { address: '203.0.113.2', user_agent: 'a phone' })
+  await app.inject({
+    method: 'POST',
+    url: '/auth/refresh',
+    payload: { refresh_token: other.refresh_token },
+    remoteAddress: '2001:db8::3'
+  })
+  t.match((await listed(owner))[0], { address: '2001:db8::3' })
+})
+
+t.test('a long User-Agent is cut, and a missing one is null', async (t) => {
+  const owner = await signUp(app)
+  t.equal((await listed(owner, { 'user-agent': 'x'.repeat(300) }))[0]?.user_agent, 'x'.repeat(256))
+  const none = await app.inject({
+    url: '/auth/sessions',
+    headers: { ...owner.headers, 'user-agent': undefined }
+  })
+  t.equal(none.json()[0].user_agent, null)
+})
+
+t.test('using a session writes at most once a minute', async (t) => {
+  const counted = await countStatements(t)
+  const app = await buildTestApp(t, { settings: counted.settings })
+  const owner = await signUp(app)
+  const use = async () => await app.inject({ url: '/auth/me', headers: owner.headers })
+  const recorded = async () =>
+    (await counted.during(async () => {
+      for (let n = 0; n < 20; n++) await use()
+    })).filter((statement) => statement.includes('UPDATE')).length
+  await use()
+  // The minute may end in between.
+  t.ok(await recorded() <= 1)
+  await app.database.$executeRaw`UPDATE sessions SET last_used_at = now() - interval '1 minute'`
+  t.equal((await counted.during(use)).filter((statement) => statement.includes('UPDATE')).length, 1)
+})
+
+t.test('a request does not wait for a change that holds the row of its session', async (t) => {
+  const owner = await signUp(app)
+  const change = new pg.Client({ connectionString: settings.DATABASE_URL })
+  await change.connect()
+  t.teardown(async () => await change.end())
+  await change.query('BEGIN')
+  await change.query('SELECT id FROM sessions WHERE user_id = $1 FOR UPDATE', [owner.user.id])
+  t.equal(await status(owner), 200)
+  await change.query('ROLLBACK')
+})
+
+t.test('ending a session refuses it at once on every replica, and no other one', async (t) => {
+  const owner = await signUp(app)
+  const other = await signIn(app, owner)
+  const third = await signIn(app, owner)
+  t.equal(await status(other), 200)
+  const [, { id }] = await listed(owner) as [Listed, Listed]
+  const response = await end(owner, `/${id}`)
+  t.equal(response.statusCode, 204)
+  t.equal(response.body, '')
+  t.equal(await status(other), 401)
+  const refreshed = await replica.inject({
+    method: 'POST',
+    url: '/auth/refresh',
+    payload: { refresh_token: other.refresh_token }
+  })
+  t.equal(refreshed.statusCode, 401)
+  t.equal(await status(owner), 200)
+  t.equal(await status(third), 200)
+  t.equal((await end(owner, `/${id}`)).statusCode, 404, 'it has ended')
+  t.same((await listed(owner)).map((session) => session.id).includes(id), false)
+})
+
+t.test('a session may end itself', async (t) => {
+  const owner = await signUp(app)
+  const [{ id }] = await listed(owner) as [Listed]
+  t.equal((await end(owner, `/${id.toUpperCase()}`)).statusCode, 204)
+  t.equal(await status(owner), 401)
+})
+
+t.test('all other sessions end at once', async (t) => {
+  const owner = await signUp(app)
+  const others = [await signIn(app, owner), await signIn(app, owner)]
+  t.equal((await end(owner)).statusCode, 204)
+  for (const other of others) t.equal(await status(other), 401)
+  t.equal(await status(owner), 200)
+  t.same((await listed(owner)).map(({ current }) => current), [true])
+  t.equal((await end(owner)).statusCode, 204, 'also when there is no other')
+})
+
+t.test("a session of somebody else is as unknown as any other id, and isn't ended", async (t) => {
+  const owner = await signUp(app)
+  const stranger = await signUp(app)
+  const [{ id }] = await listed(stranger) as [Listed]
+  const bodies = new Set<string>()
+  for (const unknown of [id, '019a7c1e-5f60-7c3a-9d2b-0f6a4c8e1b57', 'x', '1']) {
+    const response = await end(owner, `/${unknown}`)
+    t.equal(response.statusCode, 404, unknown)
+    bodies.add(response.body)
+  }
+  t.equal(bodies.size, 1)
+  await end(owner)
+  t.equal(await status(stranger), 200)
+})
+
+t.test('sessions that can not be used any more are not listed', async (t) => {
+  const owner = await signUp(app)
+  const [signedOut, expired, unrefreshable] = [await signIn(app, owner), await signIn(app, owner),
+    await signIn(app, owner)]
+  await app.inject({
+    method: 'DELETE',
+    url: '/auth/sign_out',
+    headers: signedOut.headers,
+    payload: { refresh_token: signedOut.refresh_token }
+  })
+  const ids = (await listed(owner)).map(({ id }) => id)
+  t.equal(ids.length, 3)
+  await app.database.session.update({ where: { id: ids[1]! }, data: { expiresAt: new Date(0) } })
+  await app.database.refreshToken.updateMany({
+    where: { sessionId: ids[0]! },
+    data: { expiresAt: new Date(0) }
+  })
+  t.same((await listed(owner)).map(({ current }) => current), [true])
+  t.equal(await status(expired), 401)
+  t.equal((await listed(unrefreshable)).length, 2, 'the bearer sees its own session')
+})
+
+t.test('the list has pages', async (t) => {
+  const owner = await signUp(app)
+  for (let n = 0; n < 4; n++) await signIn(app, owner)
+  const all = (await listed(owner)).map(({ id }) => id)
+  const seen: string[] = []
+  for (let next = '/auth/sessions?limit=2'; next !== '';) {
+    const response = await app.inject({ url: next, headers: owner.headers })
+    seen.push(...response.json<Listed[]>().map(({ id }) => id))
+    next = /<([^>]*)>/.exec(String(response.headers.link ?? ''))?.[1] ?? ''
+  }
+  t.equal(all.length, 5)
+  t.same(seen, all)
+  t.match((await list(owner, '?page=2')).json(), { errors: [/^Query parameter page is unknown/] })
+})
+
+t.test('a session that ends while its password is compared changes nothing', async (t) => {
+  const password = 'staple battery horse'
+  const requests = [
+    ['PUT', '/auth/password', { current_password: PASSWORD, password, password_confirmation: password }],
+    ['POST', '/api_keys', { current_password: PASSWORD, name: 'x', scopes: ['pages:read'] }],
+    ['DELETE', '/auth/me', { password: PASSWORD }]
+  ] as const
+  for (const [method, url, payload] of requests) {
+    const owner = await signUp(app)
+    const stolen = await signIn(app, owner)
+    const { passwords } = app
+    const verify = passwords.verify.bind(passwords)
+    // As if many sign-ins were waiting for the comparison.
+    passwords.verify = async (...given) => {
+      await end(owner)
+      return await verify(...given)
+    }
+    const response = await app.inject({ method, url, headers: stolen.headers, payload })
+    passwords.verify = verify
+    t.equal(response.statusCode, 401, `${method} ${url}`)
+    t.equal(await status(owner), 200)
+    t.equal(await app.database.apiKey.count({ where: { userId: owner.user.id } }), 0)
+    await signIn(app, owner)
+  }
+})

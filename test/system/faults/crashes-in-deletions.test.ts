@@ -1,0 +1,92 @@
+import { Redis } from 'ioredis'
+import t from 'tap'
+import { resumeDeletions } from '../../../src/modules/account-deletion/index.ts'
+import { buildTestApp, PASSWORD } from '../../helpers/app.ts'
+import { call, Owner } from '../../helpers/client.ts'
+import { startReplicas, stopAtEveryStep } from '../../helpers/fault-replicas.ts'
+
+// SIGKILL at every step of the deletion of an account: it happens in the end, or it hasn't begun.
+
+const { survivor, victim, database, load, look, settings } = await startReplicas(t)
+/** More than one batch. */
+const PAGES = 12
+/** The steps of the deletion, without those that check the session and the password. */
+const STEPS = /^query (WITH (account|keys|batch) |DELETE |SELECT id, storage_key)|^unlink/
+
+interface Doomed {
+  readonly owner: Owner
+  readonly publicIds: readonly string[]
+  readonly files: readonly string[]
+}
+
+/** Creates an account with pages and files. */
+async function create (): Promise<Doomed> {
+  const owner = await Owner.signUp(survivor.url)
+  const pages = []
+  for (let n = 0; n < PAGES; n++) pages.push(await owner.createPage(survivor.url, `{"n":${n}}`))
+  const files: string[] = []
+  for (const text of ['a', 'b']) {
+    files.push(JSON.parse((await owner.upload(survivor.url, Buffer.from(text))).text).url)
+  }
+  return {
+    owner,
+    publicIds: pages.map(({ public_id: publicId }) => publicId),
+    files: files.map((url) => `${survivor.url}${new URL(url).pathname}`)
+  }
+}
+
+const signIn = async ({ owner: { email } }: Doomed) =>
+  (await call('POST', `${survivor.url}/auth/sign_in`, { json: { user: { email, password: PASSWORD } } }))
+    .status
+const signUp = async ({ owner: { email } }: Doomed) =>
+  (await call('POST', `${survivor.url}/auth/sign_up`, {
+    json: { user: { email, password: PASSWORD, password_confirmation: PASSWORD } }
+  })).status
+
+t.test('after SIGKILL at any step of the deletion of an account, all of it is deleted in the end', {
+  timeout: 180_000
+}, async (t) => {
+  const doomed: Doomed[] = []
+  const stops = await stopAtEveryStep(victim, STEPS, async () => {
+    const one = await create()
+    doomed.push(one)
+    const { status } = await one.owner.call('DELETE', `${victim.url}/auth/me`, {
+      json: { password: PASSWORD }
+    })
+    t.equal(status, 204)
+  })
+  t.comment(stops.map(({ when, step }) => `${when} ${step.slice(0, 60)}`))
+  t.ok(stops.length >= 11, `the process stopped at every step (${stops.length})`)
+
+  // The process hangs, and the accounts whose deletion has begun can't be used any more.
+  const [untouched, ...begun] = doomed as [Doomed, ...Doomed[]]
+  t.equal(await signIn(untouched), 200, 'it was stopped before the first statement')
+  for (const [index, one] of begun.entries()) {
+    const { status } = await one.owner.call('GET', `${survivor.url}/auth/me`)
+    t.equal(status, 401, `its session, ${index}`)
+    if (index % 2 === 0) t.equal(await signUp(one), 201, 'the address is free at once')
+    else t.equal(await signIn(one), 401)
+  }
+  await victim.kill()
+  await victim.restart()
+  await load()
+
+  const replica = await buildTestApp(t, { settings })
+  await resumeDeletions(replica, { minAgeSeconds: 0 })
+  const { rows } = await database.query('SELECT FROM account_deletions')
+  t.equal(rows.length, 0, 'no deletion is unfinished')
+  const { broken, orphans, temporary, rows: assets } = await look()
+  t.same({ broken, orphans, temporary }, { broken: [], orphans: [], temporary: [] })
+  t.equal(assets.length, untouched.files.length)
+
+  // Without its publication, a page may be served from caches for a minute.
+  const redis = new Redis(settings.REDIS_URL)
+  await redis.flushdb()
+  redis.disconnect()
+  survivor.advance(61_000)
+  const statuses = async ({ publicIds, files }: Doomed) =>
+    await Promise.all([...publicIds.map((publicId) => `${survivor.url}/landing_pages/${publicId}`), ...files]
+      .map(async (url) => (await call('GET', url)).status))
+  for (const one of begun) t.same(new Set(await statuses(one)), new Set([404]))
+  t.same(new Set(await statuses(untouched)), new Set([200]))
+})
