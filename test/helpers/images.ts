@@ -1,20 +1,9 @@
+import { box, jpegSegment, pngChunk, pngHeader, pngOf, u16, u16le, u32, u32le } from './picture-parts.ts'
+
 // Builds minimal images of each format, from which type and dimensions can be read.
 
-/** Returns a function that encodes a number with a method of Buffer. */
-const encoder = (size: number, write: Buffer['writeUInt16BE']) => (value: number): Buffer => {
-  const bytes = Buffer.alloc(size)
-  write.call(bytes, value)
-  return bytes
-}
-const u16 = encoder(2, Buffer.prototype.writeUInt16BE)
-const u32 = encoder(4, Buffer.prototype.writeUInt32BE)
-const u16le = encoder(2, Buffer.prototype.writeUInt16LE)
-const u32le = encoder(4, Buffer.prototype.writeUInt32LE)
-
-const segment = (marker: number, content: Buffer) =>
-  Buffer.concat([Buffer.from([0xff, marker]), u16(content.length + 2), content])
 const startOfFrame = (width: number, height: number) =>
-  segment(
+  jpegSegment(
     0xc0,
     Buffer.concat([Buffer.from([8]), u16(height), u16(width),
       Buffer.from([3, 1, 0x22, 0, 2, 0x11, 1, 3, 0x11, 1])])
@@ -29,7 +18,7 @@ export function jpeg (
   const exif = orientation === undefined
     ? []
     : [
-      segment(
+      jpegSegment(
         0xe1,
         Buffer.concat([Buffer.from('Exif\0\0MM\0*'), u32(8), u16(1), u16(0x112), u16(3), u32(1),
           u16(orientation), u16(0), u32(0)])
@@ -37,9 +26,9 @@ export function jpeg (
     ]
   const fillers = []
   for (let left = filler; left > 0; left -= 65_000) {
-    fillers.push(segment(0xe2, Buffer.alloc(Math.min(left, 65_000), 0x55)))
+    fillers.push(jpegSegment(0xe2, Buffer.alloc(Math.min(left, 65_000), 0x55)))
   }
-  const jfif = segment(0xe0, Buffer.from('JFIF\0\x01\x01\0\0\x01\0\x01\0\0', 'latin1'))
+  const jfif = jpegSegment(0xe0, Buffer.from('JFIF\0\x01\x01\0\0\x01\0\x01\0\0', 'latin1'))
   return Buffer.concat([Buffer.from([0xff, 0xd8]), jfif, ...exif, ...fillers, startOfFrame(width, height),
     Buffer.from([0xff, 0xd9])])
 }
@@ -51,16 +40,16 @@ export function tiff (width: number, height: number, filler = 100): Buffer {
     entry(256, width), entry(257, height), u32le(0)])
 }
 
-export const box = (name: string, ...content: Buffer[]): Buffer => {
-  const inner = Buffer.concat(content)
-  return Buffer.concat([u32(inner.length + 8), Buffer.from(name), inner])
-}
-
 export function avif (width: number, height: number): Buffer {
   const size = box('ispe', u32(0), u32(width), u32(height))
   return Buffer.concat([
     box('ftyp', Buffer.from('avif'), u32(0), Buffer.from('avifmif1')),
-    box('meta', u32(0), box('iprp', box('ipco', size)))
+    box(
+      'meta',
+      u32(0),
+      box('pitm', u32(0), u16(1)),
+      box('iprp', box('ipco', size), box('ipma', u32(0), u32(1), u16(1), Buffer.from([1, 1])))
+    )
   ])
 }
 
@@ -71,13 +60,8 @@ export function webp (width: number, height: number): Buffer {
   return Buffer.concat([Buffer.from('RIFF'), u32le(chunk.length + 4), Buffer.from('WEBP'), chunk])
 }
 
-const pngChunk = (name: string, content: Buffer) =>
-  Buffer.concat([u32(content.length), Buffer.from(name), content, u32(0)])
-
 export const png = (width: number, height: number, ...chunks: Buffer[]): Buffer =>
-  Buffer.concat([Buffer.from('\x89PNG\r\n\x1a\n', 'latin1'),
-    pngChunk('IHDR', Buffer.concat([u32(width), u32(height), Buffer.from([8, 6, 0, 0, 0])])), ...chunks,
-    pngChunk('IDAT', Buffer.alloc(4))])
+  pngOf(pngHeader({ width, height, colour: 6 }), ...chunks, pngChunk('IDAT', Buffer.alloc(4)))
 
 export const pngText = (size: number): Buffer => pngChunk('tEXt', Buffer.alloc(size, 0x41))
 
@@ -137,7 +121,7 @@ export function hostileImages (): [name: string, content: Buffer][] {
       Buffer.concat([box('JXL ', Buffer.from('\r\n\x87\n', 'latin1')),
         box('ftyp', Buffer.from('jxl \0\0\0\0jxl ')), repeat(box('jxlp', u32(0)))])],
     ['a flood of jpeg segments',
-      Buffer.concat([Buffer.from([0xff, 0xd8]), repeat(segment(0xe1, Buffer.from('Exif\0\0II')))])],
+      Buffer.concat([Buffer.from([0xff, 0xd8]), repeat(jpegSegment(0xe1, Buffer.from('Exif\0\0II')))])],
     ['a flood of zip entries',
       repeat(Buffer.concat([Buffer.from('PK\x03\x04'), Buffer.alloc(22), u16le(1), u16le(0),
         Buffer.from('a')]))]

@@ -36,11 +36,11 @@ onEachStore('the sweep removes only the files that a crash left behind', async (
 
   t.strictSame(
     await sweep(app.database, app.files),
-    { unfinished: 0, unreferenced: 0 },
+    { unfinished: 0, unreferenced: 0, variants: 0 },
     'young files are kept, because another replica may be using them'
   )
-  t.strictSame(await sweep(app.database, app.files, NOW), { unfinished: 1, unreferenced: 2 })
-  t.strictSame(await sweep(app.database, app.files, NOW), { unfinished: 0, unreferenced: 0 })
+  t.strictSame(await sweep(app.database, app.files, NOW), { unfinished: 1, unreferenced: 2, variants: 0 })
+  t.strictSame(await sweep(app.database, app.files, NOW), { unfinished: 0, unreferenced: 0, variants: 0 })
   const left = await stored(app)
   t.strictSame(left.published.sort(), [key, ...foreign].sort())
   t.strictSame(left.temporary, [])
@@ -54,7 +54,7 @@ t.test('the sweep of a folder keeps subfolders, symbolic links and unknown tempo
   await writeFile(join(folder, '.tmp', 'notes.txt'), 'x')
   await mkdir(join(folder, directory))
   await symlink('/etc/passwd', join(folder, link))
-  t.strictSame(await sweep(app.database, app.files, NOW), { unfinished: 0, unreferenced: 0 })
+  t.strictSame(await sweep(app.database, app.files, NOW), { unfinished: 0, unreferenced: 0, variants: 0 })
   const left = await stored(app)
   t.strictSame(left.published.sort(), [directory, link].sort())
   t.strictSame(left.temporary, ['notes.txt'])
@@ -65,7 +65,7 @@ t.test('the sweep keeps a new file whose modification time is old', async (t) =>
   const key = newStorageKey('image/png')
   await writeFile(join(app.config.UPLOADS_DIR, key), 'x')
   await utimes(join(app.config.UPLOADS_DIR, key), 0, 0)
-  t.strictSame(await sweep(app.database, app.files), { unfinished: 0, unreferenced: 0 })
+  t.strictSame(await sweep(app.database, app.files), { unfinished: 0, unreferenced: 0, variants: 0 })
 })
 
 onEachStore('the sweep queries the row again right before it removes a file', async (t, build) => {
@@ -85,7 +85,7 @@ onEachStore('the sweep does not remove files that belong to another database', a
   const app = await build(t)
   const look = backstage(app)
   const asset = (await upload(app, await signUp(app), PNG)).json()
-  t.strictSame(await sweep(app.database, app.files, NOW), { unfinished: 0, unreferenced: 0 })
+  t.strictSame(await sweep(app.database, app.files, NOW), { unfinished: 0, unreferenced: 0, variants: 0 })
 
   const { database: empty } = await buildTestApp(t)
   await look.leaveUnfinished(newStorageKey(''))
@@ -104,7 +104,7 @@ onEachStore('the sweep does not remove files that belong to another database', a
     'files without a recorded owner are not removed either'
   )
   t.equal((await app.inject(pathOf(asset))).statusCode, 200)
-  t.strictSame(await sweep(app.database, app.files, NOW), { unfinished: 0, unreferenced: 0 })
+  t.strictSame(await sweep(app.database, app.files, NOW), { unfinished: 0, unreferenced: 0, variants: 0 })
 })
 
 t.test('an empty store that belonged to another database can be claimed', async (t) => {
@@ -152,7 +152,11 @@ t.test('a copy of a database does not own its files until the owner file is remo
 
   // The operator confirms that the database has moved.
   await backstage(app).forgetOwner()
-  t.strictSame(await sweep(second.database, second.files, NOW), { unfinished: 0, unreferenced: 1 })
+  t.strictSame(await sweep(second.database, second.files, NOW), {
+    unfinished: 0,
+    unreferenced: 1,
+    variants: 0
+  })
   await t.rejects(removeAll(app), { message: /belongs to another database/ })
 })
 
@@ -178,7 +182,7 @@ onEachStore('the sweep removes the files of a deleted user', async (t, build) =>
   const account = await signUp(app)
   await upload(app, account, PNG)
   await app.database.user.delete({ where: { id: account.user.id } })
-  t.strictSame(await sweep(app.database, app.files, NOW), { unfinished: 0, unreferenced: 1 })
+  t.strictSame(await sweep(app.database, app.files, NOW), { unfinished: 0, unreferenced: 1, variants: 0 })
 })
 
 t.test('the sweep keeps the files of uploads that another replica is receiving', async (t) => {
@@ -196,7 +200,8 @@ t.test('the sweep keeps the files of uploads that another replica is receiving',
     await new Promise((resolve) => setTimeout(resolve, 150))
     t.strictSame(await sweep(app.database, app.files, { minAgeMs: 1000 }), {
       unfinished: 0,
-      unreferenced: 0
+      unreferenced: 0,
+      variants: 0
     })
   }
   raw.write(tail)
@@ -215,7 +220,7 @@ t.test('the sweep handles a folder with thousands of files', async (t) => {
   for (const key of [...kept, ...Array.from({ length: 1100 }, () => newStorageKey('image/gif'))]) {
     await writeFile(join(UPLOADS_DIR, key), 'x')
   }
-  t.strictSame(await sweep(app.database, app.files, NOW), { unfinished: 0, unreferenced: 1100 })
+  t.strictSame(await sweep(app.database, app.files, NOW), { unfinished: 0, unreferenced: 1100, variants: 0 })
   t.strictSame((await stored(app)).published.sort(), kept.sort())
 })
 
@@ -240,7 +245,7 @@ t.test('the sweep ignores a missing folder and removes nothing when the database
   const app = await buildTestApp(t)
   t.strictSame(
     await sweep(app.database, new DiskStore(join(app.config.UPLOADS_DIR, 'nothing'), app.log), NOW),
-    { unfinished: 0, unreferenced: 0 }
+    { unfinished: 0, unreferenced: 0, variants: 0 }
   )
   const key = newStorageKey('')
   await writeFile(join(app.config.UPLOADS_DIR, key), 'x')

@@ -1,10 +1,13 @@
 import t from 'tap'
-import { readDimensions, dimensionsSpan,
-  type Dimensions } from '../../../src/modules/assets/upload/dimensions.ts'
+import { readDimensions, dimensionsSpan } from '../../../src/modules/assets/upload/dimensions.ts'
+import type { Dimensions } from '../../../src/modules/assets/upload/upright.ts'
 import { SNIFF_BYTES } from '../../../src/modules/assets/storage/file-store.ts'
 import { contentTypeOf, isAllowed } from '../../../src/modules/assets/upload/sniff.ts'
 import { GIF, noise, PDF, PNG } from '../../helpers/assets.ts'
 import { avif, hostileImages, jpeg, png, pngText, tiff, webp } from '../../helpers/images.ts'
+import { exifOrientation, xmp } from '../../helpers/picture-metadata.ts'
+import { box, jpegSegment, u32, withAvifTransforms, withJpegSegments } from '../../helpers/picture-parts.ts'
+import { asJpeg, CARD, card, ORIENTATIONS, ORIENTED, uprightSize } from '../../helpers/pictures.ts'
 
 interface Inspected {
   type: string
@@ -51,6 +54,37 @@ t.test('the type and the dimensions of an image come from its bytes', async (t) 
     }
     t.strictSame(await inspect(content, 'text/html'), expected, name)
   }
+})
+
+t.test('the dimensions are those of the upright picture', async (t) => {
+  for (const [format, encode] of Object.entries(ORIENTED)) {
+    for (const orientation of ORIENTATIONS) {
+      const { size } = await inspect(await encode(orientation))
+      t.strictSame(size, uprightSize(CARD, orientation), `${format}, orientation ${orientation}`)
+    }
+  }
+})
+
+t.test('XMP, a broken Exif segment and fill bytes do not hide the dimensions of a JPEG', async (t) => {
+  const picture = await asJpeg(card())
+  const exif = jpegSegment(0xe1, Buffer.from('Exif\0\0'), exifOrientation(6))
+  const beforeExif = jpegSegment(0xe1, Buffer.from('http://ns.adobe.com/xap/1.0/\0'), xmp())
+  const cases: [name: string, segments: Buffer[], orientation: number][] = [
+    ['XMP before Exif', [beforeExif, exif], 6],
+    ['Exif that is cut off', [jpegSegment(0xe1, Buffer.from('Exif\0\0MM'))], 1],
+    ['fill bytes', [Buffer.from([0xff, 0xff, 0xff]), exif], 6]
+  ]
+  for (const [name, segments, orientation] of cases) {
+    const { size } = await inspect(withJpegSegments(picture, ...segments))
+    t.strictSame(size, uprightSize(CARD, orientation), name)
+  }
+})
+
+t.test('an AVIF is as large as its primary picture after cropping and turning', async (t) => {
+  const crop = box('clap', ...[100, 1, 30, 1, 0, 1, 0, 1].map(u32))
+  const turn = box('irot', Buffer.from([1]))
+  const picture = await card().avif({ effort: 0 }).toBuffer()
+  t.strictSame((await inspect(withAvifTransforms(picture, crop, turn))).size, { width: 30, height: 100 })
 })
 
 t.test("the client's content type is used only when the bytes show no type", async (t) => {

@@ -1,0 +1,220 @@
+import { readdirSync, readFileSync } from 'node:fs'
+import { join } from 'node:path'
+import { deflateSync } from 'node:zlib'
+import sharp from 'sharp'
+import t, { type Test } from 'tap'
+import { buildTestApp, signUp, testSettings } from '../../helpers/app.ts'
+import { ADOBE_RGB, DISPLAY_P3, iccProfile, SWAPPED, toSrgb } from '../../helpers/icc-profiles.ts'
+import { pictures } from '../../helpers/hostile-pictures.ts'
+import { pngChunk, pngOfRows, withJpegSegments, withPngChunks,
+  type PngHeader } from '../../helpers/picture-parts.ts'
+import { asJpeg, CARD, card, colourAt, ORIENTATIONS, ORIENTED, phonePhoto, picturesWithMetadata,
+  profileSegment, uprightSize, type Colour } from '../../helpers/pictures.ts'
+import { ask, checkVariants, store, type Fate } from '../../helpers/variants.ts'
+
+const WIDTH = 320
+
+async function start (t: Test, widths = String(WIDTH)) {
+  const app = await buildTestApp(t, { settings: { ...await testSettings(t), IMAGE_WIDTHS: widths } })
+  const account = await signUp(app)
+  /** Returns the variants of a picture, decoded, with four samples a pixel. */
+  const variantsOf = async (picture: Buffer) => {
+    const { variants } = await store(app, account, picture)
+    return await Promise.all(variants.map(async ({ url, width, height }) => {
+      const { statusCode, rawPayload } = await ask(app, url)
+      if (statusCode !== 200) throw new Error(`${statusCode} for ${url}`)
+      const samples = await sharp(rawPayload).ensureAlpha().raw().toBuffer()
+      /** The colour at a share of the width and of the height. */
+      const at = (across: number, down: number): number[] => {
+        const pixel = Math.round(down * (height - 1)) * width + Math.round(across * (width - 1))
+        return [...samples.subarray(pixel * 4, pixel * 4 + 4)]
+      }
+      return { name: url.slice(url.lastIndexOf('/') + 1), width, height, at }
+    }))
+  }
+  return { app, account, variantsOf }
+}
+
+/** The largest difference of a sample: WebP halves the resolution of colours, and loses 2% of the range. */
+const TOLERANCE = 8
+
+function isClose (actual: readonly number[], expected: readonly number[], tolerance = TOLERANCE): boolean {
+  return expected.every((sample, index) => Math.abs(sample - (actual[index] ?? -1000)) <= tolerance)
+}
+
+/** Near the corners, where the lossy formats don't mix in what is outside of the picture. */
+const PLACES = [[0.05, 0.05], [0.95, 0.05], [0.05, 0.95], [0.95, 0.95]] as const
+
+/** Compares a variant with a test card. `convert` says what became of its colours. */
+function checkCard (
+  t: Test,
+  { name, at }: { readonly name: string, readonly at: (across: number, down: number) => number[] },
+  title: string,
+  convert = (colour: Colour): Colour => colour
+): void {
+  const seen = PLACES.map(([across, down]) => at(across, down))
+  const expected = PLACES.map(([across, down]) => convert(colourAt(across, down)).map(Math.round))
+  const areClose = seen.every((colour, index) => isClose(colour, expected[index] ?? []))
+  t.ok(areClose, `${title}: ${name} has ${seen.join(' | ')}, not ${expected.join(' | ')}`)
+}
+
+t.test('variants are upright, however their format says the orientation', async (t) => {
+  const { variantsOf } = await start(t)
+  for (const [format, encode] of Object.entries(ORIENTED)) {
+    for (const orientation of ORIENTATIONS) {
+      const variants = await variantsOf(await encode(orientation))
+      const { width, height } = uprightSize(CARD, orientation)
+      t.equal(variants.length, format === 'jpg' || format === 'png' ? 2 : 1)
+      for (const variant of variants) {
+        t.equal(variant.height, Math.round(height * WIDTH / width))
+        checkCard(t, variant, `${format}, orientation ${orientation}`)
+      }
+    }
+  }
+})
+
+t.test('variants have none of the metadata of their original', async (t) => {
+  const { app, account } = await start(t)
+  const pictures = { 'phone.jpg': await phonePhoto(), ...await picturesWithMetadata() }
+  for (const [name, picture] of Object.entries(pictures)) {
+    t.equal(await checkVariants(t, app, account, picture, name), 'made', name)
+  }
+})
+
+t.test('the colours of a profile are converted to sRGB', async (t) => {
+  const { variantsOf } = await start(t)
+  for (const space of [DISPLAY_P3, ADOBE_RGB, SWAPPED]) {
+    const pictures = {
+      jpg: withJpegSegments(await asJpeg(card()), profileSegment(iccProfile(space))),
+      png: withPngChunks(
+        await card().png().toBuffer(),
+        pngChunk('iCCP', Buffer.from('a\0\0'), deflateSync(iccProfile(space)))
+      )
+    }
+    for (const [format, picture] of Object.entries(pictures)) {
+      for (const variant of await variantsOf(picture)) {
+        checkCard(t, variant, `${format} in ${space.name}`, (colour) => toSrgb(space, colour))
+      }
+    }
+  }
+})
+
+t.test('a profile that is broken or for other colours does not keep a picture from being shown', async (t) => {
+  const { variantsOf } = await start(t)
+  const profile = iccProfile(DISPLAY_P3)
+  const profiles = {
+    'cut off': profile.subarray(0, 300),
+    empty: Buffer.alloc(0),
+    noise: Buffer.alloc(500, 'x')
+  }
+  for (const [name, broken] of Object.entries(profiles)) {
+    const variants = await variantsOf(withJpegSegments(await asJpeg(card()), profileSegment(broken)))
+    t.equal(variants.length, 2)
+    for (const variant of variants) checkCard(t, variant, name)
+  }
+})
+
+t.test('every kind of PNG keeps its colours', async (t) => {
+  const { variantsOf } = await start(t)
+  const kinds = [[0, 1], [0, 2], [0, 4], [0, 8], [0, 16], [2, 8], [2, 16], [3, 1], [3, 2], [3, 4], [3, 8], [4,
+    8], [4, 16], [6, 8], [6, 16]] as const
+  for (const [colour, depth] of kinds) {
+    // The left half has the lowest samples, the right half the highest, alpha included.
+    const header: PngHeader = { width: 400, height: 200, colour, depth }
+    const picture = pngOfRows(header, halves(header), ...(colour === 3 ? [palette(2 ** depth)] : []))
+    const [low, high] = colour === 3 ? [[10, 20, 30, 255], [200, 100, 50, 255]]
+      : colour >= 4 ? [[0, 0, 0, 0], [255, 255, 255, 255]] : [[0, 0, 0, 255], [255, 255, 255, 255]]
+    for (const { name, at } of await variantsOf(picture)) {
+      const seen = [at(0.1, 0.5), at(0.9, 0.5)]
+      t.ok(
+        isClose(seen[0] ?? [], low as number[]) && isClose(seen[1] ?? [], high as number[]),
+        `colour type ${colour} of ${depth} bits: ${name} has ${seen.join(' | ')}`
+      )
+    }
+  }
+})
+
+const BANDS: Readonly<Record<number, number>> = { 0: 1, 2: 3, 3: 1, 4: 2, 6: 4 }
+
+function halves ({ width, height, colour = 2, depth = 8 }: PngHeader): Buffer {
+  const bytes = width * (BANDS[colour] ?? 1) * depth / 8
+  const row = Buffer.concat([Buffer.from([0]), Buffer.alloc(bytes / 2), Buffer.alloc(bytes / 2, 0xff)])
+  return Buffer.concat(Array.from({ length: height }, () => row))
+}
+
+const palette = (colours: number): Buffer =>
+  pngChunk('PLTE', Buffer.from([10, 20, 30]), Buffer.alloc(3 * (colours - 2)), Buffer.from([200, 100, 50]))
+
+t.test('transparency is kept, of palettes and single colours too', async (t) => {
+  const { variantsOf } = await start(t)
+  const grey: PngHeader = { width: 400, height: 200, colour: 0 }
+  const indexed: PngHeader = { width: 400, height: 200, colour: 3, depth: 1 }
+  const [glass, clear, red] = [[64, 160, 96, 128], [64, 160, 96, 0], [192, 80, 48, 255]]
+  const row = (left: number[]) =>
+    Buffer.concat([Buffer.alloc(800, Buffer.from(left)), Buffer.alloc(800, Buffer.from(red))])
+  const picture = (left: number[]) =>
+    sharp(Buffer.alloc(200 * 1600, row(left)), { raw: { width: 400, height: 200, channels: 4 } })
+  const cases: [title: string, content: Buffer, left: number[], right: number[]][] = [
+    ['a palette with alpha',
+      pngOfRows(indexed, halves(indexed), palette(2), pngChunk('tRNS', Buffer.from([64, 255]))), [10, 20, 30,
+      64], [200, 100, 50, 255]],
+    ['a transparent grey', pngOfRows(grey, halves(grey), pngChunk('tRNS', Buffer.from([0, 0]))), [0, 0, 0, 0],
+      [255, 255, 255, 255]],
+    ['lossy WebP', await picture(glass).webp().toBuffer(), glass, red],
+    ['lossless WebP', await picture(glass).webp({ lossless: true, effort: 1 }).toBuffer(), glass, red],
+    ['AVIF', await picture(glass).avif({ effort: 0 }).toBuffer(), glass, red],
+    ['GIF', await picture(clear).gif({ effort: 1 }).toBuffer(), clear, red]
+  ]
+  for (const [title, content, left, right] of cases) {
+    const variants = await variantsOf(content)
+    t.ok(variants.length > 0, title)
+    for (const { name, at } of variants) {
+      const seen = [at(0.1, 0.5), at(0.9, 0.5)]
+      // The colour of what nobody sees is of no importance.
+      const isLeft = left[3] === 0 ? seen[0]?.[3] === 0 : isClose(seen[0] ?? [], left)
+      t.ok(isLeft && isClose(seen[1] ?? [], right), `${title}: ${name} has ${seen.join(' | ')}`)
+    }
+  }
+})
+
+t.test('of an animation the first frame is shown', async (t) => {
+  const { variantsOf } = await start(t)
+  const { 'animated.gif': gif, 'animated.webp': webp } = await pictures()
+  for (const [name, picture] of Object.entries({ gif, webp })) {
+    const [variant] = await variantsOf(picture as Buffer)
+    // A GIF has 256 colours.
+    const seen = variant?.at(0.25, 0.25) ?? []
+    t.ok(isClose(seen, colourAt(0.25, 0.25), 20), `${name} has ${seen.join()}`)
+    t.equal(variant?.height, CARD.height * WIDTH / CARD.width)
+  }
+})
+
+t.test('colours for printing become colours of a screen', async (t) => {
+  const { variantsOf } = await start(t)
+  for (const profile of [true, false]) {
+    const cmyk = card().toColourspace('cmyk')
+    const picture = await (profile ? cmyk.withIccProfile('cmyk') : cmyk).jpeg({ quality: 95 }).toBuffer()
+    for (const variant of await variantsOf(picture)) {
+      const seen = [variant.at(0, 0), variant.at(1, 0), variant.at(0, 1)]
+      // Printing has fewer colours, so only which one is the strongest is certain.
+      const strongest = seen.map((corner) => corner.indexOf(Math.max(...corner.slice(0, 3))))
+      t.same(strongest, [0, 1, 2], `${profile ? 'with' : 'without'} a profile: ${seen.join(' | ')}`)
+    }
+  }
+})
+
+const folder = process.env.ODD_PICTURES
+t.test('real pictures of a folder are shown or refused', {
+  skip: folder === undefined && 'ODD_PICTURES names no folder',
+  timeout: 3_600_000
+}, async (t) => {
+  const { app, account } = await start(t, '8,40,320')
+  const fates: Record<Fate, number> = { made: 0, refused: 0, 'without variants': 0 }
+  for (const entry of readdirSync(folder as string, { recursive: true, withFileTypes: true })) {
+    const path = join(entry.parentPath, entry.name)
+    const content = entry.isFile() ? readFileSync(path) : Buffer.alloc(0)
+    if (content.length === 0) continue
+    fates[await checkVariants(t, app, account, content, path)]++
+  }
+  t.comment(JSON.stringify(fates))
+})

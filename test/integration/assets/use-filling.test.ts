@@ -1,0 +1,190 @@
+import pg from 'pg'
+import t from 'tap'
+import { fillUnknownUses, UseFinder } from '../../../src/modules/landing-pages/uses/asset-uses.ts'
+import { fillUses } from '../../../src/modules/landing-pages/uses/use-repository.ts'
+import { buildTestApp, createPage, signUp, type Account } from '../../helpers/app.ts'
+import { PNG, upload } from '../../helpers/assets.ts'
+import { query } from '../../helpers/servers.ts'
+
+// Pages that a release without uses wrote, before or during an upgrade.
+
+const app = await buildTestApp(t)
+const sql = async (text: string) => await query(app.config.DATABASE_URL ?? '', text)
+
+const uploaded = async (account: Account) =>
+  (await upload(app, account, PNG)).json() as { id: string, url: string }
+const get = async (id: string, account: Account) =>
+  await app.inject({ url: `/assets/${id}`, headers: account.headers })
+const usersOf = async (id: string, account: Account): Promise<string[]> =>
+  (await get(id, account)).json().used_by.map((page: { id: string }) => page.id)
+const forget = async (account: Account) =>
+  await sql(`UPDATE landing_pages SET used_assets = NULL, used_assets_version = NULL WHERE user_id = ${account.user.id}`)
+const unknownPages = async (account: Account): Promise<number> =>
+  (await sql(`SELECT FROM landing_pages WHERE user_id = ${account.user.id} AND used_assets_version IS DISTINCT FROM version`))
+    .length
+
+/** Writes a document as an older release does. */
+const writeBefore = async (pageId: string, document: string) =>
+  await sql(`UPDATE landing_pages SET current_data = '${document}', content_hash = md5('${document}'), version = version + 1
+      WHERE id = '${pageId}'`)
+
+async function pagesOf (account: Account, documents: readonly string[]): Promise<string[]> {
+  const pages = []
+  for (const document of documents) pages.push(await createPage(app, account, document))
+  return pages.map(({ id }) => id)
+}
+
+t.test('a read and a deletion search the pages that an older release wrote', async (t) => {
+  const account = await signUp(app)
+  const [used, unused] = [await uploaded(account), await uploaded(account)]
+  const [using = '', other = ''] = await pagesOf(account, [JSON.stringify([used.url]), '["x"]'])
+  await forget(account)
+  const before = await sql('SELECT id, version, updated_at, content_hash FROM landing_pages ORDER BY id')
+  t.same(await usersOf(used.id, account), [using])
+  t.equal(await unknownPages(account), 0)
+  t.same(
+    await sql('SELECT id, version, updated_at, content_hash FROM landing_pages ORDER BY id'),
+    before,
+    'nothing else has changed'
+  )
+
+  await writeBefore(other, JSON.stringify([used.url]))
+  await writeBefore(using, '["y"]')
+  const remove = async (id: string) =>
+    (await app.inject({ method: 'DELETE', url: `/assets/${id}?if_unused=true`, headers: account.headers }))
+      .statusCode
+  t.equal(await remove(used.id), 409)
+  t.same(await usersOf(used.id, account), [other])
+  await writeBefore(other, '[]')
+  t.equal(await remove(used.id), 204)
+  t.equal(await remove(unused.id), 204)
+})
+
+t.test('the same bytes, written again, say which assets they use', async (t) => {
+  const account = await signUp(app)
+  const asset = await uploaded(account)
+  const document = JSON.stringify([asset.url])
+  const [id] = await pagesOf(account, [document])
+  await forget(account)
+  const response = await app.inject({
+    method: 'PUT',
+    url: `/manage/landing_pages/${id}/document`,
+    headers: { ...account.headers, 'content-type': 'application/json' },
+    payload: document
+  })
+  t.equal(response.statusCode, 204)
+  t.equal(await unknownPages(account), 0)
+  t.match(await sql(`SELECT version::int, used_assets FROM landing_pages WHERE id = '${id}'`), [{
+    version: 1,
+    used_assets: [asset.id]
+  }])
+})
+
+t.test('the search in the background looks at all pages, in small batches', async (t) => {
+  const accounts = [await signUp(app), await signUp(app)]
+  const large = 'x'.repeat(300_000)
+  for (const account of accounts) {
+    const asset = await uploaded(account)
+    await pagesOf(account, [`["${large}"]`, JSON.stringify([large, asset.url]), '[1]', `["${large}"]`])
+    await sql(`INSERT INTO landing_pages (id, public_id, user_id, current_data, content_hash)
+        SELECT gen_random_uuid(), md5(${account.user.id} || '-' || n), ${account.user.id}, '["${asset.url}"]', 'x'
+        FROM generate_series(1, 1100) n`)
+    await forget(account)
+  }
+  const progress: number[] = []
+  const sum = await fillUnknownUses(app.database, { onProgress: (pages) => progress.push(pages) })
+  t.ok(sum >= 2208, `${sum} pages`)
+  t.ok(progress.length > 4, `${progress}`)
+  for (const account of accounts) t.equal(await unknownPages(account), 0)
+  const [{ count = 0 } = {}] =
+    await sql('SELECT count(*)::int FROM landing_pages WHERE cardinality(used_assets) = 1')
+  t.ok(count as number >= 2202)
+  t.equal(await fillUnknownUses(app.database), 0, 'nothing is left')
+})
+
+t.test('the search in the background stops when it is told to', async (t) => {
+  const account = await signUp(app)
+  await pagesOf(account, ['[1]', '[2]', '[3]'])
+  await forget(account)
+  t.equal(await fillUnknownUses(app.database, { signal: AbortSignal.abort() }), 0)
+  t.equal(await unknownPages(account), 3)
+})
+
+t.test('a search beside writes keeps what they store', async (t) => {
+  const account = await signUp(app)
+  const assets = await Promise.all(Array.from({ length: 4 }, async () => await uploaded(account)))
+  const pages = await pagesOf(account, Array.from({ length: 10 }, () => '[]'))
+  for (let round = 0; round < 20; round++) {
+    await forget(account)
+    const written = pages.map((id, index) => ({
+      id,
+      asset: assets[(round + index) % 4] as { id: string, url: string }
+    }))
+    await Promise.all([
+      fillUnknownUses(app.database, { userId: account.user.id }),
+      ...written.map(async ({ id, asset }) => {
+        const response = await app.inject({
+          method: 'PUT',
+          url: `/manage/landing_pages/${id}/document`,
+          headers: { ...account.headers, 'content-type': 'application/json' },
+          payload: JSON.stringify([asset.url, round])
+        })
+        t.equal(response.statusCode, 204)
+      })
+    ])
+    const rows =
+      await sql(`SELECT id, used_assets FROM landing_pages WHERE used_assets_version = version AND user_id = ${account.user.id}`)
+    t.same(
+      new Map(rows.map((row) => [row.id, row.used_assets])),
+      new Map(written.map(({ id, asset }) => [id, [asset.id]]))
+    )
+  }
+})
+
+t.test('a page that was written since it was read, or is being written, is left alone', async (t) => {
+  const account = await signUp(app)
+  const asset = await uploaded(account)
+  const [id = ''] = await pagesOf(account, ['[]'])
+  await forget(account)
+  const [row] = await sql(`SELECT version FROM landing_pages WHERE id = '${id}'`)
+  const page = {
+    id,
+    userId: account.user.id,
+    version: BigInt(row?.version as string),
+    document: JSON.stringify([asset.url])
+  }
+  const writer = new pg.Client(app.config.DATABASE_URL)
+  await writer.connect()
+  t.teardown(async () => await writer.end())
+  await writer.query('BEGIN')
+  await writer.query('UPDATE landing_pages SET version = version + 1 WHERE id = $1', [id])
+  t.equal(await fillUses(app.database, page), false, 'it is being written')
+  await writer.query('COMMIT')
+  t.equal(await fillUses(app.database, page), false, 'it has been written')
+  t.equal(await unknownPages(account), 1)
+  t.equal(await fillUses(app.database, { ...page, version: page.version + 1n }), true)
+  t.equal(await unknownPages(account), 0)
+})
+
+t.test('a search that takes too long is a 503, and the next request goes on', async (t) => {
+  const account = await signUp(app)
+  const asset = await uploaded(account)
+  await sql(`INSERT INTO landing_pages (id, public_id, user_id, current_data, content_hash)
+      SELECT gen_random_uuid(), md5('slow-' || n), ${account.user.id}, '["${asset.url}"]', 'x'
+      FROM generate_series(1, 400) n`)
+  t.intercept(app, 'assetUses', { value: new UseFinder(app.database, 20) })
+  let left = await unknownPages(account)
+  let refusals = 0
+  for (;; refusals++) {
+    const response = await get(asset.id, account)
+    if (response.statusCode === 200) break
+    t.equal(response.statusCode, 503)
+    t.match(response.json().errors, [/try again shortly/])
+    t.equal(response.headers['retry-after'], '2')
+    const now = await unknownPages(account)
+    t.ok(now <= left, `${now} pages are left`) // on a slow machine, the time may be over before the first one
+    left = now
+  }
+  t.ok(refusals > 0)
+  t.equal(await unknownPages(account), 0)
+})

@@ -1,0 +1,124 @@
+import pg from 'pg'
+import t, { type Test } from 'tap'
+import { buildTestApp, createPage, signUp } from '../../helpers/app.ts'
+import { PNG, upload } from '../../helpers/assets.ts'
+import { query } from '../../helpers/servers.ts'
+import { until } from '../../helpers/until.ts'
+
+// Writes of pages and deletions of the assets that they name, at the same time.
+
+const app = await buildTestApp(t)
+const owner = await signUp(app)
+const { DATABASE_URL: url = '' } = app.config
+
+const uploaded = async () => (await upload(app, owner, PNG)).json() as { id: string, url: string }
+const removeUnused = async (id: string) =>
+  await app.inject({ method: 'DELETE', url: `/assets/${id}?if_unused=true`, headers: owner.headers })
+const put = async (id: string, document: string) =>
+  await app.inject({
+    method: 'PUT',
+    url: `/manage/landing_pages/${id}/document`,
+    headers: { ...owner.headers, 'content-type': 'application/json' },
+    payload: document
+  })
+const usedAssets = async (pageId: string): Promise<string[]> =>
+  (await query(url, `SELECT used_assets FROM landing_pages WHERE id = '${pageId}'`))[0]
+    ?.used_assets as unknown as string[]
+
+async function transaction (t: Test): Promise<pg.Client> {
+  const client = new pg.Client(url)
+  await client.connect()
+  t.teardown(async () => await client.end())
+  await client.query('BEGIN')
+  return client
+}
+
+const isWaiting = async (statement: string) =>
+  (await query(
+    url,
+    `SELECT FROM pg_stat_activity WHERE datname = current_database() AND wait_event_type = 'Lock'
+      AND query LIKE '%${statement}%'`
+  )).length === 1
+
+t.test('of a write and a deletion at once, one sees the other', async (t) => {
+  const outcomes = { kept: 0, deleted: 0 }
+  for (let round = 0; round < 300; round++) {
+    const asset = await uploaded()
+    const document = JSON.stringify([asset.url, round])
+    const isNew = round % 2 === 0
+    const page = isNew ? undefined : await createPage(app, owner, '[]')
+    const write = async () =>
+      page === undefined ? (await createPage(app, owner, document)).id
+        : (t.equal((await put(page.id, document)).statusCode, 204), page.id)
+    const [pageId, { statusCode }] = round % 3 === 0
+      ? await Promise.all([write(), removeUnused(asset.id)])
+      : (await Promise.all([removeUnused(asset.id), write()])).reverse() as [string, { statusCode: number }]
+    const isUsed = (await usedAssets(pageId)).includes(asset.id)
+    t.equal(statusCode, isUsed ? 409 : 204)
+    const { statusCode: read } = await app.inject({ url: `/assets/${asset.id}`, headers: owner.headers })
+    t.equal(read, isUsed ? 200 : 404)
+    outcomes[isUsed ? 'kept' : 'deleted']++
+  }
+  t.comment(JSON.stringify(outcomes))
+})
+
+t.test('a deletion waits for a write that is not committed, and then sees it', async (t) => {
+  const asset = await uploaded()
+  const page = await createPage(app, owner, '[]')
+  const writer = await transaction(t)
+  await writer.query('SELECT FROM assets WHERE id = $1 FOR KEY SHARE', [asset.id])
+  await writer.query(
+    `UPDATE landing_pages SET used_assets = ARRAY[$1::uuid], version = 2, used_assets_version = 2
+      WHERE id = $2`,
+    [asset.id, page.id]
+  )
+  const removed = removeUnused(asset.id)
+  await until(async () => await isWaiting('delete_asset_used_by'), 'the deletion waits')
+  await writer.query('COMMIT')
+  t.equal((await removed).statusCode, 409)
+})
+
+t.test('a write waits for a deletion that is not committed, and then does not list the asset', async (t) => {
+  for (const end of ['COMMIT', 'ROLLBACK']) {
+    const [asset, other] = [await uploaded(), await uploaded()]
+    const page = await createPage(app, owner, '[]')
+    const deletion = await transaction(t)
+    const { rows } = await deletion.query("SELECT * FROM delete_asset_used_by($1, $2, '{}', 100)", [asset.id,
+      owner.user.id])
+    t.match(rows, [{ is_deleted: true }])
+    const written = put(page.id, JSON.stringify([asset.url, other.url]))
+    await until(async () => await isWaiting('WITH replaced'), 'the write waits')
+    await deletion.query(end)
+    t.equal((await written).statusCode, 204)
+    t.same(
+      (await usedAssets(page.id)).sort(),
+      (end === 'COMMIT' ? [other.id] : [asset.id, other.id]).sort(),
+      end
+    )
+  }
+})
+
+t.test('writes of pages that use the same assets do not wait for each other', async (t) => {
+  const assets = [await uploaded(), await uploaded()]
+  const writer = await transaction(t)
+  for (const { id } of assets) await writer.query('SELECT FROM assets WHERE id = $1 FOR KEY SHARE', [id])
+  const { id } = await createPage(app, owner, JSON.stringify(assets.map(({ url }) => url)))
+  t.equal((await usedAssets(id)).length, 2)
+  await writer.query('ROLLBACK')
+})
+
+t.test('writes and deletions of many assets at once never end in a deadlock', async (t) => {
+  const assets = await Promise.all(Array.from({ length: 8 }, uploaded))
+  const pages = await Promise.all(Array.from({ length: 4 }, async () => await createPage(app, owner, '[]')))
+  for (let round = 0; round < 30; round++) {
+    const shuffled = assets.toSorted(() => Math.random() - 0.5)
+    const statuses = await Promise.all([
+      ...pages.map(async ({ id }, index) => {
+        const urls = shuffled.slice(index).map(({ url }) => url)
+        return (await put(id, JSON.stringify([...urls, round]))).statusCode
+      }),
+      ...assets.slice(0, 4).map(async ({ id }) => (await removeUnused(id)).statusCode)
+    ])
+    t.same(statuses.filter((status) => ![204, 404, 409].includes(status)), [])
+  }
+})

@@ -1,0 +1,275 @@
+import { randomUUID } from 'node:crypto'
+import type { FastifyInstance } from 'fastify'
+import t from 'tap'
+import { buildTestApp, createPage, signUp, type Account } from '../../helpers/app.ts'
+import { PNG, pathOf, upload } from '../../helpers/assets.ts'
+import { query } from '../../helpers/servers.ts'
+
+// Which pages use an asset, and deletions that depend on it.
+
+const app = await buildTestApp(t)
+const owner = await signUp(app)
+
+interface Uploaded {
+  readonly id: string
+  readonly url: string
+  readonly etag: string
+  /** The last part of the URL. */
+  readonly key: string
+}
+
+async function uploaded (account: Account = owner): Promise<Uploaded> {
+  const response = await upload(app, account, PNG)
+  const { id, url } = response.json()
+  return { id, url, etag: String(response.headers.etag), key: url.split('/').at(-1) }
+}
+
+const get = async (id: string, headers: object = {}, by: Account = owner) =>
+  await app.inject({ url: `/assets/${id}`, headers: { ...by.headers, ...headers } })
+
+const remove = async (id: string, query = '', headers: object = {}, by: Account = owner) =>
+  await app.inject({ method: 'DELETE', url: `/assets/${id}${query}`, headers: { ...by.headers, ...headers } })
+
+const usersOf = async ({ id }: Uploaded): Promise<string[]> =>
+  (await get(id)).json().used_by.map((page: { id: string }) => page.id)
+
+const send = async (
+  method: 'POST' | 'PUT' | 'PATCH' | 'DELETE',
+  url: string,
+  payload?: string,
+  type = 'json'
+) =>
+  await app.inject({
+    method,
+    url: `/manage/landing_pages/${url}`,
+    headers: { ...owner.headers, ...payload !== undefined && { 'content-type': `application/${type}` } },
+    ...payload !== undefined && { payload }
+  })
+
+t.test('the record lists the pages that use an asset, newest first', async (t) => {
+  const asset = await uploaded()
+  t.same((await get(asset.id)).json().used_by, [])
+  const older = await createPage(app, owner, JSON.stringify({ image: asset.url }))
+  await createPage(app, owner, '{"image":null}')
+  const newer = await createPage(app, owner, JSON.stringify([[[{ html: `<img src="${asset.url}">` }]]]))
+  t.same(
+    (await get(asset.id)).json().used_by,
+    [newer, older].map((page) => ({ id: page.id, public_id: page.public_id }))
+  )
+  t.equal((await upload(app, owner, PNG)).json().used_by, undefined, 'the answer to an upload')
+  for (const record of (await app.inject({ url: '/assets', headers: owner.headers })).json()) {
+    t.equal(record.used_by, undefined, 'the list')
+  }
+})
+
+t.test('each way to write a document changes what it uses', async (t) => {
+  const asset = await uploaded()
+  const using = JSON.stringify({ a: asset.url })
+  const { id } = await createPage(app, owner)
+  const ways: Record<string, () => Promise<{ statusCode: number }>> = {
+    'PATCH of the page': async () => await send('PATCH', id, `{"current_data":${using}}`),
+    PUT: async () => await send('PUT', `${id}/document`, using),
+    'a JSON patch': async () =>
+      await send(
+        'PATCH',
+        `${id}/document`,
+        `[{"op":"add","path":"/a","value":"${asset.url}"}]`,
+        'json-patch+json'
+      ),
+    'a merge patch': async () => await send('PATCH', `${id}/document`, using, 'merge-patch+json'),
+    restore: async () => await send('POST', `${id}/revisions/2/restore`)
+  }
+  for (const [name, write] of Object.entries(ways)) {
+    t.same(await usersOf(asset), [], `before ${name}`)
+    t.ok((await write()).statusCode < 300, name)
+    t.same(await usersOf(asset), [id], name)
+    t.ok((await send('PUT', `${id}/document`, '{"a":1}')).statusCode < 300)
+  }
+  t.same(await usersOf(asset), [], 'an older version of the page does not count')
+
+  await send('PUT', `${id}/document`, using)
+  t.equal((await send('POST', `${id}/revisions/1/restore`)).statusCode, 200)
+  t.same(await usersOf(asset), [], 'a version is restored that does not use it')
+  await send('PUT', `${id}/document`, using)
+  t.equal((await send('DELETE', id)).statusCode, 204)
+  t.same(await usersOf(asset), [], 'the page is deleted')
+})
+
+t.test('a use is found however the URL is written', async (t) => {
+  const asset = await uploaded()
+  const [stem] = asset.key.split('.')
+  const { id } = await createPage(app, owner)
+  const escaped = [...asset.key].map((character) => character.charCodeAt(0).toString(16).padStart(4, '0'))
+  const documents = {
+    'another BASE_URL': JSON.stringify([`https://old.example.com/base/uploads/${asset.key}`]),
+    'a relative path': JSON.stringify([`../uploads/${asset.key}?x#y`]),
+    'the name alone': JSON.stringify([asset.key]),
+    'a variant': JSON.stringify([`/uploads/${stem}/w640.webp 640w, /uploads/${stem}/w320.webp 320w`]),
+    'escapes of JSON': `["https:\\/\\/landfall.test\\/uploads\\/${
+      escaped.map((hex) => `\\u${hex}`).join('')
+    }"]`,
+    percent: JSON.stringify([escaped.map((hex) => `%${hex.slice(2)}`).join('')]),
+    'percent, twice': JSON.stringify([escaped.map((hex) => `%25${hex.slice(2)}`).join('')]),
+    HTML: JSON.stringify([escaped.map((hex) => `&#x${hex};`).join('')]),
+    'JSON in a string': JSON.stringify([JSON.stringify({ url: asset.url }).replaceAll('/', '\\/')]),
+    'a line break': JSON.stringify([`/uploads/${asset.key.slice(0, 9)}\n\t${asset.key.slice(9)}`]),
+    'a long document': JSON.stringify(['%'.repeat(300_000), asset.key, '&'.repeat(300_000)])
+  }
+  for (const [name, document] of Object.entries(documents)) {
+    t.equal((await send('PUT', `${id}/document`, document)).statusCode, 204, name)
+    t.same(await usersOf(asset), [id], name)
+    t.equal((await send('PUT', `${id}/document`, '[]')).statusCode, 204)
+  }
+})
+
+t.test('what is not the name of the file in a string of an own page is no use', async (t) => {
+  const asset = await uploaded()
+  const stranger = await signUp(app)
+  const strange = await createPage(app, stranger, JSON.stringify([asset.url]))
+  t.same(
+    await query(
+      app.config.DATABASE_URL ?? '',
+      `SELECT used_assets FROM landing_pages WHERE id = '${strange.id}'`
+    ),
+    [
+      { used_assets: [] }
+    ]
+  )
+  for (
+    const document of [
+      `{"${asset.url}":1}`,
+      `{"a":{"${asset.key}":"b"}}`,
+      JSON.stringify([asset.key.slice(1)]),
+      JSON.stringify([asset.key.slice(0, 21)]),
+      JSON.stringify([asset.key.toUpperCase() === asset.key ? '' : asset.key.toUpperCase()]),
+      JSON.stringify(asset.key.split('.')),
+      JSON.stringify([asset.id])
+    ]
+  ) {
+    await createPage(app, owner, document)
+    t.same(await usersOf(asset), [], document)
+  }
+})
+
+t.test('a page may use thousands of assets and words that look like them', async (t) => {
+  const assets = [await uploaded(), await uploaded(), await uploaded()]
+  const others = Array.from({ length: 20_000 }, () => randomUUID().replaceAll('-', '').slice(0, 22))
+  others.splice(100, 0, ...assets.slice(0, 1).map(({ key }) => key))
+  others.splice(9_000, 0, ...assets.slice(1, 2).map(({ key }) => key))
+  const document = JSON.stringify([...others, assets[2]?.key])
+  const { id } = await createPage(app, owner, document)
+  for (const asset of assets) t.same(await usersOf(asset), [id])
+})
+
+t.test('the record lists at most 100 pages', async (t) => {
+  const account = await signUp(app)
+  const asset = await uploaded(account)
+  const ids: string[] = []
+  for (let n = 0; n < 103; n++) ids.unshift((await createPage(app, account, JSON.stringify([asset.url]))).id)
+  const usedBy = (await get(asset.id, {}, account)).json().used_by
+  t.same(usedBy.map((page: { id: string }) => page.id), ids.slice(0, 100))
+  const refused = await remove(asset.id, '?if_unused=true', {}, account)
+  t.equal(refused.statusCode, 409)
+  const names = usedBy.slice(0, 10).map((page: { public_id: string }) => page.public_id).join(', ')
+  t.same(refused.json().errors, [`File is used by 103 pages: ${names}, …`])
+  const { etag } = (await get(asset.id, {}, account)).headers
+  t.equal((await remove(asset.id, '', { 'if-match': etag }, account)).statusCode, 204)
+})
+
+t.test('if_unused=true deletes an asset only if no page uses it', async (t) => {
+  const asset = await uploaded()
+  const page = await createPage(app, owner, JSON.stringify([asset.url]))
+  const refused = await remove(asset.id, '?if_unused=true')
+  t.equal(refused.statusCode, 409)
+  t.same(refused.json(), { errors: [`File is used by 1 page: ${page.public_id}`] })
+  t.equal((await app.inject(pathOf(asset))).statusCode, 200, 'the file is still there')
+
+  const second = await createPage(app, owner, JSON.stringify([asset.url]))
+  t.same((await remove(asset.id, '?if_unused=true')).json(), {
+    errors: [`File is used by 2 pages: ${second.public_id}, ${page.public_id}`]
+  })
+  for (const { id } of [page, second]) await send('PUT', `${id}/document`, '[]')
+  t.equal((await remove(asset.id, '?if_unused=true')).statusCode, 204)
+  t.equal((await app.inject(pathOf(asset))).statusCode, 404)
+  t.equal((await remove(asset.id, '?if_unused=true')).statusCode, 404)
+})
+
+t.test('without if_unused=true an asset is deleted although a page uses it', async (t) => {
+  for (const query of ['', '?if_unused=false']) {
+    const asset = await uploaded()
+    const { id } = await createPage(app, owner, JSON.stringify([asset.url]))
+    t.equal((await remove(asset.id, query)).statusCode, 204)
+    t.equal((await app.inject(pathOf(asset))).statusCode, 404)
+    // The page stays as it is, and can still be written.
+    t.equal((await send('PUT', `${id}/document`, JSON.stringify([asset.url, 2]))).statusCode, 204)
+    t.equal((await send('POST', `${id}/revisions/1/restore`)).statusCode, 200)
+  }
+})
+
+t.test('other values of if_unused are refused, and assets of others are not found', async (t) => {
+  const asset = await uploaded()
+  for (
+    const query of ['?if_unused', '?if_unused=', '?if_unused=1', '?if_unused=True',
+      '?if_unused=true&if_unused=true']
+  ) {
+    const response = await remove(asset.id, query)
+    t.equal(response.statusCode, 422, query)
+    t.equal(response.json().errors.length, 1)
+  }
+  t.same((await remove(asset.id, '?if_unused=yes')).json(), { errors: ['If unused must be true or false'] })
+  t.match((await remove(asset.id, '?unused=true')).json().errors, [/has only if_unused/])
+  const stranger = await signUp(app)
+  t.equal((await remove(asset.id, '?if_unused=true', {}, stranger)).statusCode, 404)
+  t.equal((await remove(randomUUID(), '?if_unused=true')).statusCode, 404)
+  t.equal((await get(asset.id)).statusCode, 200)
+})
+
+t.test('the ETag of a record changes with the pages that use it', async (t) => {
+  const asset = await uploaded()
+  t.equal((await get(asset.id)).headers.etag, asset.etag, 'the ETag of the upload is that of the next read')
+  t.equal((await get(asset.id, { 'if-none-match': asset.etag })).statusCode, 304)
+  await createPage(app, owner, JSON.stringify([asset.url]))
+  const changed = await get(asset.id, { 'if-none-match': asset.etag })
+  t.equal(changed.statusCode, 200)
+  t.not(changed.headers.etag, asset.etag)
+
+  const stale = await remove(asset.id, '', { 'if-match': asset.etag })
+  t.equal(stale.statusCode, 412)
+  t.equal(stale.headers.etag, changed.headers.etag)
+  t.equal((await remove(asset.id, '?if_unused=true', { 'if-match': asset.etag })).statusCode, 412)
+  t.equal((await remove(asset.id, '?if_unused=true', { 'if-match': changed.headers.etag })).statusCode, 409)
+  t.equal((await remove(asset.id, '', { 'if-match': changed.headers.etag })).statusCode, 204)
+})
+
+t.test('If-Modified-Since is ignored, because the pages that use an asset change without a date', async (t) => {
+  const asset = await uploaded()
+  const later = new Date(Date.now() + 60_000).toUTCString()
+  t.equal((await get(asset.id, { 'if-modified-since': later })).statusCode, 200)
+  t.equal((await get(asset.id, { 'if-unmodified-since': later })).statusCode, 200)
+  const past = new Date(Date.now() - 60_000).toUTCString()
+  t.equal((await get(asset.id, { 'if-unmodified-since': past })).statusCode, 412)
+})
+
+t.test('a page that is written between the check of a deletion and its end is noticed', async (t) => {
+  const meanwhile = async (app: FastifyInstance, action: () => Promise<unknown>) => {
+    const find = app.assetUses.find.bind(app.assetUses)
+    let isFirst = true
+    t.intercept(app.assetUses, 'find', {
+      value: async (userId: number, id: string) => {
+        const uses = await find(userId, id)
+        if (isFirst) await action()
+        isFirst = false
+        return uses
+      }
+    })
+  }
+  const first = await uploaded()
+  await meanwhile(app, async () => await createPage(app, owner, JSON.stringify([first.url])))
+  t.equal((await remove(first.id, '?if_unused=true')).statusCode, 409)
+  const second = await uploaded()
+  await meanwhile(app, async () => await createPage(app, owner, JSON.stringify([second.url])))
+  t.equal((await remove(second.id, '', { 'if-match': second.etag })).statusCode, 412)
+  const third = await uploaded()
+  await meanwhile(app, async () => await remove(third.id))
+  t.equal((await remove(third.id, '?if_unused=true')).statusCode, 404)
+})

@@ -1,0 +1,282 @@
+import { setTimeout as sleep } from 'node:timers/promises'
+import sharp from 'sharp'
+import t from 'tap'
+import type { FastifyInstance } from 'fastify'
+import { randomPublicId } from '../../../src/infra/system/identifiers.ts'
+import { sweep } from '../../../src/modules/assets/cleanup.ts'
+import { buildTestApp, signUp, testSettings, type Account } from '../../helpers/app.ts'
+import { pathOf, PDF } from '../../helpers/assets.ts'
+import { claimRedis } from '../../helpers/servers.ts'
+import { backstage, onEachStore, stored } from '../../helpers/stores.ts'
+import { until } from '../../helpers/until.ts'
+import { ask, pictureProcesses, readAsset, store, type Asset, type Variant } from '../../helpers/variants.ts'
+
+const picture = (width: number, height: number) =>
+  sharp({ create: { width, height, channels: 3, background: '#456' } })
+const photo = async (width = 700, height = 500) => await picture(width, height).jpeg().toBuffer()
+/** A photo of more than a megabyte. */
+const largePhoto = async () =>
+  await sharp({
+    create: {
+      width: 1000,
+      height: 1000,
+      channels: 3,
+      background: '#456',
+      noise: { type: 'gaussian', sigma: 60 }
+    }
+  }).jpeg({ quality: 100 }).toBuffer()
+
+const remove = async (app: FastifyInstance, account: Account, { id }: Asset) =>
+  await app.inject({ method: 'DELETE', url: `/assets/${id}`, headers: account.headers })
+const describe = ({ variants }: Asset) =>
+  variants.map(({ url, width, height, content_type: type }) =>
+    `${url.slice(url.lastIndexOf('/') + 1)} ${width}x${height} ${type}`
+  )
+/** How many attempts at variants an app has made, by their result. */
+async function attempts (app: FastifyInstance): Promise<Record<string, number>> {
+  const text = await app.metrics.getSingleMetricAsString('landfall_variants_total')
+  return Object
+    .fromEntries([...text.matchAll(/result="(\w+)"\} (\d+)/g)].map((
+      [, result, count]
+    ) => [result, Number(count)]))
+}
+
+t.test('the record lists variants that are narrower than the picture', async (t) => {
+  const app = await buildTestApp(t, { settings: { ...await testSettings(t), IMAGE_WIDTHS: '640,320,1000' } })
+  const account = await signUp(app)
+  const listed = async (bytes: Buffer) => describe(await store(app, account, bytes))
+  t.same(await listed(await photo(1000, 333)), ['w320.webp 320x107 image/webp', 'w320.jpg 320x107 image/jpeg',
+    'w640.webp 640x213 image/webp', 'w640.jpg 640x213 image/jpeg'])
+  t.same(await listed(await picture(321, 10).png().toBuffer()), ['w320.webp 320x10 image/webp',
+    'w320.png 320x10 image/png'])
+  t.same(await listed(await picture(400, 400).webp().toBuffer()), ['w320.webp 320x320 image/webp'])
+  t.same(await listed(await picture(400, 400).gif().toBuffer()), ['w320.webp 320x320 image/webp'])
+  t.same(await listed(await picture(400, 400).avif().toBuffer()), ['w320.webp 320x320 image/webp'])
+  t.same(await listed(await photo(320, 400)), [], 'not for its own width')
+  t.same(await listed(PDF), [])
+  const upright = await picture(400, 500).jpeg().withMetadata({ orientation: 6 }).toBuffer()
+  t.same((await listed(upright))[0], 'w320.webp 320x256 image/webp', 'the dimensions are the upright ones')
+})
+
+t.test('a variant that is higher than WebP can hold is left out', async (t) => {
+  const app = await buildTestApp(t)
+  const tall = await store(app, await signUp(app), await picture(321, 16_500).png().toBuffer())
+  t.same(describe(tall), ['w320.png 320x16449 image/png'])
+  t.equal((await ask(app, tall.variants[0]?.url as string)).statusCode, 200)
+})
+
+onEachStore('a variant is made once, and then a file like all others', async (t, build) => {
+  const app = await build(t)
+  const account = await signUp(app)
+  const asset = await store(app, account, await photo())
+  for (const { url, width, height, content_type: type } of asset.variants) {
+    const first = await ask(app, url)
+    t.equal(first.statusCode, 200, first.body)
+    t.equal(first.headers['content-type'], type)
+    t.equal(first.headers['cache-control'], 'public, max-age=31536000, immutable')
+    t.equal(first.headers['content-disposition'], 'inline')
+    t.equal(first.headers.vary, undefined)
+    const { format, ...metadata } = await sharp(first.rawPayload).metadata()
+    t.same([`image/${format}`, metadata.width, metadata.height], [type, width, height])
+    const second = await ask(app, url)
+    t.ok(second.rawPayload.equals(first.rawPayload))
+    t.equal(second.headers.etag, first.headers.etag)
+    const part = await app.inject({ url: new URL(url).pathname, headers: { range: 'bytes=0-3' } })
+    t.equal(part.statusCode, 206)
+    t.ok(part.rawPayload.equals(first.rawPayload.subarray(0, 4)))
+  }
+  t.match(await attempts(app), { made: asset.variants.length })
+  const { published, temporary } = await stored(app)
+  t.equal(published.length, 1 + asset.variants.length)
+  t.same(temporary, [])
+
+  t.equal((await remove(app, account, asset)).statusCode, 204)
+  t.same((await stored(app)).published, [], 'the variants go with the asset')
+  for (const { url } of asset.variants) t.equal((await ask(app, url)).statusCode, 404)
+})
+
+t.test('HEAD makes a variant, too', async (t) => {
+  const app = await buildTestApp(t)
+  const [variant] = (await store(app, await signUp(app), await photo())).variants
+  const url = new URL(variant?.url as string).pathname
+  const head = await app.inject({ method: 'HEAD', url })
+  t.equal(head.statusCode, 200)
+  const { headers, rawPayload } = await app.inject(url)
+  t.equal(head.headers['content-length'], `${rawPayload.length}`)
+  t.equal(head.headers.etag, headers.etag)
+})
+
+t.test('variants that are not listed are not found', async (t) => {
+  const app = await buildTestApp(t)
+  const account = await signUp(app)
+  const { url } = await store(app, account, await photo())
+  const stem = url.slice(0, -'.jpg'.length)
+  for (
+    const name of ['w321.webp', 'w640.png', 'w320.avif', 'w320.gif', 'w0320.webp', 'w700.jpg', 'w960.webp',
+      'w99999.webp', 'W320.webp', 'w320.webp/', 'w320', '.webp', 'w320.webp.webp', '../w320.webp']
+  ) t.equal((await app.inject(`${new URL(stem).pathname}/${name}`)).statusCode, 404, name)
+  t.equal((await app.inject(`/uploads/${randomPublicId()}/w320.webp`)).statusCode, 404)
+  const text = await store(app, account, Buffer.from('text'))
+  t.equal((await app.inject(`${pathOf(text)}/w320.webp`)).statusCode, 404)
+  t.match(await attempts(app), { made: 0, refused: 0, failed: 0 })
+})
+
+t.test('without widths there are no variants, but those that exist are served on', async (t) => {
+  const settings = await testSettings(t)
+  const app = await buildTestApp(t, { settings })
+  const account = await signUp(app)
+  const asset = await store(app, account, await photo())
+  const [first, second] = asset.variants as [Variant, Variant]
+  const { rawPayload } = await ask(app, first.url)
+  const later = await buildTestApp(t, { settings: { ...settings, IMAGE_WIDTHS: '' } })
+  t.same((await readAsset(later, account, asset)).variants, [])
+  t.ok((await ask(later, first.url)).rawPayload.equals(rawPayload))
+  t.equal((await ask(later, second.url)).statusCode, 404)
+})
+
+t.test('bytes that are no picture are remembered, and never tried again', async (t) => {
+  const settings = await testSettings(t)
+  const app = await buildTestApp(t, { settings })
+  const account = await signUp(app)
+  const broken = await photo()
+  const asset = await store(app, account, broken.fill(0xff, 620))
+  t.equal(asset.variants.length, 4)
+  for (const { url } of asset.variants) t.equal((await ask(app, url)).statusCode, 404)
+  t.same((await readAsset(app, account, asset)).variants, [])
+  t.match(await attempts(app), { refused: 1 })
+  t.equal((await ask(app, asset.url)).statusCode, 200, 'the original is served on')
+})
+
+t.test('pictures with too many pixels have no variants, whatever their header says', async (t) => {
+  const app = await buildTestApp(t, { settings: { ...await testSettings(t), IMAGE_MAX_PIXELS: '250000' } })
+  const account = await signUp(app)
+  t.same((await store(app, account, await photo(501, 500))).variants, [])
+  const asset = await store(app, account, await photo(600, 400))
+  t.equal((await ask(app, asset.variants[0]?.url as string)).statusCode, 200)
+
+  const lying = await store(app, account, await photo(900, 600))
+  t.same(lying.variants, [])
+  // The dimensions in the row are those of a header that lies.
+  await app.database.asset.updateMany({ where: { id: lying.id }, data: { width: 400, height: 300 } })
+  const { variants } = await readAsset(app, account, lying)
+  t.equal((await ask(app, variants[0]?.url as string)).statusCode, 404)
+  t.same((await readAsset(app, account, lying)).variants, [])
+})
+
+t.test('wrong dimensions are corrected when a variant is made', async (t) => {
+  const app = await buildTestApp(t)
+  const account = await signUp(app)
+  const asset = await store(app, account, await photo(700, 500))
+  await app.database.asset.updateMany({ where: { id: asset.id }, data: { width: 2000, height: 333 } })
+  const { variants } = await readAsset(app, account, asset)
+  t.equal(variants.length, 10)
+  t.equal((await ask(app, variants.at(-1)?.url as string)).statusCode, 404)
+  t.same((await readAsset(app, account, asset)).variants, asset.variants)
+  t.equal((await ask(app, asset.variants[0]?.url as string)).statusCode, 200)
+})
+
+// A child process has read a small original when it dies. Of a large one, bytes are left.
+for (const [size, original] of [['small', photo], ['large', largePhoto]] as const) {
+  t.test(`if the child process dies of a ${size} picture three times, the picture is given up`, async (t) => {
+    const app = await buildTestApp(t)
+    const account = await signUp(app)
+    const asset = await store(app, account, await original())
+    const healthy = (await store(app, account, await photo(2000, 1500))).variants
+    for (let attempt = 1; attempt <= 3; attempt++) {
+      const { statusCode } = await ask(app, healthy[attempt]?.url as string)
+      t.equal(statusCode, 200, 'other pictures get a new process')
+      const [pid] = pictureProcesses() as [number]
+      process.kill(pid, 'SIGSTOP')
+      const asked = ask(app, asset.variants[attempt]?.url as string)
+      await sleep(100)
+      process.kill(pid, 'SIGKILL')
+      const answer = await asked
+      t.equal(answer.statusCode, 503)
+      t.match(answer.headers, { 'retry-after': '2', 'cache-control': 'no-store' })
+    }
+    for (const { url } of asset.variants) t.equal((await ask(app, url)).statusCode, 404)
+    t.same((await readAsset(app, account, asset)).variants, [])
+  })
+}
+
+t.test('if the child process dies while it has no work, the next variant gets a new one', async (t) => {
+  const app = await buildTestApp(t)
+  const [first, second] = (await store(app, await signUp(app), await photo())).variants as [Variant, Variant]
+  t.equal((await ask(app, first.url)).statusCode, 200)
+  const [pid] = pictureProcesses() as [number]
+  process.kill(pid, 'SIGKILL')
+  await until(() => !pictureProcesses().includes(pid), 'it has ended')
+  await sleep(100)
+  t.equal((await ask(app, second.url)).statusCode, 200)
+  t.match(await attempts(app), { made: 2, failed: 0 })
+})
+
+t.test('four requests of a client may wait, and none for longer than ten seconds', async (t) => {
+  const app = await buildTestApp(t)
+  const account = await signUp(app)
+  const asset = await store(app, account, await photo(2000, 1500))
+  const urls = asset.variants.map(({ url }) => url)
+  t.equal((await ask(app, urls[0] as string)).statusCode, 200)
+  const [pid] = pictureProcesses() as [number]
+  process.kill(pid, 'SIGSTOP')
+  const waiting = urls.slice(1, 5).map(async (url) => await ask(app, url, '203.0.113.7'))
+  const refused = await ask(app, urls[5] as string, '203.0.113.7')
+  t.equal(refused.statusCode, 503)
+  t.match(refused.json(), { errors: [/try again/] })
+  const other = ask(app, urls[5] as string, '203.0.113.8')
+  for (const { statusCode, headers } of await Promise.all(waiting)) {
+    t.equal(statusCode, 503)
+    t.equal(headers['retry-after'], '2')
+  }
+  process.kill(pid, 'SIGCONT')
+  t.ok([200, 503].includes((await other).statusCode))
+  for (const url of urls) {
+    await until(
+      async () => (await ask(app, url)).statusCode === 200,
+      'it is made when its client asks again'
+    )
+  }
+  t.match(await attempts(app), { made: urls.length, failed: 0 })
+})
+
+t.test('replicas make each variant once', async (t) => {
+  const settings = { ...await testSettings(t), REDIS_URL: await claimRedis(t) }
+  const replicas = await Promise.all([1, 2, 3].map(async () => await buildTestApp(t, { settings })))
+  const [app] = replicas as [FastifyInstance]
+  const asset = await store(app, await signUp(app), await photo(2000, 1500))
+  await Promise.all(asset.variants.map(async ({ url }, place) => {
+    const answers = await Promise
+      .all(replicas.map(async (replica) => await ask(replica, url, `198.51.100.${place}`)))
+    t.same(answers.map(({ statusCode }) => statusCode), [200, 200, 200])
+    t.equal(new Set(answers.map(({ headers }) => headers.etag)).size, 1)
+  }))
+  const made = await Promise.all(replicas.map(async (replica) => (await attempts(replica)).made ?? 0))
+  t.equal(made.reduce((sum, count) => sum + count), asset.variants.length)
+})
+
+onEachStore('variants of deleted assets are swept, also those made during the deletion', async (t, build) => {
+  const app = await build(t)
+  const account = await signUp(app)
+  const [gone, kept] = [await store(app, account, await photo()), await store(app, account, await photo())]
+  for (const { variants: [variant] } of [gone, kept]) await ask(app, variant?.url as string)
+  // As if the process had died between the row and the files.
+  await app.database.asset.delete({ where: { id: gone.id } })
+  t.match(await sweep(app.database, app.files, { minAgeMs: 0 }), { unreferenced: 1 })
+  await backstage(app).put(gone.variants[0]?.url.replace(/.*uploads/, '.variants') as string, 'x')
+  t.match(await sweep(app.database, app.files), { variants: 1 })
+  t.equal((await stored(app)).published.length, 2)
+  t.equal((await ask(app, kept.variants[0]?.url as string)).statusCode, 200)
+})
+
+t.test('while variants are made, assets can be deleted', async (t) => {
+  const app = await buildTestApp(t)
+  const account = await signUp(app)
+  for (let round = 0; round < 10; round++) {
+    const asset = await store(app, account, await photo())
+    const asked = Promise.all(asset.variants.map(async ({ url }) => (await ask(app, url)).statusCode))
+    await sleep(4 * round)
+    t.equal((await remove(app, account, asset)).statusCode, 204)
+    t.same((await asked).filter((status) => ![200, 404].includes(status)), [])
+    t.same((await stored(app)).published, [])
+  }
+})
