@@ -1,0 +1,97 @@
+import { AxeBuilder } from '@axe-core/playwright'
+import type { Browser, BrowserContext, BrowserContextOptions, Page } from 'playwright-core'
+import type { Test } from 'tap'
+import { PASSWORD, testSettings } from './app.ts'
+import { startService, type Service } from './service.ts'
+
+/** Starts the built service for tests of its console, on PostgreSQL. */
+export async function startConsoleService (t: Test, env: Record<string, string> = {}): Promise<Service> {
+  const { BASE_URL: _none, ...settings } = await testSettings(t)
+  return await startService(t, { ...settings, ...env })
+}
+
+/** Returns a browser profile without cookies, in which what a console must not do fails the test. */
+export async function newProfile (
+  t: Test,
+  browser: Browser,
+  options: BrowserContextOptions = {}
+): Promise<BrowserContext> {
+  const profile = await browser.newContext({ reducedMotion: 'reduce', ...options })
+  t.teardown(async () => await profile.close())
+  profile.on('weberror', (error) => t.fail(`uncaught error: ${error.error().stack ?? error.error().message}`))
+  profile.on('console', (message) => {
+    // Chromium also prints every answer that isn't successful.
+    if (message.type() === 'error' && !message.text().startsWith('Failed to load resource')) {
+      t.fail(`the console printed: ${message.text()}`)
+    }
+  })
+  profile.on('request', (request) => {
+    if (/^https?:/.test(request.url()) && new URL(request.url()).hostname !== 'localhost') {
+      t.fail(`the console loaded ${request.url()}`)
+    }
+  })
+  return profile
+}
+
+/** Opens the console in a new tab. @param path such as `pages/ID` */
+export async function openConsole (profile: BrowserContext, url: string, path = ''): Promise<Page> {
+  const page = await profile.newPage()
+  await page.goto(`${url}/console/#/${path}`)
+  return page
+}
+
+let accounts = 0
+
+/** Creates an account as a person does. Returns its tab, which shows its pages, and its address. */
+export async function signUpInConsole (
+  profile: BrowserContext,
+  url: string
+): Promise<{ page: Page, email: string }> {
+  const email = `owner-${++accounts}-${process.pid}@example.com`
+  const page = await openConsole(profile, url, 'sign-up')
+  await page.getByLabel('E-mail address').fill(email)
+  await page.getByLabel('Password', { exact: true }).fill(PASSWORD)
+  await page.getByLabel('Password, repeated').fill(PASSWORD)
+  await page.getByRole('button', { name: 'Create the account' }).click()
+  await page.getByRole('heading', { name: 'Pages', level: 1 }).waitFor()
+  return { page, email }
+}
+
+/** Checks the screen of a tab with axe, in light and in dark, and that nothing is wider than the window. */
+export async function checkScreen (t: Test, page: Page, name: string): Promise<void> {
+  for (const colorScheme of ['light', 'dark'] as const) {
+    await page.emulateMedia({ colorScheme })
+    const { violations } = await new AxeBuilder({ page })
+      .withTags(['wcag2a', 'wcag2aa', 'wcag21a', 'wcag21aa', 'wcag22aa', 'best-practice'])
+      .analyze()
+    const found = violations.map(({ id, nodes }) => `${id}: ${nodes.map(({ html }) => html).join(' ')}`)
+    t.same(found, [], `axe on ${name}, ${colorScheme}`)
+  }
+  await page.emulateMedia({ colorScheme: null })
+  const viewport = page.viewportSize()
+  await page.setViewportSize({ width: 320, height: 640 })
+  const width = await page.evaluate<number>('document.documentElement.scrollWidth')
+  t.ok(width <= 320, `${name} is ${width} pixels wide in a window of 320`)
+  if (viewport !== null) await page.setViewportSize(viewport)
+}
+
+/** A file as Playwright takes it. */
+export interface TestFile {
+  readonly name: string
+  readonly mimeType: string
+  readonly buffer: Buffer
+}
+
+/** Drops files on the window, as a person does from another program. */
+export async function dropFiles (page: Page, files: readonly TestFile[]): Promise<void> {
+  const contents = files.map(({ name, mimeType, buffer }) => [name, mimeType, buffer.toString('base64')])
+  const dataTransfer = await page.evaluateHandle(`(() => {
+    const transfer = new DataTransfer()
+    for (const [name, type, base64] of ${JSON.stringify(contents)}) {
+      const bytes = Uint8Array.from(atob(base64), (character) => character.charCodeAt(0))
+      transfer.items.add(new File([bytes], name, { type }))
+    }
+    return transfer
+  })()`)
+  for (const type of ['dragover', 'drop']) await page.dispatchEvent('body', type, { dataTransfer })
+}

@@ -1,0 +1,215 @@
+import type { Page } from 'playwright-core'
+import t, { type Test } from 'tap'
+import { PASSWORD } from '../../helpers/app.ts'
+import { startBrowser } from '../../helpers/browser.ts'
+import { checkScreen, newProfile, openConsole, signUpInConsole,
+  startConsoleService } from '../../helpers/console.ts'
+import { startMailServer } from '../../helpers/mail-server.ts'
+import { provide } from '../../helpers/programs.ts'
+import { until } from '../../helpers/until.ts'
+
+// The account: password, sessions, API keys, e-mail address and deletion.
+
+const NEW_PASSWORD = 'a brand-new staple'
+const { url } = await startConsoleService(t)
+const browser = await startBrowser(t, provide('chromium'))
+
+/** Opens a section of the account of a new user. */
+async function openSection (
+  t: Test,
+  section: string,
+  service = url
+): Promise<{ page: Page, email: string, profile: Awaited<ReturnType<typeof newProfile>> }> {
+  const profile = await newProfile(t, browser, { permissions: ['clipboard-read', 'clipboard-write'] })
+  const { page, email } = await signUpInConsole(profile, service)
+  await page.getByRole('link', { name: 'Account', exact: true }).click()
+  await page.getByRole('link', { name: section, exact: true }).click()
+  await page.getByRole('heading', { name: 'Account', level: 1 }).waitFor()
+  return { page, email, profile }
+}
+
+/** Signs a person in on another device, with a browser that calls itself by this name. */
+async function signInElsewhere (t: Test, email: string, userAgent?: string): Promise<Page> {
+  const profile = await newProfile(t, browser, userAgent === undefined ? {} : { userAgent })
+  const page = await openConsole(profile, url)
+  await page.getByLabel('E-mail address').fill(email)
+  await page.getByLabel('Password').fill(PASSWORD)
+  await page.getByRole('button', { name: 'Sign in' }).click()
+  await page.getByRole('heading', { name: 'Pages', level: 1 }).waitFor()
+  return page
+}
+
+const isSignedOut = async (page: Page): Promise<void> => {
+  await page.reload()
+  await page.getByRole('heading', { name: 'Sign in' }).waitFor()
+}
+
+async function call (method: string, path: string, body: unknown, token?: string): Promise<Response> {
+  return await fetch(`${url}${path}`, {
+    method,
+    headers: {
+      ...body !== undefined && { 'content-type': 'application/json' },
+      ...token !== undefined && { authorization: `Bearer ${token}` }
+    },
+    ...body !== undefined && { body: JSON.stringify(body) }
+  })
+}
+
+t.test('a person changes the password, and stays signed in here only', async (t) => {
+  const { page, email } = await openSection(t, 'Password')
+  const other = await signInElsewhere(t, email)
+  await checkScreen(t, page, 'password')
+  const fill = async (current: string, password: string, repeated = password) => {
+    await page.getByLabel('Current password').fill(current)
+    await page.getByLabel('New password', { exact: true }).fill(password)
+    await page.getByLabel('New password, repeated').fill(repeated)
+    await page.getByRole('button', { name: 'Change the password' }).click()
+  }
+  await fill(PASSWORD, 'short', 'other')
+  await page.getByRole('alert').getByText('Password is too short (minimum is 8 characters)').waitFor()
+  await checkScreen(t, page, 'a refused password')
+  await fill('not the password', NEW_PASSWORD)
+  await page.getByRole('alert').getByText(/current password/i).waitFor()
+  await fill(PASSWORD, NEW_PASSWORD)
+  await page.getByRole('status').getByText('Your password is changed.').waitFor()
+  t.equal(await page.getByLabel('Current password').inputValue(), '')
+  await page.reload()
+  await page.getByRole('heading', { name: 'Account', level: 1 }).waitFor()
+  await isSignedOut(other)
+  const user = { email, password: NEW_PASSWORD }
+  t.equal((await call('POST', '/auth/sign_in', { user })).status, 200)
+})
+
+t.test('a person sees the sessions, ends one, and then all others', async (t) => {
+  const { page, email } = await openSection(t, 'Password')
+  const phone = await signInElsewhere(
+    t,
+    email,
+    'Mozilla/5.0 (iPhone; CPU iPhone OS 18_0 like Mac OS X) AppleWebKit/605.1.15 Version/18.0 Mobile Safari/604.1'
+  )
+  const others = [await signInElsewhere(t, email), await signInElsewhere(t, email)]
+  await page.getByRole('link', { name: 'Sessions' }).click()
+  const rows = page.getByRole('main').getByRole('listitem')
+  await rows.nth(3).waitFor()
+  t.match(await rows.filter({ hasText: 'this browser' }).innerText(), /Chrome on Linux[^]*signed in/)
+  t.equal(await rows.filter({ hasText: 'this browser' }).getByRole('button').count(), 0)
+  await checkScreen(t, page, 'sessions')
+
+  await page.getByRole('button', { name: 'End the session of Safari on iPhone' }).click()
+  await rows.nth(3).waitFor({ state: 'detached' })
+  t.equal(await page.evaluate<string>('document.activeElement.tagName'), 'H1', 'the focus is kept')
+  await isSignedOut(phone)
+
+  await page.getByRole('button', { name: 'End all other sessions' }).click()
+  const dialog = page.getByRole('dialog', { name: 'End all other sessions?' })
+  await checkScreen(t, page, 'the question about all other sessions')
+  await dialog.getByRole('button', { name: 'End all other sessions' }).click()
+  await rows.nth(1).waitFor({ state: 'detached' })
+  t.equal(await page.getByRole('button', { name: 'End all other sessions' }).count(), 0)
+  for (const other of others) await isSignedOut(other)
+})
+
+t.test('a person creates a key, copies it, uses it, and deletes it', async (t) => {
+  const { page } = await openSection(t, 'API keys')
+  await page.getByText('You have no keys.').waitFor()
+  await checkScreen(t, page, 'no keys')
+  await page.getByRole('button', { name: 'New key' }).click()
+  const dialog = page.getByRole('dialog')
+  await checkScreen(t, page, 'a new key')
+  const name = '<b>Nightly</b> \u05d0\u05d1\u05d2 build'
+  await dialog.getByLabel('Name').fill(name)
+  await dialog.getByLabel('change pages').check()
+  await dialog.getByLabel('read pages').uncheck()
+  await dialog.getByLabel('Valid for').selectOption('30 days')
+  await dialog.getByLabel('Your password').fill('wrong password')
+  await dialog.getByRole('button', { name: 'Create the key' }).click()
+  await dialog.getByRole('alert').waitFor()
+  await dialog.getByLabel('Your password').fill(PASSWORD)
+  await dialog.getByRole('button', { name: 'Create the key' }).click()
+  const shown = page.getByRole('dialog', { name: 'Your new key' })
+  await shown.waitFor()
+  await checkScreen(t, page, 'the key')
+  await page.keyboard.press('Escape')
+  await shown.getByRole('button', { name: 'Copy key' }).click()
+  const key = await page.evaluate<string>('navigator.clipboard.readText()')
+  t.match(key, /^lf_[0-9A-Za-z]{46}$/)
+  t.equal(await shown.locator('code').innerText(), key)
+  await shown.getByRole('button', { name: 'I have copied it' }).click()
+
+  t.equal((await call('POST', '/landing_pages', { current_data: {} }, key)).status, 201)
+  t.equal((await call('GET', '/manage/landing_pages', undefined, key)).status, 403)
+  await page.reload()
+  const row = page.getByRole('main').getByRole('listitem')
+  await row.waitFor()
+  const text = await row.innerText()
+  t.ok(text.includes(name), 'names are shown as text')
+  t.match(
+    text,
+    /change pages[^]*last used[^]*expires on \w+ \d+, \d{4}/
+  )
+  t.notOk((await page.content()).includes(key), 'the key is gone')
+  await checkScreen(t, page, 'keys')
+
+  await page.getByRole('button', { name: 'Delete the key' }).click()
+  const question = page.getByRole('dialog', { name: 'Delete this key?' })
+  await question.getByText('It was last used').waitFor()
+  await checkScreen(t, page, 'the question about a key')
+  await question.getByRole('button', { name: 'Cancel' }).click()
+  await page.getByRole('button', { name: 'Delete the key' }).click()
+  await question.getByRole('button', { name: 'Delete the key' }).click()
+  await page.getByText('You have no keys.').waitFor()
+  t.equal((await call('POST', '/landing_pages', { current_data: {} }, key)).status, 401)
+})
+
+t.test('where the service sends no mail, the address is shown without a button', async (t) => {
+  const { page, email } = await openSection(t, 'E-mail address')
+  await page.getByText(`You sign in with ${email}.`).waitFor()
+  await page.getByText('This service sends no mail').waitFor()
+  t.equal(await page.getByRole('main').getByRole('button').count(), 0)
+  await checkScreen(t, page, 'e-mail address without mail')
+})
+
+t.test('a person gets another mail, and sees when the address is confirmed', async (t) => {
+  const mail = await startMailServer(t)
+  const service = await startConsoleService(t, { ...mail.settings, BASE_URL: 'http://localhost:3000' })
+  const { page, email, profile } = await openSection(t, 'E-mail address', service.url)
+  await page.getByRole('main').getByText('It is not confirmed yet.').waitFor()
+  await checkScreen(t, page, 'e-mail address')
+  await page.getByRole('button', { name: 'Send me another mail' }).click()
+  await page.getByRole('status').getByText(`A mail is on its way to ${email}.`).waitFor()
+  const token = await mail.linkTo(email, 2)
+  await fetch(`${service.url}/auth/email_confirmations`, {
+    method: 'PUT',
+    headers: { 'content-type': 'application/json' },
+    body: JSON.stringify({ token })
+  })
+  await page.reload()
+  await page.getByLabel('E-mail address').fill(email)
+  await page.getByLabel('Password').fill(PASSWORD)
+  await page.getByRole('button', { name: 'Sign in' }).click()
+  const later = await openConsole(profile, service.url, 'account/email')
+  await later.getByText(/^You confirmed it/).waitFor()
+  t.equal(await later.getByRole('button', { name: 'Send me another mail' }).count(), 0)
+})
+
+t.test('a person deletes the account with everything in it', async (t) => {
+  const { page, email, profile } = await openSection(t, 'Delete the account')
+  const other = await openConsole(profile, url)
+  await other.getByRole('heading', { name: 'Pages', level: 1 }).waitFor()
+  await checkScreen(t, page, 'deletion')
+  const button = page.getByRole('button', { name: 'Delete my account and everything in it' })
+  await page.getByLabel('Your password').fill('wrong password')
+  await button.click()
+  await page.getByRole('alert').waitFor()
+  await page.getByLabel('Your password').fill(PASSWORD)
+  await button.click()
+  await page.getByRole('status').getByText('Your account and everything in it is deleted.').waitFor()
+  await page.getByRole('heading', { name: 'Sign in' }).waitFor()
+  await other.getByRole('dialog', { name: 'Your session has ended' }).waitFor()
+  await until(async () =>
+    (await call('POST', '/auth/sign_in', { user: { email, password: PASSWORD } })).status === 401
+  )
+  await page.reload()
+  await page.getByRole('heading', { name: 'Sign in' }).waitFor()
+  t.same(await profile.cookies(), [])
+})

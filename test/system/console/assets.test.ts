@@ -1,0 +1,302 @@
+import { randomBytes } from 'node:crypto'
+import { rmSync, writeFileSync } from 'node:fs'
+import { join } from 'node:path'
+import type { FileChooser, Locator, Page } from 'playwright-core'
+import t, { type Test } from 'tap'
+import { PASSWORD, testSettings } from '../../helpers/app.ts'
+import { PDF, PNG } from '../../helpers/assets.ts'
+import { startBrowser } from '../../helpers/browser.ts'
+import { Owner } from '../../helpers/client.ts'
+import { startOwner } from '../../helpers/console-pages.ts'
+import { checkScreen, dropFiles, newProfile, signUpInConsole, startConsoleService,
+  type TestFile } from '../../helpers/console.ts'
+import { asJpeg, card } from '../../helpers/pictures.ts'
+import { provide } from '../../helpers/programs.ts'
+import { query } from '../../helpers/servers.ts'
+import { temporaryFolder } from '../../helpers/service.ts'
+
+// Files: uploading, looking at them, and deleting them.
+
+const MAX_UPLOAD_BYTES = 3_000_000
+const { DATABASE_URL: database = '' } = await testSettings(t)
+const { url } = await startConsoleService(t, {
+  DATABASE_URL: database,
+  MAX_UPLOAD_BYTES: String(MAX_UPLOAD_BYTES)
+})
+const browser = await startBrowser(t, provide('chromium'))
+
+/** Opens the assets of a new account. */
+async function openAssets (t: Test): Promise<{ page: Page, email: string }> {
+  const profile = await newProfile(t, browser, { permissions: ['clipboard-read', 'clipboard-write'] })
+  const opened = await signUpInConsole(profile, url)
+  await showAssets(opened.page)
+  return opened
+}
+
+async function showAssets (page: Page): Promise<void> {
+  await page.getByRole('link', { name: 'Assets', exact: true }).click()
+  await page.getByRole('heading', { name: 'Assets', level: 1 }).waitFor()
+}
+
+const photo = async (name = 'photo.jpg'): Promise<TestFile> => ({
+  name,
+  mimeType: 'image/jpeg',
+  buffer: await asJpeg(card({ width: 1600, height: 1200 }))
+})
+const pdf: TestFile = { name: 'terms.pdf', mimeType: 'application/pdf', buffer: PDF }
+const fileOf = (name: string, size: number): TestFile => ({
+  name,
+  mimeType: 'application/octet-stream',
+  buffer: randomBytes(size)
+})
+
+async function openChooser (page: Page): Promise<FileChooser> {
+  const [chooser] = await Promise.all([page.waitForEvent('filechooser'),
+    page.getByRole('button', { name: 'Upload files' }).click()])
+  return chooser
+}
+
+const choose = async (page: Page, files: TestFile[]) => await (await openChooser(page)).setFiles(files)
+
+/** Whether the browser would ask before the tab is closed. */
+const isLeavingPrevented = async (page: Page) =>
+  await page.evaluate<boolean>("!dispatchEvent(new Event('beforeunload', { cancelable: true }))")
+
+const tile = (page: Page, name: string) => page.getByRole('link', { name })
+const uploads = (page: Page) => page.getByRole('region', { name: 'Uploads' })
+
+/** Waits until a picture has been loaded. Returns the URL that the browser has chosen. */
+async function loadedPicture (picture: Locator): Promise<string> {
+  for (;;) {
+    const { width, source } = await picture.evaluate((
+      image: { naturalWidth: number, currentSrc: string }
+    ) => ({
+      width: image.naturalWidth,
+      source: image.currentSrc
+    }))
+    if (width > 0) return source
+    await picture.page().waitForTimeout(50)
+  }
+}
+
+/** Lets a tab send only so many bytes a second. */
+async function slowDown (page: Page, bytesPerSecond: number): Promise<void> {
+  const session = await page.context().newCDPSession(page)
+  await session.send('Network.enable')
+  await session.send('Network.emulateNetworkConditions', {
+    offline: false,
+    latency: 0,
+    downloadThroughput: -1,
+    uploadThroughput: bytesPerSecond
+  })
+}
+
+t.test('of three files the one that is too large is refused before it is sent', async (t) => {
+  const { page } = await openAssets(t)
+  let sent = 0
+  page.on('request', (request) => {
+    if (request.method() === 'POST' && request.url() === `${url}/assets`) sent++
+  })
+  await page.getByRole('heading', { name: 'Upload your first file' }).waitFor()
+  await checkScreen(t, page, 'no assets')
+  await choose(page, [await photo(), fileOf('big.bin', MAX_UPLOAD_BYTES + 1), pdf])
+  await uploads(page).getByText('The file has 2.9 MB, but it can have at most 2.9 MB.').waitFor()
+  await tile(page, 'photo.jpg').waitFor()
+  await tile(page, 'terms.pdf').waitFor()
+  t.equal(sent, 2)
+  t.match(await tile(page, 'terms.pdf').innerText(), /PDF/)
+  t.match(await tile(page, 'photo.jpg').innerText(), /1600 × 1200, \d/)
+  t.match(await loadedPicture(tile(page, 'photo.jpg').locator('img')), /\/w(320|640)\.webp$/)
+  await checkScreen(t, page, 'assets with a failed upload')
+  await page.getByRole('button', { name: 'Dismiss big.bin' }).click()
+  await uploads(page).waitFor({ state: 'detached' })
+  await page.reload()
+  await tile(page, 'photo.jpg').waitFor()
+  t.equal(await page.getByRole('main').getByRole('listitem').count(), 2)
+})
+
+t.test('two files are sent at a time, with progress, and each can be cancelled', async (t) => {
+  const { page } = await openAssets(t)
+  await slowDown(page, 400_000)
+  await choose(page, ['a', 'b', 'c', 'd'].map((name) => fileOf(`${name}.bin`, 2_900_000)))
+  await uploads(page).getByText('Waiting').nth(1).waitFor()
+  t.equal(await uploads(page).getByText('Waiting').count(), 2)
+  const progress = page.getByRole('progressbar', { name: 'Upload of a.bin' })
+  for (let value = 0; value === 0;) value = Number(await progress.getAttribute('value'))
+  await checkScreen(t, page, 'uploads')
+  t.ok(await isLeavingPrevented(page))
+  await page.getByRole('button', { name: 'Cancel a.bin' }).click()
+  await page.getByRole('status').getByText('Cancelled: a.bin').waitFor()
+  await progress.waitFor({ state: 'detached' })
+  await uploads(page).getByText('Waiting').nth(1).waitFor({ state: 'detached' })
+  for (const name of ['d', 'c']) await page.getByRole('button', { name: `Cancel ${name}.bin` }).click()
+  // It goes on while another screen is shown.
+  await page.getByRole('link', { name: 'Pages' }).click()
+  await page.getByRole('status').getByText('Uploaded: b.bin').waitFor()
+  await showAssets(page)
+  await tile(page, 'b.bin').waitFor()
+  t.equal(await page.getByRole('main').getByRole('listitem').count(), 1)
+  t.notOk(await isLeavingPrevented(page))
+})
+
+t.test('signing out ends the uploads', async (t) => {
+  const { page, email } = await openAssets(t)
+  await slowDown(page, 100_000)
+  await choose(page, [fileOf('a.bin', 2_900_000)])
+  await page.getByRole('progressbar').waitFor()
+  const [request] = await Promise.all([
+    page.waitForEvent('requestfailed', (failed) => failed.url() === `${url}/assets`),
+    page.getByRole('button', { name: 'Sign out' }).click()
+  ])
+  t.equal(request.failure()?.errorText, 'net::ERR_ABORTED')
+  await page.getByLabel('E-mail address').fill(email)
+  await page.getByLabel('Password').fill(PASSWORD)
+  await page.getByRole('button', { name: 'Sign in' }).click()
+  await showAssets(page)
+  await page.getByRole('heading', { name: 'Upload your first file' }).waitFor()
+  t.equal(await uploads(page).count(), 0)
+})
+
+t.test('another account gets no uploads of the one before', async (t) => {
+  const { tab: page, owner } = await startOwner(t, browser, url)
+  await showAssets(page)
+  const isUpload = (target: URL) => target.pathname === '/assets'
+  await page.route(isUpload, async (route) => await route.abort())
+  await choose(page, [pdf])
+  const again = page.getByRole('button', { name: 'Try terms.pdf again' })
+  await again.waitFor()
+  await page.unroute(isUpload)
+  await owner.call('DELETE', `${url}/auth/sessions`)
+  await again.click()
+  const dialog = page.getByRole('dialog', { name: 'Your session has ended' })
+  await dialog.getByLabel('E-mail address').fill((await Owner.signUp(url)).email)
+  await dialog.getByLabel('Password').fill(PASSWORD)
+  await dialog.getByRole('button', { name: 'Sign in' }).click()
+  await dialog.waitFor({ state: 'detached' })
+  t.equal(await uploads(page).count(), 0)
+})
+
+t.test('a file that is gone when its turn comes is reported', async (t) => {
+  const { page } = await openAssets(t)
+  const path = join(temporaryFolder(t), 'gone.bin')
+  writeFileSync(path, 'here')
+  await slowDown(page, 400_000)
+  const chooser = await openChooser(page)
+  const others = ['a.bin', 'b.bin'].map((name) => join(temporaryFolder(t), name))
+  for (const other of others) writeFileSync(other, randomBytes(1_000_000))
+  await chooser.setFiles([...others, path])
+  await uploads(page).getByText('Waiting').waitFor()
+  rmSync(path)
+  await uploads(page).getByText('The browser can’t read this.').waitFor()
+  for (const name of ['a.bin', 'b.bin']) await tile(page, name).waitFor()
+})
+
+t.test('many files are shown part by part, and the first new one gets the focus', async (t) => {
+  const { page, email } = await openAssets(t)
+  await query(
+    database,
+    `
+    INSERT INTO assets (id, user_id, storage_key, filename, content_type, byte_size, checksum)
+    SELECT ('01900000-0000-7000-8000-' || lpad(to_hex(n), 12, '0'))::uuid, users.id, 'key-' || n, 'File ' || n, 'text/plain', 1, repeat('0', 64)
+    FROM users, generate_series(1, 130) n WHERE email = '${email}'`
+  )
+  await page.reload()
+  const shown = page.getByRole('main').getByRole('listitem').getByRole('link')
+  const more = page.getByRole('button', { name: 'Show more' })
+  for (const [count, first] of [[120, 'File 70'], [130, 'File 10']] as const) {
+    await more.click()
+    await shown.nth(count - 1).waitFor()
+    t.equal(await shown.count(), count)
+    t.match(await page.locator(':focus').innerText(), new RegExp(`^\\w*\\s*${first}\\n`))
+  }
+  await more.waitFor({ state: 'detached' })
+})
+
+t.test('files that are dropped are uploaded', async (t) => {
+  const { page } = await openAssets(t)
+  await dropFiles(page, [pdf, { name: 'dot.png', mimeType: 'image/png', buffer: PNG }])
+  await tile(page, 'terms.pdf').waitFor()
+  t.match(await loadedPicture(tile(page, 'dot.png').locator('img')), /\/uploads\/\w+\.png$/)
+})
+
+t.test('what went wrong is said, and an upload can be tried again', async (t) => {
+  const { page } = await openAssets(t)
+  await page.route(`${url}/assets`, async (route) => {
+    if (route.request().method() !== 'POST') return await route.continue()
+    await route.fulfill({
+      status: 507,
+      contentType: 'application/json',
+      body: '{"errors":["There is no storage space left for uploads"]}'
+    })
+  })
+  await choose(page, [pdf])
+  await uploads(page).getByText('There is no storage space left for uploads').waitFor()
+  await page.unroute(`${url}/assets`)
+  await page.getByRole('button', { name: 'Try terms.pdf again' }).click()
+  await tile(page, 'terms.pdf').waitFor()
+})
+
+t.test('a thumbnail that the service is too busy to make is asked for again', async (t) => {
+  const { page } = await openAssets(t)
+  let refused = 0
+  await page.route('**/uploads/**', async (route) => {
+    if (refused++ === 0) await route.fulfill({ status: 503, headers: { 'retry-after': '1' } })
+    else await route.continue()
+  })
+  await choose(page, [await photo()])
+  await loadedPicture(tile(page, 'photo.jpg').locator('img'))
+  t.ok(refused > 1)
+})
+
+t.test('a file is shown with its URL, its copies and the pages that use it', async (t) => {
+  const { page } = await openAssets(t)
+  await choose(page, [await photo()])
+  await tile(page, 'photo.jpg').click()
+  await page.getByRole('heading', { name: 'photo.jpg', level: 1 }).waitFor()
+  await page.getByText('No page uses this file.').waitFor()
+  const main = (await page.getByRole('main').innerText()).replaceAll(/\s+/g, ' ')
+  t.match(main, /Type image\/jpeg Size [\d.]+ KB Dimensions 1600 × 1200 pixels Uploaded just now/)
+  await page.getByText('Smaller copies').click()
+  await page.getByText('320 × 240, image/webp').waitFor()
+  await checkScreen(t, page, 'an asset')
+  await page.getByRole('button', { name: 'Copy URL', exact: true }).click()
+  await page.getByRole('status').getByText('Copied: URL').waitFor()
+  const copied = await page.evaluate<string>('navigator.clipboard.readText()')
+  t.match(copied, /^http:\/\/localhost:\d+\/uploads\/\w{22}\.jpg$/)
+  t.equal((await fetch(copied)).status, 200)
+})
+
+t.test('deleting a file that a page uses is refused, and done after a second warning', async (t) => {
+  const { page } = await openAssets(t)
+  await choose(page, [pdf])
+  await tile(page, 'terms.pdf').click()
+  const fileUrl = await page.getByRole('link', { name: /\/uploads\// }).innerText()
+  const assetHash = new URL(page.url()).hash
+  await page.getByRole('link', { name: 'Pages' }).click()
+  await page.getByRole('button', { name: 'New page' }).click()
+  await page.getByRole('textbox', { name: 'Document' }).fill(JSON.stringify({ file: fileUrl }))
+  await page.getByRole('button', { name: 'Create the page' }).click()
+  await page.waitForURL(/#\/pages\/[0-9a-f-]{36}/)
+  const pageHash = new URL(page.url()).hash
+  await page.goto(`${url}/console/${assetHash}`)
+
+  await page.getByRole('button', { name: 'Delete' }).click()
+  await page.getByRole('dialog', { name: 'Delete this file?' }).waitFor()
+  await checkScreen(t, page, 'deleting a file')
+  await page.getByRole('dialog', { name: 'Delete this file?' }).getByRole('button', {
+    name: 'Delete the file'
+  })
+    .click()
+  const dialog = page.getByRole('dialog', { name: 'This file is used' })
+  await dialog.getByRole('alert').getByText('these pages use it').waitFor()
+  t.equal(await dialog.getByRole('link').getAttribute('href'), pageHash)
+  await checkScreen(t, page, 'a refused deletion')
+  await dialog.getByRole('button', { name: 'Keep the file' }).click()
+  t.equal((await fetch(fileUrl)).status, 200)
+
+  await page.getByRole('button', { name: 'Delete' }).click()
+  await page.getByRole('button', { name: 'Delete the file' }).click()
+  await page.getByRole('button', { name: 'Delete it anyway' }).click()
+  await page.getByRole('heading', { name: 'Upload your first file' }).waitFor()
+  t.equal((await fetch(fileUrl)).status, 404)
+})

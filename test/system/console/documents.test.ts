@@ -1,0 +1,143 @@
+import t from 'tap'
+import { startBrowser } from '../../helpers/browser.ts'
+import { startConsoleService } from '../../helpers/console.ts'
+import { editorOf, save, showPage, startOwner, typeAtStart } from '../../helpers/console-pages.ts'
+import { provide } from '../../helpers/programs.ts'
+
+const MIB = 1_048_576
+
+const { url } = await startConsoleService(t)
+const browser = await startBrowser(t, provide('chromium'))
+const { owner, profile, tab } = await startOwner(t, browser, url)
+
+/** Creates a page. Its document may have white space around it, unlike in a record. */
+async function createExactPage (text: string) {
+  const page = await owner.createPage(url, '{}')
+  const answer = await owner.call('PUT', `${url}/manage/landing_pages/${page.id}/document`, { text })
+  t.equal(answer.status, 204)
+  return { ...page, etag: answer.headers.get('etag') as string }
+}
+
+async function readDocument (id: string) {
+  const { text, headers } = await owner.call('GET', `${url}/manage/landing_pages/${id}/document`)
+  return { text, etag: headers.get('etag') }
+}
+
+/** Returns a text of almost 1 MiB. */
+const fill = (start: string, unit: string, end: string): string =>
+  start + unit.repeat(Math.floor((MIB - 100) / Buffer.byteLength(unit))) + end
+
+const DOCUMENTS: ReadonlyArray<readonly [what: string, text: string]> = [
+  ['digits that JavaScript loses', '{"a": 1e400, "b": 1.0, "c": -0, "d": 12345678901234567890, "e": 1E+02}'],
+  ['lines that end with CRLF', '{\r\n\t"a": 1,\r\n\t"b": 2\r\n}\r\n'],
+  ['lone carriage returns', '{\r"a":\r1\r}\r'],
+  ['empty lines around it', '\n\n  [1]  \n\n\n'],
+  ['lone surrogate escapes', '["\\ud800", "\\udfff\\ud83d", "\\ud83d\\ude00"]'],
+  ['names that are repeated', '{"a": 1, "a": 2, "\\u0061": 3}'],
+  ['names of the language', '{"__proto__": {"a": 1}, "constructor": 1, "toString": null, "": 0}'],
+  ['separators that are lines in JavaScript',
+    '["\u2028", "\u2029", "\u0085", "\u000c"]'.replace('\u000c', '')],
+  ['bidirectional text', '{"title": "\u202eabc\u202c \u2066\u05d0\u05d1\u2069 \u200f", "\u05d0": "\u0627"}'],
+  ['NUL escapes and other controls', '["\\u0000", "\\u001f", "\u007f", "\u009f"]'],
+  ['byte order marks and spaces in strings', '["\ufeff", "\u00a0", "\u200b", "\u3000", "\u00ad"]'],
+  ['astral and combining characters',
+    '["\u{1f600}", "\u{10ffff}", "e\u0301", "\u{1f468}\u200d\u{1f469}", "\ufe0f"]'],
+  ['escapes that are not needed', '["\\/", "\\u0041", "</script>"]'],
+  ['the deepest nesting', '['.repeat(100) + ']'.repeat(100)],
+  ['1 MiB in one line', fill('[', '{"a":1},', '0]')],
+  ['1 MiB in one string', fill('["', 'lorem \u00e9 ', '"]')],
+  ['1 MiB in many lines', fill('[\n', '  {"name": "value"},\n', '0]')],
+  ['exactly 1 MiB', '[]'.padEnd(MIB)]
+]
+
+for (const [what, text] of DOCUMENTS) {
+  t.test(`a document with ${what} is the same after it was saved, and after it was changed back`, async (t) => {
+    const page = await createExactPage(text)
+    await showPage(tab, page)
+    await save(tab)
+    t.equal((await readDocument(page.id)).etag, page.etag)
+    await typeAtStart(tab, ' x')
+    await tab.getByText('Unsaved changes', { exact: true }).waitFor()
+    await tab.keyboard.press('Backspace')
+    await tab.keyboard.press('Backspace')
+    await tab.getByText('No unsaved changes').waitFor()
+    await save(tab)
+    const saved = await readDocument(page.id)
+    t.equal(saved.etag, page.etag)
+    t.ok(saved.text === text)
+  })
+
+  if (text.length === MIB) continue
+  t.test(`a document with ${what} keeps the rest when something is added`, async (t) => {
+    const page = await createExactPage(text)
+    await showPage(tab, page)
+    await typeAtStart(tab, '  ')
+    await tab.keyboard.press('Control+End')
+    await tab.keyboard.type(' ')
+    await save(tab)
+    t.ok((await readDocument(page.id)).text === `  ${text} `)
+  })
+}
+
+t.test('typing beside any character and deleting that leaves the document as it was', async (t) => {
+  const text =
+    '[\r\n"\u202ea\u2066\u05d0", "\u{1f600}e\u0301\u200b", "\ufeff\u2028\u00a0\u0085", 1e400\r]\r\n'
+  const page = await createExactPage(text)
+  await showPage(tab, page)
+  await typeAtStart(tab, '')
+  for (let step = 0; step <= text.length; step++) {
+    await tab.keyboard.type('y')
+    await tab.keyboard.press('Backspace')
+    await tab.keyboard.press('ArrowRight')
+  }
+  await tab.getByText('No unsaved changes').waitFor()
+  await tab.keyboard.press('Control+End') // the steps are those of the eye, which differ in bidirectional text
+  await tab.keyboard.type(' ')
+  await save(tab)
+  t.equal((await readDocument(page.id)).text, `${text} `)
+})
+
+t.test('what is pasted is kept exactly', async (t) => {
+  const page = await createExactPage('[]')
+  await showPage(tab, page)
+  await typeAtStart(tab, '')
+  await tab.keyboard.press('ArrowRight')
+  const pasted = '"\u202e", "\u00a0", "\u2028",\r\n1e400, "\ufeff"'
+  await profile.grantPermissions(['clipboard-read', 'clipboard-write'])
+  await tab.evaluate(`navigator.clipboard.writeText(${JSON.stringify(pasted)})`)
+  await tab.keyboard.press('Control+v')
+  await save(tab)
+  t.equal((await readDocument(page.id)).text, `[${pasted}]`)
+})
+
+const ATTACK = {
+  title: '<script>window.attacked = 1</script><img src=x onerror="window.attacked = 1">\u202e\u2028',
+  '"><svg onload="window.attacked = 1">': 'javascript:window.attacked = 1',
+  '</style></script>': "'-window.attacked-'"
+}
+
+t.test("an attacker's document never runs and is never shown as HTML", async (t) => {
+  const page = await createExactPage(JSON.stringify(ATTACK))
+  await showPage(tab, page)
+  await tab.getByRole('heading', { level: 1, name: '<script>window.attacked' }).waitFor()
+  await editorOf(tab).getByText('<img src=x').waitFor()
+  await typeAtStart(tab, ' ')
+  await save(tab)
+  await tab.getByRole('link', { name: 'History' }).click()
+  await tab.getByRole('button', { name: 'Changes in version 3' }).click()
+  await tab.getByRole('dialog').getByRole('textbox', { name: 'Version 3' }).waitFor()
+  await tab.getByRole('button', { name: 'Close' }).click()
+  await tab.getByRole('button', { name: 'Delete the page' }).click()
+  await tab.getByRole('dialog').getByText('<script>window.attacked').waitFor()
+  await tab.getByRole('button', { name: 'Cancel' }).click()
+  t.equal(await tab.evaluate('window.attacked'), undefined)
+  t.equal(await tab.locator('main :is(img[src], script, svg, style)').count(), 0)
+})
+
+t.test('characters that hide or reorder others are shown by their numbers', async (t) => {
+  const page = await createExactPage('["\u202eevil\u202c", "a\u200bb", "\u2028", "x\u00a0y"]\r\n')
+  await showPage(tab, page)
+  for (const shown of ['U+202E', 'U+202C', 'U+200B', 'U+2028', '°', '␍']) {
+    t.equal(await editorOf(tab).getByText(shown, { exact: true }).count(), 1, shown)
+  }
+})

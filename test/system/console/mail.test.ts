@@ -1,0 +1,66 @@
+import t from 'tap'
+import { startBrowser } from '../../helpers/browser.ts'
+import { checkScreen, newProfile, signUpInConsole, startConsoleService } from '../../helpers/console.ts'
+import { startMailServer } from '../../helpers/mail-server.ts'
+import { provide } from '../../helpers/programs.ts'
+import { freePort } from '../../helpers/servers.ts'
+import { until } from '../../helpers/until.ts'
+
+// What the console does with mail: confirming an address, and a forgotten password.
+
+const NEW_PASSWORD = 'a brand-new staple'
+
+const mail = await startMailServer(t)
+const port = String(await freePort())
+const url = `http://localhost:${port}`
+await startConsoleService(t, {
+  ...mail.settings,
+  PORT: port,
+  BASE_URL: url,
+  REQUIRE_CONFIRMED_EMAIL: 'true'
+})
+const browser = await startBrowser(t, provide('chromium'))
+
+/** Waits for the mail number `count` to an address with a subject, and returns its link. */
+const linkIn = async (email: string, subject: string, count = 1): Promise<string> =>
+  await until(() => {
+    const found = mail.mails.filter(({ to, headers }) => to.includes(email) && headers.subject === subject)
+    return /^http\S+$/m.exec(found[count - 1]?.text ?? '')?.[0]
+  })
+
+t.test('a new owner is asked to confirm the address, and can have the mail sent again', async (t) => {
+  const profile = await newProfile(t, browser)
+  const { page, email } = await signUpInConsole(profile, url)
+  const banner = page.getByRole('region', { name: 'Your e-mail address' })
+  await banner.getByText(`open the link in the mail to ${email}`).waitFor()
+  await checkScreen(t, page, 'an address that is not confirmed')
+  await banner.getByRole('button', { name: 'Send the mail again' }).click()
+  await page.getByRole('status').getByText(`A mail is on its way to ${email}.`).waitFor()
+
+  const tab = await profile.newPage()
+  await tab.goto(await linkIn(email, 'Confirm your email address', 2)) // a newer link ends older ones
+  await tab.getByRole('button', { name: 'Confirm this address' }).click()
+  await tab.getByRole('link', { name: 'Open the console' }).click()
+  await tab.getByRole('heading', { name: 'Sign in' }).waitFor()
+})
+
+t.test('a person who has forgotten the password gets a link, and signs in with a new one', async (t) => {
+  const { page, email } = await signUpInConsole(await newProfile(t, browser), url)
+  await page.getByRole('button', { name: 'Sign out' }).click()
+  await page.getByRole('link', { name: 'Forgotten your password?' }).click()
+  await page.getByRole('heading', { name: 'Forgotten password' }).waitFor()
+  await checkScreen(t, page, 'forgotten password')
+  await page.getByLabel('E-mail address').fill(email)
+  await page.getByRole('button', { name: 'Send me a link' }).click()
+  await page.getByRole('status').getByText(`If ${email} has an account`).waitFor()
+
+  await page.goto(await linkIn(email, 'Reset your password'))
+  await page.getByLabel('New password', { exact: true }).fill(NEW_PASSWORD)
+  await page.getByLabel('New password, repeated').fill(NEW_PASSWORD)
+  await page.getByRole('button', { name: 'Change the password' }).click()
+  await page.getByRole('link', { name: 'Open the console' }).click()
+  await page.getByLabel('E-mail address').fill(email)
+  await page.getByLabel('Password').fill(NEW_PASSWORD)
+  await page.getByRole('button', { name: 'Sign in' }).click()
+  await page.getByRole('heading', { name: 'Pages', level: 1 }).waitFor()
+})

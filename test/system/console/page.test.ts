@@ -1,0 +1,290 @@
+import t from 'tap'
+import { startBrowser } from '../../helpers/browser.ts'
+import { checkScreen, startConsoleService } from '../../helpers/console.ts'
+import { editorOf, save, showPage, startOwner, typeAtStart } from '../../helpers/console-pages.ts'
+import { provide } from '../../helpers/programs.ts'
+
+const { url } = await startConsoleService(t)
+const browser = await startBrowser(t, provide('chromium'))
+const { owner, profile, tab } = await startOwner(t, browser, url, {
+  permissions: ['clipboard-read', 'clipboard-write']
+})
+
+/** Shows a new page in the tab. */
+async function showNew (document: string) {
+  const page = await owner.createPage(url, document)
+  await showPage(tab, page)
+  return page
+}
+
+const documentUrl = (id: string): string => `${url}/manage/landing_pages/${id}/document`
+
+const readText = async (id: string): Promise<string> => (await owner.call('GET', documentUrl(id))).text
+
+const openTab = async (name: 'Edit' | 'History' | 'Readers' | 'Use') =>
+  await tab.getByRole('navigation', { name: 'This page' }).getByRole('link', { name }).click()
+
+const dialogOf = (name: string) => tab.getByRole('dialog', { name })
+
+const CHANGED = 'This page was changed elsewhere'
+
+/** Changes a page elsewhere while it is being changed in the tab. */
+async function startConflict () {
+  const { id } = await showNew('{"title": "Original"}')
+  await typeAtStart(tab, ' ')
+  t.equal((await owner.call('PUT', documentUrl(id), { text: '{"title": "Theirs"}' })).status, 204)
+  await tab.keyboard.press('Control+s')
+  await dialogOf(CHANGED).getByRole('textbox', { name: 'The other version' }).getByText('Theirs').waitFor()
+  await dialogOf(CHANGED).getByRole('textbox', { name: 'Your version' }).getByText('Original').waitFor()
+  return id
+}
+
+t.test('of two versions that were made at once, a person keeps their own', async (t) => {
+  const id = await startConflict()
+  await dialogOf(CHANGED).getByText(owner.email).waitFor()
+  await checkScreen(t, tab, 'two versions')
+  await tab.getByRole('button', { name: 'Save my version' }).click()
+  await dialogOf(CHANGED).waitFor({ state: 'detached' })
+  t.equal(await readText(id), ' {"title": "Original"}')
+})
+
+t.test('of two versions that were made at once, a person takes the other, and undoes that', async (t) => {
+  const id = await startConflict()
+  await tab.getByRole('button', { name: 'Take the other version' }).click()
+  await tab.getByText('No unsaved changes').waitFor()
+  t.equal(await readText(id), '{"title": "Theirs"}')
+  await tab.getByRole('heading', { level: 1, name: 'Theirs' }).waitFor()
+  await editorOf(tab).focus()
+  await tab.keyboard.press('Control+z')
+  await save(tab)
+  t.equal(await readText(id), ' {"title": "Original"}')
+})
+
+t.test('between two versions, a person can go on editing', async (t) => {
+  const id = await startConflict()
+  await tab.keyboard.press('Escape')
+  await dialogOf(CHANGED).waitFor({ state: 'detached' })
+  await tab.keyboard.press('Control+s')
+  await dialogOf(CHANGED).waitFor()
+  // The other version is replaced once more, so the question comes again.
+  await owner.call('PUT', documentUrl(id), { text: '{"title": "Theirs again"}' })
+  await tab.getByRole('button', { name: 'Save my version' }).click()
+  await dialogOf(CHANGED).getByText('Theirs again').waitFor()
+  await tab.getByRole('button', { name: 'Save my version' }).click()
+  await dialogOf(CHANGED).waitFor({ state: 'detached' })
+  t.equal(await readText(id), ' {"title": "Original"}')
+})
+
+t.test('two tabs that save the same text are no conflict', async () => {
+  const page = await showNew('[1]')
+  const other = await profile.newPage()
+  await other.goto(`${url}/console/#/pages/${page.id}`)
+  await typeAtStart(other, ' ')
+  await save(other)
+  await typeAtStart(tab, ' ')
+  await save(tab)
+  await tab.getByText('No unsaved changes').waitFor()
+  await other.close()
+})
+
+t.test('who has changed nothing is shown the version of the other, and asked nothing', async (t) => {
+  const { id } = await showNew('{"title": "Original"}')
+  await owner.call('PUT', documentUrl(id), { text: '{"title": "Theirs"}' })
+  await tab.getByRole('button', { name: 'Save' }).click()
+  await tab.getByRole('status').getByText('This page was changed elsewhere').waitFor()
+  await editorOf(tab).getByText('Theirs').waitFor()
+  await tab.getByText('No unsaved changes').waitFor()
+  t.equal(await readText(id), '{"title": "Theirs"}')
+})
+
+t.test('a page that was deleted elsewhere keeps its text to be copied', async (t) => {
+  const { id } = await showNew('{"title": "Gone"}')
+  await typeAtStart(tab, ' ')
+  await owner.call('DELETE', `${url}/manage/landing_pages/${id}`)
+  await tab.keyboard.press('Control+s')
+  const alert = tab.getByRole('alert').filter({ hasText: 'deleted elsewhere' })
+  await alert.getByRole('button', { name: 'Copy text' }).click()
+  await tab.getByRole('status').getByText('Copied').waitFor()
+  t.equal(await tab.evaluate('navigator.clipboard.readText()'), ' {"title": "Gone"}')
+  await tab.evaluate("location.hash = '#/pages'")
+  await tab.getByRole('button', { name: 'Leave without saving' }).click()
+})
+
+t.test('the history shows what changed, and restores a version', async (t) => {
+  const { id } = await showNew('{"title": "First"}')
+  await owner.call('PUT', documentUrl(id), { text: '{"title": "Second"}' })
+  await openTab('History')
+  await tab.getByText('current', { exact: true }).waitFor()
+  t.equal(await tab.getByRole('listitem').filter({ hasText: owner.email }).count(), 2)
+  await checkScreen(t, tab, 'history')
+  await tab.getByRole('button', { name: 'Changes in version 2' }).click()
+  const dialog = dialogOf('Version 1 and version 2')
+  await dialog.getByRole('textbox', { name: 'Version 1' }).getByText('First').waitFor()
+  await dialog.getByRole('textbox', { name: 'Version 2' }).getByText('Second').waitFor()
+  await checkScreen(t, tab, 'comparison')
+  await dialog.getByRole('button', { name: 'Close' }).click()
+  await tab.getByRole('button', { name: 'Restore version 1' }).click()
+  await tab.getByRole('status').getByText('Restored version 1 as version 3').waitFor()
+  await tab.getByText('restored from version 1').waitFor()
+  t.equal(await readText(id), '{"title": "First"}')
+  await tab.getByRole('button', { name: 'Compare version 2 with the current one' }).click()
+  await dialogOf('Version 2 and version 3').getByRole('button', { name: 'Restore version 2' }).click()
+  await tab.getByRole('status').getByText('Restored version 2 as version 4').waitFor()
+  await openTab('Edit')
+  await editorOf(tab).getByText('Second').waitFor()
+  await tab.getByText('No unsaved changes').waitFor()
+})
+
+t.test('the oldest of the versions that are shown has its changes, too', async (t) => {
+  const { id } = await showNew('{}')
+  for (let version = 2; version <= 31; version++) {
+    await owner.call('PUT', documentUrl(id), { text: `{"version": ${version}}` })
+  }
+  await openTab('History')
+  await tab.getByRole('button', { name: 'Changes in version 2', exact: true }).waitFor()
+  await tab.getByRole('button', { name: 'Show older versions' }).click()
+  await tab.getByText('Version 1', { exact: true }).waitFor()
+  t.equal(await tab.getByRole('button', { name: 'Changes in version 1', exact: true }).count(), 0)
+})
+
+t.test('a restored version does not replace unsaved text', async (t) => {
+  const { id } = await showNew('{"title": "First"}')
+  await owner.call('PUT', documentUrl(id), { text: '{"title": "Second"}' })
+  await typeAtStart(tab, ' ')
+  await openTab('History')
+  await tab.getByRole('button', { name: 'Restore version 1' }).click()
+  await tab.getByRole('status').getByText('Your unsaved changes are still in the editor').waitFor()
+  await openTab('Edit')
+  await editorOf(tab).focus()
+  await save(tab)
+  t.equal(await readText(id), ' {"title": "First"}')
+})
+
+t.test('a version is not restored over one that was not seen', async (t) => {
+  const { id } = await showNew('{"title": "First"}')
+  await owner.call('PUT', documentUrl(id), { text: '{"title": "Second"}' })
+  await openTab('History')
+  const restore = tab.getByRole('button', { name: 'Restore version 1' })
+  await restore.waitFor()
+  await owner.call('PUT', documentUrl(id), { text: '{"title": "Third"}' })
+  await restore.click()
+  await tab.getByRole('alert').getByText('The page was changed in the meantime').waitFor()
+  await tab.getByRole('button', { name: 'Restore version 2' }).waitFor()
+  t.equal(await readText(id), '{"title": "Third"}')
+})
+
+t.test('differences in one long line are shown in lines', async () => {
+  const { id } = await showNew(JSON.stringify(Array.from({ length: 500 }, (_, index) => ({ index }))))
+  await owner.call('PUT', documentUrl(id), {
+    text: JSON
+      .stringify(Array.from({ length: 500 }, (_, index) => ({ index: index === 250 ? 'new' : index })))
+  })
+  await openTab('History')
+  await tab.getByRole('button', { name: 'Changes in version 2' }).click()
+  const dialog = dialogOf('Version 1 and version 2')
+  await dialog.getByRole('textbox', { name: 'Version 2' }).getByText('"new"').waitFor()
+  await dialog.getByText('unchanged lines').first().waitFor()
+  await dialog.getByLabel('Show all lines').check()
+  await dialog.getByText('unchanged lines').first().waitFor({ state: 'detached' })
+  await dialog.getByRole('button', { name: 'Close' }).click()
+})
+
+t.test('readers are shown by hour and by day', async (t) => {
+  const { public_id: publicId } = await showNew('{"title": "Read"}')
+  await openTab('Readers')
+  await tab.getByText('Nobody has read this page').waitFor()
+  await checkScreen(t, tab, 'no readers')
+  for (let count = 0; count < 3; count++) await fetch(`${url}/landing_pages/${publicId}`)
+  for (;;) {
+    await tab.getByLabel('Last 30 days').check()
+    await tab.getByText('in the last 30 days').waitFor()
+    if (await tab.getByText('3 reads in the last 30 days').count() === 1) break
+    await tab.getByLabel('Last 24 hours').check()
+    await tab.getByText('in the last 24 hours').waitFor()
+    await tab.waitForTimeout(500)
+  }
+  await tab.getByRole('img', { name: 'Reads on each day, in UTC. The most were 3' }).waitFor()
+  await tab.getByText('Show the numbers as a table').click()
+  t.equal(await tab.getByRole('row').count(), 31)
+  await checkScreen(t, tab, 'readers')
+  await tab.getByLabel('Last 24 hours').check()
+  await tab.getByRole('img', { name: 'Reads in each hour. The most were 3' }).waitFor()
+})
+
+t.test('how to use a page is copied', async (t) => {
+  const { public_id: publicId } = await showNew('{"title": "Used"}')
+  await openTab('Use')
+  await checkScreen(t, tab, 'use')
+  const copied = async (what: string): Promise<string> => {
+    await tab.getByRole('button', { name: `Copy ${what}` }).click()
+    await tab.getByRole('status').getByText(`Copied: ${what}`).waitFor()
+    return await tab.evaluate<string>('navigator.clipboard.readText()')
+  }
+  const publicUrl = await copied('URL')
+  t.match(publicUrl, `/landing_pages/${publicId}`)
+  t.equal(await (await fetch(publicUrl)).text(), '{"title": "Used"}')
+  t.equal(await copied('curl command'), `curl ${publicUrl}`)
+  t.match(await copied('JavaScript'), `await fetch('${publicUrl}')`)
+  t.match(await copied('client code'), `landingPages.read('${publicId}')`)
+})
+
+t.test('an asset is inserted at the cursor, as a string', async (t) => {
+  const { text } = await owner.upload(url, Buffer.from('A note'), 'note.txt')
+  const { url: assetUrl } = JSON.parse(text) as { url: string }
+  const { id } = await showNew('[""]')
+  const insert = async () => {
+    await tab.getByRole('button', { name: 'Insert an asset' }).click()
+    await dialogOf('Choose an asset').getByRole('button', { name: 'note.txt' }).click()
+    await dialogOf('Choose an asset').waitFor({ state: 'detached' })
+    await editorOf(tab).and(tab.locator(':focus')).waitFor()
+  }
+  await typeAtStart(tab, '')
+  await tab.keyboard.press('ArrowRight')
+  await insert()
+  await tab.keyboard.press('Control+End')
+  for (let count = 0; count < 2; count++) await tab.keyboard.press('ArrowLeft')
+  await insert()
+  await save(tab)
+  t.equal(await readText(id), `["${assetUrl}","${assetUrl}"]`)
+})
+
+t.test('an asset that is inserted into a new page becomes a member, whose name can be typed', async (t) => {
+  const { text } = await owner.upload(url, Buffer.from('A leaflet'), 'leaflet.txt')
+  const { url: assetUrl } = JSON.parse(text) as { url: string }
+  const { id } = await showNew('{}')
+  await tab.getByRole('button', { name: 'Insert an asset' }).click()
+  await dialogOf('Choose an asset').getByRole('button', { name: 'leaflet.txt' }).click()
+  await editorOf(tab).and(tab.locator(':focus')).waitFor()
+  await tab.keyboard.type('leaflet')
+  await save(tab)
+  t.equal(await readText(id), `{"leaflet": "${assetUrl}"}`)
+})
+
+t.test('a page is deleted after a word of warning', async (t) => {
+  const { id } = await showNew('{"title": "To be deleted"}')
+  await typeAtStart(tab, ' ')
+  await tab.getByRole('button', { name: 'Delete the page' }).click()
+  const dialog = dialogOf('Delete this page?')
+  await dialog.getByText('To be deleted').waitFor()
+  await checkScreen(t, tab, 'question about deleting a page')
+  await dialog.getByRole('button', { name: 'Cancel' }).click()
+  t.equal((await owner.call('GET', documentUrl(id))).status, 200)
+  await tab.getByRole('button', { name: 'Delete the page' }).click()
+  await dialog.getByRole('button', { name: 'Delete the page' }).click()
+  await tab.getByRole('heading', { name: 'Pages', level: 1 }).waitFor()
+  t.equal((await owner.call('GET', documentUrl(id))).status, 404)
+})
+
+t.test('in a narrow window, versions are compared in one column', async (t) => {
+  const { id } = await showNew('{"title": "First"}')
+  await owner.call('PUT', documentUrl(id), { text: '{"title": "Second"}' })
+  await openTab('History')
+  const viewport = tab.viewportSize()
+  await tab.setViewportSize({ width: 360, height: 640 })
+  await tab.getByRole('button', { name: 'Changes in version 2' }).click()
+  const dialog = dialogOf('Version 1 and version 2')
+  await dialog.getByRole('textbox', { name: 'Version 2, with what was removed' }).waitFor()
+  t.equal(await dialog.getByRole('textbox').count(), 1)
+  await dialog.getByText('First').waitFor()
+  if (viewport !== null) await tab.setViewportSize(viewport)
+})

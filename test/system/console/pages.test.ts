@@ -1,0 +1,275 @@
+import type { Page } from 'playwright-core'
+import t, { type Test } from 'tap'
+import { testSettings } from '../../helpers/app.ts'
+import { startBrowser } from '../../helpers/browser.ts'
+import { checkScreen, dropFiles, newProfile, signUpInConsole, startConsoleService,
+  type TestFile } from '../../helpers/console.ts'
+import { provide } from '../../helpers/programs.ts'
+import { query } from '../../helpers/servers.ts'
+
+// The list of pages: what it shows, filtering, creating and deleting.
+
+const { DATABASE_URL: database = '' } = await testSettings(t)
+const { url } = await startConsoleService(t, { DATABASE_URL: database, MAX_DOCUMENT_BYTES: '50000' })
+const browser = await startBrowser(t, provide('chromium'))
+
+/** Of the browser. */
+interface TextArea {
+  readonly value: string
+  readonly selectionStart: number
+  readonly selectionEnd: number
+}
+
+/** Signs up. Returns the tab, which shows that there are no pages, and the id of the user. */
+async function signUp (t: Test): Promise<{ page: Page, userId: string }> {
+  const { page, email } = await signUpInConsole(await newProfile(t, browser), url)
+  const [user] = await query(database, `SELECT id FROM users WHERE email = '${email}'`)
+  return { page, userId: user?.id as string }
+}
+
+/** Creates pages in the database, without the service. `n` is the number of the page. */
+async function insertPages (userId: string, count: number, document = '\'{"title":"Page \' || n || \'"}\'') {
+  await query(
+    database,
+    `
+    INSERT INTO landing_pages (id, public_id, user_id, current_data, content_hash, used_assets_version)
+    SELECT ('01900000-0000-7000-8000-' || lpad(to_hex(${userId} * 10000 + n), 12, '0'))::uuid,
+      translate(substr(encode(sha256(('${userId}-' || n)::bytea), 'base64'), 1, 22), '+/', 'ab'), ${userId}, ${document}, 'x', 1
+    FROM generate_series(1, ${count}) n`
+  )
+}
+
+const jsonFile = (content: string | Buffer, name = 'page.json'): TestFile => ({
+  name,
+  mimeType: 'application/json',
+  buffer: Buffer.from(content)
+})
+const rows = (page: Page) => page.getByRole('listitem')
+const names = async (page: Page) => await rows(page).getByRole('link').allInnerTexts()
+const filter = (page: Page) => page.getByRole('searchbox', { name: 'Filter' })
+const documentsOf = async (userId: string) =>
+  (await query(database, `SELECT current_data FROM landing_pages WHERE user_id = ${userId} ORDER BY id`))
+    .map(({ current_data: document }) => document)
+
+/** Waits until the screen of a page is shown. */
+const waitForPage = async (page: Page) => await page.waitForURL(/#\/pages\/[0-9a-f-]{36}/)
+const openList = async (page: Page) => {
+  await page.getByRole('link', { name: 'Pages' }).click()
+  await page.getByRole('heading', { name: 'Pages', level: 1 }).waitFor()
+}
+
+t.test('a person without pages is told what to do, and creates an empty page', async (t) => {
+  const { page, userId } = await signUp(t)
+  await page.getByRole('heading', { name: 'Create your first page' }).waitFor()
+  await checkScreen(t, page, 'no pages')
+  await page.getByRole('button', { name: 'New page' }).click()
+  await page.getByRole('dialog', { name: 'New page' }).waitFor()
+  await checkScreen(t, page, 'the dialog for a new page')
+  await page.getByRole('button', { name: 'Create the page' }).click()
+  await waitForPage(page)
+  t.same(await documentsOf(userId), ['{}'])
+})
+
+t.test('a page is created from pasted text, whose errors are said with their place', async (t) => {
+  const { page, userId } = await signUp(t)
+  await page.getByRole('button', { name: 'New page' }).click()
+  const text = page.getByRole('textbox', { name: 'Document' })
+  t.equal(
+    await text.evaluate((area: TextArea) => area.value.slice(area.selectionStart, area.selectionEnd)),
+    '{}'
+  )
+  const create = page.getByRole('button', { name: 'Create the page' })
+  const says = async (pattern: RegExp) => await page.getByRole('alert').getByText(pattern).waitFor()
+  await text.fill('{\n  "a": 1,\n}')
+  await create.click()
+  await says(/^Line 3, column 1: Remove the comma/)
+  t.same(
+    await text.evaluate((area: TextArea) => [area.selectionStart, area.selectionEnd]),
+    [12, 12],
+    'the cursor is at the error'
+  )
+  await checkScreen(t, page, 'the dialog with an error')
+  await text.fill('"text"')
+  await create.click()
+  await says(/^Line 1, column 1: A document is an object/)
+  await text.fill(JSON.stringify(['x'.repeat(60_000)]))
+  await create.click()
+  await says(/^It has 58.6 KB, but a document can have at most 48.8 KB/)
+  t.same(await documentsOf(userId), [])
+  await text.fill('{"title": "Pasted", "price": 1.0}')
+  await create.click()
+  await waitForPage(page)
+  t.same(await documentsOf(userId), ['{"title": "Pasted", "price": 1.0}'])
+})
+
+t.test('a page is created from a file that is dropped or chosen, byte for byte', async (t) => {
+  const { page, userId } = await signUp(t)
+  const exact = '{\r\n\t"n": [1e400, 12345678901234567890, -0, 1.0],\r\n"a": "\\ud83d", "a": "é"}'
+  await page.getByRole('heading', { name: 'Create your first page' }).waitFor()
+  await dropFiles(page, [jsonFile(exact)])
+  await waitForPage(page)
+  await openList(page)
+  await page.getByRole('button', { name: 'New page' }).click()
+  const [chooser] = await Promise.all([page.waitForEvent('filechooser'),
+    page.getByRole('button', { name: 'Use a file instead' }).click()])
+  await chooser.setFiles(jsonFile(`\ufeff${exact}`))
+  await waitForPage(page)
+  t.same(await documentsOf(userId), [exact, exact])
+})
+
+t.test('a file that is no document is refused with the reason', async (t) => {
+  const { page, userId } = await signUp(t)
+  await page.getByRole('button', { name: 'New page' }).click()
+  const cases: [RegExp, ...TestFile[]][] = [
+    [/^The file is not text in UTF-8/, jsonFile(Buffer.from([0x7b, 0xff, 0x7d]))],
+    [/^The file is in UTF-16/, jsonFile(Buffer.from('\ufeff{}', 'utf16le'))],
+    [/^It has 58.6 KB/, jsonFile('x'.repeat(60_000))],
+    [/^Line 2, column 1: /, jsonFile('{\n')],
+    [/^Choose one file at a time/, jsonFile('{}'), jsonFile('[]')]
+  ]
+  for (const [message, ...files] of cases) {
+    await dropFiles(page, files)
+    await page.getByRole('alert').getByText(message).waitFor()
+  }
+  t.same(await documentsOf(userId), [])
+  await page.keyboard.press('Escape')
+  await page.getByRole('dialog').waitFor({ state: 'detached' })
+})
+
+t.test('a row shows the name, the size, the version, the change and the reads of a page', async (t) => {
+  const { page, userId } = await signUp(t)
+  const documents = [`{"title":"${'\u202e'}<b>Café</b>"}`, '{"title":"\u200b\u2066"}', '[]']
+  await insertPages(
+    userId,
+    3,
+    `('{${documents.map((document) => JSON.stringify(document)).join(',')}}'::text[])[n]`
+  )
+  await query(
+    database,
+    `
+    UPDATE landing_pages SET version = 3, updated_at = now() - interval '3 hours' WHERE user_id = ${userId}`
+  )
+  await query(
+    database,
+    `
+    INSERT INTO landing_page_reads_hourly SELECT id, date_trunc('hour', now()), 1200, 34 FROM landing_pages
+    WHERE user_id = ${userId} AND current_data LIKE '%Café%'`
+  )
+  await page.reload()
+  await rows(page).nth(2).waitFor()
+  const ids = await query(
+    database,
+    `
+    SELECT id, public_id FROM landing_pages WHERE user_id = ${userId} ORDER BY id DESC`
+  )
+  t.same(
+    await names(page),
+    [ids[0]?.public_id, ids[1]?.public_id, '\u202e<b>Café</b>'],
+    'the public id is the name of a page without a label that can be seen'
+  )
+  const row = rows(page).nth(2)
+  const text = await row.innerText()
+  for (const part of [/Changed 3 hours ago/, /Version 3, 27 bytes/, /1,234 reads in 24 hours/]) {
+    t.match(text.replaceAll(/\s+/g, ' '), part)
+  }
+  t.match(text, ids[2]?.public_id as string)
+  t.match(await row.getByText('3 hours ago').getAttribute('title'), /\d{4}.*\d\d:\d\d/)
+  t.match((await rows(page).nth(0).innerText()).replaceAll(/\s+/g, ' '), /0 reads/)
+  await checkScreen(t, page, 'the list of pages')
+  await row.getByRole('link').click()
+  await page.waitForURL(`**/console/#/pages/${ids[2]?.id}`)
+})
+
+t.test('of two thousand pages the first are shown at once, and all are found', async (t) => {
+  const { page, userId } = await signUp(t)
+  await insertPages(userId, 2000)
+  await page.reload()
+  await rows(page).nth(99).waitFor()
+  t.equal(await rows(page).count(), 100)
+  t.same((await names(page)).slice(0, 2), ['Page 2000', 'Page 1999'])
+  await page.getByRole('status').getByText('2,000 pages').waitFor()
+  await page.getByRole('button', { name: 'Show 100 more' }).click()
+  await rows(page).nth(199).waitFor()
+  t.equal(await rows(page).count(), 200)
+  t.equal(await page.locator(':focus').innerText(), 'Page 1900', 'the first one that was added has the focus')
+
+  await filter(page).fill('page 19')
+  await page.getByRole('status').getByText('139 found').waitFor()
+  t.equal(await rows(page).count(), 100)
+  await page.getByRole('button', { name: 'Show 39 more' }).click()
+  await rows(page).nth(138).waitFor()
+  await filter(page).fill(' PAGE  1234 ')
+  await page.getByRole('status').getByText('1 found').waitFor()
+  t.same(await names(page), ['Page 1234'], 'case and spaces do not matter')
+  const [last] = await query(
+    database,
+    `SELECT public_id FROM landing_pages WHERE user_id = ${userId} ORDER BY id LIMIT 1`
+  )
+  await filter(page).fill(last?.public_id as string)
+  await page.getByRole('link', { name: 'Page 1', exact: true }).click()
+  await waitForPage(page)
+  await page.goBack()
+  await page.getByRole('link', { name: 'Page 1', exact: true }).waitFor()
+  t.equal(await rows(page).count(), 1, 'going back shows the same pages')
+  await filter(page).fill('none of them')
+  await page.getByText('No page matches').waitFor()
+  await checkScreen(t, page, 'a filter without a match')
+  await page.getByRole('button', { name: 'Show all pages' }).click()
+  await rows(page).nth(99).waitFor()
+})
+
+t.test('a page is deleted after a question, by keyboard alone', async (t) => {
+  const { page, userId } = await signUp(t)
+  await insertPages(userId, 3)
+  await page.reload()
+  await rows(page).nth(2).waitFor()
+  await filter(page).focus()
+  await page.keyboard.press('Tab')
+  t.equal(await page.locator(':focus').innerText(), 'Page 3')
+  await page.keyboard.press('Tab')
+  await page.keyboard.press('Enter')
+  const dialog = page.getByRole('dialog', { name: 'Delete this page?' })
+  await dialog.getByText('Page 3').waitFor()
+  await dialog.getByText('“Not found”').waitFor()
+  await checkScreen(t, page, 'the question before a deletion')
+  await page.keyboard.press('Escape')
+  await dialog.waitFor({ state: 'detached' })
+  t.equal(await page.locator(':focus').getAttribute('aria-label'), 'Delete Page 3', 'the focus is back')
+  await page.keyboard.press('Enter')
+  await dialog.getByRole('button', { name: 'Delete the page' }).focus()
+  await page.keyboard.press('Enter')
+  await page.getByRole('status').getByText('Deleted: Page 3').waitFor()
+  t.same(await names(page), ['Page 2', 'Page 1'])
+  t.same((await documentsOf(userId)).length, 2)
+})
+
+t.test('a page that is already gone counts as deleted', async (t) => {
+  const { page, userId } = await signUp(t)
+  await insertPages(userId, 1)
+  await page.reload()
+  await page.getByRole('button', { name: 'Delete Page 1' }).click()
+  await query(database, `DELETE FROM landing_pages WHERE user_id = ${userId}`)
+  await page.getByRole('button', { name: 'Delete the page' }).click()
+  await page.getByRole('heading', { name: 'Create your first page' }).waitFor()
+})
+
+t.test('while the service fails, the list says so and goes on afterwards', async (t) => {
+  const { page, userId } = await signUp(t)
+  await insertPages(userId, 150)
+  let answers = 0
+  await page.route('**/manage/landing_page_summaries*', async (route) => {
+    if (++answers === 2) {
+      await route.fulfill({
+        status: 503,
+        headers: { 'retry-after': '20', 'content-type': 'application/json' },
+        body: '{"errors":["The service is busy"]}'
+      })
+    } else await route.continue()
+  })
+  await page.reload()
+  await page.getByRole('alert').getByText('The service is busy').waitFor()
+  t.equal(await rows(page).count(), 100)
+  await page.getByRole('button', { name: 'Try again' }).click()
+  await page.getByRole('status').getByText('150 pages').waitFor()
+  await page.getByRole('alert').waitFor({ state: 'detached' })
+})

@@ -1,0 +1,43 @@
+import t from 'tap'
+import { PASSWORD } from '../../helpers/app.ts'
+import { startBrowser } from '../../helpers/browser.ts'
+import { newProfile, openConsole, signUpInConsole, startConsoleService } from '../../helpers/console.ts'
+import { provide } from '../../helpers/programs.ts'
+
+// Sessions that are renewed in the middle of a reload, or are ended elsewhere. sign-in.test.ts has the rest.
+
+const { url } = await startConsoleService(t)
+const browser = await startBrowser(t, provide('chromium'))
+
+t.test('a session outlives reloads in the middle of its renewal', async (t) => {
+  const { page } = await signUpInConsole(await newProfile(t, browser), url)
+  for (let round = 0; round < 10; round++) {
+    const renewal = page.waitForRequest('**/auth/browser_session')
+    await page.reload({ waitUntil: 'commit' })
+    await renewal
+  }
+  await page.getByRole('heading', { name: 'Pages', level: 1 }).waitFor()
+})
+
+t.test('a session that was ended elsewhere is continued after a sign-in, in all tabs', async (t) => {
+  const profile = await newProfile(t, browser)
+  const { page, email } = await signUpInConsole(profile, url)
+  const other = await openConsole(profile, url, 'assets')
+  await other.getByRole('heading', { name: 'Assets', level: 1 }).waitFor()
+  const body = JSON.stringify({ user: { email, password: PASSWORD } })
+  const headers = { 'content-type': 'application/json' }
+  const answer = await fetch(`${url}/auth/sign_in`, { method: 'POST', headers, body })
+  const { access_token: token } = await answer.json() as { access_token: string }
+  const bearer = { authorization: `Bearer ${token}` }
+  const ended = await fetch(`${url}/auth/sessions`, { method: 'DELETE', headers: bearer })
+  t.equal(ended.status, 204)
+  for (const tab of [page, other]) {
+    await tab.getByRole('link', { name: tab === page ? 'Assets' : 'Pages' }).click()
+    await tab.getByRole('dialog').waitFor()
+  }
+  await page.getByRole('dialog').getByLabel('Password').fill(PASSWORD)
+  await page.getByRole('dialog').getByRole('button', { name: 'Sign in' }).click()
+  for (const tab of [page, other]) await tab.getByRole('dialog').waitFor({ state: 'detached' })
+  await other.getByRole('link', { name: 'Assets' }).click()
+  await other.getByRole('heading', { name: 'Assets', level: 1 }).waitFor()
+})

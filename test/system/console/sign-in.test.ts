@@ -1,0 +1,103 @@
+import t from 'tap'
+import { PASSWORD } from '../../helpers/app.ts'
+import { startBrowser } from '../../helpers/browser.ts'
+import { checkScreen, newProfile, openConsole, signUpInConsole,
+  startConsoleService } from '../../helpers/console.ts'
+import { provide } from '../../helpers/programs.ts'
+
+const { url } = await startConsoleService(t)
+const browser = await startBrowser(t, provide('chromium'))
+
+t.test('a person signs up, signs out and signs in again', async (t) => {
+  const profile = await newProfile(t, browser)
+  const { page, email } = await signUpInConsole(profile, url)
+  await page.getByRole('button', { name: 'Sign out' }).click()
+  await page.getByRole('heading', { name: 'Sign in' }).waitFor()
+  await page.getByLabel('E-mail address').fill(email)
+  await page.getByLabel('Password').fill('wrong password')
+  await page.getByRole('button', { name: 'Sign in' }).click()
+  await page.getByRole('alert').getByText('Invalid email or password').waitFor()
+  await page.getByLabel('Password').fill(PASSWORD)
+  await page.getByLabel('Password').press('Enter')
+  await page.getByRole('heading', { name: 'Pages', level: 1 }).waitFor()
+})
+
+t.test('what is wrong with a new account is said, all at once', async (t) => {
+  const page = await openConsole(await newProfile(t, browser), url)
+  await page.getByRole('link', { name: 'Create one' }).click()
+  await page.getByLabel('E-mail address').fill('a@example.com')
+  await page.getByLabel('Password', { exact: true }).fill('short')
+  await page.getByLabel('Password, repeated').fill('other')
+  await page.getByRole('button', { name: 'Create the account' }).click()
+  const alert = page.getByRole('alert')
+  await alert.getByText('Password is too short (minimum is 8 characters)').waitFor()
+  await alert.getByText("Password confirmation doesn't match Password").waitFor()
+  await checkScreen(t, page, 'sign-up')
+})
+
+t.test('the screens for signing in are accessible', async (t) => {
+  const page = await openConsole(await newProfile(t, browser), url)
+  await page.getByRole('heading', { name: 'Sign in' }).waitFor()
+  await checkScreen(t, page, 'sign-in')
+})
+
+t.test('a person signs in by typing alone, and begins at the pages', async (t) => {
+  const { page, email } = await signUpInConsole(await newProfile(t, browser), url)
+  await page.getByRole('link', { name: 'Account' }).click()
+  await page.getByRole('button', { name: 'Sign out' }).click()
+  await page.getByLabel('E-mail address').and(page.locator(':focus')).waitFor()
+  await page.reload()
+  await page.getByLabel('E-mail address').and(page.locator(':focus')).waitFor()
+  await page.keyboard.type(email)
+  await page.keyboard.press('Tab')
+  await page.keyboard.type(PASSWORD)
+  await page.keyboard.press('Enter')
+  await page.getByRole('heading', { name: 'Pages', level: 1 }).waitFor()
+})
+
+t.test('a reload and a new tab need no sign-in, and no script can read the refresh token', async (t) => {
+  const profile = await newProfile(t, browser)
+  const { page } = await signUpInConsole(profile, url)
+  await page.reload()
+  await page.getByRole('heading', { name: 'Pages', level: 1 }).waitFor()
+  const other = await openConsole(profile, url)
+  await other.getByRole('heading', { name: 'Pages', level: 1 }).waitFor()
+  t.equal(await page.evaluate<string>('document.cookie'), '')
+  t.equal(await page.evaluate<number>('localStorage.length + sessionStorage.length'), 0)
+  t.match(await profile.cookies(), [{ httpOnly: true, sameSite: 'Strict', path: '/auth/browser_session' }])
+})
+
+t.test('a sign-out ends the session of all tabs, and a sign-in starts it in all of them', async (t) => {
+  const profile = await newProfile(t, browser)
+  const { page, email } = await signUpInConsole(profile, url)
+  const other = await openConsole(profile, url, 'assets')
+  await other.getByRole('heading', { name: 'Assets', level: 1 }).waitFor()
+  await page.getByRole('button', { name: 'Sign out' }).click()
+  const dialog = other.getByRole('dialog', { name: 'Your session has ended' })
+  await dialog.waitFor()
+  await dialog.getByLabel('Password').and(other.locator(':focus')).waitFor()
+  await checkScreen(t, other, 'sign-in over a screen')
+  await page.getByLabel('E-mail address').fill(email)
+  await page.getByLabel('Password').fill(PASSWORD)
+  await page.getByRole('button', { name: 'Sign in' }).click()
+  await dialog.waitFor({ state: 'detached' })
+  await other.getByRole('heading', { name: 'Assets', level: 1 }).waitFor()
+})
+
+t.test('many tabs that are opened at once share the session', async (t) => {
+  const profile = await newProfile(t, browser)
+  await signUpInConsole(profile, url)
+  const tabs = await Promise.all(Array.from({ length: 8 }, async () => await openConsole(profile, url)))
+  for (const tab of tabs) await tab.getByRole('heading', { name: 'Pages', level: 1 }).waitFor()
+})
+
+t.test('another account in another tab never shows its pages among those of the first', async (t) => {
+  const profile = await newProfile(t, browser)
+  const { page, email } = await signUpInConsole(profile, url)
+  const other = await openConsole(profile, url)
+  await other.getByRole('button', { name: 'Sign out' }).click()
+  await signUpInConsole(profile, url)
+  const dialog = page.getByRole('dialog', { name: 'Your session has ended' })
+  await dialog.waitFor()
+  t.equal(await dialog.getByLabel('E-mail address').inputValue(), email)
+})

@@ -1,0 +1,200 @@
+import fc from 'fast-check'
+import t from 'tap'
+import { byteLength } from '../../../console/src/json/byte-length.ts'
+import { checkJson } from '../../../console/src/json/check.ts'
+import { formatJson } from '../../../console/src/json/format.ts'
+import { JsonScanner, JsonSyntaxError } from '../../../src/http/json-scanner.ts'
+import { containerText, space } from '../../helpers/json-text.ts'
+
+/** The place of the error that the service would name; undefined if the text is JSON. */
+function placeOfService (text: string): string | undefined {
+  const scanner = new JsonScanner(Buffer.from(text), { name () {}, value () {} })
+  try {
+    scanner.advance(Infinity)
+    return undefined
+  } catch (error) {
+    if (error instanceof JsonSyntaxError) return error.message
+    throw error
+  }
+}
+
+function placeOf (text: string): string | undefined {
+  const error = checkJson(text)
+  return error && `line ${error.line}, column ${error.column}`
+}
+
+function isJson (text: string): boolean {
+  try {
+    JSON.parse(text)
+    return true
+  } catch {
+    return false
+  }
+}
+
+/** A document in which some characters are replaced, removed or inserted. */
+const almostDocument = fc.tuple(
+  fc.tuple(space, containerText, space).map((parts) => parts.join('')),
+  fc.array(
+    fc.tuple(
+      fc.nat(),
+      fc.constantFrom(0, 1),
+      fc.oneof(
+        fc.constantFrom(...'{}[],:"\\+-.eE0123456789tfnu \t\n\r\u0000\u001f\u007f\ufeff\'/#', ''),
+        fc.string({ unit: 'binary' })
+      )
+    ),
+    { maxLength: 2 }
+  )
+)
+  .map(([text, changes]) => {
+    let changed = text
+    for (const [place, removed, inserted] of changes) {
+      const at = place % (changed.length + 1)
+      changed = changed.slice(0, at) + inserted + changed.slice(at + removed)
+    }
+    return changed.toWellFormed()
+  })
+
+t.test('accepts the objects and arrays that JSON.parse accepts', async () => {
+  fc.assert(
+    fc.property(almostDocument, (text) => {
+      const isDocument = isJson(text) && typeof JSON.parse(text) === 'object' && JSON.parse(text) !== null
+      return (checkJson(text) === undefined) === isDocument
+    }),
+    { numRuns: 20_000 }
+  )
+})
+
+t.test('names the place of a syntax error as the service does', async () => {
+  fc.assert(
+    fc.property(almostDocument, (text) => isJson(text) || placeOf(text) === placeOfService(text)),
+    { numRuns: 20_000 }
+  )
+})
+
+t.test('the offset of an error is where its line and column are', async () => {
+  fc.assert(fc.property(almostDocument, (text) => {
+    const error = checkJson(text)
+    if (error === undefined) return true
+    const lines = text.split('\n').slice(0, error.line - 1)
+    return lines.join('').length + lines.length + error.column - 1 === error.offset
+  }))
+})
+
+const DEEPEST = '['.repeat(100) + ']'.repeat(100)
+
+const ERRORS: ReadonlyArray<readonly [text: string, place: string, message: string]> = [
+  ['', 'line 1, column 1', 'The text is empty. A document starts with { or [.'],
+  ['{"price": 2,}', 'line 1, column 13', 'Remove the comma before }.'],
+  ['[1, 2,\n]', 'line 2, column 1', 'Remove the comma before ].'],
+  ['{"a": }', 'line 1, column 7', 'A value is missing before }.'],
+  ['[1,, 2]', 'line 1, column 4', 'A value is missing before this comma.'],
+  ['{"a": 1,, "b": 2}', 'line 1, column 9', 'Remove this comma.'],
+  ['{\n  "price": 2\n  "name": 1\n}', 'line 3, column 3', 'A comma is missing before this.'],
+  ['[1 2]', 'line 1, column 4', 'A comma is missing before this.'],
+  ['[01]', 'line 1, column 3', "A number can't start with 0."],
+  ['[+1]', 'line 1, column 2', 'A number starts with a digit or a minus sign.'],
+  ['[1.]', 'line 1, column 4', 'A digit is missing in this number.'],
+  ["{'a': 1}", 'line 1, column 2', 'Text is written in double quotes ("), no others.'],
+  ['["a", “b”]', 'line 1, column 7', 'Text is written in double quotes ("), no others.'],
+  ['{price: 1}', 'line 1, column 2', 'Put the name price in double quotes.'],
+  ['{"a" 1}', 'line 1, column 6', 'A colon and a value are missing after the name.'],
+  ['{"a": True}', 'line 1, column 7', 'Write true in small letters.'],
+  ['{"a": None}', 'line 1, column 7', 'JSON has no None. Write null, or put it in double quotes.'],
+  ['{"a": nothing}', 'line 1, column 8',
+    'Put nothing in double quotes, or write true, false, null or a number.'],
+  ['{} // the end', 'line 1, column 4', 'JSON has no comments. Remove this one.'],
+  ['{ /* a */ }', 'line 1, column 3', 'JSON has no comments. Remove this one.'],
+  ['{\n"a": [1', 'line 2, column 8', 'The [ of line 2 has no end. A ] is missing.'],
+  ['{"a": [1}', 'line 1, column 9', "} can't close the [ of line 1."],
+  ['{}}', 'line 1, column 3', 'There is one } too many.'],
+  ['{} {}', 'line 1, column 4', 'The document has ended before this. Nothing may follow.'],
+  ['["open', 'line 1, column 7', 'The string has no end. A " is missing.'],
+  [
+    '{"a": "line\nbreak"}',
+    'line 1, column 12',
+    'The string has no end in this line. A " is missing, or write \\n for a line break.'
+  ],
+  ['["\t"]', 'line 1, column 3', 'In a string, write \\t for a tab.'],
+  ['["\u0000"]', 'line 1, column 3', 'In a string, write \\u0000 for this control character.'],
+  ['["C:\\dir"]', 'line 1, column 6', 'This is no escape. For a backslash, write \\\\.'],
+  ['["\\u12g4"]', 'line 1, column 7', '\\u needs four hexadecimal digits, such as \\u00e9.'],
+  [
+    '[\u00a01]',
+    'line 1, column 2',
+    'Remove the invisible character \\u00a0. Outside of strings, only spaces, tabs and line breaks are allowed.'
+  ],
+  ['\n "text"', 'line 2, column 2', 'A document is an object { … } or an array [ … ].'],
+  ['2', 'line 1, column 1', 'A document is an object { … } or an array [ … ].'],
+  [`[\n${DEEPEST}]`, 'line 2, column 100', 'A document can have at most 100 levels of { } and [ ].'],
+  ['["\ud83d"]', 'line 1, column 3', 'Here is half of a character. Delete it, or write \\ud83d.']
+]
+for (const [text, place, message] of ERRORS) {
+  t.test(`says what to do about ${JSON.stringify(text).slice(0, 40)}`, async (t) => {
+    t.equal(placeOf(text), place)
+    t.equal(checkJson(text)?.message, message)
+  })
+}
+
+t.test('accepts what the service keeps exactly', async (t) => {
+  const texts = [DEEPEST, '[1e400, 1.0, -0]', '{"a":1,\r\n"a":2}', '[\r1]',
+    '["\\ud800", "\u2028", "\\u0000", "\ufeff"]', '{"__proto__": 1}']
+  for (const text of texts) t.equal(checkJson(text), undefined)
+})
+
+t.test('checks deep documents without recursion', async (t) => {
+  const deep = '['.repeat(500_000)
+  t.equal(checkJson(deep)?.message, 'The [ of line 1 has no end. A ] is missing.')
+  t.match(checkJson(deep + ']'.repeat(500_000))?.message, /at most 100 levels/)
+})
+
+/** All tokens; only white space between tokens is left out. */
+const tokensOf = (text: string): string[] => text.match(/"(?:[^"\\]|\\.)*"|[{}[\],:]|[^\s{}[\],:"]+/g) ?? []
+
+t.test('formatting keeps all tokens', async () => {
+  fc.assert(fc.property(
+    containerText,
+    (text) => JSON.stringify(tokensOf(formatJson(text))) === JSON.stringify(tokensOf(text))
+  ))
+})
+
+t.test('formatting a formatted text changes nothing', async () => {
+  fc.assert(fc.property(containerText, (text) => formatJson(formatJson(text)) === formatJson(text)))
+})
+
+t.test('formats as JSON.stringify does', async () => {
+  fc.assert(fc.property(
+    fc.json(),
+    (text) => formatJson(text) === JSON.stringify(JSON.parse(text), null, 2) || /"__proto__"|-0/.test(text)
+  ))
+})
+
+t.test('formatting keeps digits, escapes, order and duplicate names', async (t) => {
+  t.equal(
+    formatJson('\r\n{"b":1e400,"a":1.0, "a" :[ ],"\\u0061":{\n},"c":["\\ud800\\/",-0]} '),
+    `{
+  "b": 1e400,
+  "a": 1.0,
+  "a": [],
+  "\\u0061": {},
+  "c": [
+    "\\ud800\\/",
+    -0
+  ]
+}`
+  )
+})
+
+t.test('counts the bytes of a text', async () => {
+  fc.assert(fc.property(
+    fc.string({ unit: 'binary' }),
+    (text) => byteLength(text) === Buffer.byteLength(text)
+  ))
+})
+
+t.test('counts half of a character as its replacement', async (t) => {
+  for (const text of ['\ud83d', '\udc00', '\ud83da', '\ud83d\ud83d\udc00']) {
+    t.equal(byteLength(text), Buffer.byteLength(text))
+  }
+})
