@@ -4,8 +4,9 @@ import { writeFile } from 'node:fs/promises'
 import { join } from 'node:path'
 import { setFlagsFromString } from 'node:v8'
 import { runInNewContext } from 'node:vm'
+import sharp from 'sharp'
 import t from 'tap'
-import { createLandfallClient } from '../../../packages/client/src/index.ts'
+import { ConflictError, createLandfallClient, srcset } from '../../../packages/client/src/index.ts'
 import { temporaryFolder } from '../../helpers/service.ts'
 import { expiredTokens, failure, recordingFetch, signedUp, startApp } from '../../helpers/api-client.ts'
 
@@ -16,7 +17,7 @@ t.test('files can be uploaded from memory and from disk', async (t) => {
   const { assets } = await signedUp(url)
   const note = await assets.upload(new File(['hello'], 'note.txt', { type: 'text/plain' }))
   t.match(note, { filename: 'note.txt', content_type: 'text/plain', byte_size: 5 })
-  t.same(await assets.get(note.id), note)
+  t.same(await assets.get(note.id), { ...note, used_by: [] })
   t.match(await assets.upload(new Blob(['x'])), { filename: 'file' })
 
   const bytes = randomBytes(3 * 2 ** 20)
@@ -29,6 +30,20 @@ t.test('files can be uploaded from memory and from disk', async (t) => {
   await assets.delete(large.id)
   t.match(await failure(assets.get(large.id)), { status: 404 })
   t.match(await failure(assets.delete(large.id)), { status: 404 })
+})
+
+t.test('a file that a page uses can be kept', async (t) => {
+  const { assets, landingPages } = await signedUp(url)
+  const file = await assets.upload(new File(['hello'], 'note.txt'))
+  const page = await landingPages.create({ file: file.url })
+  t.same((await assets.get(file.id)).used_by, [{ id: page.id, public_id: page.public_id }])
+  const error = await failure(assets.delete(file.id, { ifUnused: true }))
+  t.ok(error instanceof ConflictError)
+  t.match(error, { status: 409, errors: [`File is used by 1 page: ${page.public_id}`] })
+  await assets.delete(file.id, { ifUnused: false })
+  const unused = await assets.upload(new File(['hello'], 'note.txt'))
+  await assets.delete(unused.id, { ifUnused: true })
+  t.same((await assets.listPage()).items, [])
 })
 
 t.test('an upload is repeated completely after an expired token is renewed', async (t) => {
@@ -89,4 +104,17 @@ t.test('assets.list() returns all assets, newest first', async (t) => {
   const found = []
   for await (const { id } of assets.list({ limit: 2 })) found.push(id)
   t.same(found, ids)
+})
+
+t.test('srcset lists the variants of a type', async (t) => {
+  const { assets } = await signedUp(url)
+  const colour = sharp({ create: { width: 700, height: 350, channels: 3, background: '#345' } })
+  const upload = async (bytes: Buffer) => await assets.upload(new Blob([new Uint8Array(bytes)]))
+  const photo = await upload(await colour.jpeg().toBuffer())
+  const stem = photo.url.replace('.jpg', '')
+  t.equal(srcset(photo), `${stem}/w320.jpg 320w, ${stem}/w640.jpg 640w`, 'its own type')
+  t.equal(srcset(photo, 'image/webp'), `${stem}/w320.webp 320w, ${stem}/w640.webp 640w`)
+  t.equal(srcset(photo, 'image/png'), '')
+  t.match(srcset(await upload(await colour.gif().toBuffer())), /^\S+\/w320\.webp 320w, \S+\/w640\.webp 640w$/)
+  t.equal(srcset(await upload(Buffer.from('text'))), '')
 })

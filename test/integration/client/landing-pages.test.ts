@@ -206,3 +206,17 @@ t.test('api calls any route by its method and path', async (t) => {
   // @ts-expect-error the client has no middleware
   t.equal(api.use, undefined)
 })
+
+t.test('summaries iterates over all pages without their documents', async (t) => {
+  const { landingPages } = await signedUp(url)
+  for (const title of ['one', 'two', 'three']) await landingPages.create({ title })
+  const labels = []
+  for await (const { label, reads } of landingPages.summaries({ limit: 2 })) {
+    labels.push(label)
+    t.same(reads, Array(24).fill(0))
+  }
+  t.same(labels, ['three', 'two', 'one'])
+  const { items, next } = await landingPages.summariesPage({ limit: 2 })
+  t.same(items.map(({ label, version }) => [label, version]), [['three', 1], ['two', 1]])
+  t.same((await landingPages.summariesPage({ cursor: next })).items.map(({ label }) => label), ['one'])
+})

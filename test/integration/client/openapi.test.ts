@@ -1,10 +1,10 @@
 import { readFileSync } from 'node:fs'
 import t from 'tap'
-import { API_FILE, generateTypes } from '../../../packages/client/generate-api.ts'
+import { API_FILE, generateTypes, MAIL } from '../../../packages/client/generate-api.ts'
 import { isPublic } from '../../../packages/client/src/transport.ts'
-import { buildTestApp } from '../../helpers/app.ts'
+import { buildTestApp, testSettings } from '../../helpers/app.ts'
 
-const app = await buildTestApp(t)
+const app = await buildTestApp(t, { settings: { ...MAIL, ...await testSettings(t) } })
 
 t.test('api.ts is up to date with the OpenAPI document', async (t) => {
   t.ok(

@@ -2,10 +2,12 @@ import { readFile } from 'node:fs/promises'
 import { createServer } from 'node:http'
 import type { AddressInfo } from 'node:net'
 import { join } from 'node:path'
-import { chromium, type Page } from 'playwright-core'
+import type { Page } from 'playwright-core'
 import t from 'tap'
+import { createLandfallClient } from '../../../packages/client/src/index.ts'
 import type * as Client from '../../../packages/client/src/index.ts'
 import { credentials, startApp } from '../../helpers/api-client.ts'
+import { startBrowser } from '../../helpers/browser.ts'
 import { installClient, readmeBlock } from '../../helpers/installed-client.ts'
 import { provide } from '../../helpers/programs.ts'
 
@@ -32,12 +34,7 @@ const origin = `http://localhost:${(site.address() as AddressInfo).port}`
 t.teardown(() => site.close())
 
 const { app, url } = await startApp(t, { CORS_ORIGINS: origin })
-const browser = await chromium.launch({
-  executablePath: provide('chromium'),
-  args: ['--headless', '--no-sandbox', '--disable-gpu', '--disable-quic', '--no-first-run',
-    '--disable-background-networking', '--disable-component-update', '--disable-sync']
-})
-t.teardown(async () => await browser.close())
+const browser = await startBrowser(t, provide('chromium'))
 
 declare global {
   // Defined in the pages of this test.
@@ -159,4 +156,65 @@ t.test('two tabs with an expired access token refresh the session once', async (
   ))
   t.equal(new Set(ids.flat()).size, 1)
   t.equal(refreshes, 1)
+})
+
+/** Opens a page of the service's own origin, with the client. */
+async function openOwnPage (context: Awaited<ReturnType<typeof browser.newContext>>): Promise<Page> {
+  const page = await context.newPage()
+  page.on('pageerror', (error) => t.fail(error.message))
+  await page.route(
+    `${url}/own-page`,
+    async (route) => await route.fulfill({ contentType: 'text/html', body: PAGE })
+  )
+  await page.route(
+    `${url}/@landfall/**`,
+    async (route) => await route.fulfill({ path: join(modules, new URL(route.request().url()).pathname) })
+  )
+  await page.route(
+    `${url}/openapi-fetch/**`,
+    async (route) => await route.fulfill({ path: join(modules, new URL(route.request().url()).pathname) })
+  )
+  await page.goto(`${url}/own-page`)
+  return page
+}
+
+t.test('the example of a session in a cookie runs in a browser, and two tabs share the session', async (t) => {
+  const account = { email: 'editor@example.com', password: 'correct horse' }
+  await createLandfallClient({ baseUrl: url }).auth.signUp(account)
+  const context = await browser.newContext()
+  const statuses: string[] = []
+  context.on('response', (response) => {
+    const { pathname } = new URL(response.url())
+    if (pathname === '/auth/browser_session') {
+      statuses.push(`${response.request().method()} ${response.status()}`)
+    }
+  })
+  const script = `import { createLandfallClient } from '@landfall/client'
+    ${readmeBlock('Sessions in a cookie')}
+    globalThis.landfall = landfall`
+  const open = async (): Promise<Page> => {
+    const page = await openOwnPage(context)
+    // The browser itself reports the 401 of the first visit.
+    const printed = page.waitForEvent('console', (message) => message.type() === 'log')
+    await page.addScriptTag({ type: 'module', content: script })
+    t.equal((await printed).text(), account.email)
+    return page
+  }
+  const tabs = [await open(), await open()]
+  t.same(statuses, ['POST 401', 'POST 200', 'POST 200'], 'the second tab resumes the session')
+  t.same(await context.cookies(url), [], 'only one route gets the cookie')
+  const [cookie] = await context.cookies(`${url}/auth/browser_session`)
+  t.match(cookie, { name: 'landfall_session', httpOnly: true, sameSite: 'Strict', secure: false })
+  t.equal(await tabs[0]!.evaluate('document.cookie'), '')
+
+  statuses.length = 0
+  await Promise.all(tabs.map(async (tab) =>
+    await tab.evaluate(async () => {
+      await Promise.all([1, 2, 3].map(async () => await landfall.auth.resume()))
+    })
+  ))
+  t.same(statuses, Array(6).fill('POST 200'), 'tabs take turns')
+  await tabs[0]!.evaluate(async () => await landfall.auth.signOut())
+  t.same(await context.cookies(`${url}/auth/browser_session`), [])
+  t.equal(await tabs[1]!.evaluate(async () => await landfall.auth.resume()), undefined)
 })

@@ -6,6 +6,7 @@ import t from 'tap'
 import { PNG } from '../../helpers/assets.ts'
 import { startApp } from '../../helpers/api-client.ts'
 import { installClient, readmeBlock, readmeBlocks } from '../../helpers/installed-client.ts'
+import { startMailServer } from '../../helpers/mail-server.ts'
 import { PROJECT } from '../../helpers/service.ts'
 
 // Tests the client as users get it: packed, and installed into an empty folder.
@@ -45,7 +46,7 @@ t.test('Node can import the entry point of the package and nothing else', async 
     await evaluate("import * as client from '@landfall/client'; console.log(Object.keys(client).sort().join())")
   t.equal(
     stdout,
-    'ConflictError,LandfallError,PreconditionFailedError,createLandfallClient,exactJson,memoryTokens,webStorageTokens\n'
+    'ConflictError,InsufficientScopeError,LandfallError,PreconditionFailedError,createLandfallClient,exactJson,memoryTokens,srcset,webStorageTokens\n'
   )
   await t.rejects(evaluate("import '@landfall/client/dist/session.js'"), /ERR_PACKAGE_PATH_NOT_EXPORTED/)
 })
@@ -54,7 +55,7 @@ t.test('the types of the package work with bundlers and with Node', async (t) =>
   writeFileSync(
     join(folder, 'consumer.mts'),
     `
-    import { createLandfallClient, LandfallError, type LandingPage } from '@landfall/client'
+    import { createLandfallClient, LandfallError, memoryTokens, type LandingPage } from '@landfall/client'
     const landfall = createLandfallClient({ baseUrl: 'http://localhost:3000', retry: { maxRetries: 1 } })
     interface Product { title: string }
     export async function use (file: Blob): Promise<string> {
@@ -69,6 +70,15 @@ t.test('the types of the package work with bundlers and with Node', async (t) =>
     export const isMissing = (error: unknown): boolean => error instanceof LandfallError && error.status === 404
     // @ts-expect-error a status is a number
     export const isNot = (error: LandfallError): boolean => error.status === '404'
+    const { key: apiKey } = await landfall.apiKeys.create({ name: 'Build', scopes: ['pages:read'], current_password: '' })
+    createLandfallClient({ baseUrl: 'http://localhost:3000', apiKey })
+    // @ts-expect-error a key needs no tokens
+    createLandfallClient({ baseUrl: 'http://localhost:3000', apiKey, tokens: memoryTokens() })
+    createLandfallClient({ baseUrl: 'http://localhost:3000', cookieSession: true })
+    // @ts-expect-error a key needs no session
+    createLandfallClient({ baseUrl: 'http://localhost:3000', apiKey, cookieSession: true })
+    // @ts-expect-error there is no such scope
+    await landfall.apiKeys.create({ name: 'Build', scopes: ['pages'], current_password: '' })
     // @ts-expect-error there is no such route
     await landfall.api.GET('/nowhere')
     // @ts-expect-error a password is required
@@ -94,7 +104,8 @@ t.test('the types of the package work with bundlers and with Node', async (t) =>
 })
 
 t.test('the examples of the README run', async (t) => {
-  const { url } = await startApp(t, { BASE_URL: 'http://localhost:3000' })
+  const mail = await startMailServer(t)
+  const { url } = await startApp(t, { BASE_URL: 'http://localhost:3000', ...mail.settings })
   const runExample = async (script: string) => {
     const text = script.replaceAll('http://localhost:3000', url)
     return (await run(process.execPath, ['--input-type=module', '-e', text], { cwd: folder })).stdout
@@ -119,20 +130,27 @@ t.test('the examples of the README run', async (t) => {
   `
   writeFileSync(join(folder, 'dot.png'), PNG)
   const expected: [section: string, output: RegExp][] = [
+    ['API keys', /\n\{"title":"Hello"\}\n[^]*\npages:write\n$/],
     ['Methods', /\nimage\/png 1 1\n$/],
     ['Methods', /^(\w{22})\n200 \1\n$/],
     ['Published documents', /\nHello\n$/],
     ['Exact JSON', /\n\{"price": 1\.0\}\n$/],
     ['Patches', /\n\{"title":"Hello","price":9\.90\}\nOperation 1 [^\n]+\n$/],
-    ['Versions', /\n2 editor@example\.com\n1 editor@example\.com\n3 true\n$/]
+    ['Versions', /\n2 editor@example\.com\n1 editor@example\.com\n3 true\n$/],
+    ['Links of mails', /^\w{22}\n$/],
+    ['Links of mails', /^\w{22}\n$/]
   ]
-  // browser.test.ts runs the example of "Browsers".
-  const elsewhere = ['Quick start', 'Browsers']
+  // browser.test.ts runs the examples of "Browsers" and "Sessions in a cookie".
+  const elsewhere = ['Quick start', 'Browsers', 'Sessions in a cookie']
   const examples = readmeBlocks().filter(({ section, language }) =>
     language !== 'sh' && !elsewhere.includes(section)
   )
   t.same(examples.map(({ section }) => section), expected.map(([section]) => section), 'every example is run')
   for (const [index, [section, output]] of expected.entries()) {
-    t.match(await runExample(preamble + examples[index]?.text), output, section)
+    const text = examples[index]?.text ?? ''
+    // The last example is for a page of the user's own.
+    const hash = text.includes('location') ? `#token=${await mail.linkTo('editor@example.com', 2)}` : ''
+    const location = `globalThis.location = { hash: '${hash}' }\n`
+    t.match(await runExample(location + preamble + text), output, section)
   }
 })

@@ -1,0 +1,165 @@
+import t from 'tap'
+import { createLandfallClient, memoryTokens, type Credentials } from '../../../packages/client/src/index.ts'
+import { startMailServer } from '../../helpers/mail-server.ts'
+import { credentials, expiredTokens, failure, recordingFetch, signedUp,
+  startApp } from '../../helpers/api-client.ts'
+
+const mail = await startMailServer(t)
+const { url } = await startApp(t, { BASE_URL: 'http://localhost:3000', ...mail.settings })
+const NEW_PASSWORD = 'staple battery'
+
+async function createAccount () {
+  const account = credentials()
+  await createLandfallClient({ baseUrl: url }).auth.signUp(account)
+  return account
+}
+
+async function signIn (account: Credentials) {
+  const { auth } = createLandfallClient({ baseUrl: url })
+  await auth.signIn(account)
+  return auth
+}
+
+t.test('sessions() lists where the account is signed in, newest first', async (t) => {
+  const account = await createAccount()
+  const auth = await signIn(account)
+  const last = await signIn(account)
+  const sessions = []
+  for await (const session of auth.sessions({ limit: 2 })) sessions.push(session)
+  t.same(sessions.map(({ current }) => current), [false, true, false])
+  t.match(sessions[1], { id: /^[\w-]{36}$/, created_at: /Z$/, user_agent: 'node', address: '127.0.0.1' })
+  const { items, next } = await last.sessionsPage({ limit: 1 })
+  t.match(items, [{ id: sessions[0]?.id, current: true }])
+  t.type(next, 'string')
+})
+
+t.test('endSession() ends one session, endOtherSessions() all but that of the client', async (t) => {
+  const account = await createAccount()
+  const [one, two, three] = [await signIn(account), await signIn(account), await signIn(account)]
+  const { items: [newest] } = await one.sessionsPage()
+  await one.endSession(newest?.id ?? '')
+  t.match(await failure(three.me()), { status: 401 })
+  t.match(await failure(one.endSession(newest?.id ?? '')), { status: 404 })
+  await two.endOtherSessions()
+  t.match(await failure(one.me()), { status: 401 })
+  t.match((await two.sessionsPage()).items, [{ current: true }])
+})
+
+t.test('changePassword() ends the other sessions, and the client stays signed in', async (t) => {
+  const account = await createAccount()
+  const [auth, other] = [await signIn(account), await signIn(account)]
+  const change = { current_password: account.password, password: NEW_PASSWORD }
+  t.match(await failure(auth.changePassword({ ...change, current_password: 'something else' })), {
+    status: 422,
+    errors: ['Current password is wrong']
+  })
+  t.match(await failure(auth.changePassword({ ...change, password_confirmation: 'mistyped' })), {
+    status: 422,
+    errors: [/confirmation/i]
+  })
+  await auth.changePassword(change)
+  t.match(await auth.me(), { email: account.email })
+  t.match(await failure(other.me()), { status: 401 })
+  t.match(await failure(signIn(account)), { status: 401 })
+  t.ok(await signIn({ ...account, password: NEW_PASSWORD }))
+})
+
+t.test('a forgotten password can be reset with a link, without a sign-in', async (t) => {
+  const account = await createAccount()
+  const signedIn = await signIn(account)
+  const { auth } = createLandfallClient({ baseUrl: url })
+  await mail.linkTo(account.email) // of the sign-up
+  await auth.requestPasswordReset('nobody@example.com')
+  await auth.requestPasswordReset(account.email)
+  const token = await mail.linkTo(account.email, 2)
+  const short = { token, password: 'short', password_confirmation: 'other' }
+  t.match(await failure(auth.resetPassword(short)), { status: 422, errors: [/too short/, /confirmation/i] })
+  await auth.resetPassword({ token, password: NEW_PASSWORD })
+  t.match(await failure(auth.resetPassword({ token, password: NEW_PASSWORD })), { status: 422 })
+  t.match(await failure(signedIn.me()), { status: 401 })
+  t.match(await auth.signIn({ ...account, password: NEW_PASSWORD }), { email_confirmed_at: /Z$/ })
+})
+
+t.test('confirmEmail() keeps the session of the client and ends the others', async (t) => {
+  const account = await createAccount()
+  const [auth, other] = [await signIn(account), await signIn(account)]
+  t.match(await auth.me(), { email_confirmed_at: null })
+  await mail.linkTo(account.email) // a mail that waits would count for both
+  await auth.requestEmailConfirmation()
+  const token = await mail.linkTo(account.email, 2)
+  t.match(await failure(auth.confirmEmail('x'.repeat(43))), { status: 422, errors: [/^Link is invalid/] })
+  await auth.confirmEmail(token)
+  t.match(await auth.me(), { email_confirmed_at: /Z$/ })
+  t.match(await failure(other.me()), { status: 401 })
+})
+
+t.test('confirmEmail() needs no session, and ignores one that is over', async (t) => {
+  const accounts = [await createAccount(), await createAccount()]
+  const over = await signIn(accounts[0] as Credentials)
+  await (await signIn(accounts[0] as Credentials)).endOtherSessions()
+  for (const [index, auth] of [over, createLandfallClient({ baseUrl: url }).auth].entries()) {
+    const account = accounts[index] as Credentials
+    await auth.confirmEmail(await mail.linkTo(account.email))
+    t.match(await (await signIn(account)).me(), { email_confirmed_at: /Z$/ })
+  }
+})
+
+t.test('without mail, these methods reject with a 404', async (t) => {
+  const { url } = await startApp(t)
+  const { auth } = await signedUp(url)
+  for (
+    const call of [
+      async () => await auth.requestPasswordReset('you@example.com'),
+      async () => await auth.resetPassword({ token: 'x', password: NEW_PASSWORD }),
+      async () => await auth.requestEmailConfirmation(),
+      async () => await auth.confirmEmail('x')
+    ]
+  ) t.match(await failure(call()), { status: 404 })
+})
+
+t.test('what uses a password or a token up is not repeated after a 503', async (t) => {
+  const tokens = memoryTokens()
+  await signedUp(url, { tokens })
+  const { fetch, sent } = recordingFetch()
+  // A proxy loses the answer and sends a 503 instead.
+  const fetchLosingAnswers = async (address: string, init: RequestInit) => {
+    await fetch(address, init)
+    return new Response(null, { status: 503, headers: { 'retry-after': '0' } })
+  }
+  const { auth } = createLandfallClient({ baseUrl: url, tokens, fetch: fetchLosingAnswers })
+  const change = { current_password: credentials().password, password: NEW_PASSWORD }
+  t.match(await failure(auth.changePassword(change)), { status: 503 })
+  t.match(await failure(auth.resetPassword({ token: 'x', password: NEW_PASSWORD })), { status: 503 })
+  t.match(await failure(auth.confirmEmail('x')), { status: 503 })
+  t.match(await failure(auth.deleteAccount(NEW_PASSWORD)), { status: 503 })
+  t.same(sent.map(({ method, status }) => `${method} ${status}`), ['PUT 204', 'PUT 422', 'PUT 422',
+    'DELETE 204'])
+})
+
+t.test('deleteAccount() deletes the account and forgets the tokens', async (t) => {
+  const account = credentials()
+  const tokens = memoryTokens()
+  const { auth, landingPages } = createLandfallClient({
+    baseUrl: url,
+    tokens,
+    onSessionEnded: () => t.fail('the session has not ended by itself')
+  })
+  await auth.signUp(account)
+  const page = await landingPages.create({})
+  t.match(await failure(auth.deleteAccount('something else')), {
+    status: 422,
+    errors: ['Password is wrong']
+  })
+  t.match(await auth.me(), { email: account.email })
+  t.equal(await auth.deleteAccount(account.password), undefined)
+  t.equal(await tokens.load(), undefined)
+  t.match(await failure(landingPages.read(page.public_id)), { status: 404 })
+  t.match(await failure(auth.signIn(account)), { status: 401 })
+  t.match(await auth.signUp(account), { email: account.email })
+})
+
+t.test('deleteAccount() renews an expired access token', async (t) => {
+  const { auth } = createLandfallClient({ baseUrl: url, tokens: await expiredTokens(url) })
+  await auth.deleteAccount(credentials().password)
+  t.match(await failure(auth.me()), { status: 401 })
+})
