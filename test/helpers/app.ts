@@ -51,7 +51,7 @@ export async function listen (app: FastifyInstance): Promise<string> {
 }
 
 export interface Account {
-  readonly user: { readonly id: number, readonly email: string }
+  readonly user: { readonly id: number, readonly email: string, readonly email_confirmed_at: string | null }
   readonly access_token: string
   readonly refresh_token: string
   /** The Authorization header, for inject and fetch. */
@@ -76,6 +76,44 @@ export async function signUp (
   return { ...body, headers: { authorization: `Bearer ${body.access_token}` } }
 }
 
+/** Signs in again, possibly from elsewhere. Returns the account with the tokens of a new session. */
+export async function signIn (
+  app: FastifyInstance,
+  { user }: Pick<Account, 'user'>,
+  from: { readonly remoteAddress?: string, readonly headers?: Record<string, string> } = {}
+): Promise<Account> {
+  const response = await app.inject({
+    method: 'POST',
+    url: '/auth/sign_in',
+    payload: { user: { email: user.email, password: PASSWORD } },
+    ...from
+  })
+  if (response.statusCode !== 200) throw new Error(`sign-in failed: ${response.statusCode} ${response.body}`)
+  const body = response.json()
+  return { ...body, headers: { authorization: `Bearer ${body.access_token}` } }
+}
+
+export interface CreatedKey {
+  readonly id: string
+  readonly key: string
+  /** The Authorization header with the key. */
+  readonly headers: { readonly authorization: string }
+}
+
+/** Creates an API key. */
+export async function createKey (
+  app: FastifyInstance,
+  { headers }: Pick<Account, 'headers'>,
+  scopes: readonly string[],
+  more: { readonly name?: string, readonly expires_at?: string } = {}
+): Promise<CreatedKey> {
+  const payload = { name: 'a program', scopes, current_password: PASSWORD, ...more }
+  const response = await app.inject({ method: 'POST', url: '/api_keys', headers, payload })
+  if (response.statusCode !== 201) throw new Error(`create failed: ${response.statusCode} ${response.body}`)
+  const { id, key } = response.json()
+  return { id, key, headers: { authorization: `Bearer ${key}` } }
+}
+
 export interface CreatedPage {
   readonly id: string
   readonly public_id: string
@@ -91,7 +129,7 @@ export const documentTag = (recordTag: string): string => recordTag.replace(/\.\
 /** Creates a Landing Page whose document is exactly the JSON text `document`. */
 export async function createPage (
   app: FastifyInstance,
-  account: Account,
+  account: Pick<Account, 'headers'>,
   document = '{"hello":"world"}'
 ): Promise<CreatedPage> {
   const response = await app.inject({

@@ -39,6 +39,15 @@ export class Owner {
     })
   }
 
+  /** Creates an API key. */
+  async createKey (url: string, scopes: readonly string[], name = 'Nightly build'): Promise<string> {
+    const answer = await this.call('POST', `${url}/api_keys`, {
+      json: { name, scopes, current_password: PASSWORD }
+    })
+    expectStatus(answer, 201)
+    return (JSON.parse(answer.text) as { key: string }).key
+  }
+
   /** Creates a page whose document is exactly the JSON text `document`. */
   async createPage (url: string, document: string): Promise<CreatedPage> {
     const answer = await this.call('POST', `${url}/landing_pages`, { text: `{"current_data":${document}}` })

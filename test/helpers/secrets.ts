@@ -4,12 +4,13 @@ import { PASSWORD } from './app.ts'
 
 /** Settings that are secrets, and settings that contain a password. */
 const SECRET_SETTINGS = ['JWT_SECRET', 'AWS_SECRET_ACCESS_KEY', 'AWS_SESSION_TOKEN']
-const ADDRESSES = ['DATABASE_URL', 'REDIS_URL']
+const ADDRESSES = ['DATABASE_URL', 'REDIS_URL', 'SMTP_URL']
 
 /** Patterns of secrets. */
 const SHAPES: readonly (readonly [what: string, shape: RegExp])[] = [
   ['a JWT', /eyJ[\w-]{5,}\.[\w-]*/],
   ['a bearer token', /bearer +[\w~+/.-]{8,}/i],
+  ['an API key', /lf_[0-9A-Za-z]{46}/],
   ['a hash of a password', /\$(?:argon2|2[aby]\$|scrypt)/],
   ['an address with a password', /\w:\/\/[^\s/"':@]*:[^\s/"'@]+@/],
   ['a private key', /-----BEGIN [A-Z ]*PRIVATE KEY/]

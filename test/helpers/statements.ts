@@ -6,8 +6,8 @@ import { query, startPostgresServer } from './servers.ts'
 
 // Counts the statements that reach PostgreSQL.
 
-/** Statements that no request runs: the reports of reads. */
-const BACKGROUND = /INTO read_reports/
+/** Statements that no request runs: the reports of reads, the search for unfinished deletions. */
+const BACKGROUND = /INTO read_reports|FROM account_deletions WHERE begun_at/
 
 export interface CountedStatements {
   readonly settings: Record<string, string>

@@ -1,11 +1,11 @@
-import { readdir, readFile, rm, writeFile } from 'node:fs/promises'
-import { join } from 'node:path'
+import { mkdir, readdir, readFile, rm, writeFile } from 'node:fs/promises'
+import { dirname, join } from 'node:path'
 import { CreateMultipartUploadCommand, DeleteObjectCommand, GetObjectCommand, ListMultipartUploadsCommand,
   ListObjectsV2Command, PutObjectCommand, UploadPartCommand, type ListObjectsV2CommandOutput,
   type S3Client } from '@aws-sdk/client-s3'
 import type { FastifyInstance } from 'fastify'
 import t, { type Test } from 'tap'
-import { OWNER } from '../../src/modules/assets/storage/storage-key.ts'
+import { OWNER, VARIANTS_FOLDER } from '../../src/modules/assets/storage/storage-key.ts'
 import { buildTestApp, testSettings } from './app.ts'
 import { createBucket, s3Client } from './buckets.ts'
 
@@ -34,7 +34,7 @@ export function onEachStore (
 
 /** Direct access to the store, without the service. */
 export interface Backstage {
-  /** Returns the keys of published files. */
+  /** Returns the keys of published files, and the paths of variants. */
   published(): Promise<string[]>
   /** Returns unfinished uploads. In a bucket, files smaller than a part have none. */
   temporary(): Promise<string[]>
@@ -65,10 +65,18 @@ export async function stored (app: FastifyInstance): Promise<{ published: string
 
 function folder (path: string): Backstage {
   return {
-    published: async () => (await readdir(path)).filter((name) => name !== '.tmp' && name !== OWNER),
+    async published () {
+      const files = (await readdir(path)).filter((name) => !['.tmp', OWNER, VARIANTS_FOLDER].includes(name))
+      const variants = await readdir(join(path, VARIANTS_FOLDER), { recursive: true }).catch(() => [])
+      return [...files,
+        ...variants.filter((name) => name.includes('/')).map((name) => `${VARIANTS_FOLDER}/${name}`)]
+    },
     temporary: async () => await readdir(join(path, '.tmp')).catch(() => []),
     bytes: async (key) => await readFile(join(path, key)),
-    put: async (key, content) => await writeFile(join(path, key), content),
+    async put (key, content) {
+      await mkdir(dirname(join(path, key)), { recursive: true })
+      await writeFile(join(path, key), content)
+    },
     forgetOwner: async () => await rm(join(path, OWNER)),
     leaveUnfinished: async (key) => await writeFile(join(path, '.tmp', key.slice(0, 22)), 'x')
   }

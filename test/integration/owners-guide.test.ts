@@ -1,6 +1,8 @@
-import { readFileSync } from 'node:fs'
+import { readFileSync, writeFileSync } from 'node:fs'
 import { join } from 'node:path'
-import t from 'tap'
+import sharp from 'sharp'
+import t, { type Test } from 'tap'
+import { phonePhoto } from '../helpers/pictures.ts'
 import { PROJECT, startService, temporaryFolder } from '../helpers/service.ts'
 import { until } from '../helpers/until.ts'
 import { commandsOf, paste } from '../helpers/walk-through.ts'
@@ -10,15 +12,43 @@ import { commandsOf, paste } from '../helpers/walk-through.ts'
 const guide = readFileSync(join(PROJECT, 'docs/owners.md'), 'utf8')
 const blocksOf = (heading: string) => commandsOf(guide, heading)
 
+/** Starts a service of its own, and a folder for the commands. */
+async function startInFolder (t: Test): Promise<{ folder: string, url: string }> {
+  const folder = temporaryFolder(t)
+  const settings = { DATA_DIR: join(folder, 'data'), UPLOADS_DIR: join(folder, 'uploads') }
+  return { folder, url: (await startService(t, settings)).url }
+}
+
 const DOCUMENT = '{\n  "title": "Summer sale",\n  "price": 10.50,\n  "items": ["tent", "lamp"]\n}'
 
-t.test('an owner repairs a mistake, edits a document and sees how often it is read', async (t) => {
-  const folder = temporaryFolder(t)
-  const { url } = await startService(t, {
-    DATA_DIR: join(folder, 'data'),
-    UPLOADS_DIR: join(folder, 'uploads')
+t.test('an owner uploads a photo and reads a smaller variant of it', async (t) => {
+  const { folder, url } = await startInFolder(t)
+  writeFileSync(join(folder, 'photo.jpg'), await phonePhoto())
+  const [account = ''] = blocksOf('Set up')
+  const [, listed = ''] = await paste([account, ...blocksOf('Pictures')], folder, url)
+  t.match(listed.split('\n'), Array(10).fill(/\/uploads\/\w{22}\/w\d+\.(webp|jpg)$/))
+  t.match(await sharp(join(folder, 'small.webp')).metadata(), {
+    format: 'webp',
+    width: 320,
+    height: 427,
+    exif: undefined
   })
-  const [, documents = '', mistake = '', repair = '', edit = '', patch = ''] = await paste(
+})
+
+t.test('an owner sees which page uses a file, and keeps it', async (t) => {
+  const { folder, url } = await startInFolder(t)
+  writeFileSync(join(folder, 'photo.jpg'), await phonePhoto())
+  const [account = ''] = blocksOf('Set up')
+  const blocks = [account, ...blocksOf('Pictures'), ...blocksOf('Files in use')]
+  const [, , usedBy = '', refused = ''] = await paste(blocks, folder, url)
+  const page = JSON.parse(readFileSync(join(folder, 'photo-page.json'), 'utf8'))
+  for (const value of [page.id, page.public_id]) t.ok(usedBy.includes(`'${value}'`), usedBy)
+  t.same(JSON.parse(refused), { errors: [`File is used by 1 page: ${page.public_id}`] })
+})
+
+t.test('an owner repairs a mistake, edits a document and sees how often it is read', async (t) => {
+  const { folder, url } = await startInFolder(t)
+  const [, , , documents = '', mistake = '', repair = '', edit = '', patch = ''] = await paste(
     [...blocksOf('Set up'), ...blocksOf('Documents'), ...blocksOf('History'), ...blocksOf('Edits')],
     folder,
     url
@@ -26,7 +56,7 @@ t.test('an owner repairs a mistake, edits a document and sees how often it is re
   t.equal(documents, 'the same bytes')
   const history = JSON.parse(mistake)
   t.same(history.map(({ version }: { version: number }) => version), [3, 2, 1])
-  t.equal(history[0].author.name, 'owner@example.com')
+  t.same(history[0].author, { type: 'api_key', name: 'My scripts' })
   t.match(repair, '< {"title": "Oops"}')
   t.match(repair, '>   "price": 10.50,')
   t.ok(repair.includes(`"current_data":${DOCUMENT}\n,`), 'the restored record')
@@ -38,11 +68,10 @@ t.test('an owner repairs a mistake, edits a document and sees how often it is re
   )
   t.equal(patch, DOCUMENT.replace('10.50', '9.90').replace('"lamp"]', '"lamp", "stove"]'))
 
-  const [account, page] = ['account.json', 'page.json'].map((name) =>
+  const [{ key }, page] = ['key.json', 'page.json'].map((name) =>
     JSON.parse(readFileSync(join(folder, name), 'utf8'))
   )
-  const variables =
-    `TOKEN=${account.access_token} PAGE=http://localhost:3000/manage/landing_pages/${page.id}\n`
+  const variables = `KEY=${key} PAGE=http://localhost:3000/manage/landing_pages/${page.id}\n`
   const commands = blocksOf('Read counts').join('').split('\n\n').map((command) => `${command}\n`)
   const { hours, days } = await until(async () => {
     const [, hours = '', days = ''] = await paste([variables, ...commands], folder, url)
@@ -55,14 +84,45 @@ t.test('an owner repairs a mistake, edits a document and sees how often it is re
 })
 
 t.test('an owner uses the command line', async (t) => {
-  const folder = temporaryFolder(t)
-  const { url } = await startService(t, {
-    DATA_DIR: join(folder, 'data'),
-    UPLOADS_DIR: join(folder, 'uploads')
-  })
+  const { folder, url } = await startInFolder(t)
   const commands = blocksOf('Command line').map((block) => block.replace('/path/to/landfall', PROJECT))
-  const [, shown = ''] = await paste([...blocksOf('Set up'), ...commands], folder, url)
+  const [, , , shown = ''] = await paste([...blocksOf('Set up'), ...commands], folder, url)
   const lines = shown.split('\n').map((line) => line.replace(/ .*$/, ''))
   t.match(lines, ['ID', /^[\w-]{36}$/, 'VERSION', '2', '1', '{"title":'])
   t.ok(shown.endsWith('\n{"title": "Draft"}'), shown)
+})
+
+t.test('an owner gives a program a key, changes the password and deletes the account', async (t) => {
+  const { folder, url } = await startInFolder(t)
+  const blocks = [...blocksOf('Set up'), ...blocksOf('API keys'), ...blocksOf('Sessions and password')]
+  const [, , , read = '', refused = '', listed = '', sessions = '', changed] = await paste(
+    blocks,
+    folder,
+    url
+  )
+  t.match(JSON.parse(read), { current_data: { title: 'Draft' } })
+  t.same(JSON.parse(refused), { errors: ['API key lacks the scope pages:write'] })
+  const [list = '', afterwards = ''] = listed.split(/(?<=\])(?=\{)/)
+  t.match(JSON.parse(list), [{ name: 'Report', scopes: ['pages:read'] }, { name: 'My scripts' }])
+  t.same(JSON.parse(afterwards), { errors: ['API key is mistyped, deleted or expired'] })
+  t.match(JSON.parse(sessions), [{ current: true }, { current: false }])
+  t.equal(changed, '')
+
+  const { key } = JSON.parse(readFileSync(join(folder, 'key.json'), 'utf8'))
+  const { access_token: first } = JSON.parse(readFileSync(join(folder, 'account.json'), 'utf8'))
+  for (const token of [key, first]) {
+    const headers = { authorization: `Bearer ${token}` }
+    t.equal((await fetch(`${url}/manage/landing_pages`, { headers })).status, 401)
+  }
+  const signIn = await fetch(`${url}/auth/sign_in`, {
+    method: 'POST',
+    headers: { 'content-type': 'application/json' },
+    body: JSON.stringify({ user: { email: 'owner@example.com', password: 'staple battery' } })
+  })
+  t.equal(signIn.status, 200)
+
+  const { access_token: token } = await signIn.json() as { access_token: string }
+  await paste([`TOKEN=${token}\n`, ...blocksOf('Delete the account')], folder, url)
+  const page = JSON.parse(readFileSync(join(folder, 'page.json'), 'utf8'))
+  t.equal((await fetch(`${url}/landing_pages/${page.public_id}`)).status, 404)
 })

@@ -61,6 +61,7 @@ t.test('the walk-through works with npm start and the embedded database', async 
   t.match(service.output(), `Landfall listens on ${service.url}`)
   t.match(service.output(), `Database  ${folder}/data`)
   t.match(service.output(), /Embedded mode/)
+  t.match(service.output(), `Console   ${service.url}/console\n`)
   t.match(service.output(), `curl -s ${service.url}/auth/sign_up`)
   await walkThrough(t, service)
 })
@@ -80,7 +81,7 @@ t.test('the walk-through works on PostgreSQL and Redis', async (t) => {
   const [, byHand = ''] = blocksOf('Production')
   t.match(
     byHand,
-    /^npm ci --include=dev && npm run build\nnpm prune --omit=dev --omit=optional\nexport DATABASE_URL=\S+ REDIS_URL=\S+\nexport JWT_SECRET=\S+ rand -hex 32\)\nnode dist\/cli\/landfall\.js serve\n$/
+    /^npm ci --include=dev && npm run build\nnpm prune --omit=dev\nexport DATABASE_URL=\S+ REDIS_URL=\S+\nexport JWT_SECRET=\S+ rand -hex 32\)\nnode dist\/cli\/landfall\.js serve\n$/
   )
   const env = {
     DATABASE_URL: await createDatabase(t),

@@ -110,7 +110,7 @@ t.test('every unknown or malformed identifier gets the same 404', async (t) => {
   ) probe.is(await probe.send(requestOf(path, auth), path), 200, path)
 })
 
-t.test('an invalid limit or cursor gets 422 on both lists', async (t) => {
+t.test('an invalid limit or cursor gets 422 on the lists', async (t) => {
   const bad = [
     'limit=',
     'limit=0',
@@ -146,7 +146,7 @@ t.test('an invalid limit or cursor gets 422 on both lists', async (t) => {
     `cursor=${'_'.repeat(21)}w`, '&&&']
   const unknown = ['x=y', 'limit[]=1', 'limit[a]=1', '__proto__=1', 'constructor=1', '%ff=%ff',
     Array.from({ length: 2000 }, (_, n) => `a${n}=`).join('&')]
-  for (const list of ['/manage/landing_pages', '/assets']) {
+  for (const list of ['/manage/landing_pages', '/manage/landing_page_summaries', '/assets']) {
     for (const query of bad) {
       const answer = await probe.send(requestOf(`${list}?${query}`, auth), query.slice(0, 100))
       probe.is(answer, 422, `${list}?${query.slice(0, 100)}`)

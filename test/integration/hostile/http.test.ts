@@ -215,7 +215,7 @@ t.test('an unsupported method gets 405 with the supported methods in Allow', asy
       ['/landing_pages', 'POST'],
       ['/auth/sign_up', 'POST'],
       ['/auth/sign_out', 'DELETE'],
-      ['/auth/me', 'GET, HEAD'],
+      ['/auth/me', 'DELETE, GET, HEAD'],
       ['/manage/landing_pages', 'GET, HEAD'],
       [`/manage/landing_pages/${page.id}`, 'DELETE, GET, HEAD, PATCH'],
       ['/manage/landing_pages/malformed?x=1', 'DELETE, GET, HEAD, PATCH'],

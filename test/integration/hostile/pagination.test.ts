@@ -15,12 +15,14 @@ interface Kind {
   readonly one: string
   readonly create: (account: Awaited<ReturnType<typeof signUp>>, n: number) => Promise<string>
 }
+const pages: Kind = {
+  list: '/manage/landing_pages',
+  one: '/manage/landing_pages',
+  create: async (account, n) => (await createPage(app, account, `{"n":${n}}`)).id
+}
 const kinds: Record<string, Kind> = {
-  pages: {
-    list: '/manage/landing_pages',
-    one: '/manage/landing_pages',
-    create: async (account, n) => (await createPage(app, account, `{"n":${n}}`)).id
-  },
+  pages,
+  summaries: { ...pages, list: '/manage/landing_page_summaries' },
   assets: {
     list: '/assets',
     one: '/assets',

@@ -196,9 +196,10 @@ t.test('the service answers the first request of a pipelined flood and stops rea
   t.equal(await greedy.rest(), '')
   const flood = new Connection(url)
   const [flooded] = await once(app.server, 'connection') as [Socket]
-  flood.send(get('/manage/landing_pages').repeat(20_000))
+  const requests = get('/manage/landing_pages').repeat(20_000)
+  flood.send(requests)
   await until(() => flood.closed, 'the connection is closed')
-  t.ok(flooded.bytesRead < 1024 * 1024, `${flooded.bytesRead} bytes were read`)
+  t.ok(flooded.bytesRead < requests.length / 2, `${flooded.bytesRead} of ${requests.length} bytes were read`)
   t.ok(served.destroyed)
   t.equal((await app.inject('/health/live')).statusCode, 200)
 })

@@ -8,6 +8,7 @@ import t, { type Test } from 'tap'
 import { findPrograms } from '../../helpers/programs.ts'
 import { createDatabase, query } from '../../helpers/servers.ts'
 import { PROJECT, runService, startService, temporaryFolder, type Service } from '../../helpers/service.ts'
+import { Owner } from '../../helpers/client.ts'
 import { backUpBetweenSteps, Belongings, cli, command, Interloper, Storm } from '../../helpers/backup.ts'
 
 interface Settings extends Record<string, string> {
@@ -354,4 +355,34 @@ t.test('a command without its tools or its database fails with one line', async 
     output: /The backup failed: pg_dump failed: .*password authentication failed/
   })
   t.notOk(existsSync(join(folder, 'wrong.partial')))
+})
+
+t.test('the files that the deletion of an account has removed are not missed', async (t) => {
+  const own = await settings(t)
+  const { url } = await startService(t, own)
+  const owner = await Owner.signUp(url)
+  const key = async () => JSON.parse((await owner.upload(url, Buffer.from('x'))).text).url.split('/').at(-1)
+  const [gone, left] = [await key(), await key()]
+  await query(
+    own.DATABASE_URL,
+    `WITH begun AS (INSERT INTO account_deletions (user_id) SELECT id FROM users)
+    UPDATE users SET email = 'deleted account ' || id, password_hash = ''`
+  )
+  await rm(join(own.UPLOADS_DIR, gone))
+  const directory = join(folder, 'deletion')
+  for (const args of [['verify'], ['backup', directory], ['verify', directory]] as const) {
+    const { code, output } = await command(t, own, ...args)
+    t.equal(code, 0, output)
+  }
+  const other = await settings(t)
+  const restored = await command(t, other, 'restore', directory)
+  t.match(restored, { code: 0, output: /^(?!.*without their file)/s })
+  t.match(await command(t, other, 'verify'), { code: 0 })
+  await rm(join(other.UPLOADS_DIR, left))
+  await query(other.DATABASE_URL, "UPDATE users SET email = 'owner@example.com'")
+  t.match(
+    await command(t, other, 'verify'),
+    { code: 1, output: /: 1 problem\n/ },
+    'other accounts need theirs'
+  )
 })

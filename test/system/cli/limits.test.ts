@@ -51,7 +51,8 @@ t.test('limits shows and clears what Redis counts for a client address', async (
     'public reads by allowed hosts': 1,
     'failed sign-ins': 1,
     'sign-ups': 1,
-    refreshes: 1
+    refreshes: 1,
+    'password resets': 0
   })
   t.match(await landfall(env, ['limits', 'show', first]), {
     code: 0,

@@ -179,6 +179,36 @@ t.test('edit stores what a script saves', async (t) => {
   t.match(await edit('echo "}" >>'), { code: 1, stderr: /\(line 1, column 13\)\nYour text is in / })
 })
 
+t.test('a key that may only read lists pages, and is refused what changes them', async (t) => {
+  const { id } = await owner.createPage(url, '{"kept": true}')
+  const env = { ...ENV, LANDFALL_KEY: await owner.createKey(url, ['pages:read']) }
+  const { code, stdout } = await pages(t, ['list'], {}, env)
+  t.equal(code, 0)
+  t.match(stdout, id)
+  t.equal((await pages(t, ['get', id], {}, env)).stdout, '{"kept": true}')
+  const refused = `API key lacks the scope pages:write
+The scopes of a key can't be changed: create a key that also has this one, and put it into LANDFALL_KEY
+`
+  for (const args of [['put', id], ['restore', id, '1']]) {
+    t.same(await pages(t, args, { input: '{}' }, env), { code: 1, stdout: '', stderr: refused })
+  }
+  const EDITOR = 'sed -i s/true/false/'
+  const edited = await pages(t, ['edit', id], {}, { ...env, EDITOR, TMPDIR: temporaryFolder(t) })
+  t.match(edited, { code: 1, stdout: '' })
+  t.ok(edited.stderr.startsWith(`${refused}Your text is in /`))
+  t.equal((await pages(t, ['get', id])).stdout, '{"kept": true}')
+})
+
+t.test('a key that may write is the author of versions', async (t) => {
+  const { id } = await owner.createPage(url, '{}')
+  const env = { ...ENV, LANDFALL_KEY: await owner.createKey(url, ['pages:read', 'pages:write'], 'Nächtlich') }
+  t.match(await pages(t, ['put', id], { input: '{"n": 1}' }, env), { code: 0 })
+  t.match(await pages(t, ['edit', id], {}, { ...env, EDITOR: 'sed -i s/1/2/' }), { code: 0 })
+  t.match(await pages(t, ['restore', id, '1'], {}, env), { code: 0 })
+  const { stdout } = await pages(t, ['history', id], {}, env)
+  t.match(stdout, /^4 .* key Nächtlich +1\n3 .* key Nächtlich\n2 .* key Nächtlich\n1 /m)
+})
+
 t.test('errors say what to do', async (t) => {
   const { id } = await owner.createPage(url, '{}')
   const notFound = { code: 1, stdout: '', stderr: /^Not found\n.*pages list/ }
@@ -192,13 +222,20 @@ t.test('errors say what to do', async (t) => {
     code: 1,
     stdout: '',
     stderr:
-      'Missing or invalid access token\nLANDFALL_KEY must be a valid access token, as a sign-in returns it (for 15 minutes)\n'
+      'Missing or invalid access token\nLANDFALL_KEY must be an API key (lf_…), or an access token, as a sign-in returns it (for 15 minutes)\n'
+  })
+  t.match(await list({ LANDFALL_KEY: `lf_${'x'.repeat(46)}` }), {
+    code: 1,
+    stdout: '',
+    stderr:
+      'API key is mistyped, deleted or expired\nPut another key into LANDFALL_KEY; a change of the password deletes all keys\n'
   })
   for (const LANDFALL_KEY of ['', 'ключ', 'two words', 'a\nb']) {
     t.same(await list({ LANDFALL_KEY }), {
       code: 2,
       stdout: '',
-      stderr: 'LANDFALL_KEY must be a valid access token, as a sign-in returns it (for 15 minutes)\n'
+      stderr:
+        'LANDFALL_KEY must be an API key (lf_…), or an access token, as a sign-in returns it (for 15 minutes)\n'
     })
   }
   for (

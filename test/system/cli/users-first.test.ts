@@ -1,6 +1,8 @@
+import { mkdir } from 'node:fs/promises'
+import { join } from 'node:path'
 import t from 'tap'
 import { PASSWORD } from '../../helpers/app.ts'
-import { createDatabase, query } from '../../helpers/servers.ts'
+import { createDatabase, createMigratedDatabase, query } from '../../helpers/servers.ts'
 import { temporaryFolder } from '../../helpers/service.ts'
 import { landfall, users } from '../../helpers/cli.ts'
 
@@ -33,4 +35,35 @@ t.test('an account can be created before the first start, after landfall migrate
       stderr: said
     })
   }
+})
+
+t.test('a deletion tells the user by mail, and says which files are left to the service', async (t) => {
+  const env = {
+    DATABASE_URL: await createMigratedDatabase(t),
+    UPLOADS_DIR: temporaryFolder(t),
+    BASE_URL: 'https://landfall.example.com',
+    SMTP_URL: 'smtp://127.0.0.1:1',
+    MAIL_FROM: 'noreply@example.com'
+  }
+  t.match(await users(t, env, ['create', 'first@example.com'], PASSWORD), { code: 0 })
+  const [gone, stuck] = ['gone', 'stuck'].map((name) => name.padStart(22, 'x'))
+  await query(
+    env.DATABASE_URL,
+    `INSERT INTO assets (id, user_id, storage_key, filename, content_type, byte_size, checksum)
+    SELECT gen_random_uuid(), id, key, '', '', 1, '' FROM users, unnest(ARRAY['${gone}', '${stuck}']) key`
+  )
+  await mkdir(join(env.UPLOADS_DIR, stuck as string)) // a folder can't be removed like a file
+  t.match(await users(t, env, ['delete', 'first@example.com']), {
+    code: 1,
+    stdout: /^Deleted account \d+, first@example\.com: 0 pages, 1 asset\n$/,
+    stderr:
+      /^1 file not found in .*\n1 file could not be removed from .*\. The service tries again every minute\.\n$/
+  })
+  t.same(await query(env.DATABASE_URL, 'SELECT recipient, kind, user_id FROM mails'), [
+    { recipient: 'first@example.com', kind: 'account_deleted', user_id: null }
+  ])
+  t.same(await query(env.DATABASE_URL, 'SELECT storage_key FROM assets'), [{ storage_key: stuck }])
+  t.match(await users(t, env, ['list']), { code: 0, stdout: 'There are no accounts yet\n' })
+  t.match(await users(t, env, ['delete', 'first@example.com']), { code: 1, stderr: /^There is no account / })
+  t.match(await users(t, env, ['create', 'first@example.com'], PASSWORD), { code: 0 })
 })

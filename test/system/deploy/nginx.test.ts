@@ -5,7 +5,7 @@ import { existsSync, mkdirSync, readdirSync, statSync, symlinkSync, writeFileSyn
 import { connect as connectHttp2 } from 'node:http2'
 import { request } from 'node:http'
 import { get as getHttps } from 'node:https'
-import { join } from 'node:path'
+import { dirname, join } from 'node:path'
 import { setTimeout as sleep } from 'node:timers/promises'
 import t, { type Test } from 'tap'
 import { EXTENSIONS, isInlineType } from '../../../src/modules/assets/storage/storage-key.ts'
@@ -226,6 +226,16 @@ t.test('two replicas behind nginx', async (t) => {
       t.same(comparable(answer), comparable(await ask(direct, path)), type)
       paths.push(path)
     }
+    for (const extension of ['jpg', 'png', 'webp']) {
+      const name = `${randomPublicId()}/w320.${extension}`
+      const path = join(uploads, '.variants', name)
+      mkdirSync(dirname(path), { recursive: true })
+      writeFileSync(path, content)
+      const answer = await ask(url, `/uploads/${name}`)
+      t.ok(answer.body.equals(content))
+      t.same(comparable(answer), comparable(await ask(direct, `/uploads/${name}`)), name)
+      paths.push(`/uploads/${name}`)
+    }
     const lines = () => balancer.log().filter(({ path }) => paths.includes(String(path)))
     await until(() => lines().length === paths.length, 'the requests are in the log')
     t.same(
@@ -295,6 +305,9 @@ t.test('two replicas behind nginx', async (t) => {
     const real = `${randomPublicId()}.png`
     writeFileSync(join(uploads, real), 'x')
     const half = readdirSync(join(uploads, '.tmp'))[0] as string
+    const stem = randomPublicId()
+    mkdirSync(join(uploads, '.variants', stem), { recursive: true })
+    writeFileSync(join(uploads, '.variants', stem, 'w320.webp'), 'secret')
     for (
       const [path, method = 'GET'] of [
         ['/uploads/'],
@@ -303,6 +316,12 @@ t.test('two replicas behind nginx', async (t) => {
         [`/uploads/${folder}`],
         [`/uploads/${folder}/`],
         [`/uploads/.tmp/${half}`],
+        [`/uploads/.variants/${stem}/w320.webp`],
+        [`/uploads/${stem}/w320.gif`],
+        [`/uploads/${stem}/w0320.webp`],
+        [`/uploads/${stem}/w320.webp/`],
+        [`/uploads/${stem}/w320.webp`, 'POST'],
+        [`/uploads/${randomPublicId()}/w320.webp`],
         ['/uploads/.htaccess'],
         ['/uploads/page.html'],
         [`/uploads/${randomPublicId()}`],
@@ -452,6 +471,16 @@ t.test('two replicas behind nginx', async (t) => {
     t.equal((await ask(alone.url, `/uploads/${file}`)).status, 200, 'files need no replica')
   })
 
+  t.test('only pages of the port that a browser uses may use its session', async (t) => {
+    for (const [origin, status] of [[url, 401], [url.replace(/:\d+$/, ''), 403]] as const) {
+      const answer = await ask(url, '/auth/browser_session', { method: 'POST', headers: { origin } })
+      t.equal(answer.status, status, origin)
+    }
+    const connection = new Connection(url)
+    connection.send('GET /health/live HTTP/1.0\r\n\r\n')
+    t.equal((await connection.answer()).status, 200, 'HTTP/1.0 needs no Host')
+  })
+
   t.test(
     'nginx listens on IPv6',
     { skip: !existsSync('/proc/net/if_inet6') && 'no IPv6 here' },
@@ -470,7 +499,7 @@ t.test('two replicas behind nginx', async (t) => {
     const lines = () =>
       balancer.log().map(({ path }) => String(path)).filter((path) => path.startsWith('/log/'))
     await until(() => lines().length === 2, 'the requests are in the log')
-    t.same(lines(), ['/log/...', paths[1]?.split('?')[0]])
+    t.same(lines().sort(), ['/log/...', paths[1]?.split('?')[0]]) // two workers write it
 
     const silent = await startBalancer(t, {
       nginx,
@@ -617,6 +646,10 @@ t.test('nginx serves HTTPS and HTTP/2 with a certificate', async (t) => {
       statusOf(`/uploads/${file}`)]),
     [200, 404, 200]
   )
+  const origin = `https://127.0.0.1:${port}`
+  const cookies = { ':method': 'POST', ':path': '/auth/browser_session', origin }
+  const resume = session.request(cookies, { endStream: true })
+  t.equal((await once(resume, 'response'))[0][':status'], 401, 'the console may ask for its session')
   const signIn = session.request({
     ':method': 'POST',
     ':path': '/auth/sign_in',

@@ -72,12 +72,12 @@ t.test('the service and the command line use a cluster with TLS, a user and a pa
     return (JSON.parse(stdout) as { limits: { used: number }[] }).limits.map(({ used }) => used)
   }
   await call('POST', `${one.url}/auth/sign_up`, { headers: { 'x-forwarded-for': address }, json: {} })
-  t.same(await usesOf(), [30, 0, 0, 1, 0])
+  t.same(await usesOf(), [30, 0, 0, 1, 0, 0])
   t.match(await landfall(settings, ['limits', 'clear', address]), {
     code: 0,
     stdout: /^Cleared 2 counts of /
   })
-  t.same(await usesOf(), [0, 0, 0, 0, 0])
+  t.same(await usesOf(), [0, 0, 0, 0, 0, 0])
 
   for (const page of pages) {
     for (const { url } of [one, two]) t.equal(await read(url, page, '192.0.2.2'), 200)

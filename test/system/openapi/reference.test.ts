@@ -1,15 +1,11 @@
-import { chromium } from 'playwright-core'
 import t from 'tap'
 import { buildTestApp, createPage, listen, signUp } from '../../helpers/app.ts'
+import { startBrowser } from '../../helpers/browser.ts'
 import { provide } from '../../helpers/programs.ts'
 
 // Tests the reference page (/docs) in a real browser.
 
-const ARGUMENTS = ['--headless', '--no-sandbox', '--disable-gpu', '--disable-quic', '--no-first-run',
-  '--disable-background-networking', '--disable-component-update', '--disable-sync']
-
-const browser = await chromium.launch({ executablePath: provide('chromium'), args: ARGUMENTS })
-t.teardown(async () => await browser.close())
+const browser = await startBrowser(t, provide('chromium'))
 const app = await buildTestApp(t)
 const url = await listen(app)
 

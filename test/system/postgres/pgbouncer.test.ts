@@ -83,6 +83,12 @@ t.test('sign-ups, pages, lists, uploads and refreshes work behind PgBouncer in t
     status: 200,
     text: 'a file'
   })
+  const { id, url: file } = JSON.parse(asset.text) as { id: string, url: string }
+  const using = await owner.createPage(url, JSON.stringify([file]))
+  const removeUnused = async () => await owner.call('DELETE', `${url}/assets/${id}?if_unused=true`)
+  t.match(await removeUnused(), { status: 409, text: new RegExp(using.public_id) })
+  t.equal((await owner.update(url, using.id, '[]')).status, 200)
+  t.equal((await removeUnused()).status, 204)
   t.equal(
     (await call('POST', `${url}/auth/refresh`, { json: { refresh_token: owner.refreshToken } })).status,
     200
@@ -99,7 +105,7 @@ t.test('sign-ups, pages, lists, uploads and refreshes work behind PgBouncer in t
     { 201: 100 }
   )
   const pages = await query(server.url.replace(/postgres$/, 'landfall'), 'SELECT count(*) FROM landing_pages')
-  t.same(pages, [{ count: '101' }])
+  t.same(pages, [{ count: '102' }])
   const [used] = await query(
     server.url,
     "SELECT count(*)::int FROM pg_stat_activity WHERE datname = 'landfall' AND backend_type = 'client backend'"

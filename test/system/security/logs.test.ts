@@ -36,6 +36,7 @@ t.test('the search for secrets finds each kind of secret', async (t) => {
     const printed of [
       `{"token":"${token}"}`,
       'Authorization: Bearer abcdefghijkl',
+      `lf_${'0'.repeat(46)}`,
       '$argon2id$v=19$m=19456',
       'postgresql://user:hunter2@db:5432/x',
       'redis://:hunter2@cache',
@@ -164,8 +165,25 @@ t.test('a run of all operations at LOG_LEVEL=trace prints no secret', async (t) 
     headers: { authorization: `Bearer ${access}`, 'content-type': 'multipart/form-data; boundary=x' }
   })
 
+  const newKey = { name: 'a program', scopes: ['pages:read'], current_password: PASSWORD }
+  const created = await owner.call('POST', `${url}/api_keys`, { json: newKey })
+  const key = keep('an API key', (JSON.parse(created.text) as { key: string }).key)
+  for (
+    const [method, path] of [['GET', '/manage/landing_pages'], ['POST', '/assets'], ['GET', '/auth/me'], [
+      'GET',
+      `/api_keys/${key}`
+    ], ['GET', `/assets?key=${key}`]] as const
+  ) {
+    await call(method, url + path, { headers: { authorization: `Bearer ${key}` } })
+  }
+  await call('GET', `${url}/assets`, { headers: { authorization: `Bearer ${key}x` } })
+  const newPassword = TYPED['a new password']
+  const change = { current_password: typed, password: newPassword, password_confirmation: newPassword }
+  t.equal((await owner.call('PUT', `${url}/auth/password`, { json: change })).status, 422)
+  t.equal((await owner.call('GET', `${url}/auth/sessions`)).status, 200)
+
   // PostgreSQL quotes a row that violates a constraint.
-  for (const table of ['users', 'refresh_tokens', 'landing_pages', 'assets']) {
+  for (const table of ['users', 'refresh_tokens', 'api_keys', 'landing_pages', 'assets']) {
     await query(postgres.url, `ALTER TABLE ${table} ADD CONSTRAINT refused CHECK (false) NOT VALID`)
   }
   const fails = async (what: string, answer: Promise<{ status: number }>) =>
@@ -186,9 +204,10 @@ t.test('a run of all operations at LOG_LEVEL=trace prints no secret', async (t) 
     'a page',
     owner.call('POST', `${url}/landing_pages`, { text: `{"current_data":["${DOCUMENT}"]}` })
   )
+  await fails('a key', owner.call('POST', `${url}/api_keys`, { json: newKey }))
   await fails('an update', owner.update(url, page.id, `["${DOCUMENT}!"]`))
   await fails('an upload', owner.upload(url, Buffer.from(DOCUMENT)))
-  for (const table of ['users', 'refresh_tokens', 'landing_pages', 'assets']) {
+  for (const table of ['users', 'refresh_tokens', 'api_keys', 'landing_pages', 'assets']) {
     await query(postgres.url, `ALTER TABLE ${table} DROP CONSTRAINT refused`)
   }
   await query(postgres.url, "UPDATE users SET password_hash = '$argon2id$not a hash'")

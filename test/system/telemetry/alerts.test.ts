@@ -194,6 +194,13 @@ const ALERTS: Record<string, Case> = {
     firesAt: 30,
     isOverall: true
   },
+  LandfallMailsDelayed: {
+    bad: { landfall_oldest_mail_age_seconds: '0+60x60' },
+    good: { landfall_oldest_mail_age_seconds: '500x60' },
+    silentAt: 14,
+    firesAt: 17,
+    isOverall: true
+  },
   LandfallUploadsFail: {
     bad: { 'landfall_uploads_total{result="disk_full"}': '0x5 0+1x60' },
     good: {
@@ -241,6 +248,13 @@ const ALERTS: Record<string, Case> = {
     },
     silentAt: 150,
     firesAt: 160
+  },
+  LandfallAccountDeletionsUnfinished: {
+    bad: { landfall_unfinished_account_deletions: '1x60' },
+    // A deletion that was interrupted is finished the next time.
+    good: { landfall_unfinished_account_deletions: '0x5 1x5 0x50' },
+    silentAt: 29,
+    firesAt: 31
   },
   LandfallWorkersRestart: {
     bad: { landfall_worker_restarts_total: '0 1 2 3 4 4x60' },

@@ -5,6 +5,7 @@ import { dirname, join } from 'node:path'
 import { setTimeout as sleep } from 'node:timers/promises'
 import t, { type Test } from 'tap'
 import { call, Owner } from '../../helpers/client.ts'
+import { startMailServer } from '../../helpers/mail-server.ts'
 import { provide } from '../../helpers/programs.ts'
 import { Readers } from '../../helpers/readers.ts'
 import { claimRedis, createDatabase, freePort } from '../../helpers/servers.ts'
@@ -41,7 +42,9 @@ t.test('Prometheus scrapes a service under load', async (t) => {
     DATABASE_URL: await createDatabase(t),
     REDIS_URL: await claimRedis(t),
     JWT_SECRET: 'a secret of the tests, 32 bytes and more',
-    UPLOADS_DIR: temporaryFolder(t)
+    UPLOADS_DIR: temporaryFolder(t),
+    ...(await startMailServer(t)).settings,
+    BASE_URL: 'http://localhost'
   })
   const scrape = async () => await (await fetch(`http://127.0.0.1:${opsPort}/metrics`)).text()
   await until(async () => /^landfall_workers 2$/m.test(await scrape()))

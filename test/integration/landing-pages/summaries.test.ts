@@ -1,0 +1,136 @@
+import type { FastifyInstance, LightMyRequestResponse } from 'fastify'
+import t from 'tap'
+import { START_LENGTH } from '../../../src/modules/landing-pages/summary-repository.ts'
+import { buildTestApp, createKey, createPage, signUp, testSettings, type Account } from '../../helpers/app.ts'
+
+// The list of an owner's pages without their documents. Unit tests of findLabel() have more documents.
+
+const PATH = '/manage/landing_page_summaries'
+const HOUR_MS = 3_600_000
+const NO_READS = Array<number>(24).fill(0)
+
+interface Summary {
+  readonly id: string
+  readonly label: string | null
+  readonly reads: readonly number[]
+}
+
+const ask = async (app: FastifyInstance, { headers }: Pick<Account, 'headers'>, parameters = '') =>
+  await app.inject({ url: `${PATH}${parameters}`, headers })
+
+const summaries = async (app: FastifyInstance, owner: Account): Promise<Summary[]> =>
+  (await ask(app, owner)).json()
+
+t.test('a summary has the record of a page, its label and its size, but not its document', async (t) => {
+  const app = await buildTestApp(t)
+  const owner = await signUp(app)
+  const document = ' { "price": 1e400, "title": "Caf\\u00e9 \\ud83d" , "text": "€"}'
+  const { id } = await createPage(app, owner)
+  await app.inject({
+    method: 'PUT',
+    url: `/manage/landing_pages/${id}/document`,
+    headers: { ...owner.headers, 'content-type': 'application/json' },
+    payload: document
+  })
+  const { current_data: _, ...record } =
+    (await app.inject({ url: `/manage/landing_pages/${id}`, headers: owner.headers })).json()
+  const response = await ask(app, owner)
+  t.equal(response.statusCode, 200)
+  t.equal(response.headers['cache-control'], 'private, no-cache')
+  t.equal(response.headers.link, undefined)
+  t.same(response.json(), [{
+    ...record,
+    version: 2,
+    label: 'Café \ufffd',
+    byte_size: Buffer.byteLength(document),
+    reads: NO_READS
+  }])
+})
+
+t.test('the label is looked for in the first characters of a document', async (t) => {
+  const app = await buildTestApp(t)
+  const owner = await signUp(app)
+  const big = 'é'.repeat(400_000)
+  const before = (length: number) => `{"big":"${'é'.repeat(length - 10)}",`
+  const documents: [document: string, label: string | null][] = [
+    [`{"title":"A","big":"${big}"}`, 'A'],
+    [`{"big":"${big}","title":"A"}`, null],
+    [`{"title":"${big}"}`, 'é'.repeat(200)],
+    [`${before(START_LENGTH - 13)}"title":"ABC","more":1}`, 'ABC'],
+    [`${before(START_LENGTH - 10)}"title":"ABC","more":1}`, 'A'],
+    [`${before(START_LENGTH - 9)}"title":"ABC","more":1}`, null],
+    [`${before(START_LENGTH - 1)}"title":"ABC","more":1}`, null],
+    ['[]', null]
+  ]
+  for (const [document] of documents) await createPage(app, owner, document)
+  t.same(
+    (await summaries(app, owner)).map(({ label }) => label).reverse(),
+    documents.map(([, label]) => label)
+  )
+})
+
+t.test('reads are those of each of the last 24 hours, with 304s, of all replicas', async (t) => {
+  const settings = await testSettings(t)
+  const app = await buildTestApp(t, { settings })
+  const owner = await signUp(app)
+  const [page, other] = [await createPage(app, owner), await createPage(app, owner)]
+  const { now } = Date
+  const startedAt = now()
+  t.teardown(() => {
+    Date.now = now
+  })
+  for (const hours of [-24, -23, -1, 0, 0, 0]) {
+    Date.now = () => startedAt + hours * HOUR_MS
+    const replica = await buildTestApp(t, { settings })
+    const url = `/landing_pages/${page.public_id}`
+    await replica.inject({ url })
+    await replica.inject({ url, headers: { 'if-none-match': page.etag } })
+    await replica.close()
+  }
+  const [second, first] = await summaries(app, owner)
+  t.same([first?.id, first?.reads], [page.id, [2, ...Array<number>(21).fill(0), 2, 6]])
+  t.same([second?.id, second?.reads], [other.id, NO_READS])
+})
+
+t.test('only the own pages are listed, newest first, in parts', async (t) => {
+  const app = await buildTestApp(t)
+  const [owner, stranger] = [await signUp(app), await signUp(app)]
+  const ids: string[] = []
+  for (let n = 0; n < 5; n++) {
+    ids.unshift((await createPage(app, owner)).id)
+    await createPage(app, stranger)
+  }
+  const found: string[][] = []
+  for (let url: string | undefined = `${PATH}?limit=2`; url !== undefined;) {
+    const response: LightMyRequestResponse = await app.inject({ url, headers: owner.headers })
+    found.push((response.json() as Summary[]).map(({ id }) => id))
+    url = /^<(.*)>; rel="next"$/.exec(String(response.headers.link))?.[1]
+  }
+  t.same(found, [ids.slice(0, 2), ids.slice(2, 4), ids.slice(4)])
+  t.same(await summaries(app, await signUp(app)), [])
+})
+
+t.test('invalid and unknown parameters get a 422', async (t) => {
+  const app = await buildTestApp(t)
+  const owner = await signUp(app)
+  const cases = {
+    '?limit=0': 'Limit must be a whole number from 1 to 100',
+    '?limit=101': 'Limit must be a whole number from 1 to 100',
+    '?cursor=x': 'Cursor is invalid',
+    '?q=x': 'Query parameter q is unknown (this route has only limit and cursor)'
+  }
+  for (const [parameters, message] of Object.entries(cases)) {
+    const response = await ask(app, owner, parameters)
+    t.same([response.statusCode, response.json()], [422, { errors: [message] }], parameters)
+  }
+})
+
+t.test('an API key needs the scope pages:read', async (t) => {
+  const app = await buildTestApp(t)
+  const owner = await signUp(app)
+  await createPage(app, owner)
+  const allowed = await ask(app, await createKey(app, owner, ['pages:read']))
+  t.equal(allowed.json().length, 1)
+  const refused = await ask(app, await createKey(app, owner, ['assets:read']))
+  t.same([refused.statusCode, refused.json()], [403, { errors: ['API key lacks the scope pages:read'] }])
+})

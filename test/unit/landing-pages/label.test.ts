@@ -1,0 +1,74 @@
+import t from 'tap'
+import fc from 'fast-check'
+import { findLabel } from '../../../src/modules/landing-pages/label.ts'
+
+// The label of a page, from the first characters of its document.
+
+const cases: [what: string, document: string, label: string | null][] = [
+  ['a title', '{"title":"A"}', 'A'],
+  ['a title after other members', ' {"n":[{"title":"B"}],"o":{"title":"C"},"title" :\n"A"} ', 'A'],
+  ['a name without a title', '{"name":"A"}', 'A'],
+  ['a headline without the others', '{"headline":"A"}', 'A'],
+  ['a title after name and headline', '{"headline":"C","name":"B","title":"A"}', 'A'],
+  ['a name after a headline', '{"headline":"B","name":"A"}', 'A'],
+  ['none in an empty object', '{}', null],
+  ['none in an array', '[{"title":"A"}]', null],
+  ['none in nested members', '{"page":{"title":"A"}}', null],
+  ['none in another case', '{"Title":"A","tit":"B","titles":"C"}', null],
+  ['the last of duplicates', '{"title":"A","title":"B"}', 'B'],
+  ['a name if the last title is no string', '{"title":"A","name":"B","title":7}', 'B'],
+  ['a name if the last title is an object', '{"title":"A","name":"B","title":{"title":"C"}}', 'B'],
+  ['a name if the title is null', '{"title":null,"name":"B"}', 'B'],
+  ['a name if the title is a list', '{"title":["A"],"name":"B"}', 'B'],
+  ['a name if the title is empty', '{"title":"","name":"B"}', 'B'],
+  ['a name if the title is blank', '{"title":" \\t\\u00a0","name":"B"}', 'B'],
+  ['null if all are blank', '{"title":"","name":" ","headline":false}', null],
+  ['an escaped name', '{"\\u0074\\u0069tle":"A","n\\u0061me":"B"}', 'A'],
+  ['the last of duplicates, escaped or not', '{"title":"A","titl\\u0065":"B"}', 'B'],
+  ['decoded escapes', '{"title":"\\u00e9\\n\\"\\\\\\/\\ud83d\\ude00"}', 'é\n"\\/😀'],
+  ['lone surrogates as replacement characters', '{"title":"a\\ud83db\\ude00"}', 'a\ufffdb\ufffd'],
+  ['__proto__ as an ordinary member', '{"__proto__":{"title":"A"},"name":"B"}', 'B'],
+  ['200 characters', JSON.stringify({ title: 'a'.repeat(200) }), 'a'.repeat(200)],
+  ['the first 200 characters', JSON.stringify({ title: 'a'.repeat(201) }), 'a'.repeat(200)],
+  ['whole pairs', JSON.stringify({ title: `a${'😀'.repeat(300)}` }), `a${'😀'.repeat(199)}`],
+  ['whole escaped pairs', `{"title":"a${'\\ud83d\\ude00'.repeat(300)}"}`, `a${'😀'.repeat(199)}`],
+  ['long strings of escapes', `{"title":"${'\\\\'.repeat(5000)}"}`, '\\'.repeat(200)],
+  ['long characters', JSON.stringify({ title: '€'.repeat(5000) }), '€'.repeat(200)]
+]
+
+for (const [what, document, label] of cases) {
+  t.test(`the label is ${what}`, async (t) => {
+    t.equal(findLabel(document), label)
+  })
+}
+
+t.test('of a document that goes on, only what is there is searched', async (t) => {
+  t.equal(findLabel('{"title":"A","big":"xxx'), 'A')
+  t.equal(findLabel('{"title":"A","big":{"title":"B","c":[1,'), 'A')
+  t.equal(findLabel('{"name":"A","big":"xxx'), 'A', 'a title may follow')
+  t.equal(findLabel('{"big":{"title":"B'), null)
+  t.equal(findLabel('{"big":"title\\"'), null)
+  t.equal(findLabel('{"title"'), null)
+  t.equal(findLabel('{"title":'), null)
+  t.equal(findLabel('{"title":"'), null)
+  t.equal(findLabel('{"title": "a long'), 'a long')
+  t.equal(findLabel('{"title":"A","title":{"'), null)
+  t.equal(findLabel('{"title":"A","title":fal'), null)
+  t.equal(findLabel('{"title":"A","titl'), 'A')
+  t.equal(findLabel(''), null)
+  for (const cut of ['\\', '\\u', '\\u00e']) t.equal(findLabel(`{"title":"a\\\\${cut}`), 'a\\', cut)
+})
+
+t.test('the label of any object is that of JSON.parse, wherever it is cut behind the label', async (t) => {
+  const name = fc.constantFrom('title', 'name', 'headline', 'other')
+  const value = fc.oneof(fc.string({ unit: 'grapheme' }), fc.jsonValue())
+  fc.assert(fc.property(fc.array(fc.tuple(name, value)), fc.nat(), (members, rest) => {
+    const json = `{${members.map(([key, one]) => `${JSON.stringify(key)}:${JSON.stringify(one)}`).join(',')}}`
+    const document = JSON.parse(json) as Record<string, unknown>
+    const isLabel = (one: unknown): one is string => typeof one === 'string' && one.trim() !== ''
+    const label = [document.title, document.name, document.headline].find(isLabel)
+    const expected = label === undefined ? null : [...label].slice(0, 200).join('').toWellFormed()
+    t.equal(findLabel(json), expected, json)
+    findLabel(json.slice(0, rest % json.length))
+  }))
+})
