@@ -1,5 +1,5 @@
 import { randomBytes } from 'node:crypto'
-import { mkdirSync, readFileSync } from 'node:fs'
+import { existsSync, mkdirSync, readFileSync } from 'node:fs'
 import { constants } from 'node:os'
 import { join } from 'node:path'
 import { startGuardian, type Guardian } from './helpers/guardian.ts'
@@ -18,6 +18,8 @@ import { runSuite, type Suite } from './runner/suite.ts'
 // removes everything afterwards.
 
 const SLOWEST = 10
+/** More failed files than this have one cause, which a second run would only hide in its output. */
+const MAX_REPEATED = 5
 
 let guardian: Guardian | undefined
 let suite: Suite | undefined
@@ -52,7 +54,8 @@ async function main (request: Request): Promise<boolean> {
     // The first pattern matches the outermost test, which is named after its file.
     if (request.grep.length > 0) env.TAP_GREP = ['/^/', ...request.grep].join('\n')
     if (request.isComplete) checks = startChecks(print)
-    const results = await runFiles(files, request, env)
+    const first = await runFiles(files, request, env)
+    const results = request.retry ? await repeatFailed(first, request, env) : first
     if (stopped) return await new Promise<never>(() => {})
     return summarise(results, await checks?.failed ?? [], request)
   } finally {
@@ -146,6 +149,25 @@ async function runFiles (
   return results
 }
 
+/**
+ * Runs the failed files once more, one at a time.
+ *
+ * @returns the results, with those of the second run in place of the first
+ */
+async function repeatFailed (
+  results: readonly FileResult[],
+  request: Request,
+  env: NodeJS.ProcessEnv
+): Promise<readonly FileResult[]> {
+  const failed = results.filter(hasFailed).map(({ file }) => file)
+  // A process that did not end has no file of its own.
+  if (failed.length === 0 || failed.length > MAX_REPEATED || !failed.every(isFile)) return results
+  print('once more, because they failed:')
+  const second = await runFiles(failed, { ...request, jobs: 1 }, env)
+  repeated = failed.filter((file) => second.some((result) => result.file === file && !hasFailed(result)))
+  return [...results.filter((result) => !hasFailed(result)), ...second]
+}
+
 /** Prints the summary and records durations; returns whether the run passed. */
 function summarise (
   results: readonly FileResult[],
@@ -165,8 +187,8 @@ function summarise (
       print(`${(milliseconds / 1000).toFixed(1).padStart(7)} s  ${file}`)
     }
   }
-  const failedNames = [...failedChecks,
-    ...results.filter(({ failures }) => failures.length > 0).map(({ file }) => file)]
+  const failedNames = [...failedChecks, ...results.filter(hasFailed).map(({ file }) => file)]
+  if (repeated.length > 0) print(`passed only the second time: ${repeated.join(' ')}`)
   if (failedNames.length > 0) print(`failed: ${failedNames.join(' ')}`)
   if (passed + failed === 0) print('no test was run')
   lastLine = `${passed} passed, ${failed} failed${skipped > 0 ? `, ${skipped} skipped` : ''}`
@@ -174,6 +196,12 @@ function summarise (
 }
 
 let lastLine: string | undefined
+/** Files that failed and passed when they ran alone. */
+let repeated: readonly string[] = []
+
+const hasFailed = ({ failures }: FileResult): boolean => failures.length > 0
+
+const isFile = (name: string): boolean => existsSync(join(ROOT, name))
 
 function since (started: number): string {
   return `${((performance.now() - started) / 1000).toFixed(1)} s`

@@ -16,6 +16,7 @@ test/system; test:soak runs the long tests (*.soak.ts), one at a time, and print
   --jobs=N        files at once (default: number of cores plus one, at most 4)
   --shard=I/N     only the I-th of N parts of the files, for CI
   --timeout=N     time limit for one file, in seconds (default 600)
+  --retry         run up to 5 failed files once more, alone, and name those that pass then
   --bail          start no more files after the first failure
   --record        write the duration of each file to test/durations.json, which orders the files
 
@@ -34,6 +35,8 @@ export interface Request {
   shard: { index: number, count: number }
   timeoutSeconds: number
   bail: boolean
+  /** Whether failed files run once more. */
+  retry: boolean
   soak: boolean
   record: boolean
   /** Whether the run includes the type check and lint. */
@@ -54,7 +57,7 @@ const SOAK_TIMEOUT_SECONDS = 3600 + 4 * (Number(process.env.SOAK_SECONDS) || 600
 export function readArguments (args: string[]): Request | undefined {
   const { values, positionals } = parse(args)
   if (values.help === true) return undefined
-  const { soak = false, system = false, grep = [], bail = false, record = false } = values
+  const { soak = false, system = false, grep = [], bail = false, retry = false, record = false } = values
   const ending = soak ? '.soak.ts' : '.test.ts'
   const usual = soak || system ? ['test/system'] : ['test/unit', 'test/integration']
   const paths = positionals.length > 0 ? positionals.map(existingPath) : usual.map((path) => join(ROOT, path))
@@ -67,6 +70,7 @@ export function readArguments (args: string[]): Request | undefined {
     shard: readShard(values.shard),
     timeoutSeconds: numberOf('timeout', values.timeout) ?? (soak ? SOAK_TIMEOUT_SECONDS : TIMEOUT_SECONDS),
     bail,
+    retry,
     soak,
     record,
     isComplete: !soak && !system && positionals.length === 0 && grep.length === 0 &&
@@ -85,6 +89,7 @@ function parse (args: string[]) {
         shard: { type: 'string' },
         timeout: { type: 'string' },
         bail: { type: 'boolean' },
+        retry: { type: 'boolean' },
         soak: { type: 'boolean' },
         system: { type: 'boolean' },
         record: { type: 'boolean' },

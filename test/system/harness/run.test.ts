@@ -70,6 +70,30 @@ t.test('the exit code and the last line show the result', async (t) => {
   t.match(bad.output, /a hint/, 'the output of the file is printed')
 })
 
+t.test('--retry runs a failed file once more and names it if it passes then', async (t) => {
+  const folder = folderOf(t, { 'fails.test.ts': FAILS, 'passes.test.ts': PASSES })
+  const marker = join(folder, 'ran')
+  writeFileSync(
+    join(folder, 'flaky.test.ts'),
+    `import t from 'tap'
+import { existsSync, writeFileSync } from 'node:fs'
+t.test('second time', async (t) => {
+  t.ok(existsSync('${marker}'), 'it ran before')
+  writeFileSync('${marker}', '')
+})
+`
+  )
+  const both = run([folder, '--retry'])
+  t.equal(both.code, 1, 'a file that fails twice fails')
+  t.equal(both.lastLine, '4 passed, 1 failed')
+  t.match(both.output, /^passed only the second time: \S*flaky\.test\.ts$/m)
+  t.match(both.output, /^failed: \S*fails\.test\.ts$/m)
+  rmSync(marker)
+  const flaky = run([join(folder, 'flaky.test.ts'), '--retry'])
+  t.equal(flaky.code, 0)
+  t.match(flaky.output, /✗ second time > it ran before/, 'the first failure is printed')
+})
+
 t.test('a run without a test fails', async (t) => {
   const folder = folderOf(t, {
     'empty.test.ts': 'export {}\n',
