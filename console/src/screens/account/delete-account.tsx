@@ -25,7 +25,7 @@ export function DeleteAccount () {
         <p>This deletes at once, and nobody can undo it:</p>
         <ul>
           <li>all your pages with their versions and read counts: readers get “Not found”</li>
-          <li>all your files, also where other web sites show them</li>
+          <li>all your assets, also where other web sites show them</li>
           <li>all your API keys and sessions, on all devices</li>
         </ul>
       </div>

@@ -15,7 +15,7 @@ interface DeleteAssetProps {
   readonly onClose: () => void
 }
 
-/** Asks whether to delete a file, and once more if pages use it. */
+/** Asks whether to delete an asset, and once more if pages use it. */
 export function DeleteAsset ({ asset: { id, filename }, onDeleted, onClose }: DeleteAssetProps) {
   /** The pages because of which the service has refused the deletion. */
   const [usingPages, setUsingPages] = useState<AssetWithUses['used_by']>()
@@ -34,7 +34,7 @@ export function DeleteAsset ({ asset: { id, filename }, onDeleted, onClose }: De
   })
   return (
     <Dialog
-      title={usingPages === undefined ? 'Delete this file?' : 'This file is used'}
+      title={usingPages === undefined ? 'Delete this asset?' : 'This asset is used'}
       onClose={onClose}
       canCancel={!deletion.isRunning}
     >
@@ -48,16 +48,16 @@ export function DeleteAsset ({ asset: { id, filename }, onDeleted, onClose }: De
           <div role='alert'>
             <p>It was not deleted, because these pages use it:</p>
             <UsingPages pages={usingPages} />
-            <p>If you delete it anyway, whoever reads these pages doesn’t get the file.</p>
+            <p>If you delete it anyway, whoever reads these pages doesn’t get it.</p>
           </div>
         )}
       <ErrorNotice error={deletion.error} />
       <Actions>
         <Button kind='danger' isBusy={deletion.isRunning} onClick={() => deletion.run()}>
-          {usingPages === undefined ? 'Delete the file' : 'Delete it anyway'}
+          {usingPages === undefined ? 'Delete the asset' : 'Delete it anyway'}
         </Button>
         <Button onClick={onClose} isDisabled={deletion.isRunning}>
-          {usingPages === undefined ? 'Cancel' : 'Keep the file'}
+          {usingPages === undefined ? 'Cancel' : 'Keep the asset'}
         </Button>
       </Actions>
     </Dialog>

@@ -6,7 +6,7 @@ const MAX_LISTED = 100
 
 /** The pages that use an asset, with links to them. */
 export function UsingPages ({ pages }: { readonly pages: AssetWithUses['used_by'] }) {
-  if (pages.length === 0) return <p>No page uses this file.</p>
+  if (pages.length === 0) return <p>No page uses this asset.</p>
   return (
     <>
       <ul class='using-pages'>
