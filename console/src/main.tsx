@@ -8,4 +8,6 @@ import './styles/assets.css'
 import './styles/page.css'
 import './styles/pages.css'
 
-render(<App />, document.getElementById('console') as HTMLElement)
+const parent = document.getElementById('console') as HTMLElement
+parent.replaceChildren()
+render(<App />, parent)

@@ -1,5 +1,6 @@
 import { createContext } from 'preact'
 import { useContext, useEffect, useState } from 'preact/hooks'
+import { onReturn } from './visibility.ts'
 
 /** What the service says about itself to the console. */
 export interface ServiceSettings {
@@ -37,16 +38,17 @@ export function useNewVersion (): boolean {
   const [isOld, setIsOld] = useState(false)
   useEffect(() => {
     const look = () => {
-      if (document.visibilityState !== 'visible') return
       loadSettings().then((now) => setIsOld(now.version !== version), () => {}) // offline, or being restarted
     }
-    const timer = setInterval(look, LOOK_INTERVAL_MS)
-    document.addEventListener('visibilitychange', look)
+    const timer = setInterval(() => {
+      if (document.visibilityState === 'visible') look()
+    }, LOOK_INTERVAL_MS)
+    const endReturns = onReturn(look)
     // A part of the console is gone, because the service has another version of it.
     addEventListener('vite:preloadError', look)
     return () => {
       clearInterval(timer)
-      document.removeEventListener('visibilitychange', look)
+      endReturns()
       removeEventListener('vite:preloadError', look)
     }
   }, [version])

@@ -1,6 +1,10 @@
+import { useEffect, useState } from 'preact/hooks'
 import { formatBytes } from '../../components/format.tsx'
 import { useSettings } from '../../core/settings.ts'
 import type { Check } from '../../editor/editor.ts'
+
+/** While somebody types, there is nearly always an error. Only one that stays is said. */
+const SAID_AFTER_MS = 2000
 
 interface EditorStatusProps {
   /** Undefined before the first check. */
@@ -13,15 +17,17 @@ export function EditorStatus ({ check, onGoTo }: EditorStatusProps) {
   const { max_document_bytes: maxBytes } = useSettings()
   const { error, byteLength = 0, hasLongLine = false } = check ?? {}
   const isTooLarge = byteLength > maxBytes
+  const sentence = error && `Line ${error.line}, column ${error.column}: ${error.message}`
   return (
     <div class='editor-status'>
+      <p class='visually-hidden' role='status'>{useLasting(sentence)}</p>
       {error !== undefined && (
         <button
           class='editor-status__error'
           type='button'
           onClick={() => onGoTo(error.offset)}
         >
-          Line {error.line}, column {error.column}: {error.message}
+          {sentence}
         </button>
       )}
       {hasLongLine && <p>A line is so long that lines are not wrapped. Format breaks it up.</p>}
@@ -36,4 +42,15 @@ export function EditorStatus ({ check, onGoTo }: EditorStatusProps) {
       </p>
     </div>
   )
+}
+
+/** Returns a text when it has been the same for some time. */
+function useLasting (text: string | undefined): string | undefined {
+  const [lasting, setLasting] = useState<string>()
+  useEffect(() => {
+    setLasting(undefined)
+    const timer = setTimeout(() => setLasting(text), SAID_AFTER_MS)
+    return () => clearTimeout(timer)
+  }, [text])
+  return lasting
 }

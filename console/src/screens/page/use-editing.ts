@@ -1,9 +1,10 @@
 import { exactJson, PreconditionFailedError, type Revision } from '@landfall/client'
-import { useRef, useState } from 'preact/hooks'
+import { useEffect, useRef, useState } from 'preact/hooks'
 import { announce } from '../../core/announcements.tsx'
 import { useAction } from '../../core/load.ts'
 import { landfall } from '../../core/service.ts'
 import { useSettings } from '../../core/settings.ts'
+import { onReturn } from '../../core/visibility.ts'
 import type { Check, Editor } from '../../editor/editor.ts'
 import { DocumentTextError, requireDocument } from '../pages/document-text.ts'
 
@@ -20,6 +21,8 @@ export interface Conflict {
   /** When and by whom the other one was saved; undefined if it was replaced in the meantime. */
   readonly revision: Revision | undefined
 }
+
+const SHOWN_NEWEST = 'This page was changed elsewhere. Its newest version is in the editor now.'
 
 /** What happens to the text in the editor. */
 export interface Editing {
@@ -88,13 +91,29 @@ export function useEditing (id: string, loaded: SavedDocument, onSaved: (text: s
         announce('Saved')
       } else if (mine === base.current.text && editor.current?.getText() === mine) {
         show({ text, etag })
-        announce('This page was changed elsewhere. Its newest version is in the editor now.')
+        announce(SHOWN_NEWEST)
       } else {
         const revision = items.find((item) => item.etag === etag)
         setConflict({ mine, theirs: { text, etag }, revision })
       }
     }
   })
+  /** Returns whether the document was another one. */
+  const refresh = async (): Promise<boolean> => {
+    const start = base.current
+    // Also after the answer: in the meantime, somebody may type or save.
+    const isBusy = () => base.current !== start || (editor.current?.getText() ?? start.text) !== start.text
+    if (isBusy()) return false
+    const document = await landfall.landingPages.getDocument(id)
+    if (document.etag === start.etag || isBusy()) return false
+    show(document)
+    return true
+  }
+  useEffect(() =>
+    onReturn(() => {
+      // If the service can't be reached or the page was deleted, the next attempt to save tells that.
+      refresh().then((isNew) => isNew && announce(SHOWN_NEWEST), () => {})
+    }), [])
   return {
     isChanged,
     check,
@@ -116,8 +135,7 @@ export function useEditing (id: string, loaded: SavedDocument, onSaved: (text: s
     },
     postpone: () => setConflict(undefined),
     async refresh () {
-      if (isChanged) return
-      show(await landfall.landingPages.getDocument(id))
+      await refresh()
     }
   }
 }
