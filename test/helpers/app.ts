@@ -7,6 +7,7 @@ import { buildApp } from '../../src/app.ts'
 import { loadConfig } from '../../src/config.ts'
 import './conformance.js'
 import { createMigratedDatabase } from './servers.ts'
+import { startService, type Service } from './service.ts'
 
 // Runs the service inside the test's process, on a database of its own.
 
@@ -34,6 +35,12 @@ export async function testSettings (t: Test): Promise<Record<string, string>> {
     BASE_URL: 'http://landfall.test',
     ...COMMON
   }
+}
+
+/** Starts the built service as a process, on a database of its own. */
+export async function startOnPostgres (t: Test, env: Record<string, string> = {}): Promise<Service> {
+  const { BASE_URL: _default, ...settings } = await testSettings(t)
+  return await startService(t, { ...settings, ...env })
 }
 
 /** Builds the service on a real PostgreSQL without listening; the end of the test closes it. */

@@ -1,14 +1,7 @@
 import { AxeBuilder } from '@axe-core/playwright'
 import type { Browser, BrowserContext, BrowserContextOptions, Page } from 'playwright-core'
 import type { Test } from 'tap'
-import { PASSWORD, testSettings } from './app.ts'
-import { startService, type Service } from './service.ts'
-
-/** Starts the built service for tests of its console, on PostgreSQL. */
-export async function startConsoleService (t: Test, env: Record<string, string> = {}): Promise<Service> {
-  const { BASE_URL: _none, ...settings } = await testSettings(t)
-  return await startService(t, { ...settings, ...env })
-}
+import { PASSWORD } from './app.ts'
 
 /** Returns a browser profile without cookies, in which what a console must not do fails the test. */
 export async function newProfile (

@@ -2,8 +2,9 @@ import { readFileSync, writeFileSync } from 'node:fs'
 import { join } from 'node:path'
 import sharp from 'sharp'
 import t, { type Test } from 'tap'
+import { startOnPostgres } from '../helpers/app.ts'
 import { phonePhoto } from '../helpers/pictures.ts'
-import { PROJECT, startService, temporaryFolder } from '../helpers/service.ts'
+import { PROJECT, temporaryFolder } from '../helpers/service.ts'
 import { until } from '../helpers/until.ts'
 import { commandsOf, paste } from '../helpers/walk-through.ts'
 
@@ -14,9 +15,7 @@ const blocksOf = (heading: string) => commandsOf(guide, heading)
 
 /** Starts a service of its own, and a folder for the commands. */
 async function startInFolder (t: Test): Promise<{ folder: string, url: string }> {
-  const folder = temporaryFolder(t)
-  const settings = { DATA_DIR: join(folder, 'data'), UPLOADS_DIR: join(folder, 'uploads') }
-  return { folder, url: (await startService(t, settings)).url }
+  return { folder: temporaryFolder(t), url: (await startOnPostgres(t)).url }
 }
 
 const DOCUMENT = '{\n  "title": "Summer sale",\n  "price": 10.50,\n  "items": ["tent", "lamp"]\n}'

@@ -3,13 +3,12 @@ import { rmSync, writeFileSync } from 'node:fs'
 import { join } from 'node:path'
 import type { FileChooser, Locator, Page } from 'playwright-core'
 import t, { type Test } from 'tap'
-import { PASSWORD, testSettings } from '../../helpers/app.ts'
+import { PASSWORD, startOnPostgres, testSettings } from '../../helpers/app.ts'
 import { PDF, PNG } from '../../helpers/assets.ts'
 import { startBrowser } from '../../helpers/browser.ts'
 import { Owner } from '../../helpers/client.ts'
 import { startOwner } from '../../helpers/console-pages.ts'
-import { checkScreen, dropFiles, newProfile, signUpInConsole, startConsoleService,
-  type TestFile } from '../../helpers/console.ts'
+import { checkScreen, dropFiles, newProfile, signUpInConsole, type TestFile } from '../../helpers/console.ts'
 import { asJpeg, card } from '../../helpers/pictures.ts'
 import { provide } from '../../helpers/programs.ts'
 import { query } from '../../helpers/servers.ts'
@@ -19,7 +18,7 @@ import { temporaryFolder } from '../../helpers/service.ts'
 
 const MAX_UPLOAD_BYTES = 3_000_000
 const { DATABASE_URL: database = '' } = await testSettings(t)
-const { url } = await startConsoleService(t, {
+const { url } = await startOnPostgres(t, {
   DATABASE_URL: database,
   MAX_UPLOAD_BYTES: String(MAX_UPLOAD_BYTES)
 })
@@ -253,7 +252,7 @@ t.test('a file is shown with its URL, its copies and the pages that use it', asy
   await choose(page, [await photo()])
   await tile(page, 'photo.jpg').click()
   await page.getByRole('heading', { name: 'photo.jpg', level: 1 }).waitFor()
-  await page.getByText('No page uses this file.').waitFor()
+  await page.getByText('No page uses this asset.').waitFor()
   const main = (await page.getByRole('main').innerText()).replaceAll(/\s+/g, ' ')
   t.match(main, /Type image\/jpeg Size [\d.]+ KB Dimensions 1600 × 1200 pixels Uploaded just now/)
   await page.getByText('Smaller copies').click()
@@ -281,21 +280,21 @@ t.test('deleting a file that a page uses is refused, and done after a second war
   await page.goto(`${url}/console/${assetHash}`)
 
   await page.getByRole('button', { name: 'Delete' }).click()
-  await page.getByRole('dialog', { name: 'Delete this file?' }).waitFor()
+  await page.getByRole('dialog', { name: 'Delete this asset?' }).waitFor()
   await checkScreen(t, page, 'deleting a file')
-  await page.getByRole('dialog', { name: 'Delete this file?' }).getByRole('button', {
-    name: 'Delete the file'
+  await page.getByRole('dialog', { name: 'Delete this asset?' }).getByRole('button', {
+    name: 'Delete the asset'
   })
     .click()
-  const dialog = page.getByRole('dialog', { name: 'This file is used' })
+  const dialog = page.getByRole('dialog', { name: 'This asset is used' })
   await dialog.getByRole('alert').getByText('these pages use it').waitFor()
   t.equal(await dialog.getByRole('link').getAttribute('href'), pageHash)
   await checkScreen(t, page, 'a refused deletion')
-  await dialog.getByRole('button', { name: 'Keep the file' }).click()
+  await dialog.getByRole('button', { name: 'Keep the asset' }).click()
   t.equal((await fetch(fileUrl)).status, 200)
 
   await page.getByRole('button', { name: 'Delete' }).click()
-  await page.getByRole('button', { name: 'Delete the file' }).click()
+  await page.getByRole('button', { name: 'Delete the asset' }).click()
   await page.getByRole('button', { name: 'Delete it anyway' }).click()
   await page.getByRole('heading', { name: 'Upload your first file' }).waitFor()
   t.equal((await fetch(fileUrl)).status, 404)

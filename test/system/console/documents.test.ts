@@ -1,12 +1,12 @@
 import t from 'tap'
+import { startOnPostgres } from '../../helpers/app.ts'
 import { startBrowser } from '../../helpers/browser.ts'
-import { startConsoleService } from '../../helpers/console.ts'
 import { editorOf, save, showPage, startOwner, typeAtStart } from '../../helpers/console-pages.ts'
 import { provide } from '../../helpers/programs.ts'
 
 const MIB = 1_048_576
 
-const { url } = await startConsoleService(t)
+const { url } = await startOnPostgres(t)
 const browser = await startBrowser(t, provide('chromium'))
 const { owner, profile, tab } = await startOwner(t, browser, url)
 

@@ -1,12 +1,12 @@
 import type { Locator } from 'playwright-core'
 import t from 'tap'
 import { startBrowser } from '../../helpers/browser.ts'
-import { checkScreen, startConsoleService } from '../../helpers/console.ts'
+import { checkScreen } from '../../helpers/console.ts'
 import { editorOf, save, showPage, startOwner, typeAtStart } from '../../helpers/console-pages.ts'
-import { PASSWORD } from '../../helpers/app.ts'
+import { PASSWORD, startOnPostgres } from '../../helpers/app.ts'
 import { provide } from '../../helpers/programs.ts'
 
-const { url } = await startConsoleService(t)
+const { url } = await startOnPostgres(t)
 const browser = await startBrowser(t, provide('chromium'))
 const { owner, tab } = await startOwner(t, browser, url)
 
@@ -65,6 +65,7 @@ t.test('an error is named while typing, and one click goes there', async (t) => 
   await tab.keyboard.type(',')
   const error = tab.getByRole('button', { name: 'Line 3, column 17: Remove the comma before ].' })
   await error.waitFor()
+  await tab.getByRole('status').getByText('Line 3, column 17: Remove the comma').waitFor()
   await tab.keyboard.press('Control+Home')
   await error.click()
   await tab.keyboard.press('Backspace')

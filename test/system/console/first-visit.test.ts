@@ -1,13 +1,13 @@
 import t from 'tap'
+import { startOnPostgres } from '../../helpers/app.ts'
 import { startBrowser } from '../../helpers/browser.ts'
-import { checkScreen, newProfile, openConsole, signUpInConsole,
-  startConsoleService } from '../../helpers/console.ts'
+import { checkScreen, newProfile, openConsole, signUpInConsole } from '../../helpers/console.ts'
 import { asJpeg, card } from '../../helpers/pictures.ts'
 import { provide } from '../../helpers/programs.ts'
 
 // What a person does on the first day.
 
-const { url } = await startConsoleService(t)
+const { url } = await startOnPostgres(t)
 const browser = await startBrowser(t, provide('chromium'))
 
 t.test('a person makes a page with a picture, breaks it, restores it and finds its readers', async (t) => {

@@ -1,6 +1,7 @@
 import t from 'tap'
+import { startOnPostgres } from '../../helpers/app.ts'
 import { startBrowser } from '../../helpers/browser.ts'
-import { checkScreen, newProfile, signUpInConsole, startConsoleService } from '../../helpers/console.ts'
+import { checkScreen, newProfile, signUpInConsole } from '../../helpers/console.ts'
 import { startMailServer } from '../../helpers/mail-server.ts'
 import { provide } from '../../helpers/programs.ts'
 import { freePort } from '../../helpers/servers.ts'
@@ -13,7 +14,7 @@ const NEW_PASSWORD = 'a brand-new staple'
 const mail = await startMailServer(t)
 const port = String(await freePort())
 const url = `http://localhost:${port}`
-await startConsoleService(t, {
+await startOnPostgres(t, {
   ...mail.settings,
   PORT: port,
   BASE_URL: url,

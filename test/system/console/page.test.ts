@@ -1,10 +1,11 @@
 import t from 'tap'
+import { startOnPostgres } from '../../helpers/app.ts'
 import { startBrowser } from '../../helpers/browser.ts'
-import { checkScreen, startConsoleService } from '../../helpers/console.ts'
+import { checkScreen } from '../../helpers/console.ts'
 import { editorOf, save, showPage, startOwner, typeAtStart } from '../../helpers/console-pages.ts'
 import { provide } from '../../helpers/programs.ts'
 
-const { url } = await startConsoleService(t)
+const { url } = await startOnPostgres(t)
 const browser = await startBrowser(t, provide('chromium'))
 const { owner, profile, tab } = await startOwner(t, browser, url, {
   permissions: ['clipboard-read', 'clipboard-write']
@@ -95,6 +96,23 @@ t.test('who has changed nothing is shown the version of the other, and asked not
   await editorOf(tab).getByText('Theirs').waitFor()
   await tab.getByText('No unsaved changes').waitFor()
   t.equal(await readText(id), '{"title": "Theirs"}')
+})
+
+t.test('who comes back to the tab is shown the newest version, unless they have changed something', async (t) => {
+  const comeBack = async () => await tab.evaluate("document.dispatchEvent(new Event('visibilitychange'))")
+  const { id } = await showNew('{"title": "Original"}')
+  await owner.call('PUT', documentUrl(id), { text: '{"title": "Theirs"}' })
+  await comeBack()
+  await tab.getByRole('status').getByText(CHANGED).waitFor()
+  await editorOf(tab).getByText('Theirs').waitFor()
+  await typeAtStart(tab, ' ')
+  await owner.call('PUT', documentUrl(id), { text: '{"title": "Theirs again"}' })
+  await comeBack()
+  await tab.keyboard.press('Control+s')
+  await dialogOf(CHANGED).getByRole('textbox', { name: 'Your version' }).getByText('Theirs').waitFor()
+  await tab.getByRole('button', { name: 'Save my version' }).click()
+  await dialogOf(CHANGED).waitFor({ state: 'detached' })
+  t.equal(await readText(id), ' {"title": "Theirs"}')
 })
 
 t.test('a page that was deleted elsewhere keeps its text to be copied', async (t) => {

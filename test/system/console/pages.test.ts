@@ -1,16 +1,15 @@
 import type { Page } from 'playwright-core'
 import t, { type Test } from 'tap'
-import { testSettings } from '../../helpers/app.ts'
+import { startOnPostgres, testSettings } from '../../helpers/app.ts'
 import { startBrowser } from '../../helpers/browser.ts'
-import { checkScreen, dropFiles, newProfile, signUpInConsole, startConsoleService,
-  type TestFile } from '../../helpers/console.ts'
+import { checkScreen, dropFiles, newProfile, signUpInConsole, type TestFile } from '../../helpers/console.ts'
 import { provide } from '../../helpers/programs.ts'
 import { query } from '../../helpers/servers.ts'
 
 // The list of pages: what it shows, filtering, creating and deleting.
 
 const { DATABASE_URL: database = '' } = await testSettings(t)
-const { url } = await startConsoleService(t, { DATABASE_URL: database, MAX_DOCUMENT_BYTES: '50000' })
+const { url } = await startOnPostgres(t, { DATABASE_URL: database, MAX_DOCUMENT_BYTES: '50000' })
 const browser = await startBrowser(t, provide('chromium'))
 
 /** Of the browser. */

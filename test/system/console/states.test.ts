@@ -1,8 +1,7 @@
 import t from 'tap'
-import { PASSWORD, testSettings } from '../../helpers/app.ts'
+import { PASSWORD, startOnPostgres, testSettings } from '../../helpers/app.ts'
 import { startBrowser } from '../../helpers/browser.ts'
-import { checkScreen, newProfile, openConsole, signUpInConsole,
-  startConsoleService } from '../../helpers/console.ts'
+import { checkScreen, newProfile, openConsole, signUpInConsole } from '../../helpers/console.ts'
 import { provide } from '../../helpers/programs.ts'
 import { createProxy } from '../../helpers/servers.ts'
 import { until } from '../../helpers/until.ts'
@@ -10,7 +9,7 @@ import { until } from '../../helpers/until.ts'
 const browser = await startBrowser(t, provide('chromium'))
 const { DATABASE_URL } = await testSettings(t)
 const database = await createProxy(t, DATABASE_URL as string)
-const { url } = await startConsoleService(t, {
+const { url } = await startOnPostgres(t, {
   DATABASE_URL: database.url,
   DATABASE_TIMEOUT_MS: '500',
   SIGN_UPS_PER_ADDRESS: '3'
