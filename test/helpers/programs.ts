@@ -93,6 +93,14 @@ const PROGRAMS = {
     brew: 'systemd',
     holds: 'systemd-analyze',
     find: named('systemd-analyze')
+  },
+  /** Its result is `python3`. */
+  libseccomp: {
+    title: 'Python and libseccomp',
+    apt: 'python3 libseccomp2',
+    brew: 'python3',
+    holds: 'python3',
+    find: named('python3')
   }
 } as const satisfies Record<string, Program>
 

@@ -1,9 +1,13 @@
 import { spawnSync } from 'node:child_process'
 import { readFileSync, writeFileSync } from 'node:fs'
+import { getPriority } from 'node:os'
 import { join } from 'node:path'
-import t from 'tap'
+import t, { type Test } from 'tap'
+import { createLandfallClient, memoryTokens } from '../../../packages/client/src/index.ts'
 import { loadConfig } from '../../../src/config.ts'
 import { testSettings } from '../../helpers/app.ts'
+import { childrenOf } from '../../helpers/child-processes.ts'
+import { asJpeg, card } from '../../helpers/pictures.ts'
 import { provide } from '../../helpers/programs.ts'
 import { claimRedis } from '../../helpers/servers.ts'
 import { PROJECT, startService, temporaryFolder } from '../../helpers/service.ts'
@@ -11,6 +15,7 @@ import { PROJECT, startService, temporaryFolder } from '../../helpers/service.ts
 // Checks deploy/systemd/landfall.service, and runs its command as systemd would.
 
 const systemdAnalyze = provide('systemd')
+const python = provide('libseccomp')
 const unit = readFileSync(join(PROJECT, 'deploy/systemd/landfall.service'), 'utf8')
 const valueOf = (name: string): string => new RegExp(`^${name}=(.*)$`, 'm').exec(unit)?.[1] ?? ''
 const [program = '', ...args] = valueOf('ExecStart').split(' ')
@@ -48,4 +53,48 @@ t.test('its command runs the service, and its signal to the first process stops 
   process.kill(child.pid as number, valueOf('KillSignal'))
   t.equal(await exited, 0, output().slice(-500))
   await t.rejects(fetch(`${url}/health/live`), 'no worker listens any more')
+})
+
+/** Returns the system calls that the unit allows. A line that begins with ~ takes from those before it. */
+function allowedCalls (): Set<string> {
+  const allowed = callsOf('@default')
+  for (const [, without, names = ''] of unit.matchAll(/^SystemCallFilter=(~?)(.*)$/gm)) {
+    for (const call of names.split(' ').flatMap((name) => [...callsOf(name)])) {
+      if (without === '~') allowed.delete(call)
+      else allowed.add(call)
+    }
+  }
+  return allowed
+}
+
+/** Returns the calls in a group of systemd, whose name begins with @. */
+function callsOf (name: string): Set<string> {
+  if (!name.startsWith('@')) return new Set([name])
+  const { stdout } = spawnSync(systemdAnalyze, ['--no-pager', 'syscall-filter', name], { encoding: 'utf8' })
+  const members = stdout.split('\n').slice(1).map((line) => line.trim())
+  return new Set(members.filter((member) => /^@?\w/.test(member)).flatMap((member) => [...callsOf(member)]))
+}
+
+/** Starts the service with a filter, and makes a variant. @returns the priorities of its children */
+async function prioritiesUnder (t: Test, calls: Set<string>): Promise<number[]> {
+  const filter = join(PROJECT, 'test/helpers/system-call-filter.py')
+  const command = [python, filter, [...calls].join(), process.execPath, ...args] as const
+  const { url, child, output } = await startService(t, await testSettings(t), command)
+  const client = createLandfallClient({ baseUrl: url, tokens: memoryTokens() })
+  await client.auth.signUp({ email: 'owner@example.com', password: 'correct horse battery' })
+  const { variants } = await client.assets.upload(new Blob([new Uint8Array(await asJpeg(card()))]))
+  const { pathname } = new URL(variants[0]?.url as string)
+  t.equal((await fetch(url + pathname)).status, 200, output().slice(-1000))
+  return childrenOf(child.pid as number).map((pid) => getPriority(pid))
+}
+
+t.test('its filter of system calls lets a child process with low priority make variants', async (t) => {
+  const priorities = await prioritiesUnder(t, allowedCalls())
+  t.ok(priorities.some((priority) => priority > 0), priorities.join())
+})
+
+t.test('a filter that does not let processes lower their priority does not prevent variants', async (t) => {
+  const calls = allowedCalls()
+  t.ok(calls.delete('setpriority'))
+  t.ok((await prioritiesUnder(t, calls)).every((priority) => priority === 0))
 })

@@ -32,7 +32,11 @@ const end = (): boolean => process.kill(process.pid, 'SIGKILL')
 process.on('disconnect', end)
 // Ctrl-C reaches all processes of a terminal. The service ends this one when it has finished its requests.
 for (const signal of ['SIGINT', 'SIGTERM']) process.on(signal, () => {})
-setPriority(constants.priority.PRIORITY_LOW)
+try {
+  setPriority(constants.priority.PRIORITY_LOW)
+} catch {
+  // A filter of system calls forbids it. Variants are made all the same.
+}
 // If memory runs out, Linux ends this process and not the service.
 await writeFile('/proc/self/oom_score_adj', '1000').catch(() => {})
 
