@@ -84,18 +84,26 @@ t.test('variants have none of the metadata of their original', async (t) => {
 t.test('the colours of a profile are converted to sRGB', async (t) => {
   const { variantsOf } = await start(t)
   for (const space of [DISPLAY_P3, ADOBE_RGB, SWAPPED]) {
+    const profile = pngChunk('iCCP', Buffer.from('a\0\0'), deflateSync(iccProfile(space)))
     const pictures = {
       jpg: withJpegSegments(await asJpeg(card()), profileSegment(iccProfile(space))),
-      png: withPngChunks(
-        await card().png().toBuffer(),
-        pngChunk('iCCP', Buffer.from('a\0\0'), deflateSync(iccProfile(space)))
-      )
+      png: withPngChunks(await card().png().toBuffer(), profile),
+      'png of 16 bits': withPngChunks(await card().toColourspace('rgb16').png().toBuffer(), profile)
     }
     for (const [format, picture] of Object.entries(pictures)) {
       for (const variant of await variantsOf(picture)) {
         checkCard(t, variant, `${format} in ${space.name}`, (colour) => toSrgb(space, colour))
       }
     }
+  }
+})
+
+t.test('the colours of an AVIF of 10 bits are converted to sRGB', async (t) => {
+  const { variantsOf } = await start(t)
+  for (const profile of ['srgb', 'p3']) {
+    const picture = await card().toColourspace('rgb16').withIccProfile(profile).avif({ bitdepth: 10 })
+      .toBuffer()
+    for (const variant of await variantsOf(picture)) checkCard(t, variant, profile)
   }
 })
 

@@ -101,6 +101,8 @@ async function make (task: PictureTask, bytes: Buffer): Promise<Buffer | Picture
   if (decodedBytes(metadata) > MAX_DECODED_BYTES) return { outcome: 'too_large', reason: 'too many bytes' }
   const original = metadata.autoOrient
   if (!isSame(original, task.original)) return { outcome: 'mismatch', original }
+  // By default, sharp converts 16 bits with a profile to Display P3, and then takes them for sRGB.
+  if (metadata.space === 'rgb16' && metadata.hasProfile) picture.pipelineColourspace('srgb')
   picture.resize({ width: task.width, height: task.height, fit: 'fill' }).toColourspace('srgb')
   return await encode(picture, task.extension).toBuffer()
 }
