@@ -1,6 +1,5 @@
 import { LandfallError } from '@landfall/client'
 import { useEffect, useState } from 'preact/hooks'
-import { sessionStore } from '../core/session.ts'
 import { Button } from './button.tsx'
 
 interface ErrorNoticeProps {
@@ -10,17 +9,21 @@ interface ErrorNoticeProps {
   readonly onRetry?: () => void
   /** Whether to call `onRetry` without a click. Only for reads. */
   readonly retriesItself?: boolean
+  /** Whether a sign-in failed. Its 401 says that the password is wrong, not that a session has ended. */
+  readonly isSignIn?: boolean
 }
 
 /** Tells what went wrong, and what to do next. */
-export function ErrorNotice ({ error, onRetry, retriesItself = false }: ErrorNoticeProps) {
+export function ErrorNotice (
+  { error, onRetry, retriesItself = false, isSignIn = false }: ErrorNoticeProps
+) {
   const waitSeconds = error instanceof LandfallError ? error.retryAfterSeconds : undefined
   const left = useCountdown(error, waitSeconds, retriesItself ? onRetry : undefined)
   useRetryWhenOnline(error, retriesItself ? onRetry : undefined)
   if (error === undefined) return null
   return (
     <div class='notice notice--error' role='alert'>
-      {sentencesOf(error).map((sentence) => <p key={sentence}>{sentence}</p>)}
+      {sentencesOf(error, isSignIn).map((sentence) => <p key={sentence}>{sentence}</p>)}
       {left !== undefined && left > 0 && (
         <p>
           {retriesItself ? 'Trying again' : 'You can try again'} in{' '}
@@ -37,10 +40,10 @@ export function ErrorNotice ({ error, onRetry, retriesItself = false }: ErrorNot
 }
 
 /** Returns sentences that tell a person what went wrong. */
-export function sentencesOf (error: unknown): readonly string[] {
+export function sentencesOf (error: unknown, isSignIn = false): readonly string[] {
   if (error instanceof LandfallError) {
     const { errors, status, requestId } = error
-    if (status === 401 && sessionStore.get().status !== 'signed-out') {
+    if (status === 401 && !isSignIn) {
       return ['Your session has ended. Sign in, and then do this again.']
     }
     return status >= 500 && requestId !== undefined && !errors.some((text) => text.includes(requestId))

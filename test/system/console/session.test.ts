@@ -35,6 +35,9 @@ t.test('a session that was ended elsewhere is continued after a sign-in, in all 
     await tab.getByRole('link', { name: tab === page ? 'Assets' : 'Pages' }).click()
     await tab.getByRole('dialog').waitFor()
   }
+  await page.getByRole('dialog').getByLabel('Password').fill('wrong password')
+  await page.getByRole('dialog').getByRole('button', { name: 'Sign in' }).click()
+  await page.getByRole('dialog').getByRole('alert').getByText('Invalid email or password').waitFor()
   await page.getByRole('dialog').getByLabel('Password').fill(PASSWORD)
   await page.getByRole('dialog').getByRole('button', { name: 'Sign in' }).click()
   for (const tab of [page, other]) await tab.getByRole('dialog').waitFor({ state: 'detached' })

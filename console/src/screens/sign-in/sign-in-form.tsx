@@ -21,7 +21,7 @@ export function SignInForm ({ initialEmail = '' }: { readonly initialEmail?: str
         onInput={setPassword}
         hasAutofocus={initialEmail !== ''}
       />
-      <ErrorNotice error={signIn.error} />
+      <ErrorNotice error={signIn.error} isSignIn />
       <Button type='submit' kind='primary' isBusy={signIn.isRunning}>Sign in</Button>
     </Form>
   )
