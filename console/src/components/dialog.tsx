@@ -30,7 +30,14 @@ export function Dialog ({ title, children, onClose, size = 'normal', canCancel =
       ref={dialog}
       aria-labelledby={id}
       onCancel={(event) => {
+        // Cancelling the choice of a file raises this event, too, and it bubbles.
+        if (event.target !== event.currentTarget) return
         event.preventDefault()
+        if (canCancel && event.cancelable) onClose()
+      }}
+      // Browsers let a page prevent this only some times in a row.
+      onClose={({ currentTarget }) => {
+        currentTarget.showModal()
         if (canCancel) onClose()
       }}
     >

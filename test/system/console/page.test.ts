@@ -266,6 +266,15 @@ t.test('an asset is inserted at the cursor, as a string', async (t) => {
   t.equal(await readText(id), `["${assetUrl}","${assetUrl}"]`)
 })
 
+t.test('who cancels the choice of a file stays in the dialog', async () => {
+  await showNew('[1]')
+  await tab.getByRole('button', { name: 'Insert an asset' }).click()
+  const dialog = dialogOf('Choose an asset')
+  await dialog.locator('input[type=file]').dispatchEvent('cancel', { bubbles: true })
+  await dialog.getByRole('button', { name: 'Cancel' }).click()
+  await dialog.waitFor({ state: 'detached' })
+})
+
 t.test('an asset that is inserted into a new page becomes a member, whose name can be typed', async (t) => {
   const { text } = await owner.upload(url, Buffer.from('A leaflet'), 'leaflet.txt')
   const { url: assetUrl } = JSON.parse(text) as { url: string }
