@@ -13,6 +13,7 @@ export const sessionStore = createStore<SessionState>({ status: 'starting' })
 /** The session is over: it was ended elsewhere, or has expired. Nothing on the screen is lost. */
 export function endSession (): void {
   const session = sessionStore.get()
+  if (session.status === 'ended') return // another request has found that out, too
   sessionStore.set(session.status === 'signed-in' ? { status: 'ended', user: session.user }
     : { status: 'signed-out' })
 }

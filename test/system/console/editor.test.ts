@@ -1,7 +1,7 @@
 import type { Locator } from 'playwright-core'
 import t from 'tap'
 import { startBrowser } from '../../helpers/browser.ts'
-import { checkScreen } from '../../helpers/console.ts'
+import { checkScreen, openConsole } from '../../helpers/console.ts'
 import { editorOf, save, showPage, startOwner, typeAtStart } from '../../helpers/console-pages.ts'
 import { PASSWORD, startOnPostgres } from '../../helpers/app.ts'
 import { provide } from '../../helpers/programs.ts'
@@ -214,6 +214,30 @@ t.test('a session that ends while somebody edits costs nothing', async (t) => {
   t.equal(await readText(id), ' [1]')
 })
 
+t.test('a sign-out in another tab costs nothing that is typed in this one', async (t) => {
+  const { id } = await showNew('[1]')
+  await typeAtStart(tab, ' ')
+  for (const name of ['Readers', 'Edit']) {
+    await tab.getByRole('navigation', { name: 'This page' }).getByRole('link', { name }).click()
+  }
+  const other = await openConsole(tab.context(), url)
+  await other.getByRole('button', { name: 'Sign out' }).click()
+  const dialog = tab.getByRole('dialog', { name: 'Your session has ended' })
+  await dialog.waitFor()
+  for (let count = 0; count < 4; count++) await tab.keyboard.press('Escape')
+  // The readers are asked for, which finds out once more that the session has ended.
+  await tab.goBack()
+  await tab.getByRole('alert').getByText('Your session has ended').waitFor()
+  await tab.goForward()
+  await dialog.getByLabel('Password').fill(PASSWORD)
+  await dialog.getByRole('button', { name: 'Sign in' }).click()
+  await dialog.waitFor({ state: 'detached' })
+  await editorOf(tab).focus()
+  await save(tab)
+  t.equal(await readText(id), ' [1]')
+  await other.close()
+})
+
 t.test('another account sees nothing of the one before', async (t) => {
   const other = await startOwner(t, browser, url)
   const { id } = await owner.createPage(url, '["secret"]')
@@ -222,13 +246,19 @@ t.test('another account sees nothing of the one before', async (t) => {
   t.equal(await other.tab.getByText('secret').count(), 0)
 })
 
-t.test('an editor that could not be loaded is loaded again', async (t) => {
+t.test('an editor that could not be loaded is loaded again, with the newest version', async (t) => {
   const { tab, owner } = await startOwner(t, browser, url)
-  const { id } = await owner.createPage(url, '[1]')
+  const { id } = await owner.createPage(url, '["original"]')
   await tab.route('**/assets/editor-*.js', async (route) => await route.abort())
   await tab.evaluate(`location.hash = '#/pages/${id}'`)
   await tab.getByRole('alert').waitFor()
+  await owner.update(url, id, '["theirs"]')
+  await tab.evaluate("document.dispatchEvent(new Event('visibilitychange'))")
+  await tab.getByRole('status').getByText('This page was changed elsewhere').waitFor()
   await tab.unroute('**/assets/editor-*.js')
   await tab.getByRole('button', { name: 'Try again' }).click()
-  await editorOf(tab).waitFor()
+  await editorOf(tab).getByText('theirs').waitFor()
+  await typeAtStart(tab, ' ')
+  await save(tab)
+  t.equal((await owner.call('GET', `${url}/manage/landing_pages/${id}/document`)).text, ' ["theirs"]')
 })

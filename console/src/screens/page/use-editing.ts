@@ -123,6 +123,8 @@ export function useEditing (id: string, loaded: SavedDocument, onSaved: (text: s
     getEditor: () => editor.current,
     setEditor (next) {
       editor.current = next
+      // While its code was loaded, a newer version may have come.
+      if (next !== undefined && next.getText() !== base.current.text) show(base.current)
     },
     setIsChanged,
     setCheck,
