@@ -1,7 +1,8 @@
 import { forEachConcurrently } from '../../infra/system/for-each-concurrently.ts'
 import type { StatementRunner } from '../../infra/postgres/statement.ts'
-import { deleteAssetsOf, listAssetsOf } from './asset-repository.ts'
+import { deleteAssetsOf, listAssetsOf, type OwnedFile } from './asset-repository.ts'
 import type { FileStore } from './storage/file-store.ts'
+import { isPicture, stemOf } from './storage/storage-key.ts'
 
 const ASSETS_PER_STATEMENT = 100
 
@@ -30,13 +31,18 @@ export async function removeAssetsOf (
   let [assets, missing, failed] = [0, 0, 0]
   for (let after: string | undefined; signal?.aborted !== true;) {
     const batch = await listAssetsOf(database, userId, { after, limit: ASSETS_PER_STATEMENT })
-    const removed: string[] = []
-    await forEachConcurrently(batch, store.filesAtOnce, async ({ id, storageKey }) => {
-      const existed = await store.remove(storageKey).catch(() => undefined)
-      if (existed !== undefined) removed.push(id)
+    const removed: OwnedFile[] = []
+    await forEachConcurrently(batch, store.filesAtOnce, async (asset) => {
+      const existed = await store.remove(asset.storageKey).catch(() => undefined)
+      if (existed !== undefined) removed.push(asset)
       if (existed === false) missing++
     })
-    if (removed.length > 0) await deleteAssetsOf(database, userId, removed)
+    if (removed.length > 0) await deleteAssetsOf(database, userId, removed.map(({ id }) => id))
+    // A variant may have been stored before the rows were deleted. The sweep removes what stays here.
+    const pictures = removed.filter(({ storageKey }) => isPicture(storageKey))
+    await forEachConcurrently(pictures, store.filesAtOnce, async ({ storageKey }) => {
+      await store.removeVariants(stemOf(storageKey)).catch(() => {})
+    })
     assets += removed.length
     failed += batch.length - removed.length
     if (batch.length < ASSETS_PER_STATEMENT) break

@@ -4,7 +4,7 @@ import t from 'tap'
 import type { FastifyInstance } from 'fastify'
 import { randomPublicId } from '../../../src/infra/system/identifiers.ts'
 import { sweep } from '../../../src/modules/assets/cleanup.ts'
-import { buildTestApp, signUp, testSettings, type Account } from '../../helpers/app.ts'
+import { buildTestApp, PASSWORD, signUp, testSettings, type Account } from '../../helpers/app.ts'
 import { pathOf, PDF } from '../../helpers/assets.ts'
 import { claimRedis } from '../../helpers/servers.ts'
 import { backstage, onEachStore, stored } from '../../helpers/stores.ts'
@@ -266,6 +266,27 @@ onEachStore('variants of deleted assets are swept, also those made during the de
   t.match(await sweep(app.database, app.files), { variants: 1 })
   t.equal((await stored(app)).published.length, 2)
   t.equal((await ask(app, kept.variants[0]?.url as string)).statusCode, 200)
+})
+
+onEachStore('variants are deleted with their account, also those made at the same time', async (t, build) => {
+  const app = await build(t)
+  const account = await signUp(app)
+  const { url, variants } = await store(app, account, await photo())
+  const [first, second] = variants as [Variant, Variant]
+  t.equal((await ask(app, first.url)).statusCode, 200)
+  const { files } = app
+  const removeFile = files.remove.bind(files)
+  files.remove = async (key) => {
+    const existed = await removeFile(key)
+    // As if it had been made of a file that was opened before it was removed.
+    await backstage(app).put(second.url.replace(/.*uploads/, '.variants'), 'x')
+    return existed
+  }
+  const payload = { password: PASSWORD }
+  const answer = await app.inject({ method: 'DELETE', url: '/auth/me', headers: account.headers, payload })
+  t.equal(answer.statusCode, 204)
+  t.same((await stored(app)).published, [])
+  for (const gone of [url, first.url, second.url]) t.equal((await ask(app, gone)).statusCode, 404)
 })
 
 t.test('while variants are made, assets can be deleted', async (t) => {
