@@ -43,20 +43,22 @@ export function memoryLimit (workers: number): number {
 /** A child process that makes variants, one at a time. It starts with the first one, and again if it ends. */
 export class PictureProcess {
   readonly #memoryMib: number
+  readonly #timeLimitMs: number
   #child: Child | undefined
   #idleTimer: NodeJS.Timeout | undefined
 
   /** @param memoryMib limit of the memory that it may allocate, in MiB */
-  constructor (memoryMib: number) {
+  constructor (memoryMib: number, timeLimitMs = TIME_LIMIT_MS) {
     this.#memoryMib = memoryMib
+    this.#timeLimitMs = timeLimitMs
   }
 
   /**
    * Makes a variant, and passes the answer to `take`. The caller must wait for its end before the next one.
    *
    * @param input the bytes of the original
-   * @throws {PictureProcessError} if the child process ended, or took too long
-   * @throws {NoPictureProcessError} if it could not start, or the storage of the files was too slow
+   * @throws {PictureProcessError} if the child process ended because of the picture
+   * @throws {NoPictureProcessError} if it could not start, or the machine or the storage was too slow
    * @throws the error of `input` or of `take`
    */
   async run<T> (
@@ -72,7 +74,7 @@ export class PictureProcess {
     const timer = setTimeout(() => {
       isTooLate = true
       child?.end()
-    }, TIME_LIMIT_MS)
+    }, this.#timeLimitMs)
     try {
       child = this.#child ??= new Child(this.#memoryMib)
       const result = await Promise.race([child.ended, child.exchange(task, input, take)])
@@ -82,8 +84,8 @@ export class PictureProcess {
       const phase = child?.phase
       // Bytes that were not read would be taken for those of the next variant.
       this.close()
-      // The picture isn't the reason if the storage was slow.
-      const isItsFault = phase === 'making' || (phase === 'reading' && !isTooLate)
+      // If the picture took too long, the process has ended itself before it is too late.
+      const isItsFault = !isTooLate && (phase === 'reading' || phase === 'making')
       if (error instanceof PictureProcessError && !isItsFault) throw new NoPictureProcessError(error.message)
       throw error
     } finally {
