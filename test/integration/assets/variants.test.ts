@@ -211,6 +211,26 @@ t.test('if the child process dies while it has no work, the next variant gets a 
   t.match(await attempts(app), { made: 2, failed: 0 })
 })
 
+t.test('if the child process dies while its last bytes are stored, no part of the variant stays', async (t) => {
+  const app = await buildTestApp(t)
+  const [variant] = (await store(app, await signUp(app), await photo())).variants as [Variant]
+  const { files } = app
+  const receive = files.receive.bind(files)
+  files.receive = async (...args) => {
+    const staged = await receive(...args)
+    const [pid] = pictureProcesses() as [number]
+    process.kill(pid, 'SIGKILL')
+    await until(() => !pictureProcesses().includes(pid), 'it has ended')
+    await sleep(100)
+    return staged
+  }
+  t.equal((await ask(app, variant.url)).statusCode, 503)
+  files.receive = receive
+  await until(async () => (await stored(app)).temporary.length === 0, 'the temporary file is removed')
+  t.equal((await ask(app, variant.url)).statusCode, 200)
+  t.match(await attempts(app), { made: 1, failed: 0 })
+})
+
 t.test('four requests of a client may wait, and none for longer than ten seconds', async (t) => {
   const app = await buildTestApp(t)
   const account = await signUp(app)

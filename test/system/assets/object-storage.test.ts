@@ -1,7 +1,10 @@
+import { randomBytes } from 'node:crypto'
 import { once } from 'node:events'
 import { get as httpGet, type IncomingMessage } from 'node:http'
+import { setTimeout as sleep } from 'node:timers/promises'
 import { HeadObjectCommand } from '@aws-sdk/client-s3'
 import type { FastifyInstance } from 'fastify'
+import sharp from 'sharp'
 import t, { type Test } from 'tap'
 import { Bucket } from '../../../src/modules/assets/storage/s3-client.ts'
 import { S3Upload } from '../../../src/modules/assets/storage/s3-upload.ts'
@@ -16,7 +19,9 @@ import { END, file, form, FORM, insertAssets, noise, partHead, pathOf, PDF, PNG,
   upload } from '../../helpers/assets.ts'
 import { until } from '../../helpers/until.ts'
 import { tiff } from '../../helpers/images.ts'
+import { asJpeg, card } from '../../helpers/pictures.ts'
 import { backstage, stored } from '../../helpers/stores.ts'
+import { ask, pictureProcesses, store, type Variant } from '../../helpers/variants.ts'
 
 // Behaviour and faults that only exist with a bucket. buckets.test.ts runs the tests that folders share.
 
@@ -352,4 +357,26 @@ t.test('the sweep reads all pages of a long list', async (t) => {
     variants: 0
   })
   t.strictSame((await look.published()).sort(), kept.sort())
+})
+
+t.test('if the storage breaks off while a picture is read, its variant gets 503 and is made later', async (t) => {
+  const { app, account, proxy } = await behindProxy(t)
+  // Too large for all buffers on its way to the child process, and of noise, which can't be compressed.
+  const size = { width: 2600, height: 2400, channels: 3 } as const
+  const noisy = sharp(randomBytes(size.width * size.height * size.channels), { raw: size })
+  const asset = await store(app, account, await noisy.png({ compressionLevel: 0 }).toBuffer())
+  const [first, second] = (await store(app, account, await asJpeg(card()))).variants
+  t.equal((await ask(app, first?.url as string)).statusCode, 200)
+  const [pid] = pictureProcesses() as [number]
+  process.kill(pid, 'SIGSTOP')
+  const asked = ask(app, asset.variants[0]?.url as string)
+  await sleep(1000)
+  proxy.disconnect()
+  process.kill(pid, 'SIGCONT')
+  const { statusCode, headers, body } = await asked
+  t.equal(statusCode, 503, body)
+  t.equal(headers['retry-after'], '1')
+  for (const { url } of [second, asset.variants[0]] as Variant[]) {
+    await until(async () => (await ask(app, url)).statusCode === 200, url)
+  }
 })

@@ -11,8 +11,7 @@ import { correctDimensions, countVariantFailure, findOriginal, referencedKeys,
   refuseVariants } from '../asset-repository.ts'
 import type { FileStore, StagedFile } from '../storage/file-store.ts'
 import { stemOf, variantName } from '../storage/storage-key.ts'
-import { NoPictureProcessError, PictureProcessError, type PictureAnswer,
-  type PictureProcess } from './picture-process.ts'
+import { PictureProcessError, type PictureAnswer, type PictureProcess } from './picture-process.ts'
 import { variantsOf, type Variant, type VariantSettings } from './variant.ts'
 
 // Makes missing variants (docs/adr/0024-variants.md).
@@ -174,7 +173,7 @@ export class VariantMaker {
     return 'again'
   }
 
-  /** Asks the child process. If it ends while it makes the variant, the picture counts as too costly. */
+  /** Asks the child process. If the picture makes it end, the picture counts as too costly. */
   async #ask (original: Asset, variant: Variant): Promise<Answer> {
     const { files, log, process, settings } = this.#options
     const file = await files.open(original.storageKey, true)
@@ -188,17 +187,21 @@ export class VariantMaker {
       height: variant.height,
       extension: variant.extension
     }
+    let staging: Promise<StagedFile> | undefined
     try {
       return await process.run<Answer>(task, await file.read(), async (answer) => {
         if (answer.outcome !== 'made') return answer
         const inspection = { key: variantName(variant), excerpt: undefined }
-        return { outcome: 'staged', file: await files.receive(answer.bytes, async () => inspection) }
+        staging = files.receive(answer.bytes, async () => inspection)
+        return { outcome: 'staged', file: await staging }
       })
     } catch (error) {
+      // The process may end after its last byte, while the file is being stored.
+      staging?.then(async (staged) => await staged.discard(), () => {})
       if (this.#isClosed) throw createUnavailableError()
       if (error instanceof PictureProcessError) return { outcome: 'too_costly', reason: error.message }
-      if (!(error instanceof NoPictureProcessError)) throw error
-      log.error({ err: error }, 'variants of pictures can not be made')
+      if (error instanceof RetryLaterError || error instanceof DiskFullError) throw error
+      log.error({ err: error, asset: original.id }, 'a variant of a picture could not be made')
       throw createUnavailableError()
     }
   }
