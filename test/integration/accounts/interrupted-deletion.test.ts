@@ -1,6 +1,5 @@
 import { mkdir, rm, rmdir } from 'node:fs/promises'
 import { join } from 'node:path'
-import pg from 'pg'
 import { pino } from 'pino'
 import t, { type Test } from 'tap'
 import { finishDeletion, resumeDeletions } from '../../../src/modules/account-deletion/index.ts'
@@ -10,6 +9,7 @@ import { buildTestApp, createKey, createPage, PASSWORD, signUp, testSettings,
 import { pathOf, upload } from '../../helpers/assets.ts'
 import { query } from '../../helpers/servers.ts'
 import { stored } from '../../helpers/stores.ts'
+import { openTransaction } from '../../helpers/transaction.ts'
 import { until } from '../../helpers/until.ts'
 
 // Deletions of accounts that are interrupted, and requests of the account at the same time.
@@ -26,16 +26,7 @@ const isGone = async ({ user }: Account) =>
   await database.user.findUnique({ where: { id: user.id } }) === null
 const metrics = async () => await app.metrics.metrics()
 
-/** Opens a transaction of its own. */
-async function transaction (t: Test) {
-  const client = new pg.Client(settings.DATABASE_URL)
-  await client.connect()
-  t.teardown(async () => await client.end())
-  await client.query('BEGIN')
-  const run = async <Row>({ text }: { text: string }, values: readonly unknown[]): Promise<Row[]> =>
-    (await client.query(text, [...values])).rows
-  return { client, run }
-}
+const transaction = async (t: Test) => await openTransaction(t, settings.DATABASE_URL as string)
 
 /** Waits until as many statements wait for a lock. */
 async function untilWaiting (count: number): Promise<void> {

@@ -1,8 +1,10 @@
 import { pino } from 'pino'
 import t, { type Test } from 'tap'
+import { requestReset } from '../../../src/modules/accounts/mail/link-repository.ts'
 import { buildTestApp, PASSWORD, signUp, testSettings } from '../../helpers/app.ts'
 import { startMailServer } from '../../helpers/mail-server.ts'
 import { createProxy } from '../../helpers/servers.ts'
+import { openTransaction } from '../../helpers/transaction.ts'
 import { until } from '../../helpers/until.ts'
 
 // Attacks on mailed links. password-resets.test.ts has replays and two resets at once, mail-sender.test.ts
@@ -14,7 +16,7 @@ async function setUp (t: Test, more: Record<string, string> = {}) {
   const mail = await startMailServer(t)
   const lines: string[] = []
   const logger = pino({ level: 'trace' }, { write: (line: string) => lines.push(line) })
-  const settings = { ...await testSettings(t), ...mail.settings, ...more }
+  const settings = { ...await testSettings(t), ...mail.settings, ...more } as Record<string, string>
   const app = await buildTestApp(t, { settings, logger })
   const ask = async (email: string, headers: Record<string, string> = {}) => {
     const startedAt = performance.now()
@@ -26,7 +28,7 @@ async function setUp (t: Test, more: Record<string, string> = {}) {
     })
     return { response, ms: performance.now() - startedAt }
   }
-  return { app, mail, lines, ask }
+  return { app, mail, lines, ask, settings }
 }
 
 t.test('Host and X-Forwarded-Host tricks: links are made from BASE_URL alone', async (t) => {
@@ -102,6 +104,20 @@ t.test('enumeration by time: no answer comes before 250 ms', async (t) => {
     times.malformed?.push((await ask('x')).ms)
   }
   for (const [name, all] of Object.entries(times)) t.ok(Math.min(...all) >= 245, `${name}: ${all}`)
+})
+
+t.test('enumeration by parallel requests: those for one account do not wait for each other', async (t) => {
+  const { app, mail, ask, settings } = await setUp(t)
+  const { user: { email } } = await signUp(app)
+  const { client, run } = await openTransaction(t, settings.DATABASE_URL as string)
+  await requestReset({ run }, email)
+  const answers = await Promise.all(Array.from({ length: 30 }, async () => await ask(email)))
+  for (const { response } of answers) t.equal(response.statusCode, 202)
+  await client.query('COMMIT')
+  app.wakeMailSender()
+  await mail.mailTo(email, 2)
+  await until(async () => await app.database.mail.count() === 0)
+  t.equal(mail.mails.length, 2, 'the link that confirms the address, and one that resets the password')
 })
 
 t.test('enumeration by throttle: the limit of a client counts all addresses alike', async (t) => {

@@ -12,10 +12,19 @@ export interface LinkOwner {
 }
 
 // FOR KEY SHARE locks the user before the link, in the order of a deletion, which could deadlock otherwise.
+
+/**
+ * Requests for one account at the same time don't wait for each other, because slower answers would show that
+ * there is an account. All but one queue nothing.
+ */
 const REQUEST_RESET = statement<{ id: number }>(`
-  WITH account AS (SELECT id, email FROM users WHERE email = $1 FOR KEY SHARE),
-    ${linkMailSql('password_reset', 'account')}
-  SELECT id FROM account`)
+  WITH first AS (
+    SELECT id, email FROM users
+    WHERE email = $1 AND pg_try_advisory_xact_lock(hashtextextended('password_reset ' || email, 0))
+    FOR KEY SHARE
+  ),
+    ${linkMailSql('password_reset', 'first')}
+  SELECT id FROM users WHERE email = $1`)
 const REQUEST_CONFIRMATION = statement<{ id: number }>(`
   WITH account AS (
     SELECT id, email FROM users WHERE id = $1::integer AND email_confirmed_at IS NULL FOR KEY SHARE
