@@ -7,11 +7,17 @@ export type LinkKind = 'email_confirmation' | 'password_reset'
 export type NoticeKind = 'password_changed' | 'api_key_created' | 'account_deleted'
 export type MailKind = LinkKind | NoticeKind
 
-/** Mails that an address gets in an hour at most, of each kind with a link, and of all notices together. */
-const PER_HOUR = { email_confirmation: 3, password_reset: 3, notice: 10 }
+/** Mails of each kind that an address gets in an hour at most. */
+const PER_HOUR: Readonly<Record<MailKind, number>> = {
+  email_confirmation: 3,
+  password_reset: 3,
+  password_changed: 10,
+  api_key_created: 10,
+  account_deleted: 10
+}
 
 /** Returns a table, `allowed`, which has a row if another mail may be queued, and counts that mail. */
-function limitSql (kind: keyof typeof PER_HOUR, from: string, isOn: string): string {
+function limitSql (kind: MailKind, from: string, isOn: string): string {
   const max = PER_HOUR[kind]
   return `allowed AS (
     INSERT INTO mail_limits AS known (address_hash, kind, queued_at)
@@ -37,7 +43,7 @@ export const noticeSql = (
   isOn: string,
   { details = 'NULL', userId = 'id' }: { details?: string, userId?: string } = {}
 ): string =>
-  `${limitSql('notice', from, isOn)}, notice AS (
+  `${limitSql(kind, from, isOn)}, notice AS (
     INSERT INTO mails (user_id, recipient, kind, details)
     SELECT ${userId}, email, '${kind}', ${details} FROM ${from}, allowed
   )`
