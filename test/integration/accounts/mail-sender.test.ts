@@ -1,6 +1,7 @@
 import { createServer, type AddressInfo, type Socket } from 'node:net'
 import { once } from 'node:events'
 import type { FastifyInstance } from 'fastify'
+import { pino } from 'pino'
 import t, { type Test } from 'tap'
 import { claimMail } from '../../../src/modules/accounts/mail/queue.ts'
 import { buildTestApp, signUp, testSettings } from '../../helpers/app.ts'
@@ -61,16 +62,24 @@ async function startBrokenServer (t: Test, handle: (socket: Socket) => void): Pr
   return `smtp://127.0.0.1:${(server.address() as AddressInfo).port}`
 }
 
+interface LogLine {
+  readonly msg: string
+  readonly mail?: string
+}
+
 async function setUp (
   t: Test,
   mail: Record<string, string>
-): Promise<{ app: FastifyInstance, url: string, settings: Record<string, string> }> {
+): Promise<{ app: FastifyInstance, url: string, settings: Record<string, string>, logged: LogLine[] }> {
   const settings: Record<string, string> = {
     ...await testSettings(t),
     MAIL_FROM: 'noreply@landfall.test',
     ...mail
   }
-  return { app: await buildTestApp(t, { settings }), url: settings.DATABASE_URL as string, settings }
+  const logged: LogLine[] = []
+  const logger = pino({ level: 'info' }, { write: (line: string) => logged.push(JSON.parse(line)) })
+  const app = await buildTestApp(t, { settings, logger })
+  return { app, url: settings.DATABASE_URL as string, settings, logged }
 }
 
 t.test('a notice is sent once, and its row is deleted', async (t) => {
@@ -135,70 +144,88 @@ t.test('of many claims at the same time, each gets another mail', async (t) => {
   }
 })
 
-const PERMANENT = {
-  'an address that does not exist': [550, '5.1.1 No such user'],
-  'a mailbox that is disabled': [550, '5.2.1 Mailbox disabled'],
-  'an address without an enhanced status': [550, 'No such user here'],
-  'an address of the wrong form': [553, 'Mailbox name not allowed']
-} as const
-for (const [title, [responseCode, message]] of Object.entries(PERMANENT)) {
-  t.test(`a mail is given up after the refusal of ${title}`, async (t) => {
-    const server = await startMailServer(t, {
-      onRcptTo: (_address, _session, done) => done(Object.assign(new Error(message), { responseCode }))
-    })
-    const { app, url } = await setUp(t, server.settings)
-    await queue(url)
-    app.wakeMailSender()
-    await until(async () => (await waiting(url)).length === 0)
-    t.match(await app.metrics.metrics(), /landfall_mails_given_up_total\{kind="password_changed"\} 1/)
-  })
+/** A reply that refuses a mail, at RCPT TO or after the data. */
+type Reply = readonly [command: 'RCPT TO' | 'DATA', status: number, message: string]
+
+const PERMANENT: Record<string, Reply> = {
+  'an address that does not exist': ['RCPT TO', 550, '5.1.1 No such user'],
+  'a domain that takes no mail': ['RCPT TO', 556, '5.1.10 Recipient address has null MX'],
+  'a mailbox that is disabled': ['RCPT TO', 550, '5.2.1 Mailbox disabled'],
+  'an address of the wrong form': ['RCPT TO', 501, 'Malformed address'],
+  'an address that is checked after the data': ['DATA', 550, '5.1.1 No such user'],
+  'its size': ['DATA', 552, '5.3.4 Message too big'],
+  'its format': ['DATA', 554, '5.6.0 Bad message']
+}
+// Some are in the words of Exim on Debian, Amazon SES, Gmail and qmail.
+const TEMPORARY: Record<string, Reply> = {
+  'a mailbox that is busy': ['RCPT TO', 450, '4.2.1 Try again later'],
+  'a relay that is not allowed': ['RCPT TO', 554, '5.7.1 Relay access denied'],
+  'a relay that is not allowed, without an enhanced status': ['RCPT TO', 550, 'relay not permitted'],
+  'a domain that is not served': ['RCPT TO', 553, "sorry, that domain isn't in my list (#5.7.1)"],
+  'a sender that is refused': ['RCPT TO', 550, '5.1.8 Sender address rejected'],
+  'a sender whose mailbox is unknown': ['RCPT TO', 550, '5.1.7 Bad sender address'],
+  'a sender that is not verified': ['DATA', 554, 'Message rejected: Email address is not verified.'],
+  'a sender without DKIM': ['DATA', 550, '5.7.26 This mail is unauthenticated'],
+  'its content': ['DATA', 554, '5.7.1 Spam']
 }
 
-t.test('a mail that the server refuses for its content is given up', async (t) => {
+t.test('refusals of the mail server', async (t) => {
+  let reply: Reply | undefined
+  const refusal = (command: Reply[0]) =>
+    reply?.[0] === command ? Object.assign(new Error(reply[2]), { responseCode: reply[1] }) : null
   const server = await startMailServer(t, {
-    onData (stream, _session, done) {
-      stream.resume().on('end', () => done(Object.assign(new Error('5.7.1 Spam'), { responseCode: 554 })))
-    }
+    onRcptTo: (_address, _session, done) => done(refusal('RCPT TO')),
+    onData: (stream, _session, done) => stream.resume().on('end', () => done(refusal('DATA')))
   })
-  const { app, url } = await setUp(t, server.settings)
-  await queue(url)
-  app.wakeMailSender()
-  await until(async () => (await waiting(url)).length === 0)
-  t.match(await app.metrics.metrics(), /landfall_mails_given_up_total\{kind="password_changed"\} 1/)
+  const { app, url, logged } = await setUp(t, server.settings)
+  const refuse = async (next: Reply) => {
+    reply = next
+    logged.length = 0
+    await query(url, 'DELETE FROM mails')
+    await queue(url)
+    app.wakeMailSender()
+    await until(() => logged.some(({ msg }) => /^mail (given up|not sent|sent)/.test(msg)))
+  }
+
+  let givenUp = 0
+  for (const [title, reply] of Object.entries(PERMANENT)) {
+    t.test(`a mail is given up after the refusal of ${title}`, async (t) => {
+      await refuse(reply)
+      t.match(logged, [{ msg: 'mail given up', failure: { command: reply[0], status: reply[1] } }])
+      await until(async () => (await waiting(url)).length === 0)
+      const count = `landfall_mails_given_up_total{kind="password_changed"} ${++givenUp}\n`
+      t.ok((await app.metrics.metrics()).includes(count))
+    })
+  }
+  for (const [title, reply] of Object.entries(TEMPORARY)) {
+    t.test(`a mail is tried again after the refusal of ${title}`, async (t) => {
+      await refuse(reply)
+      t.match(logged, [{ msg: 'mail not sent; trying again in 15 seconds' }])
+      const row = await until(async () =>
+        (await waiting(url)).find(({ attempts, due }) => attempts === 1 && due < 20)
+      )
+      t.ok(row.due > 10, 'after 15 seconds')
+    })
+  }
 })
 
-const REFUSALS = {
-  'a relay that is not allowed': [554, '5.7.1 Relay access denied'],
-  'a mailbox that is busy': [450, '4.2.1 Try again later'],
-  'a sender that is refused': [550, '5.1.8 Sender address rejected'],
-  'a sender whose mailbox is unknown': [550, '5.1.7 Bad sender address']
-} as const
-for (const [title, [responseCode, message]] of Object.entries(REFUSALS)) {
-  t.test(`a mail is tried again after ${title}`, async (t) => {
-    const server = await startMailServer(t, {
-      onRcptTo: (_address, _session, done) => done(Object.assign(new Error(message), { responseCode }))
-    })
-    const { app, url } = await setUp(t, server.settings)
-    await queue(url)
-    app.wakeMailSender()
-    const row = await until(async () =>
-      (await waiting(url)).find(({ attempts, due }) => attempts === 1 && due < 20)
-    )
-    t.ok(row.due > 10, 'after 15 seconds')
-  })
-}
-
 t.test('a mail is given up when attempts have failed for a day', async (t) => {
-  const url = await startBrokenServer(t, (socket) => socket.destroy())
-  const app = await setUp(t, { SMTP_URL: url })
-  await queue(app.url, { recipient: 'old@example.com', age: '25 hours' })
-  await queue(app.url, { recipient: 'new@example.com', age: '23 hours' })
-  app.app.wakeMailSender()
+  const smtp = await startBrokenServer(t, (socket) => socket.destroy())
+  const { app, url, logged } = await setUp(t, { SMTP_URL: smtp })
+  await queue(url, { recipient: 'old@example.com', age: '25 hours' })
+  await queue(url, { recipient: 'new@example.com', age: '23 hours' })
+  const [{ id }] = await query(url, "SELECT id FROM mails WHERE recipient LIKE 'old%'") as [{ id: string }]
+  app.wakeMailSender()
   await until(async () =>
-    (await waiting(app.url)).every(({ recipient, attempts }) =>
-      recipient === 'new@example.com' && attempts === 1
+    (await waiting(url)).every(({ recipient, attempts, due }) =>
+      recipient === 'new@example.com' && attempts === 1 && due < 20
     )
   )
+  t.match(
+    logged.filter(({ msg }) => msg === 'mail given up'),
+    [{ level: 40, mail: id, kind: 'password_changed', attempts: 1, failure: { reason: String } }]
+  )
+  t.match(await app.metrics.metrics(), /^landfall_mails_given_up_total\{kind="password_changed"\} 1$/m)
 })
 
 t.test('requests are answered, and mails wait, while the mail server hangs', async (t) => {
@@ -212,7 +239,8 @@ t.test('requests are answered, and mails wait, while the mail server hangs', asy
   const server = await startMailServer(t)
   await app.close() // interrupts the attempt
   await query(url, 'UPDATE mails SET due_at = now()')
-  await buildTestApp(t, { settings: { ...settings, ...server.settings } })
+  const next = await buildTestApp(t, { settings: { ...settings, ...server.settings } })
+  next.wakeMailSender()
   await server.mailTo(account.user.email)
 })
 
@@ -228,6 +256,7 @@ t.test('a mail arrives when the mail server is back', async (t) => {
   await until(async () => (await waiting(url)).some(({ attempts, due }) => attempts === 1 && due < 20))
   isAway = false
   await query(url, 'UPDATE mails SET due_at = now()')
+  app.wakeMailSender()
   await server.mailTo('a@example.com')
 })
 
@@ -258,7 +287,8 @@ t.test('a notice has the same Message-ID when the server drops the connection af
 })
 
 t.test('a claimed mail is due again after a minute, so that the crash of a process loses none', async (t) => {
-  const smtp = await startBrokenServer(t, () => {})
+  const sockets: Socket[] = []
+  const smtp = await startBrokenServer(t, (socket) => sockets.push(socket))
   const { app, url } = await setUp(t, { SMTP_URL: smtp })
   await queue(url)
   app.wakeMailSender()
@@ -267,6 +297,8 @@ t.test('a claimed mail is due again after a minute, so that the crash of a proce
     return rows[0]?.attempts === 1 && rows
   })
   t.ok(row !== undefined && row.due > 45 && row.due <= 60)
+  await until(() => sockets.length === 1)
+  sockets[0]?.destroy() // closing the app would wait for the attempt
 })
 
 t.test('a mail with an address of more than one meaning is given up', async (t) => {

@@ -201,6 +201,13 @@ const ALERTS: Record<string, Case> = {
     firesAt: 17,
     isOverall: true
   },
+  LandfallMailsGivenUp: {
+    bad: { 'landfall_mails_given_up_total{kind="password_reset"}': '0x5 0+1x60' },
+    good: { 'landfall_mails_given_up_total{kind="password_reset"}': '3x60' },
+    silentAt: 5,
+    firesAt: 8,
+    isOverall: true
+  },
   LandfallUploadsFail: {
     bad: { 'landfall_uploads_total{result="disk_full"}': '0x5 0+1x60' },
     good: {

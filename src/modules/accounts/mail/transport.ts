@@ -90,23 +90,23 @@ function senderOf (sender: string): { name: string, address: string } {
   return { name, address }
 }
 
-/** The statuses of a refused recipient without an enhanced code: the mailbox or its name is wrong. */
-const NO_SUCH_MAILBOX = new Set([501, 550, 551, 553])
-/** Address and mailbox statuses, except those about the sender (5.1.7, 5.1.8). */
-const MAILBOX_STATUS = /^5\.(1\.(?![78]$)|2\.)\d+$/
+/** Enhanced statuses about the recipient's address or mailbox, the size of the mail, and its format. */
+const PERMANENT_STATUS = /^5\.(1\.([1236]|10)|2\.\d+|3\.4|6\.\d+)$/
+/** The form of the address is wrong. Without an enhanced status, a 550 may be a relay that isn't allowed. */
+const SYNTAX_ERROR = 501
 
 /**
- * Whether trying again would be useless: the server refuses the recipient or the message for good. Other
- * refusals, such as a wrong password or a relay that isn't allowed, are for the operator to mend.
+ * Whether trying again would be useless: the server refuses the recipient or the message for good. All other
+ * refusals may be for the operator to mend, such as a relay that isn't allowed, or a missing DKIM record.
  */
 export function isPermanent (error: unknown): boolean {
   if (error instanceof AddressError) return true
   const { command, permanent, responseCode = 0 } = error as NodemailerError
   if (permanent !== true) return false
-  if (command === 'DATA') return true
   const { enhancedStatus } = describeFailure(error)
-  return command === 'RCPT TO' &&
-    (enhancedStatus === undefined ? NO_SUCH_MAILBOX.has(responseCode) : MAILBOX_STATUS.test(enhancedStatus))
+  if (enhancedStatus === undefined) return command === 'RCPT TO' && responseCode === SYNTAX_ERROR
+  // Some servers check the recipient only after the data.
+  return (command === 'RCPT TO' || command === 'DATA') && PERMANENT_STATUS.test(enhancedStatus)
 }
 
 /** Describes a failure without the address and the text of the mail. */
