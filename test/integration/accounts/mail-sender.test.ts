@@ -3,7 +3,7 @@ import { once } from 'node:events'
 import type { FastifyInstance } from 'fastify'
 import { pino } from 'pino'
 import t, { type Test } from 'tap'
-import { claimMail } from '../../../src/modules/accounts/mail/queue.ts'
+import { claimMail, removeMail, type ClaimedMail } from '../../../src/modules/accounts/mail/queue.ts'
 import { buildTestApp, signUp, testSettings } from '../../helpers/app.ts'
 import { startMailServer } from '../../helpers/mail-server.ts'
 import { query } from '../../helpers/servers.ts'
@@ -226,6 +226,36 @@ t.test('a mail is given up when attempts have failed for a day', async (t) => {
     [{ level: 40, mail: id, kind: 'password_changed', attempts: 1, failure: { reason: String } }]
   )
   t.match(await app.metrics.metrics(), /^landfall_mails_given_up_total\{kind="password_changed"\} 1$/m)
+})
+
+t.test('a mail that another process has claimed since is not given up', async (t) => {
+  const server = await startMailServer(t, {
+    onRcptTo (_address, _session, done) {
+      // As if this process had been stopped until its claim lapsed, and another one had gone on.
+      query(url, "UPDATE mails SET attempts = attempts + 1, due_at = now() + interval '1 hour'")
+        .then(() => done(Object.assign(new Error('5.1.1 No such user'), { responseCode: 550 })), done)
+    }
+  })
+  const { app, url, logged } = await setUp(t, server.settings)
+  await queue(url)
+  app.wakeMailSender()
+  await until(() => logged.some(({ msg }) => msg === 'mail given up'))
+  await app.close() // the attempt is finished
+  t.match(await waiting(url), [{ attempts: 2 }])
+})
+
+t.test('a process whose claim has lapsed does not remove the mail', async (t) => {
+  const settings = await testSettings(t) // without SMTP_URL, so that nobody sends
+  const url = settings.DATABASE_URL as string
+  const { database } = await buildTestApp(t, { settings })
+  await queue(url, { kind: 'password_reset' })
+  const lapsed = await claimMail(database) as ClaimedMail
+  await query(url, 'UPDATE mails SET due_at = now()')
+  const current = await claimMail(database) as ClaimedMail
+  await removeMail(database, lapsed)
+  t.equal((await waiting(url)).length, 1)
+  await removeMail(database, current)
+  t.equal((await waiting(url)).length, 0)
 })
 
 t.test('requests are answered, and mails wait, while the mail server hangs', async (t) => {

@@ -26,8 +26,9 @@ const CLAIM = statement<ClaimedMail>(`
   WHERE id = (SELECT id FROM mails WHERE due_at <= now() ORDER BY due_at LIMIT 1 FOR UPDATE SKIP LOCKED)
   RETURNING id, user_id AS "userId", recipient, kind, details, attempts,
     EXTRACT(epoch FROM now() - created_at)::double precision AS "ageSeconds"`)
-const REMOVE = statement<object>('DELETE FROM mails WHERE id = $1::uuid')
-/** Another process may have claimed the mail if this one was stopped for longer than a claim. */
+// Another process may have claimed the mail if this one was stopped for longer than a claim. The number of
+// the attempt tells whose claim it is.
+const REMOVE = statement<object>('DELETE FROM mails WHERE id = $1::uuid AND attempts = $2::integer')
 const POSTPONE = statement<object>(`
   UPDATE mails SET due_at = now() + make_interval(secs => $3::double precision)
   WHERE id = $1::uuid AND attempts = $2::integer`)
@@ -50,9 +51,9 @@ export async function claimMail (database: StatementRunner): Promise<ClaimedMail
   return (await database.run(CLAIM, []))[0]
 }
 
-/** Removes a mail that was sent or is given up. */
-export async function removeMail (database: StatementRunner, { id }: ClaimedMail): Promise<void> {
-  await database.run(REMOVE, [id])
+/** Removes a mail that was sent or is given up, unless another process has claimed it since. */
+export async function removeMail (database: StatementRunner, { id, attempts }: ClaimedMail): Promise<void> {
+  await database.run(REMOVE, [id, attempts])
 }
 
 /** Ends the claim. The next attempt may begin after `seconds`. */
