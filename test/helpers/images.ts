@@ -40,13 +40,15 @@ export function tiff (width: number, height: number, filler = 100): Buffer {
     entry(256, width), entry(257, height), u32le(0)])
 }
 
-export function avif (width: number, height: number): Buffer {
+/** Returns an AVIF without pixels, with `filler` bytes before its properties. */
+export function avif (width: number, height: number, filler = 0): Buffer {
   const size = box('ispe', u32(0), u32(width), u32(height))
   return Buffer.concat([
     box('ftyp', Buffer.from('avif'), u32(0), Buffer.from('avifmif1')),
     box(
       'meta',
       u32(0),
+      box('free', Buffer.alloc(filler)),
       box('pitm', u32(0), u16(1)),
       box('iprp', box('ipco', size), box('ipma', u32(0), u32(1), u16(1), Buffer.from([1, 1])))
     )

@@ -6,6 +6,7 @@ import { randomPublicId } from '../../../src/infra/system/identifiers.ts'
 import { sweep } from '../../../src/modules/assets/cleanup.ts'
 import { buildTestApp, PASSWORD, signUp, testSettings, type Account } from '../../helpers/app.ts'
 import { pathOf, PDF } from '../../helpers/assets.ts'
+import { jpegSegment, withJpegSegments } from '../../helpers/picture-parts.ts'
 import { claimRedis } from '../../helpers/servers.ts'
 import { backstage, onEachStore, stored } from '../../helpers/stores.ts'
 import { until } from '../../helpers/until.ts'
@@ -93,6 +94,14 @@ onEachStore('a variant is made once, and then a file like all others', async (t,
   t.equal((await remove(app, account, asset)).statusCode, 204)
   t.same((await stored(app)).published, [], 'the variants go with the asset')
   for (const { url } of asset.variants) t.equal((await ask(app, url)).statusCode, 404)
+})
+
+onEachStore('a photo with megabytes of depth maps before its pixels has variants', async (t, build) => {
+  const app = await build(t)
+  const maps = Array.from({ length: 100 }, () => jpegSegment(0xe1, Buffer.alloc(65_000, 'x')))
+  const asset = await store(app, await signUp(app), withJpegSegments(await photo(), ...maps))
+  t.equal(asset.variants.length, 4)
+  t.equal((await ask(app, asset.variants[0]?.url as string)).statusCode, 200)
 })
 
 t.test('HEAD makes a variant, too', async (t) => {

@@ -1,5 +1,6 @@
 import t from 'tap'
 import { readDimensions, dimensionsSpan } from '../../../src/modules/assets/upload/dimensions.ts'
+import { JpegDimensionsReader } from '../../../src/modules/assets/upload/jpeg-dimensions.ts'
 import type { Dimensions } from '../../../src/modules/assets/upload/upright.ts'
 import { SNIFF_BYTES } from '../../../src/modules/assets/storage/file-store.ts'
 import { contentTypeOf, isAllowed } from '../../../src/modules/assets/upload/sniff.ts'
@@ -21,7 +22,19 @@ async function inspect (content: Buffer, claimed?: string): Promise<Inspected> {
   const span = dimensionsSpan(head, type.type)
   const bytes = span === undefined ? new Uint8Array()
     : new Uint8Array(content.subarray(span.position, span.position + span.length))
-  return { ...type, size: readDimensions(bytes, head, type.type) }
+  const size = type.type === 'image/jpeg' ? jpegSize(content) : readDimensions(bytes, head, type.type)
+  return { ...type, size }
+}
+
+/** Reads a JPEG in pieces, which are cut anywhere. */
+function jpegSize (content: Buffer): Dimensions | undefined {
+  const sizes = [1, 7, 64 * 1024].map((length) => {
+    const reader = new JpegDimensionsReader()
+    for (let at = 0; at < content.length; at += length) reader.read(content.subarray(at, at + length))
+    return JSON.stringify(reader.dimensions)
+  })
+  if (new Set(sizes).size > 1) throw new Error(`the pieces matter: ${sizes.join()}`)
+  return sizes[0] === undefined ? undefined : JSON.parse(sizes[0])
 }
 
 t.test('the type and the dimensions of an image come from its bytes', async (t) => {
@@ -35,8 +48,13 @@ t.test('the type and the dimensions of an image come from its bytes', async (t) 
     ['jpeg upside down', jpeg(640, 480, { orientation: 3 }), 'image/jpeg', [640, 480]],
     ['jpeg on its side', jpeg(640, 480, { orientation: 6 }), 'image/jpeg', [480, 640]],
     ['jpeg behind a large colour profile', jpeg(640, 480, { filler: 600_000 }), 'image/jpeg', [640, 480]],
+    ['jpeg behind 5 MB of depth maps', jpeg(640, 480, { orientation: 6, filler: 5_000_000 }), 'image/jpeg', [
+      480,
+      640
+    ]],
     ['webp', webp(1000, 2000), 'image/webp', [1000, 2000]],
     ['avif', avif(320, 240), 'image/avif', [320, 240]],
+    ['avif behind 200 KB', avif(320, 240, 200_000), 'image/avif', [320, 240]],
     ['tiff with its directory near', tiff(123, 456), 'image/tiff', [123, 456]],
     ['tiff with its directory at the end of 3 MB', tiff(123, 456, 3_000_000), 'image/tiff', [123, 456]],
     ['jpeg without a size', Buffer.from([0xff, 0xd8, 0xff, 0xe0, 0, 4, 0, 0]), 'image/jpeg', undefined],

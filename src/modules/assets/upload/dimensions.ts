@@ -1,7 +1,6 @@
 import { imageSize } from 'image-size'
 import type { Span } from '../storage/file-store.ts'
 import { heifDimensions } from './heif-dimensions.ts'
-import { jpegDimensions } from './jpeg-dimensions.ts'
 import { EXIF_BYTES, isTurnedPng, isTurnedWebp, webpExifPosition } from './orientation.ts'
 import { upright, type Dimensions } from './upright.ts'
 
@@ -14,14 +13,13 @@ const PREFIX_BYTES: Readonly<Record<string, number>> = {
   'image/vnd.adobe.photoshop': 64,
   'image/jxl': 16 * 1024,
   'image/jp2': 16 * 1024,
-  'image/avif': 16 * 1024,
-  'image/heic': 16 * 1024,
-  'image/heif': 16 * 1024,
-  'image/heic-sequence': 16 * 1024,
-  'image/heif-sequence': 16 * 1024,
+  'image/avif': 256 * 1024,
+  'image/heic': 256 * 1024,
+  'image/heif': 256 * 1024,
+  'image/heic-sequence': 256 * 1024,
+  'image/heif-sequence': 256 * 1024,
   'image/x-icon': 64 * 1024,
-  'image/icns': 64 * 1024,
-  'image/jpeg': 1024 * 1024
+  'image/icns': 64 * 1024
 }
 /** A TIFF's directory can be anywhere in the file. Its first bytes contain the tags for the dimensions. */
 const TIFF_DIRECTORY_BYTES = 4096
@@ -31,7 +29,8 @@ export const HEADER_BYTES = 30
 const MAX_DIMENSION = 2 ** 31 - 1
 
 /**
- * Returns the part of a file that contains its dimensions; undefined if it is not an image.
+ * Returns the part of a file that contains its dimensions; undefined if it is not an image. JPEGs have a
+ * reader of their own, `JpegDimensionsReader`.
  *
  * @param head at least the first `HEADER_BYTES` of the file
  */
@@ -69,8 +68,6 @@ const viewOf = (bytes: Uint8Array): Buffer => Buffer.from(bytes.buffer, bytes.by
 
 function dimensionsOf (bytes: Buffer, head: Uint8Array, contentType: string): Dimensions | undefined {
   switch (contentType) {
-    case 'image/jpeg':
-      return jpegDimensions(bytes)
     case 'image/avif':
     case 'image/heic':
     case 'image/heif':

@@ -5,33 +5,93 @@ const EXIF = 0xe1
 const EXIF_PREFIX = 'Exif\0\0'
 /** Baseline, extended and progressive. Browsers don't decode other kinds. */
 const FRAMES: ReadonlySet<number> = new Set([0xc0, 0xc1, 0xc2])
-/** Enough for any camera. A hostile file has 250,000 in its first MiB. */
+/** Precision, height and width. */
+const FRAME_BYTES = 5
+/** Enough for any camera, and for 60 MB before the frame. A hostile file has millions. */
 const MAX_SEGMENTS = 1000
 
+/** The part of a file that a parser needs next: `take` bytes after those that it skips. */
+interface Need {
+  readonly skip: number
+  readonly take: number
+}
+
 /**
- * Returns the dimensions of an upright JPEG; undefined if they can't be read.
- *
- * @param jpeg the start of the file
+ * Finds the dimensions of an upright JPEG while the file arrives, because some phones write megabytes of
+ * depth maps before them. Holds one segment in memory, at most 64 KiB.
  */
-export function jpegDimensions (jpeg: Buffer): Dimensions | undefined {
+export class JpegDimensionsReader {
+  /** Undefined as long as they are not found, and if the file is no JPEG or is broken. */
+  dimensions: Dimensions | undefined
+  readonly #parser = parse()
+  #skip = 0
+  #taken: Buffer = Buffer.alloc(0)
+  #filled = 0
+  #isDone = false
+
+  constructor () {
+    this.#continue(this.#parser.next())
+  }
+
+  /** Reads chunks of a file, and passes them on. */
+  async *observe (source: AsyncIterable<Uint8Array>): AsyncGenerator<Uint8Array> {
+    for await (const chunk of source) {
+      this.read(chunk)
+      yield chunk
+    }
+  }
+
+  read (chunk: Uint8Array): void {
+    for (let at = 0; at < chunk.length && !this.#isDone;) {
+      const skipped = Math.min(this.#skip, chunk.length - at)
+      this.#skip -= skipped
+      at += skipped
+      const part = chunk.subarray(at, at + this.#taken.length - this.#filled)
+      this.#taken.set(part, this.#filled)
+      this.#filled += part.length
+      at += part.length
+      if (this.#filled === this.#taken.length) this.#continue(this.#parser.next(this.#taken))
+    }
+  }
+
+  #continue ({ done, value }: IteratorResult<Need, Dimensions | undefined>): void {
+    if (done === true) {
+      this.#isDone = true
+      this.dimensions = value
+    } else {
+      this.#skip = value.skip
+      this.#taken = Buffer.alloc(value.take)
+      this.#filled = 0
+    }
+  }
+}
+
+/** Parses a JPEG. Yields what it needs, and gets the bytes. */
+function* parse (): Generator<Need, Dimensions | undefined, Buffer> {
   let isTurned: boolean | undefined
-  for (let at = 2, segments = 0; at + 4 <= jpeg.length && segments < MAX_SEGMENTS; segments++) {
-    if (jpeg[at] !== 0xff) return undefined
-    const marker = jpeg[at + 1] ?? 0
-    if (marker === 0xff) {
-      at++ // a fill byte
-      continue
+  const [start, image] = yield { skip: 0, take: 2 }
+  if (start !== 0xff || image !== 0xd8) return undefined
+  for (let segments = 0, skip = 0; segments < MAX_SEGMENTS; segments++) {
+    const [first, second = 0] = yield { skip, take: 2 }
+    if (first !== 0xff) return undefined
+    let marker = second
+    for (; marker === 0xff && segments < MAX_SEGMENTS; segments++) { // fill bytes
+      marker = (yield { skip: 0, take: 1 }).readUInt8()
     }
-    const end = at + 2 + jpeg.readUInt16BE(at + 2)
+    const length = (yield { skip: 0, take: 2 }).readUInt16BE() - 2
+    if (length < 0) return undefined
+    const wanted = marker === EXIF ? length : FRAMES.has(marker) ? FRAME_BYTES : 0
+    const content = wanted === 0 ? undefined : yield { skip: 0, take: wanted }
+    skip = length - wanted
+    if (content === undefined) continue
+    if (marker !== EXIF) {
+      const [height, width] = [content.readUInt16BE(1), content.readUInt16BE(3)]
+      return width > 0 && height > 0 ? upright({ width, height }, isTurned === true) : undefined
+    }
     // XMP has the same marker as Exif.
-    if (marker === EXIF && jpeg.toString('latin1', at + 4, at + 10) === EXIF_PREFIX) {
-      isTurned ??= isTurnedByExif(jpeg.subarray(at + 4, end))
+    if (content.toString('latin1', 0, EXIF_PREFIX.length) === EXIF_PREFIX) {
+      isTurned ??= isTurnedByExif(content)
     }
-    if (FRAMES.has(marker) && at + 9 <= jpeg.length) {
-      const [height, width] = [jpeg.readUInt16BE(at + 5), jpeg.readUInt16BE(at + 7)]
-      return upright({ width, height }, isTurned === true)
-    }
-    at = end
   }
   return undefined
 }

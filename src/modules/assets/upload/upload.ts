@@ -4,6 +4,8 @@ import { EncodedBodyError, InvalidError, UnsupportedMediaTypeError } from '../..
 import { confirmCaller } from '../../accounts/index.ts'
 import { isEncoded } from '../../../http/json-body.ts'
 import { dimensionsSpan, HEADER_BYTES, readDimensions } from './dimensions.ts'
+import { JpegDimensionsReader } from './jpeg-dimensions.ts'
+import type { Dimensions } from './upright.ts'
 import type { FileStore, StagedFile } from '../storage/file-store.ts'
 import { cleanFilename } from './filename.ts'
 import { receiveFile } from './multipart-reader.ts'
@@ -77,6 +79,7 @@ interface InspectedFile extends StagedFile {
   readonly filename: string
   readonly type: ContentType
   readonly head: Uint8Array
+  readonly jpegDimensions: Dimensions | undefined
 }
 
 async function receive (
@@ -85,25 +88,27 @@ async function receive (
   claimedType: string,
   filename: string
 ): Promise<InspectedFile> {
+  const jpeg = new JpegDimensionsReader()
   let detected: Pick<InspectedFile, 'key' | 'type' | 'head'> | undefined
-  const staged = await store.receive(stream, async (head) => {
+  const staged = await store.receive(jpeg.observe(stream), async (head) => {
     const type = await contentTypeOf(head, claimedType)
     const key = newStorageKey(type.type)
     detected = { key, type, head: head.slice(0, HEADER_BYTES) }
     return { key, filename, excerpt: dimensionsSpan(head, type.type) }
   })
-  return { ...staged, filename, ...detected as NonNullable<typeof detected> }
+  const { dimensions: jpegDimensions } = jpeg
+  return { ...staged, filename, jpegDimensions, ...detected as NonNullable<typeof detected> }
 }
 
 function describe (
   stored: InspectedFile,
   allowed: readonly string[]
 ): Omit<NewAsset, 'userId'> {
-  const { key, filename, type, head } = stored
+  const { key, filename, type, head, excerpt, jpegDimensions } = stored
   if (!isAllowed(type, allowed)) {
     throw new InvalidError([`File has a type that is not allowed (${type.type})`])
   }
-  const dimensions = readDimensions(stored.excerpt, head, type.type)
+  const dimensions = type.type === 'image/jpeg' ? jpegDimensions : readDimensions(excerpt, head, type.type)
   return {
     storageKey: key,
     filename,
