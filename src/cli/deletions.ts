@@ -60,7 +60,7 @@ export async function removeFile (uploads: Uploads, key: string): Promise<number
 export function reportRemovedFiles (
   { store, lastError }: Uploads,
   { missing, failed }: { readonly missing: number, readonly failed: number },
-  retries: 'every hour' | 'every minute'
+  retries: 'every hour' | 'every 30 seconds'
 ): number {
   if (missing > 0) {
     printProgress(`${

@@ -75,7 +75,7 @@ export async function remove (givenEmail: string, { json = false }: Options): Pr
         : `Deleted account ${id}, ${email}: ${formatCount(pages, 'page')}, ${
           formatCount(removed.assets, 'asset')
         }\n`)
-      return reportRemovedFiles(uploads, removed, 'every minute')
+      return reportRemovedFiles(uploads, removed, 'every 30 seconds')
     })
   })
 }
@@ -95,7 +95,7 @@ async function deleteContent (
     throw new Error(
       `Account ${userId} can no longer be used, but its deletion was interrupted: ${
         (error as Error).message
-      }. The service finishes it within minutes.`,
+      }. The service finishes it within a minute.`,
       { cause: error }
     )
   }

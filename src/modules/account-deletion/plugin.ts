@@ -11,9 +11,13 @@ declare module 'fastify' {
   }
 }
 
-const INTERVAL_MS = 60 * 1000
+const INTERVAL_MS = 30 * 1000
 /** A younger deletion is usually still running in the process that began it. */
-const MIN_AGE_SECONDS = 60
+const MIN_AGE_SECONDS = 30
+/** Time until the first look, which is at deletions of any age: this process may have crashed in one. */
+const START_DELAY_MS = 1000
+/** Interval of attempts after an error in this process. */
+const RETRY_MS = 5000
 
 /** The deletions of accounts by this process. */
 export class AccountDeletions {
@@ -21,25 +25,42 @@ export class AccountDeletions {
   /** The deletions that had to be resumed when this process last looked. */
   unfinished = 0
   readonly #app: FastifyInstance
+  /** The users whose deletion an error has interrupted in this process. Their pages may still be public. */
+  #interrupted = new Set<number>()
 
   constructor (app: FastifyInstance) {
     this.#app = app
   }
 
-  /** Finishes a deletion that has begun. Failures are logged, and resumeDeletions() tries again. */
+  /** Finishes a deletion that has begun. Failures are logged, and it is tried again later. */
   async finish (userId: number, signal?: AbortSignal): Promise<void> {
-    const { database, documents, files, log } = this.#app
+    const { database, documents, files } = this.#app
     const publish = async (publicIds: readonly string[]): Promise<void> => {
       await Promise.all(publicIds.map(async (publicId) => await documents.publish(publicId, undefined)))
     }
     try {
       const removed = await finishDeletion({ database, files, publish }, userId, signal)
       if (removed.isFinished) this.counts.finished++
-      if (removed.failed > 0) throw new Error(`${removed.failed} files could not be removed`)
+      if (removed.failed > 0) this.#fail(userId, new Error(`${removed.failed} files could not be removed`))
     } catch (error) {
-      this.counts.failed++
-      log.warn({ err: error, user: userId }, 'the deletion of an account is not finished; trying again later')
+      this.#interrupted.add(userId)
+      this.#fail(userId, error)
     }
+  }
+
+  /** Goes on with the deletions that an error has interrupted in this process. */
+  async retryInterrupted (signal: AbortSignal): Promise<void> {
+    const users = this.#interrupted
+    this.#interrupted = new Set()
+    for (const userId of users) await this.finish(userId, signal)
+  }
+
+  #fail (userId: number, error: unknown): void {
+    this.counts.failed++
+    this.#app.log.warn(
+      { err: error, user: userId },
+      'the deletion of an account is not finished; trying again later'
+    )
   }
 }
 
@@ -63,7 +84,7 @@ export async function resumeDeletions (
   }
 }
 
-/** Finishes interrupted deletions of accounts, every minute. */
+/** Finishes interrupted deletions of accounts, soon after the start and every 30 seconds. */
 export default fp(async (app) => {
   const deletions = new AccountDeletions(app)
   app.decorate('accountDeletions', deletions)
@@ -79,10 +100,13 @@ export default fp(async (app) => {
   )
   addGauge(app.metrics, {
     name: 'landfall_unfinished_account_deletions',
-    help: 'Deletions of accounts that began more than a minute before this process last looked for them',
+    help: 'Deletions of accounts that began more than 30 seconds before this process last looked for them',
     aggregator: 'max'
   }, () => deletions.unfinished)
-  runPeriodically(app, { intervalMs: INTERVAL_MS }, async (signal) => {
-    await resumeDeletions(app, { signal })
+  let minAgeSeconds = 0
+  runPeriodically(app, { intervalMs: INTERVAL_MS, extraAfterMs: START_DELAY_MS }, async (signal) => {
+    await resumeDeletions(app, { minAgeSeconds, signal })
+    minAgeSeconds = MIN_AGE_SECONDS
   })
+  runPeriodically(app, { intervalMs: RETRY_MS }, async (signal) => await deletions.retryInterrupted(signal))
 }, { name: 'account-deletion', dependencies: ['database', 'document-cache', 'file-store', 'metrics'] })

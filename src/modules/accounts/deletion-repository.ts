@@ -43,9 +43,11 @@ const beginSql = (condition: string) =>
 const BEGIN_OWN = beginSql(`id = $2::integer AND password_hash = $3 AND ${hasSessionSql('$4')}`)
 const BEGIN_BY_EMAIL = beginSql('email = $2')
 
+const DELETIONS_PER_STATEMENT = 100
 const FIND_BEGUN = statement<{ userId: number }>(`
   SELECT user_id AS "userId" FROM account_deletions
-  WHERE begun_at < now() - make_interval(secs => $1::double precision) ORDER BY begun_at LIMIT 100`)
+  WHERE begun_at <= now() - make_interval(secs => $1::double precision) AND user_id > $2::integer
+  ORDER BY user_id LIMIT ${DELETIONS_PER_STATEMENT}`)
 
 /** The most refresh tokens that one statement deletes. */
 const TOKENS_PER_STATEMENT = 1000
@@ -90,9 +92,14 @@ export async function beginDeletion (
   return (await database.run(BEGIN_BY_EMAIL, [hasMail, email]))[0]?.id
 }
 
-/** Finds users whose deletion began more than `seconds` ago and isn't finished: the 100 oldest. */
+/** Finds all users whose deletion began at least `seconds` ago and isn't finished. */
 export async function findBegunDeletions (database: StatementRunner, seconds: number): Promise<number[]> {
-  return (await database.run(FIND_BEGUN, [seconds])).map(({ userId }) => userId)
+  const users: number[] = []
+  for (;;) {
+    const rows = await database.run(FIND_BEGUN, [seconds, users.at(-1) ?? 0])
+    users.push(...rows.map(({ userId }) => userId))
+    if (rows.length < DELETIONS_PER_STATEMENT) return users
+  }
 }
 
 /**

@@ -140,6 +140,67 @@ t.test('a deletion whose files cannot be removed is answered, and finished later
   t.match(await metrics(), /^landfall_unfinished_account_deletions 0$/m)
 })
 
+t.test('after an error of PostgreSQL, the process soon goes on with the deletion', async (t) => {
+  const impatient = await buildTestApp(t, { settings: { ...settings, DATABASE_TIMEOUT_MS: '500' } })
+  const owner = await signUp(impatient)
+  const { public_id: id } = await createPage(impatient, owner)
+  const other = await transaction(t)
+  await other.client.query('SELECT FROM landing_pages WHERE public_id = $1 FOR UPDATE', [id])
+  const response = await impatient.inject({
+    method: 'DELETE',
+    url: '/auth/me',
+    headers: owner.headers,
+    payload: { password: PASSWORD }
+  })
+  t.equal(response.statusCode, 204)
+  t.equal(
+    (await impatient.inject(`/landing_pages/${id}`)).statusCode,
+    200,
+    'the statement ran into its limit'
+  )
+  await other.client.query('COMMIT')
+  await until(async () => (await impatient.inject(`/landing_pages/${id}`)).statusCode === 404, '404', 20_000)
+  await until(async () => await isGone(owner))
+})
+
+t.test('a process that starts goes on with a deletion that has just begun', async (t) => {
+  const owner = await signUp(app)
+  await createPage(app, owner)
+  await beginDeletion(database, owner.user.email, false)
+  await buildTestApp(t, { settings })
+  await until(async () => await isGone(owner), 'the deletion', 20_000)
+})
+
+t.test('many deletions that cannot be finished do not delay others', async (t) => {
+  const uploads = settings.UPLOADS_DIR as string
+  const keys = await query(
+    settings.DATABASE_URL as string,
+    `WITH added AS (
+      INSERT INTO users (email, password_hash) SELECT 'stuck ' || n, '' FROM generate_series(1, 100) n RETURNING id
+    ), begun AS (
+      INSERT INTO account_deletions (user_id, begun_at) SELECT id, now() - interval '1 hour' FROM added
+    )
+    INSERT INTO assets (id, user_id, storage_key, filename, content_type, byte_size, checksum)
+    SELECT gen_random_uuid(), id, 'stuck-' || id, 'x', 'text/plain', 1, '' FROM added
+    RETURNING storage_key`
+  ) as { storage_key: string }[]
+  await query(
+    settings.DATABASE_URL as string,
+    "UPDATE users SET email = 'deleted account ' || id WHERE email LIKE 'stuck %'"
+  )
+  const folders = keys.map(({ storage_key: key }) => join(uploads, key))
+  for (const folder of folders) await mkdir(folder)
+  const owner = await signUp(app)
+  const page = await createPage(app, owner)
+  await beginDeletion(database, owner.user.email, false)
+  await resumeDeletions(app, { minAgeSeconds: 0 })
+  t.ok(await isGone(owner))
+  t.equal((await app.inject(`/landing_pages/${page.public_id}`)).statusCode, 404)
+  t.match(await metrics(), /^landfall_unfinished_account_deletions 101$/m)
+  for (const folder of folders) await rmdir(folder)
+  await resumeDeletions(app, { minAgeSeconds: 0 })
+})
+
 t.test('several processes may finish one deletion at once', async (t) => {
   const replica = await buildTestApp(t, { settings })
   const owner = await signUp(app)
