@@ -140,11 +140,20 @@ const DELETE_OF_ANY_OWNER = statement<
 >('DELETE FROM landing_pages WHERE public_id = $1 RETURNING id')
 
 /** Locks in the order of ids, as the other statements that lock several pages do. */
+/**
+ * Returns also pages that another process deletes at the same time. Without them, a process that has waited
+ * for the lock would take a batch that is gone for the end of the list.
+ */
 const DELETE_OF_USER = statement<Pick<LandingPage, 'publicId'>>(`
   WITH batch AS (
-    SELECT id FROM landing_pages WHERE user_id = $1::integer ORDER BY id LIMIT $2::integer FOR UPDATE
+    SELECT id, public_id FROM landing_pages WHERE user_id = $1::integer ORDER BY id LIMIT $2::integer
+  ), locked AS (
+    SELECT pages.id FROM landing_pages pages JOIN batch ON pages.id = batch.id
+    ORDER BY pages.id FOR UPDATE OF pages
+  ), deleted AS (
+    DELETE FROM landing_pages pages USING locked WHERE pages.id = locked.id
   )
-  DELETE FROM landing_pages pages USING batch WHERE pages.id = batch.id RETURNING public_id AS "publicId"`)
+  SELECT public_id AS "publicId" FROM batch`)
 
 const parametersOf = ({ ifMatch, ifNoneMatch, unmodifiedSince }: WriteConditions) =>
   [ifMatch, ifNoneMatch, unmodifiedSince] as const
@@ -235,7 +244,7 @@ export async function deletePage (database: StatementRunner, publicId: string): 
 /**
  * Deletes pages of a user, for the deletion of the account. The caller must publish the deletions.
  *
- * @returns the public ids; none when there are no more pages
+ * @returns the public ids; fewer than `limit` when there are no more pages
  */
 export async function deletePagesOf (
   database: StatementRunner,

@@ -4,6 +4,7 @@ import { pino } from 'pino'
 import t, { type Test } from 'tap'
 import { finishDeletion, resumeDeletions } from '../../../src/modules/account-deletion/index.ts'
 import { beginDeletion, listAccounts } from '../../../src/modules/accounts/index.ts'
+import { deletePagesOf } from '../../../src/modules/landing-pages/index.ts'
 import { buildTestApp, createKey, createPage, PASSWORD, signUp, testSettings,
   type Account } from '../../helpers/app.ts'
 import { pathOf, upload } from '../../helpers/assets.ts'
@@ -199,6 +200,23 @@ t.test('many deletions that cannot be finished do not delay others', async (t) =
   t.match(await metrics(), /^landfall_unfinished_account_deletions 101$/m)
   for (const folder of folders) await rmdir(folder)
   await resumeDeletions(app, { minAgeSeconds: 0 })
+})
+
+t.test('a process that waits for a batch of another one goes on with the rest of the pages', async (t) => {
+  const owner = await signUp(app)
+  const pages = await Promise.all(Array.from({ length: 15 }, async () => await createPage(app, owner)))
+  await beginDeletion(database, owner.user.email, false)
+  const other = await transaction(t)
+  t.equal((await deletePagesOf(other, owner.user.id, 10)).length, 10)
+  const published: string[] = []
+  const publish = async (publicIds: readonly string[]) => {
+    published.push(...publicIds)
+  }
+  const finished = finishDeletion({ database, files: app.files, publish }, owner.user.id)
+  await untilWaiting(1)
+  await other.client.query('COMMIT')
+  t.match(await finished, { isFinished: true })
+  t.same(published.sort(), pages.map(({ public_id: publicId }) => publicId).sort())
 })
 
 t.test('several processes may finish one deletion at once', async (t) => {
