@@ -6,7 +6,7 @@ import { Announcements } from '../core/announcements.tsx'
 import { Banners } from './banners.tsx'
 import { Header } from './header.tsx'
 import { useLoad } from '../core/load.ts'
-import { navigate, usePath } from '../core/router.ts'
+import { redirect, usePath } from '../core/router.ts'
 import { landfall } from '../core/service.ts'
 import { loadSettings, SettingsContext, useNewVersion, type ServiceSettings } from '../core/settings.ts'
 import { endSession, sessionStore, showUser } from '../core/session.ts'
@@ -54,7 +54,7 @@ function Console () {
 function CurrentScreen () {
   const path = usePath()
   useEffect(() => {
-    if (isForSignedOut(path)) navigate('pages')
+    if (isForSignedOut(path)) redirect('pages')
     scrollTo(0, 0)
   }, [path])
   return isForSignedOut(path) ? null : <ScreenOf path={path} />

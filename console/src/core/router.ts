@@ -1,4 +1,4 @@
-import { useEffect } from 'preact/hooks'
+import { useLayoutEffect } from 'preact/hooks'
 import { createStore, useStore } from './store.ts'
 
 // The path of a screen is in the fragment of the URL, so that the service has one document to serve.
@@ -43,6 +43,11 @@ export function navigate (...path: Path): void {
   location.hash = href(...path)
 }
 
+/** Goes to a screen in place of this one, so that Back doesn't lead to this one again. */
+export function redirect (...path: Path): void {
+  location.replace(href(...path))
+}
+
 /** Returns the path of the screen to show. */
 export const usePath = (): Path => useStore(pathStore)
 
@@ -53,7 +58,8 @@ export async function mayLeave (): Promise<boolean> {
 
 /** Calls `ask` before another screen is shown, and lets the browser ask before the tab is closed. */
 export function useLeaveGuard (ask: LeaveGuard | undefined): void {
-  useEffect(() => {
+  // Other effects are undone after painting, when the address of the next screen was already refused.
+  useLayoutEffect(() => {
     if (ask === undefined) return
     const warn = (event: BeforeUnloadEvent) => event.preventDefault()
     guard = ask

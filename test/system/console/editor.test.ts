@@ -2,7 +2,7 @@ import type { Locator } from 'playwright-core'
 import t from 'tap'
 import { startBrowser } from '../../helpers/browser.ts'
 import { checkScreen, openConsole } from '../../helpers/console.ts'
-import { editorOf, save, showPage, startOwner, typeAtStart } from '../../helpers/console-pages.ts'
+import { editorOf, save, showPage, signIn, startOwner, typeAtStart } from '../../helpers/console-pages.ts'
 import { PASSWORD, startOnPostgres } from '../../helpers/app.ts'
 import { provide } from '../../helpers/programs.ts'
 
@@ -236,6 +236,21 @@ t.test('a sign-out in another tab costs nothing that is typed in this one', asyn
   await save(tab)
   t.equal(await readText(id), ' [1]')
   await other.close()
+})
+
+t.test('who signs out without saving begins at the pages the next time', async (t) => {
+  const { id } = await showNew('[1]')
+  await typeAtStart(tab, ' ')
+  await tab.getByText('Unsaved changes', { exact: true }).waitFor()
+  await tab.getByRole('button', { name: 'Sign out' }).click()
+  await tab.getByRole('dialog').getByRole('button', { name: 'Leave without saving' }).click()
+  await tab.waitForURL('**/#/sign-in')
+  await signIn(tab, owner.email)
+  await tab.waitForURL('**/#/pages')
+  t.equal(await readText(id), '[1]')
+  // What is before the sign-in can be reached again.
+  await tab.goBack()
+  await tab.waitForURL(`**/#/pages/${id}`)
 })
 
 t.test('another account sees nothing of the one before', async (t) => {

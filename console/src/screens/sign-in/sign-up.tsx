@@ -1,7 +1,7 @@
 import { useState } from 'preact/hooks'
 import { announce } from '../../core/announcements.tsx'
 import { useAction } from '../../core/load.ts'
-import { href, navigate } from '../../core/router.ts'
+import { href, redirect } from '../../core/router.ts'
 import { landfall } from '../../core/service.ts'
 import { enter } from '../../core/tabs.ts'
 import { useSettings } from '../../core/settings.ts'
@@ -30,7 +30,7 @@ function SignUpForm () {
   const [confirmation, setConfirmation] = useState('')
   const signUp = useAction(async () => {
     const user = await landfall.auth.signUp({ email, password, password_confirmation: confirmation })
-    navigate('pages')
+    redirect('pages')
     enter(user)
     announce(sendsMail ? 'Your account is ready. A mail asks you to confirm your address.'
       : 'Your account is ready.')
