@@ -1,5 +1,6 @@
 import { render } from 'preact'
 import { App } from './app/app.tsx'
+import { keepFocus } from './core/keep-focus.ts'
 import './styles/tokens.css'
 import './styles/base.css'
 import './styles/app.css'
@@ -11,3 +12,4 @@ import './styles/pages.css'
 const parent = document.getElementById('console') as HTMLElement
 parent.replaceChildren()
 render(<App />, parent)
+keepFocus()

@@ -34,6 +34,3 @@ export function Screen ({ title, actions, children, startsInField = false }: Scr
     </>
   )
 }
-
-/** Moves the focus to the title, when what had the focus is gone. */
-export const focusTitle = (): void => document.querySelector('h1')?.focus()

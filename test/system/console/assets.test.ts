@@ -233,6 +233,7 @@ t.test('what went wrong is said, and an upload can be tried again', async (t) =>
   await page.unroute(`${url}/assets`)
   await page.getByRole('button', { name: 'Try terms.pdf again' }).click()
   await tile(page, 'terms.pdf').waitFor()
+  await page.locator('h1:focus').waitFor()
 })
 
 t.test('a thumbnail that the service is too busy to make is asked for again', async (t) => {

@@ -266,6 +266,21 @@ t.test('an asset is inserted at the cursor, as a string', async (t) => {
   t.equal(await readText(id), `["${assetUrl}","${assetUrl}"]`)
 })
 
+t.test('after a failed list is loaded again, the focus stays in the dialog', async () => {
+  await showNew('[1]')
+  const isList = ({ pathname }: URL) => pathname === '/assets'
+  await tab.route(isList, async (route) => await route.abort())
+  await tab.getByRole('button', { name: 'Insert an asset' }).click()
+  const dialog = dialogOf('Choose an asset')
+  const again = dialog.getByRole('button', { name: 'Try again' })
+  await again.waitFor()
+  await tab.unroute(isList)
+  await again.click()
+  await dialog.getByRole('heading', { name: 'Choose an asset' }).and(tab.locator(':focus')).waitFor()
+  await tab.keyboard.press('Escape')
+  await dialog.waitFor({ state: 'detached' })
+})
+
 t.test('who cancels the choice of a file stays in the dialog', async () => {
   await showNew('[1]')
   await tab.getByRole('button', { name: 'Insert an asset' }).click()

@@ -239,6 +239,7 @@ t.test('a page is deleted after a question, by keyboard alone', async (t) => {
   await page.keyboard.press('Enter')
   await page.getByRole('status').getByText('Deleted: Page 3').waitFor()
   t.same(await names(page), ['Page 2', 'Page 1'])
+  await page.locator('h1:focus').waitFor()
   t.same((await documentsOf(userId)).length, 2)
 })
 
@@ -270,5 +271,6 @@ t.test('while the service fails, the list says so and goes on afterwards', async
   t.equal(await rows(page).count(), 100)
   await page.getByRole('button', { name: 'Try again' }).click()
   await page.getByRole('status').getByText('150 pages').waitFor()
+  await page.locator('h1:focus').waitFor()
   await page.getByRole('alert').waitFor({ state: 'detached' })
 })

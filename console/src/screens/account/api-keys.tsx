@@ -3,7 +3,6 @@ import { useState } from 'preact/hooks'
 import { Button } from '../../components/button.tsx'
 import { ErrorNotice } from '../../components/error-notice.tsx'
 import { Day, Time } from '../../components/format.tsx'
-import { focusTitle } from '../../components/screen.tsx'
 import { useLoad } from '../../core/load.ts'
 import { landfall } from '../../core/service.ts'
 import { takeFirst } from '../../core/take-first.ts'
@@ -44,7 +43,6 @@ export function ApiKeys () {
           apiKey={toDelete}
           onDeleted={() => {
             setToDelete(undefined)
-            focusTitle()
             reload()
           }}
           onClose={() => setToDelete(undefined)}

@@ -4,7 +4,6 @@ import { Button } from '../../components/button.tsx'
 import { Actions, Dialog } from '../../components/dialog.tsx'
 import { ErrorNotice } from '../../components/error-notice.tsx'
 import { Time } from '../../components/format.tsx'
-import { focusTitle } from '../../components/screen.tsx'
 import { announce } from '../../core/announcements.tsx'
 import { useAction, useLoad } from '../../core/load.ts'
 import { ignoreMissing } from '../../core/missing.ts'
@@ -26,7 +25,6 @@ export function Sessions () {
   const ending = useAction(async ({ id, user_agent: userAgent }: AccountSession) => {
     await landfall.auth.endSession(id).catch(ignoreMissing)
     announce(`Ended: ${nameUserAgent(userAgent)}`)
-    focusTitle() // the button is about to go
     reload()
   })
   const hasOthers = data?.items.some(({ current }) => !current) === true

@@ -1,6 +1,5 @@
 import { Button } from '../../components/button.tsx'
 import { formatBytes } from '../../components/format.tsx'
-import { focusTitle } from '../../components/screen.tsx'
 import { useStore } from '../../core/store.ts'
 import { cancelUpload, retryUpload, uploadsStore, type Upload } from './uploads.ts'
 
@@ -46,10 +45,7 @@ function UploadRow ({ upload }: { readonly upload: Upload }) {
         <Button
           kind='quiet'
           label={`${status === 'failed' ? 'Dismiss' : 'Cancel'} ${file.name}`}
-          onClick={() => {
-            cancelUpload(upload)
-            focusTitle()
-          }}
+          onClick={() => cancelUpload(upload)}
         >
           {status === 'failed' ? 'Dismiss' : 'Cancel'}
         </Button>

@@ -4,7 +4,7 @@ import { ErrorNotice } from '../../components/error-notice.tsx'
 import { Field } from '../../components/field.tsx'
 import { useGrowingList } from '../../components/growing-list.ts'
 import { useFileDrop } from '../../components/file-drop.ts'
-import { focusTitle, Screen } from '../../components/screen.tsx'
+import { Screen } from '../../components/screen.tsx'
 import { DeletePage } from './delete-page.tsx'
 import { NewPage } from './new-page.tsx'
 import { PageList, PageListSkeleton } from './page-list.tsx'
@@ -41,7 +41,6 @@ export function PagesScreen () {
           onDeleted={() => {
             remove(toDelete.id)
             setToDelete(undefined)
-            focusTitle()
           }}
           onClose={() => setToDelete(undefined)}
         />
@@ -110,14 +109,7 @@ function FilteredPages ({ summaries: { pages, isComplete, error }, onDelete }: F
       {found.length === 0 && isComplete && (
         <div class='empty'>
           <p>No page matches the filter.</p>
-          <Button
-            onClick={() => {
-              setView(ALL)
-              focusTitle()
-            }}
-          >
-            Show all pages
-          </Button>
+          <Button onClick={() => setView(ALL)}>Show all pages</Button>
         </div>
       )}
       {shown.length < found.length && (
