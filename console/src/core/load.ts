@@ -41,11 +41,16 @@ export function useLoad<T> (
     return () => controller.abort()
   }, [...inputs, attempt])
   const reload = useCallback(() => setAttempt((count) => count + 1), [])
+  useReloadAfterSignIn(state.error, reload)
+  return { ...state, reload }
+}
+
+/** Calls `reload` when the person has signed in again, if the end of the session was the error. */
+export function useReloadAfterSignIn (error: unknown, reload: () => void): void {
   const { status } = useStore(sessionStore)
   useEffect(() => {
-    if (status === 'signed-in' && state.error instanceof LandfallError && state.error.status === 401) reload()
+    if (status === 'signed-in' && error instanceof LandfallError && error.status === 401) reload()
   }, [status])
-  return { ...state, reload }
 }
 
 export interface Action<Input extends readonly unknown[]> {

@@ -41,6 +41,7 @@ t.test('a session that was ended elsewhere is continued after a sign-in, in all 
   await page.getByRole('dialog').getByLabel('Password').fill(PASSWORD)
   await page.getByRole('dialog').getByRole('button', { name: 'Sign in' }).click()
   for (const tab of [page, other]) await tab.getByRole('dialog').waitFor({ state: 'detached' })
-  await other.getByRole('link', { name: 'Assets' }).click()
-  await other.getByRole('heading', { name: 'Assets', level: 1 }).waitFor()
+  // What could not be loaded meanwhile is loaded now.
+  await page.getByRole('heading', { name: 'Upload your first file' }).waitFor()
+  await other.getByRole('heading', { name: 'Create your first page' }).waitFor()
 })

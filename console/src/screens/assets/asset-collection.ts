@@ -1,5 +1,6 @@
 import type { Asset } from '@landfall/client'
 import { useEffect, useRef, useState } from 'preact/hooks'
+import { useReloadAfterSignIn } from '../../core/load.ts'
 import { landfall } from '../../core/service.ts'
 import { onUploaded } from './uploads.ts'
 
@@ -52,11 +53,10 @@ export function useAssets (): AssetCollection {
     onUploaded((asset) => {
       setState((before) => ({ ...before, assets: [asset, ...before.assets ?? []] }))
     }), [])
-  return {
-    ...state,
-    loadMore () {
-      setState((before) => ({ ...before, isLoading: true, error: undefined }))
-      setAttempt((count) => count + 1)
-    }
+  const loadMore = () => {
+    setState((before) => ({ ...before, isLoading: true, error: undefined }))
+    setAttempt((count) => count + 1)
   }
+  useReloadAfterSignIn(state.error, loadMore)
+  return { ...state, loadMore }
 }

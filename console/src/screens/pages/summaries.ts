@@ -1,6 +1,7 @@
 import type { LandingPageSummary } from '@landfall/client'
 import { useEffect, useRef, useState } from 'preact/hooks'
 import { nameOf } from '../../core/labels.ts'
+import { useReloadAfterSignIn } from '../../core/load.ts'
 import { landfall } from '../../core/service.ts'
 
 /** Pages in one answer, the most that the service gives. */
@@ -56,12 +57,14 @@ export function useSummaries (): Summaries {
     })
     return () => controller.abort()
   }, [attempt])
+  const retry = () => {
+    setState((before) => ({ ...before, error: undefined }))
+    setAttempt((count) => count + 1)
+  }
+  useReloadAfterSignIn(state.error, retry)
   return {
     ...state,
-    retry () {
-      setState((before) => ({ ...before, error: undefined }))
-      setAttempt((count) => count + 1)
-    },
+    retry,
     remove (id) {
       setState((before) => ({ ...before, pages: before.pages?.filter((page) => page.id !== id) }))
     }
