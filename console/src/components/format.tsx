@@ -17,7 +17,8 @@ const STEPS: readonly (readonly [Intl.RelativeTimeFormatUnit, seconds: number])[
   'month',
   2_592_000
 ], ['week', 604_800], ['day', 86_400], ['hour', 3600], ['minute', 60]]
-const relativeTime = new Intl.RelativeTimeFormat(undefined, { numeric: 'auto' })
+/** Words are in the language of the console; exact times are in the form that the reader knows. */
+const relativeTime = new Intl.RelativeTimeFormat('en', { numeric: 'auto' })
 const exactTime = new Intl.DateTimeFormat(undefined, { dateStyle: 'full', timeStyle: 'long' })
 const day = new Intl.DateTimeFormat(undefined, { dateStyle: 'medium' })
 const REFRESH_MS = 30_000

@@ -1,4 +1,4 @@
-import type { Page } from 'playwright-core'
+import type { BrowserContextOptions, Page } from 'playwright-core'
 import t, { type Test } from 'tap'
 import { startOnPostgres, testSettings } from '../../helpers/app.ts'
 import { startBrowser } from '../../helpers/browser.ts'
@@ -20,8 +20,11 @@ interface TextArea {
 }
 
 /** Signs up. Returns the tab, which shows that there are no pages, and the id of the user. */
-async function signUp (t: Test): Promise<{ page: Page, userId: string }> {
-  const { page, email } = await signUpInConsole(await newProfile(t, browser), url)
+async function signUp (
+  t: Test,
+  options: BrowserContextOptions = {}
+): Promise<{ page: Page, userId: string }> {
+  const { page, email } = await signUpInConsole(await newProfile(t, browser, options), url)
   const [user] = await query(database, `SELECT id FROM users WHERE email = '${email}'`)
   return { page, userId: user?.id as string }
 }
@@ -177,6 +180,17 @@ t.test('a row shows the name, the size, the version, the change and the reads of
   await checkScreen(t, page, 'the list of pages')
   await row.getByRole('link').click()
   await page.waitForURL(`**/console/#/pages/${ids[2]?.id}`)
+})
+
+t.test('times are in English words, and exact in the form and zone of the reader', async (t) => {
+  const { page, userId } = await signUp(t, { locale: 'de-DE', timezoneId: 'Asia/Kolkata' })
+  await insertPages(userId, 1)
+  const updatedAt = "date_trunc('day', now(), 'UTC') - interval '1 day'"
+  await query(database, `UPDATE landing_pages SET updated_at = ${updatedAt} WHERE user_id = ${userId}`)
+  await page.reload()
+  const time = rows(page).getByRole('time')
+  t.match(await time.innerText(), /^(yesterday|1 day ago)$/)
+  t.match(await time.getAttribute('title'), / um 05:30:00 GMT\+5:30$/)
 })
 
 t.test('of two thousand pages the first are shown at once, and all are found', async (t) => {
