@@ -1,5 +1,5 @@
 import type { User } from '@landfall/client'
-import { createStore } from './store.ts'
+import { createStore, useStore } from './store.ts'
 
 /** Who is signed in. After a session has `ended`, its user may sign in again on the same screen. */
 export type SessionState =
@@ -20,3 +20,10 @@ export function endSession (): void {
 
 /** Shows a user who has signed in, or whose record has changed. */
 export const showUser = (user: User): void => sessionStore.set({ status: 'signed-in', user })
+
+/** Returns the user whose screens are shown, also after the session has ended. */
+export function useUser (): User {
+  const session = useStore(sessionStore)
+  if (!('user' in session)) throw new Error('Nobody is signed in')
+  return session.user
+}

@@ -231,6 +231,24 @@ t.test('of two thousand pages the first are shown at once, and all are found', a
   await rows(page).nth(99).waitFor()
 })
 
+t.test('what somebody has filtered by is not shown to who signs in next', async (t) => {
+  const { page, userId } = await signUp(t)
+  await insertPages(userId, 2)
+  await page.reload()
+  await filter(page).fill('page 2')
+  const other = await Owner.signUp(url)
+  await other.createPage(url, '{"title": "Of the other"}')
+  await page.getByRole('link', { name: 'Account' }).click()
+  await page.getByRole('button', { name: 'Sign out' }).click()
+  await signIn(page, other.email)
+  for (const area of ['account', 'pages']) {
+    await page.goBack()
+    await page.waitForURL(`**/#/${area}`)
+  }
+  await page.getByRole('link', { name: 'Of the other' }).waitFor()
+  t.equal(await filter(page).inputValue(), '')
+})
+
 t.test('a page is deleted after a question, by keyboard alone', async (t) => {
   const { page, userId } = await signUp(t)
   await insertPages(userId, 3)

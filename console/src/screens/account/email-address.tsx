@@ -5,9 +5,8 @@ import { Time } from '../../components/format.tsx'
 import { useConfirmationMail } from '../../core/confirmation-mail.ts'
 import { useLoad } from '../../core/load.ts'
 import { landfall } from '../../core/service.ts'
-import { sessionStore, showUser } from '../../core/session.ts'
+import { sessionStore, showUser, useUser } from '../../core/session.ts'
 import { useSettings } from '../../core/settings.ts'
-import { useUser } from './use-user.ts'
 
 export function EmailAddress () {
   const { sends_mail: sendsMail } = useSettings()

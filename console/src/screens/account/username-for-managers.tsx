@@ -1,4 +1,4 @@
-import { useUser } from './use-user.ts'
+import { useUser } from '../../core/session.ts'
 
 /** Tells password managers to which account the password of a form belongs. People don't see it. */
 export function UsernameForManagers () {

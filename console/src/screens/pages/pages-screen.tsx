@@ -5,6 +5,7 @@ import { Field } from '../../components/field.tsx'
 import { useGrowingList } from '../../components/growing-list.ts'
 import { useFileDrop } from '../../components/file-drop.ts'
 import { Screen } from '../../components/screen.tsx'
+import { useUser } from '../../core/session.ts'
 import { DeletePage } from './delete-page.tsx'
 import { NewPage } from './new-page.tsx'
 import { PageList, PageListSkeleton } from './page-list.tsx'
@@ -73,9 +74,10 @@ const ALL: View = { filter: '', limit: SHOWN }
 
 /** The history of the browser remembers the view, so that going back from a page leads to the same ones. */
 function useView (): [View, (view: View) => void] {
-  const [view, setView] = useState<View>(() => ({ ...ALL, ...history.state }))
+  const { id: userId } = useUser() // who signs in next must not see what somebody has looked for
+  const [view, setView] = useState<View>(() => history.state?.userId === userId ? history.state : ALL)
   return [view, (next) => {
-    history.replaceState(next, '')
+    history.replaceState({ ...next, userId }, '')
     setView(next)
   }]
 }
