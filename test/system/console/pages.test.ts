@@ -2,6 +2,8 @@ import type { BrowserContextOptions, Page } from 'playwright-core'
 import t, { type Test } from 'tap'
 import { startOnPostgres, testSettings } from '../../helpers/app.ts'
 import { startBrowser } from '../../helpers/browser.ts'
+import { Owner } from '../../helpers/client.ts'
+import { signIn } from '../../helpers/console-pages.ts'
 import { checkScreen, dropFiles, newProfile, signUpInConsole, type TestFile } from '../../helpers/console.ts'
 import { provide } from '../../helpers/programs.ts'
 import { query } from '../../helpers/servers.ts'
@@ -136,6 +138,33 @@ t.test('a file that is no document is refused with the reason', async (t) => {
   t.same(await documentsOf(userId), [])
   await page.keyboard.press('Escape')
   await page.getByRole('dialog').waitFor({ state: 'detached' })
+})
+
+t.test('what was typed for a new page is not discarded without a question', async (t) => {
+  const { page, userId } = await signUp(t)
+  await page.getByRole('button', { name: 'New page' }).click()
+  const text = page.getByRole('textbox', { name: 'Document' })
+  await text.fill('{"title": "Typed"}')
+  const question = page.getByRole('dialog', { name: 'Discard your text?' })
+  const attempts = [
+    async () => await page.keyboard.press('Escape'),
+    async () => await page.getByRole('button', { name: 'Cancel' }).click(),
+    async () => await dropFiles(page, [jsonFile('{}')]),
+    async () => await page.evaluate("location.hash = '#/assets'")
+  ]
+  for (const attempt of attempts) {
+    await attempt()
+    await question.waitFor()
+    if (attempt === attempts[0]) await checkScreen(t, page, 'the question about a text')
+    await question.getByRole('button', { name: 'Keep the text' }).click()
+    await question.waitFor({ state: 'detached' })
+  }
+  t.equal(await text.inputValue(), '{"title": "Typed"}')
+  await page.keyboard.press('Escape')
+  await question.getByRole('button', { name: 'Discard the text' }).click()
+  await page.getByRole('dialog').waitFor({ state: 'detached' })
+  await page.getByRole('button', { name: 'New page' }).and(page.locator(':focus')).waitFor()
+  t.same(await documentsOf(userId), [])
 })
 
 t.test('a row shows the name, the size, the version, the change and the reads of a page', async (t) => {

@@ -1,6 +1,7 @@
 import { useEffect, useMemo, useState } from 'preact/hooks'
 import { Button } from '../../components/button.tsx'
 import { ErrorNotice } from '../../components/error-notice.tsx'
+import { LeaveDialog } from '../../components/leave-dialog.tsx'
 import { Screen } from '../../components/screen.tsx'
 import { findLabel, nameOf } from '../../core/labels.ts'
 import { useLoad } from '../../core/load.ts'
@@ -9,7 +10,6 @@ import { landfall } from '../../core/service.ts'
 import { DeleteThisPage } from './delete-this-page.tsx'
 import { EditTab } from './edit-tab.tsx'
 import { HistoryTab } from './history-tab.tsx'
-import { LeaveDialog } from './leave-dialog.tsx'
 import { ReadersTab } from './readers-tab.tsx'
 import { useEditing, type SavedDocument } from './use-editing.ts'
 import { UseTab } from './use-tab.tsx'
@@ -108,7 +108,15 @@ function LoadedPage ({ id, publicId, document, tab, onSaved }: LoadedPageProps) 
       {shown === 'history' && <HistoryTab id={id} editing={editing} />}
       {shown === 'readers' && <ReadersTab id={id} />}
       {shown === 'use' && <UseTab publicId={publicId} />}
-      <LeaveDialog pageId={id} isChanged={editing.isChanged} />
+      <LeaveDialog
+        title='Leave without saving?'
+        stay='Stay here'
+        leave='Leave without saving'
+        isChanged={editing.isChanged}
+        pageId={id}
+      >
+        <p>Your changes to this page are not saved.</p>
+      </LeaveDialog>
     </>
   )
 }

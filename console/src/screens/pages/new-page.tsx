@@ -4,12 +4,16 @@ import { Button } from '../../components/button.tsx'
 import { Actions, Dialog } from '../../components/dialog.tsx'
 import { ErrorNotice } from '../../components/error-notice.tsx'
 import { FileButton } from '../../components/file-button.tsx'
+import { LeaveDialog } from '../../components/leave-dialog.tsx'
 import { announce } from '../../core/announcements.tsx'
 import { useAction } from '../../core/load.ts'
-import { navigate } from '../../core/router.ts'
+import { mayLeave, navigate } from '../../core/router.ts'
 import { landfall } from '../../core/service.ts'
 import { useSettings } from '../../core/settings.ts'
 import { DocumentTextError, readDocumentFile, requireDocument } from './document-text.ts'
+
+/** What the text is at first. */
+const EMPTY = '{}'
 
 interface NewPageProps {
   /** Files that were dropped on the screen. */
@@ -20,7 +24,7 @@ interface NewPageProps {
 /** Creates a page from text or from a file, and goes to it. */
 export function NewPage ({ files, onClose }: NewPageProps) {
   const { max_document_bytes: maxBytes } = useSettings()
-  const [text, setText] = useState('{}')
+  const [text, setText] = useState(EMPTY)
   const [file, setFile] = useState<File>()
   const creation = useAction(async (source: string | readonly File[]) => {
     setFile(undefined)
@@ -28,37 +32,54 @@ export function NewPage ({ files, onClose }: NewPageProps) {
     requireDocument(document, maxBytes)
     // The text of a file doesn't pass through the text area, which would change its line breaks.
     const { id } = await landfall.landingPages.create(exactJson(document))
+    setText(EMPTY) // so that nobody is asked about it
     announce('The page is created. Everybody can read it: the tab “Use” has its address.')
     navigate('pages', id)
   })
+  const createFrom = async (chosen: readonly File[]) => {
+    if (await mayLeave()) creation.run(chosen)
+  }
+  const close = async () => {
+    if (await mayLeave()) onClose()
+  }
   useEffect(() => {
-    if (files.length > 0) creation.run(files)
+    if (files.length > 0) createFrom(files)
   }, [files])
   return (
-    <Dialog title='New page' onClose={onClose} size='large' canCancel={!creation.isRunning}>
-      <form
-        class='new-page'
-        onSubmit={(event) => {
-          event.preventDefault()
-          creation.run(text)
-        }}
+    <>
+      <Dialog title='New page' onClose={close} size='large' canCancel={!creation.isRunning}>
+        <form
+          class='new-page'
+          onSubmit={(event) => {
+            event.preventDefault()
+            creation.run(text)
+          }}
+        >
+          <DocumentField
+            text={text}
+            onInput={setText}
+            error={file === undefined ? creation.error : undefined}
+          />
+          {file !== undefined && <p class='new-page__file'>File: {file.name}</p>}
+          <ErrorNotice error={creation.error} />
+          <Actions>
+            <Button type='submit' kind='primary' isBusy={creation.isRunning}>Create the page</Button>
+            <FileButton accept='.json,application/json' onChoose={createFrom}>
+              Use a file instead
+            </FileButton>
+            <Button onClick={close} isDisabled={creation.isRunning}>Cancel</Button>
+          </Actions>
+        </form>
+      </Dialog>
+      <LeaveDialog
+        title='Discard your text?'
+        stay='Keep the text'
+        leave='Discard the text'
+        isChanged={text !== EMPTY}
       >
-        <DocumentField
-          text={text}
-          onInput={setText}
-          error={file === undefined ? creation.error : undefined}
-        />
-        {file !== undefined && <p class='new-page__file'>File: {file.name}</p>}
-        <ErrorNotice error={creation.error} />
-        <Actions>
-          <Button type='submit' kind='primary' isBusy={creation.isRunning}>Create the page</Button>
-          <FileButton accept='.json,application/json' onChoose={(chosen) => creation.run(chosen)}>
-            Use a file instead
-          </FileButton>
-          <Button onClick={onClose} isDisabled={creation.isRunning}>Cancel</Button>
-        </Actions>
-      </form>
-    </Dialog>
+        <p>There is no page with it yet.</p>
+      </LeaveDialog>
+    </>
   )
 }
 

@@ -1,0 +1,45 @@
+import type { ComponentChildren } from 'preact'
+import { useCallback, useRef, useState } from 'preact/hooks'
+import { useLeaveGuard, type LeaveGuard } from '../core/router.ts'
+import { Button } from './button.tsx'
+import { Actions, Dialog } from './dialog.tsx'
+
+interface LeaveDialogProps {
+  readonly title: string
+  /** What would be lost. */
+  readonly children: ComponentChildren
+  readonly stay: string
+  readonly leave: string
+  readonly isChanged: boolean
+  /** The page whose tabs keep the changes. */
+  readonly pageId?: string
+}
+
+/** Asks before unsaved changes are lost. */
+export function LeaveDialog ({ title, children, stay, leave, isChanged, pageId }: LeaveDialogProps) {
+  const decide = useRef<(isLeaving: boolean) => void>(() => {})
+  const [isAsking, setIsAsking] = useState(false)
+  const answer = (isLeaving: boolean) => {
+    setIsAsking(false)
+    decide.current(isLeaving)
+  }
+  const ask = useCallback<LeaveGuard>(async (wanted) => {
+    if (pageId !== undefined && wanted?.[0] === 'pages' && wanted[1] === pageId) return true
+    decide.current(false) // of an earlier attempt, such as a first click on Back
+    setIsAsking(true)
+    return await new Promise((resolve) => {
+      decide.current = resolve
+    })
+  }, [pageId])
+  useLeaveGuard(isChanged ? ask : undefined)
+  if (!isAsking) return null
+  return (
+    <Dialog title={title} onClose={() => answer(false)}>
+      {children}
+      <Actions>
+        <Button kind='primary' onClick={() => answer(false)}>{stay}</Button>
+        <Button kind='danger' onClick={() => answer(true)}>{leave}</Button>
+      </Actions>
+    </Dialog>
+  )
+}
