@@ -1,4 +1,4 @@
-import { useId } from 'preact/hooks'
+import { useId, useState } from 'preact/hooks'
 
 interface FieldProps {
   readonly label: string
@@ -28,6 +28,7 @@ export function Field (
   }: FieldProps
 ) {
   const id = useId()
+  const [isRefused, setIsRefused] = useState(false)
   return (
     <div class='field'>
       <label class='field__label' for={id}>{label}</label>
@@ -43,7 +44,13 @@ export function Field (
         autofocus={hasAutofocus}
         autocapitalize='none'
         aria-describedby={hint === undefined ? undefined : `${id}-hint`}
-        onInput={({ currentTarget }) => onInput(currentTarget.value)}
+        aria-invalid={isRefused}
+        // The browser says what is wrong, for example that the field is empty.
+        onInvalid={() => setIsRefused(true)}
+        onInput={({ currentTarget }) => {
+          setIsRefused(false)
+          onInput(currentTarget.value)
+        }}
       />
       {hint !== undefined && <p class='field__hint' id={`${id}-hint`}>{hint}</p>}
     </div>

@@ -117,7 +117,10 @@ t.test('a person creates a key, copies it, uses it, and deletes it', async (t) =
   const dialog = page.getByRole('dialog')
   await checkScreen(t, page, 'a new key')
   const name = '<b>Nightly</b> \u05d0\u05d1\u05d2 build'
+  await dialog.getByRole('button', { name: 'Create the key' }).click()
+  t.equal(await dialog.getByLabel('Name').getAttribute('aria-invalid'), 'true', 'the empty field is marked')
   await dialog.getByLabel('Name').fill(name)
+  t.equal(await dialog.getByLabel('Name').getAttribute('aria-invalid'), 'false')
   await dialog.getByLabel('change pages').check()
   await dialog.getByLabel('read pages').uncheck()
   await dialog.getByLabel('Valid for').selectOption('30 days')
