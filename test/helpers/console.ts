@@ -63,8 +63,12 @@ export async function checkScreen (t: Test, page: Page, name: string): Promise<v
   await page.emulateMedia({ colorScheme: null })
   const viewport = page.viewportSize()
   await page.setViewportSize({ width: 320, height: 640 })
-  const width = await page.evaluate<number>('document.documentElement.scrollWidth')
-  t.ok(width <= 320, `${name} is ${width} pixels wide in a window of 320`)
+  const widths = await page.evaluate<[number, number][]>(`
+    [document.documentElement, ...document.querySelectorAll('dialog[open]')]
+      .map(({ scrollWidth, clientWidth }) => [scrollWidth, clientWidth])`)
+  for (const [needed, available] of widths) {
+    t.ok(needed <= available, `${name} needs ${needed} pixels of ${available} in a window of 320`)
+  }
   if (viewport !== null) await page.setViewportSize(viewport)
 }
 

@@ -109,6 +109,15 @@ t.test('search finds and replaces', async (t) => {
   t.equal(await readText(id), '{"a": "new", "b": "new"}')
 })
 
+t.test('lines are folded and shown again', async () => {
+  await showNew('{\n  "list": [\n    "first",\n    "last"\n  ]\n}')
+  await tab.getByTitle('Fold line').nth(1).click()
+  await editorOf(tab).getByText('first').waitFor({ state: 'detached' })
+  await editorOf(tab).getByLabel('folded code').click()
+  await editorOf(tab).getByText('first').waitFor()
+  await tab.getByText('No unsaved changes').waitFor()
+})
+
 t.test('Ctrl-S saves when the focus is elsewhere, too', async (t) => {
   const { id } = await showNew('[1]')
   await typeAtStart(tab, ' ')
