@@ -1,5 +1,5 @@
 import t from 'tap'
-import { srcset } from '../../../packages/client/src/index.ts'
+import { ConflictError, srcset } from '../../../packages/client/src/index.ts'
 import { signedUp, startApp } from '../../helpers/api-client.ts'
 import { startBrowser } from '../../helpers/browser.ts'
 import { metadataOf } from '../../helpers/picture-metadata.ts'
@@ -30,7 +30,7 @@ interface Canvas {
   }
 }
 
-t.test('a photo of a phone is shown upright, small and without the place where it was taken', async (t) => {
+t.test('a photo of a phone is shown upright, small, without the place where it was taken, and stays while it is used', async (t) => {
   const { app, url } = await startApp(t)
   const owner = await signedUp(url)
   const photo = await owner.assets.upload(new Blob([new Uint8Array(await phonePhoto())]), {
@@ -38,7 +38,7 @@ t.test('a photo of a phone is shown upright, small and without the place where i
   })
   t.same([photo.width, photo.height], [3024, 4032], 'the photo is upright, its stored bytes are not')
   const document = { photo: { src: photo.url, srcset: srcset(photo, 'image/webp') } }
-  const { public_id: publicId } = await owner.landingPages.create(document)
+  const { id: pageId, public_id: publicId } = await owner.landingPages.create(document)
 
   // Chromium finds the host of the URLs that the service returns.
   const browser = await startBrowser(
@@ -86,4 +86,11 @@ t.test('a photo of a phone is shown upright, small and without the place where i
   const made = await app.metrics.getSingleMetricAsString('landfall_variants_total')
   t.match(made, /made"\} 1\n/, 'the later requests got the file')
   t.equal((await stored(app)).published.length, 2)
+
+  const refused = await t.rejects(owner.assets.delete(photo.id, { ifUnused: true }), ConflictError)
+  t.match(refused, { status: 409, errors: [new RegExp(publicId)] })
+  t.equal((await app.inject(new URL(seen.source).pathname)).statusCode, 200, 'the page still has its photo')
+  await owner.landingPages.delete(pageId)
+  await owner.assets.delete(photo.id, { ifUnused: true })
+  t.same((await stored(app)).published, [])
 })

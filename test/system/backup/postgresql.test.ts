@@ -4,10 +4,13 @@ import { existsSync, readFileSync, statSync } from 'node:fs'
 import { appendFile, cp, readdir, rename, rm, symlink, writeFile } from 'node:fs/promises'
 import { delimiter, dirname, join } from 'node:path'
 import { setTimeout as sleep } from 'node:timers/promises'
+import sharp from 'sharp'
 import t, { type Test } from 'tap'
 import { findPrograms } from '../../helpers/programs.ts'
 import { createDatabase, query } from '../../helpers/servers.ts'
 import { PROJECT, runService, startService, temporaryFolder, type Service } from '../../helpers/service.ts'
+import { asJpeg, card } from '../../helpers/pictures.ts'
+import type { Asset } from '../../helpers/variants.ts'
 import { Owner } from '../../helpers/client.ts'
 import { backUpBetweenSteps, Belongings, cli, command, Interloper, Storm } from '../../helpers/backup.ts'
 
@@ -355,6 +358,32 @@ t.test('a command without its tools or its database fails with one line', async 
     output: /The backup failed: pg_dump failed: .*password authentication failed/
   })
   t.notOk(existsSync(join(folder, 'wrong.partial')))
+})
+
+t.test('variants of pictures are left out of a backup, and made again after it is restored', async (t) => {
+  const own = await settings(t)
+  const { url } = await startService(t, own)
+  const owner = await Owner.signUp(url)
+  const { variants } = JSON.parse((await owner.upload(url, await asJpeg(card()), 'a.jpg')).text) as Asset
+  const read = async (base: string): Promise<Buffer> => {
+    const response = await fetch(base + new URL(variants[0]?.url as string).pathname)
+    t.equal(response.status, 200)
+    return Buffer.from(await response.arrayBuffer())
+  }
+  const made = await read(url)
+  const directory = join(folder, 'variants')
+  for (const args of [['verify'], ['backup', directory], ['verify', directory]] as const) {
+    const { code, output } = await command(t, own, ...args)
+    t.equal(code, 0, output)
+  }
+  t.equal((await readdir(join(directory, 'uploads'))).length, 1, 'only the original')
+  const other = await settings(t)
+  t.match(await command(t, other, 'restore', directory), { code: 0 })
+  t.match(await command(t, other, 'verify'), { code: 0 })
+  const { url: otherUrl } = await startService(t, other)
+  const samples = async (variant: Buffer) => await sharp(variant).raw().toBuffer()
+  t.ok((await samples(await read(otherUrl))).equals(await samples(made)), 'it has the same pixels')
+  t.match(await command(t, other, 'verify'), { code: 0 })
 })
 
 t.test('the files that the deletion of an account has removed are not missed', async (t) => {
