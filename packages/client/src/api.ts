@@ -1002,7 +1002,7 @@ export interface components {
         };
         Session: {
             /**
-             * @description The client address of the last use; null for a session that an older release started
+             * @description The client address of that request; null for a session that an older release started
              * @example 203.0.113.7
              */
             address: string | null;
@@ -1021,7 +1021,7 @@ export interface components {
             /** @description Time of the last use, to the minute; null before the first */
             last_used_at: string | null;
             /**
-             * @description The `User-Agent` of the last use, cut to 256 characters; null without one
+             * @description The `User-Agent` of the first request of that minute, cut to 256 characters; null without one
              * @example curl/8.14.1
              */
             user_agent: string | null;

@@ -70,8 +70,7 @@ export const ALIVE = 's.revoked_at IS NULL AND s.expires_at > now()'
 
 const FIND = statement<Session & { isUseRecorded: boolean }>(`
   SELECT s.id, s.user_id AS "userId", u.email, u.email_confirmed_at AS "emailConfirmedAt",
-    s.last_used_at IS NOT NULL AND s.last_used_at >= date_trunc('minute', now())
-      AND s.user_agent IS NOT DISTINCT FROM $3 AND s.address IS NOT DISTINCT FROM $4 AS "isUseRecorded"
+    s.last_used_at IS NOT NULL AND s.last_used_at >= date_trunc('minute', now()) AS "isUseRecorded"
   FROM sessions s JOIN users u ON u.id = s.user_id
   WHERE s.id = $1::uuid AND s.user_id = $2::integer AND ${ALIVE}`)
 
@@ -205,7 +204,7 @@ export async function createAccount (
 }
 
 /**
- * Finds a session by its id, and notes its use: once a minute, and when it is used from elsewhere.
+ * Finds a session by its id, and notes its first use of each minute: the minute, and where it comes from.
  *
  * @returns undefined when it has ended or its user is gone
  */
@@ -214,7 +213,7 @@ export async function useSession (
   { sessionId, userId }: SessionIds,
   { userAgent, address }: Client
 ): Promise<Session | undefined> {
-  const rows = await database.run(FIND, [sessionId, userId, userAgent, address])
+  const rows = await database.run(FIND, [sessionId, userId])
   const [session] = rows
   if (session?.isUseRecorded === false) await database.run(RECORD_USE, [sessionId, userAgent, address])
   return session

@@ -13,11 +13,12 @@ const ListedSession = Type.Object({
     description: 'Time of the last use, to the minute; null before the first'
   }),
   user_agent: Type.Union([Type.String(), Type.Null()], {
-    description: 'The `User-Agent` of the last use, cut to 256 characters; null without one',
+    description:
+      'The `User-Agent` of the first request of that minute, cut to 256 characters; null without one',
     examples: ['curl/8.14.1']
   }),
   address: Type.Union([Type.String(), Type.Null()], {
-    description: 'The client address of the last use; null for a session that an older release started',
+    description: 'The client address of that request; null for a session that an older release started',
     examples: ['203.0.113.7']
   }),
   current: Type.Boolean({ description: 'Whether the access token of this request belongs to the session' })
