@@ -165,6 +165,12 @@ const SWEEPS = [
     'mail_limits',
     '(address_hash, kind)',
     `SELECT address_hash, kind FROM mail_limits WHERE ${OUTDATED_LIMITS} LIMIT ${SWEEP_BATCH} FOR UPDATE`
+  ),
+  // The owner sees for a while why a program is refused.
+  sweep(
+    'api_keys',
+    'id',
+    `SELECT id FROM api_keys WHERE expires_at < now() - interval '90 days' LIMIT ${SWEEP_BATCH} FOR UPDATE`
   )
 ]
 
@@ -304,8 +310,8 @@ export async function signOutEverywhere (
 }
 
 /**
- * Deletes ended sessions, refresh tokens and limits of mails in batches. Concurrent sweeps delete different
- * rows.
+ * Deletes ended sessions, refresh tokens, limits of mails and old expired keys in batches. Concurrent sweeps
+ * delete different rows.
  */
 export async function sweepExpired (database: StatementRunner): Promise<void> {
   for (const statement of SWEEPS) while ((await database.run(statement, [])).length === SWEEP_BATCH);

@@ -2,6 +2,7 @@ import { Writable } from 'node:stream'
 import pg from 'pg'
 import { pino } from 'pino'
 import t from 'tap'
+import { sweepExpired } from '../../../src/modules/accounts/session-repository.ts'
 import { buildTestApp, createKey, createPage, PASSWORD, signIn, signUp, testSettings,
   type Account } from '../../helpers/app.ts'
 import { countStatements } from '../../helpers/statements.ts'
@@ -252,6 +253,20 @@ t.test('the use of a key is noted to the minute', async (t) => {
   const { last_used_at: lastUsedAt } = (await get(owner, `/api_keys/${key.id}`)).json()
   t.match(lastUsedAt, /:00\.000Z$/)
   t.ok(Math.abs(Date.parse(lastUsedAt) - before) < 2 * 60_000)
+})
+
+t.test('a key is removed 90 days after it has expired', async (t) => {
+  const owner = await signUp(app)
+  const daysAgo = (days: number) => new Date(Date.now() - days * 24 * 60 * 60 * 1000)
+  const keys: string[] = []
+  for (const expiresAt of [daysAgo(91), daysAgo(89), null]) {
+    const { id } = await createKey(app, owner, ['pages:read'])
+    await app.database.apiKey.update({ where: { id }, data: { expiresAt } })
+    keys.push(id)
+  }
+  await sweepExpired(app.database)
+  const [, expired, lasting] = keys
+  t.same((await get(owner, '/api_keys')).json().map(({ id }: { id: string }) => id), [lasting, expired])
 })
 
 t.test('an account has at most 100 keys, and expired ones do not count', async (t) => {
