@@ -64,6 +64,7 @@ const WRITES: Record<string, (account: Account) => Promise<Write>> = {
  * `afterMs` later on the service's clock, and returns the answer.
  */
 async function sendHalf (t: Test, account: Account, { method, path, type, body }: Write) {
+  await app.database.session.updateMany({ where: { userId: account.user.id }, data: { lastUsedAt: null } })
   const asked = t.capture(Database.prototype, 'run', Database.prototype.run)
   const real = clock.now
   let ahead = 0
@@ -72,7 +73,7 @@ async function sendHalf (t: Test, account: Account, { method, path, type, body }
   const request = requestWith(body, method, path, { ...account.headers, 'Content-Type': type })
   const half = request.length - Math.ceil(body.length / 2)
   raw.send(request.subarray(0, half))
-  // The session is checked, then its use by a new client is recorded. Background work runs statements, too.
+  // The session is checked, then its use is recorded. Background work runs statements, too.
   const isLast = ({ args: [{ text }] }: ReturnType<typeof asked>[number]) => text.includes('SET last_used_at')
   const last = await until(() => asked().find(isLast), 'the use of the session is recorded')
   await (last as { returned?: Promise<unknown> }).returned
