@@ -18,7 +18,7 @@ import { runSuite, type Suite } from './runner/suite.ts'
 // removes everything afterwards.
 
 const SLOWEST = 10
-/** More failed files than this have one cause, which a second run would only hide in its output. */
+/** If more files fail, they probably share a cause, and a second run would only bury its output. */
 const MAX_REPEATED = 5
 
 let guardian: Guardian | undefined
@@ -160,11 +160,13 @@ async function repeatFailed (
   env: NodeJS.ProcessEnv
 ): Promise<readonly FileResult[]> {
   const failed = results.filter(hasFailed).map(({ file }) => file)
-  // A process that did not end has no file of its own.
+  // Some failures have no test file, such as a process that did not end.
   if (failed.length === 0 || failed.length > MAX_REPEATED || !failed.every(isFile)) return results
   print('once more, because they failed:')
   const second = await runFiles(failed, { ...request, jobs: 1 }, env)
-  repeated = failed.filter((file) => second.some((result) => result.file === file && !hasFailed(result)))
+  passedSecondTime = failed.filter((file) =>
+    second.some((result) => result.file === file && !hasFailed(result))
+  )
   return [...results.filter((result) => !hasFailed(result)), ...second]
 }
 
@@ -188,7 +190,7 @@ function summarise (
     }
   }
   const failedNames = [...failedChecks, ...results.filter(hasFailed).map(({ file }) => file)]
-  if (repeated.length > 0) print(`passed only the second time: ${repeated.join(' ')}`)
+  if (passedSecondTime.length > 0) print(`passed only the second time: ${passedSecondTime.join(' ')}`)
   if (failedNames.length > 0) print(`failed: ${failedNames.join(' ')}`)
   if (passed + failed === 0) print('no test was run')
   lastLine = `${passed} passed, ${failed} failed${skipped > 0 ? `, ${skipped} skipped` : ''}`
@@ -197,7 +199,7 @@ function summarise (
 
 let lastLine: string | undefined
 /** Files that failed and passed when they ran alone. */
-let repeated: readonly string[] = []
+let passedSecondTime: readonly string[] = []
 
 const hasFailed = ({ failures }: FileResult): boolean => failures.length > 0
 

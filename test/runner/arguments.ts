@@ -16,7 +16,7 @@ test/system; test:soak runs the long tests (*.soak.ts), one at a time, and print
   --jobs=N        files at once (default: number of cores plus one, at most 4)
   --shard=I/N     only the I-th of N parts of the files, for CI
   --timeout=N     time limit for one file, in seconds (default 600)
-  --retry         run up to 5 failed files once more, alone, and name those that pass then
+  --retry         if at most 5 files failed, run them once more, one at a time, and name those that pass
   --bail          start no more files after the first failure
   --record        write the duration of each file to test/durations.json, which orders the files
 
@@ -59,6 +59,7 @@ export function readArguments (args: string[]): Request | undefined {
   if (values.help === true) return undefined
   const { soak = false, system = false, grep = [], bail = false, retry = false, record = false } = values
   const ending = soak ? '.soak.ts' : '.test.ts'
+  if (bail && retry) throw new UsageError('--bail leaves files out, so --retry can not be used with it')
   const usual = soak || system ? ['test/system'] : ['test/unit', 'test/integration']
   const paths = positionals.length > 0 ? positionals.map(existingPath) : usual.map((path) => join(ROOT, path))
   const files = paths.flatMap((path) => testFilesIn(path, ending))

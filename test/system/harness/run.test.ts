@@ -132,6 +132,7 @@ t.test('a wrong argument is reported in one line', async (t) => {
     t.equal(output, message)
   }
   t.match(run(['--jobs=many']).output, /^--jobs takes a whole number from 1\n$/)
+  t.match(run(['--bail', '--retry']).output, /^--bail leaves files out, so .*\n$/)
   t.match(run(['--colour']).output, /^Unknown option '--colour'.*\n$/)
 })
 
