@@ -9,7 +9,7 @@ import './conformance.js'
 import { createMigratedDatabase } from './servers.ts'
 import { startService, type Service } from './service.ts'
 
-// Runs the service inside the test's process, on a database of its own.
+// Runs the service on a database of its own, mostly inside the test's process.
 
 export const JWT_SECRET = 'a secret of the tests, 32 bytes and more'
 
@@ -38,8 +38,8 @@ export async function testSettings (t: Test): Promise<Record<string, string>> {
 }
 
 /** Starts the built service as a process, on a database of its own. */
-export async function startOnPostgres (t: Test, env: Record<string, string> = {}): Promise<Service> {
-  const { BASE_URL: _default, ...settings } = await testSettings(t)
+export async function startServiceOnPostgres (t: Test, env: Record<string, string> = {}): Promise<Service> {
+  const { BASE_URL: _baseUrl, ...settings } = await testSettings(t)
   return await startService(t, { ...settings, ...env })
 }
 

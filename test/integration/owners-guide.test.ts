@@ -2,7 +2,7 @@ import { readFileSync, writeFileSync } from 'node:fs'
 import { join } from 'node:path'
 import sharp from 'sharp'
 import t, { type Test } from 'tap'
-import { startOnPostgres } from '../helpers/app.ts'
+import { startServiceOnPostgres } from '../helpers/app.ts'
 import { phonePhoto } from '../helpers/pictures.ts'
 import { PROJECT, temporaryFolder } from '../helpers/service.ts'
 import { until } from '../helpers/until.ts'
@@ -15,7 +15,7 @@ const blocksOf = (heading: string) => commandsOf(guide, heading)
 
 /** Starts a service of its own, and a folder for the commands. */
 async function startInFolder (t: Test): Promise<{ folder: string, url: string }> {
-  return { folder: temporaryFolder(t), url: (await startOnPostgres(t)).url }
+  return { folder: temporaryFolder(t), url: (await startServiceOnPostgres(t)).url }
 }
 
 const DOCUMENT = '{\n  "title": "Summer sale",\n  "price": 10.50,\n  "items": ["tent", "lamp"]\n}'
@@ -34,11 +34,11 @@ t.test('an owner uploads a photo and reads a smaller variant of it', async (t) =
   })
 })
 
-t.test('an owner sees which page uses a file, and keeps it', async (t) => {
+t.test('an owner sees which page uses an asset, and keeps it', async (t) => {
   const { folder, url } = await startInFolder(t)
   writeFileSync(join(folder, 'photo.jpg'), await phonePhoto())
   const [account = ''] = blocksOf('Set up')
-  const blocks = [account, ...blocksOf('Pictures'), ...blocksOf('Files in use')]
+  const blocks = [account, ...blocksOf('Pictures'), ...blocksOf('Assets in use')]
   const [, , usedBy = '', refused = ''] = await paste(blocks, folder, url)
   const page = JSON.parse(readFileSync(join(folder, 'photo-page.json'), 'utf8'))
   for (const value of [page.id, page.public_id]) t.ok(usedBy.includes(`'${value}'`), usedBy)

@@ -21,7 +21,7 @@ const task = {
   extension: 'jpg'
 } as const
 
-/** Starts a process, and returns its id. */
+/** Starts a process with a first variant. Returns its id, and what makes another one. */
 async function start (t: Test) {
   const picture = new PictureProcess(256, TIME_LIMIT_MS)
   t.teardown(() => picture.close())
@@ -34,14 +34,14 @@ async function start (t: Test) {
   return { run, pid: pictureProcesses()[0] as number }
 }
 
-t.test('that a machine is too slow is not taken for a fault of the picture', async (t) => {
+t.test('a picture is not blamed when the machine is too slow', async (t) => {
   const { run, pid } = await start(t)
   process.kill(pid, 'SIGSTOP')
   await t.rejects(run(), NoPictureProcessError)
   t.equal(await run(), 'made', 'a new process works')
 })
 
-t.test('the end of the process while it makes a variant is taken for a fault of the picture', async (t) => {
+t.test('a picture is blamed when the process ends while it makes a variant', async (t) => {
   const { run, pid } = await start(t)
   process.kill(pid, 'SIGSTOP')
   const running = run()

@@ -1,6 +1,6 @@
 import type { Page } from 'playwright-core'
 import t, { type Test } from 'tap'
-import { PASSWORD, startOnPostgres } from '../../helpers/app.ts'
+import { PASSWORD, startServiceOnPostgres } from '../../helpers/app.ts'
 import { startBrowser } from '../../helpers/browser.ts'
 import { checkScreen, newProfile, openConsole, signUpInConsole } from '../../helpers/console.ts'
 import { startMailServer } from '../../helpers/mail-server.ts'
@@ -10,7 +10,7 @@ import { until } from '../../helpers/until.ts'
 // The account: password, sessions, API keys, e-mail address and deletion.
 
 const NEW_PASSWORD = 'a brand-new staple'
-const { url } = await startOnPostgres(t)
+const { url } = await startServiceOnPostgres(t)
 const browser = await startBrowser(t, provide('chromium'))
 
 /** Opens a section of the account of a new user. */
@@ -175,7 +175,7 @@ t.test('where the service sends no mail, the address is shown without a button',
 
 t.test('a person gets another mail, and sees when the address is confirmed', async (t) => {
   const mail = await startMailServer(t)
-  const service = await startOnPostgres(t, { ...mail.settings, BASE_URL: 'http://localhost:3000' })
+  const service = await startServiceOnPostgres(t, { ...mail.settings, BASE_URL: 'http://localhost:3000' })
   const { page, email, profile } = await openSection(t, 'E-mail address', service.url)
   await page.getByRole('main').getByText('It is not confirmed yet.').waitFor()
   await checkScreen(t, page, 'e-mail address')

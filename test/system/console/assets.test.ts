@@ -3,7 +3,7 @@ import { rmSync, writeFileSync } from 'node:fs'
 import { join } from 'node:path'
 import type { FileChooser, Locator, Page } from 'playwright-core'
 import t, { type Test } from 'tap'
-import { PASSWORD, startOnPostgres, testSettings } from '../../helpers/app.ts'
+import { PASSWORD, startServiceOnPostgres, testSettings } from '../../helpers/app.ts'
 import { PDF, PNG } from '../../helpers/assets.ts'
 import { startBrowser } from '../../helpers/browser.ts'
 import { Owner } from '../../helpers/client.ts'
@@ -18,7 +18,7 @@ import { temporaryFolder } from '../../helpers/service.ts'
 
 const MAX_UPLOAD_BYTES = 3_000_000
 const { DATABASE_URL: database = '' } = await testSettings(t)
-const { url } = await startOnPostgres(t, {
+const { url } = await startServiceOnPostgres(t, {
   DATABASE_URL: database,
   MAX_UPLOAD_BYTES: String(MAX_UPLOAD_BYTES)
 })
@@ -248,7 +248,7 @@ t.test('a thumbnail that the service is too busy to make is asked for again', as
   t.ok(refused > 1)
 })
 
-t.test('a file is shown with its URL, its copies and the pages that use it', async (t) => {
+t.test('an asset is shown with its URL, its copies and the pages that use it', async (t) => {
   const { page } = await openAssets(t)
   await choose(page, [await photo()])
   await tile(page, 'photo.jpg').click()
@@ -266,7 +266,7 @@ t.test('a file is shown with its URL, its copies and the pages that use it', asy
   t.equal((await fetch(copied)).status, 200)
 })
 
-t.test('deleting a file that a page uses is refused, and done after a second warning', async (t) => {
+t.test('deleting an asset that a page uses is refused, and done after a second warning', async (t) => {
   const { page } = await openAssets(t)
   await choose(page, [pdf])
   await tile(page, 'terms.pdf').click()

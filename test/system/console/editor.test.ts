@@ -3,10 +3,10 @@ import t from 'tap'
 import { startBrowser } from '../../helpers/browser.ts'
 import { checkScreen, openConsole } from '../../helpers/console.ts'
 import { editorOf, save, showPage, signIn, startOwner, typeAtStart } from '../../helpers/console-pages.ts'
-import { PASSWORD, startOnPostgres } from '../../helpers/app.ts'
+import { PASSWORD, startServiceOnPostgres } from '../../helpers/app.ts'
 import { provide } from '../../helpers/programs.ts'
 
-const { url } = await startOnPostgres(t)
+const { url } = await startServiceOnPostgres(t)
 const browser = await startBrowser(t, provide('chromium'))
 const { owner, tab } = await startOwner(t, browser, url)
 

@@ -1,5 +1,5 @@
 import t from 'tap'
-import { startOnPostgres } from '../../helpers/app.ts'
+import { startServiceOnPostgres } from '../../helpers/app.ts'
 import { startBrowser } from '../../helpers/browser.ts'
 import { checkScreen, newProfile, openConsole, signUpInConsole } from '../../helpers/console.ts'
 import { asJpeg, card } from '../../helpers/pictures.ts'
@@ -7,7 +7,7 @@ import { provide } from '../../helpers/programs.ts'
 
 // What a person does on the first day.
 
-const { url } = await startOnPostgres(t)
+const { url } = await startServiceOnPostgres(t)
 const browser = await startBrowser(t, provide('chromium'))
 
 t.test('a person makes a page with a picture, breaks it, restores it and finds its readers', async (t) => {

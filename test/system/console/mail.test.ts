@@ -1,5 +1,5 @@
 import t from 'tap'
-import { startOnPostgres } from '../../helpers/app.ts'
+import { startServiceOnPostgres } from '../../helpers/app.ts'
 import { startBrowser } from '../../helpers/browser.ts'
 import { checkScreen, newProfile, signUpInConsole } from '../../helpers/console.ts'
 import { startMailServer } from '../../helpers/mail-server.ts'
@@ -14,7 +14,7 @@ const NEW_PASSWORD = 'a brand-new staple'
 const mail = await startMailServer(t)
 const port = String(await freePort())
 const url = `http://localhost:${port}`
-await startOnPostgres(t, {
+await startServiceOnPostgres(t, {
   ...mail.settings,
   PORT: port,
   BASE_URL: url,

@@ -1,11 +1,11 @@
 import t from 'tap'
-import { startOnPostgres } from '../../helpers/app.ts'
+import { startServiceOnPostgres } from '../../helpers/app.ts'
 import { startBrowser } from '../../helpers/browser.ts'
 import { checkScreen } from '../../helpers/console.ts'
 import { editorOf, save, showPage, startOwner, typeAtStart } from '../../helpers/console-pages.ts'
 import { provide } from '../../helpers/programs.ts'
 
-const { url } = await startOnPostgres(t)
+const { url } = await startServiceOnPostgres(t)
 const browser = await startBrowser(t, provide('chromium'))
 const { owner, profile, tab } = await startOwner(t, browser, url, {
   permissions: ['clipboard-read', 'clipboard-write']

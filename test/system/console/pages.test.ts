@@ -1,6 +1,6 @@
 import type { BrowserContextOptions, Page } from 'playwright-core'
 import t, { type Test } from 'tap'
-import { startOnPostgres, testSettings } from '../../helpers/app.ts'
+import { startServiceOnPostgres, testSettings } from '../../helpers/app.ts'
 import { startBrowser } from '../../helpers/browser.ts'
 import { Owner } from '../../helpers/client.ts'
 import { signIn } from '../../helpers/console-pages.ts'
@@ -11,7 +11,7 @@ import { query } from '../../helpers/servers.ts'
 // The list of pages: what it shows, filtering, creating and deleting.
 
 const { DATABASE_URL: database = '' } = await testSettings(t)
-const { url } = await startOnPostgres(t, { DATABASE_URL: database, MAX_DOCUMENT_BYTES: '50000' })
+const { url } = await startServiceOnPostgres(t, { DATABASE_URL: database, MAX_DOCUMENT_BYTES: '50000' })
 const browser = await startBrowser(t, provide('chromium'))
 
 /** Of the browser. */

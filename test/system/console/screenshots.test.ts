@@ -4,7 +4,7 @@ import type { Page } from 'playwright-core'
 import sharp from 'sharp'
 import t from 'tap'
 import { createLandfallClient } from '../../../packages/client/src/index.ts'
-import { PASSWORD, startOnPostgres, testSettings } from '../../helpers/app.ts'
+import { PASSWORD, startServiceOnPostgres, testSettings } from '../../helpers/app.ts'
 import { startBrowser } from '../../helpers/browser.ts'
 import { newProfile, openConsole } from '../../helpers/console.ts'
 import { provide } from '../../helpers/programs.ts'
@@ -18,7 +18,7 @@ import { until } from '../../helpers/until.ts'
 const folder = process.env.SCREENSHOTS === 'write' ? join(PROJECT, 'docs/images') : temporaryFolder(t)
 const EMAIL = 'ada@example.com'
 const { DATABASE_URL: database = '' } = await testSettings(t)
-const { url } = await startOnPostgres(t, { DATABASE_URL: database })
+const { url } = await startServiceOnPostgres(t, { DATABASE_URL: database })
 const browser = await startBrowser(t, provide('chromium'))
 
 const LABELS = ['Opening hours', 'Newsletter', 'Jobs', 'Price list', 'Spring collection', 'Imprint',

@@ -1,12 +1,12 @@
 import t from 'tap'
-import { PASSWORD, startOnPostgres } from '../../helpers/app.ts'
+import { PASSWORD, startServiceOnPostgres } from '../../helpers/app.ts'
 import { startBrowser } from '../../helpers/browser.ts'
 import { newProfile, openConsole, signUpInConsole } from '../../helpers/console.ts'
 import { provide } from '../../helpers/programs.ts'
 
 // Sessions that are renewed in the middle of a reload, or are ended elsewhere. sign-in.test.ts has the rest.
 
-const { url } = await startOnPostgres(t)
+const { url } = await startServiceOnPostgres(t)
 const browser = await startBrowser(t, provide('chromium'))
 
 t.test('a session outlives reloads in the middle of its renewal', async (t) => {

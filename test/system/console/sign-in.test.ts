@@ -1,10 +1,10 @@
 import t from 'tap'
-import { PASSWORD, startOnPostgres } from '../../helpers/app.ts'
+import { PASSWORD, startServiceOnPostgres } from '../../helpers/app.ts'
 import { startBrowser } from '../../helpers/browser.ts'
 import { checkScreen, newProfile, openConsole, signUpInConsole } from '../../helpers/console.ts'
 import { provide } from '../../helpers/programs.ts'
 
-const { url } = await startOnPostgres(t)
+const { url } = await startServiceOnPostgres(t)
 const browser = await startBrowser(t, provide('chromium'))
 
 t.test('a person signs up, signs out and signs in again', async (t) => {

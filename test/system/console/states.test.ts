@@ -1,5 +1,5 @@
 import t from 'tap'
-import { PASSWORD, startOnPostgres, testSettings } from '../../helpers/app.ts'
+import { PASSWORD, startServiceOnPostgres, testSettings } from '../../helpers/app.ts'
 import { startBrowser } from '../../helpers/browser.ts'
 import { checkScreen, newProfile, openConsole, signUpInConsole } from '../../helpers/console.ts'
 import { provide } from '../../helpers/programs.ts'
@@ -9,7 +9,7 @@ import { until } from '../../helpers/until.ts'
 const browser = await startBrowser(t, provide('chromium'))
 const { DATABASE_URL } = await testSettings(t)
 const database = await createProxy(t, DATABASE_URL as string)
-const { url } = await startOnPostgres(t, {
+const { url } = await startServiceOnPostgres(t, {
   DATABASE_URL: database.url,
   DATABASE_TIMEOUT_MS: '500',
   SIGN_UPS_PER_ADDRESS: '3'
