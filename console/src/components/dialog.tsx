@@ -35,7 +35,7 @@ export function Dialog ({ title, children, onClose, size = 'normal', canCancel =
         event.preventDefault()
         if (canCancel && event.cancelable) onClose()
       }}
-      // Browsers let a page prevent this only some times in a row.
+      // After a few Escapes in a row, browsers close a dialog even if the page prevents it.
       onClose={({ currentTarget }) => {
         currentTarget.showModal()
         if (canCancel) onClose()

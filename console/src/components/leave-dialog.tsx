@@ -11,7 +11,7 @@ interface LeaveDialogProps {
   readonly stay: string
   readonly leave: string
   readonly isChanged: boolean
-  /** The page whose tabs keep the changes. */
+  /** Going to another tab of this page loses nothing, so it is not asked about. */
   readonly pageId?: string
 }
 

@@ -7,11 +7,11 @@ const SETTLED_MS = 100
  */
 export function keepFocus (): void {
   let focused: HTMLElement | undefined
-  /** Somebody who uses a mouse stays where they are. */
-  let isSeen = false
+  /** Scrolls only for people who use the keyboard. */
+  let isFocusVisible = false
   addEventListener('focusin', ({ target }) => {
     focused = target as HTMLElement
-    isSeen = focused.matches(':focus-visible')
+    isFocusVisible = focused.matches(':focus-visible')
   })
   addEventListener('focusout', ({ target }) => {
     // A click elsewhere takes the focus away on purpose. Some browsers raise this event for a removal, too.
@@ -25,7 +25,7 @@ export function keepFocus (): void {
     const title = [...document.querySelectorAll<HTMLElement>('h1, dialog[open] > h2')].at(-1)
     if (title === undefined) return
     title.tabIndex = -1
-    title.focus({ preventScroll: !isSeen })
+    title.focus({ preventScroll: !isFocusVisible })
   }
   new MutationObserver(() => {
     if (isLost()) setTimeout(focusTitle, SETTLED_MS)

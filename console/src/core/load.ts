@@ -45,7 +45,7 @@ export function useLoad<T> (
   return { ...state, reload }
 }
 
-/** Calls `reload` when the person has signed in again, if the end of the session was the error. */
+/** Calls `reload` when the person has signed in again, if the error was that the session had ended. */
 export function useReloadAfterSignIn (error: unknown, reload: () => void): void {
   const { status } = useStore(sessionStore)
   useEffect(() => {

@@ -58,7 +58,7 @@ export async function mayLeave (): Promise<boolean> {
 
 /** Calls `ask` before another screen is shown, and lets the browser ask before the tab is closed. */
 export function useLeaveGuard (ask: LeaveGuard | undefined): void {
-  // Other effects are undone after painting, when the address of the next screen was already refused.
+  // useEffect would remove the guard only after painting. Until then it would refuse the next address.
   useLayoutEffect(() => {
     if (ask === undefined) return
     const warn = (event: BeforeUnloadEvent) => event.preventDefault()

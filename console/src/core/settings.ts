@@ -43,12 +43,12 @@ export function useNewVersion (): boolean {
     const timer = setInterval(() => {
       if (document.visibilityState === 'visible') look()
     }, LOOK_INTERVAL_MS)
-    const endReturns = onReturn(look)
+    const stopListening = onReturn(look)
     // A part of the console is gone, because the service has another version of it.
     addEventListener('vite:preloadError', look)
     return () => {
       clearInterval(timer)
-      endReturns()
+      stopListening()
       removeEventListener('vite:preloadError', look)
     }
   }, [version])

@@ -48,7 +48,7 @@ export function DeleteAsset ({ asset: { id, filename }, onDeleted, onClose }: De
           <div role='alert'>
             <p>It was not deleted, because these pages use it:</p>
             <UsingPages pages={usingPages} />
-            <p>If you delete it anyway, whoever reads these pages doesn’t get it.</p>
+            <p>If you delete it anyway, readers of these pages get “Not found” instead of it.</p>
           </div>
         )}
       <ErrorNotice error={deletion.error} />

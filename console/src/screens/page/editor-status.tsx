@@ -3,8 +3,8 @@ import { formatBytes } from '../../components/format.tsx'
 import { useSettings } from '../../core/settings.ts'
 import type { Check } from '../../editor/editor.ts'
 
-/** While somebody types, there is nearly always an error. Only one that stays is said. */
-const SAID_AFTER_MS = 2000
+/** While somebody types, there is nearly always an error. Only one that stays is announced. */
+const ANNOUNCED_AFTER_MS = 2000
 
 interface EditorStatusProps {
   /** Undefined before the first check. */
@@ -49,7 +49,7 @@ function useLasting (text: string | undefined): string | undefined {
   const [lasting, setLasting] = useState<string>()
   useEffect(() => {
     setLasting(undefined)
-    const timer = setTimeout(() => setLasting(text), SAID_AFTER_MS)
+    const timer = setTimeout(() => setLasting(text), ANNOUNCED_AFTER_MS)
     return () => clearTimeout(timer)
   }, [text])
   return lasting

@@ -98,14 +98,15 @@ export function useEditing (id: string, loaded: SavedDocument, onSaved: (text: s
       }
     }
   })
-  /** Returns whether the document was another one. */
+  /** Shows the newest version, unless the text was changed. Returns whether there was one. */
   const refresh = async (): Promise<boolean> => {
     const start = base.current
-    // Also after the answer: in the meantime, somebody may type or save.
-    const isBusy = () => base.current !== start || (editor.current?.getText() ?? start.text) !== start.text
-    if (isBusy()) return false
+    // Checked again after the answer, because somebody may have typed or saved meanwhile.
+    const hasMovedOn = () =>
+      base.current !== start || (editor.current?.getText() ?? start.text) !== start.text
+    if (hasMovedOn()) return false
     const document = await landfall.landingPages.getDocument(id)
-    if (document.etag === start.etag || isBusy()) return false
+    if (document.etag === start.etag || hasMovedOn()) return false
     show(document)
     return true
   }

@@ -12,7 +12,7 @@ import { landfall } from '../../core/service.ts'
 import { useSettings } from '../../core/settings.ts'
 import { DocumentTextError, readDocumentFile, requireDocument } from './document-text.ts'
 
-/** What the text is at first. */
+/** The initial text. */
 const EMPTY = '{}'
 
 interface NewPageProps {
@@ -77,7 +77,7 @@ export function NewPage ({ files, onClose }: NewPageProps) {
         leave='Discard the text'
         isChanged={text !== EMPTY}
       >
-        <p>There is no page with it yet.</p>
+        <p>It has not been saved as a page.</p>
       </LeaveDialog>
     </>
   )
