@@ -38,7 +38,8 @@ export async function removeAssetsOf (
       if (existed === false) missing++
     })
     if (removed.length > 0) await deleteAssetsOf(database, userId, removed.map(({ id }) => id))
-    // A variant may have been stored before the rows were deleted. The sweep removes what stays here.
+    // A variant may have been stored between the removal of its picture and that of the row. The sweep
+    // removes what this leaves.
     const pictures = removed.filter(({ storageKey }) => isPicture(storageKey))
     await forEachConcurrently(pictures, store.filesAtOnce, async ({ storageKey }) => {
       await store.removeVariants(stemOf(storageKey)).catch(() => {})

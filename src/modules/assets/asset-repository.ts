@@ -118,7 +118,7 @@ export async function refuseVariants (
 }
 
 /**
- * Counts an attempt that took too long or too much memory.
+ * Counts an attempt that took too much processor time or memory.
  *
  * @returns whether it was the attempt number `max`, so that the picture has no variants from now on
  */

@@ -29,8 +29,8 @@ export const HEADER_BYTES = 30
 const MAX_DIMENSION = 2 ** 31 - 1
 
 /**
- * Returns the part of a file that contains its dimensions; undefined if it is not an image. JPEGs have a
- * reader of their own, `JpegDimensionsReader`.
+ * Returns the part of a file that contains its dimensions; undefined if it is not an image, or is a JPEG,
+ * which `JpegDimensionsReader` reads.
  *
  * @param head at least the first `HEADER_BYTES` of the file
  */

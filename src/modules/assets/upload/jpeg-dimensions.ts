@@ -21,7 +21,7 @@ interface Need {
  * depth maps before them. Holds one segment in memory, at most 64 KiB.
  */
 export class JpegDimensionsReader {
-  /** Undefined as long as they are not found, and if the file is no JPEG or is broken. */
+  /** Undefined until they are found. Stays undefined if the file is not a valid JPEG. */
   dimensions: Dimensions | undefined
   readonly #parser = parse()
   #skip = 0

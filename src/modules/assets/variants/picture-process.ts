@@ -84,7 +84,7 @@ export class PictureProcess {
       const phase = child?.phase
       // Bytes that were not read would be taken for those of the next variant.
       this.close()
-      // If the picture took too long, the process has ended itself before it is too late.
+      // A picture that takes too much processor time makes the process end itself, usually long before that.
       const isItsFault = !isTooLate && (phase === 'reading' || phase === 'making')
       if (error instanceof PictureProcessError && !isItsFault) throw new NoPictureProcessError(error.message)
       throw error
