@@ -1,5 +1,6 @@
 import type { FastifyInstance } from 'fastify'
 import fp from 'fastify-plugin'
+import { isDatabaseUnavailable } from '../../infra/postgres/unavailable.ts'
 import { runPeriodically } from '../../infra/system/periodic-task.ts'
 import { addCounter, addGauge } from '../../infra/telemetry/metrics.ts'
 import { findBegunDeletions } from '../accounts/index.ts'
@@ -26,7 +27,7 @@ export class AccountDeletions {
   unfinished = 0
   readonly #app: FastifyInstance
   /** The users whose deletion an error has interrupted in this process. Their pages may still be public. */
-  #interrupted = new Set<number>()
+  readonly #interrupted = new Set<number>()
 
   constructor (app: FastifyInstance) {
     this.#app = app
@@ -42,21 +43,21 @@ export class AccountDeletions {
       const removed = await finishDeletion({ database, files, publish }, userId, signal)
       if (removed.isFinished) this.counts.finished++
       if (removed.failed > 0) this.#fail(userId, new Error(`${removed.failed} files could not be removed`))
+      this.#interrupted.delete(userId)
     } catch (error) {
-      this.#interrupted.add(userId)
       this.#fail(userId, error)
+      this.#interrupted.add(userId)
     }
   }
 
   /** Goes on with the deletions that an error has interrupted in this process. */
   async retryInterrupted (signal: AbortSignal): Promise<void> {
-    const users = this.#interrupted
-    this.#interrupted = new Set()
-    for (const userId of users) await this.finish(userId, signal)
+    for (const userId of [...this.#interrupted]) await this.finish(userId, signal)
   }
 
   #fail (userId: number, error: unknown): void {
     this.counts.failed++
+    if (this.#interrupted.has(userId)) return // is logged already
     this.#app.log.warn(
       { err: error, user: userId },
       'the deletion of an account is not finished; trying again later'
@@ -80,6 +81,7 @@ export async function resumeDeletions (
       await accountDeletions.finish(userId, signal)
     }
   } catch (error) {
+    if (isDatabaseUnavailable(error)) return // an outage is logged elsewhere
     log.warn({ err: error }, 'unfinished deletions of accounts could not be found; trying again later')
   }
 }

@@ -142,7 +142,8 @@ t.test('a deletion whose files cannot be removed is answered, and finished later
 })
 
 t.test('after an error of PostgreSQL, the process soon goes on with the deletion', async (t) => {
-  const impatient = await buildTestApp(t, { settings: { ...settings, DATABASE_TIMEOUT_MS: '500' } })
+  logged.length = 0
+  const impatient = await buildTestApp(t, { settings: { ...settings, DATABASE_TIMEOUT_MS: '500' }, logger })
   const owner = await signUp(impatient)
   const { public_id: id } = await createPage(impatient, owner)
   const other = await transaction(t)
@@ -159,6 +160,9 @@ t.test('after an error of PostgreSQL, the process soon goes on with the deletion
     200,
     'the statement ran into its limit'
   )
+  await until(() => impatient.accountDeletions.counts.failed >= 2)
+  const lines = logged.filter(({ msg }) => msg.startsWith('the deletion of an account is not finished'))
+  t.equal(lines.length, 1, 'one line for the whole time')
   await other.client.query('COMMIT')
   await until(async () => (await impatient.inject(`/landing_pages/${id}`)).statusCode === 404, '404', 20_000)
   await until(async () => await isGone(owner))
