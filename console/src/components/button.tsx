@@ -10,16 +10,27 @@ interface ButtonProps {
   readonly isBusy?: boolean
   /** The accessible name, if the text alone doesn't say what it acts on. */
   readonly label?: string
+  /** Whether it gets the focus when its dialog opens, or asks something else. */
+  readonly hasAutofocus?: boolean
 }
 
 export function Button (
-  { children, kind = 'plain', type = 'button', onClick, isDisabled = false, isBusy = false, label }:
-    ButtonProps
+  {
+    children,
+    kind = 'plain',
+    type = 'button',
+    onClick,
+    isDisabled = false,
+    isBusy = false,
+    label,
+    hasAutofocus = false
+  }: ButtonProps
 ) {
   return (
     <button
       class={`button button--${kind}`}
       type={type}
+      autofocus={hasAutofocus}
       aria-label={label}
       aria-busy={isBusy}
       // A disabled button would lose the focus.

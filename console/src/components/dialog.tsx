@@ -24,6 +24,8 @@ export function Dialog ({ title, children, onClose, size = 'normal', canCancel =
       if (opener instanceof HTMLElement && opener.isConnected) opener.focus()
     }
   }, [])
+  // Another title is another question.
+  useEffect(() => dialog.current?.querySelector<HTMLElement>('[autofocus]')?.focus(), [title])
   return (
     <dialog
       class={`dialog dialog--${size}`}

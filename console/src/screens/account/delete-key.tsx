@@ -1,7 +1,6 @@
 import type { ApiKey } from '@landfall/client'
-import { Button } from '../../components/button.tsx'
-import { Actions, Dialog } from '../../components/dialog.tsx'
-import { ErrorNotice } from '../../components/error-notice.tsx'
+import { DangerActions } from '../../components/danger-actions.tsx'
+import { Dialog } from '../../components/dialog.tsx'
 import { Time } from '../../components/format.tsx'
 import { announce } from '../../core/announcements.tsx'
 import { useAction } from '../../core/load.ts'
@@ -36,13 +35,7 @@ export function DeleteKey ({ apiKey, onDeleted, onClose }: DeleteKeyProps) {
           </>
         )} Programs that have the key are refused at once. This can’t be undone.
       </p>
-      <ErrorNotice error={deletion.error} />
-      <Actions>
-        <Button kind='danger' isBusy={deletion.isRunning} onClick={() => deletion.run()}>
-          Delete the key
-        </Button>
-        <Button onClick={onClose} isDisabled={deletion.isRunning}>Cancel</Button>
-      </Actions>
+      <DangerActions action={deletion} text='Delete the key' onClose={onClose} />
     </Dialog>
   )
 }

@@ -1,7 +1,8 @@
 import type { AccountSession } from '@landfall/client'
 import { useState } from 'preact/hooks'
 import { Button } from '../../components/button.tsx'
-import { Actions, Dialog } from '../../components/dialog.tsx'
+import { DangerActions } from '../../components/danger-actions.tsx'
+import { Dialog } from '../../components/dialog.tsx'
 import { ErrorNotice } from '../../components/error-notice.tsx'
 import { Time } from '../../components/format.tsx'
 import { announce } from '../../core/announcements.tsx'
@@ -110,13 +111,7 @@ function EndOtherSessions ({ onEnded, onClose }: EndOtherSessionsProps) {
       <p>
         Everybody who is signed in to your account elsewhere has to sign in again. You stay signed in here.
       </p>
-      <ErrorNotice error={ending.error} />
-      <Actions>
-        <Button kind='danger' isBusy={ending.isRunning} onClick={() => ending.run()}>
-          End all other sessions
-        </Button>
-        <Button onClick={onClose} isDisabled={ending.isRunning}>Cancel</Button>
-      </Actions>
+      <DangerActions action={ending} text='End all other sessions' onClose={onClose} />
     </Dialog>
   )
 }

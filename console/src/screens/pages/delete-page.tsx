@@ -1,6 +1,5 @@
-import { Button } from '../../components/button.tsx'
-import { Actions, Dialog } from '../../components/dialog.tsx'
-import { ErrorNotice } from '../../components/error-notice.tsx'
+import { DangerActions } from '../../components/danger-actions.tsx'
+import { Dialog } from '../../components/dialog.tsx'
 import { announce } from '../../core/announcements.tsx'
 import { useAction } from '../../core/load.ts'
 import { ignoreMissing } from '../../core/missing.ts'
@@ -38,13 +37,7 @@ export function DeletePage ({ page, onDeleted, onClose }: DeletePageProps) {
         {sum !== undefined && ` ${countText(sum)}`}
       </p>
       <p>The page, all its versions and its read counts are deleted. This can’t be undone.</p>
-      <ErrorNotice error={deletion.error} />
-      <Actions>
-        <Button kind='danger' isBusy={deletion.isRunning} onClick={() => deletion.run()}>
-          Delete the page
-        </Button>
-        <Button onClick={onClose} isDisabled={deletion.isRunning}>Cancel</Button>
-      </Actions>
+      <DangerActions action={deletion} text='Delete the page' onClose={onClose} />
     </Dialog>
   )
 }
