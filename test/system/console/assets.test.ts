@@ -266,37 +266,50 @@ t.test('an asset is shown with its URL, its copies and the pages that use it', a
   t.equal((await fetch(copied)).status, 200)
 })
 
-t.test('deleting an asset that a page uses is refused, and done after a second warning', async (t) => {
-  const { page } = await openAssets(t)
+/** Opens an asset of a new account. */
+async function openAsset (t: Test): Promise<{ page: Page, owner: Owner, fileUrl: string }> {
+  const { tab: page, owner } = await startOwner(t, browser, url)
+  await showAssets(page)
   await choose(page, [pdf])
   await tile(page, 'terms.pdf').click()
-  const fileUrl = await page.getByRole('link', { name: /\/uploads\// }).innerText()
-  const assetHash = new URL(page.url()).hash
-  await page.getByRole('link', { name: 'Pages' }).click()
-  await page.getByRole('button', { name: 'New page' }).click()
-  await page.getByRole('textbox', { name: 'Document' }).fill(JSON.stringify({ file: fileUrl }))
-  await page.getByRole('button', { name: 'Create the page' }).click()
-  await page.waitForURL(/#\/pages\/[0-9a-f-]{36}/)
-  const pageHash = new URL(page.url()).hash
-  await page.goto(`${url}/console/${assetHash}`)
+  await page.getByText('No page uses this asset.').waitFor()
+  return { page, owner, fileUrl: await page.getByRole('link', { name: /\/uploads\// }).innerText() }
+}
 
+const focused = (page: Page, name: string) => page.getByRole('button', { name }).and(page.locator(':focus'))
+
+t.test('deleting an asset that a page uses is done after one question, which names the page', async (t) => {
+  const { page, owner, fileUrl } = await openAsset(t)
+  const { id } = await owner.createPage(url, JSON.stringify({ file: fileUrl }))
+  await page.reload()
   await page.getByRole('button', { name: 'Delete' }).click()
-  await page.getByRole('dialog', { name: 'Delete this asset?' }).waitFor()
-  await checkScreen(t, page, 'deleting a file')
-  await page.getByRole('dialog', { name: 'Delete this asset?' }).getByRole('button', {
-    name: 'Delete the asset'
-  })
-    .click()
   const dialog = page.getByRole('dialog', { name: 'This asset is used' })
-  await dialog.getByRole('alert').getByText('these pages use it').waitFor()
-  t.equal(await dialog.getByRole('link').getAttribute('href'), pageHash)
-  await checkScreen(t, page, 'a refused deletion')
-  await dialog.getByRole('button', { name: 'Keep the asset' }).click()
+  await dialog.getByText('These pages use it').waitFor()
+  await focused(page, 'Keep the asset').waitFor()
+  t.equal(await dialog.getByRole('link').getAttribute('href'), `#/pages/${id}`)
+  await checkScreen(t, page, 'deleting a file that is used')
+  await page.keyboard.press('Enter')
+  await dialog.waitFor({ state: 'detached' })
   t.equal((await fetch(fileUrl)).status, 200)
-
   await page.getByRole('button', { name: 'Delete' }).click()
+  await dialog.getByRole('button', { name: 'Delete it anyway' }).click()
+  await page.getByRole('heading', { name: 'Upload your first file' }).waitFor()
+  t.equal((await fetch(fileUrl)).status, 404)
+})
+
+t.test('deleting an asset that a page has begun to use is refused, and asked about again', async (t) => {
+  const { page, owner, fileUrl } = await openAsset(t)
+  await owner.createPage(url, JSON.stringify({ file: fileUrl }))
+  await page.getByRole('button', { name: 'Delete' }).click()
+  await focused(page, 'Cancel').waitFor()
+  await checkScreen(t, page, 'deleting a file')
   await page.getByRole('button', { name: 'Delete the asset' }).click()
-  await page.getByRole('button', { name: 'Delete it anyway' }).click()
+  const dialog = page.getByRole('dialog', { name: 'This asset is used' })
+  await dialog.getByRole('alert').getByText('It was not deleted, because these pages use it').waitFor()
+  await focused(page, 'Keep the asset').waitFor()
+  t.equal((await fetch(fileUrl)).status, 200)
+  await checkScreen(t, page, 'a refused deletion')
+  await dialog.getByRole('button', { name: 'Delete it anyway' }).click()
   await page.getByRole('heading', { name: 'Upload your first file' }).waitFor()
   t.equal((await fetch(fileUrl)).status, 404)
 })

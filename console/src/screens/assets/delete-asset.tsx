@@ -1,8 +1,7 @@
 import { ConflictError, type AssetWithUses } from '@landfall/client'
 import { useState } from 'preact/hooks'
-import { Button } from '../../components/button.tsx'
-import { Actions, Dialog } from '../../components/dialog.tsx'
-import { ErrorNotice } from '../../components/error-notice.tsx'
+import { DangerActions } from '../../components/danger-actions.tsx'
+import { Dialog } from '../../components/dialog.tsx'
 import { announce } from '../../core/announcements.tsx'
 import { useAction } from '../../core/load.ts'
 import { ignoreMissing } from '../../core/missing.ts'
@@ -15,13 +14,15 @@ interface DeleteAssetProps {
   readonly onClose: () => void
 }
 
-/** Asks whether to delete an asset, and once more if pages use it. */
-export function DeleteAsset ({ asset: { id, filename }, onDeleted, onClose }: DeleteAssetProps) {
-  /** The pages because of which the service has refused the deletion. */
-  const [usingPages, setUsingPages] = useState<AssetWithUses['used_by']>()
+/** Asks whether to delete an asset, and names the pages that use it. Asks again if a page has begun to. */
+export function DeleteAsset ({ asset, onDeleted, onClose }: DeleteAssetProps) {
+  const { id, filename } = asset
+  const [usingPages, setUsingPages] = useState(asset.used_by)
+  const isUsed = usingPages.length > 0
+  const isRefused = usingPages !== asset.used_by
   const deletion = useAction(async () => {
     try {
-      await landfall.assets.delete(id, { ifUnused: usingPages === undefined })
+      await landfall.assets.delete(id, { ifUnused: !isUsed })
     } catch (error) {
       if (error instanceof ConflictError) {
         setUsingPages((await landfall.assets.get(id)).used_by)
@@ -34,7 +35,7 @@ export function DeleteAsset ({ asset: { id, filename }, onDeleted, onClose }: De
   })
   return (
     <Dialog
-      title={usingPages === undefined ? 'Delete this asset?' : 'This asset is used'}
+      title={isUsed ? 'This asset is used' : 'Delete this asset?'}
       onClose={onClose}
       canCancel={!deletion.isRunning}
     >
@@ -43,23 +44,20 @@ export function DeleteAsset ({ asset: { id, filename }, onDeleted, onClose }: De
           <bdi>{filename}</bdi>
         </strong>
       </p>
-      {usingPages === undefined ? <p>Its URL gives “Not found” at once. This can’t be undone.</p>
-        : (
-          <div role='alert'>
-            <p>It was not deleted, because these pages use it:</p>
-            <UsingPages pages={usingPages} />
-            <p>If you delete it anyway, readers of these pages get “Not found” instead of it.</p>
-          </div>
-        )}
-      <ErrorNotice error={deletion.error} />
-      <Actions>
-        <Button kind='danger' isBusy={deletion.isRunning} onClick={() => deletion.run()}>
-          {usingPages === undefined ? 'Delete the asset' : 'Delete it anyway'}
-        </Button>
-        <Button onClick={onClose} isDisabled={deletion.isRunning}>
-          {usingPages === undefined ? 'Cancel' : 'Keep the asset'}
-        </Button>
-      </Actions>
+      {isUsed && (
+        <div role={isRefused ? 'alert' : undefined}>
+          <p>{isRefused ? 'It was not deleted, because these pages use it:' : 'These pages use it:'}</p>
+          <UsingPages pages={usingPages} />
+          <p>If you delete it anyway, readers of these pages get “Not found” instead of it.</p>
+        </div>
+      )}
+      <p>{!isUsed && 'Its URL gives “Not found” at once. '}This can’t be undone.</p>
+      <DangerActions
+        action={deletion}
+        text={isUsed ? 'Delete it anyway' : 'Delete the asset'}
+        safeText={isUsed ? 'Keep the asset' : 'Cancel'}
+        onClose={onClose}
+      />
     </Dialog>
   )
 }
