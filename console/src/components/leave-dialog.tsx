@@ -23,11 +23,11 @@ export function LeaveDialog ({ title, children, stay, leave, isChanged, pageId }
     setIsAsking(false)
     decide.current(isLeaving)
   }
-  const ask = useCallback<LeaveGuard>(async (wanted) => {
+  const ask = useCallback<LeaveGuard>((wanted) => {
     if (pageId !== undefined && wanted?.[0] === 'pages' && wanted[1] === pageId) return true
     decide.current(false) // of an earlier attempt, such as a first click on Back
     setIsAsking(true)
-    return await new Promise((resolve) => {
+    return new Promise((resolve) => {
       decide.current = resolve
     })
   }, [pageId])

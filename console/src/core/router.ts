@@ -7,32 +7,65 @@ import { createStore, useStore } from './store.ts'
 export type Path = readonly string[]
 
 /**
- * Asks before the person leaves a screen with unsaved changes. Resolves to whether to leave.
+ * Asks before the person leaves a screen with unsaved changes. Returns whether to leave.
  *
  * @param wanted where to go, which may be a part of the same screen; undefined at a sign-out
  */
-export type LeaveGuard = (wanted: Path | undefined) => Promise<boolean>
+export type LeaveGuard = (wanted: Path | undefined) => boolean | Promise<boolean>
+
+/** An entry in the history of the browser. */
+interface Entry {
+  readonly hash: string
+  /** Grows by one from each entry to the next. It tells how far it is back to the screen that is shown. */
+  readonly index: number
+}
 
 const pathOf = (hash: string): Path => hash.replace(/^#?\/?/, '').split('/').filter(Boolean).map(decode)
 
 const pathStore = createStore<Path>(pathOf(location.hash))
 let guard: LeaveGuard | undefined
-let shownHash = location.hash
+/** Where the browser is. */
+let here: Entry = { hash: location.hash, index: 0 }
+/** The entry of the screen that is shown. */
+let shown = here
+/** The index of the entry that the person has chosen to leave for. */
+let leavingFor: number | undefined
 
+noteEntry()
+addEventListener('popstate', noteEntry)
 addEventListener('hashchange', change)
 
-async function change (): Promise<void> {
+/** Notes where the browser is. An entry without an index is new, or a link to the same screen replaced it. */
+function noteEntry (): void {
   const { hash } = location
-  if (hash === shownHash) return
-  if (guard !== undefined) {
-    const wanted = hash
-    // Until the person has decided, the address is that of the screen that is shown.
-    history.replaceState(null, '', shownHash === '' ? '#/' : shownHash)
-    if (!await guard(pathOf(wanted))) return
-    history.replaceState(null, '', wanted)
+  const index: number = history.state?.index ?? here.index + (hash === here.hash ? 0 : 1)
+  keepInHistory({ index })
+  here = { hash, index }
+  if (hash === shown.hash) shown = here
+}
+
+async function change (): Promise<void> {
+  if (here.hash === shown.hash) return
+  const wanted = here
+  const isDecided = leavingFor === wanted.index
+  leavingFor = undefined
+  const answer = isDecided || guard === undefined || guard(pathOf(wanted.hash))
+  if (answer === true) {
+    shown = wanted
+    pathStore.set(pathOf(wanted.hash))
+    return
   }
-  shownHash = location.hash
-  pathStore.set(pathOf(shownHash))
+  // Until the person has decided, the browser is at the screen that is shown.
+  const distance = wanted.index - shown.index
+  history.go(-distance)
+  if (!await answer) return
+  leavingFor = wanted.index
+  history.go(distance)
+}
+
+/** Keeps something in this entry of the browser's history, beside what is there. */
+export function keepInHistory (values: object): void {
+  history.replaceState({ ...history.state, ...values }, '')
 }
 
 /** Returns the link to a screen. */
@@ -45,7 +78,10 @@ export function navigate (...path: Path): void {
 
 /** Goes to a screen in place of this one, so that Back doesn't lead to this one again. */
 export function redirect (...path: Path): void {
+  const { index } = here
   location.replace(href(...path))
+  keepInHistory({ index })
+  noteEntry()
 }
 
 /** Returns the path of the screen to show. */

@@ -209,6 +209,36 @@ t.test('nobody leaves unsaved changes without being asked', async (t) => {
   t.equal(await readText(id), '[1]')
 })
 
+t.test('who stays on a page finds the history of the browser as it was', async (t) => {
+  const page = await owner.createPage(url, '[1]')
+  const isAt = async (path: string) => await tab.waitForURL(`**/#/${path}`)
+  await tab.evaluate("location.hash = '#/assets'")
+  const pages = tab.getByRole('navigation', { name: 'Areas' }).getByRole('link', { name: 'Pages' })
+  for (let count = 0; count < 2; count++) await pages.click() // the second click replaces the entry
+  await isAt('pages')
+  await showPage(tab, page)
+  await typeAtStart(tab, ' ')
+  await tab.getByText('Unsaved changes', { exact: true }).waitFor()
+  const dialog = tab.getByRole('dialog', { name: 'Leave without saving?' })
+  for (const leave of [async () => await tab.evaluate('history.go(-2)'), async () => await tab.goBack()]) {
+    await leave()
+    await dialog.getByRole('button', { name: 'Stay here' }).click()
+    await dialog.waitFor({ state: 'detached' })
+    await isAt(`pages/${page.id}`)
+  }
+  await tab.goBack()
+  await dialog.getByRole('button', { name: 'Leave without saving' }).click()
+  await isAt('pages')
+  await tab.getByRole('heading', { name: 'Pages', level: 1 }).waitFor()
+  await tab.goBack()
+  await isAt('assets')
+  for (const path of ['pages', `pages/${page.id}`]) {
+    await tab.goForward()
+    await isAt(path)
+  }
+  t.equal(await editorOf(tab).innerText(), '[1]')
+})
+
 t.test('a session that ends while somebody edits costs nothing', async (t) => {
   const { id } = await showNew('[1]')
   await typeAtStart(tab, ' ')

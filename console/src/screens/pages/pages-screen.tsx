@@ -5,6 +5,7 @@ import { Field } from '../../components/field.tsx'
 import { useGrowingList } from '../../components/growing-list.ts'
 import { useFileDrop } from '../../components/file-drop.ts'
 import { Screen } from '../../components/screen.tsx'
+import { keepInHistory } from '../../core/router.ts'
 import { useUser } from '../../core/session.ts'
 import { DeletePage } from './delete-page.tsx'
 import { NewPage } from './new-page.tsx'
@@ -77,7 +78,7 @@ function useView (): [View, (view: View) => void] {
   const { id: userId } = useUser() // who signs in next must not see what somebody has looked for
   const [view, setView] = useState<View>(() => history.state?.userId === userId ? history.state : ALL)
   return [view, (next) => {
-    history.replaceState({ ...next, userId }, '')
+    keepInHistory({ ...next, userId })
     setView(next)
   }]
 }
