@@ -28,7 +28,9 @@ const CLAIM = statement<ClaimedMail>(`
     EXTRACT(epoch FROM now() - created_at)::double precision AS "ageSeconds"`)
 // Another process may have claimed the mail if this one was stopped for longer than a claim. The number of
 // the attempt tells whose claim it is.
-const REMOVE = statement<object>('DELETE FROM mails WHERE id = $1::uuid AND attempts = $2::integer')
+const REMOVE = statement<
+  object
+>('DELETE FROM mails WHERE id = $1::uuid AND attempts = $2::integer RETURNING id')
 const POSTPONE = statement<object>(`
   UPDATE mails SET due_at = now() + make_interval(secs => $3::double precision)
   WHERE id = $1::uuid AND attempts = $2::integer`)
@@ -51,9 +53,16 @@ export async function claimMail (database: StatementRunner): Promise<ClaimedMail
   return (await database.run(CLAIM, []))[0]
 }
 
-/** Removes a mail that was sent or is given up, unless another process has claimed it since. */
-export async function removeMail (database: StatementRunner, { id, attempts }: ClaimedMail): Promise<void> {
-  await database.run(REMOVE, [id, attempts])
+/**
+ * Removes a mail that was sent or is given up, unless another process has claimed it since.
+ *
+ * @returns whether it was removed
+ */
+export async function removeMail (
+  database: StatementRunner,
+  { id, attempts }: ClaimedMail
+): Promise<boolean> {
+  return (await database.run(REMOVE, [id, attempts])).length > 0
 }
 
 /** Ends the claim. The next attempt may begin after `seconds`. */

@@ -105,7 +105,10 @@ export class MailSender {
     const { database, log } = this.#options
     const { id, kind, attempts } = mail
     const link = await this.#createLink(mail)
-    if (link === 'obsolete') return await removeMail(database, mail)
+    if (link === 'obsolete') {
+      await removeMail(database, mail)
+      return
+    }
     try {
       const text = writeMail(kind, { ...mail, baseUrl: this.#options.baseUrl, link })
       // A new attempt has a new link, so receivers must not take it for the same mail.
@@ -142,9 +145,10 @@ export class MailSender {
       failure: describeFailure(error)
     }
     if (isPermanent(error) || ageSeconds >= MAX_AGE_SECONDS) {
+      if (!await removeMail(database, mail)) return
       count(this.counts.givenUp, kind)
       log.warn(about, 'mail given up')
-      return await removeMail(database, mail)
+      return
     }
     const seconds = retrySeconds(attempts)
     log.warn(about, `mail not sent; trying again in ${seconds} seconds`)
