@@ -15,7 +15,7 @@ declare module 'fastify' {
 const INTERVAL_MS = 30 * 1000
 /** A younger deletion is usually still running in the process that began it. */
 const MIN_AGE_SECONDS = 30
-/** Time until the first look, which is at deletions of any age: this process may have crashed in one. */
+/** Time until the first look, at deletions of any age: the process before this one may have died in one. */
 const START_DELAY_MS = 1000
 /** Interval of attempts after an error in this process. */
 const RETRY_MS = 5000
@@ -23,7 +23,7 @@ const RETRY_MS = 5000
 /** The deletions of accounts by this process. */
 export class AccountDeletions {
   readonly counts = { begun: 0, finished: 0, failed: 0 }
-  /** The deletions that had to be resumed when this process last looked. */
+  /** The deletions that this process found unfinished when it last looked. */
   unfinished = 0
   readonly #app: FastifyInstance
   /** The users whose deletion an error has interrupted in this process. Their pages may still be public. */
@@ -65,24 +65,32 @@ export class AccountDeletions {
   }
 }
 
-/** Finishes deletions that an earlier attempt, of any process, has left unfinished. */
+/**
+ * Finishes deletions that an earlier attempt, of any process, has left unfinished.
+ *
+ * @returns whether it could look for them
+ */
 export async function resumeDeletions (
   { accountDeletions, database, log }: FastifyInstance,
   { minAgeSeconds = MIN_AGE_SECONDS, signal }: {
     readonly minAgeSeconds?: number
     readonly signal?: AbortSignal
   } = {}
-): Promise<void> {
+): Promise<boolean> {
   try {
     const users = await findBegunDeletions(database, minAgeSeconds)
     accountDeletions.unfinished = users.length
     for (const userId of users) {
-      if (signal?.aborted === true) return
+      if (signal?.aborted === true) break
       await accountDeletions.finish(userId, signal)
     }
+    return true
   } catch (error) {
-    if (isDatabaseUnavailable(error)) return // an outage is logged elsewhere
-    log.warn({ err: error }, 'unfinished deletions of accounts could not be found; trying again later')
+    // An outage is logged elsewhere.
+    if (!isDatabaseUnavailable(error)) {
+      log.warn({ err: error }, 'unfinished deletions of accounts could not be found; trying again later')
+    }
+    return false
   }
 }
 
@@ -102,13 +110,12 @@ export default fp(async (app) => {
   )
   addGauge(app.metrics, {
     name: 'landfall_unfinished_account_deletions',
-    help: 'Deletions of accounts that began more than 30 seconds before this process last looked for them',
+    help: 'Unfinished deletions of accounts that this process found when it last looked',
     aggregator: 'max'
   }, () => deletions.unfinished)
   let minAgeSeconds = 0
   runPeriodically(app, { intervalMs: INTERVAL_MS, extraAfterMs: START_DELAY_MS }, async (signal) => {
-    await resumeDeletions(app, { minAgeSeconds, signal })
-    minAgeSeconds = MIN_AGE_SECONDS
+    if (await resumeDeletions(app, { minAgeSeconds, signal })) minAgeSeconds = MIN_AGE_SECONDS
   })
   runPeriodically(app, { intervalMs: RETRY_MS }, async (signal) => await deletions.retryInterrupted(signal))
 }, { name: 'account-deletion', dependencies: ['database', 'document-cache', 'file-store', 'metrics'] })
