@@ -139,10 +139,9 @@ const DELETE_OF_ANY_OWNER = statement<
   { id: string }
 >('DELETE FROM landing_pages WHERE public_id = $1 RETURNING id')
 
-/** Locks in the order of ids, as the other statements that lock several pages do. */
 /**
- * Returns also pages that another process deletes at the same time. Without them, a process that has waited
- * for the lock would take a batch that is gone for the end of the list.
+ * Locks in the order of ids, as the other statements that lock several pages do. Also returns pages that
+ * another process is deleting: otherwise a batch that is gone would look like the end of the list.
  */
 const DELETE_OF_USER = statement<Pick<LandingPage, 'publicId'>>(`
   WITH batch AS (

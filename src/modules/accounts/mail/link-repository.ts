@@ -14,16 +14,16 @@ export interface LinkOwner {
 // FOR KEY SHARE locks the user before the link, in the order of a deletion, which could deadlock otherwise.
 
 /**
- * Requests for one account at the same time don't wait for each other, because slower answers would show that
- * there is an account. All but one queue nothing.
+ * Parallel requests for one account don't wait for each other, because slower answers would show that it
+ * exists. One of them queues a mail.
  */
 const REQUEST_RESET = statement<{ id: number }>(`
-  WITH first AS (
+  WITH account AS (
     SELECT id, email FROM users
     WHERE email = $1 AND pg_try_advisory_xact_lock(hashtextextended('password_reset ' || email, 0))
     FOR KEY SHARE
   ),
-    ${linkMailSql('password_reset', 'first')}
+    ${linkMailSql('password_reset', 'account')}
   SELECT id FROM users WHERE email = $1`)
 const REQUEST_CONFIRMATION = statement<{ id: number }>(`
   WITH account AS (
