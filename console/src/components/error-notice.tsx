@@ -2,6 +2,13 @@ import { LandfallError } from '@landfall/client'
 import { useEffect, useState } from 'preact/hooks'
 import { Button } from './button.tsx'
 
+/** Sentences of the service that name fields otherwise than the forms do, in the words of the forms. */
+const WORDS: Readonly<Record<string, string>> = {
+  "Scopes can't be blank": 'Choose at least one thing that the key may do.',
+  'Current password is wrong': 'Your current password is wrong.',
+  "Password confirmation doesn't match Password": 'The two passwords are not the same.'
+}
+
 interface ErrorNoticeProps {
   /** Nothing is shown without an error. */
   readonly error: unknown
@@ -42,7 +49,8 @@ export function ErrorNotice (
 /** Returns sentences that tell a person what went wrong. */
 export function sentencesOf (error: unknown, isSignIn = false): readonly string[] {
   if (error instanceof LandfallError) {
-    const { errors, status, requestId } = error
+    const { status, requestId } = error
+    const errors = error.errors.map((sentence) => WORDS[sentence] ?? sentence)
     if (status === 401 && !isSignIn) {
       return ['Your session has ended. Sign in, and then do this again.']
     }

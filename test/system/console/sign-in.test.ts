@@ -30,7 +30,7 @@ t.test('what is wrong with a new account is said, all at once', async (t) => {
   await page.getByRole('button', { name: 'Create the account' }).click()
   const alert = page.getByRole('alert')
   await alert.getByText('Password is too short (minimum is 8 characters)').waitFor()
-  await alert.getByText("Password confirmation doesn't match Password").waitFor()
+  await alert.getByText('The two passwords are not the same.').waitFor()
   await checkScreen(t, page, 'sign-up')
 })
 
