@@ -102,6 +102,7 @@ t.test('of three files the one that is too large is refused before it is sent', 
   await uploads(page).getByText('The file has 2.9 MB, but it can have at most 2.9 MB.').waitFor()
   await tile(page, 'photo.jpg').waitFor()
   await tile(page, 'terms.pdf').waitFor()
+  await page.getByRole('status').getByText('2 files are uploaded.').waitFor()
   t.equal(sent, 2)
   t.match(await tile(page, 'terms.pdf').innerText(), /PDF/)
   t.match(await tile(page, 'photo.jpg').innerText(), /1600 × 1200, \d/)

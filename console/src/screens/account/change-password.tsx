@@ -19,7 +19,7 @@ export function ChangePassword () {
       password_confirmation: confirmation
     })
     for (const set of [setCurrent, setPassword, setConfirmation]) set('')
-    announce('Your password is changed. All other sessions have ended.')
+    announce('Your password is changed. All other sessions have ended, and all API keys are deleted.')
   })
   return (
     <section class='account__section' aria-labelledby='change-password'>

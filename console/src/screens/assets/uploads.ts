@@ -31,6 +31,8 @@ export const uploadsStore = createStore<readonly Upload[]>([])
 const controllers = new Map<number, AbortController>()
 const listeners = new Set<(asset: Asset) => void>()
 let lastId = 0
+/** Files that have arrived since the last time when there was nothing to send. */
+let arrived = 0
 
 /** Calls `listener` with the record of each file that has arrived. Returns a function that ends this. */
 export function onUploaded (listener: (asset: Asset) => void): () => void {
@@ -87,6 +89,8 @@ function sendNext (): void {
   sendNext()
 }
 
+const isIdle = (): boolean => uploadsStore.get().every(({ status }) => status === 'failed')
+
 /** Lets the browser ask before the tab is closed. */
 const warn = (event: Event): void => event.preventDefault()
 
@@ -101,13 +105,15 @@ async function send ({ id, file }: Upload): Promise<void> {
     const asset = await landfall.assets.upload(file, { signal })
     uploadsStore.set(uploadsStore.get().filter((one) => one.id !== id))
     for (const listener of listeners) listener(asset)
-    announce(`Uploaded: ${asset.filename}`)
+    arrived++
+    announce(isIdle() && arrived > 1 ? `${arrived} files are uploaded.` : `Uploaded: ${asset.filename}`)
   } catch (error) {
     if (signal.aborted) return
     change(id, { status: 'failed', errors: sentencesOf(error), canRetry: true })
     announce(`Not uploaded: ${file.name}`)
   } finally {
     controllers.delete(id)
+    if (isIdle()) arrived = 0
   }
 }
 
