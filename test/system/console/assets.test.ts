@@ -281,13 +281,17 @@ const focused = (page: Page, name: string) => page.getByRole('button', { name })
 
 t.test('deleting an asset that a page uses is done after one question, which names the page', async (t) => {
   const { page, owner, fileUrl } = await openAsset(t)
-  const { id } = await owner.createPage(url, JSON.stringify({ file: fileUrl }))
+  const { id } = await owner.createPage(url, JSON.stringify({ title: 'Our terms', file: fileUrl }))
   await page.reload()
+  await page.getByRole('main').getByRole('link', { name: 'Our terms' }).waitFor()
   await page.getByRole('button', { name: 'Delete' }).click()
   const dialog = page.getByRole('dialog', { name: 'This asset is used' })
   await dialog.getByText('These pages use it').waitFor()
   await focused(page, 'Keep the asset').waitFor()
-  t.equal(await dialog.getByRole('link').getAttribute('href'), `#/pages/${id}`)
+  t.equal(
+    await dialog.getByRole('link', { name: 'Our terms' }).getAttribute('href'),
+    `#/pages/${id}`
+  )
   await checkScreen(t, page, 'deleting a file that is used')
   await page.keyboard.press('Enter')
   await dialog.waitFor({ state: 'detached' })

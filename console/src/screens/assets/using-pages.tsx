@@ -1,8 +1,13 @@
 import type { AssetWithUses } from '@landfall/client'
+import { findLabel, nameOf } from '../../core/labels.ts'
+import { useLoad } from '../../core/load.ts'
 import { href } from '../../core/router.ts'
+import { landfall } from '../../core/service.ts'
 
 /** The most that the service lists. */
 const MAX_LISTED = 100
+/** Of more, the label isn't shown, because each costs a request. */
+const MAX_LABELS = 10
 
 /** The pages that use an asset, with links to them. */
 export function UsingPages ({ pages }: { readonly pages: AssetWithUses['used_by'] }) {
@@ -10,15 +15,27 @@ export function UsingPages ({ pages }: { readonly pages: AssetWithUses['used_by'
   return (
     <>
       <ul class='using-pages'>
-        {pages.map(({ id, public_id: publicId }) => (
-          <li key={id}>
-            <a href={href('pages', id)}>
-              <code>{publicId}</code>
-            </a>
-          </li>
-        ))}
+        {pages.map((page, index) => <UsingPage page={page} hasLabel={index < MAX_LABELS} key={page.id} />)}
       </ul>
       {pages.length === MAX_LISTED && <p class='quiet'>There may be more. These are the newest.</p>}
     </>
+  )
+}
+
+interface UsingPageProps {
+  readonly page: AssetWithUses['used_by'][number]
+  readonly hasLabel: boolean
+}
+
+/** Shows the public id until the label is known. */
+function UsingPage ({ page: { id, public_id: publicId }, hasLabel }: UsingPageProps) {
+  const { data: label = null } = useLoad(async (signal) => {
+    return hasLabel ? findLabel((await landfall.landingPages.getDocument(id, { signal })).text) : null
+  }, [id])
+  const name = nameOf(label, publicId)
+  return (
+    <li>
+      <a href={href('pages', id)}>{name === publicId ? <code>{name}</code> : <bdi>{name}</bdi>}</a>
+    </li>
   )
 }
