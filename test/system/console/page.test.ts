@@ -276,7 +276,7 @@ t.test('after a failed list is loaded again, the focus stays in the dialog', asy
   await again.waitFor()
   await tab.unroute(isList)
   await again.click()
-  await dialog.getByRole('heading', { name: 'Choose an asset' }).and(tab.locator(':focus')).waitFor()
+  await dialog.getByRole('button', { name: 'note.txt' }).and(tab.locator(':focus')).waitFor()
   await tab.keyboard.press('Escape')
   await dialog.waitFor({ state: 'detached' })
 })

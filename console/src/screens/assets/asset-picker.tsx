@@ -1,3 +1,4 @@
+import { useEffect, useRef } from 'preact/hooks'
 import { Button } from '../../components/button.tsx'
 import { Actions, Dialog } from '../../components/dialog.tsx'
 import { ErrorNotice } from '../../components/error-notice.tsx'
@@ -18,13 +19,20 @@ interface AssetPickerProps {
 export function AssetPicker ({ onPick, onClose }: AssetPickerProps) {
   const { max_upload_bytes: maxBytes } = useSettings()
   const { assets, hasMore, isLoading, error, loadMore } = useAssets()
+  const list = useRef<HTMLUListElement>(null)
+  // The newest asset, such as one that was just uploaded, unless the person is already choosing.
+  useEffect(() => {
+    if (list.current?.contains(document.activeElement) === false) {
+      list.current.querySelector('button')?.focus()
+    }
+  }, [assets?.[0]?.id])
   return (
     <Dialog title='Choose an asset' onClose={onClose} size='large'>
       <UploadList />
       {assets?.length === 0 && <p>You have no assets yet. Upload a file, then choose it here.</p>}
       {assets === undefined ? error === undefined && <AssetGridSkeleton />
         : (
-          <ul class='asset-grid'>
+          <ul class='asset-grid' ref={list}>
             {assets.map((asset) => (
               <li class='asset-grid__item' key={asset.id}>
                 <button class='asset-grid__tile' type='button' onClick={() => onPick(asset.url)}>
