@@ -290,6 +290,16 @@ t.test('who cancels the choice of a file stays in the dialog', async () => {
   await dialog.waitFor({ state: 'detached' })
 })
 
+t.test('a page without a name says how to give it one', async (t) => {
+  await showNew('{}')
+  const hint = tab.getByText('Add a “title” to the document to give this page a name.')
+  await hint.waitFor()
+  await checkScreen(t, tab, 'a page without a name')
+  await showNew('{"title": "Named"}')
+  await tab.getByRole('heading', { level: 1, name: 'Named' }).waitFor()
+  t.equal(await hint.count(), 0)
+})
+
 t.test('an asset that is inserted into a new page becomes a member, whose name can be typed', async (t) => {
   const { text } = await owner.upload(url, Buffer.from('A leaflet'), 'leaflet.txt')
   const { url: assetUrl } = JSON.parse(text) as { url: string }

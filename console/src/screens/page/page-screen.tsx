@@ -41,6 +41,9 @@ export function PageScreen ({ id, tab }: PageScreenProps) {
     >
       <ErrorNotice error={page === undefined ? error : undefined} onRetry={reload} retriesItself />
       {page === undefined && error === undefined && <p class='quiet'>Loading the page …</p>}
+      {page !== undefined && name === page.publicId && (
+        <p class='quiet'>Add a “title” to the document to give this page a name.</p>
+      )}
       {page !== undefined && !isDeleted && (
         <LoadedPage
           id={id}
