@@ -1,3 +1,5 @@
+import { execFile } from 'node:child_process'
+import { promisify } from 'node:util'
 import type { Page } from 'playwright-core'
 import t, { type Test } from 'tap'
 import { PASSWORD, startServiceOnPostgres } from '../../helpers/app.ts'
@@ -68,9 +70,10 @@ t.test('a person changes the password, and stays signed in here only', async (t)
   await page.getByRole('alert').getByText('Password is too short (minimum is 8 characters)').waitFor()
   await checkScreen(t, page, 'a refused password')
   await fill('not the password', NEW_PASSWORD)
-  await page.getByRole('alert').getByText(/current password/i).waitFor()
+  await page.getByRole('alert').getByText('Your current password is wrong.').waitFor()
   await fill(PASSWORD, NEW_PASSWORD)
-  await page.getByRole('status').getByText('Your password is changed.').waitFor()
+  await page.getByRole('status').getByText('All other sessions have ended, and all API keys are deleted.')
+    .waitFor()
   t.equal(await page.getByLabel('Current password').inputValue(), '')
   await page.reload()
   await page.getByRole('heading', { name: 'Account', level: 1 }).waitFor()
@@ -121,12 +124,15 @@ t.test('a person creates a key, copies it, uses it, and deletes it', async (t) =
   t.equal(await dialog.getByLabel('Name').getAttribute('aria-invalid'), 'true', 'the empty field is marked')
   await dialog.getByLabel('Name').fill(name)
   t.equal(await dialog.getByLabel('Name').getAttribute('aria-invalid'), 'false')
-  await dialog.getByLabel('change pages').check()
   await dialog.getByLabel('read pages').uncheck()
+  await dialog.getByLabel('Your password').fill(PASSWORD)
+  await dialog.getByRole('button', { name: 'Create the key' }).click()
+  await dialog.getByRole('alert').getByText('Choose at least one thing that the key may do.').waitFor()
+  await dialog.getByLabel('create, change and delete pages').check()
   await dialog.getByLabel('Valid for').selectOption('30 days')
   await dialog.getByLabel('Your password').fill('wrong password')
   await dialog.getByRole('button', { name: 'Create the key' }).click()
-  await dialog.getByRole('alert').waitFor()
+  await dialog.getByRole('alert').getByText('Your current password is wrong.').waitFor()
   await dialog.getByLabel('Your password').fill(PASSWORD)
   await dialog.getByRole('button', { name: 'Create the key' }).click()
   const shown = page.getByRole('dialog', { name: 'Your new key' })
@@ -136,7 +142,10 @@ t.test('a person creates a key, copies it, uses it, and deletes it', async (t) =
   await shown.getByRole('button', { name: 'Copy key' }).click()
   const key = await page.evaluate<string>('navigator.clipboard.readText()')
   t.match(key, /^lf_[0-9A-Za-z]{46}$/)
-  t.equal(await shown.locator('code').innerText(), key)
+  t.equal(await shown.locator('code').first().innerText(), key)
+  await shown.getByRole('button', { name: 'Copy curl command' }).click()
+  const command = await page.evaluate<string>('navigator.clipboard.readText()')
+  t.match((await promisify(execFile)('sh', ['-c', command])).stdout, /"title":"Made with curl"/)
   await shown.getByRole('button', { name: 'I have copied it' }).click()
 
   t.equal((await call('POST', '/landing_pages', { current_data: {} }, key)).status, 201)
@@ -148,7 +157,7 @@ t.test('a person creates a key, copies it, uses it, and deletes it', async (t) =
   t.ok(text.includes(name), 'names are shown as text')
   t.match(
     text,
-    /change pages[^]*last used[^]*expires on \w+ \d+, \d{4}/
+    /create, change and delete pages[^]*last used[^]*expires on \w+ \d+, \d{4}/
   )
   t.notOk((await page.content()).includes(key), 'the key is gone')
   await checkScreen(t, page, 'keys')

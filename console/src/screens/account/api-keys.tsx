@@ -69,7 +69,7 @@ function KeyRow ({ apiKey, onDelete }: KeyRowProps) {
         {hasExpired && <span class='account-list__badge'>expired</span>}
       </div>
       <p class='account-list__facts'>
-        {scopes.map(nameScope).join(', ')}
+        {scopes.map(nameScope).join('; ')}
         <br />
         Created <Time at={created} />, {used === null ? 'never used' : (
           <>

@@ -9,7 +9,8 @@ import { Field } from '../../components/field.tsx'
 import { Form } from '../../components/form.tsx'
 import { useAction } from '../../core/load.ts'
 import { landfall } from '../../core/service.ts'
-import { SCOPES } from './scopes.ts'
+import { useSettings } from '../../core/settings.ts'
+import { curlCommand, SCOPES } from './scopes.ts'
 import { UsernameForManagers } from './username-for-managers.tsx'
 
 const DAY_MS = 86_400_000
@@ -18,6 +19,8 @@ const VALIDITIES = [['30 days', 30], ['90 days', 90], ['One year', 365], ['Until
   undefined]] as const
 const NAME_MAX = 100
 
+type CreatedKey = Awaited<ReturnType<typeof landfall.apiKeys.create>>
+
 interface NewKeyProps {
   readonly onCreated: () => void
   readonly onClose: () => void
@@ -25,7 +28,7 @@ interface NewKeyProps {
 
 /** Creates a key, and shows it this once. */
 export function NewKey ({ onCreated, onClose }: NewKeyProps) {
-  const [key, setKey] = useState<string>()
+  const [key, setKey] = useState<CreatedKey>()
   return (
     // A key that was not copied would be lost.
     <Dialog
@@ -41,13 +44,13 @@ export function NewKey ({ onCreated, onClose }: NewKeyProps) {
           }}
           onClose={onClose}
         />
-      ) : <ShownKey value={key} onClose={onClose} />}
+      ) : <ShownKey created={key} onClose={onClose} />}
     </Dialog>
   )
 }
 
 interface NewKeyFormProps {
-  readonly onCreated: (key: string) => void
+  readonly onCreated: (created: CreatedKey) => void
   readonly onClose: () => void
 }
 
@@ -57,13 +60,13 @@ function NewKeyForm ({ onCreated, onClose }: NewKeyFormProps) {
   const [days, setDays] = useState<number | undefined>(90)
   const [password, setPassword] = useState('')
   const creation = useAction(async () => {
-    const { key } = await landfall.apiKeys.create({
+    const created = await landfall.apiKeys.create({
       name,
       scopes,
       expires_at: days === undefined ? undefined : new Date(Date.now() + days * DAY_MS),
       current_password: password
     })
-    onCreated(key)
+    onCreated(created)
   })
   return (
     <Form onSubmit={() => creation.run()}>
@@ -133,15 +136,27 @@ function ValidityChoice ({ days, onChange }: ValidityChoiceProps) {
   )
 }
 
-function ShownKey ({ value, onClose }: { readonly value: string, readonly onClose: () => void }) {
+interface ShownKeyProps {
+  readonly created: CreatedKey
+  readonly onClose: () => void
+}
+
+function ShownKey ({ created: { key, scopes }, onClose }: ShownKeyProps) {
+  const { base_url: baseUrl } = useSettings()
+  const command = curlCommand(baseUrl.replace(/\/+$/, ''), key, scopes)
   const notice = useRef<HTMLParagraphElement>(null)
   useEffect(() => notice.current?.focus(), []) // the button that had the focus is gone
   return (
     <>
       <p ref={notice} tabIndex={-1}>Copy the key now. It is shown only this once.</p>
       <p class='new-key'>
-        <code>{value}</code>
-        <CopyButton text={value} what='key' />
+        <code>{key}</code>
+        <CopyButton text={key} what='key' />
+      </p>
+      <p>A program sends it with each request, for example:</p>
+      <p class='new-key'>
+        <code>{command}</code>
+        <CopyButton text={command} what='curl command' />
       </p>
       <p>Keep it where the program keeps its secrets, and never in a web page.</p>
       <Actions>
