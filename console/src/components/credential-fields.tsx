@@ -5,8 +5,12 @@ interface CredentialProps {
   readonly onInput: (value: string) => void
 }
 
+interface EmailFieldProps extends CredentialProps {
+  readonly isReadOnly?: boolean
+}
+
 /** The address with which a person signs in. */
-export function EmailField (props: CredentialProps) {
+export function EmailField (props: EmailFieldProps) {
   return <Field label='E-mail address' type='email' autocomplete='username' isRequired {...props} />
 }
 

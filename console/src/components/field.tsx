@@ -8,6 +8,7 @@ interface FieldProps {
   readonly autocomplete?: string
   readonly hint?: string
   readonly isRequired?: boolean
+  readonly isReadOnly?: boolean
   readonly maxLength?: number
   /** Whether a dialog that is opened gives it the focus. */
   readonly hasAutofocus?: boolean
@@ -23,6 +24,7 @@ export function Field (
     autocomplete = 'off',
     hint,
     isRequired = false,
+    isReadOnly = false,
     maxLength,
     hasAutofocus = false
   }: FieldProps
@@ -38,6 +40,7 @@ export function Field (
         type={type as 'text'}
         value={value}
         required={isRequired}
+        readOnly={isReadOnly}
         maxLength={maxLength}
         autocomplete={autocomplete}
         spellcheck={false}

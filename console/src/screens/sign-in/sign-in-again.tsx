@@ -10,9 +10,10 @@ export function SignInAgain ({ user }: { readonly user: User }) {
   return (
     <Dialog title='Your session has ended' onClose={leaveScreen} canCancel={false}>
       <p>Sign in again to go on. Nothing on this screen is lost.</p>
-      <SignInForm initialEmail={user.email} />
+      <SignInForm userEmail={user.email} />
       <p>
-        <Button kind='quiet' onClick={leaveScreen}>Leave without saving</Button>
+        <Button kind='quiet' onClick={leaveScreen}>Use another account</Button>{' '}
+        <span class='quiet'>What is not saved on this screen is lost then.</span>
       </p>
     </Dialog>
   )

@@ -7,19 +7,19 @@ import { CurrentPasswordField, EmailField } from '../../components/credential-fi
 import { ErrorNotice } from '../../components/error-notice.tsx'
 import { Form } from '../../components/form.tsx'
 
-/** @param initialEmail the address of a user whose session has ended */
-export function SignInForm ({ initialEmail = '' }: { readonly initialEmail?: string }) {
-  const [email, setEmail] = useState(initialEmail)
+/** @param userEmail the address of a user whose session has ended. Only this user can sign in. */
+export function SignInForm ({ userEmail }: { readonly userEmail?: string }) {
+  const [email, setEmail] = useState(userEmail ?? '')
   const [password, setPassword] = useState('')
   const signIn = useAction(async () => enter(await landfall.auth.signIn({ email, password })))
   return (
     <Form onSubmit={() => signIn.run()}>
-      <EmailField value={email} onInput={setEmail} />
+      <EmailField value={email} onInput={setEmail} isReadOnly={userEmail !== undefined} />
       <CurrentPasswordField
         label='Password'
         value={password}
         onInput={setPassword}
-        hasAutofocus={initialEmail !== ''}
+        hasAutofocus={userEmail !== undefined}
       />
       <ErrorNotice error={signIn.error} isSignIn />
       <Button type='submit' kind='primary' isBusy={signIn.isRunning}>Sign in</Button>
