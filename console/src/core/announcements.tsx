@@ -13,6 +13,9 @@ export function announce (text: string): void {
   announcement.set({ text, id: announcement.get().id + 1 })
 }
 
+/** Takes away what was announced, because it no longer holds. */
+export const clearAnnouncement = (): void => announce('')
+
 /**
  * The place of the announcements. It is always there, because screen readers notice changes only. A dialog
  * has its own, because what is behind it is silent.

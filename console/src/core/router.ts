@@ -1,4 +1,5 @@
 import { useLayoutEffect } from 'preact/hooks'
+import { clearAnnouncement } from './announcements.tsx'
 import { createStore, useStore } from './store.ts'
 
 // The path of a screen is in the fragment of the URL, so that the service has one document to serve.
@@ -28,6 +29,8 @@ let guard: LeaveGuard | undefined
 let here: Entry = { hash: location.hash, index: 0 }
 /** The entry of the screen that is shown. */
 let shown = here
+/** Where `navigate` or `redirect` goes. */
+let target: string | undefined
 /** The index of the entry that the person has chosen to leave for. */
 let leavingFor: number | undefined
 
@@ -51,6 +54,9 @@ async function change (): Promise<void> {
   leavingFor = undefined
   const answer = isDecided || guard === undefined || guard(pathOf(wanted.hash))
   if (answer === true) {
+    // What is announced before `navigate` is for the next screen.
+    if (wanted.hash !== target) clearAnnouncement()
+    target = undefined
     shown = wanted
     pathStore.set(pathOf(wanted.hash))
     return
@@ -73,13 +79,15 @@ export const href = (...path: Path): string => `#/${path.map(encodeURIComponent)
 
 /** Goes to a screen. */
 export function navigate (...path: Path): void {
-  location.hash = href(...path)
+  target = href(...path)
+  location.hash = target
 }
 
 /** Goes to a screen in place of this one, so that Back doesn't lead to this one again. */
 export function redirect (...path: Path): void {
   const { index } = here
-  location.replace(href(...path))
+  target = href(...path)
+  location.replace(target)
   keepInHistory({ index })
   noteEntry()
 }

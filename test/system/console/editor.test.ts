@@ -177,6 +177,32 @@ t.test('selected lines are deleted and replaced, also by a menu and an input met
   t.equal(await readText(id), document)
 })
 
+t.test('an announcement goes with the next attempt to save, and with the screen', async () => {
+  const { id } = await showNew('[1]')
+  const refuse = async () => {
+    await typeAtStart(tab, '?')
+    await tab.keyboard.press('Control+s')
+    await tab.getByRole('status').getByText('Not saved. ').waitFor()
+  }
+  // Less than the time for which an announcement is shown.
+  const isGone = async () => await tab.getByText('Not saved. ').waitFor({ state: 'detached', timeout: 3000 })
+  await refuse()
+  await owner.update(url, id, '[2]')
+  await typeAtStart(tab, '')
+  await tab.keyboard.press('Delete')
+  await tab.keyboard.type(' ')
+  await tab.keyboard.press('Control+s')
+  await isGone()
+  await tab.getByRole('button', { name: 'Take the other version' }).click()
+  await refuse()
+  await tab.getByRole('link', { name: 'Readers' }).click()
+  await isGone()
+  await tab.getByRole('link', { name: 'Edit' }).click()
+  await typeAtStart(tab, '')
+  await tab.keyboard.press('Delete')
+  await tab.getByText('No unsaved changes').waitFor()
+})
+
 t.test('nobody leaves unsaved changes without being asked', async (t) => {
   const { id } = await showNew('[1]')
   await typeAtStart(tab, ' ')

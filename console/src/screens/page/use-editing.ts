@@ -1,6 +1,6 @@
 import { exactJson, PreconditionFailedError, type Revision } from '@landfall/client'
 import { useEffect, useRef, useState } from 'preact/hooks'
-import { announce } from '../../core/announcements.tsx'
+import { announce, clearAnnouncement } from '../../core/announcements.tsx'
 import { useAction } from '../../core/load.ts'
 import { landfall } from '../../core/service.ts'
 import { useSettings } from '../../core/settings.ts'
@@ -69,6 +69,7 @@ export function useEditing (id: string, loaded: SavedDocument, onSaved: (text: s
   }
   const saving = useAction(async (ifMatch: string) => {
     if (editor.current === undefined) return
+    clearAnnouncement()
     const mine = editor.current.getText()
     try {
       requireDocument(mine, maxBytes)
