@@ -27,7 +27,7 @@ const openTab = async (name: 'Edit' | 'History' | 'Readers' | 'Use') =>
 
 const dialogOf = (name: string) => tab.getByRole('dialog', { name })
 
-const CHANGED = 'This page was changed elsewhere'
+const CHANGED = 'This page has changed since you opened it'
 
 /** Changes a page elsewhere while it is being changed in the tab. */
 async function startConflict () {
@@ -103,7 +103,7 @@ t.test('who comes back to the tab is shown the newest version, unless they have 
   const { id } = await showNew('{"title": "Original"}')
   await owner.call('PUT', documentUrl(id), { text: '{"title": "Theirs"}' })
   await comeBack()
-  await tab.getByRole('status').getByText(CHANGED).waitFor()
+  await tab.getByRole('status').getByText('This page was changed elsewhere').waitFor()
   await editorOf(tab).getByText('Theirs').waitFor()
   await typeAtStart(tab, ' ')
   await owner.call('PUT', documentUrl(id), { text: '{"title": "Theirs again"}' })
@@ -176,6 +176,23 @@ t.test('a restored version does not replace unsaved text', async (t) => {
   await editorOf(tab).focus()
   await save(tab)
   t.equal(await readText(id), ' {"title": "First"}')
+})
+
+t.test('who restores a version beside unsaved text chooses between the two', async (t) => {
+  const { id } = await showNew('{"title": "First"}')
+  await typeAtStart(tab, ' ')
+  await save(tab)
+  await typeAtStart(tab, ' ')
+  await openTab('History')
+  await tab.getByRole('link', { name: 'Edit, unsaved changes' }).waitFor()
+  await tab.getByRole('button', { name: 'Restore version 1' }).click()
+  await tab.getByRole('status').getByText('Your unsaved changes are still in the editor').waitFor()
+  await openTab('Edit')
+  await tab.getByRole('button', { name: 'Save' }).click()
+  await dialogOf(CHANGED).getByText(owner.email).waitFor()
+  await tab.getByRole('button', { name: 'Save my version' }).click()
+  await tab.getByRole('link', { name: 'Edit', exact: true }).waitFor()
+  t.equal(await readText(id), '  {"title": "First"}')
 })
 
 t.test('a version is not restored over one that was not seen', async (t) => {

@@ -10,9 +10,14 @@ export function ConflictDialog ({ editing }: { readonly editing: Editing }) {
   const { conflict, isSaving, error, keepMine, takeTheirs, postpone } = editing
   if (conflict === undefined) return null
   return (
-    <Dialog title='This page was changed elsewhere' size='large' onClose={postpone} canCancel={!isSaving}>
+    <Dialog
+      title='This page has changed since you opened it'
+      size='large'
+      onClose={postpone}
+      canCancel={!isSaving}
+    >
       <p>
-        {conflict.revision === undefined ? 'Another version was saved since you opened it.' : (
+        {conflict.revision === undefined ? 'Another version was saved in the meantime.' : (
           <>
             Another version was saved <Time at={conflict.revision.created_at} /> by{' '}
             <bdi>{conflict.revision.author.name}</bdi>.

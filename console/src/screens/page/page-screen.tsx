@@ -100,9 +100,11 @@ function LoadedPage ({ id, publicId, document, tab, onSaved }: LoadedPageProps) 
             class='tabs__tab'
             href={path === 'edit' ? href('pages', id) : href('pages', id, path)}
             aria-current={path === shown ? 'page' : undefined}
+            aria-label={path === 'edit' && editing.isChanged ? `${name}, unsaved changes` : undefined}
             key={path}
           >
             {name}
+            {path === 'edit' && editing.isChanged && ' •'}
           </a>
         ))}
       </nav>
