@@ -318,12 +318,20 @@ t.test('who signs out without saving begins at the pages the next time', async (
   await tab.waitForURL(`**/#/pages/${id}`)
 })
 
-t.test('another account sees nothing of the one before', async (t) => {
+t.test('another account sees nothing of the one before, and is led to its own lists', async (t) => {
   const other = await startOwner(t, browser, url)
   const { id } = await owner.createPage(url, '["secret"]')
-  await other.tab.evaluate(`location.hash = '#/pages/${id}'`)
-  await other.tab.getByRole('alert').waitFor()
-  t.equal(await other.tab.getByText('secret').count(), 0)
+  const asset = await owner.upload(url, Buffer.from('secret'), 'secret.txt')
+  for (const [list, missing] of [['pages', id], ['assets', (JSON.parse(asset.text) as { id: number }).id]]) {
+    await other.tab.evaluate(`location.hash = '#/${list}/${missing}'`)
+    const notice = other.tab.getByRole('alert').filter({ hasText: 'was deleted, or isn’t yours' })
+    await notice.waitFor()
+    t.equal(await other.tab.getByText('secret').count(), 0)
+    t.equal(await other.tab.getByRole('button', { name: 'Try again' }).count(), 0)
+    await checkScreen(t, other.tab, `a missing one of the ${list}`)
+    await notice.getByRole('link', { name: `your ${list}` }).click()
+    await other.tab.waitForURL(`**/#/${list}`)
+  }
 })
 
 t.test('an editor that could not be loaded is loaded again, with the newest version', async (t) => {

@@ -4,8 +4,10 @@ import { Button } from '../../components/button.tsx'
 import { CopyButton } from '../../components/copy-button.tsx'
 import { ErrorNotice } from '../../components/error-notice.tsx'
 import { formatBytes, Time } from '../../components/format.tsx'
+import { MissingNotice } from '../../components/missing-notice.tsx'
 import { Screen } from '../../components/screen.tsx'
 import { useLoad } from '../../core/load.ts'
+import { isMissing } from '../../core/missing.ts'
 import { href, navigate } from '../../core/router.ts'
 import { landfall } from '../../core/service.ts'
 import { DeleteAsset } from './delete-asset.tsx'
@@ -29,7 +31,8 @@ export function AssetDetails ({ id }: { readonly id: string }) {
       <p class='asset-details__back'>
         <a href={href('assets')}>All assets</a>
       </p>
-      <ErrorNotice error={error} onRetry={reload} retriesItself />
+      {isMissing(error) ? <MissingNotice what='asset' />
+        : <ErrorNotice error={error} onRetry={reload} retriesItself />}
       {asset !== undefined && <Details asset={asset} />}
       {asset !== undefined && isDeleting && (
         <DeleteAsset

@@ -2,9 +2,11 @@ import { useEffect, useMemo, useState } from 'preact/hooks'
 import { Button } from '../../components/button.tsx'
 import { ErrorNotice } from '../../components/error-notice.tsx'
 import { LeaveDialog } from '../../components/leave-dialog.tsx'
+import { MissingNotice } from '../../components/missing-notice.tsx'
 import { Screen } from '../../components/screen.tsx'
 import { findLabel, nameOf } from '../../core/labels.ts'
 import { useLoad } from '../../core/load.ts'
+import { isMissing } from '../../core/missing.ts'
 import { href, navigate } from '../../core/router.ts'
 import { landfall } from '../../core/service.ts'
 import { DeleteThisPage } from './delete-this-page.tsx'
@@ -39,7 +41,8 @@ export function PageScreen ({ id, tab }: PageScreenProps) {
       title={name ?? 'Page'}
       actions={page && <Button onClick={() => setIsDeleting(true)}>Delete the page</Button>}
     >
-      <ErrorNotice error={page === undefined ? error : undefined} onRetry={reload} retriesItself />
+      {isMissing(error) ? <MissingNotice what='page' />
+        : <ErrorNotice error={page === undefined ? error : undefined} onRetry={reload} retriesItself />}
       {page === undefined && error === undefined && <p class='quiet'>Loading the page …</p>}
       {page !== undefined && name === page.publicId && (
         <p class='quiet'>Add a “title” to the document to give this page a name.</p>
