@@ -116,9 +116,10 @@ class Child {
     const extension = extname(import.meta.url) // .ts when the service runs from its sources
     const script = fileURLToPath(new URL(`./picture-worker${extension}`, import.meta.url))
     // The shell sets the limits and then becomes Node. The settings of the service are not passed on.
+    // In the idle class, the process yields at once. With `nice` alone it would use up its time slice first.
     this.process = spawn('/bin/sh', [
       '-c',
-      'ulimit -c 0; ulimit -d "$0" 2>/dev/null; exec "$@"',
+      'ulimit -c 0; ulimit -d "$0" 2>/dev/null; chrt --idle --pid 0 $$ 2>/dev/null; exec "$@"',
       String(memoryMib * 1024),
       process.execPath,
       '--max-old-space-size=64',
