@@ -9,12 +9,14 @@ const UNLIMITED = String(2 ** 31 - 1)
  * @param folder for its uploads
  * @param endings gets the function that stops it
  * @param env more settings
+ * @param command starts it
  */
 export async function startMeasuredService (
   databaseUrl: string,
   folder: string,
   endings: (() => unknown)[],
-  env: Record<string, string> = {}
+  env: Record<string, string> = {},
+  command: readonly [string, ...string[]] = SERVE
 ): Promise<Service> {
   const service = await startService(
     { teardown: (end) => endings.push(end) },
@@ -28,7 +30,7 @@ export async function startMeasuredService (
       RATE_LIMIT_PUBLIC: UNLIMITED,
       ...env
     },
-    SERVE,
+    command,
     true
   )
   return { ...service, url: service.url.replace('localhost', '127.0.0.1') } // avoids name resolution
