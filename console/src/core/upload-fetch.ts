@@ -46,7 +46,7 @@ async function send (
 
 function headersOf (request: XMLHttpRequest): Headers {
   const lines = request.getAllResponseHeaders().split('\r\n').filter(Boolean)
-  return new Headers(lines.map((line) => {
+  return new Headers(lines.map((line): [string, string] => {
     const colon = line.indexOf(':')
     return [line.slice(0, colon), line.slice(colon + 1).trim()]
   }))
