@@ -65,7 +65,7 @@ async function main (): Promise<void> {
     const baseUrl = service.url
     const owner = createLandfallClient({ baseUrl })
     await owner.auth.signUp({ email: 'owner@example.com', password: 'correct horse battery' })
-    const { public_id } = await owner.landingPages.create({ text: 'x'.repeat(2000) })
+    const { public_id: publicId } = await owner.landingPages.create({ text: 'x'.repeat(2000) })
 
     print(`uploading ${PHOTOS} photos of ${PHOTO.width} x ${PHOTO.height} pixels …`)
     const photo = await phonePhoto()
@@ -83,7 +83,7 @@ async function main (): Promise<void> {
       urls(320)[0] as string,
       async (bytes) => baseUrl + new URL((await upload(bytes)).url).pathname
     )
-    const page = `${baseUrl}/landing_pages/${public_id}`
+    const page = `${baseUrl}/landing_pages/${publicId}`
     await comparePublicReads(page, [640, 960, 1280, 1920].map(urls))
     printMemory(service.child.pid as number)
   } finally {
