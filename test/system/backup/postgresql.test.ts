@@ -388,10 +388,12 @@ t.test('variants of pictures are left out of a backup, and made again after it i
 
 t.test('the files that the deletion of an account has removed are not missed', async (t) => {
   const own = await settings(t)
-  const { url } = await startService(t, own)
+  const service = await startService(t, own)
+  const { url } = service
   const owner = await Owner.signUp(url)
   const key = async () => JSON.parse((await owner.upload(url, Buffer.from('x'))).text).url.split('/').at(-1)
   const [gone, left] = [await key(), await key()]
+  await service.end('SIGTERM') // it would finish the deletion
   await query(
     own.DATABASE_URL,
     `WITH begun AS (INSERT INTO account_deletions (user_id) SELECT id FROM users)
