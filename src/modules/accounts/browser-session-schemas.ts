@@ -1,6 +1,6 @@
 import { Type } from '@sinclair/typebox'
 import { answer, BODY_ERRORS, errors, MALFORMED_JSON, NO_PARAMETERS, nothing } from '../../http/schemas.ts'
-import { EXAMPLE_TOKENS, User } from './schemas.ts'
+import { AccessToken, EXAMPLE_TOKENS, User } from './schemas.ts'
 
 const tags = ['Accounts']
 const ORIGIN =
@@ -13,10 +13,7 @@ const FOREIGN_ORIGIN =
 const REFUSED = errors([401], ['Set-Cookie?', 'Retry-After?'], { 401: 'Invalid or expired refresh token' })
 
 const BrowserSession = Type.Object({
-  access_token: Type.String({
-    description: 'Send it as `Authorization: Bearer …`. It expires after 15 minutes by default.',
-    examples: [EXAMPLE_TOKENS.access_token]
-  }),
+  access_token: AccessToken,
   user: User
 }, { title: 'BrowserSession' })
 

@@ -5,10 +5,11 @@ import { InvalidCredentialsError, InvalidRefreshTokenError, SignUpClosedError } 
 import { auditRequest } from '../../http/audit.ts'
 import { attachedProblems } from '../../http/validation.ts'
 import { limitByAddress } from './address-limits.ts'
+import { startSweeps } from './cleanup.ts'
 import { checkSignUp, hasUser } from './new-credentials.ts'
 import { mailRoutes } from './mail/routes.ts'
 import { refreshSchema, signInSchema, signUpSchema, userRecord } from './schemas.ts'
-import { recordSession, Sessions, startSweeps } from './sessions.ts'
+import { recordSession, Sessions } from './sessions.ts'
 import { limitStarts } from './start-limiter.ts'
 
 /** Sign-ins and sign-ups that start in one turn of the event loop. */

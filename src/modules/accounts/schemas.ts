@@ -26,11 +26,12 @@ export const userRecord = (
   { id, email, emailConfirmedAt }: Pick<UserRow, 'id' | 'email' | 'emailConfirmedAt'>
 ) => ({ id, email, email_confirmed_at: emailConfirmedAt?.toISOString() ?? null })
 
+export const AccessToken = Type.String({
+  description: 'Send it as `Authorization: Bearer …`. It expires after 15 minutes by default.',
+  examples: [EXAMPLE_TOKENS.access_token]
+})
 const tokenFields = {
-  access_token: Type.String({
-    description: 'Send it as `Authorization: Bearer …`. It expires after 15 minutes by default.',
-    examples: [EXAMPLE_TOKENS.access_token]
-  }),
+  access_token: AccessToken,
   refresh_token: Type.String({
     description:
       'Exchange it once at `/auth/refresh`, or send it to sign out. It expires after 30 days by default.',

@@ -1,7 +1,7 @@
 import type { Database } from '../../infra/postgres/database.ts'
 import { statement, type StatementRunner } from '../../infra/postgres/statement.ts'
 import { uuidv7 } from '../../infra/postgres/uuid.ts'
-import { linkMailSql, OUTDATED_LIMITS } from './mail-sql.ts'
+import { linkMailSql } from './mail-sql.ts'
 import { throwEmailTaken, type User } from './user-repository.ts'
 
 // FIND is hot: it runs for every authenticated request, and prepared it is five to seven times as fast as
@@ -65,6 +65,8 @@ const CREATE_ACCOUNT = statement<
     INSERT INTO users (email, password_hash, email_confirmed_at) VALUES ($7, $8, NULL) RETURNING id, email
   ), ${linkMailSql('email_confirmation', 'account', '$9::boolean')}, ${NEW_SESSION}`)
 
+/** A refresh token ($1) that was neither exchanged nor has expired. */
+const UNSPENT = 't.token_hash = $1 AND t.rotated_at IS NULL AND t.expires_at > now()'
 /** A session that has not ended. */
 export const ALIVE = 's.revoked_at IS NULL AND s.expires_at > now()'
 
@@ -83,7 +85,7 @@ const ROTATE = statement<SessionIds>(`
   WITH spent AS (
     UPDATE refresh_tokens t SET rotated_at = now()
     FROM sessions s
-    WHERE t.token_hash = $1 AND t.rotated_at IS NULL AND t.expires_at > now()
+    WHERE ${UNSPENT}
       AND s.id = t.session_id AND ${ALIVE}
     RETURNING s.id, s.user_id, s.expires_at
   ), issued AS (
@@ -106,7 +108,7 @@ const REVOKE_REPLAYED = statement<SessionIds>(`
 const SIGN_OUT = statement<{ id: string }>(`
   WITH presented AS (
     SELECT s.id FROM refresh_tokens t JOIN sessions s ON s.id = t.session_id
-    WHERE t.token_hash = $1 AND t.rotated_at IS NULL AND t.expires_at > now()
+    WHERE ${UNSPENT}
       AND s.user_id = $2::integer AND ${ALIVE}
   )
   UPDATE sessions SET revoked_at = now()
@@ -117,7 +119,7 @@ const SIGN_OUT = statement<{ id: string }>(`
 const END_BY_TOKEN = statement<SessionIds>(`
   UPDATE sessions s SET revoked_at = now()
   FROM refresh_tokens t
-  WHERE t.token_hash = $1 AND t.rotated_at IS NULL AND t.expires_at > now()
+  WHERE ${UNSPENT}
     AND s.id = t.session_id AND ${ALIVE}
   RETURNING s.id AS "sessionId", s.user_id AS "userId"`)
 
@@ -137,42 +139,6 @@ const SIGN_OUT_EVERYWHERE = statement<EndedSessions>(`
     RETURNING s.id
   )
   SELECT id, email, (SELECT count(*)::integer FROM ended) AS "sessionsEnded" FROM account`)
-
-/** The most rows that one statement deletes. It takes a small part of the statement timeout. */
-const SWEEP_BATCH = 1000
-/** Ended sessions that are no longer needed to recognise a replay. */
-const ENDED = "sessions.expires_at < now() OR sessions.revoked_at < now() - interval '1 day'"
-
-/** Deletes the rows whose keys `batch` selects. Returns one row for each deleted row. */
-const sweep = (table: string, key: string, batch: string) =>
-  statement<object>(`DELETE FROM ${table} WHERE ${key} IN (${batch} SKIP LOCKED) RETURNING 1 AS deleted`)
-
-/** Refresh tokens go first, because deleting a session would cascade to any number of them. */
-const SWEEPS = [
-  sweep(
-    'refresh_tokens',
-    'token_hash',
-    `SELECT token_hash FROM refresh_tokens WHERE expires_at < now() LIMIT ${SWEEP_BATCH} FOR UPDATE`
-  ),
-  sweep(
-    'refresh_tokens',
-    'token_hash',
-    `SELECT token_hash FROM refresh_tokens JOIN sessions ON sessions.id = session_id WHERE ${ENDED}
-     LIMIT ${SWEEP_BATCH} FOR UPDATE OF refresh_tokens`
-  ),
-  sweep('sessions', 'id', `SELECT id FROM sessions WHERE ${ENDED} LIMIT ${SWEEP_BATCH} FOR UPDATE`),
-  sweep(
-    'mail_limits',
-    '(address_hash, kind)',
-    `SELECT address_hash, kind FROM mail_limits WHERE ${OUTDATED_LIMITS} LIMIT ${SWEEP_BATCH} FOR UPDATE`
-  ),
-  // The owner sees for a while why a program is refused.
-  sweep(
-    'api_keys',
-    'id',
-    `SELECT id FROM api_keys WHERE expires_at < now() - interval '90 days' LIMIT ${SWEEP_BATCH} FOR UPDATE`
-  )
-]
 
 /**
  * Starts a session.
@@ -307,12 +273,4 @@ export async function signOutEverywhere (
 ): Promise<EndedSessions | undefined> {
   const rows = await database.run(SIGN_OUT_EVERYWHERE, [email])
   return rows[0]
-}
-
-/**
- * Deletes ended sessions, refresh tokens, limits of mails and old expired keys in batches. Concurrent sweeps
- * delete different rows.
- */
-export async function sweepExpired (database: StatementRunner): Promise<void> {
-  for (const statement of SWEEPS) while ((await database.run(statement, [])).length === SWEEP_BATCH);
 }

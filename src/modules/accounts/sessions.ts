@@ -3,17 +3,14 @@ import type { FastifyInstance, FastifyRequest } from 'fastify'
 import type { Database } from '../../infra/postgres/database.ts'
 import { sendsMail } from '../../config.ts'
 import { InvalidRefreshTokenError } from '../../errors.ts'
-import { runPeriodically } from '../../infra/system/periodic-task.ts'
 import { auditRequest } from '../../http/audit.ts'
 import { clientOf } from './authenticate.ts'
 import { createToken, hashToken } from './random-tokens.ts'
 import { createAccount, endSessionOfToken, revokeReplayed, revokeSessions, rotateToken, startSession,
-  sweepExpired, type Lifetimes, type Session, type SessionIds } from './session-repository.ts'
+  type Lifetimes, type Session, type SessionIds } from './session-repository.ts'
 import type { User } from './user-repository.ts'
 
 // Access and refresh tokens, and the sessions behind them (docs/adr/0005-sessions-in-postgresql.md).
-
-const HOUR_MS = 60 * 60 * 1000
 
 /** The tokens of a session, as the client receives them. */
 export interface Tokens {
@@ -139,16 +136,4 @@ export class Sessions {
     const accessToken = this.#app.jwt.sign({ sub: String(userId), sid: sessionId, jti: randomUUID() })
     return { userId, sessionId, tokens: { access_token: accessToken, refresh_token: token } }
   }
-}
-
-/** Deletes ended sessions, and what has expired, every hour until the app closes. */
-export function startSweeps (app: FastifyInstance): void {
-  runPeriodically(
-    app,
-    { intervalMs: HOUR_MS },
-    async () =>
-      await sweepExpired(app.database).catch((error: unknown) =>
-        app.log.warn({ err: error }, 'ended sessions could not be deleted; trying again in an hour')
-      )
-  )
 }

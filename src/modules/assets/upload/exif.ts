@@ -1,11 +1,12 @@
-/** Some programs write it in WebP and PNG, too. */
-const PREFIX = 'Exif\0\0'
+/** Begins the Exif data of a JPEG. Some programs write it in WebP and PNG, too. */
+export const EXIF_PREFIX = 'Exif\0\0'
 const ORIENTATION = 0x112
 const ENTRY_BYTES = 12
 
 /** Tells whether Exif data asks for a turn by 90 degrees: orientations 5 to 8. */
 export function isTurnedByExif (exif: Buffer): boolean {
-  const tiff = exif.toString('latin1', 0, PREFIX.length) === PREFIX ? exif.subarray(PREFIX.length) : exif
+  const tiff = exif.toString('latin1', 0, EXIF_PREFIX.length) === EXIF_PREFIX
+    ? exif.subarray(EXIF_PREFIX.length) : exif
   if (tiff.length < 8) return false
   const isLittleEndian = tiff[0] === 0x49
   const u16 = (at: number) => isLittleEndian ? tiff.readUInt16LE(at) : tiff.readUInt16BE(at)

@@ -1,8 +1,7 @@
-import { isTurnedByExif } from './exif.ts'
+import { EXIF_PREFIX, isTurnedByExif } from './exif.ts'
 import { upright, type Dimensions } from './upright.ts'
 
 const EXIF = 0xe1
-const EXIF_PREFIX = 'Exif\0\0'
 /** Baseline, extended and progressive. Browsers don't decode other kinds. */
 const FRAMES: ReadonlySet<number> = new Set([0xc0, 0xc1, 0xc2])
 /** Precision, height and width. */
