@@ -8,7 +8,7 @@ import { accountMetrics, apiKeyRoutes, authenticate, authRoutes, browserSessionR
 import { assetCleanup, assetRoutes, fileStore, uploadsRoutes, variants } from './modules/assets/index.ts'
 import { sendsMail, type Config } from './config.ts'
 import { consoleRoutes } from './modules/console/index.ts'
-import { rateLimit, RATE_LIMIT_SCRIPTS } from './modules/rate-limit/index.ts'
+import { rateLimit, RATE_LIMIT_SCRIPTS, WINDOW_CHANNEL } from './modules/rate-limit/index.ts'
 import { embeddedSecret } from './infra/pglite/embedded.ts'
 import { assetUses, documentCache, DOCUMENT_CHANNEL, DOCUMENT_SCRIPTS, manageRoutes, pageCleanup,
   publicPreflight, publicRoutes } from './modules/landing-pages/index.ts'
@@ -63,8 +63,6 @@ const REQUEST_TIMEOUT_MS = 15 * 60_000
 const MAX_HEADER_BYTES = 16 * 1024
 /** Longest interval between Node's checks for slow requests. The default, 30 s, would delay the limits. */
 const MAX_CHECK_INTERVAL_MS = 5_000
-/** The Redis channel for messages about windows of the read limit. */
-const WINDOW_CHANNEL = 'landfall:windows'
 
 /**
  * Builds the service from its plugins, in the order of their dependencies. The returned app is ready for
@@ -153,7 +151,7 @@ async function registerPlugins (app: ReturnType<typeof createInstance>, config: 
     channels: [DOCUMENT_CHANNEL, WINDOW_CHANNEL],
     scripts: { ...RATE_LIMIT_SCRIPTS, ...DOCUMENT_SCRIPTS }
   })
-  await app.register(rateLimit, { windowChannel: WINDOW_CHANNEL })
+  await app.register(rateLimit)
   await app.register(documentCache, { channel: DOCUMENT_CHANNEL })
   await app.register(passwords)
   await app.register(accountMetrics)

@@ -1,8 +1,10 @@
 import { randomUUID } from 'node:crypto'
 import { setImmediate as turn } from 'node:timers/promises'
+import type { ClientTable } from '../../src/modules/rate-limit/client-table.ts'
+import type { HandedOver } from '../../src/modules/rate-limit/handovers.ts'
 import { LEASE_SCRIPTS } from '../../src/modules/rate-limit/lease-script.ts'
-import { RedisLeaseStore, type LeaseAnswer, type LeaseRequest, type LeaseStore, type WindowMessages,
-  type WindowOfClient } from '../../src/modules/rate-limit/lease-store.ts'
+import { RedisLeaseStore, type KnownWindow, type LeaseAnswer, type LeaseRequest, type LeaseStore,
+  type WindowMessages, type WindowOfClient } from '../../src/modules/rate-limit/lease-store.ts'
 import { LeasedLimit } from '../../src/modules/rate-limit/leased-limit.ts'
 import { Members } from '../../src/modules/rate-limit/members.ts'
 import { RedisClient } from '../../src/infra/redis/redis-client.ts'
@@ -12,6 +14,8 @@ import { silent } from './silent-logger.ts'
 // Replicas that share a rate limit, without the rest of the service. Each has its own connections to Redis.
 
 export interface Replica {
+  /** The channel for messages between replicas. */
+  readonly channel: string
   readonly redis: RedisClient
   readonly members: Members
   readonly store: ObservedStore
@@ -62,9 +66,21 @@ export class ObservedStore implements LeaseStore {
     return this.#store.members
   }
 
-  async giveBack (window: WindowOfClient, reads: number, id: number): Promise<void> {
+  async giveBack (window: WindowOfClient, reads: number, known: KnownWindow): Promise<void> {
     await this.#delay()
-    await this.#store.giveBack(window, reads, id)
+    await this.#store.giveBack(window, reads, known)
+  }
+
+  async handedOver (window: WindowOfClient): Promise<HandedOver[]> {
+    return await this.#store.handedOver(window)
+  }
+
+  async handOver (nameSpace: string, counts: ClientTable): Promise<void> {
+    await this.#store.handOver(nameSpace, counts)
+  }
+
+  async leave (): Promise<void> {
+    await this.#store.leave()
   }
 
   onMessage (listeners: WindowMessages): void {
@@ -79,13 +95,14 @@ export class ObservedStore implements LeaseStore {
 /**
  * @param urls URL of the same Redis for each replica
  * @param shares whether the replicas know each other and have shares. Tests send the heartbeats.
+ * @param channelOf an earlier replica that these join
  */
 export async function startReplicas (
   t: Teardown,
   urls: readonly string[],
-  { shares = false }: { shares?: boolean } = {}
+  { shares = false, channelOf }: { shares?: boolean, channelOf?: Replica | undefined } = {}
 ): Promise<Replica[]> {
-  const channel = `test:${randomUUID()}`
+  const channel = channelOf?.channel ?? `test:${randomUUID()}`
   return await Promise.all(urls.map(async (url) => {
     const redis = new RedisClient(url, { channels: [channel], scripts: LEASE_SCRIPTS }, silent)
     redis.setMaxListeners(1000) // each limit of a test adds a listener
@@ -97,6 +114,6 @@ export async function startReplicas (
     const store = new ObservedStore(new RedisLeaseStore(redis, channel, id, shares ? members : undefined))
     const limit: Replica['limit'] = (max, { timeWindow = 60_000, nameSpace = 'test' } = {}) =>
       new LeasedLimit({ nameSpace, max, timeWindow }, store)
-    return { redis, members, store, limit }
+    return { channel, redis, members, store, limit }
   }))
 }

@@ -50,7 +50,12 @@ export async function clear (givenAddress: string): Promise<number> {
     redisUrl,
     {},
     // One command for each key, because a cluster refuses keys of several nodes in one.
-    async (redis) => await Promise.all(limits.map(async ({ key }) => await redis.del(key)))
+    async (redis) =>
+      await Promise.all(limits.map(async ({ key, isLeased }) => {
+        if (!isLeased) return await redis.del(key)
+        // Processes would put back a window that is deleted.
+        return await redis.exists(key) === 0 ? 0 : await redis.hset(key, 'g', 0).then(() => 1)
+      }))
   )
   const cleared = deleted.filter((count) => count > 0).length
   auditCommand('limits clear', { cleared: address })

@@ -30,6 +30,13 @@ export interface ClientWindow {
   readonly previousEnd: number
 }
 
+/** The counts of a table, in a form that another process can search. */
+export interface PackedTable {
+  readonly seeds: Uint32Array
+  /** For each segment its clients, in SLOT_WORDS words each, with an age in place of START. */
+  readonly segments: readonly Uint32Array[]
+}
+
 interface Segment {
   words: Uint32Array
   /** Slots that were ever used. Lookups stop at the first slot that was not. */
@@ -47,9 +54,6 @@ export class ClientTable {
   readonly #segments = Array.from({ length: SEGMENTS }, () => segmentOf(MIN_SLOTS))
   /** Secret, so that nobody can choose addresses that share slots. */
   readonly #seeds = randomFillSync(new Uint32Array(2))
-  #low = 0
-  #high = 0
-
   /** @param windowMs length of a window from its first read, in milliseconds */
   constructor (windowMs: number) {
     this.#windowMs = windowMs
@@ -84,18 +88,26 @@ export class ClientTable {
 
   /** Returns what is counted for a client; undefined if the client was silent for as long as a window. */
   find (key: string, now: number): ClientWindow | undefined {
-    const segment = this.#locate(key)
-    const slot = this.#find(segment)
-    const age = slot < 0 ? Infinity : ageAt(segment.words, slot, now)
-    if (age >= 2 * this.#windowMs) return undefined
-    const used = segment.words[slot + USED] as number
-    const startedAt = now - age
-    const resetAt = startedAt + this.#windowMs
-    if (age >= this.#windowMs) {
-      return used === 0 ? undefined : { used: 0, resetAt, previousEnd: resetAt }
-    }
-    const hasCarried = segment.words[slot + CARRIED] !== 0
-    return { used, resetAt, previousEnd: hasCarried ? startedAt : -Infinity }
+    const { words } = this.#locate(key)
+    const slot = this.#find({ words })
+    return slot < 0 ? undefined : windowAt(words, slot, ageAt(words, slot, now), this.#windowMs, now)
+  }
+
+  /** Returns the counts of the clients of the last two windows, for another process. */
+  pack (now: number): PackedTable {
+    const segments = this.#segments.map(({ words }) => {
+      const packed = new Uint32Array(words.length)
+      let end = 0
+      for (let slot = 0; slot < words.length; slot += SLOT_WORDS) {
+        const age = ageAt(words, slot, now)
+        if (words[slot + HASH_LOW] === 0 || words[slot + USED] === 0 || age >= 2 * this.#windowMs) continue
+        for (let word = 0; word < SLOT_WORDS; word++) packed[end + word] = words[slot + word] as number
+        packed[end + START] = Math.max(0, age)
+        end += SLOT_WORDS
+      }
+      return packed.slice(0, end)
+    })
+    return { seeds: this.#seeds, segments }
   }
 
   /** Forgets the reads of a client, because they are counted elsewhere from now on. */
@@ -115,36 +127,26 @@ export class ClientTable {
     return this.#segments.reduce((sum, { words }) => sum + words.byteLength, 0)
   }
 
-  /** Hashes a key into #low and #high (cyrb53 by bryc, public domain, 64 bits) and returns its segment. */
+  /** Hashes a key and returns its segment. */
   #locate (key: string): Segment {
-    let low = this.#seeds[0] as number
-    let high = this.#seeds[1] as number
-    for (let index = 0; index < key.length; index++) {
-      const code = key.charCodeAt(index)
-      low = Math.imul(low ^ code, 2654435761)
-      high = Math.imul(high ^ code, 1597334677)
-    }
-    low = Math.imul(low ^ (low >>> 16), 2246822507) ^ Math.imul(high ^ (high >>> 13), 3266489909)
-    high = Math.imul(high ^ (high >>> 16), 2246822507) ^ Math.imul(low ^ (low >>> 13), 3266489909)
-    this.#low = low >>> 0 || 1 // a slot whose hash is 0 was never used
-    this.#high = high >>> 0
-    return this.#segments[this.#high % SEGMENTS] as Segment
+    hashKey(key, this.#seeds)
+    return this.#segments[located.high % SEGMENTS] as Segment
   }
 
   /** Returns the slot of the located key, or -1. */
-  #find ({ words }: Segment): number {
+  #find ({ words }: Pick<Segment, 'words'>): number {
     const mask = words.length / SLOT_WORDS - 1
-    for (let index = this.#low & mask;; index = (index + 1) & mask) {
+    for (let index = located.low & mask;; index = (index + 1) & mask) {
       const slot = index * SLOT_WORDS
       const low = words[slot + HASH_LOW]
       if (low === 0) return -1
-      if (low === this.#low && words[slot + HASH_HIGH] === this.#high) return slot
+      if (low === located.low && words[slot + HASH_HIGH] === located.high) return slot
     }
   }
 
   #insert (segment: Segment, now: number): number {
     if (segment.filled >= segment.words.length / SLOT_WORDS * MAX_FULL) this.#makeRoom(segment, now)
-    return put(segment, this.#low, this.#high)
+    return put(segment, located.low, located.high)
   }
 
   /** Copies a segment without the windows that no longer matter, into twice the slots if it is still full. */
@@ -166,6 +168,66 @@ export class ClientTable {
       for (let word = START; word < SLOT_WORDS; word++) words[copy + word] = old[slot + word] as number
     }
   }
+}
+
+/** The hash of the key that was looked up last. */
+const located = { low: 0, high: 0 }
+
+/** Hashes a key into `located` (cyrb53 by bryc, public domain, 64 bits). */
+function hashKey (key: string, seeds: Uint32Array): void {
+  let low = seeds[0] as number
+  let high = seeds[1] as number
+  for (let index = 0; index < key.length; index++) {
+    const code = key.charCodeAt(index)
+    low = Math.imul(low ^ code, 2654435761)
+    high = Math.imul(high ^ code, 1597334677)
+  }
+  low = Math.imul(low ^ (low >>> 16), 2246822507) ^ Math.imul(high ^ (high >>> 13), 3266489909)
+  high = Math.imul(high ^ (high >>> 16), 2246822507) ^ Math.imul(low ^ (low >>> 13), 3266489909)
+  located.low = low >>> 0 || 1 // a slot whose hash is 0 was never used
+  located.high = high >>> 0
+}
+
+/** Returns the number of the packed segment that has a client. */
+export function packedSegmentOf (key: string, seeds: Uint32Array): number {
+  hashKey(key, seeds)
+  return located.high % SEGMENTS
+}
+
+/**
+ * Returns what a packed table has for a client, as `find()` does.
+ *
+ * @param segment the one with the number that `packedSegmentOf()` returns
+ * @param elapsedMs time since the table was packed
+ */
+export function findPacked (
+  key: string,
+  seeds: Uint32Array,
+  segment: Uint32Array,
+  { elapsedMs, windowMs, now }: { elapsedMs: number, windowMs: number, now: number }
+): ClientWindow | undefined {
+  hashKey(key, seeds)
+  for (let slot = 0; slot < segment.length; slot += SLOT_WORDS) {
+    if (segment[slot + HASH_LOW] !== located.low || segment[slot + HASH_HIGH] !== located.high) continue
+    return windowAt(segment, slot, segment[slot + START] as number + elapsedMs, windowMs, now)
+  }
+  return undefined
+}
+
+/** Describes the window in a slot whose start is `age` milliseconds ago. */
+function windowAt (
+  words: Uint32Array,
+  slot: number,
+  age: number,
+  windowMs: number,
+  now: number
+): ClientWindow | undefined {
+  if (age >= 2 * windowMs) return undefined
+  const used = words[slot + USED] as number
+  const startedAt = now - age
+  const resetAt = startedAt + windowMs
+  if (age >= windowMs) return used === 0 ? undefined : { used: 0, resetAt, previousEnd: resetAt }
+  return { used, resetAt, previousEnd: words[slot + CARRIED] === 0 ? -Infinity : startedAt }
 }
 
 const ageAt = (words: Uint32Array, slot: number, now: number): number =>

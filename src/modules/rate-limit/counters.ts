@@ -2,7 +2,7 @@ import { randomUUID } from 'node:crypto'
 import fp from 'fastify-plugin'
 import type { Result } from 'ioredis'
 import { clock } from '../../infra/system/clock.ts'
-import { RedisLeaseStore, type LeaseStore } from './lease-store.ts'
+import { RedisLeaseStore, WINDOW_CHANNEL, type LeaseStore } from './lease-store.ts'
 import { LocalWindows, type Count } from './local-windows.ts'
 import { Members } from './members.ts'
 import type { RedisClient } from '../../infra/redis/redis-client.ts'
@@ -140,7 +140,7 @@ export const counterKey = (key: string): string => `landfall:count:${key}`
 export const secondsLeft = (count: Pick<Count, 'resetAt'>, now: number): number =>
   Math.max(1, Math.ceil((count.resetAt - now) / 1000))
 
-export default fp<{ windowChannel: string }>(async (app, { windowChannel }) => {
+export default fp(async (app) => {
   const { redisClient } = app
   app.decorate('counters', new Counters(redisClient))
   if (redisClient === undefined) {
@@ -149,7 +149,7 @@ export default fp<{ windowChannel: string }>(async (app, { windowChannel }) => {
   }
   const id = randomUUID()
   const members = new Members(redisClient, { id, windowMs: MAX_WINDOW_MS })
-  app.decorate('leases', new RedisLeaseStore(redisClient, windowChannel, id, members))
+  app.decorate('leases', new RedisLeaseStore(redisClient, WINDOW_CHANNEL, id, members))
   app.addHook('onClose', async () => members.close())
   await members.start()
 }, { name: 'counters', dependencies: ['redis'] })

@@ -5,7 +5,7 @@ import { LEASE_SCRIPTS } from './lease-script.ts'
 
 export { default as rateLimit, counterKey, MAX_WINDOW_MS, secondsLeft, type Counters } from './counters.ts'
 export { LeasedLimit } from './leased-limit.ts'
-export { windowKey, type LeaseStore } from './lease-store.ts'
+export { WINDOW_CHANNEL, windowKey, type LeaseStore } from './lease-store.ts'
 export type { Count } from './local-windows.ts'
 
 /** The Lua scripts of this module, for the Redis client. */

@@ -17,16 +17,17 @@ const SAME_START_MS = 100
 const MAX_FIELDS = 200
 /** The script's arguments for all windows, its arguments per window, and its results per window. */
 const COMMON_ARGUMENTS = 2
-const ARGUMENTS = 12
+const ARGUMENTS = 15
 export const RESULTS = 6
 
 // KEYS are windows, one per client. A window is a hash with the fields
 //   e  its end, in milliseconds of Redis' clock
 //   g  the reads that were granted and not returned, and those that processes have reported
 //   i  its id: its first end
+//   o  if Redis lost the window: the reads of other processes in `g`, until they report them again
 //   p  the end of the client's previous window, as far as known; this one can't begin earlier
 //   and one field for each process: the id of the last window that it has reported to, negative if it holds
-//   no unspent reads of it.
+//   no unspent reads of it. Others report for a process that has stopped in order.
 // It is kept for one window's length after its end, so that the next window does not overlap with it.
 //
 // Waiting reads are granted first, then the reserve. If there are too few for the waiting reads, the unspent
@@ -63,16 +64,40 @@ for index, key in ipairs(KEYS) do
   local since_previous_ms = tonumber(ARGV[first + 8]) -- since the end of the previous window; -1 if unknown
   local open_shares = tonumber(ARGV[first + 9])     -- reads that others may have allowed without Redis
   local returned = tonumber(ARGV[first + 10])       -- unspent reads that it returns
-  local returned_id = tonumber(ARGV[first + 11])    -- the id of the window of these reads
+  local known_id = tonumber(ARGV[first + 11])       -- the id of the open window that the process knows, or 0
   local window_ms = tonumber(ARGV[first + 12])      -- a longer rest means that the clock was set back
+  local known = tonumber(ARGV[first + 13])          -- the total of that window when the process last asked
+  local own = tonumber(ARGV[first + 14])            -- the part of it that was granted to the process
+  local handed_over = ARGV[first + 15]              -- 'process=reads' of processes that have stopped
 
-  local window = redis.call('HMGET', key, 'e', 'g', 'i', 'p')
+  local window = redis.call('HMGET', key, 'e', 'g', 'i', 'p', 'o', process)
   local window_end, total = tonumber(window[1] or 0), tonumber(window[2] or 0)
   local id, previous_end = tonumber(window[3] or 0), tonumber(window[4] or 0)
   local is_open = window_end > now and window_end - now <= window_ms
   local granted, others, reporters = 0, 0, ''
 
-  if is_open and id == returned_id then total = total - returned end
+  -- A damaged window counts as used up: without an id, nobody could report to it.
+  if is_open and id == 0 then id, total = window_end, limit end
+  -- A window that Redis has lost, for example by eviction, continues with what each process knows of it.
+  local others_of_lost = tonumber(window[5] or 0)
+  if not is_open and id == known_id then id, total, others_of_lost = 0, 0, 0
+  elseif not is_open then id, total, others_of_lost = known_id, known, known - own
+  elseif math.abs(tonumber(window[6]) or 0) ~= id then
+    local counted = math.min(own, others_of_lost)
+    total, others_of_lost = total + own - counted, others_of_lost - counted
+  end
+
+  if is_open and id == known_id then total = total - returned end
+
+  local reported_for = {}
+  for stopped, reads in string.gmatch(handed_over, '(%S+)=(%d+)') do
+    if not is_open or math.abs(tonumber(redis.call('HGET', key, stopped)) or 0) ~= id then
+      local counted = math.min(tonumber(reads), others_of_lost)
+      others_of_lost = others_of_lost - counted
+      unreported = unreported + tonumber(reads) - counted
+      table.insert(reported_for, stopped)
+    end
+  end
 
   if not is_open and waiting == 0 and reserve == 0 then
     window_end, total, id = now, 0, 0
@@ -81,9 +106,9 @@ for index, key in ipairs(KEYS) do
     if window_end <= now then previous_end = math.max(previous_end, window_end) end
     previous_end = math.min(previous_end, now) -- the clock may have been set back
     if not is_open then
-      total = unreported
+      total = total + unreported
       window_end = math.max(now + rest_ms, previous_end + window_ms)
-      id = window_end
+      if id == 0 then id = window_end end
       if redis.call('HLEN', key) > ${MAX_FIELDS} then redis.call('DEL', key) end -- of processes that have ended
     else
       total = total + unreported
@@ -106,6 +131,8 @@ for index, key in ipairs(KEYS) do
 
     local reported_id = (reserve > 0 or held > 0) and id or -id
     redis.call('HSET', key, 'e', window_end, 'g', total, 'i', id, 'p', previous_end, process, reported_id)
+    if others_of_lost > 0 or window[5] then redis.call('HSET', key, 'o', others_of_lost) end
+    for _, stopped in ipairs(reported_for) do redis.call('HSET', key, stopped, -id) end
     if not is_open then redis.call('PEXPIREAT', key, window_end + window_ms) end
     if granted_waiting < waiting then
       others, reporters = processes_of(key, id)

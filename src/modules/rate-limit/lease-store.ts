@@ -1,5 +1,7 @@
 import type { RedisClient } from '../../infra/redis/redis-client.ts'
 import { Batcher } from '../../infra/system/batcher.ts'
+import type { ClientTable } from './client-table.ts'
+import { Handovers, type HandedOver } from './handovers.ts'
 import { RESULTS } from './lease-script.ts'
 import type { Members } from './members.ts'
 
@@ -15,6 +17,15 @@ export interface WindowOfClient {
   readonly max: number
   /** Length of a window in milliseconds. */
   readonly timeWindow: number
+}
+
+/** An open window in Redis, as a process knows it. */
+export interface KnownWindow {
+  readonly id: number
+  /** Reads granted to all processes or reported by them, when the process last asked. */
+  readonly total: number
+  /** The part of it that was granted to this process or reported by it. */
+  readonly own: number
 }
 
 /** A process's request for a lease in one window, with its own counts. */
@@ -33,6 +44,10 @@ export interface LeaseRequest extends WindowOfClient {
   readonly sincePreviousEnd?: number
   /** Reads that other processes may have allowed without Redis. They are not granted. */
   readonly openShares: number
+  /** The open window as this process knows it: if Redis has lost it, it continues from there. */
+  readonly known?: KnownWindow
+  /** What processes that have stopped in order have allowed. It is counted once, whoever reports it. */
+  readonly handedOver?: readonly HandedOver[]
 }
 
 export interface LeaseAnswer {
@@ -67,21 +82,28 @@ export interface LeaseStore {
   readonly members: Members | undefined
   /** Requests a lease. @throws {RedisAwayError} when Redis is unreachable */
   ask(request: LeaseRequest): Promise<LeaseAnswer>
-  /** Returns unspent reads of a window. Never rejects; after a failure they are lost. */
-  giveBack(window: WindowOfClient, reads: number, id: number): Promise<void>
+  /** Returns unspent reads of a known window. Never rejects; after a failure they are lost. */
+  giveBack(window: WindowOfClient, reads: number, known: KnownWindow): Promise<void>
   /** Calls the listeners for messages about windows. */
   onMessage(listeners: WindowMessages): void
+  /** Returns what processes that have stopped in order have counted for a client. @throws {RedisAwayError} */
+  handedOver(window: WindowOfClient): Promise<HandedOver[]>
+  /** Leaves the counts of a limit to the other processes. @throws {RedisAwayError} */
+  handOver(nameSpace: string, counts: ClientTable): Promise<void>
+  /** Ends the membership of this process after all its counts were handed over. @throws {RedisAwayError} */
+  leave(): Promise<void>
 }
 
 interface Question {
   readonly request: LeaseRequest
-  /** Unspent reads that are returned, and the id of their window; 0 for none. */
+  /** Unspent reads of the known window that are returned. */
   readonly returned: number
-  readonly id: number
 }
 
 /** Type, time left in milliseconds, id of the window, name space, key. */
 const MESSAGE = /^(recall|end) (\d+) (\d+) (\S+) (.*)$/s
+/** The message of a process that has stopped in order. */
+const LEFT = 'left'
 
 /** Leases in Redis. Requests of one turn of the event loop share a command. */
 export class RedisLeaseStore implements LeaseStore {
@@ -89,6 +111,7 @@ export class RedisLeaseStore implements LeaseStore {
   readonly #redis: RedisClient
   readonly #channel: string
   readonly #processId: string
+  readonly #handovers: Handovers
   readonly #questions = new Batcher<Question, LeaseAnswer>({
     run: async (questions) => this.#send(questions),
     maxKeys: MAX_BATCH,
@@ -101,6 +124,7 @@ export class RedisLeaseStore implements LeaseStore {
     this.#channel = channel
     this.#processId = processId
     this.members = members
+    this.#handovers = new Handovers(redis)
   }
 
   get reachable (): boolean {
@@ -112,20 +136,44 @@ export class RedisLeaseStore implements LeaseStore {
   }
 
   ask (request: LeaseRequest): Promise<LeaseAnswer> {
-    return this.#questions.load({ request, returned: 0, id: 0 })
+    return this.#questions.load({ request, returned: 0 })
   }
 
-  async giveBack (window: WindowOfClient, reads: number, id: number): Promise<void> {
+  async giveBack (window: WindowOfClient, reads: number, known: KnownWindow): Promise<void> {
     const nothing = { needed: 0, reserve: 0, held: 0, unreported: 0, openShares: 0 }
-    await this.#questions.load({ request: { ...window, ...nothing }, returned: reads, id }).catch(() => {})
+    const request = { ...window, ...nothing, known }
+    await this.#questions.load({ request, returned: reads }).catch(() => {})
   }
 
   onMessage (listeners: WindowMessages): void {
     this.#redis.on('message', (channel, message) => {
       if (channel !== this.#channel) return
+      if (message === LEFT) {
+        this.members?.beat()
+        return
+      }
       const [, type, leftMs, id, nameSpace = '', key = ''] = MESSAGE.exec(message) ?? []
       if (type === 'recall' || type === 'end') listeners[type](nameSpace, key, Number(id), Number(leftMs))
     })
+  }
+
+  async handedOver (client: WindowOfClient): Promise<HandedOver[]> {
+    const found: HandedOver[] = []
+    for (const processId of this.members?.left ?? []) {
+      const window = await this.#handovers.find(processId, client)
+      if (window === 'lost') this.members?.forgetHandover(processId)
+      else if (window !== undefined) found.push({ processId, window })
+    }
+    return found
+  }
+
+  async handOver (nameSpace: string, counts: ClientTable): Promise<void> {
+    await this.#handovers.store(this.#processId, nameSpace, counts)
+  }
+
+  async leave (): Promise<void> {
+    await this.members?.leave()
+    await this.#redis.run(async (redis) => await redis.publish(this.#channel, LEFT))
   }
 
   /** Sends a command for each group of windows that one command may name. A group may fail by itself. */
@@ -143,7 +191,7 @@ export class RedisLeaseStore implements LeaseStore {
   async #sendGroup (questions: readonly Question[]): Promise<(number | string)[]> {
     const keys: string[] = []
     const values: (string | number)[] = [this.#processId, this.#channel]
-    for (const { request, returned, id } of questions) {
+    for (const { request, returned } of questions) {
       const name = nameOf(request)
       keys.push(windowKey(name))
       values.push(
@@ -157,8 +205,11 @@ export class RedisLeaseStore implements LeaseStore {
         request.sincePreviousEnd ?? -1,
         request.openShares,
         returned,
-        id,
-        request.timeWindow
+        request.known?.id ?? 0,
+        request.timeWindow,
+        request.known?.total ?? 0,
+        request.known?.own ?? 0,
+        (request.handedOver ?? []).map(({ processId, window }) => `${processId}=${window.used}`).join(' ')
       )
     }
     return await this.#redis.run(async (redis) => await redis.landfallLeases(keys.length, ...keys, ...values))
@@ -177,4 +228,7 @@ function answerOf (results: readonly (number | string)[], index: number): LeaseA
 const nameOf = ({ nameSpace, key }: LeaseRequest): string => `${nameSpace} ${key}`
 
 /** The name of a window in Redis. Its field `g` has the reads that processes have leased or reported. */
-export const windowKey = (name: string): string => `landfall:window:${name}`
+export const windowKey = (name: string): string => `landfall:window:2:${name}`
+
+/** The Redis channel for messages about windows. */
+export const WINDOW_CHANNEL = 'landfall:windows:2'

@@ -8,6 +8,8 @@ export class Lease {
   left = 0
   /** Reads granted to all processes in this window, including `left`. */
   total = 0
+  /** Reads among `total` that were granted to this process or reported by it. */
+  own = 0
   /** When the window ends; never later than in Redis. */
   resetAt = 0
   /** Identifies the window in Redis; 0 before the first answer. */
@@ -43,12 +45,14 @@ export class Lease {
     return { allowed: false, used: this.total, resetAt: this.resetAt }
   }
 
-  /** Allows as many waiting reads as there are reads left. */
-  serveWaiting (): void {
-    while (this.left > 0 && this.waiting.length > 0) {
+  /** Allows as many waiting reads as there are reads left. Returns their number. */
+  serveWaiting (): number {
+    const served = Math.min(this.left, this.waiting.length)
+    for (const resolve of this.waiting.splice(0, served)) {
       this.left--
-      this.waiting.shift()?.(this.count)
+      resolve(this.count)
     }
+    return served
   }
 
   /** Refuses all waiting reads. */

@@ -5,6 +5,7 @@ import { GenerationalMap } from './generational-map.ts'
 import { Lease } from './lease.ts'
 import type { LeaseAnswer, LeaseRequest, LeaseStore, WindowOfClient } from './lease-store.ts'
 import type { Count } from './local-windows.ts'
+import type { HandedOver } from './handovers.ts'
 import type { OpenShares } from './members.ts'
 
 /**
@@ -15,6 +16,8 @@ const FIRST_RESERVE = 4
 const MAX_RESERVE = 1024
 /** The smallest reserve with which the next lease is requested early, so that no read waits for it. */
 const MIN_RESERVE_TO_ASK_EARLY = 8
+/** Successive requests that may grant nothing to waiting reads before the window counts as used up. */
+const MAX_FRUITLESS = 20
 /** Successive waits for other processes to return reads, before a client is refused. */
 const RECALL_WAITS_MS = [3, 6, 12, 25, 50, 100, 200] as const
 /** The most leases that are remembered, at 0.6 KB each. Beyond that, the oldest are forgotten. */
@@ -73,6 +76,7 @@ export class LeasedLimit {
   /** Clients that need no leases. */
   readonly #clients: ClientTable
   readonly #leases: GenerationalMap<Lease>
+  #isClosed = false
 
   /** @param store grants the leases of all processes; without one, this process counts locally */
   constructor (options: LeasedLimitOptions, store?: LeaseStore) {
@@ -111,17 +115,23 @@ export class LeasedLimit {
     return this.#store?.members?.share(this.#options.max, now) ?? 0
   }
 
-  /** Returns unspent reads to Redis, while it is reachable. */
+  /**
+   * Settles what this process has counted: returns unspent reads, reports what it counted without Redis, and
+   * hands over the reads in its shares. No read may be taken from now on.
+   *
+   * @throws {RedisAwayError} when Redis is unreachable
+   */
   async close (): Promise<void> {
+    this.#isClosed = true
+    if (this.#store === undefined) return
     const now = clock.now()
-    const held = [...this.#leases.entries()].filter(([, lease]) =>
-      lease.left > 0 && lease.localFrom < 0 && now < lease.resetAt
-    )
-    while (held.length > 0 && this.#reachable) {
-      await Promise.all(held.splice(0, RETURN_BATCH).map(async ([key, lease]) =>
-        await this.#giveBack(key, lease)
+    const open = [...this.#leases.entries()].filter(([, lease]) => lease.asking || now < lease.resetAt)
+    while (open.length > 0) {
+      await Promise.all(open.splice(0, RETURN_BATCH).map(async ([key, lease]) =>
+        await this.#settle(key, lease)
       ))
     }
+    await this.#store.handOver(this.#options.nameSpace, this.#clients)
   }
 
   /** The number of clients remembered. */
@@ -183,10 +193,11 @@ export class LeasedLimit {
     lease.asking = true
     try {
       let recalls = 0
+      let fruitless = 0
       do {
         const outcome = await this.#askOnce(store, key, lease)
-        lease.serveWaiting()
-        if (outcome === 'continue') continue
+        fruitless = lease.serveWaiting() > 0 ? 0 : fruitless + 1
+        if (outcome === 'continue' && fruitless < MAX_FRUITLESS) continue
         const wait = outcome === 'recalled' ? RECALL_WAITS_MS[recalls++] : undefined
         if (wait === undefined) this.#exhaust(lease)
         else await sleep(wait)
@@ -217,14 +228,17 @@ export class LeasedLimit {
     lease: Lease
   ): Promise<'continue' | 'recalled' | 'exhausted'> {
     const { max } = this.#options
+    const window = this.#window(key)
+    const hasLeft = (store.members?.left.length ?? 0) > 0
+    const handedOver = hasLeft ? await store.handedOver(window) : []
     const reserve = store.hearsRecalls && !lease.recallPending ? lease.nextReserve : 0
     const needed = lease.waiting.length
     const held = lease.localFrom >= 0 ? 0 : lease.left
     const sentAt = clock.now()
     const openShares = this.#openShares(lease, sentAt).reads
     const answer = await store.ask({
-      ...this.#window(key),
-      ...this.#counted(lease, sentAt),
+      ...window,
+      ...this.#counted(lease, handedOver, sentAt),
       needed,
       reserve,
       held,
@@ -246,25 +260,36 @@ export class LeasedLimit {
   /** What this process has counted without Redis and not reported yet, as a part of a request. */
   #counted (
     lease: Lease,
+    handedOver: readonly HandedOver[],
     now: number
-  ): Pick<LeaseRequest, 'unreported' | 'sincePreviousEnd' | 'restOfWindow'> {
-    const { timeWindow } = this.#options
-    const { unreported, previousEnd, localFrom, left, resetAt } = lease
+  ): Pick<LeaseRequest, 'unreported' | 'sincePreviousEnd' | 'restOfWindow' | 'known' | 'handedOver'> {
+    const { max, timeWindow } = this.#options
+    const { unreported, localFrom, left, id, total, own } = lease
+    const open = handedOver.filter(({ window }) => window.used > 0)
+    const previousEnd = Math.max(lease.previousEnd, ...handedOver.map(({ window }) => window.previousEnd))
+    const resetAt = Math.min(
+      now < lease.resetAt ? lease.resetAt : Infinity,
+      ...open.map(({ window }) => window.resetAt)
+    )
     return {
       unreported: unreported + (localFrom < 0 ? 0 : localFrom - left),
+      handedOver: open,
       ...previousEnd !== -Infinity && { sincePreviousEnd: Math.max(0, now - previousEnd) },
-      // The window began with the first read here, or Redis may have lost it during an outage.
-      ...(localFrom >= 0 || unreported > 0) && {
-        restOfWindow: Math.min(timeWindow, Math.max(1, resetAt - now))
-      }
+      // The window began with the first read here, or Redis may have lost it.
+      ...resetAt !== Infinity && { restOfWindow: Math.min(timeWindow, Math.max(1, resetAt - now)) },
+      ...id !== 0 && now < lease.resetAt &&
+        { known: { id, total: localFrom < 0 ? total : max - localFrom, own } }
     }
   }
 
   #apply (key: string, lease: Lease, { id, granted, total, leftMs }: LeaseAnswer, sentAt: number): void {
     // Redis didn't grant these reads in this window: they are from another one, or were counted locally.
+    const reported = lease.unreported + (lease.localFrom < 0 ? 0 : lease.localFrom - lease.left)
+    if (lease.localFrom < 0 && id !== lease.id) lease.own -= lease.left
     if (lease.localFrom >= 0 || id !== lease.id) lease.left = 0
     this.#clients.clear(key) // they are counted in Redis from now on
     this.stats.granted += granted
+    lease.own += granted + reported
     lease.unreported = 0
     lease.localFrom = -1
     lease.left += granted
@@ -290,6 +315,7 @@ export class LeasedLimit {
   /** Returns unspent reads, or reports what this process has counted for the client. */
   #answerRecall (key: string, id: number): void {
     const lease = this.#leases.get(key)
+    if (this.#isClosed) return // what it holds is being returned
     if (lease?.asking === true) {
       lease.recallPending = true
     } else if (lease?.id === id) {
@@ -313,15 +339,25 @@ export class LeasedLimit {
     this.#giveBack(key, lease)
   }
 
+  /** Returns or reports what an open lease has, at the end of the process. @throws {RedisAwayError} */
+  async #settle (key: string, lease: Lease): Promise<void> {
+    while (lease.asking) await sleep(1)
+    if (lease.localFrom >= 0 || lease.unreported > 0) {
+      lease.nextReserve = 0
+      await this.#askOnce(this.#store as LeaseStore, key, lease)
+    } else if (lease.left > 0) await this.#giveBack(key, lease)
+  }
+
   async #giveBack (key: string, lease: Lease): Promise<void> {
-    const reads = lease.left
+    const { left: reads, total, own, id } = lease
     this.stats.returned += reads
     lease.left = 0
     lease.total -= reads
+    lease.own -= reads
     lease.nextReserve = 0
     lease.askAt = -1
     lease.holds = false
-    await this.#store?.giveBack(this.#window(key), reads, lease.id)
+    await this.#store?.giveBack(this.#window(key), reads, { id, total, own })
   }
 
   #window (key: string): WindowOfClient {
@@ -333,6 +369,7 @@ export class LeasedLimit {
 function takeFromLease (lease: Lease, { max }: LeasedLimitOptions, stats: LeaseStats): Count {
   if (lease.localFrom < 0) {
     stats.countedLocally++
+    lease.own -= lease.left
     lease.left += max - lease.total
     lease.total = max
     lease.localFrom = lease.left

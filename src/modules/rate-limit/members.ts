@@ -1,8 +1,11 @@
 import { clock } from '../../infra/system/clock.ts'
 import type { RedisClient } from '../../infra/redis/redis-client.ts'
 
-/** The name in Redis: a hash with the number of heartbeats of each process, and 1 if it may have a share. */
-const MEMBERS_KEY = 'landfall:members'
+/**
+ * The name in Redis: a hash with the number of heartbeats of each process, and 1 if it may have a share, or
+ * `left` if it has stopped in order.
+ */
+const MEMBERS_KEY = 'landfall:members:2'
 
 const BEAT_INTERVAL_MS = 1000
 /** How long a heartbeat is valid. */
@@ -12,6 +15,8 @@ interface Member {
   heartbeat: string
   /** Whether it may have had a share within the last window, or may have one soon. */
   mayHaveShare: boolean
+  /** Whether it has stopped and handed over its counts, so that its share is not open. */
+  hasLeft: boolean
   /** When its heartbeats began, and when the last one was seen, in milliseconds of the process clock. */
   since: number
   seenAt: number
@@ -39,6 +44,8 @@ export interface MembersOptions {
  * - A process counts every other one from its first heartbeat until a window and 3 s after its last one.
  * - It has no share until a window after its own first heartbeat, when all others count it.
  * - Its share ends when its heartbeats fail. Then it begins again as a new member.
+ * - A process that stops in order hands over what it has counted. It is still counted as a member for a
+ *   window, but nothing is reserved for it.
  *
  * Only the process clock is used, so a change of Redis' clock does no harm.
  */
@@ -47,10 +54,13 @@ export class Members {
   readonly #id: string
   readonly #windowMs: number
   readonly #members = new Map<string, Member>()
+  /** The others that have left in order within the last window. */
+  left: readonly string[] = []
   /** When this process became a member without interruption. */
   #since = Infinity
   #validUntil = -Infinity
   #beats = 0
+  #hasLeft = false
   /** When this process last had a share. */
   #hadShareUntil = -Infinity
   #timer: NodeJS.Timeout | undefined
@@ -74,6 +84,24 @@ export class Members {
     clearInterval(this.#timer)
   }
 
+  /**
+   * Ends the membership. The counts of this process must have been handed over before.
+   *
+   * @throws {RedisAwayError} when Redis is unreachable; then the others reserve its share for a window
+   */
+  async leave (): Promise<void> {
+    this.close()
+    this.#hasLeft = true
+    await this.#redis.run(async (redis) => await redis.hset(MEMBERS_KEY, this.#id, `${++this.#beats} left`))
+  }
+
+  /** Notes that the counts of a process are lost. Its share counts as open again. */
+  forgetHandover (id: string): void {
+    const member = this.#members.get(id)
+    if (member !== undefined) member.hasLeft = false
+    this.left = this.left.filter((other) => other !== id)
+  }
+
   /** Returns how many reads of a limit this process may allow in a window without asking Redis. */
   share (max: number, now: number): number {
     // Without messages it wouldn't hear that its share is recalled.
@@ -91,7 +119,8 @@ export class Members {
     let open = 0
     let alive = 0
     let steady = 0
-    for (const [id, { since, seenAt, mayHaveShare }] of this.#members) {
+    for (const [id, { since, seenAt, mayHaveShare, hasLeft }] of this.#members) {
+      if (hasLeft) continue
       const isAlive = now < seenAt + VALID_MS
       if (isAlive && now >= since + this.#windowMs + 2 * VALID_MS) steady++
       if (id === this.#id || !mayHaveShare || reporters.has(id)) continue
@@ -105,6 +134,7 @@ export class Members {
 
   /** Sends a heartbeat and learns of those of the others. Never rejects. */
   async beat (): Promise<void> {
+    if (this.#hasLeft) return
     const sentAt = clock.now()
     const heartbeat = `${++this.#beats} ${this.#mayHaveShare(sentAt) ? 1 : 0}`
     try {
@@ -133,13 +163,16 @@ export class Members {
       const known = this.#members.get(id)
       if (heartbeat === known?.heartbeat) continue
       const since = known === undefined || now >= known.seenAt + VALID_MS ? now : known.since
-      this.#members.set(id, { heartbeat, mayHaveShare: heartbeat.endsWith(' 1'), since, seenAt: now })
+      const hasLeft = heartbeat.endsWith(' left')
+      const mayHaveShare = hasLeft ? known?.mayHaveShare ?? true : heartbeat.endsWith(' 1')
+      this.#members.set(id, { heartbeat, mayHaveShare, hasLeft, since, seenAt: now })
     }
     for (const [id, { seenAt }] of this.#members) {
       if (now < seenAt + this.#windowMs + VALID_MS) continue
       this.#members.delete(id)
       this.#redis.run(async (redis) => await redis.hdel(MEMBERS_KEY, id)).catch(() => {})
     }
+    this.left = [...this.#members].filter(([, { hasLeft }]) => hasLeft).map(([id]) => id)
   }
 }
 

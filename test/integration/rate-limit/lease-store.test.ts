@@ -10,7 +10,7 @@ import { startReplicas } from '../../helpers/limit-replicas.ts'
 
 // The lease script on a single window, step by step. leased-limit.test.ts tests the resulting limit.
 
-const WINDOW = 'landfall:window:test a'
+const WINDOW = 'landfall:window:2:test a'
 const request = (parts: Partial<LeaseRequest> = {}): LeaseRequest => ({
   nameSpace: 'test',
   key: 'a',
@@ -58,16 +58,16 @@ t.test('a window is stored for as long again after its end, and returning reads 
   await two.ask(request({ needed: 1 }))
   t.ok(await redis.commands.pttl(WINDOW) <= left, 'later reads do not extend it')
   await redis.commands.del(WINDOW)
-  await one.giveBack(request(), 7, id)
+  await one.giveBack(request(), 7, { id, total: 0, own: 0 })
   t.equal(await redis.commands.exists(WINDOW), 0)
 })
 
 t.test('reads are returned only to the window that granted them', async (t) => {
   const [one, two] = storesOf(await redisOf(t))
   const { id } = await one.ask(request({ needed: 10, reserve: 4 }))
-  await one.giveBack(request(), 4, id - 60_000)
+  await one.giveBack(request(), 4, { id: id - 60_000, total: 0, own: 0 })
   t.match(await two.ask(request({ needed: 1 })), { total: 15, id })
-  await one.giveBack(request(), 4, id)
+  await one.giveBack(request(), 4, { id, total: 0, own: 0 })
   t.match(await two.ask(request({ needed: 1 })), { total: 12, id })
 })
 
@@ -76,13 +76,13 @@ t.test('a process does not count as a holder after it has returned its reads or 
   const [one, two] = storesOf(redis)
   const { id } = await one.ask(request({ needed: 1, reserve: 4 }))
   t.match(await two.ask(request({ needed: 30 })), { others: 1, reporters: new Set(['one', 'two']) })
-  await one.giveBack(request(), 4, id)
+  await one.giveBack(request(), 4, { id, total: 0, own: 0 })
   t.match(await two.ask(request({ needed: 30 })), { others: 0, total: 30 })
 
   const short = { key: 'short', timeWindow: 20 }
   await one.ask(request({ ...short, needed: 1, reserve: 4 }))
   // Redis may not have removed an expired key yet, so the test keeps the key past its end.
-  await redis.commands.persist('landfall:window:test short')
+  await redis.commands.persist('landfall:window:2:test short')
   await sleep(40)
   t.match(await two.ask(request({ ...short, timeWindow: 60_000, needed: 30 })), { granted: 30, total: 30 })
   t.match(await two.ask(request({ ...short, timeWindow: 60_000, needed: 1 })), { granted: 0, others: 0 })
@@ -92,7 +92,7 @@ t.test('a window whose end is too far ahead counts as ended, because the clock w
   const redis = await redisOf(t)
   const [one] = storesOf(redis)
   const { id } = await one.ask(request({ needed: 30 }))
-  await redis.commands.hset('landfall:window:test a', 'e', id + 600_000)
+  await redis.commands.hset('landfall:window:2:test a', 'e', id + 600_000)
   t.match(await one.ask(request({ needed: 5 })), { granted: 5, total: 5, leftMs: 60_000 })
 })
 
@@ -149,7 +149,7 @@ t.test('while Redis is unreachable, giveBack() resolves and ask() rejects', asyn
   const { id } = await one.ask(request({ needed: 1, reserve: 4 }))
   for (const break_ of [() => proxy.blackhole(), async () => await proxy.refuse()]) {
     await break_()
-    await t.resolves(one.giveBack(request(), 4, id))
+    await t.resolves(one.giveBack(request(), 4, { id, total: 0, own: 0 }))
     await t.rejects(one.ask(request({ needed: 1 })), { name: 'RedisAwayError' })
     t.equal(one.reachable, false)
   }

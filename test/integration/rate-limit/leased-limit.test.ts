@@ -256,20 +256,14 @@ t.test('reads that are recalled before their lease arrives are returned when it 
   t.equal(await rest, 100 - 7)
 })
 
-t.test('when Redis loses a window, its unspent reads are not added to the next one', async (t) => {
+t.test('when Redis loses a window, the reads in it stay spent', async (t) => {
   const url = await claimRedis(t)
   const replicas = await startReplicas(t, [url, url])
   const [one, two] = replicas.map((replica) => replica.limit(100)) as [LeasedLimit, LeasedLimit]
-  const [{ store, redis }] = replicas as [typeof replicas[number]]
+  const { redis } = replicas[0]!
   t.equal(await spend(one, 'a', 7), 7) // 15 reads of the reserve of 16 are left
-  const { asked } = store
   await redis.commands.flushdb()
-  let after = 0
-  while (store.asked === asked && await take(one, 'a')) after++
-  while (store.underWay > 0) await turn()
-  const last = after + await spend(two, 'a', 50) + await spend(one, 'a') + await spend(two, 'a')
-  t.ok(after < 15, 'reads of the lost window were left when the new one began')
-  t.equal(last - after, 100)
+  t.equal(await spend(one, 'a', 30) + await spend(two, 'a', 50) + await spend(one, 'a'), 93)
 })
 
 t.test('when Redis becomes unreachable, reads that were returned before count as unspent', async (t) => {

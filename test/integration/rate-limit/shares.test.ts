@@ -3,6 +3,7 @@ import { setTimeout as sleep } from 'node:timers/promises'
 import fc from 'fast-check'
 import t from 'tap'
 import { clock } from '../../../src/infra/system/clock.ts'
+import { windowKey } from '../../../src/modules/rate-limit/lease-store.ts'
 import { LeasedLimit } from '../../../src/modules/rate-limit/leased-limit.ts'
 import { Members } from '../../../src/modules/rate-limit/members.ts'
 import { startReplicas, type Replica } from '../../helpers/limit-replicas.ts'
@@ -267,6 +268,92 @@ t.test('after the first minute, the processes share two thirds of the limit', as
   t.equal(others[0]!.members.share(30, clock.now()), 4, '20, divided by five')
   t.equal(first!.members.share(30, clock.now()), 0, 'a new process has none for a minute')
   t.equal(await spend(limits[0], 'a'), 27, 'but it gets what the others report as unspent')
+})
+
+/** Ends a replica as the service does after SIGTERM: its limits are closed, and it says that it has left. */
+async function stop (replica: Replica, limits: readonly LeasedLimit[]): Promise<void> {
+  for (const limit of limits) await limit.close()
+  await replica.store.leave()
+  replica.redis.close()
+}
+
+t.test('a rolling restart changes nothing of what a client gets, however its reads are routed', async (t) => {
+  const url = await claimRedis(t)
+  const offset = settableClock(t)
+  const restarted = fc.record({
+    max: fc.integer({ min: 3, max: 150 }),
+    bursts: fc.array(fc.array(fc.nat(2), { minLength: 1, maxLength: 30 }), { minLength: 4, maxLength: 10 })
+  })
+  for (const { max, bursts } of fc.sample(restarted, 5)) {
+    const replicas = await startReplicas(t, [url, url, url], { shares: true })
+    await pass(offset, 65, replicas)
+    await Promise.all(replicas.map(async ({ members }) => await members.start()))
+    let limits = replicas.map((replica) => replica.limit(max))
+    let passed = 0
+    for (const [number, burst] of bursts.entries()) {
+      passed += trues(await Promise.all(burst.map(async (index) => await take(limits[index], 'a'))))
+      if (number >= 3) continue
+      const [next] = await startReplicas(t, [url], { shares: true, channelOf: replicas[0] })
+      await next!.members.start()
+      await stop(replicas[number] as Replica, [limits[number] as LeasedLimit])
+      replicas[number] = next as Replica
+      limits = limits.with(number, next!.limit(max))
+    }
+    t.equal(passed, Math.min(max, bursts.flat().length), `${passed} of ${max}, ${bursts.flat().length} sent`)
+    for (const { members } of replicas) members.close()
+    await replicas[0]!.redis.commands.flushdb()
+    for (const { redis } of replicas) redis.close()
+  }
+})
+
+t.test('a client far below its limit is not refused while all processes are restarted', async (t) => {
+  const url = await claimRedis(t)
+  const replicas = await sharing(t, [url, url])
+  const limits = replicas.map((replica) => replica.limit(30))
+  for (let n = 0; n < 8; n++) t.ok(await take(limits[n % 2], 'a'))
+  const [three, four] = await startReplicas(t, [url, url], { shares: true, channelOf: replicas[0] })
+  for (const [index, next] of [three, four].entries()) {
+    await next!.members.start()
+    await stop(replicas[index] as Replica, [limits[index] as LeasedLimit])
+  }
+  const later = [three, four].map((replica) => replica!.limit(30))
+  t.equal(await spend(later[0], 'a', 11) + await spend(later[1], 'a'), 22)
+  t.equal(await spend(later[0], 'b', 11) + await spend(later[1], 'b'), 30)
+})
+
+t.test('what a process left behind counts once, and its share is reserved if Redis has lost it', async (t) => {
+  const url = await claimRedis(t)
+  const replicas = await sharing(t, [url, url, url])
+  const limits = replicas.map((replica) => replica.limit(30))
+  for (const key of ['a', 'b']) t.equal(await spend(limits[0], key, 5), 5)
+  await stop(replicas[0] as Replica, [limits[0] as LeasedLimit])
+  const both = await Promise.all([1, 2].map(async (index) => await spend(limits[index], 'a')))
+  t.equal(both[0]! + both[1]!, 25, 'two processes report it at once')
+
+  const { commands } = replicas[1]!.redis
+  await commands.del(await commands.keys('landfall:handover:*'))
+  const [fresh] = await startReplicas(t, [url], { shares: true, channelOf: replicas[1] })
+  await fresh!.members.start()
+  const passed = 5 + await spend(fresh!.limit(30), 'b')
+  t.ok(passed >= 10 && passed < 30, `${passed}`)
+})
+
+t.test('a window that Redis evicts continues with what the processes know of it', async (t) => {
+  const url = await claimRedis(t)
+  const replicas = await sharing(t, [url, url])
+  const limits = replicas.map((replica) => replica.limit(100))
+  const { commands } = replicas[0]!.redis
+  const evict = async (key: string) => await commands.del(windowKey(`test ${key}`))
+  let passed = await spend(limits[0], 'a', 60)
+  t.equal(await evict('a'), 1)
+  passed += await spend(limits[0], 'a')
+  t.equal(passed, 100, 'at one process: exactly the limit')
+
+  passed = 0
+  for (let round = 0; round < 8; round++) passed += await spend(limits[round % 2], 'b', 10)
+  await evict('b')
+  for (const limit of limits) passed += await spend(limit, 'b')
+  t.ok(passed >= 80 && passed <= 110, `at two processes in turn: ${passed} of 100`)
 })
 
 t.test('what a process allowed before it died is lost until the window ends, and no more', async (t) => {

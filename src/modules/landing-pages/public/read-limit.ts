@@ -24,11 +24,13 @@ export class ReadLimit {
   readonly #allowedHosts: AllowedHostMatcher
   readonly #public: Tier
   readonly #allowed: Tier
+  readonly #leases: LeaseStore | undefined
 
   constructor (
     settings: { ALLOWED_HOSTS: AllowedHosts, RATE_LIMIT_PUBLIC: number, RATE_LIMIT_ALLOWED_HOSTS: number },
     leases: LeaseStore | undefined
   ) {
+    this.#leases = leases
     this.#allowedHosts = new AllowedHostMatcher(settings.ALLOWED_HOSTS)
     this.#public = tier('public', settings.RATE_LIMIT_PUBLIC, leases)
     this.#allowed = tier('allowed-host', settings.RATE_LIMIT_ALLOWED_HOSTS, leases)
@@ -43,9 +45,14 @@ export class ReadLimit {
     return [this.#public, this.#allowed]
   }
 
-  /** Returns unspent reads to Redis. */
+  /**
+   * Hands over what this process has counted, so that the other processes needn't reserve its share.
+   *
+   * @throws {RedisAwayError} when Redis is unreachable
+   */
   async close (): Promise<void> {
     await Promise.all(this.tiers.map(async ({ limit }) => await limit.close()))
+    await this.#leases?.leave()
   }
 }
 

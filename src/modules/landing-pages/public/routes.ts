@@ -19,7 +19,14 @@ const PREFLIGHT = {
 /** The public read. Register it outside the scopes that have hooks (`app.ts`). */
 export const publicRoutes: FastifyPluginAsync = async (app) => {
   const limit = new ReadLimit(app.config, app.leases)
-  app.addHook('onClose', async () => await limit.close())
+  app.addHook('onClose', async () => {
+    await limit.close().catch((error: unknown) =>
+      app.log.warn(
+        { err: error },
+        'the process could not hand over its part of the read limit; it is reserved for a minute'
+      )
+    )
+  })
   const reporter = new ReadReporter({
     counts: new ReadCountRepository(app.database),
     log: app.log
