@@ -15,7 +15,7 @@ const PERIOD_MS = 2500
 export const CLIENTS: Readonly<Record<number, number>> = { 30: 1000, 1000: 200 }
 /** Shares of abusive clients. */
 export const ABUSIVE = [0, 0.01, 0.1] as const
-/** The replicas that crash in a window, and that join, as a share of all. */
+/** The replicas that are replaced in a window, as a share of all. */
 export const CHANGING = 0.2
 const CHANGING_WINDOWS = 3
 /** Reads that are later may be in the next window. */
@@ -42,8 +42,8 @@ export interface Row {
   readonly share: number
   /** Whether each client has one replica; otherwise reads are routed at random. */
   readonly affinity: boolean
-  /** Whether replicas crash and join. Then there is one window, with the last of the abusive shares. */
-  readonly isChanging: boolean
+  /** How replicas are replaced, if so. Then there is one window, with the last of the abusive shares. */
+  readonly changing: 'crash' | 'restart' | undefined
   /** One for each share of abusive clients. */
   readonly windows: readonly Window[]
 }
@@ -68,14 +68,18 @@ export async function measureReplicas (
     const before = await work(bench.redis)
     await sleep(IDLE_MS)
     const idle = ((await work(bench.redis)).microseconds - before.microseconds) / IDLE_MS / 1000
-    const meter = new Meter(bench, group, idle)
+    const meter = new Meter(bench, group, idle, count)
     const rows: Row[] = []
     for (const max of limits) {
       for (const affinity of count === 1 ? [true] : [false, true]) {
         rows.push(await measureSteady(meter, count, max, affinity))
       }
     }
-    if (count > 1) rows.push(...await measureChanging(meter, count, limits))
+    if (count > 1) {
+      rows.push(...await measureChanging(meter, count, limits, 'crash'))
+      await meter.passMinute() // the shares of those that crashed are no longer reserved
+      rows.push(...await measureChanging(meter, count, limits, 'restart'))
+    }
     return { rows, idle }
   } finally {
     await group.stop()
@@ -94,33 +98,38 @@ async function measureSteady (meter: Meter, count: number, max: number, affinity
     if (window === undefined) await meter.passMinute()
     else windows.push(window)
   }
-  return { max, replicas: count, share: await meter.share(max), affinity, isChanging: false, windows }
+  return { max, replicas: count, share: await meter.share(max), affinity, changing: undefined, windows }
 }
 
-/** Measures windows in which replicas crash and join. All have their shares when the next window begins. */
-async function measureChanging (meter: Meter, count: number, limits: readonly number[]): Promise<Row[]> {
+/** Measures windows in which replicas are replaced. All have their shares when the next window begins. */
+async function measureChanging (
+  meter: Meter,
+  count: number,
+  limits: readonly number[],
+  changing: 'crash' | 'restart'
+): Promise<Row[]> {
   const random = seededRandom(count)
-  let alive = numbersBelow(count)
-  let next = count
+  let alive = meter.alive
   const rows: Row[] = []
   for (const max of limits) {
     const windows: Window[] = []
     const share = await meter.share(max)
     while (windows.length < CHANGING_WINDOWS) {
-      meter.progress(`${count} replicas, limit ${max}, some crash and join, window ${windows.length + 1}`)
-      const crashing = Math.max(1, Math.round(count * CHANGING))
-      const changes = alive.slice(0, crashing).map((leaves): Change => ({
+      meter.progress(`${count} replicas, limit ${max}, some ${changing}, window ${windows.length + 1}`)
+      const replaced = Math.max(1, Math.round(count * CHANGING))
+      const changes = alive.slice(0, replaced).map((leaves): Change => ({
         at: random() * PERIOD_MS,
         leaves,
-        joins: next++
+        joins: meter.newReplica(),
+        inOrder: changing === 'restart'
       }))
       const plan = { max, abusive: ABUSIVE.at(-1) as number, affinity: false, replicas: alive, changes }
       const window = await meter.measure(plan)
       if (window !== undefined) windows.push(window)
-      alive = [...alive.slice(crashing), ...changes.map(({ joins }) => joins)]
+      alive = meter.alive = [...alive.slice(replaced), ...changes.map(({ joins }) => joins)]
       await meter.passMinute()
     }
-    rows.push({ max, replicas: count, share, affinity: false, isChanging: true, windows: [total(windows)] })
+    rows.push({ max, replicas: count, share, affinity: false, changing, windows: [total(windows)] })
   }
   return rows
 }
@@ -131,13 +140,23 @@ class Meter {
   readonly #group: ReplicaGroup
   /** Processor time of Redis for heartbeats and probes, in cores. */
   readonly #idle: number
+  /** Numbers of the living replicas. */
+  alive: readonly number[]
+  #replicas: number
   #plans = 0
   #disturbed = 0
 
-  constructor (bench: Bench, group: ReplicaGroup, idle: number) {
+  constructor (bench: Bench, group: ReplicaGroup, idle: number, count: number) {
     this.#bench = bench
     this.#group = group
     this.#idle = idle
+    this.alive = numbersBelow(count)
+    this.#replicas = count
+  }
+
+  /** Returns the number of a replica that is to join. */
+  newReplica (): number {
+    return this.#replicas++
   }
 
   progress (line: string): void {

@@ -50,16 +50,18 @@ class Replica {
   readonly members: Members
   readonly limits: Map<number, LeasedLimit>
   readonly ready: Promise<void>
+  readonly store: RedisLeaseStore
+  readonly underWay = new Set<Promise<unknown>>()
   isReady = false
   isAlive = true
 
   constructor ({ redisUrl, windowMs }: Setup, id: string) {
     this.redis = new RedisClient(redisUrl, { channels: ['windows'], scripts: LEASE_SCRIPTS }, silent)
     this.members = new Members(this.redis, { id, windowMs: MEMBERS_WINDOW_MS })
-    const store = new RedisLeaseStore(this.redis, 'windows', id, this.members)
+    this.store = new RedisLeaseStore(this.redis, 'windows', id, this.members)
     this.limits = new Map(LIMITS.map((
       max
-    ) => [max, new LeasedLimit({ nameSpace: `limit-${max}`, max, timeWindow: windowMs }, store)]))
+    ) => [max, new LeasedLimit({ nameSpace: `limit-${max}`, max, timeWindow: windowMs }, this.store)]))
     this.ready = this.#start()
   }
 
@@ -73,6 +75,15 @@ class Replica {
   /** Waits until Redis is reachable, which may take a while on a busy machine. */
   async connected (): Promise<void> {
     while (this.isAlive && !(this.redis.reachable && this.redis.subscribed)) await sleep(5)
+  }
+
+  /** Ends as after SIGTERM, when the replica gets no more reads. */
+  async stop (): Promise<void> {
+    await Promise.all(this.underWay)
+    for (const limit of this.limits.values()) await limit.close()
+    await this.store.leave()
+    this.redis.close()
+    this.isAlive = false
   }
 
   /** Ends without a word, as after SIGKILL. Later answers don't reach its clients. */
@@ -104,22 +115,27 @@ function serve (setup: Setup): void {
     const outagesBefore = outages()
     let lateMs = 0
     const begun = performance.now() + at - (performance.timeOrigin + performance.now())
+    const waiting: Promise<void>[] = []
     const changes = plan.changes.toSorted((one, other) => one.at - other.at)
     const change = (until: number): void => {
       while (changes[0] !== undefined && changes[0].at <= until) {
-        const { leaves, joins } = changes.shift() as typeof changes[number]
-        if (isOwn(leaves)) replicas.get(leaves)?.crash()
+        const { leaves, joins, inOrder } = changes.shift() as typeof changes[number]
+        const leaving = replicas.get(leaves)
+        if (inOrder && leaving !== undefined) waiting.push(leaving.stop())
+        else leaving?.crash()
         if (isOwn(joins)) start(joins)
       }
     }
-    const waiting: Promise<void>[] = []
     const take = ({ at, client, replica: id }: Read): void => {
       const replica = replicas.get(id)
       if (replica === undefined) throw new Error(`replica ${id} has not been started`)
       const answer = async (): Promise<void> => {
         if (!replica.isReady) await replica.ready
         lateMs = Math.max(lateMs, performance.now() - begun - at)
-        const { allowed } = await replica.limits.get(plan.max)!.take(`${plan.name}-${client}`, clock.now())
+        const taken = Promise
+          .resolve(replica.limits.get(plan.max)!.take(`${plan.name}-${client}`, clock.now()))
+        replica.underWay.add(taken)
+        const { allowed } = await taken.finally(() => replica.underWay.delete(taken))
         if (replica.isAlive) (allowed ? admitted : refused)[client]!++
       }
       waiting.push(answer())
