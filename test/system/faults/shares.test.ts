@@ -131,6 +131,32 @@ t.test('a client that reads from one of three processes only gets exactly its li
   }
 })
 
+t.test('a client gets exactly its limit during and after a rolling restart', async (t) => {
+  const clients = Array.from({ length: 4 }, newClient)
+  const total = new Map(clients.map((client) => [client, 0]))
+  const readAll = async (reads: number) => {
+    for (const client of clients) {
+      total.set(client, total.get(client)! + passed(await readInTurn(all, client, reads)))
+    }
+  }
+  await readAll(7)
+  for (const index of [0, 1, 2] as const) {
+    const next = await startReplica(t, settings)
+    t.equal(await all[index].end('SIGTERM'), 0)
+    all[index] = next
+    await readAll(7)
+  }
+  await readAll(LIMIT)
+  t.same([...total.values()], [LIMIT, LIMIT, LIMIT, LIMIT])
+  t.equal(passed(await readInTurn(all, newClient(), LIMIT + 3)), LIMIT, 'a new client')
+  await until(
+    async () => (await shares(all)).every((share) => share === SHARE),
+    'every process has its share again',
+    2 * MAX_WITHOUT_SHARE_MS
+  )
+  sharedAt = performance.now()
+})
+
 t.test('a killed process costs a client at most a third of its limit, and others go on', async (t) => {
   const [one, two, victim] = all
   const others = [one, two]
