@@ -5,7 +5,7 @@ import { join } from 'node:path'
 import { createInterruptedError, RESTORING, startEmbedded } from '../../infra/pglite/embedded.ts'
 import { withFrozenDatabase } from '../../infra/pglite/freeze-lock.ts'
 import { messageOf, printableAddress, schemaOf, type Connection } from '../../infra/postgres/connection.ts'
-import { readAssetRows, type AssetRows } from './asset-rows.ts'
+import { readAssetRows, readDatabaseId, type AssetRows } from './asset-rows.ts'
 import { FolderCopy } from './files.ts'
 import { DATA, DUMP, SECRET, type BackupConfig, type DatabaseKind } from './layout.ts'
 import { dumpDatabase, readDumpedAssetRows } from './pg-tools.ts'
@@ -22,6 +22,8 @@ export interface LiveDatabase {
   readCopiedRows(backup: string, signal?: AbortSignal): Promise<AssetRows>
   /** Reads the rows of the assets from the database itself. */
   readRows(signal?: AbortSignal): Promise<AssetRows>
+  /** Returns the id that the uploads of the database have. @throws {Error} if it is a standby */
+  readId(signal?: AbortSignal): Promise<string>
 }
 
 const SILENT = { info () {}, warn () {} }
@@ -86,20 +88,34 @@ function embeddedDatabase (dataDir: string): LiveDatabase {
     }
   }
 
+  async function read<T> (
+    action: (connection: Connection) => Promise<T>,
+    signal: AbortSignal | undefined
+  ): Promise<T> {
+    return await withTemporaryFolder(async (temporary) => {
+      await copyTo(temporary, signal)
+      return await withEmbedded(join(temporary, DATA), action)
+    })
+  }
+
   return {
     kind: 'embedded',
     copyTo,
     readCopiedRows: readEmbeddedRows,
-    async readRows (signal) {
-      return await withTemporaryFolder(async (temporary) => {
-        await copyTo(temporary, signal)
-        return await readEmbeddedRows(temporary)
-      })
-    }
+    readRows: async (signal) => await read(readAssetRows, signal),
+    readId: async (signal) => await read(readDatabaseId, signal)
   }
 }
 
 function postgresqlDatabase (url: string): LiveDatabase {
+  async function read<T> (action: (connection: Connection) => Promise<T>): Promise<T> {
+    try {
+      return await action(url)
+    } catch (error) {
+      throw new BackupError(`${printableAddress(url)} can't be read: ${messageOf(error)}`, { cause: error })
+    }
+  }
+
   return {
     kind: 'postgresql',
     async copyTo (backup, signal) {
@@ -108,13 +124,8 @@ function postgresqlDatabase (url: string): LiveDatabase {
     async readCopiedRows (backup, signal) {
       return await readDumpedAssetRows(join(backup, DUMP), schemaOf(url) ?? 'public', signal)
     },
-    async readRows () {
-      try {
-        return await readAssetRows(url)
-      } catch (error) {
-        throw new BackupError(`${printableAddress(url)} can't be read: ${messageOf(error)}`, { cause: error })
-      }
-    }
+    readRows: async () => await read(readAssetRows),
+    readId: async () => await read(readDatabaseId)
   }
 }
 

@@ -1,7 +1,8 @@
 import { join } from 'node:path'
 import { requiresFile, sumBytes } from './asset-rows.ts'
 import { compareUploads, type Problem } from './compare.ts'
-import { openLiveDatabase, readBackedUpRows } from './databases.ts'
+import { wrongOwnerMessage } from '../../modules/assets/index.ts'
+import { openLiveDatabase, readBackedUpRows, type LiveDatabase } from './databases.ts'
 import { UPLOADS, type BackupConfig } from './layout.ts'
 import { findDamage, readManifest } from './manifest.ts'
 import { startStep, type WorkOptions } from './progress.ts'
@@ -15,6 +16,8 @@ export interface VerifyReport {
   readonly problems: readonly Problem[]
   /** Files without a row that are less than an hour old. Their upload is in progress or was interrupted. */
   readonly unfinished: number
+  /** Why the service removes no files without a row; undefined if it does. */
+  readonly foreign?: string
   /** The copy of the database is damaged, so the uploads were not compared with it. */
   readonly isDamaged: boolean
 }
@@ -38,20 +41,33 @@ export async function verifyService (
     const keysNow = found.some(isSuspicious) ? await database.readRows(options.signal) : rows
     const problems: Problem[] = []
     let unfinished = 0
+    const isForeign = found.some(({ kind }) => kind === 'no row') &&
+      await belongToAnother(database, uploads, options.signal)
     for (const problem of found) {
       if (problem.kind === 'no file' && !requiresFile(keysNow, problem.key)) continue
       if (problem.kind === 'no row') {
         const ageMs = keysNow.has(problem.key) ? undefined : await fileAgeMs(uploads, problem.key)
         if (ageMs === undefined) continue
-        if (ageMs < UNFINISHED_MS) {
+        if (ageMs < UNFINISHED_MS && !isForeign) {
           unfinished++
           continue
         }
       }
       problems.push(problem)
     }
-    return { assets: rows.size, bytes: sumBytes(rows), problems, unfinished, isDamaged: false }
+    const report = { assets: rows.size, bytes: sumBytes(rows), problems, unfinished, isDamaged: false }
+    return isForeign ? { ...report, foreign: wrongOwnerMessage(uploads.store) } : report
   })
+}
+
+/** Whether the files are marked as those of another database. */
+async function belongToAnother (
+  database: LiveDatabase,
+  { store }: Uploads,
+  signal: AbortSignal | undefined
+): Promise<boolean> {
+  const owner = await store.owner()
+  return owner !== undefined && owner !== await database.readId(signal)
 }
 
 async function fileAgeMs ({ store }: Uploads, key: string): Promise<number | undefined> {

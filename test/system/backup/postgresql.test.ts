@@ -285,6 +285,13 @@ t.test('verify finds damaged files in a backup and in a service, and backup copi
     'a young file without a row may belong to an upload in progress'
   )
 
+  await writeFile(join(other.UPLOADS_DIR, '.database'), 'another database')
+  const foreign = await command(t, other, 'verify')
+  t.match(foreign.output, /belongs to another database: files without a row in this one are not removed/)
+  t.match(foreign.output, new RegExp(`^  ${stray} has no row in the database$`, 'm'), 'however young it is')
+  t.notMatch(foreign.output, /the service removes leftovers/)
+  await rm(join(other.UPLOADS_DIR, '.database'))
+
   const made = join(folder, 'damaged')
   const again = await command(t, other, 'backup', made)
   t.equal(again.code, 1)
