@@ -32,7 +32,18 @@ export class PreconditionFailedError extends LandfallError {
   }
 }
 
-/** Status 409: a `test` of a JSON Patch has failed, and nothing was changed. */
+/** Status 404: there is no such record, or it belongs to another account. */
+export class NotFoundError extends LandfallError {
+  constructor (response: Response, errors: readonly string[]) {
+    super(response, errors)
+    this.name = 'NotFoundError'
+  }
+}
+
+/**
+ * Status 409: a `test` of a JSON Patch has failed, or a page uses the file that should be deleted only if
+ * nothing uses it. Nothing was changed.
+ */
 export class ConflictError extends LandfallError {
   constructor (response: Response, errors: readonly string[]) {
     super(response, errors)
@@ -53,6 +64,7 @@ export class InsufficientScopeError extends LandfallError {
 }
 
 const CLASSES: Readonly<Record<number, typeof LandfallError>> = {
+  404: NotFoundError,
   409: ConflictError,
   412: PreconditionFailedError
 }

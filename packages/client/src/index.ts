@@ -19,7 +19,8 @@ export { srcset, type Asset, type Assets, type AssetWithUses, type DeleteAssetOp
   type UploadOptions } from './assets.ts'
 export type { Auth, Credentials, SignUpFields, User } from './auth.ts'
 export type { EmailConfirmations } from './email-confirmations.ts'
-export { ConflictError, InsufficientScopeError, LandfallError, PreconditionFailedError } from './errors.ts'
+export { ConflictError, InsufficientScopeError, LandfallError, NotFoundError,
+  PreconditionFailedError } from './errors.ts'
 export type { CacheOptions } from './document-cache.ts'
 export { exactJson, type ExactJson } from './exact-json.ts'
 export type { OwnDocument, OwnDocuments, PatchOptions } from './documents.ts'

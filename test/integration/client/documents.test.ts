@@ -21,7 +21,7 @@ t.test('getDocument and putDocument keep every byte, also around the document', 
     status: 412
   })
   t.match(await failure(landingPages.putDocument(id, { n: exactJson('1.0') })), { name: 'TypeError' })
-  t.match(await failure(landingPages.getDocument(publicId)), { status: 404 })
+  t.match(await failure(landingPages.getDocument(publicId)), { name: 'NotFoundError', status: 404 })
   t.equal((await landingPages.getDocument(id)).text, '["plain"]')
 })
 

@@ -131,7 +131,7 @@ t.test('a client that reads from one of three processes only gets exactly its li
   }
 })
 
-t.test('a client gets exactly its limit during and after a rolling restart', async (t) => {
+t.test('a client gets exactly its limit during and after a rolling restart', async (test) => {
   const clients = Array.from({ length: 4 }, newClient)
   const total = new Map(clients.map((client) => [client, 0]))
   const readAll = async (reads: number) => {
@@ -141,14 +141,14 @@ t.test('a client gets exactly its limit during and after a rolling restart', asy
   }
   await readAll(7)
   for (const index of [0, 1, 2] as const) {
-    const next = await startReplica(t, settings)
-    t.equal(await all[index].end('SIGTERM'), 0)
+    const next = await startReplica(t, settings) // it serves the later tests, too
+    test.equal(await all[index].end('SIGTERM'), 0)
     all[index] = next
     await readAll(7)
   }
   await readAll(LIMIT)
-  t.same([...total.values()], [LIMIT, LIMIT, LIMIT, LIMIT])
-  t.equal(passed(await readInTurn(all, newClient(), LIMIT + 3)), LIMIT, 'a new client')
+  test.same([...total.values()], [LIMIT, LIMIT, LIMIT, LIMIT])
+  test.equal(passed(await readInTurn(all, newClient(), LIMIT + 3)), LIMIT, 'a new client')
   await until(
     async () => (await shares(all)).every((share) => share === SHARE),
     'every process has its share again',
