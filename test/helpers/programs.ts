@@ -77,6 +77,14 @@ const PROGRAMS = {
     holds: 'prometheus and promtool',
     find: named('prometheus')
   },
+  /** `amtool` is in the same folder. */
+  alertmanager: {
+    title: 'Alertmanager',
+    apt: 'prometheus-alertmanager',
+    brew: 'alertmanager',
+    holds: 'alertmanager and amtool',
+    find: named('prometheus-alertmanager', 'alertmanager')
+  },
   haproxy: { title: 'HAProxy', apt: 'haproxy', brew: 'haproxy', holds: 'haproxy', find: named('haproxy') },
   pgbouncer: {
     title: 'PgBouncer',

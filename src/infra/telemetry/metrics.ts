@@ -1,3 +1,4 @@
+import { totalmem } from 'node:os'
 import fp from 'fastify-plugin'
 import { collectDefaultMetrics, Counter, Gauge, Registry } from 'prom-client'
 import { COMMIT, VERSION } from '../system/version.ts'
@@ -10,13 +11,21 @@ declare module 'fastify' {
   }
 }
 
-/** Adds prom-client's metrics of the process (`process_*`, `nodejs_*`). Measuring them costs some time. */
+/**
+ * Adds prom-client's metrics of the process (`process_*`, `nodejs_*`) and the limit of its memory. Measuring
+ * them costs some time.
+ */
 export function measureProcess (registry: Registry): void {
   collectDefaultMetrics({ register: registry })
   // Sums of metrics that have the same name without `_total`, a suffix that only counters may have.
   for (const kind of ['handles', 'requests', 'resources']) {
     registry.removeSingleMetric(`nodejs_active_${kind}_total`)
   }
+  addGauge(registry, {
+    name: 'landfall_memory_limit_bytes',
+    help: 'Memory of the container, or of the machine without such a limit',
+    aggregator: 'max'
+  }, () => Math.min(process.constrainedMemory() || Infinity, totalmem()))
 }
 
 export interface MetricDescription {

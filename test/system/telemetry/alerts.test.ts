@@ -6,7 +6,7 @@ import { provide } from '../../helpers/programs.ts'
 import { PROJECT, temporaryFolder } from '../../helpers/service.ts'
 
 // Tests the alerts with promtool on invented series: each fires for the faulty replica after its `for` time,
-// and not for a healthy replica.
+// and not for a healthy replica, nor for a fault in a quiet service that needs nobody at once.
 
 const RULES = join(PROJECT, 'deploy/monitoring/prometheus-rules.yml')
 const promtool = join(dirname(provide('prometheus')), 'promtool')
@@ -32,6 +32,13 @@ const ALERTS: Record<string, Case> = {
     silentAt: 0,
     firesAt: 2
   },
+  LandfallAbsent: {
+    bad: { 'up{job="other"}': '1x60' },
+    good: { 'up{job="landfall"}': '0x60' },
+    silentAt: 4,
+    firesAt: 6,
+    isOverall: true
+  },
   LandfallPublicReadsFail: {
     bad: {
       [`${PAGES}{source="none",status="503"}`]: '0+2x60',
@@ -41,8 +48,8 @@ const ALERTS: Record<string, Case> = {
       [`${PAGES}{source="none",status="503"}`]: '0+1x60',
       [`${PAGES}{source="process",status="200"}`]: '0+199x60'
     },
-    silentAt: 2,
-    firesAt: 6
+    silentAt: 4,
+    firesAt: 9
   },
   LandfallReadsRefused: {
     bad: {
@@ -57,10 +64,10 @@ const ALERTS: Record<string, Case> = {
     firesAt: 9
   },
   LandfallStaleReads: {
-    bad: { [`${PAGES}{source="stale",status="200"}`]: '0+1x60' },
-    good: { [`${PAGES}{source="stale",status="200"}`]: '5x60' },
-    silentAt: 1,
-    firesAt: 5
+    bad: { [`${PAGES}{source="stale",status="200"}`]: '0+2x60' },
+    good: { [`${PAGES}{source="stale",status="200"}`]: '0x5 9x60' },
+    silentAt: 4,
+    firesAt: 9
   },
   LandfallManagementErrors: {
     bad: {
@@ -72,16 +79,18 @@ const ALERTS: Record<string, Case> = {
       [`${REQUESTS}_count{route="/assets",status="2xx"}`]: '0+96x60',
       [`${REQUESTS}_count{route="/health/ready",status="5xx"}`]: '0+90x60'
     },
-    silentAt: 4,
-    firesAt: 9
+    silentAt: 5,
+    firesAt: 10
   },
   LandfallManagementSlow: {
     bad: {
+      [`${REQUESTS}_count{route="/auth/me"}`]: '0+100x60',
       [`${REQUESTS}_bucket{route="/auth/me",le="1"}`]: '0+90x60',
       [`${REQUESTS}_bucket{route="/auth/me",le="2.5"}`]: '0+100x60',
       [`${REQUESTS}_bucket{route="/auth/me",le="+Inf"}`]: '0+100x60'
     },
     good: {
+      [`${REQUESTS}_count{route="/auth/me"}`]: '0+100x60',
       [`${REQUESTS}_bucket{route="/auth/me",le="1"}`]: '0+96x60',
       [`${REQUESTS}_bucket{route="/auth/me",le="2.5"}`]: '0+100x60',
       [`${REQUESTS}_bucket{route="/auth/me",le="+Inf"}`]: '0+100x60'
@@ -91,7 +100,7 @@ const ALERTS: Record<string, Case> = {
   },
   LandfallDatabaseUnavailable: {
     bad: {
-      'landfall_database_connection_wait_seconds_count{result="unavailable"}': '0+1x60',
+      'landfall_database_connection_wait_seconds_count{result="unavailable"}': '0+3x60',
       'landfall_database_statement_duration_seconds_count{result="unavailable"}': '0x60'
     },
     good: {
@@ -100,8 +109,8 @@ const ALERTS: Record<string, Case> = {
       'landfall_database_statement_duration_seconds_count{result="error"}': '0+9x60',
       landfall_database_up: '1x60'
     },
-    silentAt: 1,
-    firesAt: 5
+    silentAt: 4,
+    firesAt: 7
   },
   LandfallDatabasePoolFull: {
     bad: { landfall_database_waiting: '1x60' },
@@ -132,6 +141,14 @@ const ALERTS: Record<string, Case> = {
     silentAt: 0,
     firesAt: 2
   },
+  // One read of nearly every client asks Redis, because the processes are new.
+  LandfallLeaseStorm: {
+    bad: { landfall_leases_total: '0+6000x60', [`${PAGES}{source="process",status="200"}`]: '0+120x60' },
+    good: { landfall_leases_total: '0+6000x60', [`${PAGES}{source="process",status="200"}`]: '0+6000x60' },
+    silentAt: 3,
+    firesAt: 6,
+    isOverall: true
+  },
   LandfallEventLoopLate: {
     bad: { 'nodejs_eventloop_lag_p99_seconds{job="landfall"}': '0.3x60' },
     good: {
@@ -141,11 +158,23 @@ const ALERTS: Record<string, Case> = {
     silentAt: 4,
     firesAt: 6
   },
+  LandfallMemoryNearLimit: {
+    bad: {
+      'process_resident_memory_bytes{job="landfall"}': '480000000x60',
+      'landfall_memory_limit_bytes{job="landfall"}': '512000000x60'
+    },
+    good: {
+      'process_resident_memory_bytes{job="landfall"}': '440000000x60',
+      'landfall_memory_limit_bytes{job="landfall"}': '512000000x60'
+    },
+    silentAt: 9,
+    firesAt: 11
+  },
   LandfallSheds: {
-    bad: { 'landfall_requests_shed_total{reason="rss"}': '0+1x60' },
-    good: { 'landfall_requests_shed_total{reason="rss"}': '3x60' },
+    bad: { 'landfall_requests_shed_total{reason="rss"}': '0+2x60' },
+    good: { 'landfall_requests_shed_total{reason="rss"}': '0x5 9x60' },
     silentAt: 4,
-    firesAt: 8
+    firesAt: 9
   },
   LandfallConnectionsNearLimit: {
     bad: { landfall_connections: '81x60', landfall_connections_max: '100x60' },
@@ -159,16 +188,16 @@ const ALERTS: Record<string, Case> = {
     firesAt: 6
   },
   LandfallConnectionsRefused: {
-    bad: { landfall_connections_refused_total: '0x5 0+1x60' },
-    good: { landfall_connections_refused_total: '8x60' },
-    silentAt: 5,
-    firesAt: 8
+    bad: { landfall_connections_refused_total: '0+2x60' },
+    good: { landfall_connections_refused_total: '0x5 9x60' },
+    silentAt: 4,
+    firesAt: 9
   },
   LandfallHashQueueFull: {
-    bad: { landfall_password_hashes_refused_total: '0x5 0+1x60' },
-    good: { landfall_password_hashes_refused_total: '8x60' },
+    bad: { landfall_password_hashes_refused_total: '0x5 0+2x60' },
+    good: { landfall_password_hashes_refused_total: '0x5 3x60' },
     silentAt: 5,
-    firesAt: 8
+    firesAt: 10
   },
   LandfallSignInsFail: {
     bad: {
@@ -195,8 +224,8 @@ const ALERTS: Record<string, Case> = {
     isOverall: true
   },
   LandfallMailsDelayed: {
-    bad: { landfall_oldest_mail_age_seconds: '0+60x60' },
-    good: { landfall_oldest_mail_age_seconds: '500x60' },
+    bad: { landfall_oldest_mail_age_seconds: '0+60x60', landfall_mails_waiting: '3x60' },
+    good: { landfall_oldest_mail_age_seconds: '500x60', landfall_mails_waiting: '99x60' },
     silentAt: 14,
     firesAt: 17,
     isOverall: true
@@ -209,7 +238,16 @@ const ALERTS: Record<string, Case> = {
     isOverall: true
   },
   LandfallUploadsFail: {
-    bad: { 'landfall_uploads_total{result="disk_full"}': '0x5 0+1x60' },
+    bad: { 'landfall_uploads_total{result="disk_full"}': '0+1x60' },
+    good: {
+      'landfall_uploads_total{result="failed"}': '0+1x60',
+      'landfall_uploads_total{result="stored"}': '0+30x60'
+    },
+    silentAt: 6,
+    firesAt: 12
+  },
+  LandfallSomeUploadsFail: {
+    bad: { 'landfall_uploads_total{result="failed"}': '0x5 1x60' },
     good: {
       'landfall_uploads_total{result="disk_full"}': '3x60',
       'landfall_uploads_total{result="too_large"}': '0+9x60',
@@ -217,6 +255,23 @@ const ALERTS: Record<string, Case> = {
     },
     silentAt: 5,
     firesAt: 8
+  },
+  LandfallVariantsFail: {
+    bad: { 'landfall_variants_total{result="failed"}': '0+1x60' },
+    good: {
+      'landfall_variants_total{result="failed"}': '0x5 3x60',
+      'landfall_variants_total{result="refused"}': '0+9x60',
+      'landfall_variants_total{result="made"}': '0+9x60'
+    },
+    silentAt: 1,
+    firesAt: 20,
+    isOverall: true
+  },
+  LandfallVariantsQueued: {
+    bad: { landfall_variants_queued: '60x60' },
+    good: { landfall_variants_queued: '90 90 90 0 90 90 90 0 40x60' },
+    silentAt: 4,
+    firesAt: 6
   },
   // Time begins at 0 in promtool, so a timestamp of 0 is a cleanup at the beginning.
   LandfallSweepOverdue: {
@@ -268,6 +323,14 @@ const ALERTS: Record<string, Case> = {
     good: { landfall_worker_restarts_total: '0 1 1x60' },
     silentAt: 1,
     firesAt: 7
+  },
+  // Time begins at 0 in promtool, so the newest backup is 25 hours old at first.
+  LandfallBackupOld: {
+    bad: { landfall_backup_last_success_timestamp_seconds: '-90000x180' },
+    good: { landfall_backup_last_success_timestamp_seconds: '-3600x180' },
+    silentAt: 118,
+    firesAt: 122,
+    isOverall: true
   }
 }
 
@@ -276,28 +339,82 @@ t.test('Prometheus accepts the rules', async (t) => {
   t.match(run('check', 'config', join(PROJECT, 'deploy/monitoring/prometheus.yml')), /SUCCESS/)
 })
 
+t.test('Alertmanager accepts its example', async (t) => {
+  const amtool = join(dirname(provide('alertmanager')), 'amtool')
+  const file = join(PROJECT, 'deploy/monitoring/alertmanager.yml')
+  t.match(execFileSync(amtool, ['check-config', file], { encoding: 'utf8' }), /SUCCESS/)
+})
+
 t.test('every alert has a test case', async (t) => {
   const names = [...readFileSync(RULES, 'utf8').matchAll(/- alert: (\w+)/g)].map(([, name]) => name)
   t.same(names.sort(), Object.keys(ALERTS).sort())
 })
 
-/** PostgreSQL is unreachable while the service is idle. */
-const IDLE_OUTAGE: Case = {
-  bad: { landfall_database_up: '0x60' },
-  good: { landfall_database_up: '1x60' },
-  silentAt: 1,
-  firesAt: 3
-}
-
-/** On an idle service, one client that reads too often is no reason for an alert. */
-const ONE_CLIENT: Case = {
-  ...ALERTS.LandfallReadsRefused as Case,
-  good: { [`${PAGES}{source="none",status="429"}`]: '0+30x60' }
-}
+/** Other faults that an alert must show, and what must wake nobody although it is not quite healthy. */
+const OTHERS: [alert: string, it: Partial<Case>][] = [
+  // PostgreSQL is unreachable while the service is idle.
+  ['LandfallDatabaseUnavailable', { bad: { landfall_database_up: '0x60' }, silentAt: 2, firesAt: 4 }],
+  // A slow statement now and then.
+  ['LandfallDatabaseUnavailable', {
+    good: {
+      'landfall_database_connection_wait_seconds_count{result="unavailable"}': '0x60',
+      'landfall_database_statement_duration_seconds_count{result="unavailable"}': '0+1x60',
+      'landfall_database_statement_duration_seconds_count{result="ok"}': '0+20x60'
+    }
+  }],
+  // All targets have vanished, and with them every series.
+  ['LandfallAbsent', { bad: {} }],
+  // One client reads too often.
+  ['LandfallReadsRefused', { good: { [`${PAGES}{source="none",status="429"}`]: '0+30x60' } }],
+  // One 503 in each of many quiet minutes.
+  ['LandfallPublicReadsFail', {
+    good: {
+      [`${PAGES}{source="none",status="503"}`]: '0+1x60',
+      [`${PAGES}{source="process",status="200"}`]: '0+1x60'
+    }
+  }],
+  // A burst of 503 in one minute.
+  ['LandfallPublicReadsFail', {
+    good: {
+      [`${PAGES}{source="none",status="503"}`]: '0x5 90x60',
+      [`${PAGES}{source="process",status="200"}`]: '0+9x60'
+    }
+  }],
+  // Two of four requests, every four minutes; and nine of nine, once.
+  ['LandfallManagementErrors', {
+    good: {
+      [`${REQUESTS}_count{route="/assets",status="5xx"}`]: '0+0.5x60',
+      [`${REQUESTS}_count{route="/assets",status="2xx"}`]: '0+0.5x60'
+    }
+  }],
+  ['LandfallManagementErrors', { good: { [`${REQUESTS}_count{route="/assets",status="5xx"}`]: '0x5 9x60' } }],
+  // All of the few requests are slow.
+  ['LandfallManagementSlow', {
+    good: {
+      [`${REQUESTS}_count{route="/auth/me"}`]: '0+2x60',
+      [`${REQUESTS}_bucket{route="/auth/me",le="1"}`]: '0x60',
+      [`${REQUESTS}_bucket{route="/auth/me",le="2.5"}`]: '0+2x60',
+      [`${REQUESTS}_bucket{route="/auth/me",le="+Inf"}`]: '0+2x60'
+    }
+  }],
+  // A client sends a failed upload again, twice.
+  ['LandfallUploadsFail', { good: { 'landfall_uploads_total{result="failed"}': '0x5 3x60' } }],
+  // The server of one address refuses its mail for now.
+  ['LandfallMailsDelayed', {
+    good: { landfall_oldest_mail_age_seconds: '0+60x60', landfall_mails_waiting: '1x60' }
+  }],
+  // No backup has ever told its time.
+  ['LandfallBackupOld', { bad: { up: '1x60' }, silentAt: 59, firesAt: 61 }],
+  // A single client asks Redis often.
+  ['LandfallLeaseStorm', {
+    good: { landfall_leases_total: '0+600x60', [`${PAGES}{status="200"}`]: '0+60x60' }
+  }]
+]
 
 t.test('every alert fires for the faulty replica and for no other', async (t) => {
-  const cases: [alert: string, it: Case][] = [...Object.entries(ALERTS), ['LandfallDatabaseUnavailable',
-    IDLE_OUTAGE], ['LandfallReadsRefused', ONE_CLIENT]]
+  const cases: [alert: string, it: Case][] = [...Object.entries(ALERTS), ...OTHERS.map((
+    [alert, it]
+  ): [string, Case] => [alert, { ...ALERTS[alert] as Case, ...it }])]
   const tests = cases
     .flatMap(([alert, { bad, good, silentAt, firesAt, isOverall = false }]) => {
       const firing = (minutes: number, instances: readonly string[]) => ({

@@ -1,11 +1,14 @@
-import { execFileSync, spawn } from 'node:child_process'
-import { readFileSync, writeFileSync } from 'node:fs'
-import { get } from 'node:http'
+import { execFileSync } from 'node:child_process'
+import { readFileSync } from 'node:fs'
+import { once } from 'node:events'
+import { createServer, get } from 'node:http'
+import type { AddressInfo } from 'node:net'
 import { dirname, join } from 'node:path'
 import { setTimeout as sleep } from 'node:timers/promises'
 import t, { type Test } from 'tap'
 import { call, Owner } from '../../helpers/client.ts'
 import { startMailServer } from '../../helpers/mail-server.ts'
+import { startPrometheus } from '../../helpers/monitoring.ts'
 import { provide } from '../../helpers/programs.ts'
 import { Readers } from '../../helpers/readers.ts'
 import { claimRedis, createDatabase, freePort } from '../../helpers/servers.ts'
@@ -48,7 +51,10 @@ t.test('Prometheus scrapes a service under load', async (t) => {
   })
   const scrape = async () => await (await fetch(`http://127.0.0.1:${opsPort}/metrics`)).text()
   await until(async () => /^landfall_workers 2$/m.test(await scrape()))
-  const query = await startPrometheus(t, opsPort)
+  const nodePort = await serveBackupTime(t)
+  const query = await startPrometheus(t, {
+    ports: { '127.0.0.1:9400': [opsPort], '127.0.0.1:9100': [nodePort] }
+  })
   await startLoad(t, url)
   await until(async () => (await query('landfall_public_reads_total offset 6s')).length > 0)
   const metrics = namesIn(await scrape())
@@ -123,6 +129,22 @@ const namesIn = (text: string): Map<string, string> =>
     [, name, type]
   ) => [name as string, type as string]))
 
+/** Runs the commands of docs/backup.md, and serves their file as node_exporter does. */
+async function serveBackupTime (t: Test): Promise<number> {
+  const folder = temporaryFolder(t)
+  const [, commands = ''] = /^## Alert on old backups\n[\s\S]*?^```sh\n([\s\S]*?)^```$/m
+    .exec(readFileSync(join(PROJECT, 'docs/backup.md'), 'utf8')) ?? []
+  execFileSync('sh', ['-eu', '-c', commands], { env: { ...process.env, TEXTFILES: folder } })
+  const server = createServer((_, response) => response.end(readFileSync(join(folder, 'landfall.prom'))))
+  server.listen(0, '127.0.0.1')
+  await once(server, 'listening')
+  t.teardown(() => {
+    server.closeAllConnections()
+    server.close()
+  })
+  return (server.address() as AddressInfo).port
+}
+
 const readAnew = async (url: string) =>
   await new Promise((resolve, reject) => {
     get(url, { agent: false }, (response) => response.resume().on('end', resolve)).on('error', reject)
@@ -155,44 +177,4 @@ async function startLoad (t: Test, url: string): Promise<void> {
     await loop
     await readers.stop()
   })
-}
-
-/** Starts Prometheus with the example's settings and shorter intervals; returns a query function. */
-async function startPrometheus (t: Test, target: number): Promise<(expression: string) => Promise<number[]>> {
-  const folder = temporaryFolder(t)
-  const port = await freePort()
-  const settings = readFileSync(join(PROJECT, 'deploy/monitoring/prometheus.yml'), 'utf8')
-    .replaceAll(/_interval: 15s/g, '_interval: 500ms')
-    .replace('127.0.0.1:9400', `127.0.0.1:${target}`)
-  writeFileSync(join(folder, 'prometheus.yml'), settings)
-  writeFileSync(join(folder, 'prometheus-rules.yml'), RULES)
-  const child = spawn(prometheus, [`--config.file=${join(folder, 'prometheus.yml')}`,
-    `--storage.tsdb.path=${join(folder, 'data')}`, `--web.listen-address=127.0.0.1:${port}`,
-    '--log.level=warn'], { stdio: ['ignore', 'ignore', 'pipe'] })
-  let output = ''
-  child.stderr.on('data', (data: Buffer) => {
-    output += data.toString()
-  })
-  t.teardown(async () => {
-    child.kill('SIGKILL')
-    if (child.exitCode === null && child.signalCode === null) {
-      await new Promise((resolve) => child.once('exit', resolve))
-    }
-  })
-  const api = `http://127.0.0.1:${port}`
-  await until(async () => {
-    if (child.exitCode !== null) throw new Error(`Prometheus ended:\n${output}`)
-    return await fetch(`${api}/-/ready`).then(({ ok }) => ok, () => false)
-  })
-  return async (expression) => {
-    const response =
-      await fetch(`${api}/api/v1/query?${new URLSearchParams({ query: expression }).toString()}`)
-    const { status, error, data } = await response.json() as {
-      status: string
-      error?: string
-      data: { result: { value: [number, string] }[] }
-    }
-    if (status !== 'success') throw new Error(`${expression}: ${error}`)
-    return data.result.map(({ value: [, value] }) => Number(value))
-  }
 }

@@ -1,0 +1,124 @@
+import { spawn } from 'node:child_process'
+import { readFileSync, writeFileSync } from 'node:fs'
+import { createServer } from 'node:http'
+import { once } from 'node:events'
+import type { AddressInfo } from 'node:net'
+import { join } from 'node:path'
+import { json } from 'node:stream/consumers'
+import { provide } from './programs.ts'
+import { freePort, type Teardown } from './servers.ts'
+import { PROJECT, temporaryFolder } from './service.ts'
+import { until } from './until.ts'
+
+// Runs Prometheus and Alertmanager with the files of deploy/monitoring.
+
+const FOLDER = join(PROJECT, 'deploy/monitoring')
+const read = (name: string): string => readFileSync(join(FOLDER, name), 'utf8')
+
+export interface PrometheusOptions {
+  /** Ports of /metrics by the address of the example that they replace. */
+  readonly ports: Readonly<Record<string, readonly number[]>>
+  /** Whether minutes of the rules are seconds. */
+  readonly isFast?: boolean
+}
+
+/** Starts Prometheus with shorter intervals; returns a query function. */
+export async function startPrometheus (
+  t: Teardown,
+  { ports, isFast = false }: PrometheusOptions
+): Promise<(expression: string) => Promise<number[]>> {
+  const folder = temporaryFolder(t)
+  const port = await freePort()
+  let settings = read('prometheus.yml').replaceAll(/_interval: 15s/g, '_interval: 500ms')
+  for (const [address, replacements] of Object.entries(ports)) {
+    settings = settings.replace(`'${address}'`, replacements.map((port) => `'127.0.0.1:${port}'`).join(', '))
+  }
+  const rules = read('prometheus-rules.yml')
+  writeFileSync(join(folder, 'prometheus.yml'), settings)
+  writeFileSync(join(folder, 'prometheus-rules.yml'), isFast ? inSeconds(rules) : rules)
+  const api = `http://127.0.0.1:${port}`
+  await run(t, provide('prometheus'), [`--config.file=${join(folder, 'prometheus.yml')}`,
+    `--storage.tsdb.path=${join(folder, 'data')}`, `--web.listen-address=127.0.0.1:${port}`,
+    '--log.level=warn'], api)
+  return async (expression) => {
+    const response =
+      await fetch(`${api}/api/v1/query?${new URLSearchParams({ query: expression }).toString()}`)
+    const { status, error, data } = await response.json() as {
+      status: string
+      error?: string
+      data: { result: { value: [number, string] }[] }
+    }
+    if (status !== 'success') throw new Error(`${expression}: ${error}`)
+    return data.result.map(({ value: [, value] }) => Number(value))
+  }
+}
+
+export interface AlertmanagerAlert {
+  readonly labels: Readonly<Record<string, string>>
+  readonly status: { readonly state: 'active' | 'suppressed' | 'unprocessed' }
+}
+
+/** What Alertmanager sends, to a pager or as a ticket. */
+interface Message {
+  readonly status: 'firing' | 'resolved'
+  readonly groupLabels: Readonly<Record<string, string>>
+}
+
+export interface Alertmanager {
+  readonly port: number
+  /** The messages to the pager about alerts that fire. */
+  readonly pages: readonly Message[]
+  /** Returns the alerts that fire. */
+  alerts(): Promise<AlertmanagerAlert[]>
+}
+
+/** Starts Alertmanager with the example; its minutes are seconds. */
+export async function startAlertmanager (t: Teardown): Promise<Alertmanager> {
+  const folder = temporaryFolder(t)
+  const port = await freePort()
+  const pages: Message[] = []
+  const receiver = createServer((request, response) => {
+    json(request).then((body) => {
+      const message = body as Message
+      if (request.url === '/page' && message.status === 'firing') pages.push(message)
+      response.end()
+    }, () => response.destroy())
+  }).listen(0, '127.0.0.1')
+  await once(receiver, 'listening')
+  t.teardown(() => receiver.close())
+  const settings = read('alertmanager.yml').replaceAll(
+    '127.0.0.1:9095',
+    `127.0.0.1:${(receiver.address() as AddressInfo).port}`
+  )
+  writeFileSync(join(folder, 'alertmanager.yml'), inSeconds(settings.replace('30s', '500ms')))
+  const api = `http://127.0.0.1:${port}`
+  await run(t, provide('alertmanager'), [`--config.file=${join(folder, 'alertmanager.yml')}`,
+    `--storage.path=${join(folder, 'data')}`, `--web.listen-address=127.0.0.1:${port}`,
+    '--cluster.listen-address=', '--log.level=warn'], api)
+  return {
+    port,
+    pages,
+    alerts: async () => await (await fetch(`${api}/api/v2/alerts`)).json() as AlertmanagerAlert[]
+  }
+}
+
+const inSeconds = (text: string): string => text.replaceAll(/\b(\d+)m\b/g, '$1s')
+
+/** Starts a program and waits until it is ready; the end of the test kills it. */
+async function run (t: Teardown, program: string, args: readonly string[], api: string): Promise<void> {
+  const child = spawn(program, args, { stdio: ['ignore', 'ignore', 'pipe'] })
+  let output = ''
+  child.stderr.on('data', (data: Buffer) => {
+    output += data.toString()
+  })
+  t.teardown(async () => {
+    child.kill('SIGKILL')
+    if (child.exitCode === null && child.signalCode === null) {
+      await new Promise((resolve) => child.once('exit', resolve))
+    }
+  })
+  await until(async () => {
+    if (child.exitCode !== null) throw new Error(`${program} ended:\n${output}`)
+    return await fetch(`${api}/-/ready`).then(({ ok }) => ok, () => false)
+  })
+}
