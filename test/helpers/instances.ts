@@ -94,7 +94,8 @@ export async function startPostgres (
   bin: string,
   cluster: string,
   guardian: Guardian,
-  durability: 'on' | 'off' = 'off'
+  durability: 'on' | 'off' = 'off',
+  moreSettings: Record<string, string | number> = {}
 ): Promise<Instance> {
   const data = join(cluster, 'data')
   const password = readFileSync(join(cluster, 'password'), 'utf8')
@@ -109,7 +110,8 @@ export async function startPostgres (
     shared_buffers: '64MB',
     // Shared memory in the temporary folder; in /dev/shm it would stay after a SIGKILL.
     dynamic_shared_memory_type: 'mmap',
-    timezone: 'UTC'
+    timezone: 'UTC',
+    ...moreSettings
   }
   return await startInstance({
     name: 'PostgreSQL',
