@@ -6,13 +6,18 @@ import { INFO } from '../../../src/http/openapi/info.ts'
 
 const ROOT = resolve(import.meta.dirname, '../../..')
 const read = (name: string): string => readFileSync(join(ROOT, name), 'utf8')
-const readJson = (name: string) => JSON.parse(read(name)) as { version: string }
+const readJson = (name: string) =>
+  JSON.parse(read(name)) as { version: string, packages?: Record<string, { version: string }> }
 const { version } = readJson('package.json')
 
-t.test('package, lock file, client, OpenAPI document and command line have the same version', async (t) => {
+t.test('packages, lock file, OpenAPI document and command line have the same version', async (t) => {
   t.match(version, /^\d+\.\d+\.\d+$/)
-  t.equal(readJson('package-lock.json').version, version, 'package-lock.json')
-  t.equal(readJson('packages/client/package.json').version, version, 'packages/client/package.json')
+  const lock = readJson('package-lock.json')
+  t.equal(lock.version, version, 'package-lock.json')
+  for (const folder of ['', 'packages/client', 'console']) {
+    t.equal(readJson(join(folder, 'package.json')).version, version, `${folder}/package.json`)
+    t.equal(lock.packages?.[folder]?.version, version, `${folder} in package-lock.json`)
+  }
   t.equal(INFO.version, version, '/openapi.json')
   const printed = execFileSync(process.execPath, ['--import=tsx', 'src/cli/landfall.ts', '--version'], {
     cwd: ROOT,
@@ -21,8 +26,12 @@ t.test('package, lock file, client, OpenAPI document and command line have the s
   t.equal(printed.trim(), version, 'landfall --version')
 })
 
-t.test('the newest release in the changelog is the version of the package', async (t) => {
+t.test('the newest release in the changelog is the version of the package, and can be upgraded to', async (t) => {
   const headings = [...read('CHANGELOG.md').matchAll(/^## (.*)$/gm)].map(([, heading = '']) => heading)
   t.equal(headings[0], '[Unreleased]')
-  t.equal(/^\[(.+)\] - \d{4}-\d{2}-\d{2}$/.exec(headings[1] ?? '')?.[1], version)
+  const [newest, previous] = headings.slice(1).map((heading) =>
+    /^\[(.+)\] - \d{4}-\d{2}-\d{2}$/.exec(heading)?.[1]
+  )
+  t.equal(newest, version)
+  t.match(read('docs/upgrading.md'), `\n## From ${previous} to ${version}\n`, 'docs/upgrading.md')
 })
