@@ -3,14 +3,26 @@ export interface SemaphoreOptions {
   readonly maxRunning: number
   /** Tasks that may wait. */
   readonly maxWaiting: number
+  /** Tasks of one key that may wait; by default all of them. */
+  readonly maxWaitingPerKey?: number
   /** Creates the error for a task that is refused. */
   readonly createRefusal: () => Error
 }
 
-/** Runs a limited number of tasks at a time, in order, and refuses a task if too many are waiting. */
+interface WaitingTask {
+  readonly start: () => void
+  readonly refuse: (reason: unknown) => void
+}
+
+/**
+ * Runs a limited number of tasks at a time, and refuses a task if too many are waiting. Tasks of one key
+ * start in order, and the keys take turns: a key with many waiting tasks delays another one by one task only.
+ */
 export class Semaphore {
   readonly #options: SemaphoreOptions
-  readonly #queue: { readonly start: () => void, readonly refuse: (reason: unknown) => void }[] = []
+  /** The waiting tasks by key. The first key has the next turn. */
+  readonly #queues = new Map<unknown, WaitingTask[]>()
+  #waiting = 0
   #running = 0
   #refused = 0
 
@@ -23,7 +35,7 @@ export class Semaphore {
   }
 
   get waiting (): number {
-    return this.#queue.length
+    return this.#waiting
   }
 
   /** Number of tasks refused because too many were waiting. */
@@ -31,14 +43,19 @@ export class Semaphore {
     return this.#refused
   }
 
-  /** @throws the error of the task, or of `createRefusal()` if too many tasks are waiting */
-  async run<T> (task: () => Promise<T>): Promise<T> {
+  /**
+   * Runs a task, perhaps later.
+   *
+   * @param key whose turn it takes; without one, all tasks take turns as one
+   * @throws the error of the task, or of `createRefusal()` if too many tasks are waiting
+   */
+  async run<T> (task: () => Promise<T>, key?: unknown): Promise<T> {
     if (this.#running < this.#options.maxRunning) this.#running++
-    else await this.#wait()
+    else await this.#wait(key)
     try {
       return await task()
     } finally {
-      const next = this.#queue.shift()
+      const next = this.#takeNext()
       if (next === undefined) this.#running--
       else next.start() // the next task takes this task's place
     }
@@ -46,14 +63,29 @@ export class Semaphore {
 
   /** Rejects all waiting tasks with `reason`. */
   refuseWaiting (reason: unknown): void {
-    for (const { refuse } of this.#queue.splice(0)) refuse(reason)
+    for (let next = this.#takeNext(); next !== undefined; next = this.#takeNext()) next.refuse(reason)
   }
 
-  async #wait (): Promise<void> {
-    if (this.#queue.length >= this.#options.maxWaiting) {
+  #takeNext (): WaitingTask | undefined {
+    const [first] = this.#queues
+    if (first === undefined) return undefined
+    const [key, queue] = first
+    this.#queues.delete(key)
+    const next = queue.shift()
+    if (queue.length > 0) this.#queues.set(key, queue) // behind all other keys
+    this.#waiting--
+    return next
+  }
+
+  async #wait (key: unknown): Promise<void> {
+    const { maxWaiting, maxWaitingPerKey = maxWaiting, createRefusal } = this.#options
+    const queue = this.#queues.get(key) ?? []
+    if (this.#waiting >= maxWaiting || queue.length >= maxWaitingPerKey) {
       this.#refused++
-      throw this.#options.createRefusal()
+      throw createRefusal()
     }
-    await new Promise<void>((resolve, reject) => this.#queue.push({ start: resolve, refuse: reject }))
+    this.#waiting++
+    this.#queues.set(key, queue)
+    await new Promise<void>((resolve, reject) => queue.push({ start: resolve, refuse: reject }))
   }
 }

@@ -45,15 +45,17 @@ export class CredentialCheck {
    */
   async attempt (request: FastifyRequest, email: string, password: string): Promise<User | undefined> {
     let user: User | undefined
+    const address = request.server.addressOf(request).counted
     const isRight = await this.#throttle.guard(request, email, async () => {
       user = isEmailAddress(email) ? await findUser(this.#database, email) : undefined
       return user?.passwordHash
-    }, async () => await this.#passwords.verify(user?.passwordHash, password))
+    }, async () => await this.#passwords.verify(user?.passwordHash, password, address))
     if (user === undefined || !isRight) {
       this.#counts.signInFailures++
       return undefined
     }
-    return this.#passwords.isOutdated(user.passwordHash) ? await this.#renewHash(user, password) : user
+    return this.#passwords.isOutdated(user.passwordHash) ? await this.#renewHash(user, password, address)
+      : user
   }
 
   /**
@@ -80,12 +82,12 @@ export class CredentialCheck {
   }
 
   /** Hashes the password with the current parameters, unless a concurrent sign-in has done so. */
-  async #renewHash (user: User, password: string): Promise<User> {
-    const passwordHash = await this.#passwords.hash(password)
+  async #renewHash (user: User, password: string, address: string): Promise<User> {
+    const passwordHash = await this.#passwords.hash(password, address)
     if (await replacePasswordHash(this.#database, user, passwordHash)) return { ...user, passwordHash }
     const current = await findUser(this.#database, user.email)
-    return current !== undefined && await this.#passwords.verify(current.passwordHash, password) ? current
-      : user
+    return current !== undefined && await this.#passwords.verify(current.passwordHash, password, address)
+      ? current : user
   }
 }
 

@@ -19,7 +19,7 @@ export const passwordRoutes: FastifyPluginAsyncTypebox = async (app) => {
     checkNewPasswordFields(session.email, request.body, attachedProblems(request))
     const { current_password: current, password } = request.body
     const proof = await credentialCheck.confirm(request, session, current, 'Current password')
-    const passwordHash = await passwords.hash(password)
+    const passwordHash = await passwords.hash(password, app.addressOf(request).counted)
     const hasMail = sendsMail(config)
     const changed = await changeOwnPassword(database, proof, { passwordHash, hasMail })
     if (changed === undefined) throw await credentialCheck.createRefusal(request, 'Current password')

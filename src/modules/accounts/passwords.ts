@@ -23,33 +23,42 @@ const PARAMETERS = { type: argon2.argon2id, memoryCost: 19 * 1024, timeCost: 2, 
 export const MAX_HASHES = Math.max(1, Math.min(2, availableParallelism() - 1))
 /** The most hashes that may wait. To compute this many takes one to two seconds. */
 const MAX_WAITING = 64
+/** The most hashes of one client address that may wait. */
+export const MAX_WAITING_PER_ADDRESS = 8
 
-/** Hashes and compares passwords, a few at a time. */
+/** Hashes and compares passwords, a few at a time. Client addresses take turns. */
 export class Passwords {
   readonly #queue = new Semaphore({
     maxRunning: MAX_HASHES,
     maxWaiting: MAX_WAITING,
+    maxWaitingPerKey: MAX_WAITING_PER_ADDRESS,
     createRefusal: () => new RetryLaterError(503, 'Too many people are signing in, try again shortly', 1)
   })
   #decoy: Promise<string> | undefined
 
-  /** @throws {RetryLaterError} 503 when too many are waiting */
-  async hash (password: string): Promise<string> {
-    return await this.#queue.run(async () => await argon2.hash(bytesOf(password), PARAMETERS))
+  /**
+   * Hashes a password.
+   *
+   * @param address the counted address of the client, if a request needs the hash
+   * @throws {RetryLaterError} 503 when too many are waiting, or too many of this address
+   */
+  async hash (password: string, address?: string): Promise<string> {
+    return await this.#queue.run(async () => await argon2.hash(bytesOf(password), PARAMETERS), address)
   }
 
   /**
    * Compares a password with its hash. Without a hash (there is no account), it compares with a decoy, so
    * that both cases take the same time.
    *
-   * @throws {RetryLaterError} 503 when too many are waiting
+   * @param address the counted address of the client
+   * @throws {RetryLaterError} 503 when too many are waiting, or too many of this address
    */
-  async verify (hash: string | undefined, password: string): Promise<boolean> {
+  async verify (hash: string | undefined, password: string, address?: string): Promise<boolean> {
     this.#decoy ??= argon2.hash(Buffer.from('decoy'), PARAMETERS)
     return await this.#queue.run(async () => {
       const isEqual = await argon2.verify(hash ?? await this.#decoy as string, bytesOf(password))
       return isEqual && hash !== undefined
-    })
+    }, address)
   }
 
   /** Whether a hash was made with other parameters than today's. */

@@ -39,7 +39,8 @@ export const authRoutes: FastifyPluginAsyncTypebox = async (app) => {
     ]
   }, async (request, reply) => {
     const { email, password } = await checkSignUp(database, request.body, attachedProblems(request))
-    const session = await sessions.startWithAccount(request, email, await passwords.hash(password))
+    const passwordHash = await passwords.hash(password, app.addressOf(request).counted)
+    const session = await sessions.startWithAccount(request, email, passwordHash)
     const { userId, tokens } = session
     recordSession(request, session, 'signed_up', email)
     app.wakeMailSender()

@@ -1,7 +1,9 @@
 import argon2 from 'argon2'
 import t from 'tap'
-import { MAX_HASHES, Passwords } from '../../../src/modules/accounts/passwords.ts'
-import { buildTestApp, PASSWORD, signUp } from '../../helpers/app.ts'
+import { MAX_HASHES, MAX_WAITING_PER_ADDRESS, Passwords } from '../../../src/modules/accounts/passwords.ts'
+import { buildTestApp, PASSWORD, signUp, testSettings, type Account } from '../../helpers/app.ts'
+import { startMailServer, tokenIn } from '../../helpers/mail-server.ts'
+import { until } from '../../helpers/until.ts'
 
 t.test('passwords are hashed with argon2id, 19 MiB of memory, two passes and one lane', async (t) => {
   const hash = await new Passwords().hash('some password')
@@ -12,12 +14,98 @@ t.test('passwords are hashed with argon2id, 19 MiB of memory, two passes and one
 t.test('at most two hashes are computed at once, 64 wait, and all others get 503', async (t) => {
   const passwords = new Passwords()
   const results = await Promise
-    .allSettled(Array.from({ length: 80 }, async () => await passwords.hash('some password')))
+    .allSettled(Array.from(
+      { length: 80 },
+      async (_, n) => await passwords.hash('some password', `${n % 10}`)
+    ))
   const refused = results.filter((result): result is PromiseRejectedResult => result.status === 'rejected')
   t.equal(refused.length, 80 - MAX_HASHES - 64)
   t.ok(MAX_HASHES <= 2)
   for (const { reason } of refused) t.match(reason, { statusCode: 503, retryAfterSeconds: 1 })
   t.match(await passwords.hash('some password'), /^\$argon2id/, 'hashing works again afterwards')
+})
+
+t.test('one address holds eight places of the hash queue, and others have their turn on every route', async (t) => {
+  const mail = await startMailServer(t)
+  const settings = {
+    ...await testSettings(t),
+    ...mail.settings,
+    SIGN_IN_FAILURES_PER_ADDRESS: '1000',
+    SIGN_UPS_PER_ADDRESS: '1000'
+  }
+  const app = await buildTestApp(t, { settings })
+  const accounts = []
+  for (let n = 0; n < 5; n++) accounts.push(await signUp(app))
+  const [signingIn, changing, keyed, deleted, forgetful] = accounts as [
+    Account,
+    Account,
+    Account,
+    Account,
+    Account
+  ]
+  const isReset = ({ to, headers }: { to: readonly string[], headers: Readonly<Record<string, string>> }) =>
+    to.includes(forgetful.user.email) && headers.subject === 'Reset your password'
+  await app.inject({
+    method: 'POST',
+    url: '/auth/password_resets',
+    payload: { email: forgetful.user.email }
+  })
+  const token = tokenIn(await until(() => mail.mails.find(isReset), 'the link'))
+  const fresh = { password: 'a brand-new staple', password_confirmation: 'a brand-new staple' }
+  const routes = [
+    ['POST', '/auth/sign_up', undefined, { user: { email: 'fresh@example.com', ...fresh } }, 201],
+    ['POST', '/auth/sign_in', undefined, { user: { email: signingIn.user.email, password: PASSWORD } }, 200],
+    ['PUT', '/auth/password', changing, { current_password: PASSWORD, ...fresh }, 204],
+    ['PUT', '/auth/password_resets', undefined, { token, ...fresh }, 204],
+    ['DELETE', '/auth/me', deleted, { password: PASSWORD }, 204],
+    ['POST', '/api_keys', keyed, { name: 'a', scopes: ['pages:read'], current_password: PASSWORD }, 201]
+  ] as const
+  const send = async ([method, url, account, payload]: typeof routes[number], remoteAddress: string) =>
+    await app.inject({ method, url, headers: account?.headers ?? {}, payload, remoteAddress })
+
+  // From here on, hashes wait until the test lets them go on.
+  const begun: string[] = []
+  let goOn = (): void => {}
+  const gate = new Promise<void>((resolve) => {
+    goOn = resolve
+  })
+  for (const name of ['hash', 'verify'] as const) {
+    const compute = argon2[name] as (...given: unknown[]) => Promise<unknown>
+    t.intercept(argon2, name, {
+      value: async (...given: unknown[]) => {
+        begun.push(String(given[name === 'hash' ? 0 : 1]))
+        await gate
+        return await compute(...given)
+      }
+    })
+  }
+  let hosts = 0
+  const greedy = (): string => `2001:db8::${++hosts}` // a /64 is one address
+  const guesses = Array.from(
+    { length: MAX_HASHES + MAX_WAITING_PER_ADDRESS },
+    async (_, n) =>
+      await app.inject({
+        method: 'POST',
+        url: '/auth/sign_in',
+        remoteAddress: greedy(),
+        payload: { user: { email: `guess-${n}@example.com`, password: 'guess' } }
+      })
+  )
+  await until(() => app.passwords.counts.waiting === MAX_WAITING_PER_ADDRESS, 'all places are taken')
+  for (const route of routes) {
+    const refused = await send(route, greedy())
+    t.match(refused, { statusCode: 503, headers: { 'retry-after': '1' } }, `${route[0]} ${route[1]}`)
+  }
+  const answers = routes.map(async (route) => await send(route, '192.0.2.1'))
+  await until(
+    () => app.passwords.counts.waiting === MAX_WAITING_PER_ADDRESS + routes.length,
+    'the neighbour waits, too'
+  )
+  goOn()
+  t.same((await Promise.all(answers)).map(({ statusCode }) => statusCode), routes.map((route) => route[4]))
+  for (const { statusCode } of await Promise.all(guesses)) t.equal(statusCode, 401)
+  const turns = begun.slice(MAX_HASHES, MAX_HASHES + 6).map((password) => password === 'guess')
+  t.same(turns, [true, false, true, false, true, false])
 })
 
 t.test('each of 200 concurrent sign-ins gets an answer, excess ones 503 with Retry-After', async (t) => {

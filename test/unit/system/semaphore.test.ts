@@ -10,14 +10,14 @@ class Tasks {
   readonly started: number[] = []
   readonly #ends = new Map<number, (error?: Error) => void>()
 
-  start (semaphore: Semaphore, id: number): Promise<number> {
+  start (semaphore: Semaphore, id: number, key?: string): Promise<number> {
     return semaphore.run(async () => {
       this.started.push(id)
       await new Promise<void>((resolve, reject) =>
         this.#ends.set(id, (error) => error === undefined ? resolve() : reject(error))
       )
       return id
-    })
+    }, key)
   }
 
   async end (id: number, error?: Error): Promise<void> {
@@ -82,6 +82,27 @@ t.test('refuseWaiting() refuses the tasks that wait, and the running ones go on'
   await tasks.end(1)
   t.equal(await first, 1)
   t.same(tasks.started, [1])
+})
+
+t.test('keys take turns, and none has more than its share of the waiting tasks', async (t) => {
+  const semaphore = new Semaphore({
+    maxRunning: 1,
+    maxWaiting: 5,
+    maxWaitingPerKey: 3,
+    createRefusal: () => new Error('too many')
+  })
+  const tasks = new Tasks()
+  const all = [0, 1, 2, 3].map(async (id) => await tasks.start(semaphore, id, 'a'))
+  await t.rejects(tasks.start(semaphore, 4, 'a'), { message: 'too many' })
+  all.push(tasks.start(semaphore, 10, 'b'), tasks.start(semaphore, 20, 'c'))
+  await t.rejects(tasks.start(semaphore, 30, 'd'), { message: 'too many' }, 'the sum is bounded, too')
+  t.match(semaphore, { running: 1, waiting: 5, refused: 2 })
+  await tasks.end(0)
+  all.push(tasks.start(semaphore, 11, 'b'))
+  for (const id of [1, 10, 20, 2, 11, 3]) await tasks.end(id)
+  t.same(tasks.started, [0, 1, 10, 20, 2, 11, 3])
+  await Promise.all(all)
+  t.match(semaphore, { running: 0, waiting: 0 })
 })
 
 t.test('tasks wait for those with the same key only, and fail with the one that they wait for', async (t) => {

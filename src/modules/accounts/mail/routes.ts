@@ -52,7 +52,7 @@ export const mailRoutes: FastifyPluginAsyncTypebox = async (app) => {
     const problems = [...attachedProblems(request)]
     if (token !== '' && owner === undefined) problems.push(INVALID_LINK)
     checkNewPasswordFields(owner?.email ?? '', request.body, problems)
-    const passwordHash = await passwords.hash(request.body.password)
+    const passwordHash = await passwords.hash(request.body.password, app.addressOf(request).counted)
     const changed = await resetPassword(database, tokenHash, passwordHash)
     if (changed === undefined) throw new InvalidError([INVALID_LINK]) // another request was faster
     app.wakeMailSender()
