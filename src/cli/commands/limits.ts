@@ -2,7 +2,7 @@ import { isIP } from 'node:net'
 import type { Config } from '../../config.ts'
 import { countedAddress } from '../../http/client-address.ts'
 import { addressKey } from '../../modules/accounts/index.ts'
-import { counterKey, MAX_WINDOW_MS, windowKey } from '../../modules/rate-limit/index.ts'
+import { counterKey, MAX_WINDOW_MS, RATE_LIMIT_SCRIPTS, windowKey } from '../../modules/rate-limit/index.ts'
 import type { RedisCommands } from '../../infra/redis/connections.ts'
 import { auditCommand } from '../audit.ts'
 import { formatCount, formatTable, print } from '../output.ts'
@@ -48,11 +48,11 @@ export async function clear (givenAddress: string): Promise<number> {
   const { address, limits, redisUrl } = prepare(givenAddress)
   const deleted = await withRedis(
     redisUrl,
-    {},
+    RATE_LIMIT_SCRIPTS,
     // One command for each key, because a cluster refuses keys of several nodes in one.
     async (redis) =>
       await Promise.all(limits.map(async ({ key, isLeased }) => {
-        if (!isLeased) return await redis.del(key)
+        if (!isLeased) return await redis.landfallClear(key)
         // Processes would put back a window that is deleted.
         return await redis.exists(key) === 0 ? 0 : await redis.hset(key, 'g', 0).then(() => 1)
       }))
@@ -104,7 +104,7 @@ async function readUse (
   redis: RedisCommands,
   { key, isLeased }: Limit
 ): Promise<{ used: number, endsIn: number }> {
-  const [used, ttlMs] = await Promise.all([isLeased ? redis.hget(key, 'g') : redis.get(key), redis.pttl(key)])
+  const [used, ttlMs] = await Promise.all([redis.hget(key, isLeased ? 'g' : 'used'), redis.pttl(key)])
   const leftMs = isLeased ? ttlMs - MAX_WINDOW_MS : ttlMs // Redis keeps a window for as long again
   return leftMs > 0 ? { used: Number(used ?? 0), endsIn: Math.ceil(leftMs / 1000) } : { used: 0, endsIn: 0 }
 }

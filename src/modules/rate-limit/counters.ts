@@ -20,44 +20,63 @@ declare module 'ioredis' {
     landfallTake(
       key: string,
       limit: number,
-      windowMs: number
-    ): Result<[used: number, leftMs: number, allowed: number], Context>
+      windowMs: number,
+      knownId: string,
+      knownUsed: number,
+      knownLeftMs: number
+    ): Result<[used: number, leftMs: number, allowed: number, id: string], Context>
     landfallGiveBack(key: string): Result<number, Context>
+    landfallClear(key: string): Result<number, Context>
   }
 }
 
-// Counts one use unless the limit is reached. The window begins with its first use. A counter without an
-// expiry gets one, because otherwise it would refuse forever.
+// Counts one use unless the limit is reached. The window begins with its first use. If Redis has evicted the
+// window that the process knows, it is put back: another window of the key has another id.
 const TAKE = `
 local counter = KEYS[1]
 local limit, window_ms = tonumber(ARGV[1]), tonumber(ARGV[2])
+local known_id, known_used, known_left_ms = ARGV[3], tonumber(ARGV[4]), tonumber(ARGV[5]) -- left 0: none known
 
-local used = tonumber(redis.call('GET', counter) or '0')
+local id, used = unpack(redis.call('HMGET', counter, 'id', 'used'))
 local left_ms = redis.call('PTTL', counter)
-local allowed = used < limit
-if allowed then used = redis.call('INCR', counter) end
-if left_ms < 0 then
-  left_ms = window_ms
-  redis.call('PEXPIRE', counter, left_ms)
+if not id then id, used, left_ms = table.concat(redis.call('TIME'), '.'), 0, window_ms end
+used = tonumber(used)
+if known_left_ms > 0 and known_id ~= id then
+  used, left_ms = math.max(used, known_used), math.min(left_ms, known_left_ms)
 end
-return {used, left_ms, allowed and 1 or 0}
+local allowed = used < limit
+if allowed then used = used + 1 end
+redis.call('HSET', counter, 'id', id, 'used', used)
+redis.call('PEXPIRE', counter, left_ms)
+return {used, left_ms, allowed and 1 or 0, id}
 `
 
 // Takes back one use, unless the window has ended.
 const GIVE_BACK = `
 local counter = KEYS[1]
-if tonumber(redis.call('GET', counter) or '0') > 0 then return redis.call('DECR', counter) end
+if tonumber(redis.call('HGET', counter, 'used') or '0') > 0 then
+  return redis.call('HINCRBY', counter, 'used', -1)
+end
 return 0
+`
+
+// Clears a window. It keeps its id, because processes would put back one that is deleted.
+const CLEAR = `
+local counter = KEYS[1]
+local used = tonumber(redis.call('HGET', counter, 'used') or '0')
+if used > 0 then redis.call('HSET', counter, 'used', 0) end
+return used
 `
 
 export const COUNTER_SCRIPTS = {
   landfallTake: { numberOfKeys: 1, lua: TAKE },
-  landfallGiveBack: { numberOfKeys: 1, lua: GIVE_BACK }
+  landfallGiveBack: { numberOfKeys: 1, lua: GIVE_BACK },
+  landfallClear: { numberOfKeys: 1, lua: CLEAR }
 } as const
 
 /**
  * Fixed-window counters in Redis, shared by all replicas. Without Redis each process counts locally, starting
- * from the last count that Redis returned.
+ * from the last count that Redis returned. If Redis loses a count, the processes that know it put it back.
  */
 export class Counters {
   readonly #local = new Map<number, LocalWindows>()
@@ -117,15 +136,20 @@ export class Counters {
     windowMs: number,
     now: number
   ): Promise<Count> {
+    const windows = this.#windows(windowMs)
+    const known = windows.find(key, now)
+    const knownLeftMs = known === undefined ? 0 : known.resetAt - now
     let answer
     try {
-      answer = await shared.run((redis) => redis.landfallTake(counterKey(key), limit, windowMs))
+      answer = await shared.run((redis) =>
+        redis.landfallTake(counterKey(key), limit, windowMs, known?.id ?? '', known?.used ?? 0, knownLeftMs)
+      )
     } catch {
-      return this.#windows(windowMs).take(key, limit, clock.now())
+      return windows.take(key, limit, clock.now())
     }
-    const [used, leftMs, allowed] = answer
+    const [used, leftMs, allowed, id] = answer
     const resetAt = now + leftMs
-    this.#windows(windowMs).adopt(key, used, resetAt, now)
+    windows.adopt(key, { id, used, resetAt }, now)
     return { allowed: allowed === 1, used, resetAt }
   }
 }
@@ -133,8 +157,8 @@ export class Counters {
 /** The longest window of a leased limit. */
 export const MAX_WINDOW_MS = 60_000
 
-/** The name of a counter in Redis. */
-export const counterKey = (key: string): string => `landfall:count:${key}`
+/** The name of a counter in Redis, with the version of its format. */
+export const counterKey = (key: string): string => `landfall:count:2:${key}`
 
 /** Whole seconds until a window ends, at least 1: the value of Retry-After. */
 export const secondsLeft = (count: Pick<Count, 'resetAt'>, now: number): number =>

@@ -10,8 +10,12 @@ export interface Count {
   readonly resetAt: number
 }
 
-interface Window {
+/** What a process knows of a window. */
+export interface Window {
+  /** Its id in Redis; empty if it has uses that Redis doesn't know of. */
+  id: string
   used: number
+  /** When it ends, in milliseconds of the process clock. */
   resetAt: number
 }
 
@@ -33,39 +37,41 @@ export class LocalWindows {
   take (key: string, limit: number, now: number): Count {
     const window = this.#open(key, now)
     const allowed = window.used < limit
-    if (allowed) window.used++
+    if (allowed) {
+      window.used++
+      window.id = ''
+    }
     return { allowed, used: window.used, resetAt: window.resetAt }
   }
 
   /** Takes back a use. */
   giveBack (key: string, now: number): void {
-    const window = this.#find(key, now)
+    const window = this.find(key, now)
     if (window !== undefined && window.used > 0) window.used--
   }
 
   /** Returns a refusal if the window is exhausted, and otherwise undefined. Doesn't count. */
   refusal (key: string, limit: number, now: number): Count | undefined {
-    const window = this.#find(key, now)
+    const window = this.find(key, now)
     if (window === undefined || window.used < limit) return undefined
     return { allowed: false, used: window.used, resetAt: window.resetAt }
   }
 
-  /** Sets a window to the count in Redis, so that counting can continue without Redis. */
-  adopt (key: string, used: number, resetAt: number, now: number): void {
-    const window = this.#open(key, now)
-    window.used = used
-    window.resetAt = resetAt
+  /** Sets a window to the one in Redis, so that counting can continue without Redis. */
+  adopt (key: string, known: Window, now: number): void {
+    Object.assign(this.#open(key, now), known)
   }
 
-  #find (key: string, now: number): Window | undefined {
+  /** Returns the window, unless it has ended or none is known. */
+  find (key: string, now: number): Window | undefined {
     const window = this.#windows.get(key)
     return window !== undefined && now < window.resetAt ? window : undefined
   }
 
   #open (key: string, now: number): Window {
-    const known = this.#find(key, now)
+    const known = this.find(key, now)
     if (known !== undefined) return known
-    const window = { used: 0, resetAt: now + this.#windowMs }
+    const window = { id: '', used: 0, resetAt: now + this.#windowMs }
     this.#windows.set(key, window, now)
     return window
   }

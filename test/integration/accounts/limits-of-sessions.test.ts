@@ -182,7 +182,7 @@ for (const kind of ['in the process', 'in Redis'] as const) {
       t.equal(await signIn(PASSWORD), 429, 'still throttled 1 ms before the window ends')
     } else {
       // The window ends when the key expires, by the clock of Redis. The test deletes the key instead.
-      const keys = await commands.keys('landfall:count:sign-in:account:*')
+      const keys = await commands.keys('landfall:count:2:sign-in:account:*')
       t.equal(keys.length, 1)
       const left = await commands.pttl(keys[0] ?? '')
       t.ok(left > 14 * 60_000 && left <= 15 * 60_000)
@@ -209,7 +209,7 @@ t.test('a use given back after its window has ended does not raise the limit of 
   const take = async () => await app.counters.take('late', 2, 60_000, clock.now())
   const { resetAt } = await take()
   ahead = 60_001
-  await app.redisClient!.commands.del('landfall:count:late') // instead of waiting until it expires
+  await app.redisClient!.commands.del('landfall:count:2:late') // instead of waiting until it expires
   await app.counters.giveBack('late', 60_000, resetAt)
   const first = await take()
   await app.counters.giveBack('late', 60_000, resetAt)

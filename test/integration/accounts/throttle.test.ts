@@ -1,8 +1,11 @@
+import { readFileSync } from 'node:fs'
+import { join } from 'node:path'
 import t from 'tap'
 import type { FastifyInstance } from 'fastify'
 import { setPassword } from '../../../src/modules/accounts/index.ts'
-import { buildTestApp, PASSWORD, signUp, testSettings } from '../../helpers/app.ts'
-import { claimRedis } from '../../helpers/servers.ts'
+import { buildTestApp, createPage, PASSWORD, signUp, testSettings } from '../../helpers/app.ts'
+import { claimRedis, startRedisServer } from '../../helpers/servers.ts'
+import { PROJECT } from '../../helpers/service.ts'
 import { until } from '../../helpers/until.ts'
 
 const WRONG = 'not the password'
@@ -146,8 +149,8 @@ t.test('a sign-in waits for sign-ins in progress on another replica instead of b
   const decided = Array.from({ length: 3 }, async () => await signIn(one, user.email, PASSWORD, newAddress()))
   const { commands } = one.redisClient!
   await until(async () => {
-    const [key = ''] = await commands.keys('landfall:count:sign-in:account:*')
-    return await commands.get(key) === '3'
+    const [key = ''] = await commands.keys('landfall:count:2:sign-in:account:*')
+    return await commands.hget(key, 'used') === '3'
   }, 'all three have taken a unit')
   goOn()
   t.equal((await signIn(two, user.email, PASSWORD, newAddress())).statusCode, 200)
@@ -169,6 +172,38 @@ t.test('a flood of sign-ins gets 429 with Retry-After, without a Redis query for
   const count = asked().length
   t.ok(count < 500, `${count} queries`)
 })
+
+const COMPOSE = readFileSync(join(PROJECT, 'docker-compose.yml'), 'utf8')
+const SHIPPED_POLICY = /"--maxmemory-policy", "([a-z-]+)"/.exec(COMPOSE)?.[1] as string
+
+for (const policy of [SHIPPED_POLICY, 'allkeys-lru']) {
+  t.test(`guessing does not begin anew when writes fill Redis, with ${policy}`, async (t) => {
+    const redis = await startRedisServer(t, { maxmemory: '8mb', 'maxmemory-policy': policy })
+    const settings = { ...await testSettings(t), REDIS_URL: redis.url }
+    const replicas = [await buildTestApp(t, { settings }), await buildTestApp(t, { settings })] as const
+    const { user } = await signUp(replicas[0])
+    const writer = await signUp(replicas[0])
+    const guess = async (app: FastifyInstance) =>
+      (await signIn(app, user.email, WRONG, newAddress())).statusCode
+    for (let n = 0; n < 10; n++) t.equal(await guess(replicas[n % 2] as FastifyInstance), 401)
+    t.same(await Promise.all(replicas.map(guess)), [429, 429])
+
+    const { commands } = replicas[0].redisClient!
+    const [key = ''] = await commands.keys('landfall:count:2:sign-in:account:*')
+    const countEvicted = async () => Number(/evicted_keys:(\d+)/.exec(await commands.info('stats'))?.[1])
+    const isLost = async () => await commands.exists(key) === 0
+    const keepsCounts = policy === SHIPPED_POLICY
+    const document = JSON.stringify(['x'.repeat(1_000_000)])
+    for (let n = 0; n < 200 && (keepsCounts ? await countEvicted() < 30 : !await isLost()); n++) {
+      await createPage(replicas[0], writer, document)
+    }
+    t.ok(await countEvicted() > 0)
+    t.equal(await isLost(), !keepsCounts)
+    // Only with the shipped policy, a replica that has just started knows the count.
+    const guessed = keepsCounts ? [...replicas, await buildTestApp(t, { settings })] : replicas
+    for (const status of await Promise.all(guessed.map(guess))) t.equal(status, 429)
+  })
+}
 
 t.test('sign-ups and refreshes over the limit of their address get 429 with Retry-After', async (t) => {
   const app = await buildTestApp(t, { settings: { SIGN_UPS_PER_ADDRESS: '3', REFRESHES_PER_ADDRESS: '2' } })
