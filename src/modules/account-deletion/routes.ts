@@ -12,12 +12,7 @@ export const accountDeletionRoutes: FastifyPluginAsyncTypebox = async (app) => {
   app.delete('/auth/me', { schema: deleteAccountSchema }, async (request, reply) => {
     const { session } = request
     await files.assertWritable()
-    const proof = await credentialCheck.confirm(
-      request,
-      session,
-      request.body.password,
-      'Password'
-    )
+    const proof = await credentialCheck.confirm(request, request.body.password, 'Password')
     const hasMail = sendsMail(config)
     if (!await beginOwnDeletion(database, proof, hasMail)) {
       throw await credentialCheck.createRefusal(request, 'Password')

@@ -6,7 +6,6 @@ import type { Database } from '../../infra/postgres/database.ts'
 import { isEmailAddress } from './credentials.ts'
 import type { PasswordProof } from './password-proof.ts'
 import type { Passwords } from './passwords.ts'
-import type { Session } from './session-repository.ts'
 import { SignInThrottle } from './sign-in-throttle.ts'
 import { findUser, replacePasswordHash, type User } from './user-repository.ts'
 
@@ -59,21 +58,29 @@ export class CredentialCheck {
   }
 
   /**
-   * Checks the password of a signed-in user, who confirms an important change with it.
+   * Checks the password of a signed-in user, who confirms an important change with it. The request is refused
+   * with all its broken rules at once.
    *
-   * @throws {InvalidError} 422 when the password is wrong
+   * @param password not a string, or empty, if it has one of the problems
+   * @param problems a sentence for each other broken rule
+   * @throws {InvalidError} 422 when the password is wrong, or there are problems
    * @throws {RetryLaterError} 429 after too many failures
    */
   async confirm (
     request: FastifyRequest,
-    { id: session, email, userId }: Session,
-    password: string,
-    label: PasswordLabel
+    password: unknown,
+    label: PasswordLabel,
+    problems: readonly string[] = []
   ): Promise<PasswordProof> {
+    const { id: session, email, userId } = request.session
+    if (typeof password !== 'string' || password === '') throw new InvalidError(problems)
     const user = await this.attempt(request, email, password)
-    if (user !== undefined) return { userId, passwordHash: user.passwordHash, sessionId: session }
-    auditRequest(request, 'password_refused', { user: userId, session })
-    throw new InvalidError([`${label} is wrong`])
+    if (user === undefined) {
+      auditRequest(request, 'password_refused', { user: userId, session })
+      throw new InvalidError([`${label} is wrong`, ...problems])
+    }
+    if (problems.length > 0) throw new InvalidError(problems)
+    return { userId, passwordHash: user.passwordHash, sessionId: session }
   }
 
   /** Returns the error for a change that another request has forestalled since confirm(). */

@@ -65,18 +65,10 @@ export function checkNewPassword (email: string, given: string): string {
  *
  * @param email the normalised address of the account
  * @param body the body, normalised by the schema; it may be invalid
- * @param schemaProblems a sentence for each broken rule of the schema
- * @throws {InvalidError} with these sentences and one for each other broken rule
+ * @returns a sentence for each broken rule
  */
-export function checkNewPasswordFields (
-  email: string,
-  body: unknown,
-  schemaProblems: readonly string[]
-): void {
-  const fields = isFields(body) ? body : {}
-  const problems = [...schemaProblems, ...comparePassword(fields, email)]
-  if (problems.length > 0) throw new InvalidError(problems)
-}
+export const checkNewPasswordFields = (email: string, body: unknown): readonly string[] =>
+  comparePassword(fieldsOf(body), email)
 
 /** Returns the problems of a password with its confirmation and the email. Each may have any type. */
 function comparePassword (
@@ -98,7 +90,10 @@ const compareWithEmail = (password: string, email: string): string[] =>
 export const hasUser = (body: unknown): boolean => isFields(body) && isFields(body.user)
 
 /** Returns the `user` of a body that may have any shape. */
-const userIn = (body: unknown): Fields => isFields(body) && isFields(body.user) ? body.user : {}
+const userIn = (body: unknown): Fields => fieldsOf(fieldsOf(body).user)
+
+/** Returns the fields of a body that may have any shape. */
+export const fieldsOf = (body: unknown): Fields => isFields(body) ? body : {}
 
 type Fields = Readonly<Record<string, unknown>>
 

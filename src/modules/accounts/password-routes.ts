@@ -3,7 +3,7 @@ import { sendsMail } from '../../config.ts'
 import { auditRequest } from '../../http/audit.ts'
 import { sendWithoutBody } from '../../http/responses.ts'
 import { attachedProblems } from '../../http/validation.ts'
-import { checkNewPasswordFields } from './new-credentials.ts'
+import { checkNewPasswordFields, fieldsOf } from './new-credentials.ts'
 import { changeOwnPassword } from './password-changes.ts'
 import { changePasswordSchema } from './password-schemas.ts'
 
@@ -16,9 +16,10 @@ export const passwordRoutes: FastifyPluginAsyncTypebox = async (app) => {
     attachValidation: true
   }, async (request, reply) => {
     const { session } = request
-    checkNewPasswordFields(session.email, request.body, attachedProblems(request))
-    const { current_password: current, password } = request.body
-    const proof = await credentialCheck.confirm(request, session, current, 'Current password')
+    const problems = [...attachedProblems(request), ...checkNewPasswordFields(session.email, request.body)]
+    const current = fieldsOf(request.body).current_password
+    const proof = await credentialCheck.confirm(request, current, 'Current password', problems)
+    const { password } = request.body
     const passwordHash = await passwords.hash(password, app.addressOf(request).counted)
     const hasMail = sendsMail(config)
     const changed = await changeOwnPassword(database, proof, { passwordHash, hasMail })

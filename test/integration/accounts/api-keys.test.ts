@@ -98,7 +98,13 @@ t.test('every broken rule of a new key is reported, and none is made', async (t)
     ['no time', { expires_at: 'tomorrow' }, ['Expires at must be a time such as 2027-01-31T08:00:00Z']],
     ['a time of the wrong type', { expires_at: 1 }, ['Expires at must be a string or null']],
     ['the past', { expires_at: '2020-01-01T00:00:00Z' }, ['Expires at must be in the future']],
-    ['a wrong password', { current_password: 'something else' }, ['Current password is wrong']]
+    ['a wrong password', { current_password: 'something else' }, ['Current password is wrong']],
+    ['all of them at once', {
+      name: '',
+      scopes: ['x'],
+      expires_at: '2020-01-01T00:00:00Z',
+      current_password: 'something else'
+    }, ['Current password is wrong', "Name can't be blank", scopeRule, 'Expires at must be in the future']]
   ]
   for (const [name, body, errors] of cases) {
     const response = await create(owner, body)
@@ -280,6 +286,10 @@ t.test('an account has at most 100 keys, and expired ones do not count', async (
   t.equal(response.statusCode, 422)
   t.same(response.json(), {
     errors: ['An account can have 100 API keys: delete one that is not needed any more']
+  })
+  t.same((await create(owner, { name: '', current_password: 'something else' })).json(), {
+    errors: ['Current password is wrong', "Name can't be blank",
+      'An account can have 100 API keys: delete one that is not needed any more']
   })
   await app.database.apiKey.update({ where: { id }, data: { expiresAt: new Date(0) } })
   t.equal((await create(owner, {})).statusCode, 201)

@@ -1,4 +1,5 @@
 import { randomUUID } from 'node:crypto'
+import argon2 from 'argon2'
 import pg from 'pg'
 import t from 'tap'
 import { buildTestApp, createKey, PASSWORD, signIn, signUp, testSettings,
@@ -65,6 +66,15 @@ t.test('every broken rule of the new password is reported, and nothing changes',
       'Password is too common'
     ]],
     ['a wrong current one', { ...valid, current_password: 'something else' }, ['Current password is wrong']],
+    ['a wrong current one and a bad new one', {
+      current_password: 'something else',
+      password: 'short',
+      password_confirmation: 'other'
+    }, [
+      'Current password is wrong',
+      'Password is too short (minimum is 8 characters)',
+      "Password confirmation doesn't match Password"
+    ]],
     ['a wrong type', { ...valid, current_password: 1 }, ['Current password must be a string']]
   ]
   for (const [name, body, errors] of cases) {
@@ -96,6 +106,20 @@ t.test('wrong current passwords count as failed sign-ins', async (t) => {
   t.equal(response.statusCode, 429)
   t.ok(Number(response.headers['retry-after']) > 0)
   t.equal(await signInStatus(owner, PASSWORD), 429)
+})
+
+t.test('whatever else is wrong, only wrong current passwords count as failed sign-ins', async (t) => {
+  const owner = await signUp(app)
+  const bad = { ...valid, password: 'short' }
+  for (let n = 0; n < 11; n++) t.equal((await change(owner, bad)).statusCode, 422)
+  const verified = t.capture(argon2, 'verify', argon2.verify)
+  t.equal((await change(owner, { ...bad, current_password: '' })).statusCode, 422)
+  t.equal(verified().length, 0, 'nothing is compared when the current password is missing')
+  for (let n = 0; n < 10; n++) {
+    t.equal((await change(owner, { ...bad, current_password: `wrong ${n}` })).statusCode, 422)
+  }
+  t.equal((await change(owner, bad)).statusCode, 429)
+  t.equal(verified().length, 10)
 })
 
 t.test('of two changes at once, one wins', async (t) => {

@@ -64,6 +64,10 @@ const CREATE = statement<ApiKeyRow | { [Field in keyof ApiKeyRow]: null }>(`
     last_used_at AS "lastUsedAt"
   FROM account LEFT JOIN created ON true`)
 
+const COUNT = statement<{ count: number }>(`
+  SELECT count(*)::integer AS count FROM api_keys
+  WHERE user_id = $1::integer AND (expires_at IS NULL OR expires_at > now())`)
+
 const SHOWN = {
   id: true,
   name: true,
@@ -103,6 +107,12 @@ export async function createKey (
     hashToken(key), expiresAt, hasMail, owner.sessionId])
   const [created] = rows
   return created?.id === null ? 'too many' : created
+}
+
+/** Whether a user has MAX_KEYS keys that have not expired. */
+export async function hasMaxKeys (database: Database, userId: number): Promise<boolean> {
+  const [found] = await database.run(COUNT, [userId])
+  return (found?.count as number) >= MAX_KEYS
 }
 
 /** Lists the keys of a user, newest first: one more than `page.limit` if there is a next page. */

@@ -5,33 +5,34 @@ import { auditRequest } from '../../../http/audit.ts'
 import { pageOf, takePage } from '../../../http/pagination.ts'
 import { sendWithoutBody } from '../../../http/responses.ts'
 import { parseTime } from '../../../http/time.ts'
+import { attachedProblems } from '../../../http/validation.ts'
 import { requireConfirmedEmail } from '../access.ts'
+import { fieldsOf } from '../new-credentials.ts'
 import type { Scope } from '../scopes.ts'
 import { createApiKey } from './key.ts'
-import { createKey, deleteKey, findOwnKey, listKeys, MAX_KEYS, type ApiKeyRow } from './key-repository.ts'
+import { createKey, deleteKey, findOwnKey, hasMaxKeys, listKeys, MAX_KEYS,
+  type ApiKeyRow } from './key-repository.ts'
 import { createKeySchema, deleteKeySchema, getKeySchema, listKeysSchema } from './schemas.ts'
+
+const TOO_MANY_KEYS = `An account can have ${MAX_KEYS} API keys: delete one that is not needed any more`
 
 /** The routes of the caller's API keys. They need an access token; a key can't make keys. */
 export const apiKeyRoutes: FastifyPluginAsyncTypebox = async (app) => {
   const { config, credentialCheck, database } = app
   requireConfirmedEmail(app)
 
-  app.post('/api_keys', { schema: createKeySchema }, async (request, reply) => {
-    const { name, scopes, expires_at: expiry, current_password: password } = request.body
+  app.post('/api_keys', { schema: createKeySchema, attachValidation: true }, async (request, reply) => {
+    const problems = [...attachedProblems(request)]
+    if (await hasMaxKeys(database, request.caller.userId)) problems.push(TOO_MANY_KEYS)
+    const current = fieldsOf(request.body).current_password
+    const owner = await credentialCheck.confirm(request, current, 'Current password', problems)
+    const { name, scopes, expires_at: expiry } = request.body
     const expiresAt = expiry == null ? null : new Date(parseTime(expiry) as number)
-    if (expiresAt !== null && expiresAt.getTime() <= Date.now()) {
-      throw new InvalidError(['Expires at must be in the future'])
-    }
-    const owner = await credentialCheck.confirm(request, request.session, password, 'Current password')
     const key = createApiKey()
     const wanted = { name, scopes: [...new Set(scopes)], key, expiresAt }
     const created = await createKey(database, owner, wanted, sendsMail(config))
     if (created === undefined) throw await credentialCheck.createRefusal(request, 'Current password')
-    if (created === 'too many') {
-      throw new InvalidError([
-        `An account can have ${MAX_KEYS} API keys: delete one that is not needed any more`
-      ])
-    }
+    if (created === 'too many') throw new InvalidError([TOO_MANY_KEYS])
     app.wakeMailSender()
     auditRequest(request, 'api_key_created', { user: owner.userId, key: created.id, scopes: created.scopes })
     reply.code(201).header('location', app.publicPath(`/api_keys/${created.id}`))

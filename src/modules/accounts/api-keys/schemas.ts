@@ -15,8 +15,12 @@ const EXAMPLE = {
   current_password: 'correct horse'
 }
 
-const checkTime = (text: string): string[] =>
-  parseTime(text) === undefined ? ['must be a time such as 2027-01-31T08:00:00Z'] : []
+function checkExpiry (text: string): string[] {
+  const time = parseTime(text)
+  if (time === undefined) return ['must be a time such as 2027-01-31T08:00:00Z']
+  return time > Date.now() ? [] : ['must be in the future']
+}
+
 /** The name is shown to people, in mails and as the author of versions. */
 const checkName = (name: string): string[] =>
   name.isWellFormed() && /[^\p{Z}]/u.test(name) && !/[\p{C}\p{Zl}\p{Zp}]/u.test(name) ? []
@@ -61,7 +65,7 @@ const CreateBody = Type.Object({
   }),
   expires_at: Type.Optional(Type.Unsafe<string | null>({
     type: ['string', 'null'],
-    check: checkTime,
+    check: checkExpiry,
     description: 'Time from which the key is refused (RFC 3339); null or missing for never'
   })),
   current_password: Type.String({ minLength: 1 })

@@ -7,7 +7,7 @@ import { attachedProblems } from '../../../http/validation.ts'
 import { limitByAddress } from '../address-limits.ts'
 import { sessionOf } from '../authenticate.ts'
 import { isEmailAddress } from '../credentials.ts'
-import { checkNewPasswordFields } from '../new-credentials.ts'
+import { checkNewPasswordFields, fieldsOf } from '../new-credentials.ts'
 import { resetPassword } from '../password-changes.ts'
 import { hashToken } from '../random-tokens.ts'
 import type { Session } from '../session-repository.ts'
@@ -46,12 +46,16 @@ export const mailRoutes: FastifyPluginAsyncTypebox = async (app) => {
     schema: resetPasswordSchema,
     attachValidation: true
   }, async (request, reply) => {
-    const token = tokenOf(request.body)
+    const { token: given } = fieldsOf(request.body)
+    const token = typeof given === 'string' ? given : ''
     const tokenHash = hashToken(token)
     const owner = token === '' ? undefined : await findLinkOwner(database, 'password_reset', tokenHash)
-    const problems = [...attachedProblems(request)]
-    if (token !== '' && owner === undefined) problems.push(INVALID_LINK)
-    checkNewPasswordFields(owner?.email ?? '', request.body, problems)
+    const problems = [
+      ...attachedProblems(request),
+      ...token !== '' && owner === undefined ? [INVALID_LINK] : [],
+      ...checkNewPasswordFields(owner?.email ?? '', request.body)
+    ]
+    if (problems.length > 0) throw new InvalidError(problems)
     const passwordHash = await passwords.hash(request.body.password, app.addressOf(request).counted)
     const changed = await resetPassword(database, tokenHash, passwordHash)
     if (changed === undefined) throw new InvalidError([INVALID_LINK]) // another request was faster
@@ -85,10 +89,4 @@ export const mailSessionRoutes: FastifyPluginAsyncTypebox = async (app) => {
     auditRequest(request, 'email_confirmation_requested', { user, session })
     return sendWithoutBody(reply.code(202))
   })
-}
-
-/** Returns the token of a body that may have any shape; empty without one. */
-function tokenOf (body: unknown): string {
-  const { token } = (body ?? {}) as { token?: unknown }
-  return typeof token === 'string' ? token : ''
 }
