@@ -163,8 +163,11 @@ function checkCombinations (
     problems
       .push('UPLOADS_DIR must differ from DATA_DIR, because uploads are public and the database is not')
   }
-  if (config.JWT_SECRET !== undefined && Buffer.byteLength(config.JWT_SECRET) < 32) {
-    problems.push('JWT_SECRET must be at least 32 bytes long')
+  for (const name of ['JWT_SECRET', 'JWT_SECRET_PREVIOUS'] as const) {
+    const key = config[name]
+    if (key !== undefined && Buffer.byteLength(key) < 32) {
+      problems.push(`${name} must be at least 32 bytes long`)
+    }
   }
   if (
     config.DATABASE_URL !== undefined && config.JWT_SECRET === undefined &&

@@ -12,6 +12,7 @@ export function loadCommandConfig (): Config {
     ...environment,
     WEB_CONCURRENCY: '1',
     JWT_SECRET_FILE: undefined,
+    JWT_SECRET_PREVIOUS_FILE: undefined,
     JWT_SECRET: environment.JWT_SECRET || 'not used by commands'.padEnd(32, '.')
   })
 }

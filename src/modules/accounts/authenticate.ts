@@ -153,10 +153,21 @@ export function clientOf (request: FastifyRequest): Client {
   }
 }
 
+/** Returns the claims of a token that is signed with JWT_SECRET, or with the key that it replaces. */
+function verified ({ config, jwt }: FastifyInstance, token: string): unknown {
+  try {
+    return jwt.verify(token)
+  } catch (error) {
+    const key = config.JWT_SECRET_PREVIOUS
+    if (key === undefined || (error as { code?: string }).code !== 'FAST_JWT_INVALID_SIGNATURE') throw error
+    return jwt.verify(token, { key }) // with all other options as above
+  }
+}
+
 function claimsOf (app: FastifyInstance, token: string): Record<string, unknown> {
   let claims: unknown
   try {
-    claims = app.jwt.verify(token)
+    claims = verified(app, token)
   } catch (error) {
     throw new UnauthorizedError({ cause: error })
   }

@@ -1,8 +1,18 @@
 import { createHmac, randomUUID } from 'node:crypto'
 import t from 'tap'
-import { buildTestApp, JWT_SECRET, signUp } from '../../helpers/app.ts'
+import { buildApp } from '../../../src/app.ts'
+import { loadConfig } from '../../../src/config.ts'
+import { buildTestApp, JWT_SECRET, signIn, signUp, testSettings, type Account } from '../../helpers/app.ts'
 
-const app = await buildTestApp(t)
+const settings = await testSettings(t)
+const app = await buildTestApp(t, { settings })
+const replaced = {
+  ...settings,
+  JWT_SECRET: 'the secret that replaces the one of the tests',
+  JWT_SECRET_PREVIOUS: JWT_SECRET
+}
+/** Accepts tokens of the key of `app`, because it has just replaced it. */
+const replacing = await buildTestApp(t, { settings: replaced })
 const account = await signUp(app)
 
 const encode = (value: unknown): string =>
@@ -27,8 +37,8 @@ function forge (
 }
 const without = (name: string) =>
   Object.fromEntries(Object.entries(claims).filter(([claim]) => claim !== name))
-const me = async (authorization?: string) =>
-  await app.inject({ url: '/auth/me', headers: authorization === undefined ? {} : { authorization } })
+const me = async (authorization?: string, on = app) =>
+  await on.inject({ url: '/auth/me', headers: authorization === undefined ? {} : { authorization } })
 
 t.test('an access token is a JWT with all required claims that expires after 15 minutes', async (t) => {
   t.same(header, { alg: 'HS256', typ: 'at+jwt' })
@@ -107,13 +117,44 @@ const bad: Record<string, string | undefined> = {
 }
 
 t.test('every invalid access token gets 401', async (t) => {
-  for (const [name, authorization] of Object.entries(bad)) {
-    const response = await me(authorization)
-    t.equal(response.statusCode, 401, name)
-    t.same(response.json(), { errors: ['Missing or invalid access token'] }, name)
-    const isBearer = /^Bearer /i.test(authorization ?? '')
-    t.equal(response.headers['www-authenticate'], isBearer ? 'Bearer error="invalid_token"' : 'Bearer', name)
+  for (const on of [app, replacing]) {
+    t.equal((await me(`Bearer ${forge({}, claims)}`, on)).statusCode, 200)
+    for (const [name, authorization] of Object.entries(bad)) {
+      const response = await me(authorization, on)
+      t.equal(response.statusCode, 401, name)
+      t.same(response.json(), { errors: ['Missing or invalid access token'] }, name)
+      const isBearer = /^Bearer /i.test(authorization ?? '')
+      t.equal(
+        response.headers['www-authenticate'],
+        isBearer ? 'Bearer error="invalid_token"' : 'Bearer',
+        name
+      )
+    }
   }
+})
+
+t.test('while JWT_SECRET is replaced in the documented steps, replicas accept the tokens of each other', async (t) => {
+  const [old, fresh] = [JWT_SECRET, replaced.JWT_SECRET]
+  const start = async (secret: string, previous?: string) =>
+    await buildApp(loadConfig({ ...settings, JWT_SECRET: secret, JWT_SECRET_PREVIOUS: previous }))
+  const replicas = [await start(old), await start(old)]
+  t.teardown(async () => await Promise.all(replicas.map(async (replica) => await replica.close())))
+  const sessions: Account[] = []
+  for (const [secret, previous] of [[old, fresh], [fresh, old], [fresh]] as const) {
+    // The last step comes when all tokens of the old secret have expired.
+    if (previous === undefined) sessions.splice(0)
+    for (const index of replicas.keys()) {
+      await replicas[index]?.close()
+      replicas[index] = await start(secret as string, previous)
+      for (const replica of replicas) sessions.push(await signIn(replica, account))
+      for (const replica of replicas) {
+        for (const session of sessions) {
+          t.equal((await me(session.headers.authorization, replica)).statusCode, 200)
+        }
+      }
+    }
+  }
+  t.equal((await me(account.headers.authorization, replicas[0])).statusCode, 401)
 })
 
 t.test('a token with the session of another user gets 401', async (t) => {
