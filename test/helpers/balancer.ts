@@ -3,6 +3,8 @@ import { chmodSync, closeSync, mkdirSync, openSync, readFileSync, writeFileSync 
 import { connect } from 'node:net'
 import { dirname, join } from 'node:path'
 import { setTimeout as sleep } from 'node:timers/promises'
+import type { Test } from 'tap'
+import { call } from './client.ts'
 import { freePort, type Teardown } from './servers.ts'
 import { PROJECT, temporaryFolder } from './service.ts'
 
@@ -91,6 +93,21 @@ export async function startBalancer (
     ['-p', folder, '-c', join(folder, 'nginx.conf'), '-g', 'daemon off;'],
     port
   )
+}
+
+/** Asserts that the console works at the address of a proxy, for no page of another host or port. */
+export async function checkConsoleOrigin (t: Test, url: string): Promise<void> {
+  for (
+    const [origin, status] of [
+      [url, 401], // allowed, but without a cookie
+      [url.replace(/:\d+$/, ''), 403],
+      ['http://evil.example', 403]
+    ] as const
+  ) {
+    const { host } = new URL(origin)
+    const headers = { origin, 'x-forwarded-host': host, forwarded: `host=${host}` }
+    t.equal((await call('POST', `${url}/auth/browser_session`, { headers })).status, status, origin)
+  }
 }
 
 /** Returns a file of deploy/ with the changes that an operator would make. */

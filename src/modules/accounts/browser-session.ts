@@ -79,9 +79,10 @@ export const browserSessionRoutes: FastifyPluginAsyncTypebox = async (app) => {
 
 /**
  * Whether a request comes from a page of the service: of BASE_URL, or of the host to which it is addressed.
- * Pages of another port are of another origin, although browsers share cookies among ports.
+ * Pages of another port are of another origin, although browsers share cookies among ports. `request.host`
+ * would believe X-Forwarded-Host, which most proxies pass on as the client sent it.
  */
-function isOwnOrigin ({ headers: { origin = '' }, host }: FastifyRequest, baseUrl: string): boolean {
+function isOwnOrigin ({ headers: { origin = '', host = '' } }: FastifyRequest, baseUrl: string): boolean {
   if (!URL.canParse(origin) || new URL(origin).origin !== origin) return false
   if (origin === new URL(baseUrl).origin) return true
   const { protocol } = new URL(origin)

@@ -178,17 +178,26 @@ t.test('pages of the host to which a request is sent may use the session, too', 
     const { cookie } = await startBrowser()
     t.equal((await renew({ cookie, origin, headers: { host } })).statusCode, status, `${origin} at ${host}`)
   }
-  const { cookie } = await startBrowser()
-  const forwarded = { 'x-forwarded-host': 'evil.example' }
-  t.equal((await renew({ cookie, origin: 'http://evil.example', headers: forwarded })).statusCode, 403)
 
-  const secure = await buildTestApp(t, {
-    settings: { ...settings, BASE_URL: 'https://landfall.test', TRUST_PROXY: '127.0.0.1' }
-  })
-  const from = async (origin: string, host: string) =>
-    (await renew({ origin, headers: { 'x-forwarded-host': host }, on: secure })).statusCode
-  t.equal(await from('https://other.example', 'other.example'), 401, 'allowed, but without a cookie')
-  t.equal(await from('http://other.example', 'other.example'), 403, 'without TLS')
+  const secure = await buildTestApp(t, { settings: { ...settings, BASE_URL: 'https://landfall.test' } })
+  const from = async (origin: string) =>
+    (await renew({ origin, headers: { host: 'other.example' }, on: secure })).statusCode
+  t.equal(await from('https://other.example'), 401, 'allowed, but without a cookie')
+  t.equal(await from('http://other.example'), 403, 'without TLS')
+})
+
+t.test('attack: X-Forwarded-Host does not make a page of another host one of the service', async (t) => {
+  const behind = await buildTestApp(t, { settings: { ...settings, TRUST_PROXY: '127.0.0.1' } })
+  for (const on of [app, behind]) {
+    const { cookie } = await startBrowser(on)
+    for (const name of ['x-forwarded-host', 'x-forwarded-server', 'x-original-host', 'forwarded']) {
+      const headers = { [name]: name === 'forwarded' ? 'host=evil.example' : 'evil.example' }
+      t.equal((await renew({ cookie, origin: 'http://evil.example', headers, on })).statusCode, 403, name)
+      t.equal((await end({ cookie, origin: 'http://evil.example', headers, on })).statusCode, 403, name)
+    }
+    const headers = { host: 'pages.example.com', 'x-forwarded-host': 'evil.example' }
+    t.equal((await renew({ cookie, origin: 'http://pages.example.com', headers, on })).statusCode, 200)
+  }
 })
 
 t.test('CORS_ORIGINS does not open the session to other pages', async (t) => {

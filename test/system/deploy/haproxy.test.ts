@@ -2,7 +2,7 @@ import { randomBytes } from 'node:crypto'
 import { setTimeout as sleep } from 'node:timers/promises'
 import t, { type Test } from 'tap'
 import { testSettings } from '../../helpers/app.ts'
-import { changedFile, startHaproxy } from '../../helpers/balancer.ts'
+import { changedFile, checkConsoleOrigin, startHaproxy } from '../../helpers/balancer.ts'
 import { call, Owner } from '../../helpers/client.ts'
 import { provide } from '../../helpers/programs.ts'
 import { connection, requestOf } from '../../helpers/raw.ts'
@@ -61,6 +61,10 @@ t.test('two replicas behind HAProxy', async (t) => {
     await until(() => lines().length === 60, 'the requests are in the log, without their query')
     t.same([...new Set(lines().map(({ server }) => server))].sort(), ['landfall-1', 'landfall-2'])
     t.match(lines()[0], { address: '127.0.0.1', method: 'GET' })
+  })
+
+  t.test('only pages of the address of HAProxy may use the session of a browser', async (t) => {
+    await checkConsoleOrigin(t, url)
   })
 
   t.test('the replicas restart one after the other without a failed request', async (t) => {

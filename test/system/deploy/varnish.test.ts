@@ -4,7 +4,7 @@ import { request } from 'node:http'
 import { join } from 'node:path'
 import t, { type Test } from 'tap'
 import { testSettings } from '../../helpers/app.ts'
-import { changedFile, startServer } from '../../helpers/balancer.ts'
+import { changedFile, checkConsoleOrigin, startServer } from '../../helpers/balancer.ts'
 import { call, Owner } from '../../helpers/client.ts'
 import { provide } from '../../helpers/programs.ts'
 import { freePort } from '../../helpers/servers.ts'
@@ -101,6 +101,10 @@ t.test('Varnish caches public reads', async (t) => {
     t.equal((await call('GET', `${url}/manage/landing_pages`)).status, 401)
     const { headers } = await owner.call('GET', url + path)
     t.ok(headers.get('ratelimit'), 'a read with a token comes from the service')
+  })
+
+  t.test('only pages of the address of Varnish may use the session of a browser', async (t) => {
+    await checkConsoleOrigin(t, url)
   })
 
   t.test("a reader does not get another reader's 429", async (t) => {
