@@ -1,4 +1,4 @@
-import { open, rename, utimes, writeFile } from 'node:fs/promises'
+import { chmod, open, rename, rm, stat, utimes, writeFile } from 'node:fs/promises'
 import { join } from 'node:path'
 import Fastify from 'fastify'
 import { Registry } from 'prom-client'
@@ -41,6 +41,24 @@ t.test('an upload syncs the file before it is published, and the folder before t
     { what: 'folder', bytes: undefined, temporary: 0, published: 1, rows: 0 }
   ])
   t.equal(await app.database.asset.count(), 1)
+})
+
+t.test('only the user of the service can list a folder for uploads that it creates; others keep their mode', async (t) => {
+  const first = await buildTestApp(t)
+  const { UPLOADS_DIR, DATABASE_URL } = first.config
+  const folder = join(UPLOADS_DIR, 'missing/too')
+  const umask = process.umask(0o022)
+  t.teardown(() => process.umask(umask))
+  const modeAfterStart = async () => {
+    await buildTestApp(t, { settings: { UPLOADS_DIR: folder, DATABASE_URL } })
+    return (await stat(folder)).mode & 0o777
+  }
+  t.equal(await modeAfterStart(), 0o700)
+  await chmod(folder, 0o755)
+  t.equal(await modeAfterStart(), 0o755)
+  await rm(UPLOADS_DIR, { recursive: true })
+  t.equal((await upload(first, await signUp(first), PNG)).statusCode, 201)
+  t.equal((await stat(UPLOADS_DIR)).mode & 0o777, 0o700, 'removed while the service runs')
 })
 
 t.test('the service sweeps at its start and keeps files younger than an hour', async (t) => {

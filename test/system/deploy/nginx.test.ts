@@ -1,7 +1,7 @@
 import { execFileSync } from 'node:child_process'
 import { createHash, randomBytes, randomUUID } from 'node:crypto'
 import { once } from 'node:events'
-import { existsSync, mkdirSync, readdirSync, statSync, symlinkSync, writeFileSync } from 'node:fs'
+import { chmodSync, existsSync, mkdirSync, readdirSync, statSync, symlinkSync, writeFileSync } from 'node:fs'
 import { connect as connectHttp2 } from 'node:http2'
 import { request } from 'node:http'
 import { get as getHttps } from 'node:https'
@@ -289,6 +289,14 @@ t.test('two replicas behind nginx', async (t) => {
         )
       }
     }
+  })
+
+  t.test('files in a folder that nginx can not enter come from the service', async (t) => {
+    const path = `/uploads/${randomPublicId()}.png`
+    writeFileSync(join(uploads, path.slice(9)), 'x')
+    chmodSync(uploads, 0o700)
+    t.teardown(() => chmodSync(uploads, 0o755))
+    t.same(await ask(url, path).then(comparable), await ask(direct, path).then(comparable))
   })
 
   t.test("a path that isn't a file of an asset gets the answer of the service", async (t) => {

@@ -40,8 +40,9 @@ t.test('the limits of the unit fit the default settings, and its settings exist'
   for (const [name = '', value = ''] of valueOf('Environment').split(' ').map((pair) => pair.split('='))) {
     if (name === 'NODE_ENV') continue
     t.ok(known.includes(`\n# ${name}=`), name)
-    t.ok(value.startsWith(`/var/lib/${valueOf('StateDirectory')}/`), `${value} is in the writable folder`)
+    t.ok(value.startsWith('/var/lib/landfall/'), `${value} is in the writable folder`)
   }
+  t.equal(valueOf('StateDirectory'), 'landfall landfall/uploads', "the uploads have a mode for nginx' group")
   t.end()
 })
 

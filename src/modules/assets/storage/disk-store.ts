@@ -14,6 +14,8 @@ import { SNIFF_BYTES, type FileInfo, type FileStore, type Inspect, type OpenFile
 import { isPicture, isStorageKey, OWNER, stemOf, storagePath, VARIANTS_FOLDER } from './storage-key.ts'
 
 const TEMPORARY_FOLDER = '.tmp'
+/** The mode of a new UPLOADS_DIR. Who could list it would know the URLs of all files. */
+const PRIVATE = 0o700
 const DISK_FULL = new Set(['ENOSPC', 'EDQUOT', 'EFBIG'])
 
 const ignoreFileSizeLimit = () => {}
@@ -46,7 +48,7 @@ export class DiskStore implements FileStore {
       process.on('SIGXFSZ', ignoreFileSizeLimit)
     }
     try {
-      await makeFolder(this.temporaryFolder)
+      await this.#makeFolders()
       const probe = this.#temporaryPath()
       await writeFile(probe, '', { flag: 'wx' })
       await unlink(probe)
@@ -202,7 +204,7 @@ export class DiskStore implements FileStore {
 
   async reserve (): Promise<(() => Promise<void>) | undefined> {
     const existed = existsSync(this.folder)
-    await makeFolder(this.folder)
+    await makeFolder(this.folder, PRIVATE)
     const visible = async () => (await readdir(this.folder)).filter((name) => !name.startsWith('.'))
     if ((await visible()).length > 0) return undefined
     await rm(join(this.folder, OWNER), { force: true })
@@ -230,12 +232,17 @@ export class DiskStore implements FileStore {
     return join(this.temporaryFolder, randomPublicId())
   }
 
+  async #makeFolders (): Promise<void> {
+    await makeFolder(this.folder, PRIVATE)
+    await makeFolder(this.temporaryFolder)
+  }
+
   async #create (path: string): Promise<FileHandle> {
     try {
       return await open(path, 'wx+')
     } catch (error) {
       if (!isMissing(error)) throw error
-      await makeFolder(this.temporaryFolder) // removed while the service was running
+      await this.#makeFolders() // removed while the service was running
       return await open(path, 'wx+')
     }
   }
