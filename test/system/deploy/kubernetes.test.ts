@@ -16,6 +16,7 @@ interface Probe {
 }
 
 interface Container {
+  readonly image: string
   readonly args?: string[]
   readonly env: Array<{ name: string, value: string }>
   readonly ports: Array<{ name: string, containerPort: number }>
@@ -25,12 +26,38 @@ interface Container {
   readonly livenessProbe: Probe
 }
 
+interface Selector {
+  readonly matchLabels: Record<string, string>
+}
+
+interface NetworkPolicy {
+  readonly spec: {
+    readonly podSelector: Selector
+    readonly policyTypes: string[]
+    readonly ingress: Array<{
+      readonly ports: Array<{ port: string }>
+      readonly from: Array<{ namespaceSelector: Selector, podSelector: Selector }>
+    }>
+  }
+}
+
+interface Ingress {
+  readonly spec: {
+    readonly tls: Array<{ hosts: string[] }>
+    readonly rules: Array<{
+      readonly host: string
+      readonly http: { paths: Array<{ backend: { service: { name: string, port: { name: string } } } }> }
+    }>
+  }
+}
+
 interface Manifest {
   readonly apiVersion: string
   readonly kind: string
+  readonly metadata: { readonly name: string }
   readonly spec: {
     readonly selector: Record<string, unknown>
-    readonly ports: Array<{ targetPort: string }>
+    readonly ports: Array<{ name: string, targetPort: string }>
     readonly template: {
       readonly metadata: { labels: Record<string, string> }
       readonly spec: {
@@ -51,7 +78,13 @@ const read = (name: string): Manifest[] =>
   })
 const [job] = read('migrate.yaml') as [Manifest]
 const manifests = read('landfall.yaml')
-const [deployment, service, budget] = manifests as [Manifest, Manifest, Manifest]
+const [deployment, service, policy, ingress, budget] = manifests as unknown as [
+  Manifest,
+  Manifest,
+  NetworkPolicy,
+  Ingress,
+  Manifest
+]
 const [migrate, landfall] = [job, deployment].map(({ spec }) => spec.template.spec.containers[0]) as [
   Container,
   Container
@@ -60,7 +93,7 @@ const [migrate, landfall] = [job, deployment].map(({ spec }) => spec.template.sp
 /** Returns what TypeScript says about values of types of kubernetes-types; it also reports unknown fields. */
 function typeErrors (manifests: readonly Manifest[]): string[] {
   const lines = manifests.map((manifest, n) => {
-    const path = manifest.apiVersion === 'v1' ? 'core/v1' : manifest.apiVersion
+    const path = manifest.apiVersion === 'v1' ? 'core/v1' : manifest.apiVersion.replace('.k8s.io', '')
     return `export const value${n}: import('kubernetes-types/${path}').${manifest.kind} = ${
       JSON.stringify(manifest)
     }`
@@ -84,16 +117,19 @@ function typeErrors (manifests: readonly Manifest[]): string[] {
 }
 
 t.test('the manifests have the fields and types of the Kubernetes API', (t) => {
-  t.same(manifests.map(({ kind }) => kind), ['Deployment', 'Service', 'PodDisruptionBudget',
-    'PersistentVolumeClaim'])
+  t.same(manifests.map(({ kind }) => kind), ['Deployment', 'Service', 'NetworkPolicy', 'Ingress',
+    'PodDisruptionBudget', 'PersistentVolumeClaim'])
   t.same(typeErrors([job, ...manifests]), [])
+  t.match(typeErrors([{ ...manifests[2], spec: { ...policy.spec, ports: 1 } } as never]), [/ports/])
   t.match(typeErrors([{ ...deployment, spec: { ...deployment.spec, replica: 2 } } as never]), [/replica/])
   t.end()
 })
 
 t.test('the manifests fit each other', (t) => {
   const { labels } = deployment.spec.template.metadata
-  for (const { matchLabels } of [deployment.spec.selector, budget.spec.selector]) t.same(matchLabels, labels)
+  for (const selector of [deployment.spec.selector, policy.spec.podSelector, budget.spec.selector]) {
+    t.same(selector.matchLabels, labels)
+  }
   t.same(service.spec.selector, labels)
   t.equal(service.spec.ports[0]?.targetPort, landfall.ports[0]?.name)
   for (const [container, { spec }] of [[migrate, job], [landfall, deployment]] as const) {
@@ -101,6 +137,31 @@ t.test('the manifests fit each other', (t) => {
       container.volumeMounts.map(({ name }) => name).sort(),
       spec.template.spec.volumes.map(({ name }) => name).sort()
     )
+    t.match(container.image, /@sha256:[0-9a-f]{64}$/)
+  }
+  t.equal(migrate.image, landfall.image)
+
+  const { tls, rules } = ingress.spec
+  const { host } = new URL(landfall.env.find(({ name }) => name === 'BASE_URL')?.value ?? '')
+  t.same([tls.flatMap(({ hosts }) => hosts), rules.map((rule) => rule.host)], [[host], [host]])
+  t.same(rules.flatMap(({ http }) => http.paths.map(({ backend }) => backend.service)), [
+    { name: service.metadata.name, port: { name: service.spec.ports[0]?.name } }
+  ])
+  t.end()
+})
+
+t.test('each port is open to chosen pods of one other namespace', (t) => {
+  t.same(policy.spec.policyTypes, ['Ingress'])
+  t.same(
+    policy.spec.ingress.map(({ ports }) => ports.map(({ port }) => port)),
+    landfall.ports.map(({ name }) => [name])
+  )
+  for (const { from } of policy.spec.ingress) {
+    t.equal(from.length, 1)
+    for (const { namespaceSelector, podSelector } of from) {
+      t.ok(Object.keys(namespaceSelector.matchLabels).length > 0)
+      t.ok(Object.keys(podSelector.matchLabels).length > 0)
+    }
   }
   t.end()
 })
