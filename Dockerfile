@@ -1,5 +1,6 @@
-# The first stage builds with the development dependencies, the second one runs without them.
-FROM node:24-slim AS build
+# The first stage builds with the development dependencies, the second one runs without them. A digest always
+# names the same image; docs/operations.md says how to renew it.
+FROM node:24.21.0-slim@sha256:d6aa754f16b3197301076f047b5def2f02ea1dbbc2ca920407d46d7ec7f87b20 AS build
 WORKDIR /app
 COPY package.json package-lock.json .npmrc ./
 COPY packages/client/package.json packages/client/
@@ -20,7 +21,7 @@ RUN cp -r node_modules/@img /tmp/sharp && npm prune --omit=dev --omit=optional -
 RUN find node_modules -type f \( -name '*.map' -o -name '*.d.ts' -o -name '*.d.mts' -o -name '*.d.cts' \) -delete
 RUN find node_modules/@prisma/client/runtime -type f -name 'query_compiler_*' ! -name 'query_compiler_fast_bg.postgresql.*' -delete
 
-FROM node:24-slim
+FROM node:24.21.0-slim@sha256:d6aa754f16b3197301076f047b5def2f02ea1dbbc2ca920407d46d7ec7f87b20
 ENV NODE_ENV=production HOST=0.0.0.0
 WORKDIR /app
 COPY --from=build /app/package.json ./

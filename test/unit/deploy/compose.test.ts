@@ -53,6 +53,13 @@ const { services } = compose
 const service = (name: string): ComposeService => services[name] as ComposeService
 const replicas = Object.keys(services).filter((name) => /^landfall-\d$/.test(name))
 
+t.test('the stages of the image begin with the same Node, which has a digest', (t) => {
+  const [build, run, ...others] = read('Dockerfile').match(/^FROM \S+/gm) ?? []
+  t.match(build, /^FROM node:[\d.]+-slim@sha256:[0-9a-f]{64}$/)
+  t.same([run, others], [build, []])
+  t.end()
+})
+
 t.test('every Compose service has resource limits, a health check and no privileges', async (t) => {
   t.same(Object.keys(services).sort(), ['landfall-1', 'landfall-2', 'migrate', 'nginx', 'postgres', 'redis'])
   for (const [name, it] of Object.entries(services)) {
@@ -66,8 +73,8 @@ t.test('every Compose service has resource limits, a health check and no privile
     )
     t.match(it.deploy?.resources.limits, { memory: /[MG]$/, cpus: /^\d/ }, name)
     t.ok(
-      it.build !== undefined || /^[a-z]+:\d+(\.\d+)*$/.test(it.image),
-      `${name} has an image with a fixed version`
+      it.build !== undefined || /^[a-z]+:\d+(\.\d+)+@sha256:[0-9a-f]{64}$/.test(it.image),
+      `${name} has an image with a version and a digest`
     )
     t.equal(it.restart, name === 'migrate' ? 'no' : 'unless-stopped')
     t.ok(
