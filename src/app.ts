@@ -26,7 +26,6 @@ import notFound from './http/not-found.ts'
 import nodeInternals from './http/hardening/node-internals.ts'
 import unroutedRequests, { answerUnreadableRequest } from './http/hardening/unrouted-requests.ts'
 import { limitBodyMemory } from './http/hardening/body-memory.ts'
-import { limitBodyTime } from './http/hardening/slow-bodies.ts'
 import health from './http/health.ts'
 import { lingeringClose } from './http/hardening/lingering-close.ts'
 import { coalesceChunks } from './http/hardening/coalesce-chunks.ts'
@@ -182,7 +181,6 @@ async function allOthers (scope: FastifyInstance): Promise<void> {
   secureAnswers(scope)
   await scope.register(requestIdHeader)
   await scope.register(headCheck)
-  limitBodyTime(scope, scope.config.BODY_TIMEOUT_MS)
   limitBodyMemory(scope, scope.config.MAX_BODY_MEMORY_BYTES)
   scope.addHook('onSend', lingeringClose())
   await scope.register(notFound)

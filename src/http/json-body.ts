@@ -2,12 +2,14 @@ import { isUtf8 } from 'node:buffer'
 import { errorCodes, type FastifyError, type FastifyInstance, type FastifyRequest,
   type RequestPayload } from 'fastify'
 import fp from 'fastify-plugin'
-import { EncodedBodyError, MalformedJsonError, UnsupportedMediaTypeError } from '../errors.ts'
+import { EncodedBodyError, MalformedJsonError, RequestTimeoutError,
+  UnsupportedMediaTypeError } from '../errors.ts'
 import { nextTurn } from '../infra/system/turns.ts'
+import { BodyPace } from './hardening/slow-bodies.ts'
 import { JsonScanner, JsonSyntaxError, type JsonValue, type JsonVisitor } from './json-scanner.ts'
 
 const BYTE_ORDER_MARK = Buffer.from('\uFEFF')
-/** The first buffer for a body whose size isn't announced. */
+/** The smallest first buffer for a body that isn't announced to be smaller. */
 const SMALLEST_BUFFER = 4096
 /** Bytes scanned in one turn of the event loop, in about a millisecond at most. */
 const SLICE_BYTES = 32 * 1024
@@ -65,14 +67,16 @@ async function readBytes (request: FastifyRequest, payload: RequestPayload): Pro
   if (length !== undefined && length > bodyLimit) throw new errorCodes.FST_ERR_CTP_BODY_TOO_LARGE()
   // If the client disconnected during authentication, neither 'end' nor 'error' would follow.
   if (payload.destroyed) throw new errorCodes.FST_ERR_CTP_INVALID_CONTENT_LENGTH()
-  let bytes = Buffer.allocUnsafeSlow(length ?? 0)
+  // The announced size is neither allocated nor counted, because nothing of it may ever arrive.
+  let bytes = Buffer.alloc(0)
   let received = 0
   await new Promise<void>((resolve, reject) => {
     const onData = (chunk: Buffer) => {
       const end = received + chunk.length
       if (end > bodyLimit) return settle(new errorCodes.FST_ERR_CTP_BODY_TOO_LARGE())
+      pace.received(chunk.length)
       if (end > bytes.length) {
-        const size = Math.min(bodyLimit, Math.max(end, 2 * bytes.length, SMALLEST_BUFFER))
+        const size = Math.max(end, Math.min(length ?? bodyLimit, Math.max(2 * bytes.length, SMALLEST_BUFFER)))
         try {
           request.bodyMemory?.resize(size)
         } catch (error) {
@@ -88,7 +92,9 @@ async function readBytes (request: FastifyRequest, payload: RequestPayload): Pro
         : new errorCodes.FST_ERR_CTP_INVALID_CONTENT_LENGTH())
     const onError = (error: FastifyError) =>
       settle(Object.assign(error, { statusCode: error.statusCode ?? 400 }))
+    const pace = new BodyPace(request.server.config.BODY_TIMEOUT_MS, () => settle(new RequestTimeoutError()))
     function settle (error?: Error): void {
+      pace.stop()
       payload.off('data', onData).off('end', onEnd).off('error', onError)
       if (error === undefined) resolve()
       else reject(error)

@@ -14,8 +14,13 @@ declare module 'fastify' {
   }
 }
 
-/** The largest share of the memory for one client address or account. */
-const MAX_SHARE = 0.25
+/** The largest share of the memory for an account, and for the sessions of a client address. */
+const SESSION_SHARE = 1 / 4
+/** The largest share for the requests of an address without a session, such as sign-ins. */
+const ANONYMOUS_SHARE = 1 / 16
+/** The share that only small bodies may use, so that sign-ins and small writes find room. */
+const RESERVED_SHARE = 1 / 4
+const SMALL_BODY_BYTES = 16 * 1024
 const RETRY_AFTER_SECONDS = 2
 
 /** Counts the bytes of the JSON bodies that a process holds. Other bodies are streamed. */
@@ -39,12 +44,16 @@ export class BodyMemory {
     return this.#refused
   }
 
-  /** Takes bytes for all `owners`. Returns false if that is too much for one of them or for the process. */
-  take (owners: readonly string[], bytes: number): boolean {
-    const fits = (held: number, max: number) => held === 0 || held + bytes <= max
-    const hasRoom = fits(this.#held, this.#maxBytes) &&
-      owners.every((owner) => fits(this.#heldBy.get(owner) ?? 0, this.#maxBytes * MAX_SHARE))
-    if (hasRoom) this.#add(owners, bytes)
+  /**
+   * Takes `more` bytes for a body that has `own` bytes. Returns false if that is too much for one of its
+   * owners, which may have the share `share`, or for the process.
+   */
+  take (owners: readonly string[], share: number, own: number, more: number): boolean {
+    const fits = (held: number, max: number) => held === own || held + more <= max
+    const reserved = own + more > SMALL_BODY_BYTES ? RESERVED_SHARE : 0
+    const hasRoom = fits(this.#held, this.#maxBytes * (1 - reserved)) &&
+      owners.every((owner) => fits(this.#heldBy.get(owner) ?? 0, this.#maxBytes * share))
+    if (hasRoom) this.#add(owners, more)
     else this.#refused++
     return hasRoom
   }
@@ -67,11 +76,14 @@ export class BodyMemory {
 export class BodyShare {
   readonly #memory: BodyMemory
   readonly #owners: readonly string[]
+  readonly #share: number
   #bytes = 0
 
-  constructor (memory: BodyMemory, owners: readonly string[]) {
+  /** @param userId the account whose session or API key sends the body, if there is one */
+  constructor (memory: BodyMemory, address: string, userId: number | undefined) {
     this.#memory = memory
-    this.#owners = owners
+    this.#owners = userId === undefined ? [`anonymous ${address}`] : [`address ${address}`, `user ${userId}`]
+    this.#share = userId === undefined ? ANONYMOUS_SHARE : SESSION_SHARE
   }
 
   /**
@@ -81,7 +93,7 @@ export class BodyShare {
    */
   resize (bytes: number): void {
     const more = bytes - this.#bytes
-    if (more > 0 && !this.#memory.take(this.#owners, more)) {
+    if (more > 0 && !this.#memory.take(this.#owners, this.#share, this.#bytes, more)) {
       throw new RetryLaterError(
         503,
         'Too many request bodies are being received, try again shortly',
@@ -94,8 +106,8 @@ export class BodyShare {
 }
 
 /**
- * Adds a hook that counts each JSON body from its announcement until the request is answered. A request whose
- * body finds no room gets a 503 before the body is read.
+ * Adds hooks that count each JSON body from its first byte until its request is answered. A request whose
+ * body finds no room gets a 503.
  *
  * @param maxBytes for all JSON bodies of this process
  */
@@ -103,10 +115,7 @@ export function limitBodyMemory (scope: FastifyInstance, maxBytes: number): void
   const memory = new BodyMemory(maxBytes)
   addGauge(
     scope.metrics,
-    {
-      name: 'landfall_request_body_bytes',
-      help: 'Memory taken by JSON request bodies, announced ones included'
-    },
+    { name: 'landfall_request_body_bytes', help: 'Memory taken by JSON request bodies' },
     () => memory.held
   )
   addCounter(
@@ -119,21 +128,17 @@ export function limitBodyMemory (scope: FastifyInstance, maxBytes: number): void
   )
   scope.decorateRequest('bodyMemory', null)
   scope.addHook('preParsing', (request, reply, payload, done) => {
-    const bytes = Number(request.headers['content-length'] ?? 0) // a chunked body counts as it arrives
-    // A body over its limit gets a 413 unread. If the client is gone, nothing would give the memory back.
-    if (!isJson(request) || bytes > request.routeOptions.bodyLimit || reply.raw.destroyed) {
-      return done(null, payload)
+    // If the client is gone, nothing would give the memory back.
+    if (isJson(request) && !reply.raw.destroyed) {
+      const share = new BodyShare(memory, scope.addressOf(request).counted, request.userId)
+      request.bodyMemory = share
+      reply.raw.once('close', () => share.resize(0))
     }
-    const owners = [`address ${scope.addressOf(request).counted}`]
-    if (request.userId !== undefined) owners.push(`user ${request.userId}`)
-    const share = new BodyShare(memory, owners)
-    try {
-      share.resize(bytes)
-    } catch (error) {
-      return done(error as Error)
-    }
-    request.bodyMemory = share
-    reply.raw.once('close', () => share.resize(0))
+    done(null, payload)
+  })
+  // The client may read the answer slowly.
+  scope.addHook('onSend', (request, _reply, payload, done) => {
+    request.bodyMemory?.resize(0)
     done(null, payload)
   })
 }

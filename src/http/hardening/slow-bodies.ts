@@ -1,32 +1,46 @@
-// Attack: a JSON body that is sent byte by byte to keep memory and a connection in use.
+// Attack: a JSON body that is sent byte by byte, or not at all, to keep memory and a connection in use.
 // Test: test/integration/hostile/slow-clients.test.ts
 // nginx: stops long pauses, but not a steady trickle
 
-import type { FastifyInstance } from 'fastify'
-import { RequestTimeoutError } from '../../errors.ts'
-import { isJson } from '../json-body.ts'
+import { clock } from '../../infra/system/clock.ts'
 
-/** Methods whose bodies Fastify doesn't read. */
-const METHODS_WITHOUT_BODY = new Set(['GET', 'HEAD', 'TRACE'])
+/** A body that hasn't begun to arrive may take this long. */
+const GRACE_MS = 5_000
+/** 4 KiB a second, which every mobile network reaches. */
+const MIN_BYTES_PER_MS = 4096 / 1000
+/** The longest pause of a body that was faster before, such as that of a phone that changes its cell. */
+const MAX_PAUSE_MS = 10_000
 
-/**
- * Adds a hook that answers 408 if a JSON body takes too long to arrive.
- *
- * @param timeoutMs time limit for the whole body, in milliseconds
- */
-export function limitBodyTime (scope: FastifyInstance, timeoutMs: number): void {
-  scope.addHook('preParsing', (request, reply, payload, done) => {
-    // If the client disconnected during authentication, no event would clear the timer.
-    if (isJson(request) && !METHODS_WITHOUT_BODY.has(request.method) && !payload.destroyed) {
-      // destroy() would close the connection before the response is sent. An 'error' event without a listener
-      // would end the process.
-      const timer = setTimeout(() => {
-        if (payload.listenerCount('error') > 0) payload.emit('error', new RequestTimeoutError())
-      }, timeoutMs)
-      const clear = () => clearTimeout(timer)
-      payload.once('end', clear).once('close', clear)
-      reply.raw.once('close', clear) // for bodies that aren't read to the end
-    }
-    done(null, payload)
-  })
+/** Watches a body: each byte that arrives allows it a little more time. */
+export class BodyPace {
+  readonly #onLate: () => void
+  readonly #endsAt: number
+  #lateAt: number
+  #timer: NodeJS.Timeout | undefined
+
+  /**
+   * @param timeoutMs time limit for the whole body, in milliseconds
+   * @param onLate called once when the body is too slow, unless `stop()` was called before
+   */
+  constructor (timeoutMs: number, onLate: () => void) {
+    const now = clock.now()
+    this.#onLate = onLate
+    this.#endsAt = now + timeoutMs
+    this.#lateAt = now + GRACE_MS
+    this.#wait(now)
+  }
+
+  received (bytes: number): void {
+    this.#lateAt = Math.min(this.#lateAt + bytes / MIN_BYTES_PER_MS, clock.now() + MAX_PAUSE_MS)
+  }
+
+  stop (): void {
+    clearTimeout(this.#timer)
+  }
+
+  #wait (now: number): void {
+    const left = Math.min(this.#lateAt, this.#endsAt) - now
+    if (left <= 0) this.#onLate()
+    else this.#timer = setTimeout(() => this.#wait(clock.now()), left)
+  }
 }

@@ -85,6 +85,23 @@ t.test('requests whose headers or body exceed their time limit get 408, and othe
   }
 })
 
+t.test('a body that does not go on gets 408 long before its time limit, one that is only slow is read', async (t) => {
+  const { url } = patient
+  const head = { 'Content-Type': 'application/json' }
+  const silent = connection(t, url)
+  silent.send(requestOf('/auth/sign_in', { ...head, 'Content-Length': '60000' }, 'POST'))
+  const begun = connection(t, url)
+  begun.send(requestOf('/auth/sign_in', { ...head, 'Content-Length': '60000' }, 'POST') + ' '.repeat(2000))
+  const slow = connection(t, url)
+  slow.send(requestOf('/auth/sign_in', { ...head, 'Transfer-Encoding': 'chunked' }, 'POST'))
+  const feeding = setInterval(() => slow.send(`800\r\n${' '.repeat(2048)}\r\n`), 250) // at most 8 KiB a second
+  t.teardown(() => clearInterval(feeding))
+  for (const each of [silent, begun]) t.equal((await each.answer()).status, 408)
+  clearInterval(feeding)
+  slow.send('2\r\n{}\r\n0\r\n\r\n')
+  t.equal((await slow.answer()).status, 422)
+})
+
 t.test('the service stops reading from a client that does not read its answers, and serves others', async (t) => {
   const greedy = connection(t, patient.url)
   greedy.socket.pause()

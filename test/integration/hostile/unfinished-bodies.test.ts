@@ -1,14 +1,18 @@
 import t, { type Test } from 'tap'
-import { buildTestApp, createPage, listen, signUp, testSettings } from '../../helpers/app.ts'
+import { clock } from '../../../src/infra/system/clock.ts'
+import { buildTestApp, createPage, listen, signIn, signUp, testSettings,
+  type Account } from '../../helpers/app.ts'
 import { Connection } from '../../helpers/raw.ts'
 import { until } from '../../helpers/until.ts'
 
 // Requests whose bodies are announced, or begun, and never finished.
 
 const KIB = 1024
-/** Of it, an address or account gets a quarter. */
 const MEMORY = 1024 * KIB
+/** Of an account, and of the sessions of an address. */
 const SHARE = MEMORY / 4
+/** Of an address without a session. */
+const ANONYMOUS_SHARE = MEMORY / 16
 const LARGE = JSON.stringify({ text: 'x'.repeat(100 * KIB) })
 
 async function startService (t: Test) {
@@ -20,6 +24,9 @@ async function startService (t: Test) {
       BODY_TIMEOUT_MS: '60000'
     }
   })
+  // No body is late, however slow the machine is.
+  const now = clock.now()
+  t.intercept(clock, 'now', { value: () => now })
   const url = await listen(app)
   const connections: Connection[] = []
   t.teardown(() => {
@@ -41,16 +48,22 @@ async function startService (t: Test) {
     return connection
   }
 
+  /** Sends a body except for its last byte. */
+  async function send (address: string, path: string, bytes: number, more = ''): Promise<Connection> {
+    const connection = await begin(address, path, `Content-Length: ${bytes}\r\n${more}`)
+    connection.send(' '.repeat(bytes - 1))
+    return connection
+  }
+
   /** The same, and waits until the service has counted the body. */
-  async function announce (address: string, path: string, bytes: number, more = ''): Promise<void> {
+  async function fill (address: string, path: string, bytes: number, more = ''): Promise<void> {
     const before = await held()
-    await begin(address, path, `Content-Length: ${bytes}\r\n${more}`)
-    await until(async () => await held() === before + bytes, 'the body is counted')
+    await send(address, path, bytes, more)
+    await until(async () => await held() >= before + bytes - 1, 'the body is counted')
   }
 
   async function refused (address: string, path: string, bytes: number, more = ''): Promise<void> {
-    const connection = await begin(address, path, `Content-Length: ${bytes}\r\n${more}`)
-    const { status, head, body } = await connection.answer()
+    const { status, head, body } = await (await send(address, path, bytes, more)).answer()
     t.equal(status, 503)
     t.match(head, /\r\nretry-after: [1-9]/i)
     t.same(JSON.parse(body.toString()), {
@@ -58,15 +71,35 @@ async function startService (t: Test) {
     })
   }
 
-  return { app, connections, held, begin, announce, refused }
+  return { app, url, connections, held, begin, fill, refused }
 }
 
+const bearer = ({ headers }: Account): string => `Authorization: ${headers.authorization}\r\n`
+
+t.test('announced bodies of which nothing arrives take no memory and refuse nobody', async (t) => {
+  const { app, connections, held, begin } = await startService(t)
+  const other = await signUp(app)
+  for (let address = 1; address <= 4; address++) {
+    const attacker = await signUp(app)
+    const from = `192.0.2.${address}`
+    for (let n = 0; n < 16; n++) {
+      await begin(from, '/auth/sign_in', `Content-Length: ${ANONYMOUS_SHARE / 16}\r\n`)
+      await begin(from, '/landing_pages', `Content-Length: ${SHARE / 16}\r\n${bearer(attacker)}`)
+    }
+  }
+  const open = async () =>
+    await new Promise((resolve) => app.server.getConnections((_error, count) => resolve(count)))
+  await until(async () => await open() === connections.length, 'all requests have arrived')
+  await createPage(app, other, LARGE)
+  await signIn(app, other, { headers: { 'x-forwarded-for': '192.0.2.1' } })
+  t.equal(await held(), 0)
+})
+
 t.test('one account gets a quarter of the memory, from any number of addresses', async (t) => {
-  const { app, connections, held, announce, refused } = await startService(t)
+  const { app, connections, held, fill, refused } = await startService(t)
   const [attacker, other] = [await signUp(app), await signUp(app)]
-  const authorization = `Authorization: ${attacker.headers.authorization}\r\n`
-  for (let n = 1; n <= 2; n++) await announce(`192.0.2.${n}`, '/landing_pages', SHARE / 2, authorization)
-  await refused('192.0.2.3', '/landing_pages', SHARE / 2, authorization)
+  for (let n = 1; n <= 2; n++) await fill(`192.0.2.${n}`, '/landing_pages', SHARE / 2, bearer(attacker))
+  await refused('192.0.2.3', '/landing_pages', SHARE / 2, bearer(attacker))
 
   const page = await createPage(app, other, LARGE)
   t.equal((await app.inject(`/landing_pages/${page.public_id}`)).statusCode, 200)
@@ -76,28 +109,32 @@ t.test('one account gets a quarter of the memory, from any number of addresses',
   await createPage(app, attacker, '{}')
 })
 
-t.test('one address gets a quarter of the memory, without an account', async (t) => {
-  const { announce, refused } = await startService(t)
-  for (let n = 0; n < 4; n++) await announce('192.0.2.1', '/auth/sign_in', SHARE / 4)
-  await refused('192.0.2.1', '/auth/sign_in', SHARE / 4)
-  await announce('192.0.2.2', '/auth/sign_in', SHARE / 4)
+t.test('one address without a session gets a sixteenth of the memory, besides that of its sessions', async (t) => {
+  const { app, fill, refused } = await startService(t)
+  const owner = await signUp(app)
+  for (let n = 0; n < 4; n++) await fill('192.0.2.1', '/auth/sign_in', ANONYMOUS_SHARE / 4)
+  await refused('192.0.2.1', '/auth/sign_in', ANONYMOUS_SHARE / 4)
+  await fill('192.0.2.2', '/auth/sign_in', ANONYMOUS_SHARE / 4)
+  await fill('192.0.2.1', '/landing_pages', SHARE / 2, bearer(owner))
 })
 
-t.test('all bodies together stay within the memory, and public reads go on', async (t) => {
-  const { app, announce, refused } = await startService(t)
+t.test('large bodies leave room for small ones, and public reads go on', async (t) => {
+  const { app, held, fill, refused } = await startService(t)
   const owner = await signUp(app)
   const page = await createPage(app, owner, '{}')
-  for (let address = 1; address <= 4; address++) {
-    for (let n = 0; n < 4; n++) await announce(`192.0.2.${address}`, '/auth/sign_in', SHARE / 4)
-  }
-  await refused('192.0.2.5', '/auth/sign_in', SHARE / 4)
+  for (let n = 1; n <= 3; n++) await fill(`192.0.2.${n}`, '/landing_pages', SHARE, bearer(await signUp(app)))
+  await refused('192.0.2.4', '/landing_pages', SHARE / 2, bearer(owner))
+  t.ok(await held() <= MEMORY * 3 / 4)
+  await createPage(app, owner, '{"small":true}')
+  await signIn(app, owner)
   t.equal((await app.inject(`/landing_pages/${page.public_id}`)).statusCode, 200)
 })
 
 t.test('a body in chunks counts as it arrives', async (t) => {
-  const { app, held, begin, announce } = await startService(t)
+  const { app, held, begin, fill } = await startService(t)
   const { headers: { authorization } } = await signUp(app)
-  await announce('192.0.2.1', '/landing_pages', SHARE - 8 * KIB, `Authorization: ${authorization}\r\n`)
+  await fill('192.0.2.1', '/landing_pages', SHARE - 8 * KIB, `Authorization: ${authorization}\r\n`)
+  const before = await held()
   const connection = await begin(
     '192.0.2.2',
     '/landing_pages',
@@ -105,7 +142,7 @@ t.test('a body in chunks counts as it arrives', async (t) => {
   )
   const chunk = `1000\r\n${' '.repeat(4 * KIB)}\r\n`
   connection.send(chunk)
-  await until(async () => await held() === SHARE - 4 * KIB, 'the first chunk is counted')
+  await until(async () => await held() === before + 4 * KIB, 'the first chunk is counted')
   connection.send(chunk.repeat(4))
   t.equal((await connection.answer()).status, 503)
 })
