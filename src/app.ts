@@ -13,6 +13,7 @@ import { embeddedSecret } from './infra/pglite/embedded.ts'
 import { assetUses, documentCache, DOCUMENT_CHANNEL, DOCUMENT_SCRIPTS, manageRoutes, pageCleanup,
   publicPreflight, publicRoutes } from './modules/landing-pages/index.ts'
 import { createLogger } from './infra/telemetry/logger.ts'
+import unreadAnswers, { countUnreadAnswers } from './http/hardening/unread-answers.ts'
 import connectionLimit from './http/hardening/connection-limit.ts'
 import database from './infra/database.ts'
 import shutdown from './http/shutdown.ts'
@@ -136,6 +137,7 @@ async function registerPlugins (app: ReturnType<typeof createInstance>, config: 
   await app.register(tracing, { config })
   await app.register(nodeInternals)
   await app.register(connectionLimit, { max: config.MAX_CONNECTIONS })
+  await app.register(unreadAnswers, { maxBytes: config.MAX_UNREAD_BYTES })
   await app.register(shutdown, { timeoutMs: config.SHUTDOWN_TIMEOUT_MS, delayMs: config.SHUTDOWN_DELAY_MS })
   await app.register(securityHeaders)
   await app.register(routeLookup)
@@ -182,6 +184,7 @@ async function allOthers (scope: FastifyInstance): Promise<void> {
   await scope.register(requestIdHeader)
   await scope.register(headCheck)
   limitBodyMemory(scope, scope.config.MAX_BODY_MEMORY_BYTES)
+  countUnreadAnswers(scope)
   scope.addHook('onSend', lingeringClose())
   await scope.register(notFound)
   await scope.register(publicPreflight)

@@ -298,6 +298,12 @@ export const Settings = Type.Object({
     2 ** 40,
     'Memory for JSON request bodies per process, in bytes; a client address or account gets a quarter, an address without a session a sixteenth'
   ),
+  MAX_UNREAD_BYTES: integer(
+    64 * 1024 * 1024,
+    64 * 1024,
+    2 ** 40,
+    'Memory for answers that clients have not read, per process, in bytes; one client address or account gets a quarter'
+  ),
   MAX_EVENT_LOOP_DELAY_MS: integer(
     500,
     0,

@@ -7,8 +7,8 @@ import { Duplex, Writable } from 'node:stream'
 import fp from 'fastify-plugin'
 
 // The only file that uses undocumented properties of Node. Each use has a self-test at start, except for
-// isWholePacket, which checks what it finds. If a self-test fails, the service uses documented functions
-// instead and logs the consequence.
+// isWholePacket and writeQueueLength, which check what they find. If a self-test fails, the service uses
+// documented functions instead and logs the consequence.
 
 declare module 'fastify' {
   interface FastifyInstance {
@@ -101,6 +101,14 @@ export function isWholePacket ({ socket, method, url, headers }: IncomingMessage
   const packet = (socket as ParserInternals).parser?.getCurrentBuffer?.()
   return packet !== undefined && packet.indexOf('\r\n\r\n') === packet.length - 4 &&
     packet.indexOf(`${method} ${url} `, 'latin1') === 0
+}
+
+// --- The progress of a write, of which Node's documented properties show only the end
+
+/** The bytes of the current write that the operating system hasn't taken yet; undefined if unknown. */
+export function writeQueueLength (socket: Socket): number | undefined {
+  const { _handle } = socket as Socket & { readonly _handle?: { readonly writeQueueSize?: unknown } | null }
+  return typeof _handle?.writeQueueSize === 'number' ? _handle.writeQueueSize : undefined
 }
 
 // --- Prepared heads (docs/adr/0002-prepared-response-heads.md)

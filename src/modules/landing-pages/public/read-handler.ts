@@ -167,7 +167,15 @@ export class ReadHandler {
       this.#tally.count(document, false)
       const head = ownLines + lines + representation.lines + lastModifiedLine
       this.#heads.send(reply.raw, 200, head, representation.body, now)
+      // In a pipeline, or the operating system hasn't taken all of it.
+      if (reply.raw.socket === null || reply.raw.socket.writableLength > 0) this.#countUnread(read, document)
     }
+  }
+
+  #countUnread ({ request }: Read, document: CachedDocument): void {
+    const owners = [`address ${this.#app.addressOf(request).counted}`]
+    const size = (): number => this.#documents.holds(document) ? 0 : document.size
+    this.#app.unreadAnswers.addPart(request.raw.socket, owners, document, size)
   }
 
   #refuseCondition (

@@ -1,0 +1,219 @@
+// Attack: many large answers that are asked for and never read, until the memory is used up.
+// Test: test/integration/hostile/unread-answers.test.ts
+// nginx: stops it for documents, which its buffers hold as a whole
+
+import type { Socket } from 'node:net'
+import fp from 'fastify-plugin'
+import type { FastifyInstance } from 'fastify'
+import { clock } from '../../infra/system/clock.ts'
+import { addCounter, addGauge } from '../../infra/telemetry/metrics.ts'
+import { currentResponse, writeQueueLength } from './node-internals.ts'
+
+declare module 'fastify' {
+  interface FastifyInstance {
+    unreadAnswers: UnreadAnswers
+  }
+}
+
+const SWEEP_INTERVAL_MS = 1000
+/** A connection that takes no byte for this long is closed. */
+const MAX_STALL_MS = 30_000
+/** The largest share of the memory for one client address or account. */
+const MAX_SHARE = 1 / 4
+/** Answers of this share of the memory are checked at once and not only by the next sweep. */
+const SUDDEN_SHARE = 1 / 8
+
+/** A connection, and the answers that it hasn't taken yet. */
+interface Connection {
+  readonly socket: Socket
+  /** The address and the account of the last answer that was counted. */
+  owners: readonly string[]
+  /** Whether it has answers with bytes of their own. */
+  hasOwn: boolean
+  /** Objects that the answers share with others, and functions that return their sizes. */
+  readonly parts: Map<object, () => number>
+  /** The unsent bytes at the last sweep: all, and those of the write that is under way. */
+  unsent: number
+  queued: number
+  progressAt: number
+  /** The memory that its answers take, in bytes. */
+  held: number
+}
+
+/**
+ * Counts the memory of answers that clients haven't taken, and closes connections that hold too much of it. A
+ * sweep over all connections does that, so that public reads needn't.
+ */
+export class UnreadAnswers {
+  readonly #maxBytes: number
+  readonly #connections = new Map<Socket, Connection>()
+  /** The parts that the last sweep found, and later ones. */
+  #parts = new Set<object>()
+  /** Bytes of answers since the last sweep. */
+  #recent = 0
+  #held = 0
+  readonly #closed = { stalled: 0, memory: 0 }
+
+  /** @param maxBytes for all answers; an address or account gets a quarter, and at least one answer */
+  constructor (maxBytes: number) {
+    this.#maxBytes = maxBytes
+  }
+
+  /** Bytes of unsent answers at the last sweep. */
+  get held (): number {
+    return this.#held
+  }
+
+  /** Connections that were closed, by reason. */
+  get closed (): { readonly stalled: number, readonly memory: number } {
+    return this.#closed
+  }
+
+  open (socket: Socket): void {
+    const progressAt = clock.now()
+    this.#connections.set(socket, {
+      socket,
+      owners: [],
+      hasOwn: false,
+      parts: new Map(),
+      unsent: 0,
+      queued: 0,
+      progressAt,
+      held: 0
+    })
+    socket.once('close', () => this.#connections.delete(socket))
+  }
+
+  /** Counts an answer of `bytes` bytes for its owners while it isn't sent. All answers before it are sent. */
+  add (socket: Socket, owners: readonly string[], bytes: number): void {
+    const connection = this.#connections.get(socket)
+    if (connection === undefined) return
+    connection.owners = owners
+    connection.hasOwn = true
+    connection.parts.clear()
+    this.#grow(bytes)
+  }
+
+  /** Counts an object that answers share, once for all of them. `size` returns 0 while it is cached. */
+  addPart (socket: Socket, owners: readonly string[], part: object, size: () => number): void {
+    const connection = this.#connections.get(socket)
+    if (connection === undefined) return
+    connection.owners = owners
+    connection.parts.set(part, size)
+    if (this.#parts.has(part)) return
+    this.#parts.add(part)
+    this.#grow(size())
+  }
+
+  #grow (bytes: number): void {
+    const limit = this.#maxBytes * SUDDEN_SHARE
+    if (this.#recent <= limit && this.#recent + bytes > limit) setImmediate(() => this.sweep())
+    this.#recent += bytes
+  }
+
+  /** Measures all connections, and closes those that stall or hold too much. */
+  sweep (): void {
+    const now = clock.now()
+    this.#parts = new Set()
+    this.#recent = 0
+    this.#held = 0
+    const heldBy = new Map<string, number>()
+    const holders: Connection[] = []
+    for (const connection of this.#connections.values()) {
+      if (connection.socket.destroyed) continue
+      this.#measure(connection, now)
+      if (now - connection.progressAt >= MAX_STALL_MS) this.#close(connection, 'stalled')
+      else if (connection.held > 0) {
+        this.#held += connection.held
+        for (const owner of connection.owners) {
+          heldBy.set(owner, (heldBy.get(owner) ?? 0) + connection.held)
+        }
+        holders.push(connection)
+      }
+    }
+    this.#enforce(holders, heldBy)
+  }
+
+  #measure (connection: Connection, now: number): void {
+    const { socket, parts } = connection
+    const { writableLength: unsent } = socket
+    if (unsent === 0 && (connection.hasOwn || parts.size > 0) && currentResponse(socket) === undefined) {
+      connection.hasOwn = false
+      parts.clear()
+    }
+    connection.held = connection.hasOwn ? unsent : 0
+    for (const [part, size] of parts) {
+      if (!this.#parts.has(part)) connection.held += size()
+      this.#parts.add(part)
+    }
+    const queued = writeQueueLength(socket)
+    if (
+      unsent === 0 || queued === undefined || unsent !== connection.unsent || queued !== connection.queued
+    ) {
+      connection.progressAt = now
+    }
+    connection.unsent = unsent
+    connection.queued = queued ?? 0
+  }
+
+  /** Closes connections of those who hold most, first those that took no byte for the longest time. */
+  #enforce (holders: Connection[], heldBy: Map<string, number>): void {
+    const share = this.#maxBytes * MAX_SHARE
+    holders.sort((a, b) => a.progressAt - b.progressAt)
+    for (let limit = share; limit >= 1 && (limit === share || this.#held > this.#maxBytes); limit /= 2) {
+      for (const connection of holders) {
+        const { held, owners } = connection
+        // An answer that is larger than a share is sent when there is no other.
+        const isTooMuch = (own = 0): boolean => own > limit && (limit === share ? own : this.#held) > held
+        if (held === 0 || !owners.some((owner) => isTooMuch(heldBy.get(owner)))) continue
+        if (limit < share && this.#held <= this.#maxBytes) return
+        for (const owner of owners) heldBy.set(owner, (heldBy.get(owner) ?? 0) - held)
+        this.#held -= held
+        connection.held = 0
+        this.#close(connection, 'memory')
+      }
+    }
+  }
+
+  #close ({ socket }: Connection, reason: 'stalled' | 'memory'): void {
+    this.#closed[reason]++
+    socket.destroy()
+  }
+}
+
+/** Counts the answers of all routes but the public read, which counts its own. */
+export function countUnreadAnswers (scope: FastifyInstance): void {
+  scope.addHook('onSend', (request, _reply, payload, done) => {
+    const owners = [`address ${scope.addressOf(request).counted}`]
+    if (request.userId !== undefined) owners.push(`user ${request.userId}`)
+    const bytes = typeof payload === 'string' || Buffer.isBuffer(payload) ? payload.length : 0
+    scope.unreadAnswers.add(request.raw.socket, owners, bytes)
+    done(null, payload)
+  })
+}
+
+/** @param maxBytes for unsent answers of this process */
+export default fp<{ maxBytes: number }>(async (app, { maxBytes }) => {
+  const unread = new UnreadAnswers(maxBytes)
+  app.decorate('unreadAnswers', unread)
+  app.server.on('connection', (socket: Socket) => unread.open(socket))
+  const timer = setInterval(() => unread.sweep(), SWEEP_INTERVAL_MS).unref()
+  app.addHook('onClose', () => clearInterval(timer))
+  addGauge(
+    app.metrics,
+    {
+      name: 'landfall_unread_answer_bytes',
+      help: 'Memory taken by answers that clients have not read, measured once a second'
+    },
+    () => unread.held
+  )
+  addCounter(
+    app.metrics,
+    {
+      name: 'landfall_unread_answers_closed_total',
+      help: 'Connections closed because their client did not read, by reason'
+    },
+    () => unread.closed,
+    'reason'
+  )
+}, { name: 'unread-answers', dependencies: ['metrics'] })

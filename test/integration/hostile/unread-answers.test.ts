@@ -1,0 +1,158 @@
+import { once } from 'node:events'
+import { connect, type Socket } from 'node:net'
+import t, { type Test } from 'tap'
+import { clock } from '../../../src/infra/system/clock.ts'
+import { buildTestApp, createPage, listen, signUp, testSettings,
+  type CreatedPage } from '../../helpers/app.ts'
+import { pathOf, upload } from '../../helpers/assets.ts'
+import { requestOf } from '../../helpers/raw.ts'
+import { until } from '../../helpers/until.ts'
+
+// Answers that nobody reads. They are larger than what the operating system buffers for a connection.
+
+const MEBIBYTE = 1024 * 1024
+const MEMORY = 44 * MEBIBYTE
+/** Two of them are more than the quarter that an address or account gets. */
+const DOCUMENT = 8 * MEBIBYTE
+const STALL_MS = 30_000
+
+async function startService (t: Test, settings: Record<string, string> = {}) {
+  const app = await buildTestApp(t, {
+    settings: {
+      ...await testSettings(t),
+      MAX_UNREAD_BYTES: String(MEMORY),
+      MAX_DOCUMENT_BYTES: String(2 * DOCUMENT),
+      TRUST_PROXY: '127.0.0.1',
+      ...settings
+    }
+  })
+  const url = await listen(app)
+  const account = await signUp(app)
+
+  const requestFrom = (address: string, path: string): string =>
+    requestOf(path, { 'X-Forwarded-For': address, Authorization: account.headers.authorization })
+
+  /** Asks for something and doesn't read the answer. */
+  function ask (address: string, path: string): Socket {
+    const socket = connect(Number(new URL(url).port), '127.0.0.1').on('error', () => {}).pause()
+    t.teardown(() => socket.destroy())
+    socket.write(requestFrom(address, path))
+    return socket
+  }
+
+  /** The value of a metric, with its labels. */
+  async function metric (name: string): Promise<number> {
+    const line = (await app.metrics.metrics()).split('\n').find((line) => line.startsWith(`${name} `))
+    return Number(line?.slice(name.length))
+  }
+  const closed = async (reason: string) =>
+    await metric(`landfall_unread_answers_closed_total{reason="${reason}"}`)
+  const unsent = async () => await metric('landfall_unread_answer_bytes')
+  const create = async (letter: string): Promise<CreatedPage> =>
+    await createPage(app, account, `["${letter.repeat(DOCUMENT)}"]`)
+
+  return { app, ask, requestFrom, closed, unsent, create }
+}
+
+/** Reads an answer to its end. Returns false if the service closes the connection before. */
+async function isWhole (socket: Socket): Promise<boolean> {
+  socket.resume()
+  return await until(
+    () => socket.bytesRead > DOCUMENT ? 'whole' : socket.closed && 'cut',
+    'the answer ends'
+  ) ===
+    'whole'
+}
+
+t.test('an account whose answers are not read loses connections, from any number of addresses', async (t) => {
+  const { app, ask, closed, unsent, create } = await startService(t)
+  const { id, public_id: publicId } = await create('x')
+  const asked: Socket[] = []
+  for (let n = 0; n < 5; n++) {
+    asked.push(ask(`192.0.2.${n}`, `/manage/landing_pages/${id}`))
+    await until(async () => await unsent() >= DOCUMENT && await closed('memory') === n, 'one answer is left')
+  }
+  t.ok(await unsent() <= MEMORY)
+  const answers = await Promise.all(asked.map(isWhole))
+  t.equal(answers.filter(Boolean).length, 1, 'the answer that is left is sent')
+  t.equal((await app.inject(`/landing_pages/${publicId}`)).statusCode, 200)
+})
+
+t.test('an address loses connections whose documents are not in the cache any more', async (t) => {
+  const { app, ask, closed, unsent, create } = await startService(t, { CACHE_MAX_BYTES: String(MEBIBYTE) })
+  const pages = [await create('a'), await create('b'), await create('c')]
+  const asked = pages.map(({ public_id: id }) => ask('192.0.2.1', `/landing_pages/${id}`))
+  const other = ask('192.0.2.2', `/landing_pages/${pages[0]?.public_id}`)
+  await until(async () => await closed('memory') === 2, 'connections are closed')
+  t.ok(await unsent() <= MEMORY)
+  const answers = await Promise.all(asked.map(isWhole))
+  t.equal(answers.filter(Boolean).length, 1)
+  t.ok(await isWhole(other))
+  await createPage(app, await signUp(app), '{}')
+})
+
+t.test('a record is counted although a document from the cache follows it', async (t) => {
+  const { app, ask, requestFrom, closed, unsent, create } = await startService(t)
+  const { id, public_id: publicId } = await create('x')
+  const reads = async (): Promise<string> =>
+    await app.metrics.getSingleMetricAsString('landfall_public_reads_total')
+  const none = await reads()
+  const first = ask('192.0.2.1', `/manage/landing_pages/${id}`)
+  await until(async () => await unsent() >= DOCUMENT, 'the record is being sent')
+  first.write(requestFrom('192.0.2.1', `/landing_pages/${publicId}`))
+  await until(async () => await reads() !== none, 'the document waits behind it')
+  ask('192.0.2.1', `/manage/landing_pages/${id}`)
+  await until(async () => await closed('memory') === 1, 'one connection is closed')
+})
+
+t.test('all unread answers together stay within the memory', async (t) => {
+  const { ask, unsent, closed, create } = await startService(t, { CACHE_MAX_BYTES: '0' })
+  const count = 7
+  const pages = []
+  for (let n = 0; n < count; n++) pages.push(await create(String(n)))
+  for (const [n, { public_id: id }] of pages.entries()) ask(`192.0.2.${n}`, `/landing_pages/${id}`)
+  const room = Math.floor(MEMORY / DOCUMENT)
+  await until(async () => await closed('memory') >= count - room, 'connections are closed')
+  t.equal(await closed('memory'), count - room)
+  t.ok(await unsent() <= MEMORY)
+})
+
+t.test('many slow readers of one cached document stay connected', async (t) => {
+  const { app, ask, closed, unsent, create } = await startService(t)
+  const { public_id: id } = await create('x')
+  const asked = Array.from({ length: 10 }, () => ask('192.0.2.1', `/landing_pages/${id}`))
+  const file = Buffer.alloc(20 * MEBIBYTE)
+  const download = ask('192.0.2.1', pathOf((await upload(app, await signUp(app), file)).json()))
+  await until(async () => await unsent() > 0, 'the download waits for its reader')
+  for (const each of asked) t.ok(await isWhole(each))
+  t.ok(await isWhole(download))
+  t.equal(await closed('memory'), 0)
+})
+
+t.test('a connection that takes no byte for 30 s is closed, one that takes some is not', async (t) => {
+  const { app, ask, closed, unsent, create } = await startService(t, { MAX_UNREAD_BYTES: `${4 * MEMORY}` })
+  const { id } = await create('x')
+  let now = clock.now()
+  t.intercept(clock, 'now', { value: () => now })
+  const path = `/manage/landing_pages/${id}`
+  const slow = ask('192.0.2.1', path)
+  await until(async () => await unsent() > 0, 'the slow reader has an answer')
+  const before = await unsent()
+  const other = await createPage(app, await signUp(app), '{}')
+  const stalled = ask('192.0.2.2', path)
+  const gone = once(stalled, 'close')
+  await until(async () => await unsent() > before || await closed('memory') > 0, 'both have an answer')
+  t.equal(await closed('memory'), 0)
+  for (let step = 0; step < 2; step++) {
+    now += STALL_MS * 0.6
+    // The peer's window opens only after a good part of what it buffers is read.
+    for (let read = 0; read < 3 * MEBIBYTE;) read += (await once(slow.resume(), 'data'))[0].length
+    slow.pause()
+    app.unreadAnswers.sweep()
+  }
+  t.equal(await closed('stalled'), 1)
+  stalled.resume()
+  await gone
+  t.ok(await isWhole(slow))
+  t.equal((await app.inject(`/landing_pages/${other.public_id}`)).statusCode, 200)
+})
