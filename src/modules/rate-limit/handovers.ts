@@ -1,7 +1,6 @@
 import { clock } from '../../infra/system/clock.ts'
 import type { RedisClient } from '../../infra/redis/redis-client.ts'
 import { findPacked, packedSegmentOf, type ClientTable, type ClientWindow } from './client-table.ts'
-import type { WindowOfClient } from './lease-store.ts'
 
 // When a process stops in order, it leaves the reads that it has counted for clients in Redis, so that the
 // others need not reserve its share. They load a part of them when a client of that part exceeds a share.
@@ -56,7 +55,7 @@ export class Handovers {
    */
   async find (
     processId: string,
-    { nameSpace, key, timeWindow: windowMs }: Pick<WindowOfClient, 'nameSpace' | 'key' | 'timeWindow'>
+    { nameSpace, key, timeWindow: windowMs }: { nameSpace: string, key: string, timeWindow: number }
   ): Promise<ClientWindow | 'lost' | undefined> {
     const name = handoverKey(processId, nameSpace)
     const handover = await this.#handover(name)
