@@ -155,17 +155,13 @@ t.test('warm reads and refusals use neither Redis nor PostgreSQL, except for a f
   await read({}, UNKNOWN)
   await look.config('RESETSTAT')
   const seen = watch(app)
-  t.same(
-    await during(async () => {
-      for (let n = 0; n < 500; n++) {
-        t.equal(
-          await read(n % 2 === 0 ? {} : { 'if-none-match': page.etag }),
-          n % 2 === 0 ? 200 : 304
-        )
-      }
-    }),
-    []
-  )
+  const statements = await during(async () => {
+    for (let n = 0; n < 500; n++) {
+      t.equal(await read(n % 2 === 0 ? {} : { 'if-none-match': page.etag }), n % 2 === 0 ? 200 : 304)
+    }
+  })
+  // The service checks every few seconds whether PostgreSQL is reachable.
+  t.same(statements.filter((statement) => !statement.endsWith(': SELECT 1')), [])
   const counted = await commands()
   const asked = counted.evalsha ?? 0
   t.ok(asked >= 1 && asked <= 8, `${asked} leases`)
