@@ -3,7 +3,7 @@ import { seededRandom } from './statistics.ts'
 // The reads of simulated clients in one window, and the replicas that get them. All processes of the
 // simulation draw the same reads, so that none has to tell the others.
 
-/** A replica that crashes or stops in order, and one that joins in its place. */
+/** A replica that crashes or shuts down gracefully, and one that joins in its place. */
 export interface Change {
   /** Milliseconds since the beginning. */
   readonly at: number

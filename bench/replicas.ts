@@ -16,7 +16,7 @@ const USAGE = `npm run bench:replicas -- [options]
   --replicas=N,N   numbers of replicas (1,4,10,50)
   --limits=N,N     reads that a client is allowed in a window, 30 or 1000 (30,1000)
 Simulates replicas on a private Redis, in about four minutes. It fails if a client got more reads than its
-limit, a client that stayed below its limit was refused, or a restart in order cost a client reads.`
+limit, a client that stayed below its limit was refused, or a graceful restart cost a client reads.`
 
 const print = (line: string): void => {
   process.stdout.write(`${line}\n`)
@@ -93,7 +93,7 @@ function report (rows: readonly Row[]): void {
   printHead()
   for (const row of rows) if (row.changing === undefined) print(lineOf(row))
   reportChanging(rows.filter(({ changing }) => changing === 'crash'), 'crash')
-  reportChanging(rows.filter(({ changing }) => changing === 'restart'), 'stop in order')
+  reportChanging(rows.filter(({ changing }) => changing === 'restart'), 'shut down gracefully')
 }
 
 function reportChanging (rows: readonly Row[], what: string): void {

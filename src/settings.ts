@@ -132,7 +132,7 @@ export const Settings = Type.Object({
   JWT_SECRET: secret({}, 'Key that signs access tokens, at least 32 bytes; required with DATABASE_URL'),
   JWT_SECRET_PREVIOUS: secret(
     {},
-    'Another key whose access tokens are valid, while JWT_SECRET is replaced; at least 32 bytes'
+    'Second key whose access tokens are accepted while JWT_SECRET is being replaced; at least 32 bytes'
   ),
   ACCESS_TOKEN_TTL: integer(15 * 60, 1, DAY, 'Lifetime of an access token, in seconds'),
   REFRESH_TOKEN_TTL: integer(30 * DAY, 1, 365 * DAY, 'Lifetime of a refresh token, in seconds'),

@@ -9,7 +9,7 @@ import { BodyPace } from './hardening/slow-bodies.ts'
 import { JsonScanner, JsonSyntaxError, type JsonValue, type JsonVisitor } from './json-scanner.ts'
 
 const BYTE_ORDER_MARK = Buffer.from('\uFEFF')
-/** The smallest first buffer for a body that isn't announced to be smaller. */
+/** Size of the first buffer, unless the announced length is smaller or the first chunk is larger. */
 const SMALLEST_BUFFER = 4096
 /** Bytes scanned in one turn of the event loop, in about a millisecond at most. */
 const SLICE_BYTES = 32 * 1024

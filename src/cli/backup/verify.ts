@@ -17,7 +17,7 @@ export interface VerifyReport {
   /** Files without a row that are less than an hour old. Their upload is in progress or was interrupted. */
   readonly unfinished: number
   /** Why the service removes no files without a row; undefined if it does. */
-  readonly foreign?: string
+  readonly foreignReason?: string
   /** The copy of the database is damaged, so the uploads were not compared with it. */
   readonly isDamaged: boolean
 }
@@ -56,7 +56,7 @@ export async function verifyService (
       problems.push(problem)
     }
     const report = { assets: rows.size, bytes: sumBytes(rows), problems, unfinished, isDamaged: false }
-    return isForeign ? { ...report, foreign: wrongOwnerMessage(uploads.store) } : report
+    return isForeign ? { ...report, foreignReason: wrongOwnerMessage(uploads.store) } : report
   })
 }
 

@@ -63,7 +63,7 @@ export async function restore (directory: string): Promise<number> {
 export async function verify (directory: string | undefined): Promise<number> {
   return await runInterruptibly(async (options) => {
     const config = loadCommandConfig()
-    const { assets, bytes, problems, unfinished, foreign, isDamaged } = directory === undefined
+    const { assets, bytes, problems, unfinished, foreignReason, isDamaged } = directory === undefined
       ? await verifyService(config, options) : await verifyBackup(resolve(directory), options)
     if (isDamaged) {
       return {
@@ -77,7 +77,7 @@ export async function verify (directory: string | undefined): Promise<number> {
         formatBytes(bytes)
       }.`
       : `Checked ${formatCount(assets, 'asset')}, ${formatBytes(bytes)}.`
-    const note = foreign !== undefined ? `\n${foreign}.` : unfinished === 0 ? '' : `
+    const note = foreignReason !== undefined ? `\n${foreignReason}.` : unfinished === 0 ? '' : `
 ${
       formatCount(unfinished, 'file')
     } of uploads in progress or interrupted; the service removes leftovers after an hour.`

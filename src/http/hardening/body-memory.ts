@@ -45,8 +45,8 @@ export class BodyMemory {
   }
 
   /**
-   * Takes `more` bytes for a body that has `own` bytes. Returns false if that is too much for one of its
-   * owners, which may have the share `share`, or for the process.
+   * Takes `more` bytes for a body that already has `own` bytes. Returns false if that exceeds the process's
+   * memory, or `share` of it for one of its owners. A body that is the only one always fits.
    */
   take (owners: readonly string[], share: number, own: number, more: number): boolean {
     const fits = (held: number, max: number) => held === own || held + more <= max

@@ -29,7 +29,7 @@ interface Connection {
   /** The address and the account of the last answer that was counted. */
   owners: readonly string[]
   /** Whether it has answers with bytes of their own. */
-  hasOwn: boolean
+  hasOwnBytes: boolean
   /** Objects that the answers share with others, and functions that return their sizes. */
   readonly parts: Map<object, () => number>
   /** The unsent bytes at the last sweep: all, and those of the write that is under way. */
@@ -74,7 +74,7 @@ export class UnreadAnswers {
     this.#connections.set(socket, {
       socket,
       owners: [],
-      hasOwn: false,
+      hasOwnBytes: false,
       parts: new Map(),
       unsent: 0,
       queued: 0,
@@ -84,12 +84,12 @@ export class UnreadAnswers {
     socket.once('close', () => this.#connections.delete(socket))
   }
 
-  /** Counts an answer of `bytes` bytes for its owners while it isn't sent. All answers before it are sent. */
+  /** Counts an answer for its owners until it is sent. All earlier answers of the connection are sent. */
   add (socket: Socket, owners: readonly string[], bytes: number): void {
     const connection = this.#connections.get(socket)
     if (connection === undefined) return
     connection.owners = owners
-    connection.hasOwn = true
+    connection.hasOwnBytes = true
     connection.parts.clear()
     this.#grow(bytes)
   }
@@ -137,11 +137,11 @@ export class UnreadAnswers {
   #measure (connection: Connection, now: number): void {
     const { socket, parts } = connection
     const { writableLength: unsent } = socket
-    if (unsent === 0 && (connection.hasOwn || parts.size > 0) && currentResponse(socket) === undefined) {
-      connection.hasOwn = false
+    if (unsent === 0 && (connection.hasOwnBytes || parts.size > 0) && currentResponse(socket) === undefined) {
+      connection.hasOwnBytes = false
       parts.clear()
     }
-    connection.held = connection.hasOwn ? unsent : 0
+    connection.held = connection.hasOwnBytes ? unsent : 0
     for (const [part, size] of parts) {
       if (!this.#parts.has(part)) connection.held += size()
       this.#parts.add(part)
@@ -186,7 +186,7 @@ export function countUnreadAnswers (scope: FastifyInstance): void {
   scope.addHook('onSend', (request, _reply, payload, done) => {
     const owners = [`address ${scope.addressOf(request).counted}`]
     if (request.userId !== undefined) owners.push(`user ${request.userId}`)
-    const bytes = typeof payload === 'string' || Buffer.isBuffer(payload) ? payload.length : 0
+    const bytes = typeof payload === 'string' || Buffer.isBuffer(payload) ? Buffer.byteLength(payload) : 0
     scope.unreadAnswers.add(request.raw.socket, owners, bytes)
     done(null, payload)
   })

@@ -46,7 +46,7 @@ export class Semaphore {
   /**
    * Runs a task, perhaps later.
    *
-   * @param key whose turn it takes; without one, all tasks take turns as one
+   * @param key tasks with the same key share a turn; tasks without one share a turn, too
    * @throws the error of the task, or of `createRefusal()` if too many tasks are waiting
    */
   async run<T> (task: () => Promise<T>, key?: unknown): Promise<T> {

@@ -153,8 +153,8 @@ export function clientOf (request: FastifyRequest): Client {
   }
 }
 
-/** Returns the claims of a token that is signed with JWT_SECRET, or with the key that it replaces. */
-function verified ({ config, jwt }: FastifyInstance, token: string): unknown {
+/** Returns the claims of a token that is signed with JWT_SECRET or with JWT_SECRET_PREVIOUS. */
+function verifyToken ({ config, jwt }: FastifyInstance, token: string): unknown {
   try {
     return jwt.verify(token)
   } catch (error) {
@@ -167,7 +167,7 @@ function verified ({ config, jwt }: FastifyInstance, token: string): unknown {
 function claimsOf (app: FastifyInstance, token: string): Record<string, unknown> {
   let claims: unknown
   try {
-    claims = verified(app, token)
+    claims = verifyToken(app, token)
   } catch (error) {
     throw new UnauthorizedError({ cause: error })
   }

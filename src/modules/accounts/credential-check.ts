@@ -61,7 +61,7 @@ export class CredentialCheck {
    * Checks the password of a signed-in user, who confirms an important change with it. The request is refused
    * with all its broken rules at once.
    *
-   * @param password not a string, or empty, if it has one of the problems
+   * @param password what the client sent; if it isn't a string or is empty, `problems` must say so
    * @param problems a sentence for each other broken rule
    * @throws {InvalidError} 422 when the password is wrong, or there are problems
    * @throws {RetryLaterError} 429 after too many failures

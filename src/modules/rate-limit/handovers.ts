@@ -2,8 +2,8 @@ import { clock } from '../../infra/system/clock.ts'
 import type { RedisClient } from '../../infra/redis/redis-client.ts'
 import { findPacked, packedSegmentOf, type ClientTable, type ClientWindow } from './client-table.ts'
 
-// When a process stops in order, it leaves the reads that it has counted for clients in Redis, so that the
-// others need not reserve its share. They load a part of them when a client of that part exceeds a share.
+// When a process shuts down gracefully, it stores the reads that it has counted for clients in Redis, so that
+// the others need not reserve its share. They load a segment of them when a client in it exceeds a share.
 
 /** How long counts are stored: two of the longest windows, because they tell when the previous one ended. */
 const LIFETIME_MS = 120_000
@@ -12,7 +12,7 @@ const SEEDS = 'seeds'
 /** Segments in one command, at most 2 MB. */
 const MAX_BATCH = 16
 
-/** What a process that has stopped in order has counted for a client. */
+/** What a process that has shut down gracefully had counted for a client. */
 export interface HandedOver {
   readonly processId: string
   readonly window: ClientWindow
@@ -25,7 +25,7 @@ interface Handover {
   readonly segments: Map<number, Promise<Uint32Array | undefined>>
 }
 
-/** The counts that processes leave in Redis when they stop in order. */
+/** The counts that processes leave in Redis when they shut down gracefully. */
 export class Handovers {
   readonly #redis: RedisClient
   readonly #known = new Map<string, Promise<Handover | undefined>>()

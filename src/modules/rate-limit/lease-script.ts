@@ -27,7 +27,7 @@ export const RESULTS = 6
 //   o  if Redis lost the window: the reads of other processes in `g`, until they report them again
 //   p  the end of the client's previous window, as far as known; this one can't begin earlier
 //   and one field for each process: the id of the last window that it has reported to, negative if it holds
-//   no unspent reads of it. Others report for a process that has stopped in order.
+//   no unspent reads of it. Others report for a process that has shut down gracefully.
 // It is kept for one window's length after its end, so that the next window does not overlap with it.
 //
 // Waiting reads are granted first, then the reserve. If there are too few for the waiting reads, the unspent
@@ -87,7 +87,7 @@ for index, key in ipairs(KEYS) do
     total, others_of_lost = total + own - counted, others_of_lost - counted
   end
 
-  if is_open and id == known_id then total = total - returned end
+  if id == known_id then total = total - returned end
 
   local reported_for = {}
   for stopped, reads in string.gmatch(handed_over, '(%S+)=(%d+)') do
@@ -99,7 +99,7 @@ for index, key in ipairs(KEYS) do
     end
   end
 
-  if not is_open and waiting == 0 and reserve == 0 then
+  if not is_open and waiting == 0 and reserve == 0 and total <= 0 then
     window_end, total, id = now, 0, 0
   else
     if since_previous_ms >= 0 then previous_end = math.max(previous_end, now - since_previous_ms) end

@@ -46,7 +46,7 @@ export interface LeaseRequest extends WindowOfClient {
   readonly openShares: number
   /** The open window as this process knows it: if Redis has lost it, it continues from there. */
   readonly known?: KnownWindow
-  /** What processes that have stopped in order have allowed. It is counted once, whoever reports it. */
+  /** Reads allowed by processes that have shut down gracefully. They count once, whoever reports them. */
   readonly handedOver?: readonly HandedOver[]
 }
 
@@ -86,7 +86,7 @@ export interface LeaseStore {
   giveBack(window: WindowOfClient, reads: number, known: KnownWindow): Promise<void>
   /** Calls the listeners for messages about windows. */
   onMessage(listeners: WindowMessages): void
-  /** Returns what processes that have stopped in order have counted for a client. @throws {RedisAwayError} */
+  /** Returns what gracefully shut down processes have counted for a client. @throws {RedisAwayError} */
   handedOver(window: WindowOfClient): Promise<HandedOver[]>
   /** Leaves the counts of a limit to the other processes. @throws {RedisAwayError} */
   handOver(nameSpace: string, counts: ClientTable): Promise<void>
@@ -102,7 +102,7 @@ interface Question {
 
 /** Type, time left in milliseconds, id of the window, name space, key. */
 const MESSAGE = /^(recall|end) (\d+) (\d+) (\S+) (.*)$/s
-/** The message of a process that has stopped in order. */
+/** The message of a process that has shut down gracefully. */
 const LEFT = 'left'
 
 /** Leases in Redis. Requests of one turn of the event loop share a command. */
@@ -159,7 +159,7 @@ export class RedisLeaseStore implements LeaseStore {
 
   async handedOver (client: WindowOfClient): Promise<HandedOver[]> {
     const found: HandedOver[] = []
-    for (const processId of this.members?.left ?? []) {
+    for (const processId of this.members?.departed ?? []) {
       const window = await this.#handovers.find(processId, client)
       if (window === 'lost') this.members?.forgetHandover(processId)
       else if (window !== undefined) found.push({ processId, window })

@@ -229,8 +229,8 @@ export class LeasedLimit {
   ): Promise<'continue' | 'recalled' | 'exhausted'> {
     const { max } = this.#options
     const window = this.#window(key)
-    const hasLeft = (store.members?.left.length ?? 0) > 0
-    const handedOver = hasLeft ? await store.handedOver(window) : []
+    const hasDeparted = (store.members?.departed.length ?? 0) > 0
+    const handedOver = hasDeparted ? await store.handedOver(window) : []
     const reserve = store.hearsRecalls && !lease.recallPending ? lease.nextReserve : 0
     const needed = lease.waiting.length
     const held = lease.localFrom >= 0 ? 0 : lease.left
@@ -321,7 +321,9 @@ export class LeasedLimit {
     } else if (lease?.id === id) {
       this.#giveBackRecalled(key, lease)
     } else if (this.#store?.members !== undefined) {
-      const report = this.#open(key, clock.now())
+      // If Redis has lost the window of the lease, the report says what it was.
+      const isOpen = lease !== undefined && lease.id !== 0 && clock.now() < lease.resetAt
+      const report = isOpen ? lease : this.#open(key, clock.now())
       report.nextReserve = 0
       this.#ask(key, report)
     }
@@ -345,7 +347,9 @@ export class LeasedLimit {
     if (lease.localFrom >= 0 || lease.unreported > 0) {
       lease.nextReserve = 0
       await this.#askOnce(this.#store as LeaseStore, key, lease)
-    } else if (lease.left > 0) await this.#giveBack(key, lease)
+    } else {
+      await this.#giveBack(key, lease) // without unspent reads, too: Redis may have lost the window
+    }
   }
 
   async #giveBack (key: string, lease: Lease): Promise<void> {

@@ -3,7 +3,7 @@ import type { RedisClient } from '../../infra/redis/redis-client.ts'
 
 /**
  * The name in Redis: a hash with the number of heartbeats of each process, and 1 if it may have a share, or
- * `left` if it has stopped in order.
+ * `left` if it has shut down gracefully.
  */
 const MEMBERS_KEY = 'landfall:members:2'
 
@@ -44,7 +44,7 @@ export interface MembersOptions {
  * - A process counts every other one from its first heartbeat until a window and 3 s after its last one.
  * - It has no share until a window after its own first heartbeat, when all others count it.
  * - Its share ends when its heartbeats fail. Then it begins again as a new member.
- * - A process that stops in order hands over what it has counted. It is still counted as a member for a
+ * - A process that shuts down gracefully hands over what it has counted. It still counts as a member for a
  *   window, but nothing is reserved for it.
  *
  * Only the process clock is used, so a change of Redis' clock does no harm.
@@ -54,8 +54,8 @@ export class Members {
   readonly #id: string
   readonly #windowMs: number
   readonly #members = new Map<string, Member>()
-  /** The others that have left in order within the last window. */
-  left: readonly string[] = []
+  /** The other processes that have shut down gracefully within the last window. */
+  departed: readonly string[] = []
   /** When this process became a member without interruption. */
   #since = Infinity
   #validUntil = -Infinity
@@ -99,7 +99,7 @@ export class Members {
   forgetHandover (id: string): void {
     const member = this.#members.get(id)
     if (member !== undefined) member.hasLeft = false
-    this.left = this.left.filter((other) => other !== id)
+    this.departed = this.departed.filter((other) => other !== id)
   }
 
   /** Returns how many reads of a limit this process may allow in a window without asking Redis. */
@@ -172,7 +172,7 @@ export class Members {
       this.#members.delete(id)
       this.#redis.run(async (redis) => await redis.hdel(MEMBERS_KEY, id)).catch(() => {})
     }
-    this.left = [...this.#members].filter(([, { hasLeft }]) => hasLeft).map(([id]) => id)
+    this.departed = [...this.#members].filter(([, { hasLeft }]) => hasLeft).map(([id]) => id)
   }
 }
 

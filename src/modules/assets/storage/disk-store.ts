@@ -14,7 +14,7 @@ import { SNIFF_BYTES, type FileInfo, type FileStore, type Inspect, type OpenFile
 import { isPicture, isStorageKey, OWNER, stemOf, storagePath, VARIANTS_FOLDER } from './storage-key.ts'
 
 const TEMPORARY_FOLDER = '.tmp'
-/** The mode of a new UPLOADS_DIR. Who could list it would know the URLs of all files. */
+/** The mode of a new UPLOADS_DIR. Anyone who can list it knows the URLs of all files. */
 const PRIVATE = 0o700
 const DISK_FULL = new Set(['ENOSPC', 'EDQUOT', 'EFBIG'])
 
