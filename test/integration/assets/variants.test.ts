@@ -104,6 +104,14 @@ onEachStore('a photo with megabytes of depth maps before its pixels has variants
   t.equal((await ask(app, asset.variants[0]?.url as string)).statusCode, 200)
 })
 
+t.test('a photo with thousands of segments before its pixels has variants', async (t) => {
+  const app = await buildTestApp(t)
+  const segments = Array.from({ length: 5000 }, () => jpegSegment(0xe1, Buffer.from('x')))
+  const asset = await store(app, await signUp(app), withJpegSegments(await photo(), ...segments))
+  t.equal(asset.variants.length, 4)
+  t.equal((await ask(app, asset.variants[0]?.url as string)).statusCode, 200)
+})
+
 t.test('HEAD makes a variant, too', async (t) => {
   const app = await buildTestApp(t)
   const [variant] = (await store(app, await signUp(app), await photo())).variants

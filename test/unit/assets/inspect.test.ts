@@ -52,6 +52,9 @@ t.test('the type and the dimensions of an image come from its bytes', async (t) 
       480,
       640
     ]],
+    ['jpeg behind 5,000 segments',
+      withJpegSegments(jpeg(640, 480, { orientation: 6 }), ...Array<Buffer>(5000).fill(jpegSegment(0xe2))),
+      'image/jpeg', [480, 640]],
     ['webp', webp(1000, 2000), 'image/webp', [1000, 2000]],
     ['avif', avif(320, 240), 'image/avif', [320, 240]],
     ['avif behind 200 KB', avif(320, 240, 200_000), 'image/avif', [320, 240]],

@@ -1,36 +1,32 @@
 import { EXIF_PREFIX, isTurnedByExif } from './exif.ts'
 import { upright, type Dimensions } from './upright.ts'
 
+const START_OF_IMAGE = 0xffd8
 const EXIF = 0xe1
 /** Baseline, extended and progressive. Browsers don't decode other kinds. */
 const FRAMES: ReadonlySet<number> = new Set([0xc0, 0xc1, 0xc2])
+/** Marker and length of a segment. */
+const HEADER_BYTES = 4
 /** Precision, height and width. */
 const FRAME_BYTES = 5
-/** Enough for any camera, and for 60 MB before the frame. A hostile file has millions. */
-const MAX_SEGMENTS = 1000
-
-/** The part of a file that a parser needs next: `take` bytes after those that it skips. */
-interface Need {
-  readonly skip: number
-  readonly take: number
-}
+const NOTHING = Buffer.alloc(0)
 
 /**
  * Finds the dimensions of an upright JPEG while the file arrives, because some phones write megabytes of
- * depth maps before them. Holds one segment in memory, at most 64 KiB.
+ * depth maps before them. Holds the Exif segment in memory until it is complete, at most 64 KiB. The number
+ * of segments isn't limited, because the smallest ones take less than 0.1 microseconds each.
  */
 export class JpegDimensionsReader {
   /** Undefined until they are found. Stays undefined if the file is not a valid JPEG. */
   dimensions: Dimensions | undefined
-  readonly #parser = parse()
+  /** What has arrived of a segment that is needed as a whole. */
+  #rest: Buffer = NOTHING
+  /** Bytes to skip before the next segment. */
   #skip = 0
-  #taken: Buffer = Buffer.alloc(0)
-  #filled = 0
+  #hasStart = false
+  /** Undefined until there was Exif data. */
+  #isTurned: boolean | undefined
   #isDone = false
-
-  constructor () {
-    this.#continue(this.#parser.next())
-  }
 
   /** Reads chunks of a file, and passes them on. */
   async *observe (source: AsyncIterable<Uint8Array>): AsyncGenerator<Uint8Array> {
@@ -41,56 +37,47 @@ export class JpegDimensionsReader {
   }
 
   read (chunk: Uint8Array): void {
-    for (let at = 0; at < chunk.length && !this.#isDone;) {
-      const skipped = Math.min(this.#skip, chunk.length - at)
-      this.#skip -= skipped
-      at += skipped
-      const part = chunk.subarray(at, at + this.#taken.length - this.#filled)
-      this.#taken.set(part, this.#filled)
-      this.#filled += part.length
-      at += part.length
-      if (this.#filled === this.#taken.length) this.#continue(this.#parser.next(this.#taken))
+    if (this.#isDone) return
+    const bytes = Buffer.concat([this.#rest, chunk])
+    let at = this.#skip
+    for (let end: number | undefined = at; end !== undefined && !this.#isDone;) {
+      at = end
+      end = this.#readSegment(bytes, at)
     }
+    this.#rest = Buffer.from(bytes.subarray(at))
+    this.#skip = Math.max(0, at - bytes.length)
   }
 
-  #continue ({ done, value }: IteratorResult<Need, Dimensions | undefined>): void {
-    if (done === true) {
-      this.#isDone = true
-      this.dimensions = value
-    } else {
-      this.#skip = value.skip
-      this.#taken = Buffer.alloc(value.take)
-      this.#filled = 0
+  /** @returns where it ends; undefined if more bytes are needed */
+  #readSegment (bytes: Buffer, at: number): number | undefined {
+    if (at + HEADER_BYTES > bytes.length) return undefined
+    if (!this.#hasStart) {
+      this.#hasStart = true
+      this.#isDone = bytes.readUInt16BE(at) !== START_OF_IMAGE
+      return at + 2
     }
+    const marker = bytes[at + 1] as number
+    if (bytes[at] === 0xff && marker === 0xff) return at + 1 // a fill byte
+    const content = at + HEADER_BYTES
+    const end = at + 2 + bytes.readUInt16BE(at + 2)
+    this.#isDone = bytes[at] !== 0xff || end < content
+    if (FRAMES.has(marker)) {
+      if (content + FRAME_BYTES > bytes.length) return undefined
+      this.#readFrame(bytes.subarray(content))
+    } else if (marker === EXIF && this.#isTurned === undefined) {
+      // XMP has the same marker.
+      const prefix = bytes.toString('latin1', content, Math.min(end, content + EXIF_PREFIX.length))
+      if (EXIF_PREFIX.startsWith(prefix) && end > bytes.length) return undefined
+      if (prefix === EXIF_PREFIX) this.#isTurned = isTurnedByExif(bytes.subarray(content, end))
+    }
+    return end
   }
-}
 
-/** Parses a JPEG. Yields what it needs, and gets the bytes. */
-function* parse (): Generator<Need, Dimensions | undefined, Buffer> {
-  let isTurned: boolean | undefined
-  const [start, image] = yield { skip: 0, take: 2 }
-  if (start !== 0xff || image !== 0xd8) return undefined
-  for (let segments = 0, skip = 0; segments < MAX_SEGMENTS; segments++) {
-    const [first, second = 0] = yield { skip, take: 2 }
-    if (first !== 0xff) return undefined
-    let marker = second
-    for (; marker === 0xff && segments < MAX_SEGMENTS; segments++) { // fill bytes
-      marker = (yield { skip: 0, take: 1 }).readUInt8()
+  #readFrame (content: Buffer): void {
+    const [height, width] = [content.readUInt16BE(1), content.readUInt16BE(3)]
+    if (!this.#isDone && width > 0 && height > 0) {
+      this.dimensions = upright({ width, height }, this.#isTurned === true)
     }
-    const length = (yield { skip: 0, take: 2 }).readUInt16BE() - 2
-    if (length < 0) return undefined
-    const wanted = marker === EXIF ? length : FRAMES.has(marker) ? FRAME_BYTES : 0
-    const content = wanted === 0 ? undefined : yield { skip: 0, take: wanted }
-    skip = length - wanted
-    if (content === undefined) continue
-    if (marker !== EXIF) {
-      const [height, width] = [content.readUInt16BE(1), content.readUInt16BE(3)]
-      return width > 0 && height > 0 ? upright({ width, height }, isTurned === true) : undefined
-    }
-    // XMP has the same marker as Exif.
-    if (content.toString('latin1', 0, EXIF_PREFIX.length) === EXIF_PREFIX) {
-      isTurned ??= isTurnedByExif(content)
-    }
+    this.#isDone = true
   }
-  return undefined
 }
