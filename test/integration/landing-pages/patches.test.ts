@@ -1,3 +1,4 @@
+import { setTimeout as sleep } from 'node:timers/promises'
 import type { FastifyInstance } from 'fastify'
 import t, { type Test } from 'tap'
 import { buildTestApp, createPage, documentTag, signUp, testSettings,
@@ -262,4 +263,34 @@ t.test('a patch that fails does not fail those that wait behind it', async (t) =
     payloads.map((_, index) => index % 2 === 0 ? 422 : 204)
   )
   t.equal(await read(id), `[${Array(10).fill(1).join(',')}]`)
+})
+
+t.test('forty accounts with slow patches do not keep out an account with small ones', async (t) => {
+  const members = Array.from({ length: 500 }, (_, index) => `/m${index}`)
+  const slow = JSON.stringify([...members.map((path) => ({ op: 'add', path, value: 0 })),
+    ...members.map((path) => ({ op: 'remove', path }))])
+  const accounts = await Promise.all(Array.from({ length: 40 }, async () => {
+    const account = await signUp(app)
+    return { account, id: (await createPage(app, account, '{}')).id }
+  }))
+  const account = await signUp(app)
+  const { id } = await createPage(app, account, '{"n":0}')
+  const statuses: number[] = []
+  const over = new AbortController()
+  const load = Promise.all(accounts.map(async ({ account, id }) => {
+    while (!over.signal.aborted) {
+      const { statusCode } = await patch({ id, payload: slow, account })
+      statuses.push(statusCode)
+      if (statusCode === 503) await sleep(20)
+    }
+  }))
+  await until(() => statuses.includes(503), 'the queue is full')
+  const small: number[] = []
+  for (let n = 1; n <= 10; n++) {
+    small.push((await patch({ id, payload: replace('/n', `${n}`), account })).statusCode)
+  }
+  over.abort()
+  await load
+  t.same(small, Array(10).fill(204))
+  t.ok(statuses.includes(204), 'the others had turns, too')
 })

@@ -19,8 +19,8 @@ export class PagePatches {
   readonly #pages: LandingPageRepository
   readonly #patcher: Patcher
   /**
-   * Patches of an account run one at a time, so that they don't compete for a page, and no account fills the
-   * queue of the patcher.
+   * Patches of an account run one at a time, so that they don't compete for a page, and each account has at
+   * most one in the queue of the patcher.
    */
   readonly #queue = new KeyedSemaphore<number>({
     maxRunning: 1,
@@ -56,14 +56,14 @@ export class PagePatches {
 
   async #applyInTurn (
     request: FastifyRequest,
-    { id }: OwnPage,
+    { id, userId }: OwnPage,
     kind: PatchKind,
     patch: string
   ): Promise<LandingPage> {
     for (let attempt = 1; attempt <= MAX_ATTEMPTS; attempt++) {
       const current = await findOwnPage(this.#pages, request)
       checkPreconditions(request, documentValidators(current))
-      const document = await this.#patcher.apply(kind, current.currentData, patch)
+      const document = await this.#patcher.apply(userId, kind, current.currentData, patch)
       if (document === current.currentData) return current
       const patched = await writeAndPublish(
         this.#app,

@@ -4,7 +4,7 @@ import type { Worker } from 'node:worker_threads'
 import { Piscina } from 'piscina'
 import { ConflictError, createUnavailableError, InvalidError, RetryLaterError,
   TooLargeError } from '../../../errors.ts'
-import { Semaphore } from '../../../infra/system/semaphore.ts'
+import { FairQueue } from '../../../infra/system/fair-queue.ts'
 import type { PatchOutcome, PatchTask } from './patch-worker.ts'
 import type { PatchProblem } from './patch-error.ts'
 import type { DocumentLimits } from './patched-document.ts'
@@ -18,6 +18,9 @@ const TIME_LIMIT_MS = 2_000
 const START_LIMIT_MS = 30_000
 /** An idle thread ends, because it holds some 10 MB. */
 const IDLE_MS = 60_000
+/** What patches take at worst: 100 ms for a document of a megabyte, 600 ms for a patch of 64 KiB. */
+const DOCUMENT_MS_PER_BYTE = 1e-4
+const PATCH_MS_PER_BYTE = 1e-2
 const MIB = 1024 * 1024
 /**
  * More than any patch needs: if one large piece does not fit into the heap, Node ends the whole process. Most
@@ -40,9 +43,8 @@ export class Patcher {
   readonly #limits: DocumentLimits
   readonly #timeLimitMs: number
   readonly #pool: Piscina<PatchTask, PatchOutcome>
-  /** The pool's own queue has no limit for tasks that can be aborted. */
-  readonly #queue = new Semaphore({
-    maxRunning: 1,
+  /** By account. The pool's own queue knows no turns, and has no limit for tasks that can be aborted. */
+  readonly #queue = new FairQueue<number>({
     maxWaiting: MAX_WAITING,
     createRefusal: () => new RetryLaterError(503, 'Too many patches are waiting, try again shortly', 1)
   })
@@ -68,14 +70,17 @@ export class Patcher {
   /**
    * Applies a patch to a document. Both are valid JSON.
    *
+   * @param account whose turn it takes
    * @throws {ConflictError} 409 if a `test` fails
    * @throws {TooLargeError} 413
    * @throws {InvalidError} 422 if the patch can't be applied, or takes too long or too much memory
-   * @throws {RetryLaterError} 503 if too many patches are waiting, or the thread doesn't start
+   * @throws {RetryLaterError} 503 if too many patches are waiting, of accounts that used less time, or the
+   *   thread doesn't start
    */
-  async apply (kind: PatchKind, document: string, patch: string): Promise<string> {
+  async apply (account: number, kind: PatchKind, document: string, patch: string): Promise<string> {
     const task = { kind, document, patch, limits: this.#limits }
-    const outcome = await this.#queue.run(async () => await this.#run(task))
+    const expectedMs = document.length * DOCUMENT_MS_PER_BYTE + patch.length * PATCH_MS_PER_BYTE
+    const outcome = await this.#queue.run(account, expectedMs, async () => await this.#run(task))
     if ('problem' in outcome) throw this.#createError(outcome.problem)
     return outcome.document
   }

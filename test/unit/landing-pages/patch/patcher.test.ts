@@ -18,9 +18,9 @@ function createPatcher (t: Test, options: Partial<PatcherOptions> = {}): Patcher
 t.test('patches of both kinds are applied, one after the other', async (t) => {
   const patcher = createPatcher(t)
   const results = await Promise.all([
-    patcher.apply('json', '{ }', ADD),
-    patcher.apply('merge', '{"n": 1e400}', '{"b":{"c":null}}'),
-    patcher.apply('json', '[]', '[]')
+    patcher.apply(1, 'json', '{ }', ADD),
+    patcher.apply(1, 'merge', '{"n": 1e400}', '{"b":{"c":null}}'),
+    patcher.apply(1, 'json', '[]', '[]')
   ])
   t.same(results, ['{ "a":1 }', '{"n": 1e400, "b": {}}', '[]'])
 })
@@ -29,29 +29,29 @@ t.test('errors keep their kind and their sentences', async (t) => {
   const patcher = createPatcher(t, { maxBytes: 10 })
   const failing = '[{"op":"test","path":"/a","value":2}]'
   await t.rejects(
-    patcher.apply('json', '{"a":1}', failing),
+    patcher.apply(1, 'json', '{"a":1}', failing),
     new ConflictError(['Operation 1 (test "/a"): the value is different'])
   )
   await t.rejects(
-    patcher.apply('json', '{}', failing),
+    patcher.apply(1, 'json', '{}', failing),
     new InvalidError(['Operation 1 (test "/a"): there is nothing at this path'])
   )
-  await t.rejects(patcher.apply('json', '{"b":1}', ADD), new TooLargeError('Document', 10))
-  await t.rejects(patcher.apply('merge', '{}', '1'), InvalidError)
+  await t.rejects(patcher.apply(1, 'json', '{"b":1}', ADD), new TooLargeError('Document', 10))
+  await t.rejects(patcher.apply(1, 'merge', '{}', '1'), InvalidError)
 })
 
 t.test('a patch that takes too long is refused, and the next one is applied', async (t) => {
   const patcher = createPatcher(t, { timeLimitMs: 300 })
-  const slow = patcher.apply('json', wideObject(1_300_000), ADD)
-  const next = patcher.apply('json', '{}', ADD) // its time begins after the slow one
+  const slow = patcher.apply(1, 'json', wideObject(1_300_000), ADD)
+  const next = patcher.apply(1, 'json', '{}', ADD) // its time begins after the slow one
   await t.rejects(slow, new InvalidError(['The patch takes too long to apply']))
   t.equal(await next, '{"a":1}')
 })
 
 t.test('a patch that takes too much memory is refused, and the next one is applied', async (t) => {
   const patcher = createPatcher(t, { maxHeapMb: 24, timeLimitMs: 60_000 })
-  const large = patcher.apply('json', '{}', `[{"op":"remove","path":"${'/a'.repeat(300_000)}"}]`)
-  const next = patcher.apply('json', '{}', ADD)
+  const large = patcher.apply(1, 'json', '{}', `[{"op":"remove","path":"${'/a'.repeat(300_000)}"}]`)
+  const next = patcher.apply(1, 'json', '{}', ADD)
   await t.rejects(large, new InvalidError(['The patch takes too much memory to apply']))
   t.equal(await next, '{"a":1}')
 })
@@ -59,33 +59,33 @@ t.test('a patch that takes too much memory is refused, and the next one is appli
 t.test('a thread that can not start fails its patch and nothing else', async (t) => {
   const patcher = createPatcher(t, { maxHeapMb: 2 })
   for (const document of ['{}', '[]']) {
-    await t.rejects(patcher.apply('json', document, ADD), { code: 'ERR_WORKER_OUT_OF_MEMORY' })
+    await t.rejects(patcher.apply(1, 'json', document, ADD), { code: 'ERR_WORKER_OUT_OF_MEMORY' })
   }
 })
 
 t.test('the default memory is enough for the document that needs most', async (t) => {
   const patcher = createPatcher(t, { maxBytes: 1024 * 1024 })
   const names = Array.from({ length: 120_000 }, (_, index) => `"${index.toString(36)}":0`)
-  const result = await patcher.apply('json', `{${names.join(',')}}`, '[{"op":"remove","path":"/0"}]')
+  const result = await patcher.apply(1, 'json', `{${names.join(',')}}`, '[{"op":"remove","path":"/0"}]')
   t.equal(result.length, names.join(',').length + '{}'.length - '"0":0,'.length)
 })
 
 t.test('too many waiting patches are refused with 503', async (t) => {
   const patcher = createPatcher(t)
   const results = await Promise
-    .allSettled(Array.from({ length: 40 }, async () => await patcher.apply('json', '{}', ADD)))
+    .allSettled(Array.from({ length: 40 }, async () => await patcher.apply(1, 'json', '{}', ADD)))
   const refused = results.flatMap((result) => result.status === 'rejected' ? [result.reason] : [])
   t.equal(refused.length, 40 - 33)
   t.ok(refused.every((error) => error instanceof RetryLaterError && error.statusCode === 503))
-  t.equal(await patcher.apply('json', '{}', ADD), '{"a":1}')
+  t.equal(await patcher.apply(1, 'json', '{}', ADD), '{"a":1}')
 })
 
 t.test('close() refuses patches that run or wait', async (t) => {
   const patcher = createPatcher(t)
-  await patcher.apply('json', '{}', ADD)
-  const patches = [patcher.apply('json', wideObject(600_000), ADD), patcher.apply('json', '{}', ADD)]
+  await patcher.apply(1, 'json', '{}', ADD)
+  const patches = [patcher.apply(1, 'json', wideObject(600_000), ADD), patcher.apply(1, 'json', '{}', ADD)]
   const ends = Promise.allSettled(patches)
   await patcher.close()
   t.same((await ends).map((result) => result.status === 'rejected' && result.reason.statusCode), [503, 503])
-  await t.rejects(patcher.apply('json', '{}', ADD), RetryLaterError)
+  await t.rejects(patcher.apply(1, 'json', '{}', ADD), RetryLaterError)
 })
