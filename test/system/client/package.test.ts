@@ -46,7 +46,7 @@ t.test('Node can import the entry point of the package and nothing else', async 
     await evaluate("import * as client from '@landfall/client'; console.log(Object.keys(client).sort().join())")
   t.equal(
     stdout,
-    'ConflictError,InsufficientScopeError,LandfallError,PreconditionFailedError,createLandfallClient,exactJson,memoryTokens,srcset,webStorageTokens\n'
+    'ConflictError,InsufficientScopeError,LandfallError,NotFoundError,PreconditionFailedError,createLandfallClient,exactJson,memoryTokens,srcset,webStorageTokens\n'
   )
   await t.rejects(evaluate("import '@landfall/client/dist/session.js'"), /ERR_PACKAGE_PATH_NOT_EXPORTED/)
 })
