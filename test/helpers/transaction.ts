@@ -1,5 +1,6 @@
 import pg from 'pg'
-import type { StatementRunner } from '../../src/infra/postgres/statement.ts'
+import { positional, type Statement, type StatementRunner,
+  type Values } from '../../src/infra/postgres/statement.ts'
 import type { Teardown } from './servers.ts'
 
 /** A transaction of its own, which `client` has to commit. The end of the test rolls it back. */
@@ -15,7 +16,7 @@ export async function openTransaction (t: Teardown, url: string): Promise<OpenTr
   await client.query('BEGIN')
   return {
     client,
-    run: async <Row>({ text }: { readonly text: string }, values: readonly unknown[]): Promise<Row[]> =>
-      (await client.query(text, [...values])).rows
+    run: async <Row>(statement: Statement<Row>, values?: Values): Promise<Row[]> =>
+      (await client.query(statement.text, positional(statement, values))).rows
   }
 }

@@ -1,7 +1,7 @@
 import pg from 'pg'
 import { connectionOptions, type Connection } from '../../infra/postgres/connection.ts'
 import { databaseId } from '../../infra/postgres/identity.ts'
-import type { Statement } from '../../infra/postgres/statement.ts'
+import { positional, type Statement, type Values } from '../../infra/postgres/statement.ts'
 import { IS_BEING_DELETED } from '../../modules/accounts/index.ts'
 
 // The sizes and checksums of the uploaded files, as recorded in the database.
@@ -68,8 +68,8 @@ export async function readAssetRows (connection: Connection): Promise<AssetRows>
 export const readDatabaseId = async (connection: Connection): Promise<string> =>
   await withClient(connection, async (client) =>
     await databaseId({
-      run: async <Row>({ text }: Statement<Row>, values: readonly unknown[]) =>
-        (await client.query(text, [...values])).rows as Row[]
+      run: async <Row>(statement: Statement<Row>, values?: Values) =>
+        (await client.query(statement.text, positional(statement, values))).rows as Row[]
     }))
 
 /** Whether there is a row whose file must exist. */

@@ -2,7 +2,7 @@ import type { Socket } from 'node:net'
 import { createInterface } from 'node:readline'
 import { DataDirError } from './data-dir.ts'
 import { servePrivately, type PrivateSocketServer } from './private-socket.ts'
-import type { Statement, StatementRunner } from '../postgres/statement.ts'
+import type { Statement, StatementRunner, Values } from '../postgres/statement.ts'
 
 // Lets the command line run statements on the embedded database while a service uses its only session. The
 // service runs them between its own statements. Requests and responses are lines of JSON.
@@ -11,9 +11,8 @@ import type { Statement, StatementRunner } from '../postgres/statement.ts'
 export const ADMIN_SOCKET = 'admin'
 
 interface Request {
-  readonly text: string
-  readonly name: string
-  readonly values: readonly unknown[]
+  readonly statement: Statement<unknown>
+  readonly values: Values
 }
 
 /** Escapes the line separators that readline recognizes and JSON doesn't escape. */
@@ -44,12 +43,12 @@ export async function serveAdminSocket (
 }
 
 async function respond (database: StatementRunner, line: string, onWrite: () => void): Promise<string> {
-  const { text, name, values } = JSON.parse(line) as Request
-  const result: Response = await database.run<unknown>({ text, name }, values).then(
+  const { statement, values } = JSON.parse(line) as Request
+  const result: Response = await database.run(statement, values).then(
     (rows) => ({ rows }),
     (error: Error & { code?: unknown }) => ({ error: { message: error.message, code: error.code } })
   )
-  if (!/^\s*SELECT\b/.test(text)) onWrite()
+  if (!/^\s*SELECT\b/.test(statement.text)) onWrite()
   return lineOf(result)
 }
 
@@ -68,8 +67,8 @@ export class AdminConnection implements StatementRunner {
    *
    * @throws {DataDirError} if the service ends before it responds
    */
-  async run<Row> ({ text, name }: Statement<Row>, values: readonly unknown[]): Promise<Row[]> {
-    this.#socket.write(lineOf({ text, name, values }))
+  async run<Row> (statement: Statement<Row>, values: Values = {}): Promise<Row[]> {
+    this.#socket.write(lineOf({ statement, values }))
     const line = await this.#lines.next().catch(() => undefined)
     if (line === undefined || line.done === true) {
       throw new DataDirError('The service ended before it responded: check whether the change was made, and try again')

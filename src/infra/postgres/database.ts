@@ -1,7 +1,7 @@
 import { PrismaPg } from '@prisma/adapter-pg'
 import { PrismaClient } from './generated/prisma/client.ts'
 import type { BoundedPool } from './pool.ts'
-import type { Statement, StatementRunner } from './statement.ts'
+import type { Statement, StatementRunner, Values } from './statement.ts'
 
 /** Prisma's client, which can also run prepared statements. Both use the same pool and time limit. */
 export class Database extends PrismaClient implements StatementRunner {
@@ -22,7 +22,7 @@ export class Database extends PrismaClient implements StatementRunner {
    * @throws {DatabaseUnavailableError} if PostgreSQL is unavailable
    * @throws {pg.DatabaseError} if PostgreSQL refuses the statement; `code` is the SQLSTATE
    */
-  async run<Row> (statement: Statement<Row>, values: readonly unknown[]): Promise<Row[]> {
+  async run<Row> (statement: Statement<Row>, values?: Values): Promise<Row[]> {
     return await this.#pool.run(statement, values)
   }
 }

@@ -4,7 +4,7 @@ import pg from 'pg'
 import { connectionOptions, messageOf, printableAddress, schemaOf, type Connection } from './connection.ts'
 import { checksumOf, readMigrations, type Migration } from './migration-files.ts'
 import { CREATE_HISTORY, MigrationError, pendingMigrations } from './migration-history.ts'
-import type { Statement, StatementRunner } from './statement.ts'
+import { positional, type Statement, type StatementRunner, type Values } from './statement.ts'
 
 // Applies the migrations at start: docs/adr/0006-migrations-at-start.md.
 
@@ -92,8 +92,8 @@ class MigrationSession implements StatementRunner {
     return (this.#client as { processID?: number }).processID
   }
 
-  async run<Row> ({ text }: Statement<Row>, values: readonly unknown[]): Promise<Row[]> {
-    return await this.query(text, values) as Row[]
+  async run<Row> (statement: Statement<Row>, values?: Values): Promise<Row[]> {
+    return await this.query(statement.text, positional(statement, values)) as Row[]
   }
 
   async query (text: string, values: readonly unknown[] = []): Promise<Record<string, unknown>[]> {

@@ -2,7 +2,8 @@ import { performance } from 'node:perf_hooks'
 import pg from 'pg'
 import type { QueryHook } from '../telemetry/query-hook.ts'
 import { connectionOptions, messageOf, type Connection } from './connection.ts'
-import { preparationFault, renewed, TYPES, type Statement, type StatementRunner } from './statement.ts'
+import { positional, preparationFault, renewed, TYPES, type Statement, type StatementRunner,
+  type Values } from './statement.ts'
 import { DatabaseUnavailableError, isServerFault } from './unavailable.ts'
 
 export interface PoolSettings {
@@ -67,15 +68,17 @@ export class BoundedPool extends pg.Pool implements StatementRunner {
    * A pooler in transaction mode should track prepared statements (PgBouncer 1.21,
    * `max_prepared_statements`). After an error that shows that it doesn't, statements are no longer prepared.
    */
-  async run<Row> (statement: Statement<Row>, values: readonly unknown[]): Promise<Row[]> {
+  async run<Row> (statement: Statement<Row>, values?: Values): Promise<Row[]> {
+    const ordered = positional(statement, values)
     return await this.#withConnection(async (send) => {
       for (let retries = 0;; retries++) {
-        const { text, name } = this.#renewed.get(statement) ?? statement
+        const current = this.#renewed.get(statement) ?? statement
+        const { text, name } = current
         try {
           const { rows } = await send({
             text,
             name: this.#canPrepare ? name : undefined,
-            values: values as unknown[],
+            values: ordered,
             types: TYPES
           })
           return rows
@@ -86,7 +89,7 @@ export class BoundedPool extends pg.Pool implements StatementRunner {
           if (fault === 'lost') this.#canPrepare = false
           // Another call may have renewed it already. Behind a pooler, a new connection wouldn't help.
           else if ((this.#renewed.get(statement) ?? statement).text === text) {
-            this.#renewed.set(statement, renewed({ text, name }))
+            this.#renewed.set(statement, renewed(current))
           }
         }
       }

@@ -1,9 +1,12 @@
 import { createHash } from 'node:crypto'
 import pg from 'pg'
 
-/** A statement with placeholders (`$1`, `$2`, …) for its values, and the type of its rows. */
+/** A prepared statement, and the type of its rows. */
 export interface Statement<Row> {
+  /** With the placeholders of PostgreSQL: `$1`, `$2`, … */
   readonly text: string
+  /** The names of the parameters, in the order of the placeholders. */
+  readonly parameters: readonly string[]
   /** Contains a hash of the text, so that releases behind one pooler never run each other's statements. */
   readonly name: string
   /** Never set. It only carries the type of the rows. */
@@ -12,23 +15,50 @@ export interface Statement<Row> {
 
 /** Runs statements, for example on a pool or through the admin socket of a running service. */
 export interface StatementRunner {
-  run<Row>(statement: Statement<Row>, values: readonly unknown[]): Promise<Row[]>
+  /** @param values the values of the parameters, by name */
+  run<Row>(statement: Statement<Row>, values?: Values): Promise<Row[]>
 }
+
+/** Values of parameters by name. Statements that still have placeholders take an array. */
+export type Values = Readonly<Record<string, unknown>> | readonly unknown[]
+
+/** A colon and a name, but not the cast `::uuid`. */
+const PARAMETER = /(?<!:):([a-z]\w*)/gi
 
 /**
  * Defines a prepared statement, which PostgreSQL parses once per connection. It is two to seven times as fast
- * as a query of Prisma (`npm run bench:queries`). Define statements at the top of a module.
+ * as a query of Prisma (`npm run bench:queries`). Define statements at the top of a `*-repository.ts` file.
  *
- * @param text must name the columns like the fields of the row (`user_id AS "userId"`); `*` isn't allowed,
- *   because its columns change with the table
+ * @param text has named parameters (`:userId`), and must name the columns like the fields of the row
+ *   (`user_id AS "userId"`); `*` isn't allowed, because its columns change with the table
  */
-export const statement = <Row>(text: string): Statement<Row> => ({
-  text,
-  name: `landfall_${createHash('sha256').update(text).digest('base64url').slice(0, 22)}`
-})
+export function statement<Row> (text: string): Statement<Row> {
+  const parameters: string[] = []
+  const positional = text.replace(PARAMETER, (_match, name: string) => {
+    if (!parameters.includes(name)) parameters.push(name)
+    return `$${parameters.indexOf(name) + 1}`
+  })
+  return { text: positional, parameters, name: nameOf(positional) }
+}
+
+const nameOf = (text: string): string =>
+  `landfall_${createHash('sha256').update(text).digest('base64url').slice(0, 22)}`
+
+/** Returns values in the order of the placeholders. @throws {TypeError} if one is missing */
+export function positional ({ parameters }: Statement<unknown>, values: Values = {}): unknown[] {
+  if (Array.isArray(values)) return [...values]
+  return parameters.map((name) => {
+    const value = (values as Readonly<Record<string, unknown>>)[name]
+    if (value === undefined) throw new TypeError(`The parameter ${name} of a statement has no value`)
+    return value
+  })
+}
 
 /** Returns the same statement under a new name, which no connection and no pooler knows yet. */
-export const renewed = <Row>(old: Statement<Row>): Statement<Row> => statement(`${old.text} --`)
+export function renewed<Row> ({ text, parameters }: Statement<Row>): Statement<Row> {
+  const changed = `${text} --`
+  return { text: changed, parameters, name: nameOf(changed) }
+}
 
 /** SQLSTATE of a cached plan whose result columns were changed by a migration. */
 const CHANGED_RESULT = '0A000'

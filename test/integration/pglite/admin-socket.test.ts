@@ -33,7 +33,7 @@ t.test('a client that is killed before it has read its answer does not affect th
   await once(socket, 'connect')
   const connection = new AdminConnection(socket)
   t.same(
-    await connection.run({ text: 'SELECT 1 AS one', name: 'landfall_test_admin' }, []),
+    await connection.run({ text: 'SELECT 1 AS one', name: 'landfall_test_admin', parameters: [] }, []),
     [{ one: 1 }],
     'the service still answers'
   )

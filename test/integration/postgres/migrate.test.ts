@@ -4,7 +4,7 @@ import t from 'tap'
 import { applyMigrations, requireMigrated } from '../../../src/infra/postgres/migrate.ts'
 import { readMigrations, type Migration } from '../../../src/infra/postgres/migration-files.ts'
 import { MigrationError, pendingMigrations } from '../../../src/infra/postgres/migration-history.ts'
-import type { StatementRunner } from '../../../src/infra/postgres/statement.ts'
+import { positional, type StatementRunner } from '../../../src/infra/postgres/statement.ts'
 import { createDatabase, type Teardown } from '../../helpers/servers.ts'
 
 const silent = { info () {} }
@@ -21,7 +21,7 @@ async function connect (test: Teardown, url: string): Promise<pg.Client> {
 /** The names of the pending migrations. */
 async function pending (client: pg.Client): Promise<string[]> {
   const runner: StatementRunner = {
-    run: async ({ text }, values) => (await client.query(text, [...values])).rows
+    run: async (statement, values) => (await client.query(statement.text, positional(statement, values))).rows
   }
   return (await pendingMigrations(runner)).map(({ name }) => name)
 }
