@@ -17,6 +17,7 @@ export class BodyPace {
   readonly #endsAt: number
   #lateAt: number
   #timer: NodeJS.Timeout | undefined
+  #hasEnded = false
 
   /**
    * @param timeoutMs time limit for the whole body, in milliseconds
@@ -35,12 +36,23 @@ export class BodyPace {
   }
 
   stop (): void {
+    this.#hasEnded = true
     clearTimeout(this.#timer)
   }
 
+  /** If this process was suspended, bytes have arrived that are only read after the timers. */
   #wait (now: number): void {
-    const left = Math.min(this.#lateAt, this.#endsAt) - now
-    if (left <= 0) this.#onLate()
-    else this.#timer = setTimeout(() => this.#wait(clock.now()), left)
+    this.#timer = setTimeout(() => setImmediate(() => this.#check()), this.#timeLeft(now))
+  }
+
+  #timeLeft (now: number): number {
+    return Math.min(this.#lateAt, this.#endsAt) - now
+  }
+
+  #check (): void {
+    if (this.#hasEnded) return
+    const now = clock.now()
+    if (this.#timeLeft(now) > 0) this.#wait(now)
+    else this.#onLate()
   }
 }

@@ -2,6 +2,7 @@
 // Test: test/integration/hostile/unread-answers.test.ts
 // nginx: stops it for documents, which its buffers hold as a whole
 
+import type { ServerResponse } from 'node:http'
 import type { Socket } from 'node:net'
 import fp from 'fastify-plugin'
 import type { FastifyInstance } from 'fastify'
@@ -23,6 +24,9 @@ const MAX_SHARE = 1 / 4
 /** Answers of this share of the memory are checked at once and not only by the next sweep. */
 const SUDDEN_SHARE = 1 / 8
 
+/** What a pipelined public read takes until its turn. */
+const WAITING_READ_BYTES = 4096
+
 /** A connection, and the answers that it hasn't taken yet. */
 interface Connection {
   readonly socket: Socket
@@ -30,6 +34,8 @@ interface Connection {
   owners: readonly string[]
   /** Whether it has answers with bytes of their own. */
   hasOwnBytes: boolean
+  /** Public reads that wait for their turn. */
+  waitingReads: number
   /** Objects that the answers share with others, and functions that return their sizes. */
   readonly parts: Map<object, () => number>
   /** The unsent bytes at the last sweep: all, and those of the write that is under way. */
@@ -75,6 +81,7 @@ export class UnreadAnswers {
       socket,
       owners: [],
       hasOwnBytes: false,
+      waitingReads: 0,
       parts: new Map(),
       unsent: 0,
       queued: 0,
@@ -103,6 +110,16 @@ export class UnreadAnswers {
     if (this.#parts.has(part)) return
     this.#parts.add(part)
     this.#grow(size())
+  }
+
+  /** Counts a public read whose response waits for those to earlier requests of its connection. */
+  addWaitingRead (socket: Socket, owners: readonly string[], response: ServerResponse): void {
+    const connection = this.#connections.get(socket)
+    if (connection === undefined) return
+    connection.owners = owners
+    connection.waitingReads++
+    response.once('close', () => connection.waitingReads--)
+    this.#grow(WAITING_READ_BYTES)
   }
 
   #grow (bytes: number): void {
@@ -141,7 +158,7 @@ export class UnreadAnswers {
       connection.hasOwnBytes = false
       parts.clear()
     }
-    connection.held = connection.hasOwnBytes ? unsent : 0
+    connection.held = (connection.hasOwnBytes ? unsent : 0) + connection.waitingReads * WAITING_READ_BYTES
     for (const [part, size] of parts) {
       if (!this.#parts.has(part)) connection.held += size()
       this.#parts.add(part)
@@ -197,7 +214,8 @@ export default fp<{ maxBytes: number }>(async (app, { maxBytes }) => {
   const unread = new UnreadAnswers(maxBytes)
   app.decorate('unreadAnswers', unread)
   app.server.on('connection', (socket: Socket) => unread.open(socket))
-  const timer = setInterval(() => unread.sweep(), SWEEP_INTERVAL_MS).unref()
+  // If this process was suspended, the sockets report what was sent meanwhile only after the timers.
+  const timer = setInterval(() => setImmediate(() => unread.sweep()), SWEEP_INTERVAL_MS).unref()
   app.addHook('onClose', () => clearInterval(timer))
   addGauge(
     app.metrics,

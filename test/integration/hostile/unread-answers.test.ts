@@ -117,6 +117,22 @@ t.test('all unread answers together stay within the memory', async (t) => {
   t.ok(await unsent() <= MEMORY)
 })
 
+t.test('pipelined reads that wait behind an unread answer are counted', async (t) => {
+  const { app, ask, requestFrom, closed, create } = await startService(t, {
+    MAX_UNREAD_BYTES: String(MEBIBYTE),
+    RATE_LIMIT_PUBLIC: '1000000'
+  })
+  const path = `/landing_pages/${(await create('x')).public_id}`
+  await app.inject(path)
+  const greedy = [ask('192.0.2.1', path), ask('192.0.2.1', path)]
+  const other = ask('192.0.2.2', path)
+  other.write(requestFrom('192.0.2.2', '/landing_pages/unknown').repeat(10))
+  for (const socket of greedy) socket.write(requestFrom('192.0.2.1', '/landing_pages/unknown').repeat(100))
+  await until(async () => await closed('memory') === 1, 'one connection of the address is closed')
+  t.same((await Promise.all(greedy.map(isWhole))).sort(), [false, true])
+  t.ok(await isWhole(other))
+})
+
 t.test('many slow readers of one cached document stay connected', async (t) => {
   const { app, ask, closed, unsent, create } = await startService(t)
   const { public_id: id } = await create('x')

@@ -7,6 +7,7 @@ import { formatErrorBody, formatTooManyRequests, NotFoundError,
   PreconditionFailedError } from '../../../errors.ts'
 import { failedPrecondition, hasConditions, isNotModified,
   type Precondition } from '../../../http/conditional-requests.ts'
+import type { ClientAddress } from '../../../http/client-address.ts'
 import { checkHead } from '../../../http/hardening/head-check.ts'
 import { mayBePipelined } from '../../../http/hardening/pipelining.ts'
 import { traceRead } from '../../../http/request-tracing.ts'
@@ -57,10 +58,13 @@ export class ReadHandler {
 
   handle (request: FastifyRequest, reply: FastifyReply): unknown {
     // A pipelined response has no socket until the earlier responses are sent.
-    if (reply.raw.socket === null && !mayBePipelined(request)) return reply.hijack()
+    const address = this.#app.addressOf(request)
+    if (reply.raw.socket === null) {
+      if (!mayBePipelined(request)) return reply.hijack()
+      this.#app.unreadAnswers.addWaitingRead(request.raw.socket, [ownerOf(address)], reply.raw)
+    }
     checkHead(request)
     const now = clock.now()
-    const address = this.#app.addressOf(request)
     const tier = this.#limit.tierOf(request, address)
     const count = tier.limit.take(address.counted, now)
     if (count instanceof Promise) {
@@ -173,9 +177,9 @@ export class ReadHandler {
   }
 
   #countUnread ({ request }: Read, document: CachedDocument): void {
-    const owners = [`address ${this.#app.addressOf(request).counted}`]
+    const owner = ownerOf(this.#app.addressOf(request))
     const size = (): number => this.#documents.holds(document) ? 0 : document.size
-    this.#app.unreadAnswers.addPart(request.raw.socket, owners, document, size)
+    this.#app.unreadAnswers.addPart(request.raw.socket, [owner], document, size)
   }
 
   #refuseCondition (
@@ -229,6 +233,9 @@ function evaluate (
   const isIgnored = ifNoneMatch === undefined ? !hasLastModified : ifNoneMatch.length > MAX_LIST_LENGTH
   return !isIgnored && isNotModified(headers, { etag, modifiedAt }) ? 'not modified' : 'true'
 }
+
+/** Who counts for an answer that isn't read. */
+const ownerOf = ({ counted }: ClientAddress): string => `address ${counted}`
 
 /** The header lines that differ between responses: the request id and the remaining reads. */
 const ownLines = (request: FastifyRequest, tier: Tier, count: Count, now: number): string =>
