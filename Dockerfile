@@ -4,6 +4,7 @@ FROM node:24.21.0-slim@sha256:d6aa754f16b3197301076f047b5def2f02ea1dbbc2ca920407
 WORKDIR /app
 COPY package.json package-lock.json .npmrc ./
 COPY packages/client/package.json packages/client/
+COPY packages/json-text/package.json packages/json-text/
 COPY console/package.json console/
 RUN npm ci
 COPY tsconfig.json ./

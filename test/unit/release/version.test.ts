@@ -14,7 +14,7 @@ t.test('packages, lock file, OpenAPI document and command line have the same ver
   t.match(version, /^\d+\.\d+\.\d+$/)
   const lock = readJson('package-lock.json')
   t.equal(lock.version, version, 'package-lock.json')
-  for (const folder of ['', 'packages/client', 'console']) {
+  for (const folder of ['', 'packages/client', 'packages/json-text', 'console']) {
     t.equal(readJson(join(folder, 'package.json')).version, version, `${folder}/package.json`)
     t.equal(lock.packages?.[folder]?.version, version, `${folder} in package-lock.json`)
   }
