@@ -76,7 +76,13 @@ export default {
       name: 'src-imports-no-client',
       severity: 'error',
       from: { path: '^src/' },
-      to: { path: '^(packages|console)/' }
+      to: { path: '^(packages|console)/', pathNot: '^packages/json-text/' }
+    },
+    {
+      name: 'json-text-imports-nothing',
+      severity: 'error',
+      from: { path: '^packages/json-text/' },
+      to: { pathNot: '^packages/json-text/' }
     },
     {
       name: 'console-core-imports-only-core',

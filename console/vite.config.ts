@@ -9,6 +9,7 @@ export default defineConfig(({ command }) => ({
   root: import.meta.dirname,
   // Relative in the build, because BASE_URL may have a path.
   base: command === 'build' ? './' : '/console/',
+  resolve: { alias: { '#json-text': join(import.meta.dirname, '../packages/json-text/src/index.ts') } },
   build: {
     outDir: join(import.meta.dirname, '../dist/console'),
     emptyOutDir: true,

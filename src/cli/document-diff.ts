@@ -1,4 +1,5 @@
 import { styleText } from 'node:util'
+import { formatJson } from '#json-text'
 import { createTwoFilesPatch, FILE_HEADERS_ONLY } from 'diff'
 import { formatBytes, showInvisibleCharacters } from './output.ts'
 
@@ -13,18 +14,22 @@ const TIMEOUT_MS = 3000
 const SHOWN_LINES = 400
 const SHOWN_COLUMNS = 2000
 
+/** Deeper levels are not indented further. */
+const MAX_INDENT = 20
+
 export interface NamedDocument {
   readonly name: string
   readonly bytes: Uint8Array
 }
 
-/** Returns a unified diff of two different documents. Control characters are made visible. */
+/** Returns a unified diff of two different documents, which are valid JSON. Control characters are made visible. */
 export function formatDiff (before: NamedDocument, after: NamedDocument): string {
   const [oldSize, newSize] = [before, after].map(({ bytes }) => formatBytes(BigInt(bytes.length)))
   const tooMuch = `There is too much to show: ${oldSize} now, ${newSize} then.\n`
   if (before.bytes.length + after.bytes.length > MAX_BYTES) return tooMuch
   const texts = [before, after].map(({ bytes }) => new TextDecoder().decode(bytes))
   const isLaidOut = texts.some((text) => text.length > LONG_LINE && !text.trim().includes('\n'))
+  const layOut = (text: string): string => `${formatJson(text, MAX_INDENT)}\n`
   const [from, to] = (isLaidOut ? texts.map(layOut) : texts) as [string, string]
   if (from === to) return 'Only white space or a byte order mark differs.\n'
   const patch = createTwoFilesPatch(before.name, after.name, from, to, undefined, undefined, {
@@ -52,31 +57,4 @@ const COLOURS = { '-': 'red', '+': 'green', '@': 'cyan' } as const
 function colour (patch: string): string {
   if (!process.stderr.isTTY || !process.stderr.hasColors()) return patch
   return patch.replace(/^[-+@].*$/gm, (line) => styleText(COLOURS[line[0] as '-' | '+' | '@'], line))
-}
-
-/** Strings, brackets, commas and colons, and everything else that stands between them. */
-const TOKEN = /"[^"\\]*(?:\\.[^"\\]*)*"?|[{}[\],:]|[^\s{}[\],:"]+/gs
-/** Deeper levels are not indented further. */
-const MAX_INDENT = 20
-
-/** Changes only the white space between the tokens of JSON text. Malformed text is laid out, too. */
-export function layOut (json: string): string {
-  const lines: string[] = []
-  let line = ''
-  let depth = 0
-  const breakLine = () => {
-    lines.push(line)
-    line = '  '.repeat(Math.max(0, Math.min(depth, MAX_INDENT)))
-  }
-  let previous = ''
-  for (const [token] of json.matchAll(TOKEN)) {
-    const isClosing = token === '}' || token === ']'
-    if (isClosing) depth--
-    const isAfterOpening = previous === '{' || previous === '['
-    if (previous === ',' || isAfterOpening !== isClosing) breakLine()
-    line += token === ':' ? ': ' : token
-    if (token === '{' || token === '[') depth++
-    previous = token
-  }
-  return [...lines, line, ''].join('\n')
 }

@@ -1,4 +1,5 @@
 import { isUtf8 } from 'node:buffer'
+import { JsonReader, JsonSyntaxError, type TokenType } from '#json-text'
 import { errorCodes, type FastifyError, type FastifyInstance, type FastifyRequest,
   type RequestPayload } from 'fastify'
 import fp from 'fastify-plugin'
@@ -6,13 +7,13 @@ import { EncodedBodyError, MalformedJsonError, RequestTimeoutError,
   UnsupportedMediaTypeError } from '../errors.ts'
 import { nextTurn } from '../infra/system/turns.ts'
 import { BodyPace } from './hardening/slow-bodies.ts'
-import { JsonScanner, JsonSyntaxError, type JsonValue, type JsonVisitor } from './json-scanner.ts'
 
 const BYTE_ORDER_MARK = Buffer.from('\uFEFF')
 /** Size of the first buffer, unless the announced length is smaller or the first chunk is larger. */
 const SMALLEST_BUFFER = 4096
-/** Bytes scanned in one turn of the event loop, in about a millisecond at most. */
-const SLICE_BYTES = 32 * 1024
+/** Characters read in one turn of the event loop, in about a millisecond at most. */
+const SLICE_LENGTH = 32 * 1024
+const REPORTED_DEPTH = 3
 
 /** Whether a request has a Content-Encoding. No route accepts one. */
 export const isEncoded = ({ headers }: FastifyRequest): boolean =>
@@ -106,23 +107,30 @@ async function readBytes (request: FastifyRequest, payload: RequestPayload): Pro
 }
 
 /**
- * Checks JSON text, one slice in each turn of the event loop, and reports its members to `visitor`.
+ * Checks JSON text, one slice in each turn of the event loop.
  *
- * @param bytes valid UTF-8
- * @returns the outermost value
+ * @param visit is called for each token with at most REPORTED_DEPTH open objects and arrays
+ * @returns the nested objects and arrays: 1 for a flat object
  * @throws {MalformedJsonError} 400, with line and column
  */
-export async function scanJson (bytes: Buffer, visitor: JsonVisitor = IGNORE): Promise<JsonValue> {
-  const scanner = new JsonScanner(bytes, visitor)
+export async function scanJson (
+  text: string,
+  visit?: (type: TokenType, reader: JsonReader) => void
+): Promise<number> {
+  const reader = new JsonReader(text)
+  let pausedAt = 0
   try {
-    while (!scanner.advance(SLICE_BYTES)) await nextTurn()
-    return scanner.root
+    for (let type = reader.next(); type !== 'end'; type = reader.next()) {
+      if (reader.depth <= REPORTED_DEPTH) visit?.(type, reader)
+      if (reader.end - pausedAt < SLICE_LENGTH) continue
+      pausedAt = reader.end
+      await nextTurn()
+    }
   } catch (error) {
     throw error instanceof JsonSyntaxError ? new MalformedJsonError(error.message) : error
   }
+  return reader.deepest
 }
-
-const IGNORE: JsonVisitor = { name () {}, value () {} }
 
 /**
  * The parser of JSON bodies, except for those with documents. A body may have a key `__proto__`: JSON.parse
@@ -134,10 +142,11 @@ export default fp(async (app) => {
   app.addContentTypeParser('application/json', async (request: FastifyRequest, payload: RequestPayload) => {
     const bytes = await readJsonBytes(request, payload)
     if (bytes === undefined) return undefined
+    const text = bytes.toString('utf8')
     try {
-      return JSON.parse(bytes.toString('utf8'))
+      return JSON.parse(text)
     } catch (error) {
-      await scanJson(bytes) // throws the error that names the place
+      await scanJson(text) // throws the error that names the place
       throw error
     }
   })

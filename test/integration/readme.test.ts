@@ -49,7 +49,7 @@ t.test('the walk-through works with npm start and the embedded database', async 
   t.equal(blocksOf('Quick start')[0], 'npm ci && npm start\n')
   const folder = temporaryFolder(t)
   const writtenAt = () =>
-    ['dist/app.js', 'packages/client/dist/index.js', 'packages/client/dist/index.d.ts'].map((name) =>
+    ['dist/app.js', 'dist/json-text/index.js', 'packages/client/dist/index.d.ts'].map((name) =>
       statSync(join(PROJECT, name)).mtimeMs
     )
   const before = writtenAt()

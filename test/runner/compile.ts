@@ -11,12 +11,12 @@ const OUTPUT = join(ROOT, '.tap/compiled')
 /** The module that test files import in place of tap. */
 const TAP = join(OUTPUT, 'test/runner/tap.js')
 /** Folders that test files import from and that the build doesn't compile. */
-const SOURCES = ['test', 'bench', 'prisma', 'packages/client', 'console/src']
+const SOURCES = ['test', 'bench', 'prisma', 'packages/client', 'packages/client/src', 'console/src']
 const EXCLUDED = /(^|\/)(node_modules|dist|src|migrations|results)(\/|$)/
 /** Files whose change makes all compiled files out of date. */
 const COMPILER = ['test/runner/compile.ts', 'package-lock.json']
 /** Folders of built sources, and of their output. */
-const BUILT = [['src/', 'dist/'], ['packages/client/src/', 'packages/client/dist/']] as const
+const BUILT = [['src/', 'dist/'], ['packages/json-text/src/', 'dist/json-text/']] as const
 
 /**
  * Compiles the tests and the modules that they import.

@@ -1,16 +1,43 @@
-// Sentences for the first error of a JSON text. Each says what to do about the usual mistakes.
+import { placeOf, type JsonSyntaxError } from '#json-text'
 
-/** The innermost open bracket. */
-export interface Opening {
-  readonly bracket: string
-  line(): number
-}
+// Sentences for the first error of a JSON text. Each says what to do about the usual mistakes.
 
 const COMMENTS = 'JSON has no comments. Remove this one.'
 const QUOTES = 'Text is written in double quotes ("), no others.'
 
+/** The innermost open bracket. */
+interface Opening {
+  readonly bracket: string
+  readonly line: number
+}
+
+/** Returns a sentence that says what to do about an error. */
+export function describeSyntaxError (text: string, error: JsonSyntaxError): string {
+  const { expected, offset, start } = error
+  const opening = error.opening === undefined ? undefined
+    : { bracket: text.charAt(error.opening), line: placeOf(text, error.opening).line }
+  switch (expected) {
+    case 'value':
+      return valueMessage(text, start, opening)
+    case 'name':
+      return nameMessage(text, start, opening)
+    case 'colon':
+      return 'A colon and a value are missing after the name.'
+    case 'separator':
+      return separatorMessage(text, start, opening)
+    case 'character':
+      return stringMessage(text.charAt(offset))
+    case 'escape':
+      return 'This is no escape. For a backslash, write \\\\.'
+    case 'hex':
+      return '\\u needs four hexadecimal digits, such as \\u00e9.'
+    case 'digit':
+      return 'A digit is missing in this number.'
+  }
+}
+
 /** A value was expected at `at`. */
-export function valueMessage (text: string, at: number, opening: Opening | undefined): string {
+function valueMessage (text: string, at: number, opening: Opening | undefined): string {
   const found = characterAt(text, at)
   if (found === '') {
     return opening === undefined ? 'The text is empty. A document starts with { or [.' : unclosed(opening)
@@ -34,7 +61,7 @@ export function valueMessage (text: string, at: number, opening: Opening | undef
 }
 
 /** A name of an object was expected at `at`. */
-export function nameMessage (text: string, at: number, opening: Opening | undefined): string {
+function nameMessage (text: string, at: number, opening: Opening | undefined): string {
   const found = characterAt(text, at)
   if (found === '' && opening !== undefined) return unclosed(opening)
   if (found === '}') return 'Remove the comma before }.'
@@ -44,10 +71,8 @@ export function nameMessage (text: string, at: number, opening: Opening | undefi
   return unusual(text, at) ?? `A name in double quotes is missing before ${quoted(found)}.`
 }
 
-export const colonMessage = (): string => 'A colon and a value are missing after the name.'
-
 /** A comma or a closing bracket was expected at `at`. */
-export function separatorMessage (text: string, at: number, opening: Opening | undefined): string {
+function separatorMessage (text: string, at: number, opening: Opening | undefined): string {
   const found = characterAt(text, at)
   if (opening === undefined) {
     if (found === '}' || found === ']') return `There is one ${found} too many.`
@@ -61,7 +86,7 @@ export function separatorMessage (text: string, at: number, opening: Opening | u
 }
 
 /** @param found what can't stand in a string: a control character; empty at the end of the text */
-export function stringMessage (found: string): string {
+function stringMessage (found: string): string {
   if (found === '') return 'The string has no end. A " is missing.'
   if (found === '\n' || found === '\r') {
     return 'The string has no end in this line. A " is missing, or write \\n for a line break.'
@@ -69,14 +94,6 @@ export function stringMessage (found: string): string {
   if (found === '\t') return 'In a string, write \\t for a tab.'
   return `In a string, write ${escaped(found)} for this control character.`
 }
-
-/** @param letter what follows the backslash; empty at the end of the text */
-export function escapeMessage (letter: string): string {
-  if (letter === 'u') return '\\u needs four hexadecimal digits, such as \\u00e9.'
-  return 'This is no escape. For a backslash, write \\\\.'
-}
-
-export const digitMessage = (): string => 'A digit is missing in this number.'
 
 function unusual (text: string, at: number): string | undefined {
   const found = characterAt(text, at)
@@ -98,7 +115,7 @@ const wordAt = (text: string, at: number): string =>
 const unclosed = (opening: Opening): string =>
   `The ${describe(opening)} has no end. A ${closing(opening)} is missing.`
 
-const describe = ({ bracket, line }: Opening): string => `${bracket} of line ${line()}`
+const describe = ({ bracket, line }: Opening): string => `${bracket} of line ${line}`
 
 const closing = ({ bracket }: Opening): string => bracket === '{' ? '}' : ']'
 

@@ -1,3 +1,5 @@
+import { JsonReader } from '#json-text'
+
 /** JSON text that is sent unchanged; see `exactJson`. */
 export class ExactJson {
   readonly text: string
@@ -40,54 +42,17 @@ export interface JsonMember {
  * @param json valid JSON
  */
 export function splitMembers (json: string): JsonMember[] {
+  const reader = new JsonReader(json)
   const members: JsonMember[] = []
-  const start = skipSpace(json, 0)
-  const isObject = json[start] === '{'
-  let at = skipSpace(json, start + 1)
-  while (at < json.length && json[at] !== '}' && json[at] !== ']') {
-    let name: string | undefined
-    if (isObject) {
-      const end = findStringEnd(json, at)
-      name = JSON.parse(json.slice(at, end)) as string
-      at = skipSpace(json, skipSpace(json, end) + 1)
+  let name: string | undefined
+  reader.next()
+  for (let type = reader.next(); reader.depth > 0; type = reader.next()) {
+    const { start } = reader
+    if (type === 'name') name = reader.decode()
+    else {
+      if (type === 'open') reader.skip()
+      members.push({ name, text: json.slice(start, reader.end) })
     }
-    const end = findValueEnd(json, at)
-    members.push({ name, text: json.slice(at, end) })
-    at = skipSpace(json, end)
-    if (json[at] === ',') at = skipSpace(json, at + 1)
   }
   return members
-}
-
-function skipSpace (json: string, at: number): number {
-  while (' \n\r\t'.includes(json.charAt(at)) && at < json.length) at++
-  return at
-}
-
-function findStringEnd (json: string, at: number): number {
-  for (at++; json[at] !== '"'; at++) {
-    if (json[at] === '\\') at++
-  }
-  return at + 1
-}
-
-function findValueEnd (json: string, at: number): number {
-  let depth = 0
-  do {
-    const character = json[at]
-    if (character === '"') {
-      at = findStringEnd(json, at)
-    } else if (character === '{' || character === '[') {
-      depth++
-      at++
-    } else if (character === '}' || character === ']') {
-      depth--
-      at++
-    } else if (depth > 0) {
-      at++
-    } else {
-      while (at < json.length && !',]} \n\r\t'.includes(json.charAt(at))) at++
-    }
-  } while (depth > 0)
-  return at
 }

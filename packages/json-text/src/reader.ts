@@ -7,9 +7,8 @@
  */
 export type TokenType = 'name' | 'string' | 'number' | 'word' | 'open' | 'close' | 'end'
 
-/** What may come next. `character`, `escape` and `hexDigit` are parts of strings, `digit` is one of numbers. */
-export type Expected = 'value' | 'firstElement' | 'firstName' | 'name' | 'colon' | 'separator' | 'character' |
-  'escape' | 'hexDigit' | 'digit'
+/** What may come next. `character`, `escape` and `hex` are parts of strings, `digit` is one of numbers. */
+export type Expected = 'value' | 'name' | 'colon' | 'separator' | 'character' | 'escape' | 'hex' | 'digit'
 
 /** The text isn't JSON. Its message is `line 1, column 2`. */
 export class JsonSyntaxError extends Error {
@@ -63,13 +62,16 @@ const COLON = 0x3a
 const OPEN_BRACKET = 0x5b
 const BACKSLASH = 0x5c
 const CLOSE_BRACKET = 0x5d
+const LETTER_U = 0x75
 const OPEN_BRACE = 0x7b
 const CLOSE_BRACE = 0x7d
 
+const ESCAPED = new Set(Array.from('"\\/bfnrt', (letter) => letter.charCodeAt(0)))
+
 /** What follows of a string up to its end, an escape or an error. Faster than a loop for long runs. */
 // eslint-disable-next-line no-control-regex
-const PLAIN = /[^"\\\u0000-\u001f]*/y
-const SHORT_RUN = 16
+const PLAIN = /[^"\\\u0000-\u001f]*(?:\\(?:["\\/bfnrt]|u[0-9a-fA-F]{4})[^"\\\u0000-\u001f]*){0,1000}/y
+const SHORT_RUN = 12
 
 /** Reads a text token by token. All offsets are UTF-16 units. */
 export class JsonReader {
@@ -78,8 +80,12 @@ export class JsonReader {
   start = 0
   /** Where the token ends. */
   end = 0
-  #expected: Expected = 'value'
-  /** The offsets of the open brackets. */
+  /** How many objects and arrays are open. One that the token opens counts, one that it closes doesn't. */
+  depth = 0
+  /** The largest `depth` since a caller last set it. */
+  deepest = 0
+  #expected: 'value' | 'firstElement' | 'firstName' | 'colon' | 'separator' = 'value'
+  /** The offsets of the open brackets, up to `depth`. */
   readonly #open: number[] = []
   #isInObject = false
 
@@ -88,47 +94,26 @@ export class JsonReader {
     this.text = text
   }
 
-  /** How many objects and arrays are open. One that the token opens counts, one that it closes doesn't. */
-  get depth (): number {
-    return this.#open.length
-  }
-
   /**
    * Moves to the next token. After the last one, the type is `end` however often it is called.
    *
    * @throws {JsonSyntaxError}
    */
   next (): TokenType {
-    let code = this.#skipSpace()
-    if (this.#expected === 'separator') {
-      if (this.#open.length === 0) {
-        if (this.start < this.text.length) this.#fail('separator')
-        return 'end'
-      }
-      if (code !== COMMA) {
-        if (code !== (this.#isInObject ? CLOSE_BRACE : CLOSE_BRACKET)) this.#fail('separator')
-        return this.#close()
-      }
-      this.end++
-      code = this.#skipSpace()
-      this.#expected = this.#isInObject ? 'name' : 'value'
-    } else if (this.#expected === 'colon') {
-      if (code !== COLON) this.#fail('colon')
-      this.end++
-      code = this.#skipSpace()
-      this.#expected = 'value'
-    }
+    const code = this.#skipSpace()
     switch (this.#expected) {
-      case 'value':
-        return this.#value(code)
+      case 'separator':
+        return code === COMMA && this.depth > 0 ? this.#comma() : this.#closeOrEnd(code)
+      case 'colon':
+        if (code !== COLON) this.#fail('colon')
+        this.end++
+        return this.#value(this.#skipSpace())
+      case 'firstName':
+        return code === CLOSE_BRACE ? this.#close() : this.#name(code)
       case 'firstElement':
         return code === CLOSE_BRACKET ? this.#close() : this.#value(code)
-      default: // a name
-        if (code === CLOSE_BRACE && this.#expected === 'firstName') return this.#close()
-        if (code !== QUOTE) this.#fail(this.#expected)
-        this.#string()
-        this.#expected = 'colon'
-        return 'name'
+      default: // the outermost value
+        return this.#value(code)
     }
   }
 
@@ -152,25 +137,51 @@ export class JsonReader {
     return code
   }
 
+  #comma (): TokenType {
+    this.end++
+    const code = this.#skipSpace()
+    return this.#isInObject ? this.#name(code) : this.#value(code)
+  }
+
+  #closeOrEnd (code: number): TokenType {
+    if (this.depth > 0 && code === (this.#isInObject ? CLOSE_BRACE : CLOSE_BRACKET)) return this.#close()
+    if (this.depth > 0 || this.start < this.text.length) this.#fail('separator')
+    return 'end'
+  }
+
+  #name (code: number): TokenType {
+    if (code !== QUOTE) this.#fail('name')
+    this.#string()
+    this.#expected = 'colon'
+    return 'name'
+  }
+
   #value (code: number): TokenType {
     if (code === OPEN_BRACE || code === OPEN_BRACKET) {
-      this.#open.push(this.end++)
+      this.#open[this.depth++] = this.end++
+      if (this.depth > this.deepest) this.deepest = this.depth
       this.#isInObject = code === OPEN_BRACE
       this.#expected = this.#isInObject ? 'firstName' : 'firstElement'
       return 'open'
     }
-    let type: TokenType = 'string'
-    if (code === QUOTE) this.#string()
-    else if (isDigit(code) || code === MINUS) type = this.#number(code)
-    else type = this.#word()
     this.#expected = 'separator'
-    return type
+    if (code === QUOTE) {
+      this.#string()
+      return 'string'
+    }
+    if (isDigit(code) || code === MINUS) {
+      this.#number(code)
+      return 'number'
+    }
+    this.#word(code)
+    return 'word'
   }
 
   #close (): TokenType {
     this.end++
-    this.#open.pop()
-    this.#isInObject = this.text.charCodeAt(this.#open.at(-1) ?? this.end) === OPEN_BRACE
+    if (--this.depth > 0) {
+      this.#isInObject = this.text.charCodeAt(this.#open[this.depth - 1] as number) === OPEN_BRACE
+    }
     this.#expected = 'separator'
     return 'close'
   }
@@ -178,70 +189,65 @@ export class JsonReader {
   #string (): void {
     const { text } = this
     let at = this.end + 1
-    for (let run = at;;) {
+    for (const short = at + SHORT_RUN;;) {
       const code = text.charCodeAt(at)
       if (code === QUOTE) break
-      if (code === BACKSLASH) run = at = this.#escape(at + 1) + 1
+      if (code === BACKSLASH) at = this.#escape(at + 1) + 1
       else if (!(code >= SPACE)) this.#fail('character', at)
-      else if (at - run < SHORT_RUN) at++
-      else {
-        PLAIN.lastIndex = at
-        PLAIN.test(text)
-        at = PLAIN.lastIndex
-      }
+      else at++
+      if (at < short) continue
+      PLAIN.lastIndex = at
+      PLAIN.test(text)
+      at = PLAIN.lastIndex
     }
     this.end = at + 1
   }
 
   /** Returns the offset of the last character of an escape. */
   #escape (at: number): number {
-    const letter = this.text.charAt(at)
-    if (letter !== 'u') {
-      if (letter === '' || !'"\\/bfnrt'.includes(letter)) this.#fail('escape', at)
+    const letter = this.text.charCodeAt(at)
+    if (letter !== LETTER_U) {
+      if (!ESCAPED.has(letter)) this.#fail('escape', at)
       return at
     }
     for (let digit = at + 1; digit <= at + 4; digit++) {
-      if (!isHexDigit(this.text.charCodeAt(digit))) this.#fail('hexDigit', digit)
+      if (!isHexDigit(this.text.charCodeAt(digit))) this.#fail('hex', digit)
     }
     return at + 4
   }
 
-  #word (): TokenType {
-    const first = this.text.charAt(this.start)
-    const word = first === 't' ? 'true' : first === 'f' ? 'false' : first === 'n' ? 'null' : ''
+  #word (code: number): void {
+    const word = code === 0x74 ? 'true' : code === 0x66 ? 'false' : code === 0x6e ? 'null' : ''
     if (word === '') this.#fail('value')
     for (let at = 1; at < word.length; at++) {
-      if (this.text[this.start + at] !== word[at]) this.#fail('value', this.start + at)
+      if (this.text.charCodeAt(this.start + at) !== word.charCodeAt(at)) this.#fail('value', this.start + at)
     }
-    this.end = this.start + word.length
-    return 'word'
+    this.end += word.length
   }
 
-  #number (first: number): TokenType {
+  #number (first: number): void {
     const { text } = this
-    if (first === MINUS) this.end++
-    if (text.charCodeAt(this.end) === ZERO) this.end++
-    else this.#digits()
-    if (text.charCodeAt(this.end) === POINT) {
-      this.end++
-      this.#digits()
+    let at = first === MINUS ? this.end + 1 : this.end
+    let code = text.charCodeAt(at)
+    if (code === ZERO) code = text.charCodeAt(++at)
+    else code = text.charCodeAt(at = this.#digits(at))
+    if (code === POINT) code = text.charCodeAt(at = this.#digits(at + 1))
+    if (code === 0x65 || code === 0x45) { // e or E
+      const sign = text.charCodeAt(++at)
+      at = this.#digits(sign === PLUS || sign === MINUS ? at + 1 : at)
     }
-    if ((text.charCodeAt(this.end) | 0x20) === 0x65) { // e or E
-      const sign = text.charCodeAt(++this.end)
-      if (sign === PLUS || sign === MINUS) this.end++
-      this.#digits()
-    }
-    return 'number'
+    this.end = at
   }
 
-  /** At least one. */
-  #digits (): void {
-    if (!isDigit(this.text.charCodeAt(this.end))) this.#fail('digit', this.end)
-    while (isDigit(this.text.charCodeAt(++this.end)));
+  /** Returns the offset after the digits, which are at least one. */
+  #digits (at: number): number {
+    if (!isDigit(this.text.charCodeAt(at))) this.#fail('digit', at)
+    while (isDigit(this.text.charCodeAt(++at)));
+    return at
   }
 
   #fail (expected: Expected, offset = this.start): never {
-    throw new JsonSyntaxError(this.text, expected, offset, this.start, this.#open.at(-1))
+    throw new JsonSyntaxError(this.text, expected, offset, this.start, this.#open[this.depth - 1])
   }
 }
 

@@ -1,4 +1,4 @@
-import { JsonScanner } from '../../http/json-scanner.ts'
+import { JsonReader } from '#json-text'
 import { Api } from '../api.ts'
 import { formatBytes, formatTime, print, printList, printProgress } from '../output.ts'
 
@@ -76,8 +76,9 @@ const formatSize = ({ byte_size: size }: { byte_size: number }): string => forma
 
 async function* listPages (api: Api): AsyncGenerator<PageEntry[]> {
   for await (const part of api.list('/manage/landing_pages')) {
-    const sizes = findDocumentSizes(part)
-    yield (JSON.parse(part.toString()) as PageEntry[]).map((page, index) => ({
+    const text = part.toString()
+    const sizes = findDocumentSizes(text)
+    yield (JSON.parse(text) as PageEntry[]).map((page, index) => ({
       id: page.id,
       public_id: page.public_id,
       version: page.version,
@@ -93,17 +94,15 @@ async function* listRevisions (api: Api, id: string): AsyncGenerator<Revision[]>
 }
 
 /** Returns the sizes of the documents in a JSON array of records. Parsed documents have lost their sizes. */
-function findDocumentSizes (records: Buffer): number[] {
+function findDocumentSizes (records: string): number[] {
   const sizes: number[] = []
-  let name = ''
-  const scanner = new JsonScanner(records, {
-    name (_depth, start, end) {
-      name = records.toString('utf8', start, end)
-    },
-    value (_depth, { start, end }) {
-      if (name === '"current_data"') sizes.push(end - start)
-    }
-  })
-  scanner.advance(records.length)
+  const reader = new JsonReader(records)
+  for (let type = reader.next(); type !== 'end'; type = reader.next()) {
+    if (reader.depth !== 2 || type !== 'name' || reader.decode() !== 'current_data') continue
+    const isContainer = reader.next() === 'open'
+    const { start } = reader
+    if (isContainer) reader.skip()
+    sizes.push(Buffer.byteLength(records.slice(start, reader.end)))
+  }
   return sizes
 }

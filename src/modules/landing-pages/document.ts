@@ -1,6 +1,6 @@
 import type { FastifyRequest, RequestPayload } from 'fastify'
+import type { JsonReader, TokenType } from '#json-text'
 import { readJsonBytes, scanJson } from '../../http/json-body.ts'
-import type { JsonValue, JsonVisitor } from '../../http/json-scanner.ts'
 
 // Finds the text of a document in a request body (docs/adr/0003-documents-as-text.md).
 
@@ -23,7 +23,7 @@ export interface FoundDocument {
 }
 
 /** Longer than the names that are looked for, even if all their characters are escaped. */
-const MAX_NAME_BYTES = 100
+const MAX_NAME_LENGTH = 100
 
 /**
  * The body parser of routes that take documents. It sets `request.document`. `request.body` becomes an
@@ -32,7 +32,7 @@ const MAX_NAME_BYTES = 100
 export async function parseDocumentBody (request: FastifyRequest, payload: RequestPayload): Promise<unknown> {
   const bytes = await readJsonBytes(request, payload)
   if (bytes === undefined) return undefined
-  const { outline, document } = await findDocument(bytes)
+  const { outline, document } = await findDocument(bytes.toString('utf8'))
   request.document = document
   return outline
 }
@@ -44,14 +44,10 @@ export async function parseDocumentBody (request: FastifyRequest, payload: Reque
 export async function parseBareDocument (request: FastifyRequest, payload: RequestPayload): Promise<unknown> {
   const bytes = await readJsonBytes(request, payload)
   if (bytes === undefined) return undefined
-  const { start, levels } = await scanJson(bytes)
-  request.document = {
-    label: 'Document',
-    text: bytes.toString('utf8'),
-    byteSize: bytes.length,
-    depth: levels
-  }
-  return emptyLike(bytes[start])
+  const text = bytes.toString('utf8')
+  const depth = await scanJson(text)
+  request.document = { label: 'Document', text, byteSize: bytes.length, depth }
+  return emptyLike(text, 0)
 }
 
 /**
@@ -61,84 +57,108 @@ export async function parseBareDocument (request: FastifyRequest, payload: Reque
  * @throws {MalformedJsonError} 400
  */
 export async function findDocument (
-  bytes: Buffer
+  body: string
 ): Promise<{ outline: unknown, document: FoundDocument | undefined }> {
-  const finder = new DocumentFinder(bytes)
-  const { start } = await scanJson(bytes, finder)
+  const finder = new DocumentFinder(body)
+  await scanJson(body, (type, reader) => finder.visit(type, reader))
   const found = finder.own ?? finder.wrapped
-  const document: FoundDocument | undefined = found && {
+  if (found === undefined) return { outline: finder.outline(), document: undefined }
+  const text = body.slice(found.start, found.end)
+  const document: FoundDocument = {
     label: 'Current data',
-    text: bytes.toString('utf8', found.start, found.end),
-    byteSize: found.end - found.start,
+    text,
+    byteSize: Buffer.byteLength(text),
     depth: found.levels
   }
-  return { outline: finder.outline(start), document }
+  return { outline: finder.outline(), document }
 }
 
-class DocumentFinder implements JsonVisitor {
-  readonly #bytes: Buffer
+interface FoundValue {
+  readonly start: number
+  readonly end: number
+  readonly levels: number
+}
+
+class DocumentFinder {
+  readonly #text: string
+  /** The name of the open member at depth 1, and of the one in it at depth 2. */
   readonly #names: (string | undefined)[] = []
-  own: JsonValue | undefined
-  wrapped: JsonValue | undefined
-  #wrapper: JsonValue | undefined
+  readonly #starts: number[] = []
+  own: FoundValue | undefined
+  wrapped: FoundValue | undefined
+  #wrapper: FoundValue | undefined
   #hasOthers = false
   #hasOthersWrapped = false
 
-  constructor (bytes: Buffer) {
-    this.#bytes = bytes
+  constructor (text: string) {
+    this.#text = text
   }
 
-  name (depth: number, start: number, end: number): void {
+  visit (type: TokenType, reader: JsonReader): void {
+    const { depth } = reader
+    const outer = type === 'open' ? depth - 1 : depth
+    if (outer > 2 || (outer === 2 && this.#names[1] !== 'landing_page')) return
+    if (type === 'name') return this.#name(depth, reader)
+    if (type !== 'close') {
+      this.#starts[outer] = reader.start
+      reader.deepest = depth
+    }
+    if (type === 'open') this.#names[depth] = undefined
+    else {
+      const levels = reader.deepest - outer
+      this.#value(outer, { start: this.#starts[outer] as number, end: reader.end, levels })
+    }
+  }
+
+  #name (depth: number, reader: JsonReader): void {
     // Escapes are decoded: "current\u005fdata" is the same name.
-    const name = end - start > MAX_NAME_BYTES ? undefined
-      : JSON.parse(this.#bytes.toString('utf8', start, end)) as string
+    const name = reader.end - reader.start > MAX_NAME_LENGTH ? undefined : reader.decode()
     this.#names[depth] = name
     if (depth === 1 && name === 'landing_page') {
       this.wrapped = undefined
       this.#hasOthersWrapped = false
-    } else if (depth === 1 && name !== 'current_data') this.#hasOthers = true
-    else if (depth === 2 && this.#names[1] === 'landing_page' && name !== 'current_data') {
-      this.#hasOthersWrapped = true
+    } else if (name !== 'current_data') {
+      if (depth === 1) this.#hasOthers = true
+      else this.#hasOthersWrapped = true
     }
   }
 
-  value (depth: number, value: JsonValue): void {
+  #value (depth: number, value: FoundValue): void {
     const [, outer, inner] = this.#names
     if (depth === 1 && outer === 'current_data') this.own = value
     if (depth === 1 && outer === 'landing_page') this.#wrapper = value
-    if (depth === 2 && outer === 'landing_page' && inner === 'current_data') this.wrapped = value
+    if (depth === 2 && inner === 'current_data') this.wrapped = value
   }
 
   /**
    * The body as an object of its two known members, with empty values of the types that were sent. A member
    * `other` stands for all others.
-   *
-   * @param start where the body's value starts
    */
-  outline (start: number): unknown {
-    const root = emptyLike(this.#bytes[start])
+  outline (): unknown {
+    const root = emptyLike(this.#text, 0)
     if (!isObject(root)) return root
     if (this.#hasOthers) root.other = null
-    if (this.own !== undefined) root.current_data = this.#emptyAt(this.own)
+    if (this.own !== undefined) root.current_data = emptyLike(this.#text, this.own.start)
     if (this.#wrapper !== undefined) {
-      const wrapper = root.landing_page = this.#emptyAt(this.#wrapper)
-      if (isObject(wrapper) && this.wrapped !== undefined) wrapper.current_data = this.#emptyAt(this.wrapped)
+      const wrapper = root.landing_page = emptyLike(this.#text, this.#wrapper.start)
+      if (isObject(wrapper) && this.wrapped !== undefined) {
+        wrapper.current_data = emptyLike(this.#text, this.wrapped.start)
+      }
       if (isObject(wrapper) && this.#hasOthersWrapped) wrapper.other = null
     }
     return root
-  }
-
-  #emptyAt ({ start }: JsonValue): unknown {
-    return emptyLike(this.#bytes[start])
   }
 }
 
 const isObject = (value: unknown): value is Record<string, unknown> =>
   typeof value === 'object' && value !== null && !Array.isArray(value)
 
-/** A value of the type of the JSON text that begins with this byte. */
-function emptyLike (first: number | undefined): unknown {
-  switch (String.fromCharCode(first ?? 0)) {
+const FIRST_CHARACTER = /[^ \t\n\r]/g
+
+/** An empty value of the type of the value that begins at or after an offset. */
+function emptyLike (json: string, offset: number): unknown {
+  FIRST_CHARACTER.lastIndex = offset
+  switch (FIRST_CHARACTER.exec(json)?.[0]) {
     case '{':
       return {}
     case '[':

@@ -31,7 +31,7 @@ t.test('the package is small and complete, and depends on one library', async (t
   const modules = readdirSync(join(PROJECT, 'packages/client/src')).map((name) => name.replace(/\.ts$/, ''))
   t.same(
     readdirSync(join(installed, 'dist')).sort(),
-    modules.flatMap((name) => [`${name}.d.ts`, `${name}.js`]).sort()
+    ['index.js', ...modules.map((name) => `${name}.d.ts`)].sort()
   )
   t.equal(
     readFileSync(join(installed, 'LICENSE'), 'utf8'),

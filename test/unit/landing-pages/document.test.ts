@@ -3,8 +3,7 @@ import t from 'tap'
 import { findDocument, type FoundDocument } from '../../../src/modules/landing-pages/document.ts'
 import { containerText, space, stringText, valueText } from '../../helpers/json-text.ts'
 
-const find = async (body: string): Promise<FoundDocument | undefined> =>
-  (await findDocument(Buffer.from(body))).document
+const find = async (body: string): Promise<FoundDocument | undefined> => (await findDocument(body)).document
 
 // Property tests: findDocument() returns exactly the text that was sent, for documents of any shape.
 

@@ -1,10 +1,10 @@
 import { useEffect, useRef, useState } from 'preact/hooks'
+import { formatJson } from '#json-text'
 import { ErrorNotice } from '../../components/error-notice.tsx'
 import { useLoad } from '../../core/load.ts'
 import type { ComparedText } from '../../editor/comparison.ts'
 import { hasLongLine } from '../../editor/long-lines.ts'
 import { checkJson } from '../../json/check.ts'
-import { formatJson } from '../../json/format.ts'
 
 interface ComparisonProps {
   readonly before: ComparedText

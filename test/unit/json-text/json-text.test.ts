@@ -1,0 +1,184 @@
+import fc from 'fast-check'
+import t from 'tap'
+import { formatJson, formatPointer, JsonReader, JsonSyntaxError, parsePointer, readJson,
+  type JsonNode } from '../../../packages/json-text/src/index.ts'
+import { containerText, space, valueText } from '../../helpers/json-text.ts'
+
+/** The place of the first error; undefined if there is none. */
+function findError (text: string): string | undefined {
+  const reader = new JsonReader(text)
+  try {
+    while (reader.next() !== 'end');
+    return undefined
+  } catch (error) {
+    if (error instanceof JsonSyntaxError) return error.message
+    throw error
+  }
+}
+
+function isJson (text: string): boolean {
+  try {
+    JSON.parse(text)
+    return true
+  } catch {
+    return false
+  }
+}
+
+const spacedText = fc.tuple(space, valueText, space).map((parts) => parts.join(''))
+
+/** JSON text in which one character is replaced, removed or inserted: about half of it is still JSON. */
+const almostJson = fc.tuple(
+  fc.oneof(spacedText, fc.json({ maxDepth: 4 })),
+  fc.nat(),
+  fc.constantFrom(0, 1),
+  fc.oneof(
+    fc.constantFrom(...'{}[],:"\\+-.eE0123456789tfnu \t\n\r\u0000\u001f\u007f\ufeff\'', ''),
+    fc.string({ unit: 'binary' })
+  )
+)
+  .map(([text, place, removed, inserted]) => {
+    const at = place % (text.length + 1)
+    return text.slice(0, at) + inserted + text.slice(at + removed)
+  })
+
+t.test('the reader accepts exactly what JSON.parse accepts', async () => {
+  fc.assert(fc.property(almostJson, (text) => (findError(text) === undefined) === isJson(text)), {
+    numRuns: 10_000
+  })
+})
+
+const CASES: ReadonlyArray<readonly [text: string, place: string]> = [
+  ['', 'line 1, column 1'],
+  ['  ', 'line 1, column 3'],
+  ['\n', 'line 2, column 1'],
+  ['{"price": 2,}', 'line 1, column 13'],
+  ['{\n  "price": 2\n  "name": 1\n}', 'line 3, column 3'],
+  ['["ä", 01]', 'line 1, column 8'],
+  ['[1, 2', 'line 1, column 6'],
+  ['[1, 2}', 'line 1, column 6'],
+  ["{'a': 1}", 'line 1, column 2'],
+  ['{"a": "line\nbreak"}', 'line 1, column 12'],
+  ['{"a": "\\x"}', 'line 1, column 9'],
+  ['{"a": "\\u12g4"}', 'line 1, column 12'],
+  ['{"a": nul}', 'line 1, column 10'],
+  ['{"a": 1} x', 'line 1, column 10'],
+  ['1,', 'line 1, column 2'],
+  ['[1.]', 'line 1, column 4'],
+  ['[1e+]', 'line 1, column 5'],
+  ['[-]', 'line 1, column 3'],
+  ['"open', 'line 1, column 6'],
+  ['"long enough to be read by the regular expression\t"', 'line 1, column 50'],
+  ['"long enough to be read by the regular expression\\x"', 'line 1, column 51']
+]
+for (const [text, place] of CASES) {
+  t.test(`the first error of ${JSON.stringify(text)} is at ${place}`, async (t) => {
+    t.equal(findError(text), place)
+  })
+}
+
+t.test('strings have any length and any number of escapes', async (t) => {
+  const texts = ['x'.repeat(500_000), '\\n'.repeat(500_000), '\\u00e9x'.repeat(100_000),
+    `${'x'.repeat(40)}\\"`]
+  for (const text of texts) t.equal(findError(`["${text}"]`), undefined)
+})
+
+t.test('deep nesting is read without recursion', async (t) => {
+  const deep = '['.repeat(500_000) + ']'.repeat(500_000)
+  t.equal(readJson(deep).levels, 500_000)
+})
+
+t.test('the type of the last token stays the end', async (t) => {
+  const reader = new JsonReader(' 1 ')
+  t.same([reader.next(), reader.next(), reader.next()], ['number', 'end', 'end'])
+})
+
+t.test('skip moves to the end of the open object or array', async (t) => {
+  const reader = new JsonReader('[{"a": [1, "}"]}, 2]')
+  reader.next()
+  reader.next()
+  reader.skip()
+  t.same([reader.start, reader.end, reader.depth, reader.deepest], [15, 16, 1, 3])
+  t.equal(reader.next(), 'number')
+})
+
+/** Rebuilds a value from the slices of its scalars. Of repeated names the last one counts. */
+function toValue (text: string, node: JsonNode): unknown {
+  if (node.type === 'array') return node.elements.map((element) => toValue(text, element))
+  if (node.type !== 'object') return JSON.parse(text.slice(node.start, node.end))
+  return Object.fromEntries(node.members.map(({ name, nameStart, nameEnd, value }) => {
+    if (JSON.parse(text.slice(nameStart, nameEnd)) !== name) throw new Error(`${name} is not at ${nameStart}`)
+    return [name, toValue(text, value)]
+  }))
+}
+
+t.test('the tree has the values that JSON.parse finds, and their places', async (t) => {
+  fc.assert(
+    fc.property(spacedText, (text) => {
+      const root = readJson(text)
+      t.same(toValue(text, root), JSON.parse(text))
+      t.equal(text.slice(root.start, root.end), text.replace(/^[ \t\r\n]+|[ \t\r\n]+$/g, ''))
+    }),
+    { numRuns: 1000 }
+  )
+  t.match(readJson('{"a":null,"a":[{}, true]}'), {
+    type: 'object',
+    levels: 3,
+    members: [{ name: 'a', value: { type: 'null', start: 5, end: 9 } }, {
+      name: 'a',
+      value: {
+        type: 'array',
+        elements: [{ type: 'object', members: [], levels: 1 }, { type: 'boolean', levels: 0 }]
+      }
+    }]
+  })
+})
+
+/** All tokens; only white space between tokens is left out. */
+const tokensOf = (text: string): string[] => text.match(/"(?:[^"\\]|\\.)*"|[{}[\],:]|[^\s{}[\],:"]+/g) ?? []
+
+t.test('formatting keeps all tokens', async () => {
+  fc.assert(fc.property(
+    containerText,
+    (text) => JSON.stringify(tokensOf(formatJson(text))) === JSON.stringify(tokensOf(text))
+  ))
+})
+
+t.test('formatting a formatted text changes nothing', async () => {
+  fc.assert(fc.property(containerText, (text) => formatJson(formatJson(text)) === formatJson(text)))
+})
+
+t.test('formats as JSON.stringify does', async () => {
+  fc.assert(fc.property(
+    fc.json(),
+    (text) => formatJson(text) === JSON.stringify(JSON.parse(text), null, 2) || /"__proto__"|-0/.test(text)
+  ))
+})
+
+t.test('formatting keeps digits, escapes, order and duplicate names', async (t) => {
+  t.equal(
+    formatJson('\r\n{"b":1e400,"a":1.0, "a" :[ ],"\\u0061":{\n},"c":["\\ud800\\/",-0]} '),
+    `{
+  "b": 1e400,
+  "a": 1.0,
+  "a": [],
+  "\\u0061": {},
+  "c": [
+    "\\ud800\\/",
+    -0
+  ]
+}`
+  )
+  t.equal(formatJson('[[[1]]]', 1), '[\n  [\n  [\n  1\n  ]\n  ]\n]')
+})
+
+t.test('pointers are parsed and formatted', async (t) => {
+  fc.assert(
+    fc.property(fc.array(fc.string({ unit: fc.constantFrom('~', '/', '0', '1', 'a') })), (names) => {
+      t.same(parsePointer(formatPointer(names)), names)
+    }),
+    { numRuns: 200 }
+  )
+  t.same(parsePointer('/~01//a~1b'), ['~1', '', 'a/b'])
+  for (const text of ['a', '/~', '/~2', '#/a', '/a~~0']) t.equal(parsePointer(text), undefined)
+})
