@@ -22,7 +22,7 @@ export interface NamedDocument {
   readonly bytes: Uint8Array
 }
 
-/** Returns a unified diff of two different documents, which are valid JSON. Control characters are made visible. */
+/** Returns a unified diff of two different documents in JSON. Control characters are made visible. */
 export function formatDiff (before: NamedDocument, after: NamedDocument): string {
   const [oldSize, newSize] = [before, after].map(({ bytes }) => formatBytes(BigInt(bytes.length)))
   const tooMuch = `There is too much to show: ${oldSize} now, ${newSize} then.\n`
