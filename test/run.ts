@@ -10,7 +10,8 @@ import { MissingProgramError, programsNamedIn, providePrograms,
 import { readArguments, ROOT, USAGE, UsageError, type Request } from './runner/arguments.ts'
 import { startChecks, type Checks } from './runner/checks.ts'
 import { compileTests } from './runner/compile.ts'
-import { planFiles, recordDurations } from './runner/durations.ts'
+import { longestFirst, recordDurations } from './runner/durations.ts'
+import { failedTests, recordFlakes } from './runner/flakes.ts'
 import { formatResult, type FileResult } from './runner/results.ts'
 import { runSuite, type Suite } from './runner/suite.ts'
 
@@ -49,7 +50,7 @@ async function main (request: Request): Promise<boolean> {
   }
 
   try {
-    const files = planFiles(request)
+    const files = longestFirst(request.files)
     const [env] = await Promise.all([startServers(given, files), compileTests(files)])
     // The first pattern matches the outermost test, which is named after its file.
     if (request.grep.length > 0) env.TAP_GREP = ['/^/', ...request.grep].join('\n')
@@ -159,14 +160,15 @@ async function repeatFailed (
   request: Request,
   env: NodeJS.ProcessEnv
 ): Promise<readonly FileResult[]> {
-  const failed = results.filter(hasFailed).map(({ file }) => file)
+  const failed = results.filter(hasFailed)
+  const files = failed.map(({ file }) => file)
   // Some failures have no test file, such as a process that did not end.
-  if (failed.length === 0 || failed.length > MAX_REPEATED || !failed.every(isFile)) return results
+  if (failed.length === 0 || failed.length > MAX_REPEATED || !files.every(isFile)) return results
   print('once more, because they failed:')
-  const second = await runFiles(failed, { ...request, jobs: 1 }, env)
-  passedSecondTime = failed.filter((file) =>
-    second.some((result) => result.file === file && !hasFailed(result))
-  )
+  const second = await runFiles(files, { ...request, jobs: 1 }, env)
+  const passed = new Set(second.filter((result) => !hasFailed(result)).map(({ file }) => file))
+  passedSecondTime = failedTests(failed.filter(({ file }) => passed.has(file)))
+  if (!process.env.CI) recordFlakes(passedSecondTime)
   return [...results.filter((result) => !hasFailed(result)), ...second]
 }
 
@@ -190,15 +192,19 @@ function summarise (
     }
   }
   const failedNames = [...failedChecks, ...results.filter(hasFailed).map(({ file }) => file)]
-  if (passedSecondTime.length > 0) print(`passed only the second time: ${passedSecondTime.join(' ')}`)
+  for (const test of passedSecondTime) print(`passed only the second time: ${test}`)
   if (failedNames.length > 0) print(`failed: ${failedNames.join(' ')}`)
   if (passed + failed === 0) print('no test was run')
-  lastLine = `${passed} passed, ${failed} failed${skipped > 0 ? `, ${skipped} skipped` : ''}`
+  lastLine = [
+    `${passed} passed, ${failed} failed`,
+    ...passedSecondTime.length > 0 ? [`${passedSecondTime.length} passed only the second time`] : [],
+    ...skipped > 0 ? [`${skipped} skipped`] : []
+  ].join(', ')
   return failedNames.length === 0 && passed > 0
 }
 
 let lastLine: string | undefined
-/** Files that failed and passed when they ran alone. */
+/** Tests that failed, and whose files passed when they ran alone. */
 let passedSecondTime: readonly string[] = []
 
 const hasFailed = ({ failures }: FileResult): boolean => failures.length > 0

@@ -1,17 +1,19 @@
 // Stops a service at a chosen step until it is killed, and can set its clocks ahead. Tests load this file
 // with `node --import`; crashing-service.ts writes its settings to the file TEST_CONTROL.
 
+import { AsyncLocalStorage } from 'node:async_hooks'
 import crypto from 'node:crypto'
 import { readFileSync, renameSync, writeFileSync } from 'node:fs'
 import promises from 'node:fs/promises'
+import http from 'node:http'
 import { syncBuiltinESMExports } from 'node:module'
 import { performance } from 'node:perf_hooks'
 import { Redis } from 'ioredis'
 import pg from 'pg'
 
 const file = process.env.TEST_CONTROL
-/** All secrets of 32 random bytes so far, newest last. The last refresh token is among them. */
-const secrets = []
+/** Per connection: its secrets of 32 random bytes, newest last, such as refresh tokens. */
+const connections = new AsyncLocalStorage()
 let plan = 0
 let passed = 0
 
@@ -19,6 +21,8 @@ const control = () => JSON.parse(readFileSync(file, 'utf8'))
 
 /** Counts a step that matches the plan; returns when to stop if it is the chosen one. */
 function place (step) {
+  // What the service does by itself, such as the checks of PostgreSQL, comes at any time.
+  if (/^(query|redis) /.test(step) && connections.getStore() === undefined) return undefined
   const { stop } = control()
   if (stop === undefined || !new RegExp(stop.steps).test(step)) return undefined
   if (stop.number !== plan) [plan, passed] = [stop.number, 0]
@@ -26,6 +30,7 @@ function place (step) {
 }
 
 function note (step) {
+  const secrets = connections.getStore() ?? []
   writeFileSync(`${file}.new`, JSON.stringify({ step, secrets }))
   renameSync(`${file}.new`, `${file}.stopped`)
 }
@@ -67,8 +72,14 @@ stoppable(Redis.prototype, 'sendCommand', (command) => `redis ${command.name}`)
 const { randomBytes } = crypto
 crypto.randomBytes = (size, ...rest) => {
   const bytes = randomBytes(size, ...rest)
-  if (size === 32 && rest.length === 0) secrets.push(bytes.toString('base64url'))
+  if (size === 32 && rest.length === 0) connections.getStore()?.push(bytes.toString('base64url'))
   return bytes
+}
+
+const { emit } = http.Server.prototype
+http.Server.prototype.emit = function (name, ...args) {
+  return name === 'connection' ? connections.run([], () => emit.call(this, name, ...args))
+    : emit.call(this, name, ...args)
 }
 syncBuiltinESMExports()
 

@@ -9,7 +9,7 @@ import type { Teardown } from './servers.ts'
 export interface StopPoint {
   /**
    * Matches the steps to count: `open NAME`, `write`, `sync`, `close`, `rename NAME`, `unlink NAME` of
-   * files, `query SQL` of PostgreSQL, `redis command` of Redis.
+   * files, and what requests send: `query SQL` to PostgreSQL, `redis command` to Redis.
    */
   readonly steps: RegExp
   /** Number of the step to stop at, from 1. */
@@ -24,7 +24,7 @@ export interface StopPoint {
 export interface Stop {
   readonly step: string
   readonly when: StopPoint['when']
-  /** All refresh tokens that the process has made (32 random bytes in base64url), newest last. */
+  /** The refresh tokens (32 random bytes in base64url) made for the client's connection, newest last. */
   readonly secrets: readonly string[]
 }
 

@@ -6,8 +6,8 @@ import { query, startPostgresServer } from './servers.ts'
 
 // Counts the statements that reach PostgreSQL.
 
-/** Statements that no request runs: the reports of reads, the search for unfinished deletions. */
-const BACKGROUND = /INTO read_reports|FROM account_deletions WHERE begun_at/
+/** Statements that no request runs: checks of PostgreSQL, reports of reads, unfinished deletions. */
+const BACKGROUND = /: SELECT 1$|INTO read_reports|FROM account_deletions WHERE begun_at/
 
 export interface CountedStatements {
   readonly settings: Record<string, string>

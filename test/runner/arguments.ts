@@ -14,9 +14,9 @@ test/system; test:soak runs the long tests (*.soak.ts), one at a time, and print
 
   --grep=TEXT     only tests whose names match a text or /regular expression/; repeat it for nested tests
   --jobs=N        files at once (default: number of cores plus one, at most 4)
-  --shard=I/N     only the I-th of N parts of the files, for CI
   --timeout=N     time limit for one file, in seconds (default 600)
-  --retry         if at most 5 files failed, run them once more, one at a time, and name those that pass
+  --retry         if at most 5 files failed, run them once more, one at a time, name the tests that pass
+                  then, and count them in test/flakes.md (unless CI is set)
   --bail          start no more files after the first failure
   --record        write the duration of each file to test/durations.json, which orders the files
 
@@ -32,7 +32,6 @@ export interface Request {
   files: string[]
   grep: string[]
   jobs: number
-  shard: { index: number, count: number }
   timeoutSeconds: number
   bail: boolean
   /** Whether failed files run once more. */
@@ -68,14 +67,12 @@ export function readArguments (args: string[]): Request | undefined {
     files: [...new Set(files)].map((file) => relative(ROOT, file)).sort(),
     grep,
     jobs: numberOf('jobs', values.jobs) ?? (soak ? 1 : Math.min(4, availableParallelism() + 1)),
-    shard: readShard(values.shard),
     timeoutSeconds: numberOf('timeout', values.timeout) ?? (soak ? SOAK_TIMEOUT_SECONDS : TIMEOUT_SECONDS),
     bail,
     retry,
     soak,
     record,
-    isComplete: !soak && !system && positionals.length === 0 && grep.length === 0 &&
-      values.shard === undefined
+    isComplete: !soak && !system && positionals.length === 0 && grep.length === 0
   }
 }
 
@@ -87,7 +84,6 @@ function parse (args: string[]) {
       options: {
         grep: { type: 'string', short: 'g', multiple: true },
         jobs: { type: 'string', short: 'j' },
-        shard: { type: 'string' },
         timeout: { type: 'string' },
         bail: { type: 'boolean' },
         retry: { type: 'boolean' },
@@ -106,14 +102,6 @@ function numberOf (name: string, value: string | undefined): number | undefined 
   if (value === undefined) return undefined
   if (!/^[1-9]\d{0,5}$/.test(value)) throw new UsageError(`--${name} takes a whole number from 1`)
   return Number(value)
-}
-
-function readShard (value = '1/1'): Request['shard'] {
-  const [, index, count] = (/^([1-9]\d?)\/([1-9]\d?)$/.exec(value) ?? []).map(Number)
-  if (index === undefined || count === undefined || index > count) {
-    throw new UsageError('--shard takes a part and the number of parts, such as 1/3')
-  }
-  return { index, count }
 }
 
 /** Resolves a path from the project's folder, or from the folder where the user typed the command. */

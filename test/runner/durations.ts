@@ -1,25 +1,19 @@
 import { existsSync, readFileSync, writeFileSync } from 'node:fs'
 import { join } from 'node:path'
-import { ROOT, type Request } from './arguments.ts'
+import { ROOT } from './arguments.ts'
 import type { FileResult } from './results.ts'
 
-// The duration of each file: the longest files begin first, and the parts of --shard have equal durations.
+// The duration of each file: the longest files begin first.
 
 const DURATIONS = join(ROOT, 'test/durations.json')
 /** Assumed duration of a file that was not measured, in seconds. */
 const UNKNOWN = 5
 
-/** Returns the files of one part, longest first. */
-export function planFiles ({ files, shard }: Request): string[] {
+/** Sorts files by their duration, the longest first. */
+export function longestFirst (files: readonly string[]): string[] {
   const seconds = readDurations()
   const secondsOf = (file: string) => seconds[file] ?? UNKNOWN
-  const parts = Array.from({ length: shard.count }, () => ({ files: [] as string[], seconds: 0 }))
-  for (const file of [...files].sort((one, other) => secondsOf(other) - secondsOf(one))) {
-    const shortest = parts.reduce((one, other) => other.seconds < one.seconds ? other : one)
-    shortest.files.push(file)
-    shortest.seconds += secondsOf(file)
-  }
-  return parts[shard.index - 1]?.files ?? []
+  return [...files].sort((one, other) => secondsOf(other) - secondsOf(one))
 }
 
 export function recordDurations (results: readonly FileResult[]): void {

@@ -214,7 +214,7 @@ t.test('colours for printing become colours of a screen', async (t) => {
 /** A folder with pictures of a test suite. */
 const folder = process.env.ODD_PICTURES
 if (folder !== undefined) {
-  t.test('real pictures of a folder are shown or refused', { timeout: 3_600_000 }, async (t) => {
+  t.test('real pictures of a folder are shown or refused', async (t) => {
     const { app, account } = await start(t, '8,40,320')
     const fates: Record<Fate, number> = { made: 0, refused: 0, 'without variants': 0 }
     for (const entry of readdirSync(folder, { recursive: true, withFileTypes: true })) {

@@ -114,7 +114,6 @@ const step: fc.Arbitrary<Step> = fc.record({
 
 t.test(
   'after any sequence of operations, the valid tokens are those of the model',
-  { timeout: 100_000 },
   async (t) => {
     let compared = 0
     await fc.assert(

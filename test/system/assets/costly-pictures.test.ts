@@ -15,7 +15,6 @@ const MAX_SECONDS = 25
 
 t.test(
   'a picture that takes too long three times has no variants, and others have',
-  { timeout: 280_000 },
   async (t) => {
     const app = await buildTestApp(t, { settings: { ...await testSettings(t), IMAGE_WIDTHS: '320' } })
     const account = await signUp(app)

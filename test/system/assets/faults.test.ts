@@ -169,7 +169,7 @@ async function paired (app: Awaited<ReturnType<typeof buildTestApp>>): Promise<b
   return true
 }
 
-t.test("an upload whose row can't be written leaves no file", { timeout: 60_000 }, async (t) => {
+t.test("an upload whose row can't be written leaves no file", async (t) => {
   const settings: Record<string, string> = { ...await testSettings(t), DATABASE_TIMEOUT_MS: '2000' }
   const app = await buildTestApp(t, { settings })
   const account = await signUp(app)
@@ -210,9 +210,7 @@ t.test("an upload whose row can't be written leaves no file", { timeout: 60_000 
   t.ok(await paired(app))
 })
 
-t.test('an upload whose INSERT has an unknown result keeps its file until the result is known', {
-  timeout: 60_000
-}, async (t) => {
+t.test('an upload whose INSERT has an unknown result keeps its file until the result is known', async (t) => {
   const server = await startPostgresServer(t)
   const app = await buildTestApp(t, {
     settings: { ...await testSettings(t), DATABASE_URL: server.url, DATABASE_TIMEOUT_MS: '1000' }
@@ -282,7 +280,7 @@ async function uploadTo (url: string, headers: Record<string, string>, body: Buf
   await response.arrayBuffer()
 }
 
-t.test('after every SIGKILL during uploads, each row has its file', { timeout: 110_000 }, async (t) => {
+t.test('after every SIGKILL during uploads, each row has its file', async (t) => {
   const settings = await testSettings(t)
   const app = await buildTestApp(t, { settings }) // applies the migrations, and looks at what is left
   const { headers } = await signUp(app)
@@ -313,7 +311,7 @@ t.test('after every SIGKILL during uploads, each row has its file', { timeout: 1
   }
 })
 
-t.test("the size of an upload doesn't change memory use", { timeout: 110_000 }, async (t) => {
+t.test("the size of an upload doesn't change memory use", async (t) => {
   const settings = { ...await testSettings(t), MAX_UPLOAD_BYTES: `${1024 * MEBIBYTE}` }
   const app = await buildTestApp(t, { settings })
   const account = await signUp(app)

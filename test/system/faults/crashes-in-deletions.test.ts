@@ -43,9 +43,7 @@ const signUp = async ({ owner: { email } }: Doomed) =>
     json: { user: { email, password: PASSWORD, password_confirmation: PASSWORD } }
   })).status
 
-t.test('after SIGKILL at any step of the deletion of an account, all of it is deleted in the end', {
-  timeout: 180_000
-}, async (t) => {
+t.test('after SIGKILL at any step of the deletion of an account, all of it is deleted in the end', async (t) => {
   const doomed: Doomed[] = []
   const stops = await stopAtEveryStep(victim, STEPS, async () => {
     const one = await create()

@@ -34,7 +34,7 @@ async function restartAndSweep (): Promise<void> {
 
 victim.advance(HOUR_MS + 60_000)
 
-t.test('SIGKILL at any step of an upload leaves no row without its file', { timeout: 60_000 }, async (t) => {
+t.test('SIGKILL at any step of an upload leaves no row without its file', async (t) => {
   const statuses: number[] = []
   const stops = await stopAtEveryStep(victim, CHANGES, async () => {
     statuses.push((await upload(victim.url, noise(5000))).status)
@@ -78,9 +78,7 @@ t.test('SIGKILL at any step of an upload leaves no row without its file', { time
   t.equal((await upload(victim.url, noise(5000))).status, 201, 'uploads succeed again')
 })
 
-t.test('SIGKILL while the disk or PostgreSQL works on an upload leaves no row without its file', {
-  timeout: 60_000
-}, async (t) => {
+t.test('SIGKILL while the disk or PostgreSQL works on an upload leaves no row without its file', async (t) => {
   const seen: Record<string, unknown> = {}
   for (const [steps, nth] of [[/^write/, 5], [/^sync/, 1], [/^rename/, 1], [/^query INSERT/, 1]] as const) {
     const before = await look()
@@ -114,7 +112,6 @@ t.test('SIGKILL while the disk or PostgreSQL works on an upload leaves no row wi
 
 t.test(
   'SIGKILL at any step of a deletion leaves the row with its file or neither',
-  { timeout: 60_000 },
   async (t) => {
     const before = await look()
     const assets: { id: string, url: string }[] = []

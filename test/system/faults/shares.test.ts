@@ -212,11 +212,13 @@ t.test('while Redis is flushed and started again, no process exceeds the limit, 
 t.test('a process that stops returns what a client has left', async (t) => {
   const [one, two] = all
   const client = newClient()
-  t.equal(passed(await readInTurn([one], client, 20)), 20)
+  // As many as no share can hold: a process that is slow to tell its share costs a client up to two thirds.
+  t.equal(passed(await readInTurn([one], client, MAX_SHARE)), MAX_SHARE)
   t.equal(await one.end('SIGTERM'), 0)
   const left = await readInTurn([two], client, LIMIT)
   // What the killed process may have allowed is kept back: its share, with two or three processes.
-  t.ok(passed(left) >= LIMIT - 20 - MAX_SHARE && passed(left) <= LIMIT - 20, `${passed(left)} of 10`)
+  const most = LIMIT - MAX_SHARE
+  t.ok(passed(left) >= most - MAX_SHARE && passed(left) <= most, `${passed(left)} of ${most}`)
   t.equal(left.at(-1), 429)
   t.equal(await two.end('SIGTERM'), 0)
 })

@@ -148,7 +148,7 @@ async function checkLimit (t: Test, one: Service, other: Service): Promise<void>
   t.equal(here + there, LIMIT)
 }
 
-t.test('an upgrade, a rollback and another upgrade go unnoticed', { timeout: 300_000 }, async (t) => {
+t.test('an upgrade, a rollback and another upgrade go unnoticed', async (t) => {
   const urls = [first.url, second.url]
   const readers = new Readers(t, { urls, publicIds: [steadyId], headers: { origin: 'https://load.example' } })
   /** Starts one service in place of another, on its port as behind a load balancer, and ends the other. */

@@ -181,7 +181,7 @@ t.test('a type passes when the list contains it, and a wildcard needs a detected
   }
 })
 
-t.test('no hostile image takes five seconds or has invalid dimensions', { timeout: 120_000 }, async (t) => {
+t.test('no hostile image takes five seconds or has invalid dimensions', async (t) => {
   let slowest: [string, number] = ['', 0]
   for (const [name, content] of hostileImages()) {
     const start = performance.now()
