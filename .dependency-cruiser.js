@@ -110,6 +110,18 @@ export default {
       to: { path: '^console/src/app/' }
     },
     {
+      name: 'bench-imports-what-tests-share-with-it',
+      severity: 'error',
+      from: { path: '^bench/' },
+      to: { path: '^test/', pathNot: '^test/shared/' }
+    },
+    {
+      name: 'test-shared-imports-no-tests',
+      severity: 'error',
+      from: { path: '^test/shared/' },
+      to: { path: '^(test|bench)/', pathNot: '^test/shared/' }
+    },
+    {
       name: 'console-imports-the-client-only',
       severity: 'error',
       from: { path: '^console/' },
@@ -117,7 +129,7 @@ export default {
     }
   ],
   options: {
-    includeOnly: { path: '^(src|packages|console|bench)/' },
+    includeOnly: { path: '^(src|packages|console|bench|test)/' },
     exclude: { path: '^src/infra/postgres/generated/|/dist/' },
     tsPreCompilationDeps: true,
     tsConfig: { fileName: 'tsconfig.json' },

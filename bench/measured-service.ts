@@ -1,37 +1,43 @@
 import { randomBytes } from 'node:crypto'
-import { SERVE, startService, type Service } from '../test/helpers/service.ts'
+import { join } from 'node:path'
+import type { Guardian } from '../test/shared/guardian.ts'
+import { startServer, type Server } from './servers.ts'
 
 const UNLIMITED = String(2 ** 31 - 1)
 
 /**
  * Starts the built service without limits.
  *
- * @param folder for its uploads
  * @param endings gets the function that stops it
  * @param env more settings
- * @param command starts it
+ * @param cores where it runs
  */
 export async function startMeasuredService (
   databaseUrl: string,
-  folder: string,
+  guardian: Guardian,
   endings: (() => unknown)[],
   env: Record<string, string> = {},
-  command: readonly [string, ...string[]] = SERVE
-): Promise<Service> {
-  const service = await startService(
-    { teardown: (end) => endings.push(end) },
+  cores?: readonly number[]
+): Promise<Server & { readonly url: string }> {
+  const server = await startServer(
     {
-      DATABASE_URL: databaseUrl,
-      JWT_SECRET: randomBytes(32).toString('hex'),
-      UPLOADS_DIR: `${folder}/uploads`,
-      LOG_LEVEL: 'warn',
-      SIGN_IN_FAILURES_PER_ACCOUNT: UNLIMITED,
-      SIGN_IN_FAILURES_PER_ADDRESS: UNLIMITED,
-      RATE_LIMIT_PUBLIC: UNLIMITED,
-      ...env
+      name: 'landfall',
+      command: [process.execPath, join(import.meta.dirname, '../dist/cli/landfall.js'), 'serve'],
+      env: {
+        DATABASE_URL: databaseUrl,
+        JWT_SECRET: randomBytes(32).toString('hex'),
+        UPLOADS_DIR: join(guardian.folder, 'uploads'),
+        LOG_LEVEL: 'warn',
+        MAX_EVENT_LOOP_DELAY_MS: '0',
+        SIGN_IN_FAILURES_PER_ACCOUNT: UNLIMITED,
+        SIGN_IN_FAILURES_PER_ADDRESS: UNLIMITED,
+        RATE_LIMIT_PUBLIC: UNLIMITED,
+        ...env
+      }
     },
-    command,
-    true
+    cores,
+    guardian
   )
-  return { ...service, url: service.url.replace('localhost', '127.0.0.1') } // avoids name resolution
+  endings.push(server.stop)
+  return { ...server, url: `http://127.0.0.1:${server.port}` }
 }

@@ -2,10 +2,10 @@ import { fork } from 'node:child_process'
 import { once } from 'node:events'
 import { Agent } from 'node:http'
 import { setTimeout as sleep } from 'node:timers/promises'
-import { startBalancer } from '../test/helpers/balancer.ts'
-import { startGuardian } from '../test/helpers/guardian.ts'
-import { createCluster, startPostgres } from '../test/helpers/instances.ts'
-import { MissingProgramError, providePrograms } from '../test/helpers/programs.ts'
+import { startBalancer } from '../test/shared/balancer.ts'
+import { startGuardian } from '../test/shared/guardian.ts'
+import { createCluster, startPostgres } from '../test/shared/instances.ts'
+import { MissingProgramError, providePrograms } from '../test/shared/programs.ts'
 import { startMeasuredService } from './measured-service.ts'
 import { ask, closeAgents, form, FORM_TYPE, JSON_TYPE, LOADS, PASSWORD, PERIOD_MS, type Account, type Answer,
   type Load, type Owners } from './neighbour-loads.ts'
@@ -39,7 +39,7 @@ async function main (): Promise<void> {
   const endings: (() => unknown)[] = []
   try {
     const server = await startPostgres(bin, await createCluster(bin, guardian.folder), guardian)
-    const { url: direct } = await startMeasuredService(server.url, guardian.folder, endings, {
+    const { url: direct } = await startMeasuredService(server.url, guardian, endings, {
       TRUST_PROXY: hasNginx ? '127.0.0.1' : ''
     })
     const url = !hasNginx ? direct : (await startBalancer({ teardown: (end) => endings.push(end) }, {

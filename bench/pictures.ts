@@ -4,13 +4,12 @@ import { readFileSync } from 'node:fs'
 import { setTimeout as sleep } from 'node:timers/promises'
 import sharp from 'sharp'
 import { createLandfallClient, type Asset } from '../packages/client/src/index.ts'
-import { childrenOf } from '../test/helpers/child-processes.ts'
-import { startGuardian } from '../test/helpers/guardian.ts'
-import { createCluster, startPostgres } from '../test/helpers/instances.ts'
-import { PHOTO, phonePhoto } from '../test/helpers/pictures.ts'
-import { MissingProgramError, providePrograms } from '../test/helpers/programs.ts'
-import { SERVE } from '../test/helpers/service.ts'
-import { findPinning, pinned, pinThisProcess } from './machine.ts'
+import { childrenOf } from '../test/shared/child-processes.ts'
+import { startGuardian } from '../test/shared/guardian.ts'
+import { createCluster, startPostgres } from '../test/shared/instances.ts'
+import { PHOTO, phonePhoto } from '../test/shared/pictures.ts'
+import { MissingProgramError, providePrograms } from '../test/shared/programs.ts'
+import { findPinning, pinThisProcess } from './machine.ts'
 import { startMeasuredService } from './measured-service.ts'
 import { median } from './statistics.ts'
 
@@ -59,9 +58,9 @@ async function main (): Promise<void> {
   const endings: (() => unknown)[] = []
   try {
     const server = await startPostgres(bin, await createCluster(bin, guardian.folder), guardian)
-    const service = await startMeasuredService(server.url, guardian.folder, endings, {
+    const service = await startMeasuredService(server.url, guardian, endings, {
       TRUST_PROXY: '127.0.0.0/8'
-    }, pinned(SERVE, cores && [cores.server]))
+    }, cores && [cores.server])
     const baseUrl = service.url
     const owner = createLandfallClient({ baseUrl })
     await owner.auth.signUp({ email: 'owner@example.com', password: 'correct horse battery' })
@@ -85,7 +84,7 @@ async function main (): Promise<void> {
     )
     const page = `${baseUrl}/landing_pages/${publicId}`
     await comparePublicReads(page, [640, 960, 1280, 1920].map(urls))
-    printMemory(service.child.pid as number)
+    printMemory(service.pid)
   } finally {
     for (const end of endings) await end()
     await guardian.end()

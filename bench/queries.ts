@@ -10,9 +10,9 @@ import { median } from './statistics.ts'
 import { BoundedPool } from '../src/infra/postgres/pool.ts'
 import { applyMigrations } from '../src/infra/postgres/migrate.ts'
 import { PrismaClient } from '../src/infra/postgres/generated/prisma/client.ts'
-import { startGuardian } from '../test/helpers/guardian.ts'
-import { createCluster, startPostgres } from '../test/helpers/instances.ts'
-import { MissingProgramError, providePrograms } from '../test/helpers/programs.ts'
+import { startGuardian } from '../test/shared/guardian.ts'
+import { createCluster, startPostgres } from '../test/shared/instances.ts'
+import { MissingProgramError, providePrograms } from '../test/shared/programs.ts'
 
 // `npm run bench:queries`: the cost of the service's SQL statements, sent in different ways, on a private
 // PostgreSQL. Prisma's TypedSQL needs a downloaded engine; it runs like $queryRaw, which is measured.

@@ -2,7 +2,7 @@ import { fork, type ChildProcess } from 'node:child_process'
 import { once } from 'node:events'
 import { join } from 'node:path'
 import { performance } from 'node:perf_hooks'
-import type { Guardian } from '../test/helpers/guardian.ts'
+import type { Guardian } from '../test/shared/guardian.ts'
 import type { Order, Outcome, Setup } from './replica-process.ts'
 import type { Plan } from './replica-schedule.ts'
 

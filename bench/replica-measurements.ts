@@ -1,6 +1,6 @@
 import { setTimeout as sleep } from 'node:timers/promises'
 import type { Redis } from 'ioredis'
-import type { Guardian } from '../test/helpers/guardian.ts'
+import type { Guardian } from '../test/shared/guardian.ts'
 import { ReplicaGroup } from './replica-group.ts'
 import type { Outcome } from './replica-process.ts'
 import { abusiveClients, type Change, type Plan } from './replica-schedule.ts'

@@ -6,7 +6,7 @@ import { LEASE_SCRIPTS } from '../src/modules/rate-limit/lease-script.ts'
 import { RedisLeaseStore } from '../src/modules/rate-limit/lease-store.ts'
 import { LeasedLimit } from '../src/modules/rate-limit/leased-limit.ts'
 import { Members } from '../src/modules/rate-limit/members.ts'
-import { silent } from '../test/helpers/silent-logger.ts'
+import { silent } from '../test/shared/silent-logger.ts'
 import { readsOf, type Plan, type Read } from './replica-schedule.ts'
 
 // A process of the simulation, started by replica-group.ts. It has some of the replicas: the limits of the

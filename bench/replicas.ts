@@ -1,8 +1,8 @@
 import { parseArgs } from 'node:util'
 import { Redis } from 'ioredis'
-import { startGuardian } from '../test/helpers/guardian.ts'
-import { startRedis } from '../test/helpers/instances.ts'
-import { MissingProgramError, providePrograms } from '../test/helpers/programs.ts'
+import { startGuardian } from '../test/shared/guardian.ts'
+import { startRedis } from '../test/shared/instances.ts'
+import { MissingProgramError, providePrograms } from '../test/shared/programs.ts'
 import { UsageError } from './options.ts'
 import { ABUSIVE, CHANGING, CLIENTS, measureReplicas, total, type Row,
   type Window } from './replica-measurements.ts'

@@ -6,8 +6,8 @@ import { connect } from 'node:net'
 import { tmpdir } from 'node:os'
 import { join } from 'node:path'
 import { setTimeout as sleep } from 'node:timers/promises'
-import type { Guardian } from '../test/helpers/guardian.ts'
-import { freePort } from '../test/helpers/instances.ts'
+import type { Guardian } from '../test/shared/guardian.ts'
+import { freePort } from '../test/shared/instances.ts'
 import { pinned } from './machine.ts'
 
 // The measured servers: separate processes on a core of their own, which always end with the benchmark.

@@ -1,8 +1,8 @@
 import { randomBytes } from 'node:crypto'
 import { Redis } from 'ioredis'
-import type { Guardian } from '../test/helpers/guardian.ts'
-import { copyCluster, createCluster, startPostgres, startRedis } from '../test/helpers/instances.ts'
-import { providePrograms } from '../test/helpers/programs.ts'
+import type { Guardian } from '../test/shared/guardian.ts'
+import { copyCluster, createCluster, startPostgres, startRedis } from '../test/shared/instances.ts'
+import { providePrograms } from '../test/shared/programs.ts'
 
 // A private PostgreSQL and Redis for all contenders. Each server has its own Redis database.
 

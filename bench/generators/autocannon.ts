@@ -1,6 +1,6 @@
 import { writeFileSync } from 'node:fs'
 import { join } from 'node:path'
-import type { Guardian } from '../../test/helpers/guardian.ts'
+import type { Guardian } from '../../test/shared/guardian.ts'
 import { runChild } from './child.ts'
 import { seededRandom } from '../statistics.ts'
 import type { AutocannonTurn } from './autocannon-process.ts'

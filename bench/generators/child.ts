@@ -1,6 +1,6 @@
 import { spawn } from 'node:child_process'
 import { once } from 'node:events'
-import type { Guardian } from '../../test/helpers/guardian.ts'
+import type { Guardian } from '../../test/shared/guardian.ts'
 import { pinned } from '../machine.ts'
 
 /**

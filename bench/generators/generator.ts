@@ -1,4 +1,4 @@
-import type { Guardian } from '../../test/helpers/guardian.ts'
+import type { Guardian } from '../../test/shared/guardian.ts'
 import { findProgram } from '../machine.ts'
 import { autocannonGenerator } from './autocannon.ts'
 import type { Generator, GeneratorName } from './types.ts'

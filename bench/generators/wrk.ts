@@ -1,7 +1,7 @@
 import { spawnSync } from 'node:child_process'
 import { mkdirSync, writeFileSync } from 'node:fs'
 import { join } from 'node:path'
-import type { Guardian } from '../../test/helpers/guardian.ts'
+import type { Guardian } from '../../test/shared/guardian.ts'
 import { runChild } from './child.ts'
 import { ADDRESS, requestText } from './load.ts'
 import type { Counts, Generator } from './types.ts'

@@ -1,3 +1,4 @@
+import type { Test } from 'tap'
 import { documentTag, PASSWORD, type CreatedPage } from './app.ts'
 
 // Calls a running service over HTTP as the owner of an account.
@@ -102,5 +103,20 @@ export async function call (
 function expectStatus (answer: Answer, status: number): void {
   if (answer.status !== status) {
     throw new Error(`status ${answer.status} instead of ${status}: ${answer.text}`)
+  }
+}
+
+/** Asserts that the console works at the address of a proxy, for no page of another host or port. */
+export async function checkConsoleOrigin (t: Test, url: string): Promise<void> {
+  for (
+    const [origin, status] of [
+      [url, 401], // allowed, but without a cookie
+      [url.replace(/:\d+$/, ''), 403],
+      ['http://evil.example', 403]
+    ] as const
+  ) {
+    const { host } = new URL(origin)
+    const headers = { origin, 'x-forwarded-host': host, forwarded: `host=${host}` }
+    t.equal((await call('POST', `${url}/auth/browser_session`, { headers })).status, status, origin)
   }
 }

@@ -1,9 +1,9 @@
 import { constants, deflateRawSync } from 'node:zlib'
 import sharp from 'sharp'
-import { SECRET } from './picture-metadata.ts'
+import { SECRET } from '../shared/picture-metadata.ts'
 import { box, boxes, jpegParts, jpegSegment, pngChunk, pngHeader, pngOf, pngOfRows, u16, u16le, u32, u32le,
-  webpChunk, webpParts, withJpegSegments, withPngChunks, type PngHeader } from './picture-parts.ts'
-import { asJpeg, card, CARD, type Size } from './pictures.ts'
+  webpChunk, webpParts, withJpegSegments, withPngChunks, type PngHeader } from '../shared/picture-parts.ts'
+import { asJpeg, card, CARD, type Size } from '../shared/pictures.ts'
 
 // Makes pictures that attack their decoders: bombs, false sizes, cut and damaged files, files of two kinds.
 

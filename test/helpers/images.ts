@@ -1,4 +1,5 @@
-import { box, jpegSegment, pngChunk, pngHeader, pngOf, u16, u16le, u32, u32le } from './picture-parts.ts'
+import { box, jpegSegment, pngChunk, pngHeader, pngOf, u16, u16le, u32,
+  u32le } from '../shared/picture-parts.ts'
 
 // Builds minimal images of each format, from which type and dimensions can be read.
 

@@ -8,8 +8,8 @@ import { RedisLeaseStore, type KnownWindow, type LeaseAnswer, type LeaseRequest,
 import { LeasedLimit } from '../../src/modules/rate-limit/leased-limit.ts'
 import { Members } from '../../src/modules/rate-limit/members.ts'
 import { RedisClient } from '../../src/infra/redis/redis-client.ts'
-import type { Teardown } from './proxy.ts'
-import { silent } from './silent-logger.ts'
+import type { Teardown } from '../shared/guardian.ts'
+import { silent } from '../shared/silent-logger.ts'
 
 // Replicas that share a rate limit, without the rest of the service. Each has its own connections to Redis.
 

@@ -1,13 +1,9 @@
 import { once } from 'node:events'
 import { connect, createServer, type AddressInfo, type Socket } from 'node:net'
-import { freePort } from './instances.ts'
+import type { Teardown } from '../shared/guardian.ts'
+import { freePort } from '../shared/instances.ts'
 
 // A TCP proxy that delays, drops and resets connections.
-
-/** The part of a tap test that the helpers use. */
-export interface Teardown {
-  teardown(action: () => unknown): unknown
-}
 
 export interface Proxy {
   readonly port: number

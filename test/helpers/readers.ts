@@ -1,6 +1,6 @@
 import { Agent, get } from 'node:http'
 import { setTimeout as sleep } from 'node:timers/promises'
-import type { Teardown } from './proxy.ts'
+import type { Teardown } from '../shared/guardian.ts'
 
 // A steady load of public reads that records every answer.
 

@@ -5,15 +5,15 @@ import { setTimeout as sleep } from 'node:timers/promises'
 import { Redis } from 'ioredis'
 import pg from 'pg'
 import { applyMigrations } from '../../src/infra/postgres/migrate.ts'
-import { ownGuardian } from './guardian.ts'
-import { copyCluster, createCluster, startPostgres, startRedis, type Instance } from './instances.ts'
-import { providePrograms } from './programs.ts'
-import type { Teardown } from './proxy.ts'
+import { ownGuardian, type Teardown } from '../shared/guardian.ts'
+import { copyCluster, createCluster, startPostgres, startRedis, type Instance } from '../shared/instances.ts'
+import { providePrograms } from '../shared/programs.ts'
 
 // Databases on the PostgreSQL and Redis that the runner starts for all tests, and private servers.
 
-export { freePort, type Instance } from './instances.ts'
-export { createProxy, type Proxy, type Teardown } from './proxy.ts'
+export { freePort, type Instance } from '../shared/instances.ts'
+export { createProxy, type Proxy } from './proxy.ts'
+export type { Teardown } from '../shared/guardian.ts'
 
 /** A server for one test, which may break it. */
 export interface PrivateServer extends Instance {

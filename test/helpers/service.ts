@@ -1,12 +1,13 @@
 import { spawn, type ChildProcess } from 'node:child_process'
-import { mkdtempSync, rmSync } from 'node:fs'
 import { tmpdir } from 'node:os'
 import { join, resolve } from 'node:path'
 import { pathToFileURL } from 'node:url'
 import { setTimeout as sleep } from 'node:timers/promises'
-import { ownGuardian } from './guardian.ts'
+import { ownGuardian } from '../shared/guardian.ts'
 import { secretsIn } from './secrets.ts'
 import { freePort, type Teardown } from './servers.ts'
+
+export { temporaryFolder } from '../shared/guardian.ts'
 
 // Runs the built service as a process, as operators do.
 
@@ -22,13 +23,6 @@ export interface Service {
   output: () => string
   /** Sends a signal to its process group; returns the exit code, or the signal that ended it. */
   end: (signal: NodeJS.Signals) => Promise<number | string | null>
-}
-
-/** Creates a folder that the end of the test removes. */
-export function temporaryFolder (t: Teardown): string {
-  const folder = mkdtempSync(join(tmpdir(), 'landfall-test-'))
-  t.teardown(() => rmSync(folder, { recursive: true, force: true, maxRetries: 3 }))
-  return folder
 }
 
 /** Compares the answers of the process with the OpenAPI document and prints differences. */

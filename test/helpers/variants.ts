@@ -5,8 +5,8 @@ import sharp from 'sharp'
 import type { Test } from 'tap'
 import type { Account } from './app.ts'
 import { upload } from './assets.ts'
-import { childrenOf } from './child-processes.ts'
-import { metadataOf } from './picture-metadata.ts'
+import { childrenOf } from '../shared/child-processes.ts'
+import { metadataOf } from '../shared/picture-metadata.ts'
 
 // Uploads pictures and asks for their variants as readers do.
 

@@ -3,10 +3,10 @@ import { join } from 'node:path'
 import sharp from 'sharp'
 import t, { type Test } from 'tap'
 import { startServiceOnPostgres } from '../helpers/app.ts'
-import { phonePhoto } from '../helpers/pictures.ts'
+import { phonePhoto } from '../shared/pictures.ts'
 import { PROJECT, temporaryFolder } from '../helpers/service.ts'
 import { until } from '../helpers/until.ts'
-import { commandsOf, paste } from '../helpers/walk-through.ts'
+import { commandsOf, paste } from './walk-through.ts'
 
 // Runs the commands of docs/owners.md as they are written.
 

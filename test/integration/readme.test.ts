@@ -4,7 +4,7 @@ import { join } from 'node:path'
 import t, { type Test } from 'tap'
 import { createDatabase, claimRedis } from '../helpers/servers.ts'
 import { PROJECT, startService, temporaryFolder, type Service } from '../helpers/service.ts'
-import { commandsOf, paste } from '../helpers/walk-through.ts'
+import { commandsOf, paste } from './walk-through.ts'
 
 // Runs the commands of README.md as they are written.
 

@@ -4,12 +4,12 @@ import { deflateSync } from 'node:zlib'
 import sharp from 'sharp'
 import t, { type Test } from 'tap'
 import { buildTestApp, signUp, testSettings } from '../../helpers/app.ts'
-import { ADOBE_RGB, DISPLAY_P3, iccProfile, SWAPPED, toSrgb } from '../../helpers/icc-profiles.ts'
+import { ADOBE_RGB, DISPLAY_P3, iccProfile, SWAPPED, toSrgb } from '../../shared/icc-profiles.ts'
 import { pictures } from '../../helpers/hostile-pictures.ts'
 import { pngChunk, pngOfRows, withJpegSegments, withPngChunks,
-  type PngHeader } from '../../helpers/picture-parts.ts'
+  type PngHeader } from '../../shared/picture-parts.ts'
 import { asJpeg, CARD, card, colourAt, ORIENTATIONS, ORIENTED, phonePhoto, picturesWithMetadata,
-  profileSegment, uprightSize, type Colour } from '../../helpers/pictures.ts'
+  profileSegment, uprightSize, type Colour } from '../../shared/pictures.ts'
 import { ask, checkVariants, store, type Fate } from '../../helpers/variants.ts'
 
 const WIDTH = 320

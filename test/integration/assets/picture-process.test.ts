@@ -3,7 +3,7 @@ import { Readable } from 'node:stream'
 import t, { type Test } from 'tap'
 import { NoPictureProcessError, PictureProcess,
   PictureProcessError } from '../../../src/modules/assets/variants/picture-process.ts'
-import { asJpeg, card, CARD } from '../../helpers/pictures.ts'
+import { asJpeg, card, CARD } from '../../shared/pictures.ts'
 import { pictureProcesses } from '../../helpers/variants.ts'
 
 // The child process that makes variants, when it doesn't answer.

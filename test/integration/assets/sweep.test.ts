@@ -14,7 +14,7 @@ import { newStorageKey } from '../../../src/modules/assets/storage/storage-key.t
 import { loadConfig } from '../../../src/config.ts'
 import { randomPublicId } from '../../../src/infra/system/identifiers.ts'
 import { buildTestApp, listen, signUp, testSettings } from '../../helpers/app.ts'
-import { findPrograms } from '../../helpers/programs.ts'
+import { findPrograms } from '../../shared/programs.ts'
 import { createDatabase } from '../../helpers/servers.ts'
 import { file, insertAssets, noise, partHead, pathOf, PNG, RawClient, upload } from '../../helpers/assets.ts'
 import { backstage, onEachStore, stored } from '../../helpers/stores.ts'

@@ -10,7 +10,7 @@ import { DOCUMENT_SCRIPTS } from '../../../src/modules/landing-pages/public/docu
 import { SharedDocuments } from '../../../src/modules/landing-pages/public/shared-documents.ts'
 import { Body } from '../../../src/modules/landing-pages/public/prepared-head.ts'
 import { RedisClient } from '../../../src/infra/redis/redis-client.ts'
-import { silent } from '../../helpers/silent-logger.ts'
+import { silent } from '../../shared/silent-logger.ts'
 import { buildTestApp, createPage, signUp, testSettings } from '../../helpers/app.ts'
 import { claimRedis, createProxy, startRedisServer } from '../../helpers/servers.ts'
 import { until } from '../../helpers/until.ts'

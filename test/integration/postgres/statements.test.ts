@@ -7,7 +7,7 @@ import { startEmbedded } from '../../../src/infra/pglite/embedded.ts'
 import type { Connection } from '../../../src/infra/postgres/connection.ts'
 import { BoundedPool } from '../../../src/infra/postgres/pool.ts'
 import { statement } from '../../../src/infra/postgres/statement.ts'
-import { silent } from '../../helpers/silent-logger.ts'
+import { silent } from '../../shared/silent-logger.ts'
 import { createDatabase, query, type Teardown } from '../../helpers/servers.ts'
 
 interface Item {

@@ -4,7 +4,7 @@ import { COUNTER_SCRIPTS, counterKey, Counters } from '../../../src/modules/rate
 import { RedisClient } from '../../../src/infra/redis/redis-client.ts'
 import { createProxy, startRedisServer } from '../../helpers/servers.ts'
 import { until } from '../../helpers/until.ts'
-import { silent } from '../../helpers/silent-logger.ts'
+import { silent } from '../../shared/silent-logger.ts'
 
 const MINUTE_MS = 60_000
 

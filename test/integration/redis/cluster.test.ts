@@ -5,7 +5,7 @@ import type { Result } from 'ioredis'
 import t, { type Test } from 'tap'
 import { RedisAwayError, RedisClient } from '../../../src/infra/redis/redis-client.ts'
 import { startRedisCluster } from '../../helpers/redis-cluster.ts'
-import { silent } from '../../helpers/silent-logger.ts'
+import { silent } from '../../shared/silent-logger.ts'
 import { until } from '../../helpers/until.ts'
 
 declare module 'ioredis' {

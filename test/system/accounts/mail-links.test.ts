@@ -5,7 +5,7 @@ import t from 'tap'
 import { buildTestApp, listen, PASSWORD, signUp, testSettings } from '../../helpers/app.ts'
 import { startBrowser } from '../../helpers/browser.ts'
 import { startMailServer, type MailServer } from '../../helpers/mail-server.ts'
-import { provide } from '../../helpers/programs.ts'
+import { provide } from '../../shared/programs.ts'
 import { until } from '../../helpers/until.ts'
 
 // The pages behind the links in mails, in a real browser. A proxy puts the service below a path, as BASE_URL

@@ -1,5 +1,5 @@
-import { provide } from '../../helpers/programs.ts'
-import '../../helpers/on-buckets.ts'
+import { provide } from '../../shared/programs.ts'
+import './on-buckets.ts'
 import '../../integration/assets/lists.test.ts'
 import '../../integration/assets/manage.test.ts'
 import '../../integration/assets/serve.test.ts'

@@ -2,7 +2,7 @@ import { setTimeout as sleep } from 'node:timers/promises'
 import t from 'tap'
 import { buildTestApp, signUp, testSettings } from '../../helpers/app.ts'
 import { jpegOfScans } from '../../helpers/hostile-pictures.ts'
-import { asJpeg, card } from '../../helpers/pictures.ts'
+import { asJpeg, card } from '../../shared/pictures.ts'
 import { ask, readAsset, store, watchProcesses, type Variant } from '../../helpers/variants.ts'
 
 // A picture that takes its decoder a minute, as no other limit forbids it.

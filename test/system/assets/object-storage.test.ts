@@ -12,14 +12,14 @@ import { newStorageKey } from '../../../src/modules/assets/storage/storage-key.t
 import { sweep } from '../../../src/modules/assets/cleanup.ts'
 import { buildTestApp, listen, signUp, testSettings, type Account } from '../../helpers/app.ts'
 import { createBucket, s3Client } from '../../helpers/buckets.ts'
-import { provide } from '../../helpers/programs.ts'
+import { provide } from '../../shared/programs.ts'
 import { createProxy, type Proxy } from '../../helpers/proxy.ts'
 import { startService } from '../../helpers/service.ts'
 import { END, file, form, FORM, insertAssets, noise, partHead, pathOf, PDF, PNG, RawClient,
   upload } from '../../helpers/assets.ts'
 import { until } from '../../helpers/until.ts'
 import { tiff } from '../../helpers/images.ts'
-import { asJpeg, card } from '../../helpers/pictures.ts'
+import { asJpeg, card } from '../../shared/pictures.ts'
 import { backstage, stored } from '../../helpers/stores.ts'
 import { ask, pictureProcesses, store, type Variant } from '../../helpers/variants.ts'
 

@@ -2,9 +2,9 @@ import t from 'tap'
 import { ConflictError, srcset } from '../../../packages/client/src/index.ts'
 import { signedUp, startApp } from '../../helpers/api-client.ts'
 import { startBrowser } from '../../helpers/browser.ts'
-import { metadataOf } from '../../helpers/picture-metadata.ts'
-import { phonePhoto } from '../../helpers/pictures.ts'
-import { provide } from '../../helpers/programs.ts'
+import { metadataOf } from '../../shared/picture-metadata.ts'
+import { phonePhoto } from '../../shared/pictures.ts'
+import { provide } from '../../shared/programs.ts'
 import { stored } from '../../helpers/stores.ts'
 
 // A page that was made with the client, as a reader with a small screen sees it.

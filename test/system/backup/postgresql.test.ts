@@ -6,10 +6,10 @@ import { delimiter, dirname, join } from 'node:path'
 import { setTimeout as sleep } from 'node:timers/promises'
 import sharp from 'sharp'
 import t, { type Test } from 'tap'
-import { findPrograms } from '../../helpers/programs.ts'
+import { findPrograms } from '../../shared/programs.ts'
 import { createDatabase, query } from '../../helpers/servers.ts'
 import { PROJECT, runService, startService, temporaryFolder, type Service } from '../../helpers/service.ts'
-import { asJpeg, card } from '../../helpers/pictures.ts'
+import { asJpeg, card } from '../../shared/pictures.ts'
 import type { Asset } from '../../helpers/variants.ts'
 import { Owner } from '../../helpers/client.ts'
 import { backUpBetweenSteps, Belongings, cli, command, Interloper, Storm } from '../../helpers/backup.ts'
@@ -191,7 +191,7 @@ t.test("a killed backup or restore isn't accepted as complete", async (t) => {
     const stops = {
       PATH: `${place}${delimiter}${process.env.PATH}`,
       TEST_CONTROL: control,
-      NODE_OPTIONS: '--import=./test/helpers/crash-points.js'
+      NODE_OPTIONS: '--import=./test/system/faults/crash-points.js'
     }
     const child = spawn(program, rest, {
       cwd: PROJECT,

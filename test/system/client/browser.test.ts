@@ -8,8 +8,8 @@ import { createLandfallClient } from '../../../packages/client/src/index.ts'
 import type * as Client from '../../../packages/client/src/index.ts'
 import { credentials, startApp } from '../../helpers/api-client.ts'
 import { startBrowser } from '../../helpers/browser.ts'
-import { installClient, readmeBlock } from '../../helpers/installed-client.ts'
-import { provide } from '../../helpers/programs.ts'
+import { installClient, readmeBlock } from './installed-client.ts'
+import { provide } from '../../shared/programs.ts'
 
 // Uses the installed package without a bundler, in a page of another origin.
 

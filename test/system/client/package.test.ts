@@ -5,7 +5,7 @@ import { promisify } from 'node:util'
 import t from 'tap'
 import { PNG } from '../../helpers/assets.ts'
 import { startApp } from '../../helpers/api-client.ts'
-import { installClient, readmeBlock, readmeBlocks } from '../../helpers/installed-client.ts'
+import { installClient, readmeBlock, readmeBlocks } from './installed-client.ts'
 import { startMailServer } from '../../helpers/mail-server.ts'
 import { PROJECT } from '../../helpers/service.ts'
 

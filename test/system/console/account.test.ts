@@ -6,7 +6,7 @@ import { PASSWORD, startServiceOnPostgres } from '../../helpers/app.ts'
 import { startBrowser } from '../../helpers/browser.ts'
 import { checkScreen, newProfile, openConsole, signUpInConsole } from '../../helpers/console.ts'
 import { startMailServer } from '../../helpers/mail-server.ts'
-import { provide } from '../../helpers/programs.ts'
+import { provide } from '../../shared/programs.ts'
 import { until } from '../../helpers/until.ts'
 
 // The account: password, sessions, API keys, e-mail address and deletion.

@@ -2,7 +2,7 @@ import t from 'tap'
 import { startServiceOnPostgres } from '../../helpers/app.ts'
 import { startBrowser } from '../../helpers/browser.ts'
 import { editorOf, save, showPage, startOwner, typeAtStart } from '../../helpers/console-pages.ts'
-import { provide } from '../../helpers/programs.ts'
+import { provide } from '../../shared/programs.ts'
 
 const MIB = 1_048_576
 

@@ -4,7 +4,7 @@ import { startBrowser } from '../../helpers/browser.ts'
 import { checkScreen, openConsole } from '../../helpers/console.ts'
 import { editorOf, save, showPage, signIn, startOwner, typeAtStart } from '../../helpers/console-pages.ts'
 import { PASSWORD, startServiceOnPostgres } from '../../helpers/app.ts'
-import { provide } from '../../helpers/programs.ts'
+import { provide } from '../../shared/programs.ts'
 
 const { url } = await startServiceOnPostgres(t)
 const browser = await startBrowser(t, provide('chromium'))

@@ -2,8 +2,8 @@ import t from 'tap'
 import { startServiceOnPostgres } from '../../helpers/app.ts'
 import { startBrowser } from '../../helpers/browser.ts'
 import { checkScreen, newProfile, openConsole, signUpInConsole } from '../../helpers/console.ts'
-import { asJpeg, card } from '../../helpers/pictures.ts'
-import { provide } from '../../helpers/programs.ts'
+import { asJpeg, card } from '../../shared/pictures.ts'
+import { provide } from '../../shared/programs.ts'
 
 // What a person does on the first day.
 

@@ -3,7 +3,7 @@ import { startServiceOnPostgres } from '../../helpers/app.ts'
 import { startBrowser } from '../../helpers/browser.ts'
 import { checkScreen, newProfile, signUpInConsole } from '../../helpers/console.ts'
 import { startMailServer } from '../../helpers/mail-server.ts'
-import { provide } from '../../helpers/programs.ts'
+import { provide } from '../../shared/programs.ts'
 import { freePort } from '../../helpers/servers.ts'
 import { until } from '../../helpers/until.ts'
 

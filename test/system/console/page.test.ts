@@ -3,7 +3,7 @@ import { startServiceOnPostgres } from '../../helpers/app.ts'
 import { startBrowser } from '../../helpers/browser.ts'
 import { checkScreen } from '../../helpers/console.ts'
 import { editorOf, save, showPage, startOwner, typeAtStart } from '../../helpers/console-pages.ts'
-import { provide } from '../../helpers/programs.ts'
+import { provide } from '../../shared/programs.ts'
 
 const { url } = await startServiceOnPostgres(t)
 const browser = await startBrowser(t, provide('chromium'))

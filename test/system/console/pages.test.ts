@@ -5,7 +5,7 @@ import { startBrowser } from '../../helpers/browser.ts'
 import { Owner } from '../../helpers/client.ts'
 import { signIn } from '../../helpers/console-pages.ts'
 import { checkScreen, dropFiles, newProfile, signUpInConsole, type TestFile } from '../../helpers/console.ts'
-import { provide } from '../../helpers/programs.ts'
+import { provide } from '../../shared/programs.ts'
 import { query } from '../../helpers/servers.ts'
 
 // The list of pages: what it shows, filtering, creating and deleting.

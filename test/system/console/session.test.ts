@@ -2,7 +2,7 @@ import t from 'tap'
 import { PASSWORD, startServiceOnPostgres } from '../../helpers/app.ts'
 import { startBrowser } from '../../helpers/browser.ts'
 import { newProfile, openConsole, signUpInConsole } from '../../helpers/console.ts'
-import { provide } from '../../helpers/programs.ts'
+import { provide } from '../../shared/programs.ts'
 
 // Sessions that are renewed in the middle of a reload, or are ended elsewhere. sign-in.test.ts has the rest.
 

@@ -2,7 +2,7 @@ import t from 'tap'
 import { PASSWORD, startServiceOnPostgres } from '../../helpers/app.ts'
 import { startBrowser } from '../../helpers/browser.ts'
 import { checkScreen, newProfile, openConsole, signUpInConsole } from '../../helpers/console.ts'
-import { provide } from '../../helpers/programs.ts'
+import { provide } from '../../shared/programs.ts'
 
 const { url } = await startServiceOnPostgres(t)
 const browser = await startBrowser(t, provide('chromium'))

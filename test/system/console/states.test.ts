@@ -2,7 +2,7 @@ import t from 'tap'
 import { PASSWORD, startServiceOnPostgres, testSettings } from '../../helpers/app.ts'
 import { startBrowser } from '../../helpers/browser.ts'
 import { checkScreen, newProfile, openConsole, signUpInConsole } from '../../helpers/console.ts'
-import { provide } from '../../helpers/programs.ts'
+import { provide } from '../../shared/programs.ts'
 import { createProxy } from '../../helpers/servers.ts'
 import { until } from '../../helpers/until.ts'
 

@@ -3,7 +3,7 @@ import { mkdirSync, readFileSync } from 'node:fs'
 import { delimiter, dirname, join } from 'node:path'
 import { promisify } from 'node:util'
 import t from 'tap'
-import { provide } from '../../helpers/programs.ts'
+import { provide } from '../../shared/programs.ts'
 import { freePort } from '../../helpers/servers.ts'
 import { PROJECT, temporaryFolder } from '../../helpers/service.ts'
 

@@ -1,10 +1,10 @@
 import t from 'tap'
 import { testSettings } from '../../helpers/app.ts'
-import { provide } from '../../helpers/programs.ts'
+import { provide } from '../../shared/programs.ts'
 import { connection, requestOf, whyNoError } from '../../helpers/raw.ts'
 import { startService, temporaryFolder } from '../../helpers/service.ts'
 import { until } from '../../helpers/until.ts'
-import { startBalancer } from '../../helpers/balancer.ts'
+import { startBalancer } from '../../shared/balancer.ts'
 
 // One client can't use up nginx and so harm the others. X-Forwarded-For names the client, as behind a CDN.
 

@@ -12,13 +12,13 @@ import { EXTENSIONS, isInlineType } from '../../../src/modules/assets/storage/st
 import { randomPublicId } from '../../../src/infra/system/identifiers.ts'
 import { until } from '../../helpers/until.ts'
 import { testSettings } from '../../helpers/app.ts'
-import { Owner } from '../../helpers/client.ts'
-import { provide } from '../../helpers/programs.ts'
+import { checkConsoleOrigin, Owner } from '../../helpers/client.ts'
+import { provide } from '../../shared/programs.ts'
 import { Connection } from '../../helpers/raw.ts'
 import { Readers, statuses } from '../../helpers/readers.ts'
 import { claimRedis, freePort } from '../../helpers/servers.ts'
 import { startService, temporaryFolder, type Service } from '../../helpers/service.ts'
-import { checkConsoleOrigin, startBalancer, type Balancer } from '../../helpers/balancer.ts'
+import { startBalancer, type Balancer } from '../../shared/balancer.ts'
 
 // Tests the nginx configuration of docker-compose.yml with two replicas behind it.
 

@@ -6,9 +6,9 @@ import t, { type Test } from 'tap'
 import { createLandfallClient, memoryTokens } from '../../../packages/client/src/index.ts'
 import { loadConfig } from '../../../src/config.ts'
 import { testSettings } from '../../helpers/app.ts'
-import { childrenOf } from '../../helpers/child-processes.ts'
-import { asJpeg, card } from '../../helpers/pictures.ts'
-import { provide } from '../../helpers/programs.ts'
+import { childrenOf } from '../../shared/child-processes.ts'
+import { asJpeg, card } from '../../shared/pictures.ts'
+import { provide } from '../../shared/programs.ts'
 import { claimRedis } from '../../helpers/servers.ts'
 import { PROJECT, startService, temporaryFolder } from '../../helpers/service.ts'
 
@@ -78,7 +78,7 @@ function callsOf (name: string): Set<string> {
 
 /** Starts the service with a filter, and makes a variant. @returns the priorities of its children */
 async function prioritiesUnder (t: Test, calls: Set<string>): Promise<number[]> {
-  const filter = join(PROJECT, 'test/helpers/system-call-filter.py')
+  const filter = join(PROJECT, 'test/system/deploy/system-call-filter.py')
   const command = [python, filter, [...calls].join(), process.execPath, ...args] as const
   const { url, child, output } = await startService(t, await testSettings(t), command)
   const client = createLandfallClient({ baseUrl: url, tokens: memoryTokens() })

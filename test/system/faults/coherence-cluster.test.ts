@@ -1,5 +1,5 @@
 import t from 'tap'
-import { testCoherence } from '../../helpers/coherence.ts'
+import { testCoherence } from './coherence.ts'
 
 // Like coherence.test.ts, on a Redis Cluster whose masters are replaced, killed and flushed.
 

@@ -1,5 +1,5 @@
 import t from 'tap'
-import { testCoherence } from '../../helpers/coherence.ts'
+import { testCoherence } from './coherence.ts'
 
 // test/integration/landing-pages/document-cache.test.ts tests each race alone. This test runs all of them at
 // once, and test/system/soak/coherence.soak.ts runs ten times as many operations.

@@ -3,7 +3,7 @@ import t from 'tap'
 import { resumeDeletions } from '../../../src/modules/account-deletion/index.ts'
 import { buildTestApp, PASSWORD } from '../../helpers/app.ts'
 import { call, Owner } from '../../helpers/client.ts'
-import { startReplicas, stopAtEveryStep } from '../../helpers/fault-replicas.ts'
+import { startReplicas, stopAtEveryStep } from './fault-replicas.ts'
 
 // SIGKILL at every step of the deletion of an account: it happens in the end, or it hasn't begun.
 

@@ -3,7 +3,7 @@ import { call } from '../../helpers/client.ts'
 import { statuses } from '../../helpers/readers.ts'
 import { noise } from '../../helpers/assets.ts'
 import { until } from '../../helpers/until.ts'
-import { startReplicas, stopAtEveryStep } from '../../helpers/fault-replicas.ts'
+import { startReplicas, stopAtEveryStep } from './fault-replicas.ts'
 
 // SIGKILL during uploads and deletions: every row has its file with the right size and hash, and after the
 // next start every file has its row.

@@ -1,7 +1,7 @@
 import { createHash } from 'node:crypto'
 import t from 'tap'
 import { call } from '../../helpers/client.ts'
-import { startReplicas, stopAtEveryStep } from '../../helpers/fault-replicas.ts'
+import { startReplicas, stopAtEveryStep } from './fault-replicas.ts'
 import { statuses } from '../../helpers/readers.ts'
 
 // SIGKILL at every step of a write: the history has no gap, and each version its document.

@@ -10,7 +10,7 @@ import { call, Owner } from '../../helpers/client.ts'
 import { statuses } from '../../helpers/readers.ts'
 import { END, file, FORM, noise, partHead, RawClient } from '../../helpers/assets.ts'
 import { until } from '../../helpers/until.ts'
-import { startReplicas, stopAtEveryStep } from '../../helpers/fault-replicas.ts'
+import { startReplicas, stopAtEveryStep } from './fault-replicas.ts'
 
 // SIGKILL during a refresh, a replay, between commit and publication, and during an upload elsewhere.
 

@@ -1,7 +1,7 @@
 import t from 'tap'
 import { buildTestApp, createPage, listen, signUp } from '../../helpers/app.ts'
 import { startBrowser } from '../../helpers/browser.ts'
-import { provide } from '../../helpers/programs.ts'
+import { provide } from '../../shared/programs.ts'
 
 // Tests the reference page (/docs) in a real browser.
 

@@ -18,7 +18,7 @@ const silent = { info () {}, warn () {} }
 const unexpected = (error: Error) => {
   throw error
 }
-const OWNER = compiledPath('test/helpers/embedded-owner.ts')
+const OWNER = compiledPath('test/system/pglite/embedded-owner.ts')
 
 async function dataFolder (t: Teardown): Promise<string> {
   const folder = await mkdtemp(join(tmpdir(), 'landfall-data-'))

@@ -2,7 +2,7 @@ import { execFileSync } from 'node:child_process'
 import { readFileSync, writeFileSync } from 'node:fs'
 import { dirname, join } from 'node:path'
 import t from 'tap'
-import { provide } from '../../helpers/programs.ts'
+import { provide } from '../../shared/programs.ts'
 import { PROJECT, temporaryFolder } from '../../helpers/service.ts'
 
 // Tests the alerts with promtool on invented series: each fires for the faulty replica after its `for` time,

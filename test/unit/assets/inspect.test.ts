@@ -6,9 +6,9 @@ import { SNIFF_BYTES } from '../../../src/modules/assets/storage/file-store.ts'
 import { contentTypeOf, isAllowed } from '../../../src/modules/assets/upload/sniff.ts'
 import { GIF, noise, PDF, PNG } from '../../helpers/assets.ts'
 import { avif, hostileImages, jpeg, png, pngText, tiff, webp } from '../../helpers/images.ts'
-import { exifOrientation, xmp } from '../../helpers/picture-metadata.ts'
-import { box, jpegSegment, u32, withAvifTransforms, withJpegSegments } from '../../helpers/picture-parts.ts'
-import { asJpeg, CARD, card, ORIENTATIONS, ORIENTED, uprightSize } from '../../helpers/pictures.ts'
+import { exifOrientation, xmp } from '../../shared/picture-metadata.ts'
+import { box, jpegSegment, u32, withAvifTransforms, withJpegSegments } from '../../shared/picture-parts.ts'
+import { asJpeg, CARD, card, ORIENTATIONS, ORIENTED, uprightSize } from '../../shared/pictures.ts'
 
 interface Inspected {
   type: string

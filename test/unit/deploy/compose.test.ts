@@ -4,7 +4,7 @@ import t from 'tap'
 import { parse } from 'yaml'
 import { ConfigError, loadConfig } from '../../../src/config.ts'
 import { PROJECT } from '../../helpers/service.ts'
-import { substitute, TEMPLATES } from '../../helpers/balancer.ts'
+import { substitute, TEMPLATES } from '../../shared/balancer.ts'
 
 // Checks docker-compose.yml without Docker. nginx.test.ts runs the nginx configuration, and image.soak.ts
 // runs the service from the files of the image.

@@ -3,12 +3,12 @@ import { readdir, readFile } from 'node:fs/promises'
 import { join } from 'node:path'
 import pg from 'pg'
 import type { Test } from 'tap'
-import { testSettings } from './app.ts'
-import { Owner } from './client.ts'
-import { Readers } from './readers.ts'
-import { claimRedis } from './servers.ts'
+import { testSettings } from '../../helpers/app.ts'
+import { Owner } from '../../helpers/client.ts'
+import { Readers } from '../../helpers/readers.ts'
+import { claimRedis } from '../../helpers/servers.ts'
 import { CrashingService, type Stop, type StopPoint } from './crashing-service.ts'
-import { until } from './until.ts'
+import { until } from '../../helpers/until.ts'
 
 // Runs two replicas, one of which tests kill, with direct access to their database, Redis and uploads.
 

@@ -1,5 +1,5 @@
 import type { Page } from 'playwright-core'
-import type { Size } from './pictures.ts'
+import type { Size } from '../../shared/pictures.ts'
 
 // What a browser shows of a picture.
 

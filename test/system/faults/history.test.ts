@@ -1,7 +1,7 @@
 import fc from 'fast-check'
 import t from 'tap'
 import { checkHistory, describeViolation, GONE, longestStaleness, type Operation, type Outage,
-  type Rule } from '../../helpers/history.ts'
+  type Rule } from './history.ts'
 
 // The checker must accept correct histories and find every kind of violation.
 

@@ -1,8 +1,8 @@
 import { setTimeout as sleep } from 'node:timers/promises'
 import { connect } from 'node:net'
-import { END, file, form, FORM, PNG } from './assets.ts'
-import { call, type Owner } from './client.ts'
-import { requestOf, requestWith } from './raw.ts'
+import { END, file, form, FORM, PNG } from '../../helpers/assets.ts'
+import { call, type Owner } from '../../helpers/client.ts'
+import { requestOf, requestWith } from '../../helpers/raw.ts'
 
 // Sends random bytes and randomly broken requests to every route. A seed determines the sequence.
 

@@ -5,10 +5,10 @@ import { once } from 'node:events'
 import type { AddressInfo } from 'node:net'
 import { join } from 'node:path'
 import { json } from 'node:stream/consumers'
-import { provide } from './programs.ts'
-import { freePort, type Teardown } from './servers.ts'
-import { PROJECT, temporaryFolder } from './service.ts'
-import { until } from './until.ts'
+import { provide } from '../../shared/programs.ts'
+import { freePort, type Teardown } from '../../helpers/servers.ts'
+import { PROJECT, temporaryFolder } from '../../helpers/service.ts'
+import { until } from '../../helpers/until.ts'
 
 // Runs Prometheus and Alertmanager with the files of deploy/monitoring.
 

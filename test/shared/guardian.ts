@@ -1,10 +1,22 @@
 import { spawn } from 'node:child_process'
-import { chmodSync, existsSync, mkdtempSync, readFileSync, statSync, statfsSync } from 'node:fs'
+import { chmodSync, existsSync, mkdtempSync, readFileSync, rmSync, statSync, statfsSync } from 'node:fs'
 import { freemem, tmpdir } from 'node:os'
 import { dirname, join } from 'node:path'
 import { once } from 'node:events'
 
 // Ends servers and removes files when a test process ends, even by SIGKILL.
+
+/** The part of a tap test that helpers use. */
+export interface Teardown {
+  teardown(action: () => unknown): unknown
+}
+
+/** Creates a folder that the end of the test removes. */
+export function temporaryFolder (t: Teardown): string {
+  const folder = mkdtempSync(join(tmpdir(), 'landfall-test-'))
+  t.teardown(() => rmSync(folder, { recursive: true, force: true, maxRetries: 3 }))
+  return folder
+}
 
 /**
  * Ends its servers and removes its folder when its input ends, that is when this process asks for it or ends.

@@ -2,8 +2,8 @@ import { execFile } from 'node:child_process'
 import { readFileSync } from 'node:fs'
 import { join } from 'node:path'
 import { promisify } from 'node:util'
-import { PROJECT, temporaryFolder } from './service.ts'
-import type { Teardown } from './servers.ts'
+import { PROJECT, temporaryFolder } from '../../helpers/service.ts'
+import type { Teardown } from '../../helpers/servers.ts'
 
 // Installs the packed client into an empty folder, and reads the examples of its README.
 

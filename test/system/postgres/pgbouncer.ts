@@ -1,8 +1,8 @@
 import { chownSync, writeFileSync } from 'node:fs'
 import { join } from 'node:path'
-import { ownGuardian } from './guardian.ts'
-import { accountOf, privateFolder, probePostgres, startInstance } from './instances.ts'
-import { own, type PrivateServer, type Teardown } from './servers.ts'
+import { ownGuardian } from '../../shared/guardian.ts'
+import { accountOf, privateFolder, probePostgres, startInstance } from '../../shared/instances.ts'
+import { own, type PrivateServer, type Teardown } from '../../helpers/servers.ts'
 
 export interface PgbouncerOptions {
   /** Path of the program. */

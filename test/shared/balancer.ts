@@ -3,14 +3,13 @@ import { chmodSync, closeSync, mkdirSync, openSync, readFileSync, writeFileSync 
 import { connect } from 'node:net'
 import { dirname, join } from 'node:path'
 import { setTimeout as sleep } from 'node:timers/promises'
-import type { Test } from 'tap'
-import { call } from './client.ts'
-import { freePort, type Teardown } from './servers.ts'
-import { PROJECT, temporaryFolder } from './service.ts'
+import { temporaryFolder, type Teardown } from './guardian.ts'
+import { freePort } from './instances.ts'
 
 // Starts nginx with the configuration of deploy/nginx in front of replicas of a test.
 
-export const TEMPLATES = join(PROJECT, 'deploy', 'nginx')
+const DEPLOY = join(import.meta.dirname, '../../deploy')
+export const TEMPLATES = join(DEPLOY, 'nginx')
 
 /**
  * Replaces the given variables in a template, like the entry point of nginx's image. Others are nginx's own.
@@ -95,21 +94,6 @@ export async function startBalancer (
   )
 }
 
-/** Asserts that the console works at the address of a proxy, for no page of another host or port. */
-export async function checkConsoleOrigin (t: Test, url: string): Promise<void> {
-  for (
-    const [origin, status] of [
-      [url, 401], // allowed, but without a cookie
-      [url.replace(/:\d+$/, ''), 403],
-      ['http://evil.example', 403]
-    ] as const
-  ) {
-    const { host } = new URL(origin)
-    const headers = { origin, 'x-forwarded-host': host, forwarded: `host=${host}` }
-    t.equal((await call('POST', `${url}/auth/browser_session`, { headers })).status, status, origin)
-  }
-}
-
 /** Returns a file of deploy/ with the changes that an operator would make. */
 export function changedFile (
   name: string,
@@ -118,7 +102,7 @@ export function changedFile (
   return changes.reduce((text, [from, to]) => {
     if (!text.includes(from)) throw new Error(`${name} has no ${from}`)
     return text.replaceAll(from, to)
-  }, readFileSync(join(PROJECT, 'deploy', name), 'utf8'))
+  }, readFileSync(join(DEPLOY, name), 'utf8'))
 }
 
 /** Starts HAProxy with a configuration and waits until it listens on `port`. */

@@ -2,12 +2,12 @@ import { setImmediate as turn, setTimeout as sleep } from 'node:timers/promises'
 import type { FastifyInstance } from 'fastify'
 import { Redis } from 'ioredis'
 import type { Test } from 'tap'
-import { contentHash } from '../../src/http/conditional-requests.ts'
-import { buildTestApp, documentTag, signUp, testSettings, type Account } from './app.ts'
+import { contentHash } from '../../../src/http/conditional-requests.ts'
+import { buildTestApp, documentTag, signUp, testSettings, type Account } from '../../helpers/app.ts'
 import { checkHistory, describeViolation, GONE, longestStaleness, type Operation,
   type Outage } from './history.ts'
-import { startRedisCluster } from './redis-cluster.ts'
-import { createProxy, query, startRedisServer, type Proxy } from './servers.ts'
+import { startRedisCluster } from '../../helpers/redis-cluster.ts'
+import { createProxy, query, startRedisServer, type Proxy } from '../../helpers/servers.ts'
 import { observeOutages, NetworkFaults, type Wires } from './network-faults.ts'
 
 // Clients write and read on three replicas whose connections have random delays and failures. All operations

@@ -1,5 +1,5 @@
-import { startEmbedded } from '../../src/infra/pglite/embedded.ts'
-import { BoundedPool } from '../../src/infra/postgres/pool.ts'
+import { startEmbedded } from '../../../src/infra/pglite/embedded.ts'
+import { BoundedPool } from '../../../src/infra/postgres/pool.ts'
 
 // A process that owns an embedded database and that embedded.test.ts kills. It inserts one row after the
 // other and prints the number of each row after its commit.

@@ -1,8 +1,8 @@
 import { setTimeout as sleep } from 'node:timers/promises'
 import type { FastifyInstance } from 'fastify'
 import type { Outage } from './history.ts'
-import type { RedisCluster } from './redis-cluster.ts'
-import type { Proxy } from './servers.ts'
+import type { RedisCluster } from '../../helpers/redis-cluster.ts'
+import type { Proxy } from '../../helpers/servers.ts'
 
 /** The proxies between the replicas and their servers, one of each kind per replica; none to a cluster. */
 export interface Wires {

@@ -1,8 +1,8 @@
 import { existsSync, readFileSync, renameSync, rmSync, writeFileSync } from 'node:fs'
 import { join } from 'node:path'
 import { setTimeout as sleep } from 'node:timers/promises'
-import { startService, temporaryFolder, type Service } from './service.ts'
-import type { Teardown } from './servers.ts'
+import { startService, temporaryFolder, type Service } from '../../helpers/service.ts'
+import type { Teardown } from '../../helpers/servers.ts'
 
 // Runs the built service as a process that can be killed (SIGKILL) at a chosen step of a request.
 
@@ -34,7 +34,7 @@ interface Control {
   aheadMs: number
 }
 
-const COMMAND = [process.execPath, '--import=./test/helpers/crash-points.js', 'dist/cli/landfall.js',
+const COMMAND = [process.execPath, '--import=./test/system/faults/crash-points.js', 'dist/cli/landfall.js',
   'serve'] as const
 
 /** A service that can be killed and started again on the same port. */

@@ -2,7 +2,7 @@ import { execFile } from 'node:child_process'
 import { existsSync, mkdirSync, renameSync, rmSync } from 'node:fs'
 import { join } from 'node:path'
 import { promisify } from 'node:util'
-import { PROJECT } from './service.ts'
+import { PROJECT } from '../../helpers/service.ts'
 
 const run = promisify(execFile)
 const CACHE = join(PROJECT, 'node_modules/.cache/landfall-releases')

@@ -1,4 +1,4 @@
-import { runOnly } from '../runner/tap.ts'
+import { runOnly } from '../../runner/tap.ts'
 
 // Import this file before tests that use onEachStore: those then run on buckets, and other tests are skipped.
 
