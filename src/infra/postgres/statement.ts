@@ -22,8 +22,8 @@ export interface StatementRunner {
 /** Values of parameters by name. Statements that still have placeholders take an array. */
 export type Values = Readonly<Record<string, unknown>> | readonly unknown[]
 
-/** A colon and a name, but not the cast `::uuid`. */
-const PARAMETER = /(?<!:):([a-z]\w*)/gi
+/** A colon and a name, but not the cast `::uuid`; or a quoted text, in which nothing is a parameter. */
+const PARAMETER = /'[^']*'|(?<!:):([a-z]\w*)/gi
 
 /**
  * Defines a prepared statement, which PostgreSQL parses once per connection. It is two to seven times as fast
@@ -34,7 +34,8 @@ const PARAMETER = /(?<!:):([a-z]\w*)/gi
  */
 export function statement<Row> (text: string): Statement<Row> {
   const parameters: string[] = []
-  const positional = text.replace(PARAMETER, (_match, name: string) => {
+  const positional = text.replace(PARAMETER, (match, name?: string) => {
+    if (name === undefined) return match
     if (!parameters.includes(name)) parameters.push(name)
     return `$${parameters.indexOf(name) + 1}`
   })
