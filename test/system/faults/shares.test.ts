@@ -1,5 +1,5 @@
 import { Redis } from 'ioredis'
-import t from 'tap'
+import t, { type Test } from 'tap'
 import { JWT_SECRET } from '../../helpers/app.ts'
 import { call, Owner, type Answer } from '../../helpers/client.ts'
 import { meanwhile, startReplica, undisturbed, untilHearing, untilShared,
@@ -64,6 +64,19 @@ async function readAtOnce (replicas: readonly Replica[], client: string, reads: 
 }
 
 const passed = (statuses: readonly number[]): number => statuses.filter((status) => status === 200).length
+
+/**
+ * Reads as new clients at one process until one gets `least` reads, and checks that none gets more than its
+ * limit. On a busy machine, others may say too late how much of their shares is unspent.
+ */
+async function spendAtOne (t: Test, replica: Replica, least: number, when: string): Promise<number[]> {
+  return await until(async () => {
+    const statuses = await readInTurn([replica], newClient(), LIMIT + 3)
+    const reads = passed(statuses)
+    t.ok(reads <= LIMIT, `${reads} at one process ${when}`)
+    return reads >= least && statuses
+  }, `a client gets ${least} at one process ${when}`)
+}
 const shareOf = async ({ metric }: Replica): Promise<number> =>
   await metric('landfall_limit_share{tier="public"}')
 const shares = async (replicas: readonly Replica[]): Promise<number[]> =>
@@ -126,8 +139,7 @@ t.test('well-behaved clients are never refused, and none of their reads asks Red
 
 t.test('a client that reads from one of three processes only gets exactly its limit there', async (t) => {
   for (const replica of all) {
-    const statuses = await undisturbed(all, async () => await readInTurn([replica], newClient(), LIMIT + 3))
-    t.same(statuses, [...Array(LIMIT).fill(200), 429, 429, 429])
+    t.same(await spendAtOne(t, replica, LIMIT, 'of three'), [...Array(LIMIT).fill(200), 429, 429, 429])
   }
 })
 
@@ -178,10 +190,7 @@ t.test('while Redis is flushed and started again, no process exceeds the limit, 
   const others = [one, two]
   const statuses = new Set<number>()
   const expectLimits = async (when: string): Promise<void> => {
-    for (const replica of others) {
-      const reads = passed(await readInTurn([replica], newClient(), LIMIT + 3))
-      t.ok(reads >= 20 && reads <= LIMIT, `${reads} at one process ${when}`)
-    }
+    for (const replica of others) await spendAtOne(t, replica, 20, when)
   }
   await meanwhile(
     async () => {
