@@ -2,8 +2,8 @@ import { spawn } from 'node:child_process'
 import { readFileSync, statSync } from 'node:fs'
 import { join } from 'node:path'
 import t, { type Test } from 'tap'
-import { createDatabase, claimRedis } from '../helpers/servers.ts'
-import { PROJECT, startService, temporaryFolder, type Service } from '../helpers/service.ts'
+import { createDatabase, claimRedis } from '../../helpers/servers.ts'
+import { PROJECT, startService, temporaryFolder, type Service } from '../../helpers/service.ts'
 import { commandsOf, paste } from './walk-through.ts'
 
 // Runs the commands of README.md as they are written.
@@ -108,7 +108,7 @@ t.test('the walk-through works on PostgreSQL and Redis', async (t) => {
 })
 
 t.test('the deployment files name only settings that exist', async (t) => {
-  const { default: settings } = await import('../../src/config.ts').then(({ loadConfig }) => ({
+  const { default: settings } = await import('../../../src/config.ts').then(({ loadConfig }) => ({
     default: Object.keys(loadConfig({}))
   }))
   const compose = readFileSync(join(PROJECT, 'docker-compose.yml'), 'utf8')
