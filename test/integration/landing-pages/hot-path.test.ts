@@ -23,8 +23,13 @@ const KILOBYTE = 1024
 /** Returns a document of `bytes` bytes that has letters beyond ASCII and compresses well. */
 function documentOf (bytes: number): string {
   let text = '{"text":"\u00e9\u4e16\u{1f600}'
-  for (let n = 0; Buffer.byteLength(text) < bytes - 20; n++) text += `${n % 97} \u00fc `
-  return `${text}${'x'.repeat(bytes - Buffer.byteLength(text) - 2)}"}`
+  let size = Buffer.byteLength(text)
+  for (let n = 0; size < bytes - 20; n++) {
+    const word = `${n % 97} \u00fc `
+    text += word
+    size += Buffer.byteLength(word)
+  }
+  return `${text}${'x'.repeat(bytes - size - 2)}"}`
 }
 
 async function open (t: Test, app: FastifyInstance): Promise<{ url: string, connection: Connection }> {
