@@ -71,12 +71,16 @@ const passed = (statuses: readonly number[]): number => statuses.filter((status)
  * has gone may be remembered for a minute.
  */
 async function spendAtOne (t: Test, replica: Replica, least: number, when: string): Promise<number[]> {
-  return await until(async () => {
-    const statuses = await readInTurn([replica], newClient(), LIMIT + 3)
-    const reads = passed(statuses)
-    t.ok(reads <= LIMIT, `${reads} at one process ${when}`)
-    return reads >= least && statuses
-  }, `a client gets ${least} at one process ${when}`, MAX_WITHOUT_SHARE_MS)
+  return await until(
+    async () => {
+      const statuses = await readInTurn([replica], newClient(), LIMIT + 3)
+      const reads = passed(statuses)
+      t.ok(reads <= LIMIT, `${reads} at one process ${when}`)
+      return reads >= least && statuses
+    },
+    `a client gets ${least} at one process ${when}`,
+    MAX_WITHOUT_SHARE_MS
+  )
 }
 const shareOf = async ({ metric }: Replica): Promise<number> =>
   await metric('landfall_limit_share{tier="public"}')
