@@ -18,6 +18,10 @@ export default fp(async (app) => {
     buckets: BUCKETS,
     registers: [app.metrics]
   })
+  // A first failure counts as an increase only if Prometheus has seen the series before.
+  app.addHook('onRoute', ({ method, url }) => {
+    for (const each of [method].flat()) seconds.zero({ method: each, route: url, status: '5xx' })
+  })
   app.addHook('onRequest', (request, reply, done) => {
     const startedAt = performance.now()
     const { method, routeOptions: { url: route = 'none' } } = request

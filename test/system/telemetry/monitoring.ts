@@ -1,9 +1,9 @@
-import { spawn } from 'node:child_process'
+import { execFileSync, spawn } from 'node:child_process'
 import { readFileSync, writeFileSync } from 'node:fs'
 import { createServer } from 'node:http'
 import { once } from 'node:events'
 import type { AddressInfo } from 'node:net'
-import { join } from 'node:path'
+import { dirname, join } from 'node:path'
 import { json } from 'node:stream/consumers'
 import { provide } from '../../shared/programs.ts'
 import { freePort, type Teardown } from '../../helpers/servers.ts'
@@ -53,6 +53,17 @@ export async function startPrometheus (
   }
 }
 
+/** Returns the output of promtool, also if it fails. */
+export function promtool (...args: readonly string[]): string {
+  try {
+    const program = join(dirname(provide('prometheus')), 'promtool')
+    return execFileSync(program, args, { encoding: 'utf8', stdio: 'pipe' })
+  } catch (error) {
+    const { stdout, stderr } = error as { stdout: string, stderr: string }
+    return `${stdout}\n${stderr}`
+  }
+}
+
 export interface AlertmanagerAlert {
   readonly labels: Readonly<Record<string, string>>
   readonly status: { readonly state: 'active' | 'suppressed' | 'unprocessed' }
@@ -70,6 +81,8 @@ export interface Alertmanager {
   readonly pages: readonly Message[]
   /** Returns the alerts that fire. */
   alerts(): Promise<AlertmanagerAlert[]>
+  /** Sends alerts as Prometheus does. */
+  send(alerts: readonly Pick<AlertmanagerAlert, 'labels'>[]): Promise<void>
 }
 
 /** Starts Alertmanager with the example; its minutes are seconds. */
@@ -98,7 +111,11 @@ export async function startAlertmanager (t: Teardown): Promise<Alertmanager> {
   return {
     port,
     pages,
-    alerts: async () => await (await fetch(`${api}/api/v2/alerts`)).json() as AlertmanagerAlert[]
+    alerts: async () => await (await fetch(`${api}/api/v2/alerts`)).json() as AlertmanagerAlert[],
+    send: async (alerts) => {
+      const headers = { 'content-type': 'application/json' }
+      await fetch(`${api}/api/v2/alerts`, { method: 'POST', headers, body: JSON.stringify(alerts) })
+    }
   }
 }
 

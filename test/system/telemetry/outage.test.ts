@@ -1,10 +1,13 @@
+import { readFileSync } from 'node:fs'
+import { join } from 'node:path'
 import { setTimeout as sleep } from 'node:timers/promises'
 import t, { type Test } from 'tap'
+import { parse } from 'yaml'
 import { Owner } from '../../helpers/client.ts'
 import { startAlertmanager, startPrometheus } from './monitoring.ts'
 import { provide } from '../../shared/programs.ts'
 import { claimRedis, freePort, startPostgresServer } from '../../helpers/servers.ts'
-import { startService, temporaryFolder } from '../../helpers/service.ts'
+import { PROJECT, startService, temporaryFolder } from '../../helpers/service.ts'
 import { until } from '../../helpers/until.ts'
 
 // The runner installs what is named here.
@@ -45,10 +48,38 @@ t.test('an outage of PostgreSQL is one page for all replicas', async (t) => {
     t.equal(status.state, 'suppressed', labels.alertname as string)
   }
   await until(() => alertmanager.pages.length > 0, 'the page')
+
+  await postgres.start()
+  await until(async () => (await pages()).length === 0, 'the end of the alerts')
   t.same(
     [...new Set(alertmanager.pages.map(({ groupLabels }) => groupLabels.alertname))],
-    ['LandfallDatabaseUnavailable']
+    ['LandfallDatabaseUnavailable'],
+    'its consequences end before it does'
   )
+})
+
+t.test('an outage of Redis hides the alerts that it causes, in its own installation only', async (t) => {
+  const alertmanager = await startAlertmanager(t)
+  const { groups } = parse(readFileSync(join(PROJECT, 'deploy/monitoring/prometheus-rules.yml'), 'utf8')) as {
+    groups: { rules: { alert: string, labels: Record<string, string> }[] }[]
+  }
+  const rules = groups.flatMap(({ rules }) => rules)
+    .filter(({ alert, labels }) => alert === 'LandfallRedisAway' || labels.depends_on === 'redis')
+  t.equal(rules.length, 3)
+  const alerts = rules.flatMap(({ alert, labels }) =>
+    ['one', 'two'].map((cluster) => ({
+      labels: { alertname: alert, job: 'landfall', instance: alert, cluster, ...labels }
+    }))
+  ).filter(({ labels }) => labels.cluster === 'one' || labels.alertname !== 'LandfallRedisAway')
+  await alertmanager.send(alerts)
+  const found = await until(async () => {
+    const found = await alertmanager.alerts()
+    return found.length === alerts.length && found.every(({ status }) => status.state !== 'unprocessed') && found
+  })
+  for (const { labels: { alertname, cluster }, status } of found) {
+    const isHidden = cluster === 'one' && alertname !== 'LandfallRedisAway'
+    t.equal(status.state, isHidden ? 'suppressed' : 'active', `${alertname} of ${cluster}`)
+  }
 })
 
 /** Reads pages that no cache has, and calls management routes, until the test ends. */
