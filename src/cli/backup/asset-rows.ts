@@ -1,6 +1,6 @@
 import pg from 'pg'
 import { connectionOptions, type Connection } from '../../infra/postgres/connection.ts'
-import { databaseId } from '../../infra/postgres/identity.ts'
+import { identifyDatabase } from '../../infra/postgres/identity.ts'
 import { positional, type Statement, type Values } from '../../infra/postgres/statement.ts'
 import { IS_BEING_DELETED } from '../../modules/accounts/index.ts'
 
@@ -64,13 +64,13 @@ export async function readAssetRows (connection: Connection): Promise<AssetRows>
   })
 }
 
-/** Returns the id that the uploads of a database have. @throws {Error} if the database is a standby */
+/** Returns the id that the uploads of a database have. */
 export const readDatabaseId = async (connection: Connection): Promise<string> =>
-  await withClient(connection, async (client) =>
-    await databaseId({
-      run: async <Row>(statement: Statement<Row>, values?: Values) =>
-        (await client.query(statement.text, positional(statement, values))).rows as Row[]
-    }))
+  await withClient(connection, async (client) => {
+    const run = async <Row>(statement: Statement<Row>, values?: Values) =>
+      (await client.query(statement.text, positional(statement, values))).rows as Row[]
+    return (await identifyDatabase({ run })).id
+  })
 
 /** Whether there is a row whose file must exist. */
 export function requiresFile (rows: AssetRows, key: string): boolean {

@@ -22,7 +22,7 @@ export interface LiveDatabase {
   readCopiedRows(backup: string, signal?: AbortSignal): Promise<AssetRows>
   /** Reads the rows of the assets from the database itself. */
   readRows(signal?: AbortSignal): Promise<AssetRows>
-  /** Returns the id that the uploads of the database have. @throws {Error} if it is a standby */
+  /** Returns the id that the uploads of the database have. */
   readId(signal?: AbortSignal): Promise<string>
 }
 

@@ -1,7 +1,7 @@
 import { join } from 'node:path'
-import { requiresFile, sumBytes } from './asset-rows.ts'
+import { requiresFile, sumBytes, type AssetRows } from './asset-rows.ts'
 import { compareUploads, type Problem } from './compare.ts'
-import { wrongOwnerMessage } from '../../modules/assets/index.ts'
+import { areForeign, wrongOwnerMessage } from '../../modules/assets/index.ts'
 import { openLiveDatabase, readBackedUpRows, type LiveDatabase } from './databases.ts'
 import { UPLOADS, type BackupConfig } from './layout.ts'
 import { findDamage, readManifest } from './manifest.ts'
@@ -42,7 +42,7 @@ export async function verifyService (
     const problems: Problem[] = []
     let unfinished = 0
     const isForeign = found.some(({ kind }) => kind === 'no row') &&
-      await belongToAnother(database, uploads, options.signal)
+      await belongToAnother(database, uploads, keysNow, options.signal)
     for (const problem of found) {
       if (problem.kind === 'no file' && !requiresFile(keysNow, problem.key)) continue
       if (problem.kind === 'no row') {
@@ -60,14 +60,16 @@ export async function verifyService (
   })
 }
 
-/** Whether the files are marked as those of another database. */
+/** Whether the service would refuse to remove files without a row. */
 async function belongToAnother (
   database: LiveDatabase,
   { store }: Uploads,
+  rows: AssetRows,
   signal: AbortSignal | undefined
 ): Promise<boolean> {
   const owner = await store.owner()
-  return owner !== undefined && owner !== await database.readId(signal)
+  if (owner !== undefined && owner === await database.readId(signal)) return false
+  return await areForeign(store, owner, async (keys) => new Set(keys.filter((key) => rows.has(key))))
 }
 
 async function fileAgeMs ({ store }: Uploads, key: string): Promise<number | undefined> {

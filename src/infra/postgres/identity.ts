@@ -17,16 +17,17 @@ const SYSTEM_IDENTIFIER = statement<
 
 /**
  * Returns an id that distinguishes this database from all others, including copies made with `pg_dump`. Only
- * a copy of PostgreSQL's files has the same id.
+ * a copy of PostgreSQL's files has the same id, such as a standby.
  *
- * @throws {Error} if the database is a standby, which may lack rows, or wasn't created by migrations
+ * @throws {Error} if the database wasn't created by migrations
  */
-export async function databaseId (database: StatementRunner): Promise<string> {
+export async function identifyDatabase (
+  database: StatementRunner
+): Promise<{ id: string, isStandby: boolean }> {
   const [row] = await database.run(IDENTIFY, [])
   if (row?.migration == null) throw new Error('the database was not created by migrations')
-  if (row.isStandby) throw new Error('the database is a standby')
   const [system] = row.canReadControl ? await database.run(SYSTEM_IDENTIFIER, []) : []
-  return [row.migration, system?.id ?? '', row.oid].join(' ')
+  return { id: [row.migration, system?.id ?? '', row.oid].join(' '), isStandby: row.isStandby }
 }
 
 /** Changes the id of a copy of a database's files, because the uploads belong to the original. */

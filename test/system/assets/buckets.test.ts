@@ -6,6 +6,7 @@ import '../../integration/assets/serve.test.ts'
 import '../../integration/assets/sweep.test.ts'
 import '../../integration/assets/upload.test.ts'
 import '../../integration/assets/variants.test.ts'
+import '../../integration/assets/verify.test.ts'
 
 // Runs the store-independent tests of test/integration/assets on buckets.
 
