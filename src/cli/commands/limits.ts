@@ -51,11 +51,10 @@ export async function clear (givenAddress: string): Promise<number> {
     RATE_LIMIT_SCRIPTS,
     // One command for each key, because a cluster refuses keys of several nodes in one.
     async (redis) =>
-      await Promise.all(limits.map(async ({ key, isLeased }) => {
-        if (!isLeased) return await redis.landfallClear(key)
-        // Processes would put back a window that is deleted.
-        return await redis.exists(key) === 0 ? 0 : await redis.hset(key, 'g', 0).then(() => 1)
-      }))
+      await Promise.all(limits.map(async ({ key, isLeased }) =>
+        isLeased ? await redis.landfallClearLeases(key, MAX_WINDOW_MS)
+          : await redis.landfallClear(key, MAX_WINDOW_MS)
+      ))
   )
   const cleared = deleted.filter((count) => count > 0).length
   auditCommand('limits clear', { cleared: address })

@@ -25,8 +25,8 @@ declare module 'ioredis' {
       knownUsed: number,
       knownLeftMs: number
     ): Result<[used: number, leftMs: number, allowed: number, id: string], Context>
-    landfallGiveBack(key: string): Result<number, Context>
-    landfallClear(key: string): Result<number, Context>
+    landfallGiveBack(key: string): Result<[used: number, id: string | null], Context>
+    landfallClear(key: string, windowMs: number): Result<number, Context>
   }
 }
 
@@ -37,11 +37,11 @@ local counter = KEYS[1]
 local limit, window_ms = tonumber(ARGV[1]), tonumber(ARGV[2])
 local known_id, known_used, known_left_ms = ARGV[3], tonumber(ARGV[4]), tonumber(ARGV[5]) -- left 0: none known
 
-local id, used = unpack(redis.call('HMGET', counter, 'id', 'used'))
+local id, used, cleared = unpack(redis.call('HMGET', counter, 'id', 'used', 'cleared'))
 local left_ms = redis.call('PTTL', counter)
 if not id then id, used, left_ms = table.concat(redis.call('TIME'), '.'), 0, window_ms end
 used = tonumber(used)
-if known_left_ms > 0 and known_id ~= id then
+if known_left_ms > 0 and known_id ~= id and not cleared then
   used, left_ms = math.max(used, known_used), math.min(left_ms, known_left_ms)
 end
 local allowed = used < limit
@@ -51,21 +51,26 @@ redis.call('PEXPIRE', counter, left_ms)
 return {used, left_ms, allowed and 1 or 0, id}
 `
 
-// Takes back one use, unless the window has ended.
+// Takes back one use, unless the window has ended. Returns what is left of it, which others may have lowered.
 const GIVE_BACK = `
 local counter = KEYS[1]
-if tonumber(redis.call('HGET', counter, 'used') or '0') > 0 then
-  return redis.call('HINCRBY', counter, 'used', -1)
-end
-return 0
+local id, used = unpack(redis.call('HMGET', counter, 'id', 'used'))
+used = tonumber(used or '0')
+if used > 0 then used = redis.call('HINCRBY', counter, 'used', -1) end
+return {used, id}
 `
 
-// Clears a window. It keeps its id, because processes would put back one that is deleted.
+// Clears a window. It stays, because processes would put back one that is missing, also one that was evicted.
 const CLEAR = `
-local counter = KEYS[1]
-local used = tonumber(redis.call('HGET', counter, 'used') or '0')
-if used > 0 then redis.call('HSET', counter, 'used', 0) end
-return used
+local counter, window_ms = KEYS[1], ARGV[1]
+local id, used = unpack(redis.call('HMGET', counter, 'id', 'used'))
+if id then
+  redis.call('HSET', counter, 'used', 0)
+else
+  redis.call('HSET', counter, 'id', table.concat(redis.call('TIME'), '.'), 'used', 0, 'cleared', 1)
+  redis.call('PEXPIRE', counter, window_ms)
+end
+return tonumber(used or '0')
 `
 
 export const COUNTER_SCRIPTS = {
@@ -119,8 +124,11 @@ export class Counters {
   async giveBack (key: string, windowMs: number, resetAt: number): Promise<void> {
     const now = clock.now()
     if (now >= resetAt) return
-    this.#windows(windowMs).giveBack(key, now)
-    await this.#shared?.run((redis) => redis.landfallGiveBack(counterKey(key))).catch(() => {})
+    const windows = this.#windows(windowMs)
+    windows.giveBack(key, now)
+    const left = await this.#shared?.run((redis) => redis.landfallGiveBack(counterKey(key)))
+      .catch(() => undefined)
+    if (left !== undefined) windows.lower(key, left[1], left[0], now)
   }
 
   #windows (windowMs: number): LocalWindows {

@@ -6,6 +6,7 @@ declare module 'ioredis' {
       numberOfKeys: number,
       ...keysAndArguments: (string | number)[]
     ): Result<(number | string)[], Context>
+    landfallClearLeases(key: string, windowMs: number): Result<number, Context>
   }
 }
 
@@ -149,4 +150,22 @@ end
 return results
 `
 
-export const LEASE_SCRIPTS = { landfallLeases: { lua: LEASES } } as const
+// Clears a window, and returns whether there was one. A new one says that everything is counted which
+// processes know of a window that Redis has lost.
+const CLEAR = `
+local key, window_ms = KEYS[1], tonumber(ARGV[1])
+if redis.call('EXISTS', key) == 1 then
+  redis.call('HSET', key, 'g', 0)
+  return 1
+end
+local time = redis.call('TIME')
+local window_end = time[1] * 1000 + math.floor(time[2] / 1000) + window_ms
+redis.call('HSET', key, 'e', window_end, 'g', 0, 'i', window_end, 'o', 1e9)
+redis.call('PEXPIREAT', key, window_end + window_ms)
+return 0
+`
+
+export const LEASE_SCRIPTS = {
+  landfallLeases: { lua: LEASES },
+  landfallClearLeases: { numberOfKeys: 1, lua: CLEAR }
+} as const

@@ -50,6 +50,12 @@ export class LocalWindows {
     if (window !== undefined && window.used > 0) window.used--
   }
 
+  /** Lowers the count of a window to the one in Redis, if they are the same window. */
+  lower (key: string, id: string | null, used: number, now: number): void {
+    const window = this.find(key, now)
+    if (window?.id === id) window.used = Math.min(window.used, used)
+  }
+
   /** Returns a refusal if the window is exhausted, and otherwise undefined. Doesn't count. */
   refusal (key: string, limit: number, now: number): Count | undefined {
     const window = this.find(key, now)

@@ -1,3 +1,4 @@
+import { Redis } from 'ioredis'
 import t from 'tap'
 import { PASSWORD } from '../../helpers/app.ts'
 import { call, Owner } from '../../helpers/client.ts'
@@ -69,6 +70,16 @@ t.test('limits shows and clears what Redis counts for a client address', async (
   t.match(audit, [{ command: 'limits clear', cleared: '2001:db8:1:2::/64' }])
   t.match(await usesOf(first), { 'public reads': 0, 'failed sign-ins': 0, refreshes: 0 })
   t.equal(await signIn(PASSWORD), 200)
+
+  t.equal(await signIn('wrong password'), 401)
+  for (let n = 0; n < 9; n++) await call('GET', `${url}/landing_pages/${'x'.repeat(22)}`, from(first))
+  const redis = new Redis(env.REDIS_URL)
+  await redis.flushdb() // as if Redis had evicted everything
+  redis.disconnect()
+  t.match(await landfall(env, ['limits', 'clear', first]), { code: 0, stdout: /^Cleared 0 counts of / })
+  t.equal(await signIn(PASSWORD), 200, 'the process does not put back what was cleared')
+  await call('GET', `${url}/landing_pages/${'x'.repeat(22)}`, from(first))
+  t.match(await usesOf(first), { 'public reads': 0, 'failed sign-ins': 0 })
 
   t.match(await landfall(env, ['limits', 'show', 'example.com']), {
     code: 1,
