@@ -29,8 +29,9 @@ COPY --from=build /app/package.json ./
 COPY --from=build /app/node_modules ./node_modules
 COPY --from=build /app/prisma ./prisma
 COPY --from=build /app/dist ./dist
-# A new volume takes the owner of its folder. Everything else in the image may be read-only.
-RUN mkdir data uploads && chown node:node data uploads
+# A new volume takes the owner and the mode of its folder. An nginx with the same volume may open uploads by their
+# names (711), but nobody can list them. Everything else in the image may be read-only.
+RUN mkdir -m 700 data && mkdir -m 711 uploads && chown node:node data uploads
 USER node
 VOLUME ["/app/data", "/app/uploads"]
 EXPOSE 3000

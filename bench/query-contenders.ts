@@ -1,7 +1,7 @@
 import { createHash, randomUUID } from 'node:crypto'
 import type { BoundedPool } from '../src/infra/postgres/pool.ts'
 import { statement as prepare } from '../src/infra/postgres/statement.ts'
-import type { PrismaClient } from '../test/helpers/client.ts'
+import type { PrismaClient } from '../src/infra/postgres/generated/prisma/client.ts'
 import { randomPublicId } from '../src/infra/system/identifiers.ts'
 
 // The service's most frequent statements, each in all ways of sending it.

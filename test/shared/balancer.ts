@@ -85,7 +85,8 @@ export async function startBalancer (
   mkdirSync(join(folder, 'server.d'), { recursive: true })
   writeFileSync(join(folder, 'server.d', 'more.conf'), lines)
   // Started as root, nginx runs its workers as another user, who can't enter private temporary folders.
-  for (const each of [folder, uploads]) chmodSync(each, 0o755)
+  chmodSync(folder, 0o755)
+  chmodSync(uploads, 0o711) // as in the image of the service
   return await startServer(
     t,
     nginx,

@@ -8,7 +8,7 @@ export const isMissing = (error: unknown): boolean => (error as NodeJS.ErrnoExce
  * Creates a folder and its missing parents. Node's recursive `mkdir` never returns if a parent can't be
  * created (`/proc/x/y`).
  *
- * @param mode permissions of new folders, such as 0o700
+ * @param mode permissions of the folder, such as 0o700; its parents have the usual ones
  */
 export async function makeFolder (path: string, mode?: number): Promise<void> {
   try {
@@ -17,7 +17,7 @@ export async function makeFolder (path: string, mode?: number): Promise<void> {
     const { code } = error as NodeJS.ErrnoException
     if (code === 'EEXIST' && (await stat(path)).isDirectory()) return
     if (code !== 'ENOENT' || dirname(path) === path) throw error
-    await makeFolder(dirname(path), mode)
+    await makeFolder(dirname(path))
     await mkdir(path, { mode }).catch((error: NodeJS.ErrnoException) => {
       if (error.code !== 'EEXIST') throw error // another process was faster
     })

@@ -1,6 +1,7 @@
 import { chmod, open, rename, rm, stat, utimes, writeFile } from 'node:fs/promises'
-import { join } from 'node:path'
+import { dirname, join } from 'node:path'
 import Fastify from 'fastify'
+import { pino } from 'pino'
 import { Registry } from 'prom-client'
 import t from 'tap'
 import { startAssetSweep } from '../../../src/modules/assets/cleanup.ts'
@@ -49,16 +50,29 @@ t.test('only the user of the service can list a folder for uploads that it creat
   const folder = join(UPLOADS_DIR, 'missing/too')
   const umask = process.umask(0o022)
   t.teardown(() => process.umask(umask))
+  const lines: string[] = []
+  const logger = pino({ level: 'warn' }, {
+    write: (line: string) => {
+      lines.push(line)
+    }
+  })
   const modeAfterStart = async () => {
-    await buildTestApp(t, { settings: { UPLOADS_DIR: folder, DATABASE_URL } })
+    await buildTestApp(t, { settings: { UPLOADS_DIR: folder, DATABASE_URL }, logger })
     return (await stat(folder)).mode & 0o777
   }
   t.equal(await modeAfterStart(), 0o700)
+  t.equal((await stat(dirname(folder))).mode & 0o777, 0o755, 'its parent folder is like any other')
+  await chmod(folder, 0o711)
+  t.equal(await modeAfterStart(), 0o711)
+  t.same(lines, [])
   await chmod(folder, 0o755)
   t.equal(await modeAfterStart(), 0o755)
+  t.equal(lines.length, 1)
+  t.match(lines[0], /Other users can list UPLOADS_DIR \S+missing\/too\. Set its mode to 0700/)
   await rm(UPLOADS_DIR, { recursive: true })
   t.equal((await upload(first, await signUp(first), PNG)).statusCode, 201)
   t.equal((await stat(UPLOADS_DIR)).mode & 0o777, 0o700, 'removed while the service runs')
+  t.equal((await stat(join(UPLOADS_DIR, '.tmp'))).mode & 0o777, 0o700)
 })
 
 t.test('the service sweeps at its start and keeps files younger than an hour', async (t) => {

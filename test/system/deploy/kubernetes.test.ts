@@ -1,8 +1,9 @@
-import { readFileSync, writeFileSync } from 'node:fs'
+import { readFileSync, statSync, writeFileSync } from 'node:fs'
 import { join } from 'node:path'
 import t from 'tap'
 import ts from 'typescript'
 import { parseAllDocuments } from 'yaml'
+import { loadConfig } from '../../../src/config.ts'
 import { JWT_SECRET } from '../../helpers/app.ts'
 import { call } from '../../helpers/client.ts'
 import { claimRedis, createDatabase, freePort } from '../../helpers/servers.ts'
@@ -90,6 +91,8 @@ const [migrate, landfall] = [job, deployment].map(({ spec }) => spec.template.sp
   Container
 ]
 
+const settingOf = (name: string): string => landfall.env.find((each) => each.name === name)?.value ?? ''
+
 /** Returns what TypeScript says about values of types of kubernetes-types; it also reports unknown fields. */
 function typeErrors (manifests: readonly Manifest[]): string[] {
   const lines = manifests.map((manifest, n) => {
@@ -142,7 +145,7 @@ t.test('the manifests fit each other', (t) => {
   t.equal(migrate.image, landfall.image)
 
   const { tls, rules } = ingress.spec
-  const { host } = new URL(landfall.env.find(({ name }) => name === 'BASE_URL')?.value ?? '')
+  const { host } = new URL(settingOf('BASE_URL'))
   t.same([tls.flatMap(({ hosts }) => hosts), rules.map((rule) => rule.host)], [[host], [host]])
   t.same(rules.flatMap(({ http }) => http.paths.map(({ backend }) => backend.service)), [
     { name: service.metadata.name, port: { name: service.spec.ports[0]?.name } }
@@ -163,6 +166,12 @@ t.test('each port is open to chosen pods of one other namespace', (t) => {
       t.ok(Object.keys(podSelector.matchLabels).length > 0)
     }
   }
+  t.end()
+})
+
+t.test('few addresses are trusted, not those of all pods', (t) => {
+  const { TRUST_PROXY: [trusted = ''] } = loadConfig({ TRUST_PROXY: settingOf('TRUST_PROXY') })
+  t.ok(Number(trusted.split('/')[1]) >= 24, trusted)
   t.end()
 })
 
@@ -196,6 +205,12 @@ t.test('the service runs with the settings, secrets and probes of the manifests'
     t.equal((await call('GET', `http://127.0.0.1:${ports[String(listening)]}${path}`)).status, 200, probe)
   }
   t.equal(landfall.startupProbe.httpGet.path, '/health/ready')
+  const volume = landfall.volumeMounts.find(({ name }) => name === 'uploads')?.mountPath
+  t.ok(
+    settingOf('UPLOADS_DIR').startsWith(`${volume}/`),
+    'not the volume itself, whose mode depends on its driver'
+  )
+  t.equal(statSync(settings.UPLOADS_DIR as string).mode & 0o777, 0o700)
   t.equal((await call('GET', `http://127.0.0.1:${settings.OPS_PORT}/metrics`)).status, 200)
   t.ok(
     deployment.spec.template.spec.terminationGracePeriodSeconds * 1000 > Number(settings.SHUTDOWN_TIMEOUT_MS),

@@ -295,7 +295,7 @@ t.test('two replicas behind nginx', async (t) => {
     const path = `/uploads/${randomPublicId()}.png`
     writeFileSync(join(uploads, path.slice(9)), 'x')
     chmodSync(uploads, 0o700)
-    t.teardown(() => chmodSync(uploads, 0o755))
+    t.teardown(() => chmodSync(uploads, 0o711))
     t.same(await ask(url, path).then(comparable), await ask(direct, path).then(comparable))
   })
 

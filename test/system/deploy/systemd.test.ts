@@ -42,7 +42,8 @@ t.test('the limits of the unit fit the default settings, and its settings exist'
     t.ok(known.includes(`\n# ${name}=`), name)
     t.ok(value.startsWith('/var/lib/landfall/'), `${value} is in the writable folder`)
   }
-  t.equal(valueOf('StateDirectory'), 'landfall landfall/uploads', "the uploads have a mode for nginx' group")
+  t.equal(valueOf('StateDirectory'), 'landfall landfall/uploads')
+  t.equal(valueOf('StateDirectoryMode'), '0710', 'nginx may open uploads by name, and nobody can list them')
   t.end()
 })
 

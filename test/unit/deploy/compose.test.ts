@@ -1,9 +1,10 @@
+import { execFileSync } from 'node:child_process'
 import { existsSync, readFileSync, statSync } from 'node:fs'
 import { join } from 'node:path'
 import t from 'tap'
 import { parse } from 'yaml'
 import { ConfigError, loadConfig } from '../../../src/config.ts'
-import { PROJECT } from '../../helpers/service.ts'
+import { PROJECT, temporaryFolder } from '../../helpers/service.ts'
 import { substitute, TEMPLATES } from '../../shared/balancer.ts'
 
 // Checks docker-compose.yml without Docker. nginx.test.ts runs the nginx configuration, and image.soak.ts
@@ -139,6 +140,15 @@ t.test('the backup commands name services and folders that exist', async (t) => 
     }
     if (name === 'postgres') t.match(environment, { POSTGRES_USER: 'landfall', POSTGRES_DB: 'landfall' })
   }
+})
+
+t.test('nobody can list the uploads in a new volume, and nginx can open them', (t) => {
+  const [, commands = ''] = /^RUN (mkdir .*) && chown node:node data uploads$/m.exec(read('Dockerfile')) ?? []
+  const folder = temporaryFolder(t)
+  execFileSync('sh', ['-euc', `umask 022; ${commands}`], { cwd: folder })
+  const modeOf = (name: string) => statSync(join(folder, name)).mode & 0o777
+  t.same([modeOf('data'), modeOf('uploads')], [0o700, 0o711])
+  t.end()
 })
 
 t.test('nginx has the tested configuration and reaches the replicas and their files', async (t) => {

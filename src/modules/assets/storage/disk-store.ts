@@ -16,6 +16,8 @@ import { isPicture, isStorageKey, OWNER, stemOf, storagePath, VARIANTS_FOLDER } 
 const TEMPORARY_FOLDER = '.tmp'
 /** The mode of a new UPLOADS_DIR. Anyone who can list it knows the URLs of all files. */
 const PRIVATE = 0o700
+/** The mode of the folder of variants: nginx may open a file whose name it knows. */
+const UNLISTED = 0o711
 const DISK_FULL = new Set(['ENOSPC', 'EDQUOT', 'EFBIG'])
 
 const ignoreFileSizeLimit = () => {}
@@ -111,7 +113,10 @@ export class DiskStore implements FileStore {
       await this.#try(async () => {
         await handle.close()
         const folder = dirname(this.#path(key))
-        if (folder !== this.folder) await makeFolder(folder)
+        if (folder !== this.folder) {
+          await makeFolder(this.#variantsFolder, UNLISTED)
+          await makeFolder(folder)
+        }
         await rename(path, this.#path(key))
         await sync(folder)
       })
@@ -234,7 +239,7 @@ export class DiskStore implements FileStore {
 
   async #makeFolders (): Promise<void> {
     await makeFolder(this.folder, PRIVATE)
-    await makeFolder(this.temporaryFolder)
+    await makeFolder(this.temporaryFolder, PRIVATE)
   }
 
   async #create (path: string): Promise<FileHandle> {

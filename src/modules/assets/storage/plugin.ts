@@ -1,3 +1,4 @@
+import { stat } from 'node:fs/promises'
 import type { FastifyBaseLogger } from 'fastify'
 import fp from 'fastify-plugin'
 import type { Config } from '../../../config.ts'
@@ -12,6 +13,8 @@ declare module 'fastify' {
 
 type S3Setting = 'AWS_REGION' | 'AWS_ENDPOINT_URL_S3' | 'AWS_ACCESS_KEY_ID' | 'AWS_SECRET_ACCESS_KEY'
   | 'AWS_SESSION_TOKEN' | 'S3_FORCE_PATH_STYLE' | 'S3_TIMEOUT_MS' | 'MAX_UPLOAD_BYTES'
+
+const OTHERS_CAN_LIST = 0o004
 
 /** The settings that select the storage of uploads. */
 export type StorePlace = Pick<Config, 'UPLOADS_DIR'> & Partial<Pick<Config, 'UPLOADS_URL' | S3Setting>>
@@ -31,5 +34,8 @@ export default fp(async (app) => {
   const files = await openFileStore(app.config, app.log)
   app.addHook('onClose', async () => files.close())
   await files.prepare()
+  if (files instanceof DiskStore && ((await stat(files.folder)).mode & OTHERS_CAN_LIST) !== 0) {
+    app.log.warn(`Other users can list ${files.place}. Set its mode to 0700, or to 0711 for nginx`)
+  }
   app.decorate('files', files)
 }, { name: 'file-store' })
