@@ -19,8 +19,6 @@ backend default {
 sub vcl_recv {
   # Replaces what the client sent.
   set req.http.X-Forwarded-For = client.ip;
-  unset req.http.X-Forwarded-Host;
-  unset req.http.Forwarded;
   if (req.http.X-Request-Id !~ "^[\w.:/+=@-]{1,128}$") {
     set req.http.X-Request-Id = "varnish-" + req.xid;
   }
