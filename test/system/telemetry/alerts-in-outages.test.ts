@@ -21,10 +21,14 @@ const STATEMENTS = 'landfall_database_statement_duration_seconds_count'
 function series (minutes: number) {
   const steps = (BEGIN_S + minutes * 60 + AFTER_S) / STEP_S
   const isAway = (step: number) => step * STEP_S >= BEGIN_S && step * STEP_S < BEGIN_S + minutes * 60
-  const values = (valueOf: (step: number) => number) => Array.from({ length: steps }, (_, step) => valueOf(step))
+  const values = (valueOf: (step: number) => number) =>
+    Array.from({ length: steps }, (_, step) => valueOf(step))
   const counter = (perStep: (step: number) => number) => {
     let sum = 0
-    return values((step) => sum += perStep(step))
+    return values((step) => {
+      sum += perStep(step)
+      return sum
+    })
   }
   const always = counter(() => 30)
   const failures = counter((step) => isAway(step) ? 30 : 0)
@@ -69,21 +73,24 @@ const names = (expression: string) => `count by (alertname) (${expression})`
 function check (minutes: number, expected: Record<string, Record<string, readonly string[]>>): string {
   const folder = temporaryFolder(t)
   const file = join(folder, 'outage.yml')
-  writeFileSync(file, JSON.stringify({
-    rule_files: [join(PROJECT, 'deploy/monitoring/prometheus-rules.yml')],
-    evaluation_interval: `${STEP_S}s`,
-    tests: [{
-      interval: `${STEP_S}s`,
-      input_series: series(minutes),
-      promql_expr_test: Object.entries(expected).flatMap(([expr, times]) =>
-        Object.entries(times).map(([time, alerts]) => ({
-          expr,
-          eval_time: time,
-          exp_samples: alerts.map((alert) => ({ labels: `{alertname="${alert}"}`, value: 2 }))
-        }))
-      )
-    }]
-  }))
+  writeFileSync(
+    file,
+    JSON.stringify({
+      rule_files: [join(PROJECT, 'deploy/monitoring/prometheus-rules.yml')],
+      evaluation_interval: `${STEP_S}s`,
+      tests: [{
+        interval: `${STEP_S}s`,
+        input_series: series(minutes),
+        promql_expr_test: Object.entries(expected).flatMap(([expr, times]) =>
+          Object.entries(times).map(([time, alerts]) => ({
+            expr,
+            eval_time: time,
+            exp_samples: alerts.map((alert) => ({ labels: `{alertname="${alert}"}`, value: 2 }))
+          }))
+        )
+      }]
+    })
+  )
   return promtool('test', 'rules', file)
 }
 

@@ -74,7 +74,8 @@ t.test('an outage of Redis hides the alerts that it causes, in its own installat
   await alertmanager.send(alerts)
   const found = await until(async () => {
     const found = await alertmanager.alerts()
-    return found.length === alerts.length && found.every(({ status }) => status.state !== 'unprocessed') && found
+    return found.length === alerts.length && found.every(({ status }) => status.state !== 'unprocessed') &&
+      found
   })
   for (const { labels: { alertname, cluster }, status } of found) {
     const isHidden = cluster === 'one' && alertname !== 'LandfallRedisAway'
