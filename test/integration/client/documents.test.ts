@@ -1,5 +1,6 @@
 import t from 'tap'
-import { createLandfallClient, exactJson, memoryTokens } from '../../../packages/client/src/index.ts'
+import { createLandfallClient, exactJson, memoryTokens,
+  NotFoundError } from '../../../packages/client/src/index.ts'
 import { credentials, failure, recordingFetch, signedUp, startApp } from '../../helpers/api-client.ts'
 
 const { url } = await startApp(t)
@@ -21,7 +22,9 @@ t.test('getDocument and putDocument keep every byte, also around the document', 
     status: 412
   })
   t.match(await failure(landingPages.putDocument(id, { n: exactJson('1.0') })), { name: 'TypeError' })
-  t.match(await failure(landingPages.getDocument(publicId)), { name: 'NotFoundError', status: 404 })
+  const missing = await failure(landingPages.getDocument(publicId))
+  t.ok(missing instanceof NotFoundError)
+  t.match(missing, { name: 'NotFoundError', status: 404 })
   t.equal((await landingPages.getDocument(id)).text, '["plain"]')
 })
 

@@ -44,6 +44,14 @@ t.test('a process puts back a window that Redis has lost, with its count and its
   }
 })
 
+t.test('a count of a client address, which is not given back, is put back, too', async (t) => {
+  const { one, commands } = await twoProcesses(t)
+  const take = async () => await one.take('address', 3, MINUTE_MS, clock.now())
+  t.match([await take(), await take()], [{ used: 1 }, { used: 2 }])
+  await commands.flushall()
+  t.match([await take(), await take()], [{ allowed: true, used: 3 }, { allowed: false, used: 3 }])
+})
+
 t.test('a process puts nothing back that another one has given back or cleared', async (t) => {
   const { one, two, take, commands, key } = await twoProcesses(t)
   const uses = [await take(one), await take(one), await take(one)]
