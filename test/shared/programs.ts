@@ -54,6 +54,7 @@ const PROGRAMS = {
     find: named('envsubst')
   },
   openssl: { title: 'OpenSSL', apt: 'openssl', brew: 'openssl', holds: 'openssl', find: named('openssl') },
+  jq: { title: 'jq', apt: 'jq', brew: 'jq', holds: 'jq', find: named('jq') },
   chromium: {
     title: 'Chromium',
     apt: 'chromium',

@@ -10,7 +10,7 @@ import { call, Owner } from '../../helpers/client.ts'
 import { ownGuardian } from '../../shared/guardian.ts'
 import { accountOf, copyCluster, createCluster, privateFolder,
   startPostgres } from '../../shared/instances.ts'
-import { providePrograms } from '../../shared/programs.ts'
+import { provide, providePrograms } from '../../shared/programs.ts'
 import { claimRedis, own, query, type PrivateServer } from '../../helpers/servers.ts'
 import { PROJECT, startService, temporaryFolder } from '../../helpers/service.ts'
 import { until } from '../../helpers/until.ts'
@@ -77,12 +77,15 @@ class ArchivingServer {
   }
 }
 
-/** The commands of the section. The last ones read the log. */
+provide('jq')
+
+/** The commands of the section. The last two blocks read the log. */
 const COMMANDS = [...(readFileSync(join(PROJECT, 'docs/backup.md'), 'utf8')
   .split('\n## Point-in-time recovery\n')[1] as string).matchAll(/^( *)```sh\n([\s\S]*?)^\1```$/gm)]
   .map(([, indent = '', block = '']) => block.replaceAll(new RegExp(`^${indent}`, 'gm'), ''))
 
-async function paste (block: string, env: Record<string, string>): Promise<void> {
+/** Runs commands, and returns their output. */
+async function paste (block: string, env: Record<string, string>): Promise<string> {
   const shell = spawn('bash', ['-eu', '-o', 'pipefail', '-c', block], {
     cwd: PROJECT,
     env: { ...process.env, ...env },
@@ -96,6 +99,7 @@ async function paste (block: string, env: Record<string, string>): Promise<void>
   }
   await once(shell, 'close')
   if (shell.exitCode !== 0) throw new Error(`${block}\n${output}`)
+  return output
 }
 
 t.test('a service works on a database that is older than its uploads and its Redis', async (t) => {
@@ -120,9 +124,11 @@ t.test('a service works on a database that is older than its uploads and its Red
     settings.DATABASE_URL,
     "INSERT INTO mails (user_id, recipient, kind) SELECT id, email, 'password_changed' FROM users"
   )
+  const withdrawn = await owner.createPage(url, '{}')
   const [{ moment } = {}] = await query(settings.DATABASE_URL, 'SELECT clock_timestamp()::text AS moment')
 
   await owner.update(url, page.id, '{"n":2}')
+  await owner.call('DELETE', `${url}/manage/landing_pages/${withdrawn.id}`)
   t.equal((await call('GET', `${url}/landing_pages/${page.public_id}`)).text, '{"n":2}')
   const newer = await upload(owner, 'newer')
   await owner.call('DELETE', `${url}/assets/${dropped.id}`)
@@ -148,11 +154,11 @@ t.test('a service works on a database that is older than its uploads and its Red
     [1, 1, 1, 1],
     'they are valid again'
   )
-  t.equal(COMMANDS.length, 6)
+  t.equal(COMMANDS.length, 7)
   const KEPT = join(folder, 'kept')
   // redis-cli doesn't understand a URL with a password and without a user.
   const REDIS_URL = settings.REDIS_URL.replace('//:', '//default:')
-  for (const block of COMMANDS.slice(0, -1)) {
+  for (const block of COMMANDS.slice(0, -2)) {
     await paste(block, { ...env, REDIS_URL, OLD_DATABASE_URL: settings.DATABASE_URL, KEPT })
   }
   t.match(
@@ -160,6 +166,18 @@ t.test('a service works on a database that is older than its uploads and its Red
     /1 file of uploads in progress/,
     'of the lost account'
   )
+  const log = join(folder, 'landfall.log')
+  writeFileSync(log, before.output())
+  const [audit, access] = await Promise.all(COMMANDS.slice(-2).map(async (block) =>
+    (await paste(
+      block.replace('2026-11-24 14:00 UTC', moment as string).replace('landfall.log', log),
+      {}
+    )).trim().split('\n').map((line) => JSON.parse(line) as Record<string, unknown>)
+  )) as [Record<string, unknown>[], Record<string, unknown>[]]
+  t.ok(audit.some(({ audit }) => audit === 'password_changed'))
+  t.match(access.filter(({ method }) => method === 'DELETE'), [{
+    path: `/manage/landing_pages/${withdrawn.id}`
+  }])
   t.same(readFileSync(join(KEPT, 'missing'), 'utf8'), `${keyOf(dropped.url)}\n`)
 
   const { url: newUrl, output } = await startService(t, env)
