@@ -265,6 +265,7 @@ t.test('four requests of a client may wait, and none for longer than ten seconds
     t.equal(statusCode, 503)
     t.equal(headers['retry-after'], '2')
   }
+  t.ok((await attempts(app)).unavailable as number >= 4, 'each request that waited too long counts')
   process.kill(pid, 'SIGCONT')
   t.ok([200, 503].includes((await other).statusCode))
   for (const url of urls) {

@@ -49,8 +49,8 @@ type Answer =
 
 /** Makes variants one after the other. Replicas that share a Redis make each of them once. */
 export class VariantMaker {
-  /** Attempts by their result. */
-  readonly counts = { made: 0, refused: 0, failed: 0 }
+  /** Attempts by their result; `unavailable` counts requests that got an error. */
+  readonly counts = { made: 0, refused: 0, failed: 0, unavailable: 0 }
   readonly #options: VariantMakerOptions
   readonly #flights = new SingleFlight<boolean>()
   /** Requests that wait, by the name of the variant. */
@@ -92,6 +92,9 @@ export class VariantMaker {
       })
       try {
         return await Promise.race([tooLate, this.#flights.run(name, async () => await this.#ensure(name))])
+      } catch (error) {
+        this.counts.unavailable++
+        throw error
       } finally {
         const others = (this.#waiters.get(name) as number) - 1
         if (others > 0) this.#waiters.set(name, others)
