@@ -14,6 +14,7 @@ import { assetUses, documentCache, DOCUMENT_CHANNEL, DOCUMENT_SCRIPTS, manageRou
   publicPreflight, publicRoutes } from './modules/landing-pages/index.ts'
 import { createLogger } from './infra/telemetry/logger.ts'
 import unreadAnswers, { countUnreadAnswers } from './http/hardening/unread-answers.ts'
+import { compressResponses } from './http/compressed-responses.ts'
 import connectionLimit from './http/hardening/connection-limit.ts'
 import database from './infra/database.ts'
 import shutdown from './http/shutdown.ts'
@@ -215,11 +216,13 @@ async function managementApi (scope: FastifyInstance): Promise<void> {
   })
   await scope.register(async function forPages (inner: FastifyInstance) {
     requireAccess(inner, 'pages')
+    compressResponses(inner)
     allowTypeWithoutBody(inner)
     await inner.register(manageRoutes)
   })
   await scope.register(async function forAssets (inner: FastifyInstance) {
     requireAccess(inner, 'assets')
+    compressResponses(inner)
     allowTypeWithoutBody(inner)
     await inner.register(assetRoutes)
   })

@@ -7,15 +7,17 @@ export type Encoding = 'identity' | 'br' | 'gzip'
 /** What the tag of a compressed representation ends with, because it needs a strong tag of its own. */
 export const TAG_SUFFIX: Readonly<Record<Encoding, string>> = { identity: '', br: '-br', gzip: '-gzip' }
 
+export const ENCODINGS = Object.keys(TAG_SUFFIX) as Encoding[]
+
 /** Returns the strong tag of a representation in an encoding. `hash` is that of the identity. */
 export const entityTag = (hash: string, encoding: Encoding = 'identity'): string =>
   `"${hash}${TAG_SUFFIX[encoding]}"`
 
 export const compress = {
   // Quality 5 takes about as long as gzip, with a smaller result; 11 takes a hundred times as long.
-  br: async (bytes: Buffer) =>
+  br: async (bytes: Buffer, quality = 5) =>
     await promisify(brotliCompress)(bytes, {
-      params: { [constants.BROTLI_PARAM_QUALITY]: 5, [constants.BROTLI_PARAM_SIZE_HINT]: bytes.length }
+      params: { [constants.BROTLI_PARAM_QUALITY]: quality, [constants.BROTLI_PARAM_SIZE_HINT]: bytes.length }
     }),
   gzip: async (bytes: Buffer) => await promisify(gzip)(bytes)
 } as const

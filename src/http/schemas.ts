@@ -102,7 +102,7 @@ export const HEADERS = {
     type: 'string',
     pattern: '^"[^"]+"$',
     description:
-      'Version of the answer, for `If-None-Match` and `If-Match`. `If-Match` accepts the ETag of a page and that of its document on all routes of the page.',
+      'Version of the answer, for `If-None-Match` and `If-Match`. `If-Match` accepts the ETag of a page and that of its document on all routes of the page. That of a compressed response ends with `-br` or `-gzip`.',
     examples: ['"NRbMYOdxUAbdrPSZkCyDGfRL8fUxR6qnXzJ0WlBpRRs"']
   },
   'Last-Modified': {
@@ -200,7 +200,7 @@ type HeaderName = keyof typeof HEADERS
 export type AnswerHeader = HeaderName | `${HeaderName}?`
 
 /** Returns the schemas of the named headers, of X-Request-Id and of Cache-Control. */
-function headersNamed (names: readonly AnswerHeader[]): Record<string, object> {
+export function headersNamed (names: readonly AnswerHeader[]): Record<string, object> {
   return Object.fromEntries(['X-Request-Id', 'Cache-Control', ...names].map((named) => {
     const name = named.replace('?', '') as HeaderName
     return [name, { ...HEADERS[name], 'x-optional': named.endsWith('?') }]

@@ -1,6 +1,6 @@
 import { DocumentCache, type CachedText, type CacheOptions } from './document-cache.ts'
 import { createError, LandfallError } from './errors.ts'
-import { getEtag, type Api, type CallOptions } from './responses.ts'
+import type { Api, CallOptions } from './responses.ts'
 import { abortable } from './retry.ts'
 import type { SendRequest } from './transport.ts'
 
@@ -85,7 +85,7 @@ export class PublishedDocuments {
       throw createError(response, error)
     }
     const text = notModified ? known.text : data as string
-    const etag = notModified ? known.etag : getEtag(response)
+    const etag = notModified ? known.etag : response.headers.get('etag') ?? ''
     if (etag !== '') this.#cache.set(publicId, { text, etag, askedMs })
     return { text, etag, notModified, stale: false }
   }

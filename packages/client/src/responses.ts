@@ -53,8 +53,12 @@ export async function unwrapDeletion (result: Promise<Result<unknown>>): Promise
   throw createError(response, error)
 }
 
-/** Returns the `ETag` of a response; empty when it has none. */
-export const getEtag = (response: Response): string => response.headers.get('etag') ?? ''
+/**
+ * Returns the `ETag` of a response to an owner; empty when it has none. It is that of the uncompressed
+ * response, so that a version has the same ETag everywhere. Conditions of owners' requests accept both.
+ */
+export const getEtag = (response: Response): string =>
+  (response.headers.get('etag') ?? '').replace(/-(?:br|gzip)"$/, '"')
 
 /** Returns the cursor in `Link: <…>; rel="next"`. Ignores the path, because a proxy may have changed it. */
 export function getNextCursor (response: Response): string | undefined {

@@ -1,14 +1,10 @@
 import type { IncomingHttpHeaders } from 'node:http'
-import { entityTag, TAG_SUFFIX, type Encoding } from '../../http/content-encoding.ts'
+import { entityTag } from '../../http/content-encoding.ts'
 import { parseHttpDate, parseTagList, type Comparison,
   type Validators } from '../../http/conditional-requests.ts'
 
-// The entity tag of a document (RFC 9110, 8.8.3) is its hash. A compressed representation has a suffix. A
-// record's tag also has the version, because a record contains the time of its last write.
-
-/** Returns the tags of a document in all encodings. */
-export const documentTags = (hash: string): string[] =>
-  (Object.keys(TAG_SUFFIX) as Encoding[]).map((encoding) => entityTag(hash, encoding))
+// The entity tag of a document (RFC 9110, 8.8.3) is its hash. A record's tag also has the version, because a
+// record contains the time of its last write. http/compressed-responses.ts handles those of other encodings.
 
 /** Returns the strong tag of a page's record. */
 const recordTag = (page: { contentHash: string, version: bigint }): string =>
@@ -19,7 +15,7 @@ export const recordValidators = (
   page: { contentHash: string, version: bigint, updatedAt: Date }
 ): Validators => ({
   etag: recordTag(page),
-  otherTags: documentTags(page.contentHash),
+  otherTags: [entityTag(page.contentHash)],
   modifiedAt: page.updatedAt
 })
 
@@ -28,7 +24,7 @@ export const documentValidators = (
   page: { contentHash: string, version: bigint, updatedAt: Date }
 ): Validators => ({
   etag: entityTag(page.contentHash),
-  otherTags: [recordTag(page), ...documentTags(page.contentHash)],
+  otherTags: [recordTag(page)],
   modifiedAt: page.updatedAt
 })
 
@@ -40,8 +36,8 @@ export interface WriteConditions {
   readonly unmodifiedSince: Date | null
 }
 
-/** A tag of a record or of a document in any encoding. */
-const WRITABLE_TAG = /^([\w-]{43}(?:\.\d+)?)(?:-br|-gzip)?$/
+/** A tag of a record or of a document. */
+const WRITABLE_TAG = /^[\w-]{43}(\.\d+)?$/
 
 export function writeConditions (headers: IncomingHttpHeaders): WriteConditions {
   const { 'if-match': ifMatch, 'if-none-match': ifNoneMatch } = headers
@@ -55,5 +51,5 @@ export function writeConditions (headers: IncomingHttpHeaders): WriteConditions 
 
 function writableTags (header: string, comparison: Comparison): string[] {
   const tags = parseTagList(header, comparison)
-  return tags === '*' ? [tags] : tags.flatMap((tag) => WRITABLE_TAG.exec(tag)?.[1] ?? [])
+  return tags === '*' ? [tags] : tags.filter((tag) => WRITABLE_TAG.test(tag))
 }

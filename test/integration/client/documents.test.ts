@@ -28,6 +28,19 @@ t.test('getDocument and putDocument keep every byte, also around the document', 
   t.equal((await landingPages.getDocument(id)).text, '["plain"]')
 })
 
+t.test('a long document, whose responses are compressed, has the same ETag everywhere', async (t) => {
+  const { landingPages } = await signedUp(url)
+  const page = await landingPages.create({ text: 'Hello '.repeat(1000) })
+  t.equal((await landingPages.get(page.id)).etag, page.etag)
+  const text = JSON.stringify(['Hello '.repeat(1000)])
+  const { etag } = await landingPages.putDocument(page.id, exactJson(text), { ifMatch: page.etag })
+  const [revision] = (await landingPages.revisionsPage(page.id)).items
+  t.equal(revision?.etag, etag)
+  t.match(await landingPages.getDocument(page.id), { text, etag })
+  t.match(await landingPages.getRevision(page.id, 2), { text, etag })
+  t.match(await landingPages.update(page.id, { n: 1 }, { ifMatch: etag }), { version: 3 })
+})
+
 t.test('a put repeated after a 503 succeeds when its document is stored', async (t) => {
   const tokens = memoryTokens()
   const { auth, landingPages } = createLandfallClient({ baseUrl: url, tokens })

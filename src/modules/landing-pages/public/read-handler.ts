@@ -12,8 +12,7 @@ import { checkHead } from '../../../http/hardening/head-check.ts'
 import { mayBePipelined } from '../../../http/hardening/pipelining.ts'
 import { traceRead } from '../../../http/request-tracing.ts'
 import { secondsLeft, type Count } from '../../rate-limit/index.ts'
-import { documentTags } from '../etag.ts'
-import { preferredEncoding } from '../../../http/content-encoding.ts'
+import { ENCODINGS, entityTag, preferredEncoding } from '../../../http/content-encoding.ts'
 import type { CachedDocument, Representation } from './cached-document.ts'
 import type { DocumentCache } from './document-cache.ts'
 import { headersOf, PreparedHeads } from './prepared-head.ts'
@@ -225,7 +224,8 @@ function evaluate (
   if (!hasConditions(headers)) return 'true'
   const { 'if-none-match': ifNoneMatch } = headers
   if (headers['if-match'] !== undefined || headers['if-unmodified-since'] !== undefined) {
-    const validators = { etag, otherTags: documentTags(hash), modifiedAt }
+    const otherTags = ENCODINGS.map((encoding) => entityTag(hash, encoding))
+    const validators = { etag, otherTags, modifiedAt }
     const failed = failedPrecondition({ method: 'GET', headers }, validators)
     if (failed !== undefined) return failed
   }
