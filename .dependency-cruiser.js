@@ -66,17 +66,23 @@ export default {
       to: { path: '^src/modules/[^/]+/', pathNot: '^src/modules/($1/|[^/]+/index\\.ts$)' }
     },
     {
-      name: 'client-imports-no-src',
-      comment: 'Except for the script that writes the types of the client.',
+      name: 'packages-import-no-src',
       severity: 'error',
-      from: { path: '^packages/', pathNot: '/generate-api\\.ts$' },
+      from: { path: '^packages/' },
       to: { path: '^src/' }
     },
     {
       name: 'src-imports-no-client',
+      comment: 'Except for the command line, whose owner commands call the API.',
+      severity: 'error',
+      from: { path: '^src/', pathNot: '^src/cli/' },
+      to: { path: '^packages/client/' }
+    },
+    {
+      name: 'src-imports-no-console',
       severity: 'error',
       from: { path: '^src/' },
-      to: { path: '^(packages|console)/', pathNot: '^packages/json-text/' }
+      to: { path: '^console/' }
     },
     {
       name: 'json-text-imports-nothing',
@@ -129,7 +135,7 @@ export default {
     }
   ],
   options: {
-    includeOnly: { path: '^(src|packages|console|bench|test)/' },
+    includeOnly: { path: '^(src|packages|scripts|console|bench|test)/' },
     exclude: { path: '^src/infra/postgres/generated/|/dist/' },
     tsPreCompilationDeps: true,
     tsConfig: { fileName: 'tsconfig.json' },

@@ -16,7 +16,7 @@ COPY src ./src
 ARG GIT_COMMIT
 RUN npm run build
 # Omitting "optional" drops the Prisma CLI (an optional peer of its client), but must keep the binaries of sharp;
-# "no-workspaces" drops the client package.
+# "no-workspaces" drops the links to the packages of this repository.
 RUN cp -r node_modules/@img /tmp/sharp && npm prune --omit=dev --omit=optional --no-workspaces && cp -r /tmp/sharp/. node_modules/@img/
 # Nothing needs these at run time: type declarations, source maps, query compilers of other databases (90 MB).
 RUN find node_modules -type f \( -name '*.map' -o -name '*.d.ts' -o -name '*.d.mts' -o -name '*.d.cts' \) -delete
@@ -29,6 +29,7 @@ COPY --from=build /app/package.json ./
 COPY --from=build /app/node_modules ./node_modules
 COPY --from=build /app/prisma ./prisma
 COPY --from=build /app/dist ./dist
+COPY --from=build /app/packages/client/dist ./packages/client/dist
 # A new volume takes the owner and the mode of its folder. An nginx with the same volume may open uploads by their
 # names (711), but nobody can list them. Everything else in the image may be read-only.
 RUN mkdir -m 700 data && mkdir -m 711 uploads && chown node:node data uploads

@@ -1,5 +1,4 @@
 import { InvalidArgumentError, type Command } from 'commander'
-import { API_HELP } from './api.ts'
 import { run } from './run.ts'
 
 // The `pages` commands and their help. All but `take-down` call the API of a service.
@@ -8,6 +7,13 @@ interface ReviewOptions {
   readonly ifMatch?: string
   readonly yes?: true
 }
+
+const API_HELP = `
+Calls the API of a service, with two variables of the environment:
+
+  LANDFALL_URL  address of the service (http://localhost:3000)
+  LANDFALL_KEY  API key of the owner with the scope pages:read, and pages:write to change pages;
+                or an access token, as a sign-in returns it, for 15 minutes`
 
 const ID = ['<id>', 'the id of the page', parseId] as const
 const CHANGE_HELP = `
@@ -42,7 +48,7 @@ function addReadCommands (pages: Command): void {
     .description('Prints the document of a page byte for byte, and its ETag to standard error. To save it in a file, use npm run -s, because npm prints a heading.')
     .addHelpText('after', API_HELP)
     .option('--revision <version>', 'print an earlier version', parseVersion)
-    .action(async (id: string, options: { revision?: string }) =>
+    .action(async (id: string, options: { revision?: number }) =>
       await run(async () => await (await import('./commands/pages.ts')).get(id, options))
     )
   pages.command('history')
@@ -80,7 +86,7 @@ function addChangeCommands (pages: Command): void {
     .argument('<version>', 'a version from "pages history"', parseVersion)
     .summary('restore an earlier version of a page')
     .description('Restores an earlier version of a page, as a new version.')
-    .action(async (id: string, version: string, options: ReviewOptions) =>
+    .action(async (id: string, version: number, options: ReviewOptions) =>
       await run(async () => await (await import('./commands/page-changes.ts')).restore(id, version, options))
     )
 }
@@ -91,9 +97,9 @@ function parseId (given: string): string {
   return given
 }
 
-function parseVersion (given: string): string {
-  if (!/^[1-9]\d{0,17}$/.test(given)) throw new InvalidArgumentError('Use a version from "pages history".')
-  return given
+function parseVersion (given: string): number {
+  if (!/^[1-9]\d{0,14}$/.test(given)) throw new InvalidArgumentError('Use a version from "pages history".')
+  return Number(given)
 }
 
 /** Adds the quotes if a shell has removed them. */

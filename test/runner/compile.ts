@@ -11,7 +11,7 @@ const OUTPUT = join(ROOT, '.tap/compiled')
 /** The module that test files import in place of tap. */
 const TAP = join(OUTPUT, 'test/runner/tap.js')
 /** Folders that test files import from and that the build doesn't compile. */
-const SOURCES = ['test', 'bench', 'prisma', 'packages/client', 'packages/client/src', 'console/src']
+const SOURCES = ['test', 'bench', 'prisma', 'scripts', 'packages/client/src', 'console/src']
 const EXCLUDED = /(^|\/)(node_modules|dist|src|migrations|results)(\/|$)/
 /** Files whose change makes all compiled files out of date. */
 const COMPILER = ['test/runner/compile.ts', 'package-lock.json']

@@ -1,7 +1,7 @@
 import { toJsonText } from './exact-json.ts'
 import { createError } from './errors.ts'
 import type { WriteOptions } from './records.ts'
-import { getEtag, unwrap, type Api, type CallOptions, type Result } from './responses.ts'
+import { getEtag, unwrap, type Api, type Result } from './responses.ts'
 import { isAfterUnavailable } from './retry.ts'
 
 /** A document of one's own, without its record. */
@@ -19,7 +19,8 @@ export interface PatchOptions extends WriteOptions {
 
 /** The documents of the account's pages, without their records. */
 export interface OwnDocuments {
-  getDocument<Document = unknown>(id: string, options?: CallOptions): Promise<OwnDocument<Document>>
+  /** With `ifMatch` it rejects with a `PreconditionFailedError` unless the document still has that ETag. */
+  getDocument<Document = unknown>(id: string, options?: WriteOptions): Promise<OwnDocument<Document>>
   /** Replaces the document. */
   putDocument(id: string, document: object, options?: WriteOptions): Promise<{ etag: string }>
   /**
@@ -30,9 +31,10 @@ export interface OwnDocuments {
 }
 
 export function createOwnDocuments (api: Api): OwnDocuments {
-  const getDocument = async <Document>(id: string, { signal }: CallOptions = {}) =>
+  const getDocument = async <Document>(id: string, { signal, ifMatch }: WriteOptions = {}) =>
     await unwrapDocument<Document>(api.GET('/manage/landing_pages/{id}/document', {
       params: { path: { id } },
+      headers: { 'if-match': ifMatch },
       parseAs: 'text',
       signal
     }))

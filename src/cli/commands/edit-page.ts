@@ -3,21 +3,22 @@ import { once } from 'node:events'
 import { mkdtemp, readFile, rm, writeFile } from 'node:fs/promises'
 import { tmpdir } from 'node:os'
 import { join } from 'node:path'
-import { Api, ApiError, type ApiAnswer } from '../api.ts'
+import { LandfallError, type LandfallClient } from '#client'
 import { confirm } from '../confirm.ts'
+import { createOwnerClient } from '../owner-client.ts'
 import { printProgress } from '../output.ts'
 import { NOTHING_CHANGED, putDocument, readDocument, reportEtag, review, type ChangeOptions,
-  type CurrentDocument } from './page-changes.ts'
+  type CurrentDocument, type Written } from './page-changes.ts'
 
 /** Opens the document of a page in an editor and stores what was saved. Returns the exit code. */
 export async function edit (id: string, options: ChangeOptions): Promise<number> {
-  const api = new Api()
-  const current = await readDocument(api, id, options)
+  const client = createOwnerClient()
+  const current = await readDocument(client, id, options)
   const folder = await mkdtemp(join(tmpdir(), 'landfall-')) // only its owner may use it
   const file = join(folder, `${id}.json`)
   try {
     await writeFile(file, current.bytes, { mode: 0o600, flag: 'wx' })
-    const written = await editAndWrite(api, id, file, current, options)
+    const written = await editAndWrite(client, id, file, current, options)
     if (written === undefined) printProgress(NOTHING_CHANGED)
     else reportEtag(written)
     await rm(folder, { recursive: true })
@@ -34,19 +35,19 @@ export async function edit (id: string, options: ChangeOptions): Promise<number>
 
 /** Returns undefined if nothing was changed in the editor. */
 async function editAndWrite (
-  api: Api,
+  client: LandfallClient,
   id: string,
   file: string,
   current: CurrentDocument,
   options: ChangeOptions
-): Promise<ApiAnswer | undefined> {
+): Promise<Written | undefined> {
   while (true) {
     await runEditor(file)
     const bytes = await readFile(file)
     if (isUnchanged(current.bytes, bytes)) return undefined
     if (!await review(current, { name: 'edited', bytes }, options)) throw new Error(NOTHING_CHANGED)
     try {
-      return await putDocument(api, id, bytes, current.etag)
+      return await putDocument(client, id, bytes, current.etag)
     } catch (error) {
       if (!isRefused(error) || !process.stdin.isTTY) throw error
       process.stderr.write(`${(error as Error).message}\n`)
@@ -57,7 +58,7 @@ async function editAndWrite (
 
 /** Whether the service refused the document itself, so that another edit may help. */
 const isRefused = (error: unknown): boolean =>
-  error instanceof ApiError && [400, 413, 422].includes(error.status)
+  error instanceof LandfallError && [400, 413, 422].includes(error.status)
 
 /** Also when the editor has only added a line break at the end, as vi does. */
 const isUnchanged = (before: Uint8Array, after: Buffer): boolean =>

@@ -2,11 +2,11 @@ import { readFile } from 'node:fs/promises'
 import { resolve } from 'node:path'
 import { buffer } from 'node:stream/consumers'
 import { InvalidArgumentError } from 'commander'
-import { Api, type ApiAnswer } from '../api.ts'
+import { exactJson, LandfallError, type LandfallClient } from '#client'
 import { confirm } from '../confirm.ts'
 import { formatDiff, type NamedDocument } from '../document-diff.ts'
+import { createOwnerClient, explainErrors } from '../owner-client.ts'
 import { printProgress } from '../output.ts'
-import { documentPath, pagePath } from './pages.ts'
 
 // The commands that change pages through the API. All return the exit code.
 
@@ -21,36 +21,43 @@ export interface CurrentDocument extends NamedDocument {
   readonly etag: string
 }
 
+/** What a write returns. */
+export interface Written {
+  readonly etag: string
+}
+
 export const NOTHING_CHANGED = 'Nothing was changed'
 
 /** Replaces the document of a page by a file or standard input. */
 export async function put (id: string, file = '-', options: ChangeOptions): Promise<number> {
-  const api = new Api()
+  const client = createOwnerClient()
   const bytes = await readInput(file)
-  const write = async (ifMatch?: string) => await putDocument(api, id, bytes, ifMatch)
-  return await reviewAndWrite(api, id, { name: file === '-' ? 'new' : file, bytes }, write, options)
+  const write = async (ifMatch?: string) => await putDocument(client, id, bytes, ifMatch)
+  return await reviewAndWrite(client, id, { name: file === '-' ? 'new' : file, bytes }, write, options)
 }
 
 /** Restores an earlier version of a page. */
-export async function restore (id: string, version: string, options: ChangeOptions): Promise<number> {
-  const api = new Api()
+export async function restore (id: string, version: number, options: ChangeOptions): Promise<number> {
+  const client = createOwnerClient()
+  const { landingPages } = client
   const write = async (ifMatch?: string) =>
-    await api.request('POST', `${pagePath(id)}/revisions/${version}/restore`, { ifMatch })
+    await explainErrors(landingPages.restoreRevision(id, version, { ifMatch }))
   if (!process.stdin.isTTY) return reportEtag(await write(options.ifMatch))
-  const { body: bytes } = await api.request('GET', documentPath(id, version))
-  return await reviewAndWrite(api, id, { name: `version ${version}`, bytes }, write, options)
+  const { text } = await explainErrors(landingPages.getRevision(id, version))
+  const next = { name: `version ${version}`, bytes: Buffer.from(text) }
+  return await reviewAndWrite(client, id, next, write, options)
 }
 
 /** Writes at once, or on a terminal after a look at the changes and only if nobody else changes the page. */
 async function reviewAndWrite (
-  api: Api,
+  client: LandfallClient,
   id: string,
   next: NamedDocument,
-  write: (ifMatch?: string) => Promise<ApiAnswer>,
+  write: (ifMatch?: string) => Promise<Written>,
   options: ChangeOptions
 ): Promise<number> {
   if (!process.stdin.isTTY) return reportEtag(await write(options.ifMatch))
-  const current = await readDocument(api, id, options)
+  const current = await readDocument(client, id, options)
   if (Buffer.compare(current.bytes, next.bytes) === 0) {
     printProgress(`${NOTHING_CHANGED}: the page already has this document`)
     return 0
@@ -61,21 +68,34 @@ async function reviewAndWrite (
 
 /** Reads the current document of a page. */
 export async function readDocument (
-  api: Api,
+  { landingPages }: LandfallClient,
   id: string,
   { ifMatch }: ChangeOptions
 ): Promise<CurrentDocument> {
-  const { body, headers } = await api.request('GET', documentPath(id), { ifMatch })
-  return { name: 'current', bytes: body, etag: headers.get('etag') ?? '' }
+  const { text, etag } = await explainErrors(landingPages.getDocument(id, { ifMatch }))
+  return { name: 'current', bytes: Buffer.from(text), etag }
 }
 
 /** Replaces the document of a page. */
-export const putDocument = async (
-  api: Api,
+export async function putDocument (
+  { api, landingPages }: LandfallClient,
   id: string,
   bytes: Uint8Array,
   ifMatch: string | undefined
-): Promise<ApiAnswer> => await api.request('PUT', documentPath(id), { ifMatch, body: bytes })
+): Promise<Written> {
+  const text = decodeJson(bytes)
+  if (text !== undefined) {
+    return await explainErrors(landingPages.putDocument(id, exactJson(text), { ifMatch }))
+  }
+  // The service refuses the bytes, and says where the error is.
+  const { error, response } = await api.PUT('/manage/landing_pages/{id}/document', {
+    params: { path: { id } },
+    headers: { 'if-match': ifMatch },
+    body: {},
+    bodySerializer: () => bytes
+  })
+  return await explainErrors(Promise.reject(new LandfallError(response, error?.errors ?? [])))
+}
 
 /** Shows on a terminal what would change, and asks. Returns whether to write. */
 export async function review (
@@ -83,24 +103,25 @@ export async function review (
   next: NamedDocument,
   { yes = false }: ChangeOptions
 ): Promise<boolean> {
-  // The service refuses what isn't JSON, and says where the error is.
-  if (!process.stdin.isTTY || !isJson(next.bytes)) return true
+  if (!process.stdin.isTTY || decodeJson(next.bytes) === undefined) return true
   process.stderr.write(formatDiff(current, next))
   return yes || await confirm('Write this? [y/N] ')
 }
 
 /** Prints the entity tag of the written page. Returns the exit code. */
-export function reportEtag ({ headers }: ApiAnswer): number {
-  printProgress(`ETag: ${headers.get('etag')}`)
+export function reportEtag ({ etag }: Written): number {
+  printProgress(`ETag: ${etag}`)
   return 0
 }
 
-function isJson (bytes: Uint8Array): boolean {
+/** Returns undefined for bytes that aren't JSON in UTF-8. */
+function decodeJson (bytes: Uint8Array): string | undefined {
   try {
-    JSON.parse(new TextDecoder('utf-8', { fatal: true }).decode(bytes))
-    return true
+    const text = new TextDecoder('utf-8', { fatal: true }).decode(bytes)
+    JSON.parse(text)
+    return text
   } catch {
-    return false
+    return undefined
   }
 }
 

@@ -1,6 +1,6 @@
 import { readFileSync } from 'node:fs'
 import t from 'tap'
-import { API_FILE, generateTypes, MAIL } from '../../../packages/client/generate-api.ts'
+import { API_FILE, generateTypes, MAIL } from '../../../scripts/generate-client.ts'
 import { isPublic } from '../../../packages/client/src/transport.ts'
 import { buildTestApp, testSettings } from '../../helpers/app.ts'
 

@@ -8,7 +8,7 @@ import spectral from '@stoplight/spectral-core'
 import rulesets from '@stoplight/spectral-rulesets'
 import type { FastifyInstance } from 'fastify'
 import t, { type Test } from 'tap'
-import { MAIL } from '../../../packages/client/generate-api.ts'
+import { MAIL } from '../../../scripts/generate-client.ts'
 import { buildTestApp, createPage, listen, signUp, testSettings } from '../../helpers/app.ts'
 
 // The OpenAPI document. helpers/conformance.js checks the responses of all tests against it.

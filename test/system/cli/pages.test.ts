@@ -279,7 +279,10 @@ t.test('the key reaches no other host, and other servers are recognised', async 
     await answering(200, { 'content-type': 'text/html' }, '<p>Hello'),
     'URL does not answer like Landfall: is LANDFALL_URL right?\n'
   )
-  t.equal(await answering(502, { 'content-type': 'text/html' }, '<p>Oops'), 'The answer was 502\n')
+  t.equal(
+    await answering(502, { 'content-type': 'text/html' }, '<p>Oops'),
+    'The answer was 502 Bad Gateway\n'
+  )
   const json = { 'content-type': 'application/json' }
   t.equal(
     await answering(400, json, JSON.stringify({ errors: ['a\u001b[2Jb\u202e'] })),
@@ -296,6 +299,18 @@ t.test('the key reaches no other host, and other servers are recognised', async 
   })
   t.match(await pages(t, ['list'], {}, { ...ENV, LANDFALL_URL }), { code: 0 })
   t.same([asked, keys], [3, []])
+})
+
+t.test('a request is repeated while the service is briefly not available', async (t) => {
+  let asked = 0
+  const LANDFALL_URL = await serve(t, (_request, response) => {
+    const headers = { 'content-type': 'application/json', 'retry-after': '0' }
+    if (++asked < 3) response.writeHead(asked === 1 ? 503 : 429, headers).end('{"errors":["Try again"]}')
+    else response.writeHead(200, headers).end('[]')
+  })
+  const listed = await pages(t, ['list'], {}, { ...ENV, LANDFALL_URL })
+  t.same(listed, { code: 0, stdout: 'There are no pages yet\n', stderr: '' })
+  t.equal(asked, 3)
 })
 
 t.test('the help names the variables', async (t) => {

@@ -118,8 +118,7 @@ t.test('the image of the Dockerfile is small and contains everything that the se
     ]
   t.equal(entry[0], 'node')
   for (
-    const name of ['prisma', 'typescript', 'tsx', 'tap', '@prisma/studio-core', '@landfall/client',
-      'openapi-fetch']
+    const name of ['prisma', 'typescript', 'tsx', 'tap', '@prisma/studio-core', '@landfall/client']
   ) {
     t.notOk(existsSync(join(app, 'node_modules', name)), `no ${name}`)
   }
@@ -141,6 +140,9 @@ t.test('the image of the Dockerfile is small and contains everything that the se
     t.match(await runService(t, env, inApp('migrate')), { code: 0 })
     const service = await startService(t, env, inApp(...command))
     await use(t, service.url)
+    const { accessToken: LANDFALL_KEY } = await Owner.signUp(service.url)
+    const listed = await runService(t, { LANDFALL_URL: service.url, LANDFALL_KEY }, inApp('pages', 'list'))
+    t.match(listed, { code: 0, output: /There are no pages yet/ })
     t.equal(await service.end('SIGTERM'), 0)
   })
   await t.test('the image serves without any settings', async (t) => {

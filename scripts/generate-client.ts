@@ -4,10 +4,10 @@ import { join, resolve } from 'node:path'
 import openapiTS, { astToString, type OpenAPI3 } from 'openapi-typescript'
 import type { FastifyInstance } from 'fastify'
 
-// Development only. The package holds what is compiled from src/, and nothing of this file.
+// Writes the types of @landfall/client from the service's OpenAPI document.
 
 /** The generated file. */
-export const API_FILE = resolve(import.meta.dirname, './src/api.ts')
+export const API_FILE = resolve(import.meta.dirname, '../packages/client/src/api.ts')
 
 /** Settings with which the service has all of its routes. It sends no mail, because nobody signs up. */
 export const MAIL = {
@@ -29,8 +29,8 @@ export async function generateTypes (app: FastifyInstance): Promise<string> {
 
 // `npm run generate:client`
 if (process.argv[1] === import.meta.filename) {
-  const { buildApp } = await import('../../src/app.ts')
-  const { loadConfig } = await import('../../src/config.ts')
+  const { buildApp } = await import('../src/app.ts')
+  const { loadConfig } = await import('../src/config.ts')
   const folder = await mkdtemp(join(tmpdir(), 'landfall-'))
   try {
     const app = await buildApp(loadConfig({
