@@ -136,7 +136,7 @@ t.test('the image of the Dockerfile is small and contains everything that the se
       MIGRATE_ON_START: 'false'
     }
     const early = await runService(t, { ...env, PORT: '0' }, inApp(...command))
-    t.match(early, { code: 1, output: /The database lacks migration / })
+    t.match(early, { code: 1, output: /The database lacks migrations / })
     t.match(await runService(t, env, inApp('migrate')), { code: 0 })
     const service = await startService(t, env, inApp(...command))
     await use(t, service.url)
