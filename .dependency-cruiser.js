@@ -66,6 +66,13 @@ export default {
       to: { path: '^src/modules/[^/]+/', pathNot: '^src/modules/($1/|[^/]+/index\\.ts$)' }
     },
     {
+      name: 'mail-imports-nothing-of-accounts',
+      comment: 'Accounts queue mails. The mail does not know accounts.',
+      severity: 'error',
+      from: { path: '^src/modules/accounts/mail/' },
+      to: { path: '^src/modules/', pathNot: '^src/modules/accounts/mail/' }
+    },
+    {
       name: 'packages-import-no-src',
       severity: 'error',
       from: { path: '^packages/' },

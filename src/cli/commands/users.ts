@@ -1,8 +1,8 @@
 import { sendsMail, type Config } from '../../config.ts'
 import type { StatementRunner } from '../../infra/postgres/statement.ts'
-import { finishDeletion, type RemovedContent } from '../../modules/account-deletion/index.ts'
-import { beginDeletion, checkNewAccount, checkNewPassword, createUser, findUser, listAccounts, normalizeEmail,
-  Passwords, setPassword, signOutEverywhere, type AccountSummary,
+import { beginDeletion, finishDeletion, type RemovedContent } from '../../modules/account-deletion/index.ts'
+import { checkNewAccount, checkNewPassword, createUser, findUser, listAccounts, normalizeEmail, Passwords,
+  setPassword, signOutEverywhere, type AccountSummary,
   type EndedSessions } from '../../modules/accounts/index.ts'
 import { withDatabase } from '../database.ts'
 import { auditCommand } from '../audit.ts'

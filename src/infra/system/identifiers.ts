@@ -1,4 +1,4 @@
-import { randomBytes } from 'node:crypto'
+import { createHash, randomBytes } from 'node:crypto'
 
 const BASE62 = '0123456789ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz'
 const PUBLIC_ID_LENGTH = 22
@@ -33,3 +33,10 @@ export function formatBase62 (number: number): string {
   const last = BASE62.charAt(number % 62)
   return number < 62 ? last : formatBase62(Math.floor(number / 62)) + last
 }
+
+/** Returns a token of 256 random bits. */
+export const createToken = (): string => randomBytes(32).toString('base64url')
+
+/** A plain hash is enough, because a random token can't be guessed. The token itself is never stored. */
+export const hashToken = (token: string): Uint8Array<ArrayBuffer> =>
+  new Uint8Array(createHash('sha256').update(token).digest())

@@ -1,7 +1,8 @@
 import type { StatementRunner } from '../../infra/postgres/statement.ts'
-import { deleteUser, endAccess } from '../accounts/index.ts'
+import { endAccess } from '../accounts/index.ts'
 import { removeAssetsOf, type FileStore, type RemovedAssets } from '../assets/index.ts'
 import { deletePagesOf } from '../landing-pages/index.ts'
+import { deleteUser } from './deletion-repository.ts'
 
 /** Few, because each may have many large versions. */
 const PAGES_PER_STATEMENT = 10

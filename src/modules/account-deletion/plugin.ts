@@ -3,7 +3,7 @@ import fp from 'fastify-plugin'
 import { isDatabaseUnavailable } from '../../infra/postgres/unavailable.ts'
 import { runPeriodically } from '../../infra/system/periodic-task.ts'
 import { addCounter, addGauge } from '../../infra/telemetry/metrics.ts'
-import { findBegunDeletions } from '../accounts/index.ts'
+import { findBegunDeletions } from './deletion-repository.ts'
 import { finishDeletion } from './finish-deletion.ts'
 
 declare module 'fastify' {

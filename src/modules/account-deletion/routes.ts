@@ -1,9 +1,32 @@
+import { Type } from '@sinclair/typebox'
 import type { FastifyPluginAsyncTypebox } from '@fastify/type-provider-typebox'
 import { sendsMail } from '../../config.ts'
 import { auditRequest } from '../../http/audit.ts'
 import { sendWithoutBody } from '../../http/responses.ts'
-import { beginOwnDeletion } from '../accounts/index.ts'
-import { deleteAccountSchema } from './schemas.ts'
+import { bearer, BODY_ERRORS, errors, MALFORMED_JSON, nothing } from '../../http/schemas.ts'
+import { beginOwnDeletion } from './deletion-repository.ts'
+
+const DeleteAccountBody = Type.Object({
+  password: Type.String({ minLength: 1, description: 'The password of the account' })
+}, { title: 'DeleteAccount', examples: [{ password: 'correct horse' }] })
+
+const deleteAccountSchema = {
+  operationId: 'deleteAccount',
+  tags: ['Accounts'],
+  summary: "Delete the caller's account",
+  description:
+    "Deletes the account with its pages, their versions and read counts, its assets and their files, its sessions and API keys. The account and its tokens can no longer be used, on all replicas; pages and files are a 404. The email address is free for a new account. This can't be undone. Wrong passwords count as failed sign-ins.",
+  security: bearer,
+  body: DeleteAccountBody,
+  response: {
+    204: nothing('The account is deleted'),
+    ...errors([...BODY_ERRORS, 401, 422, 429, 500, 503, 507], [], {
+      ...MALFORMED_JSON,
+      422: 'Password is wrong',
+      429: 'Too many failed sign-ins, try again in 34 seconds'
+    })
+  }
+}
 
 /** The route that deletes the caller's account. It needs an access token. */
 export const accountDeletionRoutes: FastifyPluginAsyncTypebox = async (app) => {

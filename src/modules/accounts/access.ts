@@ -1,9 +1,13 @@
 import type { FastifyInstance, FastifyRequest, FastifySchema } from 'fastify'
 import { EmailUnconfirmedError, InsufficientScopeError, InvalidKeyError } from '../../errors.ts'
 import { useKey } from './api-keys/key-repository.ts'
-import { isApiKey, looksLikeApiKey } from './api-keys/key.ts'
-import { authenticateCallers, bearerOf, callerOfSession, sessionOf, type Caller } from './authenticate.ts'
-import { isSafe, scopeFor, type Resource } from './scopes.ts'
+import { isApiKey, looksLikeApiKey, type Resource, type Scope } from './api-keys/key.ts'
+import { authenticateCallers, bearerOf, callerOfSession, isSafe, sessionOf,
+  type Caller } from './authenticate.ts'
+
+/** Returns the scope that a key needs. The answer of a write shows what it wrote without another scope. */
+const scopeFor = (resource: Resource, method: string): Scope =>
+  `${resource}:${isSafe(method) ? 'read' : 'write'}`
 
 /**
  * Requires an access token, or an API key with the scope for the method, on all `routes`. Scopes are checked

@@ -6,8 +6,7 @@ import { InvalidKeyError, KeyNotAcceptedError, UnauthorizedError } from '../../e
 import { clock } from '../../infra/system/clock.ts'
 import { isUuid } from '../../infra/system/identifiers.ts'
 import { looksLikeApiKey } from './api-keys/key.ts'
-import { isSafe } from './scopes.ts'
-import { useSession, type Client, type Session } from './session-repository.ts'
+import { useSession, type Client, type Session } from './sessions/session-repository.ts'
 
 declare module 'fastify' {
   interface FastifyInstance {
@@ -51,6 +50,9 @@ const MAX_USER_ID = 2 ** 31 - 1
 const CALLER_FRESH_MS = 1000
 /** Characters of a User-Agent that are kept. */
 const USER_AGENT_MAX = 256
+
+/** Whether a method changes nothing (RFC 9110, 9.2.1). */
+export const isSafe = (method: string): boolean => method === 'GET' || method === 'HEAD'
 
 /** Adds hooks that require an access token on all `routes`. API keys are refused there. */
 export function requireSession (routes: FastifyInstance): void {

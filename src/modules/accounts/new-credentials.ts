@@ -1,7 +1,7 @@
 import type { StatementRunner } from '../../infra/postgres/statement.ts'
 import { InvalidError } from '../../errors.ts'
 import { problemsOf } from '../../http/validation.ts'
-import { isPlainEmailAddress, normalizeEmail } from './credentials.ts'
+import { isPlainEmailAddress, normalizeEmail } from './mail/email-addresses.ts'
 import { NewPassword, SignUpBody } from './schemas.ts'
 import { EMAIL_TAKEN, findUser } from './user-repository.ts'
 

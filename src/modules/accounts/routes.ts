@@ -1,16 +1,90 @@
+import { Type } from '@sinclair/typebox'
 import type { FastifyPluginAsyncTypebox } from '@fastify/type-provider-typebox'
 import type { onRequestHookHandler } from 'fastify'
 import { sendsMail } from '../../config.ts'
 import { InvalidCredentialsError, InvalidRefreshTokenError, SignUpClosedError } from '../../errors.ts'
 import { auditRequest } from '../../http/audit.ts'
+import { answer, BODY_ERRORS, errors, MALFORMED_JSON, NO_PARAMETERS } from '../../http/schemas.ts'
 import { attachedProblems } from '../../http/validation.ts'
-import { limitByAddress } from './address-limits.ts'
-import { startSweeps } from './cleanup.ts'
+import { startSweeps } from './cleanup-repository.ts'
+import { confirmEmailRoutes } from './email-confirmations.ts'
+import { normalizeEmail } from './mail/email-addresses.ts'
 import { checkSignUp, hasUser } from './new-credentials.ts'
-import { mailRoutes } from './mail/routes.ts'
-import { refreshSchema, signInSchema, signUpSchema, userRecord } from './schemas.ts'
-import { recordSession, Sessions } from './sessions.ts'
-import { limitStarts } from './start-limiter.ts'
+import { passwordResetRoutes } from './passwords/reset-routes.ts'
+import { limitByAddress, limitStarts } from './request-limits.ts'
+import { AccessToken, EXAMPLE, EXAMPLE_TOKENS, RefreshBody, SignUpBody, TOO_MANY_FAILURES, User,
+  userRecord } from './schemas.ts'
+import { recordSession, Sessions } from './sessions/sessions.ts'
+
+const tokenFields = {
+  access_token: AccessToken,
+  refresh_token: Type.String({
+    description:
+      'Exchange it once at `/auth/refresh`, or send it to sign out. It expires after 30 days by default.',
+    examples: [EXAMPLE_TOKENS.refresh_token]
+  })
+}
+const Tokens = Type.Object(tokenFields, { title: 'Tokens' })
+const UserWithTokens = Type.Object({ user: User, ...tokenFields }, { title: 'UserWithTokens' })
+const SIGN_IN_EXAMPLE = { user: EXAMPLE }
+const SignInBody = Type.Object({
+  user: Type.Object({
+    email: Type.String({ normalize: normalizeEmail, description: 'Case is ignored' }),
+    password: Type.String()
+  })
+}, { title: 'SignIn', examples: [SIGN_IN_EXAMPLE] })
+
+const tags = ['Accounts']
+
+const signUpSchema = {
+  operationId: 'signUp',
+  tags,
+  summary: 'Create an account',
+  description:
+    'Also signs in: the response contains the tokens of the first session. By default, a client address may send 60 of these requests a minute. With `SIGN_UP=closed`, the response is a 403.',
+  body: SignUpBody,
+  response: {
+    201: answer(UserWithTokens, 'The account, and the tokens of its first session', 'Location'),
+    ...errors([...BODY_ERRORS, 403, 422, 429, 500, 503], [], {
+      ...MALFORMED_JSON,
+      403: 'Sign-up is closed; ask the operator of this service for an account',
+      422: 'Email has already been taken'
+    })
+  }
+}
+const signInSchema = {
+  operationId: 'signIn',
+  tags,
+  summary: 'Sign in',
+  description:
+    'Starts a new session; existing sessions stay valid. By default, the service responds with a 429 after 10 failures for one account in 15 minutes, or 30 failures from one client address in a minute.',
+  body: SignInBody,
+  response: {
+    200: answer(UserWithTokens, 'The account, and the tokens of a new session'),
+    ...errors([...BODY_ERRORS, 401, 422, 429, 500, 503], [], {
+      ...MALFORMED_JSON,
+      401: 'Invalid email or password',
+      ...TOO_MANY_FAILURES,
+      422: `Request body must look like ${JSON.stringify(SIGN_IN_EXAMPLE)}`
+    })
+  }
+}
+const refreshSchema = {
+  operationId: 'refresh',
+  tags,
+  summary: 'Exchange a refresh token for a new pair of tokens',
+  description:
+    'A refresh token can be used once. If it is sent several times at once, one request gets new tokens and the others get a 401. If it is sent again more than 10 seconds after its first use, the session ends, because the token may have been stolen. So send one refresh at a time, and store the new tokens.',
+  body: RefreshBody,
+  response: {
+    200: answer(Tokens, 'The next tokens of the session'),
+    ...errors([...BODY_ERRORS, 401, 422, 429, 500, 503], [], {
+      ...MALFORMED_JSON,
+      ...NO_PARAMETERS,
+      401: 'Invalid or expired refresh token'
+    })
+  }
+}
 
 /** Sign-ins and sign-ups that start in one turn of the event loop. */
 const STARTS_PER_TURN = 2
@@ -66,7 +140,10 @@ export const authRoutes: FastifyPluginAsyncTypebox = async (app) => {
     return { user: userRecord(user), ...session.tokens }
   })
 
-  if (sendsMail(config)) await app.register(mailRoutes)
+  if (sendsMail(config)) {
+    await app.register(passwordResetRoutes)
+    await app.register(confirmEmailRoutes)
+  }
 
   app.post('/auth/refresh', {
     schema: refreshSchema,

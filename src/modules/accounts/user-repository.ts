@@ -23,6 +23,36 @@ export interface AccountSummary {
   readonly sessions: number
 }
 
+/** What a signed-in user has proved with the password. Changes check that it still holds. */
+export interface PasswordProof {
+  readonly userId: number
+  /** The hash that the password was compared with. */
+  readonly passwordHash: string
+  readonly sessionId: string
+}
+
+/** A session that has not ended. */
+export const ALIVE = 's.revoked_at IS NULL AND s.expires_at > now()'
+
+/** Returns a condition for `users`: the session of the user has not ended while the password was compared. */
+export const hasSessionSql = (sessionId: string): string =>
+  `EXISTS (SELECT FROM sessions s WHERE s.id = ${sessionId}::uuid AND s.user_id = users.id AND ${ALIVE})`
+
+/** The address of a user whose deletion has begun. It isn't valid, so nobody can sign up or in with it. */
+export const DELETED_EMAIL = "'deleted account ' || users.id"
+
+/** A condition on a row of `users`: the deletion of the account has begun. */
+export const IS_BEING_DELETED = `users.email = ${DELETED_EMAIL}`
+
+/**
+ * Returns a SELECT of a user whose account is not being deleted. Statements that insert pages or assets must
+ * read from it: either its lock makes the deletion wait, or it finds no row because the deletion has begun.
+ *
+ * @param userId a placeholder
+ */
+export const ownerSql = (userId: string): string =>
+  `SELECT id FROM users WHERE id = ${userId} AND NOT ${IS_BEING_DELETED} FOR KEY SHARE`
+
 export const EMAIL_TAKEN = 'Email has already been taken'
 /** SQLSTATE unique_violation. */
 const UNIQUE_VIOLATION = '23505'

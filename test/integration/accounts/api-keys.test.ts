@@ -2,7 +2,7 @@ import { Writable } from 'node:stream'
 import pg from 'pg'
 import { pino } from 'pino'
 import t from 'tap'
-import { sweepExpired } from '../../../src/modules/accounts/cleanup.ts'
+import { sweepExpired } from '../../../src/modules/accounts/cleanup-repository.ts'
 import { buildTestApp, createKey, createPage, PASSWORD, signIn, signUp, testSettings,
   type Account } from '../../helpers/app.ts'
 import { countStatements } from '../../helpers/statements.ts'

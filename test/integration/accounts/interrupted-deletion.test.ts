@@ -2,8 +2,9 @@ import { mkdir, rm, rmdir } from 'node:fs/promises'
 import { join } from 'node:path'
 import { pino } from 'pino'
 import t, { type Test } from 'tap'
-import { finishDeletion, resumeDeletions } from '../../../src/modules/account-deletion/index.ts'
-import { beginDeletion, listAccounts } from '../../../src/modules/accounts/index.ts'
+import { beginDeletion, finishDeletion,
+  resumeDeletions } from '../../../src/modules/account-deletion/index.ts'
+import { listAccounts } from '../../../src/modules/accounts/index.ts'
 import { deletePagesOf } from '../../../src/modules/landing-pages/index.ts'
 import { buildTestApp, createKey, createPage, PASSWORD, signUp, testSettings,
   type Account } from '../../helpers/app.ts'

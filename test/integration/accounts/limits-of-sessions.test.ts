@@ -2,7 +2,7 @@ import argon2 from 'argon2'
 import t, { type Test } from 'tap'
 import type { FastifyInstance } from 'fastify'
 import { clock } from '../../../src/infra/system/clock.ts'
-import { sweepExpired } from '../../../src/modules/accounts/cleanup.ts'
+import { sweepExpired } from '../../../src/modules/accounts/cleanup-repository.ts'
 import { buildTestApp, PASSWORD, signUp, testSettings, type Account } from '../../helpers/app.ts'
 import { claimRedis, startPostgresServer } from '../../helpers/servers.ts'
 

@@ -1,6 +1,6 @@
 import { pino } from 'pino'
 import t, { type Test } from 'tap'
-import { requestReset } from '../../../src/modules/accounts/mail/link-repository.ts'
+import { requestReset } from '../../../src/modules/accounts/link-repository.ts'
 import { buildTestApp, PASSWORD, signUp, testSettings } from '../../helpers/app.ts'
 import { startMailServer } from '../../helpers/mail-server.ts'
 import { createProxy } from '../../helpers/servers.ts'

@@ -1,6 +1,7 @@
 import argon2 from 'argon2'
 import t from 'tap'
-import { MAX_HASHES, MAX_WAITING_PER_ADDRESS, Passwords } from '../../../src/modules/accounts/passwords.ts'
+import { MAX_HASHES, MAX_WAITING_PER_ADDRESS,
+  Passwords } from '../../../src/modules/accounts/passwords/passwords.ts'
 import { buildTestApp, PASSWORD, signUp, testSettings, type Account } from '../../helpers/app.ts'
 import { startMailServer, tokenIn } from '../../helpers/mail-server.ts'
 import { until } from '../../helpers/until.ts'

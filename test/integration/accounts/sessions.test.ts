@@ -4,7 +4,7 @@ import type { FastifyInstance } from 'fastify'
 import { buildApp } from '../../../src/app.ts'
 import { loadConfig } from '../../../src/config.ts'
 import { setPassword } from '../../../src/modules/accounts/index.ts'
-import { sweepExpired } from '../../../src/modules/accounts/cleanup.ts'
+import { sweepExpired } from '../../../src/modules/accounts/cleanup-repository.ts'
 import { buildTestApp, PASSWORD, signUp, testSettings, type Account } from '../../helpers/app.ts'
 
 const generous = { REFRESHES_PER_ADDRESS: '10000', SIGN_UPS_PER_ADDRESS: '10000' }

@@ -1,6 +1,6 @@
 import t from 'tap'
 import { checkEmail, isEmailAddress, isPlainEmailAddress,
-  normalizeEmail } from '../../../src/modules/accounts/credentials.ts'
+  normalizeEmail } from '../../../src/modules/accounts/mail/email-addresses.ts'
 
 /** Whether sign-up accepts an address as a client sends it. */
 const isAccepted = (given: string): boolean => isPlainEmailAddress(normalizeEmail(given))

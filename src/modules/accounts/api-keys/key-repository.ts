@@ -1,11 +1,11 @@
 import type { Database } from '../../../infra/postgres/database.ts'
 import { statement } from '../../../infra/postgres/statement.ts'
 import { uuidv7 } from '../../../infra/postgres/uuid.ts'
+import { hashToken } from '../../../infra/system/identifiers.ts'
 import type { Page } from '../../../http/pagination.ts'
-import { noticeSql } from '../mail-sql.ts'
-import { hasSessionSql, type PasswordProof } from '../password-proof.ts'
-import { hashToken } from '../random-tokens.ts'
-import type { Scope } from '../scopes.ts'
+import { noticeSql } from '../mail/mail-sql.ts'
+import { hasSessionSql, type PasswordProof } from '../user-repository.ts'
+import type { Scope } from './key.ts'
 
 // FIND is hot: it runs for every request with a key. The other statements in SQL have conditions or a time of
 // PostgreSQL that Prisma can't express.

@@ -1,6 +1,13 @@
 import { crc32 } from 'node:zlib'
 import { formatBase62, randomBase62 } from '../../../infra/system/identifiers.ts'
 
+/** What an API key may give access to. */
+export type Resource = 'pages' | 'assets'
+
+/** The scopes of API keys. */
+export const SCOPES = ['pages:read', 'pages:write', 'assets:read', 'assets:write'] as const
+export type Scope = typeof SCOPES[number]
+
 // The text of an API key: `lf_`, 40 random characters and a checksum of 6, all in base62. Secret scanners
 // recognise a key by its prefix and by its checksum.
 

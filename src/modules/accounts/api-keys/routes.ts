@@ -1,18 +1,151 @@
+import { Type } from '@sinclair/typebox'
 import type { FastifyPluginAsyncTypebox } from '@fastify/type-provider-typebox'
 import { sendsMail } from '../../../config.ts'
 import { InvalidError, NotFoundError } from '../../../errors.ts'
 import { auditRequest } from '../../../http/audit.ts'
-import { pageOf, takePage } from '../../../http/pagination.ts'
+import { pageOf, PageQuery, takePage } from '../../../http/pagination.ts'
 import { sendWithoutBody } from '../../../http/responses.ts'
+import { answer, BAD_PAGE, bearer, BODY_ERRORS, errors, IdParams, MALFORMED_JSON, NO_PARAMETERS,
+  nothing } from '../../../http/schemas.ts'
 import { parseTime } from '../../../http/time.ts'
 import { attachedProblems } from '../../../http/validation.ts'
 import { requireConfirmedEmail } from '../access.ts'
 import { fieldsOf } from '../new-credentials.ts'
-import type { Scope } from '../scopes.ts'
-import { createApiKey } from './key.ts'
+import { TOO_MANY_FAILURES } from '../schemas.ts'
+import { createApiKey, SCOPES, type Scope } from './key.ts'
 import { createKey, deleteKey, findOwnKey, hasMaxKeys, listKeys, MAX_KEYS,
   type ApiKeyRow } from './key-repository.ts'
-import { createKeySchema, deleteKeySchema, getKeySchema, listKeysSchema } from './schemas.ts'
+
+const NAME_MAX = 100
+const tags = ['API keys']
+const ID = '019a7c1e-5f60-7c3a-9d2b-0f6a4c8e1b57'
+const EXAMPLE = {
+  name: 'Nightly build',
+  scopes: ['pages:read', 'pages:write'],
+  current_password: 'correct horse'
+}
+
+function checkExpiry (text: string): string[] {
+  const time = parseTime(text)
+  if (time === undefined) return ['must be a time such as 2027-01-31T08:00:00Z']
+  return time > Date.now() ? [] : ['must be in the future']
+}
+
+/** The name is shown to people, in mails and as the author of versions. */
+const checkName = (name: string): string[] =>
+  name.isWellFormed() && /[^\p{Z}]/u.test(name) && !/[\p{C}\p{Zl}\p{Zp}]/u.test(name) ? []
+    : ['contains characters that are not valid']
+
+const Scopes = Type.Array(Type.Unsafe<Scope>({ type: 'string', enum: SCOPES }), {
+  description: 'What the key gives access to',
+  examples: [EXAMPLE.scopes]
+})
+const fields = {
+  id: Type.String({ format: 'uuid', examples: [ID] }),
+  name: Type.String({ examples: [EXAMPLE.name] }),
+  scopes: Scopes,
+  created_at: Type.String({ format: 'date-time' }),
+  expires_at: Type.Union([Type.String({ format: 'date-time' }), Type.Null()], {
+    description: 'Time from which the key is refused; null for never'
+  }),
+  last_used_at: Type.Union([Type.String({ format: 'date-time' }), Type.Null()], {
+    description: 'Time of the last use, to the minute; null before the first'
+  })
+}
+const ApiKey = Type.Object(fields, { title: 'ApiKey' })
+const NewApiKey = Type.Object({
+  ...fields,
+  key: Type.String({
+    pattern: '^lf_[0-9A-Za-z]{46}$',
+    description: 'The key, which is shown only once. Send it as `Authorization: Bearer lf_…`.',
+    examples: ['lf_3kTMd92iV0aQbYwRr7uXnH5sLzJcE8pG1fKo4tDqP2FzW6']
+  })
+}, { title: 'NewApiKey' })
+
+const CreateBody = Type.Object({
+  name: Type.String({
+    minLength: 1,
+    maxLength: NAME_MAX,
+    check: checkName,
+    description: 'For the list of keys'
+  }),
+  scopes: Type.Array(Type.Unsafe<Scope>({ enum: SCOPES }), {
+    minItems: 1,
+    description: 'At least one. A scope to write does not include the scope to read.'
+  }),
+  expires_at: Type.Optional(Type.Unsafe<string | null>({
+    type: ['string', 'null'],
+    check: checkExpiry,
+    description: 'Time from which the key is refused (RFC 3339); null or missing for never'
+  })),
+  current_password: Type.String({ minLength: 1 })
+}, { title: 'CreateApiKey', examples: [EXAMPLE] })
+
+/** The message of a 403 with REQUIRE_CONFIRMED_EMAIL. */
+const UNCONFIRMED = {
+  403: 'Confirm your email address first: POST /auth/email_confirmations mails another link'
+} as const
+
+const createKeySchema = {
+  operationId: 'createApiKey',
+  tags,
+  summary: 'Create an API key',
+  description:
+    'A key lets a program manage pages and assets without a sign-in, until it is deleted or expires. It never works for the account itself. With `assets:read` or `assets:write` it also sees the ids and public ids of pages that use a file. An account can have 100 keys that have not expired. Wrong passwords count as failed sign-ins.',
+  security: bearer,
+  body: CreateBody,
+  response: {
+    201: answer(NewApiKey, 'The key, which is shown only once', 'Location'),
+    ...errors([...BODY_ERRORS, 401, 403, 422, 429, 500, 503], [], {
+      ...MALFORMED_JSON,
+      ...UNCONFIRMED,
+      ...TOO_MANY_FAILURES,
+      422: 'Current password is wrong'
+    })
+  }
+}
+
+const listKeysSchema = {
+  operationId: 'listApiKeys',
+  tags,
+  summary: "List the caller's API keys, newest first",
+  description: 'Without the keys themselves. Expired keys are included.',
+  security: bearer,
+  querystring: PageQuery,
+  response: {
+    200: answer(Type.Array(ApiKey), 'API keys, newest first', 'Link?'),
+    ...errors([400, 401, 422, 500, 503], [], BAD_PAGE)
+  }
+}
+
+const getKeySchema = {
+  operationId: 'getApiKey',
+  tags,
+  summary: "Read one of the caller's API keys",
+  description: 'Without the key itself.',
+  security: bearer,
+  params: IdParams,
+  response: {
+    200: answer(ApiKey, 'The API key'),
+    ...errors([400, 401, 404, 422, 500, 503], [], NO_PARAMETERS)
+  }
+}
+
+const deleteKeySchema = {
+  operationId: 'deleteApiKey',
+  tags,
+  summary: 'Delete an API key',
+  description: 'The key is refused immediately, on all replicas.',
+  security: bearer,
+  params: IdParams,
+  response: {
+    204: nothing('Deleted'),
+    ...errors([400, 401, 403, 404, 408, 413, 415, 422, 500, 503], [], {
+      ...NO_PARAMETERS,
+      ...UNCONFIRMED
+    })
+  }
+}
 
 const TOO_MANY_KEYS = `An account can have ${MAX_KEYS} API keys: delete one that is not needed any more`
 

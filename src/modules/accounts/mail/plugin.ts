@@ -3,7 +3,7 @@ import fp from 'fastify-plugin'
 import type { Registry } from 'prom-client'
 import { runPeriodically } from '../../../infra/system/periodic-task.ts'
 import { addCounter, addGauge } from '../../../infra/telemetry/metrics.ts'
-import { measureQueue, type QueueSize } from './queue.ts'
+import { measureQueue, type QueueSize } from './queue-repository.ts'
 import { MailSender } from './sender.ts'
 import { createTransport } from './transport.ts'
 

@@ -1,5 +1,5 @@
 import nodemailer, { type NodemailerError } from 'nodemailer'
-import { isPlainEmailAddress } from '../credentials.ts'
+import { isPlainEmailAddress } from './email-addresses.ts'
 import type { MailText } from './texts.ts'
 
 // Speaks SMTP through nodemailer.

@@ -1,8 +1,23 @@
-import { LINK_PAGES } from './links.ts'
+import type { FastifyPluginAsync } from 'fastify'
+import type { LinkKind, MailKind } from './mail-sql.ts'
 
-// The pages to which the links in mails lead. They are the same for everybody: the token is in the fragment
-// of the link, which only the script reads. Nothing happens before a person acts, because mail scanners open
-// links, too, and some of them run scripts.
+// The links in mails. The token is in the fragment, which browsers don't send and proxies don't log.
+
+/** The pages to which the links lead, relative to the address of the service. */
+export const LINK_PAGES: Readonly<Record<LinkKind, string>> = {
+  password_reset: '/account/reset-password',
+  email_confirmation: '/account/confirm-email'
+}
+
+/** Whether a mail carries a link. */
+export const isLinkKind = (kind: MailKind): kind is LinkKind => Object.hasOwn(LINK_PAGES, kind)
+
+/** Returns the link that carries a token. */
+export const linkTo = (baseUrl: string, kind: LinkKind, token: string): string =>
+  `${baseUrl}${LINK_PAGES[kind]}#token=${token}`
+
+// The pages are the same for everybody: only the script reads the token. Nothing happens before a person
+// acts, because mail scanners open links, too, and some of them run scripts.
 
 interface Page {
   readonly title: string
@@ -115,9 +130,24 @@ else form.hidden = false
  *
  * @param hasConsole whether the pages link to the console
  */
-export const pageFiles = (hasConsole: boolean): Readonly<Record<string, readonly [string, string]>> => ({
+const pageFiles = (hasConsole: boolean): Readonly<Record<string, readonly [string, string]>> => ({
   [LINK_PAGES.password_reset]: ['text/html; charset=utf-8', page(RESET_PASSWORD, hasConsole)],
   [LINK_PAGES.email_confirmation]: ['text/html; charset=utf-8', page(CONFIRM_EMAIL, hasConsole)],
   '/account/page.css': ['text/css; charset=utf-8', STYLE],
   '/account/page.js': ['text/javascript; charset=utf-8', SCRIPT]
 })
+
+/** The pages load only their own files, and send only to the service. */
+const PAGE_POLICY =
+  "default-src 'none'; script-src 'self'; style-src 'self'; connect-src 'self'; base-uri 'none'; form-action 'none'; frame-ancestors 'none'"
+
+/** The pages behind the links in mails. None of their requests changes anything. */
+export const linkPageRoutes: FastifyPluginAsync = async (app) => {
+  for (const [path, [type, content]] of Object.entries(pageFiles(app.config.CONSOLE))) {
+    app.get(
+      path,
+      async (_request, reply) =>
+        await reply.type(type).header('content-security-policy', PAGE_POLICY).send(content)
+    )
+  }
+}

@@ -1,14 +1,14 @@
 import { randomUUID } from 'node:crypto'
 import type { FastifyInstance, FastifyRequest } from 'fastify'
-import type { Database } from '../../infra/postgres/database.ts'
-import { sendsMail } from '../../config.ts'
-import { InvalidRefreshTokenError } from '../../errors.ts'
-import { auditRequest } from '../../http/audit.ts'
-import { clientOf } from './authenticate.ts'
-import { createToken, hashToken } from './random-tokens.ts'
+import type { Database } from '../../../infra/postgres/database.ts'
+import { sendsMail } from '../../../config.ts'
+import { InvalidRefreshTokenError } from '../../../errors.ts'
+import { auditRequest } from '../../../http/audit.ts'
+import { createToken, hashToken } from '../../../infra/system/identifiers.ts'
+import { clientOf } from '../authenticate.ts'
 import { createAccount, endSessionOfToken, revokeReplayed, revokeSessions, rotateToken, startSession,
   type Lifetimes, type Session, type SessionIds } from './session-repository.ts'
-import type { User } from './user-repository.ts'
+import type { User } from '../user-repository.ts'
 
 // Access and refresh tokens, and the sessions behind them (docs/adr/0005-sessions-in-postgresql.md).
 

@@ -1,7 +1,8 @@
-import { NEWEST, type Page } from '../../http/pagination.ts'
-import type { Database } from '../../infra/postgres/database.ts'
-import { statement } from '../../infra/postgres/statement.ts'
-import { ALIVE, type Client, type Session } from './session-repository.ts'
+import { NEWEST, type Page } from '../../../http/pagination.ts'
+import type { Database } from '../../../infra/postgres/database.ts'
+import { statement } from '../../../infra/postgres/statement.ts'
+import { ALIVE } from '../user-repository.ts'
+import type { Client, Session } from './session-repository.ts'
 
 // The sessions of a user. SQL, because PostgreSQL's clock decides which of them have ended.
 

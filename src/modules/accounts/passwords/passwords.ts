@@ -1,10 +1,10 @@
 import { availableParallelism } from 'node:os'
 import argon2 from 'argon2'
 import fp from 'fastify-plugin'
-import { RetryLaterError } from '../../errors.ts'
-import { Semaphore } from '../../infra/system/semaphore.ts'
-import { addCounter, addGauge } from '../../infra/telemetry/metrics.ts'
-import { normalizePassword } from './credentials.ts'
+import { RetryLaterError } from '../../../errors.ts'
+import { Semaphore } from '../../../infra/system/semaphore.ts'
+import { addCounter, addGauge } from '../../../infra/telemetry/metrics.ts'
+import { normalizePassword } from './password-rules.ts'
 
 declare module 'fastify' {
   interface FastifyInstance {

@@ -1,7 +1,7 @@
 import type { FastifyInstance } from 'fastify'
 import { statement, type StatementRunner } from '../../infra/postgres/statement.ts'
 import { runPeriodically } from '../../infra/system/periodic-task.ts'
-import { OUTDATED_LIMITS } from './mail-sql.ts'
+import { OUTDATED_LIMITS } from './mail/mail-sql.ts'
 
 // Deletes what has ended or expired.
 

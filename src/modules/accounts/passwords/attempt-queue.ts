@@ -1,7 +1,7 @@
-import { createTooManyRequestsError } from '../../errors.ts'
-import { clock } from '../../infra/system/clock.ts'
-import { Semaphore } from '../../infra/system/semaphore.ts'
-import { secondsLeft } from '../rate-limit/index.ts'
+import { createTooManyRequestsError } from '../../../errors.ts'
+import { clock } from '../../../infra/system/clock.ts'
+import { Semaphore } from '../../../infra/system/semaphore.ts'
+import { secondsLeft } from '../../rate-limit/index.ts'
 
 /** The most attempts that may wait in one queue. Each uses memory, and the last waits for all others. */
 const MAX_WAITING = 64

@@ -1,11 +1,11 @@
 import { createHash } from 'node:crypto'
 import { setTimeout as sleep } from 'node:timers/promises'
 import type { FastifyInstance, FastifyRequest } from 'fastify'
-import { clock } from '../../infra/system/clock.ts'
-import { auditRequest } from '../../http/audit.ts'
-import type { Counters } from '../rate-limit/index.ts'
-import type { AuthCounts } from './account-metrics.ts'
-import { addressKey } from './address-limits.ts'
+import { clock } from '../../../infra/system/clock.ts'
+import { auditRequest } from '../../../http/audit.ts'
+import type { Counters } from '../../rate-limit/index.ts'
+import type { AuthCounts } from '../account-metrics.ts'
+import { addressKey } from '../request-limits.ts'
 import { AttemptQueue } from './attempt-queue.ts'
 
 const ADDRESS_WINDOW_MS = 60_000

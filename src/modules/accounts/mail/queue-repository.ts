@@ -1,5 +1,5 @@
 import { statement, type StatementRunner } from '../../../infra/postgres/statement.ts'
-import type { LinkKind, MailKind } from '../mail-sql.ts'
+import type { LinkKind, MailKind } from './mail-sql.ts'
 
 // The queue of mails in the table `mails`. Single statements, so that no transaction is open while a mail is
 // sent. A sender that dies leaves its claim, which lapses.

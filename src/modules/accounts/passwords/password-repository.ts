@@ -1,8 +1,8 @@
-import { statement, type StatementRunner } from '../../infra/postgres/statement.ts'
-import { CHANGED, endAccessSql, endOlder, linkOwnerSql, type Change } from './access-ending.ts'
-import { noticeSql } from './mail-sql.ts'
-import { hasSessionSql, type PasswordProof } from './password-proof.ts'
-import type { EndedSessions } from './session-repository.ts'
+import { statement, type StatementRunner } from '../../../infra/postgres/statement.ts'
+import { CHANGED, endAccessSql, endOlder, linkOwnerSql, type Change } from '../revocation-repository.ts'
+import { noticeSql } from '../mail/mail-sql.ts'
+import { hasSessionSql, type PasswordProof } from '../user-repository.ts'
+import type { EndedSessions } from '../sessions/session-repository.ts'
 
 interface NewHash {
   /** The hash of the new password. */

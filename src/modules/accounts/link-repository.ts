@@ -1,7 +1,7 @@
-import { statement, type StatementRunner } from '../../../infra/postgres/statement.ts'
-import { CHANGED, endAccessSql, endOlder, linkOwnerSql, type Change } from '../access-ending.ts'
-import { linkMailSql, type LinkKind } from '../mail-sql.ts'
-import type { EndedSessions } from '../session-repository.ts'
+import { statement, type StatementRunner } from '../../infra/postgres/statement.ts'
+import { CHANGED, endAccessSql, endOlder, linkOwnerSql, type Change } from './revocation-repository.ts'
+import { linkMailSql, type LinkKind } from './mail/mail-sql.ts'
+import type { EndedSessions } from './sessions/session-repository.ts'
 
 // Asks for links, and uses them. password-changes.ts uses the link that resets a password.
 

@@ -1,13 +1,12 @@
 import type { FastifyInstance, FastifyRequest } from 'fastify'
 import fp from 'fastify-plugin'
-import { InvalidError, UnauthorizedError } from '../../errors.ts'
-import { auditRequest } from '../../http/audit.ts'
-import type { Database } from '../../infra/postgres/database.ts'
-import { isEmailAddress } from './credentials.ts'
-import type { PasswordProof } from './password-proof.ts'
+import { InvalidError, UnauthorizedError } from '../../../errors.ts'
+import { auditRequest } from '../../../http/audit.ts'
+import type { Database } from '../../../infra/postgres/database.ts'
+import { isEmailAddress } from '../mail/email-addresses.ts'
 import type { Passwords } from './passwords.ts'
 import { SignInThrottle } from './sign-in-throttle.ts'
-import { findUser, replacePasswordHash, type User } from './user-repository.ts'
+import { findUser, replacePasswordHash, type PasswordProof, type User } from '../user-repository.ts'
 
 declare module 'fastify' {
   interface FastifyInstance {

@@ -1,24 +1,9 @@
 import { statement, type StatementRunner } from '../../infra/postgres/statement.ts'
-import { hasSessionSql, type PasswordProof } from './password-proof.ts'
-import { noticeSql } from './mail-sql.ts'
+import { DELETED_EMAIL, hasSessionSql, IS_BEING_DELETED, noticeSql,
+  type PasswordProof } from '../accounts/index.ts'
 
 // The deletion of an account begins with one statement, which takes away its e-mail address, password,
 // sessions and keys. The rows that take longer follow in batches (docs/adr/0023-deleting-accounts.md).
-
-/** The address that a user has from then on. It isn't valid, so nobody can sign up or in with it. */
-const DELETED_EMAIL = "'deleted account ' || users.id"
-
-/** A condition on a row of `users`: the deletion of the account has begun. */
-export const IS_BEING_DELETED = `users.email = ${DELETED_EMAIL}`
-
-/**
- * Returns a SELECT of a user whose account is not being deleted. Statements that insert pages or assets must
- * read from it: either its lock makes the deletion wait, or it finds no row because the deletion has begun.
- *
- * @param userId a placeholder
- */
-export const ownerSql = (userId: string): string =>
-  `SELECT id FROM users WHERE id = ${userId} AND NOT ${IS_BEING_DELETED} FOR KEY SHARE`
 
 /** Returns the statement that begins a deletion. Its first parameter is whether a mail tells the user. */
 const beginSql = (condition: string) =>

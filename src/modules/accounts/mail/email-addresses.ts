@@ -1,12 +1,9 @@
 import { domainToASCII, domainToUnicode } from 'node:url'
 import validator from 'validator'
-import { dictionary } from '@zxcvbn-ts/language-common'
 
-// The rules for e-mail addresses and passwords. The schemas of this module apply them.
+// The rules for e-mail addresses.
 
 export const EMAIL_MAX = 254
-export const PASSWORD_MIN = 8
-export const PASSWORD_MAX = 256
 /** RFC 5321, 4.5.3.1.1. */
 const LOCAL_PART_MAX_BYTES = 64
 /** What has a meaning in the syntax of SMTP or of a mail's header, such as an encoded word (`=?…?=`). */
@@ -18,9 +15,6 @@ const DEVIATIONS = /[ßς]/
 /** Characters beyond the BMP, except plane 14, whose tags and variation selectors are invisible. */
 const VISIBLE_BEYOND_BMP = /[\u{10000}-\u{DFFFF}]/gu
 
-const COMMON_PASSWORDS =
-  new Set(dictionary['passwords-common'].filter((password) => password.length >= PASSWORD_MIN))
-
 /**
  * The longest text that is normalised, in UTF-16 code units. It fits 256 characters with combining marks.
  * The time of `normalize` grows with the square of the number of marks, to 0.2 s for the longest request.
@@ -28,26 +22,14 @@ const COMMON_PASSWORDS =
 const MAX_NORMALIZED = 2048
 
 /** Normalises to NFC. Text that is too long to be valid is returned unchanged. */
-const compose = (text: string): string => text.length > MAX_NORMALIZED ? text : text.normalize('NFC')
+export const compose = (text: string): string => text.length > MAX_NORMALIZED ? text : text.normalize('NFC')
 
 /** The form in which e-mail addresses are stored and compared. */
 export const normalizeEmail = (email: string): string => compose(compose(email.trim()).toLowerCase())
 
-/** The form in which passwords are measured, hashed and compared. */
-export const normalizePassword = compose
-
 /** Returns the problems of a new account's normalised e-mail address, except with its length. */
 export const checkEmail = (email: string): string[] =>
   isPlainEmailAddress(email, [...email].length > EMAIL_MAX) ? [] : ['is invalid']
-
-/** Returns the problems of a normalised password, except with its length. */
-export function checkPassword (password: string): string[] {
-  const problems: string[] = []
-  // Unpaired surrogates are encoded as U+FFFD, so different passwords would have the same hash.
-  if (!password.isWellFormed()) problems.push('contains characters that are not valid')
-  if (COMMON_PASSWORDS.has(password.toLowerCase())) problems.push('is too common')
-  return problems
-}
 
 /**
  * Whether a normalised e-mail address has a valid form.

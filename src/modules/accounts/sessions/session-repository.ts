@@ -1,8 +1,8 @@
-import type { Database } from '../../infra/postgres/database.ts'
-import { statement, type StatementRunner } from '../../infra/postgres/statement.ts'
-import { uuidv7 } from '../../infra/postgres/uuid.ts'
-import { linkMailSql } from './mail-sql.ts'
-import { throwEmailTaken, type User } from './user-repository.ts'
+import type { Database } from '../../../infra/postgres/database.ts'
+import { statement, type StatementRunner } from '../../../infra/postgres/statement.ts'
+import { uuidv7 } from '../../../infra/postgres/uuid.ts'
+import { linkMailSql } from '../mail/mail-sql.ts'
+import { ALIVE, throwEmailTaken, type User } from '../user-repository.ts'
 
 // FIND is hot: it runs for every authenticated request, and prepared it is five to seven times as fast as
 // through Prisma. The others must be single conditional statements (docs/adr/0005-sessions-in-postgresql.md).
@@ -67,8 +67,6 @@ const CREATE_ACCOUNT = statement<
 
 /** A refresh token ($1) that was neither exchanged nor has expired. */
 const UNSPENT = 't.token_hash = $1 AND t.rotated_at IS NULL AND t.expires_at > now()'
-/** A session that has not ended. */
-export const ALIVE = 's.revoked_at IS NULL AND s.expires_at > now()'
 
 const FIND = statement<Session & { isUseRecorded: boolean }>(`
   SELECT s.id, s.user_id AS "userId", u.email, u.email_confirmed_at AS "emailConfirmedAt",

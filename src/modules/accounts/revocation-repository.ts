@@ -1,6 +1,6 @@
 import { statement, type StatementRunner } from '../../infra/postgres/statement.ts'
-import type { LinkKind } from './mail-sql.ts'
-import type { EndedSessions } from './session-repository.ts'
+import type { LinkKind } from './mail/mail-sql.ts'
+import type { EndedSessions } from './sessions/session-repository.ts'
 
 // A new password and a confirmed address end what gave access to the account before. One statement does all
 // of that. A sign-in that was under way may still have started a session, which a second statement ends.

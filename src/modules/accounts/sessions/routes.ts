@@ -1,0 +1,154 @@
+import { Type } from '@sinclair/typebox'
+import type { FastifyPluginAsyncTypebox } from '@fastify/type-provider-typebox'
+import { sendsMail } from '../../../config.ts'
+import { InvalidRefreshTokenError, NotFoundError } from '../../../errors.ts'
+import { auditRequest } from '../../../http/audit.ts'
+import { pageOf, PageQuery, takePage } from '../../../http/pagination.ts'
+import { sendWithoutBody } from '../../../http/responses.ts'
+import { answer, BAD_PAGE, bearer, BODY_ERRORS, errors, IdParams, MALFORMED_JSON, NO_PARAMETERS,
+  nothing } from '../../../http/schemas.ts'
+import { requestConfirmationRoutes } from '../email-confirmations.ts'
+import { CurrentUser, RefreshBody, userRecord } from '../schemas.ts'
+import { endOtherSessions, endSession, listSessions } from './session-list-repository.ts'
+import { Sessions } from './sessions.ts'
+
+const tags = ['Accounts']
+
+const ListedSession = Type.Object({
+  id: Type.String({ format: 'uuid', examples: ['019a7c1e-5f60-7c3a-9d2b-0f6a4c8e1b57'] }),
+  created_at: Type.String({ format: 'date-time', description: 'Time of the sign-in' }),
+  last_used_at: Type.Union([Type.String({ format: 'date-time' }), Type.Null()], {
+    description: 'Time of the last use, to the minute; null before the first'
+  }),
+  user_agent: Type.Union([Type.String(), Type.Null()], {
+    description:
+      'The `User-Agent` of the first request of that minute, cut to 256 characters; null without one',
+    examples: ['curl/8.14.1']
+  }),
+  address: Type.Union([Type.String(), Type.Null()], {
+    description: 'The client address of that request; null for a session that an older release started',
+    examples: ['203.0.113.7']
+  }),
+  current: Type.Boolean({ description: 'Whether the access token of this request belongs to the session' })
+}, { title: 'Session' })
+
+const meSchema = {
+  operationId: 'me',
+  tags,
+  summary: "Read the caller's account",
+  description: 'The account to which the access token belongs.',
+  security: bearer,
+  response: {
+    200: answer(CurrentUser, 'The account'),
+    ...errors([400, 401, 422, 500, 503], [], NO_PARAMETERS)
+  }
+}
+
+const signOutSchema = {
+  operationId: 'signOut',
+  tags,
+  summary: 'Sign out',
+  description:
+    "Ends the sessions of the access token and of the refresh token immediately, on all replicas. If the refresh token is missing, invalid, already used or another account's, the response is a 401 and no session ends.",
+  security: bearer,
+  body: RefreshBody,
+  response: {
+    204: nothing('Signed out'),
+    ...errors([...BODY_ERRORS, 401, 422, 500, 503], [], { ...MALFORMED_JSON, ...NO_PARAMETERS })
+  }
+}
+
+const listSessionsSchema = {
+  operationId: 'listSessions',
+  tags,
+  summary: 'List where the caller is signed in, newest first',
+  description: 'The sessions of the account that can still be used.',
+  security: bearer,
+  querystring: PageQuery,
+  response: {
+    200: answer(Type.Array(ListedSession), 'Sessions, newest first', 'Link?'),
+    ...errors([400, 401, 422, 500, 503], [], BAD_PAGE)
+  }
+}
+
+const endSessionSchema = {
+  operationId: 'endSession',
+  tags,
+  summary: 'End a session',
+  description: 'Its tokens are refused immediately, on all replicas.',
+  security: bearer,
+  params: IdParams,
+  response: {
+    204: nothing('The session has ended'),
+    ...errors([400, 401, 404, 408, 413, 415, 422, 500, 503], [], NO_PARAMETERS)
+  }
+}
+
+const endOtherSessionsSchema = {
+  operationId: 'endOtherSessions',
+  tags,
+  summary: 'End all other sessions',
+  description: 'Ends all sessions of the account except that of the access token.',
+  security: bearer,
+  response: {
+    204: nothing('The other sessions have ended'),
+    ...errors([400, 401, 408, 413, 415, 422, 500, 503], [], NO_PARAMETERS)
+  }
+}
+
+/** The routes of the caller's sessions. They need an access token. */
+export const sessionRoutes: FastifyPluginAsyncTypebox = async (app) => {
+  const { authCounts, database } = app
+  const sessions = new Sessions(app)
+  if (sendsMail(app.config)) await app.register(requestConfirmationRoutes)
+
+  app.get('/auth/me', { schema: meSchema }, async ({ session }) => {
+    return { user: userRecord({ ...session, id: session.userId }) }
+  })
+
+  app.delete('/auth/sign_out', {
+    schema: signOutSchema,
+    schemaErrorFormatter: () => new InvalidRefreshTokenError()
+  }, async (request, reply) => {
+    await sessions.end(request.session, request.body.refresh_token)
+    auditRequest(request, 'signed_out', { user: request.session.userId, session: request.session.id })
+    return sendWithoutBody(reply.code(204))
+  })
+
+  app.get('/auth/sessions', { schema: listSessionsSchema }, async ({ query, session }, reply) => {
+    const page = pageOf(query)
+    const found = await listSessions(database, session, page)
+    return takePage(reply, '/auth/sessions', page, found).map((
+      { id, createdAt, lastUsedAt, userAgent, address }
+    ) => ({
+      id,
+      created_at: createdAt.toISOString(),
+      last_used_at: lastUsedAt?.toISOString() ?? null,
+      user_agent: userAgent,
+      address,
+      current: id === session.id
+    }))
+  })
+
+  app.delete('/auth/sessions', { schema: endOtherSessionsSchema }, async (request, reply) => {
+    const { id, userId } = request.session
+    const ended = await endOtherSessions(database, request.session)
+    authCounts.sessions.ended += ended
+    auditRequest(request, 'session_ended', { user: userId, session: id, sessions_ended: ended })
+    return sendWithoutBody(reply.code(204))
+  })
+
+  app.delete('/auth/sessions/:id', { schema: endSessionSchema }, async (request, reply) => {
+    const { id, userId } = request.session
+    if (!await endSession(database, userId, request.params.id)) throw new NotFoundError()
+    authCounts.sessions.ended++
+    const ended = request.params.id.toLowerCase()
+    auditRequest(request, 'session_ended', {
+      user: userId,
+      session: id,
+      sessions_ended: 1,
+      ended_session: ended
+    })
+    return sendWithoutBody(reply.code(204))
+  })
+}
