@@ -3,6 +3,7 @@ import { once } from 'node:events'
 import type { FastifyInstance } from 'fastify'
 import { pino } from 'pino'
 import t, { type Test } from 'tap'
+import { createToken, hashToken } from '../../../src/infra/system/identifiers.ts'
 import { claimMail, removeMail,
   type ClaimedMail } from '../../../src/modules/accounts/mail/queue-repository.ts'
 import { buildTestApp, signUp, testSettings } from '../../helpers/app.ts'
@@ -137,7 +138,8 @@ t.test('of many claims at the same time, each gets another mail', async (t) => {
       "INSERT INTO mails (recipient, kind) SELECT 'a', 'account_deleted' FROM generate_series(1, 10)"
     )
     const claims = await Promise.all(apps.flatMap(({ database }) =>
-      Array.from({ length: 9 }, async () => await claimMail(database))
+      Array.from({ length: 9 }, async () =>
+        await claimMail(database, hashToken(createToken())))
     ))
     const ids = claims.flatMap((mail) => mail?.id ?? [])
     t.equal(ids.length, 10)
@@ -251,9 +253,9 @@ t.test('a process whose claim has lapsed does not remove the mail', async (t) =>
   const url = settings.DATABASE_URL as string
   const { database } = await buildTestApp(t, { settings })
   await queue(url, { kind: 'password_reset' })
-  const lapsed = await claimMail(database) as ClaimedMail
+  const lapsed = await claimMail(database, hashToken(createToken())) as ClaimedMail
   await query(url, 'UPDATE mails SET due_at = now()')
-  const current = await claimMail(database) as ClaimedMail
+  const current = await claimMail(database, hashToken(createToken())) as ClaimedMail
   await removeMail(database, lapsed)
   t.equal((await waiting(url)).length, 1)
   await removeMail(database, current)

@@ -1,5 +1,6 @@
-import { statement, type StatementRunner } from '../../../infra/postgres/statement.ts'
-import type { LinkKind, MailKind } from './mail-sql.ts'
+import type { Database } from '../../../infra/postgres/database.ts'
+import { statement } from '../../../infra/postgres/statement.ts'
+import type { MailKind } from './mail-sql.ts'
 
 // The queue of mails in the table `mails`. Single statements, so that no transaction is open while a mail is
 // sent. A sender that dies leaves its claim, which lapses.
@@ -10,37 +11,25 @@ const CLAIM_SECONDS = 60
 const LINK_LIFETIME = "interval '1 hour'"
 
 /** A mail that this process may send until its claim lapses. */
-export interface ClaimedMail {
+interface Mail {
   readonly id: string
   readonly userId: number | null
   readonly recipient: string
   readonly kind: MailKind
   readonly details: unknown
-  /** The number of this attempt, from 1. */
+  /** The number of this attempt, from 1. It tells whose claim it is. */
   readonly attempts: number
   readonly ageSeconds: number
+  /** Whether the token of the claim can be used as the link of the mail. */
+  readonly hasLink: boolean
+  /** The time of the claim, by the clock of PostgreSQL. */
+  readonly claimedAt: Date
 }
 
-const CLAIM = statement<ClaimedMail>(`
-  UPDATE mails SET due_at = now() + make_interval(secs => ${CLAIM_SECONDS}), attempts = attempts + 1
-  WHERE id = (SELECT id FROM mails WHERE due_at <= now() ORDER BY due_at LIMIT 1 FOR UPDATE SKIP LOCKED)
-  RETURNING id, user_id AS "userId", recipient, kind, details, attempts,
-    EXTRACT(epoch FROM now() - created_at)::double precision AS "ageSeconds"`)
-// Another process may have claimed the mail if this one was stopped for longer than a claim. The number of
-// the attempt tells whose claim it is.
-const REMOVE = statement<
-  object
->('DELETE FROM mails WHERE id = $1::uuid AND attempts = $2::integer RETURNING id')
-const POSTPONE = statement<object>(`
-  UPDATE mails SET due_at = now() + make_interval(secs => $3::double precision)
-  WHERE id = $1::uuid AND attempts = $2::integer`)
-const STORE_LINK = statement<object>(`
-  UPDATE mail_links SET token_hash = $4, expires_at = now() + ${LINK_LIFETIME}
-  WHERE user_id = $2::integer AND kind = $3 AND mail_id = $1::uuid
-    AND EXISTS (SELECT FROM mails WHERE id = $1::uuid AND attempts = $5::integer) RETURNING user_id`)
-const MEASURE = statement<QueueSize>(`
-  SELECT count(*)::integer AS waiting,
-    COALESCE(EXTRACT(epoch FROM now() - min(created_at)), 0)::double precision AS "oldestSeconds" FROM mails`)
+export interface ClaimedMail extends Mail {
+  /** The time of the claim, by `performance.now()`. */
+  readonly receivedAt: number
+}
 
 export interface QueueSize {
   readonly waiting: number
@@ -48,9 +37,36 @@ export interface QueueSize {
   readonly oldestSeconds: number
 }
 
-/** Claims the mail that is due first. @returns undefined when none is due, or others have claimed it */
-export async function claimMail (database: StatementRunner): Promise<ClaimedMail | undefined> {
-  return (await database.run(CLAIM, []))[0]
+// SKIP LOCKED lets several processes claim at once. The link is made with the claim, so that only the latest
+// claim of a mail has a link that works.
+const CLAIM = statement<Mail>(`
+  WITH claimed AS (
+    UPDATE mails SET due_at = now() + make_interval(secs => ${CLAIM_SECONDS}), attempts = attempts + 1
+    WHERE id = (SELECT id FROM mails WHERE due_at <= now() ORDER BY due_at LIMIT 1 FOR UPDATE SKIP LOCKED)
+    RETURNING id, user_id, recipient, kind, details, attempts, created_at
+  ), link AS (
+    UPDATE mail_links SET token_hash = :tokenHash, expires_at = now() + ${LINK_LIFETIME} FROM claimed
+    WHERE mail_links.user_id = claimed.user_id AND mail_links.kind = claimed.kind AND mail_id = claimed.id
+    RETURNING mail_id
+  )
+  SELECT id, user_id AS "userId", recipient, kind, details, attempts,
+    EXTRACT(epoch FROM now() - created_at)::double precision AS "ageSeconds",
+    EXISTS (SELECT FROM link) AS "hasLink", now() AS "claimedAt"
+  FROM claimed`)
+
+/**
+ * Claims the mail that is due first. If it carries a link, the token can be used for an hour, in place of an
+ * older one of this kind.
+ *
+ * @param tokenHash the hash of a new token
+ * @returns undefined when no mail is due, or others have claimed it
+ */
+export async function claimMail (
+  database: Database,
+  tokenHash: Uint8Array
+): Promise<ClaimedMail | undefined> {
+  const [mail] = await database.run(CLAIM, { tokenHash })
+  return mail && { ...mail, receivedAt: performance.now() }
 }
 
 /**
@@ -58,38 +74,25 @@ export async function claimMail (database: StatementRunner): Promise<ClaimedMail
  *
  * @returns whether it was removed
  */
-export async function removeMail (
-  database: StatementRunner,
-  { id, attempts }: ClaimedMail
-): Promise<boolean> {
-  return (await database.run(REMOVE, [id, attempts])).length > 0
+export async function removeMail (database: Database, { id, attempts }: ClaimedMail): Promise<boolean> {
+  const { count } = await database.mail.deleteMany({ where: { id, attempts } })
+  return count > 0
 }
 
 /** Ends the claim. The next attempt may begin after `seconds`. */
 export async function postponeMail (
-  database: StatementRunner,
-  { id, attempts }: ClaimedMail,
+  database: Database,
+  { id, attempts, claimedAt, receivedAt }: ClaimedMail,
   seconds: number
 ): Promise<void> {
-  await database.run(POSTPONE, [id, attempts, seconds])
-}
-
-/**
- * Makes a token usable for an hour, in place of an older one of this kind.
- *
- * @returns false if a newer mail or attempt carries the link, or no link may be used any more
- */
-export async function storeLink (
-  database: StatementRunner,
-  { id, userId, attempts }: ClaimedMail,
-  kind: LinkKind,
-  tokenHash: Uint8Array
-): Promise<boolean> {
-  const rows = await database.run(STORE_LINK, [id, userId, kind, tokenHash, attempts])
-  return rows.length > 0
+  // PostgreSQL's clock decides what is due, so this is its time.
+  const dueAt = new Date(claimedAt.getTime() + performance.now() - receivedAt + seconds * 1000)
+  await database.mail.updateMany({ where: { id, attempts }, data: { dueAt } })
 }
 
 /** Measures the queue. */
-export async function measureQueue (database: StatementRunner): Promise<QueueSize> {
-  return (await database.run(MEASURE, []))[0] as QueueSize
+export async function measureQueue (database: Database): Promise<QueueSize> {
+  const waiting = await database.mail.count()
+  const oldest = await database.mail.findFirst({ orderBy: { createdAt: 'asc' }, select: { createdAt: true } })
+  return { waiting, oldestSeconds: oldest === null ? 0 : (Date.now() - oldest.createdAt.getTime()) / 1000 }
 }

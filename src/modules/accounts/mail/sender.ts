@@ -1,10 +1,10 @@
 import type { FastifyBaseLogger } from 'fastify'
-import type { StatementRunner } from '../../../infra/postgres/statement.ts'
+import type { Database } from '../../../infra/postgres/database.ts'
 import { isDatabaseUnavailable } from '../../../infra/postgres/unavailable.ts'
 import { createToken, hashToken } from '../../../infra/system/identifiers.ts'
 import type { MailKind } from './mail-sql.ts'
 import { isLinkKind, linkTo } from './link-pages.ts'
-import { claimMail, postponeMail, removeMail, storeLink, type ClaimedMail } from './queue-repository.ts'
+import { claimMail, postponeMail, removeMail, type ClaimedMail } from './queue-repository.ts'
 import { writeMail } from './texts.ts'
 import { describeFailure, isPermanent, type SendMail } from './transport.ts'
 
@@ -23,7 +23,7 @@ export const retrySeconds = (attempts: number): number =>
   Math.min(MAX_RETRY_SECONDS, FIRST_RETRY_SECONDS * 2 ** (attempts - 1))
 
 export interface MailSenderOptions {
-  readonly database: StatementRunner
+  readonly database: Database
   readonly log: FastifyBaseLogger
   readonly send: SendMail
   /** The public address of the service. */
@@ -94,23 +94,25 @@ export class MailSender {
   /** @returns false when no mail is due */
   async #sendNext (): Promise<boolean> {
     const limit = AbortSignal.timeout(SEND_LIMIT_MS)
-    const mail = await claimMail(this.#options.database)
+    const token = createToken()
+    const mail = await claimMail(this.#options.database, hashToken(token))
     if (mail === undefined) return false
     this.start() // another mail may be due
-    await this.#deliver(mail, AbortSignal.any([limit, this.#stop.signal]))
+    await this.#deliver(mail, token, AbortSignal.any([limit, this.#stop.signal]))
     return true
   }
 
-  async #deliver (mail: ClaimedMail, signal: AbortSignal): Promise<void> {
+  async #deliver (mail: ClaimedMail, token: string, signal: AbortSignal): Promise<void> {
     const { database, log } = this.#options
     const { id, kind, attempts } = mail
-    const link = await this.#createLink(mail)
-    if (link === 'obsolete') {
+    if (isLinkKind(kind) && !mail.hasLink) { // a newer mail carries the link, or no link may be used any more
       await removeMail(database, mail)
       return
     }
     try {
-      const text = writeMail(kind, { ...mail, baseUrl: this.#options.baseUrl, link })
+      const { baseUrl } = this.#options
+      const link = isLinkKind(kind) ? linkTo(baseUrl, kind, token) : undefined
+      const text = writeMail(kind, { ...mail, baseUrl, link })
       // A new attempt has a new link, so receivers must not take it for the same mail.
       const unique = link === undefined ? id : `${id}.${attempts}`
       await this.#options.send(
@@ -123,14 +125,6 @@ export class MailSender {
     count(this.counts.sent, kind)
     log.info({ mail: id, kind, attempts, user: mail.userId ?? undefined }, 'mail sent')
     await removeMail(database, mail)
-  }
-
-  /** Makes the link of a mail. @returns undefined if the mail carries none */
-  async #createLink (mail: ClaimedMail): Promise<string | 'obsolete' | undefined> {
-    if (!isLinkKind(mail.kind)) return undefined
-    const token = createToken()
-    const isStored = await storeLink(this.#options.database, mail, mail.kind, hashToken(token))
-    return isStored ? linkTo(this.#options.baseUrl, mail.kind, token) : 'obsolete'
   }
 
   async #handleFailure (mail: ClaimedMail, error: unknown): Promise<void> {
