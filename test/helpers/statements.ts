@@ -7,7 +7,7 @@ import { query, startPostgresServer } from './servers.ts'
 // Counts the statements that reach PostgreSQL.
 
 /** Statements that no request runs: checks of PostgreSQL, reports of reads, unfinished deletions. */
-const BACKGROUND = /: SELECT 1$|INTO read_reports|FROM account_deletions WHERE begun_at/
+const BACKGROUND = /: SELECT 1$|INTO read_reports|SELECT .* FROM "public"\."account_deletions"/
 
 export interface CountedStatements {
   readonly settings: Record<string, string>

@@ -1,8 +1,8 @@
 import { sendsMail, type Config } from '../../config.ts'
 import type { StatementRunner } from '../../infra/postgres/statement.ts'
 import { beginDeletion, finishDeletion, type RemovedContent } from '../../modules/account-deletion/index.ts'
-import { checkNewAccount, checkNewPassword, createUser, findUser, listAccounts, normalizeEmail, Passwords,
-  setPassword, signOutEverywhere, type AccountSummary,
+import { checkNewAccount, checkNewPassword, createUser, findUser, listAccounts, normalizeEmail, operatorOf,
+  Passwords, setPassword, signOutEverywhere, type AccountSummary,
   type EndedSessions } from '../../modules/accounts/index.ts'
 import { withDatabase } from '../database.ts'
 import { auditCommand } from '../audit.ts'
@@ -50,9 +50,9 @@ export async function changePassword (givenEmail: string, options: Options): Pro
   return await withDatabase(config, async (database) => {
     if (await findUser(database, email) === undefined) throw createUnknownAccountError(email)
     const password = checkNewPassword(email, await readNewPassword())
-    const passwordHash = await new Passwords().hash(password)
-    const changed = await setPassword(database, email, {
-      passwordHash,
+    const newPasswordHash = await new Passwords().hash(password)
+    const changed = await setPassword(database, operatorOf(email), {
+      newPasswordHash,
       hasMail: sendsMail(config)
     })
     return reportEndedSessions('set-password', email, changed, options)
@@ -66,7 +66,7 @@ export async function remove (givenEmail: string, { json = false }: Options): Pr
   return await withUploads(config, async (uploads) => {
     await uploads.store.assertWritable()
     return await withDatabase(config, async (database) => {
-      const id = await beginDeletion(database, email, sendsMail(config))
+      const id = await beginDeletion(database, operatorOf(email), sendsMail(config))
       if (id === undefined) throw createUnknownAccountError(email)
       const { pages, ...removed } = await deleteContent(config, database, uploads, id)
       auditCommand('users delete', { user: id, pages, assets: removed.assets })

@@ -1,5 +1,5 @@
 import type { StatementRunner } from '../../infra/postgres/statement.ts'
-import { endAccess } from '../accounts/index.ts'
+import { revokeAccess } from '../accounts/index.ts'
 import { removeAssetsOf, type FileStore, type RemovedAssets } from '../assets/index.ts'
 import { deletePagesOf } from '../landing-pages/index.ts'
 import { deleteUser } from './deletion-repository.ts'
@@ -33,7 +33,7 @@ export async function finishDeletion (
   signal?: AbortSignal
 ): Promise<RemovedContent> {
   // A sign-in that was under way when the deletion began may have started a session since.
-  await endAccess(database, userId)
+  await revokeAccess(database, userId)
   let pages = 0
   while (signal?.aborted !== true) {
     const publicIds = await deletePagesOf(database, userId, PAGES_PER_STATEMENT)

@@ -4,7 +4,7 @@ import { sendsMail } from '../../config.ts'
 import { auditRequest } from '../../http/audit.ts'
 import { sendWithoutBody } from '../../http/responses.ts'
 import { bearer, BODY_ERRORS, errors, MALFORMED_JSON, nothing } from '../../http/schemas.ts'
-import { beginOwnDeletion } from './deletion-repository.ts'
+import { beginDeletion } from './deletion-repository.ts'
 
 const DeleteAccountBody = Type.Object({
   password: Type.String({ minLength: 1, description: 'The password of the account' })
@@ -37,7 +37,7 @@ export const accountDeletionRoutes: FastifyPluginAsyncTypebox = async (app) => {
     await files.assertWritable()
     const proof = await credentialCheck.confirm(request, request.body.password, 'Password')
     const hasMail = sendsMail(config)
-    if (!await beginOwnDeletion(database, proof, hasMail)) {
+    if (await beginDeletion(database, proof, hasMail) === undefined) {
       throw await credentialCheck.createRefusal(request, 'Password')
     }
     app.wakeMailSender()

@@ -7,7 +7,7 @@ import { sendWithoutBody } from '../../http/responses.ts'
 import { bearer, BODY_ERRORS, errors, MALFORMED_JSON, NO_PARAMETERS, nothing } from '../../http/schemas.ts'
 import { hashToken } from '../../infra/system/identifiers.ts'
 import { sessionOf } from './authenticate.ts'
-import { confirmEmail, requestConfirmation } from './link-repository.ts'
+import { confirmEmail, requestLink } from './link-repository.ts'
 import { EXAMPLE_LINK_TOKEN, INVALID_LINK, LinkToken } from './schemas.ts'
 import type { Session } from './sessions/session-repository.ts'
 
@@ -55,7 +55,7 @@ export const confirmEmailRoutes: FastifyPluginAsyncTypebox = async (app) => {
     onRequest: findSession
   }, async (request, reply) => {
     const session = request.session as Session | null
-    const confirmed = await confirmEmail(database, hashToken(request.body.token), session?.id)
+    const confirmed = await confirmEmail(database, hashToken(request.body.token), session?.id ?? null)
     if (confirmed === undefined) throw new InvalidError([INVALID_LINK])
     const { id: user, sessionsEnded } = confirmed
     authCounts.sessions.ended += sessionsEnded
@@ -67,8 +67,8 @@ export const confirmEmailRoutes: FastifyPluginAsyncTypebox = async (app) => {
 /** The route that asks for a link. It needs an access token. Register it only with SMTP_URL. */
 export const requestConfirmationRoutes: FastifyPluginAsyncTypebox = async (app) => {
   app.post('/auth/email_confirmations', { schema: requestConfirmationSchema }, async (request, reply) => {
-    const { userId: user, id: session } = request.session
-    await requestConfirmation(app.database, user)
+    const { userId: user, id: session, email } = request.session
+    await requestLink(app.database, 'email_confirmation', email)
     app.wakeMailSender()
     auditRequest(request, 'email_confirmation_requested', { user, session })
     return sendWithoutBody(reply.code(202))

@@ -15,10 +15,9 @@ export { setPassword } from './passwords/password-repository.ts'
 export { default as passwords, Passwords } from './passwords/passwords.ts'
 export { passwordRoutes } from './passwords/routes.ts'
 export { addressKey } from './request-limits.ts'
-export { endAccess } from './revocation-repository.ts'
+export { revokeAccess, signOutEverywhere, type EndedSessions } from './revocation-repository.ts'
 export { authRoutes } from './routes.ts'
 export { browserSessionRoutes } from './sessions/browser-session.ts'
 export { sessionRoutes } from './sessions/routes.ts'
-export { signOutEverywhere, type EndedSessions } from './sessions/session-repository.ts'
-export { createUser, DELETED_EMAIL, findUser, hasSessionSql, IS_BEING_DELETED, listAccounts, ownerSql,
-  type AccountSummary, type PasswordProof } from './user-repository.ts'
+export { createUser, DELETED_EMAIL, findUser, IS_AUTHORIZED, IS_BEING_DELETED, listAccounts, operatorOf,
+  ownerSql, type AccountSummary, type Authority } from './user-repository.ts'

@@ -1,9 +1,10 @@
+import type { Database } from '../../infra/postgres/database.ts'
 import { statement, type StatementRunner } from '../../infra/postgres/statement.ts'
-import { CHANGED, endAccessSql, endOlder, linkOwnerSql, type Change } from './revocation-repository.ts'
-import { linkMailSql, type LinkKind } from './mail/mail-sql.ts'
-import type { EndedSessions } from './sessions/session-repository.ts'
+import { linkMailSql, noticeSql, type LinkKind } from './mail/mail-sql.ts'
+import { CHANGED, revocationSql, revokeNewerAccess, type Change,
+  type EndedSessions } from './revocation-repository.ts'
 
-// Asks for links, and uses them. password-changes.ts uses the link that resets a password.
+// The links in mails: asks for them, and uses them.
 
 /** A user who has a link. */
 export interface LinkOwner {
@@ -11,73 +12,85 @@ export interface LinkOwner {
   readonly email: string
 }
 
-// FOR KEY SHARE locks the user before the link, in the order of a deletion, which could deadlock otherwise.
-
-/**
- * Parallel requests for one account don't wait for each other, because slower answers would show that it
- * exists. One of them queues a mail.
- */
-const REQUEST_RESET = statement<{ id: number }>(`
+// Parallel requests for an account must not wait for each other, because slower answers would show that it
+// exists. FOR KEY SHARE locks the user before the link, in the order of a deletion, against deadlocks.
+const REQUEST = statement<{ id: number }>(`
   WITH account AS (
     SELECT id, email FROM users
-    WHERE email = $1 AND pg_try_advisory_xact_lock(hashtextextended('password_reset ' || email, 0))
+    WHERE email = :email AND (:kind = 'password_reset' OR email_confirmed_at IS NULL)
+      AND pg_try_advisory_xact_lock(hashtextextended(:kind || ' ' || email, 0))
     FOR KEY SHARE
-  ),
-    ${linkMailSql('password_reset', 'account')}
-  SELECT id FROM users WHERE email = $1`)
-const REQUEST_CONFIRMATION = statement<{ id: number }>(`
-  WITH account AS (
-    SELECT id, email FROM users WHERE id = $1::integer AND email_confirmed_at IS NULL FOR KEY SHARE
-  ),
-    ${linkMailSql('email_confirmation', 'account')}
-  SELECT id FROM account`)
-const FIND_OWNER = statement<LinkOwner>(`
-  SELECT users.id, users.email FROM users JOIN mail_links link ON link.user_id = users.id
-  WHERE link.token_hash = $1 AND link.kind = $2 AND link.expires_at > now()`)
+  ), ${linkMailSql(':kind', 'account')}
+  SELECT id FROM users WHERE email = :email`)
 
-const CONFIRM = statement<Change>(`
-  WITH account AS (${linkOwnerSql('email_confirmation', '$1')}), changed AS (
-    UPDATE users SET email_confirmed_at = COALESCE(users.email_confirmed_at, now())
+// One statement decides which of two uses of a link succeeds: the second waits for the first, and finds the
+// token gone. The change and what it revokes are committed together.
+const USE = statement<Change>(`
+  WITH account AS (
+    SELECT users.id FROM users JOIN mail_links link ON link.user_id = users.id
+    WHERE link.token_hash = :tokenHash AND link.kind = :kind AND link.expires_at > now()
+    FOR NO KEY UPDATE OF users FOR UPDATE OF link
+  ), changed AS (
+    UPDATE users SET password_hash = COALESCE(:newPasswordHash, users.password_hash),
+      email_confirmed_at = COALESCE(users.email_confirmed_at, now())
     FROM account WHERE users.id = account.id RETURNING ${CHANGED}
-  ), ${endAccessSql('$2', "kind = 'email_confirmation'")}`)
+  ), ${noticeSql('password_changed', 'changed', ":kind = 'password_reset'")},
+  ${revocationSql("(:kind = 'password_reset' OR kind = :kind)")}`)
 
 /**
- * Queues a mail with a link that resets the password, if there is such an account.
+ * Queues a mail with a link, if there is such an account, unless the link would confirm a confirmed address.
  *
  * @param email normalised
  * @returns the id of the account
  */
-export async function requestReset (database: StatementRunner, email: string): Promise<number | undefined> {
-  const rows = await database.run(REQUEST_RESET, [email])
-  return rows[0]?.id
-}
-
-/** Queues a mail with a link that confirms the address, unless it is confirmed. */
-export async function requestConfirmation (database: StatementRunner, userId: number): Promise<void> {
-  await database.run(REQUEST_CONFIRMATION, [userId])
+export async function requestLink (
+  database: StatementRunner,
+  kind: LinkKind,
+  email: string
+): Promise<number | undefined> {
+  return (await database.run(REQUEST, { kind, email }))[0]?.id
 }
 
 /** Finds the user who got a link. @returns undefined when the link can't be used any more */
 export async function findLinkOwner (
-  database: StatementRunner,
+  database: Database,
   kind: LinkKind,
-  tokenHash: Uint8Array
+  tokenHash: Uint8Array<ArrayBuffer>
 ): Promise<LinkOwner | undefined> {
-  const rows = await database.run(FIND_OWNER, [tokenHash, kind])
-  return rows[0]
+  const owner = await database.user.findFirst({
+    where: { mailLinks: { some: { tokenHash, kind, expiresAt: { gt: new Date() } } } },
+    select: { id: true, email: true }
+  })
+  return owner ?? undefined
 }
 
 /**
- * Confirms the address of the user who got a link. Ends all other sessions and all keys, because somebody
+ * Changes the password of a user who has got a link by mail. Confirms the address, and revokes all sessions,
+ * keys and links.
+ *
+ * @returns undefined when the link can't be used any more
+ */
+export async function resetPassword (
+  database: Database,
+  tokenHash: Uint8Array,
+  newPasswordHash: string
+): Promise<EndedSessions | undefined> {
+  const values = { kind: 'password_reset', tokenHash, newPasswordHash, sessionId: null }
+  return await revokeNewerAccess(database, await database.run(USE, values), null)
+}
+
+/**
+ * Confirms the address of the user who got a link. Revokes all other sessions and all keys, because somebody
  * else may have signed up with the address.
  *
  * @param keptSession has no effect if it belongs to another user
  * @returns undefined when the link can't be used any more
  */
 export async function confirmEmail (
-  database: StatementRunner,
+  database: Database,
   tokenHash: Uint8Array,
-  keptSession: string | undefined
+  keptSession: string | null
 ): Promise<EndedSessions | undefined> {
-  return await endOlder(database, await database.run(CONFIRM, [tokenHash, keptSession ?? null]), keptSession)
+  const values = { kind: 'email_confirmation', tokenHash, newPasswordHash: null, sessionId: keptSession }
+  return await revokeNewerAccess(database, await database.run(USE, values), keptSession)
 }

@@ -1,78 +1,103 @@
 import { statement, type StatementRunner } from '../../infra/postgres/statement.ts'
-import type { LinkKind } from './mail/mail-sql.ts'
-import type { EndedSessions } from './sessions/session-repository.ts'
+import { ALIVE, findUser } from './user-repository.ts'
 
-// A new password and a confirmed address end what gave access to the account before. One statement does all
-// of that. A sign-in that was under way may still have started a session, which a second statement ends.
+// A new password and a confirmed address revoke what gave access to the account before. One statement does
+// all of that. A sign-in that was under way may still have started a session, which a second one revokes.
 
-/** A change that ends all sessions and keys which were made before. */
+/** An account and the number of its sessions that were revoked. */
+export interface EndedSessions {
+  readonly id: number
+  readonly email: string
+  readonly sessionsEnded: number
+}
+
+/** A change that revokes all sessions and keys which were created before. */
 export interface Change extends EndedSessions {
-  /** Every session and every key that was made up to this time ends. */
+  /** Every session and every key that was created up to this time ends. */
   readonly changedAt: Date
 }
 
 /**
- * The columns that `changed`, the UPDATE of a user, has to return for endAccessSql(). The times of sessions
+ * The columns that `changed`, the UPDATE of a user, has to return for revocationSql(). The times of sessions
  * and keys are rounded to milliseconds, so this time lies a little later.
  */
 export const CHANGED = "users.id, users.email, clock_timestamp() + interval '2 ms' AS at"
 
 /**
- * Returns tables of a WITH clause, and the SELECT of a Change. They end the sessions and links, and delete
- * the keys, of the user in the table `changed`.
+ * Returns tables of a WITH clause, and the SELECT of a Change. They revoke the sessions, except `:sessionId`,
+ * and the links of the user in the table `changed`, and delete the keys.
  *
- * @param keptSession a placeholder
  * @param links a condition for the links that end
  */
-export const endAccessSql = (keptSession: string, links: string): string => `
-  ended AS (
-    UPDATE sessions SET revoked_at = now() FROM changed
-    WHERE user_id = changed.id AND revoked_at IS NULL AND expires_at > now()
-      AND sessions.id IS DISTINCT FROM ${keptSession}::uuid
-    RETURNING sessions.id
+export const revocationSql = (links: string): string => `
+  revoked AS (
+    UPDATE sessions s SET revoked_at = now() FROM changed
+    WHERE user_id = changed.id AND ${ALIVE} AND s.id IS DISTINCT FROM :sessionId::uuid
+    RETURNING s.id
   ), keys AS (
     DELETE FROM api_keys USING changed WHERE user_id = changed.id
   ), links AS (
     UPDATE mail_links SET mail_id = NULL, token_hash = NULL, expires_at = NULL FROM changed
     WHERE user_id = changed.id AND ${links}
   )
-  SELECT id, email, at AS "changedAt", (SELECT count(*)::integer FROM ended) AS "sessionsEnded" FROM changed`
+  SELECT id, email, at AS "changedAt", (SELECT count(*)::integer FROM revoked) AS "sessionsEnded" FROM changed`
 
-/**
- * Returns a SELECT of the `id` of the user who got a link. Of two requests with one token, the second waits
- * for the first, and then finds the token gone.
- *
- * @param tokenHash a placeholder
- */
-export const linkOwnerSql = (kind: LinkKind, tokenHash: string): string =>
-  `SELECT users.id FROM users JOIN mail_links link ON link.user_id = users.id
-  WHERE link.token_hash = ${tokenHash} AND link.kind = '${kind}' AND link.expires_at > now()
-  FOR NO KEY UPDATE OF users FOR UPDATE OF link`
-
-const END_ACCESS = statement<object>(`
+// The command line runs it without Prisma. PostgreSQL's clock tells which sessions are alive.
+const REVOKE = statement<{ id: string }>(`
   WITH keys AS (
-    DELETE FROM api_keys WHERE user_id = $1::integer AND created_at <= $3::timestamptz
+    DELETE FROM api_keys
+    WHERE :withKeys::boolean AND user_id = :userId::integer AND created_at <= :createdUntil::timestamptz
   )
-  UPDATE sessions SET revoked_at = now()
-  WHERE user_id = $1::integer AND id IS DISTINCT FROM $2::uuid AND created_at <= $3::timestamptz AND revoked_at IS NULL`)
+  UPDATE sessions s SET revoked_at = now()
+  WHERE user_id = :userId::integer AND created_at <= :createdUntil::timestamptz AND ${ALIVE}
+    AND id IS DISTINCT FROM :keptSession::uuid
+  RETURNING id`)
 
-/** Ends the user's sessions and deletes the keys that were made until `madeUntil`. Keeps `keptSession`. */
-export async function endAccess (
+/** Revokes the user's sessions and deletes the keys that were created until then. Keeps `keptSession`. */
+export async function revokeAccess (
   database: StatementRunner,
   userId: number,
-  madeUntil: Date | 'infinity' = 'infinity',
-  keptSession?: string
+  createdUntil: Date | 'infinity' = 'infinity',
+  keptSession: string | null = null
 ): Promise<void> {
-  await database.run(END_ACCESS, [userId, keptSession ?? null, madeUntil])
+  await database.run(REVOKE, { userId, createdUntil, keptSession, withKeys: true })
 }
 
-/** Ends what was made while the statement of a change ran, except `keptSession`. */
-export async function endOlder (
+/** Revokes sessions and keys created during the change, except `keptSession`. */
+export async function revokeNewerAccess (
   database: StatementRunner,
-  rows: readonly Change[],
-  keptSession?: string
+  [changed]: readonly Change[],
+  keptSession: string | null
 ): Promise<EndedSessions | undefined> {
-  const changed = rows[0]
-  if (changed !== undefined) await endAccess(database, changed.id, changed.changedAt, keptSession)
+  if (changed !== undefined) await revokeAccess(database, changed.id, changed.changedAt, keptSession)
   return changed
+}
+
+/** Revokes all sessions of a user except this one. @returns how many it revoked */
+export async function revokeSessions (
+  database: StatementRunner,
+  userId: number,
+  keptSession: string | null
+): Promise<number> {
+  const revoked = await database.run(REVOKE, {
+    userId,
+    createdUntil: 'infinity',
+    keptSession,
+    withKeys: false
+  })
+  return revoked.length
+}
+
+/**
+ * Revokes all sessions of an account.
+ *
+ * @param email normalised
+ * @returns undefined when there is no such account
+ */
+export async function signOutEverywhere (
+  database: StatementRunner,
+  email: string
+): Promise<EndedSessions | undefined> {
+  const user = await findUser(database, email)
+  return user && { id: user.id, email, sessionsEnded: await revokeSessions(database, user.id, null) }
 }

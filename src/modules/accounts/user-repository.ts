@@ -2,9 +2,6 @@ import type { Database } from '../../infra/postgres/database.ts'
 import { statement, type StatementRunner } from '../../infra/postgres/statement.ts'
 import { InvalidError } from '../../errors.ts'
 
-// FIND is hot: it runs at every sign-in, about five times as fast as through Prisma. The others are SQL
-// because the command line also sends them to a running service (infra/pglite/admin-socket.ts).
-
 export interface User {
   readonly id: number
   readonly email: string
@@ -26,17 +23,29 @@ export interface AccountSummary {
 /** What a signed-in user has proved with the password. Changes check that it still holds. */
 export interface PasswordProof {
   readonly userId: number
+  readonly email: string
   /** The hash that the password was compared with. */
   readonly passwordHash: string
   readonly sessionId: string
 }
 
+/** Who changes an account: its user, or the operator with the command line, who needs no password. */
+export type Authority = PasswordProof | {
+  readonly email: string
+  readonly passwordHash: null
+  readonly sessionId: null
+}
+
+/** The authority of the operator over the account of a normalised address. */
+export const operatorOf = (email: string): Authority => ({ email, passwordHash: null, sessionId: null })
+
 /** A session that has not ended. */
 export const ALIVE = 's.revoked_at IS NULL AND s.expires_at > now()'
 
-/** Returns a condition for `users`: the session of the user has not ended while the password was compared. */
-export const hasSessionSql = (sessionId: string): string =>
-  `EXISTS (SELECT FROM sessions s WHERE s.id = ${sessionId}::uuid AND s.user_id = users.id AND ${ALIVE})`
+/** A condition on `users`: it is the account of an Authority, whose proof still holds. */
+export const IS_AUTHORIZED = `users.email = :email AND (:sessionId::uuid IS NULL OR
+  users.password_hash = :passwordHash AND EXISTS (
+    SELECT FROM sessions s WHERE s.id = :sessionId::uuid AND s.user_id = users.id AND ${ALIVE}))`
 
 /** The address of a user whose deletion has begun. It isn't valid, so nobody can sign up or in with it. */
 export const DELETED_EMAIL = "'deleted account ' || users.id"
@@ -58,36 +67,38 @@ export const EMAIL_TAKEN = 'Email has already been taken'
 const UNIQUE_VIOLATION = '23505'
 const ACCOUNTS_PER_STATEMENT = 500
 
+// Hot: it runs at every sign-in. The command line runs it without Prisma.
 const FIND = statement<User>(`
   SELECT id, email, password_hash AS "passwordHash", email_confirmed_at AS "emailConfirmedAt"
-  FROM users WHERE email = $1`)
+  FROM users WHERE email = :email`)
 
+// The command line runs it on a running service (infra/pglite/admin-socket.ts), without Prisma.
 const LIST = statement<AccountSummary>(`
-  SELECT u.id, u.email, to_char(u.created_at AT TIME ZONE 'UTC', 'YYYY-MM-DD"T"HH24:MI:SS.MS"Z"') AS "createdAt",
-    (SELECT count(*)::integer FROM landing_pages p WHERE p.user_id = u.id) AS "landingPages",
-    (SELECT count(*)::integer FROM assets a WHERE a.user_id = u.id) AS assets,
-    (SELECT count(*)::integer FROM sessions s WHERE s.user_id = u.id AND s.revoked_at IS NULL AND s.expires_at > now()) AS sessions
-  FROM users u
-  WHERE u.id > $1::integer AND NOT EXISTS (SELECT FROM account_deletions d WHERE d.user_id = u.id)
-  ORDER BY u.id LIMIT $2::integer`)
+  SELECT users.id, users.email,
+    to_char(users.created_at AT TIME ZONE 'UTC', 'YYYY-MM-DD"T"HH24:MI:SS.MS"Z"') AS "createdAt",
+    (SELECT count(*)::integer FROM landing_pages p WHERE p.user_id = users.id) AS "landingPages",
+    (SELECT count(*)::integer FROM assets a WHERE a.user_id = users.id) AS assets,
+    (SELECT count(*)::integer FROM sessions s WHERE s.user_id = users.id AND ${ALIVE}) AS sessions
+  FROM users
+  WHERE users.id > :after::integer AND NOT EXISTS (SELECT FROM account_deletions d WHERE d.user_id = users.id)
+  ORDER BY users.id LIMIT ${ACCOUNTS_PER_STATEMENT}`)
 
-const CREATE = statement<
-  { id: number }
->('INSERT INTO users (email, password_hash) VALUES ($1, $2) RETURNING id')
+// The command line runs it without Prisma.
+const CREATE = statement<{ id: number }>(`
+  INSERT INTO users (email, password_hash) VALUES (:email, :passwordHash) RETURNING id`)
 
 /** Finds an account by its normalised e-mail address. */
 export async function findUser (database: StatementRunner, email: string): Promise<User | undefined> {
-  const rows = await database.run(FIND, [email])
-  return rows[0]
+  return (await database.run(FIND, { email }))[0]
 }
 
 /** Yields all accounts in the order of their ids, in batches, without those that are being deleted. */
 export async function* listAccounts (database: StatementRunner): AsyncGenerator<AccountSummary[]> {
-  for (let last = 0;;) {
-    const accounts = await database.run(LIST, [last, ACCOUNTS_PER_STATEMENT])
+  for (let after = 0;;) {
+    const accounts = await database.run(LIST, { after })
     if (accounts.length > 0) yield accounts
     if (accounts.length < ACCOUNTS_PER_STATEMENT) return
-    last = accounts.at(-1)?.id as number
+    after = accounts.at(-1)?.id as number
   }
 }
 
@@ -102,7 +113,7 @@ export async function createUser (
   email: string,
   passwordHash: string
 ): Promise<number> {
-  const rows = await database.run(CREATE, [email, passwordHash]).catch(throwEmailTaken)
+  const rows = await database.run(CREATE, { email, passwordHash }).catch(throwEmailTaken)
   return rows[0]?.id as number
 }
 

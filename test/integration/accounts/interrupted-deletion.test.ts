@@ -4,7 +4,7 @@ import { pino } from 'pino'
 import t, { type Test } from 'tap'
 import { beginDeletion, finishDeletion,
   resumeDeletions } from '../../../src/modules/account-deletion/index.ts'
-import { listAccounts } from '../../../src/modules/accounts/index.ts'
+import { listAccounts, operatorOf } from '../../../src/modules/accounts/index.ts'
 import { deletePagesOf } from '../../../src/modules/landing-pages/index.ts'
 import { buildTestApp, createKey, createPage, PASSWORD, signUp, testSettings,
   type Account } from '../../helpers/app.ts'
@@ -49,7 +49,7 @@ t.test('requests that wait for the deletion to begin leave nothing', async (t) =
   const owner = await signUp(app)
   await app.inject({ url: '/auth/me', headers: owner.headers }) // notes that the session is used
   const begin = await transaction(t)
-  t.equal(await beginDeletion(begin, owner.user.email, false), owner.user.id)
+  t.equal(await beginDeletion(begin, operatorOf(owner.user.email), false), owner.user.id)
   const { headers } = owner
   const credentials = { user: { email: owner.user.email, password: PASSWORD } }
   const key = { name: 'late', scopes: ['pages:read'], current_password: PASSWORD }
@@ -172,7 +172,7 @@ t.test('after an error of PostgreSQL, the process soon goes on with the deletion
 t.test('a process that starts goes on with a deletion that has just begun', async (t) => {
   const owner = await signUp(app)
   await createPage(app, owner)
-  await beginDeletion(database, owner.user.email, false)
+  await beginDeletion(database, operatorOf(owner.user.email), false)
   await buildTestApp(t, { settings })
   await until(async () => await isGone(owner), 'the deletion', 20_000)
 })
@@ -198,7 +198,7 @@ t.test('a hundred deletions that cannot be finished do not keep a newer one from
   for (const folder of folders) await mkdir(folder)
   const owner = await signUp(app)
   const page = await createPage(app, owner)
-  await beginDeletion(database, owner.user.email, false)
+  await beginDeletion(database, operatorOf(owner.user.email), false)
   await resumeDeletions(app, { minAgeSeconds: 0 })
   t.ok(await isGone(owner))
   t.equal((await app.inject(`/landing_pages/${page.public_id}`)).statusCode, 404)
@@ -210,7 +210,7 @@ t.test('a hundred deletions that cannot be finished do not keep a newer one from
 t.test('a process that waits for a batch of another one goes on with the rest of the pages', async (t) => {
   const owner = await signUp(app)
   const pages = await Promise.all(Array.from({ length: 15 }, async () => await createPage(app, owner)))
-  await beginDeletion(database, owner.user.email, false)
+  await beginDeletion(database, operatorOf(owner.user.email), false)
   const other = await transaction(t)
   t.equal((await deletePagesOf(other, owner.user.id, 10)).length, 10)
   const published: string[] = []
@@ -229,7 +229,7 @@ t.test('several processes may finish one deletion at once', async (t) => {
   const owner = await signUp(app)
   const pages = await Promise.all(Array.from({ length: 25 }, async () => await createPage(app, owner)))
   for (let n = 0; n < 5; n++) await upload(app, owner, String(n))
-  await beginDeletion(database, owner.user.email, false)
+  await beginDeletion(database, operatorOf(owner.user.email), false)
   const countFinished = () => app.accountDeletions.counts.finished + replica.accountDeletions.counts.finished
   const finishedBefore = countFinished()
   await Promise.all([app, replica, app].map(async (one) => await resumeDeletions(one, { minAgeSeconds: 0 })))
@@ -246,7 +246,7 @@ t.test('a deletion ends between two steps when its process closes', async (t) =>
   const owner = await signUp(app)
   await Promise.all(Array.from({ length: 15 }, async () => await createPage(app, owner)))
   await upload(app, owner, 'x')
-  await beginDeletion(database, owner.user.email, false)
+  await beginDeletion(database, operatorOf(owner.user.email), false)
   const where = { userId: owner.user.id }
   const stop = new AbortController()
   const publish = async () => stop.abort() // after the first of two batches

@@ -1,6 +1,6 @@
 import { pino } from 'pino'
 import t, { type Test } from 'tap'
-import { requestReset } from '../../../src/modules/accounts/link-repository.ts'
+import { requestLink } from '../../../src/modules/accounts/link-repository.ts'
 import { buildTestApp, PASSWORD, signUp, testSettings } from '../../helpers/app.ts'
 import { startMailServer } from '../../helpers/mail-server.ts'
 import { createProxy } from '../../helpers/servers.ts'
@@ -110,7 +110,7 @@ t.test('enumeration by parallel requests: those for one account do not wait for 
   const { app, mail, ask, settings } = await setUp(t)
   const { user: { email } } = await signUp(app)
   const { client, run } = await openTransaction(t, settings.DATABASE_URL as string)
-  await requestReset({ run }, email)
+  await requestLink({ run }, 'password_reset', email)
   const answers = await Promise.all(Array.from({ length: 30 }, async () => await ask(email)))
   for (const { response } of answers) t.equal(response.statusCode, 202)
   await client.query('COMMIT')

@@ -1,5 +1,5 @@
 import t from 'tap'
-import { setPassword } from '../../../src/modules/accounts/index.ts'
+import { operatorOf, setPassword } from '../../../src/modules/accounts/index.ts'
 import { buildTestApp, createKey, PASSWORD, signUp, testSettings } from '../../helpers/app.ts'
 import { startMailServer } from '../../helpers/mail-server.ts'
 import { until } from '../../helpers/until.ts'
@@ -41,8 +41,8 @@ t.test('a mail tells the user about a new password, without the password', async
 
 t.test('a mail tells the user about a password that the command line has set', async (t) => {
   const { user: { email } } = await signUp(app)
-  await setPassword(app.database, email, {
-    passwordHash: await app.passwords.hash('staple battery horse'),
+  await setPassword(app.database, operatorOf(email), {
+    newPasswordHash: await app.passwords.hash('staple battery horse'),
     hasMail: true
   })
   t.ok(await mailAbout(email, 'Your password was changed'))

@@ -1,8 +1,7 @@
 import type { FastifyInstance } from 'fastify'
 import pg from 'pg'
 import t, { type Test } from 'tap'
-import { confirmEmail } from '../../../src/modules/accounts/link-repository.ts'
-import { resetPassword } from '../../../src/modules/accounts/passwords/password-repository.ts'
+import { confirmEmail, resetPassword } from '../../../src/modules/accounts/link-repository.ts'
 import { hashToken } from '../../../src/infra/system/identifiers.ts'
 import { buildTestApp, createKey, PASSWORD, signUp, testSettings } from '../../helpers/app.ts'
 import { startMailServer, tokenIn, type MailServer } from '../../helpers/mail-server.ts'
@@ -123,7 +122,7 @@ t.test('of statements that use one link at the same time, one succeeds', async (
   const reset = hashToken(await askForToken(it, email))
   const { database } = it.app
   const uses = {
-    email_confirmation: async () => await confirmEmail(database, confirmation, undefined),
+    email_confirmation: async () => await confirmEmail(database, confirmation, null),
     password_reset: async () => await resetPassword(database, reset, 'a hash')
   }
   for (const [kind, use] of Object.entries(uses)) {

@@ -3,7 +3,7 @@ import t, { type Test } from 'tap'
 import type { FastifyInstance } from 'fastify'
 import { buildApp } from '../../../src/app.ts'
 import { loadConfig } from '../../../src/config.ts'
-import { setPassword } from '../../../src/modules/accounts/index.ts'
+import { operatorOf, setPassword } from '../../../src/modules/accounts/index.ts'
 import { sweepExpired } from '../../../src/modules/accounts/cleanup-repository.ts'
 import { buildTestApp, PASSWORD, signUp, testSettings, type Account } from '../../helpers/app.ts'
 
@@ -242,8 +242,8 @@ t.test('a sign-in gets 401 if the password changes before its session starts, bu
   }
   t.equal(
     (await between(async () =>
-      await setPassword(app.database, email, {
-        passwordHash: await app.passwords.hash('another one entirely'),
+      await setPassword(app.database, operatorOf(email), {
+        newPasswordHash: await app.passwords.hash('another one entirely'),
         hasMail: false
       })
     )).statusCode,

@@ -79,7 +79,7 @@ export class CredentialCheck {
       throw new InvalidError([`${label} is wrong`, ...problems])
     }
     if (problems.length > 0) throw new InvalidError(problems)
-    return { userId, passwordHash: user.passwordHash, sessionId: session }
+    return { userId, email, passwordHash: user.passwordHash, sessionId: session }
   }
 
   /** Returns the error for a change that another request has forestalled since confirm(). */

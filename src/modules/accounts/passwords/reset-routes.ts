@@ -7,13 +7,12 @@ import { sendWithoutBody } from '../../../http/responses.ts'
 import { BODY_ERRORS, errors, MALFORMED_JSON, nothing } from '../../../http/schemas.ts'
 import { attachedProblems } from '../../../http/validation.ts'
 import { hashToken } from '../../../infra/system/identifiers.ts'
-import { findLinkOwner, requestReset } from '../link-repository.ts'
+import { findLinkOwner, requestLink, resetPassword } from '../link-repository.ts'
 import { isEmailAddress, normalizeEmail } from '../mail/email-addresses.ts'
 import { checkNewPasswordFields, fieldsOf } from '../new-credentials.ts'
 import { limitByAddress } from '../request-limits.ts'
 import { EXAMPLE, EXAMPLE_LINK_TOKEN, INVALID_LINK, LinkToken, newPasswordFields,
   NEW_PASSWORD_EXAMPLE } from '../schemas.ts'
-import { resetPassword } from './password-repository.ts'
 
 /** Looked up in place of a malformed address, so that it takes the same way as an unknown one. */
 const NOBODY = ''
@@ -61,7 +60,7 @@ export const passwordResetRoutes: FastifyPluginAsyncTypebox = async (app) => {
   }, async (request, reply) => {
     const { email } = request.body
     await withPaddedTime(async () => {
-      const user = await requestReset(database, isEmailAddress(email) ? email : NOBODY)
+      const user = await requestLink(database, 'password_reset', isEmailAddress(email) ? email : NOBODY)
       auditRequest(request, 'password_reset_requested', { user, email_hash: app.hashEmail(email) })
     })
     // After the wait: sending would slow the answers to known addresses.

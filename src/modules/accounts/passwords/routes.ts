@@ -7,7 +7,7 @@ import { bearer, BODY_ERRORS, errors, MALFORMED_JSON, nothing } from '../../../h
 import { attachedProblems } from '../../../http/validation.ts'
 import { checkNewPasswordFields, fieldsOf } from '../new-credentials.ts'
 import { EXAMPLE, newPasswordFields, NEW_PASSWORD_EXAMPLE, TOO_MANY_FAILURES } from '../schemas.ts'
-import { changeOwnPassword } from './password-repository.ts'
+import { setPassword } from './password-repository.ts'
 
 const ChangePasswordBody = Type.Object({
   current_password: Type.String({ minLength: 1 }),
@@ -51,9 +51,9 @@ export const passwordRoutes: FastifyPluginAsyncTypebox = async (app) => {
     const current = fieldsOf(request.body).current_password
     const proof = await credentialCheck.confirm(request, current, 'Current password', problems)
     const { password } = request.body
-    const passwordHash = await passwords.hash(password, app.addressOf(request).counted)
+    const newPasswordHash = await passwords.hash(password, app.addressOf(request).counted)
     const hasMail = sendsMail(config)
-    const changed = await changeOwnPassword(database, proof, { passwordHash, hasMail })
+    const changed = await setPassword(database, proof, { newPasswordHash, hasMail })
     if (changed === undefined) throw await credentialCheck.createRefusal(request, 'Current password')
     app.wakeMailSender()
     const { sessionsEnded } = changed

@@ -8,8 +8,9 @@ import { sendWithoutBody } from '../../../http/responses.ts'
 import { answer, BAD_PAGE, bearer, BODY_ERRORS, errors, IdParams, MALFORMED_JSON, NO_PARAMETERS,
   nothing } from '../../../http/schemas.ts'
 import { requestConfirmationRoutes } from '../email-confirmations.ts'
+import { revokeSessions } from '../revocation-repository.ts'
 import { CurrentUser, RefreshBody, userRecord } from '../schemas.ts'
-import { endOtherSessions, endSession, listSessions } from './session-list-repository.ts'
+import { listSessions, revokeSession } from './session-repository.ts'
 import { Sessions } from './sessions.ts'
 
 const tags = ['Accounts']
@@ -132,7 +133,7 @@ export const sessionRoutes: FastifyPluginAsyncTypebox = async (app) => {
 
   app.delete('/auth/sessions', { schema: endOtherSessionsSchema }, async (request, reply) => {
     const { id, userId } = request.session
-    const ended = await endOtherSessions(database, request.session)
+    const ended = await revokeSessions(database, userId, id)
     authCounts.sessions.ended += ended
     auditRequest(request, 'session_ended', { user: userId, session: id, sessions_ended: ended })
     return sendWithoutBody(reply.code(204))
@@ -140,7 +141,7 @@ export const sessionRoutes: FastifyPluginAsyncTypebox = async (app) => {
 
   app.delete('/auth/sessions/:id', { schema: endSessionSchema }, async (request, reply) => {
     const { id, userId } = request.session
-    if (!await endSession(database, userId, request.params.id)) throw new NotFoundError()
+    if (!await revokeSession(database, userId, request.params.id)) throw new NotFoundError()
     authCounts.sessions.ended++
     const ended = request.params.id.toLowerCase()
     auditRequest(request, 'session_ended', {

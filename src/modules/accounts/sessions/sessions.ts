@@ -6,8 +6,8 @@ import { InvalidRefreshTokenError } from '../../../errors.ts'
 import { auditRequest } from '../../../http/audit.ts'
 import { createToken, hashToken } from '../../../infra/system/identifiers.ts'
 import { clientOf } from '../authenticate.ts'
-import { createAccount, endSessionOfToken, revokeReplayed, revokeSessions, rotateToken, startSession,
-  type Lifetimes, type Session, type SessionIds } from './session-repository.ts'
+import { createAccount, rotateToken, signOut, signOutByToken, startSession, type Lifetimes, type Session,
+  type SessionIds } from './session-repository.ts'
 import type { User } from '../user-repository.ts'
 
 // Access and refresh tokens, and the sessions behind them (docs/adr/0005-sessions-in-postgresql.md).
@@ -91,27 +91,24 @@ export class Sessions {
    * @throws {InvalidRefreshTokenError} when the token is unknown, expired or already used
    */
   async refresh (request: FastifyRequest, refreshToken: string): Promise<IssuedSession> {
-    const spentHash = hashToken(refreshToken)
     const token = createToken()
-    const client = clientOf(request)
-    const session = await rotateToken(this.#database, spentHash, hashToken(token), this.#lifetimes, client)
-    if (session !== undefined) return this.#issue('refreshed', session, token)
-    // A separate statement, so that the revocation is committed before the error is thrown.
-    const replayed = await revokeReplayed(this.#database, spentHash)
-    if (replayed !== undefined) {
+    const hashes = [hashToken(refreshToken), hashToken(token)] as const
+    const session = await rotateToken(this.#database, ...hashes, this.#lifetimes, clientOf(request))
+    if (session?.isReplay === false) return this.#issue('refreshed', session, token)
+    if (session !== undefined) {
       this.#app.authCounts.sessions.replayed++
-      auditRequest(request, 'token_replayed', { user: replayed.userId, session: replayed.sessionId })
+      auditRequest(request, 'token_replayed', { user: session.userId, session: session.sessionId })
     }
     throw new InvalidRefreshTokenError()
   }
 
   /**
-   * Ends the bearer's session and the session of the refresh token.
+   * Ends the sessions of both tokens.
    *
    * @throws {InvalidRefreshTokenError} when the token is unusable or another user's; nothing is revoked then
    */
   async end (session: Session, refreshToken: string): Promise<void> {
-    const isRevoked = await revokeSessions(this.#database, session, hashToken(refreshToken))
+    const isRevoked = await signOut(this.#database, session, hashToken(refreshToken))
     if (!isRevoked) throw new InvalidRefreshTokenError()
     this.#app.authCounts.sessions.signed_out++
   }
@@ -122,7 +119,7 @@ export class Sessions {
    * @throws {InvalidRefreshTokenError} when the token is unknown, expired or already used
    */
   async endByToken (request: FastifyRequest, refreshToken: string): Promise<void> {
-    const ended = await endSessionOfToken(this.#database, hashToken(refreshToken))
+    const ended = await signOutByToken(this.#database, hashToken(refreshToken))
     if (ended === undefined) throw new InvalidRefreshTokenError()
     const { userId, sessionId } = ended
     request.userId = userId
