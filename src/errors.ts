@@ -104,7 +104,7 @@ export const InvalidRefreshTokenError = createError(
 /** 403: the request comes from a page that isn't the service's. */
 export const ForeignOriginError = createError(
   'LANDFALL_FOREIGN_ORIGIN',
-  'Only pages of this service may use the session of a browser; open it at %s',
+  "Cookie sessions are accepted only from this service's own pages; open it at %s",
   403
 )
 export const SignUpClosedError = createError(

@@ -2997,7 +2997,7 @@ export interface operations {
                     /**
                      * @example {
                      *       "errors": [
-                     *         "Only pages of this service may use the session of a browser; open it at https://landfall.example.com"
+                     *         "Cookie sessions are accepted only from this service's own pages; open it at https://landfall.example.com"
                      *       ]
                      *     }
                      */
@@ -3225,7 +3225,7 @@ export interface operations {
                     /**
                      * @example {
                      *       "errors": [
-                     *         "Only pages of this service may use the session of a browser; open it at https://landfall.example.com"
+                     *         "Cookie sessions are accepted only from this service's own pages; open it at https://landfall.example.com"
                      *       ]
                      *     }
                      */

@@ -102,8 +102,8 @@ export default fp(async (app) => {
     app.metrics,
     {
       name: 'landfall_account_deletions_total',
-      help:
-        'Deletions of accounts by event: begun (by their users), finished, or failed (an attempt; another follows)'
+      help: 'Deletions of accounts by event: begun (by their users), finished, or failed (an attempt; ' +
+        'another follows)'
     },
     () => deletions.counts,
     'event'

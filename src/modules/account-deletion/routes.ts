@@ -15,7 +15,10 @@ const deleteAccountSchema = {
   tags: ['Accounts'],
   summary: "Delete the caller's account",
   description:
-    "Deletes the account with its pages, their versions and read counts, its assets and their files, its sessions and API keys. The account and its tokens can no longer be used, on all replicas; pages and files are a 404. The email address is free for a new account. This can't be undone. Wrong passwords count as failed sign-ins.",
+    'Deletes the account with its pages, their versions and read counts, its assets and their files, its ' +
+    'sessions and API keys. The account and its tokens can no longer be used, on all replicas; pages and ' +
+    "files are a 404. The email address is free for a new account. This can't be undone. Wrong passwords " +
+    'count as failed sign-ins.',
   security: bearer,
   body: DeleteAccountBody,
   response: {

@@ -57,7 +57,8 @@ export default fp(async (app) => {
     {
       name: 'landfall_sessions_total',
       help:
-        'Sessions by event: begun, refreshed, signed_out, ended (by another session, a new password or a confirmed address), or replayed (ended because a rotated refresh token was used again)'
+        'Sessions by event: begun, refreshed, signed_out, ended (by another session, a new password or a ' +
+        'confirmed address), or replayed (ended because a rotated refresh token was used again)'
     },
     () => counts.sessions,
     'event'

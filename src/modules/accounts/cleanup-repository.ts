@@ -32,7 +32,8 @@ const SWEEP = statement<{ deleted: number }>(`
     RETURNING 1
   ), limits AS (
     DELETE FROM mail_limits WHERE (address_hash, kind) IN (
-      SELECT address_hash, kind FROM mail_limits WHERE ${OUTDATED_LIMITS} LIMIT ${BATCH} FOR UPDATE SKIP LOCKED)
+      SELECT address_hash, kind FROM mail_limits WHERE ${OUTDATED_LIMITS}
+      LIMIT ${BATCH} FOR UPDATE SKIP LOCKED)
     RETURNING 1
   ), keys AS (
     DELETE FROM api_keys WHERE id IN (

@@ -16,7 +16,9 @@ const requestConfirmationSchema = {
   tags: ['Accounts'],
   summary: 'Ask for another link that confirms the email address',
   description:
-    'Sign-up sends the first one. The link is valid for an hour and can be used once; a later link replaces it. At most three of these mails are sent in an hour, and none if the address is confirmed; the response is the same in any case.',
+    'Sign-up sends the first one. The link is valid for an hour and can be used once; a later link ' +
+    'replaces it. At most three of these mails are sent in an hour, and none if the address is ' +
+    'confirmed; the response is the same in any case.',
   security: bearer,
   response: {
     202: nothing('A mail is on its way, unless the address is confirmed or got three in this hour'),
@@ -29,7 +31,9 @@ const confirmEmailSchema = {
   tags: ['Accounts'],
   summary: 'Confirm the email address with the link of a mail',
   description:
-    'Ends all sessions of the account and deletes its API keys, because somebody else may have signed up with the address. Only the session whose access token is sent stays, if it belongs to the account. The access token is optional, but must be valid.',
+    'Ends all sessions of the account and deletes its API keys, because somebody else may have signed up ' +
+    'with the address. Only the session whose access token is sent stays, if it belongs to the account. ' +
+    'The access token is optional, but must be valid.',
   security: [{}, ...bearer],
   body: Type.Object({ token: LinkToken }, {
     title: 'ConfirmEmail',

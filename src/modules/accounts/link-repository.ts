@@ -12,7 +12,7 @@ export interface LinkOwner {
   readonly email: string
 }
 
-// Parallel requests for an account must not wait for each other, because slower answers would show that it
+// One statement, and parallel requests don't wait for each other: slower responses would show that an account
 // exists. FOR KEY SHARE locks the user before the link, in the order of a deletion, against deadlocks.
 const REQUEST = statement<{ id: number }>(`
   WITH account AS (

@@ -40,7 +40,8 @@ export const revocationSql = (links: string): string => `
     UPDATE mail_links SET mail_id = NULL, token_hash = NULL, expires_at = NULL FROM changed
     WHERE user_id = changed.id AND ${links}
   )
-  SELECT id, email, at AS "changedAt", (SELECT count(*)::integer FROM revoked) AS "sessionsEnded" FROM changed`
+  SELECT id, email, at AS "changedAt", (SELECT count(*)::integer FROM revoked) AS "sessionsEnded"
+  FROM changed`
 
 // The command line runs it without Prisma. PostgreSQL's clock tells which sessions are alive.
 const REVOKE = statement<{ id: string }>(`

@@ -41,7 +41,8 @@ const signUpSchema = {
   tags,
   summary: 'Create an account',
   description:
-    'Also signs in: the response contains the tokens of the first session. By default, a client address may send 60 of these requests a minute. With `SIGN_UP=closed`, the response is a 403.',
+    'Also signs in: the response contains the tokens of the first session. By default, a client address ' +
+    'may send 60 of these requests a minute. With `SIGN_UP=closed`, the response is a 403.',
   body: SignUpBody,
   response: {
     201: answer(UserWithTokens, 'The account, and the tokens of its first session', 'Location'),
@@ -57,7 +58,9 @@ const signInSchema = {
   tags,
   summary: 'Sign in',
   description:
-    'Starts a new session; existing sessions stay valid. By default, the service responds with a 429 after 10 failures for one account in 15 minutes, or 30 failures from one client address in a minute.',
+    'Starts a new session; existing sessions stay valid. By default, the service responds with a 429 ' +
+    'after 10 failures for one account in 15 minutes, or 30 failures from one client address in a ' +
+    'minute.',
   body: SignInBody,
   response: {
     200: answer(UserWithTokens, 'The account, and the tokens of a new session'),
@@ -74,7 +77,10 @@ const refreshSchema = {
   tags,
   summary: 'Exchange a refresh token for a new pair of tokens',
   description:
-    'A refresh token can be used once. If it is sent several times at once, one request gets new tokens and the others get a 401. If it is sent again more than 10 seconds after its first use, the session ends, because the token may have been stolen. So send one refresh at a time, and store the new tokens.',
+    'A refresh token can be used once. If it is sent several times at once, one request gets new tokens ' +
+    'and the others get a 401. If it is sent again more than 10 seconds after its first use, the session ' +
+    'ends, because the token may have been stolen. So send one refresh at a time, and store the new ' +
+    'tokens.',
   body: RefreshBody,
   response: {
     200: answer(Tokens, 'The next tokens of the session'),

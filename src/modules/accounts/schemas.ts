@@ -67,7 +67,9 @@ export const SignUpBody = Type.Object({
       normalize: normalizeEmail,
       check: checkEmail,
       description:
-        'At most 254 characters. White space around the address is removed, and case is ignored. Quoted local parts are refused, and so are characters that mail programs read as others, such as full-width letters.'
+        'At most 254 characters. White space around the address is removed, and case is ignored. Quoted ' +
+        'local parts are refused, and so are characters that mail programs read as others, such as ' +
+        'full-width letters.'
     }),
     ...newPasswordFields
   })

@@ -153,7 +153,7 @@ t.test('attack: pages of other origins can neither renew nor end a session, nor 
     ) {
       t.equal(answer.statusCode, 403, String(origin))
       t.same(answer.json(), {
-        errors: [`Only pages of this service may use the session of a browser; open it at ${ORIGIN}`]
+        errors: [`Cookie sessions are accepted only from this service's own pages; open it at ${ORIGIN}`]
       })
       t.equal(answer.headers['set-cookie'], undefined)
       t.equal(answer.headers['access-control-allow-origin'], undefined)

@@ -286,7 +286,10 @@ t.test('a page of another origin gets no session', async (t) => {
     return await globalThis.fetch(target, { ...init, headers })
   }
   const { auth } = createLandfallClient({ baseUrl: url, cookieSession: true, fetch })
-  t.match(await failure(auth.signUp(credentials())), { status: 403, message: /^Only pages of this service/ })
+  t.match(await failure(auth.signUp(credentials())), {
+    status: 403,
+    message: /^Cookie sessions are accepted only from/
+  })
   t.match(await failure(auth.resume()), { status: 403 })
 })
 

@@ -37,13 +37,13 @@ const FIND = statement<UsedKey & { isUseRecorded: boolean }>(`
   FROM api_keys k JOIN users u ON u.id = k.user_id
   WHERE k.key_hash = :keyHash AND (k.expires_at IS NULL OR k.expires_at > now())`)
 
-// SKIP LOCKED never waits for the row: many requests may begin with a minute, and one of them is enough.
+// Hot. SKIP LOCKED never waits for the row: many requests may begin with a minute, and one of them is enough.
 const RECORD_USE = statement<object>(`
   UPDATE api_keys SET last_used_at = date_trunc('minute', now())
   WHERE id = (SELECT id FROM api_keys WHERE id = :id::uuid FOR NO KEY UPDATE SKIP LOCKED)`)
 
-// The key and its notice are created only while the proof holds. The lock on the user lets one key be created
-// at a time; a trigger counts the keys, because this statement can't see those created while it waited.
+// One statement checks the proof and creates key and notice. The lock on the user lets one be created at a
+// time; a trigger counts the keys, because this statement can't see those created while it waited.
 const CREATE = statement<ApiKeyRow | { [Field in keyof ApiKeyRow]: null }>(`
   WITH account AS (SELECT id, email FROM users WHERE ${IS_AUTHORIZED} FOR NO KEY UPDATE), created AS (
     INSERT INTO api_keys (id, user_id, name, scopes, key_hash, expires_at)

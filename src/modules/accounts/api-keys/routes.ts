@@ -91,7 +91,10 @@ const createKeySchema = {
   tags,
   summary: 'Create an API key',
   description:
-    'A key lets a program manage pages and assets without a sign-in, until it is deleted or expires. It never works for the account itself. With `assets:read` or `assets:write` it also sees the ids and public ids of pages that use a file. An account can have 100 keys that have not expired. Wrong passwords count as failed sign-ins.',
+    'A key lets a program manage pages and assets without a sign-in, until it is deleted or expires. It ' +
+    'never works for the account itself. With `assets:read` or `assets:write` it also sees the ids and ' +
+    'public ids of pages that use a file. An account can have 100 keys that have not expired. Wrong ' +
+    'passwords count as failed sign-ins.',
   security: bearer,
   body: CreateBody,
   response: {

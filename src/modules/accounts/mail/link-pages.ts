@@ -61,7 +61,8 @@ const RESET_PASSWORD: Page = {
   form: `<p><label for="password">New password</label>
 <input id="password" name="password" type="password" autocomplete="new-password" required></p>
 <p><label for="confirmation">New password, repeated</label>
-<input id="confirmation" name="password_confirmation" type="password" autocomplete="new-password" required></p>
+<input id="confirmation" name="password_confirmation" type="password" autocomplete="new-password"
+  required></p>
 <p><button>Change the password</button></p>`,
   target: '../auth/password_resets',
   done: 'Your password is changed. You can sign in with it now.'
@@ -69,8 +70,8 @@ const RESET_PASSWORD: Page = {
 
 const CONFIRM_EMAIL: Page = {
   title: 'Confirm your email address',
-  text:
-    'This ends all sessions and deletes all API keys of your account. Confirm the address only if the account is yours.',
+  text: 'This ends all sessions and deletes all API keys of your account. Confirm the address only if the ' +
+    'account is yours.',
   form: '<p><button>Confirm this address</button></p>',
   target: '../auth/email_confirmations',
   done: 'Your email address is confirmed. You can sign in now.'
@@ -121,8 +122,9 @@ form.addEventListener('submit', async (event) => {
   button.disabled = false
 })
 
-if (token === null) show('This link is not complete, or the page was loaded again. Open the link in the mail once more.')
-else form.hidden = false
+if (token === null) {
+  show('This link is not complete, or the page was loaded again. Open the link in the mail once more.')
+} else form.hidden = false
 `
 
 /**
@@ -139,7 +141,8 @@ const pageFiles = (hasConsole: boolean): Readonly<Record<string, readonly [strin
 
 /** The pages load only their own files, and send only to the service. */
 const PAGE_POLICY =
-  "default-src 'none'; script-src 'self'; style-src 'self'; connect-src 'self'; base-uri 'none'; form-action 'none'; frame-ancestors 'none'"
+  "default-src 'none'; script-src 'self'; style-src 'self'; connect-src 'self'; base-uri 'none'; " +
+  "form-action 'none'; frame-ancestors 'none'"
 
 /** The pages behind the links in mails. None of their requests changes anything. */
 export const linkPageRoutes: FastifyPluginAsync = async (app) => {

@@ -16,7 +16,7 @@ interface Mail {
   readonly userId: number | null
   readonly recipient: string
   readonly kind: MailKind
-  readonly details: unknown
+  readonly details: any
   /** The number of this attempt, from 1. It tells whose claim it is. */
   readonly attempts: number
   readonly ageSeconds: number
@@ -37,8 +37,8 @@ export interface QueueSize {
   readonly oldestSeconds: number
 }
 
-// SKIP LOCKED lets several processes claim at once. The link is made with the claim, so that only the latest
-// claim of a mail has a link that works.
+// Prisma has no SKIP LOCKED, which lets several processes claim at once. The link is made with the claim, so
+// that only the latest claim of a mail has a link that works.
 const CLAIM = statement<Mail>(`
   WITH claimed AS (
     UPDATE mails SET due_at = now() + make_interval(secs => ${CLAIM_SECONDS}), attempts = attempts + 1

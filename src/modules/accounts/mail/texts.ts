@@ -38,24 +38,29 @@ interface KeyDetails {
 }
 
 const WAS_NOT_YOU =
-  "If this wasn't you, somebody else can use your account: ask for a link to reset your password at once, and tell the operator of the service."
+  "If this wasn't you, somebody else can use your account: ask for a link to reset your password at " +
+  'once, and tell the operator of the service.'
 
 const CONTENTS: Readonly<Record<MailKind, (context: MailContext) => Content>> = {
   email_confirmation: ({ baseUrl, recipient, link = '' }) => ({
     subject: 'Confirm your email address',
     blocks: [
-      `Somebody has given ${recipient} as the email address of an account at ${baseUrl}. If this was you, confirm the address with this link:`,
+      `Somebody has given ${recipient} as the email address of an account at ${baseUrl}. If this was ` +
+      'you, confirm the address with this link:',
       { link },
-      'The link is valid for an hour and can be used once. Confirming ends all sessions and deletes all API keys of the account; sign in again afterwards.',
+      'The link is valid for an hour and can be used once. Confirming ends all sessions and deletes all ' +
+      'API keys of the account; sign in again afterwards.',
       "If this wasn't you, ignore this mail: the address then stays unconfirmed."
     ]
   }),
   password_reset: ({ baseUrl, recipient, link = '' }) => ({
     subject: 'Reset your password',
     blocks: [
-      `Somebody has asked to reset the password of the account ${recipient} at ${baseUrl}. If this was you, choose a new password with this link:`,
+      `Somebody has asked to reset the password of the account ${recipient} at ${baseUrl}. If this was ` +
+      'you, choose a new password with this link:',
       { link },
-      'The link is valid for an hour and can be used once. A new password ends all sessions and deletes all API keys of the account.',
+      'The link is valid for an hour and can be used once. A new password ends all sessions and deletes ' +
+      'all API keys of the account.',
       "If this wasn't you, ignore this mail: the password then stays as it is."
     ]
   }),
@@ -73,7 +78,8 @@ const CONTENTS: Readonly<Record<MailKind, (context: MailContext) => Content>> = 
     return {
       subject: 'A new API key was created',
       blocks: [
-        `An API key was created for the account ${recipient} at ${baseUrl}. The list of your keys shows its name.`,
+        `An API key was created for the account ${recipient} at ${baseUrl}. The list of your keys shows ` +
+        'its name.',
         `Scopes: ${scopes.join(', ')}`,
         `Expires: ${expiresAt === null ? 'never' : formatTime(expiresAt)}`,
         `${WAS_NOT_YOU} The reset deletes the key, too.`

@@ -24,7 +24,10 @@ const requestResetSchema = {
   tags: ['Accounts'],
   summary: 'Ask for a link that resets the password',
   description:
-    'Sends a mail with the link, if there is an account with the address. The response is the same in any case, and takes the same time. The link leads to a page of the service, is valid for an hour and can be used once; a later link replaces it. An address gets at most three of these mails an hour. By default, a client address may send 30 of these requests a minute.',
+    'Sends a mail with the link, if there is an account with the address. The response is the same in ' +
+    'any case, and takes the same time. The link leads to a page of the service, is valid for an hour ' +
+    'and can be used once; a later link replaces it. An address gets at most three of these mails an ' +
+    'hour. By default, a client address may send 30 of these requests a minute.',
   body: Type.Object({
     email: Type.String({ normalize: normalizeEmail, description: 'Case is ignored' })
   }, { title: 'RequestPasswordReset', examples: [{ email: EXAMPLE.email }] }),
@@ -39,7 +42,8 @@ const resetPasswordSchema = {
   tags: ['Accounts'],
   summary: 'Choose a new password with the link of a mail',
   description:
-    'Confirms the email address, ends all sessions of the account and all links that were mailed before, and deletes its API keys. A link whose new password is refused can be used again.',
+    'Confirms the email address, ends all sessions of the account and all links that were mailed before, ' +
+    'and deletes its API keys. A link whose new password is refused can be used again.',
   body: Type.Object({ token: LinkToken, ...newPasswordFields }, {
     title: 'ResetPassword',
     examples: [{ token: EXAMPLE_LINK_TOKEN, ...NEW_PASSWORD_EXAMPLE }]

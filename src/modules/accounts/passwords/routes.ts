@@ -25,7 +25,8 @@ const changePasswordSchema = {
   tags: ['Accounts'],
   summary: 'Change the password',
   description:
-    'Ends all other sessions of the account and all links that reset its password, and deletes its API keys. Wrong passwords count as failed sign-ins.',
+    'Ends all other sessions of the account and all links that reset its password, and deletes its API ' +
+    'keys. Wrong passwords count as failed sign-ins.',
   security: bearer,
   body: ChangePasswordBody,
   response: {

@@ -14,10 +14,11 @@ import { recordSession, Sessions } from './sessions.ts'
 
 const tags = ['Accounts']
 const ORIGIN =
-  'Only pages of the service itself may send this request: its `Origin` must be that of `BASE_URL` or of the host that it is sent to.'
+  'Only pages of the service itself may send this request: its `Origin` must be that of `BASE_URL` or of ' +
+  'the host that it is sent to.'
 
 const FOREIGN_ORIGIN =
-  'Only pages of this service may use the session of a browser; open it at https://landfall.example.com'
+  "Cookie sessions are accepted only from this service's own pages; open it at https://landfall.example.com"
 
 /** A refused cookie is deleted, or about to be replaced. */
 const REFUSED = errors([401], ['Set-Cookie?', 'Retry-After?'], { 401: 'Invalid or expired refresh token' })
@@ -32,7 +33,11 @@ const renewBrowserSessionSchema = {
   tags,
   summary: 'Keep the session of a browser in a cookie',
   description:
-    `Exchanges a refresh token for the next one, which it sets as a cookie that scripts can't read: that of the body after a sign-in, and from then on that of the cookie. A refresh token can be used once, and a replay ends the session, as with \`/auth/refresh\`. A refused cookie is deleted. If another request has renewed it less than 10 seconds ago, it is not, and the 401 has a \`Retry-After\`: by then the browser has the next cookie. ${ORIGIN}`,
+    "Exchanges a refresh token for the next one, which it sets as a cookie that scripts can't read: that " +
+    'of the body after a sign-in, and from then on that of the cookie. A refresh token can be used once, ' +
+    `and a replay ends the session, as with \`/auth/refresh\`. A refused cookie is deleted. If another ` +
+    `request has renewed it less than 10 seconds ago, it is not, and the 401 has a \`Retry-After\`: by ` +
+    `then the browser has the next cookie. ${ORIGIN}`,
   body: Type.Union([
     Type.Object({
       refresh_token: Type.Optional(Type.String({

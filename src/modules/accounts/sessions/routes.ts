@@ -50,7 +50,9 @@ const signOutSchema = {
   tags,
   summary: 'Sign out',
   description:
-    "Ends the sessions of the access token and of the refresh token immediately, on all replicas. If the refresh token is missing, invalid, already used or another account's, the response is a 401 and no session ends.",
+    'Ends the sessions of the access token and of the refresh token immediately, on all replicas. If the ' +
+    "refresh token is missing, invalid, already used or another account's, the response is a 401 and no " +
+    'session ends.',
   security: bearer,
   body: RefreshBody,
   response: {

@@ -54,7 +54,8 @@ type Hash = Uint8Array<ArrayBuffer>
 const NEW_SESSION = `
   session AS (
     INSERT INTO sessions (id, user_id, expires_at, user_agent, address)
-    SELECT :id::uuid, id, now() + make_interval(secs => :sessionSeconds::double precision), :userAgent, :address
+    SELECT :id::uuid, id, now() + make_interval(secs => :sessionSeconds::double precision),
+      :userAgent, :address
     FROM account
     RETURNING id, user_id, expires_at
   ), token AS (
@@ -75,7 +76,7 @@ const START = statement<SessionIds>(`
     SELECT id FROM users WHERE id = :userId::integer AND password_hash = :passwordHash FOR SHARE
   ), ${NEW_SESSION}`)
 
-// Account, mail and session are committed together, in one round trip.
+// One statement creates account, mail and session, or nothing.
 const CREATE_ACCOUNT = statement<SessionIds>(`
   WITH account AS (
     INSERT INTO users (email, password_hash, email_confirmed_at) VALUES (:email, :passwordHash, NULL)
@@ -89,7 +90,7 @@ const FIND = statement<Session & { isUseRecorded: boolean }>(`
   FROM sessions s JOIN users u ON u.id = s.user_id
   WHERE s.id = :sessionId::uuid AND s.user_id = :userId::integer AND ${ALIVE}`)
 
-// SKIP LOCKED never waits for the row: many requests may begin with a minute, and one of them is enough.
+// Hot. SKIP LOCKED never waits for the row: many requests may begin with a minute, and one of them is enough.
 const RECORD_USE = statement<object>(`
   UPDATE sessions SET last_used_at = date_trunc('minute', now()), user_agent = :userAgent, address = :address
   WHERE id = (SELECT id FROM sessions WHERE id = :sessionId::uuid FOR NO KEY UPDATE SKIP LOCKED)`)
@@ -107,7 +108,8 @@ const ROTATE = statement<Rotation>(`
       LEAST(expires_at, now() + make_interval(secs => :refreshTokenSeconds::double precision))
     FROM spent
   ), used AS (
-    UPDATE sessions SET last_used_at = date_trunc('minute', now()), user_agent = :userAgent, address = :address
+    UPDATE sessions
+    SET last_used_at = date_trunc('minute', now()), user_agent = :userAgent, address = :address
     FROM spent WHERE sessions.id = spent.id
   ), replayed AS (
     UPDATE sessions s SET revoked_at = now()
