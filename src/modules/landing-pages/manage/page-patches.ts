@@ -33,7 +33,7 @@ export class PagePatches {
     this.#app = app
     this.#pages = pages
     this.#patcher = new Patcher({ maxBytes: app.config.MAX_DOCUMENT_BYTES, maxLevels: MAX_DEPTH })
-    app.addHook('onClose', async () => await this.#patcher.close())
+    app.addHook('onClose', async () => this.#patcher.close())
   }
 
   /**

@@ -1,14 +1,16 @@
+import { serveTasks, type HandlerAnswer } from '../../../infra/isolated-process/serve-tasks.ts'
 import { applyJsonPatch } from './json-patch.ts'
 import { applyMergePatch } from './merge-patch.ts'
 import { PatchError, type PatchProblem } from './patch-error.ts'
 import type { DocumentLimits } from './patched-document.ts'
 
-// What patcher.ts runs in a worker thread, so that a large patch doesn't block the event loop.
+// The child process that applies patches.
 
 const KINDS = { json: applyJsonPatch, merge: applyMergePatch }
 
+export type PatchKind = keyof typeof KINDS
+
 export interface PatchTask {
-  readonly kind: keyof typeof KINDS
   readonly document: string
   readonly patch: string
   readonly limits: DocumentLimits
@@ -17,11 +19,14 @@ export interface PatchTask {
 /** The patched document, or why there is none. Errors of own classes would not survive the way back. */
 export type PatchOutcome = { readonly document: string } | { readonly problem: PatchProblem }
 
-export default function runPatch ({ kind, document, patch, limits }: PatchTask): PatchOutcome {
-  try {
-    return { document: KINDS[kind](document, patch, limits) }
-  } catch (error) {
-    if (!(error instanceof PatchError)) throw error
-    return { problem: { status: error.status, messages: error.messages } }
+const handlerOf =
+  (apply: typeof applyJsonPatch) => ({ document, patch, limits }: PatchTask): HandlerAnswer<PatchOutcome> => {
+    try {
+      return { result: { document: apply(document, patch, limits) } }
+    } catch (error) {
+      if (!(error instanceof PatchError)) throw error
+      return { result: { problem: { status: error.status, messages: error.messages } } }
+    }
   }
-}
+
+serveTasks({ json: handlerOf(KINDS.json), merge: handlerOf(KINDS.merge) })

@@ -1,6 +1,6 @@
 import t, { type Test } from 'tap'
 import { clock } from '../../../src/infra/system/clock.ts'
-import { FairQueue } from '../../../src/infra/system/fair-queue.ts'
+import { FairQueue } from '../../../src/infra/isolated-process/fair-queue.ts'
 
 const MINUTE_MS = 60_000
 

@@ -1,5 +1,5 @@
 import { LRUCache } from 'lru-cache'
-import { clock } from './clock.ts'
+import { clock } from '../system/clock.ts'
 
 /** Time after which a key's past use counts half. */
 const HALF_LIFE_MS = 10 * 60_000
