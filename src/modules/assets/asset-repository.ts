@@ -6,7 +6,7 @@ import { OLDEST, type Page } from '../../http/pagination.ts'
 import { ownerSql } from '../accounts/index.ts'
 import { MAX_USES, type UsingPage } from '../landing-pages/index.ts'
 import { possibleOriginals } from './storage/storage-key.ts'
-import type { Dimensions } from './upload/upright.ts'
+import type { Dimensions } from './upload/orientation.ts'
 
 // Hot statements are SQL, and so are those that the command line sends to a running service. The others use
 // Prisma: an upload takes far longer than its statement. The owner's routes see only the owner's rows.

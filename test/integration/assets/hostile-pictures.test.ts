@@ -31,11 +31,11 @@ t.test('bombs and false sizes give small pictures or none', async (t) => {
       'webp of 10,000 frames', 'jpeg whose header says 7,000 by 7,000', 'jpeg of 65,500 by 1',
       'jpeg of 100 scans'],
     refused: ['png of 392 MB', 'png with fewer pixels than it says', 'gif without a frame',
-      'webp whose header says 7,000 by 7,000', 'avif whose header says 7,000 by 7,000'],
+      'webp whose header says 7,000 by 7,000'],
     'without variants': ['png of 900 million pixels', 'png whose header says 2^31', 'png of 1 by 100,000',
       'gif whose screen is 65,535 by 65,535', 'webp whose header says 16,384 by 16,384',
       'jpeg whose header says 65,500 by 65,500', 'jpeg of 1 by 65,500',
-      'avif whose header says 65,535 by 65,535']
+      'avif whose header says 65,535 by 65,535', 'avif whose header says 7,000 by 7,000']
   })
 })
 

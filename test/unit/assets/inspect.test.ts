@@ -1,7 +1,7 @@
 import t from 'tap'
 import { readDimensions, dimensionsSpan } from '../../../src/modules/assets/upload/dimensions.ts'
 import { JpegDimensionsReader } from '../../../src/modules/assets/upload/jpeg-dimensions.ts'
-import type { Dimensions } from '../../../src/modules/assets/upload/upright.ts'
+import type { Dimensions } from '../../../src/modules/assets/upload/orientation.ts'
 import { SNIFF_BYTES } from '../../../src/modules/assets/storage/file-store.ts'
 import { contentTypeOf, isAllowed } from '../../../src/modules/assets/upload/sniff.ts'
 import { GIF, noise, PDF, PNG } from '../../helpers/assets.ts'

@@ -1,8 +1,8 @@
 import { imageSize } from 'image-size'
 import type { Span } from '../storage/file-store.ts'
 import { heifDimensions } from './heif-dimensions.ts'
-import { EXIF_BYTES, isTurnedPng, isTurnedWebp, webpExifPosition } from './orientation.ts'
-import { upright, type Dimensions } from './upright.ts'
+import { EXIF_BYTES, isTurnedPng, isTurnedWebp, orient, webpExifPosition,
+  type Dimensions } from './orientation.ts'
 
 /** The number of bytes that are searched, by type. This limits the cost of a hostile file. */
 const PREFIX_BYTES: Readonly<Record<string, number>> = {
@@ -73,9 +73,9 @@ function dimensionsOf (bytes: Buffer, head: Uint8Array, contentType: string): Di
     case 'image/heif':
       return heifDimensions(bytes)
     case 'image/png':
-      return upright(imageSize(bytes), isTurnedPng(bytes))
+      return orient(imageSize(bytes), isTurnedPng(bytes))
     case 'image/webp':
-      return upright(imageSize(head.slice(0, HEADER_BYTES)), isTurnedWebp(bytes))
+      return orient(imageSize(head.slice(0, HEADER_BYTES)), isTurnedWebp(bytes))
     case 'image/tiff':
       return imageSize(smallTiff(head, bytes))
     default:

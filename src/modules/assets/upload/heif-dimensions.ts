@@ -1,4 +1,4 @@
-import { upright, type Dimensions } from './upright.ts'
+import { orient, type Dimensions } from './orientation.ts'
 
 /** Larger than the number of properties and items of any photo. */
 const MAX_BOXES = 2000
@@ -31,7 +31,7 @@ export function heifDimensions (heif: Buffer): Dimensions | undefined {
   const dimensions = crop === undefined
     ? { width: size.readUInt32BE(4), height: size.readUInt32BE(8) }
     : { width: quotient(crop, 0), height: quotient(crop, 8) }
-  return upright(dimensions, ((find(ofPrimary, 'irot')?.[0] ?? 0) & 1) === 1)
+  return orient(dimensions, ((find(ofPrimary, 'irot')?.[0] ?? 0) & 1) === 1)
 }
 
 const quotient = (bytes: Buffer, at: number): number =>

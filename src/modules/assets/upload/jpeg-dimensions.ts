@@ -1,5 +1,5 @@
 import { EXIF_PREFIX, isTurnedByExif } from './exif.ts'
-import { upright, type Dimensions } from './upright.ts'
+import { orient, type Dimensions } from './orientation.ts'
 
 const START_OF_IMAGE = 0xffd8
 const EXIF = 0xe1
@@ -76,7 +76,7 @@ export class JpegDimensionsReader {
   #readFrame (content: Buffer): void {
     const [height, width] = [content.readUInt16BE(1), content.readUInt16BE(3)]
     if (!this.#isDone && width > 0 && height > 0) {
-      this.dimensions = upright({ width, height }, this.#isTurned === true)
+      this.dimensions = orient({ width, height }, this.#isTurned === true)
     }
     this.#isDone = true
   }

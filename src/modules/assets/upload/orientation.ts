@@ -1,6 +1,15 @@
 import { isTurnedByExif } from './exif.ts'
 
-// Tells whether a PNG or WebP is stored on its side, which `image-size` does not read.
+// Whether a picture is stored on its side. `image-size` doesn't read that of a PNG or WebP.
+
+export interface Dimensions {
+  readonly width: number
+  readonly height: number
+}
+
+/** Returns the dimensions of a picture that may be turned by 90 degrees before it is shown. */
+export const orient = ({ width, height }: Dimensions, isTurned: boolean): Dimensions =>
+  isTurned ? { width: height, height: width } : { width, height }
 
 /** Enough for the part of Exif that has the orientation: programs write it first. */
 export const EXIF_BYTES = 4096

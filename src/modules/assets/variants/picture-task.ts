@@ -1,11 +1,9 @@
-import type { Dimensions } from '../upload/upright.ts'
+import type { Dimensions } from '../upload/orientation.ts'
 
 // The messages between the service and the child process that makes variants.
 
-/** The parent sends the bytes of the original, after the task, to the standard input. */
+/** The bytes of the original are its input. */
 export interface PictureTask {
-  /** Size of the original. */
-  readonly byteSize: number
   /** The type that was detected when the file was uploaded. */
   readonly contentType: string
   /** Upright dimensions of the original, in pixels, as the service knows them. */
@@ -18,8 +16,8 @@ export interface PictureTask {
 }
 
 export type PictureResult =
-  /** The bytes of the variant follow on the standard output. */
-  | { readonly outcome: 'made', readonly byteSize: number }
+  /** The bytes of the variant are the output. */
+  | { readonly outcome: 'made' }
   /** The original has other dimensions. */
   | { readonly outcome: 'mismatch', readonly original: Dimensions }
   /** The original can't have variants. */

@@ -1,7 +1,6 @@
-import { writeFile } from 'node:fs/promises'
-import { constants, setPriority } from 'node:os'
-import type { Metadata, Sharp } from 'sharp'
-import type { Dimensions } from '../upload/upright.ts'
+import sharp, { type Metadata, type Sharp } from 'sharp'
+import { endProcess, serveTasks, type HandlerAnswer } from '../../../infra/isolated-process/serve-tasks.ts'
+import type { Dimensions } from '../upload/orientation.ts'
 import type { PictureResult, PictureTask } from './picture-task.ts'
 
 // The child process that makes variants, one at a time. It is separate from the service, because a hostile
@@ -26,59 +25,23 @@ const LOADERS = ['Jpeg', 'Png', 'Webp', 'Nsgif', 'Heif'].map((name) => `VipsFore
 const SAMPLE_BYTES: Readonly<Record<string, number>> = { uchar: 1, char: 1, ushort: 2, short: 2 }
 const MAX_SAMPLE_BYTES = 8
 
-/** Ends this process at once; `process.exit` would wait for the picture that is being decoded. */
-const end = (): boolean => process.kill(process.pid, 'SIGKILL')
-
-process.on('disconnect', end)
-// Ctrl-C reaches all processes of a terminal. The service ends this one when it has finished its requests.
-for (const signal of ['SIGINT', 'SIGTERM']) process.on(signal, () => {})
-try {
-  setPriority(constants.priority.PRIORITY_LOW)
-} catch {
-  // A filter of system calls forbids it. Variants are made all the same.
-}
-// If memory runs out, Linux ends this process and not the service.
-await writeFile('/proc/self/oom_score_adj', '1000').catch(() => {})
-
-const { default: sharp } = await import('sharp')
 sharp.concurrency(1)
 sharp.cache(false)
 sharp.block({ operation: ['VipsForeignLoad'] })
 sharp.unblock({ operation: LOADERS })
 
-process.on('message', (task: PictureTask) => {
-  run(task).catch((error: unknown) => {
-    console.error(error)
-    process.exit(1)
-  })
-})
-process.send?.('ready')
+serveTasks({ variant: makeVariant })
 
-async function run (task: PictureTask): Promise<void> {
-  const bytes = await readInput(task.byteSize)
+async function makeVariant (task: PictureTask, bytes: Buffer): Promise<HandlerAnswer<PictureResult>> {
   const stopTimer = limitProcessorTime()
-  let variant: Buffer | undefined
-  let result: PictureResult
   try {
     const made = await make(task, bytes)
-    if (Buffer.isBuffer(made)) variant = made
-    result = Buffer.isBuffer(made) ? { outcome: 'made', byteSize: made.length } : made
+    return Buffer.isBuffer(made) ? { result: { outcome: 'made' }, output: made } : { result: made }
   } catch (error) {
-    result = problemOf(error as Error)
+    return { result: problemOf(error as Error) }
+  } finally {
+    stopTimer()
   }
-  stopTimer()
-  process.send?.(result)
-  if (variant !== undefined) process.stdout.write(variant)
-}
-
-async function readInput (byteSize: number): Promise<Buffer> {
-  const bytes = Buffer.allocUnsafeSlow(byteSize)
-  let received = 0
-  for await (const chunk of process.stdin.iterator({ destroyOnReturn: false }) as AsyncIterable<Buffer>) {
-    received += chunk.copy(bytes, received)
-    if (received === byteSize) break
-  }
-  return bytes
 }
 
 /** Ends the process when a task has used too much processor time. The parent counts that as a failure. */
@@ -86,7 +49,7 @@ function limitProcessorTime (): () => void {
   const start = process.cpuUsage()
   const timer = setInterval(() => {
     const { user, system } = process.cpuUsage(start)
-    if ((user + system) / 1000 > MAX_CPU_MS) end()
+    if ((user + system) / 1000 > MAX_CPU_MS) endProcess()
   }, CPU_CHECK_MS)
   return () => clearInterval(timer)
 }

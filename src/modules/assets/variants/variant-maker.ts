@@ -2,17 +2,19 @@ import { setTimeout as sleep } from 'node:timers/promises'
 import type { FastifyBaseLogger } from 'fastify'
 import { createUnavailableError, DiskFullError, RetryLaterError } from '../../../errors.ts'
 import type { Asset } from '../../../infra/postgres/generated/prisma/client.ts'
+import { IsolatedProcessError,
+  type IsolatedProcess } from '../../../infra/isolated-process/isolated-process.ts'
 import type { Database } from '../../../infra/postgres/database.ts'
 import type { RedisClient } from '../../../infra/redis/redis-client.ts'
 import { KeyedSemaphore } from '../../../infra/system/keyed-semaphore.ts'
-import { Semaphore } from '../../../infra/system/semaphore.ts'
 import { SingleFlight } from '../../../infra/system/single-flight.ts'
 import { correctDimensions, countVariantFailure, findOriginal, referencedKeys,
   refuseVariants } from '../asset-repository.ts'
 import type { FileStore, StagedFile } from '../storage/file-store.ts'
 import { stemOf, variantName } from '../storage/storage-key.ts'
-import { PictureProcessError, type PictureAnswer, type PictureProcess } from './picture-process.ts'
-import { variantsOf, type Variant, type VariantSettings } from './variant.ts'
+import type { PictureResult, PictureTask } from './picture-task.ts'
+import { lockVariant } from './variant-lock.ts'
+import { maxPixelsOf, variantsOf, type Variant, type VariantSettings } from './variant.ts'
 
 // Makes missing variants (docs/adr/0024-variants.md).
 
@@ -20,13 +22,11 @@ import { variantsOf, type Variant, type VariantSettings } from './variant.ts'
 const MAX_WAIT_MS = 10_000
 /** Requests of one client address that may wait. */
 const MAX_WAITING_PER_ADDRESS = 4
-/** Variants of all clients that may wait for the child process. */
-const MAX_QUEUED = 100
 const RETRY_SECONDS = 2
+/** What a variant takes, roughly: a second for 10 million pixels. */
+const MS_PER_PIXEL = 1e-4
 /** Failed attempts after which a picture has no variants. */
 const MAX_FAILURES = 3
-/** Longer than an attempt takes, so that the lock of a running replica doesn't expire. */
-const LOCK_MS = 90_000
 const POLL_INTERVAL_MS = 250
 
 export interface VariantMakerOptions {
@@ -34,7 +34,7 @@ export interface VariantMakerOptions {
   readonly files: FileStore
   readonly redisClient: RedisClient | undefined
   readonly log: FastifyBaseLogger
-  readonly process: Pick<PictureProcess, 'run' | 'close'>
+  readonly process: IsolatedProcess
   readonly settings: VariantSettings
 }
 
@@ -43,7 +43,7 @@ type Outcome = 'made' | 'missing' | 'again' | 'elsewhere'
 
 /** The answer of the child process, or `missing` if the original has no file. */
 type Answer =
-  | Exclude<PictureAnswer, { outcome: 'made' }>
+  | Exclude<PictureResult, { outcome: 'made' }>
   | { readonly outcome: 'staged', readonly file: StagedFile }
   | { readonly outcome: 'missing' }
 
@@ -60,11 +60,6 @@ export class VariantMaker {
     maxWaiting: 0,
     createRefusal: createBusyError
   })
-  readonly #queue = new Semaphore({
-    maxRunning: 1,
-    maxWaiting: MAX_QUEUED,
-    createRefusal: createBusyError
-  })
   #isClosed = false
 
   constructor (options: VariantMakerOptions) {
@@ -73,7 +68,7 @@ export class VariantMaker {
 
   /** Number of variants that wait for the child process. */
   get queued (): number {
-    return this.#queue.waiting
+    return this.#options.process.waiting
   }
 
   /**
@@ -106,17 +101,21 @@ export class VariantMaker {
   /** Refuses everything that waits, and ends the child process. */
   close (): void {
     this.#isClosed = true
-    this.#queue.refuseWaiting(createUnavailableError())
     this.#options.process.close()
   }
 
   async #ensure (name: string): Promise<boolean> {
-    const { database, settings } = this.#options
+    const { database, process, settings } = this.#options
     while (!this.#isClosed) {
       const original = await findOriginal(database, stemOf(name))
       const variant = original && variantsOf(original, settings).find((each) => variantName(each) === name)
-      if (variant === undefined) return false
-      const outcome = await this.#queue.run(async () => await this.#makeLocked(original as Asset, variant))
+      if (original === undefined || variant === undefined) return false
+      const expectedMs = MS_PER_PIXEL * (original.width as number) * (original.height as number)
+      const outcome = await process.inTurn(
+        original.userId,
+        expectedMs,
+        async () => await this.#makeLocked(original, variant)
+      )
       if (outcome === 'made' || outcome === 'missing') return outcome === 'made'
       if (outcome === 'elsewhere') await sleep(POLL_INTERVAL_MS, undefined, { ref: false })
     }
@@ -126,7 +125,7 @@ export class VariantMaker {
   async #makeLocked (original: Asset, variant: Variant): Promise<Outcome> {
     const name = variantName(variant)
     if (!this.#waiters.has(name)) throw createBusyError()
-    const unlock = await this.#lock(name)
+    const unlock = await lockVariant(this.#options.redisClient, name)
     if (unlock === undefined) return 'elsewhere'
     try {
       // Another replica may have made it while this one waited.
@@ -137,18 +136,6 @@ export class VariantMaker {
       throw error instanceof DiskFullError ? createUnavailableError() : error
     } finally {
       await unlock()
-    }
-  }
-
-  /** Tries to become the only replica that makes a variant. Without Redis, each replica makes its own. */
-  async #lock (name: string): Promise<(() => Promise<void>) | undefined> {
-    const { redisClient } = this.#options
-    const key = `landfall:variant:${name}`
-    const taken = await redisClient?.run(async (redis) => await redis.set(key, '1', 'PX', LOCK_MS, 'NX'))
-      .catch(() => 'OK')
-    if (taken === null) return undefined
-    return async () => {
-      await redisClient?.run(async (redis) => await redis.del(key)).catch(() => {})
     }
   }
 
@@ -181,28 +168,34 @@ export class VariantMaker {
     const { files, log, process, settings } = this.#options
     const file = await files.open(original.storageKey, true)
     if (file === undefined) return { outcome: 'missing' }
-    const task = {
-      byteSize: file.byteSize,
+    const task: PictureTask = {
       contentType: original.contentType,
       original: { width: original.width as number, height: original.height as number },
-      maxPixels: settings.IMAGE_MAX_PIXELS,
+      maxPixels: maxPixelsOf(original.contentType, settings),
       width: variant.width,
       height: variant.height,
       extension: variant.extension
     }
     let staging: Promise<StagedFile> | undefined
     try {
-      return await process.run<Answer>(task, await file.read(), async (answer) => {
-        if (answer.outcome !== 'made') return answer
-        const inspection = { key: variantName(variant), excerpt: undefined }
-        staging = files.receive(answer.bytes, async () => inspection)
-        return { outcome: 'staged', file: await staging }
+      return await process.run<PictureResult, Answer>({
+        kind: 'variant',
+        task,
+        input: await file.read(),
+        byteSize: file.byteSize,
+        async take (result, bytes) {
+          if (result.outcome !== 'made') return result
+          const inspection = { key: variantName(variant), excerpt: undefined }
+          staging = files.receive(bytes, async () => inspection)
+          return { outcome: 'staged', file: await staging }
+        }
       })
     } catch (error) {
       // The process may end after its last byte, while the file is being stored.
       staging?.then(async (staged) => await staged.discard(), () => {})
-      if (this.#isClosed) throw createUnavailableError()
-      if (error instanceof PictureProcessError) return { outcome: 'too_costly', reason: error.message }
+      if (error instanceof IsolatedProcessError && error.reason === 'ended') {
+        return { outcome: 'too_costly', reason: error.message }
+      }
       if (error instanceof RetryLaterError || error instanceof DiskFullError) throw error
       log.error({ err: error, asset: original.id }, 'a variant of a picture could not be made')
       throw createUnavailableError()
@@ -226,6 +219,6 @@ export class VariantMaker {
   }
 }
 
-function createBusyError (): RetryLaterError {
+export function createBusyError (): RetryLaterError {
   return new RetryLaterError(503, 'The picture is not ready yet, try again shortly', RETRY_SECONDS)
 }

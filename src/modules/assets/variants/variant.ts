@@ -1,6 +1,6 @@
 import type { Asset } from '../../../infra/postgres/generated/prisma/client.ts'
 import { stemOf, type VariantName } from '../storage/storage-key.ts'
-import type { Dimensions } from '../upload/upright.ts'
+import type { Dimensions } from '../upload/orientation.ts'
 
 /** A picture with fewer pixels than the original. */
 export interface Variant extends VariantName {
@@ -15,7 +15,7 @@ export type Original = Pick<Asset, 'storageKey' | 'contentType' | 'width' | 'hei
 export interface VariantSettings {
   /** In pixels; empty if variants are turned off. */
   readonly IMAGE_WIDTHS: readonly number[]
-  /** Larger originals have no variants. */
+  /** Larger originals have no variants. The limit of AVIF is lower. */
   readonly IMAGE_MAX_PIXELS: number
 }
 
@@ -33,8 +33,14 @@ const EXTENSIONS: Readonly<Record<string, readonly Extension[]>> = {
   'image/gif': ['webp'],
   'image/avif': ['webp']
 }
+/** An AVIF of a kilobyte may take a second of processor time for each four million pixels. */
+const MAX_AVIF_PIXELS = 8_000_000
 /** WebP stores dimensions in 14 bits. */
 const MAX_WEBP_PIXELS = 16383
+
+/** The most pixels that an original may have, if it is to have variants. */
+export const maxPixelsOf = (contentType: string, { IMAGE_MAX_PIXELS }: VariantSettings): number =>
+  contentType === 'image/avif' ? Math.min(MAX_AVIF_PIXELS, IMAGE_MAX_PIXELS) : IMAGE_MAX_PIXELS
 
 /** Returns the height of a picture that keeps its proportions. All sizes are in pixels. */
 const heightFor = (width: number, original: Dimensions): number =>
@@ -43,12 +49,11 @@ const heightFor = (width: number, original: Dimensions): number =>
 /** Returns the variants of a file, the narrowest first; none if it is not a picture that can have some. */
 export function variantsOf (original: Original, settings: VariantSettings): Variant[] {
   const { storageKey, contentType, width, height, noVariantsReason } = original
-  const { IMAGE_WIDTHS, IMAGE_MAX_PIXELS } = settings
   const extensions = EXTENSIONS[contentType]
   if (extensions === undefined || width === null || height === null || noVariantsReason !== null) return []
-  if (width * height > IMAGE_MAX_PIXELS) return []
+  if (width * height > maxPixelsOf(contentType, settings)) return []
   const stem = stemOf(storageKey)
-  return IMAGE_WIDTHS.filter((narrower) => narrower < width).toSorted((one, other) => one - other)
+  return settings.IMAGE_WIDTHS.filter((narrower) => narrower < width).toSorted((one, other) => one - other)
     .flatMap((narrower) =>
       extensions.map((extension) => ({
         stem,
