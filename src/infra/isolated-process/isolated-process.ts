@@ -43,7 +43,7 @@ export class IsolatedProcess {
    * Waits until the account has its turn, in which `use` may call `run`.
    *
    * @param expectedMs how long the task takes, roughly
-   * @throws the error of `use`, or of `createRefusal()` if too many tasks wait, of accounts that used less time
+   * @throws the error of `use`, or of `createRefusal()` if too many tasks wait of accounts that used less
    * @throws {RetryLaterError} 503 after `close`
    */
   async inTurn<T> (account: number, expectedMs: number, use: () => Promise<T>): Promise<T> {

@@ -1,17 +1,12 @@
-import { isSameNumber, type Decimal } from './json-number.ts'
-import { childAt, countOf, positionOf, type JsonNode, type JsonSlice } from './json-node.ts'
-import { MISSING } from './name-index.ts'
+import { decodeString } from '#json-text'
+import type { JsonNode } from './json-node.ts'
 
 // Equality of JSON values (RFC 6902, 4.6).
 
-const OPEN_BRACE = 0x7b
-const OPEN_BRACKET = 0x5b
-const QUOTE = 0x22
-const BACKSLASH = 0x5c
-const MINUS = 0x2d
-
-/** Bytes of the longest escape of a character. */
+/** Characters of the longest escape of a character. */
 const MAX_ESCAPE = 6
+/** More digits than the shift of an exponent can have. */
+const MAX_SHIFT_DIGITS = 12
 
 /** An object has this name more than once, so it can't be compared. */
 export class DuplicateNameError extends Error {
@@ -25,67 +20,77 @@ export class DuplicateNameError extends Error {
 
 /**
  * Whether two values are equal: numbers by their exact value, strings after decoding, objects in any order.
- * It takes as long as `expected` is large, besides one pass over each object of `actual` that is compared.
  *
  * @throws {DuplicateNameError}
  */
-export function isEqual (actual: JsonNode, expected: JsonSlice): boolean {
-  const type = typeOf(actual.firstByte)
-  if (type !== typeOf(expected.firstByte)) return false
-  switch (type) {
-    case OPEN_BRACE:
+export function isEqual (actual: JsonNode, expected: JsonNode): boolean {
+  if (actual.type !== expected.type) return false
+  switch (expected.type) {
+    case 'object':
       return isEqualObject(actual, expected)
-    case OPEN_BRACKET:
-      return isEqualArray(actual, expected)
-    case QUOTE:
-      return isEqualString(actual as JsonSlice, expected)
-    case MINUS:
-      return isSameNumber(numberOf(actual as JsonSlice), numberOf(expected))
+    case 'array':
+      return actual.count === expected.count &&
+        Array.from({ length: expected.count }, (_, index) => index)
+          .every((index) => isEqual(actual.get(index), expected.get(index)))
+    case 'string':
+      return isEqualString(actual.text, expected.text)
+    case 'number':
+      return isEqualNumber(actual.text, expected.text)
     default:
-      return true
+      return actual.text === expected.text
   }
 }
 
-/** MINUS stands for all numbers. */
-const typeOf = (firstByte: number): number => firstByte >= 0x30 && firstByte <= 0x39 ? MINUS : firstByte
-
-const bytesOf = ({ text, id }: JsonSlice): Buffer => text.bytes.subarray(text.start(id), text.end(id))
-
-const numberOf = ({ text, id }: JsonSlice): Decimal => text.number(id)
-
-function isEqualObject (actual: JsonNode, expected: JsonSlice): boolean {
-  refuseDuplicates(actual)
-  refuseDuplicates(expected)
-  const { members } = expected
-  if (countOf(actual) !== members.count) return false
-  for (let position = 0; position < members.count; position++) {
-    const found = positionOf(actual, members.name(position))
-    if (found === MISSING) return false
-    if (!isEqual(childAt(actual, found), childAt(expected, position) as JsonSlice)) return false
-  }
-  return true
-}
-
-/** Changes never add or remove duplicates, so the original members tell. */
-function refuseDuplicates ({ members }: JsonNode): void {
-  const duplicate = members.index.firstDuplicate
+function isEqualObject (actual: JsonNode, expected: JsonNode): boolean {
+  const duplicate = actual.duplicate ?? expected.duplicate
   if (duplicate !== undefined) throw new DuplicateNameError(duplicate)
+  return actual.count === expected.count &&
+    expected.names.every((name) => actual.has(name) && isEqual(actual.get(name), expected.get(name)))
 }
 
-function isEqualArray (actual: JsonNode, expected: JsonSlice): boolean {
-  const { count } = expected.members
-  if (countOf(actual) !== count) return false
-  for (let position = 0; position < count; position++) {
-    if (!isEqual(childAt(actual, position), childAt(expected, position) as JsonSlice)) return false
+function isEqualString (actual: string, expected: string): boolean {
+  if (actual === expected) return true
+  // This bounds the time for decoding the longer one.
+  if (actual.length > MAX_ESCAPE * expected.length) return false
+  return decodeString(actual) === decodeString(expected)
+}
+
+/** Whether two JSON numbers are numerically equal: 1.0 is 1, and -0 is 0. */
+function isEqualNumber (actual: string, expected: string): boolean {
+  if (actual === expected) return true
+  const [a, b] = [parse(actual), parse(expected)]
+  if (a.digits !== b.digits) return false
+  return a.digits === '' || (a.isNegative === b.isNegative && isSameExponent(a, b))
+}
+
+/** A number is `0.digits` times ten to the power `exponent + shift`. Zero has no digits. */
+interface Decimal {
+  readonly isNegative: boolean
+  /** Without zeros at the start and the end. */
+  readonly digits: string
+  readonly exponent: string
+  readonly shift: number
+}
+
+function parse (number: string): Decimal {
+  const [mantissa = '', exponent = '0'] = number.split(/[eE]/)
+  const [whole = '', fraction = ''] = mantissa.replace('-', '').split('.')
+  const all = whole + fraction
+  let first = 0
+  while (all[first] === '0') first++
+  let last = all.length
+  while (last > first && all[last - 1] === '0') last--
+  return {
+    isNegative: number.startsWith('-'),
+    digits: all.slice(first, last),
+    exponent: exponent.replace(/^([+-]?)0+(?=\d)/, '$1').replace('+', ''),
+    shift: whole.length - first
   }
-  return true
 }
 
-function isEqualString (actual: JsonSlice, expected: JsonSlice): boolean {
-  const [a, b] = [bytesOf(actual), bytesOf(expected)]
-  if (a.equals(b)) return true
-  if (!a.includes(BACKSLASH) && !b.includes(BACKSLASH)) return false
-  // A string is at most six times as long as an equal one. This bounds the time for decoding it.
-  if (a.length > MAX_ESCAPE * b.length) return false
-  return actual.text.string(actual.id) === expected.text.string(expected.id)
+function isSameExponent (a: Decimal, b: Decimal): boolean {
+  const longest = Math.max(a.exponent.length, b.exponent.length)
+  // Only exponents of similar length can be equal. Parsing no others bounds the time.
+  if (longest > MAX_SHIFT_DIGITS && longest > Math.min(a.exponent.length, b.exponent.length) + 1) return false
+  return BigInt(a.exponent) + BigInt(a.shift) === BigInt(b.exponent) + BigInt(b.shift)
 }

@@ -1,269 +1,285 @@
-import type { JsonText, Members } from './json-text.ts'
-import { DUPLICATE, MISSING } from './name-index.ts'
+import { readJson, type JsonMember, type JsonNode as Place, type JsonObject } from '#json-text'
+import { Source } from './source.ts'
 
-// Values that can be changed without a change of any other byte. A node is a slice of a text, or a container
-// that keeps the slices of its unchanged members. Nodes are immutable, so a copy costs nothing.
+// Values that can be changed without a change of any other character.
 
-export type JsonNode = JsonSlice | EditedContainer
+/** The name of a member, and its JSON text with the quotes. */
+export interface Name {
+  readonly name: string
+  readonly json: string
+}
 
-/** A value as it stands in a text. */
-export class JsonSlice {
-  readonly text: JsonText
-  readonly id: number
+/** A member or element whose value is new or was looked at. */
+interface Item {
+  /** The comma before it, with the white space around it. Not written before the first one. */
+  readonly separator: string
+  /** Undefined for an element. */
+  readonly name: Name | undefined
+  /** The colon with the white space around it; empty for an element. */
+  readonly colon: string
+  readonly value: JsonNode
+}
 
-  constructor (text: JsonText, id: number) {
-    this.text = text
-    this.id = id
+/** An index, or the name of a member. */
+export type Key = string | number
+
+/** A value of a JSON text. It writes what was not changed as it stands there. */
+export class JsonNode {
+  readonly #source: Source
+  /** Before all changes. */
+  readonly #place: Place
+  /**
+   * What an object or array contains, once it was looked at. A number is the place of an original member or
+   * element. Of members with the same name, all but the first have numbers as keys.
+   */
+  #items: Map<Key, Item | number> | (Item | number)[] | undefined
+  readonly #duplicates = new Set<string>()
+  #levels: number | undefined
+  /** Another node contains it, too, so it must not be changed. */
+  #isShared = false
+
+  private constructor (source: Source, place: Place) {
+    this.#source = source
+    this.#place = place
   }
 
-  /** In bytes. */
-  get size (): number {
-    return this.text.end(this.id) - this.text.start(this.id)
+  /** @param text valid JSON */
+  static parse (text: string): JsonNode {
+    return new JsonNode(new Source(text), readJson(text))
+  }
+
+  get type (): Place['type'] {
+    return this.#place.type
+  }
+
+  get isContainer (): boolean {
+    return this.type === 'object' || this.type === 'array'
+  }
+
+  /** The original text of the value. */
+  get text (): string {
+    return this.#source.text.slice(this.#place.start, this.#place.end)
+  }
+
+  /** The text around the original value. */
+  get surroundings (): [before: string, after: string] {
+    const { text } = this.#source
+    return [text.slice(0, this.#place.start), text.slice(this.#place.end)]
   }
 
   /** Nested objects and arrays: 0 for a string, 1 for a flat object. */
   get levels (): number {
-    return this.text.levels(this.id)
-  }
-
-  get firstByte (): number {
-    return this.text.firstByte(this.id)
-  }
-
-  /** The original members of a container. */
-  get members (): Members {
-    return this.text.members(this.id)
-  }
-
-  get parts (): readonly Part[] {
-    return [{ from: 0, to: this.members.count }]
-  }
-
-  /** Copies the bytes of the value. @returns the place after them */
-  write (target: Buffer, at: number): number {
-    return at + this.text.bytes.copy(target, at, this.text.start(this.id), this.text.end(this.id))
-  }
-}
-
-/** Original members that follow each other. */
-interface Run {
-  readonly from: number
-  readonly to: number
-}
-
-/** A member that is new, or has a new value. */
-interface Item {
-  /** The comma before it, with the white space around it. Not used for the first member. */
-  readonly separator: Buffer
-  /** The name and the colon of a member; empty for an element. */
-  readonly label: Buffer
-  readonly name: string | undefined
-  readonly value: JsonNode
-}
-
-type Part = Run | Item
-
-const isRun = (part: Part): part is Run => !('value' in part)
-const lengthOf = (part: Part): number => isRun(part) ? part.to - part.from : 1
-
-/** A change of one member. Positions are those before all changes. */
-export type Change =
-  | { readonly kind: 'replace', readonly position: number, readonly value: JsonNode }
-  | { readonly kind: 'remove', readonly position: number }
-  | { readonly kind: 'insert', readonly position: number, readonly value: JsonNode, readonly name?: NewName }
-
-/** The name of a new member, and its JSON text with the quotes. */
-export interface NewName {
-  readonly name: string
-  readonly json: Buffer
-}
-
-/** An object or array with changed members. */
-export class EditedContainer {
-  readonly members: Members
-  readonly parts: readonly Part[]
-  readonly firstByte: number
-  readonly #lastByte: number
-  /** In bytes. */
-  readonly size: number
-  #levels: number | undefined
-
-  constructor (original: JsonNode, parts: readonly Part[]) {
-    this.members = original.members
-    this.parts = parts
-    this.firstByte = original.firstByte
-    this.#lastByte = this.firstByte + 2 // ] and } come two after [ and {
-    this.size = this.#measure()
-  }
-
-  /** Nested objects and arrays, at least 1. */
-  get levels (): number {
-    this.#levels ??= 1 + this.parts.reduce((levels, part) => Math.max(levels, this.#levelsOf(part)), 0)
+    if (this.#items === undefined) return this.#place.levels
+    if (this.#levels === undefined) {
+      let levels = 0
+      for (const item of this.#items.values()) {
+        levels = Math.max(levels, typeof item === 'number' ? this.#valueAt(item).levels : item.value.levels)
+      }
+      this.#levels = levels + 1
+    }
     return this.#levels
   }
 
-  /** Copies the bytes of the value. @returns the place after them */
-  write (target: Buffer, start: number): number {
-    let at = start
-    const put = (bytes: Buffer): void => {
-      at += bytes.copy(target, at)
-    }
-    const { members, parts } = this
-    target[at++] = this.firstByte
-    if (parts.length > 0) put(members.head)
-    for (const [index, part] of parts.entries()) {
-      if (index > 0) put(this.#separatorOf(part))
-      if (isRun(part)) {
-        put(members.text.bytes.subarray(members.start(part.from), members.end(part.to - 1)))
-      } else {
-        put(part.label)
-        at = part.value.write(target, at)
+  /** Number of members or elements. */
+  get count (): number {
+    const items = this.#open()
+    return Array.isArray(items) ? items.length : items.size
+  }
+
+  /** The names of an object that has no name more than once. */
+  get names (): string[] {
+    return [...this.#open().keys()] as string[]
+  }
+
+  /** A name that an object has more than once; undefined if there is none. */
+  get duplicate (): string | undefined {
+    this.#open()
+    const [first] = this.#duplicates
+    return first
+  }
+
+  has (key: Key): boolean {
+    const items = this.#open()
+    return Array.isArray(items) ? (key as number) < items.length : items.has(key)
+  }
+
+  isDuplicate (name: string): boolean {
+    this.#open()
+    return this.#duplicates.has(name)
+  }
+
+  /** The value of a member or element, which must exist. */
+  get (key: Key): JsonNode {
+    return this.#itemAt(key).value
+  }
+
+  nameOf (key: string): Name {
+    return this.#itemAt(key).name as Name
+  }
+
+  /** The value of a member or element, which may be changed. */
+  getOwn (key: Key): JsonNode {
+    const value = this.get(key).own()
+    this.set(key, value)
+    return value
+  }
+
+  /** Returns a node that may be changed: this one, unless it is shared. */
+  own (): JsonNode {
+    if (!this.#isShared) return this
+    const copy = new JsonNode(this.#source, this.#place)
+    copy.#items = Array.isArray(this.#items) ? [...this.#items] : this.#items && new Map(this.#items)
+    for (const item of copy.#items?.values() ?? []) if (typeof item !== 'number') item.value.share()
+    for (const name of this.#duplicates) copy.#duplicates.add(name)
+    return copy
+  }
+
+  /** Returns the node, for a second place in the document. */
+  share (): JsonNode {
+    this.#isShared = true
+    return this
+  }
+
+  /** Gives another value to a member or element, which must exist. */
+  set (key: Key, value: JsonNode): void {
+    this.#put(key, { ...this.#itemAt(key), value })
+  }
+
+  delete (key: Key): void {
+    this.#levels = undefined
+    const items = this.#open()
+    if (Array.isArray(items)) items.splice(key as number, 1)
+    else items.delete(key)
+  }
+
+  /** Inserts an element into an array. */
+  insert (index: number, value: JsonNode): void {
+    const items = this.#open() as (Item | number)[]
+    const separator = this.#separatorLike(items[index] ?? items.at(-1))
+    this.#levels = undefined
+    items.splice(index, 0, { separator, name: undefined, colon: '', value })
+  }
+
+  /** Adds a new member to an object. */
+  add (name: Name, value: JsonNode): void {
+    const separator = this.#separatorLike(undefined)
+    this.#put(name.name, { separator, name, colon: this.#newColon(), value })
+  }
+
+  /** Passes the text of the value, with its changes, to `write` piece by piece. */
+  write (write: (piece: string) => void): void {
+    const items = this.#items
+    if (items === undefined) return write(this.text)
+    const { text } = this.#source
+    const [first, last] = this.#bounds
+    const isEmpty = this.count === 0
+    // The piece of the original text that is next. Originals that follow each other are one piece.
+    let start = this.#place.start
+    let end = isEmpty ? start + 1 : first
+    let previous: Item | number | undefined
+    for (const item of items.values()) {
+      if (typeof item === 'number' && item - 1 === previous) end = this.#valueAt(item).end
+      else {
+        write(text.slice(start, end))
+        if (previous !== undefined) write(this.#separatorLike(item))
+        if (typeof item === 'number') [start, end] = [this.#startOf(item), this.#valueAt(item).end]
+        else {
+          write((item.name?.json ?? '') + item.colon)
+          item.value.write(write)
+          start = end
+        }
       }
+      previous = item
     }
-    if (parts.length > 0) put(members.tail)
-    target[at++] = this.#lastByte
-    return at
+    write(text.slice(start, end))
+    write(text.slice(isEmpty ? this.#place.end - 1 : last, this.#place.end))
   }
 
-  #measure (): number {
-    const { members, parts } = this
-    if (parts.length === 0) return 2
-    let size = 2 + members.head.length + members.tail.length
-    for (const [index, part] of parts.entries()) {
-      if (index > 0) size += this.#separatorOf(part).length
-      size += isRun(part) ? members.end(part.to - 1) - members.start(part.from)
-        : part.label.length + part.value.size
+  /** The members of an object or the elements of an array, to be looked at or changed. */
+  #open (): Map<Key, Item | number> | (Item | number)[] {
+    if (this.#items !== undefined) return this.#items
+    const place = this.#place
+    if (place.type === 'array') {
+      this.#items = place.elements.map((_element, index) => index)
+      return this.#items
     }
-    return size
+    if (place.type !== 'object') return []
+    const members = new Map<Key, Item | number>()
+    this.#items = members
+    for (const [index, { name }] of place.members.entries()) {
+      if (members.has(name)) this.#duplicates.add(name)
+      members.set(members.has(name) ? index : name, index)
+    }
+    return members
   }
 
-  #separatorOf (part: Part): Buffer {
-    return isRun(part) ? this.members.separator(part.from) : part.separator
+  #itemAt (key: Key): Item {
+    const items = this.#open()
+    const item = (Array.isArray(items) ? items[key as number] : items.get(key)) as Item | number
+    if (typeof item !== 'number') return item
+    const value = new JsonNode(this.#source, this.#valueAt(item))
+    const opened = { separator: this.#separatorOf(item), ...this.#labelOf(item), value }
+    this.#put(key, opened)
+    return opened
   }
 
-  #levelsOf (part: Part): number {
-    return isRun(part) ? this.members.levels(part.from, part.to) : part.value.levels
+  #put (key: Key, item: Item): void {
+    this.#levels = undefined
+    const items = this.#open()
+    if (Array.isArray(items)) items[key as number] = item
+    else items.set(key, item)
+  }
+
+  /** The original members or elements. */
+  get #originals (): readonly (JsonMember | Place)[] {
+    const place = this.#place
+    return place.type === 'object' ? place.members : place.type === 'array' ? place.elements : []
+  }
+
+  #memberAt (original: number): JsonMember {
+    return (this.#place as JsonObject).members[original] as JsonMember
+  }
+
+  #valueAt (original: number): Place {
+    const place = this.#place
+    return place.type === 'array' ? place.elements[original] as Place : this.#memberAt(original).value
+  }
+
+  #startOf (original: number): number {
+    return this.type === 'object' ? this.#memberAt(original).nameStart : this.#valueAt(original).start
+  }
+
+  /** Where the first original member or element starts, and where the last one ends. */
+  get #bounds (): [start: number, end: number] {
+    const { length } = this.#originals
+    const { start, end } = this.#place
+    return length === 0 ? [end - 1, start + 1] : [this.#startOf(0), this.#valueAt(length - 1).end]
+  }
+
+  #labelOf (original: number): Pick<Item, 'name' | 'colon'> {
+    if (this.type !== 'object') return { name: undefined, colon: '' }
+    const { name, nameStart, nameEnd, value } = this.#memberAt(original)
+    const { text } = this.#source
+    return { name: { name, json: text.slice(nameStart, nameEnd) }, colon: text.slice(nameEnd, value.start) }
+  }
+
+  /** The comma before an original, with its white space. The first one gets one like the others'. */
+  #separatorOf (original: number): string {
+    const { text, style } = this.#source
+    if (original > 0) return text.slice(this.#valueAt(original - 1).end, this.#startOf(original))
+    if (this.#originals.length > 1) return this.#separatorOf(1)
+    const space = text.slice(this.#place.start + 1, this.#bounds[0])
+    return ',' + (space === '' ? style.comma : space)
+  }
+
+  /** A new item imitates the white space of a neighbour, or else of the last original one. */
+  #separatorLike (neighbour: Item | number | undefined): string {
+    if (typeof neighbour === 'object') return neighbour.separator
+    return this.#separatorOf(neighbour ?? Math.max(0, this.#originals.length - 1))
+  }
+
+  #newColon (): string {
+    const last = this.#originals.length - 1
+    return last < 0 ? this.#source.style.colon : this.#labelOf(last).colon
   }
 }
-
-/** The number of members or elements of a container. */
-export function countOf (container: JsonNode): number {
-  let count = 0
-  for (const part of container.parts) count += lengthOf(part)
-  return count
-}
-
-/** The value at a position, which must exist. */
-export function childAt (container: JsonNode, position: number): JsonNode {
-  let first = 0
-  for (const part of container.parts) {
-    const length = lengthOf(part)
-    if (position < first + length) {
-      if (!isRun(part)) return part.value
-      const { members } = container
-      return new JsonSlice(members.text, members.valueId(part.from + position - first))
-    }
-    first += length
-  }
-  throw new RangeError(`No member ${position}`)
-}
-
-/** @returns the position of a member of an object, MISSING or DUPLICATE */
-export function positionOf (object: JsonNode, name: string): number {
-  const original = object.members.index.positionOf(name)
-  if (original === DUPLICATE) return DUPLICATE
-  let first = 0
-  for (const part of object.parts) {
-    if (!isRun(part)) {
-      if (part.name === name) return first
-    } else if (original >= part.from && original < part.to) return first + original - part.from
-    first += lengthOf(part)
-  }
-  return MISSING
-}
-
-/**
- * Returns a container with changed members.
- *
- * @param changes in the order of their positions
- */
-export function edit (container: JsonNode, changes: readonly Change[]): EditedContainer {
-  return new EditedContainer(container, new Editor(container).apply(changes))
-}
-
-/** Copies the parts of a container up to a change, makes it, and so on. */
-class Editor {
-  readonly #members: Members
-  readonly #parts: Part[]
-  readonly #edited: Part[] = []
-  /** The next part, and the position of its first member. */
-  #next = 0
-  #position = 0
-
-  constructor (container: JsonNode) {
-    this.#members = container.members
-    this.#parts = [...container.parts].filter((part) => lengthOf(part) > 0)
-  }
-
-  apply (changes: readonly Change[]): Part[] {
-    for (const change of changes) {
-      this.#copyUntil(change.position)
-      if (change.kind === 'insert') this.#insert(change.value, change.name)
-      else this.#change(change.kind === 'replace' ? change.value : undefined)
-    }
-    this.#copyUntil(Infinity)
-    return this.#edited
-  }
-
-  /** Copies parts, and splits a run in which the position lies. */
-  #copyUntil (position: number): void {
-    for (let part = this.#parts[this.#next]; part !== undefined; part = this.#parts[this.#next]) {
-      const length = lengthOf(part)
-      if (position >= this.#position + length) {
-        this.#edited.push(part)
-        this.#next++
-        this.#position += length
-        continue
-      }
-      const split = position - this.#position
-      if (isRun(part) && split > 0) {
-        this.#edited.push({ from: part.from, to: part.from + split })
-        this.#parts[this.#next] = { from: part.from + split, to: part.to }
-        this.#position = position
-      }
-      return
-    }
-  }
-
-  #insert (value: JsonNode, name: NewName | undefined): void {
-    // Like the separator that is there; at the end, like the last one.
-    const neighbour = this.#parts[this.#next] ?? this.#edited.at(-1)
-    const last = this.#members.count - 1
-    let separator = this.#members.separator(Math.max(0, last))
-    if (neighbour !== undefined) {
-      separator = !isRun(neighbour) ? neighbour.separator
-        : this.#members.separator(this.#next < this.#parts.length ? neighbour.from : neighbour.to - 1)
-    }
-    const label = name === undefined ? NO_LABEL : Buffer.concat([name.json, this.#members.colon])
-    this.#edited.push({ separator, label, name: name?.name, value })
-  }
-
-  /** Replaces the value of the next member, or removes it. */
-  #change (value: JsonNode | undefined): void {
-    const part = this.#parts[this.#next] as Part
-    const members = this.#members
-    if (value !== undefined) {
-      this.#edited.push(isRun(part) ? {
-        separator: members.separator(part.from),
-        label: members.label(part.from),
-        name: members.isObject ? members.name(part.from) : undefined,
-        value
-      } : { ...part, value })
-    }
-    this.#position++
-    if (isRun(part) && part.to > part.from + 1) this.#parts[this.#next] = { from: part.from + 1, to: part.to }
-    else this.#next++
-  }
-}
-
-const NO_LABEL = Buffer.alloc(0)

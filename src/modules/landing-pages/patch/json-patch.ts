@@ -1,12 +1,9 @@
 import { DuplicateNameError, isEqual } from './json-equality.ts'
-import { childAt, countOf, edit, positionOf, type JsonNode, type JsonSlice,
-  type NewName } from './json-node.ts'
+import type { JsonNode, Key, Name } from './json-node.ts'
 import { indexOf, type Pointer } from './json-pointer.ts'
-import { DUPLICATE, MISSING } from './name-index.ts'
 import { describeOperation, parseOperations, type Operation } from './operations.ts'
 import { PatchError, quote } from './patch-error.ts'
-import { isArray, isContainer, isObject, NOT_A_DOCUMENT, patchText, tooDeep,
-  type DocumentLimits } from './patched-document.ts'
+import { NOT_A_DOCUMENT, patchText, tooDeep, type DocumentLimits } from './patched-document.ts'
 
 /**
  * Applies a JSON Patch (RFC 6902) to the text of a document. Bytes that the patch doesn't name stay as they
@@ -23,11 +20,11 @@ export function applyJsonPatch (document: string, patch: string, limits: Documen
     let root = original
     let rootChange: Operation | undefined
     for (const operation of operations) {
-      const before = root
-      root = inOperation(operation, () => apply(root, operation, limits))
+      const before = root.own()
+      root = inOperation(operation, () => apply(before, operation, limits))
       if (root !== before && operation.path.length === 0) rootChange = operation
     }
-    if (rootChange !== undefined && !isContainer(root)) {
+    if (rootChange !== undefined && !root.isContainer) {
       inOperation(rootChange, () => refuse(NOT_A_DOCUMENT))
     }
     return root
@@ -67,8 +64,10 @@ function apply (root: JsonNode, operation: Operation, limits: DocumentLimits): J
       return remove(root, path)
     case 'replace':
       return replace(root, path, operation.value, limits)
-    case 'copy':
-      return add(root, path, findSource(root, operation), limits)
+    case 'copy': {
+      const value = findSource(root, operation).share()
+      return add(root.own(), path, value, limits) // the value may be the root
+    }
     case 'move':
       return move(root, operation, limits)
     case 'test':
@@ -91,7 +90,7 @@ function move (root: JsonNode, operation: CopyOrMove, limits: DocumentLimits): J
   return add(remove(root, from), path, value, limits)
 }
 
-function test (actual: JsonNode, expected: JsonSlice): void {
+function test (actual: JsonNode, expected: JsonNode): void {
   try {
     if (!isEqual(actual, expected)) throw new Difference('the value is different')
   } catch (error) {
@@ -101,35 +100,29 @@ function test (actual: JsonNode, expected: JsonSlice): void {
 
 function remove (root: JsonNode, path: Pointer): JsonNode {
   if (path.length === 0) refuse('the whole document can not be removed')
-  return changeParent(root, path, NOTHING_HERE, (parent, { name }) => {
-    const position = positionIn(parent, name, NOTHING_HERE)
-    return edit(parent, [{ kind: 'remove', position }])
-  })
+  const parent = findParent(root, path, NOTHING_HERE)
+  parent.delete(keyIn(parent, lastOf(path).name, NOTHING_HERE))
+  return root
 }
 
 function replace (root: JsonNode, path: Pointer, value: JsonNode, limits: DocumentLimits): JsonNode {
   checkLevels(path, value, limits)
   if (path.length === 0) return value
-  return changeParent(root, path, NOTHING_HERE, (parent, { name }) => {
-    const position = positionIn(parent, name, NOTHING_HERE)
-    return edit(parent, [{ kind: 'replace', position, value }])
-  })
+  const parent = findParent(root, path, NOTHING_HERE)
+  parent.set(keyIn(parent, lastOf(path).name, NOTHING_HERE), value)
+  return root
 }
 
 function add (root: JsonNode, path: Pointer, value: JsonNode, limits: DocumentLimits): JsonNode {
   checkLevels(path, value, limits)
   if (path.length === 0) return value
-  return changeParent(root, path, NO_PARENT, (parent, name) => {
-    if (isArray(parent)) {
-      return edit(parent, [{ kind: 'insert', position: indexForNew(parent, name.name), value }])
-    }
-    if (!isObject(parent)) refuse(NO_PARENT)
-    const position = uniquePositionOf(parent, name.name)
-    return edit(parent, [
-      position === MISSING ? { kind: 'insert', position: countOf(parent), value, name }
-        : { kind: 'replace', position, value }
-    ])
-  })
+  const parent = findParent(root, path, NO_PARENT)
+  const name = lastOf(path)
+  if (parent.type === 'array') parent.insert(indexForNew(parent, name.name), value)
+  else if (parent.type !== 'object') refuse(NO_PARENT)
+  else if (parent.has(name.name)) parent.set(keyIn(parent, name.name, NO_PARENT), value)
+  else parent.add(name, value)
+  return root
 }
 
 function checkLevels (path: Pointer, value: JsonNode, limits: DocumentLimits): void {
@@ -137,8 +130,7 @@ function checkLevels (path: Pointer, value: JsonNode, limits: DocumentLimits): v
 }
 
 /** Where an element may be inserted into an array. */
-function indexForNew (array: JsonNode, name: string): number {
-  const count = countOf(array)
+function indexForNew ({ count }: JsonNode, name: string): number {
   if (name === '-') return count
   const index = indexOf(name)
   if (Number.isNaN(index)) refuse(`${quote(name)} is no index of an array`)
@@ -146,37 +138,26 @@ function indexForNew (array: JsonNode, name: string): number {
   return index
 }
 
-/** Changes the innermost container of a path, and with it all containers around it. */
-function changeParent (
-  container: JsonNode,
-  path: Pointer,
-  missing: string,
-  change: (parent: JsonNode, name: NewName) => JsonNode
-): JsonNode {
-  const [name, ...inner] = path as [NewName, ...NewName[]]
-  if (inner.length === 0) return change(container, name)
-  const position = positionIn(container, name.name, missing)
-  const value = changeParent(childAt(container, position), inner, missing, change)
-  return edit(container, [{ kind: 'replace', position, value }])
+const lastOf = (path: Pointer): Name => path.at(-1) as Name
+
+/** The innermost object or array of a path, to be changed. */
+function findParent (root: JsonNode, path: Pointer, missing: string): JsonNode {
+  let node = root
+  for (const { name } of path.slice(0, -1)) node = node.getOwn(keyIn(node, name, missing))
+  return node
 }
 
 function find (root: JsonNode, path: Pointer, missing: string): JsonNode {
   let node = root
-  for (const { name } of path) node = childAt(node, positionIn(node, name, missing))
+  for (const { name } of path) node = node.get(keyIn(node, name, missing))
   return node
 }
 
-/** The position of an existing member or element. */
-function positionIn (container: JsonNode, name: string, missing: string): number {
-  let position: number = MISSING
-  if (isObject(container)) position = uniquePositionOf(container, name)
-  else if (isArray(container)) position = indexOf(name)
-  return position >= 0 && (isObject(container) || position < countOf(container)) ? position : refuse(missing)
-}
-
-function uniquePositionOf (object: JsonNode, name: string): number {
-  const position = positionOf(object, name)
-  return position === DUPLICATE ? refuse(severalTimes(name)) : position
+/** The key of an existing member or element. */
+function keyIn (container: JsonNode, name: string, missing: string): Key {
+  if (container.type === 'object' && container.isDuplicate(name)) refuse(severalTimes(name))
+  const key = container.type === 'array' ? indexOf(name) : name
+  return container.has(key) ? key : refuse(missing)
 }
 
 const severalTimes = (name: string): string => `the name ${quote(name)} occurs more than once in its object`

@@ -1,12 +1,7 @@
-import { childAt, countOf, edit, JsonSlice, positionOf, type Change, type JsonNode } from './json-node.ts'
-import { formatPointer } from './json-pointer.ts'
-import { JsonText } from './json-text.ts'
-import { DUPLICATE, MISSING } from './name-index.ts'
+import { formatPointer } from '#json-text'
+import { JsonNode } from './json-node.ts'
 import { createInvalidPatchError, quote } from './patch-error.ts'
-import { isContainer, isObject, NOT_A_DOCUMENT, patchText, rootOf, tooDeep,
-  type DocumentLimits } from './patched-document.ts'
-
-const LETTER_N = 0x6e
+import { NOT_A_DOCUMENT, patchText, tooDeep, type DocumentLimits } from './patched-document.ts'
 
 /**
  * Applies a JSON Merge Patch (RFC 7396) to the text of a document. Bytes that the patch doesn't name stay as
@@ -17,10 +12,10 @@ const LETTER_N = 0x6e
  * @throws {PatchError} 413 for a large result; 422 if a name is ambiguous or the result is no document
  */
 export function applyMergePatch (document: string, patch: string, limits: DocumentLimits): string {
-  const change = rootOf(new JsonText(patch))
+  const change = JsonNode.parse(patch)
   return patchText(document, limits, (root) => {
     const merged = new Merge(limits).merge(root, change)
-    if (!isContainer(merged)) refuse([], NOT_A_DOCUMENT)
+    if (!merged.isContainer) refuse([], NOT_A_DOCUMENT)
     return merged
   })
 }
@@ -39,63 +34,34 @@ class Merge {
     this.#limits = limits
   }
 
-  /** The algorithm of RFC 7396, 2. A target that is missing is undefined. */
-  merge (target: JsonNode | undefined, patch: JsonSlice): JsonNode {
-    if (!isObject(patch)) {
+  /** The algorithm of RFC 7396, 2. A target that is missing is undefined. @returns the target, changed */
+  merge (target: JsonNode | undefined, patch: JsonNode): JsonNode {
+    if (patch.type !== 'object') {
       this.#checkLevels(patch.levels)
       return patch
     }
     this.#checkLevels(1)
-    const duplicate = patch.members.index.firstDuplicate
+    const { duplicate } = patch
     if (duplicate !== undefined) refuse([...this.#path, duplicate], 'the patch has this name more than once')
-    const isMerged = target !== undefined && isObject(target)
-    const changes = isMerged ? this.#changesOf(target, patch) : this.#changesOfNew(patch)
-    const container = isMerged ? target : patch
-    return changes.length === 0 ? container : edit(container, changes)
-  }
-
-  /** What a patch changes in an existing object. */
-  #changesOf (target: JsonNode, patch: JsonSlice): Change[] {
-    const changes: Change[] = []
-    const { members } = patch
-    const count = countOf(target)
-    this.#eachMember(patch, (name, value, place) => {
-      const position = positionOf(target, name)
-      if (position === DUPLICATE) refuse(this.#path, 'the document has this name more than once')
-      const existing = position === MISSING ? undefined : childAt(target, position)
-      if (isNull(value)) {
-        if (existing !== undefined) changes.push({ kind: 'remove', position })
-        return
-      }
-      const merged = this.merge(existing, value)
-      if (existing === undefined) {
-        const newName = { name, json: members.nameText(place) }
-        changes.push({ kind: 'insert', position: count, value: merged, name: newName })
-      } else if (merged !== existing) changes.push({ kind: 'replace', position, value: merged })
-    })
-    return changes.sort((a, b) => a.position - b.position)
-  }
-
-  /** What has to be removed from an object of the patch that becomes part of the document: its nulls. */
-  #changesOfNew (patch: JsonSlice): Change[] {
-    const changes: Change[] = []
-    this.#eachMember(patch, (_name, value, position) => {
-      if (isNull(value)) return changes.push({ kind: 'remove', position })
-      const merged = this.merge(undefined, value)
-      if (merged !== value) changes.push({ kind: 'replace', position, value: merged })
-    })
-    return changes
-  }
-
-  #eachMember (
-    { text, members }: JsonSlice,
-    visit: (name: string, value: JsonSlice, at: number) => void
-  ): void {
-    for (let position = 0; position < members.count; position++) {
-      const name = members.name(position)
+    // Without a target, the object of the patch becomes part of the document, without its nulls.
+    const result = target?.type === 'object' ? target : patch
+    for (const name of patch.names) {
       this.#path.push(name)
-      visit(name, new JsonSlice(text, members.valueId(position)), position)
+      this.#mergeMember(result, patch, name)
       this.#path.pop()
+    }
+    return result
+  }
+
+  #mergeMember (target: JsonNode, patch: JsonNode, name: string): void {
+    if (target.isDuplicate(name)) refuse(this.#path, 'the document has this name more than once')
+    const value = patch.get(name)
+    const isNew = target === patch || !target.has(name)
+    if (value.type === 'null') target.delete(name)
+    else {
+      const merged = this.merge(isNew ? undefined : target.get(name), value)
+      if (target.has(name)) target.set(name, merged)
+      else target.add(patch.nameOf(name), merged)
     }
   }
 
@@ -104,5 +70,3 @@ class Merge {
     if (this.#path.length + levels > this.#limits.maxLevels) refuse(this.#path, tooDeep(this.#limits))
   }
 }
-
-const isNull = ({ firstByte }: JsonNode): boolean => firstByte === LETTER_N

@@ -1,15 +1,12 @@
-import { JsonSlice, positionOf } from './json-node.ts'
+import { decodeString } from '#json-text'
+import { JsonNode } from './json-node.ts'
 import { parsePointer, type Pointer } from './json-pointer.ts'
-import { JsonText } from './json-text.ts'
-import { MISSING } from './name-index.ts'
 import { createInvalidPatchError, PatchError, quote } from './patch-error.ts'
-import { isArray, isObject, rootOf } from './patched-document.ts'
 
 // The operations of a JSON Patch (RFC 6902, 4).
 
 const OPS = ['add', 'remove', 'replace', 'move', 'copy', 'test'] as const
 const MAX_OPERATIONS = 1_000
-const QUOTE = 0x22
 
 interface Target {
   /** From 1. */
@@ -22,7 +19,7 @@ interface Target {
 export type Operation =
   & Target
   & (
-    | { readonly op: 'add' | 'replace' | 'test', readonly value: JsonSlice }
+    | { readonly op: 'add' | 'replace' | 'test', readonly value: JsonNode }
     | { readonly op: 'remove' }
     | { readonly op: 'move' | 'copy', readonly from: Pointer, readonly fromText: string }
   )
@@ -41,17 +38,15 @@ export function describeOperation (operation: Operation): string {
  * @throws {PatchError} 422 with a sentence for each problem
  */
 export function parseOperations (patch: string): Operation[] {
-  const root = rootOf(new JsonText(patch))
-  if (!isArray(root)) throw createInvalidPatchError('A JSON Patch must be an array of operations')
-  const { text, members } = root
-  if (members.count > MAX_OPERATIONS) {
+  const root = JsonNode.parse(patch)
+  if (root.type !== 'array') throw createInvalidPatchError('A JSON Patch must be an array of operations')
+  if (root.count > MAX_OPERATIONS) {
     throw createInvalidPatchError(`A JSON Patch can have at most ${MAX_OPERATIONS} operations`)
   }
   const operations: Operation[] = []
   const problems: string[] = []
-  for (let position = 0; position < members.count; position++) {
-    const node = new JsonSlice(text, members.valueId(position))
-    const operation = new OperationParser(node, position + 1, problems).parse()
+  for (let position = 0; position < root.count; position++) {
+    const operation = new OperationParser(root.get(position), position + 1, problems).parse()
     if (operation !== undefined) operations.push(operation)
   }
   if (problems.length > 0) throw new PatchError(422, problems)
@@ -60,19 +55,19 @@ export function parseOperations (patch: string): Operation[] {
 
 /** Reads one operation, and adds a sentence to the problems for each rule that it breaks. */
 class OperationParser {
-  readonly #node: JsonSlice
+  readonly #node: JsonNode
   readonly #number: number
   readonly #problems: string[]
 
-  constructor (node: JsonSlice, number: number, problems: string[]) {
+  constructor (node: JsonNode, number: number, problems: string[]) {
     this.#node = node
     this.#number = number
     this.#problems = problems
   }
 
   parse (): Operation | undefined {
-    if (!isObject(this.#node)) return this.#refuse('it must be an object with "op" and "path"')
-    const duplicate = this.#node.members.index.firstDuplicate
+    if (this.#node.type !== 'object') return this.#refuse('it must be an object with "op" and "path"')
+    const { duplicate } = this.#node
     if (duplicate !== undefined) return this.#refuse(`it has the name ${quote(duplicate)} more than once`)
     const op = OPS.find((known) => known === this.#string('op'))
     if (op === undefined) this.#refuse('"op" must be "add", "remove", "replace", "move", "copy" or "test"')
@@ -98,21 +93,17 @@ class OperationParser {
   #pointer (name: string): Pointer | undefined {
     const member = this.#member(name)
     if (member === undefined) return this.#refuse(`"${name}" is missing`)
-    const { text, id } = member
-    const pointer = member.firstByte === QUOTE
-      ? parsePointer(text.bytes.toString('utf8', text.start(id) + 1, text.end(id) - 1)) : undefined
+    const pointer = member.type === 'string' ? parsePointer(member.text) : undefined
     return pointer ?? this.#refuse(`"${name}" must be a JSON Pointer, such as "/title" or "/prices/0"`)
   }
 
   #string (name: string): string | undefined {
     const member = this.#member(name)
-    return member?.firstByte === QUOTE ? member.text.string(member.id) : undefined
+    return member?.type === 'string' ? decodeString(member.text) : undefined
   }
 
-  #member (name: string): JsonSlice | undefined {
-    const position = positionOf(this.#node, name)
-    return position === MISSING ? undefined
-      : new JsonSlice(this.#node.text, this.#node.members.valueId(position))
+  #member (name: string): JsonNode | undefined {
+    return this.#node.has(name) ? this.#node.get(name) : undefined
   }
 
   #refuse (message: string): undefined {

@@ -1,5 +1,4 @@
-import { JsonSlice, type JsonNode } from './json-node.ts'
-import { JsonText } from './json-text.ts'
+import { JsonNode } from './json-node.ts'
 import { createInvalidPatchError, PatchError } from './patch-error.ts'
 
 /** What a document may be after a patch. */
@@ -9,48 +8,42 @@ export interface DocumentLimits {
   readonly maxLevels: number
 }
 
-const OPEN_BRACE = 0x7b
-const OPEN_BRACKET = 0x5b
-
-export const isObject = ({ firstByte }: JsonNode): boolean => firstByte === OPEN_BRACE
-export const isArray = ({ firstByte }: JsonNode): boolean => firstByte === OPEN_BRACKET
-export const isContainer = (node: JsonNode): boolean => isObject(node) || isArray(node)
-
 export const NOT_A_DOCUMENT = 'the document must be a JSON object or array'
 export const tooDeep = ({ maxLevels }: DocumentLimits): string =>
   `the document would be nested too deeply (maximum is ${maxLevels} levels)`
 
-/** The root of a JSON text. */
-export const rootOf = (text: JsonText): JsonSlice => new JsonSlice(text, 0)
-
 /**
  * Applies a change to the root of a document.
  *
- * @param json the document, valid JSON
+ * @param text the document, valid JSON
  * @param change returns the new root, which is an object or array of at most `maxLevels` levels
- * @returns the text of the changed document; the same text if no byte changes
+ * @returns the text of the changed document; the same text if nothing changes
  * @throws {PatchError} 413 if the result is too large, 422 if the document is nested too deeply already
  */
 export function patchText (
-  json: string,
-  limits: DocumentLimits,
+  text: string,
+  { maxBytes, maxLevels }: DocumentLimits,
   change: (root: JsonNode) => JsonNode
 ): string {
-  const text = new JsonText(json)
-  const root = rootOf(text)
+  const root = JsonNode.parse(text)
   // The depth of the recursion is the number of levels.
-  if (root.levels > limits.maxLevels) {
-    throw createInvalidPatchError(`The document is nested too deeply (maximum is ${limits.maxLevels} levels)`)
+  if (root.levels > maxLevels) {
+    throw createInvalidPatchError(`The document is nested too deeply (maximum is ${maxLevels} levels)`)
   }
   const changed = change(root)
-  if (changed === root) return json
-  const { bytes } = text
-  const end = text.end(0)
-  const size = bytes.length - root.size + changed.size
-  if (size > limits.maxBytes) throw new PatchError(413, [])
-  const result = Buffer.allocUnsafeSlow(size)
-  bytes.copy(result, 0, 0, text.start(0))
-  const at = changed.write(result, text.start(0))
-  bytes.copy(result, at, end)
-  return result.toString()
+  const [before, after] = root.surroundings
+  const pieces: string[] = []
+  let length = 0
+  const add = (piece: string): void => {
+    length += piece.length
+    // Copies of copies can be far too large, so this can't wait for the end.
+    if (length > Math.max(maxBytes, text.length)) throw new PatchError(413, [])
+    pieces.push(piece)
+  }
+  add(before)
+  changed.write(add)
+  add(after)
+  const result = pieces.join('')
+  if (result !== text && Buffer.byteLength(result) > maxBytes) throw new PatchError(413, [])
+  return result
 }

@@ -11,11 +11,12 @@ const MAX_WAITING = 32
 const TIME_LIMIT_MS = 2_000
 /** An idle child process ends, because it holds some 50 MB. */
 const IDLE_MS = 60_000
-/** What patches take at worst: 100 ms for a document of a megabyte, 600 ms for a patch of 64 KiB. */
-const DOCUMENT_MS_PER_BYTE = 1e-4
+/** What patches take, roughly: 200 ms for a document of a megabyte, 600 ms for a patch of 64 KiB. */
+const DOCUMENT_MS_PER_BYTE = 2e-4
 const PATCH_MS_PER_BYTE = 1e-2
 const MIB = 1024 * 1024
-const HEAP_PER_BYTE = 8
+/** A document of empty objects needs most. */
+const HEAP_PER_BYTE = 64
 const BASE_HEAP_MIB = 64
 /** What Node takes besides its heap. */
 const OTHER_MEMORY_MIB = 256
