@@ -1,6 +1,7 @@
 import { Agent, request } from 'node:http'
 import { connect } from 'node:net'
 import { setTimeout as sleep } from 'node:timers/promises'
+import sharp from 'sharp'
 
 // What greedy accounts and addresses do in `npm run bench:neighbours`, and what somebody else does beside it.
 
@@ -78,6 +79,12 @@ const PATCH: Neighbour = {
     await applyPatch(neighbourAddress, reader, '[{"op":"add","path":"/0","value":"changed"}]')
 }
 
+const PICTURE: Neighbour = {
+  name: 'picture of somebody else',
+  perSecond: 1,
+  send: async (reader) => await publishPicture(neighbourAddress, reader, await drawPicture('jpeg', 400))
+}
+
 export const LOADS: Readonly<Record<string, Load>> = {
   'sign-ins': {
     count: 200,
@@ -129,6 +136,17 @@ export const LOADS: Readonly<Record<string, Load>> = {
     },
     neighbour: PATCH
   },
+  'AVIFs of 8 million pixels, from four addresses': {
+    count: 16,
+    send ({ accounts: [owner] }) {
+      const next = counter()
+      return async () => {
+        const agent = addresses[next() % 4] as Agent
+        return await publishPicture(agent, owner, await drawPicture('avif', 2828))
+      }
+    },
+    neighbour: PICTURE
+  },
   'writes of 1 MiB, many members': {
     count: 16,
     send: ({ accounts: [owner] }) => {
@@ -179,6 +197,35 @@ async function applyPatch (agent: Agent, account: Account, operations: string): 
   const { url, authorization, pageId } = account
   const headers = { ...PATCH_TYPE, authorization }
   return await ask(agent, 'PATCH', `${url}/manage/landing_pages/${pageId}/document`, headers, operations)
+}
+
+const pictures = new Map<string, Promise<Buffer>>()
+
+/** A square of one colour. */
+async function drawPicture (format: 'avif' | 'jpeg', width: number): Promise<Buffer> {
+  const drawn = pictures.get(format) ??
+    sharp({ create: { width, height: width, channels: 3, background: '#456' } })
+      .toFormat(format).toBuffer()
+  pictures.set(format, drawn)
+  return await drawn
+}
+
+/** Uploads a picture and asks for its smallest variant. */
+async function publishPicture (
+  agent: Agent,
+  { url, authorization }: Account,
+  bytes: Buffer
+): Promise<Answer> {
+  const uploaded = await ask(
+    agent,
+    'POST',
+    `${url}/assets`,
+    { authorization, ...FORM_TYPE },
+    form('a.jpg', bytes)
+  )
+  if (uploaded.status !== 201) return uploaded
+  const { variants: [{ url: variant }] } = JSON.parse(uploaded.body)
+  return await ask(agent, 'GET', url + new URL(variant).pathname)
 }
 
 export async function signIn (agent: Agent, url: string, email: string): Promise<Answer> {

@@ -271,7 +271,7 @@ export const Settings = Type.Object({
     50_000_000,
     1,
     268_000_000,
-    'Pictures with more pixels get no variants'
+    'Pictures with more pixels get no variants; the limit of AVIF is at most 8 million'
   ),
 
   MAX_CONNECTIONS: integer(

@@ -277,6 +277,64 @@ t.test('four requests of a client may wait, and none for longer than ten seconds
   t.match(await attempts(app), { made: urls.length, failed: 0 })
 })
 
+t.test('the variants of an account do not wait for those of another one, however many addresses ask', async (t) => {
+  const app = await buildTestApp(t)
+  const [greedy, other] = [await signUp(app), await signUp(app)]
+  const own = (await store(app, other, await photo())).variants.map(({ url }) => url)
+  t.equal((await ask(app, own[0] as string)).statusCode, 200)
+  const [pid] = pictureProcesses() as [number]
+  process.kill(pid, 'SIGSTOP')
+  const large = await photo(3000, 2000)
+  const urls: string[] = []
+  while (urls.length < 24) urls.push(...(await store(app, greedy, large)).variants.map(({ url }) => url))
+  const load = urls.slice(0, 24).map(async (url, place) => await ask(app, url, `198.51.100.${place % 6}`))
+  const waiting = async () => Number(/queued (\d+)/.exec(await app.metrics.metrics())?.[1])
+  await until(async () => await waiting() === 23)
+  const asked = own.slice(1).map(async (url) => await ask(app, url, '203.0.113.9'))
+  await until(async () => await waiting() === 23 + asked.length)
+  process.kill(pid, 'SIGCONT')
+  t.same((await Promise.all(asked)).map(({ statusCode }) => statusCode), asked.map(() => 200))
+  t.ok(await waiting() > 12, 'most of the others still wait')
+  await Promise.all(load)
+})
+
+t.test('AVIFs of more than eight million pixels have no variants', async (t) => {
+  const app = await buildTestApp(t)
+  const account = await signUp(app)
+  const avif = async (height: number) => await picture(2000, height).avif({ effort: 0 }).toBuffer()
+  const smaller = await store(app, account, await avif(4000))
+  t.equal((await ask(app, smaller.variants[0]?.url as string)).statusCode, 200)
+  const larger = await store(app, account, await avif(4002))
+  t.same(larger.variants, [])
+  const name = (smaller.variants[0]?.url as string).replace(/.*\//, '')
+  t.equal((await ask(app, `${larger.url.replace('.avif', '')}/${name}`)).statusCode, 404)
+})
+
+t.test('a lock on a variant is renewed while it is made, and short, so that a crash costs seconds', async (t) => {
+  const settings = { ...await testSettings(t), REDIS_URL: await claimRedis(t) }
+  const app = await buildTestApp(t, { settings })
+  const [first, second] = (await store(app, await signUp(app), await photo())).variants as [Variant, Variant]
+  const lifetime = async (url: string) =>
+    await app.redisClient?.run(async (redis) =>
+      await redis.pttl(`landfall:variant:2:${url.replace(/.*uploads\//, '')}`)
+    ) as number
+  t.equal((await ask(app, first.url)).statusCode, 200)
+  t.equal(await lifetime(first.url), -2, 'it is released')
+  const [pid] = pictureProcesses() as [number]
+  process.kill(pid, 'SIGSTOP')
+  const asked = ask(app, second.url)
+  await until(async () => await lifetime(second.url) > 0, 'it is locked')
+  const seen: number[] = []
+  const isRenewed = async () => {
+    seen.push(await lifetime(second.url))
+    return seen.length > 1 && seen.at(-1) as number > (seen.at(-2) as number)
+  }
+  for (let renewal = 1; renewal <= 2; renewal++) await until(isRenewed, 'it is renewed')
+  t.same(seen.filter((ms) => ms <= 0 || ms > 5000), [], 'its lifetime in milliseconds')
+  process.kill(pid, 'SIGCONT')
+  t.equal((await asked).statusCode, 200)
+})
+
 t.test('replicas make each variant once', async (t) => {
   const settings = { ...await testSettings(t), REDIS_URL: await claimRedis(t) }
   const replicas = await Promise.all([1, 2, 3].map(async () => await buildTestApp(t, { settings })))

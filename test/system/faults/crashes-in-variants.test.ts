@@ -7,7 +7,7 @@ import { createBucket } from '../../helpers/buckets.ts'
 import { childrenOf } from '../../shared/child-processes.ts'
 import { CARD, card } from '../../shared/pictures.ts'
 import { provide } from '../../shared/programs.ts'
-import { createDatabase } from '../../helpers/servers.ts'
+import { claimRedis, createDatabase } from '../../helpers/servers.ts'
 import { startService, temporaryFolder } from '../../helpers/service.ts'
 import { until } from '../../helpers/until.ts'
 
@@ -24,6 +24,7 @@ for (const store of ['folder', 'bucket'] as const) {
       JWT_SECRET: 'a secret of the tests, 32 bytes and more',
       BASE_URL: 'http://landfall.test',
       UPLOADS_DIR: temporaryFolder(t),
+      REDIS_URL: await claimRedis(t), // its locks outlive the service
       ...store === 'bucket' ? await createBucket() : {}
     }
     const picture = await card({ width: 4 * CARD.width, height: 4 * CARD.height }).png().toBuffer()

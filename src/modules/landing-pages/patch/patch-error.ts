@@ -1,4 +1,4 @@
-// Why a patch can't be applied. A worker thread passes it on as plain data.
+// Why a patch can't be applied. The child process passes it on as plain data.
 
 /** 409: a `test` failed. 413: the result is too large. 422: anything else, one sentence per problem. */
 export interface PatchProblem {
