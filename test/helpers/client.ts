@@ -32,12 +32,10 @@ export class Owner {
     return new Owner(email, tokens.access_token, tokens.refresh_token)
   }
 
-  /** Calls a management route with the access token. */
+  /** Calls a management route with the access token. Its ETag is that of the uncompressed response. */
   async call (method: string, url: string, options: CallOptions = {}): Promise<Answer> {
-    return await call(method, url, {
-      ...options,
-      headers: { authorization: `Bearer ${this.accessToken}`, ...options.headers }
-    })
+    const headers = { authorization: `Bearer ${this.accessToken}`, 'accept-encoding': 'identity' }
+    return await call(method, url, { ...options, headers: { ...headers, ...options.headers } })
   }
 
   /** Creates an API key. */
