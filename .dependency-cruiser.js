@@ -48,8 +48,8 @@ export default {
     {
       name: 'errors-and-config-import-nothing-of-src',
       severity: 'error',
-      from: { path: '^src/(errors|config|settings)\\.ts$' },
-      to: { path: '^src/', pathNot: '^src/(errors|config|settings)\\.ts$' }
+      from: { path: '^src/(errors|config|settings|setting-types)\\.ts$' },
+      to: { path: '^src/', pathNot: '^src/(errors|config|settings|setting-types)\\.ts$' }
     },
     {
       name: 'module-through-its-index-only',

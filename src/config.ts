@@ -8,7 +8,7 @@ import type { Static, TSchema } from '@sinclair/typebox'
 import { Value } from '@sinclair/typebox/value'
 import { Settings } from './settings.ts'
 
-export { redisNodes } from './settings.ts'
+export { redisNodes } from './setting-types.ts'
 
 // The only file that reads settings from the environment.
 

@@ -1,0 +1,80 @@
+import { FormatRegistry, Type } from '@sinclair/typebox'
+
+// The kinds of values that settings have, and how they are checked.
+
+export const integer = (initial: number, minimum: number, maximum: number, description: string) =>
+  Type.Integer({ default: initial, minimum, maximum, description })
+export const optionalInteger = (minimum: number, maximum: number, description: string) =>
+  Type.Optional(Type.Integer({ minimum, maximum, description }))
+export const text = (initial: string, description: string) => Type.String({ default: initial, description })
+export const list = (description: string) => Type.Array(Type.String(), { default: [], description })
+export const oneOf = <const Value extends string>(
+  values: readonly Value[],
+  initial: Value,
+  description: string
+) =>
+  Type.Unsafe<
+    Value
+  >(Type.Union(values.map((value) => Type.Literal(value)), { default: initial, description }))
+export const optionalText = (format: object, description: string) =>
+  Type.Optional(Type.String({ ...format, description }))
+/** A setting that can also be read from a file, which `<NAME>_FILE` names. */
+export const secret = (format: object, description: string) =>
+  optionalText({ ...format, secret: true }, description)
+export const share = (initial: number, description: string) =>
+  Type.Number({ default: initial, minimum: 0, maximum: 1, description })
+export const headerValue = { pattern: '^[\\x20-\\x7e]+$', expects: 'a header value' }
+/** A list in OpenTelemetry's format. */
+export const pairs = (description: string, options: object = {}) =>
+  Type.String({
+    default: '',
+    pattern: '^\\s*([^=,\\s]+\\s*=([^,%]|%[0-9A-Fa-f]{2})*(,|$))*$',
+    expects: 'a list of name=value,name=value (percent-encoded where necessary)',
+    ...options,
+    description
+  })
+export const httpUrl = {
+  format: 'http-url',
+  expects: 'an http:// or https:// address without query or fragment'
+}
+/** Clients see this URL, so it must not contain credentials. */
+export const publicUrl = {
+  format: 'public-url',
+  expects: 'an http:// or https:// address without user name, query or fragment'
+}
+const isHttpUrl = (given: string): boolean =>
+  /^https?:\/\/[^/?#\s]+(\/[^?#\s]*)?$/.test(given) && URL.canParse(given)
+FormatRegistry.Set('http-url', isHttpUrl)
+FormatRegistry.Set('redis-url', (given) => redisNodes(given).length > 0)
+FormatRegistry.Set(
+  'smtp-url',
+  (given) =>
+    /^smtps?:\/\/([^/?#\s]*@)?[^/?#@\s]+\/?$/.test(given) && !/%(?![0-9A-Fa-f]{2})/.test(given) &&
+    URL.canParse(given) && new URL(given).hostname !== ''
+)
+const MAIL_ADDRESS = '[^\\s\\p{C}<>"(),:;\\\\@]+@[^\\s\\p{C}<>"(),:;\\\\@]+'
+const MAIL_SENDER = new RegExp(`^([^\\p{C}<>"(),:;\\\\@]+ <${MAIL_ADDRESS}>|${MAIL_ADDRESS})$`, 'u')
+FormatRegistry.Set('mail-sender', (given) => MAIL_SENDER.test(given))
+FormatRegistry.Set(
+  'public-url',
+  (given) => isHttpUrl(given) && new URL(given).username === '' && new URL(given).password === ''
+)
+
+/**
+ * Returns the URL of each node that REDIS_URL names. Several nodes, as in `redis://:password@a:7000,b:7000`, are
+ * those of a Redis Cluster, which has database 0 only.
+ *
+ * @returns none if the address is invalid
+ */
+export function redisNodes (given: string): readonly string[] {
+  const [, before = '', hosts = '', after = ''] = /^(rediss?:\/\/(?:[^/?#]*@)?)([^/?#]*)(.*)$/.exec(given) ??
+    []
+  const urls = hosts.split(',').map((host) => `${before}${host}${after}`)
+  const isCluster = urls.length > 1
+  const isValid = (url: string): boolean => {
+    if (before === '' || !URL.canParse(url)) return false
+    const { hostname, pathname } = new URL(url)
+    return isCluster ? hostname !== '' && /^(\/0?)?$/.test(after) : /^(\/\d*)?$/.test(pathname)
+  }
+  return urls.every(isValid) ? urls : []
+}
