@@ -1,7 +1,8 @@
 import { randomUUID } from 'node:crypto'
 import { setImmediate as turn } from 'node:timers/promises'
-import type { ClientTable } from '../../src/modules/rate-limit/client-table.ts'
-import type { HandedOver } from '../../src/modules/rate-limit/handovers.ts'
+import type t from 'tap'
+import { clock } from '../../src/infra/system/clock.ts'
+import type { ClientTable, ClientWindow } from '../../src/modules/rate-limit/client-table.ts'
 import { LEASE_SCRIPTS } from '../../src/modules/rate-limit/lease-script.ts'
 import { RedisLeaseStore, type KnownWindow, type LeaseAnswer, type LeaseRequest, type LeaseStore,
   type WindowMessages, type WindowOfClient } from '../../src/modules/rate-limit/lease-store.ts'
@@ -71,7 +72,7 @@ export class ObservedStore implements LeaseStore {
     await this.#store.giveBack(window, reads, known)
   }
 
-  async handedOver (window: WindowOfClient): Promise<HandedOver[]> {
+  async handedOver (window: WindowOfClient): Promise<ReadonlyMap<string, ClientWindow | undefined>> {
     return await this.#store.handedOver(window)
   }
 
@@ -117,3 +118,47 @@ export async function startReplicas (
     return { channel, redis, members, store, limit }
   }))
 }
+
+type Interceptor = Teardown & Pick<typeof t, 'intercept'>
+
+/** A process clock that tests set forward, so that they needn't wait until processes have their shares. */
+export function settableClock (t: Interceptor): { aheadMs: number } {
+  const offset = { aheadMs: 0 }
+  const real = clock.now
+  t.intercept(clock, 'now', { value: () => real() + offset.aheadMs })
+  return offset
+}
+
+/** Starts replicas whose heartbeats began a while ago, so that each has its share. */
+export async function startSharing (t: Interceptor, urls: readonly string[]): Promise<Replica[]> {
+  const replicas = await startReplicas(t, urls, { shares: true })
+  await pass(settableClock(t), 65, replicas)
+  for (const { members } of replicas) await members.start()
+  return replicas
+}
+
+/** Sets the clock forward, with a heartbeat in each second. */
+export async function pass (
+  offset: { aheadMs: number },
+  seconds: number,
+  replicas: readonly Replica[]
+): Promise<void> {
+  for (let second = 0; second < seconds; second++) {
+    await Promise.all(replicas.map(async ({ members }) => await members.beat()))
+    offset.aheadMs += 1000
+  }
+  await Promise.all(replicas.map(async ({ members }) => await members.beat()))
+}
+
+/** Takes one read; returns whether it is allowed. */
+export const take = async (limit: LeasedLimit | undefined, key: string): Promise<boolean> =>
+  (await limit!.take(key, clock.now())).allowed
+
+/** Takes reads until one is refused, at most `most`. Returns how many were allowed. */
+export async function spend (limit: LeasedLimit | undefined, key: string, most = 2000): Promise<number> {
+  let passed = 0
+  while (passed < most && await take(limit, key)) passed++
+  return passed
+}
+
+export const trues = (answers: readonly boolean[]): number => answers.filter(Boolean).length

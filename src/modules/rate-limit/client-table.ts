@@ -19,6 +19,8 @@ const MAX_SLOTS = 8192
 /** How full a segment gets before it is copied. A fuller copy than MAX_COPIED loses its older half. */
 const MAX_FULL = 0.75
 const MAX_COPIED = 0.625
+/** Parts of the packed table. A multiple of SEGMENTS, so that each has clients of one segment. */
+const PARTS = 65_536
 
 /** What this process has counted for a client. Times are in milliseconds of the process clock. */
 export interface ClientWindow {
@@ -28,13 +30,6 @@ export interface ClientWindow {
   readonly resetAt: number
   /** A time at which the previous window had ended; -Infinity without one in the last window's length. */
   readonly previousEnd: number
-}
-
-/** The counts of a table, in a form that another process can search. */
-export interface PackedTable {
-  readonly seeds: Uint32Array
-  /** For each segment its clients, in SLOT_WORDS words each, with an age in place of START. */
-  readonly segments: readonly Uint32Array[]
 }
 
 interface Segment {
@@ -53,7 +48,8 @@ export class ClientTable {
   readonly #windowMs: number
   readonly #segments = Array.from({ length: SEGMENTS }, () => segmentOf(MIN_SLOTS))
   /** Secret, so that nobody can choose addresses that share slots. */
-  readonly #seeds = randomFillSync(new Uint32Array(2))
+  readonly seeds = randomFillSync(new Uint32Array(2))
+
   /** @param windowMs length of a window from its first read, in milliseconds */
   constructor (windowMs: number) {
     this.#windowMs = windowMs
@@ -93,21 +89,26 @@ export class ClientTable {
     return slot < 0 ? undefined : windowAt(words, slot, ageAt(words, slot, now), this.#windowMs, now)
   }
 
-  /** Returns the counts of the clients of the last two windows, for another process. */
-  pack (now: number): PackedTable {
-    const segments = this.#segments.map(({ words }) => {
-      const packed = new Uint32Array(words.length)
-      let end = 0
+  /**
+   * Yields the counts of the clients of the last two windows, for another process: for each segment its parts
+   * by number, with the words of each client, in which an age stands for START.
+   *
+   * @param now the time of which the ages are
+   */
+  *pack (now: number): Generator<Map<number, number[]>> {
+    for (const { words } of this.#segments) {
+      const parts = new Map<number, number[]>()
       for (let slot = 0; slot < words.length; slot += SLOT_WORDS) {
         const age = ageAt(words, slot, now)
         if (words[slot + HASH_LOW] === 0 || words[slot + USED] === 0 || age >= 2 * this.#windowMs) continue
-        for (let word = 0; word < SLOT_WORDS; word++) packed[end + word] = words[slot + word] as number
-        packed[end + START] = Math.max(0, age)
-        end += SLOT_WORDS
+        const number = (words[slot + HASH_HIGH] as number) % PARTS
+        const part = parts.get(number) ?? []
+        const first = part.push(...words.subarray(slot, slot + SLOT_WORDS)) - SLOT_WORDS
+        part[first + START] = Math.max(0, age)
+        parts.set(number, part)
       }
-      return packed.slice(0, end)
-    })
-    return { seeds: this.#seeds, segments }
+      yield parts
+    }
   }
 
   /** Forgets the reads of a client, because they are counted elsewhere from now on. */
@@ -129,7 +130,7 @@ export class ClientTable {
 
   /** Hashes a key and returns its segment. */
   #locate (key: string): Segment {
-    hashKey(key, this.#seeds)
+    hashKey(key, this.seeds)
     return this.#segments[located.high % SEGMENTS] as Segment
   }
 
@@ -188,28 +189,28 @@ function hashKey (key: string, seeds: Uint32Array): void {
   located.high = high >>> 0
 }
 
-/** Returns the number of the packed segment that has a client. */
-export function packedSegmentOf (key: string, seeds: Uint32Array): number {
+/** Returns the number of the part of a packed table that has a client. */
+export function packedPartOf (key: string, seeds: Uint32Array): number {
   hashKey(key, seeds)
-  return located.high % SEGMENTS
+  return located.high % PARTS
 }
 
 /**
  * Returns what a packed table has for a client, as `find()` does.
  *
- * @param segment the one with the number that `packedSegmentOf()` returns
+ * @param part the words of the part with the number that `packedPartOf()` returns
  * @param elapsedMs time since the table was packed
  */
 export function findPacked (
   key: string,
   seeds: Uint32Array,
-  segment: Uint32Array,
+  part: Uint32Array,
   { elapsedMs, windowMs, now }: { elapsedMs: number, windowMs: number, now: number }
 ): ClientWindow | undefined {
   hashKey(key, seeds)
-  for (let slot = 0; slot < segment.length; slot += SLOT_WORDS) {
-    if (segment[slot + HASH_LOW] !== located.low || segment[slot + HASH_HIGH] !== located.high) continue
-    return windowAt(segment, slot, segment[slot + START] as number + elapsedMs, windowMs, now)
+  for (let slot = 0; slot < part.length; slot += SLOT_WORDS) {
+    if (part[slot + HASH_LOW] !== located.low || part[slot + HASH_HIGH] !== located.high) continue
+    return windowAt(part, slot, part[slot + START] as number + elapsedMs, windowMs, now)
   }
   return undefined
 }

@@ -1,34 +1,28 @@
 import { clock } from '../../infra/system/clock.ts'
 import type { RedisClient } from '../../infra/redis/redis-client.ts'
-import { findPacked, packedSegmentOf, type ClientTable, type ClientWindow } from './client-table.ts'
+import { findPacked, packedPartOf, type ClientTable, type ClientWindow } from './client-table.ts'
+import { GenerationalMap } from './generational-map.ts'
 
 // When a process shuts down gracefully, it stores the reads that it has counted for clients in Redis, so that
-// the others need not reserve its share. They load a segment of them when a client in it exceeds a share.
+// the others need not reserve its share. They look there when a client exceeds a share.
 
-/** How long counts are stored: two of the longest windows, because they tell when the previous one ended. */
-const LIFETIME_MS = 120_000
-/** The field with the seeds of the table. The others are named by the number of a segment. */
-const SEEDS = 'seeds'
-/** Segments in one command, at most 2 MB. */
-const MAX_BATCH = 16
+/** Others may first see that a process has left a window later, and count it for another window. */
+const LIFETIME_MS = 130_000
+/** The field that is stored last: the seeds of the table and its age. The others are named by a part. */
+const HEAD = 'head'
+const MAX_HEADS = 1000
 
-/** What a process that has shut down gracefully had counted for a client. */
-export interface HandedOver {
-  readonly processId: string
-  readonly window: ClientWindow
-}
-
-interface Handover {
+/** What is needed to find a client in a handover. */
+interface Head {
   readonly seeds: Uint32Array
-  /** When it was stored, in milliseconds of the process clock. */
-  readonly storedAt: number
-  readonly segments: Map<number, Promise<Uint32Array | undefined>>
+  /** When it was packed, in milliseconds of the process clock. */
+  readonly packedAt: number
 }
 
 /** The counts that processes leave in Redis when they shut down gracefully. */
 export class Handovers {
   readonly #redis: RedisClient
-  readonly #known = new Map<string, Promise<Handover | undefined>>()
+  readonly #heads = new GenerationalMap<Head>(LIFETIME_MS, MAX_HEADS)
 
   constructor (redis: RedisClient) {
     this.#redis = redis
@@ -37,20 +31,24 @@ export class Handovers {
   /** Stores the counts of a limit of this process. @throws {RedisAwayError} */
   async store (processId: string, nameSpace: string, counts: ClientTable): Promise<void> {
     const key = handoverKey(processId, nameSpace)
-    const { seeds, segments } = counts.pack(clock.now())
-    const fields = [...segments.map((words, number) => [String(number), bytesOf(words)] as const),
-      [SEEDS, bytesOf(seeds)] as const]
-    while (fields.length > 0) {
-      const batch = fields.splice(0, MAX_BATCH).flat()
-      await this.#redis.run(async (redis) => await redis.hset(key, ...batch))
+    const write = async (fields: Map<string, Buffer>): Promise<void> => {
+      await this.#redis.run(async (redis) =>
+        await Promise.all([redis.hset(key, fields), redis.pexpire(key, LIFETIME_MS)])
+      )
     }
-    await this.#redis.run(async (redis) => await redis.pexpire(key, LIFETIME_MS))
+    const packedAt = clock.now()
+    for (const parts of counts.pack(packedAt)) {
+      const fields =
+        new Map([...parts].map(([part, words]) => [String(part), bytesOf(Uint32Array.from(words))]))
+      if (fields.size > 0) await write(fields)
+    }
+    await write(new Map([[HEAD, bytesOf(Uint32Array.of(...counts.seeds, clock.now() - packedAt))]]))
   }
 
   /**
    * Returns what a process that has left has counted for a client.
    *
-   * @returns 'lost' if Redis no longer has its counts
+   * @returns 'lost' if Redis doesn't have all of its counts
    * @throws {RedisAwayError}
    */
   async find (
@@ -58,47 +56,29 @@ export class Handovers {
     { nameSpace, key, timeWindow: windowMs }: { nameSpace: string, key: string, timeWindow: number }
   ): Promise<ClientWindow | 'lost' | undefined> {
     const name = handoverKey(processId, nameSpace)
-    const handover = await this.#handover(name)
-    if (handover === undefined) return 'lost'
-    const { seeds, storedAt, segments } = handover
-    const number = packedSegmentOf(key, seeds)
-    const segment = await remember(segments, number, async () => await this.#load(name, String(number)))
-    if (segment === undefined) return 'lost'
+    const known = this.#heads.get(name) ?? await this.#loadHead(name)
+    if (known === undefined) return 'lost'
+    const { seeds, packedAt } = known
+    const part = String(packedPartOf(key, seeds))
+    const [head, bytes] = await this.#redis.run(async (redis) => await redis.hmgetBuffer(name, HEAD, part))
+    if (head === null) return 'lost'
+    if (bytes === null || bytes === undefined) return undefined
     const now = clock.now()
-    return findPacked(key, seeds, segment, { elapsedMs: now - storedAt, windowMs, now })
+    return findPacked(key, seeds, wordsOf(bytes), { elapsedMs: now - packedAt, windowMs, now })
   }
 
-  async #handover (name: string): Promise<Handover | undefined> {
-    return await remember(this.#known, name, async () => {
-      const [leftMs, seeds] = await this.#redis.run(async (redis) =>
-        await Promise.all([redis.pttl(name), redis.hgetBuffer(name, SEEDS)])
-      )
-      if (seeds === null) return undefined
-      setTimeout(() => this.#known.delete(name), LIFETIME_MS).unref()
-      const storedAt = clock.now() - (LIFETIME_MS - leftMs)
-      return { seeds: wordsOf(seeds), storedAt, segments: new Map() }
-    })
+  async #loadHead (name: string): Promise<Head | undefined> {
+    const [leftMs, bytes] = await this.#redis.run(async (redis) =>
+      await Promise.all([redis.pttl(name), redis.hgetBuffer(name, HEAD)])
+    )
+    if (bytes === null) return undefined
+    const seeds = wordsOf(bytes)
+    const [, , ageMs = 0] = seeds
+    const now = clock.now()
+    const head = { seeds, packedAt: now - (LIFETIME_MS - leftMs) - ageMs }
+    this.#heads.set(name, head, now)
+    return head
   }
-
-  async #load (name: string, field: string): Promise<Uint32Array | undefined> {
-    const bytes = await this.#redis.run(async (redis) => await redis.hgetBuffer(name, field))
-    return bytes === null ? undefined : wordsOf(bytes)
-  }
-}
-
-/** Returns the value of a key, which is loaded once. A failed load is forgotten. */
-function remember<Key, Value> (
-  values: Map<Key, Promise<Value>>,
-  key: Key,
-  load: () => Promise<Value>
-): Promise<Value> {
-  let value = values.get(key)
-  if (value === undefined) {
-    value = load()
-    values.set(key, value)
-    value.catch(() => values.delete(key))
-  }
-  return value
 }
 
 const handoverKey = (processId: string, nameSpace: string): string =>

@@ -18,14 +18,14 @@ const SAME_START_MS = 100
 const MAX_FIELDS = 200
 /** The script's arguments for all windows, its arguments per window, and its results per window. */
 const COMMON_ARGUMENTS = 2
-const ARGUMENTS = 15
-export const RESULTS = 6
+const ARGUMENTS = 16
+export const RESULTS = 8
 
 // KEYS are windows, one per client. A window is a hash with the fields
 //   e  its end, in milliseconds of Redis' clock
 //   g  the reads that were granted and not returned, and those that processes have reported
 //   i  its id: its first end
-//   o  if Redis lost the window: the reads of other processes in `g`, until they report them again
+//   o  only if Redis lost the window: the reads of other processes in `g`, until they report them again
 //   p  the end of the client's previous window, as far as known; this one can't begin earlier
 //   and one field for each process: the id of the last window that it has reported to, negative if it holds
 //   no unspent reads of it. Others report for a process that has shut down gracefully.
@@ -33,6 +33,9 @@ export const RESULTS = 6
 //
 // Waiting reads are granted first, then the reserve. If there are too few for the waiting reads, the unspent
 // reads of other processes and their shares are recalled, and the caller asks again.
+//
+// A window that Redis has lost, for example by eviction, continues with what each process knows of it. Before
+// reads of it are granted, the message "lost" asks all processes to report.
 const LEASES = `
 local process, channel = ARGV[1], ARGV[2]
 local time = redis.call('TIME')
@@ -69,7 +72,8 @@ for index, key in ipairs(KEYS) do
   local window_ms = tonumber(ARGV[first + 12])      -- a longer rest means that the clock was set back
   local known = tonumber(ARGV[first + 13])          -- the total of that window when the process last asked
   local own = tonumber(ARGV[first + 14])            -- the part of it that was granted to the process
-  local handed_over = ARGV[first + 15]              -- 'process=reads' of processes that have stopped
+  local knows_loss = tonumber(ARGV[first + 15]) == 1 -- whether open_shares covers what a lost window had
+  local handed_over = ARGV[first + 16]              -- 'process=reads' of processes that have stopped
 
   local window = redis.call('HMGET', key, 'e', 'g', 'i', 'p', 'o', process)
   local window_end, total = tonumber(window[1] or 0), tonumber(window[2] or 0)
@@ -79,16 +83,23 @@ for index, key in ipairs(KEYS) do
 
   -- A damaged window counts as used up: without an id, nobody could report to it.
   if is_open and id == 0 then id, total = window_end, limit end
-  -- A window that Redis has lost, for example by eviction, continues with what each process knows of it.
-  local others_of_lost = tonumber(window[5] or 0)
-  if not is_open and id == known_id then id, total, others_of_lost = 0, 0, 0
-  elseif not is_open then id, total, others_of_lost = known_id, known, known - own
-  elseif math.abs(tonumber(window[6]) or 0) ~= id then
-    local counted = math.min(own, others_of_lost)
-    total, others_of_lost = total + own - counted, others_of_lost - counted
-  end
+  -- The window that the process knows has ended, if it is the last one, or an open one has followed it.
+  local has_ended = id == known_id and not is_open
+  if id ~= known_id then has_ended = is_open and previous_end > known_id - window_ms / 2 end
+  if has_ended then known_id, known, own, returned = 0, 0, 0, 0 end
 
-  if id == known_id then total = total - returned end
+  local is_lost = is_open and window[5] or not is_open and known_id > 0
+  local withheld = is_lost and not (is_open and knows_loss)
+  local others_of_lost = tonumber(window[5] or 0)
+  if not is_open then
+    id, total, others_of_lost = known_id, known - returned, known - own
+  elseif math.abs(tonumber(window[6]) or 0) ~= id then
+    local counted = math.min(own - returned, others_of_lost)
+    total, others_of_lost = total + own - returned - counted, others_of_lost - counted
+  elseif id == known_id then
+    total = total - returned
+  end
+  own = own - returned + unreported
 
   local reported_for = {}
   for stopped, reads in string.gmatch(handed_over, '(%S+)=(%d+)') do
@@ -124,28 +135,30 @@ for index, key in ipairs(KEYS) do
       end
     end
     total = math.min(limit, total)
+    if withheld then open_shares = limit end
     local free = math.max(0, limit - total - open_shares)
     local granted_waiting = math.min(waiting, free)
     reserve = math.min(reserve, math.floor((free - granted_waiting) / ${RESERVE_DIVISOR}))
     granted = granted_waiting + reserve
-    total = total + granted
+    total, own = total + granted, own + granted
 
     local reported_id = (reserve > 0 or held > 0) and id or -id
     redis.call('HSET', key, 'e', window_end, 'g', total, 'i', id, 'p', previous_end, process, reported_id)
-    if others_of_lost > 0 or window[5] then redis.call('HSET', key, 'o', others_of_lost) end
+    if is_lost then redis.call('HSET', key, 'o', others_of_lost)
+    elseif window[5] then redis.call('HDEL', key, 'o') end
     for _, stopped in ipairs(reported_for) do redis.call('HSET', key, stopped, -id) end
     if not is_open then redis.call('PEXPIREAT', key, window_end + window_ms) end
     if granted_waiting < waiting then
       others, reporters = processes_of(key, id)
       if others > 0 or open_shares > 0 then
-        redis.call('PUBLISH', channel, 'recall ' .. window_end - now .. ' ' .. id .. ' ' .. name)
+        local message = withheld and 'lost ' or 'recall '
+        redis.call('PUBLISH', channel, message .. window_end - now .. ' ' .. id .. ' ' .. name)
       end
     end
   end
 
-  for _, result in ipairs({granted, total, window_end - now, id, others, reporters}) do
-    table.insert(results, result)
-  end
+  local result = {granted, total, own, window_end - now, id, withheld and 1 or 0, others, reporters}
+  for _, value in ipairs(result) do table.insert(results, value) end
 end
 return results
 `

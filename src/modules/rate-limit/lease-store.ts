@@ -1,7 +1,7 @@
 import type { RedisClient } from '../../infra/redis/redis-client.ts'
 import { Batcher } from '../../infra/system/batcher.ts'
-import type { ClientTable } from './client-table.ts'
-import { Handovers, type HandedOver } from './handovers.ts'
+import type { ClientTable, ClientWindow } from './client-table.ts'
+import { Handovers } from './handovers.ts'
 import { RESULTS } from './lease-script.ts'
 import type { Members } from './members.ts'
 
@@ -46,18 +46,24 @@ export interface LeaseRequest extends WindowOfClient {
   readonly openShares: number
   /** The open window as this process knows it: if Redis has lost it, it continues from there. */
   readonly known?: KnownWindow
+  /** Whether `openShares` has what processes may hold of a window that Redis has lost. */
+  readonly knowsLoss?: boolean
   /** Reads allowed by processes that have shut down gracefully. They count once, whoever reports them. */
-  readonly handedOver?: readonly HandedOver[]
+  readonly handedOver?: ReadonlyMap<string, ClientWindow | undefined>
 }
 
 export interface LeaseAnswer {
   readonly granted: number
   /** Reads granted to all processes in the window and not returned, and those that they have reported. */
   readonly total: number
+  /** The part of it that was granted to this process or reported by it. */
+  readonly own: number
   /** Time until the window ends, in milliseconds. */
   readonly leftMs: number
   /** Identifies the window. 0 if there is none: a request without reads doesn't begin one. */
   readonly id: number
+  /** Whether nothing was granted because Redis has lost the window. All processes are asked to report. */
+  readonly withheld: boolean
   /** If reads have to wait: the number of other processes that may hold unspent reads. They are recalled. */
   readonly others: number
   /** If reads have to wait: the processes that have reported their reads in this window. */
@@ -68,6 +74,8 @@ export interface LeaseAnswer {
 export interface WindowMessages {
   /** Unspent reads and shares are recalled. */
   recall: (nameSpace: string, key: string, id: number, leftMs: number) => void
+  /** Redis has lost the window. All processes report what they have allowed in it. */
+  lost: (nameSpace: string, key: string, id: number, leftMs: number) => void
   /** The window ends at another time than it was known. */
   end: (nameSpace: string, key: string, id: number, leftMs: number) => void
 }
@@ -86,8 +94,13 @@ export interface LeaseStore {
   giveBack(window: WindowOfClient, reads: number, known: KnownWindow): Promise<void>
   /** Calls the listeners for messages about windows. */
   onMessage(listeners: WindowMessages): void
-  /** Returns what gracefully shut down processes have counted for a client. @throws {RedisAwayError} */
-  handedOver(window: WindowOfClient): Promise<HandedOver[]>
+  /**
+   * Returns what gracefully shut down processes have counted for a client, by process. Processes whose counts
+   * are lost are missing.
+   *
+   * @throws {RedisAwayError} when Redis is unreachable
+   */
+  handedOver(window: WindowOfClient): Promise<ReadonlyMap<string, ClientWindow | undefined>>
   /** Leaves the counts of a limit to the other processes. @throws {RedisAwayError} */
   handOver(nameSpace: string, counts: ClientTable): Promise<void>
   /** Ends the membership of this process after all its counts were handed over. @throws {RedisAwayError} */
@@ -101,7 +114,7 @@ interface Question {
 }
 
 /** Type, time left in milliseconds, id of the window, name space, key. */
-const MESSAGE = /^(recall|end) (\d+) (\d+) (\S+) (.*)$/s
+const MESSAGE = /^(recall|lost|end) (\d+) (\d+) (\S+) (.*)$/s
 /** The message of a process that has shut down gracefully. */
 const LEFT = 'left'
 
@@ -153,17 +166,17 @@ export class RedisLeaseStore implements LeaseStore {
         return
       }
       const [, type, leftMs, id, nameSpace = '', key = ''] = MESSAGE.exec(message) ?? []
-      if (type === 'recall' || type === 'end') listeners[type](nameSpace, key, Number(id), Number(leftMs))
+      if (type === undefined) return
+      listeners[type as keyof WindowMessages](nameSpace, key, Number(id), Number(leftMs))
     })
   }
 
-  async handedOver (client: WindowOfClient): Promise<HandedOver[]> {
-    const found: HandedOver[] = []
-    for (const processId of this.members?.departed ?? []) {
+  async handedOver (client: WindowOfClient): Promise<ReadonlyMap<string, ClientWindow | undefined>> {
+    const found = new Map<string, ClientWindow | undefined>()
+    await Promise.all((this.members?.departed ?? []).map(async (processId) => {
       const window = await this.#handovers.find(processId, client)
-      if (window === 'lost') this.members?.forgetHandover(processId)
-      else if (window !== undefined) found.push({ processId, window })
-    }
+      if (window !== 'lost') found.set(processId, window)
+    }))
     return found
   }
 
@@ -209,7 +222,9 @@ export class RedisLeaseStore implements LeaseStore {
         request.timeWindow,
         request.known?.total ?? 0,
         request.known?.own ?? 0,
-        (request.handedOver ?? []).map(({ processId, window }) => `${processId}=${window.used}`).join(' ')
+        request.knowsLoss === true ? 1 : 0,
+        [...request.handedOver ?? []].filter(([, window]) => window !== undefined && window.used > 0)
+          .map(([processId, window]) => `${processId}=${window?.used}`).join(' ')
       )
     }
     return await this.#redis.run(async (redis) => await redis.landfallLeases(keys.length, ...keys, ...values))
@@ -218,11 +233,20 @@ export class RedisLeaseStore implements LeaseStore {
 
 /** Returns the answer for the window with an index in the script's call. */
 function answerOf (results: readonly (number | string)[], index: number): LeaseAnswer {
-  const [granted, total, leftMs, id, others, reporters] = results.slice(
+  const [granted, total, own, leftMs, id, withheld, others, reporters] = results.slice(
     index * RESULTS,
     (index + 1) * RESULTS
-  ) as [number, number, number, number, number, string]
-  return { granted, total, leftMs, id, others, reporters: new Set(reporters.split(' ')) }
+  ) as [number, number, number, number, number, number, number, string]
+  return {
+    granted,
+    total,
+    own,
+    leftMs,
+    id,
+    withheld: withheld === 1,
+    others,
+    reporters: new Set(reporters.split(' '))
+  }
 }
 
 const nameOf = ({ nameSpace, key }: LeaseRequest): string => `${nameSpace} ${key}`

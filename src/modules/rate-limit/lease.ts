@@ -1,3 +1,5 @@
+import type { ClientWindow } from './client-table.ts'
+import type { KnownWindow, LeaseAnswer, LeaseRequest } from './lease-store.ts'
 import type { Count } from './local-windows.ts'
 
 const NONE: ReadonlySet<string> = new Set()
@@ -8,7 +10,7 @@ export class Lease {
   left = 0
   /** Reads granted to all processes in this window, including `left`. */
   total = 0
-  /** Reads among `total` that were granted to this process or reported by it. */
+  /** Reads among `total` that were granted to this process or reported by it, as Redis counts them. */
   own = 0
   /** When the window ends; never later than in Redis. */
   resetAt = 0
@@ -20,6 +22,10 @@ export class Lease {
   previousEnd = -Infinity
   /** The processes that have reported their shares of this window, as far as this one knows. */
   reporters: ReadonlySet<string> = NONE
+  /** Whether Redis has lost the window, so that all processes have to report before reads are granted. */
+  isLost = false
+  /** Whether reads of a lost window are granted although a process that seems alive has not reported. */
+  ignoresSilent = false
   /** The reserve to request the next time. */
   nextReserve = 0
   /** The value of `left` at which the next lease is requested early; -1 for no early request. */
@@ -34,6 +40,8 @@ export class Lease {
   holds = false
   /** Whether a recall arrived while this process was asking for more reads. */
   recallPending = false
+  /** The same with the message that Redis has lost the window. */
+  reportPending = false
   /** Resolves the waiting reads. */
   readonly waiting: ((count: Count) => void)[] = []
 
@@ -58,5 +66,82 @@ export class Lease {
   /** Refuses all waiting reads. */
   refuseWaiting (): void {
     for (const resolve of this.waiting.splice(0)) resolve(this.refusal)
+  }
+
+  /** Reads that this process allowed without Redis and has not reported. */
+  get uncounted (): number {
+    return this.unreported + (this.localFrom < 0 ? 0 : this.localFrom - this.left)
+  }
+
+  /**
+   * Returns what this process has counted without Redis and not reported yet, as a part of a request.
+   *
+   * @param handedOver what processes that have stopped have counted for the client
+   */
+  report (
+    handedOver: ReadonlyMap<string, ClientWindow | undefined>,
+    { max, timeWindow }: { max: number, timeWindow: number },
+    now: number
+  ): Pick<LeaseRequest, 'unreported' | 'sincePreviousEnd' | 'restOfWindow' | 'known' | 'handedOver'> {
+    const others = [...handedOver.values()].filter((window) => window !== undefined)
+    const previousEnd = Math.max(this.previousEnd, ...others.map((window) => window.previousEnd))
+    const resetAt = Math.min(
+      now < this.resetAt ? this.resetAt : Infinity,
+      ...others.filter(({ used }) => used > 0).map((window) => window.resetAt)
+    )
+    return {
+      unreported: this.uncounted,
+      handedOver,
+      ...previousEnd !== -Infinity && { sincePreviousEnd: Math.max(0, now - previousEnd) },
+      // The window began with the first read here, or Redis may have lost it.
+      ...resetAt !== Infinity && { restOfWindow: Math.min(timeWindow, Math.max(1, resetAt - now)) },
+      ...this.id !== 0 && now < this.resetAt && {
+        known: {
+          id: this.id,
+          total: this.localFrom < 0 ? this.total : max - this.localFrom,
+          own: this.own
+        }
+      }
+    }
+  }
+
+  /** Takes over what Redis answered to a report. */
+  apply ({ id, granted, total, own, leftMs, withheld, reporters }: LeaseAnswer, sentAt: number): void {
+    // Redis didn't grant these reads in this window: they are from another one, or were counted locally.
+    if (this.localFrom >= 0 || id !== this.id) this.left = 0
+    if (withheld) this.reporters = reporters
+    if (withheld || id !== this.id) {
+      this.isLost = withheld
+      this.ignoresSilent = false
+    }
+    this.unreported = 0
+    this.localFrom = -1
+    this.left += granted
+    this.total = total
+    this.own = own
+    this.id = id
+    this.resetAt = sentAt + leftMs
+  }
+
+  /** Gives up the unspent reads. Returns their number, and the window that they are returned to. */
+  release (): { reads: number, known: KnownWindow } {
+    const { left: reads, total, own, id } = this
+    this.left = 0
+    this.total -= reads
+    this.own -= reads
+    this.nextReserve = 0
+    this.askAt = -1
+    this.holds = false
+    return { reads, known: { id, total, own } }
+  }
+
+  /** Begins to count locally, from the last known count of the window. */
+  countLocally (max: number): void {
+    this.own -= this.left
+    this.left += max - this.total
+    this.total = max
+    this.localFrom = this.left
+    this.askAt = -1
+    this.holds = false // a recall must not return reads that Redis did not grant
   }
 }

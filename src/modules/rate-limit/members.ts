@@ -25,7 +25,7 @@ interface Member {
 /** What processes that have not reported their share of a client's window may still have allowed. */
 export interface OpenShares {
   readonly reads: number
-  /** The processes among them that are alive, so that they will report. */
+  /** The processes among them that report soon, or have left a moment ago, so that the caller asks again. */
   readonly alive: number
 }
 
@@ -95,13 +95,6 @@ export class Members {
     await this.#redis.run(async (redis) => await redis.hset(MEMBERS_KEY, this.#id, `${++this.#beats} left`))
   }
 
-  /** Notes that the counts of a process are lost. Its share counts as open again. */
-  forgetHandover (id: string): void {
-    const member = this.#members.get(id)
-    if (member !== undefined) member.hasLeft = false
-    this.departed = this.departed.filter((other) => other !== id)
-  }
-
   /** Returns how many reads of a limit this process may allow in a window without asking Redis. */
   share (max: number, now: number): number {
     // Without messages it wouldn't hear that its share is recalled.
@@ -113,20 +106,21 @@ export class Members {
   /**
    * Returns the shares that may still be spent.
    *
-   * @param reporters the processes that have reported what they allowed in the window
+   * @param heard the processes whose reads in the window are known: they reported them, or handed them over
+   * @param isLost whether Redis has lost the window, so that a process may have been granted any reads in it
    */
-  openShares (max: number, reporters: ReadonlySet<string>, now: number): OpenShares {
+  openShares (max: number, heard: ReadonlySet<string>, isLost: boolean, now: number): OpenShares {
     let open = 0
     let alive = 0
     let steady = 0
-    for (const [id, { since, seenAt, mayHaveShare, hasLeft }] of this.#members) {
-      if (hasLeft) continue
+    for (const [id, { since, seenAt, mayHaveShare }] of this.#members) {
       const isAlive = now < seenAt + VALID_MS
       if (isAlive && now >= since + this.#windowMs + 2 * VALID_MS) steady++
-      if (id === this.#id || !mayHaveShare || reporters.has(id)) continue
-      open++
+      if (id === this.#id || heard.has(id) || !(mayHaveShare || isLost)) continue
+      if (mayHaveShare) open++
       if (isAlive) alive++
     }
+    if (isLost && alive > 0) return { reads: max, alive }
     // Every process with a share counts at least the members whose heartbeats have been steady.
     const largestShare = Math.floor(sharedPart(max) / Math.max(1, steady))
     return { reads: Math.min(sharedPart(max) - this.share(max, now), open * largestShare), alive }
@@ -140,7 +134,7 @@ export class Members {
     try {
       const [, heartbeats] = await this.#redis.run(async (redis) =>
         await Promise.all([redis.hset(MEMBERS_KEY, this.#id, heartbeat), redis.hgetall(MEMBERS_KEY),
-          redis.pexpire(MEMBERS_KEY, 10 * this.#windowMs)])
+          redis.pexpire(MEMBERS_KEY, this.#windowMs + VALID_MS)])
       )
       const now = clock.now()
       if (now >= this.#validUntil) this.#since = now

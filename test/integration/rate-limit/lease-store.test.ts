@@ -96,6 +96,45 @@ t.test('a window whose end is too far ahead counts as ended, because the clock w
   t.match(await one.ask(request({ needed: 5 })), { granted: 5, total: 5, leftMs: 60_000 })
 })
 
+t.test('a window without an id counts as used up', async (t) => {
+  const redis = await redisOf(t)
+  const [one, two] = storesOf(redis)
+  await one.ask(request({ needed: 3 }))
+  await redis.commands.hdel(WINDOW, 'i')
+  t.match(await two.ask(request({ needed: 1, openShares: 5 })), { granted: 0, total: 30 })
+  t.match(await one.ask(request({ needed: 1 })), { granted: 0, total: 30, others: 0 })
+})
+
+t.test('reads of a window that has ended do not count in the next one, also if Redis loses that', async (t) => {
+  const redis = await redisOf(t)
+  const [one, two] = storesOf(redis)
+  const short = { key: 'short', timeWindow: 200 }
+  const { id, total, own } = await one.ask(request({ ...short, needed: 20 }))
+  await sleep(220)
+  const known = { id, total, own }
+  const next = await one.ask(request({ ...short, needed: 1, known }))
+  t.match(next, { total: 1, own: 1 })
+  t.match(await two.ask(request({ ...short, needed: 1, known })), { total: 2, own: 1 }, 'of the next one')
+  await redis.commands.del('landfall:window:2:test short')
+  const again = { ...short, needed: 1, knowsLoss: true, known: { id: next.id, total: 2, own: 1 } }
+  t.match(await one.ask(request(again)), { granted: 0, total: 2, withheld: true })
+  t.match(await two.ask(request(again)), { granted: 1, total: 3, withheld: false })
+})
+
+t.test('a window that Redis has lost grants nothing until the caller knows that', async (t) => {
+  const redis = await redisOf(t)
+  const [one, two] = storesOf(redis)
+  const { id } = await one.ask(request({ needed: 10 }))
+  const second = await two.ask(request({ needed: 10 }))
+  t.match(second, { total: 20, own: 10 })
+  await redis.commands.del(WINDOW)
+  const lost = await one.ask(request({ needed: 1, known: { id, total: 10, own: 10 } }))
+  t.match(lost, { granted: 0, total: 10, withheld: true, id })
+  t.match(await two.ask(request({ known: { id, total: 20, own: 10 } })), { total: 20 }, 'it reports')
+  const knowing = { known: { id, total: 10, own: 10 }, knowsLoss: true }
+  t.match(await one.ask(request({ needed: 11, ...knowing })), { granted: 10, total: 30, own: 20 })
+})
+
 t.test('unreported reads are added to the window, up to the limit', async (t) => {
   const [one, two] = storesOf(await redisOf(t))
   await one.ask(request({ needed: 10 }))

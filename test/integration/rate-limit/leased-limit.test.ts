@@ -8,17 +8,7 @@ import { clock } from '../../../src/infra/system/clock.ts'
 import { LeasedLimit } from '../../../src/modules/rate-limit/leased-limit.ts'
 import { claimRedis, createProxy, startRedisServer } from '../../helpers/servers.ts'
 import { until } from '../../helpers/until.ts'
-import { startReplicas } from '../../helpers/limit-replicas.ts'
-
-const take = async (limit: LeasedLimit, key: string): Promise<boolean> =>
-  (await limit.take(key, clock.now())).allowed
-/** Takes reads until one is refused, at most `most` of them. Returns how many passed. */
-async function spend (limit: LeasedLimit, key: string, most = Infinity): Promise<number> {
-  let passed = 0
-  while (passed < most && await take(limit, key)) passed++
-  return passed
-}
-const trues = (answers: readonly boolean[]): number => answers.filter(Boolean).length
+import { spend, startReplicas, take, trues } from '../../helpers/limit-replicas.ts'
 
 /** Bursts of concurrent reads. A read is the index of the replica that gets it. */
 const bursts = (replicas: number) =>
@@ -225,6 +215,19 @@ t.test('a client with sequential reads waits only for its first leases', async (
     [1, 2, 7],
     'reserves of 0, 4 and 16; later leases arrive before they are needed'
   )
+})
+
+t.test('a read is refused after some requests to a store that grants nothing and says nothing', async (t) => {
+  const [replica] = await startReplicas(t, [await claimRedis(t)])
+  const { store } = replica!
+  const { ask } = store
+  let asked = 0
+  store.ask = async (request) => {
+    asked++
+    return { ...await ask.call(store, request), granted: 0, id: 0 }
+  }
+  t.notOk(await take(replica!.limit(30), 'a'))
+  t.ok(asked <= 50, `${asked} requests`)
 })
 
 t.test('a read waits for the recalled reads of a slow process', async (t) => {

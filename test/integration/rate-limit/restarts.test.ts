@@ -1,0 +1,193 @@
+import { randomUUID } from 'node:crypto'
+import fc from 'fast-check'
+import t from 'tap'
+import type { LeasedLimit } from '../../../src/modules/rate-limit/leased-limit.ts'
+import { pass, settableClock, spend, startReplicas, startSharing, take, trues,
+  type Replica } from '../../helpers/limit-replicas.ts'
+import { claimRedis, createProxy, startRedisServer } from '../../helpers/servers.ts'
+
+// What a client gets while processes stop in order and others start.
+
+/** Lets time pass for the keys in Redis: shortens their lives, which ends those with less left. */
+async function age (replica: Replica, seconds: number): Promise<void> {
+  const { commands } = replica.redis
+  for (const key of await commands.keys('landfall:*')) {
+    await commands.pexpire(key, await commands.pttl(key) - seconds * 1000)
+  }
+}
+
+/** Ends a replica as the service does after SIGTERM: its limits are closed, and it says that it has left. */
+async function stop (replica: Replica, limits: readonly LeasedLimit[]): Promise<void> {
+  for (const limit of limits) await limit.close()
+  await replica.store.leave()
+  replica.redis.close()
+}
+
+t.test('a rolling restart changes nothing of what a client gets, however its reads are routed', async (t) => {
+  const url = await claimRedis(t)
+  const offset = settableClock(t)
+  const restarted = fc.record({
+    max: fc.integer({ min: 3, max: 150 }),
+    bursts: fc.array(fc.array(fc.nat(2), { minLength: 1, maxLength: 30 }), { minLength: 4, maxLength: 10 })
+  })
+  for (const { max, bursts } of fc.sample(restarted, 5)) {
+    const replicas = await startReplicas(t, [url, url, url], { shares: true })
+    await pass(offset, 65, replicas)
+    await Promise.all(replicas.map(async ({ members }) => await members.start()))
+    const nameSpace = randomUUID() // processes of the last round may still put back a window
+    let limits = replicas.map((replica) => replica.limit(max, { nameSpace }))
+    let passed = 0
+    for (const [number, burst] of bursts.entries()) {
+      passed += trues(await Promise.all(burst.map(async (index) => await take(limits[index], 'a'))))
+      if (number >= 3) continue
+      const [next] = await startReplicas(t, [url], { shares: true, channelOf: replicas[0] })
+      await next!.members.start()
+      await stop(replicas[number] as Replica, [limits[number] as LeasedLimit])
+      replicas[number] = next as Replica
+      limits = limits.with(number, next!.limit(max, { nameSpace }))
+    }
+    t.equal(passed, Math.min(max, bursts.flat().length), `${passed} of ${max}, ${bursts.flat().length} sent`)
+    for (const { members } of replicas) members.close()
+    await replicas[0]!.redis.commands.flushdb()
+    for (const { redis } of replicas) redis.close()
+  }
+})
+
+t.test('a client gets exactly its limit while processes are restarted under its reads', async (t) => {
+  const url = await claimRedis(t)
+  const offset = settableClock(t)
+  for (const count of [2, 4]) {
+    const replicas = await startReplicas(t, Array<string>(count).fill(url), { shares: true })
+    await pass(offset, 65, replicas)
+    for (const { members } of replicas) await members.start()
+    const limits = replicas.map((replica) => replica.limit(30))
+    const allowed = new Map(Array.from({ length: 40 }, (_, client) => [`${count} ${client}`, 0]))
+    const early: string[] = []
+    /** One read of each client, at the same time. */
+    const readAll = async (): Promise<void> => {
+      await Promise.all([...allowed.keys()].map(async (client) => {
+        const passes = await take(limits[Math.floor(Math.random() * count)], client)
+        const before = allowed.get(client)!
+        if (passes) allowed.set(client, before + 1)
+        else if (before < 30) early.push(`after ${before}`)
+      }))
+    }
+    for (const [index, old] of [...replicas].entries()) {
+      for (let n = 0; n < 3; n++) await readAll()
+      const [next] = await startReplicas(t, [url], { shares: true, channelOf: old })
+      await next!.members.start()
+      const stopping = [limits[index] as LeasedLimit]
+      limits[index] = next!.limit(30)
+      replicas[index] = next as Replica
+      await Promise.all([stop(old, stopping), readAll(), readAll(), readAll()])
+    }
+    for (let n = 0; n < 30; n++) await readAll()
+    t.same(early, [], `no read is refused early by ${count} processes`)
+    t.same([...new Set(allowed.values())], [30])
+    for (const { members } of replicas) members.close()
+    await replicas[0]!.redis.commands.flushdb()
+    for (const { redis } of replicas) redis.close()
+  }
+})
+
+t.test('a client is not refused while a process with very many leases stops', async (t) => {
+  const url = await claimRedis(t)
+  const replicas = await startSharing(t, [url, url])
+  const [old, other] = replicas as [Replica, Replica]
+  const crowd = old.limit(3, { nameSpace: 'crowd' })
+  const reads = Array.from({ length: 20_000 }, (_, client) => client)
+  while (reads.length > 0) {
+    await Promise
+      .all(reads.splice(0, 500).flatMap((client) => [take(crowd, `${client}`), take(crowd, `${client}`)]))
+  }
+  const [limit, otherLimit] = [old.limit(30), other.limit(30)]
+  t.equal(await spend(limit, 'a', 12), 12, 'its share, and a lease')
+  let isStopping = true
+  const stopped = stop(old, [crowd, limit]).then(() => {
+    isStopping = false
+  })
+  t.equal(await spend(otherLimit, 'a'), 18)
+  t.ok(isStopping, 'it is still stopping')
+  await stopped
+  t.notOk(await take(otherLimit, 'a'))
+})
+
+t.test('clients get all of their limit from processes that start some minutes after a full stop', async (t) => {
+  const url = await claimRedis(t)
+  const replicas = await startSharing(t, [url, url])
+  for (const replica of replicas) await stop(replica, [replica.limit(30)])
+  const [admin] = await startReplicas(t, [url])
+  await age(admin!, 200)
+  const started = await startReplicas(t, [url, url], { shares: true })
+  for (const { members } of started) await members.start()
+  const limits = started.map((replica) => replica.limit(30))
+  t.equal(await spend(limits[0], 'a', 7) + await spend(limits[1], 'a'), 30)
+})
+
+t.test('clients get all of their limit from a process that starts a minute after another has stopped', async (t) => {
+  const url = await claimRedis(t)
+  const offset = settableClock(t)
+  const replicas = await startReplicas(t, [url, url], { shares: true })
+  await pass(offset, 65, replicas)
+  const [old, other] = replicas as [Replica, Replica]
+  const limit = old.limit(30)
+  other.limit(30)
+  await stop(old, [limit])
+  await other.members.beat()
+  await pass(offset, 58, [other])
+  await age(other, 58)
+  const [late] = await startReplicas(t, [url], { shares: true, channelOf: other })
+  await late!.members.start()
+  await pass(offset, 60, [other, late!])
+  await age(other, 60)
+  t.equal(await spend(late!.limit(30), 'b'), 30)
+})
+
+t.test('what a process that stops leaves in Redis expires, also if it could not finish', async (t) => {
+  const server = await startRedisServer(t)
+  const proxy = await createProxy(t, server.url)
+  const [cut, other] = await startSharing(t, [proxy.url, server.url])
+  const limit = cut!.limit(30)
+  for (let client = 0; client < 1000; client++) t.ok(await take(limit, `client ${client}`))
+  const { commands } = other!.redis
+  const closed = limit.close().catch(() => {})
+  let key: string | undefined
+  while (key === undefined) [key] = await commands.keys('landfall:handover:*')
+  await proxy.refuse()
+  await closed
+  t.equal(await commands.hexists(key, 'head'), 0, 'it could not finish')
+  t.ok(await commands.pttl(key) > 0)
+  t.equal(await spend(other!.limit(30), 'new'), 20, 'its share counts as open')
+})
+
+t.test('a client far below its limit is not refused while all processes are restarted', async (t) => {
+  const url = await claimRedis(t)
+  const replicas = await startSharing(t, [url, url])
+  const limits = replicas.map((replica) => replica.limit(30))
+  for (let n = 0; n < 8; n++) t.ok(await take(limits[n % 2], 'a'))
+  const [three, four] = await startReplicas(t, [url, url], { shares: true, channelOf: replicas[0] })
+  for (const [index, next] of [three, four].entries()) {
+    await next!.members.start()
+    await stop(replicas[index] as Replica, [limits[index] as LeasedLimit])
+  }
+  const later = [three, four].map((replica) => replica!.limit(30))
+  t.equal(await spend(later[0], 'a', 11) + await spend(later[1], 'a'), 22)
+  t.equal(await spend(later[0], 'b', 11) + await spend(later[1], 'b'), 30)
+})
+
+t.test('what a process left behind counts once, and its share is reserved if Redis has lost it', async (t) => {
+  const url = await claimRedis(t)
+  const replicas = await startSharing(t, [url, url, url])
+  const limits = replicas.map((replica) => replica.limit(30))
+  for (const key of ['a', 'b']) t.equal(await spend(limits[0], key, 5), 5)
+  await stop(replicas[0] as Replica, [limits[0] as LeasedLimit])
+  const both = await Promise.all([1, 2].map(async (index) => await spend(limits[index], 'a')))
+  t.equal(both[0]! + both[1]!, 25, 'two processes report it at once')
+
+  const { commands } = replicas[1]!.redis
+  await commands.del(await commands.keys('landfall:handover:*'))
+  const [fresh] = await startReplicas(t, [url], { shares: true, channelOf: replicas[1] })
+  await fresh!.members.start()
+  const passed = 5 + await spend(fresh!.limit(30), 'b')
+  t.ok(passed >= 10 && passed < 30, `${passed}`)
+})
