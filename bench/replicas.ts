@@ -15,7 +15,7 @@ import { ABUSE } from './replica-schedule.ts'
 const USAGE = `npm run bench:replicas -- [options]
   --replicas=N,N   numbers of replicas (1,4,10,50)
   --limits=N,N     reads that a client is allowed in a window, 30 or 1000 (30,1000)
-Simulates replicas on a private Redis, in about four minutes. It fails if a client got more reads than its
+Simulates replicas on a private Redis, in four to six minutes. It fails if a client got more reads than its
 limit, a client that stayed below its limit was refused, or a graceful restart cost a client reads.`
 
 const print = (line: string): void => {

@@ -159,9 +159,11 @@ t.test('a client gets exactly its limit during and after a rolling restart', asy
   await readAll(7)
   for (const index of [0, 1, 2] as const) {
     const next = await startReplica(t, settings) // it serves the later tests, too
-    test.equal(await all[index].end('SIGTERM'), 0)
+    const stopping = all[index]
     all[index] = next
-    await readAll(7)
+    const [code] = await Promise.all([stopping.end('SIGTERM'), readAll(4)])
+    test.equal(code, 0)
+    await readAll(3)
   }
   await readAll(LIMIT)
   test.same([...total.values()], [LIMIT, LIMIT, LIMIT, LIMIT])
