@@ -1,15 +1,16 @@
 import { execFile } from 'node:child_process'
 import { existsSync, mkdirSync, renameSync, rmSync } from 'node:fs'
+import { homedir } from 'node:os'
 import { join } from 'node:path'
 import { promisify } from 'node:util'
 import { PROJECT } from '../../helpers/service.ts'
 
 const run = promisify(execFile)
-const CACHE = join(PROJECT, 'node_modules/.cache/landfall-releases')
+const CACHE = join(process.env.XDG_CACHE_HOME || join(homedir(), '.cache'), 'landfall-releases')
 
 /**
  * Builds an earlier release from the history of this repository, with its own lock file. It is kept in
- * node_modules/.cache, so that later runs start at once.
+ * the user's cache folder, so that later runs start at once.
  *
  * @returns the command that serves it
  * @throws {Error} if the commit is missing, as in a shallow clone, or can't be built

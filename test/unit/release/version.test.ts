@@ -34,4 +34,9 @@ t.test('the newest release in the changelog is the version of the package, and c
   )
   t.equal(newest, version)
   t.match(read('docs/upgrading.md'), `\n## From ${previous} to ${version}\n`, 'docs/upgrading.md')
+  t.equal(
+    readJson('test/system/upgrade/release-before.json').version,
+    previous,
+    'the release to upgrade from'
+  )
 })
