@@ -5,8 +5,8 @@ import t from 'tap'
 import { clock } from '../../../src/infra/system/clock.ts'
 import { windowKey } from '../../../src/modules/rate-limit/lease-store.ts'
 import { Members } from '../../../src/modules/rate-limit/members.ts'
-import { pass, settableClock, spend, startReplicas, startSharing,
-  take, trues } from '../../helpers/limit-replicas.ts'
+import { pass, settableClock, spend, startReplicas, startSharing, take,
+  trues } from '../../helpers/limit-replicas.ts'
 import { claimRedis, createProxy, startRedisServer } from '../../helpers/servers.ts'
 import { until } from '../../helpers/until.ts'
 
