@@ -2,8 +2,7 @@ import fp from 'fastify-plugin'
 import { Type } from '@sinclair/typebox'
 import { RetryLaterError } from '../errors.ts'
 import { answer, errors } from './schemas.ts'
-import { MigrationError, pendingMigrations } from '../infra/postgres/migration-history.ts'
-import { statement } from '../infra/postgres/statement.ts'
+import { MigrationError, pendingMigrations } from '../infra/postgres/migration-repository.ts'
 
 const Alive = Type.Object({ status: Type.Literal('ok') }, { title: 'Alive' })
 const Readiness = Type.Object({
@@ -13,8 +12,6 @@ const Readiness = Type.Object({
   database: Type.Literal('ok'),
   redis: Type.Union([Type.Literal('ok'), Type.Literal('away'), Type.Literal('not used')])
 }, { title: 'Readiness' })
-
-const PING = statement('SELECT 1')
 
 const tags = ['Health']
 const liveSchema = {
@@ -38,7 +35,7 @@ export default fp(async (app) => {
   let migrated = false
   async function databaseState (): Promise<string> {
     try {
-      if (migrated) await app.database.run(PING, [])
+      if (migrated) await app.database.ping()
       else migrated = (await pendingMigrations(app.database)).length === 0
       return migrated ? 'ok' : 'not migrated'
     } catch (error) {

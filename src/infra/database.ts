@@ -9,7 +9,6 @@ import { schemaOf, type Connection } from './postgres/connection.ts'
 import { applyMigrations, requireMigrated } from './postgres/migrate.ts'
 import { BoundedPool, CONNECT } from './postgres/pool.ts'
 import { Reachability } from './postgres/reachability.ts'
-import { statement } from './postgres/statement.ts'
 import { isServerFault } from './postgres/unavailable.ts'
 import { serveAdminSocket, ADMIN_SOCKET } from './pglite/admin-socket.ts'
 import { combineQueryHooks, type QueryHook } from './telemetry/query-hook.ts'
@@ -58,7 +57,7 @@ async function database (app: FastifyInstance, { config }: DatabaseOptions): Pro
   if (config.MIGRATE_ON_START) await applyMigrations(connection, app.log, limits)
   else await requireMigrated(connection, limits)
 
-  const reachability = new Reachability(async () => await pool.run(PING, []), app.log)
+  const reachability = new Reachability(async () => await pool.query('SELECT 1'), app.log)
   const pool = new BoundedPool({
     connection,
     // The embedded PostgreSQL has a single session.
@@ -94,8 +93,6 @@ async function database (app: FastifyInstance, { config }: DatabaseOptions): Pro
     if (!pool.ended) await pool.end()
   })
 }
-
-const PING = statement('SELECT 1')
 
 /** In seconds, from a lookup by key to the time limit. */
 const BUCKETS = [0.0005, 0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 5]

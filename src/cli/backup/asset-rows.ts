@@ -1,6 +1,6 @@
 import pg from 'pg'
 import { connectionOptions, type Connection } from '../../infra/postgres/connection.ts'
-import { identifyDatabase } from '../../infra/postgres/identity.ts'
+import { identifyDatabase } from '../../infra/postgres/identity-repository.ts'
 import { positional, type Statement, type Values } from '../../infra/postgres/statement.ts'
 import { IS_BEING_DELETED } from '../../modules/accounts/index.ts'
 

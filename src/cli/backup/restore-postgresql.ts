@@ -1,6 +1,6 @@
 import { join } from 'node:path'
 import type pg from 'pg'
-import { RESTORE_MARK } from '../../infra/postgres/migration-history.ts'
+import { RESTORE_MARK } from '../../infra/postgres/migration-repository.ts'
 import { messageOf, printableAddress } from '../../infra/postgres/connection.ts'
 import { withClient } from './asset-rows.ts'
 import { compareUploads } from './compare.ts'

@@ -1,7 +1,8 @@
 import { existsSync } from 'node:fs'
 import { join } from 'node:path'
 import { applyMigrations, withSession } from '../../infra/postgres/migrate.ts'
-import { MigrationError, migrationStates, pendingMigrations } from '../../infra/postgres/migration-history.ts'
+import { MigrationError, migrationStates,
+  pendingMigrations } from '../../infra/postgres/migration-repository.ts'
 import type { StatementRunner } from '../../infra/postgres/statement.ts'
 import { auditCommand } from '../audit.ts'
 import { progressLog, withEmbeddedDatabase } from '../database.ts'

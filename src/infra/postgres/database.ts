@@ -25,4 +25,9 @@ export class Database extends PrismaClient implements StatementRunner {
   async run<Row> (statement: Statement<Row>, values?: Values): Promise<Row[]> {
     return await this.#pool.run(statement, values)
   }
+
+  /** Checks the connection. @throws {DatabaseUnavailableError} if PostgreSQL is unavailable */
+  async ping (): Promise<void> {
+    await this.#pool.query('SELECT 1')
+  }
 }

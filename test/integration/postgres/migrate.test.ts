@@ -3,7 +3,7 @@ import pg from 'pg'
 import t from 'tap'
 import { applyMigrations, requireMigrated } from '../../../src/infra/postgres/migrate.ts'
 import { readMigrations, type Migration } from '../../../src/infra/postgres/migration-files.ts'
-import { MigrationError, pendingMigrations } from '../../../src/infra/postgres/migration-history.ts'
+import { MigrationError, pendingMigrations } from '../../../src/infra/postgres/migration-repository.ts'
 import { positional, type StatementRunner } from '../../../src/infra/postgres/statement.ts'
 import { createDatabase, type Teardown } from '../../helpers/servers.ts'
 

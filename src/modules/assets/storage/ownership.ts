@@ -1,5 +1,5 @@
 import type { Database } from '../../../infra/postgres/database.ts'
-import { identifyDatabase } from '../../../infra/postgres/identity.ts'
+import { identifyDatabase } from '../../../infra/postgres/identity-repository.ts'
 import type { FileStore } from './file-store.ts'
 import { referencedKeys } from '../asset-repository.ts'
 import { OWNER } from './storage-key.ts'

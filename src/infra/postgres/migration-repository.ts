@@ -29,6 +29,7 @@ export const CREATE_HISTORY = `
     applied_steps_count INTEGER NOT NULL DEFAULT 0
   )`
 
+// Prisma is not connected yet when the migrations are applied.
 const FIND_TABLES = statement<{ hasHistory: boolean, isRestoring: boolean }>(`
   SELECT to_regclass('_prisma_migrations') IS NOT NULL AS "hasHistory",
     to_regclass('${RESTORE_MARK}') IS NOT NULL AS "isRestoring"`)
@@ -40,6 +41,7 @@ interface AppliedMigration {
   readonly logs: string | null
 }
 
+// Prisma's schema doesn't contain its own table.
 const LIST_APPLIED = statement<AppliedMigration>(`
   SELECT migration_name AS name, checksum, finished_at IS NOT NULL AS "isFinished", logs
   FROM _prisma_migrations WHERE rolled_back_at IS NULL ORDER BY started_at`)
@@ -96,11 +98,11 @@ export async function pendingMigrations (
 }
 
 async function readHistory (database: StatementRunner): Promise<AppliedMigration[]> {
-  const [tables] = await database.run(FIND_TABLES, [])
+  const [tables] = await database.run(FIND_TABLES)
   if (tables?.isRestoring === true) {
     throw new MigrationError('A restore into this database was interrupted: empty the database and the uploads, and restore again')
   }
-  return tables?.hasHistory === true ? await database.run(LIST_APPLIED, []) : []
+  return tables?.hasHistory === true ? await database.run(LIST_APPLIED) : []
 }
 
 function createUnfinishedError (row: AppliedMigration): MigrationError {

@@ -3,17 +3,19 @@ import { statement, type StatementRunner } from './statement.ts'
 
 const FIRST_MIGRATION = 'SELECT id FROM _prisma_migrations ORDER BY started_at, id LIMIT 1'
 
+// Statements, because the command line runs them, too, without Prisma.
 const IDENTIFY = statement<
   { migration: string | null, oid: string, isStandby: boolean, canReadControl: boolean }
 >(`
   SELECT (${FIRST_MIGRATION}) AS migration,
-    (SELECT oid::text FROM pg_database WHERE datname = current_database()) || '/' || '_prisma_migrations'::regclass::oid AS oid,
+    (SELECT oid::text FROM pg_database WHERE datname = current_database())
+      || '/' || '_prisma_migrations'::regclass::oid AS oid,
     pg_is_in_recovery() AS "isStandby",
     has_function_privilege('pg_control_system()', 'EXECUTE') AS "canReadControl"`)
 
-const SYSTEM_IDENTIFIER = statement<
-  { id: string }
->('SELECT system_identifier::text AS id FROM pg_control_system()')
+// A statement for the command line. It fails without the privilege, so it isn't a part of the one above.
+const SYSTEM_IDENTIFIER = statement<{ id: string }>(`
+  SELECT system_identifier::text AS id FROM pg_control_system()`)
 
 /**
  * Returns an id that distinguishes this database from all others, including copies made with `pg_dump`. Only
@@ -24,9 +26,9 @@ const SYSTEM_IDENTIFIER = statement<
 export async function identifyDatabase (
   database: StatementRunner
 ): Promise<{ id: string, isStandby: boolean }> {
-  const [row] = await database.run(IDENTIFY, [])
+  const [row] = await database.run(IDENTIFY)
   if (row?.migration == null) throw new Error('the database was not created by migrations')
-  const [system] = row.canReadControl ? await database.run(SYSTEM_IDENTIFIER, []) : []
+  const [system] = row.canReadControl ? await database.run(SYSTEM_IDENTIFIER) : []
   return { id: [row.migration, system?.id ?? '', row.oid].join(' '), isStandby: row.isStandby }
 }
 
