@@ -44,8 +44,8 @@ interface Statement {
   readonly name: string
   readonly text: string
   /** Returns the values of the next query. */
-  readonly values: () => unknown[]
-  readonly typedQuery: (client: PrismaClient, values: any[]) => Promise<unknown>
+  readonly values: () => Record<string, any>
+  readonly typedQuery: (client: PrismaClient, values: Record<string, any>) => Promise<unknown>
 }
 
 type Page = Fixture['pages'][number]
@@ -61,19 +61,27 @@ export function contenders (clients: Clients): Contender[] {
 }
 
 /** Returns a statement in all ways: as Prisma's typed query, and as SQL. */
-function inAllWays ({ name: statement, text, values, typedQuery }: Statement, clients: Clients): Contender[] {
+function inAllWays (
+  { name: statement, text: sql, values, typedQuery }: Statement,
+  clients: Clients
+): Contender[] {
   const { pool, typed, named } = clients
-  const prepared = prepare(text)
+  const prepared = prepare(sql)
+  const { text, parameters } = prepared
+  const ordered = () => {
+    const named = values()
+    return parameters.map((name) => named[name])
+  }
   return [
     { statement, way: 'Prisma typed', run: async () => await typedQuery(typed, values()) },
     { statement, way: 'Prisma typed, named', run: async () => await typedQuery(named, values()) },
-    { statement, way: 'Prisma $queryRaw', run: async () => await typed.$queryRawUnsafe(text, ...values()) },
+    { statement, way: 'Prisma $queryRaw', run: async () => await typed.$queryRawUnsafe(text, ...ordered()) },
     {
       statement,
       way: 'Prisma $queryRaw, named',
-      run: async () => await named.$queryRawUnsafe(text, ...values())
+      run: async () => await named.$queryRawUnsafe(text, ...ordered())
     },
-    { statement, way: 'pg', run: async () => (await pool.query({ text, values: values() })).rows },
+    { statement, way: 'pg', run: async () => (await pool.query({ text, values: ordered() })).rows },
     { statement, way: 'pg, named (ours)', run: async () => await pool.run(prepared, values()) }
   ]
 }
@@ -81,9 +89,9 @@ function inAllWays ({ name: statement, text, values, typedQuery }: Statement, cl
 const publicRead = (nextPage: () => Page): Statement => ({
   name: 'public read',
   text:
-    'SELECT current_data AS "currentData", content_hash AS "contentHash", version, updated_at AS "updatedAt" FROM landing_pages WHERE public_id = $1',
-  values: () => [nextPage().publicId],
-  typedQuery: async (client, [publicId]) =>
+    'SELECT current_data AS "currentData", content_hash AS "contentHash", version, updated_at AS "updatedAt" FROM landing_pages WHERE public_id = :publicId',
+  values: () => ({ publicId: nextPage().publicId }),
+  typedQuery: async (client, { publicId }) =>
     await client.landingPage.findUnique({
       where: { publicId },
       select: { currentData: true, contentHash: true, version: true, updatedAt: true }
@@ -93,12 +101,12 @@ const publicRead = (nextPage: () => Page): Statement => ({
 const sessionCheck = (nextSession: () => Session): Statement => ({
   name: 'session check',
   text: `SELECT s.id, s.user_id AS "userId", u.email FROM sessions s JOIN users u ON u.id = s.user_id
-    WHERE s.id = $1::uuid AND s.user_id = $2::int AND s.revoked_at IS NULL AND s.expires_at > now()`,
+    WHERE s.id = :id::uuid AND s.user_id = :userId::int AND s.revoked_at IS NULL AND s.expires_at > now()`,
   values () {
     const { id, userId } = nextSession()
-    return [id, userId]
+    return { id, userId }
   },
-  typedQuery: async (client, [id, userId]) =>
+  typedQuery: async (client, { id, userId }) =>
     await client.session.findFirst({
       where: { id, userId, revokedAt: null, expiresAt: { gt: new Date() } },
       select: { id: true, userId: true, user: { select: { email: true } } }
@@ -109,9 +117,16 @@ const create = (userId: number, document: string): Statement => ({
   name: 'create',
   text:
     `INSERT INTO landing_pages (id, public_id, user_id, current_data, content_hash, created_at, updated_at)
-    VALUES ($1::uuid, $2, $3::int, $4, $5, $6::timestamptz, $6::timestamptz) RETURNING ${RECORD}`,
-  values: () => [randomUUID(), randomPublicId(), userId, document, hashOf(document), new Date()],
-  typedQuery: async (client, [id, publicId, userId, currentData, contentHash, now]) =>
+    VALUES (:id::uuid, :publicId, :userId::int, :document, :hash, :now::timestamptz, :now::timestamptz) RETURNING ${RECORD}`,
+  values: () => ({
+    id: randomUUID(),
+    publicId: randomPublicId(),
+    userId,
+    document,
+    hash: hashOf(document),
+    now: new Date()
+  }),
+  typedQuery: async (client, { id, publicId, userId, document: currentData, hash: contentHash, now }) =>
     await client.landingPage.create({
       data: { id, publicId, userId, currentData, contentHash, createdAt: now, updatedAt: now },
       select: FIELDS
@@ -121,16 +136,19 @@ const create = (userId: number, document: string): Statement => ({
 const replace = (nextPage: () => Page): Statement => ({
   name: 'replace with If-Match',
   text:
-    `UPDATE landing_pages SET current_data = $1, content_hash = $2, version = version + 1, updated_at = $3::timestamptz
-    WHERE id = $4::uuid AND user_id = $5::int AND ($6::text[] IS NULL OR content_hash = ANY ($6::text[])) RETURNING ${RECORD}`,
+    `UPDATE landing_pages SET current_data = :document, content_hash = :hash, version = version + 1, updated_at = :now::timestamptz
+    WHERE id = :id::uuid AND user_id = :userId::int AND (:hashes::text[] IS NULL OR content_hash = ANY (:hashes::text[])) RETURNING ${RECORD}`,
   values () {
     const { document, hash, id, userId } = nextPage()
     // The service hashes each document. The stored hash stays, so that the ETag matches in the next round,
     // too.
     hashOf(document)
-    return [document, hash, new Date(), id, userId, [hash]]
+    return { document, hash, now: new Date(), id, userId, hashes: [hash] }
   },
-  typedQuery: async (client, [currentData, contentHash, updatedAt, id, userId, hashes]) =>
+  typedQuery: async (
+    client,
+    { document: currentData, hash: contentHash, now: updatedAt, id, userId, hashes }
+  ) =>
     await client.landingPage.updateManyAndReturn({
       where: { id, userId, contentHash: { in: hashes } },
       data: { currentData, contentHash, version: { increment: 1 }, updatedAt },
@@ -141,9 +159,13 @@ const replace = (nextPage: () => Page): Statement => ({
 const list = (nextPage: () => Page): Statement => ({
   name: `list of ${LIST_LIMIT}`,
   text:
-    `SELECT ${RECORD} FROM landing_pages WHERE user_id = $1::int AND ($2::uuid IS NULL OR id < $2::uuid) ORDER BY id DESC LIMIT $3::int`,
-  values: () => [nextPage().userId, 'ffffffff-ffff-7fff-8000-000000000000', LIST_LIMIT],
-  typedQuery: async (client, [userId, before, limit]) =>
+    `SELECT ${RECORD} FROM landing_pages WHERE user_id = :userId::int AND (:before::uuid IS NULL OR id < :before::uuid) ORDER BY id DESC LIMIT :limit::int`,
+  values: () => ({
+    userId: nextPage().userId,
+    before: 'ffffffff-ffff-7fff-8000-000000000000',
+    limit: LIST_LIMIT
+  }),
+  typedQuery: async (client, { userId, before, limit }) =>
     await client.landingPage.findMany({
       where: { userId, id: { lt: before } },
       orderBy: { id: 'desc' },

@@ -2,8 +2,8 @@ import type { Database } from '../src/infra/postgres/database.ts'
 import type { BoundedPool } from '../src/infra/postgres/pool.ts'
 import { statement as prepare } from '../src/infra/postgres/statement.ts'
 import { contentHash } from '../src/http/conditional-requests.ts'
-import { LandingPageRepository } from '../src/modules/landing-pages/landing-page-repository.ts'
-import { RevisionRepository } from '../src/modules/landing-pages/revision-repository.ts'
+import { replacePage } from '../src/modules/landing-pages/landing-page-repository.ts'
+import { listRevisions } from '../src/modules/landing-pages/revision-repository.ts'
 import { LARGE_BYTES, makeDocument, manyText, SMALL_BYTES } from './documents.ts'
 import type { Contender, Fixture } from './query-contenders.ts'
 
@@ -13,11 +13,11 @@ import type { Contender, Fixture } from './query-contenders.ts'
 const NAMES = "ARRAY['*', content_hash, content_hash || '.' || version]::text[]"
 /** The statement of a write before there were revisions, on a table without their trigger. */
 const WRITE_BEFORE = prepare(`
-  UPDATE pages_without_revisions SET current_data = $6, content_hash = $7, version = version + 1,
-    updated_at = GREATEST(updated_at, $8::timestamptz)
-  WHERE id = $1::uuid AND user_id = $2::integer AND ($3::text[] IS NULL OR $3::text[] && ${NAMES})
-  AND ($4::text[] IS NULL OR NOT $4::text[] && ${NAMES})
-  AND ($5::timestamptz IS NULL OR date_trunc('second', updated_at) <= $5::timestamptz)
+  UPDATE pages_without_revisions SET current_data = :document, content_hash = :contentHash, version = version + 1,
+    updated_at = GREATEST(updated_at, :now::timestamptz)
+  WHERE id = :id::uuid AND user_id = :userId::integer AND (:ifMatch::text[] IS NULL OR :ifMatch::text[] && ${NAMES})
+  AND (:ifNoneMatch::text[] IS NULL OR NOT :ifNoneMatch::text[] && ${NAMES})
+  AND (:unmodifiedSince::timestamptz IS NULL OR date_trunc('second', updated_at) <= :unmodifiedSince::timestamptz)
   RETURNING id, public_id AS "publicId", current_data AS "currentData", content_hash AS "contentHash", version,
   created_at AS "createdAt", updated_at AS "updatedAt"`)
 
@@ -33,8 +33,7 @@ export async function revisionContenders (pool: BoundedPool, { pages }: Fixture)
   await pool.query('ALTER TABLE pages_without_revisions ALTER COLUMN current_data SET COMPRESSION pglz')
   await pool.query('INSERT INTO pages_without_revisions SELECT * FROM landing_pages')
   await pool.query('VACUUM ANALYZE pages_without_revisions')
-  const database = pool as unknown as Database // the repositories only run statements
-  const repository = new LandingPageRepository(database)
+  const database = pool as unknown as Database // these functions only run statements
   let turn = 0
   const nextPage = () => pages[turn++ % pages.length] as Fixture['pages'][number]
   const writes = Object.entries(SIZES).flatMap(([size, bytes]): Contender[] => {
@@ -48,8 +47,14 @@ export async function revisionContenders (pool: BoundedPool, { pages }: Fixture)
         async run () {
           const { id, userId } = nextPage()
           const document = nextDocument()
-          await pool.run(WRITE_BEFORE, [id, userId, null, null, null, document, contentHash(document),
-            new Date()])
+          await pool.run(WRITE_BEFORE, {
+            id,
+            userId,
+            ...NO_CONDITIONS,
+            document,
+            contentHash: contentHash(document),
+            now: new Date()
+          })
         }
       },
       {
@@ -58,17 +63,16 @@ export async function revisionContenders (pool: BoundedPool, { pages }: Fixture)
         async run () {
           const { id, userId } = nextPage()
           const author = { type: 'user', name: 'user@example.com' } as const
-          await repository.replace({ userId, author }, id, nextDocument(), NO_CONDITIONS)
+          await replacePage(database, { userId, author }, id, nextDocument(), NO_CONDITIONS)
         }
       }
     ]
   })
-  return [...writes, ...await listContenders(pool, new RevisionRepository(database), pages)]
+  return [...writes, ...await listContenders(pool, pages)]
 }
 
 async function listContenders (
   pool: BoundedPool,
-  repository: RevisionRepository,
   pages: Fixture['pages']
 ): Promise<Contender[]> {
   const contenders: Contender[] = []
@@ -92,7 +96,7 @@ async function listContenders (
     contenders.push({
       statement: 'list of versions of 1 MiB',
       way: `${length} versions`,
-      run: async () => await repository.list(userId, id, { limit: 10 })
+      run: async () => await listRevisions(pool, userId, id, { limit: 10 })
     })
   }
   await pool.query('ANALYZE landing_page_revisions')

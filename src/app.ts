@@ -10,7 +10,7 @@ import { sendsMail, type Config } from './config.ts'
 import { consoleRoutes } from './modules/console/index.ts'
 import { rateLimit, RATE_LIMIT_SCRIPTS, WINDOW_CHANNEL } from './modules/rate-limit/index.ts'
 import { embeddedSecret } from './infra/pglite/embedded.ts'
-import { assetUses, documentCache, DOCUMENT_CHANNEL, DOCUMENT_SCRIPTS, manageRoutes, pageCleanup,
+import { assetReferences, documentCache, DOCUMENT_CHANNEL, DOCUMENT_SCRIPTS, manageRoutes, pageCleanup,
   publicPreflight, publicRoutes } from './modules/landing-pages/index.ts'
 import { createLogger } from './infra/telemetry/logger.ts'
 import unreadAnswers, { countUnreadAnswers } from './http/hardening/unread-answers.ts'
@@ -167,7 +167,7 @@ async function registerPlugins (app: ReturnType<typeof createInstance>, config: 
   await app.register(variants)
   await app.register(assetCleanup)
   await app.register(pageCleanup)
-  await app.register(assetUses)
+  await app.register(assetReferences)
   await app.register(accountDeletion)
   await app.register(openapi)
 }

@@ -1,5 +1,5 @@
 import { deleteAnyAsset } from '../../modules/assets/index.ts'
-import { deletePage } from '../../modules/landing-pages/index.ts'
+import { deleteAnyPage } from '../../modules/landing-pages/index.ts'
 import { auditCommand } from '../audit.ts'
 import { withUploads } from '../backup/uploads.ts'
 import { withDatabase } from '../database.ts'
@@ -12,7 +12,7 @@ import { loadCommandConfig } from '../settings.ts'
 /** Deletes a page. Readers get a 404 at once, on all replicas. */
 export async function takeDownPage (publicId: string): Promise<number> {
   const config = loadCommandConfig()
-  const id = await withDatabase(config, async (database) => await deletePage(database, publicId))
+  const id = await withDatabase(config, async (database) => await deleteAnyPage(database, publicId))
   if (id === undefined) throw new Error(`There is no page ${publicId}`)
   auditCommand('pages take-down', { page: id, public_id: publicId })
   await publishDeletions(config.REDIS_URL, [publicId])

@@ -4,12 +4,9 @@ import { statement, type StatementRunner } from '../../infra/postgres/statement.
 import { uuidv7 } from '../../infra/postgres/uuid.ts'
 import { OLDEST, type Page } from '../../http/pagination.ts'
 import { ownerSql } from '../accounts/index.ts'
-import { MAX_USES, type UsingPage } from '../landing-pages/index.ts'
+import { MAX_REFERENCES, type ReferencingPage } from '../landing-pages/index.ts'
 import { possibleOriginals } from './storage/storage-key.ts'
 import type { Dimensions } from './upload/orientation.ts'
-
-// Hot statements are SQL, and so are those that the command line sends to a running service. The others use
-// Prisma: an upload takes far longer than its statement. The owner's routes see only the owner's rows.
 
 export type NewAsset = Omit<Asset, 'id' | 'createdAt' | 'noVariantsReason' | 'variantFailures'>
 
@@ -19,44 +16,37 @@ export type NoVariantsReason = 'too_large' | 'unreadable' | 'too_costly'
 /** An asset's row and file. */
 export type OwnedFile = Pick<Asset, 'id' | 'storageKey'>
 
-const COLUMNS =
-  `id, user_id AS "userId", storage_key AS "storageKey", filename, content_type AS "contentType",
-    byte_size AS "byteSize", checksum, width, height, created_at AS "createdAt",
-    no_variants_reason AS "noVariantsReason", variant_failures AS "variantFailures"`
-
+/** One statement: Prisma can't lock the owner, so an account that is being deleted would get a new asset. */
 const CREATE = statement<Asset>(`
   INSERT INTO assets (id, user_id, storage_key, filename, content_type, byte_size, checksum, width, height)
-  SELECT $1::uuid, owner.id, $3, $4, $5, $6::bigint, $7, $8::integer, $9::integer
-  FROM (${ownerSql('$2::integer')}) owner
-  RETURNING ${COLUMNS}`)
+  SELECT :id::uuid, owner.id, :storageKey, :filename, :contentType, :byteSize::bigint, :checksum,
+    :width::integer, :height::integer
+  FROM (${ownerSql(':userId::integer')}) owner
+  RETURNING id, user_id AS "userId", storage_key AS "storageKey", filename, content_type AS "contentType",
+    byte_size AS "byteSize", checksum, width, height, created_at AS "createdAt",
+    no_variants_reason AS "noVariantsReason", variant_failures AS "variantFailures"`)
 
-/** Prepared, because a page with many pictures asks for all of them at once. */
-const FIND_ORIGINAL = statement<Asset>(`SELECT ${COLUMNS} FROM assets WHERE storage_key = ANY ($1::text[])`)
-
-const COUNT_VARIANT_FAILURE = statement<{ isLast: boolean }>(`
-  UPDATE assets SET variant_failures = variant_failures + 1,
-    no_variants_reason = CASE WHEN variant_failures + 1 >= $2::integer THEN 'too_costly' END
-  WHERE storage_key = $1 AND no_variants_reason IS NULL
-  RETURNING no_variants_reason IS NOT NULL AS "isLast"`)
-
+/** For the command line, which has no Prisma. */
 const DELETE_OF_ANY_OWNER = statement<OwnedFile>(`
-  DELETE FROM assets WHERE id::text = lower($1) OR storage_key = $1
+  DELETE FROM assets WHERE id::text = lower(:name) OR storage_key = :name
   RETURNING id, storage_key AS "storageKey"`)
 
+/** For the command line. */
 const LIST_OF_USER = statement<OwnedFile>(`
   SELECT id, storage_key AS "storageKey" FROM assets
-  WHERE user_id = $1::integer AND id > $2::uuid ORDER BY id LIMIT $3::integer`)
+  WHERE user_id = :userId::integer AND id > :after::uuid ORDER BY id LIMIT :limit::integer`)
 
-/** Locks in the order of ids, as writes of pages do. */
+/** For the command line. Locks in the order of ids, as writes of pages do. */
 const DELETE_OF_USER = statement<object>(`
   WITH batch AS (
-    SELECT id FROM assets WHERE user_id = $1::integer AND id = ANY ($2::uuid[]) ORDER BY id FOR UPDATE
+    SELECT id FROM assets WHERE user_id = :userId::integer AND id = ANY (:ids::uuid[]) ORDER BY id FOR UPDATE
   )
   DELETE FROM assets USING batch WHERE assets.id = batch.id`)
 
-const DELETE_USED_BY = statement<{ storageKey: string, isDeleted: boolean }>(`
+/** Prisma can't call functions. */
+const DELETE_REFERENCED_BY = statement<{ storageKey: string, isDeleted: boolean }>(`
   SELECT key AS "storageKey", is_deleted AS "isDeleted"
-  FROM delete_asset_used_by($1::uuid, $2::integer, $3::uuid[], ${MAX_USES})`)
+  FROM delete_asset_used_by(:id::uuid, :userId::integer, :pageIds::uuid[], ${MAX_REFERENCES})`)
 
 const NOT_FOUND = 'P2025'
 
@@ -65,17 +55,15 @@ const isKnownError = (error: unknown, code: string): boolean =>
 
 /** @throws {UnauthorizedError} when the user has been deleted in the meantime */
 export async function createAsset (database: StatementRunner, asset: NewAsset): Promise<Asset> {
-  const { userId, storageKey, filename, contentType, byteSize, checksum, width, height } = asset
-  const rows = await database.run(CREATE, [uuidv7(), userId, storageKey, filename, contentType, byteSize,
-    checksum, width, height])
-  if (rows[0] === undefined) throw new UnauthorizedError()
-  return rows[0]
+  const [row] = await database.run(CREATE, { ...asset, id: uuidv7() })
+  if (row === undefined) throw new UnauthorizedError()
+  return row
 }
 
 /** Lists assets, newest first. Returns one asset more than `page.limit` if there is a next page. */
 export async function listAssets (database: PrismaClient, userId: number, page: Page): Promise<Asset[]> {
   return await database.asset.findMany({
-    where: page.before === undefined ? { userId } : { userId, id: { lt: page.before } },
+    where: { userId, id: { lt: page.before } },
     orderBy: { id: 'desc' },
     take: page.limit + 1
   })
@@ -95,8 +83,9 @@ export async function findFilename (database: PrismaClient, storageKey: string):
 }
 
 /** Finds the picture, of any owner, that a variant is made from. */
-export async function findOriginal (database: StatementRunner, stem: string): Promise<Asset | undefined> {
-  return (await database.run(FIND_ORIGINAL, [possibleOriginals(stem)]))[0]
+export async function findOriginal (database: PrismaClient, stem: string): Promise<Asset | undefined> {
+  return await database.asset.findFirst({ where: { storageKey: { in: possibleOriginals(stem) } } }) ??
+    undefined
 }
 
 /** Corrects the dimensions of a picture, which can't always be read from the first bytes of the file. */
@@ -123,11 +112,18 @@ export async function refuseVariants (
  * @returns whether it was the attempt number `max`, so that the picture has no variants from now on
  */
 export async function countVariantFailure (
-  database: StatementRunner,
+  database: PrismaClient,
   storageKey: string,
   max: number
 ): Promise<boolean> {
-  return (await database.run(COUNT_VARIANT_FAILURE, [storageKey, max]))[0]?.isLast === true
+  const [asset] = await database.asset.updateManyAndReturn({
+    where: { storageKey, noVariantsReason: null },
+    data: { variantFailures: { increment: 1 } },
+    select: { variantFailures: true }
+  })
+  const isLast = asset !== undefined && asset.variantFailures >= max
+  if (isLast) await refuseVariants(database, storageKey, 'too_costly')
+  return isLast
 }
 
 /** Deletes an asset and returns its storage key; undefined when there is none. */
@@ -145,19 +141,19 @@ export async function deleteAsset (
 }
 
 /**
- * Deletes an asset if exactly these pages use it: the newest `MAX_USES`, newest first. If a write changes
+ * Deletes an asset if exactly these pages use it: the newest `MAX_REFERENCES`, newest first. If a write changes
  * that at the same time, one of them waits for the other.
  *
  * @returns undefined when there is no such asset
  */
-export async function deleteAssetUsedBy (
+export async function deleteAssetReferencedBy (
   database: StatementRunner,
   userId: number,
   id: string,
-  pages: readonly UsingPage[]
+  pages: readonly ReferencingPage[]
 ): Promise<{ storageKey: string, isDeleted: boolean } | undefined> {
-  const rows = await database.run(DELETE_USED_BY, [id, userId, pages.map((page) => page.id)])
-  return rows[0]
+  const pageIds = pages.map((page) => page.id)
+  return (await database.run(DELETE_REFERENCED_BY, { id, userId, pageIds }))[0]
 }
 
 /**
@@ -170,8 +166,7 @@ export async function deleteAnyAsset (
   database: StatementRunner,
   name: string
 ): Promise<OwnedFile | undefined> {
-  const rows = await database.run(DELETE_OF_ANY_OWNER, [name])
-  return rows[0]
+  return (await database.run(DELETE_OF_ANY_OWNER, { name }))[0]
 }
 
 /** Lists the assets of a user for the deletion of the account, the oldest first, those after an id. */
@@ -180,7 +175,7 @@ export async function listAssetsOf (
   userId: number,
   { after = OLDEST, limit }: { readonly after?: string | undefined, readonly limit: number }
 ): Promise<OwnedFile[]> {
-  return await database.run(LIST_OF_USER, [userId, after, limit])
+  return await database.run(LIST_OF_USER, { userId, after, limit })
 }
 
 /** Deletes the rows of assets of a user. */
@@ -189,7 +184,7 @@ export async function deleteAssetsOf (
   userId: number,
   ids: readonly string[]
 ): Promise<void> {
-  await database.run(DELETE_OF_USER, [userId, ids])
+  await database.run(DELETE_OF_USER, { userId, ids })
 }
 
 /** Returns the keys that have a row, whose owner may be any user. */

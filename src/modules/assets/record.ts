@@ -1,7 +1,7 @@
 import type { Static } from '@sinclair/typebox'
 import type { Asset } from '../../infra/postgres/generated/prisma/client.ts'
 import { contentHash, type Validators } from '../../http/conditional-requests.ts'
-import type { AssetUses } from '../landing-pages/index.ts'
+import type { AssetReferences } from '../landing-pages/index.ts'
 import type { AssetRecord, AssetWithUses } from './schemas.ts'
 import { variantName } from './storage/storage-key.ts'
 import { variantsOf, type VariantSettings } from './variants/variant.ts'
@@ -34,31 +34,34 @@ export const assetRecord = (asset: Asset, settings: RecordSettings): Static<type
 })
 
 type Record = Static<typeof AssetRecord>
-type RecordWithUses = Static<typeof AssetWithUses>
+type RecordWithReferences = Static<typeof AssetWithUses>
 
 /** Adds the pages that use an asset to its record. */
-export const withUses = (record: Record, { pages }: Pick<AssetUses, 'pages'>): RecordWithUses => ({
+export const withReferences = (
+  record: Record,
+  { pages }: Pick<AssetReferences, 'pages'>
+): RecordWithReferences => ({
   ...record,
   used_by: pages.map(({ id, publicId }) => ({ id, public_id: publicId }))
 })
 
 /** The pages that use a new asset. */
-export const NO_USES: AssetUses = { pages: [], count: 0 }
+export const NO_REFERENCES: AssetReferences = { pages: [], count: 0 }
 
 /**
  * Returns the strong entity tag of a record. It changes when the record does, for example with BASE_URL, or
  * when a page uses the asset.
  */
-export const recordTag = (record: RecordWithUses): string => `"${contentHash(JSON.stringify(record))}"`
+export const recordTag = (record: RecordWithReferences): string => `"${contentHash(JSON.stringify(record))}"`
 
-export const recordValidators = (record: RecordWithUses): Validators => ({
+export const recordValidators = (record: RecordWithReferences): Validators => ({
   etag: recordTag(record),
   modifiedAt: new Date(record.created_at),
   changesWithoutDate: true
 })
 
 /** Returns the message for a file that can't be deleted, because pages use it. */
-export function describeUses ({ pages, count }: AssetUses): string {
+export function describeReferences ({ pages, count }: AssetReferences): string {
   const named = pages.slice(0, MAX_NAMED_PAGES).map(({ publicId }) => publicId)
   const names = named.length < count ? `${named.join(', ')}, …` : named.join(', ')
   return `File is used by ${count === 1 ? '1 page' : `${count} pages`}: ${names}`

@@ -9,13 +9,14 @@ import { pageOf, takePage } from '../../http/pagination.ts'
 import { uncheckedInput } from '../../http/validation.ts'
 import { sendWithoutBody } from '../../http/responses.ts'
 import { multipartOptions } from './upload/multipart-reader.ts'
-import { assetRecord, describeUses, NO_USES, recordTag, recordValidators, withUses } from './record.ts'
-import { deleteAsset, deleteAssetUsedBy, findAsset, listAssets } from './asset-repository.ts'
+import { assetRecord, describeReferences, NO_REFERENCES, recordTag, recordValidators,
+  withReferences } from './record.ts'
+import { deleteAsset, deleteAssetReferencedBy, findAsset, listAssets } from './asset-repository.ts'
 import { createAssetSchema, deleteAssetSchema, listAssetsSchema, readAssetSchema } from './schemas.ts'
 import { countUploads } from './upload/upload-metrics.ts'
 import { createUploadHandler, requireMultipart } from './upload/upload.ts'
 
-/** After that many changes of the uses in the meantime a deletion gives up. */
+/** After that many changes of the references in the meantime a deletion gives up. */
 const MAX_ATTEMPTS = 10
 
 /** The owner's routes. The enclosing scope must set `request.caller`. */
@@ -35,19 +36,19 @@ export const assetRoutes: FastifyPluginAsyncTypebox = async (app) => {
   async function findRecord (userId: number, id: string) {
     const asset = await findAsset(database, userId, id)
     if (asset === undefined) throw new NotFoundError()
-    const uses = await app.assetUses.find(userId, id)
-    const record = withUses(recordOf(asset), uses)
-    return { record, uses, validators: recordValidators(record) }
+    const references = await app.assetReferences.find(userId, id)
+    const record = withReferences(recordOf(asset), references)
+    return { record, references, validators: recordValidators(record) }
   }
 
   /** Deletes the row of an asset if the conditions of the request are true at that moment. */
   async function deleteIfTrue (request: FastifyRequest, id: string, ifUnused: boolean): Promise<string> {
     const { userId } = request.caller
     for (let attempt = 1; attempt <= MAX_ATTEMPTS; attempt++) {
-      const { uses, validators } = await findRecord(userId, id)
+      const { references, validators } = await findRecord(userId, id)
       checkPreconditions(request, validators)
-      if (ifUnused && uses.count > 0) throw new ConflictError([describeUses(uses)])
-      const found = await deleteAssetUsedBy(database, userId, id, uses.pages)
+      if (ifUnused && references.count > 0) throw new ConflictError([describeReferences(references)])
+      const found = await deleteAssetReferencedBy(database, userId, id, references.pages)
       if (found === undefined) throw new NotFoundError()
       if (found.isDeleted) return found.storageKey
     }
@@ -74,7 +75,7 @@ export const assetRoutes: FastifyPluginAsyncTypebox = async (app) => {
     const record = recordOf(await upload(request))
     auditRequest(request, 'created', { user: request.userId, asset: record.id })
     reply.code(201).headers({
-      etag: recordTag(withUses(record, NO_USES)), // the tag of the next GET
+      etag: recordTag(withReferences(record, NO_REFERENCES)), // the tag of the next GET
       location: app.publicPath(`/assets/${record.id}`)
     })
     return record

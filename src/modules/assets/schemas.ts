@@ -2,7 +2,7 @@ import { Type } from '@sinclair/typebox'
 import { PageQuery } from '../../http/pagination.ts'
 import { answer, BAD_PAGE, errors, IdParams, NO_PARAMETERS, nothing, ReadConditions, WriteConditions,
   type AnswerHeader } from '../../http/schemas.ts'
-import { MAX_USES } from '../landing-pages/index.ts'
+import { MAX_REFERENCES } from '../landing-pages/index.ts'
 import { FILE_FIELD } from './upload/multipart-reader.ts'
 
 const NAME = '7Hq2LJtB7sZ4uNfE8aGd1o.png'
@@ -61,9 +61,9 @@ const AssetUse = Type.Object({
 export const AssetWithUses = Type.Object({
   ...AssetRecord.properties,
   used_by: Type.Array(AssetUse, {
-    maxItems: MAX_USES,
+    maxItems: MAX_REFERENCES,
     description:
-      'The pages whose current documents contain the name of the file, or of a variant, in a string: the newest 100, newest first'
+      'The pages whose current documents contain the name of the file, or of a variant: the newest 100, newest first'
   })
 }, { title: 'AssetWithUses' })
 

@@ -2,8 +2,8 @@ import type { FastifyInstance } from 'fastify'
 import fp from 'fastify-plugin'
 import { runPeriodically } from '../../infra/system/periodic-task.ts'
 import { addCounter } from '../../infra/telemetry/metrics.ts'
-import { ReadCountRepository } from './read-count-repository.ts'
-import { RevisionRepository } from './revision-repository.ts'
+import { pruneReads } from './read-count-repository.ts'
+import { pruneRevisions } from './revision-repository.ts'
 
 const HOUR_MS = 60 * 60 * 1000
 /** A start has more urgent work, but a service may restart more often than every hour. */
@@ -24,12 +24,12 @@ export async function cleanUpPages (
 ): Promise<{ revisions: number, counts: number }> {
   const { REVISIONS_MAX: maxCount, REVISIONS_MAX_BYTES: maxBytes, REVISIONS_DAYS: days } = config
   const now = Date.now()
-  const replacedSince = days === 0 ? undefined : new Date(now - days * DAY_MS)
+  const replacedSince = days === 0 ? null : new Date(now - days * DAY_MS)
   const limits = { maxCount, maxBytes, replacedSince }
   const ages = { hoursSince: new Date(now - HOURS_KEPT_MS), daysSince: new Date(now - DAYS_KEPT_MS) }
   return {
-    revisions: await new RevisionRepository(database).prune(limits, signal),
-    counts: await new ReadCountRepository(database).prune(ages, signal)
+    revisions: await pruneRevisions(database, limits, signal),
+    counts: await pruneReads(database, ages, signal)
   }
 }
 

@@ -1,11 +1,12 @@
 // The public interface of the module.
 
-export { deletePage, deletePagesOf } from './landing-page-repository.ts'
+export { deleteAnyPage, deletePagesOf } from './landing-page-repository.ts'
 export { default as pageCleanup } from './cleanup.ts'
 export { manageRoutes } from './manage/routes.ts'
 export { default as documentCache } from './public/plugin.ts'
 export { publicPreflight, publicRoutes } from './public/routes.ts'
 export { DOCUMENT_SCRIPTS } from './public/document-scripts.ts'
 export { DOCUMENT_CHANNEL, publishDeletion } from './public/shared-documents.ts'
-export { default as assetUses } from './uses/asset-uses.ts'
-export { MAX_USES, type AssetUses, type UsingPage } from './uses/use-repository.ts'
+export { default as assetReferences } from './references/asset-references.ts'
+export { MAX_REFERENCES, type AssetReferences,
+  type ReferencingPage } from './references/reference-repository.ts'

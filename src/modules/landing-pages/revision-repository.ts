@@ -1,9 +1,9 @@
-import type { Database } from '../../infra/postgres/database.ts'
+import type { PrismaClient } from '../../infra/postgres/generated/prisma/client.ts'
 import { OLDEST } from '../../http/pagination.ts'
-import { statement } from '../../infra/postgres/statement.ts'
+import { statement, type StatementRunner } from '../../infra/postgres/statement.ts'
 
-// All statements are prepared SQL, because a revision is a row of one of two tables: the current version is
-// in landing_pages, the earlier ones are in landing_page_revisions. No list reads a document.
+// A revision is a row of one of two tables: the current version is in landing_pages, the earlier ones are in
+// landing_page_revisions. A write moves a version from the first to the second, so reads look in that order.
 
 /** A version of a page, without its document. */
 export interface Revision {
@@ -26,8 +26,8 @@ export interface RevisionDocument {
 /** Greater than every version. A list without a cursor begins here. */
 const NEWEST = 2n ** 63n - 1n
 
-/** The page ($1) of an owner ($2). */
-const OWN_PAGE = 'landing_pages WHERE id = $1::uuid AND user_id = $2::integer'
+/** A page of an owner. */
+const OWN_PAGE = 'landing_pages WHERE id = :pageId::uuid AND user_id = :userId::integer'
 
 /** Of the current version in landing_pages. A version that an older release wrote is the owner's. */
 export const AUTHORSHIP =
@@ -36,30 +36,24 @@ export const AUTHORSHIP =
       AS "authorName",
     CASE WHEN authored_version = version THEN restored_from END AS "restoredFrom"`
 
+/** One statement: Prisma would read the current document to measure it. */
 const LIST = statement<Revision>(`
-  SELECT version, content_hash AS "contentHash", octet_length(current_data) AS "byteSize", updated_at AS "createdAt",
-    ${AUTHORSHIP}
-  FROM ${OWN_PAGE} AND version < $3::bigint
+  SELECT version, content_hash AS "contentHash", octet_length(current_data) AS "byteSize",
+    updated_at AS "createdAt", ${AUTHORSHIP}
+  FROM ${OWN_PAGE} AND version < :before::bigint
   UNION ALL
   (SELECT version, content_hash, byte_size, created_at, author_type, author_name, restored_from
   FROM landing_page_revisions
-  WHERE page_id = $1::uuid AND version < $3::bigint AND EXISTS (SELECT FROM ${OWN_PAGE})
-  ORDER BY version DESC LIMIT $4::integer + 1)
-  ORDER BY version DESC LIMIT $4::integer + 1`)
-
-const FIND = statement<RevisionDocument>(`
-  SELECT current_data AS document, content_hash AS "contentHash", updated_at AS "createdAt"
-  FROM ${OWN_PAGE} AND version = $3::bigint
-  UNION ALL
-  SELECT document, content_hash, created_at FROM landing_page_revisions
-  WHERE page_id = $1::uuid AND version = $3::bigint AND EXISTS (SELECT FROM ${OWN_PAGE})`)
+  WHERE page_id = :pageId::uuid AND version < :before::bigint AND EXISTS (SELECT FROM ${OWN_PAGE})
+  ORDER BY version DESC LIMIT :limit::integer + 1)
+  ORDER BY version DESC LIMIT :limit::integer + 1`)
 
 /** How many earlier versions of a page are kept. All limits apply at once. */
 export interface RevisionLimits {
   readonly maxCount: number
   readonly maxBytes: number
-  /** Versions that were replaced before this time are removed; undefined for no limit. */
-  readonly replacedSince: Date | undefined
+  /** Versions that were replaced before this time are removed; null for no limit. */
+  readonly replacedSince: Date | null
 }
 
 /** Pages that one statement looks at. Each may have about a hundred versions. */
@@ -68,26 +62,26 @@ const PRUNED_PAGES = 100
 const PRUNED_VERSIONS = 100
 
 /**
- * `expired` has the newest version of each page that is beyond a limit, as all older ones are. To find it, at
- * most $2 + 1 versions are read, so that a page with a million doesn't make the statement slow. A version was
+ * Prisma can't lock rows, nor delete the oldest. `expired` has the newest version of each page that is beyond a limit, as all older ones are. To find it, at
+ * most `maxCount` + 1 versions are read, so that a page with a million doesn't make the statement slow. A version was
  * replaced when the next newer one was written. The oldest are deleted first: without newer ones, they would
- * fit into $3. SKIP LOCKED, because the deletion of an account locks versions in another order. MATERIALIZED,
+ * fit into the size. SKIP LOCKED, because the deletion of an account locks versions in another order. MATERIALIZED,
  * because a nested loop would run a subquery for each row.
  */
 const PRUNE = statement<{ lastId: string | null, deleted: number }>(`
   WITH pages AS (
-    SELECT id, updated_at FROM landing_pages WHERE id > $1::uuid ORDER BY id LIMIT ${PRUNED_PAGES}
+    SELECT id, updated_at FROM landing_pages WHERE id > :after::uuid ORDER BY id LIMIT ${PRUNED_PAGES}
   ), versions AS (
     SELECT id, version, row_number() OVER newest AS place, sum(byte_size) OVER newest AS bytes,
       lag(created_at, 1, updated_at) OVER newest AS replaced_at
     FROM pages CROSS JOIN LATERAL (
       SELECT version, byte_size, created_at FROM landing_page_revisions WHERE page_id = id
-      ORDER BY version DESC LIMIT $2::bigint + 1
+      ORDER BY version DESC LIMIT :maxCount::bigint + 1
     ) revision
     WINDOW newest AS (PARTITION BY id ORDER BY version DESC ROWS UNBOUNDED PRECEDING)
   ), expired AS MATERIALIZED (
     SELECT id, max(version) AS newest FROM versions
-    WHERE place > $2::bigint OR bytes > $3::bigint OR replaced_at < $4::timestamptz GROUP BY id
+    WHERE place > :maxCount::bigint OR bytes > :maxBytes::bigint OR replaced_at < :replacedSince::timestamptz GROUP BY id
   ), oldest AS MATERIALIZED (
     SELECT id, version FROM expired CROSS JOIN LATERAL (
       SELECT version FROM landing_page_revisions WHERE page_id = id AND version <= newest
@@ -105,50 +99,60 @@ const PRUNE = statement<{ lastId: string | null, deleted: number }>(`
   SELECT (SELECT id FROM pages ORDER BY id DESC LIMIT 1) AS "lastId",
     (SELECT count(*) FROM deleted)::integer AS deleted`)
 
-/** The versions of pages in PostgreSQL. All methods but prune() are one statement that checks the owner. */
-export class RevisionRepository {
-  readonly #database: Database
+/**
+ * Lists versions, newest first.
+ *
+ * @param before only versions that are older than this one
+ * @returns none if there is no such page; `hasMore` says whether older versions follow
+ */
+export async function listRevisions (
+  database: StatementRunner,
+  userId: number,
+  pageId: string,
+  { before = NEWEST, limit }: { before?: bigint | undefined, limit: number }
+): Promise<{ revisions: Revision[], hasMore: boolean }> {
+  const rows = await database.run(LIST, { pageId, userId, before, limit })
+  return { revisions: rows.slice(0, limit), hasMore: rows.length > limit }
+}
 
-  constructor (database: Database) {
-    this.#database = database
+/** Finds the document of a version. Returns null if there is no such page, or it hasn't this version. */
+export async function findRevision (
+  database: PrismaClient,
+  userId: number,
+  pageId: string,
+  version: bigint
+): Promise<RevisionDocument | null> {
+  const current = await database.landingPage.findFirst({
+    where: { id: pageId, userId, version },
+    select: { currentData: true, contentHash: true, updatedAt: true }
+  })
+  if (current !== null) {
+    return { document: current.currentData, contentHash: current.contentHash, createdAt: current.updatedAt }
   }
+  return await database.landingPageRevision.findFirst({
+    where: { pageId, version, page: { userId } },
+    select: { document: true, contentHash: true, createdAt: true }
+  })
+}
 
-  /**
-   * Lists versions, newest first.
-   *
-   * @param before only versions that are older than this one
-   * @returns none if there is no such page; `hasMore` says whether older versions follow
-   */
-  async list (
-    userId: number,
-    id: string,
-    { before = NEWEST, limit }: { before?: bigint | undefined, limit: number }
-  ): Promise<{ revisions: Revision[], hasMore: boolean }> {
-    const rows = await this.#database.run(LIST, [id, userId, before, limit])
-    return { revisions: rows.slice(0, limit), hasMore: rows.length > limit }
+/**
+ * Deletes versions beyond the limits, of all owners' pages, in small batches.
+ *
+ * @returns the number of deleted versions
+ */
+export async function pruneRevisions (
+  database: StatementRunner,
+  { maxCount, maxBytes, replacedSince }: RevisionLimits,
+  signal?: AbortSignal
+): Promise<number> {
+  let sum = 0
+  let after = OLDEST
+  while (signal?.aborted !== true) {
+    const [batch] = await database.run(PRUNE, { after, maxCount, maxBytes, replacedSince })
+    if (batch === undefined || batch.lastId === null) break
+    sum += batch.deleted
+    // After a full batch, the same pages may have more. Locked versions wait for the next hour.
+    if (batch.deleted < PRUNED_VERSIONS) after = batch.lastId
   }
-
-  /** Finds the document of a version. Returns null if there is no such page, or it hasn't this version. */
-  async find (userId: number, id: string, version: bigint): Promise<RevisionDocument | null> {
-    const rows = await this.#database.run(FIND, [id, userId, version])
-    return rows[0] ?? null
-  }
-
-  /**
-   * Deletes versions beyond the limits, of all owners' pages, in small batches.
-   *
-   * @returns the number of deleted versions
-   */
-  async prune ({ maxCount, maxBytes, replacedSince }: RevisionLimits, signal?: AbortSignal): Promise<number> {
-    let sum = 0
-    let after = OLDEST
-    while (signal?.aborted !== true) {
-      const [batch] = await this.#database.run(PRUNE, [after, maxCount, maxBytes, replacedSince ?? null])
-      if (batch === undefined || batch.lastId === null) break
-      sum += batch.deleted
-      // After a full batch, the same pages may have more. Locked versions wait for the next hour.
-      if (batch.deleted < PRUNED_VERSIONS) after = batch.lastId
-    }
-    return sum
-  }
+  return sum
 }

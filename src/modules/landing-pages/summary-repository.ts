@@ -1,8 +1,6 @@
 import { NEWEST, type Page } from '../../http/pagination.ts'
 import { statement, type StatementRunner } from '../../infra/postgres/statement.ts'
 
-// One statement for pages and reads, which Prisma can't write.
-
 /** A page without its document, and how often it is read. */
 export interface PageSummary {
   readonly id: string
@@ -22,7 +20,7 @@ export interface PageSummary {
 /** Characters of a document that are read. PostgreSQL reads no more of a large one from the disk. */
 export const START_LENGTH = 16 * 1024
 
-/** PostgreSQL knows the size of a text without reading it. */
+/** Prisma can't measure documents, nor read their beginnings. */
 const LIST = statement<PageSummary>(`
   SELECT id, public_id AS "publicId", left(current_data, ${START_LENGTH}) AS start,
     octet_length(current_data) AS "byteSize", version, created_at AS "createdAt", updated_at AS "updatedAt",
@@ -32,10 +30,10 @@ const LIST = statement<PageSummary>(`
     SELECT coalesce(array_agg(at), '{}') AS hours,
       coalesce(array_agg((reads + not_modified)::double precision), '{}') AS reads
     FROM landing_page_reads_hourly
-    WHERE page_id = page.id AND at BETWEEN $4::timestamptz AND $5::timestamptz
+    WHERE page_id = page.id AND at BETWEEN :first::timestamptz AND :last::timestamptz
   ) counted
-  WHERE user_id = $1::integer AND id < $2::uuid
-  ORDER BY id DESC LIMIT $3::integer + 1`)
+  WHERE user_id = :userId::integer AND id < :before::uuid
+  ORDER BY id DESC LIMIT :limit::integer + 1`)
 
 /** Hours (UTC), from the start of the first to the start of the last one. */
 export interface Hours {
@@ -52,4 +50,4 @@ export const listSummaries = async (
   userId: number,
   { before = NEWEST, limit }: Page,
   hours: Hours
-): Promise<PageSummary[]> => await database.run(LIST, [userId, before, limit, hours.first, hours.last])
+): Promise<PageSummary[]> => await database.run(LIST, { userId, before, limit, ...hours })

@@ -2,7 +2,7 @@ import { randomUUID } from 'node:crypto'
 import pg from 'pg'
 import t, { type Test } from 'tap'
 import { loadConfig } from '../../../src/config.ts'
-import { ReadCountRepository,
+import { pruneReads, storeReads,
   type ReadReport } from '../../../src/modules/landing-pages/read-count-repository.ts'
 import { testSettings } from '../../helpers/app.ts'
 import { databaseApp } from '../../helpers/database-app.ts'
@@ -41,7 +41,7 @@ async function openPages (t: Test, owners: number, pagesEach: number) {
         `${publicId} ${at.toISOString().slice(0, 13)} ${reads} ${notModified}`
       )
   const url = settings.DATABASE_URL as string
-  return { counts: new ReadCountRepository(app.database), direct, pages: rows, sums, url }
+  return { database: app.database, direct, pages: rows, sums, url }
 }
 
 const reportOf = (report: Partial<ReadReport>): ReadReport => {
@@ -58,30 +58,33 @@ const reportOf = (report: Partial<ReadReport>): ReadReport => {
 }
 
 t.test('a report is counted once, however often it is stored', async (t) => {
-  const { counts, sums } = await openPages(t, 1, 2)
+  const { database, sums } = await openPages(t, 1, 2)
   const report = reportOf({})
-  await counts.store(report)
-  await counts.store(report)
-  await Promise.all(Array.from({ length: 5 }, async () => await counts.store(report)))
+  await storeReads(database, report)
+  await storeReads(database, report)
+  await Promise.all(Array.from({ length: 5 }, async () => await storeReads(database, report)))
   t.same(await sums('hourly'), ['page-1-1 2026-11-23T12 2 1', 'page-1-2 2026-11-23T12 2 1'])
   const next = { ...report, number: 2 }
-  await Promise.all(Array.from({ length: 5 }, async () => await counts.store(next)))
-  await counts.store(report)
-  await counts.store(reportOf({ number: 1, publicIds: ['page-1-1'] }))
+  await Promise.all(Array.from({ length: 5 }, async () => await storeReads(database, next)))
+  await storeReads(database, report)
+  await storeReads(database, reportOf({ number: 1, publicIds: ['page-1-1'] }))
   t.same(await sums('hourly'), ['page-1-1 2026-11-23T12 6 3', 'page-1-2 2026-11-23T12 4 2'])
   t.same(await sums('daily'), ['page-1-1 2026-11-23T00 6 3', 'page-1-2 2026-11-23T00 4 2'])
 })
 
 t.test('each hour has its row, and each day the sum of its hours', async (t) => {
-  const { counts, sums } = await openPages(t, 1, 1)
+  const { database, sums } = await openPages(t, 1, 1)
   const processId = randomUUID()
   for (const [index, hours] of [-13, -12, 0, 11, 12].entries()) {
-    await counts.store(reportOf({
-      processId,
-      number: index + 1,
-      hour: NOON + hours * HOUR_MS,
-      publicIds: ['page-1-1']
-    }))
+    await storeReads(
+      database,
+      reportOf({
+        processId,
+        number: index + 1,
+        hour: NOON + hours * HOUR_MS,
+        publicIds: ['page-1-1']
+      })
+    )
   }
   t.same(await sums('hourly'), [
     'page-1-1 2026-11-22T23 2 1',
@@ -98,18 +101,17 @@ t.test('each hour has its row, and each day the sum of its hours', async (t) => 
 })
 
 t.test('pages that do not exist are ignored, and a report without any other is stored, too', async (t) => {
-  const { counts, sums } = await openPages(t, 1, 1)
+  const { database, sums } = await openPages(t, 1, 1)
   const report = reportOf({ publicIds: ['page-1-1', 'unknown'] })
-  await counts.store(report)
-  await counts.store({ ...report, number: 2, publicIds: ['unknown'], reads: [1], notModified: [1] })
+  await storeReads(database, report)
+  await storeReads(database, { ...report, number: 2, publicIds: ['unknown'], reads: [1], notModified: [1] })
   t.same(await sums('hourly'), ['page-1-1 2026-11-23T12 2 1'])
 })
 
 t.test('reports of several processes never run into a deadlock with each other, deletions or writes', async (t) => {
   const owners = 40
-  const { counts, direct, pages, sums, url } = await openPages(t, owners, 20)
-  const database = new URL(url).pathname.slice(1)
-  await direct.query(`ALTER DATABASE ${database} SET deadlock_timeout = 10`) // of new connections, in ms
+  const { database, direct, pages, sums, url } = await openPages(t, owners, 20)
+  await direct.query(`ALTER DATABASE ${new URL(url).pathname.slice(1)} SET deadlock_timeout = 10`) // of new connections, in ms
   const writer = new pg.Client(url)
   await writer.connect()
   t.teardown(async () => await writer.end())
@@ -124,7 +126,7 @@ t.test('reports of several processes never run into a deadlock with each other, 
       // Every process has an order of its own.
       const publicIds = [...ids.slice(process * 100 + number), ...ids.slice(0, process * 100 + number)]
       if (process % 2 === 0) publicIds.reverse()
-      await counts.store(reportOf({ processId, number, publicIds }))
+      await storeReads(database, reportOf({ processId, number, publicIds }))
     }
   })
   const deletions = async () => {
@@ -152,7 +154,7 @@ t.test('reports of several processes never run into a deadlock with each other, 
 })
 
 t.test('old counts are deleted in batches, and no others', async (t) => {
-  const { counts, direct, sums } = await openPages(t, 3, 700)
+  const { database, direct, sums } = await openPages(t, 3, 700)
   // Each page has the hours and days around a limit, and three pages have many.
   await direct.query(`
     INSERT INTO landing_page_reads_hourly SELECT id, '2026-11-23T12:00Z'::timestamptz - n * interval '1 hour', n, 0
@@ -167,7 +169,7 @@ t.test('old counts are deleted in batches, and no others', async (t) => {
     INSERT INTO read_reports VALUES ('${randomUUID()}', 1, '2026-11-23T11:59Z'), ('${randomUUID()}', 2, '2026-11-23T12:00Z')`)
   const limits = { hoursSince: new Date(NOON), daysSince: new Date('2024-11-23T00:00Z') }
   const { signal } = new AbortController()
-  t.equal(await counts.prune(limits, signal), 2 * 2100 + 3 * 800)
+  t.equal(await pruneReads(database, limits, signal), 2 * 2100 + 3 * 800)
   t.same(
     new Set((await sums('hourly')).map((line) => line.replace(/^\S+ /, ''))),
     new Set(['2026-11-23T12 0 0', '2026-11-23T13 -1 0'])
@@ -179,5 +181,5 @@ t.test('old counts are deleted in batches, and no others', async (t) => {
   )
   t.equal((await sums('daily')).length, 2 * 2100)
   t.same((await direct.query('SELECT number FROM read_reports')).rows, [{ number: '2' }])
-  t.equal(await counts.prune(limits, signal), 0)
+  t.equal(await pruneReads(database, limits, signal), 0)
 })

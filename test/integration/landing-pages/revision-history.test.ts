@@ -3,7 +3,7 @@ import { isDeepStrictEqual } from 'node:util'
 import fc from 'fast-check'
 import t from 'tap'
 import { cleanUpPages } from '../../../src/modules/landing-pages/cleanup.ts'
-import { RevisionRepository,
+import { pruneRevisions,
   type RevisionLimits } from '../../../src/modules/landing-pages/revision-repository.ts'
 import { buildTestApp, createPage, signUp } from '../../helpers/app.ts'
 import { containerText, valueText } from '../../helpers/json-text.ts'
@@ -13,12 +13,11 @@ import { query } from '../../helpers/servers.ts'
 
 const app = await buildTestApp(t)
 const owner = await signUp(app)
-const revisions = new RevisionRepository(app.database)
 const { DATABASE_URL: database = '' } = app.config
 
-const UNLIMITED: RevisionLimits = { maxCount: 1e6, maxBytes: 1e12, replacedSince: undefined }
+const UNLIMITED: RevisionLimits = { maxCount: 1e6, maxBytes: 1e12, replacedSince: null }
 const prune = async (limits: Partial<RevisionLimits>): Promise<number> =>
-  await revisions.prune({ ...UNLIMITED, ...limits })
+  await pruneRevisions(app.database, { ...UNLIMITED, ...limits })
 const urlOf = (id: string) => `/manage/landing_pages/${id}`
 const get = async (url: string) => await app.inject({ url, headers: owner.headers })
 const write = async (id: string, payload: string) =>

@@ -15,7 +15,7 @@ const ROOT = resolve(import.meta.dirname, '../../..')
 const MAX_STATEMENTS = 40
 const REASON = /\bhot\b|\bPrisma\b|\bone statement\b|\bcommand line\b/i
 /** TODO: these are still being converted to named parameters. */
-const PENDING = /^src\/modules\//
+const PENDING = /^src\/modules\/account/
 /** What pg returns for the types of PostgreSQL. */
 const TYPES: Readonly<Record<string, string>> = {
   int2: 'number',

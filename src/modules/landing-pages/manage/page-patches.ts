@@ -3,7 +3,7 @@ import { RetryLaterError } from '../../../errors.ts'
 import { checkPreconditions } from '../../../http/conditional-requests.ts'
 import { KeyedSemaphore } from '../../../infra/system/keyed-semaphore.ts'
 import { documentValidators } from '../etag.ts'
-import type { LandingPage, LandingPageRepository } from '../landing-page-repository.ts'
+import { replacePage, type LandingPage } from '../landing-page-repository.ts'
 import { Patcher, type PatchKind } from '../patch/patcher.ts'
 import { writeAndPublish } from './write-and-publish.ts'
 import { findOwnPage, MAX_DEPTH, ownPage, type OwnPage } from './write-checks.ts'
@@ -16,7 +16,6 @@ const MAX_ATTEMPTS = 100
 /** Patches documents. Patches that arrive at once are applied one to the result of the other. */
 export class PagePatches {
   readonly #app: FastifyInstance
-  readonly #pages: LandingPageRepository
   readonly #patcher: Patcher
   /**
    * Patches of an account run one at a time, so that they don't compete for a page, and each account has at
@@ -29,9 +28,8 @@ export class PagePatches {
       new RetryLaterError(503, 'Too many patches of this account are waiting, try again shortly', 1)
   })
 
-  constructor (app: FastifyInstance, pages: LandingPageRepository) {
+  constructor (app: FastifyInstance) {
     this.#app = app
-    this.#pages = pages
     this.#patcher = new Patcher({ maxBytes: app.config.MAX_DOCUMENT_BYTES, maxLevels: MAX_DEPTH })
     app.addHook('onClose', async () => this.#patcher.close())
   }
@@ -61,13 +59,14 @@ export class PagePatches {
     patch: string
   ): Promise<LandingPage> {
     for (let attempt = 1; attempt <= MAX_ATTEMPTS; attempt++) {
-      const current = await findOwnPage(this.#pages, request)
+      const current = await findOwnPage(this.#app.database, request)
       checkPreconditions(request, documentValidators(current))
       const document = await this.#patcher.apply(userId, kind, current.currentData, patch)
       if (document === current.currentData) return current
       const patched = await writeAndPublish(
         this.#app,
-        async () => await this.#pages.replace(request.caller, id, document, onlyThisVersion(current))
+        async () =>
+          await replacePage(this.#app.database, request.caller, id, document, onlyThisVersion(current))
       )
       if (patched !== null) return patched
     }

@@ -6,7 +6,7 @@ import { sendWithoutBody } from '../../../http/responses.ts'
 import { parseBareDocument } from '../document.ts'
 import { patchDocumentSchema } from '../document-schemas.ts'
 import { documentValidators } from '../etag.ts'
-import type { LandingPageRepository } from '../landing-page-repository.ts'
+import { findPage } from '../landing-page-repository.ts'
 import type { PatchKind } from '../patch/patcher.ts'
 import { PagePatches } from './page-patches.ts'
 import { ownPage } from './write-checks.ts'
@@ -26,11 +26,8 @@ const KINDS: Readonly<Record<string, PatchKind>> = {
 const TYPES = Object.keys(KINDS)
 
 /** The route that patches a document (docs/adr/0018-patches-on-text.md). */
-export const patchRoutes: FastifyPluginAsyncTypebox<{ pages: LandingPageRepository }> = async (
-  app,
-  { pages }
-) => {
-  const patches = new PagePatches(app, pages)
+export const patchRoutes: FastifyPluginAsyncTypebox = async (app) => {
+  const patches = new PagePatches(app)
   app.decorateRequest('patchKind', undefined)
   app.removeAllContentTypeParsers()
   for (const [type, kind] of Object.entries(KINDS)) {
@@ -50,7 +47,7 @@ export const patchRoutes: FastifyPluginAsyncTypebox<{ pages: LandingPageReposito
     const { validationError, patchKind, document } = request
     if (validationError instanceof NotFoundError) throw validationError
     if (validationError !== undefined || patchKind === undefined || document === undefined) {
-      if (await pages.find(userId, id) === null) throw new NotFoundError()
+      if (await findPage(app.database, userId, id) === null) throw new NotFoundError()
       throw validationError ?? new UnsupportedMediaTypeError(describeBodyTypes(TYPES))
     }
     const page = await patches.apply(request, patchKind, document.text)

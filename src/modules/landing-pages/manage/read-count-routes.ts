@@ -2,24 +2,21 @@ import type { FastifyPluginAsyncTypebox } from '@fastify/type-provider-typebox'
 import type { Static } from '@sinclair/typebox'
 import { InvalidError, NotFoundError } from '../../../errors.ts'
 import { parseTime } from '../../../http/time.ts'
-import { ReadCountRepository, type ReadCountRange } from '../read-count-repository.ts'
+import { listReads, STEP_MS, type ReadCountRange } from '../read-count-repository.ts'
 import { readCountsSchema, type ReadCountsQuery } from '../read-count-schemas.ts'
 import { ownPage } from './write-checks.ts'
 
 /** Hours or days in an answer. */
 const MAX_ENTRIES = 750
-const HOUR_MS = 60 * 60 * 1000
-const STEP_MS = { hour: HOUR_MS, day: 24 * HOUR_MS }
 /** The same without `from`. */
 const DEFAULT_ENTRIES = { hour: 24, day: 30 }
 
 /** How often a page is read, for its owner. */
 export const readCountRoutes: FastifyPluginAsyncTypebox = async (app) => {
-  const counts = new ReadCountRepository(app.database)
   app.get('/manage/landing_pages/:id/reads', { schema: readCountsSchema }, async (request) => {
     const { userId, id } = ownPage(request)
     const range = rangeOf(request.query, Date.now())
-    const found = await counts.list(userId, id, range)
+    const found = await listReads(app.database, userId, id, range)
     if (found === undefined) throw new NotFoundError()
     return found.map(({ at, reads, notModified }) => ({
       at: at.toISOString(),

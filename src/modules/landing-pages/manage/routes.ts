@@ -1,5 +1,6 @@
 import type { FastifyPluginAsyncTypebox } from '@fastify/type-provider-typebox'
 import type { FastifyRequest, preValidationHookHandler } from 'fastify'
+import type { PrismaClient } from '../../../infra/postgres/generated/prisma/client.ts'
 import { auditRequest } from '../../../http/audit.ts'
 import { KeyedSemaphore } from '../../../infra/system/keyed-semaphore.ts'
 import { RetryLaterError } from '../../../errors.ts'
@@ -8,7 +9,8 @@ import { nextLink, pageOf } from '../../../http/pagination.ts'
 import { sendWithoutBody } from '../../../http/responses.ts'
 import { parseDocumentBody } from '../document.ts'
 import { recordValidators, writeConditions } from '../etag.ts'
-import { LandingPageRepository, type LandingPage } from '../landing-page-repository.ts'
+import { createPage, deletePage, listPages, replacePage,
+  type LandingPage } from '../landing-page-repository.ts'
 import { createSchema, deleteSchema, getSchema, listSchema, updateSchema } from '../schemas.ts'
 import { documentRoutes } from './document-routes.ts'
 import { readCountRoutes } from './read-count-routes.ts'
@@ -29,7 +31,6 @@ type App = Parameters<FastifyPluginAsyncTypebox>[0]
 
 /** The owner's routes. They need the authenticated scope. */
 export const manageRoutes: FastifyPluginAsyncTypebox = async (app) => {
-  const pages = new LandingPageRepository(app.database)
   const lists = new KeyedSemaphore<number>({
     maxRunning: 1,
     maxWaiting: MAX_WAITING_LISTS,
@@ -38,35 +39,41 @@ export const manageRoutes: FastifyPluginAsyncTypebox = async (app) => {
   app.decorateRequest('document', undefined)
   app.removeContentTypeParser('application/json')
   app.addContentTypeParser('application/json', parseDocumentBody)
-  addCreateRoute(app, pages)
-  addReadRoutes(app, pages, lists)
-  addUpdateRoute(app, pages)
-  addDeleteRoute(app, pages)
-  await app.register(documentRoutes, { pages })
-  await app.register(revisionRoutes, { pages })
+  addCreateRoute(app)
+  addReadRoutes(app, lists)
+  addUpdateRoute(app)
+  addDeleteRoute(app)
+  await app.register(documentRoutes)
+  await app.register(revisionRoutes)
   await app.register(readCountRoutes)
   await app.register(summaryRoutes, { lists })
 }
 
-function addCreateRoute (app: App, pages: LandingPageRepository): void {
+function addCreateRoute (app: App): void {
   const { MAX_DOCUMENT_BYTES: maxBytes } = app.config
   app.post('/landing_pages', {
     schema: createSchema,
     bodyLimit: maxBytes + ENVELOPE_BYTES
   }, async (request, reply) => {
     const document = checkedDocument(request, maxBytes) as string // required by the schema
-    const page = await writeAndPublish(app, async () => await pages.create(request.caller, document))
+    const page = await writeAndPublish(
+      app,
+      async () => await createPage(app.database, request.caller, document)
+    )
     auditRequest(request, 'created', { user: request.userId, page: page.id, public_id: page.publicId })
     reply.code(201).header('location', app.publicPath(`/manage/landing_pages/${page.id}`))
     return sendRecord(reply, page)
   })
 }
 
-function addReadRoutes (app: App, pages: LandingPageRepository, lists: KeyedSemaphore<number>): void {
+function addReadRoutes (app: App, lists: KeyedSemaphore<number>): void {
   app.get('/manage/landing_pages', { schema: listSchema }, async (request, reply) => {
     const page = pageOf(request.query)
     const { userId } = request.caller
-    const { pages: found, nextBefore } = await lists.run(userId, async () => await pages.list(userId, page))
+    const { pages: found, nextBefore } = await lists.run(
+      userId,
+      async () => await listPages(app.database, userId, page)
+    )
     if (nextBefore !== undefined) {
       reply.header('link', nextLink(app.publicPath('/manage/landing_pages'), page, nextBefore))
     }
@@ -74,12 +81,12 @@ function addReadRoutes (app: App, pages: LandingPageRepository, lists: KeyedSema
   })
 
   app.get('/manage/landing_pages/:id', { schema: getSchema }, async (request, reply) => {
-    const page = await findOwnPage(pages, request)
+    const page = await findOwnPage(app.database, request)
     return sendUnlessKnown(request, reply, recordValidators(page), recordJson(page))
   })
 }
 
-function addUpdateRoute (app: App, pages: LandingPageRepository): void {
+function addUpdateRoute (app: App): void {
   const { MAX_DOCUMENT_BYTES: maxBytes } = app.config
   app.patch('/manage/landing_pages/:id', {
     schema: updateSchema,
@@ -88,30 +95,31 @@ function addUpdateRoute (app: App, pages: LandingPageRepository): void {
     attachValidation: true
   }, async (request, reply) => {
     const { id } = ownPage(request)
-    const document = await documentOfOwner(request, maxBytes, pages)
-    if (document === undefined) return sendRecord(reply, await findUnchanged(pages, request))
+    const document = await documentOfOwner(request, maxBytes, app.database)
+    if (document === undefined) return sendRecord(reply, await findUnchanged(app.database, request))
     const page = await writeAndPublish(
       app,
-      async () => await pages.replace(request.caller, id, document, writeConditions(request.headers))
+      async () =>
+        await replacePage(app.database, request.caller, id, document, writeConditions(request.headers))
     )
-    if (page === null) throw await createMismatchError(pages, request, recordValidators)
+    if (page === null) throw await createMismatchError(app.database, request, recordValidators)
     return sendRecord(reply, page)
   })
 }
 
-function addDeleteRoute (app: App, pages: LandingPageRepository): void {
+function addDeleteRoute (app: App): void {
   app.delete('/manage/landing_pages/:id', { schema: deleteSchema }, async (request, reply) => {
     const { userId, id } = ownPage(request)
-    const publicId = await pages.delete(userId, id, writeConditions(request.headers))
-    if (publicId === null) throw await createMismatchError(pages, request, recordValidators)
+    const publicId = await deletePage(app.database, userId, id, writeConditions(request.headers))
+    if (publicId === null) throw await createMismatchError(app.database, request, recordValidators)
     await app.documents.publish(publicId, undefined)
     return sendWithoutBody(reply.code(204))
   })
 }
 
 /** Returns the current page for a PATCH without a document. */
-async function findUnchanged (pages: LandingPageRepository, request: FastifyRequest): Promise<LandingPage> {
-  const page = await findOwnPage(pages, request)
+async function findUnchanged (database: PrismaClient, request: FastifyRequest): Promise<LandingPage> {
+  const page = await findOwnPage(database, request)
   checkPreconditions(request, recordValidators(page))
   return page
 }

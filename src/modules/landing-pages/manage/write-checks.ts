@@ -1,7 +1,8 @@
 import type { FastifyRequest } from 'fastify'
+import type { PrismaClient } from '../../../infra/postgres/generated/prisma/client.ts'
 import { InvalidError, NotFoundError, PreconditionFailedError, TooLargeError } from '../../../errors.ts'
 import { failedPrecondition, type Validators } from '../../../http/conditional-requests.ts'
-import type { LandingPage, LandingPageRepository } from '../landing-page-repository.ts'
+import { findPage, type LandingPage } from '../landing-page-repository.ts'
 
 /** Levels of objects and arrays in a document. */
 export const MAX_DEPTH = 100
@@ -20,11 +21,11 @@ export const ownPage = (request: FastifyRequest): OwnPage => ({
 
 /** Returns the page that a request names. @throws {NotFoundError} 404 */
 export async function findOwnPage (
-  pages: LandingPageRepository,
+  database: PrismaClient,
   request: FastifyRequest
 ): Promise<LandingPage> {
   const { userId, id } = ownPage(request)
-  const page = await pages.find(userId, id)
+  const page = await findPage(database, userId, id)
   if (page === null) throw new NotFoundError()
   return page
 }
@@ -51,7 +52,7 @@ export function checkedDocument ({ document }: FastifyRequest, maxBytes: number)
 export async function documentOfOwner (
   request: FastifyRequest,
   maxBytes: number,
-  pages: LandingPageRepository
+  database: PrismaClient
 ): Promise<string | undefined> {
   try {
     if (request.validationError !== undefined) throw request.validationError
@@ -59,7 +60,7 @@ export async function documentOfOwner (
   } catch (error) {
     if (error instanceof NotFoundError) throw error
     const { userId, id } = ownPage(request)
-    throw await pages.find(userId, id) === null ? new NotFoundError() : error
+    throw await findPage(database, userId, id) === null ? new NotFoundError() : error
   }
 }
 
@@ -72,12 +73,12 @@ const PRECONDITIONS = ['If-Match', 'If-None-Match', 'If-Unmodified-Since'] as co
  * @param validatorsOf returns the validators of the representation that the URL names
  */
 export async function createMismatchError (
-  pages: LandingPageRepository,
+  database: PrismaClient,
   request: FastifyRequest,
   validatorsOf: (page: LandingPage) => Validators
 ): Promise<Error> {
   const { userId, id } = ownPage(request)
-  const page = await pages.find(userId, id)
+  const page = await findPage(database, userId, id)
   if (page === null) return new NotFoundError()
   const validators = validatorsOf(page)
   // After another write in the meantime, no condition may be false any more.

@@ -1,6 +1,7 @@
 import fp from 'fastify-plugin'
 import { isDatabaseUnavailable } from '../../../infra/postgres/unavailable.ts'
-import { LandingPageRepository, type FoundPage, type PublicPage } from '../landing-page-repository.ts'
+import type { Database } from '../../../infra/postgres/database.ts'
+import { findPublicPages, type FoundPage, type PublicPage } from '../landing-page-repository.ts'
 import { documentVersion, type DocumentVersion } from './cached-document.ts'
 import { BatchedReads, LARGE } from './batched-reads.ts'
 import { DocumentCache } from './document-cache.ts'
@@ -15,7 +16,7 @@ declare module 'fastify' {
 
 export default fp<{ channel: string }>(async (app, { channel }) => {
   const { config, redisClient } = app
-  const stored = storedDocuments(new LandingPageRepository(app.database))
+  const stored = storedDocuments(app.database)
   const shared = redisClient === undefined ? undefined : new SharedDocuments(redisClient, channel)
   const documents = new DocumentCache({
     maxBytes: config.CACHE_MAX_BYTES,
@@ -48,10 +49,10 @@ const MAX_WAIT_MS = 50
 const ANY_SIZE = 2 ** 31 - 1
 
 /** Returns the documents in PostgreSQL. */
-function storedDocuments (repository: LandingPageRepository): BatchedReads<DocumentVersion | undefined> {
+function storedDocuments (database: Database): BatchedReads<DocumentVersion | undefined> {
   return new BatchedReads<DocumentVersion | undefined>({
     async readMany (ids, maxBytes) {
-      const pages = await repository.findPublic(ids, maxBytes)
+      const pages = await findPublicPages(database, ids, maxBytes)
       const documents = new Map<string, DocumentVersion | typeof LARGE>()
       for (const page of pages) {
         documents.set(page.publicId, isWhole(page) ? documentVersion(page) : LARGE)

@@ -1,9 +1,10 @@
 import { randomUUID } from 'node:crypto'
 import type { FastifyBaseLogger } from 'fastify'
 import type { Registry } from 'prom-client'
+import type { StatementRunner } from '../../../infra/postgres/statement.ts'
 import { clock } from '../../../infra/system/clock.ts'
 import { addCounter, addGauge } from '../../../infra/telemetry/metrics.ts'
-import type { ReadCountRepository, ReadReport } from '../read-count-repository.ts'
+import { storeReads, type ReadReport } from '../read-count-repository.ts'
 import { ReadTally } from './read-tally.ts'
 
 /** An hour is a multiple of it, so that the reports of all hours begin with the hour. */
@@ -12,7 +13,7 @@ const INTERVAL_MS = 10_000
 const MAX_RETRY_MS = 1000
 
 export interface ReadReporterOptions {
-  readonly counts: ReadCountRepository
+  readonly database: StatementRunner
   readonly log: FastifyBaseLogger
 }
 
@@ -30,7 +31,7 @@ export class ReadReporter {
       this.reportNow().catch(() => {}) // never rejects
     }
   })
-  readonly #counts: ReadCountRepository
+  readonly #database: StatementRunner
   readonly #log: FastifyBaseLogger
   readonly #processId = randomUUID()
   readonly #results = { ok: 0, failed: 0 }
@@ -43,8 +44,8 @@ export class ReadReporter {
   #isFailing = false
   #timer: NodeJS.Timeout | undefined
 
-  constructor ({ counts, log }: ReadReporterOptions) {
-    this.#counts = counts
+  constructor ({ database, log }: ReadReporterOptions) {
+    this.#database = database
     this.#log = log
   }
 
@@ -128,7 +129,7 @@ export class ReadReporter {
 
   async #store (report: ReadReport): Promise<boolean> {
     try {
-      await this.#counts.store(report)
+      await storeReads(this.#database, report)
     } catch (error) {
       this.#results.failed++
       if (!this.#isFailing) {

@@ -3,7 +3,6 @@ import { uncheckedInput } from '../../../http/validation.ts'
 import { sampled } from '../../../http/access-log.ts'
 import { DOCUMENT_CORS_HEADERS } from '../../../http/common-headers.ts'
 import { preflightSchema, publicReadSchema } from '../schemas.ts'
-import { ReadCountRepository } from '../read-count-repository.ts'
 import { ReadHandler } from './read-handler.ts'
 import { ReadLimit } from './read-limit.ts'
 import { ReadReporter } from './read-reporter.ts'
@@ -27,10 +26,7 @@ export const publicRoutes: FastifyPluginAsync = async (app) => {
       )
     )
   })
-  const reporter = new ReadReporter({
-    counts: new ReadCountRepository(app.database),
-    log: app.log
-  })
+  const reporter = new ReadReporter(app)
   reporter.addMetrics(app.metrics)
   app.addHook('onReady', async () => reporter.start())
   app.addHook('onClose', async () => await reporter.close())

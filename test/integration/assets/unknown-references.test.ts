@@ -1,12 +1,14 @@
 import pg from 'pg'
 import t from 'tap'
-import { fillUnknownUses, UseFinder } from '../../../src/modules/landing-pages/uses/asset-uses.ts'
-import { fillUses } from '../../../src/modules/landing-pages/uses/use-repository.ts'
+import { ReferenceFinder,
+  storeUnknownReferences } from '../../../src/modules/landing-pages/references/asset-references.ts'
+import { storeReferences } from '../../../src/modules/landing-pages/references/reference-repository.ts'
 import { buildTestApp, createPage, signUp, type Account } from '../../helpers/app.ts'
 import { PNG, upload } from '../../helpers/assets.ts'
 import { query } from '../../helpers/servers.ts'
+import { until } from '../../helpers/until.ts'
 
-// Pages that a release without uses wrote, before or during an upgrade.
+// Pages that a release without references wrote, before or during an upgrade.
 
 const app = await buildTestApp(t)
 const sql = async (text: string) => await query(app.config.DATABASE_URL ?? '', text)
@@ -92,21 +94,21 @@ t.test('the search in the background looks at all pages, in small batches', asyn
     await forget(account)
   }
   const progress: number[] = []
-  const sum = await fillUnknownUses(app.database, { onProgress: (pages) => progress.push(pages) })
+  const sum = await storeUnknownReferences(app.database, { onProgress: (pages) => progress.push(pages) })
   t.ok(sum >= 2208, `${sum} pages`)
   t.ok(progress.length > 4, `${progress}`)
   for (const account of accounts) t.equal(await unknownPages(account), 0)
   const [{ count = 0 } = {}] =
     await sql('SELECT count(*)::int FROM landing_pages WHERE cardinality(used_assets) = 1')
   t.ok(count as number >= 2202)
-  t.equal(await fillUnknownUses(app.database), 0, 'nothing is left')
+  t.equal(await storeUnknownReferences(app.database), 0, 'nothing is left')
 })
 
 t.test('the search in the background stops when it is told to', async (t) => {
   const account = await signUp(app)
   await pagesOf(account, ['[1]', '[2]', '[3]'])
   await forget(account)
-  t.equal(await fillUnknownUses(app.database, { signal: AbortSignal.abort() }), 0)
+  t.equal(await storeUnknownReferences(app.database, { signal: AbortSignal.abort() }), 0)
   t.equal(await unknownPages(account), 3)
 })
 
@@ -121,7 +123,7 @@ t.test('a search beside writes keeps what they store', async (t) => {
       asset: assets[(round + index) % 4] as { id: string, url: string }
     }))
     await Promise.all([
-      fillUnknownUses(app.database, { userId: account.user.id }),
+      storeUnknownReferences(app.database, { userId: account.user.id }),
       ...written.map(async ({ id, asset }) => {
         const response = await app.inject({
           method: 'PUT',
@@ -141,29 +143,31 @@ t.test('a search beside writes keeps what they store', async (t) => {
   }
 })
 
-t.test('a page that was written since it was read, or is being written, is left alone', async (t) => {
+t.test('a page that is written while it is searched is left alone', async (t) => {
   const account = await signUp(app)
   const asset = await uploaded(account)
-  const [id = ''] = await pagesOf(account, ['[]'])
+  const [id = ''] = await pagesOf(account, [JSON.stringify([asset.url])])
   await forget(account)
-  const [row] = await sql(`SELECT version FROM landing_pages WHERE id = '${id}'`)
-  const page = {
-    id,
-    userId: account.user.id,
-    version: BigInt(row?.version as string),
-    document: JSON.stringify([asset.url])
-  }
+  const page = { id, userId: account.user.id, version: 1n }
   const writer = new pg.Client(app.config.DATABASE_URL)
   await writer.connect()
   t.teardown(async () => await writer.end())
   await writer.query('BEGIN')
   await writer.query('UPDATE landing_pages SET version = version + 1 WHERE id = $1', [id])
-  t.equal(await fillUses(app.database, page), false, 'it is being written')
+  const stored = storeReferences(app.database, page)
+  await until(
+    async () =>
+      (await sql("SELECT FROM pg_stat_activity WHERE wait_event_type = 'Lock' AND datname = current_database()"))
+        .length === 1,
+    'it waits for the writer'
+  )
   await writer.query('COMMIT')
-  t.equal(await fillUses(app.database, page), false, 'it has been written')
+  t.equal(await stored, false)
+  t.equal(await storeReferences(app.database, page), false, 'it has been written')
   t.equal(await unknownPages(account), 1)
-  t.equal(await fillUses(app.database, { ...page, version: page.version + 1n }), true)
+  t.equal(await storeReferences(app.database, { ...page, version: 2n }), true)
   t.equal(await unknownPages(account), 0)
+  t.same(await usersOf(asset.id, account), [id])
 })
 
 t.test('a search that takes too long is a 503, and the next request goes on', async (t) => {
@@ -172,7 +176,7 @@ t.test('a search that takes too long is a 503, and the next request goes on', as
   await sql(`INSERT INTO landing_pages (id, public_id, user_id, current_data, content_hash)
       SELECT gen_random_uuid(), md5('slow-' || n), ${account.user.id}, '["${asset.url}"]', 'x'
       FROM generate_series(1, 400) n`)
-  t.intercept(app, 'assetUses', { value: new UseFinder(app.database, 20) })
+  t.intercept(app, 'assetReferences', { value: new ReferenceFinder(app.database, 20) })
   let left = await unknownPages(account)
   let refusals = 0
   for (;; refusals++) {

@@ -3,7 +3,7 @@ import type { BoundedPool } from '../src/infra/postgres/pool.ts'
 import { statement as prepare } from '../src/infra/postgres/statement.ts'
 import { contentHash } from '../src/http/conditional-requests.ts'
 import { randomPublicId } from '../src/infra/system/identifiers.ts'
-import { LandingPageRepository } from '../src/modules/landing-pages/landing-page-repository.ts'
+import { replacePage } from '../src/modules/landing-pages/landing-page-repository.ts'
 import { AUTHORSHIP } from '../src/modules/landing-pages/revision-repository.ts'
 import { makeDocument, manyText, SMALL_BYTES } from './documents.ts'
 import type { Contender, Fixture } from './query-contenders.ts'
@@ -12,27 +12,29 @@ import type { Contender, Fixture } from './query-contenders.ts'
 
 const NAMES = "ARRAY['*', content_hash, content_hash || '.' || version]::text[]"
 const unlessSame = (column: string, value: string) =>
-  `${column} = CASE WHEN pages.content_hash = $10 THEN pages.${column} ELSE ${value} END`
+  `${column} = CASE WHEN pages.content_hash = :contentHash THEN pages.${column} ELSE ${value} END`
 /** The statement of a write before it stored the assets. */
 const WRITE_BEFORE = prepare(`
   WITH replaced AS (
     SELECT id, version, current_data, content_hash, updated_at, ${AUTHORSHIP}
-    FROM landing_pages WHERE id = $1::uuid AND user_id = $2::integer AND ($3::text[] IS NULL OR $3::text[] && ${NAMES})
-      AND ($4::text[] IS NULL OR NOT $4::text[] && ${NAMES})
-      AND ($5::timestamptz IS NULL OR date_trunc('second', updated_at) <= $5::timestamptz)
+    FROM landing_pages WHERE id = :id::uuid AND user_id = :userId::integer AND (:ifMatch::text[] IS NULL OR :ifMatch::text[] && ${NAMES})
+      AND (:ifNoneMatch::text[] IS NULL OR NOT :ifNoneMatch::text[] && ${NAMES})
+      AND (:unmodifiedSince::timestamptz IS NULL OR date_trunc('second', updated_at) <= :unmodifiedSince::timestamptz)
     FOR NO KEY UPDATE
   ), kept AS (
     INSERT INTO landing_page_revisions (page_id, version, document, content_hash, byte_size, created_at,
       author_type, author_name, restored_from)
     SELECT id, version, current_data, content_hash, octet_length(current_data), updated_at, "authorType",
       "authorName", "restoredFrom"
-    FROM replaced WHERE content_hash <> $10
+    FROM replaced WHERE content_hash <> :contentHash
   )
-  UPDATE landing_pages pages SET ${unlessSame('current_data', '$9')}, ${unlessSame('content_hash', '$10')},
+  UPDATE landing_pages pages SET ${unlessSame('current_data', ':document')}, ${
+  unlessSame('content_hash', ':contentHash')
+},
     ${unlessSame('version', 'pages.version + 1')},
-    ${unlessSame('updated_at', 'GREATEST(pages.updated_at, $6::timestamptz)')},
-    ${unlessSame('authored_version', 'pages.version + 1')}, ${unlessSame('author_type', '$7')},
-    ${unlessSame('author_name', '$8')}, ${unlessSame('restored_from', 'NULL')}
+    ${unlessSame('updated_at', 'GREATEST(pages.updated_at, :now::timestamptz)')},
+    ${unlessSame('authored_version', 'pages.version + 1')}, ${unlessSame('author_type', ':authorType')},
+    ${unlessSame('author_name', ':authorName')}, ${unlessSame('restored_from', 'NULL')}
   FROM replaced WHERE pages.id = replaced.id
   RETURNING pages.id, public_id AS "publicId", pages.content_hash AS "contentHash", pages.version,
     created_at AS "createdAt", pages.updated_at AS "updatedAt"`)
@@ -43,9 +45,9 @@ const ASSETS_PER_USER = 10
 const URL_BYTES = 64
 
 /** Returns the ways of a write; the first is the one that the others are compared with. */
-export async function useContenders (pool: BoundedPool, { pages }: Fixture): Promise<Contender[]> {
+export async function referenceContenders (pool: BoundedPool, { pages }: Fixture): Promise<Contender[]> {
   const keys = await insertAssets(pool)
-  const repository = new LandingPageRepository(pool as unknown as Database) // it only runs statements
+  const database = pool as unknown as Database // writes only run statements
   const author = { type: 'user', name: 'user@example.com' } as const
   let turn = 0
   const nextPage = () => pages[turn++ % pages.length] as Fixture['pages'][number]
@@ -56,25 +58,33 @@ export async function useContenders (pool: BoundedPool, { pages }: Fixture): Pro
     return manyText(`${shorter},"files":${JSON.stringify(urls)}}`, turn)
   }
   const way = (name: string, write: (page: Fixture['pages'][number]) => Promise<unknown>): Contender => ({
-    statement: 'write of 2 KB, uses of assets',
+    statement: 'write of 2 KB, references to assets',
     way: name,
     run: async () => await write(nextPage())
   })
   return [
     way('not stored', async ({ id, userId }) => {
       const document = manyText(plain, turn)
-      await pool.run(WRITE_BEFORE, [id, userId, null, null, null, new Date(), author.type, author.name,
-        document, contentHash(document)])
+      await pool.run(WRITE_BEFORE, {
+        id,
+        userId,
+        ...NO_CONDITIONS,
+        now: new Date(),
+        authorType: author.type,
+        authorName: author.name,
+        document,
+        contentHash: contentHash(document)
+      })
     }),
     way(
       'stored, no file (ours)',
       async ({ id, userId }) =>
-        await repository.replace({ userId, author }, id, manyText(plain, turn), NO_CONDITIONS)
+        await replacePage(database, { userId, author }, id, manyText(plain, turn), NO_CONDITIONS)
     ),
     way(
       'stored, ten files (ours)',
       async ({ id, userId }) =>
-        await repository.replace({ userId, author }, id, withFiles(userId), NO_CONDITIONS)
+        await replacePage(database, { userId, author }, id, withFiles(userId), NO_CONDITIONS)
     )
   ]
 }

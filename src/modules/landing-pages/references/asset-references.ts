@@ -2,17 +2,18 @@ import type { FastifyBaseLogger, FastifyInstance } from 'fastify'
 import fp from 'fastify-plugin'
 import { RetryLaterError } from '../../../errors.ts'
 import { OLDEST } from '../../../http/pagination.ts'
-import type { StatementRunner } from '../../../infra/postgres/statement.ts'
+import type { PrismaClient } from '../../../infra/postgres/generated/prisma/client.ts'
 import { runPeriodically } from '../../../infra/system/periodic-task.ts'
 import { SingleFlight } from '../../../infra/system/single-flight.ts'
-import { fillUses, findKnownUses, findUnknownPages, type AssetUses } from './use-repository.ts'
+import { storeReferences, findKnownReferences, findUnknownPages,
+  type AssetReferences } from './reference-repository.ts'
 
-// Pages that an older release wrote don't say which assets they use. A request that needs to know searches
+// Pages that an older release wrote don't say which assets they reference. A request that needs to know searches
 // the pages of its user, and a task in the background searches all.
 
 declare module 'fastify' {
   interface FastifyInstance {
-    assetUses: UseFinder
+    assetReferences: ReferenceFinder
   }
 }
 
@@ -26,13 +27,13 @@ const FIRST_AFTER_MS = 60 * 1000
 const LOG_EVERY_MS = 10 * 1000
 
 /** Finds the pages that use an asset. */
-export class UseFinder {
-  readonly #database: StatementRunner
+export class ReferenceFinder {
+  readonly #database: PrismaClient
   readonly #maxSearchMs: number
   /** Requests for one account share a search. It may have begun before them, so find() checks the result. */
   readonly #searches = new SingleFlight<boolean>()
 
-  constructor (database: StatementRunner, maxSearchMs = MAX_SEARCH_MS) {
+  constructor (database: PrismaClient, maxSearchMs = MAX_SEARCH_MS) {
     this.#database = database
     this.#maxSearchMs = maxSearchMs
   }
@@ -43,10 +44,10 @@ export class UseFinder {
    * @throws {RetryLaterError} 503 if too many documents of an older release have to be searched. The next
    *   request goes on where this one stopped.
    */
-  async find (userId: number, assetId: string): Promise<AssetUses> {
+  async find (userId: number, assetId: string): Promise<AssetReferences> {
     for (let attempt = 1; attempt <= MAX_ATTEMPTS; attempt++) {
-      const uses = await findKnownUses(this.#database, userId, assetId)
-      if (uses !== undefined) return uses
+      const references = await findKnownReferences(this.#database, userId, assetId)
+      if (references !== undefined) return references
       const isDone = await this.#searches.run(String(userId), async () => await this.#search(userId))
       if (!isDone) break
     }
@@ -56,12 +57,12 @@ export class UseFinder {
   /** @returns whether all pages have been searched in time */
   async #search (userId: number): Promise<boolean> {
     const timeout = AbortSignal.timeout(this.#maxSearchMs)
-    await fillUnknownUses(this.#database, { userId, signal: timeout })
+    await storeUnknownReferences(this.#database, { userId, signal: timeout })
     return !timeout.aborted
   }
 }
 
-interface FillOptions {
+interface SearchOptions {
   /** Only pages of this user. */
   readonly userId?: number
   /** Stops between two pages. */
@@ -71,20 +72,20 @@ interface FillOptions {
 }
 
 /**
- * Searches the documents of pages whose uses are unknown.
+ * Searches the documents of pages whose references are unknown.
  *
- * @returns the number of pages whose uses are known now
+ * @returns the number of pages whose references are known now
  */
-export async function fillUnknownUses (
-  database: StatementRunner,
-  { userId, signal, onProgress }: FillOptions = {}
+export async function storeUnknownReferences (
+  database: PrismaClient,
+  { userId, signal, onProgress }: SearchOptions = {}
 ): Promise<number> {
   let sum = 0
   for (let after: string | undefined = OLDEST; after !== undefined;) {
     const { pages, next } = await findUnknownPages(database, after, userId)
     for (const page of pages) {
       if (signal?.aborted === true) return sum
-      if (await fillUses(database, page)) sum++
+      if (await storeReferences(database, page)) sum++
     }
     onProgress?.(sum)
     if (signal?.aborted === true) return sum
@@ -93,12 +94,12 @@ export async function fillUnknownUses (
   return sum
 }
 
-async function fillAndLog (
+async function searchAndLog (
   { database, log }: FastifyInstance,
   signal: AbortSignal
 ): Promise<void> {
   try {
-    const pages = await fillUnknownUses(database, { signal, onProgress: progressLogger(log) })
+    const pages = await storeUnknownReferences(database, { signal, onProgress: progressLogger(log) })
     if (pages > 0) log.info({ pages }, 'searched documents of an older release for assets')
   } catch (error) {
     log.warn({ err: error }, 'documents could not be searched for assets; trying again in an hour')
@@ -116,8 +117,8 @@ function progressLogger (log: FastifyBaseLogger): (pages: number) => void {
 
 /** Searches documents of older releases, a minute after the start and every hour. */
 export default fp(async (app) => {
-  app.decorate('assetUses', new UseFinder(app.database))
+  app.decorate('assetReferences', new ReferenceFinder(app.database))
   runPeriodically(app, { intervalMs: HOUR_MS, extraAfterMs: FIRST_AFTER_MS }, async (signal) => {
-    await fillAndLog(app, signal)
+    await searchAndLog(app, signal)
   })
-}, { name: 'asset-uses', dependencies: ['database'] })
+}, { name: 'asset-references', dependencies: ['database'] })
