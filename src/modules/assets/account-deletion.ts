@@ -1,6 +1,6 @@
 import { forEachConcurrently } from '../../infra/system/for-each-concurrently.ts'
 import type { StatementRunner } from '../../infra/postgres/statement.ts'
-import { deleteAssetsOf, listAssetsOf, type OwnedFile } from './asset-repository.ts'
+import { deleteAssets, listAssetsOf, type OwnedFile } from './asset-repository.ts'
 import type { FileStore } from './storage/file-store.ts'
 import { isPicture, stemOf } from './storage/storage-key.ts'
 
@@ -37,7 +37,7 @@ export async function removeAssetsOf (
       if (existed !== undefined) removed.push(asset)
       if (existed === false) missing++
     })
-    if (removed.length > 0) await deleteAssetsOf(database, userId, removed.map(({ id }) => id))
+    if (removed.length > 0) await deleteAssets(database, removed.map(({ id }) => id))
     // A variant may have been stored between the removal of its picture and that of the row. The sweep
     // removes what this leaves.
     const pictures = removed.filter(({ storageKey }) => isPicture(storageKey))

@@ -1,6 +1,7 @@
 import { Prisma, type Asset, type PrismaClient } from '../../infra/postgres/generated/prisma/client.ts'
 import { UnauthorizedError } from '../../errors.ts'
 import { statement, type StatementRunner } from '../../infra/postgres/statement.ts'
+import { isUuid } from '../../infra/system/identifiers.ts'
 import { uuidv7 } from '../../infra/postgres/uuid.ts'
 import { OLDEST, type Page } from '../../http/pagination.ts'
 import { ownerSql } from '../accounts/index.ts'
@@ -27,21 +28,17 @@ const CREATE = statement<Asset>(`
     no_variants_reason AS "noVariantsReason", variant_failures AS "variantFailures"`)
 
 /** For the command line, which has no Prisma. */
-const DELETE_OF_ANY_OWNER = statement<OwnedFile>(`
-  DELETE FROM assets WHERE id::text = lower(:name) OR storage_key = :name
-  RETURNING id, storage_key AS "storageKey"`)
-
-/** For the command line. */
 const LIST_OF_USER = statement<OwnedFile>(`
   SELECT id, storage_key AS "storageKey" FROM assets
   WHERE user_id = :userId::integer AND id > :after::uuid ORDER BY id LIMIT :limit::integer`)
 
 /** For the command line. Locks in the order of ids, as writes of pages do. */
-const DELETE_OF_USER = statement<object>(`
+const DELETE = statement<OwnedFile>(`
   WITH batch AS (
-    SELECT id FROM assets WHERE user_id = :userId::integer AND id = ANY (:ids::uuid[]) ORDER BY id FOR UPDATE
+    SELECT id FROM assets WHERE id = ANY (:ids::uuid[]) OR storage_key = ANY (:storageKeys::text[])
+    ORDER BY id FOR UPDATE
   )
-  DELETE FROM assets USING batch WHERE assets.id = batch.id`)
+  DELETE FROM assets USING batch WHERE assets.id = batch.id RETURNING assets.id, storage_key AS "storageKey"`)
 
 /** Prisma can't call functions. */
 const DELETE_REFERENCED_BY = statement<{ storageKey: string, isDeleted: boolean }>(`
@@ -141,8 +138,8 @@ export async function deleteAsset (
 }
 
 /**
- * Deletes an asset if exactly these pages use it: the newest `MAX_REFERENCES`, newest first. If a write changes
- * that at the same time, one of them waits for the other.
+ * Deletes an asset if exactly these pages use it: the newest `MAX_REFERENCES`, newest first. If a write
+ * changes that at the same time, one of them waits for the other.
  *
  * @returns undefined when there is no such asset
  */
@@ -166,7 +163,7 @@ export async function deleteAnyAsset (
   database: StatementRunner,
   name: string
 ): Promise<OwnedFile | undefined> {
-  return (await database.run(DELETE_OF_ANY_OWNER, { name }))[0]
+  return (await database.run(DELETE, { ids: isUuid(name) ? [name] : [], storageKeys: [name] }))[0]
 }
 
 /** Lists the assets of a user for the deletion of the account, the oldest first, those after an id. */
@@ -178,13 +175,9 @@ export async function listAssetsOf (
   return await database.run(LIST_OF_USER, { userId, after, limit })
 }
 
-/** Deletes the rows of assets of a user. */
-export async function deleteAssetsOf (
-  database: StatementRunner,
-  userId: number,
-  ids: readonly string[]
-): Promise<void> {
-  await database.run(DELETE_OF_USER, { userId, ids })
+/** Deletes the rows of assets. */
+export async function deleteAssets (database: StatementRunner, ids: readonly string[]): Promise<void> {
+  await database.run(DELETE, { ids, storageKeys: [] })
 }
 
 /** Returns the keys that have a row, whose owner may be any user. */

@@ -47,8 +47,9 @@ const add = (table: string, at: string) => `
     not_modified = stored.not_modified + EXCLUDED.not_modified`
 
 /**
- * Hot. A report has no effect if its number isn't greater than the last one of its process. To avoid deadlocks,
- * pages are locked before their counts, by ascending id, and a page that is being deleted is skipped.
+ * Hot. A report has no effect if its number isn't greater than the last one of its process. To avoid
+ * deadlocks, pages are locked before their counts, by ascending id, and pages that are being deleted are
+ * skipped.
  */
 const STORE = statement(`
   WITH report AS (

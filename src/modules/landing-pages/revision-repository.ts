@@ -62,11 +62,12 @@ const PRUNED_PAGES = 100
 const PRUNED_VERSIONS = 100
 
 /**
- * Prisma can't lock rows, nor delete the oldest. `expired` has the newest version of each page that is beyond a limit, as all older ones are. To find it, at
- * most `maxCount` + 1 versions are read, so that a page with a million doesn't make the statement slow. A version was
- * replaced when the next newer one was written. The oldest are deleted first: without newer ones, they would
- * fit into the size. SKIP LOCKED, because the deletion of an account locks versions in another order. MATERIALIZED,
- * because a nested loop would run a subquery for each row.
+ * Prisma has no window functions, and can't skip locked rows. `expired` has the newest version of each page
+ * that is beyond a limit, as all older ones are. To find it, at most `maxCount` + 1 versions are read, so
+ * that a page with a million doesn't make the statement slow. A version was replaced when the next newer one
+ * was written. The oldest are deleted first: without newer ones, they would fit into the size. SKIP LOCKED,
+ * because the deletion of an account locks versions in another order. MATERIALIZED, because a nested loop
+ * would run a subquery for each row.
  */
 const PRUNE = statement<{ lastId: string | null, deleted: number }>(`
   WITH pages AS (

@@ -3,7 +3,7 @@ import { PageQuery } from '../../http/pagination.ts'
 import { answer, BAD_PAGE, errors } from '../../http/schemas.ts'
 import { MAX_LABEL_LENGTH } from './label.ts'
 import { LandingPage, tags } from './schemas.ts'
-import { START_LENGTH } from './summary-repository.ts'
+import { START_LENGTH } from './list-repository.ts'
 
 /** Hours whose reads are listed. */
 export const HOURS = 24

@@ -44,10 +44,6 @@ t.test('a management request runs the session check and one statement', async (t
       async () => await ask(t, app, account, 201, 'POST', '/landing_pages', { current_data: {} })],
     ['find', /: SELECT .* FROM "public"."landing_pages" /,
       async () => await ask(t, app, account, 200, 'GET', of(page.id))],
-    ['list', /: SELECT .* FROM landing_pages /,
-      async () => await ask(t, app, account, 200, 'GET', '/manage/landing_pages?limit=2')],
-    ['summaries', /: SELECT .* FROM landing_pages page /,
-      async () => await ask(t, app, account, 200, 'GET', '/manage/landing_page_summaries?limit=2')],
     ['replace with If-Match', / UPDATE landing_pages pages SET /,
       async () =>
         await ask(t, app, account, 200, 'PATCH', of(page.id), { current_data: [1] }, {

@@ -2,7 +2,7 @@ import type { FastifyPluginAsyncTypebox } from '@fastify/type-provider-typebox'
 import type { KeyedSemaphore } from '../../../infra/system/keyed-semaphore.ts'
 import { nextTurn } from '../../../infra/system/turns.ts'
 import { pageOf, takePage } from '../../../http/pagination.ts'
-import { listSummaries, type Hours, type PageSummary } from '../summary-repository.ts'
+import { listSummaries, type Hours, type PageSummary } from '../list-repository.ts'
 import { HOURS, listSummariesSchema } from '../summary-schemas.ts'
 import { findLabel } from '../label.ts'
 
@@ -25,7 +25,7 @@ export const summaryRoutes: FastifyPluginAsyncTypebox<{ lists: KeyedSemaphore<nu
       const records = []
       let searched = 0
       for (const summary of takePage(reply, path, page, found)) {
-        records.push(summaryRecord(summary, hours))
+        records.push(summaryRecord(summary))
         searched += summary.start.length
         if (searched < SLICE_LENGTH) continue
         searched = 0
@@ -42,11 +42,7 @@ function hoursUntil (now: number): Hours {
   return { first: new Date(last - (HOURS - 1) * HOUR_MS), last: new Date(last) }
 }
 
-function summaryRecord (summary: PageSummary, hours: Hours) {
-  const reads = new Array<number>(HOURS).fill(0)
-  for (const [index, hour] of summary.hours.entries()) {
-    reads[(hour.getTime() - hours.first.getTime()) / HOUR_MS] = summary.reads[index] as number
-  }
+function summaryRecord (summary: PageSummary) {
   return {
     id: summary.id,
     public_id: summary.publicId,
@@ -55,6 +51,6 @@ function summaryRecord (summary: PageSummary, hours: Hours) {
     version: Number(summary.version),
     created_at: summary.createdAt.toISOString(),
     updated_at: summary.updatedAt.toISOString(),
-    reads
+    reads: [...summary.reads]
   }
 }

@@ -8,8 +8,8 @@ import { SingleFlight } from '../../../infra/system/single-flight.ts'
 import { storeReferences, findKnownReferences, findUnknownPages,
   type AssetReferences } from './reference-repository.ts'
 
-// Pages that an older release wrote don't say which assets they reference. A request that needs to know searches
-// the pages of its user, and a task in the background searches all.
+// Pages that an older release wrote don't say which assets they reference. A request that needs to know
+// searches the pages of its user, and a task in the background searches all.
 
 declare module 'fastify' {
   interface FastifyInstance {

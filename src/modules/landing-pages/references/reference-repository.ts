@@ -102,8 +102,8 @@ export async function findUnknownPages (
 }
 
 /**
- * Stores which assets a page uses, unless it has been written or deleted since. Changes nothing else. It needs
- * no locks: deletions with a condition wait until no page is unknown.
+ * Stores which assets a page uses, unless it has been written or deleted since. Changes nothing else. It
+ * needs no locks: a deletion with a condition needs pages that are all known.
  */
 export async function storeReferences (
   database: PrismaClient,
