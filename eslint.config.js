@@ -21,12 +21,7 @@ export default [
   {
     // SQL is in repositories, where a test compares each statement with the type of its rows.
     files: ['src/**/*.ts'],
-    ignores: [
-      '**/*-repository.ts',
-      // TODO: to be moved into repositories
-      'src/modules/accounts/{cleanup,access-ending,password-changes}.ts',
-      'src/modules/accounts/mail/queue.ts'
-    ],
+    ignores: ['**/*-repository.ts'],
     rules: {
       'no-restricted-imports': ['error', {
         patterns: [{

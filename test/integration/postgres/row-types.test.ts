@@ -14,8 +14,6 @@ import { createMigratedDatabase } from '../../helpers/servers.ts'
 const ROOT = resolve(import.meta.dirname, '../../..')
 const MAX_STATEMENTS = 40
 const REASON = /\bhot\b|\bPrisma\b|\bone statement\b|\bcommand line\b/i
-/** TODO: these are still being converted to named parameters. */
-const PENDING = /^src\/modules\/account/
 /** What pg returns for the types of PostgreSQL. */
 const TYPES: Readonly<Record<string, string>> = {
   int2: 'number',
@@ -180,11 +178,10 @@ class Describe implements pg.Submittable {
   }
 }
 
-const { definitions: all, misplaced } = findDefinitions()
-const definitions = all.filter(({ file }) => !PENDING.test(file))
+const { definitions, misplaced } = findDefinitions()
 
 t.test('statements are top-level constants, few, and say why they are not queries of Prisma', async (t) => {
-  t.same(misplaced.filter((text) => !PENDING.test(text)), [])
+  t.same(misplaced, [])
   t.ok(definitions.length <= MAX_STATEMENTS, `${definitions.length} statements`)
   for (const { file, name, comment } of definitions) t.match(comment, REASON, `${file} ${name}`)
 })
