@@ -11,7 +11,7 @@ const { survivor, victim, database, load, look, settings } = await startReplicas
 /** More than one batch. */
 const PAGES = 12
 /** The steps of the deletion, without those that check the session and the password. */
-const STEPS = /^query (WITH (account|keys|batch) |DELETE |SELECT id, storage_key)|^unlink/
+const STEPS = /^query (WITH (account|keys|batch|tokens) |DELETE |SELECT id, storage_key)|^unlink/
 
 interface Doomed {
   readonly owner: Owner
