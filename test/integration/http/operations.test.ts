@@ -8,11 +8,14 @@ import { COMMIT, VERSION } from '../../../src/infra/system/version.ts'
 import { buildTestApp, listen, signUp, testSettings } from '../../helpers/app.ts'
 import { pathOf, upload } from '../../helpers/assets.ts'
 import { freePort, startPostgresServer, startRedisServer } from '../../helpers/servers.ts'
+import { temporaryFolder } from '../../helpers/service.ts'
 import { until } from '../../helpers/until.ts'
 
 t.test('without PostgreSQL, /health/live answers 200 and /health/ready 503', async (t) => {
   const postgres = await startPostgresServer(t)
-  const app = await buildTestApp(t, { settings: { DATABASE_URL: postgres.url, UPLOADS_DIR: t.testdir() } })
+  const app = await buildTestApp(t, {
+    settings: { DATABASE_URL: postgres.url, UPLOADS_DIR: temporaryFolder(t) }
+  })
   t.same((await app.inject('/health/live')).json(), { status: 'ok' })
   t.same((await app.inject('/health/ready')).json(), { status: 'ok', database: 'ok', redis: 'not used' })
   await postgres.stop()
@@ -27,7 +30,7 @@ t.test('an idle service notices that PostgreSQL is away and back, and logs one l
   const lines: Array<{ level: number, msg: string }> = []
   const postgres = await startPostgresServer(t)
   const app = await buildTestApp(t, {
-    settings: { DATABASE_URL: postgres.url, UPLOADS_DIR: t.testdir() },
+    settings: { DATABASE_URL: postgres.url, UPLOADS_DIR: temporaryFolder(t) },
     logger: pino({}, { write: (line: string) => lines.push(JSON.parse(line)) })
   })
   const metrics = async () => await app.metrics.metrics()
@@ -48,7 +51,7 @@ t.test('an idle service notices that PostgreSQL is away and back, and logs one l
 t.test('while PostgreSQL is down, cached reads go on and other requests get 503 with Retry-After', async (t) => {
   const postgres = await startPostgresServer(t)
   const app = await buildTestApp(t, {
-    settings: { DATABASE_URL: postgres.url, UPLOADS_DIR: t.testdir(), RATE_LIMIT_PUBLIC: '1000' }
+    settings: { DATABASE_URL: postgres.url, UPLOADS_DIR: temporaryFolder(t), RATE_LIMIT_PUBLIC: '1000' }
   })
   const owner = await signUp(app)
   const created = await app.inject({
