@@ -2,7 +2,7 @@ import type { Socket } from 'node:net'
 import { createInterface } from 'node:readline'
 import { DataDirError } from './data-dir.ts'
 import { servePrivately, type PrivateSocketServer } from './private-socket.ts'
-import type { Statement, StatementRunner, Values } from '../postgres/statement.ts'
+import { positional, type Statement, type StatementRunner, type Values } from '../postgres/statement.ts'
 
 // Lets the command line run statements on the embedded database while a service uses its only session. The
 // service runs them between its own statements. Requests and responses are lines of JSON.
@@ -10,9 +10,11 @@ import type { Statement, StatementRunner, Values } from '../postgres/statement.t
 /** The name of the socket, in the folder that <dataDir>/socket-folder names. */
 export const ADMIN_SOCKET = 'admin'
 
+/** A statement with PostgreSQL's placeholders, because the command line may be of another release. */
 interface Request {
-  readonly statement: Statement<unknown>
-  readonly values: Values
+  readonly text: string
+  readonly name: string
+  readonly values: readonly unknown[]
 }
 
 /** Escapes the line separators that readline recognizes and JSON doesn't escape. */
@@ -43,12 +45,12 @@ export async function serveAdminSocket (
 }
 
 async function respond (database: StatementRunner, line: string, onWrite: () => void): Promise<string> {
-  const { statement, values } = JSON.parse(line) as Request
-  const result: Response = await database.run(statement, values).then(
+  const { text, name, values } = JSON.parse(line) as Request
+  const result: Response = await database.run({ text, name, parameters: [] }, values).then(
     (rows) => ({ rows }),
     (error: Error & { code?: unknown }) => ({ error: { message: error.message, code: error.code } })
   )
-  if (!/^\s*SELECT\b/.test(statement.text)) onWrite()
+  if (!/^\s*SELECT\b/.test(text)) onWrite()
   return lineOf(result)
 }
 
@@ -67,8 +69,9 @@ export class AdminConnection implements StatementRunner {
    *
    * @throws {DataDirError} if the service ends before it responds
    */
-  async run<Row> (statement: Statement<Row>, values: Values = {}): Promise<Row[]> {
-    this.#socket.write(lineOf({ statement, values }))
+  async run<Row> (statement: Statement<Row>, values?: Values): Promise<Row[]> {
+    const { text, name } = statement
+    this.#socket.write(lineOf({ text, name, values: positional(statement, values) }))
     const line = await this.#lines.next().catch(() => undefined)
     if (line === undefined || line.done === true) {
       throw new DataDirError('The service ended before it responded: check whether the change was made, and try again')

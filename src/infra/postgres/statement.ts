@@ -19,7 +19,7 @@ export interface StatementRunner {
   run<Row>(statement: Statement<Row>, values?: Values): Promise<Row[]>
 }
 
-/** Values of parameters by name. Statements that still have placeholders take an array. */
+/** Values of parameters by name; an array, in order, for the admin socket, which sends no names. */
 export type Values = Readonly<Record<string, unknown>> | readonly unknown[]
 
 /** A colon and a name, but not the cast `::uuid`; or a quoted text, in which nothing is a parameter. */
