@@ -13,14 +13,22 @@ export interface Page {
 }
 
 const WORDS =
-  ('about above across after again all also always and any are around ask at be because become before begin best ' +
-    'better between bring build business but buy by call can care change choose clear come company create customer day deliver ' +
-    'design discover each easy every experience fast feel find first for free from fresh get give go good great grow happy help ' +
-    'here home hour how idea if improve in into it join keep know learn less let life like live local long look love made make ' +
-    'many market meet more most move need new next not now of offer on one only open or order other our out over own part people ' +
-    'place plan play price product quality quick ready real save see sell send service share shop show simple since start stay ' +
-    'step still story style support take team than that the their them then there they thing this time to today together track ' +
-    'travel try turn under until up use value very visit want way we week welcome well what when where which while who why will ' +
+  ('about above across after again all also always and any are around ask at be because become before ' +
+    'begin best ' +
+    'better between bring build business but buy by call can care change choose clear come company ' +
+    'create customer day deliver ' +
+    'design discover each easy every experience fast feel find first for free from fresh get give go ' +
+    'good great grow happy help ' +
+    'here home hour how idea if improve in into it join keep know learn less let life like live local ' +
+    'long look love made make ' +
+    'many market meet more most move need new next not now of offer on one only open or order other our ' +
+    'out over own part people ' +
+    'place plan play price product quality quick ready real save see sell send service share shop show ' +
+    'simple since start stay ' +
+    'step still story style support take team than that the their them then there they thing this time ' +
+    'to today together track ' +
+    'travel try turn under until up use value very visit want way we week welcome well what when where ' +
+    'which while who why will ' +
     'with work world would year you your').split(' ')
 
 /** Returns a JSON object of exactly `bytes` ASCII characters. */

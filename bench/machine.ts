@@ -67,8 +67,12 @@ export function pinned (
 
 /** Finds a program on the PATH or in the system folders that are missing from some users' PATH. */
 export function findProgram (name: string): string | undefined {
-  const folders = [...(process.env.PATH ?? '').split(delimiter), '/usr/sbin', '/usr/local/sbin',
-    '/opt/homebrew/bin']
+  const folders = [
+    ...(process.env.PATH ?? '').split(delimiter),
+    '/usr/sbin',
+    '/usr/local/sbin',
+    '/opt/homebrew/bin'
+  ]
   return folders.filter((folder) => folder !== '').map((folder) => join(folder, name)).find((path) => {
     try {
       accessSync(path, constants.X_OK)

@@ -237,7 +237,8 @@ export async function signIn (agent: Agent, url: string, email: string): Promise
 export const form = (filename: string, bytes: Buffer): Buffer =>
   Buffer.concat([
     Buffer
-      .from(`--${BOUNDARY}\r\nContent-Disposition: form-data; name="asset[file]"; filename="${filename}"\r\n\r\n`),
+      .from(`--${BOUNDARY}\r\nContent-Disposition: form-data; name="asset[file]"; ` +
+        `filename="${filename}"\r\n\r\n`),
     bytes,
     Buffer.from(`\r\n--${BOUNDARY}--\r\n`)
   ])

@@ -237,9 +237,11 @@ function report (reads: Reads, results: Results, answers: Map<string, Answer[]>)
       verdicts.push(`${period}: ${met ? 'met' : 'missed'}`)
     }
   }
-  print(`\np99 of public reads at most ${MAX_RATIO} times that without sign-ins, and ${MAX_P99_MS} ms beside the rest; no request of a neighbour fails:`)
+  print(`\np99 of public reads at most ${MAX_RATIO} times that without sign-ins, and ${MAX_P99_MS} ms ` +
+    'beside the rest; no request of a neighbour fails:')
   for (const verdict of verdicts) print(`- ${verdict}`)
-  print('(Reads and loads come from two processes on the cores of the service, so these times include their own delays.)')
+  print('(Reads and loads come from two processes on the cores of the service, so these times include ' +
+    'their own delays.)')
   for (const [name, list] of answers) {
     const statuses = [...new Set(list.map(({ status }) => status))].map((status) => {
       const times = list.filter((answer) => answer.status === status).map(({ ms }) => ms)

@@ -130,26 +130,30 @@ function nameOf (sql: string): string {
 async function fill (pool: BoundedPool): Promise<Fixture> {
   print(`inserting ${PAGES} pages of 2 KB …`)
   await pool.query({
-    text:
-      "INSERT INTO users (email, password_hash) SELECT 'user' || n || '@example.com', '' FROM generate_series(1, $1::int) n",
+    text: "INSERT INTO users (email, password_hash) SELECT 'user' || n || '@example.com', '' FROM " +
+      'generate_series(1, $1::int) n',
     values: [USERS]
   })
   await pool
-    .query("INSERT INTO sessions (id, user_id, expires_at) SELECT gen_random_uuid(), id, now() + interval '1 day' FROM users, generate_series(1, 4)")
+    .query('INSERT INTO sessions (id, user_id, expires_at) SELECT gen_random_uuid(), id, now() + interval ' +
+      "'1 day' FROM users, generate_series(1, 4)")
   // Hexadecimal text compresses about as well as JSON. Several statements, because the pool limits the time
   // of each.
   for (let from = 0; from < PAGES; from += 5000) {
     await pool.query({
       text: `INSERT INTO landing_pages (id, public_id, user_id, current_data, content_hash)
-        SELECT (lpad(to_hex(n), 8, '0') || '-0000-7000-8000-000000000000')::uuid, lpad(n::text, 22, 'p'), 1 + n % $2, d, md5(d)
-        FROM (SELECT n, '{"text":"' || (SELECT string_agg(md5(n || '-' || i), '') FROM generate_series(1, 63) i) || '"}' AS d
+        SELECT (lpad(to_hex(n), 8, '0') || '-0000-7000-8000-000000000000')::uuid, lpad(n::text, 22, 'p'), 1 +
+          n % $2, d, md5(d)
+        FROM (SELECT n, '{"text":"' || (SELECT string_agg(md5(n || '-' || i), '') FROM generate_series(1, 63)
+          i) || '"}' AS d
               FROM generate_series($1::int, $1::int + 4999) n) pages`,
       values: [from, USERS]
     })
   }
   await pool.query('VACUUM ANALYZE')
   const pages = await pool
-    .query('SELECT id, public_id AS "publicId", user_id AS "userId", content_hash AS hash, current_data AS document FROM landing_pages ORDER BY md5(id::text) LIMIT 5000')
+    .query('SELECT id, public_id AS "publicId", user_id AS "userId", content_hash AS hash, current_data AS ' +
+      'document FROM landing_pages ORDER BY md5(id::text) LIMIT 5000')
   const sessions = await pool.query('SELECT id, user_id AS "userId" FROM sessions')
   return { pages: pages.rows, sessions: sessions.rows, userId: 1 }
 }
@@ -213,8 +217,10 @@ async function takeTurn (run: () => Promise<unknown>, concurrency: number, windo
 }
 
 function table (rows: readonly Row[]): string {
-  const lines = ['| statement | at once | way | queries/s | ratio | CPU µs/query | ratio | p50 ms | p99 ms |',
-    '|---|--:|---|--:|--:|--:|--:|--:|--:|']
+  const lines = [
+    '| statement | at once | way | queries/s | ratio | CPU µs/query | ratio | p50 ms | p99 ms |',
+    '|---|--:|---|--:|--:|--:|--:|--:|--:|'
+  ]
   const order = [...new Set(rows.map(({ statement }) => statement))]
   for (
     const row of rows.toSorted((a, b) =>

@@ -27,7 +27,8 @@ export interface Clients extends Fixture {
 }
 
 const RECORD =
-  'id, public_id AS "publicId", current_data AS "currentData", content_hash AS "contentHash", version, created_at AS "createdAt", updated_at AS "updatedAt"'
+  'id, public_id AS "publicId", current_data AS "currentData", content_hash AS "contentHash", version, ' +
+  'created_at AS "createdAt", updated_at AS "updatedAt"'
 const FIELDS = {
   id: true,
   publicId: true,
@@ -56,8 +57,13 @@ export function contenders (clients: Clients): Contender[] {
   let turn = 0
   const nextPage = () => pages[turn++ % pages.length] as Page
   const nextSession = () => sessions[turn++ % sessions.length] as Session
-  return [publicRead(nextPage), sessionCheck(nextSession), create(userId, nextPage().document),
-    replace(nextPage), list(nextPage)].flatMap((statement) => inAllWays(statement, clients))
+  return [
+    publicRead(nextPage),
+    sessionCheck(nextSession),
+    create(userId, nextPage().document),
+    replace(nextPage),
+    list(nextPage)
+  ].flatMap((statement) => inAllWays(statement, clients))
 }
 
 /** Returns a statement in all ways: as Prisma's typed query, and as SQL. */
@@ -88,8 +94,8 @@ function inAllWays (
 
 const publicRead = (nextPage: () => Page): Statement => ({
   name: 'public read',
-  text:
-    'SELECT current_data AS "currentData", content_hash AS "contentHash", version, updated_at AS "updatedAt" FROM landing_pages WHERE public_id = :publicId',
+  text: 'SELECT current_data AS "currentData", content_hash AS "contentHash", version, updated_at AS ' +
+    '"updatedAt" FROM landing_pages WHERE public_id = :publicId',
   values: () => ({ publicId: nextPage().publicId }),
   typedQuery: async (client, { publicId }) =>
     await client.landingPage.findUnique({
@@ -117,7 +123,8 @@ const create = (userId: number, document: string): Statement => ({
   name: 'create',
   text:
     `INSERT INTO landing_pages (id, public_id, user_id, current_data, content_hash, created_at, updated_at)
-    VALUES (:id::uuid, :publicId, :userId::int, :document, :hash, :now::timestamptz, :now::timestamptz) RETURNING ${RECORD}`,
+    VALUES (:id::uuid, :publicId, :userId::int, :document, :hash, :now::timestamptz, :now::timestamptz)
+      RETURNING ${RECORD}`,
   values: () => ({
     id: randomUUID(),
     publicId: randomPublicId(),
@@ -135,9 +142,10 @@ const create = (userId: number, document: string): Statement => ({
 
 const replace = (nextPage: () => Page): Statement => ({
   name: 'replace with If-Match',
-  text:
-    `UPDATE landing_pages SET current_data = :document, content_hash = :hash, version = version + 1, updated_at = :now::timestamptz
-    WHERE id = :id::uuid AND user_id = :userId::int AND (:hashes::text[] IS NULL OR content_hash = ANY (:hashes::text[])) RETURNING ${RECORD}`,
+  text: `UPDATE landing_pages SET current_data = :document, content_hash = :hash, version = version + 1,
+      updated_at = :now::timestamptz
+    WHERE id = :id::uuid AND user_id = :userId::int AND (:hashes::text[] IS NULL OR content_hash = ANY
+      (:hashes::text[])) RETURNING ${RECORD}`,
   values () {
     const { document, hash, id, userId } = nextPage()
     // The service hashes each document. The stored hash stays, so that the ETag matches in the next round,
@@ -159,7 +167,8 @@ const replace = (nextPage: () => Page): Statement => ({
 const list = (nextPage: () => Page): Statement => ({
   name: `list of ${LIST_LIMIT}`,
   text:
-    `SELECT ${RECORD} FROM landing_pages WHERE user_id = :userId::int AND (:before::uuid IS NULL OR id < :before::uuid) ORDER BY id DESC LIMIT :limit::int`,
+    `SELECT ${RECORD} FROM landing_pages WHERE user_id = :userId::int AND (:before::uuid IS NULL OR id < ` +
+    ':before::uuid) ORDER BY id DESC LIMIT :limit::int',
   values: () => ({
     userId: nextPage().userId,
     before: 'ffffffff-ffff-7fff-8000-000000000000',

@@ -17,9 +17,11 @@ const unlessSame = (column: string, value: string) =>
 const WRITE_BEFORE = prepare(`
   WITH replaced AS (
     SELECT id, version, current_data, content_hash, updated_at, ${AUTHORSHIP}
-    FROM landing_pages WHERE id = :id::uuid AND user_id = :userId::integer AND (:ifMatch::text[] IS NULL OR :ifMatch::text[] && ${NAMES})
+    FROM landing_pages WHERE id = :id::uuid AND user_id = :userId::integer AND (:ifMatch::text[] IS NULL OR
+      :ifMatch::text[] && ${NAMES})
       AND (:ifNoneMatch::text[] IS NULL OR NOT :ifNoneMatch::text[] && ${NAMES})
-      AND (:unmodifiedSince::timestamptz IS NULL OR date_trunc('second', updated_at) <= :unmodifiedSince::timestamptz)
+      AND (:unmodifiedSince::timestamptz IS NULL OR date_trunc('second', updated_at) <=
+        :unmodifiedSince::timestamptz)
     FOR NO KEY UPDATE
   ), kept AS (
     INSERT INTO landing_page_revisions (page_id, version, document, content_hash, byte_size, created_at,

@@ -106,8 +106,16 @@ function reportChanging (rows: readonly Row[], what: string): void {
 }
 
 function printHead (): void {
-  const head = ['limit', 'replicas', 'share', 'routing', 'admitted/limit', 'wrongly refused',
-    'commands a read', 'Redis, µs a read']
+  const head = [
+    'limit',
+    'replicas',
+    'share',
+    'routing',
+    'admitted/limit',
+    'wrongly refused',
+    'commands a read',
+    'Redis, µs a read'
+  ]
   print(`| ${head.join(' | ')} |`)
   print('|--:|--:|--:|---|--:|--:|--:|--:|')
 }

@@ -12,8 +12,20 @@ const DISTURBED = 0.1
 
 export function markdownTable (result: BenchResult): string {
   const rows = result.contenders.map((contender) => row(contender, result))
-  const head = ['contender', 'req/s', '× bare Fastify (quartiles)', 'p50 ms', 'p99 ms', 'p99 × bare',
-    'max ms', 'CPU µs/req', 'Redis µs/req', 'PostgreSQL µs/req', 'RSS MB', 'target']
+  const head = [
+    'contender',
+    'req/s',
+    '× bare Fastify (quartiles)',
+    'p50 ms',
+    'p99 ms',
+    'p99 × bare',
+    'max ms',
+    'CPU µs/req',
+    'Redis µs/req',
+    'PostgreSQL µs/req',
+    'RSS MB',
+    'target'
+  ]
   const lines = [head, ['---', ...head.slice(1, -1).map(() => '---:'), '---'], ...rows].map((cells) =>
     `| ${cells.join(' | ')} |`
   )
@@ -21,7 +33,8 @@ export function markdownTable (result: BenchResult): string {
   const disturbed = turns.filter(({ foreignCpu = 0 }) => foreignCpu > DISTURBED).length
   const late = median(turns.map(({ lateMs }) => lateMs))
   const notes = [
-    `${result.machine.cpu}, ${result.machine.cores} cores, ${result.machine.memoryGb} GB, ${result.machine.platform}, Node ${result.machine.node}`,
+    `${result.machine.cpu}, ${result.machine.cores} cores, ${result.machine.memoryGb} GB, ` +
+    `${result.machine.platform}, Node ${result.machine.node}`,
     `Load: ${result.generator}, ${result.options.connections} connections, ${result.options.rounds} ${
       result.options.rounds === 1 ? 'round' : 'rounds'
     } of ${result.options.seconds} s; medians`,

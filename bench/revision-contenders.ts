@@ -13,12 +13,16 @@ import type { Contender, Fixture } from './query-contenders.ts'
 const NAMES = "ARRAY['*', content_hash, content_hash || '.' || version]::text[]"
 /** The statement of a write before there were revisions, on a table without their trigger. */
 const WRITE_BEFORE = prepare(`
-  UPDATE pages_without_revisions SET current_data = :document, content_hash = :contentHash, version = version + 1,
+  UPDATE pages_without_revisions SET current_data = :document, content_hash = :contentHash, version = version
+    + 1,
     updated_at = GREATEST(updated_at, :now::timestamptz)
-  WHERE id = :id::uuid AND user_id = :userId::integer AND (:ifMatch::text[] IS NULL OR :ifMatch::text[] && ${NAMES})
+  WHERE id = :id::uuid AND user_id = :userId::integer AND (:ifMatch::text[] IS NULL OR :ifMatch::text[] &&
+    ${NAMES})
   AND (:ifNoneMatch::text[] IS NULL OR NOT :ifNoneMatch::text[] && ${NAMES})
-  AND (:unmodifiedSince::timestamptz IS NULL OR date_trunc('second', updated_at) <= :unmodifiedSince::timestamptz)
-  RETURNING id, public_id AS "publicId", current_data AS "currentData", content_hash AS "contentHash", version,
+  AND (:unmodifiedSince::timestamptz IS NULL OR date_trunc('second', updated_at) <=
+    :unmodifiedSince::timestamptz)
+  RETURNING id, public_id AS "publicId", current_data AS "currentData", content_hash AS "contentHash",
+    version,
   created_at AS "createdAt", updated_at AS "updatedAt"`)
 
 const NO_CONDITIONS = { ifMatch: null, ifNoneMatch: null, unmodifiedSince: null }

@@ -171,7 +171,8 @@ function pinningLine (pinning: Pinning | undefined): string {
   if (pinning === undefined) {
     return 'Cores: not separated (no taskset, or only one core), so server and generator disturb each other'
   }
-  return `Cores: the server on core ${pinning.server}; generator, PostgreSQL and Redis on core ${pinning.rest}`
+  return `Cores: the server on core ${pinning.server}; generator, PostgreSQL and Redis on core ` +
+    `${pinning.rest}`
 }
 
 function endOnSignals (): void {

@@ -86,7 +86,8 @@ export async function seedManyPages (postgresUrl: string, base: string): Promise
       SELECT gen_random_uuid(), 'bench' || lpad(i::text, 17, '0'), (SELECT min(id) FROM users), document,
         translate(rtrim(encode(sha256(convert_to(document, 'UTF8')), 'base64'), '='), '+/', '-_')
       FROM generate_series(0, $2::int - 1) AS i,
-        LATERAL (SELECT replace($1::text, '"serial":"0000000000"', '"serial":"' || lpad(i::text, 10, '0') || '"') AS document) AS made`,
+        LATERAL (SELECT replace($1::text, '"serial":"0000000000"', '"serial":"' || lpad(i::text, 10, '0') ||
+          '"') AS document) AS made`,
       [manyText(base, 0), MANY_PAGES]
     )
     // Otherwise autovacuum may run during a measurement.

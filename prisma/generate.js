@@ -18,8 +18,13 @@ const { version } = JSON.parse(readFileSync(prisma, 'utf8'))
 const state = createHash('sha256').update(`${version}\n`).update(readFileSync(schema)).digest('hex')
 
 if (!isUpToDate()) {
-  const { status, stdout, stderr } = spawnSync(process.execPath, [join(dirname(prisma), 'build', 'index.js'),
-    'generate', '--no-hints', '--schema', schema], {
+  const { status, stdout, stderr } = spawnSync(process.execPath, [
+    join(dirname(prisma), 'build', 'index.js'),
+    'generate',
+    '--no-hints',
+    '--schema',
+    schema
+  ], {
     cwd: project,
     encoding: 'utf8',
     env: {

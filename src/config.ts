@@ -188,7 +188,8 @@ function checkCombinations (
     config.SHUTDOWN_DELAY_MS >= config.SHUTDOWN_TIMEOUT_MS
   ) {
     problems
-      .push(`SHUTDOWN_DELAY_MS must be less than SHUTDOWN_TIMEOUT_MS, which is ${config.SHUTDOWN_TIMEOUT_MS}: requests that are accepted during the delay need time to finish`)
+      .push('SHUTDOWN_DELAY_MS must be less than SHUTDOWN_TIMEOUT_MS, which is ' +
+        `${config.SHUTDOWN_TIMEOUT_MS}: requests that are accepted during the delay need time to finish`)
   }
   const missing = (['DATABASE_URL', 'REDIS_URL'] as const).filter((name) => config[name] === undefined)
   if (Number.isInteger(workers) && workers > 1 && missing.length > 0) {
@@ -290,7 +291,8 @@ function splitAllowedHosts (entries: readonly string[], problems: string[]): All
       isIP(name) !== 0
     ) {
       problems
-        .push(`ALLOWED_HOSTS must list host names (www.example.com, *.example.com), addresses or CIDR ranges, which "${entry}" is not`)
+        .push('ALLOWED_HOSTS must list host names (www.example.com, *.example.com), addresses or CIDR ' +
+          `ranges, which "${entry}" is not`)
     } else if (wildcard) suffixes.push(`.${name}`)
     else names.push(name)
   }

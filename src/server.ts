@@ -32,7 +32,8 @@ export async function serve (
     : config.HOST
   await app.listen({ host, port: config.PORT }).catch((error: NodeJS.ErrnoException) => {
     if (error.code === 'EADDRINUSE') {
-      throw new Error(`Port ${config.PORT} of ${config.HOST} is in use by another process: stop it, or set PORT to another port`)
+      throw new Error(`Port ${config.PORT} of ${config.HOST} is in use by another process: stop it, or set ` +
+        'PORT to another port')
     }
     throw new Error(`HOST and PORT must name an address that the service can listen on: ${config.HOST}:${config.PORT} failed (${
       error.code ?? error.message

@@ -5,8 +5,14 @@ import { headerValue, httpUrl, integer, list, oneOf, optionalInteger, optionalTe
 // The table of all settings. config.ts reads them from the environment.
 
 /** The samplers of OpenTelemetry's specification. */
-const TRACES_SAMPLERS = ['always_on', 'always_off', 'traceidratio', 'parentbased_always_on',
-  'parentbased_always_off', 'parentbased_traceidratio'] as const
+const TRACES_SAMPLERS = [
+  'always_on',
+  'always_off',
+  'traceidratio',
+  'parentbased_always_on',
+  'parentbased_always_off',
+  'parentbased_traceidratio'
+] as const
 
 const DAY = 24 * 60 * 60
 const MAX_INT = 2 ** 31 - 1
@@ -55,9 +61,11 @@ export const Settings = Type.Object({
     {
       format: 'redis-url',
       expects:
-        'a redis:// or rediss:// address such as redis://host:6379/0, or several nodes of a cluster as in redis://a:7000,b:7000 (percent-encode special characters in a password)'
+        'a redis:// or rediss:// address such as redis://host:6379/0, or several nodes of a cluster as ' +
+        'in redis://a:7000,b:7000 (percent-encode special characters in a password)'
     },
-    'URL of Redis, or of nodes of a Redis Cluster; if not set, each process counts limits and caches documents separately'
+    'URL of Redis, or of nodes of a Redis Cluster; if not set, each process counts limits and caches ' +
+      'documents separately'
   ),
   DATA_DIR: text('data', 'Folder of the embedded database'),
   MIGRATE_ON_START: Type.Boolean({ default: true, description: 'Apply pending migrations at start' }),
@@ -105,7 +113,8 @@ export const Settings = Type.Object({
     {
       format: 'smtp-url',
       expects:
-        'an smtp:// or smtps:// address such as smtps://user:password@mail.example.com (percent-encode special characters in a password)'
+        'an smtp:// or smtps:// address such as smtps://user:password@mail.example.com (percent-encode ' +
+        'special characters in a password)'
     },
     'URL of the mail server; if not set, the service sends no mail'
   ),
@@ -229,19 +238,22 @@ export const Settings = Type.Object({
     32 * 1024 * 1024,
     64 * 1024,
     2 ** 40,
-    'Memory for JSON request bodies per process, in bytes; a client address or account gets a quarter, an address without a session a sixteenth'
+    'Memory for JSON request bodies per process, in bytes; a client address or account gets a quarter, ' +
+      'an address without a session a sixteenth'
   ),
   MAX_UNREAD_BYTES: integer(
     64 * 1024 * 1024,
     64 * 1024,
     2 ** 40,
-    'Memory for answers that clients have not read, per process, in bytes; one client address or account gets a quarter'
+    'Memory for answers that clients have not read, per process, in bytes; one client address or account ' +
+      'gets a quarter'
   ),
   MAX_EVENT_LOOP_DELAY_MS: integer(
     500,
     0,
     60000,
-    'Mean event loop delay over one second, in milliseconds, above which management requests are refused; 0 for no limit'
+    'Mean event loop delay over one second, in milliseconds, above which management requests are ' +
+      'refused; 0 for no limit'
   ),
   MAX_HEAP_BYTES: integer(
     0,

@@ -16,7 +16,8 @@ export function autocannonGenerator (guardian: Guardian): Generator {
   return {
     name: 'autocannon',
     description:
-      'autocannon (without wrk): it needs more time per request than a fast server, so it limits the rates and narrows the ratios',
+      'autocannon (without wrk): it needs more time per request than a fast server, so it limits the ' +
+      'rates and narrows the ratios',
     prepare (name, load) {
       if (files.has(name)) return
       const path = join(guardian.folder, `load-${files.size}.json`)
@@ -28,8 +29,12 @@ export function autocannonGenerator (guardian: Guardian): Generator {
       const { path = '', count = 1 } = files.get(name) ?? {}
       const turn: AutocannonTurn = { port, seconds, connections, requestsFile: path, start: start % count }
       const output = await runChild(
-        [process.execPath, '--import=tsx', join(import.meta.dirname, 'autocannon-process.ts'),
-          JSON.stringify(turn)],
+        [
+          process.execPath,
+          '--import=tsx',
+          join(import.meta.dirname, 'autocannon-process.ts'),
+          JSON.stringify(turn)
+        ],
         cores,
         guardian
       )

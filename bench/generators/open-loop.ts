@@ -29,8 +29,12 @@ export async function runOpenLoop (
   )
   const turn: OpenLoopTurn = { port, rate, start, seconds, connections, addresses: load.addresses, textsFile }
   const output = await runChild(
-    [process.execPath, '--import=tsx', join(import.meta.dirname, 'open-loop-process.ts'),
-      JSON.stringify(turn)],
+    [
+      process.execPath,
+      '--import=tsx',
+      join(import.meta.dirname, 'open-loop-process.ts'),
+      JSON.stringify(turn)
+    ],
     cores,
     guardian
   )

@@ -32,7 +32,8 @@ export async function withDatabase<T> (
     return await withPool(url, action)
   }
   if (!existsSync(join(dataDir, 'postgres'))) {
-    throw new DataDirError(`DATA_DIR ${dataDir} holds no database: name another DATA_DIR, set DATABASE_URL, or create one with npm run landfall -- migrate`)
+    throw new DataDirError(`DATA_DIR ${dataDir} holds no database: name another DATA_DIR, set ` +
+      'DATABASE_URL, or create one with npm run landfall -- migrate')
   }
   return await withEmbeddedDatabase(dataDir, {
     whileServiceRuns: action,

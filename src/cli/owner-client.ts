@@ -62,7 +62,8 @@ function checkUrl (given: string): string {
     url === undefined || !/^https?:\/\//i.test(given) || url.username + url.password !== '' ||
     /[?#]/.test(given)
   ) {
-    throw new InvalidArgumentError(`LANDFALL_URL must be an address such as ${DEFAULT_URL}, without a password and a query`)
+    throw new InvalidArgumentError(`LANDFALL_URL must be an address such as ${DEFAULT_URL}, without a ` +
+      'password and a query')
   }
   return url.href.replace(/\/+$/, '')
 }
@@ -93,8 +94,8 @@ export async function* listParts<Item> (
 
 const ADVICE: Readonly<Record<number, string>> = {
   404: '"pages list" shows the ids of your pages, "pages history" the versions of one',
-  412:
-    'Somebody has changed the page meanwhile, and nothing was written: read it again, and apply your change to that'
+  412: 'Somebody has changed the page meanwhile, and nothing was written: read it again, and apply your ' +
+    'change to that'
 }
 const REFUSED_KEY_ADVICE = 'Put another key into LANDFALL_KEY; a change of the password deletes all keys'
 const SCOPE_ADVICE =

@@ -45,7 +45,8 @@ function addReadCommands (pages: Command): void {
   pages.command('get')
     .argument(...ID)
     .summary('print the document of a page')
-    .description('Prints the document of a page byte for byte, and its ETag to standard error. To save it in a file, use npm run -s, because npm prints a heading.')
+    .description('Prints the document of a page byte for byte, and its ETag to standard error. To save it ' +
+      'in a file, use npm run -s, because npm prints a heading.')
     .addHelpText('after', API_HELP)
     .option('--revision <version>', 'print an earlier version', parseVersion)
     .action(async (id: string, options: { revision?: number }) =>
@@ -78,7 +79,8 @@ function addChangeCommands (pages: Command): void {
     )
   addCommand('edit')
     .summary('edit the document of a page in $VISUAL, $EDITOR or vi')
-    .description('Opens the document of a page in $VISUAL, $EDITOR or vi, and stores what you save. If it cannot be stored, your text stays in a file.')
+    .description('Opens the document of a page in $VISUAL, $EDITOR or vi, and stores what you save. If it ' +
+      'cannot be stored, your text stays in a file.')
     .action(async (id: string, options: ReviewOptions) =>
       await run(async () => await (await import('./commands/edit-page.ts')).edit(id, options))
     )

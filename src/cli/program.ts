@@ -51,7 +51,8 @@ Exit codes: 0 success, 1 failure, 2 wrong usage.`
 function addServiceCommands (program: Command): void {
   program.command('serve')
     .summary('run the service until Ctrl-C or SIGTERM')
-    .description('Runs the service until Ctrl-C or SIGTERM. It finishes the requests in flight first; a second signal ends it without waiting for them.')
+    .description('Runs the service until Ctrl-C or SIGTERM. It finishes the requests in flight first; a ' +
+      'second signal ends it without waiting for them.')
     .addHelpText('after', settingsHelp)
     .action(async () => {
       try {
@@ -65,7 +66,9 @@ function addServiceCommands (program: Command): void {
     })
   program.command('migrate')
     .summary('bring the database up to date')
-    .description('Applies the outstanding migrations to the database. When several processes start at once, one of them applies the migrations and the others wait. The service applies them at start, unless MIGRATE_ON_START=false.')
+    .description('Applies the outstanding migrations to the database. When several processes start at ' +
+      'once, one of them applies the migrations and the others wait. The service applies them at start, ' +
+      'unless MIGRATE_ON_START=false.')
     .addOption(new Option(
       '--status',
       'only list the migrations and their states; exit with 1 if any is not applied'
@@ -84,7 +87,9 @@ function addServiceCommands (program: Command): void {
 function addConfigCommand (program: Command): void {
   program.command('config')
     .summary('show or check the settings')
-    .description('Shows the settings in force and where each comes from: the environment, .env or the default. Secrets are hidden. Names that are probably misspelt settings are reported on standard error.')
+    .description('Shows the settings in force and where each comes from: the environment, .env or the ' +
+      'default. Secrets are hidden. Names that are probably misspelt settings are reported on standard ' +
+      'error.')
     .option('--check', 'only check the settings; exit with 1 if one is invalid or misspelt')
     .action(async (options: { check?: true }) =>
       await run(async () => await (await import('./commands/config.ts')).showConfig(options))
@@ -95,7 +100,9 @@ function addBackupCommands (program: Command): void {
   program.command('backup')
     .argument('<dir>', 'a folder that does not exist yet')
     .summary('copy the database and the uploads to a new folder')
-    .description('Copies the database and the uploads to a new folder. The service may be running. With DATABASE_URL, pg_dump must be on the PATH. The backup contains secrets of your users, such as password hashes. It does not contain a JWT_SECRET that you set yourself, so keep that elsewhere.')
+    .description('Copies the database and the uploads to a new folder. The service may be running. With ' +
+      'DATABASE_URL, pg_dump must be on the PATH. The backup contains secrets of your users, such as ' +
+      'password hashes. It does not contain a JWT_SECRET that you set yourself, so keep that elsewhere.')
     .action(async (directory: string) =>
       await run(
         async () => await (await import('./commands/backup.ts')).backup(directory),
@@ -105,7 +112,8 @@ function addBackupCommands (program: Command): void {
   program.command('restore')
     .argument('<dir>', 'a folder that the backup command has created')
     .summary('restore a backup into an empty database and empty folders')
-    .description('Restores a backup into the database and the folders of the settings, which must be empty. No service may be running on them. With DATABASE_URL, pg_restore must be on the PATH.')
+    .description('Restores a backup into the database and the folders of the settings, which must be ' +
+      'empty. No service may be running on them. With DATABASE_URL, pg_restore must be on the PATH.')
     .action(async (directory: string) =>
       await run(
         async () => await (await import('./commands/backup.ts')).restore(directory),
@@ -115,7 +123,9 @@ function addBackupCommands (program: Command): void {
   program.command('verify')
     .argument('[dir]', 'a folder that the backup command has created; without it, the service is checked')
     .summary('check that every asset has a file and every file has an asset')
-    .description('Checks a backup, or the service, which may be running: every asset must have a file with the right size and checksum, and every file must have an asset. Lists the problems, and exits with 1 if there are any.')
+    .description('Checks a backup, or the service, which may be running: every asset must have a file with ' +
+      'the right size and checksum, and every file must have an asset. Lists the problems, and exits ' +
+      'with 1 if there are any.')
     .action(async (directory?: string) =>
       await run(
         async () => await (await import('./commands/backup.ts')).verify(directory),
@@ -145,7 +155,8 @@ function addUserCommands (program: Command): void {
   users.command('set-password')
     .argument('<email>')
     .summary('change the password of an account and end all its sessions')
-    .description('Changes the password of an account, ends all its sessions, and forgets its failed sign-ins (with REDIS_URL).')
+    .description('Changes the password of an account, ends all its sessions, and forgets its failed ' +
+      'sign-ins (with REDIS_URL).')
     .addHelpText('after', PASSWORD_HELP.replace('create', 'set-password'))
     .option(...JSON_OPTION)
     .action(async (email: string, options: JsonOption) =>
@@ -154,7 +165,8 @@ function addUserCommands (program: Command): void {
   users.command('sign-out')
     .argument('<email>')
     .summary('end all sessions of an account')
-    .description('Ends all sessions of an account, at once and on all replicas: its access tokens and refresh tokens are refused from then on.')
+    .description('Ends all sessions of an account, at once and on all replicas: its access tokens and ' +
+      'refresh tokens are refused from then on.')
     .option(...JSON_OPTION)
     .action(async (email: string, options: JsonOption) =>
       await run(async () => await (await import('./commands/users.ts')).signOut(email, options))
@@ -162,7 +174,8 @@ function addUserCommands (program: Command): void {
   users.command('delete')
     .argument('<email>')
     .summary('delete an account, its pages, its assets and their files')
-    .description('Deletes an account, its sessions, its pages, its assets and their files. Readers get a 404 at once, on all replicas. Only a backup can bring it back.')
+    .description('Deletes an account, its sessions, its pages, its assets and their files. Readers get a ' +
+      '404 at once, on all replicas. Only a backup can bring it back.')
     .option(...JSON_OPTION)
     .action(async (email: string, options: JsonOption) =>
       await run(async () => await (await import('./commands/users.ts')).remove(email, options))
@@ -174,7 +187,8 @@ function addAssetCommands (program: Command): void {
     .command('take-down')
     .argument('<id>', 'the id of the asset, or the last part of its URL')
     .summary('delete an asset and its file')
-    .description('Deletes an asset of any account and its file. Its URL is a 404 from then on. A CDN and browsers may keep copies.')
+    .description('Deletes an asset of any account and its file. Its URL is a 404 from then on. A CDN and ' +
+      'browsers may keep copies.')
     .action(async (id: string) =>
       await run(async () => await (await import('./commands/take-down.ts')).takeDownAsset(id))
     )
@@ -186,7 +200,9 @@ function addLimitCommands (program: Command): void {
   limits.command('show')
     .argument('<address>')
     .summary('show the public reads, sign-ins, sign-ups and refreshes of a client address')
-    .description('Shows what Redis counts for a client address: public reads, failed sign-ins, sign-ups and refreshes. IPv6 addresses are counted by their /64. What a process counts in its own memory, because it cannot reach Redis, is not shown.')
+    .description('Shows what Redis counts for a client address: public reads, failed sign-ins, sign-ups ' +
+      'and refreshes. IPv6 addresses are counted by their /64. What a process counts in its own memory, ' +
+      'because it cannot reach Redis, is not shown.')
     .option(...JSON_OPTION)
     .action(async (address: string, options: JsonOption) =>
       await run(async () => await (await import('./commands/limits.ts')).show(address, options))
@@ -194,7 +210,8 @@ function addLimitCommands (program: Command): void {
   limits.command('clear')
     .argument('<address>')
     .summary('delete these counts')
-    .description('Deletes what Redis counts for a client address. A process that has already refused reads, sign-ups or refreshes of this address refuses them until their minute ends.')
+    .description('Deletes what Redis counts for a client address. A process that has already refused ' +
+      'reads, sign-ups or refreshes of this address refuses them until their minute ends.')
     .action(async (address: string) =>
       await run(async () => await (await import('./commands/limits.ts')).clear(address))
     )

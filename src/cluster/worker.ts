@@ -54,8 +54,10 @@ function end (signal: string): void {
 }
 
 async function start ({ config, measured, graceMs }: StartMessage): Promise<void> {
-  const [{ serve }, { measureProcess }] = await Promise.all([import('../server.ts'),
-    import('../infra/telemetry/metrics.ts')])
+  const [{ serve }, { measureProcess }] = await Promise.all([
+    import('../server.ts'),
+    import('../infra/telemetry/metrics.ts')
+  ])
   const { app } = await serve({ ...config, OPS_PORT: undefined }, (serving) => {
     close = serving.end
     cluster.worker?.once('disconnect', () => {

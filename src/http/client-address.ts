@@ -81,8 +81,10 @@ export default fp(async (app) => {
     app.log.warn(
       { peer },
       isRepeated
-        ? 'X-Forwarded-For of an untrusted peer is ignored, and this peer sends nearly all requests: they share its limits; if it is your proxy, add it to TRUST_PROXY'
-        : 'X-Forwarded-For of an untrusted peer is ignored; if the peer is your proxy, add it to TRUST_PROXY (logged once)'
+        ? 'X-Forwarded-For of an untrusted peer is ignored, and this peer sends nearly all requests: they ' +
+          'share its limits; if it is your proxy, add it to TRUST_PROXY'
+        : 'X-Forwarded-For of an untrusted peer is ignored; if the peer is your proxy, add it to ' +
+          'TRUST_PROXY (logged once)'
     )
   )
 

@@ -35,7 +35,8 @@ export const FILE_HEADERS = {
   'cross-origin-resource-policy': 'cross-origin',
   'x-content-type-options': 'nosniff',
   'content-security-policy':
-    "default-src 'none'; img-src 'self'; media-src 'self'; style-src 'unsafe-inline'; form-action 'none'; base-uri 'none'; sandbox"
+    "default-src 'none'; img-src 'self'; media-src 'self'; style-src 'unsafe-inline'; form-action " +
+    "'none'; base-uri 'none'; sandbox"
 } as const
 
 /** For PDFs. Browsers open no PDF viewer in a sandbox, and Chrome's needs inline styles and an object. */

@@ -13,7 +13,8 @@ export default fp(async (app) => {
   const seconds = new Histogram({
     name: 'landfall_http_request_duration_seconds',
     help:
-      'Duration of requests other than public reads, by method, route pattern and status class (aborted: the client disconnected)',
+      'Duration of requests other than public reads, by method, route pattern and status class (aborted: ' +
+      'the client disconnected)',
     labelNames: ['method', 'route', 'status'],
     buckets: BUCKETS,
     registers: [app.metrics]

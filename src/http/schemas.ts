@@ -51,7 +51,8 @@ export const HEADERS = {
   'X-Request-Id': {
     type: 'string',
     description:
-      'Id of the request: the valid id that the client sent, or a generated one. The log contains it, so include it in problem reports.',
+      'Id of the request: the valid id that the client sent, or a generated one. The log contains it, so ' +
+      'include it in problem reports.',
     examples: ['fQ2xVbY0p9Lk-1c']
   },
   'Cache-Control': {
@@ -68,7 +69,8 @@ export const HEADERS = {
   'WWW-Authenticate': {
     type: 'string',
     description:
-      'How to authenticate; `Bearer error="invalid_token"` if the token or key is not valid, `Bearer error="insufficient_scope"` with the missing scope of a key',
+      'How to authenticate; `Bearer error="invalid_token"` if the token or key is not valid, `Bearer ' +
+      'error="insufficient_scope"` with the missing scope of a key',
     examples: ['Bearer']
   },
   Location: {
@@ -102,7 +104,9 @@ export const HEADERS = {
     type: 'string',
     pattern: '^"[^"]+"$',
     description:
-      'Version of the answer, for `If-None-Match` and `If-Match`. `If-Match` accepts the ETag of a page and that of its document on all routes of the page. That of a compressed response ends with `-br` or `-gzip`.',
+      'Version of the answer, for `If-None-Match` and `If-Match`. `If-Match` accepts the ETag of a page ' +
+      'and that of its document on all routes of the page. That of a compressed response ends with `-br` ' +
+      'or `-gzip`.',
     examples: ['"NRbMYOdxUAbdrPSZkCyDGfRL8fUxR6qnXzJ0WlBpRRs"']
   },
   'Last-Modified': {
@@ -136,13 +140,14 @@ export const HEADERS = {
     type: 'string',
     pattern: '^"[a-z-]+";q=\\d+;w=\\d+$',
     description:
-      'The limit that applies: `q` reads in `w` seconds, for all clients (`public`) or for allowed hosts (`allowed-host`)',
+      'The limit that applies: `q` reads in `w` seconds, for all clients (`public`) or for allowed hosts ' +
+      '(`allowed-host`)',
     examples: ['"public";q=30;w=60']
   },
   'Cache-Status': {
     type: 'string',
-    description:
-      'Where the document came from: `landfall; hit` (memory), `landfall; fwd=miss` (Redis or PostgreSQL), `landfall; hit; detail=stale` (memory, while PostgreSQL is unreachable)',
+    description: 'Where the document came from: `landfall; hit` (memory), `landfall; fwd=miss` (Redis or ' +
+      'PostgreSQL), `landfall; hit; detail=stale` (memory, while PostgreSQL is unreachable)',
     examples: ['landfall; hit']
   },
   Age: {
@@ -164,7 +169,8 @@ export const HEADERS = {
   'Content-Disposition': {
     type: 'string',
     description:
-      '`inline` for images, audio, video, fonts and PDF, `attachment` with the name of the file for everything else',
+      '`inline` for images, audio, video, fonts and PDF, `attachment` with the name of the file for ' +
+      'everything else',
     examples: ['inline']
   },
   'Access-Control-Allow-Origin': {
@@ -226,26 +232,43 @@ export const nothing = (meaning: string, ...headers: AnswerHeader[]) =>
 /** For each error status: its description, an example message, and additional headers. */
 const ERRORS = {
   400: ['The URL, the Host header or the body is malformed', 'Request is malformed'],
-  401: ['The access token or API key is missing or invalid, or the credentials in the body are wrong',
-    'Missing or invalid access token', 'WWW-Authenticate'],
+  401: [
+    'The access token or API key is missing or invalid, or the credentials in the body are wrong',
+    'Missing or invalid access token',
+    'WWW-Authenticate'
+  ],
   403: ['The service does not allow this', 'API key lacks the scope pages:write', 'WWW-Authenticate?'],
   404: ['The record does not exist or belongs to another account', 'Not found'],
   405: ['The URL does not support the method', 'Method is not allowed here', 'Allow'],
   408: ['The body took too long to arrive', 'Request took too long to arrive'],
-  409: ['The request does not fit the current state of the resource',
-    'Operation 1 (test "/price"): the value is different'],
-  412: ['A condition, such as `If-Match`, is false',
-    'The resource has changed: If-Match does not match its current ETag', 'ETag'],
+  409: [
+    'The request does not fit the current state of the resource',
+    'Operation 1 (test "/price"): the value is different'
+  ],
+  412: [
+    'A condition, such as `If-Match`, is false',
+    'The resource has changed: If-Match does not match its current ETag',
+    'ETag'
+  ],
   413: ['The body, or a part of it, is too large', 'Request body is too large'],
-  415: ['The Content-Type is not supported, or the body has a Content-Encoding',
-    'Content-Type must be application/json', 'Accept-Encoding?', 'Accept-Patch?'],
+  415: [
+    'The Content-Type is not supported, or the body has a Content-Encoding',
+    'Content-Type must be application/json',
+    'Accept-Encoding?',
+    'Accept-Patch?'
+  ],
   416: ['The range is outside of the file', 'Range lies outside of the file', 'Content-Range'],
   422: ['The request breaks rules; `errors` has one sentence per broken rule', "Current data can't be blank"],
   429: ['Too many requests', 'Too many requests, try again in 34 seconds', 'Retry-After'],
-  500: ['Internal error; the sentence contains the request id',
-    'Something went wrong (request fQ2xVbY0p9Lk-1c)'],
-  503: ['The service is overloaded, or a dependency is unavailable',
-    'The service is temporarily unavailable, try again shortly', 'Retry-After'],
+  500: [
+    'Internal error; the sentence contains the request id',
+    'Something went wrong (request fQ2xVbY0p9Lk-1c)'
+  ],
+  503: [
+    'The service is overloaded, or a dependency is unavailable',
+    'The service is temporarily unavailable, try again shortly',
+    'Retry-After'
+  ],
   507: ['There is no storage space left for uploads', 'There is no storage space left for uploads']
 } as const satisfies Record<number, readonly [meaning: string, example: string, ...headers: AnswerHeader[]]>
 
@@ -264,12 +287,15 @@ export function errors<const S extends ErrorStatus> (
 ): Record<S, typeof Errors> {
   return Object.fromEntries([...statuses, 405 as const].map((status) => {
     const [meaning, sentence, ...own] = ERRORS[status] as readonly [string, string, ...AnswerHeader[]]
-    return [status, answer(
-      { ...Errors, examples: [{ errors: [sentences[status as S] ?? sentence] }] },
-      meaning,
-      ...own,
-      ...headers
-    )]
+    return [
+      status,
+      answer(
+        { ...Errors, examples: [{ errors: [sentences[status as S] ?? sentence] }] },
+        meaning,
+        ...own,
+        ...headers
+      )
+    ]
   })) as Record<S, typeof Errors>
 }
 

@@ -163,8 +163,10 @@ function describeRule (label: string, problem: Problem): string[] {
   const { keyword, params, parentSchema, message, example } = problem
   switch (keyword) {
     case 'required':
-      return [hasRequiredFields(parentSchema?.properties[params.missingProperty]) ? describeShape(example)
-        : `${labelOf(params.missingProperty)} can't be blank`]
+      return [
+        hasRequiredFields(parentSchema?.properties[params.missingProperty]) ? describeShape(example)
+          : `${labelOf(params.missingProperty)} can't be blank`
+      ]
     case 'minItems':
       return [`${label} can't be blank`]
     case 'minLength':

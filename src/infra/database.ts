@@ -100,16 +100,16 @@ const BUCKETS = [0.0005, 0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5
 function statementSeconds (registry: Registry, onUnavailable: () => void): QueryHook {
   const statements = new Histogram({
     name: 'landfall_database_statement_duration_seconds',
-    help:
-      'Duration of statements by result: ok, error (PostgreSQL refused the statement) or unavailable (PostgreSQL is unreachable or too slow)',
+    help: 'Duration of statements by result: ok, error (PostgreSQL refused the statement) or unavailable ' +
+      '(PostgreSQL is unreachable or too slow)',
     labelNames: ['result'],
     buckets: BUCKETS,
     registers: [registry]
   })
   const waits = new Histogram({
     name: 'landfall_database_connection_wait_seconds',
-    help:
-      'Time spent waiting for a pool connection by result: ok or unavailable (time limit exceeded, or PostgreSQL is unreachable)',
+    help: 'Time spent waiting for a pool connection by result: ok or unavailable (time limit exceeded, or ' +
+      'PostgreSQL is unreachable)',
     labelNames: ['result'],
     buckets: BUCKETS,
     registers: [registry]

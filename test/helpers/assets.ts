@@ -51,8 +51,10 @@ export function partHead ({ name, disposition, filename, type }: Part): Buffer {
 export const END = `--${BOUNDARY}--\r\n`
 
 export const form = (...parts: Part[]): Buffer =>
-  Buffer.concat([...parts.flatMap((part) => [partHead(part), Buffer.from(part.content), Buffer.from('\r\n')]),
-    Buffer.from(END)])
+  Buffer.concat([
+    ...parts.flatMap((part) => [partHead(part), Buffer.from(part.content), Buffer.from('\r\n')]),
+    Buffer.from(END)
+  ])
 
 export async function post (
   app: FastifyInstance,

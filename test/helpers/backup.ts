@@ -31,8 +31,14 @@ export class Interloper {
 
   put (text: string): { id: string, url: string } {
     return JSON
-      .parse(execFileSync('curl', ['-sf', '-H', this.#token, '-F', 'asset[file]=@-;filename=x',
-        `${this.#url}/assets`], { encoding: 'utf8', input: text }))
+      .parse(execFileSync('curl', [
+        '-sf',
+        '-H',
+        this.#token,
+        '-F',
+        'asset[file]=@-;filename=x',
+        `${this.#url}/assets`
+      ], { encoding: 'utf8', input: text }))
   }
 
   drop ({ id }: { id: string }): void {
@@ -72,8 +78,14 @@ export async function backUpBetweenSteps (
   t.same(report.problems, [])
   t.equal(report.deleted, 1)
   const files = readdirSync(join(directory, 'uploads'))
-  t.same([kept, copied, gone, ...made].map(({ url }) => files.includes(keyOf(url))), [true, true, false, true,
-    false, false])
+  t.same([kept, copied, gone, ...made].map(({ url }) => files.includes(keyOf(url))), [
+    true,
+    true,
+    false,
+    true,
+    false,
+    false
+  ])
 }
 
 /** Runs `backup`, `restore` or `verify` as a process. */
@@ -99,8 +111,11 @@ export async function upload (owner: Owner, url: string, bytes: Uint8Array): Pro
 }
 
 /** Documents whose bytes change if anything parses and serialises them. */
-const DOCUMENTS = ['{"z": 1.0,\n\t"a": 1e2, "a": "\\u00e9\u2028\\/", "__proto__": null}', '[]',
-  `["${'ä'.repeat(100_000)}"]`]
+const DOCUMENTS = [
+  '{"z": 1.0,\n\t"a": 1e2, "a": "\\u00e9\u2028\\/", "__proto__": null}',
+  '[]',
+  `["${'ä'.repeat(100_000)}"]`
+]
 
 /** The data of one owner, and the check that a restored service has all of it. */
 export class Belongings {

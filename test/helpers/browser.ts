@@ -1,8 +1,16 @@
 import { chromium, type Browser } from 'playwright-core'
 import type { Teardown } from './servers.ts'
 
-const QUIET = ['--headless', '--no-sandbox', '--disable-gpu', '--disable-quic', '--no-first-run',
-  '--disable-background-networking', '--disable-component-update', '--disable-sync']
+const QUIET = [
+  '--headless',
+  '--no-sandbox',
+  '--disable-gpu',
+  '--disable-quic',
+  '--no-first-run',
+  '--disable-background-networking',
+  '--disable-component-update',
+  '--disable-sync'
+]
 
 /**
  * Starts Chromium, which contacts nobody by itself. The end of the test ends it.

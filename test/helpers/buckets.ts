@@ -17,7 +17,8 @@ export type BucketAccess = Omit<BucketSettings, 'UPLOADS_URL'>
 export function storageAccess (): BucketAccess {
   const url = process.env.TEST_S3_URL
   if (url === undefined) {
-    throw new Error("TEST_S3_URL is not set: call provide('swift') in the test file, and run it with npm test")
+    throw new Error("TEST_S3_URL is not set: call provide('swift') in the test file, and run it with " +
+      'npm test')
   }
   const { origin, username, password } = new URL(url)
   return {

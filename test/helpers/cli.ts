@@ -185,8 +185,11 @@ async function takeDown (t: Test, env: Record<string, string>, url: string): Pro
     stderr: ''
   })
   t.match(await landfall(env, ['assets', 'take-down', byUrl.url.split('/').at(-1)]), { code: 0, stderr: '' })
-  t.same(await Promise.all([byId, byUrl, kept].map(async (asset) => await statusOf(asset.url))), [404, 404,
-    200])
+  t.same(await Promise.all([byId, byUrl, kept].map(async (asset) => await statusOf(asset.url))), [
+    404,
+    404,
+    200
+  ])
   t.match(await landfall(env, ['assets', 'take-down', byId.id]), { code: 1, stderr: /^There is no asset / })
   t.match(
     await landfall({ ...env, UPLOADS_DIR: join(tmpdir(), 'missing') }, ['assets', 'take-down', kept.id]),

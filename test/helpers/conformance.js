@@ -78,11 +78,14 @@ class Description {
     const response = operation.responses[status]
     if (response === undefined) {
       return [
-        `has no description for ${status}: add it to \`response\` in the schema of ${operation.operationId} (src/*/schemas.ts), or change the answer`
+        `has no description for ${status}: add it to \`response\` in the schema of ` +
+        `${operation.operationId} (src/*/schemas.ts), or change the answer`
       ]
     }
-    return [...this.#headerProblems(response.headers ?? {}, headers, operation),
-      ...this.#bodyProblems(where, method === 'HEAD' ? {} : response.content ?? {}, headers, body, method)]
+    return [
+      ...this.#headerProblems(response.headers ?? {}, headers, operation),
+      ...this.#bodyProblems(where, method === 'HEAD' ? {} : response.content ?? {}, headers, body, method)
+    ]
   }
 
   #undescribed (method, path, { status, headers, body }) {
@@ -126,7 +129,8 @@ class Description {
         continue
       }
       problems
-        .push(`has the header ${name}, which is not described: add it to the answer in the route's schema (HEADERS in src/http/schemas.ts)`)
+        .push(`has the header ${name}, which is not described: add it to the answer in the route's schema ` +
+          '(HEADERS in src/http/schemas.ts)')
     }
     return problems
   }
@@ -298,8 +302,10 @@ function descriptionOf (document) {
 function check (app, { method, url }, answer) {
   if (app.fastify.swagger === undefined) return undefined // an app that a test made without the service
   app.description ??= descriptionOf(app.fastify.swagger())
-  const problems = [...app.description.problems(method, url, answer),
-    ...brokenRules({ method, ...answer }).map((rule) => `breaks a rule of HTTP (${rule})`)]
+  const problems = [
+    ...app.description.problems(method, url, answer),
+    ...brokenRules({ method, ...answer }).map((rule) => `breaks a rule of HTTP (${rule})`)
+  ]
   if (problems.length === 0) return undefined
   return `${MARK}${method} ${answer.status} of ${url.slice(0, 200)}: ${problems.join('; and it ')}`
 }

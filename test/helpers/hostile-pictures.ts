@@ -25,8 +25,12 @@ export function zlibBomb (zeros: number): Buffer {
 const SAMPLES: Readonly<Record<number, number>> = { 0: 1, 2: 3, 3: 1, 4: 2, 6: 4 }
 
 /** The passes of an interlaced PNG: their first column and row, and their steps. */
-const ADAM7 = [[0, 0, 8, 8], [4, 0, 8, 8], [0, 4, 4, 8], [2, 0, 4, 4], [0, 2, 2, 4], [1, 0, 2, 2], [0, 1, 1,
-  2]] as const
+const ADAM7 = [[0, 0, 8, 8], [4, 0, 8, 8], [0, 4, 4, 8], [2, 0, 4, 4], [0, 2, 2, 4], [1, 0, 2, 2], [
+  0,
+  1,
+  1,
+  2
+]] as const
 
 /** Returns a correct black PNG of any size that is large enough to have all passes. */
 export function blackPng (header: PngHeader): Buffer {
@@ -44,8 +48,15 @@ export function blackPng (header: PngHeader): Buffer {
 export function gifOfFrames ({ width, height }: Size, frames: number): Buffer {
   const palette = Buffer.from([200, 80, 70, 70, 100, 200])
   const frame = Buffer.from([0x21, 0xf9, 4, 0, 1, 0, 0, 0, 0x2c, 0, 0, 0, 0, 1, 0, 1, 0, 0, 2, 2, 0x44, 1, 0])
-  return Buffer.concat([Buffer.from('GIF89a'), u16le(width), u16le(height), Buffer.from([0x80, 0, 0]),
-    palette, ...Array.from({ length: frames }, () => frame), Buffer.from(';')])
+  return Buffer.concat([
+    Buffer.from('GIF89a'),
+    u16le(width),
+    u16le(height),
+    Buffer.from([0x80, 0, 0]),
+    palette,
+    ...Array.from({ length: frames }, () => frame),
+    Buffer.from(';')
+  ])
 }
 
 /** Returns a WebP whose header says one size, and whose frames, if there are several, have one pixel each. */
@@ -236,8 +247,14 @@ export async function polyglots (): Promise<Record<string, Buffer>> {
     'two.jpg': Buffer.concat([jpeg, jpeg]),
     'archive.png': Buffer.concat([png, zip]),
     'chunk.png': withPngChunks(png, pngChunk('scRp', html)),
-    'script.gif': Buffer.concat([gif.subarray(0, 13 + 768), Buffer.from([0x21, 0xfe, html.length]), html,
-      Buffer.from([0]), gif.subarray(13 + 768), html]),
+    'script.gif': Buffer.concat([
+      gif.subarray(0, 13 + 768),
+      Buffer.from([0x21, 0xfe, html.length]),
+      html,
+      Buffer.from([0]),
+      gif.subarray(13 + 768),
+      html
+    ]),
     'after.webp': Buffer.concat([webp, zip]),
     'after.avif': Buffer.concat([avif, box('free', html), box('mdat', zip)]),
     'brand.png': Buffer.concat([(boxes(avif)[0] as { content: Buffer }).content, png]),

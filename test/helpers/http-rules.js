@@ -12,50 +12,96 @@ const isIn = (name, value = '') => value.toLowerCase().split(/, */).includes(nam
 /** Each rule: its name, the answers to which it applies, and what is right. */
 const RULES = [
   ['Date', () => true, ({ headers }) => DATE.test(headers.date)],
-  ['a 204 or 304 has no body, and a 204 no Content-Length', ({ status }) => status === 204 || status === 304,
+  [
+    'a 204 or 304 has no body, and a 204 no Content-Length',
+    ({ status }) => status === 204 || status === 304,
     ({ status, headers, body }) =>
       !body?.length && headers['transfer-encoding'] === undefined &&
-      (status === 304 || headers['content-length'] === undefined)],
-  ['Content-Length or Transfer-Encoding', () => true,
-    ({ headers }) => headers['content-length'] === undefined || headers['transfer-encoding'] === undefined],
-  ['Content-Length',
+      (status === 304 || headers['content-length'] === undefined)
+  ],
+  [
+    'Content-Length or Transfer-Encoding',
+    () => true,
+    ({ headers }) => headers['content-length'] === undefined || headers['transfer-encoding'] === undefined
+  ],
+  [
+    'Content-Length',
     ({ method, status, headers, body }) =>
       method !== 'HEAD' && status !== 304 && body !== undefined && headers['content-length'] !== undefined,
-    ({ headers, body }) => Number(headers['content-length']) === body.length],
-  ['Content-Type of a body', ({ body }) => body?.length > 0,
-    ({ headers }) => /^[\w-]+\/[\w.+-]+(; charset=utf-8)?$/i.test(headers['content-type'])],
-  ['Vary with Content-Encoding', ({ headers }) => headers['content-encoding'] !== undefined,
-    ({ headers }) => isIn('accept-encoding', headers.vary)],
-  ['Vary with the origin of a request',
+    ({ headers, body }) => Number(headers['content-length']) === body.length
+  ],
+  [
+    'Content-Type of a body',
+    ({ body }) => body?.length > 0,
+    ({ headers }) => /^[\w-]+\/[\w.+-]+(; charset=utf-8)?$/i.test(headers['content-type'])
+  ],
+  [
+    'Vary with Content-Encoding',
+    ({ headers }) => headers['content-encoding'] !== undefined,
+    ({ headers }) => isIn('accept-encoding', headers.vary)
+  ],
+  [
+    'Vary with the origin of a request',
     ({ headers }) =>
       headers['access-control-allow-origin'] !== undefined && headers['access-control-allow-origin'] !== '*',
-    ({ headers }) => isIn('origin', headers.vary)],
+    ({ headers }) => isIn('origin', headers.vary)
+  ],
   ['ETag', ({ headers }) => headers.etag !== undefined, ({ headers }) => TAG.test(headers.etag)],
-  ['Last-Modified', ({ headers }) => headers['last-modified'] !== undefined,
+  [
+    'Last-Modified',
+    ({ headers }) => headers['last-modified'] !== undefined,
     ({ headers }) =>
       DATE.test(headers['last-modified']) &&
-      Date.parse(headers['last-modified']) <= Date.parse(headers.date)],
-  ['Cache-Control', () => true,
-    ({ headers }) => isList(headers['cache-control'], (directive) => /^[a-z-]+(=\d+)?$/.test(directive))],
-  ['an error is not stored', ({ status }) => status >= 400,
-    ({ headers }) => isIn('no-store', headers['cache-control'])],
-  ['no Expires and no Pragma', () => true,
-    ({ headers }) => headers.expires === undefined && headers.pragma === undefined],
-  ['Location', ({ status }) => status === 201 || status === 302,
-    ({ headers }) => headers.location !== undefined],
-  ['Content-Range', ({ status }) => status === 206 || status === 416,
+      Date.parse(headers['last-modified']) <= Date.parse(headers.date)
+  ],
+  [
+    'Cache-Control',
+    () => true,
+    ({ headers }) => isList(headers['cache-control'], (directive) => /^[a-z-]+(=\d+)?$/.test(directive))
+  ],
+  [
+    'an error is not stored',
+    ({ status }) => status >= 400,
+    ({ headers }) => isIn('no-store', headers['cache-control'])
+  ],
+  [
+    'no Expires and no Pragma',
+    () => true,
+    ({ headers }) => headers.expires === undefined && headers.pragma === undefined
+  ],
+  [
+    'Location',
+    ({ status }) => status === 201 || status === 302,
+    ({ headers }) => headers.location !== undefined
+  ],
+  [
+    'Content-Range',
+    ({ status }) => status === 206 || status === 416,
     ({ status, headers }) =>
-      (status === 206 ? /^bytes \d+-\d+\/\d+$/ : /^bytes \*\/\d+$/).test(headers['content-range'])],
+      (status === 206 ? /^bytes \d+-\d+\/\d+$/ : /^bytes \*\/\d+$/).test(headers['content-range'])
+  ],
   ['the ETag of a 304', ({ status }) => status === 304, ({ headers }) => headers.etag !== undefined],
   ['the ETag of a 412', ({ status }) => status === 412, ({ headers }) => headers.etag !== undefined],
-  ['WWW-Authenticate', ({ status }) => status === 401,
-    ({ headers }) => /^Bearer( \w+="[^"]*")?$/.test(headers['www-authenticate'])],
-  ['Allow', ({ method, status }) => status === 405 || (method === 'OPTIONS' && status < 300),
-    ({ headers }) => listsMethods(headers.allow)],
-  ['Accept-Patch or Accept-Encoding', ({ method, status }) => method === 'PATCH' && status === 415,
-    ({ headers }) => headers['accept-patch'] !== undefined || headers['accept-encoding'] !== undefined],
-  ['Retry-After', ({ status }) => status === 429 || status === 503,
-    ({ headers }) => /^[1-9]\d*$/.test(headers['retry-after'])]
+  [
+    'WWW-Authenticate',
+    ({ status }) => status === 401,
+    ({ headers }) => /^Bearer( \w+="[^"]*")?$/.test(headers['www-authenticate'])
+  ],
+  [
+    'Allow',
+    ({ method, status }) => status === 405 || (method === 'OPTIONS' && status < 300),
+    ({ headers }) => listsMethods(headers.allow)
+  ],
+  [
+    'Accept-Patch or Accept-Encoding',
+    ({ method, status }) => method === 'PATCH' && status === 415,
+    ({ headers }) => headers['accept-patch'] !== undefined || headers['accept-encoding'] !== undefined
+  ],
+  [
+    'Retry-After',
+    ({ status }) => status === 429 || status === 503,
+    ({ headers }) => /^[1-9]\d*$/.test(headers['retry-after'])
+  ]
 ]
 
 /** Returns the names of the rules that an answer breaks. Header names are in lower case. */

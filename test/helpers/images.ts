@@ -6,8 +6,12 @@ import { box, jpegSegment, pngChunk, pngHeader, pngOf, u16, u16le, u32,
 const startOfFrame = (width: number, height: number) =>
   jpegSegment(
     0xc0,
-    Buffer.concat([Buffer.from([8]), u16(height), u16(width),
-      Buffer.from([3, 1, 0x22, 0, 2, 0x11, 1, 3, 0x11, 1])])
+    Buffer.concat([
+      Buffer.from([8]),
+      u16(height),
+      u16(width),
+      Buffer.from([3, 1, 0x22, 0, 2, 0x11, 1, 3, 0x11, 1])
+    ])
   )
 
 /** Returns a JPEG with `filler` bytes of other segments before the segment with the dimensions. */
@@ -21,8 +25,17 @@ export function jpeg (
     : [
       jpegSegment(
         0xe1,
-        Buffer.concat([Buffer.from('Exif\0\0MM\0*'), u32(8), u16(1), u16(0x112), u16(3), u32(1),
-          u16(orientation), u16(0), u32(0)])
+        Buffer.concat([
+          Buffer.from('Exif\0\0MM\0*'),
+          u32(8),
+          u16(1),
+          u16(0x112),
+          u16(3),
+          u32(1),
+          u16(orientation),
+          u16(0),
+          u32(0)
+        ])
       )
     ]
   const fillers = []
@@ -30,15 +43,28 @@ export function jpeg (
     fillers.push(jpegSegment(0xe2, Buffer.alloc(Math.min(left, 65_000), 0x55)))
   }
   const jfif = jpegSegment(0xe0, Buffer.from('JFIF\0\x01\x01\0\0\x01\0\x01\0\0', 'latin1'))
-  return Buffer.concat([Buffer.from([0xff, 0xd8]), jfif, ...exif, ...fillers, startOfFrame(width, height),
-    Buffer.from([0xff, 0xd9])])
+  return Buffer.concat([
+    Buffer.from([0xff, 0xd8]),
+    jfif,
+    ...exif,
+    ...fillers,
+    startOfFrame(width, height),
+    Buffer.from([0xff, 0xd9])
+  ])
 }
 
 /** Returns a TIFF whose directory is at the end, after `filler` bytes, as most programs write it. */
 export function tiff (width: number, height: number, filler = 100): Buffer {
   const entry = (tag: number, value: number) => Buffer.concat([u16le(tag), u16le(4), u32le(1), u32le(value)])
-  return Buffer.concat([Buffer.from('II*\0'), u32le(8 + filler), Buffer.alloc(filler), u16le(2),
-    entry(256, width), entry(257, height), u32le(0)])
+  return Buffer.concat([
+    Buffer.from('II*\0'),
+    u32le(8 + filler),
+    Buffer.alloc(filler),
+    u16le(2),
+    entry(256, width),
+    entry(257, height),
+    u32le(0)
+  ])
 }
 
 /** Returns an AVIF without pixels, with `filler` bytes before its properties. */
@@ -58,8 +84,13 @@ export function avif (width: number, height: number, filler = 0): Buffer {
 
 export function webp (width: number, height: number): Buffer {
   const u24le = (value: number) => u32le(value).subarray(0, 3)
-  const chunk = Buffer.concat([Buffer.from('VP8X'), u32le(10), Buffer.from([0, 0, 0, 0]), u24le(width - 1),
-    u24le(height - 1)])
+  const chunk = Buffer.concat([
+    Buffer.from('VP8X'),
+    u32le(10),
+    Buffer.from([0, 0, 0, 0]),
+    u24le(width - 1),
+    u24le(height - 1)
+  ])
   return Buffer.concat([Buffer.from('RIFF'), u32le(chunk.length + 4), Buffer.from('WEBP'), chunk])
 }
 
@@ -86,12 +117,20 @@ export function hostileImages (): [name: string, content: Buffer][] {
     ['psd', Buffer.from('8BPS')],
     ['avif', avif(1, 1).subarray(0, 24)],
     ['heic', box('ftyp', Buffer.from('heic\0\0\0\0heicmif1'))],
-    ['jxl',
-      Buffer.concat([box('JXL ', Buffer.from('\r\n\x87\n', 'latin1')),
-        box('ftyp', Buffer.from('jxl \0\0\0\0jxl '))])],
-    ['jp2',
-      Buffer.concat([box('jP  ', Buffer.from('\r\n\x87\n', 'latin1')),
-        box('ftyp', Buffer.from('jp2 \0\0\0\0jp2 '))])],
+    [
+      'jxl',
+      Buffer.concat([
+        box('JXL ', Buffer.from('\r\n\x87\n', 'latin1')),
+        box('ftyp', Buffer.from('jxl \0\0\0\0jxl '))
+      ])
+    ],
+    [
+      'jp2',
+      Buffer.concat([
+        box('jP  ', Buffer.from('\r\n\x87\n', 'latin1')),
+        box('ftyp', Buffer.from('jp2 \0\0\0\0jp2 '))
+      ])
+    ],
     ['svg', Buffer.from('<svg ')],
     ['xml', Buffer.from('<?xml ')],
     ['zip', Buffer.from('PK\x03\x04')],
@@ -117,16 +156,34 @@ export function hostileImages (): [name: string, content: Buffer][] {
     ...heads.flatMap(([head, start]) =>
       tails.map(([tail, rest]): [string, Buffer] => [`${head} then ${tail}`, Buffer.concat([start, rest])])
     ),
-    ['a flood of ispe boxes',
-      Buffer.concat([box('ftyp', Buffer.from('avif'), u32(0), Buffer.from('avif')),
-        box('meta', u32(0), box('iprp', box('ipco', ispes)))])],
-    ['a flood of jxlp boxes',
-      Buffer.concat([box('JXL ', Buffer.from('\r\n\x87\n', 'latin1')),
-        box('ftyp', Buffer.from('jxl \0\0\0\0jxl ')), repeat(box('jxlp', u32(0)))])],
-    ['a flood of jpeg segments',
-      Buffer.concat([Buffer.from([0xff, 0xd8]), repeat(jpegSegment(0xe1, Buffer.from('Exif\0\0II')))])],
-    ['a flood of zip entries',
-      repeat(Buffer.concat([Buffer.from('PK\x03\x04'), Buffer.alloc(22), u16le(1), u16le(0),
-        Buffer.from('a')]))]
+    [
+      'a flood of ispe boxes',
+      Buffer.concat([
+        box('ftyp', Buffer.from('avif'), u32(0), Buffer.from('avif')),
+        box('meta', u32(0), box('iprp', box('ipco', ispes)))
+      ])
+    ],
+    [
+      'a flood of jxlp boxes',
+      Buffer.concat([
+        box('JXL ', Buffer.from('\r\n\x87\n', 'latin1')),
+        box('ftyp', Buffer.from('jxl \0\0\0\0jxl ')),
+        repeat(box('jxlp', u32(0)))
+      ])
+    ],
+    [
+      'a flood of jpeg segments',
+      Buffer.concat([Buffer.from([0xff, 0xd8]), repeat(jpegSegment(0xe1, Buffer.from('Exif\0\0II')))])
+    ],
+    [
+      'a flood of zip entries',
+      repeat(Buffer.concat([
+        Buffer.from('PK\x03\x04'),
+        Buffer.alloc(22),
+        u16le(1),
+        u16le(0),
+        Buffer.from('a')
+      ]))
+    ]
   ]
 }

@@ -117,9 +117,13 @@ export const requestOf = (
   method = 'GET',
   version = '1.1'
 ): string =>
-  [`${method} ${path} HTTP/${version}`, 'Host: x', ...Object.entries(headers).map(([name, value]) =>
-    `${name}: ${value}`
-  ), '', ''].join('\r\n')
+  [
+    `${method} ${path} HTTP/${version}`,
+    'Host: x',
+    ...Object.entries(headers).map(([name, value]) => `${name}: ${value}`),
+    '',
+    ''
+  ].join('\r\n')
 
 /** Returns a request with a body and its Content-Length. */
 export const requestWith = (

@@ -68,8 +68,10 @@ function folder (path: string): Backstage {
     async published () {
       const files = (await readdir(path)).filter((name) => !['.tmp', OWNER, VARIANTS_FOLDER].includes(name))
       const variants = await readdir(join(path, VARIANTS_FOLDER), { recursive: true }).catch(() => [])
-      return [...files,
-        ...variants.filter((name) => name.includes('/')).map((name) => `${VARIANTS_FOLDER}/${name}`)]
+      return [
+        ...files,
+        ...variants.filter((name) => name.includes('/')).map((name) => `${VARIANTS_FOLDER}/${name}`)
+      ]
     },
     temporary: async () => await readdir(join(path, '.tmp')).catch(() => []),
     bytes: async (key) => await readFile(join(path, key)),

@@ -111,8 +111,12 @@ export function ownGuardian (): Guardian {
 /** Returns the folder for temporary files, or another one if the servers' accounts can't enter it. */
 function reachableFolder (): string {
   const isRoot = process.getuid?.() === 0
-  const candidates = [...process.env.TMPDIR === undefined && isRoomy(MEMORY_FOLDER) ? [MEMORY_FOLDER] : [],
-    tmpdir(), '/tmp', '/var/tmp']
+  const candidates = [
+    ...process.env.TMPDIR === undefined && isRoomy(MEMORY_FOLDER) ? [MEMORY_FOLDER] : [],
+    tmpdir(),
+    '/tmp',
+    '/var/tmp'
+  ]
   return candidates.find((folder) => existsSync(folder) && (!isRoot || isReachable(folder))) ?? tmpdir()
 }
 

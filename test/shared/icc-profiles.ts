@@ -55,8 +55,12 @@ export function iccProfile ({ name, primaries, toLight }: ColourSpace, note = ''
     (_, index) => u16(Math.round(toLight(index / (CURVE_POINTS - 1)) * 65_535))
   )
   const curve = Buffer.concat([Buffer.from('curv\0\0\0\0', 'latin1'), u32(CURVE_POINTS), ...points])
-  const description = Buffer.concat([Buffer.from('desc\0\0\0\0', 'latin1'), u32(name.length + 1),
-    Buffer.from(`${name}\0`), Buffer.alloc(78)])
+  const description = Buffer.concat([
+    Buffer.from('desc\0\0\0\0', 'latin1'),
+    u32(name.length + 1),
+    Buffer.from(`${name}\0`),
+    Buffer.alloc(78)
+  ])
   const tags: readonly (readonly [string, Buffer])[] = [
     ['desc', description],
     ['cprt', Buffer.from(`text\0\0\0\0${note}\0`)],

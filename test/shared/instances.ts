@@ -121,8 +121,11 @@ export async function startPostgres (
     log: join(cluster, 'log'),
     command: (port) => ({
       file: join(bin, 'postgres'),
-      args: ['-D', data,
-        ...Object.entries({ ...settings, port }).flatMap(([name, value]) => ['-c', `${name}=${value}`])]
+      args: [
+        '-D',
+        data,
+        ...Object.entries({ ...settings, port }).flatMap(([name, value]) => ['-c', `${name}=${value}`])
+      ]
     }),
     url: (port) => `postgresql://postgres:${password}@127.0.0.1:${port}/postgres`,
     probe: probePostgres

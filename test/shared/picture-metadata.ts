@@ -57,18 +57,33 @@ export const exifOrientation = (orientation: number): Buffer =>
 
 /** Returns Exif data as of a phone: a camera, a place, and a thumbnail, which has secrets of its own. */
 export function phoneExif (orientation: number, thumbnail: Buffer): Buffer {
-  const place = [ascii(1, 'N'), fractions(2, LATITUDE), ascii(3, 'E'), fractions(4, LONGITUDE),
-    ascii(29, SECRET)]
+  const place = [
+    ascii(1, 'N'),
+    fractions(2, LATITUDE),
+    ascii(3, 'E'),
+    fractions(4, LONGITUDE),
+    ascii(29, SECRET)
+  ]
   const camera = (
     gps: number
-  ) => [ascii(0x10f, SECRET), ascii(0x110, `${SECRET} camera`), short(0x112, orientation),
-    ascii(0x13b, `${SECRET} author`), long(0x8825, gps)]
+  ) => [
+    ascii(0x10f, SECRET),
+    ascii(0x110, `${SECRET} camera`),
+    short(0x112, orientation),
+    ascii(0x13b, `${SECRET} author`),
+    long(0x8825, gps)
+  ]
   const gpsAt = 8 + directory(8, camera(0)).length
   const thumbnailAt = gpsAt + directory(gpsAt, place).length
   const small = (at: number) => [short(0x103, 6), long(0x201, at), long(0x202, thumbnail.length)]
   const pixelsAt = thumbnailAt + directory(thumbnailAt, small(0)).length
-  return Buffer.concat([START, directory(8, camera(gpsAt), thumbnailAt), directory(gpsAt, place),
-    directory(thumbnailAt, small(pixelsAt)), thumbnail])
+  return Buffer.concat([
+    START,
+    directory(8, camera(gpsAt), thumbnailAt),
+    directory(gpsAt, place),
+    directory(thumbnailAt, small(pixelsAt)),
+    thumbnail
+  ])
 }
 
 /** Returns an XMP packet with secrets; orientation as some programs write it. */
@@ -86,8 +101,12 @@ export function iptc (): Buffer {
     Buffer.concat([Buffer.from([0x1c, 2, dataset]), u16(text.length), Buffer.from(text)])
   const data = Buffer.concat([record(80, SECRET), record(120, `${SECRET} caption`)])
   const padding = Buffer.alloc(data.length % 2)
-  return Buffer.concat([Buffer.from('Photoshop 3.0\x008BIM\x04\x04\0\0', 'latin1'), u32(data.length), data,
-    padding])
+  return Buffer.concat([
+    Buffer.from('Photoshop 3.0\x008BIM\x04\x04\0\0', 'latin1'),
+    u32(data.length),
+    data,
+    padding
+  ])
 }
 
 /** Returns the segments with which a JPEG carries Exif, XMP, IPTC and a comment. */
@@ -133,6 +152,8 @@ export function metadataOf (variant: Buffer, contentType: string): string[] {
   const foreign = (PARTS[contentType]?.(variant) ?? [])
     .map(({ name }) => name)
     .filter((name) => NEEDED[contentType]?.has(name) !== true)
-  return [...foreign,
-    ...NEEDLES.filter((needle) => variant.includes(needle)).map((needle) => needle.toString('latin1'))]
+  return [
+    ...foreign,
+    ...NEEDLES.filter((needle) => variant.includes(needle)).map((needle) => needle.toString('latin1'))
+  ]
 }

@@ -38,8 +38,12 @@ export const pngChunk = (name: string, ...content: Buffer[]): Buffer => {
 /** Returns a chunk of WebP. */
 export const webpChunk = (name: string, ...content: Buffer[]): Buffer => {
   const inner = Buffer.concat(content)
-  return Buffer.concat([Buffer.from(name, 'latin1'), u32le(inner.length), inner,
-    Buffer.alloc(inner.length % 2)])
+  return Buffer.concat([
+    Buffer.from(name, 'latin1'),
+    u32le(inner.length),
+    inner,
+    Buffer.alloc(inner.length % 2)
+  ])
 }
 
 const PNG_SIGNATURE = Buffer.from('\x89PNG\r\n\x1a\n', 'latin1')

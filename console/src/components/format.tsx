@@ -13,10 +13,17 @@ export function formatBytes (bytes: number): string {
   }`
 }
 
-const STEPS: readonly (readonly [Intl.RelativeTimeFormatUnit, seconds: number])[] = [['year', 31_536_000], [
-  'month',
-  2_592_000
-], ['week', 604_800], ['day', 86_400], ['hour', 3600], ['minute', 60]]
+const STEPS: readonly (readonly [Intl.RelativeTimeFormatUnit, seconds: number])[] = [
+  ['year', 31_536_000],
+  [
+    'month',
+    2_592_000
+  ],
+  ['week', 604_800],
+  ['day', 86_400],
+  ['hour', 3600],
+  ['minute', 60]
+]
 /** Words are in the language of the console; exact times are in the form that the reader knows. */
 const relativeTime = new Intl.RelativeTimeFormat('en', { numeric: 'auto' })
 const exactTime = new Intl.DateTimeFormat(undefined, { dateStyle: 'full', timeStyle: 'long' })

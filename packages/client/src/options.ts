@@ -45,7 +45,8 @@ export type LandfallClientOptions = SignInOptions | ApiKeyOptions
 /** Returns the base URL without slashes at its end. @throws {TypeError} */
 export function checkBaseUrl (baseUrl: string): string {
   if (!/^https?:\/\//i.test(baseUrl) || !URL.canParse(baseUrl)) {
-    throw new TypeError(`baseUrl must be a URL that starts with http:// or https://, such as https://pages.example.com, not "${baseUrl}"`)
+    throw new TypeError('baseUrl must be a URL that starts with http:// or https://, such as ' +
+      `https://pages.example.com, not "${baseUrl}"`)
   }
   return baseUrl.replace(/\/+$/, '')
 }

@@ -42,7 +42,8 @@ export async function createBackup (
   await makeFolder(dirname(directory))
   await mkdir(partial, { mode: 0o700 }).catch((error: NodeJS.ErrnoException) => {
     if (error.code !== 'EEXIST') throw error
-    throw new BackupError(`${partial} exists: another backup is running, or one was interrupted; if none is running, remove it`)
+    throw new BackupError(`${partial} exists: another backup is running, or one was interrupted; if none ` +
+      'is running, remove it')
   })
   try {
     const { report, manifest } = await withUploads(

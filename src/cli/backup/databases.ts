@@ -76,7 +76,8 @@ function embeddedDatabase (dataDir: string): LiveDatabase {
     const folder = join(dataDir, 'postgres')
     if (!existsSync(folder)) {
       if (existsSync(join(dataDir, RESTORING))) throw createInterruptedError(dataDir)
-      throw new BackupError(`DATA_DIR ${dataDir} holds no database: name another DATA_DIR, or set DATABASE_URL`)
+      throw new BackupError(`DATA_DIR ${dataDir} holds no database: name another DATA_DIR, or set ` +
+        'DATABASE_URL')
     }
     const target = join(backup, DATA)
     const copy = new FolderCopy(folder, join(target, 'postgres'))

@@ -10,9 +10,21 @@ import { BackupError } from './progress.ts'
 // Runs PostgreSQL's own pg_dump and pg_restore.
 
 /** Parameters of DATABASE_URL that Prisma and node-postgres accept, but libpq refuses. */
-const NOT_OF_LIBPQ = ['schema', 'connection_limit', 'pool_timeout', 'pgbouncer', 'statement_cache_size',
-  'socket_timeout', 'max_idle_connection_lifetime', 'sslaccept', 'sslidentity', 'sslpassword',
-  'uselibpqcompat', 'statement_timeout', 'query_timeout']
+const NOT_OF_LIBPQ = [
+  'schema',
+  'connection_limit',
+  'pool_timeout',
+  'pgbouncer',
+  'statement_cache_size',
+  'socket_timeout',
+  'max_idle_connection_lifetime',
+  'sslaccept',
+  'sslidentity',
+  'sslpassword',
+  'uselibpqcompat',
+  'statement_timeout',
+  'query_timeout'
+]
 
 /** Writes a consistent state of the database to a new file. */
 export async function dumpDatabase (url: string, file: string, signal?: AbortSignal): Promise<void> {
@@ -22,8 +34,14 @@ export async function dumpDatabase (url: string, file: string, signal?: AbortSig
 
 /** Restores a dump into an empty database, in one transaction. */
 export async function loadDump (url: string, file: string, signal?: AbortSignal): Promise<void> {
-  const args = [...schemaArguments(url), '--no-owner', '--no-privileges', '--exit-on-error',
-    '--single-transaction', file]
+  const args = [
+    ...schemaArguments(url),
+    '--no-owner',
+    '--no-privileges',
+    '--exit-on-error',
+    '--single-transaction',
+    file
+  ]
   await run('pg_restore', args, { url, signal })
 }
 
@@ -122,7 +140,8 @@ async function run (
     signal?.throwIfAborted()
     if ((error as NodeJS.ErrnoException).code === 'ENOENT') {
       throw new BackupError(
-        `${program} was not found: install PostgreSQL's client programs, of the server's version or newer, or copy by hand as docs/backup.md explains`,
+        `${program} was not found: install PostgreSQL's client programs, of the server's version or ` +
+          'newer, or copy by hand as docs/backup.md explains',
         { cause: error }
       )
     }

@@ -25,7 +25,8 @@ export async function restorePostgresql (
   const url = config.DATABASE_URL as string
   const schema = backedUpSchema(config)
   if (manifest.schema !== schema) {
-    throw new BackupError(`${directory} holds the schema ${manifest.schema}, but DATABASE_URL names ${schema}: they must be the same`)
+    throw new BackupError(`${directory} holds the schema ${manifest.schema}, but DATABASE_URL names ` +
+      `${schema}: they must be the same`)
   }
   await markEmptyDatabase(url, schema)
   try {
@@ -83,7 +84,8 @@ async function inspectSchema (
 ): Promise<{ isMarked: boolean, hasTables: boolean } | undefined> {
   const { rows } = await client.query<{ isMarked: boolean, hasTables: boolean }>(
     `
-    SELECT coalesce(bool_or(relname = $2), false) AS "isMarked", coalesce(bool_or(relname <> $2), false) AS "hasTables"
+    SELECT coalesce(bool_or(relname = $2), false) AS "isMarked", coalesce(bool_or(relname <> $2), false) AS
+      "hasTables"
     FROM pg_namespace LEFT JOIN pg_class ON relnamespace = pg_namespace.oid
     WHERE nspname = $1 GROUP BY nspname`,
     [schema, RESTORE_MARK]

@@ -33,7 +33,8 @@ export async function show (givenAddress: string, { json = false }: { json?: boo
     print(`${JSON.stringify({ address, limits: counts })}\n`)
     return 0
   }
-  print(`What Redis counts for ${address}. Reads that a process has leased ahead count; reads from its share don't:\n\n`)
+  print(`What Redis counts for ${address}. Reads that a process has leased ahead count; reads from its ` +
+    `share don't:\n\n`)
   print(formatTable([
     ['LIMIT', 'USED', 'OF', 'ENDS IN'],
     ...uses.map((

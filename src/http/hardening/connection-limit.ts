@@ -38,7 +38,8 @@ export default fp<{ max: number }>(async (app, { max: wanted }) => {
   if (max < wanted * WORTH_LOGGING) {
     app.log.info(
       { max },
-      `MAX_CONNECTIONS is ${wanted}, but the limit of open files (ulimit -n) allows ${max}; raise the limit of open files`
+      `MAX_CONNECTIONS is ${wanted}, but the limit of open files (ulimit -n) allows ${max}; raise the ` +
+        'limit of open files'
     )
   }
   let open = 0

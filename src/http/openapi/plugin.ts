@@ -16,13 +16,15 @@ import { answer, errors, nothing } from '../schemas.ts'
 
 /** The reference page may load scripts, styles and data only from its own host. */
 const PAGE_POLICY =
-  "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self' data:; connect-src 'self'; base-uri 'none'; form-action 'none'; frame-ancestors 'none'"
+  "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self' data:; connect-src 'self'; " +
+  "base-uri 'none'; form-action 'none'; frame-ancestors 'none'"
 
 /** Adapt the page to phones: narrower buttons, no empty column, and a viewport. */
 const NARROW_CSS =
   '.swagger-ui .response-col_links { display: none } .swagger-ui .btn.try-out__btn { padding-inline: 10px }'
 const NARROW_SCRIPT =
-  "document.head.append(Object.assign(document.createElement('meta'), { name: 'viewport', content: 'width=device-width, initial-scale=1' }))"
+  "document.head.append(Object.assign(document.createElement('meta'), { name: 'viewport', content: " +
+  "'width=device-width, initial-scale=1' }))"
 
 const CORS = ['Access-Control-Allow-Origin', 'Access-Control-Expose-Headers'] as const
 const HEADERS = [...CORS, 'ETag', 'Vary'] as const

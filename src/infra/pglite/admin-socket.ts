@@ -74,7 +74,8 @@ export class AdminConnection implements StatementRunner {
     this.#socket.write(lineOf({ text, name, values: positional(statement, values) }))
     const line = await this.#lines.next().catch(() => undefined)
     if (line === undefined || line.done === true) {
-      throw new DataDirError('The service ended before it responded: check whether the change was made, and try again')
+      throw new DataDirError('The service ended before it responded: check whether the change was made, ' +
+        'and try again')
     }
     const result = JSON.parse(line.value) as Response
     if ('error' in result) throw Object.assign(new Error(result.error.message), { code: result.error.code })

@@ -109,7 +109,8 @@ async function acquire (
 
 function createInUseError (dataDir: string, owner?: Owner): DataDirBusyError {
   const process = owner === undefined ? '' : ` (${owner.pid} on ${owner.hostname})`
-  return new DataDirBusyError(`DATA_DIR ${dataDir} is in use by another process${process}: the embedded database supports only one process; to run several, set DATABASE_URL`)
+  return new DataDirBusyError(`DATA_DIR ${dataDir} is in use by another process${process}: the embedded ` +
+    'database supports only one process; to run several, set DATABASE_URL')
 }
 
 async function tryLock (

@@ -77,7 +77,8 @@ export async function embeddedSecret (dataDir: string): Promise<string> {
 async function readSecret (path: string): Promise<string> {
   const secret = (await readFile(path, 'utf8')).trim()
   if (!/^[0-9a-f]{64}$/.test(secret)) {
-    throw new Error(`${path} is damaged (64 hexadecimal digits expected); remove it to generate a new secret, which signs out all users`)
+    throw new Error(`${path} is damaged (64 hexadecimal digits expected); remove it to generate a new ` +
+      'secret, which signs out all users')
   }
   return secret
 }

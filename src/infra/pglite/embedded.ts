@@ -31,7 +31,8 @@ const SOCKET_FOLDER = /^\/[^\0\n]*\/landfall-\w{6}$/
 
 /** The error for a folder that contains `RESTORING`. */
 export const createInterruptedError = (dataDir: string): DataDirError =>
-  new DataDirError(`DATA_DIR ${dataDir} contains an interrupted restore: empty it and UPLOADS_DIR, and restore again`)
+  new DataDirError(`DATA_DIR ${dataDir} contains an interrupted restore: empty it and UPLOADS_DIR, and ` +
+    'restore again')
 
 /**
  * Starts the embedded PostgreSQL in `<dataDir>/postgres`, and creates the database if there is none.

@@ -13,8 +13,11 @@ export function connectionOptions (connection: Connection): pg.PoolConfig {
   const schema = schemaOf(connection)
   const url = new URL(connection)
   // Prisma's adapter ignores the offset of times, so a session in another time zone would read wrong dates.
-  const options = [url.searchParams.get('options'), '-c TimeZone=UTC',
-    schema === undefined ? undefined : `-c search_path=${schema}`]
+  const options = [
+    url.searchParams.get('options'),
+    '-c TimeZone=UTC',
+    schema === undefined ? undefined : `-c search_path=${schema}`
+  ]
   url.searchParams.set('options', options.filter(Boolean).join(' '))
   return { connectionString: url.href }
 }
@@ -28,11 +31,13 @@ export function connectionOptions (connection: Connection): pg.PoolConfig {
 export function schemaOf (connection: Connection): string | undefined {
   if (typeof connection !== 'string') return undefined
   if (!URL.canParse(connection)) {
-    throw new Error('DATABASE_URL is not a valid address (special characters in a password must be percent-encoded)')
+    throw new Error('DATABASE_URL is not a valid address (special characters in a password must be ' +
+      'percent-encoded)')
   }
   const schema = new URL(connection).searchParams.get('schema') ?? 'public'
   if (!/^[a-z_][a-z0-9_$]{0,62}$/.test(schema)) {
-    throw new Error('DATABASE_URL names an invalid schema: the name may contain lower-case letters, digits, _ and $')
+    throw new Error('DATABASE_URL names an invalid schema: the name may contain lower-case letters, ' +
+      'digits, _ and $')
   }
   return schema === 'public' ? undefined : schema
 }

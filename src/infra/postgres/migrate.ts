@@ -145,7 +145,9 @@ export async function withSession<T> (
 async function requireDirectConnection (session: MigrationSession): Promise<void> {
   const [row] = await session.query('SELECT pg_backend_pid() AS id')
   if (row?.id === session.processId) return
-  throw new MigrationError("Migrations can't run through a pooler such as PgBouncer, which doesn't keep their lock: set MIGRATE_ON_START=false and run npm run landfall -- migrate with a DATABASE_URL that leads directly to PostgreSQL")
+  throw new MigrationError("Migrations can't run through a pooler such as PgBouncer, which doesn't keep " +
+    'their lock: set MIGRATE_ON_START=false and run npm run landfall -- migrate with a DATABASE_URL that ' +
+    'leads directly to PostgreSQL')
 }
 
 /** Creates the schema if it is missing. IF NOT EXISTS would need the privilege in any case. */

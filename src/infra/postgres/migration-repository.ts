@@ -91,7 +91,8 @@ export async function pendingMigrations (
   for (const migration of known) {
     const row = applied.get(migration.name)
     if (row !== undefined && !matchesChecksum(migration, row.checksum)) {
-      throw new MigrationError(`Migration ${migration.name} was edited after it had been applied: restore its file and put the change into a new migration`)
+      throw new MigrationError(`Migration ${migration.name} was edited after it had been applied: restore ` +
+        'its file and put the change into a new migration')
     }
   }
   return known.filter(({ name }) => !applied.has(name))
@@ -100,7 +101,8 @@ export async function pendingMigrations (
 async function readHistory (database: StatementRunner): Promise<AppliedMigration[]> {
   const [tables] = await database.run(FIND_TABLES)
   if (tables?.isRestoring === true) {
-    throw new MigrationError('A restore into this database was interrupted: empty the database and the uploads, and restore again')
+    throw new MigrationError('A restore into this database was interrupted: empty the database and the ' +
+      'uploads, and restore again')
   }
   return tables?.hasHistory === true ? await database.run(LIST_APPLIED) : []
 }

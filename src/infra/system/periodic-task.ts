@@ -26,8 +26,10 @@ export function runPeriodically (
     })
     return running
   }
-  const timers = [setInterval(run, intervalMs),
-    ...extraAfterMs === undefined ? [] : [setTimeout(run, extraAfterMs)]]
+  const timers = [
+    setInterval(run, intervalMs),
+    ...extraAfterMs === undefined ? [] : [setTimeout(run, extraAfterMs)]
+  ]
   for (const timer of timers) timer.unref()
   app.addHook('onClose', async () => {
     for (const timer of timers) clearTimeout(timer)

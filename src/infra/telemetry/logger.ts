@@ -58,8 +58,14 @@ function createPrettyOutput (): DestinationStream {
       >
     ) {
       const isResponse = msg === 'answered' && method !== undefined
-      return [method, path, isResponse ? undefined : msg, status, ms !== undefined && `${ms} ms`,
-        bytes !== undefined && `${bytes} bytes`]
+      return [
+        method,
+        path,
+        isResponse ? undefined : msg,
+        status,
+        ms !== undefined && `${ms} ms`,
+        bytes !== undefined && `${bytes} bytes`
+      ]
         .filter((part) => part !== undefined && part !== false).join(' ')
     }
   })

@@ -38,7 +38,8 @@ export async function serveMetrics (
   server.listen(port, host)
   await once(server, 'listening').catch((error: NodeJS.ErrnoException) => {
     if (error.code === 'EADDRINUSE') {
-      throw new Error(`Port ${port} of ${host} is in use by another process: stop it, or set OPS_PORT to another port`)
+      throw new Error(`Port ${port} of ${host} is in use by another process: stop it, or set OPS_PORT to ` +
+        'another port')
     }
     throw new Error(`OPS_PORT must be a port that the service can listen on: ${host}:${port} failed (${
       error.code ?? error.message

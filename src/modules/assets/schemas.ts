@@ -48,7 +48,9 @@ export const AssetRecord = Type.Object({
   }),
   variants: Type.Array(AssetVariant, {
     description:
-      'Smaller copies of a picture, the narrowest first. They are upright and have no metadata. Each is made by the first request for it. The list is empty for other files, and for pictures that are too narrow, too large or can not be decoded.'
+      'Smaller copies of a picture, the narrowest first. They are upright and have no metadata. Each is ' +
+      'made by the first request for it. The list is empty for other files, and for pictures that are ' +
+      'too narrow, too large or can not be decoded.'
   }),
   created_at: Type.String({ format: 'date-time' })
 }, { title: 'Asset' })
@@ -63,7 +65,8 @@ export const AssetWithUses = Type.Object({
   used_by: Type.Array(AssetUse, {
     maxItems: MAX_REFERENCES,
     description:
-      'The pages whose current documents contain the name of the file, or of a variant: the newest 100, newest first'
+      'The pages whose current documents contain the name of the file, or of a variant: the newest 100, ' +
+      'newest first'
   })
 }, { title: 'AssetWithUses' })
 
@@ -95,7 +98,8 @@ export const createAssetSchema = {
   tags,
   summary: 'Upload a file',
   description:
-    `One file in the form field \`${FILE_FIELD}\`, by default of at most 25 MiB. Other fields are ignored. After a 201, the file is stored durably; after an error, nothing is stored.`,
+    `One file in the form field \`${FILE_FIELD}\`, by default of at most 25 MiB. Other fields are ` +
+    'ignored. After a 201, the file is stored durably; after an error, nothing is stored.',
   consumes: ['multipart/form-data'],
   body: Type
     .Optional(Type.Object({
@@ -119,8 +123,8 @@ export const readAssetSchema = {
   operationId: 'getAsset',
   tags,
   summary: "Read one of the caller's assets",
-  description:
-    'The record of the file, and the pages that use it. The file itself is at its `url`. `If-Modified-Since` is ignored, because the use of a file has no date.',
+  description: 'The record of the file, and the pages that use it. The file itself is at its `url`. ' +
+    '`If-Modified-Since` is ignored, because the use of a file has no date.',
   params: IdParams,
   headers: ReadConditions,
   response: {
@@ -135,7 +139,9 @@ export const deleteAssetSchema = {
   tags,
   summary: "Delete one of the caller's assets and its file",
   description:
-    'The file is gone immediately. Shared caches may keep their copies for a year. With `if_unused=true` the file is kept, and the response is a 409, if a page uses it; a page that is written at the same time either keeps the file, or its document names a file that is gone.',
+    'The file is gone immediately. Shared caches may keep their copies for a year. With `if_unused=true` ' +
+    'the file is kept, and the response is a 409, if a page uses it; a page that is written at the same ' +
+    'time either keeps the file, or its document names a file that is gone.',
   params: IdParams,
   querystring: DeleteQuery,
   headers: WriteConditions,
@@ -170,7 +176,9 @@ export const readFileSchema = {
   tags: ['Public'],
   summary: 'Read the file of an asset',
   description:
-    'The content of a URL never changes, so caches may keep it forever. Types that browsers could execute, such as HTML and SVG, are served as downloads. The first request for a variant waits until it is made. After 10 seconds, or if too many wait, the answer is a 503.',
+    'The content of a URL never changes, so caches may keep it forever. Types that browsers could ' +
+    'execute, such as HTML and SVG, are served as downloads. The first request for a variant waits until ' +
+    'it is made. After 10 seconds, or if too many wait, the answer is a 503.',
   params: FileParams,
   headers: Type.Object({
     range: condition('Return only a part of the file, such as `bytes=0-99`'),

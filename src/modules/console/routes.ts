@@ -73,7 +73,8 @@ function pageHeaders ({ config, baseUrl }: FastifyInstance): Record<string, stri
   const origins = [...new Set(urls.map((url) => new URL(url).origin))].join(' ')
   return {
     'content-security-policy':
-      `default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self' blob: data: ${origins}; connect-src 'self'; base-uri 'none'; form-action 'none'; frame-ancestors 'none'`,
+      `default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self' blob: data: ${origins}; ` +
+      `connect-src 'self'; base-uri 'none'; form-action 'none'; frame-ancestors 'none'`,
     'cross-origin-opener-policy': 'same-origin'
   }
 }

@@ -21,7 +21,8 @@ export const putDocumentSchema = {
   tags,
   summary: 'Replace the document of a Landing Page',
   description:
-    'The body is the document itself. The service stores it byte for byte, including white space around it. Readers see the new document immediately.',
+    'The body is the document itself. The service stores it byte for byte, including white space around ' +
+    'it. Readers see the new document immediately.',
   params: IdParams,
   headers: WriteConditions,
   body: { ...Document, examples: [DOCUMENT] },
@@ -59,7 +60,9 @@ export const patchDocumentSchema = {
   tags,
   summary: 'Change parts of the document of a Landing Page',
   description:
-    'Takes a JSON Patch or a JSON Merge Patch of at most 64 KiB and applies it to the text of the document: every byte that it does not name stays as it was. Without `If-Match`, concurrent patches are all applied, one after the other. If they carry the same `If-Match`, only the first succeeds.',
+    'Takes a JSON Patch or a JSON Merge Patch of at most 64 KiB and applies it to the text of the ' +
+    'document: every byte that it does not name stays as it was. Without `If-Match`, concurrent patches ' +
+    'are all applied, one after the other. If they carry the same `If-Match`, only the first succeeds.',
   params: IdParams,
   headers: WriteConditions,
   // The schema checks only the type, because the parser passes an empty object or array in place of the

@@ -48,7 +48,8 @@ const OWN_VERSION =
 
 /** Hot. Also stores which assets of the owner the document names. */
 const CREATE = statement<WrittenPage>(`
-  INSERT INTO landing_pages AS pages (id, user_id, public_id, current_data, content_hash, created_at, updated_at,
+  INSERT INTO landing_pages AS pages (id, user_id, public_id, current_data, content_hash, created_at,
+    updated_at,
     authored_version, author_type, author_name, used_assets, used_assets_version)
   SELECT :id::uuid, owner.id, :publicId, :document, :contentHash, :now::timestamptz, :now::timestamptz,
     1, :authorType, :authorName, used.ids, 1

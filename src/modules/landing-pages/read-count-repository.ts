@@ -80,7 +80,8 @@ const deleteOld = (name: string, table: string, since: string) => `
     SELECT page_id, at FROM pages JOIN ${table} ON page_id = id WHERE at < ${since}::timestamptz
     LIMIT ${PRUNED_COUNTS} FOR UPDATE OF ${table} SKIP LOCKED
   ), ${name} AS (
-    DELETE FROM ${table} counted USING old_${name} old WHERE counted.page_id = old.page_id AND counted.at = old.at
+    DELETE FROM ${table} counted USING old_${name} old WHERE counted.page_id = old.page_id AND counted.at =
+      old.at
     RETURNING 1
   )`
 

@@ -46,7 +46,9 @@ export const readCountsSchema = {
   tags,
   summary: 'Show how often a Landing Page was read, by hour or day',
   description:
-    'Public reads with the status 200 or 304, in ascending order, with zeros where there were none. Without parameters: the last 24 hours. A read is usually counted within ten seconds. Hours are kept for 35 days, days for two years.',
+    'Public reads with the status 200 or 304, in ascending order, with zeros where there were none. ' +
+    'Without parameters: the last 24 hours. A read is usually counted within ten seconds. Hours are kept ' +
+    'for 35 days, days for two years.',
   params: IdParams,
   querystring: ReadCountsQuery,
   response: {

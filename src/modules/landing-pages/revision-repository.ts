@@ -32,7 +32,8 @@ const OWN_PAGE = 'landing_pages WHERE id = :pageId::uuid AND user_id = :userId::
 /** Of the current version in landing_pages. A version that an older release wrote is the owner's. */
 export const AUTHORSHIP =
   `CASE WHEN authored_version = version THEN author_type ELSE 'user' END AS "authorType",
-    CASE WHEN authored_version = version THEN author_name ELSE (SELECT email FROM users WHERE users.id = user_id) END
+    CASE WHEN authored_version = version THEN author_name ELSE (SELECT email FROM users WHERE users.id =
+      user_id) END
       AS "authorName",
     CASE WHEN authored_version = version THEN restored_from END AS "restoredFrom"`
 
@@ -82,7 +83,8 @@ const PRUNE = statement<{ lastId: string | null, deleted: number }>(`
     WINDOW newest AS (PARTITION BY id ORDER BY version DESC ROWS UNBOUNDED PRECEDING)
   ), expired AS MATERIALIZED (
     SELECT id, max(version) AS newest FROM versions
-    WHERE place > :maxCount::bigint OR bytes > :maxBytes::bigint OR replaced_at < :replacedSince::timestamptz GROUP BY id
+    WHERE place > :maxCount::bigint OR bytes > :maxBytes::bigint OR replaced_at < :replacedSince::timestamptz
+      GROUP BY id
   ), oldest AS MATERIALIZED (
     SELECT id, version FROM expired CROSS JOIN LATERAL (
       SELECT version FROM landing_page_revisions WHERE page_id = id AND version <= newest

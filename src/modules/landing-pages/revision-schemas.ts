@@ -32,7 +32,9 @@ export const listRevisionsSchema = {
   tags,
   summary: 'List the versions of a Landing Page, newest first',
   description:
-    'Each write that changes the document adds a version. The current version is always kept; the service removes earlier versions when there are too many (`REVISIONS_MAX`, `REVISIONS_DAYS`, `REVISIONS_MAX_BYTES`).',
+    'Each write that changes the document adds a version. The current version is always kept; the ' +
+    'service removes earlier versions when there are too many (`REVISIONS_MAX`, `REVISIONS_DAYS`, ' +
+    '`REVISIONS_MAX_BYTES`).',
   params: IdParams,
   querystring: PageQuery,
   response: {
@@ -58,7 +60,8 @@ export const restoreRevisionSchema = {
   tags,
   summary: 'Restore a version of a Landing Page',
   description:
-    'Writes the document of the version as a new version, which readers see immediately. If the current document has the same bytes, nothing changes.',
+    'Writes the document of the version as a new version, which readers see immediately. If the current ' +
+    'document has the same bytes, nothing changes.',
   params: RevisionParams,
   headers: WriteConditions,
   response: {

@@ -10,7 +10,8 @@ const PUBLIC_ID = '4nJ8sQzR2bXw7kLmT0yHcV'
 export const Document = Type.Union([Type.Record(Type.String(), Type.Unknown()), Type.Array(Type.Unknown())], {
   title: 'Document',
   description:
-    'A JSON object or array, by default of at most 1 MiB, nested at most 100 levels deep. The service stores it byte for byte as it was sent.',
+    'A JSON object or array, by default of at most 1 MiB, nested at most 100 levels deep. The service ' +
+    'stores it byte for byte as it was sent.',
   examples: [DOCUMENT]
 })
 
@@ -75,7 +76,8 @@ export const listSchema = {
   tags,
   summary: "List the caller's Landing Pages, newest first",
   description:
-    'If the documents are large, a response may have fewer than `limit` records even though there are more. The `Link` header contains the URL of the next records.',
+    'If the documents are large, a response may have fewer than `limit` records even though there are ' +
+    'more. The `Link` header contains the URL of the next records.',
   querystring: PageQuery,
   response: {
     200: answer(Type.Array(LandingPage), 'The pages', 'Link?'),
@@ -101,7 +103,8 @@ export const updateSchema = {
   tags,
   summary: 'Replace the document of a Landing Page',
   description:
-    `Replaces the whole document. Readers see the new document immediately. An empty object changes nothing, and the response is the current page. ${WRAPPED}`,
+    'Replaces the whole document. Readers see the new document immediately. An empty object changes ' +
+    `nothing, and the response is the current page. ${WRAPPED}`,
   params: IdParams,
   headers: WriteConditions,
   body: { ...UpdateBody, ...EXAMPLE },
@@ -130,7 +133,10 @@ export const publicReadSchema = {
   tags: ['Public'],
   summary: 'Read the document of a Landing Page',
   description:
-    'Returns the document byte for byte as it was sent. By default, a client address may read 30 times a minute, or 1,000 times from an allowed host. Reads with the status 304 or 404 count, too. The `RateLimit` header contains the number of reads left; if the service has several processes, the real number may be higher.',
+    'Returns the document byte for byte as it was sent. By default, a client address may read 30 times a ' +
+    'minute, or 1,000 times from an allowed host. Reads with the status 304 or 404 count, too. The ' +
+    '`RateLimit` header contains the number of reads left; if the service has several processes, the ' +
+    'real number may be higher.',
   params: PublicParams,
   headers: ReadConditions,
   response: {

@@ -15,8 +15,9 @@ const LandingPageSummary = Type.Object({
   id,
   public_id: publicId,
   label: Type.Union([Type.String({ minLength: 1, maxLength: MAX_LABEL_LENGTH }), Type.Null()], {
-    description:
-      `The string in the document's own \`title\`, else \`name\`, else \`headline\`, cut to ${MAX_LABEL_LENGTH} characters. Null if there is none, or if it is blank, or if it lies behind the first ${START_LENGTH} characters of the document.`,
+    description: `The string in the document's own \`title\`, else \`name\`, else \`headline\`, cut to ` +
+      `${MAX_LABEL_LENGTH} characters. Null if there is none, or if it is blank, or if it lies behind ` +
+      `the first ${START_LENGTH} characters of the document.`,
     examples: ['Hello']
   }),
   byte_size: Type.Integer({ minimum: 2, description: 'Size of the document' }),
@@ -27,7 +28,8 @@ const LandingPageSummary = Type.Object({
     minItems: HOURS,
     maxItems: HOURS,
     description:
-      `How often the page was read (200 and 304 together) in each of the last ${HOURS} hours (UTC), oldest first. The last one is the current hour.`
+      `How often the page was read (200 and 304 together) in each of the last ${HOURS} hours (UTC), ` +
+      'oldest first. The last one is the current hour.'
   })
 }, { title: 'LandingPageSummary' })
 

@@ -133,8 +133,11 @@ export class Members {
     const heartbeat = `${++this.#beats} ${this.#mayHaveShare(sentAt) ? 1 : 0}`
     try {
       const [, heartbeats] = await this.#redis.run(async (redis) =>
-        await Promise.all([redis.hset(MEMBERS_KEY, this.#id, heartbeat), redis.hgetall(MEMBERS_KEY),
-          redis.pexpire(MEMBERS_KEY, this.#windowMs + VALID_MS)])
+        await Promise.all([
+          redis.hset(MEMBERS_KEY, this.#id, heartbeat),
+          redis.hgetall(MEMBERS_KEY),
+          redis.pexpire(MEMBERS_KEY, this.#windowMs + VALID_MS)
+        ])
       )
       const now = clock.now()
       if (now >= this.#validUntil) this.#since = now

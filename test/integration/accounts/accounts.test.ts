@@ -96,8 +96,11 @@ const refused: [name: string, user: unknown, errors: string[]][] = [
   ['an array', [], [signUpShape]],
   ['empty', {}, blankAll],
   ['nulls', { email: null, password: null, password_confirmation: null }, blankAll],
-  ['numbers', { email: 1, password: 2, password_confirmation: 3 }, ['Email must be a string',
-    'Password must be a string', 'Password confirmation must be a string']],
+  ['numbers', { email: 1, password: 2, password_confirmation: 3 }, [
+    'Email must be a string',
+    'Password must be a string',
+    'Password confirmation must be a string'
+  ]],
   ['an object as e-mail address', { ...valid('x'), email: { contains: '@' } }, ['Email must be a string']],
   ['a blank e-mail address', valid('  '), ["Email can't be blank"]],
   ['no @', valid('nobody'), ['Email is invalid']],
@@ -129,8 +132,10 @@ const refused: [name: string, user: unknown, errors: string[]][] = [
     'Email is too long (maximum is 254 characters)',
     'Email is invalid'
   ]],
-  ['60,000 @', valid('@'.repeat(60_000)), ['Email is too long (maximum is 254 characters)',
-    'Email is invalid']],
+  ['60,000 @', valid('@'.repeat(60_000)), [
+    'Email is too long (maximum is 254 characters)',
+    'Email is invalid'
+  ]],
   ['a local part of 68 bytes in 17 characters', valid(`${'\u{20bb7}'.repeat(17)}@example.com`), [
     'Email is invalid'
   ]],

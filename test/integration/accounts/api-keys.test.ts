@@ -87,8 +87,11 @@ t.test('every broken rule of a new key is reported, and none is made', async (t)
       "Scopes can't be blank",
       "Current password can't be blank"
     ]],
-    ['nothing in it', { name: '', scopes: [], current_password: '' }, ["Name can't be blank",
-      "Scopes can't be blank", "Current password can't be blank"]],
+    ['nothing in it', { name: '', scopes: [], current_password: '' }, [
+      "Name can't be blank",
+      "Scopes can't be blank",
+      "Current password can't be blank"
+    ]],
     ['a long name', { name: 'x'.repeat(101) }, ['Name is too long (maximum is 100 characters)']],
     ['a name with a line break', { name: 'a\r\nb' }, ['Name contains characters that are not valid']],
     ['a name with NUL', { name: 'a\0b' }, ['Name contains characters that are not valid']],
@@ -239,8 +242,16 @@ t.test('an expired key is refused, and still listed', async (t) => {
 t.test('what only looks like a key is a 401', async (t) => {
   const owner = await signUp(app)
   const { key } = await createKey(app, owner, SCOPES)
-  const wrong = [key.slice(0, -1), `${key}A`, key.replace('lf_', 'LF_'), key.slice(3), `lf_${'0'.repeat(46)}`,
-    `lf_${'A'.repeat(40)}000000`, 'lf_', `${key.slice(0, -1)}${key.endsWith('a') ? 'b' : 'a'}`]
+  const wrong = [
+    key.slice(0, -1),
+    `${key}A`,
+    key.replace('lf_', 'LF_'),
+    key.slice(3),
+    `lf_${'0'.repeat(46)}`,
+    `lf_${'A'.repeat(40)}000000`,
+    'lf_',
+    `${key.slice(0, -1)}${key.endsWith('a') ? 'b' : 'a'}`
+  ]
   for (const token of wrong) {
     const response = await get({ headers: { authorization: `Bearer ${token}` } }, '/assets')
     t.equal(response.statusCode, 401, token)
@@ -288,8 +299,11 @@ t.test('an account has at most 100 keys, and expired ones do not count', async (
     errors: ['An account can have 100 API keys: delete one that is not needed any more']
   })
   t.same((await create(owner, { name: '', current_password: 'something else' })).json(), {
-    errors: ['Current password is wrong', "Name can't be blank",
-      'An account can have 100 API keys: delete one that is not needed any more']
+    errors: [
+      'Current password is wrong',
+      "Name can't be blank",
+      'An account can have 100 API keys: delete one that is not needed any more'
+    ]
   })
   await app.database.apiKey.update({ where: { id }, data: { expiresAt: new Date(0) } })
   t.equal((await create(owner, {})).statusCode, 201)

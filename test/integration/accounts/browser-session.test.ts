@@ -137,10 +137,23 @@ t.test('a body is optional, also one with a type', async (t) => {
 t.test('attack: pages of other origins can neither renew nor end a session, nor plant one', async (t) => {
   const victim = await startBrowser()
   const attacker = await signUp(app)
-  const origins = [undefined, 'null', '', 'https://evil.example', 'http://landfall.test:3000',
-    'https://landfall.test', 'http://landfall.test.evil.example', 'http://evil-landfall.test',
-    'http://landfall.test/', 'http://landfall.test, http://evil.example', 'http://x@landfall.test',
-    'http://localhost:5173', 'http://127.0.0.1', 'file://', 'HTTP://LANDFALL.TEST']
+  const origins = [
+    undefined,
+    'null',
+    '',
+    'https://evil.example',
+    'http://landfall.test:3000',
+    'https://landfall.test',
+    'http://landfall.test.evil.example',
+    'http://evil-landfall.test',
+    'http://landfall.test/',
+    'http://landfall.test, http://evil.example',
+    'http://x@landfall.test',
+    'http://localhost:5173',
+    'http://127.0.0.1',
+    'file://',
+    'HTTP://LANDFALL.TEST'
+  ]
   for (const origin of origins) {
     const host = { host: 'localhost:3000' }
     for (
@@ -368,8 +381,14 @@ t.test('renewals, sign-outs and replays are recorded, without a token', async (t
   ])
   t.equal(events.length, 8)
   const access = lines.filter(({ route, msg }) => route === '/auth/browser_session' && msg === 'answered')
-  t.match(access.map(({ method, status, user: by }) => [method, status, by]), [['POST', 200, user], ['POST',
-    200, user], ['DELETE', 204, user], ['POST', 200], ['POST', 200], ['POST', 401]])
+  t.match(access.map(({ method, status, user: by }) => [method, status, by]), [
+    ['POST', 200, user],
+    ['POST', 200, user],
+    ['DELETE', 204, user],
+    ['POST', 200],
+    ['POST', 200],
+    ['POST', 401]
+  ])
   const output = JSON.stringify(lines)
   for (const secret of [owner.refresh_token, owner.cookie.split('=')[1]!, cookieOf(next).split('=')[1]!]) {
     t.notOk(output.includes(secret))

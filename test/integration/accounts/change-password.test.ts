@@ -53,8 +53,11 @@ t.test('every broken rule of the new password is reported, and nothing changes',
   const owner = await signUp(app)
   const { email } = owner.user
   const cases: [string, unknown, string[]][] = [
-    ['nothing', {}, ["Current password can't be blank", "Password can't be blank",
-      "Password confirmation can't be blank"]],
+    ['nothing', {}, [
+      "Current password can't be blank",
+      "Password can't be blank",
+      "Password confirmation can't be blank"
+    ]],
     ['too short and another one', { ...valid, password: 'short', password_confirmation: 'other' }, [
       'Password is too short (minimum is 8 characters)',
       "Password confirmation doesn't match Password"

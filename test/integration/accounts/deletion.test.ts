@@ -41,11 +41,17 @@ async function rowsOf (userId: number): Promise<Record<string, number>> {
   const [row] = await query(
     settings.DATABASE_URL as string,
     `SELECT ${
-      ['users WHERE id', 'account_deletions WHERE user_id', 'sessions WHERE user_id',
-        'api_keys WHERE user_id', 'mails WHERE user_id', 'mail_links WHERE user_id',
-        'landing_pages WHERE user_id', 'assets WHERE user_id'].map((place) =>
-          `(SELECT count(*)::integer FROM ${place} = ${userId}) AS ${place.split(' ')[0]}`
-        ).join(', ')
+      [
+        'users WHERE id',
+        'account_deletions WHERE user_id',
+        'sessions WHERE user_id',
+        'api_keys WHERE user_id',
+        'mails WHERE user_id',
+        'mail_links WHERE user_id',
+        'landing_pages WHERE user_id',
+        'assets WHERE user_id'
+      ].map((place) => `(SELECT count(*)::integer FROM ${place} = ${userId}) AS ${place.split(' ')[0]}`)
+        .join(', ')
     }`
   )
   return row as unknown as Record<string, number>
@@ -74,8 +80,10 @@ t.test('with the account go its pages, files, sessions and keys, at once on all 
     headers: { ...owner.headers, 'content-type': 'application/json' },
     payload: '{"v":2}'
   })
-  const [file, keptFile] = [(await upload(app, owner, 'a')).json(),
-    (await upload(app, neighbour, 'b')).json()]
+  const [file, keptFile] = [
+    (await upload(app, owner, 'a')).json(),
+    (await upload(app, neighbour, 'b')).json()
+  ]
   const pageUrl = `/landing_pages/${page.public_id}`
   t.equal(await readStatus(pageUrl), 200)
   t.equal(await readStatus(pathOf(file)), 200)

@@ -48,8 +48,11 @@ t.test('a link confirms once, also if it is used several times at once', async (
   const { app, mail, confirm } = await setUp(t)
   const { user, headers } = await signUp(app)
   const token = await mail.linkTo(user.email)
-  const statuses = await Promise.all([confirm(token, headers), confirm(token, headers),
-    confirm(token, headers)])
+  const statuses = await Promise.all([
+    confirm(token, headers),
+    confirm(token, headers),
+    confirm(token, headers)
+  ])
   t.same(statuses.toSorted(), [204, 422, 422])
   const response = await app.inject({ method: 'PUT', url: '/auth/email_confirmations', payload: { token } })
   t.same(response.json(), INVALID_LINK)

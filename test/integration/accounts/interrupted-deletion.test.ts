@@ -86,7 +86,8 @@ t.test('what a statement before the deletion has written is deleted, too', async
     [owner.user.id]
   )
   await signIn.client.query(
-    "INSERT INTO landing_pages (id, public_id, user_id, current_data, content_hash) VALUES (gen_random_uuid(), 'late', $1, '{}', '')",
+    'INSERT INTO landing_pages (id, public_id, user_id, current_data, content_hash) VALUES ' +
+      "(gen_random_uuid(), 'late', $1, '{}', '')",
     [owner.user.id]
   )
   const answer = deleteAccount(owner)
@@ -182,7 +183,8 @@ t.test('a hundred deletions that cannot be finished do not keep a newer one from
   const keys = await query(
     settings.DATABASE_URL as string,
     `WITH added AS (
-      INSERT INTO users (email, password_hash) SELECT 'stuck ' || n, '' FROM generate_series(1, 100) n RETURNING id
+      INSERT INTO users (email, password_hash) SELECT 'stuck ' || n, '' FROM generate_series(1, 100) n
+        RETURNING id
     ), begun AS (
       INSERT INTO account_deletions (user_id, begun_at) SELECT id, now() - interval '1 hour' FROM added
     )

@@ -79,8 +79,19 @@ t.test('enumeration by status, headers and body: every address gets the same ans
   const answers = []
   // The fourth and the fifth request for the known address are beyond the limit of mails.
   for (
-    const address of [email, email, email, email, email, 'nobody@example.com', 'malformed', '', '\u0000',
-      '\ud800', `${'x'.repeat(60_000)}@example.com`]
+    const address of [
+      email,
+      email,
+      email,
+      email,
+      email,
+      'nobody@example.com',
+      'malformed',
+      '',
+      '\u0000',
+      '\ud800',
+      `${'x'.repeat(60_000)}@example.com`
+    ]
   ) {
     const { statusCode, body, headers } = (await ask(address)).response
     answers.push(JSON.stringify({ statusCode, body, ...headers, date: '', 'x-request-id': '' }))

@@ -339,8 +339,15 @@ t.test('a mail with an address of more than one meaning is given up', async (t) 
   const server = await startMailServer(t)
   const { app, url } = await setUp(t, server.settings)
   for (
-    const recipient of ['"a@evil.test"@example.com', 'a@example.com,b@evil.test', 'a@b@example.com',
-      'a@example.com>\r\nRCPT TO:<b@evil.test', 'a(b@evil.test)@example.com', 'Name <a@evil.test>', 'a']
+    const recipient of [
+      '"a@evil.test"@example.com',
+      'a@example.com,b@evil.test',
+      'a@b@example.com',
+      'a@example.com>\r\nRCPT TO:<b@evil.test',
+      'a(b@evil.test)@example.com',
+      'Name <a@evil.test>',
+      'a'
+    ]
   ) {
     await queue(url, { recipient })
   }

@@ -36,8 +36,14 @@ t.test('the list shows each session once, newest first, and which one asks', asy
   t.same(others, [])
   t.match(newest, { user_agent: 'a tablet', address: '203.0.113.7', last_used_at: null, current: false })
   t.match(oldest, { user_agent: 'a laptop', address: '127.0.0.1', current: true })
-  t.same(Object.keys(newest!).sort(), ['address', 'created_at', 'current', 'id', 'last_used_at',
-    'user_agent'])
+  t.same(Object.keys(newest!).sort(), [
+    'address',
+    'created_at',
+    'current',
+    'id',
+    'last_used_at',
+    'user_agent'
+  ])
   const lastUsed = oldest?.last_used_at ?? ''
   t.match(lastUsed, /:00\.000Z$/, 'to the minute')
   t.ok(Math.abs(Date.parse(lastUsed) - before) < 2 * 60_000)
@@ -171,8 +177,11 @@ t.test("a session of somebody else is as unknown as any other id, and isn't ende
 
 t.test('sessions that can not be used any more are not listed', async (t) => {
   const owner = await signUp(app)
-  const [signedOut, expired, unrefreshable] = [await signIn(app, owner), await signIn(app, owner),
-    await signIn(app, owner)]
+  const [signedOut, expired, unrefreshable] = [
+    await signIn(app, owner),
+    await signIn(app, owner),
+    await signIn(app, owner)
+  ]
   await app.inject({
     method: 'DELETE',
     url: '/auth/sign_out',

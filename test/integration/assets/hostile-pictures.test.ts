@@ -25,27 +25,64 @@ async function pass (t: Test, pictures: Record<string, Buffer>): Promise<Record<
 
 t.test('bombs and false sizes give small pictures or none', async (t) => {
   t.strictSame(await pass(t, await bombs()), {
-    made: ['png of 147 MB, interlaced', 'png with a profile of 1 GB', 'png with a text of 1 GB',
-      'png with XMP of 1 GB', 'png with 50,000 texts', 'png of 100,000 by 1', 'png of 400 by 100,000',
-      'png with more pixels than it says', 'gif of 10,000 frames', 'gif of 10,000 frames on a large screen',
-      'webp of 10,000 frames', 'jpeg whose header says 7,000 by 7,000', 'jpeg of 65,500 by 1',
-      'jpeg of 100 scans'],
-    refused: ['png of 392 MB', 'png with fewer pixels than it says', 'gif without a frame',
-      'webp whose header says 7,000 by 7,000'],
-    'without variants': ['png of 900 million pixels', 'png whose header says 2^31', 'png of 1 by 100,000',
-      'gif whose screen is 65,535 by 65,535', 'webp whose header says 16,384 by 16,384',
-      'jpeg whose header says 65,500 by 65,500', 'jpeg of 1 by 65,500',
-      'avif whose header says 65,535 by 65,535', 'avif whose header says 7,000 by 7,000']
+    made: [
+      'png of 147 MB, interlaced',
+      'png with a profile of 1 GB',
+      'png with a text of 1 GB',
+      'png with XMP of 1 GB',
+      'png with 50,000 texts',
+      'png of 100,000 by 1',
+      'png of 400 by 100,000',
+      'png with more pixels than it says',
+      'gif of 10,000 frames',
+      'gif of 10,000 frames on a large screen',
+      'webp of 10,000 frames',
+      'jpeg whose header says 7,000 by 7,000',
+      'jpeg of 65,500 by 1',
+      'jpeg of 100 scans'
+    ],
+    refused: [
+      'png of 392 MB',
+      'png with fewer pixels than it says',
+      'gif without a frame',
+      'webp whose header says 7,000 by 7,000'
+    ],
+    'without variants': [
+      'png of 900 million pixels',
+      'png whose header says 2^31',
+      'png of 1 by 100,000',
+      'gif whose screen is 65,535 by 65,535',
+      'webp whose header says 16,384 by 16,384',
+      'jpeg whose header says 65,500 by 65,500',
+      'jpeg of 1 by 65,500',
+      'avif whose header says 65,535 by 65,535',
+      'avif whose header says 7,000 by 7,000'
+    ]
   })
 })
 
 t.test('files of two kinds give pictures without the other kind', async (t) => {
   t.strictSame(await pass(t, await polyglots()), {
-    made: ['page.html.jpg', 'after.jpg', 'two.jpg', 'archive.png', 'chunk.png', 'script.gif', 'after.webp',
-      'after.avif', 'rows.png'],
+    made: [
+      'page.html.jpg',
+      'after.jpg',
+      'two.jpg',
+      'archive.png',
+      'chunk.png',
+      'script.gif',
+      'after.webp',
+      'after.avif',
+      'rows.png'
+    ],
     refused: [],
-    'without variants': ['brand.png', 'drawing.png', 'document.png', 'sheet.png', 'magick.jpg',
-      'postscript.jpg']
+    'without variants': [
+      'brand.png',
+      'drawing.png',
+      'document.png',
+      'sheet.png',
+      'magick.jpg',
+      'postscript.jpg'
+    ]
   })
 })
 

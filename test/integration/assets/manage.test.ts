@@ -108,9 +108,25 @@ t.test('unknown ids, malformed ids and ids of other users get the same 404, byte
   const owner = await signUp(app)
   const stranger = await signUp(app)
   const asset = (await upload(app, owner, PNG)).json()
-  const ids = [asset.id, asset.id.toUpperCase(), randomUUID(), '00000000-0000-0000-0000-000000000000', 'x',
-    '1', '-1', 'null', 'undefined', '%00', 'a%2Fb', "'%20OR%201=1--", `${asset.id}0`, `{${asset.id}}`,
-    asset.id.replaceAll('-', ''), 'x'.repeat(3000), '%F0%9F%98%80']
+  const ids = [
+    asset.id,
+    asset.id.toUpperCase(),
+    randomUUID(),
+    '00000000-0000-0000-0000-000000000000',
+    'x',
+    '1',
+    '-1',
+    'null',
+    'undefined',
+    '%00',
+    'a%2Fb',
+    "'%20OR%201=1--",
+    `${asset.id}0`,
+    `{${asset.id}}`,
+    asset.id.replaceAll('-', ''),
+    'x'.repeat(3000),
+    '%F0%9F%98%80'
+  ]
   for (const method of ['GET', 'DELETE'] as const) {
     for (const id of ids) {
       const response = await app.inject({ method, url: `/assets/${id}`, headers: stranger.headers })
@@ -168,12 +184,16 @@ onEachStore(
     t.equal((await send('GET', { 'if-none-match': etag })).statusCode, 304)
     t.equal((await send('GET', { 'if-match': '"x"' })).statusCode, 412)
     for (
-      const [headers, named] of [[{ 'if-match': '"x"' }, 'If-Match'], [{ 'if-match': `W/${etag}` },
-        'If-Match'], [{ 'if-none-match': '*' }, 'If-None-Match'], [{ 'if-none-match': etag },
-        'If-None-Match'], [{ 'if-unmodified-since': past }, 'If-Unmodified-Since']] as [
-          Record<string, string>,
-          string
-        ][]
+      const [headers, named] of [
+        [{ 'if-match': '"x"' }, 'If-Match'],
+        [{ 'if-match': `W/${etag}` }, 'If-Match'],
+        [{ 'if-none-match': '*' }, 'If-None-Match'],
+        [{ 'if-none-match': etag }, 'If-None-Match'],
+        [{ 'if-unmodified-since': past }, 'If-Unmodified-Since']
+      ] as [
+        Record<string, string>,
+        string
+      ][]
     ) {
       const response = await send('DELETE', headers)
       t.equal(response.statusCode, 412, JSON.stringify(headers))
@@ -190,8 +210,12 @@ t.test('DELETE without a body accepts any Content-Type', async (t) => {
   const app = await buildTestApp(t)
   const account = await signUp(app)
   for (
-    const type of ['application/x-www-form-urlencoded', 'multipart/form-data; boundary=x', 'application/json',
-      'nonsense']
+    const type of [
+      'application/x-www-form-urlencoded',
+      'multipart/form-data; boundary=x',
+      'application/json',
+      'nonsense'
+    ]
   ) {
     const { id } = (await upload(app, account, PNG)).json()
     const response = await app.inject({
@@ -219,8 +243,10 @@ onEachStore(
       }
       const remove = async () =>
         (await fetch(`${url}/assets/${asset.id}`, { method: 'DELETE', headers: account.headers })).status
-      const [reads, deletes] = await Promise.all([Promise.all(Array.from({ length: 20 }, read)),
-        Promise.all(Array.from({ length: 5 }, remove))])
+      const [reads, deletes] = await Promise.all([
+        Promise.all(Array.from({ length: 20 }, read)),
+        Promise.all(Array.from({ length: 5 }, remove))
+      ])
       t.ok(reads.every((status) => status === 200 || status === 404), `${reads}`)
       t.strictSame(deletes.sort(), [204, 404, 404, 404, 404])
     }
@@ -230,9 +256,14 @@ onEachStore(
 t.test('every asset route requires a token', async (t) => {
   const app = await buildTestApp(t)
   for (
-    const [method, url] of [['GET', '/assets'], ['HEAD', '/assets'], ['POST', '/assets'], ['GET',
-      `/assets/${randomUUID()}`], ['HEAD', `/assets/${randomUUID()}`], ['DELETE',
-      `/assets/${randomUUID()}`]] as const
+    const [method, url] of [
+      ['GET', '/assets'],
+      ['HEAD', '/assets'],
+      ['POST', '/assets'],
+      ['GET', `/assets/${randomUUID()}`],
+      ['HEAD', `/assets/${randomUUID()}`],
+      ['DELETE', `/assets/${randomUUID()}`]
+    ] as const
   ) {
     t.equal((await app.inject({ method, url })).statusCode, 401, `${method} ${url}`)
   }

@@ -39,8 +39,16 @@ t.test('an upload that is aborted at any point leaves no file and no record', as
   const url = await listen(app)
   const body = form(file(noise(3 * MEBIBYTE)))
   for (
-    const end of [0, 10, partHead(file('')).length, 100_000, MEBIBYTE, body.length - END.length - 1,
-      body.length - END.length + 2, body.length - 1]
+    const end of [
+      0,
+      10,
+      partHead(file('')).length,
+      100_000,
+      MEBIBYTE,
+      body.length - END.length - 1,
+      body.length - END.length + 2,
+      body.length - 1
+    ]
   ) {
     for (
       const headers of [{ 'content-length': `${body.length}` }, { 'transfer-encoding': 'chunked' }] as Record<
@@ -144,15 +152,25 @@ t.test('a refusal reaches clients that start to read only after they have sent t
     headers: Record<string, string>,
     start: Buffer
   ][] = [
-    ['a Content-Length over the limit', [413], account, { 'content-length': `${size + 1000}` },
-      partHead(file(''))],
+    [
+      'a Content-Length over the limit',
+      [413],
+      account,
+      { 'content-length': `${size + 1000}` },
+      partHead(file(''))
+    ],
     ['a chunked file over the limit', [413], account, { 'transfer-encoding': 'chunked' }, partHead(file(''))],
     ['a wrong content type', [415], account, {
       'content-length': `${size + 1000}`,
       'content-type': 'image/png'
     }, Buffer.from('')],
-    ['a second file', [413, 422], account, { 'transfer-encoding': 'chunked' },
-      Buffer.concat([form(file(PNG)).subarray(0, -END.length), partHead(file(''))])],
+    [
+      'a second file',
+      [413, 422],
+      account,
+      { 'transfer-encoding': 'chunked' },
+      Buffer.concat([form(file(PNG)).subarray(0, -END.length), partHead(file(''))])
+    ],
     ['an invalid token', [401], { ...account, headers: { authorization: 'Bearer x' } }, {
       'content-length': `${size + 1000}`
     }, partHead(file(''))]

@@ -124,8 +124,23 @@ t.test('a profile that is broken or for other colours does not keep a picture fr
 
 t.test('every kind of PNG keeps its colours', async (t) => {
   const { variantsOf } = await start(t)
-  const kinds = [[0, 1], [0, 2], [0, 4], [0, 8], [0, 16], [2, 8], [2, 16], [3, 1], [3, 2], [3, 4], [3, 8], [4,
-    8], [4, 16], [6, 8], [6, 16]] as const
+  const kinds = [
+    [0, 1],
+    [0, 2],
+    [0, 4],
+    [0, 8],
+    [0, 16],
+    [2, 8],
+    [2, 16],
+    [3, 1],
+    [3, 2],
+    [3, 4],
+    [3, 8],
+    [4, 8],
+    [4, 16],
+    [6, 8],
+    [6, 16]
+  ] as const
   for (const [colour, depth] of kinds) {
     // The left half has the lowest samples, the right half the highest, alpha included.
     const header: PngHeader = { width: 400, height: 200, colour, depth }
@@ -163,11 +178,18 @@ t.test('transparency is kept, of palettes and single colours too', async (t) => 
   const picture = (left: number[]) =>
     sharp(Buffer.alloc(200 * 1600, row(left)), { raw: { width: 400, height: 200, channels: 4 } })
   const cases: [title: string, content: Buffer, left: number[], right: number[]][] = [
-    ['a palette with alpha',
-      pngOfRows(indexed, halves(indexed), palette(2), pngChunk('tRNS', Buffer.from([64, 255]))), [10, 20, 30,
-      64], [200, 100, 50, 255]],
-    ['a transparent grey', pngOfRows(grey, halves(grey), pngChunk('tRNS', Buffer.from([0, 0]))), [0, 0, 0, 0],
-      [255, 255, 255, 255]],
+    [
+      'a palette with alpha',
+      pngOfRows(indexed, halves(indexed), palette(2), pngChunk('tRNS', Buffer.from([64, 255]))),
+      [10, 20, 30, 64],
+      [200, 100, 50, 255]
+    ],
+    [
+      'a transparent grey',
+      pngOfRows(grey, halves(grey), pngChunk('tRNS', Buffer.from([0, 0]))),
+      [0, 0, 0, 0],
+      [255, 255, 255, 255]
+    ],
     ['lossy WebP', await picture(glass).webp().toBuffer(), glass, red],
     ['lossless WebP', await picture(glass).webp({ lossless: true, effort: 1 }).toBuffer(), glass, red],
     ['AVIF', await picture(glass).avif({ effort: 0 }).toBuffer(), glass, red],

@@ -83,8 +83,10 @@ t.test('a write waits for a deletion that is not committed, and then does not li
     const [asset, other] = [await uploaded(), await uploaded()]
     const page = await createPage(app, owner, '[]')
     const deletion = await transaction(t)
-    const { rows } = await deletion.query("SELECT * FROM delete_asset_used_by($1, $2, '{}', 100)", [asset.id,
-      owner.user.id])
+    const { rows } = await deletion.query("SELECT * FROM delete_asset_used_by($1, $2, '{}', 100)", [
+      asset.id,
+      owner.user.id
+    ])
     t.match(rows, [{ is_deleted: true }])
     const written = put(page.id, JSON.stringify([asset.url, other.url]))
     await until(async () => await isWaiting('WITH replaced'), 'the write waits')

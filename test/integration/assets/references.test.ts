@@ -198,8 +198,13 @@ t.test('without if_unused=true an asset is deleted although a page uses it', asy
 t.test('other values of if_unused are refused, and assets of others are not found', async (t) => {
   const asset = await uploaded()
   for (
-    const query of ['?if_unused', '?if_unused=', '?if_unused=1', '?if_unused=True',
-      '?if_unused=true&if_unused=true']
+    const query of [
+      '?if_unused',
+      '?if_unused=',
+      '?if_unused=1',
+      '?if_unused=True',
+      '?if_unused=true&if_unused=true'
+    ]
   ) {
     const response = await remove(asset.id, query)
     t.equal(response.statusCode, 422, query)

@@ -78,8 +78,12 @@ onEachStore('only bitmap images and PDF files are served inline, not as attachme
     [`<?xml version="1.0"?>${svg}`, 'image/svg+xml', 'image/svg+xml', false],
     [svg, 'image/png', 'image/svg+xml', false],
     ['a,b\n', 'text/csv', 'text/csv', false],
-    ['<?xml version="1.0"?><x:script xmlns:x="http://www.w3.org/1999/xhtml">alert(1)</x:script>', 'text/xml',
-      'application/octet-stream', false],
+    [
+      '<?xml version="1.0"?><x:script xmlns:x="http://www.w3.org/1999/xhtml">alert(1)</x:script>',
+      'text/xml',
+      'application/octet-stream',
+      false
+    ],
     ['alert(1)', 'text/javascript', 'application/octet-stream', false],
     ['body{}', 'text/css', 'application/octet-stream', false]
   ]
@@ -102,8 +106,11 @@ onEachStore('a download keeps the name of the uploaded file, whatever is in it',
   const account = await signUp(app)
   const names: [sent: string, ascii: string, encoded: string][] = [
     ['price list.csv', 'price list.csv', 'price%20list.csv'],
-    ['Preisübersicht 日本 😀.csv', 'Preis_bersicht __ _.csv',
-      'Preis%C3%BCbersicht%20%E6%97%A5%E6%9C%AC%20%F0%9F%98%80.csv'],
+    [
+      'Preisübersicht 日本 😀.csv',
+      'Preis_bersicht __ _.csv',
+      'Preis%C3%BCbersicht%20%E6%97%A5%E6%9C%AC%20%F0%9F%98%80.csv'
+    ],
     ["a%22b'(*);x=%41.csv", "a_b'(*);x=_41.csv", 'a%22b%27%28%2A%29%3Bx%3D%2541.csv'],
     [`${'ü'.repeat(300)}.csv`, `${'_'.repeat(125)}.csv`, `${'%C3%BC'.repeat(125)}.csv`]
   ]

@@ -30,8 +30,14 @@ onEachStore('the sweep removes only the files that a crash left behind', async (
 
   await look.leaveUnfinished(newStorageKey(''))
   for (const name of [newStorageKey('image/png'), newStorageKey('text/html')]) await look.put(name, 'x')
-  const foreign = ['.gitkeep', 'README.md', 'lost+found', `${randomPublicId()}.html`,
-    `${randomPublicId()}.bak`, randomPublicId().slice(1)]
+  const foreign = [
+    '.gitkeep',
+    'README.md',
+    'lost+found',
+    `${randomPublicId()}.html`,
+    `${randomPublicId()}.bak`,
+    randomPublicId().slice(1)
+  ]
   for (const name of foreign) await look.put(name, 'x')
 
   t.strictSame(
@@ -91,7 +97,8 @@ onEachStore('the sweep does not remove files that belong to another database', a
   await look.leaveUnfinished(newStorageKey(''))
   await t.rejects(sweep(empty, app.files, NOW), {
     message:
-      `${app.files.place} belongs to another database: files without a row in this one are not removed. Give each database uploads of its own. If this database was moved, remove .database from there`
+      `${app.files.place} belongs to another database: files without a row in this one are not removed. ` +
+      'Give each database uploads of its own. If this database was moved, remove .database from there'
   })
   t.strictSame((await stored(app)).temporary, [], 'unfinished uploads belong to no database and are removed')
   await sweepOnceLike(app, empty)

@@ -20,14 +20,17 @@ const get = async (id: string, account: Account) =>
 const usersOf = async (id: string, account: Account): Promise<string[]> =>
   (await get(id, account)).json().used_by.map((page: { id: string }) => page.id)
 const forget = async (account: Account) =>
-  await sql(`UPDATE landing_pages SET used_assets = NULL, used_assets_version = NULL WHERE user_id = ${account.user.id}`)
+  await sql('UPDATE landing_pages SET used_assets = NULL, used_assets_version = NULL WHERE user_id = ' +
+    `${account.user.id}`)
 const unknownPages = async (account: Account): Promise<number> =>
-  (await sql(`SELECT FROM landing_pages WHERE user_id = ${account.user.id} AND used_assets_version IS DISTINCT FROM version`))
+  (await sql(`SELECT FROM landing_pages WHERE user_id = ${account.user.id} AND used_assets_version IS ` +
+    'DISTINCT FROM version'))
     .length
 
 /** Writes a document as an older release does. */
 const writeBefore = async (pageId: string, document: string) =>
-  await sql(`UPDATE landing_pages SET current_data = '${document}', content_hash = md5('${document}'), version = version + 1
+  await sql(`UPDATE landing_pages SET current_data = '${document}', content_hash = md5('${document}'), version
+    = version + 1
       WHERE id = '${pageId}'`)
 
 async function pagesOf (account: Account, documents: readonly string[]): Promise<string[]> {
@@ -89,7 +92,8 @@ t.test('the search in the background looks at all pages, in small batches', asyn
     const asset = await uploaded(account)
     await pagesOf(account, [`["${large}"]`, JSON.stringify([large, asset.url]), '[1]', `["${large}"]`])
     await sql(`INSERT INTO landing_pages (id, public_id, user_id, current_data, content_hash)
-        SELECT gen_random_uuid(), md5(${account.user.id} || '-' || n), ${account.user.id}, '["${asset.url}"]', 'x'
+        SELECT gen_random_uuid(), md5(${account.user.id} || '-' || n), ${account.user.id}, '["${asset.url}"]',
+          'x'
         FROM generate_series(1, 1100) n`)
     await forget(account)
   }
@@ -135,7 +139,8 @@ t.test('a search beside writes keeps what they store', async (t) => {
       })
     ])
     const rows =
-      await sql(`SELECT id, used_assets FROM landing_pages WHERE used_assets_version = version AND user_id = ${account.user.id}`)
+      await sql('SELECT id, used_assets FROM landing_pages WHERE used_assets_version = version AND user_id ' +
+        `= ${account.user.id}`)
     t.same(
       new Map(rows.map((row) => [row.id, row.used_assets])),
       new Map(written.map(({ id, asset }) => [id, [asset.id]]))
@@ -157,7 +162,8 @@ t.test('a page that is written while it is searched is left alone', async (t) =>
   const stored = storeReferences(app.database, page)
   await until(
     async () =>
-      (await sql("SELECT FROM pg_stat_activity WHERE wait_event_type = 'Lock' AND datname = current_database()"))
+      (await sql("SELECT FROM pg_stat_activity WHERE wait_event_type = 'Lock' AND datname = " +
+        'current_database()'))
         .length === 1,
     'it waits for the writer'
   )

@@ -16,8 +16,18 @@ onEachStore('an upload creates a record whose url returns the bytes', async (t, 
   t.equal(response.headers['cache-control'], 'no-store')
   t.equal(response.headers.location, `/assets/${response.json().id}`)
   const asset = response.json()
-  t.strictSame(Object.keys(asset).sort(), ['byte_size', 'checksum', 'content_type', 'created_at', 'filename',
-    'height', 'id', 'url', 'variants', 'width'])
+  t.strictSame(Object.keys(asset).sort(), [
+    'byte_size',
+    'checksum',
+    'content_type',
+    'created_at',
+    'filename',
+    'height',
+    'id',
+    'url',
+    'variants',
+    'width'
+  ])
   t.match(asset, {
     filename: 'tiny.gif',
     content_type: 'image/gif',
@@ -69,46 +79,98 @@ onEachStore('refused forms leave no file and no record', async (t, build) => {
     ['an input left empty', form(file('', '', 'application/octet-stream')), 422, /^File can't be blank/],
     ['a text field of that name', form(field('asset[file]', 'hello')), 422, /^File must be a file/],
     ['a text field of that name, empty', form(field('asset[file]', '')), 422, /^File must be a file/],
-    ['a text field of that name, then the file', form(field('asset[file]', 'hello'), png), 422,
-      /^File must be a file/],
-    ['the file, then a text field of that name', form(png, field('asset[file]', 'hello')), 422,
-      /^File must be a file/],
-    ['a field of that name with invalid JSON', form(field('asset[file]', '{', 'application/json')), 422,
-      /^File must be a file/],
-    ['a field of that name with invalid JSON, then the file',
-      form(field('asset[file]', '{', 'application/json'), png), 422, /^File must be a file/],
-    ['the file, then a field of that name with JSON that is too long',
-      form(png, field('asset[file]', `"${'x'.repeat(2000)}"`, 'application/json')), 422,
-      /^File must be a file/],
+    [
+      'a text field of that name, then the file',
+      form(field('asset[file]', 'hello'), png),
+      422,
+      /^File must be a file/
+    ],
+    [
+      'the file, then a text field of that name',
+      form(png, field('asset[file]', 'hello')),
+      422,
+      /^File must be a file/
+    ],
+    [
+      'a field of that name with invalid JSON',
+      form(field('asset[file]', '{', 'application/json')),
+      422,
+      /^File must be a file/
+    ],
+    [
+      'a field of that name with invalid JSON, then the file',
+      form(field('asset[file]', '{', 'application/json'), png),
+      422,
+      /^File must be a file/
+    ],
+    [
+      'the file, then a field of that name with JSON that is too long',
+      form(png, field('asset[file]', `"${'x'.repeat(2000)}"`, 'application/json')),
+      422,
+      /^File must be a file/
+    ],
     ['a file with another name', form({ ...png, name: 'file' }), 422, /^File can't be blank/],
     ['a file with a similar name', form({ ...png, name: 'asset[file][]' }), 422, /^File can't be blank/],
-    ['a file without a name', form({ disposition: 'form-data; filename="a.png"', content: PNG }), 422,
-      /^File can't be blank/],
+    [
+      'a file without a name',
+      form({ disposition: 'form-data; filename="a.png"', content: PNG }),
+      422,
+      /^File can't be blank/
+    ],
     ['a second file', form(png, png), 422, /only file/],
     ['a second file with another name', form(png, { ...png, name: 'other' }), 422, /only file/],
-    ['a second file named like a property of Object.prototype', form(png, { ...png, name: 'constructor' }),
-      422, /only file/],
-    ['a file named like a property of Object.prototype, then the file',
-      form({ ...png, name: '__proto__' }, png), 422, /only file/],
-    ['only a file named like a property of Object.prototype', form({ ...png, name: 'toString' }), 422,
-      /^File can't be blank/],
+    [
+      'a second file named like a property of Object.prototype',
+      form(png, { ...png, name: 'constructor' }),
+      422,
+      /only file/
+    ],
+    [
+      'a file named like a property of Object.prototype, then the file',
+      form({ ...png, name: '__proto__' }, png),
+      422,
+      /only file/
+    ],
+    [
+      'only a file named like a property of Object.prototype',
+      form({ ...png, name: 'toString' }),
+      422,
+      /^File can't be blank/
+    ],
     ['a second file, empty', form(png, file('', 'b.png')), 422, /only file/],
     ['an empty file, then another file', form(file(''), png), 422, /only file/],
     ['a second file after a large one', form(file(big), file(big)), 422, /only file/],
     ['three files', form(png, png, png), 422, /only file/],
-    ['1,000 fields', form(...Array.from({ length: 1000 }, (_, index) => field(`f${index}`, 'x')), png), 422,
-      /too many fields/],
+    [
+      '1,000 fields',
+      form(...Array.from({ length: 1000 }, (_, index) => field(`f${index}`, 'x')), png),
+      422,
+      /too many fields/
+    ],
     ['no Content-Type', whole, 415, /multipart\/form-data/, ''],
     ['JSON', '{"asset":{"file":"x"}}', 415, /multipart\/form-data/, 'application/json'],
     ['broken JSON', '{', 415, /multipart\/form-data/, 'application/json'],
-    ['a form without files', 'asset%5Bfile%5D=x', 415, /multipart\/form-data/,
-      'application/x-www-form-urlencoded'],
+    [
+      'a form without files',
+      'asset%5Bfile%5D=x',
+      415,
+      /multipart\/form-data/,
+      'application/x-www-form-urlencoded'
+    ],
     ['another multipart type', whole, 415, /multipart\/form-data/, `multipart/mixed; boundary=${BOUNDARY}`],
-    ['a type similar to multipart', whole, 415, /multipart\/form-data/,
-      `multipart/form-datax; boundary=${BOUNDARY}`],
-    ['a file name with a line break',
-      form({ disposition: 'form-data; name="asset[file]"; filename*=UTF-8\'\'a%0d%0ab', content: PNG }), 422,
-      /^File can't be blank/],
+    [
+      'a type similar to multipart',
+      whole,
+      415,
+      /multipart\/form-data/,
+      `multipart/form-datax; boundary=${BOUNDARY}`
+    ],
+    [
+      'a file name with a line break',
+      form({ disposition: 'form-data; name="asset[file]"; filename*=UTF-8\'\'a%0d%0ab', content: PNG }),
+      422,
+      /^File can't be blank/
+    ],
     ['application/octet-stream', PNG, 415, /multipart\/form-data/, 'application/octet-stream'],
     ['no boundary', whole, 400, /multipart/, 'multipart/form-data'],
     ['an empty boundary', whole, 400, /multipart/, 'multipart/form-data; boundary='],
@@ -118,17 +180,27 @@ onEachStore('refused forms leave no file and no record', async (t, build) => {
     ['truncated in the closing boundary', whole.subarray(0, -4), 400, /multipart/],
     ['truncated in the file', whole.subarray(0, -END.length - 10), 400, /multipart/],
     ['truncated in a large file', Buffer.concat([partHead(file('')), big]), 400, /multipart/],
-    ['truncated in a second file named like a property of Object.prototype',
+    [
+      'truncated in a second file named like a property of Object.prototype',
       Buffer.concat([form(png).subarray(0, -END.length), partHead({ ...png, name: 'constructor' }), big]),
-      400, /multipart/],
+      400,
+      /multipart/
+    ],
     ['truncated in the headers of a part', partHead(png).subarray(0, -6), 400, /multipart/],
     ['truncated after the headers of a part', partHead(png), 400, /multipart/],
     ['truncated in a field', Buffer.concat([partHead(field('a', '')), Buffer.from('xxx')]), 400, /multipart/],
-    ['truncated in a field after the file',
-      Buffer.concat([form(png).subarray(0, -END.length), partHead(field('a', '')), Buffer.from('xxx')]), 400,
-      /multipart/],
-    ['no closing boundary, with a field named like a property of Object.prototype',
-      Buffer.concat([form(field('toString', 'x'), png).subarray(0, -END.length)]), 400, /multipart/]
+    [
+      'truncated in a field after the file',
+      Buffer.concat([form(png).subarray(0, -END.length), partHead(field('a', '')), Buffer.from('xxx')]),
+      400,
+      /multipart/
+    ],
+    [
+      'no closing boundary, with a field named like a property of Object.prototype',
+      Buffer.concat([form(field('toString', 'x'), png).subarray(0, -END.length)]),
+      400,
+      /multipart/
+    ]
   ]
   for (const [name, body, status, message, contentType] of cases) {
     const response = await post(app, account, body, contentType)
@@ -151,16 +223,24 @@ onEachStore('forms with other fields, a preamble or an epilogue are accepted', a
   const cases: [name: string, body: Buffer, contentType?: string][] = [
     ['only the file', form(png)],
     ['fields before and after', form(field('title', 'x'), png, field('asset[title]', 'y'))],
-    ['fields named like properties of Object.prototype',
-      form(field('__proto__', 'x'), field('constructor', 'x'), png, field('toString', 'x'))],
-    ['JSON fields, one of them invalid',
-      form(field('a', '{', 'application/json'), png, field('b', '{"__proto__":1}', 'application/json'))],
+    [
+      'fields named like properties of Object.prototype',
+      form(field('__proto__', 'x'), field('constructor', 'x'), png, field('toString', 'x'))
+    ],
+    [
+      'JSON fields, one of them invalid',
+      form(field('a', '{', 'application/json'), png, field('b', '{"__proto__":1}', 'application/json'))
+    ],
     ['a field of 500 KB', form(field('long', 'x'.repeat(500_000)), png)],
     ['a quoted boundary', form(png), `Multipart/Form-Data; charset=utf-8; boundary="${BOUNDARY}"`],
-    ['a preamble and an epilogue',
-      Buffer.concat([Buffer.from('preamble\r\n'), form(png), Buffer.from('epilogue '.repeat(20_000))])],
-    ['a part without a disposition',
-      Buffer.concat([Buffer.from(`--${BOUNDARY}\r\nX: y\r\n\r\nz\r\n`), form(png)])]
+    [
+      'a preamble and an epilogue',
+      Buffer.concat([Buffer.from('preamble\r\n'), form(png), Buffer.from('epilogue '.repeat(20_000))])
+    ],
+    [
+      'a part without a disposition',
+      Buffer.concat([Buffer.from(`--${BOUNDARY}\r\nX: y\r\n\r\nz\r\n`), form(png)])
+    ]
   ]
   for (const [name, body, contentType] of cases) {
     const response = await post(app, account, body, contentType ?? FORM)
@@ -197,8 +277,11 @@ onEachStore('file names are reduced to a base name without control characters', 
     t.equal(response.statusCode, 201, `${disposition.slice(0, 50)}`)
     t.equal(response.json().filename, filename)
   }
-  const broken = Buffer.concat([Buffer.from('form-data; name="asset[file]"; filename="a'),
-    Buffer.from([0xff, 0xc3]), Buffer.from('.png"')])
+  const broken = Buffer.concat([
+    Buffer.from('form-data; name="asset[file]"; filename="a'),
+    Buffer.from([0xff, 0xc3]),
+    Buffer.from('.png"')
+  ])
   t.equal((await post(app, account, form({ disposition: broken, content: PNG }))).statusCode, 201)
   t.ok((await app.database.asset.findMany()).every((asset) => asset.filename.isWellFormed()))
 })
@@ -213,8 +296,12 @@ onEachStore('a file of MAX_UPLOAD_BYTES is accepted, one byte more gets 413', as
   )
   const before = await stored(app)
   for (
-    const body of [form(file(content)), form(file(content), field('a', 'b')), form(file(content), file('x')),
-      form(file(randomBytes(3_000_000)))]
+    const body of [
+      form(file(content)),
+      form(file(content), field('a', 'b')),
+      form(file(content), file('x')),
+      form(file(randomBytes(3_000_000)))
+    ]
   ) {
     const response = await post(app, account, body)
     t.equal(response.statusCode, 413)
@@ -237,8 +324,11 @@ onEachStore('only files whose bytes have an allowed type are accepted', async (t
   t.equal((await upload(app, account, 'a,b', 'a.csv', 'text/csv')).statusCode, 201)
   const before = await stored(app)
   for (
-    const [content, type, sees] of [['%PDF-1.4\n', 'image/png', 'application/pdf'], ['<html>', 'image/png',
-      'application/octet-stream'], ['a,b', 'text/html', 'text/html']] as const
+    const [content, type, sees] of [['%PDF-1.4\n', 'image/png', 'application/pdf'], [
+      '<html>',
+      'image/png',
+      'application/octet-stream'
+    ], ['a,b', 'text/html', 'text/html']] as const
   ) {
     const response = await upload(app, account, content, 'a.png', type)
     t.equal(response.statusCode, 422)
@@ -250,8 +340,10 @@ onEachStore('only files whose bytes have an allowed type are accepted', async (t
 t.test('an upload without a valid token gets 401 and stores nothing', async (t) => {
   const app = await buildTestApp(t)
   for (
-    const [headers, challenge] of [[{}, 'Bearer'], [{ authorization: 'Bearer x' },
-      'Bearer error="invalid_token"']] as const
+    const [headers, challenge] of [[{}, 'Bearer'], [
+      { authorization: 'Bearer x' },
+      'Bearer error="invalid_token"'
+    ]] as const
   ) {
     const response = await app.inject({
       method: 'POST',

@@ -46,10 +46,16 @@ t.test('the record lists variants that are narrower than the picture', async (t)
   const app = await buildTestApp(t, { settings: { ...await testSettings(t), IMAGE_WIDTHS: '640,320,1000' } })
   const account = await signUp(app)
   const listed = async (bytes: Buffer) => describe(await store(app, account, bytes))
-  t.same(await listed(await photo(1000, 333)), ['w320.webp 320x107 image/webp', 'w320.jpg 320x107 image/jpeg',
-    'w640.webp 640x213 image/webp', 'w640.jpg 640x213 image/jpeg'])
-  t.same(await listed(await picture(321, 10).png().toBuffer()), ['w320.webp 320x10 image/webp',
-    'w320.png 320x10 image/png'])
+  t.same(await listed(await photo(1000, 333)), [
+    'w320.webp 320x107 image/webp',
+    'w320.jpg 320x107 image/jpeg',
+    'w640.webp 640x213 image/webp',
+    'w640.jpg 640x213 image/jpeg'
+  ])
+  t.same(await listed(await picture(321, 10).png().toBuffer()), [
+    'w320.webp 320x10 image/webp',
+    'w320.png 320x10 image/png'
+  ])
   t.same(await listed(await picture(400, 400).webp().toBuffer()), ['w320.webp 320x320 image/webp'])
   t.same(await listed(await picture(400, 400).gif().toBuffer()), ['w320.webp 320x320 image/webp'])
   t.same(await listed(await picture(400, 400).avif().toBuffer()), ['w320.webp 320x320 image/webp'])
@@ -129,8 +135,22 @@ t.test('variants that are not listed are not found', async (t) => {
   const { url } = await store(app, account, await photo())
   const stem = url.slice(0, -'.jpg'.length)
   for (
-    const name of ['w321.webp', 'w640.png', 'w320.avif', 'w320.gif', 'w0320.webp', 'w700.jpg', 'w960.webp',
-      'w99999.webp', 'W320.webp', 'w320.webp/', 'w320', '.webp', 'w320.webp.webp', '../w320.webp']
+    const name of [
+      'w321.webp',
+      'w640.png',
+      'w320.avif',
+      'w320.gif',
+      'w0320.webp',
+      'w700.jpg',
+      'w960.webp',
+      'w99999.webp',
+      'W320.webp',
+      'w320.webp/',
+      'w320',
+      '.webp',
+      'w320.webp.webp',
+      '../w320.webp'
+    ]
   ) t.equal((await app.inject(`${new URL(stem).pathname}/${name}`)).statusCode, 404, name)
   t.equal((await app.inject(`/uploads/${randomPublicId()}/w320.webp`)).statusCode, 404)
   const text = await store(app, account, Buffer.from('text'))

@@ -132,8 +132,12 @@ t.test('what uses a password or a token up is not repeated after a 503', async (
   t.match(await failure(auth.resetPassword({ token: 'x', password: NEW_PASSWORD })), { status: 503 })
   t.match(await failure(auth.confirmEmail('x')), { status: 503 })
   t.match(await failure(auth.deleteAccount(NEW_PASSWORD)), { status: 503 })
-  t.same(sent.map(({ method, status }) => `${method} ${status}`), ['PUT 204', 'PUT 422', 'PUT 422',
-    'DELETE 204'])
+  t.same(sent.map(({ method, status }) => `${method} ${status}`), [
+    'PUT 204',
+    'PUT 422',
+    'PUT 422',
+    'DELETE 204'
+  ])
 })
 
 t.test('deleteAccount() deletes the account and forgets the tokens', async (t) => {

@@ -43,7 +43,8 @@ t.test('a page can be created, read, replaced and deleted', async (t) => {
 t.test('exactJson keeps every byte of a document', async (t) => {
   const { landingPages } = await signedUp(url)
   const text =
-    '{ "n": 12345678901234567890, "z": 1.0, "e": 1e400, "m": -0, "s": "\\u00e9\\/\\"}", "__proto__": {"current_data": [1]} }'
+    '{ "n": 12345678901234567890, "z": 1.0, "e": 1e400, "m": -0, "s": "\\u00e9\\/\\"}", "__proto__": ' +
+    '{"current_data": [1]} }'
   const page = await landingPages.create(exactJson(text))
   t.equal(page.text, text)
   t.equal((await landingPages.get(page.id)).text, text)
@@ -140,7 +141,8 @@ t.test('a baseUrl that is not an absolute URL is rejected with an example', asyn
     t.throws(() => createLandfallClient({ baseUrl }), {
       name: 'TypeError',
       message:
-        `baseUrl must be a URL that starts with http:// or https://, such as https://pages.example.com, not "${baseUrl}"`
+        'baseUrl must be a URL that starts with http:// or https://, such as https://pages.example.com, ' +
+        `not "${baseUrl}"`
     })
   }
 })

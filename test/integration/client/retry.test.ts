@@ -212,8 +212,10 @@ t.test('a signal aborts a call', async (t) => {
         clear () {}
       }
     })
-    const [aborted, other] = await Promise.allSettled([shared.auth.me({ signal: controller.signal }),
-      shared.auth.me()])
+    const [aborted, other] = await Promise.allSettled([
+      shared.auth.me({ signal: controller.signal }),
+      shared.auth.me()
+    ])
     t.match(aborted, { status: 'rejected', reason: { name: 'AbortError' } })
     t.match(other, { status: 'fulfilled' })
     t.equal(count('/auth/refresh'), 1)

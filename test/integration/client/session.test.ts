@@ -81,8 +81,12 @@ t.test('a call made during a refresh waits for it', async (t) => {
   const client = createLandfallClient({ baseUrl: url, fetch, tokens: await expiredTokens(url) })
   await client.auth.me()
   await Promise.all(waiting)
-  t.same(sent.map(({ path, status }) => `${path} ${status}`), ['/auth/me 401', '/auth/refresh 200',
-    '/auth/me 200', '/auth/me 200'])
+  t.same(sent.map(({ path, status }) => `${path} ${status}`), [
+    '/auth/me 401',
+    '/auth/refresh 200',
+    '/auth/me 200',
+    '/auth/me 200'
+  ])
 })
 
 t.test('a write with an expired token is carried out once', async (t) => {

@@ -68,7 +68,9 @@ t.test('the page is revalidated by its ETag, and may load only its own files', a
     etag: `"${contentHash(FILES['index.html'])}"`,
     vary: 'Accept-Encoding',
     'content-security-policy':
-      "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self' blob: data: https://pages.example.com https://cdn.example.com; connect-src 'self'; base-uri 'none'; form-action 'none'; frame-ancestors 'none'",
+      "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self' blob: data: " +
+      "https://pages.example.com https://cdn.example.com; connect-src 'self'; base-uri 'none'; " +
+      "form-action 'none'; frame-ancestors 'none'",
     'cross-origin-opener-policy': 'same-origin',
     'cross-origin-resource-policy': 'same-origin',
     'referrer-policy': 'no-referrer',
@@ -126,8 +128,19 @@ t.test('clients that accept Brotli get the bytes that the build compressed, with
 t.test('only files of the folder are served', async (t) => {
   const app = await consoleApp(t)
   for (
-    const path of ['index.html', 'assets', 'assets/', 'assets/main-a1b2c3.js.br', '../package.json',
-      '%2e%2e/package.json', '..%2fpackage.json', 'assets/none.js', '__proto__', 'constructor', 'assets/%00']
+    const path of [
+      'index.html',
+      'assets',
+      'assets/',
+      'assets/main-a1b2c3.js.br',
+      '../package.json',
+      '%2e%2e/package.json',
+      '..%2fpackage.json',
+      'assets/none.js',
+      '__proto__',
+      'constructor',
+      'assets/%00'
+    ]
   ) {
     const response = await app.inject(`/console/${path}`)
     t.equal(response.statusCode, 404, path)
@@ -145,8 +158,15 @@ t.test('/console and browsers at / are led to the console, also below a path', a
   }
   t.equal((await app.inject({ url: '/', headers: { accept: BROWSER } })).headers.vary, 'Accept')
   for (
-    const accept of [undefined, '*/*', 'application/json', 'application/json, text/html', 'text/html;q=0',
-      'text/html;q=0.5, application/*', 'x'.repeat(5000)]
+    const accept of [
+      undefined,
+      '*/*',
+      'application/json',
+      'application/json, text/html',
+      'text/html;q=0',
+      'text/html;q=0.5, application/*',
+      'x'.repeat(5000)
+    ]
   ) {
     const response = await app.inject({ url: '/', ...accept !== undefined && { headers: { accept } } })
     t.match(response, { statusCode: 404, headers: { vary: 'Accept' } }, String(accept))

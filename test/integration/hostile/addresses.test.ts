@@ -105,8 +105,11 @@ t.test('every unknown or malformed identifier gets the same 404', async (t) => {
   t.same([...bodies], ['{"errors":["Not found"]}'])
   t.equal((await app.inject({ url: `/landing_pages/${theirs.public_id}` })).statusCode, 200)
   for (
-    const path of [`/manage/landing_pages/${page.id.toUpperCase()}`, `/assets/${asset.id.toUpperCase()}`,
-      `/manage/landing%5Fpages/${page.id}`]
+    const path of [
+      `/manage/landing_pages/${page.id.toUpperCase()}`,
+      `/assets/${asset.id.toUpperCase()}`,
+      `/manage/landing%5Fpages/${page.id}`
+    ]
   ) probe.is(await probe.send(requestOf(path, auth), path), 200, path)
 })
 
@@ -142,10 +145,24 @@ t.test('an invalid limit or cursor gets 422 on the lists', async (t) => {
     'cursor=%ff',
     'limit=%ff'
   ]
-  const good = ['', 'limit=1', 'limit=100', 'limit=007', `cursor=${'A'.repeat(22)}`,
-    `cursor=${'_'.repeat(21)}w`, '&&&']
-  const unknown = ['x=y', 'limit[]=1', 'limit[a]=1', '__proto__=1', 'constructor=1', '%ff=%ff',
-    Array.from({ length: 2000 }, (_, n) => `a${n}=`).join('&')]
+  const good = [
+    '',
+    'limit=1',
+    'limit=100',
+    'limit=007',
+    `cursor=${'A'.repeat(22)}`,
+    `cursor=${'_'.repeat(21)}w`,
+    '&&&'
+  ]
+  const unknown = [
+    'x=y',
+    'limit[]=1',
+    'limit[a]=1',
+    '__proto__=1',
+    'constructor=1',
+    '%ff=%ff',
+    Array.from({ length: 2000 }, (_, n) => `a${n}=`).join('&')
+  ]
   for (const list of ['/manage/landing_pages', '/manage/landing_page_summaries', '/assets']) {
     for (const query of bad) {
       const answer = await probe.send(requestOf(`${list}?${query}`, auth), query.slice(0, 100))
@@ -176,8 +193,17 @@ t.test('a condition that is not a list of entity tags never matches', async () =
   const publicPath = `/landing_pages/${page.public_id}`
   const matching = (
     tag: string
-  ) => [tag, `W/${tag}`, '*', ` ${tag} `, `${tag},`, `,,${tag}`, `"x",${tag}`, `"x"\t,\t${tag} , "y"`,
-    `"a,b", ${tag}`]
+  ) => [
+    tag,
+    `W/${tag}`,
+    '*',
+    ` ${tag} `,
+    `${tag},`,
+    `,,${tag}`,
+    `"x",${tag}`,
+    `"x"\t,\t${tag} , "y"`,
+    `"a,b", ${tag}`
+  ]
   const others = [
     '',
     '""',
@@ -209,8 +235,11 @@ t.test('a condition that is not a list of entity tags never matches', async () =
     '"\u00e9"'
   ]
   for (
-    const [path, headers, tag] of [[publicPath, {}, etag], [`/manage/landing_pages/${page.id}`, auth,
-      recordTag]] as const
+    const [path, headers, tag] of [[publicPath, {}, etag], [
+      `/manage/landing_pages/${page.id}`,
+      auth,
+      recordTag
+    ]] as const
   ) {
     for (const tags of matching(tag)) {
       probe.is(
@@ -328,8 +357,21 @@ t.test('an invalid range returns the whole file, an unsatisfiable one gets 416',
     t.equal(answer.status, status, range.slice(0, 60))
   }
   for (
-    const range of ['bytes=', 'bytes=-', 'bytes=x-y', 'bytes=--1', 'bytes=1', 'bytes=0x0-0x1', 'bytes=1.5-2',
-      'bytes= 0-1', 'bytes=-0', 'bytes', 'bytes=0-1;q=1', 'bytes=\u00e9', `bytes=${','.repeat(10_000)}`]
+    const range of [
+      'bytes=',
+      'bytes=-',
+      'bytes=x-y',
+      'bytes=--1',
+      'bytes=1',
+      'bytes=0x0-0x1',
+      'bytes=1.5-2',
+      'bytes= 0-1',
+      'bytes=-0',
+      'bytes',
+      'bytes=0-1;q=1',
+      'bytes=\u00e9',
+      `bytes=${','.repeat(10_000)}`
+    ]
   ) {
     const answer = await probe.send(
       Buffer.from(requestOf(asset.path, { Range: range }), 'latin1'),

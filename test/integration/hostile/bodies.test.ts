@@ -117,8 +117,19 @@ const newcomer = JSON.stringify({
 const token = JSON.stringify(account.refresh_token)
 
 t.test('JSON of the wrong shape is refused and changes nothing', async (t) => {
-  const values = ['null', 'true', 'false', '0', '-0', '1e999', '"text"', '""', '"\\ud800"', '"\\u0000"',
-    '12345678901234567890']
+  const values = [
+    'null',
+    'true',
+    'false',
+    '0',
+    '-0',
+    '1e999',
+    '"text"',
+    '""',
+    '"\\ud800"',
+    '"\\u0000"',
+    '12345678901234567890'
+  ]
   const shapes: string[] = [
     ...values,
     '[]',
@@ -175,20 +186,28 @@ t.test('no body, an empty body and an empty object get the same answer as missin
     for (
       const [what, bytes] of [
         ['no body', requestOf(route.path, headersOf(route), route.method)],
-        ['no body, but a Content-Type',
-          requestOf(route.path, { ...headersOf(route), 'Content-Type': 'application/json' }, route.method)],
-        ['an empty body', requestOf(route.path, {
-          ...headersOf(route),
-          'Content-Type': 'application/json',
-          'Content-Length': '0'
-        }, route.method)],
-        ['no chunks', `${
+        [
+          'no body, but a Content-Type',
+          requestOf(route.path, { ...headersOf(route), 'Content-Type': 'application/json' }, route.method)
+        ],
+        [
+          'an empty body',
           requestOf(route.path, {
             ...headersOf(route),
             'Content-Type': 'application/json',
-            'Transfer-Encoding': 'chunked'
+            'Content-Length': '0'
           }, route.method)
-        }0\r\n\r\n`]
+        ],
+        [
+          'no chunks',
+          `${
+            requestOf(route.path, {
+              ...headersOf(route),
+              'Content-Type': 'application/json',
+              'Transfer-Encoding': 'chunked'
+            }, route.method)
+          }0\r\n\r\n`
+        ]
       ] as const
     ) {
       probe.is(
@@ -297,8 +316,11 @@ t.test('only JSON in UTF-8 without a content encoding is accepted', async () => 
     ['a type similar to JSON', { 'Content-Type': 'application/jsonx' }, false],
     ['a vendor JSON type', { 'Content-Type': 'application/vnd.api+json' }, false],
     ['two types', { 'Content-Type': 'application/json, text/plain' }, false],
-    ['two Content-Type headers', { 'Content-Type': 'application/json', 'content-type': 'application/json' },
-      false],
+    [
+      'two Content-Type headers',
+      { 'Content-Type': 'application/json', 'content-type': 'application/json' },
+      false
+    ],
     ['nonsense', { 'Content-Type': ';;;' }, false],
     ['only a slash', { 'Content-Type': '/' }, false],
     ['UTF-16', { 'Content-Type': 'application/json; charset=utf-16' }, false],
@@ -327,9 +349,12 @@ t.test('every character of a password counts, including those after a NUL', asyn
     JSON.stringify({ user: { email: `${name}@example.com`, password, password_confirmation: password } })
   const [signUp, signIn] = takers as [Route, Route]
   for (
-    const [n, [mine, other]] of [['secret\0one-and-more', 'secret\0two-and-more'], ['\0\0\0\0\0\0\0\0',
-      '\0\0\0\0\0\0\0\0\0'], ['a\u{1f600}bcdefgh', 'a\u{1f601}bcdefgh'], [`${'x'.repeat(255)}y`,
-      `${'x'.repeat(255)}z`]].entries()
+    const [n, [mine, other]] of [
+      ['secret\0one-and-more', 'secret\0two-and-more'],
+      ['\0\0\0\0\0\0\0\0', '\0\0\0\0\0\0\0\0\0'],
+      ['a\u{1f600}bcdefgh', 'a\u{1f601}bcdefgh'],
+      [`${'x'.repeat(255)}y`, `${'x'.repeat(255)}z`]
+    ].entries()
   ) {
     t.equal((await send(signUp, user(mine as string, `odd-${n}`), 'odd')).status, 201)
     t.equal((await send(signIn, user(mine as string, `odd-${n}`), 'odd')).status, 200)

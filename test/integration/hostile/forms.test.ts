@@ -18,8 +18,11 @@ const post = async (body: Buffer | string, what: string, type = FORM, headers: R
     'POST'
   )
 const part = (...lines: string[]): Buffer =>
-  Buffer.concat([Buffer.from(`--${BOUNDARY}\r\n${lines.map((line) => `${line}\r\n`).join('')}\r\n`, 'latin1'),
-    PNG, Buffer.from(`\r\n${END}`)])
+  Buffer.concat([
+    Buffer.from(`--${BOUNDARY}\r\n${lines.map((line) => `${line}\r\n`).join('')}\r\n`, 'latin1'),
+    PNG,
+    Buffer.from(`\r\n${END}`)
+  ])
 const DISPOSITION = 'Content-Disposition: form-data; name="asset[file]"; filename="a.png"'
 
 t.test('a form with malformed framing leaves no file, and its connection stays usable or is closed', async (t) => {
@@ -36,22 +39,39 @@ t.test('a form with malformed framing leaves no file, and its connection stays u
     ['a boundary of 10,000 characters', 400, whole, `multipart/form-data; boundary=${'b'.repeat(10_000)}`],
     ['a boundary in capitals', 400, whole, `multipart/form-data; boundary=${BOUNDARY.toUpperCase()}`],
     ['LF instead of CRLF', 400, Buffer.from(whole.toString('latin1').replaceAll('\r\n', '\n'), 'latin1')],
-    ['no empty line after the headers of a part', 422,
-      `--${BOUNDARY}\r\n${DISPOSITION}\r\n--${BOUNDARY}--\r\n`],
-    ['one dash too few at the end', 400,
-      Buffer.concat([whole.subarray(0, -END.length), Buffer.from(`--${BOUNDARY}-\r\n`)])],
-    ['a form inside the form', 422, form({
-      disposition: 'form-data; name="files"',
-      type: 'multipart/mixed; boundary=inner',
-      content: `--inner\r\n${DISPOSITION}\r\n\r\nx\r\n--inner--\r\n`
-    })],
+    [
+      'no empty line after the headers of a part',
+      422,
+      `--${BOUNDARY}\r\n${DISPOSITION}\r\n--${BOUNDARY}--\r\n`
+    ],
+    [
+      'one dash too few at the end',
+      400,
+      Buffer.concat([whole.subarray(0, -END.length), Buffer.from(`--${BOUNDARY}-\r\n`)])
+    ],
+    [
+      'a form inside the form',
+      422,
+      form({
+        disposition: 'form-data; name="files"',
+        type: 'multipart/mixed; boundary=inner',
+        content: `--inner\r\n${DISPOSITION}\r\n\r\nx\r\n--inner--\r\n`
+      })
+    ],
     ['no disposition', 422, part('Content-Type: image/png')],
-    ['another disposition', 422,
-      part('Content-Disposition: attachment; name="asset[file]"; filename="a.png"')],
+    [
+      'another disposition',
+      422,
+      part('Content-Disposition: attachment; name="asset[file]"; filename="a.png"')
+    ],
     ['a NUL as name', 422, part('Content-Disposition: form-data; name="\0"; filename="a.png"')],
     ['101 fields', 422, form(...Array.from({ length: 101 }, (_, n) => field(`f${n}`, 'x')), png)],
-    ['10,000 empty parts', 422, Buffer
-      .from(`--${BOUNDARY}\r\nContent-Disposition: form-data; name="a"\r\n\r\n\r\n`.repeat(10_000) + END)],
+    [
+      '10,000 empty parts',
+      422,
+      Buffer
+        .from(`--${BOUNDARY}\r\nContent-Disposition: form-data; name="a"\r\n\r\n\r\n`.repeat(10_000) + END)
+    ],
     ['a file over the size limit', 413, form(file(Buffer.alloc(100_001, 'z')))],
     ['a text field named asset[file]', 422, form(field('asset[file]', 'x'))],
     ['an encoded body', 415, whole, FORM, { 'Content-Encoding': 'gzip' }],

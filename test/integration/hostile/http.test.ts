@@ -17,10 +17,16 @@ const SIGN_IN = 'POST /auth/sign_in HTTP/1.1'
 t.test('every message, valid or malformed, gets exactly one answer with the expected status', async () => {
   const table: [what: string, status: number, bytes: string | Buffer, method?: string][] = [
     ['absolute form', 200, lines(`GET http://x${publicPath} HTTP/1.1`, 'Host: x')],
-    ['absolute form of another host', 200,
-      lines(`GET http://elsewhere.example${publicPath} HTTP/1.1`, 'Host: x')],
-    ['absolute form with a scheme in upper case', 200,
-      lines(`GET HTTP://X${publicPath} HTTP/1.1`, 'Host: x')],
+    [
+      'absolute form of another host',
+      200,
+      lines(`GET http://elsewhere.example${publicPath} HTTP/1.1`, 'Host: x')
+    ],
+    [
+      'absolute form with a scheme in upper case',
+      200,
+      lines(`GET HTTP://X${publicPath} HTTP/1.1`, 'Host: x')
+    ],
     ['absolute form without a path', 404, lines('GET http://x?y HTTP/1.1', 'Host: x')],
     ['absolute form with dot segments', 404, lines('GET http://x/auth/../health/live HTTP/1.1', 'Host: x')],
     ['an escaped path', 200, lines('GET /health/l%69ve HTTP/1.1', 'Host: x')],
@@ -32,8 +38,11 @@ t.test('every message, valid or malformed, gets exactly one answer with the expe
     ['the same Host twice', 400, lines(`GET ${publicPath} HTTP/1.1`, 'Host: x', 'Host: x')],
     ['two Hosts, one of them empty', 400, lines(`GET ${publicPath} HTTP/1.1`, 'Host:', 'Host: x')],
     ['two Hosts in HTTP/1.0', 400, lines(`GET ${publicPath} HTTP/1.0`, 'Host: x', 'Host: y')],
-    ['two Hosts with 3,000 headers between them', 431,
-      lines(`GET ${publicPath} HTTP/1.1`, 'Host: x', ...Array(3000).fill('a:b'), 'Host: y')],
+    [
+      'two Hosts with 3,000 headers between them',
+      431,
+      lines(`GET ${publicPath} HTTP/1.1`, 'Host: x', ...Array(3000).fill('a:b'), 'Host: y')
+    ],
     ['a Host with a space', 400, lines(`GET ${publicPath} HTTP/1.1`, 'Host: x y')],
     ['a Host with a path', 400, lines(`GET ${publicPath} HTTP/1.1`, 'Host: x/y')],
     ['a Host with a user', 400, lines(`GET ${publicPath} HTTP/1.1`, 'Host: user@x')],
@@ -61,116 +70,223 @@ t.test('every message, valid or malformed, gets exactly one answer with the expe
     ['a header without a name', 400, lines('GET /health/live HTTP/1.1', 'Host: x', ': y')],
     ['a header with NUL', 400, lines('GET /health/live HTTP/1.1', 'Host: x', 'X: a\0b')],
     ['a header with a CR', 400, lines('GET /health/live HTTP/1.1', 'Host: x', 'X: a\rY: b')],
-    ['a header name outside ASCII', 400,
-      Buffer.from(lines('GET /health/live HTTP/1.1', 'Host: x', 'X\u00e9: b'), 'latin1')],
-    ['a header value outside ASCII', 200,
-      Buffer.from(lines('GET /health/live HTTP/1.1', 'Host: x', 'X: \u00e9'), 'latin1')],
-    ['headers within the size limit', 200,
-      lines('GET /health/live HTTP/1.1', 'Host: x', `X: ${'x'.repeat(15 * 1024)}`)],
+    [
+      'a header name outside ASCII',
+      400,
+      Buffer.from(lines('GET /health/live HTTP/1.1', 'Host: x', 'X\u00e9: b'), 'latin1')
+    ],
+    [
+      'a header value outside ASCII',
+      200,
+      Buffer.from(lines('GET /health/live HTTP/1.1', 'Host: x', 'X: \u00e9'), 'latin1')
+    ],
+    [
+      'headers within the size limit',
+      200,
+      lines('GET /health/live HTTP/1.1', 'Host: x', `X: ${'x'.repeat(15 * 1024)}`)
+    ],
     ['a URL of 15,000 characters', 404, lines(`GET /${'x'.repeat(15_000)} HTTP/1.1`, 'Host: x')],
-    ['headers over the size limit', 431,
-      lines('GET /health/live HTTP/1.1', 'Host: x', `X: ${'x'.repeat(17 * 1024)}`)],
-    ['100 headers', 200,
-      lines('GET /health/live HTTP/1.1', 'Host: x', ...Array.from({ length: 99 }, (_, n) => `X${n}: y`))],
-    ['101 headers', 431,
-      lines('GET /health/live HTTP/1.1', 'Host: x', ...Array.from({ length: 100 }, (_, n) => `X${n}: y`))],
-    ['101 headers of one name', 431,
-      lines('GET /health/live HTTP/1.1', 'Host: x', ...Array(100).fill('a:b'))],
-    ['101 headers of a public read', 431,
-      lines(`GET ${publicPath} HTTP/1.1`, 'Host: x', ...Array(100).fill('a:b'))],
-    ['1,000 headers', 431,
-      lines('GET /health/live HTTP/1.1', 'Host: x', ...Array.from({ length: 1000 }, (_, n) => `X${n}: y`))],
-    ['10,000 headers', 431,
-      lines('GET /health/live HTTP/1.1', 'Host: x', ...Array.from({ length: 10_000 }, (_, n) => `X${n}: y`))],
-    ['headers named like properties of Object.prototype', 200, lines(
-      `GET ${publicPath} HTTP/1.1`,
-      'Host: x',
-      '__proto__: x',
-      'constructor: x',
-      'toString: x',
-      'hasOwnProperty: x'
-    )],
+    [
+      'headers over the size limit',
+      431,
+      lines('GET /health/live HTTP/1.1', 'Host: x', `X: ${'x'.repeat(17 * 1024)}`)
+    ],
+    [
+      '100 headers',
+      200,
+      lines('GET /health/live HTTP/1.1', 'Host: x', ...Array.from({ length: 99 }, (_, n) => `X${n}: y`))
+    ],
+    [
+      '101 headers',
+      431,
+      lines('GET /health/live HTTP/1.1', 'Host: x', ...Array.from({ length: 100 }, (_, n) => `X${n}: y`))
+    ],
+    [
+      '101 headers of one name',
+      431,
+      lines('GET /health/live HTTP/1.1', 'Host: x', ...Array(100).fill('a:b'))
+    ],
+    [
+      '101 headers of a public read',
+      431,
+      lines(`GET ${publicPath} HTTP/1.1`, 'Host: x', ...Array(100).fill('a:b'))
+    ],
+    [
+      '1,000 headers',
+      431,
+      lines('GET /health/live HTTP/1.1', 'Host: x', ...Array.from({ length: 1000 }, (_, n) => `X${n}: y`))
+    ],
+    [
+      '10,000 headers',
+      431,
+      lines('GET /health/live HTTP/1.1', 'Host: x', ...Array.from({ length: 10_000 }, (_, n) => `X${n}: y`))
+    ],
+    [
+      'headers named like properties of Object.prototype',
+      200,
+      lines(
+        `GET ${publicPath} HTTP/1.1`,
+        'Host: x',
+        '__proto__: x',
+        'constructor: x',
+        'toString: x',
+        'hasOwnProperty: x'
+      )
+    ],
     ['OPTIONS *', 404, lines('OPTIONS * HTTP/1.1', 'Host: x')],
     ['GET *', 404, lines('GET * HTTP/1.1', 'Host: x')],
     ['a URL that begins with a star', 404, lines(`GET ${publicPath.replace('/', '*')} HTTP/1.1`, 'Host: x')],
     ['CONNECT', 405, lines('CONNECT x:443 HTTP/1.1', 'Host: x:443')],
     ['TRACE', 405, lines(`TRACE ${publicPath} HTTP/1.1`, 'Host: x', 'Cookie: secret=1')],
     ['an expectation', 417, lines('GET /health/live HTTP/1.1', 'Host: x', 'Expect: nonsense')],
-    ['an expectation in HTTP/1.0', 200,
-      lines('GET /health/live HTTP/1.0', 'Host: x', 'Expect: 100-continue', 'Connection: keep-alive')],
-    ['an upgrade', 200,
-      lines('GET /health/live HTTP/1.1', 'Host: x', 'Connection: Upgrade', 'Upgrade: websocket')],
-    ['an upgrade to HTTP/2', 200, lines(
-      'GET /health/live HTTP/1.1',
-      'Host: x',
-      'Connection: Upgrade, HTTP2-Settings',
-      'Upgrade: h2c',
-      'HTTP2-Settings: AAMAAABkAARAAAAAAAIAAAAA'
-    )],
+    [
+      'an expectation in HTTP/1.0',
+      200,
+      lines('GET /health/live HTTP/1.0', 'Host: x', 'Expect: 100-continue', 'Connection: keep-alive')
+    ],
+    [
+      'an upgrade',
+      200,
+      lines('GET /health/live HTTP/1.1', 'Host: x', 'Connection: Upgrade', 'Upgrade: websocket')
+    ],
+    [
+      'an upgrade to HTTP/2',
+      200,
+      lines(
+        'GET /health/live HTTP/1.1',
+        'Host: x',
+        'Connection: Upgrade, HTTP2-Settings',
+        'Upgrade: h2c',
+        'HTTP2-Settings: AAMAAABkAARAAAAAAAIAAAAA'
+      )
+    ],
     // Request smuggling: all servers must agree where a body ends.
-    ['Content-Length and chunked', 400,
+    [
+      'Content-Length and chunked',
+      400,
       `${
         lines(SIGN_IN, 'Host: x', JSON_TYPE, 'Content-Length: 4', 'Transfer-Encoding: chunked')
-      }2\r\n{}\r\n0\r\n\r\n`],
-    ['chunked and Content-Length', 400,
+      }2\r\n{}\r\n0\r\n\r\n`
+    ],
+    [
+      'chunked and Content-Length',
+      400,
       `${
         lines(SIGN_IN, 'Host: x', JSON_TYPE, 'Transfer-Encoding: chunked', 'Content-Length: 4')
-      }2\r\n{}\r\n0\r\n\r\n`],
-    ['two different lengths', 400,
-      `${lines(SIGN_IN, 'Host: x', JSON_TYPE, 'Content-Length: 2', 'Content-Length: 3')}{} `],
-    ['the same length twice', 400,
-      `${lines(SIGN_IN, 'Host: x', JSON_TYPE, 'Content-Length: 2', 'Content-Length: 2')}{}`],
+      }2\r\n{}\r\n0\r\n\r\n`
+    ],
+    [
+      'two different lengths',
+      400,
+      `${lines(SIGN_IN, 'Host: x', JSON_TYPE, 'Content-Length: 2', 'Content-Length: 3')}{} `
+    ],
+    [
+      'the same length twice',
+      400,
+      `${lines(SIGN_IN, 'Host: x', JSON_TYPE, 'Content-Length: 2', 'Content-Length: 2')}{}`
+    ],
     ['a list of lengths', 400, `${lines(SIGN_IN, 'Host: x', JSON_TYPE, 'Content-Length: 2, 2')}{}`],
     ['a length with a sign', 400, `${lines(SIGN_IN, 'Host: x', JSON_TYPE, 'Content-Length: +2')}{}`],
     ['a hexadecimal length', 400, `${lines(SIGN_IN, 'Host: x', JSON_TYPE, 'Content-Length: 0x2')}{}`],
     ['a length with a fraction', 400, `${lines(SIGN_IN, 'Host: x', JSON_TYPE, 'Content-Length: 2.0')}{}`],
     ['an empty length', 400, `${lines(SIGN_IN, 'Host: x', JSON_TYPE, 'Content-Length:')}{}`],
-    ['a length of 30 digits', 400,
-      `${lines(SIGN_IN, 'Host: x', JSON_TYPE, `Content-Length: ${'9'.repeat(30)}`)}{}`],
-    ['chunked is not last', 400,
-      `${lines(SIGN_IN, 'Host: x', JSON_TYPE, 'Transfer-Encoding: chunked, identity')}2\r\n{}\r\n0\r\n\r\n`],
-    ['chunked twice', 400,
-      `${lines(SIGN_IN, 'Host: x', JSON_TYPE, 'Transfer-Encoding: chunked, chunked')}2\r\n{}\r\n0\r\n\r\n`],
-    ['an unknown transfer coding', 400,
-      `${lines(SIGN_IN, 'Host: x', JSON_TYPE, 'Transfer-Encoding: xchunked')}2\r\n{}\r\n0\r\n\r\n`],
-    ['chunked after a vertical tab', 400,
-      `${lines(SIGN_IN, 'Host: x', JSON_TYPE, 'Transfer-Encoding: \x0bchunked')}2\r\n{}\r\n0\r\n\r\n`],
-    ['chunks', 422,
-      `${lines(SIGN_IN, 'Host: x', JSON_TYPE, 'Transfer-Encoding: chunked')}1\r\n{\r\n1\r\n}\r\n0\r\n\r\n`],
-    ['chunks with extensions and a trailer', 422,
+    [
+      'a length of 30 digits',
+      400,
+      `${lines(SIGN_IN, 'Host: x', JSON_TYPE, `Content-Length: ${'9'.repeat(30)}`)}{}`
+    ],
+    [
+      'chunked is not last',
+      400,
+      `${lines(SIGN_IN, 'Host: x', JSON_TYPE, 'Transfer-Encoding: chunked, identity')}2\r\n{}\r\n0\r\n\r\n`
+    ],
+    [
+      'chunked twice',
+      400,
+      `${lines(SIGN_IN, 'Host: x', JSON_TYPE, 'Transfer-Encoding: chunked, chunked')}2\r\n{}\r\n0\r\n\r\n`
+    ],
+    [
+      'an unknown transfer coding',
+      400,
+      `${lines(SIGN_IN, 'Host: x', JSON_TYPE, 'Transfer-Encoding: xchunked')}2\r\n{}\r\n0\r\n\r\n`
+    ],
+    [
+      'chunked after a vertical tab',
+      400,
+      `${lines(SIGN_IN, 'Host: x', JSON_TYPE, 'Transfer-Encoding: \x0bchunked')}2\r\n{}\r\n0\r\n\r\n`
+    ],
+    [
+      'chunks',
+      422,
+      `${lines(SIGN_IN, 'Host: x', JSON_TYPE, 'Transfer-Encoding: chunked')}1\r\n{\r\n1\r\n}\r\n0\r\n\r\n`
+    ],
+    [
+      'chunks with extensions and a trailer',
+      422,
       `${
         lines(SIGN_IN, 'Host: x', JSON_TYPE, 'Transfer-Encoding: chunked')
-      }1;a=b;c="d"\r\n{\r\n1\r\n}\r\n0\r\nX: y\r\n\r\n`],
-    ['a trailer that claims to be a header', 422,
+      }1;a=b;c="d"\r\n{\r\n1\r\n}\r\n0\r\nX: y\r\n\r\n`
+    ],
+    [
+      'a trailer that claims to be a header',
+      422,
       `${
         lines(SIGN_IN, 'Host: x', JSON_TYPE, 'Transfer-Encoding: chunked')
-      }2\r\n{}\r\n0\r\nAuthorization: Bearer x\r\n\r\n`],
-    ['chunk extensions of 100,000 bytes', 413,
+      }2\r\n{}\r\n0\r\nAuthorization: Bearer x\r\n\r\n`
+    ],
+    [
+      'chunk extensions of 100,000 bytes',
+      413,
       `${lines(SIGN_IN, 'Host: x', JSON_TYPE, 'Transfer-Encoding: chunked')}2;${
         'x'.repeat(100_000)
-      }\r\n{}\r\n0\r\n\r\n`],
-    ['20,000 trailers', 431,
+      }\r\n{}\r\n0\r\n\r\n`
+    ],
+    [
+      '20,000 trailers',
+      431,
       `${lines(SIGN_IN, 'Host: x', JSON_TYPE, 'Transfer-Encoding: chunked')}2\r\n{}\r\n0\r\n${
         'X: y\r\n'.repeat(20_000)
-      }\r\n`],
-    ['an invalid chunk size', 400,
-      `${lines(SIGN_IN, 'Host: x', JSON_TYPE, 'Transfer-Encoding: chunked')}zz\r\n{}\r\n0\r\n\r\n`],
-    ['a negative chunk size', 400,
-      `${lines(SIGN_IN, 'Host: x', JSON_TYPE, 'Transfer-Encoding: chunked')}-2\r\n{}\r\n0\r\n\r\n`],
-    ['a chunk size past 64 bits', 400,
+      }\r\n`
+    ],
+    [
+      'an invalid chunk size',
+      400,
+      `${lines(SIGN_IN, 'Host: x', JSON_TYPE, 'Transfer-Encoding: chunked')}zz\r\n{}\r\n0\r\n\r\n`
+    ],
+    [
+      'a negative chunk size',
+      400,
+      `${lines(SIGN_IN, 'Host: x', JSON_TYPE, 'Transfer-Encoding: chunked')}-2\r\n{}\r\n0\r\n\r\n`
+    ],
+    [
+      'a chunk size past 64 bits',
+      400,
       `${lines(SIGN_IN, 'Host: x', JSON_TYPE, 'Transfer-Encoding: chunked')}${
         'f'.repeat(17)
-      }\r\n{}\r\n0\r\n\r\n`],
-    ['a chunk that is longer than its size', 400,
-      `${lines(SIGN_IN, 'Host: x', JSON_TYPE, 'Transfer-Encoding: chunked')}1\r\n{}\r\n0\r\n\r\n`],
-    ['a chunk size that ends with LF', 400,
-      `${lines(SIGN_IN, 'Host: x', JSON_TYPE, 'Transfer-Encoding: chunked')}2\n{}\r\n0\r\n\r\n`],
-    ['a chunk size before a space', 400,
-      `${lines(SIGN_IN, 'Host: x', JSON_TYPE, 'Transfer-Encoding: chunked')}2 \r\n{}\r\n0\r\n\r\n`],
-    ['an upgrade with a body', 422,
+      }\r\n{}\r\n0\r\n\r\n`
+    ],
+    [
+      'a chunk that is longer than its size',
+      400,
+      `${lines(SIGN_IN, 'Host: x', JSON_TYPE, 'Transfer-Encoding: chunked')}1\r\n{}\r\n0\r\n\r\n`
+    ],
+    [
+      'a chunk size that ends with LF',
+      400,
+      `${lines(SIGN_IN, 'Host: x', JSON_TYPE, 'Transfer-Encoding: chunked')}2\n{}\r\n0\r\n\r\n`
+    ],
+    [
+      'a chunk size before a space',
+      400,
+      `${lines(SIGN_IN, 'Host: x', JSON_TYPE, 'Transfer-Encoding: chunked')}2 \r\n{}\r\n0\r\n\r\n`
+    ],
+    [
+      'an upgrade with a body',
+      422,
       `${
         lines(SIGN_IN, 'Host: x', JSON_TYPE, 'Connection: Upgrade', 'Upgrade: websocket', 'Content-Length: 2')
-      }{}`]
+      }{}`
+    ]
   ]
   for (const [what, status, bytes, method] of table) {
     probe.is(await probe.send(bytes, what, method), status, what)
@@ -188,12 +304,16 @@ t.test('the body of a GET is not read as a request and does not change the answe
     for (
       const [what, bytes] of [
         ['with a length', requestWith(hidden, method, path, headers)],
-        ['in chunks',
+        [
+          'in chunks',
           `${requestOf(path, { ...headers, 'Transfer-Encoding': 'chunked' }, method)}${
             hidden.length.toString(16)
-          }\r\n${hidden}\r\n0\r\n\r\n`],
-        ['with a JSON type',
-          requestWith('{', method, path, { ...headers, 'Content-Type': 'application/json' })]
+          }\r\n${hidden}\r\n0\r\n\r\n`
+        ],
+        [
+          'with a JSON type',
+          requestWith('{', method, path, { ...headers, 'Content-Type': 'application/json' })
+        ]
       ] as const
     ) {
       probe.is(
@@ -239,8 +359,20 @@ t.test('an unsupported method gets 405 with the supported methods in Allow', asy
     }
   }
   for (
-    const path of ['/', '/landing_page', '/landing_pages/', '/landing_pages/x/y', '/manage', '/auth',
-      '/uploadsx', '/assets/x/y', '/AUTH/ME', '/openapi_json', '/health%2Flive', '/auth/../health/live']
+    const path of [
+      '/',
+      '/landing_page',
+      '/landing_pages/',
+      '/landing_pages/x/y',
+      '/manage',
+      '/auth',
+      '/uploadsx',
+      '/assets/x/y',
+      '/AUTH/ME',
+      '/openapi_json',
+      '/health%2Flive',
+      '/auth/../health/live'
+    ]
   ) {
     probe.is(await probe.send(requestOf(path, { 'Content-Length': '0' }, 'POST'), path), 404, `POST ${path}`)
   }
@@ -248,8 +380,10 @@ t.test('an unsupported method gets 405 with the supported methods in Allow', asy
 
 t.test('a refusal that is written without Fastify has a Date, and Allow with 405', async (t) => {
   for (
-    const [bytes, status] of [[lines('CONNECT x:443 HTTP/1.1', 'Host: x:443'), 405], [lines('GET', 'Host: x'),
-      400], [requestOf('/health/live', { Expect: 'nonsense' }), 417]] as const
+    const [bytes, status] of [[lines('CONNECT x:443 HTTP/1.1', 'Host: x:443'), 405], [
+      lines('GET', 'Host: x'),
+      400
+    ], [requestOf('/health/live', { Expect: 'nonsense' }), 417]] as const
   ) {
     const { head } = await probe.send(bytes, `${status}`)
     t.match(head, new RegExp(`^HTTP/1.1 ${status} `))
@@ -277,8 +411,13 @@ t.test('any origin may read the errors of public resources', async (t) => {
     t.match(answer.head, /\r\naccess-control-expose-headers: .*X-Request-Id/i, what)
   }
   for (
-    const bytes of [requestOf('/manage/landing_pages/%zz', auth), requestOf('/auth/me'),
-      requestOf('/manage/landing_pages/x', {}, 'PUT'), requestOf('/nothing'), requestOf('/x/landing_pages/y')]
+    const bytes of [
+      requestOf('/manage/landing_pages/%zz', auth),
+      requestOf('/auth/me'),
+      requestOf('/manage/landing_pages/x', {}, 'PUT'),
+      requestOf('/nothing'),
+      requestOf('/x/landing_pages/y')
+    ]
   ) {
     t.notMatch(
       (await probe.send(bytes, 'management')).head,
@@ -290,15 +429,22 @@ t.test('any origin may read the errors of public resources', async (t) => {
 
 t.test('an unreadable request does not suppress the answer to the request before it', async (t) => {
   for (
-    const before of [requestOf('/auth/me', auth), requestOf(asset.path), requestOf(publicPath),
+    const before of [
+      requestOf('/auth/me', auth),
+      requestOf(asset.path),
+      requestOf(publicPath),
       requestOf(publicPath, { 'Accept-Encoding': 'br' }),
-      requestOf('/auth/me', { ...auth, Connection: 'close' })]
+      requestOf('/auth/me', { ...auth, Connection: 'close' })
+    ]
   ) {
     for (
-      const unreadable of ['\0\0\0\r\n\r\n', requestOf('/', { 'Content-Length': 'x' }),
+      const unreadable of [
+        '\0\0\0\r\n\r\n',
+        requestOf('/', { 'Content-Length': 'x' }),
         requestOf('/', { X: 'x'.repeat(20_000) }),
         `${requestOf('/auth/sign_in', { 'Transfer-Encoding': 'chunked' }, 'POST')}zz\r\n`,
-        requestOf('x:443', {}, 'CONNECT')]
+        requestOf('x:443', {}, 'CONNECT')
+      ]
     ) {
       const pipelined = connection(t, service.url)
       pipelined.send(before + unreadable)
@@ -319,8 +465,10 @@ t.test('requests on one connection, including refused ones, are answered in orde
   const wanted: [status: number, request: string][] = [
     [200, requestOf(publicPath)],
     [404, requestOf('/nothing')],
-    [401,
-      requestWith('{"user":{}}', 'POST', '/auth/sign_in', { 'Content-Type': 'application/json' }).toString()],
+    [
+      401,
+      requestWith('{"user":{}}', 'POST', '/auth/sign_in', { 'Content-Type': 'application/json' }).toString()
+    ],
     [405, requestOf(publicPath, {}, 'DELETE')],
     [400, requestOf('/landing_pages/%zz')],
     [400, requestWith('{', 'POST', '/auth/sign_in', { 'Content-Type': 'application/json' }).toString()],

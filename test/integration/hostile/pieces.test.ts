@@ -18,10 +18,14 @@ t.test('a body in chunks of one byte is read correctly, both JSON and multipart'
   const { headers: { authorization } } = await signUp(app)
   const document = JSON.stringify({ text: 'ä'.repeat(5000), last: 1 })
   const head = (path: string, type: string) =>
-    `POST ${path} HTTP/1.1\r\nHost: x\r\nAuthorization: ${authorization}\r\nContent-Type: ${type}\r\nTransfer-Encoding: chunked\r\n\r\n`
+    `POST ${path} HTTP/1.1\r\nHost: x\r\nAuthorization: ${authorization}\r\nContent-Type: ` +
+    `${type}\r\nTransfer-Encoding: chunked\r\n\r\n`
   connection
-    .send(Buffer.concat([Buffer.from(head('/landing_pages', 'application/json')),
-      chunked(`{"current_data":${document}}`), Buffer.from(END)]))
+    .send(Buffer.concat([
+      Buffer.from(head('/landing_pages', 'application/json')),
+      chunked(`{"current_data":${document}}`),
+      Buffer.from(END)
+    ]))
   const page = await connection.answer()
   t.equal(page.status, 201)
   t.ok(page.body.toString().includes(`"current_data":${document},`), 'the document is returned byte for byte')
@@ -33,8 +37,11 @@ t.test('a body in chunks of one byte is read correctly, both JSON and multipart'
     Buffer.from('\r\n--b--\r\n')
   ])
   connection
-    .send(Buffer.concat([Buffer.from(head('/assets', 'multipart/form-data; boundary=b')), chunked(form),
-      Buffer.from(END)]))
+    .send(Buffer.concat([
+      Buffer.from(head('/assets', 'multipart/form-data; boundary=b')),
+      chunked(form),
+      Buffer.from(END)
+    ]))
   const asset = await connection.answer()
   t.equal(asset.status, 201)
   const { url, byte_size: byteSize } = JSON.parse(asset.body.toString())
@@ -66,7 +73,8 @@ t.test('20 bodies of 60 KB in chunks of one byte use less than 40 MiB of memory'
     connection
       .send(Buffer.concat([
         Buffer
-          .from('POST /auth/sign_in HTTP/1.1\r\nHost: x\r\nContent-Type: application/json\r\nTransfer-Encoding: chunked\r\n\r\n'),
+          .from('POST /auth/sign_in HTTP/1.1\r\nHost: x\r\nContent-Type: ' +
+            'application/json\r\nTransfer-Encoding: chunked\r\n\r\n'),
         half
       ]))
     return connection

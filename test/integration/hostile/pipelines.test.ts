@@ -53,8 +53,10 @@ t.test('a pipeline that starts with a management request is closed after the fir
   const preflight = get(path).replace('GET', 'OPTIONS')
   const expecting = get('/auth/me').replace('\r\n\r\n', '\r\nExpect: nonsense\r\n\r\n')
   for (
-    const [first, firstBody] of [[get('/auth/me'), /^\{"user"/], [patch('{"current_data":[1]}'),
-      /\[1\]/]] as const
+    const [first, firstBody] of [[get('/auth/me'), /^\{"user"/], [
+      patch('{"current_data":[1]}'),
+      /\[1\]/
+    ]] as const
   ) {
     for (
       const behind of [write, get('/auth/me'), get(path), preflight, get('/nowhere'), get('/%zz'), expecting]
@@ -227,8 +229,11 @@ t.test('an unanswerable request closes the connection after the answer before it
   const file = Buffer.alloc(8 * 1024 * 1024, 'x')
   const path = pathOf((await upload(app, account, file)).json())
   for (
-    const unanswered of ['CONNECT x:1 HTTP/1.1\r\nHost: x:1\r\n\r\n', '\0\0\r\n\r\n',
-      `${get(path)}CONNECT x:1 HTTP/1.1\r\nHost: x:1\r\n\r\n`]
+    const unanswered of [
+      'CONNECT x:1 HTTP/1.1\r\nHost: x:1\r\n\r\n',
+      '\0\0\r\n\r\n',
+      `${get(path)}CONNECT x:1 HTTP/1.1\r\nHost: x:1\r\n\r\n`
+    ]
   ) {
     const connection = new Connection(url)
     connection.send(get(path))
@@ -246,7 +251,9 @@ t.test('a CONNECT, or an upgrade that bytes follow, is the last request; earlier
   const page = await createPage(app, account)
   const path = `/landing_pages/${page.public_id}`
   const patch = (body: string): string =>
-    `PATCH /manage/landing_pages/${page.id} HTTP/1.1\r\nHost: x\r\nAuthorization: ${account.headers.authorization}\r\nContent-Type: application/json\r\nContent-Length: ${body.length}\r\n\r\n${body}`
+    `PATCH /manage/landing_pages/${page.id} HTTP/1.1\r\nHost: x\r\nAuthorization: ` +
+    `${account.headers.authorization}\r\nContent-Type: application/json\r\nContent-Length: ` +
+    `${body.length}\r\n\r\n${body}`
   const connect = 'CONNECT x:1 HTTP/1.1\r\nHost: x:1\r\nX-Request-Id: connect\r\n\r\n'
   const upgraded = (path: string): string =>
     get(path).replace('\r\n\r\n', '\r\nConnection: Upgrade\r\nUpgrade: z\r\n\r\n')
@@ -268,15 +275,21 @@ t.test('a CONNECT, or an upgrade that bytes follow, is the last request; earlier
   for (
     const [what, status, ...packets] of [
       ['a write after an upgrade', 200, upgrade + refused],
-      ['a write after a refused upgrade', 401,
-        upgraded('/auth/me').replace(/Authorization.*\r\n/, '') + refused],
+      [
+        'a write after a refused upgrade',
+        401,
+        upgraded('/auth/me').replace(/Authorization.*\r\n/, '') + refused
+      ],
       ['a write after an upgrade of a public read', 200, upgraded(path) + refused],
       ['a body after an upgrade that looks like a write', 200, upgrade + hidden, refused],
-      ['a write after an upgrade and a body of 64 KiB', 200,
+      [
+        'a write after an upgrade and a body of 64 KiB',
+        200,
         `${upgrade}${hidden.replace(String(refused.length), String(65_536 - upgrade.length))}`.padEnd(
           65_536,
           'x'
-        ) + refused]
+        ) + refused
+      ]
     ] as const
   ) {
     const connection = new Connection(url)
@@ -342,9 +355,8 @@ t.test('requests after an answer that closes the connection are not served', asy
   await app.inject(path) // so that the document is cached
   // Without a token, the request is refused before its body is read.
   const refused = (bytes: number): string =>
-    `DELETE /auth/sign_out HTTP/1.1\r\nHost: x\r\nContent-Type: application/json\r\nContent-Length: ${bytes}\r\n\r\n${
-      ' '.repeat(bytes)
-    }`
+    `DELETE /auth/sign_out HTTP/1.1\r\nHost: x\r\nContent-Type: application/json\r\nContent-Length:
+      ${bytes}\r\n\r\n${' '.repeat(bytes)}`
   const write = get(`/manage/landing_pages/${page.id}`).replace('GET', 'DELETE')
   const unexpected = get('/auth/me').replace('\r\n\r\n', '\r\nExpect: 200-ok\r\n\r\n')
   const behind = {

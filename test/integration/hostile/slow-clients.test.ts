@@ -31,19 +31,25 @@ t.test('requests sent one byte at a time get the same answers as requests sent a
       [200, Buffer.from(requestOf(`/landing_pages/${page.public_id}`))],
       [200, Buffer.from(requestOf('/auth/me', auth))],
       [404, Buffer.from(requestOf('/nothing'))],
-      [201, requestWith('{"current_data":{"\u00e9\u{1f600}":1e400}}', 'POST', '/landing_pages', {
-        ...auth,
-        'Content-Type': 'application/json'
-      })],
+      [
+        201,
+        requestWith('{"current_data":{"\u00e9\u{1f600}":1e400}}', 'POST', '/landing_pages', {
+          ...auth,
+          'Content-Type': 'application/json'
+        })
+      ],
       [400, requestWith('{"a":\u00e9}', 'POST', '/auth/sign_in', { 'Content-Type': 'application/json' })],
-      [401, Buffer
-        .from(`${
-          requestOf(
-            '/auth/refresh',
-            { 'Content-Type': 'application/json', 'Transfer-Encoding': 'chunked' },
-            'POST'
-          )
-        }1\r\n{\r\n1\r\n}\r\n0\r\n\r\n`)]
+      [
+        401,
+        Buffer
+          .from(`${
+            requestOf(
+              '/auth/refresh',
+              { 'Content-Type': 'application/json', 'Transfer-Encoding': 'chunked' },
+              'POST'
+            )
+          }1\r\n{\r\n1\r\n}\r\n0\r\n\r\n`)
+      ]
     ] as const
   ) {
     await drip(slow, bytes)

@@ -47,14 +47,18 @@ const forged: [what: string, authorization: string][] = [
   ['a certificate by URL', hmac({ x5u: 'http://127.0.0.1:1/cert.pem' }, claims, MINE)],
   ['a certificate in the token', hmac({ x5c: [encode(MINE)] }, claims, MINE)],
   ['a kid that is a path', hmac({ kid: '../../../../dev/null' }, claims, '')],
-  ['a kid that is SQL',
-    hmac({ kid: "x' UNION SELECT 'a key that the attacker has, of 32 bytes' --" }, claims, MINE)],
+  [
+    'a kid that is SQL',
+    hmac({ kid: "x' UNION SELECT 'a key that the attacker has, of 32 bytes' --" }, claims, MINE)
+  ],
   ['an unencoded payload', hmac({ b64: false, crit: ['b64'] }, claims, JWT_SECRET)],
   ["RS256 with the attacker's key", signedBy('RS256', rsa)],
   ["ES256 with the attacker's key", signedBy('ES256', elliptic)],
   ["EdDSA with the attacker's key", signedBy('EdDSA', edwards)],
-  ['HS256 with a public key as the secret',
-    hmac({}, claims, createPublicKey(rsa.privateKey).export({ type: 'spki', format: 'pem' }).toString())],
+  [
+    'HS256 with a public key as the secret',
+    hmac({}, claims, createPublicKey(rsa.privateKey).export({ type: 'spki', format: 'pem' }).toString())
+  ],
   ['a secret of spaces', hmac({}, claims, ' ')],
   ['our secret without its last character', hmac({}, claims, JWT_SECRET.slice(0, -1))],
   ['a refresh type', hmac({ typ: 'rt+jwt' }, claims, JWT_SECRET)],
@@ -72,8 +76,10 @@ const forged: [what: string, authorization: string][] = [
   ['deeply nested claims', hmac({}, `{"sub":${'['.repeat(2000)}${']'.repeat(2000)}}`, JWT_SECRET)],
   ['the payload of another token', `${headerPart}.${encode({ ...claims, sub: '2' })}.${signaturePart}`],
   ['only the signature', `..${signaturePart}`],
-  ['five parts, like an encrypted token',
-    `${headerPart}.${payloadPart}.${payloadPart}.${payloadPart}.${signaturePart}`],
+  [
+    'five parts, like an encrypted token',
+    `${headerPart}.${payloadPart}.${payloadPart}.${payloadPart}.${signaturePart}`
+  ],
   ['15 KB', `${headerPart}.${'A'.repeat(15_000)}.${signaturePart}`],
   ['14,000 dots', '.'.repeat(14_000)],
   ['a space inside', `${headerPart}. ${payloadPart}.${signaturePart}`],
@@ -86,22 +92,33 @@ const headers: [what: string, lines: string[]][] = [
   ...forged.map(([what, authorization]) => [what, [`Authorization: ${authorization}`]] as [string, string[]]),
   ['no header', []],
   ['an empty header', ['Authorization:']],
-  ['the valid token twice', [`Authorization: Bearer ${account.access_token}`,
-    `Authorization: Bearer ${account.access_token}`]],
-  ['a valid token after an invalid one', ['Authorization: Bearer x',
-    `Authorization: Bearer ${account.access_token}`]],
-  ['an invalid token after a valid one', [`Authorization: Bearer ${account.access_token}`,
-    'Authorization: Bearer x']],
+  ['the valid token twice', [
+    `Authorization: Bearer ${account.access_token}`,
+    `Authorization: Bearer ${account.access_token}`
+  ]],
+  ['a valid token after an invalid one', [
+    'Authorization: Bearer x',
+    `Authorization: Bearer ${account.access_token}`
+  ]],
+  ['an invalid token after a valid one', [
+    `Authorization: Bearer ${account.access_token}`,
+    'Authorization: Bearer x'
+  ]],
   ['a tab instead of the space', [`Authorization: Bearer\t${account.access_token}`]],
   ['quotes', [`Authorization: Bearer "${account.access_token}"`]],
   ['a parameter', [`Authorization: Bearer token=${account.access_token}`]],
   ['Basic', [`Authorization: Basic ${Buffer.from(`${account.user.email}:x`).toString('base64')}`]],
   ['characters outside ASCII', ['Authorization: Bearer \u00e9\u00ff']],
-  ['the token in other headers', [`Proxy-Authorization: Bearer ${account.access_token}`,
-    `X-Authorization: Bearer ${account.access_token}`]],
+  ['the token in other headers', [
+    `Proxy-Authorization: Bearer ${account.access_token}`,
+    `X-Authorization: Bearer ${account.access_token}`
+  ]],
   ['the token in a cookie', [`Cookie: access_token=${account.access_token}; token=${account.access_token}`]],
-  ['headers of a trusted proxy', [`X-Forwarded-User: ${account.user.email}`, 'X-User-Id: 1',
-    'X-Original-URL: /health/live']]
+  ['headers of a trusted proxy', [
+    `X-Forwarded-User: ${account.user.email}`,
+    'X-User-Id: 1',
+    'X-Original-URL: /health/live'
+  ]]
 ]
 
 t.test('every invalid access token gets the same 401 on every route that requires one', async (t) => {
@@ -140,8 +157,10 @@ t.test('a token in the body is ignored, and the body of a request without a toke
       current_data: {}
     })
     for (
-      const [what, sent] of [['a token in the body', body], ['invalid JSON', '{'], ['a body over the limit',
-        'x'.repeat(3_000_000)]] as const
+      const [what, sent] of [['a token in the body', body], ['invalid JSON', '{'], [
+        'a body over the limit',
+        'x'.repeat(3_000_000)
+      ]] as const
     ) {
       probe.is(
         await probe.send(

@@ -44,7 +44,8 @@ async function startService (t: Test) {
     const connection = new Connection(url)
     connections.push(connection)
     connection
-      .send(`POST ${path} HTTP/1.1\r\nHost: x\r\nX-Forwarded-For: ${address}\r\nContent-Type: application/json\r\n${head}\r\n`)
+      .send(`POST ${path} HTTP/1.1\r\nHost: x\r\nX-Forwarded-For: ${address}\r\nContent-Type: ` +
+        `application/json\r\n${head}\r\n`)
     return connection
   }
 

@@ -116,7 +116,8 @@ t.test('a request that the HTTP parser refuses is logged, also when its body is 
       ['CONNECT x:1 HTTP/1.1\r\nHost: x\r\n\r\n', 405],
       ['GET /auth/me HTTP/1.1\r\nHost: x\r\nExpect: wonders\r\n\r\n', 417],
       [
-        'POST /auth/sign_in HTTP/1.1\r\nHost: x\r\nContent-Type: application/json\r\nTransfer-Encoding: chunked\r\n\r\nnot hex\r\n',
+        'POST /auth/sign_in HTTP/1.1\r\nHost: x\r\nContent-Type: application/json\r\nTransfer-Encoding: ' +
+        'chunked\r\n\r\nnot hex\r\n',
         400
       ]
     ] as const
@@ -136,8 +137,10 @@ t.test('a pipelined request that is dropped is not logged', async (t) => {
   const body = JSON.stringify({ user: { email: 'nobody@example.com', password: 'correct horse' } })
   const answers = await raw(
     url,
-    `POST /auth/sign_in HTTP/1.1\r\nHost: x\r\nX-Request-Id: first\r\nContent-Type: application/json\r\nContent-Length: ${body.length}\r\n\r\n${body}` +
-      'GET /auth/me HTTP/1.1\r\nHost: x\r\nX-Request-Id: second\r\nExpect: wonders\r\nConnection: close\r\n\r\n'
+    'POST /auth/sign_in HTTP/1.1\r\nHost: x\r\nX-Request-Id: first\r\nContent-Type: ' +
+      `application/json\r\nContent-Length: ${body.length}\r\n\r\n${body}` +
+      'GET /auth/me HTTP/1.1\r\nHost: x\r\nX-Request-Id: second\r\nExpect: wonders\r\nConnection: ' +
+      'close\r\n\r\n'
   )
   t.match(answers, /^HTTP\/1\.1 401 /)
   t.notMatch(answers, /HTTP\/1\.1 417 /)
@@ -149,7 +152,8 @@ t.test('a request whose client hangs up is logged', async (t) => {
   const { url, lines } = await logged(t)
   const socket = connect(Number(new URL(url).port), '127.0.0.1', () => {
     socket
-      .write('POST /auth/sign_in HTTP/1.1\r\nHost: x\r\nX-Request-Id: gone\r\nContent-Type: application/json\r\nContent-Length: 100\r\n\r\n{')
+      .write('POST /auth/sign_in HTTP/1.1\r\nHost: x\r\nX-Request-Id: gone\r\nContent-Type: ' +
+        'application/json\r\nContent-Length: 100\r\n\r\n{')
   })
   socket.on('error', () => {})
   await once(socket, 'connect')

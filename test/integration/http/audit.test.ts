@@ -71,8 +71,15 @@ t.test('sign-ups, sign-ins, refreshes and sign-outs are recorded with user and s
   t.match(lines.find(({ route }) => route === '/auth/sign_out'), { user, session }, 'the access log')
   const output = JSON.stringify(lines)
   for (
-    const secret of [email, 'nobody@example.com', PASSWORD, 'wrong password', account.access_token,
-      account.refresh_token, token]
+    const secret of [
+      email,
+      'nobody@example.com',
+      PASSWORD,
+      'wrong password',
+      account.access_token,
+      account.refresh_token,
+      token
+    ]
   ) t.notOk(output.includes(secret), 'the log contains neither addresses nor passwords nor tokens')
 })
 

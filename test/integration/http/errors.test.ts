@@ -46,8 +46,11 @@ t.test('every error response has the same JSON shape, whichever layer sends it',
   for (
     const [name, status, bytes] of [
       ['unknown path', 404, request(['GET /nothing HTTP/1.1', 'Host: x'])],
-      ['a method that the path does not have', 405,
-        request(['PUT /landing_pages HTTP/1.1', 'Host: x', 'Content-Length: 0'])],
+      [
+        'a method that the path does not have',
+        405,
+        request(['PUT /landing_pages HTTP/1.1', 'Host: x', 'Content-Length: 0'])
+      ],
       ['WebDAV', 404, request(['PROPFIND / HTTP/1.1', 'Host: x'])],
       ['OPTIONS *', 404, request(['OPTIONS * HTTP/1.1', 'Host: x'])],
       ['a method that does not exist', 501, request(['BREW / HTTP/1.1', 'Host: x'])],
@@ -56,44 +59,80 @@ t.test('every error response has the same JSON shape, whichever layer sends it',
       ['a very long id', 404, request([`GET /landing_pages/${'x'.repeat(12_000)} HTTP/1.1`, 'Host: x'])],
       ['dot segments', 404, request(['GET /landing_pages/%2e%2e HTTP/1.1', 'Host: x'])],
       ['no Host', 400, request(['GET /health/live HTTP/1.1'])],
-      ['an expectation', 417,
-        request(['GET /health/live HTTP/1.1', 'Host: x', 'Expect: the-spanish-inquisition'])],
+      [
+        'an expectation',
+        417,
+        request(['GET /health/live HTTP/1.1', 'Host: x', 'Expect: the-spanish-inquisition'])
+      ],
       ['a URL too long', 414, request([`GET /${'x'.repeat(100_000)} HTTP/1.1`, 'Host: x'])],
-      ['headers too large', 431,
-        request(['GET /health/live HTTP/1.1', 'Host: x', `X-Large: ${'x'.repeat(20_000)}`])],
+      [
+        'headers too large',
+        431,
+        request(['GET /health/live HTTP/1.1', 'Host: x', `X-Large: ${'x'.repeat(20_000)}`])
+      ],
       ['garbage', 400, 'garbage\r\n\r\n'],
       ['NUL', 400, 'GET /\0 HTTP/1.1\r\nHost: x\r\n\r\n'],
       ['HTTP/2 preface', 400, 'PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n'],
       ['TLS', 400, Buffer.from([0x16, 0x03, 0x01, 0x02, 0x00, 0x01, 0x00, 0x01, 0xfc, 0x03, 0x03])],
       ['CONNECT', 405, request(['CONNECT example.com:443 HTTP/1.1', 'Host: example.com:443'])],
-      ['two Content-Length headers', 400,
-        request(['POST /auth/sign_in HTTP/1.1', 'Host: x', 'Content-Length: 1', 'Content-Length: 2'], 'xx')],
-      ['Content-Length and chunks', 400, request(
-        ['POST /auth/sign_in HTTP/1.1', 'Host: x', 'Content-Length: 3', 'Transfer-Encoding: chunked'],
-        '0\r\n\r\n'
-      )],
-      ['a bad chunk', 400,
-        request(['POST /auth/sign_in HTTP/1.1', 'Host: x', json, 'Transfer-Encoding: chunked'], 'zz\r\n')],
+      [
+        'two Content-Length headers',
+        400,
+        request(['POST /auth/sign_in HTTP/1.1', 'Host: x', 'Content-Length: 1', 'Content-Length: 2'], 'xx')
+      ],
+      [
+        'Content-Length and chunks',
+        400,
+        request(
+          ['POST /auth/sign_in HTTP/1.1', 'Host: x', 'Content-Length: 3', 'Transfer-Encoding: chunked'],
+          '0\r\n\r\n'
+        )
+      ],
+      [
+        'a bad chunk',
+        400,
+        request(['POST /auth/sign_in HTTP/1.1', 'Host: x', json, 'Transfer-Encoding: chunked'], 'zz\r\n')
+      ],
       ['a negative length', 400, request(['POST /auth/sign_in HTTP/1.1', 'Host: x', 'Content-Length: -1'])],
       ['a header folded over lines', 400, 'GET / HTTP/1.1\r\nHost: x\r\nX: a\r\n b\x01\r\n\r\n'],
-      ['malformed JSON', 400,
-        request(['POST /auth/sign_in HTTP/1.1', 'Host: x', json, 'Content-Length: 1'], '{')],
-      ['a body too large', 413,
-        request(['POST /auth/sign_in HTTP/1.1', 'Host: x', json, 'Content-Length: 100000'])],
-      ['a chunked body too large', 413, request(
-        ['POST /auth/sign_in HTTP/1.1', 'Host: x', json, 'Transfer-Encoding: chunked'],
-        `${(100_000).toString(16)}\r\n${'x'.repeat(100_000)}\r\n0\r\n\r\n`
-      )],
-      ['another content type', 415, request(
-        ['POST /auth/sign_in HTTP/1.1', 'Host: x', 'Content-Type: text/plain', 'Content-Length: 1'],
-        'x'
-      )],
+      [
+        'malformed JSON',
+        400,
+        request(['POST /auth/sign_in HTTP/1.1', 'Host: x', json, 'Content-Length: 1'], '{')
+      ],
+      [
+        'a body too large',
+        413,
+        request(['POST /auth/sign_in HTTP/1.1', 'Host: x', json, 'Content-Length: 100000'])
+      ],
+      [
+        'a chunked body too large',
+        413,
+        request(
+          ['POST /auth/sign_in HTTP/1.1', 'Host: x', json, 'Transfer-Encoding: chunked'],
+          `${(100_000).toString(16)}\r\n${'x'.repeat(100_000)}\r\n0\r\n\r\n`
+        )
+      ],
+      [
+        'another content type',
+        415,
+        request(
+          ['POST /auth/sign_in HTTP/1.1', 'Host: x', 'Content-Type: text/plain', 'Content-Length: 1'],
+          'x'
+        )
+      ],
       ['no content type', 415, request(['POST /auth/sign_in HTTP/1.1', 'Host: x', 'Content-Length: 1'], 'x')],
       ['no token', 401, request(['GET /auth/me HTTP/1.1', 'Host: x'])],
-      ['bad credentials', 401,
-        request(['POST /auth/sign_in HTTP/1.1', 'Host: x', json, 'Content-Length: 11'], '{"user":{}}')],
-      ['an invalid body', 422,
-        request(['POST /auth/sign_up HTTP/1.1', 'Host: x', json, 'Content-Length: 2'], '{}')],
+      [
+        'bad credentials',
+        401,
+        request(['POST /auth/sign_in HTTP/1.1', 'Host: x', json, 'Content-Length: 11'], '{"user":{}}')
+      ],
+      [
+        'an invalid body',
+        422,
+        request(['POST /auth/sign_up HTTP/1.1', 'Host: x', json, 'Content-Length: 2'], '{}')
+      ],
       ['an unknown page', 404, request(['GET /manage/landing_pages/x HTTP/1.1', 'Host: x', auth])],
       ['a bad cursor', 422, request(['GET /manage/landing_pages?cursor=x HTTP/1.1', 'Host: x', auth])],
       ['an unknown upload', 404, request(['GET /uploads/x HTTP/1.1', 'Host: x'])],
@@ -104,9 +143,12 @@ t.test('every error response has the same JSON shape, whichever layer sends it',
 
 t.test('a client that resets its connection does not stop the service', async (t) => {
   for (
-    const bytes of ['CONNECT x:1 HTTP/1.1\r\nHost: x\r\n\r\n', 'garbage\r\n\r\n',
+    const bytes of [
+      'CONNECT x:1 HTTP/1.1\r\nHost: x\r\n\r\n',
+      'garbage\r\n\r\n',
       'GET / HTTP/1.1\r\nHost: x\r\nExpect: x\r\n\r\n',
-      'GET /health/live HTTP/1.1\r\nHost: x\r\nUpgrade: x\r\nConnection: upgrade\r\n\r\n']
+      'GET /health/live HTTP/1.1\r\nHost: x\r\nUpgrade: x\r\nConnection: upgrade\r\n\r\n'
+    ]
   ) {
     for (let n = 0; n < 5; n++) {
       await new Promise<void>((resolve) => {
@@ -138,7 +180,8 @@ t.test('a request whose body does not arrive in time gets 408', async (t) => {
       '127.0.0.1',
       () =>
         socket
-          .write('POST /auth/sign_in HTTP/1.1\r\nHost: x\r\nContent-Type: application/json\r\nContent-Length: 10\r\n\r\n{')
+          .write('POST /auth/sign_in HTTP/1.1\r\nHost: x\r\nContent-Type: ' +
+            'application/json\r\nContent-Length: 10\r\n\r\n{')
     )
     socket.on('data', (data) => {
       answer += data.toString()
@@ -161,8 +204,10 @@ t.test('the time-out of a pipelined body on a closed connection does not stop th
         '127.0.0.1',
         () =>
           socket
-            .write(`POST /auth/sign_in HTTP/1.1\r\nHost: x\r\nContent-Type: application/json\r\nContent-Length: ${body.length}\r\n\r\n${body}` +
-              'POST /auth/refresh HTTP/1.1\r\nHost: x\r\nContent-Type: application/json\r\nContent-Length: 50\r\n\r\n{"a"')
+            .write('POST /auth/sign_in HTTP/1.1\r\nHost: x\r\nContent-Type: ' +
+              `application/json\r\nContent-Length: ${body.length}\r\n\r\n${body}` +
+              'POST /auth/refresh HTTP/1.1\r\nHost: x\r\nContent-Type: ' +
+              'application/json\r\nContent-Length: 50\r\n\r\n{"a"')
       )
       socket.on('error', () => {}).on('close', () => resolve())
       hasty.server.once('request', () => setImmediate(() => socket.destroy()))
@@ -174,9 +219,12 @@ t.test('the time-out of a pipelined body on a closed connection does not stop th
 
 t.test('a 304 has no Content-Type and no Content-Length other than 0', async (t) => {
   const page = await createPage(app, owner)
-  const answer =
-    await raw(request([`GET /manage/landing_pages/${page.id} HTTP/1.1`, 'Host: x', auth,
-      `If-None-Match: ${page.recordTag}`]))
+  const answer = await raw(request([
+    `GET /manage/landing_pages/${page.id} HTTP/1.1`,
+    'Host: x',
+    auth,
+    `If-None-Match: ${page.recordTag}`
+  ]))
   t.match(answer, /^HTTP\/1\.1 304 /)
   t.notMatch(answer, /\r\ncontent-(length: [1-9]|type:)/i)
 })
@@ -185,7 +233,8 @@ t.test('a connection that closes in the middle of a request body does not stop t
   await new Promise<void>((resolve) => {
     const socket = connect(Number(url.port), url.hostname, () => {
       socket
-        .write('POST /auth/sign_in HTTP/1.1\r\nHost: x\r\nContent-Type: application/json\r\nContent-Length: 10\r\n\r\n{"a"')
+        .write('POST /auth/sign_in HTTP/1.1\r\nHost: x\r\nContent-Type: ' +
+          'application/json\r\nContent-Length: 10\r\n\r\n{"a"')
       setTimeout(() => socket.destroy(), 50)
     })
     socket.on('close', () => resolve())
@@ -196,8 +245,13 @@ t.test('a connection that closes in the middle of a request body does not stop t
 t.test('HTTP/1.0 needs no Host, and a request with Expect: 100-continue gets 100 Continue', async (t) => {
   t.match(await raw('GET /health/live HTTP/1.0\r\n\r\n'), /^HTTP\/1\.1 200 /)
   t.match(
-    await raw(request(['POST /auth/sign_in HTTP/1.1', 'Host: x', json, 'Content-Length: 2',
-      'Expect: 100-continue'], '{}')),
+    await raw(request([
+      'POST /auth/sign_in HTTP/1.1',
+      'Host: x',
+      json,
+      'Content-Length: 2',
+      'Expect: 100-continue'
+    ], '{}')),
     /^HTTP\/1\.1 100 Continue\r\n\r\nHTTP\/1\.1 422 /
   )
 })
@@ -232,8 +286,10 @@ t.test('a request whose headers arrive too slowly gets 408', async (t) => {
 
 t.test('refusals of Expect and CONNECT also repeat a valid X-Request-Id', async (t) => {
   for (
-    const request of ['GET /health/live HTTP/1.1\r\nHost: x\r\nExpect: nonsense\r\nConnection: close\r\n',
-      'CONNECT x:1 HTTP/1.1\r\nHost: x:1\r\n']
+    const request of [
+      'GET /health/live HTTP/1.1\r\nHost: x\r\nExpect: nonsense\r\nConnection: close\r\n',
+      'CONNECT x:1 HTTP/1.1\r\nHost: x:1\r\n'
+    ]
   ) {
     t.match(
       await raw(`${request}X-Request-Id: mine\r\n\r\n`),

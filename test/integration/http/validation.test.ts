@@ -149,8 +149,10 @@ const { app, routes } = await buildWithHandlers(settings, (route, handler) => {
 })
 
 /** The only routes whose method may have a body, but which read none. */
-const WITHOUT_BODY = ['POST /manage/landing_pages/:id/revisions/:version/restore',
-  'POST /auth/email_confirmations']
+const WITHOUT_BODY = [
+  'POST /manage/landing_pages/:id/revisions/:version/restore',
+  'POST /auth/email_confirmations'
+]
 
 t.test('only the listed routes validate their input without a schema', async (t) => {
   t.same(routes.filter(({ isUnchecked }) => isUnchecked).map(({ name }) => name).sort(), UNCHECKED)
@@ -214,8 +216,10 @@ t.test('a value of the wrong type never reaches a handler', async (t) => {
       t.match(statusCode, /^4(?!17)/, `${route.name}: ${JSON.stringify(wrong)}`)
     }
     for (const [name, schema] of querystring === undefined ? [] : propertiesOf(querystring)) {
-      const wrong = [...(WRONG_TEXT[typeOf(schema)] ?? []).map((text) => `${name}=${text}`),
-        `${name}=1&${name}=1`]
+      const wrong = [
+        ...(WRONG_TEXT[typeOf(schema)] ?? []).map((text) => `${name}=${text}`),
+        `${name}=1&${name}=1`
+      ]
       for (const query of wrong) {
         t.equal(
           (await inject(app, route, `${urlOf(route)}?${query}`)).statusCode,

@@ -30,8 +30,13 @@ const read = async (publicId: string) => await app.inject({ url: `/landing_pages
 t.test('the document is sent and stored byte for byte', async (t) => {
   const { id, public_id: publicId } = await createPage(app, owner)
   for (
-    const document of ['{}', '[]', ' {"a" : 1.0}\r\n', '\t[1e400,-0, 12345678901234567890 ]\n',
-      '{"a":1,"a":2,"__proto__":{"\\ud800":"\\u0000"}}']
+    const document of [
+      '{}',
+      '[]',
+      ' {"a" : 1.0}\r\n',
+      '\t[1e400,-0, 12345678901234567890 ]\n',
+      '{"a":1,"a":2,"__proto__":{"\\ud800":"\\u0000"}}'
+    ]
   ) {
     const written = await put(id, document)
     t.equal(written.statusCode, 204, document)

@@ -208,8 +208,11 @@ t.test('a stampede on a cold document or an unknown id causes one query per proc
     return [...new Set(answers.map(({ statusCode }) => statusCode))]
   }
   for (
-    const [publicId, status, headers] of [[page.public_id, 200, { 'accept-encoding': 'br' }], [UNKNOWN, 404,
-      {}]] as [string, number, Record<string, string>][]
+    const [publicId, status, headers] of [[page.public_id, 200, { 'accept-encoding': 'br' }], [
+      UNKNOWN,
+      404,
+      {}
+    ]] as [string, number, Record<string, string>][]
   ) {
     // The processes also ask from time to time whether PostgreSQL answers.
     const all = await during(async () => t.same(await stampede(publicId, headers), [status]))

@@ -119,7 +119,8 @@ t.test('the document is current_data at the top level, or else in landing_page',
       ['{"landing_page":7,"current_data":[]}', '[]'],
       ['{"curr\\u0065nt_data":[1]}', '[1]'],
       [
-        '{"other":{"current_data":{"no":1}},"list":[{"current_data":[]}],"current_data":{"yes":1},"after":{"current_data":0}}',
+        '{"other":{"current_data":{"no":1}},"list":[{"current_data":[]}],"current_data":{"yes":1},' +
+        '"after":{"current_data":0}}',
         '{"yes":1}'
       ],
       ['\ufeff{"current_data":[]}', '[]'],
@@ -137,9 +138,12 @@ t.test('a value that is not a document gets 422 on POST and PATCH and changes no
   const before = await rows()
   for (const value of ['null', '1', '-0', '"text"', 'true', 'false']) {
     for (
-      const body of [`{"current_data":${value}}`, `{"landing_page":{"current_data":${value}}}`,
+      const body of [
+        `{"current_data":${value}}`,
+        `{"landing_page":{"current_data":${value}}}`,
         `{"current_data":${value},"landing_page":{"current_data":{}}}`,
-        `{"current_data":{},"current_data":${value}}`]
+        `{"current_data":{},"current_data":${value}}`
+      ]
     ) {
       for (
         const response of [await create(body), await send('PATCH', `/manage/landing_pages/${page.id}`, body)]
@@ -229,9 +233,16 @@ t.test('a body that is not valid JSON gets 400', async (t) => {
 
 t.test('a body with another content type or encoding gets 415', async (t) => {
   for (
-    const type of ['text/plain', 'application/x-www-form-urlencoded', 'application/merge-patch+json',
-      'multipart/form-data; boundary=x', 'application/json; charset=utf-16',
-      'application/json; charset=iso-8859-1', 'nonsense', 'text/json']
+    const type of [
+      'text/plain',
+      'application/x-www-form-urlencoded',
+      'application/merge-patch+json',
+      'multipart/form-data; boundary=x',
+      'application/json; charset=utf-16',
+      'application/json; charset=iso-8859-1',
+      'nonsense',
+      'text/json'
+    ]
   ) {
     const response = await send('POST', '/landing_pages', '{"current_data":{}}', { 'content-type': type })
     t.equal(response.statusCode, 415, type)
@@ -246,8 +257,12 @@ t.test('a body with another content type or encoding gets 415', async (t) => {
     { statusCode: 415, headers: { 'accept-patch': 'application/json', 'accept-encoding': undefined } }
   )
   for (
-    const type of ['application/json', 'application/json;charset=UTF-8', 'application/json; charset="utf-8"',
-      'Application/JSON']
+    const type of [
+      'application/json',
+      'application/json;charset=UTF-8',
+      'application/json; charset="utf-8"',
+      'Application/JSON'
+    ]
   ) {
     t.equal(
       (await send('POST', '/landing_pages', '{"current_data":{}}', { 'content-type': type })).statusCode,
@@ -262,8 +277,10 @@ t.test('a document may have at most 1 MiB and 100 levels', async (t) => {
   const page = await createPage(app, owner)
   t.equal((await create(`{"current_data":${ofSize(1024 * 1024)}}`)).statusCode, 201)
   for (
-    const response of [await create(`{"current_data":${ofSize(1024 * 1024 + 2)}}`),
-      await send('PATCH', `/manage/landing_pages/${page.id}`, `{"current_data":${ofSize(1024 * 1024 + 2)}}`)]
+    const response of [
+      await create(`{"current_data":${ofSize(1024 * 1024 + 2)}}`),
+      await send('PATCH', `/manage/landing_pages/${page.id}`, `{"current_data":${ofSize(1024 * 1024 + 2)}}`)
+    ]
   ) {
     t.equal(response.statusCode, 413)
     t.same(response.json(), { errors: ['Current data is too large (maximum is 1048576 bytes)'] })
@@ -276,8 +293,12 @@ t.test('a document may have at most 1 MiB and 100 levels', async (t) => {
   t.equal((await create(`{"current_data":${nested(100)}}`)).statusCode, 201)
   t.equal((await create(`{"current_data":[${'{"a":'.repeat(99)}1${'}'.repeat(99)}]}`)).statusCode, 201)
   for (
-    const document of [nested(101), `[1,${nested(100)}]`, nested(400_000),
-      `[${'{"a":'.repeat(100)}1${'}'.repeat(100)}]`]
+    const document of [
+      nested(101),
+      `[1,${nested(100)}]`,
+      nested(400_000),
+      `[${'{"a":'.repeat(100)}1${'}'.repeat(100)}]`
+    ]
   ) {
     const response = await create(`{"current_data":${document}}`)
     t.equal(response.statusCode, 422)
@@ -336,8 +357,12 @@ t.test('PATCH replaces the whole document, and changes nothing if the body has n
 t.test('PATCH with other fields but no document gets 422 with the right shape', async (t) => {
   const page = await createPage(app, owner, '{"kept":true}')
   for (
-    const body of ['{"price":2}', '{"public_id":"aaaaaaaaaaaaaaaaaaaaaa","id":"x"}', '{"Current_data":{}}',
-      '{"landing_page":{"price":2}}']
+    const body of [
+      '{"price":2}',
+      '{"public_id":"aaaaaaaaaaaaaaaaaaaaaa","id":"x"}',
+      '{"Current_data":{}}',
+      '{"landing_page":{"price":2}}'
+    ]
   ) {
     const response = await send('PATCH', `/manage/landing_pages/${page.id}`, body)
     t.equal(response.statusCode, 422, body)
@@ -353,13 +378,23 @@ t.test('PATCH and DELETE get 412 when If-Match has no current tag', async (t) =>
   const url = `/manage/landing_pages/${page.id}`
   const stale = `"${'A'.repeat(43)}"`
   for (
-    const header of [stale, `W/${page.etag}`, '', '"', 'nonsense', page.etag.slice(1, -1),
-      `"${page.etag.slice(1, 20)}"`, `${stale}, W/${page.etag}`]
+    const header of [
+      stale,
+      `W/${page.etag}`,
+      '',
+      '"',
+      'nonsense',
+      page.etag.slice(1, -1),
+      `"${page.etag.slice(1, 20)}"`,
+      `${stale}, W/${page.etag}`
+    ]
   ) {
     for (
-      const response of [await send('PATCH', url, '{"current_data":[]}', { 'if-match': header }),
+      const response of [
+        await send('PATCH', url, '{"current_data":[]}', { 'if-match': header }),
         await send('PATCH', url, '{}', { 'if-match': header }),
-        await send('DELETE', url, undefined, { 'if-match': header })]
+        await send('DELETE', url, undefined, { 'if-match': header })
+      ]
     ) {
       t.equal(response.statusCode, 412, header)
       t.equal(response.json().errors.length, 1)
@@ -472,8 +507,11 @@ t.test('a write with a false precondition gets a 412 that names it, with the cur
     ] as [Record<string, string>, string][]
   ) {
     for (
-      const response of [await send('PATCH', url, '{"current_data":[]}', headers),
-        await send('PATCH', url, '{}', headers), await send('DELETE', url, undefined, headers)]
+      const response of [
+        await send('PATCH', url, '{"current_data":[]}', headers),
+        await send('PATCH', url, '{}', headers),
+        await send('DELETE', url, undefined, headers)
+      ]
     ) {
       t.equal(response.statusCode, 412, JSON.stringify(headers))
       t.match(response.json().errors[0], named)
@@ -483,10 +521,16 @@ t.test('a write with a false precondition gets a 412 that names it, with the cur
   t.equal((await read(page.public_id)).body, '{"v":1}', 'the document is unchanged')
 
   for (
-    const headers of [{ 'if-unmodified-since': after }, { 'if-unmodified-since': 'yesterday' }, {
-      'if-match': etag,
-      'if-unmodified-since': before
-    }, { 'if-none-match': '"x"' }, { 'if-modified-since': after }] as Record<string, string>[]
+    const headers of [
+      { 'if-unmodified-since': after },
+      { 'if-unmodified-since': 'yesterday' },
+      {
+        'if-match': etag,
+        'if-unmodified-since': before
+      },
+      { 'if-none-match': '"x"' },
+      { 'if-modified-since': after }
+    ] as Record<string, string>[]
   ) {
     const response = await send('PATCH', url, '{"current_data":{"v":1}}', headers)
     t.equal(response.statusCode, 200, JSON.stringify(headers))
@@ -555,8 +599,22 @@ t.test('malformed, unknown and deleted ids and those of other users get the same
   const deleted = await createPage(app, owner)
   t.equal((await send('DELETE', `/manage/landing_pages/${deleted.id}`)).statusCode, 204)
   const answers = new Set<string>()
-  const ids = [page.id, deleted.id, randomUUID(), page.public_id, 'x', '0', '1', "' OR 1=1", '%00', '%ff',
-    '..', 'x'.repeat(5000), `${page.id}x`, '00000000-0000-0000-0000-000000000000']
+  const ids = [
+    page.id,
+    deleted.id,
+    randomUUID(),
+    page.public_id,
+    'x',
+    '0',
+    '1',
+    "' OR 1=1",
+    '%00',
+    '%ff',
+    '..',
+    'x'.repeat(5000),
+    `${page.id}x`,
+    '00000000-0000-0000-0000-000000000000'
+  ]
   for (const id of ids) {
     const url = `/manage/landing_pages/${id.startsWith('%') ? id : encodeURIComponent(id)}`
     if (id === '%ff') {
@@ -585,8 +643,14 @@ t.test('malformed, unknown and deleted ids and those of other users get the same
 t.test("PATCH of an unknown page or of another user's page gets the same 404 with any body", async (t) => {
   const page = await createPage(app, owner)
   for (
-    const payload of ['{}', '{"current_data":{}}', '{"current_data":1}', '{"price":2}', '[]',
-      `{"current_data":${'['.repeat(101)}${']'.repeat(101)}}`]
+    const payload of [
+      '{}',
+      '{"current_data":{}}',
+      '{"current_data":1}',
+      '{"price":2}',
+      '[]',
+      `{"current_data":${'['.repeat(101)}${']'.repeat(101)}}`
+    ]
   ) {
     const answers = []
     for (const id of ['malformed', randomUUID(), page.id]) {
@@ -655,8 +719,14 @@ t.test('the list contains the pages of the user, newest first, and continues by 
   t.equal((await list()).json().length, 50, 'the default is 50')
   t.equal((await list('?limit=100')).json().length, 100)
   t.equal((await list('?limit=1')).json().length, 1)
-  t.same(Object.keys((await list('?limit=1')).json()[0]), ['id', 'public_id', 'current_data', 'created_at',
-    'updated_at', 'version'])
+  t.same(Object.keys((await list('?limit=1')).json()[0]), [
+    'id',
+    'public_id',
+    'current_data',
+    'created_at',
+    'updated_at',
+    'version'
+  ])
 })
 
 t.test('an invalid limit or cursor gets 422 with an error for each', async (t) => {

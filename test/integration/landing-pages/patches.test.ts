@@ -109,15 +109,31 @@ t.test('a patch with an error changes nothing', async (t) => {
       422,
       'Operation 1 (replace "/b/c"): the name "c" occurs more than once in its object'
     ],
-    [replace('', '1'), JSON_PATCH, 422,
-      'Operation 1 (replace ""): the document must be a JSON object or array'],
+    [
+      replace('', '1'),
+      JSON_PATCH,
+      422,
+      'Operation 1 (replace ""): the document must be a JSON object or array'
+    ],
     ['{"op":"add"}', JSON_PATCH, 422, 'Request body must be a JSON array'],
-    ['[{"op":"add","path":"/d","value":', JSON_PATCH, 400,
-      'Request body is not valid JSON (line 1, column 34)'],
-    ['[{"path":"/d"}]', JSON_PATCH, 422,
-      'Operation 1: "op" must be "add", "remove", "replace", "move", "copy" or "test"'],
-    ['{"b":{"c":null}}', MERGE_PATCH, 422,
-      'Merge patch, member "/b/c": the document has this name more than once'],
+    [
+      '[{"op":"add","path":"/d","value":',
+      JSON_PATCH,
+      400,
+      'Request body is not valid JSON (line 1, column 34)'
+    ],
+    [
+      '[{"path":"/d"}]',
+      JSON_PATCH,
+      422,
+      'Operation 1: "op" must be "add", "remove", "replace", "move", "copy" or "test"'
+    ],
+    [
+      '{"b":{"c":null}}',
+      MERGE_PATCH,
+      422,
+      'Merge patch, member "/b/c": the document has this name more than once'
+    ],
     ['1', MERGE_PATCH, 422, 'Request body must be a JSON object or array'],
     ['{"a":\n01}', MERGE_PATCH, 400, 'Request body is not valid JSON (line 2, column 2)'],
     [`{"a":"${'x'.repeat(64 * 1024)}"}`, MERGE_PATCH, 413, 'Request body is too large']
@@ -267,8 +283,10 @@ t.test('a patch that fails does not fail those that wait behind it', async (t) =
 
 t.test('forty accounts with slow patches do not keep out an account with small ones', async (t) => {
   const members = Array.from({ length: 500 }, (_, index) => `/m${index}`)
-  const slow = JSON.stringify([...members.map((path) => ({ op: 'add', path, value: 0 })),
-    ...members.map((path) => ({ op: 'remove', path }))])
+  const slow = JSON.stringify([
+    ...members.map((path) => ({ op: 'add', path, value: 0 })),
+    ...members.map((path) => ({ op: 'remove', path }))
+  ])
   const accounts: { account: Account, id: string }[] = []
   while (accounts.length < 40) { // one after the other: eight hashes of an address may wait
     const account = await signUp(app)

@@ -126,8 +126,15 @@ t.test('HEAD returns the status and headers of GET without a body', async (t) =>
     t.equal(head.statusCode, get.statusCode)
     t.equal(head.body, '')
     for (
-      const name of ['content-type', ...(get.statusCode === 200 ? ['content-length'] : []),
-        'content-encoding', 'etag', 'cache-control', 'vary', 'access-control-allow-origin']
+      const name of [
+        'content-type',
+        ...(get.statusCode === 200 ? ['content-length'] : []),
+        'content-encoding',
+        'etag',
+        'cache-control',
+        'vary',
+        'access-control-allow-origin'
+      ]
     ) {
       t.equal(head.headers[name], get.headers[name], name)
     }
@@ -137,9 +144,11 @@ t.test('HEAD returns the status and headers of GET without a body', async (t) =>
 
 t.test('br and gzip responses have entity tags of their own', async (t) => {
   const page = await createPage(app, owner, large)
-  const [plain, br, gzip] = [await read(page.public_id),
+  const [plain, br, gzip] = [
+    await read(page.public_id),
     await read(page.public_id, { 'accept-encoding': 'gzip, deflate, br' }),
-    await read(page.public_id, { 'accept-encoding': 'gzip' })]
+    await read(page.public_id, { 'accept-encoding': 'gzip' })
+  ]
   t.equal(plain.headers['content-encoding'], undefined)
   t.equal(br.headers['content-encoding'], 'br')
   t.equal(gzip.headers['content-encoding'], 'gzip')
@@ -220,8 +229,10 @@ t.test('each version is compressed once per encoding, also for concurrent reques
   const page = await createPage(app, owner, large)
   await read(page.public_id)
   const document = app.documents.get(page.public_id, clock.now())
-  const [first, second] = await Promise.all([document?.make('br', app.documents.compressions),
-    document?.make('br', app.documents.compressions)])
+  const [first, second] = await Promise.all([
+    document?.make('br', app.documents.compressions),
+    document?.make('br', app.documents.compressions)
+  ])
   t.equal(first, second)
   await Promise
     .all(Array.from({ length: 20 }, async () => await read(page.public_id, { 'accept-encoding': 'br' })))
@@ -234,8 +245,10 @@ t.test('a document that does not fit into the cache is sent uncompressed', async
   const page = await createPage(bare, account, large)
   const fitting = await createPage(bare, account, JSON.stringify(['again and again '.repeat(300)]))
   for (
-    const [publicId, encoding] of [[page.public_id, undefined], [fitting.public_id, 'br'], [page.public_id,
-      undefined]] as const
+    const [publicId, encoding] of [[page.public_id, undefined], [fitting.public_id, 'br'], [
+      page.public_id,
+      undefined
+    ]] as const
   ) {
     const response = await bare.inject({
       url: `/landing_pages/${publicId}`,
@@ -346,8 +359,19 @@ t.test('every id that names no page gets the same 404 with CORS headers', async 
   const page = await createPage(app, owner)
   const answers = new Set<string>()
   for (
-    const id of ['A'.repeat(22), deleted.public_id, page.id, `${page.public_id}x`, page.public_id.slice(1),
-      'x', '%00', "'", 'x'.repeat(8000), '-'.repeat(22), '\u00e9']
+    const id of [
+      'A'.repeat(22),
+      deleted.public_id,
+      page.id,
+      `${page.public_id}x`,
+      page.public_id.slice(1),
+      'x',
+      '%00',
+      "'",
+      'x'.repeat(8000),
+      '-'.repeat(22),
+      '\u00e9'
+    ]
   ) {
     const response = await read(id.startsWith('%') ? id : encodeURIComponent(id))
     t.equal(response.statusCode, 404, id)

@@ -35,8 +35,10 @@ async function counted (
 /** Returns the sums of a page of the last 24 hours: the reads with 200 and with 304. */
 async function sums (app: FastifyInstance, owner: Account, page: CreatedPage): Promise<[number, number]> {
   const entries = await counted(app, owner, page)
-  return [entries.reduce((sum, entry) => sum + entry.reads, 0),
-    entries.reduce((sum, entry) => sum + entry.not_modified, 0)]
+  return [
+    entries.reduce((sum, entry) => sum + entry.reads, 0),
+    entries.reduce((sum, entry) => sum + entry.not_modified, 0)
+  ]
 }
 
 /** An app for the owner and one for readers, on one database. Closing the latter reports its reads. */

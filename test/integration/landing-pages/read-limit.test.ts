@@ -253,8 +253,13 @@ t.test('ALLOWED_HOSTS ranges match client addresses in every notation that proxi
     ALLOWED_HOSTS: '203.0.113.0/28,2001:db8:7::/48'
   })
   for (
-    const forwarded of ['203.0.113.1', '203.0.113.1:4711', '::ffff:203.0.113.1', '[2001:db8:7::1]',
-      '[2001:db8:7::1]:4711']
+    const forwarded of [
+      '203.0.113.1',
+      '203.0.113.1:4711',
+      '::ffff:203.0.113.1',
+      '[2001:db8:7::1]',
+      '[2001:db8:7::1]:4711'
+    ]
   ) {
     const { headers } = await app.inject({
       url: `/landing_pages/${page.public_id}`,

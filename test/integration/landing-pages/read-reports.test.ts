@@ -27,7 +27,8 @@ async function openPages (t: Test, owners: number, pagesEach: number) {
   )
   const { rows } = await direct.query<{ user_id: number, public_id: string }>(
     `INSERT INTO landing_pages (id, public_id, user_id, current_data, content_hash)
-    SELECT gen_random_uuid(), 'page-' || u.id || '-' || n, u.id, '{}', '' FROM users u, generate_series(1, $1) n
+    SELECT gen_random_uuid(), 'page-' || u.id || '-' || n, u.id, '{}', '' FROM users u, generate_series(1, $1)
+      n
     RETURNING user_id, public_id`,
     [pagesEach]
   )
@@ -157,16 +158,19 @@ t.test('old counts are deleted in batches, and no others', async (t) => {
   const { database, direct, sums } = await openPages(t, 3, 700)
   // Each page has the hours and days around a limit, and three pages have many.
   await direct.query(`
-    INSERT INTO landing_page_reads_hourly SELECT id, '2026-11-23T12:00Z'::timestamptz - n * interval '1 hour', n, 0
+    INSERT INTO landing_page_reads_hourly SELECT id, '2026-11-23T12:00Z'::timestamptz - n * interval '1 hour',
+      n, 0
     FROM landing_pages, generate_series(-1, 1) n`)
   await direct.query(`
     INSERT INTO landing_page_reads_daily SELECT id, '2024-11-23'::timestamptz - n * interval '1 day', n, 0
     FROM landing_pages, generate_series(-1, 1) n`)
   await direct.query(`
-    INSERT INTO landing_page_reads_hourly SELECT id, '2026-10-23T00:00Z'::timestamptz - n * interval '1 hour', n, 0
+    INSERT INTO landing_page_reads_hourly SELECT id, '2026-10-23T00:00Z'::timestamptz - n * interval '1 hour',
+      n, 0
     FROM landing_pages, generate_series(1, 800) n WHERE public_id LIKE '%-1'`)
   await direct.query(`
-    INSERT INTO read_reports VALUES ('${randomUUID()}', 1, '2026-11-23T11:59Z'), ('${randomUUID()}', 2, '2026-11-23T12:00Z')`)
+    INSERT INTO read_reports VALUES ('${randomUUID()}', 1, '2026-11-23T11:59Z'), ('${randomUUID()}', 2,
+      '2026-11-23T12:00Z')`)
   const limits = { hoursSince: new Date(NOON), daysSince: new Date('2024-11-23T00:00Z') }
   const { signal } = new AbortController()
   t.equal(await pruneReads(database, limits, signal), 2 * 2100 + 3 * 800)

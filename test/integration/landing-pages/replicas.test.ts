@@ -212,8 +212,10 @@ t.test('after a write with an unknown outcome, the old version is served for at 
   const one = await buildTestApp(t, { settings: { ...settings, DATABASE_URL: proxy.url } })
   const two = await buildTestApp(t, { settings })
   const owner = await signUp(one)
-  const [changed, deleted] = [await createPage(one, owner, '{"v":1}'),
-    await createPage(one, owner, '{"v":1}')]
+  const [changed, deleted] = [
+    await createPage(one, owner, '{"v":1}'),
+    await createPage(one, owner, '{"v":1}')
+  ]
   const readAll = async () =>
     await Promise.all([changed, deleted].flatMap(({ public_id: id }) =>
       [one, two].map(async (app) => {

@@ -111,9 +111,15 @@ t.test('a restore honours its preconditions', async (t) => {
 
 t.test('pages and versions that are unknown, malformed or foreign give the same 404', async (t) => {
   const { id } = await newPage('{"v":1}', '{"v":2}')
-  const answers = [await get(urlOf(randomUUID())), await get(urlOf('x')), await get(urlOf(id), {}, stranger),
-    await get(`${urlOf(id)}/1`, {}, stranger), await get(`${urlOf(randomUUID())}/1`),
-    await restore(id, 1, {}, stranger), await restore(randomUUID(), 1)]
+  const answers = [
+    await get(urlOf(randomUUID())),
+    await get(urlOf('x')),
+    await get(urlOf(id), {}, stranger),
+    await get(`${urlOf(id)}/1`, {}, stranger),
+    await get(`${urlOf(randomUUID())}/1`),
+    await restore(id, 1, {}, stranger),
+    await restore(randomUUID(), 1)
+  ]
   for (const version of ['3', '0', '-1', '01', '1.0', '1e0', 'x', '%00', '9'.repeat(18), '9'.repeat(40)]) {
     answers.push(await get(`${urlOf(id)}/${version}`), await restore(id, version))
   }
@@ -184,8 +190,11 @@ t.test('the release before this one loses nothing that it overwrites', async (t)
   const list = (await get(urlOf(page.id))).json()
   t.same(
     list.map((each: any) => [each.version, each.author.name, each.restored_from]),
-    [[5, owner.user.email, null], [4, owner.user.email, null], [3, owner.user.email, 1], [2, owner.user.email,
-      null], [1, owner.user.email, null]]
+    [[5, owner.user.email, null], [4, owner.user.email, null], [3, owner.user.email, 1], [
+      2,
+      owner.user.email,
+      null
+    ], [1, owner.user.email, null]]
   )
   t.equal((await get(`${urlOf(page.id)}/4`)).body, '{"v":4}')
   t.equal((await write(page.id, '{"v":6}')).statusCode, 204)

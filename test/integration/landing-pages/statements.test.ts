@@ -40,22 +40,40 @@ t.test('a management request runs the session check and one statement', async (t
 
   const cases: [string, RegExp | undefined, () => Promise<unknown>][] = [
     ['me', undefined, async () => await ask(t, app, account, 200, 'GET', '/auth/me')],
-    ['create', /: INSERT INTO landing_pages /,
-      async () => await ask(t, app, account, 201, 'POST', '/landing_pages', { current_data: {} })],
-    ['find', /: SELECT .* FROM "public"."landing_pages" /,
-      async () => await ask(t, app, account, 200, 'GET', of(page.id))],
-    ['replace with If-Match', / UPDATE landing_pages pages SET /,
+    [
+      'create',
+      /: INSERT INTO landing_pages /,
+      async () => await ask(t, app, account, 201, 'POST', '/landing_pages', { current_data: {} })
+    ],
+    [
+      'find',
+      /: SELECT .* FROM "public"."landing_pages" /,
+      async () => await ask(t, app, account, 200, 'GET', of(page.id))
+    ],
+    [
+      'replace with If-Match',
+      / UPDATE landing_pages pages SET /,
       async () =>
         await ask(t, app, account, 200, 'PATCH', of(page.id), { current_data: [1] }, {
           'if-match': page.etag
-        })],
-    ['replace', / UPDATE landing_pages pages SET /,
-      async () => await ask(t, app, account, 200, 'PATCH', of(page.id), { current_data: [2] })],
-    ['delete', /: DELETE FROM landing_pages /,
-      async () => await ask(t, app, account, 204, 'DELETE', of(other.id))],
-    ['sign-out', /: WITH .* UPDATE sessions /,
+        })
+    ],
+    [
+      'replace',
+      / UPDATE landing_pages pages SET /,
+      async () => await ask(t, app, account, 200, 'PATCH', of(page.id), { current_data: [2] })
+    ],
+    [
+      'delete',
+      /: DELETE FROM landing_pages /,
+      async () => await ask(t, app, account, 204, 'DELETE', of(other.id))
+    ],
+    [
+      'sign-out',
+      /: WITH .* UPDATE sessions /,
       async () =>
-        await ask(t, app, account, 204, 'DELETE', '/auth/sign_out', { refresh_token: account.refresh_token })]
+        await ask(t, app, account, 204, 'DELETE', '/auth/sign_out', { refresh_token: account.refresh_token })
+    ]
   ]
   for (const [name, own, action] of cases) {
     const statements = await during(action)
@@ -169,7 +187,8 @@ t.test('a migration that changes column types causes no errors in a running serv
   for (const type of ['varchar', 'text', 'varchar(1000)', 'text']) {
     await query(
       common.DATABASE_URL as string,
-      `ALTER TABLE landing_pages ALTER COLUMN current_data TYPE ${type}, ALTER COLUMN content_hash TYPE ${type}`
+      `ALTER TABLE landing_pages ALTER COLUMN current_data TYPE ${type}, ALTER COLUMN content_hash TYPE ` +
+        `${type}`
     )
     await query(common.DATABASE_URL as string, `ALTER TABLE users ALTER COLUMN email TYPE ${type}`)
     const { rounds } = state

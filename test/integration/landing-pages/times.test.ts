@@ -134,8 +134,10 @@ t.test('a window lasts its full length while other windows end', async (t) => {
 
 t.test('Retry-After has whole seconds, rounded up, and is at least one', async (t) => {
   for (
-    const [left, seconds] of [[60_000, 60], [59_001, 60], [1001, 2], [1000, 1], [1, 1], [0, 1], [-5,
-      1]] as const
+    const [left, seconds] of [[60_000, 60], [59_001, 60], [1001, 2], [1000, 1], [1, 1], [0, 1], [
+      -5,
+      1
+    ]] as const
   ) t.equal(secondsLeft({ resetAt: 1_000_000 + left }, 1_000_000), seconds, `${left} ms`)
 })
 

@@ -285,8 +285,12 @@ t.test('/openapi.json has an ETag, and a matching If-None-Match gets 304', async
 t.test('the document and the reference page are compressed, cacheable, and readable by every origin', async (t) => {
   const whole = (path: string) => app.inject(path)
   for (
-    const path of ['/openapi.json', '/docs/json', '/docs/static/swagger-ui-bundle.js',
-      '/docs/static/swagger-ui.css']
+    const path of [
+      '/openapi.json',
+      '/docs/json',
+      '/docs/static/swagger-ui-bundle.js',
+      '/docs/static/swagger-ui.css'
+    ]
   ) {
     const identity = await whole(path)
     t.equal(identity.headers['content-encoding'], undefined, path)
@@ -350,10 +354,13 @@ const answerOf = (document: Document, path: string, method: string, status: stri
 
 for (
   const [what, change, problem] of [
-    ['a status', (document: Document) => {
-      delete document.paths[PUBLIC]!.get!.responses['200']
-    },
-      /^NOT AS DESCRIBED: GET 200 of \S+: has no description for 200: add it to `response`.* of readDocument/],
+    [
+      'a status',
+      (document: Document) => {
+        delete document.paths[PUBLIC]!.get!.responses['200']
+      },
+      /^NOT AS DESCRIBED: GET 200 of \S+: has no description for 200: add it to `response`.* of readDocument/
+    ],
     ['an undescribed header', (document: Document) => {
       delete answerOf(document, PUBLIC, 'get', '200').headers!['Cache-Status']
     }, /has the header cache-status, which is not described: add it/],

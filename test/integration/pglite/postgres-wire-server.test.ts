@@ -32,7 +32,8 @@ const statement = (sql: string): Buffer =>
 t.test('every statement gets exactly one ReadyForQuery, also when it fails', async (t) => {
   const db = await PGlite.create()
   await db
-    .exec("CREATE TABLE one (id integer PRIMARY KEY, text text); INSERT INTO one VALUES (1, repeat('x', 300000))")
+    .exec("CREATE TABLE one (id integer PRIMARY KEY, text text); INSERT INTO one VALUES (1, repeat('x', " +
+      '300000))')
   const path = join(temporaryFolder(t), 's')
   const server = await servePostgresWire(db, path, (error) => t.error(error))
   const socket = connect(path)

@@ -124,8 +124,8 @@ t.test('a migration with CONCURRENTLY runs without a transaction; its failure is
     message: `Migration ${name} failed: could not create unique index "notes_unique"`
   })
   await t.rejects(applyMigrations(url, silent, { migrations: [...migrations, unique] }), {
-    message:
-      new RegExp(`^Migration ${name} was started and did not finish \\(ERROR: could not create .*--rolled-back ${name}$`)
+    message: new RegExp(`^Migration ${name} was started and did not finish \\(ERROR: could not create ` +
+      `.*--rolled-back ${name}$`)
   })
 
   await client.query('DELETE FROM notes')
@@ -182,8 +182,10 @@ t.test("a database that can't be migrated is reported in one line", async (t) =>
   const client = await connect(t, url)
   const fails = async (expected: RegExp, migrations: readonly Migration[]) => {
     for (
-      const attempt of [async () => await applyMigrations(url, silent, { migrations }),
-        async () => await requireMigrated(url, { migrations })]
+      const attempt of [
+        async () => await applyMigrations(url, silent, { migrations }),
+        async () => await requireMigrated(url, { migrations })
+      ]
     ) {
       const error = await attempt().then(() => undefined, (error: Error) => error)
       t.ok(error instanceof MigrationError)
@@ -193,7 +195,8 @@ t.test("a database that can't be migrated is reported in one line", async (t) =>
   }
 
   await client
-    .query("INSERT INTO _prisma_migrations (id, checksum, migration_name, finished_at) VALUES ('f', 'x', '20990101000000_future', now())")
+    .query("INSERT INTO _prisma_migrations (id, checksum, migration_name, finished_at) VALUES ('f', 'x', " +
+      "'20990101000000_future', now())")
   t.same(await pending(client), [], 'an older build works on a newer database')
   await client.query("DELETE FROM _prisma_migrations WHERE id = 'f'")
 

@@ -24,7 +24,8 @@ const PREPARED = statement<
 >('SELECT statement FROM pg_prepared_statements ORDER BY prepare_time')
 
 const TABLE = `
-  CREATE TABLE items (id integer PRIMARY KEY, text text NOT NULL, big bigint NOT NULL DEFAULT 9007199254740993, at timestamptz NOT NULL DEFAULT '2026-01-02T03:04:05.678Z');
+  CREATE TABLE items (id integer PRIMARY KEY, text text NOT NULL, big bigint NOT NULL DEFAULT
+    9007199254740993, at timestamptz NOT NULL DEFAULT '2026-01-02T03:04:05.678Z');
   INSERT INTO items VALUES (1, 'one')`
 
 function open (t: Teardown, connection: Connection, max = 1): BoundedPool {
@@ -54,7 +55,8 @@ t.test('values are returned as they were sent, in the types that Prisma returns'
   t.same(await pool.run(FIND, [2]), [])
   const echo = statement<
     Record<string, unknown>
-  >('SELECT $1::text AS text, $2::text[] AS list, $3::bytea AS bytes, $4::timestamptz AS at, $5::text[] AS nothing')
+  >('SELECT $1::text AS text, $2::text[] AS list, $3::bytea AS bytes, $4::timestamptz AS at, $5::text[] AS ' +
+    'nothing')
   const sent = {
     text: '{"a":"\\u0000 € \u{1f600}\'"}',
     list: ['"a"', 'b\\', 'c,{d}', 'NULL', ''],
@@ -115,7 +117,8 @@ t.test('after a column change, each connection prepares the statement exactly on
   for (let n = 0; n < 20; n++) await pool.run(FIND, [1])
   const count = statement<
     { count: number }
-  >("SELECT count(*)::int AS count FROM pg_prepared_statements WHERE statement LIKE '%FROM items%' AND statement NOT LIKE '%pg_prepared%'")
+  >("SELECT count(*)::int AS count FROM pg_prepared_statements WHERE statement LIKE '%FROM items%' AND " +
+    "statement NOT LIKE '%pg_prepared%'")
   t.same(await pool.run(count, []), [{ count: 2 }])
 })
 

@@ -146,7 +146,8 @@ t.test('the pool replaces connections that end while they are idle', async (t) =
     await first(database)
     await query(
       url,
-      "SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE datname = current_database() AND application_name = 'landfall'"
+      'SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE datname = current_database() AND ' +
+        "application_name = 'landfall'"
     )
     await recovers(t, database, `idle after ${name}`)
   }
@@ -177,7 +178,8 @@ t.test('statements and locks that take too long are cancelled and count as unava
   await recovers(t, database, 'unlocked')
   t.equal(
     (await other
-      .query("SELECT count(*)::int AS count FROM pg_stat_activity WHERE datname = current_database() AND application_name = 'landfall' AND state <> 'idle'"))
+      .query('SELECT count(*)::int AS count FROM pg_stat_activity WHERE datname = current_database() AND ' +
+        "application_name = 'landfall' AND state <> 'idle'"))
       .rows[0].count,
     0,
     'no statement is left running'
@@ -227,8 +229,10 @@ t.test('a server without a free connection counts as unavailable', async (t) => 
 t.test('a server that is starting up or recovering counts as unavailable', async (t) => {
   // A real server is in this state too briefly for a test.
   for (
-    const [code, reason] of [['57P03', 'the database system is starting up'], ['57P02',
-      'terminating connection because of crash of another server process']] as const
+    const [code, reason] of [['57P03', 'the database system is starting up'], [
+      '57P02',
+      'terminating connection because of crash of another server process'
+    ]] as const
   ) {
     const database = await openOnFakeServer(t, fatalError(code, reason))
     await failsAsUnavailable(t, database, code)

@@ -185,9 +185,10 @@ t.test("a process that can't hear recalls leases no reserve", async (t) => {
 t.test('the window of a client is not affected by 500 other clients', async (t) => {
   const [replica] = await startReplicas(t, [await claimRedis(t)])
   for (
-    const [kind, limit] of [['in the process',
-      new LeasedLimit({ nameSpace: 'test', max: 40, timeWindow: 60_000 })], ['in Redis',
-      replica!.limit(40)]] as const
+    const [kind, limit] of [[
+      'in the process',
+      new LeasedLimit({ nameSpace: 'test', max: 40, timeWindow: 60_000 })
+    ], ['in Redis', replica!.limit(40)]] as const
   ) {
     t.equal(await spend(limit, 'spent'), 40, kind)
     t.equal(await spend(limit, 'begun', 15), 15)

@@ -113,8 +113,11 @@ t.test('a slot that moves is followed; a script with a part of its keys does not
 
 for (
   const [fault, begin, end] of [
-    ['full', async (node) => await node.admin.config('SET', 'maxmemory', '1'),
-      async (node) => await node.admin.config('SET', 'maxmemory', '0')],
+    [
+      'full',
+      async (node) => await node.admin.config('SET', 'maxmemory', '1'),
+      async (node) => await node.admin.config('SET', 'maxmemory', '0')
+    ],
     ['frozen', async (node) => node.server.pause(), async (node) => node.server.resume()]
   ] as Array<[string, ...Array<(node: typeof cluster.nodes[number]) => Promise<unknown>>]>
 ) {

@@ -51,16 +51,21 @@ t.test('only listed origins may read responses', async (t) => {
       const [what, response] of [
         ['an answer', await app.inject({ url: '/auth/me', headers: { ...owner.headers, origin } })],
         ['a refusal', await app.inject({ url: '/auth/me', headers: { origin } })],
-        ['tokens',
-          await app.inject({ method: 'POST', url: '/auth/sign_in', headers: { origin }, payload: {} })],
+        [
+          'tokens',
+          await app.inject({ method: 'POST', url: '/auth/sign_in', headers: { origin }, payload: {} })
+        ],
         ['an unknown path', await app.inject({ url: '/nothing', headers: { origin } })],
         ['an unknown method', await app.inject({ method: 'PUT', url: '/auth/me', headers: { origin } })],
         ['a bad escape', await app.inject({ url: '/manage/landing_pages/%zz', headers: { origin } })],
-        ['a preflight', await app.inject({
-          method: 'OPTIONS',
-          url: '/manage/landing_pages/x',
-          headers: { origin, ...PREFLIGHT }
-        })]
+        [
+          'a preflight',
+          await app.inject({
+            method: 'OPTIONS',
+            url: '/manage/landing_pages/x',
+            headers: { origin, ...PREFLIGHT }
+          })
+        ]
       ] as const
     ) {
       t.equal(response.headers['access-control-allow-origin'], expected, `${what} for ${origin}`)
@@ -80,8 +85,15 @@ t.test('only listed origins may read responses', async (t) => {
 
 t.test('a preflight returns the allowed methods and headers, and needs no token', async (t) => {
   for (
-    const url of ['/auth/sign_in', '/landing_pages', '/manage/landing_pages',
-      '/manage/landing_pages/x/document', '/assets', '/assets/x', '/auth/sign_out']
+    const url of [
+      '/auth/sign_in',
+      '/landing_pages',
+      '/manage/landing_pages',
+      '/manage/landing_pages/x/document',
+      '/assets',
+      '/assets/x',
+      '/auth/sign_out'
+    ]
   ) {
     const response = await app.inject({
       method: 'OPTIONS',

@@ -5,8 +5,13 @@ import { PROJECT } from '../../helpers/service.ts'
 
 // The documentation names tests as `FILE > NAME`. Each of these tests must exist.
 
-const DOCUMENTS = ['README.md', 'CONTRIBUTING.md', 'SECURITY.md', 'bench/README.md',
-  ...readdirSync(join(PROJECT, 'docs')).filter((name) => name.endsWith('.md')).map((name) => `docs/${name}`)]
+const DOCUMENTS = [
+  'README.md',
+  'CONTRIBUTING.md',
+  'SECURITY.md',
+  'bench/README.md',
+  ...readdirSync(join(PROJECT, 'docs')).filter((name) => name.endsWith('.md')).map((name) => `docs/${name}`)
+]
 
 /** A test file and an optional test name, which ends with the code span, the table cell or the line. */
 const MENTION = /\b(test\/[\w./-]+\.(?:test|soak)\.ts)(?:[ \t]+>[ \t]+([^`|\n]+))?/g
@@ -38,7 +43,8 @@ function hasTest (source: string, name: string): boolean {
 
 t.test('mentions and test names are found in every notation', async (t) => {
   t.same(
-    mentionsIn("| a | `test/a/b.test.ts > outer > it's > 1` | test/c.test.ts > in a cell | see test/d.soak.ts, too\ntest/e.test.ts > to the end"),
+    mentionsIn("| a | `test/a/b.test.ts > outer > it's > 1` | test/c.test.ts > in a cell | see " +
+      'test/d.soak.ts, too\ntest/e.test.ts > to the end'),
     [
       { file: 'test/a/b.test.ts', names: ['outer', "it's", '1'] },
       { file: 'test/c.test.ts', names: ['in a cell'] },
@@ -46,8 +52,12 @@ t.test('mentions and test names are found in every notation', async (t) => {
       { file: 'test/e.test.ts', names: ['to the end'] }
     ]
   )
-  const source = ["t.test('it\\'s one', f)", 't.test("it\'s two", f)',
-    't.test(`counted $' + '{kind}, (all)`, f)', "// t.skip('no test')"].join('\n')
+  const source = [
+    "t.test('it\\'s one', f)",
+    't.test("it\'s two", f)',
+    't.test(`counted $' + '{kind}, (all)`, f)',
+    "// t.skip('no test')"
+  ].join('\n')
   for (const name of ["it's one", "it's two", 'counted in Redis, (all)']) t.ok(hasTest(source, name), name)
   for (const name of ["it's three", 'counted in Redis', 'no test', '']) t.notOk(hasTest(source, name), name)
 })

@@ -76,8 +76,13 @@ async function answers (t: Test, settings: Record<string, string>): Promise<Answ
   const requests: [what: string, path: string, status: number, expected: Expected, init?: RequestInit][] = [
     ['sign-up', '/auth/sign_up', 422, OWN, post({})],
     ['tokens', '/auth/refresh', 200, OWN, post({ refresh_token: owner.refresh_token })],
-    ['a wrong password', '/auth/sign_in', 401, OWN,
-      post({ user: { email: owner.user.email, password: 'wrong' } })],
+    [
+      'a wrong password',
+      '/auth/sign_in',
+      401,
+      OWN,
+      post({ user: { email: owner.user.email, password: 'wrong' } })
+    ],
     ['malformed JSON', '/auth/sign_in', 400, OWN, { ...post({}), body: '{' }],
     ['a record', `/manage/landing_pages/${page.id}`, 200, READ, bearer],
     ['a list', '/manage/landing_pages', 200, READ, bearer],
@@ -119,10 +124,15 @@ async function answers (t: Test, settings: Record<string, string>): Promise<Answ
   ) {
     const head = await rawHead(url, bytes)
     t.match(head, new RegExp(`^HTTP/1.1 ${status} `), what)
-    seen.push([what, status, ERROR, Object
-      .fromEntries(head.split('\r\n').slice(1).map((
-        line
-      ) => [line.slice(0, line.indexOf(':')).toLowerCase(), line.slice(line.indexOf(':') + 2)]))])
+    seen.push([
+      what,
+      status,
+      ERROR,
+      Object
+        .fromEntries(head.split('\r\n').slice(1).map((
+          line
+        ) => [line.slice(0, line.indexOf(':')).toLowerCase(), line.slice(line.indexOf(':') + 2)]))
+    ])
   }
   return seen
 }

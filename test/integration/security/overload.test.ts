@@ -60,10 +60,17 @@ t.test('over a memory limit, management gets 503, while public reads, files and 
       'a preflight succeeds'
     )
     for (
-      const [url, status] of [[`/landing_pages/${page.public_id}`, 200], ['/landing_pages/unknown', 404], [
-        '/uploads/unknown',
-        404
-      ], ['/health/live', 200], ['/health/ready', 200], ['/nothing', 404]] as const
+      const [url, status] of [
+        [`/landing_pages/${page.public_id}`, 200],
+        ['/landing_pages/unknown', 404],
+        [
+          '/uploads/unknown',
+          404
+        ],
+        ['/health/live', 200],
+        ['/health/ready', 200],
+        ['/nothing', 404]
+      ] as const
     ) {
       t.equal((await app.inject({ url })).statusCode, status, url)
     }

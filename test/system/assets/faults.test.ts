@@ -147,8 +147,12 @@ t.test('an unusable UPLOADS_DIR stops the start', async (t) => {
   await mkdir(join(path, 'closed'))
   await chmod(join(path, 'closed'), 0o555)
   const settings = await testSettings(t)
-  const hopeless = [join(path, 'file'), join(path, 'file', 'uploads'), '/proc/nothing/uploads',
-    ...process.getuid?.() === 0 ? [] : [join(path, 'closed')]]
+  const hopeless = [
+    join(path, 'file'),
+    join(path, 'file', 'uploads'),
+    '/proc/nothing/uploads',
+    ...process.getuid?.() === 0 ? [] : [join(path, 'closed')]
+  ]
   for (const UPLOADS_DIR of hopeless) {
     await t.rejects(buildTestApp(t, { settings: { ...settings, UPLOADS_DIR } }), {
       message: /^UPLOADS_DIR must be .+$/

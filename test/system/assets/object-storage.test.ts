@@ -287,8 +287,10 @@ t.test('a reader that disconnects frees its connection to the storage, a slow re
   t.equal(bytes, LARGE.length)
 
   for (
-    const [name, fault] of [['cut', () => proxy.disconnect()], ['black-holed',
-      () => proxy.blackhole()]] as const
+    const [name, fault] of [['cut', () => proxy.disconnect()], [
+      'black-holed',
+      () => proxy.blackhole()
+    ]] as const
   ) {
     const reader = await beginReading(address)
     fault()
@@ -306,8 +308,10 @@ t.test('an unusable bucket stops the start with one line that names the setting'
   const away = await createProxy(t, bucket.AWS_ENDPOINT_URL_S3)
   await away.refuse()
   const hopeless: [env: Record<string, string>, says: RegExp][] = [
-    [{ UPLOADS_URL: 's3://landfall-test-nothing' },
-      /there is no bucket landfall-test-nothing: check UPLOADS_URL/],
+    [
+      { UPLOADS_URL: 's3://landfall-test-nothing' },
+      /there is no bucket landfall-test-nothing: check UPLOADS_URL/
+    ],
     [{ AWS_SECRET_ACCESS_KEY: 'wrong' }, /access is denied: check AWS_ACCESS_KEY_ID/],
     [{ AWS_ACCESS_KEY_ID: 'nobody' }, /access is denied: check AWS_ACCESS_KEY_ID/],
     [{ AWS_ACCESS_KEY_ID: 'test:guest' }, /access is denied: .* policy allows s3:GetObject/],

@@ -39,8 +39,10 @@ async function differences (
     if (statusCode !== 200) throw new Error(`${statusCode} for ${url}`)
     for (const background of ['white', 'black']) {
       const options = { size: { width, height }, background }
-      const [expected, actual] = [await draw(page, original, type, options),
-        await draw(page, rawPayload, variantType, options)]
+      const [expected, actual] = [
+        await draw(page, original, type, options),
+        await draw(page, rawPayload, variantType, options)
+      ]
       let [sum, worst] = [0, 0]
       for (const [index, sample] of expected.samples.entries()) {
         const difference = Math.abs(sample - (actual.samples[index] ?? 999))

@@ -165,8 +165,12 @@ t.test("the service doesn't start after a killed restore", async (t) => {
 
 t.test('after Ctrl-C, pressed once or several times, backup and restore remove what they wrote', async (t) => {
   const other = settingsIn(temporaryFolder(t))
-  const stops = [['copying the database', env, 'backup', join(folder, 'stopped')], ['copying the uploads',
-    other, 'restore', steps]] as const
+  const stops = [['copying the database', env, 'backup', join(folder, 'stopped')], [
+    'copying the uploads',
+    other,
+    'restore',
+    steps
+  ]] as const
   for (const [step, settings, ...args] of stops) {
     const [program, ...rest] = cli(...args)
     const child = spawn(program, rest, {
@@ -262,8 +266,13 @@ t.test('a failed backup prints the reason and leaves nothing behind', async (t) 
   const small = join(folder, 'small')
   await mkdir(small)
   const onSmallDisk = async (settings: Settings, ...args: string[]) =>
-    await runService(t, { ...settings, TMPDIR: folder }, ['bash', '-c', 'ulimit -f 2048; exec "$@"', 'bash',
-      ...cli(...args)])
+    await runService(t, { ...settings, TMPDIR: folder }, [
+      'bash',
+      '-c',
+      'ulimit -f 2048; exec "$@"',
+      'bash',
+      ...cli(...args)
+    ])
   t.match(await onSmallDisk(env, 'backup', join(small, 'copy')), {
     code: 1,
     output: /The backup failed: .*EFBIG/

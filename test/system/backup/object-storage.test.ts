@@ -84,8 +84,11 @@ t.test('verify finds damaged and missing objects, and a denied bucket is reporte
   const { code, output } = await command(t, env, 'verify')
   t.equal(code, 1)
   for (
-    const line of [`  ${lost} is missing`, `  ${longer} has 7 bytes instead of 6`,
-      `  ${changed} has the checksum \\w{64} instead of \\w{64}`]
+    const line of [
+      `  ${lost} is missing`,
+      `  ${longer} has 7 bytes instead of 6`,
+      `  ${changed} has the checksum \\w{64} instead of \\w{64}`
+    ]
   ) t.match(output, new RegExp(`^${line}$`, 'm'))
   t.match(output, /do not match: 3 problems\n/)
   t.match(output, /^1 file of uploads in progress or interrupted/m)

@@ -148,7 +148,8 @@ const copyAsTold = (heading: string) => async (t: Test): Promise<void> => {
     join(shims, 'pg_dump'),
     `#!/bin/sh
 set -e
-id=$(echo x | ${curl} -F 'asset[file]=@-;filename=x' ${service.url}/assets | sed 's/.*"id":"\\([^"]*\\)".*/\\1/')
+id=$(echo x | ${curl} -F 'asset[file]=@-;filename=x' ${service.url}/assets | sed
+  's/.*"id":"\\([^"]*\\)".*/\\1/')
 PATH='${process.env.PATH}' pg_dump "$@"
 ${curl} -X DELETE ${service.url}/assets/$id
 `,
@@ -261,15 +262,23 @@ t.test('verify finds damaged files in a backup and in a service, and backup copi
   const stray = `${'0'.repeat(21)}A.png`
   await writeFile(join(uploads, stray), 'x')
 
-  const expected = [`  ${lost} is missing`, `  ${longer} has \\d+ bytes instead of \\d+`,
-    `  ${changed} has the checksum \\w{64} instead of \\w{64}`, `  ${linked} is missing`,
-    `  ${stray} has no row in the database`]
+  const expected = [
+    `  ${lost} is missing`,
+    `  ${longer} has \\d+ bytes instead of \\d+`,
+    `  ${changed} has the checksum \\w{64} instead of \\w{64}`,
+    `  ${linked} is missing`,
+    `  ${stray} has no row in the database`
+  ]
   const found = await command(t, env, 'verify', damaged)
   t.equal(found.code, 1)
   t.match(found.output, /do not match: 5 problems\n/)
   for (const line of expected) t.match(found.output, new RegExp(`^${line}$`, 'm'))
-  const unread = await runService(t, env, ['bash', '-c', 'set -o pipefail; "$0" "$@" 2>&1 | true',
-    ...cli('verify', damaged)])
+  const unread = await runService(t, env, [
+    'bash',
+    '-c',
+    'set -o pipefail; "$0" "$@" 2>&1 | true',
+    ...cli('verify', damaged)
+  ])
   t.equal(unread.code, 1, 'the exit code is right although nobody reads the output')
 
   const other = await settings(t)
@@ -304,7 +313,8 @@ t.test('verify finds damaged files in a backup and in a service, and backup copi
   // The database of a backup is untrusted input.
   await query(
     other.DATABASE_URL,
-    "UPDATE assets SET storage_key = '../../../etc/passwd' WHERE storage_key = (SELECT min(storage_key) FROM assets)"
+    "UPDATE assets SET storage_key = '../../../etc/passwd' WHERE storage_key = (SELECT min(storage_key) " +
+      'FROM assets)'
   )
   t.match(
     (await command(t, other, 'verify')).output,

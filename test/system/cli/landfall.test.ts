@@ -12,8 +12,18 @@ t.test('--help lists every command, and each command has its own help', async (t
   t.equal(code, 0)
   t.equal(stderr, '')
   for (
-    const usage of ['serve', 'migrate [options]', 'config [options]', 'backup <dir>', 'restore <dir>',
-      'verify [dir]', 'users', 'pages', 'assets', 'limits']
+    const usage of [
+      'serve',
+      'migrate [options]',
+      'config [options]',
+      'backup <dir>',
+      'restore <dir>',
+      'verify [dir]',
+      'users',
+      'pages',
+      'assets',
+      'limits'
+    ]
   ) {
     t.match(stdout, `\n  ${usage}  `)
   }
@@ -82,14 +92,18 @@ t.test('a wrong command line exits with 2 and prints the reason and a hint', asy
   const wrong: [args: string[], stderr: RegExp][] = [
     [['srve'], /^error: unknown command 'srve'\n\(Did you mean serve\?\)\n/],
     [['user', 'list'], /^error: unknown command 'user'\n\(Did you mean users\?\)\n/],
-    [['users', 'setpassword', 'x'],
-      /^error: unknown command 'setpassword'\n\(Did you mean set-password\?\)\n/],
+    [
+      ['users', 'setpassword', 'x'],
+      /^error: unknown command 'setpassword'\n\(Did you mean set-password\?\)\n/
+    ],
     [['something-else'], /^error: unknown command 'something-else'\n/],
     [['--port=3'], /^error: unknown option '--port=3'\n/],
     [['backup'], /^error: missing required argument 'dir'\n/],
     [['users', 'create'], /^error: missing required argument 'email'\n/],
-    [['users', 'create', 'a@example.com', 'secret'],
-      /^error: too many arguments for 'create'\. Expected 1 argument but got 2\.\n/],
+    [
+      ['users', 'create', 'a@example.com', 'secret'],
+      /^error: too many arguments for 'create'\. Expected 1 argument but got 2\.\n/
+    ],
     [['verify', 'a', 'b'], /^error: too many arguments for 'verify'/],
     [['backup', '-dir'], /^error: unknown option '-dir'\n/],
     [['backup', '--json', 'x'], /^error: unknown option '--json'\n/]
@@ -150,11 +164,17 @@ t.test('config shows the settings in force and where they come from, without sec
   const { code, stdout, stderr } = await landfall(env, ['config'], { cwd: folder })
   t.equal(code, 0)
   for (
-    const row of [/SETTING +VALUE +FROM/, /HOST +127\.0\.0\.1 +default/, /PORT +4000 +\.env/,
-      /LOG_LEVEL +error +environment/, /DATABASE_URL +\(hidden\) +environment/,
-      /JWT_SECRET +\(hidden\) +JWT_SECRET_FILE \(environment\)/, /REDIS_URL +\(none\) +default/,
+    const row of [
+      /SETTING +VALUE +FROM/,
+      /HOST +127\.0\.0\.1 +default/,
+      /PORT +4000 +\.env/,
+      /LOG_LEVEL +error +environment/,
+      /DATABASE_URL +\(hidden\) +environment/,
+      /JWT_SECRET +\(hidden\) +JWT_SECRET_FILE \(environment\)/,
+      /REDIS_URL +\(none\) +default/,
       /ALLOWED_HOSTS +www\.example\.com, 10\.0\.0\.0\/8 +environment/,
-      /OTEL_EXPORTER_OTLP_ENDPOINT +http:\/\/\(hidden\)@localhost:4318 +environment/]
+      /OTEL_EXPORTER_OTLP_ENDPOINT +http:\/\/\(hidden\)@localhost:4318 +environment/
+    ]
   ) t.match(stdout, new RegExp(`^${row.source}$`, 'm'))
   t.notMatch(stdout + stderr, /hunter2|kkkk/)
   t.same(stderr.trim().split('\n').sort(), [

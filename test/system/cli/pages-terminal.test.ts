@@ -149,7 +149,8 @@ t.test('long lines are laid out, and nothing reaches the terminal that controls 
   t.match(shown, /^The documents are laid out .*\n--- current\n\+\+\+ .*\n@@ -20,7 \+20,7 @@\n/)
   t.match(
     shown,
-    '\n     "name-19",\n-    "name-20",\n+    "NAME-20",\n     "name-21",\n     "name-22",\n     "name-23",\nWrite'
+    '\n     "name-19",\n-    "name-20",\n+    "NAME-20",\n     "name-21",\n     "name-22",\n     ' +
+      '"name-23",\nWrite'
   )
   t.match(await onTerminal(t, ['put', id, saved(t, document.replaceAll(',', ', '))]), {
     shown: /^Only white space .*differs\.\nWrite this\?/

@@ -168,7 +168,8 @@ t.test('edit stores what a script saves', async (t) => {
   // Somebody changes the page while it is edited.
   await owner.update(url, id, '{"price": 5}')
   const meanwhile =
-    `curl -sS -o /dev/null -X PUT ${url}/manage/landing_pages/${id}/document -H "Authorization: Bearer $LANDFALL_KEY" ` +
+    `curl -sS -o /dev/null -X PUT ${url}/manage/landing_pages/${id}/document -H "Authorization: Bearer ` +
+    '$LANDFALL_KEY" ' +
     "-H 'Content-Type: application/json' -d '{\"price\": 6}'; sed -i s/5/7/"
   const { code, stderr } = await edit(meanwhile)
   t.equal(code, 1)
@@ -222,20 +223,21 @@ t.test('errors say what to do', async (t) => {
     code: 1,
     stdout: '',
     stderr:
-      'Missing or invalid access token\nLANDFALL_KEY must be an API key (lf_…), or an access token, as a sign-in returns it (for 15 minutes)\n'
+      'Missing or invalid access token\nLANDFALL_KEY must be an API key (lf_…), or an access token, as a ' +
+      'sign-in returns it (for 15 minutes)\n'
   })
   t.match(await list({ LANDFALL_KEY: `lf_${'x'.repeat(46)}` }), {
     code: 1,
     stdout: '',
-    stderr:
-      'API key is mistyped, deleted or expired\nPut another key into LANDFALL_KEY; a change of the password deletes all keys\n'
+    stderr: 'API key is mistyped, deleted or expired\nPut another key into LANDFALL_KEY; a change of the ' +
+      'password deletes all keys\n'
   })
   for (const LANDFALL_KEY of ['', 'ключ', 'two words', 'a\nb']) {
     t.same(await list({ LANDFALL_KEY }), {
       code: 2,
       stdout: '',
-      stderr:
-        'LANDFALL_KEY must be an API key (lf_…), or an access token, as a sign-in returns it (for 15 minutes)\n'
+      stderr: 'LANDFALL_KEY must be an API key (lf_…), or an access token, as a sign-in returns it (for 15 ' +
+        'minutes)\n'
     })
   }
   for (

@@ -11,8 +11,11 @@ t.test("a command on a terminal asks twice for a new password and doesn't show i
   t.equal((await landfall(env, ['migrate'])).code, 0)
   const create = async (email: string, ...answers: string[]) => {
     const { PATH = '', HOME = '/', TERM = 'xterm' } = process.env
-    const child = spawn('script', ['-qec', `'${process.execPath}' '${LANDFALL}' users create ${email}`,
-      '/dev/null'], { cwd: PROJECT, env: { PATH, HOME, TERM, ...env }, stdio: ['pipe', 'pipe', 'inherit'] })
+    const child = spawn('script', [
+      '-qec',
+      `'${process.execPath}' '${LANDFALL}' users create ${email}`,
+      '/dev/null'
+    ], { cwd: PROJECT, env: { PATH, HOME, TERM, ...env }, stdio: ['pipe', 'pipe', 'inherit'] })
     let shown = ''
     child.stdout.setEncoding('utf8').on('data', (text: string) => {
       shown += text

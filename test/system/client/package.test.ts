@@ -42,11 +42,12 @@ t.test('the package is small and complete, and depends on one library', async (t
 t.test('Node can import the entry point of the package and nothing else', async (t) => {
   const evaluate = async (script: string) =>
     await run(process.execPath, ['--input-type=module', '-e', script], { cwd: folder })
-  const { stdout } =
-    await evaluate("import * as client from '@landfall/client'; console.log(Object.keys(client).sort().join())")
+  const { stdout } = await evaluate("import * as client from '@landfall/client'; " +
+    'console.log(Object.keys(client).sort().join())')
   t.equal(
     stdout,
-    'ConflictError,InsufficientScopeError,LandfallError,NotFoundError,PreconditionFailedError,createLandfallClient,exactJson,memoryTokens,srcset,webStorageTokens\n'
+    'ConflictError,InsufficientScopeError,LandfallError,NotFoundError,PreconditionFailedError,' +
+      'createLandfallClient,exactJson,memoryTokens,srcset,webStorageTokens\n'
   )
   await t.rejects(evaluate("import '@landfall/client/dist/session.js'"), /ERR_PACKAGE_PATH_NOT_EXPORTED/)
 })
@@ -96,8 +97,17 @@ t.test('the types of the package work with bundlers and with Node', async (t) =>
       ['--module', 'esnext', '--moduleResolution', 'bundler', '--lib', 'es2023,dom,dom.iterable']
     ]
   ) {
-    const { stdout } = await run(process.execPath, [tsc, '--ignoreConfig', '--noEmit', '--strict',
-      '--skipDefaultLibCheck', '--target', 'es2023', ...options, 'consumer.mts'], { cwd: folder })
+    const { stdout } = await run(process.execPath, [
+      tsc,
+      '--ignoreConfig',
+      '--noEmit',
+      '--strict',
+      '--skipDefaultLibCheck',
+      '--target',
+      'es2023',
+      ...options,
+      'consumer.mts'
+    ], { cwd: folder })
       .catch((error: { stdout: string }) => error)
     t.equal(stdout, '', options.join(' '))
   }

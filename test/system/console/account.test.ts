@@ -87,7 +87,8 @@ t.test('a person sees the sessions, ends one, and then all others', async (t) =>
   const phone = await signInElsewhere(
     t,
     email,
-    'Mozilla/5.0 (iPhone; CPU iPhone OS 18_0 like Mac OS X) AppleWebKit/605.1.15 Version/18.0 Mobile Safari/604.1'
+    'Mozilla/5.0 (iPhone; CPU iPhone OS 18_0 like Mac OS X) AppleWebKit/605.1.15 Version/18.0 Mobile ' +
+      'Safari/604.1'
   )
   const others = [await signInElsewhere(t, email), await signInElsewhere(t, email)]
   await page.getByRole('link', { name: 'Sessions' }).click()

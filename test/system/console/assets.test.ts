@@ -50,8 +50,10 @@ const fileOf = (name: string, size: number): TestFile => ({
 })
 
 async function openChooser (page: Page): Promise<FileChooser> {
-  const [chooser] = await Promise.all([page.waitForEvent('filechooser'),
-    page.getByRole('button', { name: 'Upload files' }).click()])
+  const [chooser] = await Promise.all([
+    page.waitForEvent('filechooser'),
+    page.getByRole('button', { name: 'Upload files' }).click()
+  ])
   return chooser
 }
 
@@ -197,7 +199,8 @@ t.test('many files are shown part by part, and the first new one gets the focus'
     database,
     `
     INSERT INTO assets (id, user_id, storage_key, filename, content_type, byte_size, checksum)
-    SELECT ('01900000-0000-7000-8000-' || lpad(to_hex(n), 12, '0'))::uuid, users.id, 'key-' || n, 'File ' || n, 'text/plain', 1, repeat('0', 64)
+    SELECT ('01900000-0000-7000-8000-' || lpad(to_hex(n), 12, '0'))::uuid, users.id, 'key-' || n, 'File ' ||
+      n, 'text/plain', 1, repeat('0', 64)
     FROM users, generate_series(1, 130) n WHERE email = '${email}'`
   )
   await page.reload()

@@ -35,13 +35,17 @@ const DOCUMENTS: ReadonlyArray<readonly [what: string, text: string]> = [
   ['lone surrogate escapes', '["\\ud800", "\\udfff\\ud83d", "\\ud83d\\ude00"]'],
   ['names that are repeated', '{"a": 1, "a": 2, "\\u0061": 3}'],
   ['names of the language', '{"__proto__": {"a": 1}, "constructor": 1, "toString": null, "": 0}'],
-  ['separators that are lines in JavaScript',
-    '["\u2028", "\u2029", "\u0085", "\u000c"]'.replace('\u000c', '')],
+  [
+    'separators that are lines in JavaScript',
+    '["\u2028", "\u2029", "\u0085", "\u000c"]'.replace('\u000c', '')
+  ],
   ['bidirectional text', '{"title": "\u202eabc\u202c \u2066\u05d0\u05d1\u2069 \u200f", "\u05d0": "\u0627"}'],
   ['NUL escapes and other controls', '["\\u0000", "\\u001f", "\u007f", "\u009f"]'],
   ['byte order marks and spaces in strings', '["\ufeff", "\u00a0", "\u200b", "\u3000", "\u00ad"]'],
-  ['astral and combining characters',
-    '["\u{1f600}", "\u{10ffff}", "e\u0301", "\u{1f468}\u200d\u{1f469}", "\ufe0f"]'],
+  [
+    'astral and combining characters',
+    '["\u{1f600}", "\u{10ffff}", "e\u0301", "\u{1f468}\u200d\u{1f469}", "\ufe0f"]'
+  ],
   ['escapes that are not needed', '["\\/", "\\u0041", "</script>"]'],
   ['the deepest nesting', '['.repeat(100) + ']'.repeat(100)],
   ['1 MiB in one line', fill('[', '{"a":1},', '0]')],
@@ -91,7 +95,8 @@ t.test('typing beside any character and deleting that leaves the document as it 
     await tab.keyboard.press('ArrowRight')
   }
   await tab.getByText('No unsaved changes').waitFor()
-  await tab.keyboard.press('Control+End') // the steps are those of the eye, which differ in bidirectional text
+  // The steps are those of the eye, which differ in bidirectional text.
+  await tab.keyboard.press('Control+End')
   await tab.keyboard.type(' ')
   await save(tab)
   t.equal((await readDocument(page.id)).text, `${text} `)

@@ -226,8 +226,10 @@ t.test('nobody leaves unsaved changes without being asked', async (t) => {
   }
   await tab.getByText('Unsaved changes', { exact: true }).waitFor()
   const closing = tab.waitForEvent('dialog')
-  await Promise.all([closing.then(async (question) => await question.dismiss()),
-    tab.close({ runBeforeUnload: true })])
+  await Promise.all([
+    closing.then(async (question) => await question.dismiss()),
+    tab.close({ runBeforeUnload: true })
+  ])
   t.equal((await closing).type(), 'beforeunload')
   await pages.click()
   await dialog.getByRole('button', { name: 'Leave without saving' }).click()

@@ -28,8 +28,10 @@ t.test('a person makes a page with a picture, breaks it, restores it and finds i
   const picker = page.getByRole('dialog', { name: 'Choose an asset' })
   await picker.getByText('You have no assets yet.').waitFor()
   await checkScreen(t, page, 'the picker')
-  const [chooser] = await Promise.all([page.waitForEvent('filechooser'),
-    picker.getByRole('button', { name: 'Upload files' }).click()])
+  const [chooser] = await Promise.all([
+    page.waitForEvent('filechooser'),
+    picker.getByRole('button', { name: 'Upload files' }).click()
+  ])
   await chooser.setFiles([{
     name: 'photo.jpg',
     mimeType: 'image/jpeg',

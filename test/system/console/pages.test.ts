@@ -38,7 +38,8 @@ async function insertPages (userId: string, count: number, document = '\'{"title
     `
     INSERT INTO landing_pages (id, public_id, user_id, current_data, content_hash, used_assets_version)
     SELECT ('01900000-0000-7000-8000-' || lpad(to_hex(${userId} * 10000 + n), 12, '0'))::uuid,
-      translate(substr(encode(sha256(('${userId}-' || n)::bytea), 'base64'), 1, 22), '+/', 'ab'), ${userId}, ${document}, 'x', 1
+      translate(substr(encode(sha256(('${userId}-' || n)::bytea), 'base64'), 1, 22), '+/', 'ab'), ${userId},
+        ${document}, 'x', 1
     FROM generate_series(1, ${count}) n`
   )
 }
@@ -114,8 +115,10 @@ t.test('a page is created from a file that is dropped or chosen, byte for byte',
   await waitForPage(page)
   await openList(page)
   await page.getByRole('button', { name: 'New page' }).click()
-  const [chooser] = await Promise.all([page.waitForEvent('filechooser'),
-    page.getByRole('button', { name: 'Use a file instead' }).click()])
+  const [chooser] = await Promise.all([
+    page.waitForEvent('filechooser'),
+    page.getByRole('button', { name: 'Use a file instead' }).click()
+  ])
   await chooser.setFiles(jsonFile(`\ufeff${exact}`))
   await waitForPage(page)
   t.same(await documentsOf(userId), [exact, exact])

@@ -21,8 +21,15 @@ const { DATABASE_URL: database = '' } = await testSettings(t)
 const { url } = await startServiceOnPostgres(t, { DATABASE_URL: database })
 const browser = await startBrowser(t, provide('chromium'))
 
-const LABELS = ['Opening hours', 'Newsletter', 'Jobs', 'Price list', 'Spring collection', 'Imprint',
-  'Summer sale']
+const LABELS = [
+  'Opening hours',
+  'Newsletter',
+  'Jobs',
+  'Price list',
+  'Spring collection',
+  'Imprint',
+  'Summer sale'
+]
 /** Reads in the busiest hour of each page. */
 const BUSIEST = [40, 4, 11, 130, 75, 2, 420]
 

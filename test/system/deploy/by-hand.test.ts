@@ -16,9 +16,23 @@ const openssl = provide('openssl')
 t.test('nginx accepts the configuration that the commands of docs/operations.md make, with HTTPS', async (t) => {
   const folder = temporaryFolder(t)
   mkdirSync(join(folder, 'tls'))
-  execFileSync(openssl, ['req', '-x509', '-newkey', 'ec', '-pkeyopt', 'ec_paramgen_curve:prime256v1',
-    '-nodes', '-days', '2', '-subj', '/CN=localhost', '-keyout', join(folder, 'tls', 'privkey.pem'), '-out',
-    join(folder, 'tls', 'fullchain.pem')], { stdio: 'ignore' })
+  execFileSync(openssl, [
+    'req',
+    '-x509',
+    '-newkey',
+    'ec',
+    '-pkeyopt',
+    'ec_paramgen_curve:prime256v1',
+    '-nodes',
+    '-days',
+    '2',
+    '-subj',
+    '/CN=localhost',
+    '-keyout',
+    join(folder, 'tls', 'privkey.pem'),
+    '-out',
+    join(folder, 'tls', 'fullchain.pem')
+  ], { stdio: 'ignore' })
 
   const section = readFileSync(join(PROJECT, 'docs/operations.md'), 'utf8')
     .split(/^## Load balancing$/m)[1] as string

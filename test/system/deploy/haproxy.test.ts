@@ -42,8 +42,10 @@ t.test('two replicas behind HAProxy', async (t) => {
   const start = async (index: number) => await startService(t, { ...env, PORT: String(ports[index]) })
   const replicas = [await start(0), await start(1)]
   // The tests send all requests from one address.
-  const { url, log, errors } = await startBalancer(t, ports, [['gt 4000', 'gt 1000000'], ['gt 64',
-    'gt 10000']])
+  const { url, log, errors } = await startBalancer(t, ports, [['gt 4000', 'gt 1000000'], [
+    'gt 64',
+    'gt 10000'
+  ]])
   const owner = await Owner.signUp(url)
   const origin = 'https://reader.test'
 

@@ -120,8 +120,14 @@ function typeErrors (manifests: readonly Manifest[]): string[] {
 }
 
 t.test('the manifests have the fields and types of the Kubernetes API', (t) => {
-  t.same(manifests.map(({ kind }) => kind), ['Deployment', 'Service', 'NetworkPolicy', 'Ingress',
-    'PodDisruptionBudget', 'PersistentVolumeClaim'])
+  t.same(manifests.map(({ kind }) => kind), [
+    'Deployment',
+    'Service',
+    'NetworkPolicy',
+    'Ingress',
+    'PodDisruptionBudget',
+    'PersistentVolumeClaim'
+  ])
   t.same(typeErrors([job, ...manifests]), [])
   t.match(typeErrors([{ ...manifests[2], spec: { ...policy.spec, ports: 1 } } as never]), [/ports/])
   t.match(typeErrors([{ ...deployment, spec: { ...deployment.spec, replica: 2 } } as never]), [/replica/])
@@ -190,9 +196,11 @@ t.test('the service runs with the settings, secrets and probes of the manifests'
       ) => [String(containerPort), String(await freePort())])))
   const { mountPath = '' } = landfall.volumeMounts.find(({ name }) => name === 'secrets') ?? {}
   const settingsOf = ({ env }: Container): Record<string, string> =>
-    Object.fromEntries(env.map(({ name, value }) => [name, ports[value] ??
-      value.replace(mountPath, folder).replace('/app/', `${folder}/`)]
-    ))
+    Object.fromEntries(env.map(({ name, value }) => [
+      name,
+      ports[value] ??
+        value.replace(mountPath, folder).replace('/app/', `${folder}/`)
+    ]))
   const [program, script] = SERVE
 
   const { code, output } = await runService(t, settingsOf(migrate), [program, script, ...migrate.args ?? []])

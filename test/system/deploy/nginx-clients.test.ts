@@ -82,8 +82,11 @@ t.test('nginx with slow clients', async (t) => {
     ]
   ) {
     t.test(`requests of ${one} beyond the limit get 503, and ${other} is served`, async (t) => {
-      const held = [await begin('/auth/sign_in', one), await begin('/auth/sign_in', same),
-        await begin('/auth/sign_in', one)]
+      const held = [
+        await begin('/auth/sign_in', one),
+        await begin('/auth/sign_in', same),
+        await begin('/auth/sign_in', one)
+      ]
       const refused = await ask(same)
       t.equal(refused.status, 503)
       t.equal(whyNoError(refused), undefined)

@@ -270,8 +270,12 @@ t.test('two replicas behind nginx', async (t) => {
       }
       const behind = await ask(url, path, { headers: { range: 'bytes=6000-' } })
       const { status, body, headers } = behind
-      t.same([status, body.toString(), headers['content-range'], headers['content-type']], [416,
-        '{"errors":["Range lies outside of the file"]}', 'bytes */5000', 'application/json; charset=utf-8'])
+      t.same([status, body.toString(), headers['content-range'], headers['content-type']], [
+        416,
+        '{"errors":["Range lies outside of the file"]}',
+        'bytes */5000',
+        'application/json; charset=utf-8'
+      ])
       t.match(headers, {
         'cache-control': /, no-store$/,
         'access-control-allow-origin': '*',
@@ -441,8 +445,10 @@ t.test('two replicas behind nginx', async (t) => {
       headers: auth,
       body: document(1024 * 1024)
     })
-    t.match([slightly.status, slightly.body.toString()], [413,
-      /Document is too large|current_data|too large/], 'the limit of the service applies first')
+    t.match([slightly.status, slightly.body.toString()], [
+      413,
+      /Document is too large|current_data|too large/
+    ], 'the limit of the service applies first')
     expectError(
       await ask(url, '/landing_pages', { method: 'POST', headers: auth, body: document(3 * 1024 * 1024) }),
       413
@@ -450,8 +456,12 @@ t.test('two replicas behind nginx', async (t) => {
     expectError(await ask(url, `/landing_pages/${'x'.repeat(20_000)}`), 414)
     expectError(await ask(url, '/health/live', { headers: { 'x-long': 'x'.repeat(17_000) } }), 431)
     for (
-      const bytes of ['GET /landing_pages/x HTTP/1.1\r\n\r\n', 'GET / HTTP/1.1\r\nHost: a\r\nHost: b\r\n\r\n',
-        'GET\r\n\r\n', 'GET / HTTP/1.1\r\nHost: a b\r\n\r\n']
+      const bytes of [
+        'GET /landing_pages/x HTTP/1.1\r\n\r\n',
+        'GET / HTTP/1.1\r\nHost: a\r\nHost: b\r\n\r\n',
+        'GET\r\n\r\n',
+        'GET / HTTP/1.1\r\nHost: a b\r\n\r\n'
+      ]
     ) {
       const connection = new Connection(url)
       connection.send(bytes)
@@ -603,9 +613,23 @@ t.test('two replicas behind nginx', async (t) => {
 
 t.test('nginx serves HTTPS and HTTP/2 with a certificate', async (t) => {
   const folder = temporaryFolder(t)
-  execFileSync(provide('openssl'), ['req', '-x509', '-newkey', 'ec', '-pkeyopt',
-    'ec_paramgen_curve:prime256v1', '-nodes', '-days', '2', '-subj', '/CN=localhost', '-keyout',
-    join(folder, 'privkey.pem'), '-out', join(folder, 'fullchain.pem')], { stdio: 'ignore' })
+  execFileSync(provide('openssl'), [
+    'req',
+    '-x509',
+    '-newkey',
+    'ec',
+    '-pkeyopt',
+    'ec_paramgen_curve:prime256v1',
+    '-nodes',
+    '-days',
+    '2',
+    '-subj',
+    '/CN=localhost',
+    '-keyout',
+    join(folder, 'privkey.pem'),
+    '-out',
+    join(folder, 'fullchain.pem')
+  ], { stdio: 'ignore' })
   const service = await startService(t, {
     ...await testSettings(t),
     TRUST_PROXY: '127.0.0.1',
@@ -647,8 +671,11 @@ t.test('nginx serves HTTPS and HTTP/2 with a certificate', async (t) => {
   const statusOf = async (path: string) =>
     (await once(session.request({ ':path': path }), 'response'))[0][':status'] as number
   t.same(
-    await Promise.all([statusOf('/health/ready'), statusOf('/landing_pages/x'),
-      statusOf(`/uploads/${file}`)]),
+    await Promise.all([
+      statusOf('/health/ready'),
+      statusOf('/landing_pages/x'),
+      statusOf(`/uploads/${file}`)
+    ]),
     [200, 404, 200]
   )
   const origin = `https://127.0.0.1:${port}`

@@ -19,9 +19,25 @@ const openssl = provide('openssl')
 t.test('the service and the command line use a cluster with TLS, a user and a password', async (t) => {
   const folder = temporaryFolder(t)
   const [key, certificate] = [join(folder, 'key.pem'), join(folder, 'certificate.pem')]
-  execFileSync(openssl, ['req', '-x509', '-newkey', 'ec', '-pkeyopt', 'ec_paramgen_curve:prime256v1',
-    '-nodes', '-days', '2', '-subj', '/CN=redis', '-addext', 'subjectAltName=IP:127.0.0.1', '-keyout', key,
-    '-out', certificate], { stdio: 'ignore' })
+  execFileSync(openssl, [
+    'req',
+    '-x509',
+    '-newkey',
+    'ec',
+    '-pkeyopt',
+    'ec_paramgen_curve:prime256v1',
+    '-nodes',
+    '-days',
+    '2',
+    '-subj',
+    '/CN=redis',
+    '-addext',
+    'subjectAltName=IP:127.0.0.1',
+    '-keyout',
+    key,
+    '-out',
+    certificate
+  ], { stdio: 'ignore' })
   // Redis runs under an account of its own.
   for (const [file, mode] of [[folder, 0o755], [key, 0o644]] as const) chmodSync(file, mode)
 
@@ -39,7 +55,8 @@ t.test('the service and the command line use a cluster with TLS, a user and a pa
       'tls-key-file': key,
       'tls-ca-cert-file': certificate,
       user:
-        `landfall on >${password} ~landfall:* &landfall:* +@all -@admin -@dangerous +info +cluster|slots +cluster|info`
+        `landfall on >${password} ~landfall:* &landfall:* +@all -@admin -@dangerous +info +cluster|slots ` +
+        '+cluster|info'
     }
   })
   const nodes = ports.slice(0, 2).map((port) => `127.0.0.1:${port}`).join(',')
@@ -90,8 +107,11 @@ t.test('the service and the command line use a cluster with TLS, a user and a pa
   t.match(stdout, /^REDIS_URL +\(hidden\)/m)
   t.notOk(stdout.includes(password) || stdout.includes(encodeURIComponent(password)))
 
-  const wrong = await landfall({ ...settings, REDIS_URL: `rediss://landfall:wrong@${nodes}` }, ['limits',
-    'show', address])
+  const wrong = await landfall({ ...settings, REDIS_URL: `rediss://landfall:wrong@${nodes}` }, [
+    'limits',
+    'show',
+    address
+  ])
   t.match(wrong, { code: 1, stderr: /Redis cannot be reached: WRONGPASS/ })
 })
 

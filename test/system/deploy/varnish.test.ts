@@ -33,9 +33,23 @@ async function startSite (t: Test, cacheControl: string) {
   )
   const port = await freePort()
   // -j none: the folder is private, and as root Varnish would change the user.
-  const { url } = await startServer(t, varnish, ['-F', '-j', 'none', '-T', 'none', '-n',
-    join(folder, 'varnish'), '-a', `127.0.0.1:${port}`, '-f', file, '-s', 'malloc,64m', '-p',
-    'http_gzip_support=off'], port)
+  const { url } = await startServer(t, varnish, [
+    '-F',
+    '-j',
+    'none',
+    '-T',
+    'none',
+    '-n',
+    join(folder, 'varnish'),
+    '-a',
+    `127.0.0.1:${port}`,
+    '-f',
+    file,
+    '-s',
+    'malloc,64m',
+    '-p',
+    'http_gzip_support=off'
+  ], port)
   await until(async () => (await call('GET', `${url}/health/ready`)).status === 200, 'Varnish is ready')
   return { service, direct, url, owner: await Owner.signUp(url) }
 }
@@ -65,8 +79,12 @@ t.test('Varnish caches public reads', async (t) => {
     const ids = new Set()
     for (let n = 0; n < 40; n++) {
       const { status, headers } = await get(`${url}${path}?n=${n}`, { 'x-request-id': `mine/${n}` })
-      t.same([status, headers['x-request-id'], headers.ratelimit, headers['ratelimit-policy']], [200,
-        `mine/${n}`, undefined, undefined])
+      t.same([status, headers['x-request-id'], headers.ratelimit, headers['ratelimit-policy']], [
+        200,
+        `mine/${n}`,
+        undefined,
+        undefined
+      ])
       ids.add((await get(url + path)).headers['x-request-id'])
     }
     t.equal(ids.size, 40, 'every answer has a request id')
@@ -78,8 +96,13 @@ t.test('Varnish caches public reads', async (t) => {
       const expected = await get(direct + path, headers)
       for (const accepted of [encoding, encoding, `${encoding}, deflate`]) {
         const { status, headers, body } = await get(url + path, { 'accept-encoding': accepted })
-        t.same([status, body, headers.etag, headers['content-encoding'], headers.vary], [200, expected.body,
-          expected.headers.etag, expected.headers['content-encoding'], expected.headers.vary], accepted)
+        t.same([status, body, headers.etag, headers['content-encoding'], headers.vary], [
+          200,
+          expected.body,
+          expected.headers.etag,
+          expected.headers['content-encoding'],
+          expected.headers.vary
+        ], accepted)
       }
       const unchanged = { ...headers, 'if-none-match': String(expected.headers.etag) }
       t.equal((await get(url + path, unchanged)).status, 304)

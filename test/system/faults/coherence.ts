@@ -178,7 +178,8 @@ async function build (t: Test, onCluster: boolean): Promise<World> {
   )
   await query(
     databaseUrl,
-    'CREATE TRIGGER note_write AFTER INSERT OR UPDATE ON landing_pages FOR EACH ROW EXECUTE FUNCTION note_write()'
+    'CREATE TRIGGER note_write AFTER INSERT OR UPDATE ON landing_pages FOR EACH ROW EXECUTE FUNCTION ' +
+      'note_write()'
   )
   const admins = cluster?.nodes.map(({ admin }) => admin) ?? [new Redis(server.url)]
   t.teardown(() => admins.forEach((admin) => admin.disconnect()))

@@ -125,8 +125,11 @@ t.test(
       )
     }
     const stops = await stopAtEveryStep(victim, CHANGES, remove)
-    t.same(stops.map(({ when, step }) => `${when} ${kind(step)}`), ['before query DELETE', 'before unlink',
-      'after unlink'], 'the process stopped at every step')
+    t.same(stops.map(({ when, step }) => `${when} ${kind(step)}`), [
+      'before query DELETE',
+      'before unlink',
+      'after unlink'
+    ], 'the process stopped at every step')
     t.ok(await victim.stopAt({ steps: CHANGES, nth: 1, when: 'during' }, remove))
     await victim.kill()
 

@@ -34,8 +34,12 @@ interface Control {
   aheadMs: number
 }
 
-const COMMAND = [process.execPath, '--import=./test/system/faults/crash-points.js', 'dist/cli/landfall.js',
-  'serve'] as const
+const COMMAND = [
+  process.execPath,
+  '--import=./test/system/faults/crash-points.js',
+  'dist/cli/landfall.js',
+  'serve'
+] as const
 
 /** A service that can be killed and started again on the same port. */
 export class CrashingService {

@@ -36,8 +36,10 @@ const remove = async ({ id }: { id: string }) => await owner.call('DELETE', `${s
 const served = async ({ url }: { url: string }) =>
   (await call('GET', service.url + new URL(url).pathname)).status
 const stored = async () =>
-  [...(await readdir(folder)).filter((name) => name !== '.database'),
-    ...(await readdir(join(folder, '.tmp'))).map((name) => `.tmp/${name}`)].sort()
+  [
+    ...(await readdir(folder)).filter((name) => name !== '.database'),
+    ...(await readdir(join(folder, '.tmp'))).map((name) => `.tmp/${name}`)
+  ].sort()
 let version = 0
 
 /** Asserts that requests that write no file still work. */

@@ -60,7 +60,8 @@ export async function startReplicas (t: Test) {
   async function look (): Promise<Storage> {
     await until(async () => {
       const { rows } = await database
-        .query("SELECT FROM pg_stat_activity WHERE datname = current_database() AND state = 'active' AND pid <> pg_backend_pid()")
+        .query("SELECT FROM pg_stat_activity WHERE datname = current_database() AND state = 'active' AND " +
+          'pid <> pg_backend_pid()')
       return rows.length === 0
     }, 'PostgreSQL is idle')
     const { rows } = await database.query<

@@ -29,18 +29,48 @@ const DELETED = write(0, GONE, 20)
 for (
   const [what, operations] of [
     ['an empty history', []],
-    ['reads show what was written', [CREATED, read(0, 1, 5), UPDATED, read(0, 2, 15), DELETED,
-      read(0, GONE, 25), read(1, GONE, 999)]],
-    ['another replica is late, but within the bound', [CREATED, UPDATED, read(1, 1, 90), read(1, 2, 91),
-      DELETED, read(1, 2, 115)]],
-    ['overlapping reads return versions in any order', [CREATED, read(1, 2, 5, 20), read(1, 1, 6, 21),
-      write(0, 2, 4, 22)]],
-    ['a read that overlaps a write shows either version', [CREATED, write(0, 2, 10, 20), read(0, 2, 11),
-      read(0, 1, 9, 30)]],
-    ['one of two conditional writes succeeds', [CREATED, write(0, 2, 10, 20, 1), refused(1, 1, 11),
-      write(1, 3, 30, 31, 2), refused(0, 2, 29, 32)]],
-    ['a conditional write to a deleted page is refused', [CREATED, DELETED, refused(0, 1, 30),
-      manage(1, GONE, 31)]],
+    ['reads show what was written', [
+      CREATED,
+      read(0, 1, 5),
+      UPDATED,
+      read(0, 2, 15),
+      DELETED,
+      read(0, GONE, 25),
+      read(1, GONE, 999)
+    ]],
+    ['another replica is late, but within the bound', [
+      CREATED,
+      UPDATED,
+      read(1, 1, 90),
+      read(1, 2, 91),
+      DELETED,
+      read(1, 2, 115)
+    ]],
+    ['overlapping reads return versions in any order', [
+      CREATED,
+      read(1, 2, 5, 20),
+      read(1, 1, 6, 21),
+      write(0, 2, 4, 22)
+    ]],
+    ['a read that overlaps a write shows either version', [
+      CREATED,
+      write(0, 2, 10, 20),
+      read(0, 2, 11),
+      read(0, 1, 9, 30)
+    ]],
+    ['one of two conditional writes succeeds', [
+      CREATED,
+      write(0, 2, 10, 20, 1),
+      refused(1, 1, 11),
+      write(1, 3, 30, 31, 2),
+      refused(0, 2, 29, 32)
+    ]],
+    ['a conditional write to a deleted page is refused', [
+      CREATED,
+      DELETED,
+      refused(0, 1, 30),
+      manage(1, GONE, 31)
+    ]],
     ['pages are independent of each other', [CREATED, UPDATED, { ...CREATED, page: 'other' }, {
       ...read(0, 1, 500),
       page: 'other'
@@ -54,8 +84,14 @@ for (
   const [rule, what, operations] of [
     ['backwards', 'an older version after a newer one', [CREATED, UPDATED, read(1, 2, 15), read(1, 1, 17)]],
     ['backwards', 'a page after its deletion', [CREATED, DELETED, read(1, GONE, 25), read(1, 1, 27)]],
-    ['backwards', 'hidden among overlapping reads', [CREATED, UPDATED, read(1, 1, 5, 50), read(1, 2, 15),
-      read(1, 1, 30, 45), read(1, 1, 31, 60)]],
+    ['backwards', 'hidden among overlapping reads', [
+      CREATED,
+      UPDATED,
+      read(1, 1, 5, 50),
+      read(1, 2, 15),
+      read(1, 1, 30, 45),
+      read(1, 1, 31, 60)
+    ]],
     ['own write', 'an older version on the replica that wrote', [CREATED, UPDATED, read(0, 1, 12)]],
     ['own write', 'a deleted page on the replica that deleted it', [CREATED, DELETED, read(0, 1, 22)]],
     ['stale', 'an old version past the bound', [CREATED, UPDATED, read(1, 1, 112)]],
@@ -66,13 +102,20 @@ for (
     ['unwritten', 'a 404 of a page that was never deleted', [CREATED, read(1, GONE, 5)]],
     ['unwritten', 'a management route shows a version that was never written', [CREATED, manage(1, 7, 5)]],
     ['management read', 'an old version from another replica', [CREATED, UPDATED, manage(1, 1, 12)]],
-    ['management read', 'an old version after a newer one', [CREATED, write(0, 2, 10, 40), manage(1, 2, 12),
-      manage(2, 1, 14)]],
+    ['management read', 'an old version after a newer one', [
+      CREATED,
+      write(0, 2, 10, 40),
+      manage(1, 2, 12),
+      manage(2, 1, 14)
+    ]],
     ['order', 'a write after a deletion', [CREATED, DELETED, write(1, 2, 30)]],
     ['twice', 'one version written twice', [CREATED, write(0, 2, 10, 20), write(1, 2, 11, 21)]],
     ['twice', 'a page deleted twice', [CREATED, write(0, GONE, 10, 20), write(1, GONE, 11, 21)]],
-    ['unmet condition', 'two conditional writes with the same If-Match succeed', [CREATED,
-      write(0, 2, 10, 20, 1), write(1, 3, 11, 21, 1)]],
+    ['unmet condition', 'two conditional writes with the same If-Match succeed', [
+      CREATED,
+      write(0, 2, 10, 20, 1),
+      write(1, 3, 11, 21, 1)
+    ]],
     ['wrongly refused', 'no conditional write succeeds', [CREATED, refused(0, 1, 10), refused(1, 1, 10)]]
   ] as const
 ) {
@@ -96,8 +139,15 @@ t.test('for writes during an outage of their replica, the bound begins at the en
 t.test('the longest staleness is that of the most outdated read', async (t) => {
   t.equal(longestStaleness([CREATED, read(1, 1, 5)]), 0)
   t.equal(
-    longestStaleness([CREATED, UPDATED, read(1, 1, 15), write(0, 3, 20), read(1, 1, 30), read(1, 2, 45),
-      read(2, 3, 99)]),
+    longestStaleness([
+      CREATED,
+      UPDATED,
+      read(1, 1, 15),
+      write(0, 3, 20),
+      read(1, 1, 30),
+      read(1, 2, 45),
+      read(2, 3, 99)
+    ]),
     24
   )
   t.equal(longestStaleness([CREATED, UPDATED, read(1, 1, 40)], [{ replica: 0, from: 9, to: 30 }]), 10)

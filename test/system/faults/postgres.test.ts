@@ -28,8 +28,10 @@ const settings = {
 }
 const shared = { ...settings, REDIS_URL: await claimRedis(t) }
 const first = await startService(t, shared)
-const services = [first,
-  ...await Promise.all([shared, settings].map(async (env) => await startService(t, env)))]
+const services = [
+  first,
+  ...await Promise.all([shared, settings].map(async (env) => await startService(t, env)))
+]
 const urls = services.map(({ url }) => url)
 const ALONE = 2
 const owner = await Owner.signUp(first.url)
@@ -91,9 +93,10 @@ async function survives (
     await Promise
       .all(urls.flatMap((
         url
-      ) => [async () => await call('GET', `${url}/health/ready`),
-        async () => await owner.call('GET', `${url}/manage/landing_pages`)]
-      ).map(async (ask) => {
+      ) => [
+        async () => await call('GET', `${url}/health/ready`),
+        async () => await owner.call('GET', `${url}/manage/landing_pages`)
+      ]).map(async (ask) => {
         while ((await ask()).status !== 200) await sleep(20)
       }))
     const ms = Math.round(performance.now() - ended)
@@ -187,7 +190,8 @@ async function interruptWrites (t: Test, name: string, interrupt: () => Promise<
     const waiting = async () =>
       Number((await query(
         server.url,
-        "SELECT count(*) FROM pg_stat_activity WHERE wait_event_type = 'Lock' AND query LIKE '%INSERT INTO landing_pages%'"
+        "SELECT count(*) FROM pg_stat_activity WHERE wait_event_type = 'Lock' AND query LIKE '%INSERT " +
+          "INTO landing_pages%'"
       ))[0]?.count)
     while (await waiting() < COUNT) await sleep(10)
     await interrupt()

@@ -110,8 +110,11 @@ async function counted (owner: Owner, url: string, { id }: CreatedPage): Promise
 t.test('the counts of 100,000 reads of three processes that stop are exact', async (t) => {
   const database = await createMigratedDatabase(t)
   const settings = { CACHE_MAX_BYTES: '150000' } // too small for all pages
-  const replicas = [await startReplica(t, database, settings), await startReplica(t, database, settings),
-    await startReplica(t, database, settings)]
+  const replicas = [
+    await startReplica(t, database, settings),
+    await startReplica(t, database, settings),
+    await startReplica(t, database, settings)
+  ]
   const owner = await Owner.signUp((replicas[0] as Replica).url)
   const pages: CreatedPage[] = []
   for (let n = 0; n < 100; n++) {

@@ -40,7 +40,8 @@ t.test('a lost channel is detected while commands still work, and no replica ser
   t.ok(foundMs < 1500 + SLACK_MS, `found within ${foundMs} ms`)
   t.ok(staleMs < 2000 + SLACK_MS, `stale for ${staleMs} ms`)
   t.ok(backMs < 2000 + SLACK_MS, `back within ${backMs} ms`)
-  t.comment(`found in ${foundMs} ms, back in ${backMs} ms; ${hot.version} versions in ${reads.length} reads, the oldest ${staleMs} ms old`)
+  t.comment(`found in ${foundMs} ms, back in ${backMs} ms; ${hot.version} versions in ${reads.length} ` +
+    `reads, the oldest ${staleMs} ms old`)
 })
 
 t.test("a replica that reconnects to Redis before the writer doesn't serve the old copy in Redis", async (t) => {

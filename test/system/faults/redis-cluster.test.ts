@@ -11,8 +11,10 @@ import { until } from '../../helpers/until.ts'
 // Two replicas of the service on a Redis Cluster with three masters, under a steady load of public reads.
 
 const cluster = await startRedisCluster(t)
-const { one, two, owner, hot, cold, create, readers } = await startLoadedReplicas(t, [cluster.url,
-  cluster.url])
+const { one, two, owner, hot, cold, create, readers } = await startLoadedReplicas(t, [
+  cluster.url,
+  cluster.url
+])
 const both = [one, two]
 const pages = [hot, ...cold]
 await untilHearing(both, true)
@@ -42,7 +44,8 @@ function expectAllGood (t: Test, reads: readonly Read[]): void {
   const staleMs = longestStaleness(reads, pages)
   t.ok(staleMs < 2000 + SLACK_MS, `stale for ${staleMs} ms`)
   const slow = reads.filter(({ sentAt, answeredAt }) => answeredAt - sentAt > 150).length
-  t.comment(`${t.name}: ${reads.length} reads, ${slow} of them took more than 150 ms, stale for at most ${staleMs} ms`)
+  t.comment(`${t.name}: ${reads.length} reads, ${slow} of them took more than 150 ms, stale for at most ` +
+    `${staleMs} ms`)
 }
 
 /** Runs an action while pages are read and written, then checks all reads. */

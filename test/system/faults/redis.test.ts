@@ -135,7 +135,8 @@ for (const [name, { begin, end }] of Object.entries(OUTAGES)) {
     const staleMs = longestStaleness(reads, pages)
     t.ok(staleMs < 2000 + SLACK_MS, `stale for ${staleMs} ms`)
     t.ok(backMs < 2000 + SLACK_MS, `back within ${backMs} ms`)
-    t.comment(`${name}: ${reads.length} reads, detected after ${foundMs} ms, recovered after ${backMs} ms, stale for at most ${staleMs} ms`)
+    t.comment(`${name}: ${reads.length} reads, detected after ${foundMs} ms, recovered after ${backMs} ms, ` +
+      `stale for at most ${staleMs} ms`)
   })
 }
 
@@ -151,7 +152,8 @@ t.test("while Redis doesn't answer, the open circuit breaker keeps reads from wa
   t.same(Object.keys(statuses(reads)), ['200'])
   // Only reads that were sent before the breaker opened may wait; that is a small part of all.
   t.ok(waiting.length < asking.length / 3, `${waiting.length} of ${asking.length} waited`)
-  t.comment(`${waiting.length} of ${asking.length} reads that need Redis or PostgreSQL waited for more than 150 ms`)
+  t.comment(`${waiting.length} of ${asking.length} reads that need Redis or PostgreSQL waited for more ` +
+    'than 150 ms')
 })
 
 t.test("clients don't notice when Redis is flushed and loses its scripts", async (t) => {

@@ -35,8 +35,11 @@ const settings = {
 }
 const startedAt = performance.now()
 let sharedAt = Infinity
-const all: [Replica, Replica, Replica] = [await startReplica(t, settings), await startReplica(t, settings),
-  await startReplica(t, settings)]
+const all: [Replica, Replica, Replica] = [
+  await startReplica(t, settings),
+  await startReplica(t, settings),
+  await startReplica(t, settings)
+]
 const owner = await Owner.signUp(all[0].url)
 const { public_id: publicId } = await owner.createPage(all[0].url, '{"read":"by everybody"}')
 

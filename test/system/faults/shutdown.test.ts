@@ -68,7 +68,8 @@ for (const workers of ['1', '2']) {
       }
     }))
     const part =
-      '--b\r\nContent-Disposition: form-data; name="asset[file]"; filename="late.txt"\r\nContent-Type: text/plain\r\n\r\n'
+      '--b\r\nContent-Disposition: form-data; name="asset[file]"; filename="late.txt"\r\nContent-Type: ' +
+      'text/plain\r\n\r\n'
     let sendRest = () => {}
     const rest = new Promise<void>((resolve) => {
       sendRest = resolve

@@ -70,7 +70,8 @@ t.test('a read that arrives after hundreds of sign-ins is answered before most o
   const answers = sockets.map(async (socket, n) => {
     socket.write(n === AT_ONCE
       ? `GET /landing_pages/${page.public_id} HTTP/1.1\r\nHost: ${host}\r\n\r\n`
-      : `POST /auth/sign_in HTTP/1.1\r\nHost: ${host}\r\nContent-Type: application/json\r\nContent-Length: ${body.length}\r\n\r\n${body}`)
+      : `POST /auth/sign_in HTTP/1.1\r\nHost: ${host}\r\nContent-Type: application/json\r\nContent-Length: ` +
+        `${body.length}\r\n\r\n${body}`)
     const [answer] = await once(socket, 'data') as [Buffer]
     return {
       status: Number(answer.toString('latin1').split(' ')[1]),

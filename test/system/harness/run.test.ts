@@ -11,12 +11,14 @@ const ROOT = resolve(import.meta.dirname, '../../..')
 const RUN = compiledPath('test/run.ts')
 
 const PASSES =
-  "import t from 'tap'\nt.test('good', async (t) => { t.ok(true); await t.test('inner', async (t) => t.equal(1, 1)) })\n"
+  "import t from 'tap'\nt.test('good', async (t) => { t.ok(true); await t.test('inner', async (t) => " +
+  't.equal(1, 1)) })\n'
 const FAILS =
-  "import t from 'tap'\nconsole.error('a hint')\nt.test('bad', async (t) => { t.ok(true); t.same({ colour: 'red' }, { colour: 'blue' }) })\n"
+  "import t from 'tap'\nconsole.error('a hint')\nt.test('bad', async (t) => { t.ok(true); t.same({ " +
+  "colour: 'red' }, { colour: 'blue' }) })\n"
 const SKIPS = "import t from 'tap'\nt.test('later', { skip: true }, async () => {})\n"
-const HANGS =
-  "import t from 'tap'\nt.test('patient', async () => { setInterval(() => {}, 1000); await new Promise(() => {}) })\n"
+const HANGS = "import t from 'tap'\nt.test('patient', async () => { setInterval(() => {}, 1000); await new " +
+  'Promise(() => {}) })\n'
 const BLOCKS = "import t from 'tap'\nt.test('busy', async () => { for (;;) {} })\n"
 
 /** Creates a folder inside the project, so that the test files in it can import tap. */

@@ -69,10 +69,37 @@ export async function soundRequests (url: string, owner: Owner): Promise<Buffer[
   ].map((request) => Buffer.from(request as string))
 }
 
-const PIECES = ['\r\n', '\r\n\r\n', '\0', '%00', '%', '"', '{', '[', '\\u0000', '\ud800', '..', '/', '?', '&',
-  ',', ';', 'W/', '*', '-1', '9'.repeat(30), '1e999', 'Content-Length: 3\r\n',
-  'Transfer-Encoding: chunked\r\n', 'Expect: 100-continue\r\n', 'Connection: close\r\n', END, 'null',
-  '__proto__', 'x'.repeat(5000)]
+const PIECES = [
+  '\r\n',
+  '\r\n\r\n',
+  '\0',
+  '%00',
+  '%',
+  '"',
+  '{',
+  '[',
+  '\\u0000',
+  '\ud800',
+  '..',
+  '/',
+  '?',
+  '&',
+  ',',
+  ';',
+  'W/',
+  '*',
+  '-1',
+  '9'.repeat(30),
+  '1e999',
+  'Content-Length: 3\r\n',
+  'Transfer-Encoding: chunked\r\n',
+  'Expect: 100-continue\r\n',
+  'Connection: close\r\n',
+  END,
+  'null',
+  '__proto__',
+  'x'.repeat(5000)
+]
 
 /** Returns a request that was cut, repeated, mixed with others, and mixed with tokens of parsers. */
 export function mutate (sound: readonly Buffer[], random: () => number): Buffer {

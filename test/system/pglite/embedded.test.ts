@@ -103,7 +103,8 @@ t.test('committed rows survive SIGKILL at any time', async (t) => {
     )
     const pool = new BoundedPool({ connection: database.connection, max: 1, timeoutMs: 10_000 })
     const { rows } = await pool
-      .query('SELECT count(*)::int AS count, max(number) AS last, sum(length(filling))::int AS filling FROM written')
+      .query('SELECT count(*)::int AS count, max(number) AS last, sum(length(filling))::int AS filling ' +
+        'FROM written')
     // The last row may be committed although its number was not printed.
     t.ok(rows[0].last === last || rows[0].last === last + 1)
     t.equal(rows[0].count, rows[0].last + 1, 'no row is missing')

@@ -9,7 +9,8 @@ import { readMigrations } from '../../../src/infra/postgres/migration-files.ts'
 import { createDatabase, type Teardown } from '../../helpers/servers.ts'
 
 const HEAD =
-  'generator client {\n  provider = "prisma-client"\n  output = "x"\n}\n\ndatasource db {\n  provider = "postgresql"\n}\n'
+  'generator client {\n  provider = "prisma-client"\n  output = "x"\n}\n\ndatasource db {\n  provider = ' +
+  '"postgresql"\n}\n'
 
 async function project (t: Teardown) {
   const path = await mkdtemp(join(tmpdir(), 'landfall-project-'))
@@ -47,8 +48,11 @@ t.test('a new migration contains the changes since the last one', async (t) => {
   await t.rejects(newMigration({ name: 'again', schema, folder, now: new Date('2026-01-04') }), {
     message: /nothing to write/
   })
-  t.same((await readdir(join(path, 'migrations'))).sort(), ['20260102030405_create_notes', second,
-    'migration_lock.toml'])
+  t.same((await readdir(join(path, 'migrations'))).sort(), [
+    '20260102030405_create_notes',
+    second,
+    'migration_lock.toml'
+  ])
   t.same(
     await applyMigrations(await createDatabase(t), { info () {} }, {
       migrations: await readMigrations(folder)

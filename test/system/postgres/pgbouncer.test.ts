@@ -108,7 +108,8 @@ t.test('sign-ups, pages, lists, uploads and refreshes work behind PgBouncer in t
   t.same(pages, [{ count: '102' }])
   const [used] = await query(
     server.url,
-    "SELECT count(*)::int FROM pg_stat_activity WHERE datname = 'landfall' AND backend_type = 'client backend'"
+    "SELECT count(*)::int FROM pg_stat_activity WHERE datname = 'landfall' AND backend_type = 'client " +
+      "backend'"
   )
   t.ok(Number(used?.count) <= SERVER_CONNECTIONS, `${used?.count} connections to PostgreSQL`)
 })

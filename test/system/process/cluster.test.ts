@@ -96,7 +96,8 @@ t.test('several workers require DATABASE_URL and REDIS_URL', async (t) => {
     t.equal(code, 1)
     t.match(
       output,
-      new RegExp(`^\\{"level":60,.*"Landfall can't start with these settings: WEB_CONCURRENCY must be 1 without ${missing}, because its 2 workers must share (it|them): [^\\n]*\\n$`)
+      new RegExp(`^\\{"level":60,.*"Landfall can't start with these settings: WEB_CONCURRENCY must be 1 ` +
+        `without ${missing}, because its 2 workers must share (it|them): [^\\n]*\\n$`)
     )
   }
 })
@@ -110,10 +111,16 @@ t.test('a failed start logs the reason once and leaves no process behind', async
   for (
     const [name, env, reason] of [
       ['a port that is taken', { PORT: taken }, /Port \d+ of 127\.0\.0\.1 is in use .* set PORT/],
-      ['a metrics port that is taken', { OPS_PORT: taken },
-        /Port \d+ of 127\.0\.0\.1 is in use .* set OPS_PORT/],
-      ['no PostgreSQL', { DATABASE_URL: `postgresql://user:hunter2@127.0.0.1:${await freePort()}/x` },
-        /127\.0\.0\.1/]
+      [
+        'a metrics port that is taken',
+        { OPS_PORT: taken },
+        /Port \d+ of 127\.0\.0\.1 is in use .* set OPS_PORT/
+      ],
+      [
+        'no PostgreSQL',
+        { DATABASE_URL: `postgresql://user:hunter2@127.0.0.1:${await freePort()}/x` },
+        /127\.0\.0\.1/
+      ]
     ] as [string, Record<string, string>, RegExp][]
   ) {
     const { code, output } = await runService(t, { PORT: '0', ...base, ...env })
@@ -230,7 +237,8 @@ t.test('a second signal cuts off the requests in flight', async (t) => {
   const stalled = Array.from({ length: 4 }, () => {
     const socket = connect(Number(new URL(service.url).port), '127.0.0.1', () => {
       socket
-        .write('POST /auth/sign_in HTTP/1.1\r\nHost: x\r\nExpect: 100-continue\r\nContent-Type: application/json\r\nContent-Length: 100\r\n\r\n{')
+        .write('POST /auth/sign_in HTTP/1.1\r\nHost: x\r\nExpect: 100-continue\r\nContent-Type: ' +
+          'application/json\r\nContent-Length: 100\r\n\r\n{')
     })
     socket.on('error', () => {})
     return socket

@@ -107,20 +107,38 @@ t.test('a failed start logs the reason in one line and leaves nothing behind', a
   await once(occupant, 'listening')
   t.teardown(() => occupant.close())
   const starts = [
-    ['a bad setting', { PORT: 'http' },
-      /^\{.*"Landfall can't start with these settings: PORT must be a whole number from 0 to 65535"\}\n$/],
+    [
+      'a bad setting',
+      { PORT: 'http' },
+      /^\{.*"Landfall can't start with these settings: PORT must be a whole number from 0 to 65535"\}\n$/
+    ],
     ['several', { PORT: 'http', LOG_LEVEL: 'loud' }, /: PORT must be .*; LOG_LEVEL must be one of fatal, /],
     ['a silent log', { LOG_LEVEL: 'silent', JWT_SECRET: 'short' }, /: JWT_SECRET must /],
-    ['no secret', { DATABASE_URL: 'postgresql://localhost/x' },
-      /JWT_SECRET must be set when DATABASE_URL is/],
-    ['no PostgreSQL', { ...database, DATABASE_URL: `postgresql://user:hunter2@127.0.0.1:${closed}/x` },
-      /Landfall could not start: .*127\.0\.0\.1/],
-    ['a data folder that is a file', { DATA_DIR: file, UPLOADS_DIR: temporaryFolder(t) },
-      /Landfall could not start: .*DATA_DIR/],
-    ['an uploads folder that is a file', { ...database, UPLOADS_DIR: file },
-      /Landfall could not start: .*UPLOADS_DIR/],
-    ['a port that is taken', { ...database, PORT: String((occupant.address() as AddressInfo).port) },
-      /Landfall could not start: Port \d+ of 127\.0\.0\.1 is in use by another process: stop it, or set PORT to/]
+    [
+      'no secret',
+      { DATABASE_URL: 'postgresql://localhost/x' },
+      /JWT_SECRET must be set when DATABASE_URL is/
+    ],
+    [
+      'no PostgreSQL',
+      { ...database, DATABASE_URL: `postgresql://user:hunter2@127.0.0.1:${closed}/x` },
+      /Landfall could not start: .*127\.0\.0\.1/
+    ],
+    [
+      'a data folder that is a file',
+      { DATA_DIR: file, UPLOADS_DIR: temporaryFolder(t) },
+      /Landfall could not start: .*DATA_DIR/
+    ],
+    [
+      'an uploads folder that is a file',
+      { ...database, UPLOADS_DIR: file },
+      /Landfall could not start: .*UPLOADS_DIR/
+    ],
+    [
+      'a port that is taken',
+      { ...database, PORT: String((occupant.address() as AddressInfo).port) },
+      /Landfall could not start: Port \d+ of 127\.0\.0\.1 is in use by another process: stop it, or set PORT to/
+    ]
   ] as [string, Record<string, string>, RegExp][]
   await Promise.all(starts.map(async ([name, env, reason]) => {
     const { code, output } = await runService(t, { PORT: '0', ...env })
@@ -135,8 +153,11 @@ t.test('settings come from .env, and the environment takes precedence', async (t
   const folder = temporaryFolder(t)
   mkdirSync(join(folder, 'elsewhere'))
   writeFileSync(join(folder, '.env'), 'PORT=nonsense\nLOG_LEVEL=loud\n')
-  const { output } = await runService(t, { LOG_LEVEL: 'info' }, ['sh', '-c',
-    `cd '${folder}' && exec '${process.execPath}' '${join(PROJECT, 'dist/cli/landfall.js')}' serve`])
+  const { output } = await runService(t, { LOG_LEVEL: 'info' }, [
+    'sh',
+    '-c',
+    `cd '${folder}' && exec '${process.execPath}' '${join(PROJECT, 'dist/cli/landfall.js')}' serve`
+  ])
   t.match(output, /: PORT must be /)
   t.notMatch(output, /LOG_LEVEL/)
   t.notOk(existsSync(join(folder, 'data')))
@@ -189,8 +210,11 @@ t.test('SIGTERM finishes the requests in flight and waits for no idle connection
     SHUTDOWN_TIMEOUT_MS: '2000'
   }
   const service = await startService(t, env)
-  const sockets = ['', 'GET /health',
-    'POST /auth/sign_in HTTP/1.1\r\nHost: x\r\nContent-Type: application/json\r\nContent-Length: 100\r\n\r\n{']
+  const sockets = [
+    '',
+    'GET /health',
+    'POST /auth/sign_in HTTP/1.1\r\nHost: x\r\nContent-Type: application/json\r\nContent-Length: 100\r\n\r\n{'
+  ]
     .map((start) => {
       const socket = connect(Number(new URL(service.url).port), 'localhost', () => socket.write(start))
       socket.on('error', () => {})

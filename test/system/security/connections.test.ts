@@ -64,14 +64,20 @@ t.test('MAX_CONNECTIONS=0 sets no limit, and connections are still counted', asy
   t.same([...new Set(await Promise.all(clients.map(async (client) => await client.ask())))], ['answered'])
   const metrics = await app.metrics.metrics()
   for (
-    const line of ['landfall_connections 50', 'landfall_connections_max 0',
-      'landfall_connections_refused_total 0']
+    const line of [
+      'landfall_connections 50',
+      'landfall_connections_max 0',
+      'landfall_connections_refused_total 0'
+    ]
   ) t.match(metrics, `\n${line}\n`)
 })
 
 t.test('a limit of open files that is a little too low is not logged', async (t) => {
-  const command = ['bash', '-c',
-    `ulimit -n 400 && exec '${process.execPath}' dist/cli/landfall.js serve`] as const
+  const command = [
+    'bash',
+    '-c',
+    `ulimit -n 400 && exec '${process.execPath}' dist/cli/landfall.js serve`
+  ] as const
   const service = await startService(t, {
     ...await testSettings(t),
     LOG_LEVEL: 'info',
@@ -81,8 +87,11 @@ t.test('a limit of open files that is a little too low is not logged', async (t)
 })
 
 t.test('with few file descriptors the service accepts only as many connections as it can serve', async (t) => {
-  const command = ['bash', '-c',
-    `ulimit -n 300 && exec '${process.execPath}' dist/cli/landfall.js serve`] as const
+  const command = [
+    'bash',
+    '-c',
+    `ulimit -n 300 && exec '${process.execPath}' dist/cli/landfall.js serve`
+  ] as const
   const service = await startService(t, { ...await testSettings(t), LOG_LEVEL: 'info' }, command)
   t.match(
     service.output(),
@@ -137,14 +146,17 @@ t.test('headers that arrive too slowly get 408, and other clients are served', a
   const url = await listen(await buildTestApp(t, {
     settings: { ...await testSettings(t), HEADERS_TIMEOUT_MS: '2000' }
   }))
-  const slow = ['GET /health/live HTTP/1.1\r\nHost: x\r\nX-Slow: ', 'GET /hea',
-    'POST /auth/sign_in HTTP/1.1\r\nHost: x\r\nX: '].map((start) => {
-      const client = new Client(t, url)
-      client.socket.write(start)
-      const dripping = setInterval(() => client.socket.write('x'), 50)
-      client.socket.on('close', () => clearInterval(dripping))
-      return client
-    })
+  const slow = [
+    'GET /health/live HTTP/1.1\r\nHost: x\r\nX-Slow: ',
+    'GET /hea',
+    'POST /auth/sign_in HTTP/1.1\r\nHost: x\r\nX: '
+  ].map((start) => {
+    const client = new Client(t, url)
+    client.socket.write(start)
+    const dripping = setInterval(() => client.socket.write('x'), 50)
+    client.socket.on('close', () => clearInterval(dripping))
+    return client
+  })
   const other = new Client(t, url)
   let served = 0
   while (slow.some(({ closed }) => !closed)) {

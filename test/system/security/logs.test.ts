@@ -56,7 +56,8 @@ t.test('the search for secrets finds each kind of secret', async (t) => {
   }
   t.same(
     secretsIn(
-      '{"level":30,"route":"/auth/sign_in","url":"http://localhost:3000/","challenge":"WWW-Authenticate: Bearer"}',
+      '{"level":30,"route":"/auth/sign_in","url":"http://localhost:3000/","challenge":"WWW-Authenticate: ' +
+        'Bearer"}',
       { JWT_SECRET, DATABASE_URL: 'postgresql://db/x' }
     ),
     []
@@ -68,8 +69,11 @@ t.test("a test whose service prints a secret fails and doesn't print the secret"
   const results = []
   for (const script of ['console.error(process.env.JWT_SECRET)', 'console.error("nothing")']) {
     const endings: (() => unknown)[] = []
-    await runService({ teardown: (action) => endings.push(action) }, { JWT_SECRET }, [process.execPath, '-e',
-      script])
+    await runService({ teardown: (action) => endings.push(action) }, { JWT_SECRET }, [
+      process.execPath,
+      '-e',
+      script
+    ])
     for (const end of endings) await end()
     results.push(process.exitCode)
     process.exitCode = undefined
@@ -132,16 +136,29 @@ t.test('a run of all operations at LOG_LEVEL=trace prints no secret', async (t) 
   await post('/auth/refresh', { refresh_token: `${refresh}x` })
 
   for (
-    const authorization of [`Bearer ${access}x`, `Bearer ${access.slice(0, -5)}`, `Token ${access}`,
-      `Bearer ${access} ${access}`, `Bearer ${refresh}`,
-      `Basic ${Buffer.from(`${owner.email}:${PASSWORD}`).toString('base64')}`, access]
+    const authorization of [
+      `Bearer ${access}x`,
+      `Bearer ${access.slice(0, -5)}`,
+      `Token ${access}`,
+      `Bearer ${access} ${access}`,
+      `Bearer ${refresh}`,
+      `Basic ${Buffer.from(`${owner.email}:${PASSWORD}`).toString('base64')}`,
+      access
+    ]
   ) {
     t.equal((await call('GET', `${url}/auth/me`, { headers: { authorization } })).status, 401)
     keep(`a header ${Object.keys(secrets).length}`, authorization.replace(/^\w+ /, ''))
   }
   for (
-    const path of ['/auth/me?access_token=', '/landing_pages/', '/manage/landing_pages/',
-      '/manage/landing_pages?cursor=', '/uploads/', '/nothing/', '/landing_pages/%zz']
+    const path of [
+      '/auth/me?access_token=',
+      '/landing_pages/',
+      '/manage/landing_pages/',
+      '/manage/landing_pages?cursor=',
+      '/uploads/',
+      '/nothing/',
+      '/landing_pages/%zz'
+    ]
   ) {
     await call('GET', `${url}${path}${access}`)
     await owner.call('GET', `${url}${path}${access}`, {
@@ -243,9 +260,15 @@ t.test('a run of all operations at LOG_LEVEL=trace prints no secret', async (t) 
 
   const printed = service.output()
   for (
-    const line of ['"route":"/auth/sign_in","path":"/auth/sign_in","status":401', '"msg":"request refused"',
-      '"msg":"request failed"', 'violates check constraint', '"msg":"request could not be served"',
-      '"msg":"Redis is unavailable', '"status":503']
+    const line of [
+      '"route":"/auth/sign_in","path":"/auth/sign_in","status":401',
+      '"msg":"request refused"',
+      '"msg":"request failed"',
+      'violates check constraint',
+      '"msg":"request could not be served"',
+      '"msg":"Redis is unavailable',
+      '"status":503'
+    ]
   ) {
     t.ok(printed.includes(line), `the output has ${line}`)
   }

@@ -447,9 +447,12 @@ const OTHERS: [alert: string, it: Partial<Case>][] = [
 ]
 
 t.test('every alert fires for the faulty replica and for no other', async (t) => {
-  const cases: [alert: string, it: Case][] = [...Object.entries(ALERTS), ...OTHERS.map((
-    [alert, it]
-  ): [string, Case] => [alert, { ...ALERTS[alert] as Case, ...it }])]
+  const cases: [alert: string, it: Case][] = [
+    ...Object.entries(ALERTS),
+    ...OTHERS.map((
+      [alert, it]
+    ): [string, Case] => [alert, { ...ALERTS[alert] as Case, ...it }])
+  ]
   const tests = cases
     .flatMap(([alert, { bad, good, silentAt, firesAt, isOverall = false }]) => {
       const firing = (minutes: number, instances: readonly string[]) => ({

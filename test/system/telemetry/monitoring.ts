@@ -37,9 +37,12 @@ export async function startPrometheus (
   writeFileSync(join(folder, 'prometheus.yml'), settings)
   writeFileSync(join(folder, 'prometheus-rules.yml'), isFast ? inSeconds(rules) : rules)
   const api = `http://127.0.0.1:${port}`
-  await run(t, provide('prometheus'), [`--config.file=${join(folder, 'prometheus.yml')}`,
-    `--storage.tsdb.path=${join(folder, 'data')}`, `--web.listen-address=127.0.0.1:${port}`,
-    '--log.level=warn'], api)
+  await run(t, provide('prometheus'), [
+    `--config.file=${join(folder, 'prometheus.yml')}`,
+    `--storage.tsdb.path=${join(folder, 'data')}`,
+    `--web.listen-address=127.0.0.1:${port}`,
+    '--log.level=warn'
+  ], api)
   return async (expression) => {
     const response =
       await fetch(`${api}/api/v1/query?${new URLSearchParams({ query: expression }).toString()}`)
@@ -105,9 +108,13 @@ export async function startAlertmanager (t: Teardown): Promise<Alertmanager> {
   )
   writeFileSync(join(folder, 'alertmanager.yml'), inSeconds(settings.replace('30s', '500ms')))
   const api = `http://127.0.0.1:${port}`
-  await run(t, provide('alertmanager'), [`--config.file=${join(folder, 'alertmanager.yml')}`,
-    `--storage.path=${join(folder, 'data')}`, `--web.listen-address=127.0.0.1:${port}`,
-    '--cluster.listen-address=', '--log.level=warn'], api)
+  await run(t, provide('alertmanager'), [
+    `--config.file=${join(folder, 'alertmanager.yml')}`,
+    `--storage.path=${join(folder, 'data')}`,
+    `--web.listen-address=127.0.0.1:${port}`,
+    '--cluster.listen-address=',
+    '--log.level=warn'
+  ], api)
   return {
     port,
     pages,

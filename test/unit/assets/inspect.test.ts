@@ -52,9 +52,12 @@ t.test('the type and the dimensions of an image come from its bytes', async (t) 
       480,
       640
     ]],
-    ['jpeg behind 5,000 segments',
+    [
+      'jpeg behind 5,000 segments',
       withJpegSegments(jpeg(640, 480, { orientation: 6 }), ...Array<Buffer>(5000).fill(jpegSegment(0xe2))),
-      'image/jpeg', [480, 640]],
+      'image/jpeg',
+      [480, 640]
+    ],
     ['webp', webp(1000, 2000), 'image/webp', [1000, 2000]],
     ['avif', avif(320, 240), 'image/avif', [320, 240]],
     ['avif behind 200 KB', avif(320, 240, 200_000), 'image/avif', [320, 240]],
@@ -63,8 +66,12 @@ t.test('the type and the dimensions of an image come from its bytes', async (t) 
     ['jpeg without a size', Buffer.from([0xff, 0xd8, 0xff, 0xe0, 0, 4, 0, 0]), 'image/jpeg', undefined],
     ['a truncated png', PNG.subarray(0, 20), 'image/png', undefined],
     ['png with a width of 0', png(0, 5), 'image/png', undefined],
-    ['svg', Buffer.from('<svg xmlns="http://www.w3.org/2000/svg" width="10" height="10"/>'), 'image/svg+xml',
-      undefined],
+    [
+      'svg',
+      Buffer.from('<svg xmlns="http://www.w3.org/2000/svg" width="10" height="10"/>'),
+      'image/svg+xml',
+      undefined
+    ],
     ['pdf', PDF, 'application/pdf', undefined]
   ]
   for (const [name, content, type, size] of cases) {
@@ -145,9 +152,17 @@ t.test("the client's content type is used only when the bytes show no type", asy
 })
 
 t.test('an SVG is recognized by its root element', async (t) => {
-  const svgs = ['<svg/>', '<svg>', '\ufeff<svg >', ' \n<svg\n>', '<?xml version="1.0"?><svg>',
-    '<!-- a > b --><svg>', '<!DOCTYPE svg PUBLIC "a" "b"><svg>',
-    '<?xml version="1.0"?>\n<!DOCTYPE svg [<!ENTITY a "b">]>\n<!-- x --><svg>', '<svg:svg >']
+  const svgs = [
+    '<svg/>',
+    '<svg>',
+    '\ufeff<svg >',
+    ' \n<svg\n>',
+    '<?xml version="1.0"?><svg>',
+    '<!-- a > b --><svg>',
+    '<!DOCTYPE svg PUBLIC "a" "b"><svg>',
+    '<?xml version="1.0"?>\n<!DOCTYPE svg [<!ENTITY a "b">]>\n<!-- x --><svg>',
+    '<svg:svg >'
+  ]
   for (const svg of svgs) {
     t.match(await inspect(Buffer.from(svg), 'text/plain'), { type: 'image/svg+xml', sniffed: true }, svg)
   }

@@ -17,9 +17,22 @@ t.test('storage keys are random and contain how the file is served', async (t) =
 })
 
 t.test('types that browsers could execute are never served inline', async (t) => {
-  const types = ['text/html', 'application/xml', 'text/xml', 'application/xhtml+xml', 'text/javascript',
-    'text/css', 'application/wasm', 'application/x-shockwave-flash', 'text/vtt', '', 'image', 'constructor',
-    '__proto__', 'IMAGE/PNG']
+  const types = [
+    'text/html',
+    'application/xml',
+    'text/xml',
+    'application/xhtml+xml',
+    'text/javascript',
+    'text/css',
+    'application/wasm',
+    'application/x-shockwave-flash',
+    'text/vtt',
+    '',
+    'image',
+    'constructor',
+    '__proto__',
+    'IMAGE/PNG'
+  ]
   for (const type of types) {
     t.notOk(isInlineType(type), type)
     t.strictSame(presentationOf(newStorageKey(type)), {

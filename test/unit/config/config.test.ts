@@ -64,8 +64,10 @@ t.test('REDIS_URL names one server, or several nodes of a cluster', (t) => {
       ['rediss://user:a,b@host:6380/2?family=6', ['rediss://user:a,b@host:6380/2?family=6']],
       ['redis://a,b:7001', ['redis://a', 'redis://b:7001']],
       ['redis://a:7000,b:7001/0', ['redis://a:7000/0', 'redis://b:7001/0']],
-      ['rediss://user:x,%40y@a:7000,[::1]:7001', ['rediss://user:x,%40y@a:7000',
-        'rediss://user:x,%40y@[::1]:7001']],
+      ['rediss://user:x,%40y@a:7000,[::1]:7001', [
+        'rediss://user:x,%40y@a:7000',
+        'rediss://user:x,%40y@[::1]:7001'
+      ]],
       ['redis://one:7000,one:7000', ['redis://one:7000', 'redis://one:7000']]
     ] as [string, string[]][]
   ) {
@@ -128,17 +130,45 @@ t.test('an invalid setting is reported in one line that names it', async (t) => 
       ['UPLOADS_URL', 's3://Bucket'],
       ['UPLOADS_URL', 's3://bucket/a b'],
       ['UPLOADS_PUBLIC_URL', 'cdn.example.com'],
-      ...['https://exa mple.com', 'https://exa\tmple.com', 'https://[::1', 'https://example.com:70000',
-        'https://a%20b', 'https://user@example.com', 'https://:secret@example.com']
+      ...[
+        'https://exa mple.com',
+        'https://exa\tmple.com',
+        'https://[::1',
+        'https://example.com:70000',
+        'https://a%20b',
+        'https://user@example.com',
+        'https://:secret@example.com'
+      ]
         .flatMap((url) => [['BASE_URL', url], ['UPLOADS_PUBLIC_URL', url]]),
       ['AWS_ENDPOINT_URL_S3', 'localhost:9000'],
       ['AWS_ENDPOINT_URL_S3', 'http://[::1'],
-      ...['mail.example.com', 'http://mail.example.com', 'smtp://', 'smtp://user@', 'smtp://host:port',
-        'smtp://host:70000', 'smtp://host/path', 'smtp://host?x=1', 'smtp://user:pass/word@host',
-        'smtp://a b']
+      ...[
+        'mail.example.com',
+        'http://mail.example.com',
+        'smtp://',
+        'smtp://user@',
+        'smtp://host:port',
+        'smtp://host:70000',
+        'smtp://host/path',
+        'smtp://host?x=1',
+        'smtp://user:pass/word@host',
+        'smtp://a b'
+      ]
         .map((url) => ['SMTP_URL', url]),
-      ...['Landfall', 'a@b@c', '<a@b>', 'Landfall <a>', 'Landfall <a@b', 'A, B <a@b>', 'a@b, c@d',
-        'A "B" <a@b>', 'x\r\nBcc: a@b <a@b>', 'a@b <c@d>', '"a b"@c', 'a\u0000@b']
+      ...[
+        'Landfall',
+        'a@b@c',
+        '<a@b>',
+        'Landfall <a>',
+        'Landfall <a@b',
+        'A, B <a@b>',
+        'a@b, c@d',
+        'A "B" <a@b>',
+        'x\r\nBcc: a@b <a@b>',
+        'a@b <c@d>',
+        '"a b"@c',
+        'a\u0000@b'
+      ]
         .map((sender) => ['MAIL_FROM', sender]),
       ['REQUIRE_CONFIRMED_EMAIL', 'yes'],
       ['AWS_REGION', 'EU West'],
@@ -193,9 +223,16 @@ t.test('secrets can be read from files, and a wrong file is named without its co
     JWT_SECRET: 's'.repeat(32),
     REDIS_URL: 'redis://:hunter2@host:6379/1'
   })
-  t.same(FILE_SETTINGS, ['DATABASE_URL_FILE', 'REDIS_URL_FILE', 'JWT_SECRET_FILE', 'JWT_SECRET_PREVIOUS_FILE',
-    'SMTP_URL_FILE', 'AWS_SECRET_ACCESS_KEY_FILE', 'AWS_SESSION_TOKEN_FILE',
-    'OTEL_EXPORTER_OTLP_HEADERS_FILE'])
+  t.same(FILE_SETTINGS, [
+    'DATABASE_URL_FILE',
+    'REDIS_URL_FILE',
+    'JWT_SECRET_FILE',
+    'JWT_SECRET_PREVIOUS_FILE',
+    'SMTP_URL_FILE',
+    'AWS_SECRET_ACCESS_KEY_FILE',
+    'AWS_SESSION_TOKEN_FILE',
+    'OTEL_EXPORTER_OTLP_HEADERS_FILE'
+  ])
   const database = { DATABASE_URL: 'postgresql://x/y' }
   t.same(problemsOf({ ...database, JWT_SECRET_FILE: file('missing') }), [
     `JWT_SECRET_FILE must name a file that can be read: ${file('missing')} failed (ENOENT)`

@@ -81,8 +81,11 @@ const ERRORS: ReadonlyArray<readonly [text: string, place: string, message: stri
   ['{"a" 1}', 'line 1, column 6', 'A colon and a value are missing after the name.'],
   ['{"a": True}', 'line 1, column 7', 'Write true in small letters.'],
   ['{"a": None}', 'line 1, column 7', 'JSON has no None. Write null, or put it in double quotes.'],
-  ['{"a": nothing}', 'line 1, column 8',
-    'Put nothing in double quotes, or write true, false, null or a number.'],
+  [
+    '{"a": nothing}',
+    'line 1, column 8',
+    'Put nothing in double quotes, or write true, false, null or a number.'
+  ],
   ['{} // the end', 'line 1, column 4', 'JSON has no comments. Remove this one.'],
   ['{ /* a */ }', 'line 1, column 3', 'JSON has no comments. Remove this one.'],
   ['{\n"a": [1', 'line 2, column 8', 'The [ of line 2 has no end. A ] is missing.'],
@@ -102,7 +105,8 @@ const ERRORS: ReadonlyArray<readonly [text: string, place: string, message: stri
   [
     '[\u00a01]',
     'line 1, column 2',
-    'Remove the invisible character \\u00a0. Outside of strings, only spaces, tabs and line breaks are allowed.'
+    'Remove the invisible character \\u00a0. Outside of strings, only spaces, tabs and line breaks are ' +
+    'allowed.'
   ],
   ['\n "text"', 'line 2, column 2', 'A document is an object { … } or an array [ … ].'],
   ['2', 'line 1, column 1', 'A document is an object { … } or an array [ … ].'],
@@ -117,8 +121,14 @@ for (const [text, place, message] of ERRORS) {
 }
 
 t.test('accepts what the service keeps exactly', async (t) => {
-  const texts = [DEEPEST, '[1e400, 1.0, -0]', '{"a":1,\r\n"a":2}', '[\r1]',
-    '["\\ud800", "\u2028", "\\u0000", "\ufeff"]', '{"__proto__": 1}']
+  const texts = [
+    DEEPEST,
+    '[1e400, 1.0, -0]',
+    '{"a":1,\r\n"a":2}',
+    '[\r1]',
+    '["\\ud800", "\u2028", "\\u0000", "\ufeff"]',
+    '{"__proto__": 1}'
+  ]
   for (const text of texts) t.equal(checkJson(text), undefined)
 })
 

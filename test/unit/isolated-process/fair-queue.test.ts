@@ -60,8 +60,14 @@ t.test('if too many wait, the key that used most loses its last task', async (t)
 
 t.test('of keys that used the same, the one whose tasks need most loses one, then the newcomer', async (t) => {
   const line = new Line(t)
-  await Promise.all([line.add('x1', 0), line.add('a1', 0, 50), line.add('a2', 0, 50), line.add('b1', 0, 90),
-    line.add('c1', 0, 90), line.add('d1', 0, 90)])
+  await Promise.all([
+    line.add('x1', 0),
+    line.add('a1', 0, 50),
+    line.add('a2', 0, 50),
+    line.add('b1', 0, 90),
+    line.add('c1', 0, 90),
+    line.add('d1', 0, 90)
+  ])
   t.same(line.refused, ['a2', 'd1'])
 })
 

@@ -78,8 +78,12 @@ for (const [text, place] of CASES) {
 }
 
 t.test('strings have any length and any number of escapes', async (t) => {
-  const texts = ['x'.repeat(500_000), '\\n'.repeat(500_000), '\\u00e9x'.repeat(100_000),
-    `${'x'.repeat(40)}\\"`]
+  const texts = [
+    'x'.repeat(500_000),
+    '\\n'.repeat(500_000),
+    '\\u00e9x'.repeat(100_000),
+    `${'x'.repeat(40)}\\"`
+  ]
   for (const text of texts) t.equal(findError(`["${text}"]`), undefined)
 })
 

@@ -5,8 +5,11 @@ t.test('concurrent callers of a key share one execution', async (t) => {
   const flights = new SingleFlight<number>()
   let runs = 0
   const task = async () => ++runs
-  t.same(await Promise.all([flights.run('a', task), flights.run('a', task), flights.run('b', task)]), [1, 1,
-    2])
+  t.same(await Promise.all([flights.run('a', task), flights.run('a', task), flights.run('b', task)]), [
+    1,
+    1,
+    2
+  ])
   t.equal(flights.has('a'), false)
   t.equal(await flights.run('a', task), 3)
 })

@@ -6,9 +6,13 @@ import { DeleteAccount } from './delete-account.tsx'
 import { EmailAddress } from './email-address.tsx'
 import { Sessions } from './sessions.tsx'
 
-const SECTIONS = [['password', 'Password', ChangePassword], ['sessions', 'Sessions', Sessions], ['api-keys',
-  'API keys', ApiKeys], ['email', 'E-mail address', EmailAddress], ['delete', 'Delete the account',
-  DeleteAccount]] as const
+const SECTIONS = [
+  ['password', 'Password', ChangePassword],
+  ['sessions', 'Sessions', Sessions],
+  ['api-keys', 'API keys', ApiKeys],
+  ['email', 'E-mail address', EmailAddress],
+  ['delete', 'Delete the account', DeleteAccount]
+] as const
 
 /** The account of the person. */
 export function AccountScreen ({ section }: { readonly section: string }) {

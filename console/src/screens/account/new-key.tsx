@@ -15,8 +15,10 @@ import { UsernameForManagers } from './username-for-managers.tsx'
 
 const DAY_MS = 86_400_000
 /** The name of each validity, and its days. */
-const VALIDITIES = [['30 days', 30], ['90 days', 90], ['One year', 365], ['Until it is deleted',
-  undefined]] as const
+const VALIDITIES = [['30 days', 30], ['90 days', 90], ['One year', 365], [
+  'Until it is deleted',
+  undefined
+]] as const
 const NAME_MAX = 100
 
 type CreatedKey = Awaited<ReturnType<typeof landfall.apiKeys.create>>

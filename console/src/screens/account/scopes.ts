@@ -12,8 +12,10 @@ export const SCOPES: readonly (readonly [scope: Scope, name: string])[] = [
 const EXAMPLES: readonly (readonly [scope: Scope, request: string])[] = [
   ['pages:read', '/manage/landing_pages'],
   ['assets:read', '/assets'],
-  ['pages:write',
-    `/landing_pages -H 'Content-Type: application/json' -d '{"current_data":{"title":"Made with curl"}}'`],
+  [
+    'pages:write',
+    `/landing_pages -H 'Content-Type: application/json' -d '{"current_data":{"title":"Made with curl"}}'`
+  ],
   ['assets:write', "/assets -F 'asset[file]=@picture.jpg'"]
 ]
 

@@ -70,7 +70,8 @@ function format (editing: Editing): void {
   const error = checkJson(text)
   if (error !== undefined) {
     editor.goTo(error.offset)
-    return announce(`Only JSON can be formatted. Line ${error.line}, column ${error.column}: ${error.message}`)
+    return announce(`Only JSON can be formatted. Line ${error.line}, column ${error.column}: ` +
+      `${error.message}`)
   }
   const formatted = formatJson(text)
   if (formatted === text) return announce('The document is formatted already.')

@@ -22,8 +22,10 @@ const PART = 30
 /** The versions of a page, newest first. */
 export function HistoryTab ({ id, editing }: HistoryTabProps) {
   const [count, setCount] = useState(PART)
-  const { data, error, isLoading, reload } = useLoad(async (signal) => await load(id, count, signal), [id,
-    count])
+  const { data, error, isLoading, reload } = useLoad(async (signal) => await load(id, count, signal), [
+    id,
+    count
+  ])
   const [compared, setCompared] = useState<ComparedVersions>()
   const current = data?.shown[0]
   const restoring = useAction(async ({ version }: Revision) => {

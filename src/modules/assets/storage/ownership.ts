@@ -41,4 +41,5 @@ export async function areForeign (
 
 /** Returns the message for the operator when `claimFiles` returned false. */
 export const wrongOwnerMessage = ({ place }: FileStore): string =>
-  `${place} belongs to another database: files without a row in this one are not removed. Give each database uploads of its own. If this database was moved, remove ${OWNER} from there`
+  `${place} belongs to another database: files without a row in this one are not removed. Give each ` +
+  `database uploads of its own. If this database was moved, remove ${OWNER} from there`

@@ -63,8 +63,10 @@ export class Bucket {
     this.timeoutMs = settings.S3_TIMEOUT_MS ?? DEFAULT_TIMEOUT_MS
     this.#log = log
     // Each download uses one connection. MAX_CONNECTIONS limits the downloads, so the agents need no limit.
-    this.#agents = [new HttpAgent({ keepAlive: true, maxSockets: Infinity }),
-      new HttpsAgent({ keepAlive: true, maxSockets: Infinity })]
+    this.#agents = [
+      new HttpAgent({ keepAlive: true, maxSockets: Infinity }),
+      new HttpsAgent({ keepAlive: true, maxSockets: Infinity })
+    ]
     // The SDK warns that later versions will not support Node 20. This version is pinned and supports it.
     process.env.AWS_SDK_JS_NODE_VERSION_SUPPORT_WARNING_DISABLED ??= 'true'
     this.#client = new S3Client(clientConfig(settings, this.timeoutMs, this.#agents))
@@ -168,7 +170,9 @@ export function hintOf (error: unknown, bucket: string): string | undefined {
     return 'the bucket is in another region: check AWS_REGION'
   }
   if (status === 403 || status === 401 || DENIED.test(code)) {
-    return `access is denied: check AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY (or the source of the credentials), the clock, and that the policy allows s3:GetObject, PutObject, DeleteObject, AbortMultipartUpload, ListBucket and ListBucketMultipartUploads on ${bucket}`
+    return 'access is denied: check AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY (or the source of the ' +
+      'credentials), the clock, and that the policy allows s3:GetObject, PutObject, DeleteObject, ' +
+      `AbortMultipartUpload, ListBucket and ListBucketMultipartUploads on ${bucket}`
   }
   return undefined
 }

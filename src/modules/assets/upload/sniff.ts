@@ -10,8 +10,10 @@ const MEDIA_TYPE = /^[a-z0-9][a-z0-9!#$&^_.+-]{0,126}\/[a-z0-9][a-z0-9!#$&^_.+-]
 const MEDIA = /^(image|audio|video|font)\/|^application\/pdf$/
 
 /** Media types that are always detected. A claim of such a type without detection is wrong. */
-const DETECTABLE: ReadonlySet<string> = new Set([SVG,
-  ...[...supportedMimeTypes].map(essence).filter((type) => MEDIA.test(type))])
+const DETECTABLE: ReadonlySet<string> = new Set([
+  SVG,
+  ...[...supportedMimeTypes].map(essence).filter((type) => MEDIA.test(type))
+])
 
 export interface ContentType {
   /** Lower-case type/subtype without parameters. */

@@ -34,7 +34,8 @@ export default fp(async (app) => {
   const isPossible = config.IMAGE_WIDTHS.length === 0 || isSharpInstalled()
   if (!isPossible) {
     log
-      .warn('pictures get no variants, because the optional packages of sharp are not installed: run npm ci without --omit=optional, or turn variants off with an empty IMAGE_WIDTHS')
+      .warn('pictures get no variants, because the optional packages of sharp are not installed: run npm ' +
+        'ci without --omit=optional, or turn variants off with an empty IMAGE_WIDTHS')
   }
   const settings = {
     IMAGE_WIDTHS: isPossible ? config.IMAGE_WIDTHS : [],

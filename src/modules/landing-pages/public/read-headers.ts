@@ -17,8 +17,10 @@ export class ReadHeaders {
   readonly #document: Headers
 
   constructor (config: Config) {
-    const safety: Headers = [['x-content-type-options', DATA_HEADERS['x-content-type-options']],
-      ...transportSecurity(config)]
+    const safety: Headers = [
+      ['x-content-type-options', DATA_HEADERS['x-content-type-options']],
+      ...transportSecurity(config)
+    ]
     this.#document = [
       ...this.cors,
       ['cache-control', config.PUBLIC_CACHE_CONTROL],
@@ -28,13 +30,17 @@ export class ReadHeaders {
     ]
     this.hit = headerLines(...this.#document, ['cache-status', 'landfall; hit'])
     this.loaded = headerLines(...this.#document, ['cache-status', 'landfall; fwd=miss'])
-    this.refusal = headerLines(...this.cors, ...safety, ['cache-control', 'no-store'], ['content-type',
-      JSON_CONTENT_TYPE])
+    this.refusal = headerLines(...this.cors, ...safety, ['cache-control', 'no-store'], [
+      'content-type',
+      JSON_CONTENT_TYPE
+    ])
   }
 
   /** For an expired document from memory that was last known to be current `ageMs` milliseconds ago. */
   stale (ageMs: number): string {
-    return headerLines(...this.#document, ['age', String(Math.floor(ageMs / 1000))], ['cache-status',
-      'landfall; hit; detail=stale'])
+    return headerLines(...this.#document, ['age', String(Math.floor(ageMs / 1000))], [
+      'cache-status',
+      'landfall; hit; detail=stale'
+    ])
   }
 }

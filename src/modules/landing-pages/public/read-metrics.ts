@@ -18,7 +18,8 @@ export function publicReadMetrics (registry: Registry, tiers: readonly Tier[]): 
   new Counter({
     name: 'landfall_public_reads_total',
     help:
-      'Public reads by tier of the limit, where the document came from (process, redis, database, stale; none) and status',
+      'Public reads by tier of the limit, where the document came from (process, redis, database, stale; ' +
+      'none) and status',
     labelNames: ['tier', 'source', 'status'],
     registers: [registry],
     collect () {
@@ -158,8 +159,8 @@ export function batchMetrics (
     registry,
     {
       name: 'landfall_document_fills_total',
-      help:
-        'Documents read from PostgreSQL, by what became of their copy for Redis (stored, skipped, dropped, failed)'
+      help: 'Documents read from PostgreSQL, by what became of their copy for Redis (stored, skipped, ' +
+        'dropped, failed)'
     },
     () => shared.usage.fills,
     'result'

@@ -82,8 +82,8 @@ export class ReadReporter {
       registry,
       {
         name: 'landfall_counted_reads_total',
-        help:
-          'Reads of documents that were counted (stored), or not, because too many counts were waiting (dropped)'
+        help: 'Reads of documents that were counted (stored), or not, because too many counts were waiting ' +
+          '(dropped)'
       },
       () => ({ stored: this.#storedReads, dropped: this.tally.dropped }),
       'result'

@@ -54,32 +54,80 @@ for (const [document, operations, expected] of SPACING) {
 }
 
 const EXACT: ReadonlyArray<readonly [name: string, document: string, operation: string, expected: string]> = [
-  ['a value keeps the digits of the patch', '{"a":1}', '{"op":"replace","path":"/a","value":-0.10E+0400}',
-    '{"a":-0.10E+0400}'],
-  ['a value keeps white space and escapes', '{"a":1}',
-    '{"op":"add","path":"/a","value":{ "\\u0062" :\n[1 ,2] }}', '{"a":{ "\\u0062" :\n[1 ,2] }}'],
-  ['a new name keeps its escapes', '{}', '{"op":"add","path":"/\\u00e9\\ud800~1~01\\"","value":1}',
-    '{"\\u00e9\\ud800/~1\\"":1}'],
-  ['a copy keeps the text', '{"a":{ "\\u0062": 1.0 }}', '{"op":"copy","from":"/a","path":"/c"}',
-    '{"a":{ "\\u0062": 1.0 },"c":{ "\\u0062": 1.0 }}'],
-  ['a move keeps the text', '{"a":12345678901234567890,"b":[]}', '{"op":"move","from":"/a","path":"/b/0"}',
-    '{"b":[12345678901234567890]}'],
+  [
+    'a value keeps the digits of the patch',
+    '{"a":1}',
+    '{"op":"replace","path":"/a","value":-0.10E+0400}',
+    '{"a":-0.10E+0400}'
+  ],
+  [
+    'a value keeps white space and escapes',
+    '{"a":1}',
+    '{"op":"add","path":"/a","value":{ "\\u0062" :\n[1 ,2] }}',
+    '{"a":{ "\\u0062" :\n[1 ,2] }}'
+  ],
+  [
+    'a new name keeps its escapes',
+    '{}',
+    '{"op":"add","path":"/\\u00e9\\ud800~1~01\\"","value":1}',
+    '{"\\u00e9\\ud800/~1\\"":1}'
+  ],
+  [
+    'a copy keeps the text',
+    '{"a":{ "\\u0062": 1.0 }}',
+    '{"op":"copy","from":"/a","path":"/c"}',
+    '{"a":{ "\\u0062": 1.0 },"c":{ "\\u0062": 1.0 }}'
+  ],
+  [
+    'a move keeps the text',
+    '{"a":12345678901234567890,"b":[]}',
+    '{"op":"move","from":"/a","path":"/b/0"}',
+    '{"b":[12345678901234567890]}'
+  ],
   ['a move to the same place changes nothing', LINES, '{"op":"move","from":"/a","path":"/\\u0061"}', LINES],
-  ['names are compared decoded', '{"\\u0061":1,"b":1e400}', '{"op":"replace","path":"/a","value":2}',
-    '{"\\u0061":2,"b":1e400}'],
-  ['__proto__ is an ordinary name', '{"__proto__":{"a":1}}',
-    '{"op":"replace","path":"/__proto__/a","value":2}', '{"__proto__":{"a":2}}'],
-  ['constructor is an ordinary name', '{}', '{"op":"add","path":"/constructor","value":2}',
-    '{"constructor":2}'],
+  [
+    'names are compared decoded',
+    '{"\\u0061":1,"b":1e400}',
+    '{"op":"replace","path":"/a","value":2}',
+    '{"\\u0061":2,"b":1e400}'
+  ],
+  [
+    '__proto__ is an ordinary name',
+    '{"__proto__":{"a":1}}',
+    '{"op":"replace","path":"/__proto__/a","value":2}',
+    '{"__proto__":{"a":2}}'
+  ],
+  [
+    'constructor is an ordinary name',
+    '{}',
+    '{"op":"add","path":"/constructor","value":2}',
+    '{"constructor":2}'
+  ],
   ['the name may be empty', '{"":{"":1}}', '{"op":"replace","path":"//","value":2}', '{"":{"":2}}'],
-  ['duplicates elsewhere stay', '{"a":1,"b":{"c":1,"c":2},"a":3,"d":4}', '{"op":"remove","path":"/d"}',
-    '{"a":1,"b":{"c":1,"c":2},"a":3}'],
-  ['a name beyond ASCII is found however it is written', '{"é":1,"\\ud83d\\ude00":2}',
-    '{"op":"remove","path":"/😀"}', '{"é":1}'],
-  ['the white space around the document stays', '\r\n {"a":1}\n', '{"op":"replace","path":"","value":[ 1 ]}',
-    '\r\n [ 1 ]\n'],
-  ['members that RFC 6902 does not define are ignored', '{}',
-    '{"op":"add","path":"/a","value":1,"x":1,"from":2}', '{"a":1}']
+  [
+    'duplicates elsewhere stay',
+    '{"a":1,"b":{"c":1,"c":2},"a":3,"d":4}',
+    '{"op":"remove","path":"/d"}',
+    '{"a":1,"b":{"c":1,"c":2},"a":3}'
+  ],
+  [
+    'a name beyond ASCII is found however it is written',
+    '{"é":1,"\\ud83d\\ude00":2}',
+    '{"op":"remove","path":"/😀"}',
+    '{"é":1}'
+  ],
+  [
+    'the white space around the document stays',
+    '\r\n {"a":1}\n',
+    '{"op":"replace","path":"","value":[ 1 ]}',
+    '\r\n [ 1 ]\n'
+  ],
+  [
+    'members that RFC 6902 does not define are ignored',
+    '{}',
+    '{"op":"add","path":"/a","value":1,"x":1,"from":2}',
+    '{"a":1}'
+  ]
 ]
 
 for (const [name, document, operation, expected] of EXACT) {
@@ -165,45 +213,99 @@ t.test('a test sees the changes of the operations before it', async (t) => {
 const DEEP = `${'['.repeat(99)}${']'.repeat(99)}`
 
 const REFUSED: ReadonlyArray<readonly [document: string, operations: string[], message: string]> = [
-  ['{"price":[]}', [REMOVE_A, '{"op":"replace","path":"/price/0","value":1}'],
-    'Operation 1 (remove "/a"): there is nothing at this path'],
-  ['{"price":[]}', ['{"op":"replace","path":"/price/0","value":1}'],
-    'Operation 1 (replace "/price/0"): there is nothing at this path'],
-  ['{"a":1}', ['{"op":"test","path":"/b","value":1}'],
-    'Operation 1 (test "/b"): there is nothing at this path'],
-  ['{"a":"x"}', ['{"op":"remove","path":"/a/0"}'],
-    'Operation 1 (remove "/a/0"): there is nothing at this path'],
+  [
+    '{"price":[]}',
+    [REMOVE_A, '{"op":"replace","path":"/price/0","value":1}'],
+    'Operation 1 (remove "/a"): there is nothing at this path'
+  ],
+  [
+    '{"price":[]}',
+    ['{"op":"replace","path":"/price/0","value":1}'],
+    'Operation 1 (replace "/price/0"): there is nothing at this path'
+  ],
+  [
+    '{"a":1}',
+    ['{"op":"test","path":"/b","value":1}'],
+    'Operation 1 (test "/b"): there is nothing at this path'
+  ],
+  [
+    '{"a":"x"}',
+    ['{"op":"remove","path":"/a/0"}'],
+    'Operation 1 (remove "/a/0"): there is nothing at this path'
+  ],
   ['[1]', ['{"op":"remove","path":"/-"}'], 'Operation 1 (remove "/-"): there is nothing at this path'],
-  ['{"a":1}', ['{"op":"add","path":"/b/c","value":1}'],
-    'Operation 1 (add "/b/c"): there is no object or array to add it to'],
-  ['{"a":1}', ['{"op":"add","path":"/a/c","value":1}'],
-    'Operation 1 (add "/a/c"): there is no object or array to add it to'],
+  [
+    '{"a":1}',
+    ['{"op":"add","path":"/b/c","value":1}'],
+    'Operation 1 (add "/b/c"): there is no object or array to add it to'
+  ],
+  [
+    '{"a":1}',
+    ['{"op":"add","path":"/a/c","value":1}'],
+    'Operation 1 (add "/a/c"): there is no object or array to add it to'
+  ],
   ['[1]', [insert(2)], 'Operation 1 (add "/2"): the array has only 1 element'],
   ['[1]', [insert('01')], 'Operation 1 (add "/01"): "01" is no index of an array'],
-  ['{"a":1}', ['{"op":"copy","from":"/b","path":"/c"}'],
-    'Operation 1 (copy "/b" to "/c"): there is nothing at "/b"'],
-  ['{"a":{"b":1}}', ['{"op":"move","from":"/a","path":"/a/b"}'],
-    'Operation 1 (move "/a" to "/a/b"): a value can not be moved into itself'],
-  ['{"a":{"b":1}}', ['{"op":"move","from":"","path":"/a"}'],
-    'Operation 1 (move "" to "/a"): a value can not be moved into itself'],
-  ['{"a":1}', ['{"op":"remove","path":""}'],
-    'Operation 1 (remove ""): the whole document can not be removed'],
-  ['{"a":1}', ['{"op":"copy","from":"/a","path":""}', '{"op":"test","path":"","value":1}'],
-    'Operation 1 (copy "/a" to ""): the document must be a JSON object or array'],
-  ['{"a":1,"\\u0061":2}', [REMOVE_A],
-    'Operation 1 (remove "/a"): the name "a" occurs more than once in its object'],
-  ['{"a":1,"a":2}', ['{"op":"add","path":"/a","value":1}'],
-    'Operation 1 (add "/a"): the name "a" occurs more than once in its object'],
-  ['{"b":{"a":{},"a":{}}}', ['{"op":"add","path":"/b/a/c","value":1}'],
-    'Operation 1 (add "/b/a/c"): the name "a" occurs more than once in its object'],
-  ['{"v":{"a":1,"a":1}}', ['{"op":"test","path":"/v","value":{"a":1,"a":1}}'],
-    'Operation 1 (test "/v"): the name "a" occurs more than once in its object'],
-  ['{"v":{"a":1}}', ['{"op":"test","path":"/v","value":{"a":1,"a":1}}'],
-    'Operation 1 (test "/v"): the name "a" occurs more than once in its object'],
-  ['{"a":1}', [`{"op":"add","path":"/a","value":[${DEEP}]}`],
-    'Operation 1 (add "/a"): the document would be nested too deeply (maximum is 100 levels)'],
-  [`{"a":${DEEP}}`, ['{"op":"copy","from":"","path":"/b"}'],
-    'Operation 1 (copy "" to "/b"): the document would be nested too deeply (maximum is 100 levels)'],
+  [
+    '{"a":1}',
+    ['{"op":"copy","from":"/b","path":"/c"}'],
+    'Operation 1 (copy "/b" to "/c"): there is nothing at "/b"'
+  ],
+  [
+    '{"a":{"b":1}}',
+    ['{"op":"move","from":"/a","path":"/a/b"}'],
+    'Operation 1 (move "/a" to "/a/b"): a value can not be moved into itself'
+  ],
+  [
+    '{"a":{"b":1}}',
+    ['{"op":"move","from":"","path":"/a"}'],
+    'Operation 1 (move "" to "/a"): a value can not be moved into itself'
+  ],
+  [
+    '{"a":1}',
+    ['{"op":"remove","path":""}'],
+    'Operation 1 (remove ""): the whole document can not be removed'
+  ],
+  [
+    '{"a":1}',
+    ['{"op":"copy","from":"/a","path":""}', '{"op":"test","path":"","value":1}'],
+    'Operation 1 (copy "/a" to ""): the document must be a JSON object or array'
+  ],
+  [
+    '{"a":1,"\\u0061":2}',
+    [REMOVE_A],
+    'Operation 1 (remove "/a"): the name "a" occurs more than once in its object'
+  ],
+  [
+    '{"a":1,"a":2}',
+    ['{"op":"add","path":"/a","value":1}'],
+    'Operation 1 (add "/a"): the name "a" occurs more than once in its object'
+  ],
+  [
+    '{"b":{"a":{},"a":{}}}',
+    ['{"op":"add","path":"/b/a/c","value":1}'],
+    'Operation 1 (add "/b/a/c"): the name "a" occurs more than once in its object'
+  ],
+  [
+    '{"v":{"a":1,"a":1}}',
+    ['{"op":"test","path":"/v","value":{"a":1,"a":1}}'],
+    'Operation 1 (test "/v"): the name "a" occurs more than once in its object'
+  ],
+  [
+    '{"v":{"a":1}}',
+    ['{"op":"test","path":"/v","value":{"a":1,"a":1}}'],
+    'Operation 1 (test "/v"): the name "a" occurs more than once in its object'
+  ],
+  [
+    '{"a":1}',
+    [`{"op":"add","path":"/a","value":[${DEEP}]}`],
+    'Operation 1 (add "/a"): the document would be nested too deeply (maximum is 100 levels)'
+  ],
+  [
+    `{"a":${DEEP}}`,
+    ['{"op":"copy","from":"","path":"/b"}'],
+    'Operation 1 (copy "" to "/b"): the document would be nested too deeply (maximum is 100 levels)'
+  ],
   [
     '{"a":{"b":[[]]}}',
     [`{"op":"add","path":"/a/b/0/0","value":${DEEP.slice(2, -2)}}`],

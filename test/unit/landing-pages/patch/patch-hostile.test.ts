@@ -104,8 +104,11 @@ t.test('values of a megabyte are tested', async (t) => {
     }
   }
   for (
-    const one of [`1.${'0'.repeat(length)}`, `0.${'0'.repeat(length)}1e${length + 1}`,
-      `1e${'0'.repeat(length)}`]
+    const one of [
+      `1.${'0'.repeat(length)}`,
+      `0.${'0'.repeat(length)}1e${length + 1}`,
+      `1e${'0'.repeat(length)}`
+    ]
   ) {
     const patch = patchOf(times(10, () => ({ op: 'test', path: '/v', value: 1 })))
     t.ok(applyJsonPatch(`{"v":${one}}`, patch, LIMITS) === `{"v":${one}}`)
