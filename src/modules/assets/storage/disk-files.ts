@@ -33,7 +33,8 @@ const openFile = (handle: FileHandle, stats: Stats): OpenFile => ({
 
 export const infoOf = ({ size, mtime, mtimeMs, ctimeMs }: Stats): FileInfo => ({
   byteSize: size,
-  modifiedAt: mtime,
+  // `mtime` is rounded to whole milliseconds, and so may be in the next second. nginx rounds down.
+  modifiedAt: new Date(Math.floor(mtimeMs)),
   // A file that was copied with its old mtime has a new ctime.
   publishedAtMs: Math.max(mtimeMs, ctimeMs),
   // Size and time identify the bytes, because keys are never reused.
