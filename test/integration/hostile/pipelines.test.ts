@@ -355,8 +355,8 @@ t.test('requests after an answer that closes the connection are not served', asy
   await app.inject(path) // so that the document is cached
   // Without a token, the request is refused before its body is read.
   const refused = (bytes: number): string =>
-    `DELETE /auth/sign_out HTTP/1.1\r\nHost: x\r\nContent-Type: application/json\r\nContent-Length:
-      ${bytes}\r\n\r\n${' '.repeat(bytes)}`
+    'DELETE /auth/sign_out HTTP/1.1\r\nHost: x\r\nContent-Type: application/json\r\n' +
+    `Content-Length: ${bytes}\r\n\r\n${' '.repeat(bytes)}`
   const write = get(`/manage/landing_pages/${page.id}`).replace('GET', 'DELETE')
   const unexpected = get('/auth/me').replace('\r\n\r\n', '\r\nExpect: 200-ok\r\n\r\n')
   const behind = {

@@ -148,8 +148,7 @@ const copyAsTold = (heading: string) => async (t: Test): Promise<void> => {
     join(shims, 'pg_dump'),
     `#!/bin/sh
 set -e
-id=$(echo x | ${curl} -F 'asset[file]=@-;filename=x' ${service.url}/assets | sed
-  's/.*"id":"\\([^"]*\\)".*/\\1/')
+id=$(echo x | ${curl} -F 'asset[file]=@-;filename=x' ${service.url}/assets | sed 's/.*"id":"\\([^"]*\\)".*/\\1/')
 PATH='${process.env.PATH}' pg_dump "$@"
 ${curl} -X DELETE ${service.url}/assets/$id
 `,
