@@ -1,4 +1,4 @@
-import type { Expected } from './answers.ts'
+import type { Expected } from './responses.ts'
 import type { Load, Request } from './generators/types.ts'
 import type { Seed } from './seed.ts'
 import type { Server, ServerCommand } from './servers.ts'
@@ -16,7 +16,7 @@ export type Target =
   | { readonly metric: 'rate', readonly of: string, readonly atLeast: number, readonly perCore?: boolean }
   /** A ratio. */
   | { readonly metric: 'p99', readonly of: string, readonly atMost: number }
-  /** The slowest answer of all rounds, in milliseconds. */
+  /** The slowest response of all rounds, in milliseconds. */
   | { readonly metric: 'max', readonly atMost: number }
   /** Processor time of Redis, in microseconds per request. */
   | { readonly metric: 'redis', readonly atMost: number }
@@ -37,7 +37,7 @@ export interface ServerPlan {
 export interface Contender {
   readonly id: string
   readonly name: string
-  /** The bare Fastify that sends the same kind of answer, and whose rate counts as 1. */
+  /** The bare Fastify that sends the same kind of response, and whose rate counts as 1. */
   readonly bare: 'bare-2k' | 'bare-30k' | 'bare-304' | 'bare-429' | 'bare-open'
   readonly server: ServerPlan
   readonly load: (context: Context) => Load
@@ -45,8 +45,8 @@ export interface Contender {
   readonly expected: (context: Context, index: number) => Expected
   /** Runs before each turn; `seconds` is the length of the turn. */
   readonly prepare?: (context: Context, server: Server, seconds: number) => Promise<void>
-  /** Number of answers in a turn that may have a status other than the expected one. */
-  readonly otherAnswers?: number
+  /** Number of responses in a turn that may have a status other than the expected one. */
+  readonly otherResponses?: number
   readonly needsManyPages?: boolean
   /** The length of the warm-up as a multiple of a turn's; 1 if not set. */
   readonly warmUpTurns?: number

@@ -8,7 +8,7 @@ import { nginxServer } from './nginx.ts'
 import { ourContenders } from './ours.ts'
 import type { Seed } from './seed.ts'
 
-// All contenders, with their expected answers.
+// All contenders, with their expected responses.
 
 /** All contenders, in the order of their turns. */
 export function allContenders (added: string | undefined): Contender[] {

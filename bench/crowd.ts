@@ -84,9 +84,9 @@ function crowd (id: string, name: string, server: string, settings: Record<strin
     server: ourServer(server, { TRUST_PROXY: '127.0.0.1', OPS_PORT: String(randomPort()), ...settings }),
     load: ({ seed }) => addresses(read(seed.small, FORWARDED)),
     expected (context, index) {
-      const { headers, ...answer } = hot.expected(context, index)
+      const { headers, ...response } = hot.expected(context, index)
       return {
-        ...answer,
+        ...response,
         headers: { ...headers, ratelimit: /^"[a-z-]+";r=\d+;t=\d+$/, 'ratelimit-policy': exactly(policy) }
       }
     },

@@ -28,11 +28,11 @@ export interface Owners {
   readonly accounts: [Account, ...Account[]]
 }
 
-export interface Answer {
-  /** 0 if the connection was closed without an answer. */
+export interface Response {
+  /** 0 if the connection was closed without a response. */
   readonly status: number
   readonly body: string
-  /** Milliseconds until the last byte of the answer. */
+  /** Milliseconds until the last byte of the response. */
   readonly ms: number
 }
 
@@ -40,7 +40,7 @@ export interface Load {
   /** How many requests are sent at once, again and again. */
   readonly count: number
   /** Returns a function that sends one of them. */
-  readonly send: (owners: Owners) => () => Promise<Answer>
+  readonly send: (owners: Owners) => () => Promise<Response>
   /** What somebody else sends meanwhile. All of it must succeed. */
   readonly neighbour?: Neighbour
 }
@@ -48,7 +48,7 @@ export interface Load {
 export interface Neighbour {
   readonly name: string
   readonly perSecond: number
-  readonly send: (reader: Account) => Promise<Answer>
+  readonly send: (reader: Account) => Promise<Response>
 }
 
 const owners = new Agent({ keepAlive: true })
@@ -187,13 +187,13 @@ async function patch (
   agent: Agent,
   { url, authorization, pageId }: Account,
   document: string
-): Promise<Answer> {
+): Promise<Response> {
   const headers = { ...JSON_TYPE, authorization }
   const body = `{"current_data":${document}}`
   return await ask(agent, 'PATCH', `${url}/manage/landing_pages/${pageId}`, headers, body)
 }
 
-async function applyPatch (agent: Agent, account: Account, operations: string): Promise<Answer> {
+async function applyPatch (agent: Agent, account: Account, operations: string): Promise<Response> {
   const { url, authorization, pageId } = account
   const headers = { ...PATCH_TYPE, authorization }
   return await ask(agent, 'PATCH', `${url}/manage/landing_pages/${pageId}/document`, headers, operations)
@@ -215,7 +215,7 @@ async function publishPicture (
   agent: Agent,
   { url, authorization }: Account,
   bytes: Buffer
-): Promise<Answer> {
+): Promise<Response> {
   const uploaded = await ask(
     agent,
     'POST',
@@ -228,7 +228,7 @@ async function publishPicture (
   return await ask(agent, 'GET', url + new URL(variant).pathname)
 }
 
-export async function signIn (agent: Agent, url: string, email: string): Promise<Answer> {
+export async function signIn (agent: Agent, url: string, email: string): Promise<Response> {
   const user = { email, password: PASSWORD }
   return await ask(agent, 'POST', `${url}/auth/sign_in`, JSON_TYPE, JSON.stringify({ user }))
 }
@@ -248,7 +248,7 @@ const requestHead = (method: string, path: string, headers: Record<string, strin
     .join('\r\n') + '\r\n\r\n'
 
 /** Sends some bytes, and reads nothing until the service closes the connection or the period ends. */
-async function hold (url: string, address: number, bytes: string): Promise<Answer> {
+async function hold (url: string, address: number, bytes: string): Promise<Response> {
   const started = performance.now()
   const { hostname: host, port } = new URL(url)
   const socket = connect({ host, port: Number(port), localAddress: `127.0.0.${2 + address}` })
@@ -266,7 +266,7 @@ export async function ask (
   url: string,
   headers: Record<string, string> = {},
   body?: string | Buffer
-): Promise<Answer> {
+): Promise<Response> {
   const started = performance.now()
   return await new Promise((resolve, reject) => {
     request(url, { method, agent, headers }, (response) => {

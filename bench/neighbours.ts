@@ -7,8 +7,8 @@ import { startGuardian } from '../test/shared/guardian.ts'
 import { createCluster, startPostgres } from '../test/shared/instances.ts'
 import { MissingProgramError, providePrograms } from '../test/shared/programs.ts'
 import { startMeasuredService } from './measured-service.ts'
-import { ask, closeAgents, form, FORM_TYPE, JSON_TYPE, LOADS, PASSWORD, PERIOD_MS, type Account, type Answer,
-  type Load, type Owners } from './neighbour-loads.ts'
+import { ask, closeAgents, form, FORM_TYPE, JSON_TYPE, LOADS, PASSWORD, PERIOD_MS, type Account,
+  type Response, type Load, type Owners } from './neighbour-loads.ts'
 import { median } from './statistics.ts'
 
 // `npm run bench:neighbours [-- --nginx]`: what greedy accounts do to everybody else's requests.
@@ -51,8 +51,8 @@ async function main (): Promise<void> {
     const reads = await prepareReads(url)
     const load = startLoads(await prepareOwners(url))
     endings.push(load.end)
-    const { results, answers } = await measure(reads, load.next)
-    report(reads, results, answers)
+    const { results, responses } = await measure(reads, load.next)
+    report(reads, results, responses)
   } finally {
     for (const end of endings) await end()
     readers.destroy()
@@ -64,11 +64,11 @@ async function main (): Promise<void> {
 /** The periods of a round: one without a load, and one with each. */
 const PERIODS = [undefined, ...Object.keys(LOADS)]
 
-/** The answers to each kind of read, by period and round. */
-type Results = Map<string, Map<string | undefined, Answer[][]>>
+/** The responses to each kind of read, by period and round. */
+type Results = Map<string, Map<string | undefined, Response[][]>>
 
 interface Read {
-  readonly send: () => Promise<Answer>
+  readonly send: () => Promise<Response>
   readonly perSecond: number
   /** The only period in which it is sent; by default all of them. */
   readonly period?: string
@@ -78,12 +78,12 @@ type Reads = Record<string, Read>
 const readsIn = (period: string | undefined, reads: Reads): Reads =>
   Object.fromEntries(Object.entries(reads).filter(([, read]) => (read.period ?? period) === period))
 
-/** Runs all rounds, the first one as warm-up; returns the answers to reads, and those to each load. */
+/** Runs all rounds, the first one as warm-up; returns the responses to reads, and those to each load. */
 async function measure (
   reads: Reads,
-  nextLoad: (name: string) => Promise<Answer[]>
-): Promise<{ results: Results, answers: Map<string, Answer[]> }> {
-  const answers = new Map(Object.keys(LOADS).map((name) => [name, [] as Answer[]]))
+  nextLoad: (name: string) => Promise<Response[]>
+): Promise<{ results: Results, responses: Map<string, Response[]> }> {
+  const responses = new Map(Object.keys(LOADS).map((name) => [name, [] as Response[]]))
   const results: Results = new Map(Object.keys(reads).map((name) => [
     name,
     new Map(PERIODS.filter((period) => name in readsIn(period, reads)).map((period) => [period, []]))
@@ -92,13 +92,13 @@ async function measure (
     print(round === 0 ? 'warming up …' : `round ${round} of ${ROUNDS} …`)
     for (const period of PERIODS) {
       const load = period === undefined ? undefined
-        : async () => answers.get(period)?.push(...await nextLoad(period))
+        : async () => responses.get(period)?.push(...await nextLoad(period))
       const own = await readSteadily(readsIn(period, reads), load)
       if (round > 0) { for (const [name, list] of own) results.get(name)?.get(period)?.push(list) }
       await sleep(200)
     }
   }
-  return { results, answers }
+  return { results, responses }
 }
 
 async function createAccount (url: string, email: string): Promise<Account> {
@@ -157,15 +157,15 @@ async function prepareOwners (url: string): Promise<Owners> {
 }
 
 /** Makes the load in a separate process, because the reads would otherwise wait until it is written. */
-function startLoads (owners: Owners): { next: (name: string) => Promise<Answer[]>, end: () => void } {
+function startLoads (owners: Owners): { next: (name: string) => Promise<Response[]>, end: () => void } {
   const child = fork(import.meta.filename, [JSON.stringify(owners)], {
     env: { ...process.env, [IS_LOAD]: '1' }
   })
   return {
     async next (name) {
       child.send(name)
-      const [answers] = await once(child, 'message') as [Answer[]]
-      return answers
+      const [responses] = await once(child, 'message') as [Response[]]
+      return responses
     },
     end () {
       child.disconnect()
@@ -177,8 +177,8 @@ function serveLoads (owners: Owners): void {
   process.on('message', async (name: string) => {
     const { count, send } = LOADS[name] as Load
     const sendOne = send(owners)
-    const answers = await Promise.all(Array.from({ length: count }, sendOne))
-    process.send?.(answers.map(({ status, ms }) => ({ status, ms, body: '' })))
+    const responses = await Promise.all(Array.from({ length: count }, sendOne))
+    process.send?.(responses.map(({ status, ms }) => ({ status, ms, body: '' })))
   })
   process.on('disconnect', () => process.exit())
 }
@@ -186,8 +186,8 @@ function serveLoads (owners: Owners): void {
 async function readSteadily (
   reads: Reads,
   load?: () => Promise<unknown>
-): Promise<Map<string, Answer[]>> {
-  const underWay = new Map<string, Promise<Answer>[]>(Object.keys(reads).map((name) => [name, []]))
+): Promise<Map<string, Response[]>> {
+  const underWay = new Map<string, Promise<Response>[]>(Object.keys(reads).map((name) => [name, []]))
   const started = performance.now()
   const end = started + PERIOD_MS
   const loading = (async () => {
@@ -202,16 +202,16 @@ async function readSteadily (
     }
     await sleep(Math.max(0, started + (sent + 1) * 1000 / READS_PER_SECOND - performance.now()))
   }
-  const answers = new Map<string, Answer[]>()
-  for (const [name, own] of underWay) answers.set(name, await Promise.all(own))
+  const responses = new Map<string, Response[]>()
+  for (const [name, own] of underWay) responses.set(name, await Promise.all(own))
   await loading
-  return answers
+  return responses
 }
 
 const isSuccess = (status: number): boolean => status >= 200 && status < 300
 
-function report (reads: Reads, results: Results, answers: Map<string, Answer[]>): void {
-  const at = (share: number, rounds: Answer[][] = []) =>
+function report (reads: Reads, results: Results, responses: Map<string, Response[]>): void {
+  const at = (share: number, rounds: Response[][] = []) =>
     median(rounds.map((list) => {
       const times = list.map(({ ms }) => ms).sort((a, b) => a - b)
       return times[Math.floor(times.length * share)] as number
@@ -242,9 +242,9 @@ function report (reads: Reads, results: Results, answers: Map<string, Answer[]>)
   for (const verdict of verdicts) print(`- ${verdict}`)
   print('(Reads and loads come from two processes on the cores of the service, so these times include ' +
     'their own delays.)')
-  for (const [name, list] of answers) {
+  for (const [name, list] of responses) {
     const statuses = [...new Set(list.map(({ status }) => status))].map((status) => {
-      const times = list.filter((answer) => answer.status === status).map(({ ms }) => ms)
+      const times = list.filter((response) => response.status === status).map(({ ms }) => ms)
       return `${times.length} × ${status}, median ${Math.round(median(times) as number)} ms`
     })
     print(`${name}: ${statuses.join('; ')}`)

@@ -1,7 +1,7 @@
 import { existsSync, readFileSync } from 'node:fs'
 import { join } from 'node:path'
 import { setTimeout as sleep } from 'node:timers/promises'
-import { ask, type Expected } from './answers.ts'
+import { ask, type Expected } from './responses.ts'
 import type { Request } from './generators/types.ts'
 import { JSON_TYPE, read, type Contender, type ServerPlan, type Target } from './contender.ts'
 import { manyPublicId, manyText, sha256, type Page } from './documents.ts'
@@ -175,9 +175,9 @@ function overLimit (): Contender {
     server: ourServer('ours-limited', {}),
     expected: () => ({ status: 429, headers: { ...LIMITED, 'retry-after': /^[1-9]\d?$/ } }),
     // A new window may begin during the turn.
-    otherAnswers: DEFAULT_LIMIT,
+    otherResponses: DEFAULT_LIMIT,
     async prepare ({ seed }, server, seconds) {
-      // The check of the answer that follows fails if the service never refuses.
+      // The check of the response that follows fails if the service never refuses.
       for (let attempt = 0; attempt < 10 * DEFAULT_LIMIT; attempt++) {
         const { status, headers } = await ask(server.port, read(seed.small))
         const secondsLeft = Number(headers['retry-after'])

@@ -97,12 +97,12 @@ export class ReplicaGroup {
         throw new Error('a process of the simulation has ended')
       })
       ended.catch(() => {})
-      const answered = once(child, 'message', { signal: end.signal }) as Promise<[{ answer: T }]>
+      const answered = once(child, 'message', { signal: end.signal }) as Promise<[{ response: T }]>
       answered.catch(() => {})
       child.send(order)
-      const [{ answer }] = await Promise.race([answered, ended])
+      const [{ response }] = await Promise.race([answered, ended])
       end.abort()
-      return answer
+      return response
     }))
   }
 }

@@ -23,7 +23,7 @@ export interface Setup {
 /** What the parent process asks for. Each order is answered. */
 export type Order =
   | { readonly type: 'start', readonly replicas: readonly number[] }
-  /** One heartbeat of each replica. Then the clock is set forward. The answer is the number of outages. */
+  /** One heartbeat of each replica. Then the clock is set forward. The response is the number of outages. */
   | { readonly type: 'pass', readonly ms: number }
   | { readonly type: 'share', readonly max: number }
   /** @property at when the reads begin, in milliseconds since 1970 */
@@ -86,7 +86,7 @@ class Replica {
     this.isAlive = false
   }
 
-  /** Ends without a word, as after SIGKILL. Later answers don't reach its clients. */
+  /** Ends without a word, as after SIGKILL. Later responses don't reach its clients. */
   crash (): void {
     this.isAlive = false
     this.members.close()
@@ -129,7 +129,7 @@ function serve (setup: Setup): void {
     const take = ({ at, client, replica: id }: Read): void => {
       const replica = replicas.get(id)
       if (replica === undefined) throw new Error(`replica ${id} has not been started`)
-      const answer = async (): Promise<void> => {
+      const response = async (): Promise<void> => {
         if (!replica.isReady) await replica.ready
         lateMs = Math.max(lateMs, performance.now() - begun - at)
         const taken = Promise
@@ -138,7 +138,7 @@ function serve (setup: Setup): void {
         const { allowed } = await taken.finally(() => replica.underWay.delete(taken))
         if (replica.isAlive) (allowed ? admitted : refused)[client]!++
       }
-      waiting.push(answer())
+      waiting.push(response())
     }
     for (const read of reads) {
       while (performance.now() < begun + read.at) await sleep(1)
@@ -170,8 +170,8 @@ function serve (setup: Setup): void {
   }
 
   process.on('message', async (order: Order) => {
-    const answer = await obey(order)
-    if (process.connected) process.send?.({ answer })
+    const response = await obey(order)
+    if (process.connected) process.send?.({ response })
   })
   process.on('disconnect', () => process.exit())
 }

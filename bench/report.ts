@@ -39,7 +39,7 @@ export function markdownTable (result: BenchResult): string {
       result.options.rounds === 1 ? 'round' : 'rounds'
     } of ${result.options.seconds} s; medians`,
     result.pinning,
-    'max ms: the slowest answer of all rounds; RSS: the most after any turn, the warm-up included',
+    'max ms: the slowest response of all rounds; RSS: the most after any turn, the warm-up included',
     ...late === undefined ? [] : [
       `Open loop: latencies count from the time at which a request was due, writes are not shown; the generator sent 99 % of the requests at most ${
         number(late, 2)

@@ -3,7 +3,7 @@ import { constants } from 'node:os'
 import { join, resolve } from 'node:path'
 import { startGuardian, type Guardian } from '../test/shared/guardian.ts'
 import { MissingProgramError } from '../test/shared/programs.ts'
-import { WrongAnswerError } from './answers.ts'
+import { WrongResponseError } from './responses.ts'
 import type { Contender, Context } from './contender.ts'
 import { allContenders, isCalled, selectContenders } from './contenders.ts'
 import { findGenerator } from './generators/generator.ts'
@@ -197,8 +197,8 @@ try {
   // An error after a signal is a consequence of stopping; the signal handler ends the process.
   if (stopped) await new Promise(() => {})
   const known = error instanceof UsageError || error instanceof MissingProgramError ||
-    error instanceof WrongAnswerError
-  if (error instanceof WrongAnswerError) print(`wrong answer: ${error.message}`)
+    error instanceof WrongResponseError
+  if (error instanceof WrongResponseError) print(`wrong response: ${error.message}`)
   else console.error(known ? (error as Error).message : error)
   process.exitCode = 1
 }

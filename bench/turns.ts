@@ -1,5 +1,5 @@
 import { performance } from 'node:perf_hooks'
-import { ask, checkAnswer, checkCounts, WrongAnswerError, type Expected } from './answers.ts'
+import { ask, checkResponse, checkCounts, WrongResponseError, type Expected } from './responses.ts'
 import type { Contender, Context } from './contender.ts'
 import { addressText, lengthOf, withAddress } from './generators/load.ts'
 import { runOpenLoop } from './generators/open-loop.ts'
@@ -8,7 +8,7 @@ import { coreSeconds, endedChildrenSeconds, usageOf, type Pinning } from './mach
 import type { ContenderResult, TurnResult } from './results.ts'
 import type { Server } from './servers.ts'
 
-// One turn of one contender: check an answer, apply the load, check the counts, record the numbers.
+// One turn of one contender: check a response, apply the load, check the counts, record the numbers.
 
 export interface TurnSettings {
   readonly context: Context
@@ -31,7 +31,7 @@ export interface Runner {
 /**
  * Runs one turn of a contender.
  *
- * @throws {WrongAnswerError}
+ * @throws {WrongResponseError}
  */
 export async function runTurn (
   runner: Runner,
@@ -46,14 +46,14 @@ export async function runTurn (
   const start = Math.floor(turn / turns * lengthOf(load))
 
   await contender.prepare?.(context, server, seconds)
-  const { expected, wireBytes } = await checkOneAnswer(runner, start, context)
+  const { expected, wireBytes } = await checkOneResponse(runner, start, context)
   const { counts, before, after } = await applyLoad(runner, start, connections, settings)
-  checkCounts(contender.name, counts, expected, wireBytes, connections, contender.otherAnswers ?? 0)
+  checkCounts(contender.name, counts, expected, wireBytes, connections, contender.otherResponses ?? 0)
   return resultOf(counts, before, after, pinning !== undefined && isOnBothCores)
 }
 
-/** Sends the first request of a turn and checks its answer. */
-async function checkOneAnswer (
+/** Sends the first request of a turn and checks its response. */
+async function checkOneResponse (
   { contender, server, load }: Runner,
   start: number,
   context: Context
@@ -62,11 +62,11 @@ async function checkOneAnswer (
   const index = load.order?.[start] ?? start % load.requests.length
   const expected = contender.expected(context, index)
   const request = withAddress(load.requests[index] as Request, addressText(start))
-  const answer = await ask(server.port, request).catch((error: Error) => {
-    throw new WrongAnswerError(`${name}: ${error.message}; the server printed: ${server.lastWords()}`)
+  const response = await ask(server.port, request).catch((error: Error) => {
+    throw new WrongResponseError(`${name}: ${error.message}; the server printed: ${server.lastWords()}`)
   })
-  checkAnswer(name, answer, expected)
-  return { expected, wireBytes: answer.wireBytes }
+  checkResponse(name, response, expected)
+  return { expected, wireBytes: response.wireBytes }
 }
 
 /** Runs the generator; returns its counts, and the usage of all processes before and after. */
@@ -87,7 +87,7 @@ async function applyLoad (
   const after = readUsage(server, context, pinning)
   server.turns.push([from, nowMicroseconds()])
   if (server.hasEnded()) {
-    throw new WrongAnswerError(`${contender.name}: the server ended during its turn: ${server.lastWords()}`)
+    throw new WrongResponseError(`${contender.name}: the server ended during its turn: ${server.lastWords()}`)
   }
   return { counts, before, after }
 }

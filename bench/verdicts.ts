@@ -71,7 +71,7 @@ export const microsecondsPerRequest = (
     return used === undefined ? undefined : used * 1e6 / turn.rate
   }))
 
-/** The slowest answer of all rounds, in milliseconds. */
+/** The slowest response of all rounds, in milliseconds. */
 export const slowestMs = ({ rounds }: ContenderResult): number =>
   Math.max(...rounds.map(({ maxMs }) => maxMs))
 

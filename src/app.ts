@@ -13,7 +13,7 @@ import { embeddedSecret } from './infra/pglite/embedded.ts'
 import { assetReferences, documentCache, DOCUMENT_CHANNEL, DOCUMENT_SCRIPTS, manageRoutes, pageCleanup,
   publicPreflight, publicRoutes } from './modules/landing-pages/index.ts'
 import { createLogger } from './infra/telemetry/logger.ts'
-import unreadAnswers, { countUnreadAnswers } from './http/hardening/unread-answers.ts'
+import unreadResponses, { countUnreadResponses } from './http/hardening/unread-responses.ts'
 import { compressResponses } from './http/compressed-responses.ts'
 import connectionLimit from './http/hardening/connection-limit.ts'
 import database from './infra/database.ts'
@@ -39,7 +39,7 @@ import openapi, { referenceRoutes } from './http/openapi/plugin.ts'
 import redis from './infra/redis/plugin.ts'
 import requestMetrics from './http/request-metrics.ts'
 import accessLog, { logRequests } from './http/access-log.ts'
-import securityHeaders, { secureAnswers } from './http/security-headers.ts'
+import securityHeaders, { secureResponses } from './http/security-headers.ts'
 import { createValidationError, refuseUnknownParameters, validatorCompiler } from './http/validation.ts'
 import tracing from './infra/telemetry/tracing.ts'
 import { traceRequests } from './http/request-tracing.ts'
@@ -138,7 +138,7 @@ async function registerPlugins (app: ReturnType<typeof createInstance>, config: 
   await app.register(tracing, { config })
   await app.register(nodeInternals)
   await app.register(connectionLimit, { max: config.MAX_CONNECTIONS })
-  await app.register(unreadAnswers, { maxBytes: config.MAX_UNREAD_BYTES })
+  await app.register(unreadResponses, { maxBytes: config.MAX_UNREAD_BYTES })
   await app.register(shutdown, { timeoutMs: config.SHUTDOWN_TIMEOUT_MS, delayMs: config.SHUTDOWN_DELAY_MS })
   await app.register(securityHeaders)
   await app.register(routeLookup)
@@ -181,11 +181,11 @@ async function allOthers (scope: FastifyInstance): Promise<void> {
   coalesceChunks(scope)
   logRequests(scope)
   await scope.register(requestMetrics)
-  secureAnswers(scope)
+  secureResponses(scope)
   await scope.register(requestIdHeader)
   await scope.register(headCheck)
   limitBodyMemory(scope, scope.config.MAX_BODY_MEMORY_BYTES)
-  countUnreadAnswers(scope)
+  countUnreadResponses(scope)
   scope.addHook('onSend', lingeringClose())
   await scope.register(notFound)
   await scope.register(publicPreflight)

@@ -245,7 +245,7 @@ export const Settings = Type.Object({
     64 * 1024 * 1024,
     64 * 1024,
     2 ** 40,
-    'Memory for answers that clients have not read, per process, in bytes; one client address or account ' +
+    'Memory for responses that clients have not read, per process, in bytes; one client address or account ' +
       'gets a quarter'
   ),
   MAX_EVENT_LOOP_DELAY_MS: integer(

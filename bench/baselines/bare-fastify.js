@@ -1,7 +1,7 @@
 import { readFileSync } from 'node:fs'
 import Fastify from 'fastify'
 
-// The reference: Fastify with one parametric route and one constant answer: the document with status 200,
+// The reference: Fastify with one parametric route and one constant response: the document with status 200,
 // or with another STATUS nothing (304) or an error (429).
 
 const status = Number(process.env.STATUS ?? 200)

@@ -1,7 +1,7 @@
 import { readFileSync } from 'node:fs'
 import { createServer } from 'node:http'
 
-// Node without a framework: one constant answer. Baselines are JavaScript, so they run without a loader.
+// Node without a framework: one constant response. Baselines are JavaScript, so they run without a loader.
 // bench/README.md describes their environment variables.
 
 const document = readFileSync(process.env.DOCUMENT_FILE)

@@ -45,7 +45,7 @@ const random = seededRandom(turn.start + 1)
 
 const latencies = new Histogram()
 const lateness = new Histogram()
-let [reads, bytes, refused, socketErrors, lastAnswerAt] = [0, 0, 0, 0, 0]
+let [reads, bytes, refused, socketErrors, lastResponseAt] = [0, 0, 0, 0, 0]
 
 /** A connection with at most one request under way. */
 class Connection {
@@ -62,7 +62,7 @@ class Connection {
       port: turn.port,
       noDelay: true,
       onread: {
-        // One buffer for all answers: allocating one for each would be most of the generator's work.
+        // One buffer for all responses: allocating one for each would be most of the generator's work.
         buffer: Buffer.allocUnsafe(BUFFER_BYTES),
         callback: (length, buffer) => {
           this.#receive(buffer as Buffer, length)
@@ -107,7 +107,7 @@ class Connection {
       reads++
       latencies.add(now - this.#dueAt)
     }
-    lastAnswerAt = now
+    lastResponseAt = now
     const hadIdle = idle.length > 0
     idle.push(this)
     sendDue(now, hadIdle)
@@ -176,7 +176,7 @@ function finish (): void {
   hasEnded = true
   const counts: Counts = {
     requests: reads,
-    seconds: (lastAnswerAt - started) / 1000,
+    seconds: (lastResponseAt - started) / 1000,
     bytes,
     refused,
     socketErrors,

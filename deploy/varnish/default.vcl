@@ -28,7 +28,7 @@ sub vcl_recv {
       || req.url !~ "^/(landing_pages|uploads)/") {
     return (pass);
   }
-  # A query changes nothing in these answers, and would make a new cache entry.
+  # A query changes nothing in these responses, and would make a new cache entry.
   set req.url = regsub(req.url, "\?.*", "");
 
   # One cache entry for each encoding of the service, and not for each spelling of the header.
@@ -42,7 +42,7 @@ sub vcl_recv {
     }
   }
 
-  # Stale answers only while the service is away, which the probe finds out within 2 s.
+  # Stale responses only while the service is away, which the probe finds out within 2 s.
   if (std.healthy(req.backend_hint)) {
     set req.grace = 0s;
   }

@@ -1,5 +1,5 @@
 #!/usr/bin/env node
-import '../infra/system/keep-tick-shape.ts'
+import '../infra/system/fast-next-tick.ts'
 import { CommanderError } from 'commander'
 import { handleOutputErrors } from './output.ts'
 import { createProgram } from './program.ts'

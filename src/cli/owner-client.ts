@@ -16,7 +16,7 @@ const LIST_LIMIT = 100
 
 /**
  * Creates a client for LANDFALL_URL and LANDFALL_KEY. Its calls reject with an Error for the user if there
- * was no answer within 60 s, or if the answer isn't Landfall's.
+ * was no response within 60 s, or if the response isn't Landfall's.
  *
  * @throws {InvalidArgumentError} LANDFALL_URL or LANDFALL_KEY can't be used; the message hides both
  */
@@ -49,7 +49,7 @@ async function send (baseUrl: string, url: string, init: RequestInit): Promise<R
     return new Response(body.byteLength === 0 ? null : body, response)
   } catch (error) {
     const { name, cause } = error as Error & { cause?: NodeJS.ErrnoException }
-    const reason = name === 'TimeoutError' ? `no answer within ${TIMEOUT_MS / 1000} seconds`
+    const reason = name === 'TimeoutError' ? `no response within ${TIMEOUT_MS / 1000} seconds`
       : cause?.code ?? cause?.message ?? String(error)
     throw new Error(`${baseUrl} can't be reached (${reason}): is LANDFALL_URL right?`)
   }

@@ -2,7 +2,7 @@ import { Command, Option } from 'commander'
 import { ConfigError, describeSettings, FILE_SETTINGS } from '../config.ts'
 import { COMMIT, VERSION } from '../infra/system/version.ts'
 import { formatTable } from './output.ts'
-import { addPageCommands } from './page-program.ts'
+import { addOwnerCommands } from './owner-commands.ts'
 import { printFailure, run } from './run.ts'
 
 // The commands and their help. The code of a command is imported when it runs, so that `--help` loads no
@@ -42,7 +42,7 @@ Exit codes: 0 success, 1 failure, 2 wrong usage.`
   addConfigCommand(program)
   addBackupCommands(program)
   addUserCommands(program)
-  addPageCommands(program)
+  addOwnerCommands(program)
   addAssetCommands(program)
   addLimitCommands(program)
   return program

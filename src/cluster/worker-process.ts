@@ -98,13 +98,13 @@ export class WorkerProcess {
   async metrics (): Promise<MetricsJson | undefined> {
     const id = ++this.#lastId
     let timer: NodeJS.Timeout | undefined
-    const answer = new Promise<MetricsJson | undefined>((resolve) => {
+    const response = new Promise<MetricsJson | undefined>((resolve) => {
       this.#metricsRequests.set(id, resolve)
       timer = setTimeout(() => resolve(undefined), METRICS_TIMEOUT_MS)
     })
     this.#send({ type: 'metrics', id })
     try {
-      return await answer
+      return await response
     } finally {
       clearTimeout(timer)
       this.#metricsRequests.delete(id)

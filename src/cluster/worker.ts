@@ -1,4 +1,4 @@
-import '../infra/system/keep-tick-shape.ts'
+import '../infra/system/fast-next-tick.ts'
 import cluster from 'node:cluster'
 import type { Registry } from 'prom-client'
 import type { Config } from '../config.ts'
@@ -42,7 +42,7 @@ let registry: Registry | undefined
 process.on('message', (message: PrimaryMessage) => {
   if (message.type === 'start') start(message).catch(fail)
   else if (message.type === 'end') end(message.signal)
-  // Without an answer, the primary uses the last metrics of this worker.
+  // Without a response, the primary uses the last metrics of this worker.
   else if (message.type === 'metrics') sendMetrics(message.id).catch(() => {})
 })
 

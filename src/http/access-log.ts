@@ -75,7 +75,7 @@ type LogEnd = (message: string, status: number | undefined) => void
 const unfinished = new WeakMap<ServerResponse, { readonly id: string, readonly end: LogEnd }>()
 
 /** An error response that is written to a connection without Fastify. */
-export interface RawAnswer {
+export interface RawResponse {
   readonly reqId: string
   readonly status: number
   readonly method?: string | undefined
@@ -89,7 +89,7 @@ export interface RawAnswer {
  *
  * @returns the request id to send as X-Request-Id
  */
-export function logRawAnswer (log: FastifyBaseLogger, socket: Socket, answer: RawAnswer): string {
+export function logRawResponse (log: FastifyBaseLogger, socket: Socket, answer: RawResponse): string {
   const response = currentResponse(socket)
   const request = response === undefined ? undefined : unfinished.get(response)
   if (request === undefined) log.info({ ...answer, address: socket.remoteAddress }, 'answered')

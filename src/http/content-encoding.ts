@@ -29,7 +29,7 @@ const MAX_LENGTH = 1024
 
 /**
  * Returns the encoding that an Accept-Encoding header (RFC 9110, 12.5.3) prefers. Returns `br` if it has the
- * same weight as another, and `identity` if none is acceptable, because a readable answer beats a 406.
+ * same weight as another, and `identity` if none is acceptable, because a readable response beats a 406.
  */
 export function preferredEncoding (header: string | undefined): Encoding {
   if (header === undefined || header === '' || header.length > MAX_LENGTH) return 'identity'

@@ -9,7 +9,7 @@ import { ANY_ORIGIN_ERROR_HEADERS, JSON_CONTENT_TYPE } from './common-headers.ts
 import { allowReadingError } from './cors.ts'
 import { keepsConnection } from './hardening/node-internals.ts'
 import { beginAlone } from './hardening/pipelining.ts'
-import { secureAnswer } from './security-headers.ts'
+import { secureResponse } from './security-headers.ts'
 
 // Every error becomes {"errors": ["…", …]}: sentences for people, without internal details.
 
@@ -45,7 +45,7 @@ const bodyTypesOf = ({ routeOptions }: FastifyRequest): readonly string[] =>
 export const describeBodyTypes = (types: readonly string[]): string =>
   `Content-Type must be ${types.join(' or ')}`
 
-interface Answer {
+interface Response {
   readonly status: number
   readonly messages: readonly string[]
   readonly headers?: Readonly<Record<string, string | number>>
@@ -54,7 +54,7 @@ interface Answer {
 const BAD_TOKEN_ERRORS = [UnauthorizedError, InvalidKeyError, KeyNotAcceptedError]
 
 /** What a client may be told about an error; undefined for nothing. */
-function answerFor (error: FastifyError, request: FastifyRequest): Answer | undefined {
+function responseFor (error: FastifyError, request: FastifyRequest): Response | undefined {
   if (error instanceof SentencesError) return { status: error.statusCode, messages: error.messages }
   if (error instanceof RetryLaterError) {
     const headers = { 'retry-after': error.retryAfterSeconds }
@@ -73,7 +73,7 @@ function answerFor (error: FastifyError, request: FastifyRequest): Answer | unde
     return { status, messages: [error.message] }
   }
   if (isDatabaseUnavailable(error)) {
-    return answerFor(createUnavailableError() as unknown as FastifyError, request)
+    return responseFor(createUnavailableError() as unknown as FastifyError, request)
   }
   if (status === 415) return { status, messages: [describeBodyTypes(bodyTypesOf(request))] }
   if (status !== undefined && status >= 400 && status < 500) {
@@ -83,10 +83,10 @@ function answerFor (error: FastifyError, request: FastifyRequest): Answer | unde
 }
 
 function sendError (error: FastifyError, request: FastifyRequest, reply: FastifyReply): FastifyReply {
-  const answer = answerFor(error, request) ??
+  const response = responseFor(error, request) ??
     { status: 500, messages: [`Something went wrong (request ${request.id})`] }
-  request.server.logFailure(request, error, answer.status)
-  secureAnswer(reply)
+  request.server.logFailure(request, error, response.status)
+  secureResponse(reply)
   // Fastify closes the connection when it refuses a body, even one that it has read completely.
   if (request.raw.readableEnded && keepsConnection(reply.raw) && reply.hasHeader('connection')) {
     reply.removeHeader('connection')
@@ -96,23 +96,23 @@ function sendError (error: FastifyError, request: FastifyRequest, reply: Fastify
     if (isForAnyOrigin(request)) reply.headers(ANY_ORIGIN_ERROR_HEADERS)
     else allowReadingError(request, reply)
   }
-  if (answer.status === 401) {
+  if (response.status === 401) {
     const hasBadToken = BAD_TOKEN_ERRORS.some((one) => error instanceof one) &&
       /^Bearer /i.test(request.headers.authorization ?? '')
     reply.header('www-authenticate', hasBadToken ? 'Bearer error="invalid_token"' : 'Bearer')
   }
   if (error instanceof EncodedBodyError) reply.header('accept-encoding', 'identity')
-  else if (answer.status === 415 && request.method === 'PATCH') {
+  else if (response.status === 415 && request.method === 'PATCH') {
     reply.header('accept-patch', bodyTypesOf(request).join(', '))
   }
   reply.header('cache-control', 'no-store')
   return reply
-    .code(answer.status)
+    .code(response.status)
     .removeHeader('content-encoding').removeHeader('content-length').removeHeader('etag').removeHeader('link')
     .removeHeader('location')
-    .headers(answer.headers ?? {})
+    .headers(response.headers ?? {})
     .type(JSON_CONTENT_TYPE)
-    .send(formatErrorBody(answer.messages))
+    .send(formatErrorBody(response.messages))
 }
 
 /** By URL, because a malformed request or one with another method has no route of its own. */

@@ -1,7 +1,7 @@
 import fp from 'fastify-plugin'
 import { Type } from '@sinclair/typebox'
 import { RetryLaterError } from '../errors.ts'
-import { answer, errors } from './schemas.ts'
+import { response, errors } from './schemas.ts'
 import { MigrationError, pendingMigrations } from '../infra/postgres/migration-repository.ts'
 
 const Alive = Type.Object({ status: Type.Literal('ok') }, { title: 'Alive' })
@@ -19,14 +19,14 @@ const liveSchema = {
   tags,
   summary: 'Check whether the process is running',
   description: 'Does not check PostgreSQL or Redis. For liveness probes.',
-  response: { 200: answer(Alive, 'The process is running'), ...errors([400]) }
+  response: { 200: response(Alive, 'The process is running'), ...errors([400]) }
 }
 const readySchema = {
   operationId: 'ready',
   tags,
   summary: 'Check whether the service is ready for requests',
   description: 'A 503 when PostgreSQL is unreachable, and before the process ends. For load balancers.',
-  response: { 200: answer(Readiness, 'The service is ready'), ...errors([400, 503]) }
+  response: { 200: response(Readiness, 'The service is ready'), ...errors([400, 503]) }
 }
 
 /** Liveness and readiness checks for load balancers and orchestrators. */

@@ -5,7 +5,7 @@ import { errorCodes, type FastifyError, type FastifyInstance, type FastifyReques
 import fp from 'fastify-plugin'
 import { EncodedBodyError, MalformedJsonError, RequestTimeoutError,
   UnsupportedMediaTypeError } from '../errors.ts'
-import { nextTurn } from '../infra/system/turns.ts'
+import { yieldToEventLoop } from '../infra/system/event-loop.ts'
 import { BodyPace } from './hardening/slow-bodies.ts'
 
 const BYTE_ORDER_MARK = Buffer.from('\uFEFF')
@@ -124,7 +124,7 @@ export async function scanJson (
       if (reader.depth <= REPORTED_DEPTH) visit?.(type, reader)
       if (reader.end - pausedAt < SLICE_LENGTH) continue
       pausedAt = reader.end
-      await nextTurn()
+      await yieldToEventLoop()
     }
   } catch (error) {
     throw error instanceof JsonSyntaxError ? new MalformedJsonError(error.message) : error

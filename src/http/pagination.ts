@@ -27,7 +27,7 @@ export const PageQuery = Type.Object({
 })
 
 export interface Page {
-  /** Maximum number of records in the answer. */
+  /** Maximum number of records in the response. */
   readonly limit: number
   /** Include only records that are older than this id. */
   readonly before: string | undefined

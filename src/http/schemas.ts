@@ -104,7 +104,7 @@ export const HEADERS = {
     type: 'string',
     pattern: '^"[^"]+"$',
     description:
-      'Version of the answer, for `If-None-Match` and `If-Match`. `If-Match` accepts the ETag of a page ' +
+      'Version of the response, for `If-None-Match` and `If-Match`. `If-Match` accepts the ETag of a page ' +
       'and that of its document on all routes of the page. That of a compressed response ends with `-br` ' +
       'or `-gzip`.',
     examples: ['"NRbMYOdxUAbdrPSZkCyDGfRL8fUxR6qnXzJ0WlBpRRs"']
@@ -203,10 +203,10 @@ export const HEADERS = {
 
 type HeaderName = keyof typeof HEADERS
 /** The name of a header. With a question mark at the end, the header is optional. */
-export type AnswerHeader = HeaderName | `${HeaderName}?`
+export type ResponseHeader = HeaderName | `${HeaderName}?`
 
 /** Returns the schemas of the named headers, of X-Request-Id and of Cache-Control. */
-export function headersNamed (names: readonly AnswerHeader[]): Record<string, object> {
+export function headersNamed (names: readonly ResponseHeader[]): Record<string, object> {
   return Object.fromEntries(['X-Request-Id', 'Cache-Control', ...names].map((named) => {
     const name = named.replace('?', '') as HeaderName
     return [name, { ...HEADERS[name], 'x-optional': named.endsWith('?') }]
@@ -219,15 +219,15 @@ export function headersNamed (names: readonly AnswerHeader[]): Record<string, ob
  * @param meaning the description of the response in the OpenAPI document
  * @param headers headers in addition to X-Request-Id and Cache-Control
  */
-export const answer = <T extends TSchema>(schema: T, meaning: string, ...headers: AnswerHeader[]): T => ({
+export const response = <T extends TSchema>(schema: T, meaning: string, ...headers: ResponseHeader[]): T => ({
   ...schema,
   'x-response-description': meaning,
   headers: headersNamed(headers)
 })
 
 /** Describes a response without a body. */
-export const nothing = (meaning: string, ...headers: AnswerHeader[]) =>
-  answer(Type.Null(), meaning, ...headers)
+export const nothing = (meaning: string, ...headers: ResponseHeader[]) =>
+  response(Type.Null(), meaning, ...headers)
 
 /** For each error status: its description, an example message, and additional headers. */
 const ERRORS = {
@@ -270,7 +270,7 @@ const ERRORS = {
     'Retry-After'
   ],
   507: ['There is no storage space left for uploads', 'There is no storage space left for uploads']
-} as const satisfies Record<number, readonly [meaning: string, example: string, ...headers: AnswerHeader[]]>
+} as const satisfies Record<number, readonly [meaning: string, example: string, ...headers: ResponseHeader[]]>
 
 type ErrorStatus = keyof typeof ERRORS
 
@@ -282,14 +282,14 @@ type ErrorStatus = keyof typeof ERRORS
  */
 export function errors<const S extends ErrorStatus> (
   statuses: readonly S[],
-  headers: readonly AnswerHeader[] = [],
+  headers: readonly ResponseHeader[] = [],
   sentences: { readonly [Status in S]?: string } = {}
 ): Record<S, typeof Errors> {
   return Object.fromEntries([...statuses, 405 as const].map((status) => {
-    const [meaning, sentence, ...own] = ERRORS[status] as readonly [string, string, ...AnswerHeader[]]
+    const [meaning, sentence, ...own] = ERRORS[status] as readonly [string, string, ...ResponseHeader[]]
     return [
       status,
-      answer(
+      response(
         { ...Errors, examples: [{ errors: [sentences[status as S] ?? sentence] }] },
         meaning,
         ...own,

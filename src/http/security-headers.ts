@@ -10,7 +10,7 @@ declare module 'fastify' {
 }
 
 /** Adds a hook that sets the security headers and `no-store` in a scope. Routes may override them. */
-export function secureAnswers (scope: FastifyInstance): void {
+export function secureResponses (scope: FastifyInstance): void {
   const headers = {
     ...scope.securityHeaders,
     'cross-origin-resource-policy': 'same-origin',
@@ -23,7 +23,7 @@ export function secureAnswers (scope: FastifyInstance): void {
 }
 
 /** Adds missing security headers to a response. Requests that Fastify can't route run no hooks. */
-export function secureAnswer (reply: FastifyReply): void {
+export function secureResponse (reply: FastifyReply): void {
   for (const [name, value] of Object.entries(reply.server.securityHeaders)) {
     if (!reply.hasHeader(name)) reply.header(name, value)
   }

@@ -102,7 +102,7 @@ export async function insertAssets (
 export const noise = (size: number): Buffer =>
   Buffer.concat([Buffer.from('zz'), randomBytes(Math.max(0, size - 2))]).subarray(0, size)
 
-export interface RawAnswer {
+export interface RawResponse {
   readonly status: number
   readonly head: string
   readonly body: string
@@ -153,13 +153,13 @@ export class RawClient {
     })
   }
 
-  async answer (): Promise<RawAnswer> {
+  async response (): Promise<RawResponse> {
     const complete = () => {
       const [head = '', ...rest] = this.received.split('\r\n\r\n')
       const length = /^content-length: (\d+)/im.exec(head)?.[1]
       return length !== undefined && rest.join('\r\n\r\n').length >= Number(length)
     }
-    await until(() => this.closed || complete(), 'a whole answer')
+    await until(() => this.closed || complete(), 'a whole response')
     const end = this.received.indexOf('\r\n\r\n')
     const head = this.received.slice(0, end)
     return { status: Number(head.split(' ')[1]), head, body: this.received.slice(end + 4) }

@@ -3,7 +3,7 @@ import { documentTag, PASSWORD, type CreatedPage } from './app.ts'
 
 // Calls a running service over HTTP as the owner of an account.
 
-export interface Answer {
+export interface Response {
   readonly status: number
   readonly headers: Headers
   readonly text: string
@@ -33,7 +33,7 @@ export class Owner {
   }
 
   /** Calls a management route with the access token. Its ETag is that of the uncompressed response. */
-  async call (method: string, url: string, options: CallOptions = {}): Promise<Answer> {
+  async call (method: string, url: string, options: CallOptions = {}): Promise<Response> {
     const headers = { authorization: `Bearer ${this.accessToken}`, 'accept-encoding': 'identity' }
     return await call(method, url, { ...options, headers: { ...headers, ...options.headers } })
   }
@@ -57,14 +57,14 @@ export class Owner {
   }
 
   /** Replaces a page's document. */
-  async update (url: string, id: string, document: string): Promise<Answer> {
+  async update (url: string, id: string, document: string): Promise<Response> {
     return await this.call('PATCH', `${url}/manage/landing_pages/${id}`, {
       text: `{"current_data":${document}}`
     })
   }
 
   /** Uploads a file. */
-  async upload (url: string, bytes: Uint8Array, filename = 'file.bin'): Promise<Answer> {
+  async upload (url: string, bytes: Uint8Array, filename = 'file.bin'): Promise<Response> {
     const form = new FormData()
     form.append('asset[file]', new Blob([Uint8Array.from(bytes)]), filename)
     return await this.call('POST', `${url}/assets`, { form })
@@ -82,12 +82,12 @@ export interface CallOptions {
   readonly form?: FormData
 }
 
-/** Sends a request and reads the whole answer. */
+/** Sends a request and reads the whole response. */
 export async function call (
   method: string,
   url: string,
   { headers = {}, json, text, form }: CallOptions = {}
-): Promise<Answer> {
+): Promise<Response> {
   const body = form ?? text ?? (json === undefined ? undefined : JSON.stringify(json))
   const type = typeof body === 'string' ? { 'content-type': 'application/json' } : undefined
   const response = await fetch(url, {
@@ -98,7 +98,7 @@ export async function call (
   return { status: response.status, headers: response.headers, text: await response.text() }
 }
 
-function expectStatus (answer: Answer, status: number): void {
+function expectStatus (answer: Response, status: number): void {
   if (answer.status !== status) {
     throw new Error(`status ${answer.status} instead of ${status}: ${answer.text}`)
   }

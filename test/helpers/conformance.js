@@ -1,6 +1,6 @@
-// Compares every answer of the service with /openapi.json and with the rules of HTTP; a difference fails the
-// test. It runs in the test's process (imported by app.ts) and, as JavaScript with --import, in services that
-// tests start (service.ts).
+// Compares every response of the service with /openapi.json and with the rules of HTTP; a difference fails
+// the test. It runs in the test's process (imported by app.ts) and, as JavaScript with --import, in services
+// that tests start (service.ts).
 
 import diagnostics from 'node:diagnostics_channel'
 import { createRequire } from 'node:module'
@@ -32,13 +32,13 @@ const UNTOLD = new Set([
   'x-content-type-options'
 ])
 
-/** Headers of answers to pages in CORS_ORIGINS. */
+/** Headers of responses to pages in CORS_ORIGINS. */
 const MANAGEMENT_CORS = new Set(['access-control-allow-origin', 'access-control-expose-headers', 'vary'])
 
 /** Longer bodies are not checked. */
 const MAX_BODY = 4 * 1024 * 1024
 
-/** Compares answers with one OpenAPI document. */
+/** Compares responses with one OpenAPI document. */
 class Description {
   #document
   #paths
@@ -61,7 +61,7 @@ class Description {
     })
   }
 
-  /** Returns the differences of an answer. `body` is undefined if it was too long to keep. */
+  /** Returns the differences of a response. `body` is undefined if it was too long to keep. */
   problems (method, url, { status, headers, body }) {
     const path = unescaped(url.replace(/^https?:\/\/[^/]*/i, '').replace(/[?#].*$/s, ''))
     const found = this.#paths.filter(({ pattern }) => pattern.test(path))
@@ -79,7 +79,7 @@ class Description {
     if (response === undefined) {
       return [
         `has no description for ${status}: add it to \`response\` in the schema of ` +
-        `${operation.operationId} (src/*/schemas.ts), or change the answer`
+        `${operation.operationId} (src/*/schemas.ts), or change the response`
       ]
     }
     return [
@@ -129,7 +129,7 @@ class Description {
         continue
       }
       problems
-        .push(`has the header ${name}, which is not described: add it to the answer in the route's schema ` +
+        .push(`has the header ${name}, which is not described: add it to the response in the route's schema ` +
           '(HEADERS in src/http/schemas.ts)')
     }
     return problems
@@ -202,8 +202,8 @@ function parsed (headers, body) {
   }
 }
 
-/** Parses the answers that are written to one connection. */
-class Answers {
+/** Parses the responses that are written to one connection. */
+class ResponseParser {
   #requests = []
   #bytes = Buffer.alloc(0)
   #current
@@ -298,16 +298,16 @@ function descriptionOf (document) {
   return description
 }
 
-/** Returns the differences of an answer in one line; undefined if there are none. */
-function check (app, { method, url }, answer) {
+/** Returns the differences of a response in one line; undefined if there are none. */
+function check (app, { method, url }, response) {
   if (app.fastify.swagger === undefined) return undefined // an app that a test made without the service
   app.description ??= descriptionOf(app.fastify.swagger())
   const problems = [
-    ...app.description.problems(method, url, answer),
-    ...brokenRules({ method, ...answer }).map((rule) => `breaks a rule of HTTP (${rule})`)
+    ...app.description.problems(method, url, response),
+    ...brokenRules({ method, ...response }).map((rule) => `breaks a rule of HTTP (${rule})`)
   ]
   if (problems.length === 0) return undefined
-  return `${MARK}${method} ${answer.status} of ${url.slice(0, 200)}: ${problems.join('; and it ')}`
+  return `${MARK}${method} ${response.status} of ${url.slice(0, 200)}: ${problems.join('; and it ')}`
 }
 
 diagnostics.subscribe('fastify.initialization', ({ fastify }) => {
@@ -334,12 +334,12 @@ diagnostics.subscribe('fastify.initialization', ({ fastify }) => {
 diagnostics.subscribe('http.server.request.start', ({ request, socket, server }) => {
   const app = apps.get(server)
   if (app === undefined) return
-  let answers = connections.get(socket)
-  if (answers === undefined) {
+  let parser = connections.get(socket)
+  if (parser === undefined) {
     connections.set(
       socket,
-      answers = new Answers((request, answer) => {
-        const problem = check(app, request, answer)
+      parser = new ResponseParser((request, response) => {
+        const problem = check(app, request, response)
         const kind = problem?.replace(/ of \S+:/, '')
         if (kind === undefined || told.has(kind)) return
         told.add(kind)
@@ -349,11 +349,11 @@ diagnostics.subscribe('http.server.request.start', ({ request, socket, server })
     )
     const { write } = socket
     socket.write = function (bytes, encoding, done) {
-      answers
+      parser
         .take(typeof bytes === 'string' ? Buffer.from(bytes, typeof encoding === 'string' ? encoding : 'utf8')
           : bytes)
       return write.call(socket, bytes, encoding, done)
     }
   }
-  answers.expect({ method: request.method, url: request.url })
+  parser.expect({ method: request.method, url: request.url })
 })

@@ -13,7 +13,7 @@ export async function newProfile (
   t.teardown(async () => await profile.close())
   profile.on('weberror', (error) => t.fail(`uncaught error: ${error.error().stack ?? error.error().message}`))
   profile.on('console', (message) => {
-    // Chromium also prints every answer that isn't successful.
+    // Chromium also prints every response that isn't successful.
     if (message.type() === 'error' && !message.text().startsWith('Failed to load resource')) {
       t.fail(`the console printed: ${message.text()}`)
     }

@@ -5,9 +5,9 @@ import { buildApp } from '../../src/app.ts'
 import { loadConfig } from '../../src/config.ts'
 import { file, form, FORM, PNG } from './assets.ts'
 import { createPage, listen, signUp, testSettings, type Account, type CreatedPage } from './app.ts'
-import { Connection, requestOf, requestWith, whyNoError, type RawAnswer } from './raw.ts'
+import { Connection, requestOf, requestWith, whyNoError, type RawResponse } from './raw.ts'
 
-// Runs a service for hostile input, and checks the connection after each answer.
+// Runs a service for hostile input, and checks the connection after each response.
 
 /** High limits, so that requests are refused for their content and not for their number. */
 export const GENEROUS = {
@@ -108,7 +108,7 @@ const routesOf = (page: CreatedPage, asset: { id: string, path: string }): Route
   { name: 'delete asset', method: 'DELETE', path: `/assets/${asset.id}`, owned: true, takes: 'nothing' }
 ]
 
-/** Sends requests and checks the connection after each answer. */
+/** Sends requests and checks the connection after each response. */
 export class Probe {
   readonly #url: string
   readonly #t: Test
@@ -123,28 +123,28 @@ export class Probe {
   }
 
   /**
-   * Sends bytes and returns the answer. Asserts that the connection then answers another request, or that the
-   * answer has `Connection: close` and the connection is closed without further bytes.
+   * Sends bytes and returns the response. Asserts that the connection then answers another request, or that
+   * the response has `Connection: close` and the connection is closed without further bytes.
    */
-  async send (bytes: string | Buffer, what: string, method = 'GET'): Promise<RawAnswer> {
+  async send (bytes: string | Buffer, what: string, method = 'GET'): Promise<RawResponse> {
     const connection = this.#connection ??= new Connection(this.#url)
     connection.send(bytes)
-    let answer = await connection.answer(method)
-    if (answer.status === 100) answer = await connection.answer(method)
-    if (/\r\nconnection: close\r\n/i.test(answer.head)) {
+    let response = await connection.response(method)
+    if (response.status === 100) response = await connection.response(method)
+    if (/\r\nconnection: close\r\n/i.test(response.head)) {
       this.#connection = undefined
       connection.socket.end() // the server may be waiting for the rest of a body
       const rest = await connection.rest()
-      if (rest !== '') this.#t.fail(`${what}: ${JSON.stringify(rest.slice(0, 300))} follows the answer`)
+      if (rest !== '') this.#t.fail(`${what}: ${JSON.stringify(rest.slice(0, 300))} follows the response`)
     } else {
       connection.send(requestOf('/health/live', { 'X-Request-Id': 'afterwards' }))
-      const next = await connection.answer()
+      const next = await connection.response()
       if (next.status !== 200 || !next.head.includes('\r\nx-request-id: afterwards\r\n')) {
         this.#t.fail(`${what}: the next request was answered with ${next.head}`)
       }
     }
-    if (answer.status >= 500 && answer.status !== 501) this.#t.fail(`${what}: ${answer.status}`)
-    return answer
+    if (response.status >= 500 && response.status !== 501) this.#t.fail(`${what}: ${response.status}`)
+    return response
   }
 
   /** Like `send`, for a request with a body. */
@@ -154,19 +154,19 @@ export class Probe {
     path: string,
     headers: Record<string, string>,
     what: string
-  ): Promise<RawAnswer> {
+  ): Promise<RawResponse> {
     return await this.send(requestWith(body, method, path, headers), what, method)
   }
 
   /** Asserts the status and, from 400 on, the form of the body. */
-  is (answer: RawAnswer, status: number, what: string, isHead = false): void {
+  is (response: RawResponse, status: number, what: string, isHead = false): void {
     this.#t.equal(
-      answer.status,
+      response.status,
       status,
-      `${what}: ${answer.status} ${answer.body.toString('latin1').slice(0, 100)}`
+      `${what}: ${response.status} ${response.body.toString('latin1').slice(0, 100)}`
     )
-    if (answer.status < 400 || isHead) return
-    const problem = whyNoError(answer)
-    if (problem !== undefined) this.#t.fail(`${what}: the answer ${problem}`)
+    if (response.status < 400 || isHead) return
+    const problem = whyNoError(response)
+    if (problem !== undefined) this.#t.fail(`${what}: the response ${problem}`)
   }
 }

@@ -1,4 +1,4 @@
-export function brokenRules (answer: {
+export function brokenRules (response: {
   readonly method: string
   readonly status: number
   readonly headers: Readonly<Record<string, string | undefined>>

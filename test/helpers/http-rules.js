@@ -1,4 +1,4 @@
-// The rules of RFC 9110, 9111 and 9112 that every answer follows, as linters such as httplint check them.
+// The rules of RFC 9110, 9111 and 9112 that every response follows, as linters such as httplint check them.
 
 const DATE = /^(Mon|Tue|Wed|Thu|Fri|Sat|Sun), \d\d [A-Z][a-z]{2} \d{4} \d\d:\d\d:\d\d GMT$/
 const TAG = /^(W\/)?"[\x21\x23-\x7e]*"$/
@@ -9,7 +9,7 @@ const listsMethods = (value) =>
   new Set(value.split(', ')).size === value.split(', ').length
 const isIn = (name, value = '') => value.toLowerCase().split(/, */).includes(name)
 
-/** Each rule: its name, the answers to which it applies, and what is right. */
+/** Each rule: its name, the responses to which it applies, and what is right. */
 const RULES = [
   ['Date', () => true, ({ headers }) => DATE.test(headers.date)],
   [
@@ -104,6 +104,6 @@ const RULES = [
   ]
 ]
 
-/** Returns the names of the rules that an answer breaks. Header names are in lower case. */
+/** Returns the names of the rules that a response breaks. Header names are in lower case. */
 export const brokenRules = (answer) =>
   RULES.filter(([, applies, isKept]) => applies(answer) && !isKept(answer)).map(([name]) => name)

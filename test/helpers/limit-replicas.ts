@@ -4,7 +4,7 @@ import type t from 'tap'
 import { clock } from '../../src/infra/system/clock.ts'
 import type { ClientTable, ClientWindow } from '../../src/modules/rate-limit/client-table.ts'
 import { LEASE_SCRIPTS } from '../../src/modules/rate-limit/lease-script.ts'
-import { RedisLeaseStore, type KnownWindow, type LeaseAnswer, type LeaseRequest, type LeaseStore,
+import { RedisLeaseStore, type KnownWindow, type LeaseResponse, type LeaseRequest, type LeaseStore,
   type WindowMessages, type WindowOfClient } from '../../src/modules/rate-limit/lease-store.ts'
 import { LeasedLimit } from '../../src/modules/rate-limit/leased-limit.ts'
 import { Members } from '../../src/modules/rate-limit/members.ts'
@@ -28,7 +28,7 @@ export interface Replica {
 export class ObservedStore implements LeaseStore {
   readonly #store: LeaseStore
   asked = 0
-  /** Number of requests without an answer. */
+  /** Number of requests without a response. */
   underWay = 0
   readonly windows = new Set<number>()
   /** Turns of the event loop to wait before and after each request, one entry per wait. */
@@ -48,16 +48,16 @@ export class ObservedStore implements LeaseStore {
     return this.#store.hearsRecalls
   }
 
-  async ask (request: LeaseRequest): Promise<LeaseAnswer> {
+  async ask (request: LeaseRequest): Promise<LeaseResponse> {
     this.asked++
     this.underWay++
     try {
       await this.#delay()
-      const answer = await this.#store.ask(request)
-      this.windows.add(answer.id)
+      const response = await this.#store.ask(request)
+      this.windows.add(response.id)
       await this.#delay()
       await this.gate
-      return answer
+      return response
     } finally {
       this.underWay--
     }
@@ -161,4 +161,4 @@ export async function spend (limit: LeasedLimit | undefined, key: string, most =
   return passed
 }
 
-export const trues = (answers: readonly boolean[]): number => answers.filter(Boolean).length
+export const trues = (responses: readonly boolean[]): number => responses.filter(Boolean).length

@@ -22,7 +22,7 @@ export interface Proxy {
   refuse(): Promise<void>
   /** Resets open connections; new ones work. */
   disconnect(): void
-  /** Delays the answers of the target by `ms` milliseconds. */
+  /** Delays the responses of the target by `ms` milliseconds. */
   delay(ms: number): void
   /**
    * Ends all faults. With `forget`, connections whose data is being dropped stay dead, as behind a firewall

@@ -6,14 +6,14 @@ import type { Teardown } from './servers.ts'
 /** Limit for the arrival of data, in milliseconds. */
 const PATIENCE_MS = 20_000
 
-export interface RawAnswer {
+export interface RawResponse {
   readonly status: number
   /** Status line and headers, including the empty line. */
   readonly head: string
   readonly body: Buffer
 }
 
-/** A kept-alive connection that reads one answer after the other and detects bytes between answers. */
+/** A kept-alive connection that reads one response after the other and detects bytes between responses. */
 export class Connection {
   readonly socket: Socket
   #bytes = Buffer.alloc(0)
@@ -43,12 +43,12 @@ export class Connection {
   }
 
   /**
-   * Reads the next answer. The body of an answer that must not have one counts as part of the next answer.
-   * Chunked answers are not supported.
+   * Reads the next response. The body of a response that must not have one counts as part of the next
+   * response. Chunked responses are not supported.
    *
-   * @throws {Error} if the connection closes before the answer is complete, or no data arrives
+   * @throws {Error} if the connection closes before the response is complete, or no data arrives
    */
-  async answer (method = 'GET'): Promise<RawAnswer> {
+  async response (method = 'GET'): Promise<RawResponse> {
     let end
     while ((end = this.#bytes.indexOf('\r\n\r\n')) < 0) await this.#more()
     const head = this.#bytes.subarray(0, end + 4).toString('latin1')
@@ -66,12 +66,12 @@ export class Connection {
     headers: Record<string, string> = {},
     method = 'GET',
     version = '1.1'
-  ): Promise<RawAnswer> {
+  ): Promise<RawResponse> {
     this.send(requestOf(path, headers, method, version))
-    return await this.answer(method)
+    return await this.response(method)
   }
 
-  /** Waits until the connection is closed; returns the bytes after the last answer. */
+  /** Waits until the connection is closed; returns the bytes after the last response. */
   async rest (): Promise<string> {
     while (!this.#closed) await this.#next()
     return this.#bytes.toString('latin1')
@@ -140,8 +140,8 @@ export const requestWith = (
     Buffer.from(body)
   ])
 
-/** Returns how an answer differs from the error format of the API; undefined if it doesn't. */
-export function whyNoError ({ head, body }: RawAnswer): string | undefined {
+/** Returns how a response differs from the error format of the API; undefined if it doesn't. */
+export function whyNoError ({ head, body }: RawResponse): string | undefined {
   let errors: unknown
   try {
     const parsed = JSON.parse(body.toString()) as { errors: unknown }

@@ -2,18 +2,18 @@ import { Agent, get } from 'node:http'
 import { setTimeout as sleep } from 'node:timers/promises'
 import type { Teardown } from '../shared/guardian.ts'
 
-// A steady load of public reads that records every answer.
+// A steady load of public reads that records every response.
 
 export interface Read {
   /** Index of the replica in `urls`. */
   readonly replica: number
   readonly publicId: string
-  /** Status; 0 without an answer. */
+  /** Status; 0 without a response. */
   readonly status: number
   readonly headers: Readonly<Record<string, string | string[] | undefined>>
-  /** Body of the answer, or the error. */
+  /** Body of the response, or the error. */
   readonly body: string
-  /** Times of the request and of the complete answer, in milliseconds of `performance.now()`. */
+  /** Times of the request and of the complete response, in milliseconds of `performance.now()`. */
   readonly sentAt: number
   readonly answeredAt: number
 }
@@ -63,7 +63,7 @@ export class Readers {
     return await this.during(async () => await sleep(ms))
   }
 
-  /** Ends the load and waits for the remaining answers. */
+  /** Ends the load and waits for the remaining responses. */
   async stop (): Promise<void> {
     this.#stopped = true
     await Promise.all(this.#loops)

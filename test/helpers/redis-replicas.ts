@@ -1,7 +1,7 @@
 import { setTimeout as sleep } from 'node:timers/promises'
 import { Redis } from 'ioredis'
 import { JWT_SECRET } from './app.ts'
-import { call, Owner, type Answer } from './client.ts'
+import { call, Owner, type Response } from './client.ts'
 import { Readers, type Read } from './readers.ts'
 import { createMigratedDatabase, createProxy, freePort, startRedisServer, type Proxy,
   type Teardown } from './servers.ts'
@@ -55,14 +55,14 @@ export class Page {
   }
 
   /** Writes the next version. */
-  async write (url: string): Promise<Answer> {
+  async write (url: string): Promise<Response> {
     const version = this.version + 1
-    const answer = await this.#owner.update(url, this.id, documentOf(version))
+    const response = await this.#owner.update(url, this.id, documentOf(version))
     this.commits.push({ version, at: performance.now() })
-    return answer
+    return response
   }
 
-  async remove (url: string): Promise<Answer> {
+  async remove (url: string): Promise<Response> {
     return await this.#owner.call('DELETE', `${url}/manage/landing_pages/${this.id}`)
   }
 

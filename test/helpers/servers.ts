@@ -86,7 +86,7 @@ export async function claimRedis (t: Teardown): Promise<string> {
   const claims = await connectRedis(server, 0)
   try {
     const count = await claims.config('GET', 'databases').then(
-      (answer) => Number((answer as string[])[1]),
+      (response) => Number((response as string[])[1]),
       () => 16
     )
     const first = Math.floor(Math.random() * count)

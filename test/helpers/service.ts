@@ -25,12 +25,12 @@ export interface Service {
   end: (signal: NodeJS.Signals) => Promise<number | string | null>
 }
 
-/** Compares the answers of the process with the OpenAPI document and prints differences. */
+/** Compares the responses of the process with the OpenAPI document and prints differences. */
 const OBSERVE = `--import=${pathToFileURL(join(PROJECT, 'test/helpers/conformance.js')).href}`
 
 /**
  * Starts the service and waits until it is ready. At the end of the test, its output is searched for secrets
- * and for answers that differ from the OpenAPI document.
+ * and for responses that differ from the OpenAPI document.
  *
  * @param env the environment besides PATH, HOME and TMPDIR
  * @param isMeasured whether time or memory is measured; answers are then not compared
@@ -49,8 +49,8 @@ export async function startService (
     if (service.child.exitCode !== null) {
       throw new Error(`the service ended with ${service.child.exitCode}:\n${service.output()}`)
     }
-    const answers = await fetch(`${url}/health/ready`).then(({ ok }) => ok, () => false)
-    if (answers) return { url, ...service }
+    const responses = await fetch(`${url}/health/ready`).then(({ ok }) => ok, () => false)
+    if (responses) return { url, ...service }
     await sleep(50)
   }
 }

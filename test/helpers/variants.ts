@@ -88,8 +88,9 @@ export type Fate = 'made' | 'refused' | 'without variants'
 const MAX_ATTEMPTS = 20
 
 /**
- * Uploads a picture and asks for all its variants, and for others. The answers must be pictures of the listed
- * dimensions and types without metadata, or a 404 after which none are listed. A 503 may come before both.
+ * Uploads a picture and asks for all its variants, and for others. The responses must be pictures of the
+ * listed dimensions and types without metadata, or a 404 after which none are listed. A 503 may come before
+ * both.
  */
 export async function checkVariants (
   t: Test,
@@ -117,7 +118,7 @@ export async function checkVariants (
   return fate
 }
 
-/** Asks again as long as the answer is a 503 that says when. */
+/** Asks again as long as the response is a 503 that says when. */
 async function patiently (app: FastifyInstance, url: string) {
   for (let attempt = 1;; attempt++) {
     const { statusCode, headers, body, rawPayload: bytes } = await ask(app, url)

@@ -57,7 +57,7 @@ export function sentencesOf (error: unknown, isSignIn = false): readonly string[
     return status >= 500 && requestId !== undefined && !errors.some((text) => text.includes(requestId))
       ? [...errors, `The id of the request is ${requestId}.`] : errors
   }
-  // fetch() rejects with a TypeError when there is no answer.
+  // fetch() rejects with a TypeError when there is no response.
   if (error instanceof TypeError) {
     return [navigator.onLine ? 'The service can’t be reached.' : 'You are offline.']
   }

@@ -19,7 +19,7 @@ interface LeaveDialogProps {
 export function LeaveDialog ({ title, children, stay, leave, isChanged, pageId }: LeaveDialogProps) {
   const decide = useRef<(isLeaving: boolean) => void>(() => {})
   const [isAsking, setIsAsking] = useState(false)
-  const answer = (isLeaving: boolean) => {
+  const response = (isLeaving: boolean) => {
     setIsAsking(false)
     decide.current(isLeaving)
   }
@@ -34,11 +34,11 @@ export function LeaveDialog ({ title, children, stay, leave, isChanged, pageId }
   useLeaveGuard(isChanged ? ask : undefined)
   if (!isAsking) return null
   return (
-    <Dialog title={title} onClose={() => answer(false)}>
+    <Dialog title={title} onClose={() => response(false)}>
       {children}
       <Actions>
-        <Button kind='primary' onClick={() => answer(false)}>{stay}</Button>
-        <Button kind='danger' onClick={() => answer(true)}>{leave}</Button>
+        <Button kind='primary' onClick={() => response(false)}>{stay}</Button>
+        <Button kind='danger' onClick={() => response(true)}>{leave}</Button>
       </Actions>
     </Dialog>
   )

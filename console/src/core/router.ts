@@ -52,8 +52,8 @@ async function change (): Promise<void> {
   const wanted = here
   const isDecided = leavingFor === wanted.index
   leavingFor = undefined
-  const answer = isDecided || guard === undefined || guard(pathOf(wanted.hash))
-  if (answer === true) {
+  const response = isDecided || guard === undefined || guard(pathOf(wanted.hash))
+  if (response === true) {
     // What is announced before `navigate` is for the next screen.
     if (wanted.hash !== target) clearAnnouncement()
     target = undefined
@@ -64,7 +64,7 @@ async function change (): Promise<void> {
   // Until the person has decided, the browser is at the screen that is shown.
   const distance = wanted.index - shown.index
   history.go(-distance)
-  if (!await answer) return
+  if (!await response) return
   leavingFor = wanted.index
   history.go(distance)
 }

@@ -630,7 +630,7 @@ export interface paths {
         };
         /**
          * Read the file of an asset
-         * @description The content of a URL never changes, so caches may keep it forever. Types that browsers could execute, such as HTML and SVG, are served as downloads. The first request for a variant waits until it is made. After 10 seconds, or if too many wait, the answer is a 503.
+         * @description The content of a URL never changes, so caches may keep it forever. Types that browsers could execute, such as HTML and SVG, are served as downloads. The first request for a variant waits until it is made. After 10 seconds, or if too many wait, the response is a 503.
          */
         get: operations["readFile"];
         put?: never;
@@ -643,7 +643,7 @@ export interface paths {
         options: operations["askForFile"];
         /**
          * Read the file of an asset (headers only)
-         * @description The content of a URL never changes, so caches may keep it forever. Types that browsers could execute, such as HTML and SVG, are served as downloads. The first request for a variant waits until it is made. After 10 seconds, or if too many wait, the answer is a 503.
+         * @description The content of a URL never changes, so caches may keep it forever. Types that browsers could execute, such as HTML and SVG, are served as downloads. The first request for a variant waits until it is made. After 10 seconds, or if too many wait, the response is a 503.
          */
         head: operations["headFile"];
         patch?: never;
@@ -713,7 +713,7 @@ export interface components {
              * @example https://landfall.example.com/uploads/7Hq2LJtB7sZ4uNfE8aGd1o.png
              */
             url: string;
-            /** @description Smaller copies of a picture, the narrowest first. They are upright and have no metadata. Each is made by the first request for it. The list is empty for other files, and for pictures that are too narrow, too large or can not be decoded. */
+            /** @description Smaller copies of a picture, the narrowest first. Their orientation is applied, and they have no metadata. Each is made by the first request for it. The list is empty for other files, and for pictures that are too narrow, too large or can not be decoded. */
             variants: components["schemas"]["AssetVariant"][];
             /**
              * @description In pixels; null if the file is not an image
@@ -753,7 +753,7 @@ export interface components {
             /** @description In pixels */
             width: number;
         };
-        AssetWithUses: {
+        AssetWithReferences: {
             /** @example 70 */
             byte_size: number;
             /**
@@ -788,7 +788,7 @@ export interface components {
             url: string;
             /** @description The pages whose current documents contain the name of the file, or of a variant: the newest 100, newest first */
             used_by: components["schemas"]["AssetUse"][];
-            /** @description Smaller copies of a picture, the narrowest first. They are upright and have no metadata. Each is made by the first request for it. The list is empty for other files, and for pictures that are too narrow, too large or can not be decoded. */
+            /** @description Smaller copies of a picture, the narrowest first. Their orientation is applied, and they have no metadata. Each is made by the first request for it. The list is empty for other files, and for pictures that are too narrow, too large or can not be decoded. */
             variants: components["schemas"]["AssetVariant"][];
             /**
              * @description In pixels; null if the file is not an image
@@ -1165,7 +1165,7 @@ export interface components {
          */
         "Content-Range": string;
         /**
-         * @description Version of the answer, for `If-None-Match` and `If-Match`. `If-Match` accepts the ETag of a page and that of its document on all routes of the page. That of a compressed response ends with `-br` or `-gzip`.
+         * @description Version of the response, for `If-None-Match` and `If-Match`. `If-Match` accepts the ETag of a page and that of its document on all routes of the page. That of a compressed response ends with `-br` or `-gzip`.
          * @example "NRbMYOdxUAbdrPSZkCyDGfRL8fUxR6qnXzJ0WlBpRRs"
          */
         ETag: string;
@@ -2457,7 +2457,7 @@ export interface operations {
                     [name: string]: unknown;
                 };
                 content: {
-                    "application/json": components["schemas"]["AssetWithUses"];
+                    "application/json": components["schemas"]["AssetWithReferences"];
                 };
             };
             /** @description The asset has not changed */

@@ -4,7 +4,7 @@ import { getNextCursor, iterate, unwrap, unwrapDeletion, type Api, type CallOpti
 
 export type Asset = components['schemas']['Asset']
 /** An asset with the pages that use it. */
-export type AssetWithUses = components['schemas']['AssetWithUses']
+export type AssetWithReferences = components['schemas']['AssetWithReferences']
 
 export interface UploadOptions extends CallOptions {
   /** Replaces the name of the file. A `Blob` has no name. */
@@ -20,7 +20,7 @@ export interface DeleteAssetOptions extends CallOptions {
 export interface Assets {
   /** Uploads a `File` or `Blob`. In Node, `fs.openAsBlob(path)` returns one that is read while it is sent. */
   upload(file: Blob, options?: UploadOptions): Promise<Asset>
-  get(id: string, options?: CallOptions): Promise<AssetWithUses>
+  get(id: string, options?: CallOptions): Promise<AssetWithReferences>
   /** Iterates over all assets, newest first. */
   list(options?: ListOptions): AsyncGenerator<Asset, void, undefined>
   /** Returns one part of the list. */

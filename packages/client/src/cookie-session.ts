@@ -3,7 +3,7 @@ import { isUnauthorized } from './errors.ts'
 import { sleep } from './retry.ts'
 import type { ClientSession, Renewal } from './session.ts'
 import type { TokenPair } from './tokens.ts'
-import { Turns } from './turns.ts'
+import { Mutex } from './mutex.ts'
 
 type BrowserSession = components['schemas']['BrowserSession']
 
@@ -24,13 +24,13 @@ export interface CookieSessionOptions {
  */
 export class CookieSession implements ClientSession {
   readonly #options: CookieSessionOptions
-  readonly #turns: Turns
+  readonly #mutex: Mutex
   #current: BrowserSession | undefined
   #renewal: Promise<Renewal> | undefined
 
   constructor (options: CookieSessionOptions) {
     this.#options = options
-    this.#turns = new Turns(options.name)
+    this.#mutex = new Mutex(options.name)
   }
 
   async getAccessToken (): Promise<string | undefined> {
@@ -39,7 +39,7 @@ export class CookieSession implements ClientSession {
   }
 
   async start ({ refresh_token: refreshToken }: TokenPair): Promise<void> {
-    await this.#turns.take(async () => {
+    await this.#mutex.run(async () => {
       this.#current = await this.#options.open(refreshToken)
     })
   }
@@ -50,7 +50,7 @@ export class CookieSession implements ClientSession {
    * @returns its user; undefined when there is no session
    */
   async resume (): Promise<BrowserSession['user'] | undefined> {
-    return await this.#turns.take(async () => {
+    return await this.#mutex.run(async () => {
       const opened = await this.#openCookie()
       if (opened === undefined) this.#noteEnd()
       else this.#current = opened
@@ -59,7 +59,7 @@ export class CookieSession implements ClientSession {
   }
 
   async renew (refused: string): Promise<Renewal> {
-    this.#renewal ??= this.#turns.take(async () => await this.#renew(refused)).finally(() => {
+    this.#renewal ??= this.#mutex.run(async () => await this.#renew(refused)).finally(() => {
       this.#renewal = undefined
     })
     return await this.#renewal
@@ -67,7 +67,7 @@ export class CookieSession implements ClientSession {
 
   /** Ends the session of the cookie, also if this client hasn't resumed it. */
   async end (revoke: () => Promise<void>): Promise<void> {
-    await this.#turns.take(async () => {
+    await this.#mutex.run(async () => {
       await this.#unlessOver(revoke)
       this.#current = undefined
     })

@@ -5,7 +5,7 @@ export interface CacheOptions {
   readonly maxCharacters?: number
   /** How long a document is used without asking the service, in seconds. Default 0. */
   readonly maxAgeSeconds?: number
-  /** Whether a read uses the cached document when there is no answer, a 429 or a 5xx. Default true. */
+  /** Whether a read uses the cached document when there is no response, a 429 or a 5xx. Default true. */
   readonly staleIfError?: boolean
 }
 

@@ -83,7 +83,7 @@ export function createError (response: Response, body: unknown): LandfallError {
   const sentences = Array.isArray(errors) && errors.length > 0
     ? errors.map(String)
     // The response comes from a proxy in front of the service.
-    : [`The answer was ${response.status} ${response.statusText}`.trimEnd()]
+    : [`The response was ${response.status} ${response.statusText}`.trimEnd()]
   const scope = getMissingScope(response)
   if (scope !== undefined) return new InsufficientScopeError(response, sentences, scope)
   return new (CLASSES[response.status] ?? LandfallError)(response, sentences)

@@ -15,7 +15,7 @@ import { createTransport, RepeatableRequest } from './transport.ts'
 export type { AccountSession, AccountSessions } from './account-sessions.ts'
 export type { components, operations, paths } from './api.ts'
 export type { ApiKey, ApiKeyFields, ApiKeys, NewApiKey, Scope } from './api-keys.ts'
-export { srcset, type Asset, type Assets, type AssetWithUses, type DeleteAssetOptions,
+export { srcset, type Asset, type Assets, type AssetWithReferences, type DeleteAssetOptions,
   type UploadOptions } from './assets.ts'
 export type { Auth, Credentials, SignUpFields, User } from './auth.ts'
 export type { EmailConfirmations } from './email-confirmations.ts'
@@ -44,7 +44,7 @@ export interface LandfallClient {
   /**
    * Calls any route by its method and path (see openapi-fetch), with tokens and retries. Its methods return
    * `{ data, error, response }`, also when the service answers with an error. They reject when there is no
-   * answer, and when the access token can't be renewed.
+   * response, and when the access token can't be renewed.
    */
   readonly api: Api
 }

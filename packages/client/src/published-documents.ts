@@ -91,6 +91,6 @@ export class PublishedDocuments {
   }
 }
 
-/** Whether a document may be used although the service did not confirm it: no answer, a 429 or a 5xx. */
+/** Whether a document may be used although the service did not confirm it: no response, a 429 or a 5xx. */
 const isOutage = (error: unknown): boolean =>
   error instanceof LandfallError ? error.status === 429 || error.status >= 500 : error instanceof TypeError

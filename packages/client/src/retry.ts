@@ -51,9 +51,9 @@ export class RetryBudget {
 const afterUnavailable = new WeakSet<Response>()
 
 /**
- * Sends a request and repeats it while the answer is 429 or 503, as `Retry-After` and the budget allow. After
- * a 429, every method is repeated, because the service did not carry out the request. After a 503, it may
- * have done so, and only idempotent methods are repeated.
+ * Sends a request and repeats it while the response is 429 or 503, as `Retry-After` and the budget allow.
+ * After a 429, every method is repeated, because the service did not carry out the request. After a 503, it
+ * may have done so, and only idempotent methods are repeated.
  *
  * @throws the error of `send`, or the reason of `signal` when it is aborted
  */

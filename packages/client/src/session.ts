@@ -1,7 +1,7 @@
 import { isUnauthorized } from './errors.ts'
 import { sleep } from './retry.ts'
 import type { TokenPair, TokenStorage } from './tokens.ts'
-import { Turns } from './turns.ts'
+import { Mutex } from './mutex.ts'
 
 /** How often and at what interval a client looks for tokens that another client may be about to store. */
 const LOOKS_FOR_NEW_TOKENS = 4
@@ -46,7 +46,7 @@ export interface ClientSession {
 /** The tokens of a client. One renewal serves all waiting requests, and all tabs of a browser. */
 export class Session implements ClientSession {
   readonly #options: SessionOptions
-  readonly #turns: Turns
+  readonly #mutex: Mutex
   #renewal: Promise<Renewal> | undefined
   /** Whether there were tokens, so that `onEnded` is called when they are gone. */
   #isLive = false
@@ -55,7 +55,7 @@ export class Session implements ClientSession {
 
   constructor (options: SessionOptions) {
     this.#options = options
-    this.#turns = new Turns(options.isShared ? options.name : undefined)
+    this.#mutex = new Mutex(options.isShared ? options.name : undefined)
   }
 
   async getAccessToken (): Promise<string | undefined> {
@@ -67,14 +67,14 @@ export class Session implements ClientSession {
   }
 
   async start (tokens: TokenPair): Promise<void> {
-    await this.#turns.take(async () => {
+    await this.#mutex.run(async () => {
       await this.#options.storage.save(tokens)
       this.#isLive = true
     })
   }
 
   async renew (refused: string): Promise<Renewal> {
-    this.#renewal ??= this.#turns.take(async () => await this.#renew(refused)).finally(() => {
+    this.#renewal ??= this.#mutex.run(async () => await this.#renew(refused)).finally(() => {
       this.#renewal = undefined
     })
     return await this.#renewal
@@ -83,7 +83,7 @@ export class Session implements ClientSession {
   /** @param revoke is called again with new tokens when the access token has expired */
   async end (revoke: (tokens: TokenPair) => Promise<void>): Promise<void> {
     const { storage, refresh } = this.#options
-    await this.#turns.take(async () => {
+    await this.#mutex.run(async () => {
       let tokens = await storage.load()
       if (tokens === undefined) {
         this.#isLive = false // another tab has signed out; onEnded isn't called for a sign-out

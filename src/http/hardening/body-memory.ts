@@ -136,7 +136,7 @@ export function limitBodyMemory (scope: FastifyInstance, maxBytes: number): void
     }
     done(null, payload)
   })
-  // The client may read the answer slowly.
+  // The client may read the response slowly.
   scope.addHook('onSend', (request, _reply, payload, done) => {
     request.bodyMemory?.resize(0)
     done(null, payload)

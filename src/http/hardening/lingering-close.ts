@@ -25,11 +25,11 @@ export function lingeringClose (limits: DiscardLimits = LIMITS): onSendAsyncHook
     const { raw } = request
     if (!awaitsBody(raw) || (typeof payload !== 'string' && !Buffer.isBuffer(payload))) return payload
     reply.header('connection', 'close')
-    // The length of an answer to HEAD is that of the GET. It has no body that could be lost.
+    // The length of a response to HEAD is that of the GET. It has no body that could be lost.
     if (request.method === 'HEAD') return payload
     reply.header('content-length', Buffer.byteLength(payload))
     let sent = false
-    const answer = new Readable({
+    const response = new Readable({
       read () {
         if (sent) return
         sent = true
@@ -37,7 +37,7 @@ export function lingeringClose (limits: DiscardLimits = LIMITS): onSendAsyncHook
         discardBody(raw, limits).then(() => this.push(null))
       }
     })
-    return answer
+    return response
   }
 }
 

@@ -78,7 +78,7 @@ async function testResponseOrder (): Promise<boolean> {
     if (url === '/2') response.once('finish', () => stream.emit('answered'))
     setImmediate(() => response.end())
   })
-  const timer = setTimeout(() => stream.destroy(new Error('no answer')), SELF_TEST_TIMEOUT_MS)
+  const timer = setTimeout(() => stream.destroy(new Error('no response')), SELF_TEST_TIMEOUT_MS)
   server.emit('connection', stream)
   stream.push('GET /1 HTTP/1.1\r\nHost: x\r\n\r\nGET /2 HTTP/1.1\r\nHost: x\r\n\r\n')
   try {

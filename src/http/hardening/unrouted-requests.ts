@@ -8,7 +8,7 @@ import type { Socket } from 'node:net'
 import type { FastifyBaseLogger, FastifyInstance } from 'fastify'
 import fp from 'fastify-plugin'
 import { formatErrorBody } from '../../errors.ts'
-import { logRawAnswer, type RawAnswer } from '../access-log.ts'
+import { logRawResponse, type RawResponse } from '../access-log.ts'
 import { DATA_HEADERS, JSON_CONTENT_TYPE } from '../common-headers.ts'
 import { sentenceFor } from '../error-handler.ts'
 import { requestId } from '../request-id.ts'
@@ -69,16 +69,16 @@ export default fp(async (app) => {
     beginAlone(request, response, () => {
       const answer = { reqId: requestId(request), method: request.method, status: 417 }
       app.log.info({ ...answer, address: request.socket.remoteAddress }, 'answered')
-      const { headers, body } = errorAnswer(417, answer.reqId)
+      const { headers, body } = errorResponse(417, answer.reqId)
       response.writeHead(417, headers).end(body)
     })
   })
 }, { name: 'unrouted-requests' })
 
 /** Writes an error response to a connection and closes it. */
-function refuse (log: FastifyBaseLogger, socket: Socket, answer: RawAnswer): void {
+function refuse (log: FastifyBaseLogger, socket: Socket, answer: RawResponse): void {
   if (closeAfterCurrentResponse(socket)) return
-  const { headers, body } = errorAnswer(answer.status, logRawAnswer(log, socket, answer))
+  const { headers, body } = errorResponse(answer.status, logRawResponse(log, socket, answer))
   // An error must not be written into the middle of another response.
   if (!socket.writable || currentResponse(socket)?.headersSent === true) {
     socket.destroy()
@@ -105,7 +105,10 @@ function closeAfterCurrentResponse (socket: Socket): boolean {
   return true
 }
 
-function errorAnswer (status: number, requestId: string): { headers: Record<string, string>, body: string } {
+function errorResponse (
+  status: number,
+  requestId: string
+): { headers: Record<string, string>, body: string } {
   const body = formatErrorBody([sentenceFor(status)])
   const headers = {
     'x-request-id': requestId,

@@ -5,8 +5,11 @@ import { compress, preferredEncoding } from '../content-encoding.ts'
 
 const COMPRESSIBLE = /^(text|application)\/(html|css|json|javascript)/
 
-/** Adds a hook that compresses the answers of a scope that have an ETag. Results are kept by URL and ETag. */
-export function compressAnswers (scope: FastifyInstance): void {
+/**
+ * Adds a hook that compresses the responses of a scope that have an ETag. Results are kept by URL and
+ * ETag.
+ */
+export function compressResponses (scope: FastifyInstance): void {
   const kept = new Map<string, Promise<Buffer>>()
   scope.addHook('onSend', async (request, reply, payload) => {
     const { etag, 'content-type': type } = reply.getHeaders()

@@ -8,11 +8,11 @@ import { NotFoundError } from '../../errors.ts'
 import { JSON_CONTENT_TYPE } from '../common-headers.ts'
 import { entityTag, preferredEncoding } from '../content-encoding.ts'
 import { contentHash, hasMatchingTag } from '../conditional-requests.ts'
-import { compressAnswers } from './compress.ts'
+import { compressResponses } from './compress.ts'
 import { finishDocument, type OpenApiDocument } from './finish.ts'
 import { INFO, SECURITY_SCHEMES, TAGS } from './info.ts'
 import { sendWithoutBody } from '../responses.ts'
-import { answer, errors, nothing } from '../schemas.ts'
+import { response, errors, nothing } from '../schemas.ts'
 
 /** The reference page may load scripts, styles and data only from its own host. */
 const PAGE_POLICY =
@@ -39,7 +39,7 @@ const documentSchema = {
       .Optional(Type.String({ description: 'Respond with 304 if the current ETag is in this list' }))
   }),
   response: {
-    200: answer(
+    200: response(
       Type.Record(Type.String(), Type.Unknown()),
       'The API description',
       ...HEADERS,
@@ -85,7 +85,7 @@ export const referenceRoutes: FastifyPluginAsync = async (app) => {
       reply.header('cache-control', 'public, max-age=3600')
     }
   })
-  compressAnswers(app)
+  compressResponses(app)
 
   const documents = new Map<string, { readonly bytes: Buffer, readonly hash: string }>()
   /** Sends the document. The server is relative to its URL, so that it also holds behind a proxy. */

@@ -2,7 +2,7 @@ import { spawn, type ChildProcessWithoutNullStreams } from 'node:child_process'
 import { once } from 'node:events'
 import type { Readable } from 'node:stream'
 import { fileURLToPath } from 'node:url'
-import type { Answer, Question } from './serve-tasks.ts'
+import type { Response, Question } from './serve-tasks.ts'
 
 /** The end of what the child process writes to its standard error, for the log. */
 const MAX_ERROR_LENGTH = 2000
@@ -41,7 +41,7 @@ export interface Exchange<Result, T> {
 }
 
 /**
- * - `unavailable`: the process could not start, or ended after the answer
+ * - `unavailable`: the process could not start, or ended after the response
  * - `too_slow`: it was ended because the task took too long
  * - `ended`: it ended by itself while it had the task
  */
@@ -126,10 +126,10 @@ export class Child {
       // A broken pipe is seen before the end of the process that broke it.
       if (!stdin.write(chunk)) await once(stdin, 'drain').catch(async () => await this.ended)
     }
-    const [answer] = await answered as [Answer]
+    const [response] = await answered as [Response]
     this.#hasTask = false
-    if (take === undefined) return answer.result as T
-    return await take(answer.result as Result, readExactly(stdout, answer.byteSize))
+    if (take === undefined) return response.result as T
+    return await take(response.result as Result, readExactly(stdout, response.byteSize))
   }
 
   /** Ends the process because it takes too long. */
@@ -152,5 +152,9 @@ async function* readExactly (stream: Readable, byteSize: number): AsyncGenerator
     yield chunk
     if (received >= byteSize) return
   }
-  throw new IsolatedProcessError('The child process ended before the end of its answer', 'unavailable', null)
+  throw new IsolatedProcessError(
+    'The child process ended before the end of its response',
+    'unavailable',
+    null
+  )
 }

@@ -10,16 +10,16 @@ export interface Question {
 }
 
 /** The bytes of the output follow on the standard output. */
-export interface Answer {
+export interface Response {
   readonly result: unknown
   readonly byteSize: number
 }
 
 /** Runs the tasks of one kind. An error ends the process. */
-type Handler = (task: never, input: Buffer) => HandlerAnswer | Promise<HandlerAnswer>
+type Handler = (task: never, input: Buffer) => HandlerResponse | Promise<HandlerResponse>
 type Handlers = Readonly<Record<string, Handler>>
 
-export interface HandlerAnswer<Result = unknown> {
+export interface HandlerResponse<Result = unknown> {
   readonly result: Result
   readonly output?: Buffer
 }
@@ -45,8 +45,8 @@ export function serveTasks (handlers: Handlers): void {
 async function serve (handlers: Handlers, { kind, task, byteSize }: Question): Promise<void> {
   const handler = handlers[kind] as Handler
   const { result, output } = await handler(task as never, await readInput(process.stdin, byteSize))
-  const answer: Answer = { result, byteSize: output?.length ?? 0 }
-  process.send?.(answer)
+  const response: Response = { result, byteSize: output?.length ?? 0 }
+  process.send?.(response)
   if (output !== undefined) process.stdout.write(output)
 }
 

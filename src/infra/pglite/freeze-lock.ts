@@ -130,12 +130,12 @@ async function isOwn (folder: string, dataDir: string): Promise<boolean> {
 }
 
 async function withFreeze (socket: Socket, dataDir: string, action: () => Promise<void>): Promise<void> {
-  let answers = ''
+  let responses = ''
   socket.setEncoding('utf8').on('error', () => {}) // 'close' follows
   const closed = new Promise<void>((resolve) => socket.on('close', () => resolve()))
   const frozen = new Promise<void>((resolve) =>
     socket.on('data', (text: string) => {
-      answers += text
+      responses += text
       resolve()
     })
   )
@@ -143,11 +143,13 @@ async function withFreeze (socket: Socket, dataDir: string, action: () => Promis
     new DataDirError(`The service in DATA_DIR ${dataDir} ${reason} while its database was copied: try again`)
   try {
     await Promise.race([frozen, closed])
-    if (!answers.startsWith('frozen')) throw lost('ended')
+    if (!responses.startsWith('frozen')) throw lost('ended')
     await action()
     socket.write('done\n')
     await closed
-    if (!answers.endsWith('released\n')) throw lost(`ended, or continued after ${FREEZE_LIMIT_MS / 1000} s,`)
+    if (!responses.endsWith('released\n')) {
+      throw lost(`ended, or continued after ${FREEZE_LIMIT_MS / 1000} s,`)
+    }
   } finally {
     socket.destroy()
   }

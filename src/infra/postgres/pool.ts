@@ -115,7 +115,7 @@ export class BoundedPool extends pg.Pool implements StatementRunner {
       } catch (error) {
         endQuery?.(error)
         if (!isServerFault(error)) throw error
-        // After our own timeout, the answer may still arrive. After a FATAL error, the server disconnects.
+        // After our own timeout, the response may still arrive. After a FATAL error, the server disconnects.
         isUsable &&= (error as { severity?: unknown }).severity === 'ERROR'
         throw new DatabaseUnavailableError(messageOf(error), { cause: error })
       }

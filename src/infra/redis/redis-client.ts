@@ -129,9 +129,9 @@ export class RedisClient extends EventEmitter<RedisClientEvents> {
     const endQuery = this.#queryHook?.('')
     this.#backend.gatherWrites()
     try {
-      const answer = await withTimeLimit(command(this.commands), COMMAND_TIMEOUT_MS)
+      const response = await withTimeLimit(command(this.commands), COMMAND_TIMEOUT_MS)
       endQuery?.()
-      return answer
+      return response
     } catch (error) {
       endQuery?.(error)
       // Until all keys of the command have moved to another node, other commands go on.

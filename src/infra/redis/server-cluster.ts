@@ -76,10 +76,10 @@ export class ServerCluster extends Backend {
   async probe (): Promise<void> {
     try {
       if (this.#isLayoutDoubtful) await this.#refreshLayout()
-      const answers = await Promise.allSettled([...this.#keysOfMasters()].map(async ([address, key]) =>
+      const responses = await Promise.allSettled([...this.#keysOfMasters()].map(async ([address, key]) =>
         await this.#probeMaster(address, key)
       ))
-      const failure = answers.find(({ status }) =>
+      const failure = responses.find(({ status }) =>
         status === 'rejected'
       )
       if (failure?.status === 'rejected') throw failure.reason
@@ -106,7 +106,7 @@ export class ServerCluster extends Backend {
     try {
       await withTimeLimit(this.commands.set(key, '1', 'PX', PROBE_LIFETIME_MS), COMMAND_TIMEOUT_MS)
     } catch (error) {
-      // Without an answer, the connection may be dead although its status is 'ready'.
+      // Without a response, the connection may be dead although its status is 'ready'.
       if (!(error instanceof ReplyError)) {
         this.commands.nodes('master').find((node) => addressOf(node) === address)?.disconnect()
       }

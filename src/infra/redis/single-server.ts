@@ -55,7 +55,7 @@ export class SingleServer extends Backend {
         COMMAND_TIMEOUT_MS
       )
     } catch (error) {
-      // Without an answer, the connection may be dead although its status is 'ready'.
+      // Without a response, the connection may be dead although its status is 'ready'.
       if (!(error instanceof ReplyError)) this.commands.disconnect(true)
       else if ((error as Error).message.startsWith('READONLY')) this.#findPrimary()
       throw error

@@ -16,7 +16,7 @@ export async function withTimeLimit<T> (promise: Promise<T>, ms: number): Promis
       timer = setTimeout(() => {
         turn = setImmediate(() => {
           if (--slicesLeft > 0) waitForSlice()
-          else reject(new Error('no answer in time'))
+          else reject(new Error('no response in time'))
         })
       }, ms / SLICES)
     }

@@ -26,7 +26,7 @@ interface Batch<Key, Value> {
 
 /**
  * Collects keys and answers them in batches. A batch has the keys of one turn of the event loop, or those
- * that came while earlier batches were under way. No key joins a batch that has started, so an answer is
+ * that came while earlier batches were under way. No key joins a batch that has started, so a response is
  * never older than its question.
  * The package dataloader doesn't limit how many batches run at once (docs/adr/0016-batched-cold-reads.md).
  */

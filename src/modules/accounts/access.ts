@@ -5,7 +5,7 @@ import { isApiKey, looksLikeApiKey, type Resource, type Scope } from './api-keys
 import { authenticateCallers, bearerOf, callerOfSession, isSafe, sessionOf,
   type Caller } from './authenticate.ts'
 
-/** Returns the scope that a key needs. The answer of a write shows what it wrote without another scope. */
+/** Returns the scope that a key needs. The response of a write shows what it wrote without another scope. */
 const scopeFor = (resource: Resource, method: string): Scope =>
   `${resource}:${isSafe(method) ? 'read' : 'write'}`
 

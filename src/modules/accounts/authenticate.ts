@@ -66,7 +66,7 @@ export function requireSession (routes: FastifyInstance): void {
  * Adds hooks that look up the caller on all `routes`. A handler that reads the body itself must call
  * confirmCaller() when the body is complete.
  *
- * @param identify throws an error with the answer to a request that isn't allowed
+ * @param identify throws an error with the response to a request that isn't allowed
  */
 export function authenticateCallers (
   routes: FastifyInstance,

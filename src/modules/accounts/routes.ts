@@ -4,7 +4,7 @@ import type { onRequestHookHandler } from 'fastify'
 import { sendsMail } from '../../config.ts'
 import { InvalidCredentialsError, InvalidRefreshTokenError, SignUpClosedError } from '../../errors.ts'
 import { auditRequest } from '../../http/audit.ts'
-import { answer, BODY_ERRORS, errors, MALFORMED_JSON, NO_PARAMETERS } from '../../http/schemas.ts'
+import { response, BODY_ERRORS, errors, MALFORMED_JSON, NO_PARAMETERS } from '../../http/schemas.ts'
 import { attachedProblems } from '../../http/validation.ts'
 import { startSweeps } from './cleanup-repository.ts'
 import { confirmEmailRoutes } from './email-confirmations.ts'
@@ -45,7 +45,7 @@ const signUpSchema = {
     'may send 60 of these requests a minute. With `SIGN_UP=closed`, the response is a 403.',
   body: SignUpBody,
   response: {
-    201: answer(UserWithTokens, 'The account, and the tokens of its first session', 'Location'),
+    201: response(UserWithTokens, 'The account, and the tokens of its first session', 'Location'),
     ...errors([...BODY_ERRORS, 403, 422, 429, 500, 503], [], {
       ...MALFORMED_JSON,
       403: 'Sign-up is closed; ask the operator of this service for an account',
@@ -63,7 +63,7 @@ const signInSchema = {
     'minute.',
   body: SignInBody,
   response: {
-    200: answer(UserWithTokens, 'The account, and the tokens of a new session'),
+    200: response(UserWithTokens, 'The account, and the tokens of a new session'),
     ...errors([...BODY_ERRORS, 401, 422, 429, 500, 503], [], {
       ...MALFORMED_JSON,
       401: 'Invalid email or password',
@@ -83,7 +83,7 @@ const refreshSchema = {
     'tokens.',
   body: RefreshBody,
   response: {
-    200: answer(Tokens, 'The next tokens of the session'),
+    200: response(Tokens, 'The next tokens of the session'),
     ...errors([...BODY_ERRORS, 401, 422, 429, 500, 503], [], {
       ...MALFORMED_JSON,
       ...NO_PARAMETERS,

@@ -20,7 +20,7 @@ export const User = Type.Object({
   })
 }, { title: 'User' })
 
-/** Returns the `user` of an answer. */
+/** Returns the `user` of a response. */
 export const userRecord = (
   { id, email, emailConfirmedAt }: Pick<UserRow, 'id' | 'email' | 'emailConfirmedAt'>
 ) => ({ id, email, email_confirmed_at: emailConfirmedAt?.toISOString() ?? null })

@@ -2,7 +2,7 @@ import type { Static } from '@sinclair/typebox'
 import type { Asset } from '../../infra/postgres/generated/prisma/client.ts'
 import { contentHash, type Validators } from '../../http/conditional-requests.ts'
 import type { AssetReferences } from '../landing-pages/index.ts'
-import type { AssetRecord, AssetWithUses } from './schemas.ts'
+import type { AssetRecord, AssetWithReferences } from './schemas.ts'
 import { variantName } from './storage/storage-key.ts'
 import { variantsOf, type VariantSettings } from './variants/variant.ts'
 
@@ -34,7 +34,7 @@ export const assetRecord = (asset: Asset, settings: RecordSettings): Static<type
 })
 
 type Record = Static<typeof AssetRecord>
-type RecordWithReferences = Static<typeof AssetWithUses>
+type RecordWithReferences = Static<typeof AssetWithReferences>
 
 /** Adds the pages that use an asset to its record. */
 export const withReferences = (

@@ -1,7 +1,7 @@
 import { Type } from '@sinclair/typebox'
 import { PageQuery } from '../../http/pagination.ts'
-import { answer, BAD_PAGE, errors, IdParams, NO_PARAMETERS, nothing, ReadConditions, WriteConditions,
-  type AnswerHeader } from '../../http/schemas.ts'
+import { response, BAD_PAGE, errors, IdParams, NO_PARAMETERS, nothing, ReadConditions, WriteConditions,
+  type ResponseHeader } from '../../http/schemas.ts'
 import { MAX_REFERENCES } from '../landing-pages/index.ts'
 import { FILE_FIELD } from './upload/multipart-reader.ts'
 
@@ -48,9 +48,9 @@ export const AssetRecord = Type.Object({
   }),
   variants: Type.Array(AssetVariant, {
     description:
-      'Smaller copies of a picture, the narrowest first. They are upright and have no metadata. Each is ' +
-      'made by the first request for it. The list is empty for other files, and for pictures that are ' +
-      'too narrow, too large or can not be decoded.'
+      'Smaller copies of a picture, the narrowest first. Their orientation is applied, and they have no ' +
+      'metadata. Each is made by the first request for it. The list is empty for other files, and for ' +
+      'pictures that are too narrow, too large or can not be decoded.'
   }),
   created_at: Type.String({ format: 'date-time' })
 }, { title: 'Asset' })
@@ -60,7 +60,7 @@ const AssetUse = Type.Object({
   public_id: Type.String({ description: 'The `public_id` of the page', examples: ['4nJ8sQzR2bXw7kLmT0yHcV'] })
 }, { title: 'AssetUse' })
 
-export const AssetWithUses = Type.Object({
+export const AssetWithReferences = Type.Object({
   ...AssetRecord.properties,
   used_by: Type.Array(AssetUse, {
     maxItems: MAX_REFERENCES,
@@ -68,7 +68,7 @@ export const AssetWithUses = Type.Object({
       'The pages whose current documents contain the name of the file, or of a variant: the newest 100, ' +
       'newest first'
   })
-}, { title: 'AssetWithUses' })
+}, { title: 'AssetWithReferences' })
 
 const DeleteQuery = Type.Object({
   if_unused: Type
@@ -88,7 +88,7 @@ export const listAssetsSchema = {
   description: 'If there are more records, the `Link` header contains the URL of the next ones.',
   querystring: PageQuery,
   response: {
-    200: answer(Type.Array(AssetRecord), 'The assets', 'Link?'),
+    200: response(Type.Array(AssetRecord), 'The assets', 'Link?'),
     ...errors([400, 401, 403, 422, 500, 503], [], BAD_PAGE)
   }
 }
@@ -110,7 +110,7 @@ export const createAssetSchema = {
       })
     })),
   response: {
-    201: answer(AssetRecord, 'The asset', 'ETag', 'Location'),
+    201: response(AssetRecord, 'The asset', 'ETag', 'Location'),
     ...errors([400, 401, 403, 408, 413, 415, 422, 500, 503, 507], [], {
       413: 'File is too large (maximum is 26214400 bytes)',
       415: 'Content-Type must be multipart/form-data',
@@ -128,7 +128,7 @@ export const readAssetSchema = {
   params: IdParams,
   headers: ReadConditions,
   response: {
-    200: answer(AssetWithUses, 'The asset', 'ETag'),
+    200: response(AssetWithReferences, 'The asset', 'ETag'),
     304: nothing('The asset has not changed', 'ETag'),
     ...errors([400, 401, 403, 404, 412, 422, 500, 503], [], NO_PARAMETERS)
   }
@@ -161,11 +161,11 @@ const FileParams = Type.Object({
     examples: [NAME]
   })
 })
-const CORS: readonly AnswerHeader[] = ['Access-Control-Allow-Origin', 'Access-Control-Expose-Headers']
-const FILE: readonly AnswerHeader[] = [...CORS, 'ETag', 'Last-Modified', 'Accept-Ranges']
+const CORS: readonly ResponseHeader[] = ['Access-Control-Allow-Origin', 'Access-Control-Expose-Headers']
+const FILE: readonly ResponseHeader[] = [...CORS, 'ETag', 'Last-Modified', 'Accept-Ranges']
 
-/** An answer with the bytes of a file of any type. */
-const bytes = (meaning: string, ...headers: AnswerHeader[]) => ({
+/** A response with the bytes of a file of any type. */
+const bytes = (meaning: string, ...headers: ResponseHeader[]) => ({
   ...nothing(meaning, ...FILE, 'Content-Disposition', ...headers),
   type: undefined,
   content: { '*/*': { schema: Type.String({ format: 'binary' }) } }
@@ -178,7 +178,7 @@ export const readFileSchema = {
   description:
     'The content of a URL never changes, so caches may keep it forever. Types that browsers could ' +
     'execute, such as HTML and SVG, are served as downloads. The first request for a variant waits until ' +
-    'it is made. After 10 seconds, or if too many wait, the answer is a 503.',
+    'it is made. After 10 seconds, or if too many wait, the response is a 503.',
   params: FileParams,
   headers: Type.Object({
     range: condition('Return only a part of the file, such as `bytes=0-99`'),

@@ -1,5 +1,5 @@
 import { Type } from '@sinclair/typebox'
-import { answer, BODY_ERRORS, errors, IdParams, MALFORMED_JSON, NO_PARAMETERS, nothing, ReadConditions,
+import { response, BODY_ERRORS, errors, IdParams, MALFORMED_JSON, NO_PARAMETERS, nothing, ReadConditions,
   WriteConditions } from '../../http/schemas.ts'
 import { Document, DOCUMENT, tags } from './schemas.ts'
 
@@ -11,7 +11,7 @@ export const getDocumentSchema = {
   params: IdParams,
   headers: ReadConditions,
   response: {
-    200: answer(Document, 'The document', 'ETag'),
+    200: response(Document, 'The document', 'ETag'),
     304: nothing('The document has not changed', 'ETag'),
     ...errors([400, 401, 403, 404, 412, 422, 500, 503], [], NO_PARAMETERS)
   }

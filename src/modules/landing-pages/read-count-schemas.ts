@@ -1,5 +1,5 @@
 import { Type } from '@sinclair/typebox'
-import { answer, errors, IdParams } from '../../http/schemas.ts'
+import { response, errors, IdParams } from '../../http/schemas.ts'
 import { parseTime } from '../../http/time.ts'
 import { tags } from './schemas.ts'
 
@@ -52,7 +52,7 @@ export const readCountsSchema = {
   params: IdParams,
   querystring: ReadCountsQuery,
   response: {
-    200: answer(Type.Array(ReadCount), 'The read counts, oldest first'),
+    200: response(Type.Array(ReadCount), 'The read counts, oldest first'),
     ...errors([400, 401, 403, 404, 422, 500, 503], [], { 422: 'From must be before to' })
   }
 }

@@ -1,6 +1,6 @@
 import { Type } from '@sinclair/typebox'
 import { PageQuery } from '../../http/pagination.ts'
-import { answer, BAD_PAGE, BODY_ERRORS, errors, IdParams, MALFORMED_JSON, NO_PARAMETERS, nothing,
+import { response, BAD_PAGE, BODY_ERRORS, errors, IdParams, MALFORMED_JSON, NO_PARAMETERS, nothing,
   ReadConditions, WriteConditions } from '../../http/schemas.ts'
 import { Document, LandingPage, tags } from './schemas.ts'
 
@@ -38,7 +38,7 @@ export const listRevisionsSchema = {
   params: IdParams,
   querystring: PageQuery,
   response: {
-    200: answer(Type.Array(Revision), 'The versions, without their documents', 'Link?'),
+    200: response(Type.Array(Revision), 'The versions, without their documents', 'Link?'),
     ...errors([400, 401, 403, 404, 422, 500, 503], [], BAD_PAGE)
   }
 }
@@ -50,7 +50,7 @@ export const getRevisionSchema = {
   params: RevisionParams,
   headers: ReadConditions,
   response: {
-    200: answer(Document, 'The document', 'ETag'),
+    200: response(Document, 'The document', 'ETag'),
     304: nothing('The document is the one that the client has', 'ETag'),
     ...errors([400, 401, 403, 404, 412, 422, 500, 503], [], NO_PARAMETERS)
   }
@@ -65,7 +65,7 @@ export const restoreRevisionSchema = {
   params: RevisionParams,
   headers: WriteConditions,
   response: {
-    200: answer(LandingPage, 'The page, with the restored document', 'ETag'),
+    200: response(LandingPage, 'The page, with the restored document', 'ETag'),
     ...errors([...BODY_ERRORS, 401, 403, 404, 412, 422, 500, 503], [], {
       ...MALFORMED_JSON,
       ...NO_PARAMETERS

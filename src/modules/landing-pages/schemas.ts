@@ -1,7 +1,7 @@
 import { Type } from '@sinclair/typebox'
 import { PageQuery } from '../../http/pagination.ts'
-import { answer, BAD_PAGE, BODY_ERRORS, errors, IdParams, MALFORMED_JSON, NO_PARAMETERS, nothing,
-  ReadConditions, WriteConditions, type AnswerHeader } from '../../http/schemas.ts'
+import { response, BAD_PAGE, BODY_ERRORS, errors, IdParams, MALFORMED_JSON, NO_PARAMETERS, nothing,
+  ReadConditions, WriteConditions, type ResponseHeader } from '../../http/schemas.ts'
 
 /** An example. */
 export const DOCUMENT = { title: 'Hello', price: 1 }
@@ -50,11 +50,11 @@ const PublicParams = Type.Object({
   public_id: Type.String({ description: 'The `public_id` of the page', examples: [PUBLIC_ID] })
 })
 
-/** Headers of all public answers. */
-const CORS: readonly AnswerHeader[] = ['Access-Control-Allow-Origin', 'Access-Control-Expose-Headers']
-/** Headers of answers to requests that the rate limit has counted. */
-const COUNTED: readonly AnswerHeader[] = [...CORS, 'RateLimit', 'RateLimit-Policy']
-const READ: readonly AnswerHeader[] = [...COUNTED, 'ETag', 'Last-Modified?', 'Vary', 'Cache-Status', 'Age?']
+/** Headers of all public responses. */
+const CORS: readonly ResponseHeader[] = ['Access-Control-Allow-Origin', 'Access-Control-Expose-Headers']
+/** Headers of responses to requests that the rate limit has counted. */
+const COUNTED: readonly ResponseHeader[] = [...CORS, 'RateLimit', 'RateLimit-Policy']
+const READ: readonly ResponseHeader[] = [...COUNTED, 'ETag', 'Last-Modified?', 'Vary', 'Cache-Status', 'Age?']
 
 export const tags = ['Landing Pages']
 
@@ -67,7 +67,7 @@ export const createSchema = {
   description: WRAPPED,
   body: { ...CreateBody, ...EXAMPLE },
   response: {
-    201: answer(LandingPage, 'The page', 'ETag', 'Location'),
+    201: response(LandingPage, 'The page', 'ETag', 'Location'),
     ...errors([...BODY_ERRORS, 401, 403, 422, 500, 503], [], MALFORMED_JSON)
   }
 }
@@ -80,7 +80,7 @@ export const listSchema = {
     'more. The `Link` header contains the URL of the next records.',
   querystring: PageQuery,
   response: {
-    200: answer(Type.Array(LandingPage), 'The pages', 'Link?'),
+    200: response(Type.Array(LandingPage), 'The pages', 'Link?'),
     ...errors([400, 401, 403, 422, 500, 503], [], BAD_PAGE)
   }
 }
@@ -93,7 +93,7 @@ export const getSchema = {
   params: IdParams,
   headers: ReadConditions,
   response: {
-    200: answer(LandingPage, 'The page', 'ETag'),
+    200: response(LandingPage, 'The page', 'ETag'),
     304: nothing('The page has not changed', 'ETag'),
     ...errors([400, 401, 403, 404, 412, 422, 500, 503], [], NO_PARAMETERS)
   }
@@ -109,7 +109,7 @@ export const updateSchema = {
   headers: WriteConditions,
   body: { ...UpdateBody, ...EXAMPLE },
   response: {
-    200: answer(LandingPage, 'The current page', 'ETag'),
+    200: response(LandingPage, 'The current page', 'ETag'),
     ...errors([...BODY_ERRORS, 401, 403, 404, 412, 422, 500, 503], [], {
       ...MALFORMED_JSON,
       422: 'Current data must be a JSON object or array'
@@ -140,7 +140,7 @@ export const publicReadSchema = {
   params: PublicParams,
   headers: ReadConditions,
   response: {
-    200: answer(Document, 'The document', ...READ, 'Content-Encoding?'),
+    200: response(Document, 'The document', ...READ, 'Content-Encoding?'),
     304: nothing('The document has not changed', ...READ),
     ...errors([404, 412, 429, 503], COUNTED),
     ...errors([500], [...CORS, 'RateLimit?', 'RateLimit-Policy?']),

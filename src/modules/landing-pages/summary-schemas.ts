@@ -1,6 +1,6 @@
 import { Type } from '@sinclair/typebox'
 import { PageQuery } from '../../http/pagination.ts'
-import { answer, BAD_PAGE, errors } from '../../http/schemas.ts'
+import { response, BAD_PAGE, errors } from '../../http/schemas.ts'
 import { MAX_LABEL_LENGTH } from './label.ts'
 import { LandingPage, tags } from './schemas.ts'
 import { START_LENGTH } from './list-repository.ts'
@@ -41,7 +41,7 @@ export const listSummariesSchema = {
     'For an overview of many pages: what each is called, how large it is and how often it is read.',
   querystring: PageQuery,
   response: {
-    200: answer(Type.Array(LandingPageSummary), 'The pages', 'Link?'),
+    200: response(Type.Array(LandingPageSummary), 'The pages', 'Link?'),
     ...errors([400, 401, 403, 422, 500, 503], [], BAD_PAGE)
   }
 }

@@ -147,15 +147,15 @@ export class Counters {
     const windows = this.#windows(windowMs)
     const known = windows.find(key, now)
     const knownLeftMs = known === undefined ? 0 : known.resetAt - now
-    let answer
+    let response
     try {
-      answer = await shared.run((redis) =>
+      response = await shared.run((redis) =>
         redis.landfallTake(counterKey(key), limit, windowMs, known?.id ?? '', known?.used ?? 0, knownLeftMs)
       )
     } catch {
       return windows.take(key, limit, clock.now())
     }
-    const [used, leftMs, allowed, id] = answer
+    const [used, leftMs, allowed, id] = response
     const resetAt = now + leftMs
     windows.adopt(key, { id, used, resetAt }, now)
     return { allowed: allowed === 1, used, resetAt }

@@ -44,7 +44,7 @@ export interface LeaseStats {
   countedLocally: number
 }
 
-/** The requests of one limit to the store, and what their answers mean for a lease. */
+/** The requests of one limit to the store, and what their responses mean for a lease. */
 export class LeaseRequests {
   readonly #options: LeasedLimitOptions
   readonly #store: LeaseStore
@@ -73,7 +73,7 @@ export class LeaseRequests {
     const held = lease.localFrom >= 0 ? 0 : lease.left
     const sentAt = clock.now()
     const openShares = this.#openShares(lease, handedOver, sentAt).reads
-    const answer = await store.ask({
+    const response = await store.ask({
       ...window,
       ...lease.report(handedOver, window, sentAt),
       needed,
@@ -83,18 +83,19 @@ export class LeaseRequests {
       knowsLoss: lease.isLost
     })
     this.#stats.asked++
-    if (answer.id === 0) return 'continue'
-    this.#stats.granted += answer.granted
-    lease.apply(answer, sentAt)
+    if (response.id === 0) return 'continue'
+    this.#stats.granted += response.granted
+    lease.apply(response, sentAt)
     this.#clients.clear(key) // its reads are counted in Redis from now on
     lease.nextReserve = Math.min(MAX_RESERVE, Math.max(FIRST_RESERVE, reserve * 4))
-    lease.holds = held > 0 || answer.granted > needed
-    lease.askAt = answer.total < max && reserve >= MIN_RESERVE_TO_ASK_EARLY ? Math.floor(lease.left / 4) : -1
-    if (answer.granted >= needed) return 'continue'
-    lease.reporters = answer.reporters
+    lease.holds = held > 0 || response.granted > needed
+    lease.askAt = response.total < max && reserve >= MIN_RESERVE_TO_ASK_EARLY ? Math.floor(lease.left / 4)
+      : -1
+    if (response.granted >= needed) return 'continue'
+    lease.reporters = response.reporters
     const open = this.#openShares(lease, handedOver, sentAt)
-    if (open.reads < openShares || (answer.withheld && open.alive === 0)) return 'continue'
-    return answer.others + open.alive > 0 ? 'recalled' : 'exhausted'
+    if (open.reads < openShares || (response.withheld && open.alive === 0)) return 'continue'
+    return response.others + open.alive > 0 ? 'recalled' : 'exhausted'
   }
 
   #openShares (lease: Lease, handedOver: ReadonlyMap<string, unknown>, now: number): OpenShares {

@@ -61,7 +61,7 @@ for index, key in ipairs(KEYS) do
   local name = ARGV[first + 1]                      -- names the window in messages
   local limit = tonumber(ARGV[first + 2])           -- reads in a window
   local rest_ms = tonumber(ARGV[first + 3])         -- until the end of the window as the process counts it
-  local waiting = tonumber(ARGV[first + 4])         -- reads that wait for an answer
+  local waiting = tonumber(ARGV[first + 4])         -- reads that wait for a response
   local reserve = tonumber(ARGV[first + 5])         -- reads wanted beyond the waiting ones
   local held = tonumber(ARGV[first + 6])            -- unspent reads that the process keeps
   local unreported = tonumber(ARGV[first + 7])      -- reads that it allowed without Redis

@@ -32,7 +32,7 @@ export interface KnownWindow {
 export interface LeaseRequest extends WindowOfClient {
   /** Time until the end of the window that this process has counted locally, in milliseconds. */
   readonly restOfWindow?: number
-  /** Reads that wait for an answer. They are spent when granted. */
+  /** Reads that wait for a response. They are spent when granted. */
   readonly needed: number
   /** Reads wanted beyond those that wait, so that later reads need no request. */
   readonly reserve: number
@@ -52,7 +52,7 @@ export interface LeaseRequest extends WindowOfClient {
   readonly handedOver?: ReadonlyMap<string, ClientWindow | undefined>
 }
 
-export interface LeaseAnswer {
+export interface LeaseResponse {
   readonly granted: number
   /** Reads granted to all processes in the window and not returned, and those that they have reported. */
   readonly total: number
@@ -89,7 +89,7 @@ export interface LeaseStore {
   /** The processes that share the limits; undefined if this process doesn't take part in shares. */
   readonly members: Members | undefined
   /** Requests a lease. @throws {RedisAwayError} when Redis is unreachable */
-  ask(request: LeaseRequest): Promise<LeaseAnswer>
+  ask(request: LeaseRequest): Promise<LeaseResponse>
   /** Returns unspent reads of a known window. Never rejects; after a failure they are lost. */
   giveBack(window: WindowOfClient, reads: number, known: KnownWindow): Promise<void>
   /** Calls the listeners for messages about windows. */
@@ -125,7 +125,7 @@ export class RedisLeaseStore implements LeaseStore {
   readonly #channel: string
   readonly #processId: string
   readonly #handovers: Handovers
-  readonly #questions = new Batcher<Question, LeaseAnswer>({
+  readonly #questions = new Batcher<Question, LeaseResponse>({
     run: async (questions) => this.#send(questions),
     maxKeys: MAX_BATCH,
     maxRunning: Infinity
@@ -148,7 +148,7 @@ export class RedisLeaseStore implements LeaseStore {
     return this.#redis.subscribed
   }
 
-  ask (request: LeaseRequest): Promise<LeaseAnswer> {
+  ask (request: LeaseRequest): Promise<LeaseResponse> {
     return this.#questions.load({ request, returned: 0 })
   }
 
@@ -190,15 +190,15 @@ export class RedisLeaseStore implements LeaseStore {
   }
 
   /** Sends a command for each group of windows that one command may name. A group may fail by itself. */
-  #send (questions: readonly Question[]): Promise<LeaseAnswer>[] {
-    const answers = new Map<Question, Promise<LeaseAnswer>>()
+  #send (questions: readonly Question[]): Promise<LeaseResponse>[] {
+    const responses = new Map<Question, Promise<LeaseResponse>>()
     for (const group of this.#redis.groups(questions, ({ request }) => windowKey(nameOf(request)))) {
       const results = this.#sendGroup(group)
       for (const [index, question] of group.entries()) {
-        answers.set(question, results.then((all) => answerOf(all, index)))
+        responses.set(question, results.then((all) => responseOf(all, index)))
       }
     }
-    return questions.map((question) => answers.get(question) as Promise<LeaseAnswer>)
+    return questions.map((question) => responses.get(question) as Promise<LeaseResponse>)
   }
 
   async #sendGroup (questions: readonly Question[]): Promise<(number | string)[]> {
@@ -231,8 +231,8 @@ export class RedisLeaseStore implements LeaseStore {
   }
 }
 
-/** Returns the answer for the window with an index in the script's call. */
-function answerOf (results: readonly (number | string)[], index: number): LeaseAnswer {
+/** Returns the response for the window with an index in the script's call. */
+function responseOf (results: readonly (number | string)[], index: number): LeaseResponse {
   const [granted, total, own, leftMs, id, withheld, others, reporters] = results.slice(
     index * RESULTS,
     (index + 1) * RESULTS

@@ -1,5 +1,5 @@
 import type { ClientWindow } from './client-table.ts'
-import type { KnownWindow, LeaseAnswer, LeaseRequest } from './lease-store.ts'
+import type { KnownWindow, LeaseResponse, LeaseRequest } from './lease-store.ts'
 import type { Count } from './local-windows.ts'
 
 const NONE: ReadonlySet<string> = new Set()
@@ -14,7 +14,7 @@ export class Lease {
   own = 0
   /** When the window ends; never later than in Redis. */
   resetAt = 0
-  /** Identifies the window in Redis; 0 before the first answer. */
+  /** Identifies the window in Redis; 0 before the first response. */
   id = 0
   /** Reads of this window that this process allowed without Redis before it asked, and has not reported. */
   unreported = 0
@@ -106,7 +106,7 @@ export class Lease {
   }
 
   /** Takes over what Redis answered to a report. */
-  apply ({ id, granted, total, own, leftMs, withheld, reporters }: LeaseAnswer, sentAt: number): void {
+  apply ({ id, granted, total, own, leftMs, withheld, reporters }: LeaseResponse, sentAt: number): void {
     // Redis didn't grant these reads in this window: they are from another one, or were counted locally.
     if (this.localFrom >= 0 || id !== this.id) this.left = 0
     if (withheld) this.reporters = reporters

@@ -14,7 +14,7 @@ const settings = { ...base, REFRESHES_PER_ADDRESS: '10000', SIGN_UPS_PER_ADDRESS
 const app = await buildTestApp(t, { settings })
 const replica = await buildTestApp(t, { settings })
 
-type Answer = Awaited<ReturnType<typeof send>>
+type Response = Awaited<ReturnType<typeof send>>
 interface Options {
   readonly cookie?: string
   readonly origin?: string | undefined
@@ -36,9 +36,9 @@ const send = async (method: 'POST' | 'DELETE', { cookie, headers, payload, on = 
 const renew = async (options: Options = {}) => await send('POST', options)
 const end = async (options: Options = {}) => await send('DELETE', options)
 
-/** Returns the cookie of an answer as a browser sends it back. */
-const cookieOf = ({ headers }: Answer): string => String(headers['set-cookie']).replace(/;.*/s, '')
-const isCleared = ({ headers }: Answer): boolean => /=; Max-Age=0;/.test(String(headers['set-cookie']))
+/** Returns the cookie of a response as a browser sends it back. */
+const cookieOf = ({ headers }: Response): string => String(headers['set-cookie']).replace(/;.*/s, '')
+const isCleared = ({ headers }: Response): boolean => /=; Max-Age=0;/.test(String(headers['set-cookie']))
 const lives = async (accessToken: string, on: FastifyInstance = app): Promise<boolean> =>
   (await on.inject({ url: '/auth/me', headers: { authorization: `Bearer ${accessToken}` } })).statusCode ===
     200
@@ -46,9 +46,9 @@ const lives = async (accessToken: string, on: FastifyInstance = app): Promise<bo
 /** Signs up and exchanges the refresh token for a cookie. */
 async function startBrowser (on: FastifyInstance = app): Promise<Account & { readonly cookie: string }> {
   const account = await signUp(on)
-  const answer = await renew({ payload: { refresh_token: account.refresh_token }, on })
-  if (answer.statusCode !== 200) throw new Error(`${answer.statusCode} ${answer.body}`)
-  return { ...account, cookie: cookieOf(answer) }
+  const response = await renew({ payload: { refresh_token: account.refresh_token }, on })
+  if (response.statusCode !== 200) throw new Error(`${response.statusCode} ${response.body}`)
+  return { ...account, cookie: cookieOf(response) }
 }
 
 /** Moves the use of the spent refresh tokens of a user into the past. */
@@ -57,15 +57,15 @@ const spentAgo = async ({ user }: Pick<Account, 'user'>, seconds: number) =>
     UPDATE refresh_tokens t SET rotated_at = rotated_at - make_interval(secs => ${seconds}::double precision)
     FROM sessions s WHERE s.id = t.session_id AND s.user_id = ${user.id} AND rotated_at IS NOT NULL`
 
-/** @param clears whether the answer deletes the cookie; `later` if the browser will get the next one */
-function refused (t: Test, answer: Answer, clears: boolean | 'later', name: string): void {
-  t.equal(answer.statusCode, 401, name)
-  t.same(answer.json(), { errors: ['Invalid or expired refresh token'] }, name)
-  t.equal(answer.headers['www-authenticate'], 'Bearer', name)
-  t.equal(answer.headers['cache-control'], 'no-store', name)
-  t.equal(answer.headers['retry-after'], clears === 'later' ? '1' : undefined, name)
-  if (clears === true) t.ok(isCleared(answer), name)
-  else t.equal(answer.headers['set-cookie'], undefined, name)
+/** @param clears whether the response deletes the cookie; `later` if the browser will get the next one */
+function refused (t: Test, response: Response, clears: boolean | 'later', name: string): void {
+  t.equal(response.statusCode, 401, name)
+  t.same(response.json(), { errors: ['Invalid or expired refresh token'] }, name)
+  t.equal(response.headers['www-authenticate'], 'Bearer', name)
+  t.equal(response.headers['cache-control'], 'no-store', name)
+  t.equal(response.headers['retry-after'], clears === 'later' ? '1' : undefined, name)
+  if (clears === true) t.ok(isCleared(response), name)
+  else t.equal(response.headers['set-cookie'], undefined, name)
 }
 
 t.test('a refresh token is exchanged for a cookie, which is renewed with each use', async (t) => {
@@ -99,16 +99,16 @@ t.test('the cookie is for https alone, and below the path of BASE_URL, if BASE_U
     const app = await buildTestApp(t, { settings: { ...settings, BASE_URL } })
     const { origin } = new URL(BASE_URL)
     const { refresh_token: token } = await signUp(app)
-    const answer = await renew({ payload: { refresh_token: token }, origin, on: app })
+    const response = await renew({ payload: { refresh_token: token }, origin, on: app })
     const attributes = `Path=${path}; HttpOnly; SameSite=Strict${secure}`
     t.equal(
-      answer.headers['set-cookie'],
-      `${name}=${cookieOf(answer).split('=')[1]}; Max-Age=2592000; ${attributes}`
+      response.headers['set-cookie'],
+      `${name}=${cookieOf(response).split('=')[1]}; Max-Age=2592000; ${attributes}`
     )
-    const ended = await end({ cookie: cookieOf(answer), origin, on: app })
+    const ended = await end({ cookie: cookieOf(response), origin, on: app })
     t.match(ended, { statusCode: 204, headers: { 'set-cookie': `${name}=; Max-Age=0; ${attributes}` } })
     const other = name === NAME ? `__Secure-${NAME}` : NAME
-    const planted = `${other}=${cookieOf(answer).split('=')[1]}`
+    const planted = `${other}=${cookieOf(response).split('=')[1]}`
     refused(t, await renew({ cookie: planted, origin, on: app }), false, 'a cookie of the other name')
   }
 })
@@ -157,19 +157,19 @@ t.test('attack: pages of other origins can neither renew nor end a session, nor 
   for (const origin of origins) {
     const host = { host: 'localhost:3000' }
     for (
-      const answer of [
+      const response of [
         await renew({ cookie: victim.cookie, origin, headers: host }),
         await end({ cookie: victim.cookie, origin, headers: host }),
         // Login CSRF: the victim would work in the account of the attacker.
         await renew({ payload: { refresh_token: attacker.refresh_token }, origin, headers: host })
       ]
     ) {
-      t.equal(answer.statusCode, 403, String(origin))
-      t.same(answer.json(), {
+      t.equal(response.statusCode, 403, String(origin))
+      t.same(response.json(), {
         errors: [`Cookie sessions are accepted only from this service's own pages; open it at ${ORIGIN}`]
       })
-      t.equal(answer.headers['set-cookie'], undefined)
-      t.equal(answer.headers['access-control-allow-origin'], undefined)
+      t.equal(response.headers['set-cookie'], undefined)
+      t.equal(response.headers['access-control-allow-origin'], undefined)
     }
   }
   t.equal((await renew({ payload: { refresh_token: attacker.refresh_token } })).statusCode, 200, 'not spent')
@@ -219,8 +219,8 @@ t.test('CORS_ORIGINS does not open the session to other pages', async (t) => {
     const app = await buildTestApp(t, { settings: { ...settings, CORS_ORIGINS } })
     const { cookie } = await startBrowser(app)
     t.equal((await renew({ cookie, origin, on: app })).statusCode, 403)
-    const answer = await renew({ cookie, on: app })
-    t.match(answer, { statusCode: 200, headers: { 'access-control-allow-origin': undefined } })
+    const response = await renew({ cookie, on: app })
+    t.match(response, { statusCode: 200, headers: { 'access-control-allow-origin': undefined } })
   }
 })
 
@@ -246,8 +246,8 @@ t.test('a request without a usable token gets 401; a cookie without one is clear
   }
   for (const given of [null, 1, [], {}, '', 'x', 'A'.repeat(43)]) {
     const { cookie } = await startBrowser()
-    const answer = await renew({ cookie, payload: { refresh_token: given } })
-    refused(t, answer, false, `${JSON.stringify(given)} in the body says nothing about the cookie`)
+    const response = await renew({ cookie, payload: { refresh_token: given } })
+    refused(t, response, false, `${JSON.stringify(given)} in the body says nothing about the cookie`)
     t.equal((await renew({ cookie })).statusCode, 200, 'nor is the cookie used')
   }
   for (const payload of ['[]', '"x"', '7']) {
@@ -268,8 +268,8 @@ t.test('attack: a second cookie of the same name is no way to plant a session', 
 t.test('of two tabs that renew at once one succeeds, and the other does not clear the new cookie', async (t) => {
   for (let round = 0; round < 5; round++) {
     const { cookie } = await startBrowser()
-    const answers = await Promise.all([app, replica].map(async (on) => await renew({ cookie, on })))
-    const [won, lost] = answers.sort((a, b) => a.statusCode - b.statusCode)
+    const responses = await Promise.all([app, replica].map(async (on) => await renew({ cookie, on })))
+    const [won, lost] = responses.sort((a, b) => a.statusCode - b.statusCode)
     t.equal(won?.statusCode, 200)
     refused(t, lost!, 'later', 'the other tab')
     t.equal((await renew({ cookie: cookieOf(won!) })).statusCode, 200)
@@ -294,10 +294,10 @@ t.test('DELETE ends the session and clears the cookie', async (t) => {
   const renewed = await renew({ cookie: owner.cookie })
   refused(t, await end({ cookie: owner.cookie }), 'later', 'a spent cookie ends nothing')
   t.ok(await lives(owner.access_token))
-  const answer = await end({ cookie: cookieOf(renewed) })
-  t.equal(answer.statusCode, 204)
-  t.equal(answer.headers['cache-control'], 'no-store')
-  t.ok(isCleared(answer))
+  const response = await end({ cookie: cookieOf(renewed) })
+  t.equal(response.statusCode, 204)
+  t.equal(response.headers['cache-control'], 'no-store')
+  t.ok(isCleared(response))
   t.notOk(await lives(owner.access_token))
   t.notOk(await lives(renewed.json().access_token, replica))
   t.ok(await lives(other.access_token), 'another session of the account lives on')
@@ -336,8 +336,8 @@ t.test('while the database is away, a cookie is not spent', async (t) => {
   })
   const { cookie } = await startBrowser()
   database.blackhole()
-  const answer = await renew({ cookie, on: app })
-  t.match(answer, { statusCode: 503, headers: { 'set-cookie': undefined } })
+  const response = await renew({ cookie, on: app })
+  t.match(response, { statusCode: 503, headers: { 'set-cookie': undefined } })
   await database.restore() // what was sent meanwhile arrives now
   await until(async () => (await app.inject('/health/ready')).statusCode === 200)
   t.equal((await renew({ cookie, on: app })).statusCode, 200)
@@ -348,10 +348,10 @@ t.test('requests share the limit of refreshes, and a 429 leaves the cookie', asy
   const { cookie } = await startBrowser(app)
   const next = await renew({ cookie, on: app })
   t.equal((await app.inject({ method: 'POST', url: '/auth/refresh', payload: {} })).statusCode, 401)
-  for (const answer of [await renew({ cookie: cookieOf(next), on: app }), await end({ on: app })]) {
-    t.equal(answer.statusCode, 429)
-    t.ok(Number(answer.headers['retry-after']) >= 1)
-    t.equal(answer.headers['set-cookie'], undefined)
+  for (const response of [await renew({ cookie: cookieOf(next), on: app }), await end({ on: app })]) {
+    t.equal(response.statusCode, 429)
+    t.ok(Number(response.headers['retry-after']) >= 1)
+    t.equal(response.headers['set-cookie'], undefined)
   }
 })
 

@@ -53,7 +53,7 @@ t.test('requests that wait for the deletion to begin leave nothing', async (t) =
   const { headers } = owner
   const credentials = { user: { email: owner.user.email, password: PASSWORD } }
   const key = { name: 'late', scopes: ['pages:read'], current_password: PASSWORD }
-  const answers = Promise.all([
+  const responses = Promise.all([
     app.inject({ method: 'POST', url: '/landing_pages', headers, payload: { current_data: {} } }),
     upload(app, owner, 'late'),
     app.inject({ method: 'POST', url: '/auth/sign_in', payload: credentials }),
@@ -61,7 +61,7 @@ t.test('requests that wait for the deletion to begin leave nothing', async (t) =
   ])
   await untilWaiting(4)
   await begin.client.query('COMMIT')
-  const [page, asset, session, apiKey] = (await answers).map(({ statusCode }) => statusCode)
+  const [page, asset, session, apiKey] = (await responses).map(({ statusCode }) => statusCode)
   t.same([page, asset, session], [401, 401, 401])
   t.ok(apiKey === 401 || apiKey === 422, `an API key: ${apiKey}`)
   const where = { userId: owner.user.id }

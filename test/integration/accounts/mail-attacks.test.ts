@@ -73,10 +73,10 @@ t.test('header injection in the address: nothing is sent to anybody', async (t) 
   t.same(mail.mails.slice(1), [])
 })
 
-t.test('enumeration by status, headers and body: every address gets the same answer', async (t) => {
+t.test('enumeration by status, headers and body: every address gets the same response', async (t) => {
   const { app, ask } = await setUp(t)
   const { user: { email } } = await signUp(app)
-  const answers = []
+  const responses = []
   // The fourth and the fifth request for the known address are beyond the limit of mails.
   for (
     const address of [
@@ -94,10 +94,10 @@ t.test('enumeration by status, headers and body: every address gets the same ans
     ]
   ) {
     const { statusCode, body, headers } = (await ask(address)).response
-    answers.push(JSON.stringify({ statusCode, body, ...headers, date: '', 'x-request-id': '' }))
+    responses.push(JSON.stringify({ statusCode, body, ...headers, date: '', 'x-request-id': '' }))
   }
-  t.same([...new Set(answers)], [answers[0]])
-  t.match(JSON.parse(answers[0] ?? ''), { statusCode: 202, body: '', 'cache-control': 'no-store' })
+  t.same([...new Set(responses)], [responses[0]])
+  t.match(JSON.parse(responses[0] ?? ''), { statusCode: 202, body: '', 'cache-control': 'no-store' })
   t.equal(
     await app.database.mailLink.count({ where: { kind: 'password_reset' } }),
     1,
@@ -105,7 +105,7 @@ t.test('enumeration by status, headers and body: every address gets the same ans
   )
 })
 
-t.test('enumeration by time: no answer comes before 250 ms', async (t) => {
+t.test('enumeration by time: no response comes before 250 ms', async (t) => {
   const { app, ask } = await setUp(t)
   const { user: { email } } = await signUp(app)
   const times: Record<string, number[]> = { known: [], unknown: [], malformed: [] }
@@ -122,8 +122,8 @@ t.test('enumeration by parallel requests: those for one account do not wait for 
   const { user: { email } } = await signUp(app)
   const { client, run } = await openTransaction(t, settings.DATABASE_URL as string)
   await requestLink({ run }, 'password_reset', email)
-  const answers = await Promise.all(Array.from({ length: 30 }, async () => await ask(email)))
-  for (const { response } of answers) t.equal(response.statusCode, 202)
+  const responses = await Promise.all(Array.from({ length: 30 }, async () => await ask(email)))
+  for (const { response } of responses) t.equal(response.statusCode, 202)
   await client.query('COMMIT')
   app.wakeMailSender()
   await mail.mailTo(email, 2)

@@ -109,7 +109,7 @@ t.test('one address holds eight places of the hash queue, and others have their 
   t.same(turns, [true, false, true, false, true, false])
 })
 
-t.test('each of 200 concurrent sign-ins gets an answer, excess ones 503 with Retry-After', async (t) => {
+t.test('each of 200 concurrent sign-ins gets a response, excess ones 503 with Retry-After', async (t) => {
   const app = await buildTestApp(t, { settings: { SIGN_IN_FAILURES_PER_ADDRESS: '100000' } })
   const responses = await Promise.all(Array.from({ length: 200 }, async (_, n) =>
     await app.inject({

@@ -30,7 +30,7 @@ interface Write {
   readonly path: string
   readonly type: string
   readonly body: Buffer
-  /** The status of a successful answer. */
+  /** The status of a successful response. */
   readonly status: number
 }
 
@@ -61,7 +61,7 @@ const WRITES: Record<string, (account: Account) => Promise<Write>> = {
 
 /**
  * Sends half of a request and waits until its session is checked. The returned function sends the other half,
- * `afterMs` later on the service's clock, and returns the answer.
+ * `afterMs` later on the service's clock, and returns the response.
  */
 async function sendHalf (t: Test, account: Account, { method, path, type, body }: Write) {
   await app.database.session.updateMany({ where: { userId: account.user.id }, data: { lastUsedAt: null } })
@@ -81,7 +81,7 @@ async function sendHalf (t: Test, account: Account, { method, path, type, body }
   return async (afterMs: number) => {
     ahead = afterMs
     raw.send(request.subarray(half))
-    return await raw.answer()
+    return await raw.response()
   }
 }
 

@@ -3,7 +3,7 @@ import { buildTestApp, signUp, testSettings } from '../../helpers/app.ts'
 import { bombs, damaged, polyglots, truncated } from '../../helpers/hostile-pictures.ts'
 import { checkVariants, watchProcesses, type Fate } from '../../helpers/variants.ts'
 
-// Pictures that attack their decoders: no answer is a 500, and the service lives on.
+// Pictures that attack their decoders: no response is a 500, and the service lives on.
 
 /** A limit of the child process' own memory, and what its program and libraries take, in MiB. */
 const MAX_MEMORY_MIB = 640 + 128

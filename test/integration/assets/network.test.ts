@@ -80,7 +80,7 @@ t.test('an upload that is sent one byte at a time succeeds', async (t) => {
     raw.write(Buffer.of(byte))
     await new Promise((resolve) => setImmediate(resolve))
   }
-  t.equal((await raw.answer()).status, 201)
+  t.equal((await raw.response()).status, 201)
 })
 
 t.test('a connection can be used for further uploads, even after refused ones', async (t) => {
@@ -99,7 +99,7 @@ t.test('a connection can be used for further uploads, even after refused ones', 
     raw.received = ''
     raw.head(account, { 'content-length': `${body.length}` })
     raw.write(body)
-    const answer = await raw.answer()
+    const answer = await raw.response()
     t.equal(answer.status, status)
     t.notOk(raw.closed)
   }
@@ -131,7 +131,7 @@ t.test('an upload whose Content-Length exceeds the limit is refused before its b
   const account = await signUp(app)
   const raw = client(t, await listen(app))
   raw.head(account, { 'content-length': `${100 * MEBIBYTE}` })
-  const { status, head, body } = await raw.answer()
+  const { status, head, body } = await raw.response()
   t.equal(status, 413)
   t.match(head, /connection: close/i)
   t.equal(body, '{"errors":["File is too large (maximum is 100000 bytes)"]}')
@@ -185,7 +185,7 @@ t.test('a refusal reaches clients that start to read only after they have sent t
     raw.write(chunked(Buffer.concat([start, Buffer.from('x')])))
     await flood(raw, size, chunked(chunk))
     raw.socket.resume()
-    const answer = await raw.answer()
+    const answer = await raw.response()
     t.ok(statuses.includes(answer.status), `${name}: ${answer.status}`)
     t.type(JSON.parse(answer.body).errors[0], 'string', name)
     raw.socket.destroy()
@@ -271,7 +271,7 @@ t.test('an upload that stalls is disconnected, one that is only slow succeeds', 
   refused.head(nobody, { 'content-length': '900000000' })
   const dripping = setInterval(() => refused.write('x'), 50)
   t.teardown(() => clearInterval(dripping))
-  t.equal((await refused.answer()).status, 413)
+  t.equal((await refused.response()).status, 413)
   await until(() => refused.closed, 'a client that keeps sending after its refusal is disconnected')
 
   const slow = client(t, url)
@@ -281,7 +281,7 @@ t.test('an upload that stalls is disconnected, one that is only slow succeeds', 
     slow.write(body.subarray(at, at + 20))
     await new Promise((resolve) => setTimeout(resolve, 60))
   }
-  t.equal((await slow.answer()).status, 200, 'a slow client succeeds')
+  t.equal((await slow.response()).status, 200, 'a slow client succeeds')
 })
 
 t.test('an upload that is aborted while its token is checked fails with a single error', async (t) => {
@@ -322,7 +322,7 @@ t.test('a HEAD with a body gets the headers of the file at once', async (t) => {
   const body = form(file(PNG))
   uploading.head(account, { 'content-length': String(body.length) })
   uploading.write(body)
-  const { pathname } = new URL(JSON.parse((await uploading.answer()).body).url)
+  const { pathname } = new URL(JSON.parse((await uploading.response()).body).url)
   const asking = client(t, url)
   asking.write(`HEAD ${pathname} HTTP/1.1\r\nHost: x\r\nContent-Length: 5\r\n\r\n`)
   await until(() => asking.closed, 'the connection ends')

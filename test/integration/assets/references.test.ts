@@ -56,7 +56,7 @@ t.test('the record lists the pages that use an asset, newest first', async (t) =
     (await get(asset.id)).json().used_by,
     [newer, older].map((page) => ({ id: page.id, public_id: page.public_id }))
   )
-  t.equal((await upload(app, owner, PNG)).json().used_by, undefined, 'the answer to an upload')
+  t.equal((await upload(app, owner, PNG)).json().used_by, undefined, 'the response to an upload')
   for (const record of (await app.inject({ url: '/assets', headers: owner.headers })).json()) {
     t.equal(record.used_by, undefined, 'the list')
   }

@@ -16,7 +16,7 @@ import { onEachStore } from '../../helpers/stores.ts'
 const IMMUTABLE = 'public, max-age=31536000, immutable'
 const nameOf = (asset: { url: string }) => pathOf(asset).slice('/uploads/'.length)
 
-/** Asserts the headers that every answer has, including errors. */
+/** Asserts the headers that every response has, including errors. */
 function assertGuarded (t: Test, headers: Record<string, unknown>, what: string): void {
   t.equal(headers['access-control-allow-origin'], '*', what)
   t.match(headers['access-control-expose-headers'], /ETag/, what)

@@ -213,7 +213,7 @@ t.test('the sweep keeps the files of uploads that another replica is receiving',
   }
   raw.write(tail)
   t.equal(
-    (await raw.answer()).status,
+    (await raw.response()).status,
     201,
     'the upload succeeds although it took longer than the minimum age'
   )

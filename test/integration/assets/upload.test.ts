@@ -361,8 +361,8 @@ onEachStore('concurrent uploads do not mix their bytes', async (t, build) => {
   const app = await build(t)
   const account = await signUp(app)
   const contents = Array.from({ length: 24 }, (_, index) => noise(50_000 + index))
-  const answers = await Promise.all(contents.map(async (content) => await upload(app, account, content)))
-  for (const [index, answer] of answers.entries()) {
+  const responses = await Promise.all(contents.map(async (content) => await upload(app, account, content)))
+  for (const [index, answer] of responses.entries()) {
     t.equal(answer.json().checksum, sha256(contents[index] as Buffer))
     t.ok((await app.inject(pathOf(answer.json()))).rawPayload.equals(contents[index] as Buffer))
   }

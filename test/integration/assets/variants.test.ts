@@ -227,9 +227,9 @@ for (const [size, original] of [['small', photo], ['large', largePhoto]] as cons
       const asked = ask(app, asset.variants[attempt]?.url as string)
       await sleep(100)
       process.kill(pid, 'SIGKILL')
-      const answer = await asked
-      t.equal(answer.statusCode, 503)
-      t.match(answer.headers, { 'retry-after': '2', 'cache-control': 'no-store' })
+      const response = await asked
+      t.equal(response.statusCode, 503)
+      t.match(response.headers, { 'retry-after': '2', 'cache-control': 'no-store' })
     }
     for (const { url } of asset.variants) t.equal((await ask(app, url)).statusCode, 404)
     t.same((await readAsset(app, account, asset)).variants, [])
@@ -361,10 +361,10 @@ t.test('replicas make each variant once', async (t) => {
   const [app] = replicas as [FastifyInstance]
   const asset = await store(app, await signUp(app), await photo(2000, 1500))
   await Promise.all(asset.variants.map(async ({ url }, place) => {
-    const answers = await Promise
+    const responses = await Promise
       .all(replicas.map(async (replica) => await ask(replica, url, `198.51.100.${place}`)))
-    t.same(answers.map(({ statusCode }) => statusCode), [200, 200, 200])
-    t.equal(new Set(answers.map(({ headers }) => headers.etag)).size, 1)
+    t.same(responses.map(({ statusCode }) => statusCode), [200, 200, 200])
+    t.equal(new Set(responses.map(({ headers }) => headers.etag)).size, 1)
   }))
   const made = await Promise.all(replicas.map(async (replica) => (await attempts(replica)).made ?? 0))
   t.equal(made.reduce((sum, count) => sum + count), asset.variants.length)
@@ -399,8 +399,8 @@ onEachStore('variants are deleted with their account, also those made at the sam
     return existed
   }
   const payload = { password: PASSWORD }
-  const answer = await app.inject({ method: 'DELETE', url: '/auth/me', headers: account.headers, payload })
-  t.equal(answer.statusCode, 204)
+  const response = await app.inject({ method: 'DELETE', url: '/auth/me', headers: account.headers, payload })
+  t.equal(response.statusCode, 204)
   t.same((await stored(app)).published, [])
   for (const gone of [url, first.url, second.url]) t.equal((await ask(app, gone)).statusCode, 404)
 })

@@ -121,12 +121,12 @@ t.test('what uses a password or a token up is not repeated after a 503', async (
   const tokens = memoryTokens()
   await signedUp(url, { tokens })
   const { fetch, sent } = recordingFetch()
-  // A proxy loses the answer and sends a 503 instead.
-  const fetchLosingAnswers = async (address: string, init: RequestInit) => {
+  // A proxy loses the response and sends a 503 instead.
+  const fetchLosingResponses = async (address: string, init: RequestInit) => {
     await fetch(address, init)
     return new Response(null, { status: 503, headers: { 'retry-after': '0' } })
   }
-  const { auth } = createLandfallClient({ baseUrl: url, tokens, fetch: fetchLosingAnswers })
+  const { auth } = createLandfallClient({ baseUrl: url, tokens, fetch: fetchLosingResponses })
   const change = { current_password: credentials().password, password: NEW_PASSWORD }
   t.match(await failure(auth.changePassword(change)), { status: 503 })
   t.match(await failure(auth.resetPassword({ token: 'x', password: NEW_PASSWORD })), { status: 503 })

@@ -155,14 +155,14 @@ t.test('two tabs that renew at once take turns', async (t) => {
   t.same(new Set(browser.renewals), new Set(['POST 200']), 'no cookie is sent twice')
 })
 
-t.test('a page that is loaded again before the answer to its renewal resumes the session', async (t) => {
+t.test('a page that is loaded again before the response to its renewal resumes the session', async (t) => {
   useLocks(t, createLocks())
   const browser = new Browser()
   const user = await browser.tab().auth.signUp(credentials())
   const before = browser.cookie
   await browser.tab().auth.resume()
   const after = browser.cookie
-  // The first page has left, but its request has not: the answer comes while this one waits.
+  // The first page has left, but its request has not: the response comes while this one waits.
   browser.cookie = before
   const resumed = browser.tab().auth.resume()
   await until(() => browser.renewals.at(-1) === 'POST 401', 'the old cookie is refused')

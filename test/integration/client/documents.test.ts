@@ -49,11 +49,11 @@ t.test('a put repeated after a 503 succeeds when its document is stored', async 
   const { fetch, sent } = recordingFetch()
   // A proxy loses the answers to the first requests of each call and sends a 503 instead.
   let lost = 0
-  const fetchLosingAnswers = async (address: string, init: RequestInit) => {
+  const fetchLosingResponses = async (address: string, init: RequestInit) => {
     const response = await fetch(address, init)
     return lost-- > 0 ? new Response(null, { status: 503, headers: { 'retry-after': '0' } }) : response
   }
-  const unlucky = createLandfallClient({ baseUrl: url, fetch: fetchLosingAnswers, tokens }).landingPages
+  const unlucky = createLandfallClient({ baseUrl: url, fetch: fetchLosingResponses, tokens }).landingPages
   lost = 1
   const { etag } = await unlucky.putDocument(page.id, { n: 2 }, { ifMatch: page.etag })
   t.equal(etag, (await landingPages.getDocument(page.id)).etag)

@@ -45,7 +45,7 @@ t.test('a read over the limit waits for Retry-After if it was asked to', async (
   ahead = 200_000 // the tests below start with an unused limit
 })
 
-t.test('a read uses the document of an earlier read when the service has no answer', async (t) => {
+t.test('a read uses the document of an earlier read when the service has no response', async (t) => {
   const { url } = await startApp(t, { RATE_LIMIT_PUBLIC: '2' })
   const service = await createProxy(t, url)
   const { fetch, sent } = recordingFetch()
@@ -89,14 +89,14 @@ t.test('reads are repeated while the database is unavailable, writes are not', a
 t.test('a deletion repeated after a 503 succeeds when the record is gone', async (t) => {
   const foreign = await owner.landingPages.create({})
   const { fetch, sent } = recordingFetch()
-  // A proxy loses the first answer and sends a 503 instead.
-  const fetchLosingFirstAnswer = async (address: string, init: RequestInit) => {
+  // A proxy loses the first response and sends a 503 instead.
+  const fetchLosingFirstResponse = async (address: string, init: RequestInit) => {
     const response = await fetch(address, init)
     return sent.length > 1 ? response : new Response(null, { status: 503, headers: { 'retry-after': '0' } })
   }
   const tokens = { load: () => kept, save () {}, clear () {} }
   const kept = await tokensOf(url)
-  const client = createLandfallClient({ baseUrl: url, fetch: fetchLosingFirstAnswer, tokens })
+  const client = createLandfallClient({ baseUrl: url, fetch: fetchLosingFirstResponse, tokens })
   const mine = await createLandfallClient({ baseUrl: url, tokens }).landingPages.create({})
   await client.landingPages.delete(mine.id)
   t.same(sent.map(({ status }) => status), [204, 404])
@@ -106,7 +106,7 @@ t.test('a deletion repeated after a 503 succeeds when the record is gone', async
 t.test('a 404 counts as a successful deletion only after a 503', async (t) => {
   const { id } = await owner.landingPages.create({})
   for (
-    const [answers, expected] of [
+    const [responses, expected] of [
       [[429], 'fails'],
       [[401], 'fails'],
       [[429, 401, 429], 'fails'],
@@ -115,10 +115,10 @@ t.test('a 404 counts as a successful deletion only after a 503', async (t) => {
       [[503, 429, 401], 'succeeds']
     ] as const
   ) {
-    const { client, sent } = await answeredFirst(answers)
+    const { client, sent } = await answeredFirst(responses)
     const error = await client.landingPages.delete(id).then(() => undefined, (error: unknown) => error)
-    t.match(error, expected === 'fails' ? { status: 404 } : undefined, answers.join())
-    t.same(sent.filter((one) => one !== 'refresh'), [...answers, 404])
+    t.match(error, expected === 'fails' ? { status: 404 } : undefined, responses.join())
+    t.same(sent.filter((one) => one !== 'refresh'), [...responses, 404])
   }
 })
 

@@ -319,7 +319,7 @@ t.test('a sign-out that cannot reach the service keeps the tokens', async (t) =>
   await client.auth.signOut()
 })
 
-t.test('a sign-out without an answer times out and can be aborted', async (t) => {
+t.test('a sign-out without a response times out and can be aborted', async (t) => {
   const proxy = await createProxy(t, url)
   let isSent = false
   const { fetch } = recordingFetch((path) => {

@@ -11,7 +11,7 @@ import accessLog from '../../../src/http/access-log.ts'
 import errorHandler from '../../../src/http/error-handler.ts'
 import notFound from '../../../src/http/not-found.ts'
 import routeLookup from '../../../src/http/route-lookup.ts'
-import securityHeaders, { secureAnswers } from '../../../src/http/security-headers.ts'
+import securityHeaders, { secureResponses } from '../../../src/http/security-headers.ts'
 import { consoleRoutes } from '../../../src/modules/console/index.ts'
 import { buildTestApp } from '../../helpers/app.ts'
 
@@ -51,7 +51,7 @@ async function consoleApp (
   for (const plugin of [securityHeaders, routeLookup, errorHandler, clientAddress, accessLog]) {
     await app.register(plugin)
   }
-  secureAnswers(app)
+  secureResponses(app)
   await app.register(notFound)
   await app.register(consoleRoutes, { folder })
   return app

@@ -93,9 +93,9 @@ t.test('every unknown or malformed identifier gets the same 404', async (t) => {
           ...headers,
           'Content-Type': 'application/json'
         }) : requestOf(path(id), headers, method)
-      const answer = await probe.send(bytes, what, method)
-      probe.is(answer, 404, what)
-      bodies.add(answer.body.toString())
+      const response = await probe.send(bytes, what, method)
+      probe.is(response, 404, what)
+      bodies.add(response.body.toString())
     }
     for (const id of ['%', '%zz', '%4', '%ff', '%c0%ae', '%ed%a0%80', 'a%']) {
       const what = `${method} ${path(id)}`
@@ -165,17 +165,17 @@ t.test('an invalid limit or cursor gets 422 on the lists', async (t) => {
   ]
   for (const list of ['/manage/landing_pages', '/manage/landing_page_summaries', '/assets']) {
     for (const query of bad) {
-      const answer = await probe.send(requestOf(`${list}?${query}`, auth), query.slice(0, 100))
-      probe.is(answer, 422, `${list}?${query.slice(0, 100)}`)
+      const response = await probe.send(requestOf(`${list}?${query}`, auth), query.slice(0, 100))
+      probe.is(response, 422, `${list}?${query.slice(0, 100)}`)
       t.match(
-        answer.body.toString(),
+        response.body.toString(),
         /^{"errors":\["(Limit must be a whole number from 1 to 100|Cursor is invalid)"\]}$/
       )
     }
     for (const query of unknown) {
-      const answer = await probe.send(requestOf(`${list}?${query}`, auth), query.slice(0, 100))
-      probe.is(answer, 422, `${list}?${query.slice(0, 100)}`)
-      t.match(answer.body.toString(), /^{"errors":\["Query parameter .* is unknown \(this route has only /)
+      const response = await probe.send(requestOf(`${list}?${query}`, auth), query.slice(0, 100))
+      probe.is(response, 422, `${list}?${query.slice(0, 100)}`)
+      t.match(response.body.toString(), /^{"errors":\["Query parameter .* is unknown \(this route has only /)
     }
     for (const query of good) {
       probe.is(
@@ -287,7 +287,7 @@ t.test('a condition that is not a list of entity tags never matches', async () =
   }
 })
 
-t.test('an answer is compressed only if Accept-Encoding asks for it', async (t) => {
+t.test('a response is compressed only if Accept-Encoding asks for it', async (t) => {
   const large = await createPage(app, account, `["${'x'.repeat(5000)}"]`)
   const table: [accept: string, encoding: string | undefined][] = [
     ['br', 'br'],
@@ -320,12 +320,12 @@ t.test('an answer is compressed only if Accept-Encoding asks for it', async (t) 
     [';q=1'.repeat(3000), undefined]
   ]
   for (const [accept, encoding] of table.filter(([accept]) => accept !== 'br x')) {
-    const answer = await probe.send(
+    const response = await probe.send(
       requestOf(`/landing_pages/${large.public_id}`, { 'Accept-Encoding': accept }),
       accept.slice(0, 50)
     )
-    probe.is(answer, 200, accept.slice(0, 50))
-    t.equal(/\r\ncontent-encoding: (.*)\r\n/i.exec(answer.head)?.[1], encoding, accept.slice(0, 50))
+    probe.is(response, 200, accept.slice(0, 50))
+    t.equal(/\r\ncontent-encoding: (.*)\r\n/i.exec(response.head)?.[1], encoding, accept.slice(0, 50))
   }
 })
 
@@ -353,8 +353,8 @@ t.test('an invalid range returns the whole file, an unsatisfiable one gets 416',
     ['', 200]
   ]
   for (const [range, status] of table) {
-    const answer = await probe.send(requestOf(asset.path, { Range: range }), range.slice(0, 60))
-    t.equal(answer.status, status, range.slice(0, 60))
+    const response = await probe.send(requestOf(asset.path, { Range: range }), range.slice(0, 60))
+    t.equal(response.status, status, range.slice(0, 60))
   }
   for (
     const range of [
@@ -373,15 +373,15 @@ t.test('an invalid range returns the whole file, an unsatisfiable one gets 416',
       `bytes=${','.repeat(10_000)}`
     ]
   ) {
-    const answer = await probe.send(
+    const response = await probe.send(
       Buffer.from(requestOf(asset.path, { Range: range }), 'latin1'),
       range.slice(0, 60)
     )
-    t.ok([200, 206, 416].includes(answer.status), `${range.slice(0, 60)}: ${answer.status}`)
-    if (answer.status === 206) {
+    t.ok([200, 206, 416].includes(response.status), `${range.slice(0, 60)}: ${response.status}`)
+    if (response.status === 206) {
       t.ok(
-        answer.body.length < size || /^bytes= ?0?-/.test(range),
-        `${range}: ${/content-range: .*/i.exec(answer.head)?.[0]}`
+        response.body.length < size || /^bytes= ?0?-/.test(range),
+        `${range}: ${/content-range: .*/i.exec(response.head)?.[0]}`
       )
     }
   }

@@ -84,10 +84,10 @@ t.test('malformed JSON gets the same 400 on every route, and the connection stay
   }
   for (const route of takers) {
     for (const [what, body] of Object.entries(malformed)) {
-      const answer = await send(route, body, what)
-      probe.is(answer, 400, `${route.name}, ${what}`)
-      t.match(answer.body.toString(), NOT_JSON, `${route.name}, ${what}`)
-      t.notMatch(answer.head, /\r\nconnection: close/i, `${route.name}, ${what}`)
+      const response = await send(route, body, what)
+      probe.is(response, 400, `${route.name}, ${what}`)
+      t.match(response.body.toString(), NOT_JSON, `${route.name}, ${what}`)
+      t.notMatch(response.head, /\r\nconnection: close/i, `${route.name}, ${what}`)
     }
   }
 })
@@ -180,7 +180,7 @@ t.test('JSON of the wrong shape is refused and changes nothing', async (t) => {
   t.equal(({} as Record<string, unknown>).user, undefined)
 })
 
-t.test('no body, an empty body and an empty object get the same answer as missing fields', async () => {
+t.test('no body, an empty body and an empty object get the same response as missing fields', async () => {
   for (const route of takers) {
     const expected = route.name === 'update' ? 200 : REFUSED[route.name] as number
     for (
@@ -255,7 +255,7 @@ t.test('a body at the size limit is read, one byte more gets 413', async () => {
   }
 })
 
-t.test('bodies with many keys, long values or deep nesting get the usual answers', async (t) => {
+t.test('bodies with many keys, long values or deep nesting get the usual responses', async (t) => {
   const [create, update] = ['create', 'update'].map((name) =>
     takers.find((route) => route.name === name)
   ) as [Route, Route]
@@ -273,9 +273,9 @@ t.test('bodies with many keys, long values or deep nesting get the usual answers
       ['a string of escapes', `["${'\\u0000'.repeat(170_000)}"]`]
     ] as const
   ) {
-    const answer = await send(create, `{"current_data":${document}}`, what)
-    probe.is(answer, 201, what)
-    t.ok(answer.body.includes(`"current_data":${document},`), `${what}: the document is returned unchanged`)
+    const response = await send(create, `{"current_data":${document}}`, what)
+    probe.is(response, 201, what)
+    t.ok(response.body.includes(`"current_data":${document},`), `${what}: the document is returned unchanged`)
   }
   probe.is(
     await send(create, `{"a":${keys(100_000, short)},"current_data":{}}`, 'beside'),

@@ -123,15 +123,15 @@ t.test('the name of an uploaded file is cleaned for the record and never used as
     ['-rf', '-rf']
   ]
   for (const [written, shown] of names) {
-    const answer = await post(
+    const response = await post(
       part(
         `Content-Disposition: form-data; name="asset[file]"; filename="${written}"`,
         'Content-Type: image/png'
       ),
       written
     )
-    t.equal(answer.status, 201, written)
-    const { filename, url } = JSON.parse(answer.body.toString()) as { filename: string, url: string }
+    t.equal(response.status, 201, written)
+    const { filename, url } = JSON.parse(response.body.toString()) as { filename: string, url: string }
     t.equal(filename, shown, written)
     t.match(url, /\/uploads\/[0-9A-Za-z]{22}\.png$/, written)
   }
@@ -140,8 +140,8 @@ t.test('the name of an uploaded file is cleaned for the record and never used as
   t.same(temporary, [])
 })
 
-t.test('the headers of a part cannot inject headers into the answer', async (t) => {
-  const answer = await post(
+t.test('the headers of a part cannot inject headers into the response', async (t) => {
+  const response = await post(
     Buffer.concat([
       partHead({
         disposition: 'form-data; name="asset[file]"; filename*=UTF-8\'\'a%0d%0aSet-Cookie:%20x=y.png',
@@ -152,6 +152,6 @@ t.test('the headers of a part cannot inject headers into the answer', async (t) 
     ]),
     'CRLF'
   )
-  t.notMatch(answer.head, /set-cookie/i)
-  t.ok([201, 422].includes(answer.status))
+  t.notMatch(response.head, /set-cookie/i)
+  t.ok([201, 422].includes(response.status))
 })

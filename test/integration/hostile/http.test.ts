@@ -14,7 +14,7 @@ const lines = (...all: string[]): string => [...all, '', ''].join('\r\n')
 const JSON_TYPE = 'Content-Type: application/json'
 const SIGN_IN = 'POST /auth/sign_in HTTP/1.1'
 
-t.test('every message, valid or malformed, gets exactly one answer with the expected status', async () => {
+t.test('every message, valid or malformed, gets exactly one response with the expected status', async () => {
   const table: [what: string, status: number, bytes: string | Buffer, method?: string][] = [
     ['absolute form', 200, lines(`GET http://x${publicPath} HTTP/1.1`, 'Host: x')],
     [
@@ -293,7 +293,7 @@ t.test('every message, valid or malformed, gets exactly one answer with the expe
   }
 })
 
-t.test('the body of a GET is not read as a request and does not change the answer', async () => {
+t.test('the body of a GET is not read as a request and does not change the response', async () => {
   const hidden = requestOf('/health/hidden')
   for (
     const { name, method, path, owned } of routes.filter(({ takes, method }) =>
@@ -349,13 +349,13 @@ t.test('an unsupported method gets 405 with the supported methods in Allow', asy
     for (const method of ['GET', 'HEAD', 'POST', 'PUT', 'PATCH', 'DELETE', 'TRACE', 'PROPFIND', 'OPTIONS']) {
       if (allowed.split(', ').includes(method)) continue
       const what = `${method} ${path}`
-      const answer = await probe.send(
+      const response = await probe.send(
         requestOf(path, method === 'TRACE' ? {} : { 'Content-Length': '0' }, method),
         what,
         method
       )
-      probe.is(answer, 405, what, method === 'HEAD')
-      t.equal(/\r\nallow: (.*)\r\n/i.exec(answer.head)?.[1]?.split(', ').sort().join(', '), allowed, what)
+      probe.is(response, 405, what, method === 'HEAD')
+      t.equal(/\r\nallow: (.*)\r\n/i.exec(response.head)?.[1]?.split(', ').sort().join(', '), allowed, what)
     }
   }
   for (
@@ -405,10 +405,10 @@ t.test('any origin may read the errors of public resources', async (t) => {
       ['an unknown page', 404, requestOf('/landing_pages/x')]
     ] as const
   ) {
-    const answer = await probe.send(bytes, what)
-    probe.is(answer, status, what)
-    t.match(answer.head, /\r\naccess-control-allow-origin: \*\r\n/i, what)
-    t.match(answer.head, /\r\naccess-control-expose-headers: .*X-Request-Id/i, what)
+    const response = await probe.send(bytes, what)
+    probe.is(response, status, what)
+    t.match(response.head, /\r\naccess-control-allow-origin: \*\r\n/i, what)
+    t.match(response.head, /\r\naccess-control-expose-headers: .*X-Request-Id/i, what)
   }
   for (
     const bytes of [
@@ -448,7 +448,7 @@ t.test('an unreadable request does not suppress the answer to the request before
     ) {
       const pipelined = connection(t, service.url)
       pipelined.send(before + unreadable)
-      t.equal((await pipelined.answer()).status, 200, `${before.slice(0, 100)}${unreadable.slice(0, 100)}`)
+      t.equal((await pipelined.response()).status, 200, `${before.slice(0, 100)}${unreadable.slice(0, 100)}`)
       const rest = await pipelined.rest()
       if (rest !== '') {
         t.match(
@@ -484,9 +484,9 @@ t.test('requests on one connection, including refused ones, are answered in orde
   const kept = connection(t, service.url)
   for (const [n, [status, request]] of numbered.entries()) {
     kept.send(request)
-    const answer = await kept.answer()
-    t.equal(answer.status, status, `answer ${n}`)
-    t.match(answer.head, new RegExp(`\\r\\nx-request-id: n-${n}\\r\\n`, 'i'))
+    const response = await kept.response()
+    t.equal(response.status, status, `answer ${n}`)
+    t.match(response.head, new RegExp(`\\r\\nx-request-id: n-${n}\\r\\n`, 'i'))
   }
   // Requests in one packet are answered in order until the connection is closed.
   for (let first = 0; first < numbered.length; first++) {
@@ -495,9 +495,9 @@ t.test('requests on one connection, including refused ones, are answered in orde
     let n = first
     let head
     do {
-      const answer = await pipelined.answer()
-      head = answer.head
-      t.equal(answer.status, numbered[n]?.[0], `answer ${n} of the requests from ${first}`)
+      const response = await pipelined.response()
+      head = response.head
+      t.equal(response.status, numbered[n]?.[0], `answer ${n} of the requests from ${first}`)
       t.match(head, new RegExp(`\\r\\nx-request-id: n-${n}\\r\\n`, 'i'))
       n++
     } while (n < numbered.length && !/\r\nconnection: close\r\n/i.test(head))

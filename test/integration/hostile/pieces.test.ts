@@ -26,7 +26,7 @@ t.test('a body in chunks of one byte is read correctly, both JSON and multipart'
       chunked(`{"current_data":${document}}`),
       Buffer.from(END)
     ]))
-  const page = await connection.answer()
+  const page = await connection.response()
   t.equal(page.status, 201)
   t.ok(page.body.toString().includes(`"current_data":${document},`), 'the document is returned byte for byte')
 
@@ -42,7 +42,7 @@ t.test('a body in chunks of one byte is read correctly, both JSON and multipart'
       chunked(form),
       Buffer.from(END)
     ]))
-  const asset = await connection.answer()
+  const asset = await connection.response()
   t.equal(asset.status, 201)
   const { url, byte_size: byteSize } = JSON.parse(asset.body.toString())
   t.equal(byteSize, content.length)

@@ -31,14 +31,14 @@ t.test('pipelined public reads are answered in order, and the connection stays o
   connection.send(Array(100).fill(round.map(get).join('')).join('')) // the first ones are not cached
   for (let n = 0; n < 100; n++) {
     for (const body of ['[1]', '[2]', '{"errors":["Not found"]}']) {
-      t.equal((await connection.answer()).body.toString(), body)
+      t.equal((await connection.response()).body.toString(), body)
     }
   }
   connection.send(get('/auth/me'))
-  t.equal((await connection.answer()).status, 200)
+  t.equal((await connection.response()).status, 200)
 })
 
-t.test('a pipeline that starts with a management request is closed after the first answer', async (t) => {
+t.test('a pipeline that starts with a management request is closed after the first response', async (t) => {
   const { app, url, account, get } = await service(t)
   const page = await createPage(app, account)
   const path = `/landing_pages/${page.public_id}`
@@ -71,11 +71,11 @@ t.test('a pipeline that starts with a management request is closed after the fir
           connection.send(behind)
           connection.send(write)
         }
-        const answer = await connection.answer()
-        t.equal(answer.status, 200, what)
-        t.match(answer.body.toString(), firstBody, what)
+        const response = await connection.response()
+        t.equal(response.status, 200, what)
+        t.match(response.body.toString(), firstBody, what)
         if (inOnePacket) {
-          t.match(answer.head, /\r\nconnection: close\r\n/i, what)
+          t.match(response.head, /\r\nconnection: close\r\n/i, what)
           t.equal(await connection.rest(), '', what)
         } else connection.socket.destroy()
       }
@@ -96,7 +96,7 @@ t.test('a write pipelined after public reads is either answered or not carried o
   for (const isCached of [false, true]) {
     const connection = new Connection(url)
     connection.send(get(path) + patch(1) + get(path) + patch(2))
-    t.equal((await connection.answer()).status, 200)
+    t.equal((await connection.response()).status, 200)
     const answered = (await connection.rest()).match(/HTTP\/1\.1 200 OK/g)?.length ?? 0
     t.equal(
       (await app.inject(path)).body,
@@ -107,7 +107,7 @@ t.test('a write pipelined after public reads is either answered or not carried o
   }
 })
 
-t.test('one request may wait while an answer is being sent, further ones are dropped', async (t) => {
+t.test('one request may wait while a response is being sent, further ones are dropped', async (t) => {
   const { app, url, account, get } = await service(t)
   const file = Buffer.alloc(8 * 1024 * 1024, 'x')
   const path = pathOf((await upload(app, account, file)).json())
@@ -115,11 +115,11 @@ t.test('one request may wait while an answer is being sent, further ones are dro
   const [served] = await once(app.server, 'connection') as [Socket]
   connection.send(get(path))
   connection.socket.pause()
-  await until(() => served.writableLength > 0, 'the answer is being sent')
+  await until(() => served.writableLength > 0, 'the response is being sent')
   connection.send(get('/auth/me') + get('/auth/me'))
   connection.socket.resume()
-  t.equal((await connection.answer()).body.length, file.length)
-  const next = await connection.answer()
+  t.equal((await connection.response()).body.length, file.length)
+  const next = await connection.response()
   t.equal(next.status, 200)
   t.match(next.head, /\r\nconnection: close\r\n/i)
   t.equal(await connection.rest(), '')
@@ -134,10 +134,10 @@ t.test('a public read that waits in a pipeline gets no 100 Continue', async (t) 
   t.teardown(() => connection.socket.destroy())
   const expecting = get(path).replace('\r\n\r\n', '\r\nExpect: 100-continue\r\n\r\n')
   connection.send(get(path) + expecting + expecting)
-  for (let n = 0; n < 3; n++) t.equal((await connection.answer()).body.toString(), '{"hello":"world"}')
+  for (let n = 0; n < 3; n++) t.equal((await connection.response()).body.toString(), '{"hello":"world"}')
   connection.send(expecting)
-  t.equal((await connection.answer()).status, 100)
-  t.equal((await connection.answer()).status, 200)
+  t.equal((await connection.response()).status, 100)
+  t.equal((await connection.response()).status, 200)
 })
 
 t.test('pipelined downloads that are not read keep one file open, until the connection is closed', async (t) => {
@@ -181,8 +181,8 @@ t.test('a pipeline of management requests queries the database only once', async
   t.equal(await waiting(), 2, 'one query per connection')
   await locker.query('ROLLBACK')
   await locker.end()
-  t.equal((await other.answer()).status, 200)
-  t.equal((await greedy.answer()).status, 200)
+  t.equal((await other.response()).status, 200)
+  t.equal((await greedy.response()).status, 200)
   t.equal(await greedy.rest(), '')
   other.socket.destroy()
 })
@@ -193,8 +193,8 @@ t.test('the service answers the first request of a pipelined flood and stops rea
   const greedy = new Connection(url)
   const [served] = await once(app.server, 'connection') as [Socket]
   greedy.send(get(`/manage/landing_pages/${page.id}`).repeat(50))
-  const answer = await greedy.answer()
-  t.equal(answer.status, 200)
+  const response = await greedy.response()
+  t.equal(response.status, 200)
   t.equal(await greedy.rest(), '')
   const flood = new Connection(url)
   const [flooded] = await once(app.server, 'connection') as [Socket]
@@ -224,7 +224,7 @@ t.test('dropped requests release their headers', async (t) => {
   )
 })
 
-t.test('an unanswerable request closes the connection after the answer before it is complete', async (t) => {
+t.test('an unanswerable request closes the connection after the response before it is complete', async (t) => {
   const { app, url, account, get } = await service(t)
   const file = Buffer.alloc(8 * 1024 * 1024, 'x')
   const path = pathOf((await upload(app, account, file)).json())
@@ -241,12 +241,12 @@ t.test('an unanswerable request closes the connection after the answer before it
     await new Promise((resolve) => setImmediate(resolve))
     connection.send(unanswered)
     connection.socket.resume()
-    t.equal((await connection.answer()).body.length, file.length, JSON.stringify(unanswered))
+    t.equal((await connection.response()).body.length, file.length, JSON.stringify(unanswered))
     t.equal(await connection.rest(), '')
   }
 })
 
-t.test('a CONNECT, or an upgrade that bytes follow, is the last request; earlier ones get their own answers', async (t) => {
+t.test('a CONNECT, or an upgrade that bytes follow, is the last request; earlier ones get their own responses', async (t) => {
   const { app, url, account, get } = await service(t)
   const page = await createPage(app, account)
   const path = `/landing_pages/${page.public_id}`
@@ -259,9 +259,9 @@ t.test('a CONNECT, or an upgrade that bytes follow, is the last request; earlier
     get(path).replace('\r\n\r\n', '\r\nConnection: Upgrade\r\nUpgrade: z\r\n\r\n')
   const upgrade = upgraded('/health/live')
   const isOver = async (connection: Connection, status: number, what: string): Promise<void> => {
-    const answer = await connection.answer()
-    t.equal(answer.status, status, what)
-    t.match(answer.head, /\r\nconnection: close\r\n/i, what)
+    const response = await connection.response()
+    t.equal(response.status, status, what)
+    t.match(response.head, /\r\nconnection: close\r\n/i, what)
     t.equal(await connection.rest(), '', what)
   }
 
@@ -315,7 +315,7 @@ t.test('a connection stays open after offers to upgrade that no bytes follow', a
   t.teardown(() => connection.socket.destroy())
   for (const target of [path, path, '/auth/me', '/auth/me', '/nothing', path]) {
     connection.send(offer(target))
-    const { status, head } = await connection.answer()
+    const { status, head } = await connection.response()
     t.equal(status, target === '/nothing' ? 404 : 200)
     t.notMatch(head, /\r\nconnection: close/i)
   }
@@ -323,7 +323,7 @@ t.test('a connection stays open after offers to upgrade that no bytes follow', a
     Authorization: account.headers.authorization,
     'Content-Type': 'application/json'
   }))
-  t.equal((await connection.answer()).status, 200)
+  t.equal((await connection.response()).status, 200)
 
   const served = once(app.server, 'connection') as Promise<[Socket]>
   const split = new Connection(url)
@@ -332,7 +332,11 @@ t.test('a connection stays open after offers to upgrade that no bytes follow', a
   split.send(first)
   await until(() => socket.bytesRead === first.length, 'all but the last byte has arrived')
   split.send(`\n${get('/auth/me')}`)
-  t.match((await split.answer()).head, /\r\nconnection: close\r\n/i, 'a request follows in the second packet')
+  t.match(
+    (await split.response()).head,
+    /\r\nconnection: close\r\n/i,
+    'a request follows in the second packet'
+  )
   t.equal(await split.rest(), '')
 })
 
@@ -342,13 +346,13 @@ t.test('a message of HTTP/1.0 with Transfer-Encoding closes the connection', asy
   connection
     .send('POST /auth/sign_in HTTP/1.0\r\nConnection: keep-alive\r\nContent-Type: application/json\r\n' +
       'Transfer-Encoding: chunked\r\n\r\n2\r\n{}\r\n0\r\n\r\n')
-  const { status, head } = await connection.answer()
+  const { status, head } = await connection.response()
   t.equal(status, 422)
   t.match(head, /\r\nconnection: close\r\n/i)
   t.equal(await connection.rest(), '')
 })
 
-t.test('requests after an answer that closes the connection are not served', async (t) => {
+t.test('requests after a response that closes the connection are not served', async (t) => {
   const { app, url, account, get } = await service(t)
   const page = await createPage(app, account)
   const path = `/landing_pages/${page.public_id}`
@@ -371,16 +375,16 @@ t.test('requests after an answer that closes the connection are not served', asy
     for (const [name, requests] of Object.entries(behind)) {
       const connection = new Connection(url)
       connection.send(refused(bytes) + requests)
-      const answer = await connection.answer()
-      t.equal(answer.status, 401, `a body of ${bytes} bytes, then ${name}`)
-      t.match(answer.head, /\r\nconnection: close\r\n/i)
+      const response = await connection.response()
+      t.equal(response.status, 401, `a body of ${bytes} bytes, then ${name}`)
+      t.match(response.head, /\r\nconnection: close\r\n/i)
       t.equal(await connection.rest(), '')
     }
   }
   t.equal((await app.inject(path)).statusCode, 200, 'nothing was written')
 })
 
-t.test('a request with a body behind unread answers is answered or dropped, and the connection closes', async (t) => {
+t.test('a request with a body behind unread responses is answered or dropped, and the connection closes', async (t) => {
   const { app, url, account, get } = await service(t)
   const page = await createPage(app, account, JSON.stringify({ large: 'x'.repeat(1_000_000) }))
   const path = `/landing_pages/${page.public_id}`
@@ -395,8 +399,8 @@ t.test('a request with a body behind unread answers is answered or dropped, and 
         get('/auth/me'))
     await new Promise((resolve) => setTimeout(resolve, 500))
     connection.socket.resume()
-    const answers = await connection.rest()
-    t.match(answers, /^HTTP\/1\.1 200 /)
-    t.notMatch(answers, /"user"/, 'the request behind it is dropped')
+    const responses = await connection.rest()
+    t.match(responses, /^HTTP\/1\.1 200 /)
+    t.notMatch(responses, /"user"/, 'the request behind it is dropped')
   }
 })

@@ -23,7 +23,7 @@ async function drip (to: Connection, bytes: Buffer, pauseMs = 0): Promise<void> 
   }
 }
 
-t.test('requests sent one byte at a time get the same answers as requests sent at once', async (t) => {
+t.test('requests sent one byte at a time get the same responses as requests sent at once', async (t) => {
   const auth = { Authorization: account.headers.authorization }
   const slow = connection(t, patient.url)
   for (
@@ -53,7 +53,7 @@ t.test('requests sent one byte at a time get the same answers as requests sent a
     ] as const
   ) {
     await drip(slow, bytes)
-    t.equal((await slow.answer()).status, status)
+    t.equal((await slow.response()).status, status)
   }
 })
 
@@ -87,7 +87,7 @@ t.test('requests whose headers or body exceed their time limit get 408, and othe
   }
   for (const { each, dripping } of slow) {
     await dripping
-    t.equal((await each.answer()).status, 408)
+    t.equal((await each.response()).status, 408)
   }
 })
 
@@ -102,13 +102,13 @@ t.test('a body that does not go on gets 408 long before its time limit, one that
   slow.send(requestOf('/auth/sign_in', { ...head, 'Transfer-Encoding': 'chunked' }, 'POST'))
   const feeding = setInterval(() => slow.send(`800\r\n${' '.repeat(2048)}\r\n`), 250) // at most 8 KiB a second
   t.teardown(() => clearInterval(feeding))
-  for (const each of [silent, begun]) t.equal((await each.answer()).status, 408)
+  for (const each of [silent, begun]) t.equal((await each.response()).status, 408)
   clearInterval(feeding)
   slow.send('2\r\n{}\r\n0\r\n\r\n')
-  t.equal((await slow.answer()).status, 422)
+  t.equal((await slow.response()).status, 422)
 })
 
-t.test('the service stops reading from a client that does not read its answers, and serves others', async (t) => {
+t.test('the service stops reading from a client that does not read its responses, and serves others', async (t) => {
   const greedy = connection(t, patient.url)
   greedy.socket.pause()
   const request = Buffer.from(requestOf(`/landing_pages/${page.public_id}`))
@@ -140,7 +140,7 @@ t.test('shutdown closes a connection whose client does not read the refusal of i
   const client = connect(Number(port), '127.0.0.1').on('error', () => {}).pause()
   t.teardown(() => client.destroy())
   const [served] = await once(app.server, 'connection') as [Socket]
-  // Fills the send buffers of the connection. The bytes need not be an answer.
+  // Fills the send buffers of the connection. The bytes need not be a response.
   while (served.write(Buffer.alloc(64 * 1024)));
   const asked = once(app.server, 'connect')
   client.write('CONNECT x:1 HTTP/1.1\r\nHost: x\r\n\r\n')

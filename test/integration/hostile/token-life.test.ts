@@ -73,27 +73,33 @@ async function take (life: Life, { kind, a, b, replica }: Step): Promise<void> {
   } else if (kind === 'sign in') {
     const { email, id } = Life.choose(life.users, a)
     const isRight = b % 4 > 0
-    const answer = await post(app, '/auth/sign_in', {
+    const response = await post(app, '/auth/sign_in', {
       user: { email, password: isRight ? PASSWORD : 'wrong password' }
     })
-    expect(answer.statusCode, isRight ? 200 : 401)
-    if (isRight) life.learn(answer.json(), { user: id, revoked: false })
+    expect(response.statusCode, isRight ? 200 : 401)
+    if (isRight) life.learn(response.json(), { user: id, revoked: false })
   } else if (kind === 'refresh') {
     const token = Life.choose(life.refresh, a)
     const usable = token.spentAt === undefined && !token.session.revoked
-    const answer = await post(app, '/auth/refresh', { refresh_token: token.token })
-    expect(answer.statusCode, usable ? 200 : 401)
+    const response = await post(app, '/auth/refresh', { refresh_token: token.token })
+    expect(response.statusCode, usable ? 200 : 401)
     if (usable) {
       token.spentAt = life.now
-      life.learn(answer.json(), token.session)
+      life.learn(response.json(), token.session)
     } else if (token.spentAt !== undefined && life.now - token.spentAt > 10) token.session.revoked = true
   } else if (kind === 'sign out') {
     const access = Life.choose(life.access, a)
     const token = Life.choose(life.refresh, b)
     const allowed = !access.session.revoked && !token.session.revoked && token.spentAt === undefined &&
       token.session.user === access.session.user
-    const answer = await post(app, '/auth/sign_out', { refresh_token: token.token }, bearer(access), 'DELETE')
-    expect(answer.statusCode, allowed ? 204 : 401)
+    const response = await post(
+      app,
+      '/auth/sign_out',
+      { refresh_token: token.token },
+      bearer(access),
+      'DELETE'
+    )
+    expect(response.statusCode, allowed ? 204 : 401)
     if (allowed) access.session.revoked = token.session.revoked = true
   } else {
     // Moves spent tokens into the past. The steps of 20 s stay far from the tolerance of 10 s, because real

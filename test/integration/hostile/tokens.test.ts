@@ -131,10 +131,10 @@ t.test('every invalid access token gets the same 401 on every route that require
         '\r\n\r\n',
         `\r\n${lines.map((line) => `${line}\r\n`).join('')}\r\n`
       )
-      const answer = await probe.send(Buffer.from(head, 'latin1'), name, route.method)
-      probe.is(answer, 401, name)
-      t.match(answer.head, /\r\nwww-authenticate: Bearer(?: error="invalid_token")?\r\n/i, name)
-      bodies.add(answer.body.toString())
+      const response = await probe.send(Buffer.from(head, 'latin1'), name, route.method)
+      probe.is(response, 401, name)
+      t.match(response.head, /\r\nwww-authenticate: Bearer(?: error="invalid_token")?\r\n/i, name)
+      bodies.add(response.body.toString())
     }
   }
   t.same([...bodies], ['{"errors":["Missing or invalid access token"]}'])

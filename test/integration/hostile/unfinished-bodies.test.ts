@@ -64,7 +64,7 @@ async function startService (t: Test) {
   }
 
   async function refused (address: string, path: string, bytes: number, more = ''): Promise<void> {
-    const { status, head, body } = await (await send(address, path, bytes, more)).answer()
+    const { status, head, body } = await (await send(address, path, bytes, more)).response()
     t.equal(status, 503)
     t.match(head, /\r\nretry-after: [1-9]/i)
     t.same(JSON.parse(body.toString()), {
@@ -145,13 +145,13 @@ t.test('a body in chunks counts as it arrives', async (t) => {
   connection.send(chunk)
   await until(async () => await held() === before + 4 * KIB, 'the first chunk is counted')
   connection.send(chunk.repeat(4))
-  t.equal((await connection.answer()).status, 503)
+  t.equal((await connection.response()).status, 503)
 })
 
 t.test('a body that is larger than the limit of its route gets a 413 and is not counted', async (t) => {
   const { held, begin } = await startService(t)
   const connection = await begin('192.0.2.1', '/auth/sign_in', `Content-Length: ${MEMORY}\r\n`)
-  t.equal((await connection.answer()).status, 413)
+  t.equal((await connection.response()).status, 413)
   t.equal(await held(), 0)
 })
 
@@ -171,7 +171,7 @@ t.test('every answered request gives its memory back', async (t) => {
 
 t.test('a request without a route is answered before its body arrives', async (t) => {
   const { held, begin } = await startService(t)
-  t.equal((await (await begin('192.0.2.1', '/nowhere', 'Content-Length: 1000\r\n')).answer()).status, 404)
-  t.equal((await (await begin('192.0.2.1', '/auth/me', 'Content-Length: 1000\r\n')).answer()).status, 405)
+  t.equal((await (await begin('192.0.2.1', '/nowhere', 'Content-Length: 1000\r\n')).response()).status, 404)
+  t.equal((await (await begin('192.0.2.1', '/auth/me', 'Content-Length: 1000\r\n')).response()).status, 405)
   t.equal(await held(), 0)
 })

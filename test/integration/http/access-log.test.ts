@@ -46,15 +46,15 @@ async function raw (url: string, bytes: string): Promise<string> {
   await once(socket, 'close')
   return received
 }
-const idIn = (answer: string): string => /x-request-id: (\S+)/i.exec(answer)?.[1] ?? 'none'
+const idIn = (response: string): string => /x-request-id: (\S+)/i.exec(response)?.[1] ?? 'none'
 
 t.test('the access log line has the method, route, status, duration, address and user', async (t) => {
   const { app, url, linesOf } = await logged(t)
   const account = await signUp(app)
-  const answer = await fetch(`${url}/manage/landing_pages?limit=3&token=secret-in-the-query`, {
+  const response = await fetch(`${url}/manage/landing_pages?limit=3&token=secret-in-the-query`, {
     headers: account.headers
   })
-  const [line, ...others] = await linesOf(answer.headers.get('x-request-id'))
+  const [line, ...others] = await linesOf(response.headers.get('x-request-id'))
   t.same(others, [])
   t.match(line, {
     msg: 'answered',
@@ -95,9 +95,9 @@ t.test('a request that matches no route is logged without its query, tokens and 
       ['GET', `/bad%zz?${token}`, 400, '/bad%zz']
     ] as const
   ) {
-    const answer = await fetch(url + path, { method })
-    t.equal(answer.status, status)
-    t.match(await linesOf(answer.headers.get('x-request-id')), [{ method, path: loggedAs, status }], path)
+    const response = await fetch(url + path, { method })
+    t.equal(response.status, status)
+    t.match(await linesOf(response.headers.get('x-request-id')), [{ method, path: loggedAs, status }], path)
   }
   const absolute = await raw(
     url,
@@ -122,10 +122,10 @@ t.test('a request that the HTTP parser refuses is logged, also when its body is 
       ]
     ] as const
   ) {
-    const answer = await raw(url, bytes)
-    t.match(answer, new RegExp(`^HTTP/1.1 ${status} `))
+    const response = await raw(url, bytes)
+    t.match(response, new RegExp(`^HTTP/1.1 ${status} `))
     t.match(
-      await linesOf(idIn(answer)),
+      await linesOf(idIn(response)),
       [{ msg: 'answered', status, address: '127.0.0.1' }],
       bytes.slice(0, 30)
     )
@@ -135,15 +135,15 @@ t.test('a request that the HTTP parser refuses is logged, also when its body is 
 t.test('a pipelined request that is dropped is not logged', async (t) => {
   const { url, lines, linesOf } = await logged(t)
   const body = JSON.stringify({ user: { email: 'nobody@example.com', password: 'correct horse' } })
-  const answers = await raw(
+  const responses = await raw(
     url,
     'POST /auth/sign_in HTTP/1.1\r\nHost: x\r\nX-Request-Id: first\r\nContent-Type: ' +
       `application/json\r\nContent-Length: ${body.length}\r\n\r\n${body}` +
       'GET /auth/me HTTP/1.1\r\nHost: x\r\nX-Request-Id: second\r\nExpect: wonders\r\nConnection: ' +
       'close\r\n\r\n'
   )
-  t.match(answers, /^HTTP\/1\.1 401 /)
-  t.notMatch(answers, /HTTP\/1\.1 417 /)
+  t.match(responses, /^HTTP\/1\.1 401 /)
+  t.notMatch(responses, /HTTP\/1\.1 417 /)
   t.match(await linesOf('first'), [{ msg: 'answered', status: 401, route: '/auth/sign_in' }])
   t.same(lines.filter(({ reqId }) => reqId === 'second'), [])
 })
@@ -224,9 +224,9 @@ t.test('a 503 while PostgreSQL answers is logged with its request id and cause',
   await blocker.connect()
   t.teardown(async () => await blocker.end())
   await blocker.query('BEGIN; LOCK TABLE landing_pages')
-  const answer = await fetch(`${url}/landing_pages/${'a'.repeat(22)}`)
-  t.equal(answer.status, 503)
-  const id = answer.headers.get('x-request-id')
+  const response = await fetch(`${url}/landing_pages/${'a'.repeat(22)}`)
+  t.equal(response.status, 503)
+  const id = response.headers.get('x-request-id')
   await until(() => lines.some(({ reqId }) => reqId === id))
   t.match(lines.filter(({ reqId }) => reqId === id), [
     { msg: 'request could not be served', level: 40, reason: String, code: '57014' }

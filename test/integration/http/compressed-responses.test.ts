@@ -3,7 +3,7 @@ import t from 'tap'
 import { buildTestApp, createPage, signIn, signUp, testSettings } from '../../helpers/app.ts'
 import { PNG, upload } from '../../helpers/assets.ts'
 
-// The compression of the management API. public-answers.test.ts has that of public reads, addresses.test.ts
+// The compression of the management API. public-responses.test.ts has that of public reads, addresses.test.ts
 // the syntax of Accept-Encoding.
 
 const app = await buildTestApp(t, { settings: { CORS_ORIGINS: 'https://editor.example.com' } })
@@ -39,7 +39,7 @@ async function uploadUsedPicture (): Promise<string> {
 for (const encoding of ['br', 'gzip'] as const) {
   const accept = { 'accept-encoding': encoding }
 
-  t.test(`${encoding}: reads return the same content with another ETag, and HEAD answers as GET`, async (t) => {
+  t.test(`${encoding}: reads return the same content with another ETag, and HEAD responses as GET`, async (t) => {
     const { id } = await createPage(app, owner, DOCUMENT)
     const url = `/manage/landing_pages/${id}`
     const asset = await uploadUsedPicture()

@@ -134,16 +134,16 @@ t.test('metrics are served on OPS_PORT and not on the public port', async (t) =>
       COMMIT ?? 'unknown'
     }",node_version="${process.version}"} 1\n`
   )
-  const answerTo = async (path: string, method = 'GET') =>
+  const responseTo = async (path: string, method = 'GET') =>
     await fetch(`http://127.0.0.1:${port}${path}`, { method })
-  t.match(await (await answerTo('/metrics?module=x')).text(), /^landfall_limits_shared 1$/m, 'with a query')
-  const head = await answerTo('/metrics', 'HEAD')
+  t.match(await (await responseTo('/metrics?module=x')).text(), /^landfall_limits_shared 1$/m, 'with a query')
+  const head = await responseTo('/metrics', 'HEAD')
   t.equal(head.status, 200)
   t.match(head.headers.get('content-type'), /^text\/plain/)
   t.equal(await head.text(), '')
   for (
     const [path, method] of [['/metrics', 'POST'], ['/metricsx'], ['/metrics/'], ['/?/metrics']] as const
-  ) t.equal((await answerTo(path, method)).status, 404, `${method} ${path}`)
+  ) t.equal((await responseTo(path, method)).status, 404, `${method} ${path}`)
   t.match(await metrics(), /^process_resident_memory_bytes /m)
   await redis.stop()
   await until(async () => /^landfall_limits_shared 0$/m.test(await metrics()))

@@ -76,9 +76,9 @@ t.test('concurrent reads of many cold documents are one statement', async (t) =>
   const reader = await buildTestApp(t, { settings })
   const asked = ids.flatMap((id) => [id, id, id])
   const statements = await during(async () => {
-    const answers = await readAll(reader, asked)
+    const responses = await readAll(reader, asked)
     t.same(
-      answers.map(({ statusCode, body }) => statusCode === 200 ? body : statusCode),
+      responses.map(({ statusCode, body }) => statusCode === 200 ? body : statusCode),
       numbered(60).flatMap((document) => [document, document, document])
     )
   })
@@ -97,8 +97,8 @@ t.test('concurrent reads of documents in Redis are one command', async (t) => {
     Number(new RegExp(`^landfall_document_batches_total\\{store="${store}"\\} (\\d+)$`, 'm')
       .exec(await reader.metrics.metrics())?.[1])
   const before = await batches('redis')
-  const answers = await readAll(reader, ids)
-  t.same(answers.map(({ body }) => body), numbered(60))
+  const responses = await readAll(reader, ids)
+  t.same(responses.map(({ body }) => body), numbered(60))
   t.ok(await batches('redis') - before <= 2, 'reads that wait for the limit may come a turn later')
   t.equal(await batches('database'), 1, 'the unknown document only')
 })
@@ -138,11 +138,11 @@ t.test('a batch has existing, missing, deleted and large documents', async (t) =
 t.test('a batch that began before a write answers no read that came after it', async (t) => {
   /** A statement sees the documents of the moment in which it begins, and answers when the test says so. */
   const table = new Map([['a', 1], ['b', 1]].map(([id, version]) => [id as string, version as number]))
-  const statements: { readonly ids: readonly string[], readonly answer: () => void }[] = []
+  const statements: { readonly ids: readonly string[], readonly response: () => void }[] = []
   const stored = new BatchedReads<DocumentVersion | undefined>({
     readMany: async (ids) => {
       const seen = ids.map((publicId) => versionOf(publicId, table.get(publicId) as number))
-      await new Promise<void>((resolve) => statements.push({ ids: [...ids], answer: resolve }))
+      await new Promise<void>((resolve) => statements.push({ ids: [...ids], response: resolve }))
       return seen
     },
     maxBytes: Infinity,
@@ -166,9 +166,9 @@ t.test('a batch that began before a write answers no read that came after it', a
     const later = cache.load('a')
     const neighbour = cache.load('b')
     await begun(2)
-    statements[0]?.answer()
+    statements[0]?.response()
     await Promise.all(first)
-    statements[1]?.answer()
+    statements[1]?.response()
     t.equal((await later)?.version, before + 1, 'a reader after the write')
     t.equal((await neighbour)?.version, 1)
     t.same(statements.map(({ ids }) => ids), [['a', 'b'], ['a']], 'one flight for the other document')
@@ -186,9 +186,9 @@ t.test('a connection that is lost in a batch is a 503 for its readers, and the n
   const reads = readAll(reader, ids)
   await until(async () => await waiting(url) === 1, 'one statement waits for all reads')
   proxy.disconnect()
-  const answers = await reads
-  t.same([...new Set(answers.map(({ statusCode }) => statusCode))], [503])
-  t.ok(answers.every(({ headers }) => Number(headers['retry-after']) > 0))
+  const responses = await reads
+  t.same([...new Set(responses.map(({ statusCode }) => statusCode))], [503])
+  t.ok(responses.every(({ headers }) => Number(headers['retry-after']) > 0))
   await locker.query('COMMIT')
   t.same((await readAll(reader, ids)).map(({ body }) => body), numbered(20))
 })
@@ -210,8 +210,8 @@ t.test('a statement that takes too long is a 503 for its readers, and holds up n
     await turn()
   }
   await until(async () => await waiting(url) >= 3, 'the first batches hold up no later ones')
-  const answers = [...await first, ...await Promise.all(others)]
-  t.same([...new Set(answers.map(({ statusCode }) => statusCode))], [503])
+  const responses = [...await first, ...await Promise.all(others)]
+  t.same([...new Set(responses.map(({ statusCode }) => statusCode))], [503])
   await locker.query('COMMIT')
   t.same((await readAll(reader, ids)).map(({ body }) => body), numbered(20))
 })
@@ -230,6 +230,6 @@ t.test('a document that PostgreSQL cannot read fails alone, not with its whole b
     FROM whole`
   )
   const reader = await buildTestApp(t, { settings: { ...settings, MIGRATE_ON_START: 'false' } })
-  const answers = await readAll(reader, pages.map(({ public_id: id }) => id))
-  t.same(answers.map(({ statusCode }) => statusCode), [200, 200, 500, 200, 200])
+  const responses = await readAll(reader, pages.map(({ public_id: id }) => id))
+  t.same(responses.map(({ statusCode }) => statusCode), [200, 200, 500, 200, 200])
 })

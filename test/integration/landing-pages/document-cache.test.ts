@@ -38,17 +38,17 @@ const versionIn = (cache: DocumentCache): number | null | undefined => {
   return held instanceof CachedDocument ? held.version : held
 }
 
-/** Returns a database read that waits for the test to provide its answer. */
+/** Returns a database read that waits for the test to provide its response. */
 function controlledRead () {
-  const answers: ((document: DocumentVersion | undefined) => void)[] = []
+  const responses: ((document: DocumentVersion | undefined) => void)[] = []
   return {
-    answers,
+    responses,
     read: async () =>
       await new Promise<DocumentVersion | undefined>((resolve) => {
-        answers.push(resolve)
+        responses.push(resolve)
       }),
     asked: async (times: number) => {
-      while (answers.length < times) await new Promise((resolve) => setImmediate(resolve))
+      while (responses.length < times) await new Promise((resolve) => setImmediate(resolve))
     }
   }
 }
@@ -72,7 +72,7 @@ t.test('a load that returns an older version than was announced is not cached', 
   t.teardown(() => redis.close())
   await redis.start()
   const heard: string[] = []
-  const { answers, read, asked } = controlledRead()
+  const { responses, read, asked } = controlledRead()
   const cache = cacheOf({ read, shared: new SharedDocuments(redis, channel) })
   redis.on('message', (_channel, message) => {
     heard.push(message)
@@ -81,32 +81,32 @@ t.test('a load that returns an older version than was announced is not cached', 
   await asked(1)
   for (const version of [2, 3]) await redis.commands.publish(channel, `${ID} ${version}`)
   while (heard.length < 2) await new Promise((resolve) => setImmediate(resolve))
-  answers[0]?.(documentOf(2))
+  responses[0]?.(documentOf(2))
   t.equal((await overtaken)?.version, 2)
   t.equal(versionIn(cache), undefined)
 })
 
 t.test('a load that began before a write or a deletion does not undo it', async (t) => {
   for (const maxBytes of [1e6, 0]) {
-    const { answers, read, asked } = controlledRead()
+    const { responses, read, asked } = controlledRead()
     const cache = cacheOf({ read, maxBytes })
     const overtaken = cache.load(ID)
     await asked(1)
     await cache.publish(ID, documentOf(2))
-    answers[0]?.(documentOf(1))
+    responses[0]?.(documentOf(1))
     if (maxBytes === 0) {
       // Without a cache, the load that began before the write returns its own result. Later calls must
       // start another load.
       const later = cache.load(ID)
       await asked(2)
-      answers[1]?.(documentOf(2))
+      responses[1]?.(documentOf(2))
       t.equal((await overtaken)?.version, 1)
       t.equal((await later)?.version, 2)
     } else {
       t.equal((await overtaken)?.version, 2)
     }
 
-    const { answers: more, read: readAgain, asked: askedAgain } = controlledRead()
+    const { responses: more, read: readAgain, asked: askedAgain } = controlledRead()
     const other = cacheOf({ read: readAgain, maxBytes })
     const deleted = other.load(ID)
     await askedAgain(1)
@@ -150,20 +150,20 @@ t.test('a write that began before expireAll() is not cached', async (t) => {
 })
 
 t.test('a load may return a newer version than was published, and that version stays cached', async (t) => {
-  const { answers, read, asked } = controlledRead()
+  const { responses, read, asked } = controlledRead()
   const cache = cacheOf({ read })
   const ahead = cache.load(ID)
   await asked(1)
   await cache.publish(ID, documentOf(5))
   const behind = cache.load(ID)
   await asked(2)
-  answers[0]?.(documentOf(6))
+  responses[0]?.(documentOf(6))
   t.equal((await ahead)?.version, 6)
   t.equal(versionIn(cache), 6, 'newer than the published version')
   const later = cache.load(ID)
   await asked(3)
-  answers[1]?.(documentOf(5))
-  answers[2]?.(documentOf(6))
+  responses[1]?.(documentOf(5))
+  responses[2]?.(documentOf(6))
   t.equal((await behind)?.version, 6)
   t.equal((await later)?.version, 6)
   t.equal(versionIn(cache), 6)
@@ -174,24 +174,24 @@ t.test('once a newer version is known, an older one is neither read from Redis n
     settings: { ...await testSettings(t), REDIS_URL: await claimRedis(t) }
   })
   const shared = new SharedDocuments(app.redisClient!, `test:${randomUUID()}`)
-  const { answers, read, asked } = controlledRead()
+  const { responses, read, asked } = controlledRead()
   const cache = cacheOf({ maxBytes: 0, shared, read })
   const overtaken = cache.load(ID)
   await asked(1)
   await cache.publish(ID, documentOf(2))
   await app.redisClient!.commands.flushdb()
-  answers[0]?.(documentOf(1))
+  responses[0]?.(documentOf(1))
   t.equal((await overtaken)?.version, 1)
   t.equal(await shared.get(ID), undefined)
   await shared.fill(documentOf(1)) // by a replica that does not know version 2
   const later = cache.load(ID)
   await asked(2)
-  answers[1]?.(documentOf(2))
+  responses[1]?.(documentOf(2))
   t.equal((await later)?.version, 2)
 })
 
 t.test('a load that began before expireAll() answers its callers but is not cached', async (t) => {
-  const { answers, read, asked } = controlledRead()
+  const { responses, read, asked } = controlledRead()
   const cache = cacheOf({ read })
   let now = clock.now()
   t.intercept(clock, 'now', { value: () => now })
@@ -199,7 +199,7 @@ t.test('a load that began before expireAll() answers its callers but is not cach
   await asked(1)
   now += 10
   cache.expireAll()
-  answers[0]?.(documentOf(1))
+  responses[0]?.(documentOf(1))
   t.equal((await loading)?.version, 1)
   t.equal(versionIn(cache), undefined)
 })
@@ -277,14 +277,14 @@ t.test('the cache budget counts all encodings of a document', async (t) => {
 })
 
 t.test('while PostgreSQL is known to be down, copies are served at once and one read probes it', async (t) => {
-  const answers: ((document: DocumentVersion) => void)[] = []
+  const responses: ((document: DocumentVersion) => void)[] = []
   let reads = 0
   const cache = cacheOf({
     maxStaleMs: 60_000,
     read: async () => {
       if (++reads === 1) throw new DatabaseUnavailableError('away')
       return await new Promise<DocumentVersion>((resolve) => {
-        answers.push(resolve)
+        responses.push(resolve)
       })
     }
   })
@@ -292,16 +292,16 @@ t.test('while PostgreSQL is known to be down, copies are served at once and one 
   cache.expireAll()
   t.equal((await cache.load(ID))?.version, 1, 'the first call reads from PostgreSQL')
   for (let n = 0; n < 20; n++) t.equal((await cache.load(ID))?.version, 1)
-  while (answers.length === 0) await new Promise((resolve) => setImmediate(resolve))
+  while (responses.length === 0) await new Promise((resolve) => setImmediate(resolve))
   t.equal(reads, 2, 'only one more read is running')
-  answers[0]?.(documentOf(2))
+  responses[0]?.(documentOf(2))
   while (versionIn(cache) !== 2) await new Promise((resolve) => setImmediate(resolve))
   const now = clock.now()
   t.notOk(cache.isStale(cache.get(ID, now) as CachedDocument, now))
 })
 
 t.test('the age of a copy counts from the start of its load', async (t) => {
-  const { answers, read, asked } = controlledRead()
+  const { responses, read, asked } = controlledRead()
   const cache = cacheOf({ read })
   let now = clock.now()
   t.intercept(clock, 'now', { value: () => now })
@@ -309,7 +309,7 @@ t.test('the age of a copy counts from the start of its load', async (t) => {
   await asked(1)
   const start = now
   now += 5000
-  answers[0]?.(documentOf(1))
+  responses[0]?.(documentOf(1))
   t.equal((await loading)?.knownAt, start)
   t.equal(cache.get(ID, start + 59_999), await loading)
   t.equal(cache.get(ID, start + 60_000), undefined)

@@ -11,7 +11,7 @@ import { clock } from '../../../src/infra/system/clock.ts'
 import { selfTests } from '../../../src/http/hardening/node-internals.ts'
 import { Body } from '../../../src/modules/landing-pages/public/prepared-head.ts'
 import { buildTestApp, createPage, listen, signUp } from '../../helpers/app.ts'
-import { Connection, requestOf, type RawAnswer as Answer } from '../../helpers/raw.ts'
+import { Connection, requestOf, type RawResponse as Response } from '../../helpers/raw.ts'
 import { startRedisServer } from '../../helpers/servers.ts'
 import { countStatements } from '../../helpers/statements.ts'
 
@@ -198,14 +198,14 @@ t.test('a stampede on a cold document or an unknown id causes one query per proc
   const page = await createPage(writer, owner, documentOf(2 * KILOBYTE))
   const processes = [await buildTestApp(t, { settings: common }), await buildTestApp(t, { settings: common })]
   const stampede = async (publicId: string, headers: Record<string, string> = {}) => {
-    const answers = await Promise
+    const responses = await Promise
       .all(processes.flatMap((app) =>
         Array.from(
           { length: 200 },
           async () => await app.inject({ url: `/landing_pages/${publicId}`, headers })
         )
       ))
-    return [...new Set(answers.map(({ statusCode }) => statusCode))]
+    return [...new Set(responses.map(({ statusCode }) => statusCode))]
   }
   for (
     const [publicId, status, headers] of [[page.public_id, 200, { 'accept-encoding': 'br' }], [
@@ -239,30 +239,30 @@ t.test('a response that bypasses Node is what Node would send, byte for byte', a
     headers: Record<string, string>,
     method: string,
     spent: number
-  ): Promise<[kept: Answer, closed: Answer]> {
-    const answers: Answer[] = []
+  ): Promise<[kept: Response, closed: Response]> {
+    const responses: Response[] = []
     for (const closing of [false, true]) {
       const own = { 'X-Request-Id': 'mine', 'X-Forwarded-For': newClient(), ...headers }
       for (let n = 0; n < spent; n++) await connection.ask(path, own, method)
       if (closing) {
         const other = new Connection(url)
-        answers.push(await other.ask(path, { ...own, Connection: 'close' }, method))
+        responses.push(await other.ask(path, { ...own, Connection: 'close' }, method))
         t.equal(await other.rest(), '', `nothing follows a ${method}`)
       } else {
-        answers.push(await connection.ask(path, own, method))
+        responses.push(await connection.ask(path, own, method))
       }
     }
-    return answers as [Answer, Answer]
+    return responses as [Response, Response]
   }
-  const withoutConnection = ({ head }: Answer) =>
+  const withoutConnection = ({ head }: Response) =>
     head.replace(/\r\nlast-modified: [^\r]+/, '').replace(/\r\nDate: [^\r]+/, '\r\nDate: then').replace(
       /\r\nConnection: .*\r\n\r\n/s,
       '\r\n\r\n'
     )
-  const connectionLines = ({ head }: Answer) => /\r\n(Connection: .*)\r\n\r\n$/s.exec(head)?.[1]
+  const connectionLines = ({ head }: Response) => /\r\n(Connection: .*)\r\n\r\n$/s.exec(head)?.[1]
   const usual = connectionLines(await connection.ask('/health/live'))
   t.match(usual, /^Connection: keep-alive\r\nKeep-Alive: timeout=\d+$/)
-  function same (t: Test, [kept, closed]: [Answer, Answer], status: number, what: string) {
+  function same (t: Test, [kept, closed]: [Response, Response], status: number, what: string) {
     t.equal(kept.status, status, what)
     t.equal(withoutConnection(kept), withoutConnection(closed), what)
     t.ok(kept.body.equals(closed.body), `${what}: the body`)
@@ -325,7 +325,7 @@ t.test('pipelined requests and HTTP/1.0 clients get complete responses in order'
   const paths = [...pages, ...pages].map(({ public_id: id }) => `/landing_pages/${id}`)
   connection.socket.write([...paths, ...paths].map((path) => requestOf(path)).join(''))
   for (const expected of [...documents, ...documents, ...documents, ...documents]) {
-    t.equal((await connection.answer('GET')).body.toString(), expected)
+    t.equal((await connection.response('GET')).body.toString(), expected)
   }
 
   const kept = new Connection(url)
@@ -346,7 +346,7 @@ t.test('a public read without Host gets 400 with an error message', async (t) =>
   const app = await buildTestApp(t)
   const { connection } = await open(t, app)
   connection.socket.write(`GET /landing_pages/${UNKNOWN} HTTP/1.1\r\n\r\n`)
-  const { status, body } = await connection.answer('GET')
+  const { status, body } = await connection.response('GET')
   t.equal(status, 400)
   t.equal(body.toString(), '{"errors":["Request is malformed"]}')
 })
@@ -364,7 +364,7 @@ t.test('a read that arrives while the service closes is answered with Connection
   const closing = app.close()
   while (app.server.listening) await sleep(5)
   connection.socket.write(request.slice(-2))
-  const answer = await connection.answer('GET')
+  const answer = await connection.response('GET')
   t.equal(answer.status, 200)
   t.match(answer.head, /\r\nConnection: close\r\n/)
   await closing

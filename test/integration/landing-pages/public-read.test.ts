@@ -357,7 +357,7 @@ t.test('every id that names no page gets the same 404 with CORS headers', async 
   const deleted = await createPage(app, owner)
   await app.inject({ method: 'DELETE', url: `/manage/landing_pages/${deleted.id}`, headers: owner.headers })
   const page = await createPage(app, owner)
-  const answers = new Set<string>()
+  const responses = new Set<string>()
   for (
     const id of [
       'A'.repeat(22),
@@ -377,9 +377,9 @@ t.test('every id that names no page gets the same 404 with CORS headers', async 
     t.equal(response.statusCode, 404, id)
     t.equal(response.headers['access-control-allow-origin'], '*')
     t.ok(response.headers.ratelimit)
-    answers.add(response.body)
+    responses.add(response.body)
   }
-  t.same([...answers], ['{"errors":["Not found"]}'])
+  t.same([...responses], ['{"errors":["Not found"]}'])
 })
 
 t.test('public ids vary at every position', async (t) => {

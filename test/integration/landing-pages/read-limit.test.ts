@@ -211,7 +211,7 @@ t.test('many headers do not hide the X-Forwarded-For that a proxy appends', asyn
       .send(`GET /landing_pages/${page.public_id} HTTP/1.1\r\nHost: x\r\nX-Forwarded-For: 192.0.2.${n}\r\n${
         'a:b\r\n'.repeat(97)
       }X-Forwarded-For: 203.0.113.9\r\n\r\n`)
-    statuses.push((await proxy.answer()).status)
+    statuses.push((await proxy.response()).status)
   }
   t.same(statuses, [200, 200, 200, 429, 429])
 })

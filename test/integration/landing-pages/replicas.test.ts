@@ -177,7 +177,7 @@ t.test('a replica that loses only its channel still sees the writes of others so
   const { one, two, owner } = await replicas(t, redis.url, {}, proxy.url)
   const page = await createPage(one, owner, '{"v":1}')
   t.equal((await read(two, page.public_id)).body, '{"v":1}')
-  // The connection stays open, so only a missing answer reveals the loss.
+  // The connection stays open, so only a missing response reveals the loss.
   proxy.blackhole(/subscribe/i)
   await replace(one, owner, page.id, '{"v":2}')
   await until(async () => (await read(two, page.public_id)).body === '{"v":2}')

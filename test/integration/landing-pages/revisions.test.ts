@@ -111,7 +111,7 @@ t.test('a restore honours its preconditions', async (t) => {
 
 t.test('pages and versions that are unknown, malformed or foreign give the same 404', async (t) => {
   const { id } = await newPage('{"v":1}', '{"v":2}')
-  const answers = [
+  const responses = [
     await get(urlOf(randomUUID())),
     await get(urlOf('x')),
     await get(urlOf(id), {}, stranger),
@@ -121,9 +121,9 @@ t.test('pages and versions that are unknown, malformed or foreign give the same 
     await restore(randomUUID(), 1)
   ]
   for (const version of ['3', '0', '-1', '01', '1.0', '1e0', 'x', '%00', '9'.repeat(18), '9'.repeat(40)]) {
-    answers.push(await get(`${urlOf(id)}/${version}`), await restore(id, version))
+    responses.push(await get(`${urlOf(id)}/${version}`), await restore(id, version))
   }
-  for (const response of answers) {
+  for (const response of responses) {
     t.equal(response.statusCode, 404)
     t.equal(response.body, '{"errors":["Not found"]}')
   }
@@ -152,12 +152,12 @@ t.test('the list continues by cursor', async (t) => {
 
 t.test('writes and restores at once each make one version, and none is lost', async (t) => {
   const { id } = await newPage('[0]')
-  const answers = await Promise
+  const responses = await Promise
     .all(Array.from(
       { length: 40 },
       async (_, index) => index % 4 === 3 ? await restore(id, 1) : await write(id, `[${index + 1}]`)
     ))
-  for (const { statusCode } of answers) t.match(String(statusCode), /^20[04]$/)
+  for (const { statusCode } of responses) t.match(String(statusCode), /^20[04]$/)
   const list = (await get(`${urlOf(id)}?limit=100`)).json()
   t.same(list.map((each: any) => each.version), Array.from(list, (_, index) => list.length - index))
   const found = await Promise.all(list.map(async (each: any) => {
@@ -214,7 +214,7 @@ t.test('deleting a page deletes its versions', async (t) => {
   t.equal(rows.length, 0)
 })
 
-t.test('a version that is still being written can not be restored, so the answer is 404', async (t) => {
+t.test('a version that is still being written can not be restored, so the response is 404', async (t) => {
   const { DATABASE_URL: url = '' } = app.config
   const { id } = await newPage('[1]')
   const writer = new pg.Client(url)

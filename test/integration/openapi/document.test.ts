@@ -17,7 +17,7 @@ interface Media {
   schema: object
   example?: unknown
 }
-interface Answer {
+interface Response {
   description: string
   headers?: Record<string, unknown>
   content?: Record<string, Media>
@@ -29,7 +29,7 @@ interface Operation {
   security?: object[]
   parameters?: { name: string, in: string }[]
   requestBody?: { content: Record<string, Media> }
-  responses: Record<string, Answer>
+  responses: Record<string, Response>
 }
 interface Document {
   openapi: string
@@ -349,7 +349,7 @@ async function misdescribed (t: Test, change: (document: Document) => void) {
 }
 
 const PUBLIC = '/landing_pages/{public_id}'
-const answerOf = (document: Document, path: string, method: string, status: string): Answer =>
+const responseOf = (document: Document, path: string, method: string, status: string): Response =>
   document.paths[path]![method]!.responses[status]!
 
 for (
@@ -362,19 +362,19 @@ for (
       /^NOT AS DESCRIBED: GET 200 of \S+: has no description for 200: add it to `response`.* of readDocument/
     ],
     ['an undescribed header', (document: Document) => {
-      delete answerOf(document, PUBLIC, 'get', '200').headers!['Cache-Status']
+      delete responseOf(document, PUBLIC, 'get', '200').headers!['Cache-Status']
     }, /has the header cache-status, which is not described: add it/],
     ['a missing header', (document: Document) => {
-      answerOf(document, PUBLIC, 'get', '200').headers!.Link = { $ref: '#/components/headers/Retry-After' }
+      responseOf(document, PUBLIC, 'get', '200').headers!.Link = { $ref: '#/components/headers/Retry-After' }
     }, /lacks the header Link: send it, or mark it/],
     ['the format of a header', (document: Document) => {
       document.components.headers.RateLimit!.schema = { type: 'integer' }
     }, /differs in the header RateLimit: must be integer/],
     ['a content type', (document: Document) => {
-      answerOf(document, PUBLIC, 'get', '200').content = { 'text/plain': { schema: {} } }
+      responseOf(document, PUBLIC, 'get', '200').content = { 'text/plain': { schema: {} } }
     }, /has the content type application\/json instead of text\/plain/],
     ['a body', (document: Document) => {
-      delete answerOf(document, PUBLIC, 'get', '200').content
+      delete responseOf(document, PUBLIC, 'get', '200').content
     }, /has a body, which is not described/],
     ['the shape of a body', (document: Document) => {
       document.components.schemas.Document = { type: 'array' } as object

@@ -6,7 +6,7 @@ import { serveAdminSocket, AdminConnection } from '../../../src/infra/pglite/adm
 import { buildTestApp } from '../../helpers/app.ts'
 import { temporaryFolder } from '../../helpers/service.ts'
 
-t.test('a client that is killed before it has read its answer does not affect the service', async (t) => {
+t.test('a client that is killed before it has read its response does not affect the service', async (t) => {
   const { database } = await buildTestApp(t)
   const path = join(temporaryFolder(t), 'connection')
   const answered: unknown[] = []
@@ -25,7 +25,7 @@ t.test('a client that is killed before it has read its answer does not affect th
     client.pause() // the kernel resets a connection that has unread data
     client.write(request)
     while (answered.length < n) await new Promise((resolve) => setImmediate(resolve))
-    // Every other client is destroyed before the answer is written.
+    // Every other client is destroyed before the response is written.
     if (n % 2 === 0) await new Promise((resolve) => setTimeout(resolve, 20))
     client.destroy()
   }

@@ -67,7 +67,7 @@ t.test('every statement gets exactly one ReadyForQuery, also when it fails', asy
     t.match(await ask(statement('SELECT id FROM one')), /^12TDCS*Z$/)
     t.match(await ask(statement('INSERT INTO one VALUES (1)')), /^12nEZ$/, 'an error of Execute')
     t.match(await ask(statement('SELECT nothing')), /^EZ$/, 'an error of Parse')
-    t.match(await ask(statement('SELECT * FROM one')), /^12TDCZ$/, 'an answer in several chunks')
+    t.match(await ask(statement('SELECT * FROM one')), /^12TDCZ$/, 'a response in several chunks')
     t.match(await ask(message('Q', 'SELECT 1/0')), /^EZ$|^TEZ$/, 'a simple statement')
   }
 })

@@ -106,7 +106,7 @@ t.test('a server that hangs is unavailable after the time limit', async (t) => {
   )
   t.ok(
     performance.now() - started < PATIENCE_MS,
-    'the waits for a connection and for the answer count together'
+    'the waits for a connection and for the response count together'
   )
   server.resume()
   await recovers(t, database, 'resumed')
@@ -258,7 +258,7 @@ function fatalError (code: string, reason: string): Buffer {
   return message('E', `SFATAL\0VFATAL\0C${code}\0M${reason}\0\0`)
 }
 
-/** Opens a database on a server that answers each connection with these bytes and closes it. */
+/** Opens a database on a server that responses each connection with these bytes and closes it. */
 async function openOnFakeServer (t: Teardown, bytes: Buffer): Promise<Database> {
   const server = createServer((socket) => {
     socket.on('error', () => {}).once('data', () => socket.end(bytes))

@@ -2,7 +2,7 @@ import { randomUUID } from 'node:crypto'
 import { setTimeout as sleep } from 'node:timers/promises'
 import type { Redis } from 'ioredis'
 import t from 'tap'
-import { RedisLeaseStore, type LeaseAnswer,
+import { RedisLeaseStore, type LeaseResponse,
   type LeaseRequest } from '../../../src/modules/rate-limit/lease-store.ts'
 import type { RedisClient } from '../../../src/infra/redis/redis-client.ts'
 import { claimRedis, createProxy, startRedisServer } from '../../helpers/servers.ts'
@@ -164,18 +164,18 @@ t.test('reads are recalled only when a waiting read would be refused', async (t)
   t.same(heard.map((message) => message.replace(/\d+/g, 'N')), ['recall N N test a', 'end'])
 })
 
-t.test('requests in one turn of the event loop share few commands and get their own answers', async (t) => {
+t.test('requests in one turn of the event loop share few commands and get their own responses', async (t) => {
   const server = await startRedisServer(t)
   const { redis } = (await startReplicas(t, [server.url]))[0]!
   const [one] = storesOf(redis)
   await one.ask(request({ key: 'other', needed: 1 }))
   await redis.commands.config('RESETSTAT')
-  const answers: Promise<LeaseAnswer>[] = []
+  const responses: Promise<LeaseResponse>[] = []
   for (let n = 0; n < 250; n++) {
-    answers.push(one.ask(request({ key: String(n), needed: 1 + n % 7, reserve: n % 5 })))
+    responses.push(one.ask(request({ key: String(n), needed: 1 + n % 7, reserve: n % 5 })))
   }
   t.same(
-    (await Promise.all(answers)).map(({ total }) => total),
+    (await Promise.all(responses)).map(({ total }) => total),
     Array.from({ length: 250 }, (_, n) => 1 + n % 7 + n % 5)
   )
   t.match(await redis.commands.info('commandstats'), /^cmdstat_evalsha:calls=3,/m)

@@ -193,9 +193,9 @@ t.test('the window of a client is not affected by 500 other clients', async (t) 
     t.equal(await spend(limit, 'spent'), 40, kind)
     t.equal(await spend(limit, 'begun', 15), 15)
     for (let n = 0; n < 500; n++) t.equal(await spend(limit, `other ${n}`, 1), 1)
-    const answer = limit.take('spent', clock.now())
-    t.notOk(answer instanceof Promise, `${kind}: refused without asking`)
-    t.match(answer, { allowed: false, used: 40 })
+    const response = limit.take('spent', clock.now())
+    t.notOk(response instanceof Promise, `${kind}: refused without asking`)
+    t.match(response, { allowed: false, used: 40 })
     t.equal(await spend(limit, 'begun'), 25, kind)
   }
 })
@@ -281,15 +281,15 @@ t.test('when Redis becomes unreachable, reads that were returned before count as
   t.equal(await spend(one, 'a'), 50, 'the process knows of 10 spent reads')
 })
 
-t.test('a window never ends later in a process than in Redis, however slow the answer is', async (t) => {
+t.test('a window never ends later in a process than in Redis, however slow the response is', async (t) => {
   const [replica] = await startReplicas(t, [await claimRedis(t)])
   const real = clock.now
   let ahead = 0
   t.intercept(clock, 'now', { value: () => real() + ahead })
   const asked = clock.now()
-  const answer = replica!.limit(10).take('a', asked)
+  const response = replica!.limit(10).take('a', asked)
   ahead = 5000
-  const { resetAt } = await answer
+  const { resetAt } = await response
   t.ok(resetAt <= asked + 60_000 + 100, `${resetAt - asked} ms`)
 })
 

@@ -114,7 +114,7 @@ t.test('reads before a refusal never exceed the limit in the window that it name
     pauseMs: fc.oneof(fc.nat(40), fc.integer({ min: 300, max: 1500 }))
   })
   const paths = fc.sample(fc.array(step, { minLength: 8, maxLength: 12 }), 90)
-  /** The longest wait for an answer or for a turn of the event loop, of any client. */
+  /** The longest wait for a response or for a turn of the event loop, of any client. */
   let slowestMs = 150
   let lastTick = performance.now()
   const ticks = setInterval(() => {

@@ -49,7 +49,7 @@ t.test('only listed origins may read responses', async (t) => {
     const expected = ALLOWED.includes(origin) ? origin : undefined
     for (
       const [what, response] of [
-        ['an answer', await app.inject({ url: '/auth/me', headers: { ...owner.headers, origin } })],
+        ['a response', await app.inject({ url: '/auth/me', headers: { ...owner.headers, origin } })],
         ['a refusal', await app.inject({ url: '/auth/me', headers: { origin } })],
         [
           'tokens',

@@ -46,7 +46,7 @@ const UPLOAD: Expected = {
   'referrer-policy': 'no-referrer'
 }
 
-type Answer = readonly [
+type Response = readonly [
   what: string,
   status: number,
   expected: Expected,
@@ -54,7 +54,7 @@ type Answer = readonly [
 ]
 
 /** Starts an app with these settings and returns one response of each kind. */
-async function answers (t: Test, settings: Record<string, string>): Promise<Answer[]> {
+async function responses (t: Test, settings: Record<string, string>): Promise<Response[]> {
   const base = await testSettings(t)
   const app = await buildTestApp(t, { settings: { ...base, RATE_LIMIT_PUBLIC: '4', ...settings } })
   const url = await listen(app)
@@ -106,7 +106,7 @@ async function answers (t: Test, settings: Record<string, string>): Promise<Answ
     }],
     ['an unknown file', '/uploads/unknown', 404, { ...UPLOAD, 'cache-control': 'no-store' }]
   ]
-  const seen: Answer[] = []
+  const seen: Response[] = []
   for (const [what, path, status, expected, init] of requests) {
     const response = await fetch(url + path, init)
     await response.arrayBuffer()
@@ -148,7 +148,7 @@ async function rawHead (url: string, bytes: string): Promise<string> {
 }
 
 t.test('every kind of response has its security headers', async (t) => {
-  for (const [what, , expected, headers] of await answers(t, {})) {
+  for (const [what, , expected, headers] of await responses(t, {})) {
     for (const [name, value] of Object.entries(expected)) {
       if (value instanceof RegExp) t.match(headers[name], value, `${what}: ${name}`)
       else t.equal(headers[name], value, `${what}: ${name}`)
@@ -160,7 +160,7 @@ t.test('every kind of response has its security headers', async (t) => {
 t.test('responses have STRICT_TRANSPORT_SECURITY when BASE_URL is an https URL', async (t) => {
   const value = 'max-age=31536000; includeSubDomains'
   for (
-    const [what, , , headers] of await answers(t, {
+    const [what, , , headers] of await responses(t, {
       BASE_URL: 'https://landfall.test',
       STRICT_TRANSPORT_SECURITY: value
     })

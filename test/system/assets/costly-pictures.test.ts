@@ -21,15 +21,15 @@ t.test(
     const use = watchProcesses(t)
     const slow = await store(app, account, jpegOfScans({ width: 6000, height: 6000 }, SCANS))
     const { url } = slow.variants[0] as Variant
-    const answers = new Set<number>()
+    const responses = new Set<number>()
     for (let { variants } = slow; variants.length > 0; { variants } = await readAsset(app, account, slow)) {
       const { statusCode, headers } = await ask(app, url)
-      answers.add(statusCode)
+      responses.add(statusCode)
       if (statusCode !== 404) t.match(headers, { 'retry-after': /^\d+$/ })
       await sleep(100)
     }
-    answers.add((await ask(app, url)).statusCode)
-    t.same([...answers], [503, 404])
+    responses.add((await ask(app, url)).statusCode)
+    t.same([...responses], [503, 404])
     t.ok(use.memoryMib < MAX_MEMORY_MIB, `${use.memoryMib} MiB`)
     t.ok(use.seconds < MAX_SECONDS, `${use.seconds} s`)
     const other = await store(app, account, await asJpeg(card()))

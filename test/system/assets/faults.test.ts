@@ -85,10 +85,10 @@ t.test('of several uploads at once on a nearly full disk, those that fit succeed
       client.write(body.subarray(300_000))
       if (isChunked) client.write('\r\n0\r\n\r\n')
     }
-    const answers = await Promise.all(clients.map(async (client) => await client.answer()))
-    const created = answers.filter(({ status }) => status === 201)
-    t.equal(created.length, 3, answers.map(({ status }) => status).join())
-    t.ok(answers.every(({ status }) => status === 201 || status === 507))
+    const responses = await Promise.all(clients.map(async (client) => await client.response()))
+    const created = responses.filter(({ status }) => status === 201)
+    t.equal(created.length, 3, responses.map(({ status }) => status).join())
+    t.ok(responses.every(({ status }) => status === 201 || status === 507))
     t.strictSame((await stored(app)).temporary, [])
     for (const { body } of created) {
       await app.inject({ method: 'DELETE', url: `/assets/${JSON.parse(body).id}`, headers: account.headers })
@@ -229,7 +229,7 @@ t.test('an upload whose INSERT has an unknown result keeps its file until the re
   await until(async () => (await stored(app)).temporary.length === 1, 'the upload is under way')
   server.pause()
   raw.write(body.subarray(-1))
-  t.equal((await raw.answer()).status, 503)
+  t.equal((await raw.response()).status, 503)
   t.equal((await stored(app)).published.length, 1, 'the file stays while its row may still appear')
   server.resume()
   await until(async () => await paired(app).catch(() => false), 'row and file are paired again', 30_000)
@@ -250,7 +250,7 @@ t.test('an upload leaves no file if PostgreSQL is unreachable', async (t) => {
   await server.stop()
   await new Promise((resolve) => setTimeout(resolve, 200))
   raw.write(body.subarray(-1))
-  t.equal((await raw.answer()).status, 503)
+  t.equal((await raw.response()).status, 503)
   t.strictSame(await stored(app), { published: [], temporary: [] })
 })
 
@@ -337,7 +337,7 @@ t.test("the size of an upload doesn't change memory use", async (t) => {
       if (sent % (16 * MEBIBYTE) === 0) most = Math.max(most, await resident())
     }
     raw.write(tail)
-    t.equal((await raw.answer()).status, 201)
+    t.equal((await raw.response()).status, 201)
     raw.socket.destroy()
     return most
   }

@@ -127,14 +127,14 @@ t.test('while the storage is unreachable, requests for files get 503 in time and
   ]]
   for (const [name, begin] of faults) {
     await begin()
-    const answers = await Promise.all([
+    const responses = await Promise.all([
       upload(app, account, PNG),
       upload(app, account, LARGE),
       app.inject(pathOf(kept)),
       app.inject({ url: pathOf(kept), headers: { range: 'bytes=0-9' } }),
       app.inject({ method: 'DELETE', url: `/assets/${kept.id}`, headers: account.headers })
     ])
-    for (const answer of answers) {
+    for (const answer of responses) {
       t.equal(answer.statusCode, 503, name)
       t.ok(Number(answer.headers['retry-after']) >= 1, name)
       t.strictSame(
@@ -163,7 +163,7 @@ t.test('an upload survives one broken connection, and a longer outage leaves nei
   const raw = await beginUpload(t, service, 8 * MEBIBYTE)
   await proxy.refuse()
   raw.write(LARGE_FORM.subarray(8 * MEBIBYTE))
-  t.equal((await raw.answer()).status, 503)
+  t.equal((await raw.response()).status, 503)
   await proxy.restore()
   t.equal(await app.database.asset.count(), 0)
   t.strictSame((await stored(app)).published, [])
@@ -174,7 +174,7 @@ t.test('an upload survives one broken connection, and a longer outage leaves nei
   const second = await beginUpload(t, service, 8 * MEBIBYTE)
   proxy.disconnect()
   second.write(LARGE_FORM.subarray(8 * MEBIBYTE))
-  const answer = await second.answer()
+  const answer = await second.response()
   t.equal(answer.status, 201)
   t.ok((await app.inject(pathOf(JSON.parse(answer.body)))).rawPayload.equals(LARGE))
 })
@@ -215,7 +215,7 @@ t.test('a client that disconnects during an upload leaves nothing behind', async
   const raw = new RawClient(url)
   raw.head(account, { 'content-length': `${partHead(file('')).length + LARGE.length}` })
   raw.write(Buffer.concat([partHead(file('')), LARGE]))
-  t.equal((await raw.answer()).status, 400, 'an incomplete form')
+  t.equal((await raw.response()).status, 400, 'an incomplete form')
   raw.socket.destroy()
   t.strictSame(await stored(app), { published: [], temporary: [] })
 })
@@ -256,7 +256,7 @@ t.test('after SIGKILL during uploads each row has its object, and the sweep remo
   })
 })
 
-/** Sends a request and reads only the beginning of the answer. */
+/** Sends a request and reads only the beginning of the response. */
 async function beginReading (url: string): Promise<IncomingMessage> {
   const response = await new Promise<IncomingMessage>((resolve, reject) => {
     httpGet(url, { agent: false }, resolve).on('error', reject)
@@ -266,7 +266,7 @@ async function beginReading (url: string): Promise<IncomingMessage> {
   return response
 }
 
-t.test('a reader that disconnects frees its connection to the storage, a slow reader keeps it, and a broken one ends the answer', async (t) => {
+t.test('a reader that disconnects frees its connection to the storage, a slow reader keeps it, and a broken one ends the response', async (t) => {
   const { app, account, proxy, url } = await behindProxy(t, { S3_TIMEOUT_MS: '4000' })
   const address = url + pathOf((await upload(app, account, LARGE)).json())
   proxy.disconnect()
@@ -295,8 +295,8 @@ t.test('a reader that disconnects frees its connection to the storage, a slow re
     const reader = await beginReading(address)
     fault()
     reader.resume()
-    await until(() => reader.destroyed, `${name}: the answer ends`)
-    t.notOk(reader.complete, `${name}: the answer is incomplete`)
+    await until(() => reader.destroyed, `${name}: the response ends`)
+    t.notOk(reader.complete, `${name}: the response is incomplete`)
     await proxy.restore({ forget: true })
   }
   t.equal((await fetch(address)).status, 200)

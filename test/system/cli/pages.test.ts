@@ -283,7 +283,7 @@ t.test('the key reaches no other host, and other servers are recognised', async 
   )
   t.equal(
     await answering(502, { 'content-type': 'text/html' }, '<p>Oops'),
-    'The answer was 502 Bad Gateway\n'
+    'The response was 502 Bad Gateway\n'
   )
   const json = { 'content-type': 'application/json' }
   t.equal(

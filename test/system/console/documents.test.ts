@@ -13,9 +13,9 @@ const { owner, profile, tab } = await startOwner(t, browser, url)
 /** Creates a page. Its document may have white space around it, unlike in a record. */
 async function createExactPage (text: string) {
   const page = await owner.createPage(url, '{}')
-  const answer = await owner.call('PUT', `${url}/manage/landing_pages/${page.id}/document`, { text })
-  t.equal(answer.status, 204)
-  return { ...page, etag: answer.headers.get('etag') as string }
+  const response = await owner.call('PUT', `${url}/manage/landing_pages/${page.id}/document`, { text })
+  t.equal(response.status, 204)
+  return { ...page, etag: response.headers.get('etag') as string }
 }
 
 async function readDocument (id: string) {

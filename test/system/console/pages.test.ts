@@ -325,9 +325,9 @@ t.test('a page that is already gone counts as deleted', async (t) => {
 t.test('while the service fails, the list says so and goes on afterwards', async (t) => {
   const { page, userId } = await signUp(t)
   await insertPages(userId, 150)
-  let answers = 0
+  let responses = 0
   await page.route('**/manage/landing_page_summaries*', async (route) => {
-    if (++answers === 2) {
+    if (++responses === 2) {
       await route.fulfill({
         status: 503,
         headers: { 'retry-after': '20', 'content-type': 'application/json' },

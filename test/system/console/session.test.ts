@@ -26,8 +26,8 @@ t.test('a session that was ended elsewhere is continued after a sign-in, in all 
   await other.getByRole('heading', { name: 'Assets', level: 1 }).waitFor()
   const body = JSON.stringify({ user: { email, password: PASSWORD } })
   const headers = { 'content-type': 'application/json' }
-  const answer = await fetch(`${url}/auth/sign_in`, { method: 'POST', headers, body })
-  const { access_token: token } = await answer.json() as { access_token: string }
+  const response = await fetch(`${url}/auth/sign_in`, { method: 'POST', headers, body })
+  const { access_token: token } = await response.json() as { access_token: string }
   const bearer = { authorization: `Bearer ${token}` }
   const ended = await fetch(`${url}/auth/sessions`, { method: 'DELETE', headers: bearer })
   t.equal(ended.status, 204)

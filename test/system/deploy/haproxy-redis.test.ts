@@ -60,14 +60,14 @@ t.test('the service goes on when Redis behind HAProxy fails over', async (t) => 
   }
   /** Reads as one client, on both replicas in turn. */
   const count = async (address: string) => {
-    const answers = []
+    const responses = []
     for (let n = 0; n < 40; n++) {
-      answers
+      responses
         .push(await call('GET', `${n % 2 === 0 ? one : two}${path}`, {
           headers: { 'x-forwarded-for': address }
         }))
     }
-    return statuses(answers as never)
+    return statuses(responses as never)
   }
   await untilRedis('ok')
   t.same(await count('192.0.2.1'), { 200: 30, 429: 10 }, 'the replicas share a limit')

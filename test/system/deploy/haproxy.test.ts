@@ -58,13 +58,13 @@ t.test('two replicas behind HAProxy', async (t) => {
       await Promise.all([1, 2, 3, 4].map(async () => await call('GET', `${url}/auth/me`)))
       return new Set(log().slice(before).map(({ server }) => server)).size === 2
     }, 'HAProxy uses both replicas')
-    const answers = await Promise
+    const responses = await Promise
       .all(Array.from(
         { length: 60 },
         async (_, n) =>
           await call('GET', `${url}${path}?secret`, { headers: { 'x-forwarded-for': `10.0.0.${n}` } })
       ))
-    t.same(statuses(answers as never), { 200: 30, 429: 30 })
+    t.same(statuses(responses as never), { 200: 30, 429: 30 })
     const lines = () => log().filter((line) => line.path === path)
     await until(() => lines().length === 60, 'the requests are in the log, without their query')
     t.same([...new Set(lines().map(({ server }) => server))].sort(), ['landfall-1', 'landfall-2'])
@@ -151,8 +151,8 @@ t.test('HAProxy limits each client and has errors like those of the service', as
   const refusal = async (url: string, status: number, prepare = () => {}) =>
     await until(async () => {
       prepare()
-      const { headers, text, ...answer } = await call('GET', `${url}/health/live`)
-      return answer.status === status &&
+      const { headers, text, ...response } = await call('GET', `${url}/health/live`)
+      return response.status === status &&
         [headers.get('content-type'), headers.get('retry-after'), JSON.parse(text).errors[0]]
     }, `a ${status}`)
 

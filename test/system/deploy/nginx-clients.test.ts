@@ -25,13 +25,13 @@ t.test('nginx with slow clients', async (t) => {
   })
   const ask = async (address: string, method = 'GET', server = url) => {
     const asked = connection(t, server)
-    const answer = await asked.ask(
+    const response = await asked.ask(
       '/health/live',
       { 'X-Forwarded-For': address, Connection: 'close' },
       method
     )
     asked.socket.destroy()
-    return answer
+    return response
   }
   /** Sends the head of a request with a body; resolves when nginx waits for the body. */
   const begin = async (path: string, address: string, length = 1000) => {
@@ -43,7 +43,7 @@ t.test('nginx with slow clients', async (t) => {
         'Content-Length': `${length}`,
         Expect: '100-continue'
       }, 'POST'))
-    t.equal((await begun.answer()).status, 100)
+    t.equal((await begun.response()).status, 100)
     return begun
   }
 
@@ -72,7 +72,7 @@ t.test('nginx with slow clients', async (t) => {
   t.test('a request without a token gets 401 before its body has arrived', async (t) => {
     const begun = await begin('/landing_pages', '192.0.2.9', 1_000_000)
     begun.send(`{${' '.repeat(100_000)}`)
-    t.equal((await begun.answer()).status, 401)
+    t.equal((await begun.response()).status, 401)
   })
 
   for (

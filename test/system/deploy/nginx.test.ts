@@ -65,7 +65,7 @@ async function startSite (t: Test): Promise<Site> {
   }
 }
 
-interface Answer {
+interface Response {
   readonly status: number
   readonly headers: Readonly<Record<string, string | string[] | undefined>>
   readonly body: Buffer
@@ -78,12 +78,12 @@ interface AskOptions {
   readonly body?: Buffer | string
 }
 
-/** Sends a request on a connection of its own; returns the answer without decoding it. */
+/** Sends a request on a connection of its own; returns the response without decoding it. */
 async function ask (
   url: string,
   path: string,
   { method = 'GET', headers = {}, from, body }: AskOptions = {}
-): Promise<Answer> {
+): Promise<Response> {
   return await new Promise((resolve, reject) => {
     const { hostname, port } = new URL(url)
     const sent = request({
@@ -112,9 +112,9 @@ async function ask (
 }
 
 /**
- * Returns the part of an answer that has to be the same from nginx and from the service. ETags may differ.
+ * Returns the part of a response that has to be the same from nginx and from the service. ETags may differ.
  */
-function comparable ({ status, headers, body }: Answer): object {
+function comparable ({ status, headers, body }: Response): object {
   const {
     date: _date,
     server: _server,
@@ -158,12 +158,12 @@ t.test('two replicas behind nginx', async (t) => {
       'x-real-ip': `10.0.1.${n}`,
       forwarded: `for=10.0.2.${n}`
     })
-    const answers = await Promise
+    const responses = await Promise
       .all(Array.from(
         { length: 90 },
         async (_, n) => await ask(url, `/landing_pages/${publicId}`, { headers: claims(n) })
       ))
-    t.same(statuses(answers as never), { 200: 30, 429: 60 })
+    t.same(statuses(responses as never), { 200: 30, 429: 60 })
     await until(
       () =>
         new Set(balancer.log().filter(({ path }) => path === `/landing_pages/${publicId}`).map((
@@ -303,7 +303,7 @@ t.test('two replicas behind nginx', async (t) => {
     t.same(await ask(url, path).then(comparable), await ask(direct, path).then(comparable))
   })
 
-  t.test("a path that isn't a file of an asset gets the answer of the service", async (t) => {
+  t.test("a path that isn't a file of an asset gets the response of the service", async (t) => {
     const secret = join(uploads, '..', `${randomPublicId()}`)
     writeFileSync(secret, 'secret')
     t.teardown(() => execFileSync('rm', [secret]))
@@ -415,7 +415,7 @@ t.test('two replicas behind nginx', async (t) => {
   })
 
   t.test("errors of nginx itself have the form of the service's errors", async (t) => {
-    const expectError = (answer: Answer, status: number, headers: object = {}) => {
+    const expectError = (answer: Response, status: number, headers: object = {}) => {
       t.match(answer, {
         status,
         headers: {
@@ -465,7 +465,7 @@ t.test('two replicas behind nginx', async (t) => {
     ) {
       const connection = new Connection(url)
       connection.send(bytes)
-      const answer = await connection.answer()
+      const answer = await connection.response()
       t.equal(answer.status, 400, JSON.stringify(bytes))
       t.match(JSON.parse(answer.body.toString()), { errors: [String] })
       connection.socket.destroy()
@@ -493,7 +493,7 @@ t.test('two replicas behind nginx', async (t) => {
     await checkConsoleOrigin(t, url)
     const connection = new Connection(url)
     connection.send('GET /health/live HTTP/1.0\r\n\r\n')
-    t.equal((await connection.answer()).status, 200, 'HTTP/1.0 needs no Host')
+    t.equal((await connection.response()).status, 200, 'HTTP/1.0 needs no Host')
   })
 
   t.test(

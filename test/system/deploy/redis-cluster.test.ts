@@ -79,9 +79,9 @@ t.test('the service and the command line use a cluster with TLS, a user and a pa
     (await call('GET', `${url}/landing_pages/${publicId}`, { headers: { 'x-forwarded-for': address } }))
       .status
   const address = '192.0.2.1'
-  const answers: number[] = []
-  for (let n = 0; n < 40; n++) answers.push(await read(n % 2 === 0 ? one.url : two.url, pages[0]!, address))
-  t.equal(answers.filter((status) => status === 200).length, 30, 'the replicas share a limit')
+  const responses: number[] = []
+  for (let n = 0; n < 40; n++) responses.push(await read(n % 2 === 0 ? one.url : two.url, pages[0]!, address))
+  t.equal(responses.filter((status) => status === 200).length, 30, 'the replicas share a limit')
 
   const usesOf = async () => {
     const { code, stdout } = await landfall(settings, ['limits', 'show', address, '--json'])

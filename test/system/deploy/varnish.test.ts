@@ -54,7 +54,7 @@ async function startSite (t: Test, cacheControl: string) {
   return { service, direct, url, owner: await Owner.signUp(url) }
 }
 
-/** Sends a GET on a connection of its own; returns the answer without decoding it. */
+/** Sends a GET on a connection of its own; returns the response without decoding it. */
 async function get (url: string, headers: Record<string, string> = {}, localAddress = '127.0.0.1') {
   return await new Promise<
     { status?: number, headers: Record<string, unknown>, body: Buffer }
@@ -87,7 +87,7 @@ t.test('Varnish caches public reads', async (t) => {
       ])
       ids.add((await get(url + path)).headers['x-request-id'])
     }
-    t.equal(ids.size, 40, 'every answer has a request id')
+    t.equal(ids.size, 40, 'every response has a request id')
   })
 
   t.test('each encoding has the bytes and the ETag of the service', async (t) => {

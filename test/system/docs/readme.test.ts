@@ -73,8 +73,8 @@ t.test('the first command that the service prints works as printed', async (t) =
     UPLOADS_DIR: join(folder, 'uploads')
   })
   const command = / {2}(curl [\s\S]*?\n)\n/.exec(service.output())?.[1] ?? 'false'
-  const [answer = ''] = await paste([command], folder, service.url)
-  t.match(JSON.parse(answer), { user: { email: 'you@example.com' } })
+  const [response = ''] = await paste([command], folder, service.url)
+  t.match(JSON.parse(response), { user: { email: 'you@example.com' } })
 })
 
 t.test('the walk-through works on PostgreSQL and Redis', async (t) => {

@@ -294,7 +294,7 @@ class Clients {
     } else if (status === 404) {
       this.seen.push({ ...common, kind: 'manage', hash: GONE })
     } else return this.#surprise('update', status, text)
-    if (Math.random() < 0.5) await this.#read(replica, page) // in the same tick as the answer
+    if (Math.random() < 0.5) await this.#read(replica, page) // in the same tick as the response
   }
 
   /** Sends conditional writes that all demand the same version. */

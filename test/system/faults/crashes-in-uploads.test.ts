@@ -151,7 +151,7 @@ t.test(
     t.match(whole[4], /^(200 200|404 404)$/)
     t.equal(
       (await look()).rows.length - before.rows.length,
-      whole.filter((answers) => answers === '200 200').length
+      whole.filter((responses) => responses === '200 200').length
     )
   }
 )

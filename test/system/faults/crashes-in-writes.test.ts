@@ -30,7 +30,7 @@ interface Write {
   /** The document that it writes. */
   readonly result: string
   readonly status: number
-  /** Returns the status of the answer. */
+  /** Returns the status of the response. */
   readonly run: (id: string) => Promise<number>
 }
 

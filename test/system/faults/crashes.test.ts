@@ -70,7 +70,7 @@ t.test('after SIGKILL at any step of a refresh, the old token or the new one wor
     )
     t.ok(
       await lives(someone),
-      'a client that got no answer may repeat the refresh without losing its session'
+      'a client that got no response may repeat the refresh without losing its session'
     )
     t.equal(
       (await refresh(tokensOf(winner === 'old' ? old : lost).refresh_token, survivor)).status,
@@ -121,7 +121,7 @@ t.test(
     t.same(
       alive,
       [...stops.slice(1).map(() => true), false],
-      'a committed replay ends the session even if its answer was lost'
+      'a committed replay ends the session even if its response was lost'
     )
     for (const { spent, newest, someone } of people) {
       t.equal((await refresh(spent)).status, 401)
@@ -159,7 +159,7 @@ t.test('after SIGKILL between commit and publication, caches are stale until the
     committed,
     async () => await owner.call('DELETE', `${victim.url}/manage/landing_pages/${remove.page.id}`)
   ))
-  // The publication of this page succeeds, but its writer gets no answer.
+  // The publication of this page succeeds, but its writer gets no response.
   const published = await create()
   t.ok(await victim.stopAt(
     { steps: /^redis evalsha/, nth: 1, when: 'after' },
@@ -186,7 +186,7 @@ t.test('after SIGKILL between commit and publication, caches are stale until the
     t.equal(
       await get(url, published.public_id),
       '{"v":2}',
-      'a published version is served although its writer got no answer'
+      'a published version is served although its writer got no response'
     )
   }
 
@@ -203,9 +203,9 @@ t.test('after SIGKILL between commit and publication, caches are stale until the
   t.comment(`after half of the lifetime: ${halfway.join(', ')}`)
   t.ok(
     cases.every(({ truth }, index) =>
-      halfway.slice(2 * index, 2 * index + 2).every((answer) => [old, truth].includes(answer))
+      halfway.slice(2 * index, 2 * index + 2).every((response) => [old, truth].includes(response))
     ),
-    'each answer is the old or the new version'
+    'each response is the old or the new version'
   )
   await pass30Seconds()
   const truths = cases.flatMap(({ truth }) => replicas.map(() => truth))
@@ -263,7 +263,7 @@ t.test(
     clearInterval(timer)
     raw.write(content.subarray(sent))
     raw.write(tail)
-    t.equal((await raw.answer()).status, 201, 'the first upload succeeds')
+    t.equal((await raw.response()).status, 201, 'the first upload succeeds')
     t.same((await look()).broken, [])
   }
 )

@@ -3,7 +3,7 @@ import { chmod, readdir } from 'node:fs/promises'
 import { join } from 'node:path'
 import t, { type Test } from 'tap'
 import { testSettings } from '../../helpers/app.ts'
-import { call, Owner, type Answer } from '../../helpers/client.ts'
+import { call, Owner, type Response } from '../../helpers/client.ts'
 import { Readers, statuses } from '../../helpers/readers.ts'
 import { startService } from '../../helpers/service.ts'
 import { noise } from '../../helpers/assets.ts'
@@ -54,15 +54,15 @@ async function othersServe (t: Test, kept: { id: string, url: string }): Promise
   }
 }
 
-const refused = (t: Test, answer: Answer, status: 503 | 507): void => {
-  t.equal(answer.status, status)
-  t.same(JSON.parse(answer.text), {
+const refused = (t: Test, response: Response, status: 503 | 507): void => {
+  t.equal(response.status, status)
+  t.same(JSON.parse(response.text), {
     errors: [
       status === 507 ? 'There is no storage space left for uploads'
         : 'The service is temporarily unavailable, try again shortly'
     ]
   })
-  if (status === 503) t.ok(Number(answer.headers.get('retry-after')) >= 1)
+  if (status === 503) t.ok(Number(response.headers.get('retry-after')) >= 1)
 }
 
 t.test('uploads to a full disk get 507 and leave nothing behind, other routes work, and no restart is needed', async (t) => {
@@ -108,11 +108,11 @@ for (
       refused(t, await upload(150_000), 503)
       t.same(await stored(), before, 'nothing is left')
       await othersServe(t, kept)
-      const answer = await remove(doomed)
+      const response = await remove(doomed)
       if (mayDelete) {
-        t.equal(answer.status, 204)
+        t.equal(response.status, 204)
       } else {
-        refused(t, answer, 503)
+        refused(t, response, 503)
         t.equal(
           (await owner.call('GET', `${service.url}/assets/${doomed.id}`)).status,
           200,

@@ -176,7 +176,7 @@ const operationsOf = (right: boolean) =>
       now += 0.5
       const current = newest.get(page) ?? 0
       const here = `${page} ${replica}`
-      const answer = (kind: Operation['kind'], version: number): Operation => ({
+      const response = (kind: Operation['kind'], version: number): Operation => ({
         kind,
         replica,
         page,
@@ -189,9 +189,9 @@ const operationsOf = (right: boolean) =>
         newest.set(page, version)
         seen.set(here, version)
         written.set(page, [...written.get(page) ?? [], { version, at: start }])
-        return answer('write', version)
+        return response('write', version)
       }
-      if (kind !== 'read') return answer('manage', current)
+      if (kind !== 'read') return response('manage', current)
       const history = written.get(page) ?? []
       // Every replica shows the writes that are older than the bound.
       const least = Math.max(
@@ -201,7 +201,7 @@ const operationsOf = (right: boolean) =>
       const late = history.at(-1 - lag)?.version ?? 0
       const version = right ? Math.max(least, late) : late
       seen.set(here, version)
-      return answer('read', version)
+      return response('read', version)
     }).filter(({ version }) => version !== 0)
   })
 

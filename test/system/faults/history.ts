@@ -10,7 +10,7 @@ export interface Operation {
    * - `write`: created or replaced the page, or deleted it (`GONE`)
    * - `refused`: a conditional write that failed, with the version that it demanded
    * - `read`: the public read, `GONE` for a 404
-   * - `manage`: an answer of a management route that shows the page's version, `GONE` for a 404
+   * - `manage`: a response of a management route that shows the page's version, `GONE` for a 404
    */
   readonly kind: 'write' | 'refused' | 'read' | 'manage'
   readonly replica: number
@@ -19,7 +19,7 @@ export interface Operation {
   readonly version: number | undefined
   /** The version that a conditional write demanded. */
   readonly ifMatch?: number | undefined
-  /** Times of the request and of its answer, in milliseconds. */
+  /** Times of the request and of its response, in milliseconds. */
   readonly start: number
   readonly end: number
 }

@@ -122,7 +122,7 @@ export class NetworkFaults {
   }
 }
 
-/** Records all outages, because on a busy machine late answers of Redis cause additional ones. */
+/** Records all outages, because on a busy machine late responses of Redis cause additional ones. */
 export function observeOutages (apps: readonly FastifyInstance[]): Outage[] {
   const outages: { replica: number, from: number, to: number }[] = []
   for (const [replica, { redisClient }] of apps.entries()) {

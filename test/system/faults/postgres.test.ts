@@ -3,7 +3,7 @@ import pg from 'pg'
 import t, { type Test } from 'tap'
 import { randomPublicId } from '../../../src/infra/system/identifiers.ts'
 import { JWT_SECRET, PASSWORD } from '../../helpers/app.ts'
-import { call, Owner, type Answer } from '../../helpers/client.ts'
+import { call, Owner, type Response } from '../../helpers/client.ts'
 import { Readers, statuses, type Read } from '../../helpers/readers.ts'
 import { claimRedis, createProxy, query, startPostgresServer } from '../../helpers/servers.ts'
 import { startService, temporaryFolder } from '../../helpers/service.ts'
@@ -12,7 +12,7 @@ import { startService, temporaryFolder } from '../../helpers/service.ts'
 // documents are fresh for a second. test/integration/postgres/unavailable.test.ts tests the pool.
 
 /** The service promises 5 s, and 2 s for the recovery; the rest allows for a busy machine. */
-const ANSWER_MS = 5000 + 3000
+const RESPONSE_MS = 5000 + 3000
 const RECOVERY_MS = 2000 + 3000
 
 const server = await startPostgresServer(t)
@@ -42,7 +42,7 @@ const admin = new pg.Client({ connectionString: server.url })
 admin.on('error', () => {})
 
 /** Returns requests that need PostgreSQL, by description. */
-const needing = (url: string): Record<string, () => Promise<Answer>> => ({
+const needing = (url: string): Record<string, () => Promise<Response>> => ({
   'the account': async () => await owner.call('GET', `${url}/auth/me`),
   'a list': async () => await owner.call('GET', `${url}/manage/landing_pages`),
   'a new page': async () => await owner.call('POST', `${url}/landing_pages`, { text: '{"current_data":{}}' }),
@@ -55,13 +55,13 @@ const needing = (url: string): Record<string, () => Promise<Answer>> => ({
   'a page in no cache': async () => await call('GET', `${url}/landing_pages/${randomPublicId()}`)
 })
 
-async function isRefusedInTime (t: Test, what: string, ask: () => Promise<Answer>): Promise<void> {
+async function isRefusedInTime (t: Test, what: string, ask: () => Promise<Response>): Promise<void> {
   const started = performance.now()
   const { status, headers } = await ask()
   const ms = performance.now() - started
   t.equal(status, 503, what)
   t.ok(Number(headers.get('retry-after')) >= 1, `${what}: has Retry-After`)
-  t.ok(ms < ANSWER_MS, `${what}: after ${Math.round(ms)} ms`)
+  t.ok(ms < RESPONSE_MS, `${what}: after ${Math.round(ms)} ms`)
 }
 
 /** Asserts that cached reads succeed during an outage, other requests get 503, and the service recovers. */
@@ -103,9 +103,9 @@ async function survives (
     t.comment(`recovered after ${ms} ms`)
     t.ok(ms < RECOVERY_MS, 'the service recovers in time')
     for (const [what, status] of [['a page in no cache', 404], ['a refresh', 200]] as const) {
-      const answer = await needing(first.url)[what]?.() as Answer
-      t.equal(answer.status, status, `${what}: works again`)
-      if (what === 'a refresh') owner.refreshToken = JSON.parse(answer.text).refresh_token
+      const response = await needing(first.url)[what]?.() as Response
+      t.equal(response.status, status, `${what}: works again`)
+      if (what === 'a refresh') owner.refreshToken = JSON.parse(response.text).refresh_token
     }
   })
   t.same(statuses(reads), { 200: reads.length }, 'no read failed')
@@ -150,7 +150,7 @@ t.test('cached reads succeed while all tables are locked', async (t) => {
 })
 
 t.test('cached reads succeed while the sessions of PostgreSQL are terminated repeatedly', async (t) => {
-  const answers: number[] = []
+  const responses: number[] = []
   const reads = await readers.during(async () => {
     for (let round = 0; round < 10; round++) {
       const asking = urls.flatMap((url) =>
@@ -160,12 +160,12 @@ t.test('cached reads succeed while the sessions of PostgreSQL are terminated rep
         server.url,
         "SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE application_name = 'landfall'"
       )
-      answers.push(...await Promise.all(asking))
+      responses.push(...await Promise.all(asking))
     }
   })
   t.same(statuses(reads), { 200: reads.length }, 'no read failed')
-  t.same(answers.filter((status) => status !== 200 && status !== 503), [], 'never a 500')
-  t.comment(`${answers.filter((status) => status === 503).length} of ${answers.length} requests were 503`)
+  t.same(responses.filter((status) => status !== 200 && status !== 503), [], 'never a 500')
+  t.comment(`${responses.filter((status) => status === 503).length} of ${responses.length} requests were 503`)
   const ended = performance.now()
   for (const url of urls) {
     while ((await owner.call('GET', `${url}/manage/landing_pages`)).status !== 200) await sleep(20)
@@ -214,7 +214,7 @@ async function interruptWrites (t: Test, name: string, interrupt: () => Promise<
   )
 }
 
-t.test("the service doesn't repeat a write whose answer is lost", async (t) => {
+t.test("the service doesn't repeat a write whose response is lost", async (t) => {
   const done = await interruptWrites(t, 'reset', async () => proxy.disconnect())
   t.same(done, Array(6).fill(1), 'PostgreSQL carries out each write once')
   const undone = await interruptWrites(
@@ -239,7 +239,7 @@ t.test('stale documents are served for at most CACHE_MAX_STALE_SECONDS', async (
   t.equal((await read()).status, 200)
   await proxy.refuse()
   const ages: number[] = []
-  let last: Answer
+  let last: Response
   while ((last = await read()).status === 200) {
     if (last.headers.get('cache-status')?.endsWith('stale')) ages.push(Number(last.headers.get('age')))
     await sleep(50)

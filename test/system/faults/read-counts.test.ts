@@ -50,7 +50,7 @@ const PIPELINED = 200
 /**
  * Sends public reads on one connection, many at once.
  *
- * @returns the number of answers by status
+ * @returns the number of responses by status
  */
 async function send (url: string, requests: readonly string[]): Promise<Record<string, number>> {
   const { hostname, port } = new URL(url)
@@ -169,7 +169,7 @@ t.test('reads during an outage of PostgreSQL are counted after it', async (t) =>
   t.same(await counted(owner, other, page), [11_101, 0])
 })
 
-t.test('a report whose answer is lost is not counted twice', async (t) => {
+t.test('a report whose response is lost is not counted twice', async (t) => {
   const database = await createMigratedDatabase(t)
   const proxy = await createProxy(t, database)
   const { url, metric, end } = await startReplica(t, proxy.url, { DATABASE_TIMEOUT_MS: '1000' })

@@ -186,7 +186,7 @@ t.test("clients don't notice when Redis is flushed and loses its scripts", async
 t.test("a pause of the process isn't taken for an outage of Redis", async (t) => {
   const said = () => one.output().split('\n').filter((line) => line.includes('Redis')).length
   const before = said()
-  // With this delay some answers are on the way at each pause.
+  // With this delay some responses are on the way at each pause.
   one.proxy.delay(50)
   for (let n = 0; n < 4; n++) {
     const pid = one.child.pid as number

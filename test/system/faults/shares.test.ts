@@ -1,7 +1,7 @@
 import { Redis } from 'ioredis'
 import t, { type Test } from 'tap'
 import { JWT_SECRET } from '../../helpers/app.ts'
-import { call, Owner, type Answer } from '../../helpers/client.ts'
+import { call, Owner, type Response } from '../../helpers/client.ts'
 import { meanwhile, startReplica, undisturbed, untilHearing, untilShared,
   type Replica } from '../../helpers/redis-replicas.ts'
 import { createMigratedDatabase, startRedisServer } from '../../helpers/servers.ts'
@@ -45,7 +45,7 @@ const { public_id: publicId } = await owner.createPage(all[0].url, '{"read":"by 
 
 let clients = 0
 const newClient = (): string => `203.0.${++clients >> 8}.${clients & 255}`
-const read = async ({ url }: Replica, client: string): Promise<Answer> =>
+const read = async ({ url }: Replica, client: string): Promise<Response> =>
   await call('GET', `${url}/landing_pages/${publicId}`, { headers: { 'x-forwarded-for': client } })
 
 /** Reads from the replicas in turn; returns the statuses. */

@@ -5,7 +5,7 @@ import { setTimeout as sleep } from 'node:timers/promises'
 import t from 'tap'
 import { until } from '../../helpers/until.ts'
 import { PASSWORD, testSettings } from '../../helpers/app.ts'
-import { call, Owner, type Answer } from '../../helpers/client.ts'
+import { call, Owner, type Response } from '../../helpers/client.ts'
 import { Readers, statuses } from '../../helpers/readers.ts'
 import { connection } from '../../helpers/raw.ts'
 import { claimRedis } from '../../helpers/servers.ts'
@@ -13,7 +13,7 @@ import { startService } from '../../helpers/service.ts'
 
 // SIGTERM under load. test/system/process/server.test.ts tests idle connections and incomplete requests.
 
-/** The status of an answer, or the reason why there was none. */
+/** The status of a response, or the reason why there was none. */
 type Outcome = number | string
 
 for (const workers of ['1', '2']) {
@@ -112,7 +112,7 @@ for (const workers of ['1', '2']) {
     const reads = await readers.during(async () => {
       service.child.kill('SIGTERM')
       // Stops sending when /health/ready is 503, as a load balancer does.
-      let health: Answer
+      let health: Response
       do health = await call('GET', `${url}/health/ready`)
       while (health.status === 200)
       t.equal(health.status, 503, '/health/ready is 503 while requests are still answered')
@@ -162,7 +162,7 @@ for (const host of ['127.0.0.1', '0.0.0.0']) {
     const group = -(service.child.pid as number)
     process.kill(group, 'SIGSTOP')
     const connections = Array.from({ length: 100 }, () => connection(t, url))
-    const answers = connections.map(async (waiting) =>
+    const responses = connections.map(async (waiting) =>
       await waiting.ask('/health/live').then(({ status }) => status, (error: Error) => error.message)
     )
     await Promise.all(connections.map(async ({ socket }) => {
@@ -170,7 +170,7 @@ for (const host of ['127.0.0.1', '0.0.0.0']) {
     }))
     process.kill(group, 'SIGTERM')
     process.kill(group, 'SIGCONT')
-    t.same([...new Set(await Promise.all(answers))], [200])
+    t.same([...new Set(await Promise.all(responses))], [200])
     t.same(await exit, [0, null])
   })
 }

@@ -24,20 +24,20 @@ t.test('200 sign-ins at once fail no read, and excess sign-ins get 503 with Retr
   const signIn = async (password: string) =>
     await call('POST', `${url}/auth/sign_in`, { json: { user: { email: owner.email, password } } })
 
-  const answers: Awaited<ReturnType<typeof signIn>>[] = []
+  const responses: Awaited<ReturnType<typeof signIn>>[] = []
   const reads = await readers.during(async () => {
     await Promise.all(Array.from({ length: AT_ONCE }, async (_, n) => {
       const right = n % 2 === 0
-      const answer = await signIn(right ? PASSWORD : 'not the password')
-      answers.push(answer)
-      if (answer.status !== 503) return t.equal(answer.status, right ? 200 : 401)
-      t.ok(Number(answer.headers.get('retry-after')) >= 1, 'has Retry-After')
-      t.equal(JSON.parse(answer.text).errors.length, 1)
+      const response = await signIn(right ? PASSWORD : 'not the password')
+      responses.push(response)
+      if (response.status !== 503) return t.equal(response.status, right ? 200 : 401)
+      t.ok(Number(response.headers.get('retry-after')) >= 1, 'has Retry-After')
+      t.equal(JSON.parse(response.text).errors.length, 1)
     }))
   })
-  const answered = statuses(answers as never)
+  const answered = statuses(responses as never)
   t.comment(`sign-ins ${JSON.stringify(answered)}, reads meanwhile ${JSON.stringify(statuses(reads))}`)
-  t.equal(answers.length, AT_ONCE)
+  t.equal(responses.length, AT_ONCE)
   t.ok(Number(answered[503]) > 0, 'some sign-ins were refused')
   t.ok(reads.length > 0)
   t.same(Object.keys(statuses(reads)), ['200'])
@@ -67,19 +67,19 @@ t.test('a read that arrives after hundreds of sign-ins is answered before most o
   const body = JSON.stringify({ user: { email: owner.user.email, password: PASSWORD } })
   t.equal((await app.inject(`/landing_pages/${page.public_id}`)).statusCode, 200, 'the page is in memory')
   const begun = t.capture(app.passwords, 'verify', app.passwords.verify)
-  const answers = sockets.map(async (socket, n) => {
+  const responses = sockets.map(async (socket, n) => {
     socket.write(n === AT_ONCE
       ? `GET /landing_pages/${page.public_id} HTTP/1.1\r\nHost: ${host}\r\n\r\n`
       : `POST /auth/sign_in HTTP/1.1\r\nHost: ${host}\r\nContent-Type: application/json\r\nContent-Length: ` +
         `${body.length}\r\n\r\n${body}`)
-    const [answer] = await once(socket, 'data') as [Buffer]
+    const [response] = await once(socket, 'data') as [Buffer]
     return {
-      status: Number(answer.toString('latin1').split(' ')[1]),
+      status: Number(response.toString('latin1').split(' ')[1]),
       begun: n === AT_ONCE ? begun().length : 0
     }
   })
-  const read = await answers.at(-1)
+  const read = await responses.at(-1)
   t.equal(read?.status, 200)
   t.ok(Number(read?.begun) < AT_ONCE / 4, `${read?.begun} sign-ins began before the read`)
-  for (const { status } of await Promise.all(answers)) t.ok([200, 503].includes(status))
+  for (const { status } of await Promise.all(responses)) t.ok([200, 503].includes(status))
 })

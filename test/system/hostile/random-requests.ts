@@ -9,7 +9,7 @@ import { requestOf, requestWith } from '../../helpers/raw.ts'
 export interface RandomRun {
   /** Number of requests. */
   readonly sent: number
-  /** Number of answers by status. */
+  /** Number of responses by status. */
   readonly statuses: Readonly<Record<string, number>>
   /** Requests that got a 500, and failed health checks. */
   readonly failures: readonly string[]
@@ -139,8 +139,8 @@ export async function throwRandomBytes (
     while (!ends(sent)) {
       sent++
       const bytes = mutate(sound, random)
-      const answer = await exchange(Number(new URL(url).port), bytes)
-      for (const [, status = ''] of answer.matchAll(/HTTP\/1\.1 (\d{3}) /g)) {
+      const response = await exchange(Number(new URL(url).port), bytes)
+      for (const [, status = ''] of response.matchAll(/HTTP\/1\.1 (\d{3}) /g)) {
         statuses[status] = (statuses[status] ?? 0) + 1
         if (status === '500') failures.push(bytes.toString('latin1').slice(0, 2000))
       }
@@ -156,7 +156,7 @@ export async function throwRandomBytes (
   return { sent, statuses, failures }
 }
 
-/** Returns the answer, up to the close or a pause of the server: an incomplete request gets none. */
+/** Returns the response, up to the close or a pause of the server: an incomplete request gets none. */
 async function exchange (port: number, bytes: Buffer): Promise<string> {
   return await new Promise((resolve) => {
     let answer = ''

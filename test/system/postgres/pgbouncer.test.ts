@@ -4,7 +4,7 @@ import { join } from 'node:path'
 import t, { type Test } from 'tap'
 import { JWT_SECRET } from '../../helpers/app.ts'
 import { landfall } from '../../helpers/cli.ts'
-import { call, Owner, type Answer } from '../../helpers/client.ts'
+import { call, Owner, type Response } from '../../helpers/client.ts'
 import { startPgbouncer } from './pgbouncer.ts'
 import { provide } from '../../shared/programs.ts'
 import { Readers, statuses } from '../../helpers/readers.ts'
@@ -54,12 +54,12 @@ async function start (t: Test, { line = LINE, role = ROLE }: { line?: string, ro
   return { server, direct, pooler, settings, migrate }
 }
 
-/** Sends requests at once and returns the number of answers by status. */
-async function together (count: number, send: (n: number) => Promise<Answer>) {
+/** Sends requests at once and returns the number of responses by status. */
+async function together (count: number, send: (n: number) => Promise<Response>) {
   return statuses(await Promise.all(Array.from({ length: count }, async (_, n) => await send(n))) as never)
 }
 
-async function expectRightDate (t: Test, { text }: Answer): Promise<void> {
+async function expectRightDate (t: Test, { text }: Response): Promise<void> {
   const age = Date.now() - Date.parse((JSON.parse(text) as { created_at: string }).created_at)
   t.ok(Math.abs(age) < 10 * 60_000, `the date differs from the clock by ${age} ms, which is no time zone`)
 }
@@ -145,10 +145,10 @@ t.test('public reads go on while PgBouncer restarts under load, and writes work 
     const reads = await readers.during(async () => {
       await pooler[end]()
       await until(async () => {
-        const answer = await list(owner, service)
-        if (answer.status === 503) t.ok(answer.headers.has('retry-after'))
-        seen.add(answer.status)
-        return answer.status === 503
+        const response = await list(owner, service)
+        if (response.status === 503) t.ok(response.headers.has('retry-after'))
+        seen.add(response.status)
+        return response.status === 503
       }, 'a management request failed')
       await pooler.start()
       await until(async () => {
@@ -166,8 +166,8 @@ t.test('public reads go on while PgBouncer restarts under load, and writes work 
     })
     t.same(statuses(reads), { 200: reads.length }, `every read during a ${end} succeeded`)
     t.same([...seen].sort(), [200, 503])
-    const answers = await Promise.all(pages.map(async ({ id }) => await owner.update(url, id, '{"n":0}')))
-    t.same(answers.map(({ status }) => status), [200, 200])
+    const responses = await Promise.all(pages.map(async ({ id }) => await owner.update(url, id, '{"n":0}')))
+    t.same(responses.map(({ status }) => status), [200, 200])
   }
 })
 

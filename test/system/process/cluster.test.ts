@@ -42,7 +42,7 @@ const running = (pids: readonly number[]): number[] =>
 const linesOf = (output: string): Record<string, unknown>[] =>
   output.split('\n').filter((line) => line.startsWith('{')).map((line) => JSON.parse(line))
 
-interface Answer {
+interface Response {
   status: number
   body: any
 }
@@ -53,7 +53,7 @@ async function call (
   method = 'GET',
   body?: unknown,
   headers: Record<string, string> = {}
-): Promise<Answer> {
+): Promise<Response> {
   return await new Promise((resolve, reject) => {
     const sent = request(url, {
       method,

@@ -233,7 +233,7 @@ t.test('SIGTERM finishes the requests in flight and waits for no idle connection
   for (const socket of sockets) socket.destroy()
 })
 
-t.test('SIGTERM cuts off no answer that is being sent, and waits for no request that has only begun', async (t) => {
+t.test('SIGTERM cuts off no response that is being sent, and waits for no request that has only begun', async (t) => {
   // With these limits a shutdown that waits for its limit would not end.
   const env = {
     DATABASE_URL: await createMigratedDatabase(t),
@@ -273,6 +273,6 @@ t.test('SIGTERM cuts off no answer that is being sent, and waits for no request 
   }))
   reader.resume()
   await once(reader, 'close')
-  t.ok(received > document.length, `${received} bytes of the answer`)
+  t.ok(received > document.length, `${received} bytes of the response`)
   t.equal(await ending, 0)
 })

@@ -110,9 +110,9 @@ t.test('with few file descriptors the service accepts only as many connections a
   await sleep(2500)
   t.equal(service.child.exitCode, null)
   for (const { socket } of greedy) socket.destroy()
-  let answer
-  do answer = await new Client(t, service.url).ask()
-  while (answer === 'closed')
+  let response
+  do response = await new Client(t, service.url).ask()
+  while (response === 'closed')
   t.equal((await owner.call('GET', `${service.url}/auth/me`)).status, 200)
 })
 
@@ -134,9 +134,9 @@ t.test("workers at their limit close new connections and don't pass them to each
   } while (kept.length === 0)
   t.ok(kept.length <= 4, `two workers keep ${kept.length} of 8 connections`)
   const more = Array.from({ length: 20 }, () => new Client(t, service.url))
-  const answers = await Promise.all(more.map(async (client) => await client.ask()))
+  const responses = await Promise.all(more.map(async (client) => await client.ask()))
   t.ok(
-    answers.filter((answer) => answer === 'answered').length <= 4 - kept.length,
+    responses.filter((response) => response === 'answered').length <= 4 - kept.length,
     'every other connection is closed at once'
   )
   for (const client of kept) t.equal(await client.ask(), 'answered')

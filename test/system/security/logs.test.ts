@@ -203,8 +203,8 @@ t.test('a run of all operations at LOG_LEVEL=trace prints no secret', async (t) 
   for (const table of ['users', 'refresh_tokens', 'api_keys', 'landing_pages', 'assets']) {
     await query(postgres.url, `ALTER TABLE ${table} ADD CONSTRAINT refused CHECK (false) NOT VALID`)
   }
-  const fails = async (what: string, answer: Promise<{ status: number }>) =>
-    t.equal((await answer).status, 500, what)
+  const fails = async (what: string, response: Promise<{ status: number }>) =>
+    t.equal((await response).status, 500, what)
   await fails(
     'a sign-up',
     post('/auth/sign_up', {

@@ -37,7 +37,7 @@ t.test('random bytes over a long time cause no crash, no 500 and no logged error
     )
     total += sent
     say(`SEED=${seed}: ${total} requests so far; answers of this round: ${JSON.stringify(statuses)}`)
-    t.same(failures, [], `seed ${seed}: no answer is a 500`)
+    t.same(failures, [], `seed ${seed}: no response is a 500`)
     t.equal(service.child.exitCode, null, `seed ${seed}: the process is running`)
     if (failures.length > 0 || service.child.exitCode !== null) break
   }

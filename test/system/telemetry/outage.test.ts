@@ -91,7 +91,7 @@ async function startLoad (t: Test, urls: readonly string[]): Promise<void> {
     for (let round = 0; !ending.signal.aborted; round++) {
       const id = String(round).padStart(22, 'A')
       await Promise.all([
-        fetch(`${url}/landing_pages/${id}`).then(async (answer) => await answer.arrayBuffer()),
+        fetch(`${url}/landing_pages/${id}`).then(async (response) => await response.arrayBuffer()),
         owner.call('GET', `${url}/auth/me`)
       ])
       await sleep(50)

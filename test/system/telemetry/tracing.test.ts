@@ -50,7 +50,7 @@ const attributesOf = ({ attributes }: Pick<Span, 'attributes'>): Record<string, 
   Object.fromEntries(attributes.map(({ key, value }) => [key, value.stringValue ?? Number(value.intValue)]))
 
 /** @param answers whether the collector answers requests */
-async function startCollector (t: Test, { answers = true } = {}): Promise<Collector> {
+async function startCollector (t: Test, { responses = true } = {}): Promise<Collector> {
   const spans: Span[] = []
   const requests: Collector['requests'] = []
   const resources: Record<string, unknown>[] = []
@@ -59,7 +59,7 @@ async function startCollector (t: Test, { answers = true } = {}): Promise<Collec
     request.on('data', (chunk: Buffer) => chunks.push(chunk))
     request.on('end', () => {
       requests.push({ path: request.url ?? '', headers: request.headers })
-      if (!answers) return
+      if (!responses) return
       if (request.headers['content-type'] === 'application/json') {
         const { resourceSpans } = JSON.parse(Buffer.concat(chunks).toString()) as {
           resourceSpans: { resource: Span, scopeSpans: { spans: Span[] }[] }[]
@@ -271,7 +271,7 @@ t.test('spans are sent as protobuf by default', async (t) => {
 })
 
 t.test('a hanging collector delays neither requests nor the shutdown', async (t) => {
-  const collector = await startCollector(t, { answers: false })
+  const collector = await startCollector(t, { responses: false })
   const service = await startTraced(t, jsonTo(collector.url))
   const owner = await Owner.signUp(service.url)
   await until(() => collector.requests.length > 0)

@@ -34,7 +34,7 @@ const settings = {
   RATE_LIMIT_ALLOWED_HOSTS: '1000000',
   SHUTDOWN_DELAY_MS: '0'
 }
-// The answers of the release before are not compared with its OpenAPI document.
+// The responses of the release before are not compared with its OpenAPI document.
 const startEarlier = async () => await startService(t, settings, earlier, true)
 const startThis = async () => await startService(t, settings, SERVE)
 

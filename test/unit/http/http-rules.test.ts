@@ -1,7 +1,7 @@
 import t from 'tap'
 import { brokenRules } from '../../helpers/http-rules.js'
 
-// helpers/conformance.js applies these rules to every answer of every test.
+// helpers/conformance.js applies these rules to every response of every test.
 
 const DATE = 'Sun, 06 Nov 1994 08:49:37 GMT'
 
@@ -62,8 +62,8 @@ t.test('each rule is noticed when it is broken', async (t) => {
     ['Accept-Patch or Accept-Encoding', 415, {}, { method: 'PATCH' }],
     ['Retry-After', 503, { 'retry-after': '0' }]
   ]
-  for (const [rule, ...answer] of cases) {
-    const found = broken(...answer)
+  for (const [rule, ...response] of cases) {
+    const found = broken(...response)
     t.ok(found.length === 1 && found[0]?.startsWith(rule), `${rule}: ${found.join()}`)
   }
 })

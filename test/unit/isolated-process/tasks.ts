@@ -1,7 +1,7 @@
 import { setTimeout as sleep } from 'node:timers/promises'
 import { serveTasks } from '../../../src/infra/isolated-process/serve-tasks.ts'
 
-// A script for a child process: tasks that answer, and tasks that go wrong.
+// A script for a child process: tasks that response, and tasks that go wrong.
 
 serveTasks({
   pid: () => ({ result: process.pid }),

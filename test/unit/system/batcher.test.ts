@@ -8,14 +8,14 @@ import { Batcher } from '../../../src/infra/system/batcher.ts'
 function controlled (options: { maxKeys?: number, maxRunning?: number, maxWaitMs?: number } = {}) {
   const batches: {
     readonly keys: readonly string[]
-    readonly answer: (values?: readonly string[]) => void
+    readonly response: (values?: readonly string[]) => void
     readonly fail: (error: Error) => void
   }[] = []
   const batcher = new Batcher<string, string>({
     run: async (keys) =>
       await new Promise((resolve, reject) => {
         const own = keys.map((key) => key.toUpperCase())
-        batches.push({ keys: [...keys], answer: (values = own) => resolve(values), fail: reject })
+        batches.push({ keys: [...keys], response: (values = own) => resolve(values), fail: reject })
       }),
     maxKeys: 3,
     maxRunning: 1,
@@ -29,7 +29,7 @@ t.test('the keys of one turn are one batch, and each caller gets its own value',
   const { batcher, batches, begun } = controlled()
   const values = Promise.all(['a', 'b', 'a'].map(async (key) => await batcher.load(key)))
   await begun(1)
-  batches[0]?.answer()
+  batches[0]?.response()
   t.same(await values, ['A', 'B', 'A'])
   t.same(batches.map(({ keys }) => keys), [['a', 'b', 'a']])
   t.equal(batcher.started, 1)
@@ -43,12 +43,12 @@ t.test('keys that come while a batch is under way wait for the next one, which b
   for (let n = 0; n < 10; n++) await turn()
   t.equal(batches.length, 1, 'no second batch, and no key joins one that has begun')
   t.same(batches[0]?.keys, ['a'])
-  batches[0]?.answer(['old'])
+  batches[0]?.response(['old'])
   await begun(2)
   t.equal(batches.length, 2)
-  batches[1]?.answer()
+  batches[1]?.response()
   await begun(3)
-  batches[2]?.answer()
+  batches[2]?.response()
   t.equal(await first, 'old')
   t.same(await values, ['B', 'C', 'D', 'E', 'A'])
   t.same(batches.map(({ keys }) => keys.length), [1, 3, 2])
@@ -60,10 +60,10 @@ t.test('several batches run at the same time, but not more than allowed', async 
   await begun(2)
   for (let n = 0; n < 10; n++) await turn()
   t.equal(batches.length, 2)
-  batches[1]?.answer()
+  batches[1]?.response()
   await begun(3)
-  batches[2]?.answer()
-  batches[0]?.answer()
+  batches[2]?.response()
+  batches[0]?.response()
   t.same(await values, ['A', 'B', 'C'])
 })
 
@@ -73,7 +73,7 @@ t.test('a failure reaches the keys of its batch only, and a later batch is a new
   await begun(1)
   batches[0]?.fail(new Error('away'))
   await begun(2)
-  batches[1]?.answer()
+  batches[1]?.response()
   t.same(
     (await settled).map((result) => result.status === 'fulfilled' ? result.value : result.reason.message),
     [
@@ -84,15 +84,15 @@ t.test('a failure reaches the keys of its batch only, and a later batch is a new
   )
   const again = batcher.load('a')
   await begun(3)
-  batches[2]?.answer()
+  batches[2]?.response()
   t.equal(await again, 'A')
 })
 
-t.test('an answer with too few values fails instead of leaving callers waiting', async (t) => {
+t.test('a response with too few values fails instead of leaving callers waiting', async (t) => {
   const { batcher, batches, begun } = controlled()
   const settled = Promise.allSettled([batcher.load('a'), batcher.load('b')])
   await begun(1)
-  batches[0]?.answer(['A'])
+  batches[0]?.response(['A'])
   t.same((await settled).map(({ status }) => status), ['rejected', 'rejected'])
 })
 
@@ -102,9 +102,9 @@ t.test('a batch that hangs holds up the next ones for maxWaitMs only', async (t)
   await begun(1)
   const values = Promise.all(['b', 'c', 'd', 'e'].map(async (key) => await batcher.load(key)))
   await begun(3)
-  for (const { answer } of batches.slice(1)) answer()
+  for (const { response } of batches.slice(1)) response()
   t.same(await values, ['B', 'C', 'D', 'E'])
-  batches[0]?.answer()
+  batches[0]?.response()
   t.equal(await hanging, 'A')
 })
 

@@ -1,4 +1,4 @@
-import type { AssetWithUses } from '@landfall/client'
+import type { AssetWithReferences } from '@landfall/client'
 import { useState } from 'preact/hooks'
 import { Button } from '../../components/button.tsx'
 import { CopyButton } from '../../components/copy-button.tsx'
@@ -45,7 +45,7 @@ export function AssetDetails ({ id }: { readonly id: string }) {
   )
 }
 
-function Details ({ asset }: { readonly asset: AssetWithUses }) {
+function Details ({ asset }: { readonly asset: AssetWithReferences }) {
   const { url, content_type: type, byte_size: byteSize, width, height, created_at: createdAt } = asset
   return (
     <div class='asset-details'>
@@ -91,7 +91,7 @@ function UrlRow ({ url, what }: { readonly url: string, readonly what: string })
   )
 }
 
-function Variants ({ asset }: { readonly asset: AssetWithUses }) {
+function Variants ({ asset }: { readonly asset: AssetWithReferences }) {
   return (
     <details>
       <summary>Smaller copies</summary>

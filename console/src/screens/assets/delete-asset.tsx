@@ -1,4 +1,4 @@
-import { ConflictError, type AssetWithUses } from '@landfall/client'
+import { ConflictError, type AssetWithReferences } from '@landfall/client'
 import { useState } from 'preact/hooks'
 import { DangerActions } from '../../components/danger-actions.tsx'
 import { Dialog } from '../../components/dialog.tsx'
@@ -9,7 +9,7 @@ import { landfall } from '../../core/service.ts'
 import { UsingPages } from './using-pages.tsx'
 
 interface DeleteAssetProps {
-  readonly asset: AssetWithUses
+  readonly asset: AssetWithReferences
   readonly onDeleted: () => void
   readonly onClose: () => void
 }

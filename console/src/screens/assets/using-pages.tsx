@@ -1,4 +1,4 @@
-import type { AssetWithUses } from '@landfall/client'
+import type { AssetWithReferences } from '@landfall/client'
 import { findLabel, nameOf } from '../../core/labels.ts'
 import { useLoad } from '../../core/load.ts'
 import { href } from '../../core/router.ts'
@@ -10,7 +10,7 @@ const MAX_LISTED = 100
 const MAX_LABELS = 10
 
 /** The pages that use an asset, with links to them. */
-export function UsingPages ({ pages }: { readonly pages: AssetWithUses['used_by'] }) {
+export function UsingPages ({ pages }: { readonly pages: AssetWithReferences['used_by'] }) {
   if (pages.length === 0) return <p>No page uses this asset.</p>
   return (
     <>
@@ -23,7 +23,7 @@ export function UsingPages ({ pages }: { readonly pages: AssetWithUses['used_by'
 }
 
 interface UsingPageProps {
-  readonly page: AssetWithUses['used_by'][number]
+  readonly page: AssetWithReferences['used_by'][number]
   readonly hasLabel: boolean
 }
 

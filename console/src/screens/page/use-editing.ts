@@ -102,7 +102,7 @@ export function useEditing (id: string, loaded: SavedDocument, onSaved: (text: s
   /** Shows the newest version, unless the text was changed. Returns whether there was one. */
   const refresh = async (): Promise<boolean> => {
     const start = base.current
-    // Checked again after the answer, because somebody may have typed or saved meanwhile.
+    // Checked again after the response, because somebody may have typed or saved meanwhile.
     const hasMovedOn = () =>
       base.current !== start || (editor.current?.getText() ?? start.text) !== start.text
     if (hasMovedOn()) return false

@@ -4,7 +4,7 @@ import { nameOf } from '../../core/labels.ts'
 import { useReloadAfterSignIn } from '../../core/load.ts'
 import { landfall } from '../../core/service.ts'
 
-/** Pages in one answer, the most that the service gives. */
+/** Pages in one response, the most that the service gives. */
 const PART = 100
 
 /** A page in the list. */
@@ -16,7 +16,7 @@ export interface ListedPage extends LandingPageSummary {
 }
 
 export interface Summaries {
-  /** What has been loaded so far, newest first; undefined before the first answer. */
+  /** What has been loaded so far, newest first; undefined before the first response. */
   readonly pages: readonly ListedPage[] | undefined
   readonly isComplete: boolean
   readonly error: unknown

@@ -5,7 +5,7 @@ import { InvalidError, NotFoundError } from '../../../errors.ts'
 import { auditRequest } from '../../../http/audit.ts'
 import { pageOf, PageQuery, takePage } from '../../../http/pagination.ts'
 import { sendWithoutBody } from '../../../http/responses.ts'
-import { answer, BAD_PAGE, bearer, BODY_ERRORS, errors, IdParams, MALFORMED_JSON, NO_PARAMETERS,
+import { response, BAD_PAGE, bearer, BODY_ERRORS, errors, IdParams, MALFORMED_JSON, NO_PARAMETERS,
   nothing } from '../../../http/schemas.ts'
 import { parseTime } from '../../../http/time.ts'
 import { attachedProblems } from '../../../http/validation.ts'
@@ -98,7 +98,7 @@ const createKeySchema = {
   security: bearer,
   body: CreateBody,
   response: {
-    201: answer(NewApiKey, 'The key, which is shown only once', 'Location'),
+    201: response(NewApiKey, 'The key, which is shown only once', 'Location'),
     ...errors([...BODY_ERRORS, 401, 403, 422, 429, 500, 503], [], {
       ...MALFORMED_JSON,
       ...UNCONFIRMED,
@@ -116,7 +116,7 @@ const listKeysSchema = {
   security: bearer,
   querystring: PageQuery,
   response: {
-    200: answer(Type.Array(ApiKey), 'API keys, newest first', 'Link?'),
+    200: response(Type.Array(ApiKey), 'API keys, newest first', 'Link?'),
     ...errors([400, 401, 422, 500, 503], [], BAD_PAGE)
   }
 }
@@ -129,7 +129,7 @@ const getKeySchema = {
   security: bearer,
   params: IdParams,
   response: {
-    200: answer(ApiKey, 'The API key'),
+    200: response(ApiKey, 'The API key'),
     ...errors([400, 401, 404, 422, 500, 503], [], NO_PARAMETERS)
   }
 }

@@ -10,7 +10,7 @@ import { describeFailure, isPermanent, type SendMail } from './transport.ts'
 
 /** Mails that a process sends at the same time. */
 const MAX_SENDING = 4
-/** Time limit from the claim to the server's answer; shorter than a claim, which lapses after 60 s. */
+/** Time limit from the claim to the server's response; shorter than a claim, which lapses after 60 s. */
 const SEND_LIMIT_MS = 45_000
 /** How long a shutdown waits for the mails under way. */
 const SHUTDOWN_LIMIT_MS = 3_000

@@ -67,7 +67,7 @@ export const passwordResetRoutes: FastifyPluginAsyncTypebox = async (app) => {
       const user = await requestLink(database, 'password_reset', isEmailAddress(email) ? email : NOBODY)
       auditRequest(request, 'password_reset_requested', { user, email_hash: app.hashEmail(email) })
     })
-    // After the wait: sending would slow the answers to known addresses.
+    // After the wait: sending would slow the responses to known addresses.
     app.wakeMailSender()
     return sendWithoutBody(reply.code(202))
   })

@@ -4,7 +4,8 @@ import type { FastifyReply, FastifyRequest } from 'fastify'
 import { ForeignOriginError, InvalidRefreshTokenError } from '../../../errors.ts'
 import { allowTypeWithoutBody } from '../../../http/json-body.ts'
 import { sendWithoutBody } from '../../../http/responses.ts'
-import { answer, BODY_ERRORS, errors, MALFORMED_JSON, NO_PARAMETERS, nothing } from '../../../http/schemas.ts'
+import { response, BODY_ERRORS, errors, MALFORMED_JSON, NO_PARAMETERS,
+  nothing } from '../../../http/schemas.ts'
 import { hashToken } from '../../../infra/system/identifiers.ts'
 import { limitByAddress } from '../request-limits.ts'
 import { AccessToken, EXAMPLE_TOKENS, User, userRecord } from '../schemas.ts'
@@ -47,7 +48,7 @@ const renewBrowserSessionSchema = {
     Type.Null()
   ], { examples: [{ refresh_token: EXAMPLE_TOKENS.refresh_token }] }),
   response: {
-    200: answer(BrowserSession, 'A new access token, and the account', 'Set-Cookie'),
+    200: response(BrowserSession, 'A new access token, and the account', 'Set-Cookie'),
     ...REFUSED,
     ...errors([...BODY_ERRORS, 403, 422, 429, 500, 503], [], {
       ...MALFORMED_JSON,
@@ -101,8 +102,8 @@ export const browserSessionRoutes: FastifyPluginAsyncTypebox = async (app) => {
       return await use(token)
     } catch (error) {
       if (!(error instanceof InvalidRefreshTokenError) || !cookie.isIn(request)) throw error
-      // When another tab, or this one before a reload, has just renewed the session, that answer carries the
-      // next cookie. The browser may receive it before this answer, which must not delete it.
+      // When another tab, or this one before a reload, has just renewed the session, that response carries
+      // the next cookie. The browser may receive it before this response, which must not delete it.
       if (token !== undefined && await hasSuccessor(database, hashToken(token))) {
         reply.header('retry-after', NEXT_COOKIE_SECONDS)
       } else cookie.clear(reply)

@@ -5,7 +5,7 @@ import { InvalidRefreshTokenError, NotFoundError } from '../../../errors.ts'
 import { auditRequest } from '../../../http/audit.ts'
 import { pageOf, PageQuery, takePage } from '../../../http/pagination.ts'
 import { sendWithoutBody } from '../../../http/responses.ts'
-import { answer, BAD_PAGE, bearer, BODY_ERRORS, errors, IdParams, MALFORMED_JSON, NO_PARAMETERS,
+import { response, BAD_PAGE, bearer, BODY_ERRORS, errors, IdParams, MALFORMED_JSON, NO_PARAMETERS,
   nothing } from '../../../http/schemas.ts'
 import { requestConfirmationRoutes } from '../email-confirmations.ts'
 import { revokeSessions } from '../revocation-repository.ts'
@@ -40,7 +40,7 @@ const meSchema = {
   description: 'The account to which the access token belongs.',
   security: bearer,
   response: {
-    200: answer(CurrentUser, 'The account'),
+    200: response(CurrentUser, 'The account'),
     ...errors([400, 401, 422, 500, 503], [], NO_PARAMETERS)
   }
 }
@@ -69,7 +69,7 @@ const listSessionsSchema = {
   security: bearer,
   querystring: PageQuery,
   response: {
-    200: answer(Type.Array(ListedSession), 'Sessions, newest first', 'Link?'),
+    200: response(Type.Array(ListedSession), 'Sessions, newest first', 'Link?'),
     ...errors([400, 401, 422, 500, 503], [], BAD_PAGE)
   }
 }

@@ -72,7 +72,7 @@ function describeContent (
     'content-disposition': disposition,
     'content-length': range === 'whole' ? file.byteSize : range.last - range.first + 1
   })
-  // The name of a download could not be read. Caches must not keep the answer for a year.
+  // The name of a download could not be read. Caches must not keep the response for a year.
   if (disposition === 'attachment') reply.header('cache-control', 'no-cache')
   if (range !== 'whole') {
     reply.code(206).header('content-range', `bytes ${range.first}-${range.last}/${file.byteSize}`)

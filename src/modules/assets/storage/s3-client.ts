@@ -78,7 +78,7 @@ export class Bucket {
   }
 
   /**
-   * Sends a request. The answer must begin within S3_TIMEOUT_MS plus the longest time for `bytes`.
+   * Sends a request. The response must begin within S3_TIMEOUT_MS plus the longest time for `bytes`.
    *
    * @throws the SDK's error
    */
@@ -148,7 +148,7 @@ export function reasonOf (error: unknown): { status: number | undefined, code: s
   const { name = 'Error', Code, message = '', $metadata } = error as SdkError
   const status = $metadata?.httpStatusCode
   if (name === 'AbortError' || name === 'TimeoutError') {
-    return { status, code: 'TimeoutError', message: 'no answer in time' }
+    return { status, code: 'TimeoutError', message: 'no response in time' }
   }
   const system = (error as NodeJS.ErrnoException).code
   return { status, code: Code ?? (typeof system === 'string' ? system : name), message }

@@ -80,11 +80,11 @@ export class S3Store implements FileStore {
   }
 
   async #openWhole (path: string): Promise<OpenFile | undefined> {
-    const answer = await this.#bucket.find(new GetObjectCommand(this.#bucket.object(path)))
-    if (answer === undefined) return undefined
-    const stream = withIdleTimeout(answer.Body as Readable, this.#bucket.timeoutMs)
+    const response = await this.#bucket.find(new GetObjectCommand(this.#bucket.object(path)))
+    if (response === undefined) return undefined
+    const stream = withIdleTimeout(response.Body as Readable, this.#bucket.timeoutMs)
     return {
-      ...infoOf(answer),
+      ...infoOf(response),
       read: async () => stream,
       close: async () => {
         stream.destroy()
@@ -99,18 +99,18 @@ export class S3Store implements FileStore {
       ...info,
       read: async (first = 0, last = info.byteSize - 1) => {
         const range = { Range: `bytes=${first}-${last}`, IfMatch: info.etag }
-        const answer = await this.#bucket
+        const response = await this.#bucket
           .find(new GetObjectCommand({ ...this.#object(key), ...range }))
-        if (answer === undefined) throw new NotFoundError() // removed in between
-        return withIdleTimeout(answer.Body as Readable, this.#bucket.timeoutMs)
+        if (response === undefined) throw new NotFoundError() // removed in between
+        return withIdleTimeout(response.Body as Readable, this.#bucket.timeoutMs)
       },
       close: async () => {}
     }
   }
 
   async stat (key: string): Promise<FileInfo | undefined> {
-    const answer = await this.#bucket.find(new HeadObjectCommand(this.#object(key)))
-    return answer && infoOf(answer)
+    const response = await this.#bucket.find(new HeadObjectCommand(this.#object(key)))
+    return response && infoOf(response)
   }
 
   async remove (key: string): Promise<boolean> {

@@ -202,7 +202,7 @@ export class S3Upload {
       await this.#bucket.send(command, { signal, bytes: this.#byteSize / 16 })
     } catch (error) {
       if (reasonOf(error).code !== 'NoSuchUpload') throw error
-      // An earlier attempt may have succeeded although its answer was lost.
+      // An earlier attempt may have succeeded although its response was lost.
       const { ContentLength } = await this.#bucket.send(new HeadObjectCommand(this.#object), { signal })
       if (ContentLength !== this.#byteSize) throw error
     }

@@ -42,7 +42,8 @@ export function dimensionsSpan (head: Uint8Array, contentType: string): Span | u
 }
 
 /**
- * Returns width and height in pixels of the upright picture; undefined if they can't be read.
+ * Returns width and height in pixels of the picture with its orientation applied; undefined if they can't be
+ * read.
  *
  * @param bytes the part that `dimensionsSpan` returned. Its ArrayBuffer must contain nothing else, because
  *   `image-size` reads past the end of a view

@@ -12,9 +12,9 @@ const FRAME_BYTES = 5
 const NOTHING = Buffer.alloc(0)
 
 /**
- * Finds the dimensions of an upright JPEG while the file arrives, because some phones write megabytes of
- * depth maps before them. Holds the Exif segment in memory until it is complete, at most 64 KiB. The number
- * of segments isn't limited, because the smallest ones take less than 0.1 microseconds each.
+ * Finds the dimensions of a JPEG that has no orientation while the file arrives, because some phones write
+ * megabytes of depth maps before them. Holds the Exif segment in memory until it is complete, at most 64 KiB.
+ * The number of segments isn't limited, because the smallest ones take less than 0.1 microseconds each.
  */
 export class JpegDimensionsReader {
   /** Undefined until they are found. Stays undefined if the file is not a valid JPEG. */

@@ -33,7 +33,7 @@ export function createUploadHandler (app: FastifyInstance): (request: FastifyReq
     for (const timer of timers) clearTimeout(timer)
   })
 
-  /** For an INSERT without an answer. The file must stay as long as the row may still appear. */
+  /** For an INSERT without a response. The file must stay as long as the row may still appear. */
   function removeLaterUnlessReferenced (key: string): void {
     const timer = setTimeout(() => {
       timers.delete(timer)

@@ -6,7 +6,7 @@ import type { Dimensions } from '../upload/orientation.ts'
 export interface PictureTask {
   /** The type that was detected when the file was uploaded. */
   readonly contentType: string
-  /** Upright dimensions of the original, in pixels, as the service knows them. */
+  /** Dimensions of the original with its orientation applied, in pixels, as the service knows them. */
   readonly original: Dimensions
   readonly maxPixels: number
   /** Dimensions of the variant. */

@@ -1,5 +1,5 @@
 import sharp, { type Metadata, type Sharp } from 'sharp'
-import { endProcess, serveTasks, type HandlerAnswer } from '../../../infra/isolated-process/serve-tasks.ts'
+import { endProcess, serveTasks, type HandlerResponse } from '../../../infra/isolated-process/serve-tasks.ts'
 import type { Dimensions } from '../upload/orientation.ts'
 import type { PictureResult, PictureTask } from './picture-task.ts'
 
@@ -32,7 +32,7 @@ sharp.unblock({ operation: LOADERS })
 
 serveTasks({ variant: makeVariant })
 
-async function makeVariant (task: PictureTask, bytes: Buffer): Promise<HandlerAnswer<PictureResult>> {
+async function makeVariant (task: PictureTask, bytes: Buffer): Promise<HandlerResponse<PictureResult>> {
   const stopTimer = limitProcessorTime()
   try {
     const made = await make(task, bytes)

@@ -41,8 +41,8 @@ export interface VariantMakerOptions {
 /** `again`: the row of the original has changed. `elsewhere`: another replica is making the variant. */
 type Outcome = 'made' | 'missing' | 'again' | 'elsewhere'
 
-/** The answer of the child process, or `missing` if the original has no file. */
-type Answer =
+/** The response of the child process, or `missing` if the original has no file. */
+type Response =
   | Exclude<PictureResult, { outcome: 'made' }>
   | { readonly outcome: 'staged', readonly file: StagedFile }
   | { readonly outcome: 'missing' }
@@ -142,15 +142,15 @@ export class VariantMaker {
   async #make (original: Asset, variant: Variant): Promise<Outcome> {
     const { database, files, log } = this.#options
     const { id: asset, storageKey } = original
-    const answer = await this.#ask(original, variant)
-    const { outcome } = answer
+    const response = await this.#ask(original, variant)
+    const { outcome } = response
     if (outcome === 'missing') return outcome
-    if (outcome === 'staged') return await this.#publish(storageKey, answer.file)
+    if (outcome === 'staged') return await this.#publish(storageKey, response.file)
     if (outcome === 'mismatch') {
-      await correctDimensions(database, storageKey, answer.original)
+      await correctDimensions(database, storageKey, response.original)
       return 'again'
     }
-    log.warn({ asset, outcome, reason: answer.reason }, 'a variant of a picture could not be made')
+    log.warn({ asset, outcome, reason: response.reason }, 'a variant of a picture could not be made')
     if (outcome === 'too_costly') {
       this.counts.failed++
       const isLast = await countVariantFailure(database, storageKey, MAX_FAILURES)
@@ -164,7 +164,7 @@ export class VariantMaker {
   }
 
   /** Asks the child process. If the picture makes it end, the picture counts as too costly. */
-  async #ask (original: Asset, variant: Variant): Promise<Answer> {
+  async #ask (original: Asset, variant: Variant): Promise<Response> {
     const { files, log, process, settings } = this.#options
     const file = await files.open(original.storageKey, true)
     if (file === undefined) return { outcome: 'missing' }
@@ -178,7 +178,7 @@ export class VariantMaker {
     }
     let staging: Promise<StagedFile> | undefined
     try {
-      return await process.run<PictureResult, Answer>({
+      return await process.run<PictureResult, Response>({
         kind: 'variant',
         task,
         input: await file.read(),

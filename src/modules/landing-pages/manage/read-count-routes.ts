@@ -6,7 +6,7 @@ import { listReads, STEP_MS, type ReadCountRange } from '../read-count-repositor
 import { readCountsSchema, type ReadCountsQuery } from '../read-count-schemas.ts'
 import { ownPage } from './write-checks.ts'
 
-/** Hours or days in an answer. */
+/** Hours or days in a response. */
 const MAX_ENTRIES = 750
 /** The same without `from`. */
 const DEFAULT_ENTRIES = { hour: 24, day: 30 }

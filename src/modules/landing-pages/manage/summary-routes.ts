@@ -1,6 +1,6 @@
 import type { FastifyPluginAsyncTypebox } from '@fastify/type-provider-typebox'
 import type { KeyedSemaphore } from '../../../infra/system/keyed-semaphore.ts'
-import { nextTurn } from '../../../infra/system/turns.ts'
+import { yieldToEventLoop } from '../../../infra/system/event-loop.ts'
 import { pageOf, takePage } from '../../../http/pagination.ts'
 import { listSummaries, type Hours, type PageSummary } from '../list-repository.ts'
 import { HOURS, listSummariesSchema } from '../summary-schemas.ts'
@@ -29,7 +29,7 @@ export const summaryRoutes: FastifyPluginAsyncTypebox<{ lists: KeyedSemaphore<nu
         searched += summary.start.length
         if (searched < SLICE_LENGTH) continue
         searched = 0
-        await nextTurn()
+        await yieldToEventLoop()
       }
       return records
     })

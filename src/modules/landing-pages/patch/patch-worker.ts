@@ -1,4 +1,4 @@
-import { serveTasks, type HandlerAnswer } from '../../../infra/isolated-process/serve-tasks.ts'
+import { serveTasks, type HandlerResponse } from '../../../infra/isolated-process/serve-tasks.ts'
 import { applyJsonPatch } from './json-patch.ts'
 import { applyMergePatch } from './merge-patch.ts'
 import { PatchError, type PatchProblem } from './patch-error.ts'
@@ -19,14 +19,16 @@ export interface PatchTask {
 /** The patched document, or why there is none. Errors of own classes would not survive the way back. */
 export type PatchOutcome = { readonly document: string } | { readonly problem: PatchProblem }
 
-const handlerOf =
-  (apply: typeof applyJsonPatch) => ({ document, patch, limits }: PatchTask): HandlerAnswer<PatchOutcome> => {
-    try {
-      return { result: { document: apply(document, patch, limits) } }
-    } catch (error) {
-      if (!(error instanceof PatchError)) throw error
-      return { result: { problem: { status: error.status, messages: error.messages } } }
-    }
+const handlerOf = (apply: typeof applyJsonPatch) =>
+(
+  { document, patch, limits }: PatchTask
+): HandlerResponse<PatchOutcome> => {
+  try {
+    return { result: { document: apply(document, patch, limits) } }
+  } catch (error) {
+    if (!(error instanceof PatchError)) throw error
+    return { result: { problem: { status: error.status, messages: error.messages } } }
   }
+}
 
 serveTasks({ json: handlerOf(KINDS.json), merge: handlerOf(KINDS.merge) })

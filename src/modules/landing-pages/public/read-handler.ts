@@ -60,7 +60,7 @@ export class ReadHandler {
     const address = this.#app.addressOf(request)
     if (reply.raw.socket === null) {
       if (!mayBePipelined(request)) return reply.hijack()
-      this.#app.unreadAnswers.addWaitingRead(request.raw.socket, [ownerOf(address)], reply.raw)
+      this.#app.unreadResponses.addWaitingRead(request.raw.socket, [ownerOf(address)], reply.raw)
     }
     checkHead(request)
     const now = clock.now()
@@ -178,7 +178,7 @@ export class ReadHandler {
   #countUnread ({ request }: Read, document: CachedDocument): void {
     const owner = ownerOf(this.#app.addressOf(request))
     const size = (): number => this.#documents.holds(document) ? 0 : document.size
-    this.#app.unreadAnswers.addPart(request.raw.socket, [owner], document, size)
+    this.#app.unreadResponses.addPart(request.raw.socket, [owner], document, size)
   }
 
   #refuseCondition (
@@ -234,7 +234,7 @@ function evaluate (
   return !isIgnored && isNotModified(headers, { etag, modifiedAt }) ? 'not modified' : 'true'
 }
 
-/** Who counts for an answer that isn't read. */
+/** Who counts for a response that isn't read. */
 const ownerOf = ({ counted }: ClientAddress): string => `address ${counted}`
 
 /** The header lines that differ between responses: the request id and the remaining reads. */

@@ -155,21 +155,21 @@ export class SharedDocuments {
   }
 
   /** Runs a command for each group of keys that one command may name. Returns all results in order. */
-  async #inGroups<Item, Answer> (
+  async #inGroups<Item, Response> (
     items: readonly Item[],
     publicIdOf: (item: Item) => string,
-    command: (connection: RedisCommands, group: readonly Item[]) => Promise<readonly Answer[]>
-  ): Promise<Answer[]> {
+    command: (connection: RedisCommands, group: readonly Item[]) => Promise<readonly Response[]>
+  ): Promise<Response[]> {
     const groups = this.#redis.groups(items, (item) => redisKey(publicIdOf(item)))
     const byGroup = await this.#redis.run(async (connection) =>
       await Promise.all(groups.map(async (group) => await command(connection, group)))
     )
-    if (groups.length === 1) return [...byGroup[0] as readonly Answer[]]
-    const answers = new Map<Item, Answer>()
+    if (groups.length === 1) return [...byGroup[0] as readonly Response[]]
+    const responses = new Map<Item, Response>()
     for (const [place, group] of groups.entries()) {
-      for (const [index, item] of group.entries()) answers.set(item, byGroup[place]?.[index] as Answer)
+      for (const [index, item] of group.entries()) responses.set(item, byGroup[place]?.[index] as Response)
     }
-    return items.map((item) => answers.get(item) as Answer)
+    return items.map((item) => responses.get(item) as Response)
   }
 }
 

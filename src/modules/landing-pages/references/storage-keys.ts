@@ -1,4 +1,4 @@
-import { nextTurn } from '../../../infra/system/turns.ts'
+import { yieldToEventLoop } from '../../../infra/system/event-loop.ts'
 
 // Finds what may be storage keys of assets in the text of a document: 22 letters and digits, mostly with an
 // extension (docs/adr/0025-references-to-assets.md).
@@ -46,7 +46,7 @@ export async function findStorageKeys (
     }
     if (end - pausedAt > SLICE_LENGTH) {
       pausedAt = end
-      await nextTurn()
+      await yieldToEventLoop()
     }
   }
   return [...existing, ...keys]

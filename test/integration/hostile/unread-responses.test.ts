@@ -32,7 +32,7 @@ async function startService (t: Test, settings: Record<string, string> = {}) {
   const requestFrom = (address: string, path: string): string =>
     requestOf(path, { 'X-Forwarded-For': address, Authorization: account.headers.authorization })
 
-  /** Asks for something and doesn't read the answer. */
+  /** Asks for something and doesn't read the response. */
   function ask (address: string, path: string): Socket {
     const socket = connect(Number(new URL(url).port), '127.0.0.1').on('error', () => {}).pause()
     t.teardown(() => socket.destroy())
@@ -54,27 +54,30 @@ async function startService (t: Test, settings: Record<string, string> = {}) {
   return { app, ask, requestFrom, closed, unsent, create }
 }
 
-/** Reads an answer to its end. Returns false if the service closes the connection before. */
+/** Reads a response to its end. Returns false if the service closes the connection before. */
 async function isWhole (socket: Socket): Promise<boolean> {
   socket.resume()
   return await until(
     () => socket.bytesRead > DOCUMENT ? 'whole' : socket.closed && 'cut',
-    'the answer ends'
+    'the response ends'
   ) ===
     'whole'
 }
 
-t.test('an account whose answers are not read loses connections, from any number of addresses', async (t) => {
+t.test('an account whose responses are not read loses connections, from any number of addresses', async (t) => {
   const { app, ask, closed, unsent, create } = await startService(t)
   const { id, public_id: publicId } = await create('x')
   const asked: Socket[] = []
   for (let n = 0; n < 5; n++) {
     asked.push(ask(`192.0.2.${n}`, `/manage/landing_pages/${id}`))
-    await until(async () => await unsent() >= DOCUMENT && await closed('memory') === n, 'one answer is left')
+    await until(
+      async () => await unsent() >= DOCUMENT && await closed('memory') === n,
+      'one response is left'
+    )
   }
   t.ok(await unsent() <= MEMORY)
-  const answers = await Promise.all(asked.map(isWhole))
-  t.equal(answers.filter(Boolean).length, 1, 'the answer that is left is sent')
+  const responses = await Promise.all(asked.map(isWhole))
+  t.equal(responses.filter(Boolean).length, 1, 'the response that is left is sent')
   t.equal((await app.inject(`/landing_pages/${publicId}`)).statusCode, 200)
 })
 
@@ -85,8 +88,8 @@ t.test('an address loses connections whose documents are not in the cache any mo
   const other = ask('192.0.2.2', `/landing_pages/${pages[0]?.public_id}`)
   await until(async () => await closed('memory') === 2, 'connections are closed')
   t.ok(await unsent() <= MEMORY)
-  const answers = await Promise.all(asked.map(isWhole))
-  t.equal(answers.filter(Boolean).length, 1)
+  const responses = await Promise.all(asked.map(isWhole))
+  t.equal(responses.filter(Boolean).length, 1)
   t.ok(await isWhole(other))
   await createPage(app, await signUp(app), '{}')
 })
@@ -105,7 +108,7 @@ t.test('a record is counted although a document from the cache follows it', asyn
   await until(async () => await closed('memory') === 1, 'one connection is closed')
 })
 
-t.test('all unread answers together stay within the memory', async (t) => {
+t.test('all unread responses together stay within the memory', async (t) => {
   const { ask, unsent, closed, create } = await startService(t, { CACHE_MAX_BYTES: '0' })
   const count = 7
   const pages = []
@@ -117,7 +120,7 @@ t.test('all unread answers together stay within the memory', async (t) => {
   t.ok(await unsent() <= MEMORY)
 })
 
-t.test('pipelined reads that wait behind an unread answer are counted', async (t) => {
+t.test('pipelined reads that wait behind an unread response are counted', async (t) => {
   const { app, ask, requestFrom, closed, create } = await startService(t, {
     MAX_UNREAD_BYTES: String(MEBIBYTE),
     RATE_LIMIT_PUBLIC: '1000000'
@@ -152,19 +155,19 @@ t.test('a connection that takes no byte for 30 s is closed, one that takes some 
   t.intercept(clock, 'now', { value: () => now })
   const path = `/manage/landing_pages/${id}`
   const slow = ask('192.0.2.1', path)
-  await until(async () => await unsent() > 0, 'the slow reader has an answer')
+  await until(async () => await unsent() > 0, 'the slow reader has a response')
   const before = await unsent()
   const other = await createPage(app, await signUp(app), '{}')
   const stalled = ask('192.0.2.2', path)
   const gone = once(stalled, 'close')
-  await until(async () => await unsent() > before || await closed('memory') > 0, 'both have an answer')
+  await until(async () => await unsent() > before || await closed('memory') > 0, 'both have a response')
   t.equal(await closed('memory'), 0)
   for (let step = 0; step < 2; step++) {
     now += STALL_MS * 0.6
     // The peer's window opens only after a good part of what it buffers is read.
     for (let read = 0; read < 3 * MEBIBYTE;) read += (await once(slow.resume(), 'data'))[0].length
     slow.pause()
-    app.unreadAnswers.sweep()
+    app.unreadResponses.sweep()
   }
   t.equal(await closed('stalled'), 1)
   stalled.resume()

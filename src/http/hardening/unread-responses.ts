@@ -1,5 +1,5 @@
-// Attack: many large answers that are asked for and never read, until the memory is used up.
-// Test: test/integration/hostile/unread-answers.test.ts
+// Attack: many large responses that are asked for and never read, until the memory is used up.
+// Test: test/integration/hostile/unread-responses.test.ts
 // nginx: stops it for documents, which its buffers hold as a whole
 
 import type { ServerResponse } from 'node:http'
@@ -12,7 +12,7 @@ import { currentResponse, writeQueueLength } from './node-internals.ts'
 
 declare module 'fastify' {
   interface FastifyInstance {
-    unreadAnswers: UnreadAnswers
+    unreadResponses: UnreadResponses
   }
 }
 
@@ -27,45 +27,45 @@ const SUDDEN_SHARE = 1 / 8
 /** What a pipelined public read takes until its turn. */
 const WAITING_READ_BYTES = 4096
 
-/** A connection, and the answers that it hasn't taken yet. */
+/** A connection, and the responses that it hasn't taken yet. */
 interface Connection {
   readonly socket: Socket
-  /** The address and the account of the last answer that was counted. */
+  /** The address and the account of the last response that was counted. */
   owners: readonly string[]
   /** Whether it has answers with bytes of their own. */
   hasOwnBytes: boolean
   /** Public reads that wait for their turn. */
   waitingReads: number
-  /** Objects that the answers share with others, and functions that return their sizes. */
+  /** Objects that the responses share with others, and functions that return their sizes. */
   readonly parts: Map<object, () => number>
   /** The unsent bytes at the last sweep: all, and those of the write that is under way. */
   unsent: number
   queued: number
   progressAt: number
-  /** The memory that its answers take, in bytes. */
+  /** The memory that its responses take, in bytes. */
   held: number
 }
 
 /**
- * Counts the memory of answers that clients haven't taken, and closes connections that hold too much of it. A
- * sweep over all connections does that, so that public reads needn't.
+ * Counts the memory of responses that clients haven't taken, and closes connections that hold too much of it.
+ * A sweep over all connections does that, so that public reads needn't.
  */
-export class UnreadAnswers {
+export class UnreadResponses {
   readonly #maxBytes: number
   readonly #connections = new Map<Socket, Connection>()
   /** The parts that the last sweep found, and later ones. */
   #parts = new Set<object>()
-  /** Bytes of answers since the last sweep. */
+  /** Bytes of responses since the last sweep. */
   #recent = 0
   #held = 0
   readonly #closed = { stalled: 0, memory: 0 }
 
-  /** @param maxBytes for all answers; an address or account gets a quarter, and at least one answer */
+  /** @param maxBytes for all responses; an address or account gets a quarter, and at least one response */
   constructor (maxBytes: number) {
     this.#maxBytes = maxBytes
   }
 
-  /** Bytes of unsent answers at the last sweep. */
+  /** Bytes of unsent responses at the last sweep. */
   get held (): number {
     return this.#held
   }
@@ -91,7 +91,7 @@ export class UnreadAnswers {
     socket.once('close', () => this.#connections.delete(socket))
   }
 
-  /** Counts an answer for its owners until it is sent. All earlier answers of the connection are sent. */
+  /** Counts a response for its owners until it is sent. All earlier responses of the connection are sent. */
   add (socket: Socket, owners: readonly string[], bytes: number): void {
     const connection = this.#connections.get(socket)
     if (connection === undefined) return
@@ -101,7 +101,7 @@ export class UnreadAnswers {
     this.#grow(bytes)
   }
 
-  /** Counts an object that answers share, once for all of them. `size` returns 0 while it is cached. */
+  /** Counts an object that responses share, once for all of them. `size` returns 0 while it is cached. */
   addPart (socket: Socket, owners: readonly string[], part: object, size: () => number): void {
     const connection = this.#connections.get(socket)
     if (connection === undefined) return
@@ -180,7 +180,7 @@ export class UnreadAnswers {
     for (let limit = share; limit >= 1 && (limit === share || this.#held > this.#maxBytes); limit /= 2) {
       for (const connection of holders) {
         const { held, owners } = connection
-        // An answer that is larger than a share is sent when there is no other.
+        // A response that is larger than a share is sent when there is no other.
         const isTooMuch = (own = 0): boolean => own > limit && (limit === share ? own : this.#held) > held
         if (held === 0 || !owners.some((owner) => isTooMuch(heldBy.get(owner)))) continue
         if (limit < share && this.#held <= this.#maxBytes) return
@@ -198,21 +198,21 @@ export class UnreadAnswers {
   }
 }
 
-/** Counts the answers of all routes but the public read, which counts its own. */
-export function countUnreadAnswers (scope: FastifyInstance): void {
+/** Counts the responses of all routes but the public read, which counts its own. */
+export function countUnreadResponses (scope: FastifyInstance): void {
   scope.addHook('onSend', (request, _reply, payload, done) => {
     const owners = [`address ${scope.addressOf(request).counted}`]
     if (request.userId !== undefined) owners.push(`user ${request.userId}`)
     const bytes = typeof payload === 'string' || Buffer.isBuffer(payload) ? Buffer.byteLength(payload) : 0
-    scope.unreadAnswers.add(request.raw.socket, owners, bytes)
+    scope.unreadResponses.add(request.raw.socket, owners, bytes)
     done(null, payload)
   })
 }
 
-/** @param maxBytes for unsent answers of this process */
+/** @param maxBytes for unsent responses of this process */
 export default fp<{ maxBytes: number }>(async (app, { maxBytes }) => {
-  const unread = new UnreadAnswers(maxBytes)
-  app.decorate('unreadAnswers', unread)
+  const unread = new UnreadResponses(maxBytes)
+  app.decorate('unreadResponses', unread)
   app.server.on('connection', (socket: Socket) => unread.open(socket))
   // If this process was suspended, the sockets report what was sent meanwhile only after the timers.
   const timer = setInterval(() => setImmediate(() => unread.sweep()), SWEEP_INTERVAL_MS).unref()
@@ -234,4 +234,4 @@ export default fp<{ maxBytes: number }>(async (app, { maxBytes }) => {
     () => unread.closed,
     'reason'
   )
-}, { name: 'unread-answers', dependencies: ['metrics'] })
+}, { name: 'unread-responses', dependencies: ['metrics'] })

@@ -3,11 +3,11 @@ import { brotliDecompressSync, gunzipSync } from 'node:zlib'
 import { sha256 } from './documents.ts'
 import type { Counts, Request } from './generators/types.ts'
 
-// A rate counts only if the answers are right. Every turn begins with one answer that is checked completely,
-// and the generator's counts must be consistent with it.
+// A rate counts only if the responses are right. Every turn begins with one response that is checked
+// completely, and the generator's counts must be consistent with it.
 
-/** A contender gave a wrong answer. `message` names the contender and the difference. */
-export class WrongAnswerError extends Error {}
+/** A contender gave a wrong response. `message` names the contender and the difference. */
+export class WrongResponseError extends Error {}
 
 export interface Expected {
   readonly status: 200 | 304 | 429
@@ -17,7 +17,7 @@ export interface Expected {
   readonly headers: Readonly<Record<string, RegExp>>
 }
 
-export interface Answer {
+export interface Response {
   readonly status: number
   readonly headers: IncomingHttpHeaders
   readonly body: Buffer
@@ -25,10 +25,10 @@ export interface Answer {
   readonly wireBytes: number
 }
 
-const ANSWER_TIMEOUT_MS = 10_000
+const RESPONSE_TIMEOUT_MS = 10_000
 
 /** Sends one request on a connection of its own. */
-export async function ask (port: number, { path, headers }: Request): Promise<Answer> {
+export async function ask (port: number, { path, headers }: Request): Promise<Response> {
   return await new Promise((resolve, reject) => {
     const sent = httpRequest({
       host: '127.0.0.1',
@@ -36,7 +36,7 @@ export async function ask (port: number, { path, headers }: Request): Promise<An
       path,
       headers,
       agent: false,
-      timeout: ANSWER_TIMEOUT_MS
+      timeout: RESPONSE_TIMEOUT_MS
     }, (response) => {
       const chunks: Buffer[] = []
       response.on('data', (chunk: Buffer) => chunks.push(chunk))
@@ -49,22 +49,26 @@ export async function ask (port: number, { path, headers }: Request): Promise<An
           wireBytes: response.socket.bytesRead
         }))
     })
-    sent.on('timeout', () => sent.destroy(new Error(`no answer within ${ANSWER_TIMEOUT_MS / 1000} s`)))
+    sent.on('timeout', () => sent.destroy(new Error(`no response within ${RESPONSE_TIMEOUT_MS / 1000} s`)))
     sent.on('error', reject)
     sent.end()
   })
 }
 
-/** @throws {WrongAnswerError} */
-export function checkAnswer (contender: string, { status, headers, body }: Answer, expected: Expected): void {
+/** @throws {WrongResponseError} */
+export function checkResponse (
+  contender: string,
+  { status, headers, body }: Response,
+  expected: Expected
+): void {
   const fail = (what: string): never => {
-    throw new WrongAnswerError(`${contender}: ${what}`)
+    throw new WrongResponseError(`${contender}: ${what}`)
   }
-  if (status !== expected.status) fail(`the answer's status is ${status} instead of ${expected.status}`)
+  if (status !== expected.status) fail(`the response's status is ${status} instead of ${expected.status}`)
   for (const [name, pattern] of Object.entries(expected.headers)) {
     const value = headers[name]
     if (!pattern.test(String(value ?? ''))) {
-      fail(`the answer's ${name} is ${
+      fail(`the response's ${name} is ${
         value === undefined ? 'missing' : `"${String(value)}"`
       }, which ${pattern} doesn't match`)
     }
@@ -81,12 +85,12 @@ export function checkAnswer (contender: string, { status, headers, body }: Answe
 }
 
 /**
- * Compares the generator's counts with the expected answer.
+ * Compares the generator's counts with the expected response.
  *
- * @param wireBytes size of one answer
- * @param connections number of connections; each may have had its last answer cut off
- * @param others number of answers that may have another status
- * @throws {WrongAnswerError}
+ * @param wireBytes size of one response
+ * @param connections number of connections; each may have had its last response cut off
+ * @param others number of responses that may have another status
+ * @throws {WrongResponseError}
  */
 export function checkCounts (
   contender: string,
@@ -97,7 +101,7 @@ export function checkCounts (
   others: number
 ): void {
   const fail = (what: string): never => {
-    throw new WrongAnswerError(`${contender}: ${what}`)
+    throw new WrongResponseError(`${contender}: ${what}`)
   }
   if (counts.requests === 0) fail('no request was answered')
   if (counts.socketErrors > 0) {
@@ -111,10 +115,10 @@ export function checkCounts (
     }`)
   }
   // Numbers in the headers vary in length.
-  const perAnswer = counts.bytes / counts.requests
+  const perResponse = counts.bytes / counts.requests
   const tolerance = Math.max(64, 0.03 * wireBytes) + (connections + others) * wireBytes / counts.requests
-  if (Math.abs(perAnswer - wireBytes) > tolerance) {
-    fail(`the answers had ${Math.round(perAnswer)} bytes on average, the checked one had ${wireBytes}`)
+  if (Math.abs(perResponse - wireBytes) > tolerance) {
+    fail(`the responses had ${Math.round(perResponse)} bytes on average, the checked one had ${wireBytes}`)
   }
 }
 

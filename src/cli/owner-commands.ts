@@ -19,7 +19,7 @@ const ID = ['<id>', 'the id of the page', parseId] as const
 const CHANGE_HELP = `
 If standard input is a terminal, it shows the changes and asks first. Prints the new ETag to standard error.`
 
-export function addPageCommands (program: Command): void {
+export function addOwnerCommands (program: Command): void {
   const pages = program.command('pages')
     .description('list, read, write and restore pages through the API; take down a page of any account')
   addReadCommands(pages)

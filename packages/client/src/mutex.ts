@@ -1,15 +1,15 @@
 /** Runs pieces of work one after the other. */
-export class Turns {
+export class Mutex {
   readonly #lockName: string | undefined
   #queue: Promise<unknown> = Promise.resolve()
 
-  /** @param lockName the same for all clients that take turns; undefined for a client by itself */
+  /** @param lockName the same for all clients that exclude each other; undefined for a client by itself */
   constructor (lockName: string | undefined) {
     this.#lockName = lockName
   }
 
-  /** Waits for the turn, and runs `work`. */
-  async take<T> (work: () => Promise<T>): Promise<T> {
+  /** Runs `work` when all earlier work is done. */
+  async run<T> (work: () => Promise<T>): Promise<T> {
     // Private tokens need no lock. A sandboxed frame can't share tokens, and its requests for a lock fail.
     const locks = this.#lockName === undefined ? undefined : getWebLocks()
     if (locks !== undefined) return await locks.request(this.#lockName as string, work)
