@@ -1,10 +1,13 @@
 import type { FastifyInstance } from 'fastify'
 import fp from 'fastify-plugin'
+import type { StatementRunner } from '../../infra/postgres/statement.ts'
 import { isDatabaseUnavailable } from '../../infra/postgres/unavailable.ts'
 import { runPeriodically } from '../../infra/system/periodic-task.ts'
 import { addCounter, addGauge } from '../../infra/telemetry/metrics.ts'
-import { findBegunDeletions } from './deletion-repository.ts'
-import { finishDeletion } from './finish-deletion.ts'
+import { revokeAccess } from '../accounts/index.ts'
+import { removeAssetsOf, type FileStore, type RemovedAssets } from '../assets/index.ts'
+import { deletePagesOf } from '../landing-pages/index.ts'
+import { deleteUser, findBegunDeletions } from './deletion-repository.ts'
 
 declare module 'fastify' {
   interface FastifyInstance {
@@ -20,8 +23,51 @@ const START_DELAY_MS = 1000
 /** Interval of attempts after an error in this process. */
 const RETRY_MS = 5000
 
+/** Few, because each may have many large versions. */
+const PAGES_PER_STATEMENT = 10
+
+interface DeletionTools {
+  readonly database: StatementRunner
+  readonly files: FileStore
+  /** Publishes to all caches that pages are deleted. Must not reject. */
+  readonly publish: (publicIds: readonly string[]) => Promise<void>
+}
+
+/** What was removed with an account. */
+export interface RemovedContent extends RemovedAssets {
+  readonly pages: number
+  /** Whether this call has removed the last of it, the row of the account. */
+  readonly isFinished: boolean
+}
+
+/**
+ * Removes what belongs to an account whose deletion has begun, and then the account. It may be interrupted at
+ * any time, and run again, also by several processes at once.
+ *
+ * @param signal stops between two batches
+ */
+export async function finishDeletion (
+  { database, files, publish }: DeletionTools,
+  userId: number,
+  signal?: AbortSignal
+): Promise<RemovedContent> {
+  // A sign-in that was under way when the deletion began may have started a session since.
+  await revokeAccess(database, userId)
+  let pages = 0
+  while (signal?.aborted !== true) {
+    const publicIds = await deletePagesOf(database, userId, PAGES_PER_STATEMENT)
+    await publish(publicIds)
+    pages += publicIds.length
+    if (publicIds.length < PAGES_PER_STATEMENT) break
+  }
+  const assets = await removeAssetsOf(database, files, userId, signal)
+  const isEmpty = assets.failed === 0 && signal?.aborted !== true
+  const isFinished = isEmpty && await deleteUser(database, userId)
+  return { pages, ...assets, isFinished }
+}
+
 /** The deletions of accounts by this process. */
-export class AccountDeletions {
+class AccountDeletions {
   readonly counts = { begun: 0, finished: 0, failed: 0 }
   /** The deletions that this process found unfinished when it last looked. */
   unfinished = 0

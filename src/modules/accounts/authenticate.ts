@@ -1,11 +1,13 @@
 import { createHmac } from 'node:crypto'
 import fastifyJwt from '@fastify/jwt'
 import fp from 'fastify-plugin'
-import type { FastifyInstance, FastifyRequest } from 'fastify'
-import { InvalidKeyError, KeyNotAcceptedError, UnauthorizedError } from '../../errors.ts'
+import type { FastifyInstance, FastifyRequest, FastifySchema } from 'fastify'
+import { EmailUnconfirmedError, InsufficientScopeError, InvalidKeyError, KeyNotAcceptedError,
+  UnauthorizedError } from '../../errors.ts'
 import { clock } from '../../infra/system/clock.ts'
 import { isUuid } from '../../infra/system/identifiers.ts'
-import { looksLikeApiKey } from './api-keys/key.ts'
+import { useKey } from './api-keys/key-repository.ts'
+import { isApiKey, looksLikeApiKey, type Resource, type Scope } from './api-keys/key.ts'
 import { useSession, type Client, type Session } from './sessions/session-repository.ts'
 
 declare module 'fastify' {
@@ -52,7 +54,7 @@ const CALLER_FRESH_MS = 1000
 const USER_AGENT_MAX = 256
 
 /** Whether a method changes nothing (RFC 9110, 9.2.1). */
-export const isSafe = (method: string): boolean => method === 'GET' || method === 'HEAD'
+const isSafe = (method: string): boolean => method === 'GET' || method === 'HEAD'
 
 /** Adds hooks that require an access token on all `routes`. API keys are refused there. */
 export function requireSession (routes: FastifyInstance): void {
@@ -62,13 +64,68 @@ export function requireSession (routes: FastifyInstance): void {
   })
 }
 
+/** Returns the scope that a key needs. The response of a write shows what it wrote without another scope. */
+const scopeFor = (resource: Resource, method: string): Scope =>
+  `${resource}:${isSafe(method) ? 'read' : 'write'}`
+
+/**
+ * Requires an access token, or an API key with the scope for the method, on all `routes`. Scopes are checked
+ * only here, and the OpenAPI document gets them from here.
+ */
+export function requireAccess (routes: FastifyInstance, resource: Resource): void {
+  routes.addHook('onRoute', (route) => {
+    const method = [route.method].flat()[0] as string
+    const schema: FastifySchema = route.schema ?? {}
+    schema.security = [{ bearer: [] }, { apiKey: [scopeFor(resource, method)] }]
+  })
+  authenticateCallers(
+    routes,
+    async (request) => {
+      const token = bearerOf(request)
+      return looksLikeApiKey(token) ? await callerOfKey(routes, request, token, resource)
+        : callerOfSession(routes, request, await sessionOf(routes, request, token))
+    }
+  )
+  requireConfirmedEmail(routes)
+}
+
+/** With REQUIRE_CONFIRMED_EMAIL, refuses writes of users whose address isn't confirmed. */
+export function requireConfirmedEmail (routes: FastifyInstance): void {
+  if (!routes.config.REQUIRE_CONFIRMED_EMAIL) return
+  routes.addHook('onRequest', async ({ method, caller }) => {
+    if (!isSafe(method) && !caller.hasConfirmedEmail) throw new EmailUnconfirmedError()
+  })
+}
+
+async function callerOfKey (
+  { apiKeyUses, database }: FastifyInstance,
+  request: FastifyRequest,
+  text: string,
+  resource: Resource
+): Promise<Caller> {
+  const key = isApiKey(text) ? await useKey(database, text) : undefined
+  if (key === undefined) throw new InvalidKeyError()
+  const { id, userId, name, scopes, hasConfirmedEmail } = key
+  request.userId = userId
+  request.keyId = id
+  apiKeyUses.add(id)
+  const needed = scopeFor(resource, request.method)
+  if (!scopes.includes(needed)) throw new InsufficientScopeError(needed)
+  return {
+    userId,
+    author: { type: 'api_key', name },
+    hasConfirmedEmail,
+    isValid: async () => await useKey(database, text) !== undefined
+  }
+}
+
 /**
  * Adds hooks that look up the caller on all `routes`. A handler that reads the body itself must call
  * confirmCaller() when the body is complete.
  *
  * @param identify throws an error with the response to a request that isn't allowed
  */
-export function authenticateCallers (
+function authenticateCallers (
   routes: FastifyInstance,
   identify: (request: FastifyRequest) => Promise<Caller>
 ): void {
@@ -102,7 +159,7 @@ export async function confirmCaller (request: FastifyRequest): Promise<void> {
 }
 
 /** Returns the bearer token of a request. @throws {UnauthorizedError} when there is none */
-export function bearerOf (request: FastifyRequest): string {
+function bearerOf (request: FastifyRequest): string {
   const token = BEARER.exec(request.headers.authorization ?? '')?.[1]
   if (token === undefined) throw new UnauthorizedError()
   return token
@@ -134,7 +191,7 @@ export async function sessionOf (
 }
 
 /** Returns the caller of a session. */
-export function callerOfSession (
+function callerOfSession (
   { database }: FastifyInstance,
   request: FastifyRequest,
   { id: sessionId, userId, email, emailConfirmedAt }: Session

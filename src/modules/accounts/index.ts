@@ -1,9 +1,8 @@
 // The public interface of the module.
 
-export { requireAccess } from './access.ts'
 export { default as accountMetrics } from './account-metrics.ts'
 export { apiKeyRoutes } from './api-keys/routes.ts'
-export { default as authenticate, confirmCaller, requireSession, type Author,
+export { default as authenticate, confirmCaller, requireAccess, requireSession, type Author,
   type Caller } from './authenticate.ts'
 export { normalizeEmail } from './mail/email-addresses.ts'
 export { linkPageRoutes } from './mail/link-pages.ts'
@@ -11,11 +10,10 @@ export { noticeSql } from './mail/mail-sql.ts'
 export { default as mail } from './mail/plugin.ts'
 export { checkNewAccount, checkNewPassword } from './new-credentials.ts'
 export { default as credentialCheck } from './passwords/credential-check.ts'
-export { setPassword } from './passwords/password-repository.ts'
 export { default as passwords, Passwords } from './passwords/passwords.ts'
 export { passwordRoutes } from './passwords/routes.ts'
 export { addressKey } from './request-limits.ts'
-export { revokeAccess, signOutEverywhere, type EndedSessions } from './revocation-repository.ts'
+export { revokeAccess, setPassword, signOutEverywhere, type EndedSessions } from './revocation-repository.ts'
 export { authRoutes } from './routes.ts'
 export { browserSessionRoutes } from './sessions/browser-session.ts'
 export { sessionRoutes } from './sessions/routes.ts'

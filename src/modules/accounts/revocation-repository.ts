@@ -1,5 +1,6 @@
 import { statement, type StatementRunner } from '../../infra/postgres/statement.ts'
-import { ALIVE, findUser } from './user-repository.ts'
+import { noticeSql } from './mail/mail-sql.ts'
+import { ALIVE, findUser, IS_AUTHORIZED, type Authority } from './user-repository.ts'
 
 // A new password and a confirmed address revoke what gave access to the account before. One statement does
 // all of that. A sign-in that was under way may still have started a session, which a second one revokes.
@@ -54,6 +55,18 @@ const REVOKE = statement<{ id: string }>(`
     AND id IS DISTINCT FROM :keptSession::uuid
   RETURNING id`)
 
+// The password, what it revokes and the notice are committed together, if the proof still holds. The command
+// line runs it without Prisma.
+const CHANGE = statement<Change>(`
+  WITH account AS (SELECT id FROM users WHERE ${IS_AUTHORIZED} FOR NO KEY UPDATE), changed AS (
+    UPDATE users SET password_hash = :newPasswordHash
+    FROM account WHERE users.id = account.id RETURNING ${CHANGED}
+  ), ${
+  noticeSql('password_changed', 'changed', ':hasMail::boolean', {
+    details: "jsonb_build_object('session_kept', :sessionId::uuid IS NOT NULL)"
+  })
+}, ${revocationSql("kind = 'password_reset'")}`)
+
 /** Revokes the user's sessions and deletes the keys that were created until then. Keeps `keptSession`. */
 export async function revokeAccess (
   database: StatementRunner,
@@ -72,6 +85,22 @@ export async function revokeNewerAccess (
 ): Promise<EndedSessions | undefined> {
   if (changed !== undefined) await revokeAccess(database, changed.id, changed.changedAt, keptSession)
   return changed
+}
+
+/**
+ * Changes the password of an account. Revokes its sessions, except that of the authority, its keys and the
+ * links that reset the password.
+ *
+ * @param options `newPasswordHash` is the hash of the new password; `hasMail` whether the service sends mail
+ * @returns undefined when the password or the session is no longer valid, or there is no such account
+ */
+export async function setPassword (
+  database: StatementRunner,
+  authority: Authority,
+  options: { readonly newPasswordHash: string, readonly hasMail: boolean }
+): Promise<EndedSessions | undefined> {
+  const changed = await database.run(CHANGE, { ...authority, ...options })
+  return await revokeNewerAccess(database, changed, authority.sessionId)
 }
 
 /** Revokes all sessions of a user except this one. @returns how many it revoked */

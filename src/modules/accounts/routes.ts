@@ -10,7 +10,7 @@ import { startSweeps } from './cleanup-repository.ts'
 import { confirmEmailRoutes } from './email-confirmations.ts'
 import { normalizeEmail } from './mail/email-addresses.ts'
 import { checkSignUp, hasUser } from './new-credentials.ts'
-import { passwordResetRoutes } from './passwords/reset-routes.ts'
+import { passwordResetRoutes } from './passwords/routes.ts'
 import { limitByAddress, limitStarts } from './request-limits.ts'
 import { AccessToken, EXAMPLE, EXAMPLE_TOKENS, RefreshBody, SignUpBody, TOO_MANY_FAILURES, User,
   userRecord } from './schemas.ts'

@@ -1,6 +1,6 @@
 import { Type } from '@sinclair/typebox'
 import { checkEmail, EMAIL_MAX, normalizeEmail } from './mail/email-addresses.ts'
-import { checkPassword, normalizePassword, PASSWORD_MAX, PASSWORD_MIN } from './passwords/password-rules.ts'
+import { checkPassword, normalizePassword, PASSWORD_MAX, PASSWORD_MIN } from './passwords/passwords.ts'
 import type { User as UserRow } from './user-repository.ts'
 
 export const EXAMPLE_TOKENS = {

@@ -9,7 +9,7 @@ import { response, BAD_PAGE, bearer, BODY_ERRORS, errors, IdParams, MALFORMED_JS
   nothing } from '../../../http/schemas.ts'
 import { parseTime } from '../../../http/time.ts'
 import { attachedProblems } from '../../../http/validation.ts'
-import { requireConfirmedEmail } from '../access.ts'
+import { requireConfirmedEmail } from '../authenticate.ts'
 import { fieldsOf } from '../new-credentials.ts'
 import { TOO_MANY_FAILURES } from '../schemas.ts'
 import { createApiKey, SCOPES, type Scope } from './key.ts'

@@ -1,12 +1,13 @@
 import { createHash } from 'node:crypto'
 import { setTimeout as sleep } from 'node:timers/promises'
 import type { FastifyInstance, FastifyRequest } from 'fastify'
-import { clock } from '../../../infra/system/clock.ts'
+import { createTooManyRequestsError } from '../../../errors.ts'
 import { auditRequest } from '../../../http/audit.ts'
-import type { Counters } from '../../rate-limit/index.ts'
+import { clock } from '../../../infra/system/clock.ts'
+import { Semaphore } from '../../../infra/system/semaphore.ts'
+import { secondsLeft, type Counters } from '../../rate-limit/index.ts'
 import type { AuthCounts } from '../account-metrics.ts'
 import { addressKey } from '../request-limits.ts'
-import { AttemptQueue } from './attempt-queue.ts'
 
 const ADDRESS_WINDOW_MS = 60_000
 const ACCOUNT_WINDOW_MS = 15 * 60_000
@@ -14,6 +15,8 @@ const ACCOUNT_WINDOW_MS = 15 * 60_000
 /** A refused attempt is retried for one second, because another replica may return budget in that time. */
 const RETRY_MS = 250
 const MAX_RETRIES = 4
+/** The most attempts that may wait in one queue. Each uses memory, and the last waits for all others. */
+const MAX_WAITING = 64
 
 interface Budget {
   /** Its name in the audit trail. */
@@ -30,6 +33,59 @@ interface Budget {
  */
 const accountKey = (email: string, passwordHash = ''): string =>
   `sign-in:account:${createHash('sha256').update(email).update(passwordHash).digest('base64url')}`
+
+/** The running and the waiting sign-in attempts of this process that share one budget. */
+class AttemptQueue {
+  /** The last known end of the budget's window, in milliseconds of the process clock. */
+  resetAt = 0
+  /** The number of running attempts. Each has taken one unit of the budget. */
+  running = 0
+  /** The number of attempts that have ended since the queue was created. */
+  finished = 0
+  readonly #turns = new Semaphore({
+    maxRunning: 1,
+    maxWaiting: MAX_WAITING,
+    createRefusal: () => this.createRefusal()
+  })
+  #onFinish = (): void => {}
+
+  get isIdle (): boolean {
+    return this.running === 0 && this.#turns.running === 0
+  }
+
+  /**
+   * Calls `action` when this attempt is first in the queue, because a thousand attempts that all asked for
+   * budget would send a million commands to Redis.
+   *
+   * @throws {RetryLaterError} 429 when the queue is full or `refuseWaiting` was called
+   */
+  async whenFirst<T> (action: () => Promise<T>): Promise<T> {
+    return await this.#turns.run(action)
+  }
+
+  /** Must be called after each attempt. A successful attempt must return its budget first. */
+  finish (): void {
+    this.running--
+    this.finished++
+    this.#onFinish()
+  }
+
+  /** Resolves when the next attempt ends. Only the first attempt in the queue may call it. */
+  async nextFinish (): Promise<void> {
+    await new Promise<void>((resolve) => {
+      this.#onFinish = resolve
+    })
+  }
+
+  /** Refuses all waiting attempts with a 429. */
+  refuseWaiting (): void {
+    this.#turns.refuseWaiting(this.createRefusal())
+  }
+
+  createRefusal (): Error {
+    return createTooManyRequestsError(secondsLeft(this, clock.now()), 'failed sign-ins')
+  }
+}
 
 /** Resolves to whether the credentials are right. */
 type Attempt = () => Promise<boolean>

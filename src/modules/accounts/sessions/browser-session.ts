@@ -1,6 +1,6 @@
 import { Type } from '@sinclair/typebox'
 import type { FastifyPluginAsyncTypebox } from '@fastify/type-provider-typebox'
-import type { FastifyReply, FastifyRequest } from 'fastify'
+import type { FastifyInstance, FastifyReply, FastifyRequest } from 'fastify'
 import { ForeignOriginError, InvalidRefreshTokenError } from '../../../errors.ts'
 import { allowTypeWithoutBody } from '../../../http/json-body.ts'
 import { sendWithoutBody } from '../../../http/responses.ts'
@@ -9,9 +9,13 @@ import { response, BODY_ERRORS, errors, MALFORMED_JSON, NO_PARAMETERS,
 import { hashToken } from '../../../infra/system/identifiers.ts'
 import { limitByAddress } from '../request-limits.ts'
 import { AccessToken, EXAMPLE_TOKENS, User, userRecord } from '../schemas.ts'
-import { BROWSER_SESSION_PATH, SessionCookie } from './session-cookie.ts'
 import { findUserOfToken, hasSuccessor } from './session-repository.ts'
 import { recordSession, Sessions } from './sessions.ts'
+
+/** The only route that gets the cookie. */
+const BROWSER_SESSION_PATH = '/auth/browser_session'
+/** A refresh token, as createToken() makes it. */
+const TOKEN = /^[\w-]{43}$/
 
 const tags = ['Accounts']
 const ORIGIN =
@@ -73,6 +77,48 @@ const endBrowserSessionSchema = {
 
 /** By then the browser has the cookie of a renewal that was answered at the same time. */
 const NEXT_COOKIE_SECONDS = 1
+
+/** The cookie in which a browser keeps the refresh token of its session. Scripts can't read it. */
+class SessionCookie {
+  readonly #name: string
+  readonly #attributes: string
+  readonly #maxAgeSeconds: number
+  readonly #pattern: RegExp
+
+  constructor ({ config, publicPath }: FastifyInstance) {
+    const isSecure = config.BASE_URL?.startsWith('https://') === true
+    // A page without TLS can't set a cookie with this prefix, so nobody on the network can plant one.
+    this.#name = isSecure ? '__Secure-landfall_session' : 'landfall_session'
+    this.#attributes = `Path=${publicPath(BROWSER_SESSION_PATH)}; HttpOnly; SameSite=Strict${
+      isSecure ? '; Secure' : ''
+    }`
+    this.#maxAgeSeconds = config.REFRESH_TOKEN_TTL
+    this.#pattern = new RegExp(`(?:^|;)[ \\t]*${this.#name}=([^;]*)`, 'g')
+  }
+
+  /** Whether a request has the cookie once. A page of a sibling domain may have planted a second one. */
+  isIn (request: FastifyRequest): boolean {
+    return this.#valuesIn(request).length === 1
+  }
+
+  /** Returns the refresh token of a request; undefined if the cookie is missing, malformed or ambiguous. */
+  tokenIn (request: FastifyRequest): string | undefined {
+    const [value = '', ...others] = this.#valuesIn(request)
+    return others.length === 0 && TOKEN.test(value) ? value : undefined
+  }
+
+  set (reply: FastifyReply, token: string): void {
+    reply.header('set-cookie', `${this.#name}=${token}; Max-Age=${this.#maxAgeSeconds}; ${this.#attributes}`)
+  }
+
+  clear (reply: FastifyReply): void {
+    reply.header('set-cookie', `${this.#name}=; Max-Age=0; ${this.#attributes}`)
+  }
+
+  #valuesIn ({ headers: { cookie = '' } }: FastifyRequest): string[] {
+    return [...cookie.matchAll(this.#pattern)].map(([, value = '']) => value.trim())
+  }
+}
 
 /**
  * The routes that keep the refresh token of a browser in a cookie. Browsers add it to requests of any page,
