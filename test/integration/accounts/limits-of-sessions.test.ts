@@ -3,7 +3,7 @@ import t, { type Test } from 'tap'
 import type { FastifyInstance } from 'fastify'
 import { clock } from '../../../src/infra/system/clock.ts'
 import { sweepExpired } from '../../../src/modules/accounts/cleanup-repository.ts'
-import { buildTestApp, PASSWORD, signUp, testSettings, type Account } from '../../helpers/app.ts'
+import { buildTestApp, PASSWORD, signIn, signUp, testSettings, type Account } from '../../helpers/app.ts'
 import { claimRedis, startPostgresServer } from '../../helpers/servers.ts'
 
 const DAY_MS = 86_400_000
@@ -22,14 +22,6 @@ const lives = async (app: FastifyInstance, account: Account) =>
   (await app.inject({ url: '/auth/me', headers: account.headers })).statusCode === 200
 const sessionOf = (account: Account): string =>
   JSON.parse(Buffer.from(account.access_token.split('.')[1] ?? '', 'base64url').toString()).sid
-const signInAgain = async (app: FastifyInstance, account: Account): Promise<Account> => {
-  const response = await app.inject({
-    method: 'POST',
-    url: '/auth/sign_in',
-    payload: { user: { email: account.user.email, password: PASSWORD } }
-  })
-  return { ...response.json(), headers: { authorization: `Bearer ${response.json().access_token}` } }
-}
 const refused = (t: Test, response: { statusCode: number, json: () => unknown }, name: string) => {
   t.equal(response.statusCode, 401, name)
   t.same(response.json(), { errors: ['Invalid or expired refresh token'] }, name)
@@ -46,11 +38,11 @@ t.test('a refresh token is refused once its session has ended or is revoked, eve
     'no new token was issued'
   )
 
-  const other = await signInAgain(app, ended)
+  const other = await signIn(app, ended)
   refused(t, await signOut(app, other, ended.refresh_token), 'a sign-out with a token of an ended session')
   t.ok(await lives(app, other), 'the other session was not revoked')
 
-  const revoked = await signInAgain(app, ended)
+  const revoked = await signIn(app, ended)
   await app.database.session.update({ where: { id: sessionOf(revoked) }, data: { revokedAt: ago(1000) } })
   refused(t, await signOut(app, other, revoked.refresh_token), 'a sign-out with a token of a revoked session')
   t.ok(await lives(app, other))
@@ -88,9 +80,9 @@ t.test('the hourly sweep deletes ended sessions and expired tokens, and keeps sp
     run as () => void
   )
   const account = await signUp(app)
-  const justRevoked = await signInAgain(app, account)
-  const longRevoked = await signInAgain(app, account)
-  const ended = await signInAgain(app, account)
+  const justRevoked = await signIn(app, account)
+  const longRevoked = await signIn(app, account)
+  const ended = await signIn(app, account)
   t.equal((await refresh(app, account.refresh_token)).statusCode, 200)
   await app.database.session.update({ where: { id: sessionOf(justRevoked) }, data: { revokedAt: ago(1000) } })
   await app.database.session.update({
@@ -248,6 +240,6 @@ t.test('every access token has a unique jti, even within one session and one sec
   const jti = (token: string): string =>
     JSON.parse(Buffer.from(token.split('.')[1] ?? '', 'base64url').toString()).jti
   const refreshed = (await refresh(app, account.refresh_token)).json()
-  const other = await signInAgain(app, account)
+  const other = await signIn(app, account)
   t.equal(new Set([account, refreshed, other].map(({ access_token: token }) => jti(token))).size, 3)
 })

@@ -4,8 +4,7 @@ import type { FastifyInstance } from 'fastify'
 import { buildApp } from '../../../src/app.ts'
 import { loadConfig } from '../../../src/config.ts'
 import { operatorOf, setPassword } from '../../../src/modules/accounts/index.ts'
-import { sweepExpired } from '../../../src/modules/accounts/cleanup-repository.ts'
-import { buildTestApp, PASSWORD, signUp, testSettings, type Account } from '../../helpers/app.ts'
+import { buildTestApp, PASSWORD, signIn, signUp, testSettings, type Account } from '../../helpers/app.ts'
 
 const generous = { REFRESHES_PER_ADDRESS: '10000', SIGN_UPS_PER_ADDRESS: '10000' }
 const settings = { ...await testSettings(t), ...generous }
@@ -21,14 +20,6 @@ const signOut = async (account: Account, token: unknown) =>
     headers: account.headers,
     payload: { refresh_token: token }
   })
-const signInAgain = async (account: Account): Promise<Account> => {
-  const response = await app.inject({
-    method: 'POST',
-    url: '/auth/sign_in',
-    payload: { user: { email: account.user.email, password: PASSWORD } }
-  })
-  return { ...response.json(), headers: { authorization: `Bearer ${response.json().access_token}` } }
-}
 const lives = async (accessToken: string, on: FastifyInstance = app): Promise<boolean> =>
   (await on.inject({ url: '/auth/me', headers: { authorization: `Bearer ${accessToken}` } })).statusCode ===
     200
@@ -88,7 +79,7 @@ t.test('exactly one of many concurrent uses of a refresh token on two replicas s
 
 t.test('a replay after 10 s ends the whole session on every replica', async (t) => {
   const account = await signUp(app)
-  const other = await signInAgain(account)
+  const other = await signIn(app, account)
   const pair = (await refresh(account.refresh_token)).json()
 
   await spentAgo(8)
@@ -183,8 +174,8 @@ t.test('sign-out revokes both tokens and their session on every replica', async 
 
 t.test('sign-out with the refresh token of another session of the same user ends both sessions', async (t) => {
   const first = await signUp(app)
-  const second = await signInAgain(first)
-  const third = await signInAgain(first)
+  const second = await signIn(app, first)
+  const third = await signIn(app, first)
   t.equal((await signOut(first, second.refresh_token)).statusCode, 204)
   t.notOk(await lives(first.access_token))
   t.notOk(await lives(second.access_token))
@@ -271,16 +262,6 @@ t.test('ACCESS_TOKEN_TTL and REFRESH_TOKEN_TTL set the lifetimes of tokens', asy
     where: { session: { userId: account.user.id } }
   })
   t.ok(token.expiresAt.getTime() - Date.now() <= 2000)
-})
-
-t.test('the sweep deletes only sessions that have ended', async (t) => {
-  const account = await signUp(app)
-  const old = await signInAgain(account)
-  const { sid } = JSON.parse(Buffer.from(old.access_token.split('.')[1] ?? '', 'base64url').toString())
-  await app.database.session.update({ where: { id: sid }, data: { expiresAt: new Date(Date.now() - 1000) } })
-  await sweepExpired(app.database)
-  t.equal(await app.database.session.count({ where: { userId: account.user.id } }), 1)
-  t.equal((await refresh(account.refresh_token)).statusCode, 200)
 })
 
 t.test('sessions survive a restart of the service', async (t) => {

@@ -67,6 +67,13 @@ const REFUSED: Record<string, string> = {
   "an A-label that can't be decoded": 'a@xn--a.com',
   'an A-label beside a U-label': 'a@münchen.xn--p1ai',
   'a trailing dot': 'a@example.com.',
+  'no local part': '@example.com',
+  'no domain': 'a@',
+  'a space': 'a b@example.com',
+  'half a surrogate pair': 'a\ud800@example.com',
+  'a zero-width space': '\u200bz@example.com',
+  'a variation selector outside the BMP': '\u{20bb7}\u{e0100}@example.com',
+  'a quoted control character': '"\x01"@example.com',
   'two dots': 'a@example..com',
   'a leading dot': '.a@example.com',
   'the address of a deleted account': 'deleted account 1'
