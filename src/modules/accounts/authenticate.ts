@@ -98,7 +98,7 @@ export function requireConfirmedEmail (routes: FastifyInstance): void {
 }
 
 async function callerOfKey (
-  { apiKeyUses, database }: FastifyInstance,
+  { countKeyUse, database }: FastifyInstance,
   request: FastifyRequest,
   text: string,
   resource: Resource
@@ -108,7 +108,7 @@ async function callerOfKey (
   const { id, userId, name, scopes, hasConfirmedEmail } = key
   request.userId = userId
   request.keyId = id
-  apiKeyUses.add(id)
+  countKeyUse(id)
   const needed = scopeFor(resource, request.method)
   if (!scopes.includes(needed)) throw new InsufficientScopeError(needed)
   return {

@@ -6,12 +6,6 @@ import { CHANGED, revocationSql, revokeNewerAccess, type Change,
 
 // The links in mails: asks for them, and uses them.
 
-/** A user who has a link. */
-export interface LinkOwner {
-  readonly id: number
-  readonly email: string
-}
-
 // One statement, and parallel requests don't wait for each other: slower responses would show that an account
 // exists. FOR KEY SHARE locks the user before the link, in the order of a deletion, against deadlocks.
 const REQUEST = statement<{ id: number }>(`
@@ -51,17 +45,14 @@ export async function requestLink (
   return (await database.run(REQUEST, { kind, email }))[0]?.id
 }
 
-/** Finds the user who got a link. @returns undefined when the link can't be used any more */
+/** Finds the user who got a link. @returns null when the link can't be used any more */
 export async function findLinkOwner (
   database: Database,
   kind: LinkKind,
   tokenHash: Uint8Array<ArrayBuffer>
-): Promise<LinkOwner | undefined> {
-  const owner = await database.user.findFirst({
-    where: { mailLinks: { some: { tokenHash, kind, expiresAt: { gt: new Date() } } } },
-    select: { id: true, email: true }
-  })
-  return owner ?? undefined
+): Promise<{ email: string } | null> {
+  const mailLinks = { some: { tokenHash, kind, expiresAt: { gt: new Date() } } }
+  return await database.user.findFirst({ where: { mailLinks }, select: { email: true } })
 }
 
 /**

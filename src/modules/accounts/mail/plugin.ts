@@ -21,39 +21,19 @@ const MAX_WAKE_DELAY_MS = 400
 
 /** Adds the metrics of what a sender has sent, and of the size of the queue. */
 function addMailMetrics (metrics: Registry, { counts }: MailSender, readSize: () => QueueSize): void {
-  addCounter(
-    metrics,
-    {
-      name: 'landfall_mails_sent_total',
-      help: 'Mails that the mail server has taken'
-    },
-    () => counts.sent,
-    'kind'
-  )
-  addCounter(
-    metrics,
-    {
-      name: 'landfall_mail_attempts_failed_total',
-      help: 'Attempts to send a mail that failed'
-    },
-    () => counts.failed,
-    'kind'
-  )
-  addCounter(
-    metrics,
-    {
-      name: 'landfall_mails_given_up_total',
-      help:
-        'Mails that are not sent, because the server refused them for good, or all attempts of a day failed'
-    },
-    () => counts.givenUp,
-    'kind'
-  )
-  addGauge(metrics, {
-    name: 'landfall_mails_waiting',
-    help: 'Mails that wait to be sent, by all processes',
-    aggregator: 'max'
-  }, () => readSize().waiting)
+  const events = {
+    mails_sent: ['Mails that the mail server has taken', counts.sent],
+    mail_attempts_failed: ['Attempts to send a mail that failed', counts.failed],
+    mails_given_up: [
+      'Mails that are not sent, because the server refused them for good, or all attempts of a day failed',
+      counts.givenUp
+    ]
+  } as const
+  for (const [name, [help, byKind]] of Object.entries(events)) {
+    addCounter(metrics, { name: `landfall_${name}_total`, help }, () => byKind, 'kind')
+  }
+  const waiting = { name: 'landfall_mails_waiting', help: 'Mails that wait to be sent, by all processes' }
+  addGauge(metrics, { ...waiting, aggregator: 'max' }, () => readSize().waiting)
   addGauge(metrics, {
     name: 'landfall_oldest_mail_age_seconds',
     help: 'Age of the oldest mail that waits to be sent',

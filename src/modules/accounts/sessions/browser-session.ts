@@ -177,7 +177,7 @@ export const browserSessionRoutes: FastifyPluginAsyncTypebox = async (app) => {
   })
 
   app.delete(BROWSER_SESSION_PATH, { schema: endBrowserSessionSchema }, async (request, reply) => {
-    await useCookie(request, reply, async (token) => await sessions.endByToken(request, token))
+    await useCookie(request, reply, async (token) => await sessions.end(request, token))
     cookie.clear(reply)
     return sendWithoutBody(reply.code(204))
   })

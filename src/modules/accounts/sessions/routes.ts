@@ -113,8 +113,7 @@ export const sessionRoutes: FastifyPluginAsyncTypebox = async (app) => {
     schema: signOutSchema,
     schemaErrorFormatter: () => new InvalidRefreshTokenError()
   }, async (request, reply) => {
-    await sessions.end(request.session, request.body.refresh_token)
-    auditRequest(request, 'signed_out', { user: request.session.userId, session: request.session.id })
+    await sessions.end(request, request.body.refresh_token, request.session)
     return sendWithoutBody(reply.code(204))
   })
 
@@ -145,13 +144,8 @@ export const sessionRoutes: FastifyPluginAsyncTypebox = async (app) => {
     const { id, userId } = request.session
     if (!await revokeSession(database, userId, request.params.id)) throw new NotFoundError()
     authCounts.sessions.ended++
-    const ended = request.params.id.toLowerCase()
-    auditRequest(request, 'session_ended', {
-      user: userId,
-      session: id,
-      sessions_ended: 1,
-      ended_session: ended
-    })
+    const ended = { sessions_ended: 1, ended_session: request.params.id.toLowerCase() }
+    auditRequest(request, 'session_ended', { user: userId, session: id, ...ended })
     return sendWithoutBody(reply.code(204))
   })
 }

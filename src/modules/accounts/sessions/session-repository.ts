@@ -33,16 +33,6 @@ export interface Rotation extends SessionIds {
   readonly isReplay: boolean
 }
 
-/** A session in the list of its user. */
-export interface ListedSession {
-  readonly id: string
-  readonly createdAt: Date
-  readonly lastUsedAt: Date | null
-  readonly userAgent: string | null
-  /** Null for a session that an older release started. */
-  readonly address: string | null
-}
-
 export interface Lifetimes {
   readonly refreshTokenSeconds: number
   readonly sessionSeconds: number
@@ -199,28 +189,18 @@ export async function rotateToken (
 }
 
 /**
- * Revokes a session and the session of a refresh token, which must be usable and belong to the same user.
+ * Revokes the session of a refresh token, and `session`, which must belong to the same user.
  *
- * @returns false when the refresh token is refused; nothing is revoked then
+ * @returns one that it revoked; undefined when the token is unknown, expired, already used or another user's.
+ *   Nothing is revoked then
  */
 export async function signOut (
   database: Database,
-  { id, userId }: Session,
-  tokenHash: Hash
-): Promise<boolean> {
-  return (await database.run(SIGN_OUT, { tokenHash, userId, sessionId: id })).length > 0
-}
-
-/**
- * Revokes the session of a refresh token.
- *
- * @returns undefined when the token is unknown, expired or already used; nothing is revoked then
- */
-export async function signOutByToken (
-  database: Database,
-  tokenHash: Hash
+  tokenHash: Hash,
+  session?: Session
 ): Promise<SessionIds | undefined> {
-  return (await database.run(SIGN_OUT, { tokenHash, userId: null, sessionId: null }))[0]
+  const { userId = null, id: sessionId = null } = session ?? {}
+  return (await database.run(SIGN_OUT, { tokenHash, userId, sessionId }))[0]
 }
 
 /** Finds the user of a refresh token, also of a used one. @returns undefined when its session has ended */
@@ -243,13 +223,10 @@ export async function hasSuccessor (database: Database, tokenHash: Hash): Promis
 
 /**
  * Lists the sessions of a user, newest first: one more than `page.limit` if there is a next page. Without
- * those whose refresh token has expired, except the session of the request.
+ * those whose refresh token has expired, except the session of the request. The address is null for a session
+ * that an older release started.
  */
-export async function listSessions (
-  database: Database,
-  { userId, id }: Session,
-  { before, limit }: Page
-): Promise<ListedSession[]> {
+export async function listSessions (database: Database, { userId, id }: Session, { before, limit }: Page) {
   const refreshTokens = { some: { rotatedAt: null, expiresAt: { gt: new Date() } } }
   return await database.session.findMany({
     where: { userId, ...isAlive(), ...before && { id: { lt: before } }, OR: [{ id }, { refreshTokens }] },

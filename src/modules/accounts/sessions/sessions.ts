@@ -6,22 +6,15 @@ import { InvalidRefreshTokenError } from '../../../errors.ts'
 import { auditRequest } from '../../../http/audit.ts'
 import { createToken, hashToken } from '../../../infra/system/identifiers.ts'
 import { clientOf } from '../authenticate.ts'
-import { createAccount, rotateToken, signOut, signOutByToken, startSession, type Lifetimes, type Session,
+import { createAccount, rotateToken, signOut, startSession, type Lifetimes, type Session,
   type SessionIds } from './session-repository.ts'
 import type { User } from '../user-repository.ts'
 
 // Access and refresh tokens, and the sessions behind them (docs/adr/0005-sessions-in-postgresql.md).
 
-/** The tokens of a session, as the client receives them. */
-export interface Tokens {
-  readonly access_token: string
-  readonly refresh_token: string
-}
-
-export interface IssuedSession {
-  readonly userId: number
-  readonly sessionId: string
-  readonly tokens: Tokens
+interface IssuedSession extends SessionIds {
+  /** The tokens of the session, as the client receives them. */
+  readonly tokens: { readonly access_token: string, readonly refresh_token: string }
 }
 
 /** Adds a new session to the access log and to the audit trail. */
@@ -103,25 +96,15 @@ export class Sessions {
   }
 
   /**
-   * Ends the sessions of both tokens.
+   * Ends the session of a refresh token, and that of the request if it has one.
    *
-   * @throws {InvalidRefreshTokenError} when the token is unusable or another user's; nothing is revoked then
+   * @throws {InvalidRefreshTokenError} when the token is unknown, expired, already used or another user's;
+   *   nothing is revoked then
    */
-  async end (session: Session, refreshToken: string): Promise<void> {
-    const isRevoked = await signOut(this.#database, session, hashToken(refreshToken))
-    if (!isRevoked) throw new InvalidRefreshTokenError()
-    this.#app.authCounts.sessions.signed_out++
-  }
-
-  /**
-   * Ends the session of a refresh token.
-   *
-   * @throws {InvalidRefreshTokenError} when the token is unknown, expired or already used
-   */
-  async endByToken (request: FastifyRequest, refreshToken: string): Promise<void> {
-    const ended = await signOutByToken(this.#database, hashToken(refreshToken))
+  async end (request: FastifyRequest, refreshToken: string, session?: Session): Promise<void> {
+    const ended = await signOut(this.#database, hashToken(refreshToken), session)
     if (ended === undefined) throw new InvalidRefreshTokenError()
-    const { userId, sessionId } = ended
+    const { userId, sessionId } = session === undefined ? ended : { ...ended, sessionId: session.id }
     request.userId = userId
     request.sessionId = sessionId
     this.#app.authCounts.sessions.signed_out++
