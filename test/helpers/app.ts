@@ -83,6 +83,16 @@ export async function signUp (
   return { ...body, headers: { authorization: `Bearer ${body.access_token}` } }
 }
 
+/** Returns the status of a sign-in. */
+export async function signInStatus (
+  app: FastifyInstance,
+  email: string,
+  password = PASSWORD
+): Promise<number> {
+  const payload = { user: { email, password } }
+  return (await app.inject({ method: 'POST', url: '/auth/sign_in', payload })).statusCode
+}
+
 /** Signs in again, possibly from elsewhere. Returns the account with the tokens of a new session. */
 export async function signIn (
   app: FastifyInstance,

@@ -1,4 +1,3 @@
-import { Writable } from 'node:stream'
 import pg from 'pg'
 import { pino } from 'pino'
 import t from 'tap'
@@ -9,15 +8,11 @@ import { countStatements } from '../../helpers/statements.ts'
 import { until } from '../../helpers/until.ts'
 
 let log = ''
-const logger = pino(
-  { level: 'debug' },
-  new Writable({
-    write (chunk, _encoding, done) {
-      log += String(chunk)
-      done()
-    }
-  })
-)
+const logger = pino({ level: 'debug' }, {
+  write (line: string) {
+    log += line
+  }
+})
 const settings = await testSettings(t)
 const app = await buildTestApp(t, { settings: { ...settings, LOG_LEVEL: 'debug' }, logger })
 const replica = await buildTestApp(t, { settings })
@@ -32,6 +27,13 @@ const create = async (account: Pick<Account, 'headers'>, body: object, on = app)
   })
 const get = async ({ headers }: Pick<Account, 'headers'>, url: string, on = app) =>
   await on.inject({ url, headers })
+
+/** Adds 99 keys to an account. */
+const addKeys = async ({ user }: Account) =>
+  await app.database.$executeRaw`
+    INSERT INTO api_keys (id, user_id, name, scopes, key_hash)
+    SELECT gen_random_uuid(), ${user.id}, 'key ' || n, '{pages:read}', sha256((${user.email} || n)::bytea)
+    FROM generate_series(1, 99) n`
 
 interface Operation {
   readonly method: string
@@ -289,10 +291,7 @@ t.test('a key is removed 90 days after it has expired', async (t) => {
 t.test('an account has at most 100 keys, and expired ones do not count', async (t) => {
   const owner = await signUp(app)
   const { id } = await createKey(app, owner, ['pages:read'], { expires_at: '2999-01-01T00:00:00Z' })
-  await app.database.$executeRaw`
-    INSERT INTO api_keys (id, user_id, name, scopes, key_hash)
-    SELECT gen_random_uuid(), ${owner.user.id}, 'key ' || n, '{pages:read}', sha256((${id} || n)::bytea)
-    FROM generate_series(1, 99) n`
+  await addKeys(owner)
   const response = await create(owner, {})
   t.equal(response.statusCode, 422)
   t.same(response.json(), {
@@ -315,10 +314,7 @@ t.test('an account has at most 100 keys, and expired ones do not count', async (
 
 t.test('of two keys made at once, the 101st is refused', async (t) => {
   const owner = await signUp(app)
-  await app.database.$executeRaw`
-    INSERT INTO api_keys (id, user_id, name, scopes, key_hash)
-    SELECT gen_random_uuid(), ${owner.user.id}, 'key ' || n, '{pages:read}', sha256((${owner.user.email} || n)::bytea)
-    FROM generate_series(1, 99) n`
+  await addKeys(owner)
   const lock = new pg.Client({ connectionString: settings.DATABASE_URL })
   await lock.connect()
   t.teardown(async () => await lock.end())

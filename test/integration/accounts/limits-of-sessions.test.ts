@@ -3,7 +3,8 @@ import t, { type Test } from 'tap'
 import type { FastifyInstance } from 'fastify'
 import { clock } from '../../../src/infra/system/clock.ts'
 import { sweepExpired } from '../../../src/modules/accounts/cleanup-repository.ts'
-import { buildTestApp, PASSWORD, signIn, signUp, testSettings, type Account } from '../../helpers/app.ts'
+import { buildTestApp, PASSWORD, signIn, signInStatus, signUp, testSettings,
+  type Account } from '../../helpers/app.ts'
 import { claimRedis, startPostgresServer } from '../../helpers/servers.ts'
 
 const DAY_MS = 86_400_000
@@ -156,12 +157,7 @@ for (const kind of ['in the process', 'in Redis'] as const) {
     const { user } = await signUp(app)
     let now = clock.now()
     t.intercept(clock, 'now', { value: () => now })
-    const signIn = async (password: string) =>
-      (await app.inject({
-        method: 'POST',
-        url: '/auth/sign_in',
-        payload: { user: { email: user.email, password } }
-      })).statusCode
+    const signIn = async (password: string) => await signInStatus(app, user.email, password)
     t.same([await signIn('wrong'), await signIn('wrong'), await signIn('wrong'), await signIn(PASSWORD)], [
       401,
       401,
@@ -222,16 +218,10 @@ t.test('a sign-in that gets 503 does not count as a failure', async (t) => {
     }
   })
   const { user } = await signUp(app)
-  const signIn = async () =>
-    (await app.inject({
-      method: 'POST',
-      url: '/auth/sign_in',
-      payload: { user: { email: user.email, password: PASSWORD } }
-    })).statusCode
   await postgres.stop()
-  for (let n = 0; n < 4; n++) t.equal(await signIn(), 503)
+  for (let n = 0; n < 4; n++) t.equal(await signInStatus(app, user.email), 503)
   await postgres.start()
-  t.equal(await signIn(), 200)
+  t.equal(await signInStatus(app, user.email), 200)
 })
 
 t.test('every access token has a unique jti, even within one session and one second', async (t) => {

@@ -2,7 +2,7 @@ import pg from 'pg'
 import t from 'tap'
 import { confirmEmail, resetPassword } from '../../../src/modules/accounts/link-repository.ts'
 import { hashToken } from '../../../src/infra/system/identifiers.ts'
-import { buildTestApp, createKey, PASSWORD, signUp, testSettings } from '../../helpers/app.ts'
+import { buildTestApp, createKey, PASSWORD, signInStatus, signUp, testSettings } from '../../helpers/app.ts'
 import { startMailServer, tokenIn } from '../../helpers/mail-server.ts'
 import { query } from '../../helpers/servers.ts'
 import { until } from '../../helpers/until.ts'
@@ -26,10 +26,6 @@ const send = async (method: 'POST' | 'PUT', payload: object) =>
 const ask = async (email: string) => await send('POST', { email })
 const reset = async (token: unknown, password = NEW_PASSWORD) =>
   await send('PUT', { token, password, password_confirmation: password })
-const signIn = async (email: string, password: string) =>
-  (await app.inject({ method: 'POST', url: '/auth/sign_in', payload: { user: { email, password } } }))
-    .statusCode
-
 /** The mails to an address with a link that resets the password. */
 const resetsTo = (email: string) =>
   mail.mails.filter(({ to, headers }) => to.includes(email) && headers.subject === 'Reset your password')
@@ -53,7 +49,7 @@ t.test('a link resets the password, ends all sessions and keys, and confirms the
   const response = await reset(token)
   t.equal(response.statusCode, 204)
   t.equal(response.headers['cache-control'], 'no-store')
-  t.equal(await signIn(email, PASSWORD), 401)
+  t.equal(await signInStatus(app, email, PASSWORD), 401)
   t.equal((await app.inject({ url: '/auth/me', headers })).statusCode, 401)
   t.equal(
     (await app.inject({ url: '/manage/landing_pages', headers: key.headers })).statusCode,
@@ -83,7 +79,7 @@ t.test('replay: a link can be used once', async (t) => {
   const again = await reset(token, 'yet another staple')
   t.equal(again.statusCode, 422)
   t.same(again.json(), INVALID_LINK)
-  t.equal(await signIn(email, NEW_PASSWORD), 200)
+  t.equal(await signInStatus(app, email, NEW_PASSWORD), 200)
 })
 
 t.test('two resets at once with one link: one succeeds', async (t) => {
@@ -92,7 +88,7 @@ t.test('two resets at once with one link: one succeeds', async (t) => {
   const passwords = Array.from({ length: 4 }, (_, n) => `${NEW_PASSWORD} ${n}`)
   const statuses = await Promise.all(passwords.map(async (one) => (await reset(token, one)).statusCode))
   t.same(statuses.toSorted(), [204, 422, 422, 422])
-  t.equal(await signIn(email, passwords[statuses.indexOf(204)] as string), 200)
+  t.equal(await signInStatus(app, email, passwords[statuses.indexOf(204)] as string), 200)
 })
 
 t.test('of statements that use one link at the same time, one succeeds', async (t) => {
@@ -207,10 +203,10 @@ t.test('a change of the password ends a link, also one that has not been sent', 
 
 t.test('a reset clears the count of failed sign-ins of the account', async (t) => {
   const { user: { email } } = await signUp(app)
-  for (let n = 0; n < 2; n++) t.equal(await signIn(email, 'wrong password'), 401)
-  t.equal(await signIn(email, PASSWORD), 429)
+  for (let n = 0; n < 2; n++) t.equal(await signInStatus(app, email, 'wrong password'), 401)
+  t.equal(await signInStatus(app, email, PASSWORD), 429)
   await reset(await askForToken(email))
-  t.equal(await signIn(email, NEW_PASSWORD), 200)
+  t.equal(await signInStatus(app, email, NEW_PASSWORD), 200)
 })
 
 t.test('without SMTP_URL the routes of links are 404 and not described', async (t) => {

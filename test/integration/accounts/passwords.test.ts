@@ -2,7 +2,8 @@ import argon2 from 'argon2'
 import t from 'tap'
 import { MAX_HASHES, MAX_WAITING_PER_ADDRESS,
   Passwords } from '../../../src/modules/accounts/passwords/passwords.ts'
-import { buildTestApp, PASSWORD, signUp, testSettings, type Account } from '../../helpers/app.ts'
+import { buildTestApp, PASSWORD, signInStatus, signUp, testSettings,
+  type Account } from '../../helpers/app.ts'
 import { startMailServer, tokenIn } from '../../helpers/mail-server.ts'
 import { until } from '../../helpers/until.ts'
 
@@ -132,12 +133,7 @@ t.test('a hash with outdated parameters is replaced at the next successful sign-
   const { user } = await signUp(app)
   const old = await argon2.hash(PASSWORD, { memoryCost: 8192, timeCost: 1, parallelism: 1 })
   await app.database.user.update({ where: { id: user.id }, data: { passwordHash: old } })
-  const signIn = async (password: string) =>
-    (await app.inject({
-      method: 'POST',
-      url: '/auth/sign_in',
-      payload: { user: { email: user.email, password } }
-    })).statusCode
+  const signIn = async (password: string) => await signInStatus(app, user.email, password)
   const stored = async () =>
     (await app.database.user.findUniqueOrThrow({ where: { id: user.id } })).passwordHash
 
