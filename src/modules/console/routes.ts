@@ -1,3 +1,6 @@
+import { existsSync, readdirSync, readFileSync, statSync } from 'node:fs'
+import { extname, join, sep } from 'node:path'
+import { fileURLToPath } from 'node:url'
 import type { FastifyInstance, FastifyPluginAsync, FastifyReply, FastifyRequest } from 'fastify'
 import { sendsMail } from '../../config.ts'
 import { ConsoleNotBuiltError, NoStartPageError, NotFoundError } from '../../errors.ts'
@@ -5,7 +8,34 @@ import { IMMUTABLE, JSON_CONTENT_TYPE } from '../../http/common-headers.ts'
 import { checkPreconditions, contentHash, isNotModified } from '../../http/conditional-requests.ts'
 import { entityTag, parseWeights, preferredEncoding } from '../../http/content-encoding.ts'
 import { sendWithoutBody } from '../../http/responses.ts'
-import { BUILT_FILES, readConsoleFiles, type ConsoleFile } from './files.ts'
+
+/** Where the build puts the files. Both src/ and dist/ are three folders above this file. */
+const BUILT_FILES = fileURLToPath(new URL('../../../dist/console/', import.meta.url))
+
+const PAGE = 'index.html'
+const TYPES: Readonly<Record<string, string>> = {
+  '.html': 'text/html; charset=utf-8',
+  '.js': 'text/javascript; charset=utf-8',
+  '.css': 'text/css; charset=utf-8',
+  '.svg': 'image/svg+xml',
+  '.png': 'image/png'
+}
+
+/** A file of the console. */
+interface ConsoleFile {
+  readonly type: string
+  /** The hash of the uncompressed bytes. */
+  readonly hash: string
+  readonly bytes: Buffer
+  /** The Brotli-compressed bytes that the build made; undefined without them. */
+  readonly br: Buffer | undefined
+}
+
+interface ConsoleFiles {
+  readonly page: ConsoleFile
+  /** The other files by their path relative to the page, such as `assets/index-a1b2c3.js`. */
+  readonly others: ReadonlyMap<string, ConsoleFile>
+}
 
 export interface ConsoleOptions {
   /** The folder with the built files. Default: `dist/console`. */
@@ -97,4 +127,23 @@ function sendFile (
   }
   if (isCompressed) reply.header('content-encoding', 'br')
   reply.type(type).send(isCompressed ? br : bytes)
+}
+
+/** Reads the files of the console into memory. @returns undefined if nobody has built it */
+function readConsoleFiles (folder: string): ConsoleFiles | undefined {
+  if (!existsSync(join(folder, PAGE))) return undefined
+  const others = readdirSync(folder, { recursive: true, encoding: 'utf8' })
+    .filter((name) => name !== PAGE && !name.endsWith('.br') && statSync(join(folder, name)).isFile())
+    .map((name) => [name.replaceAll(sep, '/'), readConsoleFile(join(folder, name))] as const)
+  return { page: readConsoleFile(join(folder, PAGE)), others: new Map(others) }
+}
+
+function readConsoleFile (path: string): ConsoleFile {
+  const bytes = readFileSync(path)
+  return {
+    type: TYPES[extname(path)] ?? 'application/octet-stream',
+    hash: contentHash(bytes),
+    bytes,
+    br: existsSync(`${path}.br`) ? readFileSync(`${path}.br`) : undefined
+  }
 }

@@ -1,13 +1,47 @@
 import type { FastifyPluginAsyncTypebox } from '@fastify/type-provider-typebox'
 import { sendWithoutBody } from '../../../http/responses.ts'
+import { BODY_ERRORS, errors, IdParams, MALFORMED_JSON, NO_PARAMETERS, nothing, ReadConditions, response,
+  WriteConditions } from '../../../http/schemas.ts'
 import { parseBareDocument } from '../document.ts'
 import { documentValidators, writeConditions } from '../etag.ts'
 import { replacePage } from '../landing-page-repository.ts'
-import { getDocumentSchema, putDocumentSchema } from '../document-schemas.ts'
+import { Document, DOCUMENT, tags } from '../schemas.ts'
 import { patchRoutes } from './patch-routes.ts'
 import { sendUnlessKnown } from './record.ts'
-import { writeAndPublish } from './write-and-publish.ts'
-import { createMismatchError, documentOfOwner, findOwnPage, ownPage } from './write-checks.ts'
+import { createMismatchError, documentOfOwner, findOwnPage, ownPage,
+  writeAndPublish } from './write-checks.ts'
+
+const getDocumentSchema = {
+  operationId: 'getDocument',
+  tags,
+  summary: "Read the document of one of the caller's Landing Pages",
+  description: 'Returns the document byte for byte as it was sent, without the record.',
+  params: IdParams,
+  headers: ReadConditions,
+  response: {
+    200: response(Document, 'The document', 'ETag'),
+    304: nothing('The document has not changed', 'ETag'),
+    ...errors([400, 401, 403, 404, 412, 422, 500, 503], [], NO_PARAMETERS)
+  }
+}
+const putDocumentSchema = {
+  operationId: 'putDocument',
+  tags,
+  summary: 'Replace the document of a Landing Page',
+  description:
+    'The body is the document itself. The service stores it byte for byte, including white space around ' +
+    'it. Readers see the new document immediately.',
+  params: IdParams,
+  headers: WriteConditions,
+  body: { ...Document, examples: [DOCUMENT] },
+  response: {
+    204: nothing("The document is stored. `ETag` is the new document's", 'ETag'),
+    ...errors([...BODY_ERRORS, 401, 403, 404, 412, 422, 500, 503], [], {
+      ...MALFORMED_JSON,
+      422: 'Request body must be a JSON object or array'
+    })
+  }
+}
 
 /** The routes of a document by itself, without its record. */
 export const documentRoutes: FastifyPluginAsyncTypebox = async (app) => {

@@ -5,8 +5,7 @@ import { KeyedSemaphore } from '../../../infra/system/keyed-semaphore.ts'
 import { documentValidators } from '../etag.ts'
 import { replacePage, type LandingPage } from '../landing-page-repository.ts'
 import { Patcher, type PatchKind } from '../patch/patcher.ts'
-import { writeAndPublish } from './write-and-publish.ts'
-import { findOwnPage, MAX_DEPTH, ownPage, type OwnPage } from './write-checks.ts'
+import { findOwnPage, MAX_DEPTH, ownPage, type OwnPage, writeAndPublish } from './write-checks.ts'
 
 /** Patches of one account that may wait in a process. */
 const MAX_WAITING_PER_ACCOUNT = 100

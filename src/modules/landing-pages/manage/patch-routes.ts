@@ -1,13 +1,16 @@
 import type { FastifyPluginAsyncTypebox } from '@fastify/type-provider-typebox'
+import { Type } from '@sinclair/typebox'
 import type { FastifyRequest, RequestPayload } from 'fastify'
 import { NotFoundError, UnsupportedMediaTypeError } from '../../../errors.ts'
 import { describeBodyTypes } from '../../../http/error-handler.ts'
 import { sendWithoutBody } from '../../../http/responses.ts'
+import { BODY_ERRORS, errors, IdParams, MALFORMED_JSON, nothing,
+  WriteConditions } from '../../../http/schemas.ts'
 import { parseBareDocument } from '../document.ts'
-import { patchDocumentSchema } from '../document-schemas.ts'
 import { documentValidators } from '../etag.ts'
 import { findPage } from '../landing-page-repository.ts'
 import type { PatchKind } from '../patch/patcher.ts'
+import { tags } from '../schemas.ts'
 import { PagePatches } from './page-patches.ts'
 import { ownPage } from './write-checks.ts'
 
@@ -24,6 +27,54 @@ const KINDS: Readonly<Record<string, PatchKind>> = {
   'application/merge-patch+json': 'merge'
 }
 const TYPES = Object.keys(KINDS)
+
+const Operation = Type.Object({
+  op: Type.Union(['add', 'remove', 'replace', 'move', 'copy', 'test'].map((op) => Type.Literal(op))),
+  path: Type.String({ description: 'A JSON Pointer (RFC 6901)', examples: ['/prices/0'] }),
+  from: Type.Optional(Type.String({ description: 'A JSON Pointer; for `move` and `copy`' })),
+  value: Type.Optional(Type.Unknown({ description: 'For `add`, `replace` and `test`' }))
+}, { title: 'JsonPatchOperation' })
+
+const JsonPatch = Type.Array(Operation, {
+  title: 'JsonPatch',
+  maxItems: 1000,
+  description: 'Operations (RFC 6902), which are applied in order: all or none',
+  examples: [[{ op: 'test', path: '/price', value: 1 }, { op: 'replace', path: '/price', value: 2 }]]
+})
+
+const MergePatch = Type.Union([Type.Record(Type.String(), Type.Unknown()), Type.Array(Type.Unknown())], {
+  title: 'MergePatch',
+  description: 'Members to change (RFC 7396); `null` removes a member. An array replaces the whole document.',
+  examples: [{ price: 2, discount: null }]
+})
+
+const patchDocumentSchema = {
+  operationId: 'patchDocument',
+  tags,
+  summary: 'Change parts of the document of a Landing Page',
+  description:
+    'Takes a JSON Patch or a JSON Merge Patch of at most 64 KiB and applies it to the text of the ' +
+    'document: every byte that it does not name stays as it was. Without `If-Match`, concurrent patches ' +
+    'are all applied, one after the other. If they carry the same `If-Match`, only the first succeeds.',
+  params: IdParams,
+  headers: WriteConditions,
+  // The schema checks only the type, because the parser passes an empty object or array in place of the
+  // patch. patch/operations.ts checks what is in it.
+  body: {
+    content: {
+      'application/json-patch+json': { schema: JsonPatch },
+      'application/merge-patch+json': { schema: MergePatch }
+    }
+  },
+  response: {
+    204: nothing("The document is patched. `ETag` is the new document's", 'ETag'),
+    ...errors([...BODY_ERRORS, 401, 403, 404, 409, 412, 422, 500, 503], [], {
+      ...MALFORMED_JSON,
+      415: 'Content-Type must be application/json-patch+json or application/merge-patch+json',
+      422: 'Operation 1 (replace "/price"): there is nothing at this path'
+    })
+  }
+}
 
 /** The route that patches a document (docs/adr/0018-patches-on-text.md). */
 export const patchRoutes: FastifyPluginAsyncTypebox = async (app) => {

@@ -1,10 +1,65 @@
 import type { FastifyPluginAsyncTypebox } from '@fastify/type-provider-typebox'
-import type { Static } from '@sinclair/typebox'
+import { Type, type Static } from '@sinclair/typebox'
 import { InvalidError, NotFoundError } from '../../../errors.ts'
+import { errors, IdParams, response } from '../../../http/schemas.ts'
 import { parseTime } from '../../../http/time.ts'
 import { listReads, STEP_MS, type ReadCountRange } from '../read-count-repository.ts'
-import { readCountsSchema, type ReadCountsQuery } from '../read-count-schemas.ts'
+import { tags } from '../schemas.ts'
 import { ownPage } from './write-checks.ts'
+
+const TIME_RULE = 'must be a date such as 2026-11-23, or a time such as 2026-11-23T10:00:00Z'
+const time = (description: string, example: string) =>
+  Type.Optional(Type.String({
+    description: `${description}. A date stands for its start in UTC.`,
+    examples: [example],
+    check: (text: string) => parseTime(text) === undefined ? [TIME_RULE] : []
+  }))
+
+const ReadCountsQuery = Type.Object({
+  from: time(
+    'The first hour or day is the one that contains this time. Default: as many as make 24 hours or 30 days',
+    '2026-11-23'
+  ),
+  to: time(
+    'Hours or days that begin at this time or later are left out. Default: now',
+    '2026-11-24T00:00:00Z'
+  ),
+  per: Type.Optional(Type.Unsafe<'hour' | 'day'>({
+    type: 'string',
+    enum: ['hour', 'day'],
+    default: 'hour',
+    description: 'Whether to count by hour or by day, in UTC. At most 750 hours or days can be read at once.'
+  }))
+})
+
+const ReadCount = Type.Object({
+  at: Type.String({ format: 'date-time', description: 'Start of the hour or day, in UTC' }),
+  reads: Type.Integer({
+    minimum: 0,
+    description:
+      'Reads answered with the document (200), by GET or HEAD. All reads are `reads` + `not_modified`.'
+  }),
+  not_modified: Type.Integer({
+    minimum: 0,
+    description: "Reads answered with 304, because the reader's copy was current"
+  })
+}, { title: 'ReadCount' })
+
+const readCountsSchema = {
+  operationId: 'listLandingPageReads',
+  tags,
+  summary: 'Show how often a Landing Page was read, by hour or day',
+  description:
+    'Public reads with the status 200 or 304, in ascending order, with zeros where there were none. ' +
+    'Without parameters: the last 24 hours. A read is usually counted within ten seconds. Hours are kept ' +
+    'for 35 days, days for two years.',
+  params: IdParams,
+  querystring: ReadCountsQuery,
+  response: {
+    200: response(Type.Array(ReadCount), 'The read counts, oldest first'),
+    ...errors([400, 401, 403, 404, 422, 500, 503], [], { 422: 'From must be before to' })
+  }
+}
 
 /** Hours or days in a response. */
 const MAX_ENTRIES = 750

@@ -17,9 +17,8 @@ import { readCountRoutes } from './read-count-routes.ts'
 import { recordJson, sendJson, sendRecord, sendUnlessKnown } from './record.ts'
 import { revisionRoutes } from './revision-routes.ts'
 import { summaryRoutes } from './summary-routes.ts'
-import { writeAndPublish } from './write-and-publish.ts'
-import { checkedDocument, createMismatchError, documentOfOwner, findOwnPage,
-  ownPage } from './write-checks.ts'
+import { checkedDocument, createMismatchError, documentOfOwner, findOwnPage, ownPage,
+  writeAndPublish } from './write-checks.ts'
 
 /** Bytes allowed in addition to the document: the enclosing object, other fields and white space. */
 const ENVELOPE_BYTES = 64 * 1024

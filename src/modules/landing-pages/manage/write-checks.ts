@@ -1,8 +1,10 @@
-import type { FastifyRequest } from 'fastify'
+import type { FastifyInstance, FastifyRequest } from 'fastify'
 import type { PrismaClient } from '../../../infra/postgres/generated/prisma/client.ts'
 import { InvalidError, NotFoundError, PreconditionFailedError, TooLargeError } from '../../../errors.ts'
 import { failedPrecondition, type Validators } from '../../../http/conditional-requests.ts'
+import { clock } from '../../../infra/system/clock.ts'
 import { findPage, type LandingPage } from '../landing-page-repository.ts'
+import { documentVersion } from '../public/cached-document.ts'
 
 /** Levels of objects and arrays in a document. */
 export const MAX_DEPTH = 100
@@ -85,4 +87,20 @@ export async function createMismatchError (
   const failed = failedPrecondition(request, validators) ??
     PRECONDITIONS.find((name) => request.headers[name.toLowerCase()] !== undefined)
   return failed === undefined ? new NotFoundError() : new PreconditionFailedError(failed, validators.etag)
+}
+
+/**
+ * Writes a page and publishes its document to the caches.
+ *
+ * @param write returns null if it has written nothing
+ * @returns the result of `write`
+ */
+export async function writeAndPublish<Written extends LandingPage | null> (
+  { documents }: FastifyInstance,
+  write: () => Promise<Written>
+): Promise<Written> {
+  const startedAt = clock.now()
+  const page = await write()
+  if (page !== null) await documents.publish(page.publicId, documentVersion(page), startedAt)
+  return page
 }

@@ -16,7 +16,7 @@ import { ENCODINGS, entityTag, preferredEncoding } from '../../../http/content-e
 import type { CachedDocument, Representation } from './cached-document.ts'
 import type { DocumentCache } from './document-cache.ts'
 import { headersOf, PreparedHeads } from './prepared-head.ts'
-import type { Served } from './read-results.ts'
+import type { Served } from './read-limit.ts'
 import { ReadHeaders } from './read-headers.ts'
 import type { ReadLimit, Tier } from './read-limit.ts'
 import { publicReadMetrics } from './read-metrics.ts'

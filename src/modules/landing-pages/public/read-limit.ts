@@ -4,7 +4,40 @@ import { LeasedLimit, MAX_WINDOW_MS, type LeaseStore } from '../../rate-limit/in
 import type { ClientAddress } from '../../../http/client-address.ts'
 import { AllowedHostMatcher } from './allowed-hosts.ts'
 import { headerLines } from './prepared-head.ts'
-import { noReads, type PublicReads } from './read-results.ts'
+
+/** Responses with documents from one source, by status. */
+export interface Served {
+  /** 200 */
+  sent: number
+  /** 304 */
+  notModified: number
+}
+
+/** Where a document came from. `stale` is an expired one from memory, while PostgreSQL is unreachable. */
+type Source = 'process' | 'redis' | 'database' | 'stale'
+
+/** Public reads of one tier by result. Plain numbers, because prom-client's counters are too slow. */
+export interface PublicReads extends Record<Source, Served> {
+  /** 404 */
+  notFound: number
+  /** 412 */
+  conditionFailed: number
+  /** 429 */
+  refused: number
+  /** 500 and 503 */
+  failed: number
+}
+
+const noReads = (): PublicReads => ({
+  process: { sent: 0, notModified: 0 },
+  redis: { sent: 0, notModified: 0 },
+  database: { sent: 0, notModified: 0 },
+  stale: { sent: 0, notModified: 0 },
+  notFound: 0,
+  conditionFailed: 0,
+  refused: 0,
+  failed: 0
+})
 
 const WINDOW_MS = MAX_WINDOW_MS
 
