@@ -16,7 +16,7 @@ export function failedTests (results: readonly FileResult[]): string[] {
 }
 
 /** Adds one to the count of each test in the table, and a row for a test that has none. */
-export function countFlakes (table: string, tests: readonly string[]): string {
+function countFlakes (table: string, tests: readonly string[]): string {
   const lines = table.trimEnd().split('\n')
   for (const test of tests) {
     const start = `| \`${test.replaceAll('|', '\\|')}\` | `

@@ -1,4 +1,4 @@
-import { execFile, execFileSync } from 'node:child_process'
+import { execFile } from 'node:child_process'
 import { mkdirSync, readFileSync } from 'node:fs'
 import { delimiter, dirname, join } from 'node:path'
 import { promisify } from 'node:util'
@@ -6,33 +6,17 @@ import t from 'tap'
 import { provide } from '../../shared/programs.ts'
 import { freePort } from '../../helpers/servers.ts'
 import { PROJECT, temporaryFolder } from '../../helpers/service.ts'
+import { createCertificate } from './certificate.ts'
 
 // Runs the commands of docs/operations.md for nginx without Docker, with folders and ports of the test.
 
 const nginx = provide('nginx')
 const envsubst = provide('envsubst')
-const openssl = provide('openssl')
 
 t.test('nginx accepts the configuration that the commands of docs/operations.md make, with HTTPS', async (t) => {
   const folder = temporaryFolder(t)
   mkdirSync(join(folder, 'tls'))
-  execFileSync(openssl, [
-    'req',
-    '-x509',
-    '-newkey',
-    'ec',
-    '-pkeyopt',
-    'ec_paramgen_curve:prime256v1',
-    '-nodes',
-    '-days',
-    '2',
-    '-subj',
-    '/CN=localhost',
-    '-keyout',
-    join(folder, 'tls', 'privkey.pem'),
-    '-out',
-    join(folder, 'tls', 'fullchain.pem')
-  ], { stdio: 'ignore' })
+  createCertificate(provide('openssl'), join(folder, 'tls'))
 
   const section = readFileSync(join(PROJECT, 'docs/operations.md'), 'utf8')
     .split(/^## Load balancing$/m)[1] as string

@@ -19,6 +19,7 @@ import { Readers, statuses } from '../../helpers/readers.ts'
 import { claimRedis, freePort } from '../../helpers/servers.ts'
 import { startService, temporaryFolder, type Service } from '../../helpers/service.ts'
 import { startBalancer, type Balancer } from '../../shared/balancer.ts'
+import { createCertificate } from './certificate.ts'
 
 // Tests the nginx configuration of docker-compose.yml with two replicas behind it.
 
@@ -613,23 +614,7 @@ t.test('two replicas behind nginx', async (t) => {
 
 t.test('nginx serves HTTPS and HTTP/2 with a certificate', async (t) => {
   const folder = temporaryFolder(t)
-  execFileSync(provide('openssl'), [
-    'req',
-    '-x509',
-    '-newkey',
-    'ec',
-    '-pkeyopt',
-    'ec_paramgen_curve:prime256v1',
-    '-nodes',
-    '-days',
-    '2',
-    '-subj',
-    '/CN=localhost',
-    '-keyout',
-    join(folder, 'privkey.pem'),
-    '-out',
-    join(folder, 'fullchain.pem')
-  ], { stdio: 'ignore' })
+  createCertificate(provide('openssl'), folder)
   const service = await startService(t, {
     ...await testSettings(t),
     TRUST_PROXY: '127.0.0.1',

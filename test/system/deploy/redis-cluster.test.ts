@@ -1,4 +1,3 @@
-import { execFileSync } from 'node:child_process'
 import { randomBytes } from 'node:crypto'
 import { chmodSync } from 'node:fs'
 import { join } from 'node:path'
@@ -6,38 +5,19 @@ import t from 'tap'
 import { testSettings } from '../../helpers/app.ts'
 import { call, Owner } from '../../helpers/client.ts'
 import { landfall } from '../../helpers/cli.ts'
-import { provide } from '../../shared/programs.ts'
 import { startRedisCluster } from '../../helpers/redis-cluster.ts'
 import { freePort } from '../../helpers/servers.ts'
 import { runService, startService, temporaryFolder } from '../../helpers/service.ts'
 import { until } from '../../helpers/until.ts'
+import { createCertificate } from './certificate.ts'
+import { provide } from '../../shared/programs.ts'
 
 // The service and the command line on a Redis Cluster with TLS, a user and a password.
 
-const openssl = provide('openssl')
-
 t.test('the service and the command line use a cluster with TLS, a user and a password', async (t) => {
   const folder = temporaryFolder(t)
-  const [key, certificate] = [join(folder, 'key.pem'), join(folder, 'certificate.pem')]
-  execFileSync(openssl, [
-    'req',
-    '-x509',
-    '-newkey',
-    'ec',
-    '-pkeyopt',
-    'ec_paramgen_curve:prime256v1',
-    '-nodes',
-    '-days',
-    '2',
-    '-subj',
-    '/CN=redis',
-    '-addext',
-    'subjectAltName=IP:127.0.0.1',
-    '-keyout',
-    key,
-    '-out',
-    certificate
-  ], { stdio: 'ignore' })
+  const [key, certificate] = [join(folder, 'privkey.pem'), join(folder, 'fullchain.pem')]
+  createCertificate(provide('openssl'), folder, ['-addext', 'subjectAltName=IP:127.0.0.1'])
   // Redis runs under an account of its own.
   for (const [file, mode] of [[folder, 0o755], [key, 0o644]] as const) chmodSync(file, mode)
 

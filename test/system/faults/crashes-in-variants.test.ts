@@ -7,7 +7,7 @@ import { createBucket } from '../../helpers/buckets.ts'
 import { childrenOf } from '../../shared/child-processes.ts'
 import { CARD, card } from '../../shared/pictures.ts'
 import { provide } from '../../shared/programs.ts'
-import { claimRedis, createDatabase } from '../../helpers/servers.ts'
+import { claimRedis, createMigratedDatabase } from '../../helpers/servers.ts'
 import { startService, temporaryFolder } from '../../helpers/service.ts'
 import { until } from '../../helpers/until.ts'
 
@@ -15,12 +15,12 @@ import { until } from '../../helpers/until.ts'
 
 provide('swift')
 
-const ROUNDS = 6
+const ROUNDS = 4
 
 for (const store of ['folder', 'bucket'] as const) {
   t.test(`${store}: a crash leaves no part of a variant and no child process`, async (t) => {
     const settings = {
-      DATABASE_URL: await createDatabase(t),
+      DATABASE_URL: await createMigratedDatabase(t),
       JWT_SECRET: 'a secret of the tests, 32 bytes and more',
       BASE_URL: 'http://landfall.test',
       UPLOADS_DIR: temporaryFolder(t),
@@ -38,7 +38,7 @@ for (const store of ['folder', 'bucket'] as const) {
       const own = asset.variants.slice(0, 4).map(({ url }) => new URL(url).pathname)
       paths.push(...own)
       const asked = Promise.allSettled(own.map(async (path) => await fetch(service.url + path)))
-      await sleep(round * 60)
+      await sleep(round * 100)
       const children = childrenOf(service.child.pid as number)
       service.child.kill('SIGKILL') // only the service, not its child process
       await asked
