@@ -11,22 +11,7 @@ import { freePort, startPostgresServer, startRedisServer } from '../../helpers/s
 import { temporaryFolder } from '../../helpers/service.ts'
 import { until } from '../../helpers/until.ts'
 
-t.test('without PostgreSQL, /health/live answers 200 and /health/ready 503', async (t) => {
-  const postgres = await startPostgresServer(t)
-  const app = await buildTestApp(t, {
-    settings: { DATABASE_URL: postgres.url, UPLOADS_DIR: temporaryFolder(t) }
-  })
-  t.same((await app.inject('/health/live')).json(), { status: 'ok' })
-  t.same((await app.inject('/health/ready')).json(), { status: 'ok', database: 'ok', redis: 'not used' })
-  await postgres.stop()
-  t.equal((await app.inject('/health/live')).statusCode, 200)
-  const response = await app.inject('/health/ready')
-  t.equal(response.statusCode, 503)
-  t.ok(Number(response.headers['retry-after']) >= 1)
-  t.same(response.json(), { errors: ['PostgreSQL cannot be reached'] })
-})
-
-t.test('an idle service notices that PostgreSQL is away and back, and logs one line for each', async (t) => {
+t.test('an idle service notices that PostgreSQL is away and back: health, metrics and one log line for each', async (t) => {
   const lines: Array<{ level: number, msg: string }> = []
   const postgres = await startPostgresServer(t)
   const app = await buildTestApp(t, {
@@ -37,8 +22,14 @@ t.test('an idle service notices that PostgreSQL is away and back, and logs one l
   const isUp = async (value: number) =>
     new RegExp(`^landfall_database_up ${value}$`, 'm').test(await metrics())
   t.ok(await isUp(1))
+  t.same((await app.inject('/health/ready')).json(), { status: 'ok', database: 'ok', redis: 'not used' })
   await postgres.stop()
   await until(async () => await isUp(0))
+  t.same((await app.inject('/health/live')).json(), { status: 'ok' })
+  const unready = await app.inject('/health/ready')
+  t.equal(unready.statusCode, 503)
+  t.ok(Number(unready.headers['retry-after']) >= 1)
+  t.same(unready.json(), { errors: ['PostgreSQL cannot be reached'] })
   await resumeDeletions(app) // as it does in the background
   await postgres.start()
   await until(async () => await isUp(1))
@@ -148,44 +139,6 @@ t.test('metrics are served on OPS_PORT and not on the public port', async (t) =>
   await redis.stop()
   await until(async () => /^landfall_limits_shared 0$/m.test(await metrics()))
   t.equal((await fetch(`http://127.0.0.1:${port}/auth/me`)).status, 404)
-})
-
-t.test('CORS_ORIGINS decides which origins may call the management API', async (t) => {
-  const app = await buildTestApp(t, { settings: { CORS_ORIGINS: 'https://APP.example.com' } })
-  const preflight = async (origin: string) =>
-    await app.inject({
-      method: 'OPTIONS',
-      url: '/manage/landing_pages',
-      headers: {
-        origin,
-        'access-control-request-method': 'PATCH',
-        'access-control-request-headers': 'authorization,content-type,if-match'
-      }
-    })
-  const allowed = await preflight('https://app.example.com')
-  t.equal(allowed.statusCode, 204)
-  t.equal(allowed.headers['access-control-allow-origin'], 'https://app.example.com')
-  t.match(allowed.headers['access-control-allow-methods'], /PATCH/)
-  t.not(
-    (await preflight('https://evil.example')).headers['access-control-allow-origin'],
-    'https://evil.example'
-  )
-  const refused = await app.inject({ url: '/auth/me', headers: { origin: 'https://app.example.com' } })
-  t.equal(refused.statusCode, 401)
-  t.equal(
-    refused.headers['access-control-allow-origin'],
-    'https://app.example.com',
-    'errors are readable, too'
-  )
-  const none = await app.inject({ method: 'OPTIONS', url: '/auth/sign_in' })
-  t.equal(none.statusCode, 204, 'an OPTIONS that is not a preflight')
-
-  const closed = await buildTestApp(t)
-  t.equal(
-    (await closed.inject({ url: '/auth/me', headers: { origin: 'https://app.example.com' } }))
-      .headers['access-control-allow-origin'],
-    undefined
-  )
 })
 
 t.test('a connection that has sent nothing does not delay closing', async (t) => {

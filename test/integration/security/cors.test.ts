@@ -39,7 +39,11 @@ const PREFLIGHT = {
 }
 
 const app = await buildTestApp(t, {
-  settings: { ...await testSettings(t), CORS_ORIGINS: ALLOWED.join(','), RATE_LIMIT_PUBLIC: '1000' }
+  settings: {
+    ...await testSettings(t),
+    CORS_ORIGINS: ALLOWED.join(',').replace('app', 'APP'),
+    RATE_LIMIT_PUBLIC: '1000'
+  }
 })
 const owner = await signUp(app)
 const page = await createPage(app, owner)
@@ -113,6 +117,10 @@ t.test('a preflight returns the allowed methods and headers, and needs no token'
       url
     )
   }
+})
+
+t.test('an OPTIONS request that is not a preflight gets 204', async (t) => {
+  t.equal((await app.inject({ method: 'OPTIONS', url: '/auth/sign_in' })).statusCode, 204)
 })
 
 t.test('without CORS_ORIGINS, no origin may read responses', async (t) => {
