@@ -16,12 +16,6 @@ async function start (t: Teardown, settings: Record<string, string>): Promise<Fa
   return app
 }
 
-async function dataFolder (t: Teardown): Promise<string> {
-  const folder = await mkdtemp(join(tmpdir(), 'landfall-data-'))
-  t.teardown(async () => await rm(folder, { recursive: true, force: true }))
-  return folder
-}
-
 t.test('with DATABASE_URL, app.database is that PostgreSQL database, with all migrations applied', async (t) => {
   const url = await createDatabase(t)
   const app = await start(t, { DATABASE_URL: url })
@@ -35,7 +29,18 @@ t.test('with DATABASE_URL, app.database is that PostgreSQL database, with all mi
 })
 
 t.test('without DATABASE_URL, app.database is the embedded PostgreSQL, which keeps its data', async (t) => {
-  const DATA_DIR = join(await dataFolder(t), 'data')
+  const folder = await mkdtemp(join(tmpdir(), 'landfall-data-'))
+  t.teardown(async () => await rm(folder, { recursive: true, force: true }))
+  const DATA_DIR = join(folder, 'data')
+  const refused = databaseApp(loadConfig({ DATA_DIR, MIGRATE_ON_START: 'false' }))
+  await t.rejects(
+    async () => await refused.ready(),
+    { message: /npm run landfall -- migrate/ },
+    'the database is empty'
+  )
+  await refused.close()
+  t.notOk(existsSync(join(DATA_DIR, 'lock')), 'a start that fails releases the folder')
+
   const first = await start(t, { DATA_DIR })
   await first.database.user.create({ data: { email: 'a@example.com', passwordHash: 'x' } })
   await t.rejects(first.database.user.create({ data: { email: 'a@example.com', passwordHash: 'x' } }), {
@@ -67,16 +72,4 @@ t.test('a start fails with a one-line error when the database is unavailable or 
   })
   await applyMigrations(url, { info () {} })
   t.equal(await (await start(t, { DATABASE_URL: url, MIGRATE_ON_START: 'false' })).database.user.count(), 0)
-})
-
-t.test('a start that fails after opening the embedded PostgreSQL releases its folder', async (t) => {
-  const DATA_DIR = join(await dataFolder(t), 'data')
-  const app = databaseApp(loadConfig({ DATA_DIR, MIGRATE_ON_START: 'false' }))
-  await app.ready().then(
-    () => t.fail('an empty database must be refused'),
-    (error: Error) => t.match(error.message, /npm run landfall -- migrate/)
-  )
-  await app.close()
-  t.notOk(existsSync(join(DATA_DIR, 'lock')))
-  await (await start(t, { DATA_DIR })).database.user.count()
 })
