@@ -3,13 +3,13 @@ import type { IncomingHttpHeaders } from 'node:http'
 import { PreconditionFailedError } from '../errors.ts'
 
 // Conditional requests (RFC 9110, section 13): If-Match, If-None-Match, If-Modified-Since and
-// If-Unmodified-Since. Range requests are in byte-range.ts.
+// If-Unmodified-Since. Range requests are in conditional-requests.ts.
 
 /** How tags are compared (RFC 9110, 8.8.3.2): a weak tag never matches in a strong comparison. */
 export type Comparison = 'strong' | 'weak'
 
 /** The value of If-Match or If-None-Match: `*`, or the tags without their quotes. */
-export type TagList = '*' | readonly string[]
+type TagList = '*' | readonly string[]
 
 /** The validators of a representation. */
 export interface Validators {
@@ -26,7 +26,7 @@ export interface Validators {
 export type Precondition = 'If-Match' | 'If-None-Match' | 'If-Unmodified-Since'
 
 /** The parts of a request that conditions are read from. */
-export interface ConditionalRequest {
+interface ConditionalRequest {
   readonly method: string
   readonly headers: IncomingHttpHeaders
 }
@@ -132,4 +132,37 @@ function inOneFormat (text: string): string {
   const year = thisYear - thisYear % 100 + Number(twoDigits)
   // A year more than 50 years ahead belongs to the last century.
   return `${day} ${month} ${year > thisYear + 50 ? year - 100 : year} ${time} GMT`
+}
+
+// Range and If-Range (RFC 9110, section 14).
+
+/** Positions of the first and the last byte. */
+export interface ByteRange {
+  readonly first: number
+  readonly last: number
+}
+
+/** Returns the part of a file to send. Several ranges, invalid ones and other units select the whole file. */
+export function requestedRange (
+  headers: IncomingHttpHeaders,
+  file: Validators & { readonly byteSize: number }
+): ByteRange | 'whole' | 'not satisfiable' {
+  const { range } = headers
+  const ifRange = headers['if-range'] as string | undefined
+  if (range === undefined || (ifRange !== undefined && !matchesIfRange(ifRange, file))) return 'whole'
+  return parseRange(range, file.byteSize)
+}
+
+function parseRange (header: string, byteSize: number): ByteRange | 'whole' | 'not satisfiable' {
+  const [range, from = '', to = ''] = /^bytes=\s*(\d*)-(\d*)\s*$/i.exec(header) ?? []
+  if (range === undefined || from + to === '') return 'whole'
+  if (from === '') {
+    const length = Number(to)
+    if (length >= byteSize) return 'whole' // a suffix longer than the file selects the whole file
+    return length > 0 ? { first: byteSize - length, last: byteSize - 1 } : 'not satisfiable'
+  }
+  const first = Number(from)
+  if (to !== '' && Number(to) < first) return 'whole' // invalid (RFC 9110, 14.1.1)
+  const last = to === '' ? byteSize - 1 : Math.min(Number(to), byteSize - 1)
+  return first <= last ? { first, last } : 'not satisfiable'
 }

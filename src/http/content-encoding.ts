@@ -5,7 +5,7 @@ import { LRUCache } from 'lru-cache'
 export type Encoding = 'identity' | 'br' | 'gzip'
 
 /** What the tag of a compressed representation ends with, because it needs a strong tag of its own. */
-export const TAG_SUFFIX: Readonly<Record<Encoding, string>> = { identity: '', br: '-br', gzip: '-gzip' }
+const TAG_SUFFIX: Readonly<Record<Encoding, string>> = { identity: '', br: '-br', gzip: '-gzip' }
 
 export const ENCODINGS = Object.keys(TAG_SUFFIX) as Encoding[]
 

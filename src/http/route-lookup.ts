@@ -14,7 +14,7 @@ declare module 'fastify' {
   }
 }
 
-export interface KnownRoute {
+interface KnownRoute {
   readonly methods: readonly string[]
   readonly config: FastifyContextConfig
 }

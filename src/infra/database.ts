@@ -25,7 +25,7 @@ declare module 'fastify' {
   }
 }
 
-export interface DatabaseOptions {
+interface DatabaseOptions {
   config: Pick<
     Config,
     'DATABASE_URL' | 'DATABASE_POOL_SIZE' | 'DATABASE_TIMEOUT_MS' | 'DATA_DIR' | 'MIGRATE_ON_START'

@@ -24,7 +24,7 @@ const SMALL_BODY_BYTES = 16 * 1024
 const RETRY_AFTER_SECONDS = 2
 
 /** Counts the bytes of the JSON bodies that a process holds. Other bodies are streamed. */
-export class BodyMemory {
+class BodyMemory {
   readonly #maxBytes: number
   readonly #heldBy = new Map<string, number>()
   #held = 0
@@ -73,7 +73,7 @@ export class BodyMemory {
 }
 
 /** The part of the memory that one request has. */
-export class BodyShare {
+class BodyShare {
   readonly #memory: BodyMemory
   readonly #owners: readonly string[]
   readonly #share: number

@@ -7,7 +7,7 @@ import { Readable } from 'node:stream'
 import type { onSendAsyncHookHandler } from 'fastify'
 
 /** Limits for reading the rest of a body after the response. */
-export interface DiscardLimits {
+interface DiscardLimits {
   readonly bytes: number
   readonly durationMs: number
   /** Longest pause between two chunks. */

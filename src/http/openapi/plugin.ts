@@ -1,14 +1,15 @@
+import { buffer } from 'node:stream/consumers'
+import { Readable } from 'node:stream'
 import swagger from '@fastify/swagger'
 import swaggerUi from '@fastify/swagger-ui'
 import { Type, type TObject } from '@sinclair/typebox'
-import type { FastifyPluginAsync, FastifyReply, FastifyRequest, FastifySchema,
+import type { FastifyInstance, FastifyPluginAsync, FastifyReply, FastifyRequest, FastifySchema,
   onRequestHookHandler } from 'fastify'
 import fp from 'fastify-plugin'
 import { NotFoundError } from '../../errors.ts'
 import { JSON_CONTENT_TYPE } from '../common-headers.ts'
-import { entityTag, preferredEncoding } from '../content-encoding.ts'
+import { compress, entityTag, preferredEncoding } from '../content-encoding.ts'
 import { contentHash, hasMatchingTag } from '../conditional-requests.ts'
-import { compressResponses } from './compress.ts'
 import { finishDocument, type OpenApiDocument } from './finish.ts'
 import { INFO, SECURITY_SCHEMES, TAGS } from './info.ts'
 import { sendWithoutBody } from '../responses.ts'
@@ -25,6 +26,8 @@ const NARROW_CSS =
 const NARROW_SCRIPT =
   "document.head.append(Object.assign(document.createElement('meta'), { name: 'viewport', content: " +
   "'width=device-width, initial-scale=1' }))"
+
+const COMPRESSIBLE = /^(text|application)\/(html|css|json|javascript)/
 
 const CORS = ['Access-Control-Allow-Origin', 'Access-Control-Expose-Headers'] as const
 const HEADERS = [...CORS, 'ETag', 'Vary'] as const
@@ -147,5 +150,34 @@ export const referenceRoutes: FastifyPluginAsync = async (app) => {
       tryItOutEnabled: true,
       persistAuthorization: false
     }
+  })
+}
+
+/**
+ * Adds a hook that compresses the responses of a scope that have an ETag. Results are kept by URL and
+ * ETag.
+ */
+function compressResponses (scope: FastifyInstance): void {
+  const kept = new Map<string, Promise<Buffer>>()
+  scope.addHook('onSend', async (request, reply, payload) => {
+    const { etag, 'content-type': type } = reply.getHeaders()
+    if (etag === undefined) return payload
+    reply.header('vary', 'Accept-Encoding')
+    const encoding = preferredEncoding(request.headers['accept-encoding'])
+    if (reply.statusCode !== 200 || encoding === 'identity' || !COMPRESSIBLE.test(String(type))) {
+      return payload
+    }
+    reply.header('content-encoding', encoding).removeHeader('content-length').removeHeader('accept-ranges')
+    if (request.method === 'HEAD') return payload
+
+    // npm gives all files of a package the same time, so files of the same size have the same ETag.
+    const key = `${encoding} ${String(etag)} ${request.url.replace(/\?.*$/s, '')}`
+    let compressed = kept.get(key)
+    if (compressed === undefined) {
+      const bytes = Buffer.isBuffer(payload) ? Promise.resolve(payload) : buffer(payload as Readable)
+      kept.set(key, compressed = bytes.then(compress[encoding]))
+      compressed.catch(() => kept.delete(key))
+    } else if (payload instanceof Readable) payload.destroy()
+    return await compressed
   })
 }

@@ -45,7 +45,7 @@ export interface Exchange<Result, T> {
  * - `too_slow`: it was ended because the task took too long
  * - `ended`: it ended by itself while it had the task
  */
-export type EndReason = 'unavailable' | 'too_slow' | 'ended'
+type EndReason = 'unavailable' | 'too_slow' | 'ended'
 
 export class IsolatedProcessError extends Error {
   override readonly name = 'IsolatedProcessError'

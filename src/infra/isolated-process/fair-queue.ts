@@ -8,7 +8,7 @@ const FREE_MS = 1000
 /** Keys whose use is known. The one that was idle longest is forgotten first. */
 const MAX_KNOWN_KEYS = 10_000
 
-export interface FairQueueOptions {
+interface FairQueueOptions {
   /** Tasks that may wait. */
   readonly maxWaiting: number
   /** Creates the error for a task that loses its place. */

@@ -9,7 +9,7 @@ import { createUnusableError, DataDirError, writeDurably, type DataDirLog } from
 // Locks DATA_DIR. proper-lockfile writes a heartbeat. lock-owner.json names the process, so that a start
 // after a crash doesn't have to wait until the heartbeat is stale.
 
-export interface DataDirLock {
+interface DataDirLock {
   release(): Promise<void>
 }
 

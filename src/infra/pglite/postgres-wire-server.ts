@@ -5,7 +5,7 @@ import type { PGlite } from '@electric-sql/pglite'
 // PostgreSQL's protocol for PGlite, which has a single session. Connections are served one after another,
 // because the transactions of two connections would mix in one session.
 
-export interface PostgresWireServer {
+interface PostgresWireServer {
   /** Closes all connections. The database stays open. */
   close(): Promise<void>
 }

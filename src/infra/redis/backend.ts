@@ -7,7 +7,7 @@ export const COMMAND_TIMEOUT_MS = 200
 /** Lifetime of the key that a probe writes. */
 export const PROBE_LIFETIME_MS = 1000
 
-export interface BackendEvents extends SubscriberEvents {
+interface BackendEvents extends SubscriberEvents {
   /** Commands can be sent. */
   ready: []
   /** A connection was lost, or Redis may have lost its latest writes. */

@@ -1,7 +1,8 @@
 import fastifyRedis, { type FastifyRedis } from '@fastify/redis'
 import fp from 'fastify-plugin'
-import { combineQueryHooks } from '../telemetry/query-hook.ts'
-import { measureClient, measureCommands } from './metrics.ts'
+import { Histogram, type Registry } from 'prom-client'
+import { addCounter, addGauge } from '../telemetry/metrics.ts'
+import { combineQueryHooks, type QueryHook } from '../telemetry/query-hook.ts'
 import { RedisClient, type RedisClientOptions } from './redis-client.ts'
 
 declare module 'fastify' {
@@ -10,6 +11,9 @@ declare module 'fastify' {
     redisClient: RedisClient | undefined
   }
 }
+
+/** In seconds. The time limit of a command is 0.2 s. */
+const BUCKETS = [0.00025, 0.0005, 0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.2]
 
 export default fp<{ url: string | undefined } & RedisClientOptions>(async (app, { url, ...options }) => {
   if (url === undefined) {
@@ -28,3 +32,35 @@ export default fp<{ url: string | undefined } & RedisClientOptions>(async (app, 
   if (client.commands.status === 'ready') await app.register(fastifyRedis, { client: client.commands })
   else app.decorate('redis', client.commands as FastifyRedis)
 }, { name: 'redis', dependencies: ['metrics', 'tracing'] })
+
+/** Returns a hook that measures the duration of commands. */
+function measureCommands (registry: Registry): QueryHook {
+  const seconds = new Histogram({
+    name: 'landfall_redis_command_duration_seconds',
+    help: 'Duration of Redis commands, including failed ones; a pipeline counts as one command',
+    buckets: BUCKETS,
+    registers: [registry]
+  })
+  return () => {
+    const startedAt = performance.now()
+    return () => seconds.observe((performance.now() - startedAt) / 1000)
+  }
+}
+
+/** Adds metrics of the state of the client. */
+function measureClient (registry: Registry, client: RedisClient): void {
+  addGauge(registry, {
+    name: 'landfall_limits_shared',
+    help: '1: limits are counted in Redis for all replicas. 0: each process counts separately',
+    aggregator: 'min'
+  }, () => client.reachable ? 1 : 0)
+  addGauge(registry, {
+    name: 'landfall_invalidation_channel_up',
+    help: '1: the process receives messages about the writes of other replicas. 0: it does not',
+    aggregator: 'min'
+  }, () => client.subscribed ? 1 : 0)
+  addCounter(registry, {
+    name: 'landfall_redis_outages_total',
+    help: 'Times that the circuit breaker opened because Redis failed or was too slow'
+  }, () => client.outages)
+}

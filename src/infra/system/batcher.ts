@@ -1,6 +1,6 @@
 import { AsyncResource } from 'node:async_hooks'
 
-export interface BatcherOptions<Key, Value> {
+interface BatcherOptions<Key, Value> {
   /**
    * Answers a batch, with a value, or the promise of one, for each key in the order of the keys. If it fails,
    * all keys fail.

@@ -3,7 +3,7 @@ import { once } from 'node:events'
 import type { FastifyBaseLogger } from 'fastify'
 import { Registry } from 'prom-client'
 
-export interface MetricsListenerOptions {
+interface MetricsListenerOptions {
   host: string
   port: number
   log: FastifyBaseLogger

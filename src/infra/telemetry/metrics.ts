@@ -28,7 +28,7 @@ export function measureProcess (registry: Registry): void {
   }, () => Math.min(process.constrainedMemory() || Infinity, totalmem()))
 }
 
-export interface MetricDescription {
+interface MetricDescription {
   readonly name: string
   readonly help: string
   /** How the values of several workers are combined. Default: their sum. */
@@ -36,7 +36,7 @@ export interface MetricDescription {
 }
 
 /** Metric values by label value. */
-export type LabelledValues = Readonly<Record<string, number>>
+type LabelledValues = Readonly<Record<string, number>>
 
 /**
  * Adds a counter whose value is read when metrics are collected. Incrementing a variable takes much less time

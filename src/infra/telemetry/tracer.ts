@@ -12,7 +12,7 @@ export interface Tracer {
   close(): Promise<void>
 }
 
-export interface TracedRequest {
+interface TracedRequest {
   readonly id: string
   readonly method: string
   /** The URL pattern of the route. */

@@ -1,8 +1,7 @@
 import type { IncomingHttpHeaders } from 'node:http'
 import t from 'tap'
 import { failedPrecondition, hasConditions, hasMatchingTag, isNotModified, matchesIfRange, parseHttpDate,
-  parseTagList } from '../../../src/http/conditional-requests.ts'
-import { requestedRange } from '../../../src/http/byte-range.ts'
+  parseTagList, requestedRange } from '../../../src/http/conditional-requests.ts'
 
 const file = { etag: '"a"', modifiedAt: new Date('2026-01-02T03:04:05.678Z'), byteSize: 1000 }
 const EARLIER = 'Fri, 02 Jan 2026 03:04:04 GMT'

@@ -1,5 +1,5 @@
 import t from 'tap'
-import { uuidv7 } from '../../../src/infra/postgres/uuid.ts'
+import { uuidv7 } from '../../../src/infra/system/identifiers.ts'
 
 t.test('uuidv7() returns UUIDs with the current time that sort in order of creation', async (t) => {
   const before = Date.now()

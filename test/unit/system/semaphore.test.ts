@@ -1,6 +1,5 @@
 import t from 'tap'
-import { KeyedSemaphore } from '../../../src/infra/system/keyed-semaphore.ts'
-import { Semaphore } from '../../../src/infra/system/semaphore.ts'
+import { KeyedSemaphore, Semaphore } from '../../../src/infra/system/semaphore.ts'
 
 const create = (maxRunning: number, maxWaiting: number): Semaphore =>
   new Semaphore({ maxRunning, maxWaiting, createRefusal: () => new Error('too many') })

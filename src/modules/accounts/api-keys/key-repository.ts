@@ -1,7 +1,6 @@
 import type { Database } from '../../../infra/postgres/database.ts'
 import { statement } from '../../../infra/postgres/statement.ts'
-import { uuidv7 } from '../../../infra/postgres/uuid.ts'
-import { hashToken } from '../../../infra/system/identifiers.ts'
+import { uuidv7, hashToken } from '../../../infra/system/identifiers.ts'
 import type { Page } from '../../../http/pagination.ts'
 import { noticeSql } from '../mail/mail-sql.ts'
 import { IS_AUTHORIZED, type PasswordProof } from '../user-repository.ts'

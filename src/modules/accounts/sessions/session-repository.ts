@@ -1,7 +1,7 @@
 import type { Page } from '../../../http/pagination.ts'
 import type { Database } from '../../../infra/postgres/database.ts'
 import { statement } from '../../../infra/postgres/statement.ts'
-import { uuidv7 } from '../../../infra/postgres/uuid.ts'
+import { uuidv7 } from '../../../infra/system/identifiers.ts'
 import { linkMailSql } from '../mail/mail-sql.ts'
 import { ALIVE, throwEmailTaken, type User } from '../user-repository.ts'
 

@@ -1,7 +1,7 @@
 import type { FastifyReply, FastifyRequest } from 'fastify'
-import { requestedRange, type ByteRange } from '../../../http/byte-range.ts'
+import { requestedRange, type ByteRange, checkPreconditions,
+  isNotModified } from '../../../http/conditional-requests.ts'
 import { IMMUTABLE, PDF_POLICY } from '../../../http/common-headers.ts'
-import { checkPreconditions, isNotModified } from '../../../http/conditional-requests.ts'
 import type { FileInfo, OpenFile } from '../storage/file-store.ts'
 import type { Presentation } from '../storage/storage-key.ts'
 

@@ -6,7 +6,7 @@ import { IsolatedProcessError,
   type IsolatedProcess } from '../../../infra/isolated-process/isolated-process.ts'
 import type { Database } from '../../../infra/postgres/database.ts'
 import type { RedisClient } from '../../../infra/redis/redis-client.ts'
-import { KeyedSemaphore } from '../../../infra/system/keyed-semaphore.ts'
+import { KeyedSemaphore } from '../../../infra/system/semaphore.ts'
 import { SingleFlight } from '../../../infra/system/single-flight.ts'
 import { correctDimensions, countVariantFailure, findOriginal, referencedKeys,
   refuseVariants } from '../asset-repository.ts'

@@ -1,7 +1,7 @@
 import type { FastifyInstance, FastifyRequest } from 'fastify'
 import { RetryLaterError } from '../../../errors.ts'
 import { checkPreconditions } from '../../../http/conditional-requests.ts'
-import { KeyedSemaphore } from '../../../infra/system/keyed-semaphore.ts'
+import { KeyedSemaphore } from '../../../infra/system/semaphore.ts'
 import { documentValidators } from '../etag.ts'
 import { replacePage, type LandingPage } from '../landing-page-repository.ts'
 import { Patcher, type PatchKind } from '../patch/patcher.ts'

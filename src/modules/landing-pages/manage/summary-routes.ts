@@ -1,6 +1,6 @@
 import type { FastifyPluginAsyncTypebox } from '@fastify/type-provider-typebox'
 import { Type } from '@sinclair/typebox'
-import type { KeyedSemaphore } from '../../../infra/system/keyed-semaphore.ts'
+import type { KeyedSemaphore } from '../../../infra/system/semaphore.ts'
 import { yieldToEventLoop } from '../../../infra/system/event-loop.ts'
 import { pageOf, PageQuery, takePage } from '../../../http/pagination.ts'
 import { BAD_PAGE, errors, response } from '../../../http/schemas.ts'
