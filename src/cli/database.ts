@@ -3,6 +3,8 @@ import { join } from 'node:path'
 import type { Config } from '../config.ts'
 import { DataDirError, startEmbedded } from '../infra/pglite/embedded.ts'
 import { besideService } from '../infra/pglite/freeze-lock.ts'
+import { createCommandConnection, type RedisCommands, type RedisScripts } from '../infra/redis/connections.ts'
+import { withTimeLimit } from '../infra/redis/time-limit.ts'
 import { applyMigrations, requireMigrated } from '../infra/postgres/migrate.ts'
 import type { Connection } from '../infra/postgres/connection.ts'
 import { BoundedPool } from '../infra/postgres/pool.ts'
@@ -10,10 +12,11 @@ import type { StatementRunner } from '../infra/postgres/statement.ts'
 import { AdminConnection, ADMIN_SOCKET } from '../infra/pglite/admin-socket.ts'
 import { printProgress } from './output.ts'
 
-// Access to the database of the settings. A running service may be using it at the same time.
+// Access to the database and the Redis of the settings. A running service may use them at the same time.
 
 /** Longer than in the service, because no other request waits for a command. */
 const TIMEOUT_MS = 30_000
+const REDIS_TIMEOUT_MS = 5000
 
 export const progressLog = { info: printProgress, warn: printProgress }
 
@@ -76,4 +79,32 @@ async function withPool<T> (
   const pool = new BoundedPool({ connection, max: 1, timeoutMs: TIMEOUT_MS })
   pool.on('error', () => {}) // the next statement reports the error
   return await action(pool).finally(async () => await pool.end())
+}
+
+/**
+ * Runs `action` on the Redis of the settings.
+ *
+ * @throws {Error} Redis can't be reached, or doesn't answer in time
+ */
+export async function withRedis<T> (
+  url: string,
+  scripts: RedisScripts,
+  action: (redis: RedisCommands) => Promise<T>
+): Promise<T> {
+  const redis = createCommandConnection(url, scripts)
+  redis.on('error', () => {}) // connect() reports it, too
+  let nodeError: Error | undefined
+  redis.on('node error', (error: Error) => {
+    nodeError = error
+  })
+  try {
+    await redis.connect().catch((error: unknown) => {
+      throw nodeError ?? error // for a cluster, connect() doesn't say why
+    })
+    return await withTimeLimit(action(redis), REDIS_TIMEOUT_MS)
+  } catch (error) {
+    throw new Error(`Redis cannot be reached: ${(error as Error).message}`, { cause: error })
+  } finally {
+    redis.disconnect()
+  }
 }

@@ -2,7 +2,7 @@ import { DOCUMENT_SCRIPTS, publishDeletion } from '../modules/landing-pages/inde
 import { forEachConcurrently } from '../infra/system/for-each-concurrently.ts'
 import type { Uploads } from './backup/uploads.ts'
 import { formatCount, printProgress } from './output.ts'
-import { withRedis } from './redis.ts'
+import { withRedis } from './database.ts'
 
 // What has to follow when rows were deleted: readers must get a 404, and files must go.
 

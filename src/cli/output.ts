@@ -1,5 +1,5 @@
 import { styleText } from 'node:util'
-import type { Progress } from './backup/progress.ts'
+import type { Progress } from './backup/common.ts'
 
 // Results go to standard output, progress to standard error.
 

@@ -1,12 +1,13 @@
 import { InvalidArgumentError, type Command } from 'commander'
-import { run } from './run.ts'
+import { runFrom } from './run.ts'
 
 // The `pages` commands and their help. All but `take-down` call the API of a service.
 
-interface ReviewOptions {
-  readonly ifMatch?: string
-  readonly yes?: true
-}
+const pageReads = async () => await import('./commands/pages.ts')
+const pageChanges = async () => await import('./commands/page-changes.ts')
+const takeDowns = async () => await import('./commands/take-down.ts')
+
+export const JSON_OPTION = ['--json', 'print the result as JSON, for scripts'] as const
 
 const API_HELP = `
 Calls the API of a service, with two variables of the environment:
@@ -28,9 +29,7 @@ export function addOwnerCommands (program: Command): void {
     .argument('<public-id>')
     .summary('delete a page of any account; its readers get a 404 at once')
     .description('Deletes a page of any account. Its readers get a 404 at once, on all replicas.')
-    .action(async (publicId: string) =>
-      await run(async () => await (await import('./commands/take-down.ts')).takeDownPage(publicId))
-    )
+    .action(runFrom(takeDowns, 'takeDownPage'))
 }
 
 function addReadCommands (pages: Command): void {
@@ -38,10 +37,8 @@ function addReadCommands (pages: Command): void {
     .summary('list your pages, newest first')
     .description('Lists your pages, newest first, with the versions and sizes of their documents.')
     .addHelpText('after', API_HELP)
-    .option('--json', 'print the result as JSON, for scripts')
-    .action(async (options: { json?: true }) =>
-      await run(async () => await (await import('./commands/pages.ts')).list(options))
-    )
+    .option(...JSON_OPTION)
+    .action(runFrom(pageReads, 'list'))
   pages.command('get')
     .argument(...ID)
     .summary('print the document of a page')
@@ -49,18 +46,14 @@ function addReadCommands (pages: Command): void {
       'in a file, use npm run -s, because npm prints a heading.')
     .addHelpText('after', API_HELP)
     .option('--revision <version>', 'print an earlier version', parseVersion)
-    .action(async (id: string, options: { revision?: number }) =>
-      await run(async () => await (await import('./commands/pages.ts')).get(id, options))
-    )
+    .action(runFrom(pageReads, 'get'))
   pages.command('history')
     .argument(...ID)
     .summary('list the versions of a page, newest first')
     .description('Lists the versions of a page, newest first: when they were written, and by whom.')
     .addHelpText('after', API_HELP)
-    .option('--json', 'print the result as JSON, for scripts')
-    .action(async (id: string, options: { json?: true }) =>
-      await run(async () => await (await import('./commands/pages.ts')).showHistory(id, options))
-    )
+    .option(...JSON_OPTION)
+    .action(runFrom(pageReads, 'showHistory'))
 }
 
 function addChangeCommands (pages: Command): void {
@@ -74,23 +67,17 @@ function addChangeCommands (pages: Command): void {
     .argument('[file]', 'a JSON document; without it, or with "-", standard input')
     .summary('replace the document of a page')
     .description('Replaces the document of a page by the bytes of a file.')
-    .action(async (id: string, file: string | undefined, options: ReviewOptions) =>
-      await run(async () => await (await import('./commands/page-changes.ts')).put(id, file, options))
-    )
+    .action(runFrom(pageChanges, 'put'))
   addCommand('edit')
     .summary('edit the document of a page in $VISUAL, $EDITOR or vi')
     .description('Opens the document of a page in $VISUAL, $EDITOR or vi, and stores what you save. If it ' +
       'cannot be stored, your text stays in a file.')
-    .action(async (id: string, options: ReviewOptions) =>
-      await run(async () => await (await import('./commands/edit-page.ts')).edit(id, options))
-    )
+    .action(runFrom(pageChanges, 'edit'))
   addCommand('restore')
     .argument('<version>', 'a version from "pages history"', parseVersion)
     .summary('restore an earlier version of a page')
     .description('Restores an earlier version of a page, as a new version.')
-    .action(async (id: string, version: number, options: ReviewOptions) =>
-      await run(async () => await (await import('./commands/page-changes.ts')).restore(id, version, options))
-    )
+    .action(runFrom(pageChanges, 'restore'))
 }
 
 /** An id becomes a part of a URL. */

@@ -2,17 +2,18 @@ import { Command, Option } from 'commander'
 import { ConfigError, describeSettings, FILE_SETTINGS } from '../config.ts'
 import { COMMIT, VERSION } from '../infra/system/version.ts'
 import { formatTable } from './output.ts'
-import { addOwnerCommands } from './owner-commands.ts'
-import { printFailure, run } from './run.ts'
+import { addOwnerCommands, JSON_OPTION } from './owner-commands.ts'
+import { printFailure, run, runFrom } from './run.ts'
 
 // The commands and their help. The code of a command is imported when it runs, so that `--help` loads no
 // database client and `serve` loads nothing that only the other commands need.
 
-interface JsonOption {
-  readonly json?: true
-}
+const config = async () => await import('./commands/config.ts')
+const backups = async () => await import('./commands/backup.ts')
+const users = async () => await import('./commands/users.ts')
+const takeDowns = async () => await import('./commands/take-down.ts')
+const limits = async () => await import('./commands/limits.ts')
 
-const JSON_OPTION = ['--json', 'print the result as JSON, for scripts'] as const
 const PASSWORD_HELP = `
 Asks for the password twice on a terminal, and otherwise reads it from standard input:
 
@@ -91,9 +92,7 @@ function addConfigCommand (program: Command): void {
       'default. Secrets are hidden. Names that are probably misspelt settings are reported on standard ' +
       'error.')
     .option('--check', 'only check the settings; exit with 1 if one is invalid or misspelt')
-    .action(async (options: { check?: true }) =>
-      await run(async () => await (await import('./commands/config.ts')).showConfig(options))
-    )
+    .action(runFrom(config, 'showConfig'))
 }
 
 function addBackupCommands (program: Command): void {
@@ -103,83 +102,58 @@ function addBackupCommands (program: Command): void {
     .description('Copies the database and the uploads to a new folder. The service may be running. With ' +
       'DATABASE_URL, pg_dump must be on the PATH. The backup contains secrets of your users, such as ' +
       'password hashes. It does not contain a JWT_SECRET that you set yourself, so keep that elsewhere.')
-    .action(async (directory: string) =>
-      await run(
-        async () => await (await import('./commands/backup.ts')).backup(directory),
-        'The backup failed: '
-      )
-    )
+    .action(runFrom(backups, 'backup', 'The backup failed: '))
   program.command('restore')
     .argument('<dir>', 'a folder that the backup command has created')
     .summary('restore a backup into an empty database and empty folders')
     .description('Restores a backup into the database and the folders of the settings, which must be ' +
       'empty. No service may be running on them. With DATABASE_URL, pg_restore must be on the PATH.')
-    .action(async (directory: string) =>
-      await run(
-        async () => await (await import('./commands/backup.ts')).restore(directory),
-        'The restore failed: '
-      )
-    )
+    .action(runFrom(backups, 'restore', 'The restore failed: '))
   program.command('verify')
     .argument('[dir]', 'a folder that the backup command has created; without it, the service is checked')
     .summary('check that every asset has a file and every file has an asset')
     .description('Checks a backup, or the service, which may be running: every asset must have a file with ' +
       'the right size and checksum, and every file must have an asset. Lists the problems, and exits ' +
       'with 1 if there are any.')
-    .action(async (directory?: string) =>
-      await run(
-        async () => await (await import('./commands/backup.ts')).verify(directory),
-        'The verification failed: '
-      )
-    )
+    .action(runFrom(backups, 'verify', 'The verification failed: '))
 }
 
 function addUserCommands (program: Command): void {
-  const users = program.command('users')
+  const command = program.command('users')
     .description('list, create and delete accounts, change passwords, end sessions')
-  users.command('list')
+  command.command('list')
     .summary('list all accounts, oldest first')
     .description('Lists all accounts, oldest first, with the number of their pages, assets and sessions.')
     .option(...JSON_OPTION)
-    .action(async (options: JsonOption) =>
-      await run(async () => await (await import('./commands/users.ts')).list(options))
-    )
-  users.command('create')
+    .action(runFrom(users, 'list'))
+  command.command('create')
     .argument('<email>')
     .description('create an account')
     .addHelpText('after', PASSWORD_HELP)
     .option(...JSON_OPTION)
-    .action(async (email: string, options: JsonOption) =>
-      await run(async () => await (await import('./commands/users.ts')).create(email, options))
-    )
-  users.command('set-password')
+    .action(runFrom(users, 'create'))
+  command.command('set-password')
     .argument('<email>')
     .summary('change the password of an account and end all its sessions')
     .description('Changes the password of an account, ends all its sessions, and forgets its failed ' +
       'sign-ins (with REDIS_URL).')
     .addHelpText('after', PASSWORD_HELP.replace('create', 'set-password'))
     .option(...JSON_OPTION)
-    .action(async (email: string, options: JsonOption) =>
-      await run(async () => await (await import('./commands/users.ts')).changePassword(email, options))
-    )
-  users.command('sign-out')
+    .action(runFrom(users, 'changePassword'))
+  command.command('sign-out')
     .argument('<email>')
     .summary('end all sessions of an account')
     .description('Ends all sessions of an account, at once and on all replicas: its access tokens and ' +
       'refresh tokens are refused from then on.')
     .option(...JSON_OPTION)
-    .action(async (email: string, options: JsonOption) =>
-      await run(async () => await (await import('./commands/users.ts')).signOut(email, options))
-    )
-  users.command('delete')
+    .action(runFrom(users, 'signOut'))
+  command.command('delete')
     .argument('<email>')
     .summary('delete an account, its pages, its assets and their files')
     .description('Deletes an account, its sessions, its pages, its assets and their files. Readers get a ' +
       '404 at once, on all replicas. Only a backup can bring it back.')
     .option(...JSON_OPTION)
-    .action(async (email: string, options: JsonOption) =>
-      await run(async () => await (await import('./commands/users.ts')).remove(email, options))
-    )
+    .action(runFrom(users, 'remove'))
 }
 
 function addAssetCommands (program: Command): void {
@@ -189,32 +163,26 @@ function addAssetCommands (program: Command): void {
     .summary('delete an asset and its file')
     .description('Deletes an asset of any account and its file. Its URL is a 404 from then on. A CDN and ' +
       'browsers may keep copies.')
-    .action(async (id: string) =>
-      await run(async () => await (await import('./commands/take-down.ts')).takeDownAsset(id))
-    )
+    .action(runFrom(takeDowns, 'takeDownAsset'))
 }
 
 function addLimitCommands (program: Command): void {
-  const limits = program.command('limits')
+  const command = program.command('limits')
     .description('show or clear what Redis counts for a client address (needs REDIS_URL)')
-  limits.command('show')
+  command.command('show')
     .argument('<address>')
     .summary('show the public reads, sign-ins, sign-ups and refreshes of a client address')
     .description('Shows what Redis counts for a client address: public reads, failed sign-ins, sign-ups ' +
       'and refreshes. IPv6 addresses are counted by their /64. What a process counts in its own memory, ' +
       'because it cannot reach Redis, is not shown.')
     .option(...JSON_OPTION)
-    .action(async (address: string, options: JsonOption) =>
-      await run(async () => await (await import('./commands/limits.ts')).show(address, options))
-    )
-  limits.command('clear')
+    .action(runFrom(limits, 'show'))
+  command.command('clear')
     .argument('<address>')
     .summary('delete these counts')
     .description('Deletes what Redis counts for a client address. A process that has already refused ' +
       'reads, sign-ups or refreshes of this address refuses them until their minute ends.')
-    .action(async (address: string) =>
-      await run(async () => await (await import('./commands/limits.ts')).clear(address))
-    )
+    .action(runFrom(limits, 'clear'))
 }
 
 /** Logs a failed start, because what reads the log of a service doesn't know other formats. */

@@ -11,6 +11,18 @@ export async function run (command: () => Promise<number>, failurePrefix = ''): 
   }
 }
 
+/**
+ * Returns an action that runs a function of a module with the arguments and the options of the command. The
+ * module is loaded only then.
+ */
+export function runFrom<Name extends string> (
+  load: () => Promise<Record<Name, (...args: any[]) => Promise<number>>>,
+  name: Name,
+  failurePrefix?: string
+): (...args: unknown[]) => Promise<void> {
+  return async (...args) => await run(async () => await (await load())[name](...args), failurePrefix)
+}
+
 export function printFailure (error: unknown, settingsTitle: string, prefix: string): void {
   const message = error instanceof Error ? error.message : String(error)
   process.stderr

@@ -64,6 +64,20 @@ export async function readAssetRows (connection: Connection): Promise<AssetRows>
   })
 }
 
+/** Deletes the rows of the assets that were deleted during the backup, and reads the others. */
+export async function removeDeletedRows (
+  connection: Connection,
+  deleted: readonly string[]
+): Promise<AssetRows> {
+  if (deleted.length > 0) {
+    await withClient(
+      connection,
+      async (client) => await client.query('DELETE FROM assets WHERE storage_key = ANY($1)', [deleted])
+    )
+  }
+  return await readAssetRows(connection)
+}
+
 /** Returns the id that the uploads of a database have. */
 export const readDatabaseId = async (connection: Connection): Promise<string> =>
   await withClient(connection, async (client) => {

@@ -2,7 +2,7 @@ import { isStorageKey, type FileStore } from '../../modules/assets/index.ts'
 import { forEachConcurrently } from '../../infra/system/for-each-concurrently.ts'
 import type { AssetRow, AssetRows } from './asset-rows.ts'
 import { computeChecksum } from './files.ts'
-import { startStep, type WorkOptions } from './progress.ts'
+import { startStep, type WorkOptions } from './common.ts'
 import type { Uploads } from './uploads.ts'
 
 /** A row and a file that do not match. */
@@ -12,6 +12,12 @@ export interface Problem {
   readonly kind: 'no file' | 'wrong size' | 'wrong checksum' | 'unreadable' | 'no row'
   /** The rest of a sentence that begins with the name. */
   readonly text: string
+}
+
+/** What a restore has brought back. */
+export interface RestoredAssets {
+  readonly rows: AssetRows
+  readonly problems: readonly Problem[]
 }
 
 /**

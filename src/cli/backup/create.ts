@@ -7,9 +7,9 @@ import { makeFolder, sync, syncTree } from '../../infra/system/fs-utils.ts'
 import { requiresFile, sumBytes, type AssetRows } from './asset-rows.ts'
 import { compareUploads, type Problem } from './compare.ts'
 import { backedUpSchema, openLiveDatabase } from './databases.ts'
-import { UPLOADS, type BackupConfig, type DatabaseKind } from './layout.ts'
+import { type BackupConfig, BackupError, type DatabaseKind, startStep, UPLOADS,
+  type WorkOptions } from './common.ts'
 import { describeFiles, writeManifest, type Manifest } from './manifest.ts'
-import { BackupError, startStep, type WorkOptions } from './progress.ts'
 import { openBackupUploads, withUploads } from './uploads.ts'
 
 // Creates a backup while the service runs. docs/backup.md explains why the files are copied before the

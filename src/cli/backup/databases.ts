@@ -7,9 +7,8 @@ import { withFrozenDatabase } from '../../infra/pglite/freeze-lock.ts'
 import { messageOf, printableAddress, schemaOf, type Connection } from '../../infra/postgres/connection.ts'
 import { readAssetRows, readDatabaseId, type AssetRows } from './asset-rows.ts'
 import { FolderCopy } from './files.ts'
-import { DATA, DUMP, SECRET, type BackupConfig, type DatabaseKind } from './layout.ts'
+import { type BackupConfig, BackupError, DATA, type DatabaseKind, DUMP, SECRET } from './common.ts'
 import { dumpDatabase, readDumpedAssetRows } from './pg-tools.ts'
-import { BackupError } from './progress.ts'
 
 // The database of the service (embedded or a PostgreSQL server) and its copy in a backup.
 

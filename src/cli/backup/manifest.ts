@@ -4,8 +4,7 @@ import { join } from 'node:path'
 import { sync } from '../../infra/system/fs-utils.ts'
 import type { Problem } from './compare.ts'
 import { computeChecksum, listFiles } from './files.ts'
-import { UPLOADS, type DatabaseKind } from './layout.ts'
-import { BackupError, startStep, type WorkOptions } from './progress.ts'
+import { BackupError, type DatabaseKind, startStep, UPLOADS, type WorkOptions } from './common.ts'
 
 // backup.json describes a backup. It is written last, so a folder without this file is not a complete backup.
 

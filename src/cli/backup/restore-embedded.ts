@@ -6,15 +6,13 @@ import { DataDirBusyError, lockDataDir } from '../../infra/pglite/data-dir-lock.
 import { createInterruptedError, RESTORING } from '../../infra/pglite/embedded.ts'
 import { renewDatabaseId } from '../../infra/postgres/identity-repository.ts'
 import { sync, syncTree } from '../../infra/system/fs-utils.ts'
-import { withClient } from './asset-rows.ts'
-import { compareUploads } from './compare.ts'
+import { removeDeletedRows, withClient } from './asset-rows.ts'
+import { compareUploads, type RestoredAssets } from './compare.ts'
 import { withEmbedded } from './databases.ts'
 import { FolderCopy } from './files.ts'
-import { DATA, SECRET, type BackupConfig } from './layout.ts'
+import { type BackupConfig, BackupError, DATA, SECRET, startStep, type WorkOptions } from './common.ts'
 import type { Manifest } from './manifest.ts'
-import { BackupError, startStep, type WorkOptions } from './progress.ts'
-import { removeDeletedRows, restoreUploads, withEmptyUploads, type RestoredAssets } from './restore-steps.ts'
-import type { Uploads } from './uploads.ts'
+import { restoreUploads, withEmptyUploads, type Uploads } from './uploads.ts'
 
 /**
  * Restores an embedded database and its uploads. The database is built in a subfolder and renamed last, so
@@ -90,11 +88,11 @@ async function restoreInto (
   await mkdir(restoring, { mode: 0o700 })
   startStep(options, 'copying the database')
   await new FolderCopy(join(directory, DATA, 'postgres'), join(restoring, 'postgres')).update(signal)
-  await restoreUploads(directory, uploads, manifest, options)
+  await restoreUploads(directory, uploads, manifest.assets, options)
   startStep(options, 'opening the database')
   const rows = await withEmbedded(restoring, async (connection) => {
     await withClient(connection, renewDatabaseId)
-    return await removeDeletedRows(connection, manifest)
+    return await removeDeletedRows(connection, manifest.deleted)
   })
   const problems = await compareUploads(rows, uploads, options)
   await syncTree(join(restoring, 'postgres'))

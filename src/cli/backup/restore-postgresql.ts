@@ -2,15 +2,13 @@ import { join } from 'node:path'
 import type pg from 'pg'
 import { RESTORE_MARK } from '../../infra/postgres/migration-repository.ts'
 import { messageOf, printableAddress } from '../../infra/postgres/connection.ts'
-import { withClient } from './asset-rows.ts'
-import { compareUploads } from './compare.ts'
+import { removeDeletedRows, withClient } from './asset-rows.ts'
+import { compareUploads, type RestoredAssets } from './compare.ts'
 import { backedUpSchema } from './databases.ts'
-import { DUMP, type BackupConfig } from './layout.ts'
+import { type BackupConfig, BackupError, DUMP, startStep, type WorkOptions } from './common.ts'
 import type { Manifest } from './manifest.ts'
 import { loadDump } from './pg-tools.ts'
-import { BackupError, startStep, type WorkOptions } from './progress.ts'
-import { removeDeletedRows, restoreUploads, withEmptyUploads, type RestoredAssets } from './restore-steps.ts'
-import { withUploads } from './uploads.ts'
+import { restoreUploads, withEmptyUploads, withUploads } from './uploads.ts'
 
 /**
  * Restores a PostgreSQL database and its uploads. Until the restore is complete, an empty table marks the
@@ -31,7 +29,7 @@ export async function restorePostgresql (
   await markEmptyDatabase(url, schema)
   try {
     await withEmptyUploads(config, async (uploads) => {
-      await restoreUploads(directory, uploads, manifest, options)
+      await restoreUploads(directory, uploads, manifest.assets, options)
       startStep(options, 'restoring the database')
       await loadDump(url, join(directory, DUMP), options.signal)
     })
@@ -41,7 +39,7 @@ export async function restorePostgresql (
     throw error
   }
   // pg_restore has committed. A failure from here on leaves the data in the database.
-  const rows = await removeDeletedRows(url, manifest)
+  const rows = await removeDeletedRows(url, manifest.deleted)
   await withClient(url, async (client) => await client.query(dropMark(schema)))
   const problems = await withUploads(config, async (uploads) => await compareUploads(rows, uploads, options))
   return { rows, problems }

@@ -1,8 +1,7 @@
 import { type Problem } from './compare.ts'
 import { sumBytes } from './asset-rows.ts'
-import type { BackupConfig } from './layout.ts'
 import { findDamage, readManifest } from './manifest.ts'
-import { BackupError, type WorkOptions } from './progress.ts'
+import { type BackupConfig, BackupError, type WorkOptions } from './common.ts'
 import { restoreEmbedded } from './restore-embedded.ts'
 import { restorePostgresql } from './restore-postgresql.ts'
 

@@ -1,7 +1,8 @@
+import { join } from 'node:path'
+import { forEachConcurrently } from '../../infra/system/for-each-concurrently.ts'
 import { DiskStore, openFileStore, type FileStore } from '../../modules/assets/index.ts'
 import { DiskFullError, RetryLaterError } from '../../errors.ts'
-import type { BackupConfig } from './layout.ts'
-import { BackupError } from './progress.ts'
+import { type BackupConfig, BackupError, startStep, UPLOADS, type WorkOptions } from './common.ts'
 
 // The file stores for the commands. A store logs the reason for a failure. Here the log keeps the reason for
 // the error message.
@@ -39,6 +40,45 @@ export async function withUploads<T> (
   } finally {
     store.close()
   }
+}
+
+/** Runs `action`, which fills the file store that the settings select. If it fails, the store is emptied. */
+export async function withEmptyUploads<T> (
+  config: BackupConfig,
+  action: (uploads: Uploads) => Promise<T>
+): Promise<T> {
+  return await withUploads(config, async (uploads) => {
+    const { store } = uploads
+    const clear = await store.reserve()
+    if (clear === undefined) {
+      throw new BackupError(`${store.place} is not empty: name a new ${
+        config.UPLOADS_URL === undefined ? 'folder' : 'bucket or prefix'
+      }, or move its content elsewhere`)
+    }
+    try {
+      return await action(uploads)
+    } catch (error) {
+      await clear()
+      throw error
+    }
+  })
+}
+
+/** Copies the uploads of a backup into the file store. */
+export async function restoreUploads (
+  directory: string,
+  { store }: Uploads,
+  count: number,
+  options: WorkOptions
+): Promise<void> {
+  const folder = join(directory, UPLOADS)
+  const done = startStep(options, 'copying the uploads', count)
+  await forEachConcurrently(openBackupUploads(folder).store.keys(), store.filesAtOnce, async (key) => {
+    const size = await store.copyIn(join(folder, key), key)
+    if (size !== undefined) done(size)
+  })
+  startStep(options, 'writing the uploads to the disk')
+  await store.sync(options.signal)
 }
 
 class ReasonLog {

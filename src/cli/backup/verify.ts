@@ -3,9 +3,8 @@ import { requiresFile, sumBytes, type AssetRows } from './asset-rows.ts'
 import { compareUploads, type Problem } from './compare.ts'
 import { areForeign, wrongOwnerMessage } from '../../modules/assets/index.ts'
 import { openLiveDatabase, readBackedUpRows, type LiveDatabase } from './databases.ts'
-import { UPLOADS, type BackupConfig } from './layout.ts'
+import { type BackupConfig, startStep, UPLOADS, type WorkOptions } from './common.ts'
 import { findDamage, readManifest } from './manifest.ts'
-import { startStep, type WorkOptions } from './progress.ts'
 import { openBackupUploads, withUploads, type Uploads } from './uploads.ts'
 
 // Checks that every row has a file with the right size and checksum, and that every file has a row.

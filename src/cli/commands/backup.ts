@@ -1,12 +1,11 @@
 import { resolve } from 'node:path'
-import { auditCommand } from '../audit.ts'
+import { auditCommand, loadCommandConfig } from '../operator.ts'
 import { createBackup } from '../backup/create.ts'
 import type { Problem } from '../backup/compare.ts'
-import type { WorkOptions } from '../backup/progress.ts'
+import type { WorkOptions } from '../backup/common.ts'
 import { restoreBackup } from '../backup/restore.ts'
 import { verifyBackup, verifyService } from '../backup/verify.ts'
 import { createProgressPrinter, formatBytes, formatCount, print } from '../output.ts'
-import { loadCommandConfig } from '../settings.ts'
 
 // The commands for backups. All return the exit code: 0, or 1 when a problem was found.
 

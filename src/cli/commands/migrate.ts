@@ -4,10 +4,9 @@ import { applyMigrations, withSession } from '../../infra/postgres/migrate.ts'
 import { MigrationError, migrationStates,
   pendingMigrations } from '../../infra/postgres/migration-repository.ts'
 import type { StatementRunner } from '../../infra/postgres/statement.ts'
-import { auditCommand } from '../audit.ts'
+import { auditCommand, loadCommandConfig } from '../operator.ts'
 import { progressLog, withEmbeddedDatabase } from '../database.ts'
 import { formatTable, print } from '../output.ts'
-import { loadCommandConfig } from '../settings.ts'
 
 // The commands for migrations. All return the exit code and throw errors with one line for the user.
 

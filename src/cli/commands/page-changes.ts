@@ -1,32 +1,35 @@
-import { readFile } from 'node:fs/promises'
-import { resolve } from 'node:path'
+import { spawn } from 'node:child_process'
+import { once } from 'node:events'
+import { mkdtemp, readFile, rm, writeFile } from 'node:fs/promises'
+import { tmpdir } from 'node:os'
+import { join, resolve } from 'node:path'
 import { buffer } from 'node:stream/consumers'
 import { InvalidArgumentError } from 'commander'
 import { exactJson, LandfallError, type LandfallClient } from '#client'
-import { confirm } from '../confirm.ts'
+import { confirm } from '../prompts.ts'
 import { formatDiff, type NamedDocument } from '../document-diff.ts'
 import { createOwnerClient, explainErrors } from '../owner-client.ts'
 import { printProgress } from '../output.ts'
 
 // The commands that change pages through the API. All return the exit code.
 
-export interface ChangeOptions {
+interface ChangeOptions {
   /** The entity tag that the document must have. */
   readonly ifMatch?: string
   readonly yes?: boolean
 }
 
 /** The current document of a page. */
-export interface CurrentDocument extends NamedDocument {
+interface CurrentDocument extends NamedDocument {
   readonly etag: string
 }
 
 /** What a write returns. */
-export interface Written {
+interface Written {
   readonly etag: string
 }
 
-export const NOTHING_CHANGED = 'Nothing was changed'
+const NOTHING_CHANGED = 'Nothing was changed'
 
 /** Replaces the document of a page by a file or standard input. */
 export async function put (id: string, file = '-', options: ChangeOptions): Promise<number> {
@@ -67,7 +70,7 @@ async function reviewAndWrite (
 }
 
 /** Reads the current document of a page. */
-export async function readDocument (
+async function readDocument (
   { landingPages }: LandfallClient,
   id: string,
   { ifMatch }: ChangeOptions
@@ -77,7 +80,7 @@ export async function readDocument (
 }
 
 /** Replaces the document of a page. */
-export async function putDocument (
+async function putDocument (
   { api, landingPages }: LandfallClient,
   id: string,
   bytes: Uint8Array,
@@ -98,7 +101,7 @@ export async function putDocument (
 }
 
 /** Shows on a terminal what would change, and asks. Returns whether to write. */
-export async function review (
+async function review (
   current: NamedDocument,
   next: NamedDocument,
   { yes = false }: ChangeOptions
@@ -109,7 +112,7 @@ export async function review (
 }
 
 /** Prints the entity tag of the written page. Returns the exit code. */
-export function reportEtag ({ etag }: Written): number {
+function reportEtag ({ etag }: Written): number {
   printProgress(`ETag: ${etag}`)
   return 0
 }
@@ -139,4 +142,73 @@ async function readInput (file: string): Promise<Buffer> {
     throw new InvalidArgumentError('Name a file, or send the document to standard input')
   }
   return await buffer(process.stdin)
+}
+
+/** Opens the document of a page in an editor and stores what was saved. Returns the exit code. */
+export async function edit (id: string, options: ChangeOptions): Promise<number> {
+  const client = createOwnerClient()
+  const current = await readDocument(client, id, options)
+  const folder = await mkdtemp(join(tmpdir(), 'landfall-')) // only its owner may use it
+  const file = join(folder, `${id}.json`)
+  try {
+    await writeFile(file, current.bytes, { mode: 0o600, flag: 'wx' })
+    const written = await editAndWrite(client, id, file, current, options)
+    if (written === undefined) printProgress(NOTHING_CHANGED)
+    else reportEtag(written)
+    await rm(folder, { recursive: true })
+    return 0
+  } catch (error) {
+    const edited = await readFile(file).catch(() => undefined)
+    if (edited !== undefined && !isUnchanged(current.bytes, edited)) {
+      throw new Error(`${(error as Error).message}\nYour text is in ${file}`)
+    }
+    await rm(folder, { recursive: true })
+    throw error
+  }
+}
+
+/** Returns undefined if nothing was changed in the editor. */
+async function editAndWrite (
+  client: LandfallClient,
+  id: string,
+  file: string,
+  current: CurrentDocument,
+  options: ChangeOptions
+): Promise<Written | undefined> {
+  while (true) {
+    await runEditor(file)
+    const bytes = await readFile(file)
+    if (isUnchanged(current.bytes, bytes)) return undefined
+    if (!await review(current, { name: 'edited', bytes }, options)) throw new Error(NOTHING_CHANGED)
+    try {
+      return await putDocument(client, id, bytes, current.etag)
+    } catch (error) {
+      if (!isRefused(error) || !process.stdin.isTTY) throw error
+      process.stderr.write(`${(error as Error).message}\n`)
+      if (!await confirm('Edit again? [y/N] ')) throw new Error(NOTHING_CHANGED)
+    }
+  }
+}
+
+/** Whether the service refused the document itself, so that another edit may help. */
+const isRefused = (error: unknown): boolean =>
+  error instanceof LandfallError && [400, 413, 422].includes(error.status)
+
+/** Also when the editor has only added a line break at the end, as vi does. */
+const isUnchanged = (before: Uint8Array, after: Buffer): boolean =>
+  [before, Buffer.concat([before, Buffer.from('\n')])].some((bytes) => after.equals(bytes))
+
+/** @throws {Error} the editor can't be started or failed */
+async function runEditor (file: string): Promise<void> {
+  const editor = process.env.VISUAL || process.env.EDITOR || 'vi'
+  const ignore = () => {}
+  process.on('SIGINT', ignore) // Ctrl-C is for the editor
+  try {
+    // The setting is a command with options, so a shell has to split it.
+    const child = spawn('sh', ['-c', `${editor} "$1"`, 'sh', file], { stdio: 'inherit' })
+    const [code, signal] = await once(child, 'close') as [number | null, string | null]
+    if (code !== 0) throw new Error(`The editor ${editor} ended with ${code ?? signal}: nothing was changed`)
+  } finally {
+    process.off('SIGINT', ignore)
+  }
 }

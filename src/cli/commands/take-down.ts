@@ -1,11 +1,10 @@
 import { deleteAnyAsset } from '../../modules/assets/index.ts'
 import { deleteAnyPage } from '../../modules/landing-pages/index.ts'
-import { auditCommand } from '../audit.ts'
+import { auditCommand, loadCommandConfig } from '../operator.ts'
 import { withUploads } from '../backup/uploads.ts'
 import { withDatabase } from '../database.ts'
 import { publishDeletions, removeFile } from '../deletions.ts'
 import { print } from '../output.ts'
-import { loadCommandConfig } from '../settings.ts'
 
 // The commands that delete a page or an asset of any account. Both return the exit code.
 

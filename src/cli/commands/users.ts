@@ -5,12 +5,11 @@ import { checkNewAccount, checkNewPassword, createUser, findUser, listAccounts, 
   Passwords, setPassword, signOutEverywhere, type AccountSummary,
   type EndedSessions } from '../../modules/accounts/index.ts'
 import { withDatabase } from '../database.ts'
-import { auditCommand } from '../audit.ts'
+import { auditCommand, loadCommandConfig } from '../operator.ts'
 import { withUploads, type Uploads } from '../backup/uploads.ts'
 import { createDeletionPublisher, reportRemovedFiles } from '../deletions.ts'
 import { formatCount, formatTime, print, printList } from '../output.ts'
-import { readNewPassword } from '../password.ts'
-import { loadCommandConfig } from '../settings.ts'
+import { readNewPassword } from '../prompts.ts'
 
 // The commands for accounts. The rules of sign-up apply. All return the exit code.
 

@@ -1,4 +1,8 @@
 import { loadConfig, readEnvironment, type Config } from '../config.ts'
+import { audit, type AuditFields } from '../infra/telemetry/audit.ts'
+import { createCommandLogger } from '../infra/telemetry/logger.ts'
+
+// What the commands of operators share.
 
 /**
  * Loads the settings of a command other than `serve`. Such a command needs no JWT_SECRET and has no workers,
@@ -15,4 +19,13 @@ export function loadCommandConfig (): Config {
     JWT_SECRET_PREVIOUS_FILE: undefined,
     JWT_SECRET: environment.JWT_SECRET || 'not used by commands'.padEnd(32, '.')
   })
+}
+
+/**
+ * Writes a line of the audit trail about what a command has changed, to standard error. On a terminal the
+ * person has already read what the command did.
+ */
+export function auditCommand (command: string, fields: AuditFields): void {
+  if (process.stderr.isTTY) return
+  audit(createCommandLogger(), 'command', { command, uid: process.getuid?.(), ...fields })
 }

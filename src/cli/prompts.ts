@@ -2,11 +2,29 @@ import { Writable } from 'node:stream'
 import { buffer } from 'node:stream/consumers'
 import { createInterface } from 'node:readline'
 
-// A password is never an argument, because process lists and the shell's history show arguments.
+// Questions on the terminal.
 
 /**
- * Reads a new password. From a terminal, it is read twice and without echo. Otherwise it is the only line of
- * standard input.
+ * Asks a question on the terminal, to standard error. Anything but "y" and "yes" is a no.
+ *
+ * @throws {Error} Ctrl-C was typed
+ */
+export async function confirm (question: string): Promise<boolean> {
+  const terminal = createInterface({ input: process.stdin, output: process.stderr, historySize: 0 })
+  try {
+    return await new Promise((resolve, reject) => {
+      terminal.once('SIGINT', () => reject(new Error('\nInterrupted: nothing was changed')))
+      terminal.once('close', () => resolve(false)) // the end of the input
+      terminal.question(question, (answer) => resolve(/^y(es)?$/i.test(answer.trim())))
+    })
+  } finally {
+    terminal.close()
+  }
+}
+
+/**
+ * Reads a new password, which is never an argument, because process lists and the shell's history show
+ * those. From a terminal, it is read twice and without echo. Otherwise it is the only line of standard input.
  *
  * @throws {Error} the two passwords differ, the input was interrupted, or it is not one line of UTF-8
  */
