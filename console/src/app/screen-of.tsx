@@ -1,6 +1,7 @@
 import { Screen } from '../components/screen.tsx'
 import { AccountScreen } from '../screens/account/account-screen.tsx'
-import { AssetsScreen } from '../screens/assets/assets-screen.tsx'
+import { AssetDetails } from '../screens/assets/asset-details.tsx'
+import { AssetsList } from '../screens/assets/assets-list.tsx'
 import { PageScreen } from '../screens/page/page-screen.tsx'
 import { PagesScreen } from '../screens/pages/pages-screen.tsx'
 import { href, type Path } from '../core/router.ts'
@@ -10,7 +11,7 @@ export function ScreenOf ({ path }: { readonly path: Path }) {
   const [area = 'pages', id, ...rest] = path
   if (area === 'pages' && id === undefined) return <PagesScreen />
   if (area === 'pages' && id !== undefined) return <PageScreen id={id} tab={rest[0] ?? 'edit'} key={id} />
-  if (area === 'assets') return <AssetsScreen id={id} />
+  if (area === 'assets') return id === undefined ? <AssetsList /> : <AssetDetails id={id} key={id} />
   if (area === 'account') return <AccountScreen section={id ?? 'password'} />
   return (
     <Screen title='Not found'>

@@ -1,5 +1,4 @@
 import { checkJson } from './check.ts'
-import { isInString } from './is-in-string.ts'
 
 /** A change of a text, and what is selected in the new one. All places are in UTF-16 units. */
 export interface Insertion {
@@ -70,4 +69,19 @@ function freeName (text: string): string {
   let name = NAME
   for (let number = 2; text.includes(JSON.stringify(name)); number++) name = `${NAME}_${number}`
   return name
+}
+
+/**
+ * Whether a place in a text is between the quotes of a string. The text may have errors: a line break ends
+ * every string.
+ */
+export function isInString (text: string, offset: number): boolean {
+  let isInside = false
+  for (let at = 0; at < offset; at++) {
+    const character = text[at]
+    if (character === '"') isInside = !isInside
+    else if (character === '\n') isInside = false
+    else if (character === '\\' && isInside) at++
+  }
+  return isInside
 }
