@@ -38,27 +38,20 @@ export async function withDatabase<T> (
     throw new DataDirError(`DATA_DIR ${dataDir} holds no database: name another DATA_DIR, set ` +
       'DATABASE_URL, or create one with npm run landfall -- migrate')
   }
-  return await withEmbeddedDatabase(dataDir, {
-    whileServiceRuns: action,
-    async otherwise (connection) {
-      await applyMigrations(connection, progressLog)
-      return await withPool(connection, action)
-    }
+  return await withEmbeddedDatabase(dataDir, action, async (connection) => {
+    await applyMigrations(connection, progressLog)
+    return await withPool(connection, action)
   })
 }
 
-/** Two ways to use an embedded database, depending on whether a service is running on it. */
-interface EmbeddedActions<T> {
-  /** Runs through the admin socket of the service. */
-  readonly whileServiceRuns: (service: StatementRunner) => Promise<T>
-  /** Runs on the database, which this process starts. */
-  readonly otherwise: (connection: Connection) => Promise<T>
-}
-
-/** Runs one of the two actions on the embedded database in `dataDir`. */
+/**
+ * Runs one of two actions on the embedded database in `dataDir`: through the admin socket of the service that
+ * is running on it, or on the database itself, which this process starts.
+ */
 export async function withEmbeddedDatabase<T> (
   dataDir: string,
-  { whileServiceRuns, otherwise }: EmbeddedActions<T>
+  whileServiceRuns: (service: StatementRunner) => Promise<T>,
+  otherwise: (connection: Connection) => Promise<T>
 ): Promise<T> {
   return await besideService(dataDir, ADMIN_SOCKET, async (socket) => {
     const connection = new AdminConnection(socket)

@@ -24,7 +24,7 @@ export interface NamedDocument {
 
 /** Returns a unified diff of two different documents in JSON. Control characters are made visible. */
 export function formatDiff (before: NamedDocument, after: NamedDocument): string {
-  const [oldSize, newSize] = [before, after].map(({ bytes }) => formatBytes(BigInt(bytes.length)))
+  const [oldSize, newSize] = [before, after].map(({ bytes }) => formatBytes(bytes.length))
   const tooMuch = `There is too much to show: ${oldSize} now, ${newSize} then.\n`
   if (before.bytes.length + after.bytes.length > MAX_BYTES) return tooMuch
   const texts = [before, after].map(({ bytes }) => new TextDecoder().decode(bytes))

@@ -8,12 +8,9 @@ const PROGRESS_INTERVAL_MS = 2000
 /** Formats rows as lines with aligned columns. Replaces control characters, to protect the terminal. */
 export function formatTable (rows: readonly (readonly string[])[]): string {
   const cells = rows.map((row) => row.map(replaceControlCharacters))
-  const widths: number[] = []
-  for (const row of cells) {
-    for (const [column, cell] of row.entries()) {
-      widths[column] = Math.max(widths[column] ?? 0, cell.length)
-    }
-  }
+  const widths = (cells[0] ?? []).map((_, column) =>
+    Math.max(...cells.map((row) => row[column]?.length ?? 0))
+  )
   const formatRow = (row: readonly string[]) =>
     row.map((cell, column) => cell.padEnd(widths[column] as number)).join('  ').trimEnd()
   return cells.map((row) => `${formatRow(row)}\n`).join('')
@@ -78,19 +75,17 @@ export function createProgressPrinter (): (progress: Progress) => void {
     else if (now - printedAt < PROGRESS_INTERVAL_MS) return
     else {
       const total = of === undefined ? '' : ` of ${of}`
-      printProgress(`  ${files}${total} files, ${formatBytes(BigInt(bytes))}`)
+      printProgress(`  ${files}${total} files, ${formatBytes(bytes)}`)
     }
     currentStep = step
     printedAt = now
   }
 }
 
-/** Prints a line of progress to standard error. */
 export function printProgress (line: string): void {
   process.stderr.write(`${process.stderr.isTTY ? styleText('dim', line) : line}\n`)
 }
 
-/** Prints a result to standard output. */
 export function print (result: string | Uint8Array): void {
   process.stdout.write(result)
 }
@@ -114,7 +109,7 @@ export const formatCount = (number: number, noun: string): string =>
   `${number} ${noun}${number === 1 ? '' : 's'}`
 
 /** Formats a size, such as `12 bytes` or `1.5 MiB`. */
-export function formatBytes (bytes: bigint): string {
+export function formatBytes (bytes: number | bigint): string {
   const units = ['bytes', 'KiB', 'MiB', 'GiB', 'TiB']
   let value = Number(bytes)
   let unit = 0

@@ -42,7 +42,6 @@ export async function withClient<T> (
   }
 }
 
-/** Reads the rows of all assets. */
 export async function readAssetRows (connection: Connection): Promise<AssetRows> {
   return await withClient(connection, async (client) => {
     const found: AssetRows = new Map()

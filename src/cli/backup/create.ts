@@ -6,7 +6,7 @@ import { forEachConcurrently } from '../../infra/system/for-each-concurrently.ts
 import { makeFolder, sync, syncTree } from '../../infra/system/fs-utils.ts'
 import { requiresFile, sumBytes, type AssetRows } from './asset-rows.ts'
 import { compareUploads, type Problem } from './compare.ts'
-import { backedUpSchema, openLiveDatabase } from './databases.ts'
+import { backedUpSchema, openLiveDatabase, readCopiedRows } from './databases.ts'
 import { type BackupConfig, BackupError, type DatabaseKind, startStep, UPLOADS,
   type WorkOptions } from './common.ts'
 import { describeFiles, writeManifest, type Manifest } from './manifest.ts'
@@ -82,6 +82,8 @@ async function fillBackup (
 ): Promise<{ report: BackupReport, manifest: Omit<Manifest, 'files'> }> {
   const { signal } = options
   const database = openLiveDatabase(config)
+  const { kind } = database
+  const schema = backedUpSchema(config)
   const uploads = join(backup, UPLOADS)
   await mkdir(uploads, { mode: 0o700 })
 
@@ -89,7 +91,7 @@ async function fillBackup (
   startStep(options, 'copying the database')
   await database.copyTo(backup, signal)
   startStep(options, 'reading the copy of the database')
-  const rows = await database.readCopiedRows(backup, signal)
+  const rows = await readCopiedRows(backup, { kind, schema }, signal)
   const missing = await copyMissingUploads(rows, store, uploads, options)
 
   const deleted: string[] = []
@@ -103,14 +105,13 @@ async function fillBackup (
   for await (const key of copied.store.keys()) if (!rows.has(key)) await rm(join(uploads, key))
 
   const problems = await compareUploads(rows, copied, options)
-  const { kind } = database
   const assets = rows.size
   return {
     report: { kind, assets, bytes: sumBytes(rows), deleted: deleted.length, problems },
     manifest: {
       format: 1,
       kind,
-      schema: backedUpSchema(config),
+      schema,
       createdAt: new Date().toISOString(),
       assets,
       deleted

@@ -6,8 +6,9 @@ import { createInterruptedError, RESTORING, startEmbedded } from '../../infra/pg
 import { withFrozenDatabase } from '../../infra/pglite/freeze-lock.ts'
 import { messageOf, printableAddress, schemaOf, type Connection } from '../../infra/postgres/connection.ts'
 import { readAssetRows, readDatabaseId, type AssetRows } from './asset-rows.ts'
-import { FolderCopy } from './files.ts'
+import { createFolderCopy } from './files.ts'
 import { type BackupConfig, BackupError, DATA, type DatabaseKind, DUMP, SECRET } from './common.ts'
+import type { Manifest } from './manifest.ts'
 import { dumpDatabase, readDumpedAssetRows } from './pg-tools.ts'
 
 // The database of the service (embedded or a PostgreSQL server) and its copy in a backup.
@@ -17,8 +18,6 @@ export interface LiveDatabase {
   readonly kind: DatabaseKind
   /** Copies a consistent state of the database into a backup. */
   copyTo(backup: string, signal?: AbortSignal): Promise<void>
-  /** Reads the rows of the assets from the copy in a backup. May change the files of the copy. */
-  readCopiedRows(backup: string, signal?: AbortSignal): Promise<AssetRows>
   /** Reads the rows of the assets from the database itself. */
   readRows(signal?: AbortSignal): Promise<AssetRows>
   /** Returns the id that the uploads of the database have. */
@@ -35,17 +34,26 @@ export const openLiveDatabase = (config: BackupConfig): LiveDatabase =>
 export const backedUpSchema = ({ DATABASE_URL }: BackupConfig): string =>
   (DATABASE_URL === undefined ? undefined : schemaOf(DATABASE_URL)) ?? 'public'
 
+/** Reads the rows of the assets from a new backup. May change the files of an embedded database. */
+export async function readCopiedRows (
+  backup: string,
+  { kind, schema }: Pick<Manifest, 'kind' | 'schema'>,
+  signal?: AbortSignal
+): Promise<AssetRows> {
+  return kind === 'postgresql' ? await readDumpedAssetRows(join(backup, DUMP), schema, signal)
+    : await withEmbedded(join(backup, DATA), readAssetRows)
+}
+
 /** Reads the rows of the assets from a backup, without changing it. */
 export async function readBackedUpRows (
   backup: string,
-  kind: DatabaseKind,
-  schema: string,
+  manifest: Manifest,
   signal?: AbortSignal
 ): Promise<AssetRows> {
-  if (kind === 'postgresql') return await readDumpedAssetRows(join(backup, DUMP), schema, signal)
+  if (manifest.kind === 'postgresql') return await readCopiedRows(backup, manifest, signal)
   return await withTemporaryFolder(async (folder) => {
-    await new FolderCopy(join(backup, DATA, 'postgres'), join(folder, DATA, 'postgres')).update(signal)
-    return await readEmbeddedRows(folder)
+    await createFolderCopy(join(backup, DATA, 'postgres'), join(folder, DATA, 'postgres'))(signal)
+    return await readCopiedRows(folder, manifest)
   })
 }
 
@@ -67,9 +75,6 @@ export async function withEmbedded<T> (
   }
 }
 
-const readEmbeddedRows = async (backup: string): Promise<AssetRows> =>
-  await withEmbedded(join(backup, DATA), readAssetRows)
-
 function embeddedDatabase (dataDir: string): LiveDatabase {
   async function copyTo (backup: string, signal?: AbortSignal): Promise<void> {
     const folder = join(dataDir, 'postgres')
@@ -79,9 +84,9 @@ function embeddedDatabase (dataDir: string): LiveDatabase {
         'DATABASE_URL')
     }
     const target = join(backup, DATA)
-    const copy = new FolderCopy(folder, join(target, 'postgres'))
-    await copy.update(signal)
-    await withFrozenDatabase(dataDir, SILENT, async () => await copy.update(signal))
+    const copy = createFolderCopy(folder, join(target, 'postgres'))
+    await copy(signal)
+    await withFrozenDatabase(dataDir, SILENT, async () => await copy(signal))
     if (existsSync(join(dataDir, SECRET))) {
       await copyFile(join(dataDir, SECRET), join(target, SECRET))
       await chmod(join(target, SECRET), 0o600)
@@ -101,7 +106,6 @@ function embeddedDatabase (dataDir: string): LiveDatabase {
   return {
     kind: 'embedded',
     copyTo,
-    readCopiedRows: readEmbeddedRows,
     readRows: async (signal) => await read(readAssetRows, signal),
     readId: async (signal) => await read(readDatabaseId, signal)
   }
@@ -120,9 +124,6 @@ function postgresqlDatabase (url: string): LiveDatabase {
     kind: 'postgresql',
     async copyTo (backup, signal) {
       await dumpDatabase(url, join(backup, DUMP), signal)
-    },
-    async readCopiedRows (backup, signal) {
-      return await readDumpedAssetRows(join(backup, DUMP), schemaOf(url) ?? 'public', signal)
     },
     readRows: async () => await read(readAssetRows),
     readId: async () => await read(readDatabaseId)

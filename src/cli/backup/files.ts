@@ -28,62 +28,48 @@ export async function* listFiles (folder: string, prefix = ''): AsyncGenerator<s
 }
 
 /**
- * Copies a folder that another process writes to, in two passes. The first `update` copies all files, the
- * second only those that have changed since. The writer has to pause only during the second.
+ * Returns a function that copies a folder that another process writes to. Its first call copies all files,
+ * the second only those that have changed since. The writer has to pause only during the second. The signal
+ * is checked before each file.
  */
-export class FolderCopy {
-  readonly #from: string
-  readonly #to: string
+export function createFolderCopy (from: string, to: string): (signal?: AbortSignal) => Promise<void> {
   /** The times, size and inode of each file right before it was copied. */
-  #copied = new Map<string, string>()
-  /**
-   * Start of the last pass minus TIME_RESOLUTION_NS, in ns since 1970. A file with a later timestamp is
-   * copied again even if it looks the same.
-   */
-  #changedSince = 0n
+  let copied: ReadonlyMap<string, string> = new Map()
+  /** In ns since 1970. A file with a later timestamp is copied again even if it looks the same. */
+  let changedSince = 0n
 
-  constructor (from: string, to: string) {
-    this.#from = from
-    this.#to = to
-  }
+  return async (signal) => {
+    const states = new Map<string, string>()
+    const startedAt = BigInt(Date.now()) * 1_000_000n
 
-  /** @param signal checked before each file */
-  async update (signal?: AbortSignal): Promise<void> {
-    const before = this.#copied
-    const changedSince = this.#changedSince
-    this.#copied = new Map()
-    this.#changedSince = BigInt(Date.now()) * 1_000_000n - TIME_RESOLUTION_NS
-    await this.#copyFolder('', before, changedSince, signal)
-    for (const path of before.keys()) {
-      if (!this.#copied.has(path)) await rm(join(this.#to, path), { recursive: true, force: true })
-    }
-  }
-
-  async #copyFolder (
-    folder: string,
-    before: ReadonlyMap<string, string>,
-    changedSince: bigint,
-    signal: AbortSignal | undefined
-  ): Promise<void> {
-    await mkdir(join(this.#to, folder), { recursive: true, mode: 0o700 })
-    for (const name of await readdir(join(this.#from, folder))) {
-      signal?.throwIfAborted()
-      const path = join(folder, name)
-      const stats = await lstat(join(this.#from, path), { bigint: true }).catch((error: unknown) => {
-        if (isMissing(error)) return undefined
-        throw error
-      })
-      if (stats === undefined) continue
-      if (stats.isDirectory()) {
-        await this.#copyFolder(path, before, changedSince, signal)
-        continue
-      }
-      const state = [stats.mtimeNs, stats.ctimeNs, stats.size, stats.ino].join()
-      const isUnchanged = before.get(path) === state &&
-        stats.mtimeNs < changedSince && stats.ctimeNs < changedSince
-      if (isUnchanged || await copyRegularFile(join(this.#from, path), join(this.#to, path)) !== undefined) {
-        this.#copied.set(path, state)
+    async function copyFolder (folder: string): Promise<void> {
+      await mkdir(join(to, folder), { recursive: true, mode: 0o700 })
+      for (const name of await readdir(join(from, folder))) {
+        signal?.throwIfAborted()
+        const path = join(folder, name)
+        const stats = await lstat(join(from, path), { bigint: true }).catch((error: unknown) => {
+          if (isMissing(error)) return undefined
+          throw error
+        })
+        if (stats === undefined) continue
+        if (stats.isDirectory()) {
+          await copyFolder(path)
+          continue
+        }
+        const state = [stats.mtimeNs, stats.ctimeNs, stats.size, stats.ino].join()
+        const isUnchanged = copied.get(path) === state &&
+          stats.mtimeNs < changedSince && stats.ctimeNs < changedSince
+        if (isUnchanged || await copyRegularFile(join(from, path), join(to, path)) !== undefined) {
+          states.set(path, state)
+        }
       }
     }
+
+    await copyFolder('')
+    for (const path of copied.keys()) {
+      if (!states.has(path)) await rm(join(to, path), { recursive: true, force: true })
+    }
+    copied = states
+    changedSince = startedAt - TIME_RESOLUTION_NS
   }
 }

@@ -9,7 +9,7 @@ import { sync, syncTree } from '../../infra/system/fs-utils.ts'
 import { removeDeletedRows, withClient } from './asset-rows.ts'
 import { compareUploads, type RestoredAssets } from './compare.ts'
 import { withEmbedded } from './databases.ts'
-import { FolderCopy } from './files.ts'
+import { createFolderCopy } from './files.ts'
 import { type BackupConfig, BackupError, DATA, SECRET, startStep, type WorkOptions } from './common.ts'
 import type { Manifest } from './manifest.ts'
 import { restoreUploads, withEmptyUploads, type Uploads } from './uploads.ts'
@@ -87,7 +87,7 @@ async function restoreInto (
   const restoring = join(dataDir, RESTORING)
   await mkdir(restoring, { mode: 0o700 })
   startStep(options, 'copying the database')
-  await new FolderCopy(join(directory, DATA, 'postgres'), join(restoring, 'postgres')).update(signal)
+  await createFolderCopy(join(directory, DATA, 'postgres'), join(restoring, 'postgres'))(signal)
   await restoreUploads(directory, uploads, manifest.assets, options)
   startStep(options, 'opening the database')
   const rows = await withEmbedded(restoring, async (connection) => {

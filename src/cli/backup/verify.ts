@@ -83,10 +83,9 @@ export async function verifyBackup (directory: string, options: WorkOptions = {}
   if (damage.length > 0) {
     return { assets: manifest.assets, bytes: 0n, problems: damage, unfinished: 0, isDamaged: true }
   }
-  const { kind, schema, deleted } = manifest
   startStep(options, 'reading the copy of the database')
-  const rows = await readBackedUpRows(directory, kind, schema, options.signal)
-  for (const key of deleted) rows.delete(key)
+  const rows = await readBackedUpRows(directory, manifest, options.signal)
+  for (const key of manifest.deleted) rows.delete(key)
   const problems = await compareUploads(rows, openBackupUploads(join(directory, UPLOADS)), options)
   return { assets: rows.size, bytes: sumBytes(rows), problems, unfinished: 0, isDamaged: false }
 }

@@ -17,7 +17,6 @@ interface Report {
   readonly problemsTitle: string
 }
 
-/** Copies the database and the uploads to a new folder. */
 export async function backup (directory: string): Promise<number> {
   const target = resolve(directory)
   return await runInterruptibly(async (options) => {
@@ -40,7 +39,6 @@ export async function backup (directory: string): Promise<number> {
   })
 }
 
-/** Restores a backup into an empty database and empty folders. */
 export async function restore (directory: string): Promise<number> {
   return await runInterruptibly(async (options) => {
     const { assets, lost, bytes, problems } = await restoreBackup(

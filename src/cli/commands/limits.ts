@@ -18,7 +18,6 @@ interface Limit {
   readonly isLeased: boolean
 }
 
-/** Shows what Redis counts for a client address. */
 export async function show (givenAddress: string, { json = false }: { json?: boolean }): Promise<number> {
   const { address, limits, redisUrl } = prepare(givenAddress)
   const uses = await withRedis(
@@ -43,7 +42,6 @@ export async function show (givenAddress: string, { json = false }: { json?: boo
   return 0
 }
 
-/** Deletes what Redis counts for a client address. */
 export async function clear (givenAddress: string): Promise<number> {
   const { address, limits, redisUrl } = prepare(givenAddress)
   const deleted = await withRedis(

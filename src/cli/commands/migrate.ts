@@ -12,21 +12,17 @@ import { formatTable, print } from '../output.ts'
 
 const UP_TO_DATE = 'The database is up to date\n'
 
-/** Applies the outstanding migrations. */
 export async function migrate (): Promise<number> {
   const { DATABASE_URL: url, DATA_DIR: dataDir } = loadCommandConfig()
   const applied = url !== undefined
     ? await applyMigrations(url, progressLog)
-    : await withEmbeddedDatabase(dataDir, {
-      async whileServiceRuns (service) {
-        const pending = (await pendingMigrations(service)).map(({ name }) => name)
-        if (pending.length === 0) return []
-        throw new MigrationError(`DATA_DIR ${dataDir} lacks ${
-          pending.join(', ')
-        }, and a service is running on it: stop the service and run this again`)
-      },
-      otherwise: async (connection) => await applyMigrations(connection, progressLog)
-    })
+    : await withEmbeddedDatabase(dataDir, async (service) => {
+      const pending = (await pendingMigrations(service)).map(({ name }) => name)
+      if (pending.length === 0) return []
+      throw new MigrationError(`DATA_DIR ${dataDir} lacks ${
+        pending.join(', ')
+      }, and a service is running on it: stop the service and run this again`)
+    }, async (connection) => await applyMigrations(connection, progressLog))
   if (applied.length > 0) auditCommand('migrate', { applied })
   print(applied.length === 0 ? UP_TO_DATE
     : `Applied ${applied.length === 1 ? 'migration' : 'migrations'} ${applied.join(', ')}\n`)
@@ -52,8 +48,9 @@ async function inspectDatabase<T> (inspect: (database: StatementRunner) => Promi
   const { DATABASE_URL: url, DATA_DIR: dataDir } = loadCommandConfig()
   if (url !== undefined) return await withSession(url, {}, inspect)
   if (!existsSync(join(dataDir, 'postgres'))) return await inspect({ run: async () => [] }) // not created yet
-  return await withEmbeddedDatabase(dataDir, {
-    whileServiceRuns: inspect,
-    otherwise: async (connection) => await withSession(connection, {}, inspect)
-  })
+  return await withEmbeddedDatabase(
+    dataDir,
+    inspect,
+    async (connection) => await withSession(connection, {}, inspect)
+  )
 }

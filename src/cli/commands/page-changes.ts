@@ -24,14 +24,10 @@ interface CurrentDocument extends NamedDocument {
   readonly etag: string
 }
 
-/** What a write returns. */
-interface Written {
-  readonly etag: string
-}
+type Written = Pick<CurrentDocument, 'etag'>
 
 const NOTHING_CHANGED = 'Nothing was changed'
 
-/** Replaces the document of a page by a file or standard input. */
 export async function put (id: string, file = '-', options: ChangeOptions): Promise<number> {
   const client = createOwnerClient()
   const bytes = await readInput(file)
@@ -39,7 +35,6 @@ export async function put (id: string, file = '-', options: ChangeOptions): Prom
   return await reviewAndWrite(client, id, { name: file === '-' ? 'new' : file, bytes }, write, options)
 }
 
-/** Restores an earlier version of a page. */
 export async function restore (id: string, version: number, options: ChangeOptions): Promise<number> {
   const client = createOwnerClient()
   const { landingPages } = client
@@ -69,7 +64,6 @@ async function reviewAndWrite (
   return reportEtag(await write(current.etag))
 }
 
-/** Reads the current document of a page. */
 async function readDocument (
   { landingPages }: LandfallClient,
   id: string,
@@ -79,7 +73,6 @@ async function readDocument (
   return { name: 'current', bytes: Buffer.from(text), etag }
 }
 
-/** Replaces the document of a page. */
 async function putDocument (
   { api, landingPages }: LandfallClient,
   id: string,

@@ -7,7 +7,6 @@ interface JsonOption {
   readonly json?: boolean
 }
 
-/** Lists the pages of the account. */
 export async function list ({ json = false }: JsonOption): Promise<number> {
   const { landingPages } = createOwnerClient()
   await printList(listParts(landingPages.summariesPage), {
@@ -39,7 +38,6 @@ export async function get (id: string, { revision }: { revision?: number }): Pro
   return 0
 }
 
-/** Lists the versions of a page. */
 export async function showHistory (id: string, { json = false }: JsonOption): Promise<number> {
   const { landingPages } = createOwnerClient()
   await printList(listParts(async (options) => await landingPages.revisionsPage(id, options)), {
@@ -58,4 +56,4 @@ export async function showHistory (id: string, { json = false }: JsonOption): Pr
   return 0
 }
 
-const formatSize = ({ byte_size: size }: { byte_size: number }): string => formatBytes(BigInt(size))
+const formatSize = ({ byte_size: size }: { byte_size: number }): string => formatBytes(size)

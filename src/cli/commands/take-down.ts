@@ -3,7 +3,7 @@ import { deleteAnyPage } from '../../modules/landing-pages/index.ts'
 import { auditCommand, loadCommandConfig } from '../operator.ts'
 import { withUploads } from '../backup/uploads.ts'
 import { withDatabase } from '../database.ts'
-import { publishDeletions, removeFile } from '../deletions.ts'
+import { createDeletionPublisher, reportRemovedFiles } from '../deletions.ts'
 import { print } from '../output.ts'
 
 // The commands that delete a page or an asset of any account. Both return the exit code.
@@ -14,12 +14,11 @@ export async function takeDownPage (publicId: string): Promise<number> {
   const id = await withDatabase(config, async (database) => await deleteAnyPage(database, publicId))
   if (id === undefined) throw new Error(`There is no page ${publicId}`)
   auditCommand('pages take-down', { page: id, public_id: publicId })
-  await publishDeletions(config.REDIS_URL, [publicId])
+  await createDeletionPublisher(config.REDIS_URL)([publicId])
   print(`Deleted page ${publicId}\n`)
   return 0
 }
 
-/** Deletes an asset and its file. */
 export async function takeDownAsset (name: string): Promise<number> {
   const config = loadCommandConfig()
   return await withUploads(config, async (uploads) => {
@@ -28,6 +27,8 @@ export async function takeDownAsset (name: string): Promise<number> {
     if (asset === undefined) throw new Error(`There is no asset ${name}`)
     auditCommand('assets take-down', { asset: asset.id })
     print(`Deleted asset ${asset.id}, ${asset.storageKey}\n`)
-    return await removeFile(uploads, asset.storageKey)
+    const existed = await uploads.store.remove(asset.storageKey).catch(() => undefined)
+    const removed = { missing: existed === false ? 1 : 0, failed: existed === undefined ? 1 : 0 }
+    return reportRemovedFiles(uploads, removed, 'every hour')
   })
 }

@@ -19,7 +19,6 @@ interface Options {
 
 const HEADINGS = ['ID', 'EMAIL', 'CREATED', 'PAGES', 'ASSETS', 'SESSIONS']
 
-/** Lists all accounts. */
 export async function list ({ json = false }: Options): Promise<number> {
   return await withDatabase(loadCommandConfig(), async (database) => {
     const empty = 'There are no accounts yet'
@@ -28,7 +27,6 @@ export async function list ({ json = false }: Options): Promise<number> {
   })
 }
 
-/** Creates an account. */
 export async function create (givenEmail: string, { json = false }: Options): Promise<number> {
   return await withDatabase(loadCommandConfig(), async (database) => {
     const { email, password } = await checkNewAccount(database, {
@@ -42,7 +40,6 @@ export async function create (givenEmail: string, { json = false }: Options): Pr
   })
 }
 
-/** Changes the password of an account and ends its sessions. */
 export async function changePassword (givenEmail: string, options: Options): Promise<number> {
   const email = normalizeEmail(givenEmail)
   const config = loadCommandConfig()
@@ -100,7 +97,6 @@ async function deleteContent (
   }
 }
 
-/** Ends all sessions of an account. */
 export async function signOut (givenEmail: string, options: Options): Promise<number> {
   const email = normalizeEmail(givenEmail)
   return await withDatabase(
