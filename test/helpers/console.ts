@@ -1,7 +1,8 @@
 import { AxeBuilder } from '@axe-core/playwright'
-import type { Browser, BrowserContext, BrowserContextOptions, Page } from 'playwright-core'
+import type { Browser, BrowserContext, BrowserContextOptions, Locator, Page } from 'playwright-core'
 import type { Test } from 'tap'
-import { PASSWORD } from './app.ts'
+import { PASSWORD, type CreatedPage } from './app.ts'
+import { Owner } from './client.ts'
 
 /** Returns a browser profile without cookies, in which what a console must not do fails the test. */
 export async function newProfile (
@@ -33,6 +34,21 @@ export async function openConsole (profile: BrowserContext, url: string, path = 
   return page
 }
 
+/** Signs in as a person does, on the screen that is shown. */
+export async function signIn (page: Page, email: string, password = PASSWORD): Promise<void> {
+  await page.getByLabel('E-mail address').fill(email)
+  await page.getByLabel('Password').fill(password)
+  await page.getByRole('button', { name: 'Sign in' }).click()
+}
+
+/** Fills in and sends the form for a new account. */
+export async function fillSignUp (page: Page, email: string, password = PASSWORD, repeated = password) {
+  await page.getByLabel('E-mail address').fill(email)
+  await page.getByLabel('Password', { exact: true }).fill(password)
+  await page.getByLabel('Password, repeated').fill(repeated)
+  await page.getByRole('button', { name: 'Create the account' }).click()
+}
+
 let accounts = 0
 
 /** Creates an account as a person does. Returns its tab, which shows its pages, and its address. */
@@ -42,20 +58,21 @@ export async function signUpInConsole (
 ): Promise<{ page: Page, email: string }> {
   const email = `owner-${++accounts}-${process.pid}@example.com`
   const page = await openConsole(profile, url, 'sign-up')
-  await page.getByLabel('E-mail address').fill(email)
-  await page.getByLabel('Password', { exact: true }).fill(PASSWORD)
-  await page.getByLabel('Password, repeated').fill(PASSWORD)
-  await page.getByRole('button', { name: 'Create the account' }).click()
+  await fillSignUp(page, email)
   await page.getByRole('heading', { name: 'Pages', level: 1 }).waitFor()
   return { page, email }
 }
+
+const TAGS = ['wcag2a', 'wcag2aa', 'wcag21a', 'wcag21aa', 'wcag22aa', 'best-practice']
+const COLOUR_RULES = ['color-contrast', 'link-in-text-block']
 
 /** Checks the screen of a tab with axe, in light and in dark, and that nothing is wider than the window. */
 export async function checkScreen (t: Test, page: Page, name: string): Promise<void> {
   for (const colorScheme of ['light', 'dark'] as const) {
     await page.emulateMedia({ colorScheme })
-    const { violations } = await new AxeBuilder({ page })
-      .withTags(['wcag2a', 'wcag2aa', 'wcag21a', 'wcag21aa', 'wcag22aa', 'best-practice'])
+    const axe = new AxeBuilder({ page })
+    // The colour scheme changes nothing but colours.
+    const { violations } = await (colorScheme === 'dark' ? axe.withRules(COLOUR_RULES) : axe.withTags(TAGS))
       .analyze()
     const found = violations.map(({ id, nodes }) => `${id}: ${nodes.map(({ html }) => html).join(' ')}`)
     t.same(found, [], `axe on ${name}, ${colorScheme}`)
@@ -91,4 +108,50 @@ export async function dropFiles (page: Page, files: readonly TestFile[]): Promis
     return transfer
   })()`)
   for (const type of ['dragover', 'drop']) await page.dispatchEvent('body', type, { dataTransfer })
+}
+
+/** An account that is signed in to the console, and calls the service as well. */
+export interface ConsoleOwner {
+  readonly owner: Owner
+  readonly profile: BrowserContext
+  /** A tab that shows the pages. */
+  readonly tab: Page
+}
+
+/** Signs a new owner in to the console, in a profile of their own. */
+export async function startOwner (
+  t: Test,
+  browser: Browser,
+  url: string,
+  options: BrowserContextOptions = {}
+): Promise<ConsoleOwner> {
+  const owner = await Owner.signUp(url)
+  const profile = await newProfile(t, browser, options)
+  const tab = await openConsole(profile, url)
+  await signIn(tab, owner.email)
+  return { owner, profile, tab }
+}
+
+/** The editor of a tab that shows a page. */
+export const editorOf = (tab: Page): Locator => tab.getByRole('textbox', { name: 'Document' })
+
+/** Shows a page in a tab of the console, and waits for its editor. */
+export async function showPage (tab: Page, { id }: CreatedPage): Promise<void> {
+  await tab.evaluate(`location.hash = '#/pages/${id}'`)
+  await editorOf(tab).waitFor()
+}
+
+/** Puts the cursor at the start of the editor and types. */
+export async function typeAtStart (tab: Page, text: string): Promise<void> {
+  await editorOf(tab).focus()
+  await tab.keyboard.press('Control+Home')
+  await tab.keyboard.type(text)
+}
+
+/** Saves with the keyboard, and waits until it has happened. */
+export async function save (tab: Page): Promise<void> {
+  const answer = tab.waitForResponse((response) => response.request().method() === 'PUT')
+  await tab.keyboard.press('Control+s')
+  await answer
+  await tab.getByRole('status').getByText('Saved').waitFor()
 }

@@ -4,8 +4,7 @@ import type { Page } from 'playwright-core'
 import t, { type Test } from 'tap'
 import { PASSWORD, startServiceOnPostgres } from '../../helpers/app.ts'
 import { startBrowser } from '../../helpers/browser.ts'
-import { checkScreen, newProfile, openConsole, signUpInConsole } from '../../helpers/console.ts'
-import { startMailServer } from '../../helpers/mail-server.ts'
+import { checkScreen, newProfile, openConsole, signIn, signUpInConsole } from '../../helpers/console.ts'
 import { provide } from '../../shared/programs.ts'
 import { until } from '../../helpers/until.ts'
 
@@ -18,11 +17,10 @@ const browser = await startBrowser(t, provide('chromium'))
 /** Opens a section of the account of a new user. */
 async function openSection (
   t: Test,
-  section: string,
-  service = url
+  section: string
 ): Promise<{ page: Page, email: string, profile: Awaited<ReturnType<typeof newProfile>> }> {
   const profile = await newProfile(t, browser, { permissions: ['clipboard-read', 'clipboard-write'] })
-  const { page, email } = await signUpInConsole(profile, service)
+  const { page, email } = await signUpInConsole(profile, url)
   await page.getByRole('link', { name: 'Account', exact: true }).click()
   await page.getByRole('link', { name: section, exact: true }).click()
   await page.getByRole('heading', { name: 'Account', level: 1 }).waitFor()
@@ -33,9 +31,7 @@ async function openSection (
 async function signInElsewhere (t: Test, email: string, userAgent?: string): Promise<Page> {
   const profile = await newProfile(t, browser, userAgent === undefined ? {} : { userAgent })
   const page = await openConsole(profile, url)
-  await page.getByLabel('E-mail address').fill(email)
-  await page.getByLabel('Password').fill(PASSWORD)
-  await page.getByRole('button', { name: 'Sign in' }).click()
+  await signIn(page, email)
   await page.getByRole('heading', { name: 'Pages', level: 1 }).waitFor()
   return page
 }
@@ -181,29 +177,6 @@ t.test('where the service sends no mail, the address is shown without a button',
   await page.getByText('This service sends no mail').waitFor()
   t.equal(await page.getByRole('main').getByRole('button').count(), 0)
   await checkScreen(t, page, 'e-mail address without mail')
-})
-
-t.test('a person gets another mail, and sees when the address is confirmed', async (t) => {
-  const mail = await startMailServer(t)
-  const service = await startServiceOnPostgres(t, { ...mail.settings, BASE_URL: 'http://localhost:3000' })
-  const { page, email, profile } = await openSection(t, 'E-mail address', service.url)
-  await page.getByRole('main').getByText('It is not confirmed yet.').waitFor()
-  await checkScreen(t, page, 'e-mail address')
-  await page.getByRole('button', { name: 'Send me another mail' }).click()
-  await page.getByRole('status').getByText(`A mail is on its way to ${email}.`).waitFor()
-  const token = await mail.linkTo(email, 2)
-  await fetch(`${service.url}/auth/email_confirmations`, {
-    method: 'PUT',
-    headers: { 'content-type': 'application/json' },
-    body: JSON.stringify({ token })
-  })
-  await page.reload()
-  await page.getByLabel('E-mail address').fill(email)
-  await page.getByLabel('Password').fill(PASSWORD)
-  await page.getByRole('button', { name: 'Sign in' }).click()
-  const later = await openConsole(profile, service.url, 'account/email')
-  await later.getByText(/^You confirmed it/).waitFor()
-  t.equal(await later.getByRole('button', { name: 'Send me another mail' }).count(), 0)
 })
 
 t.test('a person deletes the account with everything in it', async (t) => {

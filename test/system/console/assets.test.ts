@@ -3,12 +3,12 @@ import { rmSync, writeFileSync } from 'node:fs'
 import { join } from 'node:path'
 import type { FileChooser, Locator, Page } from 'playwright-core'
 import t, { type Test } from 'tap'
-import { PASSWORD, startServiceOnPostgres, testSettings } from '../../helpers/app.ts'
+import { startServiceOnPostgres, testSettings } from '../../helpers/app.ts'
 import { PDF, PNG } from '../../helpers/assets.ts'
 import { startBrowser } from '../../helpers/browser.ts'
 import { Owner } from '../../helpers/client.ts'
-import { startOwner } from '../../helpers/console-pages.ts'
-import { checkScreen, dropFiles, newProfile, signUpInConsole, type TestFile } from '../../helpers/console.ts'
+import { checkScreen, dropFiles, newProfile, signIn, signUpInConsole, startOwner,
+  type TestFile } from '../../helpers/console.ts'
 import { asJpeg, card } from '../../shared/pictures.ts'
 import { provide } from '../../shared/programs.ts'
 import { query } from '../../helpers/servers.ts'
@@ -80,16 +80,20 @@ async function loadedPicture (picture: Locator): Promise<string> {
   }
 }
 
-/** Lets a tab send only so many bytes a second. */
-async function slowDown (page: Page, bytesPerSecond: number): Promise<void> {
+/** Lets a tab send only so many bytes a second. Returns a function that ends this. */
+async function slowDown (page: Page, bytesPerSecond: number): Promise<() => Promise<void>> {
   const session = await page.context().newCDPSession(page)
   await session.send('Network.enable')
-  await session.send('Network.emulateNetworkConditions', {
-    offline: false,
-    latency: 0,
-    downloadThroughput: -1,
-    uploadThroughput: bytesPerSecond
-  })
+  const limit = async (uploadThroughput: number) => {
+    await session.send('Network.emulateNetworkConditions', {
+      offline: false,
+      latency: 0,
+      downloadThroughput: -1,
+      uploadThroughput
+    })
+  }
+  await limit(bytesPerSecond)
+  return async () => await limit(-1)
 }
 
 t.test('of three files the one that is too large is refused before it is sent', async (t) => {
@@ -119,7 +123,7 @@ t.test('of three files the one that is too large is refused before it is sent', 
 
 t.test('two files are sent at a time, with progress, and each can be cancelled', async (t) => {
   const { page } = await openAssets(t)
-  await slowDown(page, 400_000)
+  const speedUp = await slowDown(page, 400_000)
   await choose(page, ['a', 'b', 'c', 'd'].map((name) => fileOf(`${name}.bin`, 2_900_000)))
   await uploads(page).getByText('Waiting').nth(1).waitFor()
   t.equal(await uploads(page).getByText('Waiting').count(), 2)
@@ -134,6 +138,7 @@ t.test('two files are sent at a time, with progress, and each can be cancelled',
   for (const name of ['d', 'c']) await page.getByRole('button', { name: `Cancel ${name}.bin` }).click()
   // It goes on while another screen is shown.
   await page.getByRole('link', { name: 'Pages' }).click()
+  await speedUp()
   await page.getByRole('status').getByText('Uploaded: b.bin').waitFor()
   await showAssets(page)
   await tile(page, 'b.bin').waitFor()
@@ -151,9 +156,7 @@ t.test('signing out ends the uploads', async (t) => {
     page.getByRole('button', { name: 'Sign out' }).click()
   ])
   t.equal(request.failure()?.errorText, 'net::ERR_ABORTED')
-  await page.getByLabel('E-mail address').fill(email)
-  await page.getByLabel('Password').fill(PASSWORD)
-  await page.getByRole('button', { name: 'Sign in' }).click()
+  await signIn(page, email)
   await showAssets(page)
   await page.getByRole('heading', { name: 'Upload your first file' }).waitFor()
   t.equal(await uploads(page).count(), 0)
@@ -171,9 +174,7 @@ t.test('another account gets no uploads of the one before', async (t) => {
   await owner.call('DELETE', `${url}/auth/sessions`)
   await again.click()
   await page.getByRole('button', { name: 'Use another account' }).click()
-  await page.getByLabel('E-mail address').fill((await Owner.signUp(url)).email)
-  await page.getByLabel('Password').fill(PASSWORD)
-  await page.getByRole('button', { name: 'Sign in' }).click()
+  await signIn(page, (await Owner.signUp(url)).email)
   await page.getByRole('heading', { name: 'Assets', level: 1 }).waitFor()
   t.equal(await uploads(page).count(), 0)
 })
@@ -182,13 +183,14 @@ t.test('a file that is gone when its turn comes is reported', async (t) => {
   const { page } = await openAssets(t)
   const path = join(temporaryFolder(t), 'gone.bin')
   writeFileSync(path, 'here')
-  await slowDown(page, 400_000)
+  const speedUp = await slowDown(page, 400_000)
   const chooser = await openChooser(page)
   const others = ['a.bin', 'b.bin'].map((name) => join(temporaryFolder(t), name))
   for (const other of others) writeFileSync(other, randomBytes(1_000_000))
   await chooser.setFiles([...others, path])
   await uploads(page).getByText('Waiting').waitFor()
   rmSync(path)
+  await speedUp()
   await uploads(page).getByText('The browser can’t read this.').waitFor()
   for (const name of ['a.bin', 'b.bin']) await tile(page, name).waitFor()
 })

@@ -1,8 +1,8 @@
 import type { Locator } from 'playwright-core'
 import t from 'tap'
 import { startBrowser } from '../../helpers/browser.ts'
-import { checkScreen, openConsole } from '../../helpers/console.ts'
-import { editorOf, save, showPage, signIn, startOwner, typeAtStart } from '../../helpers/console-pages.ts'
+import { checkScreen, editorOf, openConsole, save, showPage, signIn, startOwner,
+  typeAtStart } from '../../helpers/console.ts'
 import { PASSWORD, startServiceOnPostgres } from '../../helpers/app.ts'
 import { provide } from '../../shared/programs.ts'
 

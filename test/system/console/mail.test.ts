@@ -1,7 +1,7 @@
 import t from 'tap'
 import { startServiceOnPostgres } from '../../helpers/app.ts'
 import { startBrowser } from '../../helpers/browser.ts'
-import { checkScreen, newProfile, signUpInConsole } from '../../helpers/console.ts'
+import { checkScreen, newProfile, signIn, signUpInConsole } from '../../helpers/console.ts'
 import { startMailServer } from '../../helpers/mail-server.ts'
 import { provide } from '../../shared/programs.ts'
 import { freePort } from '../../helpers/servers.ts'
@@ -60,8 +60,26 @@ t.test('a person who has forgotten the password gets a link, and signs in with a
   await page.getByLabel('New password, repeated').fill(NEW_PASSWORD)
   await page.getByRole('button', { name: 'Change the password' }).click()
   await page.getByRole('link', { name: 'Open the console' }).click()
-  await page.getByLabel('E-mail address').fill(email)
-  await page.getByLabel('Password').fill(NEW_PASSWORD)
-  await page.getByRole('button', { name: 'Sign in' }).click()
+  await signIn(page, email, NEW_PASSWORD)
   await page.getByRole('heading', { name: 'Pages', level: 1 }).waitFor()
+})
+
+t.test('the account shows whether the address is confirmed, and has the mail sent again', async (t) => {
+  const { page, email } = await signUpInConsole(await newProfile(t, browser), url)
+  await page.goto(`${url}/console/#/account/email`)
+  const main = page.getByRole('main')
+  await main.getByText('It is not confirmed yet.').waitFor()
+  await checkScreen(t, page, 'e-mail address')
+  await main.getByRole('button', { name: 'Send me another mail' }).click()
+  await page.getByRole('status').getByText(`A mail is on its way to ${email}.`).waitFor()
+  const token = await mail.linkTo(email, 2)
+  await fetch(`${url}/auth/email_confirmations`, {
+    method: 'PUT',
+    headers: { 'content-type': 'application/json' },
+    body: JSON.stringify({ token })
+  })
+  await page.reload()
+  await signIn(page, email)
+  await main.getByText(/^You confirmed it/).waitFor()
+  t.equal(await main.getByRole('button', { name: 'Send me another mail' }).count(), 0)
 })

@@ -1,8 +1,7 @@
 import t from 'tap'
 import { startServiceOnPostgres } from '../../helpers/app.ts'
 import { startBrowser } from '../../helpers/browser.ts'
-import { checkScreen } from '../../helpers/console.ts'
-import { editorOf, save, showPage, startOwner, typeAtStart } from '../../helpers/console-pages.ts'
+import { checkScreen, editorOf, save, showPage, startOwner, typeAtStart } from '../../helpers/console.ts'
 import { provide } from '../../shared/programs.ts'
 
 const { url } = await startServiceOnPostgres(t)

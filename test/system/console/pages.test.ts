@@ -3,8 +3,8 @@ import t, { type Test } from 'tap'
 import { startServiceOnPostgres, testSettings } from '../../helpers/app.ts'
 import { startBrowser } from '../../helpers/browser.ts'
 import { Owner } from '../../helpers/client.ts'
-import { signIn } from '../../helpers/console-pages.ts'
-import { checkScreen, dropFiles, newProfile, signUpInConsole, type TestFile } from '../../helpers/console.ts'
+import { checkScreen, dropFiles, newProfile, signIn, signUpInConsole,
+  type TestFile } from '../../helpers/console.ts'
 import { provide } from '../../shared/programs.ts'
 import { query } from '../../helpers/servers.ts'
 
@@ -297,11 +297,13 @@ t.test('a page is deleted after a question, by keyboard alone', async (t) => {
   await checkScreen(t, page, 'the question before a deletion')
   await page.keyboard.press('Escape')
   await dialog.waitFor({ state: 'detached' })
-  t.equal(await page.locator(':focus').getAttribute('aria-label'), 'Delete Page 3', 'the focus is back')
+  const button = page.getByRole('button', { name: 'Delete Page 3' }).and(page.locator(':focus'))
+  await button.waitFor() // the focus is back
   await page.keyboard.press('Enter')
   await dialog.getByRole('button', { name: 'Cancel' }).and(page.locator(':focus')).waitFor()
   await page.keyboard.press('Enter')
   await dialog.waitFor({ state: 'detached' })
+  await button.waitFor()
   t.same((await documentsOf(userId)).length, 3, 'two times Enter deletes nothing')
   await page.keyboard.press('Enter')
   await dialog.getByRole('button', { name: 'Delete the page' }).focus()

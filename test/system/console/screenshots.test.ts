@@ -6,7 +6,7 @@ import t from 'tap'
 import { createLandfallClient } from '../../../packages/client/src/index.ts'
 import { PASSWORD, startServiceOnPostgres, testSettings } from '../../helpers/app.ts'
 import { startBrowser } from '../../helpers/browser.ts'
-import { newProfile, openConsole } from '../../helpers/console.ts'
+import { newProfile, openConsole, signIn } from '../../helpers/console.ts'
 import { provide } from '../../shared/programs.ts'
 import { query } from '../../helpers/servers.ts'
 import { PROJECT, temporaryFolder } from '../../helpers/service.ts'
@@ -72,9 +72,7 @@ for (const [index, title] of LABELS.entries()) {
 
 const profile = await newProfile(t, browser, { viewport: { width: 1120, height: 640 }, colorScheme: 'light' })
 const page = await openConsole(profile, url)
-await page.getByLabel('E-mail address').fill(EMAIL)
-await page.getByLabel('Password').fill(PASSWORD)
-await page.getByRole('button', { name: 'Sign in' }).click()
+await signIn(page, EMAIL)
 
 t.test('the list of pages', async () => {
   await page.getByRole('link', { name: 'Summer sale' }).waitFor()

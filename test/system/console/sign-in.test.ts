@@ -1,7 +1,8 @@
 import t from 'tap'
 import { PASSWORD, startServiceOnPostgres } from '../../helpers/app.ts'
 import { startBrowser } from '../../helpers/browser.ts'
-import { checkScreen, newProfile, openConsole, signUpInConsole } from '../../helpers/console.ts'
+import { checkScreen, fillSignUp, newProfile, openConsole, signIn,
+  signUpInConsole } from '../../helpers/console.ts'
 import { provide } from '../../shared/programs.ts'
 
 const { url } = await startServiceOnPostgres(t)
@@ -12,9 +13,7 @@ t.test('a person signs up, signs out and signs in again', async (t) => {
   const { page, email } = await signUpInConsole(profile, url)
   await page.getByRole('button', { name: 'Sign out' }).click()
   await page.getByRole('heading', { name: 'Sign in' }).waitFor()
-  await page.getByLabel('E-mail address').fill(email)
-  await page.getByLabel('Password').fill('wrong password')
-  await page.getByRole('button', { name: 'Sign in' }).click()
+  await signIn(page, email, 'wrong password')
   await page.getByRole('alert').getByText('Invalid email or password').waitFor()
   await page.getByLabel('Password').fill(PASSWORD)
   await page.getByLabel('Password').press('Enter')
@@ -23,21 +22,14 @@ t.test('a person signs up, signs out and signs in again', async (t) => {
 
 t.test('what is wrong with a new account is said, all at once', async (t) => {
   const page = await openConsole(await newProfile(t, browser), url)
+  await page.getByRole('heading', { name: 'Sign in' }).waitFor()
+  await checkScreen(t, page, 'sign-in')
   await page.getByRole('link', { name: 'Create one' }).click()
-  await page.getByLabel('E-mail address').fill('a@example.com')
-  await page.getByLabel('Password', { exact: true }).fill('short')
-  await page.getByLabel('Password, repeated').fill('other')
-  await page.getByRole('button', { name: 'Create the account' }).click()
+  await fillSignUp(page, 'a@example.com', 'short', 'other')
   const alert = page.getByRole('alert')
   await alert.getByText('Password is too short (minimum is 8 characters)').waitFor()
   await alert.getByText('The two passwords are not the same.').waitFor()
   await checkScreen(t, page, 'sign-up')
-})
-
-t.test('the screens for signing in are accessible', async (t) => {
-  const page = await openConsole(await newProfile(t, browser), url)
-  await page.getByRole('heading', { name: 'Sign in' }).waitFor()
-  await checkScreen(t, page, 'sign-in')
 })
 
 t.test('a person signs in by typing alone, and begins at the pages', async (t) => {
@@ -76,9 +68,7 @@ t.test('a sign-out ends the session of all tabs, and a sign-in starts it in all 
   await dialog.waitFor()
   await dialog.getByLabel('Password').and(other.locator(':focus')).waitFor()
   await checkScreen(t, other, 'sign-in over a screen')
-  await page.getByLabel('E-mail address').fill(email)
-  await page.getByLabel('Password').fill(PASSWORD)
-  await page.getByRole('button', { name: 'Sign in' }).click()
+  await signIn(page, email)
   await dialog.waitFor({ state: 'detached' })
   await other.getByRole('heading', { name: 'Assets', level: 1 }).waitFor()
 })
@@ -105,4 +95,41 @@ t.test('another account in another tab never shows its pages among those of the 
   await page.getByRole('heading', { name: 'Sign in', level: 1 }).waitFor()
   t.equal(await address.count(), 0)
   t.ok(await page.getByLabel('E-mail address').isEditable())
+})
+
+t.test('a session outlives reloads in the middle of its renewal', async (t) => {
+  const { page } = await signUpInConsole(await newProfile(t, browser), url)
+  for (let round = 0; round < 10; round++) {
+    const renewal = page.waitForRequest('**/auth/browser_session')
+    await page.reload({ waitUntil: 'commit' })
+    await renewal
+  }
+  await page.getByRole('heading', { name: 'Pages', level: 1 }).waitFor()
+})
+
+t.test('a session that was ended elsewhere is continued after a sign-in, in all tabs', async (t) => {
+  const profile = await newProfile(t, browser)
+  const { page, email } = await signUpInConsole(profile, url)
+  const other = await openConsole(profile, url, 'assets')
+  await other.getByRole('heading', { name: 'Assets', level: 1 }).waitFor()
+  const body = JSON.stringify({ user: { email, password: PASSWORD } })
+  const headers = { 'content-type': 'application/json' }
+  const response = await fetch(`${url}/auth/sign_in`, { method: 'POST', headers, body })
+  const { access_token: token } = await response.json() as { access_token: string }
+  const bearer = { authorization: `Bearer ${token}` }
+  const ended = await fetch(`${url}/auth/sessions`, { method: 'DELETE', headers: bearer })
+  t.equal(ended.status, 204)
+  for (const tab of [page, other]) {
+    await tab.getByRole('link', { name: tab === page ? 'Assets' : 'Pages' }).click()
+    await tab.getByRole('dialog').waitFor()
+  }
+  await page.getByRole('dialog').getByLabel('Password').fill('wrong password')
+  await page.getByRole('dialog').getByRole('button', { name: 'Sign in' }).click()
+  await page.getByRole('dialog').getByRole('alert').getByText('Invalid email or password').waitFor()
+  await page.getByRole('dialog').getByLabel('Password').fill(PASSWORD)
+  await page.getByRole('dialog').getByRole('button', { name: 'Sign in' }).click()
+  for (const tab of [page, other]) await tab.getByRole('dialog').waitFor({ state: 'detached' })
+  // What could not be loaded meanwhile is loaded now.
+  await page.getByRole('heading', { name: 'Upload your first file' }).waitFor()
+  await other.getByRole('heading', { name: 'Create your first page' }).waitFor()
 })

@@ -1,7 +1,7 @@
 import t from 'tap'
-import { PASSWORD, startServiceOnPostgres, testSettings } from '../../helpers/app.ts'
+import { startServiceOnPostgres, testSettings } from '../../helpers/app.ts'
 import { startBrowser } from '../../helpers/browser.ts'
-import { checkScreen, newProfile, openConsole, signUpInConsole } from '../../helpers/console.ts'
+import { checkScreen, fillSignUp, newProfile, openConsole, signUpInConsole } from '../../helpers/console.ts'
 import { provide } from '../../shared/programs.ts'
 import { createProxy } from '../../helpers/servers.ts'
 import { until } from '../../helpers/until.ts'
@@ -53,10 +53,7 @@ t.test('a person who comes back after an upgrade is asked to load the new consol
 
 t.test('after too many attempts, a countdown says when to try again', async (t) => {
   const page = await openConsole(await newProfile(t, browser), url, 'sign-up')
-  await page.getByLabel('E-mail address').fill('one-too-many@example.com')
-  await page.getByLabel('Password', { exact: true }).fill(PASSWORD)
-  await page.getByLabel('Password, repeated').fill(PASSWORD)
-  await page.getByRole('button', { name: 'Create the account' }).click()
+  await fillSignUp(page, 'one-too-many@example.com')
   const timer = page.getByRole('timer')
   const first = Number.parseInt(await timer.innerText())
   t.ok(first > 0 && first <= 60, `${first} seconds`)
