@@ -45,6 +45,14 @@ export function recordingFetch (before: (path: string) => unknown = () => {}) {
   return { fetch, sent, count: (path: string) => sent.filter((one) => one.path === path).length }
 }
 
+type Fetch = ReturnType<typeof recordingFetch>['fetch']
+
+/** A `fetch` behind a proxy that loses some responses, and sends a 503 instead. */
+export const losing = (fetch: Fetch, isLost: () => boolean): Fetch => async (url, init) => {
+  const response = await fetch(url, init)
+  return isLost() ? new Response(null, { status: 503, headers: { 'retry-after': '0' } }) : response
+}
+
 /** A client that has signed up with a new account. */
 export async function signedUp (
   url: string,

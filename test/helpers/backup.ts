@@ -1,5 +1,6 @@
-import { execFileSync } from 'node:child_process'
+import { execFileSync, spawn } from 'node:child_process'
 import { createHash, randomBytes } from 'node:crypto'
+import { once } from 'node:events'
 import { readdirSync } from 'node:fs'
 import { join } from 'node:path'
 import { setTimeout as sleep } from 'node:timers/promises'
@@ -8,7 +9,7 @@ import { createBackup } from '../../src/cli/backup/create.ts'
 import type { BackupConfig } from '../../src/cli/backup/common.ts'
 import { PASSWORD } from './app.ts'
 import { call, Owner } from './client.ts'
-import { runService } from './service.ts'
+import { PROJECT, runService } from './service.ts'
 
 // Creates data to back up, runs the commands, and checks that a restored service has all of the data.
 
@@ -93,9 +94,33 @@ export async function command (t: Test, env: Record<string, string>, ...args: st
   return await runService(t, env, cli(...args))
 }
 
+/** Runs a command that has to succeed, and returns its output. */
+export async function succeed (t: Test, env: Record<string, string>, ...args: string[]): Promise<string> {
+  const { code, output } = await command(t, env, ...args)
+  t.equal(code, 0, output)
+  return output
+}
+
 export const cli = (
   ...args: string[]
 ): [string, ...string[]] => [process.execPath, 'dist/cli/landfall.js', ...args]
+
+/** Runs a block of shell commands of the documentation in the project's folder. */
+export async function runBlock (block: string, env: NodeJS.ProcessEnv): Promise<Outcome> {
+  const shell = spawn('bash', ['-eu', '-o', 'pipefail', '-c', block], {
+    cwd: PROJECT,
+    env: { ...process.env, ...env },
+    stdio: ['ignore', 'pipe', 'pipe']
+  })
+  let output = ''
+  for (const stream of [shell.stdout, shell.stderr]) {
+    stream.on('data', (data: Buffer) => {
+      output += data.toString()
+    })
+  }
+  await once(shell, 'close')
+  return { code: shell.exitCode, output }
+}
 
 export interface Uploaded {
   readonly id: string

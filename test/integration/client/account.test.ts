@@ -1,7 +1,7 @@
 import t from 'tap'
 import { createLandfallClient, memoryTokens, type Credentials } from '../../../packages/client/src/index.ts'
 import { startMailServer } from '../../helpers/mail-server.ts'
-import { credentials, expiredTokens, failure, recordingFetch, signedUp,
+import { credentials, expiredTokens, failure, losing, recordingFetch, signedUp,
   startApp } from '../../helpers/api-client.ts'
 
 const mail = await startMailServer(t)
@@ -121,12 +121,7 @@ t.test('what uses a password or a token up is not repeated after a 503', async (
   const tokens = memoryTokens()
   await signedUp(url, { tokens })
   const { fetch, sent } = recordingFetch()
-  // A proxy loses the response and sends a 503 instead.
-  const fetchLosingResponses = async (address: string, init: RequestInit) => {
-    await fetch(address, init)
-    return new Response(null, { status: 503, headers: { 'retry-after': '0' } })
-  }
-  const { auth } = createLandfallClient({ baseUrl: url, tokens, fetch: fetchLosingResponses })
+  const { auth } = createLandfallClient({ baseUrl: url, tokens, fetch: losing(fetch, () => true) })
   const change = { current_password: credentials().password, password: NEW_PASSWORD }
   t.match(await failure(auth.changePassword(change)), { status: 503 })
   t.match(await failure(auth.resetPassword({ token: 'x', password: NEW_PASSWORD })), { status: 503 })

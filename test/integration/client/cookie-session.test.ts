@@ -279,20 +279,6 @@ t.test('a resume can be aborted', async (t) => {
   t.match(await failure(auth.resume({ signal: controller.signal })), { message: 'enough' })
 })
 
-t.test('a page of another origin gets no session', async (t) => {
-  const fetch = async (target: string, init: RequestInit) => {
-    const headers = new Headers(init.headers)
-    headers.set('origin', 'http://localhost:5173')
-    return await globalThis.fetch(target, { ...init, headers })
-  }
-  const { auth } = createLandfallClient({ baseUrl: url, cookieSession: true, fetch })
-  t.match(await failure(auth.signUp(credentials())), {
-    status: 403,
-    message: /^Cookie sessions are accepted only from/
-  })
-  t.match(await failure(auth.resume()), { status: 403 })
-})
-
 t.test('resume works with stored tokens, too', async (t) => {
   const tokens = memoryTokens()
   const user = await createLandfallClient({ baseUrl: url, tokens }).auth.signUp(credentials())

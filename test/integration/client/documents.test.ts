@@ -1,7 +1,7 @@
 import t from 'tap'
 import { createLandfallClient, exactJson, memoryTokens,
   NotFoundError } from '../../../packages/client/src/index.ts'
-import { credentials, failure, recordingFetch, signedUp, startApp } from '../../helpers/api-client.ts'
+import { credentials, failure, losing, recordingFetch, signedUp, startApp } from '../../helpers/api-client.ts'
 
 const { url } = await startApp(t)
 const EXACT =
@@ -47,13 +47,9 @@ t.test('a put repeated after a 503 succeeds when its document is stored', async 
   await auth.signUp(credentials())
   const page = await landingPages.create({ n: 1 })
   const { fetch, sent } = recordingFetch()
-  // A proxy loses the answers to the first requests of each call and sends a 503 instead.
   let lost = 0
-  const fetchLosingResponses = async (address: string, init: RequestInit) => {
-    const response = await fetch(address, init)
-    return lost-- > 0 ? new Response(null, { status: 503, headers: { 'retry-after': '0' } }) : response
-  }
-  const unlucky = createLandfallClient({ baseUrl: url, fetch: fetchLosingResponses, tokens }).landingPages
+  const unlucky =
+    createLandfallClient({ baseUrl: url, fetch: losing(fetch, () => lost-- > 0), tokens }).landingPages
   lost = 1
   const { etag } = await unlucky.putDocument(page.id, { n: 2 }, { ifMatch: page.etag })
   t.equal(etag, (await landingPages.getDocument(page.id)).etag)

@@ -8,8 +8,8 @@ import t from 'tap'
 import { restoreBackup } from '../../../src/cli/backup/restore.ts'
 import { Readers, statuses } from '../../helpers/readers.ts'
 import { PROJECT, runService, startService, temporaryFolder, type Service } from '../../helpers/service.ts'
-import { backUpBetweenSteps, Belongings, cli, command, Interloper, Storm,
-  upload } from '../../helpers/backup.ts'
+import { backUpBetweenSteps, Belongings, cli, command, Interloper, Storm, upload,
+  succeed } from '../../helpers/backup.ts'
 
 interface Settings extends Record<string, string> {
   DATA_DIR: string
@@ -21,6 +21,23 @@ const settingsIn = (folder: string): Settings => ({
   RATE_LIMIT_PUBLIC: '1000000'
 })
 const place = (settings: Settings) => ({ DATABASE_URL: undefined, ...settings })
+
+/** Runs a command, and sends it signals when it begins a step. */
+async function signalAt (step: string, signals: NodeJS.Signals[], env: Settings, ...args: string[]) {
+  const [program, ...rest] = cli(...args)
+  const child = spawn(program, rest, {
+    cwd: PROJECT,
+    env: { ...process.env, ...env },
+    stdio: ['ignore', 'ignore', 'pipe']
+  })
+  let output = ''
+  child.stderr.on('data', (data: Buffer) => {
+    output += data.toString()
+    if (output.includes(step)) { for (const signal of signals.splice(0)) child.kill(signal) }
+  })
+  const [code, signal] = await once(child, 'close') as [number | null, NodeJS.Signals | null]
+  return { code, signal, output }
+}
 
 // All tests share one service. Tests that damage data use copies of this backup.
 const folder = temporaryFolder(t)
@@ -41,20 +58,17 @@ t.test('a backup taken during uploads and deletions is complete, and the service
   const readers = new Readers(t, { urls: [service.url], publicIds: [page.public_id] })
   const storm = new Storm(t, belongings.owner, service.url)
   const reads = await readers.during(async () => {
-    const { code, output } = await command(t, env, 'backup', copy)
-    t.equal(code, 0, output)
+    const output = await succeed(t, env, 'backup', copy)
     t.match(output, /^copying the uploads …\ncopying the database …\n/)
     t.match(output, / assets \([\d.]+ [KM]iB\) to /)
-    const checked = await command(t, env, 'verify')
-    t.equal(checked.code, 0, checked.output)
+    await succeed(t, env, 'verify')
   })
   await storm.stop()
   t.strictSame(Object.keys(statuses(reads)), ['200'])
   t.strictSame([...storm.statuses.keys()].sort(), ['deletion 204', 'upload 201'])
   t.comment(Object.fromEntries(storm.statuses))
 
-  const { code, output } = await command(t, env, 'verify', copy)
-  t.equal(code, 0, output)
+  const output = await succeed(t, env, 'verify', copy)
   t.match(output, /Every asset has a file, and every file has an asset: \d+ assets/)
   t.notOk(existsSync(`${copy}.partial`))
   t.equal(statSync(copy).mode & 0o777, 0o700)
@@ -72,19 +86,7 @@ t.test('a backup is complete although assets are uploaded and deleted between it
 t.test("a killed backup isn't accepted as complete, and the service keeps running", async (t) => {
   const directory = join(folder, 'killed')
   for (const step of ['copying the database', 'writing to the disk']) {
-    const [program, ...args] = cli('backup', directory)
-    const child = spawn(program, args, {
-      cwd: PROJECT,
-      env: { ...process.env, ...env },
-      stdio: ['ignore', 'ignore', 'pipe']
-    })
-    let output = ''
-    child.stderr.on('data', (data: Buffer) => {
-      output += data.toString()
-      if (output.includes(step)) child.kill('SIGKILL')
-    })
-    await once(child, 'close')
-    t.equal(child.signalCode, 'SIGKILL', step)
+    t.equal((await signalAt(step, ['SIGKILL'], env, 'backup', directory)).signal, 'SIGKILL', step)
     t.notOk(existsSync(directory), step)
     await t.rejects(restoreBackup(place(settingsIn(join(folder, 'nowhere'))), `${directory}.partial`), {
       message: /killed\.partial is not a complete backup: it has no backup\.json/
@@ -142,17 +144,8 @@ t.test('a service starts from a restored backup, and restore never overwrites da
 
 t.test("the service doesn't start after a killed restore", async (t) => {
   const other = settingsIn(temporaryFolder(t))
-  const [program, ...args] = cli('restore', steps)
-  const child = spawn(program, args, {
-    cwd: PROJECT,
-    env: { ...process.env, ...other },
-    stdio: ['ignore', 'ignore', 'pipe']
-  })
-  child.stderr.on('data', (data: Buffer) => {
-    if (data.toString().includes('opening the database')) child.kill('SIGKILL')
-  })
-  await once(child, 'close')
-  t.equal(child.signalCode, 'SIGKILL')
+  const killed = await signalAt('opening the database', ['SIGKILL'], other, 'restore', steps)
+  t.equal(killed.signal, 'SIGKILL')
   const told = {
     code: 1,
     output: /DATA_DIR \S+ contains an interrupted restore: empty it and UPLOADS_DIR, and restore again/
@@ -172,21 +165,10 @@ t.test('after Ctrl-C, pressed once or several times, backup and restore remove w
     steps
   ]] as const
   for (const [step, settings, ...args] of stops) {
-    const [program, ...rest] = cli(...args)
-    const child = spawn(program, rest, {
-      cwd: PROJECT,
-      env: { ...process.env, ...settings },
-      stdio: ['ignore', 'pipe', 'pipe']
-    })
-    let said = ''
-    child.stderr.on('data', (data: Buffer) => {
-      said += data.toString()
-      // The terminal signals the whole process group, and npm forwards the signal once more.
-      if (data.toString().includes(step)) { for (let n = 0; n < 3; n++) child.kill('SIGINT') }
-    })
-    const [code] = await once(child, 'close')
+    // The terminal signals the whole process group, and npm forwards the signal once more.
+    const { code, output } = await signalAt(step, Array(3).fill('SIGINT'), settings, ...args)
     t.equal(code, 1, args[0])
-    t.match(said, /failed: it was stopped by SIGINT\n$/)
+    t.match(output, /failed: it was stopped by SIGINT\n$/)
   }
   t.same((await readdir(folder)).filter((name) => name.startsWith('stopped')), [])
   for (const path of Object.values(other).slice(0, 2)) t.notOk(existsSync(path), path)
@@ -198,34 +180,23 @@ t.test('restore refuses a backup with a damaged database before it writes anythi
   const largest = readdirSync(join(steps, 'data/postgres/base/5')).map((name) =>
     `data/postgres/base/5/${name}`
   ).sort((a, b) => statSync(join(steps, b)).size - statSync(join(steps, a)).size)[0] as string
-  for (
-    const [path, damage] of [[largest, 'checksum'], ['data/postgres/global/pg_control', 'missing'], [
-      'data/jwt-secret',
-      'missing'
-    ]] as const
-  ) {
-    await rm(damaged, { recursive: true, force: true })
-    await cp(steps, damaged, { recursive: true })
-    if (damage === 'missing') await rm(join(damaged, path))
-    else {
-      const bytes = readFileSync(join(damaged, path))
-      bytes[bytes.length >> 1] = (bytes[bytes.length >> 1] as number) ^ 1
-      await writeFile(join(damaged, path), bytes)
-    }
-    const checked = await command(t, other, 'verify', damaged)
-    t.equal(checked.code, 1)
-    t.match(
-      checked.output,
-      `The copy of the database is damaged and cannot be restored: 1 problem\n  ${path} ${
-        damage === 'missing' ? 'is missing' : 'has the checksum'
-      }`
-    )
-    t.match(await command(t, other, 'restore', damaged), {
-      code: 1,
-      output: /damaged is damaged \(1 of the files of its database, such as \S+\): restore another backup\n$/
-    })
-    t.notOk(existsSync(other.DATA_DIR))
+  await cp(steps, damaged, { recursive: true })
+  const lost = ['data/postgres/global/pg_control', 'data/jwt-secret']
+  for (const path of lost) await rm(join(damaged, path))
+  const bytes = readFileSync(join(damaged, largest))
+  bytes[bytes.length >> 1] = (bytes[bytes.length >> 1] as number) ^ 1
+  await writeFile(join(damaged, largest), bytes)
+  const checked = await command(t, other, 'verify', damaged)
+  t.equal(checked.code, 1)
+  t.match(checked.output, 'The copy of the database is damaged and cannot be restored: 3 problems\n')
+  for (const line of [`${largest} has the checksum`, ...lost.map((path) => `${path} is missing`)]) {
+    t.match(checked.output, `\n  ${line}`)
   }
+  t.match(await command(t, other, 'restore', damaged), {
+    code: 1,
+    output: /damaged is damaged \(3 of the files of its database, such as \S+\): restore another backup\n$/
+  })
+  t.notOk(existsSync(other.DATA_DIR))
   await writeFile(join(damaged, 'backup.json'), readFileSync(join(damaged, 'backup.json')).subarray(0, 60))
   t.match(await command(t, other, 'verify', damaged), {
     code: 1,

@@ -7,7 +7,7 @@ import { createBucket, s3Client } from '../../helpers/buckets.ts'
 import { findPrograms, provide } from '../../shared/programs.ts'
 import { createDatabase } from '../../helpers/servers.ts'
 import { startService, temporaryFolder } from '../../helpers/service.ts'
-import { backUpBetweenSteps, Belongings, command, Interloper, keyOf } from '../../helpers/backup.ts'
+import { backUpBetweenSteps, Belongings, command, Interloper, keyOf, succeed } from '../../helpers/backup.ts'
 
 // Backup, restore and verify with uploads in a bucket.
 
@@ -56,11 +56,10 @@ t.test('a backup of a bucket can be restored into another bucket and into a fold
     >[]
   ) {
     const other = await settings(uploads)
-    const restored = await command(t, other, 'restore', copy)
-    t.equal(restored.code, 0, restored.output)
+    await succeed(t, other, 'restore', copy)
     const { url, end } = await startService(t, other)
     if (uploads === second) await belongings.check(t, url)
-    t.equal((await command(t, other, 'verify')).code, 0)
+    await succeed(t, other, 'verify')
     await end('SIGTERM')
   }
 })

@@ -1,11 +1,10 @@
-import { execFileSync, spawn } from 'node:child_process'
-import { once } from 'node:events'
+import { execFileSync } from 'node:child_process'
 import { appendFileSync, chownSync, copyFileSync, existsSync, readFileSync, writeFileSync } from 'node:fs'
 import { readdir } from 'node:fs/promises'
 import { delimiter, join } from 'node:path'
 import t, { type Test } from 'tap'
 import { PASSWORD } from '../../helpers/app.ts'
-import { keyOf } from '../../helpers/backup.ts'
+import { keyOf, runBlock } from '../../helpers/backup.ts'
 import { call, Owner } from '../../helpers/client.ts'
 import { ownGuardian } from '../../shared/guardian.ts'
 import { accountOf, copyCluster, createCluster, privateFolder,
@@ -86,19 +85,8 @@ const COMMANDS = [...(readFileSync(join(PROJECT, 'docs/backup.md'), 'utf8')
 
 /** Runs commands, and returns their output. */
 async function paste (block: string, env: Record<string, string>): Promise<string> {
-  const shell = spawn('bash', ['-eu', '-o', 'pipefail', '-c', block], {
-    cwd: PROJECT,
-    env: { ...process.env, ...env },
-    stdio: ['ignore', 'pipe', 'pipe']
-  })
-  let output = ''
-  for (const stream of [shell.stdout, shell.stderr]) {
-    stream.on('data', (data: Buffer) => {
-      output += data.toString()
-    })
-  }
-  await once(shell, 'close')
-  if (shell.exitCode !== 0) throw new Error(`${block}\n${output}`)
+  const { code, output } = await runBlock(block, env)
+  if (code !== 0) throw new Error(`${block}\n${output}`)
   return output
 }
 

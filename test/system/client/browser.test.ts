@@ -167,11 +167,7 @@ async function openOwnPage (context: Awaited<ReturnType<typeof browser.newContex
     async (route) => await route.fulfill({ contentType: 'text/html', body: PAGE })
   )
   await page.route(
-    `${url}/@landfall/**`,
-    async (route) => await route.fulfill({ path: join(modules, new URL(route.request().url()).pathname) })
-  )
-  await page.route(
-    `${url}/openapi-fetch/**`,
+    ({ pathname }) => /^\/(@landfall|openapi-fetch)\//.test(pathname),
     async (route) => await route.fulfill({ path: join(modules, new URL(route.request().url()).pathname) })
   )
   await page.goto(`${url}/own-page`)

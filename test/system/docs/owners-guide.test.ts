@@ -20,11 +20,12 @@ async function startInFolder (t: Test): Promise<{ folder: string, url: string }>
 
 const DOCUMENT = '{\n  "title": "Summer sale",\n  "price": 10.50,\n  "items": ["tent", "lamp"]\n}'
 
-t.test('an owner uploads a photo and reads a smaller variant of it', async (t) => {
+t.test('an owner uploads a photo, reads a smaller variant, and keeps a photo that a page uses', async (t) => {
   const { folder, url } = await startInFolder(t)
   writeFileSync(join(folder, 'photo.jpg'), await phonePhoto())
   const [account = ''] = blocksOf('Set up')
-  const [, listed = ''] = await paste([account, ...blocksOf('Pictures')], folder, url)
+  const blocks = [account, ...blocksOf('Pictures'), ...blocksOf('Assets in use')]
+  const [, listed = '', usedBy = '', refused = ''] = await paste(blocks, folder, url)
   t.match(listed.split('\n'), Array(10).fill(/\/uploads\/\w{22}\/w\d+\.(webp|jpg)$/))
   t.match(await sharp(join(folder, 'small.webp')).metadata(), {
     format: 'webp',
@@ -32,14 +33,6 @@ t.test('an owner uploads a photo and reads a smaller variant of it', async (t) =
     height: 427,
     exif: undefined
   })
-})
-
-t.test('an owner sees which page uses an asset, and keeps it', async (t) => {
-  const { folder, url } = await startInFolder(t)
-  writeFileSync(join(folder, 'photo.jpg'), await phonePhoto())
-  const [account = ''] = blocksOf('Set up')
-  const blocks = [account, ...blocksOf('Pictures'), ...blocksOf('Assets in use')]
-  const [, , usedBy = '', refused = ''] = await paste(blocks, folder, url)
   const page = JSON.parse(readFileSync(join(folder, 'photo-page.json'), 'utf8'))
   for (const value of [page.id, page.public_id]) t.ok(usedBy.includes(`'${value}'`), usedBy)
   t.same(JSON.parse(refused), { errors: [`File is used by 1 page: ${page.public_id}`] })
