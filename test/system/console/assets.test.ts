@@ -96,7 +96,7 @@ async function slowDown (page: Page, bytesPerSecond: number): Promise<() => Prom
   return async () => await limit(-1)
 }
 
-t.test('of three files the one that is too large is refused before it is sent', async (t) => {
+t.test('a file that is too large is refused before it is sent, and the others are uploaded', async (t) => {
   const { page } = await openAssets(t)
   let sent = 0
   page.on('request', (request) => {
@@ -162,7 +162,7 @@ t.test('signing out ends the uploads', async (t) => {
   t.equal(await uploads(page).count(), 0)
 })
 
-t.test('another account gets no uploads of the one before', async (t) => {
+t.test('the uploads of one account are not shown to the next', async (t) => {
   const { tab: page, owner } = await startOwner(t, browser, url)
   await showAssets(page)
   const isUpload = (target: URL) => target.pathname === '/assets'
@@ -224,7 +224,7 @@ t.test('files that are dropped are uploaded', async (t) => {
   t.match(await loadedPicture(tile(page, 'dot.png').locator('img')), /\/uploads\/\w+\.png$/)
 })
 
-t.test('what went wrong is said, and an upload can be tried again', async (t) => {
+t.test('a failed upload says why, and can be tried again', async (t) => {
   const { page } = await openAssets(t)
   await page.route(`${url}/assets`, async (route) => {
     if (route.request().method() !== 'POST') return await route.continue()

@@ -177,7 +177,7 @@ t.test('selected lines are deleted and replaced, also by a menu and an input met
   t.equal(await readText(id), document)
 })
 
-t.test('an announcement goes with the next attempt to save, and with the screen', async () => {
+t.test('an announcement disappears at the next save, and with its screen', async () => {
   const { id } = await showNew('[1]')
   const refuse = async () => {
     await typeAtStart(tab, '?')
@@ -203,7 +203,7 @@ t.test('an announcement goes with the next attempt to save, and with the screen'
   await tab.getByText('No unsaved changes').waitFor()
 })
 
-t.test('nobody leaves unsaved changes without being asked', async (t) => {
+t.test('leaving unsaved changes asks first', async (t) => {
   const { id } = await showNew('[1]')
   await typeAtStart(tab, ' ')
   await tab.getByText('Unsaved changes', { exact: true }).waitFor()
@@ -237,7 +237,7 @@ t.test('nobody leaves unsaved changes without being asked', async (t) => {
   t.equal(await readText(id), '[1]')
 })
 
-t.test('who stays on a page finds the history of the browser as it was', async (t) => {
+t.test('staying on a page leaves the history of the browser as it was', async (t) => {
   const page = await owner.createPage(url, '[1]')
   const isAt = async (path: string) => await tab.waitForURL(`**/#/${path}`)
   await tab.evaluate("location.hash = '#/assets'")
@@ -267,7 +267,7 @@ t.test('who stays on a page finds the history of the browser as it was', async (
   t.equal(await editorOf(tab).innerText(), '[1]')
 })
 
-t.test('a session that ends while somebody edits costs nothing', async (t) => {
+t.test('a session that ends during editing loses no text', async (t) => {
   const { id } = await showNew('[1]')
   await typeAtStart(tab, ' ')
   await owner.call('DELETE', `${url}/auth/sessions`)
@@ -305,7 +305,7 @@ t.test('a sign-out in another tab costs nothing that is typed in this one', asyn
   await other.close()
 })
 
-t.test('who signs out without saving begins at the pages the next time', async (t) => {
+t.test('after a sign-out without saving, the next sign-in shows the pages', async (t) => {
   const { id } = await showNew('[1]')
   await typeAtStart(tab, ' ')
   await tab.getByText('Unsaved changes', { exact: true }).waitFor()
@@ -320,7 +320,7 @@ t.test('who signs out without saving begins at the pages the next time', async (
   await tab.waitForURL(`**/#/pages/${id}`)
 })
 
-t.test('another account sees nothing of the one before, and is led to its own lists', async (t) => {
+t.test('a page or asset of another account is not shown, and a link leads to the own list', async (t) => {
   const other = await startOwner(t, browser, url)
   const { id } = await owner.createPage(url, '["secret"]')
   const asset = await owner.upload(url, Buffer.from('secret'), 'secret.txt')

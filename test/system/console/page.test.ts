@@ -39,7 +39,7 @@ async function startConflict () {
   return id
 }
 
-t.test('of two versions that were made at once, a person keeps their own', async (t) => {
+t.test('after a conflict, a person can save their own version', async (t) => {
   const id = await startConflict()
   await dialogOf(CHANGED).getByText(owner.email).waitFor()
   await checkScreen(t, tab, 'two versions')
@@ -48,7 +48,7 @@ t.test('of two versions that were made at once, a person keeps their own', async
   t.equal(await readText(id), ' {"title": "Original"}')
 })
 
-t.test('of two versions that were made at once, a person takes the other, and undoes that', async (t) => {
+t.test('after a conflict, a person can take the other version, and undo that', async (t) => {
   const id = await startConflict()
   await tab.getByRole('button', { name: 'Take the other version' }).click()
   await tab.getByText('No unsaved changes').waitFor()
@@ -60,7 +60,7 @@ t.test('of two versions that were made at once, a person takes the other, and un
   t.equal(await readText(id), ' {"title": "Original"}')
 })
 
-t.test('between two versions, a person can go on editing', async (t) => {
+t.test('after a conflict, a person can go on editing', async (t) => {
   const id = await startConflict()
   await tab.keyboard.press('Escape')
   await dialogOf(CHANGED).waitFor({ state: 'detached' })
@@ -75,7 +75,7 @@ t.test('between two versions, a person can go on editing', async (t) => {
   t.equal(await readText(id), ' {"title": "Original"}')
 })
 
-t.test('two tabs that save the same text are no conflict', async () => {
+t.test('two tabs that save the same text cause no conflict', async () => {
   const page = await showNew('[1]')
   const other = await profile.newPage()
   await other.goto(`${url}/console/#/pages/${page.id}`)
@@ -87,7 +87,7 @@ t.test('two tabs that save the same text are no conflict', async () => {
   await other.close()
 })
 
-t.test('who has changed nothing is shown the version of the other, and asked nothing', async (t) => {
+t.test('saving an unchanged text shows the newer version without a question', async (t) => {
   const { id } = await showNew('{"title": "Original"}')
   await owner.call('PUT', documentUrl(id), { text: '{"title": "Theirs"}' })
   await tab.getByRole('button', { name: 'Save' }).click()
@@ -97,7 +97,7 @@ t.test('who has changed nothing is shown the version of the other, and asked not
   t.equal(await readText(id), '{"title": "Theirs"}')
 })
 
-t.test('who comes back to the tab is shown the newest version, unless they have changed something', async (t) => {
+t.test('a tab that is shown again loads the newest version, unless it has unsaved changes', async (t) => {
   const comeBack = async () => await tab.evaluate("document.dispatchEvent(new Event('visibilitychange'))")
   const { id } = await showNew('{"title": "Original"}')
   await owner.call('PUT', documentUrl(id), { text: '{"title": "Theirs"}' })
@@ -114,7 +114,7 @@ t.test('who comes back to the tab is shown the newest version, unless they have 
   t.equal(await readText(id), ' {"title": "Theirs"}')
 })
 
-t.test('a page that was deleted elsewhere keeps its text to be copied', async (t) => {
+t.test('the text of a page that was deleted elsewhere can be copied', async (t) => {
   const { id } = await showNew('{"title": "Gone"}')
   await typeAtStart(tab, ' ')
   await owner.call('DELETE', `${url}/manage/landing_pages/${id}`)
@@ -152,7 +152,7 @@ t.test('the history shows what changed, and restores a version', async (t) => {
   await tab.getByText('No unsaved changes').waitFor()
 })
 
-t.test('the oldest of the versions that are shown has its changes, too', async (t) => {
+t.test('the changes of the oldest version in the list can be shown, too', async (t) => {
   const { id } = await showNew('{}')
   for (let version = 2; version <= 31; version++) {
     await owner.call('PUT', documentUrl(id), { text: `{"version": ${version}}` })
@@ -177,7 +177,7 @@ t.test('a restored version does not replace unsaved text', async (t) => {
   t.equal(await readText(id), ' {"title": "First"}')
 })
 
-t.test('who restores a version beside unsaved text chooses between the two', async (t) => {
+t.test('saving unsaved text after a restore asks which version to keep', async (t) => {
   const { id } = await showNew('{"title": "First"}')
   await typeAtStart(tab, ' ')
   await save(tab)
@@ -194,7 +194,7 @@ t.test('who restores a version beside unsaved text chooses between the two', asy
   t.equal(await readText(id), '  {"title": "First"}')
 })
 
-t.test('a version is not restored over one that was not seen', async (t) => {
+t.test('a restore is refused if the page was changed after the history was loaded', async (t) => {
   const { id } = await showNew('{"title": "First"}')
   await owner.call('PUT', documentUrl(id), { text: '{"title": "Second"}' })
   await openTab('History')
@@ -297,7 +297,7 @@ t.test('after a failed list is loaded again, the focus stays in the dialog', asy
   await dialog.waitFor({ state: 'detached' })
 })
 
-t.test('who cancels the choice of a file stays in the dialog', async () => {
+t.test('cancelling the choice of a file keeps the dialog open', async () => {
   await showNew('[1]')
   await tab.getByRole('button', { name: 'Insert an asset' }).click()
   const dialog = dialogOf('Choose an asset')
@@ -328,7 +328,7 @@ t.test('an asset that is inserted into a new page becomes a member, whose name c
   t.equal(await readText(id), `{"leaflet": "${assetUrl}"}`)
 })
 
-t.test('a page is deleted after a word of warning', async (t) => {
+t.test('a page is deleted after a question', async (t) => {
   const { id } = await showNew('{"title": "To be deleted"}')
   await typeAtStart(tab, ' ')
   await tab.getByRole('button', { name: 'Delete the page' }).click()

@@ -263,7 +263,7 @@ t.test('of two thousand pages the first are shown at once, and all are found', a
   await rows(page).nth(99).waitFor()
 })
 
-t.test('what somebody has filtered by is not shown to who signs in next', async (t) => {
+t.test('the filter is cleared for the next account', async (t) => {
   const { page, userId } = await signUp(t)
   await insertPages(userId, 2)
   await page.reload()

@@ -20,7 +20,7 @@ t.test('a person signs up, signs out and signs in again', async (t) => {
   await page.getByRole('heading', { name: 'Pages', level: 1 }).waitFor()
 })
 
-t.test('what is wrong with a new account is said, all at once', async (t) => {
+t.test('the form for a new account shows all errors at once', async (t) => {
   const page = await openConsole(await newProfile(t, browser), url)
   await page.getByRole('heading', { name: 'Sign in' }).waitFor()
   await checkScreen(t, page, 'sign-in')
