@@ -1,11 +1,11 @@
-import type { FastifyBaseLogger, FastifyInstance } from 'fastify'
+import type { FastifyInstance } from 'fastify'
 import fp from 'fastify-plugin'
 import type { Database } from '../../infra/postgres/database.ts'
+import { identifyDatabase } from '../../infra/postgres/identity-repository.ts'
 import { runPeriodically } from '../../infra/system/periodic-task.ts'
 import { addCounter, addGauge } from '../../infra/telemetry/metrics.ts'
 import type { FileStore } from './storage/file-store.ts'
-import { claimFiles, wrongOwnerMessage } from './storage/ownership.ts'
-import { possibleOriginals } from './storage/storage-key.ts'
+import { OWNER, possibleOriginals } from './storage/storage-key.ts'
 import { referencedKeys } from './asset-repository.ts'
 
 // Removes files that interrupted uploads left behind, and variants of pictures that are gone.
@@ -19,8 +19,6 @@ export interface SweepOptions {
   readonly intervalMs?: number
   /** Younger files are kept, because an upload to any replica may still be using them. */
   readonly minAgeMs?: number
-  /** Called after each sweep with the numbers of removed files, or with undefined when it failed. */
-  readonly onSwept?: (result: SweepResult | undefined) => void
 }
 
 export interface SweepResult {
@@ -114,15 +112,25 @@ export async function removeUnlessReferenced (
  * @returns a promise for the end of the first sweep; it never rejects
  */
 export function startAssetSweep (app: FastifyInstance, options: SweepOptions = {}): Promise<void> {
-  const run = runPeriodically(
-    app,
-    { intervalMs: options.intervalMs ?? HOUR_MS },
-    async (signal) => await sweepAndLog(app.database, app.files, options, app.log, signal)
-  )
+  const { database, files, log } = app
+  const count = sweepMetrics(app)
+  const run = runPeriodically(app, { intervalMs: options.intervalMs ?? HOUR_MS }, async (signal) => {
+    try {
+      const removed = await sweep(database, files, options, signal)
+      count(removed)
+      if (removed.unfinished + removed.unreferenced + removed.variants > 0) {
+        log.info(removed, 'removed leftover uploads')
+      }
+    } catch (error) {
+      count(undefined)
+      log.warn({ err: error }, 'the sweep of the uploads failed; the next one will try again')
+    }
+  })
   return run()
 }
 
-function sweepMetrics ({ metrics }: FastifyInstance): NonNullable<SweepOptions['onSwept']> {
+/** Returns a function that counts a sweep and what it removed; undefined means that it failed. */
+function sweepMetrics ({ metrics }: FastifyInstance): (result: SweepResult | undefined) => void {
   const sweeps = { ok: 0, failed: 0 }
   const files = { unfinished: 0, unreferenced: 0, variants: 0 }
   let lastAt = 0
@@ -148,24 +156,45 @@ function sweepMetrics ({ metrics }: FastifyInstance): NonNullable<SweepOptions['
   }
 }
 
-async function sweepAndLog (
-  database: Database,
-  store: FileStore,
-  options: SweepOptions,
-  log: FastifyBaseLogger,
-  signal: AbortSignal
-): Promise<void> {
-  try {
-    const removed = await sweep(database, store, options, signal)
-    options.onSwept?.(removed)
-    if (removed.unfinished + removed.unreferenced + removed.variants > 0) {
-      log.info(removed, 'removed leftover uploads')
-    }
-  } catch (error) {
-    options.onSwept?.(undefined)
-    log.warn({ err: error }, 'the sweep of the uploads failed; the next one will try again')
-  }
+/** Number of files without an owner that are looked up in the database. */
+const SAMPLE_SIZE = 1000
+
+/**
+ * Tells whether the files belong to the database, so that a wrong DATABASE_URL doesn't make the cleanup
+ * delete them. Claims an empty storage, and also files without an owner if one of them has a row.
+ *
+ * @throws {Error} if the database is a standby, which may lack rows
+ */
+export async function claimFiles (database: Database, store: FileStore): Promise<boolean> {
+  const { id, isStandby } = await identifyDatabase(database)
+  if (isStandby) throw new Error('the database is a standby')
+  const owner = await store.owner()
+  if (owner === id) return true
+  if (await areForeign(store, owner, async (keys) => await referencedKeys(database, keys))) return false
+  await store.setOwner(id)
+  return true
 }
+
+/**
+ * Whether files that aren't marked as those of the database belong to another one.
+ *
+ * @param owner the id of the database that they are marked with
+ * @param referenced returns the keys that have a row
+ */
+export async function areForeign (
+  store: FileStore,
+  owner: string | undefined,
+  referenced: (keys: readonly string[]) => Promise<ReadonlySet<string>>
+): Promise<boolean> {
+  const sample: string[] = []
+  for await (const key of store.keys()) if (sample.push(key) === SAMPLE_SIZE) break
+  return sample.length > 0 && (owner !== undefined || (await referenced(sample)).size === 0)
+}
+
+/** Returns the message for the operator when `claimFiles` returned false. */
+export const wrongOwnerMessage = ({ place }: FileStore): string =>
+  `${place} belongs to another database: files without a row in this one are not removed. Give each ` +
+  `database uploads of its own. If this database was moved, remove ${OWNER} from there`
 
 export default fp<SweepOptions>(async (app, options) => {
   const { database, files, log } = app
@@ -174,5 +203,5 @@ export default fp<SweepOptions>(async (app, options) => {
   } catch (error) {
     log.warn({ err: error }, 'the owner of the uploads could not be checked; the sweep will check again')
   }
-  startAssetSweep(app, { ...options, onSwept: sweepMetrics(app) }).catch(() => {}) // never rejects
+  startAssetSweep(app, options).catch(() => {}) // never rejects
 }, { name: 'asset-sweep', dependencies: ['database', 'file-store', 'metrics'] })

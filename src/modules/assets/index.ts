@@ -2,12 +2,11 @@
 
 export { removeAssetsOf, type RemovedAssets } from './account-deletion.ts'
 export { deleteAnyAsset } from './asset-repository.ts'
-export { default as assetCleanup } from './cleanup.ts'
+export { areForeign, default as assetCleanup, wrongOwnerMessage } from './cleanup.ts'
 export { assetRoutes } from './routes.ts'
 export { uploadsRoutes } from './serve/routes.ts'
 export { DiskStore } from './storage/disk-store.ts'
 export type { FileStore } from './storage/file-store.ts'
-export { areForeign, wrongOwnerMessage } from './storage/ownership.ts'
 export { default as fileStore, openFileStore, type StorePlace } from './storage/plugin.ts'
 export { isStorageKey } from './storage/storage-key.ts'
 export { default as variants } from './variants/plugin.ts'

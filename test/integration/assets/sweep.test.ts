@@ -8,8 +8,8 @@ import t from 'tap'
 import { buildApp } from '../../../src/app.ts'
 import { DiskStore } from '../../../src/modules/assets/storage/disk-store.ts'
 import { openFileStore } from '../../../src/modules/assets/storage/plugin.ts'
-import { claimFiles } from '../../../src/modules/assets/storage/ownership.ts'
-import { removeUnlessReferenced, startAssetSweep, sweep } from '../../../src/modules/assets/cleanup.ts'
+import { claimFiles, removeUnlessReferenced, startAssetSweep,
+  sweep } from '../../../src/modules/assets/cleanup.ts'
 import { newStorageKey } from '../../../src/modules/assets/storage/storage-key.ts'
 import { loadConfig } from '../../../src/config.ts'
 import { randomPublicId } from '../../../src/infra/system/identifiers.ts'
@@ -259,18 +259,6 @@ t.test('the sweep ignores a missing folder and removes nothing when the database
   await app.database.$executeRaw`ALTER TABLE assets RENAME TO assets_away`
   await sweepOnceLike(app)
   t.ok((await stored(app)).published.includes(key), 'no file is removed when the database query fails')
-})
-
-t.test('the sweep runs at the start, keeps young files and ends with the app', async (t) => {
-  const first = await buildTestApp(t)
-  const key = newStorageKey('')
-  await writeFile(join(first.config.UPLOADS_DIR, key), 'x')
-  const second = await buildTestApp(t, {
-    settings: { UPLOADS_DIR: first.config.UPLOADS_DIR, DATABASE_URL: first.config.DATABASE_URL }
-  })
-  t.ok((await stored(second)).published.includes(key))
-  await sweepOnceLike(first)
-  t.notOk((await stored(first)).published.includes(key))
 })
 
 /** Deletes all rows, so that the sweep has files to remove. */

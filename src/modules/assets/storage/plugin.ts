@@ -4,6 +4,7 @@ import fp from 'fastify-plugin'
 import type { Config } from '../../../config.ts'
 import { DiskStore } from './disk-store.ts'
 import type { FileStore } from './file-store.ts'
+import type { S3Settings } from './s3-client.ts'
 
 declare module 'fastify' {
   interface FastifyInstance {
@@ -11,13 +12,10 @@ declare module 'fastify' {
   }
 }
 
-type S3Setting = 'AWS_REGION' | 'AWS_ENDPOINT_URL_S3' | 'AWS_ACCESS_KEY_ID' | 'AWS_SECRET_ACCESS_KEY'
-  | 'AWS_SESSION_TOKEN' | 'S3_FORCE_PATH_STYLE' | 'S3_TIMEOUT_MS' | 'MAX_UPLOAD_BYTES'
-
 const OTHERS_CAN_LIST = 0o004
 
 /** The settings that select the storage of uploads. */
-export type StorePlace = Pick<Config, 'UPLOADS_DIR'> & Partial<Pick<Config, 'UPLOADS_URL' | S3Setting>>
+export type StorePlace = Pick<Config, 'UPLOADS_DIR'> & Partial<S3Settings>
 
 /** Creates the store that the settings select. Call its `prepare` before its first use. */
 export async function openFileStore (

@@ -1,18 +1,16 @@
 import { Agent as HttpAgent } from 'node:http'
 import { Agent as HttpsAgent } from 'node:https'
+import { Readable } from 'node:stream'
 import { S3Client, type $Command, type S3ClientConfig, type S3ClientResolvedConfig, type ServiceInputTypes,
   type ServiceOutputTypes } from '@aws-sdk/client-s3'
 import type { FastifyBaseLogger } from 'fastify'
 import type { Config } from '../../../config.ts'
 import { DiskFullError, createUnavailableError } from '../../../errors.ts'
 
-export type S3Settings = { readonly UPLOADS_URL: string } & Partial<
-  Pick<
-    Config,
-    'AWS_REGION' | 'AWS_ENDPOINT_URL_S3' | 'AWS_ACCESS_KEY_ID' | 'AWS_SECRET_ACCESS_KEY' | 'AWS_SESSION_TOKEN'
-      | 'S3_FORCE_PATH_STYLE' | 'S3_TIMEOUT_MS' | 'MAX_UPLOAD_BYTES'
-  >
->
+type S3Setting = 'AWS_REGION' | 'AWS_ENDPOINT_URL_S3' | 'AWS_ACCESS_KEY_ID' | 'AWS_SECRET_ACCESS_KEY'
+  | 'AWS_SESSION_TOKEN' | 'S3_FORCE_PATH_STYLE' | 'S3_TIMEOUT_MS' | 'MAX_UPLOAD_BYTES'
+
+export type S3Settings = { readonly UPLOADS_URL: string } & Partial<Pick<Config, S3Setting>>
 
 /** The slowest transfer rate. Slower transfers time out. */
 const MIN_BYTES_PER_MS = 256
@@ -209,4 +207,47 @@ function clientConfig (
       socketTimeout: 0
     }
   }
+}
+
+/**
+ * Returns a stream of an object's body. The stream fails if the storage sends nothing for `idleMs` while the
+ * reader is waiting. A slow reader never causes a timeout. Destroying the stream closes the connection.
+ */
+export function withIdleTimeout (body: Readable, idleMs: number): Readable {
+  let timer: NodeJS.Timeout | undefined
+  const fail = (error: Error) => stream.destroy(error)
+  const restartTimer = () => {
+    clearTimeout(timer)
+    timer = setTimeout(() => fail(new Error('The object storage stopped sending a file')), idleMs)
+  }
+  const stream = new Readable({
+    highWaterMark: 64 * 1024,
+    read () {
+      restartTimer()
+      body.resume()
+    },
+    destroy (error, done) {
+      clearTimeout(timer)
+      body.destroy()
+      done(error)
+    }
+  })
+  body.on('data', (chunk: Uint8Array) => {
+    if (stream.push(chunk)) return restartTimer()
+    clearTimeout(timer)
+    body.pause()
+  })
+  body.on('end', () => {
+    clearTimeout(timer)
+    stream.push(null)
+  })
+  body.on('error', fail)
+  body.on('close', () => {
+    if (!body.readableEnded) {
+      fail(new Error('The object storage closed the connection before the end of a file'))
+    }
+  })
+  stream.on('error', () => {}) // the stream may fail before it is read
+  body.pause()
+  return stream
 }

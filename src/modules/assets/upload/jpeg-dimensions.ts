@@ -1,5 +1,4 @@
-import { EXIF_PREFIX, isTurnedByExif } from './exif.ts'
-import { orient, type Dimensions } from './orientation.ts'
+import { EXIF_PREFIX, isTurnedByExif, orient, type Dimensions } from './orientation.ts'
 
 const START_OF_IMAGE = 0xffd8
 const EXIF = 0xe1

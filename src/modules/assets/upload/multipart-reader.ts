@@ -3,6 +3,7 @@ import { finished } from 'node:stream/promises'
 import type { FastifyRequest } from 'fastify'
 import type { MultipartFile } from '@fastify/multipart'
 import { InvalidError, MalformedMultipartError, RequestTimeoutError, TooLargeError } from '../../../errors.ts'
+import type { StagedFile } from '../storage/file-store.ts'
 
 export const FILE_FIELD = 'asset[file]'
 /** Bytes allowed in addition to the file, for boundaries, part headers and ignored fields. */
@@ -40,10 +41,7 @@ type Store<T> = (
   filename: string | undefined
 ) => Promise<T>
 
-interface Discardable {
-  readonly byteSize: number
-  discard(): Promise<void>
-}
+type Discardable = Pick<StagedFile, 'byteSize' | 'discard'>
 
 /**
  * Reads a form with one file in the field `asset[file]`. After an error the stored file has been discarded,

@@ -4,8 +4,18 @@ import { isDatabaseUnavailable } from '../../../infra/postgres/unavailable.ts'
 import type { Asset } from '../../../infra/postgres/generated/prisma/client.ts'
 import { addCounter, addGauge } from '../../../infra/telemetry/metrics.ts'
 
-type Result = 'stored' | 'refused' | 'too_large' | 'disk_full' | 'storage_away' | 'database_away' | 'aborted'
-  | 'failed'
+const NONE = {
+  stored: 0,
+  refused: 0,
+  too_large: 0,
+  disk_full: 0,
+  storage_away: 0,
+  database_away: 0,
+  aborted: 0,
+  failed: 0
+}
+
+type Result = keyof typeof NONE
 
 const BY_STATUS: Readonly<Record<number, Result>> = {
   413: 'too_large',
@@ -18,16 +28,7 @@ export function countUploads (
   registry: Registry,
   upload: (request: FastifyRequest) => Promise<Asset>
 ): (request: FastifyRequest) => Promise<Asset> {
-  const results: Record<Result, number> = {
-    stored: 0,
-    refused: 0,
-    too_large: 0,
-    disk_full: 0,
-    storage_away: 0,
-    database_away: 0,
-    aborted: 0,
-    failed: 0
-  }
+  const results = { ...NONE }
   let bytes = 0
   let running = 0
   const uploadsTotal = { name: 'landfall_uploads_total', help: 'Uploads by their result' }

@@ -1,7 +1,7 @@
 import sharp, { type Metadata, type Sharp } from 'sharp'
 import { endProcess, serveTasks, type HandlerResponse } from '../../../infra/isolated-process/serve-tasks.ts'
 import type { Dimensions } from '../upload/orientation.ts'
-import type { PictureResult, PictureTask } from './picture-task.ts'
+import type { PictureResult, PictureTask } from './variant.ts'
 
 // The child process that makes variants, one at a time. It is separate from the service, because a hostile
 // picture may make sharp use all memory, or crash.

@@ -12,9 +12,8 @@ import { correctDimensions, countVariantFailure, findOriginal, referencedKeys,
   refuseVariants } from '../asset-repository.ts'
 import type { FileStore, StagedFile } from '../storage/file-store.ts'
 import { stemOf, variantName } from '../storage/storage-key.ts'
-import type { PictureResult, PictureTask } from './picture-task.ts'
-import { lockVariant } from './variant-lock.ts'
-import { maxPixelsOf, variantsOf, type Variant, type VariantSettings } from './variant.ts'
+import { maxPixelsOf, variantsOf, type PictureResult, type PictureTask, type Variant,
+  type VariantSettings } from './variant.ts'
 
 // Makes missing variants (docs/adr/0024-variants.md).
 
@@ -28,6 +27,9 @@ const MS_PER_PIXEL = 1e-4
 /** Failed attempts after which a picture has no variants. */
 const MAX_FAILURES = 3
 const POLL_INTERVAL_MS = 250
+/** Short, so that a variant is made again soon after a crash of the replica that holds the lock. */
+const LOCK_MS = 5_000
+const RENEWAL_MS = 1_500
 
 export interface VariantMakerOptions {
   readonly database: Database
@@ -221,4 +223,28 @@ export class VariantMaker {
 
 export function createBusyError (): RetryLaterError {
   return new RetryLaterError(503, 'The picture is not ready yet, try again shortly', RETRY_SECONDS)
+}
+
+/**
+ * Tries to become the only replica that makes a variant. The lock is renewed until it is released. Without
+ * Redis, each replica makes its own.
+ *
+ * @returns releases the lock; undefined if another replica has it
+ */
+async function lockVariant (
+  redisClient: RedisClient | undefined,
+  name: string
+): Promise<(() => Promise<void>) | undefined> {
+  if (redisClient === undefined) return async () => {}
+  const key = `landfall:variant:2:${name}`
+  const taken = await redisClient.run(async (redis) => await redis.set(key, '1', 'PX', LOCK_MS, 'NX'))
+    .catch(() => 'OK')
+  if (taken === null) return undefined
+  const renewal = setInterval(() => {
+    redisClient.run(async (redis) => await redis.pexpire(key, LOCK_MS)).catch(() => {})
+  }, RENEWAL_MS)
+  return async () => {
+    clearInterval(renewal)
+    await redisClient.run(async (redis) => await redis.del(key)).catch(() => {})
+  }
 }
