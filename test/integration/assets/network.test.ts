@@ -9,7 +9,7 @@ import { lingeringClose } from '../../../src/http/hardening/lingering-close.ts'
 import { newStorageKey } from '../../../src/modules/assets/storage/storage-key.ts'
 import { multipartOptions, receiveFile } from '../../../src/modules/assets/upload/multipart-reader.ts'
 import { buildTestApp, listen, signUp, type Account } from '../../helpers/app.ts'
-import { END, file, form, noise, partHead, pathOf, PNG, RawClient } from '../../helpers/assets.ts'
+import { END, file, form, noise, partHead, PNG, RawClient } from '../../helpers/assets.ts'
 import { until } from '../../helpers/until.ts'
 import { stored } from '../../helpers/stores.ts'
 
@@ -297,21 +297,6 @@ t.test('an upload that is aborted while its token is checked fails with a single
     await until(() => failures.length === 1, 'the request has ended')
     t.equal(failures[0]?.message, 'Request body is not valid multipart form data')
   }
-})
-
-t.test('a file can be read as soon as its upload is answered', async (t) => {
-  const app = await buildTestApp(t)
-  const account = await signUp(app)
-  const url = await listen(app)
-  const data = new FormData()
-  data.append('title', 'ignored')
-  data.append('asset[file]', new Blob([PNG], { type: 'image/png' }), 'bröwser.png')
-  const response = await fetch(`${url}/assets`, { method: 'POST', headers: account.headers, body: data })
-  t.equal(response.status, 201)
-  const asset = await response.json() as { filename: string, url: string }
-  t.equal(asset.filename, 'bröwser.png')
-  const read = await fetch(url + pathOf(asset))
-  t.ok(Buffer.from(await read.arrayBuffer()).equals(PNG))
 })
 
 t.test('a HEAD with a body gets the headers of the file at once', async (t) => {

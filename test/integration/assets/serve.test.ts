@@ -63,8 +63,8 @@ onEachStore('a file can be read by anyone and cached as immutable', async (t, bu
   }
 })
 
-onEachStore('only bitmap images and PDF files are served inline, not as attachments', async (t, build) => {
-  const app = await build(t)
+t.test('only bitmap images and PDF files are served inline, not as attachments', async (t) => {
+  const app = await buildTestApp(t)
   const account = await signUp(app)
   const html = '<!DOCTYPE html><script>alert(1)</script>'
   const svg = '<svg xmlns="http://www.w3.org/2000/svg" onload="alert(1)"/>'
@@ -101,8 +101,8 @@ onEachStore('only bitmap images and PDF files are served inline, not as attachme
   }
 })
 
-onEachStore('a download keeps the name of the uploaded file, whatever is in it', async (t, build) => {
-  const app = await build(t)
+t.test('a download keeps the name of the uploaded file, whatever is in it', async (t) => {
+  const app = await buildTestApp(t)
   const account = await signUp(app)
   const names: [sent: string, ascii: string, encoded: string][] = [
     ['price list.csv', 'price list.csv', 'price%20list.csv'],

@@ -216,8 +216,8 @@ onEachStore('refused forms leave no file and no record', async (t, build) => {
   t.equal(await app.database.asset.count(), 0)
 })
 
-onEachStore('forms with other fields, a preamble or an epilogue are accepted', async (t, build) => {
-  const app = await build(t)
+t.test('forms with other fields, a preamble or an epilogue are accepted', async (t) => {
+  const app = await buildTestApp(t)
   const account = await signUp(app)
   const png = file(PNG, 'a.png', 'image/png')
   const cases: [name: string, body: Buffer, contentType?: string][] = [
@@ -250,8 +250,8 @@ onEachStore('forms with other fields, a preamble or an epilogue are accepted', a
   t.equal((await stored(app)).published.length, cases.length)
 })
 
-onEachStore('file names are reduced to a base name without control characters', async (t, build) => {
-  const app = await build(t)
+t.test('file names are reduced to a base name without control characters', async (t) => {
+  const app = await buildTestApp(t)
   const account = await signUp(app)
   const cases: [disposition: string | Buffer, filename: string][] = [
     ['filename="täst 日本.png"', 'täst 日本.png'],
@@ -317,8 +317,8 @@ t.test('MAX_UPLOAD_BYTES can be as small as 1', async (t) => {
   t.equal((await upload(app, account, 'xy')).statusCode, 413)
 })
 
-onEachStore('only files whose bytes have an allowed type are accepted', async (t, build) => {
-  const app = await build(t, { ALLOWED_UPLOAD_TYPES: 'image/*, text/csv' })
+t.test('only files whose bytes have an allowed type are accepted', async (t) => {
+  const app = await buildTestApp(t, { settings: { ALLOWED_UPLOAD_TYPES: 'image/*, text/csv' } })
   const account = await signUp(app)
   t.equal((await upload(app, account, PNG, 'a.html', 'text/html')).statusCode, 201)
   t.equal((await upload(app, account, 'a,b', 'a.csv', 'text/csv')).statusCode, 201)

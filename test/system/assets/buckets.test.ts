@@ -1,6 +1,5 @@
 import { provide } from '../../shared/programs.ts'
 import './on-buckets.ts'
-import '../../integration/assets/lists.test.ts'
 import '../../integration/assets/manage.test.ts'
 import '../../integration/assets/serve.test.ts'
 import '../../integration/assets/sweep.test.ts'

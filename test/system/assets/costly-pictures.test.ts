@@ -5,7 +5,7 @@ import { jpegOfScans } from '../../helpers/hostile-pictures.ts'
 import { asJpeg, card } from '../../shared/pictures.ts'
 import { ask, readAsset, store, watchProcesses, type Variant } from '../../helpers/variants.ts'
 
-// A picture that takes its decoder a minute, as no other limit forbids it.
+// A picture that takes its decoder a minute, which no other limit forbids.
 
 /** Twice as many as are needed today to exceed the processor time of a variant. */
 const SCANS = 20_000
@@ -14,13 +14,15 @@ const MAX_MEMORY_MIB = 640 + 128
 const MAX_SECONDS = 25
 
 t.test(
-  'a picture that takes too long three times has no variants, and others have',
+  'a picture whose third attempt takes too long has no variants, and others have',
   async (t) => {
     const app = await buildTestApp(t, { settings: { ...await testSettings(t), IMAGE_WIDTHS: '320' } })
     const account = await signUp(app)
     const use = watchProcesses(t)
     const slow = await store(app, account, jpegOfScans({ width: 6000, height: 6000 }, SCANS))
     const { url } = slow.variants[0] as Variant
+    // Each attempt takes 15 s. variants.test.ts counts all three.
+    await app.database.asset.updateMany({ data: { variantFailures: 2 } })
     const responses = new Set<number>()
     for (let { variants } = slow; variants.length > 0; { variants } = await readAsset(app, account, slow)) {
       const { statusCode, headers } = await ask(app, url)
