@@ -221,7 +221,7 @@ export default fp<{ maxBytes: number }>(async (app, { maxBytes }) => {
     app.metrics,
     {
       name: 'landfall_unread_answer_bytes',
-      help: 'Memory taken by answers that clients have not read, measured once a second'
+      help: 'Memory taken by responses that clients have not read, measured once a second'
     },
     () => unread.held
   )

@@ -36,7 +36,7 @@ export interface Exchange<Result, T> {
   /** Bytes for the handler, exactly `byteSize`. */
   readonly input?: Readable
   readonly byteSize?: number
-  /** Reads the bytes of the answer to their end. */
+  /** Reads the response to its end. */
   readonly take?: (result: Result, bytes: AsyncIterable<Uint8Array>) => Promise<T>
 }
 
@@ -114,7 +114,7 @@ export class Child {
     return exitCode !== null || signalCode !== null
   }
 
-  /** Passes a task to the process and its answer to the caller. */
+  /** Passes a task to the process and its response to the caller. */
   async exchange<Result, T> ({ kind, task, input, byteSize = 0, take }: Exchange<Result, T>): Promise<T> {
     const { stdin, stdout } = this.#process
     this.#hasTask = true
