@@ -2,7 +2,7 @@ import { randomUUID } from 'node:crypto'
 import { setTimeout as sleep } from 'node:timers/promises'
 import pg from 'pg'
 import { connectionOptions, messageOf, printableAddress, schemaOf, type Connection } from './connection.ts'
-import { checksumOf, readMigrations, type Migration } from './migration-files.ts'
+import { checksumOf, indexOf, readMigrations, type Migration } from './migration-files.ts'
 import { CREATE_HISTORY, MigrationError, pendingMigrations } from './migration-repository.ts'
 import { positional, type Statement, type StatementRunner, type Values } from './statement.ts'
 
@@ -13,7 +13,10 @@ export interface MigrateLog {
 }
 
 export interface MigrateOptions {
-  /** Longest wait for another process that migrates the database, in milliseconds. Default: 5 minutes. */
+  /**
+   * Longest wait for another process that migrates the database, and for transactions that have locked a
+   * table, in milliseconds. Default: 5 minutes.
+   */
   lockTimeoutMs?: number
   /** Longest wait for the connection, in milliseconds. Default: 10 seconds. */
   connectTimeoutMs?: number
@@ -25,12 +28,16 @@ export interface MigrateOptions {
 const LOCK = 72707369
 const LOCK_RETRY_MS = 200
 const LOCK_PROGRESS_MS = 5000
+/** While a migration waits for a table, all other statements on the table wait behind it. */
+const TABLE_LOCK_TIMEOUT_MS = 500
+/** Time in which those statements run before the next attempt. */
+const TABLE_LOCK_RETRY_MS = 1000
 /** For all statements except the migrations, which may take long, for example to build an index. */
 const STATEMENT_TIMEOUT_MS = 30_000
 
 /**
- * Applies the pending migrations of a database, each one in a transaction, except migrations with
- * `CONCURRENTLY`. If several processes call it at once, one applies the migrations and the others wait.
+ * Applies the pending migrations of a database, each one in a transaction, except those that build an index
+ * with `CONCURRENTLY`. If several processes call it at once, one applies the migrations and the others wait.
  *
  * @returns the names of the migrations that this call applied
  * @throws {MigrationError} if an earlier migration failed or was edited, the database can't be reached or
@@ -54,8 +61,12 @@ export async function applyMigrations (
     await session.query('SET statement_timeout = 0')
     await createSchema(session, schemaOf(connection))
     await session.query(CREATE_HISTORY)
+    await session.query(FORGET_UNFINISHED, [pending.map(({ name }) => name)])
     for (const migration of pending) {
-      await applyMigration(session, migration)
+      const index = indexOf(migration)
+      if (index === undefined) {
+        await applyInTransaction(session, log, migration, options.lockTimeoutMs ?? 300_000)
+      } else await buildIndex(session, log, migration, index)
       log.info(`Applied migration ${migration.name}`)
     }
     return pending.map(({ name }) => name)
@@ -178,32 +189,102 @@ async function acquireLock (session: MigrationSession, log: MigrateLog, timeoutM
   }
 }
 
-async function applyMigration (session: MigrationSession, { name, sql }: Migration): Promise<void> {
-  const id = randomUUID()
-  // PostgreSQL refuses CREATE INDEX CONCURRENTLY in a transaction.
-  const inTransaction = !/\bCONCURRENTLY\b/i.test(sql.replaceAll(/--.*/g, ''))
-  try {
-    if (inTransaction) await session.query('BEGIN')
-    await session.query(
-      `INSERT INTO _prisma_migrations (id, checksum, migration_name, started_at)
-        VALUES ($1, $2, $3, clock_timestamp())`,
-      [id, checksumOf(sql), name]
-    )
-    await session.runScript(sql)
-    await session.query(
-      `UPDATE _prisma_migrations SET finished_at = clock_timestamp(), applied_steps_count = 1 WHERE id = $1`,
-      [id]
-    )
-    if (inTransaction) await session.query('COMMIT')
-  } catch (error) {
-    const reason = messageOf(error)
-    // Without a transaction, the unfinished row stops the next start and contains the reason, as with Prisma.
-    await (inTransaction ? session.query('ROLLBACK')
-      : session.query('UPDATE _prisma_migrations SET logs = $2 WHERE id = $1', [id, `ERROR: ${reason}`]))
-      .catch(() => {})
-    throw new MigrationError(
-      `Migration ${name} failed${inTransaction ? ' and was rolled back' : ''}: ${reason}`,
-      { cause: error }
-    )
+const INSERT_ROW = `INSERT INTO _prisma_migrations (id, checksum, migration_name, started_at)
+  VALUES ($1, $2, $3, clock_timestamp())`
+const FINISH_ROW =
+  'UPDATE _prisma_migrations SET finished_at = clock_timestamp(), applied_steps_count = 1 WHERE id = $1'
+
+/** Only migrations that build an index can have such rows, after an interruption. */
+const FORGET_UNFINISHED = `DELETE FROM _prisma_migrations
+  WHERE finished_at IS NULL AND rolled_back_at IS NULL AND migration_name = ANY ($1)`
+
+/** SQLSTATE lock_not_available and deadlock_detected: another transaction has locked a table. */
+const isLocked = (error: unknown): boolean =>
+  error instanceof Error && ['55P03', '40P01'].includes((error as { code?: string }).code ?? '')
+
+/** Applies a migration. If a table is locked, it tries again, so that no request waits for long behind it. */
+async function applyInTransaction (
+  session: MigrationSession,
+  log: MigrateLog,
+  { name, sql }: Migration,
+  timeoutMs: number
+): Promise<void> {
+  const start = performance.now()
+  let reported = -Infinity
+  for (;;) {
+    try {
+      const id = randomUUID()
+      await session.query('BEGIN')
+      await session.query(`SET LOCAL lock_timeout = ${TABLE_LOCK_TIMEOUT_MS}`)
+      await session.query(INSERT_ROW, [id, checksumOf(sql), name])
+      await session.runScript(sql)
+      await session.query(FINISH_ROW, [id])
+      await session.query('COMMIT')
+      return
+    } catch (error) {
+      await session.query('ROLLBACK').catch(() => {})
+      const waited = performance.now() - start
+      if (!isLocked(error) || waited > timeoutMs) {
+        const reason = isLocked(error) ? `a table stayed locked. ${await describeOldest(session)}`
+          : messageOf(error)
+        throw new MigrationError(`Migration ${name} failed and was rolled back: ${reason}`, { cause: error })
+      }
+      if (waited - reported >= LOCK_PROGRESS_MS) {
+        log
+          .info(`Migration ${name} needs a table that is locked, trying again. ${await describeOldest(session)}`)
+        reported = waited
+      }
+      await sleep(TABLE_LOCK_RETRY_MS)
+    }
   }
+}
+
+/** Names the oldest open transaction, which is most likely the one that others wait for. */
+async function describeOldest (session: MigrationSession): Promise<string> {
+  const [oldest] = await session.query(`
+    SELECT pid, application_name AS name, extract(epoch FROM clock_timestamp() - xact_start)::integer AS seconds
+    FROM pg_stat_activity
+    WHERE datname = current_database() AND xact_start IS NOT NULL AND pid <> pg_backend_pid()
+    ORDER BY xact_start LIMIT 1`)
+  if (oldest === undefined) return 'No other transaction is open any more'
+  return `The oldest open transaction is that of process ${oldest.pid}${
+    oldest.name === '' ? '' : ` (${oldest.name})`
+  }, open for ${oldest.seconds} s`
+}
+
+/**
+ * Builds an index while requests go on, which PostgreSQL does only outside of a transaction. At the end it
+ * waits for all transactions that have begun before. An attempt that was interrupted leaves an invalid index.
+ */
+async function buildIndex (
+  session: MigrationSession,
+  log: MigrateLog,
+  { name, sql }: Migration,
+  index: string
+): Promise<void> {
+  const id = randomUUID()
+  const progress = setInterval(() => {
+    log.info(`Migration ${name} is still building the index ${index} while requests go on. It ends after ` +
+      'the transactions that were open when it began, such as a backup')
+  }, LOCK_PROGRESS_MS)
+  try {
+    await dropInvalid(session, index)
+    await session.query(INSERT_ROW, [id, checksumOf(sql), name])
+    await session.runScript(sql)
+    await session.query(FINISH_ROW, [id])
+  } catch (error) {
+    await dropInvalid(session, index).catch(() => {})
+    await session.query('DELETE FROM _prisma_migrations WHERE id = $1', [id]).catch(() => {})
+    throw new MigrationError(`Migration ${name} failed: ${messageOf(error)}`, { cause: error })
+  } finally {
+    clearInterval(progress)
+  }
+}
+
+async function dropInvalid (session: MigrationSession, index: string): Promise<void> {
+  const found = await session.query(
+    'SELECT FROM pg_index WHERE indexrelid = to_regclass($1) AND NOT indisvalid',
+    [`"${index}"`]
+  )
+  if (found.length > 0) await session.runScript(`DROP INDEX CONCURRENTLY "${index}"`)
 }

@@ -34,3 +34,8 @@ export function matchesChecksum ({ sql }: Migration, checksum: string): boolean 
   const unix = sql.replaceAll('\r\n', '\n')
   return [sql, unix, unix.replaceAll('\n', '\r\n')].some((text) => checksumOf(text) === checksum)
 }
+
+/** The index that a migration builds with CONCURRENTLY, in its only statement; undefined for others. */
+export function indexOf ({ sql }: Migration): string | undefined {
+  return /^(?:\s|--.*)*CREATE (?:UNIQUE )?INDEX CONCURRENTLY "?(\w+)"?/i.exec(sql)?.[1]
+}

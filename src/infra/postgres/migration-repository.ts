@@ -1,5 +1,5 @@
 import { messageOf } from './connection.ts'
-import { matchesChecksum, readMigrations, type Migration } from './migration-files.ts'
+import { indexOf, matchesChecksum, readMigrations, type Migration } from './migration-files.ts'
 import { statement, type StatementRunner } from './statement.ts'
 
 // The applied migrations of a database. They are in Prisma's table `_prisma_migrations`, which the service
@@ -85,9 +85,12 @@ export async function pendingMigrations (
 ): Promise<Migration[]> {
   const known = migrations ?? await readMigrations()
   const rows = await readHistory(database)
-  const unfinished = rows.find((row) => !row.isFinished)
+  // Another process may be building an index, or has been interrupted. It can be built again.
+  const indexes =
+    new Set(known.filter((migration) => indexOf(migration) !== undefined).map(({ name }) => name))
+  const unfinished = rows.find((row) => !row.isFinished && !indexes.has(row.name))
   if (unfinished !== undefined) throw createUnfinishedError(unfinished)
-  const applied = new Map(rows.map((row) => [row.name, row]))
+  const applied = new Map(rows.filter((row) => row.isFinished).map((row) => [row.name, row]))
   for (const migration of known) {
     const row = applied.get(migration.name)
     if (row !== undefined && !matchesChecksum(migration, row.checksum)) {

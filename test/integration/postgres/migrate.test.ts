@@ -6,6 +6,7 @@ import { readMigrations, type Migration } from '../../../src/infra/postgres/migr
 import { MigrationError, pendingMigrations } from '../../../src/infra/postgres/migration-repository.ts'
 import { positional, type StatementRunner } from '../../../src/infra/postgres/statement.ts'
 import { createDatabase, type Teardown } from '../../helpers/servers.ts'
+import { until } from '../../helpers/until.ts'
 
 const silent = { info () {} }
 const LOCK = 72707369
@@ -107,31 +108,89 @@ t.test('a script with comments, strings and functions runs as it is written', as
   t.same(rows, [{ text: 'a;b', one: 1 }])
 })
 
-t.test('a migration with CONCURRENTLY runs without a transaction; its failure is recorded', async (t) => {
+t.test('a migration that builds an index CONCURRENTLY can be applied again after a failure', async (t) => {
   const url = await createDatabase(t)
   const migrations = [
     { name: '20200101000000_table', sql: 'CREATE TABLE notes (id int);' },
-    { name: '20200101000001_index', sql: 'CREATE INDEX CONCURRENTLY notes_id ON notes (id);' }
+    { name: '20200101000001_unique', sql: 'CREATE UNIQUE INDEX CONCURRENTLY notes_unique ON notes (id);' }
   ]
-  t.same(await applyMigrations(url, silent, { migrations }), migrations.map(({ name }) => name))
-
-  const name = '20200101000002_unique'
-  const unique = { name, sql: 'CREATE UNIQUE INDEX CONCURRENTLY notes_unique ON notes (id);' }
+  const [table] = migrations
+  await applyMigrations(url, silent, { migrations: table === undefined ? [] : [table] })
   const client = await connect(t, url)
   await client.query('INSERT INTO notes VALUES (1), (1)')
-  await t.rejects(applyMigrations(url, silent, { migrations: [...migrations, unique] }), {
+  await t.rejects(applyMigrations(url, silent, { migrations }), {
     name: 'MigrationError',
-    message: `Migration ${name} failed: could not create unique index "notes_unique"`
+    message: 'Migration 20200101000001_unique failed: could not create unique index "notes_unique"'
   })
-  await t.rejects(applyMigrations(url, silent, { migrations: [...migrations, unique] }), {
-    message: new RegExp(`^Migration ${name} was started and did not finish \\(ERROR: could not create ` +
-      `.*--rolled-back ${name}$`)
-  })
-
   await client.query('DELETE FROM notes')
-  await client.query('DROP INDEX notes_unique')
-  await client.query('UPDATE _prisma_migrations SET rolled_back_at = now() WHERE finished_at IS NULL')
-  t.same(await applyMigrations(url, silent, { migrations: [...migrations, unique] }), [name])
+  t.same(await applyMigrations(url, silent, { migrations }), ['20200101000001_unique'])
+  const { rows } = await client
+    .query("SELECT indisvalid FROM pg_index WHERE indexrelid = 'notes_unique'::regclass")
+  t.same(rows, [{ indisvalid: true }])
+})
+
+t.test('an index whose building was interrupted is built again', async (t) => {
+  const url = await createDatabase(t)
+  const name = '20200101000001_index'
+  const migrations = [
+    { name: '20200101000000_table', sql: 'CREATE TABLE notes (id int);' },
+    { name, sql: '-- Finds notes.\nCREATE INDEX CONCURRENTLY "notes_id" ON notes (id);' }
+  ]
+  await applyMigrations(url, silent, { migrations: migrations.slice(0, 1) })
+  const reader = await connect(t, url)
+  await reader.query('BEGIN ISOLATION LEVEL REPEATABLE READ')
+  await reader.query('SELECT FROM notes')
+  const killer = await connect(t, url)
+  const building = applyMigrations(url, silent, { migrations })
+  building.catch(() => {})
+  await until(async () => {
+    const { rows } = await killer.query('SELECT FROM pg_index WHERE indrelid = $1::regclass', ['notes'])
+    return rows.length > 0
+  }, 'the index is being built')
+  await killer.query(`SELECT pg_terminate_backend(pid) FROM pg_stat_activity
+    WHERE datname = current_database() AND application_name = 'landfall-migrate'`)
+  await t.rejects(building, { name: 'MigrationError' })
+  await reader.query('COMMIT')
+  t.same(await applyMigrations(url, silent, { migrations }), [name])
+  const { rows } = await killer
+    .query("SELECT indisvalid FROM pg_index WHERE indexrelid = 'notes_id'::regclass")
+  t.same(rows, [{ indisvalid: true }])
+})
+
+t.test('a migration that needs a locked table lets other statements pass, and says what it waits for', async (t) => {
+  const url = await createDatabase(t)
+  const name = '20200101000001_column'
+  const migrations = [
+    { name: '20200101000000_table', sql: 'CREATE TABLE notes (id int);' },
+    { name, sql: 'ALTER TABLE notes ADD COLUMN text text;' }
+  ]
+  await applyMigrations(url, silent, { migrations: migrations.slice(0, 1) })
+  const [backup, request] = [await connect(t, url), await connect(t, url)]
+  await backup.query("SET application_name = 'pg_dump'")
+  await backup.query('BEGIN')
+  await backup.query('SELECT FROM notes')
+  await t.rejects(applyMigrations(url, silent, { migrations, lockTimeoutMs: 0 }), {
+    message:
+      new RegExp(`^Migration ${name} failed and was rolled back: a table stayed locked. The oldest open ` +
+        'transaction is that of process \\d+ \\(pg_dump\\), open for \\d+ s$')
+  })
+  const lines: string[] = []
+  const waiting = new Promise<void>((resolve) => {
+    applyMigrations(url, {
+      info: (line) => {
+        lines.push(line)
+        if (line.includes('trying again')) resolve()
+      }
+    }, { migrations }).then((applied) => {
+      t.same(applied, [name])
+      resolve()
+    }, t.fail)
+  })
+  await waiting
+  await request.query('INSERT INTO notes VALUES (1)')
+  t.match(lines, [/needs a table that is locked, trying again\. The oldest .*\(pg_dump\)/])
+  await backup.query('COMMIT')
+  await until(() => lines.includes(`Applied migration ${name}`))
 })
 
 t.test("the error names a statement that can't run inside a transaction", async (t) => {

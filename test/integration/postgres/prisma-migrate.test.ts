@@ -121,7 +121,7 @@ t.test('Prisma finds no difference in the history of a database that the service
   })
 })
 
-t.test('a migration that failed in Prisma stops the service, and vice versa', async (t) => {
+t.test('a migration that failed in Prisma stops the service; one that failed here does not stop Prisma', async (t) => {
   const broken = { name: '20200101000000_broken', sql: 'SELECT 1 / 0;' }
   const theirs = await createDatabase(t)
   await t.rejects(deploy(theirs, [broken]))
@@ -135,5 +135,6 @@ t.test('a migration that failed in Prisma stops the service, and vice versa', as
   await t.rejects(applyMigrations(ours, silent, { migrations: [concurrent] }), {
     message: /"missing" does not exist/
   })
-  await t.rejects(deploy(ours, [concurrent]), { message: /P3009|failed migrations/ })
+  await query(ours, 'CREATE TABLE missing (id int)')
+  t.same(await deploy(ours, [concurrent]), [concurrent.name])
 })
