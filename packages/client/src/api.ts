@@ -161,7 +161,7 @@ export interface paths {
         post?: never;
         /**
          * Delete the caller's account
-         * @description Deletes the account with its pages, their versions and read counts, its assets and their files, its sessions and API keys. The account and its tokens can no longer be used, on all replicas; pages and files are a 404. The email address is free for a new account. This can't be undone. Wrong passwords count as failed sign-ins.
+         * @description Deletes the account with its pages, their versions and read counts, its assets and their files, its sessions and API keys. With the response, the account and its tokens can no longer be used, and pages are a 404, on all replicas. What takes longer than two seconds, such as the removal of thousands of files, goes on behind it. The email address is free for a new account. This can't be undone. Wrong passwords count as failed sign-ins.
          */
         delete: operations["deleteAccount"];
         options?: never;

@@ -1,6 +1,7 @@
 import { sendsMail, type Config } from '../../config.ts'
 import type { StatementRunner } from '../../infra/postgres/statement.ts'
-import { beginDeletion, finishDeletion, type RemovedContent } from '../../modules/account-deletion/index.ts'
+import { beginDeletion, finishDeletion, hidePages,
+  type RemovedContent } from '../../modules/account-deletion/index.ts'
 import { checkNewAccount, checkNewPassword, createUser, findUser, listAccounts, normalizeEmail, operatorOf,
   Passwords, setPassword, signOutEverywhere, type AccountSummary,
   type EndedSessions } from '../../modules/accounts/index.ts'
@@ -85,7 +86,8 @@ async function deleteContent (
 ): Promise<RemovedContent> {
   try {
     const publish = createDeletionPublisher(config.REDIS_URL)
-    return await finishDeletion({ database, files, publish }, userId)
+    await hidePages({ database, files, publish }, userId)
+    return await finishDeletion({ database, files }, userId)
   } catch (error) {
     auditCommand('users delete', { user: userId })
     throw new Error(

@@ -60,20 +60,44 @@ export async function beginDeletion (
   return (await database.run(BEGIN, { ...authority, hasMail }))[0]?.id
 }
 
-/** Finds all users whose deletion began at least `seconds` ago and isn't finished. */
-export async function findBegunDeletions (database: Database, seconds: number): Promise<number[]> {
-  const begunAt = { lte: new Date(Date.now() - seconds * 1000) }
+/** A deletion that no process works on. */
+const unclaimed = () => ({ OR: [{ claimedUntil: null }, { claimedUntil: { lt: new Date() } }] })
+
+/** Finds all users whose deletion has begun and isn't finished, and how many of them no process works on. */
+export async function findBegunDeletions (
+  database: Database
+): Promise<{ unfinished: number, unclaimed: number[] }> {
   const users: number[] = []
   for (;;) {
     const found = await database.accountDeletion.findMany({
-      where: { begunAt, userId: { gt: users.at(-1) ?? 0 } },
+      where: { ...unclaimed(), userId: { gt: users.at(-1) ?? 0 } },
       orderBy: { userId: 'asc' },
       take: DELETIONS_PER_QUERY,
       select: { userId: true }
     })
     users.push(...found.map(({ userId }) => userId))
-    if (found.length < DELETIONS_PER_QUERY) return users
+    if (found.length < DELETIONS_PER_QUERY) break
   }
+  return { unfinished: await database.accountDeletion.count(), unclaimed: users }
+}
+
+/** How long a claim on a deletion holds, unless it is renewed. */
+export const CLAIM_MS = 15 * 1000
+
+/** Claims a deletion for this process. @returns false when another process works on it */
+export async function claimDeletion (database: Database, userId: number): Promise<boolean> {
+  const data = { claimedUntil: new Date(Date.now() + CLAIM_MS) }
+  const { count } = await database.accountDeletion.updateMany({ where: { userId, ...unclaimed() }, data })
+  return count > 0
+}
+
+/** Extends the claim of this process; with `until`, ends it then. */
+export async function extendClaim (
+  database: Database,
+  userId: number,
+  until: Date | null = new Date(Date.now() + CLAIM_MS)
+): Promise<void> {
+  await database.accountDeletion.updateMany({ where: { userId }, data: { claimedUntil: until } })
 }
 
 /**

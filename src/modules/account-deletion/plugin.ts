@@ -1,13 +1,10 @@
 import type { FastifyInstance } from 'fastify'
 import fp from 'fastify-plugin'
-import type { StatementRunner } from '../../infra/postgres/statement.ts'
 import { isDatabaseUnavailable } from '../../infra/postgres/unavailable.ts'
 import { runPeriodically } from '../../infra/system/periodic-task.ts'
 import { addCounter, addGauge } from '../../infra/telemetry/metrics.ts'
-import { revokeAccess } from '../accounts/index.ts'
-import { removeAssetsOf, type FileStore, type RemovedAssets } from '../assets/index.ts'
-import { deletePagesOf } from '../landing-pages/index.ts'
-import { deleteUser, findBegunDeletions } from './deletion-repository.ts'
+import { claimDeletion, CLAIM_MS, extendClaim, findBegunDeletions } from './deletion-repository.ts'
+import { finishDeletion, hidePages } from './finish-deletion.ts'
 
 declare module 'fastify' {
   interface FastifyInstance {
@@ -16,84 +13,85 @@ declare module 'fastify' {
 }
 
 const INTERVAL_MS = 30 * 1000
-/** A younger deletion is usually still running in the process that began it. */
-const MIN_AGE_SECONDS = 30
-/** Time until the first look, at deletions of any age: the process before this one may have died in one. */
+/** Time until the first look: the process before this one may have died in a deletion. */
 const START_DELAY_MS = 1000
 /** Interval of attempts after an error in this process. */
 const RETRY_MS = 5000
-
-/** Few, because each may have many large versions. */
-const PAGES_PER_STATEMENT = 10
-
-interface DeletionTools {
-  readonly database: StatementRunner
-  readonly files: FileStore
-  /** Publishes to all caches that pages are deleted. Must not reject. */
-  readonly publish: (publicIds: readonly string[]) => Promise<void>
-}
-
-/** What was removed with an account. */
-export interface RemovedContent extends RemovedAssets {
-  readonly pages: number
-  /** Whether this call has removed the last of it, the row of the account. */
-  readonly isFinished: boolean
-}
-
-/**
- * Removes what belongs to an account whose deletion has begun, and then the account. It may be interrupted at
- * any time, and run again, also by several processes at once.
- *
- * @param signal stops between two batches
- */
-export async function finishDeletion (
-  { database, files, publish }: DeletionTools,
-  userId: number,
-  signal?: AbortSignal
-): Promise<RemovedContent> {
-  // A sign-in that was under way when the deletion began may have started a session since.
-  await revokeAccess(database, userId)
-  let pages = 0
-  while (signal?.aborted !== true) {
-    const publicIds = await deletePagesOf(database, userId, PAGES_PER_STATEMENT)
-    await publish(publicIds)
-    pages += publicIds.length
-    if (publicIds.length < PAGES_PER_STATEMENT) break
-  }
-  const assets = await removeAssetsOf(database, files, userId, signal)
-  const isEmpty = assets.failed === 0 && signal?.aborted !== true
-  const isFinished = isEmpty && await deleteUser(database, userId)
-  return { pages, ...assets, isFinished }
-}
+/** How long a request waits for the rest when the pages are hidden. */
+const MAX_WAIT_MS = 2000
 
 /** The deletions of accounts by this process. */
-class AccountDeletions {
+export class AccountDeletions {
   readonly counts = { begun: 0, finished: 0, failed: 0 }
   /** The deletions that this process found unfinished when it last looked. */
   unfinished = 0
   readonly #app: FastifyInstance
   /** The users whose deletion an error has interrupted in this process. Their pages may still be public. */
   readonly #interrupted = new Set<number>()
+  readonly #running = new Set<Promise<void>>()
+  readonly #stop = new AbortController()
 
   constructor (app: FastifyInstance) {
     this.#app = app
   }
 
-  /** Finishes a deletion that has begun. Failures are logged, and it is tried again later. */
-  async finish (userId: number, signal?: AbortSignal): Promise<void> {
-    const { database, documents, files } = this.#app
-    const publish = async (publicIds: readonly string[]): Promise<void> => {
-      await Promise.all(publicIds.map(async (publicId) => await documents.publish(publicId, undefined)))
-    }
+  /**
+   * Starts a deletion that has begun. Resolves when it is finished or has failed, but not long after readers
+   * get a 404 for all pages.
+   */
+  async start (userId: number): Promise<void> {
+    await new Promise<void>((resolve) => {
+      const resolveSoon = () => setTimeout(resolve, MAX_WAIT_MS).unref()
+      const finished = this.finish(userId, this.#stop.signal, resolveSoon).finally(() => {
+        resolve()
+        this.#running.delete(finished)
+      })
+      this.#running.add(finished)
+    })
+  }
+
+  /** Interrupts the deletions of start(). Another process goes on with them. */
+  async close (): Promise<void> {
+    this.#stop.abort()
+    await Promise.all(this.#running)
+  }
+
+  /**
+   * Finishes a deletion that has begun, unless another process works on it. Never rejects: failures are
+   * logged, and it is tried again later.
+   *
+   * @param onHidden is called when readers get a 404 for all pages
+   */
+  async finish (userId: number, signal?: AbortSignal, onHidden?: () => void): Promise<void> {
+    const { database } = this.#app
     try {
-      const removed = await finishDeletion({ database, files, publish }, userId, signal)
-      if (removed.isFinished) this.counts.finished++
-      if (removed.failed > 0) this.#fail(userId, new Error(`${removed.failed} files could not be removed`))
+      if (!await claimDeletion(database, userId)) return
+      const renewal = setInterval(() => {
+        extendClaim(database, userId).catch(() => {})
+      }, CLAIM_MS / 3)
+      try {
+        await this.#run(userId, signal, onHidden)
+      } finally {
+        clearInterval(renewal)
+        await extendClaim(database, userId, null)
+      }
       this.#interrupted.delete(userId)
     } catch (error) {
       this.#fail(userId, error)
       this.#interrupted.add(userId)
     }
+  }
+
+  async #run (userId: number, signal?: AbortSignal, onHidden?: () => void): Promise<void> {
+    const { database, documents, files } = this.#app
+    const publish = async (publicIds: readonly string[]): Promise<void> => {
+      await Promise.all(publicIds.map(async (publicId) => await documents.publish(publicId, undefined)))
+    }
+    await hidePages({ database, files, publish }, userId)
+    onHidden?.()
+    const removed = await finishDeletion({ database, files }, userId, signal)
+    if (removed.isFinished) this.counts.finished++
+    if (removed.failed > 0) this.#fail(userId, new Error(`${removed.failed} files could not be removed`))
   }
 
   /** Goes on with the deletions that an error has interrupted in this process. */
@@ -111,32 +109,23 @@ class AccountDeletions {
   }
 }
 
-/**
- * Finishes deletions that an earlier attempt, of any process, has left unfinished.
- *
- * @returns whether it could look for them
- */
+/** Finishes deletions that an earlier attempt, of any process, has left unfinished. */
 export async function resumeDeletions (
   { accountDeletions, database, log }: FastifyInstance,
-  { minAgeSeconds = MIN_AGE_SECONDS, signal }: {
-    readonly minAgeSeconds?: number
-    readonly signal?: AbortSignal
-  } = {}
-): Promise<boolean> {
+  signal?: AbortSignal
+): Promise<void> {
   try {
-    const users = await findBegunDeletions(database, minAgeSeconds)
-    accountDeletions.unfinished = users.length
-    for (const userId of users) {
+    const { unfinished, unclaimed } = await findBegunDeletions(database)
+    accountDeletions.unfinished = unfinished
+    for (const userId of unclaimed) {
       if (signal?.aborted === true) break
       await accountDeletions.finish(userId, signal)
     }
-    return true
   } catch (error) {
     // An outage is logged elsewhere.
     if (!isDatabaseUnavailable(error)) {
       log.warn({ err: error }, 'unfinished deletions of accounts could not be found; trying again later')
     }
-    return false
   }
 }
 
@@ -144,6 +133,7 @@ export async function resumeDeletions (
 export default fp(async (app) => {
   const deletions = new AccountDeletions(app)
   app.decorate('accountDeletions', deletions)
+  app.addHook('onClose', async () => await deletions.close())
   addCounter(
     app.metrics,
     {
@@ -159,9 +149,8 @@ export default fp(async (app) => {
     help: 'Unfinished deletions of accounts that this process found when it last looked',
     aggregator: 'max'
   }, () => deletions.unfinished)
-  let minAgeSeconds = 0
   runPeriodically(app, { intervalMs: INTERVAL_MS, extraAfterMs: START_DELAY_MS }, async (signal) => {
-    if (await resumeDeletions(app, { minAgeSeconds, signal })) minAgeSeconds = MIN_AGE_SECONDS
+    await resumeDeletions(app, signal)
   })
   runPeriodically(app, { intervalMs: RETRY_MS }, async (signal) => await deletions.retryInterrupted(signal))
 }, { name: 'account-deletion', dependencies: ['database', 'document-cache', 'file-store', 'metrics'] })

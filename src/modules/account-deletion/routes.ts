@@ -16,9 +16,11 @@ const deleteAccountSchema = {
   summary: "Delete the caller's account",
   description:
     'Deletes the account with its pages, their versions and read counts, its assets and their files, its ' +
-    'sessions and API keys. The account and its tokens can no longer be used, on all replicas; pages and ' +
-    "files are a 404. The email address is free for a new account. This can't be undone. Wrong passwords " +
-    'count as failed sign-ins.',
+    'sessions and API keys. With the response, the account and its tokens can no longer be used, and pages ' +
+    'are a 404, on all replicas. What takes longer than two seconds, such as the removal of thousands of ' +
+    'files, goes on behind it. The ' +
+    "email address is free for a new account. This can't be undone. Wrong passwords count as failed " +
+    'sign-ins.',
   security: bearer,
   body: DeleteAccountBody,
   response: {
@@ -50,7 +52,7 @@ export const accountDeletionRoutes: FastifyPluginAsyncTypebox = async (app) => {
       session: session.id,
       email_hash: app.hashEmail(session.email)
     })
-    await accountDeletions.finish(session.userId)
+    await accountDeletions.start(session.userId)
     return sendWithoutBody(reply.code(204))
   })
 }

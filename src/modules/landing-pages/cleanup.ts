@@ -1,6 +1,6 @@
 import type { FastifyInstance } from 'fastify'
 import fp from 'fastify-plugin'
-import { runPeriodically } from '../../infra/system/periodic-task.ts'
+import { runInOneProcess } from '../../infra/postgres/shared-task.ts'
 import { addCounter } from '../../infra/telemetry/metrics.ts'
 import { pruneReads } from './read-count-repository.ts'
 import { pruneRevisions } from './revision-repository.ts'
@@ -33,7 +33,7 @@ export async function cleanUpPages (
   }
 }
 
-/** Removes earlier versions and old read counts, five minutes after the start and every hour. */
+/** Removes earlier versions and old read counts every hour, in one process. */
 export default fp(async (app) => {
   const cleanups = { ok: 0, failed: 0 }
   let [removedRevisions, removedCounts] = [0, 0]
@@ -55,7 +55,8 @@ export default fp(async (app) => {
     help: 'Read counts removed because of their age, one per page and hour or day'
   }, () => removedCounts)
 
-  runPeriodically(app, { intervalMs: HOUR_MS, extraAfterMs: FIRST_AFTER_MS }, async (signal) => {
+  const times = { intervalMs: HOUR_MS, extraAfterMs: FIRST_AFTER_MS }
+  runInOneProcess(app, { name: 'page_cleanup', ...times }, async (signal) => {
     try {
       const removed = await cleanUpPages(app, signal)
       removedRevisions += removed.revisions

@@ -1,6 +1,6 @@
 // The public interface of the module.
 
-export { deleteAnyPage, deletePagesOf } from './landing-page-repository.ts'
+export { deleteAnyPage, deletePages, listPagesOf } from './landing-page-repository.ts'
 export { default as pageCleanup } from './cleanup.ts'
 export { manageRoutes } from './manage/routes.ts'
 export { default as documentCache } from './public/plugin.ts'

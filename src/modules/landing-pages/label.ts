@@ -7,6 +7,9 @@ const NAMES = ['title', 'name', 'headline']
 /** Longer than each of the names with its quotes, even if all characters are escaped. */
 const MAX_NAME_LENGTH = 60
 
+/** Characters of a document in which its label is looked for. */
+export const START_LENGTH = 16 * 1024
+
 /** In characters (code points). */
 export const MAX_LABEL_LENGTH = 200
 /** A character is at most two escapes. */

@@ -7,6 +7,7 @@ import { contentHash } from '../../http/conditional-requests.ts'
 import { ownerSql, type Caller } from '../accounts/index.ts'
 import type { WriteConditions } from './etag.ts'
 import { AUTHORSHIP } from './revision-repository.ts'
+import { labelOf, summarySql } from './summary-sql.ts'
 import { findKeysOf, REFERENCED_ASSETS } from './references/reference-repository.ts'
 
 /** A Landing Page as it is stored. */
@@ -45,15 +46,18 @@ const OWN_VERSION =
   AND (:ifNoneMatch::text[] IS NULL OR NOT :ifNoneMatch::text[] && ${NAMES})
   AND (:unmodifiedSince::timestamptz IS NULL OR date_trunc('second', updated_at) <= :unmodifiedSince::timestamptz)`
 
-/** Hot. Also stores which assets of the owner the document names. */
+/** Hot. Also stores which assets of the owner the document names, and the summary. */
 const CREATE = statement<WrittenPage>(`
-  INSERT INTO landing_pages AS pages (id, user_id, public_id, current_data, content_hash, created_at,
-    updated_at,
-    authored_version, author_type, author_name, used_assets, used_assets_version)
-  SELECT :id::uuid, owner.id, :publicId, :document, :contentHash, :now::timestamptz, :now::timestamptz,
-    1, :authorType, :authorName, used.ids, 1
-  FROM (${ownerSql(':userId::integer')}) owner, (${REFERENCED_ASSETS}) used
-  RETURNING ${WRITTEN}`)
+  WITH created AS (
+    INSERT INTO landing_pages AS pages (id, user_id, public_id, current_data, content_hash, created_at,
+      updated_at, authored_version, author_type, author_name, used_assets, used_assets_version,
+      indexed_version)
+    SELECT :id::uuid, owner.id, :publicId, :document, :contentHash, :now::timestamptz, :now::timestamptz,
+      1, :authorType, :authorName, used.ids, 1, 1
+    FROM (${ownerSql(':userId::integer')}) owner, (${REFERENCED_ASSETS}) used
+    RETURNING ${WRITTEN}
+  ), ${summarySql('created', { pageId: 'id', publicId: '"publicId"', updatedAt: '"updatedAt"' })}
+  SELECT id, "publicId", "contentHash", version, "createdAt", "updatedAt" FROM created`)
 
 const CHANGES = {
   current_data: ':document',
@@ -84,14 +88,17 @@ const replaceSql = (used: string) =>
     SELECT id, version, current_data, content_hash, octet_length(current_data), updated_at, "authorType",
       "authorName", "restoredFrom"
     FROM replaced WHERE content_hash <> :contentHash
-  ), used AS MATERIALIZED (${used})
-  UPDATE landing_pages pages
-  SET ${
+  ), used AS MATERIALIZED (${used}), written AS (
+    UPDATE landing_pages pages
+    SET ${
     Object.entries(CHANGES).map(([column, value]) => `${column} = ${unlessSame(column, value)}`).join(', ')
   },
-    used_assets = used.ids, used_assets_version = ${unlessSame('version', CHANGES.version)}
-  FROM replaced, used WHERE pages.id = replaced.id
-  RETURNING ${WRITTEN}`)
+      used_assets = used.ids, used_assets_version = ${unlessSame('version', CHANGES.version)},
+      indexed_version = ${unlessSame('version', CHANGES.version)}
+    FROM replaced, used WHERE pages.id = replaced.id
+    RETURNING ${WRITTEN}
+  ), ${summarySql('written', { pageId: 'id', publicId: '"publicId"', updatedAt: '"updatedAt"' })}
+  SELECT id, "publicId", "contentHash", version, "createdAt", "updatedAt" FROM written`)
 
 /** Hot. */
 const REPLACE = replaceSql(REFERENCED_ASSETS)
@@ -107,26 +114,20 @@ const FIND_PUBLIC = statement<FoundPage>(`
   SELECT public_id AS "publicId",
     CASE WHEN octet_length(current_data) <= :maxBytes::integer THEN current_data END AS "currentData",
     content_hash AS "contentHash", version, updated_at AS "updatedAt"
-  FROM landing_pages WHERE public_id = ANY (:publicIds::text[])`)
+  FROM landing_pages WHERE public_id = ANY (:publicIds::text[])
+    AND NOT EXISTS (SELECT FROM account_deletions deletion WHERE deletion.user_id = landing_pages.user_id)`)
 
-/** For the command line, which has no Prisma. */
-const DELETE_OF_ANY_OWNER = statement<{ id: string }>(`
-  DELETE FROM landing_pages WHERE public_id = :publicId RETURNING id`)
+/** For the command line. `ORDER BY user_id, id` makes PostgreSQL use the index of both. */
+const LIST_OF_USER = statement<Pick<LandingPage, 'id' | 'publicId'>>(`
+  SELECT id, public_id AS "publicId" FROM landing_pages
+  WHERE user_id = :userId::integer AND id > :after::uuid ORDER BY user_id, id LIMIT :limit::integer`)
 
-/**
- * For the command line. Locks in the order of ids, as the other statements that lock several pages do. Also
- * returns pages that another process is deleting: a batch that is gone would look like the end of the list.
- */
-const DELETE_OF_USER = statement<Pick<LandingPage, 'publicId'>>(`
-  WITH batch AS (
-    SELECT id, public_id FROM landing_pages WHERE user_id = :userId::integer ORDER BY id LIMIT :limit::integer
-  ), locked AS (
-    SELECT pages.id FROM landing_pages pages JOIN batch ON pages.id = batch.id
-    ORDER BY pages.id FOR UPDATE OF pages
-  ), deleted AS (
-    DELETE FROM landing_pages pages USING locked WHERE pages.id = locked.id
+/** For the command line. Locks in the order of ids, as the other statements that lock several pages do. */
+const DELETE_PAGES = statement<{ id: string }>(`
+  WITH locked AS (
+    SELECT id FROM landing_pages WHERE id = ANY (:ids::uuid[]) OR public_id = :publicId ORDER BY id FOR UPDATE
   )
-  SELECT public_id AS "publicId" FROM batch`)
+  DELETE FROM landing_pages pages USING locked WHERE pages.id = locked.id RETURNING pages.id`)
 
 /** The owner of a page, and who is named as the author of the new version. */
 export type Writer = Pick<Caller, 'userId' | 'author'>
@@ -151,6 +152,7 @@ export async function createPage (
 const writtenValues = (author: Caller['author'], document: string) => ({
   document,
   contentHash: contentHash(document),
+  label: labelOf(document),
   now: new Date(),
   authorType: author.type,
   authorName: author.name
@@ -215,17 +217,18 @@ export const findPublicPages = async (
 export const deleteAnyPage = async (
   database: StatementRunner,
   publicId: string
-): Promise<string | undefined> => (await database.run(DELETE_OF_ANY_OWNER, { publicId }))[0]?.id
+): Promise<string | undefined> => (await database.run(DELETE_PAGES, { ids: [], publicId }))[0]?.id
 
-/**
- * Deletes pages of a user, for the deletion of the account. The caller must publish the deletions.
- *
- * @returns the public ids; fewer than `limit` when there are no more pages
- */
-export async function deletePagesOf (
+/** Lists pages of a user for the deletion of the account, the oldest first, those after an id. */
+export const listPagesOf = async (
   database: StatementRunner,
   userId: number,
+  after: string,
   limit: number
-): Promise<string[]> {
-  return (await database.run(DELETE_OF_USER, { userId, limit })).map(({ publicId }) => publicId)
+): Promise<Pick<LandingPage, 'id' | 'publicId'>[]> =>
+  await database.run(LIST_OF_USER, { userId, after, limit })
+
+/** Deletes pages. The caller must publish the deletions. */
+export async function deletePages (database: StatementRunner, ids: readonly string[]): Promise<void> {
+  await database.run(DELETE_PAGES, { ids, publicId: null })
 }

@@ -2,6 +2,7 @@ import type { Database } from '../../infra/postgres/database.ts'
 import { NEWEST, type Page } from '../../http/pagination.ts'
 import { statement } from '../../infra/postgres/statement.ts'
 import type { LandingPage } from './landing-page-repository.ts'
+import { START_LENGTH } from './label.ts'
 import { STEP_MS } from './read-count-repository.ts'
 
 /** A page without its document. */
@@ -24,8 +25,6 @@ export interface PageSummary extends MeasuredPage {
 
 /** A list with more bytes of documents ends early, with a link to the rest. */
 const MAX_LIST_BYTES = 512 * 1024
-/** Characters of a document that are read. PostgreSQL reads no more of a large one from the disk. */
-export const START_LENGTH = 16 * 1024
 
 /** Prisma can't measure documents, nor read only their beginnings. */
 const MEASURE = statement<MeasuredPage>(`

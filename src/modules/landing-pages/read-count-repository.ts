@@ -1,5 +1,3 @@
-import { OLDEST } from '../../http/pagination.ts'
-import type { Database } from '../../infra/postgres/database.ts'
 import type { PrismaClient } from '../../infra/postgres/generated/prisma/client.ts'
 import { statement, type StatementRunner } from '../../infra/postgres/statement.ts'
 
@@ -66,33 +64,8 @@ const STORE = statement(`
   ), hourly AS (${add('landing_page_reads_hourly', ':hour')})
   ${add('landing_page_reads_daily', ':day')}`)
 
-/** Pages that one statement looks at. Most have one hour and one day to delete. */
-const PRUNED_PAGES = 1000
-/** Counts of each table that one statement deletes. */
+/** Counts that one statement deletes. */
 const PRUNED_COUNTS = 1000
-
-/**
- * Rows that are locked are left for the next time, so it never waits for a deletion, nor in a deadlock.
- * MATERIALIZED, because a nested loop would run the subquery for each row.
- */
-const deleteOld = (name: string, table: string, since: string) => `
-  old_${name} AS MATERIALIZED (
-    SELECT page_id, at FROM pages JOIN ${table} ON page_id = id WHERE at < ${since}::timestamptz
-    LIMIT ${PRUNED_COUNTS} FOR UPDATE OF ${table} SKIP LOCKED
-  ), ${name} AS (
-    DELETE FROM ${table} counted USING old_${name} old WHERE counted.page_id = old.page_id AND counted.at =
-      old.at
-    RETURNING 1
-  )`
-
-/** Prisma can neither skip locked rows nor limit what it deletes. */
-const PRUNE = statement<{ lastId: string | null, hours: number, days: number }>(`
-  WITH pages AS (
-    SELECT id FROM landing_pages WHERE id > :after::uuid ORDER BY id LIMIT ${PRUNED_PAGES}
-  ), ${deleteOld('hourly', 'landing_page_reads_hourly', ':hoursSince')},
-  ${deleteOld('daily', 'landing_page_reads_daily', ':daysSince')}
-  SELECT (SELECT id FROM pages ORDER BY id DESC LIMIT 1) AS "lastId",
-    (SELECT count(*) FROM hourly)::integer AS hours, (SELECT count(*) FROM daily)::integer AS days`)
 
 /**
  * Adds the counts of a report, without those of pages that don't exist any more. After an error, the same
@@ -130,19 +103,36 @@ export async function listReads (
  * @returns the number of deleted counts
  */
 export async function pruneReads (
-  database: Database,
+  database: PrismaClient,
   { hoursSince, daysSince }: { hoursSince: Date, daysSince: Date },
   signal?: AbortSignal
 ): Promise<number> {
-  let sum = 0
-  let after = OLDEST
-  while (signal?.aborted !== true) {
-    const [batch] = await database.run(PRUNE, { after, hoursSince, daysSince })
-    if (batch === undefined || batch.lastId === null) break
-    sum += batch.hours + batch.days
-    // After a full batch, the same pages may have more.
-    if (batch.hours < PRUNED_COUNTS && batch.days < PRUNED_COUNTS) after = batch.lastId
-  }
+  const hours = await pruneTable(database.landingPageReadsHourly, hoursSince, signal)
+  const days = await pruneTable(database.landingPageReadsDaily as unknown as CountTable, daysSince, signal)
   await database.readReport.deleteMany({ where: { reportedAt: { lt: hoursSince } } })
+  return hours + days
+}
+
+/** The tables of hours and days have the same columns. */
+type CountTable = PrismaClient['landingPageReadsHourly']
+
+/** Goes on after the last deleted hour or day, so that no batch reads the rows that earlier ones deleted. */
+async function pruneTable (table: CountTable, since: Date, signal: AbortSignal | undefined): Promise<number> {
+  let sum = 0
+  for (let from = new Date(0); signal?.aborted !== true;) {
+    const old = await table.findMany({
+      where: { at: { gte: from, lt: since } },
+      orderBy: { at: 'asc' },
+      take: PRUNED_COUNTS,
+      select: { pageId: true, at: true }
+    })
+    const times = new Map(old.map(({ at }) => [at.getTime(), at]))
+    for (const at of times.values()) {
+      const pageIds = old.filter((row) => row.at.getTime() === at.getTime()).map(({ pageId }) => pageId)
+      sum += (await table.deleteMany({ where: { at, pageId: { in: pageIds } } })).count
+    }
+    if (old.length < PRUNED_COUNTS) break
+    from = old.at(-1)?.at as Date
+  }
   return sum
 }

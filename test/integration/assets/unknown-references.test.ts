@@ -1,8 +1,8 @@
 import pg from 'pg'
 import t from 'tap'
-import { ReferenceFinder,
-  storeUnknownReferences } from '../../../src/modules/landing-pages/references/asset-references.ts'
-import { storeReferences } from '../../../src/modules/landing-pages/references/reference-repository.ts'
+import { indexPages,
+  ReferenceFinder } from '../../../src/modules/landing-pages/references/asset-references.ts'
+import { indexPage } from '../../../src/modules/landing-pages/references/index-repository.ts'
 import { buildTestApp, createPage, signUp, type Account } from '../../helpers/app.ts'
 import { PNG, upload } from '../../helpers/assets.ts'
 import { query } from '../../helpers/servers.ts'
@@ -20,12 +20,10 @@ const get = async (id: string, account: Account) =>
 const usersOf = async (id: string, account: Account): Promise<string[]> =>
   (await get(id, account)).json().used_by.map((page: { id: string }) => page.id)
 const forget = async (account: Account) =>
-  await sql('UPDATE landing_pages SET used_assets = NULL, used_assets_version = NULL WHERE user_id = ' +
+  await sql('UPDATE landing_pages SET used_assets = NULL, indexed_version = NULL WHERE user_id = ' +
     `${account.user.id}`)
 const unknownPages = async (account: Account): Promise<number> =>
-  (await sql(`SELECT FROM landing_pages WHERE user_id = ${account.user.id} AND used_assets_version IS ` +
-    'DISTINCT FROM version'))
-    .length
+  (await sql(`SELECT FROM unindexed_pages WHERE user_id = ${account.user.id}`)).length
 
 /** Writes a document as an older release does. */
 const writeBefore = async (pageId: string, document: string) =>
@@ -78,7 +76,6 @@ t.test('the same bytes, written again, say which assets they use', async (t) => 
     payload: document
   })
   t.equal(response.statusCode, 204)
-  t.equal(await unknownPages(account), 0)
   t.match(await sql(`SELECT version::int, used_assets FROM landing_pages WHERE id = '${id}'`), [{
     version: 1,
     used_assets: [asset.id]
@@ -98,21 +95,21 @@ t.test('the search in the background looks at all pages, in small batches', asyn
     await forget(account)
   }
   const progress: number[] = []
-  const sum = await storeUnknownReferences(app.database, { onProgress: (pages) => progress.push(pages) })
+  const sum = await indexPages(app.database, { onProgress: (pages) => progress.push(pages) })
   t.ok(sum >= 2208, `${sum} pages`)
   t.ok(progress.length > 4, `${progress}`)
   for (const account of accounts) t.equal(await unknownPages(account), 0)
   const [{ count = 0 } = {}] =
     await sql('SELECT count(*)::int FROM landing_pages WHERE cardinality(used_assets) = 1')
   t.ok(count as number >= 2202)
-  t.equal(await storeUnknownReferences(app.database), 0, 'nothing is left')
+  t.equal(await indexPages(app.database), 0, 'nothing is left')
 })
 
 t.test('the search in the background stops when it is told to', async (t) => {
   const account = await signUp(app)
   await pagesOf(account, ['[1]', '[2]', '[3]'])
   await forget(account)
-  t.equal(await storeUnknownReferences(app.database, { signal: AbortSignal.abort() }), 0)
+  t.equal(await indexPages(app.database, { signal: AbortSignal.abort() }), 0)
   t.equal(await unknownPages(account), 3)
 })
 
@@ -127,7 +124,7 @@ t.test('a search beside writes keeps what they store', async (t) => {
       asset: assets[(round + index) % 4] as { id: string, url: string }
     }))
     await Promise.all([
-      storeUnknownReferences(app.database, { userId: account.user.id }),
+      indexPages(app.database, { userId: account.user.id }),
       ...written.map(async ({ id, asset }) => {
         const response = await app.inject({
           method: 'PUT',
@@ -139,7 +136,7 @@ t.test('a search beside writes keeps what they store', async (t) => {
       })
     ])
     const rows =
-      await sql('SELECT id, used_assets FROM landing_pages WHERE used_assets_version = version AND user_id ' +
+      await sql('SELECT id, used_assets FROM landing_pages WHERE indexed_version = version AND user_id ' +
         `= ${account.user.id}`)
     t.same(
       new Map(rows.map((row) => [row.id, row.used_assets])),
@@ -153,13 +150,12 @@ t.test('a page that is written while it is searched is left alone', async (t) =>
   const asset = await uploaded(account)
   const [id = ''] = await pagesOf(account, [JSON.stringify([asset.url])])
   await forget(account)
-  const page = { id, userId: account.user.id, version: 1n }
   const writer = new pg.Client(app.config.DATABASE_URL)
   await writer.connect()
   t.teardown(async () => await writer.end())
   await writer.query('BEGIN')
   await writer.query('UPDATE landing_pages SET version = version + 1 WHERE id = $1', [id])
-  const stored = storeReferences(app.database, page)
+  const stored = indexPage(app.database, id)
   await until(
     async () =>
       (await sql("SELECT FROM pg_stat_activity WHERE wait_event_type = 'Lock' AND datname = " +
@@ -169,9 +165,8 @@ t.test('a page that is written while it is searched is left alone', async (t) =>
   )
   await writer.query('COMMIT')
   t.equal(await stored, false)
-  t.equal(await storeReferences(app.database, page), false, 'it has been written')
   t.equal(await unknownPages(account), 1)
-  t.equal(await storeReferences(app.database, { ...page, version: 2n }), true)
+  t.equal(await indexPage(app.database, id), true)
   t.equal(await unknownPages(account), 0)
   t.same(await usersOf(asset.id, account), [id])
 })
@@ -196,5 +191,14 @@ t.test('a search that takes too long is a 503, and the next request goes on', as
     left = now
   }
   t.ok(refusals > 0)
+  t.equal(await unknownPages(account), 0)
+})
+
+t.test('a deleted page is not searched for ever', async (t) => {
+  const account = await signUp(app)
+  const [id = ''] = await pagesOf(account, ['[]'])
+  await forget(account)
+  await sql(`DELETE FROM landing_pages WHERE id = '${id}'`)
+  t.equal(await indexPages(app.database, { userId: account.user.id }), 0)
   t.equal(await unknownPages(account), 0)
 })

@@ -42,7 +42,7 @@ t.test('a management request runs the session check and one statement', async (t
     ['me', undefined, async () => await ask(t, app, account, 200, 'GET', '/auth/me')],
     [
       'create',
-      /: INSERT INTO landing_pages /,
+      /: WITH created AS \( INSERT INTO landing_pages /,
       async () => await ask(t, app, account, 201, 'POST', '/landing_pages', { current_data: {} })
     ],
     [

@@ -1,6 +1,6 @@
 import type { FastifyInstance, LightMyRequestResponse } from 'fastify'
 import t from 'tap'
-import { START_LENGTH } from '../../../src/modules/landing-pages/list-repository.ts'
+import { START_LENGTH } from '../../../src/modules/landing-pages/label.ts'
 import { buildTestApp, createKey, createPage, signUp, testSettings, type Account } from '../../helpers/app.ts'
 
 // The list of an owner's pages without their documents. Unit tests of findLabel() have more documents.

@@ -4,8 +4,8 @@ import type { KeyedSemaphore } from '../../../infra/system/semaphore.ts'
 import { yieldToEventLoop } from '../../../infra/system/event-loop.ts'
 import { pageOf, PageQuery, takePage } from '../../../http/pagination.ts'
 import { BAD_PAGE, errors, response } from '../../../http/schemas.ts'
-import { listSummaries, START_LENGTH, type Hours, type PageSummary } from '../list-repository.ts'
-import { findLabel, MAX_LABEL_LENGTH } from '../label.ts'
+import { listSummaries, type Hours, type PageSummary } from '../list-repository.ts'
+import { findLabel, MAX_LABEL_LENGTH, START_LENGTH } from '../label.ts'
 import { LandingPage, tags } from '../schemas.ts'
 
 /** Hours whose reads are listed. */

@@ -2,14 +2,14 @@ import type { FastifyBaseLogger, FastifyInstance } from 'fastify'
 import fp from 'fastify-plugin'
 import { RetryLaterError } from '../../../errors.ts'
 import { OLDEST } from '../../../http/pagination.ts'
-import type { PrismaClient } from '../../../infra/postgres/generated/prisma/client.ts'
-import { runPeriodically } from '../../../infra/system/periodic-task.ts'
+import type { Database } from '../../../infra/postgres/database.ts'
+import { runInOneProcess } from '../../../infra/postgres/shared-task.ts'
 import { SingleFlight } from '../../../infra/system/single-flight.ts'
-import { storeReferences, findKnownReferences, findUnknownPages,
-  type AssetReferences } from './reference-repository.ts'
+import { findUnindexedPages, indexPage } from './index-repository.ts'
+import { findKnownReferences, type AssetReferences } from './reference-repository.ts'
 
 // Pages that an older release wrote don't say which assets they reference. A request that needs to know
-// searches the pages of its user, and a task in the background searches all.
+// indexes the pages of its user, and a task in the background indexes all.
 
 declare module 'fastify' {
   interface FastifyInstance {
@@ -28,12 +28,12 @@ const LOG_EVERY_MS = 10 * 1000
 
 /** Finds the pages that use an asset. */
 export class ReferenceFinder {
-  readonly #database: PrismaClient
+  readonly #database: Database
   readonly #maxSearchMs: number
   /** Requests for one account share a search. It may have begun before them, so find() checks the result. */
   readonly #searches = new SingleFlight<boolean>()
 
-  constructor (database: PrismaClient, maxSearchMs = MAX_SEARCH_MS) {
+  constructor (database: Database, maxSearchMs = MAX_SEARCH_MS) {
     this.#database = database
     this.#maxSearchMs = maxSearchMs
   }
@@ -57,7 +57,7 @@ export class ReferenceFinder {
   /** @returns whether all pages have been searched in time */
   async #search (userId: number): Promise<boolean> {
     const timeout = AbortSignal.timeout(this.#maxSearchMs)
-    await storeUnknownReferences(this.#database, { userId, signal: timeout })
+    await indexPages(this.#database, { userId, signal: timeout })
     return !timeout.aborted
   }
 }
@@ -72,37 +72,37 @@ interface SearchOptions {
 }
 
 /**
- * Searches the documents of pages whose references are unknown.
+ * Indexes the documents of pages that an older release wrote.
  *
- * @returns the number of pages whose references are known now
+ * @returns the number of pages that are indexed now
  */
-export async function storeUnknownReferences (
-  database: PrismaClient,
+export async function indexPages (
+  database: Database,
   { userId, signal, onProgress }: SearchOptions = {}
 ): Promise<number> {
   let sum = 0
   for (let after: string | undefined = OLDEST; after !== undefined;) {
-    const { pages, next } = await findUnknownPages(database, after, userId)
+    const pages: string[] = await findUnindexedPages(database, after, userId)
     for (const page of pages) {
       if (signal?.aborted === true) return sum
-      if (await storeReferences(database, page)) sum++
+      if (await indexPage(database, page)) sum++
     }
     onProgress?.(sum)
     if (signal?.aborted === true) return sum
-    after = next
+    after = pages.at(-1)
   }
   return sum
 }
 
-async function searchAndLog (
+async function indexAndLog (
   { database, log }: FastifyInstance,
   signal: AbortSignal
 ): Promise<void> {
   try {
-    const pages = await storeUnknownReferences(database, { signal, onProgress: progressLogger(log) })
-    if (pages > 0) log.info({ pages }, 'searched documents of an older release for assets')
+    const pages = await indexPages(database, { signal, onProgress: progressLogger(log) })
+    if (pages > 0) log.info({ pages }, 'indexed documents of an older release')
   } catch (error) {
-    log.warn({ err: error }, 'documents could not be searched for assets; trying again in an hour')
+    log.warn({ err: error }, 'documents could not be indexed; trying again in an hour')
   }
 }
 
@@ -111,14 +111,15 @@ function progressLogger (log: FastifyBaseLogger): (pages: number) => void {
   return (pages) => {
     if (pages === 0 || Date.now() - loggedAt < LOG_EVERY_MS) return
     loggedAt = Date.now()
-    log.info({ pages }, 'searching documents of an older release for assets')
+    log.info({ pages }, 'indexing documents of an older release')
   }
 }
 
-/** Searches documents of older releases, a minute after the start and every hour. */
+/** Indexes documents of older releases every hour, in one process. */
 export default fp(async (app) => {
   app.decorate('assetReferences', new ReferenceFinder(app.database))
-  runPeriodically(app, { intervalMs: HOUR_MS, extraAfterMs: FIRST_AFTER_MS }, async (signal) => {
-    await searchAndLog(app, signal)
+  const times = { intervalMs: HOUR_MS, extraAfterMs: FIRST_AFTER_MS }
+  runInOneProcess(app, { name: 'index_pages', ...times }, async (signal) => {
+    await indexAndLog(app, signal)
   })
 }, { name: 'asset-references', dependencies: ['database'] })

@@ -1,4 +1,6 @@
+import type { Database } from '../../../infra/postgres/database.ts'
 import type { PrismaClient } from '../../../infra/postgres/generated/prisma/client.ts'
+import { statement } from '../../../infra/postgres/statement.ts'
 import { findStorageKeys } from './storage-keys.ts'
 
 // Which pages use an asset, because its storage key is in their document
@@ -16,8 +18,6 @@ export const REFERENCED_ASSETS = `SELECT coalesce(array_agg(id), '{}') AS ids FR
 
 /** The most pages that are listed for an asset. */
 export const MAX_REFERENCES = 100
-/** Pages that one query looks at. */
-const PAGES_PER_QUERY = 200
 
 /** A page that uses an asset. */
 export interface ReferencingPage {
@@ -33,17 +33,6 @@ export interface AssetReferences {
   readonly count: number
 }
 
-/** A page whose references are unknown, because an older release wrote its document. */
-export interface UnknownPage {
-  readonly id: string
-  readonly userId: number
-  readonly version: bigint
-}
-
-const isUnknown = ({ landingPage: { fields } }: PrismaClient) => ({
-  OR: [{ usedAssetsVersion: null }, { usedAssetsVersion: { not: { equals: fields.version } } }]
-})
-
 /** Returns what may be storage keys of a user's assets in a document. */
 export const findKeysOf = async (
   database: PrismaClient,
@@ -58,65 +47,22 @@ export const findKeysOf = async (
     return assets.map(({ storageKey }) => storageKey)
   })
 
+// One statement, and MATERIALIZED: else PostgreSQL may look at all pages of the user, in the order of ids.
+const FIND = statement<ReferencingPage & { count: number }>(`
+  WITH used AS MATERIALIZED (
+    SELECT id, public_id FROM landing_pages
+    WHERE user_id = :userId::integer AND used_assets @> ARRAY[:assetId::uuid]
+  )
+  SELECT id, public_id AS "publicId", (SELECT count(*) FROM used)::integer AS count
+  FROM used ORDER BY id DESC LIMIT ${MAX_REFERENCES}`)
+
 /** Finds the pages of a user that use an asset; undefined if the references of a page are unknown. */
 export async function findKnownReferences (
-  database: PrismaClient,
+  database: Database,
   userId: number,
   assetId: string
 ): Promise<AssetReferences | undefined> {
-  const unknown = await database.landingPage.findFirst({
-    where: { userId, ...isUnknown(database) },
-    select: { id: true }
-  })
-  if (unknown !== null) return undefined
-  const where = { userId, usedAssets: { has: assetId } }
-  const pages = await database.landingPage.findMany({
-    where,
-    select: { id: true, publicId: true },
-    orderBy: { id: 'desc' },
-    take: MAX_REFERENCES
-  })
-  const count = pages.length < MAX_REFERENCES ? pages.length : await database.landingPage.count({ where })
-  return { pages, count }
-}
-
-/**
- * Finds pages whose references are unknown, in the order of ids.
- *
- * @param after only pages with a greater id
- * @param userId only pages of this user; undefined for all
- * @returns `next` is the `after` of the next batch; undefined after the last one
- */
-export async function findUnknownPages (
-  database: PrismaClient,
-  after: string,
-  userId: number | undefined
-): Promise<{ pages: UnknownPage[], next: string | undefined }> {
-  const pages = await database.landingPage.findMany({
-    where: { userId, id: { gt: after } },
-    select: { id: true, userId: true, version: true, usedAssetsVersion: true },
-    orderBy: { id: 'asc' },
-    take: PAGES_PER_QUERY
-  })
-  return { pages: pages.filter((page) => page.usedAssetsVersion !== page.version), next: pages.at(-1)?.id }
-}
-
-/**
- * Stores which assets a page uses, unless it has been written or deleted since. Changes nothing else. It
- * needs no locks: a deletion with a condition needs pages that are all known.
- */
-export async function storeReferences (
-  database: PrismaClient,
-  { id, userId, version }: UnknownPage
-): Promise<boolean> {
-  const page = await database.landingPage.findFirst({ where: { id, version }, select: { currentData: true } })
-  if (page === null) return false
-  const keys = await findKeysOf(database, userId, page.currentData)
-  const assets = keys.length === 0 ? []
-    : await database.asset.findMany({ where: { userId, storageKey: { in: keys } }, select: { id: true } })
-  const { count } = await database.landingPage.updateMany({
-    where: { id, version },
-    data: { usedAssets: assets.map((asset) => asset.id), usedAssetsVersion: version }
-  })
-  return count > 0
+  if (await database.unindexedPage.findFirst({ where: { userId } }) !== null) return undefined
+  const rows = await database.run(FIND, { userId, assetId })
+  return { pages: rows.map(({ id, publicId }) => ({ id, publicId })), count: rows[0]?.count ?? 0 }
 }

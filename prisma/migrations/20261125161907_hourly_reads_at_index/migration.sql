@@ -1,0 +1,1 @@
+CREATE INDEX CONCURRENTLY "landing_page_reads_hourly_at_idx" ON "landing_page_reads_hourly"("at");
