@@ -1,6 +1,6 @@
 import type { FastifyInstance } from 'fastify'
 
-interface PeriodicTaskOptions {
+export interface PeriodicTaskOptions {
   readonly intervalMs: number
   /** Time until an additional first run, for services that restart often. */
   readonly extraAfterMs?: number

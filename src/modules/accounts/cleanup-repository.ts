@@ -1,62 +1,96 @@
 import type { FastifyInstance } from 'fastify'
 import type { Database } from '../../infra/postgres/database.ts'
-import { statement } from '../../infra/postgres/statement.ts'
-import { runPeriodically } from '../../infra/system/periodic-task.ts'
-import { OUTDATED_LIMITS } from './mail/mail-sql.ts'
+import { runInOneProcess } from '../../infra/postgres/shared-task.ts'
 
 const HOUR_MS = 60 * 60 * 1000
-/** The most rows of a kind that one statement deletes. It takes a small part of the statement timeout. */
+const DAY_MS = 24 * HOUR_MS
+/** The most rows that one statement deletes. It takes a small part of the statement timeout. */
 const BATCH = 1000
 /** How long expired keys are shown, so that their owner sees why a program is refused. */
-const SHOWN_DAYS = 90
-/** Ended sessions that are no longer needed to recognise a replay. */
-const ENDED = "sessions.expires_at < now() OR sessions.revoked_at < now() - interval '1 day'"
-
-// With SKIP LOCKED, which Prisma hasn't, concurrent sweeps delete different rows. Refresh tokens go before
-// their session, because deleting it would cascade to any number of them.
-const SWEEP = statement<{ deleted: number }>(`
-  WITH expired_tokens AS (
-    DELETE FROM refresh_tokens WHERE token_hash IN (
-      SELECT token_hash FROM refresh_tokens WHERE expires_at < now() LIMIT ${BATCH} FOR UPDATE SKIP LOCKED)
-    RETURNING 1
-  ), ended_tokens AS (
-    DELETE FROM refresh_tokens WHERE token_hash IN (
-      SELECT token_hash FROM refresh_tokens JOIN sessions ON sessions.id = session_id WHERE ${ENDED}
-      LIMIT ${BATCH} FOR UPDATE OF refresh_tokens SKIP LOCKED)
-    RETURNING 1
-  ), ended_sessions AS (
-    DELETE FROM sessions WHERE id IN (
-      SELECT id FROM sessions
-      WHERE (${ENDED}) AND NOT EXISTS (SELECT FROM refresh_tokens WHERE session_id = sessions.id)
-      LIMIT ${BATCH} FOR UPDATE SKIP LOCKED)
-    RETURNING 1
-  ), limits AS (
-    DELETE FROM mail_limits WHERE (address_hash, kind) IN (
-      SELECT address_hash, kind FROM mail_limits WHERE ${OUTDATED_LIMITS}
-      LIMIT ${BATCH} FOR UPDATE SKIP LOCKED)
-    RETURNING 1
-  ), keys AS (
-    DELETE FROM api_keys WHERE id IN (
-      SELECT id FROM api_keys WHERE expires_at < now() - interval '${SHOWN_DAYS} days'
-      LIMIT ${BATCH} FOR UPDATE SKIP LOCKED)
-    RETURNING 1
-  )
-  SELECT count(*)::integer AS deleted FROM (
-    TABLE expired_tokens UNION ALL TABLE ended_tokens UNION ALL TABLE ended_sessions
-    UNION ALL TABLE limits UNION ALL TABLE keys) AS rows`)
+const KEYS_SHOWN_MS = 90 * DAY_MS
+/** How long a revoked session is kept to recognise a replay. */
+const REVOKED_KEPT_MS = DAY_MS
 
 /** Deletes ended sessions, refresh tokens, limits of mails and old expired keys in batches. */
 export async function sweepExpired (database: Database): Promise<void> {
-  let deleted: number | undefined
-  do deleted = (await database.run(SWEEP))[0]?.deleted
-  while (deleted)
+  const now = Date.now()
+  await deleteExpiredTokens(database, new Date(now))
+  await deleteSessions(database, 'expiresAt', new Date(now))
+  await deleteSessions(database, 'revokedAt', new Date(now - REVOKED_KEPT_MS))
+  await database.apiKey.deleteMany({ where: { expiresAt: { lt: new Date(now - KEYS_SHOWN_MS) } } })
+  await deleteMailLimits(database, new Date(now - HOUR_MS))
 }
 
-/** Deletes ended sessions, and what has expired, every hour until the app closes. */
+// Each batch goes on after the last row, so that it doesn't read what earlier ones deleted.
+
+async function deleteExpiredTokens ({ refreshToken }: Database, before: Date): Promise<void> {
+  for (let from = new Date(0);;) {
+    const tokens = await refreshToken.findMany({
+      where: { expiresAt: { gte: from, lt: before } },
+      orderBy: { expiresAt: 'asc' },
+      take: BATCH,
+      select: { tokenHash: true, expiresAt: true }
+    })
+    await refreshToken.deleteMany({ where: { tokenHash: { in: tokens.map(({ tokenHash }) => tokenHash) } } })
+    if (tokens.length < BATCH) return
+    from = tokens.at(-1)?.expiresAt as Date
+  }
+}
+
+async function deleteSessions (
+  database: Database,
+  column: 'expiresAt' | 'revokedAt',
+  before: Date
+): Promise<void> {
+  for (let from = new Date(0);;) {
+    const sessions = await database.session.findMany({
+      where: { [column]: { gte: from, lt: before } },
+      orderBy: { [column]: 'asc' },
+      take: BATCH,
+      select: { id: true, expiresAt: true, revokedAt: true }
+    })
+    const ids = sessions.map(({ id }) => id)
+    await deleteTokensOf(database, ids)
+    await database.session.deleteMany({ where: { id: { in: ids } } })
+    if (sessions.length < BATCH) return
+    from = sessions.at(-1)?.[column] as Date
+  }
+}
+
+/** Deletes the refresh tokens of sessions, which would else go with them in one statement, however many. */
+async function deleteTokensOf ({ refreshToken }: Database, sessionIds: string[]): Promise<void> {
+  for (let tokens; tokens === undefined || tokens.length === BATCH;) {
+    tokens = await refreshToken.findMany({
+      where: { sessionId: { in: sessionIds } },
+      take: BATCH,
+      select: { tokenHash: true }
+    })
+    await refreshToken.deleteMany({ where: { tokenHash: { in: tokens.map(({ tokenHash }) => tokenHash) } } })
+  }
+}
+
+/** Deletes limits that have no effect any more. The table is small: it has the addresses of recent mails. */
+async function deleteMailLimits ({ mailLimit }: Database, before: Date): Promise<void> {
+  for (let kept = 0;;) {
+    const limits = await mailLimit.findMany({
+      orderBy: [{ addressHash: 'asc' }, { kind: 'asc' }],
+      skip: kept,
+      take: BATCH
+    })
+    for (const { addressHash, kind, queuedAt } of limits) {
+      const last = queuedAt.at(-1)
+      if (last !== undefined && last >= before) kept++
+      else await mailLimit.deleteMany({ where: { addressHash, kind, queuedAt: { equals: queuedAt } } })
+    }
+    if (limits.length < BATCH) return
+  }
+}
+
+/** Deletes ended sessions, and what has expired, every hour, in one process. */
 export function startSweeps (app: FastifyInstance): void {
-  runPeriodically(
+  runInOneProcess(
     app,
-    { intervalMs: HOUR_MS },
+    { name: 'account_sweep', intervalMs: HOUR_MS },
     async () =>
       await sweepExpired(app.database).catch((error: unknown) =>
         app.log.warn({ err: error }, 'ended sessions could not be deleted; trying again in an hour')

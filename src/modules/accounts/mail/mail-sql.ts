@@ -59,6 +59,3 @@ export const linkMailSql = (kind: string, from: string, isOn = 'true'): string =
     INSERT INTO mails (id, user_id, recipient, kind)
     SELECT mail_id, user_id, email, kind FROM link JOIN ${from} ON id = user_id
   )`
-
-/** The rows of `mail_limits` that have no effect any more. */
-export const OUTDATED_LIMITS = "queued_at[cardinality(queued_at)] < now() - interval '1 hour'"
