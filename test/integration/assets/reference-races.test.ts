@@ -68,7 +68,7 @@ t.test('a deletion waits for a write that is not committed, and then sees it', a
   const writer = await transaction(t)
   await writer.query('SELECT FROM assets WHERE id = $1 FOR KEY SHARE', [asset.id])
   await writer.query(
-    `UPDATE landing_pages SET used_assets = ARRAY[$1::uuid], version = 2, used_assets_version = 2
+    `UPDATE landing_pages SET used_assets = ARRAY[$1::uuid], version = 2, indexed_version = 2
       WHERE id = $2`,
     [asset.id, page.id]
   )

@@ -345,7 +345,8 @@ const ALERTS: Record<string, Case> = {
       'landfall_page_cleanups_total{result="ok"}': '0x120 1x120 2x60'
     },
     silentAt: 150,
-    firesAt: 160
+    firesAt: 160,
+    isOverall: true
   },
   LandfallAccountDeletionsUnfinished: {
     bad: { landfall_unfinished_account_deletions: '1x60' },
