@@ -66,6 +66,16 @@ const LETTER_U = 0x75
 const OPEN_BRACE = 0x7b
 const CLOSE_BRACE = 0x7d
 
+/** Returns the offset of the quote that ends a valid string, or that of the end of the text. */
+function endOfString (text: string, from: number): number {
+  for (let at = text.indexOf('"', from); at !== -1; at = text.indexOf('"', at + 1)) {
+    let backslashes = 0
+    while (text.charCodeAt(at - 1 - backslashes) === BACKSLASH) backslashes++
+    if (backslashes % 2 === 0) return at
+  }
+  return text.length
+}
+
 const ESCAPED = new Set(Array.from('"\\/bfnrt', (letter) => letter.charCodeAt(0)))
 
 /** What follows of a string up to its end, an escape or an error. Faster than a loop for long runs. */
@@ -120,6 +130,23 @@ export class JsonReader {
   /** Moves to the end of the object or array that the token opens. @throws {JsonSyntaxError} */
   skip (): void {
     for (const inside = this.depth; this.depth >= inside;) this.next()
+  }
+
+  /**
+   * Like skip(), but several times as fast, for text that is known to be valid: it looks at strings and
+   * brackets only. Moves to the end of the text if the object or array has no end.
+   */
+  skipValid (): void {
+    const { text } = this
+    let at = this.end
+    for (let open = 1; open > 0 && at < text.length; at++) {
+      const code = text.charCodeAt(at)
+      if (code === QUOTE) at = endOfString(text, at + 1)
+      else if (code === OPEN_BRACE || code === OPEN_BRACKET) open++
+      else if (code === CLOSE_BRACE || code === CLOSE_BRACKET) open--
+    }
+    this.end = Math.min(at, text.length) - 1
+    this.#close()
   }
 
   /** Decodes the token, which is a name or a string. */

@@ -35,6 +35,7 @@ export function findLabel (start: string): string | null {
   }
   try {
     for (let type = reader.next(); type !== 'end'; type = reader.next()) {
+      if (type === 'open' && reader.depth > 1) reader.skipValid()
       if (reader.depth !== 1) continue
       if (type === 'name') {
         name = reader.end - reader.start > MAX_NAME_LENGTH ? undefined : reader.decode()

@@ -48,6 +48,16 @@ t.test('the reader accepts exactly what JSON.parse accepts', async () => {
   })
 })
 
+t.test('skipping a valid object or array ends where reading it ends', async () => {
+  fc.assert(fc.property(containerText, (text) => {
+    const [read, skipped] = [new JsonReader(`[${text},1]`), new JsonReader(`[${text},1]`)]
+    for (const reader of [read, skipped]) for (let n = 0; n < 2; n++) reader.next()
+    read.skip()
+    skipped.skipValid()
+    return read.end === skipped.end && read.depth === skipped.depth && skipped.next() === 'number'
+  }))
+})
+
 const CASES: ReadonlyArray<readonly [text: string, place: string]> = [
   ['', 'line 1, column 1'],
   ['  ', 'line 1, column 3'],
