@@ -76,7 +76,7 @@ export async function buildApp (config: Config, logger?: FastifyBaseLogger): Pro
   try {
     await registerPlugins(app, config)
     await app.register(publicRoutes)
-    await app.register(allOthers)
+    await app.register(otherRoutes)
     await app.ready()
   } catch (error) {
     await app.close()
@@ -176,7 +176,7 @@ async function registerPlugins (app: ReturnType<typeof createInstance>, config: 
  * All routes except the public read. Their hooks are added in this scope. In the outer scope they would also
  * run for public reads, even if they were added later.
  */
-async function allOthers (scope: FastifyInstance): Promise<void> {
+async function otherRoutes (scope: FastifyInstance): Promise<void> {
   scope.addHook('onRequest', refusePipelining)
   coalesceChunks(scope)
   logRequests(scope)

@@ -19,7 +19,7 @@ export async function allowOrigins (scope: FastifyInstance): Promise<void> {
   scope.addHook('onSend', describePreflight)
 }
 
-/** Lets these pages read an error, also of a request without a route, for which no hook has run. */
+/** Lets pages of CORS_ORIGINS read an error. The hooks that do so don't run for a request without a route. */
 export function allowReadingError ({ headers, server }: FastifyRequest, reply: FastifyReply): void {
   const { CORS_ORIGINS } = server.config
   if (CORS_ORIGINS.length === 0) return

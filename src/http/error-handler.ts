@@ -97,15 +97,17 @@ function sendError (error: FastifyError, request: FastifyRequest, reply: Fastify
     else allowReadingError(request, reply)
   }
   if (response.status === 401) {
-    const hasBadToken = BAD_TOKEN_ERRORS.some((one) => error instanceof one) &&
+    // RFC 6750, 3.1: no error code for a request without a token.
+    const isTokenRefused = BAD_TOKEN_ERRORS.some((BadToken) => error instanceof BadToken) &&
       /^Bearer /i.test(request.headers.authorization ?? '')
-    reply.header('www-authenticate', hasBadToken ? 'Bearer error="invalid_token"' : 'Bearer')
+    reply.header('www-authenticate', isTokenRefused ? 'Bearer error="invalid_token"' : 'Bearer')
   }
   if (error instanceof EncodedBodyError) reply.header('accept-encoding', 'identity')
   else if (response.status === 415 && request.method === 'PATCH') {
     reply.header('accept-patch', bodyTypesOf(request).join(', '))
   }
   reply.header('cache-control', 'no-store')
+  // The route may have set headers of a success before it failed.
   return reply
     .code(response.status)
     .removeHeader('content-encoding').removeHeader('content-length').removeHeader('etag').removeHeader('link')

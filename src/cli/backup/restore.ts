@@ -40,6 +40,6 @@ export async function restoreBackup (
   }
   const restore = kind === 'embedded' ? restoreEmbedded : restorePostgresql
   const { rows, problems } = await restore(config, directory, manifest, options)
-  const lost = problems.filter(({ kind }) => kind === 'no file').length
+  const lost = problems.filter((problem) => problem.kind === 'no file').length
   return { assets: rows.size, lost, bytes: sumBytes(rows), problems }
 }

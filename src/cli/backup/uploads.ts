@@ -49,7 +49,7 @@ export async function withEmptyUploads<T> (
 ): Promise<T> {
   return await withUploads(config, async (uploads) => {
     const { store } = uploads
-    const clear = await store.reserve()
+    const clear = await store.prepareRestore()
     if (clear === undefined) {
       throw new BackupError(`${store.place} is not empty: name a new ${
         config.UPLOADS_URL === undefined ? 'folder' : 'bucket or prefix'

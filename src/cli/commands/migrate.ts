@@ -1,6 +1,6 @@
 import { existsSync } from 'node:fs'
 import { join } from 'node:path'
-import { applyMigrations, withSession } from '../../infra/postgres/migrate.ts'
+import { applyMigrations, withMigrationSession } from '../../infra/postgres/migrate.ts'
 import { MigrationError, migrationStates,
   pendingMigrations } from '../../infra/postgres/migration-repository.ts'
 import type { StatementRunner } from '../../infra/postgres/statement.ts'
@@ -46,11 +46,11 @@ export async function previewMigrations (): Promise<number> {
 
 async function inspectDatabase<T> (inspect: (database: StatementRunner) => Promise<T>): Promise<T> {
   const { DATABASE_URL: url, DATA_DIR: dataDir } = loadCommandConfig()
-  if (url !== undefined) return await withSession(url, {}, inspect)
+  if (url !== undefined) return await withMigrationSession(url, {}, inspect)
   if (!existsSync(join(dataDir, 'postgres'))) return await inspect({ run: async () => [] }) // not created yet
   return await withEmbeddedDatabase(
     dataDir,
     inspect,
-    async (connection) => await withSession(connection, {}, inspect)
+    async (connection) => await withMigrationSession(connection, {}, inspect)
   )
 }

@@ -77,7 +77,7 @@ export async function remove (givenEmail: string, { json = false }: Options): Pr
   })
 }
 
-/** Finishes a deletion that has begun, and otherwise says who will. */
+/** Finishes a deletion that has begun. If that fails, the error says that the service will finish it. */
 async function deleteContent (
   config: Config,
   database: StatementRunner,

@@ -32,8 +32,8 @@ interface Connection {
   readonly socket: Socket
   /** The address and the account of the last response that was counted. */
   owners: readonly string[]
-  /** Whether it has answers with bytes of their own. */
-  hasOwnBytes: boolean
+  /** Whether it has responses whose bytes are not counted in parts. */
+  hasUnsharedBytes: boolean
   /** Public reads that wait for their turn. */
   waitingReads: number
   /** Objects that the responses share with others, and functions that return their sizes. */
@@ -48,7 +48,7 @@ interface Connection {
 
 /**
  * Counts the memory of responses that clients haven't taken, and closes connections that hold too much of it.
- * A sweep over all connections does that, so that public reads needn't.
+ * A sweep does this once a second, which costs public reads less than measuring each response.
  */
 export class UnreadResponses {
   readonly #maxBytes: number
@@ -80,7 +80,7 @@ export class UnreadResponses {
     this.#connections.set(socket, {
       socket,
       owners: [],
-      hasOwnBytes: false,
+      hasUnsharedBytes: false,
       waitingReads: 0,
       parts: new Map(),
       unsent: 0,
@@ -96,7 +96,7 @@ export class UnreadResponses {
     const connection = this.#connections.get(socket)
     if (connection === undefined) return
     connection.owners = owners
-    connection.hasOwnBytes = true
+    connection.hasUnsharedBytes = true
     connection.parts.clear()
     this.#grow(bytes)
   }
@@ -154,11 +154,14 @@ export class UnreadResponses {
   #measure (connection: Connection, now: number): void {
     const { socket, parts } = connection
     const { writableLength: unsent } = socket
-    if (unsent === 0 && (connection.hasOwnBytes || parts.size > 0) && currentResponse(socket) === undefined) {
-      connection.hasOwnBytes = false
+    if (
+      unsent === 0 && (connection.hasUnsharedBytes || parts.size > 0) && currentResponse(socket) === undefined
+    ) {
+      connection.hasUnsharedBytes = false
       parts.clear()
     }
-    connection.held = (connection.hasOwnBytes ? unsent : 0) + connection.waitingReads * WAITING_READ_BYTES
+    connection.held = (connection.hasUnsharedBytes ? unsent : 0) +
+      connection.waitingReads * WAITING_READ_BYTES
     for (const [part, size] of parts) {
       if (!this.#parts.has(part)) connection.held += size()
       this.#parts.add(part)

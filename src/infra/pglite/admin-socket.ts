@@ -10,7 +10,7 @@ import { positional, type Statement, type StatementRunner, type Values } from '.
 /** The name of the socket, in the folder that <dataDir>/socket-folder names. */
 export const ADMIN_SOCKET = 'admin'
 
-/** A statement with PostgreSQL's placeholders, because the command line may be of another release. */
+/** A statement with `$1`, not `:name`, as a service or command line of another release understands it. */
 interface Request {
   readonly text: string
   readonly name: string

@@ -25,7 +25,7 @@ export interface EmbeddedDatabase {
 export const RESTORING = 'restoring'
 const PORT = 5432
 const CLOSE_TIMEOUT_MS = 5_000
-/** The longest path of a Unix socket that every system allows. */
+/** The longest path of a Unix socket that every system allows, in bytes (macOS). */
 const MAX_SOCKET_PATH = 103
 const SOCKET_FOLDER = /^\/[^\0\n]*\/landfall-\w{6}$/
 

@@ -49,7 +49,7 @@ export async function applyMigrations (
   options: MigrateOptions = {}
 ): Promise<string[]> {
   const migrations = options.migrations ?? await readMigrations()
-  return await withSession(connection, options, async (session) => {
+  return await withMigrationSession(connection, options, async (session) => {
     // The usual case: no migration is pending. It needs no lock and works on a read-only database.
     if ((await pendingMigrations(session, migrations)).length === 0) return []
     if (typeof connection === 'string') await requireDirectConnection(session)
@@ -79,7 +79,7 @@ export async function applyMigrations (
  * @throws {MigrationError} if a migration is pending, failed or was edited, or the database can't be reached
  */
 export async function requireMigrated (connection: Connection, options: MigrateOptions = {}): Promise<void> {
-  const pending = await withSession(
+  const pending = await withMigrationSession(
     connection,
     options,
     async (session) => await pendingMigrations(session, options.migrations)
@@ -119,11 +119,11 @@ class MigrationSession implements StatementRunner {
 }
 
 /**
- * Runs `action` on one connection of the database, whatever migrations it has.
+ * Runs `action` on one connection. Works on a database of any release, also on an empty one.
  *
  * @throws {MigrationError} if the database can't be reached, or the action fails
  */
-export async function withSession<T> (
+export async function withMigrationSession<T> (
   connection: Connection,
   { connectTimeoutMs = 10_000 }: MigrateOptions,
   action: (session: MigrationSession) => Promise<T>

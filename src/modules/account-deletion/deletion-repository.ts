@@ -63,10 +63,10 @@ export async function beginDeletion (
 /** A deletion that no process works on. */
 const unclaimed = () => ({ OR: [{ claimedUntil: null }, { claimedUntil: { lt: new Date() } }] })
 
-/** Finds all users whose deletion has begun and isn't finished, and how many of them no process works on. */
+/** Counts the unfinished deletions, and lists the users of those that no process works on. */
 export async function findBegunDeletions (
   database: Database
-): Promise<{ unfinished: number, unclaimed: number[] }> {
+): Promise<{ unfinishedCount: number, unclaimed: number[] }> {
   const users: number[] = []
   for (;;) {
     const found = await database.accountDeletion.findMany({
@@ -78,7 +78,7 @@ export async function findBegunDeletions (
     users.push(...found.map(({ userId }) => userId))
     if (found.length < DELETIONS_PER_QUERY) break
   }
-  return { unfinished: await database.accountDeletion.count(), unclaimed: users }
+  return { unfinishedCount: await database.accountDeletion.count(), unclaimed: users }
 }
 
 /** How long a claim on a deletion holds, unless it is renewed. */
@@ -91,7 +91,7 @@ export async function claimDeletion (database: Database, userId: number): Promis
   return count > 0
 }
 
-/** Extends the claim of this process; with `until`, ends it then. */
+/** Extends the claim of this process. `until` = null gives it up. */
 export async function extendClaim (
   database: Database,
   userId: number,

@@ -23,8 +23,8 @@ const MAX_WAIT_MS = 2000
 /** The deletions of accounts by this process. */
 export class AccountDeletions {
   readonly counts = { begun: 0, finished: 0, failed: 0 }
-  /** The deletions that this process found unfinished when it last looked. */
-  unfinished = 0
+  /** How many unfinished deletions this process found when it last looked. */
+  unfinishedCount = 0
   readonly #app: FastifyInstance
   /** The users whose deletion an error has interrupted in this process. Their pages may still be public. */
   readonly #interrupted = new Set<number>()
@@ -36,8 +36,8 @@ export class AccountDeletions {
   }
 
   /**
-   * Starts a deletion that has begun. Resolves when it is finished or has failed, but not long after readers
-   * get a 404 for all pages.
+   * Starts a deletion that has begun. Resolves when it is finished or has failed, and at the latest two
+   * seconds after its pages are hidden.
    */
   async start (userId: number): Promise<void> {
     await new Promise<void>((resolve) => {
@@ -115,8 +115,8 @@ export async function resumeDeletions (
   signal?: AbortSignal
 ): Promise<void> {
   try {
-    const { unfinished, unclaimed } = await findBegunDeletions(database)
-    accountDeletions.unfinished = unfinished
+    const { unfinishedCount, unclaimed } = await findBegunDeletions(database)
+    accountDeletions.unfinishedCount = unfinishedCount
     for (const userId of unclaimed) {
       if (signal?.aborted === true) break
       await accountDeletions.finish(userId, signal)
@@ -148,7 +148,7 @@ export default fp(async (app) => {
     name: 'landfall_unfinished_account_deletions',
     help: 'Unfinished deletions of accounts that this process found when it last looked',
     aggregator: 'max'
-  }, () => deletions.unfinished)
+  }, () => deletions.unfinishedCount)
   runPeriodically(app, { intervalMs: INTERVAL_MS, extraAfterMs: START_DELAY_MS }, async (signal) => {
     await resumeDeletions(app, signal)
   })

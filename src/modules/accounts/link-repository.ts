@@ -71,8 +71,8 @@ export async function resetPassword (
 }
 
 /**
- * Confirms the address of the user who got a link. Revokes all other sessions and all keys, because somebody
- * else may have signed up with the address.
+ * Confirms the address of the user who got a link. Revokes all sessions except `keptSession`, and all
+ * keys, because somebody else may have signed up with the address.
  *
  * @param keptSession has no effect if it belongs to another user
  * @returns undefined when the link can't be used any more

@@ -177,10 +177,10 @@ onEachStore('an empty store that is reserved for a restore has no owner', async 
   t.teardown(() => store.close())
   const owner = await store.owner()
   t.type(owner, 'string')
-  t.equal(await store.reserve(), undefined, 'a store with files cannot be reserved')
+  t.equal(await store.prepareRestore(), undefined, 'a store with files cannot be restored into')
   t.equal(await store.owner(), owner)
   await store.remove(key)
-  t.ok(await store.reserve())
+  t.ok(await store.prepareRestore())
   t.equal(await store.owner(), undefined)
 })
 

@@ -207,7 +207,7 @@ export class DiskStore implements FileStore {
     return await copyRegularFile(path, this.#path(key))
   }
 
-  async reserve (): Promise<(() => Promise<void>) | undefined> {
+  async prepareRestore (): Promise<(() => Promise<void>) | undefined> {
     const existed = existsSync(this.folder)
     await makeFolder(this.folder, PRIVATE)
     const visible = async () => (await readdir(this.folder)).filter((name) => !name.startsWith('.'))

@@ -126,7 +126,7 @@ export interface FileStore {
    *
    * @returns a function that removes everything stored since; undefined when the storage isn't empty
    */
-  reserve(): Promise<(() => Promise<void>) | undefined>
+  prepareRestore(): Promise<(() => Promise<void>) | undefined>
 
   /** Syncs the files that were copied in, so that they survive a crash. */
   sync(signal?: AbortSignal): Promise<void>

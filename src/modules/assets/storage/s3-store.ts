@@ -157,10 +157,10 @@ export class S3Store implements FileStore {
 
   async *stemsWithVariants (): AsyncGenerator<string> {
     const folder = `${VARIANTS_FOLDER}/`
-    const start = this.#bucket.prefix.length + folder.length
+    const stemStart = this.#bucket.prefix.length + folder.length
     for await (const { CommonPrefixes = [] } of this.#list(folder)) {
       for (const { Prefix = '' } of CommonPrefixes) {
-        const stem = Prefix.slice(start, -1)
+        const stem = Prefix.slice(stemStart, -1)
         if (isPublicId(stem)) yield stem
       }
     }
@@ -238,7 +238,7 @@ export class S3Store implements FileStore {
     return staged.byteSize
   }
 
-  async reserve (): Promise<(() => Promise<void>) | undefined> {
+  async prepareRestore (): Promise<(() => Promise<void>) | undefined> {
     if ((await this.keys().next()).done !== true) return undefined
     await this.#delete(OWNER)
     return async () => {

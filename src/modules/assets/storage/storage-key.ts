@@ -134,6 +134,8 @@ export function storagePath (name: string): string {
 /**
  * Returns the Content-Disposition of a file (RFC 6266). A download keeps its name: in ASCII for old clients,
  * and encoded as RFC 8187 says.
+ *
+ * @param filename undefined if the database could not be asked
  */
 export function contentDisposition ({ inline }: Presentation, filename?: string): string {
   if (inline) return 'inline'

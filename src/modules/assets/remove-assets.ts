@@ -12,7 +12,7 @@ export interface RemovedAssets {
   readonly assets: number
   /** Files that were gone already. */
   readonly missing: number
-  /** Assets that stay, because their files could not be removed. The file store has logged why. */
+  /** Assets whose files could not be removed, as the file store has logged. They keep their rows. */
   readonly failed: number
 }
 
