@@ -175,8 +175,11 @@ function nameStatement (text: string): string {
 }
 
 function findName (text: string): string {
-  // A WITH query is named after its last part that changes data: the earlier ones prepare it.
-  const change = [...text.matchAll(CHANGES)].at(-1)
+  // A WITH query is named after the part that its rows come from, or else after its last change of data: the
+  // earlier ones prepare it.
+  const source = /\bFROM\s+(\w+)\s*$/i.exec(text)?.[1]
+  const part = source === undefined ? -1 : text.indexOf(`${source} AS (`)
+  const change = [...text.slice(Math.max(part, 0)).matchAll(CHANGES)].at(part === -1 ? -1 : 0)
   const [, verb, table] = change ?? /\b(SELECT)\b[^]*?\bFROM\s+([\w."]+)/i.exec(text) ?? []
   if (verb === undefined || table === undefined) {
     return /^\s*(\w+)/.exec(text)?.[1]?.toUpperCase() ?? 'statement'
