@@ -1,7 +1,8 @@
 -- All pages lack a summary. The service indexes them in the background.
 INSERT INTO unindexed_pages (page_id, user_id) SELECT id, user_id FROM landing_pages ON CONFLICT DO NOTHING;
 
--- As before, but finds the pages by the index, and those that aren't indexed in their table.
+-- As before, but finds the pages by the index, and those that aren't indexed in their table. MATERIALIZED: else
+-- PostgreSQL may look at all pages of the owner.
 CREATE OR REPLACE FUNCTION "delete_asset_used_by"("asset" UUID, "owner" INTEGER, "pages" UUID[], "most" INTEGER)
 RETURNS TABLE ("key" TEXT, "is_deleted" BOOLEAN) LANGUAGE plpgsql VOLATILE AS $$
 BEGIN
@@ -10,7 +11,8 @@ BEGIN
     RETURN;
   END IF;
   "is_deleted" := "pages" = ARRAY(
-    SELECT id FROM landing_pages WHERE user_id = "owner" AND used_assets @> ARRAY["asset"] ORDER BY id DESC LIMIT "most"
+    WITH used AS MATERIALIZED (SELECT id, user_id FROM landing_pages WHERE used_assets @> ARRAY["asset"])
+    SELECT id FROM used WHERE user_id = "owner" ORDER BY id DESC LIMIT "most"
   ) AND NOT EXISTS (SELECT FROM unindexed_pages WHERE user_id = "owner");
   IF "is_deleted" THEN
     DELETE FROM assets WHERE assets.id = "asset";

@@ -47,14 +47,13 @@ export const findKeysOf = async (
     return assets.map(({ storageKey }) => storageKey)
   })
 
-// One statement, and MATERIALIZED: else PostgreSQL may look at all pages of the user, in the order of ids.
+// One statement, and MATERIALIZED: else PostgreSQL may look at all pages of the user.
 const FIND = statement<ReferencingPage & { count: number }>(`
   WITH used AS MATERIALIZED (
-    SELECT id, public_id FROM landing_pages
-    WHERE user_id = :userId::integer AND used_assets @> ARRAY[:assetId::uuid]
+    SELECT id, public_id, user_id FROM landing_pages WHERE used_assets @> ARRAY[:assetId::uuid]
   )
-  SELECT id, public_id AS "publicId", (SELECT count(*) FROM used)::integer AS count
-  FROM used ORDER BY id DESC LIMIT ${MAX_REFERENCES}`)
+  SELECT id, public_id AS "publicId", (count(*) OVER ())::integer AS count
+  FROM used WHERE user_id = :userId::integer ORDER BY id DESC LIMIT ${MAX_REFERENCES}`)
 
 /** Finds the pages of a user that use an asset; undefined if the references of a page are unknown. */
 export async function findKnownReferences (
