@@ -1,7 +1,7 @@
 -- All pages lack a summary. The service indexes them in the background.
 INSERT INTO unindexed_pages (page_id, user_id) SELECT id, user_id FROM landing_pages ON CONFLICT DO NOTHING;
 
--- As before, but finds the pages by the index, and those that aren't indexed in their table. MATERIALIZED: else
+-- As before, but finds the pages by the partial index, and those that aren't indexed in their table. MATERIALIZED: else
 -- PostgreSQL may look at all pages of the owner.
 CREATE OR REPLACE FUNCTION "delete_asset_used_by"("asset" UUID, "owner" INTEGER, "pages" UUID[], "most" INTEGER)
 RETURNS TABLE ("key" TEXT, "is_deleted" BOOLEAN) LANGUAGE plpgsql VOLATILE AS $$
@@ -11,7 +11,9 @@ BEGIN
     RETURN;
   END IF;
   "is_deleted" := "pages" = ARRAY(
-    WITH used AS MATERIALIZED (SELECT id, user_id FROM landing_pages WHERE used_assets @> ARRAY["asset"])
+    WITH used AS MATERIALIZED (
+      SELECT id, user_id FROM landing_pages WHERE used_assets @> ARRAY["asset"] AND used_assets <> '{}'
+    )
     SELECT id FROM used WHERE user_id = "owner" ORDER BY id DESC LIMIT "most"
   ) AND NOT EXISTS (SELECT FROM unindexed_pages WHERE user_id = "owner");
   IF "is_deleted" THEN

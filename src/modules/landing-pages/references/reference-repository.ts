@@ -50,7 +50,8 @@ export const findKeysOf = async (
 // One statement, and MATERIALIZED: else PostgreSQL may look at all pages of the user.
 const FIND = statement<ReferencingPage & { count: number }>(`
   WITH used AS MATERIALIZED (
-    SELECT id, public_id, user_id FROM landing_pages WHERE used_assets @> ARRAY[:assetId::uuid]
+    SELECT id, public_id, user_id FROM landing_pages
+    WHERE used_assets @> ARRAY[:assetId::uuid] AND used_assets <> '{}'
   )
   SELECT id, public_id AS "publicId", (count(*) OVER ())::integer AS count
   FROM used WHERE user_id = :userId::integer ORDER BY id DESC LIMIT ${MAX_REFERENCES}`)
