@@ -28,6 +28,8 @@ export interface Replica {
 export class ObservedStore implements LeaseStore {
   readonly #store: LeaseStore
   asked = 0
+  /** Number of lookups of what processes handed over. */
+  lookups = 0
   /** Number of requests without a response. */
   underWay = 0
   readonly windows = new Set<number>()
@@ -73,6 +75,7 @@ export class ObservedStore implements LeaseStore {
   }
 
   async handedOver (window: WindowOfClient): Promise<ReadonlyMap<string, ClientWindow | undefined>> {
+    this.lookups++
     return await this.#store.handedOver(window)
   }
 

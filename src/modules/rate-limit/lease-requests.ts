@@ -67,7 +67,8 @@ export class LeaseRequests {
     const { max } = this.#options
     const window = { ...this.#options, key }
     const hasDeparted = (store.members?.departed.length ?? 0) > 0
-    const handedOver = hasDeparted ? await store.handedOver(window) : NOTHING_HANDED_OVER
+    const loadsHandovers = hasDeparted && lease.isShort
+    const handedOver = loadsHandovers ? await store.handedOver(window) : NOTHING_HANDED_OVER
     const reserve = store.hearsRecalls && !lease.recallPending ? lease.nextReserve : 0
     const needed = lease.waiting.length
     const held = lease.localFrom >= 0 ? 0 : lease.left
@@ -93,6 +94,8 @@ export class LeaseRequests {
       : -1
     if (response.granted >= needed) return 'continue'
     lease.reporters = response.reporters
+    lease.isShort = true
+    if (hasDeparted && !loadsHandovers) return 'continue'
     const open = this.#openShares(lease, handedOver, sentAt)
     if (open.reads < openShares || (response.withheld && open.alive === 0)) return 'continue'
     return response.others + open.alive > 0 ? 'recalled' : 'exhausted'

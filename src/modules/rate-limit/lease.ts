@@ -22,6 +22,11 @@ export class Lease {
   previousEnd = -Infinity
   /** The processes that have reported their shares of this window, as far as this one knows. */
   reporters: ReadonlySet<string> = NONE
+  /**
+   * Whether reads had to wait. Until then, the shares of processes that have shut down count as open: to load
+   * what they handed over costs a command for each client.
+   */
+  isShort = false
   /** Whether Redis has lost the window, so that all processes have to report before reads are granted. */
   isLost = false
   /** Whether reads of a lost window are granted although a process that seems alive has not reported. */

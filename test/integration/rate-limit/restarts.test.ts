@@ -90,6 +90,29 @@ t.test('a client gets exactly its limit while processes are restarted under its 
   }
 })
 
+t.test('a client that has spent its limit gets no read from a process that starts afterwards', async (t) => {
+  const url = await claimRedis(t)
+  const offset = settableClock(t)
+  const replicas = await startReplicas(t, [url, url], { shares: true })
+  await pass(offset, 65, replicas)
+  const [stopping, staying] = replicas as [Replica, Replica]
+  const limits = replicas.map((replica) => replica.limit(30))
+  const clients = Array.from({ length: 18 }, (_, client) => `client ${client}`)
+  for (const [index, client] of clients.entries()) t.equal(await spend(limits[index % 2], client), 30)
+  const [next] = await startReplicas(t, [url], { shares: true, channelOf: staying })
+  await next!.members.start()
+  await stop(stopping, [limits[0] as LeasedLimit])
+  const limit = next!.limit(30)
+  for (const client of clients) {
+    await pass(offset, 3, [staying, next!])
+    t.notOk(await take(limit, client), `${client}, within its minute`)
+  }
+  const { store } = next as Replica
+  store.lookups = 0
+  t.equal(await spend(limit, 'new', 5), 5)
+  t.equal(store.lookups, 0, 'what the stopped process left is loaded when a client approaches its limit')
+})
+
 t.test('a client is not refused while a process with very many leases stops', async (t) => {
   const url = await claimRedis(t)
   const replicas = await startSharing(t, [url, url])
