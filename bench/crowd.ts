@@ -1,5 +1,5 @@
 import { setTimeout as sleep } from 'node:timers/promises'
-import { read, type Contender, type Target } from './contender.ts'
+import { read, type Contender, type Context, type Target } from './contender.ts'
 import { ADDRESS } from './generators/load.ts'
 import type { Load, Request } from './generators/types.ts'
 import { exactly, ourServer, plain, small } from './ours.ts'
@@ -12,6 +12,9 @@ const ADDRESSES = 1_000_000
 const WARM_UP_TURNS = 30
 /** For the others, so that V8 has compiled what a crowd needs. */
 const SHORT_WARM_UP_TURNS = 10
+/** Before a turn in the first minute, so that V8 has compiled the most. */
+const RESTART_WARM_UP_MS = 3000
+const RESTART_WARM_UP_CONNECTIONS = 16
 const SHARE_TIMEOUT_MS = 120_000
 const POLL_MS = 500
 const SHARE = /^landfall_limit_share\{[^}]*tier="public"[^}]*\} (\S+)$/m
@@ -23,13 +26,24 @@ const TARGETS: Target[] = [
 /** Only for the crowd with the long warm-up: in a few seconds no server meets a million addresses. */
 const MEMORY: Target = { metric: 'rss', of: 'ours-2k', atMost: 100 }
 
-/** The crowd, and the same from allowed hosts. The first one is the case that matters. */
+/** For a process that was restarted before the turn, as in a deployment: it has no share of the limit. */
+const FIRST_MINUTE_TARGETS: Target[] = [
+  { metric: 'rate', of: 'bare-2k', atLeast: 0.8 },
+  { metric: 'redis', atMost: 2 }
+]
+
+/** The crowd, and variants of it. The first one is the case that matters. */
 export function crowdContenders (): [Contender, ...Contender[]] {
   return [
     {
       ...crowd('crowd', 'a million addresses', 'ours-crowd'),
       warmUpTurns: WARM_UP_TURNS,
       targets: [...TARGETS, MEMORY]
+    },
+    {
+      ...crowd('crowd-first', 'a million addresses, first minute of a process', 'ours-crowd-first'),
+      prepare: restart,
+      targets: FIRST_MINUTE_TARGETS
     },
     {
       ...crowd('crowd-name', 'a million addresses, allowed name', 'ours-crowd-name', {
@@ -92,6 +106,21 @@ function crowd (id: string, name: string, server: string, settings: Record<strin
     },
     prepare: waitForShare
   }
+}
+
+/** Restarts the service, and reads from it for a few seconds. */
+async function restart ({ seed }: Context, server: Server): Promise<void> {
+  await server.restart()
+  const url = `http://127.0.0.1:${server.port}/landing_pages/${seed.small.publicId}`
+  const until = Date.now() + RESTART_WARM_UP_MS
+  let reads = 0
+  await Promise.all(Array.from({ length: RESTART_WARM_UP_CONNECTIONS }, async () => {
+    while (Date.now() < until) {
+      const number = reads++
+      const address = `198.18.${number >> 8 & 255}.${number & 255}`
+      await (await fetch(url, { headers: { 'X-Forwarded-For': address } })).arrayBuffer()
+    }
+  }))
 }
 
 /**

@@ -24,6 +24,8 @@ export interface Server {
   hasEnded(): boolean
   /** Shuts it down. */
   stop(): Promise<void>
+  /** Shuts it down and starts it again, with the same settings. */
+  restart(): Promise<void>
 }
 
 export interface ServerCommand {
@@ -47,16 +49,15 @@ export async function startServer (
 ): Promise<Server> {
   port ??= await freePort()
   const log = join(guardian.folder, `${name.replace(/\W+/g, '-')}-${port}.log`)
-  const child = launch(
-    pinned(command, cores),
-    { HOST: '127.0.0.1', PORT: String(port), ...env },
-    log,
-    guardian
-  )
+  const start = (): ChildProcess =>
+    launch(pinned(command, cores), { HOST: '127.0.0.1', PORT: String(port), ...env }, log, guardian)
+  let child = start()
   const server: Server = {
     name,
     port,
-    pid: child.pid ?? -1,
+    get pid () {
+      return child.pid ?? -1
+    },
     env,
     turns: [],
     lastWords: () =>
@@ -70,19 +71,27 @@ export async function startServer (
       const patience = setTimeout(() => child.kill('SIGKILL'), STOP_TIMEOUT_MS)
       await exited
       clearTimeout(patience)
+    },
+    async restart () {
+      await server.stop()
+      child = start()
+      await untilConnected(server)
     }
   }
+  await untilConnected(server)
+  return server
+}
+
+async function untilConnected (server: Server): Promise<void> {
+  const { name, port } = server
   const deadline = Date.now() + START_TIMEOUT_MS
   while (!await takesConnections(port)) {
-    if (server.hasEnded() || child.pid === undefined) {
-      throw new Error(`${name} did not start: ${server.lastWords()}`)
-    }
+    if (server.hasEnded() || server.pid < 0) throw new Error(`${name} did not start: ${server.lastWords()}`)
     if (Date.now() > deadline) {
       throw new Error(`${name} took no connection within ${START_TIMEOUT_MS / 1000} s: ${server.lastWords()}`)
     }
     await sleep(25)
   }
-  return server
 }
 
 function launch (
