@@ -4,8 +4,8 @@ import type { FastifyReply } from 'fastify'
 // Cursor pagination of all lists, newest first. Ids are UUIDs of version 7, which sort by creation time, or
 // numbers in the form of a UUID.
 
-const DEFAULT_LIMIT = 50
-const MAX_LIMIT = 100
+export const DEFAULT_LIMIT = 50
+export const MAX_LIMIT = 100
 
 /** 16 bytes in base64url: 22 characters. The last 4 bits of the last character are zero. */
 const CURSOR = '^[A-Za-z0-9_-]{21}[AQgw]$'
@@ -41,12 +41,16 @@ export const NEWEST = 'ffffffff-ffff-ffff-ffff-ffffffffffff'
 /** The page that a valid query asks for. */
 export const pageOf = ({ limit = DEFAULT_LIMIT, cursor }: Static<typeof PageQuery>): Page => ({
   limit,
-  before: cursor === undefined ? undefined : decodeCursor(cursor)
+  before: cursor === undefined ? undefined : idOf(Buffer.from(cursor, 'base64url'))
 })
 
-/** The Link to the records older than `lastId`. It is relative, so that tokens stay on their host. */
-export const nextLink = (listPath: string, page: Page, lastId: string): string =>
-  `<${listPath}?limit=${page.limit}&cursor=${encodeCursor(lastId)}>; rel="next"`
+/** The Link to the next part of a list. It is relative, so that tokens stay on their host. */
+export const linkTo = (listPath: string, parameters: object): string =>
+  `<${listPath}?${new URLSearchParams({ ...parameters })}>; rel="next"`
+
+/** The Link to the records older than `lastId`. */
+export const nextLink = (listPath: string, { limit }: Page, lastId: string): string =>
+  linkTo(listPath, { limit, cursor: cursorOf(lastId) })
 
 /**
  * Returns the records of a page, and adds the Link to the next one if there is one.
@@ -81,9 +85,10 @@ export function idAsNumber (id: string): bigint {
   return number > MAX_BIGINT ? MAX_BIGINT : number
 }
 
-const encodeCursor = (id: string): string => Buffer.from(id.replaceAll('-', ''), 'hex').toString('base64url')
+/** @param more what a cursor has in addition to an id */
+export const cursorOf = (id: string, more = ''): string =>
+  Buffer.concat([Buffer.from(id.replaceAll('-', ''), 'hex'), Buffer.from(more)]).toString('base64url')
 
-function decodeCursor (cursor: string): string {
-  const hex = Buffer.from(cursor, 'base64url').toString('hex')
-  return hex.replace(/^(.{8})(.{4})(.{4})(.{4})/, '$1-$2-$3-$4-')
-}
+/** Returns the id at the start of a cursor. */
+export const idOf = (cursor: Buffer): string =>
+  cursor.toString('hex', 0, 16).replace(/^(.{8})(.{4})(.{4})(.{4})/, '$1-$2-$3-$4-')

@@ -433,7 +433,7 @@ export interface paths {
             cookie?: never;
         };
         /**
-         * List the caller's Landing Pages without their documents, newest first
+         * List the caller's Landing Pages without their documents
          * @description For an overview of many pages: what each is called, how large it is and how often it is read.
          */
         get: operations["listLandingPageSummaries"];
@@ -453,7 +453,7 @@ export interface paths {
             cookie?: never;
         };
         /**
-         * List the caller's Landing Pages, newest first
+         * List the caller's Landing Pages
          * @description If the documents are large, a response may have fewer than `limit` records even though there are more. The `Link` header contains the URL of the next records.
          */
         get: operations["listLandingPages"];
@@ -6977,10 +6977,14 @@ export interface operations {
     listLandingPageSummaries: {
         parameters: {
             query?: {
-                /** @description Cursor of the next page, from the Link header of the previous response */
+                /** @description Cursor of the next page, from the Link header of the previous response with this `sort` */
                 cursor?: string;
                 /** @description Maximum number of records in the response */
                 limit?: number;
+                /** @description Include only records with this text in the label or the `public_id`. Case and accents do not count. A response may have fewer than `limit` records, or none, and still a `Link` to more. */
+                q?: string;
+                /** @description `created`: newest first; `updated`: latest change first; `label`: by label, A to Z; pages without one first */
+                sort?: "created" | "updated" | "label";
             };
             header?: never;
             path?: never;
@@ -7137,10 +7141,14 @@ export interface operations {
     listLandingPages: {
         parameters: {
             query?: {
-                /** @description Cursor of the next page, from the Link header of the previous response */
+                /** @description Cursor of the next page, from the Link header of the previous response with this `sort` */
                 cursor?: string;
                 /** @description Maximum number of records in the response */
                 limit?: number;
+                /** @description Include only records with this text in the label or the `public_id`. Case and accents do not count. A response may have fewer than `limit` records, or none, and still a `Link` to more. */
+                q?: string;
+                /** @description `created`: newest first; `updated`: latest change first; `label`: by label, A to Z; pages without one first */
+                sort?: "created" | "updated" | "label";
             };
             header?: never;
             path?: never;

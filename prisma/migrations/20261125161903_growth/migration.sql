@@ -4,12 +4,12 @@ ALTER TABLE "account_deletions" ADD COLUMN     "claimed_until" TIMESTAMPTZ(3);
 -- AlterTable
 ALTER TABLE "landing_pages" ADD COLUMN     "indexed_version" BIGINT;
 
--- CreateTable
+-- CreateTable. The order of the collation "C" is the same on all servers, and no upgrade of a library changes it.
 CREATE TABLE "landing_page_summaries" (
     "page_id" UUID NOT NULL,
     "user_id" INTEGER NOT NULL,
     "label" TEXT,
-    "search_text" TEXT NOT NULL,
+    "search_text" TEXT COLLATE "C" NOT NULL,
     "updated_at" TIMESTAMPTZ(3) NOT NULL,
 
     CONSTRAINT "landing_page_summaries_pkey" PRIMARY KEY ("page_id")
@@ -32,7 +32,7 @@ CREATE TABLE "periodic_tasks" (
 );
 
 -- CreateIndex
-CREATE INDEX "landing_page_summaries_user_id_page_id_idx" ON "landing_page_summaries"("user_id", "page_id");
+CREATE INDEX "landing_page_summaries_user_id_page_id_idx" ON "landing_page_summaries"("user_id", "page_id" DESC NULLS LAST);
 
 -- CreateIndex
 CREATE INDEX "landing_page_summaries_user_id_updated_at_page_id_idx" ON "landing_page_summaries"("user_id", "updated_at", "page_id");

@@ -1,1 +1,1 @@
-CREATE INDEX CONCURRENTLY "assets_user_id_filename_idx" ON "assets"("user_id", "search_form"("filename"), "id");
+CREATE INDEX CONCURRENTLY "assets_user_id_filename_idx" ON "assets"("user_id", "search_form"("filename") COLLATE "C", "id");

@@ -1,58 +1,137 @@
+import { MAX_LIMIT } from '../../http/pagination.ts'
+import { cursorAfter, valueOf, type SortedPage } from '../../http/sorted-lists.ts'
 import type { Database } from '../../infra/postgres/database.ts'
-import { NEWEST, type Page } from '../../http/pagination.ts'
 import { statement } from '../../infra/postgres/statement.ts'
+import { containsSql, listSql, NEWEST_FIRST, splitRows,
+  type WalkedRow } from '../../infra/postgres/walk-sql.ts'
 import type { LandingPage } from './landing-page-repository.ts'
 import { START_LENGTH } from './label.ts'
 import { STEP_MS } from './read-count-repository.ts'
 
 /** A page without its document. */
-interface MeasuredPage {
+interface ListedPage {
   readonly id: string
   readonly publicId: string
-  /** The first characters of the document. */
-  readonly start: string
+  readonly label: string | null
+  /** The first characters of the document, in which the label is. Null if the label is known. */
+  readonly start: string | null
   readonly byteSize: number
   readonly version: bigint
   readonly createdAt: Date
   readonly updatedAt: Date
 }
 
+interface Row extends ListedPage, WalkedRow {
+  readonly sortedAt: Date | null
+  readonly searchText: string | null
+}
+
 /** A page without its document, and how often it is read. */
-export interface PageSummary extends MeasuredPage {
+export interface PageSummary extends ListedPage {
   /** The reads in each of the hours, with 304s. */
   readonly reads: readonly number[]
 }
 
+/** What lists of pages are sorted by. */
+export const PAGE_SORTS = {
+  created: 'newest first',
+  updated: 'latest change first',
+  label: 'by label, A to Z; pages without one first'
+}
+type PageListPage = SortedPage<keyof typeof PAGE_SORTS>
+
 /** A list with more bytes of documents ends early, with a link to the rest. */
 const MAX_LIST_BYTES = 512 * 1024
 
-/** Prisma can't measure documents, nor read only their beginnings. */
-const MEASURE = statement<MeasuredPage>(`
-  SELECT id, public_id AS "publicId", left(current_data, :startLength::integer) AS start,
-    octet_length(current_data) AS "byteSize", version, created_at AS "createdAt", updated_at AS "updatedAt"
-  FROM landing_pages WHERE user_id = :userId::integer AND id < :before::uuid
-  ORDER BY id DESC LIMIT :limit::integer + 1`)
+const SUMMARIES = {
+  table: 'landing_page_summaries',
+  columns: 'page_id AS id, search_text AS "searchText", updated_at AS "sortedAt"'
+}
 
-/**
- * Lists pages, newest first. Returns fewer than `limit` pages if the documents are large. `nextBefore` is the
- * `before` of the next list; it is undefined when there are no more pages.
- */
+/** Prisma can't walk along an index, measure documents, nor read only their beginnings. */
+const LIST = statement<Row>(`
+  SELECT found.id, "isMatch", "isLast", "sortedAt", "searchText", public_id AS "publicId",
+    CASE WHEN indexed_version = version THEN label END AS label,
+    CASE WHEN indexed_version = version THEN NULL ELSE left(current_data, :startLength::integer) END AS start,
+    octet_length(current_data) AS "byteSize", version, created_at AS "createdAt",
+    pages.updated_at AS "updatedAt"
+  FROM ${
+  listSql(
+    [{
+      when: ":sort::text = 'created' AND :q::text IS NULL",
+      table: 'landing_pages',
+      columns: 'id, NULL::text AS "searchText", NULL::timestamptz AS "sortedAt"',
+      order: ['id'],
+      after: [':id::uuid'],
+      direction: 'DESC'
+    }, {
+      ...SUMMARIES,
+      when: ":sort::text = 'created' AND :q::text IS NOT NULL",
+      order: ['page_id'],
+      after: [':id::uuid'],
+      direction: NEWEST_FIRST
+    }, {
+      ...SUMMARIES,
+      when: ":sort::text = 'updated'",
+      order: ['updated_at', 'page_id'],
+      after: [':updatedAt::timestamptz', ':id::uuid'],
+      direction: 'DESC'
+    }, {
+      ...SUMMARIES,
+      when: ":sort::text = 'label'",
+      order: ['search_text', 'page_id'],
+      after: [':searchText::text', ':id::uuid'],
+      direction: 'ASC'
+    }],
+    containsSql('"searchText"'),
+    MAX_LIMIT
+  )
+} found JOIN landing_pages pages ON pages.id = found.id
+    LEFT JOIN landing_page_summaries stored ON stored.page_id = pages.id
+  ORDER BY number`)
+
+/** Lists pages, with the cursor of the next part if there is one. */
+async function list (
+  database: Database,
+  userId: number,
+  page: PageListPage,
+  startLength: number
+): Promise<{ rows: Row[], next: string | undefined }> {
+  const { sort, q, limit, after: { id } } = page
+  const rows = await database.run(LIST, {
+    userId,
+    sort,
+    q,
+    limit,
+    id,
+    updatedAt: new Date(Number(valueOf(page, 'updated'))),
+    searchText: valueOf(page, 'label'),
+    startLength
+  })
+  return splitRows(rows, limit, (row) => cursorOfRow(page, row))
+}
+
+const cursorOfRow = ({ sort }: PageListPage, { id, sortedAt, searchText }: Row): string =>
+  cursorAfter(sort, id, (sort === 'updated' ? sortedAt?.getTime().toString() : searchText) ?? '')
+
+/** Lists pages. Returns fewer than `limit` pages if the documents are large. `next` is the next cursor. */
 export async function listPages (
   database: Database,
   userId: number,
-  { before = NEWEST, limit }: Page
-): Promise<{ pages: LandingPage[], nextBefore: string | undefined }> {
-  const measured = await database.run(MEASURE, { userId, before, limit, startLength: 0 })
+  page: PageListPage
+): Promise<{ pages: LandingPage[], next: string | undefined }> {
+  const { rows, next } = await list(database, userId, page, 0)
   let bytes = 0
-  const ids = measured.slice(0, limit)
-    .filter(({ byteSize }, index) => (bytes += byteSize) <= MAX_LIST_BYTES || index === 0)
-    .map(({ id }) => id)
+  const shown = rows.filter(({ byteSize }, index) => (bytes += byteSize) <= MAX_LIST_BYTES || index === 0)
+  const ids = shown.map(({ id }) => id)
   const pages = await database.landingPage.findMany({
     where: { id: { in: ids }, userId },
-    omit: { usedAssets: true },
-    orderBy: { id: 'desc' }
+    omit: { usedAssets: true }
   })
-  return { pages, nextBefore: ids.length < measured.length ? ids.at(-1) : undefined }
+  return {
+    pages: pages.sort((one, other) => ids.indexOf(one.id) - ids.indexOf(other.id)),
+    next: shown.length < rows.length ? cursorOfRow(page, shown.at(-1) as Row) : next
+  }
 }
 
 /** Hours (UTC), from the start of the first to the start of the last one. */
@@ -61,26 +140,23 @@ export interface Hours {
   readonly last: Date
 }
 
-/**
- * Lists an owner's pages, newest first, and one more if there is a next part. `hours` are those whose reads
- * are counted.
- */
+/** Lists pages without their documents. `hours` are those whose reads are counted. */
 export async function listSummaries (
   database: Database,
   userId: number,
-  { before = NEWEST, limit }: Page,
+  page: PageListPage,
   { first, last }: Hours
-): Promise<PageSummary[]> {
-  const measured = await database.run(MEASURE, { userId, before, limit, startLength: START_LENGTH })
+): Promise<{ pages: PageSummary[], next: string | undefined }> {
+  const { rows, next } = await list(database, userId, page, START_LENGTH)
   const counts = await database.landingPageReadsHourly.findMany({
-    where: { pageId: { in: measured.map(({ id }) => id) }, at: { gte: first, lte: last } }
+    where: { pageId: { in: rows.map(({ id }) => id) }, at: { gte: first, lte: last } }
   })
   const indexOf = (hour: Date) => (hour.getTime() - first.getTime()) / STEP_MS.hour
-  const pages = measured.map((page) => ({ ...page, reads: new Array<number>(indexOf(last) + 1).fill(0) }))
+  const pages = rows.map((row) => ({ ...row, reads: new Array<number>(indexOf(last) + 1).fill(0) }))
   const readsOf = new Map(pages.map(({ id, reads }) => [id, reads]))
   for (const { pageId, at, reads, notModified } of counts) {
     const ofPage = readsOf.get(pageId) as number[]
     ofPage[indexOf(at)] = Number(reads + notModified)
   }
-  return pages
+  return { pages, next }
 }

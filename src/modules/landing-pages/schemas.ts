@@ -1,7 +1,8 @@
 import { Type } from '@sinclair/typebox'
-import { PageQuery } from '../../http/pagination.ts'
 import { response, BAD_PAGE, BODY_ERRORS, errors, IdParams, MALFORMED_JSON, NO_PARAMETERS, nothing,
   ReadConditions, WriteConditions, type ResponseHeader } from '../../http/schemas.ts'
+import { sortedQuery } from '../../http/sorted-lists.ts'
+import { PAGE_SORTS } from './list-repository.ts'
 
 /** An example. */
 export const DOCUMENT = { title: 'Hello', price: 1 }
@@ -71,14 +72,16 @@ export const createSchema = {
     ...errors([...BODY_ERRORS, 401, 403, 422, 500, 503], [], MALFORMED_JSON)
   }
 }
+export const PageListQuery = sortedQuery('the label or the `public_id`', PAGE_SORTS)
+
 export const listSchema = {
   operationId: 'listLandingPages',
   tags,
-  summary: "List the caller's Landing Pages, newest first",
+  summary: "List the caller's Landing Pages",
   description:
     'If the documents are large, a response may have fewer than `limit` records even though there are ' +
     'more. The `Link` header contains the URL of the next records.',
-  querystring: PageQuery,
+  querystring: PageListQuery,
   response: {
     200: response(Type.Array(LandingPage), 'The pages', 'Link?'),
     ...errors([400, 401, 403, 422, 500, 503], [], BAD_PAGE)

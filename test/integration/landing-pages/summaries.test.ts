@@ -117,7 +117,7 @@ t.test('invalid and unknown parameters get a 422', async (t) => {
     '?limit=0': 'Limit must be a whole number from 1 to 100',
     '?limit=101': 'Limit must be a whole number from 1 to 100',
     '?cursor=x': 'Cursor is invalid',
-    '?q=x': 'Query parameter q is unknown (this route has only limit and cursor)'
+    '?x=x': 'Query parameter x is unknown (this route has only limit, cursor, q and sort)'
   }
   for (const [parameters, message] of Object.entries(cases)) {
     const response = await ask(app, owner, parameters)

@@ -2,11 +2,10 @@ import type { FastifyPluginAsyncTypebox } from '@fastify/type-provider-typebox'
 import type { FastifyRequest, preValidationHookHandler } from 'fastify'
 import type { PrismaClient } from '../../../infra/postgres/generated/prisma/client.ts'
 import { auditRequest } from '../../../http/audit.ts'
-import { KeyedSemaphore } from '../../../infra/system/semaphore.ts'
-import { RetryLaterError } from '../../../errors.ts'
+import type { KeyedSemaphore } from '../../../infra/system/semaphore.ts'
 import { checkPreconditions } from '../../../http/conditional-requests.ts'
-import { nextLink, pageOf } from '../../../http/pagination.ts'
 import { sendWithoutBody } from '../../../http/responses.ts'
+import { addNextLink, createListQueue, sortedPageOf } from '../../../http/sorted-lists.ts'
 import { parseDocumentBody } from '../document.ts'
 import { recordValidators, writeConditions } from '../etag.ts'
 import { createPage, deletePage, replacePage, type LandingPage } from '../landing-page-repository.ts'
@@ -23,18 +22,11 @@ import { checkedDocument, createMismatchError, documentOfOwner, findOwnPage, own
 /** Bytes allowed in addition to the document: the enclosing object, other fields and white space. */
 const ENVELOPE_BYTES = 64 * 1024
 
-/** Lists of one account that may wait for the one that is read. Requests of others come in between. */
-const MAX_WAITING_LISTS = 100
-
 type App = Parameters<FastifyPluginAsyncTypebox>[0]
 
 /** The owner's routes. They need the authenticated scope. */
 export const manageRoutes: FastifyPluginAsyncTypebox = async (app) => {
-  const lists = new KeyedSemaphore<number>({
-    maxRunning: 1,
-    maxWaiting: MAX_WAITING_LISTS,
-    createRefusal: () => new RetryLaterError(503, 'Too many lists are being read, try again shortly', 2)
-  })
+  const lists = createListQueue()
   app.decorateRequest('document', undefined)
   app.removeContentTypeParser('application/json')
   app.addContentTypeParser('application/json', parseDocumentBody)
@@ -67,16 +59,14 @@ function addCreateRoute (app: App): void {
 
 function addReadRoutes (app: App, lists: KeyedSemaphore<number>): void {
   app.get('/manage/landing_pages', { schema: listSchema }, async (request, reply) => {
-    const page = pageOf(request.query)
+    const page = sortedPageOf(request.query)
     const { userId } = request.caller
-    const { pages: found, nextBefore } = await lists.run(
+    const { pages, next } = await lists.run(
       userId,
       async () => await listPages(app.database, userId, page)
     )
-    if (nextBefore !== undefined) {
-      reply.header('link', nextLink(app.publicPath('/manage/landing_pages'), page, nextBefore))
-    }
-    return sendJson(reply, `[${found.map(recordJson).join(',')}]`)
+    addNextLink(reply, '/manage/landing_pages', page, next)
+    return sendJson(reply, `[${pages.map(recordJson).join(',')}]`)
   })
 
   app.get('/manage/landing_pages/:id', { schema: getSchema }, async (request, reply) => {

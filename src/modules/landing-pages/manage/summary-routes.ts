@@ -2,11 +2,12 @@ import type { FastifyPluginAsyncTypebox } from '@fastify/type-provider-typebox'
 import { Type } from '@sinclair/typebox'
 import type { KeyedSemaphore } from '../../../infra/system/semaphore.ts'
 import { yieldToEventLoop } from '../../../infra/system/event-loop.ts'
-import { pageOf, PageQuery, takePage } from '../../../http/pagination.ts'
 import { BAD_PAGE, errors, response } from '../../../http/schemas.ts'
+import { addNextLink, sortedPageOf } from '../../../http/sorted-lists.ts'
 import { listSummaries, type Hours, type PageSummary } from '../list-repository.ts'
-import { findLabel, MAX_LABEL_LENGTH, START_LENGTH } from '../label.ts'
-import { LandingPage, tags } from '../schemas.ts'
+import { MAX_LABEL_LENGTH, START_LENGTH } from '../label.ts'
+import { LandingPage, PageListQuery, tags } from '../schemas.ts'
+import { labelOf } from '../summary-sql.ts'
 
 /** Hours whose reads are listed. */
 const HOURS = 24
@@ -39,10 +40,10 @@ const LandingPageSummary = Type.Object({
 const listSummariesSchema = {
   operationId: 'listLandingPageSummaries',
   tags,
-  summary: "List the caller's Landing Pages without their documents, newest first",
+  summary: "List the caller's Landing Pages without their documents",
   description:
     'For an overview of many pages: what each is called, how large it is and how often it is read.',
-  querystring: PageQuery,
+  querystring: PageListQuery,
   response: {
     200: response(Type.Array(LandingPageSummary), 'The pages', 'Link?'),
     ...errors([400, 401, 403, 422, 500, 503], [], BAD_PAGE)
@@ -61,15 +62,16 @@ export const summaryRoutes: FastifyPluginAsyncTypebox<{ lists: KeyedSemaphore<nu
   const path = '/manage/landing_page_summaries'
   app.get(path, { schema: listSummariesSchema }, async (request, reply) => {
     const { userId } = request.caller
-    const page = pageOf(request.query)
+    const page = sortedPageOf(request.query)
     const hours = hoursUntil(Date.now())
     return await lists.run(userId, async () => {
-      const found = await listSummaries(app.database, userId, page, hours)
+      const { pages, next } = await listSummaries(app.database, userId, page, hours)
+      addNextLink(reply, path, page, next)
       const records = []
       let searched = 0
-      for (const summary of takePage(reply, path, page, found)) {
+      for (const summary of pages) {
         records.push(summaryRecord(summary))
-        searched += summary.start.length
+        searched += summary.start?.length ?? 0
         if (searched < SLICE_LENGTH) continue
         searched = 0
         await yieldToEventLoop()
@@ -89,7 +91,7 @@ function summaryRecord (summary: PageSummary) {
   return {
     id: summary.id,
     public_id: summary.publicId,
-    label: findLabel(summary.start),
+    label: summary.start === null ? summary.label : labelOf(summary.start),
     byte_size: summary.byteSize,
     version: Number(summary.version),
     created_at: summary.createdAt.toISOString(),

@@ -1,0 +1,302 @@
+import type { LightMyRequestResponse } from 'fastify'
+import t from 'tap'
+import { buildTestApp, createPage, signUp, testSettings, type Account } from '../../helpers/app.ts'
+import { planOf, watchStatements } from '../../helpers/plans.ts'
+import { query } from '../../helpers/servers.ts'
+
+// Lists of pages that are searched and sorted. Other tests of lists are in summaries.test.ts and
+// hostile/pagination.test.ts.
+
+const LISTS = ['/manage/landing_pages', '/manage/landing_page_summaries']
+const SORTS = ['created', 'updated', 'label']
+const SCAN_LIMIT = 20_000
+
+const app = await buildTestApp(t, { settings: { ...await testSettings(t), DATABASE_TIMEOUT_MS: '60000' } })
+const sql = async (text: string) => await query(app.config.DATABASE_URL ?? '', text)
+
+const ask = async (url: string, { headers }: Account) => await app.inject({ url, headers })
+const idsIn = (response: LightMyRequestResponse): string[] =>
+  response.json().map(({ id }: { id: string }) => id)
+const nextOf = ({ headers }: LightMyRequestResponse): string | undefined =>
+  /^<(\/[^>]*)>; rel="next"$/.exec(String(headers.link))?.[1]
+
+/** Follows the links of a list. Returns the ids in each part. */
+async function walk (url: string, account: Account): Promise<string[][]> {
+  const parts: string[][] = []
+  for (let next: string | undefined = url; next !== undefined;) {
+    const response = await ask(next, account)
+    if (response.statusCode !== 200) throw new Error(`${next}: ${response.body}`)
+    parts.push(idsIn(response))
+    next = nextOf(response)
+  }
+  return parts
+}
+
+/** Creates pages with these titles and returns their ids; without a title if it is null. */
+async function titled (account: Account, titles: readonly (string | null)[]): Promise<string[]> {
+  const ids = []
+  for (const title of titles) ids.push((await createPage(app, account, JSON.stringify({ title }))).id)
+  return ids
+}
+
+/** The titles of pages that are found. */
+async function search (account: Account, text: string, sort = 'created'): Promise<(string | null)[]> {
+  const url = `/manage/landing_page_summaries?sort=${sort}&q=${encodeURIComponent(text)}`
+  return (await ask(url, account)).json().map(({ label }: { label: string | null }) => label)
+}
+
+t.test('lists are sorted by creation, last change or label, with ties by id, in parts of any size', async (t) => {
+  const [account, other] = [await signUp(app), await signUp(app)]
+  const titles = ['zebra', 'Äpfel', null, 'apfel', 'Zürich', 'apfelmus', 'Apfel', 'éclair', null, '10']
+  const ids = await titled(account, titles)
+  await titled(other, titles)
+  const at = (...indexes: number[]) => indexes.map((index) => ids[index])
+  for (const [index, minute] of [5, 9, 9, 1, 7, 7, 3, 2, 8, 7].entries()) {
+    for (const [table, column] of [['landing_pages', 'id'], ['landing_page_summaries', 'page_id']]) {
+      await sql(`UPDATE ${table} SET updated_at = '2026-01-01T10:0${minute}:00.123Z' WHERE ${column} = '${
+        ids[index]
+      }'`)
+    }
+  }
+  const unlabelled = (await sql(`SELECT id FROM landing_pages WHERE id IN ('${ids[2]}', '${ids[8]}')
+    ORDER BY lower(public_id) COLLATE "C"`)).map(({ id }) => id)
+  const labelled =
+    (await sql(`SELECT page_id AS id FROM landing_page_summaries WHERE user_id = ${account.user.id} AND search_text LIKE 'apfel' || chr(10) || '%' ORDER BY search_text`))
+      .map(({ id }) => id)
+  const expected: Record<string, unknown[]> = {
+    created: ids.toReversed(),
+    updated: at(2, 1, 8, 9, 5, 4, 0, 6, 7, 3),
+    label: [...unlabelled, ...at(9), ...labelled, ...at(5, 7, 0, 4)]
+  }
+  for (const list of LISTS) {
+    t.same((await walk(list, account)).flat(), expected.created)
+    for (const sort of SORTS) {
+      for (const limit of [1, 3, 10, 100]) {
+        const parts = await walk(`${list}?sort=${sort}&limit=${limit}`, account)
+        t.same(parts.flat(), expected[sort], `${list} ${sort} ${limit}`)
+        t.equal(parts.length, Math.ceil(10 / limit))
+      }
+    }
+  }
+})
+
+t.test('q finds a part of the label or public id, without regard to case and accents', async (t) => {
+  const account = await signUp(app)
+  const titles = [
+    'Crème brûlée',
+    'CREME FRAICHE',
+    '100% wool',
+    '1000 wools',
+    'a_b',
+    'aXb',
+    'back\\slash',
+    'nul \0 end',
+    `long ${'x'.repeat(120)}`,
+    '🍰 cake',
+    'ﬁne',
+    'Straße',
+    null
+  ]
+  await titled(account, titles)
+  await titled(await signUp(app), titles)
+  const cases: [text: string, found: (string | null)[]][] = [
+    ['creme', ['CREME FRAICHE', 'Crème brûlée']],
+    ['ÈME BRU', ['Crème brûlée']],
+    ['bru\u0302le\u0301e', ['Crème brûlée']],
+    ['%', ['100% wool']],
+    ['0% W', ['100% wool']],
+    ['a_b', ['a_b']],
+    ['\\', ['back\\slash']],
+    ["'", []],
+    ['nul \0', ['nul \ufffd end']],
+    ['\0', ['nul \ufffd end']],
+    ['🍰', ['🍰 cake']],
+    ['fin', ['ﬁne']],
+    ['x'.repeat(100), [`long ${'x'.repeat(120)}`]],
+    ['nothing', []],
+    ['null', []]
+  ]
+  for (const [text, found] of cases) t.same(await search(account, text), found, JSON.stringify(text))
+  t.same(await search(account, 'creme', 'label'), ['Crème brûlée', 'CREME FRAICHE'])
+  t.same(await search(account, 'creme', 'updated'), ['CREME FRAICHE', 'Crème brûlée'])
+  t.equal((await search(account, '\u0301')).length, titles.length, 'only an accent is in all')
+
+  const pages = (await ask('/manage/landing_pages', account)).json()
+  for (const part of [pages[0].public_id, pages[0].public_id.slice(3, 20).toUpperCase()]) {
+    for (const list of LISTS) t.same(idsIn(await ask(`${list}?q=${part}`, account)), [pages[0].id])
+  }
+  const lone = await ask('/manage/landing_pages?q=%ED%A0%80', account)
+  t.same([lone.statusCode, lone.json()], [200, []], 'bytes of a lone surrogate')
+
+  const tooLong = 'Q is too long (maximum is 100 characters)'
+  const bad: [string, string][] = [
+    ['q=', "Q can't be blank"],
+    [`q=${'x'.repeat(101)}`, tooLong],
+    [`q=${encodeURIComponent('🍰'.repeat(101))}`, tooLong],
+    ['q=a&q=b', 'Q must be a string'],
+    ['sort=name', 'Sort must be created or updated or label'],
+    ['sort=', 'Sort must be created or updated or label']
+  ]
+  for (const list of LISTS) {
+    t.equal((await ask(`${list}?q=${encodeURIComponent('🍰'.repeat(100))}`, account)).statusCode, 200)
+    for (const [parameters, message] of bad) {
+      const response = await ask(`${list}?${parameters}`, account)
+      t.same([response.statusCode, response.json()], [422, { errors: [message] }], parameters)
+    }
+  }
+})
+
+t.test('a Link carries all parameters, and a cursor that is not one of the list is a 422', async (t) => {
+  const account = await signUp(app)
+  await titled(account, ['Ä > 1', 'ä > 2', 'a > 3', null])
+  const q = encodeURIComponent('ä >')
+  for (const list of LISTS) {
+    const cursors: Record<string, string> = {}
+    for (const sort of SORTS) {
+      const link = nextOf(await ask(`${list}?sort=${sort}&q=${q}&limit=2`, account)) ?? ''
+      const { cursor = '', ...parameters } = Object.fromEntries(new URL(link, 'http://a').searchParams)
+      t.same(parameters, { limit: '2', sort, q: 'ä >' })
+      cursors[sort] = cursor
+      t.equal(idsIn(await ask(link, account)).length, 1)
+    }
+    for (const sort of SORTS) {
+      for (const [of, cursor] of Object.entries(cursors)) {
+        const response = await ask(`${list}?sort=${sort}&cursor=${cursor}`, account)
+        if (of === sort) t.equal(response.statusCode, 200)
+        else {t.same([response.statusCode, response.json().errors], [422, [
+            `Cursor is of a list with the sort ${of}`
+          ]])}
+      }
+    }
+    const id = Buffer.from(cursors.created ?? '', 'base64url')
+    const made = (text: string | Buffer) => Buffer.concat([id, Buffer.from(text)]).toString('base64url')
+    const bad = [
+      made(' '),
+      made('updated'),
+      made('updated '),
+      made('updated -1'),
+      made(`updated ${'9'.repeat(15)}`),
+      made('updated infinity'),
+      made('label '),
+      made('label a\0b'),
+      made(Buffer.from('label \xff', 'latin1')),
+      made('constructor a'),
+      made('__proto__ a'),
+      made('created a'),
+      `${cursors.updated}AA`,
+      `${cursors.label}=`,
+      `${cursors.created?.slice(0, -1)}B`,
+      `${cursors.created?.slice(0, -1)}`
+    ]
+    for (const cursor of bad) {
+      for (const sort of SORTS) {
+        const response = await ask(`${list}?sort=${sort}&cursor=${cursor}`, account)
+        t.same([response.statusCode, response.json().errors], [422, ['Cursor is invalid']], cursor)
+      }
+    }
+    for (const text of ['label 🍰', `label ${'ä'.repeat(300)}`, 'updated 0', `updated ${'9'.repeat(14)}`]) {
+      const response = await ask(`${list}?sort=${text.split(' ')[0]}&cursor=${made(text)}`, account)
+      t.equal(response.statusCode, 200, text)
+    }
+  }
+})
+
+t.test('pages that stay as they are appear once while others change, come and go', async (t) => {
+  const account = await signUp(app)
+  const steady = await titled(account, Array.from({ length: 30 }, (_, n) => `steady ${n % 7}`))
+  const [changing = '', passing = ''] = await titled(account, ['steady 3', 'steady 4'])
+  for (const sort of SORTS) {
+    let [next, deleted]: (string | undefined)[] = [
+      `/manage/landing_page_summaries?q=STEADY&limit=3&sort=${sort}`,
+      passing
+    ]
+    const seen: string[] = []
+    for (let n = 0; next !== undefined && n < 100; n++) {
+      const response = await ask(next, account)
+      seen.push(...idsIn(response))
+      next = nextOf(response)
+      if (n > 8) continue // lists by change would never end
+      await app.inject({
+        method: 'PUT',
+        url: `/manage/landing_pages/${changing}/document`,
+        headers: { ...account.headers, 'content-type': 'application/json' },
+        payload: JSON.stringify({ title: n % 2 === 0 ? `steady ${n}` : 'other' })
+      })
+      await app.inject({
+        method: 'DELETE',
+        url: `/manage/landing_pages/${deleted}`,
+        headers: account.headers
+      })
+      ;[deleted] = await titled(account, [`steady ${n % 7}`])
+    }
+    t.same(seen.filter((id) => steady.includes(id)).toSorted(), steady.toSorted(), sort)
+  }
+})
+
+t.test('large documents end a part of a sorted list early', async (t) => {
+  const account = await signUp(app)
+  const ids = []
+  for (const title of ['c', 'a', 'b']) {
+    ids.push((await createPage(app, account, JSON.stringify({ title, text: 'x'.repeat(300_000) }))).id)
+  }
+  t.same(await walk('/manage/landing_pages?sort=label', account), [[ids[1]], [ids[2]], [ids[0]]])
+})
+
+t.test('pages that are not indexed yet are only in the plain list, with their labels', async (t) => {
+  const account = await signUp(app)
+  const [old = '', page] = await titled(account, ['old', 'page'])
+  await sql(`UPDATE landing_pages SET current_data = '{"title":"new"}', version = version + 1 WHERE id = '${old}'`)
+  const labels = async (parameters: string) =>
+    (await ask(`/manage/landing_page_summaries${parameters}`, account)).json().map((
+      { label }: { label: string }
+    ) => label)
+  t.same(await labels(''), ['page', 'new'], 'the label is that of the current document')
+  await sql(`DELETE FROM landing_page_summaries WHERE page_id = '${old}'`)
+  t.same(await labels(''), ['page', 'new'])
+  for (const parameters of ['?sort=updated', '?sort=label', '?q=e']) {
+    t.same(await labels(parameters), ['page'])
+  }
+  for (const list of LISTS) t.same((await walk(`${list}?limit=1`, account)).flat(), [page, old])
+})
+
+t.test('a request looks at 20,000 rows at most, whatever the size of the account and the plan', async (t) => {
+  const big = await signUp(app)
+  const rows = 60_000
+  // Older pages of a large account, and newer ones of many small accounts.
+  await sql(`
+    INSERT INTO users (email, password_hash) SELECT 'small-' || n || '@example.com', '' FROM generate_series(1, 400) n;
+    WITH owners AS (SELECT array_agg(id) AS ids FROM users WHERE email LIKE 'small-%'), pages AS (
+      INSERT INTO landing_pages (id, public_id, user_id, current_data, content_hash, indexed_version, updated_at)
+      SELECT ('00000000-0000-7000-8000-' || lpad(to_hex(n), 12, '0'))::uuid, 'page' || lpad(n::text, 18, '0'),
+        CASE WHEN n > ${rows} THEN ids[n % 400 + 1] ELSE ${big.user.id} END, '{}', n::text, 1,
+        '2026-01-01T00:00:00Z'::timestamptz + (n::bigint * 7919 % ${rows}) * interval '1 s'
+      FROM generate_series(1, ${rows} + 40000) n, owners RETURNING id, public_id, user_id, updated_at
+    )
+    INSERT INTO landing_page_summaries (page_id, user_id, label, search_text, updated_at)
+    SELECT id, user_id, 'Page', md5(public_id) || chr(10) || public_id, updated_at FROM pages`)
+  await titled(await signUp(app), ['needle'])
+  await sql('ANALYZE landing_pages, landing_page_summaries')
+
+  const captured = watchStatements(app)
+  for (const list of LISTS) {
+    for (const sort of SORTS) {
+      const parts = await walk(`${list}?sort=${sort}&q=needle`, big)
+      t.same(parts, [[], [], [], []], `${list} ${sort}: three full scans, and what follows the last one`)
+    }
+  }
+  const last = `page${String(rows).padStart(18, '0')}`
+  t.same((await walk(`/manage/landing_pages?sort=updated&q=${last}`, big)).flat().length, 1)
+  for (const sort of SORTS) {
+    t.equal(idsIn(await ask(`/manage/landing_pages?sort=${sort}&limit=100`, big)).length, 100)
+  }
+  const { statement } = captured.find(({ statement }) => statement.text.includes('isMatch')) ?? {}
+  if (statement === undefined) throw new Error('There was no list')
+  for (const mode of ['force_custom_plan', 'force_generic_plan']) {
+    for (const { values } of captured.filter((one) => one.statement === statement)) {
+      const { nodes, buffers } = await planOf(app.config.DATABASE_URL ?? '', statement, values, mode)
+      const what = `${mode} ${values.sort} ${values.q}`
+      t.ok(Math.max(...nodes.map(({ rows }) => rows)) <= SCAN_LIMIT, `${what}: rows`)
+      t.ok(buffers < 4 * SCAN_LIMIT, `${what}: ${buffers} buffers`)
+    }
+  }
+})
