@@ -57,7 +57,7 @@ t.test('a patch that takes too much memory is refused, and the next one is appli
 })
 
 t.test('the default memory is enough for the documents that need most', async (t) => {
-  const patcher = createPatcher(t, { maxBytes: 1024 * 1024 })
+  const patcher = createPatcher(t, { maxBytes: 1024 * 1024, timeLimitMs: 60_000 })
   const names = Array.from({ length: 120_000 }, (_, index) => `"${index.toString(36)}":0`).join(',')
   const objects = '{"":0},'.repeat(145_000)
   const cases = [
