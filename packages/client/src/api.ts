@@ -57,7 +57,7 @@ export interface paths {
             cookie?: never;
         };
         /**
-         * List the caller's assets, newest first
+         * List the caller's assets
          * @description If there are more records, the `Link` header contains the URL of the next ones.
          */
         get: operations["listAssets"];
@@ -2025,10 +2025,16 @@ export interface operations {
     listAssets: {
         parameters: {
             query?: {
-                /** @description Cursor of the next page, from the Link header of the previous response */
+                /** @description Cursor of the next page, from the Link header of the previous response with this `sort` */
                 cursor?: string;
                 /** @description Maximum number of records in the response */
                 limit?: number;
+                /** @description Include only records with this text in the file name. Case and accents do not count. A response may have fewer than `limit` records, or none, and still a `Link` to more. */
+                q?: string;
+                /** @description `created`: newest first; `filename`: by name, A to Z; `byte_size`: largest first */
+                sort?: "created" | "filename" | "byte_size";
+                /** @description Include only files of this type. `document`: PDF, text and office files. */
+                type?: "image" | "audio" | "video" | "font" | "document" | "other";
             };
             header?: never;
             path?: never;

@@ -2,7 +2,10 @@ import { Prisma, type Asset, type PrismaClient } from '../../infra/postgres/gene
 import { UnauthorizedError } from '../../errors.ts'
 import { statement, type StatementRunner } from '../../infra/postgres/statement.ts'
 import { isUuid, uuidv7 } from '../../infra/system/identifiers.ts'
-import { OLDEST, type Page } from '../../http/pagination.ts'
+import { containsSql, listSql, NEWEST_FIRST, splitRows,
+  type WalkedRow } from '../../infra/postgres/walk-sql.ts'
+import { MAX_LIMIT, OLDEST } from '../../http/pagination.ts'
+import { cursorAfter, valueOf, type SortedPage } from '../../http/sorted-lists.ts'
 import { ownerSql } from '../accounts/index.ts'
 import { MAX_REFERENCES, type ReferencingPage } from '../landing-pages/index.ts'
 import { possibleOriginals } from './storage/storage-key.ts'
@@ -16,15 +19,81 @@ export type NoVariantsReason = 'too_large' | 'unreadable' | 'too_costly'
 /** An asset's row and file. */
 export type OwnedFile = Pick<Asset, 'id' | 'storageKey'>
 
+const COLUMNS =
+  `id, user_id AS "userId", storage_key AS "storageKey", filename, content_type AS "contentType",
+  byte_size AS "byteSize", checksum, width, height, created_at AS "createdAt",
+  no_variants_reason AS "noVariantsReason", variant_failures AS "variantFailures"`
+
 /** One statement: Prisma can't lock the owner, so an account that is being deleted would get a new asset. */
 const CREATE = statement<Asset>(`
   INSERT INTO assets (id, user_id, storage_key, filename, content_type, byte_size, checksum, width, height)
   SELECT :id::uuid, owner.id, :storageKey, :filename, :contentType, :byteSize::bigint, :checksum,
     :width::integer, :height::integer
   FROM (${ownerSql(':userId::integer')}) owner
-  RETURNING id, user_id AS "userId", storage_key AS "storageKey", filename, content_type AS "contentType",
-    byte_size AS "byteSize", checksum, width, height, created_at AS "createdAt",
-    no_variants_reason AS "noVariantsReason", variant_failures AS "variantFailures"`)
+  RETURNING ${COLUMNS}`)
+
+/** What lists of assets are sorted by. */
+export const ASSET_SORTS = {
+  created: 'newest first',
+  filename: 'by name, A to Z',
+  byte_size: 'largest first'
+}
+
+/** The media types of each type of assets, as patterns of LIKE. `other` has all that are left. */
+const TYPES = {
+  image: ['image/%'],
+  audio: ['audio/%'],
+  video: ['video/%'],
+  font: ['font/%', 'application/font-%', 'application/vnd.ms-fontobject', 'application/x-font-%'],
+  document: [
+    'application/pdf',
+    'text/%',
+    'application/epub+zip',
+    'application/msword',
+    'application/rtf',
+    'application/vnd.ms-excel%',
+    'application/vnd.ms-powerpoint%',
+    'application/vnd.ms-word%',
+    'application/vnd.oasis.opendocument.%',
+    'application/vnd.openxmlformats-officedocument.%'
+  ]
+}
+export const ASSET_TYPES = [...Object.keys(TYPES), 'other'] as AssetType[]
+type AssetType = keyof typeof TYPES | 'other'
+
+const SEARCH_FORM = 'search_form(filename) COLLATE "C"'
+const WALK = { table: 'assets', columns: `${COLUMNS}, ${SEARCH_FORM} AS "searchForm"` }
+
+/** Prisma can't walk along an index. */
+const LIST = statement<Asset & WalkedRow & { searchForm: string }>(`
+  SELECT id, "userId", "storageKey", filename, "contentType", "byteSize", checksum, width, height, "createdAt",
+    "noVariantsReason", "variantFailures", "searchForm", "isMatch", "isLast"
+  FROM ${
+  listSql(
+    [{
+      ...WALK,
+      when: ":sort::text = 'created'",
+      order: ['id'],
+      after: [':id::uuid'],
+      direction: NEWEST_FIRST
+    }, {
+      ...WALK,
+      when: ":sort::text = 'filename'",
+      order: [SEARCH_FORM, 'id'],
+      after: [':searchForm::text', ':id::uuid'],
+      direction: 'ASC'
+    }, {
+      ...WALK,
+      when: ":sort::text = 'byte_size'",
+      order: ['byte_size', 'id'],
+      after: [':byteSize::bigint', ':id::uuid'],
+      direction: 'DESC'
+    }],
+    `(${containsSql('"searchForm"')}
+      AND (:types::text[] IS NULL OR ("contentType" LIKE ANY (:types::text[])) <> :isOther::boolean))`,
+    MAX_LIMIT
+  )
+} listed ORDER BY number`)
 
 /** For the command line, which has no Prisma. */
 const LIST_OF_USER = statement<OwnedFile>(`
@@ -56,13 +125,31 @@ export async function createAsset (database: StatementRunner, asset: NewAsset): 
   return row
 }
 
-/** Lists assets, newest first. Returns one asset more than `page.limit` if there is a next page. */
-export async function listAssets (database: PrismaClient, userId: number, page: Page): Promise<Asset[]> {
-  return await database.asset.findMany({
-    where: { userId, id: { lt: page.before } },
-    orderBy: { id: 'desc' },
-    take: page.limit + 1
+/** Lists assets, all or those of a type. `next` is the cursor of the next part, if there is one. */
+export async function listAssets (
+  database: StatementRunner,
+  userId: number,
+  page: SortedPage<keyof typeof ASSET_SORTS>,
+  type: AssetType | undefined
+): Promise<{ rows: Asset[], next: string | undefined }> {
+  const { sort, q, limit, after: { id } } = page
+  const rows = await database.run(LIST, {
+    userId,
+    sort,
+    q,
+    limit,
+    id,
+    searchForm: valueOf(page, 'filename'),
+    byteSize: valueOf(page, 'byte_size'),
+    types: type === undefined ? null : type === 'other' ? Object.values(TYPES).flat() : TYPES[type],
+    isOther: type === 'other'
   })
+  return splitRows(
+    rows,
+    limit,
+    ({ id, byteSize, searchForm }) =>
+      cursorAfter(sort, id, sort === 'filename' ? searchForm : byteSize.toString())
+  )
 }
 
 export async function findAsset (

@@ -5,7 +5,7 @@ import type { Asset } from '../../infra/postgres/generated/prisma/client.ts'
 import { ConflictError, NotFoundError, RetryLaterError } from '../../errors.ts'
 import { auditRequest } from '../../http/audit.ts'
 import { checkPreconditions, hasConditions, isNotModified } from '../../http/conditional-requests.ts'
-import { pageOf, takePage } from '../../http/pagination.ts'
+import { addNextLink, createListQueue, sortedPageOf } from '../../http/sorted-lists.ts'
 import { uncheckedInput } from '../../http/validation.ts'
 import { sendWithoutBody } from '../../http/responses.ts'
 import { multipartOptions } from './upload/multipart-reader.ts'
@@ -22,6 +22,7 @@ const MAX_ATTEMPTS = 10
 /** The owner's routes. The enclosing scope must set `request.caller`. */
 export const assetRoutes: FastifyPluginAsyncTypebox = async (app) => {
   const { config, database, files } = app
+  const lists = createListQueue()
   await app.register(fastifyMultipart, multipartOptions(config.MAX_UPLOAD_BYTES))
   const upload = countUploads(app.metrics, createUploadHandler(app))
   const recordOf = (asset: Asset) => {
@@ -62,9 +63,14 @@ export const assetRoutes: FastifyPluginAsyncTypebox = async (app) => {
   }
 
   app.get('/assets', { schema: listAssetsSchema }, async (request, reply) => {
-    const page = pageOf(request.query)
-    const assets = await listAssets(database, request.caller.userId, page)
-    return takePage(reply, '/assets', page, assets).map(recordOf)
+    const { caller: { userId }, query } = request
+    const page = sortedPageOf(query)
+    const { rows, next } = await lists.run(
+      userId,
+      async () => await listAssets(database, userId, page, query.type)
+    )
+    addNextLink(reply, '/assets', page, next)
+    return rows.map(recordOf)
   })
 
   app.post('/assets', {

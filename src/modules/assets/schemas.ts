@@ -1,8 +1,9 @@
 import { Type } from '@sinclair/typebox'
-import { PageQuery } from '../../http/pagination.ts'
 import { response, BAD_PAGE, errors, IdParams, NO_PARAMETERS, nothing, ReadConditions, WriteConditions,
   type ResponseHeader } from '../../http/schemas.ts'
+import { sortedQuery } from '../../http/sorted-lists.ts'
 import { MAX_REFERENCES } from '../landing-pages/index.ts'
+import { ASSET_SORTS, ASSET_TYPES } from './asset-repository.ts'
 import { FILE_FIELD } from './upload/multipart-reader.ts'
 
 const NAME = '7Hq2LJtB7sZ4uNfE8aGd1o.png'
@@ -79,14 +80,23 @@ const DeleteQuery = Type.Object({
     }))
 })
 
+const ListQuery = Type.Object({
+  ...sortedQuery('the file name', ASSET_SORTS).properties,
+  type: Type.Optional(Type.Unsafe<typeof ASSET_TYPES[number]>({
+    type: 'string',
+    enum: ASSET_TYPES,
+    description: 'Include only files of this type. `document`: PDF, text and office files.'
+  }))
+})
+
 const tags = ['Assets']
 
 export const listAssetsSchema = {
   operationId: 'listAssets',
   tags,
-  summary: "List the caller's assets, newest first",
+  summary: "List the caller's assets",
   description: 'If there are more records, the `Link` header contains the URL of the next ones.',
-  querystring: PageQuery,
+  querystring: ListQuery,
   response: {
     200: response(Type.Array(AssetRecord), 'The assets', 'Link?'),
     ...errors([400, 401, 403, 422, 500, 503], [], BAD_PAGE)

@@ -268,7 +268,7 @@ t.test('a management route refuses query parameters that it does not have, and n
     headers: { ...account.headers, origin }
   })
   t.same(JSON.parse(body).errors, [
-    'Query parameter offset is unknown (this route has only limit and cursor)',
+    'Query parameter offset is unknown (this route has only limit, cursor, q, sort and type)',
     'Limit must be a whole number from 1 to 100'
   ], 'with the other errors')
   t.equal((await app.inject('/assets?page=2')).statusCode, 401, 'without a token')
