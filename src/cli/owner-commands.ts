@@ -1,4 +1,4 @@
-import { InvalidArgumentError, type Command } from 'commander'
+import { InvalidArgumentError, Option, type Command } from 'commander'
 import { runFrom } from './run.ts'
 
 // The `pages` commands and their help. All but `take-down` call the API of a service.
@@ -34,9 +34,12 @@ export function addOwnerCommands (program: Command): void {
 
 function addReadCommands (pages: Command): void {
   pages.command('list')
-    .summary('list your pages, newest first')
-    .description('Lists your pages, newest first, with the versions and sizes of their documents.')
+    .summary('list your pages')
+    .description('Lists your pages with the versions, sizes and labels of their documents.')
     .addHelpText('after', API_HELP)
+    .option('--search <text>', 'only pages with this text in their label or public id')
+    .addOption(new Option('--sort <order>', 'newest first (default), latest change first, or by label')
+      .choices(['created', 'updated', 'label']))
     .option(...JSON_OPTION)
     .action(runFrom(pageReads, 'list'))
   pages.command('get')

@@ -1,10 +1,15 @@
 import type { components } from './api.ts'
 import { getNextCursor, iterate, unwrap, unwrapDeletion, type Api, type CallOptions, type List,
-  type ListOptions } from './responses.ts'
+  type SearchOptions } from './responses.ts'
 
 export type Asset = components['schemas']['Asset']
 /** An asset with the pages that use it. */
 export type AssetWithReferences = components['schemas']['AssetWithReferences']
+
+export interface AssetListOptions extends SearchOptions<'created' | 'filename' | 'byte_size'> {
+  /** Only files of this type. `document`: PDF, text and office files. */
+  readonly type?: 'image' | 'audio' | 'video' | 'font' | 'document' | 'other' | undefined
+}
 
 export interface UploadOptions extends CallOptions {
   /** Replaces the name of the file. A `Blob` has no name. */
@@ -21,10 +26,10 @@ export interface Assets {
   /** Uploads a `File` or `Blob`. In Node, `fs.openAsBlob(path)` returns one that is read while it is sent. */
   upload(file: Blob, options?: UploadOptions): Promise<Asset>
   get(id: string, options?: CallOptions): Promise<AssetWithReferences>
-  /** Iterates over all assets, newest first. */
-  list(options?: ListOptions): AsyncGenerator<Asset, void, undefined>
+  /** Iterates over all assets, or those with a text or of a type. */
+  list(options?: AssetListOptions): AsyncGenerator<Asset, void, undefined>
   /** Returns one part of the list. */
-  listPage(options?: ListOptions): Promise<List<Asset>>
+  listPage(options?: AssetListOptions): Promise<List<Asset>>
   delete(id: string, options?: DeleteAssetOptions): Promise<void>
 }
 
@@ -47,9 +52,8 @@ export function srcset (asset: Pick<Asset, 'content_type' | 'variants'>, content
 const NO_REDIRECT = { redirect: 'error', window: null } as const
 
 export function createAssets (api: Api): Assets {
-  const listPage = async ({ limit, cursor, signal }: ListOptions = {}): Promise<List<Asset>> => {
-    const { data, response } =
-      await unwrap(api.GET('/assets', { params: { query: { limit, cursor } }, signal }))
+  const listPage = async ({ signal, ...query }: AssetListOptions = {}): Promise<List<Asset>> => {
+    const { data, response } = await unwrap(api.GET('/assets', { params: { query }, signal }))
     return { items: data, next: getNextCursor(response) }
   }
   return {

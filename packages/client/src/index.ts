@@ -15,8 +15,8 @@ import { createTransport, RepeatableRequest } from './transport.ts'
 export type { AccountSession, AccountSessions } from './account-sessions.ts'
 export type { components, operations, paths } from './api.ts'
 export type { ApiKey, ApiKeyFields, ApiKeys, NewApiKey, Scope } from './api-keys.ts'
-export { srcset, type Asset, type Assets, type AssetWithReferences, type DeleteAssetOptions,
-  type UploadOptions } from './assets.ts'
+export { srcset, type Asset, type AssetListOptions, type Assets, type AssetWithReferences,
+  type DeleteAssetOptions, type UploadOptions } from './assets.ts'
 export type { Auth, Credentials, SignUpFields, User } from './auth.ts'
 export type { EmailConfirmations } from './email-confirmations.ts'
 export { ConflictError, InsufficientScopeError, LandfallError, NotFoundError,
@@ -24,13 +24,14 @@ export { ConflictError, InsufficientScopeError, LandfallError, NotFoundError,
 export type { CacheOptions } from './document-cache.ts'
 export { exactJson, type ExactJson } from './exact-json.ts'
 export type { OwnDocument, OwnDocuments, PatchOptions } from './documents.ts'
-export type { LandingPages, LandingPageSummary, ReadCount, ReadsOptions } from './landing-pages.ts'
+export type { LandingPages, LandingPageListOptions, LandingPageSummary, ReadCount,
+  ReadsOptions } from './landing-pages.ts'
 export type { ApiKeyOptions, LandfallClientOptions, SignInOptions } from './options.ts'
 export type { PasswordChange, PasswordReset, Passwords } from './passwords.ts'
 export type { PublicDocument } from './published-documents.ts'
 export type { LandingPage, VersionedLandingPage, WriteOptions } from './records.ts'
 export type { Revision, Revisions } from './revisions.ts'
-export type { Api, CallOptions, List, ListOptions } from './responses.ts'
+export type { Api, CallOptions, List, ListOptions, SearchOptions } from './responses.ts'
 export type { RetryOptions } from './retry.ts'
 export { memoryTokens, webStorageTokens, type TokenPair, type TokenStorage,
   type WebStorage } from './tokens.ts'

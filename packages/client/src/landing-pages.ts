@@ -6,10 +6,13 @@ import { createBody, parsePage, unwrapPage, type LandingPage, type VersionedLand
   type WriteOptions } from './records.ts'
 import { createRevisions, type Revisions } from './revisions.ts'
 import { getNextCursor, iterate, toTimeText, unwrap, unwrapDeletion, type Api, type CallOptions, type List,
-  type ListOptions } from './responses.ts'
+  type SearchOptions } from './responses.ts'
 
 /** A page without its document, with its label and the reads of the last 24 hours. */
 export type LandingPageSummary = components['schemas']['LandingPageSummary']
+
+/** `updated` has the latest change first, `label` is A to Z. */
+export type LandingPageListOptions = SearchOptions<'created' | 'updated' | 'label'>
 
 /** The reads of an hour or a day. */
 export type ReadCount = components['schemas']['ReadCount']
@@ -37,14 +40,16 @@ export interface LandingPages extends OwnDocuments, Revisions {
     options?: WriteOptions
   ): Promise<VersionedLandingPage<Document>>
   delete(id: string, options?: WriteOptions): Promise<void>
-  /** Iterates over all pages, newest first. */
-  list<Document = unknown>(options?: ListOptions): AsyncGenerator<LandingPage<Document>, void, undefined>
+  /** Iterates over all pages, or those with a text. */
+  list<Document = unknown>(
+    options?: LandingPageListOptions
+  ): AsyncGenerator<LandingPage<Document>, void, undefined>
   /** Returns one part of the list. */
-  listPage<Document = unknown>(options?: ListOptions): Promise<List<LandingPage<Document>>>
-  /** Iterates over all pages without their documents, newest first. */
-  summaries(options?: ListOptions): AsyncGenerator<LandingPageSummary, void, undefined>
+  listPage<Document = unknown>(options?: LandingPageListOptions): Promise<List<LandingPage<Document>>>
+  /** Iterates over pages without their documents. */
+  summaries(options?: LandingPageListOptions): AsyncGenerator<LandingPageSummary, void, undefined>
   /** Returns one part of the summaries. */
-  summariesPage(options?: ListOptions): Promise<List<LandingPageSummary>>
+  summariesPage(options?: LandingPageListOptions): Promise<List<LandingPageSummary>>
   /**
    * Reads a published document. An unchanged document from an earlier read isn't transferred again, and is
    * used when the service can't answer.
@@ -55,8 +60,9 @@ export interface LandingPages extends OwnDocuments, Revisions {
 }
 
 export function createLandingPages (api: Api, published: PublishedDocuments): LandingPages {
-  const listPage = async <Document>(options?: ListOptions) => await requestList<Document>(api, options)
-  const summariesPage = async (options?: ListOptions) => await requestSummaries(api, options)
+  const listPage = async <Document>(options?: LandingPageListOptions) =>
+    await requestList<Document>(api, options)
+  const summariesPage = async (options?: LandingPageListOptions) => await requestSummaries(api, options)
   return {
     async create (document, { signal } = {}) {
       return await unwrapPage(api.POST('/landing_pages', {
@@ -88,7 +94,7 @@ export function createLandingPages (api: Api, published: PublishedDocuments): La
         signal
       }))
     },
-    list: <Document>(options: ListOptions = {}) => iterate(listPage<Document>, options),
+    list: <Document>(options: LandingPageListOptions = {}) => iterate(listPage<Document>, options),
     listPage,
     summaries: (options = {}) => iterate(summariesPage, options),
     summariesPage,
@@ -106,10 +112,10 @@ export function createLandingPages (api: Api, published: PublishedDocuments): La
 
 async function requestList<Document> (
   api: Api,
-  { limit, cursor, signal }: ListOptions = {}
+  { signal, ...query }: LandingPageListOptions = {}
 ): Promise<List<LandingPage<Document>>> {
   const { data, response } = await unwrap(api.GET('/manage/landing_pages', {
-    params: { query: { limit, cursor } },
+    params: { query },
     parseAs: 'text',
     signal
   }))
@@ -121,10 +127,10 @@ async function requestList<Document> (
 
 async function requestSummaries (
   api: Api,
-  { limit, cursor, signal }: ListOptions = {}
+  { signal, ...query }: LandingPageListOptions = {}
 ): Promise<List<LandingPageSummary>> {
   const { data, response } = await unwrap(api.GET('/manage/landing_page_summaries', {
-    params: { query: { limit, cursor } },
+    params: { query },
     signal
   }))
   return { items: data, next: getNextCursor(response) }

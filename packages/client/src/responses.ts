@@ -21,6 +21,14 @@ export interface ListOptions extends CallOptions {
   readonly cursor?: string | undefined
 }
 
+/** Options of a list that can be searched and sorted. */
+export interface SearchOptions<Sort extends string> extends ListOptions {
+  /** Only records with this text. Case and accents don't count. A part may then have few records, or none. */
+  readonly q?: string | undefined
+  /** Default: `created`, newest first. */
+  readonly sort?: Sort | undefined
+}
+
 /** One part of a list. */
 export interface List<Item> {
   readonly items: Item[]
@@ -68,9 +76,9 @@ export function getNextCursor (response: Response): string | undefined {
 }
 
 /** Iterates over all items of a list and requests each part when it is needed. */
-export async function* iterate<Item> (
-  listPage: (options: ListOptions) => Promise<List<Item>>,
-  options: ListOptions
+export async function* iterate<Item, Options extends ListOptions> (
+  listPage: (options: Options) => Promise<List<Item>>,
+  options: Options
 ): AsyncGenerator<Item, void, undefined> {
   let { cursor } = options
   do {

@@ -7,18 +7,30 @@ interface JsonOption {
   readonly json?: boolean
 }
 
-export async function list ({ json = false }: JsonOption): Promise<number> {
+interface ListOptions extends JsonOption {
+  readonly search?: string
+  readonly sort?: 'created' | 'updated' | 'label'
+}
+
+export async function list ({ json = false, search, sort }: ListOptions): Promise<number> {
   const { landingPages } = createOwnerClient()
-  await printList(listParts(landingPages.summariesPage), {
+  const listPage = landingPages.summariesPage
+  await printList(listParts(async (options) => await listPage({ ...options, q: search, sort })), {
     json,
-    empty: 'There are no pages yet',
-    headings: ['ID', 'PUBLIC ID', 'VERSION', 'SIZE', 'CHANGED'],
-    toRow: (
-      page
-    ) => [page.id, page.public_id, String(page.version), formatSize(page), formatTime(page.updated_at)],
+    empty: search === undefined ? 'There are no pages yet' : 'There are no such pages',
+    headings: ['ID', 'PUBLIC ID', 'VERSION', 'SIZE', 'CHANGED', 'LABEL'],
+    toRow: (page) => [
+      page.id,
+      page.public_id,
+      String(page.version),
+      formatSize(page),
+      formatTime(page.updated_at),
+      page.label ?? ''
+    ],
     toJson: (page) => ({
       id: page.id,
       public_id: page.public_id,
+      label: page.label,
       version: page.version,
       byte_size: page.byte_size,
       created_at: page.created_at,

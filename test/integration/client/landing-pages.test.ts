@@ -222,3 +222,49 @@ t.test('summaries iterates over all pages without their documents', async (t) =>
   t.same(items.map(({ label, version }) => [label, version]), [['three', 1], ['two', 1]])
   t.same((await landingPages.summariesPage({ cursor: next })).items.map(({ label }) => label), ['one'])
 })
+
+t.test('lists are searched and sorted, and iterators go on behind empty parts', async (t) => {
+  const { landingPages, assets } = await signedUp(url)
+  for (const title of ['b cafe', 'Zebra', 'A Café']) await landingPages.create({ title })
+  const labels = []
+  for await (const { label } of landingPages.summaries({ q: 'café', sort: 'label', limit: 1 })) {
+    labels.push(label)
+  }
+  t.same(labels, ['A Café', 'b cafe'])
+  const { items } = await landingPages.listPage({ q: 'zebra', sort: 'updated' })
+  t.same(items.map(({ current_data: data }) => data), [{ title: 'Zebra' }])
+  t.match(await failure(landingPages.listPage({ q: 'x'.repeat(101) })), {
+    status: 422,
+    errors: [/^Q is too long/]
+  })
+  await assets.upload(new Blob(['text'], { type: 'text/plain' }), { filename: 'note.txt' })
+  const names = []
+  for await (const { filename } of assets.list({ type: 'document', sort: 'byte_size', q: 'NOTE' })) {
+    names.push(filename)
+  }
+  t.same(names, ['note.txt'])
+  t.same((await assets.listPage({ type: 'image' })).items, [])
+
+  const asked: string[] = []
+  const client = createLandfallClient({
+    baseUrl: 'http://localhost',
+    apiKey: `lf_${'x'.repeat(46)}`,
+    fetch: async (address) => {
+      asked.push(String(address))
+      const link = { link: `</assets?q=a&cursor=${asked.length}>; rel="next"` }
+      const body = asked.length === 3 ? '[{"id":"found"}]' : '[]'
+      return new Response(body, {
+        headers: { 'content-type': 'application/json', ...asked.length < 4 && link }
+      })
+    }
+  })
+  const found = []
+  for await (const { id } of client.assets.list({ q: 'a' })) found.push(id)
+  t.same(found, ['found'])
+  t.same(asked.map((address) => new URL(address).search), [
+    '?q=a',
+    '?q=a&cursor=1',
+    '?q=a&cursor=2',
+    '?q=a&cursor=3'
+  ])
+})

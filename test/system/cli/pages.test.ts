@@ -116,7 +116,7 @@ t.test('list and history show pages and versions, as tables and as JSON', async 
   for (let n = 0; n < 101; n++) await other.createPage(url, '[]')
 
   const table = (await run('list')).stdout.split('\n')
-  t.match(table[0], /^ID +PUBLIC ID +VERSION +SIZE +CHANGED$/)
+  t.match(table[0], /^ID +PUBLIC ID +VERSION +SIZE +CHANGED +LABEL$/)
   t.equal(table.length, 1 + 102 + 1, 'more than one part')
   t.match(
     table[102],
@@ -125,7 +125,19 @@ t.test('list and history show pages and versions, as tables and as JSON', async 
   const listed = JSON.parse((await run('list', '--json')).stdout)
   t.equal(new Set(listed.map(({ id }: { id: string }) => id)).size, 102)
   t.match(listed[101], { id: first.id, public_id: first.public_id, version: 2, byte_size: 22 })
-  t.same(Object.keys(listed[0]), ['id', 'public_id', 'version', 'byte_size', 'created_at', 'updated_at'])
+  t.same(Object.keys(listed[0]), [
+    'id',
+    'public_id',
+    'label',
+    'version',
+    'byte_size',
+    'created_at',
+    'updated_at'
+  ])
+  await other.createPage(url, '{"title": "Été"}')
+  t.match((await run('list', '--search', 'ete', '--sort=label')).stdout, /^ID .*\n.* Été\n$/)
+  t.equal((await run('list', '--search', '%')).stdout, 'There are no such pages\n')
+  t.match(await run('list', '--sort', 'size'), { code: 2, stderr: /created, updated, label/ })
 
   t.match(await run('restore', first.id, '1'), { code: 0, stdout: '', stderr: /^ETag: "[\w-]{43}\.3"\n$/ })
   t.equal((await run('get', first.id)).stdout, '{"size": 1.0}')
