@@ -9,9 +9,11 @@ import { href, type Path } from '../core/router.ts'
 /** Chooses the screen of a path. */
 export function ScreenOf ({ path }: { readonly path: Path }) {
   const [area = 'pages', id, ...rest] = path
-  if (area === 'pages' && id === undefined) return <PagesScreen />
+  if (area === 'pages' && id === undefined) return <PagesScreen key={path} />
   if (area === 'pages' && id !== undefined) return <PageScreen id={id} tab={rest[0] ?? 'edit'} key={id} />
-  if (area === 'assets') return id === undefined ? <AssetsList /> : <AssetDetails id={id} key={id} />
+  if (area === 'assets') {
+    return id === undefined ? <AssetsList key={path} /> : <AssetDetails id={id} key={id} />
+  }
   if (area === 'account') return <AccountScreen section={id ?? 'password'} />
   return (
     <Screen title='Not found'>

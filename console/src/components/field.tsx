@@ -59,3 +59,28 @@ export function Field (
     </div>
   )
 }
+
+interface ChoiceProps<Value> {
+  readonly label: string
+  readonly value: Value
+  readonly options: readonly (readonly [text: string, value: Value])[]
+  readonly onChange: (value: Value) => void
+}
+
+/** A choice of one value, with its label. */
+export function Choice<Value> ({ label, value, options, onChange }: ChoiceProps<Value>) {
+  const id = useId()
+  return (
+    <div class='field'>
+      <label class='field__label' for={id}>{label}</label>
+      <select
+        class='field__input'
+        id={id}
+        onChange={({ currentTarget }) =>
+          onChange((options[currentTarget.selectedIndex] as [string, Value])[1])}
+      >
+        {options.map(([text, option]) => <option selected={option === value} key={text}>{text}</option>)}
+      </select>
+    </div>
+  )
+}

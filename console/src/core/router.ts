@@ -21,7 +21,13 @@ interface Entry {
   readonly index: number
 }
 
-const pathOf = (hash: string): Path => hash.replace(/^#?\/?/, '').split('/').filter(Boolean).map(decode)
+/** How far a list was loaded and scrolled. */
+export interface Place {
+  count?: number
+  top?: number | undefined
+}
+
+const pathOf = (hash: string): Path => hash.replace(/^#?\/?|\?.*/g, '').split('/').filter(Boolean).map(decode)
 
 const pathStore = createStore<Path>(pathOf(location.hash))
 let guard: LeaveGuard | undefined
@@ -33,7 +39,11 @@ let shown = here
 let target: string | undefined
 /** The index of the entry that the person has chosen to leave for. */
 let leavingFor: number | undefined
+/** By the index of the entry. */
+const places = new Map<number, Place>()
 
+// A list scrolls when it is loaded again. Until then it is too short.
+history.scrollRestoration = 'manual'
 noteEntry()
 addEventListener('popstate', noteEntry)
 addEventListener('hashchange', change)
@@ -42,6 +52,7 @@ addEventListener('hashchange', change)
 function noteEntry (): void {
   const { hash } = location
   const index: number = history.state?.index ?? here.index + (hash === here.hash ? 0 : 1)
+  if (history.state?.index === undefined) places.delete(index)
   keepInHistory({ index })
   here = { hash, index }
   if (hash === shown.hash) shown = here
@@ -57,6 +68,7 @@ async function change (): Promise<void> {
     // What is announced before `navigate` is for the next screen.
     if (wanted.hash !== target) clearAnnouncement()
     target = undefined
+    getPlace().top = scrollY
     shown = wanted
     pathStore.set(pathOf(wanted.hash))
     return
@@ -72,6 +84,24 @@ async function change (): Promise<void> {
 /** Keeps something in this entry of the browser's history, beside what is there. */
 export function keepInHistory (values: object): void {
   history.replaceState({ ...history.state, ...values }, '')
+}
+
+/** Returns the place at which this entry of the history was left, to keep it up to date. */
+export function getPlace (): Place {
+  const place = places.get(shown.index) ?? {}
+  places.set(shown.index, place)
+  return place
+}
+
+/** Returns the query in the address of the screen, such as `q=text`. */
+export const getQuery = (): string => /\?(.*)/.exec(shown.hash)?.[1] ?? ''
+
+/** Replaces the query in the address of the screen, which stays. */
+export function replaceQuery (query: string): void {
+  if (location.hash !== shown.hash) return // the person is leaving
+  const path = shown.hash.replace(/\?.*/, '') || '#/'
+  history.replaceState(history.state, '', query === '' ? path : `${path}?${query}`)
+  shown = here = { ...shown, hash: location.hash }
 }
 
 /** Returns the link to a screen. */

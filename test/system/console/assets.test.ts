@@ -195,26 +195,44 @@ t.test('a file that is gone when its turn comes is reported', async (t) => {
   for (const name of ['a.bin', 'b.bin']) await tile(page, name).waitFor()
 })
 
-t.test('many files are shown part by part, and the first new one gets the focus', async (t) => {
+t.test('files are loaded part by part, found by their name and type, and sorted', async (t) => {
   const { page, email } = await openAssets(t)
   await query(
     database,
     `
     INSERT INTO assets (id, user_id, storage_key, filename, content_type, byte_size, checksum)
     SELECT ('01900000-0000-7000-8000-' || lpad(to_hex(n), 12, '0'))::uuid, users.id, 'key-' || n, 'File ' ||
-      n, 'text/plain', 1, repeat('0', 64)
+      n, CASE n WHEN 7 THEN 'font/woff2' ELSE 'text/plain' END, n % 100 + 1, repeat('0', 64)
     FROM users, generate_series(1, 130) n WHERE email = '${email}'`
   )
   await page.reload()
   const shown = page.getByRole('main').getByRole('listitem').getByRole('link')
-  const more = page.getByRole('button', { name: 'Show more' })
-  for (const [count, first] of [[120, 'File 70'], [130, 'File 10']] as const) {
-    await more.click()
+  const status = async (text: string) =>
+    await page.getByRole('status').getByText(text, { exact: true }).waitFor()
+  const first = async (name: string) => await shown.first().getByText(name, { exact: true }).waitFor()
+  await status('The first 60 assets')
+  t.equal(await shown.count(), 60)
+  await checkScreen(t, page, 'a part of the assets')
+  for (const count of [120, 130]) {
+    await page.keyboard.press('End')
     await shown.nth(count - 1).waitFor()
-    t.equal(await shown.count(), count)
-    t.match(await page.locator(':focus').innerText(), new RegExp(`^\\w*\\s*${first}\\n`))
   }
-  await more.waitFor({ state: 'detached' })
+  await status('130 assets')
+
+  await page.getByRole('combobox', { name: 'Order' }).selectOption('Largest first')
+  await first('File 99')
+  await page.getByRole('combobox', { name: 'Order' }).selectOption('A to Z')
+  await first('File 1')
+  await page.getByRole('searchbox', { name: 'Search' }).fill('file 7')
+  await status('11 found')
+  await page.getByRole('combobox', { name: 'Type' }).selectOption('Fonts')
+  await status('1 found')
+  await first('File 7')
+  t.match(page.url(), /#\/assets\?(?=.*q=file\+7)(?=.*sort=filename)(?=.*type=font)/)
+  await shown.first().click()
+  await page.getByRole('heading', { name: 'File 7', level: 1 }).waitFor()
+  await page.goBack()
+  await status('1 found')
 })
 
 t.test('files that are dropped are uploaded', async (t) => {

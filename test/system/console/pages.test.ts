@@ -7,8 +7,9 @@ import { checkScreen, dropFiles, newProfile, signIn, signUpInConsole,
   type TestFile } from '../../helpers/console.ts'
 import { provide } from '../../shared/programs.ts'
 import { query } from '../../helpers/servers.ts'
+import { until } from '../../helpers/until.ts'
 
-// The list of pages: what it shows, filtering, creating and deleting.
+// The list of pages: what it shows, searching, creating and deleting.
 
 const { DATABASE_URL: database = '' } = await testSettings(t)
 const { url } = await startServiceOnPostgres(t, { DATABASE_URL: database, MAX_DOCUMENT_BYTES: '50000' })
@@ -36,11 +37,17 @@ async function insertPages (userId: string, count: number, document = '\'{"title
   await query(
     database,
     `
-    INSERT INTO landing_pages (id, public_id, user_id, current_data, content_hash, used_assets_version)
-    SELECT ('01900000-0000-7000-8000-' || lpad(to_hex(${userId} * 10000 + n), 12, '0'))::uuid,
-      translate(substr(encode(sha256(('${userId}-' || n)::bytea), 'base64'), 1, 22), '+/', 'ab'), ${userId},
-        ${document}, 'x', 1
-    FROM generate_series(1, ${count}) n`
+    WITH pages AS (
+      INSERT INTO landing_pages
+        (id, public_id, user_id, current_data, content_hash, used_assets_version, indexed_version)
+      SELECT ('01900000-0000-7000-8000-' || lpad(to_hex(${userId} * 10000 + n), 12, '0'))::uuid,
+        translate(substr(encode(sha256(('${userId}-' || n)::bytea), 'base64'), 1, 22), '+/', 'ab'), ${userId},
+          ${document}, 'x', 1, 1
+      FROM generate_series(1, ${count}) n
+      RETURNING *, substring(current_data from '"title": ?"([^"]*)"') AS label)
+    INSERT INTO landing_page_summaries (page_id, user_id, label, search_text, updated_at)
+    SELECT id, user_id, label, search_form(coalesce(label, '')) || chr(10) || lower(public_id), updated_at
+    FROM pages`
   )
 }
 
@@ -51,7 +58,25 @@ const jsonFile = (content: string | Buffer, name = 'page.json'): TestFile => ({
 })
 const rows = (page: Page) => page.getByRole('listitem')
 const names = async (page: Page) => await rows(page).getByRole('link').allInnerTexts()
-const filter = (page: Page) => page.getByRole('searchbox', { name: 'Filter' })
+const searchField = (page: Page) => page.getByRole('searchbox', { name: 'Search' })
+const waitForStatus = async (page: Page, text: string) =>
+  await page.getByRole('status').getByText(text, { exact: true }).waitFor()
+
+/** Creates an account with pages, and shows them. Returns the queries of the requests for the list. */
+async function showPages (t: Test, count: number) {
+  const { page, userId } = await signUp(t)
+  await insertPages(userId, count)
+  const queries: string[] = []
+  page.on('request', (request) => {
+    const { pathname, searchParams } = new URL(request.url())
+    if (pathname !== '/manage/landing_page_summaries') return
+    searchParams.delete('limit')
+    queries.push(String(searchParams))
+  })
+  await page.reload()
+  await rows(page).first().waitFor()
+  return { page, userId, queries }
+}
 const documentsOf = async (userId: string) =>
   (await query(database, `SELECT current_data FROM landing_pages WHERE user_id = ${userId} ORDER BY id`))
     .map(({ current_data: document }) => document)
@@ -225,49 +250,126 @@ t.test('times are in English words, and exact in the form and zone of the reader
   t.match(await time.getAttribute('title'), / um 05:30:00 GMT\+5:30$/)
 })
 
-t.test('of two thousand pages the first are shown at once, and all are found', async (t) => {
-  const { page, userId } = await signUp(t)
-  await insertPages(userId, 2000)
-  await page.reload()
-  await rows(page).nth(99).waitFor()
+t.test('one part of the pages is loaded, then more as the person scrolls; Back keeps the place', async (t) => {
+  const { page, queries } = await showPages(t, 250)
+  await waitForStatus(page, 'The first 100 pages')
   t.equal(await rows(page).count(), 100)
-  t.same((await names(page)).slice(0, 2), ['Page 2000', 'Page 1999'])
-  await page.getByRole('status').getByText('2,000 pages').waitFor()
-  await page.getByRole('button', { name: 'Show 100 more' }).click()
-  await rows(page).nth(199).waitFor()
-  t.equal(await rows(page).count(), 200)
-  t.equal(await page.locator(':focus').innerText(), 'Page 1900', 'the first one that was added has the focus')
+  t.same((await names(page)).slice(0, 2), ['Page 250', 'Page 249'])
+  t.same(queries, [''], 'one request')
+  for (const count of [200, 250]) {
+    await page.keyboard.press('End')
+    await rows(page).nth(count - 1).waitFor()
+  }
+  await waitForStatus(page, '250 pages')
+  t.equal(queries.length, 3)
 
-  await filter(page).fill('page 19')
-  await page.getByRole('status').getByText('139 found').waitFor()
-  t.equal(await rows(page).count(), 100)
-  await page.getByRole('button', { name: 'Show 39 more' }).click()
-  await rows(page).nth(138).waitFor()
-  await filter(page).fill(' PAGE  1234 ')
-  await page.getByRole('status').getByText('1 found').waitFor()
-  t.same(await names(page), ['Page 1234'], 'case and spaces do not matter')
-  const [last] = await query(
+  const link = page.getByRole('link', { name: 'Page 30', exact: true })
+  await link.scrollIntoViewIfNeeded()
+  const top = await page.evaluate<number>('scrollY')
+  await link.click()
+  await waitForPage(page)
+  await page.goBack()
+  await until(async () => await page.evaluate<number>('scrollY') === top, 'the list is where it was')
+  t.equal(await rows(page).count(), 250)
+  await page.getByRole('link', { name: 'Account' }).click()
+  await openList(page)
+  await waitForStatus(page, 'The first 100 pages')
+  t.equal(await page.evaluate<number>('scrollY'), 0)
+})
+
+t.test('a button loads more, and the first page that was added gets the focus', async (t) => {
+  const { page } = await showPages(t, 150)
+  await page.addInitScript('delete globalThis.IntersectionObserver')
+  await page.reload()
+  await page.getByRole('button', { name: 'Load more' }).click()
+  await page.getByRole('link', { name: 'Page 50', exact: true }).and(page.locator(':focus')).waitFor()
+  await waitForStatus(page, '150 pages')
+  t.equal(await page.getByRole('button', { name: 'Load more' }).count(), 0)
+})
+
+t.test('pages are found by a part of their name or by their public id, which the address keeps', async (t) => {
+  const { page, userId, queries } = await showPages(t, 250)
+  await searchField(page).fill(' PAGE 250 ')
+  await waitForStatus(page, '1 found')
+  t.same(await names(page), ['Page 250'])
+  await searchField(page).fill('age 12')
+  await waitForStatus(page, '11 found')
+  t.match(page.url(), /#\/pages\?q=age\+12$/)
+  await page.getByRole('link', { name: 'Page 125' }).click()
+  await waitForPage(page)
+  await page.goBack()
+  await waitForStatus(page, '11 found')
+  t.equal(await searchField(page).inputValue(), 'age 12')
+  await page.reload()
+  await waitForStatus(page, '11 found')
+
+  const [first] = await query(
     database,
     `SELECT public_id FROM landing_pages WHERE user_id = ${userId} ORDER BY id LIMIT 1`
   )
-  await filter(page).fill(last?.public_id as string)
-  await page.getByRole('link', { name: 'Page 1', exact: true }).click()
-  await waitForPage(page)
-  await page.goBack()
-  await page.getByRole('link', { name: 'Page 1', exact: true }).waitFor()
-  t.equal(await rows(page).count(), 1, 'going back shows the same pages')
-  await filter(page).fill('none of them')
-  await page.getByText('No page matches').waitFor()
-  await checkScreen(t, page, 'a filter without a match')
+  await searchField(page).fill(first?.public_id as string)
+  await waitForStatus(page, '1 found')
+  t.same(await names(page), ['Page 1'])
+
+  queries.length = 0
+  await searchField(page).evaluate((field: { value: string, dispatchEvent(event: Event): boolean }) => {
+    for (const text of ['', 'n', 'none', 'none of them']) {
+      field.value = text
+      field.dispatchEvent(new Event('input'))
+    }
+  })
+  await page.getByText('No page is called “none of them”.').waitFor()
+  t.same(queries, ['q=none+of+them'], 'only what was typed last is searched for')
+  await waitForStatus(page, '0 found')
+  await checkScreen(t, page, 'a search that finds nothing')
   await page.getByRole('button', { name: 'Show all pages' }).click()
-  await rows(page).nth(99).waitFor()
+  await waitForStatus(page, 'The first 100 pages')
+  t.match(page.url(), /#\/pages$/)
 })
 
-t.test('the filter is cleared for the next account', async (t) => {
-  const { page, userId } = await signUp(t)
-  await insertPages(userId, 2)
-  await page.reload()
-  await filter(page).fill('page 2')
+t.test('pages are sorted by their change or their name', async (t) => {
+  const { page, userId } = await showPages(t, 3)
+  await query(
+    database,
+    `UPDATE landing_page_summaries SET updated_at = now() + interval '1 hour' WHERE user_id = ${userId}
+      AND label = 'Page 2'`
+  )
+  const order = page.getByRole('combobox', { name: 'Order' })
+  for (
+    const [label, value, expected] of [
+      ['Last changed first', 'updated', 'Page 2'],
+      ['A to Z', 'label', 'Page 1'],
+      ['Newest first', undefined, 'Page 3']
+    ]
+  ) {
+    await order.selectOption(label as string)
+    await rows(page).first().getByRole('link', { name: expected as string }).waitFor()
+    t.ok(page.url().endsWith(value === undefined ? '#/pages' : `?sort=${value}`), page.url())
+  }
+})
+
+t.test('a request that is out of date is ended, and empty parts are followed', async (t) => {
+  const { page } = await showPages(t, 3)
+  const ended = page.waitForEvent('requestfailed', (request) => request.url().includes('q=slow'))
+  await page.route(/q=slow/, () => {}) // no response
+  let parts = 0
+  await page.route(/q=page/, async (route) => {
+    if (++parts === 3) return await route.fulfill({ json: [] })
+    const link = `</manage/landing_page_summaries?cursor=${parts}>; rel="next"`
+    await route.fulfill({ headers: { link }, json: [] })
+  })
+  await searchField(page).fill('slow')
+  await waitForStatus(page, 'Searching…')
+  await searchField(page).fill('page')
+  await ended
+  await page.getByText('No page is called “page”.').waitFor()
+  t.equal(parts, 3)
+})
+
+t.test('the search is cleared for the next account', async (t) => {
+  const { page } = await showPages(t, 2)
+  await searchField(page).fill('page 2')
+  await waitForStatus(page, '1 found')
   const other = await Owner.signUp(url)
   await other.createPage(url, '{"title": "Of the other"}')
   await page.getByRole('link', { name: 'Account' }).click()
@@ -275,10 +377,11 @@ t.test('the filter is cleared for the next account', async (t) => {
   await signIn(page, other.email)
   for (const area of ['account', 'pages']) {
     await page.goBack()
-    await page.waitForURL(`**/#/${area}`)
+    await page.waitForURL(`**/#/${area}*`)
   }
   await page.getByRole('link', { name: 'Of the other' }).waitFor()
-  t.equal(await filter(page).inputValue(), '')
+  t.equal(await searchField(page).inputValue(), '')
+  await page.waitForURL('**/#/pages')
 })
 
 t.test('a page is deleted after a question, by keyboard alone', async (t) => {
@@ -286,7 +389,7 @@ t.test('a page is deleted after a question, by keyboard alone', async (t) => {
   await insertPages(userId, 3)
   await page.reload()
   await rows(page).nth(2).waitFor()
-  await filter(page).focus()
+  await page.getByRole('combobox').focus()
   await page.keyboard.press('Tab')
   t.equal(await page.locator(':focus').innerText(), 'Page 3')
   await page.keyboard.press('Tab')
@@ -325,23 +428,24 @@ t.test('a page that is already gone counts as deleted', async (t) => {
 })
 
 t.test('while the service fails, the list says so and goes on afterwards', async (t) => {
-  const { page, userId } = await signUp(t)
-  await insertPages(userId, 150)
+  const { page } = await showPages(t, 150)
   let responses = 0
   await page.route('**/manage/landing_page_summaries*', async (route) => {
     if (++responses === 2) {
       await route.fulfill({
         status: 503,
-        headers: { 'retry-after': '20', 'content-type': 'application/json' },
-        body: '{"errors":["The service is busy"]}'
+        headers: { 'retry-after': '20' },
+        json: { errors: ['The service is busy'] }
       })
     } else await route.continue()
   })
   await page.reload()
+  await rows(page).nth(99).waitFor()
+  await page.keyboard.press('End')
   await page.getByRole('alert').getByText('The service is busy').waitFor()
   t.equal(await rows(page).count(), 100)
   await page.getByRole('button', { name: 'Try again' }).click()
-  await page.getByRole('status').getByText('150 pages').waitFor()
+  await waitForStatus(page, '150 pages')
   await page.locator('h1:focus').waitFor()
   await page.getByRole('alert').waitFor({ state: 'detached' })
 })

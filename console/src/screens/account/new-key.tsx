@@ -1,11 +1,11 @@
 import type { Scope } from '@landfall/client'
-import { useEffect, useId, useRef, useState } from 'preact/hooks'
+import { useEffect, useRef, useState } from 'preact/hooks'
 import { Button } from '../../components/button.tsx'
 import { CopyButton } from '../../components/copy-button.tsx'
 import { Actions, Dialog } from '../../components/dialog.tsx'
 import { CurrentPasswordField } from '../../components/credential-fields.tsx'
 import { ErrorNotice } from '../../components/error-notice.tsx'
-import { Field } from '../../components/field.tsx'
+import { Choice, Field } from '../../components/field.tsx'
 import { Form } from '../../components/form.tsx'
 import { useAction } from '../../core/load.ts'
 import { landfall } from '../../core/service.ts'
@@ -82,7 +82,7 @@ function NewKeyForm ({ onCreated, onClose }: NewKeyFormProps) {
         isRequired
       />
       <ScopeChoice scopes={scopes} onChange={setScopes} />
-      <ValidityChoice days={days} onChange={setDays} />
+      <Choice label='Valid for' value={days} options={VALIDITIES} onChange={setDays} />
       <CurrentPasswordField label='Your password' value={password} onInput={setPassword} />
       <ErrorNotice error={creation.error} />
       <Actions>
@@ -114,27 +114,6 @@ function ScopeChoice ({ scopes, onChange }: ScopeChoiceProps) {
         </label>
       ))}
     </fieldset>
-  )
-}
-
-interface ValidityChoiceProps {
-  readonly days: number | undefined
-  readonly onChange: (days: number | undefined) => void
-}
-
-function ValidityChoice ({ days, onChange }: ValidityChoiceProps) {
-  const id = useId()
-  return (
-    <div class='field'>
-      <label class='field__label' for={id}>Valid for</label>
-      <select
-        class='field__input'
-        id={id}
-        onChange={({ currentTarget }) => onChange(VALIDITIES[currentTarget.selectedIndex]?.[1])}
-      >
-        {VALIDITIES.map(([name, value]) => <option selected={value === days} key={name}>{name}</option>)}
-      </select>
-    </div>
   )
 }
 

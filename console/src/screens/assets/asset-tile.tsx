@@ -16,25 +16,3 @@ export function AssetTile ({ asset }: { readonly asset: Asset }) {
     </>
   )
 }
-
-const SKELETON_TILES = 6
-
-/** Holds the place of a grid while it is loaded. */
-export function AssetGridSkeleton () {
-  return (
-    <div role='status'>
-      <span class='visually-hidden'>The assets are being loaded.</span>
-      <ul class='asset-grid' aria-hidden='true'>
-        {Array.from({ length: SKELETON_TILES }, (_, index) => (
-          <li class='asset-grid__item' key={index}>
-            <span class='asset-grid__tile'>
-              <span class='thumbnail' />
-              <span class='asset-grid__name'>&nbsp;</span>
-              <span class='asset-grid__facts'>&nbsp;</span>
-            </span>
-          </li>
-        ))}
-      </ul>
-    </div>
-  )
-}

@@ -4,7 +4,7 @@ import { announce } from '../../core/announcements.tsx'
 import { useAction } from '../../core/load.ts'
 import { ignoreMissing } from '../../core/missing.ts'
 import { landfall } from '../../core/service.ts'
-import type { ListedPage } from './summaries.ts'
+import type { ListedPage } from './page-list.tsx'
 
 interface DeletePageProps {
   /** `reads` is undefined if they are not known. */

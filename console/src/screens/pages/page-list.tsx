@@ -1,31 +1,23 @@
-import type { RefObject } from 'preact'
+import type { LandingPageSummary } from '@landfall/client'
 import { Button } from '../../components/button.tsx'
 import { formatBytes, Time } from '../../components/format.tsx'
+import { nameOf } from '../../core/labels.ts'
 import { href } from '../../core/router.ts'
 import { ReadsLine } from './reads-line.tsx'
-import type { ListedPage } from './summaries.ts'
 
-interface PageListProps {
-  readonly pages: readonly ListedPage[]
-  readonly listRef: RefObject<HTMLUListElement | null>
-  readonly onDelete: (page: ListedPage) => void
-}
-
-export function PageList ({ pages, listRef, onDelete }: PageListProps) {
-  return (
-    <ul class='page-list' ref={listRef}>
-      {pages.map((page) => <PageRow page={page} onDelete={onDelete} key={page.id} />)}
-    </ul>
-  )
+/** A page with its label, or else its public id, as the name. */
+export interface ListedPage extends LandingPageSummary {
+  readonly name: string
 }
 
 interface PageRowProps {
-  readonly page: ListedPage
+  readonly page: LandingPageSummary
   readonly onDelete: (page: ListedPage) => void
 }
 
-function PageRow ({ page, onDelete }: PageRowProps) {
-  const { id, public_id: publicId, name, byte_size: byteSize, version, updated_at: updatedAt, reads } = page
+export function PageRow ({ page, onDelete }: PageRowProps) {
+  const { id, public_id: publicId, byte_size: byteSize, version, updated_at: updatedAt, reads } = page
+  const name = nameOf(page.label, publicId)
   return (
     <li class='page-list__row'>
       <div class='page-list__name'>
@@ -43,24 +35,9 @@ function PageRow ({ page, onDelete }: PageRowProps) {
           Version {version.toLocaleString()}, {formatBytes(byteSize)}
         </span>
       </p>
-      <Button kind='quiet' label={`Delete ${name}`} onClick={() => onDelete(page)}>Delete</Button>
+      <Button kind='quiet' label={`Delete ${name}`} onClick={() => onDelete({ ...page, name })}>
+        Delete
+      </Button>
     </li>
-  )
-}
-
-const SKELETON_ROWS = 6
-
-/** Holds the place of the list while it is loaded. */
-export function PageListSkeleton () {
-  return (
-    <div role='status'>
-      <span class='visually-hidden'>The pages are being loaded.</span>
-      <ul class='page-list' aria-hidden='true'>
-        {Array.from(
-          { length: SKELETON_ROWS },
-          (_, index) => <li class='page-list__row page-list__row--skeleton' key={index} />
-        )}
-      </ul>
-    </div>
   )
 }

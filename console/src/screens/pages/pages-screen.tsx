@@ -1,24 +1,23 @@
-import { useMemo, useState } from 'preact/hooks'
+import { useState } from 'preact/hooks'
 import { Button } from '../../components/button.tsx'
-import { ErrorNotice } from '../../components/error-notice.tsx'
-import { Field } from '../../components/field.tsx'
-import { useGrowingList } from '../../components/growing-list.ts'
 import { useFileDrop } from '../../components/file-drop.ts'
+import { ListView, type Parameter } from '../../components/list-view.tsx'
 import { Screen } from '../../components/screen.tsx'
-import { keepInHistory } from '../../core/router.ts'
-import { useUser } from '../../core/session.ts'
+import { useList } from '../../core/list.ts'
+import { landfall } from '../../core/service.ts'
 import { DeletePage } from './delete-page.tsx'
 import { NewPage } from './new-page.tsx'
-import { PageList, PageListSkeleton } from './page-list.tsx'
-import { filterPages, useSummaries, type ListedPage, type Summaries } from './summaries.ts'
+import { PageRow, type ListedPage } from './page-list.tsx'
 
-/** Pages that are shown at first, and that are added each time. */
-const SHOWN = 100
+/** Pages in one part, the most that the service gives. */
+const PART = 100
+const CHOICES: readonly Parameter[] = [
+  ['sort', 'Order', [['Newest first', ''], ['Last changed first', 'updated'], ['A to Z', 'label']]]
+]
 
-/** All pages of the account. */
+/** The pages of the account. */
 export function PagesScreen () {
-  const summaries = useSummaries()
-  const { pages, isComplete, error, retry, remove } = summaries
+  const list = useList(landfall.landingPages.summariesPage, PART, true)
   /** The files of the dialog for a new page; undefined while it is closed. */
   const [newFiles, setNewFiles] = useState<readonly File[]>()
   const [toDelete, setToDelete] = useState<ListedPage>()
@@ -26,22 +25,30 @@ export function PagesScreen () {
     if (toDelete === undefined) setNewFiles(files)
   })
   const create = () => setNewFiles([])
-  const isEmpty = pages?.length === 0 && isComplete
   return (
     <Screen
       title='Pages'
-      actions={!isEmpty && <Button kind='primary' onClick={create}>New page</Button>}
+      actions={!list.isEmpty && <Button kind='primary' onClick={create}>New page</Button>}
     >
-      {isEmpty ? <NoPages onCreate={create} />
-        : <FilteredPages summaries={summaries} onDelete={setToDelete} />}
-      <ErrorNotice error={error} onRetry={retry} retriesItself />
+      {list.isEmpty ? <NoPages onCreate={create} /> : (
+        <ListView
+          list={list}
+          noun='page'
+          searchedBy='name or public id'
+          choices={CHOICES}
+          listClass='page-list'
+          skeleton={<li class='page-list__row page-list__row--skeleton' />}
+        >
+          {(page) => <PageRow page={page} onDelete={setToDelete} key={page.id} />}
+        </ListView>
+      )}
       {isDragging && <p class='drop-target'>Drop a JSON file to create a page from it.</p>}
       {newFiles !== undefined && <NewPage files={newFiles} onClose={() => setNewFiles(undefined)} />}
       {toDelete !== undefined && (
         <DeletePage
           page={toDelete}
           onDeleted={() => {
-            remove(toDelete.id)
+            list.remove(toDelete.id)
             setToDelete(undefined)
           }}
           onClose={() => setToDelete(undefined)}
@@ -63,78 +70,4 @@ function NoPages ({ onCreate }: { readonly onCreate: () => void }) {
       <p class='quiet'>Or drop a JSON file here.</p>
     </div>
   )
-}
-
-/** Which pages are shown. */
-interface View {
-  readonly filter: string
-  readonly limit: number
-}
-
-const ALL: View = { filter: '', limit: SHOWN }
-
-/** The history of the browser remembers the view, so that going back from a page leads to the same ones. */
-function useView (): [View, (view: View) => void] {
-  const { id: userId } = useUser() // who signs in next must not see what somebody has looked for
-  const [view, setView] = useState<View>(() => history.state?.userId === userId ? history.state : ALL)
-  return [view, (next) => {
-    keepInHistory({ ...next, userId })
-    setView(next)
-  }]
-}
-
-interface FilteredPagesProps {
-  readonly summaries: Summaries
-  readonly onDelete: (page: ListedPage) => void
-}
-
-function FilteredPages ({ summaries: { pages, isComplete, error }, onDelete }: FilteredPagesProps) {
-  const [{ filter, limit }, setView] = useView()
-  const found = useMemo(() => filterPages(pages ?? [], filter), [pages, filter])
-  const shown = found.slice(0, limit)
-  const { ref, focusNext } = useGrowingList(shown.length)
-  // The same elements are not compared again. Of a thousand rows, that would delay typing.
-  const list = useMemo(() => <PageList pages={shown} listRef={ref} onDelete={onDelete} />, [found, limit])
-  return (
-    <>
-      <div class='pages-filter'>
-        <Field
-          label='Filter by name or public id'
-          type='search'
-          value={filter}
-          onInput={(text) => setView({ filter: text, limit: SHOWN })}
-        />
-        <p class='quiet' role='status'>
-          {pages !== undefined && countText(pages.length, found.length, filter, isComplete)}
-        </p>
-      </div>
-      {pages === undefined ? error === undefined && <PageListSkeleton /> : found.length > 0 && list}
-      {found.length === 0 && isComplete && (
-        <div class='empty'>
-          <p>No page matches the filter.</p>
-          <Button onClick={() => setView(ALL)}>Show all pages</Button>
-        </div>
-      )}
-      {shown.length < found.length && (
-        <p class='pages-more'>
-          <Button
-            onClick={() => {
-              focusNext()
-              setView({ filter, limit: limit + SHOWN })
-            }}
-          >
-            Show {Math.min(SHOWN, found.length - shown.length)} more
-          </Button>
-        </p>
-      )}
-    </>
-  )
-}
-
-/** Doesn't count while pages are loaded without a filter, because screen readers would say each number. */
-function countText (all: number, found: number, filter: string, isComplete: boolean): string {
-  const more = isComplete ? '' : ', and more pages are being loaded'
-  if (filter.trim() !== '') return `${found.toLocaleString()} found${more}`
-  if (!isComplete) return 'More pages are being loaded'
-  return `${all.toLocaleString()} ${all === 1 ? 'page' : 'pages'}`
 }
