@@ -13,6 +13,7 @@ import { asJpeg, card } from '../../shared/pictures.ts'
 import { provide } from '../../shared/programs.ts'
 import { query } from '../../helpers/servers.ts'
 import { temporaryFolder } from '../../helpers/service.ts'
+import { until } from '../../helpers/until.ts'
 
 // Files: uploading, looking at them, and deleting them.
 
@@ -213,10 +214,10 @@ t.test('files are loaded part by part, found by their name and type, and sorted'
   await status('The first 60 assets')
   t.equal(await shown.count(), 60)
   await checkScreen(t, page, 'a part of the assets')
-  for (const count of [120, 130]) {
+  await until(async () => {
     await page.keyboard.press('End')
-    await shown.nth(count - 1).waitFor()
-  }
+    return await shown.count() === 130
+  }, 'all parts are loaded')
   await status('130 assets')
 
   await page.getByRole('combobox', { name: 'Order' }).selectOption('Largest first')

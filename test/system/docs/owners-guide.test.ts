@@ -80,7 +80,8 @@ t.test('an owner uses the command line', async (t) => {
   const commands = blocksOf('Command line').map((block) => block.replace('/path/to/landfall', PROJECT))
   const [, , , shown = ''] = await paste([...blocksOf('Set up'), ...commands], folder, url)
   const lines = shown.split('\n').map((line) => line.replace(/ .*$/, ''))
-  t.match(lines, ['ID', /^[\w-]{36}$/, 'VERSION', '2', '1', '{"title":'])
+  t.match(lines, ['ID', /^[\w-]{36}$/, 'There', 'VERSION', '2', '1', '{"title":'])
+  t.match(shown, /^There are no such pages$/m, 'no page is called "summer sale"')
   t.ok(shown.endsWith('\n{"title": "Draft"}'), shown)
 })
 
