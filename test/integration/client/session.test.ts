@@ -59,7 +59,8 @@ t.test('50 calls with an expired access token share one refresh, and all succeed
   const users = await Promise.all(Array.from({ length: 50 }, async () => await client.auth.me()))
   t.equal(new Set(users.map(({ id }) => id)).size, 1)
   t.equal(count('/auth/refresh'), 1)
-  t.same((await client.landingPages.listPage()).items.map(({ id }) => id), [(await page).id], 'a write, once')
+  const { id: written } = await page
+  t.same((await client.landingPages.listPage()).items.map(({ id }) => id), [written], 'a write, once')
   t.equal(
     sent.find(({ path }) => path === '/auth/refresh')?.headers.get('authorization'),
     null,
