@@ -65,7 +65,10 @@ export class AccountDeletions {
   async finish (userId: number, signal?: AbortSignal, onHidden?: () => void): Promise<void> {
     const { database } = this.#app
     try {
-      if (!await claimDeletion(database, userId)) return
+      if (!await claimDeletion(database, userId)) {
+        this.#interrupted.delete(userId) // another process works on it, or has finished it
+        return
+      }
       const renewal = setInterval(() => {
         extendClaim(database, userId).catch(() => {})
       }, CLAIM_MS / 3)
