@@ -11,7 +11,7 @@ const DEBOUNCE_MS = 250
 export type Search = Readonly<Record<string, string>>
 
 interface State<Item> {
-  /** The parameters by which the items were found, such as `q=text&sort=label`. */
+  /** The query string of the search that found the items, such as `q=text&sort=label`. */
   readonly query: string
   /** What was loaded so far; undefined before the first response. */
   readonly items: readonly Item[] | undefined
@@ -24,7 +24,7 @@ interface State<Item> {
 export interface SearchedList<Item> extends State<Item> {
   /** Whether the account has no items at all. */
   readonly isEmpty: boolean
-  /** Whether the items, if there are any, are those of an earlier search. */
+  /** Whether a search is under way. Until it ends, the items are those of the search before, if any. */
   readonly isSearching: boolean
   /** What is typed and chosen. */
   readonly search: Search

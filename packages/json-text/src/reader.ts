@@ -66,7 +66,7 @@ const LETTER_U = 0x75
 const OPEN_BRACE = 0x7b
 const CLOSE_BRACE = 0x7d
 
-/** Returns the offset of the quote that ends a valid string, or that of the end of the text. */
+/** Returns the offset of the closing quote of a valid string. Without one, returns the length of the text. */
 function endOfString (text: string, from: number): number {
   for (let at = text.indexOf('"', from); at !== -1; at = text.indexOf('"', at + 1)) {
     let backslashes = 0

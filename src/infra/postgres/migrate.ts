@@ -53,7 +53,8 @@ export async function applyMigrations (
     // The usual case: no migration is pending. It needs no lock and works on a read-only database.
     if ((await pendingMigrations(session, migrations)).length === 0) return []
     if (typeof connection === 'string') await requireDirectConnection(session)
-    await acquireLock(session, log, options.lockTimeoutMs ?? 300_000)
+    const lockTimeoutMs = options.lockTimeoutMs ?? 300_000
+    await acquireLock(session, log, lockTimeoutMs)
     const pending = await pendingMigrations(session, migrations)
     if (pending.length === 0) return []
 
@@ -65,7 +66,7 @@ export async function applyMigrations (
     for (const migration of pending) {
       const index = indexOf(migration)
       if (index === undefined) {
-        await applyInTransaction(session, log, migration, options.lockTimeoutMs ?? 300_000)
+        await applyInTransaction(session, log, migration, lockTimeoutMs)
       } else await buildIndex(session, log, migration, index)
       log.info(`Applied migration ${migration.name}`)
     }
