@@ -28,7 +28,7 @@ export function EditTab ({ editing, text, isShown }: EditTabProps) {
   // Not before the dialog has given the focus back to its button.
   useEffect(() => {
     if (picked === undefined || isPicking) return
-    editing.getEditor()?.insertString(picked)
+    editing.views.get('text')?.insertString(picked)
     setPicked(undefined)
   }, [picked, isPicking])
   return (
@@ -43,12 +43,12 @@ export function EditTab ({ editing, text, isShown }: EditTabProps) {
       <CodeEditor
         text={text}
         label='Document'
-        onEditor={(editor) => editing.setEditor(editor)}
+        onEditor={(editor) => editing.views.set('text', editor)}
         onChange={(hasChanged) => editing.setIsChanged(hasChanged)}
         onCheck={(check) => editing.setCheck(check)}
         onSave={save}
       />
-      <EditorStatus check={editing.check} onGoTo={(offset) => editing.getEditor()?.goTo(offset)} />
+      <EditorStatus check={editing.check} onGoTo={(offset) => editing.views.get('text')?.goTo(offset)} />
       {isPicking && (
         <AssetPicker
           onPick={(url) => {
@@ -64,7 +64,7 @@ export function EditTab ({ editing, text, isShown }: EditTabProps) {
 }
 
 function format (editing: Editing): void {
-  const editor = editing.getEditor()
+  const editor = editing.views.get('text')
   if (editor === undefined) return
   const text = editor.getText()
   const error = checkJson(text)
@@ -83,7 +83,7 @@ function DeletedNotice ({ editing }: { readonly editing: Editing }) {
   return (
     <div class='notice notice--error' role='alert'>
       <p>This page was deleted elsewhere, so your text can’t be saved here. Copy it if you still need it.</p>
-      <CopyButton text={editing.getEditor()?.getText() ?? ''} what='text' />
+      <CopyButton text={editing.views.getText()} what='text' />
     </div>
   )
 }

@@ -5,8 +5,9 @@ import { useAction } from '../../core/load.ts'
 import { landfall } from '../../core/service.ts'
 import { useSettings } from '../../core/settings.ts'
 import { onReturn } from '../../core/visibility.ts'
-import type { Check, Editor } from '../../editor/editor.ts'
+import type { Check } from '../../editor/editor.ts'
 import { DocumentTextError, requireDocument } from '../pages/document-text.ts'
+import { useViews, type Views } from './use-views.ts'
 
 /** A document as the service has it. */
 export interface SavedDocument {
@@ -22,18 +23,17 @@ export interface Conflict {
   readonly revision: Revision | undefined
 }
 
-const SHOWN_NEWEST = 'This page was changed elsewhere. Its newest version is in the editor now.'
+const SHOWN_NEWEST = 'This page was changed elsewhere. Its newest version is shown now.'
 
-/** What happens to the text in the editor. */
+/** What happens to the text of the document. All views show the same text, one at a time. */
 export interface Editing {
+  readonly views: Views
   readonly isChanged: boolean
   readonly check: Check | undefined
   readonly conflict: Conflict | undefined
   readonly isSaving: boolean
   /** Why the text was not saved. */
   readonly error: unknown
-  getEditor(): Editor | undefined
-  setEditor(editor: Editor | undefined): void
   setIsChanged(isChanged: boolean): void
   setCheck(check: Check): void
   /** Saves the text, unless the document was changed elsewhere. */
@@ -50,27 +50,26 @@ export interface Editing {
 /** @param onSaved called with each text that the service has */
 export function useEditing (id: string, loaded: SavedDocument, onSaved: (text: string) => void): Editing {
   const { max_document_bytes: maxBytes } = useSettings()
-  const editor = useRef<Editor | undefined>(undefined)
   /** The version on which the text is based. */
   const base = useRef(loaded)
+  const views = useViews('text', () => base.current.text)
   const [isChanged, setIsChanged] = useState(false)
   const [check, setCheck] = useState<Check>()
   const [conflict, setConflict] = useState<Conflict>()
 
   const rebase = (saved: SavedDocument) => {
     base.current = saved
-    editor.current?.markSaved(saved.text)
+    views.getShown()?.markSaved(saved.text)
     setConflict(undefined)
     onSaved(saved.text)
   }
   const show = (document: SavedDocument) => {
-    if (document.text !== editor.current?.getText()) editor.current?.setText(document.text)
     rebase(document)
+    views.setText(document.text)
   }
   const saving = useAction(async (ifMatch: string) => {
-    if (editor.current === undefined) return
     clearAnnouncement()
-    const mine = editor.current.getText()
+    const mine = views.getText()
     try {
       requireDocument(mine, maxBytes)
       const { etag } = await landfall.landingPages.putDocument(id, exactJson(mine), { ifMatch })
@@ -78,7 +77,7 @@ export function useEditing (id: string, loaded: SavedDocument, onSaved: (text: s
       announce('Saved')
     } catch (error) {
       if (error instanceof DocumentTextError && error.offset !== undefined) {
-        editor.current.goTo(error.offset)
+        views.getShown()?.goTo(error.offset)
         // Below the editor, the error is there until it is mended.
         return announce(`Not saved. ${error.message}`)
       }
@@ -90,7 +89,7 @@ export function useEditing (id: string, loaded: SavedDocument, onSaved: (text: s
       if (text === mine) {
         rebase({ text, etag })
         announce('Saved')
-      } else if (mine === base.current.text && editor.current?.getText() === mine) {
+      } else if (mine === base.current.text && views.getText() === mine) {
         show({ text, etag })
         announce(SHOWN_NEWEST)
       } else {
@@ -103,8 +102,7 @@ export function useEditing (id: string, loaded: SavedDocument, onSaved: (text: s
   const refresh = async (): Promise<boolean> => {
     const start = base.current
     // Checked again after the response, because somebody may have typed or saved meanwhile.
-    const hasMovedOn = () =>
-      base.current !== start || (editor.current?.getText() ?? start.text) !== start.text
+    const hasMovedOn = () => base.current !== start || views.getText() !== start.text
     if (hasMovedOn()) return false
     const document = await landfall.landingPages.getDocument(id)
     if (document.etag === start.etag || hasMovedOn()) return false
@@ -117,17 +115,12 @@ export function useEditing (id: string, loaded: SavedDocument, onSaved: (text: s
       refresh().then((isNew) => isNew && announce(SHOWN_NEWEST), () => {})
     }), [])
   return {
+    views,
     isChanged,
     check,
     conflict,
     isSaving: saving.isRunning,
     error: saving.error,
-    getEditor: () => editor.current,
-    setEditor (next) {
-      editor.current = next
-      // While its code was loaded, a newer version may have come.
-      if (next !== undefined && next.getText() !== base.current.text) show(base.current)
-    },
     setIsChanged,
     setCheck,
     save: async () => await saving.run(base.current.etag),
@@ -135,7 +128,7 @@ export function useEditing (id: string, loaded: SavedDocument, onSaved: (text: s
     takeTheirs () {
       if (conflict === undefined) return
       show(conflict.theirs)
-      announce('The other version is in the editor. Undo brings yours back.')
+      announce('The other version is shown now. Undo brings yours back.')
     },
     postpone: () => setConflict(undefined),
     async refresh () {

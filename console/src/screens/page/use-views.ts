@@ -1,0 +1,70 @@
+import { useRef, useState } from 'preact/hooks'
+import type { Editor } from '../../editor/editor.ts'
+
+/** Shows the text of the document, and lets the person change it. */
+export interface DocumentView {
+  getText(): string
+  /** Replaces the whole text. It can be undone. */
+  setText(text: string): void
+  /** Takes this text as the one that was saved. */
+  markSaved(text: string): void
+  /** Moves the focus to what is at this offset, in UTF-16 units. */
+  goTo(offset: number): void
+}
+
+interface ViewTypes {
+  text: Editor
+}
+
+export type ViewName = keyof ViewTypes
+
+/** The text of a document that is being changed, and the views that show it, one at a time. */
+export interface Views {
+  readonly shown: ViewName
+  /** Returns the text with all changes. */
+  getText(): string
+  setText(text: string): void
+  /** Returns the view that is shown; undefined while its code is loaded. */
+  getShown(): DocumentView | undefined
+  get<Name extends ViewName>(name: Name): ViewTypes[Name] | undefined
+  /** Adds a view when it is ready, or removes it. */
+  set<Name extends ViewName>(name: Name, view: ViewTypes[Name] | undefined): void
+  /** Shows the text in another view. */
+  show(name: ViewName): void
+}
+
+/** @param getSaved returns the text that was saved */
+export function useViews (first: ViewName, getSaved: () => string): Views {
+  const views = useRef<{ [Name in ViewName]?: ViewTypes[Name] | undefined }>({})
+  /** The text, while no view has it. */
+  const kept = useRef<string | undefined>(undefined)
+  const name = useRef(first)
+  const [shown, setShown] = useState(first)
+  const getShown = () => views.current[name.current]
+  const getText = () => getShown()?.getText() ?? kept.current ?? getSaved()
+  const adopt = (text: string) => {
+    kept.current = text
+    const view = getShown()
+    if (view === undefined) return
+    if (view.getText() !== text) view.setText(text)
+    view.markSaved(getSaved())
+  }
+  return {
+    shown,
+    getText,
+    setText: adopt,
+    getShown,
+    get: (name) => views.current[name],
+    set (added, view) {
+      const text = getText()
+      views.current[added] = view
+      if (added === name.current) adopt(text)
+    },
+    show (next) {
+      const text = getText()
+      name.current = next
+      setShown(next)
+      adopt(text)
+    }
+  }
+}
