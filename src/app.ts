@@ -40,6 +40,7 @@ import redis from './infra/redis/plugin.ts'
 import requestMetrics from './http/request-metrics.ts'
 import accessLog, { logRequests } from './http/access-log.ts'
 import securityHeaders, { secureResponses } from './http/security-headers.ts'
+import { serializerCompiler } from './http/schemas.ts'
 import { createValidationError, refuseUnknownParameters, validatorCompiler } from './http/validation.ts'
 import tracing from './infra/telemetry/tracing.ts'
 import { traceRequests } from './http/request-tracing.ts'
@@ -126,6 +127,7 @@ function createInstance (config: Config, logger: FastifyBaseLogger | undefined) 
   const basePath = config.BASE_URL === undefined ? '' : new URL(config.BASE_URL).pathname.replace(/\/$/, '')
   app.decorate('publicPath', (path) => basePath + path)
   app.setValidatorCompiler(validatorCompiler)
+  app.setSerializerCompiler(serializerCompiler)
   app.setSchemaErrorFormatter(createValidationError)
 
   return app
