@@ -1,3 +1,4 @@
+import { randomBytes } from 'node:crypto'
 import { availableParallelism } from 'node:os'
 import { dictionary } from '@zxcvbn-ts/language-common'
 import argon2 from 'argon2'
@@ -34,6 +35,12 @@ export function checkPassword (password: string): string[] {
 /** OWASP Password Storage Cheat Sheet, argon2id; memory in KiB. */
 const PARAMETERS = { type: argon2.argon2id, memoryCost: 19 * 1024, timeCost: 2, parallelism: 1 } as const
 
+const base64 = (bytes: number): string => randomBytes(bytes).toString('base64').replace(/=+$/, '')
+/** A hash of no known password. To compare with it takes as long as with a real one. */
+const DECOY =
+  `$argon2id$v=19$m=${PARAMETERS.memoryCost},t=${PARAMETERS.timeCost},p=${PARAMETERS.parallelism}` +
+  `$${base64(16)}$${base64(32)}`
+
 /**
  * The most hashes that run at once. argon2 shares libuv's four threads with file access and compression, so
  * one core stays free. On two cores, two hashes at once double the latency of a public read, and one adds
@@ -53,7 +60,6 @@ export class Passwords {
     maxWaitingPerKey: MAX_WAITING_PER_ADDRESS,
     createRefusal: () => new RetryLaterError(503, 'Too many people are signing in, try again shortly', 1)
   })
-  #decoy: Promise<string> | undefined
 
   /**
    * Hashes a password.
@@ -73,9 +79,8 @@ export class Passwords {
    * @throws {RetryLaterError} 503 when too many are waiting, or too many of this address
    */
   async verify (hash: string | undefined, password: string, address?: string): Promise<boolean> {
-    this.#decoy ??= argon2.hash(Buffer.from('decoy'), PARAMETERS)
     return await this.#queue.run(async () => {
-      const isEqual = await argon2.verify(hash ?? await this.#decoy as string, bytesOf(password))
+      const isEqual = await argon2.verify(hash ?? DECOY, bytesOf(password))
       return isEqual && hash !== undefined
     }, address)
   }
@@ -83,11 +88,6 @@ export class Passwords {
   /** Whether a hash was made with other parameters than today's. */
   isOutdated (hash: string): boolean {
     return !hash.startsWith('$argon2id$') || argon2.needsRehash(hash, PARAMETERS)
-  }
-
-  /** Creates the decoy before the first sign-in needs it. */
-  async warmUp (): Promise<void> {
-    await this.verify(undefined, '')
   }
 
   /** The numbers of running and waiting hashes, and of those refused so far. */
@@ -102,7 +102,6 @@ const bytesOf = (password: string): Buffer => Buffer.from(normalizePassword(pass
 export default fp(async (app) => {
   const passwords = new Passwords()
   app.decorate('passwords', passwords)
-  await passwords.warmUp()
   addGauge(app.metrics, {
     name: 'landfall_password_hashes',
     help: 'Passwords being hashed or compared (running), and waiting for it'
