@@ -1,4 +1,4 @@
-import { PatchError } from '../../src/modules/landing-pages/patch/patch-error.ts'
+import { PatchError } from '../../packages/json-text/src/index.ts'
 
 /** Limits that only tests of limits meet. */
 export const LIMITS = { maxBytes: 1024 * 1024, maxLevels: 100 }

@@ -1,6 +1,6 @@
 import fc from 'fast-check'
 import t from 'tap'
-import { byteLength } from '../../../console/src/json/byte-length.ts'
+import { byteLength } from '../../../packages/json-text/src/index.ts'
 import { checkJson } from '../../../console/src/json/check.ts'
 import { containerText, space } from '../../helpers/json-text.ts'
 

@@ -1,4 +1,4 @@
-import { byteLength } from '../../json/byte-length.ts'
+import { byteLength } from '#json-text'
 import { checkJson } from '../../json/check.ts'
 import { readFile } from '../../components/read-file.ts'
 import { formatBytes } from '../../components/format.tsx'

@@ -1,8 +1,6 @@
+import { applyJsonPatch, applyMergePatch, PatchError, type DocumentLimits,
+  type PatchProblem } from '#json-text'
 import { serveTasks, type HandlerResponse } from '../../../infra/isolated-process/serve-tasks.ts'
-import { applyJsonPatch } from './json-patch.ts'
-import { applyMergePatch } from './merge-patch.ts'
-import { PatchError, type PatchProblem } from './patch-error.ts'
-import type { DocumentLimits } from './patched-document.ts'
 
 // The child process that applies patches.
 

@@ -1,10 +1,9 @@
 import { extname } from 'node:path'
+import type { DocumentLimits, PatchProblem } from '#json-text'
 import { ConflictError, createUnavailableError, InvalidError, RetryLaterError,
   TooLargeError } from '../../../errors.ts'
 import { IsolatedProcess, IsolatedProcessError } from '../../../infra/isolated-process/isolated-process.ts'
 import type { PatchKind, PatchOutcome, PatchTask } from './patch-worker.ts'
-import type { PatchProblem } from './patch-error.ts'
-import type { DocumentLimits } from './patched-document.ts'
 
 /** Patches of all accounts that may wait. */
 const MAX_WAITING = 32

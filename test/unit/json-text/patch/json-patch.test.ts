@@ -1,5 +1,5 @@
 import t from 'tap'
-import { applyJsonPatch } from '../../../../src/modules/landing-pages/patch/json-patch.ts'
+import { applyJsonPatch } from '../../../../packages/json-text/src/index.ts'
 import { LIMITS, refusalOf } from '../../../helpers/patches.ts'
 
 // JSON Patch on the text of documents: what the result looks like, and why a patch is refused.

@@ -1,7 +1,6 @@
 import fc from 'fast-check'
 import t from 'tap'
-import { applyJsonPatch } from '../../../../src/modules/landing-pages/patch/json-patch.ts'
-import { applyMergePatch } from '../../../../src/modules/landing-pages/patch/merge-patch.ts'
+import { applyJsonPatch, applyMergePatch } from '../../../../packages/json-text/src/index.ts'
 import { containerText, space, valueText } from '../../../helpers/json-text.ts'
 import { contentOf, parseTree, type JsonMember, type JsonTree } from '../../../helpers/json-tree.ts'
 import { LIMITS, refusalOf } from '../../../helpers/patches.ts'

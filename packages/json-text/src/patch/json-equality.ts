@@ -1,4 +1,4 @@
-import { decodeString } from '#json-text'
+import { decodeString } from '../text/reader.ts'
 import type { JsonNode } from './json-node.ts'
 
 // Equality of JSON values (RFC 6902, 4.6).

@@ -1,6 +1,6 @@
 import { createRequire } from 'node:module'
 import t from 'tap'
-import { applyJsonPatch } from '../../../../src/modules/landing-pages/patch/json-patch.ts'
+import { applyJsonPatch } from '../../../../packages/json-text/src/index.ts'
 import { LIMITS, refusalOf } from '../../../helpers/patches.ts'
 
 // The official test suite of JSON Patch, and RFC 6902's own examples.

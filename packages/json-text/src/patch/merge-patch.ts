@@ -1,4 +1,4 @@
-import { formatPointer } from '#json-text'
+import { formatPointer } from '../text/pointer.ts'
 import { JsonNode } from './json-node.ts'
 import { createInvalidPatchError, quote } from './patch-error.ts'
 import { NOT_A_DOCUMENT, patchText, tooDeep, type DocumentLimits } from './patched-document.ts'

@@ -1,6 +1,5 @@
 import t from 'tap'
-import { applyJsonPatch } from '../../../../src/modules/landing-pages/patch/json-patch.ts'
-import { applyMergePatch } from '../../../../src/modules/landing-pages/patch/merge-patch.ts'
+import { applyJsonPatch, applyMergePatch } from '../../../../packages/json-text/src/index.ts'
 import { LIMITS, refusalOf } from '../../../helpers/patches.ts'
 
 // Documents and patches that are made to take long or to fill the memory. Each took minutes, or all memory,

@@ -1,3 +1,4 @@
+import { byteLength } from '../text/byte-length.ts'
 import { JsonNode } from './json-node.ts'
 import { createInvalidPatchError, PatchError } from './patch-error.ts'
 
@@ -44,6 +45,6 @@ export function patchText (
   changed.write(add)
   add(after)
   const result = pieces.join('')
-  if (result !== text && Buffer.byteLength(result) > maxBytes) throw new PatchError(413, [])
+  if (result !== text && byteLength(result) > maxBytes) throw new PatchError(413, [])
   return result
 }

@@ -1,4 +1,4 @@
-import { readJson, type JsonMember, type JsonNode as Place, type JsonObject } from '#json-text'
+import { readJson, type JsonMember, type JsonNode as Place, type JsonObject } from '../text/tree.ts'
 import { Source } from './source.ts'
 
 // Values that can be changed without a change of any other character.

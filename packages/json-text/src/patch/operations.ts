@@ -1,4 +1,4 @@
-import { decodeString } from '#json-text'
+import { decodeString } from '../text/reader.ts'
 import { JsonNode } from './json-node.ts'
 import { parsePointer, type Pointer } from './json-pointer.ts'
 import { createInvalidPatchError, PatchError, quote } from './patch-error.ts'

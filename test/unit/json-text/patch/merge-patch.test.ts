@@ -1,5 +1,5 @@
 import t from 'tap'
-import { applyMergePatch } from '../../../../src/modules/landing-pages/patch/merge-patch.ts'
+import { applyMergePatch } from '../../../../packages/json-text/src/index.ts'
 import { LIMITS, refusalOf } from '../../../helpers/patches.ts'
 
 // JSON Merge Patch on the text of documents.

@@ -1,4 +1,4 @@
-import { JsonReader } from '#json-text'
+import { JsonReader } from '../text/reader.ts'
 
 /** A text, and how it is spaced, for members that have no neighbour to imitate. */
 export class Source {
