@@ -2,8 +2,8 @@ import sensible from '@fastify/sensible'
 import type { TypeBoxTypeProvider } from '@fastify/type-provider-typebox'
 import Fastify, { LogController, type FastifyBaseLogger, type FastifyInstance } from 'fastify'
 import { accountDeletion, accountDeletionRoutes } from './modules/account-deletion/index.ts'
-import { accountMetrics, apiKeyRoutes, authenticate, authRoutes, browserSessionRoutes, credentialCheck,
-  linkPageRoutes, mail, passwordRoutes, passwords, requireAccess, requireSession,
+import { accountMetrics, accountSettingsRoutes, apiKeyRoutes, authenticate, authRoutes, browserSessionRoutes,
+  credentialCheck, linkPageRoutes, mail, passwordRoutes, passwords, requireAccess, requireSession,
   sessionRoutes } from './modules/accounts/index.ts'
 import { assetCleanup, assetRoutes, fileStore, uploadsRoutes, variants } from './modules/assets/index.ts'
 import { sendsMail, type Config } from './config.ts'
@@ -212,6 +212,7 @@ async function managementApi (scope: FastifyInstance): Promise<void> {
     requireSession(inner)
     allowTypeWithoutBody(inner)
     await inner.register(sessionRoutes)
+    await inner.register(accountSettingsRoutes)
     await inner.register(passwordRoutes)
     await inner.register(apiKeyRoutes)
     await inner.register(accountDeletionRoutes)

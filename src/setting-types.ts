@@ -42,9 +42,30 @@ export const publicUrl = {
   format: 'public-url',
   expects: 'an http:// or https:// address without user name, query or fragment'
 }
+/** The address at which a website shows a page. */
+export const previewUrl = {
+  format: 'preview-url',
+  maxLength: 2048,
+  expects:
+    'an https:// address, or http:// on localhost, without a user name; after the host it may contain ' +
+    '{public_id}, {id} and {token}, but no other braces and no white space'
+}
+// Not in the host: whatever is filled in, the address stays on the same website.
+const PREVIEW_URL =
+  /^https?:\/\/[^\s\p{C}{}\\/?#@]+(?:[/?#](?:[^\s\p{C}{}\\<>"]|\{(?:public_id|id|token)\})*)?$/u
+const LOCAL_HOST = /^(?:(?:.+\.)?localhost|127\.0\.0\.1|\[::1\])$/
+
+/** Whether a browser may be sent to this address, whatever its placeholders are filled with. */
+export function isPreviewUrl (given: string): boolean {
+  if (!PREVIEW_URL.test(given) || !URL.canParse(given)) return false
+  const { protocol, hostname } = new URL(given)
+  return protocol === 'https:' || LOCAL_HOST.test(hostname)
+}
+
 const isHttpUrl = (given: string): boolean =>
   /^https?:\/\/[^/?#\s]+(\/[^?#\s]*)?$/.test(given) && URL.canParse(given)
 FormatRegistry.Set('http-url', isHttpUrl)
+FormatRegistry.Set('preview-url', isPreviewUrl)
 FormatRegistry.Set('redis-url', (given) => redisNodes(given).length > 0)
 FormatRegistry.Set(
   'smtp-url',

@@ -1,6 +1,6 @@
 import { Type } from '@sinclair/typebox'
-import { headerValue, httpUrl, integer, list, oneOf, optionalInteger, optionalText, pairs, publicUrl, secret,
-  share, text } from './setting-types.ts'
+import { headerValue, httpUrl, integer, list, oneOf, optionalInteger, optionalText, pairs, previewUrl,
+  publicUrl, secret, share, text } from './setting-types.ts'
 
 // The table of all settings. config.ts reads them from the environment.
 
@@ -35,6 +35,10 @@ export const Settings = Type.Object({
   WEB_CONCURRENCY: integer(1, 0, 1024, 'Worker processes; 0 for one per core'),
   TRUST_PROXY: list('Addresses and CIDR ranges of trusted proxies, whose X-Forwarded-For is used'),
   CONSOLE: Type.Boolean({ default: true, description: 'Serve the console, the web page for owners' }),
+  PREVIEW_URL: optionalText(
+    previewUrl,
+    'Address of the website for accounts that have set none, such as https://www.example.com/{public_id}'
+  ),
   STRICT_TRANSPORT_SECURITY: Type.String({
     ...headerValue,
     default: 'max-age=31536000',

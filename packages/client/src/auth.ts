@@ -1,5 +1,6 @@
 import type { components } from './api.ts'
 import { createAccountSessions, type AccountSessions } from './account-sessions.ts'
+import { createAccountSettings, type AccountSettingsCalls } from './account-settings.ts'
 import { createEmailConfirmations, type EmailConfirmations } from './email-confirmations.ts'
 import { createPasswords, withConfirmation, type Passwords } from './passwords.ts'
 import { unwrap, type Api, type CallOptions } from './responses.ts'
@@ -22,7 +23,7 @@ export interface SignUpFields extends Credentials {
 }
 
 /** The account. Sign-up and sign-in store the tokens that all other calls use. */
-export interface Auth extends AccountSessions, EmailConfirmations, Passwords {
+export interface Auth extends AccountSessions, AccountSettingsCalls, EmailConfirmations, Passwords {
   signUp(fields: SignUpFields, options?: CallOptions): Promise<User>
   signIn(credentials: Credentials, options?: CallOptions): Promise<User>
   /** Returns the user of this session. */
@@ -106,6 +107,7 @@ export function createAuth (api: Api, anonymousApi: Api, session: ClientSession)
       await session.end(async () => {}) // the service has revoked the tokens
     },
     ...createAccountSessions(api),
+    ...createAccountSettings(api),
     ...createEmailConfirmations(api, anonymousApi),
     ...createPasswords(api)
   }

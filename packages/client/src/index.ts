@@ -13,6 +13,7 @@ import { memoryTokens, noTokens } from './tokens.ts'
 import { createTransport, RepeatableRequest } from './transport.ts'
 
 export type { AccountSession, AccountSessions } from './account-sessions.ts'
+export type { AccountSettings, AccountSettingsCalls } from './account-settings.ts'
 export type { components, operations, paths } from './api.ts'
 export type { ApiKey, ApiKeyFields, ApiKeys, NewApiKey, Scope } from './api-keys.ts'
 export { srcset, type Asset, type AssetListOptions, type Assets, type AssetWithReferences,

@@ -9,6 +9,7 @@ export type AuditEvent =
   | 'token_replayed'
   | 'signed_out'
   | 'session_ended'
+  | 'settings_changed'
   | 'password_changed'
   | 'password_refused'
   | 'password_reset_requested'

@@ -1,6 +1,7 @@
 // The public interface of the module.
 
 export { default as accountMetrics } from './account-metrics.ts'
+export { accountSettingsRoutes } from './account-settings.ts'
 export { apiKeyRoutes } from './api-keys/routes.ts'
 export { default as authenticate, confirmCaller, requireAccess, requireSession, type Author,
   type Caller } from './authenticate.ts'

@@ -94,7 +94,8 @@ const settingsFor = ({ config, baseUrl }: FastifyInstance, version: string) => (
   sends_mail: sendsMail(config),
   requires_confirmed_email: config.REQUIRE_CONFIRMED_EMAIL,
   max_document_bytes: config.MAX_DOCUMENT_BYTES,
-  max_upload_bytes: config.MAX_UPLOAD_BYTES
+  max_upload_bytes: config.MAX_UPLOAD_BYTES,
+  preview_url: config.PREVIEW_URL ?? null
 })
 
 /** The page loads only its own files, and pictures from where the uploaded files are. */

@@ -45,6 +45,15 @@ t.test('endSession() ends one session, endOtherSessions() all but that of the cl
   t.match((await two.sessionsPage()).items, [{ current: true }])
 })
 
+t.test('putSettings() replaces what getSettings() returns', async (t) => {
+  const auth = await signIn(await createAccount())
+  t.same(await auth.getSettings(), { preview_url: null })
+  const settings = { preview_url: 'https://www.example.com/{public_id}' }
+  t.same(await auth.putSettings(settings), settings)
+  t.same(await auth.getSettings(), settings)
+  t.match(await failure(auth.putSettings({ preview_url: 'javascript:alert(1)' })), { status: 422 })
+})
+
 t.test('changePassword() ends the other sessions, and the client stays signed in', async (t) => {
   const account = await createAccount()
   const [auth, other] = [await signIn(account), await signIn(account)]

@@ -186,7 +186,8 @@ t.test('/console/settings.json says what the console has to know', async (t) => 
     sends_mail: false,
     requires_confirmed_email: false,
     max_document_bytes: 1_048_576,
-    max_upload_bytes: 26_214_400
+    max_upload_bytes: 26_214_400,
+    preview_url: null
   })
   const app = await consoleApp(t, {
     SIGN_UP: 'closed',
@@ -194,7 +195,8 @@ t.test('/console/settings.json says what the console has to know', async (t) => 
     MAIL_FROM: 'noreply@example.com',
     REQUIRE_CONFIRMED_EMAIL: 'true',
     MAX_DOCUMENT_BYTES: '1000',
-    MAX_UPLOAD_BYTES: '2000'
+    MAX_UPLOAD_BYTES: '2000',
+    PREVIEW_URL: 'https://www.example.com/{public_id}'
   })
   const headers = { 'if-none-match': String(first.headers.etag) }
   const other = await app.inject({ url: '/console/settings.json', headers })
@@ -203,7 +205,8 @@ t.test('/console/settings.json says what the console has to know', async (t) => 
     sends_mail: true,
     requires_confirmed_email: true,
     max_document_bytes: 1000,
-    max_upload_bytes: 2000
+    max_upload_bytes: 2000,
+    preview_url: 'https://www.example.com/{public_id}'
   })
   const again = { url: '/console/settings.json', headers: { 'if-none-match': String(other.headers.etag) } }
   t.equal((await app.inject(again)).statusCode, 304)

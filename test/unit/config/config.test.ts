@@ -140,6 +140,9 @@ t.test('an invalid setting is reported in one line that names it', async (t) => 
         'https://:secret@example.com'
       ]
         .flatMap((url) => [['BASE_URL', url], ['UPLOADS_PUBLIC_URL', url]]),
+      ['PREVIEW_URL', 'http://www.example.com/{public_id}'],
+      ['PREVIEW_URL', 'https://www.example.com/{page}'],
+      ['PREVIEW_URL', `https://www.example.com/${'x'.repeat(2048)}`],
       ['AWS_ENDPOINT_URL_S3', 'localhost:9000'],
       ['AWS_ENDPOINT_URL_S3', 'http://[::1'],
       ...[

@@ -1,0 +1,130 @@
+import t from 'tap'
+import { buildTestApp, createKey, signUp, testSettings, type Account } from '../../helpers/app.ts'
+
+// GET and PUT /auth/settings
+
+const settings = await testSettings(t)
+const app = await buildTestApp(t, {
+  settings: { ...settings, PREVIEW_URL: 'https://www.example.com/{public_id}' }
+})
+const replica = await buildTestApp(t, { settings })
+
+const get = async ({ headers }: Pick<Account, 'headers'>, on = replica) =>
+  await on.inject({ url: '/auth/settings', headers })
+const put = async ({ headers }: Pick<Account, 'headers'>, payload: object) =>
+  await app.inject({ method: 'PUT', url: '/auth/settings', headers, payload })
+
+t.test('an account has no address at first, and the one of the service is not shown', async (t) => {
+  t.match(await get(await signUp(app), app), { statusCode: 200, body: '{"preview_url":null}' })
+})
+
+t.test('an address is kept as it was sent, for this account alone, until it is removed', async (t) => {
+  const [owner, other] = [await signUp(app), await signUp(app)]
+  for (
+    const address of [
+      'https://www.example.com',
+      'https://www.example.com/{public_id}',
+      'https://www.example.com:8443/p?page={public_id}&id={id}#token={token}',
+      'https://www.example.com/{public_id}/{public_id}/@you/é',
+      'https://例え.jp/{id}',
+      'http://localhost:5173/{public_id}',
+      'http://site.localhost/{id}',
+      'http://127.0.0.1/?{token}',
+      'http://[::1]:8080/{public_id}',
+      `https://www.example.com/${'x'.repeat(2024)}`
+    ]
+  ) {
+    t.match(await put(owner, { preview_url: address, other: 1 }), {
+      statusCode: 200,
+      body: JSON.stringify({ preview_url: address })
+    })
+    t.same((await get(owner)).json(), { preview_url: address })
+  }
+  t.same((await get(other)).json(), { preview_url: null })
+  t.same((await put(owner, { preview_url: null })).json(), { preview_url: null })
+  t.same((await get(owner)).json(), { preview_url: null })
+})
+
+t.test('what would lead a browser elsewhere is refused, and changes nothing', async (t) => {
+  const owner = await signUp(app)
+  const address = 'https://www.example.com/{public_id}'
+  await put(owner, { preview_url: address })
+  for (
+    const refused of [
+      '',
+      'www.example.com/{public_id}',
+      '/{public_id}',
+      '//www.example.com/',
+      'https:www.example.com',
+      'https:/www.example.com',
+      'https:///www.example.com',
+      'https://',
+      'https://?',
+      'javascript:alert(1)',
+      'javascript://www.example.com/%0aalert(1)',
+      'JavaScript:alert(1)',
+      'data:text/html,x',
+      'ftp://www.example.com/',
+      'http://www.example.com/',
+      'http://localhost.example.com/',
+      'http://localhost@www.example.com/',
+      'http://127.0.0.1.example.com/',
+      'http://10.0.0.1/',
+      'https://you@www.example.com/',
+      'https://you:secret@www.example.com/',
+      'https://:@www.example.com/',
+      'https://www.example.com\\@evil.example/',
+      'https://www.example.com/a\\b',
+      'https://www.example.com:70000/',
+      'https://[::1',
+      'https://a%20b/',
+      ' https://www.example.com/',
+      'https://www.example.com/ ',
+      'https://www.example.com/\u00a0',
+      'https://www.example.com/a b',
+      'https://www.example.com/\n',
+      'https://www.exa\tmple.com/',
+      'java\u0000script:alert(1)',
+      'https://www.example.com/\u0000',
+      'https://www.example.com/\u202e',
+      'https://www.example.com/\ud800',
+      'https://www.example.com/<b>',
+      'https://www.example.com/"',
+      'https://www.example.com/{x}',
+      'https://www.example.com/{PUBLIC_ID}',
+      'https://www.example.com/{public_id',
+      'https://www.example.com/public_id}',
+      'https://www.example.com/{{public_id}}',
+      'https://{public_id}.example.com/',
+      'https://{token}/',
+      'https://www.example.com{public_id}',
+      'https://www.example.com:{id}/',
+      '{public_id}'
+    ]
+  ) {
+    const response = await put(owner, { preview_url: refused })
+    t.equal(response.statusCode, 422, JSON.stringify(refused))
+    t.match(response.json().errors, [/^Preview url must be an https:\/\/ address, or http:\/\/ on localhost/])
+  }
+  t.match(await put(owner, { preview_url: `https://www.example.com/${'x'.repeat(2025)}` }), {
+    statusCode: 422,
+    body: '{"errors":["Preview url is too long (maximum is 2048 characters)"]}'
+  })
+  for (const body of [{}, { preview_url: 1 }, { preview_url: [address] }, { preview_url: {} }, [], 'x']) {
+    const response = await app.inject({
+      method: 'PUT',
+      url: '/auth/settings',
+      headers: { ...owner.headers, 'content-type': 'application/json' },
+      payload: JSON.stringify(body)
+    })
+    t.equal(response.statusCode, 422, JSON.stringify(body))
+  }
+  t.same((await get(owner)).json(), { preview_url: address })
+})
+
+t.test('only an access token is taken, not an API key', async (t) => {
+  const owner = await signUp(app)
+  const key = await createKey(app, owner, ['pages:write', 'assets:write'])
+  t.equal((await get(key)).statusCode, 401)
+  t.equal((await put(key, { preview_url: null })).statusCode, 401)
+})
