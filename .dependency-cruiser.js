@@ -105,9 +105,9 @@ export default {
       to: { path: '^console/src/', pathNot: '^console/src/core/' }
     },
     {
-      name: 'console-editor-imports-only-json',
+      name: 'console-editor-and-fields-import-only-json',
       severity: 'error',
-      from: { path: '^console/src/(editor|json)/' },
+      from: { path: '^console/src/(editor|fields|json)/' },
       to: { path: '^console/src/', pathNot: '^console/src/($1|json)/' }
     },
     {

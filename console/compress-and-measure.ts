@@ -4,14 +4,18 @@ import { brotliCompressSync, constants } from 'node:zlib'
 import type { Plugin, Rollup } from 'vite'
 
 const KB = 1024
-/** The most that a browser loads, compressed, in bytes. */
+/** The most that a browser loads at first, compressed, in bytes. */
 const MAX_FIRST_LOAD = 60 * KB
-const MAX_EDITOR = 130 * KB
+/** The most that a part takes that is loaded when it is needed, by the files in which it begins. */
+const PARTS = [
+  { name: 'editor', maxBytes: 130 * KB, files: ['src/editor/editor.ts', 'src/editor/comparison.ts'] },
+  { name: 'fields', maxBytes: 20 * KB, files: ['src/screens/page/fields/fields-form.tsx'] }
+]
 
 /**
  * Writes a `.br` file beside each file of the build.
  *
- * @throws {Error} if the first load or the editor has become too large
+ * @throws {Error} if the first load or another part has become too large
  */
 export function compressAndMeasure (): Plugin {
   return {
@@ -31,18 +35,24 @@ export function compressAndMeasure (): Plugin {
       const chunks = Object.values(bundle).filter((file) => file.type === 'chunk')
       const first = new Set(['index.html'])
       for (const chunk of chunks) if (chunk.isEntry) addWithImports(chunk.fileName, bundle, first)
-      const later = new Set<string>()
-      for (const chunk of chunks) if (!chunk.isEntry) addWithImports(chunk.fileName, bundle, later)
-      for (const name of first) later.delete(name)
-
-      const firstLoad = total(first)
-      const editor = total(later)
-      const kilobytes = (bytes: number) => `${(bytes / KB).toFixed(1)} KB`
-      this.info(`first load ${kilobytes(firstLoad)}, editor ${kilobytes(editor)} (compressed)`)
-      if (firstLoad > MAX_FIRST_LOAD) {
-        this.error(`The first load must be at most ${kilobytes(MAX_FIRST_LOAD)}`)
+      const measured = new Set(first)
+      const measure = (part: string, names: Set<string>, maxBytes: number) => {
+        const bytes = total(names)
+        this.info(`${part} ${kilobytes(bytes)} (compressed)`)
+        if (bytes > maxBytes) this.error(`${part} must be at most ${kilobytes(maxBytes)}`)
       }
-      if (editor > MAX_EDITOR) this.error(`The editor must be at most ${kilobytes(MAX_EDITOR)}`)
+      measure('first load', first, MAX_FIRST_LOAD)
+      for (const { name, maxBytes, files } of PARTS) {
+        const part = new Set<string>()
+        for (const { fileName, facadeModuleId } of chunks) {
+          if (files.some((file) => facadeModuleId?.endsWith(file))) addWithImports(fileName, bundle, part)
+        }
+        for (const file of part) measured.add(file)
+        for (const file of first) part.delete(file)
+        measure(name, part, maxBytes)
+      }
+      const others = chunks.filter(({ fileName }) => !measured.has(fileName))
+      if (others.length > 0) this.error(`No limit for ${others.map(({ fileName }) => fileName).join(', ')}`)
     }
   }
 }
@@ -55,6 +65,8 @@ function addWithImports (name: string, bundle: Rollup.OutputBundle, names: Set<s
   for (const style of chunk.viteMetadata?.importedCss ?? []) names.add(style)
   for (const imported of chunk.imports) addWithImports(imported, bundle, names)
 }
+
+const kilobytes = (bytes: number): string => `${(bytes / KB).toFixed(1)} KB`
 
 const compress = (bytes: Buffer): Buffer =>
   brotliCompressSync(bytes, { params: { [constants.BROTLI_PARAM_SIZE_HINT]: bytes.length } })

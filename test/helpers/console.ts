@@ -132,13 +132,25 @@ export async function startOwner (
   return { owner, profile, tab }
 }
 
-/** The editor of a tab that shows a page. */
+/** The editor of a tab that shows a page as text. */
 export const editorOf = (tab: Page): Locator => tab.getByRole('textbox', { name: 'Document' })
 
-/** Shows a page in a tab of the console, and waits for its editor. */
-export async function showPage (tab: Page, { id }: CreatedPage): Promise<void> {
-  await tab.evaluate(`location.hash = '#/pages/${id}'`)
+/** Shows a page in a tab of the console, as text, and waits for its editor. */
+export async function showPage (tab: Page, page: CreatedPage): Promise<void> {
+  await tab.evaluate(`location.hash = '#/pages/${page.id}'`)
+  await showText(tab)
+}
+
+/** Shows the text of the page in a tab, and waits for its editor. */
+export async function showText (tab: Page): Promise<void> {
+  await tab.getByRole('button', { name: 'Text', exact: true }).click()
   await editorOf(tab).waitFor()
+}
+
+/** Shows a page in a tab of the console, as fields, and waits for them. */
+export async function showFields (tab: Page, { id }: CreatedPage): Promise<void> {
+  await tab.evaluate(`location.hash = '#/pages/${id}'`)
+  await tab.getByRole('searchbox', { name: 'Find a field' }).waitFor()
 }
 
 /** Puts the cursor at the start of the editor and types. */

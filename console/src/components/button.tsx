@@ -10,6 +10,7 @@ interface ButtonProps {
   readonly isBusy?: boolean
   /** The accessible name, if the text alone doesn't say what it acts on. */
   readonly label?: string
+  readonly id?: string
   /** Whether it gets the focus when its dialog opens, or asks something else. */
   readonly hasAutofocus?: boolean
 }
@@ -23,6 +24,7 @@ export function Button (
     isDisabled = false,
     isBusy = false,
     label,
+    id,
     hasAutofocus = false
   }: ButtonProps
 ) {
@@ -30,6 +32,7 @@ export function Button (
     <button
       class={`button button--${kind}`}
       type={type}
+      id={id}
       autofocus={hasAutofocus}
       aria-label={label}
       aria-busy={isBusy}

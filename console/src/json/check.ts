@@ -16,11 +16,15 @@ export interface JsonError {
   readonly column: number
 }
 
-/** Returns the first error of a document; undefined if the service takes it. The size isn't checked. */
-export function checkJson (text: string): JsonError | undefined {
+/**
+ * Returns the first error of a document; undefined if the service takes it. The size isn't checked.
+ *
+ * @param isPart whether the text is a part of a document, which can be any value
+ */
+export function checkJson (text: string, isPart = false): JsonError | undefined {
   try {
     const reader = new JsonReader(text)
-    const isDocument = reader.next() === 'open'
+    const isDocument = reader.next() === 'open' || isPart
     const { start } = reader
     let tooDeepAt: number | undefined
     while (reader.next() !== 'end') if (reader.depth > MAX_DEPTH) tooDeepAt ??= reader.start

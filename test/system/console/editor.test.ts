@@ -341,6 +341,7 @@ t.test('an editor that could not be loaded is loaded again, with the newest vers
   const { id } = await owner.createPage(url, '["original"]')
   await tab.route('**/assets/editor-*.js', async (route) => await route.abort())
   await tab.evaluate(`location.hash = '#/pages/${id}'`)
+  await tab.getByRole('button', { name: 'Text', exact: true }).click()
   await tab.getByRole('alert').waitFor()
   await owner.update(url, id, '["theirs"]')
   await tab.evaluate("document.dispatchEvent(new Event('visibilitychange'))")

@@ -1,7 +1,8 @@
 import t from 'tap'
 import { startServiceOnPostgres } from '../../helpers/app.ts'
 import { startBrowser } from '../../helpers/browser.ts'
-import { checkScreen, newProfile, openConsole, signUpInConsole } from '../../helpers/console.ts'
+import { checkScreen, editorOf, newProfile, openConsole, showText,
+  signUpInConsole } from '../../helpers/console.ts'
 import { asJpeg, card } from '../../shared/pictures.ts'
 import { provide } from '../../shared/programs.ts'
 
@@ -19,12 +20,7 @@ t.test('a person makes a page with a picture, breaks it, restores it and finds i
   await page.getByRole('button', { name: 'Create the page' }).click()
   await page.getByRole('heading', { name: 'Summer sale', level: 1 }).waitFor()
 
-  // Into the empty string, between its quotes.
-  await page.getByRole('textbox', { name: 'Document' }).click()
-  await page.keyboard.press('Control+End')
-  await page.keyboard.press('ArrowLeft')
-  await page.keyboard.press('ArrowLeft')
-  await page.getByRole('button', { name: 'Insert an asset' }).click()
+  await page.getByRole('button', { name: 'Choose a picture for Picture' }).click()
   const picker = page.getByRole('dialog', { name: 'Choose an asset' })
   await picker.getByText('You have no assets yet.').waitFor()
   await checkScreen(t, page, 'the picker')
@@ -49,7 +45,8 @@ t.test('a person makes a page with a picture, breaks it, restores it and finds i
   t.equal((await fetch(picture)).headers.get('content-type'), 'image/jpeg')
 
   await page.getByRole('link', { name: 'Edit' }).click()
-  const editor = page.getByRole('textbox', { name: 'Document' })
+  await showText(page)
+  const editor = editorOf(page)
   await editor.press('Control+a')
   await page.keyboard.insertText('{"title": "Oops"')
   await page.getByText(/Line 1, column/).first().waitFor()

@@ -79,12 +79,16 @@ t.test('the list of pages', async () => {
   await take(page, 'pages')
 })
 
-t.test('the editor', async () => {
+t.test('a page as fields', async () => {
   await page.getByRole('link', { name: 'Summer sale' }).click()
-  await page.getByRole('textbox', { name: 'Document' }).waitFor()
-  await page.getByRole('button', { name: 'Format' }).click()
-  await page.getByRole('button', { name: 'Save' }).click()
-  await page.getByText('No unsaved changes').waitFor()
+  await page.getByText('beach.jpg').waitFor()
+  await until(
+    async () =>
+      await page.locator('img.thumbnail').evaluate((image) =>
+        (image as unknown as { naturalWidth: number }).naturalWidth > 0
+      ),
+    'the picture is shown'
+  )
   await take(page, 'page')
 })
 

@@ -1,3 +1,4 @@
+import type { Asset } from '@landfall/client'
 import { useEffect, useRef } from 'preact/hooks'
 import { Button } from '../../components/button.tsx'
 import { Actions, Dialog } from '../../components/dialog.tsx'
@@ -9,8 +10,8 @@ import { UploadList } from './upload-list.tsx'
 import { upload } from './uploads.ts'
 
 interface AssetPickerProps {
-  /** Called with the URL of the asset that the person has chosen. */
-  readonly onPick: (url: string) => void
+  /** Called with the asset that the person has chosen. */
+  readonly onPick: (asset: Asset) => void
   readonly onClose: () => void
 }
 
@@ -33,7 +34,7 @@ export function AssetPicker ({ onPick, onClose }: AssetPickerProps) {
           : (
             <AssetGrid list={list}>
               {(asset) => (
-                <button class='asset-grid__tile' type='button' onClick={() => onPick(asset.url)}>
+                <button class='asset-grid__tile' type='button' onClick={() => onPick(asset)}>
                   <AssetTile asset={asset} />
                 </button>
               )}

@@ -1,82 +1,92 @@
-import { useEffect, useState } from 'preact/hooks'
-import { formatJson } from '#json-text'
+import { useEffect, useRef } from 'preact/hooks'
 import { Button } from '../../components/button.tsx'
 import { CopyButton } from '../../components/copy-button.tsx'
 import { ErrorNotice } from '../../components/error-notice.tsx'
 import { announce } from '../../core/announcements.tsx'
 import { isMissing } from '../../core/missing.ts'
-import { checkJson } from '../../json/check.ts'
-import { AssetPicker } from '../assets/asset-picker.tsx'
-import { CodeEditor } from './code-editor.tsx'
+import { whyNoFields } from '../../fields/fields-reason.ts'
 import { ConflictDialog } from './conflict-dialog.tsx'
-import { EditorStatus } from './editor-status.tsx'
+import { FieldsView } from './fields-view.tsx'
+import { TextView } from './text-view.tsx'
 import type { Editing } from './use-editing.ts'
+import type { ViewName } from './use-views.ts'
+import { rememberView } from './view-choice.ts'
 
 interface EditTabProps {
+  readonly id: string
   readonly editing: Editing
   /** What is in the editor at first. */
   readonly text: string
   readonly isShown: boolean
 }
 
-/** The editor of the document. */
-export function EditTab ({ editing, text, isShown }: EditTabProps) {
-  const { isChanged, isSaving, error, save } = editing
-  const [isPicking, setIsPicking] = useState(false)
-  const [picked, setPicked] = useState<string>()
+/** Changes the document: its fields, or its text. */
+export function EditTab ({ id, editing, text, isShown }: EditTabProps) {
+  const { views, isSaving, error, save } = editing
   useSaveKey(isShown, save)
-  // Not before the dialog has given the focus back to its button.
-  useEffect(() => {
-    if (picked === undefined || isPicking) return
-    editing.views.get('text')?.insertString(picked)
-    setPicked(undefined)
-  }, [picked, isPicking])
+  const isText = views.shown === 'text'
+  // Both stay, because they remember what can be undone.
+  const opened = useRef(new Set<ViewName>()).current.add(views.shown)
   return (
     <section class='edit' hidden={!isShown} aria-label='Edit'>
       <div class='edit__bar'>
         <Button kind='primary' isBusy={isSaving} onClick={save}>Save</Button>
-        <Button onClick={() => format(editing)}>Format</Button>
-        <Button onClick={() => setIsPicking(true)}>Insert an asset</Button>
-        <span class='quiet'>{isChanged ? 'Unsaved changes' : 'No unsaved changes'}</span>
+        <SavedState isChanged={editing.isChanged} />
+        <ViewSwitch id={id} editing={editing} />
       </div>
       {isMissing(error) ? <DeletedNotice editing={editing} /> : <ErrorNotice error={error} onRetry={save} />}
-      <CodeEditor
-        text={text}
-        label='Document'
-        onEditor={(editor) => editing.views.set('text', editor)}
-        onChange={(hasChanged) => editing.setIsChanged(hasChanged)}
-        onCheck={(check) => editing.setCheck(check)}
-        onSave={save}
-      />
-      <EditorStatus check={editing.check} onGoTo={(offset) => editing.views.get('text')?.goTo(offset)} />
-      {isPicking && (
-        <AssetPicker
-          onPick={(url) => {
-            setPicked(url)
-            setIsPicking(false)
-          }}
-          onClose={() => setIsPicking(false)}
-        />
+      {opened.has('text') && (
+        <div class='edit__view' hidden={!isText}>
+          <TextView editing={editing} text={text} />
+        </div>
+      )}
+      {opened.has('fields') && (
+        <div class='edit__view' hidden={isText}>
+          <FieldsView editing={editing} isShown={isShown && !isText} />
+        </div>
       )}
       <ConflictDialog editing={editing} />
     </section>
   )
 }
 
-function format (editing: Editing): void {
-  const editor = editing.views.get('text')
-  if (editor === undefined) return
-  const text = editor.getText()
-  const error = checkJson(text)
-  if (error !== undefined) {
-    editor.goTo(error.offset)
-    return announce(`Only JSON can be formatted. Line ${error.line}, column ${error.column}: ` +
-      `${error.message}`)
+function SavedState ({ isChanged }: { readonly isChanged: boolean }) {
+  return (
+    <p class={isChanged ? 'saved-state saved-state--changed' : 'saved-state'}>
+      <span class='saved-state__what'>{isChanged ? 'Unsaved changes' : 'No unsaved changes'}</span>{' '}
+      <span class='quiet'>
+        {isChanged ? 'Readers don’t see them until you save.' : 'Readers see this version.'}
+      </span>
+    </p>
+  )
+}
+
+const VIEWS: ReadonlyArray<readonly [name: ViewName, text: string]> = [['fields', 'Fields'], ['text', 'Text']]
+
+/** Chooses how the document is shown. */
+function ViewSwitch ({ id, editing: { views } }: { readonly id: string, readonly editing: Editing }) {
+  const choose = (name: ViewName) => {
+    if (name === views.shown) return
+    const problem = name === 'fields' ? whyNoFields(views.getText()) : views.getFields()?.showProblem()
+    if (problem !== undefined) return announce(problem)
+    rememberView(id, name)
+    views.show(name)
   }
-  const formatted = formatJson(text)
-  if (formatted === text) return announce('The document is formatted already.')
-  editor.setText(formatted)
-  announce('Formatted. Only white space was changed.')
+  return (
+    <div class='view-switch' role='group' aria-label='Show as'>
+      {VIEWS.map(([name, text]) => (
+        <button
+          class='view-switch__view'
+          type='button'
+          aria-pressed={views.shown === name}
+          onClick={() => choose(name)}
+          key={name}
+        >
+          {text}
+        </button>
+      ))}
+    </div>
+  )
 }
 
 function DeletedNotice ({ editing }: { readonly editing: Editing }) {

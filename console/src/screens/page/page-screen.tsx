@@ -112,7 +112,7 @@ function LoadedPage ({ id, publicId, document, tab, onSaved }: LoadedPageProps) 
         ))}
       </nav>
       {/* Always there, so that unsaved text stays. */}
-      <EditTab editing={editing} text={document.text} isShown={shown === 'edit'} />
+      <EditTab id={id} editing={editing} text={document.text} isShown={shown === 'edit'} />
       {shown === 'history' && <HistoryTab id={id} editing={editing} />}
       {shown === 'readers' && <ReadersTab id={id} />}
       {shown === 'use' && <UseTab publicId={publicId} />}

@@ -8,6 +8,7 @@ import { onReturn } from '../../core/visibility.ts'
 import type { Check } from '../../editor/editor.ts'
 import { DocumentTextError, requireDocument } from '../pages/document-text.ts'
 import { useViews, type Views } from './use-views.ts'
+import { firstView } from './view-choice.ts'
 
 /** A document as the service has it. */
 export interface SavedDocument {
@@ -52,7 +53,7 @@ export function useEditing (id: string, loaded: SavedDocument, onSaved: (text: s
   const { max_document_bytes: maxBytes } = useSettings()
   /** The version on which the text is based. */
   const base = useRef(loaded)
-  const views = useViews('text', () => base.current.text)
+  const views = useViews(firstView(id, loaded.text), () => base.current.text)
   const [isChanged, setIsChanged] = useState(false)
   const [check, setCheck] = useState<Check>()
   const [conflict, setConflict] = useState<Conflict>()
@@ -70,14 +71,21 @@ export function useEditing (id: string, loaded: SavedDocument, onSaved: (text: s
   const saving = useAction(async (ifMatch: string) => {
     clearAnnouncement()
     const mine = views.getText()
+    const fields = views.getFields()
+    const problem = fields?.showProblem()
+    if (problem !== undefined) return announce(`Not saved. ${problem}`)
+    // A patch changes the version on which the text is based, no other.
+    const patch = ifMatch === base.current.etag ? fields?.getPatch() : undefined
     try {
       requireDocument(mine, maxBytes)
-      const { etag } = await landfall.landingPages.putDocument(id, exactJson(mine), { ifMatch })
+      const { etag } = patch === undefined
+        ? await landfall.landingPages.putDocument(id, exactJson(mine), { ifMatch })
+        : await landfall.landingPages.patchDocument(id, exactJson(patch), { type: 'json-patch', ifMatch })
       rebase({ text: mine, etag })
       announce('Saved')
     } catch (error) {
       if (error instanceof DocumentTextError && error.offset !== undefined) {
-        views.getShown()?.goTo(error.offset)
+        views.getEditor()?.goTo(error.offset)
         // Below the editor, the error is there until it is mended.
         return announce(`Not saved. ${error.message}`)
       }

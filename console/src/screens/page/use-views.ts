@@ -1,5 +1,6 @@
 import { useRef, useState } from 'preact/hooks'
 import type { Editor } from '../../editor/editor.ts'
+import { whyNoFields } from '../../fields/fields-reason.ts'
 
 /** Shows the text of the document, and lets the person change it. */
 export interface DocumentView {
@@ -8,11 +9,17 @@ export interface DocumentView {
   setText(text: string): void
   /** Takes this text as the one that was saved. */
   markSaved(text: string): void
-  /** Moves the focus to what is at this offset, in UTF-16 units. */
-  goTo(offset: number): void
+}
+
+export interface FieldsView extends DocumentView {
+  /** Returns a JSON Patch of the saved text; undefined if the whole text has to be sent. */
+  getPatch(): string | undefined
+  /** Moves the focus to the first field that can't be stored. Returns what is wrong, if there is one. */
+  showProblem(): string | undefined
 }
 
 interface ViewTypes {
+  fields: FieldsView
   text: Editor
 }
 
@@ -26,10 +33,13 @@ export interface Views {
   setText(text: string): void
   /** Returns the view that is shown; undefined while its code is loaded. */
   getShown(): DocumentView | undefined
-  get<Name extends ViewName>(name: Name): ViewTypes[Name] | undefined
+  /** Returns the fields, if they are shown. */
+  getFields(): FieldsView | undefined
+  /** Returns the editor, if it is shown. */
+  getEditor(): Editor | undefined
   /** Adds a view when it is ready, or removes it. */
   set<Name extends ViewName>(name: Name, view: ViewTypes[Name] | undefined): void
-  /** Shows the text in another view. */
+  /** Shows the text in another view. Fields are shown only for a text that they can show. */
   show(name: ViewName): void
 }
 
@@ -42,8 +52,13 @@ export function useViews (first: ViewName, getSaved: () => string): Views {
   const [shown, setShown] = useState(first)
   const getShown = () => views.current[name.current]
   const getText = () => getShown()?.getText() ?? kept.current ?? getSaved()
+  const choose = (next: ViewName) => {
+    name.current = next
+    setShown(next)
+  }
   const adopt = (text: string) => {
     kept.current = text
+    if (name.current === 'fields' && whyNoFields(text) !== undefined) choose('text')
     const view = getShown()
     if (view === undefined) return
     if (view.getText() !== text) view.setText(text)
@@ -54,7 +69,8 @@ export function useViews (first: ViewName, getSaved: () => string): Views {
     getText,
     setText: adopt,
     getShown,
-    get: (name) => views.current[name],
+    getFields: () => name.current === 'fields' ? views.current.fields : undefined,
+    getEditor: () => name.current === 'text' ? views.current.text : undefined,
     set (added, view) {
       const text = getText()
       views.current[added] = view
@@ -62,8 +78,7 @@ export function useViews (first: ViewName, getSaved: () => string): Views {
     },
     show (next) {
       const text = getText()
-      name.current = next
-      setShown(next)
+      choose(next)
       adopt(text)
     }
   }

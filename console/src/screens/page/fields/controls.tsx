@@ -1,0 +1,138 @@
+import { useState } from 'preact/hooks'
+import { Button } from '../../../components/button.tsx'
+import { encodeText, parseNumber, replaceValue } from '../../../fields/edits.ts'
+import type { OtherField } from '../../../fields/field.ts'
+import { checkJson } from '../../../json/check.ts'
+import { focusId, pathOf, reveal, useForm, type FormState } from './form-state.ts'
+
+interface ControlProps {
+  readonly field: OtherField
+}
+
+/** Changes the value of a field. */
+export function change (form: FormState, id: number, json: string): void {
+  form.model.edit(replaceValue(pathOf(form, id), json))
+}
+
+/** Keeps what is typed. It goes into the document when it can be stored. */
+function useDraft (
+  { id, json }: OtherField,
+  parse: (typed: string) => { json: string } | { message: string }
+) {
+  const form = useForm()
+  const [, setCount] = useState(0)
+  const draft = form.model.getDraft(id)
+  return {
+    text: draft?.text ?? json,
+    message: draft?.message,
+    input (text: string) {
+      const parsed = parse(text)
+      if ('message' in parsed) form.model.setDraft(id, { text, message: parsed.message })
+      else {
+        form.model.setDraft(id, undefined)
+        change(form, id, parsed.json)
+      }
+      setCount((count) => count + 1)
+    },
+    end: () => form.model.endStep()
+  }
+}
+
+const errorId = (id: number): string => `${focusId(id)}-error`
+
+function FieldError ({ id, message }: { readonly id: number, readonly message: string | undefined }) {
+  return <p class='form-field__error' id={errorId(id)} aria-live='polite'>{message}</p>
+}
+
+export function NumberControl ({ field }: ControlProps) {
+  const { text, message, input, end } = useDraft(field, parseNumber)
+  return (
+    <>
+      <input
+        class='field__input form-field__number'
+        id={focusId(field.id)}
+        inputMode='decimal'
+        autocomplete='off'
+        value={text}
+        aria-invalid={message !== undefined}
+        aria-describedby={errorId(field.id)}
+        onInput={({ currentTarget }) => input(currentTarget.value)}
+        onBlur={end}
+      />
+      <FieldError id={field.id} message={message} />
+    </>
+  )
+}
+
+/** Edits what only text can show. */
+export function RawControl ({ field }: ControlProps) {
+  const { text, message, input, end } = useDraft(field, (typed) => {
+    const error = checkJson(typed, true)
+    return error === undefined ? { json: typed.trim() }
+      : { message: `Line ${error.line}, column ${error.column}: ${error.message}` }
+  })
+  return (
+    <>
+      <p class='field__hint'>This part can’t be shown as fields, so it is shown as it is written.</p>
+      <textarea
+        class='field__input form-field__raw'
+        id={focusId(field.id)}
+        spellcheck={false}
+        autocapitalize='none'
+        autocomplete='off'
+        value={text}
+        aria-invalid={message !== undefined}
+        aria-describedby={errorId(field.id)}
+        onInput={({ currentTarget }) => input(currentTarget.value)}
+        onBlur={end}
+      />
+      <FieldError id={field.id} message={message} />
+    </>
+  )
+}
+
+export function SwitchControl ({ field: { id, json } }: ControlProps) {
+  const form = useForm()
+  const isOn = json === 'true'
+  return (
+    <span class='form-field__switch'>
+      <input
+        id={focusId(id)}
+        type='checkbox'
+        role='switch'
+        checked={isOn}
+        onChange={({ currentTarget }) => {
+          change(form, id, String(currentTarget.checked))
+          form.model.endStep()
+        }}
+      />
+      <span aria-hidden='true'>{isOn ? 'Yes' : 'No'}</span>
+    </span>
+  )
+}
+
+interface EmptyControlProps extends ControlProps {
+  readonly label: string
+}
+
+/** A value that is missing on purpose. */
+export function EmptyControl ({ field: { id }, label }: EmptyControlProps) {
+  const form = useForm()
+  const fill = (json: string) => {
+    const path = pathOf(form, id)
+    change(form, id, json)
+    form.model.endStep()
+    reveal(form, path)
+  }
+  return (
+    <span class='form-field__empty'>
+      <output id={focusId(id)} tabIndex={-1}>Empty</output>
+      <Button kind='quiet' label={`Write a text for ${label}`} onClick={() => fill(encodeText(''))}>
+        Write a text
+      </Button>
+      <Button kind='quiet' label={`Write a number for ${label}`} onClick={() => fill('0')}>
+        Write a number
+      </Button>
+    </span>
+  )
+}

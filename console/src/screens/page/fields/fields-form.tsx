@@ -1,0 +1,140 @@
+import { useEffect, useMemo } from 'preact/hooks'
+import { Button } from '../../../components/button.tsx'
+import { useFileDrop } from '../../../components/file-drop.ts'
+import { announce } from '../../../core/announcements.tsx'
+import { useStore } from '../../../core/store.ts'
+import { FieldsModel, nearestPath } from '../../../fields/fields-model.ts'
+import { labelOf } from '../../../fields/labels.ts'
+import type { Path } from '../../../fields/field.ts'
+import type { FieldsView } from '../use-views.ts'
+import { AssetFinder } from './asset-finder.ts'
+import { FieldSearch } from './field-search.tsx'
+import { createFormState, FormContext, reveal, useModel, type FormState } from './form-state.ts'
+import { Entries, Members } from './fields.tsx'
+import './fields.css'
+
+// Loaded when fields are shown: `await import('./fields/fields-form.tsx')`.
+
+/**
+ * Opens a document as a form.
+ *
+ * @param text that fields can show
+ * @param onChange called after each change, with whether the text differs from the one that was saved
+ */
+export function openForm (
+  text: string,
+  onChange: (isChanged: boolean) => void
+): { readonly form: FormState, readonly view: FieldsView } {
+  const model = new FieldsModel(text, onChange)
+  const form = createFormState(model, new AssetFinder())
+  const view: FieldsView = {
+    getText: () => model.getText(),
+    setText: (text) => model.setText(text),
+    markSaved: (text) => model.markSaved(text),
+    getPatch: () => model.getPatch(),
+    showProblem () {
+      const problem = model.findProblem()
+      if (problem === undefined) return undefined
+      reveal(form, problem.path)
+      return `${labelOf(nameOf(problem.path))}: ${problem.message}`
+    }
+  }
+  return { form, view }
+}
+
+/** Returns the innermost name of a path; empty if it has none. */
+const nameOf = (path: Path): string => path.findLast((step) => typeof step === 'string') ?? ''
+
+interface FieldsFormProps {
+  readonly form: FormState
+  readonly isShown: boolean
+}
+
+/** A document as a form. */
+export function FieldsForm ({ form, isShown }: FieldsFormProps) {
+  const { model } = form
+  useModel(model)
+  useUndoKeys(form, isShown)
+  const isArranging = useStore(form.isArranging)
+  const { root } = model
+  const fields = useMemo(() => (
+    root.type === 'list' ? <Entries field={root} label='Page' level={2} />
+      : root.type === 'group' && <Members field={root} level={2} label='the page' />
+  ), [root])
+  return (
+    <FormContext.Provider value={form}>
+      <div class='fields'>
+        {isShown && <DropHint />}
+        <div class='fields__bar'>
+          <FieldSearch />
+          <Button isDisabled={!model.canUndo} onClick={() => undo(form)}>Undo</Button>
+          <Button isDisabled={!model.canRedo} onClick={() => redo(form)}>Redo</Button>
+        </div>
+        {isArranging && (
+          <p class='notice'>
+            The website finds each field by its name. Add, rename or remove fields only if the website knows
+            about it.
+          </p>
+        )}
+        {fields}
+        <p class='fields__arrange'>
+          <Button kind='quiet' onClick={() => form.isArranging.set(!isArranging)}>
+            {isArranging ? 'Done with adding and renaming' : 'Add, rename or remove fields'}
+          </Button>
+        </p>
+      </div>
+    </FormContext.Provider>
+  )
+}
+
+/** Without it, the browser would leave the page for a file that is dropped beside a picture. */
+function DropHint () {
+  useFileDrop(() => announce('Drop a picture on the picture that it replaces.'))
+  return null
+}
+
+function undo (form: FormState): void {
+  if (form.model.canUndo) show(form, 'Undone', form.model.undo())
+}
+
+function redo (form: FormState): void {
+  if (form.model.canRedo) show(form, 'Done again', form.model.redo())
+}
+
+/** Says what was changed, and goes there. */
+function show (form: FormState, what: string, path: Path | undefined): void {
+  const name = path === undefined ? '' : nameOf(path)
+  announce(name === '' ? `${what}.` : `${what}: ${labelOf(name)}`)
+  if (path !== undefined) reveal(form, nearestPath(form.model.root, path))
+}
+
+/** Undoes with Ctrl/Cmd-Z, unless the browser undoes what was just typed in a field. */
+function useUndoKeys (form: FormState, isShown: boolean): void {
+  useEffect(() => {
+    if (!isShown) return
+    /** What the field had when it got the focus. */
+    let before: string | undefined
+    const onFocus = ({ target }: FocusEvent) => {
+      before = isText(target) ? target.value : undefined
+    }
+    const onKeyDown = (event: KeyboardEvent) => {
+      if (!(event.ctrlKey || event.metaKey) || event.altKey || event.defaultPrevented) return
+      const key = event.key.toLowerCase()
+      const isRedo = key === 'y' || (key === 'z' && event.shiftKey)
+      if ((key !== 'z' && !isRedo) || document.querySelector('dialog[open]') !== null) return
+      if (isText(event.target) && (event.target.type === 'search' || event.target.value !== before)) return
+      event.preventDefault()
+      if (isRedo) redo(form)
+      else undo(form)
+    }
+    addEventListener('focusin', onFocus)
+    addEventListener('keydown', onKeyDown)
+    return () => {
+      removeEventListener('focusin', onFocus)
+      removeEventListener('keydown', onKeyDown)
+    }
+  }, [form, isShown])
+}
+
+const isText = (target: EventTarget | null): target is HTMLInputElement | HTMLTextAreaElement =>
+  target instanceof HTMLTextAreaElement || (target instanceof HTMLInputElement && target.type !== 'checkbox')
