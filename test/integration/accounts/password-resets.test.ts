@@ -1,10 +1,6 @@
-import pg from 'pg'
 import t from 'tap'
-import { confirmEmail, resetPassword } from '../../../src/modules/accounts/link-repository.ts'
-import { hashToken } from '../../../src/infra/system/identifiers.ts'
 import { buildTestApp, createKey, PASSWORD, signInStatus, signUp, testSettings } from '../../helpers/app.ts'
 import { startMailServer, tokenIn } from '../../helpers/mail-server.ts'
-import { query } from '../../helpers/servers.ts'
 import { until } from '../../helpers/until.ts'
 
 // Resetting a password with a mailed link.
@@ -89,32 +85,6 @@ t.test('two resets at once with one link: one succeeds', async (t) => {
   const statuses = await Promise.all(passwords.map(async (one) => (await reset(token, one)).statusCode))
   t.same(statuses.toSorted(), [204, 422, 422, 422])
   t.equal(await signInStatus(app, email, passwords[statuses.indexOf(204)] as string), 200)
-})
-
-t.test('of statements that use one link at the same time, one succeeds', async (t) => {
-  const { user: { email, id } } = await signUp(app)
-  const confirmation = hashToken(await mail.linkTo(email))
-  const reset = hashToken(await askForToken(email))
-  const uses = {
-    email_confirmation: async () => await confirmEmail(app.database, confirmation, null),
-    password_reset: async () => await resetPassword(app.database, reset, 'a hash')
-  }
-  for (const [kind, use] of Object.entries(uses)) {
-    const blocker = new pg.Client({ connectionString: settings.DATABASE_URL })
-    await blocker.connect()
-    await blocker.query(`BEGIN; SELECT FROM users WHERE id = ${id} FOR UPDATE`)
-    const results = Promise.all([use(), use(), use()])
-    await until(async () =>
-      (await query(
-        settings.DATABASE_URL as string,
-        "SELECT FROM pg_stat_activity WHERE datname = current_database() AND wait_event_type = 'Lock'"
-      ))
-        .length === 3
-    )
-    await blocker.query('COMMIT')
-    await blocker.end()
-    t.equal((await results).filter((result) => result !== undefined).length, 1, kind)
-  }
 })
 
 t.test('a password that is refused leaves the link usable, and all broken rules are reported', async (t) => {

@@ -253,22 +253,6 @@ onEachStore(
   }
 )
 
-t.test('every asset route requires a token', async (t) => {
-  const app = await buildTestApp(t)
-  for (
-    const [method, url] of [
-      ['GET', '/assets'],
-      ['HEAD', '/assets'],
-      ['POST', '/assets'],
-      ['GET', `/assets/${randomUUID()}`],
-      ['HEAD', `/assets/${randomUUID()}`],
-      ['DELETE', `/assets/${randomUUID()}`]
-    ] as const
-  ) {
-    t.equal((await app.inject({ method, url })).statusCode, 401, `${method} ${url}`)
-  }
-})
-
 t.test("a list contains only the user's own assets, even with a cursor from another user's list", async (t) => {
   const app = await buildTestApp(t)
   const [owner, stranger] = [await signUp(app), await signUp(app)]

@@ -18,61 +18,23 @@ const theirs = await createPage(app, stranger)
 t.test('every unknown or malformed identifier gets the same 404', async (t) => {
   const uuid = randomUUID()
   const ids: string[] = [
-    uuid,
-    theirs.id,
-    '00000000-0000-0000-0000-000000000000',
-    'ffffffff-ffff-ffff-ffff-ffffffffffff',
-    uuid.replaceAll('-', ''),
-    `{${uuid}}`,
-    `urn:uuid:${uuid}`,
-    `${uuid}%00`,
-    `%00${uuid}`,
-    `${uuid}%0a`,
-    `${page.id}%20`,
-    `${page.id}.json`,
-    `${page.id};x=y`,
-    `${page.id},${page.id}`,
-    '%00',
-    '%0d%0aX:%20y',
-    '%2e',
-    '%2e%2e',
-    '.',
-    '..',
-    '...',
-    '%2f',
-    'a%2fb',
-    '..%2f..%2fauth%2fme',
-    '%5c',
-    '%252e%252e',
-    '%25',
-    '*',
-    ':id',
-    '%3aid',
-    '$1',
-    '-1',
-    '0',
-    '1',
-    '1e3',
-    'NaN',
-    'null',
-    'undefined',
-    'true',
-    '[object%20Object]',
-    '__proto__',
-    'constructor',
-    'toString',
-    "'%20OR%20'1'='1",
-    '%27;DROP%20TABLE%20users--',
-    '{}',
-    '[]',
-    '%F0%9F%98%80',
-    '%EF%BC%91',
-    '%E2%80%AE',
-    'x'.repeat(12_000),
-    '%41'.repeat(4000),
-    'A'.repeat(21),
-    'A'.repeat(23),
-    randomPublicId()
+    ...[
+      uuid,
+      theirs.id,
+      uuid.replaceAll('-', ''),
+      `{${uuid}}`,
+      `urn:uuid:${uuid}`,
+      `${uuid}%00`,
+      `%00${uuid}`
+    ],
+    ...[`${uuid}%0a`, `${page.id}%20`, `${page.id}.json`, `${page.id};x=y`, `${page.id},${page.id}`],
+    ...'00000000-0000-0000-0000-000000000000 ffffffff-ffff-ffff-ffff-ffffffffffff'.split(' '),
+    ...'%00 %0d%0aX:%20y %2e %2e%2e . .. ... %2f a%2fb ..%2f..%2fauth%2fme %5c %252e%252e %25 * :id'
+      .split(' '),
+    ...'%3aid $1 -1 0 1 1e3 NaN null undefined true [object%20Object] __proto__ constructor'.split(' '),
+    ..."toString '%20OR%20'1'='1 %27;DROP%20TABLE%20users-- {} [] %F0%9F%98%80 %EF%BC%91 %E2%80%AE"
+      .split(' '),
+    ...['x'.repeat(12_000), '%41'.repeat(4000), 'A'.repeat(21), 'A'.repeat(23), randomPublicId()]
   ]
   const targets: [method: string, path: (id: string) => string, headers: Record<string, string>][] = [
     ['GET', (id) => `/manage/landing_pages/${id}`, auth],
@@ -115,45 +77,15 @@ t.test('every unknown or malformed identifier gets the same 404', async (t) => {
 
 t.test('an invalid limit or cursor gets 422 on the lists', async (t) => {
   const bad = [
-    'limit=',
-    'limit=0',
-    'limit=101',
-    'limit=-1',
-    'limit=1.5',
-    'limit=1e1',
-    'limit=0x10',
-    'limit=%201',
-    'limit=1%20',
-    'limit=%2b1',
-    'limit=%00',
-    'limit=NaN',
-    'limit=9999999999999999999999',
-    `limit=${'9'.repeat(10_000)}`,
-    'limit=1&limit=1',
-    'limit=%EF%BC%91',
-    'limit',
-    'cursor',
-    'cursor=',
-    'cursor=x',
-    'cursor=%00',
-    `cursor=${'A'.repeat(10_000)}`,
-    'cursor=a&cursor=b',
-    `cursor=${randomUUID()}`,
-    "cursor='%20OR%201=1",
-    `cursor=${'A'.repeat(21)}B`,
-    `cursor=${'A'.repeat(22)}==`,
-    'cursor=%ff',
-    'limit=%ff'
+    ...'limit= limit=0 limit=101 limit=-1 limit=1.5 limit=1e1 limit=0x10 limit=%201 limit=1%20'.split(' '),
+    ...'limit=%2b1 limit=%00 limit=NaN limit=9999999999999999999999 limit=1&limit=1 limit limit=%ff'
+      .split(' '),
+    ...`limit=%EF%BC%91 cursor cursor= cursor=x cursor=%00 cursor=a&cursor=b cursor=%ff`.split(' '),
+    ...[`limit=${'9'.repeat(10_000)}`, `cursor=${'A'.repeat(10_000)}`, `cursor=${randomUUID()}`],
+    ...["cursor='%20OR%201=1", `cursor=${'A'.repeat(21)}B`, `cursor=${'A'.repeat(22)}==`]
   ]
-  const good = [
-    '',
-    'limit=1',
-    'limit=100',
-    'limit=007',
-    `cursor=${'A'.repeat(22)}`,
-    `cursor=${'_'.repeat(21)}w`,
-    '&&&'
-  ]
+  const limits = ['', 'limit=1', 'limit=100', 'limit=007', '&&&']
+  const good = [...limits, `cursor=${'A'.repeat(22)}`, `cursor=${'_'.repeat(21)}w`]
   const unknown = [
     'x=y',
     'limit[]=1',
@@ -191,47 +123,15 @@ t.test('a condition that is not a list of entity tags never matches', async () =
   const { etag, recordTag } = page
   const bare = etag.slice(1, -1)
   const publicPath = `/landing_pages/${page.public_id}`
-  const matching = (
-    tag: string
-  ) => [
-    tag,
-    `W/${tag}`,
-    '*',
-    ` ${tag} `,
-    `${tag},`,
-    `,,${tag}`,
-    `"x",${tag}`,
-    `"x"\t,\t${tag} , "y"`,
+  const matching = (tag: string) => [
+    ...[tag, `W/${tag}`, '*', ` ${tag} `, `${tag},`, `,,${tag}`, `"x",${tag}`, `"x"\t,\t${tag} , "y"`],
     `"a,b", ${tag}`
   ]
   const others = [
-    '',
-    '""',
-    '"x"',
-    bare,
-    `"${bare}`,
-    `${bare}"`,
-    `${etag}x`,
-    `x${etag}`,
-    `W/W/${etag}`,
-    `w/${etag}`,
-    `W/ ${etag}`,
-    `"x"${etag}`,
-    `${etag}, x`,
-    `"x" ${etag}`,
-    `"x";${etag}`,
-    `${etag};q=1`,
-    `'${bare}'`,
-    `*,${etag}`,
-    '"*"',
-    `"${bare.toLowerCase()}"`,
-    `"${bare}-deflate"`,
-    `"${'x'.repeat(10_000)}"`,
-    '"a",'.repeat(3500),
-    ','.repeat(14_000),
-    '"'.repeat(14_000),
-    'W/'.repeat(7000),
-    ' '.repeat(10_000),
+    ...['', '""', '"x"', bare, `"${bare}`, `${bare}"`, `${etag}x`, `x${etag}`, `W/W/${etag}`, `w/${etag}`],
+    ...[`W/ ${etag}`, `"x"${etag}`, `${etag}, x`, `"x" ${etag}`, `"x";${etag}`, `${etag};q=1`, `'${bare}'`],
+    ...[`*,${etag}`, '"*"', `"${bare.toLowerCase()}"`, `"${bare}-deflate"`, `"${'x'.repeat(10_000)}"`],
+    ...['"a",'.repeat(3500), ','.repeat(14_000), '"'.repeat(14_000), 'W/'.repeat(7000), ' '.repeat(10_000)],
     '"\u00e9"'
   ]
   for (
@@ -294,6 +194,11 @@ t.test('a response is compressed only if Accept-Encoding asks for it', async (t)
     ['gzip', 'gzip'],
     ['BR', 'br'],
     ['gzip, br', 'br'],
+    ['gzip;q=1.0, br;q=0.5', 'gzip'],
+    ['gzip;q=0, *', 'br'],
+    ['identity, br;q=0.5', undefined],
+    ['identity;q=0, br;q=0.1', 'br'],
+    ['x-gzip', 'gzip'],
     ['br;q=0', undefined],
     ['br ; q = 0', undefined],
     ['br;q = 0, gzip', 'gzip'],
@@ -311,7 +216,6 @@ t.test('a response is compressed only if Accept-Encoding asks for it', async (t)
     ['identity;q=0', undefined],
     ['deflate', undefined],
     ['xbr', undefined],
-    ['br x', undefined],
     ['', undefined],
     [',,,', undefined],
     [';;;', undefined],
@@ -319,7 +223,7 @@ t.test('a response is compressed only if Accept-Encoding asks for it', async (t)
     ['br,'.repeat(4000), undefined],
     [';q=1'.repeat(3000), undefined]
   ]
-  for (const [accept, encoding] of table.filter(([accept]) => accept !== 'br x')) {
+  for (const [accept, encoding] of table) {
     const response = await probe.send(
       requestOf(`/landing_pages/${large.public_id}`, { 'Accept-Encoding': accept }),
       accept.slice(0, 50)
@@ -358,19 +262,8 @@ t.test('an invalid range returns the whole file, an unsatisfiable one gets 416',
   }
   for (
     const range of [
-      'bytes=',
-      'bytes=-',
-      'bytes=x-y',
-      'bytes=--1',
-      'bytes=1',
-      'bytes=0x0-0x1',
-      'bytes=1.5-2',
-      'bytes= 0-1',
-      'bytes=-0',
-      'bytes',
-      'bytes=0-1;q=1',
-      'bytes=\u00e9',
-      `bytes=${','.repeat(10_000)}`
+      ...'bytes= bytes=- bytes=x-y bytes=--1 bytes=1 bytes=0x0-0x1 bytes=1.5-2 bytes=-0 bytes'.split(' '),
+      ...['bytes= 0-1', 'bytes=0-1;q=1', 'bytes=\u00e9', `bytes=${','.repeat(10_000)}`]
     ]
   ) {
     const response = await probe.send(

@@ -1,8 +1,7 @@
-import { connect, type Socket } from 'node:net'
+import { connect } from 'node:net'
 import { setTimeout as sleep } from 'node:timers/promises'
-import t, { type Test } from 'tap'
+import t from 'tap'
 import { buildTestApp, createPage, listen, signUp } from '../../helpers/app.ts'
-import { whyNoError } from '../../helpers/raw.ts'
 
 const app = await buildTestApp(t)
 const owner = await signUp(app)
@@ -21,12 +20,6 @@ async function raw (bytes: string | Buffer, { port, hostname } = url): Promise<s
       if (answer === '') reject(error)
     })
   })
-}
-
-function isError (t: Test, answer: string, status: number, name: string): void {
-  const head = answer.slice(0, answer.indexOf('\r\n\r\n') + 4)
-  t.match(head, new RegExp(`^HTTP/1\\.1 ${status} `), name)
-  t.equal(whyNoError({ status, head, body: Buffer.from(answer.slice(head.length)) }), undefined, name)
 }
 
 const request = (lines: string[], body = '') => `${lines.join('\r\n')}\r\nConnection: close\r\n\r\n${body}`
@@ -54,29 +47,6 @@ t.test('a client that resets its connection does not stop the service', async (t
     }
   }
   t.equal((await fetch(`${url.origin}/health/live`)).status, 200)
-})
-
-t.test('a request whose body does not arrive in time gets 408', async (t) => {
-  const hasty = await buildTestApp(t, { settings: { BODY_TIMEOUT_MS: '200' } })
-  const { port } = new URL(await listen(hasty))
-  const answer = await new Promise<string>((resolve, reject) => {
-    let answer = ''
-    const socket = connect(
-      Number(port),
-      '127.0.0.1',
-      () =>
-        socket
-          .write('POST /auth/sign_in HTTP/1.1\r\nHost: x\r\nContent-Type: ' +
-            'application/json\r\nContent-Length: 10\r\n\r\n{')
-    )
-    socket.on('data', (data) => {
-      answer += data.toString()
-      if (/\}$/.test(answer)) socket.end()
-    })
-    socket.on('close', () => resolve(answer)).on('error', reject)
-  })
-  isError(t, answer, 408, 'a stalled body')
-  t.match(answer, /\r\nconnection: close\r\n/i)
 })
 
 t.test('the time-out of a pipelined body on a closed connection does not stop the service', async (t) => {
@@ -142,19 +112,6 @@ t.test('every response has X-Request-Id and repeats a valid one of the client', 
   for (const path of ['/nothing', '/landing_pages/x', '/landing_pages/%zz', '/auth/me', '/uploads/x']) {
     t.equal(await idFor('kept', path), 'kept', path)
   }
-})
-
-t.test('a request whose headers arrive too slowly gets 408', async (t) => {
-  app.server.once('connection', (socket: Socket) => {
-    setImmediate(() =>
-      app.server.emit(
-        'clientError',
-        Object.assign(new Error('too slow'), { code: 'ERR_HTTP_REQUEST_TIMEOUT' }),
-        socket
-      )
-    )
-  })
-  isError(t, await raw('POST /auth/sign_in HTTP/1.1\r\n'), 408, 'slow headers')
 })
 
 t.test('refusals of Expect and CONNECT also repeat a valid X-Request-Id', async (t) => {

@@ -59,54 +59,6 @@ t.test('a record has exactly six fields, and GET returns the same record', async
   )
 })
 
-const exact: string[] = [
-  '{}',
-  '[]',
-  '[[],{}]',
-  '{"b":1,"a":2}',
-  ' { } '.trim(),
-  '{ "a" :\n\t[ 1 ,2 ]\r\n}',
-  '[1e400,-1e400,1E+2,12345678901234567890,1.0,1.10,-0,0.1e-7,123456789012345678901234567890.123456789]',
-  '{"\\u0061":"\\u0000\\ud800\\udfff\\/\\b\\f\\n\\r\\t\\"\\\\"}',
-  '{"raw":"\u2028\u2029 \u00e9 \ud83d\ude00 \u007f"}',
-  '{"a":1,"a":2,"a":{"a":3}}',
-  '{"__proto__":{"polluted":true},"constructor":{"prototype":1},"toString":0}',
-  '{"current_data":{"landing_page":1},"landing_page":[]}',
-  '["current_data","}","]","\\"","//","/* */","{"]',
-  '{"":""}',
-  '[null,true,false,"",0]',
-  '{"a":"\ufeff"}',
-  `{"deep":${'['.repeat(98)}${']'.repeat(98)}}`
-]
-
-t.test('every route returns a document as it was sent, byte for byte', async (t) => {
-  for (const document of exact) {
-    const created = await create(`{ "current_data" : ${document} }`)
-    t.equal(created.statusCode, 201, encodeURIComponent(document))
-    const { id, public_id: publicId } = created.json()
-    const around = (text: string) =>
-      text.slice(text.indexOf('"current_data":') + 15, text.lastIndexOf(',"created_at"'))
-    t.equal(around(created.body), document)
-    t.equal(around((await send('GET', `/manage/landing_pages/${id}`)).body), document)
-    t.equal((await read(publicId)).body, document)
-    t.ok((await send('GET', '/manage/landing_pages?limit=1')).body.includes(document))
-
-    const patched = await send(
-      'PATCH',
-      `/manage/landing_pages/${id}`,
-      `{"landing_page":{"x":[],"current_data":[${document}]}}`
-    )
-    t.equal(patched.statusCode, 200)
-    t.equal((await read(publicId)).body, `[${document}]`)
-    // A process without a cache serves the stored text.
-    t.equal(
-      (await app.database.landingPage.findUniqueOrThrow({ where: { id } })).currentData,
-      `[${document}]`
-    )
-  }
-  t.equal(({} as Record<string, unknown>).polluted, undefined)
-})
-
 t.test('the document is current_data at the top level, or else in landing_page', async (t) => {
   for (
     const [body, expected] of [
@@ -196,80 +148,6 @@ t.test('a user who is deleted while creating a page gets 401', async (t) => {
   })
   await other.query('COMMIT')
   t.equal((await pending).statusCode, 401)
-})
-
-t.test('a body that is not valid JSON gets 400', async (t) => {
-  for (
-    const body of [
-      '{',
-      '{"current_data":{}',
-      '{"current_data":{},}',
-      "{'current_data':{}}",
-      '{"current_data":{}} x',
-      '{"current_data":01}',
-      '{"current_data":[1,]}',
-      '{"current_data":{}}//',
-      '/**/{"current_data":{}}',
-      '{"current_data":NaN}',
-      '{"current_data":"\t"}',
-      '{"current_data":"\\x"}',
-      '\0',
-      '{current_data:{}}',
-      '\u00a0{"current_data":{}}',
-      Buffer.from([0x7b, 0x22, 0x61, 0x22, 0x3a, 0x22, 0xff, 0x22, 0x7d]),
-      Buffer.from('{"current_data":{"a":"\ud83d\ude00"}}').fill(0x80, 22, 23),
-      Buffer.from('{"current_data":{}}', 'utf16le'),
-      Buffer.concat([Buffer.from('{"current_data":["'), Buffer.from([0xed, 0xa0, 0x80]), Buffer.from('"]}')])
-    ]
-  ) {
-    const response = await create(body)
-    t.equal(response.statusCode, 400, JSON.stringify(body))
-    t.match(
-      response.body,
-      /^\{"errors":\["Request body is not valid JSON \((line 1, column \d+|not UTF-8)\)"\]\}$/
-    )
-  }
-})
-
-t.test('a body with another content type or encoding gets 415', async (t) => {
-  for (
-    const type of [
-      'text/plain',
-      'application/x-www-form-urlencoded',
-      'application/merge-patch+json',
-      'multipart/form-data; boundary=x',
-      'application/json; charset=utf-16',
-      'application/json; charset=iso-8859-1',
-      'nonsense',
-      'text/json'
-    ]
-  ) {
-    const response = await send('POST', '/landing_pages', '{"current_data":{}}', { 'content-type': type })
-    t.equal(response.statusCode, 415, type)
-    t.equal(response.json().errors.length, 1)
-  }
-  const compressed = await send('POST', '/landing_pages', '{"current_data":{}}', {
-    'content-encoding': 'gzip'
-  })
-  t.match(compressed, { statusCode: 415, headers: { 'accept-encoding': 'identity' } }, 'a compressed body')
-  t.match(
-    await send('PATCH', '/manage/landing_pages/x', '{}', { 'content-type': 'text/plain' }),
-    { statusCode: 415, headers: { 'accept-patch': 'application/json', 'accept-encoding': undefined } }
-  )
-  for (
-    const type of [
-      'application/json',
-      'application/json;charset=UTF-8',
-      'application/json; charset="utf-8"',
-      'Application/JSON'
-    ]
-  ) {
-    t.equal(
-      (await send('POST', '/landing_pages', '{"current_data":{}}', { 'content-type': type })).statusCode,
-      201,
-      type
-    )
-  }
 })
 
 t.test('a document may have at most 1 MiB and 100 levels', async (t) => {
@@ -373,59 +251,6 @@ t.test('PATCH with other fields but no document gets 422 with the right shape', 
   t.equal((await read(page.public_id)).body, '{"kept":true}')
 })
 
-t.test('PATCH and DELETE get 412 when If-Match has no current tag', async (t) => {
-  const page = await createPage(app, owner, '{"v":1}')
-  const url = `/manage/landing_pages/${page.id}`
-  const stale = `"${'A'.repeat(43)}"`
-  for (
-    const header of [
-      stale,
-      `W/${page.etag}`,
-      '',
-      '"',
-      'nonsense',
-      page.etag.slice(1, -1),
-      `"${page.etag.slice(1, 20)}"`,
-      `${stale}, W/${page.etag}`
-    ]
-  ) {
-    for (
-      const response of [
-        await send('PATCH', url, '{"current_data":[]}', { 'if-match': header }),
-        await send('PATCH', url, '{}', { 'if-match': header }),
-        await send('DELETE', url, undefined, { 'if-match': header })
-      ]
-    ) {
-      t.equal(response.statusCode, 412, header)
-      t.equal(response.json().errors.length, 1)
-    }
-  }
-  t.equal((await read(page.public_id)).body, '{"v":1}', 'the document is unchanged')
-
-  const second = await send('PATCH', url, '{"current_data":{"v":2}}', {
-    'if-match': `${stale}, ${page.etag}`
-  })
-  t.equal(second.statusCode, 200)
-  t.equal(
-    (await send('PATCH', url, '{"current_data":{"v":3}}', { 'if-match': page.etag })).statusCode,
-    412,
-    'the tag of the previous version'
-  )
-  t.equal((await send('PATCH', url, '{}', { 'if-match': String(second.headers.etag) })).statusCode, 200)
-  t.equal((await send('PATCH', url, '{"current_data":{"v":3}}', { 'if-match': '*' })).statusCode, 200)
-
-  const publicTag = String((await read(page.public_id)).headers.etag)
-  t.equal(
-    (await send('DELETE', url, undefined, { 'if-match': publicTag })).statusCode,
-    204,
-    "the public read's tag is accepted"
-  )
-  for (const header of ['*', publicTag, stale]) {
-    t.equal((await send('PATCH', url, '{"current_data":[]}', { 'if-match': header })).statusCode, 404)
-    t.equal((await send('DELETE', url, undefined, { 'if-match': header })).statusCode, 404)
-  }
-})
-
 t.test('exactly one of many concurrent writes with the same If-Match succeeds', async (t) => {
   const page = await createPage(app, owner)
   const responses = await Promise
@@ -439,23 +264,6 @@ t.test('exactly one of many concurrent writes with the same If-Match succeeds', 
   t.same(responses.map(({ statusCode }) => statusCode).sort(), [200, ...Array(11).fill(412)])
   const winner = responses.findIndex(({ statusCode }) => statusCode === 200)
   t.equal((await read(page.public_id)).body, `{"writer":${winner}}`)
-})
-
-t.test('a management GET with a matching If-None-Match gets 304', async (t) => {
-  const page = await createPage(app, owner)
-  const get = async (header: string) =>
-    await send('GET', `/manage/landing_pages/${page.id}`, undefined, { 'if-none-match': header })
-  for (
-    const header of [page.recordTag, `W/${page.recordTag}`, '*', `"x", ${page.recordTag}`]
-  ) {
-    const response = await get(header)
-    t.equal(response.statusCode, 304, header)
-    t.equal(response.body, '')
-    t.equal(response.headers.etag, page.recordTag)
-  }
-  for (const header of ['"other"', 'nonsense', page.etag]) {
-    t.equal((await get(header)).statusCode, 200, header)
-  }
 })
 
 t.test('the ETag of a record names one version, also among versions with the same document', async (t) => {
@@ -497,7 +305,7 @@ t.test('a write with a false precondition gets a 412 that names it, with the cur
   for (
     const [headers, named] of [
       [{ 'if-match': '"x"' }, 'If-Match'],
-      [{ 'if-match': `W/${recordTag}` }, 'If-Match'],
+      [{ 'if-match': `"x", W/${recordTag}` }, 'If-Match'],
       [{ 'if-match': '"x"', 'if-unmodified-since': after, 'if-none-match': '*' }, 'If-Match'],
       [{ 'if-unmodified-since': before }, 'If-Unmodified-Since'],
       [{ 'if-none-match': '*' }, 'If-None-Match'],
@@ -524,6 +332,7 @@ t.test('a write with a false precondition gets a 412 that names it, with the cur
     const headers of [
       { 'if-unmodified-since': after },
       { 'if-unmodified-since': 'yesterday' },
+      { 'if-match': `"x", ${etag}` },
       {
         'if-match': etag,
         'if-unmodified-since': before
@@ -599,28 +408,8 @@ t.test('malformed, unknown and deleted ids and those of other users get the same
   const deleted = await createPage(app, owner)
   t.equal((await send('DELETE', `/manage/landing_pages/${deleted.id}`)).statusCode, 204)
   const answers = new Set<string>()
-  const ids = [
-    page.id,
-    deleted.id,
-    randomUUID(),
-    page.public_id,
-    'x',
-    '0',
-    '1',
-    "' OR 1=1",
-    '%00',
-    '%ff',
-    '..',
-    'x'.repeat(5000),
-    `${page.id}x`,
-    '00000000-0000-0000-0000-000000000000'
-  ]
-  for (const id of ids) {
-    const url = `/manage/landing_pages/${id.startsWith('%') ? id : encodeURIComponent(id)}`
-    if (id === '%ff') {
-      t.equal((await send('GET', url, undefined, {}, stranger)).statusCode, 400, 'a URL that is not UTF-8')
-      continue
-    }
+  for (const id of [page.id, deleted.id, randomUUID(), page.public_id]) {
+    const url = `/manage/landing_pages/${id}`
     for (
       const response of [
         await send('GET', url, undefined, {}, stranger),
@@ -680,7 +469,10 @@ t.test('DELETE without a body removes the page, whatever the content type', asyn
     t.equal(response.body, '')
     t.equal((await read(page.public_id)).statusCode, 404)
     t.equal((await send('GET', `/manage/landing_pages/${page.id}`)).statusCode, 404)
-    t.equal((await send('DELETE', `/manage/landing_pages/${page.id}`)).statusCode, 404)
+    for (const tag of ['*', page.etag]) {
+      const again = await send('DELETE', `/manage/landing_pages/${page.id}`, undefined, { 'if-match': tag })
+      t.equal(again.statusCode, 404)
+    }
   }
 })
 
@@ -727,29 +519,6 @@ t.test('the list contains the pages of the user, newest first, and continues by 
     'updated_at',
     'version'
   ])
-})
-
-t.test('an invalid limit or cursor gets 422 with an error for each', async (t) => {
-  const problem = 'Limit must be a whole number from 1 to 100'
-  for (
-    const limit of ['0', '101', '-1', '1.5', 'x', '', '1e1', '%00', ' 5', '0x10', '999999999999999999999']
-  ) {
-    const response = await send(
-      'GET',
-      `/manage/landing_pages?limit=${encodeURIComponent(limit).replace('%2500', '%00')}`
-    )
-    t.equal(response.statusCode, 422, limit)
-    t.same(response.json(), { errors: [problem] })
-  }
-  for (const cursor of ['x', '', '0', 'AAAA', 'A'.repeat(1000), '%00', "'", randomUUID()]) {
-    const response = await send('GET', `/manage/landing_pages?cursor=${cursor}`)
-    t.equal(response.statusCode, 422, cursor)
-    t.same(response.json(), { errors: ['Cursor is invalid'] })
-  }
-  t.same((await send('GET', '/manage/landing_pages?limit=0&cursor=x')).json(), {
-    errors: [problem, 'Cursor is invalid']
-  })
-  t.equal((await send('GET', '/manage/landing_pages?limit=1&limit=2')).statusCode, 422)
 })
 
 t.test('a list of large documents ends early and links to the rest', async (t) => {

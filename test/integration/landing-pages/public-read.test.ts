@@ -182,47 +182,9 @@ t.test('br and gzip responses have entity tags of their own', async (t) => {
   for (const tag of tags) t.equal((await read(page.public_id, { 'if-none-match': tag })).statusCode, 200)
 })
 
-t.test('Accept-Encoding selects the encoding, with br before gzip', async (t) => {
-  const page = await createPage(app, owner, large)
-  for (
-    const [header, encoding] of [
-      ['', undefined],
-      ['identity', undefined],
-      ['deflate', undefined],
-      ['br', 'br'],
-      ['gzip', 'gzip'],
-      ['GZIP', 'gzip'],
-      ['x-gzip', 'gzip'],
-      ['*', 'br'],
-      ['gzip, br', 'br'],
-      ['gzip;q=1.0, br;q=0.5', 'gzip'],
-      ['br;q=0, gzip', 'gzip'],
-      ['br;q=0', undefined],
-      ['*;q=0', undefined],
-      ['gzip;q=0, *', 'br'],
-      ['identity, br;q=0.5', undefined],
-      ['identity;q=0, br;q=0.1', 'br'],
-      ['br;q=x', undefined],
-      ['br ; q=0.3 , gzip ; q=0.2', 'br'],
-      [',,;;=', undefined],
-      ['zstd, br', 'br'],
-      // Repeated, because a header that was seen before takes another path.
-      ['br', 'br'],
-      ['gzip', 'gzip'],
-      ['br;q=0', undefined],
-      ['identity', undefined]
-    ] as const
-  ) {
-    t.equal(
-      (await read(page.public_id, { 'accept-encoding': header })).headers['content-encoding'],
-      encoding,
-      header
-    )
-  }
-  const tiny = await createPage(app, owner, '{}')
-  const response = await read(tiny.public_id, { 'accept-encoding': 'br' })
-  t.equal(response.body, '{}', 'compression would make it longer')
-  t.equal(response.headers['content-encoding'], undefined)
+t.test('a document that compression would make longer is sent as it is', async (t) => {
+  const response = await read((await createPage(app, owner, '{}')).public_id, { 'accept-encoding': 'br' })
+  t.match(response, { body: '{}', headers: { 'content-encoding': undefined } })
 })
 
 t.test('each version is compressed once per encoding, also for concurrent requests', async (t) => {
@@ -328,58 +290,6 @@ t.test('reads succeed during concurrent writes, also without a cache', async (t)
   }
   await Promise.all([writer(), writer(), writer(), reader(), reader(), reader()])
   t.same([...statuses], [200])
-})
-
-t.test('a matching If-None-Match gets 304, and any other value 200', async (t) => {
-  const page = await createPage(app, owner, small)
-  for (const header of [page.etag, `W/${page.etag}`, '*', `"a,b", W/"c" ,${page.etag}`]) {
-    const response = await read(page.public_id, { 'if-none-match': header })
-    t.equal(response.statusCode, 304, header)
-    t.equal(response.body, '')
-    t.equal(response.headers.etag, page.etag)
-    t.equal(response.headers['content-type'], undefined)
-    t.match(response.headers, {
-      'cache-control': 'public, max-age=0, must-revalidate',
-      vary: 'Accept-Encoding',
-      'access-control-allow-origin': '*'
-    })
-    t.ok(response.headers.ratelimit)
-  }
-  for (
-    const header of ['"other"', page.etag.slice(1, -1), '', '"', 'W/', `${page.etag.slice(0, -1)}-zstd"`]
-  ) {
-    t.equal((await read(page.public_id, { 'if-none-match': header })).statusCode, 200, header)
-  }
-  t.equal((await read('A'.repeat(22), { 'if-none-match': '*' })).statusCode, 404)
-})
-
-t.test('every id that names no page gets the same 404 with CORS headers', async (t) => {
-  const deleted = await createPage(app, owner)
-  await app.inject({ method: 'DELETE', url: `/manage/landing_pages/${deleted.id}`, headers: owner.headers })
-  const page = await createPage(app, owner)
-  const responses = new Set<string>()
-  for (
-    const id of [
-      'A'.repeat(22),
-      deleted.public_id,
-      page.id,
-      `${page.public_id}x`,
-      page.public_id.slice(1),
-      'x',
-      '%00',
-      "'",
-      'x'.repeat(8000),
-      '-'.repeat(22),
-      '\u00e9'
-    ]
-  ) {
-    const response = await read(id.startsWith('%') ? id : encodeURIComponent(id))
-    t.equal(response.statusCode, 404, id)
-    t.equal(response.headers['access-control-allow-origin'], '*')
-    t.ok(response.headers.ratelimit)
-    responses.add(response.body)
-  }
-  t.same([...responses], ['{"errors":["Not found"]}'])
 })
 
 t.test('public ids vary at every position', async (t) => {

@@ -1,6 +1,5 @@
 import type { FastifyInstance } from 'fastify'
 import t, { type Test } from 'tap'
-import { clock } from '../../../src/infra/system/clock.ts'
 import { buildTestApp, createPage, PASSWORD, signUp, testSettings, type Account } from '../../helpers/app.ts'
 import { query } from '../../helpers/servers.ts'
 import { countStatements } from '../../helpers/statements.ts'
@@ -120,49 +119,6 @@ t.test('a sign-up or sign-in runs one SELECT and one statement that writes every
     t.match(statements[0], /^execute landfall_\S+: SELECT .* FROM users /)
     t.match(statements[1], /^execute landfall_\S+: WITH account AS /)
   }
-})
-
-t.test('concurrent cold public reads run one statement, and warm ones run none', async (t) => {
-  const { settings, during } = await countStatements(t)
-  // Without Redis a copy is fresh for one second. On a busy machine, two reads can be further apart.
-  const now = clock.now()
-  t.intercept(clock, 'now', { value: () => now })
-  const writer = await buildTestApp(t, { settings })
-  const account = await signUp(writer)
-  const pages = [await createPage(writer, account), await createPage(writer, account)]
-  t.same(
-    await during(async () =>
-      t.equal((await writer.inject({ url: `/landing_pages/${pages[1]?.public_id}` })).statusCode, 200)
-    ),
-    [],
-    'the writer has its own pages cached'
-  )
-  const reader = await buildTestApp(t, { settings: { ...settings, RATE_LIMIT_PUBLIC: '1000' } })
-  const read = async (publicId: string) =>
-    (await reader.inject({ url: `/landing_pages/${publicId}` })).statusCode
-
-  for (const [index, { public_id: publicId }] of pages.entries()) {
-    const cold = await during(async () =>
-      t.same(
-        await Promise.all(Array.from({ length: 1 + 40 * index }, async () => await read(publicId))),
-        Array(1 + 40 * index).fill(200)
-      )
-    )
-    t.equal(cold.length, 1, cold.join('; '))
-    t.match(
-      cold[0],
-      /^execute landfall_\S+: SELECT .* FROM landing_pages WHERE public_id = ANY \(\$2::text\[\]\)/
-    )
-    t.same(
-      await during(async () => {
-        for (let n = 0; n < 20; n++) t.equal(await read(publicId), 200)
-      }),
-      []
-    )
-  }
-  const unknown = '0'.repeat(22)
-  t.equal((await during(async () => t.equal(await read(unknown), 404))).length, 1)
-  t.same(await during(async () => t.equal(await read(unknown), 404)), [])
 })
 
 t.test('a migration that changes column types causes no errors in a running service', async (t) => {

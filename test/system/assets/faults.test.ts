@@ -177,25 +177,6 @@ t.test('an upload whose INSERT has an unknown result keeps its file until the re
   await until(async () => await paired(app).catch(() => false), 'row and file are paired again', 30_000)
 })
 
-t.test('an upload leaves no file if PostgreSQL is unreachable', async (t) => {
-  const server = await startPostgresServer(t)
-  const app = await buildTestApp(t, {
-    settings: { ...await testSettings(t), DATABASE_URL: server.url, DATABASE_TIMEOUT_MS: '500' }
-  })
-  const account = await signUp(app)
-  const raw = new RawClient(await listen(app))
-  t.teardown(() => raw.socket.destroy())
-  const body = form(file(PNG))
-  raw.head(account, { 'content-length': `${body.length}` })
-  raw.write(body.subarray(0, -1))
-  await until(async () => (await stored(app)).temporary.length === 1, 'the upload is under way')
-  await server.stop()
-  await new Promise((resolve) => setTimeout(resolve, 200))
-  raw.write(body.subarray(-1))
-  t.equal((await raw.response()).status, 503)
-  t.strictSame(await stored(app), { published: [], temporary: [] })
-})
-
 async function uploadTo (url: string, headers: Record<string, string>, body: Buffer): Promise<void> {
   const response = await fetch(`${url}/assets`, {
     method: 'POST',

@@ -134,30 +134,6 @@ t.test('the upload example of the README runs in a browser', async (t) => {
   t.equal((await app.inject(new URL(address).pathname)).body, 'hello')
 })
 
-t.test('two tabs with an expired access token refresh the session once', async (t) => {
-  const context = await browser.newContext()
-  const tabs = [await openTab(context), await openTab(context)]
-  let refreshes = 0
-  // Counts successful refreshes. A tab that gets the lock before it sees the stored tokens of the other tab
-  // has its refresh refused and reads the tokens again.
-  context.on('response', (response) => {
-    if (response.url().endsWith('/auth/refresh') && response.status() === 200) refreshes++
-  })
-  await tabs[0]?.evaluate(async (account) => await landfall.auth.signUp(account), credentials())
-  await tabs[0]?.evaluate(() => {
-    const tokens = JSON.parse(localStorage.getItem('landfall.tokens') ?? '') as Client.TokenPair
-    localStorage.setItem('landfall.tokens', JSON.stringify({ ...tokens, access_token: 'expired' }))
-  })
-  const ids = await Promise.all(tabs.map(async (tab) =>
-    await tab.evaluate(async () => {
-      const users = await Promise.all(Array.from({ length: 5 }, async () => await landfall.auth.me()))
-      return users.map(({ id }) => id)
-    })
-  ))
-  t.equal(new Set(ids.flat()).size, 1)
-  t.equal(refreshes, 1)
-})
-
 /** Opens a page of the service's own origin, with the client. */
 async function openOwnPage (context: Awaited<ReturnType<typeof browser.newContext>>): Promise<Page> {
   const page = await context.newPage()

@@ -3,8 +3,7 @@ import { existsSync, mkdirSync, writeFileSync } from 'node:fs'
 import { connect, createServer, type AddressInfo, type Socket } from 'node:net'
 import { join } from 'node:path'
 import t, { type Test } from 'tap'
-import { createDatabase, createMigratedDatabase, claimRedis, freePort,
-  type Teardown } from '../../helpers/servers.ts'
+import { createMigratedDatabase, freePort, type Teardown } from '../../helpers/servers.ts'
 import { PROJECT, runService, startService, temporaryFolder } from '../../helpers/service.ts'
 
 const json = { 'content-type': 'application/json' }
@@ -155,45 +154,6 @@ t.test('settings come from .env, and the environment takes precedence', async (t
   t.match(output, /: PORT must be /)
   t.notMatch(output, /LOG_LEVEL/)
   t.notOk(existsSync(join(folder, 'data')))
-})
-
-t.test("two replicas that start together on an empty database share a limit and see each other's writes", async (t) => {
-  const env = {
-    DATABASE_URL: await createDatabase(t),
-    REDIS_URL: await claimRedis(t),
-    JWT_SECRET: 'x'.repeat(32),
-    UPLOADS_DIR: temporaryFolder(t)
-  }
-  const [one, two] = await Promise.all([startService(t, env), startService(t, env)])
-  const account = await signUp(one.url)
-  const page =
-    await (await post(`${one.url}/landing_pages`, { current_data: { v: 1 } }, bearer(account.access_token)))
-      .json() as { id: string, public_id: string }
-  const read = async (url: string) => await fetch(`${url}/landing_pages/${page.public_id}`)
-  t.equal(await (await read(two.url)).text(), '{"v":1}')
-  await fetch(`${two.url}/manage/landing_pages/${page.id}`, {
-    method: 'PATCH',
-    headers: { ...json, ...bearer(account.access_token) },
-    body: '{"current_data":{"v":2}}'
-  })
-  t.equal(await (await read(two.url)).text(), '{"v":2}')
-  while (await (await read(one.url)).text() !== '{"v":2}');
-
-  t.equal((await fetch(`${two.url}/auth/me`, { headers: bearer(account.access_token) })).status, 200)
-  const signedOut = await fetch(`${one.url}/auth/sign_out`, {
-    method: 'DELETE',
-    headers: { ...json, ...bearer(account.access_token) },
-    body: JSON.stringify({ refresh_token: account.refresh_token })
-  })
-  t.equal(signedOut.status, 204)
-  t.equal((await fetch(`${two.url}/auth/me`, { headers: bearer(account.access_token) })).status, 401)
-
-  const counted = []
-  for (let n = 0; n < 40; n++) counted.push((await read(n % 2 === 0 ? one.url : two.url)).status)
-  const passed = counted.filter((status) => status === 200).length
-  t.ok(passed <= 27, `the earlier reads count: ${passed}`)
-  t.same(counted, [...Array(passed).fill(200), ...Array(40 - passed).fill(429)])
-  t.same(await Promise.all([one.end('SIGTERM'), two.end('SIGTERM')]), [0, 0])
 })
 
 t.test('SIGTERM finishes the requests in flight and waits for no idle connection or incomplete request', async (t) => {
