@@ -69,94 +69,70 @@ export class RetryLaterError extends Error {
   }
 }
 
-export const MalformedJsonError = createError(
-  'LANDFALL_MALFORMED_JSON',
-  'Request body is not valid JSON (%s)',
-  400
+/** Creates a class of errors. `%s` in the message stands for an argument of the constructor. */
+const define = <Status extends number>(status: Status, code: string, message: string) =>
+  createError(`LANDFALL_${code}`, message, status)
+
+export const MalformedJsonError = define(400, 'MALFORMED_JSON', 'Request body is not valid JSON (%s)')
+export const MalformedMultipartError = define(
+  400,
+  'MALFORMED_MULTIPART',
+  'Request body is not valid multipart form data'
 )
-export const MalformedMultipartError = createError(
-  'LANDFALL_MALFORMED_MULTIPART',
-  'Request body is not valid multipart form data',
-  400
-)
-export const UnauthorizedError = createError('LANDFALL_UNAUTHORIZED', 'Missing or invalid access token', 401)
-export const InvalidKeyError = createError(
-  'LANDFALL_INVALID_KEY',
-  'API key is mistyped, deleted or expired',
-  401
-)
+export const UnauthorizedError = define(401, 'UNAUTHORIZED', 'Missing or invalid access token')
+export const InvalidKeyError = define(401, 'INVALID_KEY', 'API key is mistyped, deleted or expired')
 /** 401: the route takes access tokens only. */
-export const KeyNotAcceptedError = createError(
-  'LANDFALL_KEY_NOT_ACCEPTED',
-  'API keys are not accepted here, use an access token',
-  401
+export const KeyNotAcceptedError = define(
+  401,
+  'KEY_NOT_ACCEPTED',
+  'API keys are not accepted here, use an access token'
 )
-export const InvalidCredentialsError = createError(
-  'LANDFALL_INVALID_CREDENTIALS',
-  'Invalid email or password',
-  401
-)
-export const InvalidRefreshTokenError = createError(
-  'LANDFALL_INVALID_REFRESH_TOKEN',
-  'Invalid or expired refresh token',
-  401
+export const InvalidCredentialsError = define(401, 'INVALID_CREDENTIALS', 'Invalid email or password')
+export const InvalidRefreshTokenError = define(
+  401,
+  'INVALID_REFRESH_TOKEN',
+  'Invalid or expired refresh token'
 )
 /** 403: the request comes from a page that isn't the service's. */
-export const ForeignOriginError = createError(
-  'LANDFALL_FOREIGN_ORIGIN',
-  "Cookie sessions are accepted only from this service's own pages; open it at %s",
-  403
+export const ForeignOriginError = define(
+  403,
+  'FOREIGN_ORIGIN',
+  "Cookie sessions are accepted only from this service's own pages; open it at %s"
 )
-export const SignUpClosedError = createError(
-  'LANDFALL_SIGN_UP_CLOSED',
-  'Sign-up is closed; ask the operator of this service for an account',
-  403
+export const SignUpClosedError = define(
+  403,
+  'SIGN_UP_CLOSED',
+  'Sign-up is closed; ask the operator of this service for an account'
 )
-export const EmailUnconfirmedError = createError(
-  'LANDFALL_EMAIL_UNCONFIRMED',
-  'Confirm your email address first: POST /auth/email_confirmations mails another link',
-  403
+export const EmailUnconfirmedError = define(
+  403,
+  'EMAIL_UNCONFIRMED',
+  'Confirm your email address first: POST /auth/email_confirmations mails another link'
 )
-export const NotFoundError = createError('LANDFALL_NOT_FOUND', 'Not found', 404)
+export const NotFoundError = define(404, 'NOT_FOUND', 'Not found')
 /** 404: the address `/`. The argument is the URL of the documentation. */
-export const NoStartPageError = createError(
-  'LANDFALL_NO_START_PAGE',
-  'There is no page here; the API is described at %s',
-  404
+export const NoStartPageError = define(
+  404,
+  'NO_START_PAGE',
+  'There is no page here; the API is described at %s'
 )
 /** 404: the files of the console are missing. */
-export const ConsoleNotBuiltError = createError(
-  'LANDFALL_CONSOLE_NOT_BUILT',
-  'The console is not built; run "npm run build", then start the service again',
-  404
+export const ConsoleNotBuiltError = define(
+  404,
+  'CONSOLE_NOT_BUILT',
+  'The console is not built; run "npm run build", then start the service again'
 )
-export const MethodNotAllowedError = createError(
-  'LANDFALL_METHOD_NOT_ALLOWED',
-  'Method is not allowed here',
-  405
+export const MethodNotAllowedError = define(405, 'METHOD_NOT_ALLOWED', 'Method is not allowed here')
+export const RequestTimeoutError = define(408, 'REQUEST_TIMEOUT', 'Request took too long to arrive')
+export const TooLargeError = define(413, 'TOO_LARGE', '%s is too large (maximum is %s bytes)')
+export const TooManyHeadersError = define(
+  431,
+  'TOO_MANY_HEADERS',
+  'Request has too many headers (maximum is %s)'
 )
-export const RequestTimeoutError = createError(
-  'LANDFALL_REQUEST_TIMEOUT',
-  'Request took too long to arrive',
-  408
-)
-export const TooLargeError = createError('LANDFALL_TOO_LARGE', '%s is too large (maximum is %s bytes)', 413)
-export const TooManyHeadersError = createError(
-  'LANDFALL_TOO_MANY_HEADERS',
-  'Request has too many headers (maximum is %s)',
-  431
-)
-export const UnsupportedMediaTypeError = createError('LANDFALL_UNSUPPORTED_MEDIA_TYPE', '%s', 415)
-export const EncodedBodyError = createError(
-  'LANDFALL_ENCODED_BODY',
-  'Content-Encoding is not supported in requests',
-  415
-)
-export const DiskFullError = createError(
-  'LANDFALL_DISK_FULL',
-  'There is no storage space left for uploads',
-  507
-)
+export const UnsupportedMediaTypeError = define(415, 'UNSUPPORTED_MEDIA_TYPE', '%s')
+export const EncodedBodyError = define(415, 'ENCODED_BODY', 'Content-Encoding is not supported in requests')
+export const DiskFullError = define(507, 'DISK_FULL', 'There is no storage space left for uploads')
 
 /** The JSON body of an error response. */
 export const formatErrorBody = (messages: readonly string[]): string => JSON.stringify({ errors: messages })

@@ -1,7 +1,7 @@
 import underPressure from '@fastify/under-pressure'
 import fp from 'fastify-plugin'
 import { RetryLaterError } from '../errors.ts'
-import { addCounter } from '../infra/telemetry/metrics.ts'
+import { addMetrics } from '../infra/telemetry/metrics.ts'
 
 /** Interval between measurements of the load. Requests are refused for at least this long. */
 const SAMPLE_INTERVAL_MS = 1000
@@ -25,15 +25,13 @@ class OverloadedError extends RetryLaterError {
  */
 export default fp(async (app) => {
   const shed = { event_loop_delay: 0, heap: 0, rss: 0 }
-  addCounter(
-    app.metrics,
-    {
-      name: 'landfall_requests_shed_total',
-      help: 'Management requests refused because of overload, by the limit that was exceeded'
-    },
-    () => shed,
-    'reason'
-  )
+  addMetrics(app.metrics, {
+    landfall_requests_shed_total: [
+      'Management requests refused because of overload, by the limit that was exceeded',
+      () => shed,
+      { label: 'reason' }
+    ]
+  })
   const { MAX_EVENT_LOOP_DELAY_MS, MAX_HEAP_BYTES, MAX_RSS_BYTES } = app.config
   await app.register(underPressure, {
     sampleInterval: SAMPLE_INTERVAL_MS,

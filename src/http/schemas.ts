@@ -1,6 +1,6 @@
 import { Type, type TSchema } from '@sinclair/typebox'
 import serializerOf from 'fast-json-stringify'
-import type { FastifySerializerCompiler } from 'fastify'
+import type { FastifyInstance, FastifySchema, FastifySerializerCompiler } from 'fastify'
 
 // Schemas that the modules share. A schema with a title becomes a component of that name in the
 // OpenAPI document (`openapi/finish.ts`).
@@ -37,7 +37,7 @@ export const WriteConditions = Type.Object({
   'if-unmodified-since': condition('Write only if there was no change since this date')
 })
 
-/** The `security` of routes that take access tokens only. requireAccess() sets that of the others. */
+/** The `security` of routes that take access tokens only. */
 export const bearer = [{ bearer: [] }] as const
 
 interface HeaderSchema {
@@ -314,8 +314,37 @@ export function errors<const S extends ErrorStatus> (
   })) as Record<S, typeof Errors>
 }
 
-/** The error statuses of every route with a JSON body. */
-export const BODY_ERRORS = [400, 408, 413, 415] as const
+/**
+ * Adds the error responses that most routes of the management API have to the schemas of a scope. A schema
+ * has only those that are special about it.
+ *
+ * @param statuses what all routes of the scope have in addition
+ */
+export function describeCommonErrors (scope: FastifyInstance, statuses: readonly (401 | 403)[] = []): void {
+  scope.addHook('onRoute', (route) => {
+    const schema = route.schema as RouteSchema | undefined
+    if (schema === undefined) return
+    const isRead = ['GET', 'HEAD'].includes([route.method].flat()[0] as string)
+    const common = errors(
+      [
+        ...[400, 422, 500, 503] as const,
+        ...statuses,
+        ...schema.params === undefined ? [] : [404] as const,
+        ...schema.headers === undefined ? [] : [412] as const,
+        ...isRead ? [] : [408, 413, 415] as const
+      ],
+      [],
+      {
+        ...schema.body !== undefined && MALFORMED_JSON,
+        ...schema.body === undefined && (schema.querystring === undefined ? NO_PARAMETERS : BAD_PAGE)
+      }
+    )
+    route.schema = { ...schema, response: { ...common, ...schema.response } }
+  })
+}
+
+type RouteSchema = FastifySchema & { readonly response?: object }
+
 /** The message of a 400 for a malformed JSON body. */
 export const MALFORMED_JSON = { 400: 'Request body is not valid JSON (line 1, column 13)' } as const
 

@@ -12,7 +12,7 @@ import { Reachability } from './postgres/reachability.ts'
 import { isServerFault } from './postgres/unavailable.ts'
 import { serveAdminSocket, ADMIN_SOCKET } from './pglite/admin-socket.ts'
 import { combineQueryHooks, type QueryHook } from './telemetry/query-hook.ts'
-import { addGauge } from './telemetry/metrics.ts'
+import { addMetrics } from './telemetry/metrics.ts'
 
 declare module 'fastify' {
   interface FastifyInstance {
@@ -68,16 +68,27 @@ async function database (app: FastifyInstance, { config }: DatabaseOptions): Pro
       app.tracer?.queryHook('postgresql')
     )
   })
-  poolMetrics(app.metrics, pool)
   pool.on('error', () => reachability.suspect())
   const client = new Database(pool, schemaOf(connection))
   app.decorate('database', client)
   app.decorate('isDatabaseReachable', async () => await reachability.confirm())
-  addGauge(app.metrics, {
-    name: 'landfall_database_up',
-    help: '1: PostgreSQL answers. 0: it is unreachable, or takes longer than DATABASE_TIMEOUT_MS',
-    aggregator: 'min'
-  }, () => reachability.isReachable ? 1 : 0)
+  addMetrics(app.metrics, {
+    landfall_database_up: [
+      '1: PostgreSQL answers. 0: it is unreachable, or takes longer than DATABASE_TIMEOUT_MS',
+      () => reachability.isReachable ? 1 : 0,
+      { aggregator: 'min' }
+    ],
+    landfall_database_connections: [
+      'Connections to PostgreSQL',
+      () => ({ idle: pool.idleCount, in_use: pool.totalCount - pool.idleCount }),
+      { label: 'state' }
+    ],
+    landfall_database_connections_max: [
+      'Maximum number of connections (DATABASE_POOL_SIZE)',
+      () => pool.options.max
+    ],
+    landfall_database_waiting: ['Statements that wait for a connection', () => pool.waitingCount]
+  })
   const writeListeners: (() => void)[] = []
   app.decorate('onCommandLineWrite', (listener) => {
     writeListeners.push(listener)
@@ -127,25 +138,6 @@ function statementSeconds (registry: Registry, onUnavailable: () => void): Query
         }, seconds)}
     }
   }
-}
-
-function poolMetrics (registry: Registry, pool: BoundedPool): void {
-  const connections = () => ({ idle: pool.idleCount, in_use: pool.totalCount - pool.idleCount })
-  addGauge(
-    registry,
-    { name: 'landfall_database_connections', help: 'Connections to PostgreSQL' },
-    connections,
-    'state'
-  )
-  addGauge(registry, {
-    name: 'landfall_database_connections_max',
-    help: 'Maximum number of connections (DATABASE_POOL_SIZE)'
-  }, () => pool.options.max)
-  addGauge(
-    registry,
-    { name: 'landfall_database_waiting', help: 'Statements that wait for a connection' },
-    () => pool.waitingCount
-  )
 }
 
 export default fp(database, { name: 'database', dependencies: ['metrics', 'tracing'] })

@@ -5,7 +5,7 @@
 import type { FastifyInstance } from 'fastify'
 import { RetryLaterError } from '../../errors.ts'
 import { isJson } from '../json-body.ts'
-import { addCounter, addGauge } from '../../infra/telemetry/metrics.ts'
+import { addMetrics } from '../../infra/telemetry/metrics.ts'
 
 declare module 'fastify' {
   interface FastifyRequest {
@@ -113,19 +113,13 @@ class BodyShare {
  */
 export function limitBodyMemory (scope: FastifyInstance, maxBytes: number): void {
   const memory = new BodyMemory(maxBytes)
-  addGauge(
-    scope.metrics,
-    { name: 'landfall_request_body_bytes', help: 'Memory taken by JSON request bodies' },
-    () => memory.held
-  )
-  addCounter(
-    scope.metrics,
-    {
-      name: 'landfall_request_bodies_refused_total',
-      help: 'Requests answered 503 because bodies took too much memory (MAX_BODY_MEMORY_BYTES)'
-    },
-    () => memory.refused
-  )
+  addMetrics(scope.metrics, {
+    landfall_request_body_bytes: ['Memory taken by JSON request bodies', () => memory.held],
+    landfall_request_bodies_refused_total: [
+      'Requests answered 503 because bodies took too much memory (MAX_BODY_MEMORY_BYTES)',
+      () => memory.refused
+    ]
+  })
   scope.decorateRequest('bodyMemory', null)
   scope.addHook('preParsing', (request, reply, payload, done) => {
     // If the client is gone, nothing would give the memory back.

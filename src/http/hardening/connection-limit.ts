@@ -5,7 +5,7 @@
 import { readFileSync } from 'node:fs'
 import type { Socket } from 'node:net'
 import fp from 'fastify-plugin'
-import { addCounter, addGauge } from '../../infra/telemetry/metrics.ts'
+import { addMetrics } from '../../infra/telemetry/metrics.ts'
 
 const WARN_INTERVAL_MS = 60_000
 
@@ -61,13 +61,12 @@ export default fp<{ max: number }>(async (app, { max: wanted }) => {
       'connections beyond the limit (MAX_CONNECTIONS) are closed (logged at most once a minute)'
     )
   })
-  addGauge(app.metrics, { name: 'landfall_connections', help: 'Open connections of clients' }, () => open)
-  addGauge(app.metrics, {
-    name: 'landfall_connections_max',
-    help: 'Limit of open connections (MAX_CONNECTIONS); 0 for no limit'
-  }, () => max)
-  addCounter(app.metrics, {
-    name: 'landfall_connections_refused_total',
-    help: 'Connections closed at once because of MAX_CONNECTIONS'
-  }, () => refused)
+  addMetrics(app.metrics, {
+    landfall_connections: ['Open connections of clients', () => open],
+    landfall_connections_max: ['Limit of open connections (MAX_CONNECTIONS); 0 for no limit', () => max],
+    landfall_connections_refused_total: [
+      'Connections closed at once because of MAX_CONNECTIONS',
+      () => refused
+    ]
+  })
 }, { name: 'connection-limit', dependencies: ['metrics'] })

@@ -7,7 +7,7 @@ import type { Socket } from 'node:net'
 import fp from 'fastify-plugin'
 import type { FastifyInstance } from 'fastify'
 import { clock } from '../../infra/system/clock.ts'
-import { addCounter, addGauge } from '../../infra/telemetry/metrics.ts'
+import { addMetrics } from '../../infra/telemetry/metrics.ts'
 import { currentResponse, writeQueueLength } from './node-internals.ts'
 
 declare module 'fastify' {
@@ -21,7 +21,7 @@ const SWEEP_INTERVAL_MS = 1000
 const MAX_STALL_MS = 30_000
 /** The largest share of the memory for one client address or account. */
 const MAX_SHARE = 1 / 4
-/** Answers of this share of the memory are checked at once and not only by the next sweep. */
+/** Responses of this share of the memory are checked at once and not only by the next sweep. */
 const SUDDEN_SHARE = 1 / 8
 
 /** What a pipelined public read takes until its turn. */
@@ -220,21 +220,15 @@ export default fp<{ maxBytes: number }>(async (app, { maxBytes }) => {
   // If this process was suspended, the sockets report what was sent meanwhile only after the timers.
   const timer = setInterval(() => setImmediate(() => unread.sweep()), SWEEP_INTERVAL_MS).unref()
   app.addHook('onClose', () => clearInterval(timer))
-  addGauge(
-    app.metrics,
-    {
-      name: 'landfall_unread_answer_bytes',
-      help: 'Memory taken by responses that clients have not read, measured once a second'
-    },
-    () => unread.held
-  )
-  addCounter(
-    app.metrics,
-    {
-      name: 'landfall_unread_answers_closed_total',
-      help: 'Connections closed because their client did not read, by reason'
-    },
-    () => unread.closed,
-    'reason'
-  )
+  addMetrics(app.metrics, {
+    landfall_unread_response_bytes: [
+      'Memory taken by responses that clients have not read, measured once a second',
+      () => unread.held
+    ],
+    landfall_unread_responses_closed_total: [
+      'Connections closed because their client did not read, by reason',
+      () => unread.closed,
+      { label: 'reason' }
+    ]
+  })
 }, { name: 'unread-responses', dependencies: ['metrics'] })

@@ -1,7 +1,19 @@
 import { PrismaPg } from '@prisma/adapter-pg'
-import { PrismaClient } from './generated/prisma/client.ts'
+import { Prisma, PrismaClient } from './generated/prisma/client.ts'
 import type { BoundedPool } from './pool.ts'
 import type { Statement, StatementRunner, Values } from './statement.ts'
+
+const NOT_FOUND = 'P2025'
+
+/** Waits for an update or a delete of Prisma. Returns undefined if there is no such row. */
+export async function unlessMissing<Row> (query: Promise<Row>): Promise<Row | undefined> {
+  try {
+    return await query
+  } catch (error) {
+    if (error instanceof Prisma.PrismaClientKnownRequestError && error.code === NOT_FOUND) return undefined
+    throw error
+  }
+}
 
 /** Prisma's client, which can also run prepared statements. Both use the same pool and time limit. */
 export class Database extends PrismaClient implements StatementRunner {

@@ -1,5 +1,5 @@
 import type { FastifyInstance } from 'fastify'
-import { runPeriodically, type PeriodicTaskOptions } from '../system/periodic-task.ts'
+import { runPeriodically, whileRenewing, type PeriodicTaskOptions } from '../system/periodic-task.ts'
 import type { Database } from './database.ts'
 
 /** A running task says so this often, so that no other process starts it meanwhile. */
@@ -11,38 +11,25 @@ export function runInOneProcess (
   { name, ...options }: PeriodicTaskOptions & { readonly name: string },
   task: (signal: AbortSignal) => Promise<void>
 ): void {
+  const { database, log } = app
   runPeriodically(app, options, async (signal) => {
-    // A little less than the interval, because timers of processes don't run at the same moment.
-    if (!await claimTask(app, name, options.intervalMs * 0.9)) return
-    const renewal = setInterval(() => {
-      claimTask(app, name, 0).catch(() => {})
-    }, RENEW_MS)
     try {
-      await task(signal)
-    } finally {
-      clearInterval(renewal)
+      // A little less than the interval, because timers of processes don't run at the same moment.
+      if (!await claimTask(database, name, options.intervalMs * 0.9)) return
+    } catch (error) {
+      log.warn(
+        { err: error, task: name },
+        'a periodic task could not be started; trying again after its interval'
+      )
+      return
     }
+    const renew = async () => await claimTask(database, name, 0)
+    await whileRenewing(renew, RENEW_MS, async () => await task(signal))
   })
 }
 
 /** @returns whether the task may start: no process has started it for `minAgeMs` */
-async function claimTask (
-  { database, log }: FastifyInstance,
-  name: string,
-  minAgeMs: number
-): Promise<boolean> {
-  try {
-    return await noteStart(database, name, minAgeMs)
-  } catch (error) {
-    log.warn(
-      { err: error, task: name },
-      'a periodic task could not be started; trying again after its interval'
-    )
-    return false
-  }
-}
-
-async function noteStart ({ periodicTask }: Database, name: string, minAgeMs: number): Promise<boolean> {
+async function claimTask ({ periodicTask }: Database, name: string, minAgeMs: number): Promise<boolean> {
   const now = new Date()
   const data = { name, startedAt: now }
   const { count: isFirst } = await periodicTask.createMany({ data, skipDuplicates: true })

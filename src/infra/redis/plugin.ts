@@ -1,7 +1,7 @@
 import fastifyRedis, { type FastifyRedis } from '@fastify/redis'
 import fp from 'fastify-plugin'
 import { Histogram, type Registry } from 'prom-client'
-import { addCounter, addGauge } from '../telemetry/metrics.ts'
+import { addMetrics } from '../telemetry/metrics.ts'
 import { combineQueryHooks, type QueryHook } from '../telemetry/query-hook.ts'
 import { RedisClient, type RedisClientOptions } from './redis-client.ts'
 
@@ -49,18 +49,20 @@ function measureCommands (registry: Registry): QueryHook {
 
 /** Adds metrics of the state of the client. */
 function measureClient (registry: Registry, client: RedisClient): void {
-  addGauge(registry, {
-    name: 'landfall_limits_shared',
-    help: '1: limits are counted in Redis for all replicas. 0: each process counts separately',
-    aggregator: 'min'
-  }, () => client.reachable ? 1 : 0)
-  addGauge(registry, {
-    name: 'landfall_invalidation_channel_up',
-    help: '1: the process receives messages about the writes of other replicas. 0: it does not',
-    aggregator: 'min'
-  }, () => client.subscribed ? 1 : 0)
-  addCounter(registry, {
-    name: 'landfall_redis_outages_total',
-    help: 'Times that the circuit breaker opened because Redis failed or was too slow'
-  }, () => client.outages)
+  addMetrics(registry, {
+    landfall_limits_shared: [
+      '1: limits are counted in Redis for all replicas. 0: each process counts separately',
+      () => client.reachable ? 1 : 0,
+      { aggregator: 'min' }
+    ],
+    landfall_invalidation_channel_up: [
+      '1: the process receives messages about the writes of other replicas. 0: it does not',
+      () => client.subscribed ? 1 : 0,
+      { aggregator: 'min' }
+    ],
+    landfall_redis_outages_total: [
+      'Times that the circuit breaker opened because Redis failed or was too slow',
+      () => client.outages
+    ]
+  })
 }

@@ -6,6 +6,18 @@ export interface PeriodicTaskOptions {
   readonly extraAfterMs?: number
 }
 
+/** Runs an action, and renews its claim in the meantime. A renewal that fails is tried again. */
+export async function whileRenewing<T> (
+  renew: () => Promise<unknown>,
+  intervalMs: number,
+  action: () => Promise<T>
+): Promise<T> {
+  const timer = setInterval(() => {
+    renew().catch(() => {})
+  }, intervalMs)
+  return await action().finally(() => clearInterval(timer))
+}
+
 /**
  * Runs a task after each interval until the app closes. Runs never overlap, and closing waits for the one
  * under way.

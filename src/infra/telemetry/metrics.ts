@@ -1,6 +1,7 @@
 import { totalmem } from 'node:os'
 import fp from 'fastify-plugin'
-import { collectDefaultMetrics, Counter, Gauge, Registry } from 'prom-client'
+import { collectDefaultMetrics, Counter, Gauge, Registry, type CounterConfiguration,
+  type GaugeConfiguration } from 'prom-client'
 import { COMMIT, VERSION } from '../system/version.ts'
 import { serveMetrics } from './metrics-listener.ts'
 
@@ -21,69 +22,66 @@ export function measureProcess (registry: Registry): void {
   for (const kind of ['handles', 'requests', 'resources']) {
     registry.removeSingleMetric(`nodejs_active_${kind}_total`)
   }
-  addGauge(registry, {
-    name: 'landfall_memory_limit_bytes',
-    help: 'Memory of the container, or of the machine without such a limit',
-    aggregator: 'max'
-  }, () => Math.min(process.constrainedMemory() || Infinity, totalmem()))
-}
-
-interface MetricDescription {
-  readonly name: string
-  readonly help: string
-  /** How the values of several workers are combined. Default: their sum. */
-  readonly aggregator?: 'min' | 'max'
+  addMetrics(registry, {
+    landfall_memory_limit_bytes: [
+      'Memory of the container, or of the machine without such a limit',
+      () => Math.min(process.constrainedMemory() || Infinity, totalmem()),
+      { aggregator: 'max' }
+    ]
+  })
 }
 
 /** Metric values by label value. */
 type LabelledValues = Readonly<Record<string, number>>
 
+interface MetricOptions {
+  /** The name of the label, if the values are labelled. */
+  readonly label?: string
+  /** How the values of several workers are combined. Default: their sum. */
+  readonly aggregator?: 'min' | 'max'
+}
+
+/** What a metric means, what reads its value, and its options. */
+type Metric = readonly [help: string, read: () => number | LabelledValues, options?: MetricOptions]
+
 /**
- * Adds a counter whose value is read when metrics are collected. Incrementing a variable takes much less time
- * than prom-client's `inc`.
- *
- * @param label the name of the label, if `read` returns labelled values
+ * Adds metrics by name: counters, whose names end in `_total`, and gauges. Values are read when metrics are
+ * collected. Incrementing a variable takes much less time than prom-client's `inc`.
  */
-export function addCounter (
-  registry: Registry,
-  description: MetricDescription,
-  read: () => number | LabelledValues,
-  label?: string
-): void {
+export function addMetrics (registry: Registry, metrics: Readonly<Record<string, Metric>>): void {
+  for (const [name, [help, read, { label, ...options } = {}]] of Object.entries(metrics)) {
+    const labelNames = label === undefined ? [] : [label]
+    const configuration = { name, help, ...options, labelNames, registers: [registry] }
+    const samples = () => toSamples(read(), label)
+    if (name.endsWith('_total')) addCounter(configuration, samples)
+    else addGauge(configuration, samples)
+  }
+}
+
+type Samples = () => [labels: Record<string, string>, value: number][]
+
+function addCounter (configuration: CounterConfiguration<string>, samples: Samples): void {
   // eslint-disable-next-line no-new
   new Counter({
-    ...description,
-    labelNames: label === undefined ? [] : [label],
-    registers: [registry],
+    ...configuration,
     collect () {
       this.reset()
-      for (const [labels, value] of toSamples(read(), label)) this.inc(labels, value)
+      for (const [labels, value] of samples()) this.inc(labels, value)
     }
   })
 }
 
-/** Adds a gauge whose value is read when metrics are collected. The parameters are those of `addCounter`. */
-export function addGauge (
-  registry: Registry,
-  description: MetricDescription,
-  read: () => number | LabelledValues,
-  label?: string
-): void {
+function addGauge (configuration: GaugeConfiguration<string>, samples: Samples): void {
   // eslint-disable-next-line no-new
   new Gauge({
-    ...description,
-    labelNames: label === undefined ? [] : [label],
-    registers: [registry],
+    ...configuration,
     collect () {
-      for (const [labels, value] of toSamples(read(), label)) this.set(labels, value)
+      for (const [labels, value] of samples()) this.set(labels, value)
     }
   })
 }
 
-function toSamples (
-  values: number | LabelledValues,
-  label: string | undefined
-): [Record<string, string>, number][] {
+function toSamples (values: number | LabelledValues, label: string | undefined): ReturnType<Samples> {
   if (typeof values === 'number' || label === undefined) return [[{}, Number(values)]]
   return Object.entries(values).map(([key, value]) => [{ [label]: key }, value])
 }

@@ -1,8 +1,8 @@
 import type { FastifyInstance } from 'fastify'
 import fp from 'fastify-plugin'
 import { isDatabaseUnavailable } from '../../infra/postgres/unavailable.ts'
-import { runPeriodically } from '../../infra/system/periodic-task.ts'
-import { addCounter, addGauge } from '../../infra/telemetry/metrics.ts'
+import { runPeriodically, whileRenewing } from '../../infra/system/periodic-task.ts'
+import { addMetrics } from '../../infra/telemetry/metrics.ts'
 import { claimDeletion, CLAIM_MS, extendClaim, findBegunDeletions } from './deletion-repository.ts'
 import { finishDeletion, hidePages } from './finish-deletion.ts'
 
@@ -69,15 +69,9 @@ export class AccountDeletions {
         this.#interrupted.delete(userId) // another process works on it, or has finished it
         return
       }
-      const renewal = setInterval(() => {
-        extendClaim(database, userId).catch(() => {})
-      }, CLAIM_MS / 3)
-      try {
-        await this.#run(userId, signal, onHidden)
-      } finally {
-        clearInterval(renewal)
-        await extendClaim(database, userId, null)
-      }
+      const renew = async () => await extendClaim(database, userId)
+      await whileRenewing(renew, CLAIM_MS / 3, async () => await this.#run(userId, signal, onHidden))
+        .finally(async () => await extendClaim(database, userId, null))
       this.#interrupted.delete(userId)
     } catch (error) {
       this.#fail(userId, error)
@@ -137,21 +131,18 @@ export default fp(async (app) => {
   const deletions = new AccountDeletions(app)
   app.decorate('accountDeletions', deletions)
   app.addHook('onClose', async () => await deletions.close())
-  addCounter(
-    app.metrics,
-    {
-      name: 'landfall_account_deletions_total',
-      help: 'Deletions of accounts by event: begun (by their users), finished, or failed (an attempt; ' +
-        'another follows)'
-    },
-    () => deletions.counts,
-    'event'
-  )
-  addGauge(app.metrics, {
-    name: 'landfall_unfinished_account_deletions',
-    help: 'Unfinished deletions of accounts that this process found when it last looked',
-    aggregator: 'max'
-  }, () => deletions.unfinishedCount)
+  addMetrics(app.metrics, {
+    landfall_account_deletions_total: [
+      'Deletions of accounts by event: begun (by users), finished, or failed (an attempt; another follows)',
+      () => deletions.counts,
+      { label: 'event' }
+    ],
+    landfall_unfinished_account_deletions: [
+      'Unfinished deletions of accounts that this process found when it last looked',
+      () => deletions.unfinishedCount,
+      { aggregator: 'max' }
+    ]
+  })
   runPeriodically(app, { intervalMs: INTERVAL_MS, extraAfterMs: START_DELAY_MS }, async (signal) => {
     await resumeDeletions(app, signal)
   })

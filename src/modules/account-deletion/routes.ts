@@ -3,7 +3,7 @@ import type { FastifyPluginAsyncTypebox } from '@fastify/type-provider-typebox'
 import { sendsMail } from '../../config.ts'
 import { auditRequest } from '../../http/audit.ts'
 import { sendWithoutBody } from '../../http/responses.ts'
-import { bearer, BODY_ERRORS, errors, MALFORMED_JSON, nothing } from '../../http/schemas.ts'
+import { errors, nothing } from '../../http/schemas.ts'
 import { beginDeletion } from './deletion-repository.ts'
 
 const DeleteAccountBody = Type.Object({
@@ -21,12 +21,10 @@ const deleteAccountSchema = {
     'files, goes on behind it. The ' +
     "email address is free for a new account. This can't be undone. Wrong passwords count as failed " +
     'sign-ins.',
-  security: bearer,
   body: DeleteAccountBody,
   response: {
     204: nothing('The account is deleted'),
-    ...errors([...BODY_ERRORS, 401, 422, 429, 500, 503, 507], [], {
-      ...MALFORMED_JSON,
+    ...errors([422, 429, 507], [], {
       422: 'Password is wrong',
       429: 'Too many failed sign-ins, try again in 34 seconds'
     })

@@ -1,6 +1,6 @@
 import fp from 'fastify-plugin'
 import { LRUCache } from 'lru-cache'
-import { addCounter } from '../../infra/telemetry/metrics.ts'
+import { addMetrics } from '../../infra/telemetry/metrics.ts'
 
 declare module 'fastify' {
   interface FastifyInstance {
@@ -22,36 +22,34 @@ export interface AuthCounts {
 const MEASURED_KEYS = 1000
 
 export default fp(async (app) => {
-  const { metrics } = app
   const keyRequests = new LRUCache<string, number>({ max: MEASURED_KEYS })
   app.decorate('countKeyUse', (id) => keyRequests.set(id, (keyRequests.get(id) ?? 0) + 1))
-  const keysHelp = `Requests by API key (its id), for the ${MEASURED_KEYS} keys that this process saw last`
-  addCounter(
-    metrics,
-    { name: 'landfall_api_key_requests_total', help: keysHelp },
-    () => Object.fromEntries(keyRequests.entries()),
-    'key'
-  )
   const counts: AuthCounts = {
     sessions: { begun: 0, refreshed: 0, replayed: 0, signed_out: 0, ended: 0 },
     signInFailures: 0,
     throttled: { sign_in: 0, sign_up: 0, refresh: 0, password_reset: 0 }
   }
   app.decorate('authCounts', counts)
-  const sessionsHelp =
-    'Sessions by event: begun, refreshed, signed_out, ended (by another session, a new password or a ' +
-    'confirmed address), or replayed (ended because a rotated refresh token was used again)'
-  addCounter(metrics, { name: 'landfall_sessions_total', help: sessionsHelp }, () => counts.sessions, 'event')
-  addCounter(metrics, {
-    name: 'landfall_sign_in_failures_total',
-    help: 'Sign-ins with a wrong e-mail address or password, and wrong current passwords'
-  }, () => counts.signInFailures)
-  const throttledHelp =
-    'Sign-ins, sign-ups, refreshes and requests for a password reset answered with a 429, by limit'
-  addCounter(
-    metrics,
-    { name: 'landfall_auth_throttled_total', help: throttledHelp },
-    () => counts.throttled,
-    'limit'
-  )
+  addMetrics(app.metrics, {
+    landfall_api_key_requests_total: [
+      `Requests by API key (its id), for the ${MEASURED_KEYS} keys that this process saw last`,
+      () => Object.fromEntries(keyRequests.entries()),
+      { label: 'key' }
+    ],
+    landfall_sessions_total: [
+      'Sessions by event: begun, refreshed, signed_out, ended (by another session, a new password or a ' +
+      'confirmed address), or replayed (ended because a rotated refresh token was used again)',
+      () => counts.sessions,
+      { label: 'event' }
+    ],
+    landfall_sign_in_failures_total: [
+      'Sign-ins with a wrong e-mail address or password, and wrong current passwords',
+      () => counts.signInFailures
+    ],
+    landfall_auth_throttled_total: [
+      'Sign-ins, sign-ups, refreshes and requests for a password reset answered with a 429, by limit',
+      () => counts.throttled,
+      { label: 'limit' }
+    ]
+  })
 }, { name: 'auth-counts', dependencies: ['metrics'] })

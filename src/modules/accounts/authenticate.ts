@@ -4,6 +4,7 @@ import fp from 'fastify-plugin'
 import type { FastifyInstance, FastifyRequest, FastifySchema } from 'fastify'
 import { EmailUnconfirmedError, InsufficientScopeError, InvalidKeyError, KeyNotAcceptedError,
   UnauthorizedError } from '../../errors.ts'
+import { bearer, describeCommonErrors } from '../../http/schemas.ts'
 import { clock } from '../../infra/system/clock.ts'
 import { isUuid } from '../../infra/system/identifiers.ts'
 import { useKey } from './api-keys/key-repository.ts'
@@ -58,6 +59,8 @@ const isSafe = (method: string): boolean => method === 'GET' || method === 'HEAD
 
 /** Adds hooks that require an access token on all `routes`. API keys are refused there. */
 export function requireSession (routes: FastifyInstance): void {
+  describeSecurity(routes, () => bearer)
+  describeCommonErrors(routes, [401])
   authenticateCallers(routes, async (request) => {
     request.session = await sessionOf(routes, request)
     return callerOfSession(routes, request, request.session)
@@ -73,11 +76,8 @@ const scopeFor = (resource: Resource, method: string): Scope =>
  * only here, and the OpenAPI document gets them from here.
  */
 export function requireAccess (routes: FastifyInstance, resource: Resource): void {
-  routes.addHook('onRoute', (route) => {
-    const method = [route.method].flat()[0] as string
-    const schema: FastifySchema = route.schema ?? {}
-    schema.security = [{ bearer: [] }, { apiKey: [scopeFor(resource, method)] }]
-  })
+  describeSecurity(routes, (method) => [...bearer, { apiKey: [scopeFor(resource, method)] }])
+  describeCommonErrors(routes, [401, 403])
   authenticateCallers(
     routes,
     async (request) => {
@@ -87,6 +87,16 @@ export function requireAccess (routes: FastifyInstance, resource: Resource): voi
     }
   )
   requireConfirmedEmail(routes)
+}
+
+/** Adds to the schemas of all `routes` what a request may authenticate itself with. */
+function describeSecurity (
+  routes: FastifyInstance,
+  securityFor: (method: string) => FastifySchema['security'] & {}
+): void {
+  routes.addHook('onRoute', (route) => {
+    route.schema = { ...route.schema, security: securityFor([route.method].flat()[0] as string) }
+  })
 }
 
 /** With REQUIRE_CONFIRMED_EMAIL, refuses writes of users whose address isn't confirmed. */

@@ -4,7 +4,7 @@ import type { onRequestAsyncHookHandler } from 'fastify'
 import { InvalidError } from '../../errors.ts'
 import { auditRequest } from '../../http/audit.ts'
 import { sendWithoutBody } from '../../http/responses.ts'
-import { bearer, BODY_ERRORS, errors, MALFORMED_JSON, NO_PARAMETERS, nothing } from '../../http/schemas.ts'
+import { bearer, errors, nothing } from '../../http/schemas.ts'
 import { hashToken } from '../../infra/system/identifiers.ts'
 import { sessionOf } from './authenticate.ts'
 import { confirmEmail, requestLink } from './link-repository.ts'
@@ -19,10 +19,8 @@ const requestConfirmationSchema = {
     'Sign-up sends the first one. The link is valid for an hour and can be used once; a later link ' +
     'replaces it. At most three of these mails are sent in an hour, and none if the address is ' +
     'confirmed; the response is the same in any case.',
-  security: bearer,
   response: {
-    202: nothing('A mail is on its way, unless the address is confirmed or got three in this hour'),
-    ...errors([400, 401, 408, 413, 415, 422, 500, 503], [], NO_PARAMETERS)
+    202: nothing('A mail is on its way, unless the address is confirmed or got three in this hour')
   }
 }
 
@@ -41,7 +39,7 @@ const confirmEmailSchema = {
   }),
   response: {
     204: nothing('The address is confirmed'),
-    ...errors([...BODY_ERRORS, 401, 422, 500, 503], [], { ...MALFORMED_JSON, 422: INVALID_LINK })
+    ...errors([401, 422], [], { 422: INVALID_LINK })
   }
 }
 

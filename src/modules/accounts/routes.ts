@@ -4,7 +4,7 @@ import type { onRequestHookHandler } from 'fastify'
 import { sendsMail } from '../../config.ts'
 import { InvalidCredentialsError, InvalidRefreshTokenError, SignUpClosedError } from '../../errors.ts'
 import { auditRequest } from '../../http/audit.ts'
-import { response, BODY_ERRORS, errors, MALFORMED_JSON, NO_PARAMETERS } from '../../http/schemas.ts'
+import { describeCommonErrors, response, errors, NO_PARAMETERS } from '../../http/schemas.ts'
 import { attachedProblems } from '../../http/validation.ts'
 import { startSweeps } from './cleanup-repository.ts'
 import { confirmEmailRoutes } from './email-confirmations.ts'
@@ -46,8 +46,7 @@ const signUpSchema = {
   body: SignUpBody,
   response: {
     201: response(UserWithTokens, 'The account, and the tokens of its first session', 'Location'),
-    ...errors([...BODY_ERRORS, 403, 422, 429, 500, 503], [], {
-      ...MALFORMED_JSON,
+    ...errors([403, 422, 429], [], {
       403: 'Sign-up is closed; ask the operator of this service for an account',
       422: 'Email has already been taken'
     })
@@ -64,8 +63,7 @@ const signInSchema = {
   body: SignInBody,
   response: {
     200: response(UserWithTokens, 'The account, and the tokens of a new session'),
-    ...errors([...BODY_ERRORS, 401, 422, 429, 500, 503], [], {
-      ...MALFORMED_JSON,
+    ...errors([401, 422, 429], [], {
       401: 'Invalid email or password',
       ...TOO_MANY_FAILURES,
       422: `Request body must look like ${JSON.stringify(SIGN_IN_EXAMPLE)}`
@@ -84,11 +82,7 @@ const refreshSchema = {
   body: RefreshBody,
   response: {
     200: response(Tokens, 'The next tokens of the session'),
-    ...errors([...BODY_ERRORS, 401, 422, 429, 500, 503], [], {
-      ...MALFORMED_JSON,
-      ...NO_PARAMETERS,
-      401: 'Invalid or expired refresh token'
-    })
+    ...errors([401, 422, 429], [], { ...NO_PARAMETERS, 401: 'Invalid or expired refresh token' })
   }
 }
 
@@ -108,6 +102,7 @@ export const authRoutes: FastifyPluginAsyncTypebox = async (app) => {
   const sessions = new Sessions(app)
   const limitStartsPerTurn = limitStarts(STARTS_PER_TURN)
   startSweeps(app)
+  describeCommonErrors(app)
 
   app.post('/auth/sign_up', {
     schema: signUpSchema,

@@ -1,5 +1,6 @@
-import { Prisma, type Asset, type PrismaClient } from '../../infra/postgres/generated/prisma/client.ts'
+import type { Asset, PrismaClient } from '../../infra/postgres/generated/prisma/client.ts'
 import { UnauthorizedError } from '../../errors.ts'
+import { unlessMissing } from '../../infra/postgres/database.ts'
 import { statement, type StatementRunner } from '../../infra/postgres/statement.ts'
 import { isUuid, uuidv7 } from '../../infra/system/identifiers.ts'
 import { containsSql, listSql, NEWEST_FIRST, splitRows,
@@ -113,11 +114,6 @@ const DELETE_REFERENCED_BY = statement<{ storageKey: string, isDeleted: boolean 
   SELECT key AS "storageKey", is_deleted AS "isDeleted"
   FROM delete_asset_used_by(:id::uuid, :userId::integer, :pageIds::uuid[], ${MAX_REFERENCES})`)
 
-const NOT_FOUND = 'P2025'
-
-const isKnownError = (error: unknown, code: string): boolean =>
-  error instanceof Prisma.PrismaClientKnownRequestError && error.code === code
-
 /** @throws {UnauthorizedError} when the user has been deleted in the meantime */
 export async function createAsset (database: StatementRunner, asset: NewAsset): Promise<Asset> {
   const [row] = await database.run(CREATE, { ...asset, id: uuidv7() })
@@ -215,12 +211,8 @@ export async function deleteAsset (
   userId: number,
   id: string
 ): Promise<string | undefined> {
-  try {
-    return (await database.asset.delete({ where: { id, userId }, select: { storageKey: true } })).storageKey
-  } catch (error) {
-    if (isKnownError(error, NOT_FOUND)) return undefined
-    throw error
-  }
+  const where = { id, userId }
+  return (await unlessMissing(database.asset.delete({ where, select: { storageKey: true } })))?.storageKey
 }
 
 /**

@@ -3,7 +3,7 @@ import fp from 'fastify-plugin'
 import type { Database } from '../../infra/postgres/database.ts'
 import { identifyDatabase } from '../../infra/postgres/identity-repository.ts'
 import { runPeriodically } from '../../infra/system/periodic-task.ts'
-import { addCounter, addGauge } from '../../infra/telemetry/metrics.ts'
+import { addMetrics } from '../../infra/telemetry/metrics.ts'
 import type { FileStore } from './storage/file-store.ts'
 import { OWNER, possibleOriginals } from './storage/storage-key.ts'
 import { referencedKeys } from './asset-repository.ts'
@@ -134,18 +134,19 @@ function sweepMetrics ({ metrics }: FastifyInstance): (result: SweepResult | und
   const sweeps = { ok: 0, failed: 0 }
   const files = { unfinished: 0, unreferenced: 0, variants: 0 }
   let lastAt = 0
-  const sweepsTotal = { name: 'landfall_sweeps_total', help: 'Sweeps of the uploads by their result' }
-  addCounter(metrics, sweepsTotal, () => sweeps, 'result')
-  const filesTotal = {
-    name: 'landfall_swept_files_total',
-    help: 'Unfinished uploads, files without a row and sets of variants removed'
-  }
-  addCounter(metrics, filesTotal, () => files, 'kind')
-  addGauge(metrics, {
-    name: 'landfall_sweep_last_success_timestamp_seconds',
-    help: 'Time of the last successful sweep; 0 before the first',
-    aggregator: 'max'
-  }, () => lastAt)
+  addMetrics(metrics, {
+    landfall_sweeps_total: ['Sweeps of the uploads by their result', () => sweeps, { label: 'result' }],
+    landfall_swept_files_total: [
+      'Unfinished uploads, files without a row and sets of variants removed',
+      () => files,
+      { label: 'kind' }
+    ],
+    landfall_sweep_last_success_timestamp_seconds: [
+      'Time of the last successful sweep; 0 before the first',
+      () => lastAt,
+      { aggregator: 'max' }
+    ]
+  })
   return (result) => {
     sweeps[result === undefined ? 'failed' : 'ok']++
     if (result === undefined) return

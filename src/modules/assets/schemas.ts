@@ -1,5 +1,5 @@
 import { Type } from '@sinclair/typebox'
-import { response, BAD_PAGE, errors, IdParams, NO_PARAMETERS, nothing, ReadConditions, WriteConditions,
+import { response, errors, IdParams, nothing, ReadConditions, WriteConditions,
   type ResponseHeader } from '../../http/schemas.ts'
 import { sortedQuery } from '../../http/sorted-lists.ts'
 import { MAX_REFERENCES } from '../landing-pages/index.ts'
@@ -97,10 +97,7 @@ export const listAssetsSchema = {
   summary: "List the caller's assets",
   description: 'If there are more records, the `Link` header contains the URL of the next ones.',
   querystring: ListQuery,
-  response: {
-    200: response(Type.Array(AssetRecord), 'The assets', 'Link?'),
-    ...errors([400, 401, 403, 422, 500, 503], [], BAD_PAGE)
-  }
+  response: { 200: response(Type.Array(AssetRecord), 'The assets', 'Link?') }
 }
 
 export const createAssetSchema = {
@@ -121,7 +118,7 @@ export const createAssetSchema = {
     })),
   response: {
     201: response(AssetRecord, 'The asset', 'ETag', 'Location'),
-    ...errors([400, 401, 403, 408, 413, 415, 422, 500, 503, 507], [], {
+    ...errors([400, 413, 415, 422, 507], [], {
       413: 'File is too large (maximum is 26214400 bytes)',
       415: 'Content-Type must be multipart/form-data',
       422: `File can't be blank (it belongs in the form field ${FILE_FIELD})`
@@ -139,8 +136,7 @@ export const readAssetSchema = {
   headers: ReadConditions,
   response: {
     200: response(AssetWithReferences, 'The asset', 'ETag'),
-    304: nothing('The asset has not changed', 'ETag'),
-    ...errors([400, 401, 403, 404, 412, 422, 500, 503], [], NO_PARAMETERS)
+    304: nothing('The asset has not changed', 'ETag')
   }
 }
 
@@ -157,7 +153,7 @@ export const deleteAssetSchema = {
   headers: WriteConditions,
   response: {
     204: nothing('The asset is deleted, and its URL returns 404'),
-    ...errors([400, 401, 403, 404, 408, 409, 412, 413, 415, 422, 500, 503], [], {
+    ...errors([409, 422], [], {
       409: 'File is used by 2 pages: 4nJ8sQzR2bXw7kLmT0yHcV, 2fWq0LcXb3mVt9ZsYk7RdA',
       422: 'If unused must be true or false'
     })

@@ -1,7 +1,7 @@
 import type { FastifyInstance } from 'fastify'
 import fp from 'fastify-plugin'
 import { runInOneProcess } from '../../infra/postgres/shared-task.ts'
-import { addCounter } from '../../infra/telemetry/metrics.ts'
+import { addMetrics } from '../../infra/telemetry/metrics.ts'
 import { pruneReads } from './read-count-repository.ts'
 import { pruneRevisions } from './revision-repository.ts'
 
@@ -37,23 +37,21 @@ export async function cleanUpPages (
 export default fp(async (app) => {
   const cleanups = { ok: 0, failed: 0 }
   let [removedRevisions, removedCounts] = [0, 0]
-  addCounter(
-    app.metrics,
-    {
-      name: 'landfall_page_cleanups_total',
-      help: 'Cleanups of earlier versions and old read counts, by result'
-    },
-    () => cleanups,
-    'result'
-  )
-  addCounter(app.metrics, {
-    name: 'landfall_removed_revisions_total',
-    help: 'Earlier versions removed because of their number, age or size'
-  }, () => removedRevisions)
-  addCounter(app.metrics, {
-    name: 'landfall_removed_read_counts_total',
-    help: 'Read counts removed because of their age, one per page and hour or day'
-  }, () => removedCounts)
+  addMetrics(app.metrics, {
+    landfall_page_cleanups_total: [
+      'Cleanups of earlier versions and old read counts, by result',
+      () => cleanups,
+      { label: 'result' }
+    ],
+    landfall_removed_revisions_total: [
+      'Earlier versions removed because of their number, age or size',
+      () => removedRevisions
+    ],
+    landfall_removed_read_counts_total: [
+      'Read counts removed because of their age, one per page and hour or day',
+      () => removedCounts
+    ]
+  })
 
   const times = { intervalMs: HOUR_MS, extraAfterMs: FIRST_AFTER_MS }
   runInOneProcess(app, { name: 'page_cleanup', ...times }, async (signal) => {

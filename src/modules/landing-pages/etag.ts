@@ -37,7 +37,7 @@ export interface WriteConditions {
 }
 
 /** A tag of a record or of a document. */
-const WRITABLE_TAG = /^[\w-]{43}(\.\d+)?$/
+const WRITABLE_TAG = /^[\w-]{43}(\.[1-9]\d{0,17})?$/
 
 export function writeConditions (headers: IncomingHttpHeaders): WriteConditions {
   const { 'if-match': ifMatch, 'if-none-match': ifNoneMatch } = headers

@@ -1,4 +1,4 @@
-import type { Database } from '../../infra/postgres/database.ts'
+import { unlessMissing, type Database } from '../../infra/postgres/database.ts'
 import type { PrismaClient } from '../../infra/postgres/generated/prisma/client.ts'
 import { statement, type StatementRunner } from '../../infra/postgres/statement.ts'
 import { uuidv7, randomPublicId } from '../../infra/system/identifiers.ts'
@@ -105,10 +105,6 @@ const REPLACE = replaceSql(REFERENCED_ASSETS)
 /** Hot: without keys, a plan without a look at the assets takes two thirds of the time. */
 const REPLACE_WITHOUT_KEYS = replaceSql("SELECT '{}'::uuid[] AS ids")
 
-/** One statement, whose conditions are those of REPLACE. */
-const DELETE = statement<Pick<LandingPage, 'publicId'>>(`
-  DELETE FROM landing_pages WHERE ${OWN_VERSION} RETURNING public_id AS "publicId"`)
-
 /** Hot. PostgreSQL knows the size of a document without reading it, so it reads none that is too large. */
 const FIND_PUBLIC = statement<FoundPage>(`
   SELECT public_id AS "publicId",
@@ -193,14 +189,28 @@ export async function replacePage (
 
 /** Deletes a page and returns its public id. Returns null in the same cases as replacePage(). */
 export async function deletePage (
-  database: StatementRunner,
+  database: PrismaClient,
   userId: number,
   id: string,
-  conditions: WriteConditions
+  { ifMatch, ifNoneMatch, unmodifiedSince }: WriteConditions
 ): Promise<string | null> {
-  const [page] = await database.run(DELETE, { id, userId, ...conditions })
+  const conditions = [
+    ...ifMatch === null ? [] : [isNamedBy(ifMatch)],
+    ...ifNoneMatch === null ? [] : [{ NOT: isNamedBy(ifNoneMatch) }],
+    ...unmodifiedSince === null ? [] : [{ updatedAt: { lt: new Date(unmodifiedSince.getTime() + 1000) } }]
+  ]
+  const where = { id, userId, AND: conditions }
+  const page = await unlessMissing(database.landingPage.delete({ where, select: { publicId: true } }))
   return page?.publicId ?? null
 }
+
+/** A condition of Prisma: a page has one of these tags. */
+const isNamedBy = (tags: readonly string[]) => ({
+  OR: tags.map((tag) => {
+    const [contentHash = '', version] = tag.split('.')
+    return tag === '*' ? {} : { contentHash, ...version !== undefined && { version: BigInt(version) } }
+  })
+})
 
 /**
  * Finds pages of any owners, for the public read. The result has no order, and no pages that don't exist.

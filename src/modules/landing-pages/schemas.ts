@@ -1,6 +1,6 @@
 import { Type } from '@sinclair/typebox'
-import { response, BAD_PAGE, BODY_ERRORS, errors, IdParams, MALFORMED_JSON, NO_PARAMETERS, nothing,
-  ReadConditions, WriteConditions, type ResponseHeader } from '../../http/schemas.ts'
+import { response, errors, IdParams, MALFORMED_JSON, nothing, ReadConditions, WriteConditions,
+  type ResponseHeader } from '../../http/schemas.ts'
 import { sortedQuery } from '../../http/sorted-lists.ts'
 import { PAGE_SORTS } from './list-repository.ts'
 
@@ -67,10 +67,7 @@ export const createSchema = {
   summary: 'Create a Landing Page',
   description: WRAPPED,
   body: { ...CreateBody, ...EXAMPLE },
-  response: {
-    201: response(LandingPage, 'The page', 'ETag', 'Location'),
-    ...errors([...BODY_ERRORS, 401, 403, 422, 500, 503], [], MALFORMED_JSON)
-  }
+  response: { 201: response(LandingPage, 'The page', 'ETag', 'Location') }
 }
 export const PageListQuery = sortedQuery('the label or the `public_id`', PAGE_SORTS)
 
@@ -82,10 +79,7 @@ export const listSchema = {
     'If the documents are large, a response may have fewer than `limit` records even though there are ' +
     'more. The `Link` header contains the URL of the next records.',
   querystring: PageListQuery,
-  response: {
-    200: response(Type.Array(LandingPage), 'The pages', 'Link?'),
-    ...errors([400, 401, 403, 422, 500, 503], [], BAD_PAGE)
-  }
+  response: { 200: response(Type.Array(LandingPage), 'The pages', 'Link?') }
 }
 export const getSchema = {
   operationId: 'getLandingPage',
@@ -97,8 +91,7 @@ export const getSchema = {
   headers: ReadConditions,
   response: {
     200: response(LandingPage, 'The page', 'ETag'),
-    304: nothing('The page has not changed', 'ETag'),
-    ...errors([400, 401, 403, 404, 412, 422, 500, 503], [], NO_PARAMETERS)
+    304: nothing('The page has not changed', 'ETag')
   }
 }
 export const updateSchema = {
@@ -113,10 +106,7 @@ export const updateSchema = {
   body: { ...UpdateBody, ...EXAMPLE },
   response: {
     200: response(LandingPage, 'The current page', 'ETag'),
-    ...errors([...BODY_ERRORS, 401, 403, 404, 412, 422, 500, 503], [], {
-      ...MALFORMED_JSON,
-      422: 'Current data must be a JSON object or array'
-    })
+    ...errors([422], [], { 422: 'Current data must be a JSON object or array' })
   }
 }
 export const deleteSchema = {
@@ -126,10 +116,7 @@ export const deleteSchema = {
   description: 'Readers get a 404 immediately. The page cannot be restored.',
   params: IdParams,
   headers: WriteConditions,
-  response: {
-    204: nothing('The page is deleted, and public reads of it return 404'),
-    ...errors([...BODY_ERRORS, 401, 403, 404, 412, 422, 500, 503], [], NO_PARAMETERS)
-  }
+  response: { 204: nothing('The page is deleted, and public reads of it return 404') }
 }
 export const publicReadSchema = {
   operationId: 'readDocument',

@@ -46,8 +46,8 @@ async function startService (t: Test, settings: Record<string, string> = {}) {
     return Number(line?.slice(name.length))
   }
   const closed = async (reason: string) =>
-    await metric(`landfall_unread_answers_closed_total{reason="${reason}"}`)
-  const unsent = async () => await metric('landfall_unread_answer_bytes')
+    await metric(`landfall_unread_responses_closed_total{reason="${reason}"}`)
+  const unsent = async () => await metric('landfall_unread_response_bytes')
   const create = async (letter: string): Promise<CreatedPage> =>
     await createPage(app, account, `["${letter.repeat(DOCUMENT)}"]`)
 

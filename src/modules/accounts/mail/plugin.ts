@@ -1,9 +1,8 @@
 import { randomInt } from 'node:crypto'
 import fp from 'fastify-plugin'
-import type { Registry } from 'prom-client'
 import { runPeriodically } from '../../../infra/system/periodic-task.ts'
-import { addCounter, addGauge } from '../../../infra/telemetry/metrics.ts'
-import { measureQueue, type QueueSize } from './queue-repository.ts'
+import { addMetrics } from '../../../infra/telemetry/metrics.ts'
+import { measureQueue } from './queue-repository.ts'
 import { MailSender } from './sender.ts'
 import { createTransport } from './transport.ts'
 
@@ -18,28 +17,6 @@ declare module 'fastify' {
 const CHECK_INTERVAL_MS = 5_000
 /** A woken sender starts after a random time, so that its work doesn't show which request queued a mail. */
 const MAX_WAKE_DELAY_MS = 400
-
-/** Adds the metrics of what a sender has sent, and of the size of the queue. */
-function addMailMetrics (metrics: Registry, { counts }: MailSender, readSize: () => QueueSize): void {
-  const events = {
-    mails_sent: ['Mails that the mail server has taken', counts.sent],
-    mail_attempts_failed: ['Attempts to send a mail that failed', counts.failed],
-    mails_given_up: [
-      'Mails that are not sent, because the server refused them for good, or all attempts of a day failed',
-      counts.givenUp
-    ]
-  } as const
-  for (const [name, [help, byKind]] of Object.entries(events)) {
-    addCounter(metrics, { name: `landfall_${name}_total`, help }, () => byKind, 'kind')
-  }
-  const waiting = { name: 'landfall_mails_waiting', help: 'Mails that wait to be sent, by all processes' }
-  addGauge(metrics, { ...waiting, aggregator: 'max' }, () => readSize().waiting)
-  addGauge(metrics, {
-    name: 'landfall_oldest_mail_age_seconds',
-    help: 'Age of the oldest mail that waits to be sent',
-    aggregator: 'max'
-  }, () => readSize().oldestSeconds)
-}
 
 /** Sends mails if SMTP_URL is set. */
 export default fp(async (app) => {
@@ -71,5 +48,28 @@ export default fp(async (app) => {
   })
   app.addHook('onClose', async () => await sender.idle())
 
-  addMailMetrics(metrics, sender, () => size)
+  const { counts } = sender
+  addMetrics(metrics, {
+    landfall_mails_sent_total: ['Mails that the mail server has taken', () => counts.sent, { label: 'kind' }],
+    landfall_mail_attempts_failed_total: [
+      'Attempts to send a mail that failed',
+      () => counts.failed,
+      { label: 'kind' }
+    ],
+    landfall_mails_given_up_total: [
+      'Mails that are not sent, because the server refused them for good, or all attempts of a day failed',
+      () => counts.givenUp,
+      { label: 'kind' }
+    ],
+    landfall_mails_waiting: [
+      'Mails that wait to be sent, by all processes',
+      () => size.waiting,
+      { aggregator: 'max' }
+    ],
+    landfall_oldest_mail_age_seconds: [
+      'Age of the oldest mail that waits to be sent',
+      () => size.oldestSeconds,
+      { aggregator: 'max' }
+    ]
+  })
 }, { name: 'mail', dependencies: ['database', 'metrics'] })

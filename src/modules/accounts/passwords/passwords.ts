@@ -5,7 +5,7 @@ import argon2 from 'argon2'
 import fp from 'fastify-plugin'
 import { RetryLaterError } from '../../../errors.ts'
 import { Semaphore } from '../../../infra/system/semaphore.ts'
-import { addCounter, addGauge } from '../../../infra/telemetry/metrics.ts'
+import { addMetrics } from '../../../infra/telemetry/metrics.ts'
 import { compose } from '../mail/email-addresses.ts'
 
 declare module 'fastify' {
@@ -102,15 +102,18 @@ const bytesOf = (password: string): Buffer => Buffer.from(normalizePassword(pass
 export default fp(async (app) => {
   const passwords = new Passwords()
   app.decorate('passwords', passwords)
-  addGauge(app.metrics, {
-    name: 'landfall_password_hashes',
-    help: 'Passwords being hashed or compared (running), and waiting for it'
-  }, () => {
-    const { running, waiting } = passwords.counts
-    return { running, waiting }
-  }, 'state')
-  addCounter(app.metrics, {
-    name: 'landfall_password_hashes_refused_total',
-    help: 'Requests refused with 503 because too many password hashes were waiting'
-  }, () => passwords.counts.refused)
+  addMetrics(app.metrics, {
+    landfall_password_hashes: [
+      'Passwords being hashed or compared (running), and waiting for it',
+      () => {
+        const { running, waiting } = passwords.counts
+        return { running, waiting }
+      },
+      { label: 'state' }
+    ],
+    landfall_password_hashes_refused_total: [
+      'Requests refused with 503 because too many password hashes were waiting',
+      () => passwords.counts.refused
+    ]
+  })
 }, { name: 'passwords', dependencies: ['metrics'] })

@@ -5,7 +5,7 @@ import { sendsMail } from '../../../config.ts'
 import { InvalidError } from '../../../errors.ts'
 import { auditRequest } from '../../../http/audit.ts'
 import { sendWithoutBody } from '../../../http/responses.ts'
-import { bearer, BODY_ERRORS, errors, MALFORMED_JSON, nothing } from '../../../http/schemas.ts'
+import { errors, nothing } from '../../../http/schemas.ts'
 import { attachedProblems } from '../../../http/validation.ts'
 import { hashToken } from '../../../infra/system/identifiers.ts'
 import { findLinkOwner, requestLink, resetPassword } from '../link-repository.ts'
@@ -34,15 +34,10 @@ const changePasswordSchema = {
   description:
     'Ends all other sessions of the account and all links that reset its password, and deletes its API ' +
     'keys. Wrong passwords count as failed sign-ins.',
-  security: bearer,
   body: ChangePasswordBody,
   response: {
     204: nothing('The password is changed'),
-    ...errors([...BODY_ERRORS, 401, 422, 429, 500, 503], [], {
-      ...MALFORMED_JSON,
-      ...TOO_MANY_FAILURES,
-      422: 'Current password is wrong'
-    })
+    ...errors([422, 429], [], { ...TOO_MANY_FAILURES, 422: 'Current password is wrong' })
   }
 }
 
@@ -94,7 +89,7 @@ const requestResetSchema = {
   }, { title: 'RequestPasswordReset', examples: [{ email: EXAMPLE.email }] }),
   response: {
     202: nothing('If there is such an account, a mail is on its way'),
-    ...errors([...BODY_ERRORS, 422, 429, 500, 503], [], { ...MALFORMED_JSON, 422: "Email can't be blank" })
+    ...errors([422, 429], [], { 422: "Email can't be blank" })
   }
 }
 
@@ -111,7 +106,7 @@ const resetPasswordSchema = {
   }),
   response: {
     204: nothing('The password is changed'),
-    ...errors([...BODY_ERRORS, 422, 500, 503], [], { ...MALFORMED_JSON, 422: INVALID_LINK })
+    ...errors([422], [], { 422: INVALID_LINK })
   }
 }
 

@@ -4,8 +4,7 @@ import type { FastifyInstance, FastifyReply, FastifyRequest } from 'fastify'
 import { ForeignOriginError, InvalidRefreshTokenError } from '../../../errors.ts'
 import { allowTypeWithoutBody } from '../../../http/json-body.ts'
 import { sendWithoutBody } from '../../../http/responses.ts'
-import { response, BODY_ERRORS, errors, MALFORMED_JSON, NO_PARAMETERS,
-  nothing } from '../../../http/schemas.ts'
+import { describeCommonErrors, response, errors, NO_PARAMETERS, nothing } from '../../../http/schemas.ts'
 import { hashToken } from '../../../infra/system/identifiers.ts'
 import { limitByAddress } from '../request-limits.ts'
 import { AccessToken, EXAMPLE_TOKENS, User, userRecord } from '../schemas.ts'
@@ -54,11 +53,7 @@ const renewBrowserSessionSchema = {
   response: {
     200: response(BrowserSession, 'A new access token, and the account', 'Set-Cookie'),
     ...REFUSED,
-    ...errors([...BODY_ERRORS, 403, 422, 429, 500, 503], [], {
-      ...MALFORMED_JSON,
-      ...NO_PARAMETERS,
-      403: FOREIGN_ORIGIN
-    })
+    ...errors([403, 422, 429], [], { ...NO_PARAMETERS, 403: FOREIGN_ORIGIN })
   }
 }
 
@@ -71,7 +66,7 @@ const endBrowserSessionSchema = {
   response: {
     204: nothing('Signed out', 'Set-Cookie'),
     ...REFUSED,
-    ...errors([400, 403, 408, 413, 415, 422, 429, 500, 503], [], { ...NO_PARAMETERS, 403: FOREIGN_ORIGIN })
+    ...errors([403, 429], [], { 403: FOREIGN_ORIGIN })
   }
 }
 
@@ -128,6 +123,7 @@ export const browserSessionRoutes: FastifyPluginAsyncTypebox = async (app) => {
   const { config, database } = app
   const sessions = new Sessions(app)
   const cookie = new SessionCookie(app)
+  describeCommonErrors(app)
   allowTypeWithoutBody(app, ['POST', 'DELETE'])
   app.addHook('onRequest', (request, reply, done) => {
     reply.removeHeader('access-control-allow-origin') // CORS_ORIGINS lists no pages of the service

@@ -5,8 +5,7 @@ import { InvalidRefreshTokenError, NotFoundError } from '../../../errors.ts'
 import { auditRequest } from '../../../http/audit.ts'
 import { pageOf, PageQuery, takePage } from '../../../http/pagination.ts'
 import { sendWithoutBody } from '../../../http/responses.ts'
-import { response, BAD_PAGE, bearer, BODY_ERRORS, errors, IdParams, MALFORMED_JSON, NO_PARAMETERS,
-  nothing } from '../../../http/schemas.ts'
+import { response, errors, IdParams, NO_PARAMETERS, nothing } from '../../../http/schemas.ts'
 import { requestConfirmationRoutes } from '../email-confirmations.ts'
 import { revokeSessions } from '../revocation-repository.ts'
 import { CurrentUser, RefreshBody, userRecord } from '../schemas.ts'
@@ -38,11 +37,7 @@ const meSchema = {
   tags,
   summary: "Read the caller's account",
   description: 'The account to which the access token belongs.',
-  security: bearer,
-  response: {
-    200: response(CurrentUser, 'The account'),
-    ...errors([400, 401, 422, 500, 503], [], NO_PARAMETERS)
-  }
+  response: { 200: response(CurrentUser, 'The account') }
 }
 
 const signOutSchema = {
@@ -53,11 +48,10 @@ const signOutSchema = {
     'Ends the sessions of the access token and of the refresh token immediately, on all replicas. If the ' +
     "refresh token is missing, invalid, already used or another account's, the response is a 401 and no " +
     'session ends.',
-  security: bearer,
   body: RefreshBody,
   response: {
     204: nothing('Signed out'),
-    ...errors([...BODY_ERRORS, 401, 422, 500, 503], [], { ...MALFORMED_JSON, ...NO_PARAMETERS })
+    ...errors([422], [], { ...NO_PARAMETERS })
   }
 }
 
@@ -66,12 +60,8 @@ const listSessionsSchema = {
   tags,
   summary: 'List where the caller is signed in, newest first',
   description: 'The sessions of the account that can still be used.',
-  security: bearer,
   querystring: PageQuery,
-  response: {
-    200: response(Type.Array(ListedSession), 'Sessions, newest first', 'Link?'),
-    ...errors([400, 401, 422, 500, 503], [], BAD_PAGE)
-  }
+  response: { 200: response(Type.Array(ListedSession), 'Sessions, newest first', 'Link?') }
 }
 
 const endSessionSchema = {
@@ -79,12 +69,8 @@ const endSessionSchema = {
   tags,
   summary: 'End a session',
   description: 'Its tokens are refused immediately, on all replicas.',
-  security: bearer,
   params: IdParams,
-  response: {
-    204: nothing('The session has ended'),
-    ...errors([400, 401, 404, 408, 413, 415, 422, 500, 503], [], NO_PARAMETERS)
-  }
+  response: { 204: nothing('The session has ended') }
 }
 
 const endOtherSessionsSchema = {
@@ -92,11 +78,7 @@ const endOtherSessionsSchema = {
   tags,
   summary: 'End all other sessions',
   description: 'Ends all sessions of the account except that of the access token.',
-  security: bearer,
-  response: {
-    204: nothing('The other sessions have ended'),
-    ...errors([400, 401, 408, 413, 415, 422, 500, 503], [], NO_PARAMETERS)
-  }
+  response: { 204: nothing('The other sessions have ended') }
 }
 
 /** The routes of the caller's sessions. They need an access token. */

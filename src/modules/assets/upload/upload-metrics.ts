@@ -2,7 +2,7 @@ import type { FastifyRequest } from 'fastify'
 import type { Registry } from 'prom-client'
 import { isDatabaseUnavailable } from '../../../infra/postgres/unavailable.ts'
 import type { Asset } from '../../../infra/postgres/generated/prisma/client.ts'
-import { addCounter, addGauge } from '../../../infra/telemetry/metrics.ts'
+import { addMetrics } from '../../../infra/telemetry/metrics.ts'
 
 const NONE = {
   stored: 0,
@@ -31,11 +31,11 @@ export function countUploads (
   const results = { ...NONE }
   let bytes = 0
   let running = 0
-  const uploadsTotal = { name: 'landfall_uploads_total', help: 'Uploads by their result' }
-  addCounter(registry, uploadsTotal, () => results, 'result')
-  addCounter(registry, { name: 'landfall_upload_bytes_total', help: 'Bytes of stored files' }, () => bytes)
-  const inFlight = { name: 'landfall_uploads_in_flight', help: 'Uploads that are being received or stored' }
-  addGauge(registry, inFlight, () => running)
+  addMetrics(registry, {
+    landfall_uploads_total: ['Uploads by their result', () => results, { label: 'result' }],
+    landfall_upload_bytes_total: ['Bytes of stored files', () => bytes],
+    landfall_uploads_in_flight: ['Uploads that are being received or stored', () => running]
+  })
   return async (request) => {
     running++
     try {

@@ -1,8 +1,7 @@
 import { createRequire } from 'node:module'
 import { extname } from 'node:path'
 import fp from 'fastify-plugin'
-import type { Registry } from 'prom-client'
-import { addCounter, addGauge } from '../../../infra/telemetry/metrics.ts'
+import { addMetrics } from '../../../infra/telemetry/metrics.ts'
 import { IsolatedProcess } from '../../../infra/isolated-process/isolated-process.ts'
 import type { VariantSettings } from './variant.ts'
 import { createBusyError, VariantMaker } from './variant-maker.ts'
@@ -54,7 +53,12 @@ export default fp(async (app) => {
   const maker = new VariantMaker({ database, files, redisClient, log, process, settings })
   app.decorate('variants', { settings, make: async (name, address) => await maker.make(name, address) })
   app.addHook('onClose', async () => maker.close())
-  addVariantMetrics(metrics, maker)
+  addMetrics(metrics, {
+    landfall_variants_total: ['Variants of pictures by their result', () => maker.counts, {
+      label: 'result'
+    }],
+    landfall_variants_queued: ['Variants that wait for the child process', () => maker.queued]
+  })
 }, { name: 'variants', dependencies: ['database', 'file-store', 'redis', 'metrics'] })
 
 /**
@@ -77,11 +81,4 @@ function isSharpInstalled (): boolean {
       return false
     }
   })
-}
-
-function addVariantMetrics (metrics: Registry, maker: VariantMaker): void {
-  const total = { name: 'landfall_variants_total', help: 'Variants of pictures by their result' }
-  addCounter(metrics, total, () => maker.counts, 'result')
-  const queued = { name: 'landfall_variants_queued', help: 'Variants that wait for the child process' }
-  addGauge(metrics, queued, () => maker.queued)
 }

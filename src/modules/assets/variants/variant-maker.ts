@@ -6,6 +6,7 @@ import { IsolatedProcessError,
   type IsolatedProcess } from '../../../infra/isolated-process/isolated-process.ts'
 import type { Database } from '../../../infra/postgres/database.ts'
 import type { RedisClient } from '../../../infra/redis/redis-client.ts'
+import { whileRenewing } from '../../../infra/system/periodic-task.ts'
 import { KeyedSemaphore } from '../../../infra/system/semaphore.ts'
 import { SingleFlight } from '../../../infra/system/single-flight.ts'
 import { correctDimensions, countVariantFailure, findOriginal, referencedKeys,
@@ -127,18 +128,15 @@ export class VariantMaker {
   async #makeLocked (original: Asset, variant: Variant): Promise<Outcome> {
     const name = variantName(variant)
     if (!this.#waiters.has(name)) throw createBusyError()
-    const unlock = await lockVariant(this.#options.redisClient, name)
-    if (unlock === undefined) return 'elsewhere'
-    try {
+    const made = await withLock(this.#options.redisClient, name, async () => {
       // Another replica may have made it while this one waited.
       if (await this.#options.files.stat(name) !== undefined) return 'made'
       return await this.#make(original, variant)
-    } catch (error) {
+    }).catch((error: unknown) => {
       // A 507 would say that the reader's request is too large.
       throw error instanceof DiskFullError ? createUnavailableError() : error
-    } finally {
-      await unlock()
-    }
+    })
+    return made ?? 'elsewhere'
   }
 
   async #make (original: Asset, variant: Variant): Promise<Outcome> {
@@ -226,25 +224,21 @@ export function createBusyError (): RetryLaterError {
 }
 
 /**
- * Tries to become the only replica that makes a variant. The lock is renewed until it is released. Without
- * Redis, each replica makes its own.
+ * Runs an action while no other replica makes the variant. Without Redis, each replica makes its own.
  *
- * @returns releases the lock; undefined if another replica has it
+ * @returns undefined if another replica is making it
  */
-async function lockVariant (
+async function withLock<T> (
   redisClient: RedisClient | undefined,
-  name: string
-): Promise<(() => Promise<void>) | undefined> {
-  if (redisClient === undefined) return async () => {}
+  name: string,
+  action: () => Promise<T>
+): Promise<T | undefined> {
+  if (redisClient === undefined) return await action()
   const key = `landfall:variant:2:${name}`
   const taken = await redisClient.run(async (redis) => await redis.set(key, '1', 'PX', LOCK_MS, 'NX'))
     .catch(() => 'OK')
   if (taken === null) return undefined
-  const renewal = setInterval(() => {
-    redisClient.run(async (redis) => await redis.pexpire(key, LOCK_MS)).catch(() => {})
-  }, RENEWAL_MS)
-  return async () => {
-    clearInterval(renewal)
-    await redisClient.run(async (redis) => await redis.del(key)).catch(() => {})
-  }
+  const renew = async () => await redisClient.run(async (redis) => await redis.pexpire(key, LOCK_MS))
+  return await whileRenewing(renew, RENEWAL_MS, action)
+    .finally(async () => await redisClient.run(async (redis) => await redis.del(key)).catch(() => {}))
 }

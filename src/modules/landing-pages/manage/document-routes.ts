@@ -1,6 +1,6 @@
 import type { FastifyPluginAsyncTypebox } from '@fastify/type-provider-typebox'
 import { sendWithoutBody } from '../../../http/responses.ts'
-import { BODY_ERRORS, errors, IdParams, MALFORMED_JSON, NO_PARAMETERS, nothing, ReadConditions, response,
+import { errors, IdParams, nothing, ReadConditions, response,
   WriteConditions } from '../../../http/schemas.ts'
 import { parseBareDocument } from '../document.ts'
 import { documentValidators, writeConditions } from '../etag.ts'
@@ -20,8 +20,7 @@ const getDocumentSchema = {
   headers: ReadConditions,
   response: {
     200: response(Document, 'The document', 'ETag'),
-    304: nothing('The document has not changed', 'ETag'),
-    ...errors([400, 401, 403, 404, 412, 422, 500, 503], [], NO_PARAMETERS)
+    304: nothing('The document has not changed', 'ETag')
   }
 }
 const putDocumentSchema = {
@@ -36,10 +35,7 @@ const putDocumentSchema = {
   body: { ...Document, examples: [DOCUMENT] },
   response: {
     204: nothing("The document is stored. `ETag` is the new document's", 'ETag'),
-    ...errors([...BODY_ERRORS, 401, 403, 404, 412, 422, 500, 503], [], {
-      ...MALFORMED_JSON,
-      422: 'Request body must be a JSON object or array'
-    })
+    ...errors([422], [], { 422: 'Request body must be a JSON object or array' })
   }
 }
 

@@ -4,8 +4,7 @@ import type { FastifyRequest, RequestPayload } from 'fastify'
 import { NotFoundError, UnsupportedMediaTypeError } from '../../../errors.ts'
 import { describeBodyTypes } from '../../../http/error-handler.ts'
 import { sendWithoutBody } from '../../../http/responses.ts'
-import { BODY_ERRORS, errors, IdParams, MALFORMED_JSON, nothing,
-  WriteConditions } from '../../../http/schemas.ts'
+import { errors, IdParams, nothing, WriteConditions } from '../../../http/schemas.ts'
 import { parseBareDocument } from '../document.ts'
 import { documentValidators } from '../etag.ts'
 import { findPage } from '../landing-page-repository.ts'
@@ -68,8 +67,7 @@ const patchDocumentSchema = {
   },
   response: {
     204: nothing("The document is patched. `ETag` is the new document's", 'ETag'),
-    ...errors([...BODY_ERRORS, 401, 403, 404, 409, 412, 422, 500, 503], [], {
-      ...MALFORMED_JSON,
+    ...errors([409, 415, 422], [], {
       415: 'Content-Type must be application/json-patch+json or application/merge-patch+json',
       422: 'Operation 1 (replace "/price"): there is nothing at this path'
     })

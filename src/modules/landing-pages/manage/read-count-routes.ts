@@ -57,7 +57,7 @@ const readCountsSchema = {
   querystring: ReadCountsQuery,
   response: {
     200: response(Type.Array(ReadCount), 'The read counts, oldest first'),
-    ...errors([400, 401, 403, 404, 422, 500, 503], [], { 422: 'From must be before to' })
+    ...errors([422], [], { 422: 'From must be before to' })
   }
 }
 

@@ -4,8 +4,8 @@ import type { FastifyRequest } from 'fastify'
 import { NotFoundError } from '../../../errors.ts'
 import { entityTag } from '../../../http/content-encoding.ts'
 import { idAsNumber, nextLink, numberAsId, pageOf, PageQuery } from '../../../http/pagination.ts'
-import { BAD_PAGE, BODY_ERRORS, errors, IdParams, MALFORMED_JSON, NO_PARAMETERS, nothing, ReadConditions,
-  response, WriteConditions } from '../../../http/schemas.ts'
+import { errors, IdParams, MALFORMED_JSON, nothing, ReadConditions, response,
+  WriteConditions } from '../../../http/schemas.ts'
 import { recordValidators, writeConditions } from '../etag.ts'
 import { findPage, replacePage } from '../landing-page-repository.ts'
 import { findRevision, listRevisions, type Revision } from '../revision-repository.ts'
@@ -46,10 +46,7 @@ const listRevisionsSchema = {
     '`REVISIONS_MAX_BYTES`).',
   params: IdParams,
   querystring: PageQuery,
-  response: {
-    200: response(Type.Array(RevisionRecord), 'The versions, without their documents', 'Link?'),
-    ...errors([400, 401, 403, 404, 422, 500, 503], [], BAD_PAGE)
-  }
+  response: { 200: response(Type.Array(RevisionRecord), 'The versions, without their documents', 'Link?') }
 }
 const getRevisionSchema = {
   operationId: 'getRevision',
@@ -60,8 +57,7 @@ const getRevisionSchema = {
   headers: ReadConditions,
   response: {
     200: response(Document, 'The document', 'ETag'),
-    304: nothing('The document is the one that the client has', 'ETag'),
-    ...errors([400, 401, 403, 404, 412, 422, 500, 503], [], NO_PARAMETERS)
+    304: nothing('The document is the one that the client has', 'ETag')
   }
 }
 const restoreRevisionSchema = {
@@ -75,10 +71,7 @@ const restoreRevisionSchema = {
   headers: WriteConditions,
   response: {
     200: response(LandingPage, 'The page, with the restored document', 'ETag'),
-    ...errors([...BODY_ERRORS, 401, 403, 404, 412, 422, 500, 503], [], {
-      ...MALFORMED_JSON,
-      ...NO_PARAMETERS
-    })
+    ...errors([400], [], { ...MALFORMED_JSON })
   }
 }
 

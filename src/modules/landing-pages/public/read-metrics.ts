@@ -1,6 +1,6 @@
 import { Counter, Histogram, type Registry } from 'prom-client'
 import { clock } from '../../../infra/system/clock.ts'
-import { addCounter, addGauge } from '../../../infra/telemetry/metrics.ts'
+import { addMetrics } from '../../../infra/telemetry/metrics.ts'
 import type { DocumentCache } from './document-cache.ts'
 import type { Tier } from './read-limit.ts'
 import type { SharedDocuments } from './shared-documents.ts'
@@ -48,95 +48,70 @@ export function publicReadMetrics (registry: Registry, tiers: readonly Tier[]): 
 
 /** Registers the metrics of the leases, here because the rate-limit module doesn't know the tiers. */
 function leaseMetrics (registry: Registry, tiers: readonly Tier[]): void {
+  const label = 'tier'
   const byTier = (read: (tier: Tier) => number) => () =>
     Object.fromEntries(tiers.map((tier) => [tier.name, read(tier)]))
-  const counter = (name: string, help: string, read: (tier: Tier) => number) =>
-    addCounter(registry, { name, help }, byTier(read), 'tier')
-  counter(
-    'landfall_limit_shared_reads_total',
-    'Reads that this process allowed from its share, without asking Redis',
-    ({ limit }) => limit.stats.allowedByShare
-  )
-  counter(
-    'landfall_leases_total',
-    'Leases that this process requested from Redis',
-    ({ limit }) => limit.stats.asked
-  )
-  counter(
-    'landfall_lease_reads_granted_total',
-    'Reads that Redis granted to this process',
-    ({ limit }) => limit.stats.granted
-  )
-  counter(
-    'landfall_lease_reads_returned_total',
-    'Granted reads that this process returned unspent',
-    ({ limit }) => limit.stats.returned
-  )
-  counter(
-    'landfall_lease_recalls_total',
-    'Leases of this process that another process recalled',
-    ({ limit }) => limit.stats.recalled
-  )
-  counter(
-    'landfall_limit_windows_exhausted_total',
-    'Client windows in which this process found no reads left',
-    ({ limit }) => limit.stats.exhausted
-  )
-  counter(
-    'landfall_limit_windows_local_total',
-    'Client windows that this process counted locally, without Redis',
-    ({ limit }) => limit.stats.countedLocally
-  )
-  addGauge(
-    registry,
-    {
-      name: 'landfall_limit_clients',
-      help: 'Client addresses in memory'
-    },
-    byTier(({ limit }) => limit.clients),
-    'tier'
-  )
-  addGauge(
-    registry,
-    {
-      name: 'landfall_limit_share',
-      help: 'Reads of a client that this process allows in a window without asking Redis',
-      aggregator: 'min'
-    },
-    byTier(({ limit }) => limit.share(clock.now())),
-    'tier'
-  )
+  const sumOf = (count: keyof Tier['limit']['stats']) => byTier(({ limit }) => limit.stats[count])
+  addMetrics(registry, {
+    landfall_limit_shared_reads_total: [
+      'Reads that this process allowed from its share, without asking Redis',
+      sumOf('allowedByShare'),
+      { label }
+    ],
+    landfall_leases_total: ['Leases that this process requested from Redis', sumOf('asked'), { label }],
+    landfall_lease_reads_granted_total: [
+      'Reads that Redis granted to this process',
+      sumOf('granted'),
+      { label }
+    ],
+    landfall_lease_reads_returned_total: [
+      'Granted reads that this process returned unspent',
+      sumOf('returned'),
+      { label }
+    ],
+    landfall_lease_recalls_total: [
+      'Leases of this process that another process recalled',
+      sumOf('recalled'),
+      { label }
+    ],
+    landfall_limit_windows_exhausted_total: [
+      'Client windows in which this process found no reads left',
+      sumOf('exhausted'),
+      { label }
+    ],
+    landfall_limit_windows_local_total: [
+      'Client windows that this process counted locally, without Redis',
+      sumOf('countedLocally'),
+      { label }
+    ],
+    landfall_limit_clients: ['Client addresses in memory', byTier(({ limit }) => limit.clients), { label }],
+    landfall_limit_share: [
+      'Reads of a client that this process allows in a window without asking Redis',
+      byTier(({ limit }) => limit.share(clock.now())),
+      { label, aggregator: 'min' }
+    ]
+  })
 }
 
 /** Registers the metrics of the document cache. */
 export function documentMetrics (registry: Registry, documents: DocumentCache, maxBytes: number): void {
-  addGauge(
-    registry,
-    { name: 'landfall_document_cache_entries', help: 'Documents in memory' },
-    () => documents.usage.entries
-  )
-  addGauge(
-    registry,
-    { name: 'landfall_document_cache_bytes', help: 'Memory used by documents' },
-    () => documents.usage.bytes
-  )
-  addGauge(registry, {
-    name: 'landfall_document_cache_max_bytes',
-    help: 'Limit of the memory used by documents (CACHE_MAX_BYTES)'
-  }, () => maxBytes)
-  addCounter(registry, {
-    name: 'landfall_document_cache_evictions_total',
-    help: 'Documents evicted from memory'
-  }, () => documents.usage.evictions)
-  addCounter(
-    registry,
-    {
-      name: 'landfall_document_compressions_total',
-      help: 'Compressions of documents, at most one per version and encoding'
-    },
-    () => documents.compressions,
-    'encoding'
-  )
+  addMetrics(registry, {
+    landfall_document_cache_entries: ['Documents in memory', () => documents.usage.entries],
+    landfall_document_cache_bytes: ['Memory used by documents', () => documents.usage.bytes],
+    landfall_document_cache_max_bytes: [
+      'Limit of the memory used by documents (CACHE_MAX_BYTES)',
+      () => maxBytes
+    ],
+    landfall_document_cache_evictions_total: [
+      'Documents evicted from memory',
+      () => documents.usage.evictions
+    ],
+    landfall_document_compressions_total: [
+      'Compressions of documents, at most one per version and encoding',
+      () => documents.compressions,
+      { label: 'encoding' }
+    ]
+  })
 }
 
 /** Registers the metrics of the batches in which documents are read from PostgreSQL and Redis. */
@@ -145,24 +120,20 @@ export function batchMetrics (
   stored: { readonly batches: number },
   shared: SharedDocuments | undefined
 ): void {
-  addCounter(
-    registry,
-    {
-      name: 'landfall_document_batches_total',
-      help: 'Statements and Redis commands that read documents for public reads, several at once'
-    },
-    () => ({ database: stored.batches, ...shared !== undefined && { redis: shared.usage.batches } }),
-    'store'
-  )
+  addMetrics(registry, {
+    landfall_document_batches_total: [
+      'Statements and Redis commands that read documents for public reads, several at once',
+      () => ({ database: stored.batches, ...shared !== undefined && { redis: shared.usage.batches } }),
+      { label: 'store' }
+    ]
+  })
   if (shared === undefined) return
-  addCounter(
-    registry,
-    {
-      name: 'landfall_document_fills_total',
-      help: 'Documents read from PostgreSQL, by what became of their copy for Redis (stored, skipped, ' +
-        'dropped, failed)'
-    },
-    () => shared.usage.fills,
-    'result'
-  )
+  addMetrics(registry, {
+    landfall_document_fills_total: [
+      'Documents read from PostgreSQL, by what became of their copy for Redis (stored, skipped, dropped, ' +
+      'failed)',
+      () => shared.usage.fills,
+      { label: 'result' }
+    ]
+  })
 }

@@ -3,7 +3,7 @@ import type { FastifyBaseLogger } from 'fastify'
 import type { Registry } from 'prom-client'
 import type { StatementRunner } from '../../../infra/postgres/statement.ts'
 import { clock } from '../../../infra/system/clock.ts'
-import { addCounter, addGauge } from '../../../infra/telemetry/metrics.ts'
+import { addMetrics } from '../../../infra/telemetry/metrics.ts'
 import { storeReads, type ReadReport } from '../read-count-repository.ts'
 import { ReadTally } from './read-tally.ts'
 
@@ -78,27 +78,22 @@ export class ReadReporter {
 
   /** Registers the metrics of the reports. */
   addMetrics (registry: Registry): void {
-    addCounter(
-      registry,
-      {
-        name: 'landfall_counted_reads_total',
-        help: 'Reads of documents that were counted (stored), or not, because too many counts were waiting ' +
-          '(dropped)'
-      },
-      () => ({ stored: this.#storedReads, dropped: this.tally.dropped }),
-      'result'
-    )
-    addCounter(
-      registry,
-      { name: 'landfall_read_reports_total', help: 'Statements that store read counts, by result' },
-      () => this.#results,
-      'result'
-    )
-    addGauge(
-      registry,
-      { name: 'landfall_waiting_read_counts', help: 'Read counts in memory, one per page and period' },
-      () => this.#waitingCounts
-    )
+    addMetrics(registry, {
+      landfall_counted_reads_total: [
+        'Reads of documents that were counted (stored), or not, because too many were waiting (dropped)',
+        () => ({ stored: this.#storedReads, dropped: this.tally.dropped }),
+        { label: 'result' }
+      ],
+      landfall_read_reports_total: [
+        'Statements that store read counts, by result',
+        () => this.#results,
+        { label: 'result' }
+      ],
+      landfall_waiting_read_counts: [
+        'Read counts in memory, one per page and period',
+        () => this.#waitingCounts
+      ]
+    })
   }
 
   get #waitingCounts (): number {
