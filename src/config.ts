@@ -129,20 +129,29 @@ function checkLists (
   collectorHeaders: Record<string, string>,
   problems: string[]
 ): void {
-  for (const entry of config.TRUST_PROXY) {
-    if (!isNetwork(entry)) {
-      problems.push(`TRUST_PROXY must list addresses or CIDR ranges, not "${entry}"`)
-    }
-  }
-  for (const entry of config.CORS_ORIGINS) {
-    if (entry !== '*' && !isOrigin(entry)) {
-      problems.push(`CORS_ORIGINS must list origins such as https://app.example.com, not "${entry}"`)
-    }
-  }
-  for (const entry of config.ALLOWED_UPLOAD_TYPES) {
-    if (!/^[\w.+-]+\/([\w.+-]+|\*)$/.test(entry)) {
-      problems
-        .push(`ALLOWED_UPLOAD_TYPES must list content types such as image/png or image/*, not "${entry}"`)
+  const expected: [
+    name: string,
+    entries: readonly string[],
+    isValid: (entry: string) => boolean,
+    what: string
+  ][] = [
+    ['TRUST_PROXY', config.TRUST_PROXY, isNetwork, 'addresses or CIDR ranges'],
+    [
+      'CORS_ORIGINS',
+      config.CORS_ORIGINS,
+      (entry) => entry === '*' || isOrigin(entry),
+      'origins such as https://app.example.com'
+    ],
+    [
+      'ALLOWED_UPLOAD_TYPES',
+      config.ALLOWED_UPLOAD_TYPES,
+      (entry) => /^[\w.+-]+\/([\w.+-]+|\*)$/.test(entry),
+      'content types such as image/png or image/*'
+    ]
+  ]
+  for (const [name, entries, isValid, what] of expected) {
+    for (const entry of entries) {
+      if (!isValid(entry)) problems.push(`${name} must list ${what}, not "${entry}"`)
     }
   }
   for (const [name, value] of Object.entries(collectorHeaders)) {
@@ -159,63 +168,55 @@ function checkCombinations (
   env: Environment,
   problems: string[]
 ): void {
-  if (config.DATABASE_URL === undefined && resolve(config.DATA_DIR) === resolve(config.UPLOADS_DIR)) {
-    problems
-      .push('UPLOADS_DIR must differ from DATA_DIR, because uploads are public and the database is not')
-  }
-  for (const name of ['JWT_SECRET', 'JWT_SECRET_PREVIOUS'] as const) {
-    const key = config[name]
-    if (key !== undefined && Buffer.byteLength(key) < 32) {
-      problems.push(`${name} must be at least 32 bytes long`)
-    }
-  }
-  if (
-    config.DATABASE_URL !== undefined && config.JWT_SECRET === undefined &&
+  const isShort = (key: string | undefined) => key !== undefined && Buffer.byteLength(key) < 32
+  const hasOne = (one: unknown, other: unknown) => (one === undefined) !== (other === undefined)
+  const isWithoutSecret = config.DATABASE_URL !== undefined && config.JWT_SECRET === undefined &&
     !problems.some((problem) => problem.startsWith(fileSetting('JWT_SECRET')))
-  ) {
-    problems.push('JWT_SECRET must be set when DATABASE_URL is set (generate one with: openssl rand -hex 32)')
-  }
-  if (
-    config.UPLOADS_URL !== undefined &&
-    (config.AWS_ACCESS_KEY_ID === undefined) !== (config.AWS_SECRET_ACCESS_KEY === undefined)
-  ) {
-    problems.push('AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY must be set together')
-  }
-  checkMail(config, problems)
+  const sendsMail = config.SMTP_URL !== undefined
   // The default of SHUTDOWN_DELAY_MS is not checked, so that a short SHUTDOWN_TIMEOUT_MS is valid by itself.
-  if (
-    env.SHUTDOWN_DELAY_MS?.trim() && config.SHUTDOWN_DELAY_MS > 0 &&
+  const isDelayTooLong = env.SHUTDOWN_DELAY_MS?.trim() && config.SHUTDOWN_DELAY_MS > 0 &&
     config.SHUTDOWN_DELAY_MS >= config.SHUTDOWN_TIMEOUT_MS
-  ) {
-    problems
-      .push('SHUTDOWN_DELAY_MS must be less than SHUTDOWN_TIMEOUT_MS, which is ' +
-        `${config.SHUTDOWN_TIMEOUT_MS}: requests that are accepted during the delay need time to finish`)
-  }
   const missing = (['DATABASE_URL', 'REDIS_URL'] as const).filter((name) => config[name] === undefined)
-  if (Number.isInteger(workers) && workers > 1 && missing.length > 0) {
-    problems
-      .push(`WEB_CONCURRENCY must be 1 without ${
-        missing.join(' and ')
-      }, because its ${workers} workers must share ${
-        missing.length === 1 ? 'it: set it' : 'them: set both'
-      }, or WEB_CONCURRENCY=1`)
-  }
-}
 
-/** Checks that mails have what they need, and that they are sent if they are needed. */
-function checkMail (config: Static<typeof Settings>, problems: string[]): void {
-  if (config.SMTP_URL !== undefined) {
-    if (config.MAIL_FROM === undefined) {
-      problems.push('MAIL_FROM must be set when SMTP_URL is set, because mails need a sender')
-    }
-    if (config.BASE_URL === undefined) {
-      problems.push('BASE_URL must be set when SMTP_URL is set, because mails contain links')
-    }
-  }
-  if (config.REQUIRE_CONFIRMED_EMAIL === true && config.SMTP_URL === undefined) {
-    problems
-      .push('SMTP_URL must be set when REQUIRE_CONFIRMED_EMAIL is true, because a mail confirms the address')
-  }
+  const rules: [isBroken: unknown, sentence: string][] = [
+    [
+      config.DATABASE_URL === undefined && resolve(config.DATA_DIR) === resolve(config.UPLOADS_DIR),
+      'UPLOADS_DIR must differ from DATA_DIR, because uploads are public and the database is not'
+    ],
+    [isShort(config.JWT_SECRET), 'JWT_SECRET must be at least 32 bytes long'],
+    [isShort(config.JWT_SECRET_PREVIOUS), 'JWT_SECRET_PREVIOUS must be at least 32 bytes long'],
+    [
+      isWithoutSecret,
+      'JWT_SECRET must be set when DATABASE_URL is set (generate one with: openssl rand -hex 32)'
+    ],
+    [
+      config.UPLOADS_URL !== undefined && hasOne(config.AWS_ACCESS_KEY_ID, config.AWS_SECRET_ACCESS_KEY),
+      'AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY must be set together'
+    ],
+    [
+      sendsMail && config.MAIL_FROM === undefined,
+      'MAIL_FROM must be set when SMTP_URL is set, because mails need a sender'
+    ],
+    [
+      sendsMail && config.BASE_URL === undefined,
+      'BASE_URL must be set when SMTP_URL is set, because mails contain links'
+    ],
+    [
+      config.REQUIRE_CONFIRMED_EMAIL === true && !sendsMail,
+      'SMTP_URL must be set when REQUIRE_CONFIRMED_EMAIL is true, because a mail confirms the address'
+    ],
+    [
+      isDelayTooLong,
+      `SHUTDOWN_DELAY_MS must be less than SHUTDOWN_TIMEOUT_MS, which is ${config.SHUTDOWN_TIMEOUT_MS}: ` +
+      'requests that are accepted during the delay need time to finish'
+    ],
+    [
+      Number.isInteger(workers) && workers > 1 && missing.length > 0,
+      `WEB_CONCURRENCY must be 1 without ${missing.join(' and ')}, because its ${workers} workers must ` +
+      `share ${missing.length === 1 ? 'it: set it' : 'them: set both'}, or WEB_CONCURRENCY=1`
+    ]
+  ]
+  problems.push(...rules.filter(([isBroken]) => isBroken).map(([, sentence]) => sentence))
 }
 
 /** Describes all settings for the command line. `initial` is the default value. */

@@ -2,9 +2,12 @@ import { FormatRegistry, Type } from '@sinclair/typebox'
 
 // The kinds of values that settings have, and how they are checked.
 
-export const integer = (initial: number, minimum: number, maximum: number, description: string) =>
+/** The smallest and the largest value. */
+type Range = readonly [minimum: number, maximum: number]
+
+export const integer = (initial: number, [minimum, maximum]: Range, description: string) =>
   Type.Integer({ default: initial, minimum, maximum, description })
-export const optionalInteger = (minimum: number, maximum: number, description: string) =>
+export const optionalInteger = ([minimum, maximum]: Range, description: string) =>
   Type.Optional(Type.Integer({ minimum, maximum, description }))
 export const text = (initial: string, description: string) => Type.String({ default: initial, description })
 export const list = (description: string) => Type.Array(Type.String(), { default: [], description })

@@ -19,8 +19,8 @@ const MAX_INT = 2 ** 31 - 1
 
 export const Settings = Type.Object({
   HOST: text('127.0.0.1', 'Address to listen on'),
-  PORT: integer(3000, 0, 65535, 'Port to listen on'),
-  OPS_PORT: optionalInteger(0, 65535, 'Port of the second listener with the Prometheus metrics'),
+  PORT: integer(3000, [0, 65535], 'Port to listen on'),
+  OPS_PORT: optionalInteger([0, 65535], 'Port of the second listener with the Prometheus metrics'),
   BASE_URL: optionalText(publicUrl, 'Public address of the service, without a slash at the end'),
   LOG_LEVEL: oneOf(
     ['fatal', 'error', 'warn', 'info', 'debug', 'trace', 'silent'],
@@ -32,7 +32,7 @@ export const Settings = Type.Object({
     0,
     'Share of the public reads (pages and files) that are logged, from 0 to 1'
   ),
-  WEB_CONCURRENCY: integer(1, 0, 1024, 'Worker processes; 0 for one per core'),
+  WEB_CONCURRENCY: integer(1, [0, 1024], 'Worker processes; 0 for one per core'),
   TRUST_PROXY: list('Addresses and CIDR ranges of trusted proxies, whose X-Forwarded-For is used'),
   CONSOLE: Type.Boolean({ default: true, description: 'Serve the console, the web page for owners' }),
   PREVIEW_URL: optionalText(
@@ -51,14 +51,12 @@ export const Settings = Type.Object({
   ),
   DATABASE_POOL_SIZE: integer(
     10,
-    1,
-    1000,
+    [1, 1000],
     'Connections to PostgreSQL per process (each worker is a process)'
   ),
   DATABASE_TIMEOUT_MS: integer(
     4000,
-    100,
-    60000,
+    [100, 60000],
     'Time limit of a query, including the wait for a connection, in milliseconds'
   ),
   REDIS_URL: secret(
@@ -79,12 +77,11 @@ export const Settings = Type.Object({
     {},
     'Second key whose access tokens are accepted while JWT_SECRET is being replaced; at least 32 bytes'
   ),
-  ACCESS_TOKEN_TTL: integer(15 * 60, 1, DAY, 'Lifetime of an access token, in seconds'),
-  REFRESH_TOKEN_TTL: integer(30 * DAY, 1, 365 * DAY, 'Lifetime of a refresh token, in seconds'),
+  ACCESS_TOKEN_TTL: integer(15 * 60, [1, DAY], 'Lifetime of an access token, in seconds'),
+  REFRESH_TOKEN_TTL: integer(30 * DAY, [1, 365 * DAY], 'Lifetime of a refresh token, in seconds'),
   SESSION_TTL: integer(
     180 * DAY,
-    1,
-    3650 * DAY,
+    [1, 3650 * DAY],
     'Lifetime of a session, including all refreshes, in seconds'
   ),
   SIGN_UP: oneOf(
@@ -94,22 +91,19 @@ export const Settings = Type.Object({
   ),
   SIGN_IN_FAILURES_PER_ACCOUNT: integer(
     10,
-    1,
-    MAX_INT,
+    [1, MAX_INT],
     'Failed sign-ins allowed per e-mail address in 15 minutes'
   ),
   SIGN_IN_FAILURES_PER_ADDRESS: integer(
     30,
-    1,
-    MAX_INT,
+    [1, MAX_INT],
     'Failed sign-ins allowed per client address and minute'
   ),
-  SIGN_UPS_PER_ADDRESS: integer(60, 1, MAX_INT, 'Sign-ups allowed per client address and minute'),
-  REFRESHES_PER_ADDRESS: integer(120, 1, MAX_INT, 'Refreshes allowed per client address and minute'),
+  SIGN_UPS_PER_ADDRESS: integer(60, [1, MAX_INT], 'Sign-ups allowed per client address and minute'),
+  REFRESHES_PER_ADDRESS: integer(120, [1, MAX_INT], 'Refreshes allowed per client address and minute'),
   PASSWORD_RESETS_PER_ADDRESS: integer(
     30,
-    1,
-    MAX_INT,
+    [1, MAX_INT],
     'Requests for a password reset allowed per client address and minute'
   ),
 
@@ -135,11 +129,10 @@ export const Settings = Type.Object({
   }),
 
   ALLOWED_HOSTS: list('Host names, addresses and CIDR ranges that have the limit RATE_LIMIT_ALLOWED_HOSTS'),
-  RATE_LIMIT_PUBLIC: integer(30, 1, MAX_INT, 'Public reads allowed per client address and minute'),
+  RATE_LIMIT_PUBLIC: integer(30, [1, MAX_INT], 'Public reads allowed per client address and minute'),
   RATE_LIMIT_ALLOWED_HOSTS: integer(
     1000,
-    1,
-    MAX_INT,
+    [1, MAX_INT],
     'Public reads from allowed hosts, allowed per client address and minute'
   ),
   PUBLIC_CACHE_CONTROL: Type.String({
@@ -147,31 +140,31 @@ export const Settings = Type.Object({
     default: 'public, max-age=0, must-revalidate',
     description: 'Cache-Control of public reads'
   }),
-  CACHE_MAX_BYTES: integer(64 * 1024 * 1024, 0, 2 ** 40, 'Memory for cached documents per process, in bytes'),
+  CACHE_MAX_BYTES: integer(
+    64 * 1024 * 1024,
+    [0, 2 ** 40],
+    'Memory for cached documents per process, in bytes'
+  ),
   CACHE_MAX_STALE_SECONDS: integer(
     300,
-    0,
-    DAY,
+    [0, DAY],
     'How long cached documents are served while PostgreSQL is unreachable, in seconds'
   ),
   CORS_ORIGINS: list('Origins whose pages may call the management API from a browser'),
-  MAX_DOCUMENT_BYTES: integer(1024 * 1024, 2, 256 * 1024 * 1024, 'Largest document, in bytes'),
+  MAX_DOCUMENT_BYTES: integer(1024 * 1024, [2, 256 * 1024 * 1024], 'Largest document, in bytes'),
   REVISIONS_MAX: integer(
     100,
-    0,
-    MAX_INT,
+    [0, MAX_INT],
     'Earlier versions of a page that are kept, besides the current one; 0 for none'
   ),
   REVISIONS_DAYS: integer(
     90,
-    0,
-    36500,
+    [0, 36500],
     'How long an earlier version is kept after it was replaced, in days; 0 means for ever'
   ),
   REVISIONS_MAX_BYTES: integer(
     64 * 1024 * 1024,
-    0,
-    Number.MAX_SAFE_INTEGER,
+    [0, Number.MAX_SAFE_INTEGER],
     'Total size of the earlier versions of a page that are kept, in bytes; 0 for none'
   ),
 
@@ -199,11 +192,10 @@ export const Settings = Type.Object({
     .Optional(Type.Boolean({ description: 'Put the name of the bucket in the path, not in the host name' })),
   S3_TIMEOUT_MS: integer(
     5000,
-    100,
-    600000,
+    [100, 600000],
     'Time limit for a response of the object storage, in milliseconds'
   ),
-  MAX_UPLOAD_BYTES: integer(25 * 1024 * 1024, 1, Number.MAX_SAFE_INTEGER, 'Largest upload, in bytes'),
+  MAX_UPLOAD_BYTES: integer(25 * 1024 * 1024, [1, Number.MAX_SAFE_INTEGER], 'Largest upload, in bytes'),
   ALLOWED_UPLOAD_TYPES:
     list('Content types that may be uploaded, such as image/png or image/*; if empty, all types'),
   IMAGE_WIDTHS: Type.Array(Type.Integer({ minimum: 1, maximum: 16383 }), {
@@ -215,72 +207,57 @@ export const Settings = Type.Object({
   }),
   IMAGE_MAX_PIXELS: integer(
     50_000_000,
-    1,
-    268_000_000,
+    [1, 268_000_000],
     'Pictures with more pixels get no variants; the limit of AVIF is at most 8 million'
   ),
 
   MAX_CONNECTIONS: integer(
     10000,
-    0,
-    MAX_INT,
+    [0, MAX_INT],
     'Maximum number of open connections per process; 0 for no limit'
   ),
   HEADERS_TIMEOUT_MS: integer(
     20000,
-    100,
-    600000,
+    [100, 600000],
     'Time limit for receiving the headers of a request, in milliseconds'
   ),
-  BODY_TIMEOUT_MS: integer(
-    50000,
-    100,
-    600000,
-    'Time limit for receiving a JSON body, in milliseconds'
-  ),
+  BODY_TIMEOUT_MS: integer(50000, [100, 600000], 'Time limit for receiving a JSON body, in milliseconds'),
   MAX_BODY_MEMORY_BYTES: integer(
     32 * 1024 * 1024,
-    64 * 1024,
-    2 ** 40,
+    [64 * 1024, 2 ** 40],
     'Memory for JSON request bodies per process, in bytes; a client address or account gets a quarter, ' +
       'an address without a session a sixteenth'
   ),
   MAX_UNREAD_BYTES: integer(
     64 * 1024 * 1024,
-    64 * 1024,
-    2 ** 40,
+    [64 * 1024, 2 ** 40],
     'Memory for responses that clients have not read, per process, in bytes; one client address or account ' +
       'gets a quarter'
   ),
   MAX_EVENT_LOOP_DELAY_MS: integer(
     500,
-    0,
-    60000,
+    [0, 60000],
     'Mean event loop delay over one second, in milliseconds, above which management requests are ' +
       'refused; 0 for no limit'
   ),
   MAX_HEAP_BYTES: integer(
     0,
-    0,
-    Number.MAX_SAFE_INTEGER,
+    [0, Number.MAX_SAFE_INTEGER],
     'JavaScript heap size in bytes, above which management requests are refused; 0 for no limit'
   ),
   MAX_RSS_BYTES: integer(
     0,
-    0,
-    Number.MAX_SAFE_INTEGER,
+    [0, Number.MAX_SAFE_INTEGER],
     'Resident memory in bytes, above which management requests are refused; 0 for no limit'
   ),
   SHUTDOWN_DELAY_MS: integer(
     1000,
-    0,
-    600000,
+    [0, 600000],
     'How long a shutdown still accepts connections, in milliseconds; part of SHUTDOWN_TIMEOUT_MS'
   ),
   SHUTDOWN_TIMEOUT_MS: integer(
     10000,
-    0,
-    600000,
+    [0, 600000],
     'Time limit of a shutdown without its last report of read counts, in milliseconds'
   ),
 

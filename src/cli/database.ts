@@ -7,7 +7,7 @@ import { createCommandConnection, type RedisCommands, type RedisScripts } from '
 import { withTimeLimit } from '../infra/redis/time-limit.ts'
 import { applyMigrations, requireMigrated } from '../infra/postgres/migrate.ts'
 import type { Connection } from '../infra/postgres/connection.ts'
-import { BoundedPool } from '../infra/postgres/pool.ts'
+import { withConnection } from '../infra/postgres/pool.ts'
 import type { StatementRunner } from '../infra/postgres/statement.ts'
 import { AdminConnection, ADMIN_SOCKET } from '../infra/pglite/admin-socket.ts'
 import { printProgress } from './output.ts'
@@ -32,7 +32,7 @@ export async function withDatabase<T> (
   const { DATABASE_URL: url, DATA_DIR: dataDir } = config
   if (url !== undefined) {
     await requireMigrated(url, { connectTimeoutMs: TIMEOUT_MS })
-    return await withPool(url, action)
+    return await withConnection(url, action)
   }
   if (!existsSync(join(dataDir, 'postgres'))) {
     throw new DataDirError(`DATA_DIR ${dataDir} holds no database: name another DATA_DIR, set ` +
@@ -40,7 +40,7 @@ export async function withDatabase<T> (
   }
   return await withEmbeddedDatabase(dataDir, action, async (connection) => {
     await applyMigrations(connection, progressLog)
-    return await withPool(connection, action)
+    return await withConnection(connection, action)
   })
 }
 
@@ -63,15 +63,6 @@ export async function withEmbeddedDatabase<T> (
     })
     return await otherwise(embedded.connection).finally(async () => await embedded.close())
   })
-}
-
-async function withPool<T> (
-  connection: Connection,
-  action: (database: StatementRunner) => Promise<T>
-): Promise<T> {
-  const pool = new BoundedPool({ connection, max: 1, timeoutMs: TIMEOUT_MS })
-  pool.on('error', () => {}) // the next statement reports the error
-  return await action(pool).finally(async () => await pool.end())
 }
 
 /**

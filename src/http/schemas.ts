@@ -40,168 +40,85 @@ export const WriteConditions = Type.Object({
 /** The `security` of routes that take access tokens only. */
 export const bearer = [{ bearer: [] }] as const
 
-interface HeaderSchema {
-  readonly type: 'string' | 'integer'
-  readonly description: string
-  readonly examples: readonly (string | number)[]
-  readonly minimum?: number
-  readonly pattern?: string
-}
-
-/** The response headers in the OpenAPI document. */
+/** The response headers in the OpenAPI document: their meaning, an example, and more of their schema. */
 export const HEADERS = {
-  'X-Request-Id': {
-    type: 'string',
-    description:
-      'Id of the request: the valid id that the client sent, or a generated one. The log contains it, so ' +
-      'include it in problem reports.',
-    examples: ['fQ2xVbY0p9Lk-1c']
-  },
-  'Cache-Control': {
-    type: 'string',
-    description: 'Who may cache the response, and for how long',
-    examples: ['no-store']
-  },
-  'Retry-After': {
-    type: 'integer',
-    minimum: 1,
-    description: 'Seconds to wait before the next attempt',
-    examples: [34]
-  },
-  'WWW-Authenticate': {
-    type: 'string',
-    description:
-      'How to authenticate; `Bearer error="invalid_token"` if the token or key is not valid, `Bearer ' +
-      'error="insufficient_scope"` with the missing scope of a key',
-    examples: ['Bearer']
-  },
-  Location: {
-    type: 'string',
-    description: 'Where the new record is, relative to the URL of the request',
-    examples: ['/assets/019a7c1e-5f60-7c3a-9d2b-0f6a4c8e1b57']
-  },
-  'Set-Cookie': {
-    type: 'string',
-    description: 'The cookie with the next refresh token, or without a value to delete it',
-    examples: [
-      '__Secure-landfall_session=; Max-Age=0; Path=/auth/browser_session; HttpOnly; SameSite=Strict; Secure'
-    ]
-  },
-  Allow: {
-    type: 'string',
-    description: 'The methods that the URL supports',
-    examples: ['GET, HEAD, OPTIONS']
-  },
-  'Accept-Patch': {
-    type: 'string',
-    description: 'The media types that a PATCH may have',
-    examples: ['application/json']
-  },
-  'Accept-Encoding': {
-    type: 'string',
-    description: 'The Content-Encoding that a request may have; `identity` is none',
-    examples: ['identity']
-  },
-  ETag: {
-    type: 'string',
-    pattern: '^"[^"]+"$',
-    description:
-      'Version of the response, for `If-None-Match` and `If-Match`. `If-Match` accepts the ETag of a page ' +
-      'and that of its document on all routes of the page. That of a compressed response ends with `-br` ' +
-      'or `-gzip`.',
-    examples: ['"NRbMYOdxUAbdrPSZkCyDGfRL8fUxR6qnXzJ0WlBpRRs"']
-  },
-  'Last-Modified': {
-    type: 'string',
-    description: 'Time of the last change',
-    examples: ['Fri, 21 Nov 2025 16:34:05 GMT']
-  },
-  Vary: {
-    type: 'string',
-    description: 'The request headers on which the response depends',
-    examples: ['Accept-Encoding']
-  },
-  'Content-Encoding': {
-    type: 'string',
-    description: 'Compression of the body, `br` or `gzip`, chosen by `Accept-Encoding`',
-    examples: ['br']
-  },
-  Link: {
-    type: 'string',
-    pattern: '^<[^>]+>; rel="next"$',
-    description: 'Relative URL of the next page of the list; absent on the last page',
-    examples: ['</assets?limit=50&cursor=AZp8Hl9gfDqdKw9qTI4bVw>; rel="next"']
-  },
-  RateLimit: {
-    type: 'string',
-    pattern: '^"[a-z-]+";r=\\d+;t=\\d+$',
-    description: 'Remaining reads: `r` reads in the next `t` seconds (draft-ietf-httpapi-ratelimit-headers)',
-    examples: ['"public";r=29;t=60']
-  },
-  'RateLimit-Policy': {
-    type: 'string',
-    pattern: '^"[a-z-]+";q=\\d+;w=\\d+$',
-    description:
-      'The limit that applies: `q` reads in `w` seconds, for all clients (`public`) or for allowed hosts ' +
-      '(`allowed-host`)',
-    examples: ['"public";q=30;w=60']
-  },
-  'Cache-Status': {
-    type: 'string',
-    description: 'Where the document came from: `landfall; hit` (memory), `landfall; fwd=miss` (Redis or ' +
-      'PostgreSQL), `landfall; hit; detail=stale` (memory, while PostgreSQL is unreachable)',
-    examples: ['landfall; hit']
-  },
-  Age: {
-    type: 'integer',
-    minimum: 0,
-    description: 'Seconds since a stale document was last known to be current',
-    examples: [12]
-  },
-  'Accept-Ranges': {
-    type: 'string',
-    description: 'Unit in which parts of the file can be requested with `Range`',
-    examples: ['bytes']
-  },
-  'Content-Range': {
-    type: 'string',
-    description: 'Position of this part in the file, and the size of the file in bytes',
-    examples: ['bytes 0-99/1234']
-  },
-  'Content-Disposition': {
-    type: 'string',
-    description:
-      '`inline` for images, audio, video, fonts and PDF, `attachment` with the name of the file for ' +
-      'everything else',
-    examples: ['inline']
-  },
-  'Access-Control-Allow-Origin': {
-    type: 'string',
-    description: 'Web pages of any origin may read the response',
-    examples: ['*']
-  },
-  'Access-Control-Expose-Headers': {
-    type: 'string',
-    description: 'Response headers that scripts of other origins may read',
-    examples: ['ETag, Retry-After, X-Request-Id']
-  },
-  'Access-Control-Allow-Methods': {
-    type: 'string',
-    description: 'Methods that scripts of other origins may use',
-    examples: ['GET, HEAD, OPTIONS']
-  },
-  'Access-Control-Allow-Headers': {
-    type: 'string',
-    description: 'Request headers that scripts of other origins may send',
-    examples: ['If-None-Match, X-Request-Id']
-  },
-  'Access-Control-Max-Age': {
-    type: 'integer',
-    minimum: 1,
-    description: 'Seconds for which browsers may cache this response',
-    examples: [86400]
-  }
-} as const satisfies Record<string, HeaderSchema>
+  'X-Request-Id': [
+    'Id of the request: the valid id that the client sent, or a generated one. The log contains it, so ' +
+    'include it in problem reports.',
+    'fQ2xVbY0p9Lk-1c'
+  ],
+  'Cache-Control': ['Who may cache the response, and for how long', 'no-store'],
+  'Retry-After': ['Seconds to wait before the next attempt', 34, { minimum: 1 }],
+  'WWW-Authenticate': [
+    'How to authenticate; `Bearer error="invalid_token"` if the token or key is not valid, `Bearer ' +
+    'error="insufficient_scope"` with the missing scope of a key',
+    'Bearer'
+  ],
+  Location: [
+    'Where the new record is, relative to the URL of the request',
+    '/assets/019a7c1e-5f60-7c3a-9d2b-0f6a4c8e1b57'
+  ],
+  'Set-Cookie': [
+    'The cookie with the next refresh token, or without a value to delete it',
+    '__Secure-landfall_session=; Max-Age=0; Path=/auth/browser_session; HttpOnly; SameSite=Strict; Secure'
+  ],
+  Allow: ['The methods that the URL supports', 'GET, HEAD, OPTIONS'],
+  'Accept-Patch': ['The media types that a PATCH may have', 'application/json'],
+  'Accept-Encoding': ['The Content-Encoding that a request may have; `identity` is none', 'identity'],
+  ETag: [
+    'Version of the response, for `If-None-Match` and `If-Match`. `If-Match` accepts the ETag of a page ' +
+    'and that of its document on all routes of the page. That of a compressed response ends with `-br` ' +
+    'or `-gzip`.',
+    '"NRbMYOdxUAbdrPSZkCyDGfRL8fUxR6qnXzJ0WlBpRRs"',
+    { pattern: '^"[^"]+"$' }
+  ],
+  'Last-Modified': ['Time of the last change', 'Fri, 21 Nov 2025 16:34:05 GMT'],
+  Vary: ['The request headers on which the response depends', 'Accept-Encoding'],
+  'Content-Encoding': ['Compression of the body, `br` or `gzip`, chosen by `Accept-Encoding`', 'br'],
+  Link: [
+    'Relative URL of the next page of the list; absent on the last page',
+    '</assets?limit=50&cursor=AZp8Hl9gfDqdKw9qTI4bVw>; rel="next"',
+    { pattern: '^<[^>]+>; rel="next"$' }
+  ],
+  RateLimit: [
+    'Remaining reads: `r` reads in the next `t` seconds (draft-ietf-httpapi-ratelimit-headers)',
+    '"public";r=29;t=60',
+    { pattern: '^"[a-z-]+";r=\\d+;t=\\d+$' }
+  ],
+  'RateLimit-Policy': [
+    'The limit that applies: `q` reads in `w` seconds, for all clients (`public`) or for allowed hosts ' +
+    '(`allowed-host`)',
+    '"public";q=30;w=60',
+    { pattern: '^"[a-z-]+";q=\\d+;w=\\d+$' }
+  ],
+  'Cache-Status': [
+    'Where the document came from: `landfall; hit` (memory), `landfall; fwd=miss` (Redis or ' +
+    'PostgreSQL), `landfall; hit; detail=stale` (memory, while PostgreSQL is unreachable)',
+    'landfall; hit'
+  ],
+  Age: ['Seconds since a stale document was last known to be current', 12, { minimum: 0 }],
+  'Accept-Ranges': ['Unit in which parts of the file can be requested with `Range`', 'bytes'],
+  'Content-Range': [
+    'Position of this part in the file, and the size of the file in bytes',
+    'bytes 0-99/1234'
+  ],
+  'Content-Disposition': [
+    '`inline` for images, audio, video, fonts and PDF, `attachment` with the name of the file for ' +
+    'everything else',
+    'inline'
+  ],
+  'Access-Control-Allow-Origin': ['Web pages of any origin may read the response', '*'],
+  'Access-Control-Expose-Headers': [
+    'Response headers that scripts of other origins may read',
+    'ETag, Retry-After, X-Request-Id'
+  ],
+  'Access-Control-Allow-Methods': ['Methods that scripts of other origins may use', 'GET, HEAD, OPTIONS'],
+  'Access-Control-Allow-Headers': [
+    'Request headers that scripts of other origins may send',
+    'If-None-Match, X-Request-Id'
+  ],
+  'Access-Control-Max-Age': ['Seconds for which browsers may cache this response', 86400, { minimum: 1 }]
+} as const satisfies Record<string, readonly [meaning: string, example: string | number, more?: object]>
 
 type HeaderName = keyof typeof HEADERS
 /** The name of a header. With a question mark at the end, the header is optional. */
@@ -211,7 +128,9 @@ export type ResponseHeader = HeaderName | `${HeaderName}?`
 export function headersNamed (names: readonly ResponseHeader[]): Record<string, object> {
   return Object.fromEntries(['X-Request-Id', 'Cache-Control', ...names].map((named) => {
     const name = named.replace('?', '') as HeaderName
-    return [name, { ...HEADERS[name], 'x-optional': named.endsWith('?') }]
+    const [description, example, more] = HEADERS[name] as readonly [string, string | number, object?]
+    const type = typeof example === 'number' ? 'integer' : 'string'
+    return [name, { type, description, examples: [example], ...more, 'x-optional': named.endsWith('?') }]
   }))
 }
 

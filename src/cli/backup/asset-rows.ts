@@ -1,7 +1,5 @@
-import pg from 'pg'
-import { connectionOptions, type Connection } from '../../infra/postgres/connection.ts'
-import { identifyDatabase } from '../../infra/postgres/identity-repository.ts'
-import { positional, type Statement, type Values } from '../../infra/postgres/statement.ts'
+import type { Connection } from '../../infra/postgres/connection.ts'
+import { withConnection } from '../../infra/postgres/pool.ts'
 import { IS_BEING_DELETED } from '../../modules/accounts/index.ts'
 
 // The sizes and checksums of the uploaded files, as recorded in the database.
@@ -21,38 +19,18 @@ export interface AssetRow {
 export type AssetRows = Map<string, AssetRow>
 
 const BATCH_SIZE = 10_000
-const CONNECT_TIMEOUT_MS = 10_000
-
-/** Opens a connection for `action`, and closes it afterwards. */
-export async function withClient<T> (
-  connection: Connection,
-  action: (client: pg.Client) => Promise<T>
-): Promise<T> {
-  const client = new pg.Client({
-    ...connectionOptions(connection),
-    application_name: 'landfall-backup',
-    connectionTimeoutMillis: CONNECT_TIMEOUT_MS
-  })
-  client.on('error', () => {}) // the running statement fails with the same error
-  try {
-    await client.connect()
-    return await action(client)
-  } finally {
-    await client.end().catch(() => {})
-  }
-}
 
 export async function readAssetRows (connection: Connection): Promise<AssetRows> {
-  return await withClient(connection, async (client) => {
+  return await withConnection(connection, async (database) => {
     const found: AssetRows = new Map()
     for (let last = '';;) {
-      const { rows } = await client.query(
+      const { rows } = await database.query({
         // The address, and not account_deletions, which a backup of an older release lacks.
-        `SELECT storage_key, byte_size, checksum, ${IS_BEING_DELETED} AS may_lack_file
+        text: `SELECT storage_key, byte_size, checksum, ${IS_BEING_DELETED} AS may_lack_file
         FROM assets JOIN users ON users.id = user_id
         WHERE storage_key > $1 ORDER BY storage_key LIMIT $2`,
-        [last, BATCH_SIZE]
-      )
+        values: [last, BATCH_SIZE]
+      })
       for (const row of rows) {
         const { storage_key: key, byte_size: byteSize, checksum, may_lack_file: mayLackFile } = row
         found.set(key, { byteSize: BigInt(byteSize), checksum, mayLackFile })
@@ -69,21 +47,11 @@ export async function removeDeletedRows (
   deleted: readonly string[]
 ): Promise<AssetRows> {
   if (deleted.length > 0) {
-    await withClient(
-      connection,
-      async (client) => await client.query('DELETE FROM assets WHERE storage_key = ANY($1)', [deleted])
-    )
+    const query = { text: 'DELETE FROM assets WHERE storage_key = ANY($1)', values: [deleted] }
+    await withConnection(connection, async (database) => await database.query(query))
   }
   return await readAssetRows(connection)
 }
-
-/** Returns the id that the uploads of a database have. */
-export const readDatabaseId = async (connection: Connection): Promise<string> =>
-  await withClient(connection, async (client) => {
-    const run = async <Row>(statement: Statement<Row>, values?: Values) =>
-      (await client.query(statement.text, positional(statement, values))).rows as Row[]
-    return (await identifyDatabase({ run })).id
-  })
 
 /** Whether there is a row whose file must exist. */
 export function requiresFile (rows: AssetRows, key: string): boolean {

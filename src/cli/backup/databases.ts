@@ -5,7 +5,9 @@ import { join } from 'node:path'
 import { createInterruptedError, RESTORING, startEmbedded } from '../../infra/pglite/embedded.ts'
 import { withFrozenDatabase } from '../../infra/pglite/freeze-lock.ts'
 import { messageOf, printableAddress, schemaOf, type Connection } from '../../infra/postgres/connection.ts'
-import { readAssetRows, readDatabaseId, type AssetRows } from './asset-rows.ts'
+import { readAssetRows, type AssetRows } from './asset-rows.ts'
+import { identifyDatabase } from '../../infra/postgres/identity-repository.ts'
+import { withConnection } from '../../infra/postgres/pool.ts'
 import { createFolderCopy } from './files.ts'
 import { type BackupConfig, BackupError, DATA, type DatabaseKind, DUMP, SECRET } from './common.ts'
 import type { Manifest } from './manifest.ts'
@@ -23,6 +25,9 @@ export interface LiveDatabase {
   /** Returns the id that the uploads of the database have. */
   readId(signal?: AbortSignal): Promise<string>
 }
+
+const readDatabaseId = async (connection: Connection): Promise<string> =>
+  (await withConnection(connection, identifyDatabase)).id
 
 const SILENT = { info () {}, warn () {} }
 

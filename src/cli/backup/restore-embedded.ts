@@ -6,7 +6,8 @@ import { DataDirBusyError, lockDataDir } from '../../infra/pglite/data-dir-lock.
 import { createInterruptedError, RESTORING } from '../../infra/pglite/embedded.ts'
 import { renewDatabaseId } from '../../infra/postgres/identity-repository.ts'
 import { sync, syncTree } from '../../infra/system/fs-utils.ts'
-import { removeDeletedRows, withClient } from './asset-rows.ts'
+import { withConnection } from '../../infra/postgres/pool.ts'
+import { removeDeletedRows } from './asset-rows.ts'
 import { compareUploads, type RestoredAssets } from './compare.ts'
 import { withEmbedded } from './databases.ts'
 import { createFolderCopy } from './files.ts'
@@ -91,7 +92,7 @@ async function restoreInto (
   await restoreUploads(directory, uploads, manifest.assets, options)
   startStep(options, 'opening the database')
   const rows = await withEmbedded(restoring, async (connection) => {
-    await withClient(connection, renewDatabaseId)
+    await withConnection(connection, renewDatabaseId)
     return await removeDeletedRows(connection, manifest.deleted)
   })
   const problems = await compareUploads(rows, uploads, options)

@@ -1,8 +1,8 @@
 import { join } from 'node:path'
-import type pg from 'pg'
+import { withConnection, type BoundedPool } from '../../infra/postgres/pool.ts'
 import { RESTORE_MARK } from '../../infra/postgres/migration-repository.ts'
 import { messageOf, printableAddress } from '../../infra/postgres/connection.ts'
-import { removeDeletedRows, withClient } from './asset-rows.ts'
+import { removeDeletedRows } from './asset-rows.ts'
 import { compareUploads, type RestoredAssets } from './compare.ts'
 import { backedUpSchema } from './databases.ts'
 import { type BackupConfig, BackupError, DUMP, startStep, type WorkOptions } from './common.ts'
@@ -40,15 +40,15 @@ export async function restorePostgresql (
   }
   // pg_restore has committed. A failure from here on leaves the data in the database.
   const rows = await removeDeletedRows(url, manifest.deleted)
-  await withClient(url, async (client) => await client.query(dropMark(schema)))
+  await withConnection(url, async (database) => await database.query(dropMark(schema)))
   const problems = await withUploads(config, async (uploads) => await compareUploads(rows, uploads, options))
   return { rows, problems }
 }
 
 async function markEmptyDatabase (url: string, schema: string): Promise<void> {
   try {
-    await withClient(url, async (client) => {
-      const found = await inspectSchema(client, schema)
+    await withConnection(url, async (database) => {
+      const found = await inspectSchema(database, schema)
       if (found?.isMarked === true) {
         throw new BackupError(`${
           printableAddress(url)
@@ -58,8 +58,8 @@ async function markEmptyDatabase (url: string, schema: string): Promise<void> {
         throw new BackupError(`${printableAddress(url)} is not empty: name a new database`)
       }
       // pg_restore --schema restores the content of the schema, but does not create the schema.
-      if (found === undefined) await client.query(`CREATE SCHEMA "${schema}"`)
-      await client.query(`CREATE TABLE "${schema}"."${RESTORE_MARK}" ()`)
+      if (found === undefined) await database.query(`CREATE SCHEMA "${schema}"`)
+      await database.query(`CREATE TABLE "${schema}"."${RESTORE_MARK}" ()`)
     })
   } catch (error) {
     if (error instanceof BackupError) throw error
@@ -68,8 +68,8 @@ async function markEmptyDatabase (url: string, schema: string): Promise<void> {
 }
 
 async function unmarkIfEmpty (url: string, schema: string): Promise<void> {
-  await withClient(url, async (client) => {
-    if ((await inspectSchema(client, schema))?.hasTables !== true) await client.query(dropMark(schema))
+  await withConnection(url, async (database) => {
+    if ((await inspectSchema(database, schema))?.hasTables !== true) await database.query(dropMark(schema))
   })
 }
 
@@ -77,16 +77,16 @@ const dropMark = (schema: string): string => `DROP TABLE "${schema}"."${RESTORE_
 
 /** Tells whether a schema contains the mark and other tables; undefined if there is no such schema. */
 async function inspectSchema (
-  client: pg.Client,
+  database: BoundedPool,
   schema: string
 ): Promise<{ isMarked: boolean, hasTables: boolean } | undefined> {
-  const { rows } = await client.query<{ isMarked: boolean, hasTables: boolean }>(
-    `
+  const { rows } = await database.query({
+    text: `
     SELECT coalesce(bool_or(relname = $2), false) AS "isMarked", coalesce(bool_or(relname <> $2), false) AS
       "hasTables"
     FROM pg_namespace LEFT JOIN pg_class ON relnamespace = pg_namespace.oid
     WHERE nspname = $1 GROUP BY nspname`,
-    [schema, RESTORE_MARK]
-  )
+    values: [schema, RESTORE_MARK]
+  })
   return rows[0]
 }

@@ -1,7 +1,7 @@
 import { randomBytes } from 'node:crypto'
 import { chmod, link, open, readFile, rename, stat, unlink } from 'node:fs/promises'
 import { join } from 'node:path'
-import { makeFolder } from '../system/fs-utils.ts'
+import { makeFolder, sync } from '../system/fs-utils.ts'
 
 // DATA_DIR contains the embedded database and the generated secret.
 
@@ -101,8 +101,7 @@ export async function writeDurably (path: string, text: string, folder: string, 
   } else {
     await rename(temporary, path)
   }
-  const parent = await open(folder)
-  await parent.sync().finally(async () => await parent.close())
+  await sync(folder)
 }
 
 export function createUnusableError (dataDir: string, error: unknown): DataDirError {

@@ -1,14 +1,9 @@
-import { once } from 'node:events'
-import { createServer, type Socket } from 'node:net'
+import type { Socket } from 'node:net'
 import type { PGlite } from '@electric-sql/pglite'
+import { servePrivately, type PrivateSocketServer } from './private-socket.ts'
 
 // PostgreSQL's protocol for PGlite, which has a single session. Connections are served one after another,
 // because the transactions of two connections would mix in one session.
-
-interface PostgresWireServer {
-  /** Closes all connections. The database stays open. */
-  close(): Promise<void>
-}
 
 /** Protocol version 3.0, which identifies the startup message, the only message without a type. */
 const STARTUP = 196608
@@ -27,24 +22,14 @@ export async function servePostgresWire (
   db: PGlite,
   path: string,
   onFailure: (error: unknown) => void
-): Promise<PostgresWireServer> {
-  const connections = new Set<Socket>()
+): Promise<PrivateSocketServer> {
   let last: Promise<void> = Promise.resolve()
-
-  const server = createServer((socket) => {
-    connections.add(socket)
-    // serveConnection() handles the error, which ends its loop.
-    socket.on('error', () => {})
-    socket.on('close', () => connections.delete(socket))
+  const server = await servePrivately(path, (socket) => {
     last = last.then(async () => await serveConnection(db, socket)).catch(onFailure)
   })
-  server.listen(path)
-  await once(server, 'listening')
-
   return {
     async close () {
-      server.close()
-      for (const socket of connections) socket.destroy()
+      await server.close()
       await last
     }
   }

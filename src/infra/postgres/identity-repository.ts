@@ -1,4 +1,4 @@
-import type pg from 'pg'
+import type { BoundedPool } from './pool.ts'
 import { statement, type StatementRunner } from './statement.ts'
 
 const FIRST_MIGRATION = 'SELECT id FROM _prisma_migrations ORDER BY started_at, id LIMIT 1'
@@ -33,6 +33,6 @@ export async function identifyDatabase (
 }
 
 /** Changes the id of a copy of a database's files, because the uploads belong to the original. */
-export async function renewDatabaseId (client: pg.Client): Promise<void> {
-  await client.query(`UPDATE _prisma_migrations SET id = gen_random_uuid() WHERE id = (${FIRST_MIGRATION})`)
+export async function renewDatabaseId (database: BoundedPool): Promise<void> {
+  await database.query(`UPDATE _prisma_migrations SET id = gen_random_uuid() WHERE id = (${FIRST_MIGRATION})`)
 }

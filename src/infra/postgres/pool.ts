@@ -19,6 +19,19 @@ export interface PoolSettings {
 /** The text that query hooks receive when the pool waits for a connection. */
 export const CONNECT = 'CONNECT'
 
+/** The limit for a command line, for which no other request waits. */
+const COMMAND_TIMEOUT_MS = 30_000
+
+/** Opens one connection for `action`, and closes it afterwards. */
+export async function withConnection<T> (
+  connection: Connection,
+  action: (database: BoundedPool) => Promise<T>
+): Promise<T> {
+  const pool = new BoundedPool({ connection, max: 1, timeoutMs: COMMAND_TIMEOUT_MS })
+  pool.on('error', () => {}) // the next statement reports the error
+  return await action(pool).finally(async () => await pool.end())
+}
+
 type SendQuery = (query: pg.QueryConfig) => Promise<pg.QueryResult>
 
 /**

@@ -33,13 +33,9 @@ export function isServerFault (error: unknown): boolean {
  * Whether an error, or one of its causes, means that PostgreSQL is unavailable. False for constraint
  * violations, missing rows, bad input and bugs.
  */
-export function isDatabaseUnavailable (error: unknown): boolean {
-  for (
-    let current = error, depth = 0;
-    current instanceof Error && depth < 5;
-    current = current.cause, depth++
-  ) {
-    if (current instanceof DatabaseUnavailableError) return true
-  }
-  return false
-}
+export const isDatabaseUnavailable = (error: unknown): boolean =>
+  causesOf(error).some((cause) => cause instanceof DatabaseUnavailableError)
+
+/** Returns an error and its causes. */
+export const causesOf = (error: unknown): Error[] =>
+  error instanceof Error ? [error, ...causesOf(error.cause)] : []

@@ -124,20 +124,9 @@ async function createExporter (
 }
 
 function createSampler (name: TracerSettings['OTEL_TRACES_SAMPLER'], ratio: number): Sampler {
-  switch (name) {
-    case 'always_on':
-      return new AlwaysOnSampler()
-    case 'always_off':
-      return new AlwaysOffSampler()
-    case 'traceidratio':
-      return new TraceIdRatioBasedSampler(ratio)
-    case 'parentbased_always_on':
-      return new ParentBasedSampler({ root: new AlwaysOnSampler() })
-    case 'parentbased_always_off':
-      return new ParentBasedSampler({ root: new AlwaysOffSampler() })
-    case 'parentbased_traceidratio':
-      return new ParentBasedSampler({ root: new TraceIdRatioBasedSampler(ratio) })
-  }
+  const root = name.endsWith('always_on') ? new AlwaysOnSampler()
+    : name.endsWith('always_off') ? new AlwaysOffSampler() : new TraceIdRatioBasedSampler(ratio)
+  return name.startsWith('parentbased_') ? new ParentBasedSampler({ root }) : root
 }
 
 /** Logs errors of OpenTelemetry. The usual cause is an unreachable collector. */

@@ -1,13 +1,9 @@
 import type { Database } from '../../infra/postgres/database.ts'
+import type { User as UserRow } from '../../infra/postgres/generated/prisma/client.ts'
 import { statement, type StatementRunner } from '../../infra/postgres/statement.ts'
 import { InvalidError } from '../../errors.ts'
 
-export interface User {
-  readonly id: number
-  readonly email: string
-  readonly passwordHash: string
-  readonly emailConfirmedAt: Date | null
-}
+export type User = Readonly<Pick<UserRow, 'id' | 'email' | 'passwordHash' | 'emailConfirmedAt'>>
 
 export interface AccountSummary {
   readonly id: number

@@ -3,6 +3,7 @@ import { UnauthorizedError } from '../../errors.ts'
 import { unlessMissing } from '../../infra/postgres/database.ts'
 import { statement, type StatementRunner } from '../../infra/postgres/statement.ts'
 import { isUuid, uuidv7 } from '../../infra/system/identifiers.ts'
+import { causesOf } from '../../infra/postgres/unavailable.ts'
 import { containsSql, listSql, NEWEST_FIRST, splitRows,
   type WalkedRow } from '../../infra/postgres/walk-sql.ts'
 import { MAX_LIMIT, OLDEST } from '../../http/pagination.ts'
@@ -272,17 +273,10 @@ const WITHOUT_EFFECT =
   /^(ECONNREFUSED|ENOTFOUND|EAI_AGAIN|EHOSTUNREACH|ENETUNREACH|(22|23|40|42|53|55)[0-9A-Z]{3}|57014|57P03)$/
 
 /** Tells whether a failed insert certainly had no effect. After a timeout it may still commit. */
-export function isInsertWithoutEffect (error: unknown): boolean {
-  for (
-    let current = error, depth = 0;
-    current instanceof Error && depth < 8;
-    current = current.cause, depth++
-  ) {
-    const { code } = current as { code?: unknown }
-    if (current instanceof UnauthorizedError) return true
-    if (typeof code === 'string' && WITHOUT_EFFECT.test(code)) return true
+export const isInsertWithoutEffect = (error: unknown): boolean =>
+  causesOf(error).some((cause) => {
+    const { code = '', message } = cause as NodeJS.ErrnoException
     // pg-pool had no free connection, so nothing was sent. Its error has no code.
-    if (current.message.includes('timeout exceeded when trying to connect')) return true
-  }
-  return false
-}
+    return cause instanceof UnauthorizedError || WITHOUT_EFFECT.test(code) ||
+      message.includes('timeout exceeded when trying to connect')
+  })

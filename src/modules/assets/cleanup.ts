@@ -42,32 +42,32 @@ export async function sweep (
   signal?: AbortSignal
 ): Promise<SweepResult> {
   const unfinished = await store.removeUnfinished(minAgeMs, signal)
-  const assertOwner = async () => {
-    if (!await claimFiles(database, store)) throw new Error(wrongOwnerMessage(store))
-  }
-
-  let unreferenced = 0
-  for await (const keys of inBatches(store.keys())) {
-    const orphans = await withoutRow(database, keys, (key) => [key])
-    if (orphans.length > 0) await assertOwner()
-    for (const key of orphans) {
+  async function removeOrphans (
+    names: AsyncIterable<string>,
+    keysOf: (name: string) => readonly string[],
+    remove: (name: string) => Promise<boolean>
+  ): Promise<number> {
+    let removed = 0
+    for await (const batch of inBatches(names)) {
+      const orphans = await withoutRow(database, batch, keysOf)
+      if (orphans.length > 0 && !await claimFiles(database, store)) throw new Error(wrongOwnerMessage(store))
+      for (const name of orphans) {
+        if (signal?.aborted === true) break
+        if (await remove(name)) removed++
+      }
       if (signal?.aborted === true) break
-      if (await removeUnlessReferenced(database, store, key, minAgeMs)) unreferenced++
     }
-    if (signal?.aborted === true) break
+    return removed
   }
-
-  let variants = 0
-  for await (const stems of inBatches(store.stemsWithVariants())) {
-    const orphans = await withoutRow(database, stems, possibleOriginals)
-    if (orphans.length > 0) await assertOwner()
-    for (const stem of orphans) {
-      if (signal?.aborted === true) break
-      await store.removeVariants(stem)
-      variants++
-    }
-    if (signal?.aborted === true) break
-  }
+  const unreferenced = await removeOrphans(
+    store.keys(),
+    (key) => [key],
+    async (key) => await removeUnlessReferenced(database, store, key, minAgeMs)
+  )
+  const variants = await removeOrphans(store.stemsWithVariants(), possibleOriginals, async (stem) => {
+    await store.removeVariants(stem)
+    return true
+  })
   return { unfinished, unreferenced, variants }
 }
 
@@ -113,32 +113,14 @@ export async function removeUnlessReferenced (
  */
 export function startAssetSweep (app: FastifyInstance, options: SweepOptions = {}): Promise<void> {
   const { database, files, log } = app
-  const count = sweepMetrics(app)
-  const run = runPeriodically(app, { intervalMs: options.intervalMs ?? HOUR_MS }, async (signal) => {
-    try {
-      const removed = await sweep(database, files, options, signal)
-      count(removed)
-      if (removed.unfinished + removed.unreferenced + removed.variants > 0) {
-        log.info(removed, 'removed leftover uploads')
-      }
-    } catch (error) {
-      count(undefined)
-      log.warn({ err: error }, 'the sweep of the uploads failed; the next one will try again')
-    }
-  })
-  return run()
-}
-
-/** Returns a function that counts a sweep and what it removed; undefined means that it failed. */
-function sweepMetrics ({ metrics }: FastifyInstance): (result: SweepResult | undefined) => void {
   const sweeps = { ok: 0, failed: 0 }
-  const files = { unfinished: 0, unreferenced: 0, variants: 0 }
+  const sum = { unfinished: 0, unreferenced: 0, variants: 0 }
   let lastAt = 0
-  addMetrics(metrics, {
+  addMetrics(app.metrics, {
     landfall_sweeps_total: ['Sweeps of the uploads by their result', () => sweeps, { label: 'result' }],
     landfall_swept_files_total: [
       'Unfinished uploads, files without a row and sets of variants removed',
-      () => files,
+      () => sum,
       { label: 'kind' }
     ],
     landfall_sweep_last_success_timestamp_seconds: [
@@ -147,14 +129,21 @@ function sweepMetrics ({ metrics }: FastifyInstance): (result: SweepResult | und
       { aggregator: 'max' }
     ]
   })
-  return (result) => {
-    sweeps[result === undefined ? 'failed' : 'ok']++
-    if (result === undefined) return
-    lastAt = Date.now() / 1000
-    files.unfinished += result.unfinished
-    files.unreferenced += result.unreferenced
-    files.variants += result.variants
-  }
+  const run = runPeriodically(app, { intervalMs: options.intervalMs ?? HOUR_MS }, async (signal) => {
+    try {
+      const removed = await sweep(database, files, options, signal)
+      sweeps.ok++
+      lastAt = Date.now() / 1000
+      for (const kind of ['unfinished', 'unreferenced', 'variants'] as const) sum[kind] += removed[kind]
+      if (removed.unfinished + removed.unreferenced + removed.variants > 0) {
+        log.info(removed, 'removed leftover uploads')
+      }
+    } catch (error) {
+      sweeps.failed++
+      log.warn({ err: error }, 'the sweep of the uploads failed; the next one will try again')
+    }
+  })
+  return run()
 }
 
 /** Number of files without an owner that are looked up in the database. */

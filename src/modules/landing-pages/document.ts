@@ -1,5 +1,5 @@
 import type { FastifyRequest, RequestPayload } from 'fastify'
-import type { JsonReader, TokenType } from '#json-text'
+import { JsonReader } from '#json-text'
 import { readJsonBytes, scanJson } from '../../http/json-body.ts'
 
 // Finds the text of a document in a request body (docs/adr/0003-documents-as-text.md).
@@ -18,12 +18,12 @@ export interface FoundDocument {
   /** The document exactly as it was sent. */
   readonly text: string
   readonly byteSize: number
-  /** The nesting depth of objects and arrays, at least 1. */
+  /** The nesting depth of objects and arrays. Up to MAX_DEPTH it may be that of the whole body. */
   readonly depth: number
 }
 
-/** Longer than the names that are looked for, even if all their characters are escaped. */
-const MAX_NAME_LENGTH = 100
+/** Levels of objects and arrays in a document. */
+export const MAX_DEPTH = 100
 
 /**
  * The body parser of routes that take documents. It sets `request.document`. `request.body` becomes an
@@ -47,7 +47,7 @@ export async function parseBareDocument (request: FastifyRequest, payload: Reque
   const text = bytes.toString('utf8')
   const depth = await scanJson(text)
   request.document = { label: 'Document', text, byteSize: bytes.length, depth }
-  return emptyLike(text, 0)
+  return emptyLike(text)
 }
 
 /**
@@ -59,106 +59,62 @@ export async function parseBareDocument (request: FastifyRequest, payload: Reque
 export async function findDocument (
   body: string
 ): Promise<{ outline: unknown, document: FoundDocument | undefined }> {
-  const finder = new DocumentFinder(body)
-  await scanJson(body, (type, reader) => finder.visit(type, reader))
-  const found = finder.own ?? finder.wrapped
-  if (found === undefined) return { outline: finder.outline(), document: undefined }
-  const text = body.slice(found.start, found.end)
-  const document: FoundDocument = {
-    label: 'Current data',
-    text,
-    byteSize: Buffer.byteLength(text),
-    depth: found.levels
-  }
-  return { outline: finder.outline(), document }
+  const depth = await scanJson(body)
+  const members = membersOf(body)
+  const wrapped = membersOf(members.get('landing_page'))
+  const outline = outlineOf(body, members, wrapped)
+  const text = members.get('current_data') ?? wrapped.get('current_data')
+  return { outline, document: text === undefined ? undefined : await describe(text, depth) }
 }
 
-interface FoundValue {
-  readonly start: number
-  readonly end: number
-  readonly levels: number
+const describe = async (text: string, depth: number): Promise<FoundDocument> => ({
+  label: 'Current data',
+  text,
+  byteSize: Buffer.byteLength(text),
+  depth: depth > MAX_DEPTH ? await scanJson(text) : depth
+})
+
+/** The values of an object's members by name, as they are written. */
+type Members = ReadonlyMap<string, string>
+
+/** Returns the members of an object, and none of another value. @param json valid JSON */
+function membersOf (json = ''): Members {
+  const members = new Map<string, string>()
+  const reader = new JsonReader(json)
+  let name: string | undefined
+  if (firstCharacterOf(json) !== '{') return members
+  for (let type = reader.next(); type !== 'end'; type = reader.next()) {
+    if (type === 'name') name = reader.decode()
+    else if (name !== undefined) {
+      const { start } = reader
+      if (type === 'open') reader.skipValid()
+      members.set(name, json.slice(start, reader.end))
+      name = undefined
+    }
+  }
+  return members
 }
 
-class DocumentFinder {
-  readonly #text: string
-  /** The name of the open member at depth 1, and of the one in it at depth 2. */
-  readonly #names: (string | undefined)[] = []
-  readonly #starts: number[] = []
-  own: FoundValue | undefined
-  wrapped: FoundValue | undefined
-  #wrapper: FoundValue | undefined
-  #hasOthers = false
-  #hasOthersWrapped = false
-
-  constructor (text: string) {
-    this.#text = text
+/**
+ * A body, or its `landing_page`, as an object of the members that the schemas know, with empty values of the
+ * types that were sent. A member `other` stands for all others.
+ */
+function outlineOf (json: string, members: Members, wrapped?: Members): unknown {
+  const outline = emptyLike(json)
+  for (const [name, value] of members) {
+    const known = name === 'current_data' ? { current_data: emptyLike(value) }
+      : name === 'landing_page' && wrapped !== undefined ? { landing_page: outlineOf(value, wrapped) }
+      : { other: null }
+    Object.assign(outline as object, known)
   }
-
-  visit (type: TokenType, reader: JsonReader): void {
-    const { depth } = reader
-    const outer = type === 'open' ? depth - 1 : depth
-    if (outer > 2 || (outer === 2 && this.#names[1] !== 'landing_page')) return
-    if (type === 'name') return this.#name(depth, reader)
-    if (type !== 'close') {
-      this.#starts[outer] = reader.start
-      reader.deepest = depth
-    }
-    if (type === 'open') this.#names[depth] = undefined
-    else {
-      const levels = reader.deepest - outer
-      this.#value(outer, { start: this.#starts[outer] as number, end: reader.end, levels })
-    }
-  }
-
-  #name (depth: number, reader: JsonReader): void {
-    // Escapes are decoded: "current\u005fdata" is the same name.
-    const name = reader.end - reader.start > MAX_NAME_LENGTH ? undefined : reader.decode()
-    this.#names[depth] = name
-    if (depth === 1 && name === 'landing_page') {
-      this.wrapped = undefined
-      this.#hasOthersWrapped = false
-    } else if (name !== 'current_data') {
-      if (depth === 1) this.#hasOthers = true
-      else this.#hasOthersWrapped = true
-    }
-  }
-
-  #value (depth: number, value: FoundValue): void {
-    const [, outer, inner] = this.#names
-    if (depth === 1 && outer === 'current_data') this.own = value
-    if (depth === 1 && outer === 'landing_page') this.#wrapper = value
-    if (depth === 2 && inner === 'current_data') this.wrapped = value
-  }
-
-  /**
-   * The body as an object of its two known members, with empty values of the types that were sent. A member
-   * `other` stands for all others.
-   */
-  outline (): unknown {
-    const root = emptyLike(this.#text, 0)
-    if (!isObject(root)) return root
-    if (this.#hasOthers) root.other = null
-    if (this.own !== undefined) root.current_data = emptyLike(this.#text, this.own.start)
-    if (this.#wrapper !== undefined) {
-      const wrapper = root.landing_page = emptyLike(this.#text, this.#wrapper.start)
-      if (isObject(wrapper) && this.wrapped !== undefined) {
-        wrapper.current_data = emptyLike(this.#text, this.wrapped.start)
-      }
-      if (isObject(wrapper) && this.#hasOthersWrapped) wrapper.other = null
-    }
-    return root
-  }
+  return outline
 }
 
-const isObject = (value: unknown): value is Record<string, unknown> =>
-  typeof value === 'object' && value !== null && !Array.isArray(value)
+const firstCharacterOf = (json: string): string | undefined => /[^ \t\n\r]/.exec(json)?.[0]
 
-const FIRST_CHARACTER = /[^ \t\n\r]/g
-
-/** An empty value of the type of the value that begins at or after an offset. */
-function emptyLike (json: string, offset: number): unknown {
-  FIRST_CHARACTER.lastIndex = offset
-  switch (FIRST_CHARACTER.exec(json)?.[0]) {
+/** An empty value of the type of a value. */
+function emptyLike (json: string): unknown {
+  switch (firstCharacterOf(json)) {
     case '{':
       return {}
     case '[':

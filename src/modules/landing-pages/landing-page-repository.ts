@@ -1,5 +1,5 @@
 import { unlessMissing, type Database } from '../../infra/postgres/database.ts'
-import type { PrismaClient } from '../../infra/postgres/generated/prisma/client.ts'
+import type { LandingPage as PageRow, PrismaClient } from '../../infra/postgres/generated/prisma/client.ts'
 import { statement, type StatementRunner } from '../../infra/postgres/statement.ts'
 import { uuidv7, randomPublicId } from '../../infra/system/identifiers.ts'
 import { UnauthorizedError } from '../../errors.ts'
@@ -10,17 +10,10 @@ import { AUTHORSHIP } from './revision-repository.ts'
 import { labelOf, summarySql } from './summary-sql.ts'
 import { findKeysOf, REFERENCED_ASSETS } from './references/reference-repository.ts'
 
-/** A Landing Page as it is stored. */
-export interface LandingPage {
-  readonly id: string
-  readonly publicId: string
-  /** The document's text, byte for byte as it was sent. */
-  readonly currentData: string
-  readonly contentHash: string
-  readonly version: bigint
-  readonly createdAt: Date
-  readonly updatedAt: Date
-}
+/** A Landing Page as it is stored. `currentData` is the document's text, byte for byte as it was sent. */
+export type LandingPage = Readonly<
+  Pick<PageRow, 'id' | 'publicId' | 'currentData' | 'contentHash' | 'version' | 'createdAt' | 'updatedAt'>
+>
 
 /** What the public read needs of a page. */
 export type PublicPage = Pick<

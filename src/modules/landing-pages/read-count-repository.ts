@@ -1,4 +1,4 @@
-import type { PrismaClient } from '../../infra/postgres/generated/prisma/client.ts'
+import type { LandingPageReadsHourly, PrismaClient } from '../../infra/postgres/generated/prisma/client.ts'
 import { statement, type StatementRunner } from '../../infra/postgres/statement.ts'
 
 const HOUR_MS = 60 * 60 * 1000
@@ -22,12 +22,7 @@ export interface ReadReport {
 }
 
 /** The reads of a page in an hour or on a day. */
-export interface ReadCount {
-  /** The start of the hour or day (UTC). */
-  readonly at: Date
-  readonly reads: bigint
-  readonly notModified: bigint
-}
+export type ReadCount = Pick<LandingPageReadsHourly, 'at' | 'reads' | 'notModified'>
 
 /** Hours or days (UTC), from the first to the last one. */
 export interface ReadCountRange {

@@ -1,4 +1,4 @@
-import type { PrismaClient } from '../../infra/postgres/generated/prisma/client.ts'
+import type { LandingPageRevision, PrismaClient } from '../../infra/postgres/generated/prisma/client.ts'
 import { OLDEST } from '../../http/pagination.ts'
 import { statement, type StatementRunner } from '../../infra/postgres/statement.ts'
 
@@ -17,11 +17,7 @@ export interface Revision {
 }
 
 /** The document of a version. */
-export interface RevisionDocument {
-  readonly document: string
-  readonly contentHash: string
-  readonly createdAt: Date
-}
+export type RevisionDocument = Pick<LandingPageRevision, 'document' | 'contentHash' | 'createdAt'>
 
 /** Greater than every version. A list without a cursor begins here. */
 const NEWEST = 2n ** 63n - 1n

@@ -14,7 +14,7 @@ t.test('a large document is scanned in slices, and other work runs between them'
   setImmediate(countTurns)
   const found = await find(body)
   isScanned = true
-  t.equal(found?.depth, 2)
+  t.equal(found?.text, body.slice('{"current_data":'.length, -1))
   t.ok(turns > body.length / 64 / 1024, `${turns} turns of the event loop`)
 })
 

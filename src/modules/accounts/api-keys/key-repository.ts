@@ -1,4 +1,5 @@
 import type { Database } from '../../../infra/postgres/database.ts'
+import type { ApiKey } from '../../../infra/postgres/generated/prisma/client.ts'
 import { statement } from '../../../infra/postgres/statement.ts'
 import { uuidv7, hashToken } from '../../../infra/system/identifiers.ts'
 import type { Page } from '../../../http/pagination.ts'
@@ -19,14 +20,7 @@ export interface UsedKey {
 }
 
 /** A key as its owner sees it. */
-export interface ApiKeyRow {
-  readonly id: string
-  readonly name: string
-  readonly scopes: readonly string[]
-  readonly createdAt: Date
-  readonly expiresAt: Date | null
-  readonly lastUsedAt: Date | null
-}
+export type ApiKeyRow = Pick<ApiKey, keyof typeof SHOWN>
 
 // Hot: it runs for every request with a key, about five times as fast as through Prisma.
 const FIND = statement<UsedKey & { isUseRecorded: boolean }>(`

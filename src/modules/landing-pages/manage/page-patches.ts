@@ -2,14 +2,15 @@ import type { FastifyInstance, FastifyRequest } from 'fastify'
 import { RetryLaterError } from '../../../errors.ts'
 import { checkPreconditions } from '../../../http/conditional-requests.ts'
 import { KeyedSemaphore } from '../../../infra/system/semaphore.ts'
+import { MAX_DEPTH } from '../document.ts'
 import { documentValidators } from '../etag.ts'
 import { replacePage, type LandingPage } from '../landing-page-repository.ts'
 import { Patcher, type PatchKind } from '../patch/patcher.ts'
-import { findOwnPage, MAX_DEPTH, ownPage, type OwnPage, writeAndPublish } from './write-checks.ts'
+import { findOwnPage, ownPage, type OwnPage, writeAndPublish } from './write-checks.ts'
 
 /** Patches of one account that may wait in a process. */
 const MAX_WAITING_PER_ACCOUNT = 100
-/** An attempt fails only if somebody else has written in the meantime. Of n writers, each wins as often. */
+/** An attempt fails only if somebody else has written in the meantime. All writers have equal chances. */
 const MAX_ATTEMPTS = 100
 
 /** Patches documents. Patches that arrive at once are applied one to the result of the other. */
@@ -80,8 +81,8 @@ const onlyThisVersion = ({ contentHash, version }: LandingPage) => ({
 })
 
 /**
- * Keeps the error of one patch from those that wait: KeyedSemaphore would fail them with it, which is right
- * for a fault of the service only.
+ * Returns a client's error as a value, so that waiting patches don't fail with it: KeyedSemaphore would pass
+ * it on, which is right for a fault of the service only.
  */
 async function settle<T> (task: Promise<T>): Promise<() => T> {
   try {

@@ -3,11 +3,9 @@ import type { PrismaClient } from '../../../infra/postgres/generated/prisma/clie
 import { InvalidError, NotFoundError, PreconditionFailedError, TooLargeError } from '../../../errors.ts'
 import { failedPrecondition, type Validators } from '../../../http/conditional-requests.ts'
 import { clock } from '../../../infra/system/clock.ts'
+import { MAX_DEPTH } from '../document.ts'
 import { findPage, type LandingPage } from '../landing-page-repository.ts'
 import { documentVersion } from '../public/cached-document.ts'
-
-/** Levels of objects and arrays in a document. */
-export const MAX_DEPTH = 100
 
 /** A page in a request: its id, and the caller, who has to be the owner. */
 export interface OwnPage {
