@@ -1,13 +1,13 @@
 import { EventEmitter } from 'node:events'
 import type { FastifyBaseLogger } from 'fastify'
 import { clock } from '../system/clock.ts'
-import type { QueryHook } from '../telemetry/query-hook.ts'
+import type { QueryHook } from '../telemetry/tracer.ts'
 import { COMMAND_TIMEOUT_MS, type Backend } from './backend.ts'
-import { isCluster, isHalfMoved, type RedisCommands, type RedisScripts } from './connections.ts'
+import { isCluster, isHalfMoved, type RedisCommands, type RedisScripts,
+  withTimeLimit } from './connections.ts'
 import { ServerCluster } from './server-cluster.ts'
 import { SingleServer } from './single-server.ts'
 import type { SubscriberEvents } from './subscriber.ts'
-import { withTimeLimit } from './time-limit.ts'
 
 // A circuit breaker in front of ioredis: docs/adr/0008-redis-client-and-breaker.md
 

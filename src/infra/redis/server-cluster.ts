@@ -1,9 +1,9 @@
 import slotOf from 'cluster-key-slot'
 import { ReplyError, type Cluster, type Redis } from 'ioredis'
 import { Backend, COMMAND_TIMEOUT_MS, PROBE_LIFETIME_MS } from './backend.ts'
-import { createCluster, createNodeSubscriberConnection, type RedisScripts } from './connections.ts'
+import { createCluster, createNodeSubscriberConnection, type RedisScripts,
+  withTimeLimit } from './connections.ts'
 import { Subscriber } from './subscriber.ts'
-import { withTimeLimit } from './time-limit.ts'
 
 /** Limit for asking all nodes for the layout, one after the other. */
 const LAYOUT_LIMIT_MS = 3000

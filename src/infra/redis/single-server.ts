@@ -1,9 +1,9 @@
 import { ReplyError, type Redis } from 'ioredis'
 import { clock } from '../system/clock.ts'
 import { Backend, COMMAND_TIMEOUT_MS, PROBE_LIFETIME_MS } from './backend.ts'
-import { createServerConnection, createSubscriberConnection, type RedisScripts } from './connections.ts'
+import { createServerConnection, createSubscriberConnection, type RedisScripts,
+  withTimeLimit } from './connections.ts'
 import { Subscriber } from './subscriber.ts'
-import { withTimeLimit } from './time-limit.ts'
 
 /** Minimum interval between two reconnects that look for a new primary. */
 const FAILOVER_INTERVAL_MS = 1000

@@ -7,8 +7,7 @@ import { AlwaysOffSampler, AlwaysOnSampler, BasicTracerProvider, BatchSpanProces
   TraceIdRatioBasedSampler, type Sampler, type SpanExporter } from '@opentelemetry/sdk-trace-base'
 import type { FastifyBaseLogger } from 'fastify'
 import { LRUCache } from 'lru-cache'
-import type { QueryHook } from './query-hook.ts'
-import type { Tracer, TracerSettings } from './tracer.ts'
+import type { QueryHook, Tracer, TracerSettings } from './tracer.ts'
 
 // Imported only if traces are sent. Spans are created explicitly, because instrumentation that patches
 // libraries would have to be loaded first and would slow down all requests, including public reads.

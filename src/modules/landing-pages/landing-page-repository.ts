@@ -197,9 +197,9 @@ export async function deletePage (
   return page?.publicId ?? null
 }
 
-/** A condition of Prisma: a page has one of these tags. */
+/** A condition of Prisma: a page has one of these tags. No page has the empty one; an empty OR would be true. */
 const isNamedBy = (tags: readonly string[]) => ({
-  OR: tags.map((tag) => {
+  OR: ['', ...tags].map((tag) => {
     const [contentHash = '', version] = tag.split('.')
     return tag === '*' ? {} : { contentHash, ...version !== undefined && { version: BigInt(version) } }
   })

@@ -214,40 +214,18 @@ function clientConfig (
  * reader is waiting. A slow reader never causes a timeout. Destroying the stream closes the connection.
  */
 export function withIdleTimeout (body: Readable, idleMs: number): Readable {
-  let timer: NodeJS.Timeout | undefined
-  const fail = (error: Error) => stream.destroy(error)
-  const restartTimer = () => {
-    clearTimeout(timer)
-    timer = setTimeout(() => fail(new Error('The object storage stopped sending a file')), idleMs)
+  async function* read (): AsyncGenerator<Uint8Array> {
+    for (const chunks = body.iterator() as AsyncIterator<Uint8Array>;;) {
+      const timer = setTimeout(() => {
+        body.destroy(new Error('The object storage stopped sending a file'))
+      }, idleMs)
+      const { done, value } = await chunks.next().finally(() => clearTimeout(timer))
+      if (done === true) return
+      yield value
+    }
   }
-  const stream = new Readable({
-    highWaterMark: 64 * 1024,
-    read () {
-      restartTimer()
-      body.resume()
-    },
-    destroy (error, done) {
-      clearTimeout(timer)
-      body.destroy()
-      done(error)
-    }
-  })
-  body.on('data', (chunk: Uint8Array) => {
-    if (stream.push(chunk)) return restartTimer()
-    clearTimeout(timer)
-    body.pause()
-  })
-  body.on('end', () => {
-    clearTimeout(timer)
-    stream.push(null)
-  })
-  body.on('error', fail)
-  body.on('close', () => {
-    if (!body.readableEnded) {
-      fail(new Error('The object storage closed the connection before the end of a file'))
-    }
-  })
-  stream.on('error', () => {}) // the stream may fail before it is read
-  body.pause()
+  body.on('error', () => {}) // read() throws it
+  const stream = Readable.from(read(), { objectMode: false, highWaterMark: 64 * 1024 })
+  stream.once('close', () => body.destroy()).on('error', () => {}) // it may fail before it is read
   return stream
 }

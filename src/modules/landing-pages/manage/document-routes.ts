@@ -3,13 +3,11 @@ import { sendWithoutBody } from '../../../http/responses.ts'
 import { errors, IdParams, nothing, ReadConditions, response,
   WriteConditions } from '../../../http/schemas.ts'
 import { parseBareDocument } from '../document.ts'
-import { documentValidators, writeConditions } from '../etag.ts'
-import { replacePage } from '../landing-page-repository.ts'
+import { documentValidators } from '../etag.ts'
 import { Document, DOCUMENT, tags } from '../schemas.ts'
 import { patchRoutes } from './patch-routes.ts'
 import { sendUnlessKnown } from './record.ts'
-import { createMismatchError, documentOfOwner, findOwnPage, ownPage,
-  writeAndPublish } from './write-checks.ts'
+import { documentOfOwner, findOwnPage, replaceDocument } from './write-checks.ts'
 
 const getDocumentSchema = {
   operationId: 'getDocument',
@@ -58,13 +56,8 @@ export const documentRoutes: FastifyPluginAsyncTypebox = async (app) => {
     bodyLimit: maxBytes,
     attachValidation: true
   }, async (request, reply) => {
-    const { id } = ownPage(request)
     const document = await documentOfOwner(request, maxBytes, database) as string // required by the schema
-    const page = await writeAndPublish(
-      app,
-      async () => await replacePage(database, request.caller, id, document, writeConditions(request.headers))
-    )
-    if (page === null) throw await createMismatchError(database, request, documentValidators)
+    const page = await replaceDocument(app, request, document, documentValidators)
     return sendWithoutBody(reply.code(204).header('etag', documentValidators(page).etag))
   })
 }

@@ -6,12 +6,12 @@ import { entityTag } from '../../../http/content-encoding.ts'
 import { idAsNumber, nextLink, numberAsId, pageOf, PageQuery } from '../../../http/pagination.ts'
 import { errors, IdParams, MALFORMED_JSON, nothing, ReadConditions, response,
   WriteConditions } from '../../../http/schemas.ts'
-import { recordValidators, writeConditions } from '../etag.ts'
-import { findPage, replacePage } from '../landing-page-repository.ts'
+import { recordValidators } from '../etag.ts'
+import { findPage } from '../landing-page-repository.ts'
 import { findRevision, listRevisions, type Revision } from '../revision-repository.ts'
 import { Document, LandingPage, tags } from '../schemas.ts'
 import { sendRecord, sendUnlessKnown } from './record.ts'
-import { createMismatchError, ownPage, writeAndPublish } from './write-checks.ts'
+import { ownPage, replaceDocument } from './write-checks.ts'
 
 const RevisionRecord = Type.Object({
   version: Type.Integer({ minimum: 1 }),
@@ -111,13 +111,10 @@ export const revisionRoutes: FastifyPluginAsyncTypebox = async (app) => {
     const version = versionOf(request)
     const revision = await findRevision(database, userId, id, version)
     if (revision === null) throw new NotFoundError()
-    const conditions = writeConditions(request.headers)
-    const page = await writeAndPublish(
-      app,
-      async () => await replacePage(database, request.caller, id, revision.document, conditions, version)
+    return sendRecord(
+      reply,
+      await replaceDocument(app, request, revision.document, recordValidators, version)
     )
-    if (page === null) throw await createMismatchError(database, request, recordValidators)
-    return sendRecord(reply, page)
   })
 }
 

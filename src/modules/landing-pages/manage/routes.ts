@@ -8,7 +8,7 @@ import { sendWithoutBody } from '../../../http/responses.ts'
 import { addNextLink, createListQueue, sortedPageOf } from '../../../http/sorted-lists.ts'
 import { parseDocumentBody } from '../document.ts'
 import { recordValidators, writeConditions } from '../etag.ts'
-import { createPage, deletePage, replacePage, type LandingPage } from '../landing-page-repository.ts'
+import { createPage, deletePage, type LandingPage } from '../landing-page-repository.ts'
 import { listPages } from '../list-repository.ts'
 import { createSchema, deleteSchema, getSchema, listSchema, updateSchema } from '../schemas.ts'
 import { documentRoutes } from './document-routes.ts'
@@ -16,7 +16,7 @@ import { readCountRoutes } from './read-count-routes.ts'
 import { recordJson, sendJson, sendRecord, sendUnlessKnown } from './record.ts'
 import { revisionRoutes } from './revision-routes.ts'
 import { summaryRoutes } from './summary-routes.ts'
-import { checkedDocument, createMismatchError, documentOfOwner, findOwnPage, ownPage,
+import { checkedDocument, createMismatchError, documentOfOwner, findOwnPage, ownPage, replaceDocument,
   writeAndPublish } from './write-checks.ts'
 
 /** Bytes allowed in addition to the document: the enclosing object, other fields and white space. */
@@ -83,16 +83,12 @@ function addUpdateRoute (app: App): void {
     preValidation: allowNoBody,
     attachValidation: true
   }, async (request, reply) => {
-    const { id } = ownPage(request)
     const document = await documentOfOwner(request, maxBytes, app.database)
-    if (document === undefined) return sendRecord(reply, await findUnchanged(app.database, request))
-    const page = await writeAndPublish(
-      app,
-      async () =>
-        await replacePage(app.database, request.caller, id, document, writeConditions(request.headers))
+    return sendRecord(
+      reply,
+      document === undefined ? await findUnchanged(app.database, request)
+        : await replaceDocument(app, request, document, recordValidators)
     )
-    if (page === null) throw await createMismatchError(app.database, request, recordValidators)
-    return sendRecord(reply, page)
   })
 }
 

@@ -4,7 +4,8 @@ import { InvalidError, NotFoundError, PreconditionFailedError, TooLargeError } f
 import { failedPrecondition, type Validators } from '../../../http/conditional-requests.ts'
 import { clock } from '../../../infra/system/clock.ts'
 import { MAX_DEPTH } from '../document.ts'
-import { findPage, type LandingPage } from '../landing-page-repository.ts'
+import { writeConditions } from '../etag.ts'
+import { findPage, replacePage, type LandingPage } from '../landing-page-repository.ts'
 import { documentVersion } from '../public/cached-document.ts'
 
 /** A page in a request: its id, and the caller, who has to be the owner. */
@@ -85,6 +86,32 @@ export async function createMismatchError (
   const failed = failedPrecondition(request, validators) ??
     PRECONDITIONS.find((name) => request.headers[name.toLowerCase()] !== undefined)
   return failed === undefined ? new NotFoundError() : new PreconditionFailedError(failed, validators.etag)
+}
+
+/**
+ * Replaces the document of the page that a request names, under the conditions of the request, and publishes
+ * it.
+ *
+ * @param validatorsOf returns the validators of the representation that the URL names
+ * @param restoredFrom the version that the document is from, if it is restored
+ * @throws {NotFoundError} 404
+ * @throws {PreconditionFailedError} 412
+ */
+export async function replaceDocument (
+  app: FastifyInstance,
+  request: FastifyRequest,
+  document: string,
+  validatorsOf: (page: LandingPage) => Validators,
+  restoredFrom?: bigint
+): Promise<LandingPage> {
+  const { id } = ownPage(request)
+  const conditions = writeConditions(request.headers)
+  const page = await writeAndPublish(
+    app,
+    async () => await replacePage(app.database, request.caller, id, document, conditions, restoredFrom)
+  )
+  if (page === null) throw await createMismatchError(app.database, request, validatorsOf)
+  return page
 }
 
 /**
