@@ -123,7 +123,6 @@ export const FILE_SETTINGS: readonly string[] = Object.entries(Settings.properti
   .filter(([, { secret }]) => secret === true)
   .map(([name]) => fileSetting(name))
 
-/** Checks the entries of settings that are lists. */
 function checkLists (
   config: Static<typeof Settings>,
   collectorHeaders: Record<string, string>,

@@ -134,7 +134,6 @@ export const UnsupportedMediaTypeError = define(415, 'UNSUPPORTED_MEDIA_TYPE', '
 export const EncodedBodyError = define(415, 'ENCODED_BODY', 'Content-Encoding is not supported in requests')
 export const DiskFullError = define(507, 'DISK_FULL', 'There is no storage space left for uploads')
 
-/** The JSON body of an error response. */
 export const formatErrorBody = (messages: readonly string[]): string => JSON.stringify({ errors: messages })
 
 /** The message of a 429 response. */

@@ -31,9 +31,7 @@ export const showInvisibleCharacters = (text: string): string =>
       : `<U+${code.toString(16).toUpperCase().padStart(4, '0')}>`
   })
 
-/** How a list is printed. */
 export interface ListFormat<Entry> {
-  /** Whether it is printed as JSON. */
   readonly json: boolean
   /** What is printed instead of an empty table. */
   readonly empty: string

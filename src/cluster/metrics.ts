@@ -10,7 +10,6 @@ export class ClusterMetrics {
   readonly #workers: ReadonlySet<WorkerProcess>
   readonly #own = new Registry()
   readonly #restarts: Counter
-  /** The last metrics of each worker. */
   readonly #last = new Map<WorkerProcess, MetricsJson>()
   /** The counters and histograms of workers that ended, added up. */
   #ended: MetricsJson = []

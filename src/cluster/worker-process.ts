@@ -28,7 +28,6 @@ export class WorkerProcess {
   #isListening = false
   #reason: string | undefined
 
-  /** @param start the message that starts the worker */
   constructor (start: Extract<PrimaryMessage, { type: 'start' }>) {
     cluster.setupPrimary({
       exec: fileURLToPath(new URL(`./worker${extname(import.meta.url)}`, import.meta.url)),

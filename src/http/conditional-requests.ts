@@ -136,7 +136,6 @@ function inOneFormat (text: string): string {
 
 // Range and If-Range (RFC 9110, section 14).
 
-/** Positions of the first and the last byte. */
 export interface ByteRange {
   readonly first: number
   readonly last: number

@@ -89,6 +89,5 @@ export function idAsNumber (id: string): bigint {
 export const cursorOf = (id: string, more = ''): string =>
   Buffer.concat([Buffer.from(id.replaceAll('-', ''), 'hex'), Buffer.from(more)]).toString('base64url')
 
-/** Returns the id at the start of a cursor. */
 export const idOf = (cursor: Buffer): string =>
   cursor.toString('hex', 0, 16).replace(/^(.{8})(.{4})(.{4})(.{4})/, '$1-$2-$3-$4-')

@@ -30,7 +30,6 @@ export const ReadConditions = Type.Object({
   'if-unmodified-since': condition('Answer 412 if there was a change since this date')
 })
 
-/** The conditional headers of a write. */
 export const WriteConditions = Type.Object({
   'if-match': condition('Write only if the current ETag is one of these'),
   'if-none-match': condition('Write only if the current ETag is none of these'),
@@ -264,10 +263,8 @@ export function describeCommonErrors (scope: FastifyInstance, statuses: readonly
 
 type RouteSchema = FastifySchema & { readonly response?: object }
 
-/** The message of a 400 for a malformed JSON body. */
 export const MALFORMED_JSON = { 400: 'Request body is not valid JSON (line 1, column 13)' } as const
 
-/** The message of a 422 for an invalid `limit`. */
 export const BAD_PAGE = { 422: 'Limit must be a whole number from 1 to 100' } as const
 
 /** The message of a 422 for a query parameter, on a route without any. */

@@ -79,7 +79,6 @@ export function sortedPageOf<S extends Sort> (
 export const valueOf = ({ sort, after }: SortedPage, of: Sort): string =>
   sort === of ? after.value : SORTS[of].first
 
-/** The cursor after a record. */
 export const cursorAfter = (sort: Sort, id: string, value: string): string =>
   cursorOf(id, sort === 'created' ? '' : `${sort} ${value}`)
 

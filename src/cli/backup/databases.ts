@@ -20,7 +20,6 @@ export interface LiveDatabase {
   readonly kind: DatabaseKind
   /** Copies a consistent state of the database into a backup. */
   copyTo(backup: string, signal?: AbortSignal): Promise<void>
-  /** Reads the rows of the assets from the database itself. */
   readRows(signal?: AbortSignal): Promise<AssetRows>
   /** Returns the id that the uploads of the database have. */
   readId(signal?: AbortSignal): Promise<string>

@@ -13,7 +13,6 @@ export interface Uploads {
   readonly lastError: () => string
 }
 
-/** The uploads in a folder of a backup. */
 export function openBackupUploads (folder: string): Uploads {
   const log = new ReasonLog()
   return { store: new DiskStore(folder, log), lastError: () => log.reason }

@@ -9,7 +9,6 @@ const FREE_MS = 1000
 const MAX_KNOWN_KEYS = 10_000
 
 interface FairQueueOptions {
-  /** Tasks that may wait. */
   readonly maxWaiting: number
   /** Creates the error for a task that loses its place. */
   readonly createRefusal: () => Error
@@ -108,7 +107,6 @@ export class FairQueue<Key extends string | number> {
   }
 }
 
-/** Returns the first item with the lowest value. */
 function minBy<Item> (items: readonly Item[], valueOf: (item: Item) => number): Item | undefined {
   let [lowest] = items
   for (const item of items) if (valueOf(item) < valueOf(lowest as Item)) lowest = item

@@ -8,7 +8,6 @@ import { DatabaseUnavailableError, isServerFault } from './unavailable.ts'
 
 export interface PoolSettings {
   connection: Connection
-  /** Maximum number of connections. */
   max: number
   /** Time limit of a statement, including the wait for a connection, in milliseconds. */
   timeoutMs: number

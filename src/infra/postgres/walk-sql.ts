@@ -4,7 +4,6 @@
 /** Rows that a statement may look at. */
 const SCAN_LIMIT = 20_000
 
-/** A row of a list. */
 export interface WalkedRow {
   readonly id: string
   /** Whether it belongs to the list. If not, it is the last one that was looked at. */

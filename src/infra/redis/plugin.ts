@@ -33,7 +33,6 @@ export default fp<{ url: string | undefined } & RedisClientOptions>(async (app, 
   else app.decorate('redis', client.commands as FastifyRedis)
 }, { name: 'redis', dependencies: ['metrics', 'tracing'] })
 
-/** Returns a hook that measures the duration of commands. */
 function measureCommands (registry: Registry): QueryHook {
   const seconds = new Histogram({
     name: 'landfall_redis_command_duration_seconds',
@@ -47,7 +46,6 @@ function measureCommands (registry: Registry): QueryHook {
   }
 }
 
-/** Adds metrics of the state of the client. */
 function measureClient (registry: Registry, client: RedisClient): void {
   addMetrics(registry, {
     landfall_limits_shared: [

@@ -41,7 +41,6 @@ export async function copyRegularFile (from: string, to: string): Promise<number
   }
 }
 
-/** Syncs everything in a folder to the disk. */
 export async function syncTree (folder: string, signal?: AbortSignal): Promise<void> {
   const entries = await readdir(folder, { withFileTypes: true })
   // Several at once, so that the disk can write them together.

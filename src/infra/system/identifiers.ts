@@ -8,7 +8,6 @@ export const UUID = /^[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}$/i
 
 export const isUuid = (value: unknown): value is string => typeof value === 'string' && UUID.test(value)
 
-/** Whether a string has the form of a public id. */
 export const isPublicId = (value: string): boolean => /^[0-9A-Za-z]{22}$/.test(value)
 
 /**

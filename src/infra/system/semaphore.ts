@@ -1,7 +1,6 @@
 export interface SemaphoreOptions {
   /** Tasks that may run at the same time. */
   readonly maxRunning: number
-  /** Tasks that may wait. */
   readonly maxWaiting: number
   /** Tasks of one key that may wait; by default all of them. */
   readonly maxWaitingPerKey?: number

@@ -31,11 +31,9 @@ export function measureProcess (registry: Registry): void {
   })
 }
 
-/** Metric values by label value. */
 type LabelledValues = Readonly<Record<string, number>>
 
 interface MetricOptions {
-  /** The name of the label, if the values are labelled. */
   readonly label?: string
   /** How the values of several workers are combined. Default: their sum. */
   readonly aggregator?: 'min' | 'max'

@@ -17,7 +17,6 @@ export interface DeletionTools {
   readonly publish: (publicIds: readonly string[]) => Promise<void>
 }
 
-/** What was removed with an account. */
 export interface RemovedContent extends RemovedAssets {
   readonly pages: number
   /** Whether this call has removed the last of it, the row of the account. */

@@ -20,7 +20,6 @@ const RETRY_MS = 5000
 /** How long a request waits for the rest when the pages are hidden. */
 const MAX_WAIT_MS = 2000
 
-/** The deletions of accounts by this process. */
 export class AccountDeletions {
   readonly counts = { begun: 0, finished: 0, failed: 0 }
   /** How many unfinished deletions this process found when it last looked. */

@@ -200,7 +200,6 @@ export async function sessionOf (
   return session
 }
 
-/** Returns the caller of a session. */
 function callerOfSession (
   { database }: FastifyInstance,
   request: FastifyRequest,

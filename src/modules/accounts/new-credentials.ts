@@ -86,10 +86,8 @@ function comparePassword (
 const compareWithEmail = (password: string, email: string): string[] =>
   email !== '' && normalizeEmail(password) === email ? ["Password can't be the same as the email"] : []
 
-/** Whether a body that may have any shape has a `user` object. */
 export const hasUser = (body: unknown): boolean => isFields(body) && isFields(body.user)
 
-/** Returns the `user` of a body that may have any shape. */
 const userIn = (body: unknown): Fields => fieldsOf(fieldsOf(body).user)
 
 /** Returns the fields of a body that may have any shape. */

@@ -6,7 +6,6 @@ import { secondsLeft } from '../rate-limit/index.ts'
 
 const MINUTE_MS = 60_000
 
-/** Limits of requests per client address and minute. */
 type RequestLimit = 'sign_up' | 'refresh' | 'password_reset'
 
 /** The counter of a client address, by limit. */

@@ -47,7 +47,6 @@ export const NewPassword = Type.Object({ password: newPassword })
 /** The message of a 429 for wrong passwords. */
 export const TOO_MANY_FAILURES = { 429: 'Too many failed sign-ins, try again in 34 seconds' } as const
 
-/** The fields of a new password. */
 export const newPasswordFields = {
   password: newPassword,
   password_confirmation: Type.String({

@@ -34,7 +34,6 @@ const CREATE = statement<Asset>(`
   FROM (${ownerSql(':userId::integer')}) owner
   RETURNING ${COLUMNS}`)
 
-/** What lists of assets are sorted by. */
 export const ASSET_SORTS = {
   created: 'newest first',
   filename: 'by name, A to Z',
@@ -254,7 +253,6 @@ export async function listAssetsOf (
   return await database.run(LIST_OF_USER, { userId, after, limit })
 }
 
-/** Deletes the rows of assets. */
 export async function deleteAssets (database: StatementRunner, ids: readonly string[]): Promise<void> {
   await database.run(DELETE, { ids, storageKeys: [] })
 }

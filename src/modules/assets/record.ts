@@ -6,7 +6,6 @@ import type { AssetRecord, AssetWithReferences } from './schemas.ts'
 import { variantName } from './storage/storage-key.ts'
 import { variantsOf, type VariantSettings } from './variants/variant.ts'
 
-/** The settings of the URLs in a record. */
 export interface RecordSettings extends VariantSettings {
   /** The base URL of the files. */
   readonly urls: string

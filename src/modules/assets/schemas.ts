@@ -170,7 +170,6 @@ const FileParams = Type.Object({
 const CORS: readonly ResponseHeader[] = ['Access-Control-Allow-Origin', 'Access-Control-Expose-Headers']
 const FILE: readonly ResponseHeader[] = [...CORS, 'ETag', 'Last-Modified', 'Accept-Ranges']
 
-/** A response with the bytes of a file of any type. */
 const bytes = (meaning: string, ...headers: ResponseHeader[]) => ({
   ...nothing(meaning, ...FILE, 'Content-Disposition', ...headers),
   type: undefined,

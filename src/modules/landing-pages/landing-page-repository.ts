@@ -197,7 +197,7 @@ export async function deletePage (
   return page?.publicId ?? null
 }
 
-/** A condition of Prisma: a page has one of these tags. No page has the empty one; an empty OR would be true. */
+/** A condition of Prisma: a page has one of these tags. None has the empty one; an empty OR would be true. */
 const isNamedBy = (tags: readonly string[]) => ({
   OR: ['', ...tags].map((tag) => {
     const [contentHash = '', version] = tag.split('.')

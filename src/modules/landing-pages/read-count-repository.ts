@@ -21,7 +21,6 @@ export interface ReadReport {
   readonly notModified: readonly number[]
 }
 
-/** The reads of a page in an hour or on a day. */
 export type ReadCount = Pick<LandingPageReadsHourly, 'at' | 'reads' | 'notModified'>
 
 /** Hours or days (UTC), from the first to the last one. */

@@ -16,13 +16,11 @@ export interface Revision {
   readonly restoredFrom: bigint | null
 }
 
-/** The document of a version. */
 export type RevisionDocument = Pick<LandingPageRevision, 'document' | 'contentHash' | 'createdAt'>
 
 /** Greater than every version. A list without a cursor begins here. */
 const NEWEST = 2n ** 63n - 1n
 
-/** A page of an owner. */
 const OWN_PAGE = 'landing_pages WHERE id = :pageId::uuid AND user_id = :userId::integer'
 
 /** Of the current version in landing_pages. A version that an older release wrote is the owner's. */

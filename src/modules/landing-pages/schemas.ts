@@ -51,7 +51,6 @@ const PublicParams = Type.Object({
   public_id: Type.String({ description: 'The `public_id` of the page', examples: [PUBLIC_ID] })
 })
 
-/** Headers of all public responses. */
 const CORS: readonly ResponseHeader[] = ['Access-Control-Allow-Origin', 'Access-Control-Expose-Headers']
 /** Headers of responses to requests that the rate limit has counted. */
 const COUNTED: readonly ResponseHeader[] = [...CORS, 'RateLimit', 'RateLimit-Policy']

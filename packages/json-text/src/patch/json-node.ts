@@ -230,7 +230,6 @@ export class JsonNode {
     else items.set(key, item)
   }
 
-  /** The original members or elements. */
   get #originals (): readonly (JsonMember | Place)[] {
     const place = this.#place
     return place.type === 'object' ? place.members : place.type === 'array' ? place.elements : []

@@ -91,7 +91,6 @@ export async function createKey (
   return created?.id === null ? 'too many' : created
 }
 
-/** Whether a user has MAX_KEYS keys that have not expired. */
 export async function hasMaxKeys (database: Database, userId: number): Promise<boolean> {
   const OR = [{ expiresAt: null }, { expiresAt: { gt: new Date() } }]
   return await database.apiKey.count({ where: { userId, OR } }) >= MAX_KEYS
@@ -107,7 +106,6 @@ export async function listKeys (database: Database, userId: number, page: Page):
   })
 }
 
-/** Finds a key of a user. */
 export async function findOwnKey (
   database: Database,
   userId: number,

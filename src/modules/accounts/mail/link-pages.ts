@@ -9,10 +9,8 @@ export const LINK_PAGES: Readonly<Record<LinkKind, string>> = {
   email_confirmation: '/account/confirm-email'
 }
 
-/** Whether a mail carries a link. */
 export const isLinkKind = (kind: MailKind): kind is LinkKind => Object.hasOwn(LINK_PAGES, kind)
 
-/** Returns the link that carries a token. */
 export const linkTo = (baseUrl: string, kind: LinkKind, token: string): string =>
   `${baseUrl}${LINK_PAGES[kind]}#token=${token}`
 

@@ -90,7 +90,6 @@ export async function postponeMail (
   await database.mail.updateMany({ where: { id, attempts }, data: { dueAt } })
 }
 
-/** Measures the queue. */
 export async function measureQueue (database: Database): Promise<QueueSize> {
   const waiting = await database.mail.count()
   const oldest = await database.mail.findFirst({ orderBy: { createdAt: 'asc' }, select: { createdAt: true } })

@@ -13,7 +13,6 @@ export interface MailContext {
   /** The public address of the service. */
   readonly baseUrl: string
   readonly recipient: string
-  /** The link of a mail with a link. */
   readonly link?: string | undefined
   readonly details?: unknown
 }

@@ -77,7 +77,6 @@ class AttemptQueue {
     })
   }
 
-  /** Refuses all waiting attempts with a 429. */
   refuseWaiting (): void {
     this.#turns.refuseWaiting(this.createRefusal())
   }

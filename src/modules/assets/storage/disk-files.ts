@@ -75,7 +75,6 @@ export async function readAt (file: FileHandle, position: number, length: number
   return buffer.subarray(0, bytesRead)
 }
 
-/** Writes all bytes at a position. */
 export async function writeAt (file: FileHandle, bytes: Uint8Array, position: number): Promise<void> {
   for (let written = 0; written < bytes.byteLength;) {
     written += (await file.write(bytes, written, bytes.byteLength - written, position + written)).bytesWritten

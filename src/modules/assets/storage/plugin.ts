@@ -14,7 +14,6 @@ declare module 'fastify' {
 
 const OTHERS_CAN_LIST = 0o004
 
-/** The settings that select the storage of uploads. */
 export type StorePlace = Pick<Config, 'UPLOADS_DIR'> & Partial<S3Settings>
 
 /** Creates the store that the settings select. Call its `prepare` before its first use. */

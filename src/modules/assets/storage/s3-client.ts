@@ -141,7 +141,6 @@ export class Bucket {
   }
 }
 
-/** Returns the HTTP status, the code and the message of an error of the SDK. */
 export function reasonOf (error: unknown): { status: number | undefined, code: string, message: string } {
   const { name = 'Error', Code, message = '', $metadata } = error as SdkError
   const status = $metadata?.httpStatusCode

@@ -55,7 +55,6 @@ const DOWNLOAD_TYPES: Readonly<Record<string, string>> = {
   'application/vnd.openxmlformats-officedocument.presentationml.presentation': 'pptx'
 }
 
-/** Extension by type. */
 export const EXTENSIONS: Readonly<Record<string, string>> = { ...INLINE_TYPES, ...DOWNLOAD_TYPES }
 const TYPE_OF_EXTENSION: ReadonlyMap<string, string> =
   new Map(Object.entries(EXTENSIONS).map(([type, extension]) => [extension, type]))

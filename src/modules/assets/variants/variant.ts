@@ -11,7 +11,6 @@ export interface Variant extends VariantName {
 /** What decides which variants a file has. */
 export type Original = Pick<Asset, 'storageKey' | 'contentType' | 'width' | 'height' | 'noVariantsReason'>
 
-/** The settings of variants. */
 export interface VariantSettings {
   /** In pixels; empty if variants are turned off. */
   readonly IMAGE_WIDTHS: readonly number[]

@@ -11,7 +11,6 @@ export const recordJson = (page: LandingPage): string =>
   `"created_at":"${page.createdAt.toISOString()}","updated_at":"${page.updatedAt.toISOString()}",` +
   `"version":${page.version}}`
 
-/** Sends the record of a page with its ETag. */
 export const sendRecord = (reply: FastifyReply, page: LandingPage): FastifyReply =>
   sendJson(reply.header('etag', recordValidators(page).etag), recordJson(page))
 

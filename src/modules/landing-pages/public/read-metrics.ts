@@ -93,7 +93,6 @@ function leaseMetrics (registry: Registry, tiers: readonly Tier[]): void {
   })
 }
 
-/** Registers the metrics of the document cache. */
 export function documentMetrics (registry: Registry, documents: DocumentCache, maxBytes: number): void {
   addMetrics(registry, {
     landfall_document_cache_entries: ['Documents in memory', () => documents.usage.entries],
