@@ -1,7 +1,7 @@
 import { Type } from '@sinclair/typebox'
 import type { FastifyPluginAsyncTypebox } from '@fastify/type-provider-typebox'
 import { auditRequest } from '../../http/audit.ts'
-import { bearer, BODY_ERRORS, errors, MALFORMED_JSON, NO_PARAMETERS, response } from '../../http/schemas.ts'
+import { errors, response } from '../../http/schemas.ts'
 import { isPreviewUrl, previewUrl } from '../../setting-types.ts'
 
 const AccountSettings = Type.Object({
@@ -24,11 +24,7 @@ const getSettingsSchema = {
   tags: ['Accounts'],
   summary: "Read the settings of the caller's account",
   description: 'The setting `PREVIEW_URL` of the service, for accounts without an own address, is not shown.',
-  security: bearer,
-  response: {
-    200: response(AccountSettings, 'The settings'),
-    ...errors([400, 401, 422, 500, 503], [], NO_PARAMETERS)
-  }
+  response: { 200: response(AccountSettings, 'The settings') }
 }
 
 const putSettingsSchema = {
@@ -36,14 +32,10 @@ const putSettingsSchema = {
   tags: ['Accounts'],
   summary: "Replace the settings of the caller's account",
   description: 'The last of two requests at once wins.',
-  security: bearer,
   body: AccountSettings,
   response: {
     200: response(AccountSettings, 'The settings'),
-    ...errors([...BODY_ERRORS, 401, 422, 500, 503], [], {
-      ...MALFORMED_JSON,
-      422: `Preview url must be ${previewUrl.expects}`
-    })
+    ...errors([422], [], { 422: `Preview url must be ${previewUrl.expects}` })
   }
 }
 
