@@ -4,7 +4,7 @@ import { tmpdir } from 'node:os'
 import { join } from 'node:path'
 import { PGlite } from '@electric-sql/pglite'
 import { applyMigrations } from '../src/infra/postgres/migrate.ts'
-import { readMigrations } from '../src/infra/postgres/migration-files.ts'
+import { readMigrations } from '../src/infra/postgres/migration-repository.ts'
 import { servePostgresWire } from '../src/infra/pglite/postgres-wire-server.ts'
 import { NO_FILTERS, withSchemaEngine } from './schema-engine.ts'
 

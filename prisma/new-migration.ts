@@ -1,5 +1,5 @@
 import { newMigration } from './migrations.ts'
-import { MIGRATIONS } from '../src/infra/postgres/migration-files.ts'
+import { MIGRATIONS } from '../src/infra/postgres/migration-repository.ts'
 
 // npm run db:migration -- NAME: writes a migration with the changes of schema.prisma.
 

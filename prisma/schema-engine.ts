@@ -6,7 +6,7 @@ import { bindMigrationAwareSqlAdapterFactory, ColumnTypeEnum,
 import * as engineBindings from '@prisma/schema-engine-wasm/schema_engine_bg'
 import pg from 'pg'
 import { connectionOptions, schemaOf, type Connection } from '../src/infra/postgres/connection.ts'
-import type { Migration } from '../src/infra/postgres/migration-files.ts'
+import type { Migration } from '../src/infra/postgres/migration-repository.ts'
 
 // Prisma's schema engine, compiled to WebAssembly: the engine of `prisma migrate`, but without a binary to
 // download. `npm run db:migration` and the tests use it, but the service doesn't.

@@ -25,7 +25,7 @@ import clientAddress from './http/client-address.ts'
 import errorHandler, { sendFrameworkError } from './http/error-handler.ts'
 import routeLookup, { notFound } from './http/route-lookup.ts'
 import nodeInternals from './http/hardening/node-internals.ts'
-import unroutedRequests, { answerUnreadableRequest } from './http/hardening/unrouted-requests.ts'
+import unroutedRequests, { refuseUnreadableRequest } from './http/hardening/unrouted-requests.ts'
 import { limitBodyMemory } from './http/hardening/body-memory.ts'
 import health from './http/health.ts'
 import { lingeringClose } from './http/hardening/lingering-close.ts'
@@ -111,7 +111,7 @@ function createInstance (config: Config, logger: FastifyBaseLogger | undefined) 
       connectionsCheckingInterval: Math.min(MAX_CHECK_INTERVAL_MS, config.HEADERS_TIMEOUT_MS)
     },
     frameworkErrors: sendFrameworkError,
-    clientErrorHandler: answerUnreadableRequest
+    clientErrorHandler: refuseUnreadableRequest
   }).withTypeProvider<TypeBoxTypeProvider>()
   // Node drops the headers beyond. One too many is enough for head-check.ts to refuse the request.
   app.server.maxHeadersCount = MAX_HEADERS + 1

@@ -6,6 +6,7 @@ import { InvalidError, RetryLaterError } from '../errors.ts'
 import { isDatabaseUnavailable } from '../infra/postgres/unavailable.ts'
 import { currentResponse } from './hardening/node-internals.ts'
 import { onResponseEnd } from './responses.ts'
+import { audit, type AuditEvent, type AuditFields } from '../infra/telemetry/audit.ts'
 
 // The access log: one line per request, written when the response is sent or the client disconnects, and one
 // line with the reason of each failure. `reqId` is the X-Request-Id of the response.
@@ -89,12 +90,12 @@ export interface RawResponse {
  *
  * @returns the request id to send as X-Request-Id
  */
-export function logRawResponse (log: FastifyBaseLogger, socket: Socket, answer: RawResponse): string {
+export function logRawResponse (log: FastifyBaseLogger, socket: Socket, refusal: RawResponse): string {
   const response = currentResponse(socket)
   const request = response === undefined ? undefined : unfinished.get(response)
-  if (request === undefined) log.info({ ...answer, address: socket.remoteAddress }, 'answered')
-  else if (response?.headersSent === false) request.end('answered', answer.status)
-  return request?.id ?? answer.reqId
+  if (request === undefined) log.info({ ...refusal, address: socket.remoteAddress }, 'answered')
+  else if (response?.headersSent === false) request.end('answered', refusal.status)
+  return request?.id ?? refusal.reqId
 }
 
 const logsDebug = ({ level }: FastifyBaseLogger): boolean => level === 'debug' || level === 'trace'
@@ -189,3 +190,12 @@ export default fp(async (app) => {
   app.decorate('logRequest', logRequest)
   app.decorate('logFailure', logFailure)
 }, { name: 'access-log', dependencies: ['client-address'] })
+
+/** Writes a line of the audit trail with the id and the client address of a request. */
+export function auditRequest (request: FastifyRequest, event: AuditEvent, fields: AuditFields): void {
+  audit(request.log, event, {
+    address: request.server.addressOf(request).full,
+    key: request.keyId,
+    ...fields
+  })
+}

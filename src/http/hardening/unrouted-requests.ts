@@ -32,7 +32,7 @@ const MAX_REQUEST_LINE = 8 * 1024
 const REQUEST_LINE = /^[\w!#$%&'*+.^`|~-]+ \S+ HTTP\/1\.[01]$/
 
 /** Fastify's `clientErrorHandler`, for messages that the HTTP parser rejects. There is no request object. */
-export function answerUnreadableRequest (
+export function refuseUnreadableRequest (
   this: FastifyInstance,
   error: ParserError,
   socket: Socket
@@ -67,30 +67,30 @@ export default fp(async (app) => {
 
   app.server.on('checkExpectation', (request: IncomingMessage, response: ServerResponse) => {
     beginAlone(request, response, () => {
-      const answer = { reqId: requestId(request), method: request.method, status: 417 }
-      app.log.info({ ...answer, address: request.socket.remoteAddress }, 'answered')
-      const { headers, body } = errorResponse(417, answer.reqId)
+      const refusal = { reqId: requestId(request), method: request.method, status: 417 }
+      app.log.info({ ...refusal, address: request.socket.remoteAddress }, 'answered')
+      const { headers, body } = errorResponse(417, refusal.reqId)
       response.writeHead(417, headers).end(body)
     })
   })
 }, { name: 'unrouted-requests' })
 
 /** Writes an error response to a connection and closes it. */
-function refuse (log: FastifyBaseLogger, socket: Socket, answer: RawResponse): void {
+function refuse (log: FastifyBaseLogger, socket: Socket, refusal: RawResponse): void {
   if (closeAfterCurrentResponse(socket)) return
-  const { headers, body } = errorResponse(answer.status, logRawResponse(log, socket, answer))
+  const { headers, body } = errorResponse(refusal.status, logRawResponse(log, socket, refusal))
   // An error must not be written into the middle of another response.
   if (!socket.writable || currentResponse(socket)?.headersSent === true) {
     socket.destroy()
     return
   }
   // Node adds neither of them here. No method is allowed at the target of a CONNECT.
-  Object.assign(headers, { date: new Date().toUTCString() }, answer.status === 405 && { allow: '' })
+  Object.assign(headers, { date: new Date().toUTCString() }, refusal.status === 405 && { allow: '' })
   const lines = Object.entries(headers).map(([name, value]) => `${name}: ${value}`)
   // Disconnects clients that don't read the response or keep sending.
   socket.setTimeout(END_TIMEOUT_MS, () => socket.destroy())
   socket.end(
-    [`HTTP/1.1 ${answer.status} ${STATUS_CODES[answer.status]}`, ...lines, '', body].join('\r\n'),
+    [`HTTP/1.1 ${refusal.status} ${STATUS_CODES[refusal.status]}`, ...lines, '', body].join('\r\n'),
     () => socket.destroySoon()
   )
 }

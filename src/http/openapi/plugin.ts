@@ -115,7 +115,7 @@ export const referenceRoutes: FastifyPluginAsync = async (app) => {
   )
 
   // @fastify/swagger-ui would generate the document for every request, in 2 ms, or in 30 ms as YAML.
-  const answerOnce: onRequestHookHandler = (request, reply, done) => {
+  const respondOnce: onRequestHookHandler = (request, reply, done) => {
     const { url } = request.routeOptions
     if (url === '/docs/yaml') return done(new NotFoundError())
     // With a query, @fastify/swagger-ui would write wrong URLs into the page.
@@ -140,7 +140,7 @@ export const referenceRoutes: FastifyPluginAsync = async (app) => {
       js: [{ filename: 'narrow.js', content: NARROW_SCRIPT }]
     },
     staticCSP: PAGE_POLICY,
-    uiHooks: { onRequest: answerOnce },
+    uiHooks: { onRequest: respondOnce },
     uiConfig: {
       layout: 'BaseLayout',
       deepLinking: true,

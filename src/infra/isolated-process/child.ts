@@ -118,15 +118,15 @@ export class Child {
   async exchange<Result, T> ({ kind, task, input, byteSize = 0, take }: Exchange<Result, T>): Promise<T> {
     const { stdin, stdout } = this.#process
     this.#hasTask = true
-    const answered = once(this.#process, 'message')
-    answered.catch(() => {})
+    const responded = once(this.#process, 'message')
+    responded.catch(() => {})
     const question: Question = { kind, task, byteSize }
     this.#process.send(question)
     for await (const chunk of input ?? []) {
       // A broken pipe is seen before the end of the process that broke it.
       if (!stdin.write(chunk)) await once(stdin, 'drain').catch(async () => await this.ended)
     }
-    const [response] = await answered as [Response]
+    const [response] = await responded as [Response]
     this.#hasTask = false
     if (take === undefined) return response.result as T
     return await take(response.result as Result, readExactly(stdout, response.byteSize))

@@ -2,8 +2,8 @@ import { randomUUID } from 'node:crypto'
 import { setTimeout as sleep } from 'node:timers/promises'
 import pg from 'pg'
 import { connectionOptions, messageOf, printableAddress, schemaOf, type Connection } from './connection.ts'
-import { checksumOf, indexOf, readMigrations, type Migration } from './migration-files.ts'
-import { CREATE_HISTORY, MigrationError, pendingMigrations } from './migration-repository.ts'
+import { checksumOf, indexOf, readMigrations, type Migration, CREATE_HISTORY, MigrationError,
+  pendingMigrations } from './migration-repository.ts'
 import { positional, type Statement, type StatementRunner, type Values } from './statement.ts'
 
 // Applies the migrations at start: docs/adr/0006-migrations-at-start.md.

@@ -1,7 +1,7 @@
 import { Type } from '@sinclair/typebox'
 import type { FastifyPluginAsyncTypebox } from '@fastify/type-provider-typebox'
 import { sendsMail } from '../../config.ts'
-import { auditRequest } from '../../http/audit.ts'
+import { auditRequest } from '../../http/access-log.ts'
 import { sendWithoutBody } from '../../http/responses.ts'
 import { errors, nothing } from '../../http/schemas.ts'
 import { beginDeletion } from './deletion-repository.ts'

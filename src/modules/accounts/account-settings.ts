@@ -1,6 +1,6 @@
 import { Type } from '@sinclair/typebox'
 import type { FastifyPluginAsyncTypebox } from '@fastify/type-provider-typebox'
-import { auditRequest } from '../../http/audit.ts'
+import { auditRequest } from '../../http/access-log.ts'
 import { errors, response } from '../../http/schemas.ts'
 import { isPreviewUrl, previewUrl } from '../../setting-types.ts'
 

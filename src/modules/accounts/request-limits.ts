@@ -1,6 +1,6 @@
 import type { FastifyInstance, onRequestAsyncHookHandler, onRequestHookHandler } from 'fastify'
 import { createTooManyRequestsError } from '../../errors.ts'
-import { auditRequest } from '../../http/audit.ts'
+import { auditRequest } from '../../http/access-log.ts'
 import { clock } from '../../infra/system/clock.ts'
 import { secondsLeft } from '../rate-limit/index.ts'
 

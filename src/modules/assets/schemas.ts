@@ -56,14 +56,14 @@ export const AssetRecord = Type.Object({
   created_at: Type.String({ format: 'date-time' })
 }, { title: 'Asset' })
 
-const AssetUse = Type.Object({
+const AssetReference = Type.Object({
   id: Type.String({ format: 'uuid', description: 'The `id` of the page' }),
   public_id: Type.String({ description: 'The `public_id` of the page', examples: ['4nJ8sQzR2bXw7kLmT0yHcV'] })
-}, { title: 'AssetUse' })
+}, { title: 'AssetReference' })
 
 export const AssetWithReferences = Type.Object({
   ...AssetRecord.properties,
-  used_by: Type.Array(AssetUse, {
+  used_by: Type.Array(AssetReference, {
     maxItems: MAX_REFERENCES,
     description:
       'The pages whose current documents contain the name of the file, or of a variant: the newest 100, ' +

@@ -197,11 +197,13 @@ export async function deletePage (
   return page?.publicId ?? null
 }
 
-/** A condition of Prisma: a page has one of these tags. None has the empty one; an empty OR would be true. */
+/** A condition of Prisma: a page has one of these tags. No page has an empty one. */
 const isNamedBy = (tags: readonly string[]) => ({
+  // Prisma ignores an empty OR, and empty objects in it.
   OR: ['', ...tags].map((tag) => {
+    if (tag === '*') return { contentHash: { not: '' } }
     const [contentHash = '', version] = tag.split('.')
-    return tag === '*' ? {} : { contentHash, ...version !== undefined && { version: BigInt(version) } }
+    return { contentHash, ...version !== undefined && { version: BigInt(version) } }
   })
 })
 

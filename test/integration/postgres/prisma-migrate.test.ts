@@ -8,7 +8,7 @@ import { migrationList, NO_FILTERS, withSchemaEngine } from '../../../prisma/sch
 import { servePostgresWire } from '../../../src/infra/pglite/postgres-wire-server.ts'
 import { connectionOptions, type Connection } from '../../../src/infra/postgres/connection.ts'
 import { applyMigrations } from '../../../src/infra/postgres/migrate.ts'
-import { readMigrations, type Migration } from '../../../src/infra/postgres/migration-files.ts'
+import { readMigrations, type Migration } from '../../../src/infra/postgres/migration-repository.ts'
 import { createDatabase, type Teardown } from '../../helpers/servers.ts'
 
 // The service writes the table `_prisma_migrations` exactly as Prisma's own engine does.

@@ -1,7 +1,7 @@
 import { readdir } from 'node:fs/promises'
 import t from 'tap'
 import { newMigration } from '../../../prisma/migrations.ts'
-import { MIGRATIONS } from '../../../src/infra/postgres/migration-files.ts'
+import { MIGRATIONS } from '../../../src/infra/postgres/migration-repository.ts'
 
 t.test('the migrations produce the schema of schema.prisma', async (t) => {
   const schema = new URL('../schema.prisma', MIGRATIONS)

@@ -5,7 +5,7 @@ import { pathToFileURL } from 'node:url'
 import t from 'tap'
 import { newMigration } from '../../../prisma/migrations.ts'
 import { applyMigrations } from '../../../src/infra/postgres/migrate.ts'
-import { readMigrations } from '../../../src/infra/postgres/migration-files.ts'
+import { readMigrations } from '../../../src/infra/postgres/migration-repository.ts'
 import { createDatabase, type Teardown } from '../../helpers/servers.ts'
 
 const HEAD =

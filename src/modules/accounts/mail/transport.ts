@@ -54,7 +54,7 @@ export function createTransport (
       subject,
       text,
       html,
-      // RFC 3834, and the header that Exchange knows: nobody wants answers of an automatic responder.
+      // RFC 3834, and the header that Exchange knows: nobody wants automatic responses.
       headers: { 'Auto-Submitted': 'auto-generated', 'X-Auto-Response-Suppress': 'OOF, AutoReply' },
       disableFileAccess: true,
       disableUrlAccess: true,

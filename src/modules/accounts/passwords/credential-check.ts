@@ -1,7 +1,7 @@
 import type { FastifyInstance, FastifyRequest } from 'fastify'
 import fp from 'fastify-plugin'
 import { InvalidError, UnauthorizedError } from '../../../errors.ts'
-import { auditRequest } from '../../../http/audit.ts'
+import { auditRequest } from '../../../http/access-log.ts'
 import type { Database } from '../../../infra/postgres/database.ts'
 import { isEmailAddress } from '../mail/email-addresses.ts'
 import type { Passwords } from './passwords.ts'

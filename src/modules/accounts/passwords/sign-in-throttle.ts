@@ -2,7 +2,7 @@ import { createHash } from 'node:crypto'
 import { setTimeout as sleep } from 'node:timers/promises'
 import type { FastifyInstance, FastifyRequest } from 'fastify'
 import { createTooManyRequestsError } from '../../../errors.ts'
-import { auditRequest } from '../../../http/audit.ts'
+import { auditRequest } from '../../../http/access-log.ts'
 import { clock } from '../../../infra/system/clock.ts'
 import { Semaphore } from '../../../infra/system/semaphore.ts'
 import { secondsLeft, type Counters } from '../../rate-limit/index.ts'
@@ -42,7 +42,7 @@ class AttemptQueue {
   running = 0
   /** The number of attempts that have ended since the queue was created. */
   finished = 0
-  readonly #turns = new Semaphore({
+  readonly #queue = new Semaphore({
     maxRunning: 1,
     maxWaiting: MAX_WAITING,
     createRefusal: () => this.createRefusal()
@@ -50,7 +50,7 @@ class AttemptQueue {
   #onFinish = (): void => {}
 
   get isIdle (): boolean {
-    return this.running === 0 && this.#turns.running === 0
+    return this.running === 0 && this.#queue.running === 0
   }
 
   /**
@@ -60,7 +60,7 @@ class AttemptQueue {
    * @throws {RetryLaterError} 429 when the queue is full or `refuseWaiting` was called
    */
   async whenFirst<T> (action: () => Promise<T>): Promise<T> {
-    return await this.#turns.run(action)
+    return await this.#queue.run(action)
   }
 
   /** Must be called after each attempt. A successful attempt must return its budget first. */
@@ -78,7 +78,7 @@ class AttemptQueue {
   }
 
   refuseWaiting (): void {
-    this.#turns.refuseWaiting(this.createRefusal())
+    this.#queue.refuseWaiting(this.createRefusal())
   }
 
   createRefusal (): Error {

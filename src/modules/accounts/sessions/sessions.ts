@@ -3,7 +3,7 @@ import type { FastifyInstance, FastifyRequest } from 'fastify'
 import type { Database } from '../../../infra/postgres/database.ts'
 import { sendsMail } from '../../../config.ts'
 import { InvalidRefreshTokenError } from '../../../errors.ts'
-import { auditRequest } from '../../../http/audit.ts'
+import { auditRequest } from '../../../http/access-log.ts'
 import { createToken, hashToken } from '../../../infra/system/identifiers.ts'
 import { clientOf } from '../authenticate.ts'
 import { createAccount, rotateToken, signOut, startSession, type Lifetimes, type Session,

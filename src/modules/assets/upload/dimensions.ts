@@ -1,7 +1,7 @@
 import { imageSize } from 'image-size'
 import type { Span } from '../storage/file-store.ts'
 import { heifDimensions } from './heif-dimensions.ts'
-import { EXIF_BYTES, isTurnedPng, isTurnedWebp, orient, webpExifPosition,
+import { EXIF_BYTES, isRotatedPng, isRotatedWebp, orient, webpExifPosition,
   type Dimensions } from './orientation.ts'
 
 /** The number of bytes that are searched, by type. This limits the cost of a hostile file. */
@@ -74,9 +74,9 @@ function dimensionsOf (bytes: Buffer, head: Uint8Array, contentType: string): Di
     case 'image/heif':
       return heifDimensions(bytes)
     case 'image/png':
-      return orient(imageSize(bytes), isTurnedPng(bytes))
+      return orient(imageSize(bytes), isRotatedPng(bytes))
     case 'image/webp':
-      return orient(imageSize(head.slice(0, HEADER_BYTES)), isTurnedWebp(bytes))
+      return orient(imageSize(head.slice(0, HEADER_BYTES)), isRotatedWebp(bytes))
     case 'image/tiff':
       return imageSize(smallTiff(head, bytes))
     default:

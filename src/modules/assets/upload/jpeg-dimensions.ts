@@ -1,4 +1,4 @@
-import { EXIF_PREFIX, isTurnedByExif, orient, type Dimensions } from './orientation.ts'
+import { EXIF_PREFIX, isRotatedByExif, orient, type Dimensions } from './orientation.ts'
 
 const START_OF_IMAGE = 0xffd8
 const EXIF = 0xe1
@@ -24,7 +24,7 @@ export class JpegDimensionsReader {
   #skip = 0
   #hasStart = false
   /** Undefined until there was Exif data. */
-  #isTurned: boolean | undefined
+  #isRotated: boolean | undefined
   #isDone = false
 
   /** Reads chunks of a file, and passes them on. */
@@ -63,11 +63,11 @@ export class JpegDimensionsReader {
     if (FRAMES.has(marker)) {
       if (content + FRAME_BYTES > bytes.length) return undefined
       this.#readFrame(bytes.subarray(content))
-    } else if (marker === EXIF && this.#isTurned === undefined) {
+    } else if (marker === EXIF && this.#isRotated === undefined) {
       // XMP has the same marker.
       const prefix = bytes.toString('latin1', content, Math.min(end, content + EXIF_PREFIX.length))
       if (EXIF_PREFIX.startsWith(prefix) && end > bytes.length) return undefined
-      if (prefix === EXIF_PREFIX) this.#isTurned = isTurnedByExif(bytes.subarray(content, end))
+      if (prefix === EXIF_PREFIX) this.#isRotated = isRotatedByExif(bytes.subarray(content, end))
     }
     return end
   }
@@ -75,7 +75,7 @@ export class JpegDimensionsReader {
   #readFrame (content: Buffer): void {
     const [height, width] = [content.readUInt16BE(1), content.readUInt16BE(3)]
     if (!this.#isDone && width > 0 && height > 0) {
-      this.dimensions = orient({ width, height }, this.#isTurned === true)
+      this.dimensions = orient({ width, height }, this.#isRotated === true)
     }
     this.#isDone = true
   }

@@ -6,8 +6,8 @@ export interface Dimensions {
 }
 
 /** Returns the dimensions of a picture that may be turned by 90 degrees before it is shown. */
-export const orient = ({ width, height }: Dimensions, isTurned: boolean): Dimensions =>
-  isTurned ? { width: height, height: width } : { width, height }
+export const orient = ({ width, height }: Dimensions, isRotated: boolean): Dimensions =>
+  isRotated ? { width: height, height: width } : { width, height }
 
 /** Enough for the part of Exif that has the orientation: programs write it first. */
 export const EXIF_BYTES = 4096
@@ -15,11 +15,11 @@ export const EXIF_BYTES = 4096
 const MAX_CHUNKS = 1000
 
 /** @param png the start of the file */
-export function isTurnedPng (png: Buffer): boolean {
+export function isRotatedPng (png: Buffer): boolean {
   for (let at = 8, chunks = 0; at + 8 <= png.length && chunks < MAX_CHUNKS; chunks++) {
     const name = png.toString('latin1', at + 4, at + 8)
     const end = at + 8 + png.readUInt32BE(at)
-    if (name === 'eXIf') return isTurnedByExif(png.subarray(at + 8, end))
+    if (name === 'eXIf') return isRotatedByExif(png.subarray(at + 8, end))
     if (name === 'IDAT') return false
     at = end + 4
   }
@@ -48,8 +48,8 @@ export function webpExifPosition (webp: Buffer): number | undefined {
 }
 
 /** @param chunk what is at `webpExifPosition` */
-export const isTurnedWebp = (chunk: Buffer): boolean =>
-  chunk.toString('latin1', 0, 4) === 'EXIF' && isTurnedByExif(chunk.subarray(8))
+export const isRotatedWebp = (chunk: Buffer): boolean =>
+  chunk.toString('latin1', 0, 4) === 'EXIF' && isRotatedByExif(chunk.subarray(8))
 
 /** Begins the Exif data of a JPEG. Some programs write it in WebP and PNG, too. */
 export const EXIF_PREFIX = 'Exif\0\0'
@@ -57,7 +57,7 @@ const ORIENTATION = 0x112
 const ENTRY_BYTES = 12
 
 /** Tells whether Exif data asks for a turn by 90 degrees: orientations 5 to 8. */
-export function isTurnedByExif (exif: Buffer): boolean {
+export function isRotatedByExif (exif: Buffer): boolean {
   const tiff = exif.toString('latin1', 0, EXIF_PREFIX.length) === EXIF_PREFIX
     ? exif.subarray(EXIF_PREFIX.length) : exif
   if (tiff.length < 8) return false

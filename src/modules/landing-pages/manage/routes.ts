@@ -1,7 +1,7 @@
 import type { FastifyPluginAsyncTypebox } from '@fastify/type-provider-typebox'
 import type { FastifyRequest, preValidationHookHandler } from 'fastify'
 import type { PrismaClient } from '../../../infra/postgres/generated/prisma/client.ts'
-import { auditRequest } from '../../../http/audit.ts'
+import { auditRequest } from '../../../http/access-log.ts'
 import type { KeyedSemaphore } from '../../../infra/system/semaphore.ts'
 import { checkPreconditions } from '../../../http/conditional-requests.ts'
 import { sendWithoutBody } from '../../../http/responses.ts'
