@@ -106,7 +106,7 @@ function readSecret (name: SettingName, env: Environment, problems: string[]): s
   try {
     const content = readFileSync(path, 'utf8').trim()
     if (content !== '') return content
-    problems.push(`${fileSetting(name)} must name a file that is not empty, unlike ${path}`)
+    problems.push(`${fileSetting(name)} must name a file that is not empty, but ${path} is`)
   } catch (error) {
     problems
       .push(`${fileSetting(name)} must name a file that can be read: ${path} failed (${
@@ -292,7 +292,7 @@ function splitAllowedHosts (entries: readonly string[], problems: string[]): All
     ) {
       problems
         .push('ALLOWED_HOSTS must list host names (www.example.com, *.example.com), addresses or CIDR ' +
-          `ranges, which "${entry}" is not`)
+          `ranges, not "${entry}"`)
     } else if (wildcard) suffixes.push(`.${name}`)
     else names.push(name)
   }

@@ -22,7 +22,7 @@ const SENTENCES: Readonly<Record<number, string>> = {
   413: 'Request body is too large',
   414: 'URL is too long',
   416: 'Range lies outside of the file',
-  417: 'Expectation can not be met',
+  417: 'The Expect header is not supported',
   431: 'Request headers are too large',
   501: 'Method is not known'
 }

@@ -67,6 +67,7 @@ async function markEmptyDatabase (url: string, schema: string): Promise<void> {
   }
 }
 
+/** Removes the mark after a restore that has failed, unless it has created tables. */
 async function unmarkIfEmpty (url: string, schema: string): Promise<void> {
   await withConnection(url, async (database) => {
     if ((await inspectSchema(database, schema))?.hasTables !== true) await database.query(dropMark(schema))

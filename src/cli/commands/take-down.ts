@@ -12,7 +12,7 @@ import { print } from '../output.ts'
 export async function takeDownPage (publicId: string): Promise<number> {
   const config = loadCommandConfig()
   const id = await withDatabase(config, async (database) => await deleteAnyPage(database, publicId))
-  if (id === undefined) throw new Error(`There is no page ${publicId}`)
+  if (id === undefined) throw new Error(`There is no page ${publicId}: give the last part of its public URL`)
   auditCommand('pages take-down', { page: id, public_id: publicId })
   await createDeletionPublisher(config.REDIS_URL)([publicId])
   print(`Deleted page ${publicId}\n`)
@@ -24,7 +24,7 @@ export async function takeDownAsset (name: string): Promise<number> {
   return await withUploads(config, async (uploads) => {
     await uploads.store.assertWritable()
     const asset = await withDatabase(config, async (database) => await deleteAnyAsset(database, name))
-    if (asset === undefined) throw new Error(`There is no asset ${name}`)
+    if (asset === undefined) throw new Error(`There is no asset ${name}: give its id, or the last part of its URL`)
     auditCommand('assets take-down', { asset: asset.id })
     print(`Deleted asset ${asset.id}, ${asset.storageKey}\n`)
     const existed = await uploads.store.remove(asset.storageKey).catch(() => undefined)

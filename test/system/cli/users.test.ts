@@ -134,7 +134,7 @@ async function takeDown (t: Test, env: Record<string, string>, url: string): Pro
   t.same(await landfall(env, ['pages', 'take-down', first.public_id]), {
     code: 1,
     stdout: '',
-    stderr: `There is no page ${first.public_id}\n`
+    stderr: `There is no page ${first.public_id}: give the last part of its public URL\n`
   })
 
   t.match(await landfall(env, ['assets', 'take-down', byId.id]), {

@@ -241,7 +241,7 @@ t.test('secrets can be read from files, and a wrong file is named without its co
     `JWT_SECRET_FILE must name a file that can be read: ${file('missing')} failed (ENOENT)`
   ])
   t.same(problemsOf({ ...database, JWT_SECRET_FILE: file('empty') }), [
-    `JWT_SECRET_FILE must name a file that is not empty, unlike ${file('empty')}`
+    `JWT_SECRET_FILE must name a file that is not empty, but ${file('empty')} is`
   ])
   t.same(problemsOf({ JWT_SECRET: 'x'.repeat(32), JWT_SECRET_FILE: file('secret') }), [
     'JWT_SECRET_FILE must not be set together with JWT_SECRET'

@@ -12,7 +12,7 @@ const IDLE_MS = 30_000
 const MAX_PARTS = 100
 
 const BLANK = `File can't be blank (it belongs in the form field ${FILE_FIELD})`
-const NOT_A_FILE = `File must be a file, and ${FILE_FIELD} is a text field`
+const NOT_A_FILE = `File must be a file, but ${FILE_FIELD} is a text field`
 const NOT_ALONE = 'File must be the only file in the form'
 const TOO_MANY_PARTS = `Form has too many fields (maximum is ${MAX_PARTS})`
 
