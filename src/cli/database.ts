@@ -87,7 +87,9 @@ export async function withRedis<T> (
     })
     return await withTimeLimit(action(redis), REDIS_TIMEOUT_MS)
   } catch (error) {
-    throw new Error(`Redis cannot be reached: ${(error as Error).message} (check REDIS_URL)`, { cause: error })
+    throw new Error(`Redis cannot be reached: ${(error as Error).message} (check REDIS_URL)`, {
+      cause: error
+    })
   } finally {
     redis.disconnect()
   }

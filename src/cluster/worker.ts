@@ -5,21 +5,14 @@ import type { Config } from '../config.ts'
 
 // The entry point of a worker: one process of the service, controlled by the primary.
 
-interface StartMessage {
-  readonly type: 'start'
-  readonly config: Config
-  readonly measured: boolean
-  readonly graceMs: number
-}
-
-/** Sent for each signal to the primary. The first starts the shutdown, the second ends requests in flight. */
-interface EndMessage {
-  readonly type: 'end'
-  readonly signal: string
-}
-
-/** Messages from the primary to a worker. */
-export type PrimaryMessage = StartMessage | EndMessage | { readonly type: 'metrics', readonly id: number }
+/**
+ * Messages from the primary to a worker. It sends `end` for each signal: the first starts the shutdown, the
+ * second ends requests in flight.
+ */
+export type PrimaryMessage =
+  | { readonly type: 'start', readonly config: Config, readonly measured: boolean, readonly graceMs: number }
+  | { readonly type: 'end', readonly signal: string }
+  | { readonly type: 'metrics', readonly id: number }
 
 /** Messages from a worker to the primary. Before `ready`, messages to the worker are lost. */
 export type WorkerMessage =
@@ -53,7 +46,9 @@ function end (signal: string): void {
   close(signal)
 }
 
-async function start ({ config, measured, graceMs }: StartMessage): Promise<void> {
+async function start (
+  { config, measured, graceMs }: Extract<PrimaryMessage, { type: 'start' }>
+): Promise<void> {
   const [{ serve }, { measureProcess }] = await Promise.all([
     import('../server.ts'),
     import('../infra/telemetry/metrics.ts')

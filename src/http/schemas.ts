@@ -20,7 +20,11 @@ export const IdParams = Type.Object({
   })
 })
 
-const condition = (description: string) => Type.Optional(Type.String({ description }))
+/** A time, or null. */
+export const nullableTime = (description: string) =>
+  Type.Union([Type.String({ format: 'date-time' }), Type.Null()], { description })
+
+export const condition = (description: string) => Type.Optional(Type.String({ description }))
 
 /** The conditional headers of a GET (RFC 9110, 13.1). */
 export const ReadConditions = Type.Object({

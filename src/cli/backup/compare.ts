@@ -14,6 +14,14 @@ export interface Problem {
   readonly text: string
 }
 
+/** The result of a backup, a restore or a check. */
+export interface Report {
+  readonly assets: number
+  readonly bytes: bigint
+  /** Missing and damaged files, and files without a row. */
+  readonly problems: readonly Problem[]
+}
+
 /** What a restore has brought back. */
 export interface RestoredAssets {
   readonly rows: AssetRows

@@ -5,7 +5,7 @@ import { isStorageKey, type FileStore } from '../../modules/assets/index.ts'
 import { forEachConcurrently } from '../../infra/system/for-each-concurrently.ts'
 import { makeFolder, sync, syncTree } from '../../infra/system/fs-utils.ts'
 import { requiresFile, sumBytes, type AssetRows } from './asset-rows.ts'
-import { compareUploads, type Problem } from './compare.ts'
+import { compareUploads, type Report } from './compare.ts'
 import { backedUpSchema, openLiveDatabase, readCopiedRows } from './databases.ts'
 import { type BackupConfig, BackupError, type DatabaseKind, startStep, UPLOADS,
   type WorkOptions } from './common.ts'
@@ -15,14 +15,11 @@ import { openBackupUploads, withUploads } from './uploads.ts'
 // Creates a backup while the service runs. docs/backup.md explains why the files are copied before the
 // database, and why files that are still missing are copied after it.
 
-export interface BackupReport {
+/** Damaged files of the service are copied as they are. */
+export interface BackupReport extends Report {
   readonly kind: DatabaseKind
-  readonly assets: number
-  readonly bytes: bigint
   /** Assets that were deleted during the backup. A restore leaves them out. */
   readonly deleted: number
-  /** Missing and damaged files of the service. Damaged files are copied as they are. */
-  readonly problems: readonly Problem[]
 }
 
 /**

@@ -1,17 +1,13 @@
-import { type Problem } from './compare.ts'
+import type { Report } from './compare.ts'
 import { sumBytes } from './asset-rows.ts'
 import { findDamage, readManifest } from './manifest.ts'
 import { type BackupConfig, BackupError, type WorkOptions } from './common.ts'
 import { restoreEmbedded } from './restore-embedded.ts'
 import { restorePostgresql } from './restore-postgresql.ts'
 
-export interface RestoreReport {
-  readonly assets: number
-  /** Assets whose files the backup does not have. */
+export interface RestoreReport extends Report {
+  /** Assets whose files the backup does not have. All others were restored. */
   readonly lost: number
-  readonly bytes: bigint
-  /** Missing and damaged uploads in the backup. All other uploads were restored. */
-  readonly problems: readonly Problem[]
 }
 
 /**

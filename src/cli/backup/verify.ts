@@ -1,6 +1,6 @@
 import { join } from 'node:path'
 import { requiresFile, sumBytes, type AssetRows } from './asset-rows.ts'
-import { compareUploads, type Problem } from './compare.ts'
+import { compareUploads, type Problem, type Report } from './compare.ts'
 import { areForeign, wrongOwnerMessage } from '../../modules/assets/index.ts'
 import { openLiveDatabase, readBackedUpRows, type LiveDatabase } from './databases.ts'
 import { type BackupConfig, startStep, UPLOADS, type WorkOptions } from './common.ts'
@@ -9,10 +9,7 @@ import { openBackupUploads, withUploads, type Uploads } from './uploads.ts'
 
 // Checks that every row has a file with the right size and checksum, and that every file has a row.
 
-export interface VerifyReport {
-  readonly assets: number
-  readonly bytes: bigint
-  readonly problems: readonly Problem[]
+export interface VerifyReport extends Report {
   /** Files without a row that are less than an hour old. Their upload is in progress or was interrupted. */
   readonly unfinished: number
   /** Why the service removes no files without a row; undefined if it does. */

@@ -24,7 +24,9 @@ export async function takeDownAsset (name: string): Promise<number> {
   return await withUploads(config, async (uploads) => {
     await uploads.store.assertWritable()
     const asset = await withDatabase(config, async (database) => await deleteAnyAsset(database, name))
-    if (asset === undefined) throw new Error(`There is no asset ${name}: give its id, or the last part of its URL`)
+    if (asset === undefined) {
+      throw new Error(`There is no asset ${name}: give its id, or the last part of its URL`)
+    }
     auditCommand('assets take-down', { asset: asset.id })
     print(`Deleted asset ${asset.id}, ${asset.storageKey}\n`)
     const existed = await uploads.store.remove(asset.storageKey).catch(() => undefined)

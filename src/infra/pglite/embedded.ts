@@ -1,3 +1,4 @@
+import { once } from 'node:events'
 import { existsSync } from 'node:fs'
 import { mkdtemp, readFile, rename, rm, writeFile } from 'node:fs/promises'
 import { tmpdir } from 'node:os'
@@ -135,19 +136,13 @@ function startWorker (workerData: WorkerInput): Worker {
   return new Worker(bootstrap, { eval: true, workerData, execArgv: [] })
 }
 
-async function message (worker: Worker, expected: string): Promise<void> {
-  await new Promise<void>((resolve, reject) => {
-    const settle = (finish: () => void) => {
-      worker.off('message', onMessage).off('error', onError).off('exit', onExit)
-      finish()
-    }
-    const onMessage = (text: unknown) => {
-      if (text === expected) settle(resolve)
-    }
-    const onError = (error: Error) => settle(() => reject(error))
-    const onExit = () => settle(() => reject(new Error('its thread exited unexpectedly')))
-    worker.on('message', onMessage).on('error', onError).on('exit', onExit)
+/** Waits for the next message of a worker. */
+async function message (worker: Worker, expected: 'created' | 'ready' | 'closed'): Promise<void> {
+  const exited = once(worker, 'exit').then(() => {
+    throw new Error('its thread exited unexpectedly')
   })
+  const [text] = await Promise.race([once(worker, 'message'), exited])
+  if (text !== expected) throw new Error(`its thread was ${text} instead of ${expected}`)
 }
 
 /** Creates a folder that only its owner can enter, and removes the folder of a killed process. */

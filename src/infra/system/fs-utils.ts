@@ -1,6 +1,7 @@
 import { constants } from 'node:fs'
 import { copyFile, lstat, mkdir, open, readdir, stat } from 'node:fs/promises'
 import { dirname, join } from 'node:path'
+import { forEachConcurrently } from './for-each-concurrently.ts'
 
 export const isMissing = (error: unknown): boolean => (error as NodeJS.ErrnoException).code === 'ENOENT'
 
@@ -44,15 +45,12 @@ export async function copyRegularFile (from: string, to: string): Promise<number
 export async function syncTree (folder: string, signal?: AbortSignal): Promise<void> {
   const entries = await readdir(folder, { withFileTypes: true })
   // Several at once, so that the disk can write them together.
-  const workers = Array.from({ length: 16 }, async () => {
-    for (let entry = entries.pop(); entry !== undefined; entry = entries.pop()) {
-      signal?.throwIfAborted()
-      const path = join(folder, entry.name)
-      if (entry.isDirectory()) await syncTree(path, signal)
-      else if (entry.isFile()) await sync(path)
-    }
+  await forEachConcurrently(entries, 16, async (entry) => {
+    signal?.throwIfAborted()
+    const path = join(folder, entry.name)
+    if (entry.isDirectory()) await syncTree(path, signal)
+    else if (entry.isFile()) await sync(path)
   })
-  await Promise.all(workers)
   await sync(folder)
 }
 

@@ -1,4 +1,5 @@
 import { Type } from '@sinclair/typebox'
+import { nullableTime } from '../../http/schemas.ts'
 import { checkEmail, EMAIL_MAX, normalizeEmail } from './mail/email-addresses.ts'
 import { checkPassword, normalizePassword, PASSWORD_MAX, PASSWORD_MIN } from './passwords/passwords.ts'
 import type { User as UserRow } from './user-repository.ts'
@@ -15,9 +16,7 @@ export const User = Type.Object({
     description: 'The email address, trimmed and in lower case',
     examples: [EXAMPLE.email]
   }),
-  email_confirmed_at: Type.Union([Type.String({ format: 'date-time' }), Type.Null()], {
-    description: 'When the user confirmed to receive mail at the address; null before'
-  })
+  email_confirmed_at: nullableTime('When the user confirmed to receive mail at the address; null before')
 }, { title: 'User' })
 
 /** Returns the `user` of a response. */

@@ -1,5 +1,5 @@
 import { Type } from '@sinclair/typebox'
-import { response, errors, IdParams, nothing, ReadConditions, WriteConditions,
+import { condition, response, errors, IdParams, nothing, ReadConditions, WriteConditions,
   type ResponseHeader } from '../../http/schemas.ts'
 import { sortedQuery } from '../../http/sorted-lists.ts'
 import { MAX_REFERENCES } from '../landing-pages/index.ts'
@@ -160,7 +160,6 @@ export const deleteAssetSchema = {
   }
 }
 
-const condition = (description: string) => Type.Optional(Type.String({ description }))
 const FileParams = Type.Object({
   '*': Type.String({
     description: 'What follows `/uploads/` in the `url` of an asset or of one of its variants',

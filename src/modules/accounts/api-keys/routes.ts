@@ -5,7 +5,7 @@ import { InvalidError, NotFoundError } from '../../../errors.ts'
 import { auditRequest } from '../../../http/access-log.ts'
 import { pageOf, PageQuery, takePage } from '../../../http/pagination.ts'
 import { sendWithoutBody } from '../../../http/responses.ts'
-import { response, errors, IdParams, nothing } from '../../../http/schemas.ts'
+import { response, errors, IdParams, nothing, nullableTime } from '../../../http/schemas.ts'
 import { parseTime } from '../../../http/time.ts'
 import { attachedProblems } from '../../../http/validation.ts'
 import { requireConfirmedEmail } from '../authenticate.ts'
@@ -44,12 +44,8 @@ const fields = {
   name: Type.String({ examples: [EXAMPLE.name] }),
   scopes: Scopes,
   created_at: Type.String({ format: 'date-time' }),
-  expires_at: Type.Union([Type.String({ format: 'date-time' }), Type.Null()], {
-    description: 'Time from which the key is refused; null for never'
-  }),
-  last_used_at: Type.Union([Type.String({ format: 'date-time' }), Type.Null()], {
-    description: 'Time of the last use, to the minute; null before the first'
-  })
+  expires_at: nullableTime('Time from which the key is refused; null for never'),
+  last_used_at: nullableTime('Time of the last use, to the minute; null before the first')
 }
 const ApiKey = Type.Object(fields, { title: 'ApiKey' })
 const NewApiKey = Type.Object({

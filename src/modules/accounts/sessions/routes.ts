@@ -5,7 +5,7 @@ import { InvalidRefreshTokenError, NotFoundError } from '../../../errors.ts'
 import { auditRequest } from '../../../http/access-log.ts'
 import { pageOf, PageQuery, takePage } from '../../../http/pagination.ts'
 import { sendWithoutBody } from '../../../http/responses.ts'
-import { response, errors, IdParams, NO_PARAMETERS, nothing } from '../../../http/schemas.ts'
+import { response, errors, IdParams, NO_PARAMETERS, nothing, nullableTime } from '../../../http/schemas.ts'
 import { requestConfirmationRoutes } from '../email-confirmations.ts'
 import { revokeSessions } from '../revocation-repository.ts'
 import { CurrentUser, RefreshBody, userRecord } from '../schemas.ts'
@@ -17,9 +17,7 @@ const tags = ['Accounts']
 const ListedSession = Type.Object({
   id: Type.String({ format: 'uuid', examples: ['019a7c1e-5f60-7c3a-9d2b-0f6a4c8e1b57'] }),
   created_at: Type.String({ format: 'date-time', description: 'Time of the sign-in' }),
-  last_used_at: Type.Union([Type.String({ format: 'date-time' }), Type.Null()], {
-    description: 'Time of the last use, to the minute; null before the first'
-  }),
+  last_used_at: nullableTime('Time of the last use, to the minute; null before the first'),
   user_agent: Type.Union([Type.String(), Type.Null()], {
     description:
       'The `User-Agent` of the first request of that minute, cut to 256 characters; null without one',
