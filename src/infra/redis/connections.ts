@@ -129,7 +129,7 @@ const SLICES = 4
 
 /**
  * Waits for a promise with a time limit. The limit consists of several timers, so that a process that was
- * blocked reads responses that have arrived before the limit ends (docs/adr/0008-redis-client-and-breaker.md).
+ * blocked reads what has arrived before the limit ends (docs/adr/0008-redis-client-and-breaker.md).
  *
  * @throws {Error} after `ms` milliseconds, or the error of the promise
  */

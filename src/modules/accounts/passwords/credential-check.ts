@@ -2,9 +2,7 @@ import type { FastifyInstance, FastifyRequest } from 'fastify'
 import fp from 'fastify-plugin'
 import { InvalidError, UnauthorizedError } from '../../../errors.ts'
 import { auditRequest } from '../../../http/access-log.ts'
-import type { Database } from '../../../infra/postgres/database.ts'
 import { isEmailAddress } from '../mail/email-addresses.ts'
-import type { Passwords } from './passwords.ts'
 import { SignInThrottle } from './sign-in-throttle.ts'
 import { findUser, replacePasswordHash, type PasswordProof, type User } from '../user-repository.ts'
 
@@ -22,16 +20,12 @@ type PasswordLabel = 'Password' | 'Current password'
  * passwords.
  */
 export class CredentialCheck {
-  readonly #database: Database
-  readonly #passwords: Passwords
+  readonly #app: FastifyInstance
   readonly #throttle: SignInThrottle
-  readonly #counts: { signInFailures: number }
 
   constructor (app: FastifyInstance) {
-    this.#database = app.database
-    this.#passwords = app.passwords
+    this.#app = app
     this.#throttle = new SignInThrottle(app)
-    this.#counts = app.authCounts
   }
 
   /**
@@ -45,14 +39,14 @@ export class CredentialCheck {
     let user: User | undefined
     const address = request.server.addressOf(request).counted
     const isRight = await this.#throttle.guard(request, email, async () => {
-      user = isEmailAddress(email) ? await findUser(this.#database, email) : undefined
+      user = isEmailAddress(email) ? await findUser(this.#app.database, email) : undefined
       return user?.passwordHash
-    }, async () => await this.#passwords.verify(user?.passwordHash, password, address))
+    }, async () => await this.#app.passwords.verify(user?.passwordHash, password, address))
     if (user === undefined || !isRight) {
-      this.#counts.signInFailures++
+      this.#app.authCounts.signInFailures++
       return undefined
     }
-    return this.#passwords.isOutdated(user.passwordHash) ? await this.#renewHash(user, password, address)
+    return this.#app.passwords.isOutdated(user.passwordHash) ? await this.#renewHash(user, password, address)
       : user
   }
 
@@ -89,10 +83,10 @@ export class CredentialCheck {
 
   /** Hashes the password with the current parameters, unless a concurrent sign-in has done so. */
   async #renewHash (user: User, password: string, address: string): Promise<User> {
-    const passwordHash = await this.#passwords.hash(password, address)
-    if (await replacePasswordHash(this.#database, user, passwordHash)) return { ...user, passwordHash }
-    const current = await findUser(this.#database, user.email)
-    return current !== undefined && await this.#passwords.verify(current.passwordHash, password, address)
+    const passwordHash = await this.#app.passwords.hash(password, address)
+    if (await replacePasswordHash(this.#app.database, user, passwordHash)) return { ...user, passwordHash }
+    const current = await findUser(this.#app.database, user.email)
+    return current !== undefined && await this.#app.passwords.verify(current.passwordHash, password, address)
       ? current : user
   }
 }

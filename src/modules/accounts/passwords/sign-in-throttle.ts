@@ -5,8 +5,7 @@ import { createTooManyRequestsError } from '../../../errors.ts'
 import { auditRequest } from '../../../http/access-log.ts'
 import { clock } from '../../../infra/system/clock.ts'
 import { Semaphore } from '../../../infra/system/semaphore.ts'
-import { secondsLeft, type Counters } from '../../rate-limit/index.ts'
-import type { AuthCounts } from '../account-metrics.ts'
+import { secondsLeft } from '../../rate-limit/index.ts'
 import { addressKey } from '../request-limits.ts'
 
 const ADDRESS_WINDOW_MS = 60_000
@@ -42,7 +41,11 @@ class AttemptQueue {
   running = 0
   /** The number of attempts that have ended since the queue was created. */
   finished = 0
-  readonly #queue = new Semaphore({
+  /**
+   * Attempts ask for budget one after the other, because a thousand that all asked would send a million
+   * commands to Redis. One that finds the queue full gets a 429.
+   */
+  readonly waiting = new Semaphore({
     maxRunning: 1,
     maxWaiting: MAX_WAITING,
     createRefusal: () => this.createRefusal()
@@ -50,17 +53,7 @@ class AttemptQueue {
   #onFinish = (): void => {}
 
   get isIdle (): boolean {
-    return this.running === 0 && this.#queue.running === 0
-  }
-
-  /**
-   * Calls `action` when this attempt is first in the queue, because a thousand attempts that all asked for
-   * budget would send a million commands to Redis.
-   *
-   * @throws {RetryLaterError} 429 when the queue is full or `refuseWaiting` was called
-   */
-  async whenFirst<T> (action: () => Promise<T>): Promise<T> {
-    return await this.#queue.run(action)
+    return this.running === 0 && this.waiting.running === 0
   }
 
   /** Must be called after each attempt. A successful attempt must return its budget first. */
@@ -77,10 +70,6 @@ class AttemptQueue {
     })
   }
 
-  refuseWaiting (): void {
-    this.#queue.refuseWaiting(this.createRefusal())
-  }
-
   createRefusal (): Error {
     return createTooManyRequestsError(secondsLeft(this, clock.now()), 'failed sign-ins')
   }
@@ -95,17 +84,11 @@ type Attempt = () => Promise<boolean>
  * ten successive ones. If no budget is left, an attempt waits for the running ones, which may return theirs.
  */
 export class SignInThrottle {
-  readonly #counters: Counters
-  readonly #perAccount: number
-  readonly #perAddress: number
-  readonly #throttled: AuthCounts['throttled']
+  readonly #app: FastifyInstance
   readonly #queues = new Map<string, AttemptQueue>()
 
   constructor (app: FastifyInstance) {
-    this.#counters = app.counters
-    this.#perAccount = app.config.SIGN_IN_FAILURES_PER_ACCOUNT
-    this.#perAddress = app.config.SIGN_IN_FAILURES_PER_ADDRESS
-    this.#throttled = app.authCounts.throttled
+    this.#app = app
   }
 
   /**
@@ -126,13 +109,13 @@ export class SignInThrottle {
     const address: Budget = {
       limit: 'sign_in:address',
       key: addressKey('sign-in:address', request.server.addressOf(request).counted),
-      max: this.#perAddress,
+      max: this.#app.config.SIGN_IN_FAILURES_PER_ADDRESS,
       windowMs: ADDRESS_WINDOW_MS
     }
     const { socket } = request.raw
     const isGone = (): boolean => socket.destroyed
     const onRefused = ({ limit }: Budget): void => {
-      this.#throttled.sign_in++
+      this.#app.authCounts.throttled.sign_in++
       auditRequest(request, 'limit_met', { limit, email_hash: request.server.hashEmail(email) })
     }
     const hooks = { isGone, onRefused }
@@ -141,7 +124,7 @@ export class SignInThrottle {
       const account: Budget = {
         limit: 'sign_in:account',
         key: accountKey(email, await findHash()),
-        max: this.#perAccount,
+        max: this.#app.config.SIGN_IN_FAILURES_PER_ACCOUNT,
         windowMs: ACCOUNT_WINDOW_MS
       }
       return await this.#within(account, hooks, attempt)
@@ -155,7 +138,7 @@ export class SignInThrottle {
   ): Promise<boolean> {
     const queue = this.#queueOf(budget.key)
     try {
-      const resetAt = await queue.whenFirst(async () => await this.#use(budget, queue, isGone))
+      const resetAt = await queue.waiting.run(async () => await this.#use(budget, queue, isGone))
         .catch((error: unknown) => {
           onRefused(budget)
           throw error
@@ -166,7 +149,7 @@ export class SignInThrottle {
         hasFailed = !isRight
         return isRight
       } finally {
-        if (!hasFailed) await this.#counters.giveBack(budget.key, budget.windowMs, resetAt)
+        if (!hasFailed) await this.#app.counters.giveBack(budget.key, budget.windowMs, resetAt)
         queue.finish()
       }
     } finally {
@@ -178,7 +161,7 @@ export class SignInThrottle {
   async #use ({ key, max, windowMs }: Budget, queue: AttemptQueue, isGone: () => boolean): Promise<number> {
     for (let retries = 0;;) {
       const { finished } = queue
-      const { allowed, resetAt } = await this.#counters.takeReturnable(key, max, windowMs, clock.now())
+      const { allowed, resetAt } = await this.#app.counters.takeReturnable(key, max, windowMs, clock.now())
       if (allowed) {
         queue.running++
         return resetAt
@@ -187,9 +170,9 @@ export class SignInThrottle {
       if (isGone()) throw queue.createRefusal()
       if (queue.finished > finished) continue // an attempt has ended since and may have returned budget
       if (queue.running > 0) await queue.nextFinish()
-      else if (this.#counters.shared && retries++ < MAX_RETRIES) await sleep(RETRY_MS)
+      else if (this.#app.counters.shared && retries++ < MAX_RETRIES) await sleep(RETRY_MS)
       else {
-        queue.refuseWaiting()
+        queue.waiting.refuseWaiting(queue.createRefusal())
         throw queue.createRefusal()
       }
     }

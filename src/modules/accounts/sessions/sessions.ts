@@ -1,6 +1,5 @@
 import { randomUUID } from 'node:crypto'
 import type { FastifyInstance, FastifyRequest } from 'fastify'
-import type { Database } from '../../../infra/postgres/database.ts'
 import { sendsMail } from '../../../config.ts'
 import { InvalidRefreshTokenError } from '../../../errors.ts'
 import { auditRequest } from '../../../http/access-log.ts'
@@ -36,12 +35,10 @@ export function recordSession (
 /** Starts, refreshes and ends sessions for the routes. */
 export class Sessions {
   readonly #app: FastifyInstance
-  readonly #database: Database
   readonly #lifetimes: Lifetimes
 
   constructor (app: FastifyInstance) {
     this.#app = app
-    this.#database = app.database
     this.#lifetimes = {
       refreshTokenSeconds: app.config.REFRESH_TOKEN_TTL,
       sessionSeconds: app.config.SESSION_TTL
@@ -56,7 +53,7 @@ export class Sessions {
   async start (request: FastifyRequest, user: User): Promise<IssuedSession | undefined> {
     const token = createToken()
     const client = clientOf(request)
-    const session = await startSession(this.#database, user, hashToken(token), this.#lifetimes, client)
+    const session = await startSession(this.#app.database, user, hashToken(token), this.#lifetimes, client)
     return session && this.#issue('begun', session, token)
   }
 
@@ -73,7 +70,13 @@ export class Sessions {
     const token = createToken()
     const account = { email, passwordHash, hasMail: sendsMail(this.#app.config) }
     const client = clientOf(request)
-    const session = await createAccount(this.#database, account, hashToken(token), this.#lifetimes, client)
+    const session = await createAccount(
+      this.#app.database,
+      account,
+      hashToken(token),
+      this.#lifetimes,
+      client
+    )
     return this.#issue('begun', session, token)
   }
 
@@ -86,7 +89,7 @@ export class Sessions {
   async refresh (request: FastifyRequest, refreshToken: string): Promise<IssuedSession> {
     const token = createToken()
     const hashes = [hashToken(refreshToken), hashToken(token)] as const
-    const session = await rotateToken(this.#database, ...hashes, this.#lifetimes, clientOf(request))
+    const session = await rotateToken(this.#app.database, ...hashes, this.#lifetimes, clientOf(request))
     if (session?.isReplay === false) return this.#issue('refreshed', session, token)
     if (session !== undefined) {
       this.#app.authCounts.sessions.replayed++
@@ -102,7 +105,7 @@ export class Sessions {
    *   nothing is revoked then
    */
   async end (request: FastifyRequest, refreshToken: string, session?: Session): Promise<void> {
-    const ended = await signOut(this.#database, hashToken(refreshToken), session)
+    const ended = await signOut(this.#app.database, hashToken(refreshToken), session)
     if (ended === undefined) throw new InvalidRefreshTokenError()
     const { userId, sessionId } = session === undefined ? ended : { ...ended, sessionId: session.id }
     request.userId = userId

@@ -57,7 +57,7 @@ export default fp(async (app) => {
     landfall_variants_total: ['Variants of pictures by their result', () => maker.counts, {
       label: 'result'
     }],
-    landfall_variants_queued: ['Variants that wait for the child process', () => maker.queued]
+    landfall_variants_queued: ['Variants that wait for the child process', () => process.waiting]
   })
 }, { name: 'variants', dependencies: ['database', 'file-store', 'redis', 'metrics'] })
 

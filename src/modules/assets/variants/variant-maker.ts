@@ -69,11 +69,6 @@ export class VariantMaker {
     this.#options = options
   }
 
-  /** Number of variants that wait for the child process. */
-  get queued (): number {
-    return this.#options.process.waiting
-  }
-
   /**
    * Makes a variant whose file is missing.
    *
