@@ -41,27 +41,6 @@ function hasTest (source: string, name: string): boolean {
   })
 }
 
-t.test('mentions and test names are found in every notation', async (t) => {
-  t.same(
-    mentionsIn("| a | `test/a/b.test.ts > outer > it's > 1` | test/c.test.ts > in a cell | see " +
-      'test/d.soak.ts, too\ntest/e.test.ts > to the end'),
-    [
-      { file: 'test/a/b.test.ts', names: ['outer', "it's", '1'] },
-      { file: 'test/c.test.ts', names: ['in a cell'] },
-      { file: 'test/d.soak.ts', names: [] },
-      { file: 'test/e.test.ts', names: ['to the end'] }
-    ]
-  )
-  const source = [
-    "t.test('it\\'s one', f)",
-    't.test("it\'s two", f)',
-    't.test(`counted $' + '{kind}, (all)`, f)',
-    "// t.skip('no test')"
-  ].join('\n')
-  for (const name of ["it's one", "it's two", 'counted in Redis, (all)']) t.ok(hasTest(source, name), name)
-  for (const name of ["it's three", 'counted in Redis', 'no test', '']) t.notOk(hasTest(source, name), name)
-})
-
 for (const document of DOCUMENTS) {
   t.test(`${document} mentions only tests that exist`, async (t) => {
     for (const { file, names } of mentionsIn(readFileSync(join(PROJECT, document), 'utf8'))) {
