@@ -1,5 +1,5 @@
 import { isUtf8 } from 'node:buffer'
-import { JsonReader, JsonSyntaxError } from '#json-text'
+import { JsonReader, JsonSyntaxError, type TokenType } from '#json-text'
 import { errorCodes, type FastifyError, type FastifyInstance, type FastifyRequest,
   type RequestPayload } from 'fastify'
 import fp from 'fastify-plugin'
@@ -13,6 +13,7 @@ const BYTE_ORDER_MARK = Buffer.from('\uFEFF')
 const SMALLEST_BUFFER = 4096
 /** Characters read in one turn of the event loop, in about a millisecond at most. */
 const SLICE_LENGTH = 32 * 1024
+const VISITED_DEPTH = 3
 
 /** Whether a request has a Content-Encoding. No route accepts one. */
 export const isEncoded = ({ headers }: FastifyRequest): boolean =>
@@ -108,14 +109,19 @@ async function readBytes (request: FastifyRequest, payload: RequestPayload): Pro
 /**
  * Checks JSON text, one slice in each turn of the event loop.
  *
+ * @param visit is called for each token with at most VISITED_DEPTH open objects and arrays
  * @returns the nested objects and arrays: 1 for a flat object
  * @throws {MalformedJsonError} 400, with line and column
  */
-export async function scanJson (text: string): Promise<number> {
+export async function scanJson (
+  text: string,
+  visit?: (type: TokenType, reader: JsonReader) => void
+): Promise<number> {
   const reader = new JsonReader(text)
   let pausedAt = 0
   try {
-    while (reader.next() !== 'end') {
+    for (let type = reader.next(); type !== 'end'; type = reader.next()) {
+      if (reader.depth <= VISITED_DEPTH) visit?.(type, reader)
       if (reader.end - pausedAt < SLICE_LENGTH) continue
       pausedAt = reader.end
       await yieldToEventLoop()

@@ -1,5 +1,5 @@
 import type { FastifyRequest, RequestPayload } from 'fastify'
-import { JsonReader } from '#json-text'
+import type { JsonReader, TokenType } from '#json-text'
 import { readJsonBytes, scanJson } from '../../http/json-body.ts'
 
 // Finds the text of a document in a request body (docs/adr/0003-documents-as-text.md).
@@ -59,9 +59,8 @@ export async function parseBareDocument (request: FastifyRequest, payload: Reque
 export async function findDocument (
   body: string
 ): Promise<{ outline: unknown, document: FoundDocument | undefined }> {
-  const depth = await scanJson(body)
-  const members = membersOf(body)
-  const wrapped = membersOf(members.get('landing_page'))
+  const { members, wrapped, visit } = collectMembers(body)
+  const depth = await scanJson(body, visit)
   const outline = outlineOf(body, members, wrapped)
   const text = members.get('current_data') ?? wrapped.get('current_data')
   return { outline, document: text === undefined ? undefined : await describe(text, depth) }
@@ -77,22 +76,29 @@ const describe = async (text: string, depth: number): Promise<FoundDocument> => 
 /** The values of an object's members by name, as they are written. */
 type Members = ReadonlyMap<string, string>
 
-/** Returns the members of an object, and none of another value. @param json valid JSON */
-function membersOf (json = ''): Members {
+/** Collects the members of a body and of its `landing_page` while `visit` gets the body's tokens. */
+function collectMembers (body: string) {
   const members = new Map<string, string>()
-  const reader = new JsonReader(json)
-  let name: string | undefined
-  if (firstCharacterOf(json) !== '{') return members
-  for (let type = reader.next(); type !== 'end'; type = reader.next()) {
-    if (type === 'name') name = reader.decode()
-    else if (name !== undefined) {
-      const { start } = reader
-      if (type === 'open') reader.skipValid()
-      members.set(name, json.slice(start, reader.end))
-      name = undefined
+  const wrapped = new Map<string, string>()
+  /** The open member of the body, and the one in it. */
+  const open: ({ readonly name: string, start: number } | undefined)[] = []
+  const visit = (type: TokenType, reader: JsonReader): void => {
+    const depth = type === 'open' ? reader.depth - 1 : reader.depth
+    if (depth === 0 || depth > 2 || (depth === 2 && open[1]?.name !== 'landing_page')) return
+    if (type === 'name') {
+      open.length = depth
+      open[depth] = { name: reader.decode(), start: 0 }
+      if (depth === 1 && open[1]?.name === 'landing_page') wrapped.clear()
+      return
+    }
+    const member = open[depth]
+    if (member === undefined) return // an element of an array
+    if (type !== 'close') member.start = reader.start
+    if (type !== 'open') {
+      ;(depth === 1 ? members : wrapped).set(member.name, body.slice(member.start, reader.end))
     }
   }
-  return members
+  return { members, wrapped, visit }
 }
 
 /**
