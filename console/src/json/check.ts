@@ -1,5 +1,5 @@
 import { JsonReader, JsonSyntaxError, placeOf } from '#json-text'
-import { describeSyntaxError } from './messages.ts'
+import { describeStart, describeSyntaxError } from './messages.ts'
 
 /** Levels of objects and arrays in a document that the service takes. */
 const MAX_DEPTH = 100
@@ -22,13 +22,14 @@ export interface JsonError {
  * @param isPart whether the text is a part of a document, which can be any value
  */
 export function checkJson (text: string, isPart = false): JsonError | undefined {
+  const start = text.search(/[^ \t\n\r]/)
+  if (!isPart && start !== -1 && !'{['.includes(text.charAt(start))) {
+    return createError(text, start, describeStart(text, start))
+  }
   try {
     const reader = new JsonReader(text)
-    const isDocument = reader.next() === 'open' || isPart
-    const { start } = reader
     let tooDeepAt: number | undefined
     while (reader.next() !== 'end') if (reader.depth > MAX_DEPTH) tooDeepAt ??= reader.start
-    if (!isDocument) return createError(text, start, 'A document is an object { … } or an array [ … ].')
     if (tooDeepAt !== undefined) {
       return createError(text, tooDeepAt, `A document can have at most ${MAX_DEPTH} levels of { } and [ ].`)
     }
@@ -43,6 +44,36 @@ export function checkJson (text: string, isPart = false): JsonError | undefined 
     }
     throw error
   }
+}
+
+/**
+ * Finds the first name that its object has already: programs that read the document use only one of the
+ * values. The service takes it.
+ *
+ * @param text a document without errors
+ */
+export function findRepeatedName (text: string): JsonError | undefined {
+  const reader = new JsonReader(text)
+  /** The names of the open objects, with their places. */
+  const open: Map<string, number>[] = []
+  for (let type = reader.next(); type !== 'end'; type = reader.next()) {
+    if (type === 'open') open.push(new Map())
+    else if (type === 'close') open.pop()
+    else if (type === 'name') {
+      const names = open.at(-1) as Map<string, number>
+      const name = reader.decode()
+      const first = names.get(name)
+      if (first === undefined) names.set(name, reader.start)
+      else {
+        return createError(
+          text,
+          reader.start,
+          `This name is in line ${placeOf(text, first).line}, too. Programs use only one of the two values.`
+        )
+      }
+    }
+  }
+  return undefined
 }
 
 const createError = (text: string, offset: number, message: string): JsonError => ({

@@ -4,6 +4,11 @@ import { placeOf, type JsonSyntaxError } from '#json-text'
 
 const COMMENTS = 'JSON has no comments. Remove this one.'
 const QUOTES = 'Text is written in double quotes ("), no others.'
+const INNER_QUOTE =
+  'For a quotation mark inside a text, write \\". Otherwise, a comma is missing before this.'
+const START = 'A document starts with { or [, for example {"title": "Hello"}.'
+/** How far around an error its cause is looked for, in UTF-16 units. */
+const SEEN = 1000
 
 /** The innermost open bracket. */
 interface Opening {
@@ -22,7 +27,7 @@ export function describeSyntaxError (text: string, error: JsonSyntaxError): stri
     case 'name':
       return nameMessage(text, start, opening)
     case 'colon':
-      return 'A colon and a value are missing after the name.'
+      return isAfterInnerQuote(text, start) ? INNER_QUOTE : 'A colon and a value are missing after the name.'
     case 'separator':
       return separatorMessage(text, start, opening)
     case 'character':
@@ -36,12 +41,13 @@ export function describeSyntaxError (text: string, error: JsonSyntaxError): stri
   }
 }
 
+/** Returns a sentence that says what to do about a text that isn't an object or array. */
+export const describeStart = (text: string, at: number): string => unusual(text, at) ?? START
+
 /** A value was expected at `at`. */
 function valueMessage (text: string, at: number, opening: Opening | undefined): string {
   const found = characterAt(text, at)
-  if (found === '') {
-    return opening === undefined ? 'The text is empty. A document starts with { or [.' : unclosed(opening)
-  }
+  if (found === '') return opening === undefined ? `The text is empty. ${START}` : unclosed(opening)
   const before = text.slice(0, at).trimEnd().at(-1)
   if (found === '}' || found === ']') {
     return before === ',' ? `Remove the comma before ${found}.` : `A value is missing before ${found}.`
@@ -66,6 +72,8 @@ function nameMessage (text: string, at: number, opening: Opening | undefined): s
   if (found === '' && opening !== undefined) return unclosed(opening)
   if (found === '}') return 'Remove the comma before }.'
   if (found === ',') return 'Remove this comma.'
+  const number = mendNumber(text, at)
+  if (number !== undefined) return number
   const word = wordAt(text, at)
   if (word !== '') return `Put the name ${word} in double quotes.`
   return unusual(text, at) ?? `A name in double quotes is missing before ${quoted(found)}.`
@@ -81,8 +89,29 @@ function separatorMessage (text: string, at: number, opening: Opening | undefine
   if (found === '') return unclosed(opening)
   if (found === '}' || found === ']') return `${found} can't close the ${describe(opening)}.`
   if (/\d/.test(found) && text[at - 1] === '0') return "A number can't start with 0."
+  if (isAfterInnerQuote(text, at)) return INNER_QUOTE
   if (/["{[\w-]/.test(found)) return 'A comma is missing before this.'
   return unusual(text, at) ?? `A comma or ${closing(opening)} is missing before ${quoted(found)}.`
+}
+
+/** Whether what is at `at` follows a quotation mark that was probably meant to be in the text. */
+function isAfterInnerQuote (text: string, at: number): boolean {
+  const before = /"([ \t]*)$/.exec(text.slice(Math.max(0, at - SEEN), at))
+  const rest = text.slice(at, at + SEEN)
+  // A name or a number after a space is rather a member or an element of its own.
+  return before !== null && /^[^\s"{}[\],:][^\n]*"/.test(rest) &&
+    (before[1] === '' || !/^(?:-?\d|(?:true|false|null)\b|[\p{L}_$][\p{L}\p{N}_$]*[ \t]*:)/u.test(rest))
+}
+
+/** Returns what to write for a number with commas, such as `10,50`; `at` is after its first comma. */
+function mendNumber (text: string, at: number): string | undefined {
+  const [, whole] = /(-?(?:\d{1,3}(?:\.\d{3})+|\d+)),$/.exec(text.slice(Math.max(0, at - SEEN), at)) ?? []
+  const [, rest = '', others] = /^(\d+)((?:,\d+)*)(?=[\s,}])/.exec(text.slice(at, at + SEEN)) ?? []
+  if (whole === undefined || others === undefined) return undefined
+  const before = whole.replaceAll('.', '')
+  if (others !== '') return `Write ${before}${rest}${others.replaceAll(',', '')}, without commas.`
+  return rest.length === 3 ? `Write ${before}.${rest} with a point, or ${before}${rest} without a comma.`
+    : `Write ${before}.${rest}, with a point.`
 }
 
 /** @param found what can't stand in a string: a control character; empty at the end of the text */
