@@ -1,5 +1,5 @@
 import type { ComponentChildren } from 'preact'
-import { useEffect, useId, useRef } from 'preact/hooks'
+import { useEffect, useId, useLayoutEffect, useRef } from 'preact/hooks'
 import { Announcements } from '../core/announcements.tsx'
 
 interface DialogProps {
@@ -16,13 +16,12 @@ interface DialogProps {
 export function Dialog ({ title, children, onClose, size = 'normal', canCancel = true }: DialogProps) {
   const id = useId()
   const dialog = useRef<HTMLDialogElement>(null)
-  useEffect(() => {
-    const opener = document.activeElement
-    dialog.current?.showModal()
-    return () => {
-      // The browser returns the focus only if close() is called before the element is removed.
-      if (opener instanceof HTMLElement && opener.isConnected) opener.focus()
-    }
+  // close() returns the focus, also into an editor, but only before the element is removed. useEffect would
+  // call it afterwards.
+  useLayoutEffect(() => {
+    const element = dialog.current
+    element?.showModal()
+    return () => element?.close()
   }, [])
   // Another title is another question.
   useEffect(() => dialog.current?.querySelector<HTMLElement>('[autofocus]')?.focus(), [title])
@@ -39,6 +38,7 @@ export function Dialog ({ title, children, onClose, size = 'normal', canCancel =
       }}
       // After a few Escapes in a row, browsers close a dialog even if the page prevents it.
       onClose={({ currentTarget }) => {
+        if (!currentTarget.isConnected) return
         currentTarget.showModal()
         if (canCancel) onClose()
       }}

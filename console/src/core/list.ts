@@ -1,6 +1,6 @@
 import type { List, ListOptions } from '@landfall/client'
 import { useEffect, useLayoutEffect, useState } from 'preact/hooks'
-import { useReloadAfterSignIn } from './load.ts'
+import { useAfterSignIn } from './load.ts'
 import { getPlace, getQuery, keepInHistory, replaceQuery, type Place } from './router.ts'
 import { useUser } from './session.ts'
 
@@ -115,7 +115,7 @@ function useParts<Item extends { readonly id: string }, Options extends ListOpti
     return () => controller.abort()
   }, [query, attempt])
   const loadMore = () => setAttempt((count) => count + 1)
-  useReloadAfterSignIn(state.error, loadMore)
+  useAfterSignIn(state.error, loadMore)
   return [state, setState, loadMore] as const
 }
 

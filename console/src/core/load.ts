@@ -41,15 +41,15 @@ export function useLoad<T> (
     return () => controller.abort()
   }, [...inputs, attempt])
   const reload = useCallback(() => setAttempt((count) => count + 1), [])
-  useReloadAfterSignIn(state.error, reload)
+  useAfterSignIn(state.error, reload)
   return { ...state, reload }
 }
 
-/** Calls `reload` when the person has signed in again, if the error was that the session had ended. */
-export function useReloadAfterSignIn (error: unknown, reload: () => void): void {
+/** Calls `act` when the person has signed in again, if the error was that the session had ended. */
+export function useAfterSignIn (error: unknown, act: () => void): void {
   const { status } = useStore(sessionStore)
   useEffect(() => {
-    if (status === 'signed-in' && error instanceof LandfallError && error.status === 401) reload()
+    if (status === 'signed-in' && error instanceof LandfallError && error.status === 401) act()
   }, [status])
 }
 
@@ -60,16 +60,17 @@ export interface Action<Input extends readonly unknown[]> {
   run(...input: Input): Promise<boolean>
 }
 
+const IDLE = { isRunning: false, error: undefined }
+
 /**
- * Runs an action, such as saving. While it runs, it can't be started again. `ErrorNotice` shows its error.
+ * Runs an action, such as saving. While it runs, it can't be started again. `ErrorNotice` shows its error,
+ * until the next attempt or, if it was that the session had ended, the next sign-in.
  */
 export function useAction<Input extends readonly unknown[]> (
   act: (...input: Input) => Promise<unknown>
 ): Action<Input> {
-  const [state, setState] = useState<{ isRunning: boolean, error: unknown }>({
-    isRunning: false,
-    error: undefined
-  })
+  const [state, setState] = useState<{ isRunning: boolean, error: unknown }>(IDLE)
+  useAfterSignIn(state.error, () => setState(IDLE))
   const isRunning = useRef(false) // the second click may come before the component is rendered again
   return {
     ...state,
@@ -79,7 +80,7 @@ export function useAction<Input extends readonly unknown[]> (
       setState({ isRunning: true, error: undefined })
       try {
         await act(...input)
-        setState({ isRunning: false, error: undefined })
+        setState(IDLE)
         return true
       } catch (error) {
         setState({ isRunning: false, error })

@@ -5,6 +5,7 @@ import { checkScreen, editorOf, openConsole, save, showPage, signIn, startOwner,
   typeAtStart } from '../../helpers/console.ts'
 import { PASSWORD, startServiceOnPostgres } from '../../helpers/app.ts'
 import { provide } from '../../shared/programs.ts'
+import { until } from '../../helpers/until.ts'
 
 const { url } = await startServiceOnPostgres(t)
 const browser = await startBrowser(t, provide('chromium'))
@@ -276,9 +277,29 @@ t.test('a session that ends during editing loses no text', async (t) => {
   await dialog.getByLabel('Password').fill(PASSWORD)
   await dialog.getByRole('button', { name: 'Sign in' }).click()
   await dialog.waitFor({ state: 'detached' })
-  await editorOf(tab).focus()
+  // What is typed goes into the text, and the error is gone.
+  await until(async () => await hasFocus(editorOf(tab)), 'the focus is in the text')
+  await tab.keyboard.type(' ')
+  t.equal(await tab.getByText('Your session has ended').count(), 0)
   await save(tab)
-  t.equal(await readText(id), ' [1]')
+  t.equal(await readText(id), '  [1]')
+})
+
+t.test('after a dialog, the keys go into the text from which it was opened', async () => {
+  const { id } = await showNew('[1]')
+  await typeAtStart(tab, ' ')
+  const isInText = async () => await until(async () => await hasFocus(editorOf(tab)), 'the text has focus')
+  await tab.evaluate('history.back()')
+  await tab.getByRole('dialog').getByRole('button', { name: 'Stay here' }).click()
+  await isInText()
+  for (const choice of ['Go on editing', 'Save my version', 'Take the other version']) {
+    await owner.update(url, id, `["before: ${choice}"]`)
+    await tab.keyboard.press('Control+s')
+    await tab.getByRole('dialog').getByRole('button', { name: choice }).click()
+    await isInText()
+    await tab.keyboard.type(' ')
+  }
+  await save(tab)
 })
 
 t.test('a sign-out in another tab costs nothing that is typed in this one', async (t) => {
