@@ -2,7 +2,7 @@ import type { User } from '@landfall/client'
 import { useEffect, useState } from 'preact/hooks'
 import { Button } from '../components/button.tsx'
 import { ErrorNotice } from '../components/error-notice.tsx'
-import { useConfirmationMail } from '../core/confirmation-mail.ts'
+import { CONFIRMING_SIGNS_OUT, useConfirmationMail } from '../core/confirmation-mail.ts'
 import { useSettings } from '../core/settings.ts'
 
 interface BannersProps {
@@ -36,7 +36,7 @@ function ConfirmationBanner ({ email }: { readonly email: string }) {
   return (
     <section class='banner' aria-label='Your e-mail address'>
       <p>
-        Confirm your address: open the link in the mail to {email}.
+        Confirm your address: open the link in the mail to {email}. {CONFIRMING_SIGNS_OUT}
         {isRequired && ' Until then you can read, but not change anything.'}{' '}
         <Button kind='quiet' isBusy={send.isRunning} onClick={() => send.run()}>
           Send the mail again

@@ -34,6 +34,7 @@ t.test('a new owner is asked to confirm the address, and can have the mail sent 
   const { page, email } = await signUpInConsole(profile, url)
   const banner = page.getByRole('region', { name: 'Your e-mail address' })
   await banner.getByText(`open the link in the mail to ${email}`).waitFor()
+  await banner.getByText('Confirming signs you out here and everywhere else').waitFor()
   await checkScreen(t, page, 'an address that is not confirmed')
   await banner.getByRole('button', { name: 'Send the mail again' }).click()
   await page.getByRole('status').getByText(`A mail is on its way to ${email}.`).waitFor()
@@ -43,6 +44,8 @@ t.test('a new owner is asked to confirm the address, and can have the mail sent 
   await tab.getByRole('button', { name: 'Confirm this address' }).click()
   await tab.getByRole('link', { name: 'Open the console' }).click()
   await tab.getByRole('heading', { name: 'Sign in' }).waitFor()
+  await page.evaluate("location.hash = '#/account/sessions'")
+  await page.getByRole('dialog', { name: 'Your session has ended' }).waitFor()
 })
 
 t.test('a person who has forgotten the password gets a link, and signs in with a new one', async (t) => {
@@ -69,6 +72,7 @@ t.test('the account shows whether the address is confirmed, and has the mail sen
   await page.goto(`${url}/console/#/account/email`)
   const main = page.getByRole('main')
   await main.getByText('It is not confirmed yet.').waitFor()
+  await main.getByText('Confirming signs you out here and everywhere else').waitFor()
   await checkScreen(t, page, 'e-mail address')
   await main.getByRole('button', { name: 'Send me another mail' }).click()
   await page.getByRole('status').getByText(`A mail is on its way to ${email}.`).waitFor()

@@ -2,7 +2,7 @@ import { useEffect } from 'preact/hooks'
 import { Button } from '../../components/button.tsx'
 import { ErrorNotice } from '../../components/error-notice.tsx'
 import { Time } from '../../components/format.tsx'
-import { useConfirmationMail } from '../../core/confirmation-mail.ts'
+import { CONFIRMING_SIGNS_OUT, useConfirmationMail } from '../../core/confirmation-mail.ts'
 import { useLoad } from '../../core/load.ts'
 import { landfall } from '../../core/service.ts'
 import { sessionStore, showUser, useUser } from '../../core/session.ts'
@@ -45,7 +45,8 @@ function Unconfirmed ({ email }: { readonly email: string }) {
   return (
     <>
       <p>
-        It is not confirmed yet. Open the link in the mail that you got. It is valid for an hour.
+        It is not confirmed yet. Open the link in the mail that you got. It is valid for an hour.{' '}
+        {CONFIRMING_SIGNS_OUT}
         {isRequired && ' Until then you can read, but not change anything.'}
       </p>
       <ErrorNotice error={send.error} />
