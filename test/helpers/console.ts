@@ -96,18 +96,41 @@ export interface TestFile {
   readonly buffer: Buffer
 }
 
-/** Drops files on the window, as a person does from another program. */
-export async function dropFiles (page: Page, files: readonly TestFile[]): Promise<void> {
+/** Drops files as a person does from another program. @param on where; beside everything by default */
+export async function dropFiles (
+  page: Page,
+  files: readonly TestFile[],
+  on = page.locator('body')
+): Promise<void> {
+  const dataTransfer = await page.evaluateHandle(transferOf(files))
+  const { x = 0, y = 0, width = 0, height = 0 } = await on.boundingBox() ?? {}
+  const place = { clientX: x + width / 2, clientY: y + height / 2 }
+  for (const type of ['dragover', 'drop']) await on.dispatchEvent(type, { dataTransfer, ...place })
+}
+
+/** Pastes files into what has the focus. @param text that the same program has copied, too */
+export async function pasteFiles (page: Page, files: readonly TestFile[], text = ''): Promise<void> {
+  await page.evaluate(`(() => {
+    const clipboardData = ${transferOf(files)}
+    if (${text !== ''}) clipboardData.setData('text/plain', ${JSON.stringify(text)})
+    let focused = document.activeElement
+    while (focused.shadowRoot !== null) focused = focused.shadowRoot.activeElement
+    const how = { clipboardData, bubbles: true, cancelable: true, composed: true }
+    focused.dispatchEvent(new ClipboardEvent('paste', how))
+  })()`)
+}
+
+/** Returns an expression for files in transfer, as it is evaluated in a page. */
+function transferOf (files: readonly TestFile[]): string {
   const contents = files.map(({ name, mimeType, buffer }) => [name, mimeType, buffer.toString('base64')])
-  const dataTransfer = await page.evaluateHandle(`(() => {
+  return `(() => {
     const transfer = new DataTransfer()
     for (const [name, type, base64] of ${JSON.stringify(contents)}) {
       const bytes = Uint8Array.from(atob(base64), (character) => character.charCodeAt(0))
       transfer.items.add(new File([bytes], name, { type }))
     }
     return transfer
-  })()`)
-  for (const type of ['dragover', 'drop']) await page.dispatchEvent('body', type, { dataTransfer })
+  })()`
 }
 
 /** An account that is signed in to the console, and calls the service as well. */

@@ -1,7 +1,9 @@
 import { useEffect, useRef, useState } from 'preact/hooks'
+import { pastedFiles } from '../editor/pasted-files.ts'
 
 /**
- * Takes files that are dropped anywhere in the window. Without it, the browser would open them.
+ * Takes files that are dropped or pasted anywhere in the window, unless what is there has taken them. Without
+ * it, the browser would open them.
  *
  * @returns whether files are being dragged over the window
  */
@@ -20,17 +22,23 @@ export function useFileDrop (onDrop: (files: readonly File[]) => void): boolean 
     }
     const drop = (event: DragEvent) => {
       setIsOver(false)
-      if (event.dataTransfer?.types.includes('Files') !== true) return
+      if (event.defaultPrevented || event.dataTransfer?.types.includes('Files') !== true) return
       event.preventDefault()
       latest.current([...event.dataTransfer.files])
+    }
+    const paste = (event: ClipboardEvent) => {
+      const files = pastedFiles(event)
+      if (!event.defaultPrevented && files.length > 0) latest.current(files)
     }
     addEventListener('dragover', over)
     addEventListener('dragleave', leave)
     addEventListener('drop', drop)
+    addEventListener('paste', paste)
     return () => {
       removeEventListener('dragover', over)
       removeEventListener('dragleave', leave)
       removeEventListener('drop', drop)
+      removeEventListener('paste', paste)
     }
   }, [])
   return isOver

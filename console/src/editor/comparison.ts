@@ -30,9 +30,11 @@ export function createComparison (
   { parent, before, after, layout, isComplete }: ComparisonOptions
 ): () => void {
   const { root, host, hintId } = createShadowRoot(parent, 'This text is compared with another one.')
+  const hasCarriageReturns = ({ text }: ComparedText) => text.includes('\r\n')
+  const showsLineEnds = hasCarriageReturns(before) !== hasCarriageReturns(after)
   const unchanged = isComplete ? {} : { collapseUnchanged: UNCHANGED }
   const extensionsOf = ({ text, label }: ComparedText): Extension[] => [
-    exactText,
+    exactText(showsLineEnds),
     highlighting,
     wrapping(text),
     lineNumbers(),

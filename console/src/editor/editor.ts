@@ -6,9 +6,10 @@ import { closeSearchPanel, search, searchKeymap } from '@codemirror/search'
 import { Compartment, EditorSelection, EditorState, type Extension, type Text } from '@codemirror/state'
 import { EditorView, keymap, lineNumbers, type Command, type KeyBinding } from '@codemirror/view'
 import { byteLength } from '#json-text'
-import { checkJson, type JsonError } from '../json/check.ts'
-import { insertString as placeString } from '../json/insert-string.ts'
+import { checkJson, findRepeatedName, type JsonError } from '../json/check.ts'
+import { insertStrings as placeStrings } from '../json/insert-string.ts'
 import { createShadowRoot, exactText, highlighting, wrapping } from './extensions.ts'
+import { takeFiles } from './files.ts'
 import { hasLongLine } from './long-lines.ts'
 import { replaceSelection } from './typed-text.ts'
 
@@ -17,9 +18,13 @@ import { replaceSelection } from './typed-text.ts'
 /** What the editor finds in its text, some time after each change. */
 export interface Check {
   readonly error: JsonError | undefined
+  /** Something that is probably a mistake, but can be saved. */
+  readonly warning: JsonError | undefined
   readonly byteLength: number
   /** A line is so long that no lines are wrapped. */
   readonly hasLongLine: boolean
+  /** Lines end with a carriage return and a line feed. */
+  readonly hasCarriageReturns: boolean
 }
 
 export interface EditorOptions {
@@ -32,6 +37,13 @@ export interface EditorOptions {
   onCheck(check: Check): void
   /** Called for Ctrl/Cmd-S. */
   onSave(): void
+  /** Called with files that are dropped or pasted. The selection is where they belong. */
+  onFiles(files: readonly File[]): void
+}
+
+interface Range {
+  from: number
+  to: number
 }
 
 /** An editor of JSON text. It changes no character by itself. */
@@ -41,11 +53,21 @@ export interface Editor {
   setText(text: string): void
   /** Takes this text as the one that was saved. */
   markSaved(text: string): void
+  /** Makes each line end with a line feed only. It can be undone. */
+  convertLineEnds(): void
   /** Puts a string at the selection, with the quotes, commas and name that it needs there. */
   insertString(value: string): void
+  /** Keeps the place of the selection, to which strings come later, whatever is typed meanwhile. */
+  keepPlace(): Place
   /** Moves the cursor, and the focus. @param offset in UTF-16 units */
   goTo(offset: number): void
   destroy(): void
+}
+
+/** A place in an editor. */
+export interface Place {
+  /** Puts strings there, like `insertString`. Returns how many: 0 if the editor is gone. */
+  insertStrings(values: readonly string[]): number
 }
 
 /** Above this size, in UTF-16 units, the text is checked less often while somebody types. */
@@ -62,13 +84,15 @@ export function createEditor (options: EditorOptions): Editor {
   const { root, host, hintId } = createShadowRoot(parent, TAB_HINT)
   const wrapped = new Compartment()
   let saved: Text | undefined
+  const places = new Set<Range>()
   const view = new EditorView({
     parent: root,
     root,
     state: EditorState.create({
       doc: text,
       extensions: [
-        exactText,
+        exactText(false),
+        takeFiles(options.onFiles),
         replaceSelection,
         highlighting,
         wrapped.of(wrapping(text)),
@@ -84,28 +108,28 @@ export function createEditor (options: EditorOptions): Editor {
           'aria-label': label,
           'aria-describedby': hintId
         }),
-        EditorView.updateListener.of(({ docChanged, state }) => {
-          if (docChanged) onChange(saved === undefined || !state.doc.eq(saved))
+        EditorView.updateListener.of(({ docChanged, state, changes }) => {
+          if (!docChanged) return
+          onChange(saved === undefined || !state.doc.eq(saved))
+          for (const place of places) {
+            place.from = changes.mapPos(place.from, 1)
+            place.to = Math.max(place.from, changes.mapPos(place.to, -1))
+          }
         })
       ]
     })
   })
   saved = view.state.doc
-  const insertString = (value: string) => {
-    const selection = view.state.selection.main
-    const { from, to, insert, anchor, head } = placeString(
-      view.state.sliceDoc(),
-      selection.from,
-      selection.to,
-      value
-    )
+  const insertStrings = (values: readonly string[], { from, to }: Range): number => {
+    const { main } = view.state.selection
+    const { anchor, head, count, ...changes } = placeStrings(view.state.sliceDoc(), from, to, values)
     view.dispatch({
-      changes: { from, to, insert },
-      selection: { anchor, head },
-      userEvent: 'input.paste',
-      scrollIntoView: true
+      changes,
+      // A person who has gone on typing elsewhere goes on there.
+      ...main.from === from && main.to === to && { selection: { anchor, head }, scrollIntoView: true },
+      userEvent: 'input.paste'
     })
-    view.focus()
+    return count
   }
   return {
     getText: () => view.state.sliceDoc(),
@@ -121,13 +145,31 @@ export function createEditor (options: EditorOptions): Editor {
       saved = view.state.toText(text)
       onChange(!view.state.doc.eq(saved))
     },
-    insertString,
+    convertLineEnds () {
+      const carriageReturns = [...view.state.sliceDoc().matchAll(/\r(?=\n)/g)]
+      view.dispatch({
+        changes: carriageReturns.map(({ index }) => ({ from: index, to: index + 1 })),
+        annotations: isolateHistory.of('full')
+      })
+      view.focus()
+    },
+    insertString (value) {
+      insertStrings([value], view.state.selection.main)
+      view.focus()
+    },
+    keepPlace () {
+      const { from, to } = view.state.selection.main
+      const place = { from, to }
+      places.add(place)
+      return { insertStrings: (values) => places.delete(place) ? insertStrings(values, place) : 0 }
+    },
     goTo (offset) {
       const anchor = Math.min(offset, view.state.doc.length)
       view.dispatch({ selection: { anchor }, effects: EditorView.scrollIntoView(anchor, { y: 'center' }) })
       view.focus()
     },
     destroy () {
+      places.clear()
       view.destroy()
       host.remove()
     }
@@ -145,11 +187,19 @@ function checking ({ text, onCheck }: EditorOptions, wrapped: Compartment): Exte
       isLong = !isLong
       view.dispatch({ effects: wrapped.reconfigure(wrapping(json)) })
     }
-    onCheck({ error, byteLength: byteLength(json), hasLongLine: isLong })
-    if (error === undefined) return []
-    const { offset, message } = error
+    const warning = error === undefined ? findRepeatedName(json) : undefined
+    onCheck({
+      error,
+      warning,
+      byteLength: byteLength(json),
+      hasLongLine: isLong,
+      hasCarriageReturns: json.includes('\r\n')
+    })
+    const found = error ?? warning
+    if (found === undefined) return []
+    const { offset, message } = found
     const to = Math.min(offset + 1, state.doc.lineAt(offset).to)
-    return [{ from: offset, to, severity: 'error', message }]
+    return [{ from: offset, to, severity: error === undefined ? 'warning' : 'error', message }]
   }
   return linter(findErrors, { delay: text.length > LARGE_TEXT ? LARGE_CHECK_DELAY_MS : CHECK_DELAY_MS })
 }

@@ -3,6 +3,7 @@ import { bidiIsolates, HighlightStyle, syntaxHighlighting } from '@codemirror/la
 import { EditorState, type Extension } from '@codemirror/state'
 import { EditorView, highlightSpecialChars } from '@codemirror/view'
 import { tags } from '@lezer/highlight'
+import { hideLineEnds } from './line-ends.ts'
 import { hasLongLine } from './long-lines.ts'
 import { theme } from './theme.ts'
 
@@ -12,17 +13,27 @@ import { theme } from './theme.ts'
  * Characters that can't be seen, or that change the order of others. Joiners and variation selectors are
  * left alone: writing systems and emoji need them.
  */
-const INVISIBLE = /(?! |\u200c|\u200d|\ufe0e|\ufe0f)[\p{Zs}\p{Zl}\p{Zp}\p{Cf}\p{Cs}\p{DI}]/u
+const INVISIBLE = /(?! |\u200c|\u200d|\ufe0e|\ufe0f)[\p{Zs}\p{Zl}\p{Zp}\p{Cf}\p{Cs}\p{DI}\ufffc]/u
 const CONTROL = /(?![\t\n])\p{Cc}/u
+const CONTROL_BUT_LINE_ENDS = /(?!\r$|[\t\n])\p{Cc}/u
 
 /** Whether a text has characters for which `exactText` shows something else. */
 export const hasInvisible = (text: string): boolean => INVISIBLE.test(text) || CONTROL.test(text)
 
-/** Keeps every character as it is, and shows those that can't be seen. */
-export const exactText: Extension = [
+/**
+ * Keeps every character as it is, and shows those that can't be seen.
+ *
+ * @param showsLineEnds whether carriage returns at the ends of lines are shown, too
+ */
+export const exactText = (showsLineEnds: boolean): Extension => [
   // Otherwise carriage returns would become line feeds.
   EditorState.lineSeparator.of('\n'),
-  highlightSpecialChars({ addSpecialChars: INVISIBLE, render: renderSpecial })
+  highlightSpecialChars({
+    specialChars: showsLineEnds ? CONTROL : CONTROL_BUT_LINE_ENDS,
+    addSpecialChars: INVISIBLE,
+    render: renderSpecial
+  }),
+  showsLineEnds ? [] : hideLineEnds
 ]
 
 const SIGNS: Readonly<Record<number, string>> = { 0x0d: '␍', 0xa0: '°', 0x202f: '°' }

@@ -20,6 +20,7 @@ export const theme = EditorView.theme({
   '&.cm-focused': { outline: 'none' },
   '.cm-scroller': { fontFamily: 'var(--font-mono)', lineHeight: '1.5' },
   '.cm-content': { caretColor: 'var(--text)' },
+  '.cm-dropCursor.cm-dropCursor': { borderLeft: '2px solid var(--accent)' },
   '.cm-content ::selection, .cm-content::selection': { backgroundColor: 'var(--code-selection)' },
   '.cm-gutters.cm-gutters': {
     color: 'var(--text-quiet)',
@@ -77,6 +78,12 @@ export const theme = EditorView.theme({
     backgroundImage: 'none',
     backgroundColor: 'var(--danger-faint)',
     textDecoration: 'underline wavy var(--danger)'
+  },
+  '.cm-diagnostic-warning': { borderLeftColor: 'var(--line-strong)' },
+  '.cm-lintRange-warning': {
+    backgroundImage: 'none',
+    backgroundColor: 'var(--warning-faint)',
+    textDecoration: 'underline wavy var(--line-strong)'
   },
   '.cm-lintPoint-error:after': { borderBottomColor: 'var(--danger)' },
   '.cm-panel.cm-panel-lint ul [aria-selected]': {

@@ -1,7 +1,7 @@
 import t from 'tap'
 import { startServiceOnPostgres } from '../../helpers/app.ts'
 import { startBrowser } from '../../helpers/browser.ts'
-import { editorOf, save, showPage, startOwner, typeAtStart } from '../../helpers/console.ts'
+import { checkScreen, editorOf, save, showPage, startOwner, typeAtStart } from '../../helpers/console.ts'
 import { provide } from '../../shared/programs.ts'
 
 const MIB = 1_048_576
@@ -136,9 +136,54 @@ t.test("an attacker's document never runs and is never shown as HTML", async (t)
 })
 
 t.test('characters that hide or reorder others are shown by their numbers', async (t) => {
-  const page = await createExactPage('["\u202eevil\u202c", "a\u200bb", "\u2028", "x\u00a0y"]\r\n')
+  const page = await createExactPage('["\u202eevil\u202c", "a\u200bb", "\u2028", "x\u00a0y"]\r ')
   await showPage(tab, page)
   for (const shown of ['U+202E', 'U+202C', 'U+200B', 'U+2028', '°', '␍']) {
     t.equal(await editorOf(tab).getByText(shown, { exact: true }).count(), 1, shown)
   }
+})
+
+t.test('Windows line ends are kept, can be edited, and are converted on request', async (t) => {
+  const page = await createExactPage('{\r\n  "a": 1,\r\n\r\n  "b": 2\r\n}\r\n')
+  await showPage(tab, page)
+  await tab.getByText('Its lines end as on Windows').waitFor()
+  await checkScreen(t, tab, 'Windows line ends')
+  t.equal(await editorOf(tab).getByText('␍').count(), 0)
+  await typeAtStart(tab, '')
+  const press = async (...keys: string[]) => {
+    for (const key of keys) await tab.keyboard.press(key)
+  }
+  // At the end of each line, which keys reach in several ways.
+  await press('End', '1', 'Backspace', 'ArrowDown', 'End', 'ArrowLeft', '1', 'ArrowRight', 'ArrowDown', '1')
+  await press('Backspace', 'ArrowRight', 'End', 'Shift+ArrowLeft', '3', 'Control+End', 'ArrowLeft')
+  await press('Backspace', '}', 'ArrowRight', ' ')
+  await save(tab)
+  t.equal((await readDocument(page.id)).text, '{\r\n  "a": 11,\r\n\r\n  "b": 3\r\n}\r\n ')
+  await typeAtStart(tab, '')
+  await press('End', 'Delete')
+  await save(tab)
+  t.equal((await readDocument(page.id)).text, '{  "a": 11,\r\n\r\n  "b": 3\r\n}\r\n ')
+  await tab.getByRole('button', { name: 'Convert line ends' }).click()
+  await tab.getByText('Its lines end as on Windows').waitFor({ state: 'detached' })
+  await save(tab)
+  t.equal((await readDocument(page.id)).text, '{  "a": 11,\n\n  "b": 3\n}\n ')
+  await press('Control+z')
+  await save(tab)
+  t.equal((await readDocument(page.id)).text, '{  "a": 11,\r\n\r\n  "b": 3\r\n}\r\n ')
+})
+
+t.test('a name that an object has twice gets a warning, and can be saved', async (t) => {
+  const page = await createExactPage('{\n  "price": 1,\n  "list": [],\n  "price": 2\n}')
+  await showPage(tab, page)
+  const warning = tab.getByRole('button', { name: 'Line 4, column 3: This name is in line 2, too.' })
+  await warning.click()
+  await checkScreen(t, tab, 'a warning')
+  for (let count = 0; count < 3; count++) await tab.keyboard.press('ArrowRight')
+  await tab.keyboard.type('x')
+  await warning.waitFor({ state: 'detached' })
+  await tab.keyboard.press('Backspace')
+  await warning.waitFor()
+  await typeAtStart(tab, ' ')
+  await save(tab)
+  t.equal((await readDocument(page.id)).text, ' {\n  "price": 1,\n  "list": [],\n  "price": 2\n}')
 })

@@ -1,4 +1,4 @@
-import type { Asset } from '@landfall/client'
+import { LandfallError, type Asset } from '@landfall/client'
 import { announce } from '../../core/announcements.tsx'
 import { sentencesOf } from '../../components/error-notice.tsx'
 import { formatBytes } from '../../components/format.tsx'
@@ -30,6 +30,8 @@ export const uploadsStore = createStore<readonly Upload[]>([])
 
 const controllers = new Map<number, AbortController>()
 const listeners = new Set<(asset: Asset) => void>()
+/** Who waits for the end of the first attempt of an upload. */
+const attempts = new Map<number, (asset: Asset | undefined) => void>()
 let lastId = 0
 /** Files that have arrived since the last time when there was nothing to send. */
 let arrived = 0
@@ -40,8 +42,12 @@ export function onUploaded (listener: (asset: Asset) => void): () => void {
   return () => listeners.delete(listener)
 }
 
-/** Uploads files, two at a time. A file that is too large is not sent. */
-export function upload (files: readonly File[], maxBytes: number): void {
+/**
+ * Uploads files, two at a time. A file that is too large is not sent.
+ *
+ * @returns the records of those that have arrived without a further attempt, in the order of the files
+ */
+export async function upload (files: readonly File[], maxBytes: number): Promise<readonly Asset[]> {
   const added = files.map((file): Upload => {
     const isTooLarge = file.size > maxBytes
     return {
@@ -56,13 +62,23 @@ export function upload (files: readonly File[], maxBytes: number): void {
   uploadsStore.set([...uploadsStore.get(), ...added])
   const refused = added.filter(({ status }) => status === 'failed').length
   if (refused > 0) announce(refused === 1 ? 'A file is too large.' : `${refused} files are too large.`)
+  const ends = added.filter(({ status }) => status === 'waiting').map(async ({ id }) =>
+    await new Promise<Asset | undefined>((resolve) => attempts.set(id, resolve))
+  )
   sendNext()
+  return (await Promise.all(ends)).filter((asset) => asset !== undefined)
+}
+
+function endAttempt (id: number, asset?: Asset): void {
+  attempts.get(id)?.(asset)
+  attempts.delete(id)
 }
 
 /** Stops an upload, or takes a failed one out of the list. */
 export function cancelUpload ({ id, file, status }: Upload): void {
   uploadsStore.set(uploadsStore.get().filter((one) => one.id !== id))
   controllers.get(id)?.abort()
+  endAttempt(id)
   if (status !== 'failed') announce(`Cancelled: ${file.name}`)
 }
 
@@ -80,8 +96,8 @@ function change (id: number, changes: Partial<Upload>): void {
 }
 
 function sendNext (): void {
-  if (controllers.size === 0) removeEventListener('beforeunload', warn)
-  if (controllers.size >= MAX_RUNNING) return
+  if (isIdle()) removeEventListener('beforeunload', warn)
+  if (controllers.size >= MAX_RUNNING || sessionStore.get().status === 'ended') return
   const next = uploadsStore.get().find(({ status }) => status === 'waiting')
   if (next === undefined) return
   addEventListener('beforeunload', warn)
@@ -107,8 +123,13 @@ async function send ({ id, file }: Upload): Promise<void> {
     for (const listener of listeners) listener(asset)
     arrived++
     announce(isIdle() && arrived > 1 ? `${arrived} files are uploaded.` : `Uploaded: ${asset.filename}`)
+    endAttempt(id, asset)
   } catch (error) {
     if (signal.aborted) return
+    if (error instanceof LandfallError && error.status === 401 && sessionStore.get().status === 'ended') {
+      return change(id, { status: 'waiting', fraction: 0 }) // for the next sign-in
+    }
+    endAttempt(id)
     change(id, { status: 'failed', errors: sentencesOf(error), canRetry: true })
     announce(`Not uploaded: ${file.name}`)
   } finally {
@@ -123,8 +144,9 @@ let owner: number | undefined
 sessionStore.subscribe(() => {
   const session = sessionStore.get()
   const userId = 'user' in session ? session.user.id : undefined
-  if (userId === owner) return
+  if (userId === owner) return sendNext()
   owner = userId
   uploadsStore.set([])
   for (const controller of controllers.values()) controller.abort()
+  for (const id of attempts.keys()) endAttempt(id)
 })

@@ -11,6 +11,7 @@ interface CodeEditorProps {
   readonly onChange: (isChanged: boolean) => void
   readonly onCheck: (check: Check) => void
   readonly onSave: () => unknown
+  readonly onFiles: (files: readonly File[]) => unknown
 }
 
 /** An editor of JSON text. Its code is loaded when it is shown first. */
@@ -28,7 +29,8 @@ export function CodeEditor (props: CodeEditorProps) {
       label,
       onChange: (isChanged) => latest.current.onChange(isChanged),
       onCheck: (check) => latest.current.onCheck(check),
-      onSave: () => latest.current.onSave()
+      onSave: () => latest.current.onSave(),
+      onFiles: (files) => latest.current.onFiles(files)
     })
     latest.current.onEditor(editor)
     return () => {

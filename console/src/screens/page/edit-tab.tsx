@@ -18,10 +18,12 @@ interface EditTabProps {
   /** What is in the editor at first. */
   readonly text: string
   readonly isShown: boolean
+  /** Takes files that are dropped or pasted. */
+  readonly onFiles: (files: readonly File[]) => unknown
 }
 
 /** Changes the document: its fields, or its text. */
-export function EditTab ({ id, editing, text, isShown }: EditTabProps) {
+export function EditTab ({ id, editing, text, isShown, onFiles }: EditTabProps) {
   const { views, isSaving, error, save } = editing
   useSaveKey(isShown, save)
   const isText = views.shown === 'text'
@@ -37,7 +39,7 @@ export function EditTab ({ id, editing, text, isShown }: EditTabProps) {
       {isMissing(error) ? <DeletedNotice editing={editing} /> : <ErrorNotice error={error} onRetry={save} />}
       {opened.has('text') && (
         <div class='edit__view' hidden={!isText}>
-          <TextView editing={editing} text={text} />
+          <TextView editing={editing} text={text} onFiles={onFiles} />
         </div>
       )}
       {opened.has('fields') && (

@@ -1,4 +1,5 @@
 import { useEffect, useState } from 'preact/hooks'
+import { Button } from '../../components/button.tsx'
 import { formatBytes } from '../../components/format.tsx'
 import { useSettings } from '../../core/settings.ts'
 import type { Check } from '../../editor/editor.ts'
@@ -10,27 +11,35 @@ interface EditorStatusProps {
   /** Undefined before the first check. */
   readonly check: Check | undefined
   readonly onGoTo: (offset: number) => void
+  readonly onConvertLineEnds: () => void
 }
 
-/** The first error of the text, its size, and how to leave the editor. */
-export function EditorStatus ({ check, onGoTo }: EditorStatusProps) {
+/** The first error of the text or a warning, its size, and how to leave the editor. */
+export function EditorStatus ({ check, onGoTo, onConvertLineEnds }: EditorStatusProps) {
   const { max_document_bytes: maxBytes } = useSettings()
-  const { error, byteLength = 0, hasLongLine = false } = check ?? {}
+  const { error, warning, byteLength = 0, hasLongLine = false, hasCarriageReturns = false } = check ?? {}
   const isTooLarge = byteLength > maxBytes
-  const sentence = error && `Line ${error.line}, column ${error.column}: ${error.message}`
+  const found = error ?? warning
+  const sentence = found && `Line ${found.line}, column ${found.column}: ${found.message}`
   return (
     <div class='editor-status'>
       <p class='visually-hidden' role='status'>{useLasting(sentence)}</p>
-      {error !== undefined && (
+      {found !== undefined && (
         <button
-          class='editor-status__error'
+          class={error === undefined ? 'editor-status__warning' : 'editor-status__error'}
           type='button'
-          onClick={() => onGoTo(error.offset)}
+          onClick={() => onGoTo(found.offset)}
         >
           {sentence}
         </button>
       )}
       {hasLongLine && <p>A line is so long that lines are not wrapped. Format breaks it up.</p>}
+      {hasCarriageReturns && (
+        <p>
+          Its lines end as on Windows, with CR and LF. That is allowed.{' '}
+          <Button kind='quiet' onClick={onConvertLineEnds}>Convert line ends</Button>
+        </p>
+      )}
       <p class='editor-status__row'>
         <span class={isTooLarge ? 'editor-status__size--too-large' : undefined}>
           {check !== undefined && `${formatBytes(byteLength)} of ${formatBytes(maxBytes)}`}

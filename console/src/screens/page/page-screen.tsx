@@ -13,6 +13,7 @@ import { DeleteThisPage } from './delete-this-page.tsx'
 import { EditTab } from './edit-tab.tsx'
 import { HistoryTab } from './history-tab.tsx'
 import { ReadersTab } from './readers-tab.tsx'
+import { useDroppedFiles } from './use-dropped-files.ts'
 import { useEditing, type SavedDocument } from './use-editing.ts'
 import { UseTab } from './use-tab.tsx'
 
@@ -95,6 +96,7 @@ interface LoadedPageProps {
 function LoadedPage ({ id, publicId, document, tab, onSaved }: LoadedPageProps) {
   const editing = useEditing(id, document, onSaved)
   const shown = TABS.some(([path]) => path === tab) ? tab : 'edit'
+  const { addFiles, isDragging } = useDroppedFiles(editing, shown === 'edit')
   return (
     <>
       <nav class='tabs' aria-label='This page'>
@@ -112,7 +114,12 @@ function LoadedPage ({ id, publicId, document, tab, onSaved }: LoadedPageProps) 
         ))}
       </nav>
       {/* Always there, so that unsaved text stays. */}
-      <EditTab id={id} editing={editing} text={document.text} isShown={shown === 'edit'} />
+      <EditTab id={id} editing={editing} text={document.text} isShown={shown === 'edit'} onFiles={addFiles} />
+      {isDragging && (
+        <p class='drop-target drop-target--clear'>
+          <span class='drop-target__text'>Drop files to upload them.</span>
+        </p>
+      )}
       {shown === 'history' && <HistoryTab id={id} editing={editing} />}
       {shown === 'readers' && <ReadersTab id={id} />}
       {shown === 'use' && <UseTab publicId={publicId} />}

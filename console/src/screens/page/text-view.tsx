@@ -13,10 +13,12 @@ interface TextViewProps {
   readonly editing: Editing
   /** What is in the editor at first. */
   readonly text: string
+  /** Takes files that are dropped or pasted. */
+  readonly onFiles: (files: readonly File[]) => unknown
 }
 
 /** The document as text. */
-export function TextView ({ editing, text }: TextViewProps) {
+export function TextView ({ editing, text, onFiles }: TextViewProps) {
   const { views, save } = editing
   const [isPicking, setIsPicking] = useState(false)
   const [picked, setPicked] = useState<string>()
@@ -41,8 +43,13 @@ export function TextView ({ editing, text }: TextViewProps) {
         onChange={(hasChanged) => editing.setIsChanged(hasChanged)}
         onCheck={(check) => editing.setCheck(check)}
         onSave={save}
+        onFiles={onFiles}
       />
-      <EditorStatus check={editing.check} onGoTo={(offset) => views.getEditor()?.goTo(offset)} />
+      <EditorStatus
+        check={editing.check}
+        onGoTo={(offset) => views.getEditor()?.goTo(offset)}
+        onConvertLineEnds={() => views.getEditor()?.convertLineEnds()}
+      />
       {isPicking && (
         <AssetPicker
           onPick={({ url }) => {

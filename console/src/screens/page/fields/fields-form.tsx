@@ -1,6 +1,5 @@
 import { useEffect, useMemo } from 'preact/hooks'
 import { Button } from '../../../components/button.tsx'
-import { useFileDrop } from '../../../components/file-drop.ts'
 import { announce } from '../../../core/announcements.tsx'
 import { useStore } from '../../../core/store.ts'
 import { FieldsModel, nearestPath } from '../../../fields/fields-model.ts'
@@ -64,7 +63,6 @@ export function FieldsForm ({ form, isShown }: FieldsFormProps) {
   return (
     <FormContext.Provider value={form}>
       <div class='fields'>
-        {isShown && <DropHint />}
         <div class='fields__bar'>
           <FieldSearch />
           <Button isDisabled={!model.canUndo} onClick={() => undo(form)}>Undo</Button>
@@ -85,12 +83,6 @@ export function FieldsForm ({ form, isShown }: FieldsFormProps) {
       </div>
     </FormContext.Provider>
   )
-}
-
-/** Without it, the browser would leave the page for a file that is dropped beside a picture. */
-function DropHint () {
-  useFileDrop(() => announce('Drop a picture on the picture that it replaces.'))
-  return null
 }
 
 function undo (form: FormState): void {

@@ -116,7 +116,6 @@ function PictureDrop ({ field, label, children }: PictureDropProps) {
     const file = [...data?.files ?? []].find(({ type }) => type.startsWith('image/'))
     if (file === undefined) return
     event.preventDefault()
-    event.stopPropagation()
     uploading.run(file)
   }
   const choose = (name: string, text: string, isTarget: boolean) => (
