@@ -46,10 +46,10 @@ const FAILED_PRECONDITIONS = {
 /** 412: a precondition of the request is false. */
 export class PreconditionFailedError extends Error {
   readonly statusCode = 412
-  /** The current ETag, with its quotes. */
-  readonly etag: string
+  /** The current ETag, with its quotes; undefined if the resource doesn't exist. */
+  readonly etag: string | undefined
 
-  constructor (failed: keyof typeof FAILED_PRECONDITIONS, etag: string) {
+  constructor (failed: keyof typeof FAILED_PRECONDITIONS, etag: string | undefined) {
     super(FAILED_PRECONDITIONS[failed])
     this.name = 'PreconditionFailedError'
     this.etag = etag

@@ -167,6 +167,11 @@ export const Settings = Type.Object({
     [0, Number.MAX_SAFE_INTEGER],
     'Total size of the earlier versions of a page that are kept, in bytes; 0 for none'
   ),
+  TRASH_DAYS: integer(
+    30,
+    [0, 36500],
+    'How long deleted pages can be restored, in days; 0 removes them at once'
+  ),
 
   UPLOADS_DIR: text('uploads', 'Folder for uploaded files, used if UPLOADS_URL is not set'),
   UPLOADS_URL: optionalText({

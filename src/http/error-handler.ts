@@ -61,7 +61,8 @@ function responseFor (error: FastifyError, request: FastifyRequest): Response | 
     return { status: error.statusCode, messages: [error.message], headers }
   }
   if (error instanceof PreconditionFailedError) {
-    return { status: error.statusCode, messages: [error.message], headers: { etag: error.etag } }
+    const { statusCode: status, message, etag } = error
+    return { status, messages: [message], ...etag !== undefined && { headers: { etag } } }
   }
   if (error instanceof InsufficientScopeError) {
     const challenge = `Bearer error="insufficient_scope", scope="${error.scope}"` // RFC 6750, 3.1

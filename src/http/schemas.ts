@@ -185,7 +185,7 @@ const ERRORS = {
   412: [
     'A condition, such as `If-Match`, is false',
     'The resource has changed: If-Match does not match its current ETag',
-    'ETag'
+    'ETag?'
   ],
   413: ['The body, or a part of it, is too large', 'Request body is too large'],
   415: [

@@ -115,6 +115,7 @@ const parseInteger = (value: unknown): unknown =>
 
 const TYPES: Readonly<Record<string, string>> = {
   string: 'a string',
+  boolean: 'true or false',
   object: 'a JSON object',
   array: 'a JSON array',
   'object,array': 'a JSON object or array',

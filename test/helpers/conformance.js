@@ -304,7 +304,7 @@ function check (app, { method, url }, response) {
   app.description ??= descriptionOf(app.fastify.swagger())
   const problems = [
     ...app.description.problems(method, url, response),
-    ...brokenRules({ method, ...response }).map((rule) => `breaks a rule of HTTP (${rule})`)
+    ...brokenRules({ method, url, ...response }).map((rule) => `breaks a rule of HTTP (${rule})`)
   ]
   if (problems.length === 0) return undefined
   return `${MARK}${method} ${response.status} of ${url.slice(0, 200)}: ${problems.join('; and it ')}`

@@ -30,9 +30,13 @@ export interface OwnDocuments {
   patchDocument(id: string, patch: object, options: PatchOptions): Promise<{ etag: string }>
 }
 
-export function createOwnDocuments (api: Api): OwnDocuments {
+/** Creates the calls for the document of a page, or for its draft. */
+export function createOwnDocuments (
+  api: Api,
+  path: '/manage/landing_pages/{id}/document' | '/manage/landing_pages/{id}/draft'
+): OwnDocuments {
   const getDocument = async <Document>(id: string, { signal, ifMatch }: WriteOptions = {}) =>
-    await unwrapDocument<Document>(api.GET('/manage/landing_pages/{id}/document', {
+    await unwrapDocument<Document>(api.GET(path, {
       params: { path: { id } },
       headers: { 'if-match': ifMatch },
       parseAs: 'text',
@@ -42,7 +46,7 @@ export function createOwnDocuments (api: Api): OwnDocuments {
     getDocument,
     async putDocument (id, document, { signal, ifMatch } = {}) {
       const text = toJsonText(document)
-      const { error, response } = await api.PUT('/manage/landing_pages/{id}/document', {
+      const { error, response } = await api.PUT(path, {
         params: { path: { id } },
         headers: { 'if-match': ifMatch },
         body: {},
@@ -58,7 +62,7 @@ export function createOwnDocuments (api: Api): OwnDocuments {
       throw createError(response, error)
     },
     async patchDocument (id, patch, { type, signal, ifMatch }) {
-      const { response } = await unwrap(api.PATCH('/manage/landing_pages/{id}/document', {
+      const { response } = await unwrap(api.PATCH(path, {
         params: { path: { id } },
         headers: { 'if-match': ifMatch, 'content-type': `application/${type}+json` },
         body: {},

@@ -1,6 +1,7 @@
 import type { components } from './api.ts'
 import { createOwnDocuments, type OwnDocuments } from './documents.ts'
 import { splitMembers } from './exact-json.ts'
+import { createPublications, type Publications } from './publication.ts'
 import type { PublicDocument, PublishedDocuments } from './published-documents.ts'
 import { createBody, parsePage, unwrapPage, type LandingPage, type VersionedLandingPage,
   type WriteOptions } from './records.ts'
@@ -30,8 +31,12 @@ export interface ReadsOptions extends CallOptions {
  * The landing pages of the account, and any published page by its `public_id`. A document to write is an
  * object or array, or JSON text in `exactJson(…)`. The type argument `Document` isn't checked at run time.
  */
-export interface LandingPages extends OwnDocuments, Revisions {
-  create<Document = unknown>(document: object, options?: CallOptions): Promise<VersionedLandingPage<Document>>
+export interface LandingPages extends OwnDocuments, Publications, Revisions {
+  /** Creates a page, which readers get unless `published` is false. */
+  create<Document = unknown>(
+    document: object,
+    options?: CallOptions & { readonly published?: boolean }
+  ): Promise<VersionedLandingPage<Document>>
   get<Document = unknown>(id: string, options?: CallOptions): Promise<VersionedLandingPage<Document>>
   /** Replaces the whole document. */
   update<Document = unknown>(
@@ -39,6 +44,7 @@ export interface LandingPages extends OwnDocuments, Revisions {
     document: object,
     options?: WriteOptions
   ): Promise<VersionedLandingPage<Document>>
+  /** Puts the page into the trash. */
   delete(id: string, options?: WriteOptions): Promise<void>
   /** Iterates over all pages, or those with a text. */
   list<Document = unknown>(
@@ -64,9 +70,9 @@ export function createLandingPages (api: Api, published: PublishedDocuments): La
     await requestList<Document>(api, options)
   const summariesPage = async (options?: LandingPageListOptions) => await requestSummaries(api, options)
   return {
-    async create (document, { signal } = {}) {
+    async create (document, { signal, published } = {}) {
       return await unwrapPage(api.POST('/landing_pages', {
-        ...createBody(document),
+        ...createBody(document, published),
         parseAs: 'text',
         signal
       }))
@@ -105,7 +111,8 @@ export function createLandingPages (api: Api, published: PublishedDocuments): La
         signal
       }))).data
     },
-    ...createOwnDocuments(api),
+    ...createOwnDocuments(api, '/manage/landing_pages/{id}/document'),
+    ...createPublications(api),
     ...createRevisions(api)
   }
 }

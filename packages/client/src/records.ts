@@ -21,9 +21,10 @@ export interface WriteOptions extends CallOptions {
 }
 
 /** The body of a write. `body` only satisfies the types; the serialiser writes the exact text. */
-export const createBody = (document: object) => ({
+export const createBody = (document: object, published?: boolean) => ({
   body: { current_data: {} },
-  bodySerializer: () => `{"current_data":${toJsonText(document)}}`
+  bodySerializer: () =>
+    `{"current_data":${toJsonText(document)}${published === undefined ? '' : `,"published":${published}`}}`
 })
 
 /** Returns the record in a response. @throws {LandfallError} when the service answered with an error */

@@ -1,20 +1,24 @@
 import { createHmac } from 'node:crypto'
 import fastifyJwt from '@fastify/jwt'
 import fp from 'fastify-plugin'
-import type { FastifyInstance, FastifyRequest, FastifySchema } from 'fastify'
+import type { FastifyContextConfig, FastifyInstance, FastifyRequest, FastifySchema } from 'fastify'
 import { EmailUnconfirmedError, InsufficientScopeError, InvalidKeyError, KeyNotAcceptedError,
   UnauthorizedError } from '../../errors.ts'
 import { bearer, describeCommonErrors } from '../../http/schemas.ts'
 import { clock } from '../../infra/system/clock.ts'
 import { isUuid } from '../../infra/system/identifiers.ts'
 import { useKey } from './api-keys/key-repository.ts'
-import { isApiKey, looksLikeApiKey, type Resource, type Scope } from './api-keys/key.ts'
+import { hasScope, isApiKey, looksLikeApiKey, type Resource, type Scope } from './api-keys/key.ts'
 import { useSession, type Client, type Session } from './sessions/session-repository.ts'
 
 declare module 'fastify' {
   interface FastifyInstance {
     /** A keyed hash of a normalised e-mail address, for the audit trail. */
     hashEmail: (email: string) => string
+  }
+  interface FastifyContextConfig {
+    /** The scope that a key needs for a write, if it isn't that of all pages or assets. */
+    writeScope?: Scope
   }
   interface FastifyRequest {
     /** Who sends the request. Set in scopes that authenticate, before the body is read. */
@@ -68,15 +72,18 @@ export function requireSession (routes: FastifyInstance): void {
 }
 
 /** Returns the scope that a key needs. The response of a write shows what it wrote without another scope. */
-const scopeFor = (resource: Resource, method: string): Scope =>
-  `${resource}:${isSafe(method) ? 'read' : 'write'}`
+const scopeFor = (resource: Resource, method: string, { writeScope }: FastifyContextConfig = {}): Scope =>
+  isSafe(method) ? `${resource}:read` : writeScope ?? `${resource}:write`
 
 /**
  * Requires an access token, or an API key with the scope for the method, on all `routes`. Scopes are checked
  * only here, and the OpenAPI document gets them from here.
  */
 export function requireAccess (routes: FastifyInstance, resource: Resource): void {
-  describeSecurity(routes, (method) => [...bearer, { apiKey: [scopeFor(resource, method)] }])
+  describeSecurity(
+    routes,
+    (method, config) => [...bearer, { apiKey: [scopeFor(resource, method, config)] }]
+  )
   describeCommonErrors(routes, [401, 403])
   authenticateCallers(
     routes,
@@ -92,10 +99,11 @@ export function requireAccess (routes: FastifyInstance, resource: Resource): voi
 /** Adds to the schemas of all `routes` what a request may authenticate itself with. */
 function describeSecurity (
   routes: FastifyInstance,
-  securityFor: (method: string) => FastifySchema['security'] & {}
+  securityFor: (method: string, config?: FastifyContextConfig) => FastifySchema['security'] & {}
 ): void {
   routes.addHook('onRoute', (route) => {
-    route.schema = { ...route.schema, security: securityFor([route.method].flat()[0] as string) }
+    const method = [route.method].flat()[0] as string
+    route.schema = { ...route.schema, security: securityFor(method, route.config) }
   })
 }
 
@@ -119,8 +127,8 @@ async function callerOfKey (
   request.userId = userId
   request.keyId = id
   countKeyUse(id)
-  const needed = scopeFor(resource, request.method)
-  if (!scopes.includes(needed)) throw new InsufficientScopeError(needed)
+  const needed = scopeFor(resource, request.method, request.routeOptions.config)
+  if (!hasScope(scopes, needed)) throw new InsufficientScopeError(needed)
   return {
     userId,
     author: { type: 'api_key', name },

@@ -72,7 +72,7 @@ const FIND = statement<User>(`
 const LIST = statement<AccountSummary>(`
   SELECT users.id, users.email,
     to_char(users.created_at AT TIME ZONE 'UTC', 'YYYY-MM-DD"T"HH24:MI:SS.MS"Z"') AS "createdAt",
-    (SELECT count(*)::integer FROM landing_pages p WHERE p.user_id = users.id) AS "landingPages",
+    (SELECT count(*)::integer FROM landing_pages p WHERE p.user_id = users.id AND p.deleted_at IS NULL) AS "landingPages",
     (SELECT count(*)::integer FROM assets a WHERE a.user_id = users.id) AS assets,
     (SELECT count(*)::integer FROM sessions s WHERE s.user_id = users.id AND ${ALIVE}) AS sessions
   FROM users

@@ -4,6 +4,7 @@ import { runInOneProcess } from '../../infra/postgres/shared-task.ts'
 import { addMetrics } from '../../infra/telemetry/metrics.ts'
 import { pruneReads } from './read-count-repository.ts'
 import { pruneRevisions } from './revision-repository.ts'
+import { purgePages } from './trash-repository.ts'
 
 const HOUR_MS = 60 * 60 * 1000
 /** A start has more urgent work, but a service may restart more often than every hour. */
@@ -14,32 +15,36 @@ const HOURS_KEPT_MS = 35 * DAY_MS
 const DAYS_KEPT_MS = 2 * 366 * DAY_MS
 
 /**
- * Removes versions beyond the limits of the settings, and old read counts.
+ * Removes versions beyond the limits of the settings, old read counts, and pages that were long in the trash.
  *
  * @returns how many of each it removed
  */
 export async function cleanUpPages (
-  { config, database }: FastifyInstance,
+  { config, database, documents }: FastifyInstance,
   signal?: AbortSignal
-): Promise<{ revisions: number, counts: number }> {
+): Promise<{ revisions: number, counts: number, pages: number }> {
   const { REVISIONS_MAX: maxCount, REVISIONS_MAX_BYTES: maxBytes, REVISIONS_DAYS: days } = config
+  const publishRemovals = async (publicIds: readonly string[]): Promise<void> => {
+    await Promise.all(publicIds.map(async (publicId) => await documents.publish(publicId, undefined)))
+  }
   const now = Date.now()
   const replacedSince = days === 0 ? null : new Date(now - days * DAY_MS)
   const limits = { maxCount, maxBytes, replacedSince }
   const ages = { hoursSince: new Date(now - HOURS_KEPT_MS), daysSince: new Date(now - DAYS_KEPT_MS) }
   return {
     revisions: await pruneRevisions(database, limits, signal),
-    counts: await pruneReads(database, ages, signal)
+    counts: await pruneReads(database, ages, signal),
+    pages: await purgePages(database, new Date(now - config.TRASH_DAYS * DAY_MS), publishRemovals, signal)
   }
 }
 
-/** Removes earlier versions and old read counts every hour, in one process. */
+/** Cleans up every hour, in one process. */
 export default fp(async (app) => {
   const cleanups = { ok: 0, failed: 0 }
-  let [removedRevisions, removedCounts] = [0, 0]
+  let [removedRevisions, removedCounts, removedPages] = [0, 0, 0]
   addMetrics(app.metrics, {
     landfall_page_cleanups_total: [
-      'Cleanups of earlier versions and old read counts, by result',
+      'Cleanups of earlier versions, old read counts and the trash, by result',
       () => cleanups,
       { label: 'result' }
     ],
@@ -50,6 +55,10 @@ export default fp(async (app) => {
     landfall_removed_read_counts_total: [
       'Read counts removed because of their age, one per page and hour or day',
       () => removedCounts
+    ],
+    landfall_purged_pages_total: [
+      'Pages removed for good because of their time in the trash',
+      () => removedPages
     ]
   })
 
@@ -59,13 +68,14 @@ export default fp(async (app) => {
       const removed = await cleanUpPages(app, signal)
       removedRevisions += removed.revisions
       removedCounts += removed.counts
+      removedPages += removed.pages
       cleanups.ok++
     } catch (error) {
       cleanups.failed++
       app.log.warn(
         { err: error },
-        'the cleanup of earlier versions and read counts failed; the next one will try again'
+        'the cleanup of pages failed; the next one will try again'
       )
     }
   })
-}, { name: 'page-cleanup', dependencies: ['database', 'metrics'] })
+}, { name: 'page-cleanup', dependencies: ['database', 'metrics', 'document-cache'] })

@@ -25,6 +25,9 @@ export interface FoundDocument {
 /** Levels of objects and arrays in a document. */
 export const MAX_DEPTH = 100
 
+/** Members beside the document whose values the routes read. */
+const FIELDS: ReadonlySet<string> = new Set(['published'])
+
 /**
  * The body parser of routes that take documents. It sets `request.document`. `request.body` becomes an
  * outline for the schemas: the members that they check, with empty values of the types that were sent.
@@ -102,14 +105,15 @@ function collectMembers (body: string) {
 }
 
 /**
- * A body, or its `landing_page`, as an object of the members that the schemas know, with empty values of the
- * types that were sent. A member `other` stands for all others.
+ * A body, or its `landing_page`, as an object of the members that the schemas know. Documents are empty
+ * values of the types that were sent. A member `other` stands for all unknown ones.
  */
 function outlineOf (json: string, members: Members, wrapped?: Members): unknown {
   const outline = emptyLike(json)
   for (const [name, value] of members) {
     const known = name === 'current_data' ? { current_data: emptyLike(value) }
       : name === 'landing_page' && wrapped !== undefined ? { landing_page: outlineOf(value, wrapped) }
+      : FIELDS.has(name) ? { [name]: /^[{[]/.test(value) ? emptyLike(value) : JSON.parse(value) }
       : { other: null }
     Object.assign(outline as object, known)
   }

@@ -28,6 +28,12 @@ export const documentValidators = (
   modifiedAt: page.updatedAt
 })
 
+/** Returns the validators of a draft. */
+export const draftValidators = (draft: { contentHash: string, updatedAt: Date }): Validators => ({
+  etag: entityTag(draft.contentHash),
+  modifiedAt: draft.updatedAt
+})
+
 /** The preconditions of a write as parameters of its statement; null for those that it doesn't have. */
 export interface WriteConditions {
   /** Each is `*`, the hash of a document, or a hash and a version. */

@@ -6,22 +6,25 @@ import { UnauthorizedError } from '../../errors.ts'
 import { contentHash } from '../../http/conditional-requests.ts'
 import { ownerSql, type Caller } from '../accounts/index.ts'
 import type { WriteConditions } from './etag.ts'
-import { AUTHORSHIP } from './revision-repository.ts'
+import { columnsOf, keepSql, REPLACED } from './revision-repository.ts'
 import { labelOf, summarySql } from './summary-sql.ts'
 import { findKeysOf, REFERENCED_ASSETS } from './references/reference-repository.ts'
 
 /** A Landing Page as it is stored. `currentData` is the document's text, byte for byte as it was sent. */
 export type LandingPage = Readonly<
-  Pick<PageRow, 'id' | 'publicId' | 'currentData' | 'contentHash' | 'version' | 'createdAt' | 'updatedAt'>
+  Pick<
+    PageRow,
+    'id' | 'publicId' | 'currentData' | 'contentHash' | 'version' | 'published' | 'createdAt' | 'updatedAt'
+  >
 >
 
 /** What the public read needs of a page. */
 export type PublicPage = Pick<
   LandingPage,
-  'publicId' | 'currentData' | 'contentHash' | 'version' | 'updatedAt'
+  'publicId' | 'currentData' | 'contentHash' | 'version' | 'published' | 'updatedAt'
 >
 
-/** A page for the public read, without its document if that is too large. */
+/** A page for the public read, without its document if that is too large, or if readers don't get it. */
 export interface FoundPage extends Omit<PublicPage, 'currentData'> {
   readonly currentData: string | null
 }
@@ -30,7 +33,7 @@ export interface FoundPage extends Omit<PublicPage, 'currentData'> {
 type WrittenPage = Omit<LandingPage, 'currentData'>
 
 const WRITTEN = `pages.id, public_id AS "publicId", pages.content_hash AS "contentHash", pages.version,
-  created_at AS "createdAt", pages.updated_at AS "updatedAt"`
+  pages.published, created_at AS "createdAt", pages.updated_at AS "updatedAt"`
 /** Everything that If-Match and If-None-Match may name a page by. */
 const NAMES = "ARRAY['*', content_hash, content_hash || '.' || version]::text[]"
 /** A page of an owner, if the preconditions are true. They are null if missing. */
@@ -38,19 +41,20 @@ const OWN_VERSION =
   `id = :id::uuid AND user_id = :userId::integer AND (:ifMatch::text[] IS NULL OR :ifMatch::text[] && ${NAMES})
   AND (:ifNoneMatch::text[] IS NULL OR NOT :ifNoneMatch::text[] && ${NAMES})
   AND (:unmodifiedSince::timestamptz IS NULL OR date_trunc('second', updated_at) <= :unmodifiedSince::timestamptz)`
+const OWN_LIVE_VERSION = `deleted_at IS NULL AND ${OWN_VERSION}`
 
 /** Hot. Also stores which assets of the owner the document names, and the summary. */
 const CREATE = statement<WrittenPage>(`
   WITH created AS (
-    INSERT INTO landing_pages AS pages (id, user_id, public_id, current_data, content_hash, created_at,
+    INSERT INTO landing_pages AS pages (id, user_id, public_id, current_data, content_hash, published, created_at,
       updated_at, authored_version, author_type, author_name, used_assets, used_assets_version,
       indexed_version)
-    SELECT :id::uuid, owner.id, :publicId, :document, :contentHash, :now::timestamptz, :now::timestamptz,
+    SELECT :id::uuid, owner.id, :publicId, :document, :contentHash, :published::boolean, :now::timestamptz, :now::timestamptz,
       1, :authorType, :authorName, used.ids, 1, 1
     FROM (${ownerSql(':userId::integer')}) owner, (${REFERENCED_ASSETS}) used
     RETURNING ${WRITTEN}
   ), ${summarySql('created', { pageId: 'id', publicId: '"publicId"', updatedAt: '"updatedAt"' })}
-  SELECT id, "publicId", "contentHash", version, "createdAt", "updatedAt" FROM created`)
+  SELECT id, "publicId", "contentHash", version, published, "createdAt", "updatedAt" FROM created`)
 
 const CHANGES = {
   current_data: ':document',
@@ -63,46 +67,95 @@ const CHANGES = {
   author_name: ':authorName',
   restored_from: ':restoredFrom::bigint'
 }
-const unlessSame = (column: string, value: string): string =>
-  `CASE WHEN pages.content_hash = :contentHash THEN pages.${column} ELSE ${value} END`
+/** The version to replace. */
+const REPLACED_VERSION =
+  `replaced AS (SELECT ${REPLACED} FROM landing_pages WHERE ${OWN_LIVE_VERSION} FOR NO KEY UPDATE)`
+/** The same, if the document is the draft, which is taken away. Statements lock a page before its draft. */
+const REPLACED_BY_DRAFT = `locked AS (
+    SELECT ${REPLACED} FROM landing_pages WHERE ${OWN_LIVE_VERSION} FOR NO KEY UPDATE
+  ), replaced AS (
+    DELETE FROM landing_page_drafts draft USING locked
+    WHERE draft.page_id = locked.id AND draft.content_hash = :contentHash RETURNING ${columnsOf('locked')}
+  )`
+
+interface Replacement {
+  /** The part of the WITH with the version to replace. */
+  readonly replaced: string
+  /** A subquery with the `ids` of the assets that the document names. */
+  readonly used: string
+  /** Whether the page is published, too. */
+  readonly publishes?: boolean
+}
 
 /**
  * A write keeps the version that it replaces (docs/adr/0020-revisions.md), and stores which assets of the
  * owner the document names. The same bytes change nothing else.
  */
-const replaceSql = (used: string) =>
-  statement<WrittenPage>(`
-  WITH replaced AS (
-    SELECT id, version, current_data, content_hash, updated_at, ${AUTHORSHIP}
-    FROM landing_pages WHERE ${OWN_VERSION} FOR NO KEY UPDATE
-  ), kept AS (
-    INSERT INTO landing_page_revisions (page_id, version, document, content_hash, byte_size, created_at,
-      author_type, author_name, restored_from)
-    SELECT id, version, current_data, content_hash, octet_length(current_data), updated_at, "authorType",
-      "authorName", "restoredFrom"
-    FROM replaced WHERE content_hash <> :contentHash
+const replaceSql = ({ replaced, used, publishes = false }: Replacement) => {
+  const isSame = `pages.content_hash = :contentHash${publishes ? ' AND pages.published' : ''}`
+  const unlessSame = (column: string, value: string): string =>
+    `CASE WHEN ${isSame} THEN pages.${column} ELSE ${value} END`
+  return statement<WrittenPage>(`
+  WITH ${replaced}, kept AS (
+    ${keepSql('replaced pages')} WHERE NOT (${isSame})
   ), used AS MATERIALIZED (${used}), written AS (
     UPDATE landing_pages pages
     SET ${
     Object.entries(CHANGES).map(([column, value]) => `${column} = ${unlessSame(column, value)}`).join(', ')
   },
-      used_assets = used.ids, used_assets_version = ${unlessSame('version', CHANGES.version)},
+      published = ${publishes ? 'true' : 'pages.published'}, used_assets = used.ids,
+      used_assets_version = ${unlessSame('version', CHANGES.version)},
       indexed_version = ${unlessSame('version', CHANGES.version)}
     FROM replaced, used WHERE pages.id = replaced.id
     RETURNING ${WRITTEN}
   ), ${summarySql('written', { pageId: 'id', publicId: '"publicId"', updatedAt: '"updatedAt"' })}
-  SELECT id, "publicId", "contentHash", version, "createdAt", "updatedAt" FROM written`)
+  SELECT id, "publicId", "contentHash", version, published, "createdAt", "updatedAt" FROM written`)
+}
 
 /** Hot. */
-const REPLACE = replaceSql(REFERENCED_ASSETS)
+const REPLACE = replaceSql({ replaced: REPLACED_VERSION, used: REFERENCED_ASSETS })
 /** Hot: without keys, a plan without a look at the assets takes two thirds of the time. */
-const REPLACE_WITHOUT_KEYS = replaceSql("SELECT '{}'::uuid[] AS ids")
+const REPLACE_WITHOUT_KEYS = replaceSql({
+  replaced: REPLACED_VERSION,
+  used: "SELECT '{}'::uuid[] AS ids"
+})
+/** One statement, so that the draft is published and gone, or neither. */
+const PUBLISH_DRAFT = replaceSql({ replaced: REPLACED_BY_DRAFT, used: REFERENCED_ASSETS, publishes: true })
+
+/** One statement, as REPLACE is, for a new version with the same document in another state. */
+const CHANGE_STATE = statement<LandingPage>(`
+  WITH replaced AS (
+    SELECT ${REPLACED} FROM landing_pages WHERE ${OWN_VERSION} AND (deleted_at IS NOT NULL) = :wasDeleted::boolean
+      AND published = coalesce(NOT :published::boolean, published) FOR NO KEY UPDATE
+  ), kept AS (${keepSql('replaced')}), written AS (
+    UPDATE landing_pages pages
+    SET version = pages.version + 1, published = coalesce(:published::boolean, pages.published),
+      deleted_at = :deletedAt::timestamptz, updated_at = ${CHANGES.updated_at},
+      authored_version = pages.version + 1, author_type = :authorType, author_name = :authorName,
+      restored_from = NULL, used_assets_version =
+        CASE WHEN used_assets_version = pages.version THEN pages.version + 1 ELSE used_assets_version END,
+      indexed_version =
+        CASE WHEN indexed_version = pages.version AND NOT :wasDeleted::boolean THEN pages.version + 1 END
+    FROM replaced WHERE pages.id = replaced.id
+    RETURNING ${WRITTEN}, pages.current_data AS "currentData"
+  ), resorted AS (
+    UPDATE landing_page_summaries SET updated_at = written."updatedAt" FROM written
+    WHERE page_id = written.id AND :deletedAt::timestamptz IS NULL
+  ), unlisted AS (
+    DELETE FROM landing_page_summaries USING written
+    WHERE page_id = written.id AND :deletedAt::timestamptz IS NOT NULL
+  )
+  SELECT id, "publicId", "currentData", "contentHash", version, published, "createdAt", "updatedAt"
+  FROM written`)
+
+const IS_PUBLIC = 'published AND deleted_at IS NULL'
 
 /** Hot. PostgreSQL knows the size of a document without reading it, so it reads none that is too large. */
 const FIND_PUBLIC = statement<FoundPage>(`
   SELECT public_id AS "publicId",
-    CASE WHEN octet_length(current_data) <= :maxBytes::integer THEN current_data END AS "currentData",
-    content_hash AS "contentHash", version, updated_at AS "updatedAt"
+    CASE WHEN ${IS_PUBLIC} AND octet_length(current_data) <= :maxBytes::integer THEN current_data END
+      AS "currentData",
+    content_hash AS "contentHash", version, ${IS_PUBLIC} AS published, updated_at AS "updatedAt"
   FROM landing_pages WHERE public_id = ANY (:publicIds::text[])
     AND NOT EXISTS (SELECT FROM account_deletions deletion WHERE deletion.user_id = landing_pages.user_id)`)
 
@@ -112,11 +165,13 @@ const LIST_OF_USER = statement<Pick<LandingPage, 'id' | 'publicId'>>(`
   WHERE user_id = :userId::integer AND id > :after::uuid ORDER BY user_id, id LIMIT :limit::integer`)
 
 /** For the command line. Locks in the order of ids, as the other statements that lock several pages do. */
-const DELETE_PAGES = statement<{ id: string }>(`
+const DELETE_PAGES = statement<{ id: string, publicId: string }>(`
   WITH locked AS (
-    SELECT id FROM landing_pages WHERE id = ANY (:ids::uuid[]) OR public_id = :publicId ORDER BY id FOR UPDATE
+    SELECT id FROM landing_pages WHERE (id = ANY (:ids::uuid[]) OR public_id = :publicId)
+      AND (:deletedBefore::timestamptz IS NULL OR deleted_at < :deletedBefore) ORDER BY id FOR UPDATE
   )
-  DELETE FROM landing_pages pages USING locked WHERE pages.id = locked.id RETURNING pages.id`)
+  DELETE FROM landing_pages pages USING locked WHERE pages.id = locked.id
+  RETURNING pages.id, public_id AS "publicId"`)
 
 /** The owner of a page, and who is named as the author of the new version. */
 export type Writer = Pick<Caller, 'userId' | 'author'>
@@ -125,12 +180,14 @@ export type Writer = Pick<Caller, 'userId' | 'author'>
 export async function createPage (
   database: Database,
   { userId, author }: Writer,
-  document: string
+  document: string,
+  published = true
 ): Promise<LandingPage> {
   const [page] = await database.run(CREATE, {
     id: uuidv7(),
     userId,
     publicId: randomPublicId(),
+    published,
     ...writtenValues(author, document),
     keys: await findKeysOf(database, userId, document)
   })
@@ -152,7 +209,18 @@ export const findPage = async (
   userId: number,
   id: string
 ): Promise<LandingPage | null> =>
-  await database.landingPage.findFirst({ where: { id, userId }, omit: { usedAssets: true } })
+  await database.landingPage.findFirst({ where: { id, userId, deletedAt: null }, omit: { usedAssets: true } })
+
+/** Finds a page in the trash. */
+export const findDeletedPage = async (
+  database: PrismaClient,
+  userId: number,
+  id: string
+): Promise<LandingPage | null> =>
+  await database.landingPage.findFirst({
+    where: { id, userId, deletedAt: { not: null } },
+    omit: { usedAssets: true }
+  })
 
 /**
  * Replaces the document. The same bytes change nothing. Returns null when there is no such page, or a
@@ -180,19 +248,76 @@ export async function replacePage (
   return page === undefined ? null : { ...page, currentData: document }
 }
 
-/** Deletes a page and returns its public id. Returns null in the same cases as replacePage(). */
-export async function deletePage (
+/**
+ * Publishes a document that is the page's draft. Returns null when there is no such page, a condition is
+ * false, or the draft has another document now.
+ */
+export async function publishDraft (
+  database: Database,
+  { userId, author }: Writer,
+  id: string,
+  document: string,
+  conditions: WriteConditions
+): Promise<LandingPage | null> {
+  const [page] = await database.run(PUBLISH_DRAFT, {
+    id,
+    userId,
+    ...conditions,
+    ...writtenValues(author, document),
+    restoredFrom: null,
+    keys: await findKeysOf(database, userId, document)
+  })
+  return page === undefined ? null : { ...page, currentData: document }
+}
+
+/** What changes about a page besides its document. */
+export type StateChange = 'publish' | 'unpublish' | 'delete' | 'undelete'
+
+/**
+ * Publishes or unpublishes a page, puts it into the trash or takes it out again. Returns null when there is
+ * no such page, a condition is false, or the page is in the state already. Afterwards, a page from the trash
+ * has to be indexed.
+ */
+export async function changeState (
+  database: StatementRunner,
+  { userId, author }: Writer,
+  id: string,
+  change: StateChange,
+  conditions: WriteConditions
+): Promise<LandingPage | null> {
+  const now = new Date()
+  const [page] = await database.run(CHANGE_STATE, {
+    id,
+    userId,
+    ...conditions,
+    wasDeleted: change === 'undelete',
+    published: change === 'publish' ? true : change === 'unpublish' ? false : null,
+    deletedAt: change === 'delete' ? now : null,
+    now,
+    authorType: author.type,
+    authorName: author.name
+  })
+  return page ?? null
+}
+
+/**
+ * Removes a page for good and returns its public id. Returns null in the same cases as replacePage().
+ *
+ * @param wasDeleted whether the page has to be in the trash
+ */
+export async function removePage (
   database: PrismaClient,
   userId: number,
   id: string,
-  { ifMatch, ifNoneMatch, unmodifiedSince }: WriteConditions
+  { ifMatch, ifNoneMatch, unmodifiedSince }: WriteConditions,
+  wasDeleted: boolean
 ): Promise<string | null> {
   const conditions = [
     ...ifMatch === null ? [] : [isNamedBy(ifMatch)],
     ...ifNoneMatch === null ? [] : [{ NOT: isNamedBy(ifNoneMatch) }],
     ...unmodifiedSince === null ? [] : [{ updatedAt: { lt: new Date(unmodifiedSince.getTime() + 1000) } }]
   ]
-  const where = { id, userId, AND: conditions }
+  const where = { id, userId, deletedAt: wasDeleted ? { not: null } : null, AND: conditions }
   const page = await unlessMissing(database.landingPage.delete({ where, select: { publicId: true } }))
   return page?.publicId ?? null
 }
@@ -222,7 +347,8 @@ export const findPublicPages = async (
 export const deleteAnyPage = async (
   database: StatementRunner,
   publicId: string
-): Promise<string | undefined> => (await database.run(DELETE_PAGES, { ids: [], publicId }))[0]?.id
+): Promise<string | undefined> =>
+  (await database.run(DELETE_PAGES, { ids: [], publicId, deletedBefore: null }))[0]?.id
 
 /** Lists pages of a user for the deletion of the account, the oldest first, those after an id. */
 export const listPagesOf = async (
@@ -233,7 +359,17 @@ export const listPagesOf = async (
 ): Promise<Pick<LandingPage, 'id' | 'publicId'>[]> =>
   await database.run(LIST_OF_USER, { userId, after, limit })
 
-/** Deletes pages. The caller must publish the deletions. */
-export async function deletePages (database: StatementRunner, ids: readonly string[]): Promise<void> {
-  await database.run(DELETE_PAGES, { ids, publicId: null })
+/**
+ * Deletes pages. The caller must publish the deletions.
+ *
+ * @param deletedBefore only those that were put into the trash before this time
+ * @returns the public ids of the deleted pages
+ */
+export async function deletePages (
+  database: StatementRunner,
+  ids: readonly string[],
+  deletedBefore: Date | null = null
+): Promise<string[]> {
+  const rows = await database.run(DELETE_PAGES, { ids, publicId: null, deletedBefore })
+  return rows.map(({ publicId }) => publicId)
 }

@@ -17,6 +17,8 @@ interface ListedPage {
   readonly start: string | null
   readonly byteSize: number
   readonly version: bigint
+  readonly published: boolean
+  readonly hasDraft: boolean
   readonly createdAt: Date
   readonly updatedAt: Date
 }
@@ -45,7 +47,7 @@ const MAX_LIST_BYTES = 512 * 1024
 
 const SUMMARIES = {
   table: 'landing_page_summaries',
-  columns: 'page_id AS id, search_text AS "searchText", updated_at AS "sortedAt"'
+  columns: 'page_id AS id, search_text AS "searchText", updated_at AS "sortedAt", false AS "isDeleted"'
 }
 
 /** Prisma can't walk along an index, measure documents, nor read only their beginnings. */
@@ -53,14 +55,16 @@ const LIST = statement<Row>(`
   SELECT found.id, "isMatch", "isLast", "sortedAt", "searchText", public_id AS "publicId",
     CASE WHEN indexed_version = version THEN label END AS label,
     CASE WHEN indexed_version = version THEN NULL ELSE left(current_data, :startLength::integer) END AS start,
-    octet_length(current_data) AS "byteSize", version, created_at AS "createdAt",
-    pages.updated_at AS "updatedAt"
+    octet_length(current_data) AS "byteSize", version, published,
+    EXISTS (SELECT FROM landing_page_drafts draft WHERE draft.page_id = found.id) AS "hasDraft",
+    created_at AS "createdAt", pages.updated_at AS "updatedAt"
   FROM ${
   listSql(
     [{
       when: ":sort::text = 'created' AND :q::text IS NULL",
       table: 'landing_pages',
-      columns: 'id, NULL::text AS "searchText", NULL::timestamptz AS "sortedAt"',
+      columns: `id, NULL::text AS "searchText", NULL::timestamptz AS "sortedAt",
+          deleted_at IS NOT NULL AS "isDeleted"`,
       order: ['id'],
       after: [':id::uuid'],
       direction: 'DESC'
@@ -83,7 +87,7 @@ const LIST = statement<Row>(`
       after: [':searchText::text', ':id::uuid'],
       direction: 'ASC'
     }],
-    containsSql('"searchText"'),
+    `NOT "isDeleted" AND ${containsSql('"searchText"')}`,
     MAX_LIMIT
   )
 } found JOIN landing_pages pages ON pages.id = found.id

@@ -77,7 +77,9 @@ export async function listReads (
   pageId: string,
   { per, first, last }: ReadCountRange
 ): Promise<ReadCount[] | undefined> {
-  if (await database.landingPage.count({ where: { id: pageId, userId } }) === 0) return undefined
+  if (await database.landingPage.count({ where: { id: pageId, userId, deletedAt: null } }) === 0) {
+    return undefined
+  }
   const query = { where: { pageId, at: { gte: first, lte: last } } }
   const rows = per === 'hour' ? await database.landingPageReadsHourly.findMany(query)
     : await database.landingPageReadsDaily.findMany(query)

@@ -14,6 +14,8 @@ export interface Revision {
   readonly authorType: 'user' | 'api_key'
   readonly authorName: string
   readonly restoredFrom: bigint | null
+  /** Whether readers got its document. */
+  readonly published: boolean
 }
 
 export type RevisionDocument = Pick<LandingPageRevision, 'document' | 'contentHash' | 'createdAt'>
@@ -21,7 +23,8 @@ export type RevisionDocument = Pick<LandingPageRevision, 'document' | 'contentHa
 /** Greater than every version. A list without a cursor begins here. */
 const NEWEST = 2n ** 63n - 1n
 
-const OWN_PAGE = 'landing_pages WHERE id = :pageId::uuid AND user_id = :userId::integer'
+const OWN_PAGE =
+  'landing_pages WHERE id = :pageId::uuid AND user_id = :userId::integer AND deleted_at IS NULL'
 
 /** Of the current version in landing_pages. A version that an older release wrote is the owner's. */
 export const AUTHORSHIP =
@@ -31,13 +34,45 @@ export const AUTHORSHIP =
       AS "authorName",
     CASE WHEN authored_version = version THEN restored_from END AS "restoredFrom"`
 
+/** What `keepSql` needs of a version in landing_pages. */
+export const REPLACED =
+  `id, version, current_data, content_hash, updated_at, published, deleted_at, ${AUTHORSHIP}`
+
+/** The same of a part of a WITH that has selected it. */
+export const columnsOf = (part: string): string =>
+  [
+    'id',
+    'version',
+    'current_data',
+    'content_hash',
+    'updated_at',
+    'published',
+    'deleted_at',
+    '"authorType"',
+    '"authorName"',
+    '"restoredFrom"'
+  ].map((column) => `${part}.${column}`).join(', ')
+
+/**
+ * Adds replaced versions to the history.
+ *
+ * @param replaced the part of the WITH that has them
+ */
+export const keepSql = (replaced: string): string =>
+  `INSERT INTO landing_page_revisions (page_id, version, document, content_hash, byte_size, created_at,
+      author_type, author_name, restored_from, published)
+    SELECT id, version, current_data, content_hash, octet_length(current_data), updated_at, "authorType",
+      "authorName", "restoredFrom", published AND deleted_at IS NULL
+    FROM ${replaced}`
+
 /** One statement: Prisma would read the current document to measure it. */
 const LIST = statement<Revision>(`
   SELECT version, content_hash AS "contentHash", octet_length(current_data) AS "byteSize",
-    updated_at AS "createdAt", ${AUTHORSHIP}
+    updated_at AS "createdAt", ${AUTHORSHIP}, published
   FROM ${OWN_PAGE} AND version < :before::bigint
   UNION ALL
-  (SELECT version, content_hash, byte_size, created_at, author_type, author_name, restored_from
+  (SELECT version, content_hash, byte_size, created_at, author_type, author_name, restored_from,
+    published
   FROM landing_page_revisions
   WHERE page_id = :pageId::uuid AND version < :before::bigint AND EXISTS (SELECT FROM ${OWN_PAGE})
   ORDER BY version DESC LIMIT :limit::integer + 1)
@@ -120,14 +155,14 @@ export async function findRevision (
   version: bigint
 ): Promise<RevisionDocument | null> {
   const current = await database.landingPage.findFirst({
-    where: { id: pageId, userId, version },
+    where: { id: pageId, userId, deletedAt: null, version },
     select: { currentData: true, contentHash: true, updatedAt: true }
   })
   if (current !== null) {
     return { document: current.currentData, contentHash: current.contentHash, createdAt: current.updatedAt }
   }
   return await database.landingPageRevision.findFirst({
-    where: { pageId, version, page: { userId } },
+    where: { pageId, version, page: { userId, deletedAt: null } },
     select: { document: true, contentHash: true, createdAt: true }
   })
 }

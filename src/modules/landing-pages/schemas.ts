@@ -26,10 +26,15 @@ export const LandingPage = Type.Object({
   current_data: Document,
   created_at: Type.String({ format: 'date-time' }),
   updated_at: Type.String({ format: 'date-time' }),
-  version: Type.Integer({ minimum: 1, description: 'Grows by one with each change of the document' })
+  version: Type.Integer({ minimum: 1, description: 'Grows by one with each change of the page' }),
+  published: Type.Boolean({ description: 'Whether readers get the document. If not, they get a 404.' })
 }, { title: 'LandingPage' })
 
 const LandingPageInput = Type.Object({ current_data: Document }, { title: 'LandingPageInput' })
+const NewLandingPage = Type.Object({
+  ...LandingPageInput.properties,
+  published: Type.Optional(Type.Boolean({ description: 'Whether readers get the document; true by default' }))
+}, { title: 'NewLandingPage' })
 /** An object with other fields is refused, so that nobody believes that they were saved. */
 const NoFields = Type.Object({}, { maxProperties: 0 })
 const LandingPageUpdate = Type.Union([LandingPageInput, NoFields], {
@@ -38,7 +43,7 @@ const LandingPageUpdate = Type.Union([LandingPageInput, NoFields], {
 })
 /** `landing_page` is used only if the body has no `current_data` of its own. */
 const ALONE = { not: { required: ['current_data'] } }
-const CreateBody = Type.Union([LandingPageInput, Type.Object({ landing_page: LandingPageInput }, ALONE)])
+const CreateBody = Type.Union([NewLandingPage, Type.Object({ landing_page: NewLandingPage }, ALONE)])
 const UpdateBody = Type.Union([
   LandingPageInput,
   Type.Object({ landing_page: LandingPageUpdate }, ALONE),
@@ -69,6 +74,10 @@ export const createSchema = {
   response: { 201: response(LandingPage, 'The page', 'ETag', 'Location') }
 }
 export const PageListQuery = sortedQuery('the label or the `public_id`', PAGE_SORTS)
+
+/** The trash has one order. */
+const { limit, cursor } = PageListQuery.properties
+export const TrashQuery = Type.Object({ limit, cursor })
 
 export const listSchema = {
   operationId: 'listLandingPages',
@@ -112,10 +121,12 @@ export const deleteSchema = {
   operationId: 'deleteLandingPage',
   tags,
   summary: 'Delete a Landing Page',
-  description: 'Readers get a 404 immediately. The page cannot be restored.',
+  description:
+    'Readers get a 404 immediately. The page goes to the trash, from which it can be restored for some ' +
+    'days (`TRASH_DAYS`, by default 30; with 0, it is removed at once).',
   params: IdParams,
   headers: WriteConditions,
-  response: { 204: nothing('The page is deleted, and public reads of it return 404') }
+  response: { 204: nothing('The page is in the trash, or removed, and public reads of it return 404') }
 }
 export const publicReadSchema = {
   operationId: 'readDocument',

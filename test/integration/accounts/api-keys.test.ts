@@ -82,7 +82,7 @@ t.test('a new key is shown once, with everything that describes it', async (t) =
 
 t.test('every broken rule of a new key is reported, and none is made', async (t) => {
   const owner = await signUp(app)
-  const scopeRule = 'Scopes must be pages:read or pages:write or assets:read or assets:write'
+  const scopeRule = 'Scopes must be pages:read or drafts:write or pages:write or assets:read or assets:write'
   const cases: [string, object, string[]][] = [
     ['everything missing', { name: undefined, scopes: undefined, current_password: undefined }, [
       "Name can't be blank",

@@ -223,8 +223,8 @@ t.test('a document that PostgreSQL cannot read fails alone, not with its whole b
   await query(settings.DATABASE_URL as string, 'ALTER TABLE landing_pages RENAME TO whole')
   await query(
     settings.DATABASE_URL as string,
-    `CREATE VIEW landing_pages AS SELECT id, user_id, public_id, content_hash, version, created_at,
-      updated_at,
+    `CREATE VIEW landing_pages AS SELECT id, user_id, public_id, content_hash, version, published,
+      deleted_at, created_at, updated_at,
       CASE WHEN public_id = '${broken}' THEN (1 / (length(public_id) - 22))::text ELSE current_data END AS
         current_data
     FROM whole`

@@ -460,3 +460,41 @@ t.test('losing or regaining the channel, or losing Redis, expires all cached doc
     t.notOk(fresh(), event)
   }
 })
+
+t.test('a hidden page can be published again, and a slow load does not bring back what it hid', async (t) => {
+  const { responses, read, asked } = controlledRead()
+  const cache = cacheOf({ read })
+  const slow = cache.load(ID)
+  await asked(1)
+  await cache.publish(ID, { publicId: ID, version: 2 })
+  responses[0]?.(documentOf(1))
+  await slow
+  t.equal(versionIn(cache), undefined, 'nothing is cached')
+  t.equal(await cache.load(ID), undefined)
+  t.equal(responses.length, 1, 'it is known to be hidden')
+  await cache.publish(ID, documentOf(3))
+  t.equal(versionIn(cache), 3)
+})
+
+t.test('a page that another process has hidden is looked up again when the lease ends, or when in doubt', async (t) => {
+  let now = clock.now()
+  t.intercept(clock, 'now', { value: () => now })
+  let reads = 0
+  let stored: DocumentVersion | { publicId: string, version: number } = { publicId: ID, version: 2 }
+  const cache = cacheOf({
+    read: async () => {
+      reads++
+      return stored
+    }
+  })
+  t.equal(await cache.load(ID), undefined)
+  t.equal(await cache.load(ID), undefined)
+  t.equal(reads, 1)
+  now += 60_000
+  t.equal(await cache.load(ID), undefined)
+  t.equal(reads, 2, 'after the lease')
+  now++
+  cache.expireAll()
+  stored = documentOf(3)
+  t.equal((await cache.load(ID))?.version, 3, 'after messages may have been missed')
+})

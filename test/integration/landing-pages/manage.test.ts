@@ -29,12 +29,20 @@ const create = async (payload: string | Buffer) => await send('POST', '/landing_
 const read = async (publicId: string) => await app.inject({ url: `/landing_pages/${publicId}` })
 const rows = async () => await app.database.landingPage.count()
 
-t.test('a record has exactly six fields, and GET returns the same record', async (t) => {
+t.test('a record has exactly seven fields, and GET returns the same record', async (t) => {
   const response = await create('{"current_data":{"a":1}}')
   t.equal(response.statusCode, 201)
   t.equal(response.headers['content-type'], 'application/json; charset=utf-8')
   const record = response.json()
-  t.same(Object.keys(record), ['id', 'public_id', 'current_data', 'created_at', 'updated_at', 'version'])
+  t.same(Object.keys(record), [
+    'id',
+    'public_id',
+    'current_data',
+    'created_at',
+    'updated_at',
+    'version',
+    'published'
+  ])
   t.match(
     record.id,
     /^[0-9a-f]{8}-[0-9a-f]{4}-7[0-9a-f]{3}-[89ab][0-9a-f]{3}-[0-9a-f]{12}$/,
@@ -517,7 +525,8 @@ t.test('the list contains the pages of the user, newest first, and continues by 
     'current_data',
     'created_at',
     'updated_at',
-    'version'
+    'version',
+    'published'
   ])
 })
 

@@ -263,7 +263,7 @@ t.test('the reads of a page that is unknown or of another account are a 404', as
   }
 })
 
-t.test('deleting a page deletes its read counts, also those that are reported afterwards', async (t) => {
+t.test('removing a page deletes its read counts, also those that are reported afterwards', async (t) => {
   const { app, reader, owner, url } = await twoApps(t)
   const first = await twoPagesRead(app, reader, owner)
   await reader.close()
@@ -272,12 +272,10 @@ t.test('deleting a page deletes its read counts, also those that are reported af
   for (const page of [first.kept, first.deleted]) {
     await secondReader.inject(`/landing_pages/${page.public_id}`)
   }
-  const response = await app.inject({
-    method: 'DELETE',
-    url: `/manage/landing_pages/${first.deleted.id}`,
-    headers: owner.headers
-  })
-  t.equal(response.statusCode, 204)
+  for (const list of ['landing_pages', 'deleted_pages']) {
+    const url = `/manage/${list}/${first.deleted.id}`
+    t.equal((await app.inject({ method: 'DELETE', url, headers: owner.headers })).statusCode, 204)
+  }
   await secondReader.close()
   t.same(await sums(app, owner, first.kept), [2, 0])
   for (const table of ['hourly', 'daily']) {

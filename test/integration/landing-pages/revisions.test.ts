@@ -50,7 +50,8 @@ t.test('every change of a document is a version, listed newest first', async (t)
       etag: tagOf(document),
       byte_size: document.length,
       author: { type: 'user', name: owner.user.email },
-      restored_from: null
+      restored_from: null,
+      published: true
     }))
   )
   const times = list.map((each: any) => Date.parse(each.created_at))
@@ -201,12 +202,14 @@ t.test('the release before this one loses nothing that it overwrites', async (t)
   t.equal((await get(`${urlOf(page.id)}/5`)).body, '{"v":4}')
 })
 
-t.test('deleting a page deletes its versions', async (t) => {
+t.test('a deleted page has no versions, and removing it deletes them', async (t) => {
   const { id } = await newPage('{"v":1}', '{"v":2}')
   const url = `/manage/landing_pages/${id}`
   t.equal((await app.inject({ method: 'DELETE', url, headers: owner.headers })).statusCode, 204)
   t.equal((await get(urlOf(id))).statusCode, 404)
   t.equal((await get(`${urlOf(id)}/1`)).statusCode, 404)
+  const removal = { method: 'DELETE', url: `/manage/deleted_pages/${id}`, headers: owner.headers } as const
+  t.equal((await app.inject(removal)).statusCode, 204)
   const rows = await query(
     app.config.DATABASE_URL ?? '',
     `SELECT FROM landing_page_revisions WHERE page_id = '${id}'`

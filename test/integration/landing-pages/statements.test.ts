@@ -64,7 +64,7 @@ t.test('a management request runs the session check and one statement', async (t
     ],
     [
       'delete',
-      /: DELETE FROM landing_pages /,
+      / UPDATE landing_pages pages SET version /,
       async () => await ask(t, app, account, 204, 'DELETE', of(other.id))
     ],
     [

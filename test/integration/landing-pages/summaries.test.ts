@@ -43,6 +43,7 @@ t.test('a summary has the record of a page, its label and its size, but not its 
     version: 2,
     label: 'Café \ufffd',
     byte_size: Buffer.byteLength(document),
+    has_draft: false,
     reads: NO_READS
   }])
 })

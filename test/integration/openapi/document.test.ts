@@ -100,12 +100,13 @@ t.test('Spectral finds nothing to mend in /openapi.json', async (t) => {
 t.test('the operation ids are stable, and each operation has a summary and one tag', async (t) => {
   const ids = `
     askForDocument askForFile changePassword confirmEmail createApiKey createAsset createLandingPage
-    deleteAccount deleteApiKey deleteAsset deleteLandingPage endBrowserSession endOtherSessions endSession
-    getApiKey getAsset getDocument getLandingPage getRevision getSettings headDocument headFile listApiKeys
-    listAssets listLandingPageReads listLandingPageSummaries listLandingPages listRevisions listSessions
-    live me openapi patchDocument putDocument putSettings readDocument readFile ready refresh
-    renewBrowserSession requestEmailConfirmation requestPasswordReset resetPassword restoreRevision signIn
-    signOut signUp updateLandingPage
+    deleteAccount deleteApiKey deleteAsset deleteLandingPage discardDraft endBrowserSession endOtherSessions
+    endSession getApiKey getAsset getDocument getDraft getLandingPage getPublication getRevision getSettings
+    headDocument headFile listApiKeys listAssets listDeletedPages listLandingPageReads
+    listLandingPageSummaries listLandingPages listRevisions listSessions live me openapi patchDocument
+    patchDraft publishLandingPage putDocument putDraft putSettings readDocument readFile ready refresh
+    removeDeletedPage renewBrowserSession requestEmailConfirmation requestPasswordReset resetPassword
+    restoreDeletedPage restoreRevision signIn signOut signUp unpublishLandingPage updateLandingPage
   `
   t.same(operations.map(({ operationId }) => operationId).sort(), ids.trim().split(/\s+/))
   const tags = document.tags.map(({ name }) => name)
@@ -145,7 +146,9 @@ t.test('routes that need an access token or a key declare it with the scope, and
     })
     const refused = statusCode === 401 && !path.startsWith('/auth/sign_in') &&
       !path.startsWith('/auth/refresh')
-    const scope = `${tags[0] === 'Assets' ? 'assets' : 'pages'}:${method === 'GET' ? 'read' : 'write'}`
+    const resource = tags[0] === 'Assets' ? 'assets'
+      : method !== 'GET' && path.endsWith('/draft') ? 'drafts' : 'pages'
+    const scope = `${resource}:${method === 'GET' ? 'read' : 'write'}`
     const apiKey = tags[0] === 'Assets' || tags[0] === 'Landing Pages' ? [{ apiKey: [scope] }] : []
     const optional = operationId === 'confirmEmail' ? [{}, { bearer: [] }] : []
     t.same(security, refused ? [{ bearer: [] }, ...apiKey] : optional, operationId)

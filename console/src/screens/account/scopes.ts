@@ -2,7 +2,8 @@ import type { Scope } from '@landfall/client'
 
 /** What a key may do, in the words of the console. */
 export const SCOPES: readonly (readonly [scope: Scope, name: string])[] = [
-  ['pages:read', 'read pages, their versions and their read counts'],
+  ['pages:read', 'read pages, their drafts, versions and read counts'],
+  ['drafts:write', 'write drafts of pages, without publishing them'],
   ['pages:write', 'create, change and delete pages'],
   ['assets:read', 'read assets'],
   ['assets:write', 'upload and delete assets']

@@ -5,8 +5,12 @@ import { formatBase62, randomBase62 } from '../../../infra/system/identifiers.ts
 export type Resource = 'pages' | 'assets'
 
 /** The scopes of API keys. */
-export const SCOPES = ['pages:read', 'pages:write', 'assets:read', 'assets:write'] as const
+export const SCOPES = ['pages:read', 'drafts:write', 'pages:write', 'assets:read', 'assets:write'] as const
 export type Scope = typeof SCOPES[number]
+
+/** Whether a key with some scopes may do what needs a scope. Who may write pages may also write drafts. */
+export const hasScope = (scopes: readonly string[], needed: Scope): boolean =>
+  scopes.includes(needed) || (needed === 'drafts:write' && scopes.includes('pages:write'))
 
 // The text of an API key: `lf_`, 40 random characters and a checksum of 6, all in base62. Secret scanners
 // recognise a key by its prefix and by its checksum.

@@ -5,6 +5,7 @@ import { errors, IdParams, nothing, ReadConditions, response,
 import { parseBareDocument } from '../document.ts'
 import { documentValidators } from '../etag.ts'
 import { Document, DOCUMENT, tags } from '../schemas.ts'
+import { draftRoutes } from './draft-routes.ts'
 import { patchRoutes } from './patch-routes.ts'
 import { sendUnlessKnown } from './record.ts'
 import { documentOfOwner, findOwnPage, replaceDocument } from './write-checks.ts'
@@ -45,6 +46,7 @@ export const documentRoutes: FastifyPluginAsyncTypebox = async (app) => {
   const url = '/manage/landing_pages/:id/document'
   app.removeContentTypeParser('application/json')
   app.addContentTypeParser('application/json', parseBareDocument)
+  await app.register(draftRoutes)
 
   app.get(url, { schema: getDocumentSchema }, async (request, reply) => {
     const page = await findOwnPage(database, request)

@@ -1,17 +1,19 @@
 import type { FastifyPluginAsyncTypebox } from '@fastify/type-provider-typebox'
 import { Type } from '@sinclair/typebox'
-import type { FastifyRequest, RequestPayload } from 'fastify'
+import type { FastifyInstance, FastifyRequest, RequestPayload } from 'fastify'
 import { NotFoundError, UnsupportedMediaTypeError } from '../../../errors.ts'
 import { describeBodyTypes } from '../../../http/error-handler.ts'
 import { sendWithoutBody } from '../../../http/responses.ts'
 import { errors, IdParams, nothing, WriteConditions } from '../../../http/schemas.ts'
 import { parseBareDocument } from '../document.ts'
+import { checkPreconditions } from '../../../http/conditional-requests.ts'
 import { documentValidators } from '../etag.ts'
-import { findPage } from '../landing-page-repository.ts'
+import { findPage, replacePage, type LandingPage } from '../landing-page-repository.ts'
 import type { PatchKind } from '../patch/patcher.ts'
 import { tags } from '../schemas.ts'
-import { PagePatches } from './page-patches.ts'
-import { ownPage } from './write-checks.ts'
+import { draftAttempt, sendWrittenDraft } from './draft-writes.ts'
+import { PagePatches, type PatchAttempt, type SentPatch } from './page-patches.ts'
+import { findOwnPage, onlyThisVersion, ownPage, writeAndPublish } from './write-checks.ts'
 
 declare module 'fastify' {
   interface FastifyRequest {
@@ -74,7 +76,21 @@ const patchDocumentSchema = {
   }
 }
 
-/** The route that patches a document (docs/adr/0018-patches-on-text.md). */
+const patchDraftSchema = {
+  ...patchDocumentSchema,
+  operationId: 'patchDraft',
+  summary: 'Change parts of the draft of a Landing Page',
+  description:
+    'As for the document. Without a draft, the patch is applied to the document, and the result becomes ' +
+    'the draft; `If-Match` then names the document.',
+  response: {
+    ...patchDocumentSchema.response,
+    201: nothing("The draft is begun. `ETag` is the draft's", 'ETag', 'Location'),
+    204: nothing("The draft is patched. `ETag` is the draft's", 'ETag')
+  }
+}
+
+/** The routes that patch a document and a draft (docs/adr/0018-patches-on-text.md). */
 export const patchRoutes: FastifyPluginAsyncTypebox = async (app) => {
   const patches = new PagePatches(app)
   app.decorateRequest('patchKind', undefined)
@@ -86,20 +102,48 @@ export const patchRoutes: FastifyPluginAsyncTypebox = async (app) => {
     })
   }
 
+  const options = { bodyLimit: MAX_PATCH_BYTES, attachValidation: true }
+
   app.patch('/manage/landing_pages/:id/document', {
+    ...options,
     schema: patchDocumentSchema,
-    bodyLimit: MAX_PATCH_BYTES,
-    attachValidation: true,
     config: { bodyTypes: TYPES }
   }, async (request, reply) => {
-    const { userId, id } = ownPage(request)
-    const { validationError, patchKind, document } = request
-    if (validationError instanceof NotFoundError) throw validationError
-    if (validationError !== undefined || patchKind === undefined || document === undefined) {
-      if (await findPage(app.database, userId, id) === null) throw new NotFoundError()
-      throw validationError ?? new UnsupportedMediaTypeError(describeBodyTypes(TYPES))
-    }
-    const page = await patches.apply(request, patchKind, document.text)
+    const page = await patches.apply(await sentPatch(request), documentAttempt(app, request))
     return sendWithoutBody(reply.code(204).header('etag', documentValidators(page).etag))
   })
+
+  app.patch('/manage/landing_pages/:id/draft', {
+    ...options,
+    schema: patchDraftSchema,
+    config: { bodyTypes: TYPES, writeScope: 'drafts:write' }
+  }, async (request, reply) => {
+    return sendWrittenDraft(reply, await patches.apply(await sentPatch(request), draftAttempt(app, request)))
+  })
 }
+
+/** Returns the patch of a request. @throws {NotFoundError} 404 for whoever isn't the owner */
+async function sentPatch (request: FastifyRequest): Promise<SentPatch> {
+  const { userId, id } = ownPage(request)
+  const { validationError, patchKind: kind, document } = request
+  if (validationError instanceof NotFoundError) throw validationError
+  if (validationError !== undefined || kind === undefined || document === undefined) {
+    if (await findPage(request.server.database, userId, id) === null) throw new NotFoundError()
+    throw validationError ?? new UnsupportedMediaTypeError(describeBodyTypes(TYPES))
+  }
+  return { userId, kind, text: document.text }
+}
+
+/** Patches the document of the page that a request names. Resolves to the page as it is now. */
+const documentAttempt =
+  (app: FastifyInstance, request: FastifyRequest): PatchAttempt<LandingPage> => async (patched) => {
+    const current = await findOwnPage(app.database, request)
+    checkPreconditions(request, documentValidators(current))
+    const document = await patched(current.currentData)
+    if (document === current.currentData) return current
+    return await writeAndPublish(
+      app,
+      async () =>
+        await replacePage(app.database, request.caller, current.id, document, onlyThisVersion(current))
+    )
+  }

@@ -9,7 +9,7 @@ import type { LandingPage } from '../landing-page-repository.ts'
 export const recordJson = (page: LandingPage): string =>
   `{"id":"${page.id}","public_id":"${page.publicId}","current_data":${page.currentData},` +
   `"created_at":"${page.createdAt.toISOString()}","updated_at":"${page.updatedAt.toISOString()}",` +
-  `"version":${page.version}}`
+  `"version":${page.version},"published":${page.published}}`
 
 export const sendRecord = (reply: FastifyReply, page: LandingPage): FastifyReply =>
   sendJson(reply.header('etag', recordValidators(page).etag), recordJson(page))

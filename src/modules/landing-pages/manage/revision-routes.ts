@@ -13,17 +13,22 @@ import { Document, LandingPage, tags } from '../schemas.ts'
 import { sendRecord, sendUnlessKnown } from './record.ts'
 import { ownPage, replaceDocument } from './write-checks.ts'
 
+export const Author = Type.Object({
+  type: Type.Union([Type.Literal('user'), Type.Literal('api_key')]),
+  name: Type.String({ description: 'The e-mail of the user, or the name of the key, at that time' })
+})
+
 const RevisionRecord = Type.Object({
   version: Type.Integer({ minimum: 1 }),
   etag: Type.String({ description: "The ETag of the version's document, with its quotes" }),
   byte_size: Type.Integer({ minimum: 2, description: 'Size of the document' }),
   created_at: Type.String({ format: 'date-time', description: 'When the version was written' }),
-  author: Type.Object({
-    type: Type.Union([Type.Literal('user'), Type.Literal('api_key')]),
-    name: Type.String({ description: 'The e-mail of the user, or the name of the key, at that time' })
-  }),
+  author: Author,
   restored_from: Type.Union([Type.Integer({ minimum: 1 }), Type.Null()], {
     description: 'The version that was restored; null if this version is not a restored one'
+  }),
+  published: Type.Boolean({
+    description: 'Whether readers got this version. False also for the version that was put into the trash.'
   })
 }, { title: 'Revision' })
 
@@ -41,7 +46,8 @@ const listRevisionsSchema = {
   tags,
   summary: 'List the versions of a Landing Page, newest first',
   description:
-    'Each write that changes the document adds a version. The current version is always kept; the ' +
+    'Each write that changes the document adds a version, and so does each change between published, ' +
+    'unpublished and deleted. The current version is always kept; the ' +
     'service removes earlier versions when there are too many (`REVISIONS_MAX`, `REVISIONS_DAYS`, ' +
     '`REVISIONS_MAX_BYTES`).',
   params: IdParams,
@@ -127,5 +133,6 @@ const revisionRecord = (revision: Revision) => ({
   byte_size: revision.byteSize,
   created_at: revision.createdAt.toISOString(),
   author: { type: revision.authorType, name: revision.authorName },
-  restored_from: revision.restoredFrom === null ? null : Number(revision.restoredFrom)
+  restored_from: revision.restoredFrom === null ? null : Number(revision.restoredFrom),
+  published: revision.published
 })

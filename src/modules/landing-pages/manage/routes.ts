@@ -1,23 +1,27 @@
 import type { FastifyPluginAsyncTypebox } from '@fastify/type-provider-typebox'
-import type { FastifyRequest, preValidationHookHandler } from 'fastify'
+import type { FastifyRequest } from 'fastify'
+import type { Static } from '@sinclair/typebox'
 import type { PrismaClient } from '../../../infra/postgres/generated/prisma/client.ts'
 import { auditRequest } from '../../../http/access-log.ts'
+import { clock } from '../../../infra/system/clock.ts'
 import type { KeyedSemaphore } from '../../../infra/system/semaphore.ts'
 import { checkPreconditions } from '../../../http/conditional-requests.ts'
 import { sendWithoutBody } from '../../../http/responses.ts'
 import { addNextLink, createListQueue, sortedPageOf } from '../../../http/sorted-lists.ts'
 import { parseDocumentBody } from '../document.ts'
 import { recordValidators, writeConditions } from '../etag.ts'
-import { createPage, deletePage, type LandingPage } from '../landing-page-repository.ts'
+import { changeState, createPage, removePage, type LandingPage } from '../landing-page-repository.ts'
 import { listPages } from '../list-repository.ts'
 import { createSchema, deleteSchema, getSchema, listSchema, updateSchema } from '../schemas.ts'
 import { documentRoutes } from './document-routes.ts'
+import { publicationRoutes } from './publication-routes.ts'
 import { readCountRoutes } from './read-count-routes.ts'
 import { recordJson, sendJson, sendRecord, sendUnlessKnown } from './record.ts'
 import { revisionRoutes } from './revision-routes.ts'
 import { summaryRoutes } from './summary-routes.ts'
-import { checkedDocument, createMismatchError, documentOfOwner, findOwnPage, ownPage, replaceDocument,
-  writeAndPublish } from './write-checks.ts'
+import { trashRoutes } from './trash-routes.ts'
+import { allowNoBody, checkedDocument, createMismatchError, documentOfOwner, findOwnPage, ownPage,
+  replaceDocument, writeAndPublish } from './write-checks.ts'
 
 /** Bytes allowed in addition to the document: the enclosing object, other fields and white space. */
 const ENVELOPE_BYTES = 64 * 1024
@@ -27,6 +31,9 @@ type App = Parameters<FastifyPluginAsyncTypebox>[0]
 /** The owner's routes. They need the authenticated scope. */
 export const manageRoutes: FastifyPluginAsyncTypebox = async (app) => {
   const lists = createListQueue()
+  // Their bodies are ordinary JSON.
+  await app.register(publicationRoutes)
+  await app.register(trashRoutes)
   app.decorateRequest('document', undefined)
   app.removeContentTypeParser('application/json')
   app.addContentTypeParser('application/json', parseDocumentBody)
@@ -47,9 +54,10 @@ function addCreateRoute (app: App): void {
     bodyLimit: maxBytes + ENVELOPE_BYTES
   }, async (request, reply) => {
     const document = checkedDocument(request, maxBytes) as string // required by the schema
+    const { published } = fieldsOf(request.body)
     const page = await writeAndPublish(
       app,
-      async () => await createPage(app.database, request.caller, document)
+      async () => await createPage(app.database, request.caller, document, published)
     )
     auditRequest(request, 'created', { user: request.userId, page: page.id, public_id: page.publicId })
     reply.code(201).header('location', app.publicPath(`/manage/landing_pages/${page.id}`))
@@ -94,23 +102,31 @@ function addUpdateRoute (app: App): void {
 
 function addDeleteRoute (app: App): void {
   app.delete('/manage/landing_pages/:id', { schema: deleteSchema }, async (request, reply) => {
+    const { database, documents } = app
     const { userId, id } = ownPage(request)
-    const publicId = await deletePage(app.database, userId, id, writeConditions(request.headers))
-    if (publicId === null) throw await createMismatchError(app.database, request, recordValidators)
-    await app.documents.publish(publicId, undefined)
+    const conditions = writeConditions(request.headers)
+    if (app.config.TRASH_DAYS === 0) {
+      const publicId = await removePage(database, userId, id, conditions, false)
+      if (publicId === null) throw await createMismatchError(database, request, recordValidators)
+      await documents.publish(publicId, undefined)
+    } else {
+      const startedAt = clock.now()
+      const page = await changeState(database, request.caller, id, 'delete', conditions)
+      if (page === null) throw await createMismatchError(database, request, recordValidators)
+      const { publicId, version } = page
+      await documents.publish(publicId, { publicId, version: Number(version) }, startedAt)
+    }
     return sendWithoutBody(reply.code(204))
   })
 }
+
+/** The fields beside the document: those of the object that has the document. */
+const fieldsOf = (body: Static<typeof createSchema.body>): { published?: boolean } =>
+  'current_data' in body ? body : body.landing_page
 
 /** Returns the current page for a PATCH without a document. */
 async function findUnchanged (database: PrismaClient, request: FastifyRequest): Promise<LandingPage> {
   const page = await findOwnPage(database, request)
   checkPreconditions(request, recordValidators(page))
   return page
-}
-
-/** A PATCH without a body is treated like an empty object: it changes nothing. */
-const allowNoBody: preValidationHookHandler = (request, _reply, done) => {
-  if (request.body === undefined) request.body = {}
-  done()
 }

@@ -12,20 +12,27 @@ import { labelOf } from '../summary-sql.ts'
 /** Hours whose reads are listed. */
 const HOURS = 24
 
-const { id, public_id: publicId, version, created_at: createdAt, updated_at: updatedAt } = LandingPage
-  .properties
+const { id, public_id: publicId, version, published, created_at: createdAt, updated_at: updatedAt } =
+  LandingPage.properties
 
-const LandingPageSummary = Type.Object({
-  id,
-  public_id: publicId,
-  label: Type.Union([Type.String({ minLength: 1, maxLength: MAX_LABEL_LENGTH }), Type.Null()], {
+export const PageLabel = Type.Union(
+  [Type.String({ minLength: 1, maxLength: MAX_LABEL_LENGTH }), Type.Null()],
+  {
     description: `The string in the document's own \`title\`, else \`name\`, else \`headline\`, cut to ` +
       `${MAX_LABEL_LENGTH} characters. Null if there is none, or if it is blank, or if it lies behind ` +
       `the first ${START_LENGTH} characters of the document.`,
     examples: ['Hello']
-  }),
+  }
+)
+
+const LandingPageSummary = Type.Object({
+  id,
+  public_id: publicId,
+  label: PageLabel,
   byte_size: Type.Integer({ minimum: 2, description: 'Size of the document' }),
   version,
+  published,
+  has_draft: Type.Boolean({ description: 'Whether the page has a draft' }),
   created_at: createdAt,
   updated_at: updatedAt,
   reads: Type.Array(Type.Integer({ minimum: 0 }), {
@@ -91,6 +98,8 @@ function summaryRecord (summary: PageSummary) {
     label: summary.start === null ? summary.label : labelOf(summary.start),
     byte_size: summary.byteSize,
     version: Number(summary.version),
+    published: summary.published,
+    has_draft: summary.hasDraft,
     created_at: summary.createdAt.toISOString(),
     updated_at: summary.updatedAt.toISOString(),
     reads: [...summary.reads]

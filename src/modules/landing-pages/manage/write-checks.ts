@@ -1,12 +1,12 @@
-import type { FastifyInstance, FastifyRequest } from 'fastify'
+import type { FastifyInstance, FastifyRequest, preValidationHookHandler } from 'fastify'
 import type { PrismaClient } from '../../../infra/postgres/generated/prisma/client.ts'
 import { InvalidError, NotFoundError, PreconditionFailedError, TooLargeError } from '../../../errors.ts'
 import { failedPrecondition, type Validators } from '../../../http/conditional-requests.ts'
 import { clock } from '../../../infra/system/clock.ts'
 import { MAX_DEPTH } from '../document.ts'
-import { writeConditions } from '../etag.ts'
+import { writeConditions, type WriteConditions } from '../etag.ts'
 import { findPage, replacePage, type LandingPage } from '../landing-page-repository.ts'
-import { documentVersion } from '../public/cached-document.ts'
+import { publicVersion } from '../public/cached-document.ts'
 
 /** A page in a request: its id, and the caller, who has to be the owner. */
 export interface OwnPage {
@@ -65,6 +65,12 @@ export async function documentOfOwner (
   }
 }
 
+/** A request without a body is treated like one with an empty object. */
+export const allowNoBody: preValidationHookHandler = (request, _reply, done) => {
+  if (request.body === undefined) request.body = {}
+  done()
+}
+
 const PRECONDITIONS = ['If-Match', 'If-None-Match', 'If-Unmodified-Since'] as const
 
 /**
@@ -87,6 +93,13 @@ export async function createMismatchError (
     PRECONDITIONS.find((name) => request.headers[name.toLowerCase()] !== undefined)
   return failed === undefined ? new NotFoundError() : new PreconditionFailedError(failed, validators.etag)
 }
+
+/** The conditions of a write in place of a version that was read. */
+export const onlyThisVersion = ({ contentHash, version }: LandingPage): WriteConditions => ({
+  ifMatch: [`${contentHash}.${version}`],
+  ifNoneMatch: null,
+  unmodifiedSince: null
+})
 
 /**
  * Replaces the document of the page that a request names, under the conditions of the request, and publishes
@@ -126,6 +139,6 @@ export async function writeAndPublish<Written extends LandingPage | null> (
 ): Promise<Written> {
   const startedAt = clock.now()
   const page = await write()
-  if (page !== null) await documents.publish(page.publicId, documentVersion(page), startedAt)
+  if (page !== null) await documents.publish(page.publicId, publicVersion(page), startedAt)
   return page
 }

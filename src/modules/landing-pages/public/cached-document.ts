@@ -13,16 +13,33 @@ export interface DocumentVersion {
   readonly body: Body
 }
 
-/** Converts a row of the table to a version of the document. */
-export const documentVersion = (
-  page: { publicId: string, version: bigint, contentHash: string, updatedAt: Date, currentData: string }
-): DocumentVersion => ({
-  publicId: page.publicId,
-  version: Number(page.version),
-  hash: page.contentHash,
-  updatedAt: page.updatedAt,
-  body: new Body(page.currentData)
-})
+/** A version of a page that readers don't get: it is unpublished, or in the trash. */
+export interface HiddenVersion {
+  readonly publicId: string
+  readonly version: number
+  readonly body?: undefined
+}
+
+export type PublicVersion = DocumentVersion | HiddenVersion
+
+/** A row of the table, as far as readers are concerned. */
+interface PublicRow {
+  readonly publicId: string
+  readonly version: bigint
+  readonly published: boolean
+  readonly contentHash: string
+  readonly updatedAt: Date
+  readonly currentData: string
+}
+
+/** Converts a row of the table to what readers get of it. */
+export function publicVersion (page: PublicRow): PublicVersion {
+  const { publicId, published } = page
+  const version = Number(page.version)
+  if (!published) return { publicId, version }
+  const body = new Body(page.currentData)
+  return { publicId, version, hash: page.contentHash, updatedAt: page.updatedAt, body }
+}
 
 /** A document in one encoding, with its header lines. */
 export interface Representation {

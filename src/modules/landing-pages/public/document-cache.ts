@@ -2,8 +2,8 @@ import { LRUCache } from 'lru-cache'
 import { clock } from '../../../infra/system/clock.ts'
 import { SingleFlight, type Flight } from '../../../infra/system/single-flight.ts'
 import { isDatabaseUnavailable } from '../../../infra/postgres/unavailable.ts'
-import { CachedDocument, type CompressionCounts, type DocumentVersion,
-  type Origin } from './cached-document.ts'
+import { CachedDocument, type CompressionCounts, type DocumentVersion, type Origin,
+  type PublicVersion } from './cached-document.ts'
 import { Publisher, versionOf } from './publisher.ts'
 import { DELETED, LIFETIME_MS, type SharedDocuments } from './shared-documents.ts'
 
@@ -11,6 +11,8 @@ import { DELETED, LIFETIME_MS, type SharedDocuments } from './shared-documents.t
 const SHORT_LEASE_MS = 1000
 /** The most ids known not to exist. They have their own cache, so that guessed ids can't evict documents. */
 const MAX_MISSING = 10_000
+/** The most pages that are known to be hidden. */
+const MAX_HIDDEN = 10_000
 /** The most versions that are remembered so that a slow load can't restore an older version. */
 const MAX_NEWEST = 20_000
 
@@ -19,14 +21,14 @@ export interface DocumentCacheOptions {
   /** How long a document may be served while PostgreSQL is unreachable, in milliseconds. */
   readonly maxStaleMs: number
   /** Reads the current version from PostgreSQL. */
-  readonly read: (publicId: string) => Promise<DocumentVersion | undefined>
+  readonly read: (publicId: string) => Promise<PublicVersion | undefined>
   readonly shared?: SharedDocuments
   /** Whether this process currently learns of every write of other processes. */
   readonly hearsAllWrites: () => boolean
 }
 
 interface Loaded {
-  readonly document: DocumentVersion
+  readonly document: PublicVersion
   readonly lifetimeMs: number
   readonly origin: Origin
 }
@@ -37,8 +39,9 @@ interface Loaded {
  *
  * The version of a document grows with each write, and no layer replaces a newer version by an older one.
  * When a newer version becomes known during a load, callers that already wait get the result of that load;
- * later callers start another load. A deleted document leaves a tombstone. While this process can miss writes
- * of other processes, documents are reloaded after one second.
+ * later callers start another load. A deleted document leaves a tombstone. A page that is only hidden leaves
+ * none, because a later version may be published. While this process can miss writes of other processes,
+ * documents are reloaded after one second.
  */
 export class DocumentCache {
   /** The number of compressions. Pass it to CachedDocument.make(). */
@@ -48,6 +51,8 @@ export class DocumentCache {
   readonly #documents: LRUCache<string, CachedDocument> | undefined
   #evictions = 0
   readonly #missing = new LRUCache<string, true>({ max: MAX_MISSING })
+  /** Until when a page is known to be hidden, in milliseconds of the process clock. */
+  readonly #hidden = new LRUCache<string, number>({ max: MAX_HIDDEN })
   readonly #flights = new SingleFlight<CachedDocument | undefined>()
   /** The newest known version by public id, also of documents that are no longer cached. */
   readonly #newest = new LRUCache<string, number>({ max: MAX_NEWEST })
@@ -86,11 +91,12 @@ export class DocumentCache {
   }
 
   /**
-   * Loads a document, once for all concurrent callers. Returns undefined when it doesn't exist.
+   * Loads a document, once for all concurrent callers. Returns undefined when it doesn't exist, or is hidden.
    *
    * @throws the driver's error when PostgreSQL is unreachable and no cached copy is recent enough
    */
   load (publicId: string): Promise<CachedDocument | undefined> {
+    if (clock.now() < (this.#hidden.get(publicId) ?? 0)) return HIDDEN
     const old = this.#documents?.peek(publicId)
     return old === undefined ? this.#join(publicId) : this.#reload(publicId, old)
   }
@@ -104,11 +110,12 @@ export class DocumentCache {
    */
   async publish (
     publicId: string,
-    document: DocumentVersion | undefined,
+    document: PublicVersion | undefined,
     knownAt = clock.now()
   ): Promise<void> {
     this.#learn(publicId, versionOf(document))
-    if (document !== undefined) this.#keep(document, knownAt, LIFETIME_MS)
+    if (document?.body !== undefined) this.#keep(document, knownAt, LIFETIME_MS)
+    else if (document !== undefined) this.#hide(document, knownAt, LIFETIME_MS)
     await this.#publisher?.publish(publicId, document)
   }
 
@@ -121,6 +128,7 @@ export class DocumentCache {
   expireAll (): void {
     this.#trustedSince = clock.now()
     for (const document of this.#documents?.values() ?? []) document.freshUntil = 0
+    this.#hidden.clear()
   }
 
   /** Whether load() returned an expired document because PostgreSQL is unreachable. */
@@ -158,6 +166,7 @@ export class DocumentCache {
     if (version <= this.#newestOf(publicId)) return
     this.#newest.set(publicId, version)
     this.#flights.forget(publicId)
+    this.#hidden.delete(publicId)
     const held = this.#documents?.peek(publicId)
     if (held !== undefined && held.version < version) this.#documents?.delete(publicId)
     if (version === DELETED) this.#missing.set(publicId, true)
@@ -173,11 +182,21 @@ export class DocumentCache {
     // After a failover, PostgreSQL may assign a version number again, to another text.
     const isSame = held?.version === document.version && held.hash === document.hash
     const entry = isSame ? held : new CachedDocument(document)
-    const lease = this.#options.hearsAllWrites() ? lifetimeMs : Math.min(SHORT_LEASE_MS, lifetimeMs)
     entry.knownAt = Math.max(entry.knownAt, knownAt)
-    if (knownAt >= this.#trustedSince) entry.freshUntil = knownAt + lease
+    if (knownAt >= this.#trustedSince) entry.freshUntil = this.#leaseEnd(knownAt, lifetimeMs)
     this.#documents?.set(document.publicId, entry)
     return entry
+  }
+
+  /** Remembers that a page is hidden, unless a newer version is known. */
+  #hide ({ publicId, version }: PublicVersion, knownAt: number, lifetimeMs: number): void {
+    if (version < this.#newestOf(publicId) || knownAt < this.#trustedSince) return
+    this.#documents?.delete(publicId)
+    this.#hidden.set(publicId, this.#leaseEnd(knownAt, lifetimeMs))
+  }
+
+  #leaseEnd (knownAt: number, lifetimeMs: number): number {
+    return knownAt + (this.#options.hearsAllWrites() ? lifetimeMs : Math.min(SHORT_LEASE_MS, lifetimeMs))
   }
 
   #newestOf (publicId: string): number {
@@ -234,6 +253,10 @@ export class DocumentCache {
       // Its publication may not have arrived. Learn the version now, so that later callers don't join a load
       // that began earlier.
       if (document.version !== newest) this.#learn(publicId, document.version)
+      if (document.body === undefined) {
+        this.#hide(document, startedAt, lifetimeMs)
+        return undefined
+      }
       // Redis gets no version that is older than one known here.
       if (origin === 'database' && !hasLostWrites) this.#options.shared?.fill(document)
       const kept = this.#keep(document, startedAt, lifetimeMs)
@@ -241,7 +264,8 @@ export class DocumentCache {
       return kept
     }
     const held = this.#documents?.peek(publicId)
-    return held !== undefined && held.version >= document.version ? held : new CachedDocument(document)
+    if (held !== undefined && held.version >= document.version) return held
+    return document.body === undefined ? undefined : new CachedDocument(document)
   }
 
   async #fetch (publicId: string): Promise<Loaded | undefined> {
@@ -259,7 +283,7 @@ export class DocumentCache {
     return { document, lifetimeMs: LIFETIME_MS, origin: 'database' }
   }
 
-  async #readDatabase (publicId: string): Promise<DocumentVersion | undefined> {
+  async #readDatabase (publicId: string): Promise<PublicVersion | undefined> {
     try {
       const document = await this.#options.read(publicId)
       this.#isDatabaseAway = false
@@ -270,3 +294,5 @@ export class DocumentCache {
     }
   }
 }
+
+const HIDDEN = Promise.resolve(undefined)

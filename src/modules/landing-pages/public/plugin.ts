@@ -2,7 +2,7 @@ import fp from 'fastify-plugin'
 import { isDatabaseUnavailable } from '../../../infra/postgres/unavailable.ts'
 import type { Database } from '../../../infra/postgres/database.ts'
 import { findPublicPages, type FoundPage, type PublicPage } from '../landing-page-repository.ts'
-import { documentVersion, type DocumentVersion } from './cached-document.ts'
+import { publicVersion, type PublicVersion } from './cached-document.ts'
 import { BatchedReads, LARGE } from './batched-reads.ts'
 import { DocumentCache } from './document-cache.ts'
 import { batchMetrics, documentMetrics } from './read-metrics.ts'
@@ -49,13 +49,13 @@ const MAX_WAIT_MS = 50
 const ANY_SIZE = 2 ** 31 - 1
 
 /** Returns the documents in PostgreSQL. */
-function storedDocuments (database: Database): BatchedReads<DocumentVersion | undefined> {
-  return new BatchedReads<DocumentVersion | undefined>({
+function storedDocuments (database: Database): BatchedReads<PublicVersion | undefined> {
+  return new BatchedReads<PublicVersion | undefined>({
     async readMany (ids, maxBytes) {
       const pages = await findPublicPages(database, ids, maxBytes)
-      const documents = new Map<string, DocumentVersion | typeof LARGE>()
+      const documents = new Map<string, PublicVersion | typeof LARGE>()
       for (const page of pages) {
-        documents.set(page.publicId, isWhole(page) ? documentVersion(page) : LARGE)
+        documents.set(page.publicId, isWhole(page) ? publicVersion(page) : LARGE)
       }
       return ids.map((publicId) => documents.get(publicId))
     },
@@ -66,4 +66,4 @@ function storedDocuments (database: Database): BatchedReads<DocumentVersion | un
   })
 }
 
-const isWhole = (page: FoundPage): page is PublicPage => page.currentData !== null
+const isWhole = (page: FoundPage): page is PublicPage => page.currentData !== null || !page.published

@@ -1,5 +1,5 @@
 import { DELETED, type SharedDocuments } from './shared-documents.ts'
-import type { DocumentVersion } from './cached-document.ts'
+import type { PublicVersion } from './cached-document.ts'
 
 /**
  * The most versions remembered while Redis is unreachable. Beyond that, the oldest are forgotten; Redis'
@@ -30,7 +30,7 @@ export class Publisher {
    * Publishes a committed version, or a deletion. Never rejects. After a failure, publishOutstanding() can
    * try again.
    */
-  async publish (publicId: string, document: DocumentVersion | undefined): Promise<void> {
+  async publish (publicId: string, document: PublicVersion | undefined): Promise<void> {
     await this.#attempt(
       publicId,
       versionOf(document),
@@ -76,4 +76,4 @@ export class Publisher {
 }
 
 /** The version of a document; a deletion counts as newer than all versions. */
-export const versionOf = (document: DocumentVersion | undefined): number => document?.version ?? DELETED
+export const versionOf = (document: PublicVersion | undefined): number => document?.version ?? DELETED

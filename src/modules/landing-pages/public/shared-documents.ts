@@ -2,7 +2,7 @@ import { clock } from '../../../infra/system/clock.ts'
 import type { RedisCommands } from '../../../infra/redis/connections.ts'
 import type { RedisClient } from '../../../infra/redis/redis-client.ts'
 import { BatchedReads, LARGE } from './batched-reads.ts'
-import type { DocumentVersion } from './cached-document.ts'
+import type { DocumentVersion, PublicVersion } from './cached-document.ts'
 import { Body } from './prepared-head.ts'
 import type { StoredDocument } from './document-scripts.ts'
 import { FillQueue, type FillCounts } from './fill-queue.ts'
@@ -74,16 +74,17 @@ export class SharedDocuments {
   }
 
   /**
-   * Stores a committed version and notifies all replicas. Stores a tombstone if `document` is undefined.
+   * Stores a committed version and notifies all replicas. Stores a tombstone if `document` is undefined, and
+   * only the number of a version that readers don't get.
    *
    * @returns the newest version that Redis knows
    * @throws {RedisAwayError}
    */
-  async publish (publicId: string, document: DocumentVersion | undefined): Promise<number> {
+  async publish (publicId: string, document: PublicVersion | undefined): Promise<number> {
     return await this.#publish(noticeOf(
       publicId,
       document?.version ?? DELETED,
-      document !== undefined && isSharable(document) ? document : undefined
+      document?.body !== undefined && isSharable(document) ? document : undefined
     ))
   }
 

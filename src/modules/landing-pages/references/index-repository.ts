@@ -12,8 +12,14 @@ const STORE = statement<{ pageId: string }>(`
   WITH used AS MATERIALIZED (${REFERENCED_ASSETS}), page AS (
     UPDATE landing_pages SET used_assets = used.ids, used_assets_version = version, indexed_version = version
     FROM used WHERE id = :pageId::uuid AND version = :version::bigint
-    RETURNING id, public_id, updated_at
-  ), ${summarySql('page', { pageId: 'id', publicId: 'public_id', updatedAt: 'updated_at' })}
+    RETURNING id, public_id, updated_at, deleted_at
+  ), ${
+  summarySql('page WHERE deleted_at IS NULL', {
+    pageId: 'id',
+    publicId: 'public_id',
+    updatedAt: 'updated_at'
+  })
+}
   DELETE FROM unindexed_pages USING page WHERE page_id = page.id RETURNING page_id AS "pageId"`)
 
 /** Finds pages that aren't indexed, in the order of ids. @param userId of all users if undefined */

@@ -3,7 +3,7 @@ import type { PrismaClient } from '../../../infra/postgres/generated/prisma/clie
 import { statement } from '../../../infra/postgres/statement.ts'
 import { findStorageKeys } from './storage-keys.ts'
 
-// Which pages use an asset, because its storage key is in their document
+// Which pages use an asset, because its storage key is in their document or draft
 // (docs/adr/0025-references-to-assets.md).
 
 /**
@@ -47,14 +47,10 @@ export const findKeysOf = async (
     return assets.map(({ storageKey }) => storageKey)
   })
 
-// One statement, and MATERIALIZED: else PostgreSQL may look at all pages of the user.
+/** Prisma can't query a function, which the deletion of an asset calls, too. */
 const FIND = statement<ReferencingPage & { count: number }>(`
-  WITH used AS MATERIALIZED (
-    SELECT id, public_id, user_id FROM landing_pages
-    WHERE used_assets @> ARRAY[:assetId::uuid] AND used_assets <> '{}'
-  )
   SELECT id, public_id AS "publicId", (count(*) OVER ())::integer AS count
-  FROM used WHERE user_id = :userId::integer ORDER BY id DESC LIMIT ${MAX_REFERENCES}`)
+  FROM pages_using(:assetId::uuid, :userId::integer) ORDER BY id DESC LIMIT ${MAX_REFERENCES}`)
 
 /** Finds the pages of a user that use an asset; undefined if the references of a page are unknown. */
 export async function findKnownReferences (

@@ -1,0 +1,99 @@
+import type { components } from './api.ts'
+import { createOwnDocuments, type OwnDocument, type PatchOptions } from './documents.ts'
+import { unwrapPage, type VersionedLandingPage, type WriteOptions } from './records.ts'
+import { getNextCursor, iterate, unwrap, unwrapDeletion, type Api, type CallOptions, type List,
+  type ListOptions } from './responses.ts'
+
+/** Whether a page is published, and what its draft is. */
+export type Publication = components['schemas']['Publication']
+
+/** A page in the trash. */
+export type DeletedLandingPage = components['schemas']['DeletedLandingPage']
+
+export interface PublishOptions extends WriteOptions {
+  /** The current version, to publish the draft although the document has changed since it was begun. */
+  readonly baseVersion?: number
+}
+
+/** The drafts of the account's pages, what readers get, and the trash. */
+export interface Publications {
+  /** Rejects with a `NotFoundError` when the page has no draft. */
+  getDraft<Document = unknown>(id: string, options?: WriteOptions): Promise<OwnDocument<Document>>
+  /** Writes the draft, which readers don't see. */
+  putDraft(id: string, document: object, options?: WriteOptions): Promise<{ etag: string }>
+  /** Changes parts of the draft. Without one, it begins with the document. */
+  patchDraft(id: string, patch: object, options: PatchOptions): Promise<{ etag: string }>
+  discardDraft(id: string, options?: WriteOptions): Promise<void>
+  publication(id: string, options?: CallOptions): Promise<Publication>
+  /**
+   * Publishes the draft, or without one the unpublished page. `ifMatch` names the draft. Rejects with a
+   * `ConflictError` when the document has changed since the draft was begun.
+   */
+  publish<Document = unknown>(id: string, options?: PublishOptions): Promise<VersionedLandingPage<Document>>
+  /** Takes the document away from readers. */
+  unpublish<Document = unknown>(id: string, options?: WriteOptions): Promise<VersionedLandingPage<Document>>
+  /** Iterates over the pages in the trash, the last deleted first. */
+  deletedPages(options?: ListOptions): AsyncGenerator<DeletedLandingPage, void, undefined>
+  /** Returns one part of the trash. */
+  deletedPagesPage(options?: ListOptions): Promise<List<DeletedLandingPage>>
+  /** Takes a page out of the trash. */
+  undelete<Document = unknown>(id: string, options?: WriteOptions): Promise<VersionedLandingPage<Document>>
+  /** Removes a page in the trash for good. */
+  purge(id: string, options?: WriteOptions): Promise<void>
+}
+
+export function createPublications (api: Api): Publications {
+  const draft = createOwnDocuments(api, '/manage/landing_pages/{id}/draft')
+  const deletedPagesPage = async (
+    { limit, cursor, signal }: ListOptions = {}
+  ): Promise<List<DeletedLandingPage>> => {
+    const { data, response } = await unwrap(api.GET('/manage/deleted_pages', {
+      params: { query: { limit, cursor } },
+      signal
+    }))
+    return { items: data, next: getNextCursor(response) }
+  }
+  const requestOf = (id: string, { signal, ifMatch }: WriteOptions) => ({
+    params: { path: { id } },
+    headers: { 'if-match': ifMatch },
+    signal
+  })
+  return {
+    getDraft: draft.getDocument,
+    putDraft: draft.putDocument,
+    patchDraft: draft.patchDocument,
+    async discardDraft (id, options = {}) {
+      await unwrapDeletion(api.DELETE('/manage/landing_pages/{id}/draft', requestOf(id, options)))
+    },
+    async publication (id, { signal } = {}) {
+      return (await unwrap(api.GET('/manage/landing_pages/{id}/publication', {
+        params: { path: { id } },
+        signal
+      }))).data
+    },
+    async publish (id, { baseVersion, ...options } = {}) {
+      return await unwrapPage(api.POST('/manage/landing_pages/{id}/publish', {
+        ...requestOf(id, options),
+        body: baseVersion === undefined ? {} : { base_version: baseVersion },
+        parseAs: 'text'
+      }))
+    },
+    async unpublish (id, options = {}) {
+      return await unwrapPage(api.POST('/manage/landing_pages/{id}/unpublish', {
+        ...requestOf(id, options),
+        parseAs: 'text'
+      }))
+    },
+    deletedPages: (options = {}) => iterate(deletedPagesPage, options),
+    deletedPagesPage,
+    async undelete (id, options = {}) {
+      return await unwrapPage(api.POST('/manage/deleted_pages/{id}/restore', {
+        ...requestOf(id, options),
+        parseAs: 'text'
+      }))
+    },
+    async purge (id, options = {}) {
+      await unwrapDeletion(api.DELETE('/manage/deleted_pages/{id}', requestOf(id, options)))
+    }
+  }
+}

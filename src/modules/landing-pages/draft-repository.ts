@@ -1,0 +1,110 @@
+import type { Database } from '../../infra/postgres/database.ts'
+import type { PrismaClient } from '../../infra/postgres/generated/prisma/client.ts'
+import { statement } from '../../infra/postgres/statement.ts'
+import { contentHash } from '../../http/conditional-requests.ts'
+import type { Author } from '../accounts/index.ts'
+import type { LandingPage, Writer } from './landing-page-repository.ts'
+import { findKeysOf, REFERENCED_ASSETS } from './references/reference-repository.ts'
+
+// A page has at most one draft: a document that no reader gets until it is published.
+
+export interface Draft {
+  readonly pageId: string
+  /** The document, byte for byte as it was sent. */
+  readonly document: string
+  readonly contentHash: string
+  /** The version of the page when the draft was begun, and the hash of its document. */
+  readonly baseVersion: bigint
+  readonly baseHash: string
+  readonly authorType: Author['type']
+  readonly authorName: string
+  readonly createdAt: Date
+  readonly updatedAt: Date
+}
+
+/** Prisma can't lock the assets that a document names. Statements lock a page before its draft. */
+const WRITE = statement<{ updatedAt: Date }>(`
+  WITH page AS (
+    SELECT id FROM landing_pages WHERE id = :pageId::uuid AND user_id = :userId::integer AND deleted_at IS NULL
+    FOR KEY SHARE
+  ), used AS MATERIALIZED (${REFERENCED_ASSETS}), begun AS (
+    INSERT INTO landing_page_drafts (page_id, document, content_hash, base_version, base_hash, used_assets,
+      author_type, author_name, created_at, updated_at)
+    SELECT page.id, :document, :contentHash, :baseVersion::bigint, :baseHash, used.ids, :authorType,
+      :authorName, :now::timestamptz, :now::timestamptz
+    FROM page, used WHERE :replacedHash::text IS NULL
+    ON CONFLICT DO NOTHING
+    RETURNING updated_at
+  ), replaced AS (
+    UPDATE landing_page_drafts draft
+    SET document = :document, content_hash = :contentHash, used_assets = used.ids, author_type = :authorType,
+      author_name = :authorName, updated_at = GREATEST(draft.updated_at, :now::timestamptz)
+    FROM page, used WHERE page_id = page.id AND content_hash = :replacedHash::text
+    RETURNING draft.updated_at
+  )
+  SELECT updated_at AS "updatedAt" FROM begun UNION ALL SELECT updated_at FROM replaced`)
+
+export const findDraft = async (database: PrismaClient, pageId: string): Promise<Draft | null> =>
+  await database.landingPageDraft.findUnique({ where: { pageId }, omit: { usedAssets: true } }) as
+    | Draft
+    | null
+
+/**
+ * Writes the draft of a page in place of the one that was read.
+ *
+ * @param page the page as it was read: a new draft is based on it
+ * @param read the draft as it was read; null if there was none
+ * @returns null if the draft or the page isn't there any more, or has changed
+ */
+export async function writeDraft (
+  database: Database,
+  { userId, author }: Writer,
+  page: LandingPage,
+  read: Draft | null,
+  document: string
+): Promise<Draft | null> {
+  const { id: pageId, version, contentHash: pageHash } = page
+  const draft = {
+    pageId,
+    document,
+    contentHash: contentHash(document),
+    baseVersion: read?.baseVersion ?? version,
+    baseHash: read?.baseHash ?? pageHash,
+    authorType: author.type,
+    authorName: author.name
+  }
+  const now = new Date()
+  const [written] = await database.run(WRITE, {
+    ...draft,
+    userId,
+    replacedHash: read?.contentHash ?? null,
+    now,
+    keys: await findKeysOf(database, userId, document)
+  })
+  if (written === undefined) return null
+  return { ...draft, createdAt: read?.createdAt ?? now, updatedAt: written.updatedAt }
+}
+
+/** Discards a draft that was read. @returns whether it was still the same one */
+export const discardDraft = async (database: PrismaClient, read: Draft): Promise<boolean> => {
+  const { pageId, contentHash } = read
+  return (await database.landingPageDraft.deleteMany({ where: { pageId, contentHash } })).count > 0
+}
+
+/**
+ * Whether the document has changed since the draft was begun, also if it has the same bytes again. A version
+ * with the same bytes is no change.
+ */
+export async function isOutdated (
+  database: PrismaClient,
+  page: LandingPage,
+  { baseVersion, baseHash }: Draft
+): Promise<boolean> {
+  if (page.contentHash !== baseHash) return true
+  if (page.version === baseVersion) return false
+  // Earlier versions with other bytes count, and those that have been removed since.
+  const unchanged = await database.landingPageRevision.count({
+    where: { pageId: page.id, version: { gte: baseVersion }, contentHash: baseHash }
+  })
+  return BigInt(unchanged) < page.version - baseVersion
+}

@@ -1,0 +1,84 @@
+import type { FastifyInstance, FastifyReply, FastifyRequest } from 'fastify'
+import { PreconditionFailedError, RetryLaterError } from '../../../errors.ts'
+import { checkPreconditions, contentHash } from '../../../http/conditional-requests.ts'
+import { sendWithoutBody } from '../../../http/responses.ts'
+import { documentValidators, draftValidators } from '../etag.ts'
+import { findDraft, writeDraft, type Draft } from '../draft-repository.ts'
+import type { LandingPage } from '../landing-page-repository.ts'
+import type { PatchAttempt } from './page-patches.ts'
+import { findOwnPage } from './write-checks.ts'
+
+/** A draft as it is after a write. */
+interface WrittenDraft {
+  readonly draft: Draft
+  readonly isNew: boolean
+}
+
+/** An attempt fails only if somebody else has written in the meantime. */
+const MAX_ATTEMPTS = 20
+
+/**
+ * Makes attempts until one succeeds.
+ *
+ * @param attempt returns null if somebody else has written meanwhile
+ * @throws {RetryLaterError} 503
+ */
+export async function untilWritten<Result> (attempt: () => Promise<Result | null>): Promise<Result> {
+  for (let attempts = 1; attempts <= MAX_ATTEMPTS; attempts++) {
+    const result = await attempt()
+    if (result !== null) return result
+  }
+  throw new RetryLaterError(503, 'The page is being changed by others, try again shortly', 1)
+}
+
+/**
+ * Writes the draft of the page that a request names.
+ *
+ * @throws {NotFoundError} 404
+ * @throws {PreconditionFailedError} 412
+ */
+export const putDraft = async (
+  app: FastifyInstance,
+  request: FastifyRequest,
+  document: string
+): Promise<WrittenDraft> =>
+  await untilWritten(async () => {
+    const page = await findOwnPage(app.database, request)
+    const read = await findDraft(app.database, page.id)
+    if (read !== null) checkPreconditions(request, draftValidators(read))
+    else if (request.headers['if-match'] !== undefined) {
+      throw new PreconditionFailedError('If-Match', undefined)
+    }
+    return await replaceDraft(app, request, page, read, document)
+  })
+
+/** Patches the draft of the page that a request names, or begins one from the document. */
+export const draftAttempt =
+  (app: FastifyInstance, request: FastifyRequest): PatchAttempt<WrittenDraft> => async (patched) => {
+    const page = await findOwnPage(app.database, request)
+    const read = await findDraft(app.database, page.id)
+    checkPreconditions(request, read === null ? documentValidators(page) : draftValidators(read))
+    return await replaceDraft(app, request, page, read, await patched(read?.document ?? page.currentData))
+  }
+
+/** The same bytes change nothing. */
+async function replaceDraft (
+  { database }: FastifyInstance,
+  request: FastifyRequest,
+  page: LandingPage,
+  read: Draft | null,
+  document: string
+): Promise<WrittenDraft | null> {
+  if (read?.contentHash === contentHash(document)) return { draft: read, isNew: false }
+  const draft = await writeDraft(database, request.caller, page, read, document)
+  return draft === null ? null : { draft, isNew: read === null }
+}
+
+/** Answers a write of a draft. */
+export function sendWrittenDraft (reply: FastifyReply, { draft, isNew }: WrittenDraft): FastifyReply {
+  reply.code(isNew ? 201 : 204).header('etag', draftValidators(draft).etag)
+  if (isNew) {
+    reply.header('location', reply.server.publicPath(`/manage/landing_pages/${draft.pageId}/draft`))
+  }
+  return sendWithoutBody(reply)
+}

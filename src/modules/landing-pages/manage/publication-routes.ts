@@ -1,0 +1,186 @@
+import type { FastifyPluginAsyncTypebox } from '@fastify/type-provider-typebox'
+import { Type } from '@sinclair/typebox'
+import type { FastifyInstance, FastifyRequest } from 'fastify'
+import { ConflictError } from '../../../errors.ts'
+import { checkPreconditions } from '../../../http/conditional-requests.ts'
+import { entityTag } from '../../../http/content-encoding.ts'
+import { errors, IdParams, response, WriteConditions } from '../../../http/schemas.ts'
+import { findDraft, isOutdated, type Draft } from '../draft-repository.ts'
+import { draftValidators, recordValidators, writeConditions } from '../etag.ts'
+import { changeState, publishDraft, type LandingPage as Page } from '../landing-page-repository.ts'
+import { LandingPage, tags } from '../schemas.ts'
+import { untilWritten } from './draft-writes.ts'
+import { sendRecord } from './record.ts'
+import { Author } from './revision-routes.ts'
+import { allowNoBody, findOwnPage, onlyThisVersion, ownPage, writeAndPublish } from './write-checks.ts'
+
+const PublishBody = Type.Object({
+  base_version: Type.Optional(Type.Integer({
+    minimum: 1,
+    description:
+      'The current version of the page: publish the draft although the document has changed since ' +
+      'it was begun'
+  }))
+}, { title: 'Publish' })
+
+const publishSchema = {
+  operationId: 'publishLandingPage',
+  tags,
+  summary: 'Publish the draft of a Landing Page, or the page itself',
+  description:
+    'The draft becomes the document, as a new version, and readers get it immediately. `If-Match` names ' +
+    'the draft, so that what was read is what is published. Without a draft, an unpublished page is ' +
+    'published as it is, and `If-Match` names the page. If the document has changed since the draft was ' +
+    'begun, the response is a 409, unless `base_version` names the current version.',
+  params: IdParams,
+  headers: WriteConditions,
+  body: { ...PublishBody, examples: [{ base_version: 5 }] },
+  response: {
+    200: response(LandingPage, 'The published page', 'ETag'),
+    ...errors([409], [], {
+      409:
+        'The document has changed since the draft was begun: the draft is based on version 3, the current ' +
+        'version is 5'
+    })
+  }
+}
+const unpublishSchema = {
+  operationId: 'unpublishLandingPage',
+  tags,
+  summary: 'Unpublish a Landing Page',
+  description:
+    'Readers get the 404 of an unknown page until it is published again. Writes of the document go on as ' +
+    'before. An unpublished page stays as it is.',
+  params: IdParams,
+  headers: WriteConditions,
+  response: {
+    200: response(LandingPage, 'The unpublished page', 'ETag')
+  }
+}
+
+const Publication = Type.Object({
+  published: LandingPage.properties.published,
+  version: LandingPage.properties.version,
+  draft: Type.Union([
+    Type.Object({
+      etag: Type.String({ description: 'The ETag of the draft, with its quotes' }),
+      byte_size: Type.Integer({ minimum: 2, description: 'Size of the draft' }),
+      base_version: Type.Integer({ minimum: 1, description: 'The version when the draft was begun' }),
+      outdated: Type.Boolean({ description: 'Whether the document has changed since then' }),
+      created_at: Type.String({ format: 'date-time' }),
+      updated_at: Type.String({ format: 'date-time' }),
+      author: Author
+    }),
+    Type.Null()
+  ], { description: 'The draft; null without one' })
+}, { title: 'Publication' })
+
+const publicationSchema = {
+  operationId: 'getPublication',
+  tags,
+  summary: 'Show whether a Landing Page is published, and what its draft is',
+  description: 'What the record does not show, because a draft does not change it.',
+  params: IdParams,
+  response: {
+    200: response(Publication, 'The state of the page')
+  }
+}
+
+/** Publishing and unpublishing. */
+export const publicationRoutes: FastifyPluginAsyncTypebox = async (app) => {
+  const { database } = app
+  const url = '/manage/landing_pages/:id'
+
+  app.get(`${url}/publication`, { schema: publicationSchema }, async (request) => {
+    const page = await findOwnPage(database, request)
+    const draft = await findDraft(database, page.id)
+    return {
+      published: page.published,
+      version: Number(page.version),
+      draft: draft && draftRecord(draft, await isOutdated(database, page, draft))
+    }
+  })
+
+  app.post(`${url}/publish`, {
+    schema: publishSchema,
+    preValidation: allowNoBody
+  }, async (request, reply) => {
+    const { base_version: accepted } = request.body
+    const page = await untilWritten(async () => {
+      const draft = await findDraft(database, ownPage(request).id)
+      // Not before the draft: who has just published it may have written the page meanwhile.
+      const read = await findOwnPage(database, request)
+      return draft === null ? await setPublished(app, request, read, true)
+        : await publish(app, request, read, draft, accepted)
+    })
+    return sendRecord(reply, page)
+  })
+
+  app.post(`${url}/unpublish`, { schema: unpublishSchema }, async (request, reply) => {
+    const page = await untilWritten(async () =>
+      await setPublished(app, request, await findOwnPage(database, request), false)
+    )
+    return sendRecord(reply, page)
+  })
+}
+
+/** Publishes or unpublishes a page that was read. Returns null if somebody else has written. */
+async function setPublished (
+  app: FastifyInstance,
+  request: FastifyRequest,
+  page: Page,
+  published: boolean
+): Promise<Page | null> {
+  checkPreconditions(request, recordValidators(page))
+  if (page.published === published) return page
+  const { id } = ownPage(request)
+  return await writeAndPublish(
+    app,
+    async () =>
+      await changeState(
+        app.database,
+        request.caller,
+        id,
+        published ? 'publish' : 'unpublish',
+        writeConditions(request.headers)
+      )
+  )
+}
+
+/**
+ * Publishes a draft that was read. Returns null if somebody else has written.
+ *
+ * @param accepted the version that the caller knows, although the draft is not based on it
+ */
+async function publish (
+  app: FastifyInstance,
+  request: FastifyRequest,
+  page: Page,
+  draft: Draft,
+  accepted: number | undefined
+): Promise<Page | null> {
+  checkPreconditions(request, draftValidators(draft))
+  if (accepted !== Number(page.version) && await isOutdated(app.database, page, draft)) {
+    // Or somebody else has just published it.
+    if ((await findDraft(app.database, page.id))?.contentHash !== draft.contentHash) return null
+    throw new ConflictError([
+      `The document has changed since the draft was begun: the draft is based on version ${draft.baseVersion}, ` +
+      `the current version is ${page.version}`
+    ])
+  }
+  const { document } = draft
+  return await writeAndPublish(
+    app,
+    async () => await publishDraft(app.database, request.caller, page.id, document, onlyThisVersion(page))
+  )
+}
+
+const draftRecord = (draft: Draft, outdated: boolean) => ({
+  etag: entityTag(draft.contentHash),
+  byte_size: Buffer.byteLength(draft.document),
+  base_version: Number(draft.baseVersion),
+  outdated,
+  created_at: draft.createdAt.toISOString(),
+  updated_at: draft.updatedAt.toISOString(),
+  author: { type: draft.authorType, name: draft.authorName }
+})

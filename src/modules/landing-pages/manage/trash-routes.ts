@@ -1,0 +1,115 @@
+import type { FastifyPluginAsyncTypebox } from '@fastify/type-provider-typebox'
+import { Type } from '@sinclair/typebox'
+import { NotFoundError } from '../../../errors.ts'
+import { checkPreconditions } from '../../../http/conditional-requests.ts'
+import { sendWithoutBody } from '../../../http/responses.ts'
+import { IdParams, nothing, response, WriteConditions } from '../../../http/schemas.ts'
+import { addNextLink, sortedPageOf } from '../../../http/sorted-lists.ts'
+import { recordValidators, writeConditions } from '../etag.ts'
+import { changeState, findDeletedPage, removePage } from '../landing-page-repository.ts'
+import { indexPage } from '../references/index-repository.ts'
+import { LandingPage, tags, TrashQuery } from '../schemas.ts'
+import { labelOf } from '../summary-sql.ts'
+import { listTrash, type DeletedPage } from '../trash-repository.ts'
+import { sendRecord } from './record.ts'
+import { untilWritten } from './draft-writes.ts'
+import { PageLabel } from './summary-routes.ts'
+import { ownPage, writeAndPublish } from './write-checks.ts'
+
+const DAY_MS = 24 * 60 * 60 * 1000
+
+const DeletedLandingPage = Type.Object({
+  id: LandingPage.properties.id,
+  public_id: LandingPage.properties.public_id,
+  label: PageLabel,
+  byte_size: Type.Integer({ minimum: 2, description: 'Size of the document' }),
+  published: Type.Boolean({ description: 'Whether readers get the document when the page is restored' }),
+  deleted_at: Type.String({ format: 'date-time' }),
+  purged_at: Type.String({ format: 'date-time', description: 'When the page is removed for good' })
+}, { title: 'DeletedLandingPage' })
+
+const listTrashSchema = {
+  operationId: 'listDeletedPages',
+  tags,
+  summary: 'List the Landing Pages in the trash',
+  description: 'The last deleted one comes first. Other routes answer 404 for these pages.',
+  querystring: TrashQuery,
+  response: {
+    200: response(Type.Array(DeletedLandingPage), 'The deleted pages', 'Link?')
+  }
+}
+const restorePageSchema = {
+  operationId: 'restoreDeletedPage',
+  tags,
+  summary: 'Take a Landing Page out of the trash',
+  description:
+    'The page is as it was, with its ids, versions, read counts and draft. If it was published, readers ' +
+    'get it again.',
+  params: IdParams,
+  headers: WriteConditions,
+  response: {
+    200: response(LandingPage, 'The page', 'ETag')
+  }
+}
+const removePageSchema = {
+  operationId: 'removeDeletedPage',
+  tags,
+  summary: 'Remove a Landing Page in the trash',
+  description: 'The page, its versions and its read counts are gone for good.',
+  params: IdParams,
+  headers: WriteConditions,
+  response: {
+    204: nothing('The page is removed')
+  }
+}
+
+/** The trash: deleted pages, which can be restored for some days. */
+export const trashRoutes: FastifyPluginAsyncTypebox = async (app) => {
+  const { config, database, documents } = app
+  const url = '/manage/deleted_pages'
+
+  app.get(url, { schema: listTrashSchema }, async (request, reply) => {
+    const page = sortedPageOf(request.query, 'updated')
+    const { pages, next } = await listTrash(database, request.caller.userId, page)
+    addNextLink(reply, url, page, next)
+    return pages.map((deleted) => deletedRecord(deleted, config.TRASH_DAYS))
+  })
+
+  app.post(`${url}/:id/restore`, { schema: restorePageSchema }, async (request, reply) => {
+    const { userId, id } = ownPage(request)
+    const page = await untilWritten(async () => {
+      const deleted = await findDeletedPage(database, userId, id)
+      if (deleted === null) throw new NotFoundError()
+      checkPreconditions(request, recordValidators(deleted))
+      return await writeAndPublish(
+        app,
+        async () =>
+          await changeState(database, request.caller, id, 'undelete', writeConditions(request.headers))
+      )
+    })
+    await indexPage(database, id)
+    return sendRecord(reply, page)
+  })
+
+  app.delete(`${url}/:id`, { schema: removePageSchema }, async (request, reply) => {
+    const { userId, id } = ownPage(request)
+    const publicId = await untilWritten(async () => {
+      const deleted = await findDeletedPage(database, userId, id)
+      if (deleted === null) throw new NotFoundError()
+      checkPreconditions(request, recordValidators(deleted))
+      return await removePage(database, userId, id, writeConditions(request.headers), true)
+    })
+    await documents.publish(publicId, undefined)
+    return sendWithoutBody(reply.code(204))
+  })
+}
+
+const deletedRecord = (page: DeletedPage, days: number) => ({
+  id: page.id,
+  public_id: page.publicId,
+  label: labelOf(page.start),
+  byte_size: page.byteSize,
+  published: page.published,
+  deleted_at: page.deletedAt.toISOString(),
+  purged_at: new Date(page.deletedAt.getTime() + days * DAY_MS).toISOString()
+})

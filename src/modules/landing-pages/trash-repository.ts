@@ -1,0 +1,74 @@
+import { cursorAfter, valueOf, type SortedPage } from '../../http/sorted-lists.ts'
+import type { Database } from '../../infra/postgres/database.ts'
+import { statement, type StatementRunner } from '../../infra/postgres/statement.ts'
+import { START_LENGTH } from './label.ts'
+import { deletePages } from './landing-page-repository.ts'
+
+/** A page in the trash. */
+export interface DeletedPage {
+  readonly id: string
+  readonly publicId: string
+  /** The first characters of the document, in which the label is. */
+  readonly start: string
+  readonly byteSize: number
+  readonly published: boolean
+  readonly deletedAt: Date
+}
+
+/** Prisma can't measure documents, nor read only their beginnings. */
+const LIST = statement<DeletedPage>(`
+  SELECT id, public_id AS "publicId", left(current_data, ${START_LENGTH}) AS start,
+    octet_length(current_data) AS "byteSize", published, deleted_at AS "deletedAt"
+  FROM landing_pages
+  WHERE user_id = :userId::integer AND deleted_at IS NOT NULL
+    AND (deleted_at, id) < (:deletedAt::timestamptz, :id::uuid)
+  ORDER BY user_id DESC, deleted_at DESC, id DESC LIMIT :limit::integer + 1`)
+
+/** Lists the pages of an owner that are in the trash, with the cursor of the next part if there is one. */
+export async function listTrash (
+  database: StatementRunner,
+  userId: number,
+  page: SortedPage<'updated'>
+): Promise<{ pages: DeletedPage[], next: string | undefined }> {
+  const { limit, sort, after: { id } } = page
+  const found = await database.run(LIST, {
+    userId,
+    limit,
+    id,
+    deletedAt: new Date(Number(valueOf(page, sort)))
+  })
+  const pages = found.slice(0, limit)
+  const last = pages.at(-1)
+  const hasNext = last !== undefined && found.length > limit
+  return { pages, next: hasNext ? cursorAfter(sort, last.id, String(last.deletedAt.getTime())) : undefined }
+}
+
+/** Pages that one statement removes. */
+const PURGED_PAGES = 100
+
+/**
+ * Removes pages for good that were put into the trash before a time, of all owners, in small batches.
+ *
+ * @param onRemoved called with the public ids of each batch
+ */
+export async function purgePages (
+  database: Database,
+  deletedBefore: Date,
+  onRemoved: (publicIds: string[]) => Promise<void>,
+  signal?: AbortSignal
+): Promise<number> {
+  let sum = 0
+  while (signal?.aborted !== true) {
+    const old = await database.landingPage.findMany({
+      where: { deletedAt: { lt: deletedBefore } },
+      orderBy: { deletedAt: 'asc' },
+      take: PURGED_PAGES,
+      select: { id: true }
+    })
+    if (old.length === 0) break
+    const publicIds = await deletePages(database, old.map(({ id }) => id), deletedBefore)
+    await onRemoved(publicIds)
+    sum += publicIds.length
+  }
+  return sum
+}

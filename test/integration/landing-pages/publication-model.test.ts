@@ -1,0 +1,224 @@
+import { setImmediate as turn } from 'node:timers/promises'
+import fc from 'fast-check'
+import type { FastifyInstance } from 'fastify'
+import t from 'tap'
+import { buildTestApp, createPage, signUp, testSettings } from '../../helpers/app.ts'
+import { claimRedis } from '../../helpers/servers.ts'
+import { until } from '../../helpers/until.ts'
+
+// Pages on two replicas, in random sequences of requests, compared with a model.
+
+const settings = {
+  ...await testSettings(t),
+  REDIS_URL: await claimRedis(t),
+  RATE_LIMIT_PUBLIC: '1000000'
+}
+const replicas = [await buildTestApp(t, { settings }), await buildTestApp(t, { settings })] as const
+const owner = await signUp(replicas[0])
+
+async function send (
+  app: FastifyInstance,
+  method: 'GET' | 'PUT' | 'POST' | 'PATCH' | 'DELETE',
+  url: string,
+  body?: string,
+  type = 'json'
+) {
+  const headers = { ...owner.headers, ...body !== undefined && { 'content-type': `application/${type}` } }
+  return await app.inject({ method, url, headers, payload: body })
+}
+const read = async (app: FastifyInstance, publicId: string) => {
+  const { statusCode, body } = await app.inject(`/landing_pages/${publicId}`)
+  return statusCode === 200 ? body : statusCode
+}
+
+type Operation =
+  | { readonly type: 'write' | 'patch' | 'draft' | 'patchDraft', readonly value: number }
+  | { readonly type: 'discard' | 'publish' | 'unpublish' | 'delete' | 'undelete' }
+  | { readonly type: 'restore', readonly back: number }
+
+/** What the service has to do. A document is a number in an array. */
+class Model {
+  document = '[0]'
+  draft: { text: string, isOutdated: boolean } | undefined
+  published = true
+  isDeleted = false
+  versions: { text: string, published: boolean }[] = [{ text: '[0]', published: true }]
+
+  get public (): string | number {
+    return this.published && !this.isDeleted ? this.document : 404
+  }
+
+  /** Returns the status of the response. */
+  apply (operation: Operation): number {
+    if (this.isDeleted !== (operation.type === 'undelete')) return 404
+    switch (operation.type) {
+      case 'write':
+      case 'patch':
+        this.#replace(`[${operation.value}]`)
+        return 204
+      case 'restore': {
+        const version = this.versions.at(-1 - operation.back)
+        if (version === undefined) return 404
+        this.#replace(version.text)
+        return 200
+      }
+      case 'draft':
+      case 'patchDraft': {
+        const isNew = this.draft === undefined
+        this.draft = { text: `[${operation.value}]`, isOutdated: this.draft?.isOutdated ?? false }
+        return isNew ? 201 : 204
+      }
+      case 'discard':
+        if (this.draft === undefined) return 404
+        this.draft = undefined
+        return 204
+      case 'publish':
+        if (this.draft?.isOutdated === true) return 409
+        if (!this.published || (this.draft !== undefined && this.draft.text !== this.document)) {
+          this.published = true
+          this.document = this.draft?.text ?? this.document
+          this.#addVersion()
+        }
+        this.draft = undefined
+        return 200
+      case 'unpublish':
+        if (this.published) {
+          this.published = false
+          this.#addVersion()
+        }
+        return 200
+      case 'delete':
+      case 'undelete':
+        this.isDeleted = operation.type === 'delete'
+        this.#addVersion()
+        return operation.type === 'delete' ? 204 : 200
+    }
+  }
+
+  #replace (text: string): void {
+    if (text === this.document) return
+    this.document = text
+    if (this.draft !== undefined) this.draft.isOutdated = true
+    this.#addVersion()
+  }
+
+  #addVersion (): void {
+    this.versions.push({ text: this.document, published: this.published && !this.isDeleted })
+  }
+}
+
+async function request (app: FastifyInstance, id: string, versions: number, operation: Operation) {
+  const url = `/manage/landing_pages/${id}`
+  switch (operation.type) {
+    case 'write':
+      return await send(app, 'PUT', `${url}/document`, `[${operation.value}]`)
+    case 'patch':
+    case 'patchDraft':
+      return await send(
+        app,
+        'PATCH',
+        `${url}/${operation.type === 'patch' ? 'document' : 'draft'}`,
+        `[{"op":"replace","path":"/0","value":${operation.value}}]`,
+        'json-patch+json'
+      )
+    case 'restore':
+      return await send(
+        app,
+        'POST',
+        `${url}/revisions/${Math.max(0, versions - operation.back) || 999}/restore`
+      )
+    case 'draft':
+      return await send(app, 'PUT', `${url}/draft`, `[${operation.value}]`)
+    case 'discard':
+      return await send(app, 'DELETE', `${url}/draft`)
+    case 'publish':
+    case 'unpublish':
+      return await send(app, 'POST', `${url}/${operation.type}`)
+    case 'delete':
+      return await send(app, 'DELETE', url)
+    case 'undelete':
+      return await send(app, 'POST', `/manage/deleted_pages/${id}/restore`)
+  }
+}
+
+const value = fc.nat(3)
+const operations = fc.array(
+  fc.tuple(
+    fc.nat(1),
+    fc.oneof(
+      fc.record({ type: fc.constantFrom('write', 'patch', 'draft', 'patchDraft'), value }),
+      fc.record({
+        type: fc.constantFrom(
+          'discard',
+          'publish',
+          'publish',
+          'unpublish',
+          'unpublish',
+          'delete',
+          'undelete',
+          'undelete'
+        )
+      }),
+      fc.record({ type: fc.constant('restore'), back: fc.nat(3) })
+    ) as fc.Arbitrary<Operation>
+  ),
+  { minLength: 1, maxLength: 12 }
+)
+
+t.test('whatever is asked of two replicas, a page, its draft and its history are what they must be', async (t) => {
+  await fc.assert(
+    fc.asyncProperty(operations, async (sequence) => {
+      const model = new Model()
+      const { id, public_id: publicId } = await createPage(replicas[0], owner, '[0]')
+      for (const [replica, operation] of sequence) {
+        const app = replicas[replica] as FastifyInstance
+        const { statusCode } = await request(app, id, model.versions.length, operation)
+        t.equal(statusCode, model.apply(operation), JSON.stringify(operation))
+        t.equal(await read(app, publicId), model.public, `the own write: ${JSON.stringify(operation)}`)
+      }
+      for (const app of replicas) {
+        await until(async () => await read(app, publicId) === model.public)
+      }
+      if (model.isDeleted) await send(replicas[1], 'POST', `/manage/deleted_pages/${id}/restore`)
+      const { draft } = (await send(replicas[0], 'GET', `/manage/landing_pages/${id}/publication`)).json()
+      t.equal(draft?.outdated, model.draft?.isOutdated)
+      const history = (await send(replicas[1], 'GET', `/manage/landing_pages/${id}/revisions?limit=100`))
+        .json()
+      const published = history.map((version: { published: boolean }) => version.published).reverse()
+      t.same(published.slice(0, model.versions.length), model.versions.map((version) => version.published))
+      if (!t.passing()) throw new Error('differs from the model')
+    }),
+    { numRuns: 200 }
+  )
+})
+
+t.test('while a page is published and unpublished in turn, versions never go backwards', async (t) => {
+  const [one, two] = replicas
+  const { id, public_id: publicId } = await createPage(one, owner, '{"v":0}')
+  const url = `/manage/landing_pages/${id}`
+  const state = { writing: true }
+  const reader = async (app: FastifyInstance) => {
+    let last = 0
+    while (state.writing) {
+      await turn() // lets messages arrive; a read from memory is synchronous
+      const body = await read(app, publicId)
+      if (body === 404) continue
+      const { v } = JSON.parse(body as string)
+      if (v < last) t.fail(`version ${v} after ${last}`)
+      last = v
+    }
+  }
+  const readers = [one, one, two, two].map(reader)
+  for (let v = 1; v <= 60; v++) {
+    const [writer, other] = v % 3 === 0 ? [two, one] : [one, two]
+    await send(writer, 'PUT', `${url}/document`, `{"v":${v}}`)
+    await send(other, 'POST', `${url}/unpublish`)
+    t.equal(await read(other, publicId), 404, 'the own write')
+    await send(writer, 'PUT', `${url}/draft`, `{"v":${v}.5}`)
+    await send(other, 'POST', `${url}/publish`)
+    t.equal(await read(other, publicId), `{"v":${v}.5}`, 'the own write')
+  }
+  for (const app of replicas) await until(async () => await read(app, publicId) === '{"v":60.5}')
+  state.writing = false
+  await Promise.all(readers)
+})

@@ -1,0 +1,333 @@
+import t from 'tap'
+import { cleanUpPages } from '../../../src/modules/landing-pages/cleanup.ts'
+import { buildTestApp, createKey, createPage, PASSWORD, signUp, type Account } from '../../helpers/app.ts'
+import { PNG, upload } from '../../helpers/assets.ts'
+import { query } from '../../helpers/servers.ts'
+import { until } from '../../helpers/until.ts'
+
+// Publishing, unpublishing, drafts and the trash.
+
+const app = await buildTestApp(t, { settings: { RATE_LIMIT_PUBLIC: '1000000' } })
+const owner = await signUp(app)
+const { DATABASE_URL: database = '' } = app.config
+
+type Headers = Record<string, string>
+
+async function send (
+  method: 'GET' | 'HEAD' | 'PUT' | 'POST' | 'PATCH' | 'DELETE',
+  url: string,
+  payload?: string,
+  headers: Headers = {},
+  account: Pick<Account, 'headers'> = owner
+) {
+  const type: Headers = payload === undefined ? {} : { 'content-type': 'application/json' }
+  return await app.inject({ method, url, headers: { ...account.headers, ...type, ...headers }, payload })
+}
+const urlOf = (id: string): string => `/manage/landing_pages/${id}`
+const read = async (publicId: string) => await app.inject(`/landing_pages/${publicId}`)
+const publication = async (id: string) => (await send('GET', `${urlOf(id)}/publication`)).json()
+const history = async (id: string) =>
+  (await send('GET', `${urlOf(id)}/revisions`)).json()
+    .map(({ version, published }: { version: number, published: boolean }) => [version, published])
+
+t.test('readers get the 404 of an unknown page while a page is unpublished', async (t) => {
+  const { id, public_id: publicId } = await createPage(app, owner, '{"v":1}')
+  const unknown = await read('0'.repeat(22))
+  const strip = ({ body, headers }: Awaited<ReturnType<typeof read>>) => {
+    const { date: _date, 'x-request-id': _id, ratelimit: _limit, ...rest } = headers
+    return { body, rest }
+  }
+  const unpublished = await send('POST', `${urlOf(id)}/unpublish`)
+  t.match(unpublished.json(), { id, version: 2, published: false, current_data: { v: 1 } })
+  const hidden = await read(publicId)
+  t.equal(hidden.statusCode, 404)
+  t.same(strip(hidden), strip(unknown))
+  t.equal((await send('POST', `${urlOf(id)}/unpublish`)).headers.etag, unpublished.headers.etag, 'again')
+
+  t.equal((await send('PUT', `${urlOf(id)}/document`, '{"v":2}')).statusCode, 204)
+  t.equal((await send('POST', `${urlOf(id)}/revisions/1/restore`)).json().published, false)
+  t.equal((await read(publicId)).statusCode, 404, 'no write publishes it')
+  t.equal((await send('POST', `${urlOf(id)}/publish`)).json().version, 5)
+  t.equal((await read(publicId)).body, '{"v":1}')
+  t.same(await history(id), [[5, true], [4, false], [3, false], [2, false], [1, true]])
+})
+
+t.test('a page can be created unpublished', async (t) => {
+  for (
+    const body of [
+      '{"current_data":[1],"published":false}',
+      '{"landing_page":{"published":false,"current_data":[1]}}'
+    ]
+  ) {
+    const response = await send('POST', '/landing_pages', body)
+    t.equal(response.statusCode, 201)
+    t.equal(response.json().published, false)
+    t.equal((await read(response.json().public_id)).statusCode, 404)
+  }
+  const wrong = await send('POST', '/landing_pages', '{"current_data":[1],"published":"no"}')
+  t.equal(wrong.statusCode, 422)
+  t.same(wrong.json(), { errors: ['Published must be true or false'] })
+  const { id } = await createPage(app, owner)
+  t.equal(
+    (await send('PATCH', urlOf(id), '{"published":false}')).statusCode,
+    422,
+    'a write does not unpublish'
+  )
+  t.equal((await send('PATCH', urlOf(id), '{"current_data":[2],"published":false}')).json().published, true)
+})
+
+t.test('a draft is a document that readers do not get', async (t) => {
+  const { id, public_id: publicId, recordTag } = await createPage(app, owner, '{"v":1}')
+  const draft = `${urlOf(id)}/draft`
+  for (const method of ['GET', 'HEAD', 'DELETE'] as const) {
+    t.equal((await send(method, draft)).statusCode, 404)
+  }
+  t.equal((await send('PUT', draft, '{"v":2}', { 'if-match': '*' })).statusCode, 412, 'there is none')
+  const begun = await send('PUT', draft, ' {"v": 2.50}\n')
+  t.equal(begun.statusCode, 201)
+  t.equal(begun.headers.location, draft)
+  const got = await send('GET', draft)
+  t.equal(got.body, ' {"v": 2.50}\n')
+  t.equal(got.headers.etag, begun.headers.etag)
+  t.equal(
+    (await send('GET', draft, undefined, { 'if-none-match': String(got.headers.etag) })).statusCode,
+    304
+  )
+  t.equal((await send('PUT', draft, '{"v":3}', { 'if-none-match': '*' })).statusCode, 412)
+  t.equal((await send('PUT', draft, '{"v":3}', { 'if-match': String(got.headers.etag) })).statusCode, 204)
+  const lost = await send('PUT', draft, '{"v":4}', { 'if-match': String(got.headers.etag) })
+  t.equal(lost.statusCode, 412)
+  t.equal(lost.headers.etag, (await send('GET', draft)).headers.etag)
+  const patch = { 'content-type': 'application/merge-patch+json' }
+  t.equal((await send('PATCH', draft, '{"w":1}', patch)).statusCode, 204)
+  t.equal((await send('GET', draft)).body, '{"v":3,"w":1}')
+
+  t.equal((await read(publicId)).body, '{"v":1}')
+  t.equal((await send('GET', urlOf(id))).headers.etag, recordTag, 'the record is the same')
+  t.match(await publication(id), {
+    published: true,
+    version: 1,
+    draft: {
+      base_version: 1,
+      byte_size: 13,
+      outdated: false,
+      author: { type: 'user', name: owner.user.email }
+    }
+  })
+  const discarded = await send('DELETE', draft, undefined, { 'if-match': '"other"' })
+  t.equal(discarded.statusCode, 412)
+  t.equal((await send('DELETE', draft)).statusCode, 204)
+  t.same((await publication(id)).draft, null)
+})
+
+t.test('a patch without a draft begins one from the document', async (t) => {
+  const { id, etag } = await createPage(app, owner, '{"price": 1.50, "a":1}')
+  const draft = `${urlOf(id)}/draft`
+  const type = { 'content-type': 'application/json-patch+json' }
+  const body = '[{"op":"replace","path":"/a","value":2.0}]'
+  t.equal((await send('PATCH', draft, body, { ...type, 'if-match': '"other"' })).statusCode, 412)
+  const response = await send('PATCH', draft, body, { ...type, 'if-match': etag })
+  t.equal(response.statusCode, 201)
+  t.equal(response.headers.location, draft)
+  t.equal((await send('GET', draft)).body, '{"price": 1.50, "a":2.0}')
+})
+
+t.test('publishing a draft makes it the document, as one version', async (t) => {
+  const { id, public_id: publicId } = await createPage(app, owner, '{"v":1}')
+  await send('POST', `${urlOf(id)}/unpublish`)
+  const { headers: { etag } } = await send('PUT', `${urlOf(id)}/draft`, '{"v":2}')
+  const url = `${urlOf(id)}/publish`
+  t.equal((await send('POST', url, undefined, { 'if-match': '"other"' })).statusCode, 412)
+  const published = await send('POST', url, undefined, { 'if-match': String(etag) })
+  t.match(published.json(), { version: 3, published: true, current_data: { v: 2 } })
+  t.equal((await read(publicId)).body, '{"v":2}')
+  t.same((await publication(id)).draft, null)
+  t.same(await history(id), [[3, true], [2, false], [1, true]])
+
+  await send('PUT', `${urlOf(id)}/draft`, '{"v":2}')
+  t.equal((await send('POST', url, '{}')).json().version, 3, 'the same bytes make no version')
+  t.same((await publication(id)).draft, null)
+})
+
+t.test('a draft is not published over a change of the document that its author has not seen', async (t) => {
+  const { id, public_id: publicId } = await createPage(app, owner, '{"v":1}')
+  const url = `${urlOf(id)}/publish`
+  await send('PUT', `${urlOf(id)}/draft`, '{"draft":true}')
+  await send('POST', `${urlOf(id)}/unpublish`)
+  t.equal((await publication(id)).draft.outdated, false, 'unpublishing changes no byte')
+  await send('PUT', `${urlOf(id)}/document`, '{"v":2}')
+  await send('PUT', `${urlOf(id)}/document`, '{"v":1}')
+  t.match((await publication(id)).draft, { base_version: 1, outdated: true }, 'there and back is a change')
+  for (const body of [undefined, '{"base_version":3}']) {
+    const refused = await send('POST', url, body)
+    t.equal(refused.statusCode, 409)
+    t.same(refused.json().errors, [
+      'The document has changed since the draft was begun: the draft is based on version 1, the current ' +
+      'version is 4'
+    ])
+  }
+  t.equal((await send('POST', url, '{"base_version":"4"}')).statusCode, 422)
+  t.equal((await send('POST', url, '{"base_version":4}')).json().version, 5)
+  t.equal((await read(publicId)).body, '{"draft":true}')
+})
+
+t.test('of drafts that are published at once, each is published once', async (t) => {
+  const { id } = await createPage(app, owner, '{"v":0}')
+  for (let round = 1; round <= 5; round++) {
+    await send('PUT', `${urlOf(id)}/draft`, `{"v":${round}}`)
+    const responses = await Promise.all(Array.from({ length: 4 }, async () =>
+      await send('POST', `${urlOf(id)}/publish`)))
+    t.same(responses.map(({ statusCode }) => statusCode), [200, 200, 200, 200])
+    t.same([...new Set(responses.map((response) => response.json().version))], [round + 1])
+  }
+})
+
+t.test('a deleted page is in the trash, and comes back as it was', async (t) => {
+  const account = await signUp(app)
+  const as = async (
+    method: 'GET' | 'POST' | 'PUT' | 'DELETE',
+    url: string,
+    body?: string,
+    headers: Headers = {}
+  ) => await send(method, url, body, headers, account)
+  const { id, public_id: publicId, recordTag } = await createPage(app, account, '{"title":"Sale","v":1}')
+  await as('PUT', `${urlOf(id)}/draft`, '{"draft":1}')
+  t.equal((await as('DELETE', urlOf(id), undefined, { 'if-match': '"other"' })).statusCode, 412)
+  t.equal((await as('DELETE', urlOf(id), undefined, { 'if-match': recordTag })).statusCode, 204)
+  t.equal((await read(publicId)).statusCode, 404)
+  for (const path of ['', '/document', '/draft', '/publication', '/revisions', '/revisions/1', '/reads']) {
+    t.equal((await as('GET', urlOf(id) + path)).statusCode, 404, path)
+  }
+  t.equal((await as('PUT', `${urlOf(id)}/document`, '[]')).statusCode, 404)
+  t.equal((await as('PUT', `${urlOf(id)}/draft`, '[]')).statusCode, 404)
+  t.equal((await as('DELETE', urlOf(id))).statusCode, 404)
+  for (const list of ['landing_pages', 'landing_pages?q=sale', 'landing_page_summaries?sort=label']) {
+    t.same((await as('GET', `/manage/${list}`)).json(), [], list)
+  }
+  const [entry, ...others] = (await as('GET', '/manage/deleted_pages')).json()
+  t.same(others, [])
+  t.match(entry, { id, public_id: publicId, label: 'Sale', byte_size: 22, published: true })
+  t.equal(Date.parse(entry.purged_at) - Date.parse(entry.deleted_at), 30 * 24 * 60 * 60 * 1000)
+  t.equal((await send('POST', `/manage/deleted_pages/${id}/restore`)).statusCode, 404, 'of another account')
+
+  const restored = await as('POST', `/manage/deleted_pages/${id}/restore`)
+  t.match(restored.json(), { id, public_id: publicId, version: 3, published: true })
+  t.equal((await read(publicId)).body, '{"title":"Sale","v":1}')
+  t.equal((await as('GET', `${urlOf(id)}/draft`)).body, '{"draft":1}')
+  const revisions = (await as('GET', `${urlOf(id)}/revisions`)).json()
+  t.same(revisions.map((one: any) => [one.version, one.published]), [[3, true], [2, false], [1, true]])
+  t.match((await as('GET', '/manage/landing_page_summaries?q=sale')).json(), [{ id, label: 'Sale' }])
+  t.same((await as('GET', '/manage/deleted_pages')).json(), [])
+})
+
+t.test('the trash is listed by the time of deletion, in parts', async (t) => {
+  const account = await signUp(app)
+  const ids: string[] = []
+  for (let n = 0; n < 5; n++) ids.push((await createPage(app, account)).id)
+  const deleted = [ids[3], ids[0], ids[4], ids[1], ids[2]] as string[]
+  for (const id of deleted) await send('DELETE', urlOf(id), undefined, {}, account)
+  const seen: string[] = []
+  for (let url: string | undefined = '/manage/deleted_pages?limit=2'; url !== undefined;) {
+    const response: Awaited<ReturnType<typeof send>> = await send('GET', url, undefined, {}, account)
+    seen.push(...response.json().map(({ id }: { id: string }) => id))
+    url = /^<([^>]*)>/.exec(String(response.headers.link ?? ''))?.[1]
+  }
+  t.same(seen, deleted.reverse())
+  t.equal((await send('GET', '/manage/deleted_pages?q=x', undefined, {}, account)).statusCode, 422)
+})
+
+t.test('a page in the trash is removed for good by its owner, or after TRASH_DAYS', async (t) => {
+  const pages = [
+    await createPage(app, owner),
+    await createPage(app, owner),
+    await createPage(app, owner)
+  ] as const
+  for (const { id } of pages) await send('DELETE', urlOf(id))
+  const [removed, old, young] = pages
+  const url = `/manage/deleted_pages/${removed.id}`
+  t.equal((await send('DELETE', url)).statusCode, 204)
+  t.equal((await send('POST', `${url}/restore`)).statusCode, 404)
+  await query(
+    database,
+    `UPDATE landing_pages SET deleted_at = now() - interval '31 days' WHERE id = '${old.id}'`
+  )
+  t.match(await cleanUpPages(app), { pages: 1 })
+  t.equal((await send('POST', `/manage/deleted_pages/${old.id}/restore`)).statusCode, 404)
+  t.equal((await send('POST', `/manage/deleted_pages/${young.id}/restore`)).statusCode, 200)
+})
+
+t.test('with TRASH_DAYS=0 a deleted page is removed at once', async (t) => {
+  const other = await buildTestApp(t, { settings: { DATABASE_URL: database, TRASH_DAYS: '0' } })
+  const { id } = await createPage(other, owner)
+  const remove = { method: 'DELETE', url: urlOf(id), headers: owner.headers } as const
+  t.equal((await other.inject(remove)).statusCode, 204)
+  t.same(await query(database, `SELECT id FROM landing_pages WHERE id = '${id}'`), [])
+})
+
+t.test('drafts count as uses of an asset, and pages in the trash do not', async (t) => {
+  const asset = (await upload(app, owner, PNG)).json()
+  const { id } = await createPage(app, owner)
+  const usedBy = async () =>
+    (await send('GET', `/assets/${asset.id}`)).json().used_by.map((page: any) => page.id)
+  t.same(await usedBy(), [])
+  await send('PUT', `${urlOf(id)}/draft`, JSON.stringify({ picture: asset.url }))
+  t.same(await usedBy(), [id])
+  t.equal((await send('DELETE', `/assets/${asset.id}?if_unused=true`)).statusCode, 409)
+  await send('POST', `${urlOf(id)}/publish`)
+  t.same(await usedBy(), [id])
+  await send('DELETE', urlOf(id))
+  t.same(await usedBy(), [])
+  t.equal((await send('DELETE', `/assets/${asset.id}?if_unused=true`)).statusCode, 204)
+})
+
+t.test('a key may write drafts without publishing', async (t) => {
+  const { id } = await createPage(app, owner)
+  const reader = await createKey(app, owner, ['pages:read'])
+  const editor = await createKey(app, owner, ['pages:read', 'drafts:write'])
+  const publisher = await createKey(app, owner, ['pages:write'])
+  const draft = `${urlOf(id)}/draft`
+  const statuses = async (key: Pick<Account, 'headers'>) => [
+    (await send('PUT', draft, '{"a":1}', {}, key)).statusCode,
+    (await send('GET', draft, undefined, {}, key)).statusCode,
+    (await send('POST', `${urlOf(id)}/publish`, undefined, {}, key)).statusCode,
+    (await send('POST', `${urlOf(id)}/unpublish`, undefined, {}, key)).statusCode,
+    (await send('PUT', `${urlOf(id)}/document`, '{"a":1}', {}, key)).statusCode
+  ]
+  t.same(await statuses(reader), [403, 404, 403, 403, 403])
+  t.same(await statuses(editor), [201, 200, 403, 403, 403])
+  t.same(await statuses(publisher), [204, 403, 200, 200, 204])
+})
+
+t.test('somebody else gets a 404 whatever the request says', async (t) => {
+  const { id } = await createPage(app, owner)
+  await send('PUT', `${urlOf(id)}/draft`, '[]')
+  const stranger = await signUp(app)
+  const url = urlOf(id)
+  const requests: Parameters<typeof send>[] = [
+    ['GET', `${url}/draft`],
+    ['PUT', `${url}/draft`, '[1]', { 'if-match': '"x"' }],
+    ['PUT', `${url}/draft`, 'no JSON'],
+    ['DELETE', `${url}/draft`],
+    ['GET', `${url}/publication`],
+    ['POST', `${url}/publish`, '{}'],
+    ['POST', `${url}/unpublish`],
+    ['DELETE', `/manage/deleted_pages/${id}`]
+  ]
+  for (const [method, path, body, headers] of requests) {
+    const response = await send(method, path, body, headers, stranger)
+    t.equal(response.statusCode, body === 'no JSON' ? 400 : 404, `${method} ${path}`)
+  }
+  t.equal((await send('GET', `${url}/draft`)).body, '[]')
+})
+
+t.test('deleting the account removes its drafts and its trash', async (t) => {
+  const account = await signUp(app)
+  const { id } = await createPage(app, account)
+  await send('PUT', `${urlOf(id)}/draft`, '[]', {}, account)
+  await send('DELETE', urlOf(id), undefined, {}, account)
+  const payload = { password: PASSWORD }
+  const response = await app.inject({ method: 'DELETE', url: '/auth/me', headers: account.headers, payload })
+  t.equal(response.statusCode, 204)
+  await until(async () => await app.database.landingPage.count({ where: { id } }) === 0)
+  t.same(await query(database, `SELECT FROM landing_page_drafts WHERE page_id = '${id}'`), [])
+})
