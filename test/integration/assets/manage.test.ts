@@ -108,25 +108,7 @@ t.test('unknown ids, malformed ids and ids of other users get the same 404, byte
   const owner = await signUp(app)
   const stranger = await signUp(app)
   const asset = (await upload(app, owner, PNG)).json()
-  const ids = [
-    asset.id,
-    asset.id.toUpperCase(),
-    randomUUID(),
-    '00000000-0000-0000-0000-000000000000',
-    'x',
-    '1',
-    '-1',
-    'null',
-    'undefined',
-    '%00',
-    'a%2Fb',
-    "'%20OR%201=1--",
-    `${asset.id}0`,
-    `{${asset.id}}`,
-    asset.id.replaceAll('-', ''),
-    'x'.repeat(3000),
-    '%F0%9F%98%80'
-  ]
+  const ids = [asset.id, asset.id.toUpperCase(), randomUUID(), 'x', '%00', `${asset.id}0`, `{${asset.id}}`]
   for (const method of ['GET', 'DELETE'] as const) {
     for (const id of ids) {
       const response = await app.inject({ method, url: `/assets/${id}`, headers: stranger.headers })

@@ -1,10 +1,9 @@
 import { connect } from 'node:net'
 import { setTimeout as sleep } from 'node:timers/promises'
 import t from 'tap'
-import { buildTestApp, createPage, listen, signUp } from '../../helpers/app.ts'
+import { buildTestApp, listen, signUp } from '../../helpers/app.ts'
 
 const app = await buildTestApp(t)
-const owner = await signUp(app)
 const url = new URL(await listen(app))
 
 /** Sends raw bytes and returns everything received until the server closes the connection. */
@@ -23,7 +22,6 @@ async function raw (bytes: string | Buffer, { port, hostname } = url): Promise<s
 }
 
 const request = (lines: string[], body = '') => `${lines.join('\r\n')}\r\nConnection: close\r\n\r\n${body}`
-const auth = `Authorization: ${owner.headers.authorization}`
 const json = 'Content-Type: application/json'
 
 t.test('a client that resets its connection does not stop the service', async (t) => {
@@ -71,18 +69,6 @@ t.test('the time-out of a pipelined body on a closed connection does not stop th
   }
   await sleep(600) // longer than BODY_TIMEOUT_MS
   t.equal((await fetch(`${origin}/health/live`)).status, 200)
-})
-
-t.test('a 304 has no Content-Type and no Content-Length other than 0', async (t) => {
-  const page = await createPage(app, owner)
-  const answer = await raw(request([
-    `GET /manage/landing_pages/${page.id} HTTP/1.1`,
-    'Host: x',
-    auth,
-    `If-None-Match: ${page.recordTag}`
-  ]))
-  t.match(answer, /^HTTP\/1\.1 304 /)
-  t.notMatch(answer, /\r\ncontent-(length: [1-9]|type:)/i)
 })
 
 t.test('HTTP/1.0 needs no Host, and a request with Expect: 100-continue gets 100 Continue', async (t) => {

@@ -75,41 +75,6 @@ t.test('a 304 has the headers of the 200 in each encoding', async (t) => {
   }
 })
 
-t.test('a 503 to a public read has Retry-After, rate limit and CORS headers', async (t) => {
-  const postgres = await startPostgresServer(t)
-  const app = await buildTestApp(t, { settings: { DATABASE_URL: postgres.url, UPLOADS_DIR: t.testdir() } })
-  await postgres.stop()
-  const response = await read(app, 'A'.repeat(22), { 'x-request-id': 'mine' })
-  t.equal(response.statusCode, 503)
-  t.ok(Number(response.headers['retry-after']) >= 1)
-  t.equal(response.headers['ratelimit-policy'], '"public";q=30;w=60')
-  t.match(response.headers.ratelimit, /^"public";r=29;t=\d+$/)
-  t.equal(response.headers['access-control-allow-origin'], '*')
-  t.equal(response.headers['x-request-id'], 'mine')
-  t.equal(response.json().errors.length, 1)
-})
-
-t.test('while PostgreSQL is down, cached documents are served for CACHE_MAX_STALE_SECONDS', async (t) => {
-  const postgres = await startPostgresServer(t)
-  const app = await buildTestApp(t, {
-    settings: { DATABASE_URL: postgres.url, UPLOADS_DIR: t.testdir(), CACHE_MAX_STALE_SECONDS: '20' }
-  })
-  const page = await createPage(app, await signUp(app))
-  let now = clock.now()
-  t.intercept(clock, 'now', { value: () => now })
-  t.equal((await read(app, page.public_id)).statusCode, 200)
-  const { knownAt } = app.documents.get(page.public_id, 0)!
-  await postgres.stop()
-  for (const [age, status] of [[5_000, 200], [19_999, 200], [20_000, 503], [60_000, 503]] as const) {
-    now = knownAt + age
-    t.equal(
-      (await read(app, page.public_id)).statusCode,
-      status,
-      `${age} ms after it was last known to be current`
-    )
-  }
-})
-
 t.test('Cache-Status, Age and the metrics show where a read was served from', async (t) => {
   const postgres = await startPostgresServer(t)
   const app = await buildTestApp(t, {

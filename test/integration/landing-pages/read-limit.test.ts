@@ -234,19 +234,6 @@ t.test('X-Forwarded-For of a trusted peer has no effect on an untrusted one, and
   t.equal(await passed(app, page.public_id, '10.0.0.1', 10, via('192.0.2.2')), 3, 'also in the other order')
 })
 
-t.test('a replica that stops returns the unspent reads of its reserve', async (t) => {
-  const settings = { ...await testSettings(t), REDIS_URL: await claimRedis(t), ALLOWED_HOSTS: 'a.example' }
-  const [one, two] = [await buildTestApp(t, { settings }), await buildTestApp(t, { settings })]
-  const page = await createPage(one, await signUp(one))
-  const from = newAddress()
-  const origin = { origin: 'https://a.example' }
-  t.equal(await passed(one, page.public_id, from, 3), 3)
-  t.equal(await passed(one, page.public_id, from, 100, origin), 100)
-  await one.close()
-  t.equal(await passed(two, page.public_id, from, 100), 27)
-  t.equal(await passed(two, page.public_id, from, 2000, origin), 900)
-})
-
 t.test('ALLOWED_HOSTS ranges match client addresses in every notation that proxies use', async (t) => {
   const { app, page } = await appWithPage(t, {
     TRUST_PROXY: '10.0.0.0/8',

@@ -1,11 +1,6 @@
-import { mkdtemp, rm } from 'node:fs/promises'
-import { tmpdir } from 'node:os'
-import { join } from 'node:path'
-import { PGlite } from '@electric-sql/pglite'
 import pg from 'pg'
 import t from 'tap'
 import { migrationList, NO_FILTERS, withSchemaEngine } from '../../../prisma/schema-engine.ts'
-import { servePostgresWire } from '../../../src/infra/pglite/postgres-wire-server.ts'
 import { connectionOptions, type Connection } from '../../../src/infra/postgres/connection.ts'
 import { applyMigrations } from '../../../src/infra/postgres/migrate.ts'
 import { readMigrations, type Migration } from '../../../src/infra/postgres/migration-repository.ts'
@@ -59,24 +54,9 @@ const rows = async (connection: Connection) =>
       FROM _prisma_migrations ORDER BY migration_name`
   )
 
-async function startPglite (t: Teardown): Promise<Connection> {
-  const folder = await mkdtemp(join(tmpdir(), 'landfall-wire-'))
-  const db = await PGlite.create()
-  const server = await servePostgresWire(db, join(folder, '.s.PGSQL.5432'), (error) => {
-    throw error
-  })
-  t.teardown(async () => {
-    await server.close()
-    await db.close()
-    await rm(folder, { recursive: true, force: true })
-  })
-  return { host: folder, port: 5432 }
-}
-
 const servers: Record<string, (t: Teardown) => Promise<Connection>> = {
   PostgreSQL: createDatabase,
-  'PostgreSQL with ?schema=': async (t) => `${await createDatabase(t)}?schema=landfall`,
-  PGlite: startPglite
+  'PostgreSQL with ?schema=': async (t) => `${await createDatabase(t)}?schema=landfall`
 }
 
 for (const [server, start] of Object.entries(servers)) {

@@ -3,18 +3,13 @@ import { existsSync, mkdirSync, writeFileSync } from 'node:fs'
 import { connect, createServer, type AddressInfo, type Socket } from 'node:net'
 import { join } from 'node:path'
 import t, { type Test } from 'tap'
+import { PASSWORD } from '../../helpers/app.ts'
+import { call, Owner } from '../../helpers/client.ts'
 import { createMigratedDatabase, freePort, type Teardown } from '../../helpers/servers.ts'
 import { PROJECT, runService, startService, temporaryFolder } from '../../helpers/service.ts'
 
-const json = { 'content-type': 'application/json' }
-const credentials = { email: 'owner@example.com', password: 'correct horse' }
-const post = async (url: string, body: unknown, headers: Record<string, string> = {}) =>
-  await fetch(url, { method: 'POST', headers: { ...json, ...headers }, body: JSON.stringify(body) })
-const signUp = async (url: string) =>
-  await (await post(`${url}/auth/sign_up`, {
-    user: { ...credentials, password_confirmation: credentials.password }
-  })).json() as { access_token: string, refresh_token: string }
-const bearer = (token: string) => ({ authorization: `Bearer ${token}` })
+const signIn = async (url: string, { email }: Owner): Promise<number> =>
+  (await call('POST', `${url}/auth/sign_in`, { json: { user: { email, password: PASSWORD } } })).status
 
 interface EmbeddedSettings extends Record<string, string> {
   DATA_DIR: string
@@ -26,43 +21,30 @@ function embedded (t: Teardown): EmbeddedSettings {
   return { DATA_DIR: join(folder, 'data'), UPLOADS_DIR: join(folder, 'uploads') }
 }
 
-/** The data of one owner, and a refresh token. */
 interface Stored {
-  token: string
-  refreshToken: string
+  owner: Owner
   pagePath: string
   assetPath: string
 }
 
 async function store (url: string): Promise<Stored> {
-  const { access_token: token, refresh_token: refreshToken } = await signUp(url)
-  const page = await (await post(`${url}/landing_pages`, { current_data: { kept: true } }, bearer(token)))
-    .json() as { public_id: string }
-  const form = new FormData()
-  form.append('asset[file]', new Blob(['kept too']), 'kept.txt')
-  const asset = await (await fetch(`${url}/assets`, { method: 'POST', headers: bearer(token), body: form }))
-    .json() as { url: string }
-  return {
-    token,
-    refreshToken,
-    pagePath: `/landing_pages/${page.public_id}`,
-    assetPath: new URL(asset.url).pathname
+  const owner = await Owner.signUp(url)
+  const { public_id: publicId } = await owner.createPage(url, '{"kept":true}')
+  const asset = JSON.parse((await owner.upload(url, Buffer.from('kept too'), 'kept.txt')).text) as {
+    url: string
   }
+  return { owner, pagePath: `/landing_pages/${publicId}`, assetPath: new URL(asset.url).pathname }
 }
 
 /** Checks that all data is there, and replaces the refresh token. */
-async function check (t: Test, url: string, stored: Stored): Promise<void> {
-  t.equal(
-    (await fetch(`${url}/auth/me`, { headers: bearer(stored.token) })).status,
-    200,
-    'the access token is still valid'
-  )
-  const refreshed = await post(`${url}/auth/refresh`, { refresh_token: stored.refreshToken })
+async function check (t: Test, url: string, { owner, pagePath, assetPath }: Stored): Promise<void> {
+  t.equal((await owner.call('GET', `${url}/auth/me`)).status, 200, 'the access token is still valid')
+  const refreshed = await call('POST', `${url}/auth/refresh`, { json: { refresh_token: owner.refreshToken } })
   t.equal(refreshed.status, 200)
-  stored.refreshToken = (await refreshed.json() as { refresh_token: string }).refresh_token
-  t.equal((await post(`${url}/auth/sign_in`, { user: credentials })).status, 200)
-  t.equal(await (await fetch(url + stored.pagePath)).text(), '{"kept":true}')
-  t.equal(await (await fetch(url + stored.assetPath)).text(), 'kept too')
+  owner.refreshToken = (JSON.parse(refreshed.text) as { refresh_token: string }).refresh_token
+  t.equal(await signIn(url, owner), 200)
+  t.equal((await call('GET', url + pagePath)).text, '{"kept":true}')
+  t.equal((await call('GET', url + assetPath)).text, 'kept too')
 }
 
 t.test('the embedded service keeps all data across SIGKILL, SIGINT and SIGTERM', async (t) => {
@@ -174,11 +156,8 @@ t.test('SIGTERM finishes the requests in flight and waits for no idle connection
       socket.on('error', () => {})
       return socket
     })
-  await signUp(service.url)
-  const inFlight = Array.from(
-    { length: 8 },
-    async () => (await post(`${service.url}/auth/sign_in`, { user: credentials })).status
-  )
+  const owner = await Owner.signUp(service.url)
+  const inFlight = Array.from({ length: 8 }, async () => await signIn(service.url, owner))
   await Promise.race(inFlight) // the other requests have arrived by now
   const ending = service.end('SIGTERM')
   t.same(await Promise.all(inFlight), Array(8).fill(200))
@@ -197,13 +176,8 @@ t.test('SIGTERM cuts off no response that is being sent, and waits for no reques
     MAX_DOCUMENT_BYTES: '30000000'
   }
   const service = await startService(t, env)
-  const account = await signUp(service.url)
   const document = JSON.stringify(['x'.repeat(20_000_000)])
-  const page = await (await post(
-    `${service.url}/landing_pages`,
-    { current_data: JSON.parse(document) },
-    bearer(account.access_token)
-  )).json() as { public_id: string }
+  const page = await (await Owner.signUp(service.url)).createPage(service.url, document)
 
   const open = (text: string) =>
     connect(Number(new URL(service.url).port), 'localhost').on('error', () => {}).setNoDelay(true).on(

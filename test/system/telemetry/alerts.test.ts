@@ -19,8 +19,7 @@ interface Case {
   readonly bad: Record<string, string>
   readonly good: Record<string, string>
   /** Minutes after the fault at which the alert must not fire yet, and at which it must. */
-  readonly silentAt: number
-  readonly firesAt: number
+  readonly minutes: readonly [silent: number, firing: number]
   /** Whether the alert is about all replicas together; `good` is then tested without `bad`. */
   readonly isOverall?: boolean
 }
@@ -29,14 +28,12 @@ const ALERTS: Record<string, Case> = {
   LandfallDown: {
     bad: { 'up{job="landfall"}': '0x60' },
     good: { 'up{job="landfall"}': '1x60', 'up{job="other"}': '0x60' },
-    silentAt: 0,
-    firesAt: 2
+    minutes: [0, 2]
   },
   LandfallAbsent: {
     bad: { 'up{job="other"}': '1x60' },
     good: { 'up{job="landfall"}': '0x60' },
-    silentAt: 4,
-    firesAt: 6,
+    minutes: [4, 6],
     isOverall: true
   },
   LandfallPublicReadsFail: {
@@ -48,8 +45,7 @@ const ALERTS: Record<string, Case> = {
       [`${PAGES}{source="none",status="503"}`]: '0+1x60',
       [`${PAGES}{source="process",status="200"}`]: '0+199x60'
     },
-    silentAt: 5,
-    firesAt: 9
+    minutes: [5, 9]
   },
   LandfallSomeReadsFail: {
     bad: { [`${PAGES}{source="none",status="503"}`]: '0x9 1x9 2x9 3x9 4x9 5x9' },
@@ -57,8 +53,7 @@ const ALERTS: Record<string, Case> = {
       [`${PAGES}{source="none",status="503"}`]: '0x9 1x9 2x9 3x9 4x9 5x9',
       [`${PAGES}{source="process",status="200"}`]: '0+20x60'
     },
-    silentAt: 38,
-    firesAt: 42
+    minutes: [38, 42]
   },
   LandfallReadsRefused: {
     bad: {
@@ -69,14 +64,12 @@ const ALERTS: Record<string, Case> = {
       [`${PAGES}{source="none",status="429"}`]: '0+10x60',
       [`${PAGES}{source="process",status="200"}`]: '0+90x60'
     },
-    silentAt: 4,
-    firesAt: 9
+    minutes: [4, 9]
   },
   LandfallStaleReads: {
     bad: { [`${PAGES}{source="stale",status="200"}`]: '0+3x60' },
     good: { [`${PAGES}{source="stale",status="200"}`]: '0x5 9x60' },
-    silentAt: 5,
-    firesAt: 9
+    minutes: [5, 9]
   },
   LandfallManagementErrors: {
     bad: {
@@ -88,8 +81,7 @@ const ALERTS: Record<string, Case> = {
       [`${REQUESTS}_count{route="/assets",status="2xx"}`]: '0+96x60',
       [`${REQUESTS}_count{route="/health/ready",status="5xx"}`]: '0+90x60'
     },
-    silentAt: 7,
-    firesAt: 12
+    minutes: [7, 12]
   },
   LandfallSomeRequestsFail: {
     bad: { [`${REQUESTS}_count{route="/assets",status="5xx"}`]: '0x9 1x9 2x9 3x9 4x9 5x9' },
@@ -98,8 +90,7 @@ const ALERTS: Record<string, Case> = {
       [`${REQUESTS}_count{route="/assets",status="2xx"}`]: '0+4x60',
       [`${REQUESTS}_count{route="/health/ready",status="5xx"}`]: '0+90x60'
     },
-    silentAt: 38,
-    firesAt: 42
+    minutes: [38, 42]
   },
   LandfallManagementSlow: {
     bad: {
@@ -114,8 +105,7 @@ const ALERTS: Record<string, Case> = {
       [`${REQUESTS}_bucket{route="/auth/me",le="2.5"}`]: '0+100x60',
       [`${REQUESTS}_bucket{route="/auth/me",le="+Inf"}`]: '0+100x60'
     },
-    silentAt: 8,
-    firesAt: 14
+    minutes: [8, 14]
   },
   LandfallDatabaseUnavailable: {
     bad: {
@@ -128,26 +118,22 @@ const ALERTS: Record<string, Case> = {
       'landfall_database_statement_duration_seconds_count{result="error"}': '0+9x60',
       landfall_database_up: '1x60'
     },
-    silentAt: 5,
-    firesAt: 8
+    minutes: [5, 8]
   },
   LandfallDatabasePoolFull: {
     bad: { landfall_database_waiting: '1x60' },
     good: { landfall_database_waiting: '9 9 9 0 9 9 9 0 9 9 9 0 9 9 9 0' },
-    silentAt: 4,
-    firesAt: 6
+    minutes: [4, 6]
   },
   LandfallRedisAway: {
     bad: { landfall_limits_shared: '0x60' },
     good: { landfall_limits_shared: '1x60' },
-    silentAt: 0,
-    firesAt: 2
+    minutes: [0, 2]
   },
   LandfallRedisUnsteady: {
     bad: { landfall_redis_outages_total: '0 1 2 3 4 5 6x60' },
     good: { landfall_redis_outages_total: '0 1 2 2x60' },
-    silentAt: 2,
-    firesAt: 8
+    minutes: [2, 8]
   },
   LandfallWritesUnheard: {
     bad: { landfall_invalidation_channel_up: '0x60', landfall_limits_shared: '1x60' },
@@ -157,15 +143,13 @@ const ALERTS: Record<string, Case> = {
       'landfall_invalidation_channel_up{redis="down"}': '0x60',
       'landfall_limits_shared{redis="down"}': '0x60'
     },
-    silentAt: 0,
-    firesAt: 2
+    minutes: [0, 2]
   },
   // One read of nearly every client asks Redis, because the processes are new.
   LandfallLeaseStorm: {
     bad: { landfall_leases_total: '0+6000x60', [`${PAGES}{source="process",status="200"}`]: '0+120x60' },
     good: { landfall_leases_total: '0+6000x60', [`${PAGES}{source="process",status="200"}`]: '0+6000x60' },
-    silentAt: 3,
-    firesAt: 6,
+    minutes: [3, 6],
     isOverall: true
   },
   LandfallEventLoopLate: {
@@ -174,8 +158,7 @@ const ALERTS: Record<string, Case> = {
       'nodejs_eventloop_lag_p99_seconds{job="landfall"}': '0.02x60',
       'nodejs_eventloop_lag_p99_seconds{job="other"}': '3x60'
     },
-    silentAt: 4,
-    firesAt: 6
+    minutes: [4, 6]
   },
   LandfallMemoryNearLimit: {
     bad: {
@@ -186,14 +169,12 @@ const ALERTS: Record<string, Case> = {
       'process_resident_memory_bytes{job="landfall"}': '440000000x60',
       'landfall_memory_limit_bytes{job="landfall"}': '512000000x60'
     },
-    silentAt: 9,
-    firesAt: 11
+    minutes: [9, 11]
   },
   LandfallSheds: {
     bad: { 'landfall_requests_shed_total{reason="rss"}': '0+2x60' },
     good: { 'landfall_requests_shed_total{reason="rss"}': '0x5 9x60' },
-    silentAt: 4,
-    firesAt: 9
+    minutes: [4, 9]
   },
   LandfallConnectionsNearLimit: {
     bad: { landfall_connections: '81x60', landfall_connections_max: '100x60' },
@@ -203,20 +184,17 @@ const ALERTS: Record<string, Case> = {
       'landfall_connections{of="any number"}': '9000x60',
       'landfall_connections_max{of="any number"}': '0x60'
     },
-    silentAt: 4,
-    firesAt: 6
+    minutes: [4, 6]
   },
   LandfallConnectionsRefused: {
     bad: { landfall_connections_refused_total: '0+2x60' },
     good: { landfall_connections_refused_total: '0x5 9x60' },
-    silentAt: 4,
-    firesAt: 9
+    minutes: [4, 9]
   },
   LandfallHashQueueFull: {
     bad: { landfall_password_hashes_refused_total: '0x5 0+2x60' },
     good: { landfall_password_hashes_refused_total: '0x5 3x60' },
-    silentAt: 5,
-    firesAt: 10
+    minutes: [5, 10]
   },
   LandfallSignInsFail: {
     bad: {
@@ -228,8 +206,7 @@ const ALERTS: Record<string, Case> = {
       'landfall_auth_throttled_total{limit="sign_in"}': '0x60',
       'landfall_auth_throttled_total{limit="refresh"}': '0+90x60'
     },
-    silentAt: 9,
-    firesAt: 22,
+    minutes: [9, 22],
     isOverall: true
   },
   LandfallTokensReplayed: {
@@ -238,29 +215,25 @@ const ALERTS: Record<string, Case> = {
       'landfall_sessions_total{event="replayed"}': '0 1 2 2x60',
       'landfall_sessions_total{event="begun"}': '0+9x60'
     },
-    silentAt: 2,
-    firesAt: 30,
+    minutes: [2, 30],
     isOverall: true
   },
   LandfallMailsDelayed: {
     bad: { landfall_oldest_mail_age_seconds: '0+60x60', landfall_mails_waiting: '3x60' },
     good: { landfall_oldest_mail_age_seconds: '500x60', landfall_mails_waiting: '99x60' },
-    silentAt: 14,
-    firesAt: 17,
+    minutes: [14, 17],
     isOverall: true
   },
   LandfallSomeMailsDelayed: {
     bad: { landfall_oldest_mail_age_seconds: '0+60x90', landfall_mails_waiting: '1x90' },
     good: { landfall_oldest_mail_age_seconds: '3500x90', landfall_mails_waiting: '1x90' },
-    silentAt: 65,
-    firesAt: 67,
+    minutes: [65, 67],
     isOverall: true
   },
   LandfallMailsGivenUp: {
     bad: { 'landfall_mails_given_up_total{kind="password_reset"}': '0x5 0+1x60' },
     good: { 'landfall_mails_given_up_total{kind="password_reset"}': '3x60' },
-    silentAt: 5,
-    firesAt: 8,
+    minutes: [5, 8],
     isOverall: true
   },
   LandfallUploadsFail: {
@@ -269,8 +242,7 @@ const ALERTS: Record<string, Case> = {
       'landfall_uploads_total{result="failed"}': '0+1x60',
       'landfall_uploads_total{result="stored"}': '0+30x60'
     },
-    silentAt: 6,
-    firesAt: 12
+    minutes: [6, 12]
   },
   LandfallSomeUploadsFail: {
     bad: { 'landfall_uploads_total{result="failed"}': '0x5 1x60' },
@@ -279,8 +251,7 @@ const ALERTS: Record<string, Case> = {
       'landfall_uploads_total{result="too_large"}': '0+9x60',
       'landfall_uploads_total{result="stored"}': '0+9x60'
     },
-    silentAt: 5,
-    firesAt: 8
+    minutes: [5, 8]
   },
   LandfallVariantsFail: {
     bad: { 'landfall_variants_total{result="failed"}': '0+1x60' },
@@ -289,8 +260,7 @@ const ALERTS: Record<string, Case> = {
       'landfall_variants_total{result="refused"}': '0+9x60',
       'landfall_variants_total{result="made"}': '0+9x60'
     },
-    silentAt: 1,
-    firesAt: 20,
+    minutes: [1, 20],
     isOverall: true
   },
   LandfallVariantsUnavailable: {
@@ -299,22 +269,19 @@ const ALERTS: Record<string, Case> = {
       'landfall_variants_total{result="unavailable"}': '0+1x60',
       'landfall_variants_total{result="made"}': '0+2x60'
     },
-    silentAt: 1,
-    firesAt: 20,
+    minutes: [1, 20],
     isOverall: true
   },
   LandfallVariantsQueued: {
     bad: { landfall_variants_queued: '60x60' },
     good: { landfall_variants_queued: '90 90 90 0 90 90 90 0 40x60' },
-    silentAt: 4,
-    firesAt: 6
+    minutes: [4, 6]
   },
   // Time begins at 0 in promtool, so a timestamp of 0 is a cleanup at the beginning.
   LandfallSweepOverdue: {
     bad: { landfall_sweep_last_success_timestamp_seconds: '0x300' },
     good: { landfall_sweep_last_success_timestamp_seconds: '0+60x300' },
-    silentAt: 181,
-    firesAt: 200
+    minutes: [181, 200]
   },
   LandfallReadReportsFail: {
     bad: { 'landfall_read_reports_total{result="failed"}': '0x5 0+6x60' },
@@ -322,8 +289,7 @@ const ALERTS: Record<string, Case> = {
       'landfall_read_reports_total{result="failed"}': '3x60',
       'landfall_read_reports_total{result="ok"}': '0+6x60'
     },
-    silentAt: 14,
-    firesAt: 20
+    minutes: [14, 20]
   },
   LandfallReadsUncounted: {
     bad: { 'landfall_counted_reads_total{result="dropped"}': '0x5 0+9x60' },
@@ -331,8 +297,7 @@ const ALERTS: Record<string, Case> = {
       'landfall_counted_reads_total{result="dropped"}': '3x60',
       'landfall_counted_reads_total{result="stored"}': '0+9x60'
     },
-    silentAt: 5,
-    firesAt: 8
+    minutes: [5, 8]
   },
   LandfallPageCleanupsFail: {
     bad: {
@@ -344,29 +309,25 @@ const ALERTS: Record<string, Case> = {
       'landfall_page_cleanups_total{result="failed"}': '0x60 1x120 2x120',
       'landfall_page_cleanups_total{result="ok"}': '0x120 1x120 2x60'
     },
-    silentAt: 150,
-    firesAt: 160,
+    minutes: [150, 160],
     isOverall: true
   },
   LandfallAccountDeletionsUnfinished: {
     bad: { landfall_unfinished_account_deletions: '1x60' },
     // A deletion that was interrupted is finished the next time.
     good: { landfall_unfinished_account_deletions: '0x5 1x5 0x50' },
-    silentAt: 29,
-    firesAt: 31
+    minutes: [29, 31]
   },
   LandfallWorkersRestart: {
     bad: { landfall_worker_restarts_total: '0 1 2 3 4 4x60' },
     good: { landfall_worker_restarts_total: '0 1 1x60' },
-    silentAt: 1,
-    firesAt: 7
+    minutes: [1, 7]
   },
   // Time begins at 0 in promtool, so the newest backup is 25 hours old at first.
   LandfallBackupOld: {
     bad: { landfall_backup_last_success_timestamp_seconds: '-90000x180' },
     good: { landfall_backup_last_success_timestamp_seconds: '-3600x180' },
-    silentAt: 118,
-    firesAt: 122
+    minutes: [118, 122]
   }
 }
 
@@ -389,7 +350,7 @@ t.test('every alert has a test case', async (t) => {
 /** Other faults that an alert must show, and what must wake nobody although it is not quite healthy. */
 const OTHERS: [alert: string, it: Partial<Case>][] = [
   // PostgreSQL is unreachable while the service is idle.
-  ['LandfallDatabaseUnavailable', { bad: { landfall_database_up: '0x60' }, silentAt: 3, firesAt: 5 }],
+  ['LandfallDatabaseUnavailable', { bad: { landfall_database_up: '0x60' }, minutes: [3, 5] }],
   // A slow statement now and then.
   ['LandfallDatabaseUnavailable', {
     good: {
@@ -440,7 +401,7 @@ const OTHERS: [alert: string, it: Partial<Case>][] = [
     good: { landfall_oldest_mail_age_seconds: '0+60x60', landfall_mails_waiting: '1x60' }
   }],
   // No backup has ever told its time.
-  ['LandfallBackupOld', { bad: { up: '1x60' }, silentAt: 59, firesAt: 61, isOverall: true }],
+  ['LandfallBackupOld', { bad: { up: '1x60' }, minutes: [59, 61], isOverall: true }],
   // A single client asks Redis often.
   ['LandfallLeaseStorm', {
     good: { landfall_leases_total: '0+600x60', [`${PAGES}{status="200"}`]: '0+60x60' }
@@ -455,7 +416,7 @@ t.test('every alert fires for the faulty replica and for no other', async (t) =>
     ): [string, Case] => [alert, { ...ALERTS[alert] as Case, ...it }])
   ]
   const tests = cases
-    .flatMap(([alert, { bad, good, silentAt, firesAt, isOverall = false }]) => {
+    .flatMap(([alert, { bad, good, minutes: [silentAt, firesAt], isOverall = false }]) => {
       const firing = (minutes: number, instances: readonly string[]) => ({
         expr: `count by (alertname${
           isOverall ? '' : ', instance'
