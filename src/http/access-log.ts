@@ -141,6 +141,8 @@ const logRequest: FastifyInstance['logRequest'] = (request, reply, level = 'info
   }
   unfinished.set(raw, { id: request.id, end })
   onResponseEnd(raw, (isComplete) => {
+    // Until V8 collects its old generation, a WeakMap keeps all values, and the request with its state.
+    unfinished.delete(raw)
     if (isComplete) end('answered', raw.statusCode)
     else end('client disconnected', raw.headersSent ? raw.statusCode : undefined)
   })
