@@ -10,6 +10,8 @@ export interface TurnResult {
   readonly p50Ms: number
   readonly p99Ms: number
   readonly maxMs: number
+  /** At a fixed rate. */
+  readonly p999Ms?: number
   /** At a fixed rate: how late the generator sent its requests (99th percentile). */
   readonly lateMs?: number
   readonly requests: number

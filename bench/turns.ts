@@ -110,6 +110,7 @@ function resultOf (
     p50Ms: counts.p50Ms,
     p99Ms: counts.p99Ms,
     maxMs: counts.maxMs,
+    ...counts.p999Ms !== undefined && { p999Ms: counts.p999Ms },
     ...counts.lateMs !== undefined && { lateMs: counts.lateMs },
     requests: counts.requests,
     seconds: counts.seconds,

@@ -182,6 +182,7 @@ function finish (): void {
     socketErrors,
     p50Ms: latencies.percentile(0.5),
     p99Ms: latencies.percentile(0.99),
+    p999Ms: latencies.percentile(0.999),
     maxMs: latencies.max,
     lateMs: lateness.percentile(0.99)
   }

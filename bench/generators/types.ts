@@ -44,6 +44,8 @@ export interface Counts {
   readonly p50Ms: number
   readonly p99Ms: number
   readonly maxMs: number
+  /** At a fixed rate. */
+  readonly p999Ms?: number
   /** At a fixed rate: 99 % of the requests that found an idle connection were sent at most this late. */
   readonly lateMs?: number
 }

@@ -1,5 +1,6 @@
 #!/usr/bin/env node
 import '../infra/system/fast-next-tick.ts'
+import '../infra/system/marking.ts'
 import { CommanderError } from 'commander'
 import { handleOutputErrors } from './output.ts'
 import { createProgram } from './program.ts'

@@ -1,4 +1,5 @@
 import '../infra/system/fast-next-tick.ts'
+import '../infra/system/marking.ts'
 import cluster from 'node:cluster'
 import type { Registry } from 'prom-client'
 import type { Config } from '../config.ts'
