@@ -26,7 +26,7 @@ const TARGETS: Target[] = [
 /** Only for the crowd with the long warm-up: in a few seconds no server meets a million addresses. */
 const MEMORY: Target = { metric: 'rss', of: 'ours-2k', atMost: 100 }
 
-/** For a process that was restarted before the turn, as in a deployment: it has no share of the limit. */
+/** For a process that was restarted before the turn, as in a deployment. */
 const FIRST_MINUTE_TARGETS: Target[] = [
   { metric: 'rate', of: 'bare-2k', atLeast: 0.8 },
   { metric: 'redis', atMost: 2 }
@@ -108,9 +108,11 @@ function crowd (id: string, name: string, server: string, settings: Record<strin
   }
 }
 
-/** Restarts the service, and reads from it for a few seconds. */
-async function restart ({ seed }: Context, server: Server): Promise<void> {
+/** Restarts the service when it has a share that it can leave, and reads from it for a few seconds. */
+async function restart (context: Context, server: Server): Promise<void> {
+  await waitForShare(context, server)
   await server.restart()
+  const { seed } = context
   const url = `http://127.0.0.1:${server.port}/landing_pages/${seed.small.publicId}`
   const until = Date.now() + RESTART_WARM_UP_MS
   let reads = 0

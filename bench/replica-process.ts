@@ -2,7 +2,7 @@ import { performance } from 'node:perf_hooks'
 import { setTimeout as sleep } from 'node:timers/promises'
 import { clock } from '../src/infra/system/clock.ts'
 import { RedisClient } from '../src/infra/redis/redis-client.ts'
-import { LEASE_SCRIPTS } from '../src/modules/rate-limit/lease-script.ts'
+import { RATE_LIMIT_SCRIPTS } from '../src/modules/rate-limit/index.ts'
 import { RedisLeaseStore } from '../src/modules/rate-limit/lease-store.ts'
 import { LeasedLimit } from '../src/modules/rate-limit/leased-limit.ts'
 import { Members } from '../src/modules/rate-limit/members.ts'
@@ -56,7 +56,7 @@ class Replica {
   isAlive = true
 
   constructor ({ redisUrl, windowMs }: Setup, id: string) {
-    this.redis = new RedisClient(redisUrl, { channels: ['windows'], scripts: LEASE_SCRIPTS }, silent)
+    this.redis = new RedisClient(redisUrl, { channels: ['windows'], scripts: RATE_LIMIT_SCRIPTS }, silent)
     this.members = new Members(this.redis, { id, windowMs: MEMBERS_WINDOW_MS })
     this.store = new RedisLeaseStore(this.redis, 'windows', id, this.members)
     this.limits = new Map(LIMITS.map((

@@ -3,9 +3,9 @@ import { setImmediate as turn } from 'node:timers/promises'
 import type t from 'tap'
 import { clock } from '../../src/infra/system/clock.ts'
 import type { ClientTable, ClientWindow } from '../../src/modules/rate-limit/client-table.ts'
-import { LEASE_SCRIPTS } from '../../src/modules/rate-limit/lease-script.ts'
+import { RATE_LIMIT_SCRIPTS } from '../../src/modules/rate-limit/index.ts'
 import { RedisLeaseStore, type KnownWindow, type LeaseResponse, type LeaseRequest, type LeaseStore,
-  type WindowMessages, type WindowOfClient } from '../../src/modules/rate-limit/lease-store.ts'
+  type LocalLimit, type WindowOfClient } from '../../src/modules/rate-limit/lease-store.ts'
 import { LeasedLimit } from '../../src/modules/rate-limit/leased-limit.ts'
 import { Members } from '../../src/modules/rate-limit/members.ts'
 import { RedisClient } from '../../src/infra/redis/redis-client.ts'
@@ -69,7 +69,15 @@ export class ObservedStore implements LeaseStore {
     return this.#store.members
   }
 
-  async giveBack (window: WindowOfClient, reads: number, known: KnownWindow): Promise<void> {
+  get processId (): string {
+    return this.#store.processId
+  }
+
+  async giveBack (
+    window: WindowOfClient & { processId?: string },
+    reads: number,
+    known: KnownWindow
+  ): Promise<void> {
     await this.#delay()
     await this.#store.giveBack(window, reads, known)
   }
@@ -77,6 +85,14 @@ export class ObservedStore implements LeaseStore {
   async handedOver (window: WindowOfClient): Promise<ReadonlyMap<string, ClientWindow | undefined>> {
     this.lookups++
     return await this.#store.handedOver(window)
+  }
+
+  async stopAdopting (): Promise<void> {
+    await this.#store.stopAdopting()
+  }
+
+  async noteReported (nameSpace: string, clients: readonly string[]): Promise<void> {
+    await this.#store.noteReported(nameSpace, clients)
   }
 
   async handOver (nameSpace: string, counts: ClientTable): Promise<void> {
@@ -87,8 +103,8 @@ export class ObservedStore implements LeaseStore {
     await this.#store.leave()
   }
 
-  onMessage (listeners: WindowMessages): void {
-    this.#store.onMessage(listeners)
+  register (nameSpace: string, timeWindow: number, limit: LocalLimit): void {
+    this.#store.register(nameSpace, timeWindow, limit)
   }
 
   async #delay (): Promise<void> {
@@ -108,7 +124,7 @@ export async function startReplicas (
 ): Promise<Replica[]> {
   const channel = channelOf?.channel ?? `test:${randomUUID()}`
   return await Promise.all(urls.map(async (url) => {
-    const redis = new RedisClient(url, { channels: [channel], scripts: LEASE_SCRIPTS }, silent)
+    const redis = new RedisClient(url, { channels: [channel], scripts: RATE_LIMIT_SCRIPTS }, silent)
     redis.setMaxListeners(1000) // each limit of a test adds a listener
     t.teardown(() => redis.close())
     await redis.start()
@@ -120,6 +136,13 @@ export async function startReplicas (
       new LeasedLimit({ nameSpace, max, timeWindow }, store)
     return { channel, redis, members, store, limit }
   }))
+}
+
+/** Ends a replica as the service does after SIGTERM: its limits are closed, and it says that it has left. */
+export async function stop (replica: Replica, limits: readonly LeasedLimit[]): Promise<void> {
+  for (const limit of limits) await limit.close()
+  await replica.store.leave()
+  replica.redis.close()
 }
 
 type Interceptor = Teardown & Pick<typeof t, 'intercept'>

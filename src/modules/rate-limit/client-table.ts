@@ -48,11 +48,15 @@ export class ClientTable {
   readonly #windowMs: number
   readonly #segments = Array.from({ length: SEGMENTS }, () => segmentOf(MIN_SLOTS))
   /** Secret, so that nobody can choose addresses that share slots. */
-  readonly seeds = randomFillSync(new Uint32Array(2))
+  readonly seeds: Uint32Array
 
-  /** @param windowMs length of a window from its first read, in milliseconds */
-  constructor (windowMs: number) {
+  /**
+   * @param windowMs length of a window from its first read, in milliseconds
+   * @param seeds those of a table whose packed parts will be loaded
+   */
+  constructor (windowMs: number, seeds = randomFillSync(new Uint32Array(2))) {
     this.#windowMs = windowMs
+    this.seeds = seeds
   }
 
   /**
@@ -108,6 +112,25 @@ export class ClientTable {
         parts.set(number, part)
       }
       yield parts
+    }
+  }
+
+  /**
+   * Adds the clients of a packed part of a table with the same seeds. A part may be loaded more than once.
+   *
+   * @param packedAt the time of which the ages are, in milliseconds of the process clock
+   */
+  load (part: Uint32Array, packedAt: number, now: number): void {
+    for (let at = 0; at < part.length; at += SLOT_WORDS) {
+      const start = packedAt - (part[at + START] as number)
+      located.low = part[at + HASH_LOW] as number
+      located.high = part[at + HASH_HIGH] as number
+      const segment = this.#segments[located.high % SEGMENTS] as Segment
+      if (now - start >= 2 * this.#windowMs || this.#find(segment) >= 0) continue
+      const slot = this.#insert(segment, now)
+      segment.words[slot + START] = start >>> 0
+      segment.words[slot + USED] = part[at + USED] as number
+      segment.words[slot + CARRIED] = part[at + CARRIED] as number
     }
   }
 

@@ -183,5 +183,6 @@ export default fp(async (app) => {
   const members = new Members(redisClient, { id, windowMs: MAX_WINDOW_MS })
   app.decorate('leases', new RedisLeaseStore(redisClient, WINDOW_CHANNEL, id, members))
   app.addHook('onClose', async () => members.close())
-  await members.start()
+  // Now the limits exist, which may continue with the counts of a process that has left.
+  app.addHook('onReady', async () => await members.start())
 }, { name: 'counters', dependencies: ['redis'] })

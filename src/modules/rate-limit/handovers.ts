@@ -1,16 +1,74 @@
+import type { Result } from 'ioredis'
 import { clock } from '../../infra/system/clock.ts'
 import type { RedisClient } from '../../infra/redis/redis-client.ts'
-import { findPacked, packedPartOf, type ClientTable, type ClientWindow } from './client-table.ts'
+import { ClientTable, findPacked, packedPartOf, type ClientWindow } from './client-table.ts'
 import { GenerationalMap } from './generational-map.ts'
 
+declare module 'ioredis' {
+  interface RedisCommander<Context> {
+    landfallFindHandedOverBuffer(
+      handover: string,
+      reported: string,
+      part: string,
+      client: string,
+      lifetimeMs: number
+    ): Result<[state: number, part: Buffer | null], Context>
+    landfallAdopt(
+      handover: string,
+      reported: string,
+      lifetimeMs: number,
+      maxAgeMs: number
+    ): Result<string[] | null, Context>
+  }
+}
+
 // When a process shuts down gracefully, it stores the reads that it has counted for clients in Redis, so that
-// the others need not reserve its share. They look there when a client exceeds a share.
+// the others need not reserve its share. They look there when a client exceeds a share, until a new process
+// adopts the counts and continues with the share.
 
 /** Others may first see that a process has left a window later, and count it for another window. */
 const LIFETIME_MS = 130_000
+/** The others count a process that has left for a window and 3 s. It must not be adopted after that. */
+const MAX_ADOPTION_AGE_MS = 50_000
+/** Longer than it takes to load all counts. */
+const RESERVATION_MS = 10_000
 /** The field that is stored last: the seeds of the table and its age. The others are named by a part. */
 const HEAD = 'head'
 const MAX_HEADS = 1000
+/** Parts in one response, some 200 KB. */
+const LOAD_BATCH = 500
+/** Clients in one command. */
+const REPORTED_BATCH = 1000
+
+// The field "adopter" says that a process has adopted the counts. Until then, each lookup notes the client,
+// because whoever looks it up reports its reads.
+const FIND = `
+local handover, reported = KEYS[1], KEYS[2]
+local part, client, lifetime_ms = ARGV[1], ARGV[2], ARGV[3]
+if redis.call('HEXISTS', handover, 'adopter') == 1 then return {2, false} end
+if redis.call('HEXISTS', handover, '${HEAD}') == 0 then return {0, false} end
+redis.call('SADD', reported, client)
+redis.call('PEXPIRE', reported, lifetime_ms)
+return {1, redis.call('HGET', handover, part)}
+`
+const STATES = ['lost', 'found', 'adopted'] as const
+
+// Returns the clients whose reads have been reported; nothing if the counts are lost, adopted, or too old.
+const ADOPT = `
+local handover, reported = KEYS[1], KEYS[2]
+local lifetime_ms, max_age_ms = tonumber(ARGV[1]), tonumber(ARGV[2])
+if redis.call('HEXISTS', handover, '${HEAD}') == 0 then return false end
+if lifetime_ms - redis.call('PTTL', handover) > max_age_ms then return false end
+redis.call('UNLINK', handover)
+redis.call('HSET', handover, 'adopter', 1)
+redis.call('PEXPIRE', handover, lifetime_ms)
+return redis.call('SMEMBERS', reported)
+`
+
+export const HANDOVER_SCRIPTS = {
+  landfallFindHandedOver: { numberOfKeys: 2, lua: FIND },
+  landfallAdopt: { numberOfKeys: 2, lua: ADOPT }
+} as const
 
 /** What is needed to find a client in a handover. */
 interface Head {
@@ -28,9 +86,14 @@ export class Handovers {
     this.#redis = redis
   }
 
-  /** Stores the counts of a limit of this process. @throws {RedisAwayError} */
-  async store (processId: string, nameSpace: string, counts: ClientTable): Promise<void> {
-    const key = handoverKey(processId, nameSpace)
+  /**
+   * Stores the counts of a limit of this process.
+   *
+   * @param handover version and id of the handover, which are a part of the names in Redis
+   * @throws {RedisAwayError}
+   */
+  async store (handover: string, nameSpace: string, counts: ClientTable): Promise<void> {
+    const key = handoverKey(handover, nameSpace)
     const write = async (fields: Map<string, Buffer>): Promise<void> => {
       await this.#redis.run(async (redis) =>
         await Promise.all([redis.hset(key, fields), redis.pexpire(key, LIFETIME_MS)])
@@ -46,25 +109,93 @@ export class Handovers {
   }
 
   /**
-   * Returns what a process that has left has counted for a client.
+   * Notes clients whose reads are reported, so that who adopts the counts asks Redis for them.
    *
-   * @returns 'lost' if Redis doesn't have all of its counts
+   * @throws {RedisAwayError}
+   */
+  async noteReported (handover: string, nameSpace: string, clients: readonly string[]): Promise<void> {
+    const key = reportedKey(handoverKey(handover, nameSpace))
+    for (let from = 0; from < clients.length; from += REPORTED_BATCH) {
+      const batch = clients.slice(from, from + REPORTED_BATCH)
+      await this.#redis.run(async (redis) =>
+        await Promise.all([redis.sadd(key, batch), redis.pexpire(key, LIFETIME_MS)])
+      )
+    }
+  }
+
+  /**
+   * Returns what a process that has left has counted for a client. The caller has to report it.
+   *
+   * @returns 'lost' if Redis doesn't have all of its counts, 'adopted' if another process continues with them
    * @throws {RedisAwayError}
    */
   async find (
-    processId: string,
+    handover: string,
     { nameSpace, key, timeWindow: windowMs }: { nameSpace: string, key: string, timeWindow: number }
-  ): Promise<ClientWindow | 'lost' | undefined> {
-    const name = handoverKey(processId, nameSpace)
-    const known = this.#heads.get(name) ?? await this.#loadHead(name)
-    if (known === undefined) return 'lost'
-    const { seeds, packedAt } = known
-    const part = String(packedPartOf(key, seeds))
-    const [head, bytes] = await this.#redis.run(async (redis) => await redis.hmgetBuffer(name, HEAD, part))
-    if (head === null) return 'lost'
-    if (bytes === null || bytes === undefined) return undefined
+  ): Promise<ClientWindow | 'lost' | 'adopted' | undefined> {
+    const name = handoverKey(handover, nameSpace)
+    const head = this.#heads.get(name) ?? await this.#loadHead(name)
+    const part = head === undefined ? '' : String(packedPartOf(key, head.seeds))
+    const [state, bytes] = await this.#redis.run(async (redis) =>
+      await redis.landfallFindHandedOverBuffer(name, reportedKey(name), part, key, LIFETIME_MS)
+    )
+    const found = STATES[state]
+    if (found !== 'found') return found
+    if (head === undefined) return 'lost'
+    if (bytes === null) return undefined
     const now = clock.now()
-    return findPacked(key, seeds, wordsOf(bytes), { elapsedMs: now - packedAt, windowMs, now })
+    return findPacked(key, head.seeds, wordsOf(bytes), { elapsedMs: now - head.packedAt, windowMs, now })
+  }
+
+  /**
+   * Keeps other processes from loading all counts of a handover, for a few seconds.
+   *
+   * @returns whether no other process has reserved it
+   * @throws {RedisAwayError}
+   */
+  async reserve (handover: string): Promise<boolean> {
+    const key = `landfall:adopter:1:${handover}`
+    return await this.#redis.run(async (redis) => await redis.set(key, 1, 'PX', RESERVATION_MS, 'NX')) ===
+      'OK'
+  }
+
+  /**
+   * Returns a copy of the counts of a limit.
+   *
+   * @returns undefined if Redis doesn't have all of them
+   * @throws {RedisAwayError}
+   */
+  async load (handover: string, nameSpace: string, windowMs: number): Promise<ClientTable | undefined> {
+    const name = handoverKey(handover, nameSpace)
+    const head = await this.#loadHead(name)
+    if (head === undefined) return undefined
+    const counts = new ClientTable(windowMs, head.seeds.slice(0, 2))
+    let cursor = '0'
+    do {
+      const [next, fields] = await this.#redis.run(async (redis) =>
+        await redis.hscanBuffer(name, cursor, 'COUNT', LOAD_BATCH)
+      )
+      const now = clock.now()
+      for (let field = 0; field < fields.length; field += 2) {
+        if (String(fields[field]) === HEAD) continue
+        counts.load(wordsOf(fields[field + 1] as Buffer), head.packedAt, now)
+      }
+      cursor = String(next)
+    } while (cursor !== '0')
+    return counts
+  }
+
+  /**
+   * Adopts the counts of a limit. Others can't look up clients in them any more.
+   *
+   * @returns the clients whose reads are reported; undefined if the counts can't be adopted
+   * @throws {RedisAwayError}
+   */
+  async adopt (handover: string, nameSpace: string): Promise<string[] | undefined> {
+    const name = handoverKey(handover, nameSpace)
+    return await this.#redis.run(async (redis) =>
+      await redis.landfallAdopt(name, reportedKey(name), LIFETIME_MS, MAX_ADOPTION_AGE_MS)
+    ) ?? undefined
   }
 
   async #loadHead (name: string): Promise<Head | undefined> {
@@ -81,8 +212,11 @@ export class Handovers {
   }
 }
 
-const handoverKey = (processId: string, nameSpace: string): string =>
-  `landfall:handover:1:${processId}:${nameSpace}`
+const handoverKey = (handover: string, nameSpace: string): string =>
+  `landfall:handover:${handover}:${nameSpace}`
+
+/** In a cluster on the same node as the handover. */
+const reportedKey = (handover: string): string => `landfall:reported:1:{${handover}}`
 
 const bytesOf = ({ buffer, byteOffset, byteLength }: Uint32Array): Buffer =>
   Buffer.from(buffer, byteOffset, byteLength)

@@ -1,4 +1,5 @@
 import { COUNTER_SCRIPTS } from './counters.ts'
+import { HANDOVER_SCRIPTS } from './handovers.ts'
 import { LEASE_SCRIPTS } from './lease-script.ts'
 
 // The public interface of the module.
@@ -9,4 +10,4 @@ export { WINDOW_CHANNEL, windowKey, type LeaseStore } from './lease-store.ts'
 export type { Count } from './local-windows.ts'
 
 /** The Lua scripts of this module, for the Redis client. */
-export const RATE_LIMIT_SCRIPTS = { ...COUNTER_SCRIPTS, ...LEASE_SCRIPTS } as const
+export const RATE_LIMIT_SCRIPTS = { ...COUNTER_SCRIPTS, ...LEASE_SCRIPTS, ...HANDOVER_SCRIPTS } as const

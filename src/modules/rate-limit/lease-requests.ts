@@ -48,10 +48,15 @@ export interface LeaseStats {
 export class LeaseRequests {
   readonly #options: LeasedLimitOptions
   readonly #store: LeaseStore
-  readonly #clients: ClientTable
+  readonly #clients: () => ClientTable
   readonly #stats: LeaseStats
 
-  constructor (options: LeasedLimitOptions, store: LeaseStore, clients: ClientTable, stats: LeaseStats) {
+  constructor (
+    options: LeasedLimitOptions,
+    store: LeaseStore,
+    clients: () => ClientTable,
+    stats: LeaseStats
+  ) {
     this.#options = options
     this.#store = store
     this.#clients = clients
@@ -65,10 +70,17 @@ export class LeaseRequests {
   async ask (key: string, lease: Lease): Promise<'continue' | 'recalled' | 'exhausted'> {
     const store = this.#store
     const { max } = this.#options
-    const window = { ...this.#options, key }
+    const window = { ...this.#options, key, processId: lease.processId }
     const hasDeparted = (store.members?.departed.length ?? 0) > 0
     const loadsHandovers = hasDeparted && lease.isShort
-    const handedOver = loadsHandovers ? await store.handedOver(window) : NOTHING_HANDED_OVER
+    let handedOver = loadsHandovers ? await store.handedOver(window) : NOTHING_HANDED_OVER
+    // An adoption may change both while the request is under way.
+    const clients = this.#clients()
+    const { processId } = store
+    if (lease.processId !== processId && lease.reportedFor !== processId) {
+      // What this process has adopted may have been reported before.
+      handedOver = new Map([...handedOver, [processId, clients.find(key, clock.now())]])
+    }
     const reserve = store.hearsRecalls && !lease.recallPending ? lease.nextReserve : 0
     const needed = lease.waiting.length
     const held = lease.localFrom >= 0 ? 0 : lease.left
@@ -87,7 +99,8 @@ export class LeaseRequests {
     if (response.id === 0) return 'continue'
     this.#stats.granted += response.granted
     lease.apply(response, sentAt)
-    this.#clients.clear(key) // its reads are counted in Redis from now on
+    lease.reportedFor = processId
+    clients.clear(key) // its reads are counted in Redis from now on
     lease.nextReserve = Math.min(MAX_RESERVE, Math.max(FIRST_RESERVE, reserve * 4))
     lease.holds = held > 0 || response.granted > needed
     lease.askAt = response.total < max && reserve >= MIN_RESERVE_TO_ASK_EARLY ? Math.floor(lease.left / 4)
@@ -112,6 +125,6 @@ export class LeaseRequests {
   async giveBack (key: string, lease: Lease): Promise<void> {
     const { reads, known } = lease.release()
     this.#stats.returned += reads
-    await this.#store.giveBack({ ...this.#options, key }, reads, known)
+    await this.#store.giveBack({ ...this.#options, key, processId: lease.processId }, reads, known)
   }
 }

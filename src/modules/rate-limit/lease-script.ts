@@ -17,8 +17,8 @@ const SAME_START_MS = 100
 /** The fields of a window after which those of ended processes are removed. */
 const MAX_FIELDS = 200
 /** The script's arguments for all windows, its arguments per window, and its results per window. */
-const COMMON_ARGUMENTS = 2
-const ARGUMENTS = 16
+const COMMON_ARGUMENTS = 1
+const ARGUMENTS = 17
 export const RESULTS = 8
 
 // KEYS are windows, one per client. A window is a hash with the fields
@@ -37,13 +37,13 @@ export const RESULTS = 8
 // A window that Redis has lost, for example by eviction, continues with what each process knows of it. Before
 // reads of it are granted, the message "lost" asks all processes to report.
 const LEASES = `
-local process, channel = ARGV[1], ARGV[2]
+local channel = ARGV[1]
 local time = redis.call('TIME')
 local now = time[1] * 1000 + math.floor(time[2] / 1000)
 local results = {}
 
 -- Returns how many other processes may hold unspent reads, and all that have reported.
-local function processes_of (key, id)
+local function processes_of (key, id, process)
   local fields = redis.call('HGETALL', key)
   local others, reporters = 0, {}
   for at = 1, #fields, 2 do
@@ -73,7 +73,8 @@ for index, key in ipairs(KEYS) do
   local known = tonumber(ARGV[first + 13])          -- the total of that window when the process last asked
   local own = tonumber(ARGV[first + 14])            -- the part of it that was granted to the process
   local knows_loss = tonumber(ARGV[first + 15]) == 1 -- whether open_shares covers what a lost window had
-  local handed_over = ARGV[first + 16]              -- 'process=reads' of processes that have stopped
+  local process = ARGV[first + 16]                  -- the id of the process
+  local handed_over = ARGV[first + 17]              -- 'process=reads' of processes that have stopped
 
   local window = redis.call('HMGET', key, 'e', 'g', 'i', 'p', 'o', process)
   local window_end, total = tonumber(window[1] or 0), tonumber(window[2] or 0)
@@ -149,7 +150,7 @@ for index, key in ipairs(KEYS) do
     for _, stopped in ipairs(reported_for) do redis.call('HSET', key, stopped, -id) end
     if not is_open then redis.call('PEXPIREAT', key, window_end + window_ms) end
     if granted_waiting < waiting then
-      others, reporters = processes_of(key, id)
+      others, reporters = processes_of(key, id, process)
       if others > 0 or open_shares > 0 then
         local message = withheld and 'lost ' or 'recall '
         redis.call('PUBLISH', channel, message .. window_end - now .. ' ' .. id .. ' ' .. name)

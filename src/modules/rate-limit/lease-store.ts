@@ -3,7 +3,8 @@ import { Batcher } from '../../infra/system/batcher.ts'
 import type { ClientTable, ClientWindow } from './client-table.ts'
 import { Handovers } from './handovers.ts'
 import { RESULTS } from './lease-script.ts'
-import type { Members } from './members.ts'
+import type { Departed, Members } from './members.ts'
+import { clock } from '../../infra/system/clock.ts'
 
 /** The most windows in one run of the script. It blocks other Redis commands for less than a millisecond. */
 const MAX_BATCH = 100
@@ -30,6 +31,8 @@ export interface KnownWindow {
 
 /** A process's request for a lease in one window, with its own counts. */
 export interface LeaseRequest extends WindowOfClient {
+  /** The process to which reads are granted; by default this one. */
+  readonly processId?: string
   /** Time until the end of the window that this process has counted locally, in milliseconds. */
   readonly restOfWindow?: number
   /** Reads that wait for a response. They are spent when granted. */
@@ -73,11 +76,19 @@ export interface LeaseResponse {
 /** Messages about a window, from any process. */
 export interface WindowMessages {
   /** Unspent reads and shares are recalled. */
-  recall: (nameSpace: string, key: string, id: number, leftMs: number) => void
+  recall: (key: string, id: number, leftMs: number) => void
   /** Redis has lost the window. All processes report what they have allowed in it. */
-  lost: (nameSpace: string, key: string, id: number, leftMs: number) => void
+  lost: (key: string, id: number, leftMs: number) => void
   /** The window ends at another time than it was known. */
-  end: (nameSpace: string, key: string, id: number, leftMs: number) => void
+  end: (key: string, id: number, leftMs: number) => void
+}
+
+/** A limit of this process. */
+export interface LocalLimit extends WindowMessages {
+  /** Whether this process has counted nothing by itself, so that it may adopt the counts of another one. */
+  readonly isUnused: () => boolean
+  /** Continues with the counts of another process, which has reported the reads of some clients. */
+  adopt: (counts: ClientTable, reported: readonly string[], earlierId: string) => void
 }
 
 /** Grants leases. */
@@ -88,12 +99,18 @@ export interface LeaseStore {
   readonly hearsRecalls: boolean
   /** The processes that share the limits; undefined if this process doesn't take part in shares. */
   readonly members: Members | undefined
+  /** Identifies this process. It changes when this process continues as another one. */
+  readonly processId: string
   /** Requests a lease. @throws {RedisAwayError} when Redis is unreachable */
   ask(request: LeaseRequest): Promise<LeaseResponse>
   /** Returns unspent reads of a known window. Never rejects; after a failure they are lost. */
-  giveBack(window: WindowOfClient, reads: number, known: KnownWindow): Promise<void>
-  /** Calls the listeners for messages about windows. */
-  onMessage(listeners: WindowMessages): void
+  giveBack(
+    window: WindowOfClient & { processId?: string },
+    reads: number,
+    known: KnownWindow
+  ): Promise<void>
+  /** Passes on messages about windows, and the counts of a process that this one continues. */
+  register(nameSpace: string, timeWindow: number, limit: LocalLimit): void
   /**
    * Returns what gracefully shut down processes have counted for a client, by process. Processes whose counts
    * are lost are missing.
@@ -101,6 +118,10 @@ export interface LeaseStore {
    * @throws {RedisAwayError} when Redis is unreachable
    */
   handedOver(window: WindowOfClient): Promise<ReadonlyMap<string, ClientWindow | undefined>>
+  /** This process is going to hand over its counts, so it adopts none any more. Never rejects. */
+  stopAdopting(): Promise<void>
+  /** Notes clients whose reads are reported, for who adopts the counts. @throws {RedisAwayError} */
+  noteReported(nameSpace: string, clients: readonly string[]): Promise<void>
   /** Leaves the counts of a limit to the other processes. @throws {RedisAwayError} */
   handOver(nameSpace: string, counts: ClientTable): Promise<void>
   /** Ends the membership of this process after all its counts were handed over. @throws {RedisAwayError} */
@@ -121,10 +142,16 @@ const LEFT = 'left'
 /** Leases in Redis. Requests of one turn of the event loop share a command. */
 export class RedisLeaseStore implements LeaseStore {
   readonly members: Members | undefined
+  processId: string
   readonly #redis: RedisClient
   readonly #channel: string
-  readonly #processId: string
   readonly #handovers: Handovers
+  /** Where this process leaves its counts: version and id. */
+  readonly #handover: string
+  readonly #limits = new Map<string, LocalLimit & { timeWindow: number }>()
+  #adoption: Promise<void> | undefined
+  #isClosing = false
+  #isContinuable = false
   readonly #questions = new Batcher<Question, LeaseResponse>({
     run: async (questions) => this.#send(questions),
     maxKeys: MAX_BATCH,
@@ -135,9 +162,14 @@ export class RedisLeaseStore implements LeaseStore {
   constructor (redis: RedisClient, channel: string, processId: string, members?: Members) {
     this.#redis = redis
     this.#channel = channel
-    this.#processId = processId
+    this.processId = processId
+    this.#handover = `2:${processId}`
     this.members = members
     this.#handovers = new Handovers(redis)
+    if (members !== undefined) members.onAdoptable = async () => await this.#adoptOnce(members)
+    redis.on('message', (channel, message) => {
+      if (channel === this.#channel) this.#hear(message)
+    })
   }
 
   get reachable (): boolean {
@@ -152,41 +184,101 @@ export class RedisLeaseStore implements LeaseStore {
     return this.#questions.load({ request, returned: 0 })
   }
 
-  async giveBack (window: WindowOfClient, reads: number, known: KnownWindow): Promise<void> {
+  async giveBack (
+    window: WindowOfClient & { processId?: string },
+    reads: number,
+    known: KnownWindow
+  ): Promise<void> {
     const nothing = { needed: 0, reserve: 0, held: 0, unreported: 0, openShares: 0 }
     const request = { ...window, ...nothing, known }
     await this.#questions.load({ request, returned: reads }).catch(() => {})
   }
 
-  onMessage (listeners: WindowMessages): void {
-    this.#redis.on('message', (channel, message) => {
-      if (channel !== this.#channel) return
-      if (message === LEFT) {
-        this.members?.beat()
-        return
-      }
-      const [, type, leftMs, id, nameSpace = '', key = ''] = MESSAGE.exec(message) ?? []
-      if (type === undefined) return
-      listeners[type as keyof WindowMessages](nameSpace, key, Number(id), Number(leftMs))
-    })
+  register (nameSpace: string, timeWindow: number, limit: LocalLimit): void {
+    this.#limits.set(nameSpace, { ...limit, timeWindow })
   }
 
   async handedOver (client: WindowOfClient): Promise<ReadonlyMap<string, ClientWindow | undefined>> {
     const found = new Map<string, ClientWindow | undefined>()
-    await Promise.all((this.members?.departed ?? []).map(async (processId) => {
-      const window = await this.#handovers.find(processId, client)
-      if (window !== 'lost') found.set(processId, window)
+    await Promise.all((this.members?.departed ?? []).map(async ({ id, handover }) => {
+      const window = await this.#handovers.find(handover, client)
+      if (window === 'adopted') this.members?.sawContinued(id)
+      else if (window !== 'lost') found.set(id, window)
     }))
     return found
   }
 
+  async stopAdopting (): Promise<void> {
+    this.#isClosing = true
+    this.#isContinuable = this.members?.isContinuable === true
+    await this.#adoption
+  }
+
+  async noteReported (nameSpace: string, clients: readonly string[]): Promise<void> {
+    if (this.#isContinuable) await this.#handovers.noteReported(this.#handover, nameSpace, clients)
+  }
+
   async handOver (nameSpace: string, counts: ClientTable): Promise<void> {
-    await this.#handovers.store(this.#processId, nameSpace, counts)
+    await this.#handovers.store(
+      this.#isContinuable ? this.#handover : `1:${this.processId}`,
+      nameSpace,
+      counts
+    )
   }
 
   async leave (): Promise<void> {
-    await this.members?.leave()
+    await this.members?.leave(this.#isContinuable ? this.#handover : undefined)
     await this.#redis.run(async (redis) => await redis.publish(this.#channel, LEFT))
+  }
+
+  #hear (message: string): void {
+    if (message === LEFT) {
+      this.members?.beat()
+      return
+    }
+    const [, type, leftMs, id, nameSpace = '', key = ''] = MESSAGE.exec(message) ?? []
+    if (type === undefined) return
+    this.#limits.get(nameSpace)?.[type as keyof WindowMessages](key, Number(id), Number(leftMs))
+  }
+
+  /** Tries to continue as one of the processes that have left. Never rejects. */
+  async #adoptOnce (members: Members): Promise<void> {
+    this.#adoption ??= (async () => {
+      for (const departed of members.departed) {
+        if (departed.heartbeat !== undefined && await this.#adopt(members, departed)) break
+      }
+    })().catch(() => {}).finally(() => { // Redis is away: this process stays a new one
+      this.#adoption = undefined
+    })
+    await this.#adoption
+  }
+
+  /** Continues as a process that has left: with its id, its counts and its share. */
+  async #adopt (members: Members, departed: Departed): Promise<boolean> {
+    const limits = [...this.#limits]
+    const { handover } = departed
+    const mayAdopt = (): boolean =>
+      limits.length > 0 && !this.#isClosing && members.isNew &&
+      this.#redis.subscribed && limits.every(([, { isUnused }]) => isUnused())
+    if (!mayAdopt() || !await this.#handovers.reserve(handover)) return false
+    const counts = await Promise
+      .all(limits.map(async ([nameSpace, { timeWindow }]) =>
+        await this.#handovers.load(handover, nameSpace, timeWindow)
+      ))
+    if (!counts.every((table) => table !== undefined) || !mayAdopt()) return false
+    const now = clock.now()
+    const reported = await Promise
+      .all(limits.map(async ([nameSpace]) => await this.#handovers.adopt(handover, nameSpace)))
+    // From now on the others count on it that this process reports. If it can't, they keep the share back.
+    if (!reported.every((clients) => clients !== undefined) || !mayAdopt()) return false
+    const earlierId = this.processId
+    this.processId = departed.id
+    const continued = members.continueAs(departed, now)
+    for (const [index, [, limit]] of limits.entries()) {
+      limit.adopt(counts[index] as ClientTable, reported[index] as string[], earlierId)
+    }
+    await continued
+    return true
   }
 
   /** Sends a command for each group of windows that one command may name. A group may fail by itself. */
@@ -203,7 +295,7 @@ export class RedisLeaseStore implements LeaseStore {
 
   async #sendGroup (questions: readonly Question[]): Promise<(number | string)[]> {
     const keys: string[] = []
-    const values: (string | number)[] = [this.#processId, this.#channel]
+    const values: (string | number)[] = [this.#channel]
     for (const { request, returned } of questions) {
       const name = nameOf(request)
       keys.push(windowKey(name))
@@ -223,8 +315,9 @@ export class RedisLeaseStore implements LeaseStore {
         request.known?.total ?? 0,
         request.known?.own ?? 0,
         request.knowsLoss === true ? 1 : 0,
-        [...request.handedOver ?? []].filter(([, window]) => window !== undefined && window.used > 0)
-          .map(([processId, window]) => `${processId}=${window?.used}`).join(' ')
+        request.processId ?? this.processId,
+        [...request.handedOver ?? []].map(([processId, window]) => `${processId}=${window?.used ?? 0}`)
+          .join(' ')
       )
     }
     return await this.#redis.run(async (redis) => await redis.landfallLeases(keys.length, ...keys, ...values))

@@ -6,6 +6,10 @@ const NONE: ReadonlySet<string> = new Set()
 
 /** A client's window as this process knows it. Counts are reads; times are in ms of the process clock. */
 export class Lease {
+  /** The process to which its reads are granted: this one, or the one that it was before. */
+  readonly processId: string
+  /** The process whose share has been reported in this window. */
+  reportedFor = ''
   /** Reads this process may still allow without asking Redis. */
   left = 0
   /** Reads granted to all processes in this window, including `left`. */
@@ -49,6 +53,10 @@ export class Lease {
   reportPending = false
   /** Resolves the waiting reads. */
   readonly waiting: ((count: Count) => void)[] = []
+
+  constructor (processId: string) {
+    this.processId = processId
+  }
 
   get count (): Count {
     return { allowed: true, used: this.total - this.left, resetAt: this.resetAt }

@@ -35,9 +35,13 @@ export class LeasedLimit {
   readonly #options: LeasedLimitOptions
   readonly #store: LeaseStore | undefined
   /** Clients that need no leases. */
-  readonly #clients: ClientTable
+  #clients: ClientTable
   readonly #leases: GenerationalMap<Lease>
   readonly #requests: LeaseRequests | undefined
+  /** Requests under way. */
+  #asking = 0
+  #isClosing = false
+  #hasHandedOver = false
 
   /** @param store grants the leases of all processes; without one, this process counts locally */
   constructor (options: LeasedLimitOptions, store?: LeaseStore) {
@@ -46,17 +50,13 @@ export class LeasedLimit {
     this.#leases = new GenerationalMap(options.timeWindow, MAX_LEASES)
     this.#store = store
     if (store === undefined) return
-    this.#requests = new LeaseRequests(options, store, this.#clients, this.stats)
-    store.onMessage({
-      recall: (nameSpace, key, id) => {
-        if (nameSpace === options.nameSpace) this.#answerRecall(key, id)
-      },
-      lost: (nameSpace, key) => {
-        if (nameSpace === options.nameSpace) this.#report(key)
-      },
-      end: (nameSpace, key, id, leftMs) => {
-        if (nameSpace === options.nameSpace) this.#moveEnd(key, id, leftMs)
-      }
+    this.#requests = new LeaseRequests(options, store, () => this.#clients, this.stats)
+    store.register(options.nameSpace, options.timeWindow, {
+      recall: (key, id) => this.#answerRecall(key, id),
+      lost: (key) => this.#report(key),
+      end: (key, id, leftMs) => this.#moveEnd(key, id, leftMs),
+      isUnused: () => this.#clients.size === 0,
+      adopt: (counts, reported, earlierId) => this.#adopt(counts, reported, earlierId)
     })
   }
 
@@ -89,14 +89,20 @@ export class LeasedLimit {
    */
   async close (): Promise<void> {
     if (this.#store === undefined) return
+    await this.#store.stopAdopting()
+    this.#isClosing = true
+    const { nameSpace } = this.#options
     const now = clock.now()
     const open = [...this.#leases.entries()].filter(([, lease]) => lease.asking || now < lease.resetAt)
+    await this.#store.noteReported(nameSpace, open.map(([key]) => key))
     while (open.length > 0) {
       await Promise.all(open.splice(0, RETURN_BATCH).map(async ([key, lease]) =>
         await this.#settle(key, lease)
       ))
     }
-    await this.#store.handOver(this.#options.nameSpace, this.#clients)
+    await this.#store.handOver(nameSpace, this.#clients)
+    this.#hasHandedOver = true
+    while (this.#asking > 0) await sleep(1)
   }
 
   /** The number of clients remembered. */
@@ -139,7 +145,7 @@ export class LeasedLimit {
 
   /** Creates a lease, which takes over what this process has counted for the client. */
   #open (key: string, now: number): Lease {
-    const lease = new Lease()
+    const lease = new Lease((this.#store as LeaseStore).processId)
     const previous = this.#leases.get(key)
     if (previous !== undefined && now < previous.resetAt + this.#options.timeWindow) {
       lease.previousEnd = previous.resetAt
@@ -167,6 +173,7 @@ export class LeasedLimit {
   async #ask (key: string, lease: Lease): Promise<void> {
     const requests = this.#requests as LeaseRequests
     lease.asking = true
+    this.#asking++
     try {
       let recalls = 0
       let fruitless = 0
@@ -183,9 +190,10 @@ export class LeasedLimit {
       this.#countWaiting(key, lease)
     } finally {
       lease.asking = false
+      this.#asking--
       if (lease.id === 0) this.#leases.delete(key) // a report, and the window has ended meanwhile
-      else if (lease.reportPending) this.#report(key)
-      else if (lease.recallPending) this.#giveBackRecalled(key, lease)
+      if (lease.reportPending) this.#report(key)
+      else if (lease.id !== 0 && lease.recallPending) this.#answerRecall(key, lease.id)
     }
   }
 
@@ -209,22 +217,51 @@ export class LeasedLimit {
   /** Returns unspent reads, or reports what this process has counted for the client. */
   #answerRecall (key: string, id: number): void {
     const lease = this.#leases.get(key)
-    if (lease?.asking === true) lease.recallPending = true
-    else if (lease?.id === id) this.#giveBackRecalled(key, lease)
-    else this.#report(key)
+    if (lease?.asking === true) {
+      lease.recallPending = true
+      return
+    }
+    if (lease?.id === id) this.#giveBackRecalled(key, lease)
+    if (lease?.id !== id || lease.reportedFor !== this.#store?.processId) this.#report(key)
   }
 
   /** Reports what this process has counted for the client, or knows of a window that Redis has lost. */
-  #report (key: string): void {
+  async #report (key: string): Promise<void> {
     if (this.#store?.members === undefined) return
+    if (this.#isClosing && !await this.#noteReported(key)) return
     const now = clock.now()
     const known = this.#leases.get(key)
     const isOpen = known !== undefined && known.id !== 0 && now < known.resetAt
     const lease = isOpen || known?.asking === true ? known : this.#open(key, now)
     lease.reportPending = lease.asking
     if (lease.asking) return
+    lease.reportedFor = ''
     lease.nextReserve = 0
     this.#ask(key, lease)
+  }
+
+  /** Notes for who adopts the counts that they are reported. Returns whether they may still be. */
+  async #noteReported (key: string): Promise<boolean> {
+    try {
+      await this.#store?.noteReported(this.#options.nameSpace, [key])
+      return !this.#hasHandedOver
+    } catch {
+      return false // Redis is away
+    }
+  }
+
+  /** Continues with the counts of another process. Asks for the windows of clients that it has reported. */
+  #adopt (counts: ClientTable, reported: readonly string[], earlierId: string): void {
+    this.#clients = counts
+    const now = clock.now()
+    for (const key of reported) {
+      const known = this.#leases.get(key)
+      if (known?.asking === true) known.reportPending = true
+      if (known !== undefined && (known.asking || now < known.resetAt)) continue
+      const lease = new Lease(earlierId)
+      this.#leases.set(key, lease, now)
+      this.#ask(key, lease)
+    }
   }
 
   #moveEnd (key: string, id: number, leftMs: number): void {

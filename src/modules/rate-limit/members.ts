@@ -1,11 +1,17 @@
 import { clock } from '../../infra/system/clock.ts'
-import type { RedisClient } from '../../infra/redis/redis-client.ts'
+import { RedisAwayError, type RedisClient } from '../../infra/redis/redis-client.ts'
 
 /**
- * The name in Redis: a hash with the number of heartbeats of each process, and 1 if it may have a share, or
- * `left` if it has shut down gracefully.
+ * The name in Redis: a hash with the last heartbeat of each process, in words:
+ *
+ * - `NUMBER 2 STATE` of a process that runs. It understands format 2 of handovers. 1 means that it may have a
+ *   share, 0 that it has none, `replaced` that it goes on as another process.
+ * - `NUMBER HANDOVER MEMBER=AGE … left` of a process that has shut down gracefully and may be continued, with
+ *   the members that it counted.
+ * - `NUMBER left` of one that may not be continued. The release before writes this, and `NUMBER STATE`.
  */
 const MEMBERS_KEY = 'landfall:members:2'
+const FORMAT = '2'
 
 const BEAT_INTERVAL_MS = 1000
 /** How long a heartbeat is valid. */
@@ -15,8 +21,12 @@ interface Member {
   heartbeat: string
   /** Whether it may have had a share within the last window, or may have one soon. */
   mayHaveShare: boolean
-  /** Whether it has stopped and handed over its counts, so that its share is not open. */
-  hasLeft: boolean
+  /** If it has shut down gracefully: what it has handed over, so that its share is not open. */
+  departed?: Departed
+  /** Whether it goes on as another member. It has never had a share. */
+  isReplaced: boolean
+  /** Whether it asks Redis whether a handover has been adopted. */
+  knowsAdoption: boolean
   /** When its heartbeats began, and when the last one was seen, in milliseconds of the process clock. */
   since: number
   seenAt: number
@@ -27,6 +37,15 @@ export interface OpenShares {
   readonly reads: number
   /** The processes among them that report soon, or have left a moment ago, so that the caller asks again. */
   readonly alive: number
+}
+
+/** A process that has shut down gracefully. */
+export interface Departed {
+  readonly id: string
+  /** Version and id of its handover. */
+  readonly handover: string
+  /** Its last heartbeat, if another process may continue with its share. */
+  readonly heartbeat?: string
 }
 
 export interface MembersOptions {
@@ -46,16 +65,22 @@ export interface MembersOptions {
  * - Its share ends when its heartbeats fail. Then it begins again as a new member.
  * - A process that shuts down gracefully hands over what it has counted. It still counts as a member for a
  *   window, but nothing is reserved for it.
+ * - A new process may continue as one that has left, with its id, its counts and its share. For the others,
+ *   that process has paused.
  *
  * Only the process clock is used, so a change of Redis' clock does no harm.
  */
 export class Members {
   readonly #redis: RedisClient
-  readonly #id: string
+  #id: string
   readonly #windowMs: number
   readonly #members = new Map<string, Member>()
   /** The other processes that have shut down gracefully within the last window. */
-  departed: readonly string[] = []
+  departed: readonly Departed[] = []
+  /** Called after a heartbeat while this process is new and may continue as one that has left. */
+  onAdoptable: () => Promise<void> = async () => {}
+  /** The number of members. */
+  #size = 1
   /** When this process became a member without interruption. */
   #since = Infinity
   #validUntil = -Infinity
@@ -63,6 +88,8 @@ export class Members {
   #hasLeft = false
   /** When this process last had a share. */
   #hadShareUntil = -Infinity
+  /** The last heartbeat of the member that this process was before. */
+  #replaced: Record<string, string> = {}
   #timer: NodeJS.Timeout | undefined
 
   constructor (redis: RedisClient, { id, windowMs }: MembersOptions) {
@@ -87,20 +114,77 @@ export class Members {
   /**
    * Ends the membership. The counts of this process must have been handed over before.
    *
-   * @throws {RedisAwayError} when Redis is unreachable; then the others reserve its share for a window
+   * @param handover what another process may continue; undefined if it may not
+   * @throws {RedisAwayError} when Redis is or was unreachable; then the others reserve its share for a window
    */
-  async leave (): Promise<void> {
+  async leave (handover: string | undefined): Promise<void> {
+    const now = clock.now()
+    if (handover !== undefined && !this.#isSteady(now)) throw new RedisAwayError()
     this.close()
     this.#hasLeft = true
-    await this.#redis.run(async (redis) => await redis.hset(MEMBERS_KEY, this.#id, `${++this.#beats} left`))
+    const counted = [...this.#members].filter(([, { isReplaced }]) => !isReplaced).map(([id, { seenAt }]) =>
+      `${id}=${now - seenAt}`
+    )
+    const words = handover === undefined ? ['left'] : [handover, ...counted, 'left']
+    const heartbeat = [++this.#beats, ...words].join(' ')
+    await this.#redis.run(async (redis) => await redis.hset(MEMBERS_KEY, this.#id, heartbeat))
+  }
+
+  /** Whether another process may continue as this one: it has a share, and all others know of adoptions. */
+  get isContinuable (): boolean {
+    return this.#isSteady(clock.now()) &&
+      [...this.#members.values()].every(({ departed, knowsAdoption }) =>
+        knowsAdoption || departed !== undefined
+      )
+  }
+
+  /** Whether this process is a member that has not had a share yet. */
+  get isNew (): boolean {
+    const now = clock.now()
+    return !this.#hasLeft && now < this.#validUntil && now < this.#since + this.#windowMs - VALID_MS &&
+      this.#hadShareUntil === -Infinity
+  }
+
+  /**
+   * Continues as a process that has left. Its counts must have been adopted.
+   *
+   * @param since when they were, or a moment before; the share must begin soon after that
+   */
+  async continueAs ({ id, heartbeat = '' }: Departed, since: number): Promise<void> {
+    const [beats, , ...counted] = heartbeat.split(' ').slice(0, -1)
+    for (const [member = '', age] of counted.map((word) => word.split('='))) {
+      // Redis may have been flushed since it was seen.
+      if (this.#members.has(member)) continue
+      const seenAt = clock.now() - Number(age)
+      this.#members.set(member, { ...parse(member, '0 2 1'), since: seenAt, seenAt })
+    }
+    this.#members.delete(this.#id)
+    this.#replaced = { [this.#id]: `${this.#beats + 1} ${FORMAT} replaced` }
+    this.#id = id
+    this.#beats = Number(beats)
+    this.#validUntil = -Infinity
+    this.#hadShareUntil = since
+    // The share begins when the others can see a new heartbeat, while all of them still count this member.
+    if (await this.beat() && clock.now() < since + VALID_MS) this.#since = -Infinity
+  }
+
+  /** Another process continues as a member that had left. */
+  sawContinued (id: string): void {
+    const member = this.#members.get(id)
+    if (member?.departed === undefined) return
+    delete member.departed
+    member.seenAt = clock.now()
+    this.#summarize()
   }
 
   /** Returns how many reads of a limit this process may allow in a window without asking Redis. */
   share (max: number, now: number): number {
     // Without messages it wouldn't hear that its share is recalled.
-    const hasShare = now < this.#validUntil && now >= this.#since + this.#windowMs + VALID_MS &&
-      this.#redis.subscribed
-    return hasShare ? Math.floor(sharedPart(max) / this.#members.size) : 0
+    return this.#isSteady(now) && this.#redis.subscribed ? Math.floor(sharedPart(max) / this.#size) : 0
+  }
+
+  #isSteady (now: number): boolean {
+    return now < this.#validUntil && now >= this.#since + this.#windowMs + VALID_MS
   }
 
   /**
@@ -126,15 +210,16 @@ export class Members {
     return { reads: Math.min(sharedPart(max) - this.share(max, now), open * largestShare), alive }
   }
 
-  /** Sends a heartbeat and learns of those of the others. Never rejects. */
-  async beat (): Promise<void> {
-    if (this.#hasLeft) return
+  /** Sends a heartbeat and learns of those of the others. Returns whether it succeeded. Never rejects. */
+  async beat (): Promise<boolean> {
+    if (this.#hasLeft) return false
     const sentAt = clock.now()
-    const heartbeat = `${++this.#beats} ${this.#mayHaveShare(sentAt) ? 1 : 0}`
+    const heartbeat = `${++this.#beats} ${FORMAT} ${this.#mayHaveShare(sentAt) ? 1 : 0}`
+    const fields = { ...this.#replaced, [this.#id]: heartbeat }
     try {
       const [, heartbeats] = await this.#redis.run(async (redis) =>
         await Promise.all([
-          redis.hset(MEMBERS_KEY, this.#id, heartbeat),
+          redis.hset(MEMBERS_KEY, fields),
           redis.hgetall(MEMBERS_KEY),
           redis.pexpire(MEMBERS_KEY, this.#windowMs + VALID_MS)
         ])
@@ -143,10 +228,13 @@ export class Members {
       if (now >= this.#validUntil) this.#since = now
       this.#validUntil = sentAt + VALID_MS
       if (now >= this.#since + this.#windowMs) this.#hadShareUntil = this.#validUntil
+      this.#replaced = {}
       this.#see(heartbeats, now)
     } catch {
-      // Redis is unreachable. The share ends with the last heartbeat.
+      return false // Redis is unreachable. The share ends with the last heartbeat.
     }
+    if (this.isNew && this.departed.some(({ heartbeat }) => heartbeat !== undefined)) await this.onAdoptable()
+    return true
   }
 
   /** The others know of a share 6 s before it begins, and for a window after its end. */
@@ -160,16 +248,40 @@ export class Members {
       const known = this.#members.get(id)
       if (heartbeat === known?.heartbeat) continue
       const since = known === undefined || now >= known.seenAt + VALID_MS ? now : known.since
-      const hasLeft = heartbeat.endsWith(' left')
-      const mayHaveShare = hasLeft ? known?.mayHaveShare ?? true : heartbeat.endsWith(' 1')
-      this.#members.set(id, { heartbeat, mayHaveShare, hasLeft, since, seenAt: now })
+      const member = parse(id, heartbeat)
+      if (member.departed !== undefined) member.mayHaveShare = known?.mayHaveShare ?? true
+      this.#members.set(id, { ...member, since, seenAt: now })
     }
     for (const [id, { seenAt }] of this.#members) {
       if (now < seenAt + this.#windowMs + VALID_MS) continue
       this.#members.delete(id)
       this.#redis.run(async (redis) => await redis.hdel(MEMBERS_KEY, id)).catch(() => {})
     }
-    this.departed = [...this.#members].filter(([, { hasLeft }]) => hasLeft).map(([id]) => id)
+    this.#summarize()
+  }
+
+  #summarize (): void {
+    const members = [...this.#members.values()]
+    this.#size = members.filter(({ isReplaced }) => !isReplaced).length
+    this.departed = members.flatMap(({ departed }) =>
+      departed === undefined || departed.id === this.#id ? []
+        : [departed]
+    )
+  }
+}
+
+/** Reads a heartbeat of this release, or of the one before. */
+function parse (id: string, heartbeat: string): Omit<Member, 'since' | 'seenAt'> {
+  const words = heartbeat.split(' ')
+  const state = words.at(-1)
+  const [, handover = ''] = words
+  const departed = words.length > 2 ? { id, handover, heartbeat } : { id, handover: `1:${id}` }
+  return {
+    heartbeat,
+    mayHaveShare: state === '1',
+    isReplaced: state === 'replaced',
+    knowsAdoption: words.length > 2,
+    ...state === 'left' && { departed }
   }
 }
 

@@ -1,8 +1,7 @@
 import { randomUUID } from 'node:crypto'
 import fc from 'fast-check'
 import t from 'tap'
-import type { LeasedLimit } from '../../../src/modules/rate-limit/leased-limit.ts'
-import { pass, settableClock, spend, startReplicas, startSharing, take, trues,
+import { pass, settableClock, spend, startReplicas, startSharing, stop, take, trues,
   type Replica } from '../../helpers/limit-replicas.ts'
 import { claimRedis, createProxy, startRedisServer } from '../../helpers/servers.ts'
 
@@ -14,13 +13,6 @@ async function age (replica: Replica, seconds: number): Promise<void> {
   for (const key of await commands.keys('landfall:*')) {
     await commands.pexpire(key, await commands.pttl(key) - seconds * 1000)
   }
-}
-
-/** Ends a replica as the service does after SIGTERM: its limits are closed, and it says that it has left. */
-async function stop (replica: Replica, limits: readonly LeasedLimit[]): Promise<void> {
-  for (const limit of limits) await limit.close()
-  await replica.store.leave()
-  replica.redis.close()
 }
 
 t.test('a rolling restart changes nothing of what a client gets, however its reads are routed', async (t) => {
@@ -42,7 +34,7 @@ t.test('a rolling restart changes nothing of what a client gets, however its rea
       if (number >= 3) continue
       const [next] = await startReplicas(t, [url], { shares: true, channelOf: replicas[0] })
       await next!.members.start()
-      await stop(replicas[number] as Replica, [limits[number] as LeasedLimit])
+      await stop(replicas[number] as Replica, [limits[number]!])
       replicas[number] = next as Replica
       limits = limits.with(number, next!.limit(max, { nameSpace }))
     }
@@ -76,7 +68,7 @@ t.test('a client gets exactly its limit while processes are restarted under its 
       for (let n = 0; n < 3; n++) await readAll()
       const [next] = await startReplicas(t, [url], { shares: true, channelOf: old })
       await next!.members.start()
-      const stopping = [limits[index] as LeasedLimit]
+      const stopping = [limits[index]!]
       limits[index] = next!.limit(30)
       replicas[index] = next as Replica
       await Promise.all([stop(old, stopping), readAll(), readAll(), readAll()])
@@ -101,7 +93,7 @@ t.test('a client that has spent its limit gets no read from a process that start
   for (const [index, client] of clients.entries()) t.equal(await spend(limits[index % 2], client), 30)
   const [next] = await startReplicas(t, [url], { shares: true, channelOf: staying })
   await next!.members.start()
-  await stop(stopping, [limits[0] as LeasedLimit])
+  await stop(stopping, [limits[0]!])
   const limit = next!.limit(30)
   for (const client of clients) {
     await pass(offset, 3, [staying, next!])
@@ -191,7 +183,7 @@ t.test('a client far below its limit is not refused while all processes are rest
   const [three, four] = await startReplicas(t, [url, url], { shares: true, channelOf: replicas[0] })
   for (const [index, next] of [three, four].entries()) {
     await next!.members.start()
-    await stop(replicas[index] as Replica, [limits[index] as LeasedLimit])
+    await stop(replicas[index] as Replica, [limits[index]!])
   }
   const later = [three, four].map((replica) => replica!.limit(30))
   t.equal(await spend(later[0], 'a', 11) + await spend(later[1], 'a'), 22)
@@ -203,7 +195,7 @@ t.test('what a process left behind counts once, and its share is reserved if Red
   const replicas = await startSharing(t, [url, url, url])
   const limits = replicas.map((replica) => replica.limit(30))
   for (const key of ['a', 'b']) t.equal(await spend(limits[0], key, 5), 5)
-  await stop(replicas[0] as Replica, [limits[0] as LeasedLimit])
+  await stop(replicas[0] as Replica, [limits[0]!])
   const both = await Promise.all([1, 2].map(async (index) => await spend(limits[index], 'a')))
   t.equal(both[0]! + both[1]!, 25, 'two processes report it at once')
 

@@ -180,9 +180,11 @@ t.test('shares never exceed two thirds of the limit while processes join, leave,
   const [observer] = await startReplicas(t, [await claimRedis(t)])
   const offset = settableClock(t)
   const max = 240
+  let continued = 0
   const member = (): Members => new Members(observer!.redis, { id: randomUUID(), windowMs: 60_000 })
   // What happens in a second: nothing mostly, a process joins, or one misses its next heartbeats (all of them
-  // if it crashes), or Redis loses its data, or a process is suspended and its clock jumps.
+  // if it crashes), or Redis loses its data, or a process is suspended and its clock jumps, or one leaves and
+  // may be continued by one that joins within 50 s.
   const event = fc.oneof(
     { weight: 12, arbitrary: fc.constant({ type: 'none' as const }) },
     { weight: 1, arbitrary: fc.constant({ type: 'join' as const }) },
@@ -194,38 +196,77 @@ t.test('shares never exceed two thirds of the limit while processes join, leave,
         seconds: fc.constantFrom(1, 2, 3, 4, 70, Infinity)
       })
     },
+    { weight: 2, arbitrary: fc.record({ type: fc.constant('leave' as const), process: fc.nat(5) }) },
     { weight: 1, arbitrary: fc.constant({ type: 'flush' as const }) }
   )
   await fc.assert(
     fc.asyncProperty(fc.array(event, { minLength: 150, maxLength: 250 }), async (events) => {
       await observer!.redis.commands.flushdb()
-      const processes = [{ members: member(), silentUntil: 0, shares: [] as number[] }]
+      const processOf = (members: Members) => ({
+        members,
+        silentUntil: 0,
+        hasLeft: false,
+        /** By second, also those of a process that it continues. */
+        shares: [] as number[]
+      })
+      const processes = [processOf(member())]
+      /** What processes have left, and when. */
+      const handovers = new Map<string, { leftAt: number, shares: number[] }>()
       for (const [second, happening] of events.entries()) {
         offset.aheadMs += 1000
-        if (happening.type === 'join' && processes.length < 6) {
-          processes.push({ members: member(), silentUntil: 0, shares: Array<number>(second).fill(0) })
+        const running = processes.filter(({ silentUntil }) => silentUntil < Infinity)
+        if (happening.type === 'join' && running.length < 6) {
+          const members = member()
+          const joining = processOf(members)
+          members.onAdoptable = async () => {
+            for (const departed of members.departed) {
+              const handover = handovers.get(departed.handover)
+              if (!members.isNew || handover === undefined || clock.now() > handover.leftAt + 50_000) continue
+              handovers.delete(departed.handover)
+              joining.shares = handover.shares
+              await members.continueAs(departed, clock.now())
+              continued++
+            }
+          }
+          processes.push(joining)
         } else if (happening.type === 'silence') {
-          const silent = processes[happening.process]
+          const silent = running[happening.process]
           if (silent !== undefined) silent.silentUntil = second + happening.seconds
-        } else if (happening.type === 'flush') await observer!.redis.commands.flushdb()
+        } else if (happening.type === 'leave') {
+          const leaving = running[happening.process]
+          if (leaving?.members.isContinuable === true && second >= leaving.silentUntil) {
+            const handover = `2:${randomUUID()}`
+            await leaving.members.leave(handover)
+            leaving.hasLeft = true // it takes no more reads
+            leaving.silentUntil = Infinity
+            handovers.set(handover, { leftAt: clock.now(), shares: leaving.shares })
+          }
+        } else if (happening.type === 'flush') {
+          await observer!.redis.commands.flushdb()
+          handovers.clear()
+        }
         // Each process beats at its own time within the second, and is looked at before and after.
         for (const process of processes) {
+          if (process.hasLeft) continue
           const before = process.members.share(max, clock.now())
           if (second >= process.silentUntil) await process.members.beat()
-          process.shares.push(Math.max(before, process.members.share(max, clock.now())))
+          const share = Math.max(before, process.members.share(max, clock.now()))
+          process.shares[second] = Math.max(share, process.shares[second] ?? 0)
         }
       }
+      const all = [...new Set(processes.map(({ shares }) => shares))]
       for (let from = 0; from < events.length; from++) {
-        const sum = processes.reduce(
-          (sum, { shares }) => sum + Math.max(0, ...shares.slice(from, from + 60)),
+        const sum = all.reduce(
+          (sum, shares) => sum + Math.max(0, ...shares.slice(from, from + 60).filter(Number)),
           0
         )
         if (sum > max * 2 / 3) throw new Error(`${sum} of ${max} in the minute from second ${from}`)
       }
       return true
     }),
-    { numRuns: 5, endOnFailure: true }
+    { numRuns: 8, endOnFailure: true }
   )
+  t.ok(continued > 0, `${continued} processes continue after others`)
 })
 
 t.test('after the first minute, the processes share two thirds of the limit', async (t) => {

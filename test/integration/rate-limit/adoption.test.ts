@@ -1,0 +1,301 @@
+import fc from 'fast-check'
+import t from 'tap'
+import { clock } from '../../../src/infra/system/clock.ts'
+import type { LeasedLimit } from '../../../src/modules/rate-limit/leased-limit.ts'
+import { pass, settableClock, spend, startReplicas, startSharing, stop, take, trues,
+  type Replica } from '../../helpers/limit-replicas.ts'
+import { claimRedis } from '../../helpers/servers.ts'
+import type { Teardown } from '../../shared/guardian.ts'
+import { until } from '../../helpers/until.ts'
+
+// A new process continues as one that has left: with its share, from the first read on.
+
+const LIMIT = 30
+
+interface Running {
+  readonly replica: Replica
+  readonly limit: LeasedLimit
+}
+
+const run = (replica: Replica): Running => ({ replica, limit: replica.limit(LIMIT) })
+const halt = async ({ replica, limit }: Running): Promise<void> => await stop(replica, [limit])
+const shareOf = ({ limit }: Running): number => limit.share(clock.now())
+
+/** Starts a process as the service does: it adopts what it can before it serves. */
+async function join (t: Teardown, url: string, channelOf: Running): Promise<Running> {
+  const [replica] = await startReplicas(t, [url], { shares: true, channelOf: channelOf.replica })
+  const running = run(replica!)
+  await replica!.members.start()
+  return running
+}
+
+/** Reads in turn; returns how many reads are allowed, at most 40. */
+async function spendInTurn (running: readonly Running[], client: string): Promise<number> {
+  let passed = 0
+  for (let n = 0; n < 40; n++) if (await take(running[n % running.length]!.limit, client)) passed++
+  return passed
+}
+
+t.test('a process that is started after another one has left has its share at once', async (t) => {
+  const url = await claimRedis(t)
+  const all = (await startSharing(t, [url, url, url])).map(run)
+  const clients = Array.from({ length: 300 }, (_, client) => `client ${client}`)
+  for (const client of clients) t.equal(await spend(all[0]!.limit, client, 4), 4)
+  const [near, spent] = ['near', 'spent']
+  t.equal(await spend(all[0]!.limit, near, 20), 20)
+  t.equal(await spendInTurn(all, spent), LIMIT)
+  await halt(all[0]!)
+  all[0] = await join(t, url, all[1]!)
+  t.equal(shareOf(all[0]), 6)
+  const { store } = all[0].replica
+  await until(() => store.underWay === 0)
+  store.asked = 0
+  for (const client of clients) t.equal(await spend(all[0].limit, client, 2), 2, 'what is left of the share')
+  t.equal(await spend(all[0].limit, 'new', 6), 6)
+  t.equal(store.asked, 0)
+  t.equal(await spendInTurn(all, clients[7]!), LIMIT - 6)
+  t.equal(await spendInTurn(all, near), LIMIT - 20)
+  t.equal(await spendInTurn(all, spent), 0)
+  t.equal(await spendInTurn(all, 'newer'), LIMIT)
+})
+
+t.test('a process that is started before another one leaves has its share when that one has left', async (t) => {
+  const url = await claimRedis(t)
+  const all = (await startSharing(t, [url, url, url])).map(run)
+  const [one, two, three] = all as [Running, Running, Running]
+  for (const client of ['a', 'b']) t.equal(await spend(one.limit, client, 5), 5)
+  const next = await join(t, url, two)
+  t.equal(shareOf(next), 0)
+  t.equal(await spend(next.limit, 'a', 3), 3, 'leased from Redis')
+  await Promise.all([two, three].map(async ({ replica }) => await replica.members.beat()))
+  t.equal(shareOf(two), 5, 'it counts as a fourth member')
+  await halt(one)
+  await until(() => shareOf(next) > 0)
+  await Promise.all([two, three].map(async ({ replica }) => await replica.members.beat()))
+  t.same([next, two, three].map(shareOf), [6, 6, 6])
+  t.equal(await spendInTurn([two, three, next], 'a'), LIMIT - 5 - 3)
+  t.equal(await spendInTurn([next, two, three], 'b'), LIMIT - 5)
+  t.equal(await spendInTurn([next, two, three], 'c'), LIMIT)
+})
+
+t.test('when all processes are restarted at once, each new one has a share', async (t) => {
+  const url = await claimRedis(t)
+  const all = (await startSharing(t, [url, url, url])).map(run)
+  t.equal(await spend(all[0]!.limit, 'a', 6) + await spend(all[1]!.limit, 'a', 6), 12)
+  t.equal(await spendInTurn(all, 'b'), LIMIT)
+  await Promise.all(all.map(halt))
+  const next = await Promise.all(all.map(async (old) => await join(t, url, old)))
+  await Promise.all(next.map(async ({ replica }) => await replica.members.beat()))
+  t.same(next.map(shareOf), [6, 6, 6])
+  t.equal(await spendInTurn(next, 'a'), LIMIT - 12)
+  t.equal(await spendInTurn(next, 'b'), 0)
+  t.equal(await spendInTurn(next, 'c'), LIMIT)
+})
+
+t.test('of two new processes, one continues as the one that has left', async (t) => {
+  const url = await claimRedis(t)
+  const [one, two] = (await startSharing(t, [url, url])).map(run) as [Running, Running]
+  t.equal(await spend(one.limit, 'a', 10), 10)
+  await halt(one)
+  const next = await Promise.all([one, one].map(async (old) => await join(t, url, old)))
+  t.same(next.map(shareOf).filter((share) => share > 0).length, 1)
+  t.equal(await spendInTurn([two, ...next], 'a'), LIMIT - 10)
+  t.equal(await spendInTurn([two, ...next], 'b'), LIMIT)
+})
+
+t.test('a process that adopts and then dies costs a client at most a share', async (t) => {
+  const url = await claimRedis(t)
+  const all = (await startSharing(t, [url, url, url])).map(run)
+  const [one, two, three] = all as [Running, Running, Running]
+  t.equal(await spend(one.limit, 'a', 6), 6)
+  await halt(one)
+  const next = await join(t, url, two)
+  t.equal(shareOf(next), 6)
+  t.equal(await spend(next.limit, 'b', 6), 6)
+  next.replica.members.close()
+  next.replica.redis.close()
+  const later = await join(t, url, two)
+  t.equal(shareOf(later), 0)
+  for (const client of ['a', 'b']) {
+    const total = 6 + await spendInTurn([two, later, three], client)
+    t.ok(total <= LIMIT && total >= 20, `${total}`)
+  }
+})
+
+t.test('reads that the stopped process, or others for it, have reported count once', async (t) => {
+  const url = await claimRedis(t)
+  const all = (await startSharing(t, [url, url, url])).map(run)
+  const [one, two, three] = all as [Running, Running, Running]
+  // Leased: beyond its share. Recalled: because others spend the rest. Handed over: loaded after it has left.
+  t.equal(await spend(one.limit, 'leased', 9), 9)
+  t.equal(await spend(one.limit, 'recalled', 3), 3)
+  t.equal(await spend(two.limit, 'recalled', 22), 22)
+  t.equal(await spend(one.limit, 'handed over', 3), 3)
+  await halt(one)
+  for (const { replica } of [two, three]) await replica.members.beat()
+  t.equal(await spend(two.limit, 'handed over', 20), 20)
+  t.equal(await spend(two.limit, 'silent at it', 24), 24)
+  const next = await join(t, url, two)
+  t.equal(shareOf(next), 6)
+  t.equal(await spendInTurn([next, two, three], 'leased'), LIMIT - 9)
+  t.equal(await spendInTurn([next, three, two], 'recalled'), LIMIT - 25)
+  t.equal(await spendInTurn([next, three, two], 'handed over'), LIMIT - 23)
+  t.equal(await spendInTurn([next, three, two], 'silent at it'), LIMIT - 24)
+})
+
+t.test('a process is continued several times', async (t) => {
+  const url = await claimRedis(t)
+  const [one, two] = (await startSharing(t, [url, url])).map(run) as [Running, Running]
+  let current = one
+  let passed = 0
+  for (let n = 0; n < 4; n++) {
+    t.equal(shareOf(current), 10)
+    t.equal(await spend(current.limit, `only ${n}`, 10), 10)
+    passed += await spend(current.limit, 'a', 4)
+    await halt(current)
+    current = await join(t, url, two)
+  }
+  t.equal(passed, 16)
+  t.equal(await spendInTurn([current, two], 'a'), LIMIT - 16)
+  for (let n = 0; n < 4; n++) t.equal(await spendInTurn([two, current], `only ${n}`), LIMIT - 10)
+})
+
+t.test("beside the release before, which doesn't know of adoptions, no process is continued", async (t) => {
+  const url = await claimRedis(t)
+  const [one, two] = (await startSharing(t, [url, url])).map(run) as [Running, Running]
+  t.equal(await spend(one.limit, 'a', 4), 4)
+  const { commands } = two.replica.redis
+  const beatOfEarlier = async (n: number): Promise<void> => {
+    await commands.hset('landfall:members:2', 'earlier', `${n} 1`)
+    await Promise.all([one, two].map(async ({ replica }) => await replica.members.beat()))
+  }
+  await beatOfEarlier(1)
+  t.same([one, two].map(shareOf), [6, 6], 'it counts as a member')
+  await halt(one)
+  t.match(await commands.keys('landfall:handover:*'), [/^landfall:handover:1:/], 'it can read this')
+  t.match(
+    Object.values(await commands.hgetall('landfall:members:2')).sort().at(-1),
+    /^\d+ left$|^\d+ 2 1$|^1 1$/
+  )
+  const next = await join(t, url, two)
+  t.equal(shareOf(next), 0)
+  await commands.hdel('landfall:members:2', 'earlier')
+  t.ok(4 + await spendInTurn([two, next], 'a') <= LIMIT)
+})
+
+t.test('the members that the stopped process counted count after it, too, although Redis lost them', async (t) => {
+  const url = await claimRedis(t)
+  const all = (await startSharing(t, [url, url, url])).map(run)
+  const [one, two, dead] = all as [Running, Running, Running]
+  dead.replica.members.close()
+  const { commands } = two.replica.redis
+  await commands.del('landfall:members:2')
+  await Promise.all([one, two].map(async ({ replica }) => await replica.members.beat()))
+  await halt(one)
+  const next = await join(t, url, two)
+  t.same([next, two].map(shareOf), [6, 6])
+})
+
+t.test('a process that left long ago, or without a share, is not continued', async (t) => {
+  const url = await claimRedis(t)
+  const [one, two] = (await startSharing(t, [url, url])).map(run) as [Running, Running]
+  await halt(one)
+  const { commands } = two.replica.redis
+  for (const key of await commands.keys('landfall:handover:*')) {
+    await commands.pexpire(key, await commands.pttl(key) - 55_000)
+  }
+  const late = await join(t, url, two)
+  t.equal(shareOf(late), 0)
+  await halt(late)
+  const later = await join(t, url, two)
+  t.equal(shareOf(later), 0)
+  t.equal(await spendInTurn([later, two], 'a'), LIMIT)
+})
+
+t.test('a client gets exactly its limit, however processes are restarted under its reads', async (t) => {
+  const url = await claimRedis(t)
+  const offset = settableClock(t)
+  const happening = fc.oneof(
+    {
+      weight: 6,
+      arbitrary: fc.record({
+        type: fc.constant('read' as const),
+        at: fc.array(fc.nat(3), { minLength: 1, maxLength: 6 }),
+        client: fc.nat(3)
+      })
+    },
+    { weight: 2, arbitrary: fc.record({ type: fc.constant('stop' as const), at: fc.nat(3) }) },
+    { weight: 2, arbitrary: fc.record({ type: fc.constant('start' as const), at: fc.nat(3) }) },
+    { weight: 1, arbitrary: fc.record({ type: fc.constant('replace' as const), at: fc.nat(3) }) },
+    { weight: 1, arbitrary: fc.record({ type: fc.constant('kill' as const), at: fc.nat(20) }) },
+    { weight: 1, arbitrary: fc.record({ type: fc.constant('beat' as const) }) }
+  )
+  let adopted = 0
+  const check = async (
+    events: readonly (typeof happening extends fc.Arbitrary<infer Event> ? Event : never)[],
+    waits: readonly number[]
+  ): Promise<void> => {
+    const replicas = await startReplicas(t, Array<string>(4).fill(url), { shares: true })
+    await pass(offset, 65, replicas)
+    await Promise.all(replicas.map(async ({ members }) => await members.start()))
+    const slots: (Running | undefined)[] = replicas.map(run)
+    const passed = [0, 0, 0, 0]
+    const channelOf = slots[0]!
+    let isKilled = false
+    const here = (): Running[] => slots.filter((running) => running !== undefined)
+    const start = async (): Promise<Running> => {
+      const next = await join(t, url, channelOf)
+      next.replica.store.delays = [...waits]
+      if (shareOf(next) > 0) adopted++
+      return next
+    }
+    const read = async (client: number, at: readonly number[]): Promise<void> => {
+      const running = here()
+      if (running.length === 0) return
+      const responses = await Promise
+        .all(at.map(async (index) => await take(running[index % running.length]!.limit, `${client}`)))
+      passed[client]! += trues(responses)
+    }
+    const kill = ({ replica }: Running): void => {
+      replica.members.close()
+      replica.redis.close()
+    }
+    let underWay: Promise<unknown>[] = []
+    const settled = async (): Promise<void> => {
+      await Promise.all(underWay)
+      underWay = []
+    }
+    for (const event of events) {
+      if (event.type === 'read') underWay.push(read(event.client, event.at))
+      else if (event.type === 'beat') {
+        await Promise.all(here().map(async ({ replica }) => await replica.members.beat()))
+      } else {
+        await settled() // a process that stops has no reads under way
+        const old = slots[event.at]
+        if (event.type === 'start') slots[event.at] ??= await start()
+        else if (old !== undefined) {
+          slots[event.at] = event.type === 'replace' ? await start() : undefined
+          if (event.type === 'kill') {
+            isKilled = true
+            kill(old)
+          } else underWay.push(halt(old))
+        }
+      }
+    }
+    await settled()
+    for (const [index, running] of slots.entries()) slots[index] = running ?? await start()
+    for (let n = 0; n < 40; n++) for (const client of passed.keys()) await read(client, [n])
+    const { commands } = here()[0]!.replica.redis
+    await commands.flushdb()
+    here().forEach(kill)
+    const isExact = isKilled ? passed.every((reads) => reads <= LIMIT)
+      : passed.every((reads) => reads === LIMIT)
+    if (!isExact) throw new Error(`${passed} of ${LIMIT}`)
+  }
+  const waits = fc.array(fc.nat(3), { maxLength: 40 })
+  await fc.assert(
+    fc.asyncProperty(fc.array(happening, { minLength: 20, maxLength: 50 }), waits, check),
+    { numRuns: 15, endOnFailure: true }
+  )
+  t.ok(adopted > 0, `${adopted} adoptions`)
+})
