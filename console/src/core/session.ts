@@ -1,5 +1,6 @@
 import type { User } from '@landfall/client'
 import { createStore, useStore } from './store.ts'
+import { forgetUnsavedOfOthers } from './unsaved-text.ts'
 
 /** Who is signed in. After a session has `ended`, its user may sign in again on the same screen. */
 export type SessionState =
@@ -19,7 +20,10 @@ export function endSession (): void {
 }
 
 /** Shows a user who has signed in, or whose record has changed. */
-export const showUser = (user: User): void => sessionStore.set({ status: 'signed-in', user })
+export function showUser (user: User): void {
+  forgetUnsavedOfOthers(user.id)
+  sessionStore.set({ status: 'signed-in', user })
+}
 
 /** Returns the user whose screens are shown, also after the session has ended. */
 export function useUser (): User {

@@ -1,6 +1,7 @@
 import type { User } from '@landfall/client'
 import { endSession, sessionStore, showUser } from './session.ts'
 import { baseUrl, landfall } from './service.ts'
+import { forgetUnsavedOfOthers } from './unsaved-text.ts'
 
 // All tabs of a browser share one session, because they share its cookie. They tell each other who is signed
 // in.
@@ -13,6 +14,7 @@ interface Message {
 const channel = new BroadcastChannel(`landfall ${baseUrl}`)
 
 channel.addEventListener('message', async ({ data: { userId } }: MessageEvent<Message>) => {
+  forgetUnsavedOfOthers(userId)
   const session = sessionStore.get()
   const isSame = session.status === 'signed-in' && session.user.id === userId
   if (isSame) return
@@ -32,6 +34,7 @@ export function enter (user: User): void {
 
 /** Shows the sign-in, after the session of this browser has ended or the account was deleted. */
 export function leave (): void {
+  forgetUnsavedOfOthers(undefined)
   sessionStore.set({ status: 'signed-out' })
   tell({ userId: undefined })
 }

@@ -7,6 +7,7 @@ import { isMissing } from '../../core/missing.ts'
 import { whyNoFields } from '../../fields/fields-reason.ts'
 import { ConflictDialog } from './conflict-dialog.tsx'
 import { FieldsView } from './fields-view.tsx'
+import { RestoreDialog } from './restore-dialog.tsx'
 import { TextView } from './text-view.tsx'
 import type { Editing } from './use-editing.ts'
 import type { ViewName } from './use-views.ts'
@@ -47,7 +48,13 @@ export function EditTab ({ id, editing, text, isShown, onFiles }: EditTabProps) 
           <FieldsView editing={editing} isShown={isShown && !isText} />
         </div>
       )}
+      {!editing.unsaved.hasPlace && (
+        <p class='quiet' role='status'>
+          The browser has no place to keep this text for you, so a reload would lose it. Save it soon.
+        </p>
+      )}
       <ConflictDialog editing={editing} />
+      <RestoreDialog editing={editing} />
     </section>
   )
 }

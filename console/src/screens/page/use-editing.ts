@@ -6,15 +6,10 @@ import { landfall } from '../../core/service.ts'
 import { useSettings } from '../../core/settings.ts'
 import { onReturn } from '../../core/visibility.ts'
 import type { Check } from '../../editor/editor.ts'
-import { DocumentTextError, requireDocument } from '../pages/document-text.ts'
+import { DocumentTextError, requireDocument, type SavedDocument } from '../pages/document-text.ts'
+import { useUnsavedText, type UnsavedTextKeeper } from './use-unsaved-text.ts'
 import { useViews, type Views } from './use-views.ts'
 import { firstView } from './view-choice.ts'
-
-/** A document as the service has it. */
-export interface SavedDocument {
-  readonly text: string
-  readonly etag: string
-}
 
 /** Two versions that are based on the same one. */
 export interface Conflict {
@@ -29,6 +24,7 @@ const SHOWN_NEWEST = 'This page was changed elsewhere. Its newest version is sho
 /** What happens to the text of the document. All views show the same text, one at a time. */
 export interface Editing {
   readonly views: Views
+  readonly unsaved: UnsavedTextKeeper
   readonly isChanged: boolean
   readonly check: Check | undefined
   readonly conflict: Conflict | undefined
@@ -58,10 +54,21 @@ export function useEditing (id: string, loaded: SavedDocument, onSaved: (text: s
   const [check, setCheck] = useState<Check>()
   const [conflict, setConflict] = useState<Conflict>()
 
+  const unsaved = useUnsavedText(id, loaded, {
+    getText: () => views.getText(),
+    getBase: () => base.current,
+    restore (text, etag) {
+      // If the page has changed meanwhile, the tag of the older version leads to a conflict.
+      base.current = { text: loaded.text, etag }
+      views.setText(text)
+    }
+  })
+
   const rebase = (saved: SavedDocument) => {
     base.current = saved
     views.getShown()?.markSaved(saved.text)
     setConflict(undefined)
+    unsaved.note()
     onSaved(saved.text)
   }
   const show = (document: SavedDocument) => {
@@ -124,12 +131,16 @@ export function useEditing (id: string, loaded: SavedDocument, onSaved: (text: s
     }), [])
   return {
     views,
+    unsaved,
     isChanged,
     check,
     conflict,
     isSaving: saving.isRunning,
     error: saving.error,
-    setIsChanged,
+    setIsChanged (hasChanged) {
+      setIsChanged(hasChanged)
+      unsaved.note()
+    },
     setCheck,
     save: async () => await saving.run(base.current.etag),
     keepMine: async () => await saving.run(conflict?.theirs.etag ?? base.current.etag),

@@ -3,6 +3,12 @@ import { checkJson } from '../../json/check.ts'
 import { readFile } from '../../components/read-file.ts'
 import { formatBytes } from '../../components/format.tsx'
 
+/** A document as the service has it. */
+export interface SavedDocument {
+  readonly text: string
+  readonly etag: string
+}
+
 /** Why a text can't become a document. */
 export class DocumentTextError extends Error {
   /** Where in the text, in UTF-16 units; undefined if it concerns all of it. */

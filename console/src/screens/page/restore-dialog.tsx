@@ -1,0 +1,33 @@
+import { Button } from '../../components/button.tsx'
+import { Actions, Dialog } from '../../components/dialog.tsx'
+import type { Editing } from './use-editing.ts'
+
+/** Asks about text that was not saved when the tab was loaded again or crashed. */
+export function RestoreDialog ({ editing }: { readonly editing: Editing }) {
+  const { found, hasChanged, restore, discard } = editing.unsaved
+  if (found === undefined) return null
+  return (
+    <Dialog
+      title={`Restore what you wrote ${describeTime(found.writtenAt)}?`}
+      onClose={() => {}}
+      canCancel={false}
+    >
+      <p>It was not saved when this tab was loaded again or crashed.</p>
+      {hasChanged && (
+        <p>The page has changed since. If you restore your text, you see both versions when you save.</p>
+      )}
+      <Actions>
+        <Button kind='primary' onClick={restore}>Restore</Button>
+        <Button kind='danger' onClick={discard}>Discard</Button>
+      </Actions>
+    </Dialog>
+  )
+}
+
+/** Returns a time such as `at 14:02`; on another day with its date. */
+function describeTime (at: number): string {
+  const time = new Date(at)
+  const isToday = time.toDateString() === new Date().toDateString()
+  return isToday ? `at ${time.toLocaleTimeString(undefined, { timeStyle: 'short' })}`
+    : `on ${time.toLocaleString(undefined, { dateStyle: 'medium', timeStyle: 'short' })}`
+}
