@@ -4,6 +4,7 @@ import { AssetDetails } from '../screens/assets/asset-details.tsx'
 import { AssetsList } from '../screens/assets/assets-list.tsx'
 import { PageScreen } from '../screens/page/page-screen.tsx'
 import { PagesScreen } from '../screens/pages/pages-screen.tsx'
+import { TrashScreen } from '../screens/pages/trash-screen.tsx'
 import { href, type Path } from '../core/router.ts'
 
 /** Chooses the screen of a path. */
@@ -14,6 +15,7 @@ export function ScreenOf ({ path }: { readonly path: Path }) {
   if (area === 'assets') {
     return id === undefined ? <AssetsList key={path} /> : <AssetDetails id={id} key={id} />
   }
+  if (area === 'trash') return <TrashScreen key={path} />
   if (area === 'account') return <AccountScreen section={id ?? 'password'} />
   return (
     <Screen title='Not found'>

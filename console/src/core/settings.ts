@@ -12,6 +12,8 @@ export interface ServiceSettings {
   readonly requires_confirmed_email: boolean
   readonly max_document_bytes: number
   readonly max_upload_bytes: number
+  /** How long deleted pages can be restored, in days; 0 if they are removed at once. */
+  readonly trash_days: number
 }
 
 const LOOK_INTERVAL_MS = 5 * 60_000

@@ -95,6 +95,7 @@ const settingsFor = ({ config, baseUrl }: FastifyInstance, version: string) => (
   requires_confirmed_email: config.REQUIRE_CONFIRMED_EMAIL,
   max_document_bytes: config.MAX_DOCUMENT_BYTES,
   max_upload_bytes: config.MAX_UPLOAD_BYTES,
+  trash_days: config.TRASH_DAYS,
   preview_url: config.PREVIEW_URL ?? null
 })
 

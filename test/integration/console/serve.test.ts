@@ -186,6 +186,7 @@ t.test('/console/settings.json says what the console has to know', async (t) => 
     requires_confirmed_email: false,
     max_document_bytes: 1_048_576,
     max_upload_bytes: 26_214_400,
+    trash_days: 30,
     preview_url: null
   })
   const app = await consoleApp(t, {
@@ -205,6 +206,7 @@ t.test('/console/settings.json says what the console has to know', async (t) => 
     requires_confirmed_email: true,
     max_document_bytes: 1000,
     max_upload_bytes: 2000,
+    trash_days: 30,
     preview_url: 'https://www.example.com/{public_id}'
   })
   const again = { url: '/console/settings.json', headers: { 'if-none-match': String(other.headers.etag) } }

@@ -78,8 +78,10 @@ async function showPages (t: Test, count: number) {
   return { page, userId, queries }
 }
 const documentsOf = async (userId: string) =>
-  (await query(database, `SELECT current_data FROM landing_pages WHERE user_id = ${userId} ORDER BY id`))
-    .map(({ current_data: document }) => document)
+  (await query(
+    database,
+    `SELECT current_data FROM landing_pages WHERE user_id = ${userId} AND deleted_at IS NULL ORDER BY id`
+  )).map(({ current_data: document }) => document)
 
 /** Waits until the screen of a page is shown. */
 const waitForPage = async (page: Page) => await page.waitForURL(/#\/pages\/[0-9a-f-]{36}/)
@@ -415,6 +417,48 @@ t.test('a page is deleted after a question, by keyboard alone', async (t) => {
   t.same(await names(page), ['Page 2', 'Page 1'])
   await page.locator('h1:focus').waitFor()
   t.same((await documentsOf(userId)).length, 2)
+})
+
+t.test('a deleted page is restored from the trash, or removed for good', async (t) => {
+  const { page, userId } = await signUp(t)
+  await insertPages(userId, 2)
+  await page.reload()
+  for (const name of ['Page 1', 'Page 2']) {
+    await page.getByRole('button', { name: `Delete ${name}` }).click()
+    const dialog = page.getByRole('dialog', { name: 'Delete this page?' })
+    await dialog.getByText('restore it for 30 days').waitFor()
+    await dialog.getByRole('button', { name: 'Delete the page' }).click()
+    await dialog.waitFor({ state: 'detached' })
+  }
+  await page.getByRole('link', { name: 'Trash' }).click()
+  await page.getByRole('button', { name: 'Restore Page 2' }).waitFor()
+  await checkScreen(t, page, 'the trash')
+  await page.getByRole('button', { name: 'Remove Page 1 for good' }).click()
+  const dialog = page.getByRole('dialog', { name: 'Remove this page for good?' })
+  await dialog.getByRole('button', { name: 'Remove for good' }).click()
+  await page.getByRole('status').getByText('Removed: Page 1').waitFor()
+  await page.getByRole('button', { name: 'Restore Page 2' }).click()
+  await waitForPage(page)
+  await page.getByRole('heading', { name: 'Page 2', level: 1 }).waitFor()
+  const rest = await query(database, `SELECT deleted_at FROM landing_pages WHERE user_id = ${userId}`)
+  t.same(rest, [{ deleted_at: null }])
+})
+
+t.test('a page is unpublished and published again, and the list says so', async (t) => {
+  const { page, userId } = await signUp(t)
+  await insertPages(userId, 1)
+  await page.reload()
+  await page.getByRole('link', { name: 'Page 1' }).click()
+  await page.getByRole('button', { name: 'Unpublish' }).click()
+  await page.getByText('Unpublished: readers get').waitFor()
+  await checkScreen(t, page, 'an unpublished page')
+  await openList(page)
+  await page.getByText('Unpublished', { exact: true }).waitFor()
+  await page.getByRole('link', { name: 'Page 1' }).click()
+  await page.getByRole('button', { name: 'Publish', exact: true }).click()
+  await page.getByRole('button', { name: 'Unpublish' }).waitFor()
+  const rows = await query(database, `SELECT published, version FROM landing_pages WHERE user_id = ${userId}`)
+  t.same(rows, [{ published: true, version: '3' }])
 })
 
 t.test('a page that is already gone counts as deleted', async (t) => {

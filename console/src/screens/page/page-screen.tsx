@@ -13,6 +13,7 @@ import type { SavedDocument } from '../pages/document-text.ts'
 import { DeleteThisPage } from './delete-this-page.tsx'
 import { EditTab } from './edit-tab.tsx'
 import { HistoryTab } from './history-tab.tsx'
+import { Publication } from './publication.tsx'
 import { ReadersTab } from './readers-tab.tsx'
 import { useDroppedFiles } from './use-dropped-files.ts'
 import { useEditing } from './use-editing.ts'
@@ -49,6 +50,7 @@ export function PageScreen ({ id, tab }: PageScreenProps) {
       {page !== undefined && name === page.publicId && (
         <p class='quiet'>Add a “title” to the document to give this page a name.</p>
       )}
+      {page !== undefined && !isDeleted && <Publication id={id} loaded={page.published} />}
       {page !== undefined && !isDeleted && (
         <LoadedPage
           id={id}
@@ -76,6 +78,7 @@ export function PageScreen ({ id, tab }: PageScreenProps) {
 
 async function loadPage (id: string, signal: AbortSignal): Promise<{
   publicId: string
+  published: boolean
   document: SavedDocument
 }> {
   // In a record, a document has no white space around it. Only the document alone is exact.
@@ -83,7 +86,7 @@ async function loadPage (id: string, signal: AbortSignal): Promise<{
     landfall.landingPages.get(id, { signal }),
     landfall.landingPages.getDocument(id, { signal })
   ])
-  return { publicId: record.public_id, document: { text, etag } }
+  return { publicId: record.public_id, published: record.published, document: { text, etag } }
 }
 
 interface LoadedPageProps {

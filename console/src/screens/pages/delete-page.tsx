@@ -4,6 +4,7 @@ import { announce } from '../../core/announcements.tsx'
 import { useAction } from '../../core/load.ts'
 import { ignoreMissing } from '../../core/missing.ts'
 import { landfall } from '../../core/service.ts'
+import { useSettings } from '../../core/settings.ts'
 import type { ListedPage } from './page-list.tsx'
 
 interface DeletePageProps {
@@ -23,6 +24,7 @@ export function DeletePage ({ page, onDeleted, onClose }: DeletePageProps) {
     announce(`Deleted: ${name}`)
     onDeleted()
   })
+  const { trash_days: trashDays } = useSettings()
   const sum = reads?.reduce((total, count) => total + count, 0)
   return (
     <Dialog title='Delete this page?' onClose={onClose} canCancel={!deletion.isRunning}>
@@ -36,7 +38,11 @@ export function DeletePage ({ page, onDeleted, onClose }: DeletePageProps) {
         Its readers get “Not found” at once.
         {sum !== undefined && ` ${countText(sum)}`}
       </p>
-      <p>The page, all its versions and its read counts are deleted. This can’t be undone.</p>
+      <p>
+        {trashDays === 0
+          ? 'The page, all its versions and its read counts are deleted. This can’t be undone.'
+          : `The page goes to the trash, from which you can restore it for ${trashDays} days.`}
+      </p>
       <DangerActions action={deletion} text='Delete the page' onClose={onClose} />
     </Dialog>
   )

@@ -24,6 +24,7 @@ export function PageRow ({ page, onDelete }: PageRowProps) {
         <a class='page-list__link' href={href('pages', id)} title={name}>
           <bdi>{name}</bdi>
         </a>
+        {!page.published && <span class='page-list__state'>Unpublished</span>}
         <code class='page-list__id' title='The public id, by which readers find the page'>{publicId}</code>
       </div>
       <ReadsLine reads={reads} />

@@ -4,6 +4,7 @@ import { useFileDrop } from '../../components/file-drop.ts'
 import { ListView, type Parameter } from '../../components/list-view.tsx'
 import { Screen } from '../../components/screen.tsx'
 import { useList } from '../../core/list.ts'
+import { href } from '../../core/router.ts'
 import { landfall } from '../../core/service.ts'
 import { DeletePage } from './delete-page.tsx'
 import { NewPage } from './new-page.tsx'
@@ -42,6 +43,9 @@ export function PagesScreen () {
           {(page) => <PageRow page={page} onDelete={setToDelete} key={page.id} />}
         </ListView>
       )}
+      <p>
+        <a href={href('trash')}>Trash</a>
+      </p>
       {isDragging && <p class='drop-target'>Drop a JSON file to create a page from it.</p>}
       {newFiles !== undefined && <NewPage files={newFiles} onClose={() => setNewFiles(undefined)} />}
       {toDelete !== undefined && (
