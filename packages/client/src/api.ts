@@ -108,7 +108,7 @@ export interface paths {
         put?: never;
         /**
          * Keep the session of a browser in a cookie
-         * @description Exchanges a refresh token for the next one, which it sets as a cookie that scripts can't read: that of the body after a sign-in, and from then on that of the cookie. A refresh token can be used once, and a replay ends the session, as with `/auth/refresh`. A refused cookie is deleted. If another request has renewed it less than 10 seconds ago, it is not, and the 401 has a `Retry-After`: by then the browser has the next cookie. Only pages of the service itself may send this request: its `Origin` must be that of `BASE_URL` or of the host that it is sent to.
+         * @description Exchanges a refresh token for the next one, which it sets as a cookie that scripts can't read: that of the body after a sign-in, and from then on that of the cookie. A refresh token can be used once, and a replay ends the session, as with `/auth/refresh`. A refused cookie is deleted. If another request has renewed it less than 10 seconds ago, it is not, and the 401 has a `Retry-After`: by then the browser has the next cookie. Without a refresh token and a cookie, the response is a 204. Only pages of the service itself may send this request: its `Origin` must be that of `BASE_URL` or of the host that it is sent to.
          */
         post: operations["renewBrowserSession"];
         /**
@@ -3210,6 +3210,15 @@ export interface operations {
                 content: {
                     "application/json": components["schemas"]["BrowserSession"];
                 };
+            };
+            /** @description The browser has no session */
+            204: {
+                headers: {
+                    "Cache-Control": components["headers"]["Cache-Control"];
+                    "X-Request-Id": components["headers"]["X-Request-Id"];
+                    [name: string]: unknown;
+                };
+                content?: never;
             };
             /** @description The URL, the Host header or the body is malformed */
             400: {

@@ -53,12 +53,14 @@ export const createRefresh = (anonymousApi: Api) => async (refreshToken: string)
   }))).data
 
 /** @param anonymousApi a client that sends no access token */
-export const createOpen = (anonymousApi: Api): CookieSessionOptions['open'] => async (refreshToken) =>
-  (await unwrap(anonymousApi.POST('/auth/browser_session', {
+export const createOpen = (anonymousApi: Api): CookieSessionOptions['open'] => async (refreshToken) => {
+  const { data, response } = await unwrap(anonymousApi.POST('/auth/browser_session', {
     body: refreshToken === undefined ? {} : { refresh_token: refreshToken },
     keepalive: true, // the browser gets the next cookie, also when the page is left meanwhile
     signal: AbortSignal.timeout(SESSION_TIMEOUT_MS)
-  }))).data
+  }))
+  return response.status === 204 ? undefined : data
+}
 
 /** @param anonymousApi a client that sends no access token */
 export function createAuth (api: Api, anonymousApi: Api, session: ClientSession): Auth {

@@ -11,10 +11,10 @@ export interface CookieSessionOptions {
   /** The name of the lock, the same for all tabs. */
   readonly name: string
   /**
-   * Exchanges a refresh token for a cookie, or the cookie for the next one. Throws a LandfallError with
-   * status 401 when the service refuses it.
+   * Exchanges a refresh token for a cookie, or the cookie for the next one. Resolves to undefined when there
+   * is none. Throws a LandfallError with status 401 when the service refuses it.
    */
-  readonly open: (refreshToken?: string) => Promise<BrowserSession>
+  readonly open: (refreshToken?: string) => Promise<BrowserSession | undefined>
   readonly onEnded: () => void
 }
 
@@ -87,7 +87,7 @@ export class CookieSession implements ClientSession {
     return await this.#unlessOver(async () => await this.#options.open())
   }
 
-  /** Uses the cookie. Resolves to undefined when the service refuses it. */
+  /** Uses the cookie. Resolves to undefined when there is none, or the service refuses it. */
   async #unlessOver<T> (use: () => Promise<T>): Promise<T | undefined> {
     for (let isSecond = false;; isSecond = true) {
       try {

@@ -41,7 +41,8 @@ const renewBrowserSessionSchema = {
     'of the body after a sign-in, and from then on that of the cookie. A refresh token can be used once, ' +
     `and a replay ends the session, as with \`/auth/refresh\`. A refused cookie is deleted. If another ` +
     `request has renewed it less than 10 seconds ago, it is not, and the 401 has a \`Retry-After\`: by ` +
-    `then the browser has the next cookie. ${ORIGIN}`,
+    `then the browser has the next cookie. Without a refresh token and a cookie, the response is a 204. ` +
+    ORIGIN,
   body: Type.Union([
     Type.Object({
       refresh_token: Type.Optional(Type.String({
@@ -52,6 +53,7 @@ const renewBrowserSessionSchema = {
   ], { examples: [{ refresh_token: EXAMPLE_TOKENS.refresh_token }] }),
   response: {
     200: response(BrowserSession, 'A new access token, and the account', 'Set-Cookie'),
+    204: nothing('The browser has no session'),
     ...REFUSED,
     ...errors([403, 422, 429], [], { ...NO_PARAMETERS, 403: FOREIGN_ORIGIN })
   }
@@ -94,6 +96,10 @@ class SessionCookie {
   /** Whether a request has the cookie once. A page of a sibling domain may have planted a second one. */
   isIn (request: FastifyRequest): boolean {
     return this.#valuesIn(request).length === 1
+  }
+
+  isMissingIn (request: FastifyRequest): boolean {
+    return this.#valuesIn(request).length === 0
   }
 
   /** Returns the refresh token of a request; undefined if the cookie is missing, malformed or ambiguous. */
@@ -169,6 +175,8 @@ export const browserSessionRoutes: FastifyPluginAsyncTypebox = async (app) => {
   }, async (request, reply) => {
     const token = request.body?.refresh_token
     if (token !== undefined) return await renew(request, reply, token)
+    // Browsers print each 401 as an error, and whoever opens the console for the first time has done none.
+    if (cookie.isMissingIn(request)) return sendWithoutBody(reply.code(204))
     return await useCookie(request, reply, async (kept) => await renew(request, reply, kept))
   })
 
