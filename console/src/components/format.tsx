@@ -1,6 +1,13 @@
 import { useEffect, useState } from 'preact/hooks'
 
+/** The language of the page, in which numbers and dates are written, too. */
+export const LANGUAGE = 'en'
+
 const UNITS = ['bytes', 'KB', 'MB', 'GB']
+const number = new Intl.NumberFormat(LANGUAGE)
+
+/** Returns a number such as `1,234`. */
+export const formatNumber = (value: number): string => number.format(value)
 
 /** Returns a size such as `1.4 MB`. */
 export function formatBytes (bytes: number): string {
@@ -8,7 +15,7 @@ export function formatBytes (bytes: number): string {
   let size = bytes
   for (; size >= 1024 && unit < UNITS.length - 1; unit++) size /= 1024
   const digits = unit === 0 || size >= 100 ? 0 : 1
-  return `${size.toLocaleString(undefined, { maximumFractionDigits: digits })} ${
+  return `${size.toLocaleString(LANGUAGE, { maximumFractionDigits: digits })} ${
     bytes === 1 ? 'byte' : UNITS[unit]
   }`
 }
@@ -24,10 +31,9 @@ const STEPS: readonly (readonly [Intl.RelativeTimeFormatUnit, seconds: number])[
   ['hour', 3600],
   ['minute', 60]
 ]
-/** Words are in the language of the console; exact times are in the form that the reader knows. */
-const relativeTime = new Intl.RelativeTimeFormat('en', { numeric: 'auto' })
-const exactTime = new Intl.DateTimeFormat(undefined, { dateStyle: 'full', timeStyle: 'long' })
-const day = new Intl.DateTimeFormat(undefined, { dateStyle: 'medium' })
+const relativeTime = new Intl.RelativeTimeFormat(LANGUAGE, { numeric: 'auto' })
+const exactTime = new Intl.DateTimeFormat(LANGUAGE, { dateStyle: 'full', timeStyle: 'long' })
+const day = new Intl.DateTimeFormat(LANGUAGE, { dateStyle: 'medium' })
 const REFRESH_MS = 30_000
 
 /** Returns a time such as `2 hours ago`. */

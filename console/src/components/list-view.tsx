@@ -4,6 +4,7 @@ import type { SearchedList } from '../core/list.ts'
 import { Button } from './button.tsx'
 import { ErrorNotice } from './error-notice.tsx'
 import { Choice, Field } from './field.tsx'
+import { formatNumber } from './format.tsx'
 
 /** The most that the service takes, in characters. */
 const MAX_SEARCH_LENGTH = 100
@@ -128,7 +129,7 @@ function countText<Item> ({ items, query, next, isSearching }: SearchedList<Item
   if (items === undefined) return ''
   if (isSearching) return 'Searching…'
   const what = /\b(q|type)=/.test(query) ? 'found' : items.length === 1 ? noun : `${noun}s`
-  return `${next === undefined ? '' : 'The first '}${items.length.toLocaleString()} ${what}`
+  return `${next === undefined ? '' : 'The first '}${formatNumber(items.length)} ${what}`
 }
 
 interface LoadMoreProps {

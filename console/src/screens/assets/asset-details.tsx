@@ -3,7 +3,7 @@ import { useState } from 'preact/hooks'
 import { Button } from '../../components/button.tsx'
 import { CopyButton } from '../../components/copy-button.tsx'
 import { ErrorNotice } from '../../components/error-notice.tsx'
-import { formatBytes, Time } from '../../components/format.tsx'
+import { formatBytes, formatNumber, Time } from '../../components/format.tsx'
 import { MissingNotice } from '../../components/missing-notice.tsx'
 import { Screen } from '../../components/screen.tsx'
 import { useLoad } from '../../core/load.ts'
@@ -61,7 +61,7 @@ function Details ({ asset }: { readonly asset: AssetWithReferences }) {
           <dt>Type</dt>
           <dd>{type}</dd>
           <dt>Size</dt>
-          <dd title={`${byteSize.toLocaleString()} bytes`}>{formatBytes(byteSize)}</dd>
+          <dd title={`${formatNumber(byteSize)} bytes`}>{formatBytes(byteSize)}</dd>
           {width !== null && height !== null && (
             <>
               <dt>Dimensions</dt>

@@ -1,3 +1,5 @@
+import { formatNumber } from '../../components/format.tsx'
+
 export interface Bar {
   /** A time in ISO 8601. */
   readonly at: string
@@ -26,13 +28,13 @@ export function BarChart ({ bars, label, columns }: BarChartProps) {
     value === 0 ? 0 : Math.max(MIN_HEIGHT, Math.round(HEIGHT * value / highest.value))
   return (
     <figure class='bar-chart'>
-      <p class='bar-chart__max quiet' aria-hidden>{highest.value.toLocaleString()}</p>
+      <p class='bar-chart__max quiet' aria-hidden>{formatNumber(highest.value)}</p>
       <svg
         class='bar-chart__bars'
         viewBox={`0 0 ${WIDTH} ${HEIGHT}`}
         preserveAspectRatio='none'
         role='img'
-        aria-label={`${label}. The most were ${highest.value.toLocaleString()}: ${highest.name}.`}
+        aria-label={`${label}. The most were ${formatNumber(highest.value)}: ${highest.name}.`}
       >
         {bars.map(({ at, name, value }, index) => (
           <rect
@@ -43,7 +45,7 @@ export function BarChart ({ bars, label, columns }: BarChartProps) {
             height={heightOf(value)}
             key={at}
           >
-            <title>{`${name}: ${value.toLocaleString()}`}</title>
+            <title>{`${name}: ${formatNumber(value)}`}</title>
           </rect>
         ))}
       </svg>
@@ -64,7 +66,7 @@ export function BarChart ({ bars, label, columns }: BarChartProps) {
                 <th scope='row'>
                   <time dateTime={at}>{name}</time>
                 </th>
-                <td>{value.toLocaleString()}</td>
+                <td>{formatNumber(value)}</td>
               </tr>
             ))}
           </tbody>

@@ -1,5 +1,6 @@
 import { useEffect, useState } from 'preact/hooks'
 import { ErrorNotice } from '../../components/error-notice.tsx'
+import { formatNumber, LANGUAGE } from '../../components/format.tsx'
 import { useLoad } from '../../core/load.ts'
 import { landfall } from '../../core/service.ts'
 import { BarChart, type Bar } from './bar-chart.tsx'
@@ -9,8 +10,8 @@ type Period = 'hour' | 'day'
 const PERIODS = [['hour', 'Last 24 hours'], ['day', 'Last 30 days']] as const
 /** Days are counted in UTC, hours are the same everywhere. */
 const FORMATS: Readonly<Record<Period, Intl.DateTimeFormat>> = {
-  hour: new Intl.DateTimeFormat(undefined, { weekday: 'short', hour: 'numeric', minute: '2-digit' }),
-  day: new Intl.DateTimeFormat(undefined, { dateStyle: 'medium', timeZone: 'UTC' })
+  hour: new Intl.DateTimeFormat(LANGUAGE, { weekday: 'short', hour: 'numeric', minute: '2-digit' }),
+  day: new Intl.DateTimeFormat(LANGUAGE, { dateStyle: 'medium', timeZone: 'UTC' })
 }
 
 /** The service counts a read after some seconds. */
@@ -48,7 +49,7 @@ export function ReadersTab ({ id }: { readonly id: string }) {
       {data !== undefined && (
         <>
           <p class='readers__total'>
-            <strong>{total.toLocaleString()}</strong> {total === 1 ? 'read' : 'reads'} in the{' '}
+            <strong>{formatNumber(total)}</strong> {total === 1 ? 'read' : 'reads'} in the{' '}
             {shown === 'hour' ? 'last 24 hours' : 'last 30 days'}
           </p>
           {total === 0 && (

@@ -1,5 +1,6 @@
 import { DangerActions } from '../../components/danger-actions.tsx'
 import { Dialog } from '../../components/dialog.tsx'
+import { formatNumber } from '../../components/format.tsx'
 import { announce } from '../../core/announcements.tsx'
 import { useAction } from '../../core/load.ts'
 import { ignoreMissing } from '../../core/missing.ts'
@@ -50,4 +51,4 @@ export function DeletePage ({ page, onDeleted, onClose }: DeletePageProps) {
 
 const countText = (sum: number): string =>
   sum === 0 ? 'It was not read in the last 24 hours.'
-    : `It was read ${sum === 1 ? 'once' : `${sum.toLocaleString()} times`} in the last 24 hours.`
+    : `It was read ${sum === 1 ? 'once' : `${formatNumber(sum)} times`} in the last 24 hours.`

@@ -1,6 +1,6 @@
 import type { LandingPageSummary } from '@landfall/client'
 import { Button } from '../../components/button.tsx'
-import { formatBytes, Time } from '../../components/format.tsx'
+import { formatBytes, formatNumber, Time } from '../../components/format.tsx'
 import { nameOf } from '../../core/labels.ts'
 import { href } from '../../core/router.ts'
 import { ReadsLine } from './reads-line.tsx'
@@ -33,7 +33,7 @@ export function PageRow ({ page, onDelete }: PageRowProps) {
           Changed <Time at={updatedAt} />
         </span>{' '}
         <span>
-          Version {version.toLocaleString()}, {formatBytes(byteSize)}
+          Version {formatNumber(version)}, {formatBytes(byteSize)}
         </span>
       </p>
       <Button kind='quiet' label={`Delete ${name}`} onClick={() => onDelete({ ...page, name })}>

@@ -1,3 +1,5 @@
+import { formatNumber } from '../../components/format.tsx'
+
 const WIDTH = 96
 const HEIGHT = 24
 /** Room for the width of the line. */
@@ -13,12 +15,12 @@ export function ReadsLine ({ reads }: { readonly reads: readonly number[] }) {
     return `${x.toFixed(1)},${y.toFixed(1)}`
   })
   return (
-    <span class='reads-line' title={`At most ${Math.max(...reads).toLocaleString()} in an hour`}>
+    <span class='reads-line' title={`At most ${formatNumber(Math.max(...reads))} in an hour`}>
       <svg class='reads-line__chart' viewBox={`0 0 ${WIDTH} ${HEIGHT}`} aria-hidden='true'>
         <polyline points={points.join(' ')} />
       </svg>
       <span class='reads-line__sum'>
-        <span>{sum.toLocaleString()} {sum === 1 ? 'read' : 'reads'}</span> <span>in 24 hours</span>
+        <span>{formatNumber(sum)} {sum === 1 ? 'read' : 'reads'}</span> <span>in 24 hours</span>
       </span>
     </span>
   )
