@@ -8,6 +8,7 @@ import './styles/account.css'
 import './styles/assets.css'
 import './styles/page.css'
 import './styles/pages.css'
+import './styles/forced-colors.css'
 
 const parent = document.getElementById('console') as HTMLElement
 parent.replaceChildren()

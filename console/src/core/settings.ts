@@ -14,8 +14,11 @@ export interface ServiceSettings {
   readonly max_upload_bytes: number
   /** How long deleted pages can be restored, in days; 0 if they are removed at once. */
   readonly trash_days: number
+  /** The address of the website, for accounts without one. */
+  readonly preview_url: string | null
 }
 
+let ownVersion: string | undefined
 const LOOK_INTERVAL_MS = 5 * 60_000
 
 export const SettingsContext = createContext<ServiceSettings | undefined>(undefined)
@@ -24,8 +27,13 @@ export const SettingsContext = createContext<ServiceSettings | undefined>(undefi
 export async function loadSettings (signal?: AbortSignal): Promise<ServiceSettings> {
   const response = await fetch(new URL('settings.json', document.baseURI), { signal: signal ?? null })
   if (!response.ok) throw new TypeError(`The settings could not be loaded: ${response.status}`)
-  return await response.json() as ServiceSettings
+  const settings = await response.json() as ServiceSettings
+  ownVersion ??= settings.version
+  return settings
 }
+
+/** Returns the version of this console; undefined before the settings were loaded. */
+export const getOwnVersion = (): string | undefined => ownVersion
 
 /** Returns the settings of the service. */
 export function useSettings (): ServiceSettings {

@@ -1,7 +1,8 @@
 import { MergeView, unifiedMergeView } from '@codemirror/merge'
 import { EditorState, Text, type Extension } from '@codemirror/state'
 import { EditorView, lineNumbers } from '@codemirror/view'
-import { createShadowRoot, exactText, hasInvisible, highlighting, wrapping } from './extensions.ts'
+import { createShadowRoot, exactText, hasInvisible, highlighting, spellInvisible,
+  wrapping } from './extensions.ts'
 
 // Loaded when two texts are compared: `await import('../editor/comparison.ts')`.
 
@@ -46,8 +47,9 @@ export function createComparison (
     })
   ]
   // In one column, CodeMirror shows removed lines as they are, even if they hide or reorder characters.
-  const isUnified = layout === 'unified' && !hasInvisible(before.text)
-  const view = !isUnified
+  const isSpelled = hasInvisible(before.text)
+  const spell = (text: string) => isSpelled ? spellInvisible(text, showsLineEnds) : text
+  const view = layout === 'columns'
     ? new MergeView({
       parent: root,
       root,
@@ -59,11 +61,11 @@ export function createComparison (
     : new EditorView({
       parent: root,
       root,
-      doc: after.text,
+      doc: spell(after.text),
       extensions: [
         extensionsOf({ text: after.text, label: `${after.label}, with what was removed` }),
         unifiedMergeView({
-          original: Text.of(before.text.split('\n')),
+          original: Text.of(spell(before.text).split('\n')),
           mergeControls: false,
           ...unchanged,
           diffConfig: DIFF_CONFIG

@@ -21,6 +21,22 @@ const CONTROL_BUT_LINE_ENDS = /(?!\r$|[\t\n])\p{Cc}/u
 export const hasInvisible = (text: string): boolean => INVISIBLE.test(text) || CONTROL.test(text)
 
 /**
+ * Spells the characters for which `exactText` shows something else, as in `⟨U+200B⟩`.
+ *
+ * @param showsLineEnds whether carriage returns at the ends of lines are spelled, too
+ */
+export function spellInvisible (text: string, showsLineEnds: boolean): string {
+  const { source } = showsLineEnds ? CONTROL : CONTROL_BUT_LINE_ENDS
+  return text.replaceAll(
+    new RegExp(`${INVISIBLE.source}|${source}`, 'gmu'),
+    (character) => `⟨${nameOf(character.codePointAt(0) as number)}⟩`
+  )
+}
+
+/** Returns the name of a character, such as `U+200B`. */
+const nameOf = (code: number): string => `U+${code.toString(16).toUpperCase().padStart(4, '0')}`
+
+/**
  * Keeps every character as it is, and shows those that can't be seen.
  *
  * @param showsLineEnds whether carriage returns at the ends of lines are shown, too
@@ -39,11 +55,10 @@ export const exactText = (showsLineEnds: boolean): Extension => [
 const SIGNS: Readonly<Record<number, string>> = { 0x0d: '␍', 0xa0: '°', 0x202f: '°' }
 
 function renderSpecial (code: number, description: string | null): HTMLElement {
-  const hex = `U+${code.toString(16).toUpperCase().padStart(4, '0')}`
   const element = document.createElement('span')
   element.className = 'cm-specialChar'
-  element.textContent = SIGNS[code] ?? hex
-  element.title = description ?? hex
+  element.textContent = SIGNS[code] ?? nameOf(code)
+  element.title = description ?? nameOf(code)
   element.setAttribute('role', 'img')
   element.setAttribute('aria-label', element.title)
   return element
@@ -74,6 +89,14 @@ const STYLE = `
   [hidden] { display: none }
   .cm-editor, .cm-mergeView { height: 100% }
   .cm-mergeView { overflow: auto }
+  /* Without backgrounds, lines and signs tell what differs. */
+  @media (forced-colors: active) {
+    .cm-changedLine, .cm-inlineChangedLine, .cm-deletedChunk { border-inline-start: 4px solid }
+    .cm-merge-a .cm-changedLine, .cm-deletedChunk { border-inline-start-style: dotted }
+    .cm-merge-b .cm-changedText.cm-changedText { text-decoration: underline 2px }
+    .cm-merge-a .cm-changedText.cm-changedText, .cm-deletedText.cm-deletedText { text-decoration: line-through 2px }
+    .cm-changedText, .cm-deletedText { font-weight: bold }
+  }
 `
 
 /**

@@ -1,5 +1,6 @@
 import { srcset, type Asset } from '@landfall/client'
 import { useEffect, useState } from 'preact/hooks'
+import { onReturn } from '../../core/visibility.ts'
 
 /** Pictures that are small enough to be their own thumbnails. */
 const MAX_ORIGINAL_BYTES = 512 * 1024
@@ -20,7 +21,13 @@ export function Thumbnail ({ asset, sizes }: ThumbnailProps) {
   const [attempt, setAttempt] = useState(0)
   // A variant is made when it is first asked for. If many are, the service answers 503 for some time.
   useEffect(() => {
-    if (failures === 0 || failures > MAX_RETRIES) return
+    if (failures === 0) return
+    if (failures > MAX_RETRIES) {
+      return onNextChance(() => {
+        setFailures(0)
+        setAttempt(0)
+      })
+    }
     const timer = setTimeout(() => setAttempt(failures), RETRY_MS * failures)
     return () => clearTimeout(timer)
   }, [failures])
@@ -45,6 +52,16 @@ export function Thumbnail ({ asset, sizes }: ThumbnailProps) {
       onError={() => setFailures(attempt + 1)}
     />
   )
+}
+
+/** Calls `listener` when the person comes back to the tab, or the connection does. Returns what ends this. */
+function onNextChance (listener: () => void): () => void {
+  const stop = onReturn(listener)
+  addEventListener('online', listener)
+  return () => {
+    stop()
+    removeEventListener('online', listener)
+  }
 }
 
 function sourceOf (asset: Asset): { src: string, srcset: string | undefined } | undefined {

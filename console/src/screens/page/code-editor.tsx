@@ -1,5 +1,6 @@
 import { useEffect, useRef } from 'preact/hooks'
 import { ErrorNotice } from '../../components/error-notice.tsx'
+import { loadPart } from '../../core/load-part.ts'
 import { useLoad } from '../../core/load.ts'
 import type { Check, Editor } from '../../editor/editor.ts'
 
@@ -16,7 +17,10 @@ interface CodeEditorProps {
 
 /** An editor of JSON text. Its code is loaded when it is shown first. */
 export function CodeEditor (props: CodeEditorProps) {
-  const { data: module, error, reload } = useLoad(async () => await import('../../editor/editor.ts'), [])
+  const { data: module, error, reload } = useLoad(
+    async () => await loadPart(async () => await import('../../editor/editor.ts')),
+    []
+  )
   const parent = useRef<HTMLDivElement>(null)
   const latest = useRef(props)
   latest.current = props

@@ -1,6 +1,7 @@
 import { useEffect, useRef, useState } from 'preact/hooks'
 import { formatJson } from '#json-text'
 import { ErrorNotice } from '../../components/error-notice.tsx'
+import { loadPart } from '../../core/load-part.ts'
 import { useLoad } from '../../core/load.ts'
 import type { ComparedText } from '../../editor/comparison.ts'
 import { hasLongLine } from '../../editor/long-lines.ts'
@@ -18,7 +19,10 @@ const READABLE_LINE = 500
 
 /** Shows what differs between two texts. Its code is loaded when it is shown first. */
 export function Comparison ({ before, after }: ComparisonProps) {
-  const { data: module, error, reload } = useLoad(async () => await import('../../editor/comparison.ts'), [])
+  const { data: module, error, reload } = useLoad(
+    async () => await loadPart(async () => await import('../../editor/comparison.ts')),
+    []
+  )
   const parent = useRef<HTMLDivElement>(null)
   const [isComplete, setIsComplete] = useState(false)
   const [isFormatted, setIsFormatted] = useState(() =>

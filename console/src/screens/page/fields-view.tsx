@@ -1,5 +1,6 @@
 import { useEffect, useState } from 'preact/hooks'
 import { ErrorNotice } from '../../components/error-notice.tsx'
+import { loadPart } from '../../core/load-part.ts'
 import { useLoad } from '../../core/load.ts'
 import type { FormState } from './fields/form-state.ts'
 import type { Editing } from './use-editing.ts'
@@ -11,7 +12,10 @@ interface FieldsViewProps {
 
 /** The document as fields. Their code is loaded when they are shown first. */
 export function FieldsView ({ editing, isShown }: FieldsViewProps) {
-  const { data: module, error, reload } = useLoad(async () => await import('./fields/fields-form.tsx'), [])
+  const { data: module, error, reload } = useLoad(
+    async () => await loadPart(async () => await import('./fields/fields-form.tsx')),
+    []
+  )
   const [form, setForm] = useState<FormState>()
   useEffect(() => {
     if (module === undefined) return

@@ -1,0 +1,161 @@
+import { mkdirSync } from 'node:fs'
+import { join } from 'node:path'
+import type { BrowserContextOptions, Locator, Page } from 'playwright-core'
+import t from 'tap'
+import { startServiceOnPostgres } from '../../helpers/app.ts'
+import { startBrowser } from '../../helpers/browser.ts'
+import { Owner } from '../../helpers/client.ts'
+import { editorOf, newProfile, openConsole, showFields, showPage, signIn,
+  typeAtStart } from '../../helpers/console.ts'
+import { asJpeg, card } from '../../shared/pictures.ts'
+import { provide } from '../../shared/programs.ts'
+import { temporaryFolder } from '../../helpers/service.ts'
+
+// The screens as different people see them. Each is a picture to look at: `SCREENSHOTS_FOLDER` keeps them.
+
+const folder = process.env.SCREENSHOTS_FOLDER ?? temporaryFolder(t)
+mkdirSync(folder, { recursive: true })
+const { url } = await startServiceOnPostgres(t)
+const browser = await startBrowser(t, provide('chromium'))
+const owner = await Owner.signUp(url)
+await owner.upload(url, await asJpeg(card({ width: 800, height: 600 })), 'beach.jpg')
+await owner.upload(url, Buffer.from('%PDF-1.7\n'), 'size-chart.pdf')
+const page = await owner.createPage(url, '{\n  "title": "Summer sale",\n  "price": 10.50,\n  "open": true\n}')
+await owner.createPage(url, '{"title": "Opening hours"}')
+const documentUrl = `${url}/manage/landing_pages/${page.id}/document`
+await owner.call('PUT', documentUrl, {
+  text: '{\n  "title": "Winter sale",\n  "price": 9.90,\n  "new": [true, false]\n}'
+})
+
+const APPEARANCES: readonly (readonly [string, BrowserContextOptions])[] = [
+  ['dark', { colorScheme: 'dark', viewport: { width: 1120, height: 720 } }],
+  ['phone', { viewport: { width: 360, height: 640 }, deviceScaleFactor: 2, hasTouch: true }],
+  ['zoom', { viewport: { width: 640, height: 400 }, deviceScaleFactor: 2 }],
+  ['forced', { forcedColors: 'active', colorScheme: 'dark', viewport: { width: 1120, height: 720 } }],
+  ['forced-light', { forcedColors: 'active', colorScheme: 'light', viewport: { width: 1120, height: 720 } }]
+]
+
+const showTab = async (tab: Page, name: string) =>
+  await tab.getByRole('navigation', { name: 'This page' }).getByRole('link', { name }).click()
+
+/** What is shown, by the name of the picture. Each begins where the one before has ended. */
+const SCREENS: readonly (readonly [string, (tab: Page) => Promise<unknown>])[] = [
+  ['pages', async (tab) => await tab.getByRole('link', { name: 'Opening hours' }).waitFor()],
+  ['fields', async (tab) => {
+    await showFields(tab, page)
+  }],
+  ['editor', async (tab) => {
+    await showPage(tab, page)
+    await typeAtStart(tab, '!')
+    await tab.getByRole('button', { name: /^Line 1/ }).waitFor()
+  }],
+  ['not-saved', async (tab) => {
+    await tab.keyboard.press('Control+s')
+    await tab.getByRole('status').getByText('Not saved.').waitFor()
+  }],
+  ['conflict', async (tab) => {
+    const { text } = await owner.call('GET', documentUrl)
+    await owner.call('PUT', documentUrl, { text: '{\n  "title": "Theirs",\n  "price": 9.90\n}' })
+    await editorOf(tab).focus()
+    await tab.keyboard.press('Control+a')
+    await tab.keyboard.insertText('{\n  "title": "Mine",\n  "price": 9.90\n}')
+    await tab.keyboard.press('Control+s')
+    await tab.getByRole('dialog').getByText('Theirs').first().waitFor()
+    await owner.call('PUT', documentUrl, { text })
+  }],
+  ['history', async (tab) => {
+    await tab.keyboard.press('Escape')
+    await showTab(tab, 'History')
+    await tab.getByText('Version 2', { exact: true }).waitFor()
+  }],
+  ['comparison', async (tab) => {
+    await tab.getByRole('button', { name: 'Changes in version 2', exact: true }).click()
+    await tab.getByRole('dialog').getByText('Winter sale').waitFor()
+  }],
+  ['readers', async (tab) => {
+    await tab.getByRole('button', { name: 'Close' }).click()
+    await showTab(tab, 'Readers')
+    await tab.getByText('in the last 24 hours').first().waitFor()
+  }],
+  ['use', async (tab) => {
+    await showTab(tab, 'Use')
+    await tab.getByText('Public URL').waitFor()
+  }],
+  ['leave', async (tab) => {
+    await tab.getByRole('link', { name: 'Assets', exact: true }).click()
+    await tab.getByRole('button', { name: 'Leave without saving' }).waitFor()
+  }],
+  ['assets', async (tab) => {
+    await tab.getByRole('button', { name: 'Leave without saving' }).click()
+    await tab.getByText('beach.jpg').waitFor()
+  }],
+  ['asset', async (tab) => {
+    await tab.getByText('beach.jpg').click()
+    await tab.getByText('No page uses this asset.').waitFor()
+  }],
+  ['my-site', async (tab) => {
+    await tab.getByRole('link', { name: 'Account' }).click()
+    await tab.getByRole('link', { name: 'My site' }).click()
+    await tab.getByLabel('Address of a page on your website').fill('www.example.com')
+    await tab.getByRole('button', { name: 'Save' }).click()
+    await tab.getByRole('alert').waitFor()
+  }],
+  ['sessions', async (tab) => {
+    await tab.getByRole('link', { name: 'Sessions' }).click()
+    await tab.getByText('this browser').waitFor()
+  }]
+]
+
+for (const [appearance, options] of APPEARANCES) {
+  t.test(`all screens are shown: ${appearance}`, async (t) => {
+    const tab = await openConsole(await newProfile(t, browser, options), url)
+    await signIn(tab, owner.email)
+    for (const [name, show] of SCREENS) {
+      await show(tab)
+      await tab.waitForTimeout(300) // fonts, thumbnails
+      await tab.screenshot({ path: join(folder, `${appearance}-${name}.png`) })
+      const [needed, available] = await tab.evaluate<
+        [number, number]
+      >('[document.documentElement.scrollWidth, document.documentElement.clientWidth]')
+      t.ok(needed <= available, `${name} needs ${needed} pixels of ${available}`)
+    }
+  })
+}
+
+const styleOf = async (element: Locator, ...names: string[]): Promise<string[]> =>
+  await element.evaluate(
+    (node, names) => {
+      const style = (globalThis as unknown as { getComputedStyle(of: unknown): Record<string, string> })
+        .getComputedStyle(node)
+      return names.map((name) => style[name] as string)
+    },
+    names
+  )
+
+t.test('in forced colours, the current tab and area and all differences can be told apart', async (t) => {
+  const profile = await newProfile(t, browser, { forcedColors: 'active' })
+  const tab = await openConsole(profile, url)
+  await signIn(tab, owner.email)
+  await showPage(tab, page)
+  await editorOf(tab).waitFor()
+  const tabs = tab.getByRole('navigation', { name: 'This page' }).getByRole('link')
+  const [current, other] = [
+    await styleOf(tabs.nth(0), 'borderBottomColor'),
+    await styleOf(tabs.nth(1), 'borderBottomColor')
+  ]
+  t.notSame(current, other)
+  const views = tab.getByRole('group', { name: 'Show as' }).getByRole('button')
+  t.notSame(await styleOf(views.nth(0), 'backgroundColor'), await styleOf(views.nth(1), 'backgroundColor'))
+  const areas = tab.getByRole('navigation', { name: 'Areas' }).getByRole('link')
+  t.notSame(await styleOf(areas.nth(0), 'backgroundColor'), await styleOf(areas.nth(1), 'backgroundColor'))
+  await showTab(tab, 'History')
+  await tab.getByRole('button', { name: 'Changes in version 2', exact: true }).click()
+  const dialog = tab.getByRole('dialog')
+  const removed = dialog.locator('.cm-merge-a .cm-changedText').first()
+  const added = dialog.locator('.cm-merge-b .cm-changedText').first()
+  t.same(await styleOf(removed, 'textDecorationLine'), ['line-through'])
+  t.same(await styleOf(added, 'textDecorationLine'), ['underline'])
+  await tab.setViewportSize({ width: 360, height: 640 })
+  t.same(await styleOf(dialog.locator('.cm-deletedText').first(), 'textDecorationLine'), ['line-through'])
+  t.same(await styleOf(dialog.locator('.cm-changedText').first(), 'textDecorationLine'), ['underline'])
+})
