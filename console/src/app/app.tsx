@@ -1,4 +1,4 @@
-import { useEffect } from 'preact/hooks'
+import { useEffect, useLayoutEffect } from 'preact/hooks'
 import { ErrorNotice } from '../components/error-notice.tsx'
 import { isForSignedOut, SignedOutScreens } from '../screens/sign-in/signed-out-screens.tsx'
 import { SignInAgain } from '../screens/sign-in/sign-in-again.tsx'
@@ -6,7 +6,7 @@ import { Announcements } from '../core/announcements.tsx'
 import { Banners } from './banners.tsx'
 import { Header } from './header.tsx'
 import { useLoad } from '../core/load.ts'
-import { redirect, usePath } from '../core/router.ts'
+import { getPlace, redirect, usePath } from '../core/router.ts'
 import { landfall } from '../core/service.ts'
 import { loadSettings, SettingsContext, useNewVersion, type ServiceSettings } from '../core/settings.ts'
 import { endSession, sessionStore, showUser } from '../core/session.ts'
@@ -55,8 +55,9 @@ function CurrentScreen () {
   const path = usePath()
   useEffect(() => {
     if (isForSignedOut(path)) redirect('pages')
-    scrollTo(0, 0)
   }, [path])
+  // Before the screen is painted. After Back, its list is as long as it was.
+  useLayoutEffect(() => scrollTo(0, getPlace().top ?? 0), [path])
   return isForSignedOut(path) ? null : <ScreenOf path={path} />
 }
 

@@ -6,6 +6,7 @@ import { useAction } from '../core/load.ts'
 import { href, mayLeave, navigate, usePath } from '../core/router.ts'
 import { landfall } from '../core/service.ts'
 import { leave } from '../core/tabs.ts'
+import { UploadsStatus } from './uploads-status.tsx'
 
 const AREAS = [['pages', 'Pages'], ['assets', 'Assets'], ['account', 'Account']] as const
 
@@ -41,6 +42,7 @@ export function Header ({ email }: { readonly email: string }) {
           </a>
         ))}
       </nav>
+      <UploadsStatus />
       <span class='header__user' title={email}>
         <bdi>{email}</bdi>
       </span>

@@ -1,5 +1,7 @@
 import { LandfallError } from '@landfall/client'
 import { useEffect, useState } from 'preact/hooks'
+import { UpdatedError } from '../core/load-part.ts'
+import { hasUnsaved } from '../core/router.ts'
 import { Button } from './button.tsx'
 
 /** Sentences of the service that name fields otherwise than the forms do, in the words of the forms. */
@@ -37,7 +39,13 @@ export function ErrorNotice (
           <span role='timer' aria-live='off'>{left} s</span>.
         </p>
       )}
-      {onRetry !== undefined && (
+      {error instanceof UpdatedError && (
+        <>
+          {hasUnsaved() && <p>What you have not saved would be lost. Save or copy it first.</p>}
+          <Button kind='quiet' onClick={() => location.reload()}>Reload this page</Button>
+        </>
+      )}
+      {onRetry !== undefined && !(error instanceof UpdatedError) && (
         <Button kind='quiet' onClick={onRetry} isDisabled={!retriesItself && left !== undefined && left > 0}>
           Try again
         </Button>

@@ -1,5 +1,5 @@
 import type { List, ListOptions } from '@landfall/client'
-import { useEffect, useLayoutEffect, useState } from 'preact/hooks'
+import { useEffect, useLayoutEffect, useRef, useState } from 'preact/hooks'
 import { useAfterSignIn } from './load.ts'
 import { getPlace, getQuery, keepInHistory, replaceQuery, type Place } from './router.ts'
 import { useUser } from './session.ts'
@@ -31,9 +31,15 @@ export interface SearchedList<Item> extends State<Item> {
   setSearch(search: Search): void
   /** Loads the next part, or the same part again after an error. */
   loadMore(): void
-  /** Puts an item first. */
-  add(item: Item): void
+  /** Loads again what is shown, which stays until then. */
+  reload(): void
   remove(id: string): void
+}
+
+/** What was loaded of a list, with the id of the user. */
+interface KeptList<Item> {
+  readonly of: number
+  readonly state: State<Item>
 }
 
 /** Requests one part of a list. */
@@ -43,23 +49,27 @@ type Load<Item, Options> = (options: Options) => Promise<List<Item>>
  * A list of the service by what the person looks for.
  *
  * @param limit the number of items in one part
- * @param isScreen whether the address keeps what the person looks for, and Back leads to the same place
+ * @param isScreen whether the address keeps what the person looks for, and Back shows what was loaded
+ * @param initial what is looked for at first
  */
 export function useList<Item extends { readonly id: string }, Options extends ListOptions> (
   load: Load<Item, Options>,
   limit: number,
-  isScreen: boolean
+  isScreen: boolean,
+  initial: Search = {}
 ): SearchedList<Item> {
-  const { search, setSearch, query } = useSearch(isScreen)
+  const { id: userId } = useUser()
+  const { search, setSearch, query } = useSearch(isScreen, initial)
   const [place] = useState<Place>(() => isScreen ? getPlace() : {})
-  const [state, setState, loadMore] = useParts(load, limit, query, place)
-  const { items, isLoading } = state
+  const [kept] = useState(() => {
+    const { of, state } = (place.list ?? {}) as Partial<KeptList<Item>>
+    return of === userId && state?.query === query ? state : undefined
+  })
+  const { state, loadMore, reload, remove } = useParts(load, limit, query, kept)
   useLayoutEffect(() => {
-    if (items === undefined || isLoading) return
-    place.count = items.length
-    if (place.top !== undefined) scrollTo(0, place.top)
-    place.top = undefined
-  }, [items, isLoading])
+    place.list = { of: userId, state } satisfies KeptList<Item>
+  }, [state])
+  const { items, isLoading } = state
   return {
     ...state,
     isEmpty: query + state.query === '' && items?.length === 0 && state.next === undefined,
@@ -67,45 +77,46 @@ export function useList<Item extends { readonly id: string }, Options extends Li
     search,
     setSearch,
     loadMore,
-    add: (item) => setState((before) => ({ ...before, items: join([item], before.items) })),
-    remove (id) {
-      setState((before) => ({ ...before, items: before.items?.filter((item) => item.id !== id) }))
-    }
+    reload,
+    remove
   }
 }
 
-/** Loads the parts of a list, at first up to `place`. Ends a request that is out of date. */
+/** Loads the parts of a list. Ends a request that is out of date. @param kept is shown at first */
 function useParts<Item extends { readonly id: string }, Options extends ListOptions> (
   load: Load<Item, Options>,
   limit: number,
   query: string,
-  place: Place
+  kept: State<Item> | undefined
 ) {
-  const [state, setState] = useState<State<Item>>({
-    query,
-    items: undefined,
-    next: undefined,
-    isLoading: true,
-    error: undefined
-  })
+  const [state, setState] = useState<
+    State<Item>
+  >(kept ?? { query, items: undefined, next: undefined, isLoading: true, error: undefined })
   const [attempt, setAttempt] = useState(0)
+  /** Whether what is shown may be out of date, so that all of it is loaded again. */
+  const isOld = useRef(kept !== undefined)
+  const removed = useRef(new Set<string>())
   const loadParts = async (signal: AbortSignal) => {
+    const isSame = state.query === query
+    const old = isSame && isOld.current ? state.items : undefined
     setState((before) => ({ ...before, isLoading: true, error: undefined }))
-    let cursor = state.query === query ? state.next : undefined
-    let missing = state.items === undefined ? place.count ?? 1 : 1
+    let found = isSame && old === undefined ? state.items : undefined
+    let cursor = isSame && old === undefined ? state.next : undefined
+    const wanted = old?.length ?? (found?.length ?? 0) + 1
     // A part may be empty, because the service looks at a limited number of records for each.
     do {
       const options = { ...Object.fromEntries(new URLSearchParams(query)), limit, cursor, signal }
       const { items, next } = await load(options as ListOptions as Options)
       signal.throwIfAborted()
+      found = join(found, items)
       cursor = next
-      missing -= items.length
-      const isLoading = next !== undefined && missing > 0
-      setState((before) => ({
-        ...{ query, next, isLoading, error: undefined },
-        items: join(before.query === query ? before.items : undefined, items)
-      }))
-    } while (cursor !== undefined && missing > 0)
+      const isLoading = next !== undefined && found.length < wanted
+      if (old === undefined || !isLoading) {
+        const items = found.filter(({ id }) => !removed.current.has(id))
+        setState({ query, items, next, isLoading, error: undefined })
+      }
+    } while (cursor !== undefined && found.length < wanted)
+    isOld.current = false
   }
   useEffect(() => {
     const controller = new AbortController()
@@ -116,7 +127,15 @@ function useParts<Item extends { readonly id: string }, Options extends ListOpti
   }, [query, attempt])
   const loadMore = () => setAttempt((count) => count + 1)
   useAfterSignIn(state.error, loadMore)
-  return [state, setState, loadMore] as const
+  const reload = () => {
+    isOld.current = true
+    loadMore()
+  }
+  const remove = (id: string) => {
+    removed.current.add(id) // a request that is under way may still find it
+    setState((before) => ({ ...before, items: before.items?.filter((item) => item.id !== id) }))
+  }
+  return { state, loadMore, reload, remove }
 }
 
 /** An item that has moved meanwhile, because it was changed, is found twice. */
@@ -126,11 +145,12 @@ const join = <Item extends { readonly id: string }>(
 ): readonly Item[] => [...new Map([...first, ...second].map((item) => [item.id, item])).values()]
 
 /** Returns what is typed and chosen, and the query that it becomes when the person pauses. */
-function useSearch (isScreen: boolean) {
+function useSearch (isScreen: boolean, initial: Search) {
   const { id: userId } = useUser() // who signs in next must not see what somebody has looked for
-  const [query, setQuery] = useState(() =>
-    isScreen && (history.state?.userId ?? userId) === userId ? getQuery() : ''
-  )
+  const [query, setQuery] = useState(() => {
+    if (!isScreen) return new URLSearchParams(initial).toString()
+    return (history.state?.userId ?? userId) === userId ? getQuery() : ''
+  })
   const [search, setSearch] = useState<Search>(() => Object.fromEntries(new URLSearchParams(query)))
   useEffect(() => {
     const given = Object.entries(search).map(([name, value]) => [name, value.trim()])

@@ -21,10 +21,12 @@ interface Entry {
   readonly index: number
 }
 
-/** How far a list was loaded and scrolled. */
+/** How a screen was left. */
 export interface Place {
-  count?: number
-  top?: number | undefined
+  /** What was loaded. */
+  list?: unknown
+  /** How far it was scrolled, in pixels. */
+  top?: number
 }
 
 const pathOf = (hash: string): Path => hash.replace(/^#?\/?|\?.*/g, '').split('/').filter(Boolean).map(decode)
@@ -42,7 +44,7 @@ let leavingFor: number | undefined
 /** By the index of the entry. */
 const places = new Map<number, Place>()
 
-// A list scrolls when it is loaded again. Until then it is too short.
+// The browser would scroll before the screen is there.
 history.scrollRestoration = 'manual'
 noteEntry()
 addEventListener('popstate', noteEntry)
@@ -113,6 +115,12 @@ export function navigate (...path: Path): void {
   location.hash = target
 }
 
+/** Goes to a screen after `mayLeave`, without asking again. */
+export function leaveFor (...path: Path): void {
+  leavingFor = here.index + 1
+  navigate(...path)
+}
+
 /** Goes to a screen in place of this one, so that Back doesn't lead to this one again. */
 export function redirect (...path: Path): void {
   const { index } = here
@@ -124,6 +132,9 @@ export function redirect (...path: Path): void {
 
 /** Returns the path of the screen to show. */
 export const usePath = (): Path => useStore(pathStore)
+
+/** Whether the screen has unsaved changes. */
+export const hasUnsaved = (): boolean => guard !== undefined
 
 /** Asks the person, if the screen has unsaved changes. Resolves to whether to leave it. */
 export async function mayLeave (): Promise<boolean> {

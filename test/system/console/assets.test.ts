@@ -7,7 +7,7 @@ import { startServiceOnPostgres, testSettings } from '../../helpers/app.ts'
 import { PDF, PNG } from '../../helpers/assets.ts'
 import { startBrowser } from '../../helpers/browser.ts'
 import { Owner } from '../../helpers/client.ts'
-import { checkScreen, dropFiles, newProfile, signIn, signUpInConsole, startOwner,
+import { checkScreen, dropFiles, newProfile, showPage, signIn, signUpInConsole, startOwner,
   type TestFile } from '../../helpers/console.ts'
 import { asJpeg, card } from '../../shared/pictures.ts'
 import { provide } from '../../shared/programs.ts'
@@ -124,7 +124,7 @@ t.test('a file that is too large is refused before it is sent, and the others ar
 
 t.test('two files are sent at a time, with progress, and each can be cancelled', async (t) => {
   const { page } = await openAssets(t)
-  const speedUp = await slowDown(page, 400_000)
+  const speedUp = await slowDown(page, 50_000)
   await choose(page, ['a', 'b', 'c', 'd'].map((name) => fileOf(`${name}.bin`, 2_900_000)))
   await uploads(page).getByText('Waiting').nth(1).waitFor()
   t.equal(await uploads(page).getByText('Waiting').count(), 2)
@@ -137,10 +137,15 @@ t.test('two files are sent at a time, with progress, and each can be cancelled',
   await progress.waitFor({ state: 'detached' })
   await uploads(page).getByText('Waiting').nth(1).waitFor({ state: 'detached' })
   for (const name of ['d', 'c']) await page.getByRole('button', { name: `Cancel ${name}.bin` }).click()
-  // It goes on while another screen is shown.
+  // It goes on while another screen is shown, which says so.
   await page.getByRole('link', { name: 'Pages' }).click()
+  const status = page.getByRole('link', { name: /^Uploading 1 file, \d+ %$/ })
+  await status.waitFor()
+  await checkScreen(t, page, 'pages with an upload')
+  t.equal(await status.getAttribute('href'), '#/assets')
   await speedUp()
   await page.getByRole('status').getByText('Uploaded: b.bin').waitFor()
+  await status.waitFor({ state: 'detached' })
   await showAssets(page)
   await tile(page, 'b.bin').waitFor()
   t.equal(await page.getByRole('main').getByRole('listitem').count(), 1)
@@ -271,6 +276,51 @@ t.test('a thumbnail that the service is too busy to make is asked for again', as
   await choose(page, [await photo()])
   await loadedPicture(tile(page, 'photo.jpg').locator('img'))
   t.ok(refused > 1)
+})
+
+t.test('a thumbnail that failed for long is asked for again when the person comes back', async (t) => {
+  const { page } = await openAssets(t)
+  await page.clock.install()
+  await page.route('**/uploads/**', async (route) => await route.fulfill({ status: 503 }))
+  await choose(page, [await photo()])
+  const type = tile(page, 'photo.jpg').getByText('JPG', { exact: true })
+  await until(async () => {
+    await page.clock.runFor(10_000)
+    return await type.count() === 1
+  }, 'it has given up')
+  await page.unroute('**/uploads/**')
+  await page.evaluate("document.dispatchEvent(new Event('visibilitychange'))")
+  await loadedPicture(tile(page, 'photo.jpg').locator('img'))
+})
+
+t.test('a file that is uploaded beside a search is shown if it is found, otherwise it is said', async (t) => {
+  const { page } = await openAssets(t)
+  await choose(page, [pdf])
+  await tile(page, 'terms.pdf').waitFor()
+  await page.getByRole('searchbox', { name: 'Search' }).fill('terms')
+  await page.getByRole('status').getByText('1 found').waitFor()
+  await choose(page, [{ ...pdf, name: 'other terms.pdf' }])
+  await tile(page, 'other terms.pdf').waitFor()
+  await choose(page, [fileOf('photo.bin', 10)])
+  await page.getByText('photo.bin is uploaded. It isn’t among the assets that you see.').waitFor()
+  t.equal(await tile(page, 'photo.bin').count(), 0)
+  await checkScreen(t, page, 'an upload beside a search')
+  await page.getByRole('button', { name: 'Show the newest' }).click()
+  await tile(page, 'photo.bin').waitFor()
+  t.equal(await page.getByText('It isn’t among the assets').count(), 0)
+})
+
+t.test('the picker of an editor shows pictures first, and all files on request', async (t) => {
+  const { tab: page, owner } = await startOwner(t, browser, url)
+  await owner.upload(url, PDF, 'terms.pdf')
+  await owner.upload(url, PNG, 'dot.png')
+  await showPage(page, await owner.createPage(url, '{"file": ""}'))
+  await page.getByRole('button', { name: 'Insert an asset' }).click()
+  const picker = page.getByRole('dialog', { name: 'Choose an asset' })
+  await picker.getByRole('button', { name: /dot\.png/ }).waitFor()
+  t.equal(await picker.getByRole('button', { name: /terms\.pdf/ }).count(), 0)
+  await picker.getByRole('combobox', { name: 'Type' }).selectOption('All types')
+  await picker.getByRole('button', { name: /terms\.pdf/ }).waitFor()
 })
 
 t.test('an asset is shown with its URL, its copies and the pages that use it', async (t) => {

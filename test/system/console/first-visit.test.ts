@@ -22,7 +22,7 @@ t.test('a person makes a page with a picture, breaks it, restores it and finds i
 
   await page.getByRole('button', { name: 'Choose a picture for Picture' }).click()
   const picker = page.getByRole('dialog', { name: 'Choose an asset' })
-  await picker.getByText('You have no assets yet.').waitFor()
+  await picker.getByText('You have no pictures yet.').waitFor()
   await checkScreen(t, page, 'the picker')
   const [chooser] = await Promise.all([
     page.waitForEvent('filechooser'),

@@ -1,5 +1,6 @@
 import t from 'tap'
 import { startServiceOnPostgres } from '../../helpers/app.ts'
+import { PNG } from '../../helpers/assets.ts'
 import { startBrowser } from '../../helpers/browser.ts'
 import { checkScreen, editorOf, save, showPage, startOwner, typeAtStart } from '../../helpers/console.ts'
 import { provide } from '../../shared/programs.ts'
@@ -263,12 +264,12 @@ t.test('how to use a page is copied', async (t) => {
 })
 
 t.test('an asset is inserted at the cursor, as a string', async (t) => {
-  const { text } = await owner.upload(url, Buffer.from('A note'), 'note.txt')
+  const { text } = await owner.upload(url, PNG, 'note.png')
   const { url: assetUrl } = JSON.parse(text) as { url: string }
   const { id } = await showNew('[""]')
   const insert = async () => {
     await tab.getByRole('button', { name: 'Insert an asset' }).click()
-    await dialogOf('Choose an asset').getByRole('button', { name: 'note.txt' }).click()
+    await dialogOf('Choose an asset').getByRole('button', { name: 'note.png' }).click()
     await dialogOf('Choose an asset').waitFor({ state: 'detached' })
     await editorOf(tab).and(tab.locator(':focus')).waitFor()
   }
@@ -292,7 +293,7 @@ t.test('after a failed list is loaded again, the focus stays in the dialog', asy
   await again.waitFor()
   await tab.unroute(isList)
   await again.click()
-  await dialog.getByRole('button', { name: 'note.txt' }).and(tab.locator(':focus')).waitFor()
+  await dialog.getByRole('button', { name: 'note.png' }).and(tab.locator(':focus')).waitFor()
   await tab.keyboard.press('Escape')
   await dialog.waitFor({ state: 'detached' })
 })
@@ -317,15 +318,103 @@ t.test('a page without a name says how to give it one', async (t) => {
 })
 
 t.test('an asset that is inserted into a new page becomes a member, whose name can be typed', async (t) => {
-  const { text } = await owner.upload(url, Buffer.from('A leaflet'), 'leaflet.txt')
+  const { text } = await owner.upload(url, PNG, 'leaflet.png')
   const { url: assetUrl } = JSON.parse(text) as { url: string }
   const { id } = await showNew('{}')
   await tab.getByRole('button', { name: 'Insert an asset' }).click()
-  await dialogOf('Choose an asset').getByRole('button', { name: 'leaflet.txt' }).click()
+  await dialogOf('Choose an asset').getByRole('button', { name: 'leaflet.png' }).click()
   await editorOf(tab).and(tab.locator(':focus')).waitFor()
   await tab.keyboard.type('leaflet')
   await save(tab)
   t.equal(await readText(id), `{"leaflet": "${assetUrl}"}`)
+})
+
+t.test('a page is duplicated exactly, after a question about unsaved changes', async (t) => {
+  const text = '{ "title": "Twin", "n": 1.50, "n": 1e400,\r\n "a": "\\u00e4" }'
+  const { id } = await showNew(text)
+  await typeAtStart(tab, ' ')
+  await tab.getByRole('button', { name: 'Duplicate' }).click()
+  await tab.getByRole('button', { name: 'Stay here' }).click()
+  await tab.getByRole('dialog').waitFor({ state: 'detached' })
+  await tab.getByRole('button', { name: 'Duplicate' }).click()
+  await tab.getByRole('button', { name: 'Leave without saving' }).click()
+  await tab.getByRole('status').getByText('This is the copy.').waitFor()
+  const copyId = new URL(tab.url()).hash.replace('#/pages/', '')
+  t.not(copyId, id)
+  t.equal(await readText(copyId), text)
+  t.equal(await readText(id), text)
+  await tab.getByText('No unsaved changes').waitFor()
+})
+
+t.test('a page that cannot be duplicated stays, with the reason', async (t) => {
+  const { id } = await showNew('{"title": "Only one"}')
+  await tab.route('**/landing_pages', async (route) => {
+    await route.fulfill({ status: 422, json: { errors: ['There are too many pages'] } })
+  })
+  await tab.getByRole('button', { name: 'Duplicate' }).click()
+  await tab.getByRole('alert').getByText('There are too many pages').waitFor()
+  await tab.unroute('**/landing_pages')
+  t.ok(tab.url().endsWith(`#/pages/${id}`))
+})
+
+t.test('a page leads to the website of its owner, with its ids and without a token', async (t) => {
+  const { id, public_id: publicId } = await showNew('{"title": "On the site"}')
+  const link = tab.getByRole('link', { name: 'Open my site' })
+  t.equal(await link.count(), 0)
+  await openTab('Use')
+  await tab.getByRole('link', { name: 'your account' }).click()
+  const address = tab.getByLabel('Address of a page on your website')
+  await checkScreen(t, tab, 'my site')
+  await address.fill('www.example.com')
+  await tab.getByRole('button', { name: 'Save' }).click()
+  await tab.getByRole('alert').getByText('It begins with https://').waitFor()
+  await address.fill(' https://www.example.com/{public_id}?id={id}#{token} ')
+  await tab.getByRole('button', { name: 'Save' }).click()
+  await tab.getByRole('status').getByText('Saved.').waitFor()
+  await showPage(tab, { id } as Parameters<typeof showPage>[1])
+  t.equal(await link.getAttribute('href'), `https://www.example.com/${publicId}?id=${id}#`)
+  t.equal(await link.getAttribute('target'), '_blank')
+  t.equal(await link.getAttribute('rel'), 'noopener noreferrer')
+  await checkScreen(t, tab, 'a page with a website')
+  await owner.call('PUT', `${url}/auth/settings`, { text: '{"preview_url": null}' })
+})
+
+t.test('a part of the console that is gone after an upgrade is explained, with a way on', async (t) => {
+  const { id } = await owner.createPage(url, '{"title": "Behind an upgrade"}')
+  const other = await profile.newPage()
+  await other.route('**/console/assets/*.js', async (route) => {
+    // The parts of the first load are those that the page itself names.
+    if (/\/(?:fields|editor)[^/]*$/.test(route.request().url())) {
+      return await route.fulfill({ status: 404 })
+    }
+    await route.continue()
+  })
+  let looks = 0
+  await other.route('**/console/settings.json', async (route) => {
+    const response = await route.fetch()
+    const settings = await response.json() as object
+    await route.fulfill({ response, json: looks++ === 0 ? settings : { ...settings, version: 'newer' } })
+  })
+  await other.goto(`${url}/console/#/pages/${id}`)
+  await other.getByRole('alert').getByText('The console was updated. Reload this page to go on.').waitFor()
+  await checkScreen(t, other, 'a missing part')
+  await other.unrouteAll()
+  await other.getByRole('button', { name: 'Reload this page' }).click()
+  await other.getByRole('searchbox', { name: 'Find a field' }).waitFor()
+  await other.close()
+})
+
+t.test('what is announced does not cover the error below the editor', async (t) => {
+  await showNew('{"title": "Broken"}')
+  await typeAtStart(tab, '!')
+  await tab.keyboard.press('Control+s')
+  const announced = tab.getByRole('status').getByText('Not saved.')
+  await announced.waitFor()
+  const error = tab.getByRole('button', { name: /^Line 1/ })
+  await error.scrollIntoViewIfNeeded()
+  const [box, errorBox] = [await announced.boundingBox(), await error.boundingBox()]
+  t.ok(box !== null && errorBox !== null && box.y + box.height <= errorBox.y, JSON.stringify([box, errorBox]))
+  await tab.keyboard.press('Control+z')
 })
 
 t.test('a page is deleted after a question', async (t) => {
@@ -354,5 +443,20 @@ t.test('in a narrow window, versions are compared in one column', async (t) => {
   await dialog.getByRole('textbox', { name: 'Version 2, with what was removed' }).waitFor()
   t.equal(await dialog.getByRole('textbox').count(), 1)
   await dialog.getByText('First').waitFor()
+  await dialog.getByRole('button', { name: 'Close' }).click()
+
+  // Characters that can't be seen are spelled, also in what was removed.
+  await owner.call('PUT', documentUrl(id), { text: '{"title": "Hid\u200bden \u202eorder"}' })
+  await owner.call('PUT', documentUrl(id), { text: '{"title": "Hidden \u202eorder"}' })
+  await tab.reload()
+  await tab.getByRole('button', { name: 'Changes in version 4' }).click()
+  const spelled = dialogOf('Version 3 and version 4')
+  await spelled.getByRole('textbox', { name: 'Version 4, with what was removed' }).waitFor()
+  t.equal(await spelled.getByRole('textbox').count(), 1)
+  const text = await spelled.getByRole('textbox').innerText()
+  t.match(text, /Hid⟨U\+200B⟩den ⟨U\+202E⟩order/)
+  t.match(text, /Hidden ⟨U\+202E⟩order/)
+  t.notMatch(text, /[\u200b\u202e]/)
+  await spelled.getByRole('button', { name: 'Close' }).click()
   if (viewport !== null) await tab.setViewportSize(viewport)
 })

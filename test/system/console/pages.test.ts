@@ -241,7 +241,7 @@ t.test('a row shows the name, the size, the version, the change and the reads of
   await page.waitForURL(`**/console/#/pages/${ids[2]?.id}`)
 })
 
-t.test('times are in English words, and exact in the form and zone of the reader', async (t) => {
+t.test('times and numbers are in English, as the page is, and times in the zone of the reader', async (t) => {
   const { page, userId } = await signUp(t, { locale: 'de-DE', timezoneId: 'Asia/Kolkata' })
   await insertPages(userId, 1)
   const updatedAt = "date_trunc('day', now(), 'UTC') - interval '1 day'"
@@ -249,7 +249,10 @@ t.test('times are in English words, and exact in the form and zone of the reader
   await page.reload()
   const time = rows(page).getByRole('time')
   t.match(await time.innerText(), /^(yesterday|1 day ago)$/)
-  t.match(await time.getAttribute('title'), / um 05:30:00 GMT\+5:30$/)
+  t.match(await time.getAttribute('title'), / at 5:30:00\sAM GMT\+5:30$/)
+  await query(database, `UPDATE landing_pages SET version = 12345 WHERE user_id = ${userId}`)
+  await page.reload()
+  await rows(page).getByText('Version 12,345').waitFor()
 })
 
 t.test('one part of the pages is loaded, then more as the person scrolls; Back keeps the place', async (t) => {
@@ -277,6 +280,40 @@ t.test('one part of the pages is loaded, then more as the person scrolls; Back k
   await openList(page)
   await waitForStatus(page, 'The first 100 pages')
   t.equal(await page.evaluate<number>('scrollY'), 0)
+})
+
+t.test('Back shows what was loaded at once, and then what has changed meanwhile', async (t) => {
+  const { page, userId } = await showPages(t, 250)
+  await until(async () => {
+    await page.keyboard.press('End')
+    return await rows(page).count() === 250
+  }, 'all parts are loaded')
+  const link = page.getByRole('link', { name: 'Page 30', exact: true })
+  await link.scrollIntoViewIfNeeded()
+  const top = await page.evaluate<number>('scrollY')
+  await link.click()
+  await waitForPage(page)
+  await query(
+    database,
+    `UPDATE landing_page_summaries SET label = 'Renamed' WHERE user_id = ${userId} AND label = 'Page 30'`
+  )
+  let goOn = () => {}
+  const isReleased = new Promise<void>((resolve) => {
+    goOn = resolve
+  })
+  await page.route('**/manage/landing_page_summaries*', async (route) => {
+    await isReleased
+    await route.continue()
+  })
+  await page.goBack()
+  await link.waitFor()
+  t.equal(await rows(page).count(), 250)
+  t.equal(await page.evaluate<number>('scrollY'), top)
+  goOn()
+  await page.getByRole('link', { name: 'Renamed' }).waitFor()
+  t.equal(await rows(page).count(), 250)
+  t.equal(await page.evaluate<number>('scrollY'), top)
+  await waitForStatus(page, '250 pages')
 })
 
 t.test('a button loads more, and the first page that was added gets the focus', async (t) => {

@@ -4,12 +4,14 @@ import { ApiKeys } from './api-keys.tsx'
 import { ChangePassword } from './change-password.tsx'
 import { DeleteAccount } from './delete-account.tsx'
 import { EmailAddress } from './email-address.tsx'
+import { MySite } from './my-site.tsx'
 import { Sessions } from './sessions.tsx'
 
 const SECTIONS = [
   ['password', 'Password', ChangePassword],
   ['sessions', 'Sessions', Sessions],
   ['api-keys', 'API keys', ApiKeys],
+  ['site', 'My site', MySite],
   ['email', 'E-mail address', EmailAddress],
   ['delete', 'Delete the account', DeleteAccount]
 ] as const

@@ -9,6 +9,9 @@ import { AssetTile } from './asset-tile.tsx'
 import { UploadList } from './upload-list.tsx'
 import { upload } from './uploads.ts'
 
+/** What is looked for at first, because most assets in pages are pictures. */
+const PICTURES = { type: 'image' }
+
 interface AssetPickerProps {
   /** Called with the asset that the person has chosen. */
   readonly onPick: (asset: Asset) => void
@@ -18,7 +21,10 @@ interface AssetPickerProps {
 /** Lets a person choose an asset, or upload one first. */
 export function AssetPicker ({ onPick, onClose }: AssetPickerProps) {
   const { max_upload_bytes: maxBytes } = useSettings()
-  const list = useAssets(false)
+  const list = useAssets(false, PICTURES)
+  const { items, query, isLoading, setSearch } = list
+  const hasNoPictures = query === String(new URLSearchParams(PICTURES)) && items?.length === 0 &&
+    !isLoading && list.missed === undefined
   const grid = useRef<HTMLDivElement>(null)
   // The newest asset, such as one that was just uploaded, unless the person is already choosing.
   useEffect(() => {
@@ -30,16 +36,22 @@ export function AssetPicker ({ onPick, onClose }: AssetPickerProps) {
     <Dialog title='Choose an asset' onClose={onClose} size='large'>
       <UploadList />
       <div ref={grid}>
-        {list.isEmpty ? <p>You have no assets yet. Upload a file, then choose it here.</p>
-          : (
-            <AssetGrid list={list}>
-              {(asset) => (
-                <button class='asset-grid__tile' type='button' onClick={() => onPick(asset)}>
-                  <AssetTile asset={asset} />
-                </button>
-              )}
-            </AssetGrid>
-          )}
+        {hasNoPictures && (
+          <p>
+            You have no pictures yet. Upload one, then choose it here.{' '}
+            <Button kind='quiet' onClick={() => setSearch({})}>Look at all types</Button>
+          </p>
+        )}
+        {list.isEmpty && <p>You have no assets yet. Upload a file, then choose it here.</p>}
+        {!hasNoPictures && !list.isEmpty && (
+          <AssetGrid list={list}>
+            {(asset) => (
+              <button class='asset-grid__tile' type='button' onClick={() => onPick(asset)}>
+                <AssetTile asset={asset} />
+              </button>
+            )}
+          </AssetGrid>
+        )}
       </div>
       <Actions>
         <FileButton isMultiple onChoose={(files) => upload(files, maxBytes)}>Upload files</FileButton>

@@ -1,11 +1,10 @@
 import { useEffect, useMemo, useState } from 'preact/hooks'
-import { Button } from '../../components/button.tsx'
 import { ErrorNotice } from '../../components/error-notice.tsx'
 import { LeaveDialog } from '../../components/leave-dialog.tsx'
 import { MissingNotice } from '../../components/missing-notice.tsx'
 import { Screen } from '../../components/screen.tsx'
 import { findLabel, nameOf } from '../../core/labels.ts'
-import { useLoad } from '../../core/load.ts'
+import { useAction, useLoad } from '../../core/load.ts'
 import { isMissing } from '../../core/missing.ts'
 import { href, navigate } from '../../core/router.ts'
 import { landfall } from '../../core/service.ts'
@@ -13,6 +12,7 @@ import type { SavedDocument } from '../pages/document-text.ts'
 import { DeleteThisPage } from './delete-this-page.tsx'
 import { EditTab } from './edit-tab.tsx'
 import { HistoryTab } from './history-tab.tsx'
+import { duplicate, PageActions } from './page-actions.tsx'
 import { Publication } from './publication.tsx'
 import { ReadersTab } from './readers-tab.tsx'
 import { useDroppedFiles } from './use-dropped-files.ts'
@@ -30,6 +30,7 @@ interface PageScreenProps {
 export function PageScreen ({ id, tab }: PageScreenProps) {
   const { data: page, error, reload } = useLoad(async (signal) => await loadPage(id, signal), [id])
   const [savedText, setSavedText] = useState<string>()
+  const duplication = useAction(async () => await duplicate(id))
   const [isDeleting, setIsDeleting] = useState(false)
   const [isDeleted, setIsDeleted] = useState(false)
   // After the editor, and with it the question about unsaved changes, has gone.
@@ -42,8 +43,16 @@ export function PageScreen ({ id, tab }: PageScreenProps) {
   return (
     <Screen
       title={name ?? 'Page'}
-      actions={page && <Button onClick={() => setIsDeleting(true)}>Delete the page</Button>}
+      actions={page && (
+        <PageActions
+          id={id}
+          publicId={page.publicId}
+          duplication={duplication}
+          onDelete={() => setIsDeleting(true)}
+        />
+      )}
     >
+      <ErrorNotice error={duplication.error} />
       {isMissing(error) ? <MissingNotice what='page' />
         : <ErrorNotice error={page === undefined ? error : undefined} onRetry={reload} retriesItself />}
       {page === undefined && error === undefined && <p class='quiet'>Loading the page …</p>}

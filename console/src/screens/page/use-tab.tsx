@@ -1,4 +1,5 @@
 import { CopyButton } from '../../components/copy-button.tsx'
+import { href } from '../../core/router.ts'
 import { useSettings } from '../../core/settings.ts'
 
 /** How a website reads the page. */
@@ -10,7 +11,8 @@ export function UseTab ({ publicId }: { readonly publicId: string }) {
     <section class='use' aria-label='Use'>
       <p>
         Anyone who has the address can read the page, without an account. Each version is there as soon as it
-        is saved.
+        is saved. “Open my site” above appears when <a href={href('account', 'site')}>your account</a>{' '}
+        has the address of your website.
       </p>
       <Snippet title='Public URL' what='URL' text={url} link={url} />
       <Snippet title='On the command line' what='curl command' text={`curl ${url}`} />
