@@ -1,5 +1,5 @@
 import { AxeBuilder } from '@axe-core/playwright'
-import type { Browser, BrowserContext, BrowserContextOptions, Locator, Page } from 'playwright-core'
+import type { Browser, BrowserContext, BrowserContextOptions, Locator, Page, Request } from 'playwright-core'
 import type { Test } from 'tap'
 import { PASSWORD, type CreatedPage } from './app.ts'
 import { Owner } from './client.ts'
@@ -197,4 +197,12 @@ export async function save (tab: Page): Promise<void> {
   await tab.keyboard.press('Control+s')
   await answer
   await tab.getByRole('status').getByText('Saved').waitFor()
+}
+
+/** Saves with the button, and waits until it has happened. Returns the request. */
+export async function saveFields (tab: Page): Promise<Request> {
+  const sent = tab.waitForRequest((request) => ['PUT', 'PATCH'].includes(request.method()))
+  await tab.getByRole('button', { name: 'Save', exact: true }).click()
+  await tab.getByText('No unsaved changes').waitFor()
+  return await sent
 }

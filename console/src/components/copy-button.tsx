@@ -5,15 +5,21 @@ interface CopyButtonProps {
   readonly text: string
   /** What is copied, such as `URL`. */
   readonly what: string
+  /** Whether the button names what it copies, because nothing beside it does. */
+  readonly isNamed?: boolean
 }
 
 /** Copies a text to the clipboard. */
-export function CopyButton ({ text, what }: CopyButtonProps) {
+export function CopyButton ({ text, what, isNamed = false }: CopyButtonProps) {
   const copy = async () => {
     const isCopied = await copyText(text)
     announce(isCopied ? `Copied: ${what}` : `The browser did not allow copying. Select the ${what} instead.`)
   }
-  return <Button kind='quiet' label={`Copy ${what}`} onClick={() => copy()}>Copy</Button>
+  return (
+    <Button kind='quiet' label={`Copy ${what}`} onClick={() => copy()}>
+      {isNamed ? `Copy ${what}` : 'Copy'}
+    </Button>
+  )
 }
 
 async function copyText (text: string): Promise<boolean> {

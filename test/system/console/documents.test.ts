@@ -1,7 +1,11 @@
+import fc from 'fast-check'
 import t from 'tap'
+import { whyNoFields } from '../../../console/src/fields/fields-reason.ts'
 import { startServiceOnPostgres } from '../../helpers/app.ts'
 import { startBrowser } from '../../helpers/browser.ts'
-import { checkScreen, editorOf, save, showPage, startOwner, typeAtStart } from '../../helpers/console.ts'
+import { checkScreen, editorOf, openConsole, save, saveFields, showPage, startOwner,
+  typeAtStart } from '../../helpers/console.ts'
+import { containerText, space } from '../../helpers/json-text.ts'
 import { provide } from '../../shared/programs.ts'
 
 const MIB = 1_048_576
@@ -79,6 +83,39 @@ for (const [what, text] of DOCUMENTS) {
   })
 }
 
+/** Shows a page in a new tab, as fields, and gives the field Price another value. Returns the saved text. */
+async function changePrice (text: string, price: string): Promise<string> {
+  const { id } = await createExactPage(text)
+  const fields = await openConsole(profile, url, `pages/${id}`)
+  await fields.getByRole('searchbox', { name: 'Find a field' }).fill('price')
+  await fields.keyboard.press('Enter')
+  await fields.getByLabel('Price', { exact: true }).and(fields.locator(':focus')).fill(price)
+  t.equal((await saveFields(fields)).method(), 'PATCH')
+  await fields.close()
+  return (await readDocument(id)).text
+}
+
+/** A field beside a document, in a list that is folded. */
+const besidePrice = (document: string, price: string): string =>
+  `\r\n {"before" :${document},"list":[\t{ "price": ${price},"copy":${document}}]\n}\t`
+
+const MEMBERS = DOCUMENTS.filter(([, text]) => whyNoFields(besidePrice(text, '1')) === undefined)
+
+for (const [what, text] of MEMBERS) {
+  t.test(`one field beside a document with ${what} is changed, and no other byte`, async (t) => {
+    const saved = await changePrice(besidePrice(text, '1.50'), '20.0')
+    t.equal(saved, besidePrice(text, '20.0'))
+  })
+}
+
+t.test('one field beside any document is changed, and no other byte', async () => {
+  const property = fc.asyncProperty(space, containerText, space, async (before, json, after) => {
+    const text = before + json + after
+    return await changePrice(besidePrice(text, '1.50'), '20.0') === besidePrice(text, '20.0')
+  })
+  await fc.assert(property, { numRuns: 10 })
+})
+
 t.test('typing beside any character and deleting that leaves the document as it was', async (t) => {
   const text =
     '[\r\n"\u202ea\u2066\u05d0", "\u{1f600}e\u0301\u200b", "\ufeff\u2028\u00a0\u0085", 1e400\r]\r\n'
@@ -132,7 +169,7 @@ t.test("an attacker's document never runs and is never shown as HTML", async (t)
   await tab.getByRole('dialog').getByText('<script>window.attacked').waitFor()
   await tab.getByRole('button', { name: 'Cancel' }).click()
   t.equal(await tab.evaluate('window.attacked'), undefined)
-  t.equal(await tab.locator('main :is(img[src], script, svg, style)').count(), 0)
+  t.equal(await tab.locator('main :is(img[src], script, svg:not(.fields__arrow), style)').count(), 0)
 })
 
 t.test('characters that hide or reorder others are shown by their numbers', async (t) => {

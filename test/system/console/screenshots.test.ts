@@ -54,9 +54,10 @@ await client.assets.upload(new Blob(['%PDF-1.7\n'], { type: 'application/pdf' })
 for (const [index, title] of LABELS.entries()) {
   const { id } = await client.landingPages.create({
     title,
+    headline: 'Everything for the beach, up to 40 % off',
+    picture: picture.url,
     valid_until: '2026-08-31',
-    items: [{ name: 'Tent', price: 129.5 }, { name: 'Lamp', price: 19.9 }],
-    picture: picture.url
+    items: [{ name: 'Tent', price: 129.5 }, { name: 'Lamp', price: 19.9 }]
   })
   const document = await client.landingPages.getDocument(id)
   await client.landingPages.putDocument(id, JSON.parse(document.text.replace('19.9', '17.5')) as object)

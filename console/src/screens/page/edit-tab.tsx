@@ -1,4 +1,4 @@
-import { useEffect, useRef } from 'preact/hooks'
+import { useEffect, useRef, useState } from 'preact/hooks'
 import { Button } from '../../components/button.tsx'
 import { CopyButton } from '../../components/copy-button.tsx'
 import { ErrorNotice } from '../../components/error-notice.tsx'
@@ -26,6 +26,7 @@ interface EditTabProps {
 /** Changes the document: its fields, or its text. */
 export function EditTab ({ id, editing, text, isShown, onFiles }: EditTabProps) {
   const { views, isSaving, error, save } = editing
+  const [tools, setTools] = useState<Element | null>(null)
   useSaveKey(isShown, save)
   const isText = views.shown === 'text'
   // Both stay, because they remember what can be undone.
@@ -34,6 +35,7 @@ export function EditTab ({ id, editing, text, isShown, onFiles }: EditTabProps) 
     <section class='edit' hidden={!isShown} aria-label='Edit'>
       <div class='edit__bar'>
         <Button kind='primary' isBusy={isSaving} onClick={save}>Save</Button>
+        <div class='edit__tools' ref={setTools} hidden={isText} />
         <SavedState isChanged={editing.isChanged} />
         <ViewSwitch id={id} editing={editing} />
       </div>
@@ -45,7 +47,7 @@ export function EditTab ({ id, editing, text, isShown, onFiles }: EditTabProps) 
       )}
       {opened.has('fields') && (
         <div class='edit__view' hidden={isText}>
-          <FieldsView editing={editing} isShown={isShown && !isText} />
+          <FieldsView editing={editing} isShown={isShown && !isText} tools={tools} />
         </div>
       )}
       {!editing.unsaved.hasPlace && (

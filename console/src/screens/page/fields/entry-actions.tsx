@@ -3,7 +3,7 @@ import { announce } from '../../../core/announcements.tsx'
 import { moveEntry, removeValue } from '../../../fields/edits.ts'
 import type { Field } from '../../../fields/field.ts'
 import { nearestPath } from '../../../fields/fields-model.ts'
-import { focusId, pathOf, reveal, useForm, type FormState } from './form-state.ts'
+import { focusId, focusSoon, pathOf, reveal, useForm, type FormState } from './form-state.ts'
 
 interface EntryActionsProps {
   readonly field: Field
@@ -22,7 +22,7 @@ export function EntryActions ({ field, index, count, own }: EntryActionsProps) {
     announce(`${own} is now ${to + 1} of ${count}.`)
     const button = `${focusId(field.id)}-${to < index ? 'up' : 'down'}`
     // Its element has moved, too, which takes the focus away.
-    requestAnimationFrame(() => requestAnimationFrame(() => document.getElementById(button)?.focus()))
+    focusSoon(() => document.getElementById(button))
   }
   return (
     <div class='form-entries__actions'>

@@ -1,3 +1,4 @@
+import { createPortal } from 'preact'
 import { useEffect, useMemo } from 'preact/hooks'
 import { Button } from '../../../components/button.tsx'
 import { announce } from '../../../core/announcements.tsx'
@@ -47,10 +48,12 @@ const nameOf = (path: Path): string => path.findLast((step) => typeof step === '
 interface FieldsFormProps {
   readonly form: FormState
   readonly isShown: boolean
+  /** The place of the buttons for the whole form. */
+  readonly tools: Element | null
 }
 
 /** A document as a form. */
-export function FieldsForm ({ form, isShown }: FieldsFormProps) {
+export function FieldsForm ({ form, isShown, tools }: FieldsFormProps) {
   const { model } = form
   useModel(model)
   useUndoKeys(form, isShown)
@@ -63,11 +66,18 @@ export function FieldsForm ({ form, isShown }: FieldsFormProps) {
   return (
     <FormContext.Provider value={form}>
       <div class='fields'>
-        <div class='fields__bar'>
-          <FieldSearch />
-          <Button isDisabled={!model.canUndo} onClick={() => undo(form)}>Undo</Button>
-          <Button isDisabled={!model.canRedo} onClick={() => redo(form)}>Redo</Button>
-        </div>
+        {tools !== null && createPortal(
+          <>
+            <Button label='Undo' isDisabled={!model.canUndo} onClick={() => undo(form)}>
+              <Arrow path='M4 4v4.5h4.5M4.3 8.5A6.5 6.5 0 1 1 5 14' />
+            </Button>
+            <Button label='Redo' isDisabled={!model.canRedo} onClick={() => redo(form)}>
+              <Arrow path='M16 4v4.5h-4.5M15.7 8.5A6.5 6.5 0 1 0 15 14' />
+            </Button>
+          </>,
+          tools
+        )}
+        <FieldSearch />
         {isArranging && (
           <p class='notice'>
             The website finds each field by its name. Add, rename or remove fields only if the website knows
@@ -84,6 +94,12 @@ export function FieldsForm ({ form, isShown }: FieldsFormProps) {
     </FormContext.Provider>
   )
 }
+
+const Arrow = ({ path }: { readonly path: string }) => (
+  <svg class='fields__arrow' viewBox='0 0 20 20' aria-hidden='true'>
+    <path d={path} />
+  </svg>
+)
 
 function undo (form: FormState): void {
   if (form.model.canUndo) show(form, 'Undone', form.model.undo())
@@ -104,10 +120,10 @@ function show (form: FormState, what: string, path: Path | undefined): void {
 function useUndoKeys (form: FormState, isShown: boolean): void {
   useEffect(() => {
     if (!isShown) return
-    /** What the field had when it got the focus. */
+    /** What the field had when it got the focus, or after the last step. */
     let before: string | undefined
-    const onFocus = ({ target }: FocusEvent) => {
-      before = isText(target) ? target.value : undefined
+    const note = () => {
+      before = isText(document.activeElement) ? document.activeElement.value : undefined
     }
     const onKeyDown = (event: KeyboardEvent) => {
       if (!(event.ctrlKey || event.metaKey) || event.altKey || event.defaultPrevented) return
@@ -118,11 +134,12 @@ function useUndoKeys (form: FormState, isShown: boolean): void {
       event.preventDefault()
       if (isRedo) redo(form)
       else undo(form)
+      requestAnimationFrame(note) // the field is rendered by then
     }
-    addEventListener('focusin', onFocus)
+    addEventListener('focusin', note)
     addEventListener('keydown', onKeyDown)
     return () => {
-      removeEventListener('focusin', onFocus)
+      removeEventListener('focusin', note)
       removeEventListener('keydown', onKeyDown)
     }
   }, [form, isShown])

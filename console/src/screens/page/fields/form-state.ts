@@ -72,32 +72,48 @@ export function pathOf ({ model }: FormState, id: number): Path {
 export const focusId = (id: number): string => `field-${id}`
 
 const CONTROLS = 'input, textarea, select, button'
-const MAX_FRAMES = 20
+/** About two seconds. */
+const MAX_FRAMES = 120
+
+/** By then a dialog that closes has given the focus back to its button. */
+const KEPT_FRAMES = 5
+
+/** Moves the focus as soon as its target is rendered, and no dialog keeps it. */
+export function focusSoon (find: () => HTMLElement | null | undefined): void {
+  let frames = 0
+  let kept = 0
+  const focus = () => {
+    const element = find()
+    const isKept = element && document.activeElement === element
+    // The person is already writing elsewhere.
+    if (!isKept && kept > 0 && document.activeElement?.matches('input, textarea') === true) return
+    kept = isKept ? kept + 1 : 0
+    if (kept === KEPT_FRAMES) return
+    if (!isKept) {
+      element?.focus({ preventScroll: true })
+      element?.scrollIntoView({ block: 'nearest' })
+    }
+    if (++frames < MAX_FRAMES) requestAnimationFrame(focus)
+  }
+  // Not before elements that move have moved.
+  requestAnimationFrame(() => requestAnimationFrame(focus))
+}
 
 /**
- * Unfolds what is around a field, and moves the focus there when it is rendered.
+ * Unfolds what is around a field, and moves the focus there.
  *
  * @param isInside whether an entry is unfolded, too, and its first control gets the focus
  */
 export function reveal (form: FormState, path: Path, isInside = false): void {
   const field = fieldAt(form.model.root, path)
   const found = field && findById(form.model.root, field.id)
-  if (found === undefined) return
+  if (field === undefined || found === undefined) return
   setOpen(form, found.trail.slice(0, isInside ? undefined : -1).map(({ id }) => id), true)
-  const { id } = found.trail.at(-1) as { id: number }
-  let frames = 0
-  const focus = () => {
-    const own = document.getElementById(focusId(id))
-    const element = isInside
-      ? document.getElementById(`${focusId(id)}-body`)?.querySelector<HTMLElement>(CONTROLS) ??
-        own : own
-    if (element === null) {
-      if (++frames < MAX_FRAMES) requestAnimationFrame(focus)
-      return
-    }
-    element.focus({ preventScroll: true })
-    element.scrollIntoView({ block: 'nearest' })
-  }
-  // By then a dialog that closes has given the focus back.
-  requestAnimationFrame(() => requestAnimationFrame(focus))
+  const id = focusId(field.id)
+  const isContainer = field.type === 'group' || field.type === 'list'
+  focusSoon(() =>
+    isInside && isContainer
+      ? document.getElementById(`${id}-body`)?.querySelector<HTMLElement>(CONTROLS)
+      : document.getElementById(id)
+  )
 }

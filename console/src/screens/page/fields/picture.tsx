@@ -44,7 +44,7 @@ export function Picture ({ field, label, asset }: PictureProps) {
             )}
             <div class='form-picture__actions'>
               {choose(`Replace ${label}`, 'Replace', !isText)}
-              {sizes !== '' && <CopyButton text={sizes} what='srcset' />}
+              {sizes !== '' && <CopyButton text={sizes} what='srcset' isNamed />}
               <Button
                 kind='quiet'
                 label={`${isText ? 'Hide' : 'Show'} the address of ${label}`}

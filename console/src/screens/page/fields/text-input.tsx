@@ -2,7 +2,7 @@ import { useState } from 'preact/hooks'
 import { encodeText } from '../../../fields/edits.ts'
 import type { TextField } from '../../../fields/field.ts'
 import { change } from './controls.tsx'
-import { focusId, useForm } from './form-state.ts'
+import { focusId, focusSoon, useForm } from './form-state.ts'
 
 /** Longer texts, in UTF-16 units, get several lines. */
 const ONE_LINE = 80
@@ -47,7 +47,7 @@ export function TextInput ({ field: { id, text } }: { readonly field: TextField 
         setIsLong(true)
         input(value.slice(0, selectionStart ?? 0) + pasted.replaceAll('\r\n', '\n') +
           value.slice(selectionEnd ?? 0))
-        requestAnimationFrame(() => document.getElementById(focusId(id))?.focus())
+        focusSoon(() => document.getElementById(focusId(id)))
       }}
     />
   )

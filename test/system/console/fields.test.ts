@@ -1,0 +1,376 @@
+import type { Locator } from 'playwright-core'
+import t from 'tap'
+import { startServiceOnPostgres } from '../../helpers/app.ts'
+import { startBrowser } from '../../helpers/browser.ts'
+import { checkScreen, dropFiles, editorOf, openConsole, pasteFiles, saveFields, showText, startOwner,
+  typeAtStart } from '../../helpers/console.ts'
+import { asJpeg, card } from '../../shared/pictures.ts'
+import { provide } from '../../shared/programs.ts'
+
+const { url } = await startServiceOnPostgres(t)
+const browser = await startBrowser(t, provide('chromium'))
+const { owner, profile, tab: firstTab } = await startOwner(t, browser, url, {
+  permissions: ['clipboard-read', 'clipboard-write']
+})
+
+let tab = firstTab
+await tab.getByRole('heading', { name: 'Pages', level: 1 }).waitFor()
+
+/** Shows the fields of a new page in a new tab, which takes the place of the one before. */
+async function showNew (document: string) {
+  const page = await owner.createPage(url, document)
+  await tab.close()
+  tab = await openConsole(profile, url, `pages/${page.id}`)
+  await tab.getByRole('searchbox', { name: 'Find a field' }).waitFor()
+  return page
+}
+
+const documentUrl = (id: string): string => `${url}/manage/landing_pages/${id}/document`
+
+const readText = async (id: string): Promise<string> => (await owner.call('GET', documentUrl(id))).text
+
+const button = (name: string): Locator => tab.getByRole('button', { name, exact: true })
+
+const input = (label: string): Locator => tab.getByLabel(label, { exact: true })
+
+const waitForFocus = async (locator: Locator) => await locator.and(tab.locator(':focus')).waitFor()
+
+const announced = async (text: string) => await tab.getByRole('status').getByText(text).waitFor()
+
+const upload = async (name: string, width = 800): Promise<string> => {
+  const { text } = await owner.upload(url, await asJpeg(card({ width, height: 600 })), name)
+  return (JSON.parse(text) as { url: string }).url
+}
+
+t.test('a person changes a price, a headline and a picture, and nothing else', async (t) => {
+  const [beach, lake] = [await upload('beach.jpg'), await upload('lake.jpg')]
+  const document =
+    '{ "headlineText":"Old \\u0041", "price" : 1.50,\n\t"picture": "PICTURE", "x": 1e400, "y": "\\/" }'
+  const { id } = await showNew(document.replace('PICTURE', beach))
+  await tab.getByText('Readers see this version.').waitFor()
+  await input('Headline text').fill('New “headline”')
+  await input('Price').fill('10.50')
+  await tab.getByText('Readers don’t see them until you save.').waitFor()
+  await tab.getByText('beach.jpg').waitFor()
+  await button('Replace Picture').click()
+  await tab.getByRole('dialog').getByRole('button', { name: 'lake.jpg' }).click()
+  await tab.getByText('lake.jpg', { exact: true }).waitFor()
+  await waitForFocus(button('Replace Picture'))
+  const request = await saveFields(tab)
+  t.equal(request.method(), 'PATCH')
+  t.match(request.headers()['if-match'], /^"/)
+  t.equal(request.headers()['content-type'], 'application/json-patch+json')
+  await tab.getByText('Readers see this version.').waitFor()
+  const expected = document.replace('Old \\u0041', 'New “headline”').replace('1.50', '10.50')
+  t.equal(await readText(id), expected.replace('PICTURE', lake))
+})
+
+t.test('a number that can not be stored is kept, and saving goes there', async (t) => {
+  const { id } = await showNew('{"title": "A", "list": [{"name": "Tent", "price": 1.50}]}')
+  await button('Tent').click()
+  await input('Price').fill('10,50')
+  await tab.getByText('Write 10.50.').waitFor()
+  await checkScreen(t, tab, 'a number that is wrong')
+  await button('Tent').click()
+  await button('Save').click()
+  await announced('Not saved. Price: Write 10.50.')
+  await waitForFocus(input('Price'))
+  t.equal(await input('Price').inputValue(), '10,50')
+  t.equal(await readText(id), '{"title": "A", "list": [{"name": "Tent", "price": 1.50}]}')
+  await button('Text').click()
+  await announced('Price: Write 10.50.')
+  await input('Price').fill('10.50')
+  await saveFields(tab)
+  t.equal(await readText(id), '{"title": "A", "list": [{"name": "Tent", "price": 10.50}]}')
+})
+
+t.test('an entry is added like the last one, moved and removed, and undo brings it back', async (t) => {
+  const lamp = '{"name": "Lamp", "price": 2, "new": false}'
+  const before = `{"items": [\n  {"name": "Tent", "price": 1.50, "new": true},\n  ${lamp}\n]}`
+  const { id } = await showNew(before)
+  await button('Add to Items').click()
+  await announced('There are 3 now.')
+  await waitForFocus(input('Name'))
+  await tab.keyboard.type('Chair')
+  await tab.keyboard.press('Tab')
+  await tab.keyboard.type('3.00')
+  await saveFields(tab)
+  const added = before.replace('\n]', ',\n  {"name": "Chair", "price": 3.00, "new": false}\n]')
+  t.equal(await readText(id), added)
+  await checkScreen(t, tab, 'an unfolded entry')
+
+  await button('Move Chair up').focus()
+  await tab.keyboard.press('Enter')
+  await announced('Chair is now 2 of 3.')
+  await waitForFocus(button('Move Chair up'))
+  await tab.keyboard.press('Enter')
+  await announced('Chair is now 1 of 3.')
+  t.equal(await input('Name').inputValue(), 'Chair')
+  await button('Remove Tent').click()
+  await announced('Removed: Tent. Undo brings it back.')
+  await waitForFocus(button('Lamp'))
+  await saveFields(tab)
+  t.equal(await readText(id), `{"items": [\n  {"name": "Chair", "price": 3.00, "new": false},\n  ${lamp}\n]}`)
+  for (let step = 0; step < 5; step++) await button('Undo').click()
+  await waitForFocus(input('Name'))
+  await saveFields(tab)
+  t.equal(await readText(id), before.replace('\n]', ',\n  {"name": "", "price": 0, "new": false}\n]'))
+  await button('Redo').click()
+  await waitForFocus(input('Name'))
+  t.equal(await input('Name').inputValue(), 'Chair')
+  await button('Undo').click()
+})
+
+t.test('fields are added, renamed and removed', async (t) => {
+  const { id } = await showNew('{"title": "A", "list": []}')
+  await button('Add, rename or remove fields').click()
+  await checkScreen(t, tab, 'fields that can be renamed')
+  await button('Rename Title').click()
+  const dialog = tab.getByRole('dialog')
+  await dialog.getByLabel('Name').fill('list')
+  await dialog.getByRole('alert').getByText('There is a field of this name already.').waitFor()
+  await dialog.getByLabel('Name').fill('pageTitle')
+  await checkScreen(t, tab, 'the question about a new name')
+  await tab.keyboard.press('Enter')
+  await waitForFocus(input('Page title'))
+  await button('Add a field to the page').click()
+  await dialog.getByLabel('Name').fill('inStock')
+  await dialog.getByLabel('Kind').selectOption('Yes or no')
+  await checkScreen(t, tab, 'the question about a new field')
+  await dialog.getByRole('button', { name: 'Add the field' }).click()
+  await waitForFocus(tab.getByRole('switch', { name: 'In stock' }))
+  await tab.keyboard.press('Space')
+  await saveFields(tab)
+  t.equal(await readText(id), '{"pageTitle": "A", "list": [], "inStock": true}')
+  await input('What List is a list of').selectOption('Number')
+  await button('Add to List').click()
+  await waitForFocus(input('List 1'))
+  await button('Remove Page title').click()
+  await announced('Removed: Page title')
+  await saveFields(tab)
+  t.equal(await readText(id), '{"list": [0], "inStock": true}')
+})
+
+t.test('a field is found by its words', async (t) => {
+  await showNew('{"title": "Shop", "items": [{"name": "Tent", "ticketPrice": 1.50}, {"name": "Lamp"}]}')
+  await tab.getByRole('searchbox', { name: 'Find a field' }).fill('tent price')
+  await button('Items › Tent › Ticket price 1.50').waitFor()
+  await checkScreen(t, tab, 'fields that are found')
+  await tab.keyboard.press('Enter')
+  await waitForFocus(input('Ticket price'))
+  await tab.getByRole('searchbox').fill('nowhere')
+  await tab.getByText('No field has these words.').waitFor()
+  await tab.keyboard.press('Escape')
+  await waitForFocus(tab.getByRole('searchbox'))
+})
+
+t.test('Ctrl-Z undoes what was typed, then the edits before, and goes to their fields', async (t) => {
+  const { id } = await showNew('{"title": "A", "price": 1.50, "on": true}')
+  await input('Price').fill('2.50')
+  await tab.getByRole('switch', { name: 'On' }).press('Space')
+  await input('Title').focus()
+  await tab.keyboard.press('End')
+  await tab.keyboard.type('bc')
+  await tab.keyboard.press('Control+z')
+  await tab.waitForFunction("document.activeElement.value === 'A'")
+  await tab.keyboard.press('Control+z')
+  await waitForFocus(tab.getByRole('switch', { name: 'On' }))
+  await tab.keyboard.press('Control+z')
+  await waitForFocus(input('Price'))
+  t.equal(await input('Price').inputValue(), '1.50')
+  await tab.getByText('No unsaved changes').waitFor()
+  await tab.keyboard.press('Control+Shift+z')
+  await tab.keyboard.press('Control+s')
+  await announced('Saved')
+  t.equal(await readText(id), '{"title": "A", "price": 2.50, "on": true}')
+})
+
+t.test('Text shows what is not saved yet, and both can undo what the other has changed', async (t) => {
+  const { id } = await showNew('{"title": "A", "price": 1.50}')
+  await input('Price').fill('2.50')
+  await showText(tab)
+  await editorOf(tab).getByText('2.50').waitFor()
+  await editorOf(tab).focus()
+  await tab.keyboard.press('Control+z')
+  await tab.getByText('No unsaved changes').waitFor()
+  await tab.keyboard.press('Control+y')
+  await typeAtStart(tab, ' ')
+  await button('Fields').click()
+  t.equal(await input('Price').inputValue(), '2.50')
+  await input('Title').fill('B')
+  const request = await saveFields(tab)
+  t.equal(request.method(), 'PUT')
+  t.equal(await readText(id), ' {"title": "B", "price": 2.50}')
+  await button('Undo').click()
+  await button('Undo').click()
+  await saveFields(tab)
+  t.equal(await readText(id), '{"title": "A", "price": 2.50}')
+})
+
+t.test('a text that is no JSON stays text until it is mended', async () => {
+  await showNew('{"title": "A"}')
+  await showText(tab)
+  await typeAtStart(tab, '[')
+  await button('Fields').click()
+  await announced('The text has a mistake in line 1.')
+  await tab.keyboard.press('Tab')
+  await typeAtStart(tab, '')
+  await tab.keyboard.press('Delete')
+  await button('Fields').click()
+  await input('Title').waitFor()
+})
+
+t.test('a page that was last shown as text opens as text, others as fields', async (t) => {
+  const page = await showNew('{"title": "A"}')
+  await showText(tab)
+  await tab.reload()
+  await editorOf(tab).waitFor()
+  const other = await showNew('{"title": "B"}')
+  await tab.reload()
+  await input('Title').waitFor()
+  await tab.evaluate(`location.hash = '#/pages/${page.id}'`)
+  await editorOf(tab).waitFor()
+  t.not(page.id, other.id)
+})
+
+t.test('a page with too many values for fields opens as text, and says why', async () => {
+  const values = Array.from({ length: 2001 }, (_, index) => `  ${index}`).join(',\n')
+  const { id } = await owner.createPage(url, `[\n${values}\n]`)
+  await tab.evaluate(`location.hash = '#/pages/${id}'`)
+  await tab.getByText('This page has too many values to be shown as fields.').waitFor()
+  await editorOf(tab).waitFor()
+})
+
+const CHANGED = 'This page has changed since you opened it'
+
+t.test('after a conflict, a person saves their own fields, or takes the other version and undoes that', async (t) => {
+  const { id } = await showNew('{"title": "Original", "price": 1.50}')
+  const conflict = async (theirs: string) => {
+    t.equal((await owner.call('PUT', documentUrl(id), { text: theirs })).status, 204)
+    await tab.keyboard.press('Control+s')
+    await tab.getByRole('dialog', { name: CHANGED }).getByRole('textbox', { name: 'Your version' }).waitFor()
+  }
+  await input('Price').fill('2.50')
+  await conflict('{"title": "Theirs", "price": 3}')
+  await button('Save my version').click()
+  await announced('Saved')
+  t.equal(await readText(id), '{"title": "Original", "price": 2.50}')
+
+  await input('Price').fill('4')
+  await conflict('{"title": "Theirs again", "price": 3}')
+  await button('Take the other version').click()
+  await announced('Undo brings yours back')
+  t.equal(await input('Title').inputValue(), 'Theirs again')
+  await tab.getByText('No unsaved changes').waitFor()
+  await button('Undo').click()
+  t.equal(await input('Price').inputValue(), '4')
+  await saveFields(tab)
+  t.equal(await readText(id), '{"title": "Original", "price": 4}')
+})
+
+t.test('a picture is dropped, pasted and chosen, and its srcset is copied', async (t) => {
+  const { id } = await showNew('{"title": "A", "hero_image": "", "list": [{"photo": ""}]}')
+  const jpeg = {
+    name: 'dropped.jpg',
+    mimeType: 'image/jpeg',
+    buffer: await asJpeg(card({ width: 700, height: 400 }))
+  }
+  await dropFiles(tab, [jpeg], button('Choose a picture for Hero image'))
+  await tab.getByText('dropped.jpg', { exact: true }).waitFor()
+  await tab.getByText('700 × 400').waitFor()
+  await checkScreen(t, tab, 'a picture')
+  await button('Copy srcset').click()
+  await announced('Copied: srcset')
+  t.match(await tab.evaluate('navigator.clipboard.readText()'), /^\S+\/w320\.jpg 320w, \S+\/w640\.jpg 640w$/)
+  const pasted = {
+    name: 'pasted.jpg',
+    mimeType: 'image/jpeg',
+    buffer: await asJpeg(card({ width: 500, height: 400 }))
+  }
+  await button('Replace Hero image').focus()
+  await pasteFiles(tab, [pasted])
+  await tab.getByText('500 × 400').waitFor()
+  await saveFields(tab)
+  const { hero_image: picture } = JSON.parse(await readText(id)) as { hero_image: string }
+  t.equal((await fetch(picture)).headers.get('content-type'), 'image/jpeg')
+
+  await button('Entry 1').click()
+  await button('Choose a picture for Photo').click()
+  await tab.getByRole('dialog').getByRole('button', { name: '500 × 400' }).click()
+  await button('Replace Photo').waitFor()
+  await button('Show the address of Photo').click()
+  t.equal(await input('Photo').inputValue(), picture)
+})
+
+t.test('a text gets the line breaks that are pasted, and keeps how its lines end', async (t) => {
+  const { id } = await showNew('{"short": "", "long": "a\\r\\nb", "cr": "a\\rb"}')
+  await tab.evaluate("navigator.clipboard.writeText('one\\ntwo')")
+  await input('Short').focus()
+  await tab.keyboard.press('Control+v')
+  await waitForFocus(input('Short'))
+  await input('Long').fill('a\nc')
+  await saveFields(tab)
+  t.equal(await readText(id), '{"short": "one\\ntwo", "long": "a\\r\\nc", "cr": "a\\rb"}')
+})
+
+t.test('what can not be a field is shown as it is written, and can be changed', async (t) => {
+  const { id } = await showNew('{"title": null, "odd": {"a": 1, "a": 2}, "last": 1.0}')
+  await input('Odd').fill('{"a": 1, "a": }')
+  await tab.getByText('A value is missing before }.').waitFor()
+  await checkScreen(t, tab, 'a part that is shown as it is written')
+  await input('Odd').fill('{"a": 1, "a": 3}')
+  await button('Write a text for Title').click()
+  await waitForFocus(input('Title'))
+  await tab.keyboard.type('B')
+  await saveFields(tab)
+  t.equal(await readText(id), '{"title": "B", "odd": {"a": 1, "a": 3}, "last": 1.0}')
+})
+
+t.test('a person is asked before a number that can not be stored is lost', async () => {
+  await showNew('{"price": 1}')
+  await input('Price').fill('1,')
+  await tab.getByRole('link', { name: 'Pages' }).click()
+  await button('Leave without saving').click()
+  await tab.getByRole('heading', { name: 'Pages', level: 1 }).waitFor()
+})
+
+t.test('on a phone, with the keyboard alone, a price is changed and saved', async (t) => {
+  const { id } = await owner.createPage(url, '{"title": "A", "items": [{"name": "Tent", "price": 1.50}]}')
+  const phone = await openConsole(profile, url, `pages/${id}`)
+  await phone.setViewportSize({ width: 360, height: 640 })
+  const focused = async () =>
+    await phone.evaluate<string>(`(({ labels, ariaLabel, innerText }) =>
+      labels?.[0]?.innerText ?? ariaLabel ?? innerText)(document.activeElement)`)
+  await phone.getByRole('searchbox').waitFor()
+  const tabTo = async (name: string) => {
+    for (let step = 0; step < 40 && await focused() !== name; step++) await phone.keyboard.press('Tab')
+    t.equal(await focused(), name)
+  }
+  await tabTo('Tent')
+  await phone.keyboard.press('Enter')
+  await tabTo('Price')
+  await phone.keyboard.press('Control+a')
+  await phone.keyboard.type('2.00')
+  const visible = await phone.evaluate<boolean>(`(() => {
+    const { top, bottom } = document.activeElement.getBoundingClientRect()
+    const bar = document.querySelector('.edit__bar').getBoundingClientRect()
+    return top >= bar.bottom && bottom <= innerHeight
+  })()`)
+  t.ok(visible, 'the bar does not hide the field')
+  await phone.keyboard.press('Control+s')
+  await phone.getByRole('status').getByText('Saved').waitFor()
+  t.equal(await readText(id), '{"title": "A", "items": [{"name": "Tent", "price": 2.00}]}')
+  await phone.close()
+})
+
+t.test('fields that could not be loaded are loaded again', async () => {
+  await tab.close()
+  tab = await openConsole(profile, url)
+  const { id } = await owner.createPage(url, '{"title": "A"}')
+  await tab.route('**/assets/fields-form-*.js', async (route) => await route.abort())
+  await tab.evaluate(`location.hash = '#/pages/${id}'`)
+  await tab.getByRole('alert').waitFor()
+  await tab.unroute('**/assets/fields-form-*.js')
+  await button('Try again').click()
+  await input('Title').waitFor()
+})
