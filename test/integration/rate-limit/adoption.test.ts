@@ -188,6 +188,7 @@ t.test('the members that the stopped process counted count after it, too, althou
   const all = (await startSharing(t, [url, url, url])).map(run)
   const [one, two, dead] = all as [Running, Running, Running]
   dead.replica.members.close()
+  dead.replica.redis.close()
   const { commands } = two.replica.redis
   await commands.del('landfall:members:2')
   await Promise.all([one, two].map(async ({ replica }) => await replica.members.beat()))
