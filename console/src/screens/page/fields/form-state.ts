@@ -92,6 +92,7 @@ export function focusSoon (find: () => HTMLElement | null | undefined): void {
     if (!isKept) {
       element?.focus({ preventScroll: true })
       element?.scrollIntoView({ block: 'nearest' })
+      if (element && document.activeElement === element) kept = 1
     }
     if (++frames < MAX_FRAMES) requestAnimationFrame(focus)
   }
