@@ -15,6 +15,7 @@ import { rememberView } from './view-choice.ts'
 
 interface EditTabProps {
   readonly id: string
+  readonly published: boolean
   readonly editing: Editing
   /** What is in the editor at first. */
   readonly text: string
@@ -24,7 +25,7 @@ interface EditTabProps {
 }
 
 /** Changes the document: its fields, or its text. */
-export function EditTab ({ id, editing, text, isShown, onFiles }: EditTabProps) {
+export function EditTab ({ id, published, editing, text, isShown, onFiles }: EditTabProps) {
   const { views, isSaving, error, save } = editing
   const [tools, setTools] = useState<Element | null>(null)
   useSaveKey(isShown, save)
@@ -36,7 +37,7 @@ export function EditTab ({ id, editing, text, isShown, onFiles }: EditTabProps) 
       <div class='edit__bar'>
         <Button kind='primary' isBusy={isSaving} onClick={save}>Save</Button>
         <div class='edit__tools' ref={setTools} hidden={isText} />
-        <SavedState isChanged={editing.isChanged} />
+        <SavedState isChanged={editing.isChanged} published={published} />
         <ViewSwitch id={id} editing={editing} />
       </div>
       {isMissing(error) ? <DeletedNotice editing={editing} /> : <ErrorNotice error={error} onRetry={save} />}
@@ -61,13 +62,15 @@ export function EditTab ({ id, editing, text, isShown, onFiles }: EditTabProps) 
   )
 }
 
-function SavedState ({ isChanged }: { readonly isChanged: boolean }) {
+function SavedState ({ isChanged, published }: { readonly isChanged: boolean, readonly published: boolean }) {
   return (
     <p class={isChanged ? 'saved-state saved-state--changed' : 'saved-state'}>
       <span class='saved-state__what'>{isChanged ? 'Unsaved changes' : 'No unsaved changes'}</span>{' '}
-      <span class='quiet'>
-        {isChanged ? 'Readers don’t see them until you save.' : 'Readers see this version.'}
-      </span>
+      {published && (
+        <span class='quiet'>
+          {isChanged ? 'Readers don’t see them until you save.' : 'Readers see this version.'}
+        </span>
+      )}
     </p>
   )
 }

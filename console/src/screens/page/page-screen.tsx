@@ -59,11 +59,11 @@ export function PageScreen ({ id, tab }: PageScreenProps) {
       {page !== undefined && name === page.publicId && (
         <p class='quiet'>Add a “title” to the document to give this page a name.</p>
       )}
-      {page !== undefined && !isDeleted && <Publication id={id} loaded={page.published} />}
       {page !== undefined && !isDeleted && (
         <LoadedPage
           id={id}
           publicId={page.publicId}
+          wasPublished={page.published}
           document={page.document}
           tab={tab}
           onSaved={setSavedText}
@@ -101,17 +101,21 @@ async function loadPage (id: string, signal: AbortSignal): Promise<{
 interface LoadedPageProps {
   readonly id: string
   readonly publicId: string
+  /** Whether readers got the page when it was loaded. */
+  readonly wasPublished: boolean
   readonly document: SavedDocument
   readonly tab: string
   readonly onSaved: (text: string) => void
 }
 
-function LoadedPage ({ id, publicId, document, tab, onSaved }: LoadedPageProps) {
+function LoadedPage ({ id, publicId, wasPublished, document, tab, onSaved }: LoadedPageProps) {
+  const [published, setPublished] = useState(wasPublished)
   const editing = useEditing(id, document, onSaved)
   const shown = TABS.some(([path]) => path === tab) ? tab : 'edit'
   const { addFiles, isDragging } = useDroppedFiles(editing, shown === 'edit')
   return (
     <>
+      <Publication id={id} published={published} onChange={setPublished} />
       <nav class='tabs' aria-label='This page'>
         {TABS.map(([path, name]) => (
           <a
@@ -127,7 +131,14 @@ function LoadedPage ({ id, publicId, document, tab, onSaved }: LoadedPageProps) 
         ))}
       </nav>
       {/* Always there, so that unsaved text stays. */}
-      <EditTab id={id} editing={editing} text={document.text} isShown={shown === 'edit'} onFiles={addFiles} />
+      <EditTab
+        id={id}
+        published={published}
+        editing={editing}
+        text={document.text}
+        isShown={shown === 'edit'}
+        onFiles={addFiles}
+      />
       {isDragging && (
         <p class='drop-target drop-target--clear'>
           <span class='drop-target__text'>Drop files to upload them.</span>

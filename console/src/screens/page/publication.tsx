@@ -1,4 +1,3 @@
-import { useState } from 'preact/hooks'
 import { Button } from '../../components/button.tsx'
 import { ErrorNotice } from '../../components/error-notice.tsx'
 import { announce } from '../../core/announcements.tsx'
@@ -7,17 +6,16 @@ import { landfall } from '../../core/service.ts'
 
 interface PublicationProps {
   readonly id: string
-  /** Whether readers got the page when it was loaded. */
-  readonly loaded: boolean
+  readonly published: boolean
+  readonly onChange: (published: boolean) => void
 }
 
 /** Whether readers get the page, and the button that changes it. */
-export function Publication ({ id, loaded }: PublicationProps) {
-  const [published, setPublished] = useState(loaded)
+export function Publication ({ id, published, onChange }: PublicationProps) {
   const change = useAction(async () => {
     if (published) await landfall.landingPages.unpublish(id)
     else await landfall.landingPages.publish(id)
-    setPublished(!published)
+    onChange(!published)
     announce(published ? 'Unpublished. Readers get “Not found”.'
       : 'Published. Readers get the saved version.')
   })
