@@ -87,7 +87,9 @@ export function rearrange (root: Field, rearrangement: Rearrangement, depth = 0)
     : root
 }
 
-const PLACEHOLDER: Field = { type: 'raw', id: 0, json: '' }
+let placeholders = 0
+/** Stands for a field that has not been read yet. */
+const createPlaceholder = (): Field => ({ type: 'raw', id: --placeholders, json: '' })
 
 function rearrangeChildren (field: Field, rearrangement: Rearrangement): Field {
   if (field.type === 'group' && rearrangement.kind === 'rename') {
@@ -99,8 +101,9 @@ function rearrangeChildren (field: Field, rearrangement: Rearrangement): Field {
   const entries = [...field.entries]
   if (rearrangement.kind === 'move') {
     entries.splice(rearrangement.to, 0, ...entries.splice(rearrangement.from, 1))
-  } else if (rearrangement.kind === 'insert') entries.splice(rearrangement.at as number, 0, PLACEHOLDER)
-  else entries.splice(rearrangement.at as number, 1)
+  } else if (rearrangement.kind === 'insert') {
+    entries.splice(rearrangement.at as number, 0, createPlaceholder())
+  } else entries.splice(rearrangement.at as number, 1)
   return { ...field, json: '', entries }
 }
 

@@ -96,7 +96,7 @@ export class FieldsModel {
     const { rearrangement } = edit
     const last = this.canRedo ? undefined : this.#steps.at(-1)
     const isSame = rearrangement === undefined && last?.isOpen === true &&
-      last.edit?.path.join('\0') === edit.path.join('\0')
+      last.edit?.rearrangement === undefined && last.edit?.path.join('\0') === edit.path.join('\0')
     if (isSame) {
       this.#steps.pop()
       this.#position--

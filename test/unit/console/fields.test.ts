@@ -148,6 +148,24 @@ t.test('edits of one value are one step, until the person goes elsewhere', async
   t.equal(model.isChanged, true)
 })
 
+t.test('typing where an entry was added or removed keeps that step, and its part of the patch', async (t) => {
+  const removed = createModel('["x","y"]')
+  removed.edit(removeValue([0]))
+  removed.edit(replaceValue([0], '"z"'))
+  t.equal(removed.getText(), '["z"]')
+  t.equal(
+    removed.getPatch(),
+    '[{"op":"remove","path":"/0"},{"op":"replace","path":"/0","value":"z"}]'
+  )
+  removed.undo()
+  t.equal(removed.getText(), '["y"]')
+  const added = createModel('["x"]')
+  added.edit(addValue([], 1, '""'))
+  added.edit(replaceValue([1], '"z"'))
+  t.equal(added.getText(), '["x","z"]')
+  t.match(added.getPatch(), /"add".*"replace"/)
+})
+
 t.test('what is typed and taken back leaves nothing to undo', async (t) => {
   const model = createModel('{"a": "x"}')
   model.edit(replaceValue(['a'], '"xy"'))

@@ -32,8 +32,13 @@ export function PageActions ({ id, publicId, duplication, onDelete }: PageAction
 /** Creates a page with the saved document of another one, exactly, and goes to it. */
 export async function duplicate (id: string): Promise<void> {
   if (!await mayLeave()) return
-  const { text } = await landfall.landingPages.getDocument(id)
-  const copy = await landfall.landingPages.create(exactJson(text))
-  announce('This is the copy. It has an address of its own, and everybody can read it.')
+  const [{ text }, { published }] = await Promise.all([
+    landfall.landingPages.getDocument(id),
+    landfall.landingPages.publication(id)
+  ])
+  const copy = await landfall.landingPages.create(exactJson(text), { published })
+  announce(`This is the copy. It has an address of its own, ${
+    published ? 'and everybody can read it' : 'and is unpublished, too'
+  }.`)
   leaveFor('pages', copy.id)
 }

@@ -1,3 +1,4 @@
+import { PreconditionFailedError } from '@landfall/client'
 import { Button } from '../../components/button.tsx'
 import { ErrorNotice } from '../../components/error-notice.tsx'
 import { announce } from '../../core/announcements.tsx'
@@ -10,11 +11,20 @@ interface PublicationProps {
   readonly onChange: (published: boolean) => void
 }
 
+/** Publishes the document of a page, unless the page has a draft, which would become the document. */
+async function publishDocument (id: string): Promise<void> {
+  const { etag } = await landfall.landingPages.getDocument(id)
+  await landfall.landingPages.publish(id, { ifMatch: etag }).catch((error: unknown) => {
+    if (!(error instanceof PreconditionFailedError)) throw error
+    throw new Error('This page has a draft, or was just changed. Drafts are published through the API.')
+  })
+}
+
 /** Whether readers get the page, and the button that changes it. */
 export function Publication ({ id, published, onChange }: PublicationProps) {
   const change = useAction(async () => {
     if (published) await landfall.landingPages.unpublish(id)
-    else await landfall.landingPages.publish(id)
+    else await publishDocument(id)
     onChange(!published)
     announce(published ? 'Unpublished. Readers get “Not found”.'
       : 'Published. Readers get the saved version.')

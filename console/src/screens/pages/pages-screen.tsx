@@ -43,7 +43,7 @@ export function PagesScreen () {
           {(page) => <PageRow page={page} onDelete={setToDelete} key={page.id} />}
         </ListView>
       )}
-      <p>
+      <p class='pages-foot'>
         <a href={href('trash')}>Trash</a>
       </p>
       {isDragging && <p class='drop-target'>Drop a JSON file to create a page from it.</p>}
@@ -71,7 +71,7 @@ function NoPages ({ onCreate }: { readonly onCreate: () => void }) {
         here at any time.
       </p>
       <Button kind='primary' onClick={onCreate}>New page</Button>
-      <p class='quiet'>Or drop a JSON file here.</p>
+      <p class='quiet'>Or drop a JSON file here. Pages that you have deleted are in the trash.</p>
     </div>
   )
 }

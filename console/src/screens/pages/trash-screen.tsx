@@ -4,7 +4,7 @@ import { Button } from '../../components/button.tsx'
 import { DangerActions } from '../../components/danger-actions.tsx'
 import { Dialog } from '../../components/dialog.tsx'
 import { ErrorNotice } from '../../components/error-notice.tsx'
-import { formatBytes, Time } from '../../components/format.tsx'
+import { Time } from '../../components/format.tsx'
 import { Screen } from '../../components/screen.tsx'
 import { announce } from '../../core/announcements.tsx'
 import { nameOf } from '../../core/labels.ts'
@@ -28,9 +28,9 @@ export function TrashScreen () {
   return (
     <Screen title='Trash'>
       <p>
-        <a href={href('pages')}>Pages</a>
+        <a href={href('pages')}>← Back to pages</a>
       </p>
-      <p class='quiet'>Readers of these pages get “Not found”. A restored page is as it was.</p>
+      <p class='quiet'>Readers of these pages get “Not found”. Restoring a page brings it back unchanged.</p>
       <ErrorNotice error={error} onRetry={loadMore} />
       {items?.length === 0 && <p>The trash is empty.</p>}
       {items !== undefined && items.length > 0 && (
@@ -60,7 +60,7 @@ interface DeletedRowProps {
 }
 
 function DeletedRow ({ page, onRemove }: DeletedRowProps) {
-  const { id, public_id: publicId, byte_size: byteSize, deleted_at: deletedAt, purged_at: purgedAt } = page
+  const { id, public_id: publicId, deleted_at: deletedAt, purged_at: purgedAt } = page
   const name = nameOf(page.label, publicId)
   const restoring = useAction(async () => {
     await landfall.landingPages.undelete(id)
@@ -81,7 +81,7 @@ function DeletedRow ({ page, onRemove }: DeletedRowProps) {
           Deleted <Time at={deletedAt} />
         </span>{' '}
         <span>
-          {formatBytes(byteSize)}, removed for good <Time at={purgedAt} />
+          Deleted for good <Time at={purgedAt} />
         </span>
       </p>
       <Button isBusy={restoring.isRunning} label={`Restore ${name}`} onClick={() => restoring.run()}>
