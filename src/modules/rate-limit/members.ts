@@ -165,7 +165,10 @@ export class Members {
     this.#validUntil = -Infinity
     this.#hadShareUntil = since
     // The share begins when the others can see a new heartbeat, while all of them still count this member.
-    if (await this.beat() && clock.now() < since + VALID_MS) this.#since = -Infinity
+    if (await this.beat() && clock.now() < since + VALID_MS) {
+      this.#since = -Infinity
+      this.#hadShareUntil = this.#validUntil
+    }
   }
 
   /** Another process continues as a member that had left. */
