@@ -190,7 +190,9 @@ function describeRule (label: string, problem: Problem): string[] {
 }
 
 const describeRange = (label: string, { minimum, maximum }: TSchema): string =>
-  `${label} must be a whole number from ${minimum} to ${maximum}`
+  `${label} must be a whole number ${
+    maximum === undefined ? `of at least ${minimum}` : `from ${minimum} to ${maximum}`
+  }`
 
 /** Whether a schema is of an object that only encloses the fields which the client has to send. */
 const hasRequiredFields = (schema: AnySchemaObject | undefined): boolean =>

@@ -104,7 +104,7 @@ export async function isOutdated (
   if (page.version === baseVersion) return false
   // Earlier versions with other bytes count, and those that have been removed since.
   const unchanged = await database.landingPageRevision.count({
-    where: { pageId: page.id, version: { gte: baseVersion }, contentHash: baseHash }
+    where: { pageId: page.id, version: { gte: baseVersion, lt: page.version }, contentHash: baseHash }
   })
   return BigInt(unchanged) < page.version - baseVersion
 }

@@ -164,7 +164,7 @@ const LIST_OF_USER = statement<Pick<LandingPage, 'id' | 'publicId'>>(`
   SELECT id, public_id AS "publicId" FROM landing_pages
   WHERE user_id = :userId::integer AND id > :after::uuid ORDER BY user_id, id LIMIT :limit::integer`)
 
-/** For the command line. Locks in the order of ids, as the other statements that lock several pages do. */
+/** One statement: it locks in the order of ids, as the other statements that lock several pages do. */
 const DELETE_PAGES = statement<{ id: string, publicId: string }>(`
   WITH locked AS (
     SELECT id FROM landing_pages WHERE (id = ANY (:ids::uuid[]) OR public_id = :publicId)

@@ -43,8 +43,8 @@ export async function listTrash (
   return { pages, next: hasNext ? cursorAfter(sort, last.id, String(last.deletedAt.getTime())) : undefined }
 }
 
-/** Pages that one statement removes. */
-const PURGED_PAGES = 100
+/** Pages that one statement removes. Few, because each may have many large versions. */
+const PURGED_PAGES = 10
 
 /**
  * Removes pages for good that were put into the trash before a time, of all owners, in small batches.

@@ -56,7 +56,8 @@ t.test('a page can be created unpublished', async (t) => {
   for (
     const body of [
       '{"current_data":[1],"published":false}',
-      '{"landing_page":{"published":false,"current_data":[1]}}'
+      '{"landing_page":{"published":false,"current_data":[1]}}',
+      '{"landing_page":{"published":true,"current_data":[1]},"published":false}'
     ]
   ) {
     const response = await send('POST', '/landing_pages', body)
@@ -158,15 +159,18 @@ t.test('a draft is not published over a change of the document that its author h
   await send('PUT', `${urlOf(id)}/document`, '{"v":2}')
   await send('PUT', `${urlOf(id)}/document`, '{"v":1}')
   t.match((await publication(id)).draft, { base_version: 1, outdated: true }, 'there and back is a change')
-  for (const body of [undefined, '{"base_version":3}']) {
-    const refused = await send('POST', url, body)
-    t.equal(refused.statusCode, 409)
-    t.same(refused.json().errors, [
-      'The document has changed since the draft was begun: the draft is based on version 1, the current ' +
-      'version is 4'
-    ])
-  }
-  t.equal((await send('POST', url, '{"base_version":"4"}')).statusCode, 422)
+  const refused = await send('POST', url)
+  t.equal(refused.statusCode, 409)
+  t.same(refused.json().errors, [
+    'The document has changed since the draft was begun: the draft is based on version 1, the current ' +
+    'version is 4'
+  ])
+  const other = await send('POST', url, '{"base_version":3}')
+  t.equal(other.statusCode, 409)
+  t.same(other.json().errors, ['The current version is 4, not 3'])
+  const invalid = await send('POST', url, '{"base_version":"4"}')
+  t.equal(invalid.statusCode, 422)
+  t.same(invalid.json().errors, ['Base version must be a whole number of at least 1'])
   t.equal((await send('POST', url, '{"base_version":4}')).json().version, 5)
   t.equal((await read(publicId)).body, '{"draft":true}')
 })

@@ -1,3 +1,4 @@
+import { setTimeout as sleep } from 'node:timers/promises'
 import type { FastifyInstance, FastifyReply, FastifyRequest } from 'fastify'
 import { PreconditionFailedError, RetryLaterError } from '../../../errors.ts'
 import { checkPreconditions, contentHash } from '../../../http/conditional-requests.ts'
@@ -15,7 +16,9 @@ interface WrittenDraft {
 }
 
 /** An attempt fails only if somebody else has written in the meantime. */
-const MAX_ATTEMPTS = 20
+const MAX_ATTEMPTS = 100
+/** The longest wait before another attempt, at random, so that competing writers don't meet again. */
+const MAX_WAIT_MS = 20
 
 /**
  * Makes attempts until one succeeds.
@@ -27,6 +30,7 @@ export async function untilWritten<Result> (attempt: () => Promise<Result | null
   for (let attempts = 1; attempts <= MAX_ATTEMPTS; attempts++) {
     const result = await attempt()
     if (result !== null) return result
+    await sleep(Math.random() * Math.min(attempts, MAX_WAIT_MS))
   }
   throw new RetryLaterError(503, 'The page is being changed by others, try again shortly', 1)
 }

@@ -110,6 +110,7 @@ export const publicationRoutes: FastifyPluginAsyncTypebox = async (app) => {
       const draft = await findDraft(database, ownPage(request).id)
       // Not before the draft: who has just published it may have written the page meanwhile.
       const read = await findOwnPage(database, request)
+      checkAccepted(read, accepted)
       return draft === null ? await setPublished(app, request, read, true)
         : await publish(app, request, read, draft, accepted)
     })
@@ -147,6 +148,12 @@ async function setPublished (
   )
 }
 
+/** @throws {ConflictError} 409 if the caller doesn't know the current version */
+function checkAccepted ({ version }: Page, accepted: number | undefined): void {
+  if (accepted === undefined || BigInt(accepted) === version) return
+  throw new ConflictError([`The current version is ${version}, not ${accepted}`])
+}
+
 /**
  * Publishes a draft that was read. Returns null if somebody else has written.
  *
@@ -160,7 +167,7 @@ async function publish (
   accepted: number | undefined
 ): Promise<Page | null> {
   checkPreconditions(request, draftValidators(draft))
-  if (accepted !== Number(page.version) && await isOutdated(app.database, page, draft)) {
+  if (accepted === undefined && await isOutdated(app.database, page, draft)) {
     // Or somebody else has just published it.
     if ((await findDraft(app.database, page.id))?.contentHash !== draft.contentHash) return null
     throw new ConflictError([

@@ -1,6 +1,5 @@
 import type { FastifyPluginAsyncTypebox } from '@fastify/type-provider-typebox'
 import type { FastifyRequest } from 'fastify'
-import type { Static } from '@sinclair/typebox'
 import type { PrismaClient } from '../../../infra/postgres/generated/prisma/client.ts'
 import { auditRequest } from '../../../http/access-log.ts'
 import { clock } from '../../../infra/system/clock.ts'
@@ -120,9 +119,15 @@ function addDeleteRoute (app: App): void {
   })
 }
 
-/** The fields beside the document: those of the object that has the document. */
-const fieldsOf = (body: Static<typeof createSchema.body>): { published?: boolean } =>
-  'current_data' in body ? body : body.landing_page
+interface CreateFields {
+  readonly published?: boolean
+}
+
+/** The fields beside the document. As with the document, those outside of `landing_page` take precedence. */
+const fieldsOf = (body: CreateFields & { readonly landing_page?: CreateFields }): CreateFields => ({
+  ...body.landing_page,
+  ...body
+})
 
 /** Returns the current page for a PATCH without a document. */
 async function findUnchanged (database: PrismaClient, request: FastifyRequest): Promise<LandingPage> {

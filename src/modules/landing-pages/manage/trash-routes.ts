@@ -87,7 +87,10 @@ export const trashRoutes: FastifyPluginAsyncTypebox = async (app) => {
           await changeState(database, request.caller, id, 'undelete', writeConditions(request.headers))
       )
     })
-    await indexPage(database, id)
+    // If this fails, the page is restored nevertheless, and a task in the background indexes it.
+    await indexPage(database, id).catch((error: unknown) => {
+      request.log.warn({ err: error }, 'a restored page is not indexed yet')
+    })
     return sendRecord(reply, page)
   })
 
