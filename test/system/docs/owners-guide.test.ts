@@ -75,6 +75,15 @@ t.test('an owner repairs a mistake, edits a document and sees how often it is re
   t.equal(days.length, 31)
 })
 
+t.test('an owner publishes a draft, unpublishes a page, and gets a deleted one back', async (t) => {
+  const { folder, url } = await startInFolder(t)
+  const blocks = [...blocksOf('Set up'), ...blocksOf('Documents'), ...blocksOf('Drafts and the trash')]
+  const [, , , , published = '', again = '', restored = ''] = await paste(blocks, folder, url)
+  t.ok(published.endsWith('{"title": "Summer sale"}'), published)
+  t.match(again, /"published":false.*"published":true/s)
+  t.match(restored, /"label":"Summer sale".*"published":true/s)
+})
+
 t.test('an owner uses the command line', async (t) => {
   const { folder, url } = await startInFolder(t)
   const commands = blocksOf('Command line').map((block) => block.replace('/path/to/landfall', PROJECT))
