@@ -65,9 +65,11 @@ export function sentencesOf (error: unknown, isSignIn = false): readonly string[
     return status >= 500 && requestId !== undefined && !errors.some((text) => text.includes(requestId))
       ? [...errors, `The id of the request is ${requestId}.`] : errors
   }
-  // fetch() rejects with a TypeError when there is no response.
+  // fetch() rejects with a TypeError when there is no response; each browser has its own words.
   if (error instanceof TypeError) {
-    return [navigator.onLine ? 'The service can’t be reached.' : 'You are offline.']
+    if (!navigator.onLine) return ['You are offline.']
+    return /fetch|network|load/i.test(error.message) ? ['The service can’t be reached.']
+      : ['This did not work. Reload the page and try again.']
   }
   return [error instanceof Error ? error.message : String(error)]
 }

@@ -36,7 +36,7 @@ async function send (
       const { status, statusText, responseText } = request
       resolve(new Response(responseText, { status, statusText, headers: headersOf(request) }))
     }
-    request.onerror = () => reject(new TypeError('The request could not be sent'))
+    request.onerror = () => reject(new TypeError('A network error'))
     request.onabort = () => reject(signal.reason)
     request.onloadend = () => signal.removeEventListener('abort', abort)
     signal.addEventListener('abort', abort)

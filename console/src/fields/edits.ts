@@ -163,7 +163,8 @@ export function parseNumber (typed: string): { readonly json: string } | { reado
   const guess = guessNumber(text)
   if (guess === undefined) return { message: 'Write digits only, such as 10.50.' }
   const [, whole, fraction] = /^\D*(\d+),(\d{3})\D*$/.exec(text) ?? []
-  return { message: `Write ${whole === undefined ? '' : `${whole}.${fraction} or `}${guess}.` }
+  const point = /^\D*\d+,\d{1,2}\D*$/.test(text) ? ', with a point' : ''
+  return { message: `Write ${whole === undefined ? '' : `${whole}.${fraction} or `}${guess}${point}.` }
 }
 
 /** Returns the number that was probably meant. */

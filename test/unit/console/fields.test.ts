@@ -78,7 +78,7 @@ t.test('a number is taken as it is typed, or a sentence says what to write', asy
   }
   t.same(parseNumber(' 7 '), { json: '7' })
   const cases = [
-    ['10,50', 'Write 10.50.'],
+    ['10,50', 'Write 10.50, with a point.'],
     ['.5', 'Write 0.5.'],
     ['5.', 'Write 5.'],
     ['007', 'Write 7.'],

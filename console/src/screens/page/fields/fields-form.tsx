@@ -70,9 +70,11 @@ export function FieldsForm ({ form, isShown, tools }: FieldsFormProps) {
           <>
             <Button label='Undo' isDisabled={!model.canUndo} onClick={() => undo(form)}>
               <Arrow path='M4 4v4.5h4.5M4.3 8.5A6.5 6.5 0 1 1 5 14' />
+              <span class='fields__tool'>Undo</span>
             </Button>
             <Button label='Redo' isDisabled={!model.canRedo} onClick={() => redo(form)}>
               <Arrow path='M16 4v4.5h-4.5M15.7 8.5A6.5 6.5 0 1 0 15 14' />
+              <span class='fields__tool'>Redo</span>
             </Button>
           </>,
           tools

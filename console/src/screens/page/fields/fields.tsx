@@ -156,7 +156,7 @@ export function Entries ({ field, label, level }: EntriesProps) {
       {entries.length > 0
         ? (
           <p>
-            <Button label={`Add to ${label}`} onClick={() => add(createEntry(field))}>Add</Button>
+            <Button onClick={() => add(createEntry(field))}>Add to {label}</Button>
           </p>
         )
         : <AddEntry label={label} onAdd={add} />}
