@@ -173,7 +173,7 @@ t.test('the example of a session in a cookie runs in a browser, and two tabs sha
     return page
   }
   const tabs = [await open(), await open()]
-  t.same(statuses, ['POST 401', 'POST 200', 'POST 200'], 'the second tab resumes the session')
+  t.same(statuses, ['POST 204', 'POST 200', 'POST 200'], 'the second tab resumes the session')
   t.same(await context.cookies(url), [], 'only one route gets the cookie')
   const [cookie] = await context.cookies(`${url}/auth/browser_session`)
   t.match(cookie, { name: 'landfall_session', httpOnly: true, sameSite: 'Strict', secure: false })

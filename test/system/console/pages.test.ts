@@ -42,7 +42,7 @@ async function insertPages (userId: string, count: number, document = '\'{"title
         (id, public_id, user_id, current_data, content_hash, used_assets_version, indexed_version)
       SELECT ('01900000-0000-7000-8000-' || lpad(to_hex(${userId} * 10000 + n), 12, '0'))::uuid,
         translate(substr(encode(sha256(('${userId}-' || n)::bytea), 'base64'), 1, 22), '+/', 'ab'), ${userId},
-          ${document}, 'x', 1, 1
+          ${document}, repeat('x', 43), 1, 1
       FROM generate_series(1, ${count}) n
       RETURNING *, substring(current_data from '"title": ?"([^"]*)"') AS label)
     INSERT INTO landing_page_summaries (page_id, user_id, label, search_text, updated_at)

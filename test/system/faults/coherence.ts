@@ -167,12 +167,15 @@ async function build (t: Test, onCluster: boolean): Promise<World> {
       }
     }))
   }
-  // Records the order of writes in PostgreSQL, because clients can't tell the order of concurrent writes.
+  // Records the order of writes in PostgreSQL, because clients can't tell the order of concurrent writes. A
+  // deletion is a version with the same document.
   await query(databaseUrl, 'CREATE TABLE written (public_id text, version integer, content_hash text)')
   await query(
     databaseUrl,
     `CREATE FUNCTION note_write () RETURNS trigger LANGUAGE plpgsql AS $$ BEGIN
-    INSERT INTO written VALUES (NEW.public_id, NEW.version, NEW.content_hash);
+    IF NEW.deleted_at IS NULL THEN
+      INSERT INTO written VALUES (NEW.public_id, NEW.version, NEW.content_hash);
+    END IF;
     RETURN NULL;
   END $$`
   )

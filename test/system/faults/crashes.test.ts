@@ -168,7 +168,7 @@ t.test('after SIGKILL between commit and publication, caches are stale until the
   await victim.kill()
   t.same(
     (await database.query(
-      'SELECT current_data FROM landing_pages WHERE id IN ($1, $2)',
+      'SELECT current_data FROM landing_pages WHERE id IN ($1, $2) AND deleted_at IS NULL',
       cases.map(({ page }) => page.id)
     )).rows,
     [{ current_data: patch.truth }],
