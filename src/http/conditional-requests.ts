@@ -3,7 +3,7 @@ import type { IncomingHttpHeaders } from 'node:http'
 import { PreconditionFailedError } from '../errors.ts'
 
 // Conditional requests (RFC 9110, section 13): If-Match, If-None-Match, If-Modified-Since and
-// If-Unmodified-Since. Range requests are in conditional-requests.ts.
+// If-Unmodified-Since.
 
 /** How tags are compared (RFC 9110, 8.8.3.2): a weak tag never matches in a strong comparison. */
 export type Comparison = 'strong' | 'weak'

@@ -91,10 +91,7 @@ export const discardDraft = async (database: PrismaClient, read: Draft): Promise
   return (await database.landingPageDraft.deleteMany({ where: { pageId, contentHash } })).count > 0
 }
 
-/**
- * Whether the document has changed since the draft was begun, also if it has the same bytes again. A version
- * with the same bytes is no change.
- */
+/** Whether any version since the draft was begun had other bytes. */
 export async function isOutdated (
   database: PrismaClient,
   page: LandingPage,

@@ -108,7 +108,7 @@ export const publicationRoutes: FastifyPluginAsyncTypebox = async (app) => {
     const { base_version: accepted } = request.body
     const page = await untilWritten(async () => {
       const draft = await findDraft(database, ownPage(request).id)
-      // Not before the draft: who has just published it may have written the page meanwhile.
+      // Read after the draft: a publication in between removes the draft and changes the page.
       const read = await findOwnPage(database, request)
       checkAccepted(read, accepted)
       return draft === null ? await setPublished(app, request, read, true)
@@ -168,7 +168,7 @@ async function publish (
 ): Promise<Page | null> {
   checkPreconditions(request, draftValidators(draft))
   if (accepted === undefined && await isOutdated(app.database, page, draft)) {
-    // Or somebody else has just published it.
+    // Unless the draft was published meanwhile.
     if ((await findDraft(app.database, page.id))?.contentHash !== draft.contentHash) return null
     throw new ConflictError([
       `The document has changed since the draft was begun: the draft is based on version ${draft.baseVersion}, ` +
