@@ -229,7 +229,12 @@ t.test('the trash is listed by the time of deletion, in parts', async (t) => {
   const ids: string[] = []
   for (let n = 0; n < 5; n++) ids.push((await createPage(app, account)).id)
   const deleted = [ids[3], ids[0], ids[4], ids[1], ids[2]] as string[]
-  for (const id of deleted) await send('DELETE', urlOf(id), undefined, {}, account)
+  for (const [second, id] of deleted.entries()) {
+    await send('DELETE', urlOf(id), undefined, {}, account)
+    // Two deletions may be within the same millisecond.
+    const time = `deleted_at + interval '${second} s'`
+    await query(database, `UPDATE landing_pages SET deleted_at = ${time} WHERE id = '${id}'`)
+  }
   const seen: string[] = []
   for (let url: string | undefined = '/manage/deleted_pages?limit=2'; url !== undefined;) {
     const response: Awaited<ReturnType<typeof send>> = await send('GET', url, undefined, {}, account)
