@@ -58,14 +58,16 @@ export async function purgePages (
   signal?: AbortSignal
 ): Promise<number> {
   let sum = 0
-  while (signal?.aborted !== true) {
+  // Goes on after the last batch, because a backup would keep the rows that are removed.
+  for (let after = new Date(0); signal?.aborted !== true;) {
     const old = await database.landingPage.findMany({
-      where: { deletedAt: { lt: deletedBefore } },
+      where: { deletedAt: { gte: after, lt: deletedBefore } },
       orderBy: { deletedAt: 'asc' },
       take: PURGED_PAGES,
-      select: { id: true }
+      select: { id: true, deletedAt: true }
     })
     if (old.length === 0) break
+    after = old.at(-1)?.deletedAt ?? after
     const publicIds = await deletePages(database, old.map(({ id }) => id), deletedBefore)
     await onRemoved(publicIds)
     sum += publicIds.length
