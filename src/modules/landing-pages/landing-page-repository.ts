@@ -6,7 +6,7 @@ import { UnauthorizedError } from '../../errors.ts'
 import { contentHash } from '../../http/conditional-requests.ts'
 import { ownerSql, type Caller } from '../accounts/index.ts'
 import type { WriteConditions } from './etag.ts'
-import { columnsOf, keepSql, REPLACED } from './revision-repository.ts'
+import { keepSql, REPLACED } from './revision-repository.ts'
 import { labelOf, summarySql } from './summary-sql.ts'
 import { findKeysOf, REFERENCED_ASSETS } from './references/reference-repository.ts'
 
@@ -67,37 +67,29 @@ const CHANGES = {
   author_name: ':authorName',
   restored_from: ':restoredFrom::bigint'
 }
-/** The version to replace. */
-const REPLACED_VERSION =
-  `replaced AS (SELECT ${REPLACED} FROM landing_pages WHERE ${OWN_LIVE_VERSION} FOR NO KEY UPDATE)`
-/** The same, if the document is the draft, which is taken away. Statements lock a page before its draft. */
-const REPLACED_BY_DRAFT = `locked AS (
-    SELECT ${REPLACED} FROM landing_pages WHERE ${OWN_LIVE_VERSION} FOR NO KEY UPDATE
-  ), replaced AS (
-    DELETE FROM landing_page_drafts draft USING locked
-    WHERE draft.page_id = locked.id AND draft.content_hash = :contentHash RETURNING ${columnsOf('locked')}
-  )`
-
-interface Replacement {
-  /** The part of the WITH with the version to replace. */
-  readonly replaced: string
-  /** A subquery with the `ids` of the assets that the document names. */
-  readonly used: string
-  /** Whether the page is published, too. */
-  readonly publishes?: boolean
-}
+/** The draft, if it is still the document. Statements lock a page before its draft. */
+const TAKEN_DRAFT = `taken AS (
+    DELETE FROM landing_page_drafts USING replaced
+    WHERE page_id = replaced.id AND landing_page_drafts.content_hash = :contentHash RETURNING page_id
+  ), `
 
 /**
  * A write keeps the version that it replaces (docs/adr/0020-revisions.md), and stores which assets of the
  * owner the document names. The same bytes change nothing else.
+ *
+ * @param used a subquery with the `ids` of the assets that the document names
+ * @param publishes whether the document is the draft, which is taken away, and the page is published
  */
-const replaceSql = ({ replaced, used, publishes = false }: Replacement) => {
+const replaceSql = (used: string, publishes = false) => {
   const isSame = `pages.content_hash = :contentHash${publishes ? ' AND pages.published' : ''}`
+  const isTaken = publishes ? ' AND EXISTS (SELECT FROM taken)' : ''
   const unlessSame = (column: string, value: string): string =>
     `CASE WHEN ${isSame} THEN pages.${column} ELSE ${value} END`
   return statement<WrittenPage>(`
-  WITH ${replaced}, kept AS (
-    ${keepSql('replaced pages')} WHERE NOT (${isSame})
+  WITH replaced AS (
+    SELECT ${REPLACED} FROM landing_pages WHERE ${OWN_LIVE_VERSION} FOR NO KEY UPDATE
+  ), ${publishes ? TAKEN_DRAFT : ''}kept AS (
+    ${keepSql('replaced pages')} WHERE NOT (${isSame})${isTaken}
   ), used AS MATERIALIZED (${used}), written AS (
     UPDATE landing_pages pages
     SET ${
@@ -106,21 +98,18 @@ const replaceSql = ({ replaced, used, publishes = false }: Replacement) => {
       published = ${publishes ? 'true' : 'pages.published'}, used_assets = used.ids,
       used_assets_version = ${unlessSame('version', CHANGES.version)},
       indexed_version = ${unlessSame('version', CHANGES.version)}
-    FROM replaced, used WHERE pages.id = replaced.id
+    FROM replaced, used WHERE pages.id = replaced.id${isTaken}
     RETURNING ${WRITTEN}
   ), ${summarySql('written', { pageId: 'id', publicId: '"publicId"', updatedAt: '"updatedAt"' })}
   SELECT id, "publicId", "contentHash", version, published, "createdAt", "updatedAt" FROM written`)
 }
 
 /** Hot. */
-const REPLACE = replaceSql({ replaced: REPLACED_VERSION, used: REFERENCED_ASSETS })
+const REPLACE = replaceSql(REFERENCED_ASSETS)
 /** Hot: without keys, a plan without a look at the assets takes two thirds of the time. */
-const REPLACE_WITHOUT_KEYS = replaceSql({
-  replaced: REPLACED_VERSION,
-  used: "SELECT '{}'::uuid[] AS ids"
-})
+const REPLACE_WITHOUT_KEYS = replaceSql("SELECT '{}'::uuid[] AS ids")
 /** One statement, so that the draft is published and gone, or neither. */
-const PUBLISH_DRAFT = replaceSql({ replaced: REPLACED_BY_DRAFT, used: REFERENCED_ASSETS, publishes: true })
+const PUBLISH_DRAFT = replaceSql(REFERENCED_ASSETS, true)
 
 /** One statement, as REPLACE is, for a new version with the same document in another state. */
 const CHANGE_STATE = statement<LandingPage>(`
@@ -145,7 +134,8 @@ const CHANGE_STATE = statement<LandingPage>(`
     DELETE FROM landing_page_summaries USING written
     WHERE page_id = written.id AND :deletedAt::timestamptz IS NOT NULL
   )
-  SELECT id, "publicId", "currentData", "contentHash", version, published, "createdAt", "updatedAt"
+  SELECT id, "publicId", "currentData", "contentHash", version,
+    published AND :deletedAt::timestamptz IS NULL AS published, "createdAt", "updatedAt"
   FROM written`)
 
 const IS_PUBLIC = 'published AND deleted_at IS NULL'
@@ -204,23 +194,20 @@ const writtenValues = (author: Caller['author'], document: string) => ({
   authorName: author.name
 })
 
+/** @param isDeleted whether the page has to be in the trash */
 export const findPage = async (
   database: PrismaClient,
   userId: number,
-  id: string
-): Promise<LandingPage | null> =>
-  await database.landingPage.findFirst({ where: { id, userId, deletedAt: null }, omit: { usedAssets: true } })
-
-/** Finds a page in the trash. */
-export const findDeletedPage = async (
-  database: PrismaClient,
-  userId: number,
-  id: string
+  id: string,
+  isDeleted = false
 ): Promise<LandingPage | null> =>
   await database.landingPage.findFirst({
-    where: { id, userId, deletedAt: { not: null } },
+    where: { id, userId, deletedAt: deletedAtOf(isDeleted) },
     omit: { usedAssets: true }
   })
+
+/** A condition of Prisma: a page is in the trash, or isn't. */
+const deletedAtOf = (isDeleted: boolean) => isDeleted ? { not: null } : null
 
 /**
  * Replaces the document. The same bytes change nothing. Returns null when there is no such page, or a
@@ -230,14 +217,33 @@ export const findDeletedPage = async (
  */
 export async function replacePage (
   database: Database,
-  { userId, author }: Writer,
+  writer: Writer,
   id: string,
   document: string,
   conditions: WriteConditions,
   restoredFrom?: bigint
 ): Promise<LandingPage | null> {
-  const keys = await findKeysOf(database, userId, document)
-  const [page] = await database.run(keys.length === 0 ? REPLACE_WITHOUT_KEYS : REPLACE, {
+  const keys = await findKeysOf(database, writer.userId, document)
+  const sql = keys.length === 0 ? REPLACE_WITHOUT_KEYS : REPLACE
+  return await runReplacement(database, sql, writer, { id, document, conditions, restoredFrom, keys })
+}
+
+interface Replacement {
+  readonly id: string
+  readonly document: string
+  readonly conditions: WriteConditions
+  readonly restoredFrom?: bigint | undefined
+  /** What may be storage keys of assets in the document. */
+  readonly keys: readonly string[]
+}
+
+async function runReplacement (
+  database: Database,
+  sql: typeof REPLACE,
+  { userId, author }: Writer,
+  { id, document, conditions, restoredFrom, keys }: Replacement
+): Promise<LandingPage | null> {
+  const [page] = await database.run(sql, {
     id,
     userId,
     ...conditions,
@@ -254,29 +260,22 @@ export async function replacePage (
  */
 export async function publishDraft (
   database: Database,
-  { userId, author }: Writer,
+  writer: Writer,
   id: string,
   document: string,
   conditions: WriteConditions
 ): Promise<LandingPage | null> {
-  const [page] = await database.run(PUBLISH_DRAFT, {
-    id,
-    userId,
-    ...conditions,
-    ...writtenValues(author, document),
-    restoredFrom: null,
-    keys: await findKeysOf(database, userId, document)
-  })
-  return page === undefined ? null : { ...page, currentData: document }
+  const keys = await findKeysOf(database, writer.userId, document)
+  return await runReplacement(database, PUBLISH_DRAFT, writer, { id, document, conditions, keys })
 }
 
 /** What changes about a page besides its document. */
 export type StateChange = 'publish' | 'unpublish' | 'delete' | 'undelete'
 
 /**
- * Publishes or unpublishes a page, puts it into the trash or takes it out again. Returns null when there is
- * no such page, a condition is false, or the page is in the state already. Afterwards, a page from the trash
- * has to be indexed.
+ * Publishes or unpublishes a page, puts it into the trash or takes it out again. A deleted page is returned
+ * as unpublished. Returns null when there is no such page, a condition is false, or the page is in the state
+ * already. Afterwards, a page from the trash has to be indexed.
  */
 export async function changeState (
   database: StatementRunner,
@@ -317,7 +316,7 @@ export async function removePage (
     ...ifNoneMatch === null ? [] : [{ NOT: isNamedBy(ifNoneMatch) }],
     ...unmodifiedSince === null ? [] : [{ updatedAt: { lt: new Date(unmodifiedSince.getTime() + 1000) } }]
   ]
-  const where = { id, userId, deletedAt: wasDeleted ? { not: null } : null, AND: conditions }
+  const where = { id, userId, deletedAt: deletedAtOf(wasDeleted), AND: conditions }
   const page = await unlessMissing(database.landingPage.delete({ where, select: { publicId: true } }))
   return page?.publicId ?? null
 }

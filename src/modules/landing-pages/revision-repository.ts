@@ -38,21 +38,6 @@ export const AUTHORSHIP =
 export const REPLACED =
   `id, version, current_data, content_hash, updated_at, published, deleted_at, ${AUTHORSHIP}`
 
-/** The same of a part of a WITH that has selected it. */
-export const columnsOf = (part: string): string =>
-  [
-    'id',
-    'version',
-    'current_data',
-    'content_hash',
-    'updated_at',
-    'published',
-    'deleted_at',
-    '"authorType"',
-    '"authorName"',
-    '"restoredFrom"'
-  ].map((column) => `${part}.${column}`).join(', ')
-
 /**
  * Adds replaced versions to the history.
  *

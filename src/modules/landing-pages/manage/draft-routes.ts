@@ -7,9 +7,9 @@ import { errors, IdParams, nothing, ReadConditions, response,
 import { discardDraft, findDraft } from '../draft-repository.ts'
 import { draftValidators } from '../etag.ts'
 import { Document, DOCUMENT, tags } from '../schemas.ts'
-import { putDraft, sendWrittenDraft, untilWritten } from './draft-writes.ts'
+import { putDraft, sendWrittenDraft } from './draft-writes.ts'
 import { sendUnlessKnown } from './record.ts'
-import { documentOfOwner, findOwnPage } from './write-checks.ts'
+import { documentOfOwner, findOwnPage, untilWritten } from './write-checks.ts'
 
 const getDraftSchema = {
   operationId: 'getDraft',

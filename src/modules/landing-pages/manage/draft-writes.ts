@@ -1,38 +1,17 @@
-import { setTimeout as sleep } from 'node:timers/promises'
 import type { FastifyInstance, FastifyReply, FastifyRequest } from 'fastify'
-import { PreconditionFailedError, RetryLaterError } from '../../../errors.ts'
+import { PreconditionFailedError } from '../../../errors.ts'
 import { checkPreconditions, contentHash } from '../../../http/conditional-requests.ts'
 import { sendWithoutBody } from '../../../http/responses.ts'
 import { documentValidators, draftValidators } from '../etag.ts'
 import { findDraft, writeDraft, type Draft } from '../draft-repository.ts'
 import type { LandingPage } from '../landing-page-repository.ts'
 import type { PatchAttempt } from './page-patches.ts'
-import { findOwnPage } from './write-checks.ts'
+import { findOwnPage, untilWritten } from './write-checks.ts'
 
 /** A draft as it is after a write. */
 interface WrittenDraft {
   readonly draft: Draft
   readonly isNew: boolean
-}
-
-/** An attempt fails only if somebody else has written in the meantime. */
-const MAX_ATTEMPTS = 100
-/** The longest wait before another attempt, at random, so that competing writers don't meet again. */
-const MAX_WAIT_MS = 20
-
-/**
- * Makes attempts until one succeeds.
- *
- * @param attempt returns null if somebody else has written meanwhile
- * @throws {RetryLaterError} 503
- */
-export async function untilWritten<Result> (attempt: () => Promise<Result | null>): Promise<Result> {
-  for (let attempts = 1; attempts <= MAX_ATTEMPTS; attempts++) {
-    const result = await attempt()
-    if (result !== null) return result
-    await sleep(Math.random() * Math.min(attempts, MAX_WAIT_MS))
-  }
-  throw new RetryLaterError(503, 'The page is being changed by others, try again shortly', 1)
 }
 
 /**

@@ -3,11 +3,10 @@ import { RetryLaterError } from '../../../errors.ts'
 import { KeyedSemaphore } from '../../../infra/system/semaphore.ts'
 import { MAX_DEPTH } from '../document.ts'
 import { Patcher, type PatchKind } from '../patch/patcher.ts'
+import { untilWritten } from './write-checks.ts'
 
 /** Patches of one account that may wait in a process. */
 const MAX_WAITING_PER_ACCOUNT = 100
-/** An attempt fails only if somebody else has written in the meantime. All writers have equal chances. */
-const MAX_ATTEMPTS = 100
 
 /** A patch that an owner has sent: valid JSON. */
 export interface SentPatch {
@@ -49,25 +48,16 @@ export class PagePatches {
    *
    * @throws the errors of the attempts and of Patcher
    */
-  async apply<Written> (patch: SentPatch, attempt: PatchAttempt<Written>): Promise<Written> {
-    const settled = await this.#queue.run(
-      patch.userId,
-      async () => await settle(this.#applyInTurn(patch, attempt))
-    )
-    return settled()
-  }
-
-  async #applyInTurn<Written> (
+  async apply<Written> (
     { userId, kind, text }: SentPatch,
     attempt: PatchAttempt<Written>
   ): Promise<Written> {
-    for (let attempts = 1; attempts <= MAX_ATTEMPTS; attempts++) {
-      const written = await attempt(async (document) =>
-        await this.#patcher.apply(userId, kind, document, text)
-      )
-      if (written !== null) return written
-    }
-    throw new RetryLaterError(503, 'The page is being changed by others, try again shortly', 1)
+    const patched = async (document: string) => await this.#patcher.apply(userId, kind, document, text)
+    const settled = await this.#queue.run(
+      userId,
+      async () => await settle(untilWritten(async () => await attempt(patched)))
+    )
+    return settled()
   }
 }
 

@@ -9,10 +9,10 @@ import { findDraft, isOutdated, type Draft } from '../draft-repository.ts'
 import { draftValidators, recordValidators, writeConditions } from '../etag.ts'
 import { changeState, publishDraft, type LandingPage as Page } from '../landing-page-repository.ts'
 import { LandingPage, tags } from '../schemas.ts'
-import { untilWritten } from './draft-writes.ts'
 import { sendRecord } from './record.ts'
 import { Author } from './revision-routes.ts'
-import { allowNoBody, findOwnPage, onlyThisVersion, ownPage, writeAndPublish } from './write-checks.ts'
+import { allowNoBody, findOwnPage, onlyThisVersion, ownPage, untilWritten,
+  writeAndPublish } from './write-checks.ts'
 
 const PublishBody = Type.Object({
   base_version: Type.Optional(Type.Integer({

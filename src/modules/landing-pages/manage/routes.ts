@@ -2,14 +2,13 @@ import type { FastifyPluginAsyncTypebox } from '@fastify/type-provider-typebox'
 import type { FastifyRequest } from 'fastify'
 import type { PrismaClient } from '../../../infra/postgres/generated/prisma/client.ts'
 import { auditRequest } from '../../../http/access-log.ts'
-import { clock } from '../../../infra/system/clock.ts'
 import type { KeyedSemaphore } from '../../../infra/system/semaphore.ts'
 import { checkPreconditions } from '../../../http/conditional-requests.ts'
 import { sendWithoutBody } from '../../../http/responses.ts'
 import { addNextLink, createListQueue, sortedPageOf } from '../../../http/sorted-lists.ts'
 import { parseDocumentBody } from '../document.ts'
 import { recordValidators, writeConditions } from '../etag.ts'
-import { changeState, createPage, removePage, type LandingPage } from '../landing-page-repository.ts'
+import { changeState, createPage, type LandingPage } from '../landing-page-repository.ts'
 import { listPages } from '../list-repository.ts'
 import { createSchema, deleteSchema, getSchema, listSchema, updateSchema } from '../schemas.ts'
 import { documentRoutes } from './document-routes.ts'
@@ -20,7 +19,7 @@ import { revisionRoutes } from './revision-routes.ts'
 import { summaryRoutes } from './summary-routes.ts'
 import { trashRoutes } from './trash-routes.ts'
 import { allowNoBody, checkedDocument, createMismatchError, documentOfOwner, findOwnPage, ownPage,
-  replaceDocument, writeAndPublish } from './write-checks.ts'
+  removeAndPublish, replaceDocument, writeAndPublish } from './write-checks.ts'
 
 /** Bytes allowed in addition to the document: the enclosing object, other fields and white space. */
 const ENVELOPE_BYTES = 64 * 1024
@@ -101,20 +100,14 @@ function addUpdateRoute (app: App): void {
 
 function addDeleteRoute (app: App): void {
   app.delete('/manage/landing_pages/:id', { schema: deleteSchema }, async (request, reply) => {
-    const { database, documents } = app
-    const { userId, id } = ownPage(request)
+    const page = ownPage(request)
     const conditions = writeConditions(request.headers)
-    if (app.config.TRASH_DAYS === 0) {
-      const publicId = await removePage(database, userId, id, conditions, false)
-      if (publicId === null) throw await createMismatchError(database, request, recordValidators)
-      await documents.publish(publicId, undefined)
-    } else {
-      const startedAt = clock.now()
-      const page = await changeState(database, request.caller, id, 'delete', conditions)
-      if (page === null) throw await createMismatchError(database, request, recordValidators)
-      const { publicId, version } = page
-      await documents.publish(publicId, { publicId, version: Number(version) }, startedAt)
-    }
+    const deleted = app.config.TRASH_DAYS === 0 ? await removeAndPublish(app, page, conditions, false)
+      : await writeAndPublish(
+        app,
+        async () => await changeState(app.database, request.caller, page.id, 'delete', conditions)
+      )
+    if (deleted === null) throw await createMismatchError(app.database, request, recordValidators)
     return sendWithoutBody(reply.code(204))
   })
 }

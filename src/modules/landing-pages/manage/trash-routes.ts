@@ -1,20 +1,20 @@
 import type { FastifyPluginAsyncTypebox } from '@fastify/type-provider-typebox'
 import { Type } from '@sinclair/typebox'
+import type { FastifyRequest } from 'fastify'
 import { NotFoundError } from '../../../errors.ts'
 import { checkPreconditions } from '../../../http/conditional-requests.ts'
 import { sendWithoutBody } from '../../../http/responses.ts'
 import { IdParams, nothing, response, WriteConditions } from '../../../http/schemas.ts'
 import { addNextLink, sortedPageOf } from '../../../http/sorted-lists.ts'
 import { recordValidators, writeConditions } from '../etag.ts'
-import { changeState, findDeletedPage, removePage } from '../landing-page-repository.ts'
+import { changeState, findPage } from '../landing-page-repository.ts'
 import { indexPage } from '../references/index-repository.ts'
 import { LandingPage, tags, TrashQuery } from '../schemas.ts'
 import { labelOf } from '../summary-sql.ts'
 import { listTrash, type DeletedPage } from '../trash-repository.ts'
 import { sendRecord } from './record.ts'
-import { untilWritten } from './draft-writes.ts'
 import { PageLabel } from './summary-routes.ts'
-import { ownPage, writeAndPublish } from './write-checks.ts'
+import { ownPage, removeAndPublish, untilWritten, writeAndPublish } from './write-checks.ts'
 
 const DAY_MS = 24 * 60 * 60 * 1000
 
@@ -65,7 +65,7 @@ const removePageSchema = {
 
 /** The trash: deleted pages, which can be restored for some days. */
 export const trashRoutes: FastifyPluginAsyncTypebox = async (app) => {
-  const { config, database, documents } = app
+  const { config, database } = app
   const url = '/manage/deleted_pages'
 
   app.get(url, { schema: listTrashSchema }, async (request, reply) => {
@@ -75,18 +75,24 @@ export const trashRoutes: FastifyPluginAsyncTypebox = async (app) => {
     return pages.map((deleted) => deletedRecord(deleted, config.TRASH_DAYS))
   })
 
-  app.post(`${url}/:id/restore`, { schema: restorePageSchema }, async (request, reply) => {
-    const { userId, id } = ownPage(request)
-    const page = await untilWritten(async () => {
-      const deleted = await findDeletedPage(database, userId, id)
+  /** Makes attempts at a change of the deleted page that a request names, until one succeeds. */
+  const change = async <Result>(request: FastifyRequest, write: () => Promise<Result | null>) =>
+    await untilWritten(async () => {
+      const { userId, id } = ownPage(request)
+      const deleted = await findPage(database, userId, id, true)
       if (deleted === null) throw new NotFoundError()
       checkPreconditions(request, recordValidators(deleted))
-      return await writeAndPublish(
-        app,
-        async () =>
-          await changeState(database, request.caller, id, 'undelete', writeConditions(request.headers))
-      )
+      return await write()
     })
+
+  app.post(`${url}/:id/restore`, { schema: restorePageSchema }, async (request, reply) => {
+    const { id } = ownPage(request)
+    const conditions = writeConditions(request.headers)
+    const page = await change(request, async () =>
+      await writeAndPublish(
+        app,
+        async () => await changeState(database, request.caller, id, 'undelete', conditions)
+      ))
     // If this fails, the page is restored nevertheless, and a task in the background indexes it.
     await indexPage(database, id).catch((error: unknown) => {
       request.log.warn({ err: error }, 'a restored page is not indexed yet')
@@ -95,14 +101,8 @@ export const trashRoutes: FastifyPluginAsyncTypebox = async (app) => {
   })
 
   app.delete(`${url}/:id`, { schema: removePageSchema }, async (request, reply) => {
-    const { userId, id } = ownPage(request)
-    const publicId = await untilWritten(async () => {
-      const deleted = await findDeletedPage(database, userId, id)
-      if (deleted === null) throw new NotFoundError()
-      checkPreconditions(request, recordValidators(deleted))
-      return await removePage(database, userId, id, writeConditions(request.headers), true)
-    })
-    await documents.publish(publicId, undefined)
+    const conditions = writeConditions(request.headers)
+    await change(request, async () => await removeAndPublish(app, ownPage(request), conditions, true))
     return sendWithoutBody(reply.code(204))
   })
 }

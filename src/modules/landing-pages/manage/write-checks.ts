@@ -1,11 +1,13 @@
+import { setTimeout as sleep } from 'node:timers/promises'
 import type { FastifyInstance, FastifyRequest, preValidationHookHandler } from 'fastify'
 import type { PrismaClient } from '../../../infra/postgres/generated/prisma/client.ts'
-import { InvalidError, NotFoundError, PreconditionFailedError, TooLargeError } from '../../../errors.ts'
+import { InvalidError, NotFoundError, PreconditionFailedError, RetryLaterError,
+  TooLargeError } from '../../../errors.ts'
 import { failedPrecondition, type Validators } from '../../../http/conditional-requests.ts'
 import { clock } from '../../../infra/system/clock.ts'
 import { MAX_DEPTH } from '../document.ts'
 import { writeConditions, type WriteConditions } from '../etag.ts'
-import { findPage, replacePage, type LandingPage } from '../landing-page-repository.ts'
+import { findPage, removePage, replacePage, type LandingPage } from '../landing-page-repository.ts'
 import { publicVersion } from '../public/cached-document.ts'
 
 /** A page in a request: its id, and the caller, who has to be the owner. */
@@ -94,6 +96,26 @@ export async function createMismatchError (
   return failed === undefined ? new NotFoundError() : new PreconditionFailedError(failed, validators.etag)
 }
 
+/** An attempt fails only if somebody else has written in the meantime. All writers have equal chances. */
+const MAX_ATTEMPTS = 100
+/** The longest wait before another attempt, at random, so that competing writers don't meet again. */
+const MAX_WAIT_MS = 20
+
+/**
+ * Makes attempts until one succeeds.
+ *
+ * @param attempt returns null if somebody else has written meanwhile
+ * @throws {RetryLaterError} 503
+ */
+export async function untilWritten<Result> (attempt: () => Promise<Result | null>): Promise<Result> {
+  for (let attempts = 1; attempts <= MAX_ATTEMPTS; attempts++) {
+    const result = await attempt()
+    if (result !== null) return result
+    await sleep(Math.random() * Math.min(attempts, MAX_WAIT_MS))
+  }
+  throw new RetryLaterError(503, 'The page is being changed by others, try again shortly', 1)
+}
+
 /** The conditions of a write in place of a version that was read. */
 export const onlyThisVersion = ({ contentHash, version }: LandingPage): WriteConditions => ({
   ifMatch: [`${contentHash}.${version}`],
@@ -141,4 +163,22 @@ export async function writeAndPublish<Written extends LandingPage | null> (
   const page = await write()
   if (page !== null) await documents.publish(page.publicId, publicVersion(page), startedAt)
   return page
+}
+
+/**
+ * Removes a page for good, and publishes that to the caches.
+ *
+ * @param wasDeleted whether the page has to be in the trash
+ * @returns null if it has removed nothing
+ */
+export async function removeAndPublish (
+  { database, documents }: FastifyInstance,
+  { userId, id }: OwnPage,
+  conditions: WriteConditions,
+  wasDeleted: boolean
+): Promise<true | null> {
+  const publicId = await removePage(database, userId, id, conditions, wasDeleted)
+  if (publicId === null) return null
+  await documents.publish(publicId, undefined)
+  return true
 }
