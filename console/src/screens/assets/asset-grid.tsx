@@ -28,7 +28,7 @@ export interface AssetList extends SearchedList<Asset> {
 }
 
 /**
- * Loads the assets of the account, and again when one was uploaded.
+ * Loads the assets of the account. Loads them again after each upload.
  *
  * @param initial what is looked for at first
  */

@@ -2,7 +2,7 @@ import type { Asset } from '@landfall/client'
 import { useState } from 'preact/hooks'
 import { Button } from '../../../components/button.tsx'
 import { Actions, Dialog } from '../../../components/dialog.tsx'
-import { Choice, Field as Input } from '../../../components/field.tsx'
+import { Choice } from '../../../components/field.tsx'
 import { Form } from '../../../components/form.tsx'
 import { announce } from '../../../core/announcements.tsx'
 import { addValue, encodeText } from '../../../fields/edits.ts'
@@ -10,7 +10,7 @@ import type { GroupField } from '../../../fields/field.ts'
 import { labelOf } from '../../../fields/labels.ts'
 import { AssetPicker } from '../../assets/asset-picker.tsx'
 import { pathOf, reveal, useForm } from './form-state.ts'
-import { nameProblem } from './member-actions.tsx'
+import { NameInput, nameProblem } from './member-actions.tsx'
 
 /** What can be added, and its JSON. A picture is chosen first. */
 const KINDS = [
@@ -62,15 +62,12 @@ export function AddField ({ group, label }: AddFieldProps) {
               else add(kind)
             }}
           >
-            <Input
-              label='Name'
+            <NameInput
               value={name}
               onInput={setName}
-              isRequired
-              hasAutofocus
               hint='The website finds the field by this name.'
+              problem={problem}
             />
-            {problem !== undefined && <p class='form-field__error' role='alert'>{problem}</p>}
             <Choice label='Kind' value={kind} options={KINDS} onChange={setKind} />
             <Actions>
               <Button type='submit' kind='primary'>Add the field</Button>

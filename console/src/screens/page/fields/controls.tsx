@@ -14,7 +14,10 @@ export function change (form: FormState, id: number, json: string): void {
   form.model.edit(replaceValue(pathOf(form, id), json))
 }
 
-/** Keeps what is typed. It goes into the document when it can be stored. */
+/**
+ * Keeps what is typed. It goes into the document when it can be stored. Returns the attributes of the input,
+ * and what is wrong with its text.
+ */
 function useDraft (
   { id, json }: OtherField,
   parse: (typed: string) => { json: string } | { message: string }
@@ -22,20 +25,26 @@ function useDraft (
   const form = useForm()
   const [, setCount] = useState(0)
   const draft = form.model.getDraft(id)
-  return {
-    text: draft?.text ?? json,
-    message: draft?.message,
-    input (text: string) {
-      const parsed = parse(text)
-      if ('message' in parsed) form.model.setDraft(id, { text, message: parsed.message })
-      else {
-        form.model.setDraft(id, undefined)
-        change(form, id, parsed.json)
-      }
-      setCount((count) => count + 1)
-    },
-    end: () => form.model.endStep()
+  const message = draft?.message
+  const input = (text: string) => {
+    const parsed = parse(text)
+    if ('message' in parsed) form.model.setDraft(id, { text, message: parsed.message })
+    else {
+      form.model.setDraft(id, undefined)
+      change(form, id, parsed.json)
+    }
+    setCount((count) => count + 1)
   }
+  const attributes = {
+    id: focusId(id),
+    autocomplete: 'off',
+    value: draft?.text ?? json,
+    'aria-invalid': message !== undefined,
+    'aria-describedby': errorId(id),
+    onInput: ({ currentTarget }: { currentTarget: { value: string } }) => input(currentTarget.value),
+    onBlur: () => form.model.endStep()
+  }
+  return { attributes, message }
 }
 
 const errorId = (id: number): string => `${focusId(id)}-error`
@@ -45,20 +54,10 @@ function FieldError ({ id, message }: { readonly id: number, readonly message: s
 }
 
 export function NumberControl ({ field }: ControlProps) {
-  const { text, message, input, end } = useDraft(field, parseNumber)
+  const { attributes, message } = useDraft(field, parseNumber)
   return (
     <>
-      <input
-        class='field__input form-field__number'
-        id={focusId(field.id)}
-        inputMode='decimal'
-        autocomplete='off'
-        value={text}
-        aria-invalid={message !== undefined}
-        aria-describedby={errorId(field.id)}
-        onInput={({ currentTarget }) => input(currentTarget.value)}
-        onBlur={end}
-      />
+      <input class='field__input form-field__number' inputMode='decimal' {...attributes} />
       <FieldError id={field.id} message={message} />
     </>
   )
@@ -66,7 +65,7 @@ export function NumberControl ({ field }: ControlProps) {
 
 /** Edits what only text can show. */
 export function RawControl ({ field }: ControlProps) {
-  const { text, message, input, end } = useDraft(field, (typed) => {
+  const { attributes, message } = useDraft(field, (typed) => {
     const error = checkJson(typed, true)
     return error === undefined ? { json: typed.trim() }
       : { message: `Line ${error.line}, column ${error.column}: ${error.message}` }
@@ -76,15 +75,9 @@ export function RawControl ({ field }: ControlProps) {
       <p class='field__hint'>This part can’t be shown as fields, so it is shown as it is written.</p>
       <textarea
         class='field__input form-field__raw'
-        id={focusId(field.id)}
         spellcheck={false}
         autocapitalize='none'
-        autocomplete='off'
-        value={text}
-        aria-invalid={message !== undefined}
-        aria-describedby={errorId(field.id)}
-        onInput={({ currentTarget }) => input(currentTarget.value)}
-        onBlur={end}
+        {...attributes}
       />
       <FieldError id={field.id} message={message} />
     </>

@@ -48,21 +48,36 @@ function RenameDialog ({ id, name, onClose }: MemberActionsProps & { readonly on
           reveal(form, [...parent, next])
         }}
       >
-        <Input
-          label='Name'
+        <NameInput
           value={next}
           onInput={setNext}
-          isRequired
-          hasAutofocus
           hint='The website finds this field by its name, so it has to know the new one.'
+          problem={problem}
         />
-        {problem !== undefined && <p class='form-field__error' role='alert'>{problem}</p>}
         <Actions>
           <Button type='submit' kind='primary'>Rename</Button>
           <Button onClick={onClose}>Cancel</Button>
         </Actions>
       </Form>
     </Dialog>
+  )
+}
+
+interface NameInputProps {
+  readonly value: string
+  readonly onInput: (name: string) => void
+  readonly hint: string
+  /** Why a field can't have this name. */
+  readonly problem: string | undefined
+}
+
+/** Takes the name of a field. */
+export function NameInput ({ problem, ...rest }: NameInputProps) {
+  return (
+    <>
+      <Input label='Name' isRequired hasAutofocus {...rest} />
+      {problem !== undefined && <p class='form-field__error' role='alert'>{problem}</p>}
+    </>
   )
 }
 
