@@ -6,7 +6,7 @@ import type { Plugin, Rollup } from 'vite'
 const KB = 1024
 /** The most that a browser loads at first, compressed, in bytes. */
 const MAX_FIRST_LOAD = 60 * KB
-/** The most that a part takes that is loaded when it is needed, by the files in which it begins. */
+/** Parts that are loaded when they are needed: the limit of each, and the files that it is loaded from. */
 const PARTS = [
   { name: 'editor', maxBytes: 130 * KB, files: ['src/editor/editor.ts', 'src/editor/comparison.ts'] },
   { name: 'fields', maxBytes: 20 * KB, files: ['src/screens/page/fields/fields-form.tsx'] }

@@ -5,7 +5,7 @@ interface CopyButtonProps {
   readonly text: string
   /** What is copied, such as `URL`. */
   readonly what: string
-  /** Whether the button names what it copies, because nothing beside it does. */
+  /** Whether the text of the button contains `what`. Not needed if that stands beside it. */
   readonly isNamed?: boolean
 }
 

@@ -8,7 +8,7 @@ export class UpdatedError extends Error {
 }
 
 /**
- * Loads a part of the console that isn't part of the first load.
+ * Loads code of the console that the first load leaves out.
  *
  * @throws {UpdatedError} if it can't be loaded, and the service has another version of the console
  */

@@ -63,8 +63,8 @@ export interface Action<Input extends readonly unknown[]> {
 const IDLE = { isRunning: false, error: undefined }
 
 /**
- * Runs an action, such as saving. While it runs, it can't be started again. `ErrorNotice` shows its error,
- * until the next attempt or, if it was that the session had ended, the next sign-in.
+ * Runs an action, such as saving. While it runs, it can't be started again. `ErrorNotice` shows its error
+ * until the next attempt. The error that the session has ended disappears at the next sign-in.
  */
 export function useAction<Input extends readonly unknown[]> (
   act: (...input: Input) => Promise<unknown>

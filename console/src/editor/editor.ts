@@ -125,7 +125,7 @@ export function createEditor (options: EditorOptions): Editor {
     const { anchor, head, count, ...changes } = placeStrings(view.state.sliceDoc(), from, to, values)
     view.dispatch({
       changes,
-      // A person who has gone on typing elsewhere goes on there.
+      // If the person has moved the cursor meanwhile, it stays there.
       ...main.from === from && main.to === to && { selection: { anchor, head }, scrollIntoView: true },
       userEvent: 'input.paste'
     })

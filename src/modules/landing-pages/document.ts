@@ -79,7 +79,7 @@ const describe = async (text: string, depth: number): Promise<FoundDocument> => 
 /** The values of an object's members by name, as they are written. */
 type Members = ReadonlyMap<string, string>
 
-/** Collects the members of a body and of its `landing_page` while `visit` gets the body's tokens. */
+/** Collects the members of a body and of its `landing_page`. `visit` has to be called for each token. */
 function collectMembers (body: string) {
   const members = new Map<string, string>()
   const wrapped = new Map<string, string>()

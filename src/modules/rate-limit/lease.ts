@@ -8,7 +8,7 @@ const NONE: ReadonlySet<string> = new Set()
 export class Lease {
   /** The process to which its reads are granted: this one, or the one that it was before. */
   readonly processId: string
-  /** The process whose share has been reported in this window. */
+  /** The id of this process under which it has reported its share to this window; empty if it hasn't. */
   reportedFor = ''
   /** Reads this process may still allow without asking Redis. */
   left = 0

@@ -219,7 +219,7 @@ export function createBusyError (): RetryLaterError {
 }
 
 /**
- * Runs an action while no other replica makes the variant. Without Redis, each replica makes its own.
+ * Runs an action unless another replica is making the variant. Without Redis, it always runs.
  *
  * @returns undefined if another replica is making it
  */
