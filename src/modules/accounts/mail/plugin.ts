@@ -1,6 +1,6 @@
 import { randomInt } from 'node:crypto'
 import fp from 'fastify-plugin'
-import { runPeriodically } from '../../../infra/system/periodic-task.ts'
+import { runQueue } from '../../../infra/postgres/queue-runner.ts'
 import { addMetrics } from '../../../infra/telemetry/metrics.ts'
 import { measureQueue } from './queue-repository.ts'
 import { MailSender } from './sender.ts'
@@ -13,8 +13,10 @@ declare module 'fastify' {
   }
 }
 
-/** Interval between checks for mails of other processes, and for mails whose next attempt is due. */
 const CHECK_INTERVAL_MS = 5_000
+const MAX_SENDING = 4
+/** Shorter than a claim, which lapses after 60 s. */
+const SEND_LIMIT_MS = 45_000
 /** A woken sender starts after a random time, so that its work doesn't show which request queued a mail. */
 const MAX_WAKE_DELAY_MS = 400
 
@@ -29,24 +31,25 @@ export default fp(async (app) => {
   const send = createTransport({ SMTP_URL, MAIL_FROM })
   const sender = new MailSender({ database, log, send, baseUrl: app.baseUrl() })
 
+  let size = { waiting: 0, oldestSeconds: 0 }
+  const queue = runQueue(app, {
+    name: 'mails',
+    intervalMs: CHECK_INTERVAL_MS,
+    maxRunning: MAX_SENDING,
+    limitMs: SEND_LIMIT_MS,
+    claim: async () => await sender.claim()
+  }, async () => {
+    if (OPS_PORT !== undefined) size = await measureQueue(database).catch(() => size)
+  })
+
   let wakeTimer: NodeJS.Timeout | undefined
   app.decorate('wakeMailSender', () => {
     wakeTimer ??= setTimeout(() => {
       wakeTimer = undefined
-      sender.start()
+      queue.start()
     }, randomInt(MAX_WAKE_DELAY_MS)).unref()
   })
-
-  let size = { waiting: 0, oldestSeconds: 0 }
-  runPeriodically(app, { intervalMs: CHECK_INTERVAL_MS }, async () => {
-    sender.start()
-    if (OPS_PORT !== undefined) size = await measureQueue(database).catch(() => size)
-  })
-  app.addHook('preClose', async () => {
-    clearTimeout(wakeTimer)
-    sender.stop()
-  })
-  app.addHook('onClose', async () => await sender.idle())
+  app.addHook('preClose', async () => clearTimeout(wakeTimer))
 
   const { counts } = sender
   addMetrics(metrics, {

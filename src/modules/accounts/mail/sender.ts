@@ -1,6 +1,5 @@
 import type { FastifyBaseLogger } from 'fastify'
 import type { Database } from '../../../infra/postgres/database.ts'
-import { isDatabaseUnavailable } from '../../../infra/postgres/unavailable.ts'
 import { createToken, hashToken } from '../../../infra/system/identifiers.ts'
 import type { MailKind } from './mail-sql.ts'
 import { isLinkKind, linkTo } from './link-pages.ts'
@@ -8,12 +7,6 @@ import { claimMail, postponeMail, removeMail, type ClaimedMail } from './queue-r
 import { writeMail } from './texts.ts'
 import { describeFailure, isPermanent, type SendMail } from './transport.ts'
 
-/** Mails that a process sends at the same time. */
-const MAX_SENDING = 4
-/** Time limit from the claim to the server's response; shorter than a claim, which lapses after 60 s. */
-const SEND_LIMIT_MS = 45_000
-/** How long a shutdown waits for the mails under way. */
-const SHUTDOWN_LIMIT_MS = 3_000
 const FIRST_RETRY_SECONDS = 15
 const MAX_RETRY_SECONDS = 5 * 60
 const MAX_AGE_SECONDS = 24 * 60 * 60
@@ -44,62 +37,23 @@ function count (counts: Partial<Counts>, kind: MailKind): void {
   counts[kind] = (counts[kind] ?? 0) + 1
 }
 
-/** Sends the mails of the queue that are due. Several processes may do so at the same time. */
+/** Sends the mails of the queue. */
 export class MailSender {
   /** Mails that the server took, attempts that failed, and mails that were given up. */
   readonly counts = { sent: noCounts(), failed: noCounts(), givenUp: noCounts() }
   readonly #options: MailSenderOptions
   readonly #host: string
-  readonly #runs = new Set<Promise<void>>()
-  readonly #stop = new AbortController()
-  #isStopping = false
-  #isFailing = false
 
   constructor (options: MailSenderOptions) {
     this.#options = options
     this.#host = new URL(options.baseUrl).hostname
   }
 
-  /** Starts to send mails that are due, unless enough are under way. */
-  start (): void {
-    if (this.#isStopping || this.#runs.size >= MAX_SENDING) return
-    const run = this.#sendAll().finally(() => this.#runs.delete(run))
-    this.#runs.add(run)
-  }
-
-  /** Begins no attempt any more, and interrupts those that take too long. The mails stay in the queue. */
-  stop (): void {
-    this.#isStopping = true
-    setTimeout(() => this.#stop.abort(), SHUTDOWN_LIMIT_MS).unref()
-  }
-
-  /** Resolves when no attempt is under way. */
-  async idle (): Promise<void> {
-    while (this.#runs.size > 0) await Promise.all(this.#runs)
-  }
-
-  async #sendAll (): Promise<void> {
-    try {
-      while (!this.#isStopping && await this.#sendNext());
-      this.#isFailing = false
-    } catch (error) {
-      // The claims lapse. An outage of PostgreSQL is logged elsewhere; another error is logged once.
-      if (!this.#isFailing && !isDatabaseUnavailable(error)) {
-        this.#options.log.warn({ err: error }, 'the queue of mails could not be read; trying again')
-      }
-      this.#isFailing = true
-    }
-  }
-
-  /** @returns false when no mail is due */
-  async #sendNext (): Promise<boolean> {
-    const limit = AbortSignal.timeout(SEND_LIMIT_MS)
+  /** Claims a mail that is due. @returns the function that sends it; undefined when no mail is due */
+  async claim (): Promise<((signal: AbortSignal) => Promise<void>) | undefined> {
     const token = createToken()
     const mail = await claimMail(this.#options.database, hashToken(token))
-    if (mail === undefined) return false
-    this.start() // another mail may be due
-    await this.#deliver(mail, token, AbortSignal.any([limit, this.#stop.signal]))
-    return true
+    return mail && (async (signal) => await this.#deliver(mail, token, signal))
   }
 
   async #deliver (mail: ClaimedMail, token: string, signal: AbortSignal): Promise<void> {

@@ -1,0 +1,99 @@
+import type { FastifyBaseLogger, FastifyInstance } from 'fastify'
+import { runPeriodically } from '../system/periodic-task.ts'
+import { isDatabaseUnavailable } from './unavailable.ts'
+
+/** How long a shutdown waits for the work under way. */
+const SHUTDOWN_LIMIT_MS = 3_000
+
+export interface QueueOptions {
+  /** What waits in the queue, for the log, such as `mails`. */
+  readonly name: string
+  /** Interval between checks for work of other processes, and for work that has become due. */
+  readonly intervalMs: number
+  /** Rows that a process works on at the same time. */
+  readonly maxRunning: number
+  /** Time limit from the beginning of a claim to the end of the work; shorter than a claim. */
+  readonly limitMs: number
+  /**
+   * Claims a row that is due.
+   *
+   * @returns the work on it, which `signal` interrupts; undefined if no row is due
+   */
+  readonly claim: () => Promise<((signal: AbortSignal) => Promise<void>) | undefined>
+}
+
+/** Works off a queue in PostgreSQL. Several processes may do so at the same time. */
+export class QueueRunner {
+  readonly #options: QueueOptions
+  readonly #log: FastifyBaseLogger
+  readonly #runs = new Set<Promise<void>>()
+  readonly #stop = new AbortController()
+  #isStopping = false
+  #isFailing = false
+
+  constructor (options: QueueOptions, log: FastifyBaseLogger) {
+    this.#options = options
+    this.#log = log
+  }
+
+  /** Starts to work on rows that are due, unless enough are under way. */
+  start (): void {
+    if (this.#isStopping || this.#runs.size >= this.#options.maxRunning) return
+    const run = this.#workOff().finally(() => this.#runs.delete(run))
+    this.#runs.add(run)
+  }
+
+  /** Claims nothing any more, and interrupts work that takes too long. The rows stay in the queue. */
+  stop (): void {
+    this.#isStopping = true
+    setTimeout(() => this.#stop.abort(), SHUTDOWN_LIMIT_MS).unref()
+  }
+
+  /** Resolves when no work is under way. */
+  async idle (): Promise<void> {
+    while (this.#runs.size > 0) await Promise.all(this.#runs)
+  }
+
+  async #workOff (): Promise<void> {
+    try {
+      while (!this.#isStopping && await this.#workOnNext());
+      this.#isFailing = false
+    } catch (error) {
+      // The claims lapse. An outage of PostgreSQL is logged elsewhere; another error is logged once.
+      if (!this.#isFailing && !isDatabaseUnavailable(error)) {
+        this.#log.warn({ err: error }, `the queue of ${this.#options.name} failed; trying again`)
+      }
+      this.#isFailing = true
+    }
+  }
+
+  /** @returns false when no row is due */
+  async #workOnNext (): Promise<boolean> {
+    const limit = AbortSignal.timeout(this.#options.limitMs)
+    const work = await this.#options.claim()
+    if (work === undefined) return false
+    this.start() // another row may be due
+    await work(AbortSignal.any([limit, this.#stop.signal]))
+    return true
+  }
+}
+
+/**
+ * Works off a queue until the app closes.
+ *
+ * @param onCheck called at each check; must not reject
+ */
+export function runQueue (
+  app: FastifyInstance,
+  options: QueueOptions,
+  onCheck: () => Promise<void>
+): QueueRunner {
+  const queue = new QueueRunner(options, app.log)
+  runPeriodically(app, options, async () => {
+    queue.start()
+    await onCheck()
+  })
+  app.addHook('preClose', async () => queue.stop())
+  app.addHook('onClose', async () => await queue.idle())
+  return queue
+}
