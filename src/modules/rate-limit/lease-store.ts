@@ -210,8 +210,8 @@ export class RedisLeaseStore implements LeaseStore {
 
   async stopAdopting (): Promise<void> {
     this.#isClosing = true
-    this.#isContinuable = this.members?.isContinuable === true
     await this.#adoption
+    this.#isContinuable = this.members?.isContinuable === true
   }
 
   async noteReported (nameSpace: string, clients: readonly string[]): Promise<void> {
@@ -257,9 +257,9 @@ export class RedisLeaseStore implements LeaseStore {
   async #adopt (members: Members, departed: Departed): Promise<boolean> {
     const limits = [...this.#limits]
     const { handover } = departed
-    const mayAdopt = (): boolean =>
-      limits.length > 0 && !this.#isClosing && members.isNew &&
-      this.#redis.subscribed && limits.every(([, { isUnused }]) => isUnused())
+    const canContinue = (): boolean =>
+      members.isNew && this.#redis.subscribed && limits.every(([, { isUnused }]) => isUnused())
+    const mayAdopt = (): boolean => limits.length > 0 && !this.#isClosing && canContinue()
     if (!mayAdopt() || !await this.#handovers.reserve(handover)) return false
     const counts = await Promise
       .all(limits.map(async ([nameSpace, { timeWindow }]) =>
@@ -270,7 +270,7 @@ export class RedisLeaseStore implements LeaseStore {
     const reported = await Promise
       .all(limits.map(async ([nameSpace]) => await this.#handovers.adopt(handover, nameSpace)))
     // From now on the others count on it that this process reports. If it can't, they keep the share back.
-    if (!reported.every((clients) => clients !== undefined) || !mayAdopt()) return false
+    if (!reported.every((clients) => clients !== undefined) || !canContinue()) return false
     const earlierId = this.processId
     this.processId = departed.id
     const continued = members.continueAs(departed, now)

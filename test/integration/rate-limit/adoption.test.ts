@@ -1,3 +1,4 @@
+import { setImmediate } from 'node:timers/promises'
 import fc from 'fast-check'
 import t from 'tap'
 import { clock } from '../../../src/infra/system/clock.ts'
@@ -141,6 +142,27 @@ t.test('reads that the stopped process, or others for it, have reported count on
   t.equal(await spendInTurn([next, three, two], 'recalled'), LIMIT - 25)
   t.equal(await spendInTurn([next, three, two], 'handed over'), LIMIT - 23)
   t.equal(await spendInTurn([next, three, two], 'silent at it'), LIMIT - 24)
+})
+
+t.test('a process that stops while it adopts costs a client nothing', async (t) => {
+  const url = await claimRedis(t)
+  const offset = settableClock(t)
+  for (let turns = 0; turns < 25; turns++) {
+    const [one, two] = (await startReplicas(t, [url, url], { shares: true })).map(run) as [Running, Running]
+    await pass(offset, 65, [one.replica, two.replica])
+    t.equal(await spend(one.limit, 'a', 5), 5)
+    await halt(one)
+    const [replica] = await startReplicas(t, [url], { shares: true, channelOf: two.replica })
+    const next = run(replica!)
+    const starting = replica!.members.start()
+    for (let turn = 0; turn < turns; turn++) await setImmediate()
+    await halt(next)
+    await starting
+    await two.replica.members.beat()
+    t.equal(await spendInTurn([two], 'a'), LIMIT - 5, `after ${turns} turns of the event loop`)
+    await two.replica.redis.commands.flushdb()
+    two.replica.redis.close()
+  }
 })
 
 t.test('a process is continued several times', async (t) => {

@@ -60,10 +60,10 @@ t.test('exactly the limit passes, however the reads of a new client are routed',
 t.test('a client gets exactly the limit in each window, which begins with its first read', async (t) => {
   const url = await claimRedis(t)
   const replicas = await startSharing(t, [url, url, url])
-  for (const [max, timeWindow] of [[30, 2000], [1000, 5000]] as const) {
+  for (const [max, timeWindow] of [[30, 600], [1000, 2000]] as const) {
     const limits = replicas.map((replica) => replica.limit(max, { timeWindow }))
     const key = `${max}`
-    for (let window = 1; window <= 3; window++) {
+    for (let window = 1; window <= 2; window++) {
       const begun = clock.now()
       const inTurn = []
       for (let n = 0; n < max + 9; n++) inTurn.push(await take(limits[n % 3], key))
@@ -95,7 +95,7 @@ t.test('a client that stays below half of its limit is never refused', async (t)
   const replicas = await startSharing(t, [url, url, url])
   const limits = replicas.map((replica) => replica.limit(60, { timeWindow: 1000 }))
   const read = async (client: number): Promise<boolean> => {
-    for (let n = 0; n < 60; n++) {
+    for (let n = 0; n < 30; n++) {
       if (!await take(limits[Math.floor(Math.random() * 3)], `client ${client}`)) return false
       await sleep(40) // at most 25 in a window
     }
@@ -105,62 +105,16 @@ t.test('a client that stays below half of its limit is never refused', async (t)
     .every(Boolean))
 })
 
-t.test('reads before a refusal never exceed the limit in the window that it names', async (t) => {
-  const url = await claimRedis(t)
-  const replicas = await startSharing(t, [url, url, url])
-  const timeWindow = 3000
-  const step = fc.record({
-    burst: fc.array(fc.nat(2), { minLength: 1, maxLength: 12 }),
-    pauseMs: fc.oneof(fc.nat(40), fc.integer({ min: 300, max: 1500 }))
-  })
-  const paths = fc.sample(fc.array(step, { minLength: 8, maxLength: 12 }), 90)
-  /** The longest wait for a response or for a turn of the event loop, of any client. */
-  let slowestMs = 150
-  let lastTick = performance.now()
-  const ticks = setInterval(() => {
-    slowestMs = Math.max(slowestMs, performance.now() - lastTick)
-    lastTick = performance.now()
-  }, 10)
-  t.teardown(() => clearInterval(ticks))
-  /** Reads as a client; returns its limit, and for each refusal the times of the reads admitted before. */
-  const read = async (path: typeof paths[number], client: number) => {
-    const max = 4 + client % 27
-    const limits = replicas.map((replica) => replica.limit(max, { timeWindow, nameSpace: `max-${max}` }))
-    const admitted: number[] = []
-    const refusals: { windowFrom: number, admitted: number[] }[] = []
-    for (const { burst, pauseMs } of path) {
-      await Promise.all(burst.map(async (index) => {
-        const at = clock.now()
-        const { allowed, resetAt } = await limits[index]!.take(`client ${client}`, at)
-        slowestMs = Math.max(slowestMs, clock.now() - at)
-        if (allowed) admitted.push(at)
-        else refusals.push({ windowFrom: resetAt - timeWindow, admitted: [...admitted] })
-      }))
-      await sleep(pauseMs)
-    }
-    return { max, refusals }
-  }
-  const clients = await Promise.all(paths.map(read))
-  // Messages and answers may take a while on a busy machine, so the first reads may not count.
-  const excess = clients.flatMap(({ max, refusals }) =>
-    refusals.map(({ windowFrom, admitted }) =>
-      admitted.filter((time) => time >= windowFrom + 2 * slowestMs).length - max
-    )
-  )
-  t.ok(excess.length > 0)
-  t.ok(Math.max(...excess) <= 0, `at most ${Math.max(...excess)} too many, answers within ${slowestMs} ms`)
-})
-
 t.test('a client that chooses its processes gets no more than in fixed windows', async (t) => {
   const url = await claimRedis(t)
   const replicas = await startSharing(t, Array<string>(6).fill(url))
-  const timeWindow = 2000
+  const timeWindow = 1000
   const limits = replicas.map((replica) => replica.limit(30, { timeWindow }))
   const share = limits[0]!.share(clock.now())
   const beyond = 30 - 6 * share
   // Each process asks Redis when the window of the last one has just ended, in a window that began before.
-  const step = timeWindow / 6 + 150
-  const visits = Array.from({ length: 18 }, (_, n) => [
+  const step = timeWindow / 6 + 100
+  const visits = Array.from({ length: 14 }, (_, n) => [
     { at: n * step, limit: limits[n % 6], reads: share },
     { at: Math.max(5, (n - 1) * step + timeWindow + 90), limit: limits[n % 6], reads: beyond }
   ]).flat().sort((one, other) => one.at - other.at)
@@ -323,8 +277,9 @@ t.test('the limit is exact while Redis is full of documents and evicts keys', as
     const used = Number(/used_memory:(\d+)/.exec(await commands.info('memory'))?.[1])
     await commands.config('SET', 'maxmemory', String(used + 4 * 2 ** 20))
     await commands.config('SET', 'maxmemory-policy', policy)
-    for (let page = 0; page < 5000; page++) {
-      await commands.set(`landfall:document:${page}`, 'x'.repeat(2048), 'PX', 60_000)
+    for (let page = 0; page < 5000; page += 100) {
+      await Promise.all(Array.from({ length: 100 }, async (_, n) =>
+        await commands.set(`landfall:document:${page + n}`, 'x'.repeat(2048), 'PX', 60_000)))
     }
     const windows = (await commands.keys(windowKey('*'))).length
     t.comment(`${policy}: ${windows} of 300 windows are left`)
