@@ -174,7 +174,7 @@ export async function showPage (tab: Page, page: CreatedPage): Promise<void> {
 
 /** Shows the text of the page in a tab, and waits for its editor. */
 export async function showText (tab: Page): Promise<void> {
-  await tab.getByRole('button', { name: 'Text', exact: true }).click()
+  await tab.getByRole('button', { name: 'Code', exact: true }).click()
   await editorOf(tab).waitFor()
 }
 

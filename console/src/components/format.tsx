@@ -45,7 +45,7 @@ function formatRelative (time: Date): string {
   return 'just now'
 }
 
-/** A time in words, with the exact time in the reader's zone on hover. */
+/** A time in words, with the exact time in the zone of the browser on hover. */
 export function Time ({ at }: { readonly at: string }) {
   const [, setTick] = useState(0)
   useEffect(() => {
@@ -56,7 +56,7 @@ export function Time ({ at }: { readonly at: string }) {
   return <time dateTime={at} title={exactTime.format(time)}>{formatRelative(time)}</time>
 }
 
-/** A day, with the exact time in the reader's zone on hover. */
+/** A day, with the exact time in the zone of the browser on hover. */
 export function Day ({ at }: { readonly at: string }) {
   const time = new Date(at)
   return <time dateTime={at} title={exactTime.format(time)}>{day.format(time)}</time>

@@ -11,14 +11,14 @@ export interface FoundField {
 
 /** Returns the fields whose labels, names or values have all words of a query, the best ones first. */
 export function findFields (root: Field, query: string, limit: number): readonly FoundField[] {
-  const words = query.toLowerCase().split(/\s+/).filter(Boolean)
+  const words = fold(query).split(/\s+/).filter(Boolean)
   if (words.length === 0) return []
   const found: Array<FoundField & { rank: number }> = []
   const visit = (field: Field, path: Path, labels: readonly string[]) => {
     const value = valueOf(field)
-    const own = `${labels.at(-1)} ${path.at(-1)}`.toLowerCase()
-    const shown = `${own} ${value.toLowerCase()}`
-    const all = `${labels.join(' ').toLowerCase()} ${shown}`
+    const own = fold(`${labels.at(-1)} ${path.at(-1)}`)
+    const shown = `${own} ${fold(value)}`
+    const all = `${fold(labels.join(' '))} ${shown}`
     const isFound = words.every((word) => all.includes(word)) && words.some((word) => shown.includes(word))
     if (path.length > 0 && isFound) {
       const rank = words.every((word) => own.includes(word)) ? 0 : 1
@@ -31,6 +31,9 @@ export function findFields (root: Field, query: string, limit: number): readonly
   visit(root, [], [])
   return found.sort((one, other) => one.rank - other.rank).slice(0, limit)
 }
+
+/** Returns a text in the form in which it is compared: `ß` is `ss`, and a final sigma any other. */
+const fold = (text: string): string => text.toLowerCase().replaceAll('ß', 'ss').replaceAll('ς', 'σ')
 
 /** Returns the text of a field, as a person sees it; empty for a group or a list. */
 export function valueOf (field: Field): string {

@@ -72,9 +72,9 @@ const SCREENS: readonly (readonly [string, (tab: Page) => Promise<unknown>])[] =
     await tab.getByRole('button', { name: 'Changes in version 2', exact: true }).click()
     await tab.getByRole('dialog').getByText('Winter sale').waitFor()
   }],
-  ['readers', async (tab) => {
+  ['visitors', async (tab) => {
     await tab.getByRole('button', { name: 'Close' }).click()
-    await showTab(tab, 'Readers')
+    await showTab(tab, 'Visitors')
     await tab.getByText('in the last 24 hours').first().waitFor()
   }],
   ['use', async (tab) => {

@@ -196,7 +196,7 @@ t.test('an announcement disappears at the next save, and with its screen', async
   await isGone()
   await tab.getByRole('button', { name: 'Take the other version' }).click()
   await refuse()
-  await tab.getByRole('link', { name: 'Readers' }).click()
+  await tab.getByRole('link', { name: 'Visitors' }).click()
   await isGone()
   await tab.getByRole('link', { name: 'Edit' }).click()
   await typeAtStart(tab, '')
@@ -222,7 +222,7 @@ t.test('leaving unsaved changes asks first', async (t) => {
   await dialog.getByRole('button', { name: 'Stay here' }).click()
   await dialog.waitFor({ state: 'detached' })
   t.ok(tab.url().endsWith(id))
-  for (const name of ['History', 'Readers', 'Use', 'Edit']) {
+  for (const name of ['History', 'Visitors', 'Use', 'Edit']) {
     await tab.getByRole('navigation', { name: 'This page' }).getByRole('link', { name }).click()
   }
   await tab.getByText('Unsaved changes', { exact: true }).waitFor()
@@ -305,7 +305,7 @@ t.test('after a dialog, the keys go into the text from which it was opened', asy
 t.test('a sign-out in another tab costs nothing that is typed in this one', async (t) => {
   const { id } = await showNew('[1]')
   await typeAtStart(tab, ' ')
-  for (const name of ['Readers', 'Edit']) {
+  for (const name of ['Visitors', 'Edit']) {
     await tab.getByRole('navigation', { name: 'This page' }).getByRole('link', { name }).click()
   }
   const other = await openConsole(tab.context(), url)
@@ -313,7 +313,7 @@ t.test('a sign-out in another tab costs nothing that is typed in this one', asyn
   const dialog = tab.getByRole('dialog', { name: 'Your session has ended' })
   await dialog.waitFor()
   for (let count = 0; count < 4; count++) await tab.keyboard.press('Escape')
-  // The readers are asked for, which finds out once more that the session has ended.
+  // The counts are asked for, which finds out once more that the session has ended.
   await tab.goBack()
   await tab.getByRole('alert').getByText('Your session has ended').waitFor()
   await tab.goForward()
@@ -362,7 +362,7 @@ t.test('an editor that could not be loaded is loaded again, with the newest vers
   const { id } = await owner.createPage(url, '["original"]')
   await tab.route('**/assets/editor-*.js', async (route) => await route.abort())
   await tab.evaluate(`location.hash = '#/pages/${id}'`)
-  await tab.getByRole('button', { name: 'Text', exact: true }).click()
+  await tab.getByRole('button', { name: 'Code', exact: true }).click()
   await tab.getByRole('alert').waitFor()
   await owner.update(url, id, '["theirs"]')
   await tab.evaluate("document.dispatchEvent(new Event('visibilitychange'))")

@@ -47,10 +47,10 @@ t.test('a person changes a price, a headline and a picture, and nothing else', a
   const document =
     '{ "headlineText":"Old \\u0041", "price" : 1.50,\n\t"picture": "PICTURE", "x": 1e400, "y": "\\/" }'
   const { id } = await showNew(document.replace('PICTURE', beach))
-  await tab.getByText('Readers see this version.').waitFor()
+  await tab.getByText('Visitors see this version.').waitFor()
   await input('Headline text').fill('New “headline”')
   await input('Price').fill('10.50')
-  await tab.getByText('Readers don’t see them until you save.').waitFor()
+  await tab.getByText('Visitors don’t see them until you save.').waitFor()
   await tab.getByText('beach.jpg').waitFor()
   await button('Replace Picture').click()
   await tab.getByRole('dialog').getByRole('button', { name: 'lake.jpg' }).click()
@@ -60,7 +60,7 @@ t.test('a person changes a price, a headline and a picture, and nothing else', a
   t.equal(request.method(), 'PATCH')
   t.match(request.headers()['if-match'], /^"/)
   t.equal(request.headers()['content-type'], 'application/json-patch+json')
-  await tab.getByText('Readers see this version.').waitFor()
+  await tab.getByText('Visitors see this version.').waitFor()
   const expected = document.replace('Old \\u0041', 'New “headline”').replace('1.50', '10.50')
   t.equal(await readText(id), expected.replace('PICTURE', lake))
 })
@@ -77,10 +77,18 @@ t.test('a number that can not be stored is kept, and saving goes there', async (
   await waitForFocus(input('Price'))
   t.equal(await input('Price').inputValue(), '10,50')
   t.equal(await readText(id), '{"title": "A", "list": [{"name": "Tent", "price": 1.50}]}')
-  await button('Text').click()
+  await button('Code').click()
   await announced('Price: Write 10.50, with a point.')
+
+  // The page was changed elsewhere, and the person comes back to the tab.
+  await owner.call('PUT', documentUrl(id), { text: '{"title": "Theirs"}' })
+  await tab.evaluate("document.dispatchEvent(new Event('visibilitychange'))")
+  for (let times = 0; times < 3; times++) await tab.evaluate("fetch('settings.json').then((r) => r.text())")
+  t.equal(await input('Price').inputValue(), '10,50')
   await input('Price').fill('10.50')
-  await saveFields(tab)
+  await button('Save').click()
+  await button('Save my version').click()
+  await announced('Saved')
   t.equal(await readText(id), '{"title": "A", "list": [{"name": "Tent", "price": 10.50}]}')
 })
 
@@ -123,6 +131,7 @@ t.test('an entry is added like the last one, moved and removed, and undo brings 
 
 t.test('fields are added, renamed and removed', async (t) => {
   const { id } = await showNew('{"title": "A", "list": []}')
+  await tab.getByText('For developers').click()
   await button('Add, rename or remove fields').click()
   await checkScreen(t, tab, 'fields that can be renamed')
   await button('Rename Title').click()
@@ -185,7 +194,7 @@ t.test('Ctrl-Z undoes what was typed, then the edits before, and goes to their f
   t.equal(await readText(id), '{"title": "A", "price": 2.50, "on": true}')
 })
 
-t.test('Text shows what is not saved yet, and both can undo what the other has changed', async (t) => {
+t.test('Code shows what is not saved yet, and both can undo what the other has changed', async (t) => {
   const { id } = await showNew('{"title": "A", "price": 1.50}')
   await input('Price').fill('2.50')
   await showText(tab)
@@ -195,7 +204,7 @@ t.test('Text shows what is not saved yet, and both can undo what the other has c
   await tab.getByText('No unsaved changes').waitFor()
   await tab.keyboard.press('Control+y')
   await typeAtStart(tab, ' ')
-  await button('Fields').click()
+  await button('Form').click()
   t.equal(await input('Price').inputValue(), '2.50')
   await input('Title').fill('B')
   const request = await saveFields(tab)
@@ -211,12 +220,12 @@ t.test('a text that is no JSON stays text until it is mended', async () => {
   await showNew('{"title": "A"}')
   await showText(tab)
   await typeAtStart(tab, '[')
-  await button('Fields').click()
+  await button('Form').click()
   await announced('The text has a mistake in line 1.')
   await tab.keyboard.press('Tab')
   await typeAtStart(tab, '')
   await tab.keyboard.press('Delete')
-  await button('Fields').click()
+  await button('Form').click()
   await input('Title').waitFor()
 })
 
@@ -237,7 +246,7 @@ t.test('a page with too many values for fields opens as text, and says why', asy
   const values = Array.from({ length: 2001 }, (_, index) => `  ${index}`).join(',\n')
   const { id } = await owner.createPage(url, `[\n${values}\n]`)
   await tab.evaluate(`location.hash = '#/pages/${id}'`)
-  await tab.getByText('This page has too many values to be shown as fields.').waitFor()
+  await tab.getByText('This page has too many values to be shown as a form.').waitFor()
   await editorOf(tab).waitFor()
 })
 
@@ -319,7 +328,7 @@ t.test('what can not be a field is shown as it is written, and can be changed', 
   await tab.getByText('A value is missing before }.').waitFor()
   await checkScreen(t, tab, 'a part that is shown as it is written')
   await input('Odd').fill('{"a": 1, "a": 3}')
-  await button('Write a text for Title').click()
+  await button('Fill in Title').click()
   await waitForFocus(input('Title'))
   await tab.keyboard.type('B')
   await saveFields(tab)

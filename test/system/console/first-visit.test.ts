@@ -11,7 +11,7 @@ import { provide } from '../../shared/programs.ts'
 const { url } = await startServiceOnPostgres(t)
 const browser = await startBrowser(t, provide('chromium'))
 
-t.test('a person makes a page with a picture, breaks it, restores it and finds its readers', async (t) => {
+t.test('a person makes a page with a picture, breaks it, restores it and finds its visitors', async (t) => {
   const profile = await newProfile(t, browser)
   const { page } = await signUpInConsole(profile, url)
 
@@ -60,7 +60,7 @@ t.test('a person makes a page with a picture, breaks it, restores it and finds i
   await page.getByRole('heading', { name: 'Summer sale', level: 1 }).waitFor()
   t.equal((await read()).picture, picture)
 
-  await page.getByRole('link', { name: 'Readers' }).click()
+  await page.getByRole('link', { name: 'Visitors' }).click()
   await page.getByText('reads in the last 24 hours').waitFor()
   // Counts arrive every ten seconds, and are shown by themselves.
   await page.getByText('Nobody has read this page').waitFor({ state: 'detached' })

@@ -22,7 +22,7 @@ const documentUrl = (id: string): string => `${url}/manage/landing_pages/${id}/d
 
 const readText = async (id: string): Promise<string> => (await owner.call('GET', documentUrl(id))).text
 
-const openTab = async (name: 'Edit' | 'History' | 'Readers' | 'Use') =>
+const openTab = async (name: 'Edit' | 'History' | 'Visitors' | 'Use') =>
   await tab.getByRole('navigation', { name: 'This page' }).getByRole('link', { name }).click()
 
 const dialogOf = (name: string) => tab.getByRole('dialog', { name })
@@ -224,11 +224,11 @@ t.test('differences in one long line are shown in lines', async () => {
   await dialog.getByRole('button', { name: 'Close' }).click()
 })
 
-t.test('readers are shown by hour and by day', async (t) => {
+t.test('visitors are shown by hour and by day', async (t) => {
   const { public_id: publicId } = await showNew('{"title": "Read"}')
-  await openTab('Readers')
+  await openTab('Visitors')
   await tab.getByText('Nobody has read this page').waitFor()
-  await checkScreen(t, tab, 'no readers')
+  await checkScreen(t, tab, 'no visitors')
   for (let count = 0; count < 3; count++) await fetch(`${url}/landing_pages/${publicId}`)
   for (;;) {
     await tab.getByLabel('Last 30 days').check()
@@ -241,7 +241,7 @@ t.test('readers are shown by hour and by day', async (t) => {
   await tab.getByRole('img', { name: 'Reads on each day, in UTC. The most were 3' }).waitFor()
   await tab.getByText('Show the numbers as a table').click()
   t.equal(await tab.getByRole('row').count(), 31)
-  await checkScreen(t, tab, 'readers')
+  await checkScreen(t, tab, 'visitors')
   await tab.getByLabel('Last 24 hours').check()
   await tab.getByRole('img', { name: 'Reads in each hour. The most were 3' }).waitFor()
 })

@@ -24,7 +24,7 @@ export function DeleteAccount () {
       <div class='notice notice--error'>
         <p>This deletes at once, and nobody can undo it:</p>
         <ul>
-          <li>all your pages with their versions and read counts: readers get “Not found”</li>
+          <li>all your pages with their versions and read counts: visitors get “Not found”</li>
           <li>all your assets, also where other web sites show them</li>
           <li>all your API keys and sessions, on all devices</li>
         </ul>

@@ -49,7 +49,7 @@ function AddressForm ({ saved }: { readonly saved: string }) {
         label='Address of a page on your website'
         hint={'For example https://www.example.com/sale/{public_id}. Write {public_id} where the address ' +
           'differs from page to page: the console puts the public id of the page there, which the list of ' +
-          'pages shows below each name. If your website has only one page, leave it out.'}
+          'pages shows in the details. If your website has only one page, leave it out.'}
         value={address}
         onInput={setAddress}
       />

@@ -48,7 +48,7 @@ export function DeleteAsset ({ asset, onDeleted, onClose }: DeleteAssetProps) {
         <div role={isRefused ? 'alert' : undefined}>
           <p>{isRefused ? 'It was not deleted, because these pages use it:' : 'These pages use it:'}</p>
           <UsingPages pages={usingPages} />
-          <p>If you delete it anyway, readers of these pages get “Not found” instead of it.</p>
+          <p>If you delete it anyway, visitors of these pages get “Not found” instead of it.</p>
         </div>
       )}
       <p>{!isUsed && 'Its URL gives “Not found” at once. '}This can’t be undone.</p>

@@ -68,14 +68,14 @@ function SavedState ({ isChanged, published }: { readonly isChanged: boolean, re
       <span class='saved-state__what'>{isChanged ? 'Unsaved changes' : 'No unsaved changes'}</span>{' '}
       {published && (
         <span class='quiet'>
-          {isChanged ? 'Readers don’t see them until you save.' : 'Readers see this version.'}
+          {isChanged ? 'Visitors don’t see them until you save.' : 'Visitors see this version.'}
         </span>
       )}
     </p>
   )
 }
 
-const VIEWS: ReadonlyArray<readonly [name: ViewName, text: string]> = [['fields', 'Fields'], ['text', 'Text']]
+const VIEWS: ReadonlyArray<readonly [name: ViewName, text: string]> = [['fields', 'Form'], ['text', 'Code']]
 
 /** Chooses how the document is shown. */
 function ViewSwitch ({ id, editing: { views } }: { readonly id: string, readonly editing: Editing }) {

@@ -14,19 +14,19 @@ import { EditTab } from './edit-tab.tsx'
 import { HistoryTab } from './history-tab.tsx'
 import { duplicate, PageActions } from './page-actions.tsx'
 import { Publication } from './publication.tsx'
-import { ReadersTab } from './readers-tab.tsx'
+import { VisitorsTab } from './visitors-tab.tsx'
 import { useDroppedFiles } from './use-dropped-files.ts'
 import { useEditing } from './use-editing.ts'
 import { UseTab } from './use-tab.tsx'
 
-const TABS = [['edit', 'Edit'], ['history', 'History'], ['readers', 'Readers'], ['use', 'Use']] as const
+const TABS = [['edit', 'Edit'], ['history', 'History'], ['readers', 'Visitors'], ['use', 'Use']] as const
 
 interface PageScreenProps {
   readonly id: string
   readonly tab: string
 }
 
-/** One page: its document, its versions, its readers and how to use it. */
+/** One page: its document, its versions, its visitors and how to use it. */
 export function PageScreen ({ id, tab }: PageScreenProps) {
   const { data: page, error, reload } = useLoad(async (signal) => await loadPage(id, signal), [id])
   const [savedText, setSavedText] = useState<string>()
@@ -101,7 +101,7 @@ async function loadPage (id: string, signal: AbortSignal): Promise<{
 interface LoadedPageProps {
   readonly id: string
   readonly publicId: string
-  /** Whether readers got the page when it was loaded. */
+  /** Whether visitors got the page when it was loaded. */
   readonly wasPublished: boolean
   readonly document: SavedDocument
   readonly tab: string
@@ -145,7 +145,7 @@ function LoadedPage ({ id, publicId, wasPublished, document, tab, onSaved }: Loa
         </p>
       )}
       {shown === 'history' && <HistoryTab id={id} editing={editing} />}
-      {shown === 'readers' && <ReadersTab id={id} />}
+      {shown === 'readers' && <VisitorsTab id={id} />}
       {shown === 'use' && <UseTab publicId={publicId} />}
       <LeaveDialog
         title='Leave without saving?'

@@ -20,20 +20,20 @@ async function publishDocument (id: string): Promise<void> {
   })
 }
 
-/** Whether readers get the page, and the button that changes it. */
+/** Whether visitors get the page, and the button that changes it. */
 export function Publication ({ id, published, onChange }: PublicationProps) {
   const change = useAction(async () => {
     if (published) await landfall.landingPages.unpublish(id)
     else await publishDocument(id)
     onChange(!published)
-    announce(published ? 'Unpublished. Readers get “Not found”.'
-      : 'Published. Readers get the saved version.')
+    announce(published ? 'Unpublished. Visitors get “Not found”.'
+      : 'Published. Visitors get the saved version.')
   })
   return (
     <>
       <p class='publication'>
         <span class={published ? 'quiet' : undefined}>
-          {published ? 'Published' : 'Unpublished: readers get “Not found”, whatever you save.'}
+          {published ? 'Published' : 'Unpublished: visitors get “Not found”, whatever you save.'}
         </span>
         <Button kind='quiet' isBusy={change.isRunning} onClick={() => change.run()}>
           {published ? 'Unpublish' : 'Publish'}

@@ -1,5 +1,6 @@
 import { Button } from '../../components/button.tsx'
 import { Actions, Dialog } from '../../components/dialog.tsx'
+import { LANGUAGE } from '../../components/format.tsx'
 import type { Editing } from './use-editing.ts'
 
 /** Asks about text that was not saved when the tab was loaded again or crashed. */
@@ -28,6 +29,6 @@ export function RestoreDialog ({ editing }: { readonly editing: Editing }) {
 function describeTime (at: number): string {
   const time = new Date(at)
   const isToday = time.toDateString() === new Date().toDateString()
-  return isToday ? `at ${time.toLocaleTimeString(undefined, { timeStyle: 'short' })}`
-    : `on ${time.toLocaleString(undefined, { dateStyle: 'medium', timeStyle: 'short' })}`
+  return isToday ? `at ${time.toLocaleTimeString(LANGUAGE, { timeStyle: 'short' })}`
+    : `on ${time.toLocaleString(LANGUAGE, { dateStyle: 'medium', timeStyle: 'short' })}`
 }

@@ -117,7 +117,9 @@ export function useEditing (id: string, loaded: SavedDocument, onSaved: (text: s
   const refresh = async (): Promise<boolean> => {
     const start = base.current
     // Checked again after the response, because somebody may have typed or saved meanwhile.
-    const hasMovedOn = () => base.current !== start || views.getText() !== start.text
+    const hasMovedOn = () =>
+      base.current !== start || views.getText() !== start.text ||
+      views.getFields()?.hasProblem() === true
     if (hasMovedOn()) return false
     const document = await landfall.landingPages.getDocument(id)
     if (document.etag === start.etag || hasMovedOn()) return false

@@ -14,6 +14,8 @@ export interface DocumentView {
 export interface FieldsView extends DocumentView {
   /** Returns a JSON Patch of the saved text; undefined if the whole text has to be sent. */
   getPatch(): string | undefined
+  /** Whether what is typed in a field can't be stored, so that it is not in the text. */
+  hasProblem(): boolean
   /** Moves the focus to the first field that can't be stored. Returns what is wrong, if there is one. */
   showProblem(): string | undefined
 }

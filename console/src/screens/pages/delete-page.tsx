@@ -36,7 +36,7 @@ export function DeletePage ({ page, onDeleted, onClose }: DeletePageProps) {
         {name !== publicId && <code>{publicId}</code>}
       </p>
       <p>
-        Its readers get “Not found” at once.
+        Its visitors get “Not found” at once.
         {sum !== undefined && ` ${countText(sum)}`}
       </p>
       <p>

@@ -25,17 +25,24 @@ export function PageRow ({ page, onDelete }: PageRowProps) {
           <bdi>{name}</bdi>
         </a>
         {!page.published && <span class='page-list__state'>Unpublished</span>}
-        <code class='page-list__id' title='The public id, by which readers find the page'>{publicId}</code>
       </div>
       <ReadsLine reads={reads} />
-      <p class='page-list__facts'>
+      <div class='page-list__facts'>
         <span>
           Changed <Time at={updatedAt} />
         </span>{' '}
-        <span>
-          Version {formatNumber(version)}, {formatBytes(byteSize)}
-        </span>
-      </p>
+        <details class='page-list__details'>
+          <summary>
+            Details <span class='visually-hidden'>of {name}</span>
+          </summary>
+          <p>
+            Public id: <code class='page-list__id'>{publicId}</code>
+          </p>
+          <p>
+            Version {formatNumber(version)}, {formatBytes(byteSize)}
+          </p>
+        </details>
+      </div>
       <Button kind='quiet' label={`Delete ${name}`} onClick={() => onDelete({ ...page, name })}>
         Delete
       </Button>

@@ -30,7 +30,7 @@ export function TrashScreen () {
       <p>
         <a href={href('pages')}>← Back to pages</a>
       </p>
-      <p class='quiet'>Readers of these pages get “Not found”. Restoring a page brings it back unchanged.</p>
+      <p class='quiet'>Visitors of these pages get “Not found”. Restoring a page brings it back unchanged.</p>
       <ErrorNotice error={error} onRetry={loadMore} />
       {items?.length === 0 && <p>The trash is empty.</p>}
       {items !== undefined && items.length > 0 && (

@@ -72,7 +72,7 @@ export function RawControl ({ field }: ControlProps) {
   })
   return (
     <>
-      <p class='field__hint'>This part can’t be shown as fields, so it is shown as it is written.</p>
+      <p class='field__hint'>This part can’t be shown as a form, so it is shown as it is written.</p>
       <textarea
         class='field__input form-field__raw'
         spellcheck={false}
@@ -108,7 +108,7 @@ interface EmptyControlProps extends ControlProps {
   readonly label: string
 }
 
-/** A value that is missing on purpose. */
+/** A value that is null. */
 export function EmptyControl ({ field: { id }, label }: EmptyControlProps) {
   const form = useForm()
   const fill = (json: string) => {
@@ -120,11 +120,9 @@ export function EmptyControl ({ field: { id }, label }: EmptyControlProps) {
   return (
     <span class='form-field__empty'>
       <output id={focusId(id)} tabIndex={-1}>Empty</output>
-      <Button kind='quiet' label={`Write a text for ${label}`} onClick={() => fill(encodeText(''))}>
-        Write a text
-      </Button>
-      <Button kind='quiet' label={`Write a number for ${label}`} onClick={() => fill('0')}>
-        Write a number
+      <Button kind='quiet' label={`Fill in ${label}`} onClick={() => fill(encodeText(''))}>Fill in</Button>
+      <Button kind='quiet' label={`Fill in a number for ${label}`} onClick={() => fill('0')}>
+        Fill in a number
       </Button>
     </span>
   )

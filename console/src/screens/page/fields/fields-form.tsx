@@ -32,6 +32,7 @@ export function openForm (
     setText: (text) => model.setText(text),
     markSaved: (text) => model.markSaved(text),
     getPatch: () => model.getPatch(),
+    hasProblem: () => model.findProblem() !== undefined,
     showProblem () {
       const problem = model.findProblem()
       if (problem === undefined) return undefined
@@ -80,18 +81,17 @@ export function FieldsForm ({ form, isShown, tools }: FieldsFormProps) {
           tools
         )}
         <FieldSearch />
-        {isArranging && (
-          <p class='notice'>
+        {fields}
+        <details class='fields__arrange'>
+          <summary>For developers</summary>
+          <p>
             The website finds each field by its name. Add, rename or remove fields only if the website knows
             about it.
           </p>
-        )}
-        {fields}
-        <p class='fields__arrange'>
-          <Button kind='quiet' onClick={() => form.isArranging.set(!isArranging)}>
+          <Button onClick={() => form.isArranging.set(!isArranging)}>
             {isArranging ? 'Done with adding and renaming' : 'Add, rename or remove fields'}
           </Button>
-        </p>
+        </details>
       </div>
     </FormContext.Provider>
   )

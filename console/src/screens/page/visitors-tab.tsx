@@ -18,7 +18,7 @@ const FORMATS: Readonly<Record<Period, Intl.DateTimeFormat>> = {
 const REFRESH_MS = 10_000
 
 /** How often the page was read. New reads appear by themselves. */
-export function ReadersTab ({ id }: { readonly id: string }) {
+export function VisitorsTab ({ id }: { readonly id: string }) {
   const [per, setPer] = useState<Period>('hour')
   const { data, error, reload } = useLoad(async (signal) => {
     const counts = await landfall.landingPages.reads(id, { per, signal })
@@ -34,7 +34,7 @@ export function ReadersTab ({ id }: { readonly id: string }) {
   const shown = data?.per ?? per
   const total = data?.bars.reduce((sum, { value }) => sum + value, 0) ?? 0
   return (
-    <section aria-label='Readers'>
+    <section aria-label='Visitors'>
       <fieldset class='periods'>
         <legend class='visually-hidden'>Period</legend>
         {PERIODS.map(([value, name]) => (
@@ -48,7 +48,7 @@ export function ReadersTab ({ id }: { readonly id: string }) {
       {data === undefined && error === undefined && <p class='quiet'>Loading the counts …</p>}
       {data !== undefined && (
         <>
-          <p class='readers__total'>
+          <p class='visitors__total'>
             <strong>{formatNumber(total)}</strong> {total === 1 ? 'read' : 'reads'} in the{' '}
             {shown === 'hour' ? 'last 24 hours' : 'last 30 days'}
           </p>
