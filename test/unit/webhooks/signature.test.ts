@@ -1,0 +1,41 @@
+import t from 'tap'
+import { Webhook } from 'standardwebhooks'
+import { defaultSecretsKey, deriveSecret } from '../../../src/infra/system/derived-secrets.ts'
+import { formatSecret, signatureHeaders } from '../../../src/modules/webhooks/sending/signature.ts'
+
+const KEY = defaultSecretsKey('a secret of the tests, 32 bytes and more')
+const OLD = deriveSecret(KEY, 'webhook', 'a', 1)
+const NEW = deriveSecret(KEY, 'webhook', 'a', 2)
+
+t.test('another implementation accepts the signature of each secret', async (t) => {
+  const body = '{"type":"page.published","data":{"author":{"name":"Zoë"}}}'
+  const headers = signatureHeaders('msg', body, Date.now(), [NEW, OLD])
+  for (const secret of [NEW, OLD]) {
+    t.same(new Webhook(formatSecret(secret)).verify(body, headers), JSON.parse(body))
+  }
+  t.throws(() => new Webhook(formatSecret(deriveSecret(KEY, 'webhook', 'b', 1))).verify(body, headers))
+  t.throws(() => new Webhook(formatSecret(NEW)).verify(`${body} `, headers))
+  t.throws(() => new Webhook(formatSecret(NEW)).verify(body, { ...headers, 'webhook-id': 'other' }))
+})
+
+t.test('an old message is not accepted', async (t) => {
+  const headers = signatureHeaders('msg', '{}', Date.now() - 6 * 60 * 1000, [NEW])
+  t.throws(() => new Webhook(formatSecret(NEW)).verify('{}', headers))
+})
+
+t.test('secrets differ by key, purpose, row and generation, and never change', async (t) => {
+  const derived = [
+    deriveSecret(KEY, 'webhook', 'a', 1),
+    deriveSecret(KEY, 'webhook', 'a', 2),
+    deriveSecret(KEY, 'webhook', 'b', 1),
+    deriveSecret(KEY, 'other', 'a', 1),
+    deriveSecret(defaultSecretsKey('another secret'), 'webhook', 'a', 1)
+  ].map((secret) => secret.toString('hex'))
+  t.equal(new Set(derived).size, derived.length)
+  t.equal(KEY, 'YgtJZDHVEP1COUCzga90y5rJbWY9frknmUBw8R7Yrbc', 'a new release derives the same key')
+  t.equal(
+    derived[0],
+    '9fbf081b5b1a65ad3287ad3f6a662eab1f77c602e2b88c42b8a431a52f8d42c2',
+    'and the same secrets'
+  )
+})
