@@ -2288,7 +2288,7 @@ export interface operations {
                 cursor?: string;
                 /** @description Maximum number of records in the response */
                 limit?: number;
-                /** @description Include only records with this text in the file name. Case and accents do not count. A response may have fewer than `limit` records, or none, and still a `Link` to more. */
+                /** @description Include only records with this text in the file name, or the asset whose URL or variant it is. Case and accents do not count. A response may have fewer than `limit` records, or none, and still a `Link` to more. */
                 q?: string;
                 /** @description `created`: newest first; `filename`: by name, A to Z; `byte_size`: largest first */
                 sort?: "created" | "filename" | "byte_size";

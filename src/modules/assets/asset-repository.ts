@@ -10,7 +10,7 @@ import { MAX_LIMIT, OLDEST } from '../../http/pagination.ts'
 import { cursorAfter, valueOf, type SortedPage } from '../../http/sorted-lists.ts'
 import { ownerSql } from '../accounts/index.ts'
 import { MAX_REFERENCES, type ReferencingPage } from '../landing-pages/index.ts'
-import { possibleOriginals } from './storage/storage-key.ts'
+import { possibleKeysAt, possibleOriginals } from './storage/storage-key.ts'
 import type { Dimensions } from './upload/orientation.ts'
 
 export type NewAsset = Omit<Asset, 'id' | 'createdAt' | 'noVariantsReason' | 'variantFailures'>
@@ -146,6 +146,13 @@ export async function listAssets (
     ({ id, byteSize, searchForm }) =>
       cursorAfter(sort, id, sort === 'filename' ? searchForm : byteSize.toString())
   )
+}
+
+/** Finds the asset at a URL; none for a text that can't be one. */
+export async function findAssetsAt (database: PrismaClient, userId: number, url: string): Promise<Asset[]> {
+  const keys = possibleKeysAt(url)
+  return keys.length === 0 ? []
+    : await database.asset.findMany({ where: { userId, storageKey: { in: keys } } })
 }
 
 export async function findAsset (

@@ -11,7 +11,8 @@ import { sendWithoutBody } from '../../http/responses.ts'
 import { multipartOptions } from './upload/multipart-reader.ts'
 import { assetRecord, describeReferences, NO_REFERENCES, recordTag, recordValidators,
   withReferences } from './record.ts'
-import { deleteAsset, deleteAssetReferencedBy, findAsset, listAssets } from './asset-repository.ts'
+import { deleteAsset, deleteAssetReferencedBy, findAsset, findAssetsAt,
+  listAssets } from './asset-repository.ts'
 import { createAssetSchema, deleteAssetSchema, listAssetsSchema, readAssetSchema } from './schemas.ts'
 import { countUploads } from './upload/upload-metrics.ts'
 import { createUploadHandler, requireMultipart } from './upload/upload.ts'
@@ -65,6 +66,8 @@ export const assetRoutes: FastifyPluginAsyncTypebox = async (app) => {
   app.get('/assets', { schema: listAssetsSchema }, async (request, reply) => {
     const { caller: { userId }, query } = request
     const page = sortedPageOf(query)
+    const found = await findAssetsAt(database, userId, page.q ?? '')
+    if (found.length > 0) return found.map(recordOf)
     const { rows, next } = await lists.run(
       userId,
       async () => await listAssets(database, userId, page, query.type)

@@ -81,7 +81,7 @@ const DeleteQuery = Type.Object({
 })
 
 const ListQuery = Type.Object({
-  ...sortedQuery('the file name', ASSET_SORTS).properties,
+  ...sortedQuery('the file name, or the asset whose URL or variant it is', ASSET_SORTS).properties,
   type: Type.Optional(Type.Unsafe<typeof ASSET_TYPES[number]>({
     type: 'string',
     enum: ASSET_TYPES,

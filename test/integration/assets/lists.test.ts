@@ -1,7 +1,7 @@
 import type { LightMyRequestResponse } from 'fastify'
 import t from 'tap'
 import { buildTestApp, signUp, testSettings, type Account } from '../../helpers/app.ts'
-import { upload } from '../../helpers/assets.ts'
+import { PNG, upload } from '../../helpers/assets.ts'
 import { planOf, watchStatements } from '../../helpers/plans.ts'
 import { query } from '../../helpers/servers.ts'
 
@@ -43,6 +43,19 @@ async function store ({ user }: Account, files: readonly [name: string, type: st
     })
   }
 }
+
+t.test('an asset is found by its URL, its key or the URL of a variant, by its owner alone', async (t) => {
+  const [account, other] = [await signUp(app), await signUp(app)]
+  const { url } = (await upload(app, account, PNG, 'dot.png')).json()
+  await store(account, [['later.png', 'image/png', 1]])
+  const [, stem] = /([0-9A-Za-z]{22})\.png$/.exec(url) ?? []
+  for (const q of [url, `${stem}.png`, stem, `${stem}/w640.webp`]) {
+    t.same(await names(`q=${encodeURIComponent(q)}&limit=1`, account), ['dot.png'], q)
+    t.same(await names(`q=${encodeURIComponent(q)}`, other), [])
+  }
+  await store(account, [[`${'x'.repeat(22)}.png`, 'image/png', 1]])
+  t.same(await names(`q=${'x'.repeat(22)}.png`, account), [`${'x'.repeat(22)}.png`], 'a name of this form')
+})
 
 t.test('assets are sorted by creation, name or size, and found by a part of the name', async (t) => {
   const [account, other] = [await signUp(app), await signUp(app)]

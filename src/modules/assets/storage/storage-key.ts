@@ -116,6 +116,15 @@ export const stemOf = (key: string): string => key.slice(0, 22)
 export const possibleOriginals = (stem: string): string[] =>
   [...PICTURES].map((extension) => `${stem}.${extension}`)
 
+const ADDRESS = /(?:^|\/)([0-9A-Za-z]{22})(?:\.[a-z0-9]{2,5}|\/w[1-9]\d{0,4}\.(?:jpg|png|webp))?$/
+
+/** Returns the storage keys that the file, or the original of the variant, at a URL may have. */
+export function possibleKeysAt (url: string): string[] {
+  const [, stem] = ADDRESS.exec(url) ?? []
+  if (stem === undefined) return []
+  return [stem, ...Object.values(EXTENSIONS).map((extension) => `${stem}.${extension}`)]
+}
+
 /** Whether a file may have variants. */
 export const isPicture = (key: string): boolean => PICTURES.has(KEY.exec(key)?.[2] ?? '')
 

@@ -2,17 +2,18 @@ import type { Asset } from '@landfall/client'
 import { useEffect, useState } from 'preact/hooks'
 import { landfall } from '../../../core/service.ts'
 import { pictureKeyOf } from '../../../fields/pictures.ts'
-import { takeFirst } from '../../../core/take-first.ts'
 
-/** Pictures that are looked through, the newest first. */
-const MAX_LOOKED_AT = 500
-const PART = 100
+/** A page may have a lot of pictures. Those beyond are shown without their records. */
+const MAX_REQUESTS = 100
+const MAX_RUNNING = 4
 
-/** Finds the records of pictures by their addresses, which no route does. */
+/** Finds the records of pictures by their addresses. */
 export class AssetFinder {
   readonly #found = new Map<string, Asset>()
+  readonly #asked = new Set<string>()
   readonly #listeners = new Set<() => void>()
-  #search: Promise<void> | undefined
+  readonly #waiting: string[] = []
+  #running = 0
 
   /** Returns the record of the picture at an address, if it is known. */
   get (url: string): Asset | undefined {
@@ -25,20 +26,35 @@ export class AssetFinder {
     if (key !== undefined) this.#found.set(key, asset)
   }
 
-  /** Loads the records of the account's pictures, once. Without them, pictures are shown all the same. */
-  load (): void {
-    this.#search ??= takeFirst(landfall.assets.list({ type: 'image', limit: PART }), MAX_LOOKED_AT)
-      .then(({ items }) => {
-        for (const asset of items) this.add(asset)
-        for (const listener of [...this.#listeners]) listener()
-      }, () => {
-        this.#search = undefined
-      })
+  /** Asks for the record of a picture, once. */
+  load (url: string): void {
+    const key = pictureKeyOf(url)?.key
+    if (key === undefined || this.#found.has(key) || this.#asked.has(key)) return
+    if (this.#asked.size === MAX_REQUESTS) return
+    this.#asked.add(key)
+    this.#waiting.push(key)
+    this.#askNext()
   }
 
   subscribe (listener: () => void): () => void {
     this.#listeners.add(listener)
     return () => this.#listeners.delete(listener)
+  }
+
+  #askNext (): void {
+    if (this.#running === MAX_RUNNING) return
+    const key = this.#waiting.shift()
+    if (key === undefined) return
+    this.#running++
+    landfall.assets.listPage({ q: key, limit: 1 }).then(({ items }) => {
+      for (const asset of items) this.add(asset)
+      for (const listener of [...this.#listeners]) listener()
+    }, () => {
+      this.#asked.delete(key) // the picture is shown all the same
+    }).finally(() => {
+      this.#running--
+      this.#askNext()
+    })
   }
 }
 
@@ -46,9 +62,6 @@ export class AssetFinder {
 export function useAsset (assets: AssetFinder, url: string): Asset | undefined {
   const [, setCount] = useState(0)
   useEffect(() => assets.subscribe(() => setCount((count) => count + 1)), [])
-  const isPicture = pictureKeyOf(url) !== undefined
-  useEffect(() => {
-    if (isPicture && assets.get(url) === undefined) assets.load()
-  }, [url])
+  useEffect(() => assets.load(url), [url])
   return assets.get(url)
 }
