@@ -1,6 +1,9 @@
 import { useEffect, useRef, useState } from 'preact/hooks'
 import { pastedFiles } from '../editor/pasted-files.ts'
 
+/** What takes files at the moment is the last one: a dialog takes them from the screen below. */
+const takers: object[] = []
+
 /**
  * Takes files that are dropped or pasted anywhere in the window, unless what is there has taken them. Without
  * it, the browser would open them.
@@ -12,8 +15,11 @@ export function useFileDrop (onDrop: (files: readonly File[]) => void): boolean 
   const latest = useRef(onDrop)
   latest.current = onDrop
   useEffect(() => {
+    const taker = {}
+    takers.push(taker)
+    const isTaker = () => takers.at(-1) === taker
     const over = (event: DragEvent) => {
-      if (event.dataTransfer?.types.includes('Files') !== true) return
+      if (!isTaker() || event.dataTransfer?.types.includes('Files') !== true) return
       event.preventDefault()
       setIsOver(true)
     }
@@ -22,19 +28,20 @@ export function useFileDrop (onDrop: (files: readonly File[]) => void): boolean 
     }
     const drop = (event: DragEvent) => {
       setIsOver(false)
-      if (event.defaultPrevented || event.dataTransfer?.types.includes('Files') !== true) return
+      if (!isTaker() || event.defaultPrevented || event.dataTransfer?.types.includes('Files') !== true) return
       event.preventDefault()
       latest.current([...event.dataTransfer.files])
     }
     const paste = (event: ClipboardEvent) => {
       const files = pastedFiles(event)
-      if (!event.defaultPrevented && files.length > 0) latest.current(files)
+      if (isTaker() && !event.defaultPrevented && files.length > 0) latest.current(files)
     }
     addEventListener('dragover', over)
     addEventListener('dragleave', leave)
     addEventListener('drop', drop)
     addEventListener('paste', paste)
     return () => {
+      takers.splice(takers.indexOf(taker), 1)
       removeEventListener('dragover', over)
       removeEventListener('dragleave', leave)
       removeEventListener('drop', drop)

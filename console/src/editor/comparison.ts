@@ -43,7 +43,8 @@ export function createComparison (
     EditorView.contentAttributes.of({
       'aria-label': label,
       'aria-describedby': hintId,
-      'aria-readonly': 'true'
+      'aria-readonly': 'true',
+      tabindex: '0'
     })
   ]
   // In one column, CodeMirror shows removed lines as they are, even if they hide or reorder characters.

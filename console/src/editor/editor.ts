@@ -53,6 +53,7 @@ export interface Editor {
   setText(text: string): void
   /** Takes this text as the one that was saved. */
   markSaved(text: string): void
+  focus(): void
   /** Makes each line end with a line feed only. It can be undone. */
   convertLineEnds(): void
   /** Puts a string at the selection, with the quotes, commas and name that it needs there. */
@@ -106,7 +107,8 @@ export function createEditor (options: EditorOptions): Editor {
         keymap.of(createKeys(onSave)),
         EditorView.contentAttributes.of({
           'aria-label': label,
-          'aria-describedby': hintId
+          'aria-describedby': hintId,
+          tabindex: '0' // it scrolls, and axe doesn't know that it is editable
         }),
         EditorView.updateListener.of(({ docChanged, state, changes }) => {
           if (!docChanged) return
@@ -145,6 +147,7 @@ export function createEditor (options: EditorOptions): Editor {
       saved = view.state.toText(text)
       onChange(!view.state.doc.eq(saved))
     },
+    focus: () => view.focus(),
     convertLineEnds () {
       const carriageReturns = [...view.state.sliceDoc().matchAll(/\r(?=\n)/g)]
       view.dispatch({

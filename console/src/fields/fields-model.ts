@@ -64,6 +64,11 @@ export class FieldsModel {
     return this.#position < this.#steps.length
   }
 
+  /** The path of the field that was changed last; undefined if none was. */
+  get lastChange (): Path | undefined {
+    return this.#steps.slice(0, this.#position).findLast(({ edit }) => edit !== undefined)?.edit?.path
+  }
+
   get isChanged (): boolean {
     return this.#drafts.size > 0 || this.#text !== this.#saved
   }

@@ -9,6 +9,21 @@ const PICTURE_ADDRESS = /^$|^(?:https?:\/\/|\.{0,2}\/)\S+$|^\S+\.(?:avif|gif|jpe
 /** Whether a member probably has the address of a picture. @param label of the member */
 export const isPictureName = (label: string): boolean => PICTURE_NAME.test(label)
 
+const ALT = /^(?:alt|alternative)(?: text)?$|\balt(?: text)?$/i
+/** Words that name no particular picture. */
+const COMMON = /^(?:address|image|img|photo|picture|src|url)$/i
+
+/** Whether a member probably describes a picture, for people who don't see it. @param label of the member */
+export const isDescriptionName = (label: string): boolean => ALT.test(label)
+
+/** Whether a description is of this picture: all its other words are words of the picture. Takes labels. */
+export function describesPicture (description: string, picture: string): boolean {
+  const words = picture.toLowerCase().split(' ')
+  const rest = description.toLowerCase().replace(/\b(?:alt|alternative)(?: text)?$/, '').split(' ')
+  return isDescriptionName(description) &&
+    rest.every((word) => word === '' || COMMON.test(word) || words.includes(word))
+}
+
 /** Whether a picture can take the place of a text: it is empty or an address. */
 export const isPictureAddress = (text: string): boolean => PICTURE_ADDRESS.test(text.trim())
 

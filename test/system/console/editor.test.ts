@@ -25,8 +25,9 @@ const hasFocus = async (locator: Locator): Promise<boolean> =>
   await locator.and(tab.locator(':focus')).count() === 1
 
 t.test('the editor is accessible, with an error and with the search', async (t) => {
-  await showNew('{"title": "A page", "list": [1, true, null]}')
-  await typeAtStart(tab, '[')
+  const lines = Array.from({ length: 100 }, (_, index) => `  ${index}`).join(',\n')
+  await showNew(`{"title": "A page", "list": [1, true, null,\n${lines}]}`)
+  await typeAtStart(tab, '!')
   await tab.keyboard.press('Control+f')
   await tab.getByRole('textbox', { name: 'Find' }).waitFor()
   await tab.getByRole('button', { name: 'Line 1, column' }).waitFor()

@@ -260,9 +260,11 @@ t.test('after a conflict, a person saves their own fields, or takes the other ve
     await tab.getByRole('dialog', { name: CHANGED }).getByRole('textbox', { name: 'Your version' }).waitFor()
   }
   await input('Price').fill('2.50')
+  await button('Save').focus()
   await conflict('{"title": "Theirs", "price": 3}')
   await button('Save my version').click()
   await announced('Saved')
+  await waitForFocus(input('Price'))
   t.equal(await readText(id), '{"title": "Original", "price": 2.50}')
 
   await input('Price').fill('4')
@@ -305,10 +307,50 @@ t.test('a picture is dropped, pasted and chosen, and its srcset is copied', asyn
 
   await button('Entry 1').click()
   await button('Choose a picture for Photo').click()
-  await tab.getByRole('dialog').getByRole('button', { name: '500 × 400' }).click()
+  const dialog = tab.getByRole('dialog')
+  await dialog.getByRole('button', { name: '500 × 400' }).click()
   await button('Replace Photo').waitFor()
   await button('Show the address of Photo').click()
   t.equal(await input('Photo').inputValue(), picture)
+
+  await button('Replace Photo').click()
+  await dropFiles(tab, [jpeg], dialog)
+  await dialog.waitFor({ state: 'detached' })
+  t.not(await input('Photo').inputValue(), picture, 'a file that is dropped on the choice is chosen')
+})
+
+t.test('after a picture is replaced, its description is asked for', async (t) => {
+  const [beach, lake] = [await upload('beach.jpg'), await upload('lake.jpg')]
+  const { id } = await showNew(`{"photo": "${beach}", "alt": "A beach", "logo_alt": "A logo"}`)
+  const note = tab.getByText('This is the text of the one before.')
+  const replace = async () => {
+    await button('Replace Photo').click()
+    await tab.getByRole('dialog').getByRole('button', { name: 'lake.jpg' }).first().click()
+    await announced('Describe the new picture in “Alt”.')
+    await note.waitFor()
+  }
+  await replace()
+  await checkScreen(t, tab, 'a picture to describe')
+  await button('Undo').click()
+  await note.waitFor({ state: 'detached' })
+  await replace()
+  await input('Alt').fill('A lake')
+  await note.waitFor({ state: 'detached' })
+  await saveFields(tab)
+  t.equal(await readText(id), `{"photo": "${lake}", "alt": "A lake", "logo_alt": "A logo"}`)
+})
+
+t.test('a picture that could not be uploaded says so at its field, and is tried again', async () => {
+  await showNew('{"photo": ""}')
+  await tab.route('**/assets', async (route) => await route.abort())
+  const buffer = await asJpeg(card({ width: 300, height: 200 }))
+  const jpeg = { name: 'late.jpg', mimeType: 'image/jpeg', buffer }
+  await dropFiles(tab, [jpeg], button('Choose a picture for Photo'))
+  const form = tab.getByRole('region', { name: 'Edit' })
+  await form.getByText('The service can’t be reached.').waitFor()
+  await tab.unroute('**/assets')
+  await form.getByRole('button', { name: 'Try late.jpg again' }).click()
+  await button('Replace Photo').waitFor()
 })
 
 t.test('a text gets the line breaks that are pasted, and keeps how its lines end', async (t) => {
@@ -360,6 +402,8 @@ t.test('on a phone, with the keyboard alone, a price is changed and saved', asyn
   await tabTo('Price')
   await phone.keyboard.press('Control+a')
   await phone.keyboard.type('2.00')
+  const arrow = await phone.getByRole('button', { name: 'Move Tent down' }).boundingBox()
+  t.ok(arrow !== null && arrow.width >= 40 && arrow.height >= 40, 'arrows are large enough for a finger')
   const visible = await phone.evaluate<boolean>(`(() => {
     const { top, bottom } = document.activeElement.getBoundingClientRect()
     const bar = document.querySelector('.edit__bar').getBoundingClientRect()
@@ -367,7 +411,14 @@ t.test('on a phone, with the keyboard alone, a price is changed and saved', asyn
   })()`)
   t.ok(visible, 'the bar does not hide the field')
   await phone.keyboard.press('Control+s')
-  await phone.getByRole('status').getByText('Saved').waitFor()
+  const announcement = phone.getByRole('status').getByText('Saved')
+  await announcement.waitFor()
+  const bar = await phone.locator('.edit__bar').boundingBox()
+  const said = await announcement.boundingBox()
+  t.ok(
+    bar !== null && said !== null && said.y >= bar.y + bar.height,
+    'what is announced does not hide the bar'
+  )
   t.equal(await readText(id), '{"title": "A", "items": [{"name": "Tent", "price": 2.00}]}')
   await phone.close()
 })

@@ -3,6 +3,7 @@ import { useEffect, useRef } from 'preact/hooks'
 import { Button } from '../../components/button.tsx'
 import { Actions, Dialog } from '../../components/dialog.tsx'
 import { FileButton } from '../../components/file-button.tsx'
+import { useFileDrop } from '../../components/file-drop.ts'
 import { useSettings } from '../../core/settings.ts'
 import { AssetGrid, useAssets } from './asset-grid.tsx'
 import { AssetTile } from './asset-tile.tsx'
@@ -22,10 +23,22 @@ interface AssetPickerProps {
 export function AssetPicker ({ onPick, onClose }: AssetPickerProps) {
   const { max_upload_bytes: maxBytes } = useSettings()
   const list = useAssets(false, PICTURES)
-  const { items, query, isLoading, setSearch } = list
+  const { items, query, isLoading, search, setSearch } = list
   const hasNoPictures = query === String(new URLSearchParams(PICTURES)) && items?.length === 0 &&
     !isLoading && list.missed === undefined
   const grid = useRef<HTMLDivElement>(null)
+  const isOpen = useRef(true)
+  useEffect(() => () => {
+    isOpen.current = false
+  }, [])
+  const add = async (files: readonly File[]) => {
+    const [asset] = await upload(files, maxBytes)
+    const isWanted = asset !== undefined &&
+      (search.type !== 'image' || asset.content_type.startsWith('image/'))
+    // One file is what the person wants. Of several, they choose.
+    if (files.length === 1 && isWanted && isOpen.current) onPick(asset)
+  }
+  const isDragging = useFileDrop(add)
   // The newest asset, such as one that was just uploaded, unless the person is already choosing.
   useEffect(() => {
     if (grid.current?.contains(document.activeElement) === false) {
@@ -35,14 +48,19 @@ export function AssetPicker ({ onPick, onClose }: AssetPickerProps) {
   return (
     <Dialog title='Choose an asset' onClose={onClose} size='large'>
       <UploadList />
+      {isDragging && (
+        <p class='drop-target drop-target--clear'>
+          <span class='drop-target__text'>Drop a file to upload and choose it.</span>
+        </p>
+      )}
       <div ref={grid}>
         {hasNoPictures && (
           <p>
-            You have no pictures yet. Upload one, then choose it here.{' '}
+            You have no pictures yet. Upload one.{' '}
             <Button kind='quiet' onClick={() => setSearch({})}>Look at all types</Button>
           </p>
         )}
-        {list.isEmpty && <p>You have no assets yet. Upload a file, then choose it here.</p>}
+        {list.isEmpty && <p>You have no assets yet. Upload a file.</p>}
         {!hasNoPictures && !list.isEmpty && (
           <AssetGrid list={list}>
             {(asset) => (
@@ -54,7 +72,7 @@ export function AssetPicker ({ onPick, onClose }: AssetPickerProps) {
         )}
       </div>
       <Actions>
-        <FileButton isMultiple onChoose={(files) => upload(files, maxBytes)}>Upload files</FileButton>
+        <FileButton isMultiple onChoose={add}>Upload files</FileButton>
         <Button onClick={onClose}>Cancel</Button>
       </Actions>
     </Dialog>

@@ -10,10 +10,17 @@ export function UploadList () {
   return (
     <section class='panel uploads' aria-labelledby='uploads'>
       <h2 id='uploads'>Uploads</h2>
-      <ul class='uploads__list'>
-        {uploads.map((upload) => <UploadRow upload={upload} key={upload.id} />)}
-      </ul>
+      <UploadRows uploads={uploads} />
     </section>
+  )
+}
+
+/** Uploads with how far they are, or why they have failed. */
+export function UploadRows ({ uploads }: { readonly uploads: readonly Upload[] }) {
+  return (
+    <ul class='uploads__list'>
+      {uploads.map((upload) => <UploadRow upload={upload} key={upload.id} />)}
+    </ul>
   )
 }
 

@@ -29,7 +29,7 @@ export interface Upload {
 export const uploadsStore = createStore<readonly Upload[]>([])
 
 const controllers = new Map<number, AbortController>()
-const listeners = new Set<(asset: Asset) => void>()
+const listeners = new Set<(asset: Asset, file: File) => void>()
 /** Who waits for the end of the first attempt of an upload. */
 const attempts = new Map<number, (asset: Asset | undefined) => void>()
 let lastId = 0
@@ -37,7 +37,7 @@ let lastId = 0
 let arrived = 0
 
 /** Calls `listener` with the record of each file that has arrived. Returns a function that ends this. */
-export function onUploaded (listener: (asset: Asset) => void): () => void {
+export function onUploaded (listener: (asset: Asset, file: File) => void): () => void {
   listeners.add(listener)
   return () => listeners.delete(listener)
 }
@@ -120,7 +120,7 @@ async function send ({ id, file }: Upload): Promise<void> {
     await readFile(file.slice(0, 1)) // a folder would look like a failure of the network
     const asset = await landfall.assets.upload(file, { signal })
     uploadsStore.set(uploadsStore.get().filter((one) => one.id !== id))
-    for (const listener of listeners) listener(asset)
+    for (const listener of listeners) listener(asset, file)
     arrived++
     announce(isIdle() && arrived > 1 ? `${arrived} files are uploaded.` : `Uploaded: ${asset.filename}`)
     endAttempt(id, asset)

@@ -1,3 +1,4 @@
+import { useEffect } from 'preact/hooks'
 import { Button } from '../../components/button.tsx'
 import { Actions, Dialog } from '../../components/dialog.tsx'
 import { ErrorNotice } from '../../components/error-notice.tsx'
@@ -7,7 +8,12 @@ import type { Editing } from './use-editing.ts'
 
 /** Lets the person choose between two versions that are based on the same one. */
 export function ConflictDialog ({ editing }: { readonly editing: Editing }) {
-  const { conflict, isSaving, error, keepMine, takeTheirs, postpone } = editing
+  const { conflict, isSaving, error, keepMine, takeTheirs, postpone, views } = editing
+  const isAsking = conflict !== undefined
+  useEffect(() => {
+    // The dialog has given the focus back by then, perhaps to the button that saves.
+    if (isAsking) return () => views.getShown()?.focus()
+  }, [isAsking])
   if (conflict === undefined) return null
   return (
     <Dialog

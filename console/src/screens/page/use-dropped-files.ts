@@ -17,7 +17,7 @@ export function useDroppedFiles (editing: Editing, isShown: boolean): {
 } {
   const { max_upload_bytes: maxBytes } = useSettings()
   const addFiles = async (files: readonly File[]) => {
-    // The dialog in which a person chooses an asset shows those that are uploaded.
+    // What is dropped on a dialog isn't meant for the text behind it.
     const isInDialog = document.querySelector('dialog[open]') !== null
     const place = isShown && !isInDialog ? editing.views.getEditor()?.keepPlace() : undefined
     const assets = await upload(files, maxBytes)

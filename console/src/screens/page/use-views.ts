@@ -9,6 +9,8 @@ export interface DocumentView {
   setText(text: string): void
   /** Takes this text as the one that was saved. */
   markSaved(text: string): void
+  /** Moves the focus to where the person has changed something, unless it is in the view already. */
+  focus(): void
 }
 
 export interface FieldsView extends DocumentView {

@@ -44,7 +44,10 @@ export function EntryActions ({ field, index, count, own }: EntryActionsProps) {
       >
         ↓
       </Button>
-      <Button kind='quiet' label={`Remove ${own}`} onClick={() => remove(form, field.id, own)}>Remove</Button>
+      <Button kind='quiet' label={`Remove ${own}`} onClick={() => remove(form, field.id, own)}>
+        <span class='form-entries__remove'>Remove</span>
+        <span class='form-entries__cross'>✕</span>
+      </Button>
     </div>
   )
 }

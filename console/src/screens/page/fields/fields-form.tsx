@@ -31,6 +31,12 @@ export function openForm (
     getText: () => model.getText(),
     setText: (text) => model.setText(text),
     markSaved: (text) => model.markSaved(text),
+    focus () {
+      const path = model.lastChange
+      if (path !== undefined && document.activeElement?.closest('.fields') == null) {
+        reveal(form, nearestPath(model.root, path))
+      }
+    },
     getPatch: () => model.getPatch(),
     hasProblem: () => model.findProblem() !== undefined,
     showProblem () {

@@ -5,9 +5,10 @@ import { addValue, createEntry } from '../../../fields/edits.ts'
 import { childrenOf, type Field, type GroupField, type ListField } from '../../../fields/field.ts'
 import { entryLabel } from '../../../fields/find-fields.ts'
 import { labelOf } from '../../../fields/labels.ts'
-import { isPictureName, pictureKeyOf } from '../../../fields/pictures.ts'
+import { isDescriptionName, isPictureName, pictureKeyOf } from '../../../fields/pictures.ts'
 import { AddEntry, AddField } from './add-field.tsx'
 import { Control } from './control.tsx'
+import { DescriptionNote } from './description.tsx'
 import { EntryActions } from './entry-actions.tsx'
 import { focusId, pathOf, reveal, setOpen, useForm, useIsArranging, useIsOpen } from './form-state.ts'
 import { Heading } from './heading.tsx'
@@ -41,6 +42,7 @@ export const FieldRow = memo(({ field, name, level, isPicture = false }: FieldRo
         {actions}
       </div>
       <Control field={field} label={label} isPicture={isPicture} />
+      {field.type === 'text' && isDescriptionName(label) && <DescriptionNote field={field} />}
     </div>
   )
 })

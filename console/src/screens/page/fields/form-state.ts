@@ -11,14 +11,29 @@ export interface FormState {
   readonly assets: AssetFinder
   /** The ids of the entries that are unfolded. */
   readonly open: Store<ReadonlySet<number>>
+  /** Descriptions of pictures that were replaced since, by the id of the field. */
+  readonly outdated: Store<ReadonlyMap<number, OutdatedDescription>>
   /** Whether fields can be added, renamed and removed. */
   readonly isArranging: Store<boolean>
+}
+
+/** A description, and the picture that has taken the place of the one that it describes. */
+interface OutdatedDescription {
+  readonly json: string
+  readonly pictureId: number
+  readonly pictureJson: string
 }
 
 export const FormContext = createContext<FormState | undefined>(undefined)
 
 export function createFormState (model: FieldsModel, assets: AssetFinder): FormState {
-  return { model, assets, open: createStore<ReadonlySet<number>>(new Set()), isArranging: createStore(false) }
+  return {
+    model,
+    assets,
+    open: createStore<ReadonlySet<number>>(new Set()),
+    outdated: createStore<ReadonlyMap<number, OutdatedDescription>>(new Map()),
+    isArranging: createStore(false)
+  }
 }
 
 /** Returns the form of the field that is rendered. */

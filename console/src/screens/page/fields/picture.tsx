@@ -1,19 +1,20 @@
 import { srcset, type Asset } from '@landfall/client'
 import type { ComponentChildren } from 'preact'
-import { useState } from 'preact/hooks'
+import { useEffect, useRef, useState } from 'preact/hooks'
 import { Button } from '../../../components/button.tsx'
 import { CopyButton } from '../../../components/copy-button.tsx'
-import { ErrorNotice } from '../../../components/error-notice.tsx'
 import { formatBytes } from '../../../components/format.tsx'
 import { announce } from '../../../core/announcements.tsx'
-import { useAction } from '../../../core/load.ts'
-import { landfall } from '../../../core/service.ts'
 import { useSettings } from '../../../core/settings.ts'
+import { useStore } from '../../../core/store.ts'
 import { encodeText } from '../../../fields/edits.ts'
 import type { TextField } from '../../../fields/field.ts'
 import { AssetPicker } from '../../assets/asset-picker.tsx'
 import { Thumbnail } from '../../assets/thumbnail.tsx'
+import { UploadRows } from '../../assets/upload-list.tsx'
+import { onUploaded, upload, uploadsStore } from '../../assets/uploads.ts'
 import { change } from './controls.tsx'
+import { askForDescription } from './description.tsx'
 import { focusId, useForm } from './form-state.ts'
 import { TextInput } from './text-input.tsx'
 
@@ -100,32 +101,38 @@ function PictureDrop ({ field, label, children }: PictureDropProps) {
   const { max_upload_bytes: maxBytes } = useSettings()
   const [isPicking, setIsPicking] = useState(false)
   const [isOver, setIsOver] = useState(false)
+  /** The file that was dropped or pasted last. */
+  const file = useRef<File | undefined>(undefined)
+  const uploads = useStore(uploadsStore).filter((upload) => upload.file === file.current)
+  const isUploading = uploads.some(({ status }) => status !== 'failed')
   const take = (asset: Asset) => {
     form.assets.add(asset)
     form.model.endStep()
     change(form, field.id, encodeText(asset.url))
     form.model.endStep()
-    announce(`${label} is now ${asset.filename}. It is not saved yet.`)
+    const description = askForDescription(form, field.id)
+    announce(`${label} is now ${asset.filename}.${description} It is not saved yet.`)
   }
-  const uploading = useAction(async (file: File) => {
-    if (file.size > maxBytes) throw new Error(`A file can have at most ${formatBytes(maxBytes)}.`)
-    take(await landfall.assets.upload(file))
-  })
+  const latestTake = useRef(take)
+  latestTake.current = take
+  useEffect(() => onUploaded((asset, of) => of === file.current && latestTake.current(asset)), [])
   /** Takes the picture of a drop or of the clipboard, if there is one. */
   const takeFile = (event: Event, data: DataTransfer | null) => {
-    const file = [...data?.files ?? []].find(({ type }) => type.startsWith('image/'))
-    if (file === undefined) return
+    const found = [...data?.files ?? []].find(({ type }) => type.startsWith('image/'))
+    // The dialog takes it.
+    if (found === undefined || isPicking) return
     event.preventDefault()
-    uploading.run(file)
+    file.current = found
+    upload([found], maxBytes)
   }
   const choose = (name: string, text: string, isTarget: boolean) => (
     <Button
       label={name}
-      isBusy={uploading.isRunning}
+      isBusy={isUploading}
       {...isTarget ? { id: focusId(field.id) } : {}}
       onClick={() => setIsPicking(true)}
     >
-      {uploading.isRunning ? 'Uploading …' : text}
+      {isUploading ? 'Uploading …' : text}
     </Button>
   )
   return (
@@ -148,7 +155,7 @@ function PictureDrop ({ field, label, children }: PictureDropProps) {
       onPaste={(event) => takeFile(event, event.clipboardData)}
     >
       {children(choose)}
-      <ErrorNotice error={uploading.error} />
+      {uploads.length > 0 && <UploadRows uploads={uploads} />}
       {isPicking && (
         <AssetPicker
           onPick={(asset) => {
