@@ -15,13 +15,16 @@ export interface DeletedPage {
   readonly deletedAt: Date
 }
 
-/** Prisma can't measure documents, nor read only their beginnings. */
+/**
+ * Prisma can't measure documents, nor read only their beginnings. With `user_id =` a generic plan expects
+ * few rows and sorts all of an owner with many; with this range it walks along the index.
+ */
 const LIST = statement<DeletedPage>(`
   SELECT id, public_id AS "publicId", left(current_data, ${START_LENGTH}) AS start,
     octet_length(current_data) AS "byteSize", published, deleted_at AS "deletedAt"
   FROM landing_pages
-  WHERE user_id = :userId::integer AND deleted_at IS NOT NULL
-    AND (deleted_at, id) < (:deletedAt::timestamptz, :id::uuid)
+  WHERE deleted_at IS NOT NULL AND user_id >= :userId::integer
+    AND (user_id, deleted_at, id) < (:userId::integer, :deletedAt::timestamptz, :id::uuid)
   ORDER BY user_id DESC, deleted_at DESC, id DESC LIMIT :limit::integer + 1`)
 
 /** Lists the pages of an owner that are in the trash, with the cursor of the next part if there is one. */

@@ -12,7 +12,9 @@ import { findStorageKeys } from './storage-keys.ts'
  * the page. The order avoids deadlocks with statements that delete several assets.
  */
 export const REFERENCED_ASSETS = `SELECT coalesce(array_agg(id), '{}') AS ids FROM (
-    SELECT id FROM assets WHERE storage_key = ANY (:keys::text[]) AND user_id = :userId::integer
+    SELECT id FROM assets
+    WHERE storage_key = ANY (:keys::text[])
+      AND user_id IS NOT DISTINCT FROM :userId::integer -- as "=", but no plan reads all assets of the owner
     ORDER BY id FOR KEY SHARE
   ) asset`
 
