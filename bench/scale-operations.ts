@@ -1,7 +1,7 @@
 import { randomBytes, randomUUID } from 'node:crypto'
 import type { FastifyInstance, InjectOptions } from 'fastify'
 import pg from 'pg'
-import { idOf, LONG_HISTORY, PUBLIC_ID, type Amounts } from './scale-seed.ts'
+import { FIRST_DELETED, idOf, LONG_HISTORY, PUBLIC_ID, type Amounts } from './scale-seed.ts'
 import { buildApp } from '../src/app.ts'
 import { loadConfig } from '../src/config.ts'
 import type { Database } from '../src/infra/postgres/database.ts'
@@ -15,6 +15,8 @@ import { findPublicPages } from '../src/modules/landing-pages/landing-page-repos
 import { pruneReads, storeReads } from '../src/modules/landing-pages/read-count-repository.ts'
 import { pruneRevisions } from '../src/modules/landing-pages/revision-repository.ts'
 import { indexPages } from '../src/modules/landing-pages/references/asset-references.ts'
+import { purgePages } from '../src/modules/landing-pages/trash-repository.ts'
+import { cursorAfter } from '../src/http/sorted-lists.ts'
 
 // The operations that `npm run bench:scale` measures: routes through the service, background tasks alone.
 
@@ -92,12 +94,42 @@ export async function measureRoutes (
       await route(`${name}, first part`, async () => await call('GET', path))
       await route(`${name}, middle`, async () => await call('GET', `${path}?cursor=${middle(last)}`))
     }
+    for (const [path, cursor] of await sortedLists(admin, amounts)) {
+      // Neighbours in the list are anywhere in the table.
+      await measure(`${path}, first part`, 'per row', async () => await call('GET', path), RUNS)
+      if (cursor === undefined) continue
+      const middlePart = `${path}${path.includes('?') ? '&' : '?'}cursor=${cursor}`
+      await measure(`${path}, middle`, 'per row', async () => await call('GET', middlePart), RUNS)
+    }
+    await route('delete and restore of a page', async () => {
+      await call('DELETE', page)
+      await call('POST', `/manage/deleted_pages/${idOf(amounts.pages / 2)}/restore`)
+    })
+    await route(
+      'write of a draft',
+      async () => await call('PUT', `${page}/draft`, { title: `draft ${++turn}` })
+    )
+    await route('state of a page', async () => await call('GET', `${page}/publication`))
+    await route('draft and publication', async () => {
+      await call('PUT', `${page}/draft`, { title: `draft ${++turn}` })
+      await call('POST', `${page}/publish`)
+    })
     await route('record of a page', async () => await call('GET', page))
     await route(
       'create of a page',
       async () => await call('POST', '/landing_pages', { current_data: { title: 'new' } })
     )
     await route('replace', async () => await call('PUT', `${page}/document`, { title: `version ${++turn}` }))
+    const { rows: [{ storage_key: used }] } = await admin.query(
+      'SELECT storage_key FROM assets WHERE id = $1',
+      [
+        idOf(5)
+      ]
+    )
+    await route(
+      'replace, with an asset',
+      async () => await call('PUT', `${page}/document`, { title: `version ${++turn}`, photo: used })
+    )
     await route('patch', async () =>
       await send(app, 'PATCH', `${page}/document`, {
         headers: { ...headers, 'content-type': 'application/merge-patch+json' },
@@ -112,7 +144,7 @@ export async function measureRoutes (
     let deleted = amounts.pages / 2
     await route(
       'delete of a page',
-      async () => await call('DELETE', `/manage/landing_pages/${idOf(deleted += 5)}`)
+      async () => await call('DELETE', `/manage/landing_pages/${idOf(deleted += 10)}`)
     )
     await route('asset that 3 pages use', async () => await call('GET', `/assets/${idOf(5)}`))
     const uploaded: string[] = []
@@ -133,6 +165,30 @@ const LISTS = ({ pages, assets }: Amounts): [name: string, path: string, last: n
   ['summaries', '/manage/landing_page_summaries', pages],
   ['list of assets', '/assets', assets]
 ]
+
+/** The trash and the lists that aren't sorted by creation, each with the cursor of its middle. */
+async function sortedLists (
+  admin: pg.Client,
+  { pages }: Amounts
+): Promise<[path: string, cursor?: string][]> {
+  const { rows: [{ updated, deleted }] } = await admin.query(
+    `SELECT (SELECT updated_at FROM landing_page_summaries WHERE page_id = $1) AS updated,
+      (SELECT deleted_at FROM landing_pages WHERE id = $2) AS deleted`,
+    [idOf(pages / 2), idOf(pages / 2 + FIRST_DELETED)]
+  )
+  const byTime = (at: Date, number: number) => cursorAfter('updated', idOf(number), String(at.getTime()))
+  const byUpdate = byTime(updated, pages / 2)
+  const byLabel = cursorAfter('label', idOf(pages / 2), 'page 5')
+  return [
+    ['/manage/landing_pages?sort=updated', byUpdate],
+    ['/manage/landing_page_summaries?sort=updated', byUpdate],
+    ['/manage/landing_pages?sort=label', byLabel],
+    ['/manage/landing_page_summaries?sort=label', byLabel],
+    ['/manage/deleted_pages', byTime(deleted, pages / 2 + FIRST_DELETED)],
+    ['/assets?sort=filename'],
+    ['/assets?sort=byte_size']
+  ]
+}
 
 const cursorOf = (id: string): string => Buffer.from(id.replaceAll('-', ''), 'hex').toString('base64url')
 
@@ -177,7 +233,7 @@ export async function measureTasks ({ admin, database, amounts, measure, note }:
     await sweep()
     return amounts.expired * 2
   })
-  await admin.query('VACUUM sessions, refresh_tokens') // as autovacuum does
+  await admin.query('VACUUM (ANALYZE) sessions, refresh_tokens') // as autovacuum does
   await measure('sweep of sessions, nothing to do', 'flat', sweep)
   await admin.query(`UPDATE refresh_tokens SET expires_at = now() - interval '1 s' WHERE token_hash IN
     (SELECT token_hash FROM refresh_tokens LIMIT ${Math.min(1000, amounts.sessions)})`)
@@ -191,6 +247,15 @@ export async function measureTasks ({ admin, database, amounts, measure, note }:
     return amounts.pages
   })
   const now = Date.now()
+  const purge = async (pages: number) =>
+    await purgePages(database, new Date(now - pages * 1000), async () => {})
+  await measure(
+    'removal from the trash, nothing to do',
+    'flat',
+    async () => await purge(amounts.pages + 3600),
+    RUNS
+  )
+  await measure('removal from the trash', 'per row', async () => await purge(amounts.pages - 500))
   const prune = async (hours: number) =>
     await pruneReads(database, {
       hoursSince: new Date(now - hours * HOUR_MS),

@@ -24,6 +24,8 @@ const REVISIONS_OF_PAGE = 3
 export const LONG_HISTORY = 10
 const HOURS_OF_PAGE = 20
 const DAYS_OF_PAGE = 5
+/** The number of a page of the first account that is in the trash, as each twentieth one after it. */
+export const FIRST_DELETED = 5
 /** Pages that one statement inserts. */
 const BATCH = 20_000
 
@@ -87,19 +89,22 @@ const STATEMENTS = (amounts: Amounts): [what: string, rows: number, sql: string]
       'pages',
       pages,
       `INSERT INTO landing_pages (id, public_id, user_id, current_data, content_hash, version,
-        authored_version, author_type, author_name, used_assets, used_assets_version, indexed_version)
+        authored_version, author_type, author_name, used_assets, used_assets_version, indexed_version,
+        deleted_at)
       SELECT ${
         idSql('n')
       }, ${PUBLIC_ID}, ${owner}, ${document}, rpad(md5(n::text), 43, '0'), version, version,
-        'user', 'owner@example.com', ARRAY[${idSql(used)}], version, version
+        'user', 'owner@example.com', ARRAY[${idSql(used)}], version, version,
+        CASE WHEN n % 20 = ${FIRST_DELETED} THEN now() - make_interval(secs => n) END
       FROM ${numbers}, LATERAL (SELECT 1 + ${revisions} AS version) v`
     ],
     [
       'summaries',
       pages,
       `INSERT INTO landing_page_summaries (page_id, user_id, label, search_text, updated_at)
-      SELECT ${idSql('n')}, ${owner}, 'Page ' || n, 'page ' || n || chr(10) || ${PUBLIC_ID}, now()
-      FROM ${numbers}`
+      SELECT ${idSql('n')}, ${owner}, 'Page ' || n, 'page ' || n || chr(10) || ${PUBLIC_ID},
+        now() - make_interval(secs => n)
+      FROM ${numbers} WHERE n % 20 <> ${FIRST_DELETED}`
     ],
     [
       'versions',
