@@ -11,7 +11,7 @@ import { consoleRoutes } from './modules/console/index.ts'
 import { rateLimit, RATE_LIMIT_SCRIPTS, WINDOW_CHANNEL } from './modules/rate-limit/index.ts'
 import { embeddedSecret } from './infra/pglite/embedded.ts'
 import { assetReferences, documentCache, DOCUMENT_CHANNEL, DOCUMENT_SCRIPTS, manageRoutes, pageCleanup,
-  publicPreflight, publicRoutes } from './modules/landing-pages/index.ts'
+  publicPreflight, publicRoutes, schedules } from './modules/landing-pages/index.ts'
 import { createLogger } from './infra/telemetry/logger.ts'
 import unreadResponses, { countUnreadResponses } from './http/hardening/unread-responses.ts'
 import { compressResponses } from './http/compressed-responses.ts'
@@ -168,6 +168,7 @@ async function registerPlugins (app: ReturnType<typeof createInstance>, config: 
   await app.register(variants)
   await app.register(assetCleanup)
   await app.register(pageCleanup)
+  await app.register(schedules)
   await app.register(assetReferences)
   await app.register(accountDeletion)
   await app.register(openapi)

@@ -7,6 +7,9 @@ import { getNextCursor, iterate, unwrap, unwrapDeletion, type Api, type CallOpti
 /** Whether a page is published, and what its draft is. */
 export type Publication = components['schemas']['Publication']
 
+/** When a page is published and unpublished. */
+export type Schedule = components['schemas']['Schedule']
+
 /** A page in the trash. */
 export type DeletedLandingPage = components['schemas']['DeletedLandingPage']
 
@@ -15,7 +18,13 @@ export interface PublishOptions extends WriteOptions {
   readonly baseVersion?: number
 }
 
-/** The drafts of the account's pages, what readers get, and the trash. */
+/** Times to set: a `Date`, or text with an offset (RFC 3339). Missing ones are removed. */
+export interface ScheduledTimes {
+  readonly publishAt?: Date | string | null
+  readonly unpublishAt?: Date | string | null
+}
+
+/** The drafts of the account's pages, what readers get and when, and the trash. */
 export interface Publications {
   /** Rejects with a `NotFoundError` when the page has no draft. */
   getDraft<Document = unknown>(id: string, options?: WriteOptions): Promise<OwnDocument<Document>>
@@ -32,6 +41,14 @@ export interface Publications {
   publish<Document = unknown>(id: string, options?: PublishOptions): Promise<VersionedLandingPage<Document>>
   /** Takes the document away from readers. */
   unpublish<Document = unknown>(id: string, options?: WriteOptions): Promise<VersionedLandingPage<Document>>
+  /** Both times are null without a schedule. */
+  getSchedule(id: string, options?: CallOptions): Promise<Schedule>
+  /**
+   * Sets when the draft, or the unpublished page, is published, and when the page is unpublished. `ifMatch`
+   * names the draft. Until it is published, changes of the draft reject with a `ConflictError`.
+   */
+  setSchedule(id: string, times: ScheduledTimes, options?: WriteOptions): Promise<Schedule>
+  removeSchedule(id: string, options?: WriteOptions): Promise<void>
   /** Iterates over the pages in the trash, the last deleted first. */
   deletedPages(options?: ListOptions): AsyncGenerator<DeletedLandingPage, void, undefined>
   /** Returns one part of the trash. */
@@ -84,6 +101,21 @@ export function createPublications (api: Api): Publications {
         parseAs: 'text'
       }))
     },
+    async getSchedule (id, { signal } = {}) {
+      return (await unwrap(api.GET('/manage/landing_pages/{id}/schedule', {
+        params: { path: { id } },
+        signal
+      }))).data
+    },
+    async setSchedule (id, { publishAt, unpublishAt }, options = {}) {
+      return (await unwrap(api.PUT('/manage/landing_pages/{id}/schedule', {
+        ...requestOf(id, options),
+        body: { publish_at: timeOf(publishAt), unpublish_at: timeOf(unpublishAt) }
+      }))).data
+    },
+    async removeSchedule (id, options = {}) {
+      await unwrapDeletion(api.DELETE('/manage/landing_pages/{id}/schedule', requestOf(id, options)))
+    },
     deletedPages: (options = {}) => iterate(deletedPagesPage, options),
     deletedPagesPage,
     async undelete (id, options = {}) {
@@ -97,3 +129,6 @@ export function createPublications (api: Api): Publications {
     }
   }
 }
+
+const timeOf = (time: Date | string | null | undefined): string | null =>
+  time instanceof Date ? time.toISOString() : time ?? null

@@ -2,6 +2,7 @@ import { isStorageKey, type FileStore } from '../../modules/assets/index.ts'
 import { forEachConcurrently } from '../../infra/system/for-each-concurrently.ts'
 import type { AssetRow, AssetRows } from './asset-rows.ts'
 import { computeChecksum } from './files.ts'
+import type { PastSchedule } from './past-schedules.ts'
 import { startStep, type WorkOptions } from './common.ts'
 import type { Uploads } from './uploads.ts'
 
@@ -23,9 +24,10 @@ export interface Report {
 }
 
 /** What a restore has brought back. */
-export interface RestoredAssets {
+export interface Restored {
   readonly rows: AssetRows
   readonly problems: readonly Problem[]
+  readonly pastSchedules: readonly PastSchedule[]
 }
 
 /**

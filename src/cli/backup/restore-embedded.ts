@@ -8,11 +8,12 @@ import { renewDatabaseId } from '../../infra/postgres/identity-repository.ts'
 import { sync, syncTree } from '../../infra/system/fs-utils.ts'
 import { withConnection } from '../../infra/postgres/pool.ts'
 import { removeDeletedRows } from './asset-rows.ts'
-import { compareUploads, type RestoredAssets } from './compare.ts'
+import { compareUploads, type Restored } from './compare.ts'
 import { withEmbedded } from './databases.ts'
 import { createFolderCopy } from './files.ts'
 import { type BackupConfig, BackupError, DATA, SECRET, startStep, type WorkOptions } from './common.ts'
 import type { Manifest } from './manifest.ts'
+import { readPastSchedules } from './past-schedules.ts'
 import { restoreUploads, withEmptyUploads, type Uploads } from './uploads.ts'
 
 /**
@@ -24,7 +25,7 @@ export async function restoreEmbedded (
   directory: string,
   manifest: Manifest,
   options: WorkOptions
-): Promise<RestoredAssets> {
+): Promise<Restored> {
   const { DATA_DIR: dataDir } = config
   return await withLockedDataDir(dataDir, options, async (lockedOptions) => {
     await requireEmpty(dataDir)
@@ -83,7 +84,7 @@ async function restoreInto (
   directory: string,
   manifest: Manifest,
   options: WorkOptions & { signal: AbortSignal }
-): Promise<RestoredAssets> {
+): Promise<Restored> {
   const { signal } = options
   const restoring = join(dataDir, RESTORING)
   await mkdir(restoring, { mode: 0o700 })
@@ -91,9 +92,12 @@ async function restoreInto (
   await createFolderCopy(join(directory, DATA, 'postgres'), join(restoring, 'postgres'))(signal)
   await restoreUploads(directory, uploads, manifest.assets, options)
   startStep(options, 'opening the database')
-  const rows = await withEmbedded(restoring, async (connection) => {
+  const { rows, pastSchedules } = await withEmbedded(restoring, async (connection) => {
     await withConnection(connection, renewDatabaseId)
-    return await removeDeletedRows(connection, manifest.deleted)
+    return {
+      rows: await removeDeletedRows(connection, manifest.deleted),
+      pastSchedules: await readPastSchedules(connection)
+    }
   })
   const problems = await compareUploads(rows, uploads, options)
   await syncTree(join(restoring, 'postgres'))
@@ -108,5 +112,5 @@ async function restoreInto (
   await rename(join(restoring, 'postgres'), join(dataDir, 'postgres'))
   await rmdir(restoring)
   await sync(dataDir)
-  return { rows, problems }
+  return { rows, problems, pastSchedules }
 }

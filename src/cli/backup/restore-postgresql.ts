@@ -3,10 +3,11 @@ import { withConnection, type BoundedPool } from '../../infra/postgres/pool.ts'
 import { RESTORE_MARK } from '../../infra/postgres/migration-repository.ts'
 import { messageOf, printableAddress } from '../../infra/postgres/connection.ts'
 import { removeDeletedRows } from './asset-rows.ts'
-import { compareUploads, type RestoredAssets } from './compare.ts'
+import { compareUploads, type Restored } from './compare.ts'
 import { backedUpSchema } from './databases.ts'
 import { type BackupConfig, BackupError, DUMP, startStep, type WorkOptions } from './common.ts'
 import type { Manifest } from './manifest.ts'
+import { readPastSchedules } from './past-schedules.ts'
 import { loadDump } from './pg-tools.ts'
 import { restoreUploads, withEmptyUploads, withUploads } from './uploads.ts'
 
@@ -19,7 +20,7 @@ export async function restorePostgresql (
   directory: string,
   manifest: Manifest,
   options: WorkOptions
-): Promise<RestoredAssets> {
+): Promise<Restored> {
   const url = config.DATABASE_URL as string
   const schema = backedUpSchema(config)
   if (manifest.schema !== schema) {
@@ -40,9 +41,10 @@ export async function restorePostgresql (
   }
   // pg_restore has committed. A failure from here on leaves the data in the database.
   const rows = await removeDeletedRows(url, manifest.deleted)
+  const pastSchedules = await readPastSchedules(url)
   await withConnection(url, async (database) => await database.query(dropMark(schema)))
   const problems = await withUploads(config, async (uploads) => await compareUploads(rows, uploads, options))
-  return { rows, problems }
+  return { rows, problems, pastSchedules }
 }
 
 async function markEmptyDatabase (url: string, schema: string): Promise<void> {

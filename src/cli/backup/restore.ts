@@ -2,12 +2,14 @@ import type { Report } from './compare.ts'
 import { sumBytes } from './asset-rows.ts'
 import { findDamage, readManifest } from './manifest.ts'
 import { type BackupConfig, BackupError, type WorkOptions } from './common.ts'
+import type { PastSchedule } from './past-schedules.ts'
 import { restoreEmbedded } from './restore-embedded.ts'
 import { restorePostgresql } from './restore-postgresql.ts'
 
 export interface RestoreReport extends Report {
   /** Assets whose files the backup does not have. All others were restored. */
   readonly lost: number
+  readonly pastSchedules: readonly PastSchedule[]
 }
 
 /**
@@ -35,7 +37,7 @@ export async function restoreBackup (
     }): restore another backup`)
   }
   const restore = kind === 'embedded' ? restoreEmbedded : restorePostgresql
-  const { rows, problems } = await restore(config, directory, manifest, options)
+  const { rows, problems, pastSchedules } = await restore(config, directory, manifest, options)
   const lost = problems.filter((problem) => problem.kind === 'no file').length
-  return { assets: rows.size, lost, bytes: sumBytes(rows), problems }
+  return { assets: rows.size, lost, bytes: sumBytes(rows), problems, pastSchedules }
 }

@@ -3,6 +3,7 @@ import { auditCommand, loadCommandConfig } from '../operator.ts'
 import { createBackup } from '../backup/create.ts'
 import type { Problem } from '../backup/compare.ts'
 import type { WorkOptions } from '../backup/common.ts'
+import type { PastSchedule } from '../backup/past-schedules.ts'
 import { restoreBackup } from '../backup/restore.ts'
 import { verifyBackup, verifyService } from '../backup/verify.ts'
 import { createProgressPrinter, formatBytes, formatCount, print } from '../output.ts'
@@ -41,7 +42,7 @@ export async function backup (directory: string): Promise<number> {
 
 export async function restore (directory: string): Promise<number> {
   return await runInterruptibly(async (options) => {
-    const { assets, lost, bytes, problems } = await restoreBackup(
+    const { assets, lost, bytes, problems, pastSchedules } = await restoreBackup(
       loadCommandConfig(),
       resolve(directory),
       options
@@ -49,11 +50,21 @@ export async function restore (directory: string): Promise<number> {
     auditCommand('restore', { assets })
     const without = lost === 0 ? '' : `, ${lost} of them without their file`
     return {
-      summary: `Restored the database and ${formatCount(assets, 'asset')} (${formatBytes(bytes)})${without}.`,
+      summary: `Restored the database and ${formatCount(assets, 'asset')} (${formatBytes(bytes)})${without}.${
+        describePast(pastSchedules)
+      }`,
       problems,
       problemsTitle: 'Everything in the backup was restored, but the backup has missing or damaged files'
     }
   })
+}
+
+function describePast (schedules: readonly PastSchedule[]): string {
+  if (schedules.length === 0) return ''
+  const lines = schedules.map(({ publicId, change, at }) =>
+    `\n  ${publicId} is ${change}, due ${at.toISOString()}`
+  )
+  return `\nSchedules that have passed are carried out when the service starts:${lines.join('')}`
 }
 
 /** Compares the rows of the assets with their files, in the service or in a backup. */

@@ -22,12 +22,17 @@ export interface Draft {
   readonly updatedAt: Date
 }
 
+/** The page, unless the draft is scheduled. The lock waits for a schedule that is being set. */
+const UNSCHEDULED_PAGE = `locked AS (
+    SELECT id FROM landing_pages WHERE id = :pageId::uuid AND user_id = :userId::integer AND deleted_at IS NULL
+    FOR SHARE
+  ), page AS MATERIALIZED (
+    SELECT id FROM locked WHERE scheduled_publication(id) IS NULL
+  )`
+
 /** Prisma can't lock the assets that a document names. Statements lock a page before its draft. */
 const WRITE = statement<{ updatedAt: Date }>(`
-  WITH page AS (
-    SELECT id FROM landing_pages WHERE id = :pageId::uuid AND user_id = :userId::integer AND deleted_at IS NULL
-    FOR KEY SHARE
-  ), used AS MATERIALIZED (${REFERENCED_ASSETS}), begun AS (
+  WITH ${UNSCHEDULED_PAGE}, used AS MATERIALIZED (${REFERENCED_ASSETS}), begun AS (
     INSERT INTO landing_page_drafts (page_id, document, content_hash, base_version, base_hash, used_assets,
       author_type, author_name, created_at, updated_at)
     SELECT page.id, :document, :contentHash, :baseVersion::bigint, :baseHash, used.ids, :authorType,
@@ -44,6 +49,12 @@ const WRITE = statement<{ updatedAt: Date }>(`
   )
   SELECT updated_at AS "updatedAt" FROM begun UNION ALL SELECT updated_at FROM replaced`)
 
+/** Prisma can't lock the page. */
+const DISCARD = statement<{ pageId: string }>(`
+  WITH ${UNSCHEDULED_PAGE}
+  DELETE FROM landing_page_drafts USING page
+  WHERE page_id = page.id AND content_hash = :contentHash RETURNING page_id AS "pageId"`)
+
 export const findDraft = async (database: PrismaClient, pageId: string): Promise<Draft | null> =>
   await database.landingPageDraft.findUnique({ where: { pageId }, omit: { usedAssets: true } }) as
     | Draft
@@ -54,7 +65,7 @@ export const findDraft = async (database: PrismaClient, pageId: string): Promise
  *
  * @param page the page as it was read: a new draft is based on it
  * @param read the draft as it was read; null if there was none
- * @returns null if the draft or the page isn't there any more, or has changed
+ * @returns null if the draft or the page isn't there any more, or has changed, or the draft is scheduled
  */
 export async function writeDraft (
   database: Database,
@@ -85,10 +96,13 @@ export async function writeDraft (
   return { ...draft, createdAt: read?.createdAt ?? now, updatedAt: written.updatedAt }
 }
 
-/** Discards a draft that was read. @returns whether it was still the same one */
-export const discardDraft = async (database: PrismaClient, read: Draft): Promise<boolean> => {
-  const { pageId, contentHash } = read
-  return (await database.landingPageDraft.deleteMany({ where: { pageId, contentHash } })).count > 0
+/** Discards a draft that was read. @returns whether it was still the same one, and not scheduled */
+export async function discardDraft (
+  database: Database,
+  userId: number,
+  { pageId, contentHash }: Draft
+): Promise<boolean> {
+  return (await database.run(DISCARD, { pageId, userId, contentHash })).length > 0
 }
 
 /** Whether any version since the draft was begun had other bytes. */

@@ -4,6 +4,7 @@ export { deleteAnyPage, deletePages, listPagesOf } from './landing-page-reposito
 export { default as pageCleanup } from './cleanup.ts'
 export { manageRoutes } from './manage/routes.ts'
 export { default as documentCache } from './public/plugin.ts'
+export { default as schedules } from './schedules/plugin.ts'
 export { publicPreflight, publicRoutes } from './public/routes.ts'
 export { DOCUMENT_SCRIPTS } from './public/document-scripts.ts'
 export { DOCUMENT_CHANNEL, publishDeletion } from './public/shared-documents.ts'

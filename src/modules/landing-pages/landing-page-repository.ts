@@ -7,6 +7,7 @@ import { contentHash } from '../../http/conditional-requests.ts'
 import { ownerSql, type Caller } from '../accounts/index.ts'
 import type { WriteConditions } from './etag.ts'
 import { keepSql, REPLACED } from './revision-repository.ts'
+import { isDueSql, SCHEDULED_VERSION } from './schedule-sql.ts'
 import { labelOf, summarySql } from './summary-sql.ts'
 import { findKeysOf, REFERENCED_ASSETS } from './references/reference-repository.ts'
 
@@ -67,10 +68,12 @@ const CHANGES = {
   author_name: ':authorName',
   restored_from: ':restoredFrom::bigint'
 }
-/** The draft, if it is still the document. Statements lock a page before its draft. */
+/** The draft, if it is still the document. Statements lock a page, then its schedule, then its draft. */
 const TAKEN_DRAFT = `taken AS (
     DELETE FROM landing_page_drafts USING replaced
-    WHERE page_id = replaced.id AND landing_page_drafts.content_hash = :contentHash RETURNING page_id
+    WHERE page_id = replaced.id AND landing_page_drafts.content_hash = :contentHash
+      AND ${isDueSql('replaced.id', 'true')}
+    RETURNING page_id
   ), `
 
 /**
@@ -95,33 +98,38 @@ const replaceSql = (used: string, publishes = false) => {
     SET ${
     Object.entries(CHANGES).map(([column, value]) => `${column} = ${unlessSame(column, value)}`).join(', ')
   },
-      published = ${publishes ? 'true' : 'pages.published'}, used_assets = used.ids,
+      published = ${publishes ? 'true' : 'pages.published'},${
+    publishes ? ` scheduled_version = ${unlessSame('scheduled_version', SCHEDULED_VERSION)},` : ''
+  } used_assets = used.ids,
       used_assets_version = ${unlessSame('version', CHANGES.version)},
       indexed_version = ${unlessSame('version', CHANGES.version)}
     FROM replaced, used WHERE pages.id = replaced.id${isTaken}
     RETURNING ${WRITTEN}
   ), ${summarySql('written', { pageId: 'id', publicId: '"publicId"', updatedAt: '"updatedAt"' })}
-  SELECT id, "publicId", "contentHash", version, published, "createdAt", "updatedAt" FROM written`)
+  SELECT id, "publicId", "contentHash", version, published, "createdAt", "updatedAt"
+  FROM written${publishes ? ', end_schedule(id, true, false)' : ''}`)
 }
 
 /** Hot. */
 const REPLACE = replaceSql(REFERENCED_ASSETS)
 /** Hot: without keys, a plan without a look at the assets takes two thirds of the time. */
 const REPLACE_WITHOUT_KEYS = replaceSql("SELECT '{}'::uuid[] AS ids")
-/** One statement, so that the draft is published and gone, or neither. */
+/** One statement, so that the draft is published and gone, and its schedule with it, or nothing happens. */
 const PUBLISH_DRAFT = replaceSql(REFERENCED_ASSETS, true)
 
 /** One statement, as REPLACE is, for a new version with the same document in another state. */
 const CHANGE_STATE = statement<LandingPage>(`
-  WITH replaced AS (
+  WITH locked AS (
     SELECT ${REPLACED} FROM landing_pages WHERE ${OWN_VERSION} AND (deleted_at IS NOT NULL) = :wasDeleted::boolean
       AND published = coalesce(NOT :published::boolean, published) FOR NO KEY UPDATE
+  ), replaced AS MATERIALIZED (
+    SELECT * FROM locked WHERE ${isDueSql('id', ':published::boolean')}
   ), kept AS (${keepSql('replaced')}), written AS (
     UPDATE landing_pages pages
     SET version = pages.version + 1, published = coalesce(:published::boolean, pages.published),
       deleted_at = :deletedAt::timestamptz, updated_at = ${CHANGES.updated_at},
       authored_version = pages.version + 1, author_type = :authorType, author_name = :authorName,
-      restored_from = NULL, used_assets_version =
+      restored_from = NULL, scheduled_version = ${SCHEDULED_VERSION}, used_assets_version =
         CASE WHEN used_assets_version = pages.version THEN pages.version + 1 ELSE used_assets_version END,
       indexed_version =
         CASE WHEN indexed_version = pages.version AND NOT :wasDeleted::boolean THEN pages.version + 1 END
@@ -136,7 +144,8 @@ const CHANGE_STATE = statement<LandingPage>(`
   )
   SELECT id, "publicId", "currentData", "contentHash", version,
     published AND :deletedAt::timestamptz IS NULL AS published, "createdAt", "updatedAt"
-  FROM written`)
+  FROM written, end_schedule(id, :published IS TRUE OR :deletedAt IS NOT NULL,
+    :published IS FALSE OR :deletedAt IS NOT NULL)`)
 
 const IS_PUBLIC = 'published AND deleted_at IS NULL'
 
@@ -164,7 +173,10 @@ const DELETE_PAGES = statement<{ id: string, publicId: string }>(`
   RETURNING pages.id, public_id AS "publicId"`)
 
 /** The owner of a page, and who is named as the author of the new version. */
-export type Writer = Pick<Caller, 'userId' | 'author'>
+export interface Writer extends Pick<Caller, 'userId' | 'author'> {
+  /** Whether a schedule writes. Then nothing happens before its time, and nothing twice. */
+  readonly isSchedule?: boolean
+}
 
 /** @throws {UnauthorizedError} when the user has been deleted in the meantime */
 export async function createPage (
@@ -240,12 +252,13 @@ interface Replacement {
 async function runReplacement (
   database: Database,
   sql: typeof REPLACE,
-  { userId, author }: Writer,
+  { userId, author, isSchedule = false }: Writer,
   { id, document, conditions, restoredFrom, keys }: Replacement
 ): Promise<LandingPage | null> {
   const [page] = await database.run(sql, {
     id,
     userId,
+    isSchedule,
     ...conditions,
     ...writtenValues(author, document),
     restoredFrom: restoredFrom ?? null,
@@ -279,7 +292,7 @@ export type StateChange = 'publish' | 'unpublish' | 'delete' | 'undelete'
  */
 export async function changeState (
   database: StatementRunner,
-  { userId, author }: Writer,
+  { userId, author, isSchedule = false }: Writer,
   id: string,
   change: StateChange,
   conditions: WriteConditions
@@ -288,6 +301,7 @@ export async function changeState (
   const [page] = await database.run(CHANGE_STATE, {
     id,
     userId,
+    isSchedule,
     ...conditions,
     wasDeleted: change === 'undelete',
     published: change === 'publish' ? true : change === 'unpublish' ? false : null,

@@ -19,6 +19,8 @@ interface ListedPage {
   readonly version: bigint
   readonly published: boolean
   readonly hasDraft: boolean
+  readonly publishAt: Date | null
+  readonly unpublishAt: Date | null
   readonly createdAt: Date
   readonly updatedAt: Date
 }
@@ -57,7 +59,7 @@ const LIST = statement<Row>(`
     CASE WHEN indexed_version = version THEN NULL ELSE left(current_data, :startLength::integer) END AS start,
     octet_length(current_data) AS "byteSize", version, published,
     EXISTS (SELECT FROM landing_page_drafts draft WHERE draft.page_id = found.id) AS "hasDraft",
-    created_at AS "createdAt", pages.updated_at AS "updatedAt"
+    publish_at AS "publishAt", unpublish_at AS "unpublishAt", created_at AS "createdAt", pages.updated_at AS "updatedAt"
   FROM ${
   listSql(
     [{
@@ -92,6 +94,7 @@ const LIST = statement<Row>(`
   )
 } found JOIN landing_pages pages ON pages.id = found.id
     LEFT JOIN landing_page_summaries stored ON stored.page_id = pages.id
+    LEFT JOIN landing_page_schedules schedule ON schedule.page_id = pages.id
   ORDER BY number`)
 
 /** Lists pages, with the cursor of the next part if there is one. */

@@ -16,6 +16,8 @@ export interface Revision {
   readonly restoredFrom: bigint | null
   /** Whether readers got its document. */
   readonly published: boolean
+  /** Whether a schedule made it. */
+  readonly scheduled: boolean
 }
 
 export type RevisionDocument = Pick<LandingPageRevision, 'document' | 'contentHash' | 'createdAt'>
@@ -34,9 +36,12 @@ export const AUTHORSHIP =
       AS "authorName",
     CASE WHEN authored_version = version THEN restored_from END AS "restoredFrom"`
 
+/** Of the current version in landing_pages. */
+const SCHEDULED = 'coalesce(scheduled_version = version, false) AS scheduled'
+
 /** What `keepSql` needs of a version in landing_pages. */
 export const REPLACED =
-  `id, version, current_data, content_hash, updated_at, published, deleted_at, ${AUTHORSHIP}`
+  `id, version, current_data, content_hash, updated_at, published, deleted_at, ${AUTHORSHIP}, ${SCHEDULED}`
 
 /**
  * Adds replaced versions to the history.
@@ -45,19 +50,19 @@ export const REPLACED =
  */
 export const keepSql = (replaced: string): string =>
   `INSERT INTO landing_page_revisions (page_id, version, document, content_hash, byte_size, created_at,
-      author_type, author_name, restored_from, published)
+      author_type, author_name, restored_from, published, scheduled)
     SELECT id, version, current_data, content_hash, octet_length(current_data), updated_at, "authorType",
-      "authorName", "restoredFrom", published AND deleted_at IS NULL
+      "authorName", "restoredFrom", published AND deleted_at IS NULL, scheduled
     FROM ${replaced}`
 
 /** One statement: Prisma would read the current document to measure it. */
 const LIST = statement<Revision>(`
   SELECT version, content_hash AS "contentHash", octet_length(current_data) AS "byteSize",
-    updated_at AS "createdAt", ${AUTHORSHIP}, published
+    updated_at AS "createdAt", ${AUTHORSHIP}, published, ${SCHEDULED}
   FROM ${OWN_PAGE} AND version < :before::bigint
   UNION ALL
   (SELECT version, content_hash, byte_size, created_at, author_type, author_name, restored_from,
-    published
+    published, scheduled
   FROM landing_page_revisions
   WHERE page_id = :pageId::uuid AND version < :before::bigint AND EXISTS (SELECT FROM ${OWN_PAGE})
   ORDER BY version DESC LIMIT :limit::integer + 1)

@@ -250,7 +250,7 @@ t.test('a management route refuses query parameters that it does not have, and n
   const management = routes.filter(({ url, method, isUnchecked }) =>
     /^\/(auth|assets|manage|landing_pages$|api_keys)/.test(url) && method !== 'OPTIONS' && !isUnchecked
   )
-  t.equal(management.length, 67)
+  t.equal(management.length, 71)
   for (const route of management) {
     const { body, querystring } = route.schemas
     const url = route.url.replace(':id', randomUUID()).replace(':version', '1')

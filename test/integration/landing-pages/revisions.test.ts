@@ -51,7 +51,8 @@ t.test('every change of a document is a version, listed newest first', async (t)
       byte_size: document.length,
       author: { type: 'user', name: owner.user.email },
       restored_from: null,
-      published: true
+      published: true,
+      scheduled: false
     }))
   )
   const times = list.map((each: any) => Date.parse(each.created_at))

@@ -44,6 +44,8 @@ t.test('a summary has the record of a page, its label and its size, but not its 
     label: 'Café \ufffd',
     byte_size: Buffer.byteLength(document),
     has_draft: false,
+    publish_at: null,
+    unpublish_at: null,
     reads: NO_READS
   }])
 })

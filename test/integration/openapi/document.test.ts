@@ -100,11 +100,11 @@ t.test('Spectral finds nothing to mend in /openapi.json', async (t) => {
 t.test('the operation ids are stable, and each operation has a summary and one tag', async (t) => {
   const ids = `
     askForDocument askForFile changePassword confirmEmail createApiKey createAsset createLandingPage
-    deleteAccount deleteApiKey deleteAsset deleteLandingPage discardDraft endBrowserSession endOtherSessions
-    endSession getApiKey getAsset getDocument getDraft getLandingPage getPublication getRevision getSettings
+    deleteAccount deleteApiKey deleteAsset deleteLandingPage deleteSchedule discardDraft endBrowserSession endOtherSessions
+    endSession getApiKey getAsset getDocument getDraft getLandingPage getPublication getRevision getSchedule getSettings
     headDocument headFile listApiKeys listAssets listDeletedPages listLandingPageReads
     listLandingPageSummaries listLandingPages listRevisions listSessions live me openapi patchDocument
-    patchDraft publishLandingPage putDocument putDraft putSettings readDocument readFile ready refresh
+    patchDraft publishLandingPage putDocument putDraft putSchedule putSettings readDocument readFile ready refresh
     removeDeletedPage renewBrowserSession requestEmailConfirmation requestPasswordReset resetPassword
     restoreDeletedPage restoreRevision signIn signOut signUp unpublishLandingPage updateLandingPage
   `

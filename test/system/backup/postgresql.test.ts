@@ -405,3 +405,27 @@ t.test('the files that the deletion of an account has removed are not missed', a
     'other accounts need theirs'
   )
 })
+
+t.test('a restore lists the schedules that have passed', async (t) => {
+  const from = await settings(t)
+  await succeed(t, from, 'migrate')
+  await query(
+    from.DATABASE_URL,
+    `
+    WITH owner AS (
+      INSERT INTO users (email, password_hash) VALUES ('owner@example.com', 'x') RETURNING id
+    ), page AS (
+      INSERT INTO landing_pages (id, user_id, public_id, current_data, content_hash)
+      SELECT gen_random_uuid(), id, 'the-page', '[]', 'x' FROM owner RETURNING id, user_id
+    )
+    INSERT INTO landing_page_schedules (page_id, user_id, publish_at, unpublish_at, author_type, author_name)
+    SELECT id, user_id, '2026-01-31T08:00Z', now() + interval '1 day', 'user', 'x' FROM page`
+  )
+  const directory = join(folder, 'scheduled')
+  await succeed(t, from, 'backup', directory)
+  const output = await succeed(t, await settings(t), 'restore', directory)
+  t.match(
+    output,
+    /carried out when the service starts:\n {2}the-page is published, due 2026-01-31T08:00:00.000Z\n$/
+  )
+})

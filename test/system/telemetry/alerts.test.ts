@@ -236,6 +236,12 @@ const ALERTS: Record<string, Case> = {
     minutes: [5, 8],
     isOverall: true
   },
+  LandfallSchedulesLate: {
+    bad: { landfall_schedules_late_seconds: '0 0 5+15x60' },
+    good: { landfall_schedules_late_seconds: '0 5 50 59 0x60' },
+    minutes: [7, 9],
+    isOverall: true
+  },
   LandfallUploadsFail: {
     bad: { 'landfall_uploads_total{result="disk_full"}': '0+1x60' },
     good: {

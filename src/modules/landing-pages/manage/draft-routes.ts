@@ -7,7 +7,7 @@ import { errors, IdParams, nothing, ReadConditions, response,
 import { discardDraft, findDraft } from '../draft-repository.ts'
 import { draftValidators } from '../etag.ts'
 import { Document, DOCUMENT, tags } from '../schemas.ts'
-import { putDraft, sendWrittenDraft } from './draft-writes.ts'
+import { checkUnscheduled, putDraft, SCHEDULED, sendWrittenDraft } from './draft-writes.ts'
 import { sendUnlessKnown } from './record.ts'
 import { documentOfOwner, findOwnPage, untilWritten } from './write-checks.ts'
 
@@ -36,7 +36,7 @@ const putDraftSchema = {
   response: {
     201: nothing("The draft is begun. `ETag` is the draft's", 'ETag', 'Location'),
     204: nothing("The draft is stored. `ETag` is the draft's", 'ETag'),
-    ...errors([422], [], { 422: 'Request body must be a JSON object or array' })
+    ...errors([409, 422], [], { ...SCHEDULED, 422: 'Request body must be a JSON object or array' })
   }
 }
 const deleteDraftSchema = {
@@ -47,7 +47,8 @@ const deleteDraftSchema = {
   params: IdParams,
   headers: WriteConditions,
   response: {
-    204: nothing('The draft is gone')
+    204: nothing('The draft is gone'),
+    ...errors([409], [], SCHEDULED)
   }
 }
 
@@ -84,7 +85,8 @@ export const draftRoutes: FastifyPluginAsyncTypebox = async (app) => {
     await untilWritten(async () => {
       const draft = await findOwnDraft(request)
       checkPreconditions(request, draftValidators(draft))
-      return await discardDraft(database, draft) || null
+      await checkUnscheduled(database, draft.pageId)
+      return await discardDraft(database, request.caller.userId, draft) || null
     })
     return sendWithoutBody(reply.code(204))
   })

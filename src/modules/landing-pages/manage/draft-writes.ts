@@ -1,10 +1,12 @@
 import type { FastifyInstance, FastifyReply, FastifyRequest } from 'fastify'
-import { PreconditionFailedError } from '../../../errors.ts'
+import { ConflictError, PreconditionFailedError } from '../../../errors.ts'
 import { checkPreconditions, contentHash } from '../../../http/conditional-requests.ts'
 import { sendWithoutBody } from '../../../http/responses.ts'
 import { documentValidators, draftValidators } from '../etag.ts'
+import type { PrismaClient } from '../../../infra/postgres/generated/prisma/client.ts'
 import { findDraft, writeDraft, type Draft } from '../draft-repository.ts'
 import type { LandingPage } from '../landing-page-repository.ts'
+import { findSchedule } from '../schedule-repository.ts'
 import type { PatchAttempt } from './page-patches.ts'
 import { findOwnPage, untilWritten } from './write-checks.ts'
 
@@ -18,6 +20,7 @@ interface WrittenDraft {
  * Writes the draft of the page that a request names.
  *
  * @throws {NotFoundError} 404
+ * @throws {ConflictError} 409 if it is scheduled
  * @throws {PreconditionFailedError} 412
  */
 export const putDraft = async (
@@ -32,6 +35,7 @@ export const putDraft = async (
     else if (request.headers['if-match'] !== undefined) {
       throw new PreconditionFailedError('If-Match', undefined)
     }
+    await checkUnscheduled(app.database, page.id)
     return await replaceDraft(app, request, page, read, document)
   })
 
@@ -41,8 +45,23 @@ export const draftAttempt =
     const page = await findOwnPage(app.database, request)
     const read = await findDraft(app.database, page.id)
     checkPreconditions(request, read === null ? documentValidators(page) : draftValidators(read))
+    await checkUnscheduled(app.database, page.id)
     return await replaceDraft(app, request, page, read, await patched(read?.document ?? page.currentData))
   }
+
+/** An example of the message of checkUnscheduled(), for the description of a route. */
+export const SCHEDULED = {
+  409: 'The draft is scheduled to be published at 2027-01-31T08:00:00.000Z, and cannot be changed until then'
+}
+
+/** @throws {ConflictError} 409 if the draft of a page is scheduled: what was reviewed is what is published */
+export async function checkUnscheduled (database: PrismaClient, pageId: string): Promise<void> {
+  const time = (await findSchedule(database, pageId)).publishAt?.toISOString()
+  if (time === undefined) return
+  throw new ConflictError([
+    `The draft is scheduled to be published at ${time}, and cannot be changed until then`
+  ])
+}
 
 /** The same bytes change nothing. */
 async function replaceDraft (

@@ -11,7 +11,7 @@ import { documentValidators } from '../etag.ts'
 import { findPage, replacePage, type LandingPage } from '../landing-page-repository.ts'
 import type { PatchKind } from '../patch/patcher.ts'
 import { tags } from '../schemas.ts'
-import { draftAttempt, sendWrittenDraft } from './draft-writes.ts'
+import { draftAttempt, SCHEDULED, sendWrittenDraft } from './draft-writes.ts'
 import { PagePatches, type PatchAttempt, type SentPatch } from './page-patches.ts'
 import { findOwnPage, onlyThisVersion, ownPage, writeAndPublish } from './write-checks.ts'
 
@@ -86,7 +86,8 @@ const patchDraftSchema = {
   response: {
     ...patchDocumentSchema.response,
     201: nothing("The draft is begun. `ETag` is the draft's", 'ETag', 'Location'),
-    204: nothing("The draft is patched. `ETag` is the draft's", 'ETag')
+    204: nothing("The draft is patched. `ETag` is the draft's", 'ETag'),
+    ...errors([409], [], SCHEDULED)
   }
 }
 

@@ -8,9 +8,11 @@ import { errors, IdParams, response, WriteConditions } from '../../../http/schem
 import { findDraft, isOutdated, type Draft } from '../draft-repository.ts'
 import { draftValidators, recordValidators, writeConditions } from '../etag.ts'
 import { changeState, publishDraft, type LandingPage as Page } from '../landing-page-repository.ts'
+import { clearTime, findSchedule } from '../schedule-repository.ts'
 import { LandingPage, tags } from '../schemas.ts'
 import { sendRecord } from './record.ts'
 import { Author } from './revision-routes.ts'
+import { Schedule, scheduleRecord } from './schedule-routes.ts'
 import { allowNoBody, findOwnPage, onlyThisVersion, ownPage, untilWritten,
   writeAndPublish } from './write-checks.ts'
 
@@ -31,7 +33,8 @@ const publishSchema = {
     'The draft becomes the document, as a new version, and readers get it immediately. `If-Match` names ' +
     'the draft, so that what was read is what is published. Without a draft, an unpublished page is ' +
     'published as it is, and `If-Match` names the page. If the document has changed since the draft was ' +
-    'begun, the response is a 409, unless `base_version` names the current version.',
+    'begun, the response is a 409, unless `base_version` names the current version. `publish_at` of the ' +
+    'schedule is removed.',
   params: IdParams,
   headers: WriteConditions,
   body: { ...PublishBody, examples: [{ base_version: 5 }] },
@@ -50,7 +53,7 @@ const unpublishSchema = {
   summary: 'Unpublish a Landing Page',
   description:
     'Readers get the 404 of an unknown page until it is published again. Writes of the document go on as ' +
-    'before. An unpublished page stays as it is.',
+    'before. An unpublished page stays as it is. `unpublish_at` of its schedule is removed.',
   params: IdParams,
   headers: WriteConditions,
   response: {
@@ -72,7 +75,14 @@ const Publication = Type.Object({
       author: Author
     }),
     Type.Null()
-  ], { description: 'The draft; null without one' })
+  ], { description: 'The draft; null without one' }),
+  ...Schedule.properties,
+  failure: Type.Union([
+    Type.Object({ at: Type.String({ format: 'date-time' }), reason: Type.String() }),
+    Type.Null()
+  ], {
+    description: 'Why the last scheduled publication failed. Always null: none can fail in this release.'
+  })
 }, { title: 'Publication' })
 
 const publicationSchema = {
@@ -97,7 +107,9 @@ export const publicationRoutes: FastifyPluginAsyncTypebox = async (app) => {
     return {
       published: page.published,
       version: Number(page.version),
-      draft: draft && draftRecord(draft, await isOutdated(database, page, draft))
+      draft: draft && draftRecord(draft, await isOutdated(database, page, draft)),
+      ...scheduleRecord(await findSchedule(database, page.id)),
+      failure: null
     }
   })
 
@@ -133,8 +145,11 @@ async function setPublished (
   published: boolean
 ): Promise<Page | null> {
   checkPreconditions(request, recordValidators(page))
-  if (page.published === published) return page
   const { id } = ownPage(request)
+  if (page.published === published) {
+    await clearTime(app.database, id, published)
+    return page
+  }
   return await writeAndPublish(
     app,
     async () =>

@@ -29,6 +29,9 @@ const RevisionRecord = Type.Object({
   }),
   published: Type.Boolean({
     description: 'Whether readers got this version. False also for the version that was put into the trash.'
+  }),
+  scheduled: Type.Boolean({
+    description: 'Whether a schedule made this version. Its author is who set the schedule.'
   })
 }, { title: 'Revision' })
 
@@ -134,5 +137,6 @@ const revisionRecord = (revision: Revision) => ({
   created_at: revision.createdAt.toISOString(),
   author: { type: revision.authorType, name: revision.authorName },
   restored_from: revision.restoredFrom === null ? null : Number(revision.restoredFrom),
-  published: revision.published
+  published: revision.published,
+  scheduled: revision.scheduled
 })

@@ -16,6 +16,7 @@ import { publicationRoutes } from './publication-routes.ts'
 import { readCountRoutes } from './read-count-routes.ts'
 import { recordJson, sendJson, sendRecord, sendUnlessKnown } from './record.ts'
 import { revisionRoutes } from './revision-routes.ts'
+import { scheduleRoutes } from './schedule-routes.ts'
 import { summaryRoutes } from './summary-routes.ts'
 import { trashRoutes } from './trash-routes.ts'
 import { allowNoBody, checkedDocument, createMismatchError, documentOfOwner, findOwnPage, ownPage,
@@ -31,6 +32,7 @@ export const manageRoutes: FastifyPluginAsyncTypebox = async (app) => {
   const lists = createListQueue()
   // Their bodies are ordinary JSON.
   await app.register(publicationRoutes)
+  await app.register(scheduleRoutes)
   await app.register(trashRoutes)
   app.decorateRequest('document', undefined)
   app.removeContentTypeParser('application/json')

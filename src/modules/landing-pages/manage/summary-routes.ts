@@ -8,6 +8,7 @@ import { listSummaries, type Hours, type PageSummary } from '../list-repository.
 import { MAX_LABEL_LENGTH, START_LENGTH } from '../label.ts'
 import { LandingPage, PageListQuery, tags } from '../schemas.ts'
 import { labelOf } from '../summary-sql.ts'
+import { Schedule, scheduleRecord } from './schedule-routes.ts'
 
 /** Hours whose reads are listed. */
 const HOURS = 24
@@ -33,6 +34,7 @@ const LandingPageSummary = Type.Object({
   version,
   published,
   has_draft: Type.Boolean({ description: 'Whether the page has a draft' }),
+  ...Schedule.properties,
   created_at: createdAt,
   updated_at: updatedAt,
   reads: Type.Array(Type.Integer({ minimum: 0 }), {
@@ -100,6 +102,7 @@ function summaryRecord (summary: PageSummary) {
     version: Number(summary.version),
     published: summary.published,
     has_draft: summary.hasDraft,
+    ...scheduleRecord(summary),
     created_at: summary.createdAt.toISOString(),
     updated_at: summary.updatedAt.toISOString(),
     reads: [...summary.reads]

@@ -1,0 +1,280 @@
+import t from 'tap'
+import { MAX_SCHEDULES } from '../../../src/modules/landing-pages/schedule-repository.ts'
+import { buildTestApp, createKey, createPage, signUp, testSettings, type Account } from '../../helpers/app.ts'
+import { claimRedis, query } from '../../helpers/servers.ts'
+import { until } from '../../helpers/until.ts'
+
+// Schedules, on three replicas. What a schedule promises when processes die is in
+// test/system/faults/schedules.test.ts.
+
+const base = await testSettings(t)
+const settings = {
+  ...base,
+  REDIS_URL: await claimRedis(t),
+  RATE_LIMIT_PUBLIC: '1000000'
+}
+const app = await buildTestApp(t, { settings })
+const others = [await buildTestApp(t, { settings }), await buildTestApp(t, { settings })]
+const owner = await signUp(app)
+const database = base.DATABASE_URL as string
+
+type Method = 'GET' | 'HEAD' | 'PUT' | 'POST' | 'PATCH' | 'DELETE'
+type Headers = Record<string, string>
+
+async function send (
+  method: Method,
+  url: string,
+  payload?: object | string,
+  headers: Headers = {},
+  account: Pick<Account, 'headers'> = owner
+) {
+  const type: Headers = payload === undefined ? {} : { 'content-type': 'application/json' }
+  return await app.inject({ method, url, headers: { ...account.headers, ...type, ...headers }, payload })
+}
+const urlOf = (id: string, path = ''): string => `/manage/landing_pages/${id}${path}`
+const read = async (publicId: string, reader = app) => {
+  const { statusCode, body } = await reader.inject(`/landing_pages/${publicId}`)
+  return statusCode === 200 ? body : statusCode
+}
+const inSeconds = (seconds: number) => new Date(Date.now() + seconds * 1000).toISOString()
+const schedule = async (id: string, publishAt: string | null, unpublishAt: string | null = null) =>
+  await send('PUT', urlOf(id, '/schedule'), { publish_at: publishAt, unpublish_at: unpublishAt })
+const scheduleOf = async (id: string) => (await send('GET', urlOf(id, '/schedule'))).json()
+const NONE = { publish_at: null, unpublish_at: null }
+const TOMORROW = inSeconds(86_400)
+const LATER = inSeconds(2 * 86_400)
+interface Version {
+  readonly version: number
+  readonly published: boolean
+  readonly scheduled: boolean
+  readonly created_at: string
+  readonly author: object
+}
+const history = async (id: string): Promise<Version[]> => (await send('GET', urlOf(id, '/revisions'))).json()
+const states = async (id: string) =>
+  (await history(id)).map(({ version, published, scheduled }) => [version, published, scheduled])
+
+t.test('a draft of a published page goes live at its time, whatever was published in between', async (t) => {
+  const { id, public_id: publicId } = await createPage(app, owner, '{"v":1}')
+  const draft = await send('PUT', urlOf(id, '/draft'), '{"v": 9.0}')
+  const key = await createKey(app, owner, ['pages:write'], { name: 'planner' })
+  const at = inSeconds(2)
+  const set = await send('PUT', urlOf(id, '/schedule'), { publish_at: at, unpublish_at: null }, {
+    'if-match': draft.headers.etag as string
+  }, key)
+  t.equal(set.statusCode, 200)
+  t.same(set.json(), { publish_at: at, unpublish_at: null })
+  t.match((await send('GET', urlOf(id, '/publication'))).json(), {
+    publish_at: at,
+    unpublish_at: null,
+    failure: null
+  })
+  const [summary] = (await send('GET', '/manage/landing_page_summaries?limit=1')).json()
+  t.match(summary, { id, publish_at: at, unpublish_at: null })
+
+  t.equal(
+    (await send('PUT', urlOf(id, '/document'), '{"v":2}')).statusCode,
+    204,
+    'the document can be changed'
+  )
+  t.ok(['{"v":2}', '{"v": 9.0}'].includes(await read(publicId) as string))
+  for (const reader of [app, ...others]) {
+    await until(async () => await read(publicId, reader) === '{"v": 9.0}')
+  }
+  t.same(await states(id), [[3, true, true], [2, true, false], [1, true, false]])
+  t.same((await history(id))[0]?.author, { type: 'api_key', name: 'planner' }, 'who set the schedule')
+  t.same(await scheduleOf(id), NONE)
+  t.match((await send('GET', urlOf(id, '/publication'))).json(), { draft: null, publish_at: null })
+  t.equal((await send('PUT', urlOf(id, '/draft'), '{"v":10}')).statusCode, 201, 'a new draft can be begun')
+})
+
+t.test('an unpublished page is published for a time', async (t) => {
+  const { id, public_id: publicId } = await createPage(app, owner, '{"v":1}')
+  await send('POST', urlOf(id, '/unpublish'))
+  t.equal((await schedule(id, inSeconds(0.5), inSeconds(1.5))).statusCode, 200)
+  await until(async () => await read(publicId) === '{"v":1}', 'it is published')
+  await until(async () => await read(publicId) === 404, 'it is unpublished')
+  t.same(await states(id), [[4, false, true], [3, true, true], [2, false, false], [1, true, false]])
+  t.equal((await send('POST', urlOf(id, '/publish'))).json().version, 5)
+  t.same((await states(id))[0], [5, true, false], 'a version that nobody scheduled')
+})
+
+t.test('a scheduled draft cannot be changed, and the response names the time', async (t) => {
+  const { id } = await createPage(app, owner, '{"v":1}')
+  await send('PUT', urlOf(id, '/draft'), '{"v":2}')
+  await schedule(id, TOMORROW)
+  const patch = { 'content-type': 'application/merge-patch+json' }
+  for (
+    const [method, body, headers] of [
+      ['PUT', '{"v":3}'],
+      ['PUT', '{"v":2}'],
+      ['PATCH', '{"v":3}', patch],
+      ['DELETE']
+    ] as [Method, string | undefined, Headers | undefined][]
+  ) {
+    const { statusCode, body: text } = await send(method, urlOf(id, '/draft'), body, headers)
+    t.equal(statusCode, 409, method)
+    t.match(text, TOMORROW)
+  }
+  t.equal((await send('DELETE', urlOf(id, '/draft'), undefined, { 'if-match': '"x"' })).statusCode, 412)
+  t.equal((await send('DELETE', urlOf(id, '/schedule'))).statusCode, 204)
+  t.equal((await send('DELETE', urlOf(id, '/schedule'))).statusCode, 204, 'again')
+  t.equal((await send('DELETE', urlOf(id, '/draft'))).statusCode, 204)
+
+  await send('POST', urlOf(id, '/unpublish'))
+  t.equal((await schedule(id, TOMORROW)).statusCode, 200, 'without a draft')
+  t.equal((await send('PUT', urlOf(id, '/draft'), '{"v":3}')).statusCode, 409, 'none can be begun')
+  t.same((await schedule(id, null)).json(), NONE, 'both times null: removed')
+  t.equal((await send('PUT', urlOf(id, '/draft'), '{"v":3}')).statusCode, 201)
+})
+
+t.test('what is done by hand is no longer scheduled', async (t) => {
+  const { id } = await createPage(app, owner, '{"v":1}')
+  await send('PUT', urlOf(id, '/draft'), '{"v":2}')
+  await schedule(id, TOMORROW, LATER)
+  t.equal((await send('POST', urlOf(id, '/publish'))).json().version, 2)
+  t.same(await scheduleOf(id), { publish_at: null, unpublish_at: LATER })
+  await send('POST', urlOf(id, '/unpublish'))
+  t.same(await scheduleOf(id), NONE)
+
+  await schedule(id, TOMORROW, LATER)
+  await send('POST', urlOf(id, '/unpublish'))
+  t.same(await scheduleOf(id), { publish_at: TOMORROW, unpublish_at: null }, 'of an unpublished page, too')
+  await send('POST', urlOf(id, '/publish'))
+  t.same(await scheduleOf(id), NONE)
+
+  await schedule(id, null, LATER)
+  await send('DELETE', urlOf(id))
+  t.equal((await send('GET', urlOf(id, '/schedule'))).statusCode, 404)
+  await send('POST', `/manage/deleted_pages/${id}/restore`)
+  t.same(await scheduleOf(id), NONE, 'the page comes back without its schedule')
+})
+
+t.test('schedules that make no sense are refused', async (t) => {
+  const { id } = await createPage(app, owner, '{"v":1}')
+  const refusals: [string, object | undefined, string | RegExp][] = [
+    ['nothing to publish', { publish_at: TOMORROW, unpublish_at: null }, /nothing to publish/],
+    [
+      'the past',
+      { publish_at: null, unpublish_at: inSeconds(-1) },
+      /Unpublish at must be later than now \(20/
+    ],
+    ['6 years', { publish_at: null, unpublish_at: inSeconds(6 * 366 * 86_400) }, /within five years/],
+    [
+      'the wrong order',
+      { publish_at: LATER, unpublish_at: TOMORROW },
+      'Unpublish at must be later than publish at'
+    ],
+    [
+      'the same time',
+      { publish_at: LATER, unpublish_at: LATER },
+      'Unpublish at must be later than publish at'
+    ],
+    ['a date', { publish_at: '2027-01-31', unpublish_at: null }, /must be a time such as/],
+    ['no offset', { publish_at: '2027-01-31T08:00:00', unpublish_at: null }, /must be a time such as/],
+    ['a number', { publish_at: 1, unpublish_at: null }, /Publish at must be/],
+    ['one time', { publish_at: TOMORROW }, /Unpublish at/],
+    ['no times', {}, /Publish at/]
+  ]
+  for (const [what, body, message] of refusals) {
+    const { statusCode, body: text } = await send('PUT', urlOf(id, '/schedule'), body)
+    t.equal(statusCode, 422, what)
+    t.match(text, message, what)
+  }
+  t.same(await scheduleOf(id), NONE)
+  const mismatch = await send('PUT', urlOf(id, '/schedule'), { publish_at: null, unpublish_at: LATER }, {
+    'if-match': '"x"'
+  })
+  t.equal(mismatch.statusCode, 412)
+
+  const stranger = await signUp(app)
+  const reader = await createKey(app, owner, ['pages:read', 'drafts:write'])
+  for (const method of ['GET', 'PUT', 'DELETE'] as const) {
+    const body = method === 'PUT' ? { publish_at: null, unpublish_at: LATER } : undefined
+    t.equal((await send(method, urlOf(id, '/schedule'), body, {}, stranger)).statusCode, 404, method)
+    const status = (await send(method, urlOf(id, '/schedule'), body, {}, reader)).statusCode
+    t.equal(status, method === 'GET' ? 200 : 403, method)
+  }
+})
+
+t.test('an account has at most 1,000 scheduled pages, also if two are scheduled at once', async (t) => {
+  const planner = await signUp(app)
+  const pages = await Promise.all(Array.from({ length: 8 }, async () => await createPage(app, planner, '[]')))
+  await query(
+    database,
+    `
+    WITH pages AS (
+      INSERT INTO landing_pages (id, user_id, public_id, current_data, content_hash)
+      SELECT gen_random_uuid(), ${planner.user.id}, 'p' || n, '[]', 'x' FROM generate_series(1, ${
+      MAX_SCHEDULES - 3
+    }) n
+      RETURNING id, user_id
+    )
+    INSERT INTO landing_page_schedules (page_id, user_id, unpublish_at, author_type, author_name)
+    SELECT id, user_id, now() + interval '1 day', 'user', 'x' FROM pages`
+  )
+  const put = async (id: string) =>
+    (await send('PUT', urlOf(id, '/schedule'), { publish_at: null, unpublish_at: LATER }, {}, planner))
+      .statusCode
+  const statuses = await Promise.all(pages.map(async ({ id }) => await put(id)))
+  t.same(statuses.sort(), [200, 200, 200, 422, 422, 422, 422, 422])
+  const scheduled = pages[statuses.indexOf(200)] as typeof pages[0]
+  const [row] = await query(
+    database,
+    `SELECT page_id FROM landing_page_schedules WHERE user_id = ${planner.user.id} AND page_id IN (${
+      pages.map(({ id }) => `'${id}'`).join()
+    }) LIMIT 1`
+  ) as { page_id: string }[]
+  t.equal(await put(row?.page_id ?? scheduled.id), 200, 'the schedule of a page can be replaced')
+})
+
+t.test('a draft is not changed by a write that meets the schedule', async (t) => {
+  for (let round = 0; round < 40; round++) {
+    const { id } = await createPage(app, owner, '{"v":1}')
+    await send('PUT', urlOf(id, '/draft'), '{"v":2}')
+    const [set, , discarded] = await Promise.all([
+      schedule(id, TOMORROW),
+      send('PUT', urlOf(id, '/draft'), `{"v":3,"round":${round}}`),
+      send('DELETE', urlOf(id, '/draft')),
+      ...round % 2 === 0 ? [send('POST', urlOf(id, '/publish'))] : []
+    ])
+    const { draft, publish_at: publishAt } = (await send('GET', urlOf(id, '/publication'))).json()
+    if (publishAt !== null && draft === null) t.fail('a publication without a draft')
+    if (publishAt !== null) {
+      const etag = draft.etag
+      t.equal((await send('PUT', urlOf(id, '/draft'), '{"v":4}')).statusCode, 409)
+      t.equal((await send('GET', urlOf(id, '/draft'))).headers.etag, etag)
+    }
+    t.ok([200, 422].includes(set?.statusCode as number) &&
+      [204, 404, 409].includes(discarded?.statusCode as number))
+  }
+})
+
+t.test('after an outage, all changes are made at once, exactly once and in the order of their times', async (t) => {
+  const pages = []
+  for (let index = 0; index < 12; index++) pages.push(await createPage(app, owner, `[${index}]`))
+  for (const { id } of pages) await send('POST', urlOf(id, '/unpublish'))
+  const [first, last] = [pages[0] as typeof pages[0], pages.at(-1) as typeof pages[0]]
+  for (const { id } of pages) await schedule(id, TOMORROW, id === first.id ? LATER : null)
+  // The last one is due first. Both times of the first one have passed.
+  await query(
+    database,
+    `UPDATE landing_page_schedules SET publish_at = now() - interval '1 hour' *
+    (SELECT count(*) FROM landing_page_schedules earlier WHERE earlier.page_id <= landing_page_schedules.page_id
+      AND publish_at IS NOT NULL), unpublish_at = now() - interval '1 ms' * (unpublish_at IS NOT NULL)::int
+    WHERE publish_at IS NOT NULL AND user_id = ${owner.user.id}`
+  )
+  for (const one of [app, ...others]) one.wakeSchedules()
+  await until(async () => await read(last.public_id) !== 404 && (await history(first.id)).length === 4)
+  const times = []
+  for (const { id } of pages.toReversed()) {
+    await until(async () => (await scheduleOf(id)).publish_at === null)
+    const versions = await history(id)
+    t.same(
+      versions.map(({ published }) => published),
+      id === first.id ? [false, true, false, true] : [true, false, true]
+    )
+    times.push(versions.find(({ scheduled, published }) => scheduled && published)?.created_at as string)
+  }
+  t.same(times, times.toSorted(), 'in their order')
+})
