@@ -202,7 +202,7 @@ export async function save (tab: Page): Promise<void> {
 /** Saves with the button, and waits until it has happened. Returns the request. */
 export async function saveFields (tab: Page): Promise<Request> {
   const sent = tab.waitForRequest((request) => ['PUT', 'PATCH'].includes(request.method()))
-  await tab.getByRole('button', { name: 'Save', exact: true }).click()
+  await tab.getByRole('button', { name: 'Save and publish' }).click()
   await tab.getByText('No unsaved changes').waitFor()
   return await sent
 }

@@ -2,11 +2,15 @@
 // and ends with it.
 
 const PREFIX = 'landfall.unsaved.'
+/** Of what is stored. The first format had none, and knew no drafts. */
+const FORMAT = 2
 
 /** The text of a page that is not saved. */
 export interface UnsavedText {
   readonly userId: number
   readonly text: string
+  /** Whether it belongs to the draft or to the document. */
+  readonly kind: 'document' | 'draft'
   /** The version on which it is based. */
   readonly etag: string
   /** In milliseconds since 1970. */
@@ -22,7 +26,7 @@ export function readUnsaved (pageId: string, userId: number): UnsavedText | unde
 /** Keeps the text of a page in this tab. Returns whether there is place for it. */
 export function keepUnsaved (pageId: string, unsaved: UnsavedText): boolean {
   try {
-    sessionStorage.setItem(PREFIX + pageId, JSON.stringify(unsaved))
+    sessionStorage.setItem(PREFIX + pageId, JSON.stringify({ format: FORMAT, ...unsaved }))
     return true
   } catch {
     // Rather nothing than something older.
@@ -57,7 +61,10 @@ function keys (): readonly string[] {
 
 function read (key: string): UnsavedText | undefined {
   try {
-    return JSON.parse(sessionStorage.getItem(key) ?? 'null') as UnsavedText | null ?? undefined
+    const { format = 1, ...unsaved } = JSON.parse(sessionStorage.getItem(key) ?? '') as
+      & UnsavedText
+      & { format?: number }
+    return format > FORMAT ? undefined : { ...unsaved, kind: format === 1 ? 'document' : unsaved.kind }
   } catch {
     return undefined
   }

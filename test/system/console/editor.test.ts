@@ -79,7 +79,7 @@ t.test('an error is named while typing, and one click goes there', async (t) => 
 t.test('a text that the service would refuse is not sent', async (t) => {
   await showNew('{"a": 1}')
   await typeAtStart(tab, '[')
-  await tab.getByRole('button', { name: 'Save' }).click()
+  await tab.getByRole('button', { name: 'Save and publish' }).click()
   await tab.getByRole('status')
     .getByText('Not saved. Line 1, column 10: The [ of line 1 has no end. A ] is missing.').waitFor()
   t.equal(await hasFocus(editorOf(tab)), true)

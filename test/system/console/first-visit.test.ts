@@ -35,7 +35,7 @@ t.test('a person makes a page with a picture, breaks it, restores it and finds i
   }])
   await picker.getByRole('button', { name: /photo\.jpg.*1600/ }).and(page.locator(':focus')).waitFor()
   await page.keyboard.press('Enter')
-  await page.getByRole('button', { name: 'Save' }).click()
+  await page.getByRole('button', { name: 'Save and publish' }).click()
   await page.getByText('No unsaved changes').waitFor()
 
   await page.getByRole('link', { name: 'Use' }).click()

@@ -91,7 +91,7 @@ t.test('two tabs that save the same text cause no conflict', async () => {
 t.test('saving an unchanged text shows the newer version without a question', async (t) => {
   const { id } = await showNew('{"title": "Original"}')
   await owner.call('PUT', documentUrl(id), { text: '{"title": "Theirs"}' })
-  await tab.getByRole('button', { name: 'Save' }).click()
+  await tab.getByRole('button', { name: 'Save and publish' }).click()
   await tab.getByRole('status').getByText('This page was changed elsewhere').waitFor()
   await editorOf(tab).getByText('Theirs').waitFor()
   await tab.getByText('No unsaved changes').waitFor()
@@ -188,7 +188,7 @@ t.test('saving unsaved text after a restore asks which version to keep', async (
   await tab.getByRole('button', { name: 'Restore version 1' }).click()
   await tab.getByRole('status').getByText('Your unsaved changes are still in the editor').waitFor()
   await openTab('Edit')
-  await tab.getByRole('button', { name: 'Save' }).click()
+  await tab.getByRole('button', { name: 'Save and publish' }).click()
   await dialogOf(CHANGED).getByText(owner.email).waitFor()
   await tab.getByRole('button', { name: 'Save my version' }).click()
   await tab.getByRole('link', { name: 'Edit', exact: true }).waitFor()

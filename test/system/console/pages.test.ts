@@ -491,7 +491,7 @@ t.test('a page is unpublished and published again, and the list says so', async 
   await page.reload()
   await page.getByRole('link', { name: 'Page 1' }).click()
   await page.getByRole('button', { name: 'Unpublish' }).click()
-  await page.getByText('Unpublished: visitors get').waitFor()
+  await page.getByText('Visitors get “Not found” until you publish').waitFor()
   await checkScreen(t, page, 'an unpublished page')
   await openList(page)
   await page.getByText('Unpublished', { exact: true }).waitFor()

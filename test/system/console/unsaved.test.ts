@@ -79,7 +79,7 @@ t.test('fields that are not saved survive a reload', async (t) => {
   await tab.reload()
   await choose('Restore')
   t.equal(await tab.getByRole('textbox', { name: 'Title' }).inputValue(), 'Winter sale')
-  await tab.getByRole('button', { name: 'Save' }).click()
+  await tab.getByRole('button', { name: 'Save and publish' }).click()
   await tab.getByText('No unsaved changes').waitFor()
   t.equal(await readText(page.id), '{"title": "Winter sale", "price": 1.50}')
 })

@@ -2,19 +2,21 @@ import { useEffect } from 'preact/hooks'
 import { Button } from '../../components/button.tsx'
 import { Actions, Dialog } from '../../components/dialog.tsx'
 import { ErrorNotice } from '../../components/error-notice.tsx'
-import { Time } from '../../components/format.tsx'
 import { Comparison } from './comparison.tsx'
-import type { Editing } from './use-editing.ts'
+import { SavedBy } from './saved-by.tsx'
+import type { Conflict, Editing } from './use-editing.ts'
 
 /** Lets the person choose between two versions that are based on the same one. */
 export function ConflictDialog ({ editing }: { readonly editing: Editing }) {
-  const { conflict, isSaving, error, keepMine, takeTheirs, postpone, views } = editing
+  const { conflict, running, error, keepMine, takeTheirs, postpone, views } = editing
   const isAsking = conflict !== undefined
   useEffect(() => {
     // The dialog has given the focus back by then, perhaps to the button that saves.
     if (isAsking) return () => views.getShown()?.focus()
   }, [isAsking])
   if (conflict === undefined) return null
+  const { mine, theirs } = conflict
+  const isSaving = running !== undefined
   return (
     <Dialog
       title='This page has changed since you opened it'
@@ -23,18 +25,14 @@ export function ConflictDialog ({ editing }: { readonly editing: Editing }) {
       canCancel={!isSaving}
     >
       <p>
-        {conflict.revision === undefined ? 'Another version was saved in the meantime.' : (
-          <>
-            Another version was saved <Time at={conflict.revision.created_at} /> by{' '}
-            <bdi>{conflict.revision.author.name}</bdi>.
-          </>
-        )} Nothing of yours is lost: choose what to save. A version that is replaced stays in the history.
+        {theirs.kind === 'draft' ? 'Another draft' : 'Another version'} was saved{' '}
+        <SavedBy saved={theirs.saved} />. Nothing of yours is lost: choose what to save. {fateOf(conflict)}
       </p>
       <Comparison
-        before={{ text: conflict.theirs.text, label: 'The other version' }}
-        after={{ text: conflict.mine, label: 'Your version' }}
+        before={{ text: theirs.text, label: 'The other version' }}
+        after={{ text: mine, label: 'Your version' }}
         // After another conflict, the other version is another one.
-        key={conflict.theirs.etag}
+        key={theirs.etag}
       />
       <ErrorNotice error={error} />
       <Actions>
@@ -44,4 +42,10 @@ export function ConflictDialog ({ editing }: { readonly editing: Editing }) {
       </Actions>
     </Dialog>
   )
+}
+
+/** What becomes of the two versions. */
+function fateOf ({ kind, theirs }: Conflict): string {
+  if (kind === 'document') return 'A version that is replaced stays in the history.'
+  return theirs.kind === 'draft' ? 'A draft that is replaced is gone.' : 'Yours becomes a draft.'
 }

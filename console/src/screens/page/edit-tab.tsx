@@ -7,6 +7,7 @@ import { isMissing } from '../../core/missing.ts'
 import { whyNoFields } from '../../fields/fields-reason.ts'
 import { ConflictDialog } from './conflict-dialog.tsx'
 import { FieldsView } from './fields-view.tsx'
+import { OutdatedDialog } from './outdated-dialog.tsx'
 import { RestoreDialog } from './restore-dialog.tsx'
 import { TextView } from './text-view.tsx'
 import type { Editing } from './use-editing.ts'
@@ -14,8 +15,6 @@ import type { ViewName } from './use-views.ts'
 import { rememberView } from './view-choice.ts'
 
 interface EditTabProps {
-  readonly id: string
-  readonly published: boolean
   readonly editing: Editing
   /** What is in the editor at first. */
   readonly text: string
@@ -25,8 +24,8 @@ interface EditTabProps {
 }
 
 /** Changes the document: its fields, or its text. */
-export function EditTab ({ id, published, editing, text, isShown, onFiles }: EditTabProps) {
-  const { views, isSaving, error, save } = editing
+export function EditTab ({ editing, text, isShown, onFiles }: EditTabProps) {
+  const { views, error, save, retry } = editing
   const [tools, setTools] = useState<Element | null>(null)
   useSaveKey(isShown, save)
   const isText = views.shown === 'text'
@@ -35,12 +34,12 @@ export function EditTab ({ id, published, editing, text, isShown, onFiles }: Edi
   return (
     <section class='edit' hidden={!isShown} aria-label='Edit'>
       <div class='edit__bar'>
-        <Button kind='primary' isBusy={isSaving} onClick={save}>Save</Button>
+        <SaveButtons editing={editing} />
         <div class='edit__tools' ref={setTools} hidden={isText} />
-        <SavedState isChanged={editing.isChanged} published={published} />
-        <ViewSwitch id={id} editing={editing} />
+        <SavedState editing={editing} />
+        <ViewSwitch editing={editing} />
       </div>
-      {isMissing(error) ? <DeletedNotice editing={editing} /> : <ErrorNotice error={error} onRetry={save} />}
+      {isMissing(error) ? <DeletedNotice editing={editing} /> : <ErrorNotice error={error} onRetry={retry} />}
       {opened.has('text') && (
         <div class='edit__view' hidden={!isText}>
           <TextView editing={editing} text={text} onFiles={onFiles} />
@@ -57,28 +56,53 @@ export function EditTab ({ id, published, editing, text, isShown, onFiles }: Edi
         </p>
       )}
       <ConflictDialog editing={editing} />
+      <OutdatedDialog editing={editing} />
       <RestoreDialog editing={editing} />
     </section>
   )
 }
 
-function SavedState ({ isChanged, published }: { readonly isChanged: boolean, readonly published: boolean }) {
+/** The primary button is what visitors see afterwards. */
+function SaveButtons ({ editing }: { readonly editing: Editing }) {
+  const { kind, publication: { published }, running, save, saveDraft, publish } = editing
+  // While something is saved, a publication waits for it.
+  if (kind === 'document' && published) {
+    return (
+      <>
+        <Button kind='primary' isBusy={running === 'save'} onClick={save}>Save and publish</Button>
+        <Button isBusy={running === 'draft'} onClick={saveDraft}>Save draft</Button>
+      </>
+    )
+  }
+  return (
+    <>
+      <Button kind='primary' isBusy={running === 'publish'} onClick={publish}>Publish</Button>
+      <Button isBusy={running === 'save'} onClick={save}>{kind === 'draft' ? 'Save draft' : 'Save'}</Button>
+    </>
+  )
+}
+
+function SavedState ({ editing }: { readonly editing: Editing }) {
+  const { isChanged } = editing
   return (
     <p class={isChanged ? 'saved-state saved-state--changed' : 'saved-state'}>
       <span class='saved-state__what'>{isChanged ? 'Unsaved changes' : 'No unsaved changes'}</span>{' '}
-      {published && (
-        <span class='quiet'>
-          {isChanged ? 'Visitors don’t see them until you save.' : 'Visitors see this version.'}
-        </span>
-      )}
+      <span class='quiet'>{visibilityOf(editing)}</span>
     </p>
   )
+}
+
+/** What visitors see of the text in the editor. */
+function visibilityOf ({ kind, isChanged, publication: { published } }: Editing): string {
+  if (!published) return 'Visitors get “Not found”.'
+  if (kind === 'draft') return 'Visitors don’t see this draft.'
+  return isChanged ? 'Visitors don’t see them until you save and publish.' : 'Visitors see this version.'
 }
 
 const VIEWS: ReadonlyArray<readonly [name: ViewName, text: string]> = [['fields', 'Form'], ['text', 'Code']]
 
 /** Chooses how the document is shown. */
-function ViewSwitch ({ id, editing: { views } }: { readonly id: string, readonly editing: Editing }) {
+function ViewSwitch ({ editing: { id, views } }: { readonly editing: Editing }) {
   const choose = (name: ViewName) => {
     if (name === views.shown) return
     const problem = name === 'fields' ? whyNoFields(views.getText()) : views.getFields()?.showProblem()

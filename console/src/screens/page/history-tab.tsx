@@ -33,7 +33,8 @@ export function HistoryTab ({ id, editing }: HistoryTabProps) {
     try {
       const restored = await landfall.landingPages.restoreRevision(id, version, { ifMatch: current.etag })
       announce(`Restored version ${version} as version ${restored.version}.` +
-        (editing.isChanged ? ' Your unsaved changes are still in the editor.' : ''))
+        (editing.kind === 'draft' ? ' The draft is still in the editor.'
+          : editing.isChanged ? ' Your unsaved changes are still in the editor.' : ''))
       setCompared(undefined)
       await editing.refresh()
     } finally {

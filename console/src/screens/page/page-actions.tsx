@@ -32,13 +32,13 @@ export function PageActions ({ id, publicId, duplication, onDelete }: PageAction
 /** Creates a page with the saved document of another one, exactly, and goes to it. */
 export async function duplicate (id: string): Promise<void> {
   if (!await mayLeave()) return
-  const [{ text }, { published }] = await Promise.all([
+  const [{ text }, { published, draft }] = await Promise.all([
     landfall.landingPages.getDocument(id),
     landfall.landingPages.publication(id)
   ])
   const copy = await landfall.landingPages.create(exactJson(text), { published })
   announce(`This is the copy. It has an address of its own, ${
     published ? 'and everybody can read it' : 'and is unpublished, too'
-  }.`)
+  }.${draft === null ? '' : ' The draft is not copied.'}`)
   leaveFor('pages', copy.id)
 }

@@ -8,9 +8,9 @@ import { useAction, useLoad } from '../../core/load.ts'
 import { isMissing } from '../../core/missing.ts'
 import { href, navigate } from '../../core/router.ts'
 import { landfall } from '../../core/service.ts'
-import type { SavedDocument } from '../pages/document-text.ts'
 import { DeleteThisPage } from './delete-this-page.tsx'
 import { EditTab } from './edit-tab.tsx'
+import { loadEdited, type EditedPage } from './edited-document.ts'
 import { HistoryTab } from './history-tab.tsx'
 import { duplicate, PageActions } from './page-actions.tsx'
 import { Publication } from './publication.tsx'
@@ -37,7 +37,7 @@ export function PageScreen ({ id, tab }: PageScreenProps) {
   useEffect(() => {
     if (isDeleted) navigate('pages')
   }, [isDeleted])
-  const text = savedText ?? page?.document.text
+  const text = savedText ?? page?.edited.text
   const label = useMemo(() => text === undefined ? null : findLabel(text), [text])
   const name = page && nameOf(label, page.publicId)
   return (
@@ -63,8 +63,7 @@ export function PageScreen ({ id, tab }: PageScreenProps) {
         <LoadedPage
           id={id}
           publicId={page.publicId}
-          wasPublished={page.published}
-          document={page.document}
+          page={page}
           tab={tab}
           onSaved={setSavedText}
         />
@@ -85,37 +84,31 @@ export function PageScreen ({ id, tab }: PageScreenProps) {
   )
 }
 
-async function loadPage (id: string, signal: AbortSignal): Promise<{
-  publicId: string
-  published: boolean
-  document: SavedDocument
-}> {
+async function loadPage (id: string, signal: AbortSignal): Promise<EditedPage & { publicId: string }> {
   // In a record, a document has no white space around it. Only the document alone is exact.
-  const [record, { text, etag }] = await Promise.all([
+  const [record, page] = await Promise.all([
     landfall.landingPages.get(id, { signal }),
-    landfall.landingPages.getDocument(id, { signal })
+    loadEdited(id, signal)
   ])
-  return { publicId: record.public_id, published: record.published, document: { text, etag } }
+  return { publicId: record.public_id, ...page }
 }
 
 interface LoadedPageProps {
   readonly id: string
   readonly publicId: string
-  /** Whether visitors got the page when it was loaded. */
-  readonly wasPublished: boolean
-  readonly document: SavedDocument
+  /** As it was loaded. */
+  readonly page: EditedPage
   readonly tab: string
   readonly onSaved: (text: string) => void
 }
 
-function LoadedPage ({ id, publicId, wasPublished, document, tab, onSaved }: LoadedPageProps) {
-  const [published, setPublished] = useState(wasPublished)
-  const editing = useEditing(id, document, onSaved)
+function LoadedPage ({ id, publicId, page, tab, onSaved }: LoadedPageProps) {
+  const editing = useEditing(id, page, onSaved)
   const shown = TABS.some(([path]) => path === tab) ? tab : 'edit'
   const { addFiles, isDragging } = useDroppedFiles(editing, shown === 'edit')
   return (
     <>
-      <Publication id={id} published={published} onChange={setPublished} />
+      <Publication editing={editing} />
       <nav class='tabs' aria-label='This page'>
         {TABS.map(([path, name]) => (
           <a
@@ -132,10 +125,8 @@ function LoadedPage ({ id, publicId, wasPublished, document, tab, onSaved }: Loa
       </nav>
       {/* Always there, so that unsaved text stays. */}
       <EditTab
-        id={id}
-        published={published}
         editing={editing}
-        text={document.text}
+        text={page.edited.text}
         isShown={shown === 'edit'}
         onFiles={addFiles}
       />

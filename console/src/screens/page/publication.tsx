@@ -1,45 +1,52 @@
-import { PreconditionFailedError } from '@landfall/client'
+import { useState } from 'preact/hooks'
 import { Button } from '../../components/button.tsx'
 import { ErrorNotice } from '../../components/error-notice.tsx'
-import { announce } from '../../core/announcements.tsx'
+import { PageState } from '../../components/page-state.tsx'
 import { useAction } from '../../core/load.ts'
-import { landfall } from '../../core/service.ts'
+import { CompareDraft, DiscardDraft } from './draft-dialogs.tsx'
+import { SavedBy } from './saved-by.tsx'
+import type { Editing } from './use-editing.ts'
 
-interface PublicationProps {
-  readonly id: string
-  readonly published: boolean
-  readonly onChange: (published: boolean) => void
-}
-
-/** Publishes the document of a page, unless the page has a draft, which would become the document. */
-async function publishDocument (id: string): Promise<void> {
-  const { etag } = await landfall.landingPages.getDocument(id)
-  await landfall.landingPages.publish(id, { ifMatch: etag }).catch((error: unknown) => {
-    if (!(error instanceof PreconditionFailedError)) throw error
-    throw new Error('This page has a draft, or was just changed. Drafts are published through the API.')
-  })
-}
-
-/** Whether visitors get the page, and the button that changes it. */
-export function Publication ({ id, published, onChange }: PublicationProps) {
-  const change = useAction(async () => {
-    if (published) await landfall.landingPages.unpublish(id)
-    else await publishDocument(id)
-    onChange(!published)
-    announce(published ? 'Unpublished. Visitors get “Not found”.'
-      : 'Published. Visitors get the saved version.')
-  })
+/** Whether visitors get the page, whether it has a draft, and what can be done about both. */
+export function Publication ({ editing }: { readonly editing: Editing }) {
+  const { kind, publication: { published, draft } } = editing
+  const [asked, setAsked] = useState<'compare' | 'discard'>()
+  const unpublishing = useAction(editing.unpublish)
+  const close = () => setAsked(undefined)
+  const other = published ? 'the published version' : 'the saved version'
   return (
-    <>
-      <p class='publication'>
-        <span class={published ? 'quiet' : undefined}>
-          {published ? 'Published' : 'Unpublished: visitors get “Not found”, whatever you save.'}
-        </span>
-        <Button kind='quiet' isBusy={change.isRunning} onClick={() => change.run()}>
-          {published ? 'Unpublish' : 'Publish'}
-        </Button>
-      </p>
-      <ErrorNotice error={change.error} />
-    </>
+    <section class='publication' aria-label='Publication'>
+      <PageState published={published} hasDraft={kind === 'draft'} />
+      {kind === 'draft' && (
+        <p class='publication__draft'>
+          You see the draft{draft !== null && (
+            <>
+              , saved <SavedBy saved={{ at: draft.updated_at, by: draft.author.name }} />
+            </>
+          )}. {published ? 'Visitors see the published version' : 'Visitors get “Not found”'}{' '}
+          until you publish it.{draft?.outdated === true &&
+            ' The page has changed since the draft was begun.'}
+        </p>
+      )}
+      {kind === 'document' && !published && (
+        <p class='publication__draft'>Visitors get “Not found” until you publish the page.</p>
+      )}
+      <div class='publication__actions'>
+        {kind === 'draft' && (
+          <>
+            <Button kind='quiet' onClick={() => setAsked('compare')}>Compare with {other}</Button>
+            <Button kind='quiet' onClick={() => setAsked('discard')}>Discard draft</Button>
+          </>
+        )}
+        {published && (
+          <Button kind='quiet' isBusy={unpublishing.isRunning} onClick={() => unpublishing.run()}>
+            Unpublish
+          </Button>
+        )}
+      </div>
+      <ErrorNotice error={unpublishing.error} />
+      {asked === 'compare' && <CompareDraft other={other} editing={editing} onClose={close} />}
+      {asked === 'discard' && <DiscardDraft other={other} editing={editing} onClose={close} />}
+    </section>
   )
 }

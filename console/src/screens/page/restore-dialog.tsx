@@ -3,9 +3,15 @@ import { Actions, Dialog } from '../../components/dialog.tsx'
 import { LANGUAGE } from '../../components/format.tsx'
 import type { Editing } from './use-editing.ts'
 
+const FATES = {
+  changed: 'The page has changed since.',
+  'draft ended': 'It belonged to a draft, which was published or discarded since.',
+  'draft begun': 'The page has a draft since, which is shown now.'
+}
+
 /** Asks about text that was not saved when the tab was loaded again or crashed. */
 export function RestoreDialog ({ editing }: { readonly editing: Editing }) {
-  const { found, hasChanged, restore, discard } = editing.unsaved
+  const { found, fate, restore, discard } = editing.unsaved
   if (found === undefined) return null
   return (
     <Dialog
@@ -14,9 +20,7 @@ export function RestoreDialog ({ editing }: { readonly editing: Editing }) {
       canCancel={false}
     >
       <p>It was not saved when this tab was loaded again or crashed.</p>
-      {hasChanged && (
-        <p>The page has changed since. If you restore your text, you see both versions when you save.</p>
-      )}
+      {fate !== 'same' && <p>{FATES[fate]} If you restore your text, you see both versions when you save.</p>}
       <Actions>
         <Button kind='primary' onClick={restore}>Restore</Button>
         <Button kind='danger' onClick={discard}>Discard</Button>

@@ -1,129 +1,203 @@
-import { exactJson, PreconditionFailedError, type Revision } from '@landfall/client'
+import { ConflictError, PreconditionFailedError, type Publication } from '@landfall/client'
 import { useEffect, useRef, useState } from 'preact/hooks'
-import { announce, clearAnnouncement } from '../../core/announcements.tsx'
-import { useAction } from '../../core/load.ts'
+import { announce } from '../../core/announcements.tsx'
+import { ignoreMissing } from '../../core/missing.ts'
 import { landfall } from '../../core/service.ts'
 import { useSettings } from '../../core/settings.ts'
 import { onReturn } from '../../core/visibility.ts'
 import type { Check } from '../../editor/editor.ts'
-import { DocumentTextError, requireDocument, type SavedDocument } from '../pages/document-text.ts'
+import { DocumentTextError, requireDocument } from '../pages/document-text.ts'
+import { loadDocument, loadEdited, loadOther, store, type EditedDocument, type EditedPage, type Kind,
+  type OtherVersion } from './edited-document.ts'
+import { useSteps, type Step } from './use-steps.ts'
 import { useUnsavedText, type UnsavedTextKeeper } from './use-unsaved-text.ts'
 import { useViews, type Views } from './use-views.ts'
 import { firstView } from './view-choice.ts'
 
 /** Two versions that are based on the same one. */
 export interface Conflict {
+  /** What the person wanted to save. */
+  readonly kind: Kind
   readonly mine: string
-  readonly theirs: SavedDocument
-  /** When and by whom the other one was saved; undefined if it was replaced in the meantime. */
-  readonly revision: Revision | undefined
+  readonly theirs: OtherVersion
+}
+
+/** A draft that is based on another version than the one that visitors get. */
+export interface Outdated {
+  readonly mine: string
+  readonly theirs: OtherVersion
+  /** The version that the draft would replace. */
+  readonly version: number
 }
 
 const SHOWN_NEWEST = 'This page was changed elsewhere. Its newest version is shown now.'
+const VISIBLE = 'Visitors see it now.'
 
-/** What happens to the text of the document. All views show the same text, one at a time. */
+/** What happens to the text of the document or the draft. All views show the same text, one at a time. */
 export interface Editing {
+  /** Of the page. */
+  readonly id: string
   readonly views: Views
   readonly unsaved: UnsavedTextKeeper
+  /** Whether the text belongs to the draft or to the document. */
+  readonly kind: Kind
+  readonly publication: Publication
   readonly isChanged: boolean
   readonly check: Check | undefined
   readonly conflict: Conflict | undefined
-  readonly isSaving: boolean
-  /** Why the text was not saved. */
+  readonly outdated: Outdated | undefined
+  readonly running: Step | undefined
+  /** Why the text was not saved or published. */
   readonly error: unknown
   setIsChanged(isChanged: boolean): void
   setCheck(check: Check): void
-  /** Saves the text, unless the document was changed elsewhere. */
-  save(): Promise<unknown>
+  /** Saves the text as what it is, unless that was changed elsewhere. */
+  save(): Promise<void>
+  /** Saves the text of the document as a draft. */
+  saveDraft(): Promise<void>
+  /** Publishes exactly the text, which is saved before. */
+  publish(): Promise<void>
+  /** Publishes the draft in place of the version that visitors get. */
+  publishAnyway(): Promise<void>
+  unpublish(): Promise<void>
+  /** Shows the document again. */
+  discardDraft(): Promise<void>
+  /** Does again what has failed. */
+  retry(): unknown
   /** Saves the text in place of the other version of the conflict. */
-  keepMine(): Promise<unknown>
+  keepMine(): Promise<void>
   takeTheirs(): void
-  /** Closes the question about the conflict. The next attempt to save asks it again. */
+  /** Closes the question about a conflict. The next attempt asks it again. */
   postpone(): void
-  /** Shows the document that the service has now, unless there are unsaved changes. */
+  /** Shows what the service has now, unless there are unsaved changes. */
   refresh(): Promise<void>
 }
 
 /** @param onSaved called with each text that the service has */
-export function useEditing (id: string, loaded: SavedDocument, onSaved: (text: string) => void): Editing {
+export function useEditing (id: string, loaded: EditedPage, onSaved: (text: string) => void): Editing {
   const { max_document_bytes: maxBytes } = useSettings()
   /** The version on which the text is based. */
-  const base = useRef(loaded)
-  const views = useViews(firstView(id, loaded.text), () => base.current.text)
+  const base = useRef(loaded.edited)
+  const views = useViews(firstView(id, loaded.edited.text), () => base.current.text)
+  const [kind, setKind] = useState(loaded.edited.kind)
+  const [publication, setPublication] = useState(loaded.publication)
   const [isChanged, setIsChanged] = useState(false)
   const [check, setCheck] = useState<Check>()
   const [conflict, setConflict] = useState<Conflict>()
+  const [outdated, setOutdated] = useState<Outdated>()
+  const { running, error, run, retry } = useSteps()
 
-  const unsaved = useUnsavedText(id, loaded, {
+  const unsaved = useUnsavedText(id, loaded.edited, {
     getText: () => views.getText(),
     getBase: () => base.current,
     restore (text, etag) {
       // If the page has changed meanwhile, the tag of the older version leads to a conflict.
-      base.current = { text: loaded.text, etag }
+      base.current = { ...loaded.edited, etag }
       views.setText(text)
     }
   })
 
-  const rebase = (saved: SavedDocument) => {
+  const rebase = (saved: EditedDocument) => {
     base.current = saved
+    setKind(saved.kind)
     views.getShown()?.markSaved(saved.text)
     setConflict(undefined)
     unsaved.note()
     onSaved(saved.text)
   }
-  const show = (document: SavedDocument) => {
-    rebase(document)
-    views.setText(document.text)
+  const show = (edited: EditedDocument) => {
+    rebase(edited)
+    views.setText(edited.text)
   }
-  const saving = useAction(async (ifMatch: string) => {
-    clearAnnouncement()
+  const hasUnsaved = () => views.getText() !== base.current.text || views.getFields()?.hasProblem() === true
+  /** Asks for the state of the page. Returns it, or what is known if the service can't be reached. */
+  const updatePublication = async (known: Publication): Promise<Publication> => {
+    const now = await landfall.landingPages.publication(id).catch(() => known)
+    setPublication(now)
+    return now
+  }
+
+  /** Another version is in the way: shows it, unless the text was changed. */
+  const meet = async (wanted: Kind, mine: string, theirs: OtherVersion) => {
+    setOutdated(undefined)
+    await updatePublication(publication)
+    if (theirs.text === mine) {
+      rebase(theirs)
+      announce('Saved')
+    } else if (mine === base.current.text && views.getText() === mine) {
+      show(theirs)
+      announce(SHOWN_NEWEST)
+    } else setConflict({ kind: wanted, mine, theirs })
+  }
+  /** Stores the text. Returns whether the service has it now, and the person has nothing to decide. */
+  const storeText = async (wanted: Kind, from: EditedDocument): Promise<boolean> => {
     const mine = views.getText()
     const fields = views.getFields()
     const problem = fields?.showProblem()
-    if (problem !== undefined) return announce(`Not saved. ${problem}`)
+    if (problem !== undefined) {
+      announce(`Not saved. ${problem}`)
+      return false
+    }
     // A patch changes the version on which the text is based, no other.
-    const patch = ifMatch === base.current.etag ? fields?.getPatch() : undefined
+    const patch = from === base.current ? fields?.getPatch() : undefined
     try {
       requireDocument(mine, maxBytes)
-      const { etag } = patch === undefined
-        ? await landfall.landingPages.putDocument(id, exactJson(mine), { ifMatch })
-        : await landfall.landingPages.patchDocument(id, exactJson(patch), { type: 'json-patch', ifMatch })
-      rebase({ text: mine, etag })
-      announce('Saved')
+      rebase(await store(id, { kind: wanted, text: mine, patch, base: from }))
+      return true
     } catch (error) {
       if (error instanceof DocumentTextError && error.offset !== undefined) {
         views.getEditor()?.goTo(error.offset)
         // Below the editor, the error is there until it is mended.
-        return announce(`Not saved. ${error.message}`)
+        announce(`Not saved. ${error.message}`)
+        return false
       }
       if (!(error instanceof PreconditionFailedError)) throw error
-      const [{ text, etag }, { items }] = await Promise.all([
-        landfall.landingPages.getDocument(id),
-        landfall.landingPages.revisionsPage(id, { limit: 1 })
-      ])
-      if (text === mine) {
-        rebase({ text, etag })
-        announce('Saved')
-      } else if (mine === base.current.text && views.getText() === mine) {
-        show({ text, etag })
-        announce(SHOWN_NEWEST)
-      } else {
-        const revision = items.find((item) => item.etag === etag)
-        setConflict({ mine, theirs: { text, etag }, revision })
-      }
+      await meet(wanted, mine, wanted === 'draft' ? await loadOther(id) : await loadDocument(id))
+      return false
     }
-  })
+  }
+  const publishStored = async (baseVersion?: number) => {
+    const { text, etag } = base.current
+    try {
+      await landfall.landingPages.publish(id, {
+        ifMatch: etag,
+        ...baseVersion !== undefined && { baseVersion }
+      })
+    } catch (error) {
+      if (error instanceof PreconditionFailedError) {
+        return await meet(base.current.kind, text, await loadOther(id))
+      }
+      if (!(error instanceof ConflictError)) throw error
+      // Before the document: a later change is then refused once more.
+      const { version } = await landfall.landingPages.publication(id)
+      return setOutdated({ mine: text, theirs: await loadDocument(id), version })
+    }
+    setOutdated(undefined)
+    rebase({ kind: 'document', text, etag })
+    announce(`Published. ${VISIBLE}`)
+    await updatePublication({ ...publication, published: true, draft: null })
+  }
+
+  const saveAs = async (wanted: Kind | undefined, from?: EditedDocument) =>
+    await run(wanted === 'draft' ? 'draft' : 'save', async () => {
+      const stored = wanted ?? base.current.kind
+      if (!await storeText(stored, from ?? base.current)) return
+      const { published } = await updatePublication(publication)
+      if (stored === 'draft') announce('Draft saved. Visitors don’t see it until you publish it.')
+      else announce(`Saved. ${published ? VISIBLE : 'Visitors get “Not found” until you publish.'}`)
+    })
+
   /** Shows the newest version, unless the text was changed. Returns whether there was one. */
   const refresh = async (): Promise<boolean> => {
     const start = base.current
     // Checked again after the response, because somebody may have typed or saved meanwhile.
-    const hasMovedOn = () =>
-      base.current !== start || views.getText() !== start.text ||
-      views.getFields()?.hasProblem() === true
+    const hasMovedOn = () => base.current !== start || hasUnsaved()
     if (hasMovedOn()) return false
-    const document = await landfall.landingPages.getDocument(id)
-    if (document.etag === start.etag || hasMovedOn()) return false
-    show(document)
+    const now = await loadEdited(id)
+    if (hasMovedOn()) return false
+    setPublication(now.publication)
+    if (now.edited.etag === start.etag && now.edited.kind === start.kind) return false
+    show(now.edited)
     return true
   }
   useEffect(() =>
@@ -132,26 +206,57 @@ export function useEditing (id: string, loaded: SavedDocument, onSaved: (text: s
       refresh().then((isNew) => isNew && announce(SHOWN_NEWEST), () => {})
     }), [])
   return {
+    id,
     views,
     unsaved,
+    kind,
+    publication,
     isChanged,
     check,
     conflict,
-    isSaving: saving.isRunning,
-    error: saving.error,
+    outdated,
+    running,
+    error,
     setIsChanged (hasChanged) {
       setIsChanged(hasChanged)
       unsaved.note()
     },
     setCheck,
-    save: async () => await saving.run(base.current.etag),
-    keepMine: async () => await saving.run(conflict?.theirs.etag ?? base.current.etag),
+    save: async () => await saveAs(undefined),
+    async saveDraft () {
+      if (hasUnsaved()) await saveAs('draft')
+      else announce('There is nothing to save: this is what visitors see.')
+    },
+    publish: async () =>
+      await run('publish', async () => {
+        if (!hasUnsaved() || await storeText(base.current.kind, base.current)) await publishStored()
+      }),
+    publishAnyway: async () => await run('publish', async () => await publishStored(outdated?.version)),
+    retry,
+    async unpublish () {
+      await landfall.landingPages.unpublish(id)
+      await updatePublication({ ...publication, published: false })
+      announce('Unpublished. Visitors get “Not found”.')
+    },
+    async discardDraft () {
+      await landfall.landingPages.discardDraft(id, { ifMatch: base.current.etag }).catch(ignoreMissing)
+      const now = await loadEdited(id)
+      show(now.edited)
+      setPublication(now.publication)
+      announce('The draft is discarded. Undo brings its text back.')
+    },
+    keepMine: async () => {
+      if (conflict !== undefined) await saveAs(conflict.kind, conflict.theirs)
+    },
     takeTheirs () {
       if (conflict === undefined) return
       show(conflict.theirs)
       announce('The other version is shown now. Undo brings yours back.')
     },
-    postpone: () => setConflict(undefined),
+    postpone () {
+      setConflict(undefined)
+      setOutdated(undefined)
+    },
     async refresh () {
       await refresh()
     }

@@ -11,7 +11,8 @@ export function UseTab ({ publicId }: { readonly publicId: string }) {
     <section class='use' aria-label='Use'>
       <p>
         Anyone who has the address can read the page, without an account. Each version is there as soon as it
-        is saved. “Open my site” above appears when <a href={href('account', 'site')}>your account</a>{' '}
+        is published. “Open my site” above appears when <a href={href('account', 'site')}>your account</a>
+        {' '}
         has the address of your website.
       </p>
       <Snippet title='Public URL' what='URL' text={url} link={url} />

@@ -1,7 +1,7 @@
 import { useEffect, useRef, useState } from 'preact/hooks'
 import { sessionStore, useUser } from '../../core/session.ts'
 import { forgetUnsaved, keepUnsaved, readUnsaved, type UnsavedText } from '../../core/unsaved-text.ts'
-import type { SavedDocument } from '../pages/document-text.ts'
+import type { EditedDocument } from './edited-document.ts'
 
 /** So much typing can be lost by a crash. */
 const KEEP_DELAY_MS = 500
@@ -12,8 +12,8 @@ export interface UnsavedTextKeeper {
   readonly found: UnsavedText | undefined
   /** Whether there is place for the text. */
   readonly hasPlace: boolean
-  /** Whether the page has changed since what was found. */
-  readonly hasChanged: boolean
+  /** What has become of the version on which what was found is based. */
+  readonly fate: 'same' | 'changed' | 'draft ended' | 'draft begun'
   /** Keeps the text soon, or forgets it if it is saved. To be called after each change. */
   note(): void
   restore(): void
@@ -23,15 +23,15 @@ export interface UnsavedTextKeeper {
 interface WorkingText {
   getText(): string
   /** Returns the version on which the text is based. */
-  getBase(): SavedDocument
+  getBase(): EditedDocument
   /** Takes a text that is based on another version, perhaps. */
   restore(text: string, etag: string): void
 }
 
-/** @param loaded the document when its page was opened */
+/** @param loaded the draft or document when its page was opened */
 export function useUnsavedText (
   pageId: string,
-  loaded: SavedDocument,
+  loaded: EditedDocument,
   { getText, getBase, restore }: WorkingText
 ): UnsavedTextKeeper {
   const { id: userId } = useUser()
@@ -52,7 +52,13 @@ export function useUnsavedText (
     if (text === base.text) {
       forgetUnsaved(pageId)
       setHasPlace(true)
-    } else setHasPlace(keepUnsaved(pageId, { userId, text, etag: base.etag, writtenAt: Date.now() }))
+    } else {setHasPlace(keepUnsaved(pageId, {
+        userId,
+        text,
+        kind: base.kind,
+        etag: base.etag,
+        writtenAt: Date.now()
+      }))}
   }
   const latest = useRef(keep)
   latest.current = keep
@@ -79,7 +85,9 @@ export function useUnsavedText (
   return {
     found,
     hasPlace,
-    hasChanged: found !== undefined && found.etag !== loaded.etag,
+    fate: found === undefined || (found.kind === loaded.kind && found.etag === loaded.etag) ? 'same'
+      : found.kind === loaded.kind ? 'changed'
+      : loaded.kind === 'draft' ? 'draft begun' : 'draft ended',
     note () {
       timer.current ??= setTimeout(() => latest.current(), KEEP_DELAY_MS)
     },

@@ -1,6 +1,7 @@
 import type { LandingPageSummary } from '@landfall/client'
 import { Button } from '../../components/button.tsx'
 import { formatBytes, formatNumber, Time } from '../../components/format.tsx'
+import { PageState } from '../../components/page-state.tsx'
 import { nameOf } from '../../core/labels.ts'
 import { href } from '../../core/router.ts'
 import { ReadsLine } from './reads-line.tsx'
@@ -24,7 +25,7 @@ export function PageRow ({ page, onDelete }: PageRowProps) {
         <a class='page-list__link' href={href('pages', id)} title={name}>
           <bdi>{name}</bdi>
         </a>
-        {!page.published && <span class='page-list__state'>Unpublished</span>}
+        <PageState published={page.published} hasDraft={page.has_draft} />
       </div>
       <ReadsLine reads={reads} />
       <div class='page-list__facts'>

@@ -1,0 +1,62 @@
+import { PreconditionFailedError } from '@landfall/client'
+import { Button } from '../../components/button.tsx'
+import { DangerActions } from '../../components/danger-actions.tsx'
+import { Actions, Dialog } from '../../components/dialog.tsx'
+import { ErrorNotice } from '../../components/error-notice.tsx'
+import { useAction, useLoad } from '../../core/load.ts'
+import { landfall } from '../../core/service.ts'
+import { Comparison } from './comparison.tsx'
+import type { Editing } from './use-editing.ts'
+
+interface DraftDialogProps {
+  readonly editing: Editing
+  /** What the draft is to replace, such as `the published version`. */
+  readonly other: string
+  readonly onClose: () => void
+}
+
+/** Shows what differs between the document and the draft as it is in the editor. */
+export function CompareDraft ({ editing: { id, views }, other, onClose }: DraftDialogProps) {
+  const { data, error, reload } = useLoad(
+    async (signal) => await landfall.landingPages.getDocument(id, { signal }),
+    [id]
+  )
+  return (
+    <Dialog title={`The draft and ${other}`} size='large' onClose={onClose}>
+      <ErrorNotice error={error} onRetry={reload} />
+      {data === undefined && error === undefined && <p class='quiet'>Loading {other} …</p>}
+      {data !== undefined && (
+        <Comparison
+          before={{ text: data.text, label: `${other[0]?.toUpperCase()}${other.slice(1)}` }}
+          after={{ text: views.getText(), label: 'The draft' }}
+        />
+      )}
+      <Actions>
+        <Button onClick={onClose}>Close</Button>
+      </Actions>
+    </Dialog>
+  )
+}
+
+/** Asks whether to discard the draft, and discards it. */
+export function DiscardDraft ({ editing, other, onClose }: DraftDialogProps) {
+  const discarding = useAction(async () => {
+    try {
+      await editing.discardDraft()
+    } catch (error) {
+      throw error instanceof PreconditionFailedError
+        ? new Error('The draft was just changed elsewhere. Keep it, and look at it before you discard it.')
+        : error
+    }
+    onClose()
+  })
+  return (
+    <Dialog title='Discard this draft?' onClose={onClose} canCancel={!discarding.isRunning}>
+      <p>
+        You then see {other}{' '}
+        again, which stays as it is. Discarded drafts are neither in the history nor in the trash.
+      </p>
+      <DangerActions action={discarding} text='Discard draft' safeText='Keep the draft' onClose={onClose} />
+    </Dialog>
+  )
+}

@@ -1,0 +1,93 @@
+import { exactJson, NotFoundError, type Publication } from '@landfall/client'
+import { landfall } from '../../core/service.ts'
+import type { SavedDocument } from '../pages/document-text.ts'
+
+/** What the editor shows: the draft of a page, or without one the document that visitors get. */
+export type Kind = 'document' | 'draft'
+
+/** A draft or document as the service has it. */
+export interface EditedDocument extends SavedDocument {
+  readonly kind: Kind
+}
+
+export interface EditedPage {
+  readonly edited: EditedDocument
+  readonly publication: Publication
+}
+
+const { landingPages } = landfall
+
+/** Returns the draft of a page, or without one its document. */
+export async function loadEdited (id: string, signal?: AbortSignal): Promise<EditedPage> {
+  const options = signal === undefined ? {} : { signal }
+  for (;;) {
+    const publication = await landingPages.publication(id, options)
+    try {
+      const { text, etag } = publication.draft === null ? await landingPages.getDocument(id, options)
+        : await landingPages.getDraft(id, options)
+      return { edited: { kind: publication.draft === null ? 'document' : 'draft', text, etag }, publication }
+    } catch (error) {
+      // The draft was published or discarded in between. If the page is gone, the next request says so.
+      if (publication.draft === null || !(error instanceof NotFoundError)) throw error
+    }
+  }
+}
+
+/** The version that another one is based on, or that stands in its way. */
+export interface OtherVersion extends EditedDocument {
+  /** When and by whom it was saved; undefined if that isn't known. */
+  readonly saved: { readonly at: string, readonly by: string } | undefined
+}
+
+/** Returns the document of a page. */
+export async function loadDocument (id: string): Promise<OtherVersion> {
+  const [{ text, etag }, { items }] = await Promise.all([
+    landingPages.getDocument(id),
+    landingPages.revisionsPage(id, { limit: 1 })
+  ])
+  // It may have been replaced in the meantime.
+  const revision = items.find((item) => item.etag === etag)
+  return {
+    kind: 'document',
+    text,
+    etag,
+    saved: revision && { at: revision.created_at, by: revision.author.name }
+  }
+}
+
+/** Returns the draft of a page, or without one its document, and who has saved it. */
+export async function loadOther (id: string): Promise<OtherVersion> {
+  const { edited, publication: { draft } } = await loadEdited(id)
+  if (edited.kind === 'document') return await loadDocument(id)
+  const saved = draft?.etag === edited.etag ? { at: draft.updated_at, by: draft.author.name } : undefined
+  return { ...edited, saved }
+}
+
+interface Change {
+  /** What the text becomes. A draft is begun if `base` is the document. */
+  readonly kind: Kind
+  readonly text: string
+  /** A JSON Patch that makes the text of `base`; undefined to send the whole text. */
+  readonly patch: string | undefined
+  readonly base: Pick<EditedDocument, 'kind' | 'etag'>
+}
+
+/**
+ * Stores a text. Returns it as the service has it.
+ *
+ * @throws {PreconditionFailedError} if the service has something else than `base`
+ */
+export async function store (id: string, { kind, text, patch, base }: Change): Promise<EditedDocument> {
+  const [put, patchOf] = kind === 'draft' ? [landingPages.putDraft, landingPages.patchDraft]
+    : [landingPages.putDocument, landingPages.patchDocument]
+  let ifMatch = base.etag
+  const isBegun = kind !== base.kind
+  // A draft that a patch begins is based on the document that the person has seen.
+  if (patch !== undefined || isBegun) {
+    const { etag } = await patchOf(id, exactJson(patch ?? '[]'), { type: 'json-patch', ifMatch })
+    if (patch !== undefined) return { kind, text, etag }
+    ifMatch = etag
+  }
+  const { etag } = await put(id, exactJson(text), { ifMatch })
+  return { kind, text, etag }
+}

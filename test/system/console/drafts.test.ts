@@ -1,0 +1,213 @@
+import t from 'tap'
+import { startServiceOnPostgres, type CreatedPage } from '../../helpers/app.ts'
+import { startBrowser } from '../../helpers/browser.ts'
+import { checkScreen, editorOf, showFields, showPage, startOwner,
+  typeAtStart } from '../../helpers/console.ts'
+import { provide } from '../../shared/programs.ts'
+import { until } from '../../helpers/until.ts'
+
+// Drafts in the console: what visitors see is what somebody meant to publish.
+
+const { url } = await startServiceOnPostgres(t)
+const browser = await startBrowser(t, provide('chromium'))
+const { owner, tab } = await startOwner(t, browser, url)
+
+const button = (name: string) => tab.getByRole('button', { name, exact: true })
+const dialogOf = (name: string) => tab.getByRole('dialog', { name })
+const announced = async (text: string) => await tab.getByRole('status').getByText(text).waitFor()
+const title = tab.getByRole('textbox', { name: 'Title' })
+const state = tab.getByRole('region', { name: 'Publication' })
+
+/** What visitors get: a document, or a status. */
+const visit = async ({ public_id: publicId }: CreatedPage): Promise<string | number> => {
+  const response = await fetch(`${url}/landing_pages/${publicId}`)
+  return response.ok ? await response.text() : response.status
+}
+const draftUrl = ({ id }: CreatedPage) => `${url}/manage/landing_pages/${id}/draft`
+const readDraft = async (page: CreatedPage) => (await owner.call('GET', draftUrl(page))).text
+
+/** Shows a page as a form, with a change of its title that is not saved. */
+async function changeTitle (text: string, document = '{"title": "Old", "price": 1.50}') {
+  const page = await owner.createPage(url, document)
+  await showFields(tab, page)
+  await title.fill(text)
+  return page
+}
+
+async function saveDraft (): Promise<void> {
+  await button('Save draft').click()
+  await announced('Draft saved. Visitors don’t see it until you publish it.')
+}
+
+t.test('visitors see a draft when it is published, exactly as it was read', async (t) => {
+  const page = await changeTitle('New')
+  await saveDraft()
+  t.equal(await visit(page), '{"title": "Old", "price": 1.50}')
+  await state.getByText('You see the draft').waitFor()
+  await checkScreen(t, tab, 'a page with a draft')
+
+  await tab.getByRole('link', { name: 'Pages' }).click()
+  const row = tab.getByRole('listitem').filter({ hasText: 'Old' })
+  await row.getByText('Draft', { exact: true }).waitFor()
+  await checkScreen(t, tab, 'a list with a draft')
+  await row.getByRole('link', { name: 'Old' }).click()
+  t.equal(await title.inputValue(), 'New')
+  await button('Compare with the published version').click()
+  const comparison = dialogOf('The draft and the published version')
+  await comparison.getByText('Old').waitFor()
+  await comparison.getByRole('textbox', { name: 'The draft' }).getByText('New').waitFor()
+  await checkScreen(t, tab, 'the comparison of a draft')
+  await comparison.getByRole('button', { name: 'Close' }).click()
+  await button('Compare with the published version').and(tab.locator(':focus')).waitFor()
+
+  // What was typed last is saved as a part of the publication.
+  await title.fill('Newest')
+  await tab.keyboard.press('Control+s')
+  await title.fill('Newest of all')
+  const published = tab.waitForRequest((request) => request.url().endsWith('/publish'))
+  await button('Publish').click()
+  await announced('Published. Visitors see it now.')
+  t.match((await published).headers()['if-match'], /^"/)
+  t.equal(await visit(page), '{"title": "Newest of all", "price": 1.50}')
+  await tab.getByText('Visitors see this version.').waitFor()
+  t.equal(await button('Discard draft').count(), 0)
+  t.equal((await owner.call('GET', draftUrl(page))).status, 404)
+})
+
+t.test('a draft that is begun as code keeps every byte', async (t) => {
+  const page = await owner.createPage(url, '{"n": 1e400}')
+  await showPage(tab, page)
+  await button('Save draft').click()
+  await announced('There is nothing to save')
+  await typeAtStart(tab, '  ')
+  await saveDraft()
+  t.equal(await readDraft(page), '  {"n": 1e400}')
+  t.equal(await visit(page), '{"n": 1e400}')
+  await editorOf(tab).focus()
+  await tab.keyboard.type(' ')
+  await tab.keyboard.press('Control+s')
+  await until(async () => await readDraft(page) === '   {"n": 1e400}', 'the draft is saved')
+})
+
+t.test('a draft is discarded after a question, and Undo has its text', async (t) => {
+  const page = await changeTitle('Discarded')
+  await saveDraft()
+  await button('Discard draft').click()
+  const question = dialogOf('Discard this draft?')
+  await checkScreen(t, tab, 'question about discarding a draft')
+  await question.getByRole('button', { name: 'Keep the draft' }).click()
+  t.equal(await readDraft(page), '{"title": "Discarded", "price": 1.50}')
+  await button('Discard draft').click()
+  await question.getByRole('button', { name: 'Discard draft' }).click()
+  await announced('The draft is discarded.')
+  t.equal(await title.inputValue(), 'Old')
+  t.equal((await owner.call('GET', draftUrl(page))).status, 404)
+  await button('Undo').click()
+  t.equal(await title.inputValue(), 'Discarded')
+  await button('Redo').click()
+})
+
+t.test('a draft does not replace a change that its author has not seen', async (t) => {
+  const page = await changeTitle('Draft')
+  await saveDraft()
+  await owner.update(url, page.id, '{"title": "Correction"}')
+  await button('Publish').click()
+  const question = dialogOf('The page has changed since this draft was begun')
+  await question.getByText(owner.email).waitFor()
+  await question.getByText('Correction').waitFor()
+  await checkScreen(t, tab, 'question about an outdated draft')
+  await question.getByRole('button', { name: 'Go on editing' }).click()
+  await question.waitFor({ state: 'detached' })
+  t.equal(await visit(page), '{"title": "Correction"}')
+  await button('Publish').click()
+  await question.getByRole('button', { name: 'Publish anyway' }).click()
+  await announced('Published. Visitors see it now.')
+  t.equal(await visit(page), '{"title": "Draft", "price": 1.50}')
+})
+
+t.test('two people who write a draft see both versions', async (t) => {
+  const page = await changeTitle('Mine')
+  await owner.call('PUT', draftUrl(page), { text: '{"title": "Theirs"}' })
+  await button('Save draft').click()
+  const conflict = dialogOf('This page has changed since you opened it')
+  await conflict.getByText('Another draft was saved').waitFor()
+  await conflict.getByText('Theirs').waitFor()
+  await checkScreen(t, tab, 'two drafts')
+  await conflict.getByRole('button', { name: 'Save my version' }).click()
+  await announced('Draft saved.')
+  t.equal(await readDraft(page), '{"title": "Mine", "price": 1.50}')
+
+  // Somebody has published it meanwhile, and nothing that was not read goes live.
+  await title.fill('Mine again')
+  await owner.call('PUT', draftUrl(page), { text: '{"title": "Theirs again"}' })
+  await owner.call('POST', `${url}/manage/landing_pages/${page.id}/publish`)
+  await button('Publish').click()
+  await conflict.getByText('Yours becomes a draft.').waitFor()
+  t.equal(await visit(page), '{"title": "Theirs again"}')
+  await conflict.getByRole('button', { name: 'Save my version' }).click()
+  await announced('Draft saved.')
+  t.equal(await visit(page), '{"title": "Theirs again"}')
+  t.equal(await readDraft(page), '{"title": "Mine again", "price": 1.50}')
+})
+
+t.test('unsaved text of a draft survives a reload, and stays a draft', async (t) => {
+  const page = await changeTitle('Draft')
+  await saveDraft()
+  await title.fill('Unsaved')
+  await until(
+    async () => (await tab.evaluate<string>('JSON.stringify(sessionStorage)')).includes('Unsaved'),
+    'the text is kept'
+  )
+  await tab.reload()
+  const question = dialogOf('Restore what you wrote at')
+  await question.getByRole('button', { name: 'Restore' }).click()
+  t.equal(await title.inputValue(), 'Unsaved')
+  await saveDraft()
+  t.equal(await readDraft(page), '{"title": "Unsaved", "price": 1.50}')
+  t.equal(await visit(page), '{"title": "Old", "price": 1.50}')
+
+  // The draft is discarded elsewhere: its text must not become what visitors see by a click on Restore.
+  await title.fill('Left')
+  await until(
+    async () => (await tab.evaluate<string>('JSON.stringify(sessionStorage)')).includes('Left'),
+    'the text is kept'
+  )
+  await owner.call('DELETE', draftUrl(page))
+  await tab.reload()
+  await question.getByText('It belonged to a draft').waitFor()
+  await question.getByRole('button', { name: 'Restore' }).click()
+  await button('Save and publish').click()
+  await dialogOf('This page has changed since you opened it').getByText('Left').waitFor()
+  t.equal(await visit(page), '{"title": "Old", "price": 1.50}')
+  await tab.getByRole('button', { name: 'Take the other version' }).click()
+})
+
+t.test('text that the release before has kept belongs to the document', async () => {
+  const page = await changeTitle('Kept')
+  await until(
+    async () => (await tab.evaluate<string>('JSON.stringify(sessionStorage)')).includes('Kept'),
+    'the text is kept'
+  )
+  await tab.evaluate(`addEventListener('pagehide', () => {
+    const key = 'landfall.unsaved.${page.id}'
+    const { format, kind, ...rest } = JSON.parse(sessionStorage.getItem(key))
+    sessionStorage.setItem(key, JSON.stringify(rest))
+  })`)
+  await tab.reload()
+  await dialogOf('Restore what you wrote at').getByRole('button', { name: 'Restore' }).click()
+  await button('Save and publish').click()
+  await announced('Saved. Visitors see it now.')
+})
+
+t.test('an unpublished page is saved for nobody, and published when it is ready', async (t) => {
+  const page = await changeTitle('Ready')
+  await button('Unpublish').click()
+  await announced('Unpublished.')
+  await button('Save').click()
+  await announced('Saved. Visitors get “Not found” until you publish.')
+  t.equal(await visit(page), 404)
+  await title.fill('Ready now')
+  await button('Publish').click()
+  await announced('Published. Visitors see it now.')
+  t.equal(await visit(page), '{"title": "Ready now", "price": 1.50}')
+})
