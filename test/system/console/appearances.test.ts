@@ -97,7 +97,7 @@ const SCREENS: readonly (readonly [string, (tab: Page) => Promise<unknown>])[] =
     await tab.getByRole('link', { name: 'Account' }).click()
     await tab.getByRole('link', { name: 'My site' }).click()
     await tab.getByLabel('Address of a page on your website').fill('www.example.com')
-    await tab.getByRole('button', { name: 'Save and publish' }).click()
+    await tab.getByRole('button', { name: 'Save' }).click()
     await tab.getByRole('alert').waitFor()
   }],
   ['sessions', async (tab) => {
