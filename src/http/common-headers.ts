@@ -1,7 +1,7 @@
 import type { Config } from '../config.ts'
 
 // Headers that several kinds of responses share. deploy/nginx/nginx.conf.template must repeat them;
-// test/unit/deploy/nginx-headers.test.ts compares the two.
+// test/system/deploy/nginx.test.ts compares the two.
 
 export const JSON_CONTENT_TYPE = 'application/json; charset=utf-8'
 

@@ -288,20 +288,21 @@ const connections = new WeakMap()
 /** Differences that were already printed, so that a load of reads prints each only once. */
 const told = new Set()
 
-/** Descriptions by document text. Most apps of a process share one, and compiling it is slow. */
+/** Descriptions by settings and routes. Most apps of a process share one, and making it is slow. */
 const descriptions = new Map()
 
-function descriptionOf (document) {
-  const text = JSON.stringify(document)
-  let description = descriptions.get(text)
-  if (description === undefined) descriptions.set(text, description = new Description(document))
+function descriptionOf (fastify) {
+  const { DATABASE_URL: _database, REDIS_URL: _redis, UPLOADS_DIR: _uploads, ...settings } = fastify.config
+  const key = JSON.stringify([settings, fastify.printRoutes()])
+  let description = descriptions.get(key)
+  if (description === undefined) descriptions.set(key, description = new Description(fastify.swagger()))
   return description
 }
 
 /** Returns the differences of a response in one line; undefined if there are none. */
 function check (app, { method, url }, response) {
   if (app.fastify.swagger === undefined) return undefined // an app that a test made without the service
-  app.description ??= descriptionOf(app.fastify.swagger())
+  app.description ??= descriptionOf(app.fastify)
   const problems = [
     ...app.description.problems(method, url, response),
     ...brokenRules({ method, url, ...response }).map((rule) => `breaks a rule of HTTP (${rule})`)

@@ -171,17 +171,11 @@ export async function bombs (): Promise<Record<string, Buffer>> {
     'png of 147 MB, interlaced': blackPng({ width: 7000, height: 7000, interlace: 1 }),
     'png with a profile of 1 GB': withPngChunks(png, pngChunk('iCCP', Buffer.from('a\0\0'), gigabyte)),
     'png with a text of 1 GB': withPngChunks(png, pngChunk('zTXt', note, gigabyte)),
-    'png with XMP of 1 GB': withPngChunks(
-      png,
-      pngChunk('iTXt', Buffer.from('XML:com.adobe.xmp\0\x01\0\0\0'), gigabyte)
-    ),
     'png with 50,000 texts': withPngChunks(png, ...texts),
     'png of 1 by 100,000': blackPng({ width: 1, height: 100_000 }),
     'png of 100,000 by 1': blackPng({ width: 100_000, height: 1 }),
-    'png of 400 by 100,000': blackPng({ width: 400, height: 100_000 }),
     'png with more pixels than it says': withPngSize(png, { width: CARD.width, height: 100 }),
     'png with fewer pixels than it says': withPngSize(png, { width: CARD.width, height: 5000 }),
-    'gif of 10,000 frames': gifOfFrames(CARD, 10_000),
     'gif of 10,000 frames on a large screen': gifOfFrames({ width: 2000, height: 2000 }, 10_000),
     'gif whose screen is 65,535 by 65,535': gifOfFrames({ width: 65_535, height: 65_535 }, 1),
     'gif without a frame': gifOfFrames(CARD, 0),

@@ -12,6 +12,7 @@ npm run test:soak -- [files or folders] [options]
 Without files npm test checks types and style and runs test/unit and test/integration; test:system runs
 test/system; test:soak runs the long tests (*.soak.ts), one at a time, and prints their progress.
 
+  --all           also the system tests, without files
   --grep=TEXT     only tests whose names match a text or /regular expression/; repeat it for nested tests
   --jobs=N        files at once (default: number of cores plus one, at most 4)
   --timeout=N     time limit for one file, in seconds (default 600)
@@ -56,10 +57,14 @@ const SOAK_TIMEOUT_SECONDS = 3600 + 4 * (Number(process.env.SOAK_SECONDS) || 600
 export function readArguments (args: string[]): Request | undefined {
   const { values, positionals } = parse(args)
   if (values.help === true) return undefined
-  const { soak = false, system = false, grep = [], bail = false, retry = false, record = false } = values
+  const { soak = false, system = false, all = false, grep = [] } = values
+  const { bail = false, retry = false, record = false } = values
   const ending = soak ? '.soak.ts' : '.test.ts'
   if (bail && retry) throw new UsageError('--bail leaves files out, so --retry can not be used with it')
-  const usual = soak || system ? ['test/system'] : ['test/unit', 'test/integration']
+  const usual = [
+    ...soak || system ? [] : ['test/unit', 'test/integration'],
+    ...soak || system || all ? ['test/system'] : []
+  ]
   const paths = positionals.length > 0 ? positionals.map(existingPath) : usual.map((path) => join(ROOT, path))
   const files = paths.flatMap((path) => testFilesIn(path, ending))
   if (files.length === 0) throw new UsageError(`no test files (*${ending}) in ${positionals.join(', ')}`)
@@ -89,6 +94,7 @@ function parse (args: string[]) {
         retry: { type: 'boolean' },
         soak: { type: 'boolean' },
         system: { type: 'boolean' },
+        all: { type: 'boolean' },
         record: { type: 'boolean' },
         help: { type: 'boolean', short: 'h' }
       }

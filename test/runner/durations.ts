@@ -6,13 +6,13 @@ import type { FileResult } from './results.ts'
 // The duration of each file: the longest files begin first.
 
 const DURATIONS = join(ROOT, 'test/durations.json')
-/** Assumed duration of a file that was not measured, in seconds. */
-const UNKNOWN = 5
+/** Files that take at most so many seconds are not listed. */
+const SHORT = 5
 
 /** Sorts files by their duration, the longest first. */
 export function longestFirst (files: readonly string[]): string[] {
   const seconds = readDurations()
-  const secondsOf = (file: string) => seconds[file] ?? UNKNOWN
+  const secondsOf = (file: string) => seconds[file] ?? SHORT
   return [...files].sort((one, other) => secondsOf(other) - secondsOf(one))
 }
 
@@ -20,7 +20,7 @@ export function recordDurations (results: readonly FileResult[]): void {
   const seconds = readDurations()
   for (const { file, milliseconds } of results) seconds[file] = Math.ceil(milliseconds / 1000)
   const sorted = Object.entries(seconds)
-    .filter(([file]) => existsSync(join(ROOT, file)))
+    .filter(([file, duration]) => duration > SHORT && existsSync(join(ROOT, file)))
     .sort(([one], [other]) => one < other ? -1 : 1)
   writeFileSync(DURATIONS, `${JSON.stringify(Object.fromEntries(sorted), null, 2)}\n`)
 }

@@ -169,17 +169,17 @@ t.test('a flood of sign-ins gets 429 with Retry-After, without a Redis query for
   const { user } = await signUp(app)
   const from = newAddress()
   const asked = t.capture(app.counters, 'takeReturnable', app.counters.takeReturnable)
-  const responses = await Promise.all(Array.from({ length: 500 }, async () =>
+  const responses = await Promise.all(Array.from({ length: 200 }, async () =>
     await signIn(app, user.email, WRONG, from)))
   t.equal(responses.filter(({ statusCode }) => statusCode === 401).length, 10)
   // On a busy machine, some find the queue of passwords full before the first ten have failed.
   t.ok(responses.every(({ statusCode }) => [401, 429, 503].includes(statusCode)))
-  t.ok(responses.filter(({ statusCode }) => statusCode === 429).length > 400)
+  t.ok(responses.filter(({ statusCode }) => statusCode === 429).length > 100)
   t.ok(responses.every(({ statusCode, headers }) =>
     statusCode === 401 || Number(headers['retry-after']) >= 1
   ))
   const count = asked().length
-  t.ok(count < 500, `${count} queries`)
+  t.ok(count < 200, `${count} queries`)
 })
 
 const COMPOSE = readFileSync(join(PROJECT, 'docker-compose.yml'), 'utf8')

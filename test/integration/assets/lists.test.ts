@@ -155,7 +155,7 @@ t.test('a name that becomes much longer in its search form can be stored and lis
 
 t.test('a request looks at 20,000 rows at most, whatever the size of the account and the plan', async (t) => {
   const big = await signUp(app)
-  const rows = 45_000
+  const rows = 25_000
   await sql(`
     INSERT INTO users (email, password_hash) SELECT 'small-' || n || '@example.com', '' FROM generate_series(1, 400) n;
     WITH owners AS (SELECT array_agg(id) AS ids FROM users WHERE email LIKE 'small-%')
@@ -163,12 +163,12 @@ t.test('a request looks at 20,000 rows at most, whatever the size of the account
     SELECT ('00000000-0000-7000-8000-' || lpad(to_hex(n), 12, '0'))::uuid,
       CASE WHEN n > ${rows} THEN ids[n % 400 + 1] ELSE ${big.user.id} END, 'key-' || n, md5(n::text) || '.bin',
       'application/octet-stream', n::bigint * 7919 % ${rows} + 1, repeat('0', 64)
-    FROM generate_series(1, ${rows} + 40000) n, owners`)
+    FROM generate_series(1, ${rows} + 20000) n, owners`)
   await sql('ANALYZE assets')
   const captured = watchStatements(app)
   for (const sort of SORTS) {
-    t.same(await walk(`sort=${sort}&q=needle`, big), [[], [], []], `${sort}: two full scans, and the rest`)
-    t.same(await walk(`sort=${sort}&type=image`, big), [[], [], []])
+    t.same(await walk(`sort=${sort}&q=needle`, big), [[], []], `${sort}: a full scan, and the rest`)
+    t.same(await walk(`sort=${sort}&type=image`, big), [[], []])
     t.equal((await ask(`/assets?sort=${sort}&limit=100`, big)).json().length, 100)
   }
   const lists = captured.filter(({ statement }) => statement.text.includes('isMatch'))

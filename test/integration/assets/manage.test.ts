@@ -1,56 +1,8 @@
 import { randomUUID } from 'node:crypto'
-import type { LightMyRequestResponse } from 'fastify'
 import t from 'tap'
 import { buildTestApp, listen, signUp, type Account } from '../../helpers/app.ts'
 import { GIF, pathOf, PNG, upload } from '../../helpers/assets.ts'
 import { onEachStore, stored } from '../../helpers/stores.ts'
-
-t.test('the list returns assets newest first, page by page', async (t) => {
-  const app = await buildTestApp(t)
-  const account = await signUp(app)
-  const other = await signUp(app)
-  t.strictSame((await app.inject({ url: '/assets', headers: account.headers })).json(), [])
-  const ids: string[] = []
-  for (let index = 0; index < 5; index++) {
-    ids.unshift((await upload(app, account, PNG, `${index}.png`)).json().id)
-  }
-  await upload(app, other, GIF)
-
-  const whole = await app.inject({ url: '/assets', headers: account.headers })
-  t.strictSame(whole.json().map((asset: { id: string }) => asset.id), ids)
-  t.equal(whole.headers.link, undefined)
-
-  const seen: string[] = []
-  let url: string | undefined = '/assets?limit=2'
-  const sizes: number[] = []
-  while (url !== undefined) {
-    const response: LightMyRequestResponse = await app.inject({ url, headers: account.headers })
-    t.equal(response.statusCode, 200)
-    sizes.push(response.json().length)
-    seen.push(...response.json().map((asset: { id: string }) => asset.id))
-    const link: string | undefined = /^<(\/assets\?[^>]+)>; rel="next"$/
-      .exec(String(response.headers.link ?? ''))?.[1]
-    t.equal(link === undefined, response.headers.link === undefined)
-    url = link
-  }
-  t.strictSame(seen, ids)
-  t.strictSame(sizes, [2, 2, 1])
-  t.equal(
-    (await app.inject({ url: '/assets?limit=5', headers: account.headers })).headers.link,
-    undefined,
-    'a full last page has no next link'
-  )
-
-  for (
-    const query of ['limit=0', 'limit=101', 'limit=x', 'limit=', 'limit=1&limit=2', 'cursor=x', 'cursor=']
-  ) {
-    const response = await app.inject({ url: `/assets?${query}`, headers: account.headers })
-    t.equal(response.statusCode, 422, query)
-    t.type(response.json().errors[0], 'string')
-  }
-  const both = (await app.inject({ url: '/assets?limit=0&cursor=x', headers: account.headers })).json()
-  t.equal(both.errors.length, 2, 'both errors are reported')
-})
 
 t.test('a page of the list has 50 records by default and at most 100', async (t) => {
   const app = await buildTestApp(t)

@@ -70,62 +70,6 @@ t.test('an upload that is aborted at any point leaves no file and no record', as
   t.equal(await app.database.asset.count(), 0)
 })
 
-t.test('an upload that is sent one byte at a time succeeds', async (t) => {
-  const app = await buildTestApp(t)
-  const account = await signUp(app)
-  const raw = client(t, await listen(app))
-  const body = form(file(PNG))
-  raw.head(account, { 'content-length': `${body.length}` })
-  for (const byte of body) {
-    raw.write(Buffer.of(byte))
-    await new Promise((resolve) => setImmediate(resolve))
-  }
-  t.equal((await raw.response()).status, 201)
-})
-
-t.test('a connection can be used for further uploads, even after refused ones', async (t) => {
-  const app = await buildTestApp(t)
-  const account = await signUp(app)
-  const raw = client(t, await listen(app))
-  const bodies: [body: Buffer, status: number][] = [
-    [form(file(PNG)), 201],
-    [form(file('')), 422],
-    [form(file(noise(500_000))), 201],
-    [Buffer.from(END), 422],
-    [Buffer.concat([form(file(PNG)), Buffer.alloc(700_000, 'epilogue')]), 201],
-    [form(file(PNG)), 201]
-  ]
-  for (const [body, status] of bodies) {
-    raw.received = ''
-    raw.head(account, { 'content-length': `${body.length}` })
-    raw.write(body)
-    const answer = await raw.response()
-    t.equal(answer.status, status)
-    t.notOk(raw.closed)
-  }
-})
-
-t.test('an upload closes its connection when requests are pipelined after it', async (t) => {
-  const app = await buildTestApp(t)
-  const account = await signUp(app)
-  const url = await listen(app)
-  const body = form(file(PNG))
-  const good = client(t, url)
-  for (let index = 0; index < 3; index++) {
-    good.head(account, { 'content-length': `${body.length}` })
-    good.write(body)
-  }
-  await until(() => good.closed, 'the connection is closed')
-  t.equal(good.received.split('HTTP/1.1 201').length, 2, 'only the first upload is answered')
-  const bad = client(t, url)
-  bad.head(account, { 'content-length': `${body.length}` })
-  bad.write(Buffer.concat([body, Buffer.from('\0\xff garbage \r\n\r\n')]))
-  await until(() => bad.closed, 'the connection is closed')
-  t.notMatch(bad.received, /HTTP\/1\.1 5/)
-  await until(async () => await temporary(app) === 0, 'no temporary file')
-  t.equal((await app.inject('/health/live')).statusCode, 200)
-})
-
 t.test('an upload whose Content-Length exceeds the limit is refused before its body arrives', async (t) => {
   const app = await buildTestApp(t, { settings: { MAX_UPLOAD_BYTES: '100000' } })
   const account = await signUp(app)

@@ -21,9 +21,6 @@ async function raw (bytes: string | Buffer, { port, hostname } = url): Promise<s
   })
 }
 
-const request = (lines: string[], body = '') => `${lines.join('\r\n')}\r\nConnection: close\r\n\r\n${body}`
-const json = 'Content-Type: application/json'
-
 t.test('a client that resets its connection does not stop the service', async (t) => {
   for (
     const bytes of [
@@ -69,20 +66,6 @@ t.test('the time-out of a pipelined body on a closed connection does not stop th
   }
   await sleep(600) // longer than BODY_TIMEOUT_MS
   t.equal((await fetch(`${origin}/health/live`)).status, 200)
-})
-
-t.test('HTTP/1.0 needs no Host, and a request with Expect: 100-continue gets 100 Continue', async (t) => {
-  t.match(await raw('GET /health/live HTTP/1.0\r\n\r\n'), /^HTTP\/1\.1 200 /)
-  t.match(
-    await raw(request([
-      'POST /auth/sign_in HTTP/1.1',
-      'Host: x',
-      json,
-      'Content-Length: 2',
-      'Expect: 100-continue'
-    ], '{}')),
-    /^HTTP\/1\.1 100 Continue\r\n\r\nHTTP\/1\.1 422 /
-  )
 })
 
 t.test('every response has X-Request-Id and repeats a valid one of the client', async (t) => {

@@ -1,11 +1,9 @@
-import { once } from 'node:events'
-import { connect } from 'node:net'
 import { setTimeout as sleep } from 'node:timers/promises'
 import { pino } from 'pino'
 import t from 'tap'
 import { resumeDeletions } from '../../../src/modules/account-deletion/index.ts'
 import { COMMIT, VERSION } from '../../../src/infra/system/version.ts'
-import { buildTestApp, listen, signUp, testSettings } from '../../helpers/app.ts'
+import { buildTestApp, signUp, testSettings } from '../../helpers/app.ts'
 import { pathOf, upload } from '../../helpers/assets.ts'
 import { freePort, startPostgresServer, startRedisServer } from '../../helpers/servers.ts'
 import { temporaryFolder } from '../../helpers/service.ts'
@@ -139,30 +137,4 @@ t.test('metrics are served on OPS_PORT and not on the public port', async (t) =>
   await redis.stop()
   await until(async () => /^landfall_limits_shared 0$/m.test(await metrics()))
   t.equal((await fetch(`http://127.0.0.1:${port}/auth/me`)).status, 404)
-})
-
-t.test('a connection that has sent nothing does not delay closing', async (t) => {
-  const app = await buildTestApp(t)
-  const { port } = new URL(await listen(app))
-  const socket = connect(Number(port), '127.0.0.1')
-  await Promise.all([once(socket, 'connect'), once(app.server, 'connection')])
-  const closed = once(socket, 'close')
-  socket.resume()
-  await Promise.all([app.close(), closed])
-  t.pass('the connection is closed')
-})
-
-t.test('a request in flight finishes when the service closes', async (t) => {
-  const app = await buildTestApp(t)
-  const url = await listen(app)
-  const response = fetch(`${url}/auth/sign_up`, {
-    method: 'POST',
-    headers: { 'content-type': 'application/json' },
-    body: JSON.stringify({
-      user: { email: 'late@example.com', password: 'correct horse', password_confirmation: 'correct horse' }
-    })
-  })
-  await new Promise((resolve) => app.server.once('request', resolve))
-  await app.close()
-  t.equal((await response).status, 201)
 })

@@ -261,7 +261,7 @@ t.test('pages that are not indexed yet are only in the plain list, with their la
 
 t.test('a request looks at 20,000 rows at most, whatever the size of the account and the plan', async (t) => {
   const big = await signUp(app)
-  const rows = 60_000
+  const rows = 25_000
   // Older pages of a large account, and newer ones of many small accounts.
   await sql(`
     INSERT INTO users (email, password_hash) SELECT 'small-' || n || '@example.com', '' FROM generate_series(1, 400) n;
@@ -270,7 +270,7 @@ t.test('a request looks at 20,000 rows at most, whatever the size of the account
       SELECT ('00000000-0000-7000-8000-' || lpad(to_hex(n), 12, '0'))::uuid, 'page' || lpad(n::text, 18, '0'),
         CASE WHEN n > ${rows} THEN ids[n % 400 + 1] ELSE ${big.user.id} END, '{}', n::text, 1,
         '2026-01-01T00:00:00Z'::timestamptz + (n::bigint * 7919 % ${rows}) * interval '1 s'
-      FROM generate_series(1, ${rows} + 40000) n, owners RETURNING id, public_id, user_id, updated_at
+      FROM generate_series(1, ${rows} + 15000) n, owners RETURNING id, public_id, user_id, updated_at
     )
     INSERT INTO landing_page_summaries (page_id, user_id, label, search_text, updated_at)
     SELECT id, user_id, 'Page', md5(public_id) || chr(10) || public_id, updated_at FROM pages`)
@@ -281,7 +281,7 @@ t.test('a request looks at 20,000 rows at most, whatever the size of the account
   for (const list of LISTS) {
     for (const sort of SORTS) {
       const parts = await walk(`${list}?sort=${sort}&q=needle`, big)
-      t.same(parts, [[], [], [], []], `${list} ${sort}: three full scans, and what follows the last one`)
+      t.same(parts, [[], []], `${list} ${sort}: a full scan, and the rest`)
     }
   }
   const last = `page${String(rows).padStart(18, '0')}`

@@ -1,7 +1,6 @@
 import type { FastifyInstance } from 'fastify'
 import t, { type Test } from 'tap'
-import { buildTestApp, createPage, PASSWORD, signUp, testSettings, type Account } from '../../helpers/app.ts'
-import { query } from '../../helpers/servers.ts'
+import { buildTestApp, createPage, PASSWORD, signUp, type Account } from '../../helpers/app.ts'
 import { countStatements } from '../../helpers/statements.ts'
 
 // The number of statements per request, counted in PostgreSQL's own log.
@@ -119,43 +118,4 @@ t.test('a sign-up or sign-in runs one SELECT and one statement that writes every
     t.match(statements[0], /^execute landfall_\S+: SELECT .* FROM users /)
     t.match(statements[1], /^execute landfall_\S+: WITH account AS /)
   }
-})
-
-t.test('a migration that changes column types causes no errors in a running service', async (t) => {
-  const common = await testSettings(t)
-  const settings = { ...common, CACHE_MAX_BYTES: '0', RATE_LIMIT_PUBLIC: '1000000', DATABASE_POOL_SIZE: '3' }
-  const app = await buildTestApp(t, { settings })
-  const account = await signUp(app)
-  const page = await createPage(app, account)
-  const state = { changing: true, rounds: 0 }
-  const work = async () => {
-    for (; state.changing; state.rounds++) {
-      const document = { round: state.rounds }
-      t.equal((await app.inject({ url: `/landing_pages/${page.public_id}` })).statusCode, 200)
-      const changed = await ask(t, app, account, 200, 'PATCH', `/manage/landing_pages/${page.id}`, {
-        current_data: document
-      })
-      t.same(changed.json().current_data, document)
-      await ask(t, app, account, 200, 'GET', '/manage/landing_pages')
-    }
-  }
-  const workers = [work(), work(), work(), work()]
-  for (const type of ['varchar', 'text', 'varchar(1000)', 'text']) {
-    await query(
-      common.DATABASE_URL as string,
-      `ALTER TABLE landing_pages ALTER COLUMN current_data TYPE ${type}, ALTER COLUMN content_hash TYPE ` +
-        `${type}`
-    )
-    await query(common.DATABASE_URL as string, `ALTER TABLE users ALTER COLUMN email TYPE ${type}`)
-    const { rounds } = state
-    while (state.rounds < rounds + 20) await new Promise((resolve) => setImmediate(resolve))
-  }
-  state.changing = false
-  await Promise.all(workers)
-  const signIn = await app.inject({
-    method: 'POST',
-    url: '/auth/sign_in',
-    payload: { user: { email: account.user.email, password: PASSWORD } }
-  })
-  t.equal(signIn.statusCode, 200, 'sign-in works, too')
 })

@@ -1,7 +1,7 @@
-import type { FastifyInstance, LightMyRequestResponse } from 'fastify'
+import type { FastifyInstance } from 'fastify'
 import t from 'tap'
 import { START_LENGTH } from '../../../src/modules/landing-pages/label.ts'
-import { buildTestApp, createKey, createPage, signUp, testSettings, type Account } from '../../helpers/app.ts'
+import { buildTestApp, createPage, signUp, testSettings, type Account } from '../../helpers/app.ts'
 
 // The list of an owner's pages without their documents. Unit tests of findLabel() have more documents.
 
@@ -93,47 +93,4 @@ t.test('reads are those of each of the last 24 hours, with 304s, of all replicas
   const [second, first] = await summaries(app, owner)
   t.same([first?.id, first?.reads], [page.id, [2, ...Array<number>(21).fill(0), 2, 6]])
   t.same([second?.id, second?.reads], [other.id, NO_READS])
-})
-
-t.test('only the own pages are listed, newest first, in parts', async (t) => {
-  const app = await buildTestApp(t)
-  const [owner, stranger] = [await signUp(app), await signUp(app)]
-  const ids: string[] = []
-  for (let n = 0; n < 5; n++) {
-    ids.unshift((await createPage(app, owner)).id)
-    await createPage(app, stranger)
-  }
-  const found: string[][] = []
-  for (let url: string | undefined = `${PATH}?limit=2`; url !== undefined;) {
-    const response: LightMyRequestResponse = await app.inject({ url, headers: owner.headers })
-    found.push((response.json() as Summary[]).map(({ id }) => id))
-    url = /^<(.*)>; rel="next"$/.exec(String(response.headers.link))?.[1]
-  }
-  t.same(found, [ids.slice(0, 2), ids.slice(2, 4), ids.slice(4)])
-  t.same(await summaries(app, await signUp(app)), [])
-})
-
-t.test('invalid and unknown parameters get a 422', async (t) => {
-  const app = await buildTestApp(t)
-  const owner = await signUp(app)
-  const cases = {
-    '?limit=0': 'Limit must be a whole number from 1 to 100',
-    '?limit=101': 'Limit must be a whole number from 1 to 100',
-    '?cursor=x': 'Cursor is invalid',
-    '?x=x': 'Query parameter x is unknown (this route has only limit, cursor, q and sort)'
-  }
-  for (const [parameters, message] of Object.entries(cases)) {
-    const response = await ask(app, owner, parameters)
-    t.same([response.statusCode, response.json()], [422, { errors: [message] }], parameters)
-  }
-})
-
-t.test('an API key needs the scope pages:read', async (t) => {
-  const app = await buildTestApp(t)
-  const owner = await signUp(app)
-  await createPage(app, owner)
-  const allowed = await ask(app, await createKey(app, owner, ['pages:read']))
-  t.equal(allowed.json().length, 1)
-  const refused = await ask(app, await createKey(app, owner, ['assets:read']))
-  t.same([refused.statusCode, refused.json()], [403, { errors: ['API key lacks the scope pages:read'] }])
 })

@@ -74,21 +74,6 @@ t.test('a page written by a fast clock keeps its updated_at and has no future La
   await isNotAhead(await buildTestApp(t, { settings }), '{"v":2}')
 })
 
-t.test('a full last page of a list has no next link', async (t) => {
-  const app = await buildTestApp(t)
-  const owner = await signUp(app)
-  for (let n = 0; n < 4; n++) await createPage(app, owner)
-  const list = async (query: string) =>
-    await app.inject({ url: `/manage/landing_pages?${query}`, headers: owner.headers })
-  t.equal((await list('limit=4')).headers.link, undefined)
-  const first = await list('limit=2')
-  t.equal(first.json().length, 2)
-  const next = /[?]([^>]*)>; rel="next"$/.exec(String(first.headers.link))?.[1] ?? ''
-  const last = await list(next)
-  t.equal(last.json().length, 2)
-  t.equal(last.headers.link, undefined)
-})
-
 t.test('without Redis, a replica serves an outdated document for at most one second', async (t) => {
   const settings = { ...await testSettings(t), RATE_LIMIT_PUBLIC: '1000' }
   const [one, two] = [await buildTestApp(t, { settings }), await buildTestApp(t, { settings })]

@@ -175,22 +175,12 @@ t.test('a migration that needs a locked table lets other statements pass, and sa
         'transaction is that of process \\d+ \\(pg_dump\\), open for \\d+ s$')
   })
   const lines: string[] = []
-  const waiting = new Promise<void>((resolve) => {
-    applyMigrations(url, {
-      info: (line) => {
-        lines.push(line)
-        if (line.includes('trying again')) resolve()
-      }
-    }, { migrations }).then((applied) => {
-      t.same(applied, [name])
-      resolve()
-    }, t.fail)
-  })
-  await waiting
+  const applying = applyMigrations(url, { info: (line) => lines.push(line) }, { migrations })
+  await until(() => lines.some((line) => line.includes('trying again')))
   await request.query('INSERT INTO notes VALUES (1)')
   t.match(lines, [/needs a table that is locked, trying again\. The oldest .*\(pg_dump\)/])
   await backup.query('COMMIT')
-  await until(() => lines.includes(`Applied migration ${name}`))
+  t.same(await applying, [name])
 })
 
 t.test("the error names a statement that can't run inside a transaction", async (t) => {

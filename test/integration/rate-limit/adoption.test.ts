@@ -320,7 +320,7 @@ t.test('a client gets exactly its limit, however processes are restarted under i
   const waits = fc.array(fc.nat(3), { maxLength: 40 })
   await fc.assert(
     fc.asyncProperty(fc.array(happening, { minLength: 20, maxLength: 50 }), waits, check),
-    { numRuns: 15, endOnFailure: true }
+    { numRuns: 8, endOnFailure: true }
   )
   t.ok(adopted > 0, `${adopted} adoptions`)
 })

@@ -110,15 +110,3 @@ t.test('while the event loop is delayed, management gets 503 and public reads ar
   await until(async () => await manage() === 200)
   t.pass('management is served again')
 })
-
-t.test('a limit of 0 disables the overload check', async (t) => {
-  const settings = {
-    ...await testSettings(t),
-    MAX_EVENT_LOOP_DELAY_MS: '0',
-    MAX_HEAP_BYTES: '0',
-    MAX_RSS_BYTES: '0'
-  }
-  const app = await buildTestApp(t, { settings })
-  t.notMatch(app.printRoutes({ includeHooks: true }), /pressure/i)
-  t.equal((await app.inject({ method: 'POST', url: '/auth/sign_in', payload: {} })).statusCode, 422)
-})

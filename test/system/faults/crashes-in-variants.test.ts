@@ -15,7 +15,7 @@ import { until } from '../../helpers/until.ts'
 
 provide('swift')
 
-const ROUNDS = 4
+const ROUNDS = 3
 
 for (const store of ['folder', 'bucket'] as const) {
   t.test(`${store}: a crash leaves no part of a variant and no child process`, async (t) => {
@@ -27,7 +27,7 @@ for (const store of ['folder', 'bucket'] as const) {
       REDIS_URL: await claimRedis(t), // its locks outlive the service
       ...store === 'bucket' ? await createBucket() : {}
     }
-    const picture = await card({ width: 4 * CARD.width, height: 4 * CARD.height }).png().toBuffer()
+    const picture = await card({ width: 2 * CARD.width, height: 2 * CARD.height }).png().toBuffer()
     const tokens = memoryTokens()
     let service = await startService(t, settings)
     const owner = () => createLandfallClient({ baseUrl: service.url, tokens })

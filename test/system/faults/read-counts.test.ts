@@ -107,7 +107,7 @@ async function counted (owner: Owner, url: string, { id }: CreatedPage): Promise
   return [reads, notModified]
 }
 
-t.test('the counts of 100,000 reads of three processes that stop are exact', async (t) => {
+t.test('the counts of 20,000 reads of three processes that stop are exact', async (t) => {
   const database = await createMigratedDatabase(t)
   const settings = { CACHE_MAX_BYTES: '150000' } // too small for all pages
   const replicas = [
@@ -121,7 +121,7 @@ t.test('the counts of 100,000 reads of three processes that stop are exact', asy
     pages.push(await owner.createPage((replicas[0] as Replica).url, JSON.stringify({ n })))
   }
   const expected = pages.map((): [number, number] => [0, 0])
-  const requests = Array.from({ length: 100_000 }, (_, n) => {
+  const requests = Array.from({ length: 20_000 }, (_, n) => {
     const index = Math.floor(Math.random() ** 2 * pages.length)
     const { public_id: publicId, etag } = pages[index] as CreatedPage
     const isNotModified = n % 4 === 0
@@ -158,15 +158,14 @@ t.test('reads during an outage of PostgreSQL are counted after it', async (t) =>
   await proxy.refuse()
   await readPage(t, url, page, 1000)
   await until(async () => await metric('landfall_read_reports_total{result="failed"}') >= 1)
-  await readPage(t, url, page, 10_000)
+  await readPage(t, url, page, 5000)
   t.ok(await metric('landfall_waiting_read_counts') >= 1)
-  await until(async () => await metric('landfall_read_reports_total{result="failed"}') >= 2)
   await proxy.restore()
   await until(async () => await metric('landfall_counted_reads_total{result="stored"}') >= 1000)
   await readPage(t, url, page, 1)
   t.equal(await end('SIGTERM'), 0)
   const { url: other } = await startReplica(t, database)
-  t.same(await counted(owner, other, page), [11_101, 0])
+  t.same(await counted(owner, other, page), [6101, 0])
 })
 
 t.test('a report whose response is lost is not counted twice', async (t) => {

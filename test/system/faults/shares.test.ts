@@ -1,3 +1,4 @@
+import { setTimeout as sleep } from 'node:timers/promises'
 import { Redis } from 'ioredis'
 import t, { type Test } from 'tap'
 import { JWT_SECRET } from '../../helpers/app.ts'
@@ -13,6 +14,8 @@ import { until } from '../../helpers/until.ts'
 const LIMIT = 30
 /** Two thirds of the limit, divided by three. */
 const SHARE = 6
+/** Two thirds of the limit, divided by four. */
+const SHARE_OF_FOUR = 5
 /** Two thirds of the limit, divided by two: the share after one of three processes was killed. */
 const MAX_SHARE = 10
 /** The shortest time without a share, and a limit for a process to get one, in milliseconds. */
@@ -20,8 +23,6 @@ const MIN_WITHOUT_SHARE_MS = 60_000
 const MAX_WITHOUT_SHARE_MS = 120_000
 /** For so long after it got its share, others may assume that a process had all shares, in milliseconds. */
 const UNKNOWN_SHARE_MS = 5000
-
-type Three = [Replica, Replica, Replica]
 
 const redis = await startRedisServer(t)
 const admin = new Redis(redis.url, { retryStrategy: () => 50, commandTimeout: 5000 })
@@ -35,17 +36,18 @@ const settings = {
   LOG_LEVEL: 'warn',
   TRUST_PROXY: '127.0.0.0/8,::1'
 }
-const startThree = async (settings: Record<string, string>): Promise<Three> => [
+const startedAt = performance.now()
+let sharedAt = Infinity
+const all: [Replica, Replica, Replica] = [
   await startReplica(t, settings),
   await startReplica(t, settings),
   await startReplica(t, settings)
 ]
-const startedAt = performance.now()
-let sharedAt = Infinity
-const all = await startThree(settings)
-/** Processes with another Redis, so that a test with new processes doesn't wait another minute for shares. */
-const otherSettings = { ...settings, REDIS_URL: (await startRedisServer(t)).url }
-const restarted = await startThree(otherSettings)
+/** Four with another Redis, so that a test with new processes doesn't wait another minute for shares. */
+const otherSettings = { ...settings, REDIS_URL: (await startRedisServer(t)).url, SHUTDOWN_DELAY_MS: '0' }
+const startOther = async (): Promise<Replica> => await startReplica(t, otherSettings)
+const restarted: Replica[] = []
+while (restarted.length < 4) restarted.push(await startOther())
 const owner = await Owner.signUp(all[0].url)
 const { public_id: publicId } = await owner.createPage(all[0].url, '{"read":"by everybody"}')
 
@@ -222,7 +224,7 @@ t.test('a process that stops returns what a client has left', async (t) => {
 
 t.test('a client gets exactly its limit during and after a rolling restart', async (t) => {
   await until(
-    async () => (await shares(restarted)).every((share) => share === SHARE),
+    async () => (await shares(restarted)).every((share) => share === SHARE_OF_FOUR),
     'every process has its share',
     MAX_WITHOUT_SHARE_MS
   )
@@ -234,15 +236,76 @@ t.test('a client gets exactly its limit during and after a rolling restart', asy
     }
   }
   await readAll(7)
-  for (const index of [0, 1, 2] as const) {
-    const next = await startReplica(t, otherSettings)
-    const stopping = restarted[index]
-    restarted[index] = next
+  for (const [index, stopping] of [...restarted].entries()) {
+    restarted[index] = await startOther()
     const [code] = await Promise.all([stopping.end('SIGTERM'), readAll(4)])
     t.equal(code, 0)
-    await readAll(3)
+    await readAll(1)
   }
   await readAll(LIMIT)
   t.same([...total.values()], [LIMIT, LIMIT, LIMIT, LIMIT])
   t.equal(passed(await readInTurn(restarted, newClient(), LIMIT + 3)), LIMIT, 'a new client')
+})
+
+/**
+ * Starts a crowd that reads until `stop()` is called, which returns the statuses of each complete second.
+ * `underWay` has the replicas of reads without a response.
+ */
+function startCrowd (): { underWay: Replica[], stop: () => Promise<number[][]> } {
+  const underWay: Replica[] = []
+  const seconds: number[][] = []
+  const begun = performance.now()
+  const state = { isOver: false }
+  const readers = Array.from({ length: 12 }, async () => {
+    while (!state.isOver) {
+      const client = `10.${Math.floor(Math.random() * 256)}.${Math.floor(Math.random() * 256)}.1`
+      const replica = restarted[Math.floor(Math.random() * restarted.length)]!
+      underWay.push(replica)
+      const { status } = await read(replica, client)
+      underWay.splice(underWay.indexOf(replica), 1)
+      const second = Math.floor((performance.now() - begun) / 1000)
+      while (seconds.length <= second) seconds.push([])
+      seconds[second]!.push(status)
+      await sleep(100)
+    }
+  })
+  return {
+    underWay,
+    stop: async () => {
+      state.isOver = true
+      await Promise.all(readers)
+      return seconds.slice(0, -1)
+    }
+  }
+}
+
+t.test('a rolling restart of four processes under a crowd goes unnoticed', async (t) => {
+  const before = startCrowd()
+  await sleep(5000)
+  const rates = (await before.stop()).map(({ length }) => length).sort((one, other) => one - other)
+  const median = rates[rates.length >> 1] as number
+
+  const spendAsNew = async () => passed(await readInTurn(restarted, newClient(), LIMIT + 4))
+  const during = startCrowd()
+  const allowed: number[] = []
+  for (const [index, old] of [...restarted].entries()) {
+    restarted[index] = await startOther()
+    await until(() => !during.underWay.includes(old), 'nobody reads from it any more')
+    const [code] = await Promise.all([old.end('SIGTERM'), spendAsNew().then((reads) => allowed.push(reads))])
+    t.equal(code, 0)
+    allowed.push(await spendAsNew())
+  }
+  await until(
+    async () => (await shares(restarted)).every((share) => share === SHARE_OF_FOUR),
+    'every process continues with a share'
+  )
+  allowed.push(await spendAsNew())
+  const seconds = await during.stop()
+  t.same([...new Set(seconds.flat())], [200], 'no read of the crowd fails or is refused')
+  t.ok(allowed.every((reads) => Math.abs(reads - LIMIT) <= 1), `new clients get ${allowed}`)
+  // Of five seconds, because a process that starts needs a core.
+  const rate = (from: number): number =>
+    seconds.slice(from, from + 5).reduce((sum, { length }) => sum + length, 0) / 5
+  const slowest = Math.min(...seconds.slice(0, -4).map((_, from) => rate(from)))
+  t.ok(slowest >= median / 2, `at least ${slowest} reads a second, ${median} before`)
 })

@@ -57,21 +57,6 @@ t.test('connections beyond the limit are closed, earlier ones are served, and a 
   t.equal(await entered.ask(), 'answered')
 })
 
-t.test('MAX_CONNECTIONS=0 sets no limit, and connections are still counted', async (t) => {
-  const app = await buildTestApp(t, { settings: { ...await testSettings(t), MAX_CONNECTIONS: '0' } })
-  const url = await listen(app)
-  const clients = Array.from({ length: 50 }, () => new Client(t, url))
-  t.same([...new Set(await Promise.all(clients.map(async (client) => await client.ask())))], ['answered'])
-  const metrics = await app.metrics.metrics()
-  for (
-    const line of [
-      'landfall_connections 50',
-      'landfall_connections_max 0',
-      'landfall_connections_refused_total 0'
-    ]
-  ) t.match(metrics, `\n${line}\n`)
-})
-
 t.test('a limit of open files that is a little too low is not logged', async (t) => {
   const command = [
     'bash',

@@ -36,6 +36,8 @@ t.test('an outage of PostgreSQL is one page for all replicas', async (t) => {
     (await alertmanager.alerts()).filter(({ labels: { severity } }) => severity === 'page')
   await until(async () => (await query('increase(landfall_public_reads_total[5s]) > 20')).length >= 2)
   t.same(await pages(), [], 'a healthy service pages nobody')
+  // Prometheus may know no replica in its first five seconds, which is a page.
+  const earlier = alertmanager.pages.length
 
   await postgres.stop()
   const consequences = await until(async () => {
@@ -47,12 +49,12 @@ t.test('an outage of PostgreSQL is one page for all replicas', async (t) => {
   for (const { labels, status } of consequences) {
     t.equal(status.state, 'suppressed', labels.alertname as string)
   }
-  await until(() => alertmanager.pages.length > 0, 'the page')
+  await until(() => alertmanager.pages.length > earlier, 'the page')
 
   await postgres.start()
   await until(async () => (await pages()).length === 0, 'the end of the alerts')
   t.same(
-    [...new Set(alertmanager.pages.map(({ groupLabels }) => groupLabels.alertname))],
+    [...new Set(alertmanager.pages.slice(earlier).map(({ groupLabels }) => groupLabels.alertname))],
     ['LandfallDatabaseUnavailable'],
     'its consequences end before it does'
   )

@@ -92,9 +92,9 @@ t.test('a patched text says what patching the parsed document says', async () =>
       JSON.parse(result)
       return JSON.stringify(contentOf(parseTree(result))) === JSON.stringify(contentOf(expected))
     }),
-    { numRuns: 5000 }
+    { numRuns: 1500 }
   )
-  if (applied < 1000) throw new Error(`only ${applied} patches could be applied`)
+  if (applied < 200) throw new Error(`only ${applied} patches could be applied`)
 })
 
 t.test('a merged text says what merging the parsed document says', async () => {
@@ -111,7 +111,7 @@ t.test('a merged text says what merging the parsed document says', async () => {
       JSON.parse(result)
       return JSON.stringify(contentOf(parseTree(result))) === JSON.stringify(contentOf(expected))
     }),
-    { numRuns: 5000 }
+    { numRuns: 1500 }
   )
 })
 
@@ -163,7 +163,7 @@ t.test('replace changes exactly the bytes of the value', async () => {
       return result === undefined ||
         result === `${document.slice(0, place.tree.start)}"new"${document.slice(place.tree.end)}`
     }),
-    { numRuns: 5000 }
+    { numRuns: 1500 }
   )
 })
 
@@ -180,7 +180,7 @@ t.test('remove takes one piece out: the member, one comma and white space', asyn
       return prefix + suffix === result.length &&
         compact(document).length - compact(result).length === removed
     }),
-    { numRuns: 5000 }
+    { numRuns: 1500 }
   )
 })
 
@@ -201,7 +201,7 @@ t.test('add puts one piece in: the member, one comma and white space', async () 
       return prefix + suffix === document.length &&
         compact(result).length - compact(document).length === added
     }),
-    { numRuns: 5000 }
+    { numRuns: 1500 }
   )
 })
 
@@ -230,6 +230,6 @@ t.test('a merge patch leaves the text of all members that it does not name', asy
         return found >= 0
       })
     }),
-    { numRuns: 5000 }
+    { numRuns: 1500 }
   )
 })

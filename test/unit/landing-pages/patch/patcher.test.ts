@@ -15,16 +15,6 @@ function createPatcher (t: Test, options: Partial<PatcherOptions> = {}): Patcher
   return patcher
 }
 
-t.test('patches of both kinds are applied, one after the other', async (t) => {
-  const patcher = createPatcher(t)
-  const results = await Promise.all([
-    patcher.apply(1, 'json', '{ }', ADD),
-    patcher.apply(1, 'merge', '{"n": 1e400}', '{"b":{"c":null}}'),
-    patcher.apply(1, 'json', '[]', '[]')
-  ])
-  t.same(results, ['{ "a":1 }', '{"n": 1e400, "b": {}}', '[]'])
-})
-
 t.test('errors keep their kind and their sentences', async (t) => {
   const patcher = createPatcher(t, { maxBytes: 10 })
   const failing = '[{"op":"test","path":"/a","value":2}]'
@@ -77,14 +67,4 @@ t.test('too many waiting patches are refused with 503', async (t) => {
   t.equal(refused.length, 40 - 33)
   t.ok(refused.every((error) => error instanceof RetryLaterError && error.statusCode === 503))
   t.equal(await patcher.apply(1, 'json', '{}', ADD), '{"a":1}')
-})
-
-t.test('close() refuses patches that run or wait', async (t) => {
-  const patcher = createPatcher(t)
-  await patcher.apply(1, 'json', '{}', ADD)
-  const patches = [patcher.apply(1, 'json', wideObject(600_000), ADD), patcher.apply(1, 'json', '{}', ADD)]
-  const ends = Promise.allSettled(patches)
-  patcher.close()
-  t.same((await ends).map((result) => result.status === 'rejected' && result.reason.statusCode), [503, 503])
-  await t.rejects(patcher.apply(1, 'json', '{}', ADD), RetryLaterError)
 })
