@@ -34,6 +34,7 @@ const STEPS: readonly (readonly [Intl.RelativeTimeFormatUnit, seconds: number])[
 const relativeTime = new Intl.RelativeTimeFormat(LANGUAGE, { numeric: 'auto' })
 const exactTime = new Intl.DateTimeFormat(LANGUAGE, { dateStyle: 'full', timeStyle: 'long' })
 const day = new Intl.DateTimeFormat(LANGUAGE, { dateStyle: 'medium' })
+const moment = new Intl.DateTimeFormat(LANGUAGE, { dateStyle: 'medium', timeStyle: 'short' })
 const REFRESH_MS = 30_000
 
 /** Returns a time such as `2 hours ago`. */
@@ -60,4 +61,10 @@ export function Time ({ at }: { readonly at: string }) {
 export function Day ({ at }: { readonly at: string }) {
   const time = new Date(at)
   return <time dateTime={at} title={exactTime.format(time)}>{day.format(time)}</time>
+}
+
+/** A day and a time, with the exact time in the reader's zone on hover. */
+export function Moment ({ at }: { readonly at: string }) {
+  const time = new Date(at)
+  return <time dateTime={at} title={exactTime.format(time)}>{moment.format(time)}</time>
 }

@@ -56,6 +56,8 @@ export interface Editor {
   focus(): void
   /** Makes each line end with a line feed only. It can be undone. */
   convertLineEnds(): void
+  /** Whether the person can't change the text. */
+  setReadOnly(isReadOnly: boolean): void
   /** Puts a string at the selection, with the quotes, commas and name that it needs there. */
   insertString(value: string): void
   /** Keeps the place of the selection, to which strings come later, whatever is typed meanwhile. */
@@ -84,6 +86,7 @@ export function createEditor (options: EditorOptions): Editor {
   const { parent, text, label, onChange, onSave } = options
   const { root, host, hintId } = createShadowRoot(parent, TAB_HINT)
   const wrapped = new Compartment()
+  const readOnly = new Compartment()
   let saved: Text | undefined
   const places = new Set<Range>()
   const view = new EditorView({
@@ -97,6 +100,7 @@ export function createEditor (options: EditorOptions): Editor {
         replaceSelection,
         highlighting,
         wrapped.of(wrapping(text)),
+        readOnly.of(EditorState.readOnly.of(false)),
         lineNumbers(),
         foldGutter(),
         history(),
@@ -155,6 +159,9 @@ export function createEditor (options: EditorOptions): Editor {
         annotations: isolateHistory.of('full')
       })
       view.focus()
+    },
+    setReadOnly (isReadOnly) {
+      view.dispatch({ effects: readOnly.reconfigure(EditorState.readOnly.of(isReadOnly)) })
     },
     insertString (value) {
       insertStrings([value], view.state.selection.main)

@@ -260,7 +260,7 @@ t.test('after a conflict, a person saves their own fields, or takes the other ve
     await tab.getByRole('dialog', { name: CHANGED }).getByRole('textbox', { name: 'Your version' }).waitFor()
   }
   await input('Price').fill('2.50')
-  await button('Save').focus()
+  await button('Save and publish').focus()
   await conflict('{"title": "Theirs", "price": 3}')
   await button('Save my version').click()
   await announced('Saved')

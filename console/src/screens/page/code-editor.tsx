@@ -1,4 +1,4 @@
-import { useEffect, useRef } from 'preact/hooks'
+import { useEffect, useRef, useState } from 'preact/hooks'
 import { ErrorNotice } from '../../components/error-notice.tsx'
 import { loadPart } from '../../core/load-part.ts'
 import { useLoad } from '../../core/load.ts'
@@ -8,6 +8,7 @@ interface CodeEditorProps {
   /** What is in the editor at first. */
   readonly text: string
   readonly label: string
+  readonly isReadOnly: boolean
   readonly onEditor: (editor: Editor | undefined) => void
   readonly onChange: (isChanged: boolean) => void
   readonly onCheck: (check: Check) => void
@@ -21,6 +22,7 @@ export function CodeEditor (props: CodeEditorProps) {
     async () => await loadPart(async () => await import('../../editor/editor.ts')),
     []
   )
+  const [editor, setEditor] = useState<Editor>()
   const parent = useRef<HTMLDivElement>(null)
   const latest = useRef(props)
   latest.current = props
@@ -37,11 +39,13 @@ export function CodeEditor (props: CodeEditorProps) {
       onFiles: (files) => latest.current.onFiles(files)
     })
     latest.current.onEditor(editor)
+    setEditor(editor)
     return () => {
       latest.current.onEditor(undefined)
       editor.destroy()
     }
   }, [module])
+  useEffect(() => editor?.setReadOnly(props.isReadOnly), [editor, props.isReadOnly])
   return (
     <>
       <ErrorNotice error={error} onRetry={reload} />

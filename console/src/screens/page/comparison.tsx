@@ -10,6 +10,8 @@ import { checkJson } from '../../json/check.ts'
 interface ComparisonProps {
   readonly before: ComparedText
   readonly after: ComparedText
+  /** Whether white space is ignored at first. Default: if a line is very long. */
+  readonly ignoresSpace?: boolean
 }
 
 /** Below this width, there is one column. */
@@ -18,7 +20,7 @@ const COLUMNS = '(min-width: 700px)'
 const READABLE_LINE = 500
 
 /** Shows what differs between two texts. Its code is loaded when it is shown first. */
-export function Comparison ({ before, after }: ComparisonProps) {
+export function Comparison ({ before, after, ignoresSpace = false }: ComparisonProps) {
   const { data: module, error, reload } = useLoad(
     async () => await loadPart(async () => await import('../../editor/comparison.ts')),
     []
@@ -26,7 +28,7 @@ export function Comparison ({ before, after }: ComparisonProps) {
   const parent = useRef<HTMLDivElement>(null)
   const [isComplete, setIsComplete] = useState(false)
   const [isFormatted, setIsFormatted] = useState(() =>
-    [before, after].some(({ text }) => hasLongLine(text, READABLE_LINE))
+    ignoresSpace || [before, after].some(({ text }) => hasLongLine(text, READABLE_LINE))
   )
   const hasColumns = useMediaQuery(COLUMNS)
   const [beforeText, afterText] = [before, after].map(({ text }) => isFormatted ? formatIfValid(text) : text)

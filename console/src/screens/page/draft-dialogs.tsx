@@ -29,6 +29,7 @@ export function CompareDraft ({ editing: { id, views }, other, onClose }: DraftD
         <Comparison
           before={{ text: data.text, label: `${other[0]?.toUpperCase()}${other.slice(1)}` }}
           after={{ text: views.getText(), label: 'The draft' }}
+          ignoresSpace
         />
       )}
       <Actions>

@@ -35,7 +35,7 @@ export function EditTab ({ editing, text, isShown, onFiles }: EditTabProps) {
     <section class='edit' hidden={!isShown} aria-label='Edit'>
       <div class='edit__bar'>
         <SaveButtons editing={editing} />
-        <div class='edit__tools' ref={setTools} hidden={isText} />
+        <div class='edit__tools' ref={setTools} hidden={isText || editing.lockedUntil !== null} />
         <SavedState editing={editing} />
         <ViewSwitch editing={editing} />
       </div>
@@ -64,7 +64,7 @@ export function EditTab ({ editing, text, isShown, onFiles }: EditTabProps) {
 
 /** The primary button is what visitors see afterwards. */
 function SaveButtons ({ editing }: { readonly editing: Editing }) {
-  const { kind, publication: { published }, running, save, saveDraft, publish } = editing
+  const { kind, publication: { published }, lockedUntil, running, save, saveDraft, publish } = editing
   // While something is saved, a publication waits for it.
   if (kind === 'document' && published) {
     return (
@@ -76,8 +76,12 @@ function SaveButtons ({ editing }: { readonly editing: Editing }) {
   }
   return (
     <>
-      <Button kind='primary' isBusy={running === 'publish'} onClick={publish}>Publish</Button>
-      <Button isBusy={running === 'save'} onClick={save}>{kind === 'draft' ? 'Save draft' : 'Save'}</Button>
+      <Button kind='primary' isBusy={running === 'publish'} onClick={publish}>
+        {lockedUntil === null ? 'Publish' : 'Publish now'}
+      </Button>
+      {lockedUntil === null && (
+        <Button isBusy={running === 'save'} onClick={save}>{kind === 'draft' ? 'Save draft' : 'Save'}</Button>
+      )}
     </>
   )
 }

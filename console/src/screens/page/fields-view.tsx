@@ -31,7 +31,12 @@ export function FieldsView ({ editing, isShown, tools }: FieldsViewProps) {
     <>
       <ErrorNotice error={error} onRetry={reload} />
       {module !== undefined && form !== undefined && (
-        <module.FieldsForm form={form} isShown={isShown} tools={tools} />
+        <module.FieldsForm
+          form={form}
+          isShown={isShown}
+          isLocked={editing.lockedUntil !== null}
+          tools={tools}
+        />
       )}
       {form === undefined && error === undefined && <p class='quiet'>Loading the fields …</p>}
     </>

@@ -27,6 +27,7 @@ export function OutdatedDialog ({ editing }: { readonly editing: Editing }) {
       <Comparison
         before={{ text: theirs.text, label: 'The other version' }}
         after={{ text: mine, label: 'The draft' }}
+        ignoresSpace
         key={theirs.etag}
       />
       <ErrorNotice error={error} />

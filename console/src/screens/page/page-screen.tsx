@@ -105,7 +105,7 @@ interface LoadedPageProps {
 function LoadedPage ({ id, publicId, page, tab, onSaved }: LoadedPageProps) {
   const editing = useEditing(id, page, onSaved)
   const shown = TABS.some(([path]) => path === tab) ? tab : 'edit'
-  const { addFiles, isDragging } = useDroppedFiles(editing, shown === 'edit')
+  const { addFiles, isDragging } = useDroppedFiles(editing, shown === 'edit' && editing.lockedUntil === null)
   return (
     <>
       <Publication editing={editing} />

@@ -1,43 +1,48 @@
 import { useState } from 'preact/hooks'
 import { Button } from '../../components/button.tsx'
+import { describeLocally } from '../../components/date-time-field.tsx'
 import { ErrorNotice } from '../../components/error-notice.tsx'
 import { PageState } from '../../components/page-state.tsx'
 import { useAction } from '../../core/load.ts'
 import { CompareDraft, DiscardDraft } from './draft-dialogs.tsx'
 import { SavedBy } from './saved-by.tsx'
+import { ScheduleDialog } from './schedule-dialog.tsx'
 import type { Editing } from './use-editing.ts'
 
 /** Whether visitors get the page, whether it has a draft, and what can be done about both. */
 export function Publication ({ editing }: { readonly editing: Editing }) {
-  const { kind, publication: { published, draft } } = editing
-  const [asked, setAsked] = useState<'compare' | 'discard'>()
+  const { kind, publication, lockedUntil } = editing
+  const { published, publish_at: publishAt, unpublish_at: unpublishAt } = publication
+  const [asked, setAsked] = useState<'compare' | 'discard' | 'schedule'>()
   const unpublishing = useAction(editing.unpublish)
   const close = () => setAsked(undefined)
   const other = published ? 'the published version' : 'the saved version'
+  const isScheduled = publishAt !== null || unpublishAt !== null
   return (
     <section class='publication' aria-label='Publication'>
-      <PageState published={published} hasDraft={kind === 'draft'} />
-      {kind === 'draft' && (
-        <p class='publication__draft'>
-          You see the draft{draft !== null && (
-            <>
-              , saved <SavedBy saved={{ at: draft.updated_at, by: draft.author.name }} />
-            </>
-          )}. {published ? 'Visitors see the published version' : 'Visitors get “Not found”'}{' '}
-          until you publish it.{draft?.outdated === true &&
-            ' The page has changed since the draft was begun.'}
-        </p>
-      )}
-      {kind === 'document' && !published && (
-        <p class='publication__draft'>Visitors get “Not found” until you publish the page.</p>
-      )}
+      <PageState
+        published={published}
+        hasDraft={kind === 'draft'}
+        publishAt={publishAt}
+        unpublishAt={unpublishAt}
+      />
+      <Explanation editing={editing} />
       <div class='publication__actions'>
         {kind === 'draft' && (
-          <>
-            <Button kind='quiet' onClick={() => setAsked('compare')}>Compare with {other}</Button>
-            <Button kind='quiet' onClick={() => setAsked('discard')}>Discard draft</Button>
-          </>
+          <Button
+            kind='quiet'
+            label={`Compare with ${other}`}
+            onClick={() => setAsked('compare')}
+          >
+            Compare
+          </Button>
         )}
+        {kind === 'draft' && lockedUntil === null && (
+          <Button kind='quiet' onClick={() => setAsked('discard')}>Discard draft</Button>
+        )}
+        <Button kind='quiet' onClick={() => setAsked('schedule')}>
+          {isScheduled ? 'Change the schedule' : 'Schedule'}
+        </Button>
         {published && (
           <Button kind='quiet' isBusy={unpublishing.isRunning} onClick={() => unpublishing.run()}>
             Unpublish
@@ -47,6 +52,31 @@ export function Publication ({ editing }: { readonly editing: Editing }) {
       <ErrorNotice error={unpublishing.error} />
       {asked === 'compare' && <CompareDraft other={other} editing={editing} onClose={close} />}
       {asked === 'discard' && <DiscardDraft other={other} editing={editing} onClose={close} />}
+      {asked === 'schedule' && <ScheduleDialog editing={editing} onClose={close} />}
     </section>
+  )
+}
+
+/** What the state means for visitors, and for the text in the editor. */
+function Explanation ({ editing: { kind, publication, lockedUntil } }: { readonly editing: Editing }) {
+  const { published, draft } = publication
+  if (kind === 'document') {
+    return published ? null : <p>Visitors get “Not found” until you publish the page.</p>
+  }
+  return (
+    <p>
+      You see the draft{draft !== null && (
+        <>
+          , saved <SavedBy saved={{ at: draft.updated_at, by: draft.author.name }} />
+        </>
+      )}. {published ? 'Visitors see the published version' : 'Visitors get “Not found”'} until{' '}
+      {lockedUntil === null ? 'you publish it.' : (
+        <>
+          {describeLocally(new Date(lockedUntil))}. Then the draft is published, exactly as it is: to change
+          it, remove the schedule first.
+        </>
+      )}
+      {draft?.outdated === true && lockedUntil === null && ' The page has changed since the draft was begun.'}
+    </p>
   )
 }

@@ -20,6 +20,7 @@ interface TextViewProps {
 /** The document as text. */
 export function TextView ({ editing, text, onFiles }: TextViewProps) {
   const { views, save } = editing
+  const isLocked = editing.lockedUntil !== null
   const [isPicking, setIsPicking] = useState(false)
   const [picked, setPicked] = useState<string>()
   const reason = useMemo(() => whyNoFields(text), [text])
@@ -32,13 +33,18 @@ export function TextView ({ editing, text, onFiles }: TextViewProps) {
   return (
     <>
       <div class='text-bar'>
-        <Button onClick={() => format(editing)}>Format</Button>
-        <Button onClick={() => setIsPicking(true)}>Insert an asset</Button>
+        {!isLocked && (
+          <>
+            <Button onClick={() => format(editing)}>Format</Button>
+            <Button onClick={() => setIsPicking(true)}>Insert an asset</Button>
+          </>
+        )}
         {reason !== undefined && <span class='quiet'>{reason}</span>}
       </div>
       <CodeEditor
         text={text}
         label='Document'
+        isReadOnly={isLocked}
         onEditor={(editor) => views.set('text', editor)}
         onChange={(hasChanged) => editing.setIsChanged(hasChanged)}
         onCheck={(check) => editing.setCheck(check)}

@@ -30,6 +30,17 @@ export interface Outdated {
   readonly version: number
 }
 
+/** By then the service has done what was scheduled. */
+const AFTER_SCHEDULE_MS = 2000
+/** The longest time that browsers wait. */
+const MAX_TIMEOUT_MS = 2 ** 31 - 1
+
+/** Undefined for never. */
+export interface ScheduledTimes {
+  readonly publishAt: Date | undefined
+  readonly unpublishAt: Date | undefined
+}
+
 const SHOWN_NEWEST = 'This page was changed elsewhere. Its newest version is shown now.'
 const VISIBLE = 'Visitors see it now.'
 
@@ -42,6 +53,8 @@ export interface Editing {
   /** Whether the text belongs to the draft or to the document. */
   readonly kind: Kind
   readonly publication: Publication
+  /** When the draft is published. Until then it can't be changed. */
+  readonly lockedUntil: string | null
   readonly isChanged: boolean
   readonly check: Check | undefined
   readonly conflict: Conflict | undefined
@@ -60,6 +73,8 @@ export interface Editing {
   /** Publishes the draft in place of the version that visitors get. */
   publishAnyway(): Promise<void>
   unpublish(): Promise<void>
+  /** Publishes what is in the editor, and unpublishes the page, at set times. */
+  schedule(times: ScheduledTimes): Promise<void>
   /** Shows the document again. */
   discardDraft(): Promise<void>
   /** Does again what has failed. */
@@ -81,11 +96,12 @@ export function useEditing (id: string, loaded: EditedPage, onSaved: (text: stri
   const views = useViews(firstView(id, loaded.edited.text), () => base.current.text)
   const [kind, setKind] = useState(loaded.edited.kind)
   const [publication, setPublication] = useState(loaded.publication)
+  const { publish_at: publishAt, unpublish_at: unpublishAt } = publication
   const [isChanged, setIsChanged] = useState(false)
   const [check, setCheck] = useState<Check>()
   const [conflict, setConflict] = useState<Conflict>()
   const [outdated, setOutdated] = useState<Outdated>()
-  const { running, error, run, retry } = useSteps()
+  const { running, error, run, enqueue, retry } = useSteps()
 
   const unsaved = useUnsavedText(id, loaded.edited, {
     getText: () => views.getText(),
@@ -151,6 +167,8 @@ export function useEditing (id: string, loaded: EditedPage, onSaved: (text: stri
         announce(`Not saved. ${error.message}`)
         return false
       }
+      // The draft is scheduled since.
+      if (error instanceof ConflictError) await updatePublication(publication)
       if (!(error instanceof PreconditionFailedError)) throw error
       await meet(wanted, mine, wanted === 'draft' ? await loadOther(id) : await loadDocument(id))
       return false
@@ -178,7 +196,8 @@ export function useEditing (id: string, loaded: EditedPage, onSaved: (text: stri
     await updatePublication({ ...publication, published: true, draft: null })
   }
 
-  const saveAs = async (wanted: Kind | undefined, from?: EditedDocument) =>
+  const saveAs = async (wanted: Kind | undefined, from?: EditedDocument) => {
+    if (kind === 'draft' && publishAt !== null) return announce('Not saved: the draft is scheduled.')
     await run(wanted === 'draft' ? 'draft' : 'save', async () => {
       const stored = wanted ?? base.current.kind
       if (!await storeText(stored, from ?? base.current)) return
@@ -186,6 +205,7 @@ export function useEditing (id: string, loaded: EditedPage, onSaved: (text: stri
       if (stored === 'draft') announce('Draft saved. Visitors don’t see it until you publish it.')
       else announce(`Saved. ${published ? VISIBLE : 'Visitors get “Not found” until you publish.'}`)
     })
+  }
 
   /** Shows the newest version, unless the text was changed. Returns whether there was one. */
   const refresh = async (): Promise<boolean> => {
@@ -200,6 +220,15 @@ export function useEditing (id: string, loaded: EditedPage, onSaved: (text: stri
     show(now.edited)
     return true
   }
+  useEffect(() => {
+    const times = [publishAt, unpublishAt].map((time) => time === null ? Infinity : Date.parse(time))
+    const wait = Math.min(...times) - Date.now() + AFTER_SCHEDULE_MS
+    if (wait > MAX_TIMEOUT_MS) return
+    const timer = setTimeout(() => {
+      refresh().then((isNew) => isNew && announce('The draft was published, as it was scheduled.'), () => {})
+    }, wait)
+    return () => clearTimeout(timer)
+  }, [publishAt, unpublishAt])
   useEffect(() =>
     onReturn(() => {
       // If the service can't be reached or the page was deleted, the next attempt to save tells that.
@@ -211,6 +240,7 @@ export function useEditing (id: string, loaded: EditedPage, onSaved: (text: stri
     unsaved,
     kind,
     publication,
+    lockedUntil: kind === 'draft' ? publishAt : null,
     isChanged,
     check,
     conflict,
@@ -237,6 +267,27 @@ export function useEditing (id: string, loaded: EditedPage, onSaved: (text: stri
       await landfall.landingPages.unpublish(id)
       await updatePublication({ ...publication, published: false })
       announce('Unpublished. Visitors get “Not found”.')
+    },
+    async schedule ({ publishAt, unpublishAt }) {
+      await enqueue(async () => {
+        const isSaved = publishAt === undefined || !hasUnsaved() ||
+          await storeText(publication.published ? 'draft' : base.current.kind, base.current)
+        if (!isSaved) return
+        // What is published is what was read.
+        const { etag: ifMatch, kind, text } = base.current
+        try {
+          await landfall.landingPages.setSchedule(
+            id,
+            { publishAt: publishAt ?? null, unpublishAt: unpublishAt ?? null },
+            publishAt === undefined ? {} : { ifMatch }
+          )
+        } catch (error) {
+          if (!(error instanceof PreconditionFailedError)) throw error
+          return await meet(kind, text, await loadOther(id))
+        }
+        await updatePublication(publication)
+        announce(publishAt ?? unpublishAt ? 'The schedule is set.' : 'The schedule is removed.')
+      })
     },
     async discardDraft () {
       await landfall.landingPages.discardDraft(id, { ifMatch: base.current.etag }).catch(ignoreMissing)

@@ -25,7 +25,12 @@ export function PageRow ({ page, onDelete }: PageRowProps) {
         <a class='page-list__link' href={href('pages', id)} title={name}>
           <bdi>{name}</bdi>
         </a>
-        <PageState published={page.published} hasDraft={page.has_draft} />
+        <PageState
+          published={page.published}
+          hasDraft={page.has_draft}
+          publishAt={page.publish_at}
+          unpublishAt={page.unpublish_at}
+        />
       </div>
       <ReadsLine reads={reads} />
       <div class='page-list__facts'>

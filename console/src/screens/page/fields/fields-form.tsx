@@ -5,11 +5,11 @@ import { announce } from '../../../core/announcements.tsx'
 import { useStore } from '../../../core/store.ts'
 import { FieldsModel, nearestPath } from '../../../fields/fields-model.ts'
 import { labelOf } from '../../../fields/labels.ts'
-import type { Path } from '../../../fields/field.ts'
+import { childrenOf, type Field, type Path } from '../../../fields/field.ts'
 import type { FieldsView } from '../use-views.ts'
 import { AssetFinder } from './asset-finder.ts'
 import { FieldSearch } from './field-search.tsx'
-import { createFormState, FormContext, reveal, useModel, type FormState } from './form-state.ts'
+import { createFormState, FormContext, reveal, setOpen, useModel, type FormState } from './form-state.ts'
 import { Entries, Members } from './fields.tsx'
 import './fields.css'
 
@@ -55,24 +55,30 @@ const nameOf = (path: Path): string => path.findLast((step) => typeof step === '
 interface FieldsFormProps {
   readonly form: FormState
   readonly isShown: boolean
+  /** Whether nothing can be changed. */
+  readonly isLocked: boolean
   /** The place of the buttons for the whole form. */
   readonly tools: Element | null
 }
 
 /** A document as a form. */
-export function FieldsForm ({ form, isShown, tools }: FieldsFormProps) {
+export function FieldsForm ({ form, isShown, isLocked, tools }: FieldsFormProps) {
   const { model } = form
   useModel(model)
-  useUndoKeys(form, isShown)
+  useUndoKeys(form, isShown && !isLocked)
   const isArranging = useStore(form.isArranging)
   const { root } = model
+  useEffect(() => {
+    // What is folded can't be unfolded then.
+    if (isLocked) setOpen(form, idsOf(root), true)
+  }, [isLocked, root])
   const fields = useMemo(() => (
     root.type === 'list' ? <Entries field={root} label='Page' level={2} />
       : root.type === 'group' && <Members field={root} level={2} label='the page' />
   ), [root])
   return (
     <FormContext.Provider value={form}>
-      <div class='fields'>
+      <fieldset class='fields' disabled={isLocked}>
         {tools !== null && createPortal(
           <>
             <Button label='Undo' isDisabled={!model.canUndo} onClick={() => undo(form)}>
@@ -98,10 +104,14 @@ export function FieldsForm ({ form, isShown, tools }: FieldsFormProps) {
             {isArranging ? 'Done with adding and renaming' : 'Add, rename or remove fields'}
           </Button>
         </details>
-      </div>
+      </fieldset>
     </FormContext.Provider>
   )
 }
+
+/** The ids of all fields in a field. */
+const idsOf = (field: Field): number[] =>
+  childrenOf(field).flatMap(([, child]) => [child.id, ...idsOf(child)])
 
 const Arrow = ({ path }: { readonly path: string }) => (
   <svg class='fields__arrow' viewBox='0 0 20 20' aria-hidden='true'>

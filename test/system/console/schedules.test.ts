@@ -1,0 +1,99 @@
+import t from 'tap'
+import { startServiceOnPostgres, type CreatedPage } from '../../helpers/app.ts'
+import { startBrowser } from '../../helpers/browser.ts'
+import { checkScreen, editorOf, showFields, showText, startOwner } from '../../helpers/console.ts'
+import { provide } from '../../shared/programs.ts'
+
+// Schedules in the console, for a person in Berlin.
+
+const { url } = await startServiceOnPostgres(t)
+const browser = await startBrowser(t, provide('chromium'))
+const { owner, tab } = await startOwner(t, browser, url, { timezoneId: 'Europe/Berlin' })
+
+const button = (name: string) => tab.getByRole('button', { name, exact: true })
+const dialog = tab.getByRole('dialog', { name: 'Schedule' })
+const announced = async (text: string) => await tab.getByRole('status').getByText(text).waitFor()
+const title = tab.getByRole('textbox', { name: 'Title' })
+const inputOf = (label: string) => dialog.getByLabel(label)
+
+const visit = async ({ public_id: publicId }: CreatedPage): Promise<string | number> => {
+  const response = await fetch(`${url}/landing_pages/${publicId}`)
+  return response.ok ? await response.text() : response.status
+}
+const scheduleUrl = ({ id }: CreatedPage) => `${url}/manage/landing_pages/${id}/schedule`
+const readSchedule = async (page: CreatedPage) =>
+  JSON.parse((await owner.call('GET', scheduleUrl(page))).text) as unknown
+
+t.test('a draft is scheduled in local time, and cannot be changed until then', async (t) => {
+  const page = await owner.createPage(url, '{"title": "Old", "list": [{"name": "Tent"}]}')
+  await showFields(tab, page)
+  await title.fill('Summer')
+  await button('Schedule').click()
+  const publishAt = inputOf('Publish the draft at')
+  await publishAt.fill('2029-01-15T09:00')
+  await dialog.getByText('Monday, January 15, 2029 at 9:00 AM (UTC+01:00, Europe/Berlin)').waitFor()
+  await publishAt.fill('2029-07-02T09:00')
+  await dialog.getByText('Monday, July 2, 2029 at 9:00 AM (UTC+02:00, Europe/Berlin)').waitFor()
+  await dialog.getByText('In UTC: Jul 2, 2029, 7:00 AM').waitFor()
+  await checkScreen(t, tab, 'the dialog of a schedule')
+  await dialog.getByRole('button', { name: 'Set the schedule' }).click()
+  await announced('The schedule is set.')
+  await dialog.waitFor({ state: 'detached' })
+  t.same(await readSchedule(page), { publish_at: '2029-07-02T07:00:00.000Z', unpublish_at: null })
+  const draft = await owner.call('GET', `${url}/manage/landing_pages/${page.id}/draft`)
+  t.equal(draft.text, '{"title": "Summer", "list": [{"name": "Tent"}]}')
+  t.equal(await visit(page), '{"title": "Old", "list": [{"name": "Tent"}]}')
+
+  await tab.getByText('to change it, remove the schedule first').waitFor()
+  t.equal(await title.isDisabled(), true)
+  t.equal(await tab.getByRole('textbox', { name: 'Name' }).inputValue(), 'Tent', 'nothing is folded')
+  t.equal(await button('Save draft').count() + await button('Discard draft').count(), 0)
+  await checkScreen(t, tab, 'a scheduled draft')
+  await showText(tab)
+  await editorOf(tab).focus()
+  await tab.keyboard.type('typed')
+  t.notMatch(await editorOf(tab).innerText(), 'typed')
+  await button('Form').click()
+
+  await tab.getByRole('link', { name: 'Pages' }).click()
+  await tab.getByRole('listitem').getByText('Publishes Jul 2, 2029, 9:00 AM').waitFor()
+  await checkScreen(t, tab, 'a list with a schedule')
+
+  await tab.getByRole('link', { name: 'Old' }).click()
+  await button('Change the schedule').click()
+  t.equal(await publishAt.inputValue(), '2029-07-02T09:00')
+  await dialog.getByRole('button', { name: 'Remove the schedule' }).click()
+  await announced('The schedule is removed.')
+  await title.fill('Autumn')
+  await button('Save draft').click()
+  await announced('Draft saved.')
+})
+
+t.test('a scheduled draft is published, and the tab that shows it says so', async (t) => {
+  const page = await owner.createPage(url, '{"title": "Old"}')
+  await owner.call('PUT', `${url}/manage/landing_pages/${page.id}/draft`, { text: '{"title": "On time"}' })
+  const soon = new Date(Date.now() + 5000).toISOString()
+  await owner.call('PUT', scheduleUrl(page), { text: `{"publish_at": "${soon}", "unpublish_at": null}` })
+  await showFields(tab, page)
+  await button('Publish now').waitFor()
+  await announced('The draft was published, as it was scheduled.')
+  t.equal(await visit(page), '{"title": "On time"}')
+  t.equal(await title.isDisabled(), false)
+  await tab.getByText('Visitors see this version.').waitFor()
+})
+
+t.test('a published page without a draft can be unpublished at a set time', async (t) => {
+  const page = await owner.createPage(url, '{"title": "Until then"}')
+  await showFields(tab, page)
+  await button('Schedule').click()
+  await dialog.getByText('save it as a draft first').waitFor()
+  await dialog.getByRole('button', { name: 'Set the schedule' }).click()
+  await dialog.getByRole('alert').getByText('Choose at least one').waitFor()
+  await inputOf('Unpublish the page at').fill('2029-10-28T02:30')
+  await dialog.getByText('the first of the two times that the clock shows this hour').waitFor()
+  await dialog.getByRole('button', { name: 'Set the schedule' }).click()
+  await announced('The schedule is set.')
+  t.same(await readSchedule(page), { publish_at: null, unpublish_at: '2029-10-28T00:30:00.000Z' })
+  await tab.getByText('Unpublishes Oct 28, 2029, 2:30 AM').waitFor()
+  t.equal(await title.isDisabled(), false)
+})
