@@ -11,7 +11,7 @@ import { confirmEmailRoutes } from './email-confirmations.ts'
 import { normalizeEmail } from './mail/email-addresses.ts'
 import { checkSignUp, hasUser } from './new-credentials.ts'
 import { passwordResetRoutes } from './passwords/routes.ts'
-import { limitByAddress, limitStarts } from './request-limits.ts'
+import { limitByAddress, startInTurn } from './request-limits.ts'
 import { AccessToken, EXAMPLE, EXAMPLE_TOKENS, RefreshBody, SignUpBody, TOO_MANY_FAILURES, User,
   userRecord } from './schemas.ts'
 import { recordSession, Sessions } from './sessions/sessions.ts'
@@ -86,8 +86,6 @@ const refreshSchema = {
   }
 }
 
-/** Sign-ins and sign-ups that start in one turn of the event loop. */
-const STARTS_PER_TURN = 2
 /** Checked in place of malformed credentials, so that all refusals take the same time. */
 const NOBODY = { email: '', password: '' }
 
@@ -100,7 +98,6 @@ const refuseSignUp: onRequestHookHandler = (_request, _reply, done) => done(new 
 export const authRoutes: FastifyPluginAsyncTypebox = async (app) => {
   const { config, credentialCheck, database, passwords } = app
   const sessions = new Sessions(app)
-  const limitStartsPerTurn = limitStarts(STARTS_PER_TURN)
   startSweeps(app)
   describeCommonErrors(app)
 
@@ -109,7 +106,7 @@ export const authRoutes: FastifyPluginAsyncTypebox = async (app) => {
     attachValidation: true,
     onRequest: [
       ...config.SIGN_UP === 'closed' ? [refuseSignUp] : [],
-      limitStartsPerTurn,
+      startInTurn,
       limitByAddress(app, 'sign_up', config.SIGN_UPS_PER_ADDRESS)
     ]
   }, async (request, reply) => {
@@ -126,7 +123,7 @@ export const authRoutes: FastifyPluginAsyncTypebox = async (app) => {
   app.post('/auth/sign_in', {
     schema: signInSchema,
     attachValidation: true,
-    onRequest: limitStartsPerTurn
+    onRequest: startInTurn
   }, async (request) => {
     const { validationError, body } = request
     if (validationError !== undefined && !hasUser(body)) throw validationError
