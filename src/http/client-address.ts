@@ -2,7 +2,6 @@ import { isIP, isIPv4 } from 'node:net'
 import { normalizeIP } from '@fastify/rate-limit'
 import fp from 'fastify-plugin'
 import { LRUCache } from 'lru-cache'
-import { clock } from '../infra/system/clock.ts'
 
 declare module 'fastify' {
   interface FastifyInstance {
@@ -18,11 +17,6 @@ export interface ClientAddress {
   readonly counted: string
 }
 
-interface KnownAddress extends ClientAddress {
-  /** Whether X-Forwarded-For was ignored because the peer isn't trusted. */
-  readonly isIgnored: boolean
-}
-
 /** Maximum number of cached addresses that aren't plain IPv4. Parsing one takes longer than a limit check. */
 const MAX_KNOWN = 50_000
 /** Maximum number of cached proxies. */
@@ -31,85 +25,41 @@ const MAX_KNOWN_LENGTH = 128
 /** Characters parsed at the end of X-Forwarded-For, where proxies append. Clients can send any length. */
 const MAX_FORWARDED_LENGTH = 1024
 
-/** Requests after which the share of an untrusted peer is judged. */
-const SAMPLE_REQUESTS = 100
-/** The peer's requests minus those of other untrusted peers, as a share of all: nearly all come from it. */
-const NEARLY_ALL = 0.8
-const WARNING_INTERVAL_MS = 60_000
-
-/**
- * Warns of peers that send X-Forwarded-For without being trusted: once, and again, at most once a minute,
- * while one of them sends nearly all requests. Then a proxy is probably missing in TRUST_PROXY.
- */
-class UntrustedPeers {
-  /** All requests since the last judgement. The caller counts them. */
-  requests = 0
-  readonly #warn: (peer: string, isRepeated: boolean) => void
-  #warnedAt: number | undefined
-  #suspect = ''
-  /** The suspect's requests minus those of other untrusted peers (majority vote). */
-  #lead = 0
-
-  constructor (warn: (peer: string, isRepeated: boolean) => void) {
-    this.#warn = warn
-  }
-
-  /** Counts a request whose X-Forwarded-For was ignored. */
-  add (peer: string): void {
-    if (this.#warnedAt === undefined) {
-      this.#warnedAt = clock.now()
-      this.#warn(peer, false)
-    }
-    if (this.#lead === 0) this.#suspect = peer
-    this.#lead += this.#suspect === peer ? 1 : -1
-    if (this.requests < SAMPLE_REQUESTS) return
-    const isProxy = this.#lead >= NEARLY_ALL * this.requests
-    this.requests = 0
-    this.#lead = 0
-    if (!isProxy || clock.now() < this.#warnedAt + WARNING_INTERVAL_MS) return
-    this.#warnedAt = clock.now()
-    this.#warn(this.#suspect, true)
-  }
-}
-
 export default fp(async (app) => {
   const trustsProxies = app.config.TRUST_PROXY.length > 0
-  const known = new LRUCache<string, KnownAddress>({ max: MAX_KNOWN })
+  const known = new LRUCache<string, ClientAddress>({ max: MAX_KNOWN })
   /** Peers in TRUST_PROXY, so that most addresses of a crowd need neither the cache nor Fastify's parser. */
   const proxies = new LRUCache<string, true>({ max: MAX_PROXIES })
-  const untrusted = new UntrustedPeers((peer, isRepeated) =>
+  let hasWarned = false
+  /** Warns of the first peer that sends X-Forwarded-For without being trusted. */
+  function warn (peer: string): void {
+    if (hasWarned) return
+    hasWarned = true
     app.log.warn(
       { peer },
-      isRepeated
-        ? 'X-Forwarded-For of an untrusted peer is ignored, and this peer sends nearly all requests: they ' +
-          'share its limits; if it is your proxy, add it to TRUST_PROXY'
-        : 'X-Forwarded-For of an untrusted peer is ignored; if the peer is your proxy, add it to ' +
-          'TRUST_PROXY (logged once)'
+      'X-Forwarded-For of an untrusted peer is ignored; if the peer is your proxy, add it to TRUST_PROXY ' +
+        '(logged once)'
     )
-  )
+  }
 
-  function remember (source: string, claimed: string, peer: string, isIgnored = false): KnownAddress {
+  function remember (source: string, claimed: string, peer: string): ClientAddress {
     const full = bareAddress(claimed) ?? bareAddress(peer) ?? 'unknown'
-    const address = { full, counted: countedAddress(full), isIgnored }
+    const address = { full, counted: countedAddress(full) }
     if (source.length <= MAX_KNOWN_LENGTH) known.set(source, address)
     return address
   }
 
   app.decorate('addressOf', (request) => {
-    untrusted.requests++
     const peer = request.raw.socket.remoteAddress ?? ''
     let forwarded = request.raw.headers['x-forwarded-for'] as string | undefined
     if (forwarded === undefined || !trustsProxies) {
-      if (forwarded !== undefined) untrusted.add(peer)
+      if (forwarded !== undefined) warn(peer)
       return known.get(peer) ?? remember(peer, peer, peer)
     }
     if (isIPv4(forwarded) && proxies.has(peer)) return { full: forwarded, counted: forwarded }
     const source = `${peer} ${forwarded}`
     const remembered = known.get(source)
-    if (remembered !== undefined) {
-      if (remembered.isIgnored) untrusted.add(peer)
-      return remembered
-    }
+    if (remembered !== undefined) return remembered
     if (forwarded.length > MAX_FORWARDED_LENGTH) {
       forwarded = forwarded.slice(forwarded.indexOf(',', forwarded.length - MAX_FORWARDED_LENGTH) + 1)
       request.raw.headers['x-forwarded-for'] = forwarded
@@ -117,9 +67,8 @@ export default fp(async (app) => {
     const claimed = (request.ip as string | undefined) ?? '' // undefined if the socket is closed
     if (claimed === forwarded && claimed !== peer) proxies.set(peer, true)
     // The peer isn't a trusted proxy, unless it reports its own address as the client's.
-    const isIgnored = claimed === peer && !forwarded.trimEnd().endsWith(peer)
-    if (isIgnored) untrusted.add(peer)
-    return remember(source, claimed, peer, isIgnored)
+    if (claimed === peer && !forwarded.trimEnd().endsWith(peer)) warn(peer)
+    return remember(source, claimed, peer)
   })
 }, { name: 'client-address' })
 
