@@ -6,7 +6,6 @@ import fp from 'fastify-plugin'
 import { EncodedBodyError, MalformedJsonError, RequestTimeoutError,
   UnsupportedMediaTypeError } from '../errors.ts'
 import { yieldToEventLoop } from '../infra/system/event-loop.ts'
-import { BodyPace } from './hardening/slow-bodies.ts'
 
 const BYTE_ORDER_MARK = Buffer.from('\uFEFF')
 /** Size of the first buffer, unless the announced length is smaller or the first chunk is larger. */
@@ -14,6 +13,8 @@ const SMALLEST_BUFFER = 4096
 /** Characters read in one turn of the event loop, in about a millisecond at most. */
 const SLICE_LENGTH = 32 * 1024
 const VISITED_DEPTH = 3
+/** The longest pause of a body, such as that of a phone that changes its cell. */
+const MAX_PAUSE_MS = 10_000
 
 /** Whether a request has a Content-Encoding. No route accepts one. */
 export const isEncoded = ({ headers }: FastifyRequest): boolean =>
@@ -75,7 +76,7 @@ async function readBytes (request: FastifyRequest, payload: RequestPayload): Pro
     const onData = (chunk: Buffer) => {
       const end = received + chunk.length
       if (end > bodyLimit) return settle(new errorCodes.FST_ERR_CTP_BODY_TOO_LARGE())
-      pace.received(chunk.length)
+      pause.refresh()
       if (end > bytes.length) {
         const size = Math.max(end, Math.min(length ?? bodyLimit, Math.max(2 * bytes.length, SMALLEST_BUFFER)))
         try {
@@ -93,9 +94,12 @@ async function readBytes (request: FastifyRequest, payload: RequestPayload): Pro
         : new errorCodes.FST_ERR_CTP_INVALID_CONTENT_LENGTH())
     const onError = (error: FastifyError) =>
       settle(Object.assign(error, { statusCode: error.statusCode ?? 400 }))
-    const pace = new BodyPace(request.server.config.BODY_TIMEOUT_MS, () => settle(new RequestTimeoutError()))
+    const onLate = () => settle(new RequestTimeoutError())
+    const pause = setTimeout(onLate, MAX_PAUSE_MS)
+    const limit = setTimeout(onLate, request.server.config.BODY_TIMEOUT_MS)
     function settle (error?: Error): void {
-      pace.stop()
+      clearTimeout(pause)
+      clearTimeout(limit)
       payload.off('data', onData).off('end', onEnd).off('error', onError)
       if (error === undefined) resolve()
       else reject(error)

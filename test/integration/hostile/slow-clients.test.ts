@@ -100,7 +100,7 @@ t.test('a body that does not go on gets 408 long before its time limit, one that
   begun.send(requestOf('/auth/sign_in', { ...head, 'Content-Length': '60000' }, 'POST') + ' '.repeat(2000))
   const slow = connection(t, url)
   slow.send(requestOf('/auth/sign_in', { ...head, 'Transfer-Encoding': 'chunked' }, 'POST'))
-  const feeding = setInterval(() => slow.send(`800\r\n${' '.repeat(2048)}\r\n`), 250) // at most 8 KiB a second
+  const feeding = setInterval(() => slow.send(`800\r\n${' '.repeat(2048)}\r\n`), 500)
   t.teardown(() => clearInterval(feeding))
   for (const each of [silent, begun]) t.equal((await each.response()).status, 408)
   clearInterval(feeding)
