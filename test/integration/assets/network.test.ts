@@ -183,8 +183,7 @@ async function impatientApp (t: Test) {
       const stored = await receiveFile(
         request,
         1000,
-        async (stream) =>
-          await store.receive(stream, async () => ({ key: newStorageKey(''), excerpt: undefined })),
+        async (stream) => await store.receive(stream, async () => ({ key: newStorageKey('') })),
         300
       )
       await stored.discard()

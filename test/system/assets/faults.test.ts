@@ -1,4 +1,3 @@
-import { execFileSync } from 'node:child_process'
 import { createHash } from 'node:crypto'
 import { chmod, mkdir, mkdtemp, readFile, rm, writeFile } from 'node:fs/promises'
 import { tmpdir } from 'node:os'
@@ -22,51 +21,6 @@ async function folder (t: Test): Promise<string> {
   t.teardown(async () => await rm(path, { recursive: true, force: true }))
   return path
 }
-
-/** Mounts a disk of 2 MB; returns undefined where mounting isn't permitted. */
-async function smallDisk (t: Test): Promise<string | undefined> {
-  const path = await folder(t)
-  try {
-    execFileSync('mount', ['-t', 'tmpfs', '-o', 'size=2m', 'none', path], { stdio: 'ignore' })
-  } catch {
-    return undefined
-  }
-  t.teardown(() => execFileSync('umount', ['-l', path]))
-  return path
-}
-
-t.test('of several uploads at once on a nearly full disk, those that fit succeed', async (t) => {
-  const path = await smallDisk(t)
-  if (path === undefined) return t.comment('skipped: mounting a small disk is not permitted here')
-  const app = await buildTestApp(t, { settings: { ...await testSettings(t), UPLOADS_DIR: path } })
-  const account = await signUp(app)
-  const url = await listen(app)
-  const body = form(file(noise(600_000)))
-  for (const isChunked of [false, true]) {
-    const clients = Array.from({ length: 6 }, () => new RawClient(url))
-    const length: Record<string, string> = isChunked ? { 'transfer-encoding': 'chunked' }
-      : { 'content-length': String(body.length) }
-    for (const client of clients) {
-      client.head(account, length)
-      if (isChunked) client.write(`${body.length.toString(16)}\r\n`)
-      client.write(body.subarray(0, 300_000)) // together 1.8 MB of 2 MiB
-    }
-    await until(async () => (await stored(app)).temporary.length === 6, 'all have begun')
-    for (const client of clients) {
-      client.write(body.subarray(300_000))
-      if (isChunked) client.write('\r\n0\r\n\r\n')
-    }
-    const responses = await Promise.all(clients.map(async (client) => await client.response()))
-    const created = responses.filter(({ status }) => status === 201)
-    t.equal(created.length, 3, responses.map(({ status }) => status).join())
-    t.ok(responses.every(({ status }) => status === 201 || status === 507))
-    t.strictSame((await stored(app)).temporary, [])
-    for (const { body } of created) {
-      await app.inject({ method: 'DELETE', url: `/assets/${JSON.parse(body).id}`, headers: account.headers })
-    }
-  }
-  t.equal((await upload(app, account, noise(1_900_000))).statusCode, 201, 'nothing is left')
-})
 
 t.test('a missing folder is created again, and a file in its place is a 503', async (t) => {
   const app = await buildTestApp(t)

@@ -9,7 +9,6 @@ import { startService } from '../../helpers/service.ts'
 import { noise } from '../../helpers/assets.ts'
 
 // A full disk and a read-only folder, without mounting anything, for the service as a process under reads.
-// test/system/assets/faults.test.ts fills a small disk by several uploads at once.
 
 const settings = { ...await testSettings(t), LOG_LEVEL: 'error', RATE_LIMIT_PUBLIC: '1000000' } as Record<
   string,

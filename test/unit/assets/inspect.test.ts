@@ -1,5 +1,5 @@
 import t from 'tap'
-import { readDimensions, dimensionsSpan } from '../../../src/modules/assets/upload/dimensions.ts'
+import { readDimensions, type Span } from '../../../src/modules/assets/upload/dimensions.ts'
 import { JpegDimensionsReader } from '../../../src/modules/assets/upload/jpeg-dimensions.ts'
 import type { Dimensions } from '../../../src/modules/assets/upload/orientation.ts'
 import { SNIFF_BYTES } from '../../../src/modules/assets/storage/file-store.ts'
@@ -19,10 +19,9 @@ interface Inspected {
 async function inspect (content: Buffer, claimed?: string): Promise<Inspected> {
   const head = content.subarray(0, SNIFF_BYTES)
   const type = await contentTypeOf(head, claimed)
-  const span = dimensionsSpan(head, type.type)
-  const bytes = span === undefined ? new Uint8Array()
-    : new Uint8Array(content.subarray(span.position, span.position + span.length))
-  const size = type.type === 'image/jpeg' ? jpegSize(content) : readDimensions(bytes, head, type.type)
+  const readPart = async ({ position, length }: Span) => content.subarray(position, position + length)
+  const size = type.type === 'image/jpeg' ? jpegSize(content)
+    : await readDimensions(head, type.type, readPart)
   return { ...type, size }
 }
 

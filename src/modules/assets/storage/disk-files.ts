@@ -67,11 +67,11 @@ export async function* listNames (
   for await (const { name } of entries) if (isAccepted(name)) yield name
 }
 
-/** Reads up to `length` bytes into an ArrayBuffer that contains nothing else. */
-export async function readAt (file: FileHandle, position: number, length: number): Promise<Uint8Array> {
+/** Reads up to `length` bytes from the start of a file. */
+export async function readStart (file: FileHandle, length: number): Promise<Uint8Array> {
   const { size } = await file.stat()
-  const buffer = new Uint8Array(Math.max(0, Math.min(length, size - position)))
-  const { bytesRead } = await file.read(buffer, 0, buffer.length, position)
+  const buffer = new Uint8Array(Math.min(length, size))
+  const { bytesRead } = await file.read(buffer, 0, buffer.length, 0)
   return buffer.subarray(0, bytesRead)
 }
 

@@ -7,8 +7,7 @@ import type { FastifyBaseLogger } from 'fastify'
 import { DiskFullError, createUnavailableError } from '../../../errors.ts'
 import { copyRegularFile, isMissing, makeFolder, sync, syncTree } from '../../../infra/system/fs-utils.ts'
 import { isPublicId, randomPublicId } from '../../../infra/system/identifiers.ts'
-import { Semaphore } from '../../../infra/system/semaphore.ts'
-import { infoOf, listNames, openRegularFile, readAt, removeFile, writeAt } from './disk-files.ts'
+import { infoOf, listNames, openRegularFile, readStart, removeFile, writeAt } from './disk-files.ts'
 import { SNIFF_BYTES, type FileInfo, type FileStore, type Inspect, type OpenFile,
   type StagedFile } from './file-store.ts'
 import { isPicture, isStorageKey, OWNER, stemOf, storagePath, VARIANTS_FOLDER } from './storage-key.ts'
@@ -28,12 +27,6 @@ export class DiskStore implements FileStore {
   readonly filesAtOnce = 1
   readonly folder: string
   readonly temporaryFolder: string
-  /** Uploads that found the disk full. One that fails frees its space for those that wait. */
-  readonly #full = new Semaphore({
-    maxRunning: 1,
-    maxWaiting: Infinity,
-    createRefusal: () => new DiskFullError()
-  })
   readonly #log: Pick<FastifyBaseLogger, 'error'>
 
   constructor (folder: string, log: Pick<FastifyBaseLogger, 'error'>) {
@@ -72,39 +65,20 @@ export class DiskStore implements FileStore {
     try {
       for await (const chunk of source) {
         hash.update(chunk)
-        await this.#try(() => this.#write(path, handle, chunk, byteSize))
+        await this.#try(() => writeAt(handle, chunk, byteSize))
         byteSize += chunk.byteLength
       }
       await this.#try(() => handle.sync())
-      const { key, excerpt } = await inspect(await this.#try(() => readAt(handle, 0, SNIFF_BYTES)))
-      const { position, length } = excerpt ?? { position: 0, length: 0 }
+      const { key } = await inspect(await this.#try(() => readStart(handle, SNIFF_BYTES)))
       return {
         byteSize,
         checksum: hash.digest('hex'),
-        excerpt: await this.#try(() => readAt(handle, position, length)),
         publish: async () => await this.#publish(path, handle, key),
         discard: async () => await this.#discard(path, handle)
       }
     } catch (error) {
       await this.#discard(path, handle)
       throw error
-    }
-  }
-
-  /** Writes a part of an upload. If the disk stays full, the file is removed. */
-  async #write (path: string, handle: FileHandle, chunk: Uint8Array, position: number): Promise<void> {
-    try {
-      await writeAt(handle, chunk, position)
-    } catch (error) {
-      if (!DISK_FULL.has((error as NodeJS.ErrnoException).code ?? '')) throw error
-      await this.#full.run(async () => {
-        try {
-          await writeAt(handle, chunk, position)
-        } catch (error) {
-          await this.#discard(path, handle)
-          throw error
-        }
-      })
     }
   }
 

@@ -3,20 +3,12 @@ import type { Readable } from 'node:stream'
 /** Bytes from the start of a file that are enough to detect its type. */
 export const SNIFF_BYTES = 256 * 1024
 
-/** Part of a file, in bytes. */
-export interface Span {
-  readonly position: number
-  readonly length: number
-}
-
 /** The caller's decisions from the start of a file. The rest of the file may still be arriving. */
 export interface Inspection {
   /** Name to publish the file under: a storage key, or the name of a variant. */
   readonly key: string
   /** Name that downloads of the file get, for storages that send it themselves. */
   readonly filename?: string
-  /** Part of the file to return with the staged file. */
-  readonly excerpt: Span | undefined
 }
 
 /** @param head the first SNIFF_BYTES of the file, or all of a smaller file */
@@ -27,8 +19,6 @@ export interface StagedFile {
   readonly byteSize: number
   /** SHA-256, hex. */
   readonly checksum: string
-  /** The requested excerpt, shorter if the file ends before it. Its ArrayBuffer contains nothing else. */
-  readonly excerpt: Uint8Array
   /** Makes the file visible. Once this resolves, the file survives a crash. */
   publish(): Promise<void>
   /** Removes the file. Never rejects. If the file can't be removed now, the cleanup removes it later. */

@@ -233,7 +233,7 @@ export class S3Store implements FileStore {
       if (isMissing(error)) return undefined
       throw error
     }
-    const staged = await this.receive(createReadStream(path), async () => ({ key, excerpt: undefined }))
+    const staged = await this.receive(createReadStream(path), async () => ({ key }))
     await staged.publish()
     return staged.byteSize
   }

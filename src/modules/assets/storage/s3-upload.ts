@@ -2,7 +2,7 @@ import { createHash } from 'node:crypto'
 import { AbortMultipartUploadCommand, CompleteMultipartUploadCommand, CreateMultipartUploadCommand,
   HeadObjectCommand, PutObjectCommand, UploadPartCommand, type CompletedPart } from '@aws-sdk/client-s3'
 import { IMMUTABLE } from '../../../http/common-headers.ts'
-import { SNIFF_BYTES, type Inspect, type Inspection, type Span, type StagedFile } from './file-store.ts'
+import { SNIFF_BYTES, type Inspect, type Inspection, type StagedFile } from './file-store.ts'
 import { reasonOf, type Bucket } from './s3-client.ts'
 import { contentDisposition, DOWNLOAD, presentationOf, storagePath } from './storage-key.ts'
 
@@ -39,8 +39,6 @@ export class S3Upload {
   #pending: Uint8Array[] = []
   #pendingBytes = 0
   #inspection: Inspection | undefined
-  #excerpt: Uint8Array = new Uint8Array()
-  #excerptBytes = 0
   #uploadId: string | undefined
   readonly #parts: CompletedPart[] = []
   #sending: Promise<void> = Promise.resolve()
@@ -71,7 +69,6 @@ export class S3Upload {
     return {
       byteSize: this.#byteSize,
       checksum: this.#hash.digest('hex'),
-      excerpt: this.#excerpt.subarray(0, this.#excerptBytes),
       publish: async () => await this.#publish(),
       discard: async () => await this.discard()
     }
@@ -105,7 +102,6 @@ export class S3Upload {
 
   #take (chunk: Uint8Array): void {
     this.#hash.update(chunk)
-    this.#copyExcerpt(chunk, this.#byteSize)
     this.#byteSize += chunk.byteLength
     this.#pending.push(chunk)
     this.#pendingBytes += chunk.byteLength
@@ -115,20 +111,6 @@ export class S3Upload {
   async #inspect (inspect: Inspect): Promise<void> {
     const head = joined(this.#pending, this.#pendingBytes)
     this.#inspection = await inspect(head.subarray(0, SNIFF_BYTES))
-    const { excerpt } = this.#inspection
-    if (excerpt === undefined) return
-    this.#excerpt = new Uint8Array(excerpt.length)
-    this.#copyExcerpt(head, 0)
-  }
-
-  #copyExcerpt (chunk: Uint8Array, position: number): void {
-    const excerpt = this.#inspection?.excerpt
-    if (excerpt === undefined) return
-    const from = Math.max(position, excerpt.position)
-    const to = Math.min(position + chunk.byteLength, end(excerpt))
-    if (from >= to) return
-    this.#excerpt.set(chunk.subarray(from - position, to - position), from - excerpt.position)
-    this.#excerptBytes = to - excerpt.position
   }
 
   /** Waits until the previous part is sent, then starts to send this one while the next one arrives. */
@@ -224,7 +206,5 @@ export class S3Upload {
     }
   }
 }
-
-const end = ({ position, length }: Span): number => position + length
 
 const joined = (chunks: readonly Uint8Array[], bytes: number): Uint8Array => Buffer.concat(chunks, bytes)

@@ -1,5 +1,4 @@
 import { imageSize } from 'image-size'
-import type { Span } from '../storage/file-store.ts'
 import { heifDimensions } from './heif-dimensions.ts'
 import { EXIF_BYTES, isRotatedPng, isRotatedWebp, orient, webpExifPosition,
   type Dimensions } from './orientation.ts'
@@ -24,39 +23,33 @@ const PREFIX_BYTES: Readonly<Record<string, number>> = {
 /** A TIFF's directory can be anywhere in the file. Its first bytes contain the tags for the dimensions. */
 const TIFF_DIRECTORY_BYTES = 4096
 const TIFF_HEADER_BYTES = 8
-/** Size of the file header that `readDimensions` needs: WebP has its dimensions there. */
-export const HEADER_BYTES = 30
+/** WebP has its dimensions in the header of the file. */
+const WEBP_HEADER_BYTES = 30
 const MAX_DIMENSION = 2 ** 31 - 1
 
-/**
- * Returns the part of a file that contains its dimensions; undefined if it is not an image, or is a JPEG,
- * which `JpegDimensionsReader` reads.
- *
- * @param head at least the first `HEADER_BYTES` of the file
- */
-export function dimensionsSpan (head: Uint8Array, contentType: string): Span | undefined {
-  if (contentType === 'image/tiff') return tiffDirectory(head)
-  if (contentType === 'image/webp') return webpExif(head)
-  const length = PREFIX_BYTES[contentType]
-  return length === undefined ? undefined : { position: 0, length }
+/** A part of a file, in bytes. */
+export interface Span {
+  readonly position: number
+  readonly length: number
 }
 
 /**
  * Returns width and height in pixels of the picture with its orientation applied; undefined if they can't be
- * read.
+ * read, and for a JPEG, which `JpegDimensionsReader` reads.
  *
- * @param bytes the part that `dimensionsSpan` returned. Its ArrayBuffer must contain nothing else, because
- *   `image-size` reads past the end of a view
- * @param head the first `HEADER_BYTES` of the file
+ * @param head the first SNIFF_BYTES of the file, or all of a smaller file
+ * @param readPart reads another part of the file, which may be shorter or empty
+ * @throws the error of `readPart`
  */
-export function readDimensions (
-  bytes: Uint8Array,
+export async function readDimensions (
   head: Uint8Array,
-  contentType: string
-): Dimensions | undefined {
-  if (dimensionsSpan(head, contentType) === undefined) return undefined
+  contentType: string,
+  readPart: (span: Span) => Promise<Uint8Array>
+): Promise<Dimensions | undefined> {
+  const span = spanBehindHead(head, contentType)
+  const part = span === undefined ? new Uint8Array() : await readPart(span)
   try {
-    const { width = 0, height = 0 } = dimensionsOf(viewOf(bytes), head, contentType) ?? {}
+    const { width = 0, height = 0 } = dimensionsOf(head, viewOf(part), contentType) ?? {}
     return isDimension(width) && isDimension(height) ? { width, height } : undefined
   } catch {
     return undefined // a broken image is still a file
@@ -67,7 +60,22 @@ const isDimension = (value: number): boolean => Number.isInteger(value) && value
 
 const viewOf = (bytes: Uint8Array): Buffer => Buffer.from(bytes.buffer, bytes.byteOffset, bytes.byteLength)
 
-function dimensionsOf (bytes: Buffer, head: Uint8Array, contentType: string): Dimensions | undefined {
+/** Returns a part that may not be in the head: the directory of a TIFF, or the Exif data of a WebP. */
+function spanBehindHead (head: Uint8Array, contentType: string): Span | undefined {
+  if (contentType === 'image/tiff') return tiffDirectory(head)
+  const position = contentType === 'image/webp' ? webpExifPosition(viewOf(head)) : undefined
+  return position === undefined ? undefined : { position, length: EXIF_BYTES }
+}
+
+function dimensionsOf (head: Uint8Array, part: Buffer, contentType: string): Dimensions | undefined {
+  if (contentType === 'image/tiff') return imageSize(smallTiff(head, part))
+  if (contentType === 'image/webp') {
+    return orient(imageSize(head.slice(0, WEBP_HEADER_BYTES)), isRotatedWebp(part))
+  }
+  const length = PREFIX_BYTES[contentType]
+  if (length === undefined) return undefined
+  // A copy, because `image-size` reads past the end of a view.
+  const bytes = viewOf(new Uint8Array(head.subarray(0, length)))
   switch (contentType) {
     case 'image/avif':
     case 'image/heic':
@@ -75,18 +83,9 @@ function dimensionsOf (bytes: Buffer, head: Uint8Array, contentType: string): Di
       return heifDimensions(bytes)
     case 'image/png':
       return orient(imageSize(bytes), isRotatedPng(bytes))
-    case 'image/webp':
-      return orient(imageSize(head.slice(0, HEADER_BYTES)), isRotatedWebp(bytes))
-    case 'image/tiff':
-      return imageSize(smallTiff(head, bytes))
     default:
       return imageSize(bytes)
   }
-}
-
-/** Returns the chunk that may have the Exif data; without one the header is enough. */
-function webpExif (head: Uint8Array): Span {
-  return { position: webpExifPosition(viewOf(head)) ?? 0, length: EXIF_BYTES }
 }
 
 function tiffDirectory (head: Uint8Array): Span | undefined {

@@ -1,9 +1,10 @@
+import { buffer } from 'node:stream/consumers'
 import type { FastifyInstance, FastifyRequest, onRequestHookHandler } from 'fastify'
 import type { Asset } from '../../../infra/postgres/generated/prisma/client.ts'
 import { EncodedBodyError, InvalidError, UnsupportedMediaTypeError } from '../../../errors.ts'
 import { confirmCaller } from '../../accounts/index.ts'
 import { isEncoded } from '../../../http/json-body.ts'
-import { dimensionsSpan, HEADER_BYTES, readDimensions } from './dimensions.ts'
+import { readDimensions, type Span } from './dimensions.ts'
 import { JpegDimensionsReader } from './jpeg-dimensions.ts'
 import type { Dimensions } from './orientation.ts'
 import type { FileStore, StagedFile } from '../storage/file-store.ts'
@@ -12,10 +13,6 @@ import { receiveFile } from './multipart-reader.ts'
 import { createAsset, isInsertWithoutEffect, type NewAsset } from '../asset-repository.ts'
 import { contentTypeOf, isAllowed, type ContentType } from './sniff.ts'
 import { newStorageKey } from '../storage/storage-key.ts'
-import { removeUnlessReferenced } from '../cleanup.ts'
-
-/** Time after which a statement that timed out has either committed or been rolled back. */
-const SETTLE_MS = 10_000
 
 /** An `onRequest` hook that refuses bodies of other types with a 415, before they are parsed. */
 export const requireMultipart: onRequestHookHandler = (request, _reply, done) => {
@@ -28,52 +25,35 @@ export const requireMultipart: onRequestHookHandler = (request, _reply, done) =>
 /** Creates the function that stores the file of a request and then inserts its row. */
 export function createUploadHandler (app: FastifyInstance): (request: FastifyRequest) => Promise<Asset> {
   const { config, database, files } = app
-  const timers = new Set<NodeJS.Timeout>()
-  app.addHook('onClose', async () => {
-    for (const timer of timers) clearTimeout(timer)
-  })
-
-  /** For an INSERT without a response. The file must stay as long as the row may still appear. */
-  function removeLaterUnlessReferenced (key: string): void {
-    const timer = setTimeout(() => {
-      timers.delete(timer)
-      removeUnlessReferenced(database, files, key)
-        .catch((error: unknown) =>
-          app.log.warn({ err: error }, 'a file that may have no row is left to the cleanup')
-        )
-    }, 2 * config.DATABASE_TIMEOUT_MS + SETTLE_MS)
-    timers.add(timer.unref())
-  }
-
   return async (request) => {
     const stored = await receiveFile(
       request,
       config.MAX_UPLOAD_BYTES,
       async (stream, claimedType, name) => await receive(files, stream, claimedType, cleanFilename(name))
     )
-    let asset: NewAsset
-    try {
-      asset = { userId: request.caller.userId, ...describe(stored, config.ALLOWED_UPLOAD_TYPES) }
-    } catch (error) {
+    const { key, type } = stored
+    if (!isAllowed(type, config.ALLOWED_UPLOAD_TYPES)) {
       await stored.discard()
-      throw error
+      throw new InvalidError([`File has a type that is not allowed (${type.type})`])
     }
     await stored.publish()
     let mayHaveRow = false
     try {
+      const asset = await describe(files, stored)
       // The session may have ended while a large file arrived.
       await confirmCaller(request)
       mayHaveRow = true
-      return await createAsset(database, asset)
+      return await createAsset(database, { userId: request.caller.userId, ...asset })
     } catch (error) {
-      if (mayHaveRow && !isInsertWithoutEffect(error)) removeLaterUnlessReferenced(asset.storageKey)
-      else await files.remove(asset.storageKey).catch(() => {}) // logged; the cleanup will remove it
+      // Without a response, the row may still appear. The cleanup removes the file if it doesn't.
+      const hasNoRow = !mayHaveRow || isInsertWithoutEffect(error)
+      if (hasNoRow) await files.remove(key).catch(() => {}) // logged; the cleanup will remove it
       throw error
     }
   }
 }
 
-/** A staged file with what was detected from its first bytes. */
+/** A staged file with its first bytes, and what was detected from them. */
 interface InspectedFile extends StagedFile {
   readonly key: string
   readonly filename: string
@@ -93,29 +73,37 @@ async function receive (
   const staged = await store.receive(jpeg.observe(stream), async (head) => {
     const type = await contentTypeOf(head, claimedType)
     const key = newStorageKey(type.type)
-    detected = { key, type, head: head.slice(0, HEADER_BYTES) }
-    return { key, filename, excerpt: dimensionsSpan(head, type.type) }
+    detected = { key, type, head }
+    return { key, filename }
   })
   const { dimensions: jpegDimensions } = jpeg
   return { ...staged, filename, jpegDimensions, ...detected as NonNullable<typeof detected> }
 }
 
-function describe (
-  stored: InspectedFile,
-  allowed: readonly string[]
-): Omit<NewAsset, 'userId'> {
-  const { key, filename, type, head, excerpt, jpegDimensions } = stored
-  if (!isAllowed(type, allowed)) {
-    throw new InvalidError([`File has a type that is not allowed (${type.type})`])
-  }
-  const dimensions = type.type === 'image/jpeg' ? jpegDimensions : readDimensions(excerpt, head, type.type)
+/** Describes a published file. @throws {RetryLaterError} 503 if the storage can't be read */
+async function describe (store: FileStore, stored: InspectedFile): Promise<Omit<NewAsset, 'userId'>> {
+  const { key, filename, type: { type }, head, jpegDimensions } = stored
+  const dimensions = type === 'image/jpeg' ? jpegDimensions
+    : await readDimensions(head, type, async (span) => await readPart(store, stored, span))
   return {
     storageKey: key,
     filename,
-    contentType: type.type,
+    contentType: type,
     byteSize: BigInt(stored.byteSize),
     checksum: stored.checksum,
     width: dimensions?.width ?? null,
     height: dimensions?.height ?? null
   }
+}
+
+/** Reads a part of a published file, as far as there is one. */
+async function readPart (
+  store: FileStore,
+  { key, byteSize, head }: InspectedFile,
+  { position, length }: Span
+): Promise<Uint8Array> {
+  const end = Math.min(position + length, byteSize)
+  if (end <= head.length) return head.subarray(position, end)
+  const file = position < end ? await store.open(key, false) : undefined
+  return file === undefined ? new Uint8Array() : await buffer(await file.read(position, end - 1))
 }

@@ -180,8 +180,7 @@ export class VariantMaker {
         byteSize: file.byteSize,
         async take (result, bytes) {
           if (result.outcome !== 'made') return result
-          const inspection = { key: variantName(variant), excerpt: undefined }
-          staging = files.receive(bytes, async () => inspection)
+          staging = files.receive(bytes, async () => ({ key: variantName(variant) }))
           return { outcome: 'staged', file: await staging }
         }
       })
