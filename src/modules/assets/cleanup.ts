@@ -98,7 +98,7 @@ export async function removeUnlessReferenced (
   database: Database,
   store: FileStore,
   key: string,
-  minAgeMs: number
+  minAgeMs = 0
 ): Promise<boolean> {
   // The age is checked first. The row of a file that is old enough exists before the query begins.
   const info = await store.stat(key)

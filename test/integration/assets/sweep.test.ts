@@ -78,12 +78,12 @@ onEachStore('the sweep queries the row again right before it removes a file', as
   const app = await build(t)
   const key = pathOf((await upload(app, await signUp(app), PNG)).json()).slice('/uploads/'.length)
   t.notOk(
-    await removeUnlessReferenced(app.database, app.files, key, 0),
+    await removeUnlessReferenced(app.database, app.files, key),
     'the row may have been inserted after the query of the batch'
   )
   await app.database.asset.deleteMany()
-  t.ok(await removeUnlessReferenced(app.database, app.files, key, 0))
-  t.notOk(await removeUnlessReferenced(app.database, app.files, key, 0))
+  t.ok(await removeUnlessReferenced(app.database, app.files, key))
+  t.notOk(await removeUnlessReferenced(app.database, app.files, key))
   t.strictSame(await stored(app), { published: [], temporary: [] })
 })
 

@@ -10,7 +10,7 @@ import { contentDisposition, DOWNLOAD, presentationOf, storagePath } from './sto
 const MIN_PART_BYTES = 5 * 1024 * 1024
 const MAX_PARTS = 10_000
 
-/** Returns the part size for files of at most `maxBytes`. An upload holds two parts in memory. */
+/** Returns the part size for files of at most `maxBytes`. An upload holds one part in memory. */
 export const partBytesFor = (maxBytes: number): number =>
   Math.max(MIN_PART_BYTES, Math.ceil(maxBytes / MAX_PARTS))
 
@@ -41,8 +41,6 @@ export class S3Upload {
   #inspection: Inspection | undefined
   #uploadId: string | undefined
   readonly #parts: CompletedPart[] = []
-  #sending: Promise<void> = Promise.resolve()
-  #sendingBytes = 0
 
   constructor (bucket: Bucket, partBytes: number, onBytes: (change: number) => void) {
     this.#bucket = bucket
@@ -58,10 +56,7 @@ export class S3Upload {
         if (this.#pendingBytes >= this.#partBytes) await this.#sendPart()
       }
       if (this.#inspection === undefined) await this.#inspect(inspect)
-      if (this.#uploadId !== undefined) {
-        if (this.#pendingBytes > 0) await this.#sendPart()
-        await this.#sending
-      }
+      if (this.#uploadId !== undefined && this.#pendingBytes > 0) await this.#sendPart()
     } catch (error) {
       await this.discard()
       throw error
@@ -76,7 +71,6 @@ export class S3Upload {
 
   async discard (): Promise<void> {
     this.#stop.abort()
-    await this.#sending.catch(() => {})
     this.#releaseBytes()
     const UploadId = this.#uploadId
     if (UploadId === undefined) return
@@ -113,42 +107,20 @@ export class S3Upload {
     this.#inspection = await inspect(head.subarray(0, SNIFF_BYTES))
   }
 
-  /** Waits until the previous part is sent, then starts to send this one while the next one arrives. */
   async #sendPart (): Promise<void> {
-    await this.#sending // if it fails, #pendingBytes must still include this part
-    const body = joined(this.#pending, this.#pendingBytes)
-    this.#pending = []
-    this.#pendingBytes = 0
-    this.#onBytes(-this.#sendingBytes)
-    this.#sendingBytes = body.byteLength
-    this.#uploadId ??= await this.#begin()
-    const PartNumber = this.#parts.length + 1
-    const part: CompletedPart = { PartNumber }
-    this.#parts.push(part)
-    this.#sending = this.#sent(body, PartNumber).then((etag) => {
-      part.ETag = etag
+    await this.#try(async (signal) => {
+      if (this.#uploadId === undefined) {
+        const begin = new CreateMultipartUploadCommand({ ...this.#object, ...this.#headers })
+        this.#uploadId = (await this.#bucket.send(begin, { signal })).UploadId
+      }
+      const Body = joined(this.#pending, this.#pendingBytes)
+      this.#pending = [Body]
+      const part = { UploadId: this.#uploadId, PartNumber: this.#parts.length + 1 }
+      const send = new UploadPartCommand({ ...this.#object, ...part, Body })
+      const { ETag } = await this.#bucket.send(send, { signal, bytes: Body.byteLength })
+      this.#parts.push({ ETag, PartNumber: part.PartNumber })
     })
-    this.#sending.catch(() => {}) // awaited before the next part
-  }
-
-  async #begin (): Promise<string> {
-    const { UploadId } = await this.#try(async (signal) =>
-      await this.#bucket.send(
-        new CreateMultipartUploadCommand({ ...this.#object, ...this.#headers }),
-        {
-          signal
-        }
-      )
-    )
-    return UploadId as string
-  }
-
-  async #sent (Body: Uint8Array, PartNumber: number): Promise<string> {
-    const command = new UploadPartCommand({ ...this.#object, UploadId: this.#uploadId, PartNumber, Body })
-    const { ETag } = await this.#try(async (signal) =>
-      await this.#bucket.send(command, { signal, bytes: Body.byteLength })
-    )
-    return ETag as string
+    this.#releaseBytes()
   }
 
   async #publish (): Promise<void> {
@@ -191,9 +163,9 @@ export class S3Upload {
   }
 
   #releaseBytes (): void {
-    this.#onBytes(-this.#pendingBytes - this.#sendingBytes)
+    this.#onBytes(-this.#pendingBytes)
     this.#pending = []
-    this.#pendingBytes = this.#sendingBytes = 0
+    this.#pendingBytes = 0
   }
 
   async #try<T> (action: (signal: AbortSignal) => Promise<T>): Promise<T> {

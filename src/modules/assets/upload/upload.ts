@@ -13,6 +13,10 @@ import { receiveFile } from './multipart-reader.ts'
 import { createAsset, isInsertWithoutEffect, type NewAsset } from '../asset-repository.ts'
 import { contentTypeOf, isAllowed, type ContentType } from './sniff.ts'
 import { newStorageKey } from '../storage/storage-key.ts'
+import { removeUnlessReferenced } from '../cleanup.ts'
+
+/** Time after which a statement that timed out has either committed or been rolled back. */
+const SETTLE_MS = 10_000
 
 /** An `onRequest` hook that refuses bodies of other types with a 415, before they are parsed. */
 export const requireMultipart: onRequestHookHandler = (request, _reply, done) => {
@@ -25,6 +29,23 @@ export const requireMultipart: onRequestHookHandler = (request, _reply, done) =>
 /** Creates the function that stores the file of a request and then inserts its row. */
 export function createUploadHandler (app: FastifyInstance): (request: FastifyRequest) => Promise<Asset> {
   const { config, database, files } = app
+  const timers = new Set<NodeJS.Timeout>()
+  app.addHook('onClose', async () => {
+    for (const timer of timers) clearTimeout(timer)
+  })
+
+  /** For an INSERT without a response. The file must stay as long as the row may still appear. */
+  function removeLaterUnlessReferenced (key: string): void {
+    const timer = setTimeout(() => {
+      timers.delete(timer)
+      removeUnlessReferenced(database, files, key)
+        .catch((error: unknown) =>
+          app.log.warn({ err: error }, 'a file that may have no row is left to the cleanup')
+        )
+    }, 2 * config.DATABASE_TIMEOUT_MS + SETTLE_MS)
+    timers.add(timer.unref())
+  }
+
   return async (request) => {
     const stored = await receiveFile(
       request,
@@ -45,9 +66,8 @@ export function createUploadHandler (app: FastifyInstance): (request: FastifyReq
       mayHaveRow = true
       return await createAsset(database, { userId: request.caller.userId, ...asset })
     } catch (error) {
-      // Without a response, the row may still appear. The cleanup removes the file if it doesn't.
-      const hasNoRow = !mayHaveRow || isInsertWithoutEffect(error)
-      if (hasNoRow) await files.remove(key).catch(() => {}) // logged; the cleanup will remove it
+      if (mayHaveRow && !isInsertWithoutEffect(error)) removeLaterUnlessReferenced(key)
+      else await files.remove(key).catch(() => {}) // logged; the cleanup will remove it
       throw error
     }
   }
