@@ -2,38 +2,39 @@ import createError from '@fastify/error'
 
 // The errors of the service. Clients receive {"errors": […]}; error codes appear only in the log.
 
-/** An error with several sentences for the client. */
-export abstract class SentencesError extends Error {
+/** An error that has its own response. */
+export abstract class ResponseError extends Error {
   abstract readonly statusCode: number
+  /** Sentences for the client. */
   readonly messages: readonly string[]
+  readonly headers: Readonly<Record<string, string | number>>
 
-  constructor (messages: readonly string[]) {
+  constructor (messages: readonly string[], headers: Readonly<Record<string, string | number>> = {}) {
     super(messages.join('; '))
     this.name = new.target.name
     this.messages = messages
+    this.headers = headers
   }
 }
 
 /** 422: the request breaks one or more rules. `messages` has one sentence per broken rule. */
-export class InvalidError extends SentencesError {
+export class InvalidError extends ResponseError {
   readonly statusCode = 422
 }
 
 /** 409: the request doesn't fit the current state of the resource. `messages` says why. */
-export class ConflictError extends SentencesError {
+export class ConflictError extends ResponseError {
   readonly statusCode = 409
 }
 
 /** 403: the API key of the request may not do this. */
-export class InsufficientScopeError extends Error {
+export class InsufficientScopeError extends ResponseError {
   readonly statusCode = 403
-  readonly scope: string
 
   /** @param scope the missing one */
   constructor (scope: string) {
-    super(`API key lacks the scope ${scope}`)
-    this.name = 'InsufficientScopeError'
-    this.scope = scope
+    const challenge = `Bearer error="insufficient_scope", scope="${scope}"` // RFC 6750, 3.1
+    super([`API key lacks the scope ${scope}`], { 'www-authenticate': challenge })
   }
 }
 
@@ -44,28 +45,22 @@ const FAILED_PRECONDITIONS = {
 } as const
 
 /** 412: a precondition of the request is false. */
-export class PreconditionFailedError extends Error {
+export class PreconditionFailedError extends ResponseError {
   readonly statusCode = 412
-  /** The current ETag, with its quotes; undefined if the resource doesn't exist. */
-  readonly etag: string | undefined
 
+  /** @param etag the current one, with its quotes; undefined if the resource doesn't exist */
   constructor (failed: keyof typeof FAILED_PRECONDITIONS, etag: string | undefined) {
-    super(FAILED_PRECONDITIONS[failed])
-    this.name = 'PreconditionFailedError'
-    this.etag = etag
+    super([FAILED_PRECONDITIONS[failed]], etag === undefined ? {} : { etag })
   }
 }
 
 /** 429 or 503 with a Retry-After header. The seconds are rounded up to at least 1. */
-export class RetryLaterError extends Error {
+export class RetryLaterError extends ResponseError {
   readonly statusCode: 429 | 503
-  readonly retryAfterSeconds: number
 
   constructor (statusCode: 429 | 503, message: string, retryAfterSeconds: number) {
-    super(message)
-    this.name = 'RetryLaterError'
+    super([message], { 'retry-after': Math.max(1, Math.ceil(retryAfterSeconds)) })
     this.statusCode = statusCode
-    this.retryAfterSeconds = Math.max(1, Math.ceil(retryAfterSeconds))
   }
 }
 

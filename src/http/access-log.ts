@@ -2,7 +2,7 @@ import type { ServerResponse } from 'node:http'
 import type { Socket } from 'node:net'
 import type { FastifyBaseLogger, FastifyError, FastifyInstance, FastifyReply, FastifyRequest } from 'fastify'
 import fp from 'fastify-plugin'
-import { InvalidError, RetryLaterError } from '../errors.ts'
+import { ResponseError, RetryLaterError } from '../errors.ts'
 import { isDatabaseUnavailable } from '../infra/postgres/unavailable.ts'
 import { currentResponse } from './hardening/node-internals.ts'
 import { onResponseEnd } from './responses.ts'
@@ -151,8 +151,7 @@ const logRequest: FastifyInstance['logRequest'] = (request, reply, level = 'info
 function logRefusal (request: FastifyRequest, error: FastifyError): void {
   if (!logsDebug(request.server.log)) return // the access log has the status
   // Messages of libraries may quote the client's input.
-  const isOurs = error instanceof RetryLaterError || error instanceof InvalidError ||
-    error.code?.startsWith('LANDFALL_') === true
+  const isOurs = error instanceof ResponseError || error.code?.startsWith('LANDFALL_') === true
   loggerOf(request).debug({
     reason: isOurs ? error.message : undefined,
     code: error.code,

@@ -1,9 +1,8 @@
 import { STATUS_CODES } from 'node:http'
 import fp from 'fastify-plugin'
 import type { FastifyError, FastifyReply, FastifyRequest } from 'fastify'
-import { createUnavailableError, EncodedBodyError, formatErrorBody, InsufficientScopeError, InvalidKeyError,
-  KeyNotAcceptedError, PreconditionFailedError, RetryLaterError, SentencesError,
-  UnauthorizedError } from '../errors.ts'
+import { createUnavailableError, EncodedBodyError, formatErrorBody, InvalidKeyError, KeyNotAcceptedError,
+  ResponseError, UnauthorizedError } from '../errors.ts'
 import { isDatabaseUnavailable } from '../infra/postgres/unavailable.ts'
 import { ANY_ORIGIN_ERROR_HEADERS, JSON_CONTENT_TYPE } from './common-headers.ts'
 import { allowReadingError } from './cors.ts'
@@ -55,19 +54,9 @@ const BAD_TOKEN_ERRORS = [UnauthorizedError, InvalidKeyError, KeyNotAcceptedErro
 
 /** What a client may be told about an error; undefined for nothing. */
 function responseFor (error: FastifyError, request: FastifyRequest): Response | undefined {
-  if (error instanceof SentencesError) return { status: error.statusCode, messages: error.messages }
-  if (error instanceof RetryLaterError) {
-    const headers = { 'retry-after': error.retryAfterSeconds }
-    return { status: error.statusCode, messages: [error.message], headers }
-  }
-  if (error instanceof PreconditionFailedError) {
-    const { statusCode: status, message, etag } = error
-    return { status, messages: [message], ...etag !== undefined && { headers: { etag } } }
-  }
-  if (error instanceof InsufficientScopeError) {
-    const challenge = `Bearer error="insufficient_scope", scope="${error.scope}"` // RFC 6750, 3.1
-    const headers = { 'www-authenticate': challenge }
-    return { status: error.statusCode, messages: [error.message], headers }
+  if (error instanceof ResponseError) {
+    const { statusCode: status, messages, headers } = error
+    return { status, messages, headers }
   }
   const status = error.statusCode
   if (error.code?.startsWith('LANDFALL_') && status !== undefined) {
