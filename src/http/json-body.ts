@@ -80,7 +80,7 @@ async function readBytes (request: FastifyRequest, payload: RequestPayload): Pro
       if (end > bytes.length) {
         const size = Math.max(end, Math.min(length ?? bodyLimit, Math.max(2 * bytes.length, SMALLEST_BUFFER)))
         try {
-          request.bodyMemory?.resize(size)
+          request.resizeBody?.(size)
         } catch (error) {
           return settle(error as Error)
         }
