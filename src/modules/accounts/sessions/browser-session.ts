@@ -93,18 +93,14 @@ class SessionCookie {
     this.#pattern = new RegExp(`(?:^|;)[ \\t]*${this.#name}=([^;]*)`, 'g')
   }
 
-  /** Whether a request has the cookie once. A page of a sibling domain may have planted a second one. */
-  isIn (request: FastifyRequest): boolean {
-    return this.#valuesIn(request).length === 1
-  }
-
-  isMissingIn (request: FastifyRequest): boolean {
-    return this.#valuesIn(request).length === 0
+  /** Returns the values of the cookie. A page of a sibling domain may have planted a second one. */
+  valuesIn ({ headers: { cookie = '' } }: FastifyRequest): string[] {
+    return [...cookie.matchAll(this.#pattern)].map(([, value = '']) => value.trim())
   }
 
   /** Returns the refresh token of a request; undefined if the cookie is missing, malformed or ambiguous. */
   tokenIn (request: FastifyRequest): string | undefined {
-    const [value = '', ...others] = this.#valuesIn(request)
+    const [value = '', ...others] = this.valuesIn(request)
     return others.length === 0 && TOKEN.test(value) ? value : undefined
   }
 
@@ -114,10 +110,6 @@ class SessionCookie {
 
   clear (reply: FastifyReply): void {
     reply.header('set-cookie', `${this.#name}=; Max-Age=0; ${this.#attributes}`)
-  }
-
-  #valuesIn ({ headers: { cookie = '' } }: FastifyRequest): string[] {
-    return [...cookie.matchAll(this.#pattern)].map(([, value = '']) => value.trim())
   }
 }
 
@@ -149,7 +141,7 @@ export const browserSessionRoutes: FastifyPluginAsyncTypebox = async (app) => {
       if (token === undefined) throw new InvalidRefreshTokenError()
       return await use(token)
     } catch (error) {
-      if (!(error instanceof InvalidRefreshTokenError) || !cookie.isIn(request)) throw error
+      if (!(error instanceof InvalidRefreshTokenError) || cookie.valuesIn(request).length !== 1) throw error
       // When another tab, or this one before a reload, has just renewed the session, that response carries
       // the next cookie. The browser may receive it before this response, which must not delete it.
       if (token !== undefined && await hasSuccessor(database, hashToken(token))) {
@@ -176,7 +168,7 @@ export const browserSessionRoutes: FastifyPluginAsyncTypebox = async (app) => {
     const token = request.body?.refresh_token
     if (token !== undefined) return await renew(request, reply, token)
     // Browsers print each 401 as an error, and whoever opens the console for the first time has done none.
-    if (cookie.isMissingIn(request)) return sendWithoutBody(reply.code(204))
+    if (cookie.valuesIn(request).length === 0) return sendWithoutBody(reply.code(204))
     return await useCookie(request, reply, async (kept) => await renew(request, reply, kept))
   })
 
