@@ -34,39 +34,15 @@ export function createLogger (
 /** Creates the logger of the command line, whose results are on standard output. */
 export const createCommandLogger = (): FastifyBaseLogger => pino({ serializers }, process.stderr)
 
-/** Fields of an access log line that become part of its message. */
-const FIELDS_IN_MESSAGE = ['method', 'route', 'path', 'status', 'ms', 'bytes'] as const
-
+/** Creates a readable output for development, in which pino-pretty is installed. */
 function createPrettyOutput (): DestinationStream {
   let pretty
   try {
-    // pino-pretty is a development dependency.
     pretty = createRequire(import.meta.url)('pino-pretty') as (options: object) => DestinationStream
   } catch {
     throw new ConfigError([
       'LOG_FORMAT must be json, unless the package pino-pretty is installed (npm install pino-pretty)'
     ])
   }
-  return pretty({
-    sync: true,
-    singleLine: true,
-    translateTime: 'SYS:HH:MM:ss.l',
-    ignore: ['pid', 'hostname', ...FIELDS_IN_MESSAGE].join(','),
-    messageFormat (
-      { msg, method, path, status, ms, bytes }: Partial<
-        Record<'msg' | typeof FIELDS_IN_MESSAGE[number], unknown>
-      >
-    ) {
-      const isResponse = msg === 'answered' && method !== undefined
-      return [
-        method,
-        path,
-        isResponse ? undefined : msg,
-        status,
-        ms !== undefined && `${ms} ms`,
-        bytes !== undefined && `${bytes} bytes`
-      ]
-        .filter((part) => part !== undefined && part !== false).join(' ')
-    }
-  })
+  return pretty({ sync: true, singleLine: true, translateTime: 'SYS:HH:MM:ss.l', ignore: 'pid,hostname' })
 }
