@@ -26,11 +26,7 @@ class OverloadedError extends RetryLaterError {
 export default fp(async (app) => {
   const shed = { event_loop_delay: 0, heap: 0, rss: 0 }
   addMetrics(app.metrics, {
-    landfall_requests_shed_total: [
-      'Management requests refused because of overload, by the limit that was exceeded',
-      () => shed,
-      { label: 'reason' }
-    ]
+    landfall_requests_shed_total: ['Requests refused by exceeded limit', () => shed, { label: 'reason' }]
   })
   const { MAX_EVENT_LOOP_DELAY_MS, MAX_HEAP_BYTES, MAX_RSS_BYTES } = app.config
   await app.register(underPressure, {

@@ -83,10 +83,7 @@ async function database (app: FastifyInstance, { config }: DatabaseOptions): Pro
       () => ({ idle: pool.idleCount, in_use: pool.totalCount - pool.idleCount }),
       { label: 'state' }
     ],
-    landfall_database_connections_max: [
-      'Maximum number of connections (DATABASE_POOL_SIZE)',
-      () => pool.options.max
-    ],
+    landfall_database_connections_max: ['Limit of connections', () => pool.options.max],
     landfall_database_waiting: ['Statements that wait for a connection', () => pool.waitingCount]
   })
   const writeListeners: (() => void)[] = []

@@ -91,10 +91,7 @@ export function limitBodyMemory (scope: FastifyInstance, maxBytes: number): void
   const memory = new BodyMemory(maxBytes)
   addMetrics(scope.metrics, {
     landfall_request_body_bytes: ['Memory taken by JSON request bodies', () => memory.held],
-    landfall_request_bodies_refused_total: [
-      'Requests answered 503 because bodies took too much memory (MAX_BODY_MEMORY_BYTES)',
-      () => memory.refused
-    ]
+    landfall_request_bodies_refused_total: ['Bodies refused (MAX_BODY_MEMORY_BYTES)', () => memory.refused]
   })
   scope.decorateRequest('resizeBody', null)
   scope.addHook('preParsing', (request, reply, payload, done) => {

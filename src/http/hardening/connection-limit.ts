@@ -64,9 +64,6 @@ export default fp<{ max: number }>(async (app, { max: wanted }) => {
   addMetrics(app.metrics, {
     landfall_connections: ['Open connections of clients', () => open],
     landfall_connections_max: ['Limit of open connections (MAX_CONNECTIONS); 0 for no limit', () => max],
-    landfall_connections_refused_total: [
-      'Connections closed at once because of MAX_CONNECTIONS',
-      () => refused
-    ]
+    landfall_connections_refused_total: ['Connections closed at once (MAX_CONNECTIONS)', () => refused]
   })
 }, { name: 'connection-limit', dependencies: ['metrics'] })

@@ -221,14 +221,7 @@ export default fp<{ maxBytes: number }>(async (app, { maxBytes }) => {
   const timer = setInterval(() => setImmediate(() => unread.sweep()), SWEEP_INTERVAL_MS).unref()
   app.addHook('onClose', () => clearInterval(timer))
   addMetrics(app.metrics, {
-    landfall_unread_response_bytes: [
-      'Memory taken by responses that clients have not read, measured once a second',
-      () => unread.held
-    ],
-    landfall_unread_responses_closed_total: [
-      'Connections closed because their client did not read, by reason',
-      () => unread.closed,
-      { label: 'reason' }
-    ]
+    landfall_unread_response_bytes: ['Memory of unread responses, once a second', () => unread.held],
+    landfall_unread_responses_closed_total: ['Connections closed', () => unread.closed, { label: 'reason' }]
   })
 }, { name: 'unread-responses', dependencies: ['metrics'] })

@@ -58,9 +58,6 @@ function measureClient (registry: Registry, client: RedisClient): void {
       () => client.subscribed ? 1 : 0,
       { aggregator: 'min' }
     ],
-    landfall_redis_outages_total: [
-      'Times that the circuit breaker opened because Redis failed or was too slow',
-      () => client.outages
-    ]
+    landfall_redis_outages_total: ['Outages: the circuit breaker opened', () => client.outages]
   })
 }

@@ -42,14 +42,7 @@ export default fp(async (app) => {
       () => counts.sessions,
       { label: 'event' }
     ],
-    landfall_sign_in_failures_total: [
-      'Sign-ins with a wrong e-mail address or password, and wrong current passwords',
-      () => counts.signInFailures
-    ],
-    landfall_auth_throttled_total: [
-      'Sign-ins, sign-ups, refreshes and requests for a password reset answered with a 429, by limit',
-      () => counts.throttled,
-      { label: 'limit' }
-    ]
+    landfall_sign_in_failures_total: ['Wrong addresses and passwords', () => counts.signInFailures],
+    landfall_auth_throttled_total: ['429 of account routes', () => counts.throttled, { label: 'limit' }]
   })
 }, { name: 'auth-counts', dependencies: ['metrics'] })

@@ -93,14 +93,14 @@ t.test('one address holds eight places of the hash queue, and others have their 
         payload: { user: { email: `guess-${n}@example.com`, password: 'guess' } }
       })
   )
-  await until(() => app.passwords.counts.waiting === MAX_WAITING_PER_ADDRESS, 'all places are taken')
+  await until(() => app.passwords.queue.waiting === MAX_WAITING_PER_ADDRESS, 'all places are taken')
   for (const route of routes) {
     const refused = await send(route, greedy())
     t.match(refused, { statusCode: 503, headers: { 'retry-after': '1' } }, `${route[0]} ${route[1]}`)
   }
   const answers = routes.map(async (route) => await send(route, '192.0.2.1'))
   await until(
-    () => app.passwords.counts.waiting === MAX_WAITING_PER_ADDRESS + routes.length,
+    () => app.passwords.queue.waiting === MAX_WAITING_PER_ADDRESS + routes.length,
     'the neighbour waits, too'
   )
   goOn()

@@ -54,21 +54,9 @@ export default fp(async (app) => {
   const { counts } = sender
   addMetrics(metrics, {
     landfall_mails_sent_total: ['Mails that the mail server has taken', () => counts.sent, { label: 'kind' }],
-    landfall_mail_attempts_failed_total: [
-      'Attempts to send a mail that failed',
-      () => counts.failed,
-      { label: 'kind' }
-    ],
-    landfall_mails_given_up_total: [
-      'Mails that are not sent, because the server refused them for good, or all attempts of a day failed',
-      () => counts.givenUp,
-      { label: 'kind' }
-    ],
-    landfall_mails_waiting: [
-      'Mails that wait to be sent, by all processes',
-      () => size.waiting,
-      { aggregator: 'max' }
-    ],
+    landfall_mail_attempts_failed_total: ['Failed attempts', () => counts.failed, { label: 'kind' }],
+    landfall_mails_given_up_total: ['Mails that are not sent', () => counts.givenUp, { label: 'kind' }],
+    landfall_mails_waiting: ['Mails of all processes that wait', () => size.waiting, { aggregator: 'max' }],
     landfall_oldest_mail_age_seconds: [
       'Age of the oldest mail that waits to be sent',
       () => size.oldestSeconds,

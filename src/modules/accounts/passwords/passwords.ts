@@ -54,7 +54,8 @@ export const MAX_WAITING_PER_ADDRESS = 8
 
 /** Hashes and compares passwords, a few at a time. Client addresses take turns. */
 export class Passwords {
-  readonly #queue = new Semaphore({
+  /** Hashes that run, and that wait. */
+  readonly queue = new Semaphore({
     maxRunning: MAX_HASHES,
     maxWaiting: MAX_WAITING,
     maxWaitingPerKey: MAX_WAITING_PER_ADDRESS,
@@ -68,7 +69,7 @@ export class Passwords {
    * @throws {RetryLaterError} 503 when too many are waiting, or too many of this address
    */
   async hash (password: string, address?: string): Promise<string> {
-    return await this.#queue.run(async () => await argon2.hash(bytesOf(password), PARAMETERS), address)
+    return await this.queue.run(async () => await argon2.hash(bytesOf(password), PARAMETERS), address)
   }
 
   /**
@@ -79,7 +80,7 @@ export class Passwords {
    * @throws {RetryLaterError} 503 when too many are waiting, or too many of this address
    */
   async verify (hash: string | undefined, password: string, address?: string): Promise<boolean> {
-    return await this.#queue.run(async () => {
+    return await this.queue.run(async () => {
       const isEqual = await argon2.verify(hash ?? DECOY, bytesOf(password))
       return isEqual && hash !== undefined
     }, address)
@@ -88,12 +89,6 @@ export class Passwords {
   /** Whether a hash was made with other parameters than today's. */
   isOutdated (hash: string): boolean {
     return !hash.startsWith('$argon2id$') || argon2.needsRehash(hash, PARAMETERS)
-  }
-
-  /** The numbers of running and waiting hashes, and of those refused so far. */
-  get counts (): { running: number, waiting: number, refused: number } {
-    const { running, waiting, refused } = this.#queue
-    return { running, waiting, refused }
   }
 }
 
@@ -105,15 +100,9 @@ export default fp(async (app) => {
   addMetrics(app.metrics, {
     landfall_password_hashes: [
       'Passwords being hashed or compared (running), and waiting for it',
-      () => {
-        const { running, waiting } = passwords.counts
-        return { running, waiting }
-      },
+      () => ({ running: passwords.queue.running, waiting: passwords.queue.waiting }),
       { label: 'state' }
     ],
-    landfall_password_hashes_refused_total: [
-      'Requests refused with 503 because too many password hashes were waiting',
-      () => passwords.counts.refused
-    ]
+    landfall_password_hashes_refused_total: ['Hashes refused (503)', () => passwords.queue.refused]
   })
 }, { name: 'passwords', dependencies: ['metrics'] })
