@@ -139,25 +139,6 @@ t.test('clients get all of their limit from processes that start some minutes af
   t.equal(await spend(limits[0], 'a', 7) + await spend(limits[1], 'a'), 30)
 })
 
-t.test('clients get all of their limit from a process that starts a minute after another has stopped', async (t) => {
-  const url = await claimRedis(t)
-  const offset = settableClock(t)
-  const replicas = await startReplicas(t, [url, url], { shares: true })
-  await pass(offset, 65, replicas)
-  const [old, other] = replicas as [Replica, Replica]
-  const limit = old.limit(30)
-  other.limit(30)
-  await stop(old, [limit])
-  await other.members.beat()
-  await pass(offset, 58, [other])
-  await age(other, 58)
-  const [late] = await startReplicas(t, [url], { shares: true, channelOf: other })
-  await late!.members.start()
-  await pass(offset, 60, [other, late!])
-  await age(other, 60)
-  t.equal(await spend(late!.limit(30), 'b'), 30)
-})
-
 t.test('what a process that stops leaves in Redis expires, also if it could not finish', async (t) => {
   const server = await startRedisServer(t)
   const proxy = await createProxy(t, server.url)
@@ -173,21 +154,6 @@ t.test('what a process that stops leaves in Redis expires, also if it could not 
   t.equal(await commands.hexists(key, 'head'), 0, 'it could not finish')
   t.ok(await commands.pttl(key) > 0)
   t.equal(await spend(other!.limit(30), 'new'), 20, 'its share counts as open')
-})
-
-t.test('a client far below its limit is not refused while all processes are restarted', async (t) => {
-  const url = await claimRedis(t)
-  const replicas = await startSharing(t, [url, url])
-  const limits = replicas.map((replica) => replica.limit(30))
-  for (let n = 0; n < 8; n++) t.ok(await take(limits[n % 2], 'a'))
-  const [three, four] = await startReplicas(t, [url, url], { shares: true, channelOf: replicas[0] })
-  for (const [index, next] of [three, four].entries()) {
-    await next!.members.start()
-    await stop(replicas[index] as Replica, [limits[index]!])
-  }
-  const later = [three, four].map((replica) => replica!.limit(30))
-  t.equal(await spend(later[0], 'a', 11) + await spend(later[1], 'a'), 22)
-  t.equal(await spend(later[0], 'b', 11) + await spend(later[1], 'b'), 30)
 })
 
 t.test('what a process left behind counts once, and its share is reserved if Redis has lost it', async (t) => {

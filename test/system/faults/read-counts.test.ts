@@ -6,6 +6,7 @@ import { Owner } from '../../helpers/client.ts'
 import { memoryDuring } from '../../helpers/memory.ts'
 import { createMigratedDatabase, createProxy, freePort, query } from '../../helpers/servers.ts'
 import { startService, temporaryFolder, type Service } from '../../helpers/service.ts'
+import { openTransaction } from '../../helpers/transaction.ts'
 import { until } from '../../helpers/until.ts'
 
 // Read counts over several processes, and while PostgreSQL fails.
@@ -171,13 +172,17 @@ t.test('reads during an outage of PostgreSQL are counted after it', async (t) =>
 t.test('a report whose response is lost is not counted twice', async (t) => {
   const database = await createMigratedDatabase(t)
   const proxy = await createProxy(t, database)
-  const { url, metric, end } = await startReplica(t, proxy.url, { DATABASE_TIMEOUT_MS: '1000' })
+  const { url, metric, end } = await startReplica(t, proxy.url)
   const owner = await Owner.signUp(url)
   const page = await owner.createPage(url, '{}')
-  // Statements arrive on open connections, of which failed probes close some until the report.
-  await Promise.all(Array.from({ length: 10 }, async () => await owner.call('GET', `${url}/auth/me`)))
-  proxy.delay(3_600_000)
+  const other = await openTransaction(t, database)
+  await other.client.query('LOCK TABLE landing_page_reads_hourly')
   await readPage(t, url, page, 500)
+  const waiting =
+    "SELECT FROM pg_stat_activity WHERE datname = current_database() AND wait_event_type = 'Lock'"
+  await until(async () => (await query(database, waiting)).length > 0, 'the report waits')
+  proxy.delay(3_600_000)
+  await other.client.query('COMMIT')
   await until(async () => (await query(database, 'SELECT FROM landing_page_reads_hourly')).length === 1)
   await until(async () => await metric('landfall_read_reports_total{result="failed"}') >= 1)
   t.equal(await metric('landfall_read_reports_total{result="ok"}'), 0)
@@ -185,8 +190,8 @@ t.test('a report whose response is lost is not counted twice', async (t) => {
   await proxy.restore()
   await until(async () => await metric('landfall_read_reports_total{result="ok"}') >= 2)
   t.equal(await end('SIGTERM'), 0)
-  const { url: other } = await startReplica(t, database)
-  t.same(await counted(owner, other, page), [520, 0])
+  const { url: next } = await startReplica(t, database)
+  t.same(await counted(owner, next, page), [520, 0])
 })
 
 t.test('a process that stops while PostgreSQL does not answer ends, and logs what is lost', async (t) => {

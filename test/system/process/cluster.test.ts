@@ -197,19 +197,6 @@ t.test('a killed worker is replaced while the other one serves, and no counter d
   t.same(running(workers), [])
 })
 
-t.test('SIGTERM to the whole group lets all workers finish their requests', async (t) => {
-  const service = await startWorkers(t, { SHUTDOWN_TIMEOUT_MS: '60000' })
-  const page = await createPage(service.url, await signUp(service.url))
-  const workers = workersOf(service)
-  const inFlight = Array.from({ length: 8 }, async () => await signIn(service.url))
-  await Promise.race(inFlight) // the other requests have arrived by now
-  const ended = service.end('SIGTERM')
-  t.same(await Promise.all(inFlight), Array(8).fill(200))
-  t.equal(await ended, 0)
-  t.same(running(workers), [])
-  await t.rejects(call(`${service.url}/landing_pages/${page.public_id}`))
-})
-
 t.test('a second signal cuts off the requests in flight', async (t) => {
   const service = await startWorkers(t, { SHUTDOWN_TIMEOUT_MS: '600000', BODY_TIMEOUT_MS: '600000' })
   const workers = workersOf(service)
