@@ -239,7 +239,7 @@ const ALERTS: Record<string, Case> = {
   LandfallSchedulesLate: {
     bad: { landfall_schedules_late_seconds: '0 0 5+15x60' },
     good: { landfall_schedules_late_seconds: '0 5 50 59 0x60' },
-    minutes: [7, 9],
+    minutes: [6, 9],
     isOverall: true
   },
   LandfallUploadsFail: {
