@@ -172,6 +172,11 @@ t.test('schedules that make no sense are refused', async (t) => {
     ],
     ['a date', { publish_at: '2027-01-31', unpublish_at: null }, /must be a time such as/],
     ['no offset', { publish_at: '2027-01-31T08:00:00', unpublish_at: null }, /must be a time such as/],
+    [
+      'a space for the plus',
+      { publish_at: '2027-01-31T08:00:00 01:00', unpublish_at: null },
+      /must be a time/
+    ],
     ['a number', { publish_at: 1, unpublish_at: null }, /Publish at must be/],
     ['one time', { publish_at: TOMORROW }, /Unpublish at/],
     ['no times', {}, /Publish at/]

@@ -20,12 +20,13 @@ export const Schedule = Type.Object({
 }, { title: 'Schedule' })
 
 const EXAMPLE = '2027-01-31T08:00:00+01:00'
-const LENGTH_OF_DATE = 10
+/** What a date alone doesn't have. */
+const HAS_TIME = /^\S+t\S+$/i
 const time = (description: string) =>
   Type.Unsafe<string | null>({
     type: ['string', 'null'],
     check: (text: string) =>
-      text.length > LENGTH_OF_DATE && parseTime(text) !== undefined ? []
+      HAS_TIME.test(text) && parseTime(text) !== undefined ? []
         : [`must be a time such as ${EXAMPLE}`],
     description: `${description} (RFC 3339, with an offset); null for never`
   })
