@@ -35,6 +35,9 @@ type Operation =
   | { readonly type: 'write' | 'patch' | 'draft' | 'patchDraft', readonly value: number }
   | { readonly type: 'discard' | 'publish' | 'unpublish' | 'delete' | 'undelete' }
   | { readonly type: 'restore', readonly back: number }
+  | { readonly type: 'schedule', readonly publishes: boolean, readonly unpublishes: boolean }
+  // The times of the schedule come.
+  | { readonly type: 'elapse' }
 
 /** What the service has to do. A document is a number in an array. */
 class Model {
@@ -42,7 +45,10 @@ class Model {
   draft: { text: string, isOutdated: boolean } | undefined
   published = true
   isDeleted = false
-  versions: { text: string, published: boolean }[] = [{ text: '[0]', published: true }]
+  schedule = { publishes: false, unpublishes: false }
+  versions: { text: string, published: boolean, scheduled: boolean }[] = [
+    { text: '[0]', published: true, scheduled: false }
+  ]
 
   get public (): string | number {
     return this.published && !this.isDeleted ? this.document : 404
@@ -50,6 +56,7 @@ class Model {
 
   /** Returns the status of the response. */
   apply (operation: Operation): number {
+    if (operation.type === 'elapse') return this.#elapse()
     if (this.isDeleted !== (operation.type === 'undelete')) return 404
     switch (operation.type) {
       case 'write':
@@ -64,35 +71,61 @@ class Model {
       }
       case 'draft':
       case 'patchDraft': {
+        if (this.schedule.publishes) return 409
         const isNew = this.draft === undefined
         this.draft = { text: `[${operation.value}]`, isOutdated: this.draft?.isOutdated ?? false }
         return isNew ? 201 : 204
       }
       case 'discard':
         if (this.draft === undefined) return 404
+        if (this.schedule.publishes) return 409
         this.draft = undefined
         return 204
       case 'publish':
         if (this.draft?.isOutdated === true) return 409
-        if (!this.published || (this.draft !== undefined && this.draft.text !== this.document)) {
-          this.published = true
-          this.document = this.draft?.text ?? this.document
-          this.#addVersion()
-        }
-        this.draft = undefined
+        this.#publish()
         return 200
       case 'unpublish':
-        if (this.published) {
-          this.published = false
-          this.#addVersion()
-        }
+        this.#unpublish()
         return 200
+      case 'schedule': {
+        const { publishes, unpublishes } = operation
+        if (publishes && this.published && this.draft === undefined) return 422
+        this.schedule = { publishes, unpublishes }
+        return 200
+      }
       case 'delete':
       case 'undelete':
         this.isDeleted = operation.type === 'delete'
+        this.schedule = { publishes: false, unpublishes: false }
         this.#addVersion()
         return operation.type === 'delete' ? 204 : 200
     }
+  }
+
+  #elapse (): number {
+    const { publishes, unpublishes } = this.schedule
+    if (publishes) this.#publish(true)
+    if (unpublishes) this.#unpublish(true)
+    return 200
+  }
+
+  #publish (scheduled = false): void {
+    if (!this.published || (this.draft !== undefined && this.draft.text !== this.document)) {
+      this.published = true
+      this.document = this.draft?.text ?? this.document
+      this.#addVersion(scheduled)
+    }
+    this.draft = undefined
+    this.schedule.publishes = false
+  }
+
+  #unpublish (scheduled = false): void {
+    if (this.published) {
+      this.published = false
+      this.#addVersion(scheduled)
+    }
+    this.schedule.unpublishes = false
   }
 
   #replace (text: string): void {
@@ -102,8 +135,8 @@ class Model {
     this.#addVersion()
   }
 
-  #addVersion (): void {
-    this.versions.push({ text: this.document, published: this.published && !this.isDeleted })
+  #addVersion (scheduled = false): void {
+    this.versions.push({ text: this.document, published: this.published && !this.isDeleted, scheduled })
   }
 }
 
@@ -138,7 +171,34 @@ async function request (app: FastifyInstance, id: string, versions: number, oper
       return await send(app, 'DELETE', url)
     case 'undelete':
       return await send(app, 'POST', `/manage/deleted_pages/${id}/restore`)
+    case 'schedule': {
+      const [publishAt, unpublishAt] = [
+        operation.publishes ? 1 : undefined,
+        operation.unpublishes ? 2 : undefined
+      ]
+        .map((days) => days === undefined ? null : new Date(Date.now() + days * 86_400_000))
+      const body = JSON.stringify({ publish_at: publishAt, unpublish_at: unpublishAt })
+      return await send(app, 'PUT', `${url}/schedule`, body)
+    }
+    case 'elapse':
+      return await elapse(id)
   }
+}
+
+/** Lets the times of a schedule pass, and waits until one of the replicas has made the changes. */
+async function elapse (id: string) {
+  const { database } = replicas[0]
+  await database.$executeRaw`
+    UPDATE landing_page_schedules SET publish_at = CASE WHEN publish_at IS NOT NULL THEN now() - interval '2 ms' END,
+      unpublish_at = CASE WHEN unpublish_at IS NOT NULL THEN now() - interval '1 ms' END
+    WHERE page_id = ${id}::uuid`
+  for (const app of replicas) app.wakeSchedules()
+  await until(async () =>
+    await database.landingPageSchedule.count({
+      where: { pageId: id, OR: [{ publishAt: { not: null } }, { unpublishAt: { not: null } }] }
+    }) === 0
+  )
+  return { statusCode: 200 }
 }
 
 const value = fc.nat(3)
@@ -159,7 +219,9 @@ const operations = fc.array(
           'undelete'
         )
       }),
-      fc.record({ type: fc.constant('restore'), back: fc.nat(3) })
+      fc.record({ type: fc.constant('restore'), back: fc.nat(3) }),
+      fc.record({ type: fc.constant('schedule'), publishes: fc.boolean(), unpublishes: fc.boolean() }),
+      fc.record({ type: fc.constant('elapse') })
     ) as fc.Arbitrary<Operation>
   ),
   { minLength: 1, maxLength: 12 }
@@ -174,6 +236,8 @@ t.test('whatever is asked of two replicas, a page, its draft and its history are
         const app = replicas[replica] as FastifyInstance
         const { statusCode } = await request(app, id, model.versions.length, operation)
         t.equal(statusCode, model.apply(operation), JSON.stringify(operation))
+        // Another replica may have made a scheduled change.
+        if (operation.type === 'elapse') await until(async () => await read(app, publicId) === model.public)
         t.equal(await read(app, publicId), model.public, `the own write: ${JSON.stringify(operation)}`)
       }
       for (const app of replicas) {
@@ -184,8 +248,13 @@ t.test('whatever is asked of two replicas, a page, its draft and its history are
       t.equal(draft?.outdated, model.draft?.isOutdated)
       const history = (await send(replicas[1], 'GET', `/manage/landing_pages/${id}/revisions?limit=100`))
         .json()
-      const published = history.map((version: { published: boolean }) => version.published).reverse()
-      t.same(published.slice(0, model.versions.length), model.versions.map((version) => version.published))
+      const states = history
+        .map(({ published, scheduled }: { published: boolean, scheduled: boolean }) => ({
+          published,
+          scheduled
+        }))
+        .reverse()
+      t.same(states.slice(0, model.versions.length), model.versions.map(({ text: _text, ...state }) => state))
       if (!t.passing()) throw new Error('differs from the model')
     }),
     { numRuns: 200 }

@@ -21,10 +21,10 @@ const control = () => JSON.parse(readFileSync(file, 'utf8'))
 
 /** Counts a step that matches the plan; returns when to stop if it is the chosen one. */
 function place (step) {
-  // What the service does by itself, such as the checks of PostgreSQL, comes at any time.
-  if (/^(query|redis) /.test(step) && connections.getStore() === undefined) return undefined
   const { stop } = control()
-  if (stop === undefined || !new RegExp(stop.steps).test(step)) return undefined
+  // What the service does by itself, such as the checks of PostgreSQL, comes at any time.
+  const isOwn = /^(query|redis) /.test(step) && connections.getStore() === undefined
+  if (stop === undefined || (isOwn && !stop.withOwn) || !new RegExp(stop.steps).test(step)) return undefined
   if (stop.number !== plan) [plan, passed] = [stop.number, 0]
   return ++passed === stop.nth ? stop.when : undefined
 }

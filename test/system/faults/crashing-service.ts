@@ -19,6 +19,8 @@ export interface StopPoint {
    * right after the step was passed to the disk or the connection.
    */
   readonly when: 'before' | 'during' | 'after'
+  /** Whether steps count that the service makes by itself, not for a request. */
+  readonly withOwn?: boolean
 }
 
 export interface Stop {
@@ -30,7 +32,7 @@ export interface Stop {
 
 interface Control {
   /** Numbered, so that the count of steps begins anew with each plan. */
-  stop: { number: number, steps: string, nth: number, when: StopPoint['when'] } | undefined
+  stop: { number: number, steps: string } & Omit<StopPoint, 'steps'> | undefined
   aheadMs: number
 }
 
@@ -80,8 +82,9 @@ export class CrashingService {
    *
    * @returns undefined if the action ended without this step
    */
-  async stopAt ({ steps, nth, when }: StopPoint, action: () => Promise<unknown>): Promise<Stop | undefined> {
-    this.#control.stop = { number: ++this.#plans, steps: steps.source, nth, when }
+  async stopAt ({ steps, ...point }: StopPoint, action: () => Promise<unknown>): Promise<Stop | undefined> {
+    const { when } = point
+    this.#control.stop = { number: ++this.#plans, steps: steps.source, ...point }
     tell(this.#file, this.#control)
     const note = `${this.#file}.stopped`
     const outcome: { answered?: true, error?: unknown } = {}

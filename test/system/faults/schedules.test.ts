@@ -1,0 +1,208 @@
+import { setTimeout as sleep } from 'node:timers/promises'
+import pg from 'pg'
+import t, { type Test } from 'tap'
+import { testSettings } from '../../helpers/app.ts'
+import { call, Owner } from '../../helpers/client.ts'
+import { claimRedis, createProxy, type Proxy } from '../../helpers/servers.ts'
+import { startService } from '../../helpers/service.ts'
+import { until } from '../../helpers/until.ts'
+import { CrashingService, type StopPoint } from './crashing-service.ts'
+
+// Scheduled changes, whatever happens to processes, clocks, PostgreSQL and Redis at that moment.
+
+const { DATABASE_URL = '', ...common } = await testSettings(t)
+const base = {
+  ...common,
+  DATABASE_URL,
+  ACCESS_TOKEN_TTL: '86400',
+  RATE_LIMIT_PUBLIC: '1000000',
+  LOG_LEVEL: 'warn'
+}
+const withRedis = { ...base, REDIS_URL: await claimRedis(t) }
+const database = new pg.Client(DATABASE_URL)
+await database.connect()
+t.teardown(async () => await database.end())
+
+const urlOf = (url: string, id: string, path: string) => `${url}/manage/landing_pages/${id}${path}`
+
+interface Scheduled {
+  readonly id: string
+  readonly publicId: string
+  readonly at: Date
+}
+
+/** Creates a published page, `{"v":1}`, whose draft, `{"v":2}`, is published after some time. */
+async function schedule (owner: Owner, url: string, afterMs: number): Promise<Scheduled> {
+  const { id, public_id: publicId } = await owner.createPage(url, '{"v":1}')
+  await owner.call('PUT', urlOf(url, id, '/draft'), { text: '{"v":2}' })
+  const { rows: [row] } = await database.query(
+    "SELECT date_trunc('milliseconds', now()) + $1 * interval '1 ms' AS at",
+    [afterMs]
+  )
+  const json = { publish_at: row.at.toISOString(), unpublish_at: null }
+  const { status, text } = await owner.call('PUT', urlOf(url, id, '/schedule'), { json })
+  if (status !== 200) throw new Error(`not scheduled: ${status} ${text}`)
+  return { id, publicId, at: row.at }
+}
+
+/** Returns the current version, and whether that is possible by PostgreSQL's clock. */
+async function look ({ id, at }: Scheduled): Promise<{ version: number, isEarly: boolean }> {
+  const { rows: [row] } = await database.query(
+    `SELECT version::int, version > 1 AND clock_timestamp() < $2::timestamptz AS "isEarly"
+    FROM landing_pages WHERE id = $1`,
+    [id, at]
+  )
+  return row
+}
+
+async function untilPublished (t: Test, page: Scheduled): Promise<void> {
+  await until(async () => {
+    const { version, isEarly } = await look(page)
+    if (isEarly) t.fail('the page was published before its time')
+    return version > 1
+  }, 'the page is published')
+}
+
+/** Asserts that a page was published exactly once, and is left as that leaves it. */
+async function isPublishedOnce (t: Test, { id }: Scheduled, name: string): Promise<void> {
+  const { rows: [page] } = await database.query(
+    `SELECT version::int, current_data, scheduled_version::int AS scheduled,
+      (SELECT count(*)::int FROM landing_page_revisions WHERE page_id = id) AS revisions,
+      (SELECT count(*)::int FROM landing_page_drafts WHERE page_id = id) AS drafts,
+      (SELECT count(*)::int FROM landing_page_schedules WHERE page_id = id AND publish_at IS NOT NULL) AS schedules
+    FROM landing_pages WHERE id = $1`,
+    [id]
+  )
+  t.same(
+    page,
+    { version: 2, current_data: '{"v":2}', scheduled: 2, revisions: 1, drafts: 0, schedules: 0 },
+    name
+  )
+}
+
+const read = async (url: string, { publicId }: Scheduled) =>
+  (await call('GET', `${url}/landing_pages/${publicId}`)).text
+
+t.test('SIGKILL at every step of those that publish: a page is published exactly once', async (t) => {
+  const services = await Promise
+    .all(Array.from(
+      { length: 5 },
+      async (_, index) =>
+        await CrashingService.start(t, { ...withRedis, ...index > 0 && { MIGRATE_ON_START: 'false' } })
+    ))
+  const [first] = services as [CrashingService, ...CrashingService[]]
+  const owner = await Owner.signUp(first.url)
+  // The statements of a change, and its publication. A check for due times is none of them.
+  const STEPS =
+    /^query (?!.*clock_timestamp).*(landing_page_schedules|landing_page_drafts|landing_pages)|^redis eval/
+  const killed: Record<string, number> = {}
+
+  /** Returns whether any process was stopped. */
+  const round = async (point: Pick<StopPoint, 'nth' | 'when'>): Promise<boolean> => {
+    const page = await schedule(owner, first.url, 2000)
+    const published = untilPublished(t, page)
+    const stops = await Promise.all(services.map(async (service) => {
+      const stop = await service.stopAt({ steps: STEPS, ...point, withOwn: true }, async () => {
+        await published
+        await sleep(500) // those that come second find out
+      })
+      if (stop !== undefined) await service.kill()
+      return { service, stop }
+    }))
+    const victims = stops.filter(({ stop }) => stop !== undefined)
+    for (const { stop } of victims) {
+      const name = `${stop?.when} ${stop?.step.slice(0, 40)}`
+      killed[name] = (killed[name] ?? 0) + 1
+    }
+    await Promise.all(victims.map(async ({ service }) => await service.restart()))
+    await published
+    await isPublishedOnce(t, page, JSON.stringify(point))
+    return victims.length > 0
+  }
+
+  let steps = 0
+  while (await round({ nth: steps + 1, when: 'before' })) steps++
+  t.ok(steps >= 4, `killed before ${steps} steps`)
+  for (const nth of [steps - 1, steps]) await round({ nth, when: 'during' })
+  await round({ nth: steps, when: 'after' })
+  t.comment(killed)
+})
+
+for (const [name, shift] of [['ahead', 3_600_000], ['behind', -3_600_000]] as const) {
+  t.test(`a process whose clock is an hour ${name} publishes in time, and not early`, async (t) => {
+    const preload = `--import=${new URL('shifted-clock.js', import.meta.url).href}`
+    const { url, end } = await startService(t, {
+      ...base,
+      NODE_OPTIONS: preload,
+      TEST_CLOCK_MS: String(shift)
+    })
+    const owner = await Owner.signUp(url)
+    const page = await schedule(owner, url, 1500)
+    await untilPublished(t, page)
+    const { rows: [late] } = await database.query(
+      "SELECT clock_timestamp() < $1::timestamptz + interval '5 s' AS ok",
+      [page.at]
+    )
+    t.ok(late.ok, 'in time')
+    await isPublishedOnce(t, page, name)
+    await end('SIGTERM')
+  })
+}
+
+t.test('on three replicas', async (t) => {
+  const replicas: { url: string, postgres: Proxy, redis: Proxy }[] = []
+  for (let index = 0; index < 3; index++) {
+    const postgres = await createProxy(t, DATABASE_URL)
+    const redis = await createProxy(t, withRedis.REDIS_URL)
+    const { url } = await startService(t, { ...withRedis, DATABASE_URL: postgres.url, REDIS_URL: redis.url })
+    replicas.push({ url, postgres, redis })
+  }
+  const urls = replicas.map(({ url }) => url)
+  const [first] = urls as [string, ...string[]]
+  const owner = await Owner.signUp(first)
+
+  t.test('no reader gets a document before its time', async (t) => {
+    const pages = []
+    for (let index = 0; index < 8; index++) pages.push(await schedule(owner, first, 2000 + index * 100))
+    const lateMs: number[] = []
+    await Promise.all(pages.flatMap((page) =>
+      urls.map(async (url) => {
+        await until(async () => await read(url, page) === '{"v":2}')
+        const { rows: [row] } = await database.query('SELECT clock_timestamp() AS now', [])
+        if (row.now < page.at) t.fail('a reader got the document early')
+        lateMs.push(row.now.getTime() - page.at.getTime())
+      })
+    ))
+    for (const page of pages) await isPublishedOnce(t, page, 'once')
+    t.comment(`late: ${Math.min(...lateMs)} to ${Math.max(...lateMs)} ms`)
+  })
+
+  t.test('while PostgreSQL is away at the moment, pages wait, and are published when it is back', async (t) => {
+    const pages = [await schedule(owner, first, 1500), await schedule(owner, first, 1700)]
+    await Promise.all(replicas.map(async ({ postgres }) => await postgres.refuse()))
+    await until(async () =>
+      (await database.query('SELECT clock_timestamp() > $1 AS past', [pages[1]?.at])).rows[0].past
+    )
+    await sleep(1000)
+    for (const page of pages) t.equal((await look(page)).version, 1)
+    await Promise.all(replicas.map(async ({ postgres }) => await postgres.restore()))
+    for (const page of pages) await untilPublished(t, page)
+    for (const page of pages) await isPublishedOnce(t, page, 'once')
+    for (const url of urls) await until(async () => await read(url, pages[0] as Scheduled) === '{"v":2}')
+  })
+
+  t.test('while Redis is away at the moment, every replica serves the new document, and keeps it', async (t) => {
+    const page = await schedule(owner, first, 2500)
+    for (const url of urls) await until(async () => await read(url, page) === '{"v":1}')
+    await Promise.all(replicas.map(async ({ redis }) => await redis.refuse()))
+    await untilPublished(t, page)
+    for (const url of urls) await until(async () => await read(url, page) === '{"v":2}')
+    await Promise.all(replicas.map(async ({ redis }) => await redis.restore()))
+    const end = performance.now() + 3000
+    while (performance.now() < end) {
+      for (const url of urls) t.equal(await read(url, page), '{"v":2}')
+      await sleep(100)
+    }
+    await isPublishedOnce(t, page, 'once')
+  })
+})
