@@ -1,9 +1,8 @@
 import { createHash } from 'node:crypto'
-import { mkdtemp, readFile, rm, writeFile } from 'node:fs/promises'
-import { tmpdir } from 'node:os'
+import { readFile, rm, writeFile } from 'node:fs/promises'
 import { join } from 'node:path'
 import pg from 'pg'
-import t, { type Test } from 'tap'
+import t, {} from 'tap'
 import { DiskStore } from '../../../src/modules/assets/storage/disk-store.ts'
 import { sweep } from '../../../src/modules/assets/cleanup.ts'
 import { buildTestApp, listen, signUp, testSettings } from '../../helpers/app.ts'
@@ -15,12 +14,6 @@ import { until } from '../../helpers/until.ts'
 import { stored } from '../../helpers/stores.ts'
 
 const MEBIBYTE = 1024 * 1024
-
-async function folder (t: Test): Promise<string> {
-  const path = await mkdtemp(join(tmpdir(), 'landfall-test-'))
-  t.teardown(async () => await rm(path, { recursive: true, force: true }))
-  return path
-}
 
 t.test('a missing folder is created again, and a file in its place is a 503', async (t) => {
   const app = await buildTestApp(t)
