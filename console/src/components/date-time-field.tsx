@@ -1,4 +1,4 @@
-import { useId } from 'preact/hooks'
+import { useId, useState } from 'preact/hooks'
 import { LANGUAGE } from './format.tsx'
 
 const MINUTE_MS = 60_000
@@ -31,6 +31,8 @@ interface DateTimeFieldProps {
 /** An input of a time in the zone of the browser. Below it, the time is written in full, and in UTC. */
 export function DateTimeField ({ label, value, onInput }: DateTimeFieldProps) {
   const id = useId()
+  // A year that is being typed must not be rewritten.
+  const [text, setText] = useState(value === undefined ? '' : inputOf(value))
   return (
     <div class='field'>
       <label class='field__label' for={id}>{label}</label>
@@ -39,9 +41,10 @@ export function DateTimeField ({ label, value, onInput }: DateTimeFieldProps) {
         id={id}
         type='datetime-local'
         min={inputOf(new Date())}
-        value={value && inputOf(value)}
+        value={text}
         aria-describedby={`${id}-hint`}
         onInput={({ currentTarget }) => {
+          setText(currentTarget.value)
           const time = new Date(currentTarget.value)
           onInput(Number.isNaN(time.getTime()) ? undefined : time)
         }}

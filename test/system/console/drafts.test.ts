@@ -211,3 +211,18 @@ t.test('an unpublished page is saved for nobody, and published when it is ready'
   await announced('Published. Visitors see it now.')
   t.equal(await visit(page), '{"title": "Ready now", "price": 1.50}')
 })
+
+t.test('a page is created for nobody, and published when it is ready', async (t) => {
+  await tab.getByRole('link', { name: 'Pages' }).click()
+  await button('New page').click()
+  await tab.getByLabel('Document').fill('{"title": "Not yet"}')
+  await tab.getByLabel('Publish it at once').uncheck()
+  await button('Create the page').click()
+  await announced('Visitors get “Not found” until you publish it.')
+  const id = new URL(tab.url()).hash.replace('#/pages/', '')
+  const page = JSON.parse((await owner.call('GET', `${url}/manage/landing_pages/${id}`)).text) as CreatedPage
+  t.equal(await visit(page), 404)
+  await button('Publish').click()
+  await announced('Published. Visitors see it now.')
+  t.equal(await visit(page), '{"title": "Not yet"}')
+})

@@ -26,14 +26,18 @@ export function NewPage ({ files, onClose }: NewPageProps) {
   const { max_document_bytes: maxBytes } = useSettings()
   const [text, setText] = useState(EMPTY)
   const [file, setFile] = useState<File>()
+  const [published, setPublished] = useState(true)
   const creation = useAction(async (source: string | readonly File[]) => {
     setFile(undefined)
     const document = typeof source === 'string' ? source : await readOnlyFile(source, maxBytes, setFile)
     requireDocument(document, maxBytes)
     // The text of a file doesn't pass through the text area, which would change its line breaks.
-    const { id } = await landfall.landingPages.create(exactJson(document))
+    const { id } = await landfall.landingPages.create(exactJson(document), { published })
     setText(EMPTY) // so that nobody is asked about it
-    announce('The page is created. Everybody can read it: the tab “Use” has its address.')
+    announce(`The page is created. ${
+      published ? 'Everybody can read it: the tab “Use” has its address.'
+        : 'Visitors get “Not found” until you publish it.'
+    }`)
     navigate('pages', id)
   })
   const createFrom = async (chosen: readonly File[]) => {
@@ -60,6 +64,14 @@ export function NewPage ({ files, onClose }: NewPageProps) {
             onInput={setText}
             error={file === undefined ? creation.error : undefined}
           />
+          <label class='choices__choice'>
+            <input
+              type='checkbox'
+              checked={published}
+              onChange={({ currentTarget }) => setPublished(currentTarget.checked)}
+            />
+            Publish it at once
+          </label>
           {file !== undefined && <p class='new-page__file'>File: {file.name}</p>}
           <ErrorNotice error={creation.error} />
           <Actions>
