@@ -9,7 +9,11 @@ const MAX_FIRST_LOAD = 60 * KB
 /** Parts that are loaded when they are needed: the limit of each, and the files that it is loaded from. */
 const PARTS = [
   { name: 'editor', maxBytes: 130 * KB, files: ['src/editor/editor.ts', 'src/editor/comparison.ts'] },
-  { name: 'fields', maxBytes: 20 * KB, files: ['src/screens/page/fields/fields-form.tsx'] }
+  {
+    name: 'fields',
+    maxBytes: 20 * KB,
+    files: ['src/screens/page/fields/fields-form.tsx', 'src/screens/page/fields/changes.tsx']
+  }
 ]
 
 /**

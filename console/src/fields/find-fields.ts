@@ -51,7 +51,8 @@ export function valueOf (field: Field): string {
   }
 }
 
-const stepLabel = (field: Field, step: string | number): string =>
+/** Returns what a member or an entry is called. */
+export const stepLabel = (field: Field, step: string | number): string =>
   typeof step === 'string' ? labelOf(step) : entryLabel(field, step)
 
 /** Returns what an entry of a list is called: its title, its first text, or its number. */

@@ -72,6 +72,10 @@ const SCREENS: readonly (readonly [string, (tab: Page) => Promise<unknown>])[] =
     await tab.getByRole('button', { name: 'Changes in version 2', exact: true }).click()
     await tab.getByRole('dialog').getByText('Winter sale').waitFor()
   }],
+  ['changes', async (tab) => {
+    await tab.getByRole('button', { name: 'Show the changes by field' }).click()
+    await tab.getByRole('dialog').getByText('Changed').first().waitFor()
+  }],
   ['visitors', async (tab) => {
     await tab.getByRole('button', { name: 'Close' }).click()
     await showTab(tab, 'Visitors')

@@ -151,7 +151,7 @@ t.test('fields are added, renamed and removed', async (t) => {
   await tab.keyboard.press('Space')
   await saveFields(tab)
   t.equal(await readText(id), '{"pageTitle": "A", "list": [], "inStock": true}')
-  await input('What List is a list of').selectOption('Number')
+  await input('First entry of List').selectOption('Number')
   await button('Add to List').click()
   await waitForFocus(input('List 1'))
   await button('Remove Page title').click()
@@ -257,7 +257,7 @@ t.test('after a conflict, a person saves their own fields, or takes the other ve
   const conflict = async (theirs: string) => {
     t.equal((await owner.call('PUT', documentUrl(id), { text: theirs })).status, 204)
     await tab.keyboard.press('Control+s')
-    await tab.getByRole('dialog', { name: CHANGED }).getByRole('textbox', { name: 'Your version' }).waitFor()
+    await tab.getByRole('dialog', { name: CHANGED }).getByText('Your version').first().waitFor()
   }
   await input('Price').fill('2.50')
   await button('Save and publish').focus()
@@ -279,6 +279,29 @@ t.test('after a conflict, a person saves their own fields, or takes the other ve
   t.equal(await readText(id), '{"title": "Original", "price": 4}')
 })
 
+t.test('the history says what has changed field by field, and shows the code on request', async (t) => {
+  const [beach, lake] = [await upload('beach.jpg'), await upload('lake.jpg')]
+  const { id } = await showNew(`{"photo": "${beach}", "items": [{"name": "Tent", "price": 1.50}]}`)
+  const text =
+    `{"photo": "${lake}", "items": [{"name": "Tent", "price": 2.50}, {"name": "Lamp", "price": 3}]}`
+  t.equal((await owner.call('PUT', documentUrl(id), { text })).status, 204)
+  await tab.getByRole('link', { name: 'History' }).click()
+  await button('Changes in version 2').click()
+  const dialog = tab.getByRole('dialog')
+  await dialog.getByText('lake.jpg').waitFor()
+  const changes = await dialog.getByRole('listitem').allInnerTexts()
+  t.same(changes.map((change) => change.replaceAll(/\s+/g, ' ')), [
+    'Photo Changed Version 1 beach.jpg Version 2 lake.jpg',
+    'Items › Tent › Price Changed Version 1 1.50 Version 2 2.50',
+    'Items › Lamp Added Version 2 Name: Lamp · Price: 3'
+  ])
+  await checkScreen(t, tab, 'changes by field')
+  await button('Show the code').click()
+  await dialog.getByRole('textbox', { name: 'Version 2' }).getByText('2.50').waitFor()
+  await button('Show the changes by field').click()
+  await dialog.getByText('lake.jpg').waitFor()
+})
+
 t.test('a picture is dropped, pasted and chosen, and its srcset is copied', async (t) => {
   const { id } = await showNew('{"title": "A", "hero_image": "", "list": [{"photo": ""}]}')
   const jpeg = {
@@ -290,6 +313,7 @@ t.test('a picture is dropped, pasted and chosen, and its srcset is copied', asyn
   await tab.getByText('dropped.jpg', { exact: true }).waitFor()
   await tab.getByText('700 × 400').waitFor()
   await checkScreen(t, tab, 'a picture')
+  await button('Show the address of Hero image').click()
   await button('Copy srcset').click()
   await announced('Copied: srcset')
   t.match(await tab.evaluate('navigator.clipboard.readText()'), /^\S+\/w320\.jpg 320w, \S+\/w640\.jpg 640w$/)

@@ -413,7 +413,10 @@ t.test('what is announced does not cover the error below the editor', async (t) 
   const error = tab.getByRole('button', { name: /^Line 1/ })
   await error.scrollIntoViewIfNeeded()
   const [box, errorBox] = [await announced.boundingBox(), await error.boundingBox()]
-  t.ok(box !== null && errorBox !== null && box.y + box.height <= errorBox.y, JSON.stringify([box, errorBox]))
+  t.ok(
+    box !== null && errorBox !== null && errorBox.y + errorBox.height <= box.y,
+    JSON.stringify([box, errorBox])
+  )
   await tab.keyboard.press('Control+z')
 })
 

@@ -1,5 +1,6 @@
 import fc from 'fast-check'
 import t from 'tap'
+import { compareFields, differenceOf } from '../../../console/src/fields/compare-fields.ts'
 import { addValue, createEntry, encodeText, moveEntry, parseNumber, removeValue, renameMember,
   replaceValue } from '../../../console/src/fields/edits.ts'
 import { childrenOf, fieldAt, findById, readField, type Field, type GroupField, type ListField,
@@ -313,4 +314,54 @@ t.test('addresses of assets and names of pictures are told apart from others', a
   t.equal(isPictureAddress(''), true)
   t.equal(isPictureAddress('https://example.com/a'), true)
   t.equal(isPictureAddress('Welcome'), false)
+})
+
+/** The changes between two documents, in short. */
+const changesOf = (before: string, after: string): string[] =>
+  compareFields(read(before), read(after)).map(({ kind, labels, before, after }) =>
+    `${kind} ${labels.join(' > ')}: ${before?.json} | ${after?.json}`
+  )
+
+t.test('versions are compared field by field', async (t) => {
+  t.same(changesOf('{"a": 1, "b": "\\u0041"}', '{ "b": "A", "a": 1 }'), [], 'only written in another way')
+  t.same(changesOf('{"price": 1.5, "old": 1, "on": true}', '{"price": 1.50, "on": "yes", "newOne": null}'), [
+    'changed Price: 1.5 | 1.50',
+    'changed On: true | "yes"',
+    'added New one: undefined | null',
+    'removed Old: 1 | undefined'
+  ])
+  t.same(changesOf('[1]', '{"a": 1}'), ['changed : [1] | {"a": 1}'])
+})
+
+t.test('entries of a list are compared with the ones that they were', async (t) => {
+  const entry = (name: string, price: number) => `{"name":"${name}","price":${price}}`
+  const list = (...entries: string[]) => `{"items":[${entries.join(',')}]}`
+  const [tent, lamp, chair] = [entry('Tent', 1), entry('Lamp', 2), entry('Chair', 3)] as const
+  t.same(changesOf(list(tent, lamp), list(chair, tent, entry('Lamp', 5))), [
+    `added Items > Chair: undefined | ${chair}`,
+    'changed Items > Lamp > Price: 2 | 5'
+  ])
+  t.same(changesOf(list(tent, lamp, chair), list(tent, chair)), [`removed Items > Lamp: ${lamp} | undefined`])
+  t.same(changesOf(list(tent, lamp), list(lamp, tent)), [
+    `moved Items: [${tent},${lamp}] | [${lamp},${tent}]`
+  ])
+  t.same(changesOf(list(tent), list(entry('Big tent', 1))), [
+    'changed Items > Tent > Name: "Tent" | "Big tent"'
+  ])
+  t.same(changesOf('["a","b"]', '["a","c"]'), ['changed b: "b" | "c"'])
+})
+
+t.test('what two texts have in common ends with a word', async (t) => {
+  t.same(differenceOf('Up to 40 % off', 'Up to 50 % off'), {
+    start: 'Up to ',
+    before: '40 ',
+    after: '50 ',
+    end: '% off'
+  })
+  t.same(differenceOf('a', 'a b'), { start: '', before: 'a', after: 'a b', end: '' })
+  fc.assert(fc.property(fc.string(), fc.string(), (one, other) => {
+    const { start, before, after, end } = differenceOf(one, other)
+    t.equal(start + before + end, one)
+    t.equal(start + after + end, other)
+  }))
 })

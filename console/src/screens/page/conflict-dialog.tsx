@@ -31,6 +31,7 @@ export function ConflictDialog ({ editing }: { readonly editing: Editing }) {
       <Comparison
         before={{ text: theirs.text, label: 'The other version' }}
         after={{ text: mine, label: 'Your version' }}
+        isCodeFirst={views.shown === 'text'}
         // After another conflict, the other version is another one.
         key={theirs.etag}
       />

@@ -30,6 +30,7 @@ export function CompareDraft ({ editing: { id, views }, other, onClose }: DraftD
           before={{ text: data.text, label: `${other[0]?.toUpperCase()}${other.slice(1)}` }}
           after={{ text: views.getText(), label: 'The draft' }}
           ignoresSpace
+          isCodeFirst={views.shown === 'text'}
         />
       )}
       <Actions>

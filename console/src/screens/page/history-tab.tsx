@@ -70,6 +70,7 @@ export function HistoryTab ({ id, editing }: HistoryTabProps) {
         <VersionDialog
           id={id}
           compared={compared}
+          isCodeFirst={editing.views.shown === 'text'}
           isRestoring={restoring.isRunning}
           error={explain(restoring.error)}
           onRestore={(version) => restoring.run(version)}

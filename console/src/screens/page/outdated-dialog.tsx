@@ -7,7 +7,7 @@ import type { Editing } from './use-editing.ts'
 
 /** Asks before a draft replaces a version that its author may not know. */
 export function OutdatedDialog ({ editing }: { readonly editing: Editing }) {
-  const { outdated, running, error, publishAnyway, postpone } = editing
+  const { outdated, running, error, publishAnyway, postpone, views } = editing
   if (outdated === undefined) return null
   const { mine, theirs } = outdated
   const isRunning = running !== undefined
@@ -28,6 +28,7 @@ export function OutdatedDialog ({ editing }: { readonly editing: Editing }) {
         before={{ text: theirs.text, label: 'The other version' }}
         after={{ text: mine, label: 'The draft' }}
         ignoresSpace
+        isCodeFirst={views.shown === 'text'}
         key={theirs.etag}
       />
       <ErrorNotice error={error} />

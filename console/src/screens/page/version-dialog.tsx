@@ -17,6 +17,7 @@ export interface ComparedVersions {
 interface VersionDialogProps {
   readonly id: string
   readonly compared: ComparedVersions
+  readonly isCodeFirst: boolean
   readonly isRestoring: boolean
   readonly error: unknown
   readonly onRestore: (revision: Revision) => unknown
@@ -24,7 +25,9 @@ interface VersionDialogProps {
 }
 
 /** Shows what differs between two versions. */
-export function VersionDialog ({ id, compared, isRestoring, error, onRestore, onClose }: VersionDialogProps) {
+export function VersionDialog (
+  { id, compared, isCodeFirst, isRestoring, error, onRestore, onClose }: VersionDialogProps
+) {
   const { before, after, restorable } = compared
   const { data: texts = [], error: loadError, isLoading, reload } = useLoad(
     async (signal) =>
@@ -42,6 +45,7 @@ export function VersionDialog ({ id, compared, isRestoring, error, onRestore, on
         <Comparison
           before={{ text: beforeText, label: `Version ${before.version}` }}
           after={{ text: afterText, label: `Version ${after.version}` }}
+          isCodeFirst={isCodeFirst}
         />
       )}
       <ErrorNotice error={error} />

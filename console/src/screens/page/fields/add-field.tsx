@@ -94,7 +94,7 @@ export function AddEntry ({ label, onAdd }: AddEntryProps) {
   const [kind, setKind] = useState<Kind>('""')
   return (
     <div class='form-add-entry'>
-      <Choice label={`What ${label} is a list of`} value={kind} options={KINDS} onChange={setKind} />
+      <Choice label={`First entry of ${label}`} value={kind} options={KINDS} onChange={setKind} />
       <Button
         label={`Add to ${label}`}
         onClick={() => kind === 'picture' ? setIsPicking(true) : onAdd(kind)}

@@ -1,6 +1,7 @@
 import type { Asset } from '@landfall/client'
 import { useEffect, useState } from 'preact/hooks'
 import { landfall } from '../../../core/service.ts'
+import { useSettings } from '../../../core/settings.ts'
 import { pictureKeyOf } from '../../../fields/pictures.ts'
 
 /** A page may have a lot of pictures. Those beyond are shown without their records. */
@@ -58,10 +59,19 @@ export class AssetFinder {
   }
 }
 
-/** Returns the record of the picture at an address, as soon as it is known. */
-export function useAsset (assets: AssetFinder, url: string): Asset | undefined {
+/** Whether a text is the address of a picture that can be shown, and its record as soon as it is known. */
+export function usePicture (assets: AssetFinder, text: string): {
+  readonly isPicture: boolean
+  readonly asset: Asset | undefined
+} {
+  const { base_url: baseUrl } = useSettings()
   const [, setCount] = useState(0)
   useEffect(() => assets.subscribe(() => setCount((count) => count + 1)), [])
-  useEffect(() => assets.load(url), [url])
-  return assets.get(url)
+  useEffect(() => assets.load(text), [text])
+  const asset = assets.get(text)
+  const folder = pictureKeyOf(text)?.folder
+  const uploads = `${baseUrl.replace(/\/+$/, '')}/uploads/`
+  // The policy of the console refuses pictures of others.
+  const isOwn = folder !== undefined && [uploads, new URL(uploads).pathname].includes(folder)
+  return { isPicture: asset !== undefined || isOwn, asset }
 }

@@ -12,7 +12,7 @@ interface ControlProps {
 export function Control ({ field, label, isPicture = false }: ControlProps) {
   switch (field.type) {
     case 'text':
-      return <TextControl field={field} label={label} isPicture={isPicture} />
+      return <TextControl field={field} label={label} canBePicture={isPicture} />
     case 'number':
       return <NumberControl field={field} />
     case 'switch':

@@ -10,12 +10,12 @@ import { useStore } from '../../../core/store.ts'
 import { encodeText } from '../../../fields/edits.ts'
 import type { TextField } from '../../../fields/field.ts'
 import { AssetPicker } from '../../assets/asset-picker.tsx'
-import { Thumbnail } from '../../assets/thumbnail.tsx'
 import { UploadRows } from '../../assets/upload-list.tsx'
 import { onUploaded, upload, uploadsStore } from '../../assets/uploads.ts'
 import { change } from './controls.tsx'
 import { askForDescription } from './description.tsx'
 import { focusId, useForm } from './form-state.ts'
+import { PictureImage } from './picture-image.tsx'
 import { TextInput } from './text-input.tsx'
 
 interface PictureProps {
@@ -35,8 +35,7 @@ export function Picture ({ field, label, asset }: PictureProps) {
       {(choose) => (
         <div class='form-picture'>
           <div class='form-picture__image'>
-            {asset === undefined ? <img class='thumbnail' alt='' loading='lazy' src={field.text} />
-              : <Thumbnail asset={asset} sizes='10rem' />}
+            <PictureImage address={field.text} asset={asset} />
           </div>
           <div class='form-picture__facts'>
             <bdi class='form-picture__name'>{name}</bdi>
@@ -45,7 +44,6 @@ export function Picture ({ field, label, asset }: PictureProps) {
             )}
             <div class='form-picture__actions'>
               {choose(`Replace ${label}`, 'Replace', !isText)}
-              {sizes !== '' && <CopyButton text={sizes} what='srcset' isNamed />}
               <Button
                 kind='quiet'
                 label={`${isText ? 'Hide' : 'Show'} the address of ${label}`}
@@ -58,6 +56,7 @@ export function Picture ({ field, label, asset }: PictureProps) {
           {isText && (
             <div class='form-picture__address'>
               <TextInput field={field} />
+              {sizes !== '' && <CopyButton text={sizes} what='srcset' isNamed />}
             </div>
           )}
         </div>
