@@ -35,6 +35,10 @@ export async function loadSettings (signal?: AbortSignal): Promise<ServiceSettin
 /** Returns the version of this console; undefined before the settings were loaded. */
 export const getOwnVersion = (): string | undefined => ownVersion
 
+/** Returns the URL at which everybody can read a page. */
+export const publicUrlOf = ({ base_url: baseUrl }: ServiceSettings, publicId: string): string =>
+  `${baseUrl.replace(/\/+$/, '')}/landing_pages/${publicId}`
+
 /** Returns the settings of the service. */
 export function useSettings (): ServiceSettings {
   const settings = useContext(SettingsContext)

@@ -19,9 +19,20 @@ const { url } = await startServiceOnPostgres(t)
 const browser = await startBrowser(t, provide('chromium'))
 const owner = await Owner.signUp(url)
 await owner.upload(url, await asJpeg(card({ width: 800, height: 600 })), 'beach.jpg')
+const lake = await owner.upload(url, await asJpeg(card({ width: 700, height: 500 })), 'lake.jpg')
 await owner.upload(url, Buffer.from('%PDF-1.7\n'), 'size-chart.pdf')
 const page = await owner.createPage(url, '{\n  "title": "Summer sale",\n  "price": 10.50,\n  "open": true\n}')
 await owner.createPage(url, '{"title": "Opening hours"}')
+const shop = await owner.createPage(
+  url,
+  JSON.stringify({
+    title: 'Shop',
+    photo: (JSON.parse(lake.text) as { url: string }).url,
+    alt: 'A lake',
+    note: null,
+    items: [{ name: 'Tent', price: 129.5, isNew: true }, { name: 'Lamp', price: 17.5, isNew: false }]
+  })
+)
 const documentUrl = `${url}/manage/landing_pages/${page.id}/document`
 await owner.call('PUT', documentUrl, {
   text: '{\n  "title": "Winter sale",\n  "price": 9.90,\n  "new": [true, false]\n}'
@@ -42,9 +53,23 @@ const showTab = async (tab: Page, name: string) =>
 const SCREENS: readonly (readonly [string, (tab: Page) => Promise<unknown>])[] = [
   ['pages', async (tab) => await tab.getByRole('link', { name: 'Opening hours' }).waitFor()],
   ['fields', async (tab) => {
-    await showFields(tab, page)
+    await showFields(tab, shop)
+    await tab.getByText('lake.jpg').waitFor()
+    await tab.getByRole('button', { name: 'Tent', exact: true }).click()
+    await tab.getByLabel('Price').fill('9,90')
+  }],
+  ['picker', async (tab) => {
+    await tab.getByRole('button', { name: 'Undo' }).click()
+    await tab.getByRole('button', { name: 'Replace Photo' }).click()
+    await tab.getByRole('dialog').getByText('beach.jpg').waitFor()
+  }],
+  ['picture', async (tab) => {
+    await tab.getByRole('dialog').getByRole('button', { name: 'beach.jpg' }).click()
+    await tab.getByText('Describe the new picture.').waitFor()
+    await tab.getByRole('button', { name: 'Undo' }).scrollIntoViewIfNeeded()
   }],
   ['editor', async (tab) => {
+    await tab.getByRole('button', { name: 'Undo' }).click()
     await showPage(tab, page)
     await typeAtStart(tab, '!')
     await tab.getByRole('button', { name: /^Line 1/ }).waitFor()

@@ -359,10 +359,13 @@ t.test('a page that cannot be duplicated stays, with the reason', async (t) => {
 
 t.test('a page leads to the website of its owner, with its ids and without a token', async (t) => {
   const { id, public_id: publicId } = await showNew('{"title": "On the site"}')
-  const link = tab.getByRole('link', { name: 'Open my site' })
-  t.equal(await link.count(), 0)
-  await openTab('Use')
-  await tab.getByRole('link', { name: 'your account' }).click()
+  const link = tab.getByRole('link', { name: 'View the page' })
+  await tab.getByRole('button', { name: 'View the page' }).click()
+  const dialog = dialogOf('Where does your website show this page?')
+  const contents = dialog.getByRole('link', { name: 'what your website gets' })
+  t.equal(await contents.getAttribute('href'), `${url}/landing_pages/${publicId}`)
+  await checkScreen(t, tab, 'a page without a website')
+  await dialog.getByRole('link', { name: 'Enter the address of your website' }).click()
   const address = tab.getByLabel('Address of a page on your website')
   await checkScreen(t, tab, 'my site')
   await address.fill('www.example.com')

@@ -20,7 +20,7 @@ export function MySite () {
   return (
     <section class='account__section' aria-labelledby='my-site'>
       <h2 id='my-site'>My site</h2>
-      <p>Where does your website show a page? Then each page here has a link “Open my site”.</p>
+      <p>Where does your website show a page? Then “View the page” opens it there.</p>
       <ErrorNotice error={error} onRetry={reload} retriesItself />
       {data !== undefined && <AddressForm saved={data.preview_url ?? ''} />}
       {common !== null && (
@@ -41,7 +41,7 @@ function AddressForm ({ saved }: { readonly saved: string }) {
     } catch (error) {
       throw error instanceof LandfallError && error.status === 422 ? new Error(REFUSED) : error
     }
-    announce(trimmed === '' ? 'The address is removed.' : 'Saved. Each page has the link “Open my site” now.')
+    announce(trimmed === '' ? 'The address is removed.' : 'Saved. “View the page” opens your website now.')
   })
   return (
     <Form onSubmit={() => saving.run()}>

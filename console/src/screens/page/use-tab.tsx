@@ -1,19 +1,18 @@
 import { CopyButton } from '../../components/copy-button.tsx'
 import { href } from '../../core/router.ts'
-import { useSettings } from '../../core/settings.ts'
+import { publicUrlOf, useSettings } from '../../core/settings.ts'
 
 /** How a website reads the page. */
 export function UseTab ({ publicId }: { readonly publicId: string }) {
-  const { base_url: baseUrl } = useSettings()
-  const base = baseUrl.replace(/\/+$/, '')
-  const url = `${base}/landing_pages/${publicId}`
+  const settings = useSettings()
+  const base = settings.base_url.replace(/\/+$/, '')
+  const url = publicUrlOf(settings, publicId)
   return (
     <section class='use' aria-label='Use'>
       <p>
         Anyone who has the address can read the page, without an account. Each version is there as soon as it
-        is published. “Open my site” above appears when <a href={href('account', 'site')}>your account</a>
-        {' '}
-        has the address of your website.
+        is published. “View the page” above opens your website when{' '}
+        <a href={href('account', 'site')}>your account</a> has the address of your website.
       </p>
       <Snippet title='Public URL' what='URL' text={url} link={url} />
       <Snippet title='On the command line' what='curl command' text={`curl ${url}`} />

@@ -109,7 +109,7 @@ function PictureDrop ({ field, label, children }: PictureDropProps) {
     form.model.endStep()
     change(form, field.id, encodeText(asset.url))
     form.model.endStep()
-    const description = askForDescription(form, field.id)
+    const description = asset.url === field.text ? '' : askForDescription(form, field.id)
     announce(`${label} is now ${asset.filename}.${description} It is not saved yet.`)
   }
   const latestTake = useRef(take)
