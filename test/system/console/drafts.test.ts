@@ -55,7 +55,7 @@ t.test('visitors see a draft when it is published, exactly as it was read', asyn
   await button('Compare with the published version').click()
   const comparison = dialogOf('The draft and the published version')
   await comparison.getByText('Old').waitFor()
-  await comparison.getByRole('textbox', { name: 'The draft' }).getByText('New').waitFor()
+  await comparison.getByText('New').waitFor()
   await checkScreen(t, tab, 'the comparison of a draft')
   await comparison.getByRole('button', { name: 'Close' }).click()
   await button('Compare with the published version').and(tab.locator(':focus')).waitFor()
