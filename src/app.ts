@@ -11,7 +11,7 @@ import { consoleRoutes } from './modules/console/index.ts'
 import { rateLimit, RATE_LIMIT_SCRIPTS, WINDOW_CHANNEL } from './modules/rate-limit/index.ts'
 import { embeddedSecret } from './infra/pglite/embedded.ts'
 import { assetReferences, documentCache, DOCUMENT_CHANNEL, DOCUMENT_SCRIPTS, manageRoutes, pageCleanup,
-  publicPreflight, publicRoutes, schedules } from './modules/landing-pages/index.ts'
+  previewLinkRoutes, previewRoutes, publicPreflight, publicRoutes, schedules } from './modules/landing-pages/index.ts'
 import { createLogger } from './infra/telemetry/logger.ts'
 import unreadResponses, { countUnreadResponses } from './http/hardening/unread-responses.ts'
 import { compressResponses } from './http/compressed-responses.ts'
@@ -196,6 +196,7 @@ async function otherRoutes (scope: FastifyInstance): Promise<void> {
   if (scope.config.CONSOLE) await scope.register(consoleRoutes)
   if (sendsMail(scope.config)) await scope.register(linkPageRoutes)
   await scope.register(uploadsRoutes)
+  await scope.register(previewRoutes)
   await scope.register(managementApi)
 }
 
@@ -222,6 +223,7 @@ async function managementApi (scope: FastifyInstance): Promise<void> {
     compressResponses(inner)
     allowTypeWithoutBody(inner)
     await inner.register(manageRoutes)
+    await inner.register(previewLinkRoutes)
   })
   await scope.register(async function forAssets (inner: FastifyInstance) {
     requireAccess(inner, 'assets')

@@ -82,6 +82,12 @@ export const KeyNotAcceptedError = define(
   'KEY_NOT_ACCEPTED',
   'API keys are not accepted here, use an access token'
 )
+/** 401: however the token of a preview link fails, so that it tells nothing about pages and links. */
+export const InvalidPreviewTokenError = define(
+  401,
+  'INVALID_PREVIEW_TOKEN',
+  'Missing, invalid or expired preview token'
+)
 export const InvalidCredentialsError = define(401, 'INVALID_CREDENTIALS', 'Invalid email or password')
 export const InvalidRefreshTokenError = define(
   401,

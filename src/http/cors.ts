@@ -1,5 +1,6 @@
 import cors from '@fastify/cors'
 import type { FastifyInstance, FastifyReply, FastifyRequest, onSendAsyncHookHandler } from 'fastify'
+import { sendWithoutBody } from './responses.ts'
 
 // CORS_ORIGINS: the origins whose pages may call the management API.
 
@@ -17,6 +18,24 @@ export async function allowOrigins (scope: FastifyInstance): Promise<void> {
     strictPreflight: false // otherwise an OPTIONS that isn't a preflight gets an error body of the plugin
   })
   scope.addHook('onSend', describePreflight)
+}
+
+const PREFLIGHT = {
+  'access-control-allow-methods': 'GET, HEAD, OPTIONS',
+  allow: 'GET, HEAD, OPTIONS',
+  vary: 'Access-Control-Request-Headers',
+  'access-control-max-age': '86400'
+}
+
+/**
+ * Answers the preflight of a read for pages of any origin. It allows all headers that are asked for, because
+ * pages use HTTP libraries that add their own to every request.
+ *
+ * @param usual the headers to allow if the request asks for none
+ */
+export function allowRead (request: FastifyRequest, reply: FastifyReply, usual: string): FastifyReply {
+  const asked = request.headers['access-control-request-headers'] ?? usual
+  return sendWithoutBody(reply.code(204).headers(PREFLIGHT).header('access-control-allow-headers', asked))
 }
 
 /** Lets pages of CORS_ORIGINS read an error. The hooks that do so don't run for a request without a route. */

@@ -1,8 +1,8 @@
 import { STATUS_CODES } from 'node:http'
 import fp from 'fastify-plugin'
 import type { FastifyError, FastifyReply, FastifyRequest } from 'fastify'
-import { createUnavailableError, EncodedBodyError, formatErrorBody, InvalidKeyError, KeyNotAcceptedError,
-  ResponseError, UnauthorizedError } from '../errors.ts'
+import { createUnavailableError, EncodedBodyError, formatErrorBody, InvalidKeyError, InvalidPreviewTokenError,
+  KeyNotAcceptedError, ResponseError, UnauthorizedError } from '../errors.ts'
 import { isDatabaseUnavailable } from '../infra/postgres/unavailable.ts'
 import { ANY_ORIGIN_ERROR_HEADERS, JSON_CONTENT_TYPE } from './common-headers.ts'
 import { allowReadingError } from './cors.ts'
@@ -50,7 +50,7 @@ interface Response {
   readonly headers?: Readonly<Record<string, string | number>>
 }
 
-const BAD_TOKEN_ERRORS = [UnauthorizedError, InvalidKeyError, KeyNotAcceptedError]
+const BAD_TOKEN_ERRORS = [UnauthorizedError, InvalidKeyError, KeyNotAcceptedError, InvalidPreviewTokenError]
 
 /** What a client may be told about an error; undefined for nothing. */
 function responseFor (error: FastifyError, request: FastifyRequest): Response | undefined {

@@ -24,6 +24,15 @@ export const IdParams = Type.Object({
 export const nullableTime = (description: string) =>
   Type.Union([Type.String({ format: 'date-time' }), Type.Null()], { description })
 
+/** The rules of a name that is shown to people. */
+export const NAME_RULES = {
+  minLength: 1,
+  maxLength: 100,
+  check: (name: string): string[] =>
+    name.isWellFormed() && /[^\p{Z}]/u.test(name) && !/[\p{C}\p{Zl}\p{Zp}]/u.test(name) ? []
+      : ['contains characters that are not valid']
+} as const
+
 export const condition = (description: string) => Type.Optional(Type.String({ description }))
 
 /** The conditional headers of a GET (RFC 9110, 13.1). */
@@ -94,6 +103,8 @@ export const HEADERS = {
     '"public";q=30;w=60',
     { pattern: '^"[a-z-]+";q=\\d+;w=\\d+$' }
   ],
+  'Landfall-Preview': ['Which document this is: `draft`, or `document` if the page has no draft', 'draft'],
+  'X-Robots-Tag': ['Search engines must not index the response', 'noindex'],
   'Cache-Status': [
     'Where the document came from: `landfall; hit` (memory), `landfall; fwd=miss` (Redis or ' +
     'PostgreSQL), `landfall; hit; detail=stale` (memory, while PostgreSQL is unreachable)',

@@ -29,6 +29,8 @@ export type { LandingPages, LandingPageListOptions, LandingPageSummary, ReadCoun
   ReadsOptions } from './landing-pages.ts'
 export type { ApiKeyOptions, LandfallClientOptions, SignInOptions } from './options.ts'
 export type { PasswordChange, PasswordReset, Passwords } from './passwords.ts'
+export type { NewPreviewLink, Preview, PreviewLink, PreviewLinkOptions, Previews,
+  ReadPreviewOptions } from './previews.ts'
 export type { DeletedLandingPage, Publication, Publications, PublishOptions, Schedule,
   ScheduledTimes } from './publication.ts'
 export type { PublicDocument } from './published-documents.ts'

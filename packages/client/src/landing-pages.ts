@@ -1,6 +1,7 @@
 import type { components } from './api.ts'
 import { createOwnDocuments, type OwnDocuments } from './documents.ts'
 import { splitMembers } from './exact-json.ts'
+import { createPreviews, type Previews } from './previews.ts'
 import { createPublications, type Publications } from './publication.ts'
 import type { PublicDocument, PublishedDocuments } from './published-documents.ts'
 import { createBody, parsePage, unwrapPage, type LandingPage, type VersionedLandingPage,
@@ -31,7 +32,7 @@ export interface ReadsOptions extends CallOptions {
  * The landing pages of the account, and any published page by its `public_id`. A document to write is an
  * object or array, or JSON text in `exactJson(…)`. The type argument `Document` isn't checked at run time.
  */
-export interface LandingPages extends OwnDocuments, Publications, Revisions {
+export interface LandingPages extends OwnDocuments, Previews, Publications, Revisions {
   /** Creates a page, which readers get unless `published` is false. */
   create<Document = unknown>(
     document: object,
@@ -112,6 +113,7 @@ export function createLandingPages (api: Api, published: PublishedDocuments): La
       }))).data
     },
     ...createOwnDocuments(api, '/manage/landing_pages/{id}/document'),
+    ...createPreviews(api),
     ...createPublications(api),
     ...createRevisions(api)
   }

@@ -8,9 +8,12 @@ export type Fetch = (url: string, init: RequestInit) => Promise<Response>
 /** Sends a request that openapi-fetch built. */
 export type SendRequest = (request: Request) => Promise<Response>
 
-/** Routes to which no access token is sent. Without it, a public read from a browser needs no preflight. */
+/**
+ * Routes to which no access token is sent. Without it, a public read from a browser needs no preflight.
+ * Previews have tokens of their own.
+ */
 const PUBLIC =
-  /^(?:POST \/auth\/(?:sign_up|sign_in|refresh)|(?:POST|DELETE) \/auth\/browser_session|(?:POST|PUT) \/auth\/password_resets|(?:GET|HEAD) \/(?:landing_pages\/[^/]+|uploads\/.+|health\/.+|openapi\.json))$/
+  /^(?:POST \/auth\/(?:sign_up|sign_in|refresh)|(?:POST|DELETE) \/auth\/browser_session|(?:POST|PUT) \/auth\/password_resets|(?:GET|HEAD) \/(?:(?:landing_pages|previews)\/[^/]+|uploads\/.+|health\/.+|openapi\.json))$/
 
 /** Routes of the account, for which an API key is never valid. */
 const ACCOUNT = /^\/(?:auth|api_keys)(?:\/|$)/

@@ -16,6 +16,8 @@ export const INFO = {
 
 **API keys** let programs manage pages and assets without a sign-in. Send one as \`Authorization: Bearer lf_…\`. Each operation names the scope that it needs; a key without it gets a 403. A key is refused on accounts, sessions and keys.
 
+**Preview links** let others read the draft of one page without an account. Their tokens (\`Authorization: Bearer lfp_…\`) work on \`/previews\` only.
+
 **Lists** are arrays in descending order of creation. If there are more records, the response has a \`Link: <…>; rel="next"\` header. Read counts are oldest first, and complete.
 
 **ETags.** The \`ETag\` of a document is derived from its content. Send it as \`If-None-Match\` to avoid downloading an unchanged document, and as \`If-Match\` to avoid overwriting a change that you have not seen.
@@ -34,7 +36,7 @@ export const TAGS = [
   { name: 'Assets', description: 'Manage the uploaded files of the account' },
   {
     name: 'Public',
-    description: 'Read documents and files without an account, from web pages of any origin'
+    description: 'Read documents, files and previews without an account, from web pages of any origin'
   },
   { name: 'Health', description: 'Health checks for load balancers and orchestrators' },
   { name: 'Reference', description: 'This API description' }
@@ -51,5 +53,10 @@ export const SECURITY_SCHEMES = {
     type: 'http',
     scheme: 'bearer',
     description: 'An API key with the scope that the operation names'
+  },
+  previewLink: {
+    type: 'http',
+    scheme: 'bearer',
+    description: 'The token of a preview link of the page'
   }
 } as const

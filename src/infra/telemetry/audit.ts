@@ -18,6 +18,8 @@ export type AuditEvent =
   | 'email_confirmed'
   | 'api_key_created'
   | 'api_key_deleted'
+  | 'preview_link_created'
+  | 'preview_link_deleted'
   | 'account_deleted'
   | 'limit_met'
   | 'created'

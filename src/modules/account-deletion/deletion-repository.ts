@@ -4,7 +4,8 @@ import { DELETED_EMAIL, IS_AUTHORIZED, IS_BEING_DELETED, noticeSql,
   type Authority } from '../accounts/index.ts'
 
 // The deletion of an account begins with one statement, which takes away its e-mail address, password,
-// sessions and keys. The rows that take longer follow in batches (docs/adr/0023-deleting-accounts.md).
+// sessions, keys and preview links. The rows that take longer follow in batches
+// (docs/adr/0023-deleting-accounts.md).
 
 const DELETIONS_PER_QUERY = 100
 /** The most refresh tokens that one statement deletes. */
@@ -22,6 +23,8 @@ const BEGIN = statement<{ id: number }>(`
     UPDATE sessions SET revoked_at = now() FROM account WHERE user_id = account.id AND revoked_at IS NULL
   ), keys AS (
     DELETE FROM api_keys USING account WHERE user_id = account.id
+  ), previews AS (
+    DELETE FROM preview_links USING account WHERE user_id = account.id
   ), links AS (
     DELETE FROM mail_links USING account WHERE user_id = account.id
   ), waiting AS (

@@ -176,9 +176,13 @@ export async function confirmCaller (request: FastifyRequest): Promise<void> {
   request.callerSeenAt = clock.now()
 }
 
+/** Returns the bearer token of a request; undefined when there is none. */
+export const findBearer = ({ headers }: FastifyRequest): string | undefined =>
+  BEARER.exec(headers.authorization ?? '')?.[1]
+
 /** Returns the bearer token of a request. @throws {UnauthorizedError} when there is none */
 function bearerOf (request: FastifyRequest): string {
-  const token = BEARER.exec(request.headers.authorization ?? '')?.[1]
+  const token = findBearer(request)
   if (token === undefined) throw new UnauthorizedError()
   return token
 }

@@ -12,9 +12,9 @@ export interface EndedSessions {
   readonly sessionsEnded: number
 }
 
-/** A change that revokes all sessions and keys which were created before. */
+/** A change that revokes all sessions, keys and preview links which were created before. */
 export interface Change extends EndedSessions {
-  /** Every session and every key that was created up to this time ends. */
+  /** Every session, key and preview link that was created up to this time ends. */
   readonly changedAt: Date
 }
 
@@ -26,7 +26,7 @@ export const CHANGED = "users.id, users.email, clock_timestamp() + interval '2 m
 
 /**
  * Returns tables of a WITH clause, and the SELECT of a Change. They revoke the sessions, except `:sessionId`,
- * and the links of the user in the table `changed`, and delete the keys.
+ * and the links of the user in the table `changed`, and delete the keys and the preview links.
  *
  * @param links a condition for the links that end
  */
@@ -37,6 +37,8 @@ export const revocationSql = (links: string): string => `
     RETURNING s.id
   ), keys AS (
     DELETE FROM api_keys USING changed WHERE user_id = changed.id
+  ), previews AS (
+    DELETE FROM preview_links USING changed WHERE user_id = changed.id
   ), links AS (
     UPDATE mail_links SET mail_id = NULL, token_hash = NULL, expires_at = NULL FROM changed
     WHERE user_id = changed.id AND ${links}
@@ -48,6 +50,9 @@ export const revocationSql = (links: string): string => `
 const REVOKE = statement<{ id: string }>(`
   WITH keys AS (
     DELETE FROM api_keys
+    WHERE :withKeys::boolean AND user_id = :userId::integer AND created_at <= :createdUntil::timestamptz
+  ), previews AS (
+    DELETE FROM preview_links
     WHERE :withKeys::boolean AND user_id = :userId::integer AND created_at <= :createdUntil::timestamptz
   )
   UPDATE sessions s SET revoked_at = now()
@@ -67,7 +72,10 @@ const CHANGE = statement<Change>(`
   })
 }, ${revocationSql("kind = 'password_reset'")}`)
 
-/** Revokes the user's sessions and deletes the keys that were created until then. Keeps `keptSession`. */
+/**
+ * Revokes the user's sessions and deletes the keys and preview links that were created until then. Keeps
+ * `keptSession`.
+ */
 export async function revokeAccess (
   database: StatementRunner,
   userId: number,
@@ -77,7 +85,7 @@ export async function revokeAccess (
   await database.run(REVOKE, { userId, createdUntil, keptSession, withKeys: true })
 }
 
-/** Revokes sessions and keys created during the change, except `keptSession`. */
+/** Ends sessions, keys and preview links created during the change, except `keptSession`. */
 export async function revokeNewerAccess (
   database: StatementRunner,
   [changed]: readonly Change[],
@@ -88,8 +96,8 @@ export async function revokeNewerAccess (
 }
 
 /**
- * Changes the password of an account. Revokes its sessions, except that of the authority, its keys and the
- * links that reset the password.
+ * Changes the password of an account. Revokes its sessions, except that of the authority, its keys, its
+ * preview links and the links that reset the password.
  *
  * @param options `newPasswordHash` is the hash of the new password; `hasMail` whether the service sends mail
  * @returns undefined when the password or the session is no longer valid, or there is no such account

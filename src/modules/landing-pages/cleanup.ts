@@ -2,6 +2,7 @@ import type { FastifyInstance } from 'fastify'
 import fp from 'fastify-plugin'
 import { runInOneProcess } from '../../infra/postgres/shared-task.ts'
 import { addMetrics } from '../../infra/telemetry/metrics.ts'
+import { deleteExpiredLinks } from './previews/link-repository.ts'
 import { pruneReads } from './read-count-repository.ts'
 import { pruneRevisions } from './revision-repository.ts'
 import { purgePages } from './trash-repository.ts'
@@ -15,9 +16,10 @@ const HOURS_KEPT_MS = 35 * DAY_MS
 const DAYS_KEPT_MS = 2 * 366 * DAY_MS
 
 /**
- * Removes versions beyond the limits of the settings, old read counts, and pages that were long in the trash.
+ * Removes versions beyond the limits of the settings, old read counts, expired preview links, and pages that
+ * were long in the trash.
  *
- * @returns how many of each it removed
+ * @returns how many versions, counts and pages it removed
  */
 export async function cleanUpPages (
   { config, database, documents }: FastifyInstance,
@@ -30,6 +32,7 @@ export async function cleanUpPages (
   const now = Date.now()
   const replacedSince = days === 0 ? null : new Date(now - days * DAY_MS)
   const limits = { maxCount, maxBytes, replacedSince }
+  await deleteExpiredLinks(database, signal)
   const ages = { hoursSince: new Date(now - HOURS_KEPT_MS), daysSince: new Date(now - DAYS_KEPT_MS) }
   return {
     revisions: await pruneRevisions(database, limits, signal),

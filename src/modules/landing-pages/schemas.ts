@@ -52,11 +52,14 @@ const UpdateBody = Type.Union([
 const EXAMPLE = { examples: [{ current_data: DOCUMENT }] }
 const WRAPPED = 'The body may also wrap these fields in a `landing_page` object.'
 
-const PublicParams = Type.Object({
+export const PublicParams = Type.Object({
   public_id: Type.String({ description: 'The `public_id` of the page', examples: [PUBLIC_ID] })
 })
 
-const CORS: readonly ResponseHeader[] = ['Access-Control-Allow-Origin', 'Access-Control-Expose-Headers']
+export const CORS: readonly ResponseHeader[] = [
+  'Access-Control-Allow-Origin',
+  'Access-Control-Expose-Headers'
+]
 /** Headers of responses to requests that the rate limit has counted. */
 const COUNTED: readonly ResponseHeader[] = [...CORS, 'RateLimit', 'RateLimit-Policy']
 const READ: readonly ResponseHeader[] = [...COUNTED, 'ETag', 'Last-Modified?', 'Vary', 'Cache-Status', 'Age?']

@@ -195,7 +195,7 @@ t.test('a handler reads only the parts of a request that its route has a schema 
   const page = await createPage(app, owner)
   for (const route of routes) {
     const url = route.url.replace(':id', page.id).replace(':public_id', page.public_id).replace('*', 'x.png')
-      .replace(':version', '1')
+      .replace(':version', '1').replace(':link_id', randomUUID())
     const body = route.schemas.body && sample(route.schemas.body)
     await inject(app, route, url, route.isUnchecked ? undefined : body)
   }
@@ -205,6 +205,7 @@ t.test('a handler reads only the parts of a request that its route has a schema 
 t.test('a value of the wrong type never reaches a handler', async (t) => {
   const urlOf = ({ url }: Route) =>
     url.replace(':id', randomUUID()).replace(':public_id', 'x').replace('*', 'x').replace(':version', '1')
+      .replace(':link_id', randomUUID())
   for (const route of routes.filter(({ isUnchecked }) => !isUnchecked)) {
     const { body, querystring, params } = route.schemas
     const fitting = body && sample(body)
@@ -233,7 +234,7 @@ t.test('a value of the wrong type never reaches a handler', async (t) => {
     }
     if (params?.properties.id !== undefined) {
       for (const id of ['x', '1', `urn:uuid:${randomUUID()}`, `${randomUUID()}%0a`, '%00', 'toString']) {
-        const url = route.url.replace(':id', id).replace(':version', '1')
+        const url = route.url.replace(':id', id).replace(':version', '1').replace(':link_id', randomUUID())
         const { statusCode, body } = await inject(app, route, url, fitting)
         t.same(
           [statusCode, body],
@@ -250,10 +251,13 @@ t.test('a management route refuses query parameters that it does not have, and n
   const management = routes.filter(({ url, method, isUnchecked }) =>
     /^\/(auth|assets|manage|landing_pages$|api_keys)/.test(url) && method !== 'OPTIONS' && !isUnchecked
   )
-  t.equal(management.length, 71)
+  t.equal(management.length, 75)
   for (const route of management) {
     const { body, querystring } = route.schemas
-    const url = route.url.replace(':id', randomUUID()).replace(':version', '1')
+    const url = route.url.replace(':id', randomUUID()).replace(':version', '1').replace(
+      ':link_id',
+      randomUUID()
+    )
     const response = await inject(app, route, `${url}?page=2&x=`, body && sample(body))
     const names = Object.keys(querystring?.properties ?? {})
     const has = names.length === 0 ? 'has none'

@@ -99,14 +99,16 @@ t.test('Spectral finds nothing to mend in /openapi.json', async (t) => {
 
 t.test('the operation ids are stable, and each operation has a summary and one tag', async (t) => {
   const ids = `
-    askForDocument askForFile changePassword confirmEmail createApiKey createAsset createLandingPage
-    deleteAccount deleteApiKey deleteAsset deleteLandingPage deleteSchedule discardDraft endBrowserSession endOtherSessions
-    endSession getApiKey getAsset getDocument getDraft getLandingPage getPublication getRevision getSchedule getSettings
-    headDocument headFile listApiKeys listAssets listDeletedPages listLandingPageReads
-    listLandingPageSummaries listLandingPages listRevisions listSessions live me openapi patchDocument
-    patchDraft publishLandingPage putDocument putDraft putSchedule putSettings readDocument readFile ready refresh
-    removeDeletedPage renewBrowserSession requestEmailConfirmation requestPasswordReset resetPassword
-    restoreDeletedPage restoreRevision signIn signOut signUp unpublishLandingPage updateLandingPage
+    askForDocument askForFile askForPreview changePassword confirmEmail createApiKey createAsset
+    createLandingPage createPreviewLink deleteAccount deleteApiKey deleteAsset deleteLandingPage
+    deletePreviewLink deleteSchedule discardDraft endBrowserSession endOtherSessions endSession getApiKey
+    getAsset getDocument getDraft getLandingPage getPublication getRevision getSchedule getSettings
+    headDocument headFile headPreview listApiKeys listAssets listDeletedPages listLandingPageReads
+    listLandingPageSummaries listLandingPages listPreviewLinks listRevisions listSessions live me openapi
+    patchDocument patchDraft publishLandingPage putDocument putDraft putSchedule putSettings readDocument
+    readFile readPreview ready refresh removeDeletedPage renewBrowserSession requestEmailConfirmation
+    requestPasswordReset resetPassword restoreDeletedPage restoreRevision signIn signOut signUp
+    unpublishLandingPage updateLandingPage
   `
   t.same(operations.map(({ operationId }) => operationId).sort(), ids.trim().split(/\s+/))
   const tags = document.tags.map(({ name }) => name)
@@ -151,7 +153,8 @@ t.test('routes that need an access token or a key declare it with the scope, and
     const scope = `${resource}:${method === 'GET' ? 'read' : 'write'}`
     const apiKey = tags[0] === 'Assets' || tags[0] === 'Landing Pages' ? [{ apiKey: [scope] }] : []
     const optional = operationId === 'confirmEmail' ? [{}, { bearer: [] }] : []
-    t.same(security, refused ? [{ bearer: [] }, ...apiKey] : optional, operationId)
+    const accepted = tags[0] === 'Public' ? [{ previewLink: [] }] : [{ bearer: [] }, ...apiKey]
+    t.same(security, refused ? accepted : optional, operationId)
     if (refused) t.ok(responses['401']?.headers?.['WWW-Authenticate'], operationId)
   }
 })

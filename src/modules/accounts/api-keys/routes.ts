@@ -5,7 +5,7 @@ import { InvalidError, NotFoundError } from '../../../errors.ts'
 import { auditRequest } from '../../../http/access-log.ts'
 import { pageOf, PageQuery, takePage } from '../../../http/pagination.ts'
 import { sendWithoutBody } from '../../../http/responses.ts'
-import { response, errors, IdParams, nothing, nullableTime } from '../../../http/schemas.ts'
+import { response, errors, IdParams, NAME_RULES, nothing, nullableTime } from '../../../http/schemas.ts'
 import { parseTime } from '../../../http/time.ts'
 import { attachedProblems } from '../../../http/validation.ts'
 import { requireConfirmedEmail } from '../authenticate.ts'
@@ -15,7 +15,6 @@ import { createApiKey, SCOPES, type Scope } from './key.ts'
 import { createKey, deleteKey, findOwnKey, hasMaxKeys, listKeys, MAX_KEYS,
   type ApiKeyRow } from './key-repository.ts'
 
-const NAME_MAX = 100
 const tags = ['API keys']
 const ID = '019a7c1e-5f60-7c3a-9d2b-0f6a4c8e1b57'
 const EXAMPLE = {
@@ -29,11 +28,6 @@ function checkExpiry (text: string): string[] {
   if (time === undefined) return ['must be a time such as 2027-01-31T08:00:00Z']
   return time > Date.now() ? [] : ['must be in the future']
 }
-
-/** The name is shown to people, in mails and as the author of versions. */
-const checkName = (name: string): string[] =>
-  name.isWellFormed() && /[^\p{Z}]/u.test(name) && !/[\p{C}\p{Zl}\p{Zp}]/u.test(name) ? []
-    : ['contains characters that are not valid']
 
 const Scopes = Type.Array(Type.Unsafe<Scope>({ type: 'string', enum: SCOPES }), {
   description: 'What the key gives access to',
@@ -59,10 +53,8 @@ const NewApiKey = Type.Object({
 
 const CreateBody = Type.Object({
   name: Type.String({
-    minLength: 1,
-    maxLength: NAME_MAX,
-    check: checkName,
-    description: 'For the list of keys'
+    ...NAME_RULES,
+    description: 'For the list of keys, mails and the authors of versions'
   }),
   scopes: Type.Array(Type.Unsafe<Scope>({ enum: SCOPES }), {
     minItems: 1,

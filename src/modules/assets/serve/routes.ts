@@ -2,7 +2,7 @@ import type { FastifyPluginAsyncTypebox } from '@fastify/type-provider-typebox'
 import type { FastifyBaseLogger, FastifyRequest } from 'fastify'
 import { LRUCache } from 'lru-cache'
 import { NotFoundError } from '../../../errors.ts'
-import { sendWithoutBody } from '../../../http/responses.ts'
+import { allowRead } from '../../../http/cors.ts'
 import { FILE_HEADERS } from '../../../http/common-headers.ts'
 import { hasConditions } from '../../../http/conditional-requests.ts'
 import { askForFileSchema, readFileSchema } from '../schemas.ts'
@@ -10,13 +10,6 @@ import { findFilename } from '../asset-repository.ts'
 import { contentDisposition, parseVariantName, presentationOf,
   type Presentation } from '../storage/storage-key.ts'
 import { sendFile, sendHead, type Description } from './send-file.ts'
-
-const PREFLIGHT = {
-  'access-control-allow-methods': 'GET, HEAD, OPTIONS',
-  allow: 'GET, HEAD, OPTIONS',
-  vary: 'Access-Control-Request-Headers',
-  'access-control-max-age': '86400'
-}
 
 /** Names of downloads that are kept in memory. A name never changes. */
 const MAX_KNOWN_NAMES = 10_000
@@ -88,11 +81,6 @@ export const uploadsRoutes: FastifyPluginAsyncTypebox = async (app) => {
   app.options(
     '/uploads/*',
     { schema: askForFileSchema, config: { log: 'sample' } },
-    async (request, reply) => {
-      // All headers are allowed, as for documents.
-      const asked = request.headers['access-control-request-headers'] ?? 'If-None-Match, Range'
-      reply.code(204).headers(PREFLIGHT).header('access-control-allow-headers', asked)
-      return await sendWithoutBody(reply)
-    }
+    async (request, reply) => allowRead(request, reply, 'If-None-Match, Range')
   )
 }

@@ -2,18 +2,11 @@ import type { FastifyPluginAsync } from 'fastify'
 import { uncheckedInput } from '../../../http/validation.ts'
 import { sampled } from '../../../http/access-log.ts'
 import { DOCUMENT_CORS_HEADERS } from '../../../http/common-headers.ts'
+import { allowRead } from '../../../http/cors.ts'
 import { preflightSchema, publicReadSchema } from '../schemas.ts'
 import { ReadHandler } from './read-handler.ts'
 import { ReadLimit } from './read-limit.ts'
 import { ReadReporter } from './read-reporter.ts'
-
-const PREFLIGHT = {
-  ...DOCUMENT_CORS_HEADERS,
-  'access-control-allow-methods': 'GET, HEAD, OPTIONS',
-  allow: 'GET, HEAD, OPTIONS',
-  vary: 'Access-Control-Request-Headers',
-  'access-control-max-age': '86400'
-}
 
 /** The public read. Register it outside the scopes that have hooks (`app.ts`). */
 export const publicRoutes: FastifyPluginAsync = async (app) => {
@@ -45,10 +38,7 @@ export const publicPreflight: FastifyPluginAsync = async (app) => {
   app.options(
     '/landing_pages/:public_id',
     { schema: preflightSchema, config: { log: 'sample' } },
-    (request, reply) => {
-      // All headers are allowed, because pages use HTTP libraries that add their own to every request.
-      const asked = request.headers['access-control-request-headers'] ?? 'If-None-Match, X-Request-Id'
-      reply.code(204).headers(PREFLIGHT).header('access-control-allow-headers', asked).send()
-    }
+    async (request, reply) =>
+      allowRead(request, reply.headers(DOCUMENT_CORS_HEADERS), 'If-None-Match, X-Request-Id')
   )
 }
