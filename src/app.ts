@@ -11,7 +11,8 @@ import { consoleRoutes } from './modules/console/index.ts'
 import { rateLimit, RATE_LIMIT_SCRIPTS, WINDOW_CHANNEL } from './modules/rate-limit/index.ts'
 import { embeddedSecret } from './infra/pglite/embedded.ts'
 import { assetReferences, documentCache, DOCUMENT_CHANNEL, DOCUMENT_SCRIPTS, manageRoutes, pageCleanup,
-  previewLinkRoutes, previewRoutes, publicPreflight, publicRoutes, schedules } from './modules/landing-pages/index.ts'
+  previewLinkRoutes, previewRoutes, publicPreflight, publicRoutes,
+  schedules } from './modules/landing-pages/index.ts'
 import { createLogger } from './infra/telemetry/logger.ts'
 import unreadResponses, { countUnreadResponses } from './http/hardening/unread-responses.ts'
 import { compressResponses } from './http/compressed-responses.ts'

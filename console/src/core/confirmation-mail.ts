@@ -4,7 +4,8 @@ import { landfall } from './service.ts'
 
 /** What a person is told before opening the link in the mail. */
 export const CONFIRMING_SIGNS_OUT =
-  'Confirming signs you out here and everywhere else, and deletes your API keys. So save your work first.'
+  'Confirming signs you out here and everywhere else, and deletes your API keys and preview links. So save ' +
+  'your work first.'
 
 /** Sends a person another mail with the link that confirms the address. */
 export function useConfirmationMail (email: string): Action<[]> {

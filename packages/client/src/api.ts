@@ -131,7 +131,7 @@ export interface paths {
         get?: never;
         /**
          * Confirm the email address with the link of a mail
-         * @description Ends all sessions of the account and deletes its API keys, because somebody else may have signed up with the address. Only the session whose access token is sent stays, if it belongs to the account. The access token is optional, but must be valid.
+         * @description Ends all sessions of the account and deletes its API keys and preview links, because somebody else may have signed up with the address. Only the session whose access token is sent stays, if it belongs to the account. The access token is optional, but must be valid.
          */
         put: operations["confirmEmail"];
         /**
@@ -199,7 +199,7 @@ export interface paths {
         get?: never;
         /**
          * Choose a new password with the link of a mail
-         * @description Confirms the email address, ends all sessions of the account and all links that were mailed before, and deletes its API keys. A link whose new password is refused can be used again.
+         * @description Confirms the email address, ends all sessions of the account and all links that were mailed before, and deletes its API keys and preview links. A link whose new password is refused can be used again.
          */
         put: operations["resetPassword"];
         /**
@@ -1112,11 +1112,8 @@ export interface components {
             scopes: ("pages:read" | "drafts:write" | "pages:write" | "assets:read" | "assets:write")[];
         };
         CreatePreviewLink: {
-            /**
-             * @description Seconds until the link expires
-             * @default 604800
-             */
-            expires_in: number;
+            /** @description Seconds until the link expires; a week by default */
+            expires_in?: number;
             /** @description For the list of links */
             name?: string | null;
         };

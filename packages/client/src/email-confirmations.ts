@@ -7,7 +7,7 @@ export interface EmailConfirmations {
   requestEmailConfirmation(options?: CallOptions): Promise<void>
   /**
    * Confirms the address with the token of a link. Ends all sessions of the account but the one of this
-   * client, and deletes its API keys. Needs no sign-in.
+   * client, and deletes its API keys and preview links. Needs no sign-in.
    */
   confirmEmail(token: string, options?: CallOptions): Promise<void>
 }

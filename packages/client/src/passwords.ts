@@ -18,14 +18,14 @@ export interface PasswordReset extends NewPassword {
 
 /** The password of the account. */
 export interface Passwords {
-  /** Ends all sessions but the one of this client, and deletes all API keys of the account. */
+  /** Ends all sessions but that of this client. Deletes all API keys and preview links. */
   changePassword(fields: PasswordChange, options?: CallOptions): Promise<void>
   /**
    * Asks for a mail with a link that resets the password, if there is an account with the address. Rejects
    * with a 404 when the service sends no mail.
    */
   requestPasswordReset(email: string, options?: CallOptions): Promise<void>
-  /** Sets a new password with the token of a link. Ends all sessions and deletes all API keys. */
+  /** Sets a new password with the token of a link. Ends all sessions, keys and preview links. */
   resetPassword(fields: PasswordReset, options?: CallOptions): Promise<void>
 }
 

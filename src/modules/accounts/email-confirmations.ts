@@ -29,9 +29,9 @@ const confirmEmailSchema = {
   tags: ['Accounts'],
   summary: 'Confirm the email address with the link of a mail',
   description:
-    'Ends all sessions of the account and deletes its API keys, because somebody else may have signed up ' +
-    'with the address. Only the session whose access token is sent stays, if it belongs to the account. ' +
-    'The access token is optional, but must be valid.',
+    'Ends all sessions of the account and deletes its API keys and preview links, because somebody else ' +
+    'may have signed up with the address. Only the session whose access token is sent stays, if it belongs ' +
+    'to the account. The access token is optional, but must be valid.',
   security: [{}, ...bearer],
   body: Type.Object({ token: LinkToken }, {
     title: 'ConfirmEmail',

@@ -18,7 +18,7 @@ const MAILS = {
     'If this was you, confirm the address with this link:',
     CONFIRM,
     'The link is valid for an hour and can be used once. Confirming ends all sessions and deletes all API ' +
-    'keys of the account; sign in again afterwards.',
+    'keys and preview links of the account; sign in again afterwards.',
     "If this wasn't you, ignore this mail: the address then stays unconfirmed."
   ]],
   password_reset: [{ link: RESET }, 'Reset your password', [
@@ -26,12 +26,12 @@ const MAILS = {
     'this link:',
     RESET,
     'The link is valid for an hour and can be used once. A new password ends all sessions and deletes all ' +
-    'API keys of the account.',
+    'API keys and preview links of the account.',
     "If this wasn't you, ignore this mail: the password then stays as it is."
   ]],
   password_changed: [{}, 'Your password was changed', [
     `The password of ${ACCOUNT} was changed. This ended all sessions of the account and all links to reset ` +
-    'its password, and deleted its API keys.',
+    'its password, and deleted its API keys and preview links.',
     WARNING
   ]],
   api_key_created: [{ details: KEY }, 'A new API key was created', [

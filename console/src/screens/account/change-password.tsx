@@ -19,12 +19,14 @@ export function ChangePassword () {
       password_confirmation: confirmation
     })
     for (const set of [setCurrent, setPassword, setConfirmation]) set('')
-    announce('Your password is changed. All other sessions have ended, and all API keys are deleted.')
+    announce('Your password is changed. All other sessions, API keys and preview links have ended.')
   })
   return (
     <section class='account__section' aria-labelledby='change-password'>
       <h2 id='change-password'>Change the password</h2>
-      <p>A new password ends all other sessions and deletes all API keys of your account.</p>
+      <p>
+        A new password ends all other sessions and deletes all API keys and preview links of your account.
+      </p>
       <Form onSubmit={() => change.run()}>
         <UsernameForManagers />
         <CurrentPasswordField label='Current password' value={current} onInput={setCurrent} />

@@ -55,7 +55,7 @@ ${hasConsole ? '<p id="next" hidden><a href="../console/">Open the console</a></
 
 const RESET_PASSWORD: Page = {
   title: 'Reset your password',
-  text: 'A new password ends all sessions and deletes all API keys of your account.',
+  text: 'A new password ends all sessions and deletes all API keys and preview links of your account.',
   form: `<p><label for="password">New password</label>
 <input id="password" name="password" type="password" autocomplete="new-password" required></p>
 <p><label for="confirmation">New password, repeated</label>
@@ -68,8 +68,8 @@ const RESET_PASSWORD: Page = {
 
 const CONFIRM_EMAIL: Page = {
   title: 'Confirm your email address',
-  text: 'This ends all sessions and deletes all API keys of your account. Confirm the address only if the ' +
-    'account is yours.',
+  text: 'This ends all sessions and deletes all API keys and preview links of your account. Confirm the ' +
+    'address only if the account is yours.',
   form: '<p><button>Confirm this address</button></p>',
   target: '../auth/email_confirmations',
   done: 'Your email address is confirmed. You can sign in now.'

@@ -48,7 +48,7 @@ const CONTENTS: Readonly<Record<MailKind, (context: MailContext) => Content>> = 
       'you, confirm the address with this link:',
       { link },
       'The link is valid for an hour and can be used once. Confirming ends all sessions and deletes all ' +
-      'API keys of the account; sign in again afterwards.',
+      'API keys and preview links of the account; sign in again afterwards.',
       "If this wasn't you, ignore this mail: the address then stays unconfirmed."
     ]
   }),
@@ -59,7 +59,7 @@ const CONTENTS: Readonly<Record<MailKind, (context: MailContext) => Content>> = 
       'you, choose a new password with this link:',
       { link },
       'The link is valid for an hour and can be used once. A new password ends all sessions and deletes ' +
-      'all API keys of the account.',
+      'all API keys and preview links of the account.',
       "If this wasn't you, ignore this mail: the password then stays as it is."
     ]
   }),
@@ -68,7 +68,7 @@ const CONTENTS: Readonly<Record<MailKind, (context: MailContext) => Content>> = 
     blocks: [
       `The password of the account ${recipient} at ${baseUrl} was changed. This ended ${
         isSessionKept(details) ? 'all other sessions' : 'all sessions'
-      } of the account and all links to reset its password, and deleted its API keys.`,
+      } of the account and all links to reset its password, and deleted its API keys and preview links.`,
       WAS_NOT_YOU
     ]
   }),

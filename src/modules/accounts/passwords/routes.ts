@@ -99,7 +99,7 @@ const resetPasswordSchema = {
   summary: 'Choose a new password with the link of a mail',
   description:
     'Confirms the email address, ends all sessions of the account and all links that were mailed before, ' +
-    'and deletes its API keys. A link whose new password is refused can be used again.',
+    'and deletes its API keys and preview links. A link whose new password is refused can be used again.',
   body: Type.Object({ token: LinkToken, ...newPasswordFields }, {
     title: 'ResetPassword',
     examples: [{ token: EXAMPLE_LINK_TOKEN, ...NEW_PASSWORD_EXAMPLE }]
