@@ -146,6 +146,7 @@ t.test('the examples of the README run', async (t) => {
     ['Published documents', /\nHello\n$/],
     ['Exact JSON', /\n\{"price": 1\.0\}\n$/],
     ['Patches', /\n\{"title":"Hello","price":9\.90\}\nOperation 1 [^\n]+\n$/],
+    ['Previews', /\n\{ title: 'Hello' \} false\ntrue\n$/],
     ['Versions', /\n2 editor@example\.com\n1 editor@example\.com\n3 true\n$/],
     ['Links of mails', /^\w{22}\n$/],
     ['Links of mails', /^\w{22}\n$/]

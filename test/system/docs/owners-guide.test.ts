@@ -78,8 +78,13 @@ t.test('an owner repairs a mistake, edits a document and sees how often it is re
 t.test('an owner publishes a draft, unpublishes a page, schedules another draft, and gets a deleted one back', async (t) => {
   const { folder, url } = await startInFolder(t)
   const blocks = [...blocksOf('Set up'), ...blocksOf('Documents'), ...blocksOf('Drafts and the trash')]
-  const [, , , , published = '', again = '', scheduled = '', restored = ''] = await paste(blocks, folder, url)
+  const [, , , , published = '', previewed = '', again = '', scheduled = '', restored = ''] = await paste(
+    blocks,
+    folder,
+    url
+  )
   t.ok(published.endsWith('{"title": "Summer sale"}'), published)
+  t.match(previewed, /^\{"title": "Summer sale"\}\[\{"id":.*"name":"For Ada".*\}\]$/)
   t.match(again, /"published":false.*"published":true/s)
   t.match(scheduled, /"publish_at":"[\d-]+T17:00:00.000Z","unpublish_at":"[\d-]+T22:30:00.000Z"/)
   t.match(restored, /"label":"Summer sale".*"published":true/s)
