@@ -226,3 +226,42 @@ t.test('a page is created for nobody, and published when it is ready', async (t)
   await announced('Published. Visitors see it now.')
   t.equal(await visit(page), '{"title": "Not yet"}')
 })
+
+t.test('a preview link shows the draft until it is revoked', async (t) => {
+  const page = await changeTitle('For Ada')
+  await saveDraft()
+  const dialog = dialogOf('Preview links')
+  const create = async (name: string) => {
+    await dialog.getByLabel('Who is it for?').fill(name)
+    await dialog.getByRole('button', { name: 'Create a link' }).click()
+    await dialog.getByText('now. It is shown only this once.').and(tab.locator(':focus')).waitFor()
+    return await dialog.getByRole('code').first().innerText()
+  }
+  const preview = async (token: string) => {
+    const headers = { authorization: `Bearer ${token}` }
+    const response = await fetch(`${url}/previews/${page.public_id}`, { headers })
+    return response.ok ? await response.text() : response.status
+  }
+  await button('Preview links').click()
+  const token = await create('Bo')
+  await dialog.getByText('Your website needs this token').waitFor()
+  t.equal(await preview(token), '{"title": "For Ada", "price": 1.50}')
+  await dialog.getByRole('button', { name: 'Close' }).click()
+
+  const address = 'https://www.example.com/{public_id}#{token}'
+  await owner.call('PUT', `${url}/auth/settings`, { text: JSON.stringify({ preview_url: address }) })
+  await button('Preview links').click()
+  const link = await create('Ada')
+  t.equal(await dialog.getByRole('link', { name: 'Open' }).getAttribute('href'), link)
+  const [before = '', ownToken = ''] = link.split('#')
+  t.equal(before, `https://www.example.com/${page.public_id}`)
+  t.equal(await preview(ownToken), '{"title": "For Ada", "price": 1.50}')
+  await checkScreen(t, tab, 'preview links')
+  await dialog.getByRole('button', { name: 'Revoke Ada' }).click()
+  await announced('Revoked: Ada.')
+  await dialog.getByText(ownToken).waitFor({ state: 'detached' })
+  t.equal(await preview(ownToken), 401)
+  t.equal(await preview(token), '{"title": "For Ada", "price": 1.50}')
+  await dialog.getByRole('button', { name: 'Close' }).click()
+  await button('Preview links').and(tab.locator(':focus')).waitFor()
+})

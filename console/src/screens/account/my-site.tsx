@@ -11,7 +11,7 @@ import { useSettings } from '../../core/settings.ts'
 
 const REFUSED =
   'This is not an address that the console can open. It begins with https://, and after the name of the ' +
-  'website it may contain {public_id}, as in the example. Other braces and spaces are not possible.'
+  'website it may contain {public_id} and {token}. Other braces and spaces are not possible.'
 
 /** The website on which the pages are shown. */
 export function MySite () {
@@ -49,7 +49,8 @@ function AddressForm ({ saved }: { readonly saved: string }) {
         label='Address of a page on your website'
         hint={'For example https://www.example.com/sale/{public_id}. Write {public_id} where the address ' +
           'differs from page to page: the console puts the public id of the page there, which the list of ' +
-          'pages shows in the details. If your website has only one page, leave it out.'}
+          'pages shows in the details. If your website has only one page, leave it out. If it can show ' +
+          'drafts, write {token} where it takes the token of a preview link.'}
         value={address}
         onInput={setAddress}
       />

@@ -108,7 +108,7 @@ function LoadedPage ({ id, publicId, page, tab, onSaved }: LoadedPageProps) {
   const { addFiles, isDragging } = useDroppedFiles(editing, shown === 'edit' && editing.lockedUntil === null)
   return (
     <>
-      <Publication editing={editing} />
+      <Publication publicId={publicId} editing={editing} />
       <nav class='tabs' aria-label='This page'>
         {TABS.map(([path, name]) => (
           <a

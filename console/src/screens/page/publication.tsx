@@ -5,15 +5,21 @@ import { ErrorNotice } from '../../components/error-notice.tsx'
 import { PageState } from '../../components/page-state.tsx'
 import { useAction } from '../../core/load.ts'
 import { CompareDraft, DiscardDraft } from './draft-dialogs.tsx'
+import { PreviewLinks } from './preview-links.tsx'
 import { SavedBy } from './saved-by.tsx'
 import { ScheduleDialog } from './schedule-dialog.tsx'
 import type { Editing } from './use-editing.ts'
 
+interface PublicationProps {
+  readonly publicId: string
+  readonly editing: Editing
+}
+
 /** Whether visitors get the page, whether it has a draft, and what can be done about both. */
-export function Publication ({ editing }: { readonly editing: Editing }) {
-  const { kind, publication, lockedUntil } = editing
+export function Publication ({ publicId, editing }: PublicationProps) {
+  const { id, isChanged, kind, publication, lockedUntil } = editing
   const { published, publish_at: publishAt, unpublish_at: unpublishAt } = publication
-  const [asked, setAsked] = useState<'compare' | 'discard' | 'schedule'>()
+  const [asked, setAsked] = useState<'compare' | 'discard' | 'schedule' | 'previews'>()
   const unpublishing = useAction(editing.unpublish)
   const close = () => setAsked(undefined)
   const other = published ? 'the published version' : 'the saved version'
@@ -43,6 +49,7 @@ export function Publication ({ editing }: { readonly editing: Editing }) {
         <Button kind='quiet' onClick={() => setAsked('schedule')}>
           {isScheduled ? 'Change the schedule' : 'Schedule'}
         </Button>
+        <Button kind='quiet' onClick={() => setAsked('previews')}>Preview links</Button>
         {published && (
           <Button kind='quiet' isBusy={unpublishing.isRunning} onClick={() => unpublishing.run()}>
             Unpublish
@@ -52,6 +59,7 @@ export function Publication ({ editing }: { readonly editing: Editing }) {
       <ErrorNotice error={unpublishing.error} />
       {asked === 'compare' && <CompareDraft other={other} editing={editing} onClose={close} />}
       {asked === 'discard' && <DiscardDraft other={other} editing={editing} onClose={close} />}
+      {asked === 'previews' && <PreviewLinks page={{ id, publicId }} isChanged={isChanged} onClose={close} />}
       {asked === 'schedule' && <ScheduleDialog editing={editing} onClose={close} />}
     </section>
   )
