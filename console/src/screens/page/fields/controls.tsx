@@ -1,4 +1,4 @@
-import { useState } from 'preact/hooks'
+import { useEffect, useRef, useState } from 'preact/hooks'
 import { Button } from '../../../components/button.tsx'
 import { encodeText, parseNumber, replaceValue } from '../../../fields/edits.ts'
 import type { OtherField } from '../../../fields/field.ts'
@@ -26,6 +26,13 @@ function useDraft (
   const [, setCount] = useState(0)
   const draft = form.model.getDraft(id)
   const message = draft?.message
+  const shown = useRef(draft)
+  shown.current = draft
+  // Undo forgets it, and the field stays the same.
+  useEffect(() =>
+    form.model.subscribe(() => {
+      if (form.model.getDraft(id) !== shown.current) setCount((count) => count + 1)
+    }), [id])
   const input = (text: string) => {
     const parsed = parse(text)
     if ('message' in parsed) form.model.setDraft(id, { text, message: parsed.message })
