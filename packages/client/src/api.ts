@@ -291,7 +291,7 @@ export interface paths {
         get: operations["getSettings"];
         /**
          * Replace the settings of the caller's account
-         * @description The last of two requests at once wins.
+         * @description Without `If-Match`, the last of two requests at once wins.
          */
         put: operations["putSettings"];
         post?: never;
@@ -5947,7 +5947,16 @@ export interface operations {
     getSettings: {
         parameters: {
             query?: never;
-            header?: never;
+            header?: {
+                /** @description Answer 412 unless the current ETag is one of these */
+                "if-match"?: string;
+                /** @description Answer 304 if there was no change since this date */
+                "if-modified-since"?: string;
+                /** @description Answer 304 if the current ETag is one of these */
+                "if-none-match"?: string;
+                /** @description Answer 412 if there was a change since this date */
+                "if-unmodified-since"?: string;
+            };
             path?: never;
             cookie?: never;
         };
@@ -5957,6 +5966,7 @@ export interface operations {
             200: {
                 headers: {
                     "Cache-Control": components["headers"]["Cache-Control"];
+                    ETag: components["headers"]["ETag"];
                     "X-Request-Id": components["headers"]["X-Request-Id"];
                     [name: string]: unknown;
                 };
@@ -5968,6 +5978,16 @@ export interface operations {
                      */
                     "application/json": components["schemas"]["AccountSettings"];
                 };
+            };
+            /** @description The settings have not changed */
+            304: {
+                headers: {
+                    "Cache-Control": components["headers"]["Cache-Control"];
+                    ETag: components["headers"]["ETag"];
+                    "X-Request-Id": components["headers"]["X-Request-Id"];
+                    [name: string]: unknown;
+                };
+                content?: never;
             };
             /** @description The URL, the Host header or the body is malformed */
             400: {
@@ -6019,6 +6039,25 @@ export interface operations {
                      * @example {
                      *       "errors": [
                      *         "Method is not allowed here"
+                     *       ]
+                     *     }
+                     */
+                    "application/json": components["schemas"]["Errors"];
+                };
+            };
+            /** @description A condition, such as `If-Match`, is false */
+            412: {
+                headers: {
+                    "Cache-Control": components["headers"]["Cache-Control"];
+                    ETag: components["headers"]["ETag-if-any"];
+                    "X-Request-Id": components["headers"]["X-Request-Id"];
+                    [name: string]: unknown;
+                };
+                content: {
+                    /**
+                     * @example {
+                     *       "errors": [
+                     *         "The resource has changed: If-Match does not match its current ETag"
                      *       ]
                      *     }
                      */
@@ -6085,7 +6124,14 @@ export interface operations {
     putSettings: {
         parameters: {
             query?: never;
-            header?: never;
+            header?: {
+                /** @description Write only if the current ETag is one of these */
+                "if-match"?: string;
+                /** @description Write only if the current ETag is none of these */
+                "if-none-match"?: string;
+                /** @description Write only if there was no change since this date */
+                "if-unmodified-since"?: string;
+            };
             path?: never;
             cookie?: never;
         };
@@ -6104,6 +6150,7 @@ export interface operations {
             200: {
                 headers: {
                     "Cache-Control": components["headers"]["Cache-Control"];
+                    ETag: components["headers"]["ETag"];
                     "X-Request-Id": components["headers"]["X-Request-Id"];
                     [name: string]: unknown;
                 };
@@ -6184,6 +6231,25 @@ export interface operations {
                      * @example {
                      *       "errors": [
                      *         "Request took too long to arrive"
+                     *       ]
+                     *     }
+                     */
+                    "application/json": components["schemas"]["Errors"];
+                };
+            };
+            /** @description A condition, such as `If-Match`, is false */
+            412: {
+                headers: {
+                    "Cache-Control": components["headers"]["Cache-Control"];
+                    ETag: components["headers"]["ETag-if-any"];
+                    "X-Request-Id": components["headers"]["X-Request-Id"];
+                    [name: string]: unknown;
+                };
+                content: {
+                    /**
+                     * @example {
+                     *       "errors": [
+                     *         "The resource has changed: If-Match does not match its current ETag"
                      *       ]
                      *     }
                      */

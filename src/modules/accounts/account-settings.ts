@@ -1,7 +1,12 @@
-import { Type } from '@sinclair/typebox'
+import { Type, type Static } from '@sinclair/typebox'
 import type { FastifyPluginAsyncTypebox } from '@fastify/type-provider-typebox'
+import { UnauthorizedError } from '../../errors.ts'
 import { auditRequest } from '../../http/access-log.ts'
-import { errors, response } from '../../http/schemas.ts'
+import { checkPreconditions, contentHash, isNotModified,
+  type Validators } from '../../http/conditional-requests.ts'
+import { entityTag } from '../../http/content-encoding.ts'
+import { sendWithoutBody } from '../../http/responses.ts'
+import { errors, nothing, ReadConditions, response, WriteConditions } from '../../http/schemas.ts'
 import { isPreviewUrl, previewUrl } from '../../setting-types.ts'
 
 const AccountSettings = Type.Object({
@@ -24,35 +29,68 @@ const getSettingsSchema = {
   tags: ['Accounts'],
   summary: "Read the settings of the caller's account",
   description: 'The setting `PREVIEW_URL` of the service, for accounts without an own address, is not shown.',
-  response: { 200: response(AccountSettings, 'The settings') }
+  headers: ReadConditions,
+  response: {
+    200: response(AccountSettings, 'The settings', 'ETag'),
+    304: nothing('The settings have not changed', 'ETag')
+  }
 }
 
 const putSettingsSchema = {
   operationId: 'putSettings',
   tags: ['Accounts'],
   summary: "Replace the settings of the caller's account",
-  description: 'The last of two requests at once wins.',
+  description: 'Without `If-Match`, the last of two requests at once wins.',
+  headers: WriteConditions,
   body: AccountSettings,
   response: {
-    200: response(AccountSettings, 'The settings'),
+    200: response(AccountSettings, 'The settings', 'ETag'),
     ...errors([422], [], { 422: `Preview url must be ${previewUrl.expects}` })
   }
 }
+
+type Settings = Static<typeof AccountSettings>
+
+/** The settings have no time of their last change, so conditions with dates have no effect. */
+const validatorsOf = (settings: Settings): Validators => ({
+  etag: entityTag(contentHash(JSON.stringify(settings))),
+  modifiedAt: new Date(0),
+  changesWithoutDate: true
+})
 
 /** The routes of the account's settings. They need an access token. */
 export const accountSettingsRoutes: FastifyPluginAsyncTypebox = async (app) => {
   const { user } = app.database
 
-  app.get('/auth/settings', { schema: getSettingsSchema }, async ({ session }) => {
-    const found = await user.findUnique({ where: { id: session.userId }, select: { previewUrl: true } })
-    return { preview_url: found?.previewUrl ?? null }
+  async function findSettings (id: number): Promise<Settings> {
+    const found = await user.findUnique({ where: { id }, select: { previewUrl: true } })
+    // The account was deleted after the request had begun.
+    if (found === null) throw new UnauthorizedError()
+    return { preview_url: found.previewUrl }
+  }
+
+  app.get('/auth/settings', { schema: getSettingsSchema }, async (request, reply) => {
+    const settings = await findSettings(request.session.userId)
+    const validators = validatorsOf(settings)
+    checkPreconditions(request, validators)
+    reply.header('etag', validators.etag)
+    return isNotModified(request.headers, validators) ? sendWithoutBody(reply.code(304)) : settings
   })
 
-  app.put('/auth/settings', { schema: putSettingsSchema }, async (request) => {
-    const { session: { id, userId }, body } = request
-    // No row: the account was deleted after the request had begun.
-    await user.updateMany({ where: { id: userId }, data: { previewUrl: body.preview_url } })
-    auditRequest(request, 'settings_changed', { user: userId, session: id })
-    return body
+  app.put('/auth/settings', { schema: putSettingsSchema }, async (request, reply) => {
+    const { session: { id: session, userId: id }, body: { preview_url: previewUrl } } = request
+    for (let written = 0; written === 0;) {
+      const read = await findSettings(id)
+      checkPreconditions(request, validatorsOf(read))
+      const { count } = await user.updateMany({
+        where: { id, previewUrl: read.preview_url },
+        data: { previewUrl }
+      })
+      written = count
+    }
+    auditRequest(request, 'settings_changed', { user: id, session })
+    const settings = { preview_url: previewUrl }
+    reply.header('etag', validatorsOf(settings).etag)
+    return settings
   })
 }

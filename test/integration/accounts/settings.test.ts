@@ -122,6 +122,37 @@ t.test('what would lead a browser elsewhere is refused, and changes nothing', as
   t.same((await get(owner)).json(), { preview_url: address })
 })
 
+t.test('a condition that is false stops a read or a write, whoever writes at the same time', async (t) => {
+  const owner = await signUp(app)
+  const send = async (
+    method: 'GET' | 'PUT',
+    headers: Record<string, string>,
+    address: string | null = null
+  ) =>
+    await app.inject({
+      method,
+      url: '/auth/settings',
+      headers: { ...owner.headers, ...headers },
+      ...method === 'PUT' && { payload: { preview_url: address } }
+    })
+  const etag = String((await get(owner)).headers.etag)
+  t.match(await send('GET', { 'if-none-match': etag }), { statusCode: 304, headers: { etag } })
+  const others = ['https://a.example/', 'https://b.example/', 'https://c.example/']
+  const written = await Promise
+    .all(others.map(async (address) => await send('PUT', { 'if-match': etag }, address)))
+  t.same(written.map(({ statusCode }) => statusCode).sort(), [200, 412, 412])
+  const current = written.find(({ statusCode }) => statusCode === 200)
+  t.equal((await get(owner)).body, current?.body)
+  t.match(await send('PUT', { 'if-match': etag }), {
+    statusCode: 412,
+    headers: { etag: current?.headers.etag },
+    body: '{"errors":["The resource has changed: If-Match does not match its current ETag"]}'
+  })
+  t.equal((await send('PUT', { 'if-none-match': '*' })).statusCode, 412)
+  t.equal((await send('GET', { 'if-match': etag })).statusCode, 412)
+  t.equal((await get(owner)).body, current?.body)
+})
+
 t.test('only an access token is taken, not an API key', async (t) => {
   const owner = await signUp(app)
   const key = await createKey(app, owner, ['pages:write', 'assets:write'])
