@@ -5,6 +5,7 @@ import { runFrom } from './run.ts'
 
 const pageReads = async () => await import('./commands/pages.ts')
 const pageChanges = async () => await import('./commands/page-changes.ts')
+const pageSchedules = async () => await import('./commands/page-schedule.ts')
 const takeDowns = async () => await import('./commands/take-down.ts')
 
 export const JSON_OPTION = ['--json', 'print the result as JSON, for scripts'] as const
@@ -25,6 +26,7 @@ export function addOwnerCommands (program: Command): void {
     .description('list, read, write and restore pages through the API; take down a page of any account')
   addReadCommands(pages)
   addChangeCommands(pages)
+  addScheduleCommand(pages)
   pages.command('take-down')
     .argument('<public-id>')
     .summary('delete a page of any account; its readers get a 404 at once')
@@ -81,6 +83,22 @@ function addChangeCommands (pages: Command): void {
     .summary('restore an earlier version of a page')
     .description('Restores an earlier version of a page, as a new version.')
     .action(runFrom(pageChanges, 'restore'))
+}
+
+function addScheduleCommand (pages: Command): void {
+  pages.command('schedule')
+    .argument(...ID)
+    .summary('show, set or remove when a page is published and unpublished')
+    .description('Shows when the draft of a page, or the unpublished page, is published, and when the page ' +
+      'is unpublished. With one of the times, it sets both: a time that is missing is removed. Until it is ' +
+      'published, the draft cannot be changed.')
+    .addHelpText('after', API_HELP)
+    .option('--publish-at <time>', 'with an offset from UTC, such as 2027-01-31T08:00:00+01:00')
+    .option('--unpublish-at <time>', 'the same, later than the other')
+    .addOption(new Option('--remove', 'remove both times').conflicts(['publishAt', 'unpublishAt']))
+    .option('--if-match <etag>', 'only if the draft still has this ETag', parseEtag)
+    .option(...JSON_OPTION)
+    .action(runFrom(pageSchedules, 'schedule'))
 }
 
 /** An id becomes a part of a URL. */

@@ -38,6 +38,27 @@ async function serve (t: Test, listener: RequestListener): Promise<string> {
   return `http://127.0.0.1:${(server.address() as AddressInfo).port}`
 }
 
+t.test('schedule sets, shows and removes when a page is published', async (t) => {
+  const { id } = await owner.createPage(url, '{}')
+  await owner.call('PUT', `${url}/manage/landing_pages/${id}/draft`, { text: '{"v":2}' })
+  const day = new Date(Date.now() + 2 * 86_400_000).toISOString().slice(0, 10)
+  const shown = `publish    ${day}T07:00:00.000Z\nunpublish  never\n`
+  t.match(await pages(t, ['schedule', id, '--publish-at', `${day}T08:00:00+01:00`]), {
+    code: 0,
+    stdout: shown
+  })
+  t.match(await pages(t, ['schedule', id]), { code: 0, stdout: shown, stderr: '' })
+  t.match(await pages(t, ['schedule', id, '--unpublish-at', 'tomorrow']), {
+    code: 1,
+    stdout: '',
+    stderr: /Unpublish at must be a time such as/
+  })
+  t.match(await pages(t, ['schedule', id, '--remove', '--json']), {
+    code: 0,
+    stdout: '{"publish_at":null,"unpublish_at":null}\n'
+  })
+})
+
 t.test('put and get keep every byte', async (t) => {
   const { id, public_id: publicId } = await owner.createPage(url, '{}')
   const file = join(temporaryFolder(t), 'document.json')
@@ -134,8 +155,8 @@ t.test('list and history show pages and versions, as tables and as JSON', async 
     'created_at',
     'updated_at'
   ])
-  await other.createPage(url, '{"title": "Été"}')
-  t.match((await run('list', '--search', 'ete', '--sort=label')).stdout, /^ID .*\n.* Été\n$/)
+  await other.createPage(url, '{"title": "Été à Paris"}')
+  t.match((await run('list', '--search', 'ete a p', '--sort=label')).stdout, /^ID .*\n.* Été à Paris\n$/)
   t.equal((await run('list', '--search', '%')).stdout, 'There are no such pages\n')
   t.match(await run('list', '--sort', 'size'), { code: 2, stderr: /created, updated, label/ })
 
