@@ -18,6 +18,7 @@ import unreadResponses, { countUnreadResponses } from './http/hardening/unread-r
 import { compressResponses } from './http/compressed-responses.ts'
 import connectionLimit from './http/hardening/connection-limit.ts'
 import database from './infra/database.ts'
+import { defaultSecretsKey } from './infra/system/derived-secrets.ts'
 import shutdown from './http/shutdown.ts'
 import headCheck, { MAX_HEADERS } from './http/hardening/head-check.ts'
 import requestIdHeader, { requestId } from './http/request-id.ts'
@@ -42,6 +43,7 @@ import accessLog, { logRequests } from './http/access-log.ts'
 import securityHeaders, { secureResponses } from './http/security-headers.ts'
 import { serializerCompiler } from './http/schemas.ts'
 import { createValidationError, refuseUnknownParameters, validatorCompiler } from './http/validation.ts'
+import { webhookRoutes, webhooks } from './modules/webhooks/index.ts'
 import tracing from './infra/telemetry/tracing.ts'
 import { traceRequests } from './http/request-tracing.ts'
 
@@ -161,8 +163,10 @@ async function registerPlugins (app: ReturnType<typeof createInstance>, config: 
   await app.register(accountMetrics)
   await app.register(credentialCheck)
   await app.register(mail)
+  const secret = config.JWT_SECRET ?? await embeddedSecret(config.DATA_DIR)
+  await app.register(webhooks, { secretsKey: config.SECRETS_KEY ?? defaultSecretsKey(secret) })
   await app.register(authenticate, {
-    secret: config.JWT_SECRET ?? await embeddedSecret(config.DATA_DIR),
+    secret,
     accessTokenSeconds: config.ACCESS_TOKEN_TTL
   })
   await app.register(fileStore)
@@ -218,6 +222,7 @@ async function managementApi (scope: FastifyInstance): Promise<void> {
     await inner.register(passwordRoutes)
     await inner.register(apiKeyRoutes)
     await inner.register(accountDeletionRoutes)
+    if (inner.config.WEBHOOKS) await inner.register(webhookRoutes)
   })
   await scope.register(async function forPages (inner: FastifyInstance) {
     requireAccess(inner, 'pages')

@@ -135,6 +135,7 @@ function checkLists (
     what: string
   ][] = [
     ['TRUST_PROXY', config.TRUST_PROXY, isNetwork, 'addresses or CIDR ranges'],
+    ['WEBHOOK_NETWORKS', config.WEBHOOK_NETWORKS, isNetwork, 'addresses or CIDR ranges'],
     [
       'CORS_ORIGINS',
       config.CORS_ORIGINS,
@@ -183,6 +184,7 @@ function checkCombinations (
       'UPLOADS_DIR must differ from DATA_DIR, because uploads are public and the database is not'
     ],
     [isShort(config.JWT_SECRET), 'JWT_SECRET must be at least 32 bytes long'],
+    [isShort(config.SECRETS_KEY), 'SECRETS_KEY must be at least 32 bytes long'],
     [isShort(config.JWT_SECRET_PREVIOUS), 'JWT_SECRET_PREVIOUS must be at least 32 bytes long'],
     [
       isWithoutSecret,

@@ -109,6 +109,13 @@ export const Settings = Type.Object({
   REVISIONS_DAYS: integer(90, [0, 36500], 'Days for which an earlier version is kept; 0 for ever'),
   REVISIONS_MAX_BYTES: integer(64 * MIB, [0, MAX_SAFE], 'Total size of these versions; 0 for none'),
   TRASH_DAYS: integer(30, [0, 36500], 'Days in which a deleted page can be restored; 0 for none'),
+  WEBHOOKS: Type.Boolean({ default: true, description: 'Send messages about changes of pages to webhooks' }),
+  WEBHOOK_NETWORKS:
+    list('Addresses and CIDR ranges beside the public ones that webhooks may reach, also by http'),
+  SECRETS_KEY: secret(
+    {},
+    'Key of the secrets of webhooks, at least 32 bytes; derived from JWT_SECRET if not set'
+  ),
 
   UPLOADS_DIR: text('uploads', 'Folder for uploaded files, used if UPLOADS_URL is not set'),
   UPLOADS_URL: optionalText({

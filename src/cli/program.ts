@@ -92,6 +92,7 @@ function addConfigCommand (program: Command): void {
       'default. Secrets are hidden. Names that are probably misspelt settings are reported on standard ' +
       'error.')
     .option('--check', 'only check the settings; exit with 1 if one is invalid or misspelt')
+    .option('--secrets-key', 'print the key in force, to be set as SECRETS_KEY before JWT_SECRET is replaced')
     .action(runFrom(config, 'showConfig'))
 }
 

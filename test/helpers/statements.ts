@@ -6,8 +6,9 @@ import { query, startPostgresServer } from './servers.ts'
 
 // Counts the statements that reach PostgreSQL.
 
-/** Statements that no request runs: checks of PostgreSQL, reports of reads, unfinished deletions. */
-const BACKGROUND = /: SELECT 1$|INTO read_reports|SELECT .* FROM "public"\."account_deletions"/
+/** Statements that no request runs: checks, reports of reads, unfinished deletions, messages. */
+const BACKGROUND =
+  /: SELECT 1$|INTO read_reports|SELECT .* FROM "public"\."account_deletions"|WITH RECURSIVE targets/
 
 export interface CountedStatements {
   readonly settings: Record<string, string>

@@ -1,22 +1,30 @@
 import { describeSettings, loadConfig, readEnvFile, readEnvironment, type Config,
   type Environment } from '../../config.ts'
+import { embeddedSecret } from '../../infra/pglite/embedded.ts'
+import { defaultSecretsKey } from '../../infra/system/derived-secrets.ts'
 import { findUnknownNames } from '../misspelt-names.ts'
 import { formatTable, print } from '../output.ts'
 
 interface Options {
   readonly check?: true
+  readonly secretsKey?: true
 }
 
 /**
- * Prints the settings in force and where each comes from, without secrets; or only checks them. Returns the
- * exit code.
+ * Prints the settings in force and where each comes from, without secrets; or only checks them, or prints the
+ * key from which secrets are derived. Returns the exit code.
  *
  * @throws {ConfigError} when settings are missing or invalid
  */
-export async function showConfig ({ check }: Options): Promise<number> {
+export async function showConfig ({ check, secretsKey }: Options): Promise<number> {
   const environment = readEnvironment()
   const file = readEnvFile()
   const config = loadConfig(environment)
+  if (secretsKey === true) {
+    const { DATA_DIR, JWT_SECRET, SECRETS_KEY } = config
+    print(`${SECRETS_KEY ?? defaultSecretsKey(JWT_SECRET ?? await embeddedSecret(DATA_DIR))}\n`)
+    return 0
+  }
   const unknown = findUnknownNames(environment, file)
   for (const { sentence } of unknown) process.stderr.write(`${sentence}\n`)
   if (check === true) {

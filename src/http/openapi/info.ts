@@ -32,6 +32,7 @@ export const INFO = {
 export const TAGS = [
   { name: 'Accounts', description: 'Sign-up, sign-in, sessions, password and deletion' },
   { name: 'API keys', description: 'Keys with which programs manage pages and assets' },
+  { name: 'Webhooks', description: 'Messages about changes of pages, for other services' },
   { name: 'Landing Pages', description: 'Manage the landing pages of the account' },
   { name: 'Assets', description: 'Manage the uploaded files of the account' },
   {

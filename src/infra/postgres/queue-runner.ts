@@ -86,7 +86,7 @@ export class QueueRunner {
 export function runQueue (
   app: FastifyInstance,
   options: QueueOptions,
-  onCheck: () => Promise<void>
+  onCheck = async (): Promise<void> => {}
 ): QueueRunner {
   const queue = new QueueRunner(options, app.log)
   runPeriodically(app, options, async () => {

@@ -8,8 +8,8 @@ import { DELETED_EMAIL, IS_AUTHORIZED, IS_BEING_DELETED, noticeSql,
 // (docs/adr/0023-deleting-accounts.md).
 
 const DELETIONS_PER_QUERY = 100
-/** The most refresh tokens that one statement deletes. */
-const TOKENS_PER_STATEMENT = 1000
+/** The most refresh tokens, and messages of webhooks, that one statement deletes. */
+const ROWS_PER_STATEMENT = 1000
 
 // One statement takes the account away, if the proof still holds. The command line runs it without Prisma.
 const BEGIN = statement<{ id: number }>(`
@@ -29,19 +29,27 @@ const BEGIN = statement<{ id: number }>(`
     DELETE FROM mail_links USING account WHERE user_id = account.id
   ), waiting AS (
     DELETE FROM mails USING account WHERE user_id = account.id
+  ), paused AS (
+    UPDATE webhooks SET active = false FROM account WHERE user_id = account.id
   ), ${noticeSql('account_deleted', 'account', ':hasMail::boolean', { userId: 'NULL' })}
   SELECT id FROM account`)
 
-// The command line runs it without Prisma. Refresh tokens go in batches before the user, because deleting the
-// user would cascade to any number of them.
+// The command line runs it without Prisma. Refresh tokens and messages go in batches before the user,
+// because there may be any number of them.
 const DELETE_USER = statement<{ isLastBatch: boolean, isDeleted: boolean }>(`
   WITH tokens AS (
     DELETE FROM refresh_tokens WHERE token_hash IN (
       SELECT token_hash FROM refresh_tokens JOIN sessions ON sessions.id = session_id
-      WHERE user_id = :userId::integer LIMIT ${TOKENS_PER_STATEMENT} FOR UPDATE OF refresh_tokens)
+      WHERE user_id = :userId::integer LIMIT ${ROWS_PER_STATEMENT} FOR UPDATE OF refresh_tokens)
     RETURNING token_hash
+  ), messages AS (
+    DELETE FROM outbox WHERE key IN (
+      SELECT key FROM outbox JOIN webhooks ON webhooks.id = target
+      WHERE webhooks.user_id = :userId::integer LIMIT ${ROWS_PER_STATEMENT} FOR UPDATE OF outbox)
+    RETURNING key
   ), batch AS (
-    SELECT count(*) < ${TOKENS_PER_STATEMENT} AS "isLast" FROM tokens
+    SELECT (SELECT count(*) FROM tokens) < ${ROWS_PER_STATEMENT} AND
+      (SELECT count(*) FROM messages) < ${ROWS_PER_STATEMENT} AS "isLast"
   ), deleted AS (
     DELETE FROM users USING batch WHERE id = :userId::integer AND ${IS_BEING_DELETED} AND "isLast"
     RETURNING id

@@ -3,6 +3,8 @@
 export { deleteAnyPage, deletePages, listPagesOf } from './landing-page-repository.ts'
 export { default as pageCleanup } from './cleanup.ts'
 export { manageRoutes } from './manage/routes.ts'
+export { queuePages } from './outbox/outbox-repository.ts'
+export { ALL_PAGES, BATCH_EVENT, PAGE_EVENTS } from './outbox/outbox-sql.ts'
 export { default as documentCache } from './public/plugin.ts'
 export { default as schedules } from './schedules/plugin.ts'
 export { previewLinkRoutes } from './previews/link-routes.ts'

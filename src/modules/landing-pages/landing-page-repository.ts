@@ -1,4 +1,4 @@
-import { unlessMissing, type Database } from '../../infra/postgres/database.ts'
+import type { Database } from '../../infra/postgres/database.ts'
 import type { LandingPage as PageRow, PrismaClient } from '../../infra/postgres/generated/prisma/client.ts'
 import { statement, type StatementRunner } from '../../infra/postgres/statement.ts'
 import { uuidv7, randomPublicId } from '../../infra/system/identifiers.ts'
@@ -6,6 +6,8 @@ import { UnauthorizedError } from '../../errors.ts'
 import { contentHash } from '../../http/conditional-requests.ts'
 import { ownerSql, type Caller } from '../accounts/index.ts'
 import type { WriteConditions } from './etag.ts'
+import type { Queued } from './outbox/outbox-repository.ts'
+import { queueSql, QUEUED_KEYS, stateSql } from './outbox/outbox-sql.ts'
 import { keepSql, REPLACED } from './revision-repository.ts'
 import { isDueSql, SCHEDULED_VERSION } from './schedule-sql.ts'
 import { labelOf, summarySql } from './summary-sql.ts'
@@ -30,8 +32,10 @@ export interface FoundPage extends Omit<PublicPage, 'currentData'> {
   readonly currentData: string | null
 }
 
-/** A page without its document, for writes, whose documents are known. */
-type WrittenPage = Omit<LandingPage, 'currentData'>
+/** A page after a write, with the messages that were queued about it. */
+export type WrittenPage = LandingPage & Queued
+/** For writes whose documents are known. */
+type WrittenRow = Omit<WrittenPage, 'currentData'>
 
 const WRITTEN = `pages.id, public_id AS "publicId", pages.content_hash AS "contentHash", pages.version,
   pages.published, created_at AS "createdAt", pages.updated_at AS "updatedAt"`
@@ -42,10 +46,14 @@ const OWN_VERSION =
   `id = :id::uuid AND user_id = :userId::integer AND (:ifMatch::text[] IS NULL OR :ifMatch::text[] && ${NAMES})
   AND (:ifNoneMatch::text[] IS NULL OR NOT :ifNoneMatch::text[] && ${NAMES})
   AND (:unmodifiedSince::timestamptz IS NULL OR date_trunc('second', updated_at) <= :unmodifiedSince::timestamptz)`
+/** What a message says about the version that the caller has written. */
+const CHANGE =
+  `:userId::integer AS "userId", id, "publicId", version, "contentHash", :authorType AS "authorType",
+  :authorName AS "authorName"`
 const OWN_LIVE_VERSION = `deleted_at IS NULL AND ${OWN_VERSION}`
 
 /** Hot. Also stores which assets of the owner the document names, and the summary. */
-const CREATE = statement<WrittenPage>(`
+const CREATE = statement<WrittenRow>(`
   WITH created AS (
     INSERT INTO landing_pages AS pages (id, user_id, public_id, current_data, content_hash, published, created_at,
       updated_at, authored_version, author_type, author_name, used_assets, used_assets_version,
@@ -54,8 +62,10 @@ const CREATE = statement<WrittenPage>(`
       1, :authorType, :authorName, used.ids, 1, 1
     FROM (${ownerSql(':userId::integer')}) owner, (${REFERENCED_ASSETS}) used
     RETURNING ${WRITTEN}
-  ), ${summarySql('created', { pageId: 'id', publicId: '"publicId"', updatedAt: '"updatedAt"' })}
-  SELECT id, "publicId", "contentHash", version, published, "createdAt", "updatedAt" FROM created`)
+  ), ${summarySql('created', { pageId: 'id', publicId: '"publicId"', updatedAt: '"updatedAt"' })},
+  ${queueSql(`SELECT 'page.published' AS type, ${CHANGE} FROM created WHERE published`)}
+  SELECT id, "publicId", "contentHash", version, published, "createdAt", "updatedAt", ${QUEUED_KEYS}
+  FROM created`)
 
 const CHANGES = {
   current_data: ':document',
@@ -88,7 +98,7 @@ const replaceSql = (used: string, publishes = false) => {
   const isTaken = publishes ? ' AND EXISTS (SELECT FROM taken)' : ''
   const unlessSame = (column: string, value: string): string =>
     `CASE WHEN ${isSame} THEN pages.${column} ELSE ${value} END`
-  return statement<WrittenPage>(`
+  return statement<WrittenRow>(`
   WITH replaced AS (
     SELECT ${REPLACED} FROM landing_pages WHERE ${OWN_LIVE_VERSION} FOR NO KEY UPDATE
   ), ${publishes ? TAKEN_DRAFT : ''}kept AS (
@@ -105,8 +115,12 @@ const replaceSql = (used: string, publishes = false) => {
       indexed_version = ${unlessSame('version', CHANGES.version)}
     FROM replaced, used WHERE pages.id = replaced.id${isTaken}
     RETURNING ${WRITTEN}
-  ), ${summarySql('written', { pageId: 'id', publicId: '"publicId"', updatedAt: '"updatedAt"' })}
-  SELECT id, "publicId", "contentHash", version, published, "createdAt", "updatedAt"
+  ), ${summarySql('written', { pageId: 'id', publicId: '"publicId"', updatedAt: '"updatedAt"' })},
+  ${
+    queueSql(`SELECT 'page.published' AS type, ${CHANGE}
+      FROM written WHERE published AND version > (SELECT version FROM replaced)`)
+  }
+  SELECT id, "publicId", "contentHash", version, published, "createdAt", "updatedAt", ${QUEUED_KEYS}
   FROM written${publishes ? ', end_schedule(id, true, false)' : ''}`)
 }
 
@@ -118,7 +132,7 @@ const REPLACE_WITHOUT_KEYS = replaceSql("SELECT '{}'::uuid[] AS ids")
 const PUBLISH_DRAFT = replaceSql(REFERENCED_ASSETS, true)
 
 /** One statement, as REPLACE is, for a new version with the same document in another state. */
-const CHANGE_STATE = statement<LandingPage>(`
+const CHANGE_STATE = statement<WrittenPage>(`
   WITH locked AS (
     SELECT ${REPLACED} FROM landing_pages WHERE ${OWN_VERSION} AND (deleted_at IS NOT NULL) = :wasDeleted::boolean
       AND published = coalesce(NOT :published::boolean, published) FOR NO KEY UPDATE
@@ -141,9 +155,13 @@ const CHANGE_STATE = statement<LandingPage>(`
   ), unlisted AS (
     DELETE FROM landing_page_summaries USING written
     WHERE page_id = written.id AND :deletedAt::timestamptz IS NOT NULL
-  )
+  ), ${
+  queueSql(`SELECT ${
+    stateSql(':deletedAt::timestamptz IS NOT NULL', 'published')
+  } AS type, ${CHANGE} FROM written`)
+}
   SELECT id, "publicId", "currentData", "contentHash", version,
-    published AND :deletedAt::timestamptz IS NULL AS published, "createdAt", "updatedAt"
+    published AND :deletedAt::timestamptz IS NULL AS published, "createdAt", "updatedAt", ${QUEUED_KEYS}
   FROM written, end_schedule(id, :published IS TRUE OR :deletedAt IS NOT NULL,
     :published IS FALSE OR :deletedAt IS NOT NULL)`)
 
@@ -163,14 +181,33 @@ const LIST_OF_USER = statement<Pick<LandingPage, 'id' | 'publicId'>>(`
   SELECT id, public_id AS "publicId" FROM landing_pages
   WHERE user_id = :userId::integer AND id > :after::uuid ORDER BY user_id, id LIMIT :limit::integer`)
 
-/** One statement: it locks in the order of ids, as the other statements that lock several pages do. */
-const DELETE_PAGES = statement<{ id: string, publicId: string }>(`
+/** The message about a page that is removed without the trash. Its version is the one after the last. */
+const removalSql = (removed: string, authorType = 'NULL', authorName = 'NULL'): string =>
+  queueSql(`SELECT 'page.deleted' AS type, user_id AS "userId", id, "publicId", version + 1 AS version,
+    NULL AS "contentHash", ${authorType} AS "authorType", ${authorName} AS "authorName"
+    FROM ${removed} WHERE deleted_at IS NULL`)
+
+/** One statement: it removes a page of the owner and queues its message. */
+const REMOVE = statement<Pick<LandingPage, 'publicId'> & Queued>(`
+  WITH removed AS (
+    DELETE FROM landing_pages pages WHERE ${OWN_VERSION} AND (deleted_at IS NOT NULL) = :wasDeleted::boolean
+    RETURNING id, public_id AS "publicId", user_id, version, deleted_at
+  ), ${removalSql('removed', ':authorType', ':authorName')}
+  SELECT "publicId", ${QUEUED_KEYS} FROM removed`)
+
+/**
+ * One statement: it locks in the order of ids, as the other statements that lock several pages do. Only the
+ * page that an operator names has a message: the others are from the trash, or their account goes, too.
+ */
+const DELETE_PAGES = statement<Pick<LandingPage, 'id' | 'publicId'>>(`
   WITH locked AS (
     SELECT id FROM landing_pages WHERE (id = ANY (:ids::uuid[]) OR public_id = :publicId)
       AND (:deletedBefore::timestamptz IS NULL OR deleted_at < :deletedBefore) ORDER BY id FOR UPDATE
-  )
-  DELETE FROM landing_pages pages USING locked WHERE pages.id = locked.id
-  RETURNING pages.id, public_id AS "publicId"`)
+  ), removed AS (
+    DELETE FROM landing_pages pages USING locked WHERE pages.id = locked.id
+    RETURNING pages.id, public_id AS "publicId", user_id, version, deleted_at
+  ), ${removalSql('(SELECT * FROM removed WHERE "publicId" = :publicId) named')}
+  SELECT id, "publicId" FROM removed`)
 
 /** The owner of a page, and who is named as the author of the new version. */
 export interface Writer extends Pick<Caller, 'userId' | 'author'> {
@@ -184,7 +221,7 @@ export async function createPage (
   { userId, author }: Writer,
   document: string,
   published = true
-): Promise<LandingPage> {
+): Promise<WrittenPage> {
   const [page] = await database.run(CREATE, {
     id: uuidv7(),
     userId,
@@ -202,8 +239,14 @@ const writtenValues = (author: Caller['author'], document: string) => ({
   contentHash: contentHash(document),
   label: labelOf(document),
   now: new Date(),
-  authorType: author.type,
-  authorName: author.name
+  ...authorValues(author)
+})
+
+/** Who makes a change, and the id of the messages about it. */
+const authorValues = ({ type, name }: Caller['author']) => ({
+  authorType: type,
+  authorName: name,
+  messageId: uuidv7()
 })
 
 /** @param isDeleted whether the page has to be in the trash */
@@ -234,7 +277,7 @@ export async function replacePage (
   document: string,
   conditions: WriteConditions,
   restoredFrom?: bigint
-): Promise<LandingPage | null> {
+): Promise<WrittenPage | null> {
   const keys = await findKeysOf(database, writer.userId, document)
   const sql = keys.length === 0 ? REPLACE_WITHOUT_KEYS : REPLACE
   return await runReplacement(database, sql, writer, { id, document, conditions, restoredFrom, keys })
@@ -254,7 +297,7 @@ async function runReplacement (
   sql: typeof REPLACE,
   { userId, author, isSchedule = false }: Writer,
   { id, document, conditions, restoredFrom, keys }: Replacement
-): Promise<LandingPage | null> {
+): Promise<WrittenPage | null> {
   const [page] = await database.run(sql, {
     id,
     userId,
@@ -277,7 +320,7 @@ export async function publishDraft (
   id: string,
   document: string,
   conditions: WriteConditions
-): Promise<LandingPage | null> {
+): Promise<WrittenPage | null> {
   const keys = await findKeysOf(database, writer.userId, document)
   return await runReplacement(database, PUBLISH_DRAFT, writer, { id, document, conditions, keys })
 }
@@ -296,7 +339,7 @@ export async function changeState (
   id: string,
   change: StateChange,
   conditions: WriteConditions
-): Promise<LandingPage | null> {
+): Promise<WrittenPage | null> {
   const now = new Date()
   const [page] = await database.run(CHANGE_STATE, {
     id,
@@ -307,43 +350,26 @@ export async function changeState (
     published: change === 'publish' ? true : change === 'unpublish' ? false : null,
     deletedAt: change === 'delete' ? now : null,
     now,
-    authorType: author.type,
-    authorName: author.name
+    ...authorValues(author)
   })
   return page ?? null
 }
 
 /**
- * Removes a page for good and returns its public id. Returns null in the same cases as replacePage().
+ * Removes a page for good. Returns null in the same cases as replacePage().
  *
  * @param wasDeleted whether the page has to be in the trash
  */
 export async function removePage (
-  database: PrismaClient,
-  userId: number,
+  database: StatementRunner,
+  { userId, author }: Writer,
   id: string,
-  { ifMatch, ifNoneMatch, unmodifiedSince }: WriteConditions,
+  conditions: WriteConditions,
   wasDeleted: boolean
-): Promise<string | null> {
-  const conditions = [
-    ...ifMatch === null ? [] : [isNamedBy(ifMatch)],
-    ...ifNoneMatch === null ? [] : [{ NOT: isNamedBy(ifNoneMatch) }],
-    ...unmodifiedSince === null ? [] : [{ updatedAt: { lt: new Date(unmodifiedSince.getTime() + 1000) } }]
-  ]
-  const where = { id, userId, deletedAt: deletedAtOf(wasDeleted), AND: conditions }
-  const page = await unlessMissing(database.landingPage.delete({ where, select: { publicId: true } }))
-  return page?.publicId ?? null
+): Promise<Pick<WrittenPage, 'publicId' | 'queued'> | null> {
+  const values = { id, userId, ...conditions, wasDeleted, ...authorValues(author) }
+  return (await database.run(REMOVE, values))[0] ?? null
 }
-
-/** A condition of Prisma: a page has one of these tags. No page has an empty one. */
-const isNamedBy = (tags: readonly string[]) => ({
-  // Prisma ignores an empty OR, and empty objects in it.
-  OR: ['', ...tags].map((tag) => {
-    if (tag === '*') return { contentHash: { not: '' } }
-    const [contentHash = '', version] = tag.split('.')
-    return { contentHash, ...version !== undefined && { version: BigInt(version) } }
-  })
-})
 
 /**
  * Finds pages of any owners, for the public read. The result has no order, and no pages that don't exist.
@@ -361,7 +387,7 @@ export const deleteAnyPage = async (
   database: StatementRunner,
   publicId: string
 ): Promise<string | undefined> =>
-  (await database.run(DELETE_PAGES, { ids: [], publicId, deletedBefore: null }))[0]?.id
+  (await database.run(DELETE_PAGES, { ids: [], publicId, deletedBefore: null, messageId: uuidv7() }))[0]?.id
 
 /** Lists pages of a user for the deletion of the account, the oldest first, those after an id. */
 export const listPagesOf = async (
@@ -383,6 +409,7 @@ export async function deletePages (
   ids: readonly string[],
   deletedBefore: Date | null = null
 ): Promise<string[]> {
-  const rows = await database.run(DELETE_PAGES, { ids, publicId: null, deletedBefore })
+  const values = { ids, publicId: null, deletedBefore, messageId: uuidv7() }
+  const rows = await database.run(DELETE_PAGES, values)
   return rows.map(({ publicId }) => publicId)
 }

@@ -99,16 +99,17 @@ t.test('Spectral finds nothing to mend in /openapi.json', async (t) => {
 
 t.test('the operation ids are stable, and each operation has a summary and one tag', async (t) => {
   const ids = `
-    askForDocument askForFile askForPreview changePassword confirmEmail createApiKey createAsset
-    createLandingPage createPreviewLink deleteAccount deleteApiKey deleteAsset deleteLandingPage
-    deletePreviewLink deleteSchedule discardDraft endBrowserSession endOtherSessions endSession getApiKey
-    getAsset getDocument getDraft getLandingPage getPublication getRevision getSchedule getSettings
-    headDocument headFile headPreview listApiKeys listAssets listDeletedPages listLandingPageReads
-    listLandingPageSummaries listLandingPages listPreviewLinks listRevisions listSessions live me openapi
+    askForDocument askForFile askForPreview changePassword changeWebhook confirmEmail createApiKey
+    createAsset createLandingPage createPreviewLink createWebhook deleteAccount deleteApiKey deleteAsset
+    deleteLandingPage deletePreviewLink deleteSchedule deleteWebhook discardDraft endBrowserSession
+    endOtherSessions endSession getApiKey getAsset getDocument getDraft getLandingPage getPublication
+    getRevision getSchedule getSettings getWebhook headDocument headFile headPreview listApiKeys
+    listAssets listDeletedPages listDeliveries listLandingPageReads listLandingPageSummaries
+    listLandingPages listPreviewLinks listRevisions listSessions listWebhooks live me openapi
     patchDocument patchDraft publishLandingPage putDocument putDraft putSchedule putSettings readDocument
-    readFile readPreview ready refresh removeDeletedPage renewBrowserSession requestEmailConfirmation
-    requestPasswordReset resetPassword restoreDeletedPage restoreRevision signIn signOut signUp
-    unpublishLandingPage updateLandingPage
+    readFile readPreview ready redeliver refresh removeDeletedPage renewBrowserSession
+    replaceWebhookSecret requestEmailConfirmation requestPasswordReset resetPassword restoreDeletedPage
+    restoreRevision signIn signOut signUp syncWebhook testWebhook unpublishLandingPage updateLandingPage
   `
   t.same(operations.map(({ operationId }) => operationId).sort(), ids.trim().split(/\s+/))
   const tags = document.tags.map(({ name }) => name)

@@ -193,6 +193,20 @@ t.test('config shows the settings in force and where they come from, without sec
   )
 })
 
+t.test('config --secrets-key prints the key that has to outlive JWT_SECRET', async (t) => {
+  const cwd = temporaryFolder(t)
+  const print = async (env: Record<string, string>) =>
+    await landfall(env, ['config', '--secrets-key'], { cwd })
+  const env = { DATABASE_URL: 'postgresql://x/y', JWT_SECRET: 'a secret of the tests, 32 bytes and more' }
+  const printed = await print(env)
+  t.same(printed, { code: 0, stdout: 'YgtJZDHVEP1COUCzga90y5rJbWY9frknmUBw8R7Yrbc\n', stderr: '' })
+  const SECRETS_KEY = printed.stdout.trim()
+  t.same(
+    await print({ ...env, JWT_SECRET: 'another secret of the tests, of 32 bytes', SECRETS_KEY }),
+    printed
+  )
+})
+
 t.test('config --check exits with 1 if a setting is invalid or misspelt', async (t) => {
   const cwd = temporaryFolder(t)
   const check = async (env: Record<string, string>) => await landfall(env, ['config', '--check'], { cwd })

@@ -242,6 +242,12 @@ const ALERTS: Record<string, Case> = {
     minutes: [6, 9],
     isOverall: true
   },
+  LandfallWebhooksDelayed: {
+    bad: { landfall_oldest_overdue_message_seconds: '0+60x60' },
+    good: { landfall_oldest_overdue_message_seconds: '110x60' },
+    minutes: [7, 9],
+    isOverall: true
+  },
   LandfallUploadsFail: {
     bad: { 'landfall_uploads_total{result="disk_full"}': '0+1x60' },
     good: {

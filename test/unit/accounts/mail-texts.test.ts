@@ -44,6 +44,11 @@ const MAILS = {
     'The account you@example.com at https://pages.example.com/x was deleted, with its pages, files, sessions ' +
     'and API keys.',
     "If this wasn't you, tell the operator of the service."
+  ]],
+  webhook_paused: [{ details: { reason: 'failing' } }, 'A webhook was paused', [
+    `A webhook of ${ACCOUNT} was paused, because it has failed for three days. Messages about your pages wait ` +
+    'until you activate it again.',
+    'The list of your webhooks shows which one it is, and its deliveries show why they have failed.'
   ]]
 } as const
 
@@ -67,6 +72,7 @@ ${html.join('')}</body>
   t.match(writeMail('password_changed', { ...CONTEXT, details: { session_kept: true } }), {
     text: / This ended all other sessions of the account /
   })
+  t.match(writeMail('webhook_paused', { ...CONTEXT, details: { reason: 'gone' } }), { text: /status 410/ })
   t.match(writeMail('api_key_created', { ...CONTEXT, details: { ...KEY, expires_at: null } }), {
     text: /^Expires: never$/m
   })

@@ -184,6 +184,7 @@ t.test('secrets can be read from files, and a wrong file is named without its co
     'JWT_SECRET_FILE',
     'JWT_SECRET_PREVIOUS_FILE',
     'SMTP_URL_FILE',
+    'SECRETS_KEY_FILE',
     'AWS_SECRET_ACCESS_KEY_FILE',
     'AWS_SESSION_TOKEN_FILE',
     'OTEL_EXPORTER_OTLP_HEADERS_FILE'
@@ -298,9 +299,9 @@ t.test('URLs in responses begin with BASE_URL in ASCII, including its path', asy
   }
 })
 
-t.test('JWT_SECRET must have at least 32 bytes, with and without DATABASE_URL', async (t) => {
+t.test('JWT_SECRET and SECRETS_KEY must have at least 32 bytes, with and without DATABASE_URL', async (t) => {
   for (const database of [{}, { DATABASE_URL: 'postgresql://x/y' }] as Record<string, string>[]) {
-    for (const name of ['JWT_SECRET', 'JWT_SECRET_PREVIOUS'] as const) {
+    for (const name of ['JWT_SECRET', 'JWT_SECRET_PREVIOUS', 'SECRETS_KEY'] as const) {
       const others = { ...database, JWT_SECRET: 'o'.repeat(32) }
       for (const secret of ['x'.repeat(31), `${'\u00e9'.repeat(15)}x`]) {
         t.same(problemsOf({ ...others, [name]: secret }), [`${name} must be at least 32 bytes long`])

@@ -4,7 +4,7 @@
 /** Mails with a link. The link of each kind that was mailed last is the only one that can be used. */
 export type LinkKind = 'email_confirmation' | 'password_reset'
 /** Mails that tell a user about a change of the account. */
-export type NoticeKind = 'password_changed' | 'api_key_created' | 'account_deleted'
+export type NoticeKind = 'password_changed' | 'api_key_created' | 'account_deleted' | 'webhook_paused'
 export type MailKind = LinkKind | NoticeKind
 
 /** Mails with a link of one kind, and notices of one kind, that an address gets in an hour at most. */

@@ -29,7 +29,8 @@ const noCounts = (): Counts => ({
   password_reset: 0,
   password_changed: 0,
   api_key_created: 0,
-  account_deleted: 0
+  account_deleted: 0,
+  webhook_paused: 0
 })
 
 /** A newer release may have queued a kind that this one doesn't know. */

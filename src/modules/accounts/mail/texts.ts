@@ -29,6 +29,10 @@ interface Content {
 const isSessionKept = (details: unknown): boolean =>
   (details as { readonly session_kept?: boolean } | null | undefined)?.session_kept === true
 
+/** Reads the details of a mail about a paused webhook. */
+const isGone = (details: unknown): boolean =>
+  (details as { readonly reason?: string } | null | undefined)?.reason === 'gone'
+
 /** The details of a mail about a new API key. */
 interface KeyDetails {
   readonly scopes: readonly string[]
@@ -90,6 +94,15 @@ const CONTENTS: Readonly<Record<MailKind, (context: MailContext) => Content>> = 
     blocks: [
       `The account ${recipient} at ${baseUrl} was deleted, with its pages, files, sessions and API keys.`,
       "If this wasn't you, tell the operator of the service."
+    ]
+  }),
+  webhook_paused: ({ baseUrl, recipient, details }) => ({
+    subject: 'A webhook was paused',
+    blocks: [
+      `A webhook of the account ${recipient} at ${baseUrl} was paused, because ${
+        isGone(details) ? 'its address says that it is gone (status 410)' : 'it has failed for three days'
+      }. Messages about your pages wait until you activate it again.`,
+      'The list of your webhooks shows which one it is, and its deliveries show why they have failed.'
     ]
   })
 }

@@ -102,12 +102,12 @@ function addUpdateRoute (app: App): void {
 
 function addDeleteRoute (app: App): void {
   app.delete('/manage/landing_pages/:id', { schema: deleteSchema }, async (request, reply) => {
-    const page = ownPage(request)
+    const { id } = ownPage(request)
     const conditions = writeConditions(request.headers)
-    const deleted = app.config.TRASH_DAYS === 0 ? await removeAndPublish(app, page, conditions, false)
+    const deleted = app.config.TRASH_DAYS === 0 ? await removeAndPublish(app, request, false)
       : await writeAndPublish(
         app,
-        async () => await changeState(app.database, request.caller, page.id, 'delete', conditions)
+        async () => await changeState(app.database, request.caller, id, 'delete', conditions)
       )
     if (deleted === null) throw await createMismatchError(app.database, request, recordValidators)
     return sendWithoutBody(reply.code(204))

@@ -101,8 +101,7 @@ export const trashRoutes: FastifyPluginAsyncTypebox = async (app) => {
   })
 
   app.delete(`${url}/:id`, { schema: removePageSchema }, async (request, reply) => {
-    const conditions = writeConditions(request.headers)
-    await change(request, async () => await removeAndPublish(app, ownPage(request), conditions, true))
+    await change(request, async () => await removeAndPublish(app, request, true))
     return sendWithoutBody(reply.code(204))
   })
 }

@@ -7,7 +7,9 @@ import { failedPrecondition, type Validators } from '../../../http/conditional-r
 import { clock } from '../../../infra/system/clock.ts'
 import { MAX_DEPTH } from '../document.ts'
 import { writeConditions, type WriteConditions } from '../etag.ts'
-import { findPage, removePage, replacePage, type LandingPage } from '../landing-page-repository.ts'
+import { findPage, removePage, replacePage, type LandingPage,
+  type WrittenPage } from '../landing-page-repository.ts'
+import { settleMessages, type Queued } from '../outbox/outbox-repository.ts'
 import { publicVersion } from '../public/cached-document.ts'
 
 /** A page in a request: its id, and the caller, who has to be the owner. */
@@ -150,35 +152,51 @@ export async function replaceDocument (
 }
 
 /**
- * Writes a page and publishes its document to the caches.
+ * Writes a page, publishes its document to the caches, and lets the messages about it leave.
  *
  * @param write returns null if it has written nothing
  * @returns the result of `write`
  */
-export async function writeAndPublish<Written extends LandingPage | null> (
-  { documents }: FastifyInstance,
+export async function writeAndPublish<Written extends WrittenPage | null> (
+  app: FastifyInstance,
   write: () => Promise<Written>
 ): Promise<Written> {
   const startedAt = clock.now()
   const page = await write()
-  if (page !== null) await documents.publish(page.publicId, publicVersion(page), startedAt)
+  if (page !== null) {
+    confirm(app, page, await app.documents.publish(page.publicId, publicVersion(page), startedAt))
+  }
   return page
 }
 
 /**
- * Removes a page for good, and publishes that to the caches.
+ * Removes the page that a request names for good, and publishes that to the caches.
  *
  * @param wasDeleted whether the page has to be in the trash
  * @returns null if it has removed nothing
  */
 export async function removeAndPublish (
-  { database, documents }: FastifyInstance,
-  { userId, id }: OwnPage,
-  conditions: WriteConditions,
+  app: FastifyInstance,
+  request: FastifyRequest,
   wasDeleted: boolean
 ): Promise<true | null> {
-  const publicId = await removePage(database, userId, id, conditions, wasDeleted)
-  if (publicId === null) return null
-  await documents.publish(publicId, undefined)
+  const { id } = ownPage(request)
+  const conditions = writeConditions(request.headers)
+  const removed = await removePage(app.database, request.caller, id, conditions, wasDeleted)
+  if (removed === null) return null
+  confirm(app, removed, await app.documents.publish(removed.publicId, undefined))
   return true
+}
+
+/** A replica that misses a notice of Redis finds that out within 1.5 s, and serves nothing older than 2 s. */
+const SETTLED_AFTER_SECONDS = 3
+
+/** Notes that all replicas were told of a change. If that fails, the messages leave a minute later. */
+function confirm (
+  { database, redisClient }: FastifyInstance,
+  { queued }: Queued,
+  isAnnounced: boolean
+): void {
+  if (queued === null || !isAnnounced) return
+  settleMessages(database, queued, redisClient === undefined ? 0 : SETTLED_AFTER_SECONDS).catch(() => {})
 }

@@ -107,16 +107,17 @@ export class DocumentCache {
    *
    * @param document undefined for a deletion
    * @param knownAt when the statement began, on the process clock, because another write may have followed
+   * @returns false if Redis could not be told
    */
   async publish (
     publicId: string,
     document: PublicVersion | undefined,
     knownAt = clock.now()
-  ): Promise<void> {
+  ): Promise<boolean> {
     this.#learn(publicId, versionOf(document))
     if (document?.body !== undefined) this.#keep(document, knownAt, LIFETIME_MS)
     else if (document !== undefined) this.#hide(document, knownAt, LIFETIME_MS)
-    await this.#publisher?.publish(publicId, document)
+    return await this.#publisher?.publish(publicId, document) ?? true
   }
 
   /** Publishes the writes that could not be published while Redis was unreachable. */

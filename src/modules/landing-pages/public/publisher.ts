@@ -29,9 +29,11 @@ export class Publisher {
   /**
    * Publishes a committed version, or a deletion. Never rejects. After a failure, publishOutstanding() can
    * try again.
+   *
+   * @returns whether Redis was told
    */
-  async publish (publicId: string, document: PublicVersion | undefined): Promise<void> {
-    await this.#attempt(
+  async publish (publicId: string, document: PublicVersion | undefined): Promise<boolean> {
+    return await this.#attempt(
       publicId,
       versionOf(document),
       async () => await this.#shared.publish(publicId, document)
@@ -56,14 +58,15 @@ export class Publisher {
     }
   }
 
-  async #attempt (publicId: string, version: number, publish: () => Promise<number>): Promise<void> {
+  async #attempt (publicId: string, version: number, publish: () => Promise<number>): Promise<boolean> {
     this.#remember(publicId, version)
     try {
       const newest = await publish()
       if (this.#unpublished.get(publicId) === version) this.#unpublished.delete(publicId)
       if (newest > version) this.#onNewer(publicId, newest)
+      return true
     } catch {
-      // Redis is unreachable. The version stays remembered.
+      return false // Redis is unreachable. The version stays remembered.
     }
   }
 

@@ -52,7 +52,8 @@ export function checkUrl (text: string, isAllowed: IsAllowedAddress, hasNetworks
   if (protocol !== 'https:' && !(protocol === 'http:' && hasNetworks)) return ['must be an https:// address']
   if (username !== '' || password !== '') return ['must not contain a user name or password']
   const host = hostOf(hostname)
-  return isIP(host) === 0 || isAllowed(host, protocol === 'https:') ? [] : ['address not allowed']
+  return isIP(host) === 0 || isAllowed(host, protocol === 'https:') ? []
+    : ['must not have a private or special address']
 }
 
 /** The host of a URL, without the brackets of an IPv6 address. */

@@ -1,0 +1,92 @@
+import { OLDEST } from '../../../http/pagination.ts'
+import { statement, type StatementRunner, type Values } from '../../../infra/postgres/statement.ts'
+import { uuidv7 } from '../../../infra/system/identifiers.ts'
+import { AUTHORSHIP } from '../revision-repository.ts'
+import { queueSql, stateSql } from './outbox-sql.ts'
+
+/** What a statement says that queues messages. */
+export interface Queued {
+  /** The keys of the messages; null without any. */
+  readonly queued: string[] | null
+}
+
+/** Hot, if an account has webhooks. A message that stands for several changes waits for the last of them. */
+const SETTLE = statement<object>(`
+  WITH confirmed AS (
+    SELECT key, unconfirmed - 1 AS unconfirmed, CASE WHEN unconfirmed > 1 THEN settled_at
+        ELSE LEAST(settled_at, now() + make_interval(secs => :seconds::float8)) END AS settled_at
+    FROM outbox WHERE key = ANY (:keys::bigint[]) AND settled_at > now() ORDER BY target FOR UPDATE
+  )
+  UPDATE outbox SET unconfirmed = confirmed.unconfirmed, settled_at = confirmed.settled_at,
+    due_at = CASE WHEN state = 'sending' THEN confirmed.settled_at
+      WHEN due_at IS NOT NULL AND attempts = 0 AND version IS NOT NULL THEN LEAST(due_at, confirmed.settled_at)
+      ELSE due_at END
+  FROM confirmed WHERE outbox.key = confirmed.key AND state IN ('waiting', 'sending')`)
+
+/**
+ * Notes that all replicas were told of a change.
+ *
+ * @param seconds how long they may still serve an older version
+ */
+export async function settleMessages (
+  database: StatementRunner,
+  keys: readonly string[],
+  seconds: number
+): Promise<void> {
+  await database.run(SETTLE, { keys, seconds })
+}
+
+/** Pages that one statement queues messages about. */
+const PAGES_PER_STATEMENT = 100
+
+/**
+ * One statement: the locks make writers wait, so that no older version follows a newer one. A page that was
+ * written in the last minute may not be settled. `count()` makes it lock all pages before the first message.
+ */
+const QUEUE_PAGES = statement<{ last: string | null, count: number }>(`
+  WITH locked AS (
+    SELECT id, public_id AS "publicId", user_id AS "userId", version, content_hash AS "contentHash", published,
+      deleted_at, updated_at, ${AUTHORSHIP}
+    FROM landing_pages
+    WHERE user_id = :userId::integer AND (id = :pageId::uuid OR :pageId::uuid IS NULL AND deleted_at IS NULL)
+      AND id > :after::uuid
+    ORDER BY user_id, id LIMIT ${PAGES_PER_STATEMENT} FOR SHARE
+  ), changes AS (
+    SELECT ${stateSql('deleted_at IS NOT NULL', 'published')} AS type, *, row_number() OVER () AS number,
+      count(*) OVER () AS all_locked
+    FROM locked
+  ), ${
+  queueSql('SELECT * FROM changes', {
+    id: '(:messageIds::uuid[])[number]',
+    isWanted: 'webhook.id = :webhookId::uuid AND batch_seconds = 0 AND all_locked > 0 AND ' +
+      '(:pageId::uuid IS NOT NULL OR change.type = ANY (webhook.events))',
+    dueAt: 'now()',
+    settledAt:
+      "LEAST(now(), updated_at) + CASE WHEN updated_at < now() - interval '61 s' THEN interval '0' " +
+      "ELSE interval '61 s' END",
+    unconfirmed: '0'
+  })
+}
+  SELECT (SELECT max(id::text) FROM changes) AS last, (SELECT count(*) FROM queued)::integer AS count`)
+
+/**
+ * Queues messages about the current state of pages for one webhook that doesn't collect changes.
+ *
+ * @param pageId the only page, also if it is in the trash; undefined for all other pages
+ * @returns the number of messages, which may have taken the place of others
+ */
+export async function queuePages (
+  database: StatementRunner,
+  { userId, webhookId }: { readonly userId: number, readonly webhookId: string },
+  pageId?: string
+): Promise<number> {
+  let sum = 0
+  for (let after: string | null | undefined = OLDEST; after != null;) {
+    const messageIds = Array.from({ length: PAGES_PER_STATEMENT }, uuidv7)
+    const parameters: Values = { userId, webhookId, pageId: pageId ?? null, after, messageIds }
+    const [batch]: { last: string | null, count: number }[] = await database.run(QUEUE_PAGES, parameters)
+    sum += batch?.count ?? 0
+    after = batch?.last
+  }
+  return sum
+}

@@ -1,0 +1,4 @@
+// The public interface of the module.
+
+export { default as webhooks } from './plugin.ts'
+export { webhookRoutes } from './routes.ts'

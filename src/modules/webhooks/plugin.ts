@@ -1,0 +1,105 @@
+import fp from 'fastify-plugin'
+import { sendsMail } from '../../config.ts'
+import { runQueue } from '../../infra/postgres/queue-runner.ts'
+import { runInOneProcess } from '../../infra/postgres/shared-task.ts'
+import { runPeriodically } from '../../infra/system/periodic-task.ts'
+import { VERSION } from '../../infra/system/version.ts'
+import { addMetrics } from '../../infra/telemetry/metrics.ts'
+import { pruneMessages } from './delivery-repository.ts'
+import { allowedAddresses } from './sending/allowed-addresses.ts'
+import { measureOverdue } from './sending/outgoing-repository.ts'
+import { createPoster } from './sending/post.ts'
+import { MessageSender } from './sending/sender.ts'
+
+declare module 'fastify' {
+  interface FastifyInstance {
+    /** The key from which the secrets of webhooks are derived. */
+    secretsKey: string
+    /** Call it after messages were queued that are due at once. */
+    wakeMessageSender: () => void
+  }
+}
+
+/** Interval between checks for messages of all processes. */
+const CHECK_INTERVAL_MS = 1_000
+/** Many, because each may wait 15 s for a slow receiver. */
+const MAX_SENDING = 200
+/** More than an attempt takes, and less than a claim, which lapses after 30 s. */
+const SEND_LIMIT_MS = 25_000
+const MEASURE_INTERVAL_MS = 15_000
+const HOUR_MS = 60 * 60 * 1000
+const FIRST_CLEANUP_MS = 5 * 60 * 1000
+
+/** Sends the messages of webhooks, and removes old ones. */
+export default fp<{ secretsKey: string }>(async (app, { secretsKey }) => {
+  const { config, database, log, metrics } = app
+  app.decorate('secretsKey', secretsKey)
+  if (!config.WEBHOOKS) return
+  if (config.JWT_SECRET_PREVIOUS !== undefined && config.SECRETS_KEY === undefined) {
+    log.warn('JWT_SECRET is being replaced without SECRETS_KEY, so the secrets of webhooks change; see ' +
+      '"Replacing the secret" in docs/operations.md')
+  }
+  const sender = new MessageSender({
+    database,
+    log,
+    secretsKey,
+    poster: createPoster(allowedAddresses(config.WEBHOOK_NETWORKS)),
+    userAgent: `Landfall/${VERSION}`,
+    hasMail: sendsMail(config)
+  })
+  const queue = runQueue(app, {
+    name: 'messages',
+    intervalMs: CHECK_INTERVAL_MS,
+    maxRunning: MAX_SENDING,
+    limitMs: SEND_LIMIT_MS,
+    claim: async () => await sender.claim()
+  })
+  app.decorate('wakeMessageSender', () => queue.start())
+
+  let overdue = { count: 0, oldestSeconds: 0 }
+  if (config.OPS_PORT !== undefined) {
+    runPeriodically(app, { intervalMs: MEASURE_INTERVAL_MS }, async () => {
+      overdue = await measureOverdue(database).catch(() => overdue)
+    })
+  }
+  let removed = 0
+  const times = { intervalMs: HOUR_MS, extraAfterMs: FIRST_CLEANUP_MS }
+  runInOneProcess(app, { name: 'message_cleanup', ...times }, async (signal) => {
+    try {
+      removed += await pruneMessages(database, signal)
+    } catch (error) {
+      log.warn({ err: error }, 'the cleanup of messages failed; the next one will try again')
+    }
+  })
+
+  addMetrics(metrics, {
+    landfall_webhook_attempts_total: [
+      'Attempts to send a message to a webhook',
+      () => sender.attempts,
+      { label: 'result' }
+    ],
+    landfall_webhook_messages_given_up_total: [
+      'Messages to webhooks that all attempts of three days could not deliver',
+      () => sender.givenUp.messages
+    ],
+    landfall_webhooks_paused_total: [
+      'Webhooks that the service has paused, by reason',
+      () => sender.paused,
+      { label: 'reason' }
+    ],
+    landfall_webhook_messages_overdue: [
+      'Messages to webhooks that are due but not sent yet, by all processes',
+      () => overdue.count,
+      { aggregator: 'max' }
+    ],
+    landfall_oldest_overdue_message_seconds: [
+      'How long the oldest of them has been due',
+      () => overdue.oldestSeconds,
+      { aggregator: 'max' }
+    ],
+    landfall_removed_webhook_messages_total: [
+      'Messages that were removed from the log of webhooks because of their age or number',
+      () => removed
+    ]
+  })
+}, { name: 'webhooks', dependencies: ['database', 'metrics', 'mail'] })

@@ -1,0 +1,199 @@
+import type { FastifyPluginAsyncTypebox } from '@fastify/type-provider-typebox'
+import type { FastifyRequest } from 'fastify'
+import { InvalidError, NotFoundError, RetryLaterError } from '../../errors.ts'
+import { auditRequest } from '../../http/access-log.ts'
+import { pageOf, takePage } from '../../http/pagination.ts'
+import { sendWithoutBody } from '../../http/responses.ts'
+import { attachedProblems } from '../../http/validation.ts'
+import { deriveSecret } from '../../infra/system/derived-secrets.ts'
+import { isUuid } from '../../infra/system/identifiers.ts'
+import { KeyedSemaphore } from '../../infra/system/semaphore.ts'
+import type { OutboxMessage, Webhook } from '../../infra/postgres/generated/prisma/client.ts'
+import { requireConfirmedEmail } from '../accounts/index.ts'
+import { PAGE_EVENTS } from '../landing-pages/index.ts'
+import { findMessage, listMessages, queueAgain, queueAllPages, queueTest } from './delivery-repository.ts'
+import * as schemas from './schemas.ts'
+import { allowedAddresses, checkUrl } from './sending/allowed-addresses.ts'
+import { formatSecret } from './sending/signature.ts'
+import { changeWebhook, createWebhook, deleteWebhook, findWebhook, listWebhooks,
+  replaceSecret } from './webhook-repository.ts'
+
+/** Requests of one account to send all pages that may wait for another one. */
+const MAX_WAITING_SYNCS = 10
+
+interface Body {
+  readonly name?: string | null
+  readonly events?: readonly string[]
+  readonly pages?: readonly string[] | null
+  readonly batch_seconds?: number
+}
+
+/** The routes of the caller's webhooks. They need an access token. */
+export const webhookRoutes: FastifyPluginAsyncTypebox = async (app) => {
+  const { config: { WEBHOOK_NETWORKS: networks }, database } = app
+  const isAllowed = allowedAddresses(networks)
+  requireConfirmedEmail(app)
+  await app.register(deliveryRoutes)
+
+  /** Returns all problems of a body with a URL. */
+  const problemsOf = (request: FastifyRequest): string[] => {
+    const { url } = (request.body ?? {}) as { url?: unknown }
+    const ofUrl = typeof url === 'string' ? checkUrl(url, isAllowed, networks.length > 0) : []
+    return [...attachedProblems(request), ...ofUrl.map((problem) => `Url ${problem}`)]
+  }
+
+  app.post('/webhooks', { schema: schemas.createSchema, attachValidation: true }, async (request, reply) => {
+    const problems = problemsOf(request)
+    if (problems.length > 0) throw new InvalidError(problems)
+    const { userId } = request.caller
+    const created = await createWebhook(database, userId, {
+      events: [...PAGE_EVENTS],
+      ...fieldsOf(request.body),
+      url: request.body.url
+    })
+    if (created === undefined) throw new InvalidError([schemas.TOO_MANY_WEBHOOKS])
+    auditRequest(request, 'webhook_created', { user: userId, webhook: created.id })
+    reply.code(201).header('location', app.publicPath(`/webhooks/${created.id}`))
+    return { ...webhookRecord(created), secret: secretOf(app.secretsKey, created) }
+  })
+
+  app.get('/webhooks', { schema: schemas.listSchema }, async ({ caller, query }, reply) => {
+    const page = pageOf(query)
+    const found = await listWebhooks(database, caller.userId, page)
+    return (takePage(reply, '/webhooks', page, found)).map(webhookRecord)
+  })
+
+  app.get(
+    '/webhooks/:id',
+    { schema: schemas.getSchema },
+    async (request) => webhookRecord(await ownWebhook(request))
+  )
+
+  app.patch('/webhooks/:id', {
+    schema: schemas.changeSchema,
+    attachValidation: true
+  }, async (request) => {
+    const { id } = await ownWebhook(request)
+    const problems = problemsOf(request)
+    if (problems.length > 0) throw new InvalidError(problems)
+    const { url, active } = request.body
+    const { userId } = request.caller
+    const changed = await changeWebhook(database, userId, id, {
+      ...fieldsOf(request.body),
+      ...url !== undefined && { url },
+      ...active !== undefined && { active }
+    })
+    if (changed === undefined) throw new NotFoundError()
+    auditRequest(request, 'webhook_changed', { user: userId, webhook: id })
+    app.wakeMessageSender()
+    return webhookRecord(changed)
+  })
+
+  app.delete('/webhooks/:id', { schema: schemas.deleteSchema }, async (request, reply) => {
+    const { id } = await ownWebhook(request)
+    const { userId } = request.caller
+    if (!await deleteWebhook(database, userId, id)) throw new NotFoundError()
+    auditRequest(request, 'webhook_deleted', { user: userId, webhook: id })
+    return sendWithoutBody(reply.code(204))
+  })
+
+  app.post('/webhooks/:id/secret', { schema: schemas.secretSchema }, async (request) => {
+    const { id } = await ownWebhook(request)
+    const { userId } = request.caller
+    const changed = await replaceSecret(database, userId, id)
+    if (changed === undefined) throw new NotFoundError()
+    auditRequest(request, 'webhook_secret_replaced', { user: userId, webhook: id })
+    return { secret: secretOf(app.secretsKey, changed) }
+  })
+}
+
+/** What was sent, and what is to be sent. */
+const deliveryRoutes: FastifyPluginAsyncTypebox = async (app) => {
+  const { database } = app
+  // Each reads all pages of an account.
+  const syncs = new KeyedSemaphore<number>({
+    maxRunning: 1,
+    maxWaiting: MAX_WAITING_SYNCS,
+    createRefusal: () => new RetryLaterError(503, 'The pages are being sent already, try again shortly', 2)
+  })
+
+  app.post('/webhooks/:id/test', { schema: schemas.testSchema }, async (request, reply) => {
+    await queueTest(database, await ownWebhook(request))
+    app.wakeMessageSender()
+    return sendWithoutBody(reply.code(202))
+  })
+
+  app.post('/webhooks/:id/sync', { schema: schemas.syncSchema }, async (request, reply) => {
+    const webhook = await ownWebhook(request)
+    const queued = await syncs.run(webhook.userId, async () => await queueAllPages(database, webhook))
+    app.wakeMessageSender()
+    reply.code(202)
+    return { queued }
+  })
+
+  app.get('/webhooks/:id/deliveries', { schema: schemas.listDeliveriesSchema }, async (request, reply) => {
+    const { id } = await ownWebhook(request)
+    const page = pageOf(request.query)
+    const found = await listMessages(database, id, page)
+    return takePage(reply, `/webhooks/${id}/deliveries`, page, found).map(deliveryRecord)
+  })
+
+  app.post('/webhooks/:id/deliveries/:delivery_id/redeliver', {
+    schema: schemas.redeliverSchema
+  }, async (request, reply) => {
+    const webhook = await ownWebhook(request)
+    const { delivery_id: deliveryId } = request.params
+    const message = isUuid(deliveryId) ? await findMessage(database, webhook.id, deliveryId) : null
+    if (message === null) throw new NotFoundError()
+    await queueAgain(database, webhook, message)
+    app.wakeMessageSender()
+    return sendWithoutBody(reply.code(202))
+  })
+}
+
+/** Returns the webhook that a request names. @throws {NotFoundError} 404 */
+async function ownWebhook ({ server, caller, params }: FastifyRequest): Promise<Webhook> {
+  const { id } = params as { id: string }
+  const webhook = isUuid(id) ? await findWebhook(server.database, caller.userId, id) : null
+  if (webhook === null) throw new NotFoundError()
+  return webhook
+}
+
+const fieldsOf = ({ name, events, pages, batch_seconds: batchSeconds }: Body) => ({
+  ...name !== undefined && { name },
+  ...events !== undefined && { events: [...new Set(events)] },
+  ...pages !== undefined && { pages: pages === null ? [] : [...new Set(pages)] },
+  ...batchSeconds !== undefined && { batchSeconds }
+})
+
+const secretOf = (key: string, { id, generation }: Webhook): string =>
+  formatSecret(deriveSecret(key, 'webhook', id, generation))
+
+const webhookRecord = (webhook: Webhook) => ({
+  id: webhook.id,
+  url: webhook.url,
+  name: webhook.name,
+  events: webhook.events as (typeof PAGE_EVENTS[number])[],
+  pages: webhook.pages.length === 0 ? null : webhook.pages,
+  batch_seconds: webhook.batchSeconds,
+  active: webhook.active,
+  paused_reason: webhook.pausedReason as 'gone' | 'failing' | null,
+  failing_since: webhook.failingSince?.toISOString() ?? null,
+  created_at: webhook.createdAt.toISOString()
+})
+
+const deliveryRecord = (message: OutboxMessage) => ({
+  id: message.id,
+  type: message.type,
+  page: message.publicId === null ? null : { id: message.pageId, public_id: message.publicId },
+  version: message.version === null ? null : Number(message.version),
+  merged: message.merged,
+  state: message.state as 'waiting' | 'sending' | 'delivered' | 'failed',
+  attempts: message.attempts,
+  last_attempt_at: message.lastAttemptAt?.toISOString() ?? null,
+  status: message.status,
+  error: message.error,
+  duration_ms: message.durationMs,
+  next_attempt_at: message.state === 'waiting' ? message.dueAt?.toISOString() ?? null : null,
+  created_at: message.createdAt.toISOString()
+})

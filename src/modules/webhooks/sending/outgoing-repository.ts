@@ -1,0 +1,220 @@
+import type { Database } from '../../../infra/postgres/database.ts'
+import { statement } from '../../../infra/postgres/statement.ts'
+import { noticeSql } from '../../accounts/index.ts'
+import type { Outcome } from './post.ts'
+
+// The messages in the table `outbox` that are due. Such a message is frozen first: changes that follow make
+// another one. It is claimed when it is settled. A sender that dies leaves its claim, which lapses.
+
+/** How long a claim holds. Longer than an attempt may take. */
+const CLAIM_SECONDS = 30
+/** Messages that a statement looks at, at most one of each webhook. */
+const CANDIDATES = 10
+
+/** A message that was frozen or claimed, and its webhook. */
+export interface OutgoingMessage {
+  readonly key: bigint
+  readonly id: string
+  readonly target: string
+  readonly pageId: string
+  readonly publicId: string | null
+  readonly type: string
+  readonly version: bigint | null
+  readonly contentHash: string | null
+  readonly authorType: string | null
+  readonly authorName: string | null
+  readonly merged: number
+  /** The number of this attempt, from 1. It tells whose claim it is. */
+  readonly attempts: number
+  readonly createdAt: Date
+  readonly changedAt: Date
+  /** False if it is only frozen, because a replica may still serve an older version. */
+  readonly isClaimed: boolean
+  /** Null if the webhook was deleted. */
+  readonly url: string | null
+  readonly active: boolean | null
+  readonly generation: number | null
+  /** Whether the secret before signs, too. */
+  readonly isRotating: boolean | null
+  readonly isFailing: boolean | null
+  /** Whether nothing was delivered for so long that a message that is given up pauses the webhook. */
+  readonly isFailingLong: boolean | null
+}
+
+/** Shorter than the time in which all attempts of a message are made, which varies. */
+const FAILING_LONG = "interval '60 hours'"
+const UNFINISHED = "state IN ('waiting', 'sending')"
+
+// Prisma has no SKIP LOCKED and no recursion. The recursion reads one entry of the index for each webhook, so
+// that a webhook with many messages neither delays the others nor makes the statement longer.
+const CLAIM = statement<OutgoingMessage>(`
+  WITH RECURSIVE targets AS (
+    (SELECT target FROM outbox WHERE ${UNFINISHED} ORDER BY target LIMIT 1)
+    UNION ALL
+    SELECT (SELECT next.target FROM outbox next WHERE ${UNFINISHED} AND next.target > targets.target
+      ORDER BY next.target LIMIT 1)
+    FROM targets WHERE targets.target IS NOT NULL
+  ), candidates AS (
+    SELECT message.key, message.due_at FROM targets CROSS JOIN LATERAL (
+      SELECT key, due_at FROM outbox
+      WHERE target = targets.target AND ${UNFINISHED} AND due_at <= now() AND (state = 'sending' OR NOT EXISTS (
+        SELECT FROM outbox before
+        WHERE before.target = outbox.target AND before.page_id = outbox.page_id AND before.state = 'sending'))
+      ORDER BY due_at LIMIT 1
+    ) message
+    WHERE targets.target <> ALL (:busy::uuid[]) AND NOT (:isCrowded::boolean AND EXISTS (
+      SELECT FROM webhooks WHERE id = targets.target AND failing_since IS NOT NULL))
+    ORDER BY message.due_at LIMIT ${CANDIDATES}
+  ), chosen AS (
+    SELECT key FROM outbox WHERE key IN (SELECT key FROM candidates) AND ${UNFINISHED} AND due_at <= now()
+    ORDER BY due_at LIMIT 1 FOR UPDATE SKIP LOCKED
+  ), claimed AS (
+    UPDATE outbox SET state = 'sending',
+      due_at = CASE WHEN settled_at <= now() THEN now() + make_interval(secs => ${CLAIM_SECONDS}) ELSE settled_at END,
+      attempts = CASE WHEN settled_at <= now() THEN attempts + 1 ELSE attempts END,
+      last_attempt_at = CASE WHEN settled_at <= now() THEN now() ELSE last_attempt_at END
+    FROM chosen WHERE outbox.key = chosen.key
+    RETURNING outbox.key, id, target, page_id, public_id, type, version, content_hash, author_type, author_name,
+      merged, attempts, created_at, changed_at, settled_at <= now() AS is_claimed
+  )
+  SELECT key, claimed.id, target, page_id AS "pageId", public_id AS "publicId", type, version,
+    content_hash AS "contentHash", author_type AS "authorType", author_name AS "authorName", merged, attempts,
+    claimed.created_at AS "createdAt", changed_at AS "changedAt", is_claimed AS "isClaimed", url, active, generation,
+    coalesce(previous_until > now(), false) AS "isRotating", failing_since IS NOT NULL AS "isFailing",
+    coalesce(failing_since < now() - ${FAILING_LONG}, false) AS "isFailingLong"
+  FROM claimed LEFT JOIN webhooks ON webhooks.id = target`)
+
+// One statement puts a message back. A newer one that waits takes its place, with its time and attempts. The
+// lock on the webhook orders this and a change of `active`.
+const PUT_BACK = statement<object>(`
+  WITH mine AS (
+    SELECT key, target, page_id, merged, outbox.created_at, last_attempt_at,
+      CASE WHEN active THEN now() + make_interval(secs => :seconds::float8) END AS due_at
+    FROM outbox JOIN webhooks ON webhooks.id = target
+    WHERE key = :key::bigint AND state = 'sending' AND attempts = :attempts::integer
+    FOR UPDATE OF outbox FOR SHARE OF webhooks
+  ), newer AS (
+    UPDATE outbox SET due_at = mine.due_at, attempts = :countedAttempts::integer, merged = outbox.merged + mine.merged + 1,
+      created_at = mine.created_at, last_attempt_at = mine.last_attempt_at, status = :status::smallint,
+      error = :error, duration_ms = :durationMs::integer
+    FROM mine WHERE outbox.target = mine.target AND outbox.page_id = mine.page_id AND state = 'waiting'
+    RETURNING outbox.key
+  ), replaced AS (
+    DELETE FROM outbox USING mine, newer WHERE outbox.key = mine.key
+  )
+  UPDATE outbox SET state = 'waiting', due_at = mine.due_at, attempts = :countedAttempts::integer,
+    status = :status::smallint, error = :error, duration_ms = :durationMs::integer
+  FROM mine WHERE outbox.key = mine.key AND NOT EXISTS (SELECT FROM newer)`)
+
+/** One statement pauses a webhook and queues the mail about it. */
+const PAUSE = statement<{ userId: number }>(`
+  WITH paused AS (
+    UPDATE webhooks SET active = false, paused_reason = :reason WHERE id = :id::uuid AND active RETURNING user_id
+  ), account AS (
+    SELECT users.id, email FROM users JOIN paused ON users.id = paused.user_id
+  ), ${
+  noticeSql('webhook_paused', 'account', ':hasMail::boolean', {
+    details: "jsonb_build_object('reason', :reason::text)"
+  })
+}
+  SELECT user_id AS "userId" FROM paused`)
+
+/** SQLSTATE unique_violation. */
+const UNIQUE_VIOLATION = '23505'
+const isConflict = (error: unknown): boolean => (error as { code?: unknown }).code === UNIQUE_VIOLATION
+
+/**
+ * Freezes or claims the message that is due first.
+ *
+ * @param busy webhooks that get no further message now
+ * @param isCrowded whether no webhook gets one whose last attempt has failed
+ * @returns `again` if another process was faster; undefined when none is due
+ */
+export async function claimMessage (
+  database: Database,
+  busy: readonly string[],
+  isCrowded: boolean
+): Promise<OutgoingMessage | 'again' | undefined> {
+  try {
+    return (await database.run(CLAIM, { busy, isCrowded }))[0]
+  } catch (error) {
+    if (isConflict(error)) return 'again'
+    throw error
+  }
+}
+
+/** How often a message is put back if a change adds a newer one at the same moment. */
+const MAX_TRIES = 5
+
+/**
+ * Ends the claim. The next attempt may begin after `seconds`, or when the webhook is active again.
+ *
+ * @param countedAttempts how many attempts count
+ */
+export async function putBackMessage (
+  database: Database,
+  { key, attempts }: OutgoingMessage,
+  countedAttempts: number,
+  seconds: number,
+  { status, error, durationMs }: Result
+): Promise<void> {
+  const values = { key, attempts, countedAttempts, seconds, status, error, durationMs }
+  for (let tries = 1;; tries++) {
+    try {
+      await database.run(PUT_BACK, values)
+      return
+    } catch (failure) {
+      if (!isConflict(failure) || tries === MAX_TRIES) throw failure
+    }
+  }
+}
+
+/** The outcome of an attempt that is stored. */
+export interface Result extends Pick<Outcome, 'status' | 'error'> {
+  readonly durationMs: number | null
+}
+
+/** Ends the work on a message. @returns false if another process has claimed it since */
+export async function finishMessage (
+  { outboxMessage }: Database,
+  { key, attempts }: OutgoingMessage,
+  state: 'delivered' | 'failed',
+  result: Result
+): Promise<boolean> {
+  const where = { key, attempts, state: 'sending' }
+  return (await outboxMessage.updateMany({ where, data: { state, dueAt: null, ...result } })).count > 0
+}
+
+/** Removes a message of a deleted webhook. */
+export async function removeMessage ({ outboxMessage }: Database, { key }: OutgoingMessage): Promise<void> {
+  await outboxMessage.deleteMany({ where: { key } })
+}
+
+/** Notes whether the last attempt of a webhook has failed. */
+export async function noteFailing ({ webhook }: Database, id: string, isFailing: boolean): Promise<void> {
+  const where = { id, failingSince: isFailing ? null : { not: null } }
+  await webhook.updateMany({ where, data: { failingSince: isFailing ? new Date() : null } })
+}
+
+/** @returns whether it was active until now */
+export async function pauseWebhook (
+  database: Database,
+  id: string,
+  reason: 'gone' | 'failing',
+  hasMail: boolean
+): Promise<boolean> {
+  if ((await database.run(PAUSE, { id, reason, hasMail })).length === 0) return false
+  await database.outboxMessage.updateMany({ where: { target: id, state: 'waiting' }, data: { dueAt: null } })
+  return true
+}
+
+/** Messages that are due but not sent, and for how long the oldest has been, in seconds. */
+export async function measureOverdue (
+  { outboxMessage }: Database
+): Promise<{ count: number, oldestSeconds: number }> {
+  const now = new Date()
+  const where = { state: { in: ['waiting', 'sending'] }, dueAt: { lte: now } }
+  const count = await outboxMessage.count({ where })
+  const oldest = await outboxMessage.findFirst({ where, orderBy: { dueAt: 'asc' }, select: { dueAt: true } })
+  return { count, oldestSeconds: (now.getTime() - (oldest?.dueAt ?? now).getTime()) / 1000 }
+}

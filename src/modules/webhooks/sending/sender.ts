@@ -1,0 +1,190 @@
+import type { FastifyBaseLogger } from 'fastify'
+import { LRUCache } from 'lru-cache'
+import type { Database } from '../../../infra/postgres/database.ts'
+import { parseHttpDate } from '../../../http/conditional-requests.ts'
+import { deriveSecret } from '../../../infra/system/derived-secrets.ts'
+import { TEST_EVENT } from '../delivery-repository.ts'
+import { bodyOf } from './message.ts'
+import { claimMessage, finishMessage, noteFailing, pauseWebhook, putBackMessage, removeMessage,
+  type OutgoingMessage, type Result } from './outgoing-repository.ts'
+import type { Poster } from './post.ts'
+import { signatureHeaders } from './signature.ts'
+
+/** Messages that a process sends to a webhook at the same time: if the last attempt succeeded, and if not. */
+const MAX_TO_HEALTHY = 4
+const MAX_TO_OTHERS = 1
+/** Messages that a process sends at the same time to webhooks whose last attempt has failed. */
+const MAX_TO_FAILING = 100
+/** Webhooks that a process remembers as healthy. */
+const MAX_REMEMBERED = 10_000
+
+const MINUTE = 60
+const HOUR = 60 * MINUTE
+/** The times between the attempts of a message, in seconds, each varied by a fifth. */
+const RETRY_SECONDS = [
+  5,
+  MINUTE,
+  5 * MINUTE,
+  30 * MINUTE,
+  2 * HOUR,
+  5 * HOUR,
+  10 * HOUR,
+  14 * HOUR,
+  20 * HOUR,
+  24 * HOUR
+]
+/** The longest time that a Retry-After counts for. */
+const MAX_RETRY_AFTER_SECONDS = HOUR
+const GONE = 410
+
+/** Returns how long a message waits after its failed attempt; undefined after the last one. */
+export function retrySeconds (
+  attempts: number,
+  retryAfter?: string,
+  random = Math.random()
+): number | undefined {
+  const seconds = RETRY_SECONDS[attempts - 1]
+  return seconds && Math.max(seconds * (0.8 + 0.4 * random), secondsOf(retryAfter))
+}
+
+function secondsOf (retryAfter = ''): number {
+  const date = parseHttpDate(retryAfter)
+  const seconds = /^\d{1,9}$/.test(retryAfter) ? Number(retryAfter) : ((date ?? 0) - Date.now()) / 1000
+  return Math.max(0, Math.min(seconds, MAX_RETRY_AFTER_SECONDS))
+}
+
+export interface MessageSenderOptions {
+  readonly database: Database
+  readonly log: FastifyBaseLogger
+  readonly poster: Poster
+  readonly secretsKey: string
+  /** Sent as User-Agent. */
+  readonly userAgent: string
+  readonly hasMail: boolean
+}
+
+/** Sends the messages of webhooks. */
+export class MessageSender {
+  readonly attempts = { delivered: 0, failed: 0 }
+  readonly givenUp = { messages: 0 }
+  readonly paused = { gone: 0, failing: 0 }
+  readonly #options: MessageSenderOptions
+  /** Messages under way, by webhook. */
+  readonly #running = new Map<string, number>()
+  #failing = 0
+  readonly #healthy = new LRUCache<string, true>({ max: MAX_REMEMBERED })
+  /** Claims follow each other, because each has to know the webhooks that are busy. */
+  #claiming: Promise<unknown> = Promise.resolve()
+
+  constructor (options: MessageSenderOptions) {
+    this.#options = options
+  }
+
+  /** Claims a message that is due. @returns the function that sends it; undefined when none is due */
+  async claim (): Promise<((signal: AbortSignal) => Promise<void>) | undefined> {
+    const claim = this.#claiming.then(async () => {
+      const isCrowded = this.#failing >= MAX_TO_FAILING
+      const message = await claimMessage(this.#options.database, this.#busy(), isCrowded)
+      if (message !== undefined && message !== 'again') this.#count(message, 1)
+      return message
+    })
+    this.#claiming = claim.catch(() => {})
+    const message = await claim
+    if (message === undefined) return undefined
+    return async (signal) => {
+      if (message === 'again') return
+      await this.#send(message, signal).finally(() => this.#count(message, -1))
+    }
+  }
+
+  #busy (): string[] {
+    return [...this.#running].filter(([target, count]) =>
+      count >= (this.#healthy.has(target) ? MAX_TO_HEALTHY : MAX_TO_OTHERS)
+    ).map(([target]) => target)
+  }
+
+  #count ({ target, isFailing }: OutgoingMessage, difference: number): void {
+    if (isFailing === true) this.#failing += difference
+    const count = (this.#running.get(target) ?? 0) + difference
+    if (count === 0) this.#running.delete(target)
+    else this.#running.set(target, count)
+  }
+
+  async #send (message: OutgoingMessage, signal: AbortSignal): Promise<void> {
+    if (!message.isClaimed) return
+    const { database, poster, userAgent } = this.#options
+    const { attempts, target, type, url } = message
+    if (url === null) return await removeMessage(database, message)
+    if (message.active !== true && type !== TEST_EVENT) {
+      const nothing = { status: null, error: null, durationMs: null }
+      return await putBackMessage(database, message, attempts - 1, 0, nothing)
+    }
+    const body = bodyOf(message)
+    const startedAt = performance.now()
+    const { retryAfter, ...outcome } = await poster.post(
+      url,
+      {
+        'content-type': 'application/json',
+        'user-agent': userAgent,
+        ...signatureHeaders(message.id, body, Date.now(), this.#secretsOf(message))
+      },
+      body,
+      signal
+    )
+    if (signal.aborted) return // a shutdown: another process sends it when the claim lapses
+    const result = { ...outcome, durationMs: Math.round(performance.now() - startedAt) }
+    if (result.error !== null) return await this.#handleFailure(message, result, retryAfter)
+    this.attempts.delivered++
+    this.#healthy.set(target, true)
+    this.#log('debug', message, result, 'message delivered')
+    await finishMessage(database, message, 'delivered', result)
+    if (message.isFailing === true) await noteFailing(database, target, false)
+  }
+
+  #secretsOf ({ target, generation, isRotating }: OutgoingMessage): Buffer[] {
+    const current = generation as number
+    const generations = isRotating === true ? [current, current - 1] : [current]
+    return generations.map((one) => deriveSecret(this.#options.secretsKey, 'webhook', target, one))
+  }
+
+  async #handleFailure (message: OutgoingMessage, result: Result, retryAfter?: string): Promise<void> {
+    const { database } = this.#options
+    const { attempts, target, type } = message
+    this.attempts.failed++
+    this.#healthy.delete(target)
+    if (type === TEST_EVENT) {
+      await finishMessage(database, message, 'failed', result)
+      return
+    }
+    await noteFailing(database, target, true)
+    if (result.status === GONE) await this.#pause(target, 'gone')
+    const seconds = retrySeconds(attempts, retryAfter)
+    if (seconds !== undefined || result.status === GONE) {
+      this.#log('info', message, result, 'message not delivered; trying again later')
+      await putBackMessage(database, message, attempts, seconds ?? 0, result)
+      return
+    }
+    if (!await finishMessage(database, message, 'failed', result)) return
+    this.givenUp.messages++
+    this.#log('warn', message, result, 'message given up')
+    if (message.isFailingLong === true) await this.#pause(target, 'failing')
+  }
+
+  async #pause (target: string, reason: 'gone' | 'failing'): Promise<void> {
+    const { database, hasMail, log } = this.#options
+    if (!await pauseWebhook(database, target, reason, hasMail)) return
+    this.paused[reason]++
+    log.warn({ webhook: target, reason }, 'webhook paused')
+  }
+
+  /** Without the URL, which may contain a token of the owner. */
+  #log (
+    level: 'debug' | 'info' | 'warn',
+    { id, target, attempts }: OutgoingMessage,
+    { status, error }: Result,
+    text: string
+  ): void {
+    const failure = error ?? undefined
+    this.#options.log[level]({ webhook: target, message: id, attempts, status, failure }, text)
+  }
+}

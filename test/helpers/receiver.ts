@@ -1,0 +1,82 @@
+import { once } from 'node:events'
+import { createServer, type IncomingHttpHeaders } from 'node:http'
+import type { AddressInfo } from 'node:net'
+import { text } from 'node:stream/consumers'
+import { Webhook } from 'standardwebhooks'
+import type { Teardown } from './servers.ts'
+import { until } from './until.ts'
+
+// An HTTP server on the loopback address that receives messages of webhooks.
+
+export interface ReceivedMessage {
+  readonly type: string
+  readonly timestamp: string
+  readonly data: {
+    readonly page: { readonly id: string, readonly public_id: string }
+    readonly version: number
+    readonly etag: string | null
+    readonly author: { readonly type: string, readonly name: string } | null
+    readonly merged: number
+    readonly since?: string
+  }
+  /** The `webhook-id`. */
+  readonly id: string
+  readonly headers: IncomingHttpHeaders
+  readonly body: string
+}
+
+export interface Receiver {
+  readonly url: string
+  /** Everything received, oldest first, also what was refused. */
+  readonly messages: readonly ReceivedMessage[]
+  /** Waits for message number `count`, and returns it. */
+  message(count: number): Promise<ReceivedMessage>
+}
+
+/** The setting that lets a service reach a receiver. */
+export const RECEIVABLE = { WEBHOOK_NETWORKS: '127.0.0.1' }
+
+/**
+ * Starts a receiver; the end of the test stops it.
+ *
+ * @param answer returns the status, perhaps later; by default 204
+ */
+export async function startReceiver (
+  t: Teardown,
+  answer: (message: ReceivedMessage, count: number) => number | Promise<number> = () => 204
+): Promise<Receiver> {
+  const messages: ReceivedMessage[] = []
+  const server = createServer((request, response) => {
+    text(request).then(async (body) => {
+      const message = {
+        ...JSON.parse(body),
+        id: request.headers['webhook-id'],
+        headers: request.headers,
+        body
+      }
+      messages.push(message)
+      response.writeHead(await answer(message, messages.length)).end('the body is dropped')
+    }).catch(() => response.destroy())
+  })
+  server.listen(0, '127.0.0.1')
+  await once(server, 'listening')
+  t.teardown(() => {
+    server.close()
+    server.closeAllConnections()
+  })
+  return {
+    url: `http://127.0.0.1:${(server.address() as AddressInfo).port}/hook?token=owners-token`,
+    messages,
+    message: async (count) => await until(() => messages[count - 1], `message ${count}`)
+  }
+}
+
+/** Whether the signature of a message belongs to a secret. */
+export function isSignedWith (secret: string, { body, headers }: ReceivedMessage): boolean {
+  try {
+    new Webhook(secret).verify(body, headers as Record<string, string>)
+    return true
+  } catch {
+    return false
+  }
+}

@@ -1,0 +1,72 @@
+import t from 'tap'
+import { buildTestApp, createPage, signUp, testSettings } from '../../helpers/app.ts'
+import { planOf, watchStatements } from '../../helpers/plans.ts'
+import { query } from '../../helpers/servers.ts'
+
+// What webhooks cost those that have none, and those that have many messages.
+
+const settings: Record<string, string> = { ...await testSettings(t), WEBHOOKS: 'false' }
+const url = settings.DATABASE_URL as string
+
+t.test('a write of an account without webhooks reads one entry of an index more', async (t) => {
+  const app = await buildTestApp(t, { settings })
+  const account = await signUp(app)
+  const page = await createPage(app, account)
+  const runs = watchStatements(app)
+  await app.inject({
+    method: 'PATCH',
+    url: `/manage/landing_pages/${page.id}`,
+    headers: account.headers,
+    payload: { current_data: { a: 1 } }
+  })
+  const { statement, values } = runs.find(({ statement: { text } }) => text.includes('INSERT INTO outbox'))!
+  const cost = async (document: string) => {
+    const { nodes, buffers } = await planOf(
+      url,
+      statement,
+      { ...values, document, contentHash: document },
+      'force_generic_plan'
+    )
+    return { buffers, rows: nodes.reduce((sum, { rows }) => sum + rows, 0) }
+  }
+  await cost('{"warm":1}')
+  const before = await cost('{"a":1}')
+  await query(
+    url,
+    `
+    INSERT INTO users (email, password_hash) SELECT n || '@example.com', '' FROM generate_series(1, 2000) n;
+    INSERT INTO webhooks (id, user_id, slot, url, events) SELECT gen_random_uuid(), id, slot, 'https://example.com',
+      ARRAY['page.published'] FROM users, generate_series(1, 10) slot WHERE email LIKE '%@example.com'
+      AND password_hash = '';
+    ANALYZE webhooks`
+  )
+  const after = await cost('{"a":2}')
+  t.comment(before, after)
+  t.equal(after.rows, before.rows)
+  t.ok(after.buffers - before.buffers <= 4, `${after.buffers - before.buffers} pages more`)
+})
+
+t.test('the next message is found without a look at the others of its webhook', async (t) => {
+  await query(
+    url,
+    `
+    INSERT INTO outbox (id, target, user_id, page_id, type, due_at, settled_at)
+      SELECT gen_random_uuid(), target, 1, gen_random_uuid(), 'page.published', now(), now()
+      FROM (VALUES (gen_random_uuid()), (gen_random_uuid())) busy (target), generate_series(1, 20000);
+    ANALYZE outbox`
+  )
+  const app = await buildTestApp(t, { settings })
+  const runs = watchStatements(app)
+  const { claimMessage } = await import('../../../src/modules/webhooks/sending/outgoing-repository.ts')
+  const first = await claimMessage(app.database, [], false)
+  if (first === undefined || first === 'again') throw new Error('no message')
+  const { statement } = runs[0]!
+  const { buffers, nodes } = await planOf(
+    url,
+    statement,
+    { busy: `{${first.target}}`, isCrowded: false },
+    'force_generic_plan'
+  )
+  t.ok(buffers < 200, `${buffers} pages`)
+  t.ok(nodes.every(({ rows }) => rows < 50), JSON.stringify(nodes))
+})

@@ -1,0 +1,117 @@
+import { createServer } from 'node:net'
+import { once } from 'node:events'
+import type { AddressInfo } from 'node:net'
+import { setTimeout as sleep } from 'node:timers/promises'
+import t from 'tap'
+import { testSettings } from '../../helpers/app.ts'
+import { Owner } from '../../helpers/client.ts'
+import { RECEIVABLE, startReceiver, type ReceivedMessage } from '../../helpers/receiver.ts'
+import { claimRedis, query } from '../../helpers/servers.ts'
+import { startService } from '../../helpers/service.ts'
+import { until } from '../../helpers/until.ts'
+
+// A consumer that reads a page from every replica at each message never gets an older version, while pages
+// are written all the time and other receivers are away.
+
+const PAGES = 8
+const WRITING_MS = 30_000
+
+const settings: Record<string, string> = {
+  ...await testSettings(t),
+  ...RECEIVABLE,
+  REDIS_URL: await claimRedis(t),
+  RATE_LIMIT_PUBLIC: '1000000'
+}
+const replicas = [
+  await startService(t, settings),
+  await startService(t, { ...settings, MIGRATE_ON_START: 'false' })
+]
+const urlOf = (index: number): string => replicas[index % replicas.length]?.url as string
+const owner = await Owner.signUp(urlOf(0))
+
+/** Accepts connections and never answers. */
+const silent = createServer((socket) => socket.on('error', () => {}))
+silent.listen(0, '127.0.0.1')
+await once(silent, 'listening')
+t.teardown(() => silent.close())
+const silentUrl = `http://127.0.0.1:${(silent.address() as AddressInfo).port}/`
+
+async function createWebhook (of: Owner, url: string): Promise<string> {
+  const { status, text } = await of.call('POST', `${urlOf(0)}/webhooks`, { json: { url } })
+  if (status !== 201) throw new Error(text)
+  return (JSON.parse(text) as { id: string }).id
+}
+
+/** Reads the number in a document, which is its version. */
+async function readVersion (url: string, publicId: string): Promise<number> {
+  const response = await fetch(`${url}/landing_pages/${publicId}`)
+  return ((await response.json()) as { version: number }).version
+}
+
+t.test('every replica has what a message tells, and pages that never rest send, too', async (t) => {
+  const stale: string[] = []
+  const reads: Promise<void>[] = []
+  const check = async ({ data: { page, version } }: ReceivedMessage, url: string): Promise<void> => {
+    const read = await readVersion(url, page.public_id)
+    if (read < version) stale.push(`${page.id}: ${read} instead of ${version}`)
+  }
+  const receiver = await startReceiver(t, (message) => {
+    reads.push(...replicas.map(async ({ url }) => await check(message, url)))
+    return 204
+  })
+  const live = await createWebhook(owner, receiver.url)
+  const dead = await createWebhook(owner, silentUrl)
+  const other = await Owner.signUp(urlOf(0))
+  for (let n = 0; n < 10; n++) await createWebhook(other, silentUrl)
+
+  const pages = await Promise
+    .all(Array.from({ length: PAGES }, async () => await owner.createPage(urlOf(0), '{"version":1}')))
+  for (let n = 0; n < 20; n++) await other.createPage(urlOf(0), '{}')
+  const end = Date.now() + WRITING_MS
+  let writes = 0
+  const versions = new Map<string, number>()
+  await Promise.all(pages.map(async ({ id }, index) => {
+    let version = 1
+    for (; Date.now() < end; writes++) {
+      version++
+      const { status } = await owner.update(urlOf(version), id, `{"version":${version}}`)
+      if (status !== 200) throw new Error(`write: ${status}`)
+      if (index === 0) await sleep(200)
+    }
+    versions.set(id, version)
+  }))
+  t.ok(writes > 500, `${writes} writes`)
+  const duringWrites = receiver.messages.filter(({ data }) => data.page.id === pages[0]?.id).length
+  t.ok(duringWrites >= 3, `${duringWrites} messages of a page that was written every 200 ms`)
+  t.ok(receiver.messages.length < writes / 5, `${receiver.messages.length} messages for ${writes} writes`)
+
+  await until(
+    () =>
+      pages.every(({ id }) =>
+        receiver.messages.some(({ data }) => data.page.id === id && data.version === versions.get(id))
+      ),
+    'the last version of each page'
+  )
+  await Promise.all(reads)
+  t.same(stale, [], 'no replica answered with an older version')
+  for (const { id } of pages) {
+    const got = receiver.messages.filter(({ data }) => data.page.id === id).map(({ data }) => data.version)
+    t.same(got, got.toSorted((a, b) => a - b), 'in order')
+    t.equal(new Set(got).size, got.length, 'each once')
+  }
+  const merged = receiver.messages.reduce((sum, { data }) => sum + data.merged + 1, 0)
+  t.equal(merged, writes + PAGES, 'the messages stand for all changes')
+
+  const database = settings.DATABASE_URL as string
+  const rows = await query(database, `SELECT count(*)::integer AS count FROM outbox WHERE target = '${dead}'`)
+  t.ok(Number(rows[0]?.count) <= 2 * PAGES, `${rows[0]?.count} rows for a receiver that is away`)
+  const late = await query(
+    database,
+    `SELECT max(extract(epoch FROM last_attempt_at - created_at))::integer AS seconds
+    FROM outbox WHERE target = '${live}' AND state = 'delivered'`
+  )
+  t.ok(
+    Number(late[0]?.seconds) <= 30,
+    `at most ${late[0]?.seconds} s, although eleven receivers never answer`
+  )
+})
