@@ -11,6 +11,7 @@ import type { Api } from './responses.ts'
 import { Session, type ClientSession } from './session.ts'
 import { memoryTokens, noTokens } from './tokens.ts'
 import { createTransport, RepeatableRequest } from './transport.ts'
+import { createWebhooks, type Webhooks } from './webhooks.ts'
 
 export type { AccountSession, AccountSessions } from './account-sessions.ts'
 export type { AccountSettings, AccountSettingsCalls } from './account-settings.ts'
@@ -40,13 +41,16 @@ export type { Api, CallOptions, List, ListOptions, SearchOptions } from './respo
 export type { RetryOptions } from './retry.ts'
 export { memoryTokens, webStorageTokens, type TokenPair, type TokenStorage,
   type WebStorage } from './tokens.ts'
+export { verifyWebhook, WebhookVerificationError, type WebhookMessage } from './verify-webhook.ts'
+export type { Delivery, NewWebhook, Webhook, WebhookChange, WebhookFields, Webhooks } from './webhooks.ts'
 
-/** The methods of `auth` and `apiKeys` reject in a client with an API key. */
+/** The methods of `auth`, `apiKeys` and `webhooks` reject in a client with an API key. */
 export interface LandfallClient {
   readonly auth: Auth
   readonly apiKeys: ApiKeys
   readonly landingPages: LandingPages
   readonly assets: Assets
+  readonly webhooks: Webhooks
   /**
    * Calls any route by its method and path (see openapi-fetch), with tokens and retries. Its methods return
    * `{ data, error, response }`, also when the service answers with an error. They reject when there is no
@@ -101,6 +105,7 @@ export function createLandfallClient (options: LandfallClientOptions): LandfallC
       new PublishedDocuments(api, createTransport(baseUrl, fetch, { maxRetries: 0 }), cache)
     ),
     assets: createAssets(api),
+    webhooks: createWebhooks(api),
     api
   }
 }

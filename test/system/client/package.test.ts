@@ -47,7 +47,8 @@ t.test('Node can import the entry point of the package and nothing else', async 
   t.equal(
     stdout,
     'ConflictError,InsufficientScopeError,LandfallError,NotFoundError,PreconditionFailedError,' +
-      'createLandfallClient,exactJson,memoryTokens,srcset,webStorageTokens\n'
+      'WebhookVerificationError,createLandfallClient,exactJson,memoryTokens,srcset,verifyWebhook,' +
+      'webStorageTokens\n'
   )
   await t.rejects(evaluate("import '@landfall/client/dist/session.js'"), /ERR_PACKAGE_PATH_NOT_EXPORTED/)
 })
@@ -129,6 +130,16 @@ t.test('the examples of the README run', async (t) => {
     ''
   ])
 
+  const forged =
+    "new Request('http://localhost', { method: 'POST', body: '{}', headers: { 'webhook-id': 'a' } })"
+  const secret = `whsec_${Buffer.alloc(32).toString('base64')}`
+  t.equal(
+    await runExample(`${
+      readmeBlock('Webhooks')
+    }\nconsole.log((await receive(${forged}, '${secret}')).status)`),
+    '400\n'
+  )
+
   // The later examples of the README assume that `landfall` has signed in and that `page` is one of its
   // pages.
   const preamble = `
@@ -152,7 +163,7 @@ t.test('the examples of the README run', async (t) => {
     ['Links of mails', /^\w{22}\n$/]
   ]
   // browser.test.ts runs the examples of "Browsers" and "Sessions in a cookie".
-  const elsewhere = ['Quick start', 'Browsers', 'Sessions in a cookie']
+  const elsewhere = ['Quick start', 'Webhooks', 'Browsers', 'Sessions in a cookie']
   const examples = readmeBlocks().filter(({ section, language }) =>
     language !== 'sh' && !elsewhere.includes(section)
   )
