@@ -81,10 +81,10 @@ const RULES = [
       (status === 206 ? /^bytes \d+-\d+\/\d+$/ : /^bytes \*\/\d+$/).test(headers['content-range'])
   ],
   ['the ETag of a 304', ({ status }) => status === 304, ({ headers }) => headers.etag !== undefined],
-  // A draft that doesn't exist has none.
+  // A draft, or a page with a key, that does not exist has none.
   [
     'the ETag of a 412',
-    ({ status, url = '' }) => status === 412 && !url.endsWith('/draft'),
+    ({ status, url = '' }) => status === 412 && !/\/draft$|\/by-key\//.test(url),
     ({ headers }) => headers.etag !== undefined
   ],
   [

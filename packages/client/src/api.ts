@@ -500,7 +500,7 @@ export interface paths {
         put?: never;
         /**
          * Take a Landing Page out of the trash
-         * @description The page is as it was, with its ids, versions, read counts and draft. If it was published, readers get it again.
+         * @description The page is as it was, with its ids, key, versions, read counts and draft. If it was published, readers get it again.
          */
         post: operations["restoreDeletedPage"];
         delete?: never;
@@ -571,8 +571,8 @@ export interface paths {
         options?: never;
         head?: never;
         /**
-         * Replace the document of a Landing Page
-         * @description Replaces the whole document. Readers see the new document immediately. An empty object changes nothing, and the response is the current page. The body may also wrap these fields in a `landing_page` object.
+         * Replace the document or the key of a Landing Page
+         * @description Replaces the whole document. Readers see the new document immediately. Another `key` changes `updated_at` and the ETag of the record, but makes no version. An empty object changes nothing, and the response is the current page. The body may also wrap these fields in a `landing_page` object.
          */
         patch: operations["updateLandingPage"];
         trace?: never;
@@ -843,6 +843,30 @@ export interface paths {
          * @description Readers get the 404 of an unknown page until it is published again. Writes of the document go on as before. An unpublished page stays as it is. `unpublish_at` of its schedule is removed.
          */
         post: operations["unpublishLandingPage"];
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
+    "/manage/landing_pages/by-key/{key}": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        /**
+         * Read the Landing Page with a key
+         * @description Returns the record of the page. 404 if no page has the key, or the page is in the trash.
+         */
+        get: operations["getLandingPageByKey"];
+        /**
+         * Create the Landing Page with a key, or replace its document
+         * @description The body is the document itself, which is stored byte for byte. If no page has the key, a published page is created, and the response is its record; with `If-None-Match: *`, nothing is replaced. 422 if the page with the key is in the trash.
+         */
+        put: operations["putLandingPageByKey"];
+        post?: never;
         delete?: never;
         options?: never;
         head?: never;
@@ -1325,6 +1349,11 @@ export interface components {
              */
             id: string;
             /**
+             * @description A name of the page in your own system, unique in the account; null for none. It must have 1 to 63 characters, only a to z, 0 to 9, ".", "_" and "-", and begin with a letter or digit. Readers never see it.
+             * @example summer-sale
+             */
+            key: string | null;
+            /**
              * @description The string in the document's own `title`, else `name`, else `headline`, cut to 200 characters. Null if there is none, or if it is blank, or if it lies behind the first 16384 characters of the document.
              * @example Hello
              */
@@ -1418,6 +1447,11 @@ export interface components {
              */
             id: string;
             /**
+             * @description A name of the page in your own system, unique in the account; null for none. It must have 1 to 63 characters, only a to z, 0 to 9, ".", "_" and "-", and begin with a letter or digit. Readers never see it.
+             * @example summer-sale
+             */
+            key: string | null;
+            /**
              * @description Identifies the page in the public read. It cannot be guessed.
              * @example 4nJ8sQzR2bXw7kLmT0yHcV
              */
@@ -1431,6 +1465,11 @@ export interface components {
         };
         LandingPageInput: {
             current_data: components["schemas"]["Document"];
+            /**
+             * @description A name of the page in your own system, unique in the account; null for none. It must have 1 to 63 characters, only a to z, 0 to 9, ".", "_" and "-", and begin with a letter or digit. Readers never see it.
+             * @example summer-sale
+             */
+            key?: string | null;
         };
         LandingPageSummary: {
             /** @description Size of the document */
@@ -1444,6 +1483,11 @@ export interface components {
              * @description Identifies the page in the owner's routes
              */
             id: string;
+            /**
+             * @description A name of the page in your own system, unique in the account; null for none. It must have 1 to 63 characters, only a to z, 0 to 9, ".", "_" and "-", and begin with a letter or digit. Readers never see it.
+             * @example summer-sale
+             */
+            key: string | null;
             /**
              * @description The string in the document's own `title`, else `name`, else `headline`, cut to 200 characters. Null if there is none, or if it is blank, or if it lies behind the first 16384 characters of the document.
              * @example Hello
@@ -1468,7 +1512,13 @@ export interface components {
             version: number;
         };
         /** @description An empty object changes nothing */
-        LandingPageUpdate: components["schemas"]["LandingPageInput"] | Record<string, never>;
+        LandingPageUpdate: components["schemas"]["LandingPageInput"] | {
+            /**
+             * @description A name of the page in your own system, unique in the account; null for none. It must have 1 to 63 characters, only a to z, 0 to 9, ".", "_" and "-", and begin with a letter or digit. Readers never see it.
+             * @example summer-sale
+             */
+            key: string | null;
+        } | Record<string, never>;
         /** @description Members to change (RFC 7396); `null` removes a member. An array replaces the whole document. */
         MergePatch: {
             [key: string]: unknown;
@@ -1503,6 +1553,11 @@ export interface components {
         };
         NewLandingPage: {
             current_data: components["schemas"]["Document"];
+            /**
+             * @description A name of the page in your own system, unique in the account; null for none. It must have 1 to 63 characters, only a to z, 0 to 9, ".", "_" and "-", and begin with a letter or digit. Readers never see it.
+             * @example summer-sale
+             */
+            key?: string | null;
             /** @description Whether readers get the document; true by default */
             published?: boolean;
         };
@@ -7454,7 +7509,14 @@ export interface operations {
                  *     }
                  */
                 "application/json": components["schemas"]["NewLandingPage"] | {
+                    /**
+                     * @description A name of the page in your own system, unique in the account; null for none. It must have 1 to 63 characters, only a to z, 0 to 9, ".", "_" and "-", and begin with a letter or digit. Readers never see it.
+                     * @example summer-sale
+                     */
+                    key?: string | null;
                     landing_page: components["schemas"]["NewLandingPage"];
+                    /** @description Whether readers get the document; true by default */
+                    published?: boolean;
                 };
             };
         };
@@ -8841,7 +8903,7 @@ export interface operations {
                 cursor?: string;
                 /** @description Maximum number of records in the response */
                 limit?: number;
-                /** @description Include only records with this text in the label or the `public_id`. Case and accents do not count. A response may have fewer than `limit` records, or none, and still a `Link` to more. */
+                /** @description Include only records with this text in the label, the `key` or the `public_id`. Case and accents do not count. A response may have fewer than `limit` records, or none, and still a `Link` to more. */
                 q?: string;
                 /** @description `created`: newest first; `updated`: latest change first; `label`: by label, A to Z; pages without one first */
                 sort?: "created" | "updated" | "label";
@@ -9005,7 +9067,7 @@ export interface operations {
                 cursor?: string;
                 /** @description Maximum number of records in the response */
                 limit?: number;
-                /** @description Include only records with this text in the label or the `public_id`. Case and accents do not count. A response may have fewer than `limit` records, or none, and still a `Link` to more. */
+                /** @description Include only records with this text in the label, the `key` or the `public_id`. Case and accents do not count. A response may have fewer than `limit` records, or none, and still a `Link` to more. */
                 q?: string;
                 /** @description `created`: newest first; `updated`: latest change first; `label`: by label, A to Z; pages without one first */
                 sort?: "created" | "updated" | "label";
@@ -9666,7 +9728,18 @@ export interface operations {
                  *     }
                  */
                 "application/json": components["schemas"]["LandingPageInput"] | {
+                    /**
+                     * @description A name of the page in your own system, unique in the account; null for none. It must have 1 to 63 characters, only a to z, 0 to 9, ".", "_" and "-", and begin with a letter or digit. Readers never see it.
+                     * @example summer-sale
+                     */
+                    key?: string | null;
                     landing_page: components["schemas"]["LandingPageUpdate"];
+                } | {
+                    /**
+                     * @description A name of the page in your own system, unique in the account; null for none. It must have 1 to 63 characters, only a to z, 0 to 9, ".", "_" and "-", and begin with a letter or digit. Readers never see it.
+                     * @example summer-sale
+                     */
+                    key: string | null;
                 } | Record<string, never>;
             };
         };
@@ -14729,6 +14802,506 @@ export interface operations {
                      * @example {
                      *       "errors": [
                      *         "Query parameter page is unknown (this route has none)"
+                     *       ]
+                     *     }
+                     */
+                    "application/json": components["schemas"]["Errors"];
+                };
+            };
+            /** @description Internal error; the sentence contains the request id */
+            500: {
+                headers: {
+                    "Cache-Control": components["headers"]["Cache-Control"];
+                    "X-Request-Id": components["headers"]["X-Request-Id"];
+                    [name: string]: unknown;
+                };
+                content: {
+                    /**
+                     * @example {
+                     *       "errors": [
+                     *         "Something went wrong (request fQ2xVbY0p9Lk-1c)"
+                     *       ]
+                     *     }
+                     */
+                    "application/json": components["schemas"]["Errors"];
+                };
+            };
+            /** @description The service is overloaded, or a dependency is unavailable */
+            503: {
+                headers: {
+                    "Cache-Control": components["headers"]["Cache-Control"];
+                    "Retry-After": components["headers"]["Retry-After"];
+                    "X-Request-Id": components["headers"]["X-Request-Id"];
+                    [name: string]: unknown;
+                };
+                content: {
+                    /**
+                     * @example {
+                     *       "errors": [
+                     *         "The service is temporarily unavailable, try again shortly"
+                     *       ]
+                     *     }
+                     */
+                    "application/json": components["schemas"]["Errors"];
+                };
+            };
+        };
+    };
+    getLandingPageByKey: {
+        parameters: {
+            query?: never;
+            header?: {
+                /** @description Answer 412 unless the current ETag is one of these */
+                "if-match"?: string;
+                /** @description Answer 304 if there was no change since this date */
+                "if-modified-since"?: string;
+                /** @description Answer 304 if the current ETag is one of these */
+                "if-none-match"?: string;
+                /** @description Answer 412 if there was a change since this date */
+                "if-unmodified-since"?: string;
+            };
+            path: {
+                /**
+                 * @description The `key` of the page
+                 * @example summer-sale
+                 */
+                key: string;
+            };
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            /** @description The page */
+            200: {
+                headers: {
+                    "Cache-Control": components["headers"]["Cache-Control"];
+                    "Content-Encoding": components["headers"]["Content-Encoding-if-any"];
+                    ETag: components["headers"]["ETag"];
+                    Vary: components["headers"]["Vary"];
+                    "X-Request-Id": components["headers"]["X-Request-Id"];
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["LandingPage"];
+                };
+            };
+            /** @description The page has not changed */
+            304: {
+                headers: {
+                    "Cache-Control": components["headers"]["Cache-Control"];
+                    ETag: components["headers"]["ETag"];
+                    "X-Request-Id": components["headers"]["X-Request-Id"];
+                    [name: string]: unknown;
+                };
+                content?: never;
+            };
+            /** @description The URL, the Host header or the body is malformed */
+            400: {
+                headers: {
+                    "Cache-Control": components["headers"]["Cache-Control"];
+                    "X-Request-Id": components["headers"]["X-Request-Id"];
+                    [name: string]: unknown;
+                };
+                content: {
+                    /**
+                     * @example {
+                     *       "errors": [
+                     *         "Request is malformed"
+                     *       ]
+                     *     }
+                     */
+                    "application/json": components["schemas"]["Errors"];
+                };
+            };
+            /** @description The access token or API key is missing or invalid, or the credentials in the body are wrong */
+            401: {
+                headers: {
+                    "Cache-Control": components["headers"]["Cache-Control"];
+                    "WWW-Authenticate": components["headers"]["WWW-Authenticate"];
+                    "X-Request-Id": components["headers"]["X-Request-Id"];
+                    [name: string]: unknown;
+                };
+                content: {
+                    /**
+                     * @example {
+                     *       "errors": [
+                     *         "Missing or invalid access token"
+                     *       ]
+                     *     }
+                     */
+                    "application/json": components["schemas"]["Errors"];
+                };
+            };
+            /** @description The service does not allow this */
+            403: {
+                headers: {
+                    "Cache-Control": components["headers"]["Cache-Control"];
+                    "WWW-Authenticate": components["headers"]["WWW-Authenticate-if-any"];
+                    "X-Request-Id": components["headers"]["X-Request-Id"];
+                    [name: string]: unknown;
+                };
+                content: {
+                    /**
+                     * @example {
+                     *       "errors": [
+                     *         "API key lacks the scope pages:write"
+                     *       ]
+                     *     }
+                     */
+                    "application/json": components["schemas"]["Errors"];
+                };
+            };
+            /** @description The record does not exist or belongs to another account */
+            404: {
+                headers: {
+                    "Cache-Control": components["headers"]["Cache-Control"];
+                    "X-Request-Id": components["headers"]["X-Request-Id"];
+                    [name: string]: unknown;
+                };
+                content: {
+                    /**
+                     * @example {
+                     *       "errors": [
+                     *         "Not found"
+                     *       ]
+                     *     }
+                     */
+                    "application/json": components["schemas"]["Errors"];
+                };
+            };
+            /** @description The URL does not support the method */
+            405: {
+                headers: {
+                    Allow: components["headers"]["Allow"];
+                    "Cache-Control": components["headers"]["Cache-Control"];
+                    "X-Request-Id": components["headers"]["X-Request-Id"];
+                    [name: string]: unknown;
+                };
+                content: {
+                    /**
+                     * @example {
+                     *       "errors": [
+                     *         "Method is not allowed here"
+                     *       ]
+                     *     }
+                     */
+                    "application/json": components["schemas"]["Errors"];
+                };
+            };
+            /** @description A condition, such as `If-Match`, is false */
+            412: {
+                headers: {
+                    "Cache-Control": components["headers"]["Cache-Control"];
+                    ETag: components["headers"]["ETag-if-any"];
+                    "X-Request-Id": components["headers"]["X-Request-Id"];
+                    [name: string]: unknown;
+                };
+                content: {
+                    /**
+                     * @example {
+                     *       "errors": [
+                     *         "The resource has changed: If-Match does not match its current ETag"
+                     *       ]
+                     *     }
+                     */
+                    "application/json": components["schemas"]["Errors"];
+                };
+            };
+            /** @description The request breaks rules; `errors` has one sentence per broken rule */
+            422: {
+                headers: {
+                    "Cache-Control": components["headers"]["Cache-Control"];
+                    "X-Request-Id": components["headers"]["X-Request-Id"];
+                    [name: string]: unknown;
+                };
+                content: {
+                    /**
+                     * @example {
+                     *       "errors": [
+                     *         "Query parameter page is unknown (this route has none)"
+                     *       ]
+                     *     }
+                     */
+                    "application/json": components["schemas"]["Errors"];
+                };
+            };
+            /** @description Internal error; the sentence contains the request id */
+            500: {
+                headers: {
+                    "Cache-Control": components["headers"]["Cache-Control"];
+                    "X-Request-Id": components["headers"]["X-Request-Id"];
+                    [name: string]: unknown;
+                };
+                content: {
+                    /**
+                     * @example {
+                     *       "errors": [
+                     *         "Something went wrong (request fQ2xVbY0p9Lk-1c)"
+                     *       ]
+                     *     }
+                     */
+                    "application/json": components["schemas"]["Errors"];
+                };
+            };
+            /** @description The service is overloaded, or a dependency is unavailable */
+            503: {
+                headers: {
+                    "Cache-Control": components["headers"]["Cache-Control"];
+                    "Retry-After": components["headers"]["Retry-After"];
+                    "X-Request-Id": components["headers"]["X-Request-Id"];
+                    [name: string]: unknown;
+                };
+                content: {
+                    /**
+                     * @example {
+                     *       "errors": [
+                     *         "The service is temporarily unavailable, try again shortly"
+                     *       ]
+                     *     }
+                     */
+                    "application/json": components["schemas"]["Errors"];
+                };
+            };
+        };
+    };
+    putLandingPageByKey: {
+        parameters: {
+            query?: never;
+            header?: {
+                /** @description Write only if the current ETag is one of these */
+                "if-match"?: string;
+                /** @description Write only if the current ETag is none of these */
+                "if-none-match"?: string;
+                /** @description Write only if there was no change since this date */
+                "if-unmodified-since"?: string;
+            };
+            path: {
+                /**
+                 * @description The `key` of the page
+                 * @example summer-sale
+                 */
+                key: string;
+            };
+            cookie?: never;
+        };
+        /** @description A JSON object or array, by default of at most 1 MiB, nested at most 100 levels deep. The service stores it byte for byte as it was sent. */
+        requestBody: {
+            content: {
+                /**
+                 * @example {
+                 *       "title": "Hello",
+                 *       "price": 1
+                 *     }
+                 */
+                "application/json": components["schemas"]["Document"];
+            };
+        };
+        responses: {
+            /** @description The page is created */
+            201: {
+                headers: {
+                    "Cache-Control": components["headers"]["Cache-Control"];
+                    "Content-Encoding": components["headers"]["Content-Encoding-if-any"];
+                    ETag: components["headers"]["ETag"];
+                    Location: components["headers"]["Location"];
+                    Vary: components["headers"]["Vary"];
+                    "X-Request-Id": components["headers"]["X-Request-Id"];
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["LandingPage"];
+                };
+            };
+            /** @description The document is stored. `ETag` is the new document's */
+            204: {
+                headers: {
+                    "Cache-Control": components["headers"]["Cache-Control"];
+                    ETag: components["headers"]["ETag"];
+                    "X-Request-Id": components["headers"]["X-Request-Id"];
+                    [name: string]: unknown;
+                };
+                content?: never;
+            };
+            /** @description The URL, the Host header or the body is malformed */
+            400: {
+                headers: {
+                    "Cache-Control": components["headers"]["Cache-Control"];
+                    "X-Request-Id": components["headers"]["X-Request-Id"];
+                    [name: string]: unknown;
+                };
+                content: {
+                    /**
+                     * @example {
+                     *       "errors": [
+                     *         "Request body is not valid JSON (line 1, column 13)"
+                     *       ]
+                     *     }
+                     */
+                    "application/json": components["schemas"]["Errors"];
+                };
+            };
+            /** @description The access token or API key is missing or invalid, or the credentials in the body are wrong */
+            401: {
+                headers: {
+                    "Cache-Control": components["headers"]["Cache-Control"];
+                    "WWW-Authenticate": components["headers"]["WWW-Authenticate"];
+                    "X-Request-Id": components["headers"]["X-Request-Id"];
+                    [name: string]: unknown;
+                };
+                content: {
+                    /**
+                     * @example {
+                     *       "errors": [
+                     *         "Missing or invalid access token"
+                     *       ]
+                     *     }
+                     */
+                    "application/json": components["schemas"]["Errors"];
+                };
+            };
+            /** @description The service does not allow this */
+            403: {
+                headers: {
+                    "Cache-Control": components["headers"]["Cache-Control"];
+                    "WWW-Authenticate": components["headers"]["WWW-Authenticate-if-any"];
+                    "X-Request-Id": components["headers"]["X-Request-Id"];
+                    [name: string]: unknown;
+                };
+                content: {
+                    /**
+                     * @example {
+                     *       "errors": [
+                     *         "API key lacks the scope pages:write"
+                     *       ]
+                     *     }
+                     */
+                    "application/json": components["schemas"]["Errors"];
+                };
+            };
+            /** @description The record does not exist or belongs to another account */
+            404: {
+                headers: {
+                    "Cache-Control": components["headers"]["Cache-Control"];
+                    "X-Request-Id": components["headers"]["X-Request-Id"];
+                    [name: string]: unknown;
+                };
+                content: {
+                    /**
+                     * @example {
+                     *       "errors": [
+                     *         "Not found"
+                     *       ]
+                     *     }
+                     */
+                    "application/json": components["schemas"]["Errors"];
+                };
+            };
+            /** @description The URL does not support the method */
+            405: {
+                headers: {
+                    Allow: components["headers"]["Allow"];
+                    "Cache-Control": components["headers"]["Cache-Control"];
+                    "X-Request-Id": components["headers"]["X-Request-Id"];
+                    [name: string]: unknown;
+                };
+                content: {
+                    /**
+                     * @example {
+                     *       "errors": [
+                     *         "Method is not allowed here"
+                     *       ]
+                     *     }
+                     */
+                    "application/json": components["schemas"]["Errors"];
+                };
+            };
+            /** @description The body took too long to arrive */
+            408: {
+                headers: {
+                    "Cache-Control": components["headers"]["Cache-Control"];
+                    "X-Request-Id": components["headers"]["X-Request-Id"];
+                    [name: string]: unknown;
+                };
+                content: {
+                    /**
+                     * @example {
+                     *       "errors": [
+                     *         "Request took too long to arrive"
+                     *       ]
+                     *     }
+                     */
+                    "application/json": components["schemas"]["Errors"];
+                };
+            };
+            /** @description A condition, such as `If-Match`, is false */
+            412: {
+                headers: {
+                    "Cache-Control": components["headers"]["Cache-Control"];
+                    ETag: components["headers"]["ETag-if-any"];
+                    "X-Request-Id": components["headers"]["X-Request-Id"];
+                    [name: string]: unknown;
+                };
+                content: {
+                    /**
+                     * @example {
+                     *       "errors": [
+                     *         "The resource has changed: If-Match does not match its current ETag"
+                     *       ]
+                     *     }
+                     */
+                    "application/json": components["schemas"]["Errors"];
+                };
+            };
+            /** @description The body, or a part of it, is too large */
+            413: {
+                headers: {
+                    "Cache-Control": components["headers"]["Cache-Control"];
+                    "X-Request-Id": components["headers"]["X-Request-Id"];
+                    [name: string]: unknown;
+                };
+                content: {
+                    /**
+                     * @example {
+                     *       "errors": [
+                     *         "Request body is too large"
+                     *       ]
+                     *     }
+                     */
+                    "application/json": components["schemas"]["Errors"];
+                };
+            };
+            /** @description The Content-Type is not supported, or the body has a Content-Encoding */
+            415: {
+                headers: {
+                    "Accept-Encoding": components["headers"]["Accept-Encoding-if-any"];
+                    "Accept-Patch": components["headers"]["Accept-Patch-if-any"];
+                    "Cache-Control": components["headers"]["Cache-Control"];
+                    "X-Request-Id": components["headers"]["X-Request-Id"];
+                    [name: string]: unknown;
+                };
+                content: {
+                    /**
+                     * @example {
+                     *       "errors": [
+                     *         "Content-Type must be application/json"
+                     *       ]
+                     *     }
+                     */
+                    "application/json": components["schemas"]["Errors"];
+                };
+            };
+            /** @description The request breaks rules; `errors` has one sentence per broken rule */
+            422: {
+                headers: {
+                    "Cache-Control": components["headers"]["Cache-Control"];
+                    "X-Request-Id": components["headers"]["X-Request-Id"];
+                    [name: string]: unknown;
+                };
+                content: {
+                    /**
+                     * @example {
+                     *       "errors": [
+                     *         "Key must have 1 to 63 characters, only a to z, 0 to 9, \".\", \"_\" and \"-\", and begin with a letter or digit"
                      *       ]
                      *     }
                      */

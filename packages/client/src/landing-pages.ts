@@ -1,14 +1,14 @@
 import type { components } from './api.ts'
 import { createOwnDocuments, type OwnDocuments } from './documents.ts'
-import { splitMembers } from './exact-json.ts'
+import { splitMembers, toJsonText } from './exact-json.ts'
 import { createPreviews, type Previews } from './previews.ts'
 import { createPublications, type Publications } from './publication.ts'
 import type { PublicDocument, PublishedDocuments } from './published-documents.ts'
-import { createBody, parsePage, unwrapPage, type LandingPage, type VersionedLandingPage,
+import { createBody, parsePage, unwrapPage, type LandingPage, type PageFields, type VersionedLandingPage,
   type WriteOptions } from './records.ts'
 import { createRevisions, type Revisions } from './revisions.ts'
-import { getNextCursor, iterate, toTimeText, unwrap, unwrapDeletion, type Api, type CallOptions, type List,
-  type SearchOptions } from './responses.ts'
+import { getEtag, getNextCursor, iterate, toTimeText, unwrap, unwrapDeletion, type Api, type CallOptions,
+  type List, type SearchOptions } from './responses.ts'
 
 /** A page without its document, with its label and the reads of the last 24 hours. */
 export type LandingPageSummary = components['schemas']['LandingPageSummary']
@@ -36,15 +36,32 @@ export interface LandingPages extends OwnDocuments, Previews, Publications, Revi
   /** Creates a page, which readers get unless `published` is false. */
   create<Document = unknown>(
     document: object,
-    options?: CallOptions & { readonly published?: boolean }
+    options?: CallOptions & PageFields
   ): Promise<VersionedLandingPage<Document>>
   get<Document = unknown>(id: string, options?: CallOptions): Promise<VersionedLandingPage<Document>>
-  /** Replaces the whole document. */
+  /** Replaces the whole document, and the key if it is given. */
   update<Document = unknown>(
     id: string,
     document: object,
+    options?: WriteOptions & Pick<PageFields, 'key'>
+  ): Promise<VersionedLandingPage<Document>>
+  /** Replaces the key alone; null removes it. */
+  setKey<Document = unknown>(
+    id: string,
+    key: string | null,
     options?: WriteOptions
   ): Promise<VersionedLandingPage<Document>>
+  /** Rejects with a `NotFoundError` when no page has the key. */
+  getByKey<Document = unknown>(key: string, options?: CallOptions): Promise<VersionedLandingPage<Document>>
+  /** Replaces the document of the page with the key, or creates it. With `ifMatch` it only replaces. */
+  putByKey(
+    key: string,
+    document: object,
+    options?: WriteOptions & {
+      /** Rejects with a `PreconditionFailedError` when there is a page already. */
+      readonly createOnly?: boolean
+    }
+  ): Promise<{ etag: string, created: boolean }>
   /** Puts the page into the trash. */
   delete(id: string, options?: WriteOptions): Promise<void>
   /** Iterates over all pages, or those with a text. */
@@ -71,9 +88,9 @@ export function createLandingPages (api: Api, published: PublishedDocuments): La
     await requestList<Document>(api, options)
   const summariesPage = async (options?: LandingPageListOptions) => await requestSummaries(api, options)
   return {
-    async create (document, { signal, published } = {}) {
+    async create (document, { signal, ...fields } = {}) {
       return await unwrapPage(api.POST('/landing_pages', {
-        ...createBody(document, published),
+        ...createBody(document, fields),
         parseAs: 'text',
         signal
       }))
@@ -85,14 +102,41 @@ export function createLandingPages (api: Api, published: PublishedDocuments): La
         signal
       }))
     },
-    async update (id, document, { signal, ifMatch } = {}) {
+    async update (id, document, { signal, ifMatch, key } = {}) {
       return await unwrapPage(api.PATCH('/manage/landing_pages/{id}', {
         params: { path: { id } },
         headers: { 'if-match': ifMatch },
-        ...createBody(document),
+        ...createBody(document, { key }),
         parseAs: 'text',
         signal
       }))
+    },
+    async setKey (id, key, { signal, ifMatch } = {}) {
+      return await unwrapPage(api.PATCH('/manage/landing_pages/{id}', {
+        params: { path: { id } },
+        headers: { 'if-match': ifMatch },
+        body: { key },
+        parseAs: 'text',
+        signal
+      }))
+    },
+    async getByKey (key, { signal } = {}) {
+      return await unwrapPage(api.GET('/manage/landing_pages/by-key/{key}', {
+        params: { path: { key } },
+        parseAs: 'text',
+        signal
+      }))
+    },
+    async putByKey (key, document, { signal, ifMatch, createOnly = false } = {}) {
+      const { response } = await unwrap(api.PUT('/manage/landing_pages/by-key/{key}', {
+        params: { path: { key } },
+        headers: { 'if-match': ifMatch, 'if-none-match': createOnly ? '*' : undefined },
+        body: {},
+        bodySerializer: () => toJsonText(document),
+        parseAs: 'text',
+        signal
+      }))
+      return { etag: getEtag(response), created: response.status === 201 }
     },
     async delete (id, { signal, ifMatch } = {}) {
       await unwrapDeletion(api.DELETE('/manage/landing_pages/{id}', {

@@ -20,11 +20,18 @@ export interface WriteOptions extends CallOptions {
   readonly ifMatch?: string
 }
 
+/** What may be written with a document. */
+export interface PageFields {
+  /** A name of the page in your own system, unique in the account; null for none. */
+  readonly key?: string | null
+  readonly published?: boolean
+}
+
 /** The body of a write. `body` only satisfies the types; the serialiser writes the exact text. */
-export const createBody = (document: object, published?: boolean) => ({
+export const createBody = (document: object, fields: PageFields = {}) => ({
   body: { current_data: {} },
   bodySerializer: () =>
-    `{"current_data":${toJsonText(document)}${published === undefined ? '' : `,"published":${published}`}}`
+    `${JSON.stringify({ ...fields, current_data: 0 }).slice(0, -2)}${toJsonText(document)}}`
 })
 
 /** Returns the record in a response. @throws {LandfallError} when the service answered with an error */

@@ -26,7 +26,7 @@ export interface FoundDocument {
 export const MAX_DEPTH = 100
 
 /** Members beside the document whose values the routes read. */
-const FIELDS: ReadonlySet<string> = new Set(['published'])
+const FIELDS: ReadonlySet<string> = new Set(['published', 'key'])
 
 /**
  * The body parser of routes that take documents. It sets `request.document`. `request.body` becomes an

@@ -4,27 +4,36 @@ import { parseHttpDate, parseTagList, type Comparison,
   type Validators } from '../../http/conditional-requests.ts'
 
 // The entity tag of a document (RFC 9110, 8.8.3) is its hash. A record's tag also has the version, because a
-// record contains the time of its last write. http/compressed-responses.ts handles those of other encodings.
+// record contains the time of its last write, and once the page's key has changed, the time of that.
+// http/compressed-responses.ts handles those of other encodings.
 
-/** Returns the strong tag of a page's record. */
-const recordTag = (page: { contentHash: string, version: bigint }): string =>
-  `"${page.contentHash}.${page.version}"`
+/** What the tags of a page are made of. */
+interface PageState {
+  readonly contentHash: string
+  readonly version: bigint
+  readonly updatedAt: Date
+  readonly keyChangedAt: Date | null
+}
+
+/** Returns the strong tag of a page's record, without quotes. */
+export const recordTag = ({ contentHash, version, keyChangedAt }: PageState): string =>
+  `${contentHash}.${version}${keyChangedAt === null ? '' : `.${keyChangedAt.getTime()}`}`
+
+/** When a page's record changed: its document, its state or its key. */
+export const recordChangedAt = ({ updatedAt, keyChangedAt }: PageState): Date =>
+  keyChangedAt !== null && keyChangedAt > updatedAt ? keyChangedAt : updatedAt
 
 /** Returns the validators of a page's record. Preconditions may also name the tags of its document. */
-export const recordValidators = (
-  page: { contentHash: string, version: bigint, updatedAt: Date }
-): Validators => ({
-  etag: recordTag(page),
+export const recordValidators = (page: PageState): Validators => ({
+  etag: `"${recordTag(page)}"`,
   otherTags: [entityTag(page.contentHash)],
-  modifiedAt: page.updatedAt
+  modifiedAt: recordChangedAt(page)
 })
 
 /** Returns the validators of a page's document. Preconditions may also name the tag of its record. */
-export const documentValidators = (
-  page: { contentHash: string, version: bigint, updatedAt: Date }
-): Validators => ({
+export const documentValidators = (page: PageState): Validators => ({
   etag: entityTag(page.contentHash),
-  otherTags: [recordTag(page)],
+  otherTags: [`"${recordTag(page)}"`],
   modifiedAt: page.updatedAt
 })
 
@@ -36,14 +45,14 @@ export const draftValidators = (draft: { contentHash: string, updatedAt: Date })
 
 /** The preconditions of a write as parameters of its statement; null for those that it doesn't have. */
 export interface WriteConditions {
-  /** Each is `*`, the hash of a document, or a hash and a version. */
+  /** Each is `*`, the hash of a document, or the tag of a record. */
   readonly ifMatch: readonly string[] | null
   readonly ifNoneMatch: readonly string[] | null
   readonly unmodifiedSince: Date | null
 }
 
 /** A tag of a record or of a document. */
-const WRITABLE_TAG = /^[\w-]{43}(\.[1-9]\d{0,17})?$/
+const WRITABLE_TAG = /^[\w-]{43}(\.[1-9]\d{0,17}(\.\d{1,15})?)?$/
 
 export function writeConditions (headers: IncomingHttpHeaders): WriteConditions {
   const { 'if-match': ifMatch, 'if-none-match': ifNoneMatch } = headers

@@ -2,7 +2,7 @@ import type { Database } from '../../infra/postgres/database.ts'
 import type { LandingPage as PageRow, PrismaClient } from '../../infra/postgres/generated/prisma/client.ts'
 import { statement, type StatementRunner } from '../../infra/postgres/statement.ts'
 import { uuidv7, randomPublicId } from '../../infra/system/identifiers.ts'
-import { UnauthorizedError } from '../../errors.ts'
+import { InvalidError, UnauthorizedError } from '../../errors.ts'
 import { contentHash } from '../../http/conditional-requests.ts'
 import { ownerSql, type Caller } from '../accounts/index.ts'
 import type { WriteConditions } from './etag.ts'
@@ -17,9 +17,21 @@ import { findKeysOf, REFERENCED_ASSETS } from './references/reference-repository
 export type LandingPage = Readonly<
   Pick<
     PageRow,
-    'id' | 'publicId' | 'currentData' | 'contentHash' | 'version' | 'published' | 'createdAt' | 'updatedAt'
+    | 'id'
+    | 'publicId'
+    | 'currentData'
+    | 'contentHash'
+    | 'version'
+    | 'published'
+    | 'key'
+    | 'keyChangedAt'
+    | 'createdAt'
+    | 'updatedAt'
   >
 >
+
+/** The key of a new page is another page's. */
+export class KeyTakenError extends InvalidError {}
 
 /** What the public read needs of a page. */
 export type PublicPage = Pick<
@@ -38,14 +50,22 @@ export type WrittenPage = LandingPage & Queued
 type WrittenRow = Omit<WrittenPage, 'currentData'>
 
 const WRITTEN = `pages.id, public_id AS "publicId", pages.content_hash AS "contentHash", pages.version,
-  pages.published, created_at AS "createdAt", pages.updated_at AS "updatedAt"`
-/** Everything that If-Match and If-None-Match may name a page by. */
-const NAMES = "ARRAY['*', content_hash, content_hash || '.' || version]::text[]"
+  pages.published, pages.key, pages.key_changed_at AS "keyChangedAt", created_at AS "createdAt",
+  pages.updated_at AS "updatedAt"`
+/** The columns of a part of a WITH that returns WRITTEN. */
+const RETURNED =
+  'id, "publicId", "contentHash", version, published, key, "keyChangedAt", "createdAt", "updatedAt"'
+/** Of a part of a WITH that returns WRITTEN. */
+const SUMMARY = { pageId: 'id', publicId: '"publicId"', updatedAt: 'GREATEST("updatedAt", "keyChangedAt")' }
+/** Everything that If-Match and If-None-Match may name a page by. etag.ts makes the same tag of a record. */
+const NAMES = `ARRAY['*', content_hash, content_hash || '.' || version ||
+  coalesce('.' || round(extract(epoch FROM key_changed_at) * 1000), '')]::text[]`
 /** A page of an owner, if the preconditions are true. They are null if missing. */
 const OWN_VERSION =
   `id = :id::uuid AND user_id = :userId::integer AND (:ifMatch::text[] IS NULL OR :ifMatch::text[] && ${NAMES})
   AND (:ifNoneMatch::text[] IS NULL OR NOT :ifNoneMatch::text[] && ${NAMES})
-  AND (:unmodifiedSince::timestamptz IS NULL OR date_trunc('second', updated_at) <= :unmodifiedSince::timestamptz)`
+  AND (:unmodifiedSince::timestamptz IS NULL
+    OR date_trunc('second', GREATEST(updated_at, key_changed_at)) <= :unmodifiedSince::timestamptz)`
 /** What a message says about the version that the caller has written. */
 const CHANGE =
   `:userId::integer AS "userId", id, "publicId", version, "contentHash", :authorType AS "authorType",
@@ -55,29 +75,32 @@ const OWN_LIVE_VERSION = `deleted_at IS NULL AND ${OWN_VERSION}`
 /** Hot. Also stores which assets of the owner the document names, and the summary. */
 const CREATE = statement<WrittenRow>(`
   WITH created AS (
-    INSERT INTO landing_pages AS pages (id, user_id, public_id, current_data, content_hash, published, created_at,
+    INSERT INTO landing_pages AS pages (id, user_id, public_id, current_data, content_hash, published, key, created_at,
       updated_at, authored_version, author_type, author_name, used_assets, used_assets_version,
       indexed_version)
-    SELECT :id::uuid, owner.id, :publicId, :document, :contentHash, :published::boolean, :now::timestamptz, :now::timestamptz,
-      1, :authorType, :authorName, used.ids, 1, 1
+    SELECT :id::uuid, owner.id, :publicId, :document, :contentHash, :published::boolean, :key,
+      :now::timestamptz, :now::timestamptz, 1, :authorType, :authorName, used.ids, 1, 1
     FROM (${ownerSql(':userId::integer')}) owner, (${REFERENCED_ASSETS}) used
     RETURNING ${WRITTEN}
-  ), ${summarySql('created', { pageId: 'id', publicId: '"publicId"', updatedAt: '"updatedAt"' })},
+  ), ${summarySql('created', SUMMARY)},
   ${queueSql(`SELECT 'page.published' AS type, ${CHANGE} FROM created WHERE published`)}
-  SELECT id, "publicId", "contentHash", version, published, "createdAt", "updatedAt", ${QUEUED_KEYS}
-  FROM created`)
+  SELECT ${RETURNED}, ${QUEUED_KEYS} FROM created`)
 
 const CHANGES = {
   current_data: ':document',
   content_hash: ':contentHash',
   version: 'pages.version + 1',
   // The clock of the replica that wrote last may be ahead.
-  updated_at: 'GREATEST(pages.updated_at, :now::timestamptz)',
+  updated_at: 'GREATEST(pages.updated_at, pages.key_changed_at, :now::timestamptz)',
   authored_version: 'pages.version + 1',
   author_type: ':authorType',
   author_name: ':authorName',
   restored_from: ':restoredFrom::bigint'
 }
+/** Another key changes only the record, which no reader gets: not the version, nor when it was written. */
+const CHANGED_KEY = `key = :key, key_changed_at = CASE WHEN pages.key IS NOT DISTINCT FROM :key
+        THEN pages.key_changed_at
+        ELSE GREATEST(:now::timestamptz, GREATEST(pages.updated_at, pages.key_changed_at) + interval '1 ms') END,`
 /** The draft, if it is still the document. Statements lock a page, then its schedule, then its draft. */
 const TAKEN_DRAFT = `taken AS (
     DELETE FROM landing_page_drafts USING replaced
@@ -92,8 +115,9 @@ const TAKEN_DRAFT = `taken AS (
  *
  * @param used a subquery with the `ids` of the assets that the document names
  * @param publishes whether the document is the draft, which is taken away, and the page is published
+ * @param setsKey whether the key is replaced, too
  */
-const replaceSql = (used: string, publishes = false) => {
+const replaceSql = (used: string, { publishes = false, setsKey = false } = {}) => {
   const isSame = `pages.content_hash = :contentHash${publishes ? ' AND pages.published' : ''}`
   const isTaken = publishes ? ' AND EXISTS (SELECT FROM taken)' : ''
   const unlessSame = (column: string, value: string): string =>
@@ -110,18 +134,17 @@ const replaceSql = (used: string, publishes = false) => {
   },
       published = ${publishes ? 'true' : 'pages.published'},${
     publishes ? ` scheduled_version = ${unlessSame('scheduled_version', SCHEDULED_VERSION)},` : ''
-  } used_assets = used.ids,
+  }${setsKey ? CHANGED_KEY : ''} used_assets = used.ids,
       used_assets_version = ${unlessSame('version', CHANGES.version)},
       indexed_version = ${unlessSame('version', CHANGES.version)}
     FROM replaced, used WHERE pages.id = replaced.id${isTaken}
     RETURNING ${WRITTEN}
-  ), ${summarySql('written', { pageId: 'id', publicId: '"publicId"', updatedAt: '"updatedAt"' })},
+  ), ${summarySql('written', SUMMARY)},
   ${
     queueSql(`SELECT 'page.published' AS type, ${CHANGE}
       FROM written WHERE published AND version > (SELECT version FROM replaced)`)
   }
-  SELECT id, "publicId", "contentHash", version, published, "createdAt", "updatedAt", ${QUEUED_KEYS}
-  FROM written${publishes ? ', end_schedule(id, true, false)' : ''}`)
+  SELECT ${RETURNED}, ${QUEUED_KEYS} FROM written${publishes ? ', end_schedule(id, true, false)' : ''}`)
 }
 
 /** Hot. */
@@ -129,7 +152,9 @@ const REPLACE = replaceSql(REFERENCED_ASSETS)
 /** Hot: without keys, a plan without a look at the assets takes two thirds of the time. */
 const REPLACE_WITHOUT_KEYS = replaceSql("SELECT '{}'::uuid[] AS ids")
 /** One statement, so that the draft is published and gone, and its schedule with it, or nothing happens. */
-const PUBLISH_DRAFT = replaceSql(REFERENCED_ASSETS, true)
+const PUBLISH_DRAFT = replaceSql(REFERENCED_ASSETS, { publishes: true })
+/** One statement, so that document and key are both written, or neither. */
+const REPLACE_WITH_KEY = replaceSql(REFERENCED_ASSETS, { setsKey: true })
 
 /** One statement, as REPLACE is, for a new version with the same document in another state. */
 const CHANGE_STATE = statement<WrittenPage>(`
@@ -161,7 +186,8 @@ const CHANGE_STATE = statement<WrittenPage>(`
   } AS type, ${CHANGE} FROM written`)
 }
   SELECT id, "publicId", "currentData", "contentHash", version,
-    published AND :deletedAt::timestamptz IS NULL AS published, "createdAt", "updatedAt", ${QUEUED_KEYS}
+    published AND :deletedAt::timestamptz IS NULL AS published, key, "keyChangedAt", "createdAt", "updatedAt",
+    ${QUEUED_KEYS}
   FROM written, end_schedule(id, :published IS TRUE OR :deletedAt IS NOT NULL,
     :published IS FALSE OR :deletedAt IS NOT NULL)`)
 
@@ -215,24 +241,66 @@ export interface Writer extends Pick<Caller, 'userId' | 'author'> {
   readonly isSchedule?: boolean
 }
 
-/** @throws {UnauthorizedError} when the user has been deleted in the meantime */
+/** What owners set beside the document. */
+export interface PageFields {
+  readonly published?: boolean | undefined
+  readonly key?: string | null | undefined
+}
+
+/**
+ * @throws {UnauthorizedError} when the user has been deleted in the meantime
+ * @throws {KeyTakenError} when another page has the key
+ */
 export async function createPage (
   database: Database,
   { userId, author }: Writer,
   document: string,
-  published = true
+  { published = true, key = null }: PageFields = {}
 ): Promise<WrittenPage> {
-  const [page] = await database.run(CREATE, {
-    id: uuidv7(),
+  const keys = await findKeysOf(database, userId, document)
+  const [page] = await unlessTaken(
+    database,
     userId,
-    publicId: randomPublicId(),
-    published,
-    ...writtenValues(author, document),
-    keys: await findKeysOf(database, userId, document)
-  })
+    key,
+    database.run(CREATE, {
+      id: uuidv7(),
+      userId,
+      publicId: randomPublicId(),
+      published,
+      key,
+      ...writtenValues(author, document),
+      keys
+    })
+  )
   if (page === undefined) throw new UnauthorizedError()
   return { ...page, currentData: document }
 }
+
+/** SQLSTATE unique_violation. */
+const UNIQUE_VIOLATION = '23505'
+const KEY_INDEX = 'landing_pages_user_id_key_idx'
+
+/** Waits for a write with a key. */
+async function unlessTaken<Row> (
+  database: PrismaClient,
+  userId: number,
+  key: string | null,
+  write: Promise<Row>
+): Promise<Row> {
+  try {
+    return await write
+  } catch (error) {
+    const { code, constraint } = error as { code?: string, constraint?: string }
+    if (code !== UNIQUE_VIOLATION || constraint !== KEY_INDEX || key === null) throw error
+    const holder = await findPageByKey(database, userId, key)
+    throw new KeyTakenError([holder === null ? KEY_TAKEN : describeTaken(holder)])
+  }
+}
+
+const KEY_TAKEN = 'Key has already been taken'
+/** The error for a key that a page has. */
+export const describeTaken = ({ id, deletedAt }: Pick<PageRow, 'id' | 'deletedAt'>): string =>
+  `${KEY_TAKEN} by page ${id}${deletedAt === null ? '' : ', which is in the trash'}`
 
 const writtenValues = (author: Caller['author'], document: string) => ({
   document,
@@ -261,6 +329,14 @@ export const findPage = async (
     omit: { usedAssets: true }
   })
 
+/** Finds the page with a key, also in the trash. */
+export const findPageByKey = async (
+  database: PrismaClient,
+  userId: number,
+  key: string
+): Promise<LandingPage & Pick<PageRow, 'deletedAt'> | null> =>
+  await database.landingPage.findFirst({ where: { userId, key }, omit: { usedAssets: true } })
+
 /** A condition of Prisma: a page is in the trash, or isn't. */
 const deletedAtOf = (isDeleted: boolean) => isDeleted ? { not: null } : null
 
@@ -268,7 +344,7 @@ const deletedAtOf = (isDeleted: boolean) => isDeleted ? { not: null } : null
  * Replaces the document. The same bytes change nothing. Returns null when there is no such page, or a
  * condition is false.
  *
- * @param restoredFrom the version that the document is from, if it is restored
+ * @throws {KeyTakenError} when another page has the key
  */
 export async function replacePage (
   database: Database,
@@ -276,18 +352,31 @@ export async function replacePage (
   id: string,
   document: string,
   conditions: WriteConditions,
-  restoredFrom?: bigint
+  { key, restoredFrom }: ReplacedFields = {}
 ): Promise<WrittenPage | null> {
-  const keys = await findKeysOf(database, writer.userId, document)
+  const { userId } = writer
+  const keys = await findKeysOf(database, userId, document)
+  const replacement = { id, document, conditions, key, restoredFrom, keys }
+  if (key !== undefined) {
+    const written = runReplacement(database, REPLACE_WITH_KEY, writer, replacement)
+    return await unlessTaken(database, userId, key, written)
+  }
   const sql = keys.length === 0 ? REPLACE_WITHOUT_KEYS : REPLACE
-  return await runReplacement(database, sql, writer, { id, document, conditions, restoredFrom, keys })
+  return await runReplacement(database, sql, writer, replacement)
 }
 
-interface Replacement {
+/** What a write may change with the document. */
+export interface ReplacedFields {
+  /** The key; null for none, undefined for the one that the page has. */
+  readonly key?: string | null | undefined
+  /** The version that the document is from, if it is restored. */
+  readonly restoredFrom?: bigint | undefined
+}
+
+interface Replacement extends ReplacedFields {
   readonly id: string
   readonly document: string
   readonly conditions: WriteConditions
-  readonly restoredFrom?: bigint | undefined
   /** What may be storage keys of assets in the document. */
   readonly keys: readonly string[]
 }
@@ -296,7 +385,7 @@ async function runReplacement (
   database: Database,
   sql: typeof REPLACE,
   { userId, author, isSchedule = false }: Writer,
-  { id, document, conditions, restoredFrom, keys }: Replacement
+  { id, document, conditions, key, restoredFrom, keys }: Replacement
 ): Promise<WrittenPage | null> {
   const [page] = await database.run(sql, {
     id,
@@ -304,6 +393,7 @@ async function runReplacement (
     isSchedule,
     ...conditions,
     ...writtenValues(author, document),
+    key: key ?? null,
     restoredFrom: restoredFrom ?? null,
     keys
   })

@@ -12,6 +12,7 @@ import { STEP_MS } from './read-count-repository.ts'
 interface ListedPage {
   readonly id: string
   readonly publicId: string
+  readonly key: string | null
   readonly label: string | null
   /** The first characters of the document, in which the label is. Null if the label is known. */
   readonly start: string | null
@@ -55,11 +56,12 @@ const SUMMARIES = {
 /** Prisma can't walk along an index, measure documents, nor read only their beginnings. */
 const LIST = statement<Row>(`
   SELECT found.id, "isMatch", "isLast", "sortedAt", "searchText", public_id AS "publicId",
-    CASE WHEN indexed_version = version THEN label END AS label,
+    pages.key, CASE WHEN indexed_version = version THEN label END AS label,
     CASE WHEN indexed_version = version THEN NULL ELSE left(current_data, :startLength::integer) END AS start,
     octet_length(current_data) AS "byteSize", version, published,
     EXISTS (SELECT FROM landing_page_drafts draft WHERE draft.page_id = found.id) AS "hasDraft",
-    publish_at AS "publishAt", unpublish_at AS "unpublishAt", created_at AS "createdAt", pages.updated_at AS "updatedAt"
+    publish_at AS "publishAt", unpublish_at AS "unpublishAt", created_at AS "createdAt",
+    GREATEST(pages.updated_at, key_changed_at) AS "updatedAt"
   FROM ${
   listSql(
     [{

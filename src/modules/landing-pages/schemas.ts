@@ -16,6 +16,24 @@ export const Document = Type.Union([Type.Record(Type.String(), Type.Unknown()), 
   examples: [DOCUMENT]
 })
 
+/** The rule of keys. They are parts of URLs and of names of files. */
+const KEY = /^[a-z0-9][a-z0-9._-]{0,62}$/
+export const KEY_RULE =
+  'must have 1 to 63 characters, only a to z, 0 to 9, ".", "_" and "-", and begin with ' +
+  'a letter or digit'
+const KEY_EXAMPLE = 'summer-sale'
+export const KeyParams = Type.Object({
+  key: Type.String({ pattern: KEY.source, description: 'The `key` of the page', examples: [KEY_EXAMPLE] })
+})
+const PageKey = Type.Unsafe<string | null>({
+  type: ['string', 'null'],
+  check: (key: string) => KEY.test(key) ? [] : [KEY_RULE],
+  description:
+    `A name of the page in your own system, unique in the account; null for none. It ${KEY_RULE}. ` +
+    'Readers never see it.',
+  examples: [KEY_EXAMPLE]
+})
+
 export const LandingPage = Type.Object({
   id: Type.String({ format: 'uuid', description: "Identifies the page in the owner's routes" }),
   public_id: Type.String({
@@ -27,26 +45,37 @@ export const LandingPage = Type.Object({
   created_at: Type.String({ format: 'date-time' }),
   updated_at: Type.String({ format: 'date-time' }),
   version: Type.Integer({ minimum: 1, description: 'Grows by one with each change of the page' }),
-  published: Type.Boolean({ description: 'Whether readers get the document. If not, they get a 404.' })
+  published: Type.Boolean({ description: 'Whether readers get the document. If not, they get a 404.' }),
+  key: PageKey
 }, { title: 'LandingPage' })
 
-const LandingPageInput = Type.Object({ current_data: Document }, { title: 'LandingPageInput' })
-const NewLandingPage = Type.Object({
-  ...LandingPageInput.properties,
-  published: Type.Optional(Type.Boolean({ description: 'Whether readers get the document; true by default' }))
-}, { title: 'NewLandingPage' })
+const key = Type.Optional(PageKey)
+const LandingPageInput = Type.Object({ current_data: Document, key }, { title: 'LandingPageInput' })
+const fields = {
+  published: Type
+    .Optional(Type.Boolean({ description: 'Whether readers get the document; true by default' })),
+  key
+}
+const NewLandingPage = Type.Object({ current_data: Document, ...fields }, { title: 'NewLandingPage' })
+const OnlyKey = Type.Object({ key: PageKey }, {
+  not: { anyOf: [{ required: ['current_data'] }, { required: ['landing_page'] }] }
+})
 /** An object with other fields is refused, so that nobody believes that they were saved. */
 const NoFields = Type.Object({}, { maxProperties: 0 })
-const LandingPageUpdate = Type.Union([LandingPageInput, NoFields], {
+const LandingPageUpdate = Type.Union([LandingPageInput, OnlyKey, NoFields], {
   title: 'LandingPageUpdate',
   description: 'An empty object changes nothing'
 })
 /** `landing_page` is used only if the body has no `current_data` of its own. */
 const ALONE = { not: { required: ['current_data'] } }
-const CreateBody = Type.Union([NewLandingPage, Type.Object({ landing_page: NewLandingPage }, ALONE)])
+const CreateBody = Type.Union([
+  NewLandingPage,
+  Type.Object({ landing_page: NewLandingPage, ...fields }, ALONE)
+])
 const UpdateBody = Type.Union([
   LandingPageInput,
-  Type.Object({ landing_page: LandingPageUpdate }, ALONE),
+  Type.Object({ landing_page: LandingPageUpdate, key }, ALONE),
+  OnlyKey,
   NoFields
 ])
 const EXAMPLE = { examples: [{ current_data: DOCUMENT }] }
@@ -76,7 +105,7 @@ export const createSchema = {
   body: { ...CreateBody, ...EXAMPLE },
   response: { 201: response(LandingPage, 'The page', 'ETag', 'Location') }
 }
-export const PageListQuery = sortedQuery('the label or the `public_id`', PAGE_SORTS)
+export const PageListQuery = sortedQuery('the label, the `key` or the `public_id`', PAGE_SORTS)
 
 /** The trash has one order. */
 const { limit, cursor } = PageListQuery.properties
@@ -108,9 +137,10 @@ export const getSchema = {
 export const updateSchema = {
   operationId: 'updateLandingPage',
   tags,
-  summary: 'Replace the document of a Landing Page',
+  summary: 'Replace the document or the key of a Landing Page',
   description:
-    'Replaces the whole document. Readers see the new document immediately. An empty object changes ' +
+    'Replaces the whole document. Readers see the new document immediately. Another `key` changes ' +
+    '`updated_at` and the ETag of the record, but makes no version. An empty object changes ' +
     `nothing, and the response is the current page. ${WRAPPED}`,
   params: IdParams,
   headers: WriteConditions,

@@ -24,7 +24,8 @@ export const summarySql = (page: string, { pageId, publicId, updatedAt }: Column
   `summarized AS (
     INSERT INTO landing_page_summaries AS stored (page_id, user_id, label, search_text, updated_at)
     SELECT ${pageId}, :userId::integer, :label::text,
-      left(search_form(coalesce(:label::text, '')), ${MAX_SEARCH_LENGTH}) || chr(10) || lower(${publicId}),
+      left(search_form(coalesce(:label::text, '')), ${MAX_SEARCH_LENGTH}) || chr(10) || lower(${publicId}) ||
+        coalesce(chr(10) || key, ''),
       ${updatedAt}
     FROM ${page}
     ON CONFLICT (page_id) DO UPDATE SET label = EXCLUDED.label, search_text = EXCLUDED.search_text,

@@ -8,6 +8,7 @@ import { deletePages } from './landing-page-repository.ts'
 export interface DeletedPage {
   readonly id: string
   readonly publicId: string
+  readonly key: string | null
   /** The first characters of the document, in which the label is. */
   readonly start: string
   readonly byteSize: number
@@ -20,7 +21,7 @@ export interface DeletedPage {
  * few rows and sorts all of an owner with many; with this range it walks along the index.
  */
 const LIST = statement<DeletedPage>(`
-  SELECT id, public_id AS "publicId", left(current_data, ${START_LENGTH}) AS start,
+  SELECT id, public_id AS "publicId", key, left(current_data, ${START_LENGTH}) AS start,
     octet_length(current_data) AS "byteSize", published, deleted_at AS "deletedAt"
   FROM landing_pages
   WHERE deleted_at IS NOT NULL AND user_id >= :userId::integer

@@ -40,6 +40,25 @@ t.test('a page can be created, read, replaced and deleted', async (t) => {
   t.match(await failure(landingPages.read(page.public_id)), { status: 404 })
 })
 
+t.test('a page can be written and found by its key', async (t) => {
+  const { landingPages } = await signedUp(url)
+  const first = await landingPages.putByKey('shop', exactJson('{"price":1.0}'), { createOnly: true })
+  t.match(first, { created: true, etag: /^"[\w-]{43}\.1"$/ })
+  t.match(await failure(landingPages.putByKey('shop', {}, { createOnly: true })), { status: 412 })
+  const second = await landingPages.putByKey('shop', exactJson('{"price":2.0}'), { ifMatch: first.etag })
+  t.equal(second.created, false)
+  const page = await landingPages.getByKey('shop')
+  t.match(page, { key: 'shop', text: '{"price":2.0}', version: 2 })
+
+  t.equal((await landingPages.setKey(page.id, 'store')).key, 'store')
+  t.equal((await landingPages.update(page.id, [], { key: null })).key, null)
+  t.match(await failure(landingPages.getByKey('store')), { status: 404 })
+  t.match(await landingPages.create({}, { key: 'store', published: false }), {
+    key: 'store',
+    published: false
+  })
+})
+
 t.test('exactJson keeps every byte of a document', async (t) => {
   const { landingPages } = await signedUp(url)
   const text =

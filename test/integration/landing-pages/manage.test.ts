@@ -41,7 +41,8 @@ t.test('a record has exactly seven fields, and GET returns the same record', asy
     'created_at',
     'updated_at',
     'version',
-    'published'
+    'published',
+    'key'
   ])
   t.match(
     record.id,
@@ -526,7 +527,8 @@ t.test('the list contains the pages of the user, newest first, and continues by 
     'created_at',
     'updated_at',
     'version',
-    'published'
+    'published',
+    'key'
   ])
 })
 

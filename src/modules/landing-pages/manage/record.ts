@@ -1,18 +1,27 @@
 import type { FastifyReply, FastifyRequest } from 'fastify'
+import { auditRequest } from '../../../http/access-log.ts'
 import { JSON_CONTENT_TYPE } from '../../../http/common-headers.ts'
 import { checkPreconditions, isNotModified, type Validators } from '../../../http/conditional-requests.ts'
 import { sendWithoutBody } from '../../../http/responses.ts'
-import { recordValidators } from '../etag.ts'
+import { recordChangedAt, recordValidators } from '../etag.ts'
 import type { LandingPage } from '../landing-page-repository.ts'
 
 /** The document's text is inserted unchanged, because parsing it would change numbers and escapes. */
 export const recordJson = (page: LandingPage): string =>
   `{"id":"${page.id}","public_id":"${page.publicId}","current_data":${page.currentData},` +
-  `"created_at":"${page.createdAt.toISOString()}","updated_at":"${page.updatedAt.toISOString()}",` +
-  `"version":${page.version},"published":${page.published}}`
+  `"created_at":"${page.createdAt.toISOString()}","updated_at":"${
+    recordChangedAt(page).toISOString()
+  }","version":${page.version},"published":${page.published},"key":${JSON.stringify(page.key)}}`
 
 export const sendRecord = (reply: FastifyReply, page: LandingPage): FastifyReply =>
   sendJson(reply.header('etag', recordValidators(page).etag), recordJson(page))
+
+/** Answers a request that has created a page. */
+export function sendNewPage (request: FastifyRequest, reply: FastifyReply, page: LandingPage): FastifyReply {
+  auditRequest(request, 'created', { user: request.userId, page: page.id, public_id: page.publicId })
+  reply.code(201).header('location', reply.server.publicPath(`/manage/landing_pages/${page.id}`))
+  return sendRecord(reply, page)
+}
 
 /**
  * Answers a read with JSON text, or with a 304 if the client has it already.

@@ -122,7 +122,7 @@ export const revisionRoutes: FastifyPluginAsyncTypebox = async (app) => {
     if (revision === null) throw new NotFoundError()
     return sendRecord(
       reply,
-      await replaceDocument(app, request, revision.document, recordValidators, version)
+      await replaceDocument(app, request, revision.document, recordValidators, { restoredFrom: version })
     )
   })
 }

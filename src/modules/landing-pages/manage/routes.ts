@@ -1,26 +1,26 @@
 import type { FastifyPluginAsyncTypebox } from '@fastify/type-provider-typebox'
-import type { FastifyRequest } from 'fastify'
+import type { FastifyInstance, FastifyRequest } from 'fastify'
 import type { PrismaClient } from '../../../infra/postgres/generated/prisma/client.ts'
-import { auditRequest } from '../../../http/access-log.ts'
 import type { KeyedSemaphore } from '../../../infra/system/semaphore.ts'
 import { checkPreconditions } from '../../../http/conditional-requests.ts'
 import { sendWithoutBody } from '../../../http/responses.ts'
 import { addNextLink, createListQueue, sortedPageOf } from '../../../http/sorted-lists.ts'
 import { parseDocumentBody } from '../document.ts'
 import { recordValidators, writeConditions } from '../etag.ts'
-import { changeState, createPage, type LandingPage } from '../landing-page-repository.ts'
+import { changeState, createPage, replacePage, type LandingPage,
+  type PageFields } from '../landing-page-repository.ts'
 import { listPages } from '../list-repository.ts'
 import { createSchema, deleteSchema, getSchema, listSchema, updateSchema } from '../schemas.ts'
 import { documentRoutes } from './document-routes.ts'
 import { publicationRoutes } from './publication-routes.ts'
 import { readCountRoutes } from './read-count-routes.ts'
-import { recordJson, sendJson, sendRecord, sendUnlessKnown } from './record.ts'
+import { recordJson, sendJson, sendNewPage, sendRecord, sendUnlessKnown } from './record.ts'
 import { revisionRoutes } from './revision-routes.ts'
 import { scheduleRoutes } from './schedule-routes.ts'
 import { summaryRoutes } from './summary-routes.ts'
 import { trashRoutes } from './trash-routes.ts'
-import { allowNoBody, checkedDocument, createMismatchError, documentOfOwner, findOwnPage, ownPage,
-  removeAndPublish, replaceDocument, writeAndPublish } from './write-checks.ts'
+import { allowNoBody, checkedDocument, createMismatchError, documentOfOwner, findOwnPage, onlyThisVersion,
+  ownPage, removeAndPublish, replaceDocument, untilWritten, writeAndPublish } from './write-checks.ts'
 
 /** Bytes allowed in addition to the document: the enclosing object, other fields and white space. */
 const ENVELOPE_BYTES = 64 * 1024
@@ -54,14 +54,12 @@ function addCreateRoute (app: App): void {
     bodyLimit: maxBytes + ENVELOPE_BYTES
   }, async (request, reply) => {
     const document = checkedDocument(request, maxBytes) as string // required by the schema
-    const { published } = fieldsOf(request.body)
+    const fields = fieldsOf(request.body)
     const page = await writeAndPublish(
       app,
-      async () => await createPage(app.database, request.caller, document, published)
+      async () => await createPage(app.database, request.caller, document, fields)
     )
-    auditRequest(request, 'created', { user: request.userId, page: page.id, public_id: page.publicId })
-    reply.code(201).header('location', app.publicPath(`/manage/landing_pages/${page.id}`))
-    return sendRecord(reply, page)
+    return sendNewPage(request, reply, page)
   })
 }
 
@@ -92,10 +90,12 @@ function addUpdateRoute (app: App): void {
     attachValidation: true
   }, async (request, reply) => {
     const document = await documentOfOwner(request, maxBytes, app.database)
+    const { key } = fieldsOf(request.body)
     return sendRecord(
       reply,
-      document === undefined ? await findUnchanged(app.database, request)
-        : await replaceDocument(app, request, document, recordValidators)
+      document !== undefined ? await replaceDocument(app, request, document, recordValidators, { key })
+        : key === undefined ? await findUnchanged(app.database, request)
+        : await replaceKey(app, request, key)
     )
   })
 }
@@ -114,15 +114,25 @@ function addDeleteRoute (app: App): void {
   })
 }
 
-interface CreateFields {
-  readonly published?: boolean
-}
-
 /** The fields beside the document. As with the document, those outside of `landing_page` take precedence. */
-const fieldsOf = (body: CreateFields & { readonly landing_page?: CreateFields }): CreateFields => ({
+const fieldsOf = (body: PageFields & { readonly landing_page?: PageFields }): PageFields => ({
   ...body.landing_page,
   ...body
 })
+
+/** Replaces the key of the page that a request names, without a change of its document. */
+async function replaceKey (
+  app: FastifyInstance,
+  request: FastifyRequest,
+  key: string | null
+): Promise<LandingPage> {
+  return await untilWritten(async () => {
+    const page = await findUnchanged(app.database, request)
+    if (page.key === key) return page
+    const { id, currentData } = page
+    return await replacePage(app.database, request.caller, id, currentData, onlyThisVersion(page), { key })
+  })
+}
 
 /** Returns the current page for a PATCH without a document. */
 async function findUnchanged (database: PrismaClient, request: FastifyRequest): Promise<LandingPage> {

@@ -13,7 +13,7 @@ import { Schedule, scheduleRecord } from './schedule-routes.ts'
 /** Hours whose reads are listed. */
 const HOURS = 24
 
-const { id, public_id: publicId, version, published, created_at: createdAt, updated_at: updatedAt } =
+const { id, public_id: publicId, key, version, published, created_at: createdAt, updated_at: updatedAt } =
   LandingPage.properties
 
 export const PageLabel = Type.Union(
@@ -29,6 +29,7 @@ export const PageLabel = Type.Union(
 const LandingPageSummary = Type.Object({
   id,
   public_id: publicId,
+  key,
   label: PageLabel,
   byte_size: Type.Integer({ minimum: 2, description: 'Size of the document' }),
   version,
@@ -97,6 +98,7 @@ function summaryRecord (summary: PageSummary) {
   return {
     id: summary.id,
     public_id: summary.publicId,
+    key: summary.key,
     label: summary.start === null ? summary.label : labelOf(summary.start),
     byte_size: summary.byteSize,
     version: Number(summary.version),

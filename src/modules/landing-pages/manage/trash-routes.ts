@@ -21,6 +21,7 @@ const DAY_MS = 24 * 60 * 60 * 1000
 const DeletedLandingPage = Type.Object({
   id: LandingPage.properties.id,
   public_id: LandingPage.properties.public_id,
+  key: LandingPage.properties.key,
   label: PageLabel,
   byte_size: Type.Integer({ minimum: 2, description: 'Size of the document' }),
   published: Type.Boolean({ description: 'Whether readers get the document when the page is restored' }),
@@ -43,8 +44,8 @@ const restorePageSchema = {
   tags,
   summary: 'Take a Landing Page out of the trash',
   description:
-    'The page is as it was, with its ids, versions, read counts and draft. If it was published, readers ' +
-    'get it again.',
+    'The page is as it was, with its ids, key, versions, read counts and draft. If it was published, ' +
+    'readers get it again.',
   params: IdParams,
   headers: WriteConditions,
   response: {
@@ -109,6 +110,7 @@ export const trashRoutes: FastifyPluginAsyncTypebox = async (app) => {
 const deletedRecord = (page: DeletedPage, days: number) => ({
   id: page.id,
   public_id: page.publicId,
+  key: page.key,
   label: labelOf(page.start),
   byte_size: page.byteSize,
   published: page.published,

@@ -6,8 +6,8 @@ import { InvalidError, NotFoundError, PreconditionFailedError, RetryLaterError,
 import { failedPrecondition, type Validators } from '../../../http/conditional-requests.ts'
 import { clock } from '../../../infra/system/clock.ts'
 import { MAX_DEPTH } from '../document.ts'
-import { writeConditions, type WriteConditions } from '../etag.ts'
-import { findPage, removePage, replacePage, type LandingPage,
+import { recordTag, writeConditions, type WriteConditions } from '../etag.ts'
+import { findPage, removePage, replacePage, type LandingPage, type ReplacedFields,
   type WrittenPage } from '../landing-page-repository.ts'
 import { settleMessages, type Queued } from '../outbox/outbox-repository.ts'
 import { publicVersion } from '../public/cached-document.ts'
@@ -119,8 +119,8 @@ export async function untilWritten<Result> (attempt: () => Promise<Result | null
 }
 
 /** The conditions of a write in place of a version that was read. */
-export const onlyThisVersion = ({ contentHash, version }: LandingPage): WriteConditions => ({
-  ifMatch: [`${contentHash}.${version}`],
+export const onlyThisVersion = (page: LandingPage): WriteConditions => ({
+  ifMatch: [recordTag(page)],
   ifNoneMatch: null,
   unmodifiedSince: null
 })
@@ -130,7 +130,7 @@ export const onlyThisVersion = ({ contentHash, version }: LandingPage): WriteCon
  * it.
  *
  * @param validatorsOf returns the validators of the representation that the URL names
- * @param restoredFrom the version that the document is from, if it is restored
+ * @param fields what changes with the document
  * @throws {NotFoundError} 404
  * @throws {PreconditionFailedError} 412
  */
@@ -139,13 +139,13 @@ export async function replaceDocument (
   request: FastifyRequest,
   document: string,
   validatorsOf: (page: LandingPage) => Validators,
-  restoredFrom?: bigint
+  fields?: ReplacedFields
 ): Promise<LandingPage> {
   const { id } = ownPage(request)
   const conditions = writeConditions(request.headers)
   const page = await writeAndPublish(
     app,
-    async () => await replacePage(app.database, request.caller, id, document, conditions, restoredFrom)
+    async () => await replacePage(app.database, request.caller, id, document, conditions, fields)
   )
   if (page === null) throw await createMismatchError(app.database, request, validatorsOf)
   return page

@@ -12,7 +12,7 @@ const STORE = statement<{ pageId: string }>(`
   WITH used AS MATERIALIZED (${REFERENCED_ASSETS}), page AS (
     UPDATE landing_pages SET used_assets = used.ids, used_assets_version = version, indexed_version = version
     FROM used WHERE id = :pageId::uuid AND version = :version::bigint
-    RETURNING id, public_id, updated_at, deleted_at
+    RETURNING id, public_id, key, GREATEST(updated_at, key_changed_at) AS updated_at, deleted_at
   ), ${
   summarySql('page WHERE deleted_at IS NULL', {
     pageId: 'id',
