@@ -34,7 +34,8 @@ export function createOwnerClient (): LandfallClient {
       const response = await send(baseUrl, url, { ...init, headers })
       const { status } = response
       if (status >= 300 && status < 400) throw createRedirectError(baseUrl, response)
-      if (status < 300 && status !== 204 && !isJson(response)) throw createUnexpectedError(baseUrl)
+      const isEmpty = status === 204 || (status === 201 && response.body === null)
+      if (status < 300 && !isEmpty && !isJson(response)) throw createUnexpectedError(baseUrl)
       return response
     }
   })

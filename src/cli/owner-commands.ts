@@ -6,6 +6,9 @@ import { runFrom } from './run.ts'
 const pageReads = async () => await import('./commands/pages.ts')
 const pageChanges = async () => await import('./commands/page-changes.ts')
 const pageSchedules = async () => await import('./commands/page-schedule.ts')
+const pageImports = async () => await import('./commands/page-imports.ts')
+const pageStates = async () => await import('./commands/page-states.ts')
+const ownerAssets = async () => await import('./commands/owner-assets.ts')
 const takeDowns = async () => await import('./commands/take-down.ts')
 
 export const JSON_OPTION = ['--json', 'print the result as JSON, for scripts'] as const
@@ -14,19 +17,23 @@ const API_HELP = `
 Calls the API of a service, with two variables of the environment:
 
   LANDFALL_URL  address of the service (http://localhost:3000)
-  LANDFALL_KEY  API key of the owner with the scope pages:read, and pages:write to change pages;
-                or an access token, as a sign-in returns it, for 15 minutes`
+  LANDFALL_KEY  API key of the owner with the scope pages:read, and pages:write to change pages
+                (assets: assets:read and assets:write); or an access token, as a sign-in returns it, for 15 minutes`
 
 const ID = ['<id>', 'the id of the page', parseId] as const
+const FILE = ['[file]', 'a JSON document; without it, or with "-", standard input'] as const
 const CHANGE_HELP = `
 If standard input is a terminal, it shows the changes and asks first. Prints the new ETag to standard error.`
 
 export function addOwnerCommands (program: Command): void {
   const pages = program.command('pages')
-    .description('list, read, write and restore pages through the API; take down a page of any account')
+    .description('create, import, write and publish pages through the API; take down one of any account')
   addReadCommands(pages)
+  addCreateCommands(pages)
   addChangeCommands(pages)
   addScheduleCommand(pages)
+  addStateCommands(pages)
+  addTrashCommands(pages)
   pages.command('take-down')
     .argument('<public-id>')
     .summary('delete a page of any account; its readers get a 404 at once')
@@ -61,6 +68,98 @@ function addReadCommands (pages: Command): void {
     .action(runFrom(pageReads, 'showHistory'))
 }
 
+function addCreateCommands (pages: Command): void {
+  pages.command('create')
+    .argument(...FILE)
+    .summary('create a page from a document')
+    .description('Creates a page from the bytes of a file, and prints its id.')
+    .addHelpText('after', API_HELP)
+    .option('--key <key>', 'the name of the page in your own system')
+    .option('--unpublished', 'readers do not get it until it is published')
+    .option(...JSON_OPTION)
+    .action(runFrom(pageImports, 'create'))
+  pages.command('import')
+    .argument('<dir>', 'a folder with a file for each page; its subfolders are not read')
+    .summary('create or change a page for each file of a folder')
+    .description('Makes each file NAME.json of a folder the document of the page with the key NAME, which ' +
+      'is created if it is missing. Prints for each file whether its page was created, changed or the ' +
+      'same. Run it again after an interruption, or after mending the files that failed; exits with 1 if ' +
+      'any has failed.')
+    .addHelpText('after', API_HELP)
+    .option(...JSON_OPTION)
+    .action(runFrom(pageImports, 'importFolder'))
+}
+
+function addStateCommands (pages: Command): void {
+  const IF_MATCH = ['--if-match <etag>', 'only if the ETag is still this one', parseEtag] as const
+  pages.command('draft')
+    .argument(...ID)
+    .argument('[file]', 'a JSON document, or "-" for standard input; without it, the draft is printed')
+    .summary('print, write or discard the draft of a page')
+    .description('Prints the draft of a page byte for byte, or writes it. Readers do not see it until ' +
+      '"pages publish".')
+    .addHelpText('after', API_HELP)
+    .option('--discard', 'remove the draft')
+    .option(...IF_MATCH)
+    .action(runFrom(pageStates, 'draft'))
+  pages.command('publish')
+    .argument(...ID)
+    .summary('publish the draft of a page, or the page itself')
+    .description('Makes the draft of a page its document, which readers get at once. Without a draft, an ' +
+      'unpublished page is published as it is.')
+    .addHelpText('after', API_HELP)
+    .option('--if-match <etag>', 'only if the draft still has this ETag', parseEtag)
+    .option(
+      '--base-version <version>',
+      'the current version: publish although the document has changed ' +
+        'since the draft was begun',
+      parseVersion
+    )
+    .action(runFrom(pageStates, 'publish'))
+  pages.command('unpublish')
+    .argument(...ID)
+    .summary('take the document of a page away from readers')
+    .description('Takes the document of a page away from readers, who get a 404.')
+    .addHelpText('after', API_HELP)
+    .option(...IF_MATCH)
+    .action(runFrom(pageStates, 'unpublish'))
+}
+
+function addTrashCommands (pages: Command): void {
+  const trash = pages.command('trash').description('list, restore or remove deleted pages')
+  trash.command('list')
+    .description('list the deleted pages, the last deleted first')
+    .addHelpText('after', API_HELP)
+    .option(...JSON_OPTION)
+    .action(runFrom(pageStates, 'listTrash'))
+  trash.command('restore')
+    .argument(...ID)
+    .description('take a page out of the trash')
+    .addHelpText('after', API_HELP)
+    .action(runFrom(pageStates, 'undelete'))
+  trash.command('remove')
+    .argument(...ID)
+    .description('remove a page in the trash for good, with all its versions')
+    .addHelpText('after', API_HELP)
+    .action(runFrom(pageStates, 'purge'))
+}
+
+/** Adds the commands for one's own assets. */
+export function addOwnerAssetCommands (assets: Command): void {
+  assets.command('list')
+    .description('list your assets, newest first')
+    .addHelpText('after', API_HELP)
+    .option('--search <text>', 'only assets with this text in their name')
+    .option(...JSON_OPTION)
+    .action(runFrom(ownerAssets, 'list'))
+  assets.command('upload')
+    .argument('<files...>')
+    .description('upload files, and print the URL of each; stop at the first that fails')
+    .addHelpText('after', API_HELP)
+    .option(...JSON_OPTION)
+    .action(runFrom(ownerAssets, 'upload'))
+}
+
 function addChangeCommands (pages: Command): void {
   const addCommand = (name: string) => {
     const command = pages.command(name).argument(...ID)
@@ -69,7 +168,7 @@ function addChangeCommands (pages: Command): void {
       .option('--yes', 'do not ask')
   }
   addCommand('put')
-    .argument('[file]', 'a JSON document; without it, or with "-", standard input')
+    .argument(...FILE)
     .summary('replace the document of a page')
     .description('Replaces the document of a page by the bytes of a file.')
     .action(runFrom(pageChanges, 'put'))

@@ -2,12 +2,11 @@ import { spawn } from 'node:child_process'
 import { once } from 'node:events'
 import { mkdtemp, readFile, rm, writeFile } from 'node:fs/promises'
 import { tmpdir } from 'node:os'
-import { join, resolve } from 'node:path'
-import { buffer } from 'node:stream/consumers'
-import { InvalidArgumentError } from 'commander'
+import { join } from 'node:path'
 import { exactJson, LandfallError, type LandfallClient } from '#client'
 import { confirm } from '../prompts.ts'
 import { formatDiff, type NamedDocument } from '../document-diff.ts'
+import { decodeJson, readInput } from '../input.ts'
 import { createOwnerClient, explainErrors } from '../owner-client.ts'
 import { printProgress } from '../output.ts'
 
@@ -108,33 +107,6 @@ async function review (
 function reportEtag ({ etag }: Written): number {
   printProgress(`ETag: ${etag}`)
   return 0
-}
-
-/** Returns undefined for bytes that aren't JSON in UTF-8. */
-function decodeJson (bytes: Uint8Array): string | undefined {
-  try {
-    const text = new TextDecoder('utf-8', { fatal: true }).decode(bytes)
-    JSON.parse(text)
-    return text
-  } catch {
-    return undefined
-  }
-}
-
-/** The folder in which the command was called. `npm run landfall` changes to the project's. */
-const workingFolder = (): string =>
-  process.env.npm_lifecycle_event === 'landfall' ? process.env.INIT_CWD ?? '' : ''
-
-async function readInput (file: string): Promise<Buffer> {
-  if (file !== '-') {
-    return await readFile(resolve(workingFolder(), file)).catch((error: NodeJS.ErrnoException) => {
-      throw new Error(`${file} can't be read: ${error.code ?? error.message}`)
-    })
-  }
-  if (process.stdin.isTTY) {
-    throw new InvalidArgumentError('Name a file, or send the document to standard input')
-  }
-  return await buffer(process.stdin)
 }
 
 /** Opens the document of a page in an editor and stores what was saved. Returns the exit code. */

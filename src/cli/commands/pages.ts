@@ -18,18 +18,20 @@ export async function list ({ json = false, search, sort }: ListOptions): Promis
   await printList(listParts(async (options) => await listPage({ ...options, q: search, sort })), {
     json,
     empty: search === undefined ? 'There are no pages yet' : 'There are no such pages',
-    headings: ['ID', 'PUBLIC ID', 'VERSION', 'SIZE', 'CHANGED', 'LABEL'],
+    headings: ['ID', 'PUBLIC ID', 'VERSION', 'SIZE', 'CHANGED', 'KEY', 'LABEL'],
     toRow: (page) => [
       page.id,
       page.public_id,
       String(page.version),
       formatSize(page),
       formatTime(page.updated_at),
+      page.key ?? '',
       page.label ?? ''
     ],
     toJson: (page) => ({
       id: page.id,
       public_id: page.public_id,
+      key: page.key,
       label: page.label,
       version: page.version,
       byte_size: page.byte_size,

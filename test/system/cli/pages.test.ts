@@ -137,7 +137,7 @@ t.test('list and history show pages and versions, as tables and as JSON', async 
   for (let n = 0; n < 101; n++) await other.createPage(url, '[]')
 
   const table = (await run('list')).stdout.split('\n')
-  t.match(table[0], /^ID +PUBLIC ID +VERSION +SIZE +CHANGED +LABEL$/)
+  t.match(table[0], /^ID +PUBLIC ID +VERSION +SIZE +CHANGED +KEY +LABEL$/)
   t.equal(table.length, 1 + 102 + 1, 'more than one part')
   t.match(
     table[102],
@@ -149,6 +149,7 @@ t.test('list and history show pages and versions, as tables and as JSON', async 
   t.same(Object.keys(listed[0]), [
     'id',
     'public_id',
+    'key',
     'label',
     'version',
     'byte_size',

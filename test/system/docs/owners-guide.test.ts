@@ -93,11 +93,12 @@ t.test('an owner publishes a draft, unpublishes a page, schedules another draft,
 t.test('an owner uses the command line', async (t) => {
   const { folder, url } = await startInFolder(t)
   const commands = blocksOf('Command line').map((block) => block.replace('/path/to/landfall', PROJECT))
-  const [, , , shown = ''] = await paste([...blocksOf('Set up'), ...commands], folder, url)
+  const [, , , shown = '', imported = ''] = await paste([...blocksOf('Set up'), ...commands], folder, url)
   const lines = shown.split('\n').map((line) => line.replace(/ .*$/, ''))
   t.match(lines, ['ID', /^[\w-]{36}$/, 'There', 'VERSION', '2', '1', '{"title":'])
   t.match(shown, /^There are no such pages$/m, 'no page is called "summer sale"')
   t.ok(shown.endsWith('\n{"title": "Draft"}'), shown)
+  t.equal(imported, 'RESULT   FILE\ncreated  summer-sale.json')
 })
 
 t.test('an owner gives a program a key, changes the password and deletes the account', async (t) => {

@@ -1,0 +1,84 @@
+import { InvalidArgumentError } from 'commander'
+import { readInput, toDocument } from '../input.ts'
+import { createOwnerClient, explainErrors, listParts } from '../owner-client.ts'
+import { formatBytes, formatTime, print, printList, printProgress } from '../output.ts'
+
+// The commands for drafts, publication and the trash, through the API. All return the exit code.
+
+interface PublishOptions {
+  readonly ifMatch?: string
+  readonly baseVersion?: number
+}
+
+export async function publish (id: string, options: PublishOptions): Promise<number> {
+  const { etag } = await explainErrors(createOwnerClient().landingPages.publish(id, options))
+  printProgress(`Published. ETag: ${etag}`)
+  return 0
+}
+
+export async function unpublish (id: string, options: Pick<PublishOptions, 'ifMatch'>): Promise<number> {
+  const { etag } = await explainErrors(createOwnerClient().landingPages.unpublish(id, options))
+  printProgress(`Unpublished. ETag: ${etag}`)
+  return 0
+}
+
+export async function listTrash ({ json = false }: { json?: boolean }): Promise<number> {
+  const { landingPages } = createOwnerClient()
+  await printList(listParts(async (options) => await landingPages.deletedPagesPage(options)), {
+    json,
+    empty: 'The trash is empty',
+    headings: ['ID', 'KEY', 'SIZE', 'DELETED', 'REMOVED FOR GOOD', 'LABEL'],
+    toRow: (page) => [
+      page.id,
+      page.key ?? '',
+      formatBytes(page.byte_size),
+      formatTime(page.deleted_at),
+      formatTime(page.purged_at),
+      page.label ?? ''
+    ],
+    toJson: (page) => page
+  })
+  return 0
+}
+
+export async function undelete (id: string): Promise<number> {
+  const { published, etag } = await explainErrors(createOwnerClient().landingPages.undelete(id))
+  printProgress(`Restored, and ${published ? 'published' : 'unpublished'}. ETag: ${etag}`)
+  return 0
+}
+
+export async function purge (id: string): Promise<number> {
+  await explainErrors(createOwnerClient().landingPages.purge(id))
+  print(`Removed ${id}\n`)
+  return 0
+}
+
+interface DraftOptions {
+  readonly discard?: boolean
+  readonly ifMatch?: string
+}
+
+/** Prints the draft of a page, writes it from a file, or discards it. */
+export async function draft (
+  id: string,
+  file: string | undefined,
+  { discard = false, ifMatch }: DraftOptions
+): Promise<number> {
+  const { landingPages } = createOwnerClient()
+  if (discard) {
+    if (file !== undefined) throw new InvalidArgumentError('Either name a file, or use --discard')
+    await explainErrors(landingPages.discardDraft(id, { ifMatch }))
+    printProgress('Discarded the draft')
+    return 0
+  }
+  if (file !== undefined) {
+    const document = toDocument(await readInput(file))
+    const { etag } = await explainErrors(landingPages.putDraft(id, document, { ifMatch }))
+    printProgress(`ETag: ${etag}`)
+    return 0
+  }
+  const { text, etag } = await explainErrors(landingPages.getDraft(id, { ifMatch }))
+  print(text)
+  if (!process.stdout.isTTY) printProgress(`ETag: ${etag}`)
+  return 0
+}

@@ -1,0 +1,167 @@
+import { mkdirSync, symlinkSync, truncateSync, writeFileSync } from 'node:fs'
+import { join } from 'node:path'
+import t from 'tap'
+import { landfall, type RunOptions } from '../../helpers/cli.ts'
+import { Owner } from '../../helpers/client.ts'
+import { createDatabase } from '../../helpers/servers.ts'
+import { startService, temporaryFolder } from '../../helpers/service.ts'
+
+// The owner's commands that create, import and publish pages, and upload assets.
+
+const { url } = await startService(t, {
+  DATABASE_URL: await createDatabase(t),
+  JWT_SECRET: 'x'.repeat(32),
+  UPLOADS_DIR: temporaryFolder(t)
+})
+const owner = await Owner.signUp(url)
+const ENV = { LANDFALL_URL: url, LANDFALL_KEY: owner.accessToken }
+
+const run = async (args: string[], options: RunOptions = {}) => await landfall(ENV, args, options)
+const pages = async (...args: string[]) => await run(['pages', ...args])
+const stateOf = async (publicId: string) => (await fetch(`${url}/landing_pages/${publicId}`)).status
+
+t.test('import makes each file of a folder a page, and goes on where it stopped', async (t) => {
+  const folder = temporaryFolder(t)
+  const write = (name: string, text: string | Uint8Array) => writeFileSync(join(folder, name), text)
+  const text = '{"price": 1.50,\r\n "a": 1, "a": 2}\n'
+  write('shop.json', text)
+  write('a.b_c-1.json', '[]')
+  write('notes.txt', 'no page')
+  mkdirSync(join(folder, 'sub'))
+  writeFileSync(join(folder, 'sub', 'inner.json'), '{}')
+
+  const summary = async () => {
+    const { code, stdout, stderr } = await pages('import', folder, '--json')
+    return {
+      code,
+      stderr,
+      files: JSON.parse(stdout).map(({ file, result }: Record<string, string>) => `${result} ${file}`)
+    }
+  }
+  t.same(await summary(), {
+    code: 0,
+    stderr: '2 created, 0 changed, 0 same, 0 failed\n',
+    files: ['created a.b_c-1.json', 'created shop.json']
+  })
+  const listed = JSON.parse((await pages('list', '--json', '--search', 'shop')).stdout)
+  t.match(listed, [{ key: 'shop', version: 1 }])
+  t.equal((await pages('get', listed[0].id)).stdout, text)
+
+  write('a.b_c-1.json', '[1]')
+  write('new.json', '{}')
+  t.match(await pages('import', folder), {
+    code: 0,
+    stdout: 'RESULT   FILE\nchanged  a.b_c-1.json\ncreated  new.json\nsame     shop.json\n',
+    stderr: '1 created, 1 changed, 1 same, 0 failed\n'
+  })
+
+  const bad: Record<string, RegExp> = {
+    'UPPER.json': /can't have this key/,
+    '..json': /can't have this key/,
+    '.json': /can't have this key/,
+    'é.json': /can't have this key/,
+    'esc\u001b[2J.json': /\ufffd\[2J\.json: .*can't have this key/,
+    'half.json': /half\.json: The document is not valid JSON/,
+    'latin.json': /latin\.json: The document is not valid JSON/,
+    'text.json': /text\.json: .*JSON object or array/,
+    'large.json': /large\.json: .*too large/,
+    'huge.json': /huge\.json: .*more than 268435456 bytes/,
+    'link.json': /link\.json: This is a link/,
+    'folder.json': /folder\.json: This is a link or not a file/
+  }
+  for (const name of Object.keys(bad)) {
+    if (name === 'folder.json') mkdirSync(join(folder, name))
+    else if (name === 'link.json') symlinkSync('/etc/hostname', join(folder, name))
+    else {
+      write(
+        name,
+        name === 'half.json' ? '{"a":' : name === 'text.json' ? '"text"'
+          : name === 'latin.json' ? Uint8Array.of(0x5b, 0x22, 0xe9, 0x22, 0x5d)
+          : name === 'large.json' ? `["${'x'.repeat(2 ** 20)}"]` : '{}'
+      )
+    }
+  }
+  truncateSync(join(folder, 'huge.json'), 2 ** 28 + 1)
+  const { code, stderr, files } = await summary()
+  t.equal(code, 1)
+  t.match(stderr, /\n0 created, 0 changed, 3 same, 12 failed\n$/)
+  t.notOk(stderr.includes('\u001b'))
+  for (const [name, said] of Object.entries(bad)) {
+    t.match(stderr, said, name)
+    t.ok(files.includes(`failed ${name}`), name)
+  }
+})
+
+t.test('import ends at once if the service or the key refuses', async (t) => {
+  const folder = temporaryFolder(t)
+  for (const name of ['a', 'b']) writeFileSync(join(folder, `${name}.json`), '{}')
+  for (
+    const [env, said] of [
+      [{ ...ENV, LANDFALL_URL: 'http://127.0.0.1:1' }, /can't be reached/],
+      [{ ...ENV, LANDFALL_KEY: 'lf_nonsense' }, /Put another key into LANDFALL_KEY/]
+    ] as const
+  ) {
+    const { code, stdout, stderr } = await landfall(env, ['pages', 'import', folder])
+    t.match([code, stdout], [1, ''])
+    t.match(stderr, said)
+    t.equal(stderr.match(/LANDFALL_/g)?.length, 1, 'once, not for each file')
+  }
+  t.match(await pages('import', join(folder, 'missing')), {
+    code: 1,
+    stderr: /missing can't be read: ENOENT/
+  })
+})
+
+t.test('a page is created, drafted, published, unpublished, deleted, restored and removed', async (t) => {
+  const created = await run(['pages', 'create', '--key', 'cli', '--unpublished', '--json'], {
+    input: '{"v": 1}'
+  })
+  t.equal(created.code, 0, created.stderr)
+  const { id, public_id: publicId, ...rest } = JSON.parse(created.stdout)
+  t.same(rest, { key: 'cli', version: 1, published: false })
+  t.equal(await stateOf(publicId), 404)
+  t.match(await run(['pages', 'create', '--key', 'cli'], { input: '{}' }), {
+    code: 1,
+    stderr: `Key has already been taken by page ${id}\n`
+  })
+
+  t.match(await pages('draft', id), { code: 1, stderr: /^Not found/ })
+  t.equal((await run(['pages', 'draft', id, '-'], { input: '{"v": 2}' })).code, 0)
+  const { stdout, stderr } = await pages('draft', id)
+  t.equal(stdout, '{"v": 2}')
+  t.match(await pages('publish', id, '--if-match', 'x'), { code: 1, stderr: /Somebody has changed/ })
+  t.equal((await pages('publish', id, '--if-match', stderr.replace('ETag: ', '').trim())).code, 0)
+  t.equal(await (await fetch(`${url}/landing_pages/${publicId}`)).text(), '{"v": 2}')
+  await run(['pages', 'draft', id, '-'], { input: '[]' })
+  t.equal((await pages('draft', id, '--discard')).code, 0)
+  t.equal((await pages('unpublish', id)).code, 0)
+  t.equal(await stateOf(publicId), 404)
+
+  await owner.call('DELETE', `${url}/manage/landing_pages/${id}`)
+  t.match(JSON.parse((await pages('trash', 'list', '--json')).stdout), [{ id, key: 'cli' }])
+  t.equal((await pages('trash', 'restore', id)).code, 0)
+  await owner.call('DELETE', `${url}/manage/landing_pages/${id}`)
+  t.match(await pages('trash', 'remove', id), { code: 0, stdout: `Removed ${id}\n` })
+  t.equal((await pages('trash', 'list')).stdout, 'The trash is empty\n')
+})
+
+t.test('assets are uploaded and listed', async (t) => {
+  const folder = temporaryFolder(t)
+  const file = join(folder, 'größe.txt')
+  writeFileSync(file, 'text')
+  const uploaded = await run(['assets', 'upload', file])
+  t.equal(uploaded.code, 0, uploaded.stderr)
+  t.equal(await (await fetch(uploaded.stdout.trim())).text(), 'text')
+  t.match(JSON.parse((await run(['assets', 'list', '--json'])).stdout), [{
+    filename: 'größe.txt',
+    byte_size: 4
+  }])
+  for (
+    const [name, said] of [[folder, /it is not a file/], ['/dev/zero', /it is not a file/], [
+      'none',
+      /ENOENT/
+    ]] as const
+  ) {
+    t.match(await run(['assets', 'upload', name]), { code: 1, stdout: '', stderr: said })
+  }
+})
