@@ -102,6 +102,18 @@ function addStateCommands (pages: Command): void {
     .option('--discard', 'remove the draft')
     .option(...IF_MATCH)
     .action(runFrom(pageStates, 'draft'))
+  pages.command('preview')
+    .argument(...ID)
+    .summary('make, list or revoke preview links of a page')
+    .description('Makes a preview link, and prints its token. A website sends the token in the header ' +
+      'Authorization to read the draft, or the document of a page without one.')
+    .addHelpText('after', API_HELP)
+    .option('--name <name>', 'for whom it is, for your list')
+    .option('--expires-in <seconds>', 'between 300 and 2592000; default: a week', parseSeconds)
+    .addOption(new Option('--list', 'list the links that have not expired').conflicts('revoke'))
+    .option('--revoke <link-id>', 'revoke a link', parseId)
+    .option(...JSON_OPTION)
+    .action(runFrom(pageStates, 'preview'))
   pages.command('publish')
     .argument(...ID)
     .summary('publish the draft of a page, or the page itself')
@@ -208,6 +220,11 @@ function parseId (given: string): string {
 
 function parseVersion (given: string): number {
   if (!/^[1-9]\d{0,14}$/.test(given)) throw new InvalidArgumentError('Use a version from "pages history".')
+  return Number(given)
+}
+
+function parseSeconds (given: string): number {
+  if (!/^[1-9]\d{0,8}$/.test(given)) throw new InvalidArgumentError('Use a number of seconds.')
   return Number(given)
 }
 

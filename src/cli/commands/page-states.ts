@@ -3,7 +3,7 @@ import { readInput, toDocument } from '../input.ts'
 import { createOwnerClient, explainErrors, listParts } from '../owner-client.ts'
 import { formatBytes, formatTime, print, printList, printProgress } from '../output.ts'
 
-// The commands for drafts, publication and the trash, through the API. All return the exit code.
+// The commands for drafts, previews, publication and the trash, through the API. All return the exit code.
 
 interface PublishOptions {
   readonly ifMatch?: string
@@ -80,5 +80,43 @@ export async function draft (
   const { text, etag } = await explainErrors(landingPages.getDraft(id, { ifMatch }))
   print(text)
   if (!process.stdout.isTTY) printProgress(`ETag: ${etag}`)
+  return 0
+}
+
+interface PreviewOptions {
+  readonly name?: string
+  readonly expiresIn?: number
+  readonly list?: boolean
+  readonly revoke?: string
+  readonly json?: boolean
+}
+
+/** Makes a preview link of a page and prints its token, or lists or revokes the links. */
+export async function preview (
+  id: string,
+  { list = false, revoke, json = false, ...link }: PreviewOptions
+): Promise<number> {
+  const { landingPages } = createOwnerClient()
+  if (list) {
+    await printList(listParts(async (options) => await landingPages.previewLinksPage(id, options)), {
+      json,
+      empty: 'There are no preview links of this page',
+      headings: ['ID', 'EXPIRES', 'LAST USED', 'NAME'],
+      toRow: ({ id, name, expires_at: expires, last_used_at: used }) => [
+        id,
+        formatTime(expires),
+        used === null ? 'never' : formatTime(used),
+        name ?? ''
+      ],
+      toJson: (found) => found
+    })
+  } else if (revoke !== undefined) {
+    await explainErrors(landingPages.deletePreviewLink(id, revoke))
+    printProgress('Revoked the preview link')
+  } else {
+    const made = await explainErrors(landingPages.createPreviewLink(id, link))
+    print(json ? `${JSON.stringify(made)}\n` : `${made.token}\n`)
+    printProgress(`Expires ${formatTime(made.expires_at)}; to revoke it: --revoke ${made.id}`)
+  }
   return 0
 }

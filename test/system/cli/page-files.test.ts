@@ -112,7 +112,7 @@ t.test('import ends at once if the service or the key refuses', async (t) => {
   })
 })
 
-t.test('a page is created, drafted, published, unpublished, deleted, restored and removed', async (t) => {
+t.test('a page is created, drafted, previewed, published, unpublished, deleted, restored and removed', async (t) => {
   const created = await run(['pages', 'create', '--key', 'cli', '--unpublished', '--json'], {
     input: '{"v": 1}'
   })
@@ -129,6 +129,16 @@ t.test('a page is created, drafted, published, unpublished, deleted, restored an
   t.equal((await run(['pages', 'draft', id, '-'], { input: '{"v": 2}' })).code, 0)
   const { stdout, stderr } = await pages('draft', id)
   t.equal(stdout, '{"v": 2}')
+  const link = await pages('preview', id, '--name', 'Ann', '--expires-in', '300')
+  const readPreview = async () =>
+    await fetch(`${url}/previews/${publicId}`, { headers: { authorization: `Bearer ${link.stdout.trim()}` } })
+  t.equal(await (await readPreview()).text(), '{"v": 2}')
+  const [{ id: linkId, ...listed }] = JSON.parse((await pages('preview', id, '--list', '--json')).stdout)
+  t.match(listed, { name: 'Ann' })
+  t.equal((await pages('preview', id, '--revoke', linkId)).code, 0)
+  t.equal((await readPreview()).status, 401)
+  t.equal((await pages('preview', id, '--list')).stdout, 'There are no preview links of this page\n')
+  t.match(await pages('preview', id, '--expires-in', '1'), { code: 1, stderr: /expires_in|Expires in/ })
   t.match(await pages('publish', id, '--if-match', 'x'), { code: 1, stderr: /Somebody has changed/ })
   t.equal((await pages('publish', id, '--if-match', stderr.replace('ETag: ', '').trim())).code, 0)
   t.equal(await (await fetch(`${url}/landing_pages/${publicId}`)).text(), '{"v": 2}')
