@@ -153,7 +153,7 @@ t.test('after SIGKILL between commit and publication, caches are stale until the
   const patch = { page: await create(), truth: '{"v":2}' }
   const remove = { page: await create(), truth: 404 }
   const cases = [patch, remove]
-  const committed = { steps: /^query (WITH replaced|DELETE)/, nth: 1, when: 'after' } as const
+  const committed = { steps: /^query WITH (replaced|locked)/, nth: 1, when: 'after' } as const
   t.ok(await victim.stopAt(committed, async () => await owner.update(victim.url, patch.page.id, patch.truth)))
   t.ok(await victim.stopAt(
     committed,
