@@ -78,13 +78,6 @@ export async function checkScreen (t: Test, page: Page, name: string): Promise<v
   }
   await page.emulateMedia({ colorScheme: 'light' })
   await check('light', new AxeBuilder({ page }).withTags(TAGS))
-  // The colour scheme changes nothing but colours.
-  await page.emulateMedia({ colorScheme: 'dark' })
-  await check('dark', new AxeBuilder({ page }).withRules(COLOUR_RULES))
-  // axe reads colours there that Chromium doesn't paint.
-  await page.emulateMedia({ colorScheme: null, forcedColors: 'active' })
-  await check('forced colours', new AxeBuilder({ page }).withTags(TAGS).disableRules(COLOUR_RULES))
-  await page.emulateMedia({ forcedColors: null })
   const viewport = page.viewportSize()
   await page.setViewportSize({ width: 320, height: 640 })
   await check('a phone', new AxeBuilder({ page }).withTags(TAGS))
@@ -95,6 +88,13 @@ export async function checkScreen (t: Test, page: Page, name: string): Promise<v
     t.ok(needed <= available, `${name} needs ${needed} pixels of ${available} in a window of 320`)
   }
   if (viewport !== null) await page.setViewportSize(viewport)
+  // The colour scheme changes nothing but colours.
+  await page.emulateMedia({ colorScheme: 'dark' })
+  await check('dark', new AxeBuilder({ page }).withRules(COLOUR_RULES))
+  // Last: axe reads colours there that Chromium doesn't paint, and sometimes still does afterwards.
+  await page.emulateMedia({ colorScheme: null, forcedColors: 'active' })
+  await check('forced colours', new AxeBuilder({ page }).withTags(TAGS).disableRules(COLOUR_RULES))
+  await page.emulateMedia({ forcedColors: null })
 }
 
 /** A file as Playwright takes it. */
