@@ -6,9 +6,9 @@ import { query, startPostgresServer } from './servers.ts'
 
 // Counts the statements that reach PostgreSQL.
 
-/** Statements that no request runs: checks, reports of reads, unfinished deletions, messages. */
+/** Statements that no request runs: checks, reports of reads, unfinished deletions, messages, schedules. */
 const BACKGROUND =
-  /: SELECT 1$|INTO read_reports|SELECT .* FROM "public"\."account_deletions"|WITH RECURSIVE targets/
+  /: SELECT 1$|INTO read_reports|SELECT .* FROM "public"\."account_deletions"|WITH RECURSIVE targets|_schedules schedule /
 
 export interface CountedStatements {
   readonly settings: Record<string, string>
