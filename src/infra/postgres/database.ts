@@ -4,13 +4,21 @@ import type { BoundedPool } from './pool.ts'
 import type { Statement, StatementRunner, Values } from './statement.ts'
 
 const NOT_FOUND = 'P2025'
+const NOT_UNIQUE = 'P2002'
 
 /** Waits for an update or a delete of Prisma. Returns undefined if there is no such row. */
-export async function unlessMissing<Row> (query: Promise<Row>): Promise<Row | undefined> {
+export const unlessMissing = async <Row>(query: Promise<Row>): Promise<Row | undefined> =>
+  await unlessFailedWith(NOT_FOUND, query)
+
+/** Waits for a write of Prisma. Returns undefined if a row with the same unique columns exists. */
+export const unlessTaken = async <Row>(query: Promise<Row>): Promise<Row | undefined> =>
+  await unlessFailedWith(NOT_UNIQUE, query)
+
+async function unlessFailedWith<Row> (code: string, query: Promise<Row>): Promise<Row | undefined> {
   try {
     return await query
   } catch (error) {
-    if (error instanceof Prisma.PrismaClientKnownRequestError && error.code === NOT_FOUND) return undefined
+    if (error instanceof Prisma.PrismaClientKnownRequestError && error.code === code) return undefined
     throw error
   }
 }

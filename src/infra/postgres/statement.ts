@@ -42,6 +42,13 @@ export function statement<Row> (text: string): Statement<Row> {
   return { text: positional, parameters, name: nameOf(positional) }
 }
 
+/** SQLSTATE unique_violation. */
+const UNIQUE_VIOLATION = '23505'
+
+/** Whether a statement failed because a row with the same unique columns exists. */
+export const isUniqueViolation = (error: unknown): boolean =>
+  (error as { code?: unknown }).code === UNIQUE_VIOLATION
+
 const nameOf = (text: string): string =>
   `landfall_${createHash('sha256').update(text).digest('base64url').slice(0, 22)}`
 

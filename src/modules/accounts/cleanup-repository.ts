@@ -1,11 +1,10 @@
 import type { FastifyInstance } from 'fastify'
 import type { Database } from '../../infra/postgres/database.ts'
+import { BATCH_SIZE, deleteInBatches } from '../../infra/postgres/delete-in-batches.ts'
 import { runInOneProcess } from '../../infra/postgres/shared-task.ts'
 
 const HOUR_MS = 60 * 60 * 1000
 const DAY_MS = 24 * HOUR_MS
-/** The most rows that one statement deletes. It takes a small part of the statement timeout. */
-const BATCH = 1000
 /** How long expired keys are shown, so that their owner sees why a program is refused. */
 const KEYS_SHOWN_MS = 90 * DAY_MS
 /** How long a revoked session is kept to recognise a replay. */
@@ -21,20 +20,21 @@ export async function sweepExpired (database: Database): Promise<void> {
   await deleteMailLimits(database, new Date(now - HOUR_MS))
 }
 
-// Each batch goes on after the last row, so that it doesn't read what earlier ones deleted.
-
 async function deleteExpiredTokens ({ refreshToken }: Database, before: Date): Promise<void> {
-  for (let from = new Date(0);;) {
-    const tokens = await refreshToken.findMany({
-      where: { expiresAt: { gte: from, lt: before } },
-      orderBy: { expiresAt: 'asc' },
-      take: BATCH,
-      select: { tokenHash: true, expiresAt: true }
-    })
-    await refreshToken.deleteMany({ where: { tokenHash: { in: tokens.map(({ tokenHash }) => tokenHash) } } })
-    if (tokens.length < BATCH) return
-    from = tokens.at(-1)?.expiresAt as Date
-  }
+  await deleteInBatches(before, {
+    find: async (expiresAt, take) =>
+      await refreshToken.findMany({
+        where: { expiresAt },
+        orderBy: { expiresAt: 'asc' },
+        take,
+        select: { tokenHash: true, expiresAt: true }
+      }),
+    timeOf: ({ expiresAt }) => expiresAt,
+    remove: async (tokens) =>
+      await refreshToken.deleteMany({
+        where: { tokenHash: { in: tokens.map(({ tokenHash }) => tokenHash) } }
+      })
+  })
 }
 
 async function deleteSessions (
@@ -42,27 +42,29 @@ async function deleteSessions (
   column: 'expiresAt' | 'revokedAt',
   before: Date
 ): Promise<void> {
-  for (let from = new Date(0);;) {
-    const sessions = await database.session.findMany({
-      where: { [column]: { gte: from, lt: before } },
-      orderBy: { [column]: 'asc' },
-      take: BATCH,
-      select: { id: true, expiresAt: true, revokedAt: true }
-    })
-    const ids = sessions.map(({ id }) => id)
-    await deleteTokensOf(database, ids)
-    await database.session.deleteMany({ where: { id: { in: ids } } })
-    if (sessions.length < BATCH) return
-    from = sessions.at(-1)?.[column] as Date
-  }
+  await deleteInBatches(before, {
+    find: async (times, take) =>
+      await database.session.findMany({
+        where: { [column]: times },
+        orderBy: { [column]: 'asc' },
+        take,
+        select: { id: true, expiresAt: true, revokedAt: true }
+      }),
+    timeOf: (session) => session[column],
+    async remove (sessions) {
+      const ids = sessions.map(({ id }) => id)
+      await deleteTokensOf(database, ids)
+      await database.session.deleteMany({ where: { id: { in: ids } } })
+    }
+  })
 }
 
 /** Deletes the refresh tokens of sessions, which would else go with them in one statement, however many. */
 async function deleteTokensOf ({ refreshToken }: Database, sessionIds: string[]): Promise<void> {
-  for (let tokens; tokens === undefined || tokens.length === BATCH;) {
+  for (let tokens; tokens === undefined || tokens.length === BATCH_SIZE;) {
     tokens = await refreshToken.findMany({
       where: { sessionId: { in: sessionIds } },
-      take: BATCH,
+      take: BATCH_SIZE,
       select: { tokenHash: true }
     })
     await refreshToken.deleteMany({ where: { tokenHash: { in: tokens.map(({ tokenHash }) => tokenHash) } } })
@@ -75,14 +77,14 @@ async function deleteMailLimits ({ mailLimit }: Database, before: Date): Promise
     const limits = await mailLimit.findMany({
       orderBy: [{ addressHash: 'asc' }, { kind: 'asc' }],
       skip: kept,
-      take: BATCH
+      take: BATCH_SIZE
     })
     for (const { addressHash, kind, queuedAt } of limits) {
       const last = queuedAt.at(-1)
       if (last !== undefined && last >= before) kept++
       else await mailLimit.deleteMany({ where: { addressHash, kind, queuedAt: { equals: queuedAt } } })
     }
-    if (limits.length < BATCH) return
+    if (limits.length < BATCH_SIZE) return
   }
 }
 

@@ -1,6 +1,6 @@
 import type { Database } from '../../infra/postgres/database.ts'
 import type { User as UserRow } from '../../infra/postgres/generated/prisma/client.ts'
-import { statement, type StatementRunner } from '../../infra/postgres/statement.ts'
+import { isUniqueViolation, statement, type StatementRunner } from '../../infra/postgres/statement.ts'
 import { InvalidError } from '../../errors.ts'
 
 export type User = Readonly<Pick<UserRow, 'id' | 'email' | 'passwordHash' | 'emailConfirmedAt'>>
@@ -59,8 +59,6 @@ export const ownerSql = (userId: string): string =>
   `SELECT id FROM users WHERE id = ${userId} AND NOT ${IS_BEING_DELETED} FOR KEY SHARE`
 
 export const EMAIL_TAKEN = 'Email has already been taken'
-/** SQLSTATE unique_violation. */
-const UNIQUE_VIOLATION = '23505'
 const ACCOUNTS_PER_STATEMENT = 500
 
 // Hot: it runs at every sign-in. The command line runs it without Prisma.
@@ -128,5 +126,5 @@ export async function replacePasswordHash (
 
 /** Rethrows the error of an INSERT into `users`, as an InvalidError if the address is taken. */
 export function throwEmailTaken (error: unknown): never {
-  throw (error as { code?: unknown }).code === UNIQUE_VIOLATION ? new InvalidError([EMAIL_TAKEN]) : error
+  throw isUniqueViolation(error) ? new InvalidError([EMAIL_TAKEN]) : error
 }

@@ -1,6 +1,6 @@
 import type { Database } from '../../infra/postgres/database.ts'
 import type { LandingPage as PageRow, PrismaClient } from '../../infra/postgres/generated/prisma/client.ts'
-import { statement, type StatementRunner } from '../../infra/postgres/statement.ts'
+import { isUniqueViolation, statement, type StatementRunner } from '../../infra/postgres/statement.ts'
 import { uuidv7, randomPublicId } from '../../infra/system/identifiers.ts'
 import { InvalidError, UnauthorizedError } from '../../errors.ts'
 import { contentHash } from '../../http/conditional-requests.ts'
@@ -258,7 +258,7 @@ export async function createPage (
   { published = true, key = null }: PageFields = {}
 ): Promise<WrittenPage> {
   const keys = await findKeysOf(database, userId, document)
-  const [page] = await unlessTaken(
+  const [page] = await unlessKeyTaken(
     database,
     userId,
     key,
@@ -276,12 +276,10 @@ export async function createPage (
   return { ...page, currentData: document }
 }
 
-/** SQLSTATE unique_violation. */
-const UNIQUE_VIOLATION = '23505'
 const KEY_INDEX = 'landing_pages_user_id_key_idx'
 
-/** Waits for a write with a key. */
-async function unlessTaken<Row> (
+/** Waits for a write with a key. @throws {KeyTakenError} if another page has the key */
+async function unlessKeyTaken<Row> (
   database: PrismaClient,
   userId: number,
   key: string | null,
@@ -290,8 +288,8 @@ async function unlessTaken<Row> (
   try {
     return await write
   } catch (error) {
-    const { code, constraint } = error as { code?: string, constraint?: string }
-    if (code !== UNIQUE_VIOLATION || constraint !== KEY_INDEX || key === null) throw error
+    const { constraint } = error as { constraint?: string }
+    if (!isUniqueViolation(error) || constraint !== KEY_INDEX || key === null) throw error
     const holder = await findPageByKey(database, userId, key)
     throw new KeyTakenError([holder === null ? KEY_TAKEN : describeTaken(holder)])
   }
@@ -359,7 +357,7 @@ export async function replacePage (
   const replacement = { id, document, conditions, key, restoredFrom, keys }
   if (key !== undefined) {
     const written = runReplacement(database, REPLACE_WITH_KEY, writer, replacement)
-    return await unlessTaken(database, userId, key, written)
+    return await unlessKeyTaken(database, userId, key, written)
   }
   const sql = keys.length === 0 ? REPLACE_WITHOUT_KEYS : REPLACE
   return await runReplacement(database, sql, writer, replacement)

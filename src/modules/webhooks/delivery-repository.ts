@@ -1,9 +1,8 @@
-import type { Database } from '../../infra/postgres/database.ts'
+import { unlessTaken, type Database } from '../../infra/postgres/database.ts'
 import type { OutboxMessage, Webhook } from '../../infra/postgres/generated/prisma/client.ts'
 import { uuidv7 } from '../../infra/system/identifiers.ts'
 import { NEWEST, OLDEST, type Page } from '../../http/pagination.ts'
 import { ALL_PAGES, BATCH_EVENT, queuePages } from '../landing-pages/index.ts'
-import { unlessTaken } from './webhook-repository.ts'
 
 export const TEST_EVENT = 'webhook.test'
 

@@ -52,7 +52,7 @@ const fields = {
   active: Type.Boolean({ description: 'False while it is paused. Messages then wait.' })
 }
 
-export const WebhookRecord = Type.Object({
+const WebhookRecord = Type.Object({
   id: Type.String({ format: 'uuid', examples: [ID] }),
   ...fields,
   paused_reason: Type.Unsafe<'gone' | 'failing' | null>({

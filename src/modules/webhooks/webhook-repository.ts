@@ -1,27 +1,17 @@
-import { Prisma, type Webhook } from '../../infra/postgres/generated/prisma/client.ts'
-import { unlessMissing, type Database } from '../../infra/postgres/database.ts'
+import type { Webhook } from '../../infra/postgres/generated/prisma/client.ts'
+import { unlessMissing, unlessTaken, type Database } from '../../infra/postgres/database.ts'
 import { uuidv7 } from '../../infra/system/identifiers.ts'
 import type { Page } from '../../http/pagination.ts'
 
 /** The most webhooks of an account. */
 export const MAX_WEBHOOKS = 10
 /** How long the secret before signs after a change, too. */
-export const BOTH_SIGN_MS = 24 * 60 * 60 * 1000
+const BOTH_SIGN_MS = 24 * 60 * 60 * 1000
 
 /** What an owner decides about a webhook. */
 export type WebhookFields = Partial<
   Pick<Webhook, 'url' | 'name' | 'events' | 'pages' | 'batchSeconds' | 'active'>
 >
-
-/** Runs a write. Returns undefined if a row with the same unique columns exists. */
-export async function unlessTaken<Row> (write: Promise<Row>): Promise<Row | undefined> {
-  try {
-    return await write
-  } catch (error) {
-    if (error instanceof Prisma.PrismaClientKnownRequestError && error.code === 'P2002') return undefined
-    throw error
-  }
-}
 
 /**
  * Stores a new webhook. Its slot is unique, so that requests at the same time don't exceed the limit.

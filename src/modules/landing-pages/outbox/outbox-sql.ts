@@ -3,7 +3,6 @@
 
 /** What a message about a page tells: the state that the page is in. */
 export const PAGE_EVENTS = ['page.published', 'page.unpublished', 'page.deleted'] as const
-export type PageEvent = typeof PAGE_EVENTS[number]
 
 /** One message for all pages, for webhooks that collect changes. */
 export const BATCH_EVENT = 'pages.changed'

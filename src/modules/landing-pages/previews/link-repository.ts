@@ -1,5 +1,6 @@
 import type { Database } from '../../../infra/postgres/database.ts'
 import type { PreviewLink, PrismaClient } from '../../../infra/postgres/generated/prisma/client.ts'
+import { deleteInBatches } from '../../../infra/postgres/delete-in-batches.ts'
 import { statement } from '../../../infra/postgres/statement.ts'
 import { hashToken, uuidv7 } from '../../../infra/system/identifiers.ts'
 import type { Page } from '../../../http/pagination.ts'
@@ -7,8 +8,6 @@ import type { OwnPage } from '../manage/write-checks.ts'
 
 /** The most links of a page that have not expired. The trigger of the table has the same number. */
 export const MAX_LINKS = 20
-/** Expired links that one statement deletes. */
-const BATCH = 1000
 const MINUTE_MS = 60_000
 
 /** A link as the owner of the page sees it. */
@@ -102,17 +101,16 @@ export async function deleteExpiredLinks (
   { previewLink }: PrismaClient,
   signal?: AbortSignal
 ): Promise<void> {
-  const now = new Date()
-  // Each batch goes on after the last row, so that it doesn't read what earlier ones deleted.
-  for (let from = new Date(0); signal?.aborted !== true;) {
-    const links = await previewLink.findMany({
-      where: { expiresAt: { gte: from, lt: now } },
-      orderBy: { expiresAt: 'asc' },
-      take: BATCH,
-      select: { id: true, expiresAt: true }
-    })
-    await previewLink.deleteMany({ where: { id: { in: links.map(({ id }) => id) } } })
-    if (links.length < BATCH) return
-    from = links.at(-1)?.expiresAt ?? now
-  }
+  await deleteInBatches(new Date(), {
+    find: async (expiresAt, take) =>
+      await previewLink.findMany({
+        where: { expiresAt },
+        orderBy: { expiresAt: 'asc' },
+        take,
+        select: { id: true, expiresAt: true }
+      }),
+    timeOf: ({ expiresAt }) => expiresAt,
+    remove: async (links) =>
+      await previewLink.deleteMany({ where: { id: { in: links.map(({ id }) => id) } } })
+  }, signal)
 }

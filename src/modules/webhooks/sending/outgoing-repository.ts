@@ -1,5 +1,5 @@
 import type { Database } from '../../../infra/postgres/database.ts'
-import { statement } from '../../../infra/postgres/statement.ts'
+import { isUniqueViolation, statement } from '../../../infra/postgres/statement.ts'
 import { noticeSql } from '../../accounts/index.ts'
 import type { Outcome } from './post.ts'
 
@@ -119,10 +119,6 @@ const PAUSE = statement<{ userId: number }>(`
 }
   SELECT user_id AS "userId" FROM paused`)
 
-/** SQLSTATE unique_violation. */
-const UNIQUE_VIOLATION = '23505'
-const isConflict = (error: unknown): boolean => (error as { code?: unknown }).code === UNIQUE_VIOLATION
-
 /**
  * Freezes or claims the message that is due first.
  *
@@ -138,7 +134,7 @@ export async function claimMessage (
   try {
     return (await database.run(CLAIM, { busy, isCrowded }))[0]
   } catch (error) {
-    if (isConflict(error)) return 'again'
+    if (isUniqueViolation(error)) return 'again'
     throw error
   }
 }
@@ -164,7 +160,7 @@ export async function putBackMessage (
       await database.run(PUT_BACK, values)
       return
     } catch (failure) {
-      if (!isConflict(failure) || tries === MAX_TRIES) throw failure
+      if (!isUniqueViolation(failure) || tries === MAX_TRIES) throw failure
     }
   }
 }
