@@ -14,6 +14,9 @@ const TIMEOUT_MS = 60_000
 /** Records in one request of a list. */
 const LIST_LIMIT = 100
 
+/** There is no Landfall that answers at LANDFALL_URL. */
+export class ServiceAddressError extends Error {}
+
 /**
  * Creates a client for LANDFALL_URL and LANDFALL_KEY. Its calls reject with an Error for the user if there
  * was no response within 60 s, or if the response isn't Landfall's.
@@ -52,7 +55,7 @@ async function send (baseUrl: string, url: string, init: RequestInit): Promise<R
     const { name, cause } = error as Error & { cause?: NodeJS.ErrnoException }
     const reason = name === 'TimeoutError' ? `no response within ${TIMEOUT_MS / 1000} seconds`
       : cause?.code ?? cause?.message ?? String(error)
-    throw new Error(`${baseUrl} can't be reached (${reason}): is LANDFALL_URL right?`)
+    throw new ServiceAddressError(`${baseUrl} can't be reached (${reason}): is LANDFALL_URL right?`)
   }
 }
 
@@ -73,12 +76,12 @@ const isJson = ({ headers }: Response): boolean =>
   /^application\/json\b/i.test(headers.get('content-type') ?? '')
 
 const createRedirectError = (baseUrl: string, { headers }: Response): Error =>
-  new Error(`${baseUrl} redirects to ${
+  new ServiceAddressError(`${baseUrl} redirects to ${
     replaceControlCharacters(headers.get('location') ?? '')
   }: set LANDFALL_URL to the address of the service itself`)
 
 const createUnexpectedError = (baseUrl: string): Error =>
-  new Error(`${baseUrl} does not answer like Landfall: is LANDFALL_URL right?`)
+  new ServiceAddressError(`${baseUrl} does not answer like Landfall: is LANDFALL_URL right?`)
 
 /** Requests all parts of a list. */
 export async function* listParts<Item> (

@@ -2,7 +2,8 @@ import { lstat, readdir } from 'node:fs/promises'
 import { join } from 'node:path'
 import { LandfallError, NotFoundError, type LandfallClient } from '#client'
 import { createFileError, pathOf, readFileOfFolder, readInput, toDocument } from '../input.ts'
-import { createOwnerClient, explainErrors } from '../owner-client.ts'
+import { ServiceAddressError, createOwnerClient, explainErrors } from '../owner-client.ts'
+import { PAGE_KEY, PAGE_KEY_RULE } from '../../infra/system/identifiers.ts'
 import { print, printList, printProgress, replaceControlCharacters } from '../output.ts'
 
 // The commands that create pages from files through the API. All return the exit code.
@@ -37,9 +38,6 @@ interface Imported {
 }
 
 const EXTENSION = '.json'
-const KEY = /^[a-z0-9][a-z0-9._-]{0,62}$/
-const KEY_RULE = 'its name before .json must have 1 to 63 characters, only a to z, 0 to 9, ".", "_" and ' +
-  '"-", and begin with a letter or digit'
 /** Statuses of requests that fail because of the file. Others would fail for all files. */
 const FILE_STATUSES = [400, 412, 413, 422]
 
@@ -76,7 +74,9 @@ async function importFile (
 ): Promise<Imported['result']> {
   try {
     const key = file.slice(0, -EXTENSION.length)
-    if (!KEY.test(key)) throw new Error(`The page can't have this key: ${KEY_RULE}`)
+    if (!PAGE_KEY.test(key)) {
+      throw new Error(`The page can't have this key: its name before .json ${PAGE_KEY_RULE}`)
+    }
     const path = join(folder, file)
     if (!(await lstat(pathOf(path))).isFile()) throw new Error('This is a link or not a file')
     return await write(client, key, await readFileOfFolder(path))
@@ -87,10 +87,10 @@ async function importFile (
   }
 }
 
-/** Whether the import can't go on. Errors of the network have no status. */
+/** Whether the import can't go on. */
 const isOfService = (error: unknown): boolean =>
   error instanceof LandfallError ? !FILE_STATUSES.includes(error.status)
-    : (error as Error).message.includes('LANDFALL_URL')
+    : error instanceof ServiceAddressError
 
 async function write (
   { landingPages }: LandfallClient,

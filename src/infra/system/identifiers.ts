@@ -10,6 +10,11 @@ export const isUuid = (value: unknown): value is string => typeof value === 'str
 
 export const isPublicId = (value: string): boolean => /^[0-9A-Za-z]{22}$/.test(value)
 
+/** The key of a page. Keys are parts of URLs and of names of files. */
+export const PAGE_KEY = /^[a-z0-9][a-z0-9._-]{0,62}$/
+export const PAGE_KEY_RULE =
+  'must have 1 to 63 characters, only a to z, 0 to 9, ".", "_" and "-", and begin with a letter or digit'
+
 /**
  * Returns random characters of base62, each with 5.95 bits. Bytes above the largest multiple of 62 are
  * discarded, so that all characters are equally likely.

@@ -2,6 +2,7 @@ import { Type } from '@sinclair/typebox'
 import { response, errors, IdParams, MALFORMED_JSON, nothing, ReadConditions, WriteConditions,
   type ResponseHeader } from '../../http/schemas.ts'
 import { sortedQuery } from '../../http/sorted-lists.ts'
+import { PAGE_KEY, PAGE_KEY_RULE } from '../../infra/system/identifiers.ts'
 import { PAGE_SORTS } from './list-repository.ts'
 
 /** An example. */
@@ -16,20 +17,19 @@ export const Document = Type.Union([Type.Record(Type.String(), Type.Unknown()), 
   examples: [DOCUMENT]
 })
 
-/** The rule of keys. They are parts of URLs and of names of files. */
-const KEY = /^[a-z0-9][a-z0-9._-]{0,62}$/
-export const KEY_RULE =
-  'must have 1 to 63 characters, only a to z, 0 to 9, ".", "_" and "-", and begin with ' +
-  'a letter or digit'
 const KEY_EXAMPLE = 'summer-sale'
 export const KeyParams = Type.Object({
-  key: Type.String({ pattern: KEY.source, description: 'The `key` of the page', examples: [KEY_EXAMPLE] })
+  key: Type.String({
+    pattern: PAGE_KEY.source,
+    description: 'The `key` of the page',
+    examples: [KEY_EXAMPLE]
+  })
 })
 const PageKey = Type.Unsafe<string | null>({
   type: ['string', 'null'],
-  check: (key: string) => KEY.test(key) ? [] : [KEY_RULE],
+  check: (key: string) => PAGE_KEY.test(key) ? [] : [PAGE_KEY_RULE],
   description:
-    `A name of the page in your own system, unique in the account; null for none. It ${KEY_RULE}. ` +
+    `A name of the page in your own system, unique in the account; null for none. It ${PAGE_KEY_RULE}. ` +
     'Readers never see it.',
   examples: [KEY_EXAMPLE]
 })

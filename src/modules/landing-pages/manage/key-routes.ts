@@ -4,10 +4,11 @@ import { InvalidError, NotFoundError, PreconditionFailedError } from '../../../e
 import { checkPreconditions } from '../../../http/conditional-requests.ts'
 import { sendWithoutBody } from '../../../http/responses.ts'
 import { errors, nothing, ReadConditions, response, WriteConditions } from '../../../http/schemas.ts'
+import { PAGE_KEY_RULE } from '../../../infra/system/identifiers.ts'
 import { documentValidators, recordValidators, writeConditions } from '../etag.ts'
 import { createPage, describeTaken, findPageByKey, KeyTakenError,
   replacePage } from '../landing-page-repository.ts'
-import { Document, DOCUMENT, KEY_RULE, KeyParams, LandingPage, tags } from '../schemas.ts'
+import { Document, DOCUMENT, KeyParams, LandingPage, tags } from '../schemas.ts'
 import { recordJson, sendNewPage, sendUnlessKnown } from './record.ts'
 import { checkedDocument, untilWritten, writeAndPublish } from './write-checks.ts'
 
@@ -37,7 +38,7 @@ const putByKeySchema = {
   response: {
     201: response(LandingPage, 'The page is created', 'ETag', 'Location'),
     204: nothing("The document is stored. `ETag` is the new document's", 'ETag'),
-    ...errors([422], [], { 422: `Key ${KEY_RULE}` })
+    ...errors([422], [], { 422: `Key ${PAGE_KEY_RULE}` })
   }
 }
 
@@ -68,7 +69,7 @@ export const keyRoutes: FastifyPluginAsyncTypebox = async (app) => {
     attachValidation: true
   }, async (request, reply) => {
     const { caller, headers, params: { key }, validationError } = request
-    if (validationError instanceof NotFoundError) throw new InvalidError([`Key ${KEY_RULE}`])
+    if (validationError instanceof NotFoundError) throw new InvalidError([`Key ${PAGE_KEY_RULE}`])
     if (validationError !== undefined) throw validationError
     const document = checkedDocument(request, maxBytes) as string // required by the schema
     const conditions = writeConditions(headers)
