@@ -6,6 +6,7 @@ import { onReturn } from './visibility.ts'
 export interface ServiceSettings {
   /** Differs after an upgrade that changed the console. */
   readonly version: string
+  /** Without a slash at the end. */
   readonly base_url: string
   readonly sign_up: 'open' | 'closed'
   readonly sends_mail: boolean
@@ -37,7 +38,7 @@ export const getOwnVersion = (): string | undefined => ownVersion
 
 /** Returns the URL at which everybody can read a page. */
 export const publicUrlOf = ({ base_url: baseUrl }: ServiceSettings, publicId: string): string =>
-  `${baseUrl.replace(/\/+$/, '')}/landing_pages/${publicId}`
+  `${baseUrl}/landing_pages/${publicId}`
 
 /** Returns the settings of the service. */
 export function useSettings (): ServiceSettings {

@@ -124,7 +124,7 @@ interface ShownKeyProps {
 
 function ShownKey ({ created: { key, scopes }, onClose }: ShownKeyProps) {
   const { base_url: baseUrl } = useSettings()
-  const command = curlCommand(baseUrl.replace(/\/+$/, ''), key, scopes)
+  const command = curlCommand(baseUrl, key, scopes)
   const notice = useRef<HTMLParagraphElement>(null)
   useEffect(() => notice.current?.focus(), []) // the button that had the focus is gone
   return (

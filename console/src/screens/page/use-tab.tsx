@@ -5,7 +5,7 @@ import { publicUrlOf, useSettings } from '../../core/settings.ts'
 /** How a website reads the page. */
 export function UseTab ({ publicId }: { readonly publicId: string }) {
   const settings = useSettings()
-  const base = settings.base_url.replace(/\/+$/, '')
+  const base = settings.base_url
   const url = publicUrlOf(settings, publicId)
   return (
     <section class='use' aria-label='Use'>

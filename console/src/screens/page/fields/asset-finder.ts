@@ -70,7 +70,7 @@ export function usePicture (assets: AssetFinder, text: string): {
   useEffect(() => assets.load(text), [text])
   const asset = assets.get(text)
   const folder = pictureKeyOf(text)?.folder
-  const uploads = `${baseUrl.replace(/\/+$/, '')}/uploads/`
+  const uploads = `${baseUrl}/uploads/`
   // The policy of the console refuses pictures of others.
   const isOwn = folder !== undefined && [uploads, new URL(uploads).pathname].includes(folder)
   return { isPicture: asset !== undefined || isOwn, asset }
