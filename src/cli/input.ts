@@ -58,7 +58,7 @@ export function decodeJson (bytes: Uint8Array): string | undefined {
   }
 }
 
-/** Returns a document for the client, byte for byte. @throws {Error} it isn't JSON */
+/** Returns a document that the client sends byte for byte. @throws {Error} if the bytes aren't JSON */
 export function toDocument (bytes: Uint8Array): object {
   const text = decodeJson(bytes)
   if (text === undefined) throw new Error('The document is not valid JSON in UTF-8: nothing was written')

@@ -29,7 +29,7 @@ const PREFLIGHT = {
 
 /**
  * Answers the preflight of a read for pages of any origin. It allows all headers that are asked for, because
- * pages use HTTP libraries that add their own to every request.
+ * some HTTP libraries add headers of their own to every request.
  *
  * @param usual the headers to allow if the request asks for none
  */

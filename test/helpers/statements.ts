@@ -7,8 +7,13 @@ import { query, startPostgresServer } from './servers.ts'
 // Counts the statements that reach PostgreSQL.
 
 /** Statements that no request runs: checks, reports of reads, unfinished deletions, messages, schedules. */
-const BACKGROUND =
-  /: SELECT 1$|INTO read_reports|SELECT .* FROM "public"\."account_deletions"|WITH RECURSIVE targets|_schedules schedule /
+const BACKGROUND = new RegExp([
+  ': SELECT 1$',
+  'INTO read_reports',
+  'SELECT .* FROM "public"\\."account_deletions"',
+  'WITH RECURSIVE targets',
+  '_schedules schedule '
+].join('|'))
 
 export interface CountedStatements {
   readonly settings: Record<string, string>

@@ -1,7 +1,7 @@
 import { useEffect, useRef, useState } from 'preact/hooks'
 import { pastedFiles } from '../editor/pasted-files.ts'
 
-/** What takes files at the moment is the last one: a dialog takes them from the screen below. */
+/** The screen, then each open dialog. Files go to the last one. */
 const takers: object[] = []
 
 /**

@@ -63,7 +63,7 @@ export function Day ({ at }: { readonly at: string }) {
   return <time dateTime={at} title={exactTime.format(time)}>{day.format(time)}</time>
 }
 
-/** A day and a time, with the exact time in the reader's zone on hover. */
+/** A day and a time, with the exact time in the zone of the browser on hover. */
 export function Moment ({ at }: { readonly at: string }) {
   const time = new Date(at)
   return <time dateTime={at} title={exactTime.format(time)}>{moment.format(time)}</time>

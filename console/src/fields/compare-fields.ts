@@ -54,8 +54,8 @@ export function compareFields (before: Field, after: Field): readonly Change[] {
 }
 
 /**
- * Finds the entries of a list in an earlier version: those that are the same, then those with the same label,
- * then those at the same place.
+ * Pairs the entries of two versions of a list: first equal entries, then those with the same label, then
+ * those at the same place.
  *
  * @returns the earlier index by the later one
  */

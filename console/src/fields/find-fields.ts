@@ -32,7 +32,7 @@ export function findFields (root: Field, query: string, limit: number): readonly
   return found.sort((one, other) => one.rank - other.rank).slice(0, limit)
 }
 
-/** Returns a text in the form in which it is compared: `ß` is `ss`, and a final sigma any other. */
+/** Makes a text ready for searches: in lower case, with `ss` for `ß`, and `σ` for a final sigma. */
 const fold = (text: string): string => text.toLowerCase().replaceAll('ß', 'ss').replaceAll('ς', 'σ')
 
 /** Returns the text of a field, as a person sees it; empty for a group or a list. */

@@ -11,7 +11,7 @@ export function ConflictDialog ({ editing }: { readonly editing: Editing }) {
   const { conflict, running, error, keepMine, takeTheirs, postpone, views } = editing
   const isAsking = conflict !== undefined
   useEffect(() => {
-    // The dialog has given the focus back by then, perhaps to the button that saves.
+    // The closed dialog has returned the focus by then, perhaps to the Save button.
     if (isAsking) return () => views.getShown()?.focus()
   }, [isAsking])
   if (conflict === undefined) return null

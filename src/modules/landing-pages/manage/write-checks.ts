@@ -100,7 +100,7 @@ export async function createMismatchError (
 
 /** An attempt fails only if somebody else has written in the meantime. All writers have equal chances. */
 const MAX_ATTEMPTS = 100
-/** The longest wait before another attempt, at random, so that competing writers don't meet again. */
+/** The longest wait before another attempt. Waits are random, so that writers don't collide again. */
 const MAX_WAIT_MS = 20
 
 /**

@@ -93,7 +93,7 @@ interface SideProps {
   readonly children: ComponentChildren
 }
 
-/** A value before or after a change. A picture is shown instead of its address. */
+/** Shows a value before or after a change. If it is the address of a picture, it shows the picture. */
 function Side ({ kind, name, field, assets, children }: SideProps) {
   const { isPicture, asset } = usePicture(assets, field.type === 'text' ? field.text : '')
   return (
