@@ -178,8 +178,9 @@ t.test('a flood of sign-ins gets 429 with Retry-After, without a Redis query for
   t.ok(responses.every(({ statusCode, headers }) =>
     statusCode === 401 || Number(headers['retry-after']) >= 1
   ))
-  const count = asked().length
-  t.ok(count < 200, `${count} queries`)
+  // How many find the queue of the address full first, and ask nothing, depends on how busy the machine is.
+  const count = asked().filter(({ args: [key] }) => key.startsWith('sign-in:account:')).length
+  t.ok(count < 120, `${count} queries`)
 })
 
 const COMPOSE = readFileSync(join(PROJECT, 'docker-compose.yml'), 'utf8')

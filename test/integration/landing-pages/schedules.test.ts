@@ -266,7 +266,7 @@ t.test('after an outage, all changes are made at once, exactly once and in the o
     database,
     `UPDATE landing_page_schedules SET publish_at = now() - interval '1 hour' *
     (SELECT count(*) FROM landing_page_schedules earlier WHERE earlier.page_id <= landing_page_schedules.page_id
-      AND publish_at IS NOT NULL), unpublish_at = now() - interval '1 ms' * (unpublish_at IS NOT NULL)::int
+      AND publish_at IS NOT NULL), unpublish_at = CASE WHEN unpublish_at IS NOT NULL THEN now() - interval '1 ms' END
     WHERE publish_at IS NOT NULL AND user_id = ${owner.user.id}`
   )
   for (const one of [app, ...others]) one.wakeSchedules()
