@@ -1,3 +1,4 @@
+import { OLDEST } from '../../http/pagination.ts'
 import type { Database } from '../../infra/postgres/database.ts'
 import type { LandingPageSchedule, PrismaClient } from '../../infra/postgres/generated/prisma/client.ts'
 import { statement, type StatementRunner } from '../../infra/postgres/statement.ts'
@@ -31,7 +32,7 @@ export interface DueTime {
 }
 
 /** Times that one statement finds. */
-export const MAX_DUE = 100
+const MAX_DUE = 1000
 
 const dueSql = (column: string): string =>
   `(SELECT page_id, user_id, ${column} AS at, author_type, author_name,
@@ -97,16 +98,22 @@ export const removeSchedule = async (database: PrismaClient, pageId: string): Pr
 }
 
 /**
- * Finds times that have come, or come soon, in their order: at most MAX_DUE.
+ * Finds times that have come, or come soon, in their order.
  *
  * @param aheadMs how soon
- * @param after the last time that was found, if that is not the first batch
  */
-export const findDueTimes = async (
-  database: Database,
-  aheadMs: number,
-  after: Pick<DueTime, 'at' | 'pageId'>
-): Promise<DueTime[]> => await database.run(FIND_DUE, { aheadMs, afterAt: after.at, afterId: after.pageId })
+export async function* readDueTimes (database: Database, aheadMs: number): AsyncGenerator<DueTime> {
+  let after: Pick<DueTime, 'at' | 'pageId'> | undefined = { at: new Date(0), pageId: OLDEST }
+  while (after !== undefined) {
+    const found: DueTime[] = await database.run(FIND_DUE, {
+      aheadMs,
+      afterAt: after.at,
+      afterId: after.pageId
+    })
+    yield* found
+    after = found[MAX_DUE - 1]
+  }
+}
 
 /** Clears a time that has come, or does nothing if the schedule has another one now. */
 export async function clearTime (

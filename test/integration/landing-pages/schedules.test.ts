@@ -2,6 +2,7 @@ import t from 'tap'
 import { MAX_SCHEDULES } from '../../../src/modules/landing-pages/schedule-repository.ts'
 import { buildTestApp, createKey, createPage, signUp, testSettings, type Account } from '../../helpers/app.ts'
 import { claimRedis, query } from '../../helpers/servers.ts'
+import { openTransaction } from '../../helpers/transaction.ts'
 import { until } from '../../helpers/until.ts'
 
 // Schedules, on three replicas. What a schedule promises when processes die is in
@@ -282,4 +283,25 @@ t.test('after an outage, all changes are made at once, exactly once and in the o
     times.push(versions.find(({ scheduled, published }) => scheduled && published)?.created_at as string)
   }
   t.same(times, times.toSorted(), 'in their order')
+})
+
+t.test('changes of an account that take long delay no other account', async (t) => {
+  const busy = await signUp(app)
+  const calm = await createPage(app, owner, '{"v":1}')
+  const pages = []
+  for (let index = 0; index < 3; index++) pages.push(await createPage(app, busy, '{"v":1}'))
+  const { client } = await openTransaction(t, database)
+  await client.query('SELECT FROM landing_pages WHERE id = $1 FOR NO KEY UPDATE', [pages[0]?.id])
+  await query(
+    database,
+    `INSERT INTO landing_page_schedules (page_id, user_id, unpublish_at, author_type, author_name)
+    SELECT id, user_id, now() - interval '1 s' + row_number() OVER (ORDER BY id = '${calm.id}', id) * interval '1 ms',
+      'user', 'x'
+    FROM landing_pages WHERE user_id = ${busy.user.id} OR id = '${calm.id}'`
+  )
+  app.wakeSchedules()
+  await until(async () => await read(calm.public_id) === 404, 'the other account is on time')
+  for (const page of pages) t.equal(await read(page.public_id), '{"v":1}', 'in their order')
+  await client.query('COMMIT')
+  for (const page of pages) await until(async () => await read(page.public_id) === 404)
 })

@@ -1,5 +1,6 @@
 import fp from 'fastify-plugin'
 import { runPeriodically } from '../../../infra/system/periodic-task.ts'
+import { clock } from '../../../infra/system/clock.ts'
 import { addMetrics } from '../../../infra/telemetry/metrics.ts'
 import { ScheduleRunner } from './runner.ts'
 
@@ -15,22 +16,24 @@ const CHECK_INTERVAL_MS = 5_000
 
 /** Publishes and unpublishes pages at the times of their schedules. */
 export default fp(async (app) => {
-  const runner = new ScheduleRunner(app)
   let timer: NodeJS.Timeout | undefined
-  let isAwake = false
-  const run = runPeriodically(app, { intervalMs: CHECK_INTERVAL_MS }, async (signal) => {
-    isAwake = false
+  let checksAt = Infinity
+  /** The next check may be earlier. */
+  const checkIn = (ms: number) => {
+    if (checksAt <= clock.now() + ms) return
+    checksAt = clock.now() + ms
     clearTimeout(timer)
-    const waitMs = await runner.run(signal)
-    if (waitMs !== undefined && !signal.aborted) timer = setTimeout(wake, waitMs).unref()
-  })
-  const wake = () => {
-    if (isAwake) return // a run is about to begin
-    isAwake = true
-    run().catch(() => {}) // never rejects
+    timer = setTimeout(async () => await check(), ms).unref() // never rejects
   }
-  app.decorate('wakeSchedules', wake)
-  app.addHook('onReady', async () => wake())
+  const runner = new ScheduleRunner(app, checkIn)
+  app.addHook('onClose', async () => await runner.idle()) // after the last check
+  const check = runPeriodically(app, { intervalMs: CHECK_INTERVAL_MS }, async (signal) => {
+    clearTimeout(timer)
+    checksAt = Infinity
+    await runner.check(signal)
+  })
+  app.decorate('wakeSchedules', () => checkIn(0))
+  app.addHook('onReady', async () => checkIn(0))
 
   addMetrics(app.metrics, {
     landfall_scheduled_changes_total: [
@@ -39,7 +42,7 @@ export default fp(async (app) => {
       { label: 'result' }
     ],
     landfall_schedules_late_seconds: [
-      'How late the oldest scheduled change is that could not be made',
+      'How late the oldest scheduled change was at the last check',
       () => runner.lateSeconds,
       { aggregator: 'max' }
     ]

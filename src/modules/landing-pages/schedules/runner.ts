@@ -1,11 +1,10 @@
 import type { FastifyInstance } from 'fastify'
-import { OLDEST } from '../../../http/pagination.ts'
 import { isDatabaseUnavailable } from '../../../infra/postgres/unavailable.ts'
-import { clock } from '../../../infra/system/clock.ts'
+import { Semaphore } from '../../../infra/system/semaphore.ts'
 import { findDraft } from '../draft-repository.ts'
 import { changeState, findPage, publishDraft } from '../landing-page-repository.ts'
 import { untilWritten, writeAndPublish } from '../manage/write-checks.ts'
-import { clearTime, findDueTimes, findSchedule, MAX_DUE, type DueTime } from '../schedule-repository.ts'
+import { clearTime, findSchedule, readDueTimes, type DueTime } from '../schedule-repository.ts'
 
 /** How soon a time has to come to be found: twice the interval of the checks. */
 const AHEAD_MS = 10_000
@@ -14,59 +13,80 @@ const RETRY_MS = 1000
 /** A change is made up to this much later, at random, so that replicas don't all begin with the same one. */
 const MAX_DELAY_MS = 150
 
-const FIRST = { at: new Date(0), pageId: OLDEST }
+/** Accounts whose changes a process makes at the same time. */
+const MAX_ACCOUNTS = 3
+
 const UNCONDITIONAL = { ifMatch: null, ifNoneMatch: null, unmodifiedSince: null }
 
 /** Makes the changes whose times have come. All processes do so at the same time. */
 export class ScheduleRunner {
   readonly results = { ok: 0, failed: 0 }
-  /** How late the oldest change is that has failed, in seconds; 0 if none has. */
+  /** How late the oldest change was at the last check, in seconds; 0 if none was. */
   lateSeconds = 0
   readonly #app: FastifyInstance
+  readonly #checkIn: (ms: number) => void
+  /** The accounts whose changes are made now. Those of an account are made one after the other. */
+  readonly #lanes = new Map<number, Promise<void>>()
+  /** Accounts take turns, a change each, so that one with many delays no other. */
+  readonly #turns = new Semaphore({
+    maxRunning: MAX_ACCOUNTS,
+    maxWaiting: Infinity, // one of each account
+    createRefusal: () => new Error('Too many accounts have scheduled changes')
+  })
 
-  constructor (app: FastifyInstance) {
+  /** @param checkIn has check() called again, after some milliseconds */
+  constructor (app: FastifyInstance, checkIn: (ms: number) => void) {
     this.#app = app
+    this.#checkIn = checkIn
   }
 
-  /**
-   * Makes all changes whose times have come, in the order of their times. Never rejects.
-   *
-   * @returns milliseconds until the next time, if that comes soon
-   */
-  async run (signal: AbortSignal): Promise<number | undefined> {
+  /** Begins to make all changes whose times have come, those of an account in their order. Never rejects. */
+  async check (signal: AbortSignal): Promise<void> {
     try {
-      return await this.#runAll(signal)
+      const found = new Map<number, DueTime[]>()
+      let lateMs = 0
+      for await (const due of readDueTimes(this.#app.database, AHEAD_MS)) {
+        if (due.waitMs > 0) {
+          this.#checkIn(due.waitMs + Math.random() * MAX_DELAY_MS)
+          break
+        }
+        lateMs = Math.max(lateMs, -due.waitMs)
+        if (this.#lanes.has(due.userId)) continue
+        const changes = found.get(due.userId)
+        if (changes === undefined) found.set(due.userId, [due])
+        else changes.push(due)
+      }
+      this.lateSeconds = lateMs / 1000
+      for (const [userId, changes] of found) this.#lanes.set(userId, this.#makeAll(userId, changes, signal))
     } catch (error) {
       // An outage of PostgreSQL is logged elsewhere.
       if (!isDatabaseUnavailable(error)) this.#app.log.warn({ err: error }, 'schedules could not be read')
-      return RETRY_MS
+      this.#checkIn(RETRY_MS)
     }
   }
 
-  async #runAll (signal: AbortSignal): Promise<number | undefined> {
-    let lateMs = 0
-    let after: Pick<DueTime, 'at' | 'pageId'> = FIRST
-    let found: DueTime[]
-    let next: number | undefined
-    do {
-      const foundAt = clock.now()
-      found = await findDueTimes(this.#app.database, AHEAD_MS, after)
-      for (const due of found) {
-        if (signal.aborted) return undefined
-        if (due.waitMs > 0) {
-          next = Math.max(0, due.waitMs - (clock.now() - foundAt)) + Math.random() * MAX_DELAY_MS
-          break
-        }
-        if (!await this.#change(due)) lateMs = Math.max(lateMs, -due.waitMs)
-        after = due
+  /** Resolves when no change is under way. */
+  async idle (): Promise<void> {
+    await Promise.all(this.#lanes.values())
+  }
+
+  async #makeAll (userId: number, changes: readonly DueTime[], signal: AbortSignal): Promise<void> {
+    let areMade = true
+    try {
+      for (const due of changes) {
+        if (signal.aborted) return
+        if (!await this.#turns.run(async () => await this.#make(due), userId)) areMade = false
       }
-    } while (next === undefined && found.length === MAX_DUE)
-    this.lateSeconds = lateMs / 1000
-    return next
+      if (areMade) this.#checkIn(0) // others may have become due
+    } catch { // PostgreSQL is unavailable, which is logged elsewhere
+      this.#checkIn(RETRY_MS)
+    } finally {
+      this.#lanes.delete(userId)
+    }
   }
 
   /** Returns whether the change is made, by this process or another one. A failed one is tried again. */
-  async #change (due: DueTime): Promise<boolean> {
+  async #make (due: DueTime): Promise<boolean> {
     try {
       await untilWritten(async () => await this.#attempt(due) || null)
       return true
