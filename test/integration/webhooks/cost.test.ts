@@ -58,13 +58,13 @@ t.test('the next message is found without a look at the others of its webhook', 
   const app = await buildTestApp(t, { settings })
   const runs = watchStatements(app)
   const { claimMessage } = await import('../../../src/modules/webhooks/sending/outgoing-repository.ts')
-  const first = await claimMessage(app.database, [], false)
+  const first = await claimMessage(app.database, { webhooks: [], accounts: [] }, false)
   if (first === undefined || first === 'again') throw new Error('no message')
   const { statement } = runs[0]!
   const { buffers, nodes } = await planOf(
     url,
     statement,
-    { busy: `{${first.target}}`, isCrowded: false },
+    { busyWebhooks: `{${first.target}}`, busyAccounts: '{}', isCrowded: false },
     'force_generic_plan'
   )
   t.ok(buffers < 200, `${buffers} pages`)

@@ -197,6 +197,30 @@ t.test('of the messages of a page one is under way and one waits, which stands f
   t.match(await inState(account, webhook, 'delivered'), { version: 21, attempts: 2 })
 })
 
+t.test('an account whose receivers never respond leaves room for the others', async (t) => {
+  const [busy, other] = [await signUp(app), await signUp(app)]
+  let release = () => {}
+  const released = new Promise<void>((resolve) => (release = resolve))
+  const slow = await startReceiver(t, async (_message, count) => {
+    if (count > 10) await released
+    return 204
+  })
+  const webhooks = []
+  for (let count = 1; count <= 10; count++) webhooks.push(await createWebhook(busy, slow))
+  await createPage(busy, {})
+  // A webhook that has responded gets four messages at a time.
+  for (const webhook of webhooks) await inState(busy, webhook, 'delivered')
+  for (let a = 0; a < 4; a++) await createPage(busy, { a })
+  await slow.message(11)
+  const receiver = await startReceiver(t)
+  await createWebhook(other, receiver)
+  await createPage(other, {})
+  await receiver.message(1)
+  t.equal(slow.messages.length, 20, 'ten of the account at a time, although 40 were due earlier')
+  release()
+  await slow.message(50)
+})
+
 t.test('a message that fails is tried again with the same id and body', async (t) => {
   const account = await signUp(app)
   const receiver = await startReceiver(t, (_message, count) => count < 3 ? 503 : 200)

@@ -16,6 +16,7 @@ export interface OutgoingMessage {
   readonly key: bigint
   readonly id: string
   readonly target: string
+  readonly userId: number
   readonly pageId: string
   readonly publicId: string | null
   readonly type: string
@@ -56,14 +57,15 @@ const CLAIM = statement<OutgoingMessage>(`
     FROM targets WHERE targets.target IS NOT NULL
   ), candidates AS (
     SELECT message.key, message.due_at FROM targets CROSS JOIN LATERAL (
-      SELECT key, due_at FROM outbox
+      SELECT key, due_at, user_id FROM outbox
       WHERE target = targets.target AND ${UNFINISHED} AND due_at <= now() AND (state = 'sending' OR NOT EXISTS (
         SELECT FROM outbox before
         WHERE before.target = outbox.target AND before.page_id = outbox.page_id AND before.state = 'sending'))
       ORDER BY due_at LIMIT 1
     ) message
-    WHERE targets.target <> ALL (:busy::uuid[]) AND NOT (:isCrowded::boolean AND EXISTS (
-      SELECT FROM webhooks WHERE id = targets.target AND failing_since IS NOT NULL))
+    WHERE targets.target <> ALL (:busyWebhooks::uuid[]) AND message.user_id <> ALL (:busyAccounts::integer[])
+      AND NOT (:isCrowded::boolean AND EXISTS (
+        SELECT FROM webhooks WHERE id = targets.target AND failing_since IS NOT NULL))
     ORDER BY message.due_at LIMIT ${CANDIDATES}
   ), chosen AS (
     SELECT key FROM outbox WHERE key IN (SELECT key FROM candidates) AND ${UNFINISHED} AND due_at <= now()
@@ -74,11 +76,11 @@ const CLAIM = statement<OutgoingMessage>(`
       attempts = CASE WHEN settled_at <= now() THEN attempts + 1 ELSE attempts END,
       last_attempt_at = CASE WHEN settled_at <= now() THEN now() ELSE last_attempt_at END
     FROM chosen WHERE outbox.key = chosen.key
-    RETURNING outbox.key, id, target, page_id, public_id, type, version, content_hash, author_type, author_name,
+    RETURNING outbox.key, id, target, user_id, page_id, public_id, type, version, content_hash, author_type, author_name,
       merged, attempts, created_at, changed_at, settled_at <= now() AS is_claimed
   )
-  SELECT key, claimed.id, target, page_id AS "pageId", public_id AS "publicId", type, version,
-    content_hash AS "contentHash", author_type AS "authorType", author_name AS "authorName", merged, attempts,
+  SELECT key, claimed.id, target, claimed.user_id AS "userId", page_id AS "pageId", public_id AS "publicId", type,
+    version, content_hash AS "contentHash", author_type AS "authorType", author_name AS "authorName", merged, attempts,
     claimed.created_at AS "createdAt", changed_at AS "changedAt", is_claimed AS "isClaimed", url, active, generation,
     coalesce(previous_until > now(), false) AS "isRotating", failing_since IS NOT NULL AS "isFailing",
     coalesce(failing_since < now() - ${FAILING_LONG}, false) AS "isFailingLong"
@@ -122,17 +124,18 @@ const PAUSE = statement<{ userId: number }>(`
 /**
  * Freezes or claims the message that is due first.
  *
- * @param busy webhooks that get no further message now
+ * @param busy what gets no further message now: webhooks, and all those of accounts
  * @param isCrowded whether no webhook gets one whose last attempt has failed
  * @returns `again` if another process was faster; undefined when none is due
  */
 export async function claimMessage (
   database: Database,
-  busy: readonly string[],
+  busy: { readonly webhooks: readonly string[], readonly accounts: readonly number[] },
   isCrowded: boolean
 ): Promise<OutgoingMessage | 'again' | undefined> {
+  const values = { busyWebhooks: busy.webhooks, busyAccounts: busy.accounts, isCrowded }
   try {
-    return (await database.run(CLAIM, { busy, isCrowded }))[0]
+    return (await database.run(CLAIM, values))[0]
   } catch (error) {
     if (isUniqueViolation(error)) return 'again'
     throw error

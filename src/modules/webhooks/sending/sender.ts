@@ -13,6 +13,8 @@ import { signatureHeaders } from './signature.ts'
 /** Messages that a process sends to a webhook at the same time: if the last attempt succeeded, and if not. */
 const MAX_TO_HEALTHY = 4
 const MAX_TO_OTHERS = 1
+/** Messages that a process sends at the same time for an account, few enough that the others have room. */
+const MAX_FOR_ACCOUNT = 10
 /** Messages that a process sends at the same time to webhooks whose last attempt has failed. */
 const MAX_TO_FAILING = 100
 /** Webhooks that a process remembers as healthy. */
@@ -69,8 +71,9 @@ export class MessageSender {
   readonly givenUp = { messages: 0 }
   readonly paused = { gone: 0, failing: 0 }
   readonly #options: MessageSenderOptions
-  /** Messages under way, by webhook. */
-  readonly #running = new Map<string, number>()
+  /** Messages under way, by webhook and by account. */
+  readonly #toWebhooks = new Map<string, number>()
+  readonly #forAccounts = new Map<number, number>()
   #failing = 0
   readonly #healthy = new LRUCache<string, true>({ max: MAX_REMEMBERED })
   /** Claims follow each other, because each has to know the webhooks that are busy. */
@@ -97,17 +100,18 @@ export class MessageSender {
     }
   }
 
-  #busy (): string[] {
-    return [...this.#running].filter(([target, count]) =>
-      count >= (this.#healthy.has(target) ? MAX_TO_HEALTHY : MAX_TO_OTHERS)
-    ).map(([target]) => target)
+  #busy () {
+    const maxTo = (id: string): number => this.#healthy.has(id) ? MAX_TO_HEALTHY : MAX_TO_OTHERS
+    return {
+      webhooks: [...this.#toWebhooks].filter(([id, count]) => count >= maxTo(id)).map(([id]) => id),
+      accounts: [...this.#forAccounts].filter(([, count]) => count >= MAX_FOR_ACCOUNT).map(([id]) => id)
+    }
   }
 
-  #count ({ target, isFailing }: OutgoingMessage, difference: number): void {
+  #count ({ target, userId, isFailing }: OutgoingMessage, difference: number): void {
     if (isFailing === true) this.#failing += difference
-    const count = (this.#running.get(target) ?? 0) + difference
-    if (count === 0) this.#running.delete(target)
-    else this.#running.set(target, count)
+    addTo(this.#toWebhooks, target, difference)
+    addTo(this.#forAccounts, userId, difference)
   }
 
   async #send (message: OutgoingMessage, signal: AbortSignal): Promise<void> {
@@ -187,4 +191,10 @@ export class MessageSender {
     const failure = error ?? undefined
     this.#options.log[level]({ webhook: target, message: id, attempts, status, failure }, text)
   }
+}
+
+function addTo<Key> (counts: Map<Key, number>, key: Key, difference: number): void {
+  const count = (counts.get(key) ?? 0) + difference
+  if (count === 0) counts.delete(key)
+  else counts.set(key, count)
 }
