@@ -632,7 +632,7 @@ export interface paths {
         head?: never;
         /**
          * Change parts of the draft of a Landing Page
-         * @description As for the document. Without a draft, the patch is applied to the document, and the result becomes the draft; `If-Match` then names the document.
+         * @description As for the document. Without a draft, the patch is applied to the document, and the result becomes the draft; `If-Match` then names the document. The operation `test` needs a key with `pages:read`, too.
          */
         patch: operations["patchDraft"];
         trace?: never;

@@ -42,6 +42,8 @@ export interface Caller {
   readonly userId: number
   readonly author: Author
   readonly hasConfirmedEmail: boolean
+  /** Whether the caller may see documents: those that it reads, or those that its writes return. */
+  readonly seesDocuments: boolean
   /** Looks the session or the key up again. Resolves to false if it has ended. */
   readonly isValid: () => Promise<boolean>
 }
@@ -133,6 +135,7 @@ async function callerOfKey (
     userId,
     author: { type: 'api_key', name },
     hasConfirmedEmail,
+    seesDocuments: hasScope(scopes, 'pages:read') || hasScope(scopes, 'pages:write'),
     isValid: async () => await useKey(database, text) !== undefined
   }
 }
@@ -221,6 +224,7 @@ function callerOfSession (
     userId,
     author: { type: 'user', name: email },
     hasConfirmedEmail: emailConfirmedAt !== null,
+    seesDocuments: true,
     isValid: async () => await useSession(database, { sessionId, userId }, clientOf(request)) !== undefined
   }
 }

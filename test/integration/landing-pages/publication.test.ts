@@ -307,6 +307,27 @@ t.test('a key may write drafts without publishing', async (t) => {
   t.same(await statuses(publisher), [204, 403, 200, 200, 204])
 })
 
+t.test('a key that only writes drafts cannot find out what is in one', async (t) => {
+  const { id } = await createPage(app, owner)
+  await send('PUT', `${urlOf(id)}/draft`, '{"price":1}')
+  const writer = await createKey(app, owner, ['drafts:write'])
+  const patch = async (operations: object[], key: Pick<Account, 'headers'> = owner) => {
+    const headers = { 'content-type': 'application/json-patch+json' }
+    return await send('PATCH', `${urlOf(id)}/draft`, JSON.stringify(operations), headers, key)
+  }
+  const test = { op: 'test', path: '/price', value: 1 }
+  const add = { op: 'add', path: '/name', value: 'x' }
+  for (const value of [1, 2]) {
+    const refused = await patch([add, { ...test, value }], writer)
+    t.same([refused.statusCode, refused.json()], [403, { errors: ['API key lacks the scope pages:read'] }])
+  }
+  t.equal((await patch([add], writer)).statusCode, 204)
+  for (const scopes of [['drafts:write', 'pages:read'], ['pages:write']]) {
+    t.equal((await patch([test], await createKey(app, owner, scopes))).statusCode, 204)
+  }
+  t.equal((await patch([test])).statusCode, 204)
+})
+
 t.test('somebody else gets a 404 whatever the request says', async (t) => {
   const { id } = await createPage(app, owner)
   await send('PUT', `${urlOf(id)}/draft`, '[]')

@@ -1,7 +1,7 @@
 import type { FastifyPluginAsyncTypebox } from '@fastify/type-provider-typebox'
 import { Type } from '@sinclair/typebox'
 import type { FastifyInstance, FastifyRequest, RequestPayload } from 'fastify'
-import { NotFoundError, UnsupportedMediaTypeError } from '../../../errors.ts'
+import { InsufficientScopeError, NotFoundError, UnsupportedMediaTypeError } from '../../../errors.ts'
 import { describeBodyTypes } from '../../../http/error-handler.ts'
 import { sendWithoutBody } from '../../../http/responses.ts'
 import { errors, IdParams, nothing, WriteConditions } from '../../../http/schemas.ts'
@@ -82,7 +82,7 @@ const patchDraftSchema = {
   summary: 'Change parts of the draft of a Landing Page',
   description:
     'As for the document. Without a draft, the patch is applied to the document, and the result becomes ' +
-    'the draft; `If-Match` then names the document.',
+    'the draft; `If-Match` then names the document. The operation `test` needs a key with `pages:read`, too.',
   response: {
     ...patchDocumentSchema.response,
     201: nothing("The draft is begun. `ETag` is the draft's", 'ETag', 'Location'),
@@ -119,8 +119,17 @@ export const patchRoutes: FastifyPluginAsyncTypebox = async (app) => {
     schema: patchDraftSchema,
     config: { bodyTypes: TYPES, writeScope: 'drafts:write' }
   }, async (request, reply) => {
-    return sendWrittenDraft(reply, await patches.apply(await sentPatch(request), draftAttempt(app, request)))
+    const patch = await sentPatch(request)
+    if (!request.caller.seesDocuments && hasTest(patch)) throw new InsufficientScopeError('pages:read')
+    return sendWrittenDraft(reply, await patches.apply(patch, draftAttempt(app, request)))
   })
+}
+
+/** Whether a patch asks what is in the document. */
+function hasTest ({ kind, text }: SentPatch): boolean {
+  const operations: unknown = JSON.parse(text)
+  return kind === 'json' && Array.isArray(operations) &&
+    operations.some((operation) => operation?.op === 'test')
 }
 
 /** Returns the patch of a request. @throws {NotFoundError} 404 for whoever isn't the owner */
