@@ -13,8 +13,8 @@ const MARK = 'NOT AS DESCRIBED: '
 /** Statuses that every path may have; the description mentions them in its text only. */
 const ANYWHERE = new Set([405, 414, 417, 431])
 
-/** Paths outside the API: the reference page, the console, and the pages behind the links in mails. */
-const HIDDEN = /^\/(docs(\/|$)|console(\/|$)|account\/|$)/
+/** Paths outside the API: the reference page, the console, the client's package, pages of mailed links. */
+const HIDDEN = /^\/(docs(\/|$)|console(\/|$)|account\/|client\.tgz$|$)/
 
 /** Headers for browsers and connections, which the description omits. */
 const UNTOLD = new Set([

@@ -1,5 +1,7 @@
+import { existsSync } from 'node:fs'
 import { buffer } from 'node:stream/consumers'
 import { Readable } from 'node:stream'
+import { fileURLToPath } from 'node:url'
 import swagger from '@fastify/swagger'
 import swaggerUi from '@fastify/swagger-ui'
 import { Type, type TObject } from '@sinclair/typebox'
@@ -7,6 +9,8 @@ import type { FastifyInstance, FastifyPluginAsync, FastifyReply, FastifyRequest,
   onRequestHookHandler } from 'fastify'
 import fp from 'fastify-plugin'
 import { NotFoundError } from '../../errors.ts'
+import { VERSION } from '../../infra/system/version.ts'
+import { readBuiltFile, sendBuiltFile } from '../built-files.ts'
 import { JSON_CONTENT_TYPE } from '../common-headers.ts'
 import { compress, entityTag, preferredEncoding } from '../content-encoding.ts'
 import { contentHash, hasMatchingTag } from '../conditional-requests.ts'
@@ -14,6 +18,9 @@ import { finishDocument, type OpenApiDocument } from './finish.ts'
 import { INFO, SECURITY_SCHEMES, TAGS } from './info.ts'
 import { sendWithoutBody } from '../responses.ts'
 import { response, errors, nothing } from '../schemas.ts'
+
+/** Where the build puts the packed client. Both src/ and dist/ are three folders above this file. */
+const CLIENT_PACKAGE = fileURLToPath(new URL('../../../dist/client.tgz', import.meta.url))
 
 /** The reference page may load scripts, styles and data only from its own host. */
 const PAGE_POLICY =
@@ -71,7 +78,7 @@ function nameWildcard (schema: FastifySchema): FastifySchema {
   return name === undefined ? schema : { ...schema, params: Type.Object({ name }) }
 }
 
-/** `GET /openapi.json`, generated at the first request, and the reference page `/docs`. */
+/** `GET /openapi.json`, generated at the first request, the page `/docs`, and the package of the client. */
 export const referenceRoutes: FastifyPluginAsync = async (app) => {
   // Public and without secrets: pages of any origin may read them, and all caches may keep them.
   app.addHook('onRequest', async (_request, reply) => {
@@ -113,6 +120,14 @@ export const referenceRoutes: FastifyPluginAsync = async (app) => {
     { schema: documentSchema, config: { anyOrigin: true } },
     (request, reply) => sendDocument(request, reply, '.')
   )
+
+  if (existsSync(CLIENT_PACKAGE)) {
+    const file = readBuiltFile(CLIENT_PACKAGE)
+    app.get('/client.tgz', (request, reply) => {
+      reply.header('content-disposition', `attachment; filename="landfall-client-${VERSION}.tgz"`)
+      sendBuiltFile(request, reply, file)
+    })
+  } else app.log.warn('/client.tgz is missing; "npm run build" packs the client')
 
   // @fastify/swagger-ui would generate the document for every request, in 2 ms, or in 30 ms as YAML.
   const respondOnce: onRequestHookHandler = (request, reply, done) => {

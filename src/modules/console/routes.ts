@@ -1,40 +1,23 @@
-import { existsSync, readdirSync, readFileSync, statSync } from 'node:fs'
-import { extname, join, sep } from 'node:path'
+import { existsSync, readdirSync, statSync } from 'node:fs'
+import { join, sep } from 'node:path'
 import { fileURLToPath } from 'node:url'
-import type { FastifyInstance, FastifyPluginAsync, FastifyReply, FastifyRequest } from 'fastify'
+import type { FastifyInstance, FastifyPluginAsync, FastifyRequest } from 'fastify'
 import { sendsMail } from '../../config.ts'
 import { ConsoleNotBuiltError, NoStartPageError, NotFoundError } from '../../errors.ts'
+import { readBuiltFile, sendBuiltFile, type BuiltFile } from '../../http/built-files.ts'
 import { IMMUTABLE, JSON_CONTENT_TYPE } from '../../http/common-headers.ts'
-import { checkPreconditions, contentHash, isNotModified } from '../../http/conditional-requests.ts'
-import { entityTag, parseWeights, preferredEncoding } from '../../http/content-encoding.ts'
-import { sendWithoutBody } from '../../http/responses.ts'
+import { contentHash } from '../../http/conditional-requests.ts'
+import { parseWeights } from '../../http/content-encoding.ts'
 
 /** Where the build puts the files. Both src/ and dist/ are three folders above this file. */
 const BUILT_FILES = fileURLToPath(new URL('../../../dist/console/', import.meta.url))
 
 const PAGE = 'index.html'
-const TYPES: Readonly<Record<string, string>> = {
-  '.html': 'text/html; charset=utf-8',
-  '.js': 'text/javascript; charset=utf-8',
-  '.css': 'text/css; charset=utf-8',
-  '.svg': 'image/svg+xml',
-  '.png': 'image/png'
-}
-
-/** A file of the console. */
-interface ConsoleFile {
-  readonly type: string
-  /** The hash of the uncompressed bytes. */
-  readonly hash: string
-  readonly bytes: Buffer
-  /** The Brotli-compressed bytes that the build made; undefined without them. */
-  readonly br: Buffer | undefined
-}
 
 interface ConsoleFiles {
-  readonly page: ConsoleFile
+  readonly page: BuiltFile
   /** The other files by their path relative to the page, such as `assets/index-a1b2c3.js`. */
-  readonly others: ReadonlyMap<string, ConsoleFile>
+  readonly others: ReadonlyMap<string, BuiltFile>
 }
 
 export interface ConsoleOptions {
@@ -44,8 +27,6 @@ export interface ConsoleOptions {
 
 /** Relative, because a proxy may put the service below the path of BASE_URL. */
 const CONSOLE = './console/'
-/** The files have no date, only tags. */
-const UNDATED = { modifiedAt: new Date(0), changesWithoutDate: true } as const
 
 /** The files and settings of the console, and the redirect of browsers that open `/`. */
 export const consoleRoutes: FastifyPluginAsync<ConsoleOptions> = async (app, { folder = BUILT_FILES }) => {
@@ -64,7 +45,7 @@ export const consoleRoutes: FastifyPluginAsync<ConsoleOptions> = async (app, { f
     if (files === undefined) throw new ConsoleNotBuiltError()
     const bytes = Buffer.from(JSON.stringify(settingsFor(app, files.page.hash)))
     reply.header('cache-control', 'no-cache')
-    sendFile(request, reply, { type: JSON_CONTENT_TYPE, hash: contentHash(bytes), bytes, br: undefined })
+    sendBuiltFile(request, reply, { type: JSON_CONTENT_TYPE, hash: contentHash(bytes), bytes, br: undefined })
   })
 
   app.get<{ Params: { '*': string } }>('/console/*', (request, reply) => {
@@ -75,7 +56,7 @@ export const consoleRoutes: FastifyPluginAsync<ConsoleOptions> = async (app, { f
     if (path === '') reply.headers({ ...pageHeaders(app), 'cache-control': 'no-cache' })
     // The names of these files contain a hash of their content.
     else reply.header('cache-control', path.startsWith('assets/') ? IMMUTABLE : 'no-cache')
-    sendFile(request, reply, file)
+    sendBuiltFile(request, reply, file)
   })
 }
 
@@ -111,41 +92,11 @@ function pageHeaders ({ config, baseUrl }: FastifyInstance): Record<string, stri
   }
 }
 
-/** Sends a file, or a 304 if the client has it. @throws {PreconditionFailedError} */
-function sendFile (
-  request: FastifyRequest,
-  reply: FastifyReply,
-  { type, hash, bytes, br }: ConsoleFile
-): void {
-  const isCompressed = br !== undefined && preferredEncoding(request.headers['accept-encoding']) === 'br'
-  const [etag, other] = isCompressed ? [entityTag(hash, 'br'), entityTag(hash)]
-    : [entityTag(hash), entityTag(hash, 'br')]
-  const validators = { etag, otherTags: [other], ...UNDATED }
-  checkPreconditions(request, validators)
-  reply.headers({ etag, vary: 'Accept-Encoding' })
-  if (isNotModified(request.headers, validators)) {
-    sendWithoutBody(reply.code(304))
-    return
-  }
-  if (isCompressed) reply.header('content-encoding', 'br')
-  reply.type(type).send(isCompressed ? br : bytes)
-}
-
 /** Reads the files of the console into memory. @returns undefined if nobody has built it */
 function readConsoleFiles (folder: string): ConsoleFiles | undefined {
   if (!existsSync(join(folder, PAGE))) return undefined
   const others = readdirSync(folder, { recursive: true, encoding: 'utf8' })
     .filter((name) => name !== PAGE && !name.endsWith('.br') && statSync(join(folder, name)).isFile())
-    .map((name) => [name.replaceAll(sep, '/'), readConsoleFile(join(folder, name))] as const)
-  return { page: readConsoleFile(join(folder, PAGE)), others: new Map(others) }
-}
-
-function readConsoleFile (path: string): ConsoleFile {
-  const bytes = readFileSync(path)
-  return {
-    type: TYPES[extname(path)] ?? 'application/octet-stream',
-    hash: contentHash(bytes),
-    bytes,
-    br: existsSync(`${path}.br`) ? readFileSync(`${path}.br`) : undefined
-  }
+    .map((name) => [name.replaceAll(sep, '/'), readBuiltFile(join(folder, name))] as const)
+  return { page: readBuiltFile(join(folder, PAGE)), others: new Map(others) }
 }

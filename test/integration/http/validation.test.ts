@@ -13,7 +13,7 @@ import { buildTestApp, createPage, signUp, testSettings, type Account } from '..
 /** Routes whose handlers validate the input. The comments at `uncheckedInput` give the reasons. */
 const UNCHECKED = ['GET /landing_pages/:public_id', 'HEAD /landing_pages/:public_id', 'POST /assets']
 /** Routes of @fastify/swagger-ui, and pages, which read nothing of a request. */
-const FOREIGN = /^\/(docs(\/|$)|console(\/|$)|account\/|\*$|$)/
+const FOREIGN = /^\/(docs(\/|$)|console(\/|$)|account\/|client\.tgz$|\*$|$)/
 
 type Part = 'body' | 'params' | 'querystring'
 const PROPERTY = { body: 'body', params: 'params', querystring: 'query' } as const

@@ -9,6 +9,7 @@ import rulesets from '@stoplight/spectral-rulesets'
 import type { FastifyInstance } from 'fastify'
 import t from 'tap'
 import { MAIL } from '../../../scripts/generate-client.ts'
+import { VERSION } from '../../../src/infra/system/version.ts'
 import { buildTestApp, testSettings } from '../../helpers/app.ts'
 
 // The OpenAPI document. helpers/conformance.js checks the responses of all tests against it.
@@ -135,7 +136,7 @@ t.test('every route is described, and every operation is a route', async (t) => 
   const known = new Set(operations.map(({ path, method }) => `${method} ${path}`))
   for (const route of routes) {
     // Every GET route answers HEAD, but the document describes HEAD only where it is useful.
-    if (!/ \/(docs(\/|$)|console(\/|$)|account\/|$)/.test(route)) {
+    if (!/ \/(docs(\/|$)|console(\/|$)|account\/|client\.tgz$|$)/.test(route)) {
       t.ok(known.has(route) || known.has(route.replace(/^HEAD/, 'GET')), route)
     }
   }
@@ -301,6 +302,19 @@ t.test('the document and the reference page are compressed, cacheable, and reada
     'access-control-allow-origin': '*'
   })
   t.match((await app.inject('/docs/static/none.js')).headers, { 'cache-control': 'no-store' })
+})
+
+t.test('the package of the client needs no account and has an ETag', async (t) => {
+  const { statusCode, headers, rawPayload } = await app.inject('/client.tgz')
+  t.match([statusCode, headers], [200, {
+    'content-type': 'application/gzip',
+    'content-disposition': `attachment; filename="landfall-client-${VERSION}.tgz"`,
+    'cache-control': 'no-cache',
+    'content-encoding': undefined
+  }])
+  t.match(gunzipSync(rawPayload).toString(), `"version": "${VERSION}"`)
+  const again = await app.inject({ url: '/client.tgz', headers: { 'if-none-match': String(headers.etag) } })
+  t.match([again.statusCode, again.body], [304, ''])
 })
 
 t.test('several first requests for a compressed file get the same bytes', async (t) => {

@@ -13,7 +13,6 @@ import { provide } from '../../shared/programs.ts'
 
 // Uses the installed package without a bundler, in a page of another origin.
 
-const modules = join(await installClient(t), 'node_modules')
 const PAGE = `<!doctype html><script type="importmap">
   {"imports": {
     "@landfall/client": "/@landfall/client/dist/index.js",
@@ -34,6 +33,7 @@ const origin = `http://localhost:${(site.address() as AddressInfo).port}`
 t.teardown(() => site.close())
 
 const { app, url } = await startApp(t, { CORS_ORIGINS: origin })
+const modules = join(await installClient(t, url), 'node_modules')
 const browser = await startBrowser(t, provide('chromium'))
 
 declare global {

@@ -35,19 +35,21 @@ export function readmeBlock (section: string): string {
 }
 
 /**
- * Packs the built client and installs it with the commands of its README.
+ * Installs the client of a service with the commands of its README.
  *
  * @returns the folder of the installation
  */
-export async function installClient (t: Teardown): Promise<string> {
+export async function installClient (t: Teardown, url: string): Promise<string> {
   const folder = temporaryFolder(t)
-  const commands =
-    readmeBlocks().filter(({ section, language }) => section === 'Install' && language === 'sh')
-      .at(-1)?.text ?? 'false'
-  await run('sh', ['-euc', commands.replaceAll('/path/to/your-project', folder)], {
-    cwd: PROJECT,
+  await runInProject(folder, readmeBlock('Install').replaceAll('http://localhost:3000', url))
+  return folder
+}
+
+/** Runs commands in the folder of a project. */
+export async function runInProject (folder: string, commands: string): Promise<void> {
+  await run('sh', ['-euc', commands], {
+    cwd: folder,
     // `npm ci` has already put the dependencies into npm's cache.
     env: { ...process.env, npm_config_prefer_offline: 'true', npm_config_audit: 'false' }
   })
-  return folder
 }

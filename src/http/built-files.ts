@@ -1,0 +1,59 @@
+import { existsSync, readFileSync } from 'node:fs'
+import { extname } from 'node:path'
+import type { FastifyReply, FastifyRequest } from 'fastify'
+import { checkPreconditions, contentHash, isNotModified } from './conditional-requests.ts'
+import { entityTag, preferredEncoding } from './content-encoding.ts'
+import { sendWithoutBody } from './responses.ts'
+
+const TYPES: Readonly<Record<string, string>> = {
+  '.html': 'text/html; charset=utf-8',
+  '.js': 'text/javascript; charset=utf-8',
+  '.css': 'text/css; charset=utf-8',
+  '.svg': 'image/svg+xml',
+  '.png': 'image/png',
+  '.tgz': 'application/gzip'
+}
+
+/** A file that the build has made. */
+export interface BuiltFile {
+  readonly type: string
+  /** The hash of the uncompressed bytes. */
+  readonly hash: string
+  readonly bytes: Buffer
+  /** The Brotli-compressed bytes that the build made; undefined without them. */
+  readonly br: Buffer | undefined
+}
+
+/** The files have no date, only tags. */
+const UNDATED = { modifiedAt: new Date(0), changesWithoutDate: true } as const
+
+/** Reads a file into memory. */
+export function readBuiltFile (path: string): BuiltFile {
+  const bytes = readFileSync(path)
+  return {
+    type: TYPES[extname(path)] ?? 'application/octet-stream',
+    hash: contentHash(bytes),
+    bytes,
+    br: existsSync(`${path}.br`) ? readFileSync(`${path}.br`) : undefined
+  }
+}
+
+/** Sends a file, or a 304 if the client has it. @throws {PreconditionFailedError} */
+export function sendBuiltFile (
+  request: FastifyRequest,
+  reply: FastifyReply,
+  { type, hash, bytes, br }: BuiltFile
+): void {
+  const isCompressed = br !== undefined && preferredEncoding(request.headers['accept-encoding']) === 'br'
+  const [etag, other] = isCompressed ? [entityTag(hash, 'br'), entityTag(hash)]
+    : [entityTag(hash), entityTag(hash, 'br')]
+  const validators = { etag, otherTags: [other], ...UNDATED }
+  checkPreconditions(request, validators)
+  reply.headers({ etag, vary: 'Accept-Encoding' })
+  if (isNotModified(request.headers, validators)) {
+    sendWithoutBody(reply.code(304))
+    return
+  }
+  if (isCompressed) reply.header('content-encoding', 'br')
+  reply.type(type).send(isCompressed ? br : bytes)
+}
