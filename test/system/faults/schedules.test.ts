@@ -183,9 +183,8 @@ t.test('on three replicas', async (t) => {
       const preview = await createLandfallClient({ baseUrl: url }).landingPages.readPreview(publicId, token)
       t.match(preview, { text: '{"v":2}', isDraft: true, etag })
     }
-    const { rows: [{ at }] } = await database.query<
-      { at: Date }
-    >("SELECT date_trunc('milliseconds', now()) + interval '2 s' AS at")
+    const { rows: [{ at }] } = await database
+      .query("SELECT date_trunc('milliseconds', now()) + interval '2 s' AS at")
     await landingPages.setSchedule(id, { publishAt: at }, { ifMatch: etag })
     let arrived = 0
     await Promise.all(readers.map(async (reader) => {
