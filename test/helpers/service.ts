@@ -66,16 +66,22 @@ export async function runService (
   return { code, output: output() }
 }
 
-function launch (
+/**
+ * Starts a process, which the end of the test ends. Its output is then searched for secrets.
+ *
+ * @param isMeasured whether its responses are not compared with the OpenAPI document
+ */
+export function launch (
   t: Teardown,
   env: Record<string, string>,
   [program, ...args]: readonly [string, ...string[]],
-  isMeasured = false
+  isMeasured = false,
+  cwd = PROJECT
 ) {
   const { PATH = '', HOME = '/', TMPDIR = tmpdir() } = process.env
   const options = { NODE_OPTIONS: `${env.NODE_OPTIONS ?? ''} ${isMeasured ? '' : OBSERVE}` }
   const child = spawn(program, args, {
-    cwd: PROJECT,
+    cwd,
     env: { PATH, HOME, TMPDIR, ...env, ...options },
     stdio: ['ignore', 'pipe', 'pipe'],
     detached: true

@@ -5,7 +5,7 @@ import t from 'tap'
 // Links, anchors and file names in the documentation must exist.
 
 const ROOT = resolve(import.meta.dirname, '../../..')
-const FOLDERS = ['.github', 'bench', 'deploy', 'docs', 'packages', 'src', 'test']
+const FOLDERS = ['.github', 'bench', 'deploy', 'docs', 'examples', 'packages', 'src', 'test']
 const FILES = [
   ...readdirSync(ROOT),
   ...FOLDERS.flatMap((folder) =>
