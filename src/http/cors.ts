@@ -4,7 +4,9 @@ import { sendWithoutBody } from './responses.ts'
 
 // CORS_ORIGINS: the origins whose pages may call the management API.
 
-const EXPOSED = 'ETag, Retry-After, Link, Location, X-Request-Id, WWW-Authenticate, Allow'
+const EXPOSED =
+  'ETag, Retry-After, Link, Location, X-Request-Id, WWW-Authenticate, Allow, Preference-Applied, ' +
+  'Landfall-Publication'
 
 /** Lets pages of CORS_ORIGINS call the routes of a scope. */
 export async function allowOrigins (scope: FastifyInstance): Promise<void> {

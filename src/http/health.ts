@@ -53,7 +53,7 @@ export default fp(async (app) => {
     reply.header('cache-control', 'no-store')
     const redis = app.redisClient === undefined ? 'not used' : app.redisClient.reachable ? 'ok' : 'away'
     const database = await databaseState()
-    const closing = app.isShuttingDown()
+    const closing = app.shutdownSignal.aborted
     if (closing || database !== 'ok') {
       throw new RetryLaterError(
         503,

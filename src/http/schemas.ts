@@ -1,4 +1,4 @@
-import { Type, type TSchema } from '@sinclair/typebox'
+import { Type, type TObject, type TSchema } from '@sinclair/typebox'
 import serializerOf from 'fast-json-stringify'
 import type { FastifyInstance, FastifySchema, FastifySerializerCompiler } from 'fastify'
 
@@ -48,6 +48,15 @@ export const WriteConditions = Type.Object({
   'if-none-match': condition('Write only if the current ETag is none of these'),
   'if-unmodified-since': condition('Write only if there was no change since this date')
 })
+
+/** The headers of a write that changes what readers get. */
+export const PublishHeaders = Type.Object({
+  ...WriteConditions.properties,
+  prefer:
+    condition('`wait=N`, with 1 to 60 seconds: answer when readers get the change everywhere, or after this time')
+})
+/** The headers of the response to such a write. */
+export const RECEIPT: readonly ResponseHeader[] = ['Preference-Applied?', 'Landfall-Publication?']
 
 /** The `security` of routes that take access tokens only. */
 export const bearer = [{ bearer: [] }] as const
@@ -104,6 +113,12 @@ export const HEADERS = {
     { pattern: '^"[a-z-]+";q=\\d+;w=\\d+$' }
   ],
   'Landfall-Preview': ['Which document this is: `draft`, or `document` if the page has no draft', 'draft'],
+  'Preference-Applied': ['`wait`: readers get the change everywhere. Only with `Prefer: wait`', 'wait'],
+  'Landfall-Publication': [
+    'What the change has reached. `replicas`: no replica that is connected to Redis answers a new read ' +
+    'with an older version. Only with `Prefer: wait`',
+    'replicas'
+  ],
   'X-Robots-Tag': ['Search engines must not index the response', 'noindex'],
   'Cache-Status': [
     'Where the document came from: `landfall; hit` (memory), `landfall; fwd=miss` (Redis or ' +
@@ -263,7 +278,7 @@ export function describeCommonErrors (scope: FastifyInstance, statuses: readonly
         ...[400, 422, 500, 503] as const,
         ...statuses,
         ...schema.params === undefined ? [] : [404] as const,
-        ...schema.headers === undefined ? [] : [412] as const,
+        ...schema.headers?.properties['if-match'] === undefined ? [] : [412] as const,
         ...isRead ? [] : [408, 413, 415] as const
       ],
       [],
@@ -276,7 +291,7 @@ export function describeCommonErrors (scope: FastifyInstance, statuses: readonly
   })
 }
 
-type RouteSchema = FastifySchema & { readonly response?: object }
+type RouteSchema = FastifySchema & { readonly response?: object, readonly headers?: TObject }
 
 export const MALFORMED_JSON = { 400: 'Request body is not valid JSON (line 1, column 13)' } as const
 

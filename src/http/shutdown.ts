@@ -17,8 +17,8 @@ declare module 'fastify' {
     shutDown: () => Promise<void>
     /** Closes all connections at once, in any phase. */
     cutOff: () => void
-    /** Whether the shutdown has begun. */
-    isShuttingDown: () => boolean
+    /** Is aborted when the shutdown begins. */
+    shutdownSignal: AbortSignal
   }
 }
 
@@ -42,6 +42,7 @@ class Shutdown {
   /** All connections, with the time at which each was opened. */
   readonly #sockets = new Map<Socket, number>()
   readonly #cutOff = new AbortController()
+  readonly #started = new AbortController()
   #startedAt: number | undefined
   #isFinishing = false
   #lastClosedAt = -Infinity
@@ -60,8 +61,8 @@ class Shutdown {
     }
   }
 
-  get hasStarted (): boolean {
-    return this.#startedAt !== undefined
+  get signal (): AbortSignal {
+    return this.#started.signal
   }
 
   /** Unlike `closeAllConnections()`, it also closes the sockets of CONNECT requests. */
@@ -133,6 +134,7 @@ class Shutdown {
 
   #start (): number {
     this.#startedAt ??= clock.now()
+    this.#started.abort()
     return this.#startedAt
   }
 
@@ -157,7 +159,7 @@ class Shutdown {
 /** Shuts the service down without failing a request. `server.ts` calls it after a signal. */
 export default fp<ShutdownOptions>(async (app, options) => {
   const shutdown = new Shutdown(app, options)
-  app.decorate('isShuttingDown', () => shutdown.hasStarted)
+  app.decorate('shutdownSignal', shutdown.signal)
   app.decorate('cutOff', () => shutdown.cutOff())
   app.decorate('shutDown', async () => {
     await shutdown.reportNotReady()

@@ -1,5 +1,5 @@
 import { Type } from '@sinclair/typebox'
-import { response, errors, IdParams, MALFORMED_JSON, nothing, ReadConditions, WriteConditions,
+import { response, errors, IdParams, MALFORMED_JSON, nothing, PublishHeaders, ReadConditions, RECEIPT,
   type ResponseHeader } from '../../http/schemas.ts'
 import { sortedQuery } from '../../http/sorted-lists.ts'
 import { PAGE_KEY, PAGE_KEY_RULE } from '../../infra/system/identifiers.ts'
@@ -102,8 +102,9 @@ export const createSchema = {
   tags,
   summary: 'Create a Landing Page',
   description: WRAPPED,
+  headers: Type.Object({ prefer: PublishHeaders.properties.prefer }),
   body: { ...CreateBody, ...EXAMPLE },
-  response: { 201: response(LandingPage, 'The page', 'ETag', 'Location') }
+  response: { 201: response(LandingPage, 'The page', 'ETag', 'Location', ...RECEIPT) }
 }
 export const PageListQuery = sortedQuery('the label, the `key` or the `public_id`', PAGE_SORTS)
 
@@ -143,10 +144,10 @@ export const updateSchema = {
     '`updated_at` and the ETag of the record, but makes no version. An empty object changes ' +
     `nothing, and the response is the current page. ${WRAPPED}`,
   params: IdParams,
-  headers: WriteConditions,
+  headers: PublishHeaders,
   body: { ...UpdateBody, ...EXAMPLE },
   response: {
-    200: response(LandingPage, 'The current page', 'ETag'),
+    200: response(LandingPage, 'The current page', 'ETag', ...RECEIPT),
     ...errors([422], [], { 422: 'Current data must be a JSON object or array' })
   }
 }
@@ -158,8 +159,10 @@ export const deleteSchema = {
     'Readers get a 404 immediately. The page goes to the trash, from which it can be restored for some ' +
     'days (`TRASH_DAYS`, by default 30; with 0, it is removed at once).',
   params: IdParams,
-  headers: WriteConditions,
-  response: { 204: nothing('The page is in the trash, or removed, and public reads of it return 404') }
+  headers: PublishHeaders,
+  response: {
+    204: nothing('The page is in the trash, or removed, and public reads of it return 404', ...RECEIPT)
+  }
 }
 export const publicReadSchema = {
   operationId: 'readDocument',

@@ -1,7 +1,7 @@
 import type { FastifyPluginAsyncTypebox } from '@fastify/type-provider-typebox'
 import { sendWithoutBody } from '../../../http/responses.ts'
-import { errors, IdParams, nothing, ReadConditions, response,
-  WriteConditions } from '../../../http/schemas.ts'
+import { errors, IdParams, nothing, PublishHeaders, ReadConditions, RECEIPT,
+  response } from '../../../http/schemas.ts'
 import { parseBareDocument } from '../document.ts'
 import { documentValidators } from '../etag.ts'
 import { Document, DOCUMENT, tags } from '../schemas.ts'
@@ -31,10 +31,10 @@ const putDocumentSchema = {
     'The body is the document itself. The service stores it byte for byte, including white space around ' +
     'it. Readers see the new document immediately.',
   params: IdParams,
-  headers: WriteConditions,
+  headers: PublishHeaders,
   body: { ...Document, examples: [DOCUMENT] },
   response: {
-    204: nothing("The document is stored. `ETag` is the new document's", 'ETag'),
+    204: nothing("The document is stored. `ETag` is the new document's", 'ETag', ...RECEIPT),
     ...errors([422], [], { 422: 'Request body must be a JSON object or array' })
   }
 }
@@ -61,7 +61,7 @@ export const documentRoutes: FastifyPluginAsyncTypebox = async (app) => {
     attachValidation: true
   }, async (request, reply) => {
     const document = await documentOfOwner(request, maxBytes, database) as string // required by the schema
-    const page = await replaceDocument(app, request, document, documentValidators)
+    const page = await replaceDocument(request, document, documentValidators)
     return sendWithoutBody(reply.code(204).header('etag', documentValidators(page).etag))
   })
 }

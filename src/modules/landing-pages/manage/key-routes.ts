@@ -3,7 +3,7 @@ import type { FastifyRequest } from 'fastify'
 import { InvalidError, NotFoundError, PreconditionFailedError } from '../../../errors.ts'
 import { checkPreconditions } from '../../../http/conditional-requests.ts'
 import { sendWithoutBody } from '../../../http/responses.ts'
-import { errors, nothing, ReadConditions, response, WriteConditions } from '../../../http/schemas.ts'
+import { errors, nothing, PublishHeaders, ReadConditions, RECEIPT, response } from '../../../http/schemas.ts'
 import { PAGE_KEY_RULE } from '../../../infra/system/identifiers.ts'
 import { documentValidators, recordValidators, writeConditions } from '../etag.ts'
 import { createPage, describeTaken, findPageByKey, KeyTakenError,
@@ -33,11 +33,11 @@ const putByKeySchema = {
     'page is created, and the response is its record; with `If-None-Match: *`, nothing is replaced. 422 if ' +
     'the page with the key is in the trash.',
   params: KeyParams,
-  headers: WriteConditions,
+  headers: PublishHeaders,
   body: { ...Document, examples: [DOCUMENT] },
   response: {
-    201: response(LandingPage, 'The page is created', 'ETag', 'Location'),
-    204: nothing("The document is stored. `ETag` is the new document's", 'ETag'),
+    201: response(LandingPage, 'The page is created', 'ETag', 'Location', ...RECEIPT),
+    204: nothing("The document is stored. `ETag` is the new document's", 'ETag', ...RECEIPT),
     ...errors([422], [], { 422: `Key ${PAGE_KEY_RULE}` })
   }
 }
@@ -54,9 +54,10 @@ export const keyRoutes: FastifyPluginAsyncTypebox = async (app) => {
     return sendUnlessKnown(request, reply, recordValidators(page), recordJson(page))
   })
 
-  const create = async ({ caller }: FastifyRequest, key: string, document: string) => {
+  const create = async (request: FastifyRequest, key: string, document: string) => {
+    const { caller } = request
     try {
-      return await writeAndPublish(app, async () => await createPage(database, caller, document, { key }))
+      return await writeAndPublish(request, async () => await createPage(database, caller, document, { key }))
     } catch (error) {
       if (error instanceof KeyTakenError) return null
       throw error
@@ -83,7 +84,7 @@ export const keyRoutes: FastifyPluginAsyncTypebox = async (app) => {
       if (found.deletedAt !== null) throw new InvalidError([describeTaken(found)])
       checkPreconditions(request, documentValidators(found))
       const page = await writeAndPublish(
-        app,
+        request,
         async () => await replacePage(database, caller, found.id, document, conditions)
       )
       return page && sendWithoutBody(reply.code(204).header('etag', documentValidators(page).etag))

@@ -4,7 +4,7 @@ import type { FastifyInstance, FastifyRequest, RequestPayload } from 'fastify'
 import { InsufficientScopeError, NotFoundError, UnsupportedMediaTypeError } from '../../../errors.ts'
 import { describeBodyTypes } from '../../../http/error-handler.ts'
 import { sendWithoutBody } from '../../../http/responses.ts'
-import { errors, IdParams, nothing, WriteConditions } from '../../../http/schemas.ts'
+import { errors, IdParams, nothing, PublishHeaders, RECEIPT, WriteConditions } from '../../../http/schemas.ts'
 import { parseBareDocument } from '../document.ts'
 import { checkPreconditions } from '../../../http/conditional-requests.ts'
 import { documentValidators } from '../etag.ts'
@@ -13,7 +13,7 @@ import type { PatchKind } from '../patch/patcher.ts'
 import { tags } from '../schemas.ts'
 import { draftAttempt, SCHEDULED, sendWrittenDraft } from './draft-writes.ts'
 import { PagePatches, type PatchAttempt, type SentPatch } from './page-patches.ts'
-import { findOwnPage, onlyThisVersion, ownPage, writeAndPublish } from './write-checks.ts'
+import { findOwnPage, keepUnchanged, onlyThisVersion, ownPage, writeAndPublish } from './write-checks.ts'
 
 declare module 'fastify' {
   interface FastifyRequest {
@@ -58,7 +58,7 @@ const patchDocumentSchema = {
     'document: every byte that it does not name stays as it was. Without `If-Match`, concurrent patches ' +
     'are all applied, one after the other. If they carry the same `If-Match`, only the first succeeds.',
   params: IdParams,
-  headers: WriteConditions,
+  headers: PublishHeaders,
   // The schema checks only the type, because the parser passes an empty object or array in place of the
   // patch. patch/operations.ts checks what is in it.
   body: {
@@ -68,7 +68,7 @@ const patchDocumentSchema = {
     }
   },
   response: {
-    204: nothing("The document is patched. `ETag` is the new document's", 'ETag'),
+    204: nothing("The document is patched. `ETag` is the new document's", 'ETag', ...RECEIPT),
     ...errors([409, 415, 422], [], {
       415: 'Content-Type must be application/json-patch+json or application/merge-patch+json',
       422: 'Operation 1 (replace "/price"): there is nothing at this path'
@@ -79,6 +79,7 @@ const patchDocumentSchema = {
 const patchDraftSchema = {
   ...patchDocumentSchema,
   operationId: 'patchDraft',
+  headers: WriteConditions,
   summary: 'Change parts of the draft of a Landing Page',
   description:
     'As for the document. Without a draft, the patch is applied to the document, and the result becomes ' +
@@ -150,9 +151,9 @@ const documentAttempt =
     const current = await findOwnPage(app.database, request)
     checkPreconditions(request, documentValidators(current))
     const document = await patched(current.currentData)
-    if (document === current.currentData) return current
+    if (document === current.currentData) return keepUnchanged(request, current)
     return await writeAndPublish(
-      app,
+      request,
       async () =>
         await replacePage(app.database, request.caller, current.id, document, onlyThisVersion(current))
     )

@@ -4,7 +4,7 @@ import type { FastifyInstance, FastifyRequest } from 'fastify'
 import { ConflictError } from '../../../errors.ts'
 import { checkPreconditions } from '../../../http/conditional-requests.ts'
 import { entityTag } from '../../../http/content-encoding.ts'
-import { errors, IdParams, response, WriteConditions } from '../../../http/schemas.ts'
+import { errors, IdParams, PublishHeaders, RECEIPT, response } from '../../../http/schemas.ts'
 import { findDraft, isOutdated, type Draft } from '../draft-repository.ts'
 import { draftValidators, recordValidators, writeConditions } from '../etag.ts'
 import { changeState, publishDraft, type LandingPage as Page } from '../landing-page-repository.ts'
@@ -13,7 +13,7 @@ import { LandingPage, tags } from '../schemas.ts'
 import { sendRecord } from './record.ts'
 import { Author } from './revision-routes.ts'
 import { Schedule, scheduleRecord } from './schedule-routes.ts'
-import { allowNoBody, findOwnPage, onlyThisVersion, ownPage, untilWritten,
+import { allowNoBody, findOwnPage, keepUnchanged, onlyThisVersion, ownPage, untilWritten,
   writeAndPublish } from './write-checks.ts'
 
 const PublishBody = Type.Object({
@@ -36,10 +36,10 @@ const publishSchema = {
     'begun, the response is a 409, unless `base_version` names the current version. `publish_at` of the ' +
     'schedule is removed.',
   params: IdParams,
-  headers: WriteConditions,
+  headers: PublishHeaders,
   body: { ...PublishBody, examples: [{ base_version: 5 }] },
   response: {
-    200: response(LandingPage, 'The published page', 'ETag'),
+    200: response(LandingPage, 'The published page', 'ETag', ...RECEIPT),
     ...errors([409], [], {
       409:
         'The document has changed since the draft was begun: the draft is based on version 3, the current ' +
@@ -55,9 +55,9 @@ const unpublishSchema = {
     'Readers get the 404 of an unknown page until it is published again. Writes of the document go on as ' +
     'before. An unpublished page stays as it is. `unpublish_at` of its schedule is removed.',
   params: IdParams,
-  headers: WriteConditions,
+  headers: PublishHeaders,
   response: {
-    200: response(LandingPage, 'The unpublished page', 'ETag')
+    200: response(LandingPage, 'The unpublished page', 'ETag', ...RECEIPT)
   }
 }
 
@@ -148,10 +148,10 @@ async function setPublished (
   const { id } = ownPage(request)
   if (page.published === published) {
     await clearTime(app.database, id, published)
-    return page
+    return keepUnchanged(request, page)
   }
   return await writeAndPublish(
-    app,
+    request,
     async () =>
       await changeState(
         app.database,
@@ -192,7 +192,7 @@ async function publish (
   }
   const { document } = draft
   return await writeAndPublish(
-    app,
+    request,
     async () => await publishDraft(app.database, request.caller, page.id, document, onlyThisVersion(page))
   )
 }

@@ -4,8 +4,8 @@ import type { FastifyRequest } from 'fastify'
 import { NotFoundError } from '../../../errors.ts'
 import { entityTag } from '../../../http/content-encoding.ts'
 import { idAsNumber, nextLink, numberAsId, pageOf, PageQuery } from '../../../http/pagination.ts'
-import { errors, IdParams, MALFORMED_JSON, nothing, ReadConditions, response,
-  WriteConditions } from '../../../http/schemas.ts'
+import { errors, IdParams, MALFORMED_JSON, nothing, PublishHeaders, ReadConditions, RECEIPT,
+  response } from '../../../http/schemas.ts'
 import { recordValidators } from '../etag.ts'
 import { findPage } from '../landing-page-repository.ts'
 import { findRevision, listRevisions, type Revision } from '../revision-repository.ts'
@@ -77,9 +77,9 @@ const restoreRevisionSchema = {
     'Writes the document of the version as a new version, which readers see immediately. If the current ' +
     'document has the same bytes, nothing changes.',
   params: RevisionParams,
-  headers: WriteConditions,
+  headers: PublishHeaders,
   response: {
-    200: response(LandingPage, 'The page, with the restored document', 'ETag'),
+    200: response(LandingPage, 'The page, with the restored document', 'ETag', ...RECEIPT),
     ...errors([400], [], { ...MALFORMED_JSON })
   }
 }
@@ -122,7 +122,7 @@ export const revisionRoutes: FastifyPluginAsyncTypebox = async (app) => {
     if (revision === null) throw new NotFoundError()
     return sendRecord(
       reply,
-      await replaceDocument(app, request, revision.document, recordValidators, { restoredFrom: version })
+      await replaceDocument(request, revision.document, recordValidators, { restoredFrom: version })
     )
   })
 }

@@ -15,6 +15,7 @@ import { documentRoutes } from './document-routes.ts'
 import { publicationRoutes } from './publication-routes.ts'
 import { readCountRoutes } from './read-count-routes.ts'
 import { recordJson, sendJson, sendNewPage, sendRecord, sendUnlessKnown } from './record.ts'
+import { sendReceipts } from './receipts.ts'
 import { revisionRoutes } from './revision-routes.ts'
 import { scheduleRoutes } from './schedule-routes.ts'
 import { summaryRoutes } from './summary-routes.ts'
@@ -30,6 +31,7 @@ type App = Parameters<FastifyPluginAsyncTypebox>[0]
 /** The owner's routes. They need the authenticated scope. */
 export const manageRoutes: FastifyPluginAsyncTypebox = async (app) => {
   const lists = createListQueue()
+  sendReceipts(app)
   // Their bodies are ordinary JSON.
   await app.register(publicationRoutes)
   await app.register(scheduleRoutes)
@@ -56,7 +58,7 @@ function addCreateRoute (app: App): void {
     const document = checkedDocument(request, maxBytes) as string // required by the schema
     const fields = fieldsOf(request.body)
     const page = await writeAndPublish(
-      app,
+      request,
       async () => await createPage(app.database, request.caller, document, fields)
     )
     return sendNewPage(request, reply, page)
@@ -93,7 +95,7 @@ function addUpdateRoute (app: App): void {
     const { key } = fieldsOf(request.body)
     return sendRecord(
       reply,
-      document !== undefined ? await replaceDocument(app, request, document, recordValidators, { key })
+      document !== undefined ? await replaceDocument(request, document, recordValidators, { key })
         : key === undefined ? await findUnchanged(app.database, request)
         : await replaceKey(app, request, key)
     )
@@ -104,9 +106,9 @@ function addDeleteRoute (app: App): void {
   app.delete('/manage/landing_pages/:id', { schema: deleteSchema }, async (request, reply) => {
     const { id } = ownPage(request)
     const conditions = writeConditions(request.headers)
-    const deleted = app.config.TRASH_DAYS === 0 ? await removeAndPublish(app, request, false)
+    const deleted = app.config.TRASH_DAYS === 0 ? await removeAndPublish(request, false)
       : await writeAndPublish(
-        app,
+        request,
         async () => await changeState(app.database, request.caller, id, 'delete', conditions)
       )
     if (deleted === null) throw await createMismatchError(app.database, request, recordValidators)

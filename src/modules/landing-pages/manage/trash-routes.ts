@@ -4,7 +4,8 @@ import type { FastifyRequest } from 'fastify'
 import { NotFoundError } from '../../../errors.ts'
 import { checkPreconditions } from '../../../http/conditional-requests.ts'
 import { sendWithoutBody } from '../../../http/responses.ts'
-import { IdParams, nothing, response, WriteConditions } from '../../../http/schemas.ts'
+import { IdParams, nothing, PublishHeaders, RECEIPT, response,
+  WriteConditions } from '../../../http/schemas.ts'
 import { addNextLink, sortedPageOf } from '../../../http/sorted-lists.ts'
 import { recordValidators, writeConditions } from '../etag.ts'
 import { changeState, findPage } from '../landing-page-repository.ts'
@@ -47,9 +48,9 @@ const restorePageSchema = {
     'The page is as it was, with its ids, key, versions, read counts and draft. If it was published, ' +
     'readers get it again.',
   params: IdParams,
-  headers: WriteConditions,
+  headers: PublishHeaders,
   response: {
-    200: response(LandingPage, 'The page', 'ETag')
+    200: response(LandingPage, 'The page', 'ETag', ...RECEIPT)
   }
 }
 const removePageSchema = {
@@ -91,7 +92,7 @@ export const trashRoutes: FastifyPluginAsyncTypebox = async (app) => {
     const conditions = writeConditions(request.headers)
     const page = await change(request, async () =>
       await writeAndPublish(
-        app,
+        request,
         async () => await changeState(database, request.caller, id, 'undelete', conditions)
       ))
     // If this fails, the page is restored nevertheless, and a task in the background indexes it.
@@ -102,7 +103,7 @@ export const trashRoutes: FastifyPluginAsyncTypebox = async (app) => {
   })
 
   app.delete(`${url}/:id`, { schema: removePageSchema }, async (request, reply) => {
-    await change(request, async () => await removeAndPublish(app, request, true))
+    await change(request, async () => await removeAndPublish(request, true))
     return sendWithoutBody(reply.code(204))
   })
 }

@@ -11,6 +11,8 @@ import { findPage, removePage, replacePage, type LandingPage, type ReplacedField
   type WrittenPage } from '../landing-page-repository.ts'
 import { settleMessages, type Queued } from '../outbox/outbox-repository.ts'
 import { publicVersion } from '../public/cached-document.ts'
+import { DELETED } from '../public/shared-documents.ts'
+import { settlingSeconds, type Publication } from './receipts.ts'
 
 /** A page in a request: its id, and the caller, who has to be the owner. */
 export interface OwnPage {
@@ -135,20 +137,26 @@ export const onlyThisVersion = (page: LandingPage): WriteConditions => ({
  * @throws {PreconditionFailedError} 412
  */
 export async function replaceDocument (
-  app: FastifyInstance,
   request: FastifyRequest,
   document: string,
   validatorsOf: (page: LandingPage) => Validators,
   fields?: ReplacedFields
 ): Promise<LandingPage> {
   const { id } = ownPage(request)
+  const { database } = request.server
   const conditions = writeConditions(request.headers)
   const page = await writeAndPublish(
-    app,
-    async () => await replacePage(app.database, request.caller, id, document, conditions, fields)
+    request,
+    async () => await replacePage(database, request.caller, id, document, conditions, fields)
   )
-  if (page === null) throw await createMismatchError(app.database, request, validatorsOf)
+  if (page === null) throw await createMismatchError(database, request, validatorsOf)
   return page
+}
+
+/** A request, or the part of one that a write without a request needs. */
+interface Writing {
+  readonly server: FastifyInstance
+  publication?: Publication | null
 }
 
 /**
@@ -158,13 +166,16 @@ export async function replaceDocument (
  * @returns the result of `write`
  */
 export async function writeAndPublish<Written extends WrittenPage | null> (
-  app: FastifyInstance,
+  request: Writing,
   write: () => Promise<Written>
 ): Promise<Written> {
+  const { documents } = request.server
   const startedAt = clock.now()
   const page = await write()
   if (page !== null) {
-    confirm(app, page, await app.documents.publish(page.publicId, publicVersion(page), startedAt))
+    const { publicId, queued, version } = page
+    const isAnnounced = await documents.publish(publicId, publicVersion(page), startedAt)
+    confirm(request, queued, publicId, Number(version), isAnnounced)
   }
   return page
 }
@@ -176,27 +187,37 @@ export async function writeAndPublish<Written extends WrittenPage | null> (
  * @returns null if it has removed nothing
  */
 export async function removeAndPublish (
-  app: FastifyInstance,
   request: FastifyRequest,
   wasDeleted: boolean
 ): Promise<true | null> {
   const { id } = ownPage(request)
   const conditions = writeConditions(request.headers)
-  const removed = await removePage(app.database, request.caller, id, conditions, wasDeleted)
+  const { database, documents } = request.server
+  const removed = await removePage(database, request.caller, id, conditions, wasDeleted)
   if (removed === null) return null
-  confirm(app, removed, await app.documents.publish(removed.publicId, undefined))
+  const { publicId, queued } = removed
+  confirm(request, queued, publicId, DELETED, await documents.publish(publicId, undefined))
   return true
 }
 
-/** A replica that misses a notice of Redis finds that out within 1.5 s, and serves nothing older than 2 s. */
-const SETTLED_AFTER_SECONDS = 3
+/** Returns a page that is as a request wants it. Somebody else may have written that a moment ago. */
+export function keepUnchanged (request: FastifyRequest, page: LandingPage): LandingPage {
+  const { publicId, version } = page
+  request.publication = { publicId, version: Number(version), announcedAt: undefined }
+  return page
+}
 
-/** Notes that all replicas were told of a change. If that fails, the messages leave a minute later. */
+/** Notes how the publication of a change stands. If Redis was told, the messages about it leave soon. */
 function confirm (
-  { database, redisClient }: FastifyInstance,
-  { queued }: Queued,
+  request: Writing,
+  queued: Queued['queued'],
+  publicId: string,
+  version: number,
   isAnnounced: boolean
 ): void {
+  const { server } = request
+  request.publication = { publicId, version, announcedAt: isAnnounced ? clock.now() : undefined }
   if (queued === null || !isAnnounced) return
-  settleMessages(database, queued, redisClient === undefined ? 0 : SETTLED_AFTER_SECONDS).catch(() => {})
+  // If this fails, the messages leave a minute later.
+  settleMessages(server.database, queued, settlingSeconds(server)).catch(() => {})
 }

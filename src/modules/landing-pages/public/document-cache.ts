@@ -120,6 +120,15 @@ export class DocumentCache {
     return await this.#publisher?.publish(publicId, document) ?? true
   }
 
+  /**
+   * Announces a version of which Redis may not know, until it was told.
+   *
+   * @throws {Error} when `signal` is aborted first
+   */
+  async announce (publicId: string, version: number, signal: AbortSignal): Promise<void> {
+    await this.#publisher?.announce(publicId, version, signal)
+  }
+
   /** Publishes the writes that could not be published while Redis was unreachable. */
   async publishOutstanding (): Promise<void> {
     await this.#publisher?.publishOutstanding()

@@ -1,3 +1,4 @@
+import { setTimeout as sleep } from 'node:timers/promises'
 import { DELETED, type SharedDocuments } from './shared-documents.ts'
 import type { PublicVersion } from './cached-document.ts'
 
@@ -8,6 +9,8 @@ import type { PublicVersion } from './cached-document.ts'
 const MAX_UNPUBLISHED = 10_000
 /** Versions announced at once when Redis is reachable again. More could make commands time out. */
 const ANNOUNCE_BATCH = 50
+/** Interval between attempts to announce a version while Redis is unreachable. */
+const RETRY_INTERVAL_MS = 250
 
 /** Publishes writes through Redis to all replicas, and remembers those it could not publish. */
 export class Publisher {
@@ -41,6 +44,15 @@ export class Publisher {
   }
 
   /**
+   * Announces a version, again and again until Redis was told.
+   *
+   * @throws {Error} when `signal` is aborted first
+   */
+  async announce (publicId: string, version: number, signal: AbortSignal): Promise<void> {
+    while (!await this.#announce(publicId, version)) await sleep(RETRY_INTERVAL_MS, undefined, { signal })
+  }
+
+  /**
    * Announces the versions that could not be published. It sends only their numbers, because another replica
    * may have written newer documents since.
    */
@@ -48,14 +60,13 @@ export class Publisher {
     const outstanding = [...this.#unpublished]
     while (outstanding.length > 0) {
       await Promise.all(outstanding.splice(0, ANNOUNCE_BATCH).map(async ([publicId, version]) =>
-        await this.#attempt(
-          publicId,
-          version,
-          async () =>
-            await this.#shared.announce(publicId, version)
-        )
+        await this.#announce(publicId, version)
       ))
     }
+  }
+
+  async #announce (publicId: string, version: number): Promise<boolean> {
+    return await this.#attempt(publicId, version, async () => await this.#shared.announce(publicId, version))
   }
 
   async #attempt (publicId: string, version: number, publish: () => Promise<number>): Promise<boolean> {

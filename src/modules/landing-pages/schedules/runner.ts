@@ -114,7 +114,7 @@ export class ScheduleRunner {
     const author = { type: due.authorType, name: due.authorName }
     const writer = { userId, author, isSchedule: true }
     const page = await writeAndPublish(
-      this.#app,
+      { server: this.#app },
       async () =>
         draft === null
           ? await changeState(database, writer, id, publishes ? 'publish' : 'unpublish', UNCONDITIONAL)
