@@ -1976,6 +1976,11 @@ export interface components {
          */
         "Landfall-Preview": string;
         /**
+         * @description What the change has reached. `replicas`: no replica that is connected to Redis answers a new read with an older version. Only with `Prefer: wait`
+         * @example replicas
+         */
+        "Landfall-Publication-if-any": string;
+        /**
          * @description Time of the last change
          * @example Fri, 21 Nov 2025 16:34:05 GMT
          */
@@ -1995,6 +2000,11 @@ export interface components {
          * @example /assets/019a7c1e-5f60-7c3a-9d2b-0f6a4c8e1b57
          */
         Location: string;
+        /**
+         * @description `wait`: readers get the change everywhere. Only with `Prefer: wait`
+         * @example wait
+         */
+        "Preference-Applied-if-any": string;
         /**
          * @description Remaining reads: `r` reads in the next `t` seconds (draft-ietf-httpapi-ratelimit-headers)
          * @example "public";r=29;t=60
@@ -7494,7 +7504,10 @@ export interface operations {
     createLandingPage: {
         parameters: {
             query?: never;
-            header?: never;
+            header?: {
+                /** @description `wait=N` (1 to 60): answer when readers get the change everywhere, or after N seconds */
+                prefer?: string;
+            };
             path?: never;
             cookie?: never;
         };
@@ -7527,7 +7540,9 @@ export interface operations {
                     "Cache-Control": components["headers"]["Cache-Control"];
                     "Content-Encoding": components["headers"]["Content-Encoding-if-any"];
                     ETag: components["headers"]["ETag"];
+                    "Landfall-Publication": components["headers"]["Landfall-Publication-if-any"];
                     Location: components["headers"]["Location"];
+                    "Preference-Applied": components["headers"]["Preference-Applied-if-any"];
                     Vary: components["headers"]["Vary"];
                     "X-Request-Id": components["headers"]["X-Request-Id"];
                     [name: string]: unknown;
@@ -8645,6 +8660,8 @@ export interface operations {
                 "if-none-match"?: string;
                 /** @description Write only if there was no change since this date */
                 "if-unmodified-since"?: string;
+                /** @description `wait=N` (1 to 60): answer when readers get the change everywhere, or after N seconds */
+                prefer?: string;
             };
             path: {
                 /**
@@ -8663,6 +8680,8 @@ export interface operations {
                     "Cache-Control": components["headers"]["Cache-Control"];
                     "Content-Encoding": components["headers"]["Content-Encoding-if-any"];
                     ETag: components["headers"]["ETag"];
+                    "Landfall-Publication": components["headers"]["Landfall-Publication-if-any"];
+                    "Preference-Applied": components["headers"]["Preference-Applied-if-any"];
                     Vary: components["headers"]["Vary"];
                     "X-Request-Id": components["headers"]["X-Request-Id"];
                     [name: string]: unknown;
@@ -9451,6 +9470,8 @@ export interface operations {
                 "if-none-match"?: string;
                 /** @description Write only if there was no change since this date */
                 "if-unmodified-since"?: string;
+                /** @description `wait=N` (1 to 60): answer when readers get the change everywhere, or after N seconds */
+                prefer?: string;
             };
             path: {
                 /**
@@ -9467,6 +9488,8 @@ export interface operations {
             204: {
                 headers: {
                     "Cache-Control": components["headers"]["Cache-Control"];
+                    "Landfall-Publication": components["headers"]["Landfall-Publication-if-any"];
+                    "Preference-Applied": components["headers"]["Preference-Applied-if-any"];
                     "X-Request-Id": components["headers"]["X-Request-Id"];
                     [name: string]: unknown;
                 };
@@ -9707,6 +9730,8 @@ export interface operations {
                 "if-none-match"?: string;
                 /** @description Write only if there was no change since this date */
                 "if-unmodified-since"?: string;
+                /** @description `wait=N` (1 to 60): answer when readers get the change everywhere, or after N seconds */
+                prefer?: string;
             };
             path: {
                 /**
@@ -9750,6 +9775,8 @@ export interface operations {
                     "Cache-Control": components["headers"]["Cache-Control"];
                     "Content-Encoding": components["headers"]["Content-Encoding-if-any"];
                     ETag: components["headers"]["ETag"];
+                    "Landfall-Publication": components["headers"]["Landfall-Publication-if-any"];
+                    "Preference-Applied": components["headers"]["Preference-Applied-if-any"];
                     Vary: components["headers"]["Vary"];
                     "X-Request-Id": components["headers"]["X-Request-Id"];
                     [name: string]: unknown;
@@ -10216,6 +10243,8 @@ export interface operations {
                 "if-none-match"?: string;
                 /** @description Write only if there was no change since this date */
                 "if-unmodified-since"?: string;
+                /** @description `wait=N` (1 to 60): answer when readers get the change everywhere, or after N seconds */
+                prefer?: string;
             };
             path: {
                 /**
@@ -10244,6 +10273,8 @@ export interface operations {
                 headers: {
                     "Cache-Control": components["headers"]["Cache-Control"];
                     ETag: components["headers"]["ETag"];
+                    "Landfall-Publication": components["headers"]["Landfall-Publication-if-any"];
+                    "Preference-Applied": components["headers"]["Preference-Applied-if-any"];
                     "X-Request-Id": components["headers"]["X-Request-Id"];
                     [name: string]: unknown;
                 };
@@ -10484,6 +10515,8 @@ export interface operations {
                 "if-none-match"?: string;
                 /** @description Write only if there was no change since this date */
                 "if-unmodified-since"?: string;
+                /** @description `wait=N` (1 to 60): answer when readers get the change everywhere, or after N seconds */
+                prefer?: string;
             };
             path: {
                 /**
@@ -10526,6 +10559,8 @@ export interface operations {
                 headers: {
                     "Cache-Control": components["headers"]["Cache-Control"];
                     ETag: components["headers"]["ETag"];
+                    "Landfall-Publication": components["headers"]["Landfall-Publication-if-any"];
+                    "Preference-Applied": components["headers"]["Preference-Applied-if-any"];
                     "X-Request-Id": components["headers"]["X-Request-Id"];
                     [name: string]: unknown;
                 };
@@ -12735,6 +12770,8 @@ export interface operations {
                 "if-none-match"?: string;
                 /** @description Write only if there was no change since this date */
                 "if-unmodified-since"?: string;
+                /** @description `wait=N` (1 to 60): answer when readers get the change everywhere, or after N seconds */
+                prefer?: string;
             };
             path: {
                 /**
@@ -12762,6 +12799,8 @@ export interface operations {
                     "Cache-Control": components["headers"]["Cache-Control"];
                     "Content-Encoding": components["headers"]["Content-Encoding-if-any"];
                     ETag: components["headers"]["ETag"];
+                    "Landfall-Publication": components["headers"]["Landfall-Publication-if-any"];
+                    "Preference-Applied": components["headers"]["Preference-Applied-if-any"];
                     Vary: components["headers"]["Vary"];
                     "X-Request-Id": components["headers"]["X-Request-Id"];
                     [name: string]: unknown;
@@ -13626,6 +13665,8 @@ export interface operations {
                 "if-none-match"?: string;
                 /** @description Write only if there was no change since this date */
                 "if-unmodified-since"?: string;
+                /** @description `wait=N` (1 to 60): answer when readers get the change everywhere, or after N seconds */
+                prefer?: string;
             };
             path: {
                 /**
@@ -13649,6 +13690,8 @@ export interface operations {
                     "Cache-Control": components["headers"]["Cache-Control"];
                     "Content-Encoding": components["headers"]["Content-Encoding-if-any"];
                     ETag: components["headers"]["ETag"];
+                    "Landfall-Publication": components["headers"]["Landfall-Publication-if-any"];
+                    "Preference-Applied": components["headers"]["Preference-Applied-if-any"];
                     Vary: components["headers"]["Vary"];
                     "X-Request-Id": components["headers"]["X-Request-Id"];
                     [name: string]: unknown;
@@ -14596,6 +14639,8 @@ export interface operations {
                 "if-none-match"?: string;
                 /** @description Write only if there was no change since this date */
                 "if-unmodified-since"?: string;
+                /** @description `wait=N` (1 to 60): answer when readers get the change everywhere, or after N seconds */
+                prefer?: string;
             };
             path: {
                 /**
@@ -14614,6 +14659,8 @@ export interface operations {
                     "Cache-Control": components["headers"]["Cache-Control"];
                     "Content-Encoding": components["headers"]["Content-Encoding-if-any"];
                     ETag: components["headers"]["ETag"];
+                    "Landfall-Publication": components["headers"]["Landfall-Publication-if-any"];
+                    "Preference-Applied": components["headers"]["Preference-Applied-if-any"];
                     Vary: components["headers"]["Vary"];
                     "X-Request-Id": components["headers"]["X-Request-Id"];
                     [name: string]: unknown;
@@ -15074,6 +15121,8 @@ export interface operations {
                 "if-none-match"?: string;
                 /** @description Write only if there was no change since this date */
                 "if-unmodified-since"?: string;
+                /** @description `wait=N` (1 to 60): answer when readers get the change everywhere, or after N seconds */
+                prefer?: string;
             };
             path: {
                 /**
@@ -15103,7 +15152,9 @@ export interface operations {
                     "Cache-Control": components["headers"]["Cache-Control"];
                     "Content-Encoding": components["headers"]["Content-Encoding-if-any"];
                     ETag: components["headers"]["ETag"];
+                    "Landfall-Publication": components["headers"]["Landfall-Publication-if-any"];
                     Location: components["headers"]["Location"];
+                    "Preference-Applied": components["headers"]["Preference-Applied-if-any"];
                     Vary: components["headers"]["Vary"];
                     "X-Request-Id": components["headers"]["X-Request-Id"];
                     [name: string]: unknown;
@@ -15117,6 +15168,8 @@ export interface operations {
                 headers: {
                     "Cache-Control": components["headers"]["Cache-Control"];
                     ETag: components["headers"]["ETag"];
+                    "Landfall-Publication": components["headers"]["Landfall-Publication-if-any"];
+                    "Preference-Applied": components["headers"]["Preference-Applied-if-any"];
                     "X-Request-Id": components["headers"]["X-Request-Id"];
                     [name: string]: unknown;
                 };

@@ -1,6 +1,7 @@
 import { toJsonText } from './exact-json.ts'
 import { createError } from './errors.ts'
-import type { WriteOptions } from './records.ts'
+import { changeHeaders, receivedIn, type Received } from './receipts.ts'
+import type { ChangeOptions, WriteOptions } from './records.ts'
 import { getEtag, unwrap, type Api, type Result } from './responses.ts'
 import { isAfterUnavailable } from './retry.ts'
 
@@ -12,7 +13,7 @@ export interface OwnDocument<Document = unknown> {
   readonly etag: string
 }
 
-export interface PatchOptions extends WriteOptions {
+export interface PatchOptions extends ChangeOptions {
   /** A list of operations (RFC 6902), or the members to change (RFC 7396). */
   readonly type: 'json-patch' | 'merge-patch'
 }
@@ -22,12 +23,12 @@ export interface OwnDocuments {
   /** With `ifMatch` it rejects with a `PreconditionFailedError` unless the document still has that ETag. */
   getDocument<Document = unknown>(id: string, options?: WriteOptions): Promise<OwnDocument<Document>>
   /** Replaces the document. */
-  putDocument(id: string, document: object, options?: WriteOptions): Promise<{ etag: string }>
+  putDocument(id: string, document: object, options?: ChangeOptions): Promise<{ etag: string } & Received>
   /**
    * Changes parts of the document; every byte that the patch doesn't name stays as it was. Rejects with a
    * `ConflictError` when a `test` fails. Numbers in an `exactJson(…)` patch keep their digits.
    */
-  patchDocument(id: string, patch: object, options: PatchOptions): Promise<{ etag: string }>
+  patchDocument(id: string, patch: object, options: PatchOptions): Promise<{ etag: string } & Received>
 }
 
 /** Creates the calls for the document of a page, or for its draft. */
@@ -44,16 +45,16 @@ export function createOwnDocuments (
     }))
   return {
     getDocument,
-    async putDocument (id, document, { signal, ifMatch } = {}) {
+    async putDocument (id, document, { signal, ...options } = {}) {
       const text = toJsonText(document)
       const { error, response } = await api.PUT(path, {
         params: { path: { id } },
-        headers: { 'if-match': ifMatch },
+        headers: changeHeaders(options),
         body: {},
         bodySerializer: () => text,
         signal
       })
-      if (response.ok) return { etag: getEtag(response) }
+      if (response.ok) return { etag: getEtag(response), ...receivedIn(response) }
       if (response.status === 412 && isAfterUnavailable(response)) {
         // The request that got a 503 may have stored the document, and so have changed its ETag.
         const current = await getDocument(id, { signal })
@@ -61,15 +62,15 @@ export function createOwnDocuments (
       }
       throw createError(response, error)
     },
-    async patchDocument (id, patch, { type, signal, ifMatch }) {
+    async patchDocument (id, patch, { type, signal, ...options }) {
       const { response } = await unwrap(api.PATCH(path, {
         params: { path: { id } },
-        headers: { 'if-match': ifMatch, 'content-type': `application/${type}+json` },
+        headers: { ...changeHeaders(options), 'content-type': `application/${type}+json` },
         body: {},
         bodySerializer: () => toJsonText(patch),
         signal
       }))
-      return { etag: getEtag(response) }
+      return { etag: getEtag(response), ...receivedIn(response) }
     }
   }
 }

@@ -35,7 +35,8 @@ export type { NewPreviewLink, Preview, PreviewLink, PreviewLinkOptions, Previews
 export type { DeletedLandingPage, Publication, Publications, PublishOptions, Schedule,
   ScheduledTimes } from './publication.ts'
 export type { PublicDocument } from './published-documents.ts'
-export type { LandingPage, VersionedLandingPage, WriteOptions } from './records.ts'
+export type { Receipt, Received, WaitOptions } from './receipts.ts'
+export type { ChangeOptions, LandingPage, VersionedLandingPage, WriteOptions } from './records.ts'
 export type { Revision, Revisions } from './revisions.ts'
 export type { Api, CallOptions, List, ListOptions, SearchOptions } from './responses.ts'
 export type { RetryOptions } from './retry.ts'

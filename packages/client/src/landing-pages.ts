@@ -4,8 +4,9 @@ import { splitMembers, toJsonText } from './exact-json.ts'
 import { createPreviews, type Previews } from './previews.ts'
 import { createPublications, type Publications } from './publication.ts'
 import type { PublicDocument, PublishedDocuments } from './published-documents.ts'
-import { createBody, parsePage, unwrapPage, type LandingPage, type PageFields, type VersionedLandingPage,
-  type WriteOptions } from './records.ts'
+import { changeHeaders, receivedIn, type Received, type WaitOptions } from './receipts.ts'
+import { createBody, parsePage, unwrapPage, type ChangeOptions, type LandingPage, type PageFields,
+  type VersionedLandingPage, type WriteOptions } from './records.ts'
 import { createRevisions, type Revisions } from './revisions.ts'
 import { getEtag, getNextCursor, iterate, toTimeText, unwrap, unwrapDeletion, type Api, type CallOptions,
   type List, type SearchOptions } from './responses.ts'
@@ -36,14 +37,14 @@ export interface LandingPages extends OwnDocuments, Previews, Publications, Revi
   /** Creates a page, which readers get unless `published` is false. */
   create<Document = unknown>(
     document: object,
-    options?: CallOptions & PageFields
+    options?: CallOptions & PageFields & WaitOptions
   ): Promise<VersionedLandingPage<Document>>
   get<Document = unknown>(id: string, options?: CallOptions): Promise<VersionedLandingPage<Document>>
   /** Replaces the whole document, and the key if it is given. */
   update<Document = unknown>(
     id: string,
     document: object,
-    options?: WriteOptions & Pick<PageFields, 'key'>
+    options?: ChangeOptions & Pick<PageFields, 'key'>
   ): Promise<VersionedLandingPage<Document>>
   /** Replaces the key alone; null removes it. */
   setKey<Document = unknown>(
@@ -57,13 +58,13 @@ export interface LandingPages extends OwnDocuments, Previews, Publications, Revi
   putByKey(
     key: string,
     document: object,
-    options?: WriteOptions & {
+    options?: ChangeOptions & {
       /** Rejects with a `PreconditionFailedError` when there is a page already. */
       readonly createOnly?: boolean
     }
-  ): Promise<{ etag: string, created: boolean }>
+  ): Promise<{ etag: string, created: boolean } & Received>
   /** Puts the page into the trash. */
-  delete(id: string, options?: WriteOptions): Promise<void>
+  delete(id: string, options?: ChangeOptions): Promise<Received>
   /** Iterates over all pages, or those with a text. */
   list<Document = unknown>(
     options?: LandingPageListOptions
@@ -88,8 +89,9 @@ export function createLandingPages (api: Api, published: PublishedDocuments): La
     await requestList<Document>(api, options)
   const summariesPage = async (options?: LandingPageListOptions) => await requestSummaries(api, options)
   return {
-    async create (document, { signal, ...fields } = {}) {
+    async create (document, { signal, wait, ...fields } = {}) {
       return await unwrapPage(api.POST('/landing_pages', {
+        headers: changeHeaders({ wait }),
         ...createBody(document, fields),
         parseAs: 'text',
         signal
@@ -102,10 +104,10 @@ export function createLandingPages (api: Api, published: PublishedDocuments): La
         signal
       }))
     },
-    async update (id, document, { signal, ifMatch, key } = {}) {
+    async update (id, document, { signal, key, ...options } = {}) {
       return await unwrapPage(api.PATCH('/manage/landing_pages/{id}', {
         params: { path: { id } },
-        headers: { 'if-match': ifMatch },
+        headers: changeHeaders(options),
         ...createBody(document, { key }),
         parseAs: 'text',
         signal
@@ -127,23 +129,23 @@ export function createLandingPages (api: Api, published: PublishedDocuments): La
         signal
       }))
     },
-    async putByKey (key, document, { signal, ifMatch, createOnly = false } = {}) {
+    async putByKey (key, document, { signal, createOnly = false, ...options } = {}) {
       const { response } = await unwrap(api.PUT('/manage/landing_pages/by-key/{key}', {
         params: { path: { key } },
-        headers: { 'if-match': ifMatch, 'if-none-match': createOnly ? '*' : undefined },
+        headers: { ...changeHeaders(options), 'if-none-match': createOnly ? '*' : undefined },
         body: {},
         bodySerializer: () => toJsonText(document),
         parseAs: 'text',
         signal
       }))
-      return { etag: getEtag(response), created: response.status === 201 }
+      return { etag: getEtag(response), created: response.status === 201, ...receivedIn(response) }
     },
-    async delete (id, { signal, ifMatch } = {}) {
-      await unwrapDeletion(api.DELETE('/manage/landing_pages/{id}', {
+    async delete (id, { signal, ...options } = {}) {
+      return receivedIn(await unwrapDeletion(api.DELETE('/manage/landing_pages/{id}', {
         params: { path: { id } },
-        headers: { 'if-match': ifMatch },
+        headers: changeHeaders(options),
         signal
-      }))
+      })))
     },
     list: <Document>(options: LandingPageListOptions = {}) => iterate(listPage<Document>, options),
     listPage,

@@ -1,6 +1,7 @@
 import type { components } from './api.ts'
 import { createOwnDocuments, type OwnDocument, type PatchOptions } from './documents.ts'
-import { unwrapPage, type VersionedLandingPage, type WriteOptions } from './records.ts'
+import { changeHeaders } from './receipts.ts'
+import { unwrapPage, type ChangeOptions, type VersionedLandingPage, type WriteOptions } from './records.ts'
 import { getNextCursor, iterate, unwrap, unwrapDeletion, type Api, type CallOptions, type List,
   type ListOptions } from './responses.ts'
 
@@ -13,7 +14,7 @@ export type Schedule = components['schemas']['Schedule']
 /** A page in the trash. */
 export type DeletedLandingPage = components['schemas']['DeletedLandingPage']
 
-export interface PublishOptions extends WriteOptions {
+export interface PublishOptions extends ChangeOptions {
   /** The current version, to publish the draft although the document has changed since it was begun. */
   readonly baseVersion?: number
 }
@@ -40,7 +41,7 @@ export interface Publications {
    */
   publish<Document = unknown>(id: string, options?: PublishOptions): Promise<VersionedLandingPage<Document>>
   /** Takes the document away from readers. */
-  unpublish<Document = unknown>(id: string, options?: WriteOptions): Promise<VersionedLandingPage<Document>>
+  unpublish<Document = unknown>(id: string, options?: ChangeOptions): Promise<VersionedLandingPage<Document>>
   /** Both times are null without a schedule. */
   getSchedule(id: string, options?: CallOptions): Promise<Schedule>
   /**
@@ -54,7 +55,7 @@ export interface Publications {
   /** Returns one part of the trash. */
   deletedPagesPage(options?: ListOptions): Promise<List<DeletedLandingPage>>
   /** Takes a page out of the trash. */
-  undelete<Document = unknown>(id: string, options?: WriteOptions): Promise<VersionedLandingPage<Document>>
+  undelete<Document = unknown>(id: string, options?: ChangeOptions): Promise<VersionedLandingPage<Document>>
   /** Removes a page in the trash for good. */
   purge(id: string, options?: WriteOptions): Promise<void>
 }
@@ -70,9 +71,9 @@ export function createPublications (api: Api): Publications {
     }))
     return { items: data, next: getNextCursor(response) }
   }
-  const requestOf = (id: string, { signal, ifMatch }: WriteOptions) => ({
+  const requestOf = (id: string, { signal, ...options }: ChangeOptions) => ({
     params: { path: { id } },
-    headers: { 'if-match': ifMatch },
+    headers: changeHeaders(options),
     signal
   })
   return {

@@ -1,5 +1,6 @@
 import type { components } from './api.ts'
 import { splitMembers, toJsonText } from './exact-json.ts'
+import { receivedIn, type Received, type WaitOptions } from './receipts.ts'
 import { getEtag, unwrap, type CallOptions, type Result } from './responses.ts'
 
 type Fields = components['schemas']['LandingPage']
@@ -10,7 +11,7 @@ export interface LandingPage<Document = unknown> extends Omit<Fields, 'current_d
   readonly text: string
 }
 
-export interface VersionedLandingPage<Document = unknown> extends LandingPage<Document> {
+export interface VersionedLandingPage<Document = unknown> extends LandingPage<Document>, Received {
   /** Identifies this version of the document, for `ifMatch`. */
   readonly etag: string
 }
@@ -19,6 +20,9 @@ export interface WriteOptions extends CallOptions {
   /** An `etag`. The call rejects with a `PreconditionFailedError` unless the document still has it. */
   readonly ifMatch?: string
 }
+
+/** Options of a write that changes what readers get. */
+export interface ChangeOptions extends WriteOptions, WaitOptions {}
 
 /** What may be written with a document. */
 export interface PageFields {
@@ -39,7 +43,7 @@ export async function unwrapPage<Document> (
   result: Promise<Result<string>>
 ): Promise<VersionedLandingPage<Document>> {
   const { data, response } = await unwrap(result)
-  return { ...parsePage<Document>(data), etag: getEtag(response) }
+  return { ...parsePage<Document>(data), etag: getEtag(response), ...receivedIn(response) }
 }
 
 export function parsePage<Document> (json: string): LandingPage<Document> {

@@ -55,9 +55,9 @@ export async function unwrap<T> (result: Promise<Result<T>>): Promise<{ data: T,
  *
  * @throws {LandfallError} when the service answered with another error
  */
-export async function unwrapDeletion (result: Promise<Result<unknown>>): Promise<void> {
+export async function unwrapDeletion (result: Promise<Result<unknown>>): Promise<Response> {
   const { error, response } = await result
-  if (response.ok || (response.status === 404 && isAfterUnavailable(response))) return
+  if (response.ok || (response.status === 404 && isAfterUnavailable(response))) return response
   throw createError(response, error)
 }
 

@@ -1,6 +1,7 @@
 import type { components } from './api.ts'
 import { unwrapDocument, type OwnDocument } from './documents.ts'
-import { unwrapPage, type VersionedLandingPage, type WriteOptions } from './records.ts'
+import { changeHeaders } from './receipts.ts'
+import { unwrapPage, type ChangeOptions, type VersionedLandingPage } from './records.ts'
 import { getNextCursor, iterate, unwrap, type Api, type CallOptions, type List,
   type ListOptions } from './responses.ts'
 
@@ -22,7 +23,7 @@ export interface Revisions {
   restoreRevision<Document = unknown>(
     id: string,
     version: number,
-    options?: WriteOptions
+    options?: ChangeOptions
   ): Promise<VersionedLandingPage<Document>>
 }
 
@@ -47,10 +48,10 @@ export function createRevisions (api: Api): Revisions {
         signal
       }))
     },
-    async restoreRevision (id, version, { signal, ifMatch } = {}) {
+    async restoreRevision (id, version, { signal, ...options } = {}) {
       return await unwrapPage(api.POST('/manage/landing_pages/{id}/revisions/{version}/restore', {
         params: { path: { id, version: String(version) } },
-        headers: { 'if-match': ifMatch },
+        headers: changeHeaders(options),
         parseAs: 'text',
         signal
       }))

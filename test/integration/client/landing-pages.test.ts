@@ -40,6 +40,17 @@ t.test('a page can be created, read, replaced and deleted', async (t) => {
   t.match(await failure(landingPages.read(page.public_id)), { status: 404 })
 })
 
+t.test('a change can wait until readers get it everywhere', async (t) => {
+  const { landingPages } = await signedUp(url)
+  const receipt = { settled: true, reached: ['replicas'] }
+  const page = await landingPages.create({}, { wait: 10 })
+  t.same(page.receipt, receipt)
+  t.equal((await landingPages.update(page.id, { a: 1 })).receipt, undefined)
+  t.same((await landingPages.putDocument(page.id, { a: 2 }, { wait: 10 })).receipt, receipt)
+  t.same((await landingPages.unpublish(page.id, { wait: 10 })).receipt, receipt)
+  t.same(await landingPages.delete(page.id, { wait: 10 }), { receipt })
+})
+
 t.test('a page can be written and found by its key', async (t) => {
   const { landingPages } = await signedUp(url)
   const first = await landingPages.putByKey('shop', exactJson('{"price":1.0}'), { createOnly: true })

@@ -215,6 +215,18 @@ t.test('two replicas behind nginx', async (t) => {
     )
   })
 
+  t.test('a write that waits is sent once, and has its receipt', async (t) => {
+    const { url, owner } = site
+    const { id } = await owner.createPage(url, '{}')
+    const path = `${url}/manage/landing_pages/${id}/document`
+    const response = await owner.call('PUT', path, { json: { a: 1 }, headers: { prefer: 'wait=10' } })
+    t.same([response.status, response.headers.get('preference-applied')], [204, 'wait'])
+    t.equal((await owner.call('GET', path, { headers: { prefer: 'wait=10' } })).text, '{"a":1}')
+    const { text } = await owner.call('GET', `${url}/manage/landing_pages/${id}`)
+    t.equal((JSON.parse(text) as { version: number }).version, 2)
+    t.equal((await owner.call('GET', `${url}/none`, { headers: { prefer: 'wait=10' } })).status, 404)
+  })
+
   t.test('nginx sends files that browsers display with the headers of the service', async (t) => {
     const types = Object.entries(EXTENSIONS).filter(([type]) => isInlineType(type))
     const content = randomBytes(5000)

@@ -43,7 +43,7 @@ async function* followPublication (
 
 /** Shorter than a minute, after which the service and most proxies close a connection without traffic. */
 const MAX_WAIT_MS = 55_000
-/** The slots of a process. A waiting request takes one, and another one for each full 32 KiB of its response. */
+/** The slots of a process. A waiting request takes one, and one more for each 32 KiB of its response. */
 const MAX_SLOTS = 1000
 const MAX_SLOTS_OF_ACCOUNT = 100
 const SLOT_BYTES = 32 * 1024
@@ -56,7 +56,7 @@ interface Wait {
 
 /** Preferences of RFC 7240, which are separated by commas. Quoted strings may contain commas. */
 const PREFERENCES = /(?:[^,"]|"(?:[^"\\]|\\.)*")+/g
-const WAIT = /^\s*wait\s*(?:=\s*("?)(\d{1,2})\1\s*)?(?:;|$)/i
+const WAIT = /^\s*wait\s*(?:=\s*("?)(\d{1,2})\1\s*(?:;|$)|[=;]|$)/i
 
 /** Returns the seconds of `Prefer: wait=…`, 1 to 60; undefined if there are none. */
 export function preferredWait (prefer: string | string[] | undefined): number | undefined {
@@ -85,12 +85,16 @@ export function sendReceipts (app: FastifyInstance): void {
   })
 
   app.addHook('onSend', async (request, reply, payload: unknown) => {
-    const { publication, caller: { userId }, headers: { prefer } } = request
-    const seconds = preferredWait(prefer)
+    const { publication } = request
+    const seconds = preferredWait(request.headers.prefer)
     if (publication === null || seconds === undefined || reply.statusCode >= 300) return payload
     request.document = undefined // an owner may wait with many large ones
     const bytes = Buffer.isBuffer(payload) ? payload.length : 0
-    const wait = { userId, slots: 1 + Math.floor(bytes / SLOT_BYTES), end: new AbortController() }
+    const wait = {
+      userId: request.caller.userId,
+      slots: 1 + Math.floor(bytes / SLOT_BYTES),
+      end: new AbortController()
+    }
     const { signal } = wait.end
     const end = () => wait.end.abort()
     if (app.shutdownSignal.aborted || reply.raw.destroyed || !hasRoom(wait)) end()
