@@ -8,6 +8,8 @@ import { until } from '../../helpers/until.ts'
 
 // Installs and starts the examples as their READMEs say.
 
+type Process = ReturnType<typeof launch>
+
 /** An example in a folder of its own, with its dependencies. */
 export class Example {
   readonly folder: string
@@ -39,18 +41,18 @@ export class Example {
    * Starts the example.
    *
    * @param ready what it prints when it can be used
-   * @returns its output so far
    */
   async start (
     command: readonly [string, ...string[]],
     env: Record<string, string>,
     ready: RegExp
-  ): Promise<() => string> {
-    const { child, output } = launch(this.#t, env, command, true, this.folder)
+  ): Promise<Process> {
+    const started = launch(this.#t, env, command, true, this.folder)
+    const { child, output } = started
     await until(() => {
       if (child.exitCode !== null) throw new Error(`the example ended with ${child.exitCode}:\n${output()}`)
       return ready.test(output())
     }, String(ready))
-    return output
+    return started
   }
 }

@@ -21,7 +21,7 @@ t.test('the receiver of examples/ tells each change once, and nothing that is fo
   const receiver = `http://127.0.0.1:${PORT}/`
   const { text } = await owner.call('POST', `${url}/webhooks`, { json: { url: receiver } })
   const { secret } = JSON.parse(text) as { secret: string }
-  const output = await example.start(['npm', 'start'], { PORT, WEBHOOK_SECRET: secret }, /Listening/)
+  const { output } = await example.start(['npm', 'start'], { PORT, WEBHOOK_SECRET: secret }, /Listening/)
   const { public_id: publicId } = await owner.createPage(url, '{}')
   const line = `page.published ${publicId}, version 1\n`
   await until(() => output().endsWith(line), 'the message of the service')
