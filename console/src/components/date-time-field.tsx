@@ -54,7 +54,11 @@ export function DateTimeField ({ label, value, onInput }: DateTimeFieldProps) {
           <>
             {describeLocally(value)}
             {isTwice(value) && ', the first of the two times that the clock shows this hour'}
-            <br />In UTC: {utc.format(value)}
+            {offsetOf(value) !== 'UTC+00:00' && offsetOf(value) !== 'UTC' && (
+              <>
+                <br />In UTC: {utc.format(value)}
+              </>
+            )}
           </>
         )}
       </p>

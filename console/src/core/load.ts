@@ -58,6 +58,8 @@ export interface Action<Input extends readonly unknown[]> {
   readonly error: unknown
   /** Starts the action, unless it is running. Resolves to whether it succeeded. */
   run(...input: Input): Promise<boolean>
+  /** Takes away the error, because what caused it has changed. */
+  forget(): void
 }
 
 const IDLE = { isRunning: false, error: undefined }
@@ -74,6 +76,9 @@ export function useAction<Input extends readonly unknown[]> (
   const isRunning = useRef(false) // the second click may come before the component is rendered again
   return {
     ...state,
+    forget () {
+      if (!isRunning.current) setState(IDLE)
+    },
     async run (...input) {
       if (isRunning.current) return false
       isRunning.current = true

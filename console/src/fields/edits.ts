@@ -109,46 +109,53 @@ function rearrangeChildren (field: Field, rearrangement: Rearrangement): Field {
 
 /**
  * Returns a new entry for a list, like its last one: texts are empty and numbers 0, unless all entries (two
- * or more) have the same. Of a list in it, the first entry stays.
+ * or more) have the same. Of a list in it, the first entry stays. What is null or an empty list in the last
+ * entry is as in the entry before that has more.
  *
  * @param list with at least one entry
  */
-export function createEntry ({ entries }: ListField): string {
-  const last = entries.at(-1) as Field
-  const { json } = last
-  const others = entries.slice(0, -1)
+export const createEntry = ({ entries }: ListField): string =>
+  clearValue((entries.at(-1) as Field).json, entries.slice(0, -1))
+
+/** @param others the same value in other entries */
+function clearValue (json: string, others: readonly Field[]): string {
+  const root = readJson(json)
   const pieces: string[] = []
   let end = 0
   const put = (node: JsonNode, replacement: string) => {
     pieces.push(json.slice(end, node.start), replacement)
     end = node.end
   }
-  const clear = (node: JsonNode, same: readonly Field[] | undefined) => {
-    if (node.type === 'object') {
-      for (const { name, value } of node.members) clear(value, same && stepInto(same, name))
+  const clear = (node: JsonNode, peers: readonly Field[]) => {
+    const own = json.slice(node.start, node.end)
+    const isEmpty = node.type === 'null' || (node.type === 'array' && node.elements.length === 0)
+    if (isEmpty) {
+      const fuller = peers.findLast((peer) => peer.type !== 'empty' && !isEmptyList(peer))
+      if (fuller !== undefined) put(node, clearValue(fuller.json, []))
+    } else if (node.type === 'object') {
+      for (const { name, value } of node.members) clear(value, peers.flatMap((peer) => memberOf(peer, name)))
     } else if (node.type === 'array') {
-      const [first] = node.elements
-      if (first === undefined) return
-      clear(first, undefined)
+      const [first] = node.elements as [JsonNode]
+      clear(first, [])
       pieces.push(json.slice(end, first.end))
       end = node.elements.at(-1)?.end ?? first.end
     } else {
-      const own = json.slice(node.start, node.end)
-      const isShared = same !== undefined && same.length > 0 && same.every((field) => field.json === own)
+      const isShared = peers.length > 0 && peers.length === others.length && node !== root &&
+        peers.every((peer) => peer.json === own)
       if (isShared) return
       if (node.type === 'string') put(node, '""')
       else if (node.type === 'number') put(node, '0')
     }
   }
-  clear(readJson(json), childrenOf(last).length === 0 ? undefined : others)
+  clear(root, others)
   return pieces.join('') + json.slice(end)
 }
 
-/** Returns the members of the same name; undefined if a field has none. */
-function stepInto (fields: readonly Field[], name: string): readonly Field[] | undefined {
-  const found = fields.map((field) => childrenOf(field).find(([step]) => step === name)?.[1])
-  return found.every((field) => field !== undefined) ? found : undefined
-}
+const isEmptyList = (field: Field): boolean => field.type === 'list' && field.entries.length === 0
+
+/** Returns the member of this name, if there is one. */
+const memberOf = (field: Field, name: string): readonly Field[] =>
+  childrenOf(field).flatMap(([step, child]) => step === name ? [child] : [])
 
 /** Returns the JSON of a text, with as few escapes as possible. */
 export const encodeText = (text: string): string => JSON.stringify(text)

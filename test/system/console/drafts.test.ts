@@ -202,6 +202,7 @@ t.test('text that the release before has kept belongs to the document', async ()
 t.test('an unpublished page is saved for nobody, and published when it is ready', async (t) => {
   const page = await changeTitle('Ready')
   await button('Unpublish').click()
+  await dialogOf('Unpublish this page?').getByRole('button', { name: 'Unpublish' }).click()
   await announced('Unpublished.')
   await button('Save').click()
   await announced('Saved. Visitors get “Not found” until you publish.')
@@ -209,6 +210,13 @@ t.test('an unpublished page is saved for nobody, and published when it is ready'
   await title.fill('Ready now')
   await button('Publish').click()
   await announced('Published. Visitors see it now.')
+  t.equal(await visit(page), '{"title": "Ready now", "price": 1.50}')
+  await title.fill('Not ready')
+  await saveDraft()
+  await button('Unpublish').click()
+  const question = dialogOf('Unpublish this page?')
+  await question.getByText('You can then publish the draft only').waitFor()
+  await question.getByRole('button', { name: 'Keep it published' }).click()
   t.equal(await visit(page), '{"title": "Ready now", "price": 1.50}')
 })
 
@@ -231,9 +239,9 @@ t.test('a preview link shows the draft until it is revoked', async (t) => {
   const page = await changeTitle('For Ada')
   await saveDraft()
   const dialog = dialogOf('Preview links')
-  const create = async (name: string) => {
+  const create = async (name: string, what: string) => {
     await dialog.getByLabel('Who is it for?').fill(name)
-    await dialog.getByRole('button', { name: 'Create a link' }).click()
+    await dialog.getByRole('button', { name: `Create a ${what}` }).click()
     await dialog.getByText('now. It is shown only this once.').and(tab.locator(':focus')).waitFor()
     return await dialog.getByRole('code').first().innerText()
   }
@@ -243,15 +251,15 @@ t.test('a preview link shows the draft until it is revoked', async (t) => {
     return response.ok ? await response.text() : response.status
   }
   await button('Preview links').click()
-  const token = await create('Bo')
-  await dialog.getByText('Your website needs this token').waitFor()
+  await dialog.getByText('The console doesn’t know how your website shows drafts').waitFor()
+  const token = await create('Bo', 'token')
   t.equal(await preview(token), '{"title": "For Ada", "price": 1.50}')
   await dialog.getByRole('button', { name: 'Close' }).click()
 
   const address = 'https://www.example.com/{public_id}#{token}'
   await owner.call('PUT', `${url}/auth/settings`, { text: JSON.stringify({ preview_url: address }) })
   await button('Preview links').click()
-  const link = await create('Ada')
+  const link = await create('Ada', 'link')
   t.equal(await dialog.getByRole('link', { name: 'Open' }).getAttribute('href'), link)
   const [before = '', ownToken = ''] = link.split('#')
   t.equal(before, `https://www.example.com/${page.public_id}`)

@@ -56,6 +56,7 @@ t.test('a person makes a page with a picture, breaks it, restores it and finds i
 
   await page.getByRole('link', { name: 'History' }).click()
   await page.getByRole('button', { name: 'Restore version 2' }).click()
+  await page.getByRole('dialog').getByRole('button', { name: 'Restore version 2' }).click()
   await page.getByRole('heading', { name: 'Summer sale', level: 1 }).waitFor()
   t.equal((await read()).picture, picture)
 

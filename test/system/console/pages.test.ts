@@ -90,7 +90,7 @@ const openList = async (page: Page) => {
   await page.getByRole('heading', { name: 'Pages', level: 1 }).waitFor()
 }
 
-t.test('a person without pages is told what to do, and creates an empty page', async (t) => {
+t.test('a person without pages is told what to do, and creates an empty page, and one with a title', async (t) => {
   const { page, userId } = await signUp(t)
   await page.getByRole('heading', { name: 'Create your first page' }).waitFor()
   await checkScreen(t, page, 'no pages')
@@ -100,12 +100,19 @@ t.test('a person without pages is told what to do, and creates an empty page', a
   await page.getByRole('button', { name: 'Create the page' }).click()
   await waitForPage(page)
   t.same(await documentsOf(userId), ['{}'])
+  await openList(page)
+  await page.getByRole('button', { name: 'New page' }).click()
+  await page.getByLabel('Title').and(page.locator(':focus')).fill('Say "hello"')
+  await page.getByRole('button', { name: 'Create the page' }).click()
+  await page.getByRole('heading', { name: 'Say "hello"', level: 1 }).waitFor()
+  t.same((await documentsOf(userId)).map((text) => JSON.parse(String(text))), [{}, { title: 'Say "hello"' }])
 })
 
 t.test('a page is created from pasted text, whose errors are said with their place', async (t) => {
   const { page, userId } = await signUp(t)
   await page.getByRole('button', { name: 'New page' }).click()
   const text = page.getByRole('textbox', { name: 'Document' })
+  await text.focus()
   t.equal(
     await text.evaluate((area: TextArea) => area.value.slice(area.selectionStart, area.selectionEnd)),
     '{}'
@@ -491,6 +498,8 @@ t.test('a page is unpublished and published again, and the list says so', async 
   await page.reload()
   await page.getByRole('link', { name: 'Page 1' }).click()
   await page.getByRole('button', { name: 'Unpublish' }).click()
+  await page.getByRole('dialog', { name: 'Unpublish this page?' }).getByRole('button', { name: 'Unpublish' })
+    .click()
   await page.getByText('Visitors get “Not found” until you publish').waitFor()
   await checkScreen(t, page, 'an unpublished page')
   await openList(page)

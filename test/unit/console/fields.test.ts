@@ -106,7 +106,9 @@ t.test('a new entry is like the last one, empty, with what is the same in all', 
   )
   t.equal(like('[{"tags": [ "a", "b" ], "size": {"w": 2}}]'), '{"tags": [ "" ], "size": {"w": 0}}')
   t.equal(like('["a", "a"]'), '""')
-  t.equal(like('[[1, 2], []]'), '[]')
+  t.equal(like('[[1, 2], []]'), '[0]')
+  t.equal(like('[{"a": "x", "tags": ["t", "u"]}, {"a": null, "tags": []}]'), '{"a": "", "tags": [""]}')
+  t.equal(like('[{"a": null}, {"a": null}]'), '{"a": null}')
 })
 
 t.test('a member keeps its place when it is renamed', async (t) => {

@@ -10,8 +10,8 @@ import { landfall } from '../../core/service.ts'
 import { useSettings } from '../../core/settings.ts'
 
 const REFUSED =
-  'This is not an address that the console can open. It begins with https://, and after the name of the ' +
-  'website it may contain {public_id} and {token}. Other braces and spaces are not possible.'
+  'The console can’t open this address. After the name of the website it may contain {public_id} and ' +
+  '{token}, but no other braces, and no spaces.'
 
 /** The website on which the pages are shown. */
 export function MySite () {
@@ -36,6 +36,9 @@ function AddressForm ({ saved }: { readonly saved: string }) {
   const [address, setAddress] = useState(saved)
   const saving = useAction(async () => {
     const trimmed = address.trim()
+    if (trimmed !== '' && !/^https?:\/\//i.test(trimmed)) {
+      throw new Error(`Begin the address with https://: https://${trimmed}`)
+    }
     try {
       await landfall.auth.putSettings({ preview_url: trimmed === '' ? null : trimmed })
     } catch (error) {

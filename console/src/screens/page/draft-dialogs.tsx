@@ -8,11 +8,14 @@ import { landfall } from '../../core/service.ts'
 import { Comparison } from './comparison.tsx'
 import type { Editing } from './use-editing.ts'
 
-interface DraftDialogProps {
+interface UnpublishProps {
   readonly editing: Editing
+  readonly onClose: () => void
+}
+
+interface DraftDialogProps extends UnpublishProps {
   /** What the draft is to replace, such as `the published version`. */
   readonly other: string
-  readonly onClose: () => void
 }
 
 /** Shows what differs between the document and the draft as it is in the editor. */
@@ -59,6 +62,25 @@ export function DiscardDraft ({ editing, other, onClose }: DraftDialogProps) {
         again, which stays as it is. Discarded drafts are neither in the history nor in the trash.
       </p>
       <DangerActions action={discarding} text='Discard draft' safeText='Keep the draft' onClose={onClose} />
+    </Dialog>
+  )
+}
+
+/** Asks whether to take the page away from visitors, and does so. */
+export function Unpublish ({ editing, onClose }: UnpublishProps) {
+  const unpublishing = useAction(async () => {
+    await editing.unpublish()
+    onClose()
+  })
+  return (
+    <Dialog title='Unpublish this page?' onClose={onClose} canCancel={!unpublishing.isRunning}>
+      <p>
+        Visitors get “Not found” until you publish it again.
+        {editing.kind === 'draft' &&
+          ' You can then publish the draft only: to bring back what visitors see ' +
+            'now, you would have to discard the draft.'}
+      </p>
+      <DangerActions action={unpublishing} text='Unpublish' safeText='Keep it published' onClose={onClose} />
     </Dialog>
   )
 }

@@ -2,7 +2,7 @@ import { PreconditionFailedError, type Revision } from '@landfall/client'
 import { useState } from 'preact/hooks'
 import { Button } from '../../components/button.tsx'
 import { ErrorNotice } from '../../components/error-notice.tsx'
-import { formatBytes, Time } from '../../components/format.tsx'
+import { Time } from '../../components/format.tsx'
 import { announce } from '../../core/announcements.tsx'
 import { useAction, useLoad } from '../../core/load.ts'
 import { isMissing } from '../../core/missing.ts'
@@ -33,6 +33,7 @@ export function HistoryTab ({ id, editing }: HistoryTabProps) {
     try {
       const restored = await landfall.landingPages.restoreRevision(id, version, { ifMatch: current.etag })
       announce(`Restored version ${version} as version ${restored.version}.` +
+        (editing.publication.published ? ' Visitors see it now.' : '') +
         (editing.kind === 'draft' ? ' The draft is still in the editor.'
           : editing.isChanged ? ' Your unsaved changes are still in the editor.' : ''))
       setCompared(undefined)
@@ -43,7 +44,6 @@ export function HistoryTab ({ id, editing }: HistoryTabProps) {
   })
   return (
     <section aria-label='History'>
-      <ErrorNotice error={explain(restoring.error)} />
       <ErrorNotice error={error} onRetry={reload} retriesItself />
       {data === undefined && error === undefined && <p class='quiet'>Loading the versions …</p>}
       {data?.shown.length === 1 && <p class='quiet'>Each time you save, a version is added here.</p>}
@@ -53,10 +53,7 @@ export function HistoryTab ({ id, editing }: HistoryTabProps) {
             revision={revision}
             current={current}
             before={data.shown[index + 1] ?? data.next}
-            // Until the rows are where they stay: a double click must not restore two versions.
-            isBusy={restoring.isRunning || isLoading}
             onCompare={setCompared}
-            onRestore={(version) => restoring.run(version)}
             key={revision.version}
           />
         ))}
@@ -71,6 +68,7 @@ export function HistoryTab ({ id, editing }: HistoryTabProps) {
           id={id}
           compared={compared}
           isCodeFirst={editing.views.shown === 'text'}
+          isPublished={editing.publication.published}
           isRestoring={restoring.isRunning}
           error={explain(restoring.error)}
           onRestore={(version) => restoring.run(version)}
@@ -106,14 +104,11 @@ interface VersionProps {
   readonly revision: Revision
   readonly current: Revision | undefined
   readonly before: Revision | undefined
-  readonly isBusy: boolean
   readonly onCompare: (compared: ComparedVersions) => void
-  readonly onRestore: (revision: Revision) => unknown
 }
 
-function Version ({ revision, current, before, isBusy, onCompare, onRestore }: VersionProps) {
-  const { version, created_at: createdAt, author, byte_size: byteSize, restored_from: restoredFrom } =
-    revision
+function Version ({ revision, current, before, onCompare }: VersionProps) {
+  const { version, created_at: createdAt, author } = revision
   const isCurrent = revision === current
   const restorable = isCurrent ? undefined : revision
   return (
@@ -127,9 +122,7 @@ function Version ({ revision, current, before, isBusy, onCompare, onRestore }: V
         {' · '}
         {author.type === 'api_key' ? 'API key ' : ''}
         <bdi>{author.name}</bdi>
-        {' · '}
-        {formatBytes(byteSize)}
-        {restoredFrom !== null && ` · restored from version ${restoredFrom}`}
+        {eventsOf(revision, before).map((event) => ` · ${event}`)}
       </div>
       <div class='versions__actions'>
         {before !== undefined && (
@@ -153,8 +146,7 @@ function Version ({ revision, current, before, isBusy, onCompare, onRestore }: V
             <Button
               kind='quiet'
               label={`Restore version ${version}`}
-              isDisabled={isBusy}
-              onClick={() => onRestore(revision)}
+              onClick={() => onCompare({ before: revision, after: current, restorable, isRestore: true })}
             >
               Restore
             </Button>
@@ -163,4 +155,17 @@ function Version ({ revision, current, before, isBusy, onCompare, onRestore }: V
       </div>
     </li>
   )
+}
+
+/** Returns what made a version, beside a change of the document. */
+function eventsOf (
+  { restored_from: restoredFrom, published, scheduled }: Revision,
+  before: Revision | undefined
+): readonly string[] {
+  const was = before?.published ?? true
+  return [
+    ...restoredFrom === null ? [] : [`restored from version ${restoredFrom}`],
+    ...published === was ? [] : [published ? 'published' : 'visitors get “Not found”'],
+    ...scheduled ? ['as it was scheduled'] : []
+  ]
 }

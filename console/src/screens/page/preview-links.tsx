@@ -38,6 +38,7 @@ export function PreviewLinks ({ page, isChanged, onClose }: PreviewLinksProps) {
     [id]
   )
   const address = useSiteAddress()
+  const hasPreviews = address?.includes('{token}') === true
   const [created, setCreated] = useState<NewPreviewLink>()
   return (
     <Dialog title='Preview links' onClose={onClose}>
@@ -45,7 +46,21 @@ export function PreviewLinks ({ page, isChanged, onClose }: PreviewLinksProps) {
         Whoever has a preview link sees this page before it is published: its draft, or without one the page
         as it was saved last.{isChanged && ' Your unsaved changes are not part of it.'}
       </p>
-      {created !== undefined && <ShownLink page={page} address={address} link={created} key={created.id} />}
+      {!hasPreviews && (
+        <p>
+          The console doesn’t know how your website shows drafts, so it can only create tokens, which the
+          website needs for that. They become links once the address of your website, in{' '}
+          <a href={href('account', 'site')}>your account</a>, has {'{token}'}{' '}
+          in it. Ask who built the website.
+        </p>
+      )}
+      {created !== undefined && (
+        <ShownLink
+          url={hasPreviews ? fillAddress(address, page, created.token) : undefined}
+          token={created.token}
+          key={created.id}
+        />
+      )}
       <ErrorNotice error={error} onRetry={reload} />
       {data !== undefined && data.length > 0 && (
         <ul class='preview-links' aria-label='Links that are valid'>
@@ -64,6 +79,7 @@ export function PreviewLinks ({ page, isChanged, onClose }: PreviewLinksProps) {
       )}
       <NewLink
         page={page}
+        what={hasPreviews ? 'link' : 'token'}
         onCreated={(link) => {
           setCreated(link)
           reload()
@@ -78,10 +94,12 @@ export function PreviewLinks ({ page, isChanged, onClose }: PreviewLinksProps) {
 
 interface NewLinkProps {
   readonly page: SitePage
+  /** What the person gets. */
+  readonly what: 'link' | 'token'
   readonly onCreated: (link: NewPreviewLink) => void
 }
 
-function NewLink ({ page: { id }, onCreated }: NewLinkProps) {
+function NewLink ({ page: { id }, what, onCreated }: NewLinkProps) {
   const [name, setName] = useState('')
   const [expiresIn, setExpiresIn] = useState<number>(7 * DAY_S)
   const creation = useAction(async () => {
@@ -104,24 +122,22 @@ function NewLink ({ page: { id }, onCreated }: NewLinkProps) {
       <Choice label='Valid for' value={expiresIn} options={VALIDITIES} onChange={setExpiresIn} />
       <ErrorNotice error={creation.error} />
       <Actions>
-        <Button type='submit' kind='primary' isBusy={creation.isRunning}>Create a link</Button>
+        <Button type='submit' kind='primary' isBusy={creation.isRunning}>Create a {what}</Button>
       </Actions>
     </Form>
   )
 }
 
 interface ShownLinkProps {
-  readonly page: SitePage
-  /** Of the website. */
-  readonly address: string | undefined
-  readonly link: NewPreviewLink
+  /** Undefined if the website can't show drafts. */
+  readonly url: string | undefined
+  readonly token: string
 }
 
 /** A new link, which is shown only once. */
-function ShownLink ({ page, address, link: { token } }: ShownLinkProps) {
+function ShownLink ({ url, token }: ShownLinkProps) {
   const notice = useRef<HTMLParagraphElement>(null)
   useEffect(() => notice.current?.focus(), [])
-  const url = address?.includes('{token}') === true ? fillAddress(address, page, token) : undefined
   return (
     <div class='notice'>
       <p ref={notice} tabIndex={-1}>
@@ -136,13 +152,6 @@ function ShownLink ({ page, address, link: { token } }: ShownLinkProps) {
           </a>
         )}
       </p>
-      {url === undefined && (
-        <p>
-          Your website needs this token to show the page. It becomes a link once the address of your website,
-          in <a href={href('account', 'site')}>your account</a>, has {'{token}'}{' '}
-          in it. Ask who built the website.
-        </p>
-      )}
     </div>
   )
 }

@@ -1,10 +1,8 @@
 import { useState } from 'preact/hooks'
 import { Button } from '../../components/button.tsx'
 import { describeLocally } from '../../components/date-time-field.tsx'
-import { ErrorNotice } from '../../components/error-notice.tsx'
 import { PageState } from '../../components/page-state.tsx'
-import { useAction } from '../../core/load.ts'
-import { CompareDraft, DiscardDraft } from './draft-dialogs.tsx'
+import { CompareDraft, DiscardDraft, Unpublish } from './draft-dialogs.tsx'
 import { PreviewLinks } from './preview-links.tsx'
 import { SavedBy } from './saved-by.tsx'
 import { ScheduleDialog } from './schedule-dialog.tsx'
@@ -19,8 +17,7 @@ interface PublicationProps {
 export function Publication ({ publicId, editing }: PublicationProps) {
   const { id, isChanged, kind, publication, lockedUntil } = editing
   const { published, publish_at: publishAt, unpublish_at: unpublishAt } = publication
-  const [asked, setAsked] = useState<'compare' | 'discard' | 'schedule' | 'previews'>()
-  const unpublishing = useAction(editing.unpublish)
+  const [asked, setAsked] = useState<'compare' | 'discard' | 'schedule' | 'previews' | 'unpublish'>()
   const close = () => setAsked(undefined)
   const other = published ? 'the published version' : 'the saved version'
   const isScheduled = publishAt !== null || unpublishAt !== null
@@ -50,14 +47,10 @@ export function Publication ({ publicId, editing }: PublicationProps) {
           {isScheduled ? 'Change the schedule' : 'Schedule'}
         </Button>
         <Button kind='quiet' onClick={() => setAsked('previews')}>Preview links</Button>
-        {published && (
-          <Button kind='quiet' isBusy={unpublishing.isRunning} onClick={() => unpublishing.run()}>
-            Unpublish
-          </Button>
-        )}
+        {published && <Button kind='quiet' onClick={() => setAsked('unpublish')}>Unpublish</Button>}
       </div>
-      <ErrorNotice error={unpublishing.error} />
       {asked === 'compare' && <CompareDraft other={other} editing={editing} onClose={close} />}
+      {asked === 'unpublish' && <Unpublish editing={editing} onClose={close} />}
       {asked === 'discard' && <DiscardDraft other={other} editing={editing} onClose={close} />}
       {asked === 'previews' && <PreviewLinks page={{ id, publicId }} isChanged={isChanged} onClose={close} />}
       {asked === 'schedule' && <ScheduleDialog editing={editing} onClose={close} />}

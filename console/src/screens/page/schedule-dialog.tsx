@@ -22,7 +22,12 @@ export function ScheduleDialog ({ editing, onClose }: ScheduleDialogProps) {
   const isSet = publishAt !== null || unpublishAt !== null
   const setting = useAction(async () => {
     if (times.publishAt === undefined && times.unpublishAt === undefined && !isSet) {
-      throw new Error('Choose at least one of the two times.')
+      throw new Error(`Choose ${canPublish ? 'at least one of the two times' : 'a time'}.`)
+    }
+    if (
+      times.publishAt !== undefined && times.unpublishAt !== undefined && times.unpublishAt <= times.publishAt
+    ) {
+      throw new Error('The page must be unpublished later than it is published.')
     }
     await editing.schedule(times)
     onClose()
@@ -31,6 +36,10 @@ export function ScheduleDialog ({ editing, onClose }: ScheduleDialogProps) {
     await editing.schedule({ publishAt: undefined, unpublishAt: undefined })
     onClose()
   })
+  const choose = (chosen: Partial<typeof times>) => {
+    setTimes({ ...times, ...chosen })
+    setting.forget()
+  }
   const isBusy = setting.isRunning || removing.isRunning
   return (
     <Dialog title='Schedule' onClose={onClose} canCancel={!isBusy}>
@@ -40,14 +49,14 @@ export function ScheduleDialog ({ editing, onClose }: ScheduleDialogProps) {
             <DateTimeField
               label={isDraft ? 'Publish the draft at' : 'Publish the page at'}
               value={times.publishAt}
-              onInput={(time) => setTimes({ ...times, publishAt: time })}
+              onInput={(time) => choose({ publishAt: time })}
             />
           )
           : <p>To publish a change at a set time, save it as a draft first.</p>}
         <DateTimeField
           label='Unpublish the page at'
           value={times.unpublishAt}
-          onInput={(time) => setTimes({ ...times, unpublishAt: time })}
+          onInput={(time) => choose({ unpublishAt: time })}
         />
         {canPublish && isDraft && (
           <p class='quiet'>
@@ -58,7 +67,9 @@ export function ScheduleDialog ({ editing, onClose }: ScheduleDialogProps) {
         )}
         <ErrorNotice error={setting.error ?? removing.error} />
         <Actions>
-          <Button type='submit' kind='primary' isBusy={setting.isRunning}>Set the schedule</Button>
+          <Button type='submit' kind='primary' isBusy={setting.isRunning}>
+            {canPublish ? 'Set the schedule' : 'Unpublish at this time'}
+          </Button>
           {isSet && (
             <Button isBusy={removing.isRunning} onClick={() => removing.run()}>Remove the schedule</Button>
           )}

@@ -12,12 +12,15 @@ export interface ComparedVersions {
   readonly after: Revision
   /** The one that the person looks at, unless it is the current one. */
   readonly restorable: Revision | undefined
+  /** Whether the person wants to restore it. */
+  readonly isRestore?: boolean
 }
 
 interface VersionDialogProps {
   readonly id: string
   readonly compared: ComparedVersions
   readonly isCodeFirst: boolean
+  readonly isPublished: boolean
   readonly isRestoring: boolean
   readonly error: unknown
   readonly onRestore: (revision: Revision) => unknown
@@ -26,9 +29,9 @@ interface VersionDialogProps {
 
 /** Shows what differs between two versions. */
 export function VersionDialog (
-  { id, compared, isCodeFirst, isRestoring, error, onRestore, onClose }: VersionDialogProps
+  { id, compared, isCodeFirst, isPublished, isRestoring, error, onRestore, onClose }: VersionDialogProps
 ) {
-  const { before, after, restorable } = compared
+  const { before, after, restorable, isRestore = false } = compared
   const { data: texts = [], error: loadError, isLoading, reload } = useLoad(
     async (signal) =>
       await Promise.all([before, after].map(async ({ version }) =>
@@ -38,7 +41,18 @@ export function VersionDialog (
   )
   const [beforeText, afterText] = texts
   return (
-    <Dialog title={`Version ${before.version} and version ${after.version}`} size='large' onClose={onClose}>
+    <Dialog
+      title={isRestore ? `Restore version ${before.version}?`
+        : `Version ${before.version} and version ${after.version}`}
+      size='large'
+      onClose={onClose}
+    >
+      {isRestore && (
+        <p>
+          It becomes the newest version{isPublished && ', which visitors see at once'}. The others stay in the
+          history.
+        </p>
+      )}
       <ErrorNotice error={loadError} onRetry={reload} />
       {isLoading && <p class='quiet'>Loading the versions …</p>}
       {beforeText !== undefined && afterText !== undefined && (

@@ -42,7 +42,7 @@ export function DeletePage ({ page, onDeleted, onClose }: DeletePageProps) {
       <p>
         {trashDays === 0
           ? 'The page, all its versions and its read counts are deleted. This can’t be undone.'
-          : `The page goes to the trash, from which you can restore it for ${trashDays} days.`}
+          : `The page goes to the trash, from which you can restore it for ${trashDays} days. A schedule is lost.`}
       </p>
       <DangerActions action={deletion} text='Delete the page' onClose={onClose} />
     </Dialog>

@@ -3,6 +3,7 @@ import { useEffect, useId, useRef, useState } from 'preact/hooks'
 import { Button } from '../../components/button.tsx'
 import { Actions, Dialog } from '../../components/dialog.tsx'
 import { ErrorNotice } from '../../components/error-notice.tsx'
+import { Field } from '../../components/field.tsx'
 import { FileButton } from '../../components/file-button.tsx'
 import { LeaveDialog } from '../../components/leave-dialog.tsx'
 import { announce } from '../../core/announcements.tsx'
@@ -24,7 +25,10 @@ interface NewPageProps {
 /** Creates a page from text or from a file, and goes to it. */
 export function NewPage ({ files, onClose }: NewPageProps) {
   const { max_document_bytes: maxBytes } = useSettings()
-  const [text, setText] = useState(EMPTY)
+  const [title, setTitle] = useState('')
+  /** Undefined until the person changes it. */
+  const [ownText, setText] = useState<string>()
+  const text = ownText ?? (title.trim() === '' ? EMPTY : JSON.stringify({ title: title.trim() }, null, 2))
   const [file, setFile] = useState<File>()
   const [published, setPublished] = useState(true)
   const creation = useAction(async (source: string | readonly File[]) => {
@@ -33,7 +37,8 @@ export function NewPage ({ files, onClose }: NewPageProps) {
     requireDocument(document, maxBytes)
     // The text of a file doesn't pass through the text area, which would change its line breaks.
     const { id } = await landfall.landingPages.create(exactJson(document), { published })
-    setText(EMPTY) // so that nobody is asked about it
+    setTitle('') // so that nobody is asked about it
+    setText(undefined)
     announce(`The page is created. ${
       published ? 'Everybody can read it: the tab “Use” has its address.'
         : 'Visitors get “Not found” until you publish it.'
@@ -59,9 +64,19 @@ export function NewPage ({ files, onClose }: NewPageProps) {
             creation.run(text)
           }}
         >
+          {ownText === undefined && (
+            <Field
+              label='Title'
+              hint='What the page is called. You can add more to it afterwards.'
+              value={title}
+              onInput={setTitle}
+              hasAutofocus
+            />
+          )}
           <DocumentField
             text={text}
             onInput={setText}
+            isOwn={ownText !== undefined}
             error={file === undefined ? creation.error : undefined}
           />
           <label class='choices__choice'>
@@ -87,7 +102,7 @@ export function NewPage ({ files, onClose }: NewPageProps) {
         title='Discard your text?'
         stay='Keep the text'
         leave='Discard the text'
-        isChanged={text !== EMPTY}
+        isChanged={ownText !== undefined || title !== ''}
       >
         <p>It has not been saved as a page.</p>
       </LeaveDialog>
@@ -108,17 +123,15 @@ async function readOnlyFile (
 interface DocumentFieldProps {
   readonly text: string
   readonly onInput: (text: string) => void
+  /** Whether the person has changed it. */
+  readonly isOwn: boolean
   readonly error: unknown
 }
 
-/** Begins with everything selected, so that pasting replaces it. An error moves the cursor to its place. */
-function DocumentField ({ text, onInput, error }: DocumentFieldProps) {
+/** Its text is selected until a person changes it, so that pasting replaces it. Errors move the cursor. */
+function DocumentField ({ text, onInput, isOwn, error }: DocumentFieldProps) {
   const id = useId()
   const area = useRef<HTMLTextAreaElement>(null)
-  useEffect(() => {
-    area.current?.focus()
-    area.current?.select()
-  }, [])
   useEffect(() => {
     if (!(error instanceof DocumentTextError) || error.offset === undefined) return
     area.current?.focus()
@@ -127,7 +140,7 @@ function DocumentField ({ text, onInput, error }: DocumentFieldProps) {
   }, [error])
   return (
     <div class='field'>
-      <label class='field__label' for={id}>Document</label>
+      <label class='field__label' for={id}>Document, for developers</label>
       <textarea
         class='field__input'
         id={id}
@@ -138,11 +151,13 @@ function DocumentField ({ text, onInput, error }: DocumentFieldProps) {
         autocomplete='off'
         aria-describedby={`${id}-hint`}
         aria-invalid={error instanceof DocumentTextError}
+        onFocus={({ currentTarget }) => {
+          if (!isOwn) currentTarget.select()
+        }}
         onInput={({ currentTarget }) => onInput(currentTarget.value)}
       />
       <p class='field__hint' id={`${id}-hint`}>
-        Paste JSON here, or create an empty page and write it afterwards. You can also drop a file. The page
-        is called after its “title”.
+        Paste JSON here, or drop a file. The page is then called after its “title”.
       </p>
     </div>
   )

@@ -44,6 +44,11 @@ export function PageRow ({ page, onDelete }: PageRowProps) {
           <p>
             Public id: <code class='page-list__id'>{publicId}</code>
           </p>
+          {page.key !== null && (
+            <p>
+              Key: <code class='page-list__id'>{page.key}</code>
+            </p>
+          )}
           <p>
             Version {formatNumber(version)}, {formatBytes(byteSize)}
           </p>

@@ -35,7 +35,7 @@ export function PagesScreen () {
         <ListView
           list={list}
           noun='page'
-          searchedBy='name or public id'
+          searchedBy='name, key or public id'
           choices={CHOICES}
           listClass='page-list'
           skeleton={<li class='page-list__row page-list__row--skeleton' />}

@@ -30,7 +30,10 @@ export function TrashScreen () {
       <p>
         <a href={href('pages')}>← Back to pages</a>
       </p>
-      <p class='quiet'>Visitors of these pages get “Not found”. Restoring a page brings it back unchanged.</p>
+      <p class='quiet'>
+        Visitors of these pages get “Not found”. Restoring a page brings it back as it was, without its
+        schedule.
+      </p>
       <ErrorNotice error={error} onRetry={loadMore} />
       {items?.length === 0 && <p>The trash is empty.</p>}
       {items !== undefined && items.length > 0 && (

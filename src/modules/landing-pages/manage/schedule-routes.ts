@@ -142,10 +142,13 @@ async function set (app: FastifyInstance, request: FastifyRequest, times: Times)
   throw new InvalidError([describe(refused.problem, refused.now, times)])
 }
 
-function describe (problem: Exclude<ScheduleProblem, 'changed'>, now: Date, { publishAt }: Times): string {
+function describe (problem: Exclude<ScheduleProblem, 'changed'>, now: Date, times: Times): string {
+  const { publishAt, unpublishAt } = times
   if (problem === 'too many') {
     return `An account can have ${MAX_SCHEDULES} pages with a schedule: remove one that is not needed any more`
   }
-  if (problem === 'distant') return 'The schedule must end within five years'
+  if (problem === 'distant') {
+    return `${unpublishAt === null ? 'Publish at' : 'Unpublish at'} must be within five years`
+  }
   return `${publishAt === null ? 'Unpublish at' : 'Publish at'} must be later than now (${now.toISOString()})`
 }

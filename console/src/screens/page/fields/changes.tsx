@@ -3,9 +3,10 @@ import { useMemo, useState } from 'preact/hooks'
 import { readJson } from '#json-text'
 import { compareFields, differenceOf, type Change,
   type TextDifference } from '../../../fields/compare-fields.ts'
-import { childrenOf, readField, type Field } from '../../../fields/field.ts'
+import { childrenOf, readField, type Field, type TextField } from '../../../fields/field.ts'
 import { stepLabel, valueOf } from '../../../fields/find-fields.ts'
 import { excerpt, labelOf } from '../../../fields/labels.ts'
+import { pictureKeyOf } from '../../../fields/pictures.ts'
 import type { ComparedText } from '../../../editor/comparison.ts'
 import { AssetFinder, usePicture } from './asset-finder.ts'
 import { PictureImage } from './picture-image.tsx'
@@ -18,6 +19,8 @@ const KINDS = { added: 'Added', removed: 'Removed', changed: 'Changed', moved: '
 /** The most characters that are shown of a whole group or list. */
 const MAX_SUMMARY = 300
 const MAX_PART = 80
+/** The most pictures that are shown of one. */
+const MAX_PICTURES = 4
 /** So much of a long text is shown around its difference. */
 const AROUND = 80
 
@@ -106,10 +109,36 @@ function Side ({ kind, name, field, assets, children }: SideProps) {
             <bdi>{asset?.filename ?? 'Picture'}</bdi>
           </span>
         )
-        : <bdi class='changes__text'>{children}</bdi>}
+        : (
+          <>
+            <bdi class='changes__text'>{children}</bdi>
+            {picturesIn(field).slice(0, MAX_PICTURES).map((address) => (
+              <SidePicture address={address} assets={assets} key={address} />
+            ))}
+          </>
+        )}
     </div>
   )
 }
+
+interface SidePictureProps {
+  readonly address: string
+  readonly assets: AssetFinder
+}
+
+/** A picture in a group or a list. */
+function SidePicture ({ address, assets }: SidePictureProps) {
+  const { isPicture, asset } = usePicture(assets, address)
+  return isPicture ? <PictureImage address={address} asset={asset} /> : null
+}
+
+/** Returns the addresses of the pictures in a group or a list, each once. */
+const picturesIn = (field: Field): string[] => [
+  ...new Set(childrenOf(field).flatMap(([, child]) => isPicture(child) ? [child.text] : picturesIn(child)))
+]
+
+const isPicture = (field: Field): field is TextField =>
+  field.type === 'text' && pictureKeyOf(field.text) !== undefined
 
 interface AroundProps {
   readonly difference: TextDifference
@@ -130,7 +159,7 @@ function Around ({ difference: { start, end }, children }: AroundProps) {
 /** Returns a value in words: of a group or a list, all that is in it. */
 function summaryOf (field: Field): string {
   const parts = childrenOf(field).map(([step, child]) => {
-    const text = excerpt(summaryOf(child), MAX_PART)
+    const text = isPicture(child) ? 'a picture' : excerpt(summaryOf(child), MAX_PART)
     return typeof step === 'string' ? `${labelOf(step)}: ${text}` : text
   })
   return excerpt(parts.length === 0 ? valueOf(field) : parts.join(' · '), MAX_SUMMARY) || 'Empty'

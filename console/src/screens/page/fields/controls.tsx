@@ -1,4 +1,5 @@
 import { useEffect, useRef, useState } from 'preact/hooks'
+import { clearAnnouncement } from '../../../core/announcements.tsx'
 import { Button } from '../../../components/button.tsx'
 import { encodeText, parseNumber, replaceValue } from '../../../fields/edits.ts'
 import type { OtherField } from '../../../fields/field.ts'
@@ -38,6 +39,7 @@ function useDraft (
     if ('message' in parsed) form.model.setDraft(id, { text, message: parsed.message })
     else {
       form.model.setDraft(id, undefined)
+      if (message !== undefined) clearAnnouncement() // it may have said what was wrong here
       change(form, id, parsed.json)
     }
     setCount((count) => count + 1)

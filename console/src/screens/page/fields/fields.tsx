@@ -134,7 +134,9 @@ export function Entries ({ field, label, level }: EntriesProps) {
   const add = (json: string) => {
     const path = pathOf(form, field.id)
     form.model.edit(addValue(path, entries.length, json))
-    announce(`Added to ${label}. There are ${entries.length + 1} now.`)
+    announce(`Added to ${label}. ${
+      entries.length === 0 ? 'There is 1' : `There are ${entries.length + 1}`
+    } now.`)
     reveal(form, [...path, entries.length], true)
   }
   const pictures = picturesOf(entries)
