@@ -43,6 +43,7 @@ const FAILED_PRECONDITIONS = {
   'If-None-Match': 'If-None-Match matches the current ETag of the resource',
   'If-Unmodified-Since': 'The resource has changed after the date in If-Unmodified-Since'
 } as const
+const NOTHING_TO_MATCH = 'There is nothing here that If-Match could match'
 
 /** 412: a precondition of the request is false. */
 export class PreconditionFailedError extends ResponseError {
@@ -50,7 +51,8 @@ export class PreconditionFailedError extends ResponseError {
 
   /** @param etag the current one, with its quotes; undefined if the resource doesn't exist */
   constructor (failed: keyof typeof FAILED_PRECONDITIONS, etag: string | undefined) {
-    super([FAILED_PRECONDITIONS[failed]], etag === undefined ? {} : { etag })
+    if (etag === undefined) super([NOTHING_TO_MATCH])
+    else super([FAILED_PRECONDITIONS[failed]], { etag })
   }
 }
 
@@ -111,6 +113,7 @@ export const EmailUnconfirmedError = define(
   'Confirm your email address first: POST /auth/email_confirmations mails another link'
 )
 export const NotFoundError = define(404, 'NOT_FOUND', 'Not found')
+export const NoDraftError = define(404, 'NO_DRAFT', 'The page has no draft')
 /** 404: the address `/`. The argument is the URL of the documentation. */
 export const NoStartPageError = define(
   404,

@@ -165,8 +165,7 @@ function describeRule (label: string, problem: Problem): string[] {
   switch (keyword) {
     case 'required':
       return [
-        hasRequiredFields(parentSchema?.properties[params.missingProperty]) ? describeShape(example)
-          : `${labelOf(params.missingProperty)} can't be blank`
+        describeMissing(params.missingProperty, parentSchema?.properties[params.missingProperty], example)
       ]
     case 'minItems':
       return [`${label} can't be blank`]
@@ -187,6 +186,13 @@ function describeRule (label: string, problem: Problem): string[] {
     default:
       return [`${label} is invalid`]
   }
+}
+
+function describeMissing (name: string, schema: AnySchemaObject | undefined, example: unknown): string {
+  if (hasRequiredFields(schema)) return describeShape(example)
+  const problem = schema?.type?.includes('null') === true ? 'is missing: send a value, or null for none'
+    : "can't be blank"
+  return `${labelOf(name)} ${problem}`
 }
 
 const describeRange = (label: string, { minimum, maximum }: TSchema): string =>

@@ -80,10 +80,13 @@ t.test('a page can be created unpublished', async (t) => {
 t.test('a draft is a document that readers do not get', async (t) => {
   const { id, public_id: publicId, recordTag } = await createPage(app, owner, '{"v":1}')
   const draft = `${urlOf(id)}/draft`
-  for (const method of ['GET', 'HEAD', 'DELETE'] as const) {
-    t.equal((await send(method, draft)).statusCode, 404)
-  }
-  t.equal((await send('PUT', draft, '{"v":2}', { 'if-match': '*' })).statusCode, 412, 'there is none')
+  const none = { statusCode: 404, body: '{"errors":["The page has no draft"]}' }
+  t.equal((await send('HEAD', draft)).statusCode, 404)
+  for (const method of ['GET', 'DELETE'] as const) t.match(await send(method, draft), none)
+  t.match(await send('PUT', draft, '{"v":2}', { 'if-match': '*' }), {
+    statusCode: 412,
+    body: '{"errors":["There is nothing here that If-Match could match"]}'
+  })
   const begun = await send('PUT', draft, ' {"v": 2.50}\n')
   t.equal(begun.statusCode, 201)
   t.equal(begun.headers.location, draft)

@@ -171,15 +171,16 @@ t.test('schedules that make no sense are refused', async (t) => {
       { publish_at: LATER, unpublish_at: LATER },
       'Unpublish at must be later than publish at'
     ],
-    ['a date', { publish_at: '2027-01-31', unpublish_at: null }, /must be a time such as/],
-    ['no offset', { publish_at: '2027-01-31T08:00:00', unpublish_at: null }, /must be a time such as/],
+    ['a date', { publish_at: '2027-01-31', unpublish_at: null }, /must be a time with an offset/],
+    ['no offset', { publish_at: '2027-01-31T08:00:00', unpublish_at: null }, /must be a time with an offset/],
+    ['30 February', { publish_at: '2027-02-30T08:00:00Z', unpublish_at: null }, /names a day, .*not exist/],
     [
       'a space for the plus',
       { publish_at: '2027-01-31T08:00:00 01:00', unpublish_at: null },
       /must be a time/
     ],
     ['a number', { publish_at: 1, unpublish_at: null }, /Publish at must be/],
-    ['one time', { publish_at: TOMORROW }, /Unpublish at/],
+    ['one time', { publish_at: TOMORROW }, 'Unpublish at is missing: send a value, or null for none'],
     ['no times', {}, /Publish at/]
   ]
   for (const [what, body, message] of refusals) {

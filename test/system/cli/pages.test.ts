@@ -51,7 +51,7 @@ t.test('schedule sets, shows and removes when a page is published', async (t) =>
   t.match(await pages(t, ['schedule', id, '--unpublish-at', 'tomorrow']), {
     code: 1,
     stdout: '',
-    stderr: /Unpublish at must be a time such as/
+    stderr: /Unpublish at must be a time with an offset/
   })
   t.match(await pages(t, ['schedule', id, '--remove', '--json']), {
     code: 0,

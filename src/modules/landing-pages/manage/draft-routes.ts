@@ -1,5 +1,5 @@
 import type { FastifyPluginAsyncTypebox } from '@fastify/type-provider-typebox'
-import { NotFoundError } from '../../../errors.ts'
+import { NoDraftError } from '../../../errors.ts'
 import { checkPreconditions } from '../../../http/conditional-requests.ts'
 import { sendWithoutBody } from '../../../http/responses.ts'
 import { errors, IdParams, nothing, ReadConditions, response,
@@ -62,7 +62,7 @@ export const draftRoutes: FastifyPluginAsyncTypebox = async (app) => {
 
   const findOwnDraft = async (request: Parameters<typeof findOwnPage>[1]) => {
     const draft = await findDraft(database, (await findOwnPage(database, request)).id)
-    if (draft === null) throw new NotFoundError()
+    if (draft === null) throw new NoDraftError()
     return draft
   }
 

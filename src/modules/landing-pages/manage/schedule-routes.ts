@@ -20,14 +20,16 @@ export const Schedule = Type.Object({
 }, { title: 'Schedule' })
 
 const EXAMPLE = '2027-01-31T08:00:00+01:00'
-/** What a date alone doesn't have. */
-const HAS_TIME = /^\S+t\S+$/i
+/** A date, a time and an offset, which need not exist. */
+const TIME = /^2\d{3}-\d\d-\d\dt\d\d:\d\d:\d\d(\.\d{1,9})?(z|[+-]\d\d:\d\d)$/i
+function checkTime (text: string): string[] {
+  if (!TIME.test(text)) return [`must be a time with an offset, such as ${EXAMPLE}`]
+  return parseTime(text) === undefined ? ['names a day, a time or an offset that does not exist'] : []
+}
 const time = (description: string) =>
   Type.Unsafe<string | null>({
     type: ['string', 'null'],
-    check: (text: string) =>
-      HAS_TIME.test(text) && parseTime(text) !== undefined ? []
-        : [`must be a time such as ${EXAMPLE}`],
+    check: checkTime,
     description: `${description} (RFC 3339, with an offset); null for never`
   })
 
