@@ -182,6 +182,10 @@ async function sortedLists (
   return [
     ['/manage/landing_pages?sort=updated', byUpdate],
     ['/manage/landing_page_summaries?sort=updated', byUpdate],
+    [
+      `/manage/landing_pages?updated_since=${updated.toISOString()}`,
+      cursorAfter('changed', idOf(pages / 2), String(updated.getTime()))
+    ],
     ['/manage/landing_pages?sort=label', byLabel],
     ['/manage/landing_page_summaries?sort=label', byLabel],
     ['/manage/deleted_pages', byTime(deleted, pages / 2 + FIRST_DELETED)],

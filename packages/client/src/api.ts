@@ -538,7 +538,7 @@ export interface paths {
         };
         /**
          * List the caller's Landing Pages
-         * @description If the documents are large, a response may have fewer than `limit` records even though there are more. The `Link` header contains the URL of the next records.
+         * @description If the documents are large, a response may have fewer than `limit` records even though there are more. The `Link` header contains the URL of the next records. The `ETag` is that of this part of the list. To learn what has changed, ask for `updated_since` the last `updated_at` that you know, less 10 seconds.
          */
         get: operations["listLandingPages"];
         put?: never;
@@ -9090,8 +9090,22 @@ export interface operations {
                 q?: string;
                 /** @description `created`: newest first; `updated`: latest change first; `label`: by label, A to Z; pages without one first */
                 sort?: "created" | "updated" | "label";
+                /**
+                 * @description Include only pages whose `updated_at` is not before this time, the oldest change first. Not with `sort`. A date stands for its start in UTC.
+                 * @example 2026-11-26T08:00:00.000Z
+                 */
+                updated_since?: string;
             };
-            header?: never;
+            header?: {
+                /** @description Answer 412 unless the current ETag is one of these */
+                "if-match"?: string;
+                /** @description Answer 304 if there was no change since this date */
+                "if-modified-since"?: string;
+                /** @description Answer 304 if the current ETag is one of these */
+                "if-none-match"?: string;
+                /** @description Answer 412 if there was a change since this date */
+                "if-unmodified-since"?: string;
+            };
             path?: never;
             cookie?: never;
         };
@@ -9102,6 +9116,7 @@ export interface operations {
                 headers: {
                     "Cache-Control": components["headers"]["Cache-Control"];
                     "Content-Encoding": components["headers"]["Content-Encoding-if-any"];
+                    ETag: components["headers"]["ETag"];
                     Link: components["headers"]["Link-if-any"];
                     Vary: components["headers"]["Vary"];
                     "X-Request-Id": components["headers"]["X-Request-Id"];
@@ -9110,6 +9125,17 @@ export interface operations {
                 content: {
                     "application/json": components["schemas"]["LandingPage"][];
                 };
+            };
+            /** @description The list is the one that the client has */
+            304: {
+                headers: {
+                    "Cache-Control": components["headers"]["Cache-Control"];
+                    ETag: components["headers"]["ETag"];
+                    Link: components["headers"]["Link-if-any"];
+                    "X-Request-Id": components["headers"]["X-Request-Id"];
+                    [name: string]: unknown;
+                };
+                content?: never;
             };
             /** @description The URL, the Host header or the body is malformed */
             400: {
@@ -9180,6 +9206,25 @@ export interface operations {
                      * @example {
                      *       "errors": [
                      *         "Method is not allowed here"
+                     *       ]
+                     *     }
+                     */
+                    "application/json": components["schemas"]["Errors"];
+                };
+            };
+            /** @description A condition, such as `If-Match`, is false */
+            412: {
+                headers: {
+                    "Cache-Control": components["headers"]["Cache-Control"];
+                    ETag: components["headers"]["ETag-if-any"];
+                    "X-Request-Id": components["headers"]["X-Request-Id"];
+                    [name: string]: unknown;
+                };
+                content: {
+                    /**
+                     * @example {
+                     *       "errors": [
+                     *         "The resource has changed: If-Match does not match its current ETag"
                      *       ]
                      *     }
                      */

@@ -26,7 +26,7 @@ export { ConflictError, InsufficientScopeError, LandfallError, NotFoundError,
 export type { CacheOptions } from './document-cache.ts'
 export { exactJson, type ExactJson } from './exact-json.ts'
 export type { OwnDocument, OwnDocuments, PatchOptions } from './documents.ts'
-export type { LandingPages, LandingPageListOptions, LandingPageSummary, ReadCount,
+export type { ChangedPagesOptions, LandingPages, LandingPageListOptions, LandingPageSummary, ReadCount,
   ReadsOptions } from './landing-pages.ts'
 export type { ApiKeyOptions, LandfallClientOptions, SignInOptions } from './options.ts'
 export type { PasswordChange, PasswordReset, Passwords } from './passwords.ts'

@@ -17,6 +17,11 @@ export type LandingPageSummary = components['schemas']['LandingPageSummary']
 /** `updated` has the latest change first, `label` is A to Z. */
 export type LandingPageListOptions = SearchOptions<'created' | 'updated' | 'label'>
 
+export interface ChangedPagesOptions extends LandingPageListOptions {
+  /** Only pages whose `updated_at` is not before this time, the oldest change first. Not with `sort`. */
+  readonly updatedSince?: Date | string
+}
+
 /** The reads of an hour or a day. */
 export type ReadCount = components['schemas']['ReadCount']
 
@@ -67,10 +72,10 @@ export interface LandingPages extends OwnDocuments, Previews, Publications, Revi
   delete(id: string, options?: ChangeOptions): Promise<Received>
   /** Iterates over all pages, or those with a text. */
   list<Document = unknown>(
-    options?: LandingPageListOptions
+    options?: ChangedPagesOptions
   ): AsyncGenerator<LandingPage<Document>, void, undefined>
   /** Returns one part of the list. */
-  listPage<Document = unknown>(options?: LandingPageListOptions): Promise<List<LandingPage<Document>>>
+  listPage<Document = unknown>(options?: ChangedPagesOptions): Promise<List<LandingPage<Document>>>
   /** Iterates over pages without their documents. */
   summaries(options?: LandingPageListOptions): AsyncGenerator<LandingPageSummary, void, undefined>
   /** Returns one part of the summaries. */
@@ -85,7 +90,7 @@ export interface LandingPages extends OwnDocuments, Previews, Publications, Revi
 }
 
 export function createLandingPages (api: Api, published: PublishedDocuments): LandingPages {
-  const listPage = async <Document>(options?: LandingPageListOptions) =>
+  const listPage = async <Document>(options?: ChangedPagesOptions) =>
     await requestList<Document>(api, options)
   const summariesPage = async (options?: LandingPageListOptions) => await requestSummaries(api, options)
   return {
@@ -147,7 +152,7 @@ export function createLandingPages (api: Api, published: PublishedDocuments): La
         signal
       })))
     },
-    list: <Document>(options: LandingPageListOptions = {}) => iterate(listPage<Document>, options),
+    list: <Document>(options: ChangedPagesOptions = {}) => iterate(listPage<Document>, options),
     listPage,
     summaries: (options = {}) => iterate(summariesPage, options),
     summariesPage,
@@ -167,10 +172,10 @@ export function createLandingPages (api: Api, published: PublishedDocuments): La
 
 async function requestList<Document> (
   api: Api,
-  { signal, ...query }: LandingPageListOptions = {}
+  { signal, updatedSince, ...query }: ChangedPagesOptions = {}
 ): Promise<List<LandingPage<Document>>> {
   const { data, response } = await unwrap(api.GET('/manage/landing_pages', {
-    params: { query },
+    params: { query: { ...query, updated_since: toTimeText(updatedSince) } },
     parseAs: 'text',
     signal
   }))
