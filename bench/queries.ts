@@ -6,6 +6,7 @@ import { PrismaPg } from '@prisma/adapter-pg'
 import { contenders, type Contender, type Fixture } from './query-contenders.ts'
 import { revisionContenders } from './revision-contenders.ts'
 import { referenceContenders } from './reference-contenders.ts'
+import { webhookContenders } from './webhook-contenders.ts'
 import { median } from './statistics.ts'
 import { BoundedPool } from '../src/infra/postgres/pool.ts'
 import { applyMigrations } from '../src/infra/postgres/migrate.ts'
@@ -111,7 +112,8 @@ async function prepareContenders (pool: BoundedPool): Promise<Contender[]> {
   return [
     ...contenders({ pool, typed, named, ...fixture }),
     ...await revisionContenders(pool, fixture),
-    ...await referenceContenders(pool, fixture)
+    ...await referenceContenders(pool, fixture),
+    ...await webhookContenders(pool, fixture)
   ]
 }
 

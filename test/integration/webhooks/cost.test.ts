@@ -8,17 +8,23 @@ import { query } from '../../helpers/servers.ts'
 const settings: Record<string, string> = { ...await testSettings(t), WEBHOOKS: 'false' }
 const url = settings.DATABASE_URL as string
 
-t.test('a write of an account without webhooks reads one entry of an index more', async (t) => {
+t.test('without webhooks a write reads one entry of an index more; with ten, a statement follows', async (t) => {
   const app = await buildTestApp(t, { settings })
   const account = await signUp(app)
   const page = await createPage(app, account)
   const runs = watchStatements(app)
-  await app.inject({
-    method: 'PATCH',
-    url: `/manage/landing_pages/${page.id}`,
-    headers: account.headers,
-    payload: { current_data: { a: 1 } }
-  })
+  /** Writes the page. @returns the number of prepared statements */
+  const write = async (a: number): Promise<number> => {
+    const earlier = runs.length
+    await app.inject({
+      method: 'PATCH',
+      url: `/manage/landing_pages/${page.id}`,
+      headers: account.headers,
+      payload: { current_data: { a } }
+    })
+    return runs.length - earlier
+  }
+  const statements = await write(1)
   const { statement, values } = runs.find(({ statement: { text } }) => text.includes('INSERT INTO outbox'))!
   const cost = async (document: string) => {
     const { nodes, buffers } = await planOf(
@@ -41,9 +47,18 @@ t.test('a write of an account without webhooks reads one entry of an index more'
     ANALYZE webhooks`
   )
   const after = await cost('{"a":2}')
-  t.comment(before, after)
   t.equal(after.rows, before.rows)
   t.ok(after.buffers - before.buffers <= 4, `${after.buffers - before.buffers} pages more`)
+
+  await query(
+    url,
+    `INSERT INTO webhooks (id, user_id, slot, url, events)
+    SELECT gen_random_uuid(), ${account.user.id}, slot, 'https://example.com', ARRAY['page.published']
+    FROM generate_series(1, 10) slot`
+  )
+  t.equal(await write(2), statements + 1, 'which lets the messages leave')
+  const withTen = await cost('{"a":3}')
+  t.ok(withTen.buffers - after.buffers <= 10 * 10, `${withTen.buffers - after.buffers} pages more`)
 })
 
 t.test('the next message is found without a look at the others of its webhook', async (t) => {
