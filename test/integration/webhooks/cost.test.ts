@@ -58,7 +58,7 @@ t.test('without webhooks a write reads one entry of an index more; with ten, a s
   )
   t.equal(await write(2), statements + 1, 'which lets the messages leave')
   const withTen = await cost('{"a":3}')
-  t.ok(withTen.buffers - after.buffers <= 10 * 10, `${withTen.buffers - after.buffers} pages more`)
+  t.ok(withTen.buffers - after.buffers <= 10 * 20, `${withTen.buffers - after.buffers} pages more`)
 })
 
 t.test('the next message is found without a look at the others of its webhook', async (t) => {
