@@ -1,5 +1,6 @@
 import { once } from 'node:events'
-import { createServer, type IncomingHttpHeaders } from 'node:http'
+import { createServer, type IncomingHttpHeaders, type RequestListener } from 'node:http'
+import { createServer as createHttpsServer } from 'node:https'
 import type { AddressInfo } from 'node:net'
 import { text } from 'node:stream/consumers'
 import { Webhook } from 'standardwebhooks'
@@ -40,13 +41,15 @@ export const RECEIVABLE = { WEBHOOK_NETWORKS: '127.0.0.1' }
  * Starts a receiver; the end of the test stops it.
  *
  * @param answer returns the status, perhaps later; by default 204
+ * @param tls key and certificate of `localhost`, for https
  */
 export async function startReceiver (
   t: Teardown,
-  answer: (message: ReceivedMessage, count: number) => number | Promise<number> = () => 204
+  answer: (message: ReceivedMessage, count: number) => number | Promise<number> = () => 204,
+  tls?: { readonly key: Buffer, readonly cert: Buffer }
 ): Promise<Receiver> {
   const messages: ReceivedMessage[] = []
-  const server = createServer((request, response) => {
+  const listener: RequestListener = (request, response) => {
     text(request).then(async (body) => {
       const message = {
         ...JSON.parse(body),
@@ -57,7 +60,8 @@ export async function startReceiver (
       messages.push(message)
       response.writeHead(await answer(message, messages.length)).end('the body is dropped')
     }).catch(() => response.destroy())
-  })
+  }
+  const server = tls === undefined ? createServer(listener) : createHttpsServer(tls, listener)
   server.listen(0, '127.0.0.1')
   await once(server, 'listening')
   t.teardown(() => {
@@ -65,7 +69,9 @@ export async function startReceiver (
     server.closeAllConnections()
   })
   return {
-    url: `http://127.0.0.1:${(server.address() as AddressInfo).port}/hook?token=owners-token`,
+    url: `${tls === undefined ? 'http://127.0.0.1' : 'https://localhost'}:${
+      (server.address() as AddressInfo).port
+    }/hook?token=owners-token`,
     messages,
     message: async (count) => await until(() => messages[count - 1], `message ${count}`)
   }

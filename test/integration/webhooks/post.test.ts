@@ -153,7 +153,7 @@ t.test('certificates are checked, whatever the environment says', async (t) => {
   t.teardown(() => delete process.env.NODE_TLS_REJECT_UNAUTHORIZED)
   t.same(await post(createPoster(LOOPBACK), `https://127.0.0.1:${port}/`), {
     status: null,
-    error: 'Connection failed: certificate or TLS not valid'
+    error: 'Connection failed: certificate is not signed by a trusted authority'
   })
 })
 

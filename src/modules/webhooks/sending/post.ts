@@ -122,11 +122,12 @@ function describe (error: NodeJS.ErrnoException): string {
   const { code = '', name } = error
   if (name === 'AbortError' || name === 'TimeoutError') return `No response within ${LIMIT_MS / 1000} seconds`
   if (code.startsWith('HPE_')) return 'The response is not valid HTTP'
-  if (/CERT|SIGNATURE|ERR_TLS|ERR_SSL/.test(code)) return 'Connection failed: certificate or TLS not valid'
-  const reason = REASONS[code]
-  return reason === undefined ? 'Connection failed' : `Connection failed: ${reason}`
+  const reason = REASONS[code] ??
+    (/CERT|SIGNATURE|ERR_TLS|ERR_SSL/.test(code) ? 'certificate or TLS not valid' : '')
+  return reason === '' ? 'Connection failed' : `Connection failed: ${reason}`
 }
 
+const UNTRUSTED = 'certificate is not signed by a trusted authority'
 const REASONS: Readonly<Record<string, string>> = {
   ENOTFOUND: 'host name not found',
   ENODATA: 'host name not found',
@@ -136,5 +137,12 @@ const REASONS: Readonly<Record<string, string>> = {
   EPIPE: 'connection closed',
   EHOSTUNREACH: 'host not reachable',
   ENETUNREACH: 'host not reachable',
-  ETIMEDOUT: 'host not reachable'
+  ETIMEDOUT: 'host not reachable',
+  CERT_HAS_EXPIRED: 'certificate has expired',
+  CERT_NOT_YET_VALID: 'certificate is not valid yet',
+  DEPTH_ZERO_SELF_SIGNED_CERT: UNTRUSTED,
+  SELF_SIGNED_CERT_IN_CHAIN: UNTRUSTED,
+  UNABLE_TO_GET_ISSUER_CERT_LOCALLY: UNTRUSTED,
+  UNABLE_TO_VERIFY_LEAF_SIGNATURE: UNTRUSTED,
+  ERR_TLS_CERT_ALTNAME_INVALID: 'certificate is for another host name'
 }
