@@ -13,7 +13,8 @@ const PARTS = [
     name: 'fields',
     maxBytes: 20 * KB,
     files: ['src/screens/page/fields/fields-form.tsx', 'src/screens/page/fields/changes.tsx']
-  }
+  },
+  { name: 'webhooks', maxBytes: 10 * KB, files: ['src/screens/account/webhooks/webhooks.tsx'] }
 ]
 
 /**

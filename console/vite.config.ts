@@ -3,7 +3,7 @@ import { defineConfig } from 'vite'
 import { compressAndMeasure } from './compress-and-measure.ts'
 
 const SERVICE = 'http://localhost:3000'
-const ROUTES = ['^/(auth|api_keys|manage|landing_pages|assets|uploads)', '/console/settings.json']
+const ROUTES = ['^/(auth|api_keys|webhooks|manage|landing_pages|assets|uploads)', '/console/settings.json']
 
 export default defineConfig(({ command }) => ({
   root: import.meta.dirname,

@@ -16,7 +16,7 @@ export function ScreenOf ({ path }: { readonly path: Path }) {
     return id === undefined ? <AssetsList key={path} /> : <AssetDetails id={id} key={id} />
   }
   if (area === 'trash') return <TrashScreen key={path} />
-  if (area === 'account') return <AccountScreen section={id ?? 'password'} />
+  if (area === 'account') return <AccountScreen section={id ?? 'password'} item={rest[0]} />
   return (
     <Screen title='Not found'>
       <p>

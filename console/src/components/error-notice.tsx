@@ -6,10 +6,17 @@ import { Button } from './button.tsx'
 
 /** Sentences of the service that name fields otherwise than the forms do, in the words of the forms. */
 const WORDS: Readonly<Record<string, string>> = {
+  "Events can't be blank": 'Choose at least one event.',
+  "Pages can't be blank": 'Choose at least one page.',
   "Scopes can't be blank": 'Choose at least one thing that the key may do.',
+  'A page can have 20 preview links: delete one that is not needed any more':
+    'A page can have 20 preview links. Revoke one that is not needed any more.',
   'Current password is wrong': 'Your current password is wrong.',
   "Password confirmation doesn't match Password": 'The two passwords are not the same.'
 }
+
+/** Returns a sentence of the service in the words of the forms. */
+export const inOwnWords = (sentence: string): string => WORDS[sentence] ?? sentence.replace(/^Url /, 'URL ')
 
 interface ErrorNoticeProps {
   /** Nothing is shown without an error. */
@@ -58,7 +65,7 @@ export function ErrorNotice (
 export function sentencesOf (error: unknown, isSignIn = false): readonly string[] {
   if (error instanceof LandfallError) {
     const { status, requestId } = error
-    const errors = error.errors.map((sentence) => WORDS[sentence] ?? sentence)
+    const errors = error.errors.map(inOwnWords)
     if (status === 401 && !isSignIn) {
       return ['Your session has ended. Sign in, and then do this again.']
     }

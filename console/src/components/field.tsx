@@ -7,6 +7,8 @@ interface FieldProps {
   readonly type?: 'text' | 'email' | 'password' | 'search'
   readonly autocomplete?: string
   readonly hint?: string
+  /** What the service says is wrong with the value. */
+  readonly error?: string | undefined
   readonly isRequired?: boolean
   readonly isReadOnly?: boolean
   readonly maxLength?: number
@@ -23,6 +25,7 @@ export function Field (
     type = 'text',
     autocomplete = 'off',
     hint,
+    error,
     isRequired = false,
     isReadOnly = false,
     maxLength,
@@ -46,8 +49,9 @@ export function Field (
         spellcheck={false}
         autofocus={hasAutofocus}
         autocapitalize='none'
-        aria-describedby={hint === undefined ? undefined : `${id}-hint`}
-        aria-invalid={isRefused}
+        aria-describedby={[hint && `${id}-hint`, error && `${id}-error`].filter(Boolean).join(' ') ||
+          undefined}
+        aria-invalid={isRefused || error !== undefined}
         // The browser says what is wrong, for example that the field is empty.
         onInvalid={() => setIsRefused(true)}
         onInput={({ currentTarget }) => {
@@ -55,6 +59,7 @@ export function Field (
           onInput(currentTarget.value)
         }}
       />
+      {error !== undefined && <p class='field__error' role='alert' id={`${id}-error`}>{error}</p>}
       {hint !== undefined && <p class='field__hint' id={`${id}-hint`}>{hint}</p>}
     </div>
   )
@@ -82,5 +87,36 @@ export function Choice<Value> ({ label, value, options, onChange }: ChoiceProps<
         {options.map(([text, option]) => <option selected={option === value} key={text}>{text}</option>)}
       </select>
     </div>
+  )
+}
+
+interface ChoicesProps<Value> {
+  readonly label: string
+  readonly options: readonly (readonly [value: Value, text: string])[]
+  readonly chosen: readonly Value[]
+  readonly onChange: (chosen: readonly Value[]) => void
+  readonly error?: string | undefined
+}
+
+/** A choice of several values, with its label. */
+export function Choices<Value extends string> (
+  { label, options, chosen, onChange, error }: ChoicesProps<Value>
+) {
+  return (
+    <fieldset class='choices'>
+      <legend class='field__label'>{label}</legend>
+      {options.map(([value, text]) => (
+        <label class='choices__choice' key={value}>
+          <input
+            type='checkbox'
+            checked={chosen.includes(value)}
+            onChange={({ currentTarget }) =>
+              onChange(currentTarget.checked ? [...chosen, value] : chosen.filter((one) => one !== value))}
+          />
+          {text}
+        </label>
+      ))}
+      {error !== undefined && <p class='field__error' role='alert'>{error}</p>}
+    </fieldset>
   )
 }

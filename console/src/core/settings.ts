@@ -17,6 +17,7 @@ export interface ServiceSettings {
   readonly trash_days: number
   /** The address of the website, for accounts without one. */
   readonly preview_url: string | null
+  readonly has_webhooks: boolean
 }
 
 let ownVersion: string | undefined

@@ -77,7 +77,8 @@ const settingsFor = ({ config, baseUrl }: FastifyInstance, version: string) => (
   max_document_bytes: config.MAX_DOCUMENT_BYTES,
   max_upload_bytes: config.MAX_UPLOAD_BYTES,
   trash_days: config.TRASH_DAYS,
-  preview_url: config.PREVIEW_URL ?? null
+  preview_url: config.PREVIEW_URL ?? null,
+  has_webhooks: config.WEBHOOKS
 })
 
 /** The page loads only its own files, and pictures from where the uploaded files are. */

@@ -43,7 +43,7 @@ export const PAGE_SORTS = {
   updated: 'latest change first',
   label: 'by label, A to Z; pages without one first'
 }
-export type PageListPage = SortedPage<keyof typeof PAGE_SORTS | 'changed'>
+type PageListPage = SortedPage<keyof typeof PAGE_SORTS>
 
 /** A list with more bytes of documents ends early, with a link to the rest. */
 const MAX_LIST_BYTES = 512 * 1024
@@ -86,12 +86,6 @@ const LIST = statement<Row>(`
       direction: 'DESC'
     }, {
       ...SUMMARIES,
-      when: ":sort::text = 'changed'",
-      order: ['updated_at', 'page_id'],
-      after: [':updatedAt::timestamptz', ':id::uuid'],
-      direction: 'ASC'
-    }, {
-      ...SUMMARIES,
       when: ":sort::text = 'label'",
       order: ['search_text', 'page_id'],
       after: [':searchText::text', ':id::uuid'],
@@ -119,7 +113,7 @@ async function list (
     q,
     limit,
     id,
-    updatedAt: new Date(Number(valueOf(page, sort === 'changed' ? sort : 'updated'))),
+    updatedAt: new Date(Number(valueOf(page, 'updated'))),
     searchText: valueOf(page, 'label'),
     startLength
   })
@@ -127,11 +121,7 @@ async function list (
 }
 
 const cursorOfRow = ({ sort }: PageListPage, { id, sortedAt, searchText }: Row): string =>
-  cursorAfter(
-    sort,
-    id,
-    (sort === 'updated' || sort === 'changed' ? sortedAt?.getTime().toString() : searchText) ?? ''
-  )
+  cursorAfter(sort, id, (sort === 'updated' ? sortedAt?.getTime().toString() : searchText) ?? '')
 
 /** Lists pages. Returns fewer than `limit` pages if the documents are large. `next` is the next cursor. */
 export async function listPages (

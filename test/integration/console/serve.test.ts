@@ -187,7 +187,8 @@ t.test('/console/settings.json says what the console has to know', async (t) => 
     max_document_bytes: 1_048_576,
     max_upload_bytes: 26_214_400,
     trash_days: 30,
-    preview_url: null
+    preview_url: null,
+    has_webhooks: true
   })
   const app = await consoleApp(t, {
     SIGN_UP: 'closed',
@@ -196,7 +197,8 @@ t.test('/console/settings.json says what the console has to know', async (t) => 
     REQUIRE_CONFIRMED_EMAIL: 'true',
     MAX_DOCUMENT_BYTES: '1000',
     MAX_UPLOAD_BYTES: '2000',
-    PREVIEW_URL: 'https://www.example.com/{public_id}'
+    PREVIEW_URL: 'https://www.example.com/{public_id}',
+    WEBHOOKS: 'false'
   })
   const headers = { 'if-none-match': String(first.headers.etag) }
   const other = await app.inject({ url: '/console/settings.json', headers })
@@ -207,7 +209,8 @@ t.test('/console/settings.json says what the console has to know', async (t) => 
     max_document_bytes: 1000,
     max_upload_bytes: 2000,
     trash_days: 30,
-    preview_url: 'https://www.example.com/{public_id}'
+    preview_url: 'https://www.example.com/{public_id}',
+    has_webhooks: false
   })
   const again = { url: '/console/settings.json', headers: { 'if-none-match': String(other.headers.etag) } }
   t.equal((await app.inject(again)).statusCode, 304)

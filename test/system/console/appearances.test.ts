@@ -7,6 +7,7 @@ import { startBrowser } from '../../helpers/browser.ts'
 import { Owner } from '../../helpers/client.ts'
 import { editorOf, newProfile, openConsole, showFields, showPage, signIn,
   typeAtStart } from '../../helpers/console.ts'
+import { RECEIVABLE, startReceiver } from '../../helpers/receiver.ts'
 import { asJpeg, card } from '../../shared/pictures.ts'
 import { provide } from '../../shared/programs.ts'
 import { temporaryFolder } from '../../helpers/service.ts'
@@ -15,7 +16,7 @@ import { temporaryFolder } from '../../helpers/service.ts'
 
 const folder = process.env.SCREENSHOTS_FOLDER ?? temporaryFolder(t)
 mkdirSync(folder, { recursive: true })
-const { url } = await startServiceOnPostgres(t)
+const { url } = await startServiceOnPostgres(t, RECEIVABLE)
 const browser = await startBrowser(t, provide('chromium'))
 const owner = await Owner.signUp(url)
 await owner.upload(url, await asJpeg(card({ width: 800, height: 600 })), 'beach.jpg')
@@ -33,6 +34,9 @@ const shop = await owner.createPage(
     items: [{ name: 'Tent', price: 129.5, isNew: true }, { name: 'Lamp', price: 17.5, isNew: false }]
   })
 )
+const receiver = await startReceiver(t, (_message, count) => count === 1 ? 500 : 204)
+await owner.call('POST', `${url}/webhooks`, { json: { url: receiver.url, name: 'Website build' } })
+await owner.createPage(url, '{"title": "Jobs"}')
 const documentUrl = `${url}/manage/landing_pages/${page.id}/document`
 await owner.call('PUT', documentUrl, {
   text: '{\n  "title": "Winter sale",\n  "price": 9.90,\n  "new": [true, false]\n}'
@@ -132,6 +136,21 @@ const SCREENS: readonly (readonly [string, (tab: Page) => Promise<unknown>])[] =
   ['sessions', async (tab) => {
     await tab.getByRole('link', { name: 'Sessions' }).click()
     await tab.getByText('this browser').waitFor()
+  }],
+  ['webhooks', async (tab) => {
+    await tab.getByRole('link', { name: 'Webhooks' }).click()
+    await tab.getByText('Last message').waitFor()
+  }],
+  ['webhook', async (tab) => {
+    await tab.getByRole('link', { name: 'Website build' }).click()
+    await tab.getByRole('button', { name: 'Send a test' }).click()
+    await tab.getByText('Delivered').first().waitFor()
+  }],
+  ['webhook-form', async (tab) => {
+    await tab.getByRole('button', { name: 'Edit' }).click()
+    await tab.getByLabel('About').selectOption('Only some pages')
+    await tab.getByRole('button', { name: 'Add Shop' }).click()
+    await tab.getByRole('button', { name: 'Remove Shop' }).scrollIntoViewIfNeeded()
   }]
 ]
 

@@ -1,12 +1,13 @@
 import type { Scope } from '@landfall/client'
-import { useEffect, useRef, useState } from 'preact/hooks'
+import { useState } from 'preact/hooks'
 import { Button } from '../../components/button.tsx'
 import { CopyButton } from '../../components/copy-button.tsx'
 import { Actions, Dialog } from '../../components/dialog.tsx'
 import { CurrentPasswordField } from '../../components/credential-fields.tsx'
 import { ErrorNotice } from '../../components/error-notice.tsx'
-import { Choice, Field } from '../../components/field.tsx'
+import { Choice, Choices, Field } from '../../components/field.tsx'
 import { Form } from '../../components/form.tsx'
+import { ShownOnce } from '../../components/shown-once.tsx'
 import { useAction } from '../../core/load.ts'
 import { landfall } from '../../core/service.ts'
 import { useSettings } from '../../core/settings.ts'
@@ -81,7 +82,7 @@ function NewKeyForm ({ onCreated, onClose }: NewKeyFormProps) {
         maxLength={NAME_MAX}
         isRequired
       />
-      <ScopeChoice scopes={scopes} onChange={setScopes} />
+      <Choices label='What it may do' options={SCOPES} chosen={scopes} onChange={setScopes} />
       <Choice label='Valid for' value={days} options={VALIDITIES} onChange={setDays} />
       <CurrentPasswordField label='Your password' value={password} onInput={setPassword} />
       <ErrorNotice error={creation.error} />
@@ -93,30 +94,6 @@ function NewKeyForm ({ onCreated, onClose }: NewKeyFormProps) {
   )
 }
 
-interface ScopeChoiceProps {
-  readonly scopes: readonly Scope[]
-  readonly onChange: (scopes: readonly Scope[]) => void
-}
-
-function ScopeChoice ({ scopes, onChange }: ScopeChoiceProps) {
-  return (
-    <fieldset class='choices'>
-      <legend class='field__label'>What it may do</legend>
-      {SCOPES.map(([scope, name]) => (
-        <label class='choices__choice' key={scope}>
-          <input
-            type='checkbox'
-            checked={scopes.includes(scope)}
-            onChange={({ currentTarget }) =>
-              onChange(currentTarget.checked ? [...scopes, scope] : scopes.filter((one) => one !== scope))}
-          />
-          {name}
-        </label>
-      ))}
-    </fieldset>
-  )
-}
-
 interface ShownKeyProps {
   readonly created: CreatedKey
   readonly onClose: () => void
@@ -125,17 +102,11 @@ interface ShownKeyProps {
 function ShownKey ({ created: { key, scopes }, onClose }: ShownKeyProps) {
   const { base_url: baseUrl } = useSettings()
   const command = curlCommand(baseUrl, key, scopes)
-  const notice = useRef<HTMLParagraphElement>(null)
-  useEffect(() => notice.current?.focus(), []) // the button that had the focus is gone
   return (
     <>
-      <p ref={notice} tabIndex={-1}>Copy the key now. It is shown only this once.</p>
-      <p class='new-key'>
-        <code>{key}</code>
-        <CopyButton text={key} what='key' />
-      </p>
+      <ShownOnce text={key} what='key' />
       <p>A program sends it with each request, for example:</p>
-      <p class='new-key'>
+      <p class='copyable'>
         <code>{command}</code>
         <CopyButton text={command} what='curl command' />
       </p>

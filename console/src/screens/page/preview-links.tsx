@@ -1,12 +1,12 @@
 import type { NewPreviewLink, PreviewLink } from '@landfall/client'
-import { useEffect, useRef, useState } from 'preact/hooks'
+import { useState } from 'preact/hooks'
 import { Button } from '../../components/button.tsx'
-import { CopyButton } from '../../components/copy-button.tsx'
 import { Actions, Dialog } from '../../components/dialog.tsx'
 import { ErrorNotice } from '../../components/error-notice.tsx'
 import { Choice, Field } from '../../components/field.tsx'
 import { Moment, Time } from '../../components/format.tsx'
 import { Form } from '../../components/form.tsx'
+import { ShownOnce } from '../../components/shown-once.tsx'
 import { announce } from '../../core/announcements.tsx'
 import { useAction, useLoad } from '../../core/load.ts'
 import { ignoreMissing } from '../../core/missing.ts'
@@ -136,22 +136,15 @@ interface ShownLinkProps {
 
 /** A new link, which is shown only once. */
 function ShownLink ({ url, token }: ShownLinkProps) {
-  const notice = useRef<HTMLParagraphElement>(null)
-  useEffect(() => notice.current?.focus(), [])
   return (
     <div class='notice'>
-      <p ref={notice} tabIndex={-1}>
-        Copy the {url === undefined ? 'token' : 'link'} now. It is shown only this once.
-      </p>
-      <p class='new-key'>
-        <code>{url ?? token}</code>
-        <CopyButton text={url ?? token} what={url === undefined ? 'token' : 'link'} />
+      <ShownOnce text={url ?? token} what={url === undefined ? 'token' : 'link'}>
         {url !== undefined && (
           <a class='button' href={url} target='_blank' rel='noopener noreferrer'>
             Open<span class='visually-hidden'>, in a new tab</span>
           </a>
         )}
-      </p>
+      </ShownOnce>
     </div>
   )
 }
