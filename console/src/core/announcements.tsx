@@ -1,9 +1,10 @@
-import { useEffect, useState } from 'preact/hooks'
+import { useEffect, useRef, useState } from 'preact/hooks'
 import { createStore, useStore } from './store.ts'
 
 const SHOWN_MS = 8000
 /** By then a dialog that closes is gone. */
 const SAID_AFTER_MS = 100
+const MARGIN_PX = 8
 
 /** The id makes the same sentence twice two announcements. */
 const announcement = createStore<{ readonly text: string, readonly id: number }>({ text: '', id: 0 })
@@ -23,6 +24,7 @@ export const clearAnnouncement = (): void => announce('')
 export function Announcements () {
   const { text, id } = useStore(announcement)
   const [said, setSaid] = useState('')
+  const shown = useRef<HTMLParagraphElement>(null)
   useEffect(() => {
     setSaid('')
     if (text === '') return
@@ -32,9 +34,29 @@ export function Announcements () {
     ]
     return () => timers.forEach(clearTimeout)
   }, [text, id])
+  useEffect(() => {
+    if (said === '') return
+    uncoverFocus(shown.current)
+    const dismiss = ({ key }: KeyboardEvent) => {
+      if (key === 'Escape') clearAnnouncement()
+    }
+    addEventListener('keydown', dismiss)
+    return () => removeEventListener('keydown', dismiss)
+  }, [said])
   return (
     <div class='announcements' role='status'>
-      {said !== '' && <p class='announcements__text'>{said}</p>}
+      {said !== '' && <p class='announcements__text' ref={shown} onClick={clearAnnouncement}>{said}</p>}
     </div>
   )
+}
+
+/** Scrolls until what has the focus, such as a field or the editor, is above an announcement. */
+function uncoverFocus (announced: Element | null): void {
+  if (document.querySelector('dialog[open]') !== null) return // it makes room
+  const focused = document.activeElement?.getBoundingClientRect()
+  const cover = announced?.getBoundingClientRect()
+  if (focused === undefined || cover === undefined || focused.height > cover.top) return
+  const isBeside = focused.right <= cover.left || focused.left >= cover.right || focused.top >= cover.bottom
+  const hidden = focused.bottom - cover.top
+  if (!isBeside && hidden > 0) scrollBy(0, hidden + MARGIN_PX)
 }

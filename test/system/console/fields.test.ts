@@ -438,15 +438,34 @@ t.test('on a phone, with the keyboard alone, a price is changed and saved', asyn
     return top >= bar.bottom && bottom <= innerHeight
   })()`)
   t.ok(visible, 'the bar does not hide the field')
+  for (const width of [320, 360, 480]) {
+    await phone.setViewportSize({ width, height: 640 })
+    const rows = await phone.evaluate<number>(`[...document.querySelectorAll('.edit__bar > :not([hidden])')]
+      .map((part) => part.getBoundingClientRect()).map(({ top, height }) => top + height / 2)
+      .sort((a, b) => a - b).filter((middle, index, all) => middle - (all[index - 1] ?? 0) > 10).length`)
+    t.ok(rows <= 2, `the bar has ${rows} rows at ${width} pixels`)
+  }
+  // The field is at the lower end of the window when something is announced there.
+  await phone.setViewportSize({ width: 360, height: 480 })
+  await phone.evaluate('document.activeElement.scrollIntoView({ block: "end" })')
   await phone.keyboard.press('Control+s')
   const announcement = phone.getByRole('status').getByText('Saved')
   await announcement.waitFor()
+  const field = await phone.locator(':focus').boundingBox()
+  const cover = await announcement.boundingBox()
+  t.ok(field !== null && cover !== null && field.y + field.height <= cover.y, 'the field is not hidden')
   const bar = await phone.locator('.edit__bar').boundingBox()
   const said = await announcement.boundingBox()
   t.ok(
     bar !== null && said !== null && said.y >= bar.y + bar.height,
     'what is announced does not hide the bar'
   )
+  await phone.keyboard.press('Escape')
+  await announcement.waitFor({ state: 'detached' })
+  await phone.getByRole('button', { name: 'Undo' }).click()
+  const undone = phone.getByRole('status').getByText('Undone')
+  await undone.click()
+  await undone.waitFor({ state: 'detached' })
   t.equal(await readText(id), '{"title": "A", "items": [{"name": "Tent", "price": 2.00}]}')
   await phone.close()
 })

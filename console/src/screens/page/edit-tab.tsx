@@ -91,7 +91,7 @@ function SavedState ({ editing }: { readonly editing: Editing }) {
   return (
     <p class={isChanged ? 'saved-state saved-state--changed' : 'saved-state'}>
       <span class='saved-state__what'>{isChanged ? 'Unsaved changes' : 'No unsaved changes'}</span>{' '}
-      <span class='quiet'>{visibilityOf(editing)}</span>
+      <span class='saved-state__visibility quiet'>{visibilityOf(editing)}</span>
     </p>
   )
 }
