@@ -13,6 +13,8 @@ const TEXT = { pattern: /^[^\0]+$/, first: '', before: OLDEST }
 const SORTS = {
   created: { pattern: /^$/, first: '', before: NEWEST },
   updated: { pattern: /^\d{1,14}$/, first: '9'.repeat(14), before: NEWEST }, // in milliseconds
+  /** The order in which `updated_since` lists changes, the oldest first. */
+  changed: { pattern: /^\d{1,15}$/, first: '0', before: OLDEST },
   byte_size: { pattern: /^\d{1,18}$/, first: `${2n ** 63n - 1n}`, before: NEWEST },
   label: TEXT,
   filename: TEXT

@@ -1,3 +1,5 @@
+import { Type } from '@sinclair/typebox'
+
 /** RFC 3339, section 5.6, or a date alone. In a query string, a `+` that isn't encoded becomes a space. */
 const TIME =
   /^(\d{4}-\d\d-\d\d)(?:t([01]\d|2[0-3]):[0-5]\d:[0-5]\d(\.\d{1,9})?(?:z|[+ -]([01]\d|2[0-3]):[0-5]\d))?$/i
@@ -20,3 +22,13 @@ function isDate (date: string): boolean {
   const time = Date.parse(date)
   return !Number.isNaN(time) && new Date(time).toISOString().startsWith(date)
 }
+
+const TIME_RULE = 'must be a date such as 2026-11-23, or a time such as 2026-11-23T10:00:00Z'
+
+/** The schema of a parameter of the query string that parseTime() parses. */
+export const timeParameter = (description: string, example: string) =>
+  Type.Optional(Type.String({
+    description: `${description}. A date stands for its start in UTC.`,
+    examples: [example],
+    check: (text: string) => parseTime(text) === undefined ? [TIME_RULE] : []
+  }))

@@ -79,7 +79,7 @@ const CREATE = statement<WrittenRow>(`
       updated_at, authored_version, author_type, author_name, used_assets, used_assets_version,
       indexed_version)
     SELECT :id::uuid, owner.id, :publicId, :document, :contentHash, :published::boolean, :key,
-      :now::timestamptz, :now::timestamptz, 1, :authorType, :authorName, used.ids, 1, 1
+      now(), now(), 1, :authorType, :authorName, used.ids, 1, 1
     FROM (${ownerSql(':userId::integer')}) owner, (${REFERENCED_ASSETS}) used
     RETURNING ${WRITTEN}
   ), ${summarySql('created', SUMMARY)},
@@ -90,8 +90,8 @@ const CHANGES = {
   current_data: ':document',
   content_hash: ':contentHash',
   version: 'pages.version + 1',
-  // The clock of the replica that wrote last may be ahead.
-  updated_at: 'GREATEST(pages.updated_at, pages.key_changed_at, :now::timestamptz)',
+  // The clock of PostgreSQL, or of the process if an older release wrote last, may have been ahead.
+  updated_at: 'GREATEST(pages.updated_at, pages.key_changed_at, now())',
   authored_version: 'pages.version + 1',
   author_type: ':authorType',
   author_name: ':authorName',
@@ -100,7 +100,7 @@ const CHANGES = {
 /** Another key changes only the record, which no reader gets: not the version, nor when it was written. */
 const CHANGED_KEY = `key = :key, key_changed_at = CASE WHEN pages.key IS NOT DISTINCT FROM :key
         THEN pages.key_changed_at
-        ELSE GREATEST(:now::timestamptz, GREATEST(pages.updated_at, pages.key_changed_at) + interval '1 ms') END,`
+        ELSE GREATEST(now(), GREATEST(pages.updated_at, pages.key_changed_at) + interval '1 ms') END,`
 /** The draft, if it is still the document. Statements lock a page, then its schedule, then its draft. */
 const TAKEN_DRAFT = `taken AS (
     DELETE FROM landing_page_drafts USING replaced
@@ -304,7 +304,6 @@ const writtenValues = (author: Caller['author'], document: string) => ({
   document,
   contentHash: contentHash(document),
   label: labelOf(document),
-  now: new Date(),
   ...authorValues(author)
 })
 
@@ -428,7 +427,6 @@ export async function changeState (
   change: StateChange,
   conditions: WriteConditions
 ): Promise<WrittenPage | null> {
-  const now = new Date()
   const [page] = await database.run(CHANGE_STATE, {
     id,
     userId,
@@ -436,8 +434,7 @@ export async function changeState (
     ...conditions,
     wasDeleted: change === 'undelete',
     published: change === 'publish' ? true : change === 'unpublish' ? false : null,
-    deletedAt: change === 'delete' ? now : null,
-    now,
+    deletedAt: change === 'delete' ? new Date() : null,
     ...authorValues(author)
   })
   return page ?? null

@@ -43,7 +43,7 @@ export const PAGE_SORTS = {
   updated: 'latest change first',
   label: 'by label, A to Z; pages without one first'
 }
-type PageListPage = SortedPage<keyof typeof PAGE_SORTS>
+export type PageListPage = SortedPage<keyof typeof PAGE_SORTS | 'changed'>
 
 /** A list with more bytes of documents ends early, with a link to the rest. */
 const MAX_LIST_BYTES = 512 * 1024
@@ -86,6 +86,12 @@ const LIST = statement<Row>(`
       direction: 'DESC'
     }, {
       ...SUMMARIES,
+      when: ":sort::text = 'changed'",
+      order: ['updated_at', 'page_id'],
+      after: [':updatedAt::timestamptz', ':id::uuid'],
+      direction: 'ASC'
+    }, {
+      ...SUMMARIES,
       when: ":sort::text = 'label'",
       order: ['search_text', 'page_id'],
       after: [':searchText::text', ':id::uuid'],
@@ -113,7 +119,7 @@ async function list (
     q,
     limit,
     id,
-    updatedAt: new Date(Number(valueOf(page, 'updated'))),
+    updatedAt: new Date(Number(valueOf(page, sort === 'changed' ? sort : 'updated'))),
     searchText: valueOf(page, 'label'),
     startLength
   })
@@ -121,7 +127,11 @@ async function list (
 }
 
 const cursorOfRow = ({ sort }: PageListPage, { id, sortedAt, searchText }: Row): string =>
-  cursorAfter(sort, id, (sort === 'updated' ? sortedAt?.getTime().toString() : searchText) ?? '')
+  cursorAfter(
+    sort,
+    id,
+    (sort === 'updated' || sort === 'changed' ? sortedAt?.getTime().toString() : searchText) ?? ''
+  )
 
 /** Lists pages. Returns fewer than `limit` pages if the documents are large. `next` is the next cursor. */
 export async function listPages (

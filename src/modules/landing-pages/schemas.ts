@@ -2,6 +2,7 @@ import { Type } from '@sinclair/typebox'
 import { response, errors, IdParams, MALFORMED_JSON, nothing, PublishHeaders, ReadConditions, RECEIPT,
   type ResponseHeader } from '../../http/schemas.ts'
 import { sortedQuery } from '../../http/sorted-lists.ts'
+import { timeParameter } from '../../http/time.ts'
 import { PAGE_KEY, PAGE_KEY_RULE } from '../../infra/system/identifiers.ts'
 import { PAGE_SORTS } from './list-repository.ts'
 
@@ -108,6 +109,14 @@ export const createSchema = {
 }
 export const PageListQuery = sortedQuery('the label, the `key` or the `public_id`', PAGE_SORTS)
 
+export const ChangesQuery = Type.Object({
+  ...PageListQuery.properties,
+  updated_since: timeParameter(
+    'Include only pages whose `updated_at` is not before this time, the oldest change first. Not with `sort`',
+    '2026-11-26T08:00:00.000Z'
+  )
+})
+
 /** The trash has one order. */
 const { limit, cursor } = PageListQuery.properties
 export const TrashQuery = Type.Object({ limit, cursor })
@@ -118,9 +127,15 @@ export const listSchema = {
   summary: "List the caller's Landing Pages",
   description:
     'If the documents are large, a response may have fewer than `limit` records even though there are ' +
-    'more. The `Link` header contains the URL of the next records.',
-  querystring: PageListQuery,
-  response: { 200: response(Type.Array(LandingPage), 'The pages', 'Link?') }
+    'more. The `Link` header contains the URL of the next records. The `ETag` is that of this part of the ' +
+    'list. To learn what has changed, ask for `updated_since` the last `updated_at` that you know, less 10 ' +
+    'seconds.',
+  querystring: ChangesQuery,
+  headers: ReadConditions,
+  response: {
+    200: response(Type.Array(LandingPage), 'The pages', 'ETag', 'Link?'),
+    304: nothing('The list is the one that the client has', 'ETag', 'Link?')
+  }
 }
 export const getSchema = {
   operationId: 'getLandingPage',

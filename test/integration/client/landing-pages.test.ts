@@ -40,6 +40,19 @@ t.test('a page can be created, read, replaced and deleted', async (t) => {
   t.match(await failure(landingPages.read(page.public_id)), { status: 404 })
 })
 
+t.test('pages that have changed since a time are listed, the oldest change first', async (t) => {
+  const { landingPages } = await signedUp(url)
+  await landingPages.create({})
+  const [one, two] = [await landingPages.create({}), await landingPages.create({})]
+  const { updated_at: updatedSince } = await landingPages.update(one.id, { a: 1 })
+  for (const since of [two.updated_at, new Date(two.updated_at)]) {
+    const ids: string[] = []
+    for await (const { id } of landingPages.list({ updatedSince: since, limit: 1 })) ids.push(id)
+    t.same(ids.slice(-2), [two.id, one.id])
+  }
+  t.equal((await landingPages.listPage({ updatedSince })).items.at(-1)?.id, one.id)
+})
+
 t.test('a change can wait until readers get it everywhere', async (t) => {
   const { landingPages } = await signedUp(url)
   const receipt = { settled: true, reached: ['replicas'] }

@@ -284,6 +284,7 @@ t.test('a request looks at 20,000 rows at most, whatever the size of the account
       t.same(parts, [[], []], `${list} ${sort}: a full scan, and the rest`)
     }
   }
+  t.same(await walk('/manage/landing_pages?updated_since=1970-01-01&q=needle', big), [[], []])
   const last = `page${String(rows).padStart(18, '0')}`
   t.same((await walk(`/manage/landing_pages?sort=updated&q=${last}`, big)).flat().length, 1)
   for (const sort of SORTS) {
@@ -298,5 +299,79 @@ t.test('a request looks at 20,000 rows at most, whatever the size of the account
       t.ok(Math.max(...nodes.map(({ rows }) => rows)) <= SCAN_LIMIT, `${what}: rows`)
       t.ok(buffers < 4 * SCAN_LIMIT, `${what}: ${buffers} buffers`)
     }
+  }
+})
+
+t.test('updated_since lists changes, the oldest first, and loses none that is made meanwhile', async (t) => {
+  const account = await signUp(app)
+  const list = '/manage/landing_pages?updated_since='
+  const ids = await titled(account, ['a', 'b', 'c', 'd', 'e'])
+  await titled(await signUp(app), ['other'])
+  const write = async (method: 'PUT' | 'POST' | 'PATCH' | 'DELETE', path: string, payload?: object) => {
+    const url = `/manage/landing_pages/${path}`
+    const { statusCode, body } = await app.inject({
+      method,
+      url,
+      headers: account.headers,
+      ...payload !== undefined && { payload }
+    })
+    if (statusCode >= 300) throw new Error(body)
+  }
+  const records = (await ask(`${list}1970-01-01`, account)).json()
+  t.same(records.map(({ id }: { id: string }) => id), ids)
+  const [, second, last] = [records[0], records[1], records[4]].map(({ updated_at: at }) => at)
+  t.same(idsIn(await ask(list + second, account)), ids.slice(1), 'inclusive')
+  t.same(idsIn(await ask(`${list}${second}&q=${records[3].public_id}`, account)), [ids[3]])
+
+  const first = await ask(`${list}1970-01-01&limit=2`, account)
+  await write('PUT', `${ids[0]}/document`, { title: 'A' })
+  await write('PUT', `${ids[3]}/document`, { title: 'D' })
+  t.same(
+    [idsIn(first), ...await walk(nextOf(first) as string, account)].flat(),
+    [ids[0], ids[1], ids[2], ids[4], ids[0], ids[3]],
+    'a page that is written meanwhile comes last'
+  )
+
+  await write('POST', `${ids[1]}/unpublish`)
+  await write('PATCH', ids[2] as string, { key: 'changes' })
+  await write('PUT', `${ids[4]}/draft`, { title: 'a draft changes no page' })
+  await write('DELETE', ids[0] as string)
+  const changed = await ask(`${list}${new Date(Date.parse(last) + 1).toISOString()}`, account)
+  t.same(idsIn(changed), [ids[3], ids[1], ids[2]], 'without the one in the trash')
+  t.equal(changed.json()[1].published, false)
+})
+
+t.test('a list has an ETag, which changes with each page in it', async (t) => {
+  const account = await signUp(app)
+  const [id] = await titled(account, ['a', 'b', 'c'])
+  const url = '/manage/landing_pages?updated_since=2026-01-01&limit=2'
+  const known = async (etag: unknown) => {
+    const headers = { ...account.headers, 'if-none-match': String(etag) }
+    const { statusCode, headers: { link } } = await app.inject({ url, headers })
+    return [statusCode, link !== undefined]
+  }
+  const before = (await ask(url, account)).headers.etag
+  t.same(await known(before), [304, true])
+  await app.inject({
+    method: 'PATCH',
+    url: `/manage/landing_pages/${id}`,
+    headers: account.headers,
+    payload: { key: 'other' }
+  })
+  t.same(await known(before), [200, true])
+
+  for (
+    const [query, error] of [
+      [
+        'updated_since=yesterday',
+        'Updated since must be a date such as 2026-11-23, or a time such as ' +
+        '2026-11-23T10:00:00Z'
+      ],
+      ['updated_since=2026-01-01&sort=label', "Sort can't be used with updated_since"],
+      ['updated_since=2026-01-01&cursor=x', 'Cursor is invalid']
+    ]
+  ) {
+    const response = await ask(`/manage/landing_pages?${query}`, account)
+    t.same([response.statusCode, response.json().errors], [422, [error]])
   }
 })

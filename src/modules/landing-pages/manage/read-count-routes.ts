@@ -2,25 +2,17 @@ import type { FastifyPluginAsyncTypebox } from '@fastify/type-provider-typebox'
 import { Type, type Static } from '@sinclair/typebox'
 import { InvalidError, NotFoundError } from '../../../errors.ts'
 import { errors, IdParams, response } from '../../../http/schemas.ts'
-import { parseTime } from '../../../http/time.ts'
+import { parseTime, timeParameter } from '../../../http/time.ts'
 import { listReads, STEP_MS, type ReadCountRange } from '../read-count-repository.ts'
 import { tags } from '../schemas.ts'
 import { ownPage } from './write-checks.ts'
 
-const TIME_RULE = 'must be a date such as 2026-11-23, or a time such as 2026-11-23T10:00:00Z'
-const time = (description: string, example: string) =>
-  Type.Optional(Type.String({
-    description: `${description}. A date stands for its start in UTC.`,
-    examples: [example],
-    check: (text: string) => parseTime(text) === undefined ? [TIME_RULE] : []
-  }))
-
 const ReadCountsQuery = Type.Object({
-  from: time(
+  from: timeParameter(
     'The first hour or day is the one that contains this time. Default: as many as make 24 hours or 30 days',
     '2026-11-23'
   ),
-  to: time(
+  to: timeParameter(
     'Hours or days that begin at this time or later are left out. Default: now',
     '2026-11-24T00:00:00Z'
   ),

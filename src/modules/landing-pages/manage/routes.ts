@@ -1,20 +1,26 @@
 import type { FastifyPluginAsyncTypebox } from '@fastify/type-provider-typebox'
+import type { Static } from '@sinclair/typebox'
 import type { FastifyInstance, FastifyRequest } from 'fastify'
 import type { PrismaClient } from '../../../infra/postgres/generated/prisma/client.ts'
 import type { KeyedSemaphore } from '../../../infra/system/semaphore.ts'
-import { checkPreconditions } from '../../../http/conditional-requests.ts'
+import { checkPreconditions, contentHash } from '../../../http/conditional-requests.ts'
+import { entityTag } from '../../../http/content-encoding.ts'
+import { OLDEST } from '../../../http/pagination.ts'
+import { parseTime } from '../../../http/time.ts'
+import { InvalidError } from '../../../errors.ts'
 import { sendWithoutBody } from '../../../http/responses.ts'
 import { addNextLink, createListQueue, sortedPageOf } from '../../../http/sorted-lists.ts'
 import { parseDocumentBody } from '../document.ts'
 import { recordValidators, writeConditions } from '../etag.ts'
 import { changeState, createPage, replacePage, type LandingPage,
   type PageFields } from '../landing-page-repository.ts'
-import { listPages } from '../list-repository.ts'
-import { createSchema, deleteSchema, getSchema, listSchema, updateSchema } from '../schemas.ts'
+import { listPages, type PageListPage } from '../list-repository.ts'
+import { createSchema, type ChangesQuery, deleteSchema, getSchema, listSchema,
+  updateSchema } from '../schemas.ts'
 import { documentRoutes } from './document-routes.ts'
 import { publicationRoutes } from './publication-routes.ts'
 import { readCountRoutes } from './read-count-routes.ts'
-import { recordJson, sendJson, sendNewPage, sendRecord, sendUnlessKnown } from './record.ts'
+import { recordJson, sendNewPage, sendRecord, sendUnlessKnown } from './record.ts'
 import { sendReceipts } from './receipts.ts'
 import { revisionRoutes } from './revision-routes.ts'
 import { scheduleRoutes } from './schedule-routes.ts'
@@ -67,20 +73,33 @@ function addCreateRoute (app: App): void {
 
 function addReadRoutes (app: App, lists: KeyedSemaphore<number>): void {
   app.get('/manage/landing_pages', { schema: listSchema }, async (request, reply) => {
-    const page = sortedPageOf(request.query)
+    const page = listPageOf(request.query)
     const { userId } = request.caller
     const { pages, next } = await lists.run(
       userId,
       async () => await listPages(app.database, userId, page)
     )
     addNextLink(reply, '/manage/landing_pages', page, next)
-    return sendJson(reply, `[${pages.map(recordJson).join(',')}]`)
+    const json = `[${pages.map(recordJson).join(',')}]`
+    const etag = entityTag(contentHash(`${json}${next ?? ''}`))
+    const validators = { etag, modifiedAt: new Date(), changesWithoutDate: true }
+    return sendUnlessKnown(request, reply, validators, json)
   })
 
   app.get('/manage/landing_pages/:id', { schema: getSchema }, async (request, reply) => {
     const page = await findOwnPage(app.database, request)
     return sendUnlessKnown(request, reply, recordValidators(page), recordJson(page))
   })
+}
+
+/** The page of the list that a query asks for. @throws {InvalidError} 422 */
+function listPageOf (query: Static<typeof ChangesQuery>): PageListPage {
+  const { sort, ...unsorted } = query
+  const { updated_since: since, cursor } = unsorted
+  if (since === undefined) return sortedPageOf(query)
+  if (sort !== undefined) throw new InvalidError(["Sort can't be used with updated_since"])
+  const page = sortedPageOf(unsorted, 'changed')
+  return cursor === undefined ? { ...page, after: { id: OLDEST, value: `${parseTime(since)}` } } : page
 }
 
 function addUpdateRoute (app: App): void {
