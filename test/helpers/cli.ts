@@ -2,7 +2,7 @@ import { spawn } from 'node:child_process'
 import { once } from 'node:events'
 import { tmpdir } from 'node:os'
 import { join } from 'node:path'
-import { PROJECT } from './service.ts'
+import { PROJECT, QUICK } from './service.ts'
 
 // Runs the command line as a process.
 
@@ -33,7 +33,7 @@ export async function landfall (
   const [program, ...first] = command
   const child = spawn(program, [...first, ...args], {
     cwd,
-    env: { PATH, HOME, TMPDIR, ...env },
+    env: { PATH, HOME, TMPDIR, NODE_OPTIONS: QUICK, ...env },
     stdio: ['pipe', 'pipe', 'pipe']
   })
   let stdout = ''

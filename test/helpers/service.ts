@@ -25,8 +25,13 @@ export interface Service {
   end: (signal: NodeJS.Signals) => Promise<number | string | null>
 }
 
+const importing = (helper: string) => `--import=${pathToFileURL(join(PROJECT, 'test/helpers', helper)).href}`
+
+/** The option of Node for short processes. */
+export const QUICK = importing('quick-wasm.js')
+
 /** Compares the responses of the process with the OpenAPI document and prints differences. */
-const OBSERVE = `--import=${pathToFileURL(join(PROJECT, 'test/helpers/conformance.js')).href}`
+const OBSERVE = importing('conformance.js')
 
 /**
  * Starts the service and waits until it is ready. At the end of the test, its output is searched for secrets
@@ -79,7 +84,7 @@ export function launch (
   cwd = PROJECT
 ) {
   const { PATH = '', HOME = '/', TMPDIR = tmpdir() } = process.env
-  const options = { NODE_OPTIONS: `${env.NODE_OPTIONS ?? ''} ${isMeasured ? '' : OBSERVE}` }
+  const options = { NODE_OPTIONS: `${env.NODE_OPTIONS ?? ''} ${isMeasured ? '' : `${QUICK} ${OBSERVE}`}` }
   const child = spawn(program, args, {
     cwd,
     env: { PATH, HOME, TMPDIR, ...env, ...options },

@@ -117,7 +117,7 @@ class Worker {
     this.#folder = mkdtempSync(join(options.temporaryFolder, 'worker-'))
     // Servers of a test run as other accounts, which have to enter the folder.
     chmodSync(this.#folder, 0o711)
-    const program = ['--enable-source-maps', compiledPath('test/runner/worker.ts')]
+    const program = ['--enable-source-maps', '--liftoff-only', compiledPath('test/runner/worker.ts')]
     // A group of its own, so that processes that tests start can be ended with the worker.
     const child = spawn(process.execPath, program, {
       detached: true,
