@@ -151,9 +151,9 @@ t.test('certificates are checked, whatever the environment says', async (t) => {
   const port = await start(t, createHttpsServer({ key, cert }, (_request, response) => response.end()))
   process.env.NODE_TLS_REJECT_UNAUTHORIZED = '0'
   t.teardown(() => delete process.env.NODE_TLS_REJECT_UNAUTHORIZED)
-  t.same(await post(createPoster(LOOPBACK), `https://127.0.0.1:${port}/`), {
+  t.match(await post(createPoster(LOOPBACK), `https://127.0.0.1:${port}/`), {
     status: null,
-    error: 'Connection failed: certificate is not signed by a trusted authority'
+    error: /^Connection failed: certificate /
   })
 })
 
