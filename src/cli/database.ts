@@ -35,8 +35,9 @@ export async function withDatabase<T> (
     return await withConnection(url, action)
   }
   if (!existsSync(join(dataDir, 'postgres'))) {
-    throw new DataDirError(`DATA_DIR ${dataDir} holds no database: name another DATA_DIR, set ` +
-      'DATABASE_URL, or create one with npm run landfall -- migrate')
+    throw new DataDirError(`DATA_DIR ${dataDir} holds no database: this command is for operators, with ` +
+      'the settings of the service. Name another DATA_DIR, set DATABASE_URL, or create one with ' +
+      'npm run landfall -- migrate')
   }
   return await withEmbeddedDatabase(dataDir, action, async (connection) => {
     await applyMigrations(connection, progressLog)

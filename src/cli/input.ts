@@ -1,9 +1,11 @@
+import { isUtf8 } from 'node:buffer'
 import { constants } from 'node:fs'
 import { open } from 'node:fs/promises'
 import { resolve } from 'node:path'
 import { buffer } from 'node:stream/consumers'
 import { InvalidArgumentError } from 'commander'
 import { exactJson } from '#client'
+import { JsonReader, JsonSyntaxError } from '#json-text'
 
 // Documents that the commands of owners read from files or standard input.
 
@@ -47,20 +49,22 @@ async function readBounded (file: string, flags: number): Promise<Buffer> {
   }
 }
 
-/** Returns undefined for bytes that aren't JSON in UTF-8. */
-export function decodeJson (bytes: Uint8Array): string | undefined {
-  try {
-    const text = new TextDecoder('utf-8', { fatal: true }).decode(bytes)
-    JSON.parse(text)
-    return text
-  } catch {
-    return undefined
+/** The bytes of a file aren't JSON. */
+export class NotJsonError extends Error {
+  constructor (place: string) {
+    super(`The document is not valid JSON (${place}): nothing was written`)
   }
 }
 
-/** Returns a document that the client sends byte for byte. @throws {Error} if the bytes aren't JSON */
+/** Returns a document that the client sends byte for byte. @throws {NotJsonError} */
 export function toDocument (bytes: Uint8Array): object {
-  const text = decodeJson(bytes)
-  if (text === undefined) throw new Error('The document is not valid JSON in UTF-8: nothing was written')
+  if (!isUtf8(bytes)) throw new NotJsonError('not UTF-8')
+  const text = new TextDecoder().decode(bytes)
+  const reader = new JsonReader(text)
+  try {
+    while (reader.next() !== 'end');
+  } catch (error) {
+    throw error instanceof JsonSyntaxError ? new NotJsonError(error.message) : error
+  }
   return exactJson(text)
 }

@@ -10,6 +10,7 @@ import { replaceControlCharacters } from './output.ts'
 const DEFAULT_URL = 'http://localhost:3000'
 const KEY_RULE =
   'LANDFALL_KEY must be an API key (lf_…), or an access token, as a sign-in returns it (for 15 minutes)'
+const KEY_PREFIX = 'key:'
 const TIMEOUT_MS = 60_000
 /** Records in one request of a list. */
 const LIST_LIMIT = 100
@@ -83,6 +84,13 @@ const createRedirectError = (baseUrl: string, { headers }: Response): Error =>
 const createUnexpectedError = (baseUrl: string): Error =>
   new ServiceAddressError(`${baseUrl} does not answer like Landfall: is LANDFALL_URL right?`)
 
+/** Returns the id of a page that is named by it, or by `key:` and its key. */
+export async function findPageId (page: string): Promise<string> {
+  if (!page.startsWith(KEY_PREFIX)) return page
+  const key = page.slice(KEY_PREFIX.length)
+  return (await explainErrors(createOwnerClient().landingPages.getByKey(key))).id
+}
+
 /** Requests all parts of a list. */
 export async function* listParts<Item> (
   listPage: (options: ListOptions) => Promise<List<Item>>
@@ -97,10 +105,13 @@ export async function* listParts<Item> (
 }
 
 const ADVICE: Readonly<Record<number, string>> = {
-  404: '"pages list" shows the ids of your pages, "pages history" the versions of one',
+  404: '"pages list" shows the ids and keys of your pages (write key:NAME for a key), "pages history" the ' +
+    'versions of one',
   412: 'Somebody has changed the page meanwhile, and nothing was written: read it again, and apply your ' +
     'change to that'
 }
+/** The page is right, so the advice for a 404 would mislead. */
+const NO_DRAFT = 'The page has no draft'
 const REFUSED_KEY_ADVICE = 'Put another key into LANDFALL_KEY; a change of the password deletes all keys'
 const SCOPE_ADVICE =
   "The scopes of a key can't be changed: create a key that also has this one, and put it into LANDFALL_KEY"
@@ -124,5 +135,5 @@ function getAdvice (error: LandfallError): string | undefined {
   if (error.status === 401) {
     return process.env.LANDFALL_KEY?.startsWith('lf_') === true ? REFUSED_KEY_ADVICE : KEY_RULE
   }
-  return ADVICE[error.status]
+  return error.errors[0] === NO_DRAFT ? undefined : ADVICE[error.status]
 }

@@ -1,5 +1,6 @@
 import { InvalidArgumentError, Option, type Command } from 'commander'
-import { runFrom } from './run.ts'
+import { PAGE_KEY } from '../infra/system/identifiers.ts'
+import { run, runFrom, type LoadCommands } from './run.ts'
 
 // The `pages` commands and their help. All but `take-down` call the API of a service.
 
@@ -11,23 +12,29 @@ const pageStates = async () => await import('./commands/page-states.ts')
 const ownerAssets = async () => await import('./commands/owner-assets.ts')
 const takeDowns = async () => await import('./commands/take-down.ts')
 
+/** The heading of commands that don't use the API. */
+export const OPERATOR_GROUP = 'Commands for operators, with the settings of the service:'
+
 export const JSON_OPTION = ['--json', 'print the result as JSON, for scripts'] as const
 
 const API_HELP = `
 Calls the API of a service, with two variables of the environment:
 
   LANDFALL_URL  address of the service (http://localhost:3000)
-  LANDFALL_KEY  API key of the owner with the scope pages:read, and pages:write to change pages
-                (assets: assets:read and assets:write); or an access token, as a sign-in returns it, for 15 minutes`
+  LANDFALL_KEY  API key of the owner with the scope pages:read, and pages:write to change pages, or drafts:write
+                to change drafts alone (assets: assets:read and assets:write); or an access token, as a sign-in
+                returns it, for 15 minutes`
 
-const ID = ['<id>', 'the id of the page', parseId] as const
+const PAGE = ['<id>', 'the id of the page, or key:NAME', parsePage] as const
+const DELETED = ['<id>', 'the id of the page', parseId] as const
 const FILE = ['[file]', 'a JSON document; without it, or with "-", standard input'] as const
 const CHANGE_HELP = `
 If standard input is a terminal, it shows the changes and asks first. Prints the new ETag to standard error.`
 
 export function addOwnerCommands (program: Command): void {
   const pages = program.command('pages')
-    .description('create, import, write and publish pages through the API; take down one of any account')
+    .description('create, import, write and publish pages through the API; for operators: take-down')
+    .addHelpText('after', '\nA page is named by its id, or by key: and its key, such as key:summer-sale.')
   addReadCommands(pages)
   addCreateCommands(pages)
   addChangeCommands(pages)
@@ -36,6 +43,7 @@ export function addOwnerCommands (program: Command): void {
   addTrashCommands(pages)
   pages.command('take-down')
     .argument('<public-id>')
+    .helpGroup(OPERATOR_GROUP)
     .summary('delete a page of any account; its readers get a 404 at once')
     .description('Deletes a page of any account. Its readers get a 404 at once, on all replicas.')
     .action(runFrom(takeDowns, 'takeDownPage'))
@@ -52,20 +60,20 @@ function addReadCommands (pages: Command): void {
     .option(...JSON_OPTION)
     .action(runFrom(pageReads, 'list'))
   pages.command('get')
-    .argument(...ID)
+    .argument(...PAGE)
     .summary('print the document of a page')
     .description('Prints the document of a page byte for byte, and its ETag to standard error. To save it ' +
       'in a file, use npm run -s, because npm prints a heading.')
     .addHelpText('after', API_HELP)
     .option('--revision <version>', 'print an earlier version', parseVersion)
-    .action(runFrom(pageReads, 'get'))
+    .action(runForPage(pageReads, 'get'))
   pages.command('history')
-    .argument(...ID)
+    .argument(...PAGE)
     .summary('list the versions of a page, newest first')
     .description('Lists the versions of a page, newest first: when they were written, and by whom.')
     .addHelpText('after', API_HELP)
     .option(...JSON_OPTION)
-    .action(runFrom(pageReads, 'showHistory'))
+    .action(runForPage(pageReads, 'showHistory'))
 }
 
 function addCreateCommands (pages: Command): void {
@@ -93,7 +101,7 @@ function addCreateCommands (pages: Command): void {
 function addStateCommands (pages: Command): void {
   const IF_MATCH = ['--if-match <etag>', 'only if the ETag is still this one', parseEtag] as const
   pages.command('draft')
-    .argument(...ID)
+    .argument(...PAGE)
     .argument('[file]', 'a JSON document, or "-" for standard input; without it, the draft is printed')
     .summary('print, write or discard the draft of a page')
     .description('Prints the draft of a page byte for byte, or writes it. Readers do not see it until ' +
@@ -101,9 +109,9 @@ function addStateCommands (pages: Command): void {
     .addHelpText('after', API_HELP)
     .option('--discard', 'remove the draft')
     .option(...IF_MATCH)
-    .action(runFrom(pageStates, 'draft'))
+    .action(runForPage(pageStates, 'draft'))
   pages.command('preview')
-    .argument(...ID)
+    .argument(...PAGE)
     .summary('make, list or revoke preview links of a page')
     .description('Makes a preview link, and prints its token. A website sends the token in the header ' +
       'Authorization to read the draft, or the document of a page without one.')
@@ -113,9 +121,9 @@ function addStateCommands (pages: Command): void {
     .addOption(new Option('--list', 'list the links that have not expired').conflicts('revoke'))
     .option('--revoke <link-id>', 'revoke a link', parseId)
     .option(...JSON_OPTION)
-    .action(runFrom(pageStates, 'preview'))
+    .action(runForPage(pageStates, 'preview'))
   pages.command('publish')
-    .argument(...ID)
+    .argument(...PAGE)
     .summary('publish the draft of a page, or the page itself')
     .description('Makes the draft of a page its document, which readers get at once. Without a draft, an ' +
       'unpublished page is published as it is.')
@@ -127,14 +135,14 @@ function addStateCommands (pages: Command): void {
         'since the draft was begun',
       parseVersion
     )
-    .action(runFrom(pageStates, 'publish'))
+    .action(runForPage(pageStates, 'publish'))
   pages.command('unpublish')
-    .argument(...ID)
+    .argument(...PAGE)
     .summary('take the document of a page away from readers')
     .description('Takes the document of a page away from readers, who get a 404.')
     .addHelpText('after', API_HELP)
     .option(...IF_MATCH)
-    .action(runFrom(pageStates, 'unpublish'))
+    .action(runForPage(pageStates, 'unpublish'))
 }
 
 function addTrashCommands (pages: Command): void {
@@ -145,12 +153,12 @@ function addTrashCommands (pages: Command): void {
     .option(...JSON_OPTION)
     .action(runFrom(pageStates, 'listTrash'))
   trash.command('restore')
-    .argument(...ID)
+    .argument(...DELETED)
     .description('take a page out of the trash')
     .addHelpText('after', API_HELP)
     .action(runFrom(pageStates, 'undelete'))
   trash.command('remove')
-    .argument(...ID)
+    .argument(...DELETED)
     .description('remove a page in the trash for good, with all its versions')
     .addHelpText('after', API_HELP)
     .action(runFrom(pageStates, 'purge'))
@@ -174,7 +182,7 @@ export function addOwnerAssetCommands (assets: Command): void {
 
 function addChangeCommands (pages: Command): void {
   const addCommand = (name: string) => {
-    const command = pages.command(name).argument(...ID)
+    const command = pages.command(name).argument(...PAGE)
     return command.addHelpText('after', `${CHANGE_HELP}\n${API_HELP}`)
       .option('--if-match <etag>', 'write only if the document still has this ETag', parseEtag)
       .option('--yes', 'do not ask')
@@ -183,22 +191,22 @@ function addChangeCommands (pages: Command): void {
     .argument(...FILE)
     .summary('replace the document of a page')
     .description('Replaces the document of a page by the bytes of a file.')
-    .action(runFrom(pageChanges, 'put'))
+    .action(runForPage(pageChanges, 'put'))
   addCommand('edit')
     .summary('edit the document of a page in $VISUAL, $EDITOR or vi')
     .description('Opens the document of a page in $VISUAL, $EDITOR or vi, and stores what you save. If it ' +
       'cannot be stored, your text stays in a file.')
-    .action(runFrom(pageChanges, 'edit'))
+    .action(runForPage(pageChanges, 'edit'))
   addCommand('restore')
     .argument('<version>', 'a version from "pages history"', parseVersion)
     .summary('restore an earlier version of a page')
     .description('Restores an earlier version of a page, as a new version.')
-    .action(runFrom(pageChanges, 'restore'))
+    .action(runForPage(pageChanges, 'restore'))
 }
 
 function addScheduleCommand (pages: Command): void {
   pages.command('schedule')
-    .argument(...ID)
+    .argument(...PAGE)
     .summary('show, set or remove when a page is published and unpublished')
     .description('Shows when the draft of a page, or the unpublished page, is published, and when the page ' +
       'is unpublished. With one of the times, it sets both: a time that is missing is removed. Until it is ' +
@@ -209,7 +217,20 @@ function addScheduleCommand (pages: Command): void {
     .addOption(new Option('--remove', 'remove both times').conflicts(['publishAt', 'unpublishAt']))
     .option('--if-match <etag>', 'only if the draft still has this ETag', parseEtag)
     .option(...JSON_OPTION)
-    .action(runFrom(pageSchedules, 'schedule'))
+    .action(runForPage(pageSchedules, 'schedule'))
+}
+
+/** Like runFrom(), for commands whose first argument names a page. */
+const runForPage =
+  <Name extends string>(load: LoadCommands<Name>, name: Name) =>
+  async (page: string, ...rest: unknown[]): Promise<void> =>
+    await run(async () => {
+      const { findPageId } = await import('./owner-client.ts')
+      return await (await load())[name](await findPageId(page), ...rest)
+    })
+
+function parsePage (given: string): string {
+  return given.startsWith('key:') && PAGE_KEY.test(given.slice('key:'.length)) ? given : parseId(given)
 }
 
 /** An id becomes a part of a URL. */

@@ -2,7 +2,7 @@ import { Command, Option } from 'commander'
 import { ConfigError, describeSettings, FILE_SETTINGS } from '../config.ts'
 import { COMMIT, VERSION } from '../infra/system/version.ts'
 import { formatTable } from './output.ts'
-import { addOwnerAssetCommands, addOwnerCommands, JSON_OPTION } from './owner-commands.ts'
+import { addOwnerAssetCommands, addOwnerCommands, JSON_OPTION, OPERATOR_GROUP } from './owner-commands.ts'
 import { printFailure, run, runFrom } from './run.ts'
 
 // The commands and their help. The code of a command is imported when it runs, so that `--help` loads no
@@ -159,11 +159,12 @@ function addUserCommands (program: Command): void {
 
 function addAssetCommands (program: Command): void {
   const assets = program.command('assets')
-    .description('list and upload assets through the API; take down an asset of any account')
+    .description('list and upload assets through the API; for operators: take-down')
   addOwnerAssetCommands(assets)
   assets.command('take-down')
     .argument('<id>', 'the id of the asset, or the last part of its URL')
-    .summary('delete an asset and its file')
+    .helpGroup(OPERATOR_GROUP)
+    .summary('delete an asset of any account and its file')
     .description('Deletes an asset of any account and its file. Its URL is a 404 from then on. A CDN and ' +
       'browsers may keep copies.')
     .action(runFrom(takeDowns, 'takeDownAsset'))

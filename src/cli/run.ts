@@ -11,12 +11,17 @@ export async function run (command: () => Promise<number>, failurePrefix = ''): 
   }
 }
 
+/** Imports a module with functions that return exit codes. */
+export type LoadCommands<Name extends string> = () => Promise<
+  Record<Name, (...args: any[]) => Promise<number>>
+>
+
 /**
  * Returns an action that runs a function of a module with the arguments and the options of the command. The
  * module is loaded only then.
  */
 export function runFrom<Name extends string> (
-  load: () => Promise<Record<Name, (...args: any[]) => Promise<number>>>,
+  load: LoadCommands<Name>,
   name: Name,
   failurePrefix?: string
 ): (...args: unknown[]) => Promise<void> {

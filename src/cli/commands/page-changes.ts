@@ -3,10 +3,10 @@ import { once } from 'node:events'
 import { mkdtemp, readFile, rm, writeFile } from 'node:fs/promises'
 import { tmpdir } from 'node:os'
 import { join } from 'node:path'
-import { exactJson, LandfallError, type LandfallClient } from '#client'
+import { LandfallError, type LandfallClient } from '#client'
 import { confirm } from '../prompts.ts'
 import { formatDiff, type NamedDocument } from '../document-diff.ts'
-import { decodeJson, readInput } from '../input.ts'
+import { NotJsonError, readInput, toDocument } from '../input.ts'
 import { createOwnerClient, explainErrors } from '../owner-client.ts'
 import { printProgress } from '../output.ts'
 
@@ -30,7 +30,9 @@ const NOTHING_CHANGED = 'Nothing was changed'
 export async function put (id: string, file = '-', options: ChangeOptions): Promise<number> {
   const client = createOwnerClient()
   const bytes = await readInput(file)
-  const write = async (ifMatch?: string) => await putDocument(client, id, bytes, ifMatch)
+  const document = toDocument(bytes)
+  const write = async (ifMatch?: string) =>
+    await explainErrors(client.landingPages.putDocument(id, document, { ifMatch }))
   return await reviewAndWrite(client, id, { name: file === '-' ? 'new' : file, bytes }, write, options)
 }
 
@@ -72,33 +74,13 @@ async function readDocument (
   return { name: 'current', bytes: Buffer.from(text), etag }
 }
 
-async function putDocument (
-  { api, landingPages }: LandfallClient,
-  id: string,
-  bytes: Uint8Array,
-  ifMatch: string | undefined
-): Promise<Written> {
-  const text = decodeJson(bytes)
-  if (text !== undefined) {
-    return await explainErrors(landingPages.putDocument(id, exactJson(text), { ifMatch }))
-  }
-  // The service refuses the bytes, and says where the error is.
-  const { error, response } = await api.PUT('/manage/landing_pages/{id}/document', {
-    params: { path: { id } },
-    headers: { 'if-match': ifMatch },
-    body: {},
-    bodySerializer: () => bytes
-  })
-  return await explainErrors(Promise.reject(new LandfallError(response, error?.errors ?? [])))
-}
-
 /** Shows on a terminal what would change, and asks. Returns whether to write. */
 async function review (
   current: NamedDocument,
   next: NamedDocument,
   { yes = false }: ChangeOptions
 ): Promise<boolean> {
-  if (!process.stdin.isTTY || decodeJson(next.bytes) === undefined) return true
+  if (!process.stdin.isTTY) return true
   process.stderr.write(formatDiff(current, next))
   return yes || await confirm('Write this? [y/N] ')
 }
@@ -134,7 +116,7 @@ export async function edit (id: string, options: ChangeOptions): Promise<number>
 
 /** Returns undefined if nothing was changed in the editor. */
 async function editAndWrite (
-  client: LandfallClient,
+  { landingPages }: LandfallClient,
   id: string,
   file: string,
   current: CurrentDocument,
@@ -144,9 +126,10 @@ async function editAndWrite (
     await runEditor(file)
     const bytes = await readFile(file)
     if (isUnchanged(current.bytes, bytes)) return undefined
-    if (!await review(current, { name: 'edited', bytes }, options)) throw new Error(NOTHING_CHANGED)
     try {
-      return await putDocument(client, id, bytes, current.etag)
+      const document = toDocument(bytes)
+      if (!await review(current, { name: 'edited', bytes }, options)) throw new Error(NOTHING_CHANGED)
+      return await explainErrors(landingPages.putDocument(id, document, { ifMatch: current.etag }))
     } catch (error) {
       if (!isRefused(error) || !process.stdin.isTTY) throw error
       process.stderr.write(`${(error as Error).message}\n`)
@@ -155,9 +138,9 @@ async function editAndWrite (
   }
 }
 
-/** Whether the service refused the document itself, so that another edit may help. */
+/** Whether the document itself was refused, so that another edit may help. */
 const isRefused = (error: unknown): boolean =>
-  error instanceof LandfallError && [400, 413, 422].includes(error.status)
+  error instanceof NotJsonError || (error instanceof LandfallError && [413, 422].includes(error.status))
 
 /** Also when the editor has only added a line break at the end, as vi does. */
 const isUnchanged = (before: Uint8Array, after: Buffer): boolean =>

@@ -11,8 +11,14 @@ interface PublishOptions {
 }
 
 export async function publish (id: string, options: PublishOptions): Promise<number> {
-  const { etag } = await explainErrors(createOwnerClient().landingPages.publish(id, options))
-  printProgress(`Published. ETag: ${etag}`)
+  const { landingPages } = createOwnerClient()
+  const before = await landingPages.publication(id).catch(() => undefined) // publish() says what is wrong
+  const { etag } = await explainErrors(landingPages.publish(id, options))
+  const isNothing = before?.published === true && before.draft === null
+  printProgress(`${
+    isNothing ? 'Nothing to publish: the page is published and has no draft'
+      : 'Published'
+  }. ETag: ${etag}`)
   return 0
 }
 
@@ -43,7 +49,7 @@ export async function listTrash ({ json = false }: { json?: boolean }): Promise<
 
 export async function undelete (id: string): Promise<number> {
   const { published, etag } = await explainErrors(createOwnerClient().landingPages.undelete(id))
-  printProgress(`Restored, and ${published ? 'published' : 'unpublished'}. ETag: ${etag}`)
+  printProgress(`Restored, ${published ? 'published' : 'unpublished'} and without a schedule. ETag: ${etag}`)
   return 0
 }
 

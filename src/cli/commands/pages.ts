@@ -1,3 +1,4 @@
+import type { LandingPageSummary } from '#client'
 import { createOwnerClient, explainErrors, listParts } from '../owner-client.ts'
 import { formatBytes, formatTime, print, printList, printProgress } from '../output.ts'
 
@@ -18,26 +19,18 @@ export async function list ({ json = false, search, sort }: ListOptions): Promis
   await printList(listParts(async (options) => await listPage({ ...options, q: search, sort })), {
     json,
     empty: search === undefined ? 'There are no pages yet' : 'There are no such pages',
-    headings: ['ID', 'PUBLIC ID', 'VERSION', 'SIZE', 'CHANGED', 'KEY', 'LABEL'],
+    headings: ['ID', 'PUBLIC ID', 'VERSION', 'SIZE', 'CHANGED', 'STATE', 'KEY', 'LABEL'],
     toRow: (page) => [
       page.id,
       page.public_id,
       String(page.version),
       formatSize(page),
       formatTime(page.updated_at),
+      formatState(page),
       page.key ?? '',
       page.label ?? ''
     ],
-    toJson: (page) => ({
-      id: page.id,
-      public_id: page.public_id,
-      key: page.key,
-      label: page.label,
-      version: page.version,
-      byte_size: page.byte_size,
-      created_at: page.created_at,
-      updated_at: page.updated_at
-    })
+    toJson: ({ reads, ...page }) => page
   })
   return 0
 }
@@ -57,11 +50,12 @@ export async function showHistory (id: string, { json = false }: JsonOption): Pr
   await printList(listParts(async (options) => await landingPages.revisionsPage(id, options)), {
     json,
     empty: 'There are no versions',
-    headings: ['VERSION', 'SIZE', 'WRITTEN', 'BY', 'RESTORED FROM'],
+    headings: ['VERSION', 'SIZE', 'WRITTEN', 'STATE', 'BY', 'RESTORED FROM'],
     toRow: (revision) => [
       String(revision.version),
       formatSize(revision),
       formatTime(revision.created_at),
+      `${revision.published ? '' : 'not '}published${revision.scheduled ? ', scheduled' : ''}`,
       `${revision.author.type === 'user' ? '' : 'key '}${revision.author.name}`,
       String(revision.restored_from ?? '')
     ],
@@ -71,3 +65,12 @@ export async function showHistory (id: string, { json = false }: JsonOption): Pr
 }
 
 const formatSize = ({ byte_size: size }: { byte_size: number }): string => formatBytes(size)
+
+/** Says what readers get, and what is going to change that. */
+const formatState = (page: LandingPageSummary): string =>
+  [
+    page.published ? 'published' : 'unpublished',
+    ...page.has_draft ? ['draft'] : [],
+    ...page.publish_at === null ? [] : [`publish ${formatTime(page.publish_at)}`],
+    ...page.unpublish_at === null ? [] : [`unpublish ${formatTime(page.unpublish_at)}`]
+  ].join(', ')

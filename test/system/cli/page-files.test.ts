@@ -61,7 +61,7 @@ t.test('import makes each file of a folder a page, and goes on where it stopped'
     '.json': /can't have this key/,
     'é.json': /can't have this key/,
     'esc\u001b[2J.json': /\ufffd\[2J\.json: .*can't have this key/,
-    'half.json': /half\.json: The document is not valid JSON/,
+    'half.json': /half\.json: The document is not valid JSON \(line 1, column 6\)/,
     'latin.json': /latin\.json: The document is not valid JSON/,
     'text.json': /text\.json: .*JSON object or array/,
     'large.json': /large\.json: .*too large/,
@@ -125,9 +125,9 @@ t.test('a page is created, drafted, previewed, published, unpublished, deleted, 
     stderr: `Key has already been taken by page ${id}\n`
   })
 
-  t.match(await pages('draft', id), { code: 1, stderr: /^Not found/ })
+  t.same(await pages('draft', id), { code: 1, stdout: '', stderr: 'The page has no draft\n' })
   t.equal((await run(['pages', 'draft', id, '-'], { input: '{"v": 2}' })).code, 0)
-  const { stdout, stderr } = await pages('draft', id)
+  const { stdout, stderr } = await pages('draft', 'key:cli')
   t.equal(stdout, '{"v": 2}')
   const link = await pages('preview', id, '--name', 'Ann', '--expires-in', '300')
   const readPreview = async () =>
@@ -142,14 +142,27 @@ t.test('a page is created, drafted, previewed, published, unpublished, deleted, 
   t.match(await pages('publish', id, '--if-match', 'x'), { code: 1, stderr: /Somebody has changed/ })
   t.equal((await pages('publish', id, '--if-match', stderr.replace('ETag: ', '').trim())).code, 0)
   t.equal(await (await fetch(`${url}/landing_pages/${publicId}`)).text(), '{"v": 2}')
+  t.match(await pages('publish', id), { code: 0, stderr: /^Nothing to publish: .*\. ETag: "/ })
   await run(['pages', 'draft', id, '-'], { input: '[]' })
+  const time = '2100-01-31T08:00:00Z'.replace('2100', String(new Date().getFullYear() + 1))
+  t.equal((await pages('schedule', 'key:cli', '--unpublish-at', time)).code, 0)
+  t.match(
+    (await pages('list')).stdout,
+    new RegExp(`^${id} .*  published, draft, unpublish ${time.slice(0, 10)} 08:00`, 'm')
+  )
   t.equal((await pages('draft', id, '--discard')).code, 0)
   t.equal((await pages('unpublish', id)).code, 0)
   t.equal(await stateOf(publicId), 404)
 
   await owner.call('DELETE', `${url}/manage/landing_pages/${id}`)
   t.match(JSON.parse((await pages('trash', 'list', '--json')).stdout), [{ id, key: 'cli' }])
-  t.equal((await pages('trash', 'restore', id)).code, 0)
+  t.match(await pages('trash', 'restore', id), {
+    code: 0,
+    stderr: /^Restored, unpublished and without a schedule/
+  })
+  const states = (await pages('history', id)).stdout.match(/(not )?published/g)
+  t.same(states, ['not published', 'not published', 'not published', 'published', 'not published'])
+  t.match(await pages('get', 'key:other'), { code: 1, stdout: '', stderr: /^Not found\n.*key:NAME/ })
   await owner.call('DELETE', `${url}/manage/landing_pages/${id}`)
   t.match(await pages('trash', 'remove', id), { code: 0, stdout: `Removed ${id}\n` })
   t.equal((await pages('trash', 'list')).stdout, 'The trash is empty\n')

@@ -182,7 +182,8 @@ t.test('edit asks before it writes, and offers another edit of what is refused',
   const repaired = await edit('sed -i "s/oops/3/;s/2/oops/"', 'y\r', 'y\r')
   t.match(repaired, {
     code: 0,
-    shown: /^Request body is not valid JSON \(line 1, column 7\)\nEdit again\? \[y\/N\] y\n--- current\n/
+    shown:
+      /^The document is not valid JSON \(line 1, column 7\): nothing was written\nEdit again\? \[y\/N\] y\n--- current\n/
   })
   t.equal(await readPage(id), '{"n": 3}')
 

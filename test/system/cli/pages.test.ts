@@ -84,14 +84,14 @@ t.test('put and get keep every byte', async (t) => {
   t.match(await pages(t, ['get', id, '--revision=9']), { code: 1, stdout: '', stderr: /^Not found\n/ })
 })
 
-t.test('put refuses what is not a document, with the sentences of the service', async (t) => {
+t.test('put refuses what is not a document', async (t) => {
   const { id } = await owner.createPage(url, '{"kept": true}')
   for (
     const [input, said] of [
-      ['{"a": 1,\n "b" 2}', 'Request body is not valid JSON (line 2, column 6)\n'],
-      [Uint8Array.of(0x22, 0xff, 0x22), 'Request body is not valid JSON (not UTF-8)\n'],
+      ['{"a": 1,\n "b" 2}', 'The document is not valid JSON (line 2, column 6): nothing was written\n'],
+      [Uint8Array.of(0x22, 0xff, 0x22), /^The document is not valid JSON \(not UTF-8\)/],
       ['"text"', /JSON object or array\n$/],
-      ['', /JSON object or array\n$/],
+      ['', /\(line 1, column 1\)/],
       [`["${'x'.repeat(2 ** 20)}"]`, /too large/]
     ] as const
   ) {
@@ -137,11 +137,11 @@ t.test('list and history show pages and versions, as tables and as JSON', async 
   for (let n = 0; n < 101; n++) await other.createPage(url, '[]')
 
   const table = (await run('list')).stdout.split('\n')
-  t.match(table[0], /^ID +PUBLIC ID +VERSION +SIZE +CHANGED +KEY +LABEL$/)
+  t.match(table[0], /^ID +PUBLIC ID +VERSION +SIZE +CHANGED +STATE +KEY +LABEL$/)
   t.equal(table.length, 1 + 102 + 1, 'more than one part')
   t.match(
     table[102],
-    new RegExp(`^${first.id}  ${first.public_id}  2 +22 bytes  \\d{4}-\\d\\d-\\d\\d \\d\\d:\\d\\d$`)
+    new RegExp(`^${first.id}  ${first.public_id}  2 +22 bytes  \\d{4}-\\d\\d-\\d\\d \\d\\d:\\d\\d  published$`)
   )
   const listed = JSON.parse((await run('list', '--json')).stdout)
   t.equal(new Set(listed.map(({ id }: { id: string }) => id)).size, 102)
@@ -151,8 +151,12 @@ t.test('list and history show pages and versions, as tables and as JSON', async 
     'public_id',
     'key',
     'label',
-    'version',
     'byte_size',
+    'version',
+    'published',
+    'has_draft',
+    'publish_at',
+    'unpublish_at',
     'created_at',
     'updated_at'
   ])
@@ -164,9 +168,9 @@ t.test('list and history show pages and versions, as tables and as JSON', async 
   t.match(await run('restore', first.id, '1'), { code: 0, stdout: '', stderr: /^ETag: "[\w-]{43}\.3"\n$/ })
   t.equal((await run('get', first.id)).stdout, '{"size": 1.0}')
   t.match((await run('history', first.id)).stdout.split('\n'), [
-    /^VERSION +SIZE +WRITTEN +BY +RESTORED FROM$/,
-    new RegExp(`^3 +13 bytes +\\S+ \\S+ +${other.email} +1$`),
-    new RegExp(`^2 +22 bytes +\\S+ \\S+ +${other.email}$`),
+    /^VERSION +SIZE +WRITTEN +STATE +BY +RESTORED FROM$/,
+    new RegExp(`^3 +13 bytes +\\S+ \\S+ +published +${other.email} +1$`),
+    new RegExp(`^2 +22 bytes +\\S+ \\S+ +published +${other.email}$`),
     /^1 /,
     ''
   ])
@@ -211,7 +215,10 @@ t.test('edit stores what a script saves', async (t) => {
   t.equal(await listLeft(), `${kept}\n`)
   t.match(await pages(t, ['put', id, kept]), { code: 0 })
   t.equal((await pages(t, ['get', id])).stdout, '{"price": 7}')
-  t.match(await edit('echo "}" >>'), { code: 1, stderr: /\(line 1, column 13\)\nYour text is in / })
+  t.match(await edit('echo "}" >>'), {
+    code: 1,
+    stderr: /\(line 1, column 13\): nothing was written\nYour text is in /
+  })
 })
 
 t.test('a key that may only read lists pages, and is refused what changes them', async (t) => {
@@ -290,7 +297,13 @@ t.test('errors say what to do', async (t) => {
     stdout: '',
     stderr: `${LANDFALL_URL} can't be reached (ECONNREFUSED): is LANDFALL_URL right?\n`
   })
-  for (const args of [['get', '..'], ['get', 'a/b'], ['restore', id, '0'], ['get', id, '--revision=x']]) {
+  for (
+    const args of [['get', '..'], ['get', 'a/b'], ['get', 'key:A'], ['restore', id, '0'], [
+      'get',
+      id,
+      '--revision=x'
+    ]]
+  ) {
     t.match(await pages(t, args), { code: 2, stdout: '', stderr: /is invalid/ })
   }
 })
