@@ -1,4 +1,3 @@
-import { LandfallError } from '@landfall/client'
 import { cookies, draftMode } from 'next/headers'
 import { redirect } from 'next/navigation'
 import { PREVIEW_COOKIE, previews } from '../../../landfall.js'
@@ -11,7 +10,7 @@ export async function GET (request) {
   try {
     await previews.landingPages.readPreview(publicId, token)
   } catch (error) {
-    if (!(error instanceof LandfallError)) throw error
+    if (error.status !== 401) throw error
     return new Response('This preview link has expired, or belongs to another page.', { status: 401 })
   }
   const mode = await draftMode()
