@@ -99,6 +99,11 @@ function addCreateCommands (pages: Command): void {
 }
 
 function addStateCommands (pages: Command): void {
+  const WAIT = [
+    '--wait <seconds>',
+    'wait, up to 60 s, until readers get it everywhere; exits with 1 if that is not known then',
+    parseWait
+  ] as const
   const IF_MATCH = ['--if-match <etag>', 'only if the ETag is still this one', parseEtag] as const
   pages.command('draft')
     .argument(...PAGE)
@@ -135,6 +140,7 @@ function addStateCommands (pages: Command): void {
         'since the draft was begun',
       parseVersion
     )
+    .option(...WAIT)
     .action(runForPage(pageStates, 'publish'))
   pages.command('unpublish')
     .argument(...PAGE)
@@ -142,6 +148,7 @@ function addStateCommands (pages: Command): void {
     .description('Takes the document of a page away from readers, who get a 404.')
     .addHelpText('after', API_HELP)
     .option(...IF_MATCH)
+    .option(...WAIT)
     .action(runForPage(pageStates, 'unpublish'))
 }
 
@@ -246,6 +253,11 @@ function parseVersion (given: string): number {
 
 function parseSeconds (given: string): number {
   if (!/^[1-9]\d{0,8}$/.test(given)) throw new InvalidArgumentError('Use a number of seconds.')
+  return Number(given)
+}
+
+function parseWait (given: string): number {
+  if (!/^([1-9]|[1-5]\d|60)$/.test(given)) throw new InvalidArgumentError('Use 1 to 60 seconds.')
   return Number(given)
 }
 

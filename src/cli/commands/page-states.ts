@@ -1,4 +1,5 @@
 import { InvalidArgumentError } from 'commander'
+import type { Receipt } from '#client'
 import { readInput, toDocument } from '../input.ts'
 import { createOwnerClient, explainErrors, listParts } from '../owner-client.ts'
 import { formatBytes, formatTime, print, printList, printProgress } from '../output.ts'
@@ -8,24 +9,33 @@ import { formatBytes, formatTime, print, printList, printProgress } from '../out
 interface PublishOptions {
   readonly ifMatch?: string
   readonly baseVersion?: number
+  readonly wait?: number
 }
 
 export async function publish (id: string, options: PublishOptions): Promise<number> {
   const { landingPages } = createOwnerClient()
   const before = await landingPages.publication(id).catch(() => undefined) // publish() says what is wrong
-  const { etag } = await explainErrors(landingPages.publish(id, options))
+  const { etag, receipt } = await explainErrors(landingPages.publish(id, options))
   const isNothing = before?.published === true && before.draft === null
   printProgress(`${
     isNothing ? 'Nothing to publish: the page is published and has no draft'
       : 'Published'
   }. ETag: ${etag}`)
-  return 0
+  return reportReceipt(options, receipt)
 }
 
-export async function unpublish (id: string, options: Pick<PublishOptions, 'ifMatch'>): Promise<number> {
-  const { etag } = await explainErrors(createOwnerClient().landingPages.unpublish(id, options))
+export async function unpublish (id: string, options: PublishOptions): Promise<number> {
+  const { etag, receipt } = await explainErrors(createOwnerClient().landingPages.unpublish(id, options))
   printProgress(`Unpublished. ETag: ${etag}`)
-  return 0
+  return reportReceipt(options, receipt)
+}
+
+/** Returns the exit code: 1 if the command has waited and doesn't know whether readers get the change. */
+function reportReceipt ({ wait }: PublishOptions, receipt: Receipt | undefined): number {
+  if (wait === undefined) return 0
+  const isSettled = receipt?.settled === true
+  printProgress(isSettled ? 'Readers get it everywhere' : `Not known after ${wait} s: whether readers get it`)
+  return isSettled ? 0 : 1
 }
 
 export async function listTrash ({ json = false }: { json?: boolean }): Promise<number> {

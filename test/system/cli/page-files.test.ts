@@ -140,7 +140,16 @@ t.test('a page is created, drafted, previewed, published, unpublished, deleted, 
   t.equal((await pages('preview', id, '--list')).stdout, 'There are no preview links of this page\n')
   t.match(await pages('preview', id, '--expires-in', '1'), { code: 1, stderr: /expires_in|Expires in/ })
   t.match(await pages('publish', id, '--if-match', 'x'), { code: 1, stderr: /Somebody has changed/ })
-  t.equal((await pages('publish', id, '--if-match', stderr.replace('ETag: ', '').trim())).code, 0)
+  t.match(await pages('publish', id, '--wait', '61'), { code: 2, stderr: /Use 1 to 60 seconds/ })
+  const published = await pages(
+    'publish',
+    id,
+    '--if-match',
+    stderr.replace('ETag: ', '').trim(),
+    '--wait',
+    '10'
+  )
+  t.match(published, { code: 0, stderr: /Readers get it everywhere\n$/ })
   t.equal(await (await fetch(`${url}/landing_pages/${publicId}`)).text(), '{"v": 2}')
   t.match(await pages('publish', id), { code: 0, stderr: /^Nothing to publish: .*\. ETag: "/ })
   await run(['pages', 'draft', id, '-'], { input: '[]' })
