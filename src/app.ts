@@ -7,6 +7,7 @@ import { accountMetrics, accountSettingsRoutes, apiKeyRoutes, authenticate, auth
   sessionRoutes } from './modules/accounts/index.ts'
 import { assetCleanup, assetRoutes, fileStore, uploadsRoutes, variants } from './modules/assets/index.ts'
 import { sendsMail, type Config } from './config.ts'
+import { cdn } from './modules/cdn/index.ts'
 import { consoleRoutes } from './modules/console/index.ts'
 import { rateLimit, RATE_LIMIT_SCRIPTS, WINDOW_CHANNEL } from './modules/rate-limit/index.ts'
 import { embeddedSecret } from './infra/pglite/embedded.ts'
@@ -165,6 +166,7 @@ async function registerPlugins (app: ReturnType<typeof createInstance>, config: 
   await app.register(mail)
   const secret = config.JWT_SECRET ?? await embeddedSecret(config.DATA_DIR)
   await app.register(webhooks, { secretsKey: config.SECRETS_KEY ?? defaultSecretsKey(secret) })
+  await app.register(cdn)
   await app.register(authenticate, {
     secret,
     accessTokenSeconds: config.ACCESS_TOKEN_TTL

@@ -170,8 +170,12 @@ function checkCombinations (
 ): void {
   const isShort = (key: string | undefined) => key !== undefined && Buffer.byteLength(key) < 32
   const hasOne = (one: unknown, other: unknown) => (one === undefined) !== (other === undefined)
+  const hasFileProblem = (name: string) => problems.some((problem) => problem.startsWith(fileSetting(name)))
   const isWithoutSecret = config.DATABASE_URL !== undefined && config.JWT_SECRET === undefined &&
-    !problems.some((problem) => problem.startsWith(fileSetting('JWT_SECRET')))
+    !hasFileProblem('JWT_SECRET')
+  const { CDN_PURGE: cdn } = config
+  const isApi = cdn === 'cloudflare' || cdn === 'fastly'
+  const { length: urlCount } = config.CDN_PURGE_URL
   const sendsMail = config.SMTP_URL !== undefined
   // The default of SHUTDOWN_DELAY_MS is not checked, so that a short SHUTDOWN_TIMEOUT_MS is valid by itself.
   const isDelayTooLong = env.SHUTDOWN_DELAY_MS?.trim() && config.SHUTDOWN_DELAY_MS > 0 &&
@@ -205,6 +209,19 @@ function checkCombinations (
     [
       config.REQUIRE_CONFIRMED_EMAIL === true && !sendsMail,
       'SMTP_URL must be set when REQUIRE_CONFIRMED_EMAIL is true, because a mail confirms the address'
+    ],
+    [
+      isApi && config.CDN_PURGE_TARGET === undefined,
+      'CDN_PURGE_TARGET must be set when CDN_PURGE is cloudflare or fastly: the id of the zone or service'
+    ],
+    [isApi && urlCount > 1, 'CDN_PURGE_URL must be a single address when CDN_PURGE is cloudflare or fastly'],
+    [
+      (cdn === 'http' || cdn === 'varnish') && urlCount === 0,
+      `CDN_PURGE_URL must be set when CDN_PURGE is ${cdn}`
+    ],
+    [
+      (isApi || cdn === 'http') && config.CDN_PURGE_TOKEN === undefined && !hasFileProblem('CDN_PURGE_TOKEN'),
+      `CDN_PURGE_TOKEN must be set when CDN_PURGE is ${cdn}`
     ],
     [
       isDelayTooLong,

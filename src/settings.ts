@@ -14,6 +14,9 @@ const TRACES_SAMPLERS = [
   'parentbased_traceidratio'
 ] as const
 
+const CDN_KINDS = ['cloudflare', 'fastly', 'varnish', 'http'] as const
+type CdnKind = typeof CDN_KINDS[number]
+
 const DAY = 24 * 60 * 60
 const MIB = 1024 * 1024
 const MAX_INT = 2 ** 31 - 1
@@ -112,6 +115,22 @@ export const Settings = Type.Object({
   WEBHOOKS: Type.Boolean({ default: true, description: 'Send messages about changes of pages to webhooks' }),
   WEBHOOK_NETWORKS:
     list('Addresses and CIDR ranges beside the public ones that webhooks may reach, also by http'),
+  CDN_PURGE: Type.Optional(Type.Unsafe<CdnKind>(Type.Union(CDN_KINDS.map((kind) => Type.Literal(kind)), {
+    description: 'Cache in front of the service that is told what has changed'
+  }))),
+  CDN_PURGE_URL: Type.Array(Type.String(publicUrl), {
+    default: [],
+    expects: `a list of addresses, each ${publicUrl.expects}`,
+    description: 'Where it is told; by default the API of Cloudflare or Fastly'
+  }),
+  CDN_PURGE_TOKEN: secret(
+    { pattern: '^[\\x21-\\x7e]+$', expects: 'a token without white space' },
+    'Token for CDN_PURGE_URL'
+  ),
+  CDN_PURGE_TARGET: optionalText(
+    { pattern: '^[\\w-]+$', expects: 'the id of a zone or service' },
+    'Zone of Cloudflare, or service of Fastly'
+  ),
   SECRETS_KEY: secret(
     {},
     'Key of the secrets of webhooks, at least 32 bytes; derived from JWT_SECRET if not set'

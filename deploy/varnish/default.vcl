@@ -1,13 +1,15 @@
 # Varnish 7 as a cache in front of the service, or of its load balancer. Change the backend, and start Varnish with
 # "-p http_gzip_support=off": the service compresses, with an ETag for each encoding, which Varnish would change.
 #
-# Set PUBLIC_CACHE_CONTROL="public, max-age=5" (seconds), because with the default nothing stays fresh here. Varnish
-# then answers most reads, and the read limit doesn't count those. TRUST_PROXY must contain Varnish's address.
-#
-# A deleted file stays here until: varnishadm ban req.url == /uploads/…
+# The service tells Varnish what has changed. It needs the package varnish-modules, and in the service's settings
+#   CDN_PURGE=varnish
+#   CDN_PURGE_URL=http://varnish:6081
+#   PUBLIC_CACHE_CONTROL="public, max-age=0, s-maxage=86400"
+# Varnish then answers most reads, and the read limit doesn't count those. TRUST_PROXY must contain Varnish's address.
 
 vcl 4.1;
 import std;
+import xkey;
 
 backend default {
   .host = "127.0.0.1";
@@ -16,7 +18,21 @@ backend default {
   .probe = { .url = "/health/live"; .interval = 1s; .timeout = 1s; .window = 3; .threshold = 2; .initial = 2; }
 }
 
+# Who may purge: the replicas.
+acl purgers {
+  "127.0.0.1";
+  "::1";
+}
+
 sub vcl_recv {
+  if (req.method == "PURGE") {
+    if (client.ip !~ purgers || !req.http.xkey-purge) {
+      return (synth(403));
+    }
+    set req.http.X-Purged = xkey.purge(req.http.xkey-purge);
+    return (synth(200));
+  }
+
   # Replaces what the client sent.
   set req.http.X-Forwarded-For = client.ip;
   if (req.http.X-Request-Id !~ "^[\w.:/+=@-]{1,128}$") {
@@ -69,6 +85,7 @@ sub vcl_backend_response {
 }
 
 sub vcl_deliver {
+  unset resp.http.xkey;
   if (!resp.http.X-Request-Id) {
     set resp.http.X-Request-Id = req.http.X-Request-Id;
   }

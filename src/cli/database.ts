@@ -29,19 +29,24 @@ export async function withDatabase<T> (
   config: Config,
   action: (database: StatementRunner) => Promise<T>
 ): Promise<T> {
-  const { DATABASE_URL: url, DATA_DIR: dataDir } = config
+  const { DATABASE_URL: url, DATA_DIR: dataDir, CDN_PURGE: cdn } = config
+  const run = async (database: StatementRunner): Promise<T> =>
+    await action({
+      purges: cdn !== undefined,
+      run: async (statement, values) => await database.run(statement, values)
+    })
   if (url !== undefined) {
     await requireMigrated(url, { connectTimeoutMs: TIMEOUT_MS })
-    return await withConnection(url, action)
+    return await withConnection(url, run)
   }
   if (!existsSync(join(dataDir, 'postgres'))) {
     throw new DataDirError(`DATA_DIR ${dataDir} holds no database: this command is for operators, with ` +
       'the settings of the service. Name another DATA_DIR, set DATABASE_URL, or create one with ' +
       'npm run landfall -- migrate')
   }
-  return await withEmbeddedDatabase(dataDir, action, async (connection) => {
+  return await withEmbeddedDatabase(dataDir, run, async (connection) => {
     await applyMigrations(connection, progressLog)
-    return await withConnection(connection, action)
+    return await withConnection(connection, run)
   })
 }
 

@@ -54,3 +54,25 @@ export const transportSecurity = (
   { BASE_URL, STRICT_TRANSPORT_SECURITY }: Pick<Config, 'BASE_URL' | 'STRICT_TRANSPORT_SECURITY'>
 ): readonly (readonly [name: string, value: string])[] =>
   BASE_URL?.startsWith('https://') === true ? [['strict-transport-security', STRICT_TRANSPORT_SECURITY]] : []
+
+/** The headers in which caches look for tags. */
+const TAG_HEADERS = {
+  cloudflare: 'cache-tag',
+  http: 'cache-tag',
+  fastly: 'surrogate-key',
+  varnish: 'xkey'
+} as const
+
+/** Returns the tag under which a cache in front of the service finds what to purge. */
+export const cacheTag = (name: string): string => `lf-${name}`
+
+/**
+ * Returns the header with the tag of a response, otherwise nothing.
+ *
+ * @param name the public id of a page, or the name of a file
+ */
+export const cacheTagHeader = (
+  { CDN_PURGE }: Pick<Config, 'CDN_PURGE'>,
+  name: string
+): readonly (readonly [name: string, value: string])[] =>
+  CDN_PURGE === undefined ? [] : [[TAG_HEADERS[CDN_PURGE], cacheTag(name)]]

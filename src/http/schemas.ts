@@ -125,6 +125,9 @@ export const HEADERS = {
     'landfall; hit'
   ],
   Age: ['Seconds since a stale document was last known to be current', 12, { minimum: 0 }],
+  'Cache-Tag': ['The tag by which the service purges Cloudflare or another CDN', 'lf-7Hq2LJtB7sZ4uNfE8aGd1o'],
+  'Surrogate-Key': ['The tag by which the service purges Fastly', 'lf-7Hq2LJtB7sZ4uNfE8aGd1o'],
+  xkey: ['The tag by which the service purges Varnish', 'lf-7Hq2LJtB7sZ4uNfE8aGd1o'],
   'Accept-Ranges': ['Unit in which parts of the file can be requested with `Range`', 'bytes'],
   'Content-Range': [
     'Position of this part in the file, and the size of the file in bytes',
@@ -151,6 +154,8 @@ export const HEADERS = {
 type HeaderName = keyof typeof HEADERS
 /** The name of a header. With a question mark at the end, the header is optional. */
 export type ResponseHeader = HeaderName | `${HeaderName}?`
+/** One of them is there if the service purges a CDN. */
+export const CACHE_TAGS: readonly ResponseHeader[] = ['Cache-Tag?', 'Surrogate-Key?', 'xkey?']
 
 /** Returns the schemas of the named headers, of X-Request-Id and of Cache-Control. */
 export function headersNamed (names: readonly ResponseHeader[]): Record<string, object> {

@@ -28,7 +28,12 @@ declare module 'fastify' {
 interface DatabaseOptions {
   config: Pick<
     Config,
-    'DATABASE_URL' | 'DATABASE_POOL_SIZE' | 'DATABASE_TIMEOUT_MS' | 'DATA_DIR' | 'MIGRATE_ON_START'
+    | 'CDN_PURGE'
+    | 'DATABASE_URL'
+    | 'DATABASE_POOL_SIZE'
+    | 'DATABASE_TIMEOUT_MS'
+    | 'DATA_DIR'
+    | 'MIGRATE_ON_START'
   >
 }
 
@@ -69,7 +74,7 @@ async function database (app: FastifyInstance, { config }: DatabaseOptions): Pro
     )
   })
   pool.on('error', () => reachability.suspect())
-  const client = new Database(pool, schemaOf(connection))
+  const client = new Database(pool, schemaOf(connection), config.CDN_PURGE !== undefined)
   app.decorate('database', client)
   app.decorate('isDatabaseReachable', async () => await reachability.confirm())
   addMetrics(app.metrics, {

@@ -95,6 +95,14 @@ const PROGRAMS = {
     find: named('pgbouncer')
   },
   varnish: { title: 'Varnish', apt: 'varnish', brew: 'varnish', holds: 'varnishd', find: named('varnishd') },
+  /** A module of Varnish. */
+  xkey: {
+    title: 'xkey for Varnish',
+    apt: 'varnish-modules',
+    brew: 'varnish-modules',
+    holds: 'libvmod_xkey.so',
+    find: findXkey
+  },
   /** Its result is `systemd-analyze`. */
   systemd: {
     title: 'systemd',
@@ -223,6 +231,18 @@ function usualFolders (): string[] {
     '/usr/bin',
     '/usr/sbin'
   ]
+}
+
+function findXkey (folders: readonly string[]): string | undefined {
+  const libraries = folders.flatMap((folder) => {
+    const library = join(folder, '../lib')
+    const inside = existsSync(library) ? readdirSync(library).filter((name) => name.endsWith('-linux-gnu'))
+      : []
+    return [library, `${library}64`, ...inside.map((name) => join(library, name))]
+  })
+  return libraries.map((library) => join(library, 'varnish/vmods/libvmod_xkey.so')).find((path) =>
+    existsSync(path)
+  )
 }
 
 function findPostgres (folders: readonly string[]): string | undefined {

@@ -1644,6 +1644,15 @@ export interface components {
             name: string | null;
         };
         Publication: {
+            /** @description Whether the CDN was told of the last change. Null if the service purges no CDN, or if the last change is older than 30 days. */
+            cdn: {
+                /** @description When the CDN was purged, or the last attempt failed; null while the purge waits */
+                at: string | null;
+                /** @description `failed` after three days of attempts */
+                state: "waiting" | "purged" | "failed";
+                /** @description The version that readers got, or no longer get */
+                version: number;
+            } | null;
             /** @description The draft; null without one */
             draft: {
                 author: {
@@ -1946,6 +1955,11 @@ export interface components {
          */
         "Cache-Status": string;
         /**
+         * @description The tag by which the service purges Cloudflare or another CDN
+         * @example lf-7Hq2LJtB7sZ4uNfE8aGd1o
+         */
+        "Cache-Tag-if-any": string;
+        /**
          * @description `inline` for images, audio, video, fonts and PDF, `attachment` with the name of the file for everything else
          * @example inline
          */
@@ -2046,6 +2060,11 @@ export interface components {
          */
         "Set-Cookie-if-any": string;
         /**
+         * @description The tag by which the service purges Fastly
+         * @example lf-7Hq2LJtB7sZ4uNfE8aGd1o
+         */
+        "Surrogate-Key-if-any": string;
+        /**
          * @description The request headers on which the response depends
          * @example Accept-Encoding
          */
@@ -2075,6 +2094,11 @@ export interface components {
          * @example noindex
          */
         "X-Robots-Tag-if-any": string;
+        /**
+         * @description The tag by which the service purges Varnish
+         * @example lf-7Hq2LJtB7sZ4uNfE8aGd1o
+         */
+        "xkey-if-any": string;
     };
     pathItems: never;
 }
@@ -7771,13 +7795,16 @@ export interface operations {
                     Age: components["headers"]["Age-if-any"];
                     "Cache-Control": components["headers"]["Cache-Control"];
                     "Cache-Status": components["headers"]["Cache-Status"];
+                    "Cache-Tag": components["headers"]["Cache-Tag-if-any"];
                     "Content-Encoding": components["headers"]["Content-Encoding-if-any"];
                     ETag: components["headers"]["ETag"];
                     "Last-Modified": components["headers"]["Last-Modified-if-any"];
                     RateLimit: components["headers"]["RateLimit"];
                     "RateLimit-Policy": components["headers"]["RateLimit-Policy"];
+                    "Surrogate-Key": components["headers"]["Surrogate-Key-if-any"];
                     Vary: components["headers"]["Vary"];
                     "X-Request-Id": components["headers"]["X-Request-Id"];
+                    xkey: components["headers"]["xkey-if-any"];
                     [name: string]: unknown;
                 };
                 content: {
@@ -7798,12 +7825,15 @@ export interface operations {
                     Age: components["headers"]["Age-if-any"];
                     "Cache-Control": components["headers"]["Cache-Control"];
                     "Cache-Status": components["headers"]["Cache-Status"];
+                    "Cache-Tag": components["headers"]["Cache-Tag-if-any"];
                     ETag: components["headers"]["ETag"];
                     "Last-Modified": components["headers"]["Last-Modified-if-any"];
                     RateLimit: components["headers"]["RateLimit"];
                     "RateLimit-Policy": components["headers"]["RateLimit-Policy"];
+                    "Surrogate-Key": components["headers"]["Surrogate-Key-if-any"];
                     Vary: components["headers"]["Vary"];
                     "X-Request-Id": components["headers"]["X-Request-Id"];
+                    xkey: components["headers"]["xkey-if-any"];
                     [name: string]: unknown;
                 };
                 content?: never;
@@ -7877,10 +7907,13 @@ export interface operations {
                     "Access-Control-Allow-Origin": components["headers"]["Access-Control-Allow-Origin"];
                     "Access-Control-Expose-Headers": components["headers"]["Access-Control-Expose-Headers"];
                     "Cache-Control": components["headers"]["Cache-Control"];
+                    "Cache-Tag": components["headers"]["Cache-Tag-if-any"];
                     ETag: components["headers"]["ETag-if-any"];
                     RateLimit: components["headers"]["RateLimit"];
                     "RateLimit-Policy": components["headers"]["RateLimit-Policy"];
+                    "Surrogate-Key": components["headers"]["Surrogate-Key-if-any"];
                     "X-Request-Id": components["headers"]["X-Request-Id"];
+                    xkey: components["headers"]["xkey-if-any"];
                     [name: string]: unknown;
                 };
                 content: {
@@ -8112,13 +8145,16 @@ export interface operations {
                     Age: components["headers"]["Age-if-any"];
                     "Cache-Control": components["headers"]["Cache-Control"];
                     "Cache-Status": components["headers"]["Cache-Status"];
+                    "Cache-Tag": components["headers"]["Cache-Tag-if-any"];
                     "Content-Encoding": components["headers"]["Content-Encoding-if-any"];
                     ETag: components["headers"]["ETag"];
                     "Last-Modified": components["headers"]["Last-Modified-if-any"];
                     RateLimit: components["headers"]["RateLimit"];
                     "RateLimit-Policy": components["headers"]["RateLimit-Policy"];
+                    "Surrogate-Key": components["headers"]["Surrogate-Key-if-any"];
                     Vary: components["headers"]["Vary"];
                     "X-Request-Id": components["headers"]["X-Request-Id"];
+                    xkey: components["headers"]["xkey-if-any"];
                     [name: string]: unknown;
                 };
                 content?: never;
@@ -8131,12 +8167,15 @@ export interface operations {
                     Age: components["headers"]["Age-if-any"];
                     "Cache-Control": components["headers"]["Cache-Control"];
                     "Cache-Status": components["headers"]["Cache-Status"];
+                    "Cache-Tag": components["headers"]["Cache-Tag-if-any"];
                     ETag: components["headers"]["ETag"];
                     "Last-Modified": components["headers"]["Last-Modified-if-any"];
                     RateLimit: components["headers"]["RateLimit"];
                     "RateLimit-Policy": components["headers"]["RateLimit-Policy"];
+                    "Surrogate-Key": components["headers"]["Surrogate-Key-if-any"];
                     Vary: components["headers"]["Vary"];
                     "X-Request-Id": components["headers"]["X-Request-Id"];
+                    xkey: components["headers"]["xkey-if-any"];
                     [name: string]: unknown;
                 };
                 content?: never;
@@ -8183,10 +8222,13 @@ export interface operations {
                     "Access-Control-Allow-Origin": components["headers"]["Access-Control-Allow-Origin"];
                     "Access-Control-Expose-Headers": components["headers"]["Access-Control-Expose-Headers"];
                     "Cache-Control": components["headers"]["Cache-Control"];
+                    "Cache-Tag": components["headers"]["Cache-Tag-if-any"];
                     ETag: components["headers"]["ETag-if-any"];
                     RateLimit: components["headers"]["RateLimit"];
                     "RateLimit-Policy": components["headers"]["RateLimit-Policy"];
+                    "Surrogate-Key": components["headers"]["Surrogate-Key-if-any"];
                     "X-Request-Id": components["headers"]["X-Request-Id"];
+                    xkey: components["headers"]["xkey-if-any"];
                     [name: string]: unknown;
                 };
                 content?: never;
@@ -16072,10 +16114,13 @@ export interface operations {
                     "Access-Control-Allow-Origin": components["headers"]["Access-Control-Allow-Origin"];
                     "Access-Control-Expose-Headers": components["headers"]["Access-Control-Expose-Headers"];
                     "Cache-Control": components["headers"]["Cache-Control"];
+                    "Cache-Tag": components["headers"]["Cache-Tag-if-any"];
                     "Content-Disposition": components["headers"]["Content-Disposition"];
                     ETag: components["headers"]["ETag"];
                     "Last-Modified": components["headers"]["Last-Modified"];
+                    "Surrogate-Key": components["headers"]["Surrogate-Key-if-any"];
                     "X-Request-Id": components["headers"]["X-Request-Id"];
+                    xkey: components["headers"]["xkey-if-any"];
                     [name: string]: unknown;
                 };
                 content: {
@@ -16089,11 +16134,14 @@ export interface operations {
                     "Access-Control-Allow-Origin": components["headers"]["Access-Control-Allow-Origin"];
                     "Access-Control-Expose-Headers": components["headers"]["Access-Control-Expose-Headers"];
                     "Cache-Control": components["headers"]["Cache-Control"];
+                    "Cache-Tag": components["headers"]["Cache-Tag-if-any"];
                     "Content-Disposition": components["headers"]["Content-Disposition"];
                     "Content-Range": components["headers"]["Content-Range"];
                     ETag: components["headers"]["ETag"];
                     "Last-Modified": components["headers"]["Last-Modified"];
+                    "Surrogate-Key": components["headers"]["Surrogate-Key-if-any"];
                     "X-Request-Id": components["headers"]["X-Request-Id"];
+                    xkey: components["headers"]["xkey-if-any"];
                     [name: string]: unknown;
                 };
                 content: {
@@ -16107,9 +16155,12 @@ export interface operations {
                     "Access-Control-Allow-Origin": components["headers"]["Access-Control-Allow-Origin"];
                     "Access-Control-Expose-Headers": components["headers"]["Access-Control-Expose-Headers"];
                     "Cache-Control": components["headers"]["Cache-Control"];
+                    "Cache-Tag": components["headers"]["Cache-Tag-if-any"];
                     ETag: components["headers"]["ETag"];
                     "Last-Modified": components["headers"]["Last-Modified"];
+                    "Surrogate-Key": components["headers"]["Surrogate-Key-if-any"];
                     "X-Request-Id": components["headers"]["X-Request-Id"];
+                    xkey: components["headers"]["xkey-if-any"];
                     [name: string]: unknown;
                 };
                 content?: never;
@@ -16407,10 +16458,13 @@ export interface operations {
                     "Access-Control-Allow-Origin": components["headers"]["Access-Control-Allow-Origin"];
                     "Access-Control-Expose-Headers": components["headers"]["Access-Control-Expose-Headers"];
                     "Cache-Control": components["headers"]["Cache-Control"];
+                    "Cache-Tag": components["headers"]["Cache-Tag-if-any"];
                     "Content-Disposition": components["headers"]["Content-Disposition"];
                     ETag: components["headers"]["ETag"];
                     "Last-Modified": components["headers"]["Last-Modified"];
+                    "Surrogate-Key": components["headers"]["Surrogate-Key-if-any"];
                     "X-Request-Id": components["headers"]["X-Request-Id"];
+                    xkey: components["headers"]["xkey-if-any"];
                     [name: string]: unknown;
                 };
                 content?: never;
@@ -16422,9 +16476,12 @@ export interface operations {
                     "Access-Control-Allow-Origin": components["headers"]["Access-Control-Allow-Origin"];
                     "Access-Control-Expose-Headers": components["headers"]["Access-Control-Expose-Headers"];
                     "Cache-Control": components["headers"]["Cache-Control"];
+                    "Cache-Tag": components["headers"]["Cache-Tag-if-any"];
                     ETag: components["headers"]["ETag"];
                     "Last-Modified": components["headers"]["Last-Modified"];
+                    "Surrogate-Key": components["headers"]["Surrogate-Key-if-any"];
                     "X-Request-Id": components["headers"]["X-Request-Id"];
+                    xkey: components["headers"]["xkey-if-any"];
                     [name: string]: unknown;
                 };
                 content?: never;

@@ -1,4 +1,4 @@
-import { deleteAnyAsset } from '../../modules/assets/index.ts'
+import { deleteAnyAsset, removeFile } from '../../modules/assets/index.ts'
 import { deleteAnyPage } from '../../modules/landing-pages/index.ts'
 import { auditCommand, loadCommandConfig } from '../operator.ts'
 import { withUploads } from '../backup/uploads.ts'
@@ -23,14 +23,16 @@ export async function takeDownAsset (name: string): Promise<number> {
   const config = loadCommandConfig()
   return await withUploads(config, async (uploads) => {
     await uploads.store.assertWritable()
-    const asset = await withDatabase(config, async (database) => await deleteAnyAsset(database, name))
-    if (asset === undefined) {
-      throw new Error(`There is no asset ${name}: give its id, or the last part of its URL`)
-    }
-    auditCommand('assets take-down', { asset: asset.id })
-    print(`Deleted asset ${asset.id}, ${asset.storageKey}\n`)
-    const existed = await uploads.store.remove(asset.storageKey).catch(() => undefined)
-    const removed = { missing: existed === false ? 1 : 0, failed: existed === undefined ? 1 : 0 }
-    return reportRemovedFiles(uploads, removed, 'every hour')
+    return await withDatabase(config, async (database) => {
+      const asset = await deleteAnyAsset(database, name)
+      if (asset === undefined) {
+        throw new Error(`There is no asset ${name}: give its id, or the last part of its URL`)
+      }
+      auditCommand('assets take-down', { asset: asset.id })
+      print(`Deleted asset ${asset.id}, ${asset.storageKey}\n`)
+      const existed = await removeFile(database, uploads.store, asset.storageKey).catch(() => undefined)
+      const removed = { missing: existed === false ? 1 : 0, failed: existed === undefined ? 1 : 0 }
+      return reportRemovedFiles(uploads, removed, 'every hour')
+    })
   })
 }

@@ -25,14 +25,19 @@ async function unlessFailedWith<Row> (code: string, query: Promise<Row>): Promis
 
 /** Prisma's client, which can also run prepared statements. Both use the same pool and time limit. */
 export class Database extends PrismaClient implements StatementRunner {
+  readonly purges: boolean
   readonly #pool: BoundedPool
 
-  /** @param schema the schema of the tables; undefined for `public` */
-  constructor (pool: BoundedPool, schema?: string) {
+  /**
+   * @param schema the schema of the tables; undefined for `public`
+   * @param purges whether a change of what readers get also queues a purge of the CDN
+   */
+  constructor (pool: BoundedPool, schema?: string, purges = false) {
     super({
       adapter: new PrismaPg(pool, { ...schema !== undefined && { schema }, disposeExternalPool: true }),
       errorFormat: 'minimal'
     })
+    this.purges = purges
     this.#pool = pool
   }
 

@@ -1,5 +1,6 @@
 import type { FastifyBaseLogger, FastifyInstance } from 'fastify'
 import { runPeriodically } from '../system/periodic-task.ts'
+import { timeLimit } from '../system/time-limit.ts'
 import { isDatabaseUnavailable } from './unavailable.ts'
 
 /** How long a shutdown waits for the work under way. */
@@ -69,7 +70,7 @@ export class QueueRunner {
 
   /** @returns false when no row is due */
   async #workOnNext (): Promise<boolean> {
-    const limit = AbortSignal.timeout(this.#options.limitMs)
+    const limit = timeLimit(this.#options.limitMs)
     const work = await this.#options.claim()
     if (work === undefined) return false
     this.start() // another row may be due

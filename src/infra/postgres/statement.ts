@@ -15,6 +15,8 @@ export interface Statement<Row> {
 
 /** Runs statements, for example on a pool or through the admin socket of a running service. */
 export interface StatementRunner {
+  /** Whether a change of what readers get also queues a purge of the CDN (CDN_PURGE). */
+  readonly purges?: boolean
   /** @param values the values of the parameters, by name */
   run<Row>(statement: Statement<Row>, values?: Values): Promise<Row[]>
 }

@@ -66,5 +66,15 @@ export function uuidv7 (): string {
   bytes.writeUIntBE(lastMs, 0, 6)
   bytes.writeUInt16BE(0x7000 | sequence, 6)
   bytes.writeUInt8(0x80 | (bytes.readUInt8(8) & 0x3f), 8)
-  return bytes.toString('hex').replace(/^(.{8})(.{4})(.{4})(.{4})/, '$1-$2-$3-$4-')
+  return formatUuid(bytes)
+}
+
+const formatUuid = (bytes: Buffer): string =>
+  bytes.toString('hex').replace(/^(.{8})(.{4})(.{4})(.{4})/, '$1-$2-$3-$4-')
+
+/** Returns a UUID that sorts before all of version 7 that are created from a time on, in ms since 1970. */
+export function firstUuidAt (time: number): string {
+  const bytes = Buffer.alloc(16)
+  bytes.writeUIntBE(time, 0, 6)
+  return formatUuid(bytes)
 }

@@ -7,6 +7,8 @@ import { addMetrics } from '../../infra/telemetry/metrics.ts'
 import type { FileStore } from './storage/file-store.ts'
 import { OWNER, possibleOriginals, isPicture, stemOf } from './storage/storage-key.ts'
 import { referencedKeys, deleteAssets, listAssetsOf, type OwnedFile } from './asset-repository.ts'
+import { queueFilePurge } from '../cdn/index.ts'
+import { settleMessages } from '../landing-pages/index.ts'
 import { forEachConcurrently } from '../../infra/system/for-each-concurrently.ts'
 import type { StatementRunner } from '../../infra/postgres/statement.ts'
 
@@ -93,6 +95,26 @@ async function withoutRow (
   return names.filter((name) => !keysOf(name).some((key) => referenced.has(key)))
 }
 
+/** The storage may still serve a file for a moment after its removal. */
+const SETTLED_AFTER_SECONDS = 3
+
+/**
+ * Removes a file and its variants, also from the CDN.
+ *
+ * @returns false if there certainly was no such file
+ */
+export async function removeFile (
+  database: StatementRunner,
+  store: FileStore,
+  key: string
+): Promise<boolean> {
+  const purges = await queueFilePurge(database, key, isPicture(key) ? stemOf(key) : undefined)
+  const existed = await store.remove(key)
+  // If this fails, the purge follows a minute later.
+  if (purges.length > 0) await settleMessages(database, purges, SETTLED_AFTER_SECONDS).catch(() => {})
+  return existed
+}
+
 /** Removes a file if it has no row and is at least `minAgeMs` old. @returns whether it was removed */
 export async function removeUnlessReferenced (
   database: Database,
@@ -105,7 +127,7 @@ export async function removeUnlessReferenced (
   // Without a minimum age, times aren't compared, because some storages round them up by up to a second.
   if (info === undefined || (minAgeMs > 0 && Date.now() - info.publishedAtMs < minAgeMs)) return false
   if ((await referencedKeys(database, [key])).has(key)) return false
-  return await store.remove(key)
+  return await removeFile(database, store, key)
 }
 
 /**
@@ -227,7 +249,7 @@ export async function removeAssetsOf (
     const batch = await listAssetsOf(database, userId, { after, limit: ASSETS_PER_STATEMENT })
     const removed: OwnedFile[] = []
     await forEachConcurrently(batch, store.filesAtOnce, async (asset) => {
-      const existed = await store.remove(asset.storageKey).catch(() => undefined)
+      const existed = await removeFile(database, store, asset.storageKey).catch(() => undefined)
       if (existed !== undefined) removed.push(asset)
       if (existed === false) missing++
     })

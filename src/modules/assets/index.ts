@@ -1,6 +1,6 @@
 // The public interface of the module.
 
-export { removeAssetsOf, type RemovedAssets } from './cleanup.ts'
+export { removeAssetsOf, removeFile, type RemovedAssets } from './cleanup.ts'
 export { deleteAnyAsset } from './asset-repository.ts'
 export { areForeign, default as assetCleanup, wrongOwnerMessage } from './cleanup.ts'
 export { assetRoutes } from './routes.ts'

@@ -14,6 +14,7 @@ import { assetRecord, describeReferences, NO_REFERENCES, recordTag, recordValida
 import { deleteAsset, deleteAssetReferencedBy, findAsset, findAssetsAt,
   listAssets } from './asset-repository.ts'
 import { createAssetSchema, deleteAssetSchema, listAssetsSchema, readAssetSchema } from './schemas.ts'
+import { removeFile } from './cleanup.ts'
 import { countUploads } from './upload/upload-metrics.ts'
 import { createUploadHandler, requireMultipart } from './upload/upload.ts'
 
@@ -105,7 +106,7 @@ export const assetRoutes: FastifyPluginAsyncTypebox = async (app) => {
     // The row is deleted first. After a crash in between, the cleanup removes the file.
     const key = ifUnused || hasConditions(request.headers) ? await deleteIfTrue(request, id, ifUnused)
       : await deleteAlways(request.caller.userId, id)
-    await files.remove(key).catch(() => {}) // logged; the cleanup will remove it
+    await removeFile(database, files, key).catch(() => {}) // logged; the cleanup will remove it
     return sendWithoutBody(reply.code(204))
   })
 }

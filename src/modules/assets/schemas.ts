@@ -1,5 +1,5 @@
 import { Type } from '@sinclair/typebox'
-import { condition, response, errors, IdParams, nothing, ReadConditions, WriteConditions,
+import { CACHE_TAGS, condition, response, errors, IdParams, nothing, ReadConditions, WriteConditions,
   type ResponseHeader } from '../../http/schemas.ts'
 import { sortedQuery } from '../../http/sorted-lists.ts'
 import { MAX_REFERENCES } from '../landing-pages/index.ts'
@@ -167,7 +167,7 @@ const FileParams = Type.Object({
   })
 })
 const CORS: readonly ResponseHeader[] = ['Access-Control-Allow-Origin', 'Access-Control-Expose-Headers']
-const FILE: readonly ResponseHeader[] = [...CORS, 'ETag', 'Last-Modified', 'Accept-Ranges']
+const FILE: readonly ResponseHeader[] = [...CORS, ...CACHE_TAGS, 'ETag', 'Last-Modified', 'Accept-Ranges']
 
 const bytes = (meaning: string, ...headers: ResponseHeader[]) => ({
   ...nothing(meaning, ...FILE, 'Content-Disposition', ...headers),

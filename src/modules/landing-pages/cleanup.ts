@@ -3,6 +3,7 @@ import fp from 'fastify-plugin'
 import { runInOneProcess } from '../../infra/postgres/shared-task.ts'
 import { addMetrics } from '../../infra/telemetry/metrics.ts'
 import { deleteExpiredLinks } from './previews/link-repository.ts'
+import { deleteOldPurges } from './outbox/outbox-repository.ts'
 import { pruneReads } from './read-count-repository.ts'
 import { pruneRevisions } from './revision-repository.ts'
 import { purgePages } from './trash-repository.ts'
@@ -16,8 +17,8 @@ const HOURS_KEPT_MS = 35 * DAY_MS
 const DAYS_KEPT_MS = 2 * 366 * DAY_MS
 
 /**
- * Removes versions beyond the limits of the settings, old read counts, expired preview links, and pages that
- * were long in the trash.
+ * Removes versions beyond the limits of the settings, old read counts, expired preview links, old purges of
+ * the CDN, and pages that were long in the trash.
  *
  * @returns how many versions, counts and pages it removed
  */
@@ -33,6 +34,7 @@ export async function cleanUpPages (
   const replacedSince = days === 0 ? null : new Date(now - days * DAY_MS)
   const limits = { maxCount, maxBytes, replacedSince }
   await deleteExpiredLinks(database, signal)
+  await deleteOldPurges(database, signal)
   const ages = { hoursSince: new Date(now - HOURS_KEPT_MS), daysSince: new Date(now - DAYS_KEPT_MS) }
   return {
     revisions: await pruneRevisions(database, limits, signal),

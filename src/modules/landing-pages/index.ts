@@ -3,8 +3,9 @@
 export { deleteAnyPage, deletePages, listPagesOf } from './landing-page-repository.ts'
 export { default as pageCleanup } from './cleanup.ts'
 export { manageRoutes } from './manage/routes.ts'
-export { queuePages } from './outbox/outbox-repository.ts'
-export { ALL_PAGES, BATCH_EVENT, PAGE_EVENTS } from './outbox/outbox-sql.ts'
+export { queuePages, settleMessages } from './outbox/outbox-repository.ts'
+export { ALL_PAGES, BATCH_EVENT, CDN_AGAIN_TARGET, CDN_TARGET, CDN_TARGETS,
+  PAGE_EVENTS } from './outbox/outbox-sql.ts'
 export { default as documentCache } from './public/plugin.ts'
 export { default as schedules } from './schedules/plugin.ts'
 export { previewLinkRoutes } from './previews/link-routes.ts'

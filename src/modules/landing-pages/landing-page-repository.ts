@@ -7,7 +7,7 @@ import { contentHash } from '../../http/conditional-requests.ts'
 import { ownerSql, type Caller } from '../accounts/index.ts'
 import type { WriteConditions } from './etag.ts'
 import type { Queued } from './outbox/outbox-repository.ts'
-import { queueSql, QUEUED_KEYS, stateSql } from './outbox/outbox-sql.ts'
+import { queueSql, QUEUED_KEYS, stateSql, type QueueOptions } from './outbox/outbox-sql.ts'
 import { keepSql, REPLACED } from './revision-repository.ts'
 import { isDueSql, SCHEDULED_VERSION } from './schedule-sql.ts'
 import { labelOf, summarySql } from './summary-sql.ts'
@@ -208,22 +208,25 @@ const LIST_OF_USER = statement<Pick<LandingPage, 'id' | 'publicId'>>(`
   WHERE user_id = :userId::integer AND id > :after::uuid ORDER BY user_id, id LIMIT :limit::integer`)
 
 /** The message about a page that is removed without the trash. Its version is the one after the last. */
-const removalSql = (removed: string, authorType = 'NULL', authorName = 'NULL'): string =>
-  queueSql(`SELECT 'page.deleted' AS type, user_id AS "userId", id, "publicId", version + 1 AS version,
-    NULL AS "contentHash", ${authorType} AS "authorType", ${authorName} AS "authorName"
-    FROM ${removed} WHERE deleted_at IS NULL`)
+const removalSql = (authorType: string, authorName: string, options?: QueueOptions): string =>
+  queueSql(
+    `SELECT 'page.deleted' AS type, user_id AS "userId", id, "publicId", version + 1 AS version,
+    NULL AS "contentHash", ${authorType} AS "authorType", ${authorName} AS "authorName",
+    row_number() OVER () AS number FROM removed WHERE deleted_at IS NULL`,
+    options
+  )
 
 /** One statement: it removes a page of the owner and queues its message. */
 const REMOVE = statement<Pick<LandingPage, 'publicId'> & Queued>(`
   WITH removed AS (
     DELETE FROM landing_pages pages WHERE ${OWN_VERSION} AND (deleted_at IS NOT NULL) = :wasDeleted::boolean
     RETURNING id, public_id AS "publicId", user_id, version, deleted_at
-  ), ${removalSql('removed', ':authorType', ':authorName')}
+  ), ${removalSql(':authorType', ':authorName')}
   SELECT "publicId", ${QUEUED_KEYS} FROM removed`)
 
 /**
- * One statement: it locks in the order of ids, as the other statements that lock several pages do. Only the
- * page that an operator names has a message: the others are from the trash, or their account goes, too.
+ * One statement: it locks in the order of ids, as the other statements that lock several pages do. Webhooks
+ * hear only of the page that an operator names: the others are from the trash, or their account goes, too.
  */
 const DELETE_PAGES = statement<Pick<LandingPage, 'id' | 'publicId'>>(`
   WITH locked AS (
@@ -232,7 +235,12 @@ const DELETE_PAGES = statement<Pick<LandingPage, 'id' | 'publicId'>>(`
   ), removed AS (
     DELETE FROM landing_pages pages USING locked WHERE pages.id = locked.id
     RETURNING pages.id, public_id AS "publicId", user_id, version, deleted_at
-  ), ${removalSql('(SELECT * FROM removed WHERE "publicId" = :publicId) named')}
+  ), ${
+  removalSql('NULL', 'NULL', {
+    id: '(:messageIds::uuid[])[number]',
+    isWanted: '(events IS NULL OR "publicId" = :publicId AND change.type = ANY (events))'
+  })
+}
   SELECT id, "publicId" FROM removed`)
 
 /** The owner of a page, and who is named as the author of the new version. */
@@ -268,7 +276,7 @@ export async function createPage (
       publicId: randomPublicId(),
       published,
       key,
-      ...writtenValues(author, document),
+      ...writtenValues(database, author, document),
       keys
     })
   )
@@ -300,15 +308,16 @@ const KEY_TAKEN = 'Key has already been taken'
 export const describeTaken = ({ id, deletedAt }: Pick<PageRow, 'id' | 'deletedAt'>): string =>
   `${KEY_TAKEN} by page ${id}${deletedAt === null ? '' : ', which is in the trash'}`
 
-const writtenValues = (author: Caller['author'], document: string) => ({
+const writtenValues = (database: StatementRunner, author: Caller['author'], document: string) => ({
   document,
   contentHash: contentHash(document),
   label: labelOf(document),
-  ...authorValues(author)
+  ...changeValues(database, author)
 })
 
-/** Who makes a change, and the id of the messages about it. */
-const authorValues = ({ type, name }: Caller['author']) => ({
+/** Who makes a change, the id of the messages about it, and whether the CDN gets one. */
+const changeValues = ({ purges = false }: StatementRunner, { type, name }: Caller['author']) => ({
+  purges,
   authorType: type,
   authorName: name,
   messageId: uuidv7()
@@ -389,7 +398,7 @@ async function runReplacement (
     userId,
     isSchedule,
     ...conditions,
-    ...writtenValues(author, document),
+    ...writtenValues(database, author, document),
     key: key ?? null,
     restoredFrom: restoredFrom ?? null,
     keys
@@ -435,7 +444,7 @@ export async function changeState (
     wasDeleted: change === 'undelete',
     published: change === 'publish' ? true : change === 'unpublish' ? false : null,
     deletedAt: change === 'delete' ? new Date() : null,
-    ...authorValues(author)
+    ...changeValues(database, author)
   })
   return page ?? null
 }
@@ -452,7 +461,7 @@ export async function removePage (
   conditions: WriteConditions,
   wasDeleted: boolean
 ): Promise<Pick<WrittenPage, 'publicId' | 'queued'> | null> {
-  const values = { id, userId, ...conditions, wasDeleted, ...authorValues(author) }
+  const values = { id, userId, ...conditions, wasDeleted, ...changeValues(database, author) }
   return (await database.run(REMOVE, values))[0] ?? null
 }
 
@@ -471,8 +480,23 @@ export const findPublicPages = async (
 export const deleteAnyPage = async (
   database: StatementRunner,
   publicId: string
-): Promise<string | undefined> =>
-  (await database.run(DELETE_PAGES, { ids: [], publicId, deletedBefore: null, messageId: uuidv7() }))[0]?.id
+): Promise<string | undefined> => (await runDeletion(database, { publicId }))[0]?.id
+
+const runDeletion = async (
+  database: StatementRunner,
+  { ids = [], publicId = null, deletedBefore = null }: {
+    readonly ids?: readonly string[]
+    readonly publicId?: string | null
+    readonly deletedBefore?: Date | null
+  }
+): Promise<Pick<LandingPage, 'id' | 'publicId'>[]> =>
+  await database.run(DELETE_PAGES, {
+    ids,
+    publicId,
+    deletedBefore,
+    messageIds: Array.from({ length: ids.length + 1 }, uuidv7),
+    purges: database.purges ?? false
+  })
 
 /** Lists pages of a user for the deletion of the account, the oldest first, those after an id. */
 export const listPagesOf = async (
@@ -494,7 +518,6 @@ export async function deletePages (
   ids: readonly string[],
   deletedBefore: Date | null = null
 ): Promise<string[]> {
-  const values = { ids, publicId: null, deletedBefore, messageId: uuidv7() }
-  const rows = await database.run(DELETE_PAGES, values)
+  const rows = await runDeletion(database, { ids, deletedBefore })
   return rows.map(({ publicId }) => publicId)
 }

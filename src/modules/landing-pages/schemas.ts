@@ -1,6 +1,6 @@
 import { Type } from '@sinclair/typebox'
-import { response, errors, IdParams, MALFORMED_JSON, nothing, PublishHeaders, ReadConditions, RECEIPT,
-  type ResponseHeader } from '../../http/schemas.ts'
+import { CACHE_TAGS, response, errors, IdParams, MALFORMED_JSON, nothing, PublishHeaders, ReadConditions,
+  RECEIPT, type ResponseHeader } from '../../http/schemas.ts'
 import { sortedQuery } from '../../http/sorted-lists.ts'
 import { timeParameter } from '../../http/time.ts'
 import { PAGE_KEY, PAGE_KEY_RULE } from '../../infra/system/identifiers.ts'
@@ -191,9 +191,10 @@ export const publicReadSchema = {
   params: PublicParams,
   headers: ReadConditions,
   response: {
-    200: response(Document, 'The document', ...READ, 'Content-Encoding?'),
-    304: nothing('The document has not changed', ...READ),
-    ...errors([404, 412, 429, 503], COUNTED),
+    200: response(Document, 'The document', ...READ, ...CACHE_TAGS, 'Content-Encoding?'),
+    304: nothing('The document has not changed', ...READ, ...CACHE_TAGS),
+    ...errors([412], [...COUNTED, ...CACHE_TAGS]),
+    ...errors([404, 429, 503], COUNTED),
     ...errors([500], [...CORS, 'RateLimit?', 'RateLimit-Policy?']),
     ...errors([400], CORS)
   }

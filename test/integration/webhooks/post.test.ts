@@ -53,7 +53,11 @@ t.test('a message arrives whole, and the status decides', async (t) => {
     })
   })
   const poster = createPoster(LOOPBACK)
-  t.same(await post(poster, `http://127.0.0.1:${port}/204`), { status: 204, error: null, retryAfter: '7' })
+  t.same(await post(poster, `http://127.0.0.1:${port}/204`), {
+    status: 204,
+    error: null,
+    retryAfterSeconds: 7
+  })
   for (const status of [301, 307, 410, 500, 503]) {
     t.match(await post(poster, `http://127.0.0.1:${port}/${status}`), {
       status,

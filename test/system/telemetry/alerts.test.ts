@@ -248,6 +248,12 @@ const ALERTS: Record<string, Case> = {
     minutes: [7, 9],
     isOverall: true
   },
+  LandfallCdnNotPurged: {
+    bad: { landfall_oldest_outstanding_cdn_purge_seconds: '0+60x60' },
+    good: { landfall_oldest_outstanding_cdn_purge_seconds: '290x60' },
+    minutes: [6, 8],
+    isOverall: true
+  },
   LandfallUploadsFail: {
     bad: { 'landfall_uploads_total{result="disk_full"}': '0+1x60' },
     good: {

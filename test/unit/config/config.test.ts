@@ -111,6 +111,10 @@ t.test('an invalid setting is reported in one line that names it', async (t) => 
     ALLOWED_HOSTS: ['https://example.com', 'a.example,*.*.example', '300.1.1.1', 'example.com:80'],
     RATE_LIMIT_PUBLIC: ['0'],
     PUBLIC_CACHE_CONTROL: ['a\nb'],
+    CDN_PURGE: ['akamai'],
+    CDN_PURGE_URL: ['varnish:6081', 'http://a,b', 'http://user@a'],
+    CDN_PURGE_TOKEN: ['two words'],
+    CDN_PURGE_TARGET: ['a/b'],
     CORS_ORIGINS: ['example.com', 'https://example.com/path'],
     UPLOADS_URL: ['https://bucket', 's3://', 's3://Bucket', 's3://bucket/a b'],
     UPLOADS_PUBLIC_URL: [...urls, 'cdn.example.com'],
@@ -184,6 +188,7 @@ t.test('secrets can be read from files, and a wrong file is named without its co
     'JWT_SECRET_FILE',
     'JWT_SECRET_PREVIOUS_FILE',
     'SMTP_URL_FILE',
+    'CDN_PURGE_TOKEN_FILE',
     'SECRETS_KEY_FILE',
     'AWS_SECRET_ACCESS_KEY_FILE',
     'AWS_SESSION_TOKEN_FILE',
@@ -226,6 +231,26 @@ t.test('mail needs a sender and the public address, and confirmed addresses need
   t.same(missing({ REQUIRE_CONFIRMED_EMAIL: 'true' }), ['SMTP_URL'])
   t.same(missing({ ...mail, BASE_URL, REQUIRE_CONFIRMED_EMAIL: 'true' }), [])
   t.end()
+})
+
+t.test('each kind of CDN says what it needs', async (t) => {
+  const token = { CDN_PURGE_TOKEN: 'token' }
+  const url = { CDN_PURGE_URL: 'http://a:1, http://b:2' }
+  for (const CDN_PURGE of ['cloudflare', 'fastly']) {
+    t.same(problemsOf({ CDN_PURGE }), [
+      'CDN_PURGE_TARGET must be set when CDN_PURGE is cloudflare or fastly: the id of the zone or service',
+      `CDN_PURGE_TOKEN must be set when CDN_PURGE is ${CDN_PURGE}`
+    ])
+    const valid = { CDN_PURGE, ...token, CDN_PURGE_TARGET: 'zone' }
+    t.same(problemsOf(valid), [])
+    t.same(problemsOf({ ...valid, ...url }), [
+      'CDN_PURGE_URL must be a single address when CDN_PURGE is cloudflare or fastly'
+    ])
+  }
+  t.same(problemsOf({ CDN_PURGE: 'varnish' }), ['CDN_PURGE_URL must be set when CDN_PURGE is varnish'])
+  t.match(loadConfig({ CDN_PURGE: 'varnish', ...url }), { CDN_PURGE_URL: ['http://a:1', 'http://b:2'] })
+  t.same(problemsOf({ CDN_PURGE: 'http', ...url }), ['CDN_PURGE_TOKEN must be set when CDN_PURGE is http'])
+  t.same(problemsOf({ CDN_PURGE: 'http', ...url, ...token }), [])
 })
 
 t.test('several workers need PostgreSQL and Redis, and WEB_CONCURRENCY=0 means one per core', async (t) => {

@@ -1,4 +1,5 @@
 import t from 'tap'
+import { retryAfterSeconds } from '../../../src/http/send-request.ts'
 import { retrySeconds } from '../../../src/modules/webhooks/sending/sender.ts'
 
 t.test('the attempts of a message take about three days', async (t) => {
@@ -20,7 +21,8 @@ t.test('a Retry-After of up to an hour is waited for', async (t) => {
     ['', 5],
     ['Thu, 01 Jan 1970 00:00:00 GMT', 5]
   ]
-  for (const [header, seconds] of cases) t.equal(retrySeconds(1, header, 0.5), seconds, header)
-  t.ok(Math.abs((retrySeconds(1, inTenMinutes, 0.5) as number) - 600) < 5)
-  t.equal(retrySeconds(11, '60'), undefined, 'after the last attempt none follows')
+  const waitAfter = (header: string): number => retrySeconds(1, retryAfterSeconds(header), 0.5) as number
+  for (const [header, seconds] of cases) t.equal(waitAfter(header), seconds, header)
+  t.ok(Math.abs(waitAfter(inTenMinutes) - 600) < 5)
+  t.equal(retrySeconds(11, 60), undefined, 'after the last attempt none follows')
 })

@@ -3,7 +3,7 @@ import type { FastifyBaseLogger, FastifyRequest } from 'fastify'
 import { LRUCache } from 'lru-cache'
 import { NotFoundError } from '../../../errors.ts'
 import { allowRead } from '../../../http/cors.ts'
-import { FILE_HEADERS } from '../../../http/common-headers.ts'
+import { cacheTagHeader, FILE_HEADERS } from '../../../http/common-headers.ts'
 import { hasConditions } from '../../../http/conditional-requests.ts'
 import { askForFileSchema, readFileSchema } from '../schemas.ts'
 import { findFilename } from '../asset-repository.ts'
@@ -35,7 +35,11 @@ export const uploadsRoutes: FastifyPluginAsyncTypebox = async (app) => {
       log.warn({ err: error }, 'a file is sent without its name')
       return undefined
     })
-    return { contentType: presentation.contentType, disposition: contentDisposition(presentation, filename) }
+    return {
+      contentType: presentation.contentType,
+      disposition: contentDisposition(presentation, filename),
+      tag: Object.fromEntries(cacheTagHeader(app.config, parseVariantName(key)?.stem ?? key))
+    }
   }
 
   /** Finds a file. A missing variant is made first. @throws {NotFoundError} 404 */

@@ -6,7 +6,11 @@ import type { FileInfo, OpenFile } from '../storage/file-store.ts'
 import type { Presentation } from '../storage/storage-key.ts'
 
 /** How a file is sent. */
-export type Description = Pick<Presentation, 'contentType'> & { readonly disposition: string }
+export interface Description extends Pick<Presentation, 'contentType'> {
+  readonly disposition: string
+  /** The header by which a CDN finds it. */
+  readonly tag: Readonly<Record<string, string>>
+}
 
 /** Answers a GET. If this throws, the caller must close the file. */
 export async function sendFile (
@@ -18,7 +22,7 @@ export async function sendFile (
   checkPreconditions(request, file)
   if (isNotModified(request.headers, file)) {
     await file.close()
-    return await setValidators(reply, file).code(304).send()
+    return await setValidators(reply, file, description).code(304).send()
   }
   const range = requestedRange(request.headers, file)
   if (range === 'not satisfiable') {
@@ -42,15 +46,18 @@ export async function sendHead (
   description: Description
 ): Promise<FastifyReply> {
   checkPreconditions(request, file)
-  if (isNotModified(request.headers, file)) return await setValidators(reply, file).code(304).send()
+  if (isNotModified(request.headers, file)) {
+    return await setValidators(reply, file, description).code(304).send()
+  }
   describeContent(reply, file, description, 'whole')
   return await reply.send('')
 }
 
 /** Sets the headers that 200, 206 and 304 have in common. */
-function setValidators (reply: FastifyReply, file: FileInfo): FastifyReply {
+function setValidators (reply: FastifyReply, file: FileInfo, { tag }: Description): FastifyReply {
   const now = Date.now()
   return reply.headers({
+    ...tag,
     'accept-ranges': 'bytes',
     'cache-control': IMMUTABLE,
     etag: file.etag,
@@ -64,10 +71,11 @@ function setValidators (reply: FastifyReply, file: FileInfo): FastifyReply {
 function describeContent (
   reply: FastifyReply,
   file: FileInfo,
-  { contentType, disposition }: Description,
+  description: Description,
   range: ByteRange | 'whole'
 ): void {
-  setValidators(reply, file).headers({
+  const { contentType, disposition } = description
+  setValidators(reply, file, description).headers({
     'content-type': contentType,
     'content-disposition': disposition,
     'content-length': range === 'whole' ? file.byteSize : range.last - range.first + 1

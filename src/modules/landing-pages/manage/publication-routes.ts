@@ -8,6 +8,7 @@ import { errors, IdParams, PublishHeaders, RECEIPT, response } from '../../../ht
 import { findDraft, isOutdated, type Draft } from '../draft-repository.ts'
 import { draftValidators, recordValidators, writeConditions } from '../etag.ts'
 import { changeState, publishDraft, type LandingPage as Page } from '../landing-page-repository.ts'
+import { findPurge, type PurgeState } from '../outbox/outbox-repository.ts'
 import { clearTime, findSchedule } from '../schedule-repository.ts'
 import { LandingPage, tags } from '../schemas.ts'
 import { sendRecord } from './record.ts'
@@ -76,6 +77,22 @@ const Publication = Type.Object({
     }),
     Type.Null()
   ], { description: 'The draft; null without one' }),
+  cdn: Type.Union([
+    Type.Object({
+      state: Type.Union([Type.Literal('waiting'), Type.Literal('purged'), Type.Literal('failed')], {
+        description: '`failed` after three days of attempts'
+      }),
+      version: Type.Integer({ minimum: 1, description: 'The version that readers got, or no longer get' }),
+      at: Type.Union([Type.String({ format: 'date-time' }), Type.Null()], {
+        description: 'When the CDN was purged, or the last attempt failed; null while the purge waits'
+      })
+    }),
+    Type.Null()
+  ], {
+    description:
+      'Whether the CDN was told of the last change. Null if the service purges no CDN, or if the last ' +
+      'change is older than 30 days.'
+  }),
   ...Schedule.properties,
   failure: Type.Union([
     Type.Object({ at: Type.String({ format: 'date-time' }), reason: Type.String() }),
@@ -108,6 +125,7 @@ export const publicationRoutes: FastifyPluginAsyncTypebox = async (app) => {
       published: page.published,
       version: Number(page.version),
       draft: draft && draftRecord(draft, await isOutdated(database, page, draft)),
+      cdn: database.purges ? purgeRecord(await findPurge(database, page.id)) : null,
       ...scheduleRecord(await findSchedule(database, page.id)),
       failure: null
     }
@@ -196,6 +214,9 @@ async function publish (
     async () => await publishDraft(app.database, request.caller, page.id, document, onlyThisVersion(page))
   )
 }
+
+const purgeRecord = (purge: PurgeState | null) =>
+  purge && { ...purge, version: Number(purge.version), at: purge.at?.toISOString() ?? null }
 
 const draftRecord = (draft: Draft, outdated: boolean) => ({
   etag: entityTag(draft.contentHash),

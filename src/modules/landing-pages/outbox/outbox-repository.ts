@@ -1,8 +1,10 @@
 import { OLDEST } from '../../../http/pagination.ts'
+import type { Database } from '../../../infra/postgres/database.ts'
+import { BATCH_SIZE } from '../../../infra/postgres/delete-in-batches.ts'
 import { statement, type StatementRunner, type Values } from '../../../infra/postgres/statement.ts'
-import { uuidv7 } from '../../../infra/system/identifiers.ts'
+import { firstUuidAt, uuidv7 } from '../../../infra/system/identifiers.ts'
 import { AUTHORSHIP } from '../revision-repository.ts'
-import { queueSql, stateSql } from './outbox-sql.ts'
+import { CDN_TARGET, CDN_TARGETS, queueSql, stateSql } from './outbox-sql.ts'
 
 /** What a statement says that queues messages. */
 export interface Queued {
@@ -34,6 +36,48 @@ export async function settleMessages (
   seconds: number
 ): Promise<void> {
   await database.run(SETTLE, { keys, seconds })
+}
+
+/** Whether the CDN was purged after the changes that have queued these messages. True without a CDN. */
+export async function isPurged ({ outboxMessage }: Database, keys: readonly string[]): Promise<boolean> {
+  const where = { key: { in: keys.map(BigInt) }, target: CDN_TARGET, state: { not: 'delivered' } }
+  return await outboxMessage.findFirst({ where, select: { key: true } }) === null
+}
+
+/** How far the CDN has got with the last change of a page that it was told of. */
+export interface PurgeState {
+  readonly state: 'waiting' | 'purged' | 'failed'
+  readonly version: bigint
+  /** When it was purged, or given up; null while it waits. */
+  readonly at: Date | null
+}
+
+const PURGE_STATES: Readonly<Record<string, PurgeState['state']>> = { delivered: 'purged', failed: 'failed' }
+
+/** Finds the newest purge of a page; null if there was none in the last 30 days. */
+export async function findPurge ({ outboxMessage }: Database, pageId: string): Promise<PurgeState | null> {
+  const purge = await outboxMessage.findFirst({
+    where: { target: CDN_TARGET, pageId, version: { not: null } },
+    orderBy: { version: 'desc' }
+  })
+  if (purge?.version == null) return null
+  const { dueAt, lastAttemptAt, version } = purge
+  return { state: PURGE_STATES[purge.state] ?? 'waiting', version, at: dueAt === null ? lastAttemptAt : null }
+}
+
+const PURGES_KEPT_MS = 30 * 24 * 60 * 60 * 1000
+
+/** Removes purges whose last change was a month ago, also those that nobody makes any more. */
+export async function deleteOldPurges ({ outboxMessage }: Database, signal?: AbortSignal): Promise<void> {
+  const before = firstUuidAt(Date.now() - PURGES_KEPT_MS)
+  for (let count = BATCH_SIZE; count === BATCH_SIZE && signal?.aborted !== true;) {
+    const old = await outboxMessage.findMany({
+      where: { target: { in: CDN_TARGETS }, id: { lt: before } },
+      take: BATCH_SIZE,
+      select: { key: true }
+    })
+    count = (await outboxMessage.deleteMany({ where: { key: { in: old.map(({ key }) => key) } } })).count
+  }
 }
 
 /** Pages that one statement queues messages about. */
@@ -83,7 +127,7 @@ export async function queuePages (
   let sum = 0
   for (let after: string | null | undefined = OLDEST; after != null;) {
     const messageIds = Array.from({ length: PAGES_PER_STATEMENT }, uuidv7)
-    const parameters: Values = { userId, webhookId, pageId: pageId ?? null, after, messageIds }
+    const parameters: Values = { userId, webhookId, pageId: pageId ?? null, after, messageIds, purges: false }
     const [batch]: { last: string | null, count: number }[] = await database.run(QUEUE_PAGES, parameters)
     sum += batch?.count ?? 0
     after = batch?.last

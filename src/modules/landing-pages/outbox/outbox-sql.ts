@@ -9,6 +9,11 @@ export const BATCH_EVENT = 'pages.changed'
 /** The page id of messages about several pages. */
 export const ALL_PAGES = '00000000-0000-0000-0000-000000000000'
 
+/** The receivers of purges of the CDN, and of the second purges, which follow. No webhook has these ids. */
+export const CDN_TARGET = '00000000-0000-0000-0000-000000000001'
+export const CDN_AGAIN_TARGET = '00000000-0000-0000-0000-000000000002'
+export const CDN_TARGETS = [CDN_TARGET, CDN_AGAIN_TARGET]
+
 /** Replicas have an older version for at most this long if its publication was lost, in seconds. */
 const UNCONFIRMED_SECONDS = 61
 /** From the first change to its message, so that quick changes share one; in seconds. */
@@ -19,10 +24,15 @@ export const stateSql = (isDeleted: string, isPublished: string): string =>
   `CASE WHEN ${isDeleted} THEN 'page.deleted' WHEN ${isPublished} THEN 'page.published'
     ELSE 'page.unpublished' END`
 
+/** Who gets messages about a change: webhooks of the owner, and the CDN. */
+const RECEIVERS =
+  `SELECT id, user_id, events, pages, batch_seconds FROM webhooks WHERE user_id = change."userId"
+      UNION ALL SELECT '${CDN_TARGET}', change."userId", NULL, '{}', 0 WHERE :purges::boolean`
+
 export interface QueueOptions {
   /** SQL of the message's id. */
   readonly id?: string
-  /** A condition on the columns of `change` and of `webhook`. */
+  /** A condition on the columns of `change` and of `webhook`; the CDN has no `events`. */
   readonly isWanted?: string
   /** SQL of the times when the message is due, and when no replica serves an older version. */
   readonly dueAt?: string
@@ -32,8 +42,8 @@ export interface QueueOptions {
 }
 
 /**
- * Returns a table of a WITH clause, `queued`, with the keys of messages about changes: one for each webhook
- * that wants it. A message takes the place of one that waits, but not its time and attempts.
+ * Returns a table of a WITH clause, `queued`, with the keys of messages about changes: one for the CDN and
+ * each webhook that wants it. A message takes the place of one that waits, but not its time and attempts.
  * Messages of a page are in the order of its versions, because writers hold the lock of the page.
  *
  * @param changes a table with the columns type, "userId", id, "publicId", version, "contentHash",
@@ -41,7 +51,7 @@ export interface QueueOptions {
  */
 export const queueSql = (changes: string, {
   id = ':messageId::uuid',
-  isWanted = 'change.type = ANY (webhook.events)',
+  isWanted = '(events IS NULL OR change.type = ANY (events))',
   dueAt =
     `now() + make_interval(secs => CASE WHEN batch_seconds > 0 THEN batch_seconds ELSE ${COLLECT_SECONDS} END)`,
   settledAt = `now() + interval '${UNCONFIRMED_SECONDS} s'`,
@@ -59,9 +69,9 @@ export const queueSql = (changes: string, {
     ofOnePage('"authorType"')
   },
       ${ofOnePage('"authorName"')}, ${dueAt}, ${settledAt}, ${unconfirmed}
-    FROM (${changes}) change JOIN webhooks webhook ON webhook.user_id = change."userId"
+    FROM (${changes}) change CROSS JOIN LATERAL (${RECEIVERS}) webhook
     WHERE ${isWanted} AND (webhook.pages = '{}' OR change.id = ANY (webhook.pages))
-    ORDER BY webhook.id
+    ORDER BY webhook.id, change.id
     ON CONFLICT (target, page_id) WHERE state = 'waiting' DO UPDATE SET
       id = excluded.id, type = excluded.type, version = excluded.version, content_hash = excluded.content_hash,
       author_type = excluded.author_type, author_name = excluded.author_name, merged = known.merged + 1,

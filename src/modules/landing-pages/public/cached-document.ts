@@ -47,7 +47,7 @@ export interface Representation {
   readonly etag: string
   /** All lines that only this representation has. */
   readonly lines: string
-  /** The ETag, for a 304 or 412. */
+  /** The ETag and the tag for caches, for a 304 or 412. */
   readonly etagLine: string
 }
 
@@ -72,6 +72,7 @@ export class CachedDocument {
   readonly hash: string
   readonly updatedAt: Date
   readonly #lastModifiedLine: string
+  readonly #tagLine: string
   #hasLastModified = false
   readonly identity: Representation
   readonly #made: { br?: Representation, gzip?: Representation } = {}
@@ -85,12 +86,14 @@ export class CachedDocument {
   /** The reads of its page. They may be those of an earlier period. */
   pageReads: PageReads = NOT_READ
 
-  constructor (document: DocumentVersion) {
+  /** @param tagLine the line that tells caches what to purge; empty for none */
+  constructor (document: DocumentVersion, tagLine = '') {
     this.publicId = document.publicId
     this.version = document.version
     this.hash = document.hash
     this.updatedAt = document.updatedAt
     this.#lastModifiedLine = `last-modified: ${document.updatedAt.toUTCString()}\r\n`
+    this.#tagLine = tagLine
     this.identity = this.#represent(document.body, 'identity')
   }
 
@@ -139,7 +142,7 @@ export class CachedDocument {
 
   #represent (body: Body, encoding: Encoding): Representation {
     const etag = entityTag(this.hash, encoding)
-    const etagLine = `etag: ${etag}\r\n`
+    const etagLine = `etag: ${etag}\r\n${this.#tagLine}`
     const coding = encoding === 'identity' ? '' : `content-encoding: ${encoding}\r\n`
     return {
       body,

@@ -25,6 +25,8 @@ export interface DocumentCacheOptions {
   readonly shared?: SharedDocuments
   /** Whether this process currently learns of every write of other processes. */
   readonly hearsAllWrites: () => boolean
+  /** Returns the header line that tells caches in front of the service what to purge; empty for none. */
+  readonly tagLine?: (publicId: string) => string
 }
 
 interface Loaded {
@@ -182,16 +184,20 @@ export class DocumentCache {
     if (version === DELETED) this.#missing.set(publicId, true)
   }
 
+  #cached (document: DocumentVersion): CachedDocument {
+    return new CachedDocument(document, this.#options.tagLine?.(document.publicId))
+  }
+
   /** Caches a version unless a newer one is known. Returns the version to serve. */
   #keep (document: DocumentVersion, knownAt: number, lifetimeMs: number): CachedDocument {
     const held = this.#documents?.peek(document.publicId)
     if (held !== undefined && held.version > document.version) return held
     if (document.version < this.#newestOf(document.publicId) || this.#missing.has(document.publicId)) {
-      return new CachedDocument(document)
+      return this.#cached(document)
     }
     // After a failover, PostgreSQL may assign a version number again, to another text.
     const isSame = held?.version === document.version && held.hash === document.hash
-    const entry = isSame ? held : new CachedDocument(document)
+    const entry = isSame ? held : this.#cached(document)
     entry.knownAt = Math.max(entry.knownAt, knownAt)
     if (knownAt >= this.#trustedSince) entry.freshUntil = this.#leaseEnd(knownAt, lifetimeMs)
     this.#documents?.set(document.publicId, entry)
@@ -275,7 +281,7 @@ export class DocumentCache {
     }
     const held = this.#documents?.peek(publicId)
     if (held !== undefined && held.version >= document.version) return held
-    return document.body === undefined ? undefined : new CachedDocument(document)
+    return document.body === undefined ? undefined : this.#cached(document)
   }
 
   async #fetch (publicId: string): Promise<Loaded | undefined> {

@@ -1,10 +1,12 @@
 import fp from 'fastify-plugin'
+import { cacheTagHeader } from '../../../http/common-headers.ts'
 import { isDatabaseUnavailable } from '../../../infra/postgres/unavailable.ts'
 import type { Database } from '../../../infra/postgres/database.ts'
 import { findPublicPages, type FoundPage, type PublicPage } from '../landing-page-repository.ts'
 import { publicVersion, type PublicVersion } from './cached-document.ts'
 import { BatchedReads, LARGE } from './batched-reads.ts'
 import { DocumentCache } from './document-cache.ts'
+import { headerLines } from './prepared-head.ts'
 import { batchMetrics, documentMetrics } from './read-metrics.ts'
 import { SharedDocuments } from './shared-documents.ts'
 
@@ -27,7 +29,8 @@ export default fp<{ channel: string }>(async (app, { channel }) => {
     // process can't send commands, other processes may be unable to publish their writes.
     hearsAllWrites: () =>
       config.DATABASE_URL === undefined ||
-      (redisClient !== undefined && redisClient.subscribed && redisClient.reachable)
+      (redisClient !== undefined && redisClient.subscribed && redisClient.reachable),
+    tagLine: (publicId) => headerLines(...cacheTagHeader(config, publicId))
   })
   app.onCommandLineWrite(() => documents.expireAll())
   redisClient?.on('subscribed', () => documents.expireAll())

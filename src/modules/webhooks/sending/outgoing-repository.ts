@@ -1,7 +1,8 @@
 import type { Database } from '../../../infra/postgres/database.ts'
 import { isUniqueViolation, statement } from '../../../infra/postgres/statement.ts'
 import { noticeSql } from '../../accounts/index.ts'
-import type { Outcome } from './post.ts'
+import { CDN_TARGETS } from '../../landing-pages/index.ts'
+import type { Outcome } from '../../../http/send-request.ts'
 
 // The messages in the table `outbox` that are due. Such a message is frozen first: changes that follow make
 // another one. It is claimed when it is settled. A sender that dies leaves its claim, which lapses.
@@ -212,7 +213,11 @@ export async function measureOverdue (
   { outboxMessage }: Database
 ): Promise<{ count: number, oldestSeconds: number }> {
   const now = new Date()
-  const where = { state: { in: ['waiting', 'sending'] }, dueAt: { lte: now } }
+  const where = {
+    target: { notIn: CDN_TARGETS },
+    state: { in: ['waiting', 'sending'] },
+    dueAt: { lte: now }
+  }
   const count = await outboxMessage.count({ where })
   const oldest = await outboxMessage.findFirst({ where, orderBy: { dueAt: 'asc' }, select: { dueAt: true } })
   return { count, oldestSeconds: (now.getTime() - (oldest?.dueAt ?? now).getTime()) / 1000 }

@@ -1,8 +1,8 @@
 import type { FastifyBaseLogger } from 'fastify'
 import { LRUCache } from 'lru-cache'
 import type { Database } from '../../../infra/postgres/database.ts'
-import { parseHttpDate } from '../../../http/conditional-requests.ts'
 import { deriveSecret } from '../../../infra/system/derived-secrets.ts'
+import { CDN_TARGETS } from '../../landing-pages/index.ts'
 import { TEST_EVENT } from '../delivery-repository.ts'
 import { bodyOf } from './message.ts'
 import { claimMessage, finishMessage, noteFailing, pauseWebhook, putBackMessage, removeMessage,
@@ -35,24 +35,16 @@ const RETRY_SECONDS = [
   20 * HOUR,
   24 * HOUR
 ]
-/** The longest time that a Retry-After counts for. */
-const MAX_RETRY_AFTER_SECONDS = HOUR
 const GONE = 410
 
 /** Returns how long a message waits after its failed attempt; undefined after the last one. */
 export function retrySeconds (
   attempts: number,
-  retryAfter?: string,
+  retryAfterSeconds = 0,
   random = Math.random()
 ): number | undefined {
   const seconds = RETRY_SECONDS[attempts - 1]
-  return seconds && Math.max(seconds * (0.8 + 0.4 * random), secondsOf(retryAfter))
-}
-
-function secondsOf (retryAfter = ''): number {
-  const date = parseHttpDate(retryAfter)
-  const seconds = /^\d{1,9}$/.test(retryAfter) ? Number(retryAfter) : ((date ?? 0) - Date.now()) / 1000
-  return Math.max(0, Math.min(seconds, MAX_RETRY_AFTER_SECONDS))
+  return seconds && Math.max(seconds * (0.8 + 0.4 * random), retryAfterSeconds)
 }
 
 export interface MessageSenderOptions {
@@ -103,7 +95,11 @@ export class MessageSender {
   #busy () {
     const maxTo = (id: string): number => this.#healthy.has(id) ? MAX_TO_HEALTHY : MAX_TO_OTHERS
     return {
-      webhooks: [...this.#toWebhooks].filter(([id, count]) => count >= maxTo(id)).map(([id]) => id),
+      // The purger claims those of the CDN.
+      webhooks: [
+        ...CDN_TARGETS,
+        ...[...this.#toWebhooks].filter(([id, count]) => count >= maxTo(id)).map(([id]) => id)
+      ],
       accounts: [...this.#forAccounts].filter(([, count]) => count >= MAX_FOR_ACCOUNT).map(([id]) => id)
     }
   }
@@ -125,7 +121,7 @@ export class MessageSender {
     }
     const body = bodyOf(message)
     const startedAt = performance.now()
-    const { retryAfter, ...outcome } = await poster.post(
+    const { retryAfterSeconds, ...outcome } = await poster.post(
       url,
       {
         'content-type': 'application/json',
@@ -137,7 +133,7 @@ export class MessageSender {
     )
     if (signal.aborted) return // a shutdown: another process sends it when the claim lapses
     const result = { ...outcome, durationMs: Math.round(performance.now() - startedAt) }
-    if (result.error !== null) return await this.#handleFailure(message, result, retryAfter)
+    if (result.error !== null) return await this.#handleFailure(message, result, retryAfterSeconds)
     this.attempts.delivered++
     this.#healthy.set(target, true)
     this.#log('debug', message, result, 'message delivered')
@@ -151,7 +147,7 @@ export class MessageSender {
     return generations.map((one) => deriveSecret(this.#options.secretsKey, 'webhook', target, one))
   }
 
-  async #handleFailure (message: OutgoingMessage, result: Result, retryAfter?: string): Promise<void> {
+  async #handleFailure (message: OutgoingMessage, result: Result, retryAfterSeconds?: number): Promise<void> {
     const { database } = this.#options
     const { attempts, target, type } = message
     this.attempts.failed++
@@ -162,7 +158,7 @@ export class MessageSender {
     }
     await noteFailing(database, target, true)
     if (result.status === GONE) await this.#pause(target, 'gone')
-    const seconds = retrySeconds(attempts, retryAfter)
+    const seconds = retrySeconds(attempts, retryAfterSeconds)
     if (seconds !== undefined || result.status === GONE) {
       this.#log('info', message, result, 'message not delivered; trying again later')
       await putBackMessage(database, message, attempts, seconds ?? 0, result)

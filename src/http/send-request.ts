@@ -1,0 +1,119 @@
+import http from 'node:http'
+import https from 'node:https'
+import type { LookupFunction } from 'node:net'
+import { timeLimit } from '../infra/system/time-limit.ts'
+import { parseHttpDate } from './conditional-requests.ts'
+
+// Requests to servers that owners or operators name. `fetch` isn't used, because it takes no function that
+// looks up names, and follows proxies of the environment.
+
+/** Time limit of everything: names, connection, request and response. */
+const LIMIT_MS = 15_000
+
+/** The longest time that a Retry-After counts for. */
+const MAX_RETRY_AFTER_SECONDS = 60 * 60
+
+/** What the error of a connection to a forbidden address has as its `code`. */
+export const FORBIDDEN_ADDRESS = 'FORBIDDEN_ADDRESS'
+
+/** The outcome of a request. */
+export interface Outcome {
+  /** The status of the response; null without one. */
+  readonly status: number | null
+  /** Why the request failed, in words for users; null after a success. */
+  readonly error: string | null
+  /** How long the response asks to wait, at most an hour. */
+  readonly retryAfterSeconds?: number | undefined
+}
+
+export interface OutgoingRequest {
+  readonly method: string
+  readonly headers: Readonly<Record<string, string>>
+  readonly body?: string
+  /** Looks up the name of the host, once for the connection. An address isn't looked up. */
+  readonly lookup?: LookupFunction
+  readonly signal: AbortSignal
+}
+
+/** Sends a request. Never rejects, follows no redirects, and reads nothing of the response but its head. */
+export async function sendRequest (url: URL, request: OutgoingRequest): Promise<Outcome> {
+  const signal = AbortSignal.any([request.signal, timeLimit(LIMIT_MS)])
+  try {
+    return outcomeOf(await responseTo(url, { ...request, signal }))
+  } catch (error) {
+    return failure(error as NodeJS.ErrnoException)
+  }
+}
+
+async function responseTo (
+  url: URL,
+  { headers, body = '', ...options }: OutgoingRequest
+): Promise<http.IncomingMessage> {
+  const { request: send, Agent } = url.protocol === 'https:' ? https : http
+  // An own agent ignores the proxies of the environment. The environment can't turn off the check either.
+  const agent = new Agent({ keepAlive: false, rejectUnauthorized: true })
+  return await new Promise((resolve, reject) => {
+    const request = send(url, {
+      ...options,
+      agent,
+      headers: { ...headers, 'content-length': Buffer.byteLength(body) }
+    })
+    request.on('response', (response) => {
+      request.destroy() // the body is of no use
+      resolve(response)
+    })
+    request.on('error', reject)
+    request.end(body)
+  })
+}
+
+function outcomeOf ({ statusCode: status = 0, headers }: http.IncomingMessage): Outcome {
+  const isSuccess = status >= 200 && status < 300
+  return {
+    status,
+    error: isSuccess ? null : `The response had the status ${status}`,
+    retryAfterSeconds: retryAfterSeconds(headers['retry-after'])
+  }
+}
+
+/** Returns how long a Retry-After asks to wait, at most an hour; 0 if it is invalid. */
+export function retryAfterSeconds (header: string | undefined): number | undefined {
+  if (header === undefined) return undefined
+  const date = parseHttpDate(header)
+  const seconds = /^\d{1,9}$/.test(header) ? Number(header) : ((date ?? 0) - Date.now()) / 1000
+  return Math.max(0, Math.min(seconds, MAX_RETRY_AFTER_SECONDS))
+}
+
+/** Describes an error. Those of libraries may name addresses of the operator's network, and aren't shown. */
+export function failure ({ code = '', name }: NodeJS.ErrnoException): Outcome {
+  return { status: null, error: describe(code, name) }
+}
+
+function describe (code: string, name: string): string {
+  if (name === 'AbortError' || name === 'TimeoutError') return `No response within ${LIMIT_MS / 1000} seconds`
+  if (code.startsWith('HPE_')) return 'The response is not valid HTTP'
+  const reason = REASONS[code] ??
+    (/CERT|SIGNATURE|ERR_TLS|ERR_SSL/.test(code) ? 'certificate or TLS not valid' : '')
+  return reason === '' ? 'Connection failed' : `Connection failed: ${reason}`
+}
+
+const UNTRUSTED = 'certificate is not signed by a trusted authority'
+const REASONS: Readonly<Record<string, string>> = {
+  [FORBIDDEN_ADDRESS]: 'address not allowed',
+  ENOTFOUND: 'host name not found',
+  ENODATA: 'host name not found',
+  ETIMEOUT: 'host name not found in time',
+  ECONNREFUSED: 'connection refused',
+  ECONNRESET: 'connection closed',
+  EPIPE: 'connection closed',
+  EHOSTUNREACH: 'host not reachable',
+  ENETUNREACH: 'host not reachable',
+  ETIMEDOUT: 'host not reachable',
+  CERT_HAS_EXPIRED: 'certificate has expired',
+  CERT_NOT_YET_VALID: 'certificate is not valid yet',
+  DEPTH_ZERO_SELF_SIGNED_CERT: UNTRUSTED,
+  SELF_SIGNED_CERT_IN_CHAIN: UNTRUSTED,
+  UNABLE_TO_GET_ISSUER_CERT_LOCALLY: UNTRUSTED,
+  UNABLE_TO_VERIFY_LEAF_SIGNATURE: UNTRUSTED,
+  ERR_TLS_CERT_ALTNAME_INVALID: 'certificate is for another host name'
+}
