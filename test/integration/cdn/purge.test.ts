@@ -93,8 +93,8 @@ const KINDS = [
   }
 ]
 
-t.test('a page is purged by its tag when it has changed, and once more', async (t) => {
-  await Promise.all(KINDS.map(async ({ kind, tagHeader, request, response }) => {
+t.test('a page is purged by its tag when it has changed', async (t) => {
+  for (const { kind, tagHeader, request, response } of KINDS) {
     const cdn = await startCdn(t, () => ({ status: 200, body: response }))
     const { app, account } = await startApp(t, cdn, { CDN_PURGE: kind, CDN_PURGE_TARGET: 'zone-1' })
     const page = await createPage(app, account)
@@ -102,13 +102,20 @@ t.test('a page is purged by its tag when it has changed, and once more', async (
     t.match(await cdn.purge(page.public_id), request(tag), kind)
     const read = await app.inject({ url: `/landing_pages/${page.public_id}` })
     t.equal(read.headers[tagHeader], tag, kind)
-    const purged = await cdnIn(app, account, page, 'purged')
-    t.match(purged, { version: 1, at: /Z$/ })
+    t.match(await cdnIn(app, account, page, 'purged'), { version: 1, at: /Z$/ })
+    await app.close()
+  }
+})
 
-    const [first, second] = [await cdn.purge(page.public_id), await cdn.purge(page.public_id, 2)]
-    t.ok(second.at - first.at >= AGAIN_MS - 500, `${second.at - first.at} ms later`)
-    t.same(await cdnOf(app, account, page), purged, 'the second one is not another state')
-  }))
+t.test('a page is purged once more after five seconds', async (t) => {
+  const cdn = await startCdn(t)
+  const { app, account } = await startApp(t, cdn)
+  const page = await createPage(app, account)
+  const first = await cdn.purge(page.public_id)
+  const purged = await cdnIn(app, account, page, 'purged')
+  const second = await cdn.purge(page.public_id, 2)
+  t.ok(second.at - first.at >= AGAIN_MS, `${second.at - first.at} ms later`)
+  t.same(await cdnOf(app, account, page), purged, 'the second one is not another state')
 })
 
 t.test('responses that caches keep carry the tag, others do not', async (t) => {
