@@ -115,7 +115,7 @@ export const HEADERS = {
   'Preference-Applied': ['`wait`: readers get the change everywhere. Only with `Prefer: wait`', 'wait'],
   'Landfall-Publication': [
     'What the change has reached. `replicas`: no replica that is connected to Redis answers a new read ' +
-    'with an older version. Only with `Prefer: wait`',
+    'with an older version. `cdn`: a CDN was purged of it. Only with `Prefer: wait`',
     'replicas'
   ],
   'X-Robots-Tag': ['Search engines must not index the response', 'noindex'],

@@ -8,7 +8,7 @@ export interface WaitOptions {
 export interface Receipt {
   /** Whether readers get the change everywhere. */
   readonly settled: boolean
-  /** What it has reached, such as `replicas`. */
+  /** What it has reached: `replicas`, and `cdn` if the service purges one. */
   readonly reached: readonly string[]
 }
 

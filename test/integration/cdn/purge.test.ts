@@ -118,6 +118,26 @@ t.test('a page is purged once more after five seconds', async (t) => {
   t.same(await cdnOf(app, account, page), purged, 'the second one is not another state')
 })
 
+t.test('a write with Prefer: wait tells when the CDN was purged, and when it was not in time', async (t) => {
+  let status = 200
+  const cdn = await startCdn(t, () => ({ status }))
+  const { app, account } = await startApp(t, cdn)
+  const page = await createPage(app, account)
+  const write = async (document: object, seconds: number) => {
+    const { statusCode, headers } = await app.inject({
+      method: 'PATCH',
+      url: `/manage/landing_pages/${page.id}`,
+      headers: { ...account.headers, prefer: `wait=${seconds}` },
+      payload: { current_data: document }
+    })
+    return [statusCode, headers['landfall-publication'], headers['preference-applied']]
+  }
+  t.same(await write({ a: 1 }, 50), [200, 'replicas, cdn', 'wait'])
+  t.match(await cdnOf(app, account, page), { state: 'purged', version: 2 })
+  status = 503
+  t.same(await write({ a: 2 }, 2), [200, 'replicas', undefined])
+})
+
 t.test('responses that caches keep carry the tag, others do not', async (t) => {
   const cdn = await startCdn(t)
   const { app, account } = await startApp(t, cdn, { RATE_LIMIT_PUBLIC: '6', IMAGE_WIDTHS: '16' })

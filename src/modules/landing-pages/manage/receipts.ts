@@ -1,6 +1,7 @@
 import { setTimeout as sleep } from 'node:timers/promises'
 import type { FastifyInstance } from 'fastify'
 import { clock } from '../../../infra/system/clock.ts'
+import { isPurged, type QueuedPurges } from '../outbox/outbox-repository.ts'
 
 declare module 'fastify' {
   interface FastifyRequest {
@@ -15,10 +16,14 @@ export interface Publication {
   readonly version: number
   /** When Redis was told of it, in milliseconds of the process clock; undefined if it may not know it. */
   readonly announcedAt: number | undefined
+  readonly purges: QueuedPurges
 }
 
 /** A replica that misses a notice of Redis finds that out within 1.5 s, and serves nothing older than 2 s. */
 const SETTLED_AFTER_SECONDS = 3
+
+/** Between checks whether the CDN was purged. */
+const PURGE_CHECK_MS = 500
 
 /** How long replicas may serve an older version after Redis was told of a newer one, in seconds. */
 export const settlingSeconds = ({ redisClient }: FastifyInstance): number =>
@@ -26,19 +31,22 @@ export const settlingSeconds = ({ redisClient }: FastifyInstance): number =>
 
 /**
  * Yields what a version has reached, as soon as it has: `replicas` when none that is connected to Redis
- * serves an older version to a new read. Ends after the last.
+ * serves an older version to a new read, then `cdn` if there is one and it was purged. Ends after the last.
  *
  * @throws {Error} when `signal` is aborted first
  */
 async function* followPublication (
   app: FastifyInstance,
-  { publicId, version, announcedAt }: Publication,
+  { publicId, version, announcedAt, purges }: Publication,
   signal: AbortSignal
-): AsyncGenerator<'replicas', void, undefined> {
+): AsyncGenerator<'replicas' | 'cdn', void, undefined> {
   if (announcedAt === undefined) await app.documents.announce(publicId, version, signal)
   const waitMs = (announcedAt ?? clock.now()) + settlingSeconds(app) * 1000 - clock.now()
   if (waitMs > 0) await sleep(waitMs, undefined, { signal })
   yield 'replicas'
+  if (!app.database.purges) return
+  while (!await isPurged(app.database, purges)) await sleep(PURGE_CHECK_MS, undefined, { signal })
+  yield 'cdn'
 }
 
 /** Shorter than a minute, after which the service and most proxies close a connection without traffic. */

@@ -202,8 +202,8 @@ export async function removeAndPublish (
 
 /** Returns a page that is as a request wants it. Somebody else may have written that a moment ago. */
 export function keepUnchanged (request: FastifyRequest, page: LandingPage): LandingPage {
-  const { publicId, version } = page
-  request.publication = { publicId, version: Number(version), announcedAt: undefined }
+  const { id, publicId, version } = page
+  request.publication = { publicId, version: Number(version), announcedAt: undefined, purges: { pageId: id } }
   return page
 }
 
@@ -216,7 +216,8 @@ function confirm (
   isAnnounced: boolean
 ): void {
   const { server } = request
-  request.publication = { publicId, version, announcedAt: isAnnounced ? clock.now() : undefined }
+  const announcedAt = isAnnounced ? clock.now() : undefined
+  request.publication = { publicId, version, announcedAt, purges: { keys: queued ?? [] } }
   if (queued === null || !isAnnounced) return
   // If this fails, the messages leave a minute later.
   settleMessages(server.database, queued, settlingSeconds(server)).catch(() => {})

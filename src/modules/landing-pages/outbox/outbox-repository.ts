@@ -38,9 +38,13 @@ export async function settleMessages (
   await database.run(SETTLE, { keys, seconds })
 }
 
-/** Whether the CDN was purged after the changes that have queued these messages. True without a CDN. */
-export async function isPurged ({ outboxMessage }: Database, keys: readonly string[]): Promise<boolean> {
-  const where = { key: { in: keys.map(BigInt) }, target: CDN_TARGET, state: { not: 'delivered' } }
+/** The purges of a change, by the keys of all its messages; or all that a page has. */
+export type QueuedPurges = { readonly keys: readonly string[] } | { readonly pageId: string }
+
+/** Whether these purges of the CDN are made. True if there are none. */
+export async function isPurged ({ outboxMessage }: Database, purges: QueuedPurges): Promise<boolean> {
+  const which = 'keys' in purges ? { key: { in: purges.keys.map(BigInt) } } : purges
+  const where = { ...which, target: CDN_TARGET, state: { not: 'delivered' } }
   return await outboxMessage.findFirst({ where, select: { key: true } }) === null
 }
 
