@@ -1990,7 +1990,7 @@ export interface components {
          */
         "Landfall-Preview": string;
         /**
-         * @description What the change has reached. `replicas`: no replica that is connected to Redis answers a new read with an older version. Only with `Prefer: wait`
+         * @description What the change has reached. `replicas`: no replica that is connected to Redis answers a new read with an older version. `cdn`: a CDN was purged of it. Only with `Prefer: wait`
          * @example replicas
          */
         "Landfall-Publication-if-any": string;
