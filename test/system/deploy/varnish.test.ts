@@ -2,18 +2,20 @@ import { randomBytes } from 'node:crypto'
 import { writeFileSync } from 'node:fs'
 import { request } from 'node:http'
 import { join } from 'node:path'
+import { setTimeout as sleep } from 'node:timers/promises'
 import t, { type Test } from 'tap'
 import { testSettings } from '../../helpers/app.ts'
 import { changedFile, startServer } from '../../shared/balancer.ts'
 import { call, checkConsoleOrigin, Owner } from '../../helpers/client.ts'
 import { provide } from '../../shared/programs.ts'
-import { freePort } from '../../helpers/servers.ts'
+import { freePort, startRedisServer } from '../../helpers/servers.ts'
 import { startService, temporaryFolder } from '../../helpers/service.ts'
 import { until } from '../../helpers/until.ts'
 
 // Runs deploy/varnish/default.vcl in front of the service.
 
 const varnish = provide('varnish')
+provide('xkey')
 
 async function startSite (t: Test, cacheControl: string) {
   const service = await startService(t, {
@@ -22,16 +24,23 @@ async function startSite (t: Test, cacheControl: string) {
     TRUST_PROXY: '127.0.0.1'
   })
   const direct = service.url.replace('localhost', '127.0.0.1')
+  const url = await startVarnish(t, [direct], await freePort())
+  return { service, direct, url, owner: await Owner.signUp(url) }
+}
+
+/** Starts Varnish in front of replicas, which it asks in turn; the first has the management API. */
+async function startVarnish (t: Test, replicas: readonly string[], port: number): Promise<string> {
+  const [first, second] = replicas.map((url) => new URL(url).port)
   const folder = temporaryFolder(t)
   const file = join(folder, 'default.vcl')
   writeFileSync(
     file,
     changedFile('varnish/default.vcl', [
-      ['"3000"', `"${new URL(direct).port}"`],
-      ['.timeout = 1s', '.timeout = 30s'] // a busy machine must not look like a service that is away
+      ['"3000"', `"${first}"`],
+      ['.timeout = 1s', '.timeout = 30s'], // a busy machine must not look like a service that is away
+      ...second === undefined ? [] : inTurn(second)
     ])
   )
-  const port = await freePort()
   // -j none: the folder is private, and as root Varnish would change the user.
   const { url } = await startServer(t, varnish, [
     '-F',
@@ -51,15 +60,36 @@ async function startSite (t: Test, cacheControl: string) {
     'http_gzip_support=off'
   ], port)
   await until(async () => (await call('GET', `${url}/health/ready`)).status === 200, 'Varnish is ready')
-  return { service, direct, url, owner: await Owner.signUp(url) }
+  return url
 }
 
+/** Changes of the file for a second replica. */
+const inTurn = (port: string): [string, string][] => [
+  ['import std;', 'import std; import directors;'],
+  [
+    'acl purgers',
+    `backend second { .host = "127.0.0.1"; .port = "${port}"; }
+sub vcl_init {
+  new replicas = directors.round_robin();
+  replicas.add_backend(default);
+  replicas.add_backend(second);
+}
+acl purgers`
+  ],
+  ['  if ((req.method !=', '  set req.backend_hint = replicas.backend();\n  if ((req.method !=']
+]
+
 /** Sends a GET on a connection of its own; returns the response without decoding it. */
-async function get (url: string, headers: Record<string, string> = {}, localAddress = '127.0.0.1') {
+async function get (
+  url: string,
+  headers: Record<string, string> = {},
+  localAddress = '127.0.0.1',
+  method = 'GET'
+) {
   return await new Promise<
     { status?: number, headers: Record<string, unknown>, body: Buffer }
   >((resolve, reject) => {
-    request(url, { headers, localAddress, agent: false }, (response) => {
+    request(url, { method, headers, localAddress, agent: false }, (response) => {
       const chunks: Buffer[] = []
       response.on('data', (chunk: Buffer) => chunks.push(chunk)).on('error', reject)
       response.on(
@@ -182,4 +212,77 @@ t.test('Varnish has fresh documents, and stale ones only while the service is aw
   await service.end('SIGKILL')
   await until(async () => (await read()).age > 2, 'the document is stale')
   t.match(await read(), { document: '{"v":2}' })
+})
+
+t.test('behind Varnish, a changed page is fresh after its purge, and no older one follows', async (t) => {
+  const redis = await startRedisServer(t)
+  const port = await freePort()
+  const settings = {
+    ...await testSettings(t),
+    REDIS_URL: redis.url,
+    PUBLIC_CACHE_CONTROL: 'public, max-age=0, s-maxage=86400',
+    CDN_PURGE: 'varnish',
+    CDN_PURGE_URL: `http://127.0.0.1:${port}`,
+    TRUST_PROXY: '127.0.0.1',
+    RATE_LIMIT_PUBLIC: '1000000'
+  }
+  const replicas = [await startService(t, settings), await startService(t, settings)]
+  const direct = replicas.map(({ url }) => url.replace('localhost', '127.0.0.1'))
+  const url = await startVarnish(t, direct, port)
+  const owner = await Owner.signUp(url)
+  const page = await owner.createPage(url, '{"v":1}')
+  const path = `${url}/landing_pages/${page.public_id}`
+  const read = async (): Promise<number> => JSON.parse((await get(path)).body.toString()).v
+  const cdn = async () => {
+    const { text } = await owner.call('GET', `${direct[0]}/manage/landing_pages/${page.id}/publication`)
+    return (JSON.parse(text) as { cdn: { state: string, version: number } }).cdn
+  }
+
+  // Readers read all the time, and check what they get against the versions that were purged before.
+  const end = new AbortController()
+  let [purged, reads, hits] = [1, 0, 0]
+  const readers = Array.from({ length: 4 }, async () => {
+    while (!end.signal.aborted) {
+      const oldest = purged
+      const response = await get(path)
+      const { v } = JSON.parse(response.body.toString()) as { v: number }
+      if (v < oldest) t.fail(`version ${v} after the purge of version ${oldest}`)
+      reads++
+      if (Number(response.headers.age) > 0) hits++
+      await sleep(5)
+    }
+  })
+  const WRITES = 60
+  const watcher = (async () => {
+    while (!end.signal.aborted) {
+      const { state, version } = await cdn()
+      if (state === 'purged') purged = version
+      await sleep(100)
+    }
+  })()
+  for (let v = 2; v <= WRITES; v++) {
+    const { status } = await owner.update(direct[v % 2] as string, page.id, `{"v":${v}}`)
+    t.equal(status, 200)
+    await sleep(v % 15 === 0 ? 6000 : 100) // after each burst, the page is cached again
+  }
+  await until(() => purged === WRITES, 'the last version is purged')
+  end.abort()
+  await Promise.all([...readers, watcher])
+  t.equal(await read(), WRITES)
+  t.ok(hits > 0, `${hits} of ${reads} reads from the cache`)
+  const purge = { 'xkey-purge': `lf-${page.public_id}` }
+  t.equal((await get(path, purge, '127.0.0.2', 'PURGE')).status, 403, 'only the replicas may purge')
+  t.equal((await get(path)).headers.xkey, undefined)
+
+  const { status } = await owner.call('DELETE', `${direct[1]}/manage/landing_pages/${page.id}`)
+  t.equal(status, 204)
+  await until(async () => (await get(path)).status === 404, 'the deleted page is gone')
+  const asset = JSON.parse((await owner.upload(direct[0] as string, randomBytes(100))).text) as {
+    id: string
+    url: string
+  }
+  const file = `${url}${new URL(asset.url).pathname}`
+  t.equal((await get(file)).status, 200)
+  await owner.call('DELETE', `${direct[1]}/assets/${asset.id}`)
+  await until(async () => (await get(file)).status === 404, 'the deleted file is gone')
 })
