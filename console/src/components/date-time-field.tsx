@@ -53,6 +53,8 @@ export function DateTimeField ({ label, value, onInput }: DateTimeFieldProps) {
         {value === undefined ? 'Empty: never.' : (
           <>
             {describeLocally(value)}
+            {text !== '' && text !== inputOf(value) &&
+              `, because the clock skips ${text.slice(11)} on that day`}
             {isTwice(value) && ', the first of the two times that the clock shows this hour'}
             {offsetOf(value) !== 'UTC+00:00' && offsetOf(value) !== 'UTC' && (
               <>

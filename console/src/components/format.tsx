@@ -1,7 +1,8 @@
 import { useEffect, useState } from 'preact/hooks'
 
-/** The language of the page, in which numbers and dates are written, too. */
-export const LANGUAGE = 'en'
+const { hourCycle } = new Intl.DateTimeFormat(navigator.language, { hour: 'numeric' }).resolvedOptions()
+/** The language of the page, for numbers and dates, too. The clock has 12 or 24 hours as in the browser. */
+export const LANGUAGE = `en-u-hc-${hourCycle}`
 
 const UNITS = ['bytes', 'KB', 'MB', 'GB']
 const number = new Intl.NumberFormat(LANGUAGE)

@@ -70,7 +70,7 @@ function About ({ webhook, reload }: AboutProps) {
   const close = () => setAsked(undefined)
   const testing = useAction(async () => {
     await landfall.webhooks.test(id)
-    announce('A test is on its way. What becomes of it is shown in the list of messages.')
+    announce('A test is on its way. Its result is shown below.')
     reload()
   })
   const pausing = useAction(async () => {

@@ -73,11 +73,12 @@ export function FieldsForm ({ form, isShown, isLocked, tools }: FieldsFormProps)
     if (isLocked) setOpen(form, idsOf(root), true)
   }, [isLocked, root])
   const fields = useMemo(() => (
-    root.type === 'list' ? <Entries field={root} label='Page' level={2} />
+    root.type === 'list' ? <Entries field={root} label='Entries' level={2} />
       : root.type === 'group' && <Members field={root} level={2} label='the page' />
   ), [root])
   return (
     <FormContext.Provider value={form}>
+      <FieldSearch />
       <fieldset class='fields' disabled={isLocked}>
         {tools !== null && createPortal(
           <>
@@ -92,7 +93,6 @@ export function FieldsForm ({ form, isShown, isLocked, tools }: FieldsFormProps)
           </>,
           tools
         )}
-        <FieldSearch />
         {fields}
         <details class='fields__arrange'>
           <summary>For developers</summary>
