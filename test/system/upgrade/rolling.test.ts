@@ -5,8 +5,9 @@ import t, { type Test } from 'tap'
 import { JWT_SECRET, PASSWORD } from '../../helpers/app.ts'
 import { call, Owner } from '../../helpers/client.ts'
 import { Readers, statuses } from '../../helpers/readers.ts'
+import { RECEIVABLE, startReceiver } from '../../helpers/receiver.ts'
 import { buildRelease } from './release-before.ts'
-import { createDatabase, startRedisServer } from '../../helpers/servers.ts'
+import { createDatabase, query, startRedisServer } from '../../helpers/servers.ts'
 import { SERVE, startService, temporaryFolder, type Service } from '../../helpers/service.ts'
 import { until } from '../../helpers/until.ts'
 
@@ -24,6 +25,7 @@ const redis = await startRedisServer(t)
 const admin = new Redis(redis.url)
 t.teardown(() => admin.disconnect())
 const settings = {
+  ...RECEIVABLE,
   DATABASE_URL: await createDatabase(t),
   REDIS_URL: redis.url,
   JWT_SECRET,
@@ -169,6 +171,72 @@ async function checkNewer (t: Test, newer: Service, older: Service): Promise<voi
   }
 }
 
+const SCHEDULES = 1000
+const WEBHOOKS = 10
+const LINKS = 20
+
+/** Creates an account with as much as it may have of what only this release knows. */
+async function startPlanner (t: Test, { url }: Service) {
+  const planner = await Owner.signUp(url)
+  const receiver = await startReceiver(t)
+  const page = await planner.createPage(url, '{"version":1}')
+  const post = async (path: string, json: object) => {
+    const { status, text } = await planner.call('POST', `${url}${path}`, { json })
+    if (status !== 201) throw new Error(text)
+    return JSON.parse(text) as { token: string }
+  }
+  for (let n = 0; n < WEBHOOKS; n++) await post('/webhooks', { url: receiver.url, pages: [page.id] })
+  const tokens: string[] = []
+  while (tokens.length < LINKS) {
+    tokens.push((await post(`/manage/landing_pages/${page.id}/preview_links`, {})).token)
+  }
+  await query(
+    settings.DATABASE_URL,
+    `WITH pages AS (
+      INSERT INTO landing_pages (id, public_id, user_id, current_data, content_hash, published)
+      SELECT gen_random_uuid(), 'scheduled-' || n, id, '{}', 'x', false
+      FROM users, generate_series(1, ${SCHEDULES}) n WHERE email = '${planner.email}'
+      RETURNING id, user_id
+    )
+    INSERT INTO landing_page_schedules (page_id, user_id, publish_at, author_type, author_name)
+      SELECT id, user_id, now() + interval '1 day', 'user', 'planner' FROM pages`
+  )
+  return {
+    /** Writes the page with the webhooks. */
+    write: async (url: string, version: number) => {
+      t.equal((await planner.update(url, page.id, `{"version":${version}}`)).status, 200)
+    },
+    /** How many messages tell a version. */
+    told: (version: number) => receiver.messages.filter(({ data }) => data.version === version).length,
+    /** The statuses with which the preview links are answered. */
+    previews: async (url: string) => {
+      const all = await Promise
+        .all(tokens.map(async (token) =>
+          (await call('GET', `${url}/previews/${page.public_id}`, {
+            headers: { authorization: `Bearer ${token}` }
+          }))
+            .status
+        ))
+      return [...new Set(all)]
+    },
+    makeHalfDue: async () => {
+      await query(
+        settings.DATABASE_URL,
+        `UPDATE landing_page_schedules SET publish_at = now() WHERE page_id IN (
+          SELECT page_id FROM landing_page_schedules WHERE publish_at > now() LIMIT ${SCHEDULES / 2})`
+      )
+    },
+    /** How many pages were published once, and more than once. */
+    published: async () =>
+      (await query(
+        settings.DATABASE_URL,
+        `SELECT count(*) FILTER (WHERE version = 2 AND published)::integer AS once,
+          count(*) FILTER (WHERE version > 2)::integer AS more
+        FROM landing_pages WHERE public_id LIKE 'scheduled-%'`
+      ))[0] as unknown as { once: number, more: number }
+  }
+}
+
 /** Checks the limit on two services of this release. */
 async function checkLimit (t: Test, one: Service, other: Service): Promise<void> {
   const client = newClient()
@@ -189,14 +257,20 @@ t.test('an upgrade, a rollback and another upgrade go unnoticed', async (t) => {
   }
   const reads = await readers.during(async () => {
     first = await replace(first, startThis)
+    const planner = await startPlanner(t, first)
+    await planner.makeHalfDue()
     await t.test('one replica is upgraded', async (t) => {
       await checkTogether(t, first, second)
+      t.same([await planner.previews(first.url), await planner.previews(second.url)], [[200], [404]])
       key = await owner.createKey(first.url, ['pages:read'])
       await checkNewer(t, first, second)
     })
     second = await replace(second, startThis)
     await t.test('both replicas are upgraded', async (t) => {
+      await planner.write(second.url, 2)
       await checkTogether(t, first, second)
+      await until(() => planner.told(2) >= WEBHOOKS, 'a message of each webhook')
+      await until(async () => (await planner.published()).once === SCHEDULES / 2, 'half of the schedules')
       await checkLimit(t, first, second)
     })
     first = await replace(first, startEarlier)
@@ -204,17 +278,26 @@ t.test('an upgrade, a rollback and another upgrade go unnoticed', async (t) => {
       await checkTogether(t, first, second)
       await checkNewer(t, second, first)
     })
+    await planner.write(second.url, 3) // its messages may wait until this release is back
     second = await replace(second, startEarlier)
-    await t.test('both replicas are rolled back', async (t) => await checkTogether(t, first, second))
+    await planner.makeHalfDue()
+    await t.test('both replicas are rolled back', async (t) => {
+      await checkTogether(t, first, second)
+      t.match(await planner.published(), { once: SCHEDULES / 2 }, 'schedules wait')
+    })
     first = await replace(first, startThis)
     await t.test('one replica is upgraded again', async (t) => {
       await checkTogether(t, second, first)
       await checkNewer(t, first, second)
+      await until(async () => (await planner.published()).once === SCHEDULES, 'the other schedules')
+      await until(() => planner.told(3) >= WEBHOOKS, 'no message is lost')
+      t.same(await planner.previews(first.url), [200])
     })
     second = await replace(second, startThis)
     await t.test('both replicas are upgraded again', async (t) => {
       await checkLimit(t, first, second)
       for (const { url } of [first, second]) t.equal(await statusWithKey(url), 200)
+      t.same(await planner.published(), { once: SCHEDULES, more: 0 }, 'each schedule ran once')
     })
   })
   t.same(
