@@ -1245,7 +1245,7 @@ export interface components {
              * @example https://landfall.example.com/uploads/7Hq2LJtB7sZ4uNfE8aGd1o.png
              */
             url: string;
-            /** @description The pages whose current documents contain the name of the file, or of a variant: the newest 100, newest first */
+            /** @description The pages whose document or draft contains the name of the file, or of a variant: the newest 100, newest first */
             used_by: components["schemas"]["AssetReference"][];
             /** @description Smaller copies of a picture, the narrowest first. Their orientation is applied, and they have no metadata. Each is made by the first request for it. The list is empty for other files, and for pictures that are too narrow, too large or can not be decoded. */
             variants: components["schemas"]["AssetVariant"][];

@@ -66,7 +66,7 @@ export const AssetWithReferences = Type.Object({
   used_by: Type.Array(AssetReference, {
     maxItems: MAX_REFERENCES,
     description:
-      'The pages whose current documents contain the name of the file, or of a variant: the newest 100, ' +
+      'The pages whose document or draft contains the name of the file, or of a variant: the newest 100, ' +
       'newest first'
   })
 }, { title: 'AssetWithReferences' })
