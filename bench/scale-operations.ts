@@ -183,7 +183,7 @@ async function sortedLists (
     ['/manage/landing_pages?sort=updated', byUpdate],
     ['/manage/landing_page_summaries?sort=updated', byUpdate],
     [
-      `/manage/landing_pages?updated_since=${updated.toISOString()}`,
+      '/manage/landing_pages?updated_since=1970-01-01',
       cursorAfter('changed', idOf(pages / 2), String(updated.getTime()))
     ],
     ['/manage/landing_pages?sort=label', byLabel],
