@@ -69,11 +69,14 @@ const COLOUR_RULES = ['color-contrast', 'link-in-text-block']
 /**
  * Checks the screen of a tab with axe: in light, in dark and on a phone. Checks that nothing is wider than
  * the window there.
+ *
+ * @param part a selector of what axe looks at
  */
-export async function checkScreen (t: Test, page: Page, name: string): Promise<void> {
+export async function checkScreen (t: Test, page: Page, name: string, part = 'html'): Promise<void> {
   const check = async (appearance: string, choose: (axe: AxeBuilder) => AxeBuilder) => {
     // The other mode opens a tab for each check, for frames of other origins.
-    const axe = new AxeBuilder({ page }).options({ resultTypes: ['violations'] }).setLegacyMode(true)
+    const axe = new AxeBuilder({ page }).include(part).options({ resultTypes: ['violations'] })
+      .setLegacyMode(true)
     const { violations } = await choose(axe).analyze()
     const found = violations.map(({ id, nodes }) => `${id}: ${nodes.map(({ html }) => html).join(' ')}`)
     t.same(found, [], `axe on ${name}, ${appearance}`)
