@@ -7,6 +7,7 @@ import { dirname, join } from 'node:path'
 import { setTimeout as sleep } from 'node:timers/promises'
 import t, { type Test } from 'tap'
 import { call, Owner } from '../../helpers/client.ts'
+import { startCdn } from '../../helpers/cdn.ts'
 import { startMailServer } from '../../helpers/mail-server.ts'
 import { startPrometheus } from './monitoring.ts'
 import { provide } from '../../shared/programs.ts'
@@ -44,6 +45,8 @@ t.test('Prometheus scrapes a service under load', async (t) => {
     JWT_SECRET: 'a secret of the tests, 32 bytes and more',
     UPLOADS_DIR: temporaryFolder(t),
     ...(await startMailServer(t)).settings,
+    CDN_PURGE: 'varnish',
+    CDN_PURGE_URL: (await startCdn(t)).url,
     BASE_URL: 'http://localhost'
   })
   const scrape = async () => await (await fetch(`http://127.0.0.1:${opsPort}/metrics`)).text()
