@@ -4,6 +4,7 @@ import { upload, PNG } from '../../helpers/assets.ts'
 import { buildTestApp, createPage, signUp, testSettings, type Account,
   type CreatedPage } from '../../helpers/app.ts'
 import { startCdn, type FakeCdn } from '../../helpers/cdn.ts'
+import { RECEIVABLE, startReceiver } from '../../helpers/receiver.ts'
 import { query } from '../../helpers/servers.ts'
 import { until } from '../../helpers/until.ts'
 import { deleteOldPurges } from '../../../src/modules/landing-pages/outbox/outbox-repository.ts'
@@ -136,6 +137,21 @@ t.test('a write with Prefer: wait tells when the CDN was purged, and when it was
   t.match(await cdnOf(app, account, page), { state: 'purged', version: 2 })
   status = 503
   t.same(await write({ a: 2 }, 2), [200, 'replicas', undefined])
+})
+
+t.test('the message of a webhook leaves after the purge', async (t) => {
+  const refused = 1
+  const cdn = await startCdn(t, (_request, count) => ({ status: count > refused ? 200 : 500 }))
+  const { app, account } = await startApp(t, cdn, RECEIVABLE)
+  const attempts: number[] = []
+  const receiver = await startReceiver(t, () => {
+    attempts.push(cdn.requests.length)
+    return 204
+  })
+  await call(app, account, 'POST', '/webhooks', { url: receiver.url })
+  await createPage(app, account)
+  await receiver.message(1)
+  t.ok(attempts[0] as number > refused, `the CDN had got ${attempts[0]} requests`)
 })
 
 t.test('responses that caches keep carry the tag, others do not', async (t) => {

@@ -5,34 +5,68 @@ import { testSettings } from '../../helpers/app.ts'
 import { startBrowser } from '../../helpers/browser.ts'
 import { RECEIVABLE } from '../../helpers/receiver.ts'
 import { claimRedis, freePort } from '../../helpers/servers.ts'
-import { startService } from '../../helpers/service.ts'
+import { startService, temporaryFolder } from '../../helpers/service.ts'
 import { until } from '../../helpers/until.ts'
-import { startBalancer } from '../../shared/balancer.ts'
+import { writeFileSync } from 'node:fs'
+import { join } from 'node:path'
+import { changedFile, startBalancer, startServer } from '../../shared/balancer.ts'
 import { provide } from '../../shared/programs.ts'
 import { runInProject } from '../client/installed-client.ts'
 import { Example } from './example.ts'
 
-// A site made with Next.js that reads from two replicas behind nginx.
+// A site made with Next.js that reads from two replicas behind Varnish and nginx.
 
 const CHANGES = 3
 
 const browser = await startBrowser(t, provide('chromium'))
+const varnishPort = await freePort()
 const settings: Record<string, string> = {
   ...await testSettings(t),
   ...RECEIVABLE,
   REDIS_URL: await claimRedis(t),
   RATE_LIMIT_PUBLIC: '1000000',
-  TRUST_PROXY: '127.0.0.1'
+  TRUST_PROXY: '127.0.0.1',
+  PUBLIC_CACHE_CONTROL: 'public, max-age=0, s-maxage=86400',
+  CDN_PURGE: 'varnish',
+  CDN_PURGE_URL: `http://127.0.0.1:${varnishPort}`
 }
 const replicas = [
   await startService(t, settings),
   await startService(t, { ...settings, MIGRATE_ON_START: 'false' })
 ] as const
-const { url } = await startBalancer(t, {
+const balancer = await startBalancer(t, {
   nginx: provide('nginx'),
   replicas: [replicas[0].url, replicas[1].url],
   uploads: settings.UPLOADS_DIR as string
 })
+provide('xkey')
+const folder = temporaryFolder(t)
+const file = join(folder, 'default.vcl')
+writeFileSync(
+  file,
+  changedFile('varnish/default.vcl', [
+    ['"3000"', `"${new URL(balancer.url).port}"`],
+    ['.timeout = 1s', '.timeout = 30s']
+  ])
+)
+const { url } = await startServer(t, provide('varnish'), [
+  '-F',
+  '-j',
+  'none',
+  '-T',
+  'none',
+  '-n',
+  join(folder, 'varnish'),
+  '-a',
+  `127.0.0.1:${varnishPort}`,
+  '-f',
+  file,
+  '-s',
+  'malloc,64m',
+  '-p',
+  'http_gzip_support=off'
+], varnishPort)
+await until(async () => (await fetch(`${url}/health/ready`)).ok, 'Varnish is ready')
 
 const port = await freePort()
 const site = `http://localhost:${port}`

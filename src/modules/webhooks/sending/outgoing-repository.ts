@@ -1,7 +1,7 @@
 import type { Database } from '../../../infra/postgres/database.ts'
 import { isUniqueViolation, statement } from '../../../infra/postgres/statement.ts'
 import { noticeSql } from '../../accounts/index.ts'
-import { CDN_TARGETS } from '../../landing-pages/index.ts'
+import { CDN_TARGET, CDN_TARGETS } from '../../landing-pages/index.ts'
 import type { Outcome } from '../../../http/send-request.ts'
 
 // The messages in the table `outbox` that are due. Such a message is frozen first: changes that follow make
@@ -9,6 +9,8 @@ import type { Outcome } from '../../../http/send-request.ts'
 
 /** How long a claim holds. Longer than an attempt may take. */
 const CLAIM_SECONDS = 30
+/** How long after a change its message waits for the purge of a CDN. After that, the CDN counts as away. */
+const PURGE_SECONDS = 90
 /** Messages that a statement looks at, at most one of each webhook. */
 const CANDIDATES = 10
 
@@ -62,6 +64,11 @@ const CLAIM = statement<OutgoingMessage>(`
       WHERE target = targets.target AND ${UNFINISHED} AND due_at <= now() AND (state = 'sending' OR NOT EXISTS (
         SELECT FROM outbox before
         WHERE before.target = outbox.target AND before.page_id = outbox.page_id AND before.state = 'sending'))
+        AND (settled_at > now() OR NOT EXISTS (
+        SELECT FROM outbox purge
+        WHERE purge.target = '${CDN_TARGET}' AND purge.page_id = outbox.page_id AND purge.version <= outbox.version
+          AND (purge.state = 'sending' OR purge.state = 'waiting' AND purge.due_at <= now())
+          AND purge.changed_at > now() - interval '${PURGE_SECONDS} s'))
       ORDER BY due_at LIMIT 1
     ) message
     WHERE targets.target <> ALL (:busyWebhooks::uuid[]) AND message.user_id <> ALL (:busyAccounts::integer[])
