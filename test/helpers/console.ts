@@ -67,20 +67,32 @@ const TAGS = ['wcag2a', 'wcag2aa', 'wcag21a', 'wcag21aa', 'wcag22aa', 'best-prac
 const COLOUR_RULES = ['color-contrast', 'link-in-text-block']
 
 /**
+ * Checks a tab with axe, as it looks now.
+ *
+ * @param choose chooses what is checked; by default everything but colours
+ */
+export async function checkWithAxe (
+  t: Test,
+  page: Page,
+  name: string,
+  choose = (axe: AxeBuilder): AxeBuilder => axe.withTags(TAGS).disableRules(COLOUR_RULES)
+): Promise<void> {
+  // The other mode opens a tab for each check, for frames of other origins.
+  const axe = new AxeBuilder({ page }).options({ resultTypes: ['violations'] }).setLegacyMode(true)
+  const { violations } = await choose(axe).analyze()
+  const found = violations.map(({ id, nodes }) => `${id}: ${nodes.map(({ html }) => html).join(' ')}`)
+  t.same(found, [], `axe on ${name}`)
+}
+
+/**
  * Checks the screen of a tab with axe: in light, in dark and on a phone. Checks that nothing is wider than
- * the window there.
+ * the window there. (`appearances.test.ts` checks the screens in forced colours.)
  *
  * @param part a selector of what axe looks at
  */
 export async function checkScreen (t: Test, page: Page, name: string, part = 'html'): Promise<void> {
-  const check = async (appearance: string, choose: (axe: AxeBuilder) => AxeBuilder) => {
-    // The other mode opens a tab for each check, for frames of other origins.
-    const axe = new AxeBuilder({ page }).include(part).options({ resultTypes: ['violations'] })
-      .setLegacyMode(true)
-    const { violations } = await choose(axe).analyze()
-    const found = violations.map(({ id, nodes }) => `${id}: ${nodes.map(({ html }) => html).join(' ')}`)
-    t.same(found, [], `axe on ${name}, ${appearance}`)
-  }
+  const check = async (appearance: string, choose: (axe: AxeBuilder) => AxeBuilder) =>
+    await checkWithAxe(t, page, `${name}, ${appearance}`, (axe) => choose(axe.include(part)))
   await page.emulateMedia({ colorScheme: 'light' })
   await check('light', (axe) => axe.withTags(TAGS))
   const viewport = page.viewportSize()

@@ -5,7 +5,7 @@ import t from 'tap'
 import { startServiceOnPostgres } from '../../helpers/app.ts'
 import { startBrowser } from '../../helpers/browser.ts'
 import { Owner } from '../../helpers/client.ts'
-import { editorOf, newProfile, openConsole, showFields, showPage, signIn,
+import { checkWithAxe, editorOf, newProfile, openConsole, showFields, showPage, signIn,
   typeAtStart } from '../../helpers/console.ts'
 import { RECEIVABLE, startReceiver } from '../../helpers/receiver.ts'
 import { asJpeg, card } from '../../shared/pictures.ts'
@@ -166,6 +166,8 @@ for (const [appearance, options] of APPEARANCES) {
         [number, number]
       >('[document.documentElement.scrollWidth, document.documentElement.clientWidth]')
       t.ok(needed <= available, `${name} needs ${needed} pixels of ${available}`)
+      // In forced colours, axe reads colours that Chromium doesn't paint, so it checks all but colours.
+      if (appearance === 'forced') await checkWithAxe(t, tab, `${name}, forced colours`)
     }
   })
 }
