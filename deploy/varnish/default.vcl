@@ -1,7 +1,7 @@
 # Varnish 7 as a cache in front of the service, or of its load balancer. Change the backend, and start Varnish with
 # "-p http_gzip_support=off": the service compresses, with an ETag for each encoding, which Varnish would change.
 #
-# The service tells Varnish what has changed. It needs the package varnish-modules, and in the service's settings
+# The service tells Varnish what has changed. Install the package varnish-modules, and set in the service:
 #   CDN_PURGE=varnish
 #   CDN_PURGE_URL=http://varnish:6081
 #   PUBLIC_CACHE_CONTROL="public, max-age=0, s-maxage=86400"

@@ -284,7 +284,7 @@ t.test('every address has to answer, and after three days a purge is given up', 
   t.match(await app.metrics.metrics(), /landfall_cdn_purges_given_up_total 1\n/)
 })
 
-t.test('purges wait while CDN_PURGE is off, nobody removes them, and a dead process loses none', async (t) => {
+t.test('purges wait while CDN_PURGE is off, and a dead process loses none', async (t) => {
   const away = await startCdn(t, () => ({ status: 503 }))
   const { app, account, settings, url } = await startApp(t, away)
   const page = await createPage(app, account)

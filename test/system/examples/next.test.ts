@@ -129,7 +129,7 @@ t.test('the site of examples/next shows each change after its webhook, and never
   t.equal((await fetch(`${site}/api/landfall`, { method: 'POST', body: '{}' })).status, 400, 'forged')
 })
 
-t.test('a preview link shows the draft to who has it, until they end it', async (t) => {
+t.test('a preview link shows the draft to whoever has it, until they end it', async (t) => {
   await landfall.landingPages.putDraft(id, { title: 'Draft' })
   const { token } = await landfall.landingPages.createPreviewLink(id)
   const tab = await visit()

@@ -1,5 +1,5 @@
 import t from 'tap'
 import { testConsumers } from '../webhooks/consumers.ts'
 
-t.test('in 10,000 writes, every replica has what a message tells', async (t) =>
+t.test('in 10,000 writes, every replica has the version of each message', async (t) =>
   await testConsumers(t, 10_000))

@@ -74,7 +74,7 @@ const owner = await Owner.signUp(url)
 
 for (
   const [name, authority, host, days, outcome] of [
-    ['of the own authority', 'own', 'localhost', 2, { state: 'delivered', error: null }],
+    ['of the authority in NODE_EXTRA_CA_CERTS', 'own', 'localhost', 2, { state: 'delivered', error: null }],
     ['of another authority', 'foreign', 'localhost', 2, {
       state: 'failed',
       error: 'Connection failed: certificate is not signed by a trusted authority'

@@ -3,5 +3,5 @@ import { testConsumers } from './consumers.ts'
 
 // test/system/soak/consumers.soak.ts makes five times as many writes.
 
-t.test('every replica has what a message tells, and pages that never rest send, too', async (t) =>
+t.test('every replica has the version of a message, and pages that change all the time send messages', async (t) =>
   await testConsumers(t, 2000))

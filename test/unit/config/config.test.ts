@@ -233,7 +233,7 @@ t.test('mail needs a sender and the public address, and confirmed addresses need
   t.end()
 })
 
-t.test('each kind of CDN says what it needs', async (t) => {
+t.test('each kind of CDN needs its settings', async (t) => {
   const token = { CDN_PURGE_TOKEN: 'token' }
   const url = { CDN_PURGE_URL: 'http://a:1, http://b:2' }
   for (const CDN_PURGE of ['cloudflare', 'fastly']) {

@@ -8,7 +8,7 @@ import { timeLimit } from '../../../src/infra/system/time-limit.ts'
 setFlagsFromString('--expose-gc')
 const collectGarbage = runInNewContext('gc') as () => void
 
-t.test('a time limit ends what nothing else ends, also after the garbage collector', async (t) => {
+t.test('a time limit still works after a garbage collection', async (t) => {
   const signal = AbortSignal.any([new AbortController().signal, timeLimit(200)])
   const aborted = once(signal, 'abort')
   await sleep(50)
