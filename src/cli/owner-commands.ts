@@ -26,7 +26,7 @@ Calls the API of a service, with two variables of the environment:
                 returns it, for 15 minutes`
 
 const PAGE = ['<id>', 'the id of the page, or key:NAME', parsePage] as const
-const DELETED = ['<id>', 'the id of the page', parseId] as const
+const DELETED_PAGE = ['<id>', 'the id of the page', parseId] as const
 const FILE = ['[file]', 'a JSON document; without it, or with "-", standard input'] as const
 const CHANGE_HELP = `
 If standard input is a terminal, it shows the changes and asks first. Prints the new ETag to standard error.`
@@ -101,7 +101,7 @@ function addCreateCommands (pages: Command): void {
 function addStateCommands (pages: Command): void {
   const WAIT = [
     '--wait <seconds>',
-    'wait, up to 60 s, until readers get it everywhere; exits with 1 if that is not known then',
+    'wait, up to 60 s, until readers get it everywhere; exit with 1 if that is not known by then',
     parseWait
   ] as const
   const IF_MATCH = ['--if-match <etag>', 'only if the ETag is still this one', parseEtag] as const
@@ -160,12 +160,12 @@ function addTrashCommands (pages: Command): void {
     .option(...JSON_OPTION)
     .action(runFrom(pageStates, 'listTrash'))
   trash.command('restore')
-    .argument(...DELETED)
+    .argument(...DELETED_PAGE)
     .description('take a page out of the trash')
     .addHelpText('after', API_HELP)
     .action(runFrom(pageStates, 'undelete'))
   trash.command('remove')
-    .argument(...DELETED)
+    .argument(...DELETED_PAGE)
     .description('remove a page in the trash for good, with all its versions')
     .addHelpText('after', API_HELP)
     .action(runFrom(pageStates, 'purge'))

@@ -52,7 +52,7 @@ export const WriteConditions = Type.Object({
 /** The headers of a write that changes what readers get. */
 export const PublishHeaders = Type.Object({
   ...WriteConditions.properties,
-  prefer: condition('`wait=N` (1 to 60): answer when readers get the change everywhere, or after N seconds')
+  prefer: condition('`wait=N` (1 to 60): respond when readers get the change everywhere, or after N seconds')
 })
 /** The headers of the response to such a write. */
 export const RECEIPT: readonly ResponseHeader[] = ['Preference-Applied?', 'Landfall-Publication?']

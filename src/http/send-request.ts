@@ -13,7 +13,7 @@ const LIMIT_MS = 15_000
 /** The longest time that a Retry-After counts for. */
 const MAX_RETRY_AFTER_SECONDS = 60 * 60
 
-/** What the error of a connection to a forbidden address has as its `code`. */
+/** The `code` of the error when a connection to an address is not allowed. */
 export const FORBIDDEN_ADDRESS = 'FORBIDDEN_ADDRESS'
 
 /** The outcome of a request. */
@@ -76,7 +76,7 @@ function outcomeOf ({ statusCode: status = 0, headers }: http.IncomingMessage): 
   }
 }
 
-/** Returns how long a Retry-After asks to wait, at most an hour; 0 if it is invalid. */
+/** Returns how long a Retry-After asks to wait, at most an hour; 0 if invalid, undefined without one. */
 export function retryAfterSeconds (header: string | undefined): number | undefined {
   if (header === undefined) return undefined
   const date = parseHttpDate(header)
@@ -84,7 +84,7 @@ export function retryAfterSeconds (header: string | undefined): number | undefin
   return Math.max(0, Math.min(seconds, MAX_RETRY_AFTER_SECONDS))
 }
 
-/** Describes an error. Those of libraries may name addresses of the operator's network, and aren't shown. */
+/** Returns the outcome of a failed request. It hides the error's text, which may name internal addresses. */
 export function failure ({ code = '', name }: NodeJS.ErrnoException): Outcome {
   return { status: null, error: describe(code, name) }
 }

@@ -109,8 +109,8 @@ function rearrangeChildren (field: Field, rearrangement: Rearrangement): Field {
 
 /**
  * Returns a new entry for a list, like its last one: texts are empty and numbers 0, unless all entries (two
- * or more) have the same. Of a list in it, the first entry stays. What is null or an empty list in the last
- * entry is as in the entry before that has more.
+ * or more) have the same. Of a list in it, the first entry stays. Where the last entry has null or an empty
+ * list, the new one is like the last entry that has more.
  *
  * @param list with at least one entry
  */

@@ -7529,7 +7529,7 @@ export interface operations {
         parameters: {
             query?: never;
             header?: {
-                /** @description `wait=N` (1 to 60): answer when readers get the change everywhere, or after N seconds */
+                /** @description `wait=N` (1 to 60): respond when readers get the change everywhere, or after N seconds */
                 prefer?: string;
             };
             path?: never;
@@ -8702,7 +8702,7 @@ export interface operations {
                 "if-none-match"?: string;
                 /** @description Write only if there was no change since this date */
                 "if-unmodified-since"?: string;
-                /** @description `wait=N` (1 to 60): answer when readers get the change everywhere, or after N seconds */
+                /** @description `wait=N` (1 to 60): respond when readers get the change everywhere, or after N seconds */
                 prefer?: string;
             };
             path: {
@@ -9557,7 +9557,7 @@ export interface operations {
                 "if-none-match"?: string;
                 /** @description Write only if there was no change since this date */
                 "if-unmodified-since"?: string;
-                /** @description `wait=N` (1 to 60): answer when readers get the change everywhere, or after N seconds */
+                /** @description `wait=N` (1 to 60): respond when readers get the change everywhere, or after N seconds */
                 prefer?: string;
             };
             path: {
@@ -9817,7 +9817,7 @@ export interface operations {
                 "if-none-match"?: string;
                 /** @description Write only if there was no change since this date */
                 "if-unmodified-since"?: string;
-                /** @description `wait=N` (1 to 60): answer when readers get the change everywhere, or after N seconds */
+                /** @description `wait=N` (1 to 60): respond when readers get the change everywhere, or after N seconds */
                 prefer?: string;
             };
             path: {
@@ -10330,7 +10330,7 @@ export interface operations {
                 "if-none-match"?: string;
                 /** @description Write only if there was no change since this date */
                 "if-unmodified-since"?: string;
-                /** @description `wait=N` (1 to 60): answer when readers get the change everywhere, or after N seconds */
+                /** @description `wait=N` (1 to 60): respond when readers get the change everywhere, or after N seconds */
                 prefer?: string;
             };
             path: {
@@ -10602,7 +10602,7 @@ export interface operations {
                 "if-none-match"?: string;
                 /** @description Write only if there was no change since this date */
                 "if-unmodified-since"?: string;
-                /** @description `wait=N` (1 to 60): answer when readers get the change everywhere, or after N seconds */
+                /** @description `wait=N` (1 to 60): respond when readers get the change everywhere, or after N seconds */
                 prefer?: string;
             };
             path: {
@@ -12857,7 +12857,7 @@ export interface operations {
                 "if-none-match"?: string;
                 /** @description Write only if there was no change since this date */
                 "if-unmodified-since"?: string;
-                /** @description `wait=N` (1 to 60): answer when readers get the change everywhere, or after N seconds */
+                /** @description `wait=N` (1 to 60): respond when readers get the change everywhere, or after N seconds */
                 prefer?: string;
             };
             path: {
@@ -13752,7 +13752,7 @@ export interface operations {
                 "if-none-match"?: string;
                 /** @description Write only if there was no change since this date */
                 "if-unmodified-since"?: string;
-                /** @description `wait=N` (1 to 60): answer when readers get the change everywhere, or after N seconds */
+                /** @description `wait=N` (1 to 60): respond when readers get the change everywhere, or after N seconds */
                 prefer?: string;
             };
             path: {
@@ -14726,7 +14726,7 @@ export interface operations {
                 "if-none-match"?: string;
                 /** @description Write only if there was no change since this date */
                 "if-unmodified-since"?: string;
-                /** @description `wait=N` (1 to 60): answer when readers get the change everywhere, or after N seconds */
+                /** @description `wait=N` (1 to 60): respond when readers get the change everywhere, or after N seconds */
                 prefer?: string;
             };
             path: {
@@ -15208,7 +15208,7 @@ export interface operations {
                 "if-none-match"?: string;
                 /** @description Write only if there was no change since this date */
                 "if-unmodified-since"?: string;
-                /** @description `wait=N` (1 to 60): answer when readers get the change everywhere, or after N seconds */
+                /** @description `wait=N` (1 to 60): respond when readers get the change everywhere, or after N seconds */
                 prefer?: string;
             };
             path: {

@@ -4,7 +4,7 @@ export interface WaitOptions {
   readonly wait?: number
 }
 
-/** How far a change got that the call has waited for. */
+/** How far a change has got by the end of the wait. */
 export interface Receipt {
   /** Whether readers get the change everywhere. */
   readonly settled: boolean

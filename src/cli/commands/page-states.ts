@@ -16,11 +16,10 @@ export async function publish (id: string, options: PublishOptions): Promise<num
   const { landingPages } = createOwnerClient()
   const before = await landingPages.publication(id).catch(() => undefined) // publish() says what is wrong
   const { etag, receipt } = await explainErrors(landingPages.publish(id, options))
-  const isNothing = before?.published === true && before.draft === null
-  printProgress(`${
-    isNothing ? 'Nothing to publish: the page is published and has no draft'
-      : 'Published'
-  }. ETag: ${etag}`)
+  const outcome = before?.published === true && before.draft === null
+    ? 'Nothing to publish: the page is published and has no draft'
+    : 'Published'
+  printProgress(`${outcome}. ETag: ${etag}`)
   return reportReceipt(options, receipt)
 }
 
@@ -34,7 +33,8 @@ export async function unpublish (id: string, options: PublishOptions): Promise<n
 function reportReceipt ({ wait }: PublishOptions, receipt: Receipt | undefined): number {
   if (wait === undefined) return 0
   const isSettled = receipt?.settled === true
-  printProgress(isSettled ? 'Readers get it everywhere' : `Not known after ${wait} s: whether readers get it`)
+  printProgress(isSettled ? 'Readers get it everywhere'
+    : `After ${wait} s it is not known whether readers get it everywhere`)
   return isSettled ? 0 : 1
 }
 

@@ -72,7 +72,7 @@ export function uuidv7 (): string {
 const formatUuid = (bytes: Buffer): string =>
   bytes.toString('hex').replace(/^(.{8})(.{4})(.{4})(.{4})/, '$1-$2-$3-$4-')
 
-/** Returns a UUID that sorts before all of version 7 that are created from a time on, in ms since 1970. */
+/** Returns a UUID that sorts before those of version 7 from this time on, in milliseconds since 1970. */
 export function firstUuidAt (time: number): string {
   const bytes = Buffer.alloc(16)
   bytes.writeUIntBE(time, 0, 6)

@@ -1,8 +1,8 @@
 // The public interface of the module.
 
-export { removeAssetsOf, removeFile, type RemovedAssets } from './cleanup.ts'
 export { deleteAnyAsset } from './asset-repository.ts'
-export { areForeign, default as assetCleanup, wrongOwnerMessage } from './cleanup.ts'
+export { areForeign, default as assetCleanup, removeAssetsOf, removeFile, wrongOwnerMessage,
+  type RemovedAssets } from './cleanup.ts'
 export { assetRoutes } from './routes.ts'
 export { uploadsRoutes } from './serve/routes.ts'
 export { DiskStore } from './storage/disk-store.ts'

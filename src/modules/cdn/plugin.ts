@@ -45,12 +45,12 @@ export default fp(async (app) => {
       () => purger.givenUp
     ],
     landfall_cdn_purges_outstanding: [
-      'Pages and files that could be purged but are not yet, by all processes',
+      'Pages and files that should have been purged but are not yet, by all processes',
       () => outstanding.count,
       { aggregator: 'max' }
     ],
     landfall_oldest_outstanding_cdn_purge_seconds: [
-      'How long the oldest of them could have been purged',
+      'How long ago the oldest of them should have been purged',
       () => outstanding.oldestSeconds,
       { aggregator: 'max' }
     ]

@@ -43,7 +43,7 @@ const CLAIM = statement<ClaimedPurge>(`
   FROM chosen WHERE outbox.key = chosen.key
   RETURNING outbox.key, public_id AS name, type, due_at AS "dueAt", settled_at <= now() AS "isClaimed"`)
 
-// One statement ends purges and queues the second ones. The last one of a page that exists is kept.
+// One statement ends purges and queues the second ones. It keeps the last purge of each page that exists.
 const FINISH = statement<{ count: number }>(`
   WITH mine AS (
     SELECT key, id, target, user_id, page_id, public_id, type, version,
@@ -67,7 +67,7 @@ const FINISH = statement<{ count: number }>(`
   )
   SELECT count(*)::integer AS count FROM mine`)
 
-/** For the command line. */
+// The command line has no Prisma.
 const QUEUE_FILE = statement<{ key: string }>(`
   INSERT INTO outbox (id, target, user_id, page_id, public_id, type, due_at, settled_at)
   SELECT id, '${CDN_TARGET}', 0, id, name, type, now() + interval '3 s', now() + interval '61 s'

@@ -69,7 +69,7 @@ const KINDS: Readonly<Record<PurgeSettings['CDN_PURGE'], Kind>> = {
 export const batchSize = ({ CDN_PURGE }: PurgeSettings): number => KINDS[CDN_PURGE].batch
 
 /**
- * Purges the cache of the settings: of Varnish, every address of every name. Never rejects.
+ * Purges the cache in front of the service: every instance of Varnish, or its API. Never rejects.
  *
  * @param baseUrl the public address of the service, without a slash at the end
  * @returns the first failure, or a success of all
@@ -88,13 +88,12 @@ export async function purgeCache (
     CDN_PURGE_TOKEN,
     () => purges.flatMap((purge) => urlsOf(purge, settings, baseUrl))
   )
-  const outcomes = await Promise.all((CDN_PURGE_URL.length > 0 ? CDN_PURGE_URL : [api]).map(async (base) => {
+  const outcomes = (await Promise.all((CDN_PURGE_URL.length > 0 ? CDN_PURGE_URL : [api]).map(async (base) => {
     const url = new URL(path === undefined ? base : base.replace(/\/$/, '') + path(CDN_PURGE_TARGET))
     if (CDN_PURGE !== 'varnish') return [await sendRequest(url, { ...parts, signal })]
     return await sendToAll(url, { ...parts, signal })
-  }))
-  const [first, ...others] = outcomes.flat()
-  return others.find(({ error }) => error !== null) ?? first as Outcome
+  }))).flat()
+  return outcomes.find(({ error }) => error !== null) ?? outcomes[0] as Outcome
 }
 
 /** Sends a request to every address of a host. */

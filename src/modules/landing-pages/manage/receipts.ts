@@ -5,7 +5,7 @@ import { isPurged, type QueuedPurges } from '../outbox/outbox-repository.ts'
 
 declare module 'fastify' {
   interface FastifyRequest {
-    /** The version that readers get after this request; null if the request has changed nothing for them. */
+    /** The version that readers get after a write; null if the request wrote nothing that they get. */
     publication: Publication | null
   }
 }

@@ -200,14 +200,14 @@ export async function removeAndPublish (
   return true
 }
 
-/** Returns a page that is as a request wants it. Somebody else may have written that a moment ago. */
+/** Returns a page that a request leaves as it is. Its receipt waits, as the version may be a moment old. */
 export function keepUnchanged (request: FastifyRequest, page: LandingPage): LandingPage {
   const { id, publicId, version } = page
   request.publication = { publicId, version: Number(version), announcedAt: undefined, purges: { pageId: id } }
   return page
 }
 
-/** Notes how the publication of a change stands. If Redis was told, the messages about it leave soon. */
+/** Notes a publication for the receipt. If Redis was told, the messages about the change leave soon. */
 function confirm (
   request: Writing,
   queued: Queued['queued'],

@@ -71,7 +71,7 @@ export async function findPurge ({ outboxMessage }: Database, pageId: string): P
 
 const PURGES_KEPT_MS = 30 * 24 * 60 * 60 * 1000
 
-/** Removes purges whose last change was a month ago, also those that nobody makes any more. */
+/** Removes purges whose last change was 30 days ago, also those that nobody makes any more. */
 export async function deleteOldPurges ({ outboxMessage }: Database, signal?: AbortSignal): Promise<void> {
   const before = firstUuidAt(Date.now() - PURGES_KEPT_MS)
   for (let count = BATCH_SIZE; count === BATCH_SIZE && signal?.aborted !== true;) {

@@ -9,7 +9,7 @@ export const BATCH_EVENT = 'pages.changed'
 /** The page id of messages about several pages. */
 export const ALL_PAGES = '00000000-0000-0000-0000-000000000000'
 
-/** The receivers of purges of the CDN, and of the second purges, which follow. No webhook has these ids. */
+/** The `target` of purges of the CDN, and of the second purges, which follow. No webhook has these ids. */
 export const CDN_TARGET = '00000000-0000-0000-0000-000000000001'
 export const CDN_AGAIN_TARGET = '00000000-0000-0000-0000-000000000002'
 export const CDN_TARGETS = [CDN_TARGET, CDN_AGAIN_TARGET]

@@ -123,7 +123,7 @@ export class DocumentCache {
   }
 
   /**
-   * Announces a version of which Redis may not know, until it was told.
+   * Announces a version again and again, until Redis is told of it.
    *
    * @throws {Error} when `signal` is aborted first
    */

@@ -44,7 +44,7 @@ export class Publisher {
   }
 
   /**
-   * Announces a version, again and again until Redis was told.
+   * Announces a version again and again, until Redis is told of it.
    *
    * @throws {Error} when `signal` is aborted first
    */

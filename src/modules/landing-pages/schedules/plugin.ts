@@ -18,7 +18,7 @@ const CHECK_INTERVAL_MS = 5_000
 export default fp(async (app) => {
   let timer: NodeJS.Timeout | undefined
   let checksAt = Infinity
-  /** The next check may be earlier. */
+  /** Checks after this time, unless a check comes earlier. */
   const checkIn = (ms: number) => {
     if (checksAt <= clock.now() + ms) return
     checksAt = clock.now() + ms

@@ -26,7 +26,7 @@ export class ScheduleRunner {
   readonly #app: FastifyInstance
   readonly #checkIn: (ms: number) => void
   /** The accounts whose changes are made now. Those of an account are made one after the other. */
-  readonly #lanes = new Map<number, Promise<void>>()
+  readonly #running = new Map<number, Promise<void>>()
   /** Accounts take turns, a change each, so that one with many delays no other. */
   readonly #turns = new Semaphore({
     maxRunning: MAX_ACCOUNTS,
@@ -51,13 +51,13 @@ export class ScheduleRunner {
           break
         }
         lateMs = Math.max(lateMs, -due.waitMs)
-        if (this.#lanes.has(due.userId)) continue
+        if (this.#running.has(due.userId)) continue
         const changes = found.get(due.userId)
         if (changes === undefined) found.set(due.userId, [due])
         else changes.push(due)
       }
       this.lateSeconds = lateMs / 1000
-      for (const [userId, changes] of found) this.#lanes.set(userId, this.#makeAll(userId, changes, signal))
+      for (const [userId, changes] of found) this.#running.set(userId, this.#makeAll(userId, changes, signal))
     } catch (error) {
       // An outage of PostgreSQL is logged elsewhere.
       if (!isDatabaseUnavailable(error)) this.#app.log.warn({ err: error }, 'schedules could not be read')
@@ -67,7 +67,7 @@ export class ScheduleRunner {
 
   /** Resolves when no change is under way. */
   async idle (): Promise<void> {
-    await Promise.all(this.#lanes.values())
+    await Promise.all(this.#running.values())
   }
 
   async #makeAll (userId: number, changes: readonly DueTime[], signal: AbortSignal): Promise<void> {
@@ -81,7 +81,7 @@ export class ScheduleRunner {
     } catch { // PostgreSQL is unavailable, which is logged elsewhere
       this.#checkIn(RETRY_MS)
     } finally {
-      this.#lanes.delete(userId)
+      this.#running.delete(userId)
     }
   }
 

@@ -132,7 +132,7 @@ const PAUSE = statement<{ userId: number }>(`
 /**
  * Freezes or claims the message that is due first.
  *
- * @param busy what gets no further message now: webhooks, and all those of accounts
+ * @param busy webhooks that get no further message now, and accounts whose webhooks get none
  * @param isCrowded whether no webhook gets one whose last attempt has failed
  * @returns `again` if another process was faster; undefined when none is due
  */

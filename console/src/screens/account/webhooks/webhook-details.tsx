@@ -136,7 +136,7 @@ function About ({ webhook, reload }: AboutProps) {
           onClose={close}
         >
           <p>
-            The receiver gets no more messages, not even those that wait, and its list of messages is deleted.
+            The receiver gets no more messages, not even those that wait, and the list of messages is deleted.
             This can’t be undone.
           </p>
         </Question>
@@ -170,7 +170,7 @@ function NewSecret ({ id, onClose }: NewSecretProps) {
 
 interface QuestionProps {
   readonly title: string
-  /** Of the button. */
+  /** The label of the button. */
   readonly text: string
   readonly children: ComponentChildren
   readonly act: () => Promise<unknown>

@@ -142,7 +142,7 @@ function splitErrors (error: unknown) {
 
 interface SecretDialogProps {
   readonly secret: string
-  /** Whether another one signs for a day, too. */
+  /** Whether the old secret stays valid for a day. */
   readonly isNext?: boolean
   readonly onClose: () => void
 }

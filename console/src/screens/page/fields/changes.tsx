@@ -19,7 +19,7 @@ const KINDS = { added: 'Added', removed: 'Removed', changed: 'Changed', moved: '
 /** The most characters that are shown of a whole group or list. */
 const MAX_SUMMARY = 300
 const MAX_PART = 80
-/** The most pictures that are shown of one. */
+/** The most pictures that are shown of a group or a list. */
 const MAX_PICTURES = 4
 /** So much of a long text is shown around its difference. */
 const AROUND = 80
