@@ -175,7 +175,7 @@ const SCHEDULES = 1000
 const WEBHOOKS = 10
 const LINKS = 20
 
-/** Creates an account with as much as it may have of what only this release knows. */
+/** Creates an account that uses what only this release knows, up to its limits. */
 async function startPlanner (t: Test, { url }: Service) {
   const planner = await Owner.signUp(url)
   const receiver = await startReceiver(t)
@@ -208,7 +208,7 @@ async function startPlanner (t: Test, { url }: Service) {
     },
     /** How many messages tell a version. */
     told: (version: number) => receiver.messages.filter(({ data }) => data.version === version).length,
-    /** The statuses with which the preview links are answered. */
+    /** The statuses of requests with the preview links. */
     previews: async (url: string) => {
       const all = await Promise
         .all(tokens.map(async (token) =>

@@ -15,10 +15,12 @@ import { EVENTS, type EventName } from './words.tsx'
 
 const NAME_MAX = 100
 const URL_MAX = 2048
-const BATCHES = [['At once', 0], ['After 1 minute', 60], ['After 5 minutes', 300], [
-  'After 1 hour',
-  3600
-]] as const
+const BATCHES = [
+  ['At once', 0],
+  ['After 1 minute', 60],
+  ['After 5 minutes', 300],
+  ['After 1 hour', 3600]
+] as const
 
 /** As the sentences of the service begin. */
 const FIELDS = ['Url', 'Name', 'Events', 'Pages'] as const
