@@ -282,8 +282,9 @@ t.test('a session that ends during editing loses no text', async (t) => {
   await until(async () => await hasFocus(editorOf(tab)), 'the focus is in the text')
   await tab.keyboard.type(' ')
   t.equal(await tab.getByText('Your session has ended').count(), 0)
+  // The save that was refused may still be under way again.
   await save(tab)
-  t.equal(await readText(id), '  [1]')
+  await until(async () => await readText(id) === '  [1]', 'all is saved')
 })
 
 t.test('after a dialog, the keys go into the text from which it was opened', async () => {
