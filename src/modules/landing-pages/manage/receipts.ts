@@ -62,8 +62,11 @@ interface Wait {
   readonly end: AbortController
 }
 
-/** Preferences of RFC 7240, which are separated by commas. Quoted strings may contain commas. */
-const PREFERENCES = /(?:[^,"]|"(?:[^"\\]|\\.)*")+/g
+/**
+ * Preferences of RFC 7240, which are separated by commas. Quoted strings may contain commas. One without an
+ * end takes the rest, so that no text is looked at twice.
+ */
+const PREFERENCES = /(?:[^,"]|"(?:[^"\\]|\\.)*(?:"|\\?$))+/g
 const WAIT = /^\s*wait\s*(?:=\s*("?)(\d{1,2})\1\s*(?:;|$)|[=;]|$)/i
 
 /** Returns the seconds of `Prefer: wait=…`, 1 to 60; undefined if there are none. */
@@ -94,8 +97,9 @@ export function sendReceipts (app: FastifyInstance): void {
 
   app.addHook('onSend', async (request, reply, payload: unknown) => {
     const { publication } = request
+    if (publication === null || reply.statusCode >= 300) return payload
     const seconds = preferredWait(request.headers.prefer)
-    if (publication === null || seconds === undefined || reply.statusCode >= 300) return payload
+    if (seconds === undefined) return payload
     request.document = undefined // an owner may wait with many large ones
     const bytes = Buffer.isBuffer(payload) ? payload.length : 0
     const wait = {
