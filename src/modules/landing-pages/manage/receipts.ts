@@ -22,8 +22,9 @@ export interface Publication {
 /** A replica that misses a notice of Redis finds that out within 1.5 s, and serves nothing older than 2 s. */
 const SETTLED_AFTER_SECONDS = 3
 
-/** Between checks whether the CDN was purged. */
+/** Between the first checks whether the CDN was purged, and the most when it doesn't answer. */
 const PURGE_CHECK_MS = 500
+const MAX_PURGE_CHECK_MS = 5_000
 
 /** How long replicas may serve an older version after Redis was told of a newer one, in seconds. */
 export const settlingSeconds = ({ redisClient }: FastifyInstance): number =>
@@ -45,7 +46,11 @@ async function* followPublication (
   if (waitMs > 0) await sleep(waitMs, undefined, { signal })
   yield 'replicas'
   if (!app.database.purges) return
-  while (!await isPurged(app.database, purges)) await sleep(PURGE_CHECK_MS, undefined, { signal })
+  let checkMs = PURGE_CHECK_MS
+  while (!await isPurged(app.database, purges)) {
+    await sleep(checkMs, undefined, { signal })
+    checkMs = Math.min(checkMs * 1.5, MAX_PURGE_CHECK_MS)
+  }
   yield 'cdn'
 }
 
