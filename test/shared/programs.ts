@@ -101,7 +101,23 @@ const PROGRAMS = {
     apt: 'varnish-modules',
     brew: 'varnish-modules',
     holds: 'libvmod_xkey.so',
-    find: findXkey
+    find: library('varnish/vmods/libvmod_xkey.so')
+  },
+  /** A module of nginx. */
+  njs: {
+    title: 'njs for nginx',
+    apt: 'libnginx-mod-http-js',
+    brew: 'njs',
+    holds: 'ngx_http_js_module.so',
+    find: library('nginx/modules/ngx_http_js_module.so')
+  },
+  /** A module of nginx. */
+  cachePurge: {
+    title: 'cache purge for nginx',
+    apt: 'libnginx-mod-http-cache-purge',
+    brew: 'ngx_cache_purge',
+    holds: 'ngx_http_cache_purge_module.so',
+    find: library('nginx/modules/ngx_http_cache_purge_module.so')
   },
   /** Its result is `systemd-analyze`. */
   systemd: {
@@ -233,16 +249,18 @@ function usualFolders (): string[] {
   ]
 }
 
-function findXkey (folders: readonly string[]): string | undefined {
-  const libraries = folders.flatMap((folder) => {
-    const library = join(folder, '../lib')
-    const inside = existsSync(library) ? readdirSync(library).filter((name) => name.endsWith('-linux-gnu'))
-      : []
-    return [library, `${library}64`, ...inside.map((name) => join(library, name))]
-  })
-  return libraries.map((library) => join(library, 'varnish/vmods/libvmod_xkey.so')).find((path) =>
-    existsSync(path)
-  )
+/** Finds a file in the library folders beside the folders of programs. */
+function library (file: string): Program['find'] {
+  return (folders) => {
+    const libraries = folders.flatMap((folder) => {
+      const beside = join(folder, '../lib')
+      const inside = existsSync(beside)
+        ? readdirSync(beside).filter((name) => name.endsWith('-linux-gnu'))
+        : []
+      return [beside, `${beside}64`, ...inside.map((name) => join(beside, name))]
+    })
+    return libraries.map((folder) => join(folder, file)).find((path) => existsSync(path))
+  }
 }
 
 function findPostgres (folders: readonly string[]): string | undefined {
