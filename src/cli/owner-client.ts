@@ -1,6 +1,7 @@
 import { InvalidArgumentError } from 'commander'
 import { createLandfallClient, InsufficientScopeError, LandfallError, type LandfallClient, type List,
   type ListOptions } from '#client'
+import { NoDraftError } from '../errors.ts'
 import { VERSION } from '../infra/system/version.ts'
 import { replaceControlCharacters } from './output.ts'
 
@@ -111,7 +112,7 @@ const ADVICE: Readonly<Record<number, string>> = {
     'change to that'
 }
 /** The page is right, so the advice for a 404 would mislead. */
-const NO_DRAFT = 'The page has no draft'
+const NO_DRAFT = new NoDraftError().message
 const REFUSED_KEY_ADVICE = 'Put another key into LANDFALL_KEY; a change of the password deletes all keys'
 const SCOPE_ADVICE =
   "The scopes of a key can't be changed: create a key that also has this one, and put it into LANDFALL_KEY"

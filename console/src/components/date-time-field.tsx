@@ -11,6 +11,8 @@ const offset = new Intl.DateTimeFormat(LANGUAGE, { timeZoneName: 'longOffset' })
 const offsetOf = (time: Date): string =>
   (offset.formatToParts(time).find(({ type }) => type === 'timeZoneName')?.value ?? '').replace('GMT', 'UTC')
 
+const isUtc = (time: Date): boolean => ['UTC', 'UTC+00:00'].includes(offsetOf(time))
+
 /** Returns the value that an input shows for a time, in the zone of the browser. */
 const inputOf = (time: Date): string =>
   new Date(time.getTime() - time.getTimezoneOffset() * MINUTE_MS).toISOString().slice(0, 16)
@@ -56,7 +58,7 @@ export function DateTimeField ({ label, value, onInput }: DateTimeFieldProps) {
             {text !== '' && text !== inputOf(value) &&
               `, because the clock skips ${text.slice(11)} on that day`}
             {isTwice(value) && ', the first of the two times that the clock shows this hour'}
-            {offsetOf(value) !== 'UTC+00:00' && offsetOf(value) !== 'UTC' && (
+            {!isUtc(value) && (
               <>
                 <br />In UTC: {utc.format(value)}
               </>

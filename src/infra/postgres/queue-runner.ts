@@ -79,22 +79,37 @@ export class QueueRunner {
   }
 }
 
-/**
- * Works off a queue until the app closes.
- *
- * @param onCheck called at each check; must not reject
- */
-export function runQueue (
-  app: FastifyInstance,
-  options: QueueOptions,
-  onCheck = async (): Promise<void> => {}
-): QueueRunner {
+/** Works off a queue until the app closes. */
+export function runQueue (app: FastifyInstance, options: QueueOptions): QueueRunner {
   const queue = new QueueRunner(options, app.log)
-  runPeriodically(app, options, async () => {
-    queue.start()
-    await onCheck()
-  })
+  runPeriodically(app, options, async () => queue.start())
   app.addHook('preClose', async () => queue.stop())
   app.addHook('onClose', async () => await queue.idle())
   return queue
+}
+
+/** What waits in a queue of all processes. */
+export interface Backlog {
+  readonly count: number
+  /** How long the oldest has waited; 0 if none waits. */
+  readonly oldestSeconds: number
+}
+
+/**
+ * Measures a backlog after each interval if there are metrics (OPS_PORT).
+ *
+ * @returns a function that returns the last measurement that succeeded
+ */
+export function watchBacklog (
+  app: FastifyInstance,
+  intervalMs: number,
+  measure: () => Promise<Backlog>
+): () => Backlog {
+  let backlog: Backlog = { count: 0, oldestSeconds: 0 }
+  if (app.config.OPS_PORT !== undefined) {
+    runPeriodically(app, { intervalMs }, async () => {
+      backlog = await measure().catch(() => backlog)
+    })
+  }
+  return () => backlog
 }

@@ -1,8 +1,7 @@
 import fp from 'fastify-plugin'
-import { runQueue } from '../../infra/postgres/queue-runner.ts'
-import { runPeriodically } from '../../infra/system/periodic-task.ts'
+import { runQueue, watchBacklog } from '../../infra/postgres/queue-runner.ts'
 import { addMetrics } from '../../infra/telemetry/metrics.ts'
-import { measurePurges } from './purge-repository.ts'
+import { CDN_TARGETS, measureOverdue } from '../landing-pages/index.ts'
 import { Purger } from './purger.ts'
 
 const CHECK_INTERVAL_MS = 1_000
@@ -28,12 +27,12 @@ export default fp(async (app) => {
     claim: async () => await purger.claim()
   })
 
-  let outstanding = { count: 0, oldestSeconds: 0 }
-  if (config.OPS_PORT !== undefined) {
-    runPeriodically(app, { intervalMs: MEASURE_INTERVAL_MS }, async () => {
-      outstanding = await measurePurges(database).catch(() => outstanding)
-    })
-  }
+  // A purge that is frozen is due when it is settled.
+  const outstanding = watchBacklog(
+    app,
+    MEASURE_INTERVAL_MS,
+    async () => await measureOverdue(database, { in: CDN_TARGETS }, 'settledAt')
+  )
   addMetrics(metrics, {
     landfall_cdn_purge_requests_total: [
       'Requests that purge the CDN, by result',
@@ -46,12 +45,12 @@ export default fp(async (app) => {
     ],
     landfall_cdn_purges_outstanding: [
       'Pages and files that should have been purged but are not yet, by all processes',
-      () => outstanding.count,
+      () => outstanding().count,
       { aggregator: 'max' }
     ],
     landfall_oldest_outstanding_cdn_purge_seconds: [
       'How long ago the oldest of them should have been purged',
-      () => outstanding.oldestSeconds,
+      () => outstanding().oldestSeconds,
       { aggregator: 'max' }
     ]
   })

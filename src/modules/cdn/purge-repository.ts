@@ -11,7 +11,6 @@ const CLAIM_SECONDS = 30
 /** From a purge to the second one, because a cache behind another one may fetch what that still has. */
 const AGAIN_SECONDS = 5
 const GIVE_UP_MS = 3 * 24 * 60 * 60 * 1000
-const UNFINISHED = ['waiting', 'sending']
 
 /** What a purge is about: a page, by the type of its message, a file, or the variants of a picture. */
 export interface Purge {
@@ -145,16 +144,4 @@ export async function queueFilePurge (
     types: files.map((file) => file.type)
   })
   return queued.map(({ key }) => key)
-}
-
-/** Purges that are settled but not made, and how long the oldest has been, in seconds. */
-export async function measurePurges (
-  { outboxMessage }: Database
-): Promise<{ count: number, oldestSeconds: number }> {
-  const now = new Date()
-  const where = { target: { in: CDN_TARGETS }, state: { in: UNFINISHED }, settledAt: { lte: now } }
-  const count = await outboxMessage.count({ where })
-  const select = { settledAt: true }
-  const oldest = await outboxMessage.findFirst({ where, orderBy: { settledAt: 'asc' }, select })
-  return { count, oldestSeconds: (now.getTime() - (oldest?.settledAt ?? now).getTime()) / 1000 }
 }

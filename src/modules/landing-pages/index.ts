@@ -3,7 +3,7 @@
 export { deleteAnyPage, deletePages, listPagesOf } from './landing-page-repository.ts'
 export { default as pageCleanup } from './cleanup.ts'
 export { manageRoutes } from './manage/routes.ts'
-export { queuePages, settleMessages } from './outbox/outbox-repository.ts'
+export { measureOverdue, queuePages, settleMessages } from './outbox/outbox-repository.ts'
 export { ALL_PAGES, BATCH_EVENT, CDN_AGAIN_TARGET, CDN_TARGET, CDN_TARGETS,
   PAGE_EVENTS } from './outbox/outbox-sql.ts'
 export { default as documentCache } from './public/plugin.ts'

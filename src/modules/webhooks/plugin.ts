@@ -1,13 +1,12 @@
 import fp from 'fastify-plugin'
 import { sendsMail } from '../../config.ts'
-import { runQueue } from '../../infra/postgres/queue-runner.ts'
+import { runQueue, watchBacklog } from '../../infra/postgres/queue-runner.ts'
 import { runInOneProcess } from '../../infra/postgres/shared-task.ts'
-import { runPeriodically } from '../../infra/system/periodic-task.ts'
 import { VERSION } from '../../infra/system/version.ts'
 import { addMetrics } from '../../infra/telemetry/metrics.ts'
+import { CDN_TARGETS, measureOverdue } from '../landing-pages/index.ts'
 import { pruneMessages } from './delivery-repository.ts'
 import { allowedAddresses } from './sending/allowed-addresses.ts'
-import { measureOverdue } from './sending/outgoing-repository.ts'
 import { createPoster } from './sending/post.ts'
 import { MessageSender } from './sending/sender.ts'
 
@@ -56,12 +55,11 @@ export default fp<{ secretsKey: string }>(async (app, { secretsKey }) => {
   })
   app.decorate('wakeMessageSender', () => queue.start())
 
-  let overdue = { count: 0, oldestSeconds: 0 }
-  if (config.OPS_PORT !== undefined) {
-    runPeriodically(app, { intervalMs: MEASURE_INTERVAL_MS }, async () => {
-      overdue = await measureOverdue(database).catch(() => overdue)
-    })
-  }
+  const overdue = watchBacklog(
+    app,
+    MEASURE_INTERVAL_MS,
+    async () => await measureOverdue(database, { notIn: CDN_TARGETS }, 'dueAt')
+  )
   let removed = 0
   const times = { intervalMs: HOUR_MS, extraAfterMs: FIRST_CLEANUP_MS }
   runInOneProcess(app, { name: 'message_cleanup', ...times }, async (signal) => {
@@ -89,12 +87,12 @@ export default fp<{ secretsKey: string }>(async (app, { secretsKey }) => {
     ],
     landfall_webhook_messages_overdue: [
       'Messages to webhooks that are due but not sent yet, by all processes',
-      () => overdue.count,
+      () => overdue().count,
       { aggregator: 'max' }
     ],
     landfall_oldest_overdue_message_seconds: [
       'How long the oldest of them has been due',
-      () => overdue.oldestSeconds,
+      () => overdue().oldestSeconds,
       { aggregator: 'max' }
     ],
     landfall_removed_webhook_messages_total: [

@@ -1,6 +1,6 @@
 import { randomInt } from 'node:crypto'
 import fp from 'fastify-plugin'
-import { runQueue } from '../../../infra/postgres/queue-runner.ts'
+import { runQueue, watchBacklog } from '../../../infra/postgres/queue-runner.ts'
 import { addMetrics } from '../../../infra/telemetry/metrics.ts'
 import { measureQueue } from './queue-repository.ts'
 import { MailSender } from './sender.ts'
@@ -23,7 +23,7 @@ const MAX_WAKE_DELAY_MS = 400
 /** Sends mails if SMTP_URL is set. */
 export default fp(async (app) => {
   const { database, log, metrics } = app
-  const { SMTP_URL, MAIL_FROM, OPS_PORT } = app.config
+  const { SMTP_URL, MAIL_FROM } = app.config
   if (SMTP_URL === undefined || MAIL_FROM === undefined) {
     app.decorate('wakeMailSender', () => {})
     return
@@ -31,16 +31,14 @@ export default fp(async (app) => {
   const send = createTransport({ SMTP_URL, MAIL_FROM })
   const sender = new MailSender({ database, log, send, baseUrl: app.baseUrl() })
 
-  let size = { waiting: 0, oldestSeconds: 0 }
   const queue = runQueue(app, {
     name: 'mails',
     intervalMs: CHECK_INTERVAL_MS,
     maxRunning: MAX_SENDING,
     limitMs: SEND_LIMIT_MS,
     claim: async () => await sender.claim()
-  }, async () => {
-    if (OPS_PORT !== undefined) size = await measureQueue(database).catch(() => size)
   })
+  const backlog = watchBacklog(app, CHECK_INTERVAL_MS, async () => await measureQueue(database))
 
   let wakeTimer: NodeJS.Timeout | undefined
   app.decorate('wakeMailSender', () => {
@@ -56,10 +54,12 @@ export default fp(async (app) => {
     landfall_mails_sent_total: ['Mails that the mail server has taken', () => counts.sent, { label: 'kind' }],
     landfall_mail_attempts_failed_total: ['Failed attempts', () => counts.failed, { label: 'kind' }],
     landfall_mails_given_up_total: ['Mails that are not sent', () => counts.givenUp, { label: 'kind' }],
-    landfall_mails_waiting: ['Mails of all processes that wait', () => size.waiting, { aggregator: 'max' }],
+    landfall_mails_waiting: ['Mails of all processes that wait', () => backlog().count, {
+      aggregator: 'max'
+    }],
     landfall_oldest_mail_age_seconds: [
       'Age of the oldest mail that waits to be sent',
-      () => size.oldestSeconds,
+      () => backlog().oldestSeconds,
       { aggregator: 'max' }
     ]
   })

@@ -1,4 +1,5 @@
 import type { Database } from '../../../infra/postgres/database.ts'
+import type { Backlog } from '../../../infra/postgres/queue-runner.ts'
 import { statement } from '../../../infra/postgres/statement.ts'
 import type { MailKind } from './mail-sql.ts'
 
@@ -29,12 +30,6 @@ interface Mail {
 export interface ClaimedMail extends Mail {
   /** The time of the claim, by `performance.now()`. */
   readonly receivedAt: number
-}
-
-export interface QueueSize {
-  readonly waiting: number
-  /** The age of the oldest mail; 0 without mails. */
-  readonly oldestSeconds: number
 }
 
 // Prisma has no SKIP LOCKED, which lets several processes claim at once. The link is made with the claim, so
@@ -90,8 +85,8 @@ export async function postponeMail (
   await database.mail.updateMany({ where: { id, attempts }, data: { dueAt } })
 }
 
-export async function measureQueue (database: Database): Promise<QueueSize> {
-  const waiting = await database.mail.count()
+export async function measureQueue (database: Database): Promise<Backlog> {
+  const count = await database.mail.count()
   const oldest = await database.mail.findFirst({ orderBy: { createdAt: 'asc' }, select: { createdAt: true } })
-  return { waiting, oldestSeconds: oldest === null ? 0 : (Date.now() - oldest.createdAt.getTime()) / 1000 }
+  return { count, oldestSeconds: oldest === null ? 0 : (Date.now() - oldest.createdAt.getTime()) / 1000 }
 }

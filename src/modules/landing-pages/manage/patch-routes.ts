@@ -128,9 +128,9 @@ export const patchRoutes: FastifyPluginAsyncTypebox = async (app) => {
 
 /** Whether a patch asks what is in the document. */
 function hasTest ({ kind, text }: SentPatch): boolean {
+  if (kind !== 'json') return false
   const operations: unknown = JSON.parse(text)
-  return kind === 'json' && Array.isArray(operations) &&
-    operations.some((operation) => operation?.op === 'test')
+  return Array.isArray(operations) && operations.some((operation) => operation?.op === 'test')
 }
 
 /** Returns the patch of a request. @throws {NotFoundError} 404 for whoever isn't the owner */

@@ -40,5 +40,5 @@ export function sendUnlessKnown (
 }
 
 /** Sends a buffer, because Fastify would serialise a string by the response schema. */
-export const sendJson = (reply: FastifyReply, json: string): FastifyReply =>
+const sendJson = (reply: FastifyReply, json: string): FastifyReply =>
   reply.type(JSON_CONTENT_TYPE).send(Buffer.from(json))

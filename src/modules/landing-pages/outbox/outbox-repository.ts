@@ -1,6 +1,7 @@
 import { OLDEST } from '../../../http/pagination.ts'
 import type { Database } from '../../../infra/postgres/database.ts'
 import { BATCH_SIZE } from '../../../infra/postgres/delete-in-batches.ts'
+import type { Backlog } from '../../../infra/postgres/queue-runner.ts'
 import { statement, type StatementRunner, type Values } from '../../../infra/postgres/statement.ts'
 import { firstUuidAt, uuidv7 } from '../../../infra/system/identifiers.ts'
 import { AUTHORSHIP } from '../revision-repository.ts'
@@ -82,6 +83,24 @@ export async function deleteOldPurges ({ outboxMessage }: Database, signal?: Abo
     })
     count = (await outboxMessage.deleteMany({ where: { key: { in: old.map(({ key }) => key) } } })).count
   }
+}
+
+/**
+ * Measures what should have happened but has not.
+ *
+ * @param target whose messages or purges
+ * @param time when they should have happened
+ */
+export async function measureOverdue (
+  { outboxMessage }: Database,
+  target: { readonly in: string[] } | { readonly notIn: string[] },
+  time: 'dueAt' | 'settledAt'
+): Promise<Backlog> {
+  const now = new Date()
+  const where = { target, state: { in: ['waiting', 'sending'] }, [time]: { lte: now } }
+  const count = await outboxMessage.count({ where })
+  const oldest = await outboxMessage.findFirst({ where, orderBy: { [time]: 'asc' } })
+  return { count, oldestSeconds: (now.getTime() - (oldest?.[time] ?? now).getTime()) / 1000 }
 }
 
 /** Pages that one statement queues messages about. */

@@ -1,7 +1,7 @@
 import type { Database } from '../../../infra/postgres/database.ts'
 import { isUniqueViolation, statement } from '../../../infra/postgres/statement.ts'
 import { noticeSql } from '../../accounts/index.ts'
-import { CDN_TARGET, CDN_TARGETS } from '../../landing-pages/index.ts'
+import { CDN_TARGET } from '../../landing-pages/index.ts'
 import type { Outcome } from '../../../http/send-request.ts'
 
 // The messages in the table `outbox` that are due. Such a message is frozen first: changes that follow make
@@ -213,19 +213,4 @@ export async function pauseWebhook (
   if ((await database.run(PAUSE, { id, reason, hasMail })).length === 0) return false
   await database.outboxMessage.updateMany({ where: { target: id, state: 'waiting' }, data: { dueAt: null } })
   return true
-}
-
-/** Messages that are due but not sent, and for how long the oldest has been, in seconds. */
-export async function measureOverdue (
-  { outboxMessage }: Database
-): Promise<{ count: number, oldestSeconds: number }> {
-  const now = new Date()
-  const where = {
-    target: { notIn: CDN_TARGETS },
-    state: { in: ['waiting', 'sending'] },
-    dueAt: { lte: now }
-  }
-  const count = await outboxMessage.count({ where })
-  const oldest = await outboxMessage.findFirst({ where, orderBy: { dueAt: 'asc' }, select: { dueAt: true } })
-  return { count, oldestSeconds: (now.getTime() - (oldest?.dueAt ?? now).getTime()) / 1000 }
 }
