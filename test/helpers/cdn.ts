@@ -1,8 +1,6 @@
-import { once } from 'node:events'
 import { createServer, type IncomingHttpHeaders } from 'node:http'
-import type { AddressInfo } from 'node:net'
 import { text } from 'node:stream/consumers'
-import type { Teardown } from './servers.ts'
+import { listen, type Teardown } from './servers.ts'
 import { until } from './until.ts'
 
 // An HTTP server on the loopback address that takes purges, as the API of a CDN does.
@@ -52,14 +50,8 @@ export async function startCdn (
       outgoing.writeHead(status, own).end(JSON.stringify(result))
     }).catch(() => outgoing.destroy())
   })
-  server.listen(0, '127.0.0.1')
-  await once(server, 'listening')
-  t.teardown(() => {
-    server.close()
-    server.closeAllConnections()
-  })
   return {
-    url: `http://127.0.0.1:${(server.address() as AddressInfo).port}`,
+    url: `http://127.0.0.1:${await listen(t, server)}`,
     requests,
     purge: async (name, count = 1) =>
       await until(

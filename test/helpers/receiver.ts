@@ -1,10 +1,8 @@
-import { once } from 'node:events'
 import { createServer, type IncomingHttpHeaders, type RequestListener } from 'node:http'
 import { createServer as createHttpsServer } from 'node:https'
-import type { AddressInfo } from 'node:net'
 import { text } from 'node:stream/consumers'
 import { Webhook } from 'standardwebhooks'
-import type { Teardown } from './servers.ts'
+import { listen, type Teardown } from './servers.ts'
 import { until } from './until.ts'
 
 // An HTTP server on the loopback address that receives messages of webhooks.
@@ -62,16 +60,9 @@ export async function startReceiver (
     }).catch(() => response.destroy())
   }
   const server = tls === undefined ? createServer(listener) : createHttpsServer(tls, listener)
-  server.listen(0, '127.0.0.1')
-  await once(server, 'listening')
-  t.teardown(() => {
-    server.close()
-    server.closeAllConnections()
-  })
+  const origin = tls === undefined ? 'http://127.0.0.1' : 'https://localhost'
   return {
-    url: `${tls === undefined ? 'http://127.0.0.1' : 'https://localhost'}:${
-      (server.address() as AddressInfo).port
-    }/hook?token=owners-token`,
+    url: `${origin}:${await listen(t, server)}/hook?token=owners-token`,
     messages,
     message: async (count) => await until(() => messages[count - 1], `message ${count}`)
   }

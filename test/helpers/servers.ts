@@ -1,5 +1,9 @@
 import { randomBytes } from 'node:crypto'
 import { execFileSync } from 'node:child_process'
+import { once } from 'node:events'
+import type { Server as HttpServer } from 'node:http'
+import type { Server as HttpsServer } from 'node:https'
+import type { AddressInfo } from 'node:net'
 import { relative } from 'node:path'
 import { setTimeout as sleep } from 'node:timers/promises'
 import { Redis } from 'ioredis'
@@ -21,6 +25,17 @@ export interface PrivateServer extends Instance {
   pause(): void
   /** Ends the freeze. */
   resume(): void
+}
+
+/** Makes an HTTP server listen on the loopback address; the end of the test closes it. Returns its port. */
+export async function listen (t: Teardown, server: HttpServer | HttpsServer): Promise<number> {
+  server.listen(0, '127.0.0.1')
+  await once(server, 'listening')
+  t.teardown(() => {
+    server.close()
+    server.closeAllConnections()
+  })
+  return (server.address() as AddressInfo).port
 }
 
 const RUN = /^[0-9a-f]{8}$/.test(process.env.TEST_RUN_ID ?? '') ? process.env.TEST_RUN_ID as string

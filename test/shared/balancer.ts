@@ -6,7 +6,7 @@ import { setTimeout as sleep } from 'node:timers/promises'
 import { temporaryFolder, type Teardown } from './guardian.ts'
 import { freePort } from './instances.ts'
 
-// Starts nginx with the configuration of deploy/nginx in front of replicas of a test.
+// Starts proxies with the configurations of deploy/ in front of replicas of a test.
 
 const DEPLOY = join(import.meta.dirname, '../../deploy')
 export const TEMPLATES = join(DEPLOY, 'nginx')
@@ -116,6 +116,37 @@ export async function startHaproxy (
   const file = join(temporaryFolder(t), 'haproxy.cfg')
   writeFileSync(file, config)
   return await startServer(t, program, ['-db', '-f', file], port)
+}
+
+/**
+ * Starts Varnish with deploy/varnish/default.vcl, and waits until it listens on `port`.
+ *
+ * @param servicePort the port of the service, or of its load balancer
+ * @param changes further changes of the file
+ */
+export async function startVarnish (
+  t: Teardown,
+  program: string,
+  servicePort: string,
+  port: number,
+  changes: ReadonlyArray<readonly [from: string, to: string]> = []
+): Promise<Balancer> {
+  const folder = temporaryFolder(t)
+  const file = join(folder, 'default.vcl')
+  writeFileSync(
+    file,
+    changedFile('varnish/default.vcl', [
+      ['"3000"', `"${servicePort}"`],
+      ['.timeout = 1s', '.timeout = 30s'], // a busy machine must not look like a service that is away
+      ...changes
+    ])
+  )
+  // -j none: the folder is private, and as root Varnish would change the user.
+  return await startServer(t, program, [
+    ...['-F', '-j', 'none', '-T', 'none'],
+    ...['-n', join(folder, 'varnish'), '-a', `127.0.0.1:${port}`, '-f', file],
+    ...['-s', 'malloc,64m', '-p', 'http_gzip_support=off']
+  ], port)
 }
 
 /** Starts a program and waits until it listens on `port`; the end of the test stops it. */

@@ -1,5 +1,5 @@
 import { once } from 'node:events'
-import { createServer as createHttpServer, type RequestListener, type Server } from 'node:http'
+import { createServer as createHttpServer, type RequestListener } from 'node:http'
 import { createServer as createHttpsServer } from 'node:https'
 import { createServer as createTcpServer, type AddressInfo, type Socket } from 'node:net'
 import { SMTPServer } from 'smtp-server'
@@ -7,6 +7,7 @@ import t, { type Test } from 'tap'
 import { allowedAddresses } from '../../../src/modules/webhooks/sending/allowed-addresses.ts'
 import { createPoster } from '../../../src/modules/webhooks/sending/post.ts'
 import { startDnsServer } from '../../helpers/dns-server.ts'
+import { listen } from '../../helpers/servers.ts'
 
 // One attempt to send a message, to hostile hosts.
 
@@ -18,15 +19,8 @@ const post = async (
   signal = AbortSignal.timeout(60_000)
 ) => await poster.post(url, { 'content-type': 'application/json' }, '{"a":"ä"}', signal)
 
-async function start (t: Test, server: Server): Promise<number> {
-  server.listen(0, '127.0.0.1')
-  await once(server, 'listening')
-  t.teardown(() => server.close())
-  return (server.address() as AddressInfo).port
-}
-
 const startHttp = async (t: Test, listener: RequestListener): Promise<number> =>
-  await start(t, createHttpServer(listener))
+  await listen(t, createHttpServer(listener))
 
 /** Starts a TCP server that does what a test wants with each connection. */
 async function startTcp (t: Test, onConnection: (socket: Socket) => void): Promise<number> {
@@ -152,7 +146,7 @@ t.test('hosts that answer badly, slowly or not at all fail with a sentence of ou
 
 t.test('certificates are checked, whatever the environment says', async (t) => {
   const { key, cert } = new SMTPServer({ secure: true, logger: false }).options // signed by nobody
-  const port = await start(t, createHttpsServer({ key, cert }, (_request, response) => response.end()))
+  const port = await listen(t, createHttpsServer({ key, cert }, (_request, response) => response.end()))
   process.env.NODE_TLS_REJECT_UNAUTHORIZED = '0'
   t.teardown(() => delete process.env.NODE_TLS_REJECT_UNAUTHORIZED)
   t.match(await post(createPoster(LOOPBACK), `https://127.0.0.1:${port}/`), {

@@ -1,15 +1,13 @@
 import { randomBytes } from 'node:crypto'
-import { writeFileSync } from 'node:fs'
 import { request } from 'node:http'
-import { join } from 'node:path'
 import { setTimeout as sleep } from 'node:timers/promises'
 import t, { type Test } from 'tap'
 import { testSettings } from '../../helpers/app.ts'
-import { changedFile, startServer } from '../../shared/balancer.ts'
+import { startVarnish } from '../../shared/balancer.ts'
 import { call, checkConsoleOrigin, Owner } from '../../helpers/client.ts'
 import { provide } from '../../shared/programs.ts'
 import { freePort, startRedisServer } from '../../helpers/servers.ts'
-import { startService, temporaryFolder } from '../../helpers/service.ts'
+import { startService } from '../../helpers/service.ts'
 import { until } from '../../helpers/until.ts'
 
 // Runs deploy/varnish/default.vcl in front of the service.
@@ -24,41 +22,14 @@ async function startSite (t: Test, cacheControl: string) {
     TRUST_PROXY: '127.0.0.1'
   })
   const direct = service.url.replace('localhost', '127.0.0.1')
-  const url = await startVarnish(t, [direct], await freePort())
+  const url = await startInFront(t, [direct], await freePort())
   return { service, direct, url, owner: await Owner.signUp(url) }
 }
 
 /** Starts Varnish in front of replicas, which it asks in turn; the first has the management API. */
-async function startVarnish (t: Test, replicas: readonly string[], port: number): Promise<string> {
-  const [first, second] = replicas.map((url) => new URL(url).port)
-  const folder = temporaryFolder(t)
-  const file = join(folder, 'default.vcl')
-  writeFileSync(
-    file,
-    changedFile('varnish/default.vcl', [
-      ['"3000"', `"${first}"`],
-      ['.timeout = 1s', '.timeout = 30s'], // a busy machine must not look like a service that is away
-      ...second === undefined ? [] : inTurn(second)
-    ])
-  )
-  // -j none: the folder is private, and as root Varnish would change the user.
-  const { url } = await startServer(t, varnish, [
-    '-F',
-    '-j',
-    'none',
-    '-T',
-    'none',
-    '-n',
-    join(folder, 'varnish'),
-    '-a',
-    `127.0.0.1:${port}`,
-    '-f',
-    file,
-    '-s',
-    'malloc,64m',
-    '-p',
-    'http_gzip_support=off'
-  ], port)
+async function startInFront (t: Test, replicas: readonly string[], port: number): Promise<string> {
+  const [first = '', second] = replicas.map((url) => new URL(url).port)
+  const { url } = await startVarnish(t, varnish, first, port, second === undefined ? [] : inTurn(second))
   await until(async () => (await call('GET', `${url}/health/ready`)).status === 200, 'Varnish is ready')
   return url
 }
@@ -228,7 +199,7 @@ t.test('behind Varnish, a changed page is fresh after its purge, and no older on
   }
   const replicas = [await startService(t, settings), await startService(t, settings)]
   const direct = replicas.map(({ url }) => url.replace('localhost', '127.0.0.1'))
-  const url = await startVarnish(t, direct, port)
+  const url = await startInFront(t, direct, port)
   const owner = await Owner.signUp(url)
   const page = await owner.createPage(url, '{"v":1}')
   const path = `${url}/landing_pages/${page.public_id}`

@@ -5,11 +5,9 @@ import { testSettings } from '../../helpers/app.ts'
 import { startBrowser } from '../../helpers/browser.ts'
 import { RECEIVABLE } from '../../helpers/receiver.ts'
 import { claimRedis, freePort } from '../../helpers/servers.ts'
-import { startService, temporaryFolder } from '../../helpers/service.ts'
+import { startService } from '../../helpers/service.ts'
 import { until } from '../../helpers/until.ts'
-import { writeFileSync } from 'node:fs'
-import { join } from 'node:path'
-import { changedFile, startBalancer, startServer } from '../../shared/balancer.ts'
+import { startBalancer, startVarnish } from '../../shared/balancer.ts'
 import { provide } from '../../shared/programs.ts'
 import { runInProject } from '../client/installed-client.ts'
 import { Example } from './example.ts'
@@ -40,32 +38,7 @@ const balancer = await startBalancer(t, {
   uploads: settings.UPLOADS_DIR as string
 })
 provide('xkey')
-const folder = temporaryFolder(t)
-const file = join(folder, 'default.vcl')
-writeFileSync(
-  file,
-  changedFile('varnish/default.vcl', [
-    ['"3000"', `"${new URL(balancer.url).port}"`],
-    ['.timeout = 1s', '.timeout = 30s']
-  ])
-)
-const { url } = await startServer(t, provide('varnish'), [
-  '-F',
-  '-j',
-  'none',
-  '-T',
-  'none',
-  '-n',
-  join(folder, 'varnish'),
-  '-a',
-  `127.0.0.1:${varnishPort}`,
-  '-f',
-  file,
-  '-s',
-  'malloc,64m',
-  '-p',
-  'http_gzip_support=off'
-], varnishPort)
+const { url } = await startVarnish(t, provide('varnish'), new URL(balancer.url).port, varnishPort)
 await until(async () => (await fetch(`${url}/health/ready`)).ok, 'Varnish is ready')
 
 const port = await freePort()

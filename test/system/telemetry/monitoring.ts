@@ -1,12 +1,10 @@
 import { execFileSync, spawn } from 'node:child_process'
 import { readFileSync, writeFileSync } from 'node:fs'
 import { createServer } from 'node:http'
-import { once } from 'node:events'
-import type { AddressInfo } from 'node:net'
 import { dirname, join } from 'node:path'
 import { json } from 'node:stream/consumers'
 import { provide } from '../../shared/programs.ts'
-import { freePort, type Teardown } from '../../helpers/servers.ts'
+import { freePort, listen, type Teardown } from '../../helpers/servers.ts'
 import { PROJECT, temporaryFolder } from '../../helpers/service.ts'
 import { until } from '../../helpers/until.ts'
 
@@ -99,12 +97,11 @@ export async function startAlertmanager (t: Teardown): Promise<Alertmanager> {
       if (request.url === '/page' && message.status === 'firing') pages.push(message)
       response.end()
     }, () => response.destroy())
-  }).listen(0, '127.0.0.1')
-  await once(receiver, 'listening')
-  t.teardown(() => receiver.close())
+  })
+  const receiverPort = await listen(t, receiver)
   const settings = read('alertmanager.yml').replaceAll(
     '127.0.0.1:9095',
-    `127.0.0.1:${(receiver.address() as AddressInfo).port}`
+    `127.0.0.1:${receiverPort}`
   )
   writeFileSync(join(folder, 'alertmanager.yml'), inSeconds(settings.replace('30s', '500ms')))
   const api = `http://127.0.0.1:${port}`

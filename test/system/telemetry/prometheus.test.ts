@@ -1,8 +1,6 @@
 import { execFileSync } from 'node:child_process'
 import { readFileSync } from 'node:fs'
-import { once } from 'node:events'
 import { createServer, get } from 'node:http'
-import type { AddressInfo } from 'node:net'
 import { dirname, join } from 'node:path'
 import { setTimeout as sleep } from 'node:timers/promises'
 import t, { type Test } from 'tap'
@@ -12,7 +10,7 @@ import { startMailServer } from '../../helpers/mail-server.ts'
 import { startPrometheus } from './monitoring.ts'
 import { provide } from '../../shared/programs.ts'
 import { Readers } from '../../helpers/readers.ts'
-import { claimRedis, createDatabase, freePort } from '../../helpers/servers.ts'
+import { claimRedis, createDatabase, freePort, listen } from '../../helpers/servers.ts'
 import { PROJECT, startService, temporaryFolder } from '../../helpers/service.ts'
 import { until } from '../../helpers/until.ts'
 
@@ -136,13 +134,7 @@ async function serveBackupTime (t: Test): Promise<number> {
     .exec(readFileSync(join(PROJECT, 'docs/backup.md'), 'utf8')) ?? []
   execFileSync('sh', ['-eu', '-c', commands], { env: { ...process.env, TEXTFILES: folder } })
   const server = createServer((_, response) => response.end(readFileSync(join(folder, 'landfall.prom'))))
-  server.listen(0, '127.0.0.1')
-  await once(server, 'listening')
-  t.teardown(() => {
-    server.closeAllConnections()
-    server.close()
-  })
-  return (server.address() as AddressInfo).port
+  return await listen(t, server)
 }
 
 const readAnew = async (url: string) =>

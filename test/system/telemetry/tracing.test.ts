@@ -1,14 +1,13 @@
 import { once } from 'node:events'
 import { createServer, request, type IncomingHttpHeaders, type IncomingMessage } from 'node:http'
 import { createRequire } from 'node:module'
-import type { AddressInfo } from 'node:net'
 import { pino } from 'pino'
 import t, { type Test } from 'tap'
 import { buildApp } from '../../../src/app.ts'
 import { loadConfig } from '../../../src/config.ts'
 import { buildTestApp, createPage, signUp, testSettings } from '../../helpers/app.ts'
 import { call, Owner } from '../../helpers/client.ts'
-import { claimRedis, createMigratedDatabase, startPostgresServer } from '../../helpers/servers.ts'
+import { claimRedis, createMigratedDatabase, listen, startPostgresServer } from '../../helpers/servers.ts'
 import { startService, temporaryFolder, type Service } from '../../helpers/service.ts'
 import { until } from '../../helpers/until.ts'
 
@@ -73,13 +72,7 @@ async function startCollector (t: Test, { responses = true } = {}): Promise<Coll
         .end(request.headers['content-type'] === 'application/json' ? '{}' : '')
     })
   })
-  server.listen(0, '127.0.0.1')
-  await once(server, 'listening')
-  t.teardown(() => {
-    server.closeAllConnections()
-    server.close()
-  })
-  return { url: `http://127.0.0.1:${(server.address() as AddressInfo).port}`, spans, requests, resources }
+  return { url: `http://127.0.0.1:${await listen(t, server)}`, spans, requests, resources }
 }
 
 async function startTraced (t: Test, settings: Record<string, string>): Promise<Service> {
