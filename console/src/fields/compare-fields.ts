@@ -54,8 +54,8 @@ export function compareFields (before: Field, after: Field): readonly Change[] {
 }
 
 /**
- * Pairs the entries of two versions of a list: first equal entries, then those with the same label, then
- * those at the same place.
+ * Finds for each entry of a list the one that it was before: an equal entry, else one with the same label,
+ * else the one at the same place.
  *
  * @returns the earlier index by the later one
  */

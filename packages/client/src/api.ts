@@ -538,7 +538,7 @@ export interface paths {
         };
         /**
          * List the caller's Landing Pages
-         * @description If the documents are large, a response may have fewer than `limit` records even though there are more. The `Link` header contains the URL of the next records. The `ETag` is that of this part of the list. To learn what has changed, ask for `updated_since` the last `updated_at` that you know, less 10 seconds.
+         * @description If the documents are large, a response may have fewer than `limit` records even though there are more. The `Link` header contains the URL of the next records. The `ETag` is that of this part of the list. To learn what has changed, pass as `updated_since` the latest `updated_at` that you know, minus 10 seconds.
          */
         get: operations["listLandingPages"];
         put?: never;

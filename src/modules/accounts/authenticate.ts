@@ -42,7 +42,7 @@ export interface Caller {
   readonly userId: number
   readonly author: Author
   readonly hasConfirmedEmail: boolean
-  /** Whether the caller may see documents: those that it reads, or those that its writes return. */
+  /** Whether responses to the caller may contain documents. */
   readonly seesDocuments: boolean
   /** Looks the session or the key up again. Resolves to false if it has ended. */
   readonly isValid: () => Promise<boolean>

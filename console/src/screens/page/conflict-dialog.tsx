@@ -11,7 +11,7 @@ export function ConflictDialog ({ editing }: { readonly editing: Editing }) {
   const { conflict, running, error, keepMine, takeTheirs, postpone, views } = editing
   const isAsking = conflict !== undefined
   useEffect(() => {
-    // The closed dialog has returned the focus by then, perhaps to the Save button.
+    // Closing the dialog returns the focus to where it was, such as Save. It belongs in the editor.
     if (isAsking) return () => views.getShown()?.focus()
   }, [isAsking])
   if (conflict === undefined) return null

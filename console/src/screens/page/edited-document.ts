@@ -2,7 +2,7 @@ import { exactJson, NotFoundError, type Publication } from '@landfall/client'
 import { landfall } from '../../core/service.ts'
 import type { SavedDocument } from '../pages/document-text.ts'
 
-/** What the editor shows: the draft of a page, or its document if it has no draft. */
+/** The editor shows the draft of a page, or the document of a page without a draft. */
 export type Kind = 'document' | 'draft'
 
 /** A draft or document as the service has it. */
@@ -17,7 +17,7 @@ export interface EditedPage {
 
 const { landingPages } = landfall
 
-/** Returns the draft of a page, or its document if it has no draft. */
+/** Returns what the editor of a page shows. */
 export async function loadEdited (id: string, signal?: AbortSignal): Promise<EditedPage> {
   const options = signal === undefined ? {} : { signal }
   for (;;) {
@@ -55,7 +55,7 @@ export async function loadDocument (id: string): Promise<OtherVersion> {
   }
 }
 
-/** Returns the draft of a page, or its document if it has no draft, and who has saved it. */
+/** Returns what the editor of a page shows, and who saved it. */
 export async function loadOther (id: string): Promise<OtherVersion> {
   const { edited, publication: { draft } } = await loadEdited(id)
   if (edited.kind === 'document') return await loadDocument(id)
