@@ -161,6 +161,7 @@ t.test('schedules that make no sense are refused', async (t) => {
       /Unpublish at must be later than now \(20/
     ],
     ['6 years', { publish_at: null, unpublish_at: inSeconds(6 * 366 * 86_400) }, /within five years/],
+    ['the last year', { publish_at: null, unpublish_at: '9999-12-31T08:00:00Z' }, /within five years/],
     [
       'the wrong order',
       { publish_at: LATER, unpublish_at: TOMORROW },

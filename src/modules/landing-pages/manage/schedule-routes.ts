@@ -21,7 +21,7 @@ export const Schedule = Type.Object({
 
 const EXAMPLE = '2027-01-31T08:00:00+01:00'
 /** A date, a time and an offset, which need not exist. */
-const TIME = /^2\d{3}-\d\d-\d\dt\d\d:\d\d:\d\d(\.\d{1,9})?(z|[+-]\d\d:\d\d)$/i
+const TIME = /^\d{4}-\d\d-\d\dt\d\d:\d\d:\d\d(\.\d{1,9})?(z|[+-]\d\d:\d\d)$/i
 function checkTime (text: string): string[] {
   if (!TIME.test(text)) return [`must be a time with an offset, such as ${EXAMPLE}`]
   return parseTime(text) === undefined ? ['names a day, a time or an offset that does not exist'] : []
