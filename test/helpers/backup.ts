@@ -9,7 +9,7 @@ import { createBackup } from '../../src/cli/backup/create.ts'
 import type { BackupConfig } from '../../src/cli/backup/common.ts'
 import { PASSWORD } from './app.ts'
 import { call, Owner } from './client.ts'
-import { PROJECT, runService } from './service.ts'
+import { PROJECT, QUICK, runService } from './service.ts'
 
 // Creates data to back up, runs the commands, and checks that a restored service has all of the data.
 
@@ -109,7 +109,7 @@ export const cli = (
 export async function runBlock (block: string, env: NodeJS.ProcessEnv): Promise<Outcome> {
   const shell = spawn('bash', ['-eu', '-o', 'pipefail', '-c', block], {
     cwd: PROJECT,
-    env: { ...process.env, ...env },
+    env: { ...process.env, NODE_OPTIONS: QUICK, ...env },
     stdio: ['ignore', 'pipe', 'pipe']
   })
   let output = ''
@@ -239,7 +239,7 @@ export class Storm {
       if (goes !== undefined) {
         this.#count('deletion', (await owner.call('DELETE', `${url}/assets/${goes}`)).status)
       }
-      await sleep(30)
+      await sleep(100)
     }
   }
 

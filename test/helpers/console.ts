@@ -1,4 +1,6 @@
-import { AxeBuilder } from '@axe-core/playwright'
+import type { RunOptions } from 'axe-core'
+import { readFileSync } from 'node:fs'
+import { createRequire } from 'node:module'
 import type { Browser, BrowserContext, BrowserContextOptions, Locator, Page, Request } from 'playwright-core'
 import type { Test } from 'tap'
 import { PASSWORD, type CreatedPage } from './app.ts'
@@ -66,21 +68,32 @@ export async function signUpInConsole (
 const TAGS = ['wcag2a', 'wcag2aa', 'wcag21a', 'wcag21aa', 'wcag22aa', 'best-practice']
 const COLOUR_RULES = ['color-contrast', 'link-in-text-block']
 
+const ALL: RunOptions = { runOnly: { type: 'tag', values: TAGS } }
+const COLOURS: RunOptions = { runOnly: { type: 'rule', values: COLOUR_RULES } }
+const ALL_BUT_COLOURS: RunOptions = {
+  ...ALL,
+  rules: Object.fromEntries(COLOUR_RULES.map((rule) => [rule, { enabled: false }]))
+}
+const AXE = readFileSync(createRequire(import.meta.url).resolve('axe-core/axe.min.js'), 'utf8')
+
 /**
  * Checks a tab with axe, as it looks now.
  *
- * @param choose chooses what is checked; by default everything but colours
+ * @param options what is checked; by default everything but colours
+ * @param part a selector of what axe looks at
  */
 export async function checkWithAxe (
   t: Test,
   page: Page,
   name: string,
-  choose = (axe: AxeBuilder): AxeBuilder => axe.withTags(TAGS).disableRules(COLOUR_RULES)
+  options = ALL_BUT_COLOURS,
+  part = 'html'
 ): Promise<void> {
-  // The other mode opens a tab for each check, for frames of other origins.
-  const axe = new AxeBuilder({ page }).options({ resultTypes: ['violations'] }).setLegacyMode(true)
-  const { violations } = await choose(axe).analyze()
-  const found = violations.map(({ id, nodes }) => `${id}: ${nodes.map(({ html }) => html).join(' ')}`)
+  // Loading axe takes longer than most checks.
+  if (!await page.evaluate<boolean>("'axe' in globalThis")) await page.evaluate(AXE)
+  const given = JSON.stringify({ ...options, resultTypes: ['violations'] })
+  const found = await page.evaluate<string[]>(`axe.run(${JSON.stringify(part)}, ${given}).then((results) =>
+    results.violations.map(({ id, nodes }) => id + ': ' + nodes.map(({ html }) => html).join(' ')))`)
   t.same(found, [], `axe on ${name}`)
 }
 
@@ -91,13 +104,13 @@ export async function checkWithAxe (
  * @param part a selector of what axe looks at
  */
 export async function checkScreen (t: Test, page: Page, name: string, part = 'html'): Promise<void> {
-  const check = async (appearance: string, choose: (axe: AxeBuilder) => AxeBuilder) =>
-    await checkWithAxe(t, page, `${name}, ${appearance}`, (axe) => choose(axe.include(part)))
+  const check = async (appearance: string, options: RunOptions) =>
+    await checkWithAxe(t, page, `${name}, ${appearance}`, options, part)
   await page.emulateMedia({ colorScheme: 'light' })
-  await check('light', (axe) => axe.withTags(TAGS))
+  await check('light', ALL)
   const viewport = page.viewportSize()
   await page.setViewportSize({ width: 320, height: 640 })
-  await check('a phone', (axe) => axe.withTags(TAGS).disableRules(COLOUR_RULES))
+  await check('a phone', ALL_BUT_COLOURS)
   const widths = await page.evaluate<[number, number][]>(`
     [document.documentElement, ...document.querySelectorAll('dialog[open]')]
       .map(({ scrollWidth, clientWidth }) => [scrollWidth, clientWidth])`)
@@ -107,7 +120,7 @@ export async function checkScreen (t: Test, page: Page, name: string, part = 'ht
   if (viewport !== null) await page.setViewportSize(viewport)
   // The colour scheme changes nothing but colours.
   await page.emulateMedia({ colorScheme: 'dark' })
-  await check('dark', (axe) => axe.withRules(COLOUR_RULES))
+  await check('dark', COLOURS)
   await page.emulateMedia({ colorScheme: null })
 }
 

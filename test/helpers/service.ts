@@ -28,7 +28,7 @@ export interface Service {
 const importing = (helper: string) => `--import=${pathToFileURL(join(PROJECT, 'test/helpers', helper)).href}`
 
 /** The option of Node for short processes. */
-export const QUICK = importing('quick-wasm.js')
+export const QUICK = importing('quick-start.js')
 
 /** Compares the responses of the process with the OpenAPI document and prints differences. */
 const OBSERVE = importing('conformance.js')
@@ -84,7 +84,7 @@ export function launch (
   cwd = PROJECT
 ) {
   const { PATH = '', HOME = '/', TMPDIR = tmpdir() } = process.env
-  const options = { NODE_OPTIONS: `${env.NODE_OPTIONS ?? ''} ${isMeasured ? '' : `${QUICK} ${OBSERVE}`}` }
+  const options = { NODE_OPTIONS: `${env.NODE_OPTIONS ?? ''} ${QUICK} ${isMeasured ? '' : OBSERVE}` }
   const child = spawn(program, args, {
     cwd,
     env: { PATH, HOME, TMPDIR, ...env, ...options },

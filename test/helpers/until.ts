@@ -4,6 +4,11 @@ import { setTimeout as sleep } from 'node:timers/promises'
 
 type Nothing = false | undefined
 
+/** Pauses between two looks: a part of the time so far, so that a long wait leaves the cores to others. */
+const PART = 1 / 20
+const MIN_PAUSE_MS = 20
+const MAX_PAUSE_MS = 500
+
 /**
  * Waits until `condition` returns something other than false or undefined.
  *
@@ -16,11 +21,12 @@ export async function until<T> (
   what = 'the condition',
   timeoutMs = 60_000
 ): Promise<T> {
-  const end = performance.now() + timeoutMs
+  const started = performance.now()
   for (;;) {
     const value = await condition()
     if (value !== undefined && value !== false) return value
-    if (performance.now() > end) throw new Error(`not in time: ${what}`)
-    await sleep(20)
+    const elapsedMs = performance.now() - started
+    if (elapsedMs > timeoutMs) throw new Error(`not in time: ${what}`)
+    await sleep(Math.min(MAX_PAUSE_MS, Math.max(MIN_PAUSE_MS, elapsedMs * PART)))
   }
 }

@@ -25,5 +25,7 @@ export default new Proxy(root, {
       return (title: string, ...rest: [never]) => names.test(title) ? current.test(title, ...rest) : undefined
     }
     return typeof value === 'function' ? value.bind(current) : value
-  }
+  },
+  // Such as `t.jobs`: how many tests of the file run at once.
+  set: (_, name, value) => Reflect.set(current, name, value)
 })

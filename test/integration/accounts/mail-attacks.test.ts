@@ -10,6 +10,9 @@ import { until } from '../../helpers/until.ts'
 // Attacks on mailed links. password-resets.test.ts has replays and two resets at once, mail-sender.test.ts
 // mail servers that fail, and test/system/accounts link scanners and killed processes.
 
+// The tests mostly wait for mails.
+t.jobs = 4
+
 const NEW_PASSWORD = 'a brand-new staple'
 
 async function setUp (t: Test, more: Record<string, string> = {}) {

@@ -28,14 +28,12 @@ async function statuses (count: number, attempt: () => Promise<{ statusCode: num
 }
 
 for (const kind of ['in the process', 'in Redis'] as const) {
-  t.test(`failed sign-ins are counted ${kind}`, { buffered: true }, async (t) => {
+  t.test(`failed sign-ins are counted ${kind}`, async (t) => {
     t.jobs = 4
     const redis = kind === 'in Redis' ? { REDIS_URL: await claimRedis(t) } : {}
     const app = await buildTestApp(t, { settings: { ...await testSettings(t), ...redis, ...LIMITS } })
 
-    t.test('after the failures of the limit, an account gets 429 even with the right password', {
-      buffered: true
-    }, async (t) => {
+    t.test('after the failures of the limit, an account gets 429 even with the right password', async (t) => {
       const { user } = await signUp(app)
       t.same(await statuses(3, async () => await signIn(app, user.email, WRONG)), [401, 401, 401])
       const response = await signIn(app, user.email.toUpperCase(), PASSWORD)
@@ -51,21 +49,19 @@ for (const kind of ['in the process', 'in Redis'] as const) {
       t.same(await statuses(4, async () => await signIn(app, user.email, PASSWORD)), [401, 401, 401, 429])
     })
 
-    t.test('malformed credentials count for their address only', { buffered: true }, async (t) => {
+    t.test('malformed credentials count for their address only', async (t) => {
       const from = newAddress()
       const malformed = async () => await send(app, { email: 'you@example.com' }, from)
       t.same(await statuses(6, malformed), [401, 401, 401, 401, 401, 429])
       t.equal((await send(app, { email: 'you@example.com' })).statusCode, 401)
     })
 
-    t.test('sign-ins with an unknown e-mail address are throttled like those with a known one', {
-      buffered: true
-    }, async (t) => {
+    t.test('sign-ins with an unknown e-mail address are throttled like those with a known one', async (t) => {
       const unknown = async () => await signIn(app, 'nobody@example.com', WRONG)
       t.same(await statuses(4, unknown), [401, 401, 401, 429])
     })
 
-    t.test('concurrent guesses get no more attempts than sequential ones', { buffered: true }, async (t) => {
+    t.test('concurrent guesses get no more attempts than sequential ones', async (t) => {
       const { user } = await signUp(app)
       const responses = await Promise.all(Array.from({ length: 25 }, async () =>
         await signIn(app, user.email, WRONG)))
@@ -74,7 +70,6 @@ for (const kind of ['in the process', 'in Redis'] as const) {
 
     t.test(
       'successful sign-ins do not count as failures, even when they are concurrent',
-      { buffered: true },
       async (t) => {
         const { user } = await signUp(app)
         const from = newAddress()
@@ -89,7 +84,6 @@ for (const kind of ['in the process', 'in Redis'] as const) {
 
     t.test(
       'failed sign-ins from one address throttle the address, for all accounts',
-      { buffered: true },
       async (t) => {
         const { user } = await signUp(app)
         const from = newAddress()
@@ -111,7 +105,6 @@ for (const kind of ['in the process', 'in Redis'] as const) {
 
 t.test(
   'successful sign-ins on two replicas leave the account unthrottled on both',
-  { buffered: true },
   async (t) => {
     const settings = { ...await testSettings(t), REDIS_URL: await claimRedis(t) }
     const one = await buildTestApp(t, { settings })
@@ -129,9 +122,7 @@ t.test(
   }
 )
 
-t.test('a sign-in waits for sign-ins in progress on another replica instead of being refused', {
-  buffered: true
-}, async (t) => {
+t.test('a sign-in waits for sign-ins in progress on another replica instead of being refused', async (t) => {
   const settings = {
     ...await testSettings(t),
     REDIS_URL: await claimRedis(t),
@@ -160,17 +151,15 @@ t.test('a sign-in waits for sign-ins in progress on another replica instead of b
   t.same((await Promise.all(decided)).map(({ statusCode }) => statusCode), Array(3).fill(200))
 })
 
-t.test('a flood of sign-ins gets 429 with Retry-After, without a Redis query for each sign-in', {
-  buffered: true
-}, async (t) => {
+t.test('a flood of sign-ins gets 429 with Retry-After, without a Redis query for each sign-in', async (t) => {
   const app = await buildTestApp(t, {
     settings: { ...await testSettings(t), REDIS_URL: await claimRedis(t) }
   })
   const { user } = await signUp(app)
   const from = newAddress()
   const asked = t.capture(app.counters, 'takeReturnable', app.counters.takeReturnable)
-  const responses = await Promise.all(Array.from({ length: 200 }, async () =>
-    await signIn(app, user.email, WRONG, from)))
+  const responses = await Promise
+    .all(Array.from({ length: 200 }, async () => await signIn(app, user.email, WRONG, from)))
   t.equal(responses.filter(({ statusCode }) => statusCode === 401).length, 10)
   // On a busy machine, some find the queue of passwords full before the first ten have failed.
   t.ok(responses.every(({ statusCode }) => [401, 429, 503].includes(statusCode)))
@@ -189,7 +178,6 @@ const SHIPPED_POLICY = /"--maxmemory-policy", "([a-z-]+)"/.exec(COMPOSE)?.[1] as
 for (const policy of [SHIPPED_POLICY, 'allkeys-lru']) {
   t.test(
     `guessing does not begin anew when writes fill Redis, with ${policy}`,
-    { buffered: true },
     async (t) => {
       const redis = await startRedisServer(t, { maxmemory: '8mb', 'maxmemory-policy': policy })
       const settings = { ...await testSettings(t), REDIS_URL: redis.url, SIGN_IN_FAILURES_PER_ACCOUNT: '4' }
@@ -220,7 +208,6 @@ for (const policy of [SHIPPED_POLICY, 'allkeys-lru']) {
 
 t.test(
   'sign-ups and refreshes over the limit of their address get 429 with Retry-After',
-  { buffered: true },
   async (t) => {
     const app = await buildTestApp(t, { settings: { SIGN_UPS_PER_ADDRESS: '3', REFRESHES_PER_ADDRESS: '2' } })
     const signUpFrom = async (remoteAddress: string) =>
@@ -252,7 +239,7 @@ t.test(
   }
 )
 
-t.test('the limits have the documented defaults', { buffered: true }, async (t) => {
+t.test('the limits have the documented defaults', async (t) => {
   const app = await buildTestApp(t)
   t.match(app.config, {
     SIGN_IN_FAILURES_PER_ACCOUNT: 10,

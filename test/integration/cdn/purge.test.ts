@@ -12,6 +12,9 @@ import { deleteOldPurges } from '../../../src/modules/landing-pages/outbox/outbo
 // Purges without Redis, where a change is settled at once. The servers check requests as the documentation of
 // each CDN describes them. test/system/deploy/varnish.test.ts runs Varnish.
 
+// The tests mostly wait for purges.
+t.jobs = 4
+
 const AGAIN_MS = 5_000
 const CACHED = { PUBLIC_CACHE_CONTROL: 'public, max-age=0, s-maxage=3600' }
 

@@ -16,6 +16,9 @@ interface Write {
   readonly type?: string
 }
 
+// The tests mostly wait for receipts.
+t.jobs = 4
+
 const write = async (app: FastifyInstance, { headers }: Account, prefer: string, write: Write) =>
   await app.inject({
     method: write.method,

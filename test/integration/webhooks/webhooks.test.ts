@@ -8,6 +8,9 @@ import { until } from '../../helpers/until.ts'
 
 // Webhooks as their owner sees them, without Redis, where a change is settled at once.
 
+// The tests mostly wait for messages.
+t.jobs = 4
+
 const mailServer = await startMailServer(t)
 const settings = { ...await testSettings(t), ...RECEIVABLE, ...mailServer.settings }
 const app = await buildTestApp(t, { settings })

@@ -7,7 +7,8 @@ import { join } from 'node:path'
 import t from 'tap'
 import { restoreBackup } from '../../../src/cli/backup/restore.ts'
 import { Readers, statuses } from '../../helpers/readers.ts'
-import { PROJECT, runService, startService, temporaryFolder, type Service } from '../../helpers/service.ts'
+import { PROJECT, QUICK, runService, startService, temporaryFolder,
+  type Service } from '../../helpers/service.ts'
 import { backUpBetweenSteps, Belongings, cli, command, Interloper, Storm, upload,
   succeed } from '../../helpers/backup.ts'
 
@@ -27,7 +28,7 @@ async function signalAt (step: string, signals: NodeJS.Signals[], env: Settings,
   const [program, ...rest] = cli(...args)
   const child = spawn(program, rest, {
     cwd: PROJECT,
-    env: { ...process.env, ...env },
+    env: { ...process.env, NODE_OPTIONS: QUICK, ...env },
     stdio: ['ignore', 'ignore', 'pipe']
   })
   let output = ''
@@ -264,7 +265,7 @@ t.test('a failed backup prints the reason and leaves nothing behind', async (t) 
   if (somebody.uid !== undefined) await chown(folder, somebody.uid, somebody.gid)
   const { status, stderr } = spawnSync(process.execPath, cli('backup', join(folder, 'b')).slice(1), {
     cwd: PROJECT,
-    env: { PATH: process.env.PATH, ...unreadable },
+    env: { PATH: process.env.PATH, NODE_OPTIONS: QUICK, ...unreadable },
     encoding: 'utf8',
     ...somebody
   })

@@ -8,7 +8,8 @@ import sharp from 'sharp'
 import t, { type Test } from 'tap'
 import { findPrograms } from '../../shared/programs.ts'
 import { createDatabase, query } from '../../helpers/servers.ts'
-import { PROJECT, runService, startService, temporaryFolder, type Service } from '../../helpers/service.ts'
+import { PROJECT, QUICK, runService, startService, temporaryFolder,
+  type Service } from '../../helpers/service.ts'
 import { asJpeg, card } from '../../shared/pictures.ts'
 import type { Asset } from '../../helpers/variants.ts'
 import { Owner } from '../../helpers/client.ts'
@@ -52,12 +53,10 @@ t.before(async () => {
   belongings = await Belongings.create(service.url)
 })
 
-t.test('backups taken during uploads and deletions are complete, and a service starts from one', async (t) => {
+t.test('a backup taken during uploads and deletions is complete, and a service starts from it', async (t) => {
   const storm = new Storm(t, belongings.owner, service.url)
-  for (const directory of [copy, join(folder, 'second')]) {
-    const output = await succeed(t, env, 'backup', directory)
-    t.notMatch(output, new URL(env.DATABASE_URL).password)
-  }
+  const made = await succeed(t, env, 'backup', copy)
+  t.notMatch(made, new URL(env.DATABASE_URL).password)
   for (const args of [[], [copy]]) {
     const output = await succeed(t, env, 'verify', ...args)
     t.match(output, /Every asset has a file, and every file has an asset: \d+ assets/)
@@ -175,7 +174,7 @@ t.test("a killed backup or restore isn't accepted as complete", async (t) => {
     const stops = {
       PATH: `${place}${delimiter}${process.env.PATH}`,
       TEST_CONTROL: control,
-      NODE_OPTIONS: '--import=./test/system/faults/crash-points.js'
+      NODE_OPTIONS: `${QUICK} --import=./test/system/faults/crash-points.js`
     }
     const child = spawn(program, rest, {
       cwd: PROJECT,

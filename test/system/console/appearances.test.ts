@@ -10,12 +10,11 @@ import { checkWithAxe, editorOf, newProfile, openConsole, showFields, showPage, 
 import { RECEIVABLE, startReceiver } from '../../helpers/receiver.ts'
 import { asJpeg, card } from '../../shared/pictures.ts'
 import { provide } from '../../shared/programs.ts'
-import { temporaryFolder } from '../../helpers/service.ts'
 
-// The screens as different people see them. Each is a picture to look at: `SCREENSHOTS_FOLDER` keeps them.
+// The screens as different people see them. With `SCREENSHOTS_FOLDER`, each is also a picture to look at.
 
-const folder = process.env.SCREENSHOTS_FOLDER ?? temporaryFolder(t)
-mkdirSync(folder, { recursive: true })
+const folder = process.env.SCREENSHOTS_FOLDER
+if (folder !== undefined) mkdirSync(folder, { recursive: true })
 const { url } = await startServiceOnPostgres(t, RECEIVABLE)
 const browser = await startBrowser(t, provide('chromium'))
 const owner = await Owner.signUp(url)
@@ -42,12 +41,16 @@ await owner.call('PUT', documentUrl, {
   text: '{\n  "title": "Winter sale",\n  "price": 9.90,\n  "new": [true, false]\n}'
 })
 
+const viewport = { width: 1120, height: 720 }
 const APPEARANCES: readonly (readonly [string, BrowserContextOptions])[] = [
-  ['dark', { colorScheme: 'dark', viewport: { width: 1120, height: 720 } }],
   ['phone', { viewport: { width: 360, height: 640 }, deviceScaleFactor: 2, hasTouch: true }],
   ['zoom', { viewport: { width: 640, height: 400 }, deviceScaleFactor: 2 }],
-  ['forced', { forcedColors: 'active', colorScheme: 'dark', viewport: { width: 1120, height: 720 } }],
-  ['forced-light', { forcedColors: 'active', colorScheme: 'light', viewport: { width: 1120, height: 720 } }]
+  ['forced', { forcedColors: 'active', colorScheme: 'dark', viewport }],
+  // What can be checked of these is the same in forced colours, and for `checkScreen`.
+  ...folder === undefined ? [] : [
+    ['dark', { colorScheme: 'dark', viewport }],
+    ['forced-light', { forcedColors: 'active', colorScheme: 'light', viewport }]
+  ] as const
 ]
 
 const showTab = async (tab: Page, name: string) =>
@@ -160,8 +163,10 @@ for (const [appearance, options] of APPEARANCES) {
     await signIn(tab, owner.email)
     for (const [name, show] of SCREENS) {
       await show(tab)
-      await tab.waitForTimeout(300) // fonts, thumbnails
-      await tab.screenshot({ path: join(folder, `${appearance}-${name}.png`) })
+      if (folder !== undefined) {
+        await tab.waitForTimeout(300) // fonts, thumbnails
+        await tab.screenshot({ path: join(folder, `${appearance}-${name}.png`) })
+      }
       const [needed, available] = await tab.evaluate<
         [number, number]
       >('[document.documentElement.scrollWidth, document.documentElement.clientWidth]')

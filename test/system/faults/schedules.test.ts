@@ -88,7 +88,7 @@ const read = async (url: string, { publicId }: Scheduled) =>
 t.test('SIGKILL at every step of those that publish: a page is published exactly once', async (t) => {
   const services = await Promise
     .all(Array.from(
-      { length: 5 },
+      { length: 3 },
       async (_, index) =>
         await CrashingService.start(t, { ...withRedis, ...index > 0 && { MIGRATE_ON_START: 'false' } })
     ))

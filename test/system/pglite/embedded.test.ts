@@ -12,6 +12,7 @@ import { embeddedSecret, startEmbedded } from '../../../src/infra/pglite/embedde
 import { connectionOptions } from '../../../src/infra/postgres/connection.ts'
 import { BoundedPool } from '../../../src/infra/postgres/pool.ts'
 import type { Teardown } from '../../helpers/servers.ts'
+import { QUICK } from '../../helpers/service.ts'
 import { compiledPath } from '../../runner/compile.ts'
 
 const silent = { info () {}, warn () {} }
@@ -51,7 +52,7 @@ function startOwner (
   const child = spawn(process.execPath, [OWNER, dataDir, String(startAt)], {
     stdio: ['ignore', 'pipe', 'inherit'],
     // The test removes this folder with everything that the killed process leaves.
-    env: { ...process.env, TMPDIR: dirname(dataDir) }
+    env: { ...process.env, NODE_OPTIONS: QUICK, TMPDIR: dirname(dataDir) }
   })
   t.teardown(async () => await kill(child))
   return { child, lines: createInterface({ input: child.stdout })[Symbol.asyncIterator]() }
