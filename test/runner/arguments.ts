@@ -14,7 +14,7 @@ test/system; test:soak runs the long tests (*.soak.ts), one at a time, and print
 
   --all           also the system tests, without files
   --grep=TEXT     only tests whose names match a text or /regular expression/; repeat it for nested tests
-  --jobs=N        files at once (default: number of cores plus one, at most 4)
+  --jobs=N        files at once (default: number of cores plus two, at most 4)
   --timeout=N     time limit for one file, in seconds (default 600)
   --retry         if at most 5 files failed, run them once more, one at a time, name the tests that pass
                   then, and count them in test/flakes.md (unless CI is set)
@@ -71,7 +71,7 @@ export function readArguments (args: string[]): Request | undefined {
   return {
     files: [...new Set(files)].map((file) => relative(ROOT, file)).sort(),
     grep,
-    jobs: numberOf('jobs', values.jobs) ?? (soak ? 1 : Math.min(4, availableParallelism() + 1)),
+    jobs: numberOf('jobs', values.jobs) ?? (soak ? 1 : Math.min(4, availableParallelism() + 2)),
     timeoutSeconds: numberOf('timeout', values.timeout) ?? (soak ? SOAK_TIMEOUT_SECONDS : TIMEOUT_SECONDS),
     bail,
     retry,

@@ -64,145 +64,84 @@ onEachStore('refused forms leave no file and no record', async (t, build) => {
   const png = file(PNG, 'a.png', 'image/png')
   const whole = form(png)
   const big = noise(300_000)
-  const cases: [
-    name: string,
-    body: Buffer | string | undefined,
-    status: number,
-    message: RegExp,
-    contentType?: string
-  ][] = [
-    ['no part at all', END, 422, /^File can't be blank/],
-    ['an empty body', '', 422, /^File can't be blank/],
-    ['no body', undefined, 422, /^File can't be blank/],
-    ['no file', form(field('title', 'x')), 422, /^File can't be blank/],
-    ['an empty file', form(file('', 'a.png', 'image/png')), 422, /^File can't be blank/],
-    ['an input left empty', form(file('', '', 'application/octet-stream')), 422, /^File can't be blank/],
-    ['a text field of that name', form(field('asset[file]', 'hello')), 422, /^File must be a file/],
-    ['a text field of that name, empty', form(field('asset[file]', '')), 422, /^File must be a file/],
-    [
-      'a text field of that name, then the file',
-      form(field('asset[file]', 'hello'), png),
-      422,
-      /^File must be a file/
-    ],
-    [
-      'the file, then a text field of that name',
-      form(png, field('asset[file]', 'hello')),
-      422,
-      /^File must be a file/
-    ],
-    [
-      'a field of that name with invalid JSON',
-      form(field('asset[file]', '{', 'application/json')),
-      422,
-      /^File must be a file/
-    ],
-    [
-      'a field of that name with invalid JSON, then the file',
-      form(field('asset[file]', '{', 'application/json'), png),
-      422,
-      /^File must be a file/
-    ],
-    [
-      'the file, then a field of that name with JSON that is too long',
-      form(png, field('asset[file]', `"${'x'.repeat(2000)}"`, 'application/json')),
-      422,
-      /^File must be a file/
-    ],
-    ['a file with another name', form({ ...png, name: 'file' }), 422, /^File can't be blank/],
-    ['a file with a similar name', form({ ...png, name: 'asset[file][]' }), 422, /^File can't be blank/],
-    [
-      'a file without a name',
-      form({ disposition: 'form-data; filename="a.png"', content: PNG }),
-      422,
-      /^File can't be blank/
-    ],
-    ['a second file', form(png, png), 422, /only file/],
-    ['a second file with another name', form(png, { ...png, name: 'other' }), 422, /only file/],
-    [
-      'a second file named like a property of Object.prototype',
-      form(png, { ...png, name: 'constructor' }),
-      422,
-      /only file/
-    ],
-    [
-      'a file named like a property of Object.prototype, then the file',
-      form({ ...png, name: '__proto__' }, png),
-      422,
-      /only file/
-    ],
-    [
-      'only a file named like a property of Object.prototype',
-      form({ ...png, name: 'toString' }),
-      422,
-      /^File can't be blank/
-    ],
-    ['a second file, empty', form(png, file('', 'b.png')), 422, /only file/],
-    ['an empty file, then another file', form(file(''), png), 422, /only file/],
-    ['a second file after a large one', form(file(big), file(big)), 422, /only file/],
-    ['three files', form(png, png, png), 422, /only file/],
-    [
-      '1,000 fields',
-      form(...Array.from({ length: 1000 }, (_, index) => field(`f${index}`, 'x')), png),
-      422,
-      /too many fields/
-    ],
-    ['no Content-Type', whole, 415, /multipart\/form-data/, ''],
-    ['JSON', '{"asset":{"file":"x"}}', 415, /multipart\/form-data/, 'application/json'],
-    ['broken JSON', '{', 415, /multipart\/form-data/, 'application/json'],
-    [
-      'a form without files',
-      'asset%5Bfile%5D=x',
-      415,
-      /multipart\/form-data/,
-      'application/x-www-form-urlencoded'
-    ],
-    ['another multipart type', whole, 415, /multipart\/form-data/, `multipart/mixed; boundary=${BOUNDARY}`],
-    [
-      'a type similar to multipart',
-      whole,
-      415,
-      /multipart\/form-data/,
-      `multipart/form-datax; boundary=${BOUNDARY}`
-    ],
-    [
-      'a file name with a line break',
-      form({ disposition: 'form-data; name="asset[file]"; filename*=UTF-8\'\'a%0d%0ab', content: PNG }),
-      422,
-      /^File can't be blank/
-    ],
-    ['application/octet-stream', PNG, 415, /multipart\/form-data/, 'application/octet-stream'],
-    ['no boundary', whole, 400, /multipart/, 'multipart/form-data'],
-    ['an empty boundary', whole, 400, /multipart/, 'multipart/form-data; boundary='],
-    ['another boundary', whole, 400, /multipart/, 'multipart/form-data; boundary=other'],
-    ['a body that is not multipart', 'hello', 400, /multipart/],
-    ['no closing boundary', whole.subarray(0, -END.length), 400, /multipart/],
-    ['truncated in the closing boundary', whole.subarray(0, -4), 400, /multipart/],
-    ['truncated in the file', whole.subarray(0, -END.length - 10), 400, /multipart/],
-    ['truncated in a large file', Buffer.concat([partHead(file('')), big]), 400, /multipart/],
-    [
-      'truncated in a second file named like a property of Object.prototype',
-      Buffer.concat([form(png).subarray(0, -END.length), partHead({ ...png, name: 'constructor' }), big]),
-      400,
-      /multipart/
-    ],
-    ['truncated in the headers of a part', partHead(png).subarray(0, -6), 400, /multipart/],
-    ['truncated after the headers of a part', partHead(png), 400, /multipart/],
-    ['truncated in a field', Buffer.concat([partHead(field('a', '')), Buffer.from('xxx')]), 400, /multipart/],
-    [
-      'truncated in a field after the file',
-      Buffer.concat([form(png).subarray(0, -END.length), partHead(field('a', '')), Buffer.from('xxx')]),
-      400,
-      /multipart/
-    ],
-    [
-      'no closing boundary, with a field named like a property of Object.prototype',
-      Buffer.concat([form(field('toString', 'x'), png).subarray(0, -END.length)]),
-      400,
-      /multipart/
-    ]
+  type Case = readonly [name: string, body: Buffer | string | undefined, contentType?: string]
+  const named = (name: string) => ({ ...png, name })
+  const cut = form(png).subarray(0, -END.length)
+  const text = field('asset[file]', 'hello')
+  const broken = field('asset[file]', '{', 'application/json')
+  const long = field('asset[file]', `"${'x'.repeat(2000)}"`, 'application/json')
+  const many = Array.from({ length: 1000 }, (_, index) => field(`f${index}`, 'x'))
+  const lineBreak = {
+    disposition: 'form-data; name="asset[file]"; filename*=UTF-8\'\'a%0d%0ab',
+    content: PNG
+  }
+  const groups: readonly (readonly [status: number, message: RegExp, cases: readonly Case[]])[] = [
+    [422, /^File can't be blank/, [
+      ['no part at all', END],
+      ['an empty body', ''],
+      ['no body', undefined],
+      ['no file', form(field('title', 'x'))],
+      ['an empty file', form(file('', 'a.png', 'image/png'))],
+      ['an input left empty', form(file('', '', 'application/octet-stream'))],
+      ['a file with another name', form(named('file'))],
+      ['a file with a similar name', form(named('asset[file][]'))],
+      ['a file without a name', form({ disposition: 'form-data; filename="a.png"', content: PNG })],
+      ['only a file named like a property of Object.prototype', form(named('toString'))],
+      ['a file name with a line break', form(lineBreak)]
+    ]],
+    [422, /^File must be a file/, [
+      ['a text field of that name', form(text)],
+      ['a text field of that name, empty', form(field('asset[file]', ''))],
+      ['a text field of that name, then the file', form(text, png)],
+      ['the file, then a text field of that name', form(png, text)],
+      ['a field of that name with invalid JSON', form(broken)],
+      ['a field of that name with invalid JSON, then the file', form(broken, png)],
+      ['the file, then a field of that name with JSON that is too long', form(png, long)]
+    ]],
+    [422, /only file/, [
+      ['a second file', form(png, png)],
+      ['a second file with another name', form(png, named('other'))],
+      ['a second file named like a property of Object.prototype', form(png, named('constructor'))],
+      ['a file named like a property of Object.prototype, then the file', form(named('__proto__'), png)],
+      ['a second file, empty', form(png, file('', 'b.png'))],
+      ['an empty file, then another file', form(file(''), png)],
+      ['a second file after a large one', form(file(big), file(big))],
+      ['three files', form(png, png, png)]
+    ]],
+    [422, /too many fields/, [['1,000 fields', form(...many, png)]]],
+    [415, /multipart\/form-data/, [
+      ['no Content-Type', whole, ''],
+      ['JSON', '{"asset":{"file":"x"}}', 'application/json'],
+      ['broken JSON', '{', 'application/json'],
+      ['a form without files', 'asset%5Bfile%5D=x', 'application/x-www-form-urlencoded'],
+      ['another multipart type', whole, `multipart/mixed; boundary=${BOUNDARY}`],
+      ['a type similar to multipart', whole, `multipart/form-datax; boundary=${BOUNDARY}`],
+      ['application/octet-stream', PNG, 'application/octet-stream']
+    ]],
+    [400, /multipart/, [
+      ['no boundary', whole, 'multipart/form-data'],
+      ['an empty boundary', whole, 'multipart/form-data; boundary='],
+      ['another boundary', whole, 'multipart/form-data; boundary=other'],
+      ['a body that is not multipart', 'hello'],
+      ['no closing boundary', cut],
+      ['truncated in the closing boundary', whole.subarray(0, -4)],
+      ['truncated in the file', whole.subarray(0, -END.length - 10)],
+      ['truncated in a large file', Buffer.concat([partHead(file('')), big])],
+      ['truncated in a second file', Buffer.concat([cut, partHead(named('constructor')), big])],
+      ['truncated in the headers of a part', partHead(png).subarray(0, -6)],
+      ['truncated after the headers of a part', partHead(png)],
+      ['truncated in a field', Buffer.concat([partHead(field('a', '')), Buffer.from('xxx')])],
+      [
+        'truncated in a field after the file',
+        Buffer.concat([cut, partHead(field('a', '')), Buffer.from('xxx')])
+      ],
+      ['no closing boundary after a field', form(field('toString', 'x'), png).subarray(0, -END.length)]
+    ]]
   ]
-  for (const [name, body, status, message, contentType] of cases) {
+  const cases = groups.flatMap(([status, message, group]) =>
+    group.map(([name, body, contentType]) => ({ name, body, status, message, contentType }))
+  )
+  for (const { name, body, status, message, contentType } of cases) {
     const response = await post(app, account, body, contentType)
     t.equal(response.statusCode, status, `${name}: ${status}`)
     const answer = response.json()
@@ -257,8 +196,13 @@ t.test('file names are reduced to a base name without control characters', async
     ['filename="täst 日本.png"', 'täst 日本.png'],
     ['filename="C:\\Users\\me\\täst.png"', 'täst.png'],
     ['filename="../../../etc/passwd"', 'passwd'],
+    ['filename="/etc/passwd"', 'passwd'],
+    ['filename=".htaccess"', '.htaccess'],
     ['filename=".."', 'file'],
+    ['filename=" "', 'file'],
     ['filename=""', 'file'],
+    ['filename="-rf"', '-rf'],
+    ['filename="<script>;a=b.png"', '<script>;a=b.png'],
     ['filename="a%22b%0D%0Ac.png"', 'a"bc.png'],
     ['filename="a%2522b%41.png"', 'a%2522b%41.png'],
     ['filename="a\\"b.png"', 'a"b.png'],
@@ -284,6 +228,9 @@ t.test('file names are reduced to a base name without control characters', async
   ])
   t.equal((await post(app, account, form({ disposition: broken, content: PNG }))).statusCode, 201)
   t.ok((await app.database.asset.findMany()).every((asset) => asset.filename.isWellFormed()))
+  const { published, temporary } = await stored(app)
+  t.ok(published.every((name) => /^[0-9A-Za-z]{22}\.png$/.test(name)), published.join())
+  t.same(temporary, [])
 })
 
 onEachStore('a file of MAX_UPLOAD_BYTES is accepted, one byte more gets 413', async (t, build) => {
@@ -308,13 +255,6 @@ onEachStore('a file of MAX_UPLOAD_BYTES is accepted, one byte more gets 413', as
     t.strictSame(response.json(), { errors: ['File is too large (maximum is 200000 bytes)'] })
     t.strictSame(await stored(app), before)
   }
-})
-
-t.test('MAX_UPLOAD_BYTES can be as small as 1', async (t) => {
-  const app = await buildTestApp(t, { settings: { MAX_UPLOAD_BYTES: '1' } })
-  const account = await signUp(app)
-  t.equal((await upload(app, account, 'x')).statusCode, 201)
-  t.equal((await upload(app, account, 'xy')).statusCode, 413)
 })
 
 t.test('only files whose bytes have an allowed type are accepted', async (t) => {

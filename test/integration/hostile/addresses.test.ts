@@ -36,16 +36,19 @@ t.test('every unknown or malformed identifier gets the same 404', async (t) => {
       .split(' '),
     ...['x'.repeat(12_000), '%41'.repeat(4000), 'A'.repeat(21), 'A'.repeat(23), randomPublicId()]
   ]
-  const targets: [method: string, path: (id: string) => string, headers: Record<string, string>][] = [
-    ['GET', (id) => `/manage/landing_pages/${id}`, auth],
-    ['PATCH', (id) => `/manage/landing_pages/${id}`, auth],
-    ['DELETE', (id) => `/manage/landing_pages/${id}`, auth],
-    ['GET', (id) => `/manage/landing_pages/${id}/reads`, auth],
-    ['GET', (id) => `/assets/${id}`, auth],
-    ['DELETE', (id) => `/assets/${id}`, auth],
-    ['GET', (id) => `/landing_pages/${id}`, {}],
-    ['GET', (id) => `/uploads/${id}`, {}]
-  ]
+  const targets:
+    (readonly [method: string, path: (id: string) => string, headers: Record<string, string>])[] = [
+      ['GET', (id) => `/manage/landing_pages/${id}`, auth],
+      ['PATCH', (id) => `/manage/landing_pages/${id}`, auth],
+      ['DELETE', (id) => `/manage/landing_pages/${id}`, auth],
+      ...['reads', 'document', 'draft', 'revisions', 'publication'].map((what) =>
+        ['GET', (id: string) => `/manage/landing_pages/${id}/${what}`, auth] as const
+      ),
+      ['GET', (id) => `/assets/${id}`, auth],
+      ['DELETE', (id) => `/assets/${id}`, auth],
+      ['GET', (id) => `/landing_pages/${id}`, {}],
+      ['GET', (id) => `/uploads/${id}`, {}]
+    ]
   const bodies = new Set<string>()
   for (const [method, path, headers] of targets) {
     for (const id of ids) {

@@ -1,4 +1,3 @@
-import { randomUUID } from 'node:crypto'
 import t from 'tap'
 import { buildTestApp, createPage, signUp, type Account } from '../../helpers/app.ts'
 
@@ -90,17 +89,6 @@ t.test('the largest document fits exactly', async (t) => {
   const document = `["${'x'.repeat(64 * 1024 - 4)}"]`
   t.equal((await put(id, document)).statusCode, 204)
   t.equal((await put(id, `${document} `)).statusCode, 413)
-})
-
-t.test('an unknown, a malformed and a foreign id give the same 404', async (t) => {
-  const page = await createPage(app, owner)
-  for (const id of [randomUUID(), 'x', page.id]) {
-    for (const response of [await get(id, {}, stranger), await put(id, '{}', {}, stranger)]) {
-      t.equal(response.statusCode, 404)
-      t.equal(response.body, '{"errors":["Not found"]}')
-    }
-  }
-  t.equal((await app.inject({ url: urlOf(page.id) })).statusCode, 401)
 })
 
 t.test('a document that the client has is not sent again', async (t) => {

@@ -206,20 +206,6 @@ t.test('a document may have at most 1 MiB and 100 levels', async (t) => {
   )
 })
 
-t.test('MAX_DOCUMENT_BYTES sets the size limit of documents', async (t) => {
-  const small = await buildTestApp(t, { settings: { MAX_DOCUMENT_BYTES: '10' } })
-  const account = await signUp(small)
-  const post = async (document: string) =>
-    (await small.inject({
-      method: 'POST',
-      url: '/landing_pages',
-      headers: { ...account.headers, 'content-type': 'application/json' },
-      payload: `{"current_data":${document}}`
-    })).statusCode
-  t.equal(await post('["123456"]'), 201)
-  t.equal(await post('["1234567"]'), 413)
-})
-
 t.test('PATCH replaces the whole document, and changes nothing if the body has none', async (t) => {
   const page = await createPage(app, owner, '{"a":1,"b":{"c":2}}')
   const patched = await send('PATCH', `/manage/landing_pages/${page.id}`, '{"current_data":{"b":{"d":3}}}')
@@ -425,6 +411,8 @@ t.test('malformed, unknown and deleted ids and those of other users get the same
         await send('PATCH', url, '{"current_data":{}}', {}, stranger),
         await send('PATCH', url, '{}', {}, stranger),
         await send('PATCH', url, '{"current_data":5}', {}, stranger),
+        await send('PATCH', url, '{"price":2}', {}, stranger),
+        await send('PATCH', url, '[]', {}, stranger),
         await send('PATCH', url, '{"current_data":{}}', { 'if-match': page.etag }, stranger),
         await send('DELETE', url, undefined, {}, stranger),
         await send('DELETE', url, undefined, { 'if-match': '"x"' }, stranger)
@@ -436,32 +424,6 @@ t.test('malformed, unknown and deleted ids and those of other users get the same
   }
   t.same([...answers], ['{"errors":["Not found"]}'])
   t.equal((await read(page.public_id)).body, '{"hello":"world"}')
-})
-
-t.test("PATCH of an unknown page or of another user's page gets the same 404 with any body", async (t) => {
-  const page = await createPage(app, owner)
-  for (
-    const payload of [
-      '{}',
-      '{"current_data":{}}',
-      '{"current_data":1}',
-      '{"price":2}',
-      '[]',
-      `{"current_data":${'['.repeat(101)}${']'.repeat(101)}}`
-    ]
-  ) {
-    const answers = []
-    for (const id of ['malformed', randomUUID(), page.id]) {
-      const { statusCode, body } = await app.inject({
-        method: 'PATCH',
-        url: `/manage/landing_pages/${id}`,
-        headers: { ...stranger.headers, 'content-type': 'application/json' },
-        payload
-      })
-      answers.push(`${statusCode} ${body}`)
-    }
-    t.equal(new Set(answers).size, 1, `${payload.slice(0, 20)}: ${answers.join(', ')}`)
-  }
 })
 
 t.test('DELETE without a body removes the page, whatever the content type', async (t) => {

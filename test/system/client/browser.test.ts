@@ -54,64 +54,6 @@ async function openTab (context: Awaited<ReturnType<typeof browser.newContext>>)
   return page
 }
 
-t.test('the client in a browser signs up, creates and reads a page, and uploads a file', async (t) => {
-  const page = await openTab(await browser.newContext())
-  const account = credentials()
-  t.match(await page.evaluate(async (account) => await landfall.auth.signUp(account), account), {
-    email: account.email
-  })
-
-  const seen = await page.evaluate(async () => {
-    const created = await landfall.landingPages.create({ title: 'Hello' })
-    const updated = await landfall.landingPages.update(created.id, { title: 'Hello again' }, {
-      ifMatch: created.etag
-    })
-    const conflict = await landfall.landingPages.update(created.id, {}, { ifMatch: created.etag }).catch((
-      error: Client.LandfallError
-    ) => `${error.name} ${error.status} ${error.requestId}`)
-    const first = await landfall.landingPages.read(created.public_id)
-    const second = await landfall.landingPages.read(created.public_id)
-    return { updated, conflict, first, second }
-  })
-  t.match(seen.updated, { current_data: { title: 'Hello again' }, etag: /^"/ })
-  t.match(seen.conflict, /^PreconditionFailedError 412 \S{5,}$/)
-  t.match(seen.first, {
-    document: { title: 'Hello again' },
-    text: '{"title":"Hello again"}',
-    etag: seen.updated.etag.replace(/\.\d+"$/, '"'), // the document's, without the version of the record
-    notModified: false
-  })
-  t.match(seen.second, { document: { title: 'Hello again' }, notModified: true })
-
-  await page.setInputFiles('input', {
-    name: 'note.txt',
-    mimeType: 'text/plain',
-    buffer: Buffer.from('hello')
-  })
-  const asset = await page.evaluate(async () => {
-    const [file] =
-      (globalThis as unknown as { document: { querySelector(selector: string): { files: File[] } } }).document
-        .querySelector('input').files
-    const { id } = await landfall.assets.upload(file as File)
-    return await landfall.assets.get(id)
-  })
-  t.match(asset, { filename: 'note.txt', byte_size: 5 })
-  t.equal((await app.inject(new URL(asset.url).pathname)).body, 'hello')
-
-  t.same(
-    await page.evaluate(async () => {
-      const ids = []
-      for (let n = 0; n < 3; n++) await landfall.landingPages.create({ n })
-      for await (const { id } of landfall.landingPages.list({ limit: 1 })) ids.push(id)
-      return ids.length
-    }),
-    4,
-    'scripts can read the Link header'
-  )
-  await page.evaluate(async () => await landfall.auth.signOut())
-  t.equal(await page.evaluate(() => localStorage.getItem('landfall.tokens')), null)
-})
-
 t.test('the upload example of the README runs in a browser', async (t) => {
   const context = await browser.newContext()
   const tab = await openTab(context)

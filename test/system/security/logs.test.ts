@@ -250,54 +250,24 @@ t.test('a log line has the client address that a trusted proxy sent', async (t) 
 t.test('a failed start prints no secret', async (t) => {
   const [postgres, redis] = await Promise.all([startPostgresServer(t), startRedisServer(t)])
   const common = { PORT: '0', JWT_SECRET, UPLOADS_DIR: temporaryFolder(t), LOG_LEVEL: 'trace' }
-  const addressed = (url: string, change: (url: URL) => void) => {
-    const changed = new URL(url)
-    change(changed)
-    return changed.href
-  }
-  const closed = String(await freePort())
-  const secrets = { 'a password of an address': 'hunter2-in-the-url' }
+  const password = 'hunter2-in-the-url'
+  const addressed = (url: string, change: Partial<URL>) => Object.assign(new URL(url), change).href
+  const at = (change: Partial<URL>) => ({ DATABASE_URL: addressed(postgres.url, change) })
   const starts: [what: string, env: Record<string, string>][] = [
-    ['a wrong password', {
-      DATABASE_URL: addressed(postgres.url, (url) => {
-        url.password = secrets['a password of an address']
-      })
-    }],
-    ['an unknown user', {
-      DATABASE_URL: addressed(postgres.url, (url) => {
-        url.username = 'nobody'
-      })
-    }],
-    ['an unknown database', {
-      DATABASE_URL: addressed(postgres.url, (url) => {
-        url.pathname = '/nothing'
-      })
-    }],
-    ['a port without a listener', {
-      DATABASE_URL: addressed(postgres.url, (url) => {
-        url.port = closed
-      })
-    }],
-    ['an invalid address', {
-      DATABASE_URL: `postgresql://user:${secrets['a password of an address']}@host:port/x`
-    }],
-    ['an address of another database', {
-      DATABASE_URL: `mysql://user:${secrets['a password of an address']}@host/x`
-    }],
-    ['an address that is not of Redis', {
-      DATABASE_URL: postgres.url,
-      REDIS_URL: `http://:${secrets['a password of an address']}@host/`
-    }],
-    ['a secret that is too short', {
-      DATABASE_URL: postgres.url,
-      JWT_SECRET: secrets['a password of an address']
-    }]
+    ['a wrong password', at({ password })],
+    ['an unknown user', at({ username: 'nobody' })],
+    ['an unknown database', at({ pathname: '/nothing' })],
+    ['a port without a listener', at({ port: String(await freePort()) })],
+    ['an invalid address', { DATABASE_URL: `postgresql://user:${password}@host:port/x` }],
+    ['an address of another database', { DATABASE_URL: `mysql://user:${password}@host/x` }],
+    ['an address that is not of Redis', { ...at({}), REDIS_URL: `http://:${password}@host/` }],
+    ['a secret that is too short', { ...at({}), JWT_SECRET: password }]
   ]
   await Promise.all(starts.map(async ([what, env]) => {
     const { code, output } = await runService(t, { ...common, ...env })
     t.equal(code, 1, what)
     t.match(output, /"Landfall (could not start|can't start)/, what)
-    t.same(secretsIn(output, { ...common, ...env }, secrets), [], what)
+    t.same(secretsIn(output, { ...common, ...env }, { password }), [], what)
   }))
   // The service starts although Redis refuses the password.
   const service = await startService(t, {
@@ -305,10 +275,8 @@ t.test('a failed start prints no secret', async (t) => {
     JWT_SECRET,
     UPLOADS_DIR: common.UPLOADS_DIR,
     LOG_LEVEL: 'trace',
-    REDIS_URL: addressed(redis.url, (url) => {
-      url.password = secrets['a password of an address']
-    })
+    REDIS_URL: addressed(redis.url, { password })
   })
   await until(() => service.output().includes('Redis is unavailable'))
-  t.same(secretsIn(service.output(), {}, secrets), [])
+  t.same(secretsIn(service.output(), {}, { password }), [])
 })
