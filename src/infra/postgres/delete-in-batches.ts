@@ -1,28 +1,48 @@
 /** The most rows that one statement deletes. It takes a small part of the statement timeout. */
 export const BATCH_SIZE = 1000
 
-/** A table whose rows are deleted by their age. */
-export interface AgingRows<Row> {
-  /** Finds rows in the order of their times, at most `limit`. */
-  readonly find: (times: { readonly gte: Date, readonly lt: Date }, limit: number) => Promise<Row[]>
-  readonly timeOf: (row: Row) => Date | null
-  readonly remove: (rows: readonly Row[]) => Promise<unknown>
+/** What Prisma's clients of all tables can do. */
+interface Table {
+  findFirst(query: object): Promise<object | null>
+  deleteMany(query: object): Promise<{ readonly count: number }>
+}
+
+/** Deletes rows in batches. @returns how many */
+export async function deleteInBatches (table: Table, where: object, signal?: AbortSignal): Promise<number> {
+  let sum = 0
+  for (let count = BATCH_SIZE; count === BATCH_SIZE && signal?.aborted !== true;) {
+    count = (await table.deleteMany({ where, limit: BATCH_SIZE })).count
+    sum += count
+  }
+  return sum
 }
 
 /**
- * Deletes rows from before a time, in batches. Each batch goes on after the last row, so that it doesn't read
- * what earlier ones deleted.
+ * Deletes rows whose time in a column lies before another time, in batches. Each goes on from the time of the
+ * last one, so that it doesn't read what earlier ones deleted.
+ *
+ * @param prepare is called with the condition of times before their rows are deleted
+ * @returns the number of deleted rows
  */
-export async function deleteInBatches<Row> (
+export async function deleteOlder (
+  table: Table,
+  column: string,
   before: Date,
-  { find, timeOf, remove }: AgingRows<Row>,
-  signal?: AbortSignal
-): Promise<void> {
-  for (let from = new Date(0); signal?.aborted !== true;) {
-    const rows = await find({ gte: from, lt: before }, BATCH_SIZE)
-    await remove(rows)
-    const last = rows.at(-1)
-    if (last === undefined || rows.length < BATCH_SIZE) return
-    from = timeOf(last) ?? before
+  signal?: AbortSignal,
+  prepare?: (times: object) => Promise<unknown>
+): Promise<number> {
+  let sum = 0
+  for (let from: Date | undefined = new Date(0); from !== undefined && signal?.aborted !== true;) {
+    const last = await table.findFirst({
+      where: { [column]: { gte: from, lt: before } },
+      orderBy: { [column]: 'asc' },
+      skip: BATCH_SIZE - 1,
+      select: { [column]: true }
+    }) as Record<string, Date> | null
+    const times = { gte: from, ...last === null ? { lt: before } : { lte: last[column] } }
+    await prepare?.(times)
+    sum += await deleteInBatches(table, { [column]: times }, signal)
+    from = last?.[column]
   }
+  return sum
 }

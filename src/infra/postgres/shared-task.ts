@@ -5,7 +5,11 @@ import type { Database } from './database.ts'
 /** A running task says so this often, so that no other process starts it meanwhile. */
 const RENEW_MS = 60 * 1000
 
-/** Runs a task in one process of all that share the database, about once in each interval. */
+/**
+ * Runs a task in one process of all that share the database, about once in each interval.
+ *
+ * @param task an error is logged; the next run tries again
+ */
 export function runInOneProcess (
   app: FastifyInstance,
   { name, ...options }: PeriodicTaskOptions & { readonly name: string },
@@ -16,15 +20,11 @@ export function runInOneProcess (
     try {
       // A little less than the interval, because timers of processes don't run at the same moment.
       if (!await claimTask(database, name, options.intervalMs * 0.9)) return
+      const renew = async () => await claimTask(database, name, 0)
+      await whileRenewing(renew, RENEW_MS, async () => await task(signal))
     } catch (error) {
-      log.warn(
-        { err: error, task: name },
-        'a periodic task could not be started; trying again after its interval'
-      )
-      return
+      log.warn({ err: error, task: name }, 'a periodic task failed; trying again after its interval')
     }
-    const renew = async () => await claimTask(database, name, 0)
-    await whileRenewing(renew, RENEW_MS, async () => await task(signal))
   })
 }
 

@@ -1,8 +1,8 @@
 import type { FastifyInstance } from 'fastify'
 import fp from 'fastify-plugin'
+import { deleteOlder } from '../../infra/postgres/delete-in-batches.ts'
 import { runInOneProcess } from '../../infra/postgres/shared-task.ts'
 import { addMetrics } from '../../infra/telemetry/metrics.ts'
-import { deleteExpiredLinks } from './previews/link-repository.ts'
 import { deleteOldPurges } from './outbox/outbox-repository.ts'
 import { pruneReads } from './read-count-repository.ts'
 import { pruneRevisions } from './revision-repository.ts'
@@ -33,7 +33,7 @@ export async function cleanUpPages (
   const now = Date.now()
   const replacedSince = days === 0 ? null : new Date(now - days * DAY_MS)
   const limits = { maxCount, maxBytes, replacedSince }
-  await deleteExpiredLinks(database, signal)
+  await deleteOlder(database.previewLink, 'expiresAt', new Date(now), signal)
   await deleteOldPurges(database, signal)
   const ages = { hoursSince: new Date(now - HOURS_KEPT_MS), daysSince: new Date(now - DAYS_KEPT_MS) }
   return {
@@ -69,18 +69,13 @@ export default fp(async (app) => {
 
   const times = { intervalMs: HOUR_MS, extraAfterMs: FIRST_AFTER_MS }
   runInOneProcess(app, { name: 'page_cleanup', ...times }, async (signal) => {
-    try {
-      const removed = await cleanUpPages(app, signal)
-      removedRevisions += removed.revisions
-      removedCounts += removed.counts
-      removedPages += removed.pages
-      cleanups.ok++
-    } catch (error) {
+    const removed = await cleanUpPages(app, signal).catch((error: unknown) => {
       cleanups.failed++
-      app.log.warn(
-        { err: error },
-        'the cleanup of pages failed; the next one will try again'
-      )
-    }
+      throw error
+    })
+    removedRevisions += removed.revisions
+    removedCounts += removed.counts
+    removedPages += removed.pages
+    cleanups.ok++
   })
 }, { name: 'page-cleanup', dependencies: ['database', 'metrics', 'document-cache'] })

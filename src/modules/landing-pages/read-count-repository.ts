@@ -1,4 +1,5 @@
 import type { LandingPageReadsHourly, PrismaClient } from '../../infra/postgres/generated/prisma/client.ts'
+import { deleteOlder } from '../../infra/postgres/delete-in-batches.ts'
 import { statement, type StatementRunner } from '../../infra/postgres/statement.ts'
 
 const HOUR_MS = 60 * 60 * 1000
@@ -58,9 +59,6 @@ const STORE = statement(`
   ), hourly AS (${add('landing_page_reads_hourly', ':hour')})
   ${add('landing_page_reads_daily', ':day')}`)
 
-/** Counts that one statement deletes. */
-const PRUNED_COUNTS = 1000
-
 /**
  * Adds the counts of a report, without those of pages that don't exist any more. After an error, the same
  * report can be stored again: it is counted once.
@@ -103,32 +101,8 @@ export async function pruneReads (
   { hoursSince, daysSince }: { hoursSince: Date, daysSince: Date },
   signal?: AbortSignal
 ): Promise<number> {
-  const hours = await pruneTable(database.landingPageReadsHourly, hoursSince, signal)
-  const days = await pruneTable(database.landingPageReadsDaily as unknown as CountTable, daysSince, signal)
+  const hours = await deleteOlder(database.landingPageReadsHourly, 'at', hoursSince, signal)
+  const days = await deleteOlder(database.landingPageReadsDaily, 'at', daysSince, signal)
   await database.readReport.deleteMany({ where: { reportedAt: { lt: hoursSince } } })
   return hours + days
-}
-
-/** The tables of hours and days have the same columns. */
-type CountTable = PrismaClient['landingPageReadsHourly']
-
-/** Goes on after the last deleted hour or day, so that no batch reads the rows that earlier ones deleted. */
-async function pruneTable (table: CountTable, since: Date, signal: AbortSignal | undefined): Promise<number> {
-  let sum = 0
-  for (let from = new Date(0); signal?.aborted !== true;) {
-    const old = await table.findMany({
-      where: { at: { gte: from, lt: since } },
-      orderBy: { at: 'asc' },
-      take: PRUNED_COUNTS,
-      select: { pageId: true, at: true }
-    })
-    const times = new Map(old.map(({ at }) => [at.getTime(), at]))
-    for (const at of times.values()) {
-      const pageIds = old.filter((row) => row.at.getTime() === at.getTime()).map(({ pageId }) => pageId)
-      sum += (await table.deleteMany({ where: { at, pageId: { in: pageIds } } })).count
-    }
-    if (old.length < PRUNED_COUNTS) break
-    from = old.at(-1)?.at as Date
-  }
-  return sum
 }

@@ -1,4 +1,5 @@
 import { unlessTaken, type Database } from '../../infra/postgres/database.ts'
+import { deleteInBatches } from '../../infra/postgres/delete-in-batches.ts'
 import type { OutboxMessage, Webhook } from '../../infra/postgres/generated/prisma/client.ts'
 import { uuidv7 } from '../../infra/system/identifiers.ts'
 import { NEWEST, OLDEST, type Page } from '../../http/pagination.ts'
@@ -10,7 +11,7 @@ export const TEST_EVENT = 'webhook.test'
 const KEPT_MESSAGES = 1000
 const KEPT_MS = 30 * 24 * 60 * 60 * 1000
 const FINISHED = ['delivered', 'failed']
-/** Rows that one statement deletes, and webhooks that one lists. */
+/** Webhooks that one statement lists. */
 const BATCH_SIZE = 1000
 
 /** Lists the messages of a webhook, newest first: one more than `page.limit` if there is a next page. */
@@ -101,20 +102,6 @@ async function pruneOf ({ outboxMessage }: Database, target: string, signal: Abo
     select: { id: true }
   })
   const since = new Date(Date.now() - KEPT_MS)
-  let sum = 0
-  while (!signal.aborted) {
-    const old = await outboxMessage.findMany({
-      where: {
-        ...finished,
-        OR: [{ changedAt: { lt: since } }, ...oldest === null ? [] : [{ id: { lte: oldest.id } }]]
-      },
-      orderBy: { id: 'asc' },
-      take: BATCH_SIZE,
-      select: { key: true }
-    })
-    await outboxMessage.deleteMany({ where: { key: { in: old.map(({ key }) => key) } } })
-    sum += old.length
-    if (old.length < BATCH_SIZE) break
-  }
-  return sum
+  const OR = [{ changedAt: { lt: since } }, ...oldest === null ? [] : [{ id: { lte: oldest.id } }]]
+  return await deleteInBatches(outboxMessage, { ...finished, OR }, signal)
 }

@@ -63,11 +63,7 @@ export default fp<{ secretsKey: string }>(async (app, { secretsKey }) => {
   let removed = 0
   const times = { intervalMs: HOUR_MS, extraAfterMs: FIRST_CLEANUP_MS }
   runInOneProcess(app, { name: 'message_cleanup', ...times }, async (signal) => {
-    try {
-      removed += await pruneMessages(database, signal)
-    } catch (error) {
-      log.warn({ err: error }, 'the cleanup of messages failed; the next one will try again')
-    }
+    removed += await pruneMessages(database, signal)
   })
 
   addMetrics(metrics, {

@@ -1,6 +1,6 @@
 import { OLDEST } from '../../../http/pagination.ts'
 import type { Database } from '../../../infra/postgres/database.ts'
-import { BATCH_SIZE } from '../../../infra/postgres/delete-in-batches.ts'
+import { deleteInBatches } from '../../../infra/postgres/delete-in-batches.ts'
 import type { Backlog } from '../../../infra/postgres/queue-runner.ts'
 import { statement, type StatementRunner, type Values } from '../../../infra/postgres/statement.ts'
 import { firstUuidAt, uuidv7 } from '../../../infra/system/identifiers.ts'
@@ -74,15 +74,8 @@ const PURGES_KEPT_MS = 30 * 24 * 60 * 60 * 1000
 
 /** Removes purges whose last change was 30 days ago, also those that nobody makes any more. */
 export async function deleteOldPurges ({ outboxMessage }: Database, signal?: AbortSignal): Promise<void> {
-  const before = firstUuidAt(Date.now() - PURGES_KEPT_MS)
-  for (let count = BATCH_SIZE; count === BATCH_SIZE && signal?.aborted !== true;) {
-    const old = await outboxMessage.findMany({
-      where: { target: { in: CDN_TARGETS }, id: { lt: before } },
-      take: BATCH_SIZE,
-      select: { key: true }
-    })
-    count = (await outboxMessage.deleteMany({ where: { key: { in: old.map(({ key }) => key) } } })).count
-  }
+  const id = { lt: firstUuidAt(Date.now() - PURGES_KEPT_MS) }
+  await deleteInBatches(outboxMessage, { target: { in: CDN_TARGETS }, id }, signal)
 }
 
 /**

@@ -1,6 +1,5 @@
 import type { Database } from '../../../infra/postgres/database.ts'
 import type { PreviewLink, PrismaClient } from '../../../infra/postgres/generated/prisma/client.ts'
-import { deleteInBatches } from '../../../infra/postgres/delete-in-batches.ts'
 import { statement } from '../../../infra/postgres/statement.ts'
 import { hashToken, uuidv7 } from '../../../infra/system/identifiers.ts'
 import type { Page } from '../../../http/pagination.ts'
@@ -94,23 +93,4 @@ export async function recordUse (database: PrismaClient, { id, lastUsedAt }: Use
   if (lastUsedAt !== null && lastUsedAt >= minute) return
   const isEarlier = { OR: [{ lastUsedAt: null }, { lastUsedAt: { lt: minute } }] }
   await database.previewLink.updateMany({ where: { id, ...isEarlier }, data: { lastUsedAt: minute } })
-}
-
-/** Deletes links that have expired, in batches. */
-export async function deleteExpiredLinks (
-  { previewLink }: PrismaClient,
-  signal?: AbortSignal
-): Promise<void> {
-  await deleteInBatches(new Date(), {
-    find: async (expiresAt, take) =>
-      await previewLink.findMany({
-        where: { expiresAt },
-        orderBy: { expiresAt: 'asc' },
-        take,
-        select: { id: true, expiresAt: true }
-      }),
-    timeOf: ({ expiresAt }) => expiresAt,
-    remove: async (links) =>
-      await previewLink.deleteMany({ where: { id: { in: links.map(({ id }) => id) } } })
-  }, signal)
 }
