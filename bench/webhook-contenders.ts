@@ -1,6 +1,6 @@
 import type { Database } from '../src/infra/postgres/database.ts'
 import type { BoundedPool } from '../src/infra/postgres/pool.ts'
-import { replacePage } from '../src/modules/landing-pages/landing-page-repository.ts'
+import { replacePage } from '../src/modules/landing-pages/write-repository.ts'
 import { makeDocument, manyText, SMALL_BYTES } from './documents.ts'
 import type { Contender, Fixture } from './query-contenders.ts'
 

@@ -266,6 +266,13 @@ export function errors<const S extends ErrorStatus> (
   })) as Record<S, typeof Errors>
 }
 
+/** Gives all routes of a scope a tag in the OpenAPI document. That of an inner scope takes its place. */
+export function tagRoutes (scope: FastifyInstance, tag: string): void {
+  scope.addHook('onRoute', (route) => {
+    route.schema = { ...route.schema, tags: [tag] }
+  })
+}
+
 /**
  * Adds the error responses that most routes of the management API have to the schemas of a scope. A schema
  * has only those that are special about it.

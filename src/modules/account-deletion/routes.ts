@@ -12,7 +12,6 @@ const DeleteAccountBody = Type.Object({
 
 const deleteAccountSchema = {
   operationId: 'deleteAccount',
-  tags: ['Accounts'],
   summary: "Delete the caller's account",
   description:
     'Deletes the account with its pages, their versions and read counts, its assets and their files, its ' +

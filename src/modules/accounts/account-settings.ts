@@ -26,7 +26,6 @@ const AccountSettings = Type.Object({
 
 const getSettingsSchema = {
   operationId: 'getSettings',
-  tags: ['Accounts'],
   summary: "Read the settings of the caller's account",
   description: 'The setting `PREVIEW_URL` of the service, for accounts without an own address, is not shown.',
   headers: ReadConditions,
@@ -38,7 +37,6 @@ const getSettingsSchema = {
 
 const putSettingsSchema = {
   operationId: 'putSettings',
-  tags: ['Accounts'],
   summary: "Replace the settings of the caller's account",
   description: 'Without `If-Match`, the last of two requests at once wins.',
   headers: WriteConditions,

@@ -4,7 +4,7 @@ import fp from 'fastify-plugin'
 import type { FastifyContextConfig, FastifyInstance, FastifyRequest, FastifySchema } from 'fastify'
 import { EmailUnconfirmedError, InsufficientScopeError, InvalidKeyError, KeyNotAcceptedError,
   UnauthorizedError } from '../../errors.ts'
-import { bearer, describeCommonErrors } from '../../http/schemas.ts'
+import { bearer, describeCommonErrors, tagRoutes } from '../../http/schemas.ts'
 import { clock } from '../../infra/system/clock.ts'
 import { isUuid } from '../../infra/system/identifiers.ts'
 import { useKey } from './api-keys/key-repository.ts'
@@ -65,6 +65,7 @@ const isSafe = (method: string): boolean => method === 'GET' || method === 'HEAD
 
 /** Adds hooks that require an access token on all `routes`. API keys are refused there. */
 export function requireSession (routes: FastifyInstance): void {
+  tagRoutes(routes, 'Accounts')
   describeSecurity(routes, () => bearer)
   describeCommonErrors(routes, [401])
   authenticateCallers(routes, async (request) => {
@@ -82,6 +83,7 @@ const scopeFor = (resource: Resource, method: string, { writeScope }: FastifyCon
  * only here, and the OpenAPI document gets them from here.
  */
 export function requireAccess (routes: FastifyInstance, resource: Resource): void {
+  tagRoutes(routes, resource === 'pages' ? 'Landing Pages' : 'Assets')
   describeSecurity(
     routes,
     (method, config) => [...bearer, { apiKey: [scopeFor(resource, method, config)] }]

@@ -13,7 +13,6 @@ import type { Session } from './sessions/session-repository.ts'
 
 const requestConfirmationSchema = {
   operationId: 'requestEmailConfirmation',
-  tags: ['Accounts'],
   summary: 'Ask for another link that confirms the email address',
   description:
     'Sign-up sends the first one. The link is valid for an hour and can be used once; a later link ' +
@@ -26,7 +25,6 @@ const requestConfirmationSchema = {
 
 const confirmEmailSchema = {
   operationId: 'confirmEmail',
-  tags: ['Accounts'],
   summary: 'Confirm the email address with the link of a mail',
   description:
     'Ends all sessions of the account and deletes its API keys and preview links, because somebody else ' +

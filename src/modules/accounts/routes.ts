@@ -4,7 +4,7 @@ import type { onRequestHookHandler } from 'fastify'
 import { sendsMail } from '../../config.ts'
 import { InvalidCredentialsError, InvalidRefreshTokenError, SignUpClosedError } from '../../errors.ts'
 import { auditRequest } from '../../http/access-log.ts'
-import { describeCommonErrors, response, errors, NO_PARAMETERS } from '../../http/schemas.ts'
+import { describeCommonErrors, response, errors, NO_PARAMETERS, tagRoutes } from '../../http/schemas.ts'
 import { attachedProblems } from '../../http/validation.ts'
 import { startSweeps } from './cleanup-repository.ts'
 import { confirmEmailRoutes } from './email-confirmations.ts'
@@ -34,11 +34,8 @@ const SignInBody = Type.Object({
   })
 }, { title: 'SignIn', examples: [SIGN_IN_EXAMPLE] })
 
-const tags = ['Accounts']
-
 const signUpSchema = {
   operationId: 'signUp',
-  tags,
   summary: 'Create an account',
   description:
     'Also signs in: the response contains the tokens of the first session. By default, a client address ' +
@@ -54,7 +51,6 @@ const signUpSchema = {
 }
 const signInSchema = {
   operationId: 'signIn',
-  tags,
   summary: 'Sign in',
   description:
     'Starts a new session; existing sessions stay valid. By default, the service responds with a 429 ' +
@@ -72,7 +68,6 @@ const signInSchema = {
 }
 const refreshSchema = {
   operationId: 'refresh',
-  tags,
   summary: 'Exchange a refresh token for a new pair of tokens',
   description:
     'A refresh token can be used once. If it is sent several times at once, one request gets new tokens ' +
@@ -99,6 +94,7 @@ export const authRoutes: FastifyPluginAsyncTypebox = async (app) => {
   const { config, credentialCheck, database, passwords } = app
   const sessions = new Sessions(app)
   startSweeps(app)
+  tagRoutes(app, 'Accounts')
   describeCommonErrors(app)
 
   app.post('/auth/sign_up', {

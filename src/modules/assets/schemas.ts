@@ -89,11 +89,8 @@ const ListQuery = Type.Object({
   }))
 })
 
-const tags = ['Assets']
-
 export const listAssetsSchema = {
   operationId: 'listAssets',
-  tags,
   summary: "List the caller's assets",
   description: 'If there are more records, the `Link` header contains the URL of the next ones.',
   querystring: ListQuery,
@@ -102,7 +99,6 @@ export const listAssetsSchema = {
 
 export const createAssetSchema = {
   operationId: 'createAsset',
-  tags,
   summary: 'Upload a file',
   description:
     `One file in the form field \`${FILE_FIELD}\`, by default of at most 25 MiB. Other fields are ` +
@@ -128,7 +124,6 @@ export const createAssetSchema = {
 
 export const readAssetSchema = {
   operationId: 'getAsset',
-  tags,
   summary: "Read one of the caller's assets",
   description: 'The record of the file, and the pages that use it. The file itself is at its `url`. ' +
     '`If-Modified-Since` is ignored, because the use of a file has no date.',
@@ -142,7 +137,6 @@ export const readAssetSchema = {
 
 export const deleteAssetSchema = {
   operationId: 'deleteAsset',
-  tags,
   summary: "Delete one of the caller's assets and its file",
   description:
     'The file is gone immediately. Shared caches may keep their copies for a year. With `if_unused=true` ' +

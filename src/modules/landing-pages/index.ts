@@ -1,6 +1,7 @@
 // The public interface of the module.
 
-export { deleteAnyPage, deletePages, listPagesOf } from './landing-page-repository.ts'
+export { deleteAnyPage, deletePages } from './trash-repository.ts'
+export { listPagesOf } from './landing-page-repository.ts'
 export { default as pageCleanup } from './cleanup.ts'
 export { manageRoutes } from './manage/routes.ts'
 export { measureOverdue, queuePages, settleMessages } from './outbox/outbox-repository.ts'

@@ -53,6 +53,10 @@ export function findLabel (start: string): string | null {
   return NAMES.map((name) => labels.get(name)).find((label) => label != null) ?? null
 }
 
+/** Returns the label that is stored. PostgreSQL's text has no NUL. */
+export const labelOf = (document: string): string | null =>
+  findLabel(document.slice(0, START_LENGTH))?.replaceAll('\0', '\uFFFD') ?? null
+
 /** Returns null if the string is blank. @param json a string without its quotes, which may be cut off */
 function toLabel (json: string): string | null {
   const whole = WHOLE_CHARACTERS.exec(json.slice(0, MAX_LABEL_LENGTH * MAX_CHARACTER_LENGTH))?.[0] ?? ''

@@ -94,13 +94,10 @@ export const CORS: readonly ResponseHeader[] = [
 const COUNTED: readonly ResponseHeader[] = [...CORS, 'RateLimit', 'RateLimit-Policy']
 const READ: readonly ResponseHeader[] = [...COUNTED, 'ETag', 'Last-Modified?', 'Vary', 'Cache-Status', 'Age?']
 
-export const tags = ['Landing Pages']
-
 // The response schemas are only documentation: routes write text (docs/adr/0003-documents-as-text.md).
 
 export const createSchema = {
   operationId: 'createLandingPage',
-  tags,
   summary: 'Create a Landing Page',
   description: WRAPPED,
   headers: Type.Object({ prefer: PublishHeaders.properties.prefer }),
@@ -123,7 +120,6 @@ export const TrashQuery = Type.Object({ limit, cursor })
 
 export const listSchema = {
   operationId: 'listLandingPages',
-  tags,
   summary: "List the caller's Landing Pages",
   description:
     'If the documents are large, a response may have fewer than `limit` records even though there are ' +
@@ -139,7 +135,6 @@ export const listSchema = {
 }
 export const getSchema = {
   operationId: 'getLandingPage',
-  tags,
   summary: "Read one of the caller's Landing Pages",
   description:
     'The `ETag` of the response names this version of the page, for `If-Match` and `If-None-Match`.',
@@ -152,7 +147,6 @@ export const getSchema = {
 }
 export const updateSchema = {
   operationId: 'updateLandingPage',
-  tags,
   summary: 'Replace the document or the key of a Landing Page',
   description:
     'Replaces the whole document. Readers see the new document immediately. Another `key` changes ' +
@@ -168,7 +162,6 @@ export const updateSchema = {
 }
 export const deleteSchema = {
   operationId: 'deleteLandingPage',
-  tags,
   summary: 'Delete a Landing Page',
   description:
     'Readers get a 404 immediately. The page goes to the trash, from which it can be restored for some ' +

@@ -4,6 +4,7 @@ import { InvalidError, NotFoundError, RetryLaterError } from '../../errors.ts'
 import { auditRequest } from '../../http/access-log.ts'
 import { pageOf, takePage } from '../../http/pagination.ts'
 import { sendWithoutBody } from '../../http/responses.ts'
+import { tagRoutes } from '../../http/schemas.ts'
 import { attachedProblems } from '../../http/validation.ts'
 import { deriveSecret } from '../../infra/system/derived-secrets.ts'
 import { isUuid } from '../../infra/system/identifiers.ts'
@@ -32,6 +33,7 @@ interface Body {
 export const webhookRoutes: FastifyPluginAsyncTypebox = async (app) => {
   const { config: { WEBHOOK_NETWORKS: networks }, database } = app
   const isAllowed = allowedAddresses(networks)
+  tagRoutes(app, 'Webhooks')
   requireConfirmedEmail(app)
   await app.register(deliveryRoutes)
 

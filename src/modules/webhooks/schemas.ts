@@ -6,7 +6,6 @@ import { PAGE_EVENTS } from '../landing-pages/index.ts'
 import { URL_MAX } from './sending/allowed-addresses.ts'
 import { MAX_WEBHOOKS } from './webhook-repository.ts'
 
-const tags = ['Webhooks']
 const ID = '019a7c1e-5f60-7c3a-9d2b-0f6a4c8e1b58'
 const MAX_PAGES = 100
 const EXAMPLE = {
@@ -123,7 +122,6 @@ const DeliveryParams = Type.Object({
 
 export const createSchema = {
   operationId: 'createWebhook',
-  tags,
   summary: 'Create a webhook',
   description:
     'It gets a signed `POST` when readers of a page get something else than before, as soon as no replica ' +
@@ -136,7 +134,6 @@ export const createSchema = {
 }
 export const listSchema = {
   operationId: 'listWebhooks',
-  tags,
   summary: "List the caller's webhooks, newest first",
   description: 'Without their secrets.',
   querystring: PageQuery,
@@ -144,7 +141,6 @@ export const listSchema = {
 }
 export const getSchema = {
   operationId: 'getWebhook',
-  tags,
   summary: "Read one of the caller's webhooks",
   description: 'Without its secret.',
   params: IdParams,
@@ -152,7 +148,6 @@ export const getSchema = {
 }
 export const changeSchema = {
   operationId: 'changeWebhook',
-  tags,
   summary: 'Change a webhook',
   description: 'Fields that are missing stay as they are. `"active": true` also sends what has waited.',
   params: IdParams,
@@ -164,7 +159,6 @@ export const changeSchema = {
 }
 export const deleteSchema = {
   operationId: 'deleteWebhook',
-  tags,
   summary: 'Delete a webhook',
   description: 'Messages that wait are deleted with it.',
   params: IdParams,
@@ -172,7 +166,6 @@ export const deleteSchema = {
 }
 export const secretSchema = {
   operationId: 'replaceWebhookSecret',
-  tags,
   summary: 'Replace the secret of a webhook',
   description: 'For 24 hours the old secret signs, too. Then only the new one does.',
   params: IdParams,
@@ -185,7 +178,6 @@ export const secretSchema = {
 }
 export const testSchema = {
   operationId: 'testWebhook',
-  tags,
   summary: 'Send a test message',
   description: 'The message `webhook.test` is tried once, also while the webhook is paused.',
   params: IdParams,
@@ -193,7 +185,6 @@ export const testSchema = {
 }
 export const syncSchema = {
   operationId: 'syncWebhook',
-  tags,
   summary: 'Send the current state of every page',
   description: 'For a receiver that has lost something. With `batch_seconds` it is one message.',
   params: IdParams,
@@ -206,7 +197,6 @@ export const syncSchema = {
 }
 export const listDeliveriesSchema = {
   operationId: 'listDeliveries',
-  tags,
   summary: 'List the messages of a webhook, newest first',
   description: 'Those that were sent are kept for 30 days, and at most 1,000 of each webhook.',
   params: IdParams,
@@ -215,7 +205,6 @@ export const listDeliveriesSchema = {
 }
 export const redeliverSchema = {
   operationId: 'redeliver',
-  tags,
   summary: 'Send a message again',
   description: 'A new message tells the current state of the page.',
   params: DeliveryParams,

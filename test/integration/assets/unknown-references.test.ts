@@ -2,7 +2,7 @@ import pg from 'pg'
 import t from 'tap'
 import { indexPages,
   ReferenceFinder } from '../../../src/modules/landing-pages/references/asset-references.ts'
-import { indexPage } from '../../../src/modules/landing-pages/references/index-repository.ts'
+import { indexPage } from '../../../src/modules/landing-pages/references/reference-repository.ts'
 import { buildTestApp, createPage, signUp, type Account } from '../../helpers/app.ts'
 import { PNG, upload } from '../../helpers/assets.ts'
 import { query } from '../../helpers/servers.ts'

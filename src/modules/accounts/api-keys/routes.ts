@@ -5,7 +5,8 @@ import { InvalidError, NotFoundError } from '../../../errors.ts'
 import { auditRequest } from '../../../http/access-log.ts'
 import { pageOf, PageQuery, takePage } from '../../../http/pagination.ts'
 import { sendWithoutBody } from '../../../http/responses.ts'
-import { response, errors, IdParams, NAME_RULES, nothing, nullableTime } from '../../../http/schemas.ts'
+import { response, errors, IdParams, NAME_RULES, nothing, nullableTime,
+  tagRoutes } from '../../../http/schemas.ts'
 import { parseTime } from '../../../http/time.ts'
 import { attachedProblems } from '../../../http/validation.ts'
 import { requireConfirmedEmail } from '../authenticate.ts'
@@ -15,7 +16,6 @@ import { createApiKey, SCOPES, type Scope } from './key.ts'
 import { createKey, deleteKey, findOwnKey, hasMaxKeys, listKeys, MAX_KEYS,
   type ApiKeyRow } from './key-repository.ts'
 
-const tags = ['API keys']
 const ID = '019a7c1e-5f60-7c3a-9d2b-0f6a4c8e1b57'
 const EXAMPLE = {
   name: 'Nightly build',
@@ -75,7 +75,6 @@ const UNCONFIRMED = {
 
 const createKeySchema = {
   operationId: 'createApiKey',
-  tags,
   summary: 'Create an API key',
   description:
     'A key lets a program manage pages and assets without a sign-in, until it is deleted or expires. It ' +
@@ -91,7 +90,6 @@ const createKeySchema = {
 
 const listKeysSchema = {
   operationId: 'listApiKeys',
-  tags,
   summary: "List the caller's API keys, newest first",
   description: 'Without the keys themselves. Expired keys are included.',
   querystring: PageQuery,
@@ -100,7 +98,6 @@ const listKeysSchema = {
 
 const getKeySchema = {
   operationId: 'getApiKey',
-  tags,
   summary: "Read one of the caller's API keys",
   description: 'Without the key itself.',
   params: IdParams,
@@ -109,7 +106,6 @@ const getKeySchema = {
 
 const deleteKeySchema = {
   operationId: 'deleteApiKey',
-  tags,
   summary: 'Delete an API key',
   description: 'The key is refused immediately, on all replicas.',
   params: IdParams,
@@ -124,6 +120,7 @@ const TOO_MANY_KEYS = `An account can have ${MAX_KEYS} API keys: delete one that
 /** The routes of the caller's API keys. They need an access token; a key can't make keys. */
 export const apiKeyRoutes: FastifyPluginAsyncTypebox = async (app) => {
   const { config, credentialCheck, database } = app
+  tagRoutes(app, 'API keys')
   requireConfirmedEmail(app)
 
   app.post('/api_keys', { schema: createKeySchema, attachValidation: true }, async (request, reply) => {

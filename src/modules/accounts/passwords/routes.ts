@@ -29,7 +29,6 @@ const ChangePasswordBody = Type.Object({
 
 const changePasswordSchema = {
   operationId: 'changePassword',
-  tags: ['Accounts'],
   summary: 'Change the password',
   description:
     'Ends all other sessions of the account and all links that reset its password, and deletes its API ' +
@@ -77,7 +76,6 @@ const PADDING_MS = 250
 
 const requestResetSchema = {
   operationId: 'requestPasswordReset',
-  tags: ['Accounts'],
   summary: 'Ask for a link that resets the password',
   description:
     'Sends a mail with the link, if there is an account with the address. The response is the same in ' +
@@ -95,7 +93,6 @@ const requestResetSchema = {
 
 const resetPasswordSchema = {
   operationId: 'resetPassword',
-  tags: ['Accounts'],
   summary: 'Choose a new password with the link of a mail',
   description:
     'Confirms the email address, ends all sessions of the account and all links that were mailed before, ' +

@@ -4,7 +4,8 @@ import type { FastifyInstance, FastifyReply, FastifyRequest } from 'fastify'
 import { ForeignOriginError, InvalidRefreshTokenError } from '../../../errors.ts'
 import { allowTypeWithoutBody } from '../../../http/json-body.ts'
 import { sendWithoutBody } from '../../../http/responses.ts'
-import { describeCommonErrors, response, errors, NO_PARAMETERS, nothing } from '../../../http/schemas.ts'
+import { describeCommonErrors, response, errors, NO_PARAMETERS, nothing,
+  tagRoutes } from '../../../http/schemas.ts'
 import { hashToken } from '../../../infra/system/identifiers.ts'
 import { limitByAddress } from '../request-limits.ts'
 import { AccessToken, EXAMPLE_TOKENS, User, userRecord } from '../schemas.ts'
@@ -16,7 +17,6 @@ const BROWSER_SESSION_PATH = '/auth/browser_session'
 /** A refresh token, as createToken() makes it. */
 const TOKEN = /^[\w-]{43}$/
 
-const tags = ['Accounts']
 const ORIGIN =
   'Only pages of the service itself may send this request: its `Origin` must be that of `BASE_URL` or of ' +
   'the host that it is sent to.'
@@ -34,7 +34,6 @@ const BrowserSession = Type.Object({
 
 const renewBrowserSessionSchema = {
   operationId: 'renewBrowserSession',
-  tags,
   summary: 'Keep the session of a browser in a cookie',
   description:
     "Exchanges a refresh token for the next one, which it sets as a cookie that scripts can't read: that " +
@@ -61,7 +60,6 @@ const renewBrowserSessionSchema = {
 
 const endBrowserSessionSchema = {
   operationId: 'endBrowserSession',
-  tags,
   summary: 'Sign a browser out',
   description:
     `Ends the session of the cookie immediately, on all replicas, and deletes the cookie. ${ORIGIN}`,
@@ -121,6 +119,7 @@ export const browserSessionRoutes: FastifyPluginAsyncTypebox = async (app) => {
   const { config, database } = app
   const sessions = new Sessions(app)
   const cookie = new SessionCookie(app)
+  tagRoutes(app, 'Accounts')
   describeCommonErrors(app)
   allowTypeWithoutBody(app, ['POST', 'DELETE'])
   app.addHook('onRequest', (request, reply, done) => {

@@ -12,8 +12,6 @@ import { CurrentUser, RefreshBody, userRecord } from '../schemas.ts'
 import { listSessions, revokeSession } from './session-repository.ts'
 import { Sessions } from './sessions.ts'
 
-const tags = ['Accounts']
-
 const ListedSession = Type.Object({
   id: Type.String({ format: 'uuid', examples: ['019a7c1e-5f60-7c3a-9d2b-0f6a4c8e1b57'] }),
   created_at: Type.String({ format: 'date-time', description: 'Time of the sign-in' }),
@@ -32,7 +30,6 @@ const ListedSession = Type.Object({
 
 const meSchema = {
   operationId: 'me',
-  tags,
   summary: "Read the caller's account",
   description: 'The account to which the access token belongs.',
   response: { 200: response(CurrentUser, 'The account') }
@@ -40,7 +37,6 @@ const meSchema = {
 
 const signOutSchema = {
   operationId: 'signOut',
-  tags,
   summary: 'Sign out',
   description:
     'Ends the sessions of the access token and of the refresh token immediately, on all replicas. If the ' +
@@ -55,7 +51,6 @@ const signOutSchema = {
 
 const listSessionsSchema = {
   operationId: 'listSessions',
-  tags,
   summary: 'List where the caller is signed in, newest first',
   description: 'The sessions of the account that can still be used.',
   querystring: PageQuery,
@@ -64,7 +59,6 @@ const listSessionsSchema = {
 
 const endSessionSchema = {
   operationId: 'endSession',
-  tags,
   summary: 'End a session',
   description: 'Its tokens are refused immediately, on all replicas.',
   params: IdParams,
@@ -73,7 +67,6 @@ const endSessionSchema = {
 
 const endOtherSessionsSchema = {
   operationId: 'endOtherSessions',
-  tags,
   summary: 'End all other sessions',
   description: 'Ends all sessions of the account except that of the access token.',
   response: { 204: nothing('The other sessions have ended') }

@@ -4,7 +4,7 @@ import { errors, IdParams, nothing, PublishHeaders, ReadConditions, RECEIPT,
   response } from '../../../http/schemas.ts'
 import { parseBareDocument } from '../document.ts'
 import { documentValidators } from '../etag.ts'
-import { Document, DOCUMENT, tags } from '../schemas.ts'
+import { Document, DOCUMENT } from '../schemas.ts'
 import { draftRoutes } from './draft-routes.ts'
 import { keyRoutes } from './key-routes.ts'
 import { patchRoutes } from './patch-routes.ts'
@@ -13,7 +13,6 @@ import { documentOfOwner, findOwnPage, replaceDocument } from './write-checks.ts
 
 const getDocumentSchema = {
   operationId: 'getDocument',
-  tags,
   summary: "Read the document of one of the caller's Landing Pages",
   description: 'Returns the document byte for byte as it was sent, without the record.',
   params: IdParams,
@@ -25,7 +24,6 @@ const getDocumentSchema = {
 }
 const putDocumentSchema = {
   operationId: 'putDocument',
-  tags,
   summary: 'Replace the document of a Landing Page',
   description:
     'The body is the document itself. The service stores it byte for byte, including white space around ' +

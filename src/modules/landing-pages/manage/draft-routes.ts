@@ -6,14 +6,13 @@ import { errors, IdParams, nothing, ReadConditions, response,
   WriteConditions } from '../../../http/schemas.ts'
 import { discardDraft, findDraft } from '../draft-repository.ts'
 import { draftValidators } from '../etag.ts'
-import { Document, DOCUMENT, tags } from '../schemas.ts'
+import { Document, DOCUMENT } from '../schemas.ts'
 import { checkUnscheduled, putDraft, SCHEDULED, sendWrittenDraft } from './draft-writes.ts'
 import { sendUnlessKnown } from './record.ts'
 import { documentOfOwner, findOwnPage, untilWritten } from './write-checks.ts'
 
 const getDraftSchema = {
   operationId: 'getDraft',
-  tags,
   summary: 'Read the draft of a Landing Page',
   description: 'Returns the draft byte for byte as it was sent. 404 if the page has none.',
   params: IdParams,
@@ -25,7 +24,6 @@ const getDraftSchema = {
 }
 const putDraftSchema = {
   operationId: 'putDraft',
-  tags,
   summary: 'Write the draft of a Landing Page',
   description:
     'The body is the draft itself, which is stored byte for byte. A page has at most one draft. Readers do ' +
@@ -41,7 +39,6 @@ const putDraftSchema = {
 }
 const deleteDraftSchema = {
   operationId: 'discardDraft',
-  tags,
   summary: 'Discard the draft of a Landing Page',
   description: 'The document stays as it is. 404 if the page has no draft.',
   params: IdParams,

@@ -6,15 +6,14 @@ import { sendWithoutBody } from '../../../http/responses.ts'
 import { errors, nothing, PublishHeaders, ReadConditions, RECEIPT, response } from '../../../http/schemas.ts'
 import { PAGE_KEY_RULE } from '../../../infra/system/identifiers.ts'
 import { documentValidators, recordValidators, writeConditions } from '../etag.ts'
-import { createPage, describeTaken, findPageByKey, KeyTakenError,
-  replacePage } from '../landing-page-repository.ts'
-import { Document, DOCUMENT, KeyParams, LandingPage, tags } from '../schemas.ts'
+import { createPage, describeTaken, KeyTakenError, replacePage } from '../write-repository.ts'
+import { findPageByKey } from '../landing-page-repository.ts'
+import { Document, DOCUMENT, KeyParams, LandingPage } from '../schemas.ts'
 import { recordJson, sendNewPage, sendUnlessKnown } from './record.ts'
 import { checkedDocument, untilWritten, writeAndPublish } from './write-checks.ts'
 
 const getByKeySchema = {
   operationId: 'getLandingPageByKey',
-  tags,
   summary: 'Read the Landing Page with a key',
   description: 'Returns the record of the page. 404 if no page has the key, or the page is in the trash.',
   params: KeyParams,
@@ -26,7 +25,6 @@ const getByKeySchema = {
 }
 const putByKeySchema = {
   operationId: 'putLandingPageByKey',
-  tags,
   summary: 'Create the Landing Page with a key, or replace its document',
   description:
     'The body is the document itself, which is stored byte for byte. If no page has the key, a published ' +

@@ -8,9 +8,9 @@ import { errors, IdParams, nothing, PublishHeaders, RECEIPT, WriteConditions } f
 import { parseBareDocument } from '../document.ts'
 import { checkPreconditions } from '../../../http/conditional-requests.ts'
 import { documentValidators } from '../etag.ts'
-import { findPage, replacePage, type LandingPage } from '../landing-page-repository.ts'
+import { findPage, type LandingPage } from '../landing-page-repository.ts'
+import { replacePage } from '../write-repository.ts'
 import type { PatchKind } from '../patch/patcher.ts'
-import { tags } from '../schemas.ts'
 import { draftAttempt, SCHEDULED, sendWrittenDraft } from './draft-writes.ts'
 import { PagePatches, type PatchAttempt, type SentPatch } from './page-patches.ts'
 import { findOwnPage, keepUnchanged, onlyThisVersion, ownPage, writeAndPublish } from './write-checks.ts'
@@ -51,7 +51,6 @@ const MergePatch = Type.Union([Type.Record(Type.String(), Type.Unknown()), Type.
 
 const patchDocumentSchema = {
   operationId: 'patchDocument',
-  tags,
   summary: 'Change parts of the document of a Landing Page',
   description:
     'Takes a JSON Patch or a JSON Merge Patch of at most 64 KiB and applies it to the text of the ' +

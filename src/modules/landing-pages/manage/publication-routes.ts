@@ -7,10 +7,11 @@ import { entityTag } from '../../../http/content-encoding.ts'
 import { errors, IdParams, PublishHeaders, RECEIPT, response } from '../../../http/schemas.ts'
 import { findDraft, isOutdated, type Draft } from '../draft-repository.ts'
 import { draftValidators, recordValidators, writeConditions } from '../etag.ts'
-import { changeState, publishDraft, type LandingPage as Page } from '../landing-page-repository.ts'
+import { changeState, replacePage } from '../write-repository.ts'
+import type { LandingPage as Page } from '../landing-page-repository.ts'
 import { findPurge, type PurgeState } from '../outbox/outbox-repository.ts'
 import { clearTime, findSchedule } from '../schedule-repository.ts'
-import { LandingPage, tags } from '../schemas.ts'
+import { LandingPage } from '../schemas.ts'
 import { sendRecord } from './record.ts'
 import { Author } from './revision-routes.ts'
 import { Schedule, scheduleRecord } from './schedule-routes.ts'
@@ -28,7 +29,6 @@ const PublishBody = Type.Object({
 
 const publishSchema = {
   operationId: 'publishLandingPage',
-  tags,
   summary: 'Publish the draft of a Landing Page, or the page itself',
   description:
     'The draft becomes the document, as a new version, and readers get it immediately. `If-Match` names ' +
@@ -50,7 +50,6 @@ const publishSchema = {
 }
 const unpublishSchema = {
   operationId: 'unpublishLandingPage',
-  tags,
   summary: 'Unpublish a Landing Page',
   description:
     'Readers get the 404 of an unknown page until it is published again. Writes of the document go on as ' +
@@ -104,7 +103,6 @@ const Publication = Type.Object({
 
 const publicationSchema = {
   operationId: 'getPublication',
-  tags,
   summary: 'Show whether a Landing Page is published, and what its draft is',
   description: 'What the record does not show, because a draft does not change it.',
   params: IdParams,
@@ -211,7 +209,10 @@ async function publish (
   const { document } = draft
   return await writeAndPublish(
     request,
-    async () => await publishDraft(app.database, request.caller, page.id, document, onlyThisVersion(page))
+    async () =>
+      await replacePage(app.database, request.caller, page.id, document, onlyThisVersion(page), {
+        isDraft: true
+      })
   )
 }
 

@@ -4,7 +4,6 @@ import { InvalidError, NotFoundError } from '../../../errors.ts'
 import { errors, IdParams, response } from '../../../http/schemas.ts'
 import { parseTime, timeParameter } from '../../../http/time.ts'
 import { listReads, STEP_MS, type ReadCountRange } from '../read-count-repository.ts'
-import { tags } from '../schemas.ts'
 import { ownPage } from './write-checks.ts'
 
 const ReadCountsQuery = Type.Object({
@@ -39,7 +38,6 @@ const ReadCount = Type.Object({
 
 const readCountsSchema = {
   operationId: 'listLandingPageReads',
-  tags,
   summary: 'Show how often a Landing Page was read, by hour or day',
   description:
     'Public reads with the status 200 or 304, in ascending order, with zeros where there were none. ' +

@@ -9,7 +9,7 @@ import { errors, IdParams, MALFORMED_JSON, nothing, PublishHeaders, ReadConditio
 import { recordValidators } from '../etag.ts'
 import { findPage } from '../landing-page-repository.ts'
 import { findRevision, listRevisions, type Revision } from '../revision-repository.ts'
-import { Document, LandingPage, tags } from '../schemas.ts'
+import { Document, LandingPage } from '../schemas.ts'
 import { sendRecord, sendUnlessKnown } from './record.ts'
 import { ownPage, replaceDocument } from './write-checks.ts'
 
@@ -46,7 +46,6 @@ const RevisionParams = Type.Object({
 
 const listRevisionsSchema = {
   operationId: 'listRevisions',
-  tags,
   summary: 'List the versions of a Landing Page, newest first',
   description:
     'Each write that changes the document adds a version, and so does each change between published, ' +
@@ -59,7 +58,6 @@ const listRevisionsSchema = {
 }
 const getRevisionSchema = {
   operationId: 'getRevision',
-  tags,
   summary: 'Read the document of a version',
   description: 'Returns the document of the version byte for byte as it was sent.',
   params: RevisionParams,
@@ -71,7 +69,6 @@ const getRevisionSchema = {
 }
 const restoreRevisionSchema = {
   operationId: 'restoreRevision',
-  tags,
   summary: 'Restore a version of a Landing Page',
   description:
     'Writes the document of the version as a new version, which readers see immediately. If the current ' +

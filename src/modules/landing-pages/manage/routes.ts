@@ -12,8 +12,8 @@ import { sendWithoutBody } from '../../../http/responses.ts'
 import { addNextLink, createListQueue, sortedPageOf } from '../../../http/sorted-lists.ts'
 import { parseDocumentBody } from '../document.ts'
 import { recordValidators, writeConditions } from '../etag.ts'
-import { changeState, createPage, replacePage, type LandingPage,
-  type PageFields } from '../landing-page-repository.ts'
+import { changeState, createPage, replacePage, type PageFields } from '../write-repository.ts'
+import type { LandingPage } from '../landing-page-repository.ts'
 import { listPages, type PageListPage } from '../list-repository.ts'
 import { createSchema, type ChangesQuery, deleteSchema, getSchema, listSchema,
   updateSchema } from '../schemas.ts'

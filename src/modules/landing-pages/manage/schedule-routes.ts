@@ -9,7 +9,6 @@ import { parseTime } from '../../../http/time.ts'
 import { findDraft, type Draft } from '../draft-repository.ts'
 import { draftValidators, recordValidators } from '../etag.ts'
 import type { LandingPage as Page } from '../landing-page-repository.ts'
-import { tags } from '../schemas.ts'
 import { findSchedule, MAX_SCHEDULES, removeSchedule, setSchedule, type Schedule as Times,
   type ScheduleProblem } from '../schedule-repository.ts'
 import { findOwnPage, ownPage, untilWritten } from './write-checks.ts'
@@ -42,7 +41,6 @@ const NOTHING_TO_PUBLISH = 'There is nothing to publish: the page is published a
 
 const getScheduleSchema = {
   operationId: 'getSchedule',
-  tags,
   summary: 'Show when a Landing Page will be published and unpublished',
   description: 'Without a schedule, both times are null.',
   params: IdParams,
@@ -50,7 +48,6 @@ const getScheduleSchema = {
 }
 const putScheduleSchema = {
   operationId: 'putSchedule',
-  tags,
   summary: 'Set when a Landing Page will be published and unpublished',
   description:
     'Replaces the schedule. At `publish_at` the draft becomes the document, whatever that is by then; an ' +
@@ -68,7 +65,6 @@ const putScheduleSchema = {
 }
 const deleteScheduleSchema = {
   operationId: 'deleteSchedule',
-  tags,
   summary: 'Remove the schedule of a Landing Page',
   description: 'The draft can be changed again. A page without a schedule stays as it is.',
   params: IdParams,

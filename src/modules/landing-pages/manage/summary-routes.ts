@@ -5,9 +5,8 @@ import { yieldToEventLoop } from '../../../infra/system/event-loop.ts'
 import { response } from '../../../http/schemas.ts'
 import { addNextLink, sortedPageOf } from '../../../http/sorted-lists.ts'
 import { listSummaries, type Hours, type PageSummary } from '../list-repository.ts'
-import { MAX_LABEL_LENGTH, START_LENGTH } from '../label.ts'
-import { LandingPage, PageListQuery, tags } from '../schemas.ts'
-import { labelOf } from '../summary-sql.ts'
+import { labelOf, MAX_LABEL_LENGTH, START_LENGTH } from '../label.ts'
+import { LandingPage, PageListQuery } from '../schemas.ts'
 import { Schedule, scheduleRecord } from './schedule-routes.ts'
 
 /** Hours whose reads are listed. */
@@ -49,7 +48,6 @@ const LandingPageSummary = Type.Object({
 
 const listSummariesSchema = {
   operationId: 'listLandingPageSummaries',
-  tags,
   summary: "List the caller's Landing Pages without their documents",
   description:
     'For an overview of many pages: what each is called, how large it is and how often it is read.',

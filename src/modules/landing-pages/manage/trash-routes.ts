@@ -8,10 +8,11 @@ import { IdParams, nothing, PublishHeaders, RECEIPT, response,
   WriteConditions } from '../../../http/schemas.ts'
 import { addNextLink, sortedPageOf } from '../../../http/sorted-lists.ts'
 import { recordValidators, writeConditions } from '../etag.ts'
-import { changeState, findPage } from '../landing-page-repository.ts'
-import { indexPage } from '../references/index-repository.ts'
-import { LandingPage, tags, TrashQuery } from '../schemas.ts'
-import { labelOf } from '../summary-sql.ts'
+import { changeState } from '../write-repository.ts'
+import { findPage } from '../landing-page-repository.ts'
+import { indexPage } from '../references/reference-repository.ts'
+import { LandingPage, TrashQuery } from '../schemas.ts'
+import { labelOf } from '../label.ts'
 import { listTrash, type DeletedPage } from '../trash-repository.ts'
 import { sendRecord } from './record.ts'
 import { PageLabel } from './summary-routes.ts'
@@ -32,7 +33,6 @@ const DeletedLandingPage = Type.Object({
 
 const listTrashSchema = {
   operationId: 'listDeletedPages',
-  tags,
   summary: 'List the Landing Pages in the trash',
   description: 'The last deleted one comes first. Other routes answer 404 for these pages.',
   querystring: TrashQuery,
@@ -42,7 +42,6 @@ const listTrashSchema = {
 }
 const restorePageSchema = {
   operationId: 'restoreDeletedPage',
-  tags,
   summary: 'Take a Landing Page out of the trash',
   description:
     'The page is as it was, with its ids, key, versions, read counts and draft. If it was published, ' +
@@ -55,7 +54,6 @@ const restorePageSchema = {
 }
 const removePageSchema = {
   operationId: 'removeDeletedPage',
-  tags,
   summary: 'Remove a Landing Page in the trash',
   description: 'The page, its versions and its read counts are gone for good.',
   params: IdParams,

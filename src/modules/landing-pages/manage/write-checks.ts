@@ -7,8 +7,9 @@ import { failedPrecondition, type Validators } from '../../../http/conditional-r
 import { clock } from '../../../infra/system/clock.ts'
 import { MAX_DEPTH } from '../document.ts'
 import { recordTag, writeConditions, type WriteConditions } from '../etag.ts'
-import { findPage, removePage, replacePage, type LandingPage, type ReplacedFields,
-  type WrittenPage } from '../landing-page-repository.ts'
+import { findPage, type LandingPage } from '../landing-page-repository.ts'
+import { removePage } from '../trash-repository.ts'
+import { replacePage, type Replacement, type WrittenPage } from '../write-repository.ts'
 import { settleMessages, type Queued } from '../outbox/outbox-repository.ts'
 import { publicVersion } from '../public/cached-document.ts'
 import { DELETED } from '../public/shared-documents.ts'
@@ -140,7 +141,7 @@ export async function replaceDocument (
   request: FastifyRequest,
   document: string,
   validatorsOf: (page: LandingPage) => Validators,
-  fields?: ReplacedFields
+  fields?: Replacement
 ): Promise<LandingPage> {
   const { id } = ownPage(request)
   const { database } = request.server

@@ -7,7 +7,6 @@ import { sendWithoutBody } from '../../../http/responses.ts'
 import { errors, IdParams, NAME_RULES, nothing, nullableTime, response } from '../../../http/schemas.ts'
 import { confirmCaller } from '../../accounts/index.ts'
 import { allowNoBody, findOwnPage, ownPage } from '../manage/write-checks.ts'
-import { tags } from '../schemas.ts'
 import { createLink, deleteLink, listLinks, MAX_LINKS, type PreviewLinkRow } from './link-repository.ts'
 import { createPreviewToken } from './preview-token.ts'
 
@@ -52,7 +51,6 @@ const TOO_MANY_LINKS = `A page can have ${MAX_LINKS} preview links: delete one t
 
 const createLinkSchema = {
   operationId: 'createPreviewLink',
-  tags,
   summary: 'Create a preview link of a Landing Page',
   description:
     'Whoever has the `token` can read the draft of this page, or its document if there is no draft, ' +
@@ -67,7 +65,6 @@ const createLinkSchema = {
 }
 const listLinksSchema = {
   operationId: 'listPreviewLinks',
-  tags,
   summary: 'List the preview links of a Landing Page, newest first',
   description: 'Without their tokens. Expired links are not included.',
   params: IdParams,
@@ -76,7 +73,6 @@ const listLinksSchema = {
 }
 const deleteLinkSchema = {
   operationId: 'deletePreviewLink',
-  tags,
   summary: 'Delete a preview link',
   description: 'The link is refused immediately, on all replicas.',
   params: LinkParams,

@@ -5,8 +5,8 @@ import { OLDEST } from '../../../http/pagination.ts'
 import type { Database } from '../../../infra/postgres/database.ts'
 import { runInOneProcess } from '../../../infra/postgres/shared-task.ts'
 import { SingleFlight } from '../../../infra/system/single-flight.ts'
-import { findUnindexedPages, indexPage } from './index-repository.ts'
-import { findKnownReferences, type AssetReferences } from './reference-repository.ts'
+import { findKnownReferences, findUnindexedPages, indexPage,
+  type AssetReferences } from './reference-repository.ts'
 
 // Pages that an older release wrote don't say which assets they reference. A request that needs to know
 // indexes the pages of its user, and a task in the background indexes all.
@@ -98,12 +98,8 @@ async function indexAndLog (
   { database, log }: FastifyInstance,
   signal: AbortSignal
 ): Promise<void> {
-  try {
-    const pages = await indexPages(database, { signal, onProgress: progressLogger(log) })
-    if (pages > 0) log.info({ pages }, 'indexed documents of an older release')
-  } catch (error) {
-    log.warn({ err: error }, 'documents could not be indexed; trying again in an hour')
-  }
+  const pages = await indexPages(database, { signal, onProgress: progressLogger(log) })
+  if (pages > 0) log.info({ pages }, 'indexed documents of an older release')
 }
 
 function progressLogger (log: FastifyBaseLogger): (pages: number) => void {

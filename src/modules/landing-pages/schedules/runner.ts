@@ -2,7 +2,8 @@ import type { FastifyInstance } from 'fastify'
 import { isDatabaseUnavailable } from '../../../infra/postgres/unavailable.ts'
 import { Semaphore } from '../../../infra/system/semaphore.ts'
 import { findDraft } from '../draft-repository.ts'
-import { changeState, findPage, publishDraft } from '../landing-page-repository.ts'
+import { changeState, replacePage } from '../write-repository.ts'
+import { findPage } from '../landing-page-repository.ts'
 import { untilWritten, writeAndPublish } from '../manage/write-checks.ts'
 import { clearTime, findSchedule, readDueTimes, type DueTime } from '../schedule-repository.ts'
 
@@ -118,7 +119,7 @@ export class ScheduleRunner {
       async () =>
         draft === null
           ? await changeState(database, writer, id, publishes ? 'publish' : 'unpublish', UNCONDITIONAL)
-          : await publishDraft(database, writer, id, draft.document, UNCONDITIONAL)
+          : await replacePage(database, writer, id, draft.document, UNCONDITIONAL, { isDraft: true })
     )
     if (page === null) return false
     this.results.ok++
