@@ -181,6 +181,7 @@ onEachStore('a valid range gets 206, an unsatisfiable one 416, any other 200', a
     [{ range: 'bytes=900-' }, 900, 999],
     [{ range: 'bytes=990-5000' }, 990, 999],
     [{ range: 'bytes=-10' }, 990, 999],
+    [{ range: 'bytes=0-99999999999999999999' }, 0, 999],
     [{ range: 'Bytes=0-9' }, 0, 9],
     [{ range: 'bytes=0-99', 'if-range': etag }, 0, 99],
     [{ range: 'bytes=0-99', 'if-range': modified }, 0, 99]
@@ -194,7 +195,7 @@ onEachStore('a valid range gets 206, an unsatisfiable one 416, any other 200', a
     t.ok(response.rawPayload.equals(content.subarray(from, to + 1)))
     assertGuarded(t, response.headers, '206')
   }
-  for (const range of ['bytes=1000-', 'bytes=5000-6000', 'bytes=-0']) {
+  for (const range of ['bytes=1000-', 'bytes=5000-6000', 'bytes=-0', 'bytes=99999999999999999999-']) {
     const response = await app.inject({ url: pathOf(asset), headers: { range } })
     t.equal(response.statusCode, 416, range)
     t.equal(response.headers['content-range'], 'bytes */1000')
@@ -209,11 +210,11 @@ onEachStore('a valid range gets 206, an unsatisfiable one 416, any other 200', a
     { range: 'bytes=0-99', 'if-range': 'nonsense' },
     { range: 'bytes=0-9,100-109' },
     { range: 'lines=0-9' },
-    { range: 'bytes=9-1' },
-    { range: 'bytes=2000-1000' },
-    { range: 'bytes=-' },
-    { range: 'bytes=0-x' },
-    { range: '' }
+    ...['bytes=9-1', 'bytes=2000-1000', 'bytes=-', 'bytes=0-x', 'bytes=x-y', 'bytes=0-0,0-0', '0-1', '']
+      .map((range) => ({ range })),
+    { range: 'bytes=-99999999999999999999' },
+    { range: `bytes=${Array(1000).fill('0-').join(',')}` },
+    { range: `bytes=${Array.from({ length: 500 }, (_, n) => `${n}-${n}`).join(', ')}` }
   ]
   for (const headers of whole) {
     const response = await app.inject({ url: pathOf(asset), headers })
@@ -291,58 +292,24 @@ t.test('the paths below /uploads/ serve only published files', async (t) => {
   const names = await plant(t, app)
   const name = nameOf(asset)
   const paths = [
-    '',
-    '.',
-    '..',
-    './',
-    '../',
-    '.tmp',
-    '.tmp/',
-    `.tmp/${names.temporary}`,
-    `.tmp%2f${names.temporary}`,
-    `%2etmp/${names.temporary}`,
-    `.tmp%5c${names.temporary}`,
-    `x/../.tmp/${names.temporary}`,
-    names.link,
-    names.dangling,
-    names.folder,
-    `${names.folder}/`,
+    ...`. .. ./ ../ .tmp .tmp/ .tmp/${names.temporary} .tmp%2f${names.temporary}`.split(' '),
+    ...`%2etmp/${names.temporary} .tmp%5c${names.temporary} x/../.tmp/${names.temporary}`.split(' '),
+    ...`${names.folder}/ secret.txt .env %2eenv ../${names.temporary}.secret`.split(' '),
+    ...`%2e%2e/${names.temporary}.secret ..%2f${names.temporary}.secret`.split(' '),
+    ...`%2e%2e%2f${names.temporary}.secret ..%5c${names.temporary}.secret`.split(' '),
+    ...`..\\${names.temporary}.secret %252e%252e%252f${names.temporary}.secret`.split(' '),
+    ...`....//${names.temporary}.secret ..;/${names.temporary}.secret ../../../../etc/passwd`.split(' '),
+    ...`..%2f..%2f..%2f..%2fetc%2fpasswd %c0%ae%c0%ae/etc/passwd /etc/passwd //etc/passwd`.split(' '),
+    ...`%2fetc%2fpasswd /${name} ${name}/ ${name}%00 ${name}%00.png ${name}.png ${name}%20`.split(' '),
+    ...`x/../${name} ./${name} %ff %zz % ${names.link} ${names.dangling} ${names.folder}`.split(' '),
     names.fifo,
-    'secret.txt',
-    '.env',
-    '%2eenv',
-    `../${names.temporary}.secret`,
-    `%2e%2e/${names.temporary}.secret`,
-    `..%2f${names.temporary}.secret`,
-    `%2e%2e%2f${names.temporary}.secret`,
-    `..%5c${names.temporary}.secret`,
-    `..\\${names.temporary}.secret`,
-    `%252e%252e%252f${names.temporary}.secret`,
-    `....//${names.temporary}.secret`,
-    `..;/${names.temporary}.secret`,
-    '../../../../etc/passwd',
-    '..%2f..%2f..%2f..%2fetc%2fpasswd',
-    '%c0%ae%c0%ae/etc/passwd',
-    '/etc/passwd',
-    '//etc/passwd',
-    '%2fetc%2fpasswd',
-    `/${name}`,
-    `${name}/`,
-    `${name}%00`,
-    `${name}%00.png`,
-    `${name}.png`,
-    `${name}%20`,
-    `x/../${name}`,
-    `./${name}`,
+    '',
     `${name.slice(0, 22)}.html`,
     `${name.slice(0, 22)}`,
     `${name.slice(0, 22)}.PNG`,
     randomPublicId(),
     `${randomPublicId()}.png`,
-    'x'.repeat(5000),
-    '%ff',
-    '%zz',
-    '%'
+    'x'.repeat(5000)
   ]
   for (const path of paths) {
     const { status, body, headers } = await get(url, `/uploads/${path}`)

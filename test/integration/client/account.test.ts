@@ -20,40 +20,6 @@ async function signIn (account: Credentials) {
   return auth
 }
 
-t.test('sessions() lists where the account is signed in, newest first', async (t) => {
-  const account = await createAccount()
-  const auth = await signIn(account)
-  const last = await signIn(account)
-  const sessions = []
-  for await (const session of auth.sessions({ limit: 2 })) sessions.push(session)
-  t.same(sessions.map(({ current }) => current), [false, true, false])
-  t.match(sessions[1], { id: /^[\w-]{36}$/, created_at: /Z$/, user_agent: 'node', address: '127.0.0.1' })
-  const { items, next } = await last.sessionsPage({ limit: 1 })
-  t.match(items, [{ id: sessions[0]?.id, current: true }])
-  t.type(next, 'string')
-})
-
-t.test('endSession() ends one session, endOtherSessions() all but that of the client', async (t) => {
-  const account = await createAccount()
-  const [one, two, three] = [await signIn(account), await signIn(account), await signIn(account)]
-  const { items: [newest] } = await one.sessionsPage()
-  await one.endSession(newest?.id ?? '')
-  t.match(await failure(three.me()), { status: 401 })
-  t.match(await failure(one.endSession(newest?.id ?? '')), { status: 404 })
-  await two.endOtherSessions()
-  t.match(await failure(one.me()), { status: 401 })
-  t.match((await two.sessionsPage()).items, [{ current: true }])
-})
-
-t.test('putSettings() replaces what getSettings() returns', async (t) => {
-  const auth = await signIn(await createAccount())
-  t.same(await auth.getSettings(), { preview_url: null })
-  const settings = { preview_url: 'https://www.example.com/{public_id}' }
-  t.same(await auth.putSettings(settings), settings)
-  t.same(await auth.getSettings(), settings)
-  t.match(await failure(auth.putSettings({ preview_url: 'javascript:alert(1)' })), { status: 422 })
-})
-
 t.test('changePassword() ends the other sessions, and the client stays signed in', async (t) => {
   const account = await createAccount()
   const [auth, other] = [await signIn(account), await signIn(account)]

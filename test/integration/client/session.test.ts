@@ -39,19 +39,6 @@ t.test('a user can sign up, read the account, sign out and sign in again', async
   await auth.signOut()
 })
 
-t.test('password_confirmation defaults to the password', async (t) => {
-  const { auth } = createLandfallClient({ baseUrl: url })
-  t.match(await failure(auth.signUp({ ...credentials(), password_confirmation: 'mistyped' })), {
-    status: 422,
-    errors: [/confirmation/i]
-  })
-  t.match(
-    await auth.signUp({ ...credentials(), password_confirmation: undefined }),
-    { id: Number },
-    'an explicit undefined has the same effect'
-  )
-})
-
 t.test('50 calls with an expired access token share one refresh, and all succeed', async (t) => {
   const { fetch, count, sent } = recordingFetch()
   const client = createLandfallClient({ baseUrl: url, fetch, tokens: await expiredTokens(url) })

@@ -128,17 +128,9 @@ t.test('only files of the folder are served', async (t) => {
   const app = await consoleApp(t)
   for (
     const path of [
-      'index.html',
-      'assets',
-      'assets/',
-      'assets/main-a1b2c3.js.br',
-      '../package.json',
-      '%2e%2e/package.json',
-      '..%2fpackage.json',
-      'assets/none.js',
-      '__proto__',
-      'constructor',
-      'assets/%00'
+      ...'index.html assets assets/ assets/main-a1b2c3.js.br ../package.json'.split(' '),
+      ...'%2e%2e/package.json ..%2fpackage.json assets/none.js __proto__ constructor'.split(' '),
+      ...'assets/%00'.split(' ')
     ]
   ) {
     const response = await app.inject(`/console/${path}`)

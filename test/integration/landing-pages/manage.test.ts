@@ -35,14 +35,7 @@ t.test('a record has exactly seven fields, and GET returns the same record', asy
   t.equal(response.headers['content-type'], 'application/json; charset=utf-8')
   const record = response.json()
   t.same(Object.keys(record), [
-    'id',
-    'public_id',
-    'current_data',
-    'created_at',
-    'updated_at',
-    'version',
-    'published',
-    'key'
+    ...'id public_id current_data created_at updated_at version published key'.split(' ')
   ])
   t.match(
     record.id,
@@ -483,14 +476,7 @@ t.test('the list contains the pages of the user, newest first, and continues by 
   t.equal((await list('?limit=100')).json().length, 100)
   t.equal((await list('?limit=1')).json().length, 1)
   t.same(Object.keys((await list('?limit=1')).json()[0]), [
-    'id',
-    'public_id',
-    'current_data',
-    'created_at',
-    'updated_at',
-    'version',
-    'published',
-    'key'
+    ...'id public_id current_data created_at updated_at version published key'.split(' ')
   ])
 })
 

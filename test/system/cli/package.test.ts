@@ -19,12 +19,8 @@ t.test('the packed package, installed into an empty folder, serves on its embedd
   t.ok(size < 1_000_000, `${size} bytes`)
   for (
     const wanted of [
-      'dist/cli/landfall.js',
-      'dist/infra/pglite/embedded-worker.js',
-      'packages/client/dist/index.js',
-      'README.md',
-      'LICENSE',
-      '.env.example'
+      ...'dist/cli/landfall.js dist/infra/pglite/embedded-worker.js'.split(' '),
+      ...'packages/client/dist/index.js README.md LICENSE .env.example'.split(' ')
     ]
   ) t.ok(paths.includes(wanted), wanted)
   const migrations = readdirSync(join(PROJECT, 'prisma/migrations'), { withFileTypes: true }).filter((

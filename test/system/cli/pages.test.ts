@@ -147,18 +147,8 @@ t.test('list and history show pages and versions, as tables and as JSON', async 
   t.equal(new Set(listed.map(({ id }: { id: string }) => id)).size, 102)
   t.match(listed[101], { id: first.id, public_id: first.public_id, version: 2, byte_size: 22 })
   t.same(Object.keys(listed[0]), [
-    'id',
-    'public_id',
-    'key',
-    'label',
-    'byte_size',
-    'version',
-    'published',
-    'has_draft',
-    'publish_at',
-    'unpublish_at',
-    'created_at',
-    'updated_at'
+    ...'id public_id key label byte_size version published has_draft publish_at unpublish_at'.split(' '),
+    ...'created_at updated_at'.split(' ')
   ])
   await other.createPage(url, '{"title": "Été à Paris"}')
   t.match((await run('list', '--search', 'ete a p', '--sort=label')).stdout, /^ID .*\n.* Été à Paris\n$/)

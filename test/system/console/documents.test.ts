@@ -3,7 +3,7 @@ import t from 'tap'
 import { whyNoFields } from '../../../console/src/fields/fields-reason.ts'
 import { startServiceOnPostgres } from '../../helpers/app.ts'
 import { startBrowser } from '../../helpers/browser.ts'
-import { checkScreen, editorOf, openConsole, save, saveFields, showPage, startOwner,
+import { checkScreen, editorOf, openConsole, save, saveFields, showFields, showPage, startOwner,
   typeAtStart } from '../../helpers/console.ts'
 import { containerText, space } from '../../helpers/json-text.ts'
 import { provide } from '../../shared/programs.ts'
@@ -83,16 +83,17 @@ for (const [what, text] of DOCUMENTS) {
   })
 }
 
-/** Shows a page in a new tab, as fields, and gives the field Price another value. Returns the saved text. */
+const fields = await openConsole(profile, url)
+
+/** Shows a page as fields, and gives the field Price another value. Returns the saved text. */
 async function changePrice (text: string, price: string): Promise<string> {
-  const { id } = await createExactPage(text)
-  const fields = await openConsole(profile, url, `pages/${id}`)
+  const page = await createExactPage(text)
+  await showFields(fields, page)
   await fields.getByRole('searchbox', { name: 'Find a field' }).fill('price')
   await fields.keyboard.press('Enter')
   await fields.getByLabel('Price', { exact: true }).and(fields.locator(':focus')).fill(price)
   t.equal((await saveFields(fields)).method(), 'PATCH')
-  await fields.close()
-  return (await readDocument(id)).text
+  return (await readDocument(page.id)).text
 }
 
 /** A field beside a document, in a list that is folded. */

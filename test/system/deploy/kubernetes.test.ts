@@ -121,12 +121,7 @@ function typeErrors (manifests: readonly Manifest[]): string[] {
 
 t.test('the manifests have the fields and types of the Kubernetes API', (t) => {
   t.same(manifests.map(({ kind }) => kind), [
-    'Deployment',
-    'Service',
-    'NetworkPolicy',
-    'Ingress',
-    'PodDisruptionBudget',
-    'PersistentVolumeClaim'
+    ...'Deployment Service NetworkPolicy Ingress PodDisruptionBudget PersistentVolumeClaim'.split(' ')
   ])
   t.same(typeErrors([job, ...manifests]), [])
   t.match(typeErrors([{ ...manifests[2], spec: { ...policy.spec, ports: 1 } } as never]), [/ports/])

@@ -183,16 +183,9 @@ t.test('secrets can be read from files, and a wrong file is named without its co
     REDIS_URL: 'redis://:hunter2@host:6379/1'
   })
   t.same(FILE_SETTINGS, [
-    'DATABASE_URL_FILE',
-    'REDIS_URL_FILE',
-    'JWT_SECRET_FILE',
-    'JWT_SECRET_PREVIOUS_FILE',
-    'SMTP_URL_FILE',
-    'CDN_PURGE_TOKEN_FILE',
-    'SECRETS_KEY_FILE',
-    'AWS_SECRET_ACCESS_KEY_FILE',
-    'AWS_SESSION_TOKEN_FILE',
-    'OTEL_EXPORTER_OTLP_HEADERS_FILE'
+    ...'DATABASE_URL_FILE REDIS_URL_FILE JWT_SECRET_FILE JWT_SECRET_PREVIOUS_FILE'.split(' '),
+    ...'SMTP_URL_FILE CDN_PURGE_TOKEN_FILE SECRETS_KEY_FILE AWS_SECRET_ACCESS_KEY_FILE'.split(' '),
+    ...'AWS_SESSION_TOKEN_FILE OTEL_EXPORTER_OTLP_HEADERS_FILE'.split(' ')
   ])
   const database = { DATABASE_URL: 'postgresql://x/y' }
   t.same(problemsOf({ ...database, JWT_SECRET_FILE: file('missing') }), [
