@@ -1,12 +1,12 @@
-import type { IncomingMessage, ServerResponse } from 'node:http'
-import type { Socket } from 'node:net'
+import cluster from 'node:cluster'
+import type { IncomingMessage, Server, ServerResponse } from 'node:http'
+import { connect, type AddressInfo, type Socket } from 'node:net'
 import { setTimeout as sleep } from 'node:timers/promises'
 import fp from 'fastify-plugin'
 import type { FastifyInstance } from 'fastify'
 import { clock } from '../infra/system/clock.ts'
-import { closeListener } from './accept-queue.ts'
 import { announceClose } from './responses.ts'
-import { currentResponse } from './hardening/node-internals.ts'
+import { currentResponse, isConnected, shortenAcceptQueue } from './hardening/node-internals.ts'
 
 // The four phases of the shutdown are explained in docs/adr/0015-shutdown-in-phases.md. `shutDown()` runs the
 // first three, `close()` the last one.
@@ -80,13 +80,20 @@ class Shutdown {
     )
   }
 
-  /** Phase 2: closes the listener when its accept queue is empty. */
+  /**
+   * Phase 2: closes the listener when its accept queue is empty, because closing it resets the connections in
+   * the queue. A cluster worker has no queue, so its listener is closed at once.
+   */
   async stopAccepting (): Promise<void> {
-    await closeListener(this.#app.server, {
-      isSupported: this.#app.nodeInternals.acceptQueue,
-      timeoutMs: Math.max(0, Math.min(MAX_ACCEPT_QUEUE_MS, this.#deadline() - clock.now())),
-      signal: this.#cutOff.signal
-    })
+    const { server } = this.#app
+    const { signal } = this.#cutOff
+    if (!server.listening) return
+    if (!cluster.isPrimary || signal.aborted || !shortenAcceptQueue(server)) {
+      server.close()
+      return
+    }
+    const timeoutMs = Math.max(0, Math.min(MAX_ACCEPT_QUEUE_MS, this.#deadline() - clock.now()))
+    await closeWhenEmpty(server, timeoutMs, signal)
   }
 
   /** Phase 3: adds `Connection: close` to all responses. */
@@ -154,6 +161,38 @@ class Shutdown {
   async #wait (until: number, isDone: () => boolean): Promise<void> {
     while (!this.#cutOff.signal.aborted && clock.now() < until && !isDone()) await sleep(POLL_INTERVAL_MS)
   }
+}
+
+/** Closes a listener when a connection of its own enters the accept queue, which must be empty for that. */
+async function closeWhenEmpty (server: Server, timeoutMs: number, signal: AbortSignal): Promise<void> {
+  const { address: host, port } = server.address() as AddressInfo
+  await new Promise<void>((resolve) => {
+    let own: Socket
+    const timer = setTimeout(finish, timeoutMs)
+    function enter (): void {
+      own = connect({ host, port }).on('error', finish)
+      // In the next tick Node has started to connect, but doesn't know the result yet.
+      process.nextTick(() => {
+        if (isConnected(own)) finish()
+      })
+    }
+    function tryAgain (): void {
+      own.destroy()
+      enter()
+    }
+    function finish (): void {
+      server.off('connection', tryAgain).off('drop', tryAgain)
+      signal.removeEventListener('abort', finish)
+      clearTimeout(timer)
+      own.destroy()
+      // In the same turn of the event loop, so that no connection is added in between.
+      server.close()
+      resolve()
+    }
+    server.on('connection', tryAgain).on('drop', tryAgain)
+    signal.addEventListener('abort', finish)
+    enter()
+  })
 }
 
 /** Shuts the service down without failing a request. `server.ts` calls it after a signal. */

@@ -1,29 +1,18 @@
-import cluster from 'node:cluster'
 import { once } from 'node:events'
-import { createServer, IncomingMessage, ServerResponse, type Server } from 'node:http'
-import { connect, createServer as createTcpServer, Socket, type AddressInfo,
-  type Server as TcpServer } from 'node:net'
-import { Duplex, Writable } from 'node:stream'
+import { createServer, ServerResponse, type IncomingMessage, type Server } from 'node:http'
+import type { Socket, Server as TcpServer } from 'node:net'
+import { Duplex } from 'node:stream'
 import fp from 'fastify-plugin'
+import { timeLimit } from '../../infra/system/time-limit.ts'
 
-// The only file that uses undocumented properties of Node. Each use has a self-test at start, except for
-// isWholePacket and writeQueueLength, which check what they find. If a self-test fails, the service uses
-// documented functions instead and logs the consequence.
+// The only file that uses undocumented properties of Node. Those of responses have a self-test at start; if
+// it fails, the service uses documented functions instead. The other functions check what they find.
 
 declare module 'fastify' {
   interface FastifyInstance {
-    nodeInternals: NodeInternals
+    /** Whether the responses of this version of Node behave as this file expects. */
+    hasResponseInternals: boolean
   }
-}
-
-/** Which internals of this version of Node behave as this file expects. */
-export interface NodeInternals {
-  /** `_httpMessage` is the current response, and `assignSocket()` is called when it is a response's turn. */
-  readonly responseOrder: boolean
-  /** A response with `_header` set is sent as if `writeHead()` had been called. */
-  readonly preparedHeads: boolean
-  /** The handles of listeners and sockets have `listen()` and `getpeername()`. */
-  readonly acceptQueue: boolean
 }
 
 const SELF_TEST_TIMEOUT_MS = 1000
@@ -32,7 +21,7 @@ const SELF_TEST_TIMEOUT_MS = 1000
 
 type ConnectionInternals = Socket & { readonly _httpMessage?: ServerResponse | null }
 
-/** The first response of each connection, used if the self-test of `_httpMessage` fails. */
+/** The first response of each connection, used if the self-test fails. */
 const firstResponses = new WeakMap<Socket, ServerResponse>()
 
 /** The response that is being sent on a connection, or that will be sent next. */
@@ -60,35 +49,6 @@ function serveOneRequestPerConnection (server: Server): void {
     firstResponses.set(socket, response)
     response.setHeader('connection', 'close')
   })
-}
-
-/** Sends two requests in one packet and records when each response gets its turn. */
-async function testResponseOrder (): Promise<boolean> {
-  const events: string[] = []
-  class RecordedResponse extends OrderedResponse<IncomingMessage> {
-    protected takesTurn (): boolean {
-      events.push(`turn of ${this.req.url}`)
-      return true
-    }
-  }
-  const stream = new Duplex({ read () {}, write: (_chunk, _encoding, done) => done() })
-  const socket = stream as Duplex as Socket
-  const server = createServer({ ServerResponse: RecordedResponse }, ({ url }, response) => {
-    events.push(`${url} ${url === currentResponse(socket)?.req.url ? 'is' : 'is not'} current`)
-    if (url === '/2') response.once('finish', () => stream.emit('answered'))
-    setImmediate(() => response.end())
-  })
-  const timer = setTimeout(() => stream.destroy(new Error('no response')), SELF_TEST_TIMEOUT_MS)
-  server.emit('connection', stream)
-  stream.push('GET /1 HTTP/1.1\r\nHost: x\r\n\r\nGET /2 HTTP/1.1\r\nHost: x\r\n\r\n')
-  try {
-    await once(stream, 'answered')
-  } finally {
-    clearTimeout(timer)
-    stream.destroy()
-  }
-  return events.join() === 'turn of /1,/1 is current,/2 is not current,turn of /2' &&
-    currentResponse(socket) === undefined
 }
 
 // --- The packet that the parser is reading
@@ -133,48 +93,58 @@ export function markHeadAsSent (response: ServerResponse): void {
   ;(response as ResponseInternals)._headerSent = true
 }
 
-/** Compares the bytes of responses with and without a prepared head. */
-async function testPreparedHeads (): Promise<boolean> {
-  const usual = await bytesOf((response) =>
-    response.writeHead(200, ['content-type', 'text/plain', 'content-length', '2']).end('ok')
-  )
-  const end = usual.indexOf('\r\n\r\n') + 4
-  const head = usual.slice(0, end)
-  const inOneWrite = await bytesOf((response, socket) => {
-    setPreparedHead(response, head)
-    if (!isNextOn(socket, response)) return response.destroy()
-    socket.write(usual)
-    markHeadAsSent(response)
-    response.end()
-  })
-  const apart = await bytesOf((response) => {
-    setPreparedHead(response, head)
-    response.end('ok')
-  })
-  return head.startsWith('HTTP/1.1 200 OK\r\ncontent-type: text/plain\r\n') && usual.slice(end) === 'ok' &&
-    inOneWrite === usual && apart === usual
-}
-
-/** The bytes that a response writes to its connection. */
-async function bytesOf (respond: (response: ServerResponse, socket: Socket) => void): Promise<string> {
-  const request = new IncomingMessage(new Socket())
-  Object.assign(request, { method: 'GET', httpVersionMajor: 1, httpVersionMinor: 1 })
-  const response = new ServerResponse(request)
-  let bytes = ''
-  const socket = new Writable({
-    decodeStrings: false,
+/** Sends three requests in one packet, and compares the turns and the bytes of their responses. */
+async function testResponses (): Promise<boolean> {
+  const signal = timeLimit(SELF_TEST_TIMEOUT_MS)
+  const events: string[] = []
+  class RecordedResponse extends OrderedResponse<IncomingMessage> {
+    protected takesTurn (): boolean {
+      events.push(`turn of ${this.req.url}`)
+      return true
+    }
+  }
+  let sent = ''
+  const stream = new Duplex({
+    read () {},
     write (chunk, _encoding, done) {
-      bytes += chunk.toString('latin1')
+      sent += chunk.toString('latin1')
       done()
     }
-  }) as Socket
-  response.assignSocket(socket)
-  await new Promise<void>((resolve) => {
-    response.once('finish', resolve).once('close', resolve)
-    respond(response, socket)
   })
-  return bytes
+  const socket = stream as Duplex as Socket
+  const responses: ServerResponse[] = []
+  const server = createServer({ ServerResponse: RecordedResponse }, ({ url }, response) => {
+    events.push(`${url} ${currentResponse(socket) === response ? 'is' : 'is not'} current`)
+    if (responses.push(response) === 3) stream.emit('received')
+  })
+  server.emit('connection', stream)
+  stream.push(['/1', '/2', '/3'].map((url) => `GET ${url} HTTP/1.1\r\nHost: x\r\n\r\n`).join(''))
+  try {
+    await once(stream, 'received', { signal })
+    const [usual, inOneWrite, apart] = responses as [ServerResponse, ServerResponse, ServerResponse]
+    usual.writeHead(200, ['content-type', 'text/plain', 'content-length', '2']).end('ok')
+    await once(usual, 'finish', { signal })
+    const expected = sent
+    const head = expected.slice(0, -2)
+    if (!isNextOn(socket, inOneWrite)) return false
+    setPreparedHead(inOneWrite, head)
+    socket.write(expected)
+    markHeadAsSent(inOneWrite)
+    inOneWrite.end()
+    await once(inOneWrite, 'finish', { signal })
+    setPreparedHead(apart, head)
+    apart.end('ok')
+    await once(apart, 'finish', { signal })
+    return /^HTTP\/1.1 200 OK\r\ncontent-type: text\/plain\r\n.*\r\n\r\nok$/s.test(expected) &&
+      sent === expected.repeat(3) && currentResponse(socket) === undefined && events.join() ===
+        'turn of /1,/1 is current,/2 is not current,/3 is not current,turn of /2,turn of /3'
+  } finally {
+    stream.destroy()
+  }
 }
+
+/** The test suite replaces it. */
+export const selfTest = { passes: testResponses }
 
 // --- The accept queue: connections that the operating system has made and Node has not accepted yet
 
@@ -189,59 +159,20 @@ interface HandleInternals {
 export const shortenAcceptQueue = (server: TcpServer): boolean =>
   (server as HandleInternals)._handle?.listen?.(0) === 0
 
-/** Whether the operating system has connected a socket, even if Node hasn't noticed yet. */
+/** Whether the operating system has connected a socket, even if Node hasn't noticed yet. True if unknown. */
 export const isConnected = (socket: Socket): boolean =>
-  (socket as HandleInternals)._handle?.getpeername?.({}) === 0
+  ((socket as HandleInternals)._handle?.getpeername?.({}) ?? 0) === 0
 
-/** Shortens the queue of a listener, and checks that `isConnected` notices a connection to it. */
-async function testAcceptQueue (): Promise<boolean> {
-  if (cluster.isWorker) return true // the primary owns the queue
-  const server = createTcpServer((socket) => socket.destroy()).listen(0, '127.0.0.1')
-  try {
-    await once(server, 'listening')
-    if (!shortenAcceptQueue(server)) return false
-    const socket = connect((server.address() as AddressInfo).port, '127.0.0.1')
-    const wasConnected = isConnected(socket)
-    await once(socket, 'connect')
-    const result = !wasConnected && isConnected(socket)
-    socket.destroy()
-    return result
-  } finally {
-    server.close()
-  }
-}
-
-/** Each test resolves to whether an internal behaves as expected. The test suite replaces some of these. */
-export const selfTests = {
-  responseOrder: testResponseOrder,
-  preparedHeads: testPreparedHeads,
-  acceptQueue: testAcceptQueue
-}
-
-const CONSEQUENCES: Readonly<Record<keyof NodeInternals, string>> = {
-  responseOrder: 'each connection serves one request (no keep-alive)',
-  preparedHeads: 'public reads are slower',
-  acceptQueue: 'connections that are not accepted yet when the service stops are reset'
-}
-
-/** Runs the self-tests. If `responseOrder` fails, each connection serves one request. */
+/** Runs the self-test. If it fails, each connection serves one request, and no heads are prepared. */
 export default fp(async (app) => {
-  const passes = async (name: keyof NodeInternals): Promise<boolean> =>
-    await selfTests[name]().catch(() => false)
-  const responseOrder = await passes('responseOrder')
-  const internals: NodeInternals = {
-    responseOrder,
-    // Prepared heads rely on the order of responses.
-    preparedHeads: responseOrder && await passes('preparedHeads'),
-    acceptQueue: await passes('acceptQueue')
-  }
-  if (!responseOrder) serveOneRequestPerConnection(app.server)
-  for (const [name, works] of Object.entries(internals) as [keyof NodeInternals, boolean][]) {
-    if (works) continue
+  const passes = await selfTest.passes().catch(() => false)
+  if (!passes) {
+    serveOneRequestPerConnection(app.server)
     app.log.warn(
-      { internal: name, node: process.version },
-      `this version of Node is not fully supported: ${CONSEQUENCES[name]}`
+      { node: process.version },
+      'this version of Node is not fully supported: each connection serves one request (no keep-alive), ' +
+        'and public reads are slower'
     )
   }
-  app.decorate('nodeInternals', internals)
+  app.decorate('hasResponseInternals', passes)
 }, { name: 'node-internals' })

@@ -71,7 +71,7 @@ export class PreparedHeads {
   #lastLinesUntil = 0
 
   /**
-   * @param isSupported whether this version of Node can send prepared heads (`app.nodeInternals`)
+   * @param isSupported whether this version of Node can send prepared heads (`app.hasResponseInternals`)
    * @param keepAliveTimeoutMs the server's `keepAliveTimeout`
    */
   constructor (isSupported: boolean, keepAliveTimeoutMs: number) {
