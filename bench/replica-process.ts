@@ -3,7 +3,7 @@ import { setTimeout as sleep } from 'node:timers/promises'
 import { clock } from '../src/infra/system/clock.ts'
 import { RedisClient } from '../src/infra/redis/redis-client.ts'
 import { RATE_LIMIT_SCRIPTS } from '../src/modules/rate-limit/index.ts'
-import { RedisLeaseStore } from '../src/modules/rate-limit/lease-store.ts'
+import { LeaseStore } from '../src/modules/rate-limit/lease-store.ts'
 import { LeasedLimit } from '../src/modules/rate-limit/leased-limit.ts'
 import { Members } from '../src/modules/rate-limit/members.ts'
 import { silent } from '../test/shared/silent-logger.ts'
@@ -50,7 +50,7 @@ class Replica {
   readonly members: Members
   readonly limits: Map<number, LeasedLimit>
   readonly ready: Promise<void>
-  readonly store: RedisLeaseStore
+  readonly store: LeaseStore
   readonly underWay = new Set<Promise<unknown>>()
   isReady = false
   isAlive = true
@@ -58,7 +58,7 @@ class Replica {
   constructor ({ redisUrl, windowMs }: Setup, id: string) {
     this.redis = new RedisClient(redisUrl, { channels: ['windows'], scripts: RATE_LIMIT_SCRIPTS }, silent)
     this.members = new Members(this.redis, { id, windowMs: MEMBERS_WINDOW_MS })
-    this.store = new RedisLeaseStore(this.redis, 'windows', id, this.members)
+    this.store = new LeaseStore(this.redis, 'windows', this.members)
     this.limits = new Map(LIMITS.map((
       max
     ) => [max, new LeasedLimit({ nameSpace: `limit-${max}`, max, timeWindow: windowMs }, this.store)]))

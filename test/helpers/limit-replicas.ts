@@ -2,17 +2,18 @@ import { randomUUID } from 'node:crypto'
 import { setImmediate as turn } from 'node:timers/promises'
 import type t from 'tap'
 import { clock } from '../../src/infra/system/clock.ts'
-import type { ClientTable, ClientWindow } from '../../src/modules/rate-limit/client-table.ts'
+import type { ClientWindow } from '../../src/modules/rate-limit/client-table.ts'
 import { RATE_LIMIT_SCRIPTS } from '../../src/modules/rate-limit/index.ts'
-import { RedisLeaseStore, type KnownWindow, type LeaseResponse, type LeaseRequest, type LeaseStore,
-  type LocalLimit, type WindowOfClient } from '../../src/modules/rate-limit/lease-store.ts'
+import { LeaseStore, type KnownWindow, type LeaseResponse, type LeaseRequest,
+  type WindowOfClient } from '../../src/modules/rate-limit/lease-store.ts'
 import { LeasedLimit } from '../../src/modules/rate-limit/leased-limit.ts'
 import { Members } from '../../src/modules/rate-limit/members.ts'
 import { RedisClient } from '../../src/infra/redis/redis-client.ts'
 import type { Teardown } from '../shared/guardian.ts'
 import { silent } from '../shared/silent-logger.ts'
 
-// Replicas that share a rate limit, without the rest of the service. Each has its own connections to Redis.
+// Replicas that share a rate limit, without the rest of the service. Each has its own connections to Redis. A
+// replica has no share until a test starts its membership and sends the heartbeats.
 
 export interface Replica {
   /** The channel for messages between replicas. */
@@ -25,8 +26,7 @@ export interface Replica {
 }
 
 /** The store of a replica, which records requests and can delay them. */
-export class ObservedStore implements LeaseStore {
-  readonly #store: LeaseStore
+export class ObservedStore extends LeaseStore {
   asked = 0
   /** Number of lookups of what processes handed over. */
   lookups = 0
@@ -38,24 +38,12 @@ export class ObservedStore implements LeaseStore {
   /** If set, answers wait for this promise. */
   gate: Promise<void> | undefined
 
-  constructor (store: LeaseStore) {
-    this.#store = store
-  }
-
-  get reachable (): boolean {
-    return this.#store.reachable
-  }
-
-  get hearsRecalls (): boolean {
-    return this.#store.hearsRecalls
-  }
-
-  async ask (request: LeaseRequest): Promise<LeaseResponse> {
+  override async ask (request: LeaseRequest): Promise<LeaseResponse> {
     this.asked++
     this.underWay++
     try {
       await this.#delay()
-      const response = await this.#store.ask(request)
+      const response = await super.ask(request)
       this.windows.add(response.id)
       await this.#delay()
       await this.gate
@@ -65,46 +53,18 @@ export class ObservedStore implements LeaseStore {
     }
   }
 
-  get members (): Members | undefined {
-    return this.#store.members
-  }
-
-  get processId (): string {
-    return this.#store.processId
-  }
-
-  async giveBack (
+  override async giveBack (
     window: WindowOfClient & { processId?: string },
     reads: number,
     known: KnownWindow
   ): Promise<void> {
     await this.#delay()
-    await this.#store.giveBack(window, reads, known)
+    await super.giveBack(window, reads, known)
   }
 
-  async handedOver (window: WindowOfClient): Promise<ReadonlyMap<string, ClientWindow | undefined>> {
+  override async handedOver (window: WindowOfClient): Promise<ReadonlyMap<string, ClientWindow | undefined>> {
     this.lookups++
-    return await this.#store.handedOver(window)
-  }
-
-  async stopAdopting (): Promise<void> {
-    await this.#store.stopAdopting()
-  }
-
-  async noteReported (nameSpace: string, clients: readonly string[]): Promise<void> {
-    await this.#store.noteReported(nameSpace, clients)
-  }
-
-  async handOver (nameSpace: string, counts: ClientTable): Promise<void> {
-    await this.#store.handOver(nameSpace, counts)
-  }
-
-  async leave (): Promise<void> {
-    await this.#store.leave()
-  }
-
-  register (nameSpace: string, timeWindow: number, limit: LocalLimit): void {
-    this.#store.register(nameSpace, timeWindow, limit)
+    return await super.handedOver(window)
   }
 
   async #delay (): Promise<void> {
@@ -114,13 +74,12 @@ export class ObservedStore implements LeaseStore {
 
 /**
  * @param urls URL of the same Redis for each replica
- * @param shares whether the replicas know each other and have shares. Tests send the heartbeats.
  * @param channelOf an earlier replica that these join
  */
 export async function startReplicas (
   t: Teardown,
   urls: readonly string[],
-  { shares = false, channelOf }: { shares?: boolean, channelOf?: Replica | undefined } = {}
+  { channelOf }: { channelOf?: Replica | undefined } = {}
 ): Promise<Replica[]> {
   const channel = channelOf?.channel ?? `test:${randomUUID()}`
   return await Promise.all(urls.map(async (url) => {
@@ -128,10 +87,9 @@ export async function startReplicas (
     redis.setMaxListeners(1000) // each limit of a test adds a listener
     t.teardown(() => redis.close())
     await redis.start()
-    const id = randomUUID()
-    const members = new Members(redis, { id, windowMs: 60_000 })
+    const members = new Members(redis, { id: randomUUID(), windowMs: 60_000 })
     t.teardown(() => members.close())
-    const store = new ObservedStore(new RedisLeaseStore(redis, channel, id, shares ? members : undefined))
+    const store = new ObservedStore(redis, channel, members)
     const limit: Replica['limit'] = (max, { timeWindow = 60_000, nameSpace = 'test' } = {}) =>
       new LeasedLimit({ nameSpace, max, timeWindow }, store)
     return { channel, redis, members, store, limit }
@@ -157,7 +115,7 @@ export function settableClock (t: Interceptor): { aheadMs: number } {
 
 /** Starts replicas whose heartbeats began a while ago, so that each has its share. */
 export async function startSharing (t: Interceptor, urls: readonly string[]): Promise<Replica[]> {
-  const replicas = await startReplicas(t, urls, { shares: true })
+  const replicas = await startReplicas(t, urls)
   await pass(settableClock(t), 65, replicas)
   for (const { members } of replicas) await members.start()
   return replicas

@@ -2,7 +2,7 @@ import { randomUUID } from 'node:crypto'
 import fp from 'fastify-plugin'
 import type { Result } from 'ioredis'
 import { clock } from '../../infra/system/clock.ts'
-import { RedisLeaseStore, WINDOW_CHANNEL, type LeaseStore } from './lease-store.ts'
+import { LeaseStore, WINDOW_CHANNEL } from './lease-store.ts'
 import { LocalWindows, type Count } from './local-windows.ts'
 import { Members } from './members.ts'
 import type { RedisClient } from '../../infra/redis/redis-client.ts'
@@ -179,9 +179,8 @@ export default fp(async (app) => {
     app.decorate('leases', undefined)
     return
   }
-  const id = randomUUID()
-  const members = new Members(redisClient, { id, windowMs: MAX_WINDOW_MS })
-  app.decorate('leases', new RedisLeaseStore(redisClient, WINDOW_CHANNEL, id, members))
+  const members = new Members(redisClient, { id: randomUUID(), windowMs: MAX_WINDOW_MS })
+  app.decorate('leases', new LeaseStore(redisClient, WINDOW_CHANNEL, members))
   app.addHook('onClose', async () => members.close())
   // Now the limits exist, which may continue with the counts of a process that has left.
   app.addHook('onReady', async () => await members.start())

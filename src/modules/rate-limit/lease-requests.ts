@@ -13,7 +13,6 @@ const MAX_RESERVE = 1024
 /** The smallest reserve with which the next lease is requested early, so that no read waits for it. */
 const MIN_RESERVE_TO_ASK_EARLY = 8
 
-const NO_SHARES: OpenShares = { reads: 0, alive: 0 }
 const NOTHING_HANDED_OVER: ReadonlyMap<string, ClientWindow | undefined> = new Map()
 
 /** Options, named as in @fastify/rate-limit. */
@@ -71,12 +70,12 @@ export class LeaseRequests {
     const store = this.#store
     const { max } = this.#options
     const window = { ...this.#options, key, processId: lease.processId }
-    const hasDeparted = (store.members?.departed.length ?? 0) > 0
+    const hasDeparted = store.members.departed.length > 0
     const loadsHandovers = hasDeparted && lease.isShort
     let handedOver = loadsHandovers ? await store.handedOver(window) : NOTHING_HANDED_OVER
     // An adoption may change both while the request is under way.
     const clients = this.#clients()
-    const { processId } = store
+    const { id: processId } = store.members
     if (lease.processId !== processId && lease.reportedFor !== processId) {
       // What this process has adopted may have been reported before.
       handedOver = new Map([...handedOver, [processId, clients.find(key, clock.now())]])
@@ -118,7 +117,7 @@ export class LeaseRequests {
     const heard = handedOver.size === 0 ? lease.reporters
       : new Set([...lease.reporters, ...handedOver.keys()])
     const isLost = lease.isLost && !lease.ignoresSilent
-    return this.#store.members?.openShares(this.#options.max, heard, isLost, now) ?? NO_SHARES
+    return this.#store.members.openShares(this.#options.max, heard, isLost, now)
   }
 
   /** Returns unspent reads. Never rejects; after a failure they are lost. */

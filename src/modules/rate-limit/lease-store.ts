@@ -91,43 +91,6 @@ export interface LocalLimit extends WindowMessages {
   adopt: (counts: ClientTable, reported: readonly string[], earlierId: string) => void
 }
 
-/** Grants leases. */
-export interface LeaseStore {
-  /** Whether Redis was reachable when it was last used. */
-  readonly reachable: boolean
-  /** Whether this process receives recalls. Only then may it lease a reserve. */
-  readonly hearsRecalls: boolean
-  /** The processes that share the limits; undefined if this process doesn't take part in shares. */
-  readonly members: Members | undefined
-  /** Identifies this process. It changes when this process continues as another one. */
-  readonly processId: string
-  /** Requests a lease. @throws {RedisAwayError} when Redis is unreachable */
-  ask(request: LeaseRequest): Promise<LeaseResponse>
-  /** Returns unspent reads of a known window. Never rejects; after a failure they are lost. */
-  giveBack(
-    window: WindowOfClient & { processId?: string },
-    reads: number,
-    known: KnownWindow
-  ): Promise<void>
-  /** Passes on messages about windows, and the counts of a process that this one continues. */
-  register(nameSpace: string, timeWindow: number, limit: LocalLimit): void
-  /**
-   * Returns what gracefully shut down processes have counted for a client, by process. Processes whose counts
-   * are lost are missing.
-   *
-   * @throws {RedisAwayError} when Redis is unreachable
-   */
-  handedOver(window: WindowOfClient): Promise<ReadonlyMap<string, ClientWindow | undefined>>
-  /** This process is going to hand over its counts, so it adopts none any more. Never rejects. */
-  stopAdopting(): Promise<void>
-  /** Notes clients whose reads are reported, for who adopts the counts. @throws {RedisAwayError} */
-  noteReported(nameSpace: string, clients: readonly string[]): Promise<void>
-  /** Leaves the counts of a limit to the other processes. @throws {RedisAwayError} */
-  handOver(nameSpace: string, counts: ClientTable): Promise<void>
-  /** Ends the membership of this process after all its counts were handed over. @throws {RedisAwayError} */
-  leave(): Promise<void>
-}
-
 interface Question {
   readonly request: LeaseRequest
   /** Unspent reads of the known window that are returned. */
@@ -140,9 +103,9 @@ const MESSAGE = /^(recall|lost|end) (\d+) (\d+) (\S+) (.*)$/s
 const LEFT = 'left'
 
 /** Leases in Redis. Requests of one turn of the event loop share a command. */
-export class RedisLeaseStore implements LeaseStore {
-  readonly members: Members | undefined
-  processId: string
+export class LeaseStore {
+  /** The processes that share the limits. */
+  readonly members: Members
   readonly #redis: RedisClient
   readonly #channel: string
   readonly #handovers: Handovers
@@ -158,32 +121,34 @@ export class RedisLeaseStore implements LeaseStore {
     maxRunning: Infinity
   })
 
-  /** @param processId identifies this process among those that share the limit */
-  constructor (redis: RedisClient, channel: string, processId: string, members?: Members) {
+  constructor (redis: RedisClient, channel: string, members: Members) {
     this.#redis = redis
     this.#channel = channel
-    this.processId = processId
-    this.#handover = `2:${processId}`
+    this.#handover = `2:${members.id}`
     this.members = members
     this.#handovers = new Handovers(redis)
-    if (members !== undefined) members.onAdoptable = async () => await this.#adoptOnce(members)
+    members.onAdoptable = async () => await this.#adoptOnce()
     redis.on('message', (channel, message) => {
       if (channel === this.#channel) this.#hear(message)
     })
   }
 
+  /** Whether Redis was reachable when it was last used. */
   get reachable (): boolean {
     return this.#redis.reachable
   }
 
+  /** Whether this process receives recalls. Only then may it lease a reserve. */
   get hearsRecalls (): boolean {
     return this.#redis.subscribed
   }
 
-  ask (request: LeaseRequest): Promise<LeaseResponse> {
-    return this.#questions.load({ request, returned: 0 })
+  /** Requests a lease. @throws {RedisAwayError} when Redis is unreachable */
+  async ask (request: LeaseRequest): Promise<LeaseResponse> {
+    return await this.#questions.load({ request, returned: 0 })
   }
 
+  /** Returns unspent reads of a known window. Never rejects; after a failure they are lost. */
   async giveBack (
     window: WindowOfClient & { processId?: string },
     reads: number,
@@ -194,46 +159,54 @@ export class RedisLeaseStore implements LeaseStore {
     await this.#questions.load({ request, returned: reads }).catch(() => {})
   }
 
+  /** Passes on messages about windows, and the counts of a process that this one continues. */
   register (nameSpace: string, timeWindow: number, limit: LocalLimit): void {
     this.#limits.set(nameSpace, { ...limit, timeWindow })
   }
 
+  /**
+   * Returns what gracefully shut down processes have counted for a client, by process. Processes whose counts
+   * are lost are missing.
+   *
+   * @throws {RedisAwayError} when Redis is unreachable
+   */
   async handedOver (client: WindowOfClient): Promise<ReadonlyMap<string, ClientWindow | undefined>> {
     const found = new Map<string, ClientWindow | undefined>()
-    await Promise.all((this.members?.departed ?? []).map(async ({ id, handover }) => {
+    await Promise.all(this.members.departed.map(async ({ id, handover }) => {
       const window = await this.#handovers.find(handover, client)
-      if (window === 'adopted') this.members?.sawContinued(id)
+      if (window === 'adopted') this.members.sawContinued(id)
       else if (window !== 'lost') found.set(id, window)
     }))
     return found
   }
 
+  /** This process is going to hand over its counts, so it adopts none any more. Never rejects. */
   async stopAdopting (): Promise<void> {
     this.#isClosing = true
     await this.#adoption
-    this.#isContinuable = this.members?.isContinuable === true
+    this.#isContinuable = this.members.isContinuable
   }
 
+  /** Notes clients whose reads are reported, for who adopts the counts. @throws {RedisAwayError} */
   async noteReported (nameSpace: string, clients: readonly string[]): Promise<void> {
     if (this.#isContinuable) await this.#handovers.noteReported(this.#handover, nameSpace, clients)
   }
 
+  /** Leaves the counts of a limit to the other processes. @throws {RedisAwayError} */
   async handOver (nameSpace: string, counts: ClientTable): Promise<void> {
-    await this.#handovers.store(
-      this.#isContinuable ? this.#handover : `1:${this.processId}`,
-      nameSpace,
-      counts
-    )
+    const handover = this.#isContinuable ? this.#handover : `1:${this.members.id}`
+    await this.#handovers.store(handover, nameSpace, counts)
   }
 
+  /** Ends the membership of this process after all its counts were handed over. @throws {RedisAwayError} */
   async leave (): Promise<void> {
-    await this.members?.leave(this.#isContinuable ? this.#handover : undefined)
+    await this.members.leave(this.#isContinuable ? this.#handover : undefined)
     await this.#redis.run(async (redis) => await redis.publish(this.#channel, LEFT))
   }
 
   #hear (message: string): void {
     if (message === LEFT) {
-      this.members?.beat()
+      this.members.beat()
       return
     }
     const [, type, leftMs, id, nameSpace = '', key = ''] = MESSAGE.exec(message) ?? []
@@ -242,10 +215,10 @@ export class RedisLeaseStore implements LeaseStore {
   }
 
   /** Tries to continue as one of the processes that have left. Never rejects. */
-  async #adoptOnce (members: Members): Promise<void> {
+  async #adoptOnce (): Promise<void> {
     this.#adoption ??= (async () => {
-      for (const departed of members.departed) {
-        if (departed.heartbeat !== undefined && await this.#adopt(members, departed)) break
+      for (const departed of this.members.departed) {
+        if (departed.heartbeat !== undefined && await this.#adopt(departed)) break
       }
     })().catch(() => {}).finally(() => { // Redis is away: this process stays a new one
       this.#adoption = undefined
@@ -254,7 +227,8 @@ export class RedisLeaseStore implements LeaseStore {
   }
 
   /** Continues as a process that has left: with its id, its counts and its share. */
-  async #adopt (members: Members, departed: Departed): Promise<boolean> {
+  async #adopt (departed: Departed): Promise<boolean> {
+    const { members } = this
     const limits = [...this.#limits]
     const { handover } = departed
     const canContinue = (): boolean =>
@@ -271,8 +245,7 @@ export class RedisLeaseStore implements LeaseStore {
       .all(limits.map(async ([nameSpace]) => await this.#handovers.adopt(handover, nameSpace)))
     // From now on the others count on it that this process reports. If it can't, they keep the share back.
     if (!reported.every((clients) => clients !== undefined) || !canContinue()) return false
-    const earlierId = this.processId
-    this.processId = departed.id
+    const earlierId = members.id
     const continued = members.continueAs(departed, now)
     for (const [index, [, limit]] of limits.entries()) {
       limit.adopt(counts[index] as ClientTable, reported[index] as string[], earlierId)
@@ -315,7 +288,7 @@ export class RedisLeaseStore implements LeaseStore {
         request.known?.total ?? 0,
         request.known?.own ?? 0,
         request.knowsLoss === true ? 1 : 0,
-        request.processId ?? this.processId,
+        request.processId ?? this.members.id,
         [...request.handedOver ?? []].map(([processId, window]) => `${processId}=${window?.used ?? 0}`)
           .join(' ')
       )

@@ -78,7 +78,7 @@ export class LeasedLimit {
 
   /** The reads that this process may allow a client in a window without asking Redis. */
   share (now: number): number {
-    return this.#store?.members?.share(this.#options.max, now) ?? 0
+    return this.#store?.members.share(this.#options.max, now) ?? 0
   }
 
   /**
@@ -145,7 +145,7 @@ export class LeasedLimit {
 
   /** Creates a lease, which takes over what this process has counted for the client. */
   #open (key: string, now: number): Lease {
-    const lease = new Lease((this.#store as LeaseStore).processId)
+    const lease = new Lease((this.#store as LeaseStore).members.id)
     const previous = this.#leases.get(key)
     if (previous !== undefined && now < previous.resetAt + this.#options.timeWindow) {
       lease.previousEnd = previous.resetAt
@@ -222,12 +222,11 @@ export class LeasedLimit {
       return
     }
     if (lease?.id === id) this.#giveBackRecalled(key, lease)
-    if (lease?.id !== id || lease.reportedFor !== this.#store?.processId) this.#report(key)
+    if (lease?.id !== id || lease.reportedFor !== this.#store?.members.id) this.#report(key)
   }
 
   /** Reports what this process has counted for the client, or knows of a window that Redis has lost. */
   async #report (key: string): Promise<void> {
-    if (this.#store?.members === undefined) return
     if (this.#isClosing && !await this.#noteReported(key)) return
     const now = clock.now()
     const known = this.#leases.get(key)

@@ -48,13 +48,6 @@ export interface Departed {
   readonly heartbeat?: string
 }
 
-export interface MembersOptions {
-  /** Identifies this process. */
-  readonly id: string
-  /** The longest window of the limits, in milliseconds. */
-  readonly windowMs: number
-}
-
 /**
  * The processes that share the limits, by their heartbeats in Redis. Each may allow a share of a client's
  * reads without asking Redis. In any period as long as a window, the shares of all processes together are at
@@ -72,7 +65,8 @@ export interface MembersOptions {
  */
 export class Members {
   readonly #redis: RedisClient
-  #id: string
+  /** Identifies this process. It changes when this process continues as another one. */
+  id: string
   readonly #windowMs: number
   readonly #members = new Map<string, Member>()
   /** The other processes that have shut down gracefully within the last window. */
@@ -92,9 +86,10 @@ export class Members {
   #replaced: Record<string, string> = {}
   #timer: NodeJS.Timeout | undefined
 
-  constructor (redis: RedisClient, { id, windowMs }: MembersOptions) {
+  /** @param windowMs the longest window of the limits, in milliseconds */
+  constructor (redis: RedisClient, { id, windowMs }: { id: string, windowMs: number }) {
     this.#redis = redis
-    this.#id = id
+    this.id = id
     this.#windowMs = windowMs
   }
 
@@ -127,7 +122,7 @@ export class Members {
     )
     const words = handover === undefined ? ['left'] : [handover, ...counted, 'left']
     const heartbeat = [++this.#beats, ...words].join(' ')
-    await this.#redis.run(async (redis) => await redis.hset(MEMBERS_KEY, this.#id, heartbeat))
+    await this.#redis.run(async (redis) => await redis.hset(MEMBERS_KEY, this.id, heartbeat))
   }
 
   /** Whether another process may continue as this one: it has a share, and all others know of adoptions. */
@@ -158,9 +153,9 @@ export class Members {
       const seenAt = clock.now() - Number(age)
       this.#members.set(member, { ...parse(member, '0 2 1'), since: seenAt, seenAt })
     }
-    this.#members.delete(this.#id)
-    this.#replaced = { [this.#id]: `${this.#beats + 1} ${FORMAT} replaced` }
-    this.#id = id
+    this.#members.delete(this.id)
+    this.#replaced = { [this.id]: `${this.#beats + 1} ${FORMAT} replaced` }
+    this.id = id
     this.#beats = Number(beats)
     this.#validUntil = -Infinity
     this.#hadShareUntil = since
@@ -203,7 +198,7 @@ export class Members {
     for (const [id, { since, seenAt, mayHaveShare }] of this.#members) {
       const isAlive = now < seenAt + VALID_MS
       if (isAlive && now >= since + this.#windowMs + 2 * VALID_MS) steady++
-      if (id === this.#id || heard.has(id) || !(mayHaveShare || isLost)) continue
+      if (id === this.id || heard.has(id) || !(mayHaveShare || isLost)) continue
       if (mayHaveShare) open++
       if (isAlive) alive++
     }
@@ -218,7 +213,7 @@ export class Members {
     if (this.#hasLeft) return false
     const sentAt = clock.now()
     const heartbeat = `${++this.#beats} ${FORMAT} ${this.#mayHaveShare(sentAt) ? 1 : 0}`
-    const fields = { ...this.#replaced, [this.#id]: heartbeat }
+    const fields = { ...this.#replaced, [this.id]: heartbeat }
     try {
       const [, heartbeats] = await this.#redis.run(async (redis) =>
         await Promise.all([
@@ -267,7 +262,7 @@ export class Members {
     const members = [...this.#members.values()]
     this.#size = members.filter(({ isReplaced }) => !isReplaced).length
     this.departed = members.flatMap(({ departed }) =>
-      departed === undefined || departed.id === this.#id ? []
+      departed === undefined || departed.id === this.id ? []
         : [departed]
     )
   }

@@ -24,7 +24,7 @@ const shareOf = ({ limit }: Running): number => limit.share(clock.now())
 
 /** Starts a process as the service does: it adopts what it can before it serves. */
 async function join (t: Teardown, url: string, channelOf: Running): Promise<Running> {
-  const [replica] = await startReplicas(t, [url], { shares: true, channelOf: channelOf.replica })
+  const [replica] = await startReplicas(t, [url], { channelOf: channelOf.replica })
   const running = run(replica!)
   await replica!.members.start()
   return running
@@ -148,11 +148,11 @@ t.test('a process that stops while it adopts costs a client nothing', async (t) 
   const url = await claimRedis(t)
   const offset = settableClock(t)
   for (let turns = 0; turns < 25; turns++) {
-    const [one, two] = (await startReplicas(t, [url, url], { shares: true })).map(run) as [Running, Running]
+    const [one, two] = (await startReplicas(t, [url, url])).map(run) as [Running, Running]
     await pass(offset, 65, [one.replica, two.replica])
     t.equal(await spend(one.limit, 'a', 5), 5)
     await halt(one)
-    const [replica] = await startReplicas(t, [url], { shares: true, channelOf: two.replica })
+    const [replica] = await startReplicas(t, [url], { channelOf: two.replica })
     const next = run(replica!)
     const starting = replica!.members.start()
     for (let turn = 0; turn < turns; turn++) await setImmediate()
@@ -258,7 +258,7 @@ t.test('a client gets exactly its limit, however processes are restarted under i
     events: readonly (typeof happening extends fc.Arbitrary<infer Event> ? Event : never)[],
     waits: readonly number[]
   ): Promise<void> => {
-    const replicas = await startReplicas(t, Array<string>(4).fill(url), { shares: true })
+    const replicas = await startReplicas(t, Array<string>(4).fill(url))
     await pass(offset, 65, replicas)
     await Promise.all(replicas.map(async ({ members }) => await members.start()))
     const slots: (Running | undefined)[] = replicas.map(run)

@@ -2,8 +2,9 @@ import { randomUUID } from 'node:crypto'
 import { setTimeout as sleep } from 'node:timers/promises'
 import type { Redis } from 'ioredis'
 import t from 'tap'
-import { RedisLeaseStore, type LeaseResponse,
+import { LeaseStore, type LeaseResponse,
   type LeaseRequest } from '../../../src/modules/rate-limit/lease-store.ts'
+import { Members } from '../../../src/modules/rate-limit/members.ts'
 import type { RedisClient } from '../../../src/infra/redis/redis-client.ts'
 import { claimRedis, createProxy, startRedisServer } from '../../helpers/servers.ts'
 import { startReplicas } from '../../helpers/limit-replicas.ts'
@@ -24,8 +25,9 @@ const request = (parts: Partial<LeaseRequest> = {}): LeaseRequest => ({
   ...parts
 })
 /** The stores of two processes, on one connection. Recalls are published on `channel`. */
-function storesOf (redis: RedisClient, channel: string = randomUUID()): [RedisLeaseStore, RedisLeaseStore] {
-  return [new RedisLeaseStore(redis, channel, 'one'), new RedisLeaseStore(redis, channel, 'two')]
+function storesOf (redis: RedisClient, channel: string = randomUUID()): [LeaseStore, LeaseStore] {
+  const storeOf = (id: string) => new LeaseStore(redis, channel, new Members(redis, { id, windowMs: 60_000 }))
+  return [storeOf('one'), storeOf('two')]
 }
 const redisOf = async (t: Parameters<typeof claimRedis>[0]): Promise<RedisClient> =>
   (await startReplicas(t, [await claimRedis(t)]))[0]!.redis

@@ -23,7 +23,7 @@ t.test('a rolling restart changes nothing of what a client gets, however its rea
     bursts: fc.array(fc.array(fc.nat(2), { minLength: 1, maxLength: 30 }), { minLength: 4, maxLength: 10 })
   })
   for (const { max, bursts } of fc.sample(restarted, 5)) {
-    const replicas = await startReplicas(t, [url, url, url], { shares: true })
+    const replicas = await startReplicas(t, [url, url, url])
     await pass(offset, 65, replicas)
     await Promise.all(replicas.map(async ({ members }) => await members.start()))
     const nameSpace = randomUUID() // processes of the last round may still put back a window
@@ -32,7 +32,7 @@ t.test('a rolling restart changes nothing of what a client gets, however its rea
     for (const [number, burst] of bursts.entries()) {
       passed += trues(await Promise.all(burst.map(async (index) => await take(limits[index], 'a'))))
       if (number >= 3) continue
-      const [next] = await startReplicas(t, [url], { shares: true, channelOf: replicas[0] })
+      const [next] = await startReplicas(t, [url], { channelOf: replicas[0] })
       await next!.members.start()
       await stop(replicas[number] as Replica, [limits[number]!])
       replicas[number] = next as Replica
@@ -49,7 +49,7 @@ t.test('a client gets exactly its limit while processes are restarted under its 
   const url = await claimRedis(t)
   const offset = settableClock(t)
   for (const count of [2, 4]) {
-    const replicas = await startReplicas(t, Array<string>(count).fill(url), { shares: true })
+    const replicas = await startReplicas(t, Array<string>(count).fill(url))
     await pass(offset, 65, replicas)
     for (const { members } of replicas) await members.start()
     const limits = replicas.map((replica) => replica.limit(30))
@@ -66,7 +66,7 @@ t.test('a client gets exactly its limit while processes are restarted under its 
     }
     for (const [index, old] of [...replicas].entries()) {
       for (let n = 0; n < 3; n++) await readAll()
-      const [next] = await startReplicas(t, [url], { shares: true, channelOf: old })
+      const [next] = await startReplicas(t, [url], { channelOf: old })
       await next!.members.start()
       const stopping = [limits[index]!]
       limits[index] = next!.limit(30)
@@ -85,13 +85,13 @@ t.test('a client gets exactly its limit while processes are restarted under its 
 t.test('a client that has spent its limit gets no read from a process that starts afterwards', async (t) => {
   const url = await claimRedis(t)
   const offset = settableClock(t)
-  const replicas = await startReplicas(t, [url, url], { shares: true })
+  const replicas = await startReplicas(t, [url, url])
   await pass(offset, 65, replicas)
   const [stopping, staying] = replicas as [Replica, Replica]
   const limits = replicas.map((replica) => replica.limit(30))
   const clients = Array.from({ length: 18 }, (_, client) => `client ${client}`)
   for (const [index, client] of clients.entries()) t.equal(await spend(limits[index % 2], client), 30)
-  const [next] = await startReplicas(t, [url], { shares: true, channelOf: staying })
+  const [next] = await startReplicas(t, [url], { channelOf: staying })
   await next!.members.start()
   await stop(stopping, [limits[0]!])
   const limit = next!.limit(30)
@@ -133,7 +133,7 @@ t.test('clients get all of their limit from processes that start some minutes af
   for (const replica of replicas) await stop(replica, [replica.limit(30)])
   const [admin] = await startReplicas(t, [url])
   await age(admin!, 200)
-  const started = await startReplicas(t, [url, url], { shares: true })
+  const started = await startReplicas(t, [url, url])
   for (const { members } of started) await members.start()
   const limits = started.map((replica) => replica.limit(30))
   t.equal(await spend(limits[0], 'a', 7) + await spend(limits[1], 'a'), 30)
@@ -167,7 +167,7 @@ t.test('what a process left behind counts once, and its share is reserved if Red
 
   const { commands } = replicas[1]!.redis
   await commands.del(await commands.keys('landfall:handover:*'))
-  const [fresh] = await startReplicas(t, [url], { shares: true, channelOf: replicas[1] })
+  const [fresh] = await startReplicas(t, [url], { channelOf: replicas[1] })
   await fresh!.members.start()
   const passed = 5 + await spend(fresh!.limit(30), 'b')
   t.ok(passed >= 10 && passed < 30, `${passed}`)

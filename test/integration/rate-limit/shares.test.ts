@@ -225,7 +225,7 @@ t.test('shares never exceed two thirds of the limit while processes join, leave,
 
 t.test('after the first minute, the processes share two thirds of the limit', async (t) => {
   const url = await claimRedis(t)
-  const replicas = await startReplicas(t, [url, url, url, url, url], { shares: true })
+  const replicas = await startReplicas(t, [url, url, url, url, url])
   const [first, ...others] = replicas
   await pass(settableClock(t), 65, replicas.slice(1))
   t.same(others.map(({ members }) => members.share(30, clock.now())), [5, 5, 5, 5], '20, divided by four')
@@ -285,7 +285,7 @@ t.test('the limit is exact while Redis is full of documents and evicts keys', as
     t.comment(`${policy}: ${windows} of 300 windows are left`)
     if (policy === 'volatile-ttl') {
       t.equal(windows, 300, 'documents expire earlier than windows, so they are evicted')
-      const [fresh] = await startReplicas(t, [server.url], { shares: true, channelOf: replicas[0] })
+      const [fresh] = await startReplicas(t, [server.url], { channelOf: replicas[0] })
       await fresh!.members.start()
       limits.push(fresh!.limit(30)) // it doesn't know the windows
     } else t.ok(windows < 300, 'windows are evicted, too')
