@@ -86,10 +86,9 @@ const createUnexpectedError = (baseUrl: string): Error =>
   new ServiceAddressError(`${baseUrl} does not answer like Landfall: is LANDFALL_URL right?`)
 
 /** Returns the id of a page that is named by it, or by `key:` and its key. */
-export async function findPageId (page: string): Promise<string> {
+export async function findPageId ({ landingPages }: LandfallClient, page: string): Promise<string> {
   if (!page.startsWith(KEY_PREFIX)) return page
-  const key = page.slice(KEY_PREFIX.length)
-  return (await explainErrors(createOwnerClient().landingPages.getByKey(key))).id
+  return (await landingPages.getByKey(page.slice(KEY_PREFIX.length))).id
 }
 
 /** Requests all parts of a list. */
@@ -98,7 +97,7 @@ export async function* listParts<Item> (
 ): AsyncGenerator<Item[], void, undefined> {
   let cursor: string | undefined
   do {
-    const { items, next } = await explainErrors(listPage({ limit: LIST_LIMIT, cursor }))
+    const { items, next } = await listPage({ limit: LIST_LIMIT, cursor })
     if (!Array.isArray(items)) throw createUnexpectedError(process.env.LANDFALL_URL || DEFAULT_URL)
     yield items
     cursor = next
@@ -117,18 +116,10 @@ const REFUSED_KEY_ADVICE = 'Put another key into LANDFALL_KEY; a change of the p
 const SCOPE_ADVICE =
   "The scopes of a key can't be changed: create a key that also has this one, and put it into LANDFALL_KEY"
 
-/** Waits for a call of the client. Adds to the message of an error what the user can do. */
-export async function explainErrors<T> (call: Promise<T>): Promise<T> {
-  try {
-    return await call
-  } catch (error) {
-    if (error instanceof LandfallError) {
-      const advice = getAdvice(error)
-      error.message = [...error.errors.map(replaceControlCharacters), ...advice === undefined ? [] : [advice]]
-        .join('\n')
-    }
-    throw error
-  }
+/** Returns the message of an error. That of the client's has what the user can do. */
+export function explain (error: unknown): string {
+  if (!(error instanceof LandfallError)) return (error as Error).message
+  return [...error.errors.map(replaceControlCharacters), getAdvice(error) ?? []].flat().join('\n')
 }
 
 function getAdvice (error: LandfallError): string | undefined {

@@ -6,7 +6,6 @@ import { run, runFrom, type LoadCommands } from './run.ts'
 
 const pageReads = async () => await import('./commands/pages.ts')
 const pageChanges = async () => await import('./commands/page-changes.ts')
-const pageSchedules = async () => await import('./commands/page-schedule.ts')
 const pageImports = async () => await import('./commands/page-imports.ts')
 const pageStates = async () => await import('./commands/page-states.ts')
 const ownerAssets = async () => await import('./commands/owner-assets.ts')
@@ -50,52 +49,47 @@ export function addOwnerCommands (program: Command): void {
 }
 
 function addReadCommands (pages: Command): void {
-  pages.command('list')
+  apiCommand(pages, 'list')
     .summary('list your pages')
     .description('Lists your pages with the versions, sizes and labels of their documents.')
-    .addHelpText('after', API_HELP)
     .option('--search <text>', 'only pages with this text in their label or public id')
     .addOption(new Option('--sort <order>', 'newest first (default), latest change first, or by label')
       .choices(['created', 'updated', 'label']))
     .option(...JSON_OPTION)
-    .action(runFrom(pageReads, 'list'))
-  pages.command('get')
+    .action(runWithClient(pageReads, 'list'))
+  apiCommand(pages, 'get')
     .argument(...PAGE)
     .summary('print the document of a page')
     .description('Prints the document of a page byte for byte, and its ETag to standard error. To save it ' +
       'in a file, use npm run -s, because npm prints a heading.')
-    .addHelpText('after', API_HELP)
     .option('--revision <version>', 'print an earlier version', parseVersion)
     .action(runForPage(pageReads, 'get'))
-  pages.command('history')
+  apiCommand(pages, 'history')
     .argument(...PAGE)
     .summary('list the versions of a page, newest first')
     .description('Lists the versions of a page, newest first: when they were written, and by whom.')
-    .addHelpText('after', API_HELP)
     .option(...JSON_OPTION)
     .action(runForPage(pageReads, 'showHistory'))
 }
 
 function addCreateCommands (pages: Command): void {
-  pages.command('create')
+  apiCommand(pages, 'create')
     .argument(...FILE)
     .summary('create a page from a document')
     .description('Creates a page from the bytes of a file, and prints its id.')
-    .addHelpText('after', API_HELP)
     .option('--key <key>', 'the name of the page in your own system')
     .option('--unpublished', 'readers do not get it until it is published')
     .option(...JSON_OPTION)
-    .action(runFrom(pageImports, 'create'))
-  pages.command('import')
+    .action(runWithClient(pageImports, 'create'))
+  apiCommand(pages, 'import')
     .argument('<dir>', 'a folder with a file for each page; its subfolders are not read')
     .summary('create or change a page for each file of a folder')
     .description('Makes each file NAME.json of a folder the document of the page with the key NAME, which ' +
       'is created if it is missing. Prints for each file whether its page was created, changed or the ' +
       'same. Run it again after an interruption, or after mending the files that failed; exits with 1 if ' +
       'any has failed.')
-    .addHelpText('after', API_HELP)
     .option(...JSON_OPTION)
-    .action(runFrom(pageImports, 'importFolder'))
+    .action(runWithClient(pageImports, 'importFolder'))
 }
 
 function addStateCommands (pages: Command): void {
@@ -105,34 +99,31 @@ function addStateCommands (pages: Command): void {
     parseWait
   ] as const
   const IF_MATCH = ['--if-match <etag>', 'only if the ETag is still this one', parseEtag] as const
-  pages.command('draft')
+  apiCommand(pages, 'draft')
     .argument(...PAGE)
     .argument('[file]', 'a JSON document, or "-" for standard input; without it, the draft is printed')
     .summary('print, write or discard the draft of a page')
     .description('Prints the draft of a page byte for byte, or writes it. Readers do not see it until ' +
       '"pages publish".')
-    .addHelpText('after', API_HELP)
     .option('--discard', 'remove the draft')
     .option(...IF_MATCH)
     .action(runForPage(pageStates, 'draft'))
-  pages.command('preview')
+  apiCommand(pages, 'preview')
     .argument(...PAGE)
     .summary('make, list or revoke preview links of a page')
     .description('Makes a preview link, and prints its token. A website sends the token in the header ' +
       'Authorization to read the draft, or the document of a page without one.')
-    .addHelpText('after', API_HELP)
     .option('--name <name>', 'for whom it is, for your list')
     .option('--expires-in <seconds>', 'between 300 and 2592000; default: a week', parseSeconds)
     .addOption(new Option('--list', 'list the links that have not expired').conflicts('revoke'))
     .option('--revoke <link-id>', 'revoke a link', parseId)
     .option(...JSON_OPTION)
     .action(runForPage(pageStates, 'preview'))
-  pages.command('publish')
+  apiCommand(pages, 'publish')
     .argument(...PAGE)
     .summary('publish the draft of a page, or the page itself')
     .description('Makes the draft of a page its document, which readers get at once. Without a draft, an ' +
       'unpublished page is published as it is.')
-    .addHelpText('after', API_HELP)
     .option('--if-match <etag>', 'only if the draft still has this ETag', parseEtag)
     .option(
       '--base-version <version>',
@@ -142,11 +133,10 @@ function addStateCommands (pages: Command): void {
     )
     .option(...WAIT)
     .action(runForPage(pageStates, 'publish'))
-  pages.command('unpublish')
+  apiCommand(pages, 'unpublish')
     .argument(...PAGE)
     .summary('take the document of a page away from readers')
     .description('Takes the document of a page away from readers, who get a 404.')
-    .addHelpText('after', API_HELP)
     .option(...IF_MATCH)
     .option(...WAIT)
     .action(runForPage(pageStates, 'unpublish'))
@@ -154,37 +144,32 @@ function addStateCommands (pages: Command): void {
 
 function addTrashCommands (pages: Command): void {
   const trash = pages.command('trash').description('list, restore or remove deleted pages')
-  trash.command('list')
+  apiCommand(trash, 'list')
     .description('list the deleted pages, the last deleted first')
-    .addHelpText('after', API_HELP)
     .option(...JSON_OPTION)
-    .action(runFrom(pageStates, 'listTrash'))
-  trash.command('restore')
+    .action(runWithClient(pageStates, 'listTrash'))
+  apiCommand(trash, 'restore')
     .argument(...DELETED_PAGE)
     .description('take a page out of the trash')
-    .addHelpText('after', API_HELP)
-    .action(runFrom(pageStates, 'undelete'))
-  trash.command('remove')
+    .action(runWithClient(pageStates, 'undelete'))
+  apiCommand(trash, 'remove')
     .argument(...DELETED_PAGE)
     .description('remove a page in the trash for good, with all its versions')
-    .addHelpText('after', API_HELP)
-    .action(runFrom(pageStates, 'purge'))
+    .action(runWithClient(pageStates, 'purge'))
 }
 
 /** Adds the commands for one's own assets. */
 export function addOwnerAssetCommands (assets: Command): void {
-  assets.command('list')
+  apiCommand(assets, 'list')
     .description('list your assets, newest first')
-    .addHelpText('after', API_HELP)
     .option('--search <text>', 'only assets with this text in their name')
     .option(...JSON_OPTION)
-    .action(runFrom(ownerAssets, 'list'))
-  assets.command('upload')
+    .action(runWithClient(ownerAssets, 'list'))
+  apiCommand(assets, 'upload')
     .argument('<files...>')
     .description('upload files, and print the URL of each; stop at the first that fails')
-    .addHelpText('after', API_HELP)
     .option(...JSON_OPTION)
-    .action(runFrom(ownerAssets, 'upload'))
+    .action(runWithClient(ownerAssets, 'upload'))
 }
 
 function addChangeCommands (pages: Command): void {
@@ -212,29 +197,43 @@ function addChangeCommands (pages: Command): void {
 }
 
 function addScheduleCommand (pages: Command): void {
-  pages.command('schedule')
+  apiCommand(pages, 'schedule')
     .argument(...PAGE)
     .summary('show, set or remove when a page is published and unpublished')
     .description('Shows when the draft of a page, or the unpublished page, is published, and when the page ' +
       'is unpublished. With one of the times, it sets both: a time that is missing is removed. Until it is ' +
       'published, the draft cannot be changed.')
-    .addHelpText('after', API_HELP)
     .option('--publish-at <time>', 'with an offset from UTC, such as 2027-01-31T08:00:00+01:00')
     .option('--unpublish-at <time>', 'the same, later than the other')
     .addOption(new Option('--remove', 'remove both times').conflicts(['publishAt', 'unpublishAt']))
     .option('--if-match <etag>', 'only if the draft still has this ETag', parseEtag)
     .option(...JSON_OPTION)
-    .action(runForPage(pageSchedules, 'schedule'))
+    .action(runForPage(pageStates, 'schedule'))
 }
 
-/** Like runFrom(), for commands whose first argument names a page. */
-const runForPage =
-  <Name extends string>(load: LoadCommands<Name>, name: Name) =>
-  async (page: string, ...rest: unknown[]): Promise<void> =>
+/** Adds a command that calls the API. */
+const apiCommand = (parent: Command, name: string): Command =>
+  parent.command(name).addHelpText('after', API_HELP)
+
+/** Like runFrom(), for functions that take a client before the arguments. */
+const runWithClient =
+  <Name extends string>(load: LoadCommands<Name>, name: Name, findsPage = false) =>
+  async (...args: unknown[]): Promise<void> =>
     await run(async () => {
-      const { findPageId } = await import('./owner-client.ts')
-      return await (await load())[name](await findPageId(page), ...rest)
+      const { createOwnerClient, explain, findPageId } = await import('./owner-client.ts')
+      const command = (await load())[name]
+      const client = createOwnerClient()
+      try {
+        if (findsPage) args[0] = await findPageId(client, args[0] as string)
+        return await command(client, ...args)
+      } catch (error) {
+        throw error instanceof InvalidArgumentError ? error : new Error(explain(error), { cause: error })
+      }
     })
+
+/** The same for commands whose first argument names a page. */
+const runForPage = <Name extends string>(load: LoadCommands<Name>, name: Name) =>
+  runWithClient(load, name, true)
 
 function parsePage (given: string): string {
   return given.startsWith('key:') && PAGE_KEY.test(given.slice('key:'.length)) ? given : parseId(given)

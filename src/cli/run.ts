@@ -1,19 +1,22 @@
 import { InvalidArgumentError } from 'commander'
 import { ConfigError } from '../config.ts'
 
+/** What a command returns: its exit code, or nothing after a success. */
+export type ExitCode = number | void
+
 /** Runs a command other than `serve`, and sets the exit code of the process. */
-export async function run (command: () => Promise<number>, failurePrefix = ''): Promise<void> {
+export async function run (command: () => Promise<ExitCode>, failurePrefix = ''): Promise<void> {
   try {
-    process.exitCode = await command()
+    process.exitCode = await command() ?? 0
   } catch (error) {
     printFailure(error, "These settings can't be used:", failurePrefix)
     process.exitCode = error instanceof InvalidArgumentError ? 2 : 1
   }
 }
 
-/** Imports a module with functions that return exit codes. */
+/** Imports a module with functions that run commands. */
 export type LoadCommands<Name extends string> = () => Promise<
-  Record<Name, (...args: any[]) => Promise<number>>
+  Record<Name, (...args: any[]) => Promise<ExitCode>>
 >
 
 /**

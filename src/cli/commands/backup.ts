@@ -8,7 +8,7 @@ import { restoreBackup } from '../backup/restore.ts'
 import { verifyBackup, verifyService } from '../backup/verify.ts'
 import { createProgressPrinter, formatBytes, formatCount, print } from '../output.ts'
 
-// The commands for backups. All return the exit code: 0, or 1 when a problem was found.
+// The commands for backups. All return the exit code: 1 when a problem was found.
 
 interface Report {
   /** Printed to standard output. */

@@ -4,6 +4,7 @@ import { embeddedSecret } from '../../infra/pglite/embedded.ts'
 import { defaultSecretsKey } from '../../infra/system/derived-secrets.ts'
 import { findUnknownNames } from '../misspelt-names.ts'
 import { formatTable, print } from '../output.ts'
+import type { ExitCode } from '../run.ts'
 
 interface Options {
   readonly check?: true
@@ -12,25 +13,25 @@ interface Options {
 
 /**
  * Prints the settings in force and where each comes from, without secrets; or only checks them, or prints the
- * key from which secrets are derived. Returns the exit code.
+ * key from which secrets are derived.
  *
  * @throws {ConfigError} when settings are missing or invalid
  */
-export async function showConfig ({ check, secretsKey }: Options): Promise<number> {
+export async function showConfig ({ check, secretsKey }: Options): Promise<ExitCode> {
   const environment = readEnvironment()
   const file = readEnvFile()
   const config = loadConfig(environment)
   if (secretsKey === true) {
     const { DATA_DIR, JWT_SECRET, SECRETS_KEY } = config
     print(`${SECRETS_KEY ?? defaultSecretsKey(JWT_SECRET ?? await embeddedSecret(DATA_DIR))}\n`)
-    return 0
+    return
   }
   const unknown = findUnknownNames(environment, file)
   for (const { sentence } of unknown) process.stderr.write(`${sentence}\n`)
   if (check === true) {
     if (unknown.some(({ isMisspelt }) => isMisspelt)) return 1
     print('The settings are valid\n')
-    return 0
+    return
   }
   const rows = describeSettings().map(({ name, isSecret }) => [
     name,
@@ -39,7 +40,6 @@ export async function showConfig ({ check, secretsKey }: Options): Promise<numbe
     sourceOf(name, environment, file)
   ])
   print(formatTable([['SETTING', 'VALUE', 'FROM'], ...rows]))
-  return 0
 }
 
 function formatValue (value: Config[keyof Config], given = ''): string {

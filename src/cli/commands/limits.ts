@@ -8,7 +8,7 @@ import { auditCommand, loadCommandConfig } from '../operator.ts'
 import { formatCount, formatTable, print } from '../output.ts'
 import { withRedis } from '../database.ts'
 
-// The commands for the limits of a client address. Both return the exit code.
+// The commands for the limits of a client address.
 
 interface Limit {
   readonly name: string
@@ -18,7 +18,7 @@ interface Limit {
   readonly isLeased: boolean
 }
 
-export async function show (givenAddress: string, { json = false }: { json?: boolean }): Promise<number> {
+export async function show (givenAddress: string, { json = false }: { json?: boolean }): Promise<void> {
   const { address, limits, redisUrl } = prepare(givenAddress)
   const uses = await withRedis(
     redisUrl,
@@ -29,7 +29,7 @@ export async function show (givenAddress: string, { json = false }: { json?: boo
   if (json) {
     const counts = uses.map(({ name, used, max, endsIn }) => ({ limit: name, used, max, ends_in: endsIn }))
     print(`${JSON.stringify({ address, limits: counts })}\n`)
-    return 0
+    return
   }
   print(`What Redis counts for ${address}. Reads that a process has leased ahead count; reads from its ` +
     `share don't:\n\n`)
@@ -39,10 +39,9 @@ export async function show (givenAddress: string, { json = false }: { json?: boo
       { name, used, max, endsIn }
     ) => [name, String(used), String(max), endsIn > 0 ? `${endsIn} s` : '-'])
   ]))
-  return 0
 }
 
-export async function clear (givenAddress: string): Promise<number> {
+export async function clear (givenAddress: string): Promise<void> {
   const { address, limits, redisUrl } = prepare(givenAddress)
   const deleted = await withRedis(
     redisUrl,
@@ -57,7 +56,6 @@ export async function clear (givenAddress: string): Promise<number> {
   const cleared = deleted.filter((count) => count > 0).length
   auditCommand('limits clear', { cleared: address })
   print(`Cleared ${formatCount(cleared, 'count')} of ${address}\n`)
-  return 0
 }
 
 function prepare (address: string): { address: string, limits: Limit[], redisUrl: string } {

@@ -8,11 +8,11 @@ import { auditCommand, loadCommandConfig } from '../operator.ts'
 import { progressLog, withEmbeddedDatabase } from '../database.ts'
 import { formatTable, print } from '../output.ts'
 
-// The commands for migrations. All return the exit code and throw errors with one line for the user.
+// The commands for migrations. All throw errors with one line for the user.
 
 const UP_TO_DATE = 'The database is up to date\n'
 
-export async function migrate (): Promise<number> {
+export async function migrate (): Promise<void> {
   const { DATABASE_URL: url, DATA_DIR: dataDir } = loadCommandConfig()
   const applied = url !== undefined
     ? await applyMigrations(url, progressLog)
@@ -26,10 +26,9 @@ export async function migrate (): Promise<number> {
   if (applied.length > 0) auditCommand('migrate', { applied })
   print(applied.length === 0 ? UP_TO_DATE
     : `Applied ${applied.length === 1 ? 'migration' : 'migrations'} ${applied.join(', ')}\n`)
-  return 0
 }
 
-/** Prints the state of each migration. The exit code is 1 if the database isn't up to date. */
+/** Prints the state of each migration. Returns the exit code: 1 if the database isn't up to date. */
 export async function showMigrations (): Promise<number> {
   const states = await inspectDatabase(migrationStates)
   print(formatTable([['MIGRATION', 'STATE'], ...states.map(({ name, state }) => [name, state])]))
@@ -37,11 +36,10 @@ export async function showMigrations (): Promise<number> {
 }
 
 /** Prints the SQL that `migrate` would run, and changes nothing. */
-export async function previewMigrations (): Promise<number> {
+export async function previewMigrations (): Promise<void> {
   const pending = await inspectDatabase(async (database) => await pendingMigrations(database))
   print(pending.length === 0 ? UP_TO_DATE
     : pending.map(({ name, sql }) => `-- Migration ${name}\n${sql.trimEnd()}\n`).join('\n'))
-  return 0
 }
 
 async function inspectDatabase<T> (inspect: (database: StatementRunner) => Promise<T>): Promise<T> {

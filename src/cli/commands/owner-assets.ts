@@ -1,19 +1,22 @@
 import { openAsBlob } from 'node:fs'
 import { stat } from 'node:fs/promises'
 import { basename } from 'node:path'
+import type { LandfallClient } from '#client'
 import { createFileError, pathOf } from '../input.ts'
-import { createOwnerClient, explainErrors, listParts } from '../owner-client.ts'
+import { explain, listParts } from '../owner-client.ts'
 import { formatBytes, formatTime, print, printList, replaceControlCharacters } from '../output.ts'
 
-// The commands for one's own assets through the API. All return the exit code.
+// The commands for one's own assets through the API.
 
 interface ListOptions {
   readonly json?: boolean
   readonly search?: string
 }
 
-export async function list ({ json = false, search }: ListOptions): Promise<number> {
-  const { assets } = createOwnerClient()
+export async function list (
+  { assets }: LandfallClient,
+  { json = false, search }: ListOptions
+): Promise<void> {
   await printList(listParts(async (options) => await assets.listPage({ ...options, q: search })), {
     json,
     empty: search === undefined ? 'There are no assets yet' : 'There are no such assets',
@@ -27,22 +30,21 @@ export async function list ({ json = false, search }: ListOptions): Promise<numb
     ],
     toJson: (asset) => asset
   })
-  return 0
 }
 
 /** Uploads files, and prints the URL of each. Stops at the first that fails. */
-export async function upload (files: string[], { json = false }: { json?: boolean }): Promise<number> {
-  const { assets } = createOwnerClient()
+export async function upload (
+  { assets }: LandfallClient,
+  files: string[],
+  { json = false }: { json?: boolean }
+): Promise<void> {
   for (const file of files) {
     const blob = await openFile(file)
-    const asset = await explainErrors(assets.upload(blob, { filename: basename(file) }))
-      .catch((error: Error) => {
-        error.message = `${replaceControlCharacters(file)}: ${error.message}`
-        throw error
-      })
+    const asset = await assets.upload(blob, { filename: basename(file) }).catch((error: unknown) => {
+      throw new Error(`${replaceControlCharacters(file)}: ${explain(error)}`, { cause: error })
+    })
     print(json ? `${JSON.stringify(asset)}\n` : `${asset.url}\n`)
   }
-  return 0
 }
 
 async function openFile (file: string): Promise<Blob> {

@@ -7,10 +7,10 @@ import { LandfallError, type LandfallClient } from '#client'
 import { confirm } from '../prompts.ts'
 import { formatDiff, type NamedDocument } from '../document-diff.ts'
 import { NotJsonError, readInput, toDocument } from '../input.ts'
-import { createOwnerClient, explainErrors } from '../owner-client.ts'
+import { explain } from '../owner-client.ts'
 import { printProgress } from '../output.ts'
 
-// The commands that change pages through the API. All return the exit code.
+// The commands that change pages through the API.
 
 interface ChangeOptions {
   /** The entity tag that the document must have. */
@@ -27,50 +27,55 @@ type Written = Pick<CurrentDocument, 'etag'>
 
 const NOTHING_CHANGED = 'Nothing was changed'
 
-export async function put (id: string, file = '-', options: ChangeOptions): Promise<number> {
-  const client = createOwnerClient()
+export async function put (
+  { landingPages }: LandfallClient,
+  id: string,
+  file = '-',
+  options: ChangeOptions
+): Promise<void> {
   const bytes = await readInput(file)
   const document = toDocument(bytes)
-  const write = async (ifMatch?: string) =>
-    await explainErrors(client.landingPages.putDocument(id, document, { ifMatch }))
-  return await reviewAndWrite(client, id, { name: file === '-' ? 'new' : file, bytes }, write, options)
+  const write = async (ifMatch?: string) => await landingPages.putDocument(id, document, { ifMatch })
+  await reviewAndWrite(landingPages, id, { name: file === '-' ? 'new' : file, bytes }, write, options)
 }
 
-export async function restore (id: string, version: number, options: ChangeOptions): Promise<number> {
-  const client = createOwnerClient()
-  const { landingPages } = client
-  const write = async (ifMatch?: string) =>
-    await explainErrors(landingPages.restoreRevision(id, version, { ifMatch }))
+export async function restore (
+  { landingPages }: LandfallClient,
+  id: string,
+  version: number,
+  options: ChangeOptions
+): Promise<void> {
+  const write = async (ifMatch?: string) => await landingPages.restoreRevision(id, version, { ifMatch })
   if (!process.stdin.isTTY) return reportEtag(await write(options.ifMatch))
-  const { text } = await explainErrors(landingPages.getRevision(id, version))
+  const { text } = await landingPages.getRevision(id, version)
   const next = { name: `version ${version}`, bytes: Buffer.from(text) }
-  return await reviewAndWrite(client, id, next, write, options)
+  await reviewAndWrite(landingPages, id, next, write, options)
 }
 
 /** Writes at once, or on a terminal after a look at the changes and only if nobody else changes the page. */
 async function reviewAndWrite (
-  client: LandfallClient,
+  landingPages: LandfallClient['landingPages'],
   id: string,
   next: NamedDocument,
   write: (ifMatch?: string) => Promise<Written>,
   options: ChangeOptions
-): Promise<number> {
+): Promise<void> {
   if (!process.stdin.isTTY) return reportEtag(await write(options.ifMatch))
-  const current = await readDocument(client, id, options)
+  const current = await readDocument(landingPages, id, options)
   if (Buffer.compare(current.bytes, next.bytes) === 0) {
     printProgress(`${NOTHING_CHANGED}: the page already has this document`)
-    return 0
+    return
   }
   if (!await review(current, next, options)) throw new Error(NOTHING_CHANGED)
-  return reportEtag(await write(current.etag))
+  reportEtag(await write(current.etag))
 }
 
 async function readDocument (
-  { landingPages }: LandfallClient,
+  landingPages: LandfallClient['landingPages'],
   id: string,
   { ifMatch }: ChangeOptions
 ): Promise<CurrentDocument> {
-  const { text, etag } = await explainErrors(landingPages.getDocument(id, { ifMatch }))
+  const { text, etag } = await landingPages.getDocument(id, { ifMatch })
   return { name: 'current', bytes: Buffer.from(text), etag }
 }
 
@@ -85,29 +90,28 @@ async function review (
   return yes || await confirm('Write this? [y/N] ')
 }
 
-/** Prints the entity tag of the written page. Returns the exit code. */
-function reportEtag ({ etag }: Written): number {
-  printProgress(`ETag: ${etag}`)
-  return 0
-}
+/** Prints the entity tag of the written page. */
+const reportEtag = ({ etag }: Written): void => printProgress(`ETag: ${etag}`)
 
-/** Opens the document of a page in an editor and stores what was saved. Returns the exit code. */
-export async function edit (id: string, options: ChangeOptions): Promise<number> {
-  const client = createOwnerClient()
-  const current = await readDocument(client, id, options)
+/** Opens the document of a page in an editor and stores what was saved. */
+export async function edit (
+  { landingPages }: LandfallClient,
+  id: string,
+  options: ChangeOptions
+): Promise<void> {
+  const current = await readDocument(landingPages, id, options)
   const folder = await mkdtemp(join(tmpdir(), 'landfall-')) // only its owner may use it
   const file = join(folder, `${id}.json`)
   try {
     await writeFile(file, current.bytes, { mode: 0o600, flag: 'wx' })
-    const written = await editAndWrite(client, id, file, current, options)
+    const written = await editAndWrite(landingPages, id, file, current, options)
     if (written === undefined) printProgress(NOTHING_CHANGED)
     else reportEtag(written)
     await rm(folder, { recursive: true })
-    return 0
   } catch (error) {
     const edited = await readFile(file).catch(() => undefined)
     if (edited !== undefined && !isUnchanged(current.bytes, edited)) {
-      throw new Error(`${(error as Error).message}\nYour text is in ${file}`)
+      throw new Error(`${explain(error)}\nYour text is in ${file}`)
     }
     await rm(folder, { recursive: true })
     throw error
@@ -116,7 +120,7 @@ export async function edit (id: string, options: ChangeOptions): Promise<number>
 
 /** Returns undefined if nothing was changed in the editor. */
 async function editAndWrite (
-  { landingPages }: LandfallClient,
+  landingPages: LandfallClient['landingPages'],
   id: string,
   file: string,
   current: CurrentDocument,
@@ -129,10 +133,10 @@ async function editAndWrite (
     try {
       const document = toDocument(bytes)
       if (!await review(current, { name: 'edited', bytes }, options)) throw new Error(NOTHING_CHANGED)
-      return await explainErrors(landingPages.putDocument(id, document, { ifMatch: current.etag }))
+      return await landingPages.putDocument(id, document, { ifMatch: current.etag })
     } catch (error) {
       if (!isRefused(error) || !process.stdin.isTTY) throw error
-      process.stderr.write(`${(error as Error).message}\n`)
+      process.stderr.write(`${explain(error)}\n`)
       if (!await confirm('Edit again? [y/N] ')) throw new Error(NOTHING_CHANGED)
     }
   }

@@ -2,11 +2,11 @@ import { lstat, readdir } from 'node:fs/promises'
 import { join } from 'node:path'
 import { LandfallError, NotFoundError, type LandfallClient } from '#client'
 import { createFileError, pathOf, readFileOfFolder, readInput, toDocument } from '../input.ts'
-import { ServiceAddressError, createOwnerClient, explainErrors } from '../owner-client.ts'
+import { explain, ServiceAddressError } from '../owner-client.ts'
 import { PAGE_KEY, PAGE_KEY_RULE } from '../../infra/system/identifiers.ts'
 import { print, printList, printProgress, replaceControlCharacters } from '../output.ts'
 
-// The commands that create pages from files through the API. All return the exit code.
+// The commands that create pages from files through the API.
 
 interface CreateOptions {
   readonly key?: string
@@ -15,20 +15,16 @@ interface CreateOptions {
 }
 
 export async function create (
+  { landingPages }: LandfallClient,
   file = '-',
   { key, unpublished = false, json = false }: CreateOptions
-): Promise<number> {
-  const { landingPages } = createOwnerClient()
+): Promise<void> {
   const document = toDocument(await readInput(file))
-  const page = await explainErrors(landingPages.create(document, {
-    key: key ?? null,
-    published: !unpublished
-  }))
+  const page = await landingPages.create(document, { key: key ?? null, published: !unpublished })
   const { id, public_id: publicId, version, published } = page
   print(json ? `${JSON.stringify({ id, public_id: publicId, key: page.key, version, published })}\n`
     : `${id}\n`)
   printProgress(`Public id: ${publicId}`)
-  return 0
 }
 
 /** What has become of a file. */
@@ -41,9 +37,16 @@ const EXTENSION = '.json'
 /** Statuses of requests that fail because of the file. Others would fail for all files. */
 const FILE_STATUSES = [400, 412, 413, 422]
 
-/** Makes each `*.json` of a folder the page whose key is its name. Running it again goes on. */
-export async function importFolder (folder: string, { json = false }: { json?: boolean }): Promise<number> {
-  const client = createOwnerClient()
+/**
+ * Makes each `*.json` of a folder the page whose key is its name. Running it again goes on.
+ *
+ * @returns the exit code
+ */
+export async function importFolder (
+  client: LandfallClient,
+  folder: string,
+  { json = false }: { json?: boolean }
+): Promise<number> {
   const names = await readdir(pathOf(folder)).catch((error: NodeJS.ErrnoException) => {
     throw createFileError(folder, error)
   })
@@ -82,7 +85,7 @@ async function importFile (
     return await write(client, key, await readFileOfFolder(path))
   } catch (error) {
     if (isOfService(error)) throw error
-    process.stderr.write(`${replaceControlCharacters(file)}: ${(error as Error).message}\n`)
+    process.stderr.write(`${replaceControlCharacters(file)}: ${explain(error)}\n`)
     return 'failed'
   }
 }
@@ -98,12 +101,12 @@ async function write (
   bytes: Buffer
 ): Promise<'created' | 'changed' | 'same'> {
   const document = toDocument(bytes)
-  const page = await explainErrors(landingPages.getByKey(key)).catch((error: unknown) => {
+  const page = await landingPages.getByKey(key).catch((error: unknown) => {
     if (error instanceof NotFoundError) return undefined
     throw error
   })
   const condition = page === undefined ? { createOnly: true } : { ifMatch: page.etag }
-  const { etag } = await explainErrors(landingPages.putByKey(key, document, condition))
+  const { etag } = await landingPages.putByKey(key, document, condition)
   if (page === undefined) return 'created'
   // The tag of a page begins with its document's. The same bytes have made no version.
   return page.etag.startsWith(`${etag.slice(0, -1)}.`) ? 'same' : 'changed'

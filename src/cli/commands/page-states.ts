@@ -1,10 +1,10 @@
 import { InvalidArgumentError } from 'commander'
-import type { Receipt } from '#client'
+import type { LandfallClient, Receipt } from '#client'
 import { readInput, toDocument } from '../input.ts'
-import { createOwnerClient, explainErrors, listParts } from '../owner-client.ts'
+import { listParts } from '../owner-client.ts'
 import { formatBytes, formatTime, print, printList, printProgress } from '../output.ts'
 
-// The commands for drafts, previews, publication and the trash, through the API. All return the exit code.
+// The commands for drafts, previews, publication, schedules and the trash, through the API.
 
 interface PublishOptions {
   readonly ifMatch?: string
@@ -12,10 +12,13 @@ interface PublishOptions {
   readonly wait?: number
 }
 
-export async function publish (id: string, options: PublishOptions): Promise<number> {
-  const { landingPages } = createOwnerClient()
+export async function publish (
+  { landingPages }: LandfallClient,
+  id: string,
+  options: PublishOptions
+): Promise<number> {
   const before = await landingPages.publication(id).catch(() => undefined) // publish() says what is wrong
-  const { etag, receipt } = await explainErrors(landingPages.publish(id, options))
+  const { etag, receipt } = await landingPages.publish(id, options)
   const outcome = before?.published === true && before.draft === null
     ? 'Nothing to publish: the page is published and has no draft'
     : 'Published'
@@ -23,8 +26,12 @@ export async function publish (id: string, options: PublishOptions): Promise<num
   return reportReceipt(options, receipt)
 }
 
-export async function unpublish (id: string, options: PublishOptions): Promise<number> {
-  const { etag, receipt } = await explainErrors(createOwnerClient().landingPages.unpublish(id, options))
+export async function unpublish (
+  { landingPages }: LandfallClient,
+  id: string,
+  options: PublishOptions
+): Promise<number> {
+  const { etag, receipt } = await landingPages.unpublish(id, options)
   printProgress(`Unpublished. ETag: ${etag}`)
   return reportReceipt(options, receipt)
 }
@@ -38,8 +45,10 @@ function reportReceipt ({ wait }: PublishOptions, receipt: Receipt | undefined):
   return isSettled ? 0 : 1
 }
 
-export async function listTrash ({ json = false }: { json?: boolean }): Promise<number> {
-  const { landingPages } = createOwnerClient()
+export async function listTrash (
+  { landingPages }: LandfallClient,
+  { json = false }: { json?: boolean }
+): Promise<void> {
   await printList(listParts(async (options) => await landingPages.deletedPagesPage(options)), {
     json,
     empty: 'The trash is empty',
@@ -54,19 +63,16 @@ export async function listTrash ({ json = false }: { json?: boolean }): Promise<
     ],
     toJson: (page) => page
   })
-  return 0
 }
 
-export async function undelete (id: string): Promise<number> {
-  const { published, etag } = await explainErrors(createOwnerClient().landingPages.undelete(id))
+export async function undelete ({ landingPages }: LandfallClient, id: string): Promise<void> {
+  const { published, etag } = await landingPages.undelete(id)
   printProgress(`Restored, ${published ? 'published' : 'unpublished'} and without a schedule. ETag: ${etag}`)
-  return 0
 }
 
-export async function purge (id: string): Promise<number> {
-  await explainErrors(createOwnerClient().landingPages.purge(id))
+export async function purge ({ landingPages }: LandfallClient, id: string): Promise<void> {
+  await landingPages.purge(id)
   print(`Removed ${id}\n`)
-  return 0
 }
 
 interface DraftOptions {
@@ -76,27 +82,24 @@ interface DraftOptions {
 
 /** Prints the draft of a page, writes it from a file, or discards it. */
 export async function draft (
+  { landingPages }: LandfallClient,
   id: string,
   file: string | undefined,
   { discard = false, ifMatch }: DraftOptions
-): Promise<number> {
-  const { landingPages } = createOwnerClient()
+): Promise<void> {
   if (discard) {
     if (file !== undefined) throw new InvalidArgumentError('Either name a file, or use --discard')
-    await explainErrors(landingPages.discardDraft(id, { ifMatch }))
+    await landingPages.discardDraft(id, { ifMatch })
     printProgress('Discarded the draft')
-    return 0
-  }
-  if (file !== undefined) {
+  } else if (file !== undefined) {
     const document = toDocument(await readInput(file))
-    const { etag } = await explainErrors(landingPages.putDraft(id, document, { ifMatch }))
+    const { etag } = await landingPages.putDraft(id, document, { ifMatch })
     printProgress(`ETag: ${etag}`)
-    return 0
+  } else {
+    const { text, etag } = await landingPages.getDraft(id, { ifMatch })
+    print(text)
+    if (!process.stdout.isTTY) printProgress(`ETag: ${etag}`)
   }
-  const { text, etag } = await explainErrors(landingPages.getDraft(id, { ifMatch }))
-  print(text)
-  if (!process.stdout.isTTY) printProgress(`ETag: ${etag}`)
-  return 0
 }
 
 interface PreviewOptions {
@@ -109,10 +112,10 @@ interface PreviewOptions {
 
 /** Makes a preview link of a page and prints its token, or lists or revokes the links. */
 export async function preview (
+  { landingPages }: LandfallClient,
   id: string,
   { list = false, revoke, json = false, ...link }: PreviewOptions
-): Promise<number> {
-  const { landingPages } = createOwnerClient()
+): Promise<void> {
   if (list) {
     await printList(listParts(async (options) => await landingPages.previewLinksPage(id, options)), {
       json,
@@ -127,12 +130,34 @@ export async function preview (
       toJson: (found) => found
     })
   } else if (revoke !== undefined) {
-    await explainErrors(landingPages.deletePreviewLink(id, revoke))
+    await landingPages.deletePreviewLink(id, revoke)
     printProgress('Revoked the preview link')
   } else {
-    const made = await explainErrors(landingPages.createPreviewLink(id, link))
+    const made = await landingPages.createPreviewLink(id, link)
     print(json ? `${JSON.stringify(made)}\n` : `${made.token}\n`)
     printProgress(`Expires ${formatTime(made.expires_at)}; to revoke it: --revoke ${made.id}`)
   }
-  return 0
+}
+
+interface ScheduleOptions {
+  readonly publishAt?: string
+  readonly unpublishAt?: string
+  readonly remove?: boolean
+  readonly ifMatch?: string
+  readonly json?: boolean
+}
+
+/** Prints the schedule of a page, after setting or removing it. */
+export async function schedule (
+  { landingPages }: LandfallClient,
+  id: string,
+  { publishAt, unpublishAt, remove = false, ifMatch, json = false }: ScheduleOptions
+): Promise<void> {
+  const isSet = publishAt !== undefined || unpublishAt !== undefined
+  const times = isSet || remove
+    ? await landingPages.setSchedule(id, { publishAt, unpublishAt }, { ifMatch })
+    : await landingPages.getSchedule(id)
+  const { publish_at: published, unpublish_at: unpublished } = times
+  print(json ? `${JSON.stringify(times)}\n`
+    : `publish    ${published ?? 'never'}\nunpublish  ${unpublished ?? 'never'}\n`)
 }

@@ -1,8 +1,8 @@
-import type { LandingPageSummary } from '#client'
-import { createOwnerClient, explainErrors, listParts } from '../owner-client.ts'
+import type { LandfallClient, LandingPageSummary } from '#client'
+import { listParts } from '../owner-client.ts'
 import { formatBytes, formatTime, print, printList, printProgress } from '../output.ts'
 
-// The commands that read pages through the API. All return the exit code.
+// The commands that read pages through the API.
 
 interface JsonOption {
   readonly json?: boolean
@@ -13,8 +13,10 @@ interface ListOptions extends JsonOption {
   readonly sort?: 'created' | 'updated' | 'label'
 }
 
-export async function list ({ json = false, search, sort }: ListOptions): Promise<number> {
-  const { landingPages } = createOwnerClient()
+export async function list (
+  { landingPages }: LandfallClient,
+  { json = false, search, sort }: ListOptions
+): Promise<void> {
   const listPage = landingPages.summariesPage
   await printList(listParts(async (options) => await listPage({ ...options, q: search, sort })), {
     json,
@@ -32,21 +34,25 @@ export async function list ({ json = false, search, sort }: ListOptions): Promis
     ],
     toJson: ({ reads, ...page }) => page
   })
-  return 0
 }
 
 /** Prints the document of a page, or of an earlier version of it. */
-export async function get (id: string, { revision }: { revision?: number }): Promise<number> {
-  const { landingPages } = createOwnerClient()
-  const { text, etag } = await explainErrors(revision === undefined ? landingPages.getDocument(id)
-    : landingPages.getRevision(id, revision))
+export async function get (
+  { landingPages }: LandfallClient,
+  id: string,
+  { revision }: { revision?: number }
+): Promise<void> {
+  const { text, etag } = revision === undefined ? await landingPages.getDocument(id)
+    : await landingPages.getRevision(id, revision)
   print(text)
   if (!process.stdout.isTTY) printProgress(`ETag: ${etag}`)
-  return 0
 }
 
-export async function showHistory (id: string, { json = false }: JsonOption): Promise<number> {
-  const { landingPages } = createOwnerClient()
+export async function showHistory (
+  { landingPages }: LandfallClient,
+  id: string,
+  { json = false }: JsonOption
+): Promise<void> {
   await printList(listParts(async (options) => await landingPages.revisionsPage(id, options)), {
     json,
     empty: 'There are no versions',
@@ -61,7 +67,6 @@ export async function showHistory (id: string, { json = false }: JsonOption): Pr
     ],
     toJson: (revision) => revision
   })
-  return 0
 }
 
 const formatSize = ({ byte_size: size }: { byte_size: number }): string => formatBytes(size)

@@ -8,11 +8,11 @@ import { checkNewAccount, checkNewPassword, createUser, findUser, listAccounts, 
 import { withDatabase } from '../database.ts'
 import { auditCommand, loadCommandConfig } from '../operator.ts'
 import { withUploads, type Uploads } from '../backup/uploads.ts'
-import { createDeletionPublisher, reportRemovedFiles } from '../deletions.ts'
+import { createDeletionPublisher, reportRemovedFiles } from './take-down.ts'
 import { formatCount, formatTime, print, printList } from '../output.ts'
 import { readNewPassword } from '../prompts.ts'
 
-// The commands for accounts. The rules of sign-up apply. All return the exit code.
+// The commands for accounts. The rules of sign-up apply.
 
 interface Options {
   readonly json?: boolean
@@ -20,16 +20,15 @@ interface Options {
 
 const HEADINGS = ['ID', 'EMAIL', 'CREATED', 'PAGES', 'ASSETS', 'SESSIONS']
 
-export async function list ({ json = false }: Options): Promise<number> {
-  return await withDatabase(loadCommandConfig(), async (database) => {
+export async function list ({ json = false }: Options): Promise<void> {
+  await withDatabase(loadCommandConfig(), async (database) => {
     const empty = 'There are no accounts yet'
     await printList(listAccounts(database), { json, empty, headings: HEADINGS, toRow, toJson })
-    return 0
   })
 }
 
-export async function create (givenEmail: string, { json = false }: Options): Promise<number> {
-  return await withDatabase(loadCommandConfig(), async (database) => {
+export async function create (givenEmail: string, { json = false }: Options): Promise<void> {
+  await withDatabase(loadCommandConfig(), async (database) => {
     const { email, password } = await checkNewAccount(database, {
       email: givenEmail,
       password: await readNewPassword()
@@ -37,14 +36,13 @@ export async function create (givenEmail: string, { json = false }: Options): Pr
     const id = await createUser(database, email, await new Passwords().hash(password))
     auditCommand('users create', { user: id })
     print(json ? `${JSON.stringify({ id, email })}\n` : `Created account ${id}, ${email}\n`)
-    return 0
   })
 }
 
-export async function changePassword (givenEmail: string, options: Options): Promise<number> {
+export async function changePassword (givenEmail: string, options: Options): Promise<void> {
   const email = normalizeEmail(givenEmail)
   const config = loadCommandConfig()
-  return await withDatabase(config, async (database) => {
+  await withDatabase(config, async (database) => {
     if (await findUser(database, email) === undefined) throw createUnknownAccountError(email)
     const password = checkNewPassword(email, await readNewPassword())
     const newPasswordHash = await new Passwords().hash(password)
@@ -52,11 +50,15 @@ export async function changePassword (givenEmail: string, options: Options): Pro
       newPasswordHash,
       hasMail: sendsMail(config)
     })
-    return reportEndedSessions('set-password', email, changed, options)
+    reportEndedSessions('set-password', email, changed, options)
   })
 }
 
-/** Deletes an account with everything that belongs to it. Readers of its pages get a 404 at once. */
+/**
+ * Deletes an account with everything that belongs to it. Readers of its pages get a 404 at once.
+ *
+ * @returns the exit code
+ */
 export async function remove (givenEmail: string, { json = false }: Options): Promise<number> {
   const email = normalizeEmail(givenEmail)
   const config = loadCommandConfig()
@@ -99,9 +101,9 @@ async function deleteContent (
   }
 }
 
-export async function signOut (givenEmail: string, options: Options): Promise<number> {
+export async function signOut (givenEmail: string, options: Options): Promise<void> {
   const email = normalizeEmail(givenEmail)
-  return await withDatabase(
+  await withDatabase(
     loadCommandConfig(),
     async (database) =>
       reportEndedSessions('sign-out', email, await signOutEverywhere(database, email), options)
@@ -113,14 +115,13 @@ function reportEndedSessions (
   email: string,
   account: EndedSessions | undefined,
   { json = false }: Options
-): number {
+): void {
   if (account === undefined) throw createUnknownAccountError(email)
   const { id, sessionsEnded } = account
   auditCommand(`users ${command}`, { user: id, sessions_ended: sessionsEnded })
   const action = command === 'sign-out' ? 'Signed out' : 'Changed the password of'
   print(json ? `${JSON.stringify({ id, email, sessions_ended: sessionsEnded })}\n`
     : `${action} ${email}: ${formatCount(sessionsEnded, 'session')} ended\n`)
-  return 0
 }
 
 const createUnknownAccountError = (email: string): Error =>
