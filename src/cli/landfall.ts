@@ -1,6 +1,5 @@
 #!/usr/bin/env node
-import '../infra/system/fast-next-tick.ts'
-import '../infra/system/marking.ts'
+import '../infra/system/v8-tuning.ts'
 import { CommanderError } from 'commander'
 import { handleOutputErrors } from './output.ts'
 import { createProgram } from './program.ts'

@@ -1,7 +1,7 @@
 import { setTimeout as sleep } from 'node:timers/promises'
 import type { FastifyBaseLogger } from 'fastify'
 import type { Config } from '../config.ts'
-import { serveMetrics } from '../infra/telemetry/metrics-listener.ts'
+import { serveMetrics } from '../infra/telemetry/metrics.ts'
 import { ClusterMetrics } from './metrics.ts'
 import { WorkerProcess, type WorkerEnd } from './worker-process.ts'
 

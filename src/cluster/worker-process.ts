@@ -1,6 +1,7 @@
 import cluster, { type Worker } from 'node:cluster'
 import { extname } from 'node:path'
 import { fileURLToPath } from 'node:url'
+import { withTimeLimit } from '../infra/system/time-limit.ts'
 import type { MetricsJson, PrimaryMessage, WorkerMessage } from './worker.ts'
 
 /** How a worker ended. `reason` is set when it could not start. */
@@ -96,18 +97,12 @@ export class WorkerProcess {
   /** Returns the metrics of the worker, or undefined when it does not answer in time. */
   async metrics (): Promise<MetricsJson | undefined> {
     const id = ++this.#lastId
-    let timer: NodeJS.Timeout | undefined
     const response = new Promise<MetricsJson | undefined>((resolve) => {
       this.#metricsRequests.set(id, resolve)
-      timer = setTimeout(() => resolve(undefined), METRICS_TIMEOUT_MS)
     })
     this.#send({ type: 'metrics', id })
-    try {
-      return await response
-    } finally {
-      clearTimeout(timer)
-      this.#metricsRequests.delete(id)
-    }
+    return await withTimeLimit(response, METRICS_TIMEOUT_MS).catch(() => undefined)
+      .finally(() => this.#metricsRequests.delete(id))
   }
 
   #send (message: PrimaryMessage): void {

@@ -1,5 +1,4 @@
-import '../infra/system/fast-next-tick.ts'
-import '../infra/system/marking.ts'
+import '../infra/system/v8-tuning.ts'
 import cluster from 'node:cluster'
 import type { Registry } from 'prom-client'
 import type { Config } from '../config.ts'
@@ -78,19 +77,13 @@ async function sendMetrics (id: number): Promise<void> {
 
 function fail (error: unknown): void {
   if (ending) return // the start failed because of the shutdown
-  const leave = () => process.exit(1)
-  if (process.connected) {
-    process.send?.(
-      {
-        type: 'failed',
-        reason: error instanceof Error ? error.message : String(error)
-      } satisfies WorkerMessage,
-      leave
-    )
-  } else leave()
+  const reason = error instanceof Error ? error.message : String(error)
+  send({ type: 'failed', reason }, () => process.exit(1))
 }
 
-function send (message: WorkerMessage): void {
+/** @param done called when the primary has got the message, or has ended */
+function send (message: WorkerMessage, done = (): void => {}): void {
   // If the primary has just ended, 'disconnect' follows and ends this process.
-  if (process.connected) process.send?.(message, () => {})
+  if (process.connected) process.send?.(message, done)
+  else done()
 }

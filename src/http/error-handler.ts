@@ -4,11 +4,10 @@ import type { FastifyError, FastifyReply, FastifyRequest } from 'fastify'
 import { createUnavailableError, EncodedBodyError, formatErrorBody, InvalidKeyError, InvalidPreviewTokenError,
   KeyNotAcceptedError, ResponseError, UnauthorizedError } from '../errors.ts'
 import { isDatabaseUnavailable } from '../infra/postgres/unavailable.ts'
-import { ANY_ORIGIN_ERROR_HEADERS, JSON_CONTENT_TYPE } from './common-headers.ts'
+import { ANY_ORIGIN_ERROR_HEADERS, JSON_CONTENT_TYPE, secureResponse } from './common-headers.ts'
 import { allowReadingError } from './cors.ts'
 import { keepsConnection } from './hardening/node-internals.ts'
 import { beginAlone } from './hardening/pipelining.ts'
-import { secureResponse } from './security-headers.ts'
 
 // Every error becomes {"errors": ["…", …]}: sentences for people, without internal details.
 

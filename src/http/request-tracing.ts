@@ -1,5 +1,5 @@
 import type { FastifyInstance, FastifyReply, FastifyRequest } from 'fastify'
-import type { RequestSpan, Tracer } from '../infra/telemetry/tracer.ts'
+import type { RequestSpan, Tracer } from '../infra/telemetry/open-telemetry.ts'
 import { loggedPath } from './access-log.ts'
 import { onResponseEnd } from './responses.ts'
 

@@ -11,7 +11,7 @@ import { BoundedPool, CONNECT } from './postgres/pool.ts'
 import { Reachability } from './postgres/reachability.ts'
 import { isServerFault } from './postgres/unavailable.ts'
 import { serveAdminSocket, ADMIN_SOCKET } from './pglite/admin-socket.ts'
-import { combineQueryHooks, type QueryHook } from './telemetry/tracer.ts'
+import { combineQueryHooks, type QueryHook } from './telemetry/query-hooks.ts'
 import { addMetrics } from './telemetry/metrics.ts'
 
 declare module 'fastify' {

@@ -1,8 +1,7 @@
 import { isStorageKey, type FileStore } from '../../modules/assets/index.ts'
-import { forEachConcurrently } from '../../infra/system/for-each-concurrently.ts'
-import type { AssetRow, AssetRows } from './asset-rows.ts'
+import { forEachConcurrently } from '../../infra/system/semaphore.ts'
+import type { AssetRow, AssetRows } from './rows.ts'
 import { computeChecksum } from './files.ts'
-import type { PastSchedule } from './past-schedules.ts'
 import { startStep, type WorkOptions } from './common.ts'
 import type { Uploads } from './uploads.ts'
 
@@ -21,13 +20,6 @@ export interface Report {
   readonly bytes: bigint
   /** Missing and damaged files, and files without a row. */
   readonly problems: readonly Problem[]
-}
-
-/** What a restore has brought back. */
-export interface Restored {
-  readonly rows: AssetRows
-  readonly problems: readonly Problem[]
-  readonly pastSchedules: readonly PastSchedule[]
 }
 
 /**

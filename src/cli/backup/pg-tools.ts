@@ -4,7 +4,7 @@ import { writeFile } from 'node:fs/promises'
 import type { Readable } from 'node:stream'
 import { readEnvironment } from '../../config.ts'
 import { schemaOf } from '../../infra/postgres/connection.ts'
-import type { AssetRows } from './asset-rows.ts'
+import type { AssetRows } from './rows.ts'
 import { BackupError } from './common.ts'
 
 // Runs PostgreSQL's own pg_dump and pg_restore.

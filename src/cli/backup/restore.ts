@@ -1,10 +1,22 @@
-import type { Report } from './compare.ts'
-import { sumBytes } from './asset-rows.ts'
-import { findDamage, readManifest } from './manifest.ts'
-import { type BackupConfig, BackupError, type WorkOptions } from './common.ts'
-import type { PastSchedule } from './past-schedules.ts'
-import { restoreEmbedded } from './restore-embedded.ts'
-import { restorePostgresql } from './restore-postgresql.ts'
+import { existsSync } from 'node:fs'
+import { chmod, copyFile, mkdir, readdir, rename, rm, rmdir } from 'node:fs/promises'
+import { join } from 'node:path'
+import { prepareDataDir } from '../../infra/pglite/data-dir.ts'
+import { DataDirBusyError, lockDataDir } from '../../infra/pglite/data-dir-lock.ts'
+import { createInterruptedError, RESTORING } from '../../infra/pglite/embedded.ts'
+import { messageOf, printableAddress } from '../../infra/postgres/connection.ts'
+import { renewDatabaseId } from '../../infra/postgres/identity-repository.ts'
+import { RESTORE_MARK } from '../../infra/postgres/migration-repository.ts'
+import { withConnection, type BoundedPool } from '../../infra/postgres/pool.ts'
+import { sync, syncTree } from '../../infra/system/fs-utils.ts'
+import { readPastSchedules, removeDeletedRows, sumBytes, type AssetRows, type PastSchedule } from './rows.ts'
+import { compareUploads, type Problem, type Report } from './compare.ts'
+import { backedUpSchema, withEmbedded } from './databases.ts'
+import { createFolderCopy } from './files.ts'
+import { type BackupConfig, BackupError, DATA, DUMP, SECRET, startStep, type WorkOptions } from './common.ts'
+import { findDamage, readManifest, type Manifest } from './manifest.ts'
+import { loadDump } from './pg-tools.ts'
+import { restoreUploads, withEmptyUploads, withUploads, type Uploads } from './uploads.ts'
 
 export interface RestoreReport extends Report {
   /** Assets whose files the backup does not have. All others were restored. */
@@ -40,4 +52,193 @@ export async function restoreBackup (
   const { rows, problems, pastSchedules } = await restore(config, directory, manifest, options)
   const lost = problems.filter((problem) => problem.kind === 'no file').length
   return { assets: rows.size, lost, bytes: sumBytes(rows), problems, pastSchedules }
+}
+
+/** What a restore has brought back. */
+interface Restored {
+  readonly rows: AssetRows
+  readonly problems: readonly Problem[]
+  readonly pastSchedules: readonly PastSchedule[]
+}
+
+/**
+ * Restores an embedded database and its uploads. The database is built in a subfolder and renamed last, so
+ * that no service starts on an interrupted restore.
+ */
+async function restoreEmbedded (
+  config: BackupConfig,
+  directory: string,
+  manifest: Manifest,
+  options: WorkOptions
+): Promise<Restored> {
+  const { DATA_DIR: dataDir } = config
+  return await withLockedDataDir(dataDir, options, async (lockedOptions) => {
+    await requireEmpty(dataDir)
+    return await withEmptyUploads(config, async (uploads) => {
+      try {
+        return await restoreInto(dataDir, uploads, directory, manifest, lockedOptions)
+      } catch (error) {
+        for (const name of [RESTORING, SECRET]) {
+          await rm(join(dataDir, name), { recursive: true, force: true })
+        }
+        throw error
+      }
+    })
+  })
+}
+
+/** Holds the lock of DATA_DIR during `action`. Aborts `action` when the lock is lost. */
+async function withLockedDataDir<T> (
+  dataDir: string,
+  options: WorkOptions,
+  action: (options: WorkOptions & { signal: AbortSignal }) => Promise<T>
+): Promise<T> {
+  const existed = existsSync(dataDir)
+  await prepareDataDir(dataDir)
+  const lost = new AbortController()
+  const lock = await lockDataDir(dataDir, { info () {} }, (error) => lost.abort(error))
+    .catch((error: Error) => {
+      if (!(error instanceof DataDirBusyError)) throw error
+      throw new BackupError(
+        `${error.message.split(':', 1)[0]}: stop it, then name a new folder or move its content elsewhere`,
+        { cause: error }
+      )
+    })
+  const signal = options.signal === undefined ? lost.signal : AbortSignal.any([options.signal, lost.signal])
+  try {
+    return await action({ ...options, signal })
+  } finally {
+    await lock.release()
+    if (!existed) await rmdir(dataDir).catch(() => {}) // fails when the restore has filled it
+  }
+}
+
+async function requireEmpty (dataDir: string): Promise<void> {
+  const names = (await readdir(dataDir)).filter((name) => name !== 'lock' && name !== 'lock-owner.json')
+  if (names.includes(RESTORING)) throw createInterruptedError(dataDir)
+  if (names.length > 0) {
+    throw new BackupError(`DATA_DIR ${dataDir} is not empty (${
+      names.join(', ')
+    }): name a new folder, or move its content elsewhere`)
+  }
+}
+
+async function restoreInto (
+  dataDir: string,
+  uploads: Uploads,
+  directory: string,
+  manifest: Manifest,
+  options: WorkOptions & { signal: AbortSignal }
+): Promise<Restored> {
+  const { signal } = options
+  const restoring = join(dataDir, RESTORING)
+  await mkdir(restoring, { mode: 0o700 })
+  startStep(options, 'copying the database')
+  await createFolderCopy(join(directory, DATA, 'postgres'), join(restoring, 'postgres'))(signal)
+  await restoreUploads(directory, uploads, manifest.assets, options)
+  startStep(options, 'opening the database')
+  const { rows, pastSchedules } = await withEmbedded(restoring, async (connection) => {
+    await withConnection(connection, renewDatabaseId)
+    return {
+      rows: await removeDeletedRows(connection, manifest.deleted),
+      pastSchedules: await readPastSchedules(connection)
+    }
+  })
+  const problems = await compareUploads(rows, uploads, options)
+  await syncTree(join(restoring, 'postgres'))
+
+  const secret = join(directory, DATA, SECRET)
+  if (existsSync(secret)) {
+    await copyFile(secret, join(dataDir, SECRET))
+    await chmod(join(dataDir, SECRET), 0o600)
+    await sync(join(dataDir, SECRET))
+  }
+  signal.throwIfAborted()
+  await rename(join(restoring, 'postgres'), join(dataDir, 'postgres'))
+  await rmdir(restoring)
+  await sync(dataDir)
+  return { rows, problems, pastSchedules }
+}
+
+/**
+ * Restores a PostgreSQL database and its uploads. Until the restore is complete, an empty table marks the
+ * database, and the service refuses to start on a marked database.
+ */
+async function restorePostgresql (
+  config: BackupConfig,
+  directory: string,
+  manifest: Manifest,
+  options: WorkOptions
+): Promise<Restored> {
+  const url = config.DATABASE_URL as string
+  const schema = backedUpSchema(config)
+  if (manifest.schema !== schema) {
+    throw new BackupError(`${directory} holds the schema ${manifest.schema}, but DATABASE_URL names ` +
+      `${schema}: they must be the same`)
+  }
+  await markEmptyDatabase(url, schema)
+  try {
+    await withEmptyUploads(config, async (uploads) => {
+      await restoreUploads(directory, uploads, manifest.assets, options)
+      startStep(options, 'restoring the database')
+      await loadDump(url, join(directory, DUMP), options.signal)
+    })
+  } catch (error) {
+    // If this fails, the mark stays, and the error of the next start or restore says what to do.
+    await unmarkIfEmpty(url, schema).catch(() => {})
+    throw error
+  }
+  // pg_restore has committed. A failure from here on leaves the data in the database.
+  const rows = await removeDeletedRows(url, manifest.deleted)
+  const pastSchedules = await readPastSchedules(url)
+  await withConnection(url, async (database) => await database.query(dropMark(schema)))
+  const problems = await withUploads(config, async (uploads) => await compareUploads(rows, uploads, options))
+  return { rows, problems, pastSchedules }
+}
+
+async function markEmptyDatabase (url: string, schema: string): Promise<void> {
+  try {
+    await withConnection(url, async (database) => {
+      const found = await inspectSchema(database, schema)
+      if (found?.isMarked === true) {
+        throw new BackupError(`${
+          printableAddress(url)
+        } contains an interrupted restore: name a new database, or empty it`)
+      }
+      if (found?.hasTables === true) {
+        throw new BackupError(`${printableAddress(url)} is not empty: name a new database`)
+      }
+      // pg_restore --schema restores the content of the schema, but does not create the schema.
+      if (found === undefined) await database.query(`CREATE SCHEMA "${schema}"`)
+      await database.query(`CREATE TABLE "${schema}"."${RESTORE_MARK}" ()`)
+    })
+  } catch (error) {
+    if (error instanceof BackupError) throw error
+    throw new BackupError(`${printableAddress(url)} can't be used: ${messageOf(error)}`, { cause: error })
+  }
+}
+
+/** Removes the mark after a restore that has failed, unless it has created tables. */
+async function unmarkIfEmpty (url: string, schema: string): Promise<void> {
+  await withConnection(url, async (database) => {
+    if ((await inspectSchema(database, schema))?.hasTables !== true) await database.query(dropMark(schema))
+  })
+}
+
+const dropMark = (schema: string): string => `DROP TABLE "${schema}"."${RESTORE_MARK}"`
+
+/** Tells whether a schema contains the mark and other tables; undefined if there is no such schema. */
+async function inspectSchema (
+  database: BoundedPool,
+  schema: string
+): Promise<{ isMarked: boolean, hasTables: boolean } | undefined> {
+  const { rows } = await database.query({
+    text: `
+    SELECT coalesce(bool_or(relname = $2), false) AS "isMarked", coalesce(bool_or(relname <> $2), false) AS
+      "hasTables"
+    FROM pg_namespace LEFT JOIN pg_class ON relnamespace = pg_namespace.oid
+    WHERE nspname = $1 GROUP BY nspname`,
+    values: [schema, RESTORE_MARK]
+  })
+  return rows[0]
 }

@@ -1,5 +1,5 @@
 import { join } from 'node:path'
-import { forEachConcurrently } from '../../infra/system/for-each-concurrently.ts'
+import { forEachConcurrently } from '../../infra/system/semaphore.ts'
 import { DiskStore, openFileStore, type FileStore } from '../../modules/assets/index.ts'
 import { DiskFullError, RetryLaterError } from '../../errors.ts'
 import { type BackupConfig, BackupError, startStep, UPLOADS, type WorkOptions } from './common.ts'

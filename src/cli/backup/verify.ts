@@ -1,5 +1,5 @@
 import { join } from 'node:path'
-import { requiresFile, sumBytes, type AssetRows } from './asset-rows.ts'
+import { requiresFile, sumBytes, type AssetRows } from './rows.ts'
 import { compareUploads, type Problem, type Report } from './compare.ts'
 import { areForeign, wrongOwnerMessage } from '../../modules/assets/index.ts'
 import { openLiveDatabase, readBackedUpRows, type LiveDatabase } from './databases.ts'

@@ -1,4 +1,4 @@
-import { forEachConcurrently } from '../../infra/system/for-each-concurrently.ts'
+import { forEachConcurrently } from '../../infra/system/semaphore.ts'
 import { deleteAnyAsset, removeFile } from '../../modules/assets/index.ts'
 import { deleteAnyPage, DOCUMENT_SCRIPTS, publishDeletion } from '../../modules/landing-pages/index.ts'
 import { auditCommand, loadCommandConfig } from '../operator.ts'

@@ -1,6 +1,6 @@
 import { performance } from 'node:perf_hooks'
 import pg from 'pg'
-import type { QueryHook } from '../telemetry/tracer.ts'
+import type { QueryHook } from '../telemetry/query-hooks.ts'
 import { connectionOptions, messageOf, type Connection } from './connection.ts'
 import { positional, preparationFault, renewed, TYPES, type Statement, type StatementRunner,
   type Values } from './statement.ts'

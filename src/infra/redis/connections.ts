@@ -1,5 +1,6 @@
 import { Cluster, Redis, ReplyError, type RedisOptions } from 'ioredis'
 import { redisNodes } from '../../config.ts'
+import { withTimeLimit } from '../system/time-limit.ts'
 
 /** How long a new connection may take to become ready, and a subscription to be confirmed. */
 export const GREETING_TIMEOUT_MS = 500
@@ -122,36 +123,4 @@ function abandonUnlessReady (connection: Redis): Redis {
   })
   for (const event of ['ready', 'close'] as const) connection.on(event, () => onSettled())
   return connection
-}
-
-/** Number of timers that a time limit is divided into. */
-const SLICES = 4
-
-/**
- * Waits for a promise with a time limit. The limit consists of several timers, so that a process that was
- * blocked reads what has arrived before the limit ends (docs/adr/0008-redis-client-and-breaker.md).
- *
- * @throws {Error} after `ms` milliseconds, or the error of the promise
- */
-export async function withTimeLimit<T> (promise: Promise<T>, ms: number): Promise<T> {
-  let timer: NodeJS.Timeout | undefined
-  let turn: NodeJS.Immediate | undefined
-  const expired = new Promise<never>((_resolve, reject) => {
-    let slicesLeft = SLICES
-    const waitForSlice = () => {
-      timer = setTimeout(() => {
-        turn = setImmediate(() => {
-          if (--slicesLeft > 0) waitForSlice()
-          else reject(new Error('no response in time'))
-        })
-      }, ms / SLICES)
-    }
-    waitForSlice()
-  })
-  try {
-    return await Promise.race([promise, expired])
-  } finally {
-    clearTimeout(timer)
-    clearImmediate(turn)
-  }
 }

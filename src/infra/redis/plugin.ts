@@ -2,7 +2,7 @@ import fastifyRedis, { type FastifyRedis } from '@fastify/redis'
 import fp from 'fastify-plugin'
 import { Histogram, type Registry } from 'prom-client'
 import { addMetrics } from '../telemetry/metrics.ts'
-import { combineQueryHooks, type QueryHook } from '../telemetry/tracer.ts'
+import { combineQueryHooks, type QueryHook } from '../telemetry/query-hooks.ts'
 import { RedisClient, type RedisClientOptions } from './redis-client.ts'
 
 declare module 'fastify' {

@@ -1,10 +1,10 @@
 import { EventEmitter } from 'node:events'
 import type { FastifyBaseLogger } from 'fastify'
 import { clock } from '../system/clock.ts'
-import type { QueryHook } from '../telemetry/tracer.ts'
+import type { QueryHook } from '../telemetry/query-hooks.ts'
 import { COMMAND_TIMEOUT_MS, type Backend } from './backend.ts'
-import { isCluster, isHalfMoved, type RedisCommands, type RedisScripts,
-  withTimeLimit } from './connections.ts'
+import { withTimeLimit } from '../system/time-limit.ts'
+import { isCluster, isHalfMoved, type RedisCommands, type RedisScripts } from './connections.ts'
 import { ServerCluster } from './server-cluster.ts'
 import { SingleServer } from './single-server.ts'
 import type { SubscriberEvents } from './subscriber.ts'

@@ -1,8 +1,8 @@
 import slotOf from 'cluster-key-slot'
 import { ReplyError, type Cluster, type Redis } from 'ioredis'
 import { Backend, COMMAND_TIMEOUT_MS, PROBE_LIFETIME_MS } from './backend.ts'
-import { createCluster, createNodeSubscriberConnection, type RedisScripts,
-  withTimeLimit } from './connections.ts'
+import { withTimeLimit } from '../system/time-limit.ts'
+import { createCluster, createNodeSubscriberConnection, type RedisScripts } from './connections.ts'
 import { Subscriber } from './subscriber.ts'
 
 /** Limit for asking all nodes for the layout, one after the other. */

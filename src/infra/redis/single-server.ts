@@ -1,8 +1,8 @@
 import { ReplyError, type Redis } from 'ioredis'
 import { clock } from '../system/clock.ts'
 import { Backend, COMMAND_TIMEOUT_MS, PROBE_LIFETIME_MS } from './backend.ts'
-import { createServerConnection, createSubscriberConnection, type RedisScripts,
-  withTimeLimit } from './connections.ts'
+import { withTimeLimit } from '../system/time-limit.ts'
+import { createServerConnection, createSubscriberConnection, type RedisScripts } from './connections.ts'
 import { Subscriber } from './subscriber.ts'
 
 /** Minimum interval between two reconnects that look for a new primary. */

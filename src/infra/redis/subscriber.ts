@@ -1,6 +1,7 @@
 import { EventEmitter } from 'node:events'
 import type { Redis } from 'ioredis'
-import { GREETING_TIMEOUT_MS, withTimeLimit } from './connections.ts'
+import { withTimeLimit } from '../system/time-limit.ts'
+import { GREETING_TIMEOUT_MS } from './connections.ts'
 
 /** Together they detect a lost channel within 1 s. docs/reliability.md promises 1.5 s. */
 const HEARTBEAT_INTERVAL_MS = 500

@@ -1,9 +1,11 @@
+import { once } from 'node:events'
+import { createServer } from 'node:http'
 import { totalmem } from 'node:os'
+import type { FastifyBaseLogger } from 'fastify'
 import fp from 'fastify-plugin'
 import { collectDefaultMetrics, Counter, Gauge, Registry, type CounterConfiguration,
   type GaugeConfiguration } from 'prom-client'
 import { COMMIT, VERSION } from '../system/version.ts'
-import { serveMetrics } from './metrics-listener.ts'
 
 declare module 'fastify' {
   interface FastifyInstance {
@@ -93,6 +95,55 @@ function measureBuild (registry: Registry): void {
     aggregator: 'max',
     registers: [registry]
   }).set({ version: VERSION, commit: COMMIT ?? 'unknown', node_version: process.version }, 1)
+}
+
+interface MetricsListenerOptions {
+  host: string
+  port: number
+  log: FastifyBaseLogger
+}
+
+/**
+ * Serves GET and HEAD /metrics on a separate port, which must not be public.
+ *
+ * @param collect returns the metrics in Prometheus' text format
+ * @returns a function that closes the listener
+ * @throws {Error} if the port can't be used; the message has one line
+ */
+export async function serveMetrics (
+  { host, port, log }: MetricsListenerOptions,
+  collect: () => Promise<string>
+): Promise<() => Promise<void>> {
+  const json = { 'content-type': 'application/json; charset=utf-8' }
+  const server = createServer((request, response) => {
+    // Prometheus may be configured to add a query string.
+    if (!/^(GET|HEAD)$/.test(request.method ?? '') || !/^\/metrics(\?|$)/.test(request.url ?? '')) {
+      response.writeHead(404, json).end(JSON.stringify({ errors: ['Not found'] }))
+      return
+    }
+    collect().then(
+      (text) => response.writeHead(200, { 'content-type': Registry.PROMETHEUS_CONTENT_TYPE }).end(text),
+      (error: unknown) => {
+        log.error({ err: error }, 'metrics could not be collected')
+        response.writeHead(500, json).end(JSON.stringify({ errors: ['Something went wrong'] }))
+      }
+    )
+  })
+  server.listen(port, host)
+  await once(server, 'listening').catch((error: NodeJS.ErrnoException) => {
+    if (error.code === 'EADDRINUSE') {
+      throw new Error(`Port ${port} of ${host} is in use by another process: stop it, or set OPS_PORT to ` +
+        'another port')
+    }
+    throw new Error(`OPS_PORT must be a port that the service can listen on: ${host}:${port} failed (${
+      error.code ?? error.message
+    })`)
+  })
+  log.info({ address: server.address() }, 'serving /metrics at this address')
+  return async () => {
+    server.closeAllConnections()
+    await new Promise((resolve) => server.close(resolve))
+  }
 }
 
 /** Creates the registry, and serves it on `port` if that is set. */

@@ -1,4 +1,5 @@
 import { AsyncLocalStorage } from 'node:async_hooks'
+import type { IncomingHttpHeaders } from 'node:http'
 import { defaultTextMapGetter, diag, DiagLogLevel, ROOT_CONTEXT, SpanKind, SpanStatusCode, trace,
   type Span } from '@opentelemetry/api'
 import { W3CTraceContextPropagator } from '@opentelemetry/core'
@@ -7,7 +8,9 @@ import { AlwaysOffSampler, AlwaysOnSampler, BasicTracerProvider, BatchSpanProces
   TraceIdRatioBasedSampler, type Sampler, type SpanExporter } from '@opentelemetry/sdk-trace-base'
 import type { FastifyBaseLogger } from 'fastify'
 import { LRUCache } from 'lru-cache'
-import type { QueryHook, Tracer, TracerSettings } from './tracer.ts'
+import type { Config } from '../../config.ts'
+import { withTimeLimit } from '../system/time-limit.ts'
+import type { QueryHook } from './query-hooks.ts'
 
 // Imported only if traces are sent. Spans are created explicitly, because instrumentation that patches
 // libraries would have to be loaded first and would slow down all requests, including public reads.
@@ -17,11 +20,26 @@ const FLUSH_TIMEOUT_MS = 2000
 /** Minimum interval between two log lines about an unreachable collector. */
 const LOG_INTERVAL_MS = 60_000
 
+type TracerSettings = Config & { readonly OTEL_EXPORTER_OTLP_ENDPOINT: string }
+
+interface TracedRequest {
+  readonly id: string
+  readonly method: string
+  /** The URL pattern of the route. */
+  readonly route: string
+  /** The path without secrets (`loggedPath`). */
+  readonly path: string
+  readonly scheme: string
+  readonly clientAddress: string
+  readonly headers: IncomingHttpHeaders
+}
+
+/** Creates the spans of this process. */
+export type Tracer = Awaited<ReturnType<typeof createTracer>>
+export type RequestSpan = ReturnType<Tracer['startRequestSpan']>
+
 /** Sends spans in the background. Requests don't wait. If the collector is too slow, spans are dropped. */
-export async function createOpenTelemetryTracer (
-  settings: TracerSettings,
-  log: FastifyBaseLogger
-): Promise<Tracer> {
+export async function createTracer (settings: TracerSettings, log: FastifyBaseLogger) {
   logExportErrors(log)
   const provider = new BasicTracerProvider({
     sampler: createSampler(settings.OTEL_TRACES_SAMPLER, settings.OTEL_TRACES_SAMPLER_ARG),
@@ -38,7 +56,8 @@ export async function createOpenTelemetryTracer (
   let openSpans = 0
 
   return {
-    startRequestSpan ({ id, method, route, path, scheme, clientAddress, headers }) {
+    /** Starts the span of a request, as a child of the span in its `traceparent` header. */
+    startRequestSpan ({ id, method, route, path, scheme, clientAddress, headers }: TracedRequest) {
       const span = tracer.startSpan(`${method} ${route}`, {
         kind: SpanKind.SERVER,
         attributes: {
@@ -53,12 +72,15 @@ export async function createOpenTelemetryTracer (
       }, propagator.extract(ROOT_CONTEXT, headers, defaultTextMapGetter))
       return {
         traceId: span.spanContext().traceId,
+        /** False if the span is not sampled and will not be sent. */
         isRecording: span.isRecording(),
-        run (action) {
+        /** Runs `action` and its asynchronous continuations in the context of the span. */
+        run<T> (action: () => T): T {
           openSpans++
           return activeSpan.run(span, action)
         },
-        end (statusCode, isComplete) {
+        /** @param isComplete whether the client received the whole response */
+        end (statusCode: number, isComplete: boolean): void {
           // While AsyncLocalStorage is enabled, all reads are slower (15 % on Node 20).
           if (--openSpans === 0) activeSpan.disable()
           span.setAttribute('http.response.status_code', statusCode)
@@ -69,24 +91,18 @@ export async function createOpenTelemetryTracer (
       }
     },
 
-    queryHook: (system) =>
+    /** Returns a hook that creates a span for every query of a traced request. */
+    queryHook: (system: 'postgresql' | 'redis'): QueryHook =>
       createQueryHook(system, (name, attributes) => {
         const parent = activeSpan.getStore()
         return parent &&
           tracer.startSpan(name, { kind: SpanKind.CLIENT, attributes }, trace.setSpan(ROOT_CONTEXT, parent))
       }),
 
-    async close () {
-      let timer: NodeJS.Timeout | undefined
-      const timedOut = new Promise((_resolve, reject) => {
-        timer = setTimeout(
-          () => reject(new Error('the collector did not answer during the shutdown')),
-          FLUSH_TIMEOUT_MS
-        )
-      })
-      await Promise.race([provider.shutdown(), timedOut])
+    /** Sends the remaining spans within a time limit. Never rejects. */
+    async close (): Promise<void> {
+      await withTimeLimit(provider.shutdown(), FLUSH_TIMEOUT_MS)
         .catch((error: unknown) => diag.error(error instanceof Error ? error.message : String(error)))
-      clearTimeout(timer)
     }
   }
 }

@@ -1,7 +1,7 @@
 import type { FastifyInstance } from 'fastify'
 import fp from 'fastify-plugin'
 import type { Config } from '../../config.ts'
-import type { Tracer } from './tracer.ts'
+import type { Tracer } from './open-telemetry.ts'
 
 declare module 'fastify' {
   interface FastifyInstance {
@@ -18,8 +18,8 @@ async function tracing (app: FastifyInstance, { config }: { config: Config }): P
     app.decorate('tracer', undefined)
     return
   }
-  const { createOpenTelemetryTracer } = await import('./open-telemetry.ts')
-  const tracer = await createOpenTelemetryTracer({ ...config, OTEL_EXPORTER_OTLP_ENDPOINT }, app.log)
+  const { createTracer } = await import('./open-telemetry.ts')
+  const tracer = await createTracer({ ...config, OTEL_EXPORTER_OTLP_ENDPOINT }, app.log)
   app.decorate('tracer', tracer)
   // onClose hooks run in reverse order, so this one also sends the spans that end in the other hooks.
   app.addHook('onClose', async () => await tracer.close())

@@ -9,7 +9,7 @@ import { OWNER, possibleOriginals, isPicture, stemOf } from './storage/storage-k
 import { referencedKeys, deleteAssets, listAssetsOf, type OwnedFile } from './asset-repository.ts'
 import { queueFilePurge } from '../cdn/index.ts'
 import { settleMessages } from '../landing-pages/index.ts'
-import { forEachConcurrently } from '../../infra/system/for-each-concurrently.ts'
+import { forEachConcurrently } from '../../infra/system/semaphore.ts'
 import type { StatementRunner } from '../../infra/postgres/statement.ts'
 
 // Removes files that interrupted uploads left behind, and variants of pictures that are gone.

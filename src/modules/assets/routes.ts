@@ -15,8 +15,7 @@ import { deleteAsset, deleteAssetReferencedBy, findAsset, findAssetsAt,
   listAssets } from './asset-repository.ts'
 import { createAssetSchema, deleteAssetSchema, listAssetsSchema, readAssetSchema } from './schemas.ts'
 import { removeFile } from './cleanup.ts'
-import { countUploads } from './upload/upload-metrics.ts'
-import { createUploadHandler, requireMultipart } from './upload/upload.ts'
+import { countUploads, createUploadHandler, requireMultipart } from './upload/upload.ts'
 
 /** After that many changes of the references in the meantime a deletion gives up. */
 const MAX_ATTEMPTS = 10

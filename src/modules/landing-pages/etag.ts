@@ -5,7 +5,7 @@ import { parseHttpDate, parseTagList, type Comparison,
 
 // The entity tag of a document (RFC 9110, 8.8.3) is its hash. A record's tag also has the version, because a
 // record contains the time of its last write, and once the page's key has changed, the time of that.
-// http/compressed-responses.ts handles those of other encodings.
+// http/content-encoding.ts handles those of other encodings.
 
 /** What the tags of a page are made of. */
 interface PageState {

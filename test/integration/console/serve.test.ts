@@ -10,7 +10,7 @@ import clientAddress from '../../../src/http/client-address.ts'
 import accessLog from '../../../src/http/access-log.ts'
 import errorHandler from '../../../src/http/error-handler.ts'
 import routeLookup, { notFound } from '../../../src/http/route-lookup.ts'
-import securityHeaders, { secureResponses } from '../../../src/http/security-headers.ts'
+import securityHeaders, { secureResponses } from '../../../src/http/common-headers.ts'
 import { consoleRoutes } from '../../../src/modules/console/index.ts'
 import { buildTestApp } from '../../helpers/app.ts'
 

@@ -1,5 +1,7 @@
 import { imageSize } from 'image-size'
+import { SNIFF_BYTES } from '../storage/file-store.ts'
 import { heifDimensions } from './heif-dimensions.ts'
+import { jpegDimensions } from './jpeg-dimensions.ts'
 import { EXIF_BYTES, isRotatedPng, isRotatedWebp, orient, webpExifPosition,
   type Dimensions } from './orientation.ts'
 
@@ -35,7 +37,7 @@ export interface Span {
 
 /**
  * Returns width and height in pixels of the picture with its orientation applied; undefined if they can't be
- * read, and for a JPEG, which `JpegDimensionsReader` reads.
+ * read.
  *
  * @param head the first SNIFF_BYTES of the file, or all of a smaller file
  * @param readPart reads another part of the file, which may be shorter or empty
@@ -46,15 +48,21 @@ export async function readDimensions (
   contentType: string,
   readPart: (span: Span) => Promise<Uint8Array>
 ): Promise<Dimensions | undefined> {
+  if (contentType === 'image/jpeg') {
+    const readAt = async (position: number, length: number) => viewOf(await readPart({ position, length }))
+    return unlessImpossible(await jpegDimensions(viewOf(head), head.length < SNIFF_BYTES, readAt))
+  }
   const span = spanBehindHead(head, contentType)
   const part = span === undefined ? new Uint8Array() : await readPart(span)
   try {
-    const { width = 0, height = 0 } = dimensionsOf(head, viewOf(part), contentType) ?? {}
-    return isDimension(width) && isDimension(height) ? { width, height } : undefined
+    return unlessImpossible(dimensionsOf(head, viewOf(part), contentType))
   } catch {
     return undefined // a broken image is still a file
   }
 }
+
+const unlessImpossible = ({ width = 0, height = 0 }: Partial<Dimensions> = {}): Dimensions | undefined =>
+  isDimension(width) && isDimension(height) ? { width, height } : undefined
 
 const isDimension = (value: number): boolean => Number.isInteger(value) && value > 0 && value <= MAX_DIMENSION
 

@@ -1,12 +1,13 @@
 import { buffer } from 'node:stream/consumers'
 import type { FastifyInstance, FastifyRequest, onRequestHookHandler } from 'fastify'
+import type { Registry } from 'prom-client'
 import type { Asset } from '../../../infra/postgres/generated/prisma/client.ts'
 import { EncodedBodyError, InvalidError, UnsupportedMediaTypeError } from '../../../errors.ts'
 import { confirmCaller } from '../../accounts/index.ts'
 import { isEncoded } from '../../../http/json-body.ts'
+import { isDatabaseUnavailable } from '../../../infra/postgres/unavailable.ts'
+import { addMetrics } from '../../../infra/telemetry/metrics.ts'
 import { readDimensions, type Span } from './dimensions.ts'
-import { JpegDimensionsReader } from './jpeg-dimensions.ts'
-import type { Dimensions } from './orientation.ts'
 import type { FileStore, StagedFile } from '../storage/file-store.ts'
 import { cleanFilename } from './filename.ts'
 import { receiveFile } from './multipart-reader.ts'
@@ -79,7 +80,6 @@ interface InspectedFile extends StagedFile {
   readonly filename: string
   readonly type: ContentType
   readonly head: Uint8Array
-  readonly jpegDimensions: Dimensions | undefined
 }
 
 async function receive (
@@ -88,23 +88,20 @@ async function receive (
   claimedType: string,
   filename: string
 ): Promise<InspectedFile> {
-  const jpeg = new JpegDimensionsReader()
   let detected: Pick<InspectedFile, 'key' | 'type' | 'head'> | undefined
-  const staged = await store.receive(jpeg.observe(stream), async (head) => {
+  const staged = await store.receive(stream, async (head) => {
     const type = await contentTypeOf(head, claimedType)
     const key = newStorageKey(type.type)
     detected = { key, type, head }
     return { key, filename }
   })
-  const { dimensions: jpegDimensions } = jpeg
-  return { ...staged, filename, jpegDimensions, ...detected as NonNullable<typeof detected> }
+  return { ...staged, filename, ...detected as NonNullable<typeof detected> }
 }
 
 /** Describes a published file. @throws {RetryLaterError} 503 if the storage can't be read */
 async function describe (store: FileStore, stored: InspectedFile): Promise<Omit<NewAsset, 'userId'>> {
-  const { key, filename, type: { type }, head, jpegDimensions } = stored
-  const dimensions = type === 'image/jpeg' ? jpegDimensions
-    : await readDimensions(head, type, async (span) => await readPart(store, stored, span))
+  const { key, filename, type: { type }, head } = stored
+  const dimensions = await readDimensions(head, type, async (span) => await readPart(store, stored, span))
   return {
     storageKey: key,
     filename,
@@ -126,4 +123,61 @@ async function readPart (
   if (end <= head.length) return head.subarray(position, end)
   const file = position < end ? await store.open(key, false) : undefined
   return file === undefined ? new Uint8Array() : await buffer(await file.read(position, end - 1))
+}
+
+const NONE = {
+  stored: 0,
+  refused: 0,
+  too_large: 0,
+  disk_full: 0,
+  storage_away: 0,
+  database_away: 0,
+  aborted: 0,
+  failed: 0
+}
+
+type Result = keyof typeof NONE
+
+const BY_STATUS: Readonly<Record<number, Result>> = {
+  413: 'too_large',
+  503: 'storage_away',
+  507: 'disk_full'
+}
+
+/** Wraps the upload handler with metrics. */
+export function countUploads (
+  registry: Registry,
+  upload: (request: FastifyRequest) => Promise<Asset>
+): (request: FastifyRequest) => Promise<Asset> {
+  const results = { ...NONE }
+  let bytes = 0
+  let running = 0
+  addMetrics(registry, {
+    landfall_uploads_total: ['Uploads by their result', () => results, { label: 'result' }],
+    landfall_upload_bytes_total: ['Bytes of stored files', () => bytes],
+    landfall_uploads_in_flight: ['Uploads that are being received or stored', () => running]
+  })
+  return async (request) => {
+    running++
+    try {
+      const asset = await upload(request)
+      results.stored++
+      bytes += Number(asset.byteSize)
+      return asset
+    } catch (error) {
+      results[resultOf(error, request)]++
+      throw error
+    } finally {
+      running--
+    }
+  }
+}
+
+function resultOf (error: unknown, request: FastifyRequest): Result {
+  if (isDatabaseUnavailable(error)) return 'database_away'
+  const { statusCode } = error as { statusCode?: number }
+  // The error of an aborted request is a 400 for a malformed form.
+  if (request.raw.destroyed && !request.raw.complete) return 'aborted'
+  if (statusCode === undefined) return 'failed'
+  return BY_STATUS[statusCode] ?? (statusCode < 500 ? 'refused' : 'failed')
 }

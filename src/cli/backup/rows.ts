@@ -2,7 +2,7 @@ import type { Connection } from '../../infra/postgres/connection.ts'
 import { withConnection } from '../../infra/postgres/pool.ts'
 import { IS_BEING_DELETED } from '../../modules/accounts/index.ts'
 
-// The sizes and checksums of the uploaded files, as recorded in the database.
+// What is read from a database of the service, or from a copy of it.
 
 export interface AssetRow {
   readonly byteSize: bigint
@@ -62,3 +62,31 @@ export function requiresFile (rows: AssetRows, key: string): boolean {
 /** Returns the total size of all files, in bytes. */
 export const sumBytes = (rows: AssetRows): bigint =>
   [...rows.values()].reduce((sum, { byteSize }) => sum + byteSize, 0n)
+
+/** A time of a schedule that came after a backup was made. The service makes the change at its next start. */
+export interface PastSchedule {
+  readonly publicId: string
+  readonly change: 'published' | 'unpublished'
+  readonly at: Date
+}
+
+/** The most that are listed. */
+const MAX_LISTED = 100
+
+export async function readPastSchedules (connection: Connection): Promise<PastSchedule[]> {
+  return await withConnection(connection, async (database) => {
+    const { rows: [table] } = await database
+      .query("SELECT to_regclass('landing_page_schedules') IS NOT NULL AS exists")
+    if (table.exists !== true) return [] // the backup is of an older release
+    const timesSql = (column: string, change: string) =>
+      `SELECT page_id, ${column} AS at, '${change}' AS change FROM landing_page_schedules
+      WHERE ${column} <= now()`
+    const { rows } = await database.query(`
+      SELECT public_id AS "publicId", change, at
+      FROM (${timesSql('publish_at', 'published')} UNION ALL ${
+      timesSql('unpublish_at', 'unpublished')
+    }) passed
+      JOIN landing_pages ON landing_pages.id = page_id ORDER BY at, page_id LIMIT ${MAX_LISTED}`)
+    return rows
+  })
+}
