@@ -2,7 +2,7 @@ import { performance } from 'node:perf_hooks'
 import pg from 'pg'
 import type { QueryHook } from '../telemetry/query-hooks.ts'
 import { connectionOptions, messageOf, type Connection } from './connection.ts'
-import { positional, preparationFault, renewed, TYPES, type Statement, type StatementRunner,
+import { isPreparationFault, positional, TYPES, type Statement, type StatementRunner,
   type Values } from './statement.ts'
 import { DatabaseUnavailableError, isServerFault } from './unavailable.ts'
 
@@ -40,9 +40,8 @@ type SendQuery = (query: pg.QueryConfig) => Promise<pg.QueryResult>
 export class BoundedPool extends pg.Pool implements StatementRunner {
   readonly #timeoutMs: number
   readonly #queryHook: QueryHook | undefined
-  /** Replacements for statements whose plans a change of the schema has made invalid. */
-  readonly #renewed = new Map<Statement<unknown>, Statement<unknown>>()
-  #canPrepare = true
+  /** The names of statements that failed because they were prepared. */
+  readonly #unprepared = new Set<string>()
 
   /** @throws {Error} if the connection URL is invalid; the message doesn't contain the URL */
   constructor ({ connection, max, timeoutMs, queryHook }: PoolSettings) {
@@ -78,33 +77,23 @@ export class BoundedPool extends pg.Pool implements StatementRunner {
    * Runs a prepared statement and returns its rows.
    *
    * A pooler in transaction mode should track prepared statements (PgBouncer 1.21,
-   * `max_prepared_statements`). After an error that shows that it doesn't, statements are no longer prepared.
+   * `max_prepared_statements`). A statement whose name is lost, or whose plan a change of the schema has made
+   * invalid, is no longer prepared.
    */
   async run<Row> (statement: Statement<Row>, values?: Values): Promise<Row[]> {
-    const ordered = positional(statement, values)
+    const { text, name } = statement
+    const query = { text, values: positional(statement, values), types: TYPES }
     return await this.#withConnection(async (send) => {
-      for (let retries = 0;; retries++) {
-        const current = this.#renewed.get(statement) ?? statement
-        const { text, name } = current
+      if (!this.#unprepared.has(name)) {
         try {
-          const { rows } = await send({
-            text,
-            name: this.#canPrepare ? name : undefined,
-            values: ordered,
-            types: TYPES
-          })
-          return rows
+          return (await send({ ...query, name })).rows
         } catch (error) {
           // These errors occur before the statement has any effect, so even a write can be repeated.
-          const fault = preparationFault(error)
-          if (fault === undefined || retries === 2) throw error
-          if (fault === 'lost') this.#canPrepare = false
-          // Another call may have renewed it already. Behind a pooler, a new connection wouldn't help.
-          else if ((this.#renewed.get(statement) ?? statement).text === text) {
-            this.#renewed.set(statement, renewed(current))
-          }
+          if (!isPreparationFault(error)) throw error
+          this.#unprepared.add(name)
         }
       }
+      return (await send(query)).rows
     })
   }
 

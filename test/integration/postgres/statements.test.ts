@@ -110,19 +110,15 @@ t.test('changing a column type while statements run causes no error and no dupli
   }])
 })
 
-t.test('after a column change, each connection prepares the statement exactly once more', async (t) => {
+t.test('after a column change, a statement is not prepared again', async (t) => {
   const { pool, url } = await openWithTable(t)
   await pool.run(FIND, [1])
   await query(url, 'ALTER TABLE items ALTER COLUMN text TYPE varchar')
   for (let n = 0; n < 20; n++) await pool.run(FIND, [1])
-  const count = statement<
-    { count: number }
-  >("SELECT count(*)::int AS count FROM pg_prepared_statements WHERE statement LIKE '%FROM items%' AND " +
-    "statement NOT LIKE '%pg_prepared%'")
-  t.same(await pool.run(count, []), [{ count: 2 }])
+  t.same(await pool.run(PREPARED, []), [FIND, PREPARED].map(({ text }) => ({ statement: text })))
 })
 
-t.test('a pool stops preparing statements after a name was lost or already taken', async (t) => {
+t.test('a statement is no longer prepared after its name was lost or already taken', async (t) => {
   const { url } = await openWithTable(t)
   const losses = {
     lost: 'DEALLOCATE ALL',
@@ -136,11 +132,8 @@ t.test('a pool stops preparing statements after a name was lost or already taken
     if (what === 'lost') await pool.run(FIND, [1])
     await pool.query(loss)
     for (let n = 0; n < 3; n++) t.same((await pool.run(FIND, [1])).map(({ text }) => text), ['one'], what)
-    t.same(
-      (await pool.run(PREPARED, [])).length,
-      what === 'lost' ? 0 : 1,
-      `${what}: nothing is prepared after that`
-    )
+    const prepared = (await pool.run(PREPARED, [])).map(({ statement }) => statement)
+    t.notOk(prepared.includes(FIND.text), `${what}: it is not prepared after that`)
   }
 })
 
