@@ -1,11 +1,10 @@
 import { existsSync, readFileSync } from 'node:fs'
-import { domainToASCII } from 'node:url'
-import { isIP } from 'node:net'
 import { availableParallelism } from 'node:os'
 import { resolve } from 'node:path'
 import { parseEnv } from 'node:util'
 import type { Static, TSchema } from '@sinclair/typebox'
 import { Value } from '@sinclair/typebox/value'
+import { hostName, isNetwork } from './setting-types.ts'
 import { Settings } from './settings.ts'
 
 export { redisNodes } from './setting-types.ts'
@@ -66,16 +65,19 @@ export function loadConfig (env: Environment): Config {
     const isMissing = given === undefined || (given === '' && schema.type !== 'array')
     const value = isMissing ? schema.default : parse(schema, given)
     if (value !== undefined && !Value.Check(schema, value)) {
-      problems.push(`${name} must be ${expectation(schema)}`)
+      problems.push(...describeProblems(name, schema, value))
     }
     values[name] = value
   }
 
   const config = values as Static<typeof Settings>
   const workers = config.WEB_CONCURRENCY === 0 ? availableParallelism() : config.WEB_CONCURRENCY
-  const allowedHosts = splitAllowedHosts(config.ALLOWED_HOSTS, problems)
   const collectorHeaders = pairsIn(config.OTEL_EXPORTER_OTLP_HEADERS)
-  checkLists(config, collectorHeaders, problems)
+  for (const [name, value] of Object.entries(collectorHeaders)) {
+    if (!/^[\w!#$%&'*+.^`|~-]+$/.test(name) || !/^[\x20-\x7e]*$/.test(value)) {
+      problems.push(`OTEL_EXPORTER_OTLP_HEADERS must list valid headers, but "${name}" is invalid`)
+    }
+  }
   checkCombinations(config, workers, env, problems)
   if (problems.length > 0) throw new ConfigError(problems)
 
@@ -84,7 +86,7 @@ export function loadConfig (env: Environment): Config {
     WEB_CONCURRENCY: workers,
     BASE_URL: asSent(config.BASE_URL),
     UPLOADS_PUBLIC_URL: asSent(config.UPLOADS_PUBLIC_URL),
-    ALLOWED_HOSTS: allowedHosts,
+    ALLOWED_HOSTS: splitAllowedHosts(config.ALLOWED_HOSTS),
     OTEL_EXPORTER_OTLP_HEADERS: collectorHeaders,
     OTEL_RESOURCE_ATTRIBUTES: pairsIn(config.OTEL_RESOURCE_ATTRIBUTES),
     ALLOWED_UPLOAD_TYPES: config.ALLOWED_UPLOAD_TYPES.map((type) => type.toLowerCase()),
@@ -123,42 +125,12 @@ export const FILE_SETTINGS: readonly string[] = Object.entries(Settings.properti
   .filter(([, { secret }]) => secret === true)
   .map(([name]) => fileSetting(name))
 
-function checkLists (
-  config: Static<typeof Settings>,
-  collectorHeaders: Record<string, string>,
-  problems: string[]
-): void {
-  const expected: [
-    name: string,
-    entries: readonly string[],
-    isValid: (entry: string) => boolean,
-    what: string
-  ][] = [
-    ['TRUST_PROXY', config.TRUST_PROXY, isNetwork, 'addresses or CIDR ranges'],
-    ['WEBHOOK_NETWORKS', config.WEBHOOK_NETWORKS, isNetwork, 'addresses or CIDR ranges'],
-    [
-      'CORS_ORIGINS',
-      config.CORS_ORIGINS,
-      (entry) => entry === '*' || isOrigin(entry),
-      'origins such as https://app.example.com'
-    ],
-    [
-      'ALLOWED_UPLOAD_TYPES',
-      config.ALLOWED_UPLOAD_TYPES,
-      (entry) => /^[\w.+-]+\/([\w.+-]+|\*)$/.test(entry),
-      'content types such as image/png or image/*'
-    ]
-  ]
-  for (const [name, entries, isValid, what] of expected) {
-    for (const entry of entries) {
-      if (!isValid(entry)) problems.push(`${name} must list ${what}, not "${entry}"`)
-    }
-  }
-  for (const [name, value] of Object.entries(collectorHeaders)) {
-    if (!/^[\w!#$%&'*+.^`|~-]+$/.test(name) || !/^[\x20-\x7e]*$/.test(value)) {
-      problems.push(`OTEL_EXPORTER_OTLP_HEADERS must list valid headers, but "${name}" is invalid`)
-    }
-  }
+/** One sentence, or one for each wrong entry of a list. */
+function describeProblems (name: string, schema: TSchema, value: unknown): string[] {
+  const { expects } = schema.items ?? {}
+  if (expects === undefined || schema.expects !== undefined) return [`${name} must be ${expectation(schema)}`]
+  const wrong = (value as unknown[]).filter((entry) => !Value.Check(schema.items, entry))
+  return wrong.map((entry) => `${name} must list ${expects}, not "${entry}"`)
 }
 
 /** Checks rules that concern several settings. */
@@ -297,37 +269,14 @@ function decoded (text: string): string {
   }
 }
 
-function splitAllowedHosts (entries: readonly string[], problems: string[]): AllowedHosts {
-  const names: string[] = []
-  const suffixes: string[] = []
-  const networks: string[] = []
-  for (const entry of entries) {
-    const wildcard = entry.startsWith('*.')
-    const name = domainToASCII((wildcard ? entry.slice(2) : entry).toLowerCase())
-    if (isNetwork(entry)) networks.push(entry)
-    else if (
-      !/^[a-z0-9_]([a-z0-9_-]*[a-z0-9_])?(\.[a-z0-9_]([a-z0-9_-]*[a-z0-9_])?)*$/.test(name) ||
-      isIP(name) !== 0
-    ) {
-      problems
-        .push('ALLOWED_HOSTS must list host names (www.example.com, *.example.com), addresses or CIDR ' +
-          `ranges, not "${entry}"`)
-    } else if (wildcard) suffixes.push(`.${name}`)
-    else names.push(name)
+function splitAllowedHosts (entries: readonly string[]): AllowedHosts {
+  const hosts = entries.filter((entry) => !isNetwork(entry))
+  const isWildcard = (host: string): boolean => host.startsWith('*.')
+  return {
+    names: hosts.filter((host) => !isWildcard(host)).map(hostName),
+    suffixes: hosts.filter(isWildcard).map((host) => `.${hostName(host)}`),
+    networks: entries.filter(isNetwork)
   }
-  return { names, suffixes, networks }
-}
-
-function isNetwork (entry: string): boolean {
-  const [address = '', prefix, ...rest] = entry.split('/')
-  const family = isIP(address)
-  if (family === 0 || rest.length > 0) return false
-  return prefix === undefined || (/^\d{1,3}$/.test(prefix) && Number(prefix) <= (family === 4 ? 32 : 128))
-}
-
-function isOrigin (entry: string): boolean {
-  return URL.canParse(entry) && /^https?:$/.test(new URL(entry).protocol) &&
-    new URL(entry).origin === entry.toLowerCase()
 }
 
 function deepFreeze<T extends object> (value: T): Readonly<T> {

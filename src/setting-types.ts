@@ -1,3 +1,5 @@
+import { isIP } from 'node:net'
+import { domainToASCII } from 'node:url'
 import { FormatRegistry, Type } from '@sinclair/typebox'
 
 // The kinds of values that settings have, and how they are checked.
@@ -10,7 +12,20 @@ export const integer = (initial: number, [minimum, maximum]: Range, description:
 export const optionalInteger = ([minimum, maximum]: Range, description: string) =>
   Type.Optional(Type.Integer({ minimum, maximum, description }))
 export const text = (initial: string, description: string) => Type.String({ default: initial, description })
-export const list = (description: string) => Type.Array(Type.String(), { default: [], description })
+/** @param entries what each entry has to be; `expects` names several */
+export const list = (description: string, entries: object) =>
+  Type.Array(Type.String(entries), { default: [], description })
+/** IPv4 and IPv6 addresses and CIDR ranges. */
+export const network = { format: 'network', expects: 'addresses or CIDR ranges' }
+export const origin = { format: 'origin', expects: 'origins such as https://app.example.com' }
+export const allowedHost = {
+  format: 'allowed-host',
+  expects: 'host names (www.example.com, *.example.com), addresses or CIDR ranges'
+}
+export const mediaTypes = {
+  pattern: '^[\\w.+-]+/([\\w.+-]+|\\*)$',
+  expects: 'content types such as image/png or image/*'
+}
 export const oneOf = <const Value extends string>(
   values: readonly Value[],
   initial: Value,
@@ -65,8 +80,31 @@ export function isPreviewUrl (given: string): boolean {
   return protocol === 'https:' || LOCAL_HOST.test(hostname)
 }
 
+export function isNetwork (entry: string): boolean {
+  const [address = '', prefix, ...rest] = entry.split('/')
+  const family = isIP(address)
+  if (family === 0 || rest.length > 0) return false
+  return prefix === undefined || (/^\d{1,3}$/.test(prefix) && Number(prefix) <= (family === 4 ? 32 : 128))
+}
+
+const HOST_NAME = /^[a-z0-9_]([a-z0-9_-]*[a-z0-9_])?(\.[a-z0-9_]([a-z0-9_-]*[a-z0-9_])?)*$/
+
+/** Returns a host name in lower-case ASCII, without a wildcard before it; empty if it is invalid. */
+export const hostName = (given: string): string => domainToASCII(given.toLowerCase().replace(/^\*\./, ''))
+
 const isHttpUrl = (given: string): boolean =>
   /^https?:\/\/[^/?#\s]+(\/[^?#\s]*)?$/.test(given) && URL.canParse(given)
+FormatRegistry.Set('network', isNetwork)
+FormatRegistry.Set(
+  'allowed-host',
+  (given) => isNetwork(given) || (HOST_NAME.test(hostName(given)) && isIP(hostName(given)) === 0)
+)
+FormatRegistry.Set(
+  'origin',
+  (given) =>
+    given === '*' || (URL.canParse(given) && /^https?:$/.test(new URL(given).protocol) &&
+      new URL(given).origin === given.toLowerCase())
+)
 FormatRegistry.Set('http-url', isHttpUrl)
 FormatRegistry.Set('preview-url', isPreviewUrl)
 FormatRegistry.Set('redis-url', (given) => redisNodes(given).length > 0)

@@ -1,6 +1,6 @@
 import { Type } from '@sinclair/typebox'
-import { headerValue, httpUrl, integer, list, oneOf, optionalInteger, optionalText, pairs, previewUrl,
-  publicUrl, secret, share, text } from './setting-types.ts'
+import { allowedHost, headerValue, httpUrl, integer, list, mediaTypes, network, oneOf, optionalInteger,
+  optionalText, origin, pairs, previewUrl, publicUrl, secret, share, text } from './setting-types.ts'
 
 // The table of all settings. config.ts reads them from the environment; .env.example says more about each.
 
@@ -35,7 +35,7 @@ export const Settings = Type.Object({
   LOG_FORMAT: oneOf(['json', 'pretty'], 'json', 'Format of the log; pretty is for development'),
   LOG_PUBLIC_READS_SAMPLE: share(0, 'Share of public reads that are logged, from 0 to 1'),
   WEB_CONCURRENCY: integer(1, [0, 1024], 'Worker processes; 0 for one per core'),
-  TRUST_PROXY: list('Addresses and CIDR ranges of trusted proxies, whose X-Forwarded-For is used'),
+  TRUST_PROXY: list('Addresses and CIDR ranges of trusted proxies, whose X-Forwarded-For is used', network),
   CONSOLE: Type.Boolean({ default: true, description: 'Serve the console, the web page for owners' }),
   PREVIEW_URL: optionalText(previewUrl, 'Address of the website of accounts that have set none'),
   STRICT_TRANSPORT_SECURITY: Type.String({
@@ -96,7 +96,10 @@ export const Settings = Type.Object({
     description: 'Accounts may write only after they have confirmed their e-mail address'
   }),
 
-  ALLOWED_HOSTS: list('Host names, addresses and CIDR ranges that have the limit RATE_LIMIT_ALLOWED_HOSTS'),
+  ALLOWED_HOSTS: list(
+    'Host names, addresses and CIDR ranges that have the limit RATE_LIMIT_ALLOWED_HOSTS',
+    allowedHost
+  ),
   RATE_LIMIT_PUBLIC: integer(30, [1, MAX_INT], 'Public reads of a client address in a minute'),
   RATE_LIMIT_ALLOWED_HOSTS: integer(1000, [1, MAX_INT], 'The same from allowed hosts'),
   PUBLIC_CACHE_CONTROL: Type.String({
@@ -106,15 +109,17 @@ export const Settings = Type.Object({
   }),
   CACHE_MAX_BYTES: integer(64 * MIB, [0, 2 ** 40], 'Memory for cached documents of a process'),
   CACHE_MAX_STALE_SECONDS: integer(300, [0, DAY], 'How long the cache is used without PostgreSQL'),
-  CORS_ORIGINS: list('Origins whose pages may call the management API from a browser'),
+  CORS_ORIGINS: list('Origins whose pages may call the management API from a browser', origin),
   MAX_DOCUMENT_BYTES: integer(MIB, [2, 256 * MIB], 'Largest document, in bytes'),
   REVISIONS_MAX: integer(100, [0, MAX_INT], 'Earlier versions of a page that are kept; 0 for none'),
   REVISIONS_DAYS: integer(90, [0, 36500], 'Days for which an earlier version is kept; 0 for ever'),
   REVISIONS_MAX_BYTES: integer(64 * MIB, [0, MAX_SAFE], 'Total size of these versions; 0 for none'),
   TRASH_DAYS: integer(30, [0, 36500], 'Days in which a deleted page can be restored; 0 for none'),
   WEBHOOKS: Type.Boolean({ default: true, description: 'Send messages about changes of pages to webhooks' }),
-  WEBHOOK_NETWORKS:
-    list('Addresses and CIDR ranges beside the public ones that webhooks may reach, also by http'),
+  WEBHOOK_NETWORKS: list(
+    'Addresses and CIDR ranges beside the public ones that webhooks may reach, also by http',
+    network
+  ),
   CDN_PURGE: Type.Optional(Type.Unsafe<CdnKind>(Type.Union(CDN_KINDS.map((kind) => Type.Literal(kind)), {
     description: 'Cache in front of the service that is told what has changed'
   }))),
@@ -154,8 +159,10 @@ export const Settings = Type.Object({
     .Optional(Type.Boolean({ description: 'Put the name of the bucket in the path, not in the host name' })),
   S3_TIMEOUT_MS: integer(5000, [100, 600000], 'Time limit for a response of the object storage'),
   MAX_UPLOAD_BYTES: integer(25 * MIB, [1, MAX_SAFE], 'Largest upload, in bytes'),
-  ALLOWED_UPLOAD_TYPES:
-    list('Content types that may be uploaded, such as image/png or image/*; if empty, all types'),
+  ALLOWED_UPLOAD_TYPES: list(
+    'Content types that may be uploaded, such as image/png or image/*; if empty, all types',
+    mediaTypes
+  ),
   IMAGE_WIDTHS: Type.Array(Type.Integer({ minimum: 1, maximum: 16383 }), {
     default: [320, 640, 960, 1280, 1920],
     maxItems: 20,
