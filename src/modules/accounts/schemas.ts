@@ -1,4 +1,5 @@
 import { Type } from '@sinclair/typebox'
+import { recordOf } from '../../http/records.ts'
 import { nullableTime } from '../../http/schemas.ts'
 import { checkEmail, EMAIL_MAX, normalizeEmail } from './mail/email-addresses.ts'
 import { checkPassword, normalizePassword, PASSWORD_MAX, PASSWORD_MIN } from './passwords/passwords.ts'
@@ -22,7 +23,7 @@ export const User = Type.Object({
 /** Returns the `user` of a response. */
 export const userRecord = (
   { id, email, emailConfirmedAt }: Pick<UserRow, 'id' | 'email' | 'emailConfirmedAt'>
-) => ({ id, email, email_confirmed_at: emailConfirmedAt?.toISOString() ?? null })
+) => recordOf({ id, email, emailConfirmedAt })
 
 export const AccessToken = Type.String({
   description: 'Send it as `Authorization: Bearer …`. It expires after 15 minutes by default.',

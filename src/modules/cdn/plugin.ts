@@ -1,13 +1,70 @@
+import type { FastifyInstance } from 'fastify'
 import fp from 'fastify-plugin'
 import { runQueue, watchBacklog } from '../../infra/postgres/queue-runner.ts'
+import { clock } from '../../infra/system/clock.ts'
 import { addMetrics } from '../../infra/telemetry/metrics.ts'
 import { CDN_TARGETS, measureOverdue } from '../landing-pages/index.ts'
-import { Purger } from './purger.ts'
+import { claimPurges, finishPurges, postponePurges, type Claim } from './purge-repository.ts'
+import { batchSize, purgeCache, type PurgeSettings } from './purge-requests.ts'
 
 const CHECK_INTERVAL_MS = 1_000
 /** More than a request takes, and less than a claim, which lapses after 30 s. */
 const PURGE_LIMIT_MS = 25_000
 const MEASURE_INTERVAL_MS = 15_000
+
+const FIRST_RETRY_SECONDS = 5
+const MAX_RETRY_SECONDS = 5 * 60
+
+/** Purges the CDN. */
+class Purger {
+  readonly requests = { ok: 0, failed: 0 }
+  givenUp = 0
+  readonly #app: FastifyInstance
+  readonly #settings: PurgeSettings
+  /** Failures since the last success. */
+  #failures = 0
+  /** After a failure it sends nothing for a while, so that purges collect for one request. */
+  #pausedUntil = 0
+
+  constructor (app: FastifyInstance, settings: PurgeSettings) {
+    this.#app = app
+    this.#settings = settings
+  }
+
+  /** Claims what is due. @returns the function that purges it; undefined when none is due */
+  async claim (): Promise<((signal: AbortSignal) => Promise<void>) | undefined> {
+    if (clock.now() < this.#pausedUntil) return undefined
+    const claim = await claimPurges(this.#app.database, batchSize(this.#settings))
+    return claim && (async (signal) => {
+      if (claim.purges.length > 0) await this.#purge(claim, signal)
+    })
+  }
+
+  async #purge (claim: Claim, signal: AbortSignal): Promise<void> {
+    const { baseUrl, database, log } = this.#app
+    const { error, status, retryAfterSeconds = 0 } = await purgeCache(
+      this.#settings,
+      baseUrl(),
+      claim.purges,
+      signal
+    )
+    if (signal.aborted) return // a shutdown: another process purges when the claim lapses
+    if (error === null) {
+      this.requests.ok++
+      this.#failures = 0
+      await finishPurges(database, claim, 'delivered')
+      return
+    }
+    this.requests.failed++
+    const seconds = Math.max(
+      retryAfterSeconds,
+      Math.min(FIRST_RETRY_SECONDS * 2 ** this.#failures++, MAX_RETRY_SECONDS)
+    )
+    this.#pausedUntil = clock.now() + seconds * 1000
+    log.warn({ status, failure: error, seconds }, 'the CDN could not be purged; trying again later')
+    this.givenUp += await postponePurges(database, claim, seconds)
+  }
+}
 
 /** Purges a cache in front of the service, if there is one (docs/operations.md, "CDN"). */
 export default fp(async (app) => {
@@ -18,7 +75,7 @@ export default fp(async (app) => {
     log.warn('PUBLIC_CACHE_CONTROL has no s-maxage, so the CDN keeps documents no longer than browsers do; ' +
       'see "CDN" in docs/operations.md')
   }
-  const purger = new Purger({ database, log, settings: { ...config, CDN_PURGE }, baseUrl: app.baseUrl })
+  const purger = new Purger(app, { ...config, CDN_PURGE })
   runQueue(app, {
     name: 'purges',
     intervalMs: CHECK_INTERVAL_MS,

@@ -1,5 +1,5 @@
 import type { Database } from '../../infra/postgres/database.ts'
-import type { PrismaClient } from '../../infra/postgres/generated/prisma/client.ts'
+import type { LandingPageDraft, PrismaClient } from '../../infra/postgres/generated/prisma/client.ts'
 import { statement } from '../../infra/postgres/statement.ts'
 import { contentHash } from '../../http/conditional-requests.ts'
 import type { Author } from '../accounts/index.ts'
@@ -8,18 +8,8 @@ import { findKeysOf, REFERENCED_ASSETS } from './references/reference-repository
 
 // A page has at most one draft: a document that no reader gets until it is published.
 
-export interface Draft {
-  readonly pageId: string
-  /** The document, byte for byte as it was sent. */
-  readonly document: string
-  readonly contentHash: string
-  /** The version of the page when the draft was begun, and the hash of its document. */
-  readonly baseVersion: bigint
-  readonly baseHash: string
+export type Draft = Readonly<Omit<LandingPageDraft, 'usedAssets' | 'authorType'>> & {
   readonly authorType: Author['type']
-  readonly authorName: string
-  readonly createdAt: Date
-  readonly updatedAt: Date
 }
 
 /** The page, unless the draft is scheduled. The lock waits for a schedule that is being set. */

@@ -8,7 +8,7 @@ export { measureOverdue, queuePages, settleMessages } from './outbox/outbox-repo
 export { ALL_PAGES, BATCH_EVENT, CDN_AGAIN_TARGET, CDN_TARGET, CDN_TARGETS,
   PAGE_EVENTS } from './outbox/outbox-sql.ts'
 export { default as documentCache } from './public/plugin.ts'
-export { default as schedules } from './schedules/plugin.ts'
+export { default as schedules } from './schedules.ts'
 export { previewLinkRoutes } from './previews/link-routes.ts'
 export { previewRoutes } from './previews/read-routes.ts'
 export { publicPreflight, publicRoutes } from './public/routes.ts'

@@ -6,24 +6,20 @@ import { containsSql, listSql, NEWEST_FIRST, splitRows,
   type WalkedRow } from '../../infra/postgres/walk-sql.ts'
 import type { LandingPage } from './landing-page-repository.ts'
 import { START_LENGTH } from './label.ts'
+import type { Schedule } from './schedule-repository.ts'
 import { STEP_MS } from './read-count-repository.ts'
 
 /** A page without its document. */
-interface ListedPage {
-  readonly id: string
-  readonly publicId: string
-  readonly key: string | null
+interface ListedPage
+  extends
+    Pick<LandingPage, 'id' | 'publicId' | 'key' | 'version' | 'published' | 'createdAt' | 'updatedAt'>,
+    Schedule
+{
   readonly label: string | null
   /** The first characters of the document, in which the label is. Null if the label is known. */
   readonly start: string | null
   readonly byteSize: number
-  readonly version: bigint
-  readonly published: boolean
   readonly hasDraft: boolean
-  readonly publishAt: Date | null
-  readonly unpublishAt: Date | null
-  readonly createdAt: Date
-  readonly updatedAt: Date
 }
 
 interface Row extends ListedPage, WalkedRow {

@@ -6,18 +6,8 @@ import { statement, type StatementRunner } from '../../infra/postgres/statement.
 // landing_page_revisions. A write moves a version from the first to the second, so reads look in that order.
 
 /** A version of a page, without its document. */
-export interface Revision {
-  readonly version: bigint
-  readonly contentHash: string
-  readonly byteSize: number
-  readonly createdAt: Date
+export type Revision = Readonly<Omit<LandingPageRevision, 'pageId' | 'document' | 'authorType'>> & {
   readonly authorType: 'user' | 'api_key'
-  readonly authorName: string
-  readonly restoredFrom: bigint | null
-  /** Whether readers got its document. */
-  readonly published: boolean
-  /** Whether a schedule made it. */
-  readonly scheduled: boolean
 }
 
 export type RevisionDocument = Pick<LandingPageRevision, 'document' | 'contentHash' | 'createdAt'>

@@ -11,14 +11,10 @@ import { queueSql, QUEUED_KEYS } from './outbox/outbox-sql.ts'
 // The trash, and what removes pages for good.
 
 /** A page in the trash. */
-export interface DeletedPage {
-  readonly id: string
-  readonly publicId: string
-  readonly key: string | null
+export interface DeletedPage extends Pick<LandingPage, 'id' | 'publicId' | 'key' | 'published'> {
   /** The first characters of the document, in which the label is. */
   readonly start: string
   readonly byteSize: number
-  readonly published: boolean
   readonly deletedAt: Date
 }
 

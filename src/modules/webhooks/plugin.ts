@@ -1,8 +1,6 @@
 import fp from 'fastify-plugin'
-import { sendsMail } from '../../config.ts'
 import { runQueue, watchBacklog } from '../../infra/postgres/queue-runner.ts'
 import { runInOneProcess } from '../../infra/postgres/shared-task.ts'
-import { VERSION } from '../../infra/system/version.ts'
 import { addMetrics } from '../../infra/telemetry/metrics.ts'
 import { CDN_TARGETS, measureOverdue } from '../landing-pages/index.ts'
 import { pruneMessages } from './delivery-repository.ts'
@@ -38,14 +36,7 @@ export default fp<{ secretsKey: string }>(async (app, { secretsKey }) => {
     log.warn('JWT_SECRET is being replaced without SECRETS_KEY, so the secrets of webhooks change; see ' +
       '"Replacing the secret" in docs/operations.md')
   }
-  const sender = new MessageSender({
-    database,
-    log,
-    secretsKey,
-    poster: createPoster(allowedAddresses(config.WEBHOOK_NETWORKS)),
-    userAgent: `Landfall/${VERSION}`,
-    hasMail: sendsMail(config)
-  })
+  const sender = new MessageSender(app, createPoster(allowedAddresses(config.WEBHOOK_NETWORKS)))
   const queue = runQueue(app, {
     name: 'messages',
     intervalMs: CHECK_INTERVAL_MS,

@@ -3,6 +3,7 @@ import type { FastifyRequest } from 'fastify'
 import { InvalidError, NotFoundError, RetryLaterError } from '../../errors.ts'
 import { auditRequest } from '../../http/access-log.ts'
 import { pageOf, takePage } from '../../http/pagination.ts'
+import { recordOf } from '../../http/records.ts'
 import { sendWithoutBody } from '../../http/responses.ts'
 import { tagRoutes } from '../../http/schemas.ts'
 import { attachedProblems } from '../../http/validation.ts'
@@ -15,7 +16,7 @@ import { PAGE_EVENTS } from '../landing-pages/index.ts'
 import { findMessage, listMessages, queueAgain, queueAllPages, queueTest } from './delivery-repository.ts'
 import * as schemas from './schemas.ts'
 import { allowedAddresses, checkUrl } from './sending/allowed-addresses.ts'
-import { formatSecret } from './sending/signature.ts'
+import { formatSecret } from './sending/message.ts'
 import { changeWebhook, createWebhook, deleteWebhook, findWebhook, listWebhooks,
   replaceSecret } from './webhook-repository.ts'
 
@@ -172,30 +173,15 @@ const secretOf = (key: string, { id, generation }: Webhook): string =>
   formatSecret(deriveSecret(key, 'webhook', id, generation))
 
 const webhookRecord = (webhook: Webhook) => ({
-  id: webhook.id,
-  url: webhook.url,
-  name: webhook.name,
+  ...recordOf(webhook),
   events: webhook.events as (typeof PAGE_EVENTS[number])[],
   pages: webhook.pages.length === 0 ? null : webhook.pages,
-  batch_seconds: webhook.batchSeconds,
-  active: webhook.active,
-  paused_reason: webhook.pausedReason as 'gone' | 'failing' | null,
-  failing_since: webhook.failingSince?.toISOString() ?? null,
-  created_at: webhook.createdAt.toISOString()
+  paused_reason: webhook.pausedReason as 'gone' | 'failing' | null
 })
 
 const deliveryRecord = (message: OutboxMessage) => ({
-  id: message.id,
-  type: message.type,
+  ...recordOf(message),
   page: message.publicId === null ? null : { id: message.pageId, public_id: message.publicId },
-  version: message.version === null ? null : Number(message.version),
-  merged: message.merged,
   state: message.state as 'waiting' | 'sending' | 'delivered' | 'failed',
-  attempts: message.attempts,
-  last_attempt_at: message.lastAttemptAt?.toISOString() ?? null,
-  status: message.status,
-  error: message.error,
-  duration_ms: message.durationMs,
-  next_attempt_at: message.state === 'waiting' ? message.dueAt?.toISOString() ?? null : null,
-  created_at: message.createdAt.toISOString()
+  next_attempt_at: message.state === 'waiting' ? message.dueAt?.toISOString() ?? null : null
 })

@@ -1,7 +1,7 @@
 import t from 'tap'
 import { Webhook } from 'standardwebhooks'
 import { defaultSecretsKey, deriveSecret } from '../../../src/infra/system/derived-secrets.ts'
-import { formatSecret, signatureHeaders } from '../../../src/modules/webhooks/sending/signature.ts'
+import { formatSecret, signatureHeaders } from '../../../src/modules/webhooks/sending/message.ts'
 
 const KEY = defaultSecretsKey('a secret of the tests, 32 bytes and more')
 const OLD = deriveSecret(KEY, 'webhook', 'a', 1)

@@ -4,6 +4,7 @@ import { sendsMail } from '../../../config.ts'
 import { InvalidError, NotFoundError } from '../../../errors.ts'
 import { auditRequest } from '../../../http/access-log.ts'
 import { pageOf, PageQuery, takePage } from '../../../http/pagination.ts'
+import { recordOf } from '../../../http/records.ts'
 import { sendWithoutBody } from '../../../http/responses.ts'
 import { response, errors, IdParams, NAME_RULES, nothing, nullableTime,
   tagRoutes } from '../../../http/schemas.ts'
@@ -161,11 +162,4 @@ export const apiKeyRoutes: FastifyPluginAsyncTypebox = async (app) => {
   })
 }
 
-const keyRecord = ({ id, name, scopes, createdAt, expiresAt, lastUsedAt }: ApiKeyRow) => ({
-  id,
-  name,
-  scopes: [...scopes] as Scope[],
-  created_at: createdAt.toISOString(),
-  expires_at: expiresAt?.toISOString() ?? null,
-  last_used_at: lastUsedAt?.toISOString() ?? null
-})
+const keyRecord = (key: ApiKeyRow) => ({ ...recordOf(key), scopes: key.scopes as Scope[] })

@@ -22,15 +22,13 @@ const MAX_WAKE_DELAY_MS = 400
 
 /** Sends mails if SMTP_URL is set. */
 export default fp(async (app) => {
-  const { database, log, metrics } = app
+  const { database, metrics } = app
   const { SMTP_URL, MAIL_FROM } = app.config
   if (SMTP_URL === undefined || MAIL_FROM === undefined) {
     app.decorate('wakeMailSender', () => {})
     return
   }
-  const send = createTransport({ SMTP_URL, MAIL_FROM })
-  const sender = new MailSender({ database, log, send, baseUrl: app.baseUrl() })
-
+  const sender = new MailSender(app, createTransport({ SMTP_URL, MAIL_FROM }))
   const queue = runQueue(app, {
     name: 'mails',
     intervalMs: CHECK_INTERVAL_MS,

@@ -1,5 +1,4 @@
-import type { FastifyBaseLogger } from 'fastify'
-import type { Database } from '../../../infra/postgres/database.ts'
+import type { FastifyInstance } from 'fastify'
 import { createToken, hashToken } from '../../../infra/system/identifiers.ts'
 import type { MailKind } from './mail-sql.ts'
 import { isLinkKind, linkTo } from './link-pages.ts'
@@ -14,14 +13,6 @@ const MAX_AGE_SECONDS = 24 * 60 * 60
 /** Returns how long a mail waits after its failed attempt number `attempts`, in seconds. */
 export const retrySeconds = (attempts: number): number =>
   Math.min(MAX_RETRY_SECONDS, FIRST_RETRY_SECONDS * 2 ** (attempts - 1))
-
-export interface MailSenderOptions {
-  readonly database: Database
-  readonly log: FastifyBaseLogger
-  readonly send: SendMail
-  /** The public address of the service. */
-  readonly baseUrl: string
-}
 
 type Counts = Record<MailKind, number>
 const noCounts = (): Counts => ({
@@ -42,36 +33,36 @@ function count (counts: Partial<Counts>, kind: MailKind): void {
 export class MailSender {
   /** Mails that the server took, attempts that failed, and mails that were given up. */
   readonly counts = { sent: noCounts(), failed: noCounts(), givenUp: noCounts() }
-  readonly #options: MailSenderOptions
-  readonly #host: string
+  readonly #app: FastifyInstance
+  readonly #send: SendMail
 
-  constructor (options: MailSenderOptions) {
-    this.#options = options
-    this.#host = new URL(options.baseUrl).hostname
+  constructor (app: FastifyInstance, send: SendMail) {
+    this.#app = app
+    this.#send = send
   }
 
   /** Claims a mail that is due. @returns the function that sends it; undefined when no mail is due */
   async claim (): Promise<((signal: AbortSignal) => Promise<void>) | undefined> {
     const token = createToken()
-    const mail = await claimMail(this.#options.database, hashToken(token))
+    const mail = await claimMail(this.#app.database, hashToken(token))
     return mail && (async (signal) => await this.#deliver(mail, token, signal))
   }
 
   async #deliver (mail: ClaimedMail, token: string, signal: AbortSignal): Promise<void> {
-    const { database, log } = this.#options
+    const { database, log } = this.#app
     const { id, kind, attempts } = mail
     if (isLinkKind(kind) && !mail.hasLink) { // a newer mail carries the link, or no link may be used any more
       await removeMail(database, mail)
       return
     }
     try {
-      const { baseUrl } = this.#options
+      const baseUrl = this.#app.baseUrl()
       const link = isLinkKind(kind) ? linkTo(baseUrl, kind, token) : undefined
       const text = writeMail(kind, { ...mail, baseUrl, link })
       // A new attempt has a new link, so receivers must not take it for the same mail.
       const unique = link === undefined ? id : `${id}.${attempts}`
-      await this.#options.send(
-        { ...text, messageId: `${unique}@${this.#host}`, recipient: mail.recipient },
+      await this.#send(
+        { ...text, messageId: `${unique}@${new URL(baseUrl).hostname}`, recipient: mail.recipient },
         signal
       )
     } catch (error) {
@@ -83,7 +74,7 @@ export class MailSender {
   }
 
   async #handleFailure (mail: ClaimedMail, error: unknown): Promise<void> {
-    const { database, log } = this.#options
+    const { database, log } = this.#app
     const { id, kind, attempts, ageSeconds } = mail
     count(this.counts.failed, kind)
     const about = {

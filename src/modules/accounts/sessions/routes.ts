@@ -4,6 +4,7 @@ import { sendsMail } from '../../../config.ts'
 import { InvalidRefreshTokenError, NotFoundError } from '../../../errors.ts'
 import { auditRequest } from '../../../http/access-log.ts'
 import { pageOf, PageQuery, takePage } from '../../../http/pagination.ts'
+import { recordOf } from '../../../http/records.ts'
 import { sendWithoutBody } from '../../../http/responses.ts'
 import { response, errors, IdParams, NO_PARAMETERS, nothing, nullableTime } from '../../../http/schemas.ts'
 import { requestConfirmationRoutes } from '../email-confirmations.ts'
@@ -93,15 +94,9 @@ export const sessionRoutes: FastifyPluginAsyncTypebox = async (app) => {
   app.get('/auth/sessions', { schema: listSessionsSchema }, async ({ query, session }, reply) => {
     const page = pageOf(query)
     const found = await listSessions(database, session, page)
-    return takePage(reply, '/auth/sessions', page, found).map((
-      { id, createdAt, lastUsedAt, userAgent, address }
-    ) => ({
-      id,
-      created_at: createdAt.toISOString(),
-      last_used_at: lastUsedAt?.toISOString() ?? null,
-      user_agent: userAgent,
-      address,
-      current: id === session.id
+    return takePage(reply, '/auth/sessions', page, found).map((row) => ({
+      ...recordOf(row),
+      current: row.id === session.id
     }))
   })
 

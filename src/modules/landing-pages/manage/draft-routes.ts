@@ -1,15 +1,23 @@
 import type { FastifyPluginAsyncTypebox } from '@fastify/type-provider-typebox'
-import { NoDraftError } from '../../../errors.ts'
-import { checkPreconditions } from '../../../http/conditional-requests.ts'
+import type { FastifyInstance, FastifyReply, FastifyRequest } from 'fastify'
+import { ConflictError, NoDraftError, PreconditionFailedError } from '../../../errors.ts'
+import { checkPreconditions, contentHash } from '../../../http/conditional-requests.ts'
 import { sendWithoutBody } from '../../../http/responses.ts'
 import { errors, IdParams, nothing, ReadConditions, response,
   WriteConditions } from '../../../http/schemas.ts'
-import { discardDraft, findDraft } from '../draft-repository.ts'
-import { draftValidators } from '../etag.ts'
+import type { PrismaClient } from '../../../infra/postgres/generated/prisma/client.ts'
+import { discardDraft, findDraft, writeDraft, type Draft } from '../draft-repository.ts'
+import { documentValidators, draftValidators } from '../etag.ts'
 import { Document, DOCUMENT } from '../schemas.ts'
-import { checkUnscheduled, putDraft, SCHEDULED, sendWrittenDraft } from './draft-writes.ts'
+import type { LandingPage } from '../landing-page-repository.ts'
+import { findSchedule } from '../schedule-repository.ts'
 import { sendUnlessKnown } from './record.ts'
-import { documentOfOwner, findOwnPage, untilWritten } from './write-checks.ts'
+import { documentOfOwner, findOwnPage, untilWritten, type PatchAttempt } from './write-checks.ts'
+
+/** An example of the message of checkUnscheduled(), for the description of a route. */
+export const SCHEDULED = {
+  409: 'The draft is scheduled to be published at 2027-01-31T08:00:00.000Z, and cannot be changed until then'
+}
 
 const getDraftSchema = {
   operationId: 'getDraft',
@@ -57,7 +65,7 @@ export const draftRoutes: FastifyPluginAsyncTypebox = async (app) => {
   const { MAX_DOCUMENT_BYTES: maxBytes } = app.config
   const url = '/manage/landing_pages/:id/draft'
 
-  const findOwnDraft = async (request: Parameters<typeof findOwnPage>[1]) => {
+  const findOwnDraft = async (request: FastifyRequest) => {
     const draft = await findDraft(database, (await findOwnPage(database, request)).id)
     if (draft === null) throw new NoDraftError()
     return draft
@@ -87,4 +95,74 @@ export const draftRoutes: FastifyPluginAsyncTypebox = async (app) => {
     })
     return sendWithoutBody(reply.code(204))
   })
+}
+
+/** A draft as it is after a write. */
+interface WrittenDraft {
+  readonly draft: Draft
+  readonly isNew: boolean
+}
+
+/**
+ * Writes the draft of the page that a request names.
+ *
+ * @throws {NotFoundError} 404
+ * @throws {ConflictError} 409 if it is scheduled
+ * @throws {PreconditionFailedError} 412
+ */
+const putDraft = async (
+  app: FastifyInstance,
+  request: FastifyRequest,
+  document: string
+): Promise<WrittenDraft> =>
+  await untilWritten(async () => {
+    const page = await findOwnPage(app.database, request)
+    const read = await findDraft(app.database, page.id)
+    if (read !== null) checkPreconditions(request, draftValidators(read))
+    else if (request.headers['if-match'] !== undefined) {
+      throw new PreconditionFailedError('If-Match', undefined)
+    }
+    await checkUnscheduled(app.database, page.id)
+    return await replaceDraft(app, request, page, read, document)
+  })
+
+/** Patches the draft of the page that a request names, or begins one from the document. */
+export const draftAttempt =
+  (app: FastifyInstance, request: FastifyRequest): PatchAttempt<WrittenDraft> => async (patched) => {
+    const page = await findOwnPage(app.database, request)
+    const read = await findDraft(app.database, page.id)
+    checkPreconditions(request, read === null ? documentValidators(page) : draftValidators(read))
+    await checkUnscheduled(app.database, page.id)
+    return await replaceDraft(app, request, page, read, await patched(read?.document ?? page.currentData))
+  }
+
+/** @throws {ConflictError} 409 if the draft of a page is scheduled: what was reviewed is what is published */
+async function checkUnscheduled (database: PrismaClient, pageId: string): Promise<void> {
+  const time = (await findSchedule(database, pageId)).publishAt?.toISOString()
+  if (time === undefined) return
+  throw new ConflictError([
+    `The draft is scheduled to be published at ${time}, and cannot be changed until then`
+  ])
+}
+
+/** The same bytes change nothing. */
+async function replaceDraft (
+  { database }: FastifyInstance,
+  request: FastifyRequest,
+  page: LandingPage,
+  read: Draft | null,
+  document: string
+): Promise<WrittenDraft | null> {
+  if (read?.contentHash === contentHash(document)) return { draft: read, isNew: false }
+  const draft = await writeDraft(database, request.caller, page, read, document)
+  return draft === null ? null : { draft, isNew: read === null }
+}
+
+/** Answers a write of a draft. */
+export function sendWrittenDraft (reply: FastifyReply, { draft, isNew }: WrittenDraft): FastifyReply {
+  reply.code(isNew ? 201 : 204).header('etag', draftValidators(draft).etag)
+  if (isNew) {
+    reply.header('location', reply.server.publicPath(`/manage/landing_pages/${draft.pageId}/draft`))
+  }
+  return sendWithoutBody(reply)
 }

@@ -1,19 +1,21 @@
 import type { FastifyPluginAsyncTypebox } from '@fastify/type-provider-typebox'
 import { Type } from '@sinclair/typebox'
 import type { FastifyInstance, FastifyRequest, RequestPayload } from 'fastify'
-import { InsufficientScopeError, NotFoundError, UnsupportedMediaTypeError } from '../../../errors.ts'
+import { InsufficientScopeError, NotFoundError, RetryLaterError,
+  UnsupportedMediaTypeError } from '../../../errors.ts'
 import { describeBodyTypes } from '../../../http/error-handler.ts'
 import { sendWithoutBody } from '../../../http/responses.ts'
 import { errors, IdParams, nothing, PublishHeaders, RECEIPT, WriteConditions } from '../../../http/schemas.ts'
-import { parseBareDocument } from '../document.ts'
+import { KeyedSemaphore } from '../../../infra/system/semaphore.ts'
+import { MAX_DEPTH, parseBareDocument } from '../document.ts'
 import { checkPreconditions } from '../../../http/conditional-requests.ts'
 import { documentValidators } from '../etag.ts'
 import { findPage, type LandingPage } from '../landing-page-repository.ts'
 import { replacePage } from '../write-repository.ts'
-import type { PatchKind } from '../patch/patcher.ts'
-import { draftAttempt, SCHEDULED, sendWrittenDraft } from './draft-writes.ts'
-import { PagePatches, type PatchAttempt, type SentPatch } from './page-patches.ts'
-import { findOwnPage, keepUnchanged, onlyThisVersion, ownPage, writeAndPublish } from './write-checks.ts'
+import { Patcher, type PatchKind } from '../patch/patcher.ts'
+import { draftAttempt, SCHEDULED, sendWrittenDraft } from './draft-routes.ts'
+import { findOwnPage, keepUnchanged, onlyThisVersion, ownPage, type PatchAttempt, untilWritten,
+  writeAndPublish } from './write-checks.ts'
 
 declare module 'fastify' {
   interface FastifyRequest {
@@ -22,6 +24,8 @@ declare module 'fastify' {
   }
 }
 
+/** Patches of one account that may wait in a process. */
+const MAX_WAITING_PER_ACCOUNT = 100
 const MAX_PATCH_BYTES = 64 * 1024
 const KINDS: Readonly<Record<string, PatchKind>> = {
   'application/json-patch+json': 'json',
@@ -157,3 +161,64 @@ const documentAttempt =
         await replacePage(app.database, request.caller, current.id, document, onlyThisVersion(current))
     )
   }
+
+/** A patch that an owner has sent: valid JSON. */
+interface SentPatch {
+  readonly userId: number
+  readonly kind: PatchKind
+  readonly text: string
+}
+
+/** Patches documents. Patches that arrive at once are applied one to the result of the other. */
+class PagePatches {
+  readonly #patcher: Patcher
+  /**
+   * Patches of an account run one at a time, so that they don't compete for a page, and each account has at
+   * most one in the queue of the patcher.
+   */
+  readonly #queue = new KeyedSemaphore<number>({
+    maxRunning: 1,
+    maxWaiting: MAX_WAITING_PER_ACCOUNT,
+    createRefusal: () =>
+      new RetryLaterError(503, 'Too many patches of this account are waiting, try again shortly', 1)
+  })
+
+  constructor (app: FastifyInstance) {
+    this.#patcher = new Patcher({ maxBytes: app.config.MAX_DOCUMENT_BYTES, maxLevels: MAX_DEPTH })
+    app.addHook('onClose', async () => this.#patcher.close())
+  }
+
+  /**
+   * Applies a patch: makes attempts until one has written.
+   *
+   * @throws the errors of the attempts and of Patcher
+   */
+  async apply<Written> (
+    { userId, kind, text }: SentPatch,
+    attempt: PatchAttempt<Written>
+  ): Promise<Written> {
+    const patched = async (document: string) => await this.#patcher.apply(userId, kind, document, text)
+    const settled = await this.#queue.run(
+      userId,
+      async () => await settle(untilWritten(async () => await attempt(patched)))
+    )
+    return settled()
+  }
+}
+
+/**
+ * Returns a client's error as a value, so that waiting patches don't fail with it: KeyedSemaphore would pass
+ * it on, which is right for a fault of the service only.
+ */
+async function settle<T> (task: Promise<T>): Promise<() => T> {
+  try {
+    const value = await task
+    return () => value
+  } catch (error) {
+    const { statusCode } = error as { statusCode?: number }
+    if (statusCode === undefined || statusCode >= 500) throw error
+    return () => {
+      throw error
+    }
+  }
+}

@@ -3,18 +3,19 @@ import { Type } from '@sinclair/typebox'
 import type { FastifyInstance, FastifyRequest } from 'fastify'
 import { ConflictError } from '../../../errors.ts'
 import { checkPreconditions } from '../../../http/conditional-requests.ts'
+import { recordOf } from '../../../http/records.ts'
 import { entityTag } from '../../../http/content-encoding.ts'
 import { errors, IdParams, PublishHeaders, RECEIPT, response } from '../../../http/schemas.ts'
 import { findDraft, isOutdated, type Draft } from '../draft-repository.ts'
 import { draftValidators, recordValidators, writeConditions } from '../etag.ts'
 import { changeState, replacePage } from '../write-repository.ts'
 import type { LandingPage as Page } from '../landing-page-repository.ts'
-import { findPurge, type PurgeState } from '../outbox/outbox-repository.ts'
+import { findPurge } from '../outbox/outbox-repository.ts'
 import { clearTime, findSchedule } from '../schedule-repository.ts'
 import { LandingPage } from '../schemas.ts'
 import { sendRecord } from './record.ts'
 import { Author } from './revision-routes.ts'
-import { Schedule, scheduleRecord } from './schedule-routes.ts'
+import { Schedule } from './schedule-routes.ts'
 import { allowNoBody, findOwnPage, keepUnchanged, onlyThisVersion, ownPage, untilWritten,
   writeAndPublish } from './write-checks.ts'
 
@@ -119,12 +120,13 @@ export const publicationRoutes: FastifyPluginAsyncTypebox = async (app) => {
   app.get(`${url}/publication`, { schema: publicationSchema }, async (request) => {
     const page = await findOwnPage(database, request)
     const draft = await findDraft(database, page.id)
+    const purge = database.purges ? await findPurge(database, page.id) : null
     return {
       published: page.published,
       version: Number(page.version),
       draft: draft && draftRecord(draft, await isOutdated(database, page, draft)),
-      cdn: database.purges ? purgeRecord(await findPurge(database, page.id)) : null,
-      ...scheduleRecord(await findSchedule(database, page.id)),
+      cdn: purge && recordOf(purge),
+      ...recordOf(await findSchedule(database, page.id)),
       failure: null
     }
   })
@@ -216,15 +218,10 @@ async function publish (
   )
 }
 
-const purgeRecord = (purge: PurgeState | null) =>
-  purge && { ...purge, version: Number(purge.version), at: purge.at?.toISOString() ?? null }
-
 const draftRecord = (draft: Draft, outdated: boolean) => ({
+  ...recordOf(draft),
   etag: entityTag(draft.contentHash),
   byte_size: Buffer.byteLength(draft.document),
-  base_version: Number(draft.baseVersion),
   outdated,
-  created_at: draft.createdAt.toISOString(),
-  updated_at: draft.updatedAt.toISOString(),
   author: { type: draft.authorType, name: draft.authorName }
 })

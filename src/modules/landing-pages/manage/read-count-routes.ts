@@ -1,6 +1,7 @@
 import type { FastifyPluginAsyncTypebox } from '@fastify/type-provider-typebox'
 import { Type, type Static } from '@sinclair/typebox'
 import { InvalidError, NotFoundError } from '../../../errors.ts'
+import { recordOf } from '../../../http/records.ts'
 import { errors, IdParams, response } from '../../../http/schemas.ts'
 import { parseTime, timeParameter } from '../../../http/time.ts'
 import { listReads, STEP_MS, type ReadCountRange } from '../read-count-repository.ts'
@@ -63,11 +64,7 @@ export const readCountRoutes: FastifyPluginAsyncTypebox = async (app) => {
     const range = rangeOf(request.query, Date.now())
     const found = await listReads(app.database, userId, id, range)
     if (found === undefined) throw new NotFoundError()
-    return found.map(({ at, reads, notModified }) => ({
-      at: at.toISOString(),
-      reads: Number(reads),
-      not_modified: Number(notModified)
-    }))
+    return found.map(recordOf)
   })
 }
 

@@ -2,6 +2,7 @@ import type { FastifyPluginAsyncTypebox } from '@fastify/type-provider-typebox'
 import { Type } from '@sinclair/typebox'
 import type { FastifyRequest } from 'fastify'
 import { NotFoundError } from '../../../errors.ts'
+import { recordOf } from '../../../http/records.ts'
 import { entityTag } from '../../../http/content-encoding.ts'
 import { idAsNumber, nextLink, numberAsId, pageOf, PageQuery } from '../../../http/pagination.ts'
 import { errors, IdParams, MALFORMED_JSON, nothing, PublishHeaders, ReadConditions, RECEIPT,
@@ -128,12 +129,7 @@ export const revisionRoutes: FastifyPluginAsyncTypebox = async (app) => {
 const versionOf = ({ params }: FastifyRequest): bigint => BigInt((params as { version: string }).version)
 
 const revisionRecord = (revision: Revision) => ({
-  version: Number(revision.version),
+  ...recordOf(revision),
   etag: entityTag(revision.contentHash),
-  byte_size: revision.byteSize,
-  created_at: revision.createdAt.toISOString(),
-  author: { type: revision.authorType, name: revision.authorName },
-  restored_from: revision.restoredFrom === null ? null : Number(revision.restoredFrom),
-  published: revision.published,
-  scheduled: revision.scheduled
+  author: { type: revision.authorType, name: revision.authorName }
 })

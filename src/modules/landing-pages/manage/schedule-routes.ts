@@ -3,6 +3,7 @@ import { Type } from '@sinclair/typebox'
 import type { FastifyInstance, FastifyRequest } from 'fastify'
 import { InvalidError } from '../../../errors.ts'
 import { checkPreconditions } from '../../../http/conditional-requests.ts'
+import { recordOf } from '../../../http/records.ts'
 import { sendWithoutBody } from '../../../http/responses.ts'
 import { errors, IdParams, nothing, nullableTime, response, WriteConditions } from '../../../http/schemas.ts'
 import { parseTime } from '../../../http/time.ts'
@@ -79,7 +80,7 @@ export const scheduleRoutes: FastifyPluginAsyncTypebox = async (app) => {
 
   app.get(url, { schema: getScheduleSchema }, async (request) => {
     const { id } = await findOwnPage(database, request)
-    return scheduleRecord(await findSchedule(database, id))
+    return recordOf(await findSchedule(database, id))
   })
 
   app.put(url, { schema: putScheduleSchema }, async (request) => {
@@ -90,7 +91,7 @@ export const scheduleRoutes: FastifyPluginAsyncTypebox = async (app) => {
     if (times.publishAt === null && times.unpublishAt === null) await remove(app, request)
     else await untilWritten(async () => await set(app, request, times) || null)
     app.wakeSchedules()
-    return scheduleRecord(times)
+    return recordOf(times)
   })
 
   app.delete(url, { schema: deleteScheduleSchema }, async (request, reply) => {
@@ -98,11 +99,6 @@ export const scheduleRoutes: FastifyPluginAsyncTypebox = async (app) => {
     return sendWithoutBody(reply.code(204))
   })
 }
-
-export const scheduleRecord = ({ publishAt, unpublishAt }: Times) => ({
-  publish_at: publishAt?.toISOString() ?? null,
-  unpublish_at: unpublishAt?.toISOString() ?? null
-})
 
 /** The schema has checked it. */
 const dateOf = (text: string | null): Date | null =>

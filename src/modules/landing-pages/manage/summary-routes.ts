@@ -2,12 +2,13 @@ import type { FastifyPluginAsyncTypebox } from '@fastify/type-provider-typebox'
 import { Type } from '@sinclair/typebox'
 import type { KeyedSemaphore } from '../../../infra/system/semaphore.ts'
 import { yieldToEventLoop } from '../../../infra/system/event-loop.ts'
+import { recordOf } from '../../../http/records.ts'
 import { response } from '../../../http/schemas.ts'
 import { addNextLink, sortedPageOf } from '../../../http/sorted-lists.ts'
 import { listSummaries, type Hours, type PageSummary } from '../list-repository.ts'
 import { labelOf, MAX_LABEL_LENGTH, START_LENGTH } from '../label.ts'
 import { LandingPage, PageListQuery } from '../schemas.ts'
-import { Schedule, scheduleRecord } from './schedule-routes.ts'
+import { Schedule } from './schedule-routes.ts'
 
 /** Hours whose reads are listed. */
 const HOURS = 24
@@ -92,19 +93,8 @@ function hoursUntil (now: number): Hours {
   return { first: new Date(last - (HOURS - 1) * HOUR_MS), last: new Date(last) }
 }
 
-function summaryRecord (summary: PageSummary) {
-  return {
-    id: summary.id,
-    public_id: summary.publicId,
-    key: summary.key,
-    label: summary.start === null ? summary.label : labelOf(summary.start),
-    byte_size: summary.byteSize,
-    version: Number(summary.version),
-    published: summary.published,
-    has_draft: summary.hasDraft,
-    ...scheduleRecord(summary),
-    created_at: summary.createdAt.toISOString(),
-    updated_at: summary.updatedAt.toISOString(),
-    reads: [...summary.reads]
-  }
-}
+const summaryRecord = (summary: PageSummary) => ({
+  ...recordOf(summary),
+  label: summary.start === null ? summary.label : labelOf(summary.start),
+  reads: [...summary.reads]
+})

@@ -3,6 +3,7 @@ import { Type } from '@sinclair/typebox'
 import type { FastifyRequest } from 'fastify'
 import { NotFoundError } from '../../../errors.ts'
 import { checkPreconditions } from '../../../http/conditional-requests.ts'
+import { recordOf } from '../../../http/records.ts'
 import { sendWithoutBody } from '../../../http/responses.ts'
 import { IdParams, nothing, PublishHeaders, RECEIPT, response,
   WriteConditions } from '../../../http/schemas.ts'
@@ -107,12 +108,7 @@ export const trashRoutes: FastifyPluginAsyncTypebox = async (app) => {
 }
 
 const deletedRecord = (page: DeletedPage, days: number) => ({
-  id: page.id,
-  public_id: page.publicId,
-  key: page.key,
+  ...recordOf(page),
   label: labelOf(page.start),
-  byte_size: page.byteSize,
-  published: page.published,
-  deleted_at: page.deletedAt.toISOString(),
   purged_at: new Date(page.deletedAt.getTime() + days * DAY_MS).toISOString()
 })

@@ -121,6 +121,15 @@ export async function untilWritten<Result> (attempt: () => Promise<Result | null
   throw new RetryLaterError(503, 'The page is being changed by others, try again shortly', 1)
 }
 
+/**
+ * Reads a document, patches it, and writes the result. Returns null if somebody else has written meanwhile.
+ *
+ * @param patched returns the patched text of a document; the same text if the patch changes nothing
+ */
+export type PatchAttempt<Written> = (
+  patched: (document: string) => Promise<string>
+) => Promise<Written | null>
+
 /** The conditions of a write in place of a version that was read. */
 export const onlyThisVersion = (page: LandingPage): WriteConditions => ({
   ifMatch: [recordTag(page)],

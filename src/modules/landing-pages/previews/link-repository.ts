@@ -9,6 +9,9 @@ import type { OwnPage } from '../manage/write-checks.ts'
 export const MAX_LINKS = 20
 const MINUTE_MS = 60_000
 
+/** The prefix of tokens. API keys have another one, so that neither passes for the other. */
+export const TOKEN_PREFIX = 'lfp_'
+
 /** A link as the owner of the page sees it. */
 export type PreviewLinkRow = Pick<PreviewLink, keyof typeof SHOWN>
 

@@ -3,12 +3,13 @@ import { Type } from '@sinclair/typebox'
 import { InvalidError, NotFoundError } from '../../../errors.ts'
 import { auditRequest } from '../../../http/access-log.ts'
 import { pageOf, PageQuery, takePage } from '../../../http/pagination.ts'
+import { recordOf } from '../../../http/records.ts'
 import { sendWithoutBody } from '../../../http/responses.ts'
 import { errors, IdParams, NAME_RULES, nothing, nullableTime, response } from '../../../http/schemas.ts'
+import { createCheckedToken } from '../../../infra/system/checked-tokens.ts'
 import { confirmCaller } from '../../accounts/index.ts'
 import { allowNoBody, findOwnPage, ownPage } from '../manage/write-checks.ts'
-import { createLink, deleteLink, listLinks, MAX_LINKS, type PreviewLinkRow } from './link-repository.ts'
-import { createPreviewToken } from './preview-token.ts'
+import { createLink, deleteLink, listLinks, MAX_LINKS, TOKEN_PREFIX } from './link-repository.ts'
 
 const DEFAULT_SECONDS = 7 * 24 * 60 * 60
 
@@ -88,7 +89,7 @@ export const previewLinkRoutes: FastifyPluginAsyncTypebox = async (app) => {
   app.post(url, { schema: createLinkSchema, preValidation: allowNoBody }, async (request, reply) => {
     const page = ownPage(request)
     const { name = null, expires_in: expiresIn = DEFAULT_SECONDS } = request.body
-    const token = createPreviewToken()
+    const token = createCheckedToken(TOKEN_PREFIX)
     const created = await createLink(database, page, { name, token, expiresIn })
     if (created === undefined) throw new NotFoundError()
     if (created === 'too many') throw new InvalidError([TOO_MANY_LINKS])
@@ -104,14 +105,14 @@ export const previewLinkRoutes: FastifyPluginAsyncTypebox = async (app) => {
       link: created.id
     })
     reply.code(201).header('location', app.publicPath(`${pathOf(page.id)}/${created.id}`))
-    return { ...linkRecord(created), token }
+    return { ...recordOf(created), token }
   })
 
   app.get(url, { schema: listLinksSchema }, async (request, reply) => {
     const page = pageOf(request.query)
     const found = await listLinks(database, ownPage(request), page)
     if (found.length === 0) await findOwnPage(database, request)
-    return takePage(reply, pathOf(request.params.id), page, found).map(linkRecord)
+    return takePage(reply, pathOf(request.params.id), page, found).map(recordOf)
   })
 
   app.delete(`${url}/:link_id`, { schema: deleteLinkSchema }, async (request, reply) => {
@@ -126,11 +127,3 @@ export const previewLinkRoutes: FastifyPluginAsyncTypebox = async (app) => {
     return sendWithoutBody(reply.code(204))
   })
 }
-
-const linkRecord = ({ id, name, createdAt, expiresAt, lastUsedAt }: PreviewLinkRow) => ({
-  id,
-  name,
-  created_at: createdAt.toISOString(),
-  expires_at: expiresAt.toISOString(),
-  last_used_at: lastUsedAt?.toISOString() ?? null
-})

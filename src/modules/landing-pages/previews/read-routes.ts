@@ -4,6 +4,7 @@ import { createTooManyRequestsError, InvalidPreviewTokenError, NotFoundError } f
 import { auditRequest } from '../../../http/access-log.ts'
 import { allowRead } from '../../../http/cors.ts'
 import { errors, nothing, ReadConditions, response, type ResponseHeader } from '../../../http/schemas.ts'
+import { isCheckedToken } from '../../../infra/system/checked-tokens.ts'
 import { clock } from '../../../infra/system/clock.ts'
 import { isPublicId } from '../../../infra/system/identifiers.ts'
 import { findBearer } from '../../accounts/index.ts'
@@ -13,8 +14,7 @@ import { draftValidators } from '../etag.ts'
 import { findPage } from '../landing-page-repository.ts'
 import { sendUnlessKnown } from '../manage/record.ts'
 import { CORS, Document, preflightSchema, PublicParams } from '../schemas.ts'
-import { findLink, recordUse, type UsedLink } from './link-repository.ts'
-import { isPreviewToken } from './preview-token.ts'
+import { findLink, recordUse, TOKEN_PREFIX, type UsedLink } from './link-repository.ts'
 
 const WINDOW_MS = 60_000
 const MAX_READS = 300
@@ -79,7 +79,7 @@ export const previewRoutes: FastifyPluginAsyncTypebox = async (app) => {
   /** Only failures count for an address, so that nobody at a shared address locks out others. */
   async function findLinkOf (request: FastifyRequest, publicId: string): Promise<UsedLink> {
     const token = findBearer(request) ?? ''
-    const isWellFormed = isPublicId(publicId) && isPreviewToken(token)
+    const isWellFormed = isPublicId(publicId) && isCheckedToken(TOKEN_PREFIX, token)
     const link = isWellFormed ? await findLink(database, publicId, token) : null
     if (link !== null) return link
     await limit(request, 'preview_failure:address', app.addressOf(request).counted, MAX_FAILURES)

@@ -1,10 +1,13 @@
 import type { IncomingMessage } from 'node:http'
 import type { FastifyInstance, FastifyReply, FastifyRequest } from 'fastify'
 import type { Histogram } from 'prom-client'
+import type { Config } from '../../../config.ts'
 import { clock } from '../../../infra/system/clock.ts'
 import { isPublicId } from '../../../infra/system/identifiers.ts'
 import { formatErrorBody, formatTooManyRequests, NotFoundError,
   PreconditionFailedError } from '../../../errors.ts'
+import { DATA_HEADERS, DOCUMENT_CORS_HEADERS, JSON_CONTENT_TYPE,
+  transportSecurity } from '../../../http/common-headers.ts'
 import { failedPrecondition, hasConditions, isNotModified,
   type Precondition } from '../../../http/conditional-requests.ts'
 import type { ClientAddress } from '../../../http/client-address.ts'
@@ -15,10 +18,8 @@ import { secondsLeft, type Count } from '../../rate-limit/index.ts'
 import { ENCODINGS, entityTag, preferredEncoding } from '../../../http/content-encoding.ts'
 import type { CachedDocument, Representation } from './cached-document.ts'
 import type { DocumentCache } from './document-cache.ts'
-import { headersOf, PreparedHeads } from './prepared-head.ts'
-import type { Served } from './read-limit.ts'
-import { ReadHeaders } from './read-headers.ts'
-import type { ReadLimit, Tier } from './read-limit.ts'
+import { headerLines, headersOf, PreparedHeads } from './prepared-head.ts'
+import type { ReadLimit, Served, Tier } from './read-limit.ts'
 import { publicReadMetrics } from './read-metrics.ts'
 import type { ReadTally } from './read-tally.ts'
 
@@ -242,3 +243,45 @@ const ownLines = (request: FastifyRequest, tier: Tier, count: Count, now: number
   `x-request-id: ${request.id}\r\n${tier.lines}${Math.max(0, tier.max - count.used)};t=${
     secondsLeft(count, now)
   }\r\n`
+
+type Headers = readonly (readonly [name: string, value: string])[]
+
+/** The header lines that are the same for every public read, formatted once. */
+class ReadHeaders {
+  readonly cors: Headers = Object.entries(DOCUMENT_CORS_HEADERS)
+  /** For a document from memory. */
+  readonly hit: string
+  /** For a document from Redis or PostgreSQL. */
+  readonly loaded: string
+  /** For a 404 or 429. */
+  readonly refusal: string
+  readonly #document: Headers
+
+  constructor (config: Config) {
+    const safety: Headers = [
+      ['x-content-type-options', DATA_HEADERS['x-content-type-options']],
+      ...transportSecurity(config)
+    ]
+    this.#document = [
+      ...this.cors,
+      ['cache-control', config.PUBLIC_CACHE_CONTROL],
+      ['vary', 'Accept-Encoding'],
+      ['cross-origin-resource-policy', 'cross-origin'],
+      ...safety
+    ]
+    this.hit = headerLines(...this.#document, ['cache-status', 'landfall; hit'])
+    this.loaded = headerLines(...this.#document, ['cache-status', 'landfall; fwd=miss'])
+    this.refusal = headerLines(...this.cors, ...safety, ['cache-control', 'no-store'], [
+      'content-type',
+      JSON_CONTENT_TYPE
+    ])
+  }
+
+  /** For an expired document from memory that was last known to be current `ageMs` milliseconds ago. */
+  stale (ageMs: number): string {
+    return headerLines(...this.#document, ['age', String(Math.floor(ageMs / 1000))], [
+      'cache-status',
+      'landfall; hit; detail=stale'
+    ])
+  }
+}

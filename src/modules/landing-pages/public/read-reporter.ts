@@ -1,7 +1,6 @@
 import { randomUUID } from 'node:crypto'
-import type { FastifyBaseLogger } from 'fastify'
+import type { FastifyInstance } from 'fastify'
 import type { Registry } from 'prom-client'
-import type { StatementRunner } from '../../../infra/postgres/statement.ts'
 import { clock } from '../../../infra/system/clock.ts'
 import { addMetrics } from '../../../infra/telemetry/metrics.ts'
 import { storeReads, type ReadReport } from '../read-count-repository.ts'
@@ -11,11 +10,6 @@ import { ReadTally } from './read-tally.ts'
 const INTERVAL_MS = 10_000
 /** close() repeats a report that failed only if it failed faster. */
 const MAX_RETRY_MS = 1000
-
-export interface ReadReporterOptions {
-  readonly database: StatementRunner
-  readonly log: FastifyBaseLogger
-}
 
 /**
  * Counts public reads and reports them to PostgreSQL every 10 s, in one statement for up to 10,000 pages.
@@ -31,8 +25,7 @@ export class ReadReporter {
       this.reportNow().catch(() => {}) // never rejects
     }
   })
-  readonly #database: StatementRunner
-  readonly #log: FastifyBaseLogger
+  readonly #app: FastifyInstance
   readonly #processId = randomUUID()
   readonly #results = { ok: 0, failed: 0 }
   #lastNumber = 0
@@ -44,9 +37,8 @@ export class ReadReporter {
   #isFailing = false
   #timer: NodeJS.Timeout | undefined
 
-  constructor ({ database, log }: ReadReporterOptions) {
-    this.#database = database
-    this.#log = log
+  constructor (app: FastifyInstance) {
+    this.#app = app
   }
 
   /** Begins to report every 10 s. */
@@ -73,7 +65,7 @@ export class ReadReporter {
     await this.#underWay
     if (!this.#isFailing || clock.now() < deadline) await this.reportNow()
     const lost = this.#waitingCounts
-    if (lost > 0) this.#log.warn({ counts: lost }, 'read counts were lost at shutdown')
+    if (lost > 0) this.#app.log.warn({ counts: lost }, 'read counts were lost at shutdown')
   }
 
   /** Registers the metrics of the reports. */
@@ -124,11 +116,11 @@ export class ReadReporter {
 
   async #store (report: ReadReport): Promise<boolean> {
     try {
-      await storeReads(this.#database, report)
+      await storeReads(this.#app.database, report)
     } catch (error) {
       this.#results.failed++
       if (!this.#isFailing) {
-        this.#log.warn({ err: error }, 'read counts could not be stored; trying again every 10 s')
+        this.#app.log.warn({ err: error }, 'read counts could not be stored; trying again every 10 s')
       }
       this.#isFailing = true
       return false

@@ -1,4 +1,5 @@
 import type { Database } from '../../../infra/postgres/database.ts'
+import type { OutboxMessage } from '../../../infra/postgres/generated/prisma/client.ts'
 import { isUniqueViolation, statement } from '../../../infra/postgres/statement.ts'
 import { noticeSql } from '../../accounts/index.ts'
 import { CDN_TARGET } from '../../landing-pages/index.ts'
@@ -15,23 +16,14 @@ const PURGE_SECONDS = 90
 const CANDIDATES = 10
 
 /** A message that was frozen or claimed, and its webhook. */
-export interface OutgoingMessage {
-  readonly key: bigint
-  readonly id: string
-  readonly target: string
-  readonly userId: number
-  readonly pageId: string
-  readonly publicId: string | null
-  readonly type: string
-  readonly version: bigint | null
-  readonly contentHash: string | null
-  readonly authorType: string | null
-  readonly authorName: string | null
-  readonly merged: number
+export interface OutgoingMessage extends
+  Omit<
+    OutboxMessage,
+    'state' | 'dueAt' | 'settledAt' | 'unconfirmed' | 'lastAttemptAt' | 'status' | 'error' | 'durationMs'
+  >
+{
   /** The number of this attempt, from 1. It tells whose claim it is. */
   readonly attempts: number
-  readonly createdAt: Date
-  readonly changedAt: Date
   /** False if it is only frozen, because a replica may still serve an older version. */
   readonly isClaimed: boolean
   /** Null if the webhook was deleted. */

@@ -1,14 +1,14 @@
-import type { FastifyBaseLogger } from 'fastify'
+import type { FastifyInstance } from 'fastify'
 import { LRUCache } from 'lru-cache'
-import type { Database } from '../../../infra/postgres/database.ts'
+import { sendsMail } from '../../../config.ts'
 import { deriveSecret } from '../../../infra/system/derived-secrets.ts'
+import { VERSION } from '../../../infra/system/version.ts'
 import { CDN_TARGETS } from '../../landing-pages/index.ts'
 import { TEST_EVENT } from '../delivery-repository.ts'
-import { bodyOf } from './message.ts'
+import { bodyOf, signatureHeaders } from './message.ts'
 import { claimMessage, finishMessage, noteFailing, pauseWebhook, putBackMessage, removeMessage,
   type OutgoingMessage, type Result } from './outgoing-repository.ts'
 import type { Poster } from './post.ts'
-import { signatureHeaders } from './signature.ts'
 
 /** Messages that a process sends to a webhook at the same time: if the last attempt succeeded, and if not. */
 const MAX_TO_HEALTHY = 4
@@ -47,22 +47,13 @@ export function retrySeconds (
   return seconds && Math.max(seconds * (0.8 + 0.4 * random), retryAfterSeconds)
 }
 
-export interface MessageSenderOptions {
-  readonly database: Database
-  readonly log: FastifyBaseLogger
-  readonly poster: Poster
-  readonly secretsKey: string
-  /** Sent as User-Agent. */
-  readonly userAgent: string
-  readonly hasMail: boolean
-}
-
 /** Sends the messages of webhooks. */
 export class MessageSender {
   readonly attempts = { delivered: 0, failed: 0 }
   readonly givenUp = { messages: 0 }
   readonly paused = { gone: 0, failing: 0 }
-  readonly #options: MessageSenderOptions
+  readonly #app: FastifyInstance
+  readonly #poster: Poster
   /** Messages under way, by webhook and by account. */
   readonly #toWebhooks = new Map<string, number>()
   readonly #forAccounts = new Map<number, number>()
@@ -71,15 +62,16 @@ export class MessageSender {
   /** Claims follow each other, because each has to know the webhooks that are busy. */
   #claiming: Promise<unknown> = Promise.resolve()
 
-  constructor (options: MessageSenderOptions) {
-    this.#options = options
+  constructor (app: FastifyInstance, poster: Poster) {
+    this.#app = app
+    this.#poster = poster
   }
 
   /** Claims a message that is due. @returns the function that sends it; undefined when none is due */
   async claim (): Promise<((signal: AbortSignal) => Promise<void>) | undefined> {
     const claim = this.#claiming.then(async () => {
       const isCrowded = this.#failing >= MAX_TO_FAILING
-      const message = await claimMessage(this.#options.database, this.#busy(), isCrowded)
+      const message = await claimMessage(this.#app.database, this.#busy(), isCrowded)
       if (message !== undefined && message !== 'again') this.#count(message, 1)
       return message
     })
@@ -112,7 +104,7 @@ export class MessageSender {
 
   async #send (message: OutgoingMessage, signal: AbortSignal): Promise<void> {
     if (!message.isClaimed) return
-    const { database, poster, userAgent } = this.#options
+    const { database } = this.#app
     const { attempts, target, type, url } = message
     if (url === null) return await removeMessage(database, message)
     if (message.active !== true && type !== TEST_EVENT) {
@@ -121,11 +113,11 @@ export class MessageSender {
     }
     const body = bodyOf(message)
     const startedAt = performance.now()
-    const { retryAfterSeconds, ...outcome } = await poster.post(
+    const { retryAfterSeconds, ...outcome } = await this.#poster.post(
       url,
       {
         'content-type': 'application/json',
-        'user-agent': userAgent,
+        'user-agent': `Landfall/${VERSION}`,
         ...signatureHeaders(message.id, body, Date.now(), this.#secretsOf(message))
       },
       body,
@@ -144,11 +136,11 @@ export class MessageSender {
   #secretsOf ({ target, generation, isRotating }: OutgoingMessage): Buffer[] {
     const current = generation as number
     const generations = isRotating === true ? [current, current - 1] : [current]
-    return generations.map((one) => deriveSecret(this.#options.secretsKey, 'webhook', target, one))
+    return generations.map((one) => deriveSecret(this.#app.secretsKey, 'webhook', target, one))
   }
 
   async #handleFailure (message: OutgoingMessage, result: Result, retryAfterSeconds?: number): Promise<void> {
-    const { database } = this.#options
+    const { database } = this.#app
     const { attempts, target, type } = message
     this.attempts.failed++
     this.#healthy.delete(target)
@@ -171,8 +163,8 @@ export class MessageSender {
   }
 
   async #pause (target: string, reason: 'gone' | 'failing'): Promise<void> {
-    const { database, hasMail, log } = this.#options
-    if (!await pauseWebhook(database, target, reason, hasMail)) return
+    const { config, database, log } = this.#app
+    if (!await pauseWebhook(database, target, reason, sendsMail(config))) return
     this.paused[reason]++
     log.warn({ webhook: target, reason }, 'webhook paused')
   }
@@ -185,7 +177,7 @@ export class MessageSender {
     text: string
   ): void {
     const failure = error ?? undefined
-    this.#options.log[level]({ webhook: target, message: id, attempts, status, failure }, text)
+    this.#app.log[level]({ webhook: target, message: id, attempts, status, failure }, text)
   }
 }
 

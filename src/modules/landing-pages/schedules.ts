@@ -1,12 +1,28 @@
 import type { FastifyInstance } from 'fastify'
-import { isDatabaseUnavailable } from '../../../infra/postgres/unavailable.ts'
-import { Semaphore } from '../../../infra/system/semaphore.ts'
-import { findDraft } from '../draft-repository.ts'
-import { changeState, replacePage } from '../write-repository.ts'
-import { findPage } from '../landing-page-repository.ts'
-import { untilWritten, writeAndPublish } from '../manage/write-checks.ts'
-import { clearTime, findSchedule, readDueTimes, type DueTime } from '../schedule-repository.ts'
+import fp from 'fastify-plugin'
+import { isDatabaseUnavailable } from '../../infra/postgres/unavailable.ts'
+import { clock } from '../../infra/system/clock.ts'
+import { runPeriodically } from '../../infra/system/periodic-task.ts'
+import { Semaphore } from '../../infra/system/semaphore.ts'
+import { addMetrics } from '../../infra/telemetry/metrics.ts'
+import { findDraft } from './draft-repository.ts'
+import { findPage } from './landing-page-repository.ts'
+import { untilWritten, writeAndPublish } from './manage/write-checks.ts'
+import { clearTime, findSchedule, readDueTimes, type DueTime } from './schedule-repository.ts'
+import { changeState, replacePage } from './write-repository.ts'
 
+// Pages are published and unpublished at set times (docs/adr/0030-schedules.md). Every process runs the same
+// loop; a conditional statement decides which one makes a change.
+
+declare module 'fastify' {
+  interface FastifyInstance {
+    /** Call it after a schedule was set, so that its time is known. Other processes find it within 5 s. */
+    wakeSchedules: () => void
+  }
+}
+
+/** Interval between checks for schedules that other processes have set. */
+const CHECK_INTERVAL_MS = 5_000
 /** How soon a time has to come to be found: twice the interval of the checks. */
 const AHEAD_MS = 10_000
 /** Until the next attempt while PostgreSQL is unavailable. */
@@ -20,7 +36,7 @@ const MAX_ACCOUNTS = 3
 const UNCONDITIONAL = { ifMatch: null, ifNoneMatch: null, unmodifiedSince: null }
 
 /** Makes the changes whose times have come. All processes do so at the same time. */
-export class ScheduleRunner {
+class ScheduleRunner {
   readonly results = { ok: 0, failed: 0 }
   /** How late the oldest change was at the last check, in seconds; 0 if none was. */
   lateSeconds = 0
@@ -128,3 +144,38 @@ export class ScheduleRunner {
     return true
   }
 }
+
+/** Publishes and unpublishes pages at the times of their schedules. */
+export default fp(async (app) => {
+  let timer: NodeJS.Timeout | undefined
+  let checksAt = Infinity
+  /** Checks after this time, unless a check comes earlier. */
+  const checkIn = (ms: number) => {
+    if (checksAt <= clock.now() + ms) return
+    checksAt = clock.now() + ms
+    clearTimeout(timer)
+    timer = setTimeout(async () => await check(), ms).unref() // never rejects
+  }
+  const runner = new ScheduleRunner(app, checkIn)
+  app.addHook('onClose', async () => await runner.idle()) // after the last check
+  const check = runPeriodically(app, { intervalMs: CHECK_INTERVAL_MS }, async (signal) => {
+    clearTimeout(timer)
+    checksAt = Infinity
+    await runner.check(signal)
+  })
+  app.decorate('wakeSchedules', () => checkIn(0))
+  app.addHook('onReady', async () => checkIn(0))
+
+  addMetrics(app.metrics, {
+    landfall_scheduled_changes_total: [
+      'Pages that this process has published or unpublished at the time of their schedule, by result',
+      () => runner.results,
+      { label: 'result' }
+    ],
+    landfall_schedules_late_seconds: [
+      'How late the oldest scheduled change was at the last check',
+      () => runner.lateSeconds,
+      { aggregator: 'max' }
+    ]
+  })
+}, { name: 'schedules', dependencies: ['database', 'metrics', 'document-cache'] })
