@@ -30,7 +30,7 @@ export interface Page {
   /** Maximum number of records in the response. */
   readonly limit: number
   /** Include only records that are older than this id. */
-  readonly before: string | undefined
+  readonly before: string
 }
 
 /** Less than every id. Work that goes through all rows in the order of ids begins here. */
@@ -41,7 +41,7 @@ export const NEWEST = 'ffffffff-ffff-ffff-ffff-ffffffffffff'
 /** The page that a valid query asks for. */
 export const pageOf = ({ limit = DEFAULT_LIMIT, cursor }: Static<typeof PageQuery>): Page => ({
   limit,
-  before: cursor === undefined ? undefined : idOf(Buffer.from(cursor, 'base64url'))
+  before: cursor === undefined ? NEWEST : idOf(Buffer.from(cursor, 'base64url'))
 })
 
 /** The Link to the next part of a list. It is relative, so that tokens stay on their host. */

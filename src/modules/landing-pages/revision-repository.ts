@@ -12,9 +12,6 @@ export type Revision = Readonly<Omit<LandingPageRevision, 'pageId' | 'document' 
 
 export type RevisionDocument = Pick<LandingPageRevision, 'document' | 'contentHash' | 'createdAt'>
 
-/** Greater than every version. A list without a cursor begins here. */
-const NEWEST = 2n ** 63n - 1n
-
 const OWN_PAGE =
   'landing_pages WHERE id = :pageId::uuid AND user_id = :userId::integer AND deleted_at IS NULL'
 
@@ -112,20 +109,17 @@ const PRUNE = statement<{ lastId: string | null, deleted: number }>(`
     (SELECT count(*) FROM deleted)::integer AS deleted`)
 
 /**
- * Lists versions, newest first.
+ * Lists versions, newest first: one more than `limit` if there are more.
  *
  * @param before only versions that are older than this one
- * @returns none if there is no such page; `hasMore` says whether older versions follow
+ * @returns none if there is no such page
  */
-export async function listRevisions (
+export const listRevisions = async (
   database: StatementRunner,
   userId: number,
   pageId: string,
-  { before = NEWEST, limit }: { before?: bigint | undefined, limit: number }
-): Promise<{ revisions: Revision[], hasMore: boolean }> {
-  const rows = await database.run(LIST, { pageId, userId, before, limit })
-  return { revisions: rows.slice(0, limit), hasMore: rows.length > limit }
-}
+  { before, limit }: { readonly before: bigint, readonly limit: number }
+): Promise<Revision[]> => await database.run(LIST, { pageId, userId, before, limit })
 
 /** Finds the document of a version. Returns null if there is no such page, or it hasn't this version. */
 export async function findRevision (

@@ -2,7 +2,7 @@ import { unlessTaken, type Database } from '../../infra/postgres/database.ts'
 import { deleteInBatches } from '../../infra/postgres/delete-in-batches.ts'
 import type { OutboxMessage, Webhook } from '../../infra/postgres/generated/prisma/client.ts'
 import { uuidv7 } from '../../infra/system/identifiers.ts'
-import { NEWEST, OLDEST, type Page } from '../../http/pagination.ts'
+import { OLDEST, type Page } from '../../http/pagination.ts'
 import { ALL_PAGES, BATCH_EVENT, queuePages } from '../landing-pages/index.ts'
 
 export const TEST_EVENT = 'webhook.test'
@@ -18,7 +18,7 @@ const BATCH_SIZE = 1000
 export const listMessages = async (
   { outboxMessage }: Database,
   target: string,
-  { before = NEWEST, limit }: Page
+  { before, limit }: Page
 ): Promise<OutboxMessage[]> =>
   await outboxMessage.findMany({
     where: { target, id: { lt: before } },

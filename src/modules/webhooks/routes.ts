@@ -8,6 +8,7 @@ import { sendWithoutBody } from '../../http/responses.ts'
 import { tagRoutes } from '../../http/schemas.ts'
 import { attachedProblems } from '../../http/validation.ts'
 import { deriveSecret } from '../../infra/system/derived-secrets.ts'
+import type { AuditEvent } from '../../infra/telemetry/audit.ts'
 import { isUuid } from '../../infra/system/identifiers.ts'
 import { KeyedSemaphore } from '../../infra/system/semaphore.ts'
 import type { OutboxMessage, Webhook } from '../../infra/postgres/generated/prisma/client.ts'
@@ -38,24 +39,23 @@ export const webhookRoutes: FastifyPluginAsyncTypebox = async (app) => {
   requireConfirmedEmail(app)
   await app.register(deliveryRoutes)
 
-  /** Returns all problems of a body with a URL. */
-  const problemsOf = (request: FastifyRequest): string[] => {
+  /** @throws {InvalidError} 422 with all problems of a body with a URL */
+  const checkBody = (request: FastifyRequest): void => {
     const { url } = (request.body ?? {}) as { url?: unknown }
     const ofUrl = typeof url === 'string' ? checkUrl(url, isAllowed, networks.length > 0) : []
-    return [...attachedProblems(request), ...ofUrl.map((problem) => `Url ${problem}`)]
+    const problems = [...attachedProblems(request), ...ofUrl.map((problem) => `Url ${problem}`)]
+    if (problems.length > 0) throw new InvalidError(problems)
   }
 
   app.post('/webhooks', { schema: schemas.createSchema, attachValidation: true }, async (request, reply) => {
-    const problems = problemsOf(request)
-    if (problems.length > 0) throw new InvalidError(problems)
-    const { userId } = request.caller
-    const created = await createWebhook(database, userId, {
+    checkBody(request)
+    const created = await createWebhook(database, request.caller.userId, {
       events: [...PAGE_EVENTS],
       ...fieldsOf(request.body),
       url: request.body.url
     })
     if (created === undefined) throw new InvalidError([schemas.TOO_MANY_WEBHOOKS])
-    auditRequest(request, 'webhook_created', { user: userId, webhook: created.id })
+    audit(request, 'webhook_created', created)
     reply.code(201).header('location', app.publicPath(`/webhooks/${created.id}`))
     return { ...webhookRecord(created), secret: secretOf(app.secretsKey, created) }
   })
@@ -76,36 +76,31 @@ export const webhookRoutes: FastifyPluginAsyncTypebox = async (app) => {
     schema: schemas.changeSchema,
     attachValidation: true
   }, async (request) => {
-    const { id } = await ownWebhook(request)
-    const problems = problemsOf(request)
-    if (problems.length > 0) throw new InvalidError(problems)
+    const webhook = await ownWebhook(request)
+    checkBody(request)
     const { url, active } = request.body
-    const { userId } = request.caller
-    const changed = await changeWebhook(database, userId, id, {
+    const changed = await changeWebhook(database, webhook, {
       ...fieldsOf(request.body),
       ...url !== undefined && { url },
       ...active !== undefined && { active }
     })
     if (changed === undefined) throw new NotFoundError()
-    auditRequest(request, 'webhook_changed', { user: userId, webhook: id })
+    audit(request, 'webhook_changed', changed)
     app.wakeMessageSender()
     return webhookRecord(changed)
   })
 
   app.delete('/webhooks/:id', { schema: schemas.deleteSchema }, async (request, reply) => {
-    const { id } = await ownWebhook(request)
-    const { userId } = request.caller
-    if (!await deleteWebhook(database, userId, id)) throw new NotFoundError()
-    auditRequest(request, 'webhook_deleted', { user: userId, webhook: id })
+    const webhook = await ownWebhook(request)
+    if (!await deleteWebhook(database, webhook)) throw new NotFoundError()
+    audit(request, 'webhook_deleted', webhook)
     return sendWithoutBody(reply.code(204))
   })
 
   app.post('/webhooks/:id/secret', { schema: schemas.secretSchema }, async (request) => {
-    const { id } = await ownWebhook(request)
-    const { userId } = request.caller
-    const changed = await replaceSecret(database, userId, id)
+    const changed = await replaceSecret(database, await ownWebhook(request))
     if (changed === undefined) throw new NotFoundError()
-    auditRequest(request, 'webhook_secret_replaced', { user: userId, webhook: id })
+    audit(request, 'webhook_secret_replaced', changed)
     return { secret: secretOf(app.secretsKey, changed) }
   })
 }
@@ -153,6 +148,9 @@ const deliveryRoutes: FastifyPluginAsyncTypebox = async (app) => {
     return sendWithoutBody(reply.code(202))
   })
 }
+
+const audit = (request: FastifyRequest, event: AuditEvent, { id, userId }: Webhook): void =>
+  auditRequest(request, event, { user: userId, webhook: id })
 
 /** Returns the webhook that a request names. @throws {NotFoundError} 404 */
 async function ownWebhook ({ server, caller, params }: FastifyRequest): Promise<Webhook> {

@@ -40,7 +40,7 @@ export const listWebhooks = async (
   { before, limit }: Page
 ): Promise<Webhook[]> =>
   await webhook.findMany({
-    where: { userId, ...before !== undefined && { id: { lt: before } } },
+    where: { userId, id: { lt: before } },
     orderBy: { id: 'desc' },
     take: limit + 1
   })
@@ -54,12 +54,11 @@ export const findWebhook = async (
 /**
  * Changes a webhook. One that becomes active has failed nothing yet, and gets what has waited.
  *
- * @returns undefined when there is no such webhook
+ * @returns undefined when the webhook is gone
  */
 export async function changeWebhook (
   database: Database,
-  userId: number,
-  id: string,
+  { id, userId }: Webhook,
   fields: WebhookFields
 ): Promise<Webhook | undefined> {
   const reset = fields.active === undefined ? {} : { pausedReason: null, failingSince: null }
@@ -73,11 +72,10 @@ export async function changeWebhook (
   return changed
 }
 
-/** Begins a new secret. @returns undefined when there is no such webhook */
+/** Begins a new secret. @returns undefined when the webhook is gone */
 export async function replaceSecret (
   { webhook }: Database,
-  userId: number,
-  id: string
+  { id, userId }: Webhook
 ): Promise<Webhook | undefined> {
   const data = { generation: { increment: 1 }, previousUntil: new Date(Date.now() + BOTH_SIGN_MS) }
   return await unlessMissing(webhook.update({ where: { id, userId }, data }))
@@ -86,10 +84,9 @@ export async function replaceSecret (
 /**
  * Deletes a webhook with its messages. What a write adds meanwhile is removed by the sender.
  *
- * @returns false when there is no such webhook
+ * @returns false when it is gone already
  */
-export async function deleteWebhook (database: Database, userId: number, id: string): Promise<boolean> {
-  if (await findWebhook(database, userId, id) === null) return false
+export async function deleteWebhook (database: Database, { id, userId }: Webhook): Promise<boolean> {
   await database.outboxMessage.deleteMany({ where: { target: id } })
   return (await database.webhook.deleteMany({ where: { id, userId } })).count > 0
 }

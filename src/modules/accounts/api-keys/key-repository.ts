@@ -97,14 +97,17 @@ export async function hasMaxKeys (database: Database, userId: number): Promise<b
 }
 
 /** Lists the keys of a user, newest first: one more than `page.limit` if there is a next page. */
-export async function listKeys (database: Database, userId: number, page: Page): Promise<ApiKeyRow[]> {
-  return await database.apiKey.findMany({
-    where: { userId, ...page.before && { id: { lt: page.before } } },
+export const listKeys = async (
+  { apiKey }: Database,
+  userId: number,
+  { before, limit }: Page
+): Promise<ApiKeyRow[]> =>
+  await apiKey.findMany({
+    where: { userId, id: { lt: before } },
     orderBy: { id: 'desc' },
-    take: page.limit + 1,
+    take: limit + 1,
     select: SHOWN
   })
-}
 
 export async function findOwnKey (
   database: Database,

@@ -229,7 +229,7 @@ export async function hasSuccessor (database: Database, tokenHash: Hash): Promis
 export async function listSessions (database: Database, { userId, id }: Session, { before, limit }: Page) {
   const refreshTokens = { some: { rotatedAt: null, expiresAt: { gt: new Date() } } }
   return await database.session.findMany({
-    where: { userId, ...isAlive(), ...before && { id: { lt: before } }, OR: [{ id }, { refreshTokens }] },
+    where: { userId, ...isAlive(), id: { lt: before }, OR: [{ id }, { refreshTokens }] },
     orderBy: { id: 'desc' },
     take: limit + 1,
     select: { id: true, createdAt: true, lastUsedAt: true, userAgent: true, address: true }

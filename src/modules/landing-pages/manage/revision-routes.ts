@@ -4,7 +4,7 @@ import type { FastifyRequest } from 'fastify'
 import { NotFoundError } from '../../../errors.ts'
 import { recordOf } from '../../../http/records.ts'
 import { entityTag } from '../../../http/content-encoding.ts'
-import { idAsNumber, nextLink, numberAsId, pageOf, PageQuery } from '../../../http/pagination.ts'
+import { idAsNumber, numberAsId, pageOf, PageQuery, takePage } from '../../../http/pagination.ts'
 import { errors, IdParams, MALFORMED_JSON, nothing, PublishHeaders, ReadConditions, RECEIPT,
   response } from '../../../http/schemas.ts'
 import { recordValidators } from '../etag.ts'
@@ -90,19 +90,12 @@ export const revisionRoutes: FastifyPluginAsyncTypebox = async (app) => {
   app.get(url, { schema: listRevisionsSchema }, async (request, reply) => {
     const { userId, id } = ownPage(request)
     const page = pageOf(request.query)
-    const before = page.before === undefined ? undefined : idAsNumber(page.before)
-    const { revisions: found, hasMore } = await listRevisions(database, userId, id, {
-      before,
-      limit: page.limit
-    })
-    const last = found.at(-1)
+    const before = idAsNumber(page.before)
+    const found = await listRevisions(database, userId, id, { before, limit: page.limit })
     // A page has at least its current version. Only a cursor may leave none.
-    if (last === undefined && await findPage(database, userId, id) === null) throw new NotFoundError()
-    if (last !== undefined && hasMore) {
-      const path = app.publicPath(`/manage/landing_pages/${id}/revisions`)
-      reply.header('link', nextLink(path, page, numberAsId(last.version)))
-    }
-    return found.map(revisionRecord)
+    if (found.length === 0 && await findPage(database, userId, id) === null) throw new NotFoundError()
+    const rows = found.map((revision) => ({ ...revision, id: numberAsId(revision.version) }))
+    return takePage(reply, `/manage/landing_pages/${id}/revisions`, page, rows).map(revisionRecord)
   })
 
   app.get(`${url}/:version`, { schema: getRevisionSchema }, async (request, reply) => {

@@ -60,11 +60,7 @@ export const listLinks = async (
   { before, limit }: Page
 ): Promise<PreviewLinkRow[]> =>
   await database.previewLink.findMany({
-    where: {
-      ...linksOf(page),
-      expiresAt: { gt: new Date() },
-      ...before !== undefined && { id: { lt: before } }
-    },
+    where: { ...linksOf(page), expiresAt: { gt: new Date() }, id: { lt: before } },
     orderBy: { id: 'desc' },
     take: limit + 1,
     select: SHOWN

@@ -1,5 +1,6 @@
 import { JSON_CONTENT_TYPE } from '../../../http/common-headers.ts'
 import { compress, entityTag, type Encoding } from '../../../http/content-encoding.ts'
+import type { PublicPage } from '../landing-page-repository.ts'
 import { Body, headerLines } from './prepared-head.ts'
 import { NOT_READ, type PageReads } from './read-tally.ts'
 
@@ -22,18 +23,8 @@ export interface HiddenVersion {
 
 export type PublicVersion = DocumentVersion | HiddenVersion
 
-/** A row of the table, as far as readers are concerned. */
-interface PublicRow {
-  readonly publicId: string
-  readonly version: bigint
-  readonly published: boolean
-  readonly contentHash: string
-  readonly updatedAt: Date
-  readonly currentData: string
-}
-
 /** Converts a row of the table to what readers get of it. */
-export function publicVersion (page: PublicRow): PublicVersion {
+export function publicVersion (page: PublicPage): PublicVersion {
   const { publicId, published } = page
   const version = Number(page.version)
   if (!published) return { publicId, version }
