@@ -327,7 +327,7 @@ export async function measureDeletions ({ url, database, measure }: Place): Prom
   } as unknown as FileStore
   const remove = async (email: string) => {
     const userId = await beginDeletion(database, operatorOf(email), false) as number
-    await hidePages({ database, files, publish: async () => {} }, userId)
+    await hidePages(database, userId, async () => {})
     return (await finishDeletion({ database, files }, userId)).pages
   }
   await measure(

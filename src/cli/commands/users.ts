@@ -88,7 +88,7 @@ async function deleteContent (
 ): Promise<RemovedContent> {
   try {
     const publish = createDeletionPublisher(config.REDIS_URL)
-    await hidePages({ database, files, publish }, userId)
+    await hidePages(database, userId, publish)
     return await finishDeletion({ database, files }, userId)
   } catch (error) {
     auditCommand('users delete', { user: userId })

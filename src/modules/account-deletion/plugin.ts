@@ -29,13 +29,6 @@ const PAGES_PER_STATEMENT = 10
 /** Pages that are published together as deleted. */
 const PUBLISHED_AT_ONCE = 500
 
-interface DeletionTools {
-  readonly database: StatementRunner
-  readonly files: FileStore
-  /** Publishes to all caches that pages are deleted. Must not reject. */
-  readonly publish: (publicIds: readonly string[]) => Promise<void>
-}
-
 export interface RemovedContent extends RemovedAssets {
   readonly pages: number
   /** Whether this call has removed the last of it, the row of the account. */
@@ -45,8 +38,14 @@ export interface RemovedContent extends RemovedAssets {
 /**
  * Removes all pages of an account whose deletion has begun from the caches. Readers get a 404 from then on,
  * because the public read finds no pages of such an account.
+ *
+ * @param publish publishes to all caches that pages are deleted, and must not reject
  */
-export async function hidePages ({ database, publish }: DeletionTools, userId: number): Promise<void> {
+export async function hidePages (
+  database: StatementRunner,
+  userId: number,
+  publish: (publicIds: readonly string[]) => Promise<void>
+): Promise<void> {
   for (let after: string | undefined = OLDEST; after !== undefined;) {
     const pages: { id: string, publicId: string }[] = await listPagesOf(
       database,
@@ -66,7 +65,7 @@ export async function hidePages ({ database, publish }: DeletionTools, userId: n
  * @param signal stops between two batches
  */
 export async function finishDeletion (
-  { database, files }: Omit<DeletionTools, 'publish'>,
+  { database, files }: { readonly database: StatementRunner, readonly files: FileStore },
   userId: number,
   signal?: AbortSignal
 ): Promise<RemovedContent> {
@@ -146,10 +145,7 @@ export class AccountDeletions {
 
   async #run (userId: number, signal?: AbortSignal, onHidden?: () => void): Promise<void> {
     const { database, documents, files } = this.#app
-    const publish = async (publicIds: readonly string[]): Promise<void> => {
-      await Promise.all(publicIds.map(async (publicId) => await documents.publish(publicId, undefined)))
-    }
-    await hidePages({ database, files, publish }, userId)
+    await hidePages(database, userId, async (publicIds) => await documents.publishDeletions(publicIds))
     onHidden?.()
     const removed = await finishDeletion({ database, files }, userId, signal)
     if (removed.isFinished) this.counts.finished++

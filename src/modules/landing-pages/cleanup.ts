@@ -3,7 +3,7 @@ import fp from 'fastify-plugin'
 import { deleteOlder } from '../../infra/postgres/delete-in-batches.ts'
 import { runInOneProcess } from '../../infra/postgres/shared-task.ts'
 import { addMetrics } from '../../infra/telemetry/metrics.ts'
-import { deleteOldPurges } from './outbox/outbox-repository.ts'
+import { deleteOldPurges } from './outbox-repository.ts'
 import { pruneReads } from './read-count-repository.ts'
 import { pruneRevisions } from './revision-repository.ts'
 import { purgePages } from './trash-repository.ts'
@@ -27,9 +27,7 @@ export async function cleanUpPages (
   signal?: AbortSignal
 ): Promise<{ revisions: number, counts: number, pages: number }> {
   const { REVISIONS_MAX: maxCount, REVISIONS_MAX_BYTES: maxBytes, REVISIONS_DAYS: days } = config
-  const publishRemovals = async (publicIds: readonly string[]): Promise<void> => {
-    await Promise.all(publicIds.map(async (publicId) => await documents.publish(publicId, undefined)))
-  }
+  const publishRemovals = async (publicIds: readonly string[]) => await documents.publishDeletions(publicIds)
   const now = Date.now()
   const replacedSince = days === 0 ? null : new Date(now - days * DAY_MS)
   const limits = { maxCount, maxBytes, replacedSince }
@@ -46,7 +44,7 @@ export async function cleanUpPages (
 /** Cleans up every hour, in one process. */
 export default fp(async (app) => {
   const cleanups = { ok: 0, failed: 0 }
-  let [removedRevisions, removedCounts, removedPages] = [0, 0, 0]
+  const removed = { revisions: 0, counts: 0, pages: 0 }
   addMetrics(app.metrics, {
     landfall_page_cleanups_total: [
       'Cleanups of earlier versions, old read counts and the trash, by result',
@@ -55,27 +53,25 @@ export default fp(async (app) => {
     ],
     landfall_removed_revisions_total: [
       'Earlier versions removed because of their number, age or size',
-      () => removedRevisions
+      () => removed.revisions
     ],
     landfall_removed_read_counts_total: [
       'Read counts removed because of their age, one per page and hour or day',
-      () => removedCounts
+      () => removed.counts
     ],
     landfall_purged_pages_total: [
       'Pages removed for good because of their time in the trash',
-      () => removedPages
+      () => removed.pages
     ]
   })
 
   const times = { intervalMs: HOUR_MS, extraAfterMs: FIRST_AFTER_MS }
   runInOneProcess(app, { name: 'page_cleanup', ...times }, async (signal) => {
-    const removed = await cleanUpPages(app, signal).catch((error: unknown) => {
+    const last = await cleanUpPages(app, signal).catch((error: unknown) => {
       cleanups.failed++
       throw error
     })
-    removedRevisions += removed.revisions
-    removedCounts += removed.counts
-    removedPages += removed.pages
+    for (const kind of ['revisions', 'counts', 'pages'] as const) removed[kind] += last[kind]
     cleanups.ok++
   })
 }, { name: 'page-cleanup', dependencies: ['database', 'metrics', 'document-cache'] })

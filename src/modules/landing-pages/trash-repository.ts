@@ -5,8 +5,7 @@ import { uuidv7 } from '../../infra/system/identifiers.ts'
 import { START_LENGTH } from './label.ts'
 import type { WriteConditions } from './etag.ts'
 import { MEETS_CONDITIONS, type LandingPage, type Writer } from './landing-page-repository.ts'
-import type { Queued } from './outbox/outbox-repository.ts'
-import { queueSql, QUEUED_KEYS } from './outbox/outbox-sql.ts'
+import { queueSql, QUEUED_KEYS, type Queued } from './outbox-repository.ts'
 
 // The trash, and what removes pages for good.
 

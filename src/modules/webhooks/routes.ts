@@ -14,12 +14,11 @@ import { KeyedSemaphore } from '../../infra/system/semaphore.ts'
 import type { OutboxMessage, Webhook } from '../../infra/postgres/generated/prisma/client.ts'
 import { requireConfirmedEmail } from '../accounts/index.ts'
 import { PAGE_EVENTS } from '../landing-pages/index.ts'
-import { findMessage, listMessages, queueAgain, queueAllPages, queueTest } from './delivery-repository.ts'
 import * as schemas from './schemas.ts'
 import { allowedAddresses, checkUrl } from './sending/allowed-addresses.ts'
 import { formatSecret } from './sending/message.ts'
-import { changeWebhook, createWebhook, deleteWebhook, findWebhook, listWebhooks,
-  replaceSecret } from './webhook-repository.ts'
+import { changeWebhook, createWebhook, deleteWebhook, findMessage, findWebhook, listMessages, listWebhooks,
+  queueAgain, queueAllPages, queueTest, replaceSecret } from './webhook-repository.ts'
 
 /** Requests of one account to send all pages that may wait for another one. */
 const MAX_WAITING_SYNCS = 10

@@ -7,7 +7,7 @@ import { startCdn, type FakeCdn } from '../../helpers/cdn.ts'
 import { RECEIVABLE, startReceiver } from '../../helpers/receiver.ts'
 import { query } from '../../helpers/servers.ts'
 import { until } from '../../helpers/until.ts'
-import { deleteOldPurges } from '../../../src/modules/landing-pages/outbox/outbox-repository.ts'
+import { deleteOldPurges } from '../../../src/modules/landing-pages/outbox-repository.ts'
 
 // Purges without Redis, where a change is settled at once. The servers check requests as the documentation of
 // each CDN describes them. test/system/deploy/varnish.test.ts runs Varnish.

@@ -486,7 +486,7 @@ t.test('the log keeps a month and a thousand messages', async (t) => {
     ...Array.from({ length: 1200 }, () => row(1, 'failed'))
   ]
   await app.database.outboxMessage.createMany({ data: rows })
-  const { pruneMessages } = await import('../../../src/modules/webhooks/delivery-repository.ts')
+  const { pruneMessages } = await import('../../../src/modules/webhooks/webhook-repository.ts')
   t.equal(await pruneMessages(app.database, new AbortController().signal), 210)
   t.equal(await app.database.outboxMessage.count({ where: { target: webhook.id, state: 'failed' } }), 1000)
   t.equal(await app.database.outboxMessage.count({ where: { target: webhook.id, state: 'waiting' } }), 5)

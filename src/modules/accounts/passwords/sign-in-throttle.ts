@@ -112,14 +112,7 @@ export class SignInThrottle {
       max: this.#app.config.SIGN_IN_FAILURES_PER_ADDRESS,
       windowMs: ADDRESS_WINDOW_MS
     }
-    const { socket } = request.raw
-    const isGone = (): boolean => socket.destroyed
-    const onRefused = ({ limit }: Budget): void => {
-      this.#app.authCounts.throttled.sign_in++
-      auditRequest(request, 'limit_met', { limit, email_hash: request.server.hashEmail(email) })
-    }
-    const hooks = { isGone, onRefused }
-    return await this.#within(address, hooks, async () => {
+    return await this.#within(address, request, email, async () => {
       if (email === '') return await attempt()
       const account: Budget = {
         limit: 'sign_in:account',
@@ -127,20 +120,22 @@ export class SignInThrottle {
         max: this.#app.config.SIGN_IN_FAILURES_PER_ACCOUNT,
         windowMs: ACCOUNT_WINDOW_MS
       }
-      return await this.#within(account, hooks, attempt)
+      return await this.#within(account, request, email, attempt)
     })
   }
 
   async #within (
     budget: Budget,
-    { isGone, onRefused }: { isGone: () => boolean, onRefused: (budget: Budget) => void },
+    request: FastifyRequest,
+    email: string,
     attempt: Attempt
   ): Promise<boolean> {
     const queue = this.#queueOf(budget.key)
     try {
-      const resetAt = await queue.waiting.run(async () => await this.#use(budget, queue, isGone))
+      const resetAt = await queue.waiting.run(async () => await this.#use(budget, queue, request))
         .catch((error: unknown) => {
-          onRefused(budget)
+          this.#app.authCounts.throttled.sign_in++
+          auditRequest(request, 'limit_met', { limit: budget.limit, email_hash: this.#app.hashEmail(email) })
           throw error
         })
       let hasFailed = false
@@ -158,7 +153,7 @@ export class SignInThrottle {
   }
 
   /** Takes one unit of the budget. Resolves to the end of its window. */
-  async #use ({ key, max, windowMs }: Budget, queue: AttemptQueue, isGone: () => boolean): Promise<number> {
+  async #use ({ key, max, windowMs }: Budget, queue: AttemptQueue, { raw }: FastifyRequest): Promise<number> {
     for (let retries = 0;;) {
       const { finished } = queue
       const { allowed, resetAt } = await this.#app.counters.takeReturnable(key, max, windowMs, clock.now())
@@ -167,7 +162,7 @@ export class SignInThrottle {
         return resetAt
       }
       queue.resetAt = resetAt
-      if (isGone()) throw queue.createRefusal()
+      if (raw.socket.destroyed) throw queue.createRefusal()
       if (queue.finished > finished) continue // an attempt has ended since and may have returned budget
       if (queue.running > 0) await queue.nextFinish()
       else if (this.#app.counters.shared && retries++ < MAX_RETRIES) await sleep(RETRY_MS)

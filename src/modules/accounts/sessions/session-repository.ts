@@ -33,12 +33,14 @@ export interface Rotation extends SessionIds {
   readonly isReplay: boolean
 }
 
-export interface Lifetimes {
+type Hash = Uint8Array<ArrayBuffer>
+
+/** A session as it goes on: its next refresh token, how long both are valid, and where it is used. */
+export interface NewSession extends Client {
+  readonly tokenHash: Hash
   readonly refreshTokenSeconds: number
   readonly sessionSeconds: number
 }
-
-type Hash = Uint8Array<ArrayBuffer>
 
 /** Inserts a session of `account` and its first refresh token, which never outlives the session. */
 const NEW_SESSION = `
@@ -131,13 +133,10 @@ const isAlive = () => ({ revokedAt: null, expiresAt: { gt: new Date() } })
  */
 export async function startSession (
   database: Database,
-  user: User,
-  tokenHash: Hash,
-  lifetimes: Lifetimes,
-  client: Client
+  { id: userId, passwordHash }: User,
+  session: NewSession
 ): Promise<SessionIds | undefined> {
-  const account = { userId: user.id, passwordHash: user.passwordHash }
-  return (await database.run(START, { id: uuidv7(), tokenHash, ...account, ...lifetimes, ...client }))[0]
+  return (await database.run(START, { id: uuidv7(), userId, passwordHash, ...session }))[0]
 }
 
 /**
@@ -149,11 +148,9 @@ export async function startSession (
 export async function createAccount (
   database: Database,
   account: Pick<User, 'email' | 'passwordHash'> & { readonly hasMail: boolean },
-  tokenHash: Hash,
-  lifetimes: Lifetimes,
-  client: Client
+  session: NewSession
 ): Promise<SessionIds> {
-  const values = { id: uuidv7(), tokenHash, ...account, ...lifetimes, ...client }
+  const values = { id: uuidv7(), ...account, ...session }
   return (await database.run(CREATE_ACCOUNT, values).catch(throwEmailTaken))[0] as SessionIds
 }
 
@@ -181,11 +178,9 @@ export async function useSession (
 export async function rotateToken (
   database: Database,
   tokenHash: Hash,
-  nextHash: Hash,
-  { refreshTokenSeconds }: Lifetimes,
-  client: Client
+  { tokenHash: nextHash, ...session }: NewSession
 ): Promise<Rotation | undefined> {
-  return (await database.run(ROTATE, { tokenHash, nextHash, refreshTokenSeconds, ...client }))[0]
+  return (await database.run(ROTATE, { tokenHash, nextHash, ...session }))[0]
 }
 
 /**

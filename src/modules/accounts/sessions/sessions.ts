@@ -5,7 +5,7 @@ import { InvalidRefreshTokenError } from '../../../errors.ts'
 import { auditRequest } from '../../../http/access-log.ts'
 import { createToken, hashToken } from '../../../infra/system/identifiers.ts'
 import { clientOf } from '../authenticate.ts'
-import { createAccount, rotateToken, signOut, startSession, type Lifetimes, type Session,
+import { createAccount, rotateToken, signOut, startSession, type NewSession, type Session,
   type SessionIds } from './session-repository.ts'
 import type { User } from '../user-repository.ts'
 
@@ -35,14 +35,9 @@ export function recordSession (
 /** Starts, refreshes and ends sessions for the routes. */
 export class Sessions {
   readonly #app: FastifyInstance
-  readonly #lifetimes: Lifetimes
 
   constructor (app: FastifyInstance) {
     this.#app = app
-    this.#lifetimes = {
-      refreshTokenSeconds: app.config.REFRESH_TOKEN_TTL,
-      sessionSeconds: app.config.SESSION_TTL
-    }
   }
 
   /**
@@ -52,8 +47,7 @@ export class Sessions {
    */
   async start (request: FastifyRequest, user: User): Promise<IssuedSession | undefined> {
     const token = createToken()
-    const client = clientOf(request)
-    const session = await startSession(this.#app.database, user, hashToken(token), this.#lifetimes, client)
+    const session = await startSession(this.#app.database, user, this.#next(request, token))
     return session && this.#issue('begun', session, token)
   }
 
@@ -69,14 +63,7 @@ export class Sessions {
   ): Promise<IssuedSession> {
     const token = createToken()
     const account = { email, passwordHash, hasMail: sendsMail(this.#app.config) }
-    const client = clientOf(request)
-    const session = await createAccount(
-      this.#app.database,
-      account,
-      hashToken(token),
-      this.#lifetimes,
-      client
-    )
+    const session = await createAccount(this.#app.database, account, this.#next(request, token))
     return this.#issue('begun', session, token)
   }
 
@@ -88,8 +75,8 @@ export class Sessions {
    */
   async refresh (request: FastifyRequest, refreshToken: string): Promise<IssuedSession> {
     const token = createToken()
-    const hashes = [hashToken(refreshToken), hashToken(token)] as const
-    const session = await rotateToken(this.#app.database, ...hashes, this.#lifetimes, clientOf(request))
+    const next = this.#next(request, token)
+    const session = await rotateToken(this.#app.database, hashToken(refreshToken), next)
     if (session?.isReplay === false) return this.#issue('refreshed', session, token)
     if (session !== undefined) {
       this.#app.authCounts.sessions.replayed++
@@ -112,6 +99,11 @@ export class Sessions {
     request.sessionId = sessionId
     this.#app.authCounts.sessions.signed_out++
     auditRequest(request, 'signed_out', { user: userId, session: sessionId })
+  }
+
+  #next (request: FastifyRequest, token: string): NewSession {
+    const { REFRESH_TOKEN_TTL: refreshTokenSeconds, SESSION_TTL: sessionSeconds } = this.#app.config
+    return { tokenHash: hashToken(token), refreshTokenSeconds, sessionSeconds, ...clientOf(request) }
   }
 
   #issue (event: 'begun' | 'refreshed', { userId, sessionId }: SessionIds, token: string): IssuedSession {

@@ -1,7 +1,7 @@
 import { setTimeout as sleep } from 'node:timers/promises'
 import type { FastifyInstance } from 'fastify'
 import { clock } from '../../../infra/system/clock.ts'
-import { isPurged, type QueuedPurges } from '../outbox/outbox-repository.ts'
+import { isPurged, type QueuedPurges } from '../outbox-repository.ts'
 
 declare module 'fastify' {
   interface FastifyRequest {

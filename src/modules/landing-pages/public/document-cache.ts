@@ -122,6 +122,11 @@ export class DocumentCache {
     return await this.#publisher?.publish(publicId, document) ?? true
   }
 
+  /** Publishes the deletion of pages. Never rejects. */
+  async publishDeletions (publicIds: readonly string[]): Promise<void> {
+    await Promise.all(publicIds.map(async (publicId) => await this.publish(publicId, undefined)))
+  }
+
   /**
    * Announces a version again and again, until Redis is told of it.
    *

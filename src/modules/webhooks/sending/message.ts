@@ -1,7 +1,7 @@
 import { createHmac } from 'node:crypto'
 import { entityTag } from '../../../http/content-encoding.ts'
 import { BATCH_EVENT } from '../../landing-pages/index.ts'
-import { TEST_EVENT } from '../delivery-repository.ts'
+import { TEST_EVENT } from '../webhook-repository.ts'
 import type { OutgoingMessage } from './outgoing-repository.ts'
 
 /** Returns the body of a message, which is the same at each attempt. It tells a state, never a document. */

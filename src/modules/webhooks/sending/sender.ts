@@ -4,7 +4,7 @@ import { sendsMail } from '../../../config.ts'
 import { deriveSecret } from '../../../infra/system/derived-secrets.ts'
 import { VERSION } from '../../../infra/system/version.ts'
 import { CDN_TARGETS } from '../../landing-pages/index.ts'
-import { TEST_EVENT } from '../delivery-repository.ts'
+import { TEST_EVENT } from '../webhook-repository.ts'
 import { bodyOf, signatureHeaders } from './message.ts'
 import { claimMessage, finishMessage, noteFailing, pauseWebhook, putBackMessage, removeMessage,
   type OutgoingMessage, type Result } from './outgoing-repository.ts'
