@@ -13,12 +13,6 @@ const REASONS: Readonly<Record<string, 'event_loop_delay' | 'heap' | 'rss'>> = {
   [underPressure.TYPE_RSS_BYTES]: 'rss'
 }
 
-class OverloadedError extends RetryLaterError {
-  constructor () {
-    super(503, 'The service is overloaded, try again shortly', 2 * SAMPLE_INTERVAL_MS / 1000)
-  }
-}
-
 /**
  * Refuses the requests of its scope before their bodies are read while the process is overloaded. Event loop
  * utilisation isn't a criterion, because public reads at full speed use the loop fully without delaying it.
@@ -36,7 +30,11 @@ export default fp(async (app) => {
     maxRssBytes: MAX_RSS_BYTES,
     pressureHandler: async (_request, _reply, type) => {
       shed[REASONS[type] ?? 'event_loop_delay']++
-      throw new OverloadedError()
+      throw new RetryLaterError(
+        503,
+        'The service is overloaded, try again shortly',
+        2 * SAMPLE_INTERVAL_MS / 1000
+      )
     }
   })
 }, { name: 'load-shedding', dependencies: ['metrics'] })

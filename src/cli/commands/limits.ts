@@ -4,9 +4,8 @@ import { countedAddress } from '../../http/client-address.ts'
 import { addressKey } from '../../modules/accounts/index.ts'
 import { counterKey, MAX_WINDOW_MS, RATE_LIMIT_SCRIPTS, windowKey } from '../../modules/rate-limit/index.ts'
 import type { RedisCommands } from '../../infra/redis/connections.ts'
-import { auditCommand, loadCommandConfig } from '../operator.ts'
+import { auditCommand, loadCommandConfig, withRedis } from '../operator.ts'
 import { formatCount, formatTable, print } from '../output.ts'
-import { withRedis } from '../database.ts'
 
 // The commands for the limits of a client address.
 

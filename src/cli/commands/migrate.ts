@@ -4,8 +4,7 @@ import { applyMigrations, withMigrationSession } from '../../infra/postgres/migr
 import { MigrationError, migrationStates,
   pendingMigrations } from '../../infra/postgres/migration-repository.ts'
 import type { StatementRunner } from '../../infra/postgres/statement.ts'
-import { auditCommand, loadCommandConfig } from '../operator.ts'
-import { progressLog, withEmbeddedDatabase } from '../database.ts'
+import { auditCommand, loadCommandConfig, progressLog, withEmbeddedDatabase } from '../operator.ts'
 import { formatTable, print } from '../output.ts'
 
 // The commands for migrations. All throw errors with one line for the user.

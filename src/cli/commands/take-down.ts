@@ -1,9 +1,8 @@
 import { forEachConcurrently } from '../../infra/system/semaphore.ts'
 import { deleteAnyAsset, removeFile } from '../../modules/assets/index.ts'
 import { deleteAnyPage, DOCUMENT_SCRIPTS, publishDeletion } from '../../modules/landing-pages/index.ts'
-import { auditCommand, loadCommandConfig } from '../operator.ts'
+import { auditCommand, loadCommandConfig, withDatabase, withRedis } from '../operator.ts'
 import { withUploads, type Uploads } from '../backup/uploads.ts'
-import { withDatabase, withRedis } from '../database.ts'
 import { formatCount, print, printProgress } from '../output.ts'
 
 // The commands that delete a page or an asset of any account, and what has to follow when rows were deleted:

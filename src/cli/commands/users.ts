@@ -5,8 +5,7 @@ import { beginDeletion, finishDeletion, hidePages,
 import { checkNewAccount, checkNewPassword, createUser, findUser, listAccounts, normalizeEmail, operatorOf,
   Passwords, setPassword, signOutEverywhere, type AccountSummary,
   type EndedSessions } from '../../modules/accounts/index.ts'
-import { withDatabase } from '../database.ts'
-import { auditCommand, loadCommandConfig } from '../operator.ts'
+import { auditCommand, loadCommandConfig, withDatabase } from '../operator.ts'
 import { withUploads, type Uploads } from '../backup/uploads.ts'
 import { createDeletionPublisher, reportRemovedFiles } from './take-down.ts'
 import { formatCount, formatTime, print, printList } from '../output.ts'
