@@ -139,12 +139,12 @@ function createInstance (config: Config, logger: FastifyBaseLogger | undefined) 
 /** Registers the plugins that all routes use. */
 async function registerPlugins (app: ReturnType<typeof createInstance>, config: Config): Promise<void> {
   await app.register(sensible)
-  await app.register(metrics, { host: config.HOST, port: config.OPS_PORT })
-  await app.register(tracing, { config })
+  await app.register(metrics)
+  await app.register(tracing)
   await app.register(nodeInternals)
-  await app.register(connectionLimit, { max: config.MAX_CONNECTIONS })
-  await app.register(unreadResponses, { maxBytes: config.MAX_UNREAD_BYTES })
-  await app.register(shutdown, { timeoutMs: config.SHUTDOWN_TIMEOUT_MS, delayMs: config.SHUTDOWN_DELAY_MS })
+  await app.register(connectionLimit)
+  await app.register(unreadResponses)
+  await app.register(shutdown)
   await app.register(securityHeaders)
   await app.register(routeLookup)
   await app.register(errorHandler)
@@ -152,9 +152,8 @@ async function registerPlugins (app: ReturnType<typeof createInstance>, config: 
   await app.register(jsonBody)
   await app.register(clientAddress)
   await app.register(accessLog)
-  await app.register(database, { config })
+  await app.register(database)
   await app.register(redis, {
-    url: config.REDIS_URL,
     channels: [DOCUMENT_CHANNEL, WINDOW_CHANNEL],
     scripts: { ...RATE_LIMIT_SCRIPTS, ...DOCUMENT_SCRIPTS }
   })
@@ -193,7 +192,7 @@ async function otherRoutes (scope: FastifyInstance): Promise<void> {
   secureResponses(scope)
   await scope.register(requestIdHeader)
   await scope.register(headCheck)
-  limitBodyMemory(scope, scope.config.MAX_BODY_MEMORY_BYTES)
+  limitBodyMemory(scope)
   countUnreadResponses(scope)
   scope.addHook('onSend', lingeringClose())
   await scope.register(notFound)

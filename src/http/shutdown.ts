@@ -29,16 +29,12 @@ const ANNOUNCE_MS = 1000
 /** Time limit in phase 4 for receiving the headers of a request. */
 const INCOMPLETE_REQUEST_MS = 1000
 
-interface ShutdownOptions {
-  /** Longest duration of the whole shutdown, in milliseconds. */
-  readonly timeoutMs: number
-  /** Longest duration of phase 1, in milliseconds. It is a part of `timeoutMs`. */
-  readonly delayMs: number
-}
-
 class Shutdown {
   readonly #app: FastifyInstance
-  readonly #options: ShutdownOptions
+  /** Longest duration of the whole shutdown, in milliseconds. */
+  readonly #timeoutMs: number
+  /** Longest duration of phase 1, in milliseconds. It is a part of the whole. */
+  readonly #delayMs: number
   /** All connections, with the time at which each was opened. */
   readonly #sockets = new Map<Socket, number>()
   readonly #cutOff = new AbortController()
@@ -47,9 +43,10 @@ class Shutdown {
   #isFinishing = false
   #lastClosedAt = -Infinity
 
-  constructor (app: FastifyInstance, options: ShutdownOptions) {
+  constructor (app: FastifyInstance) {
     this.#app = app
-    this.#options = options
+    this.#timeoutMs = app.config.SHUTDOWN_TIMEOUT_MS
+    this.#delayMs = app.config.SHUTDOWN_DELAY_MS
     const { server } = app
     server.on('connection', (socket: Socket) => this.#track(socket))
     const closeIdleConnections = server.closeIdleConnections.bind(server)
@@ -73,10 +70,10 @@ class Shutdown {
 
   /** Phase 1: /health/ready answers 503. Ends early if no client was connected for `delayMs`. */
   async reportNotReady (): Promise<void> {
-    const end = Math.min(this.#start() + this.#options.delayMs, this.#deadline())
+    const end = Math.min(this.#start() + this.#delayMs, this.#deadline())
     await this.#wait(
       end,
-      () => this.#sockets.size === 0 && clock.now() >= this.#lastClosedAt + this.#options.delayMs
+      () => this.#sockets.size === 0 && clock.now() >= this.#lastClosedAt + this.#delayMs
     )
   }
 
@@ -122,7 +119,7 @@ class Shutdown {
       }
     }, POLL_INTERVAL_MS).unref()
     const deadline = setTimeout(() => {
-      log.warn(`requests that were still in flight after ${this.#options.timeoutMs} ms are cut off`)
+      log.warn(`requests that were still in flight after ${this.#timeoutMs} ms are cut off`)
       this.cutOff()
     }, Math.max(0, this.#deadline() - finishingSince)).unref()
     server.once('close', () => {
@@ -146,7 +143,7 @@ class Shutdown {
   }
 
   #deadline (): number {
-    return this.#start() + this.#options.timeoutMs
+    return this.#start() + this.#timeoutMs
   }
 
   #track (socket: Socket): void {
@@ -196,8 +193,8 @@ async function closeWhenEmpty (server: Server, timeoutMs: number, signal: AbortS
 }
 
 /** Shuts the service down without failing a request. `server.ts` calls it after a signal. */
-export default fp<ShutdownOptions>(async (app, options) => {
-  const shutdown = new Shutdown(app, options)
+export default fp(async (app) => {
+  const shutdown = new Shutdown(app)
   app.decorate('shutdownSignal', shutdown.signal)
   app.decorate('cutOff', () => shutdown.cutOff())
   app.decorate('shutDown', async () => {

@@ -2,7 +2,6 @@ import { join } from 'node:path'
 import type { FastifyInstance } from 'fastify'
 import { Histogram, type Registry } from 'prom-client'
 import fp from 'fastify-plugin'
-import type { Config } from '../config.ts'
 import { Database } from './postgres/database.ts'
 import { startEmbedded, type EmbeddedDatabase } from './pglite/embedded.ts'
 import { schemaOf, type Connection } from './postgres/connection.ts'
@@ -25,25 +24,14 @@ declare module 'fastify' {
   }
 }
 
-interface DatabaseOptions {
-  config: Pick<
-    Config,
-    | 'CDN_PURGE'
-    | 'DATABASE_URL'
-    | 'DATABASE_POOL_SIZE'
-    | 'DATABASE_TIMEOUT_MS'
-    | 'DATA_DIR'
-    | 'MIGRATE_ON_START'
-  >
-}
-
 /**
  * Opens PostgreSQL, or the embedded PostgreSQL without DATABASE_URL, and applies the migrations. This may
  * take longer than Fastify's default `pluginTimeout`, for example while another replica applies them.
  *
  * @throws {MigrationError|DataDirError} if the database can't be reached, used or migrated
  */
-async function database (app: FastifyInstance, { config }: DatabaseOptions): Promise<void> {
+async function database (app: FastifyInstance): Promise<void> {
+  const { config } = app
   let embedded: EmbeddedDatabase | undefined
   if (config.DATABASE_URL === undefined) {
     embedded = await startEmbedded(config.DATA_DIR, app.log, (error) => {

@@ -7,8 +7,9 @@ import tracing from '../../src/infra/telemetry/tracing.ts'
 /** Returns an app with only the database plugin and the plugins that it needs; the caller closes it. */
 export function databaseApp (config: Config): FastifyInstance {
   const app = Fastify({ pluginTimeout: 0 })
-  app.register(metrics, { host: config.HOST, port: undefined })
-  app.register(tracing, { config })
-  app.register(databasePlugin, { config })
+  app.decorate('config', config)
+  app.register(metrics)
+  app.register(tracing)
+  app.register(databasePlugin)
   return app
 }

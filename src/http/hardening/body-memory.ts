@@ -84,11 +84,9 @@ class BodyMemory {
 /**
  * Adds hooks that count each JSON body from its first byte until its request is answered. A request whose
  * body finds no room gets a 503.
- *
- * @param maxBytes for all JSON bodies of this process
  */
-export function limitBodyMemory (scope: FastifyInstance, maxBytes: number): void {
-  const memory = new BodyMemory(maxBytes)
+export function limitBodyMemory (scope: FastifyInstance): void {
+  const memory = new BodyMemory(scope.config.MAX_BODY_MEMORY_BYTES)
   addMetrics(scope.metrics, {
     landfall_request_body_bytes: ['Memory taken by JSON request bodies', () => memory.held],
     landfall_request_bodies_refused_total: ['Bodies refused (MAX_BODY_MEMORY_BYTES)', () => memory.refused]

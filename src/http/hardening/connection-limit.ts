@@ -30,10 +30,9 @@ function maxByOpenFiles (): number {
 /**
  * Closes connections beyond a limit at once. In a cluster, Node's `server.maxConnections` would pass them
  * from one full worker to the next.
- *
- * @param max open connections of this process; 0 for no limit
  */
-export default fp<{ max: number }>(async (app, { max: wanted }) => {
+export default fp(async (app) => {
+  const { MAX_CONNECTIONS: wanted } = app.config
   const max = wanted === 0 ? 0 : Math.min(wanted, maxByOpenFiles())
   if (max < wanted * WORTH_LOGGING) {
     app.log.info(

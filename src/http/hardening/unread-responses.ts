@@ -212,9 +212,8 @@ export function countUnreadResponses (scope: FastifyInstance): void {
   })
 }
 
-/** @param maxBytes for unsent responses of this process */
-export default fp<{ maxBytes: number }>(async (app, { maxBytes }) => {
-  const unread = new UnreadResponses(maxBytes)
+export default fp(async (app) => {
+  const unread = new UnreadResponses(app.config.MAX_UNREAD_BYTES)
   app.decorate('unreadResponses', unread)
   app.server.on('connection', (socket: Socket) => unread.open(socket))
   // If this process was suspended, the sockets report what was sent meanwhile only after the timers.

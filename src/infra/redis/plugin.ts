@@ -15,7 +15,8 @@ declare module 'fastify' {
 /** In seconds. The time limit of a command is 0.2 s. */
 const BUCKETS = [0.00025, 0.0005, 0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.2]
 
-export default fp<{ url: string | undefined } & RedisClientOptions>(async (app, { url, ...options }) => {
+export default fp<RedisClientOptions>(async (app, options) => {
+  const { REDIS_URL: url } = app.config
   if (url === undefined) {
     app.decorate('redisClient', undefined)
     return

@@ -146,8 +146,9 @@ export async function serveMetrics (
   }
 }
 
-/** Creates the registry, and serves it on `port` if that is set. */
-export default fp<{ host: string, port: number | undefined }>(async (app, { host, port }) => {
+/** Creates the registry, and serves it on OPS_PORT if that is set. */
+export default fp(async (app) => {
+  const { HOST: host, OPS_PORT: port } = app.config
   const registry = new Registry()
   app.decorate('metrics', registry)
   measureBuild(registry)
