@@ -238,13 +238,3 @@ t.test(
     }
   }
 )
-
-t.test('the limits have the documented defaults', async (t) => {
-  const app = await buildTestApp(t)
-  t.match(app.config, {
-    SIGN_IN_FAILURES_PER_ACCOUNT: 10,
-    SIGN_IN_FAILURES_PER_ADDRESS: 30,
-    SIGN_UPS_PER_ADDRESS: 60,
-    REFRESHES_PER_ADDRESS: 120
-  })
-})

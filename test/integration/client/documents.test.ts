@@ -63,41 +63,6 @@ t.test('a put repeated after a 503 succeeds when its document is stored', async 
   }, 'only after a 503')
 })
 
-t.test('revisions are listed, read and restored', async (t) => {
-  const { landingPages } = await signedUp(url)
-  const page = await landingPages.create(exactJson(EXACT))
-  t.equal(page.version, 1)
-  for (const n of [2, 3, 4]) t.equal((await landingPages.update(page.id, { n })).version, n)
-  t.equal((await landingPages.update(page.id, { n: 4 })).version, 4, 'the same bytes are no new version')
-
-  const found = []
-  for await (const revision of landingPages.revisions(page.id, { limit: 3 })) found.push(revision)
-  t.same(found.map(({ version }) => version), [4, 3, 2, 1])
-  t.match(found[0], { author: { type: 'user', name: /^client-/ }, byte_size: 7, restored_from: null })
-  const first = await landingPages.revisionsPage(page.id, { limit: 3 })
-  t.same(first.items, found.slice(0, 3))
-  t.match(await landingPages.revisionsPage(page.id, { cursor: first.next }), {
-    items: [{ version: 1 }],
-    next: undefined
-  })
-
-  const old = await landingPages.getRevision(page.id, 1)
-  t.equal(old.text, EXACT.trim())
-  t.equal(old.etag, found[3]?.etag)
-  t.match(await failure(landingPages.restoreRevision(page.id, 1, { ifMatch: page.etag })), {
-    name: 'PreconditionFailedError'
-  })
-  const { etag } = await landingPages.getDocument(page.id)
-  t.match(await landingPages.restoreRevision(page.id, 1, { ifMatch: etag }), {
-    version: 5,
-    text: old.text,
-    etag: /^"[\w-]{43}\.5"$/
-  })
-  t.match((await landingPages.revisionsPage(page.id, { limit: 1 })).items, [{ version: 5, restored_from: 1 }])
-  t.match(await failure(landingPages.getRevision(page.id, 6)), { status: 404 })
-  t.match(await failure(landingPages.restoreRevision(page.id, 6)), { status: 404 })
-})
-
 t.test('patchDocument changes parts of a document and keeps all other bytes', async (t) => {
   const { landingPages } = await signedUp(url)
   const { id } = await landingPages.create({})

@@ -114,34 +114,6 @@ t.test('PUBLIC_CACHE_CONTROL sets Cache-Control', async (t) => {
   )
 })
 
-t.test('HEAD returns the status and headers of GET without a body', async (t) => {
-  const page = await createPage(app, owner, large)
-  for (
-    const headers of [{}, { 'accept-encoding': 'br' }, { 'if-none-match': page.etag }] as Record<
-      string,
-      string
-    >[]
-  ) {
-    const [get, head] = [await read(page.public_id, headers), await read(page.public_id, headers, 'HEAD')]
-    t.equal(head.statusCode, get.statusCode)
-    t.equal(head.body, '')
-    for (
-      const name of [
-        'content-type',
-        ...(get.statusCode === 200 ? ['content-length'] : []),
-        'content-encoding',
-        'etag',
-        'cache-control',
-        'vary',
-        'access-control-allow-origin'
-      ]
-    ) {
-      t.equal(head.headers[name], get.headers[name], name)
-    }
-  }
-  t.equal((await read('A'.repeat(22), {}, 'HEAD')).statusCode, 404)
-})
-
 t.test('br and gzip responses have entity tags of their own', async (t) => {
   const page = await createPage(app, owner, large)
   const [plain, br, gzip] = [

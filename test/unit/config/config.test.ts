@@ -1,6 +1,6 @@
 import { readFileSync } from 'node:fs'
 import { availableParallelism } from 'node:os'
-import { join, resolve } from 'node:path'
+import { join } from 'node:path'
 import t from 'tap'
 import { ConfigError, FILE_SETTINGS, loadConfig, redisNodes } from '../../../src/config.ts'
 import { PNG, upload } from '../../helpers/assets.ts'
@@ -16,45 +16,11 @@ const problemsOf = (env: Record<string, string>): string[] => {
   }
 }
 
-t.test('without any setting, the configuration has the documented defaults', async (t) => {
-  t.match(loadConfig({}), {
-    HOST: '127.0.0.1',
-    PORT: 3000,
-    OPS_PORT: undefined,
-    BASE_URL: undefined,
-    CONSOLE: true,
-    LOG_LEVEL: 'info',
-    WEB_CONCURRENCY: 1,
-    TRUST_PROXY: [],
-    DATABASE_URL: undefined,
-    REDIS_URL: undefined,
-    DATA_DIR: resolve('data'),
-    MIGRATE_ON_START: true,
-    JWT_SECRET: undefined,
-    ACCESS_TOKEN_TTL: 900,
-    REFRESH_TOKEN_TTL: 2_592_000,
-    SESSION_TTL: 15_552_000,
-    ALLOWED_HOSTS: { names: [], suffixes: [], networks: [] },
-    RATE_LIMIT_PUBLIC: 30,
-    RATE_LIMIT_ALLOWED_HOSTS: 1000,
-    PUBLIC_CACHE_CONTROL: 'public, max-age=0, must-revalidate',
-    CORS_ORIGINS: [],
-    MAX_DOCUMENT_BYTES: 1_048_576,
-    UPLOADS_DIR: resolve('uploads'),
-    UPLOADS_URL: undefined,
-    UPLOADS_PUBLIC_URL: undefined,
-    S3_TIMEOUT_MS: 5000,
-    MAX_UPLOAD_BYTES: 26_214_400,
-    ALLOWED_UPLOAD_TYPES: [],
-    IMAGE_WIDTHS: [320, 640, 960, 1280, 1920],
-    IMAGE_MAX_PIXELS: 50_000_000,
-    SHUTDOWN_DELAY_MS: 1000,
-    SHUTDOWN_TIMEOUT_MS: 10_000
-  })
-  t.same(loadConfig({ PORT: '', JWT_SECRET: '  ' }), loadConfig({}), 'an empty value counts as not set')
+t.test('an empty value counts as not set, and the configuration is frozen', async (t) => {
+  t.same(loadConfig({ PORT: '', JWT_SECRET: '  ' }), loadConfig({}))
   t.throws(() => {
     ;(loadConfig({}) as { PORT: number }).PORT = 1
-  }, 'the configuration is frozen')
+  })
 })
 
 t.test('REDIS_URL names one server, or several nodes of a cluster', (t) => {
