@@ -1,4 +1,4 @@
-import { createCheckedToken, isCheckedToken } from '../../../infra/system/checked-tokens.ts'
+import { createCheckedToken, isCheckedToken } from '../../../infra/system/identifiers.ts'
 
 /** What an API key may give access to. */
 export type Resource = 'pages' | 'assets'
