@@ -1,6 +1,6 @@
 import t, { type Test } from 'tap'
 import { NOT_READ, ReadTally, type CountedDocument,
-  type TakenReads } from '../../../src/modules/landing-pages/public/read-tally.ts'
+  type TakenReads } from '../../../src/modules/landing-pages/public/read-reporter.ts'
 
 const HOUR_MS = 3_600_000
 

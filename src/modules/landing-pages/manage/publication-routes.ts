@@ -5,7 +5,7 @@ import { ConflictError } from '../../../errors.ts'
 import { checkPreconditions } from '../../../http/conditional-requests.ts'
 import { recordOf } from '../../../http/records.ts'
 import { entityTag } from '../../../http/content-encoding.ts'
-import { errors, IdParams, PublishHeaders, RECEIPT, response } from '../../../http/schemas.ts'
+import { errors, IdParams, nullableTime, PublishHeaders, RECEIPT, response } from '../../../http/schemas.ts'
 import { findDraft, isOutdated, type Draft } from '../draft-repository.ts'
 import { draftValidators, recordValidators, writeConditions } from '../etag.ts'
 import { changeState, replacePage } from '../write-repository.ts'
@@ -83,9 +83,7 @@ const Publication = Type.Object({
         description: '`failed` after three days of attempts'
       }),
       version: Type.Integer({ minimum: 1, description: 'The version that readers got, or no longer get' }),
-      at: Type.Union([Type.String({ format: 'date-time' }), Type.Null()], {
-        description: 'When the CDN was purged, or the last attempt failed; null while the purge waits'
-      })
+      at: nullableTime('When the CDN was purged, or the last attempt failed; null while the purge waits')
     }),
     Type.Null()
   ], {

@@ -2,7 +2,7 @@ import { JSON_CONTENT_TYPE } from '../../../http/common-headers.ts'
 import { compress, entityTag, type Encoding } from '../../../http/content-encoding.ts'
 import type { PublicPage } from '../landing-page-repository.ts'
 import { Body, headerLines } from './prepared-head.ts'
-import { NOT_READ, type PageReads } from './read-tally.ts'
+import { NOT_READ, type PageReads } from './read-reporter.ts'
 
 /** A version of a document as PostgreSQL and Redis store it. */
 export interface DocumentVersion {

@@ -21,7 +21,7 @@ import type { DocumentCache } from './document-cache.ts'
 import { headerLines, headersOf, PreparedHeads } from './prepared-head.ts'
 import type { ReadLimit, Served, Tier } from './read-limit.ts'
 import { publicReadMetrics } from './read-metrics.ts'
-import type { ReadTally } from './read-tally.ts'
+import type { ReadTally } from './read-reporter.ts'
 
 const NOT_FOUND = formatErrorBody([new NotFoundError().message])
 
