@@ -74,6 +74,17 @@ const ALL_BUT_COLOURS: RunOptions = {
   ...ALL,
   rules: Object.fromEntries(COLOUR_RULES.map((rule) => [rule, { enabled: false }]))
 }
+/** Resolves in a page when no style changes any more: with reduced motion, too, a change takes frames. */
+const SETTLED = `new Promise((resolve) => {
+  let quietFrames = 0
+  const look = () => {
+    const changes = document.getAnimations().some((one) => one instanceof CSSTransition)
+    quietFrames = changes ? 0 : quietFrames + 1
+    if (quietFrames < 3) requestAnimationFrame(look)
+    else resolve()
+  }
+  requestAnimationFrame(look)
+})`
 const AXE = readFileSync(createRequire(import.meta.url).resolve('axe-core/axe.min.js'), 'utf8')
 
 /**
@@ -92,8 +103,9 @@ export async function checkWithAxe (
   // Loading axe takes longer than most checks.
   if (!await page.evaluate<boolean>("'axe' in globalThis")) await page.evaluate(AXE)
   const given = JSON.stringify({ ...options, resultTypes: ['violations'] })
-  const found = await page.evaluate<string[]>(`axe.run(${JSON.stringify(part)}, ${given}).then((results) =>
-    results.violations.map(({ id, nodes }) => id + ': ' + nodes.map(({ html }) => html).join(' ')))`)
+  const found = await page.evaluate<string[]>(`
+    (${SETTLED}).then(() => axe.run(${JSON.stringify(part)}, ${given})).then(({ violations }) =>
+      violations.map(({ id, nodes }) => id + ': ' + nodes.map(({ html }) => html).join(' ')))`)
   t.same(found, [], `axe on ${name}`)
 }
 

@@ -120,7 +120,7 @@ t.test('an owner connects a receiver, sees what became of its messages, and disc
   await edit.getByLabel('Name', { exact: true }).fill('Build')
   await edit.getByLabel('How soon').selectOption('After 1 minute')
   await edit.getByRole('button', { name: 'Save' }).click()
-  await tab.getByRole('heading', { name: 'Build' }).waitFor()
+  await tab.getByRole('heading', { name: /^Build/ }).waitFor()
   const { text } = await owner.call('GET', `${url}/webhooks`)
   t.match(JSON.parse(text), [{
     name: 'Build',
