@@ -90,6 +90,7 @@ t.test('an owner connects a receiver, sees what became of its messages, and disc
   await tab.reload()
   await newest(/Page unpublished[^]*Waiting[^]*The response had the status 500/)
   await main.getByText('Messages have not got through since').waitFor()
+  await tab.getByRole('heading', { name: 'Website build' }).getByText('failing').waitFor()
   await checkScreen(t, tab, 'a webhook with a failure')
   status = 204
   await query(database, "UPDATE outbox SET due_at = now() WHERE state = 'waiting'")

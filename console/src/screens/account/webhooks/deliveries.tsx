@@ -99,6 +99,7 @@ function Outcome ({ delivery }: { readonly delivery: Delivery }) {
         </>
       )}
       {error !== null && `. ${error}.`}
+      {status !== null && status >= 300 && status < 400 && ' Redirects aren’t followed.'}
       {error === null && status !== null && `, status ${status}`}
       {error === null && duration !== null && ` after ${formatNumber(duration)} ms`}
       {state === 'waiting' && (

@@ -5,7 +5,7 @@ import { Button } from '../../../components/button.tsx'
 import { DangerActions } from '../../../components/danger-actions.tsx'
 import { Actions, Dialog } from '../../../components/dialog.tsx'
 import { ErrorNotice } from '../../../components/error-notice.tsx'
-import { Time } from '../../../components/format.tsx'
+import { Moment } from '../../../components/format.tsx'
 import { announce } from '../../../core/announcements.tsx'
 import { useAction, useLoad } from '../../../core/load.ts'
 import { ignoreMissing, isMissing } from '../../../core/missing.ts'
@@ -89,7 +89,7 @@ function About ({ webhook, reload }: AboutProps) {
         {active && failingSince !== null && (
           <>
             Messages have not got through since{' '}
-            <Time at={failingSince} />. They are tried again for three days.
+            <Moment at={failingSince} />. They are tried again for three days.
           </>
         )}
       </p>

@@ -86,7 +86,7 @@ function WebhookForm ({ webhook, onCreated, onSaved, onClose }: WebhookFormProps
     <Form onSubmit={() => saving.run()}>
       <Field
         label='URL'
-        hint='Where messages are sent. It begins with https://.'
+        hint='Where messages are sent. It begins with https://, or with http:// where your service allows that.'
         value={url}
         onInput={setUrl}
         error={errors.of('Url')}

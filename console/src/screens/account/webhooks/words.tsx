@@ -31,9 +31,12 @@ const PAUSED = 'Messages wait until you resume it.'
 /** What a person calls a webhook. */
 export const webhookName = ({ name, url }: Webhook): string => name ?? url
 
-/** Whether it is active. */
-export function WebhookState ({ webhook: { active } }: { readonly webhook: Webhook }) {
-  return <span class='account-list__badge'>{active ? 'active' : 'paused'}</span>
+/** Whether it is active, and whether its messages get through. */
+export function WebhookState (
+  { webhook: { active, failing_since: failingSince } }: { readonly webhook: Webhook }
+) {
+  const state = failingSince === null ? 'active' : 'failing'
+  return <span class='account-list__badge'>{active ? state : 'paused'}</span>
 }
 
 /** Returns why a webhook is paused; undefined if it is not. */
