@@ -12,7 +12,8 @@ t.test('public addresses and names are accepted', async (t) => {
     'https://example.com:8443',
     'https://93.184.216.34/',
     'https://[2606:2800:220:1:248:1893:25c8:1946]/',
-    'https://bücher.example/'
+    'https://bücher.example/',
+    'https://localhost.example.com/'
   ]
   for (const url of urls) t.same(problemsOf(url), [], url)
 })
@@ -26,7 +27,7 @@ t.test('private and special addresses are refused in every spelling', async (t) 
     ...'[::ffff:a9fe:a9fe] [::127.0.0.1] [::ffff:0:127.0.0.1] [fe80::1] [fec0::1] [fc00::1]'.split(' '),
     ...'[fd12:3456::1] [ff02::1] [64:ff9b::127.0.0.1] [64:ff9b::a00:1] [64:ff9b:1::a00:1]'.split(' '),
     ...'[2002:7f00:1::] [2002:a00:1::] [2001:0:1::1] [2001:db8::1] [3fff::1] [100::1]'.split(' '),
-    ...'[5f00::1] [4000::1]'.split(' ')
+    ...'[5f00::1] [4000::1] localhost LOCALHOST. hooks.localhost'.split(' ')
   ]
   for (const host of hosts) {
     t.same(problemsOf(`https://${host}/`), ['must not have a private or special address'], host)
@@ -35,7 +36,6 @@ t.test('private and special addresses are refused in every spelling', async (t) 
 
 t.test('other URLs are refused', async (t) => {
   const urls = [
-    'http://example.com/',
     'ftp://example.com/',
     'file:///etc/passwd',
     'gopher://127.0.0.1/',
@@ -50,6 +50,9 @@ t.test('other URLs are refused', async (t) => {
     'unix:/run/docker.sock'
   ]
   for (const url of urls) t.same(problemsOf(url), ['must be an https:// address'], url)
+  t.same(problemsOf('http://example.com/'), [
+    'must be an https:// address (http:// only in the networks of WEBHOOK_NETWORKS)'
+  ])
   for (const url of ['https://user@example.com/', 'https://:secret@example.com/']) {
     t.same(problemsOf(url), ['must not contain a user name or password'], url)
   }
@@ -62,6 +65,7 @@ t.test('own networks are allowed in every spelling of their addresses, also over
     'https://10.1.2.3/',
     'http://[::ffff:10.1.2.3]/',
     'http://127.1/',
+    'http://localhost:4000/',
     'http://[fd00::1]/'
   ]
   for (const url of urls) t.same(checkUrl(url, own, true), [], url)

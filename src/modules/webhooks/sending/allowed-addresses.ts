@@ -49,9 +49,12 @@ export const URL_MAX = 2048
 export function checkUrl (text: string, isAllowed: IsAllowedAddress, hasNetworks: boolean): string[] {
   if (/[\s\p{C}]/u.test(text) || !URL.canParse(text)) return ['must be an https:// address']
   const { protocol, hostname, username, password } = new URL(text)
-  if (protocol !== 'https:' && !(protocol === 'http:' && hasNetworks)) return ['must be an https:// address']
+  if (protocol === 'http:' && !hasNetworks) {
+    return ['must be an https:// address (http:// only in the networks of WEBHOOK_NETWORKS)']
+  }
+  if (protocol !== 'https:' && protocol !== 'http:') return ['must be an https:// address']
   if (username !== '' || password !== '') return ['must not contain a user name or password']
-  const host = hostOf(hostname)
+  const host = /(^|\.)localhost\.?$/.test(hostname) ? '127.0.0.1' : hostOf(hostname)
   return isIP(host) === 0 || isAllowed(host, protocol === 'https:') ? []
     : ['must not have a private or special address']
 }
