@@ -138,6 +138,9 @@ LandfallSchedulesLate 6 9 overall
 LandfallWebhooksDelayed 7 9 overall
   bad landfall_oldest_overdue_message_seconds 0+60x60
   good landfall_oldest_overdue_message_seconds 110x60
+LandfallWebhooksPaused 5 8 overall
+  bad landfall_webhooks_paused_total{reason="failing"} 0x5 1x60
+  good landfall_webhooks_paused_total{reason="gone"} 3x60
 LandfallCdnNotPurged 6 8 overall
   bad landfall_oldest_outstanding_cdn_purge_seconds 0+60x60
   good landfall_oldest_outstanding_cdn_purge_seconds 290x60
