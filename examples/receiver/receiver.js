@@ -36,7 +36,7 @@ export function createReceiver (secrets, onMessage) {
       response.writeHead(204).end()
       if (isNews(request.headers['webhook-id'], message.data)) onMessage(message)
     } catch (error) {
-      if (!(error instanceof WebhookVerificationError)) console.error(error)
+      console.error(error instanceof WebhookVerificationError ? error.message : error)
       if (!response.headersSent) response.writeHead(400).end()
     }
   })
