@@ -112,6 +112,7 @@ const ADVICE: Readonly<Record<number, string>> = {
 }
 /** The page is right, so the advice for a 404 would mislead. */
 const NO_DRAFT = new NoDraftError().message
+const NO_DRAFT_ADVICE = '"pages draft ID FILE" writes one; "-" as the file is standard input'
 const REFUSED_KEY_ADVICE = 'Put another key into LANDFALL_KEY; a change of the password deletes all keys'
 const SCOPE_ADVICE =
   "The scopes of a key can't be changed: create a key that also has this one, and put it into LANDFALL_KEY"
@@ -127,5 +128,5 @@ function getAdvice (error: LandfallError): string | undefined {
   if (error.status === 401) {
     return process.env.LANDFALL_KEY?.startsWith('lf_') === true ? REFUSED_KEY_ADVICE : KEY_RULE
   }
-  return error.errors[0] === NO_DRAFT ? undefined : ADVICE[error.status]
+  return error.errors[0] === NO_DRAFT ? NO_DRAFT_ADVICE : ADVICE[error.status]
 }
