@@ -5,6 +5,7 @@ import t, { type Test } from 'tap'
 import { startServiceOnPostgres } from '../../helpers/app.ts'
 import { phonePhoto } from '../../shared/pictures.ts'
 import { PROJECT, temporaryFolder } from '../../helpers/service.ts'
+import { RECEIVABLE, startReceiver } from '../../helpers/receiver.ts'
 import { until } from '../../helpers/until.ts'
 import { commandsOf, paste } from './walk-through.ts'
 
@@ -14,8 +15,8 @@ const guide = readFileSync(join(PROJECT, 'docs/owners.md'), 'utf8')
 const blocksOf = (heading: string) => commandsOf(guide, heading)
 
 /** Starts a service of its own, and a folder for the commands. */
-async function startInFolder (t: Test): Promise<{ folder: string, url: string }> {
-  return { folder: temporaryFolder(t), url: (await startServiceOnPostgres(t)).url }
+async function startInFolder (t: Test, env = {}): Promise<{ folder: string, url: string }> {
+  return { folder: temporaryFolder(t), url: (await startServiceOnPostgres(t, env)).url }
 }
 
 const DOCUMENT = '{\n  "title": "Summer sale",\n  "price": 10.50,\n  "items": ["tent", "lamp"]\n}'
@@ -88,6 +89,20 @@ t.test('an owner publishes a draft, unpublishes a page, schedules another draft,
   t.match(again, /"published":false.*"published":true/s)
   t.match(scheduled, /"publish_at":"[\d-]+T17:00:00.000Z","unpublish_at":"[\d-]+T22:30:00.000Z"/)
   t.match(restored, /"label":"Summer sale".*"published":true/s)
+})
+
+t.test('an owner creates a webhook, tests it, and gives it a new secret', async (t) => {
+  const { folder, url } = await startInFolder(t, RECEIVABLE)
+  const receiver = await startReceiver(t)
+  const [account = ''] = blocksOf('Set up')
+  const commands = blocksOf('Webhooks').map((block) =>
+    block.replace('https://build.example.com/hooks', receiver.url)
+  )
+  const [, created = '', tested = '', changed = ''] = await paste([account, ...commands], folder, url)
+  t.match(JSON.parse(created), { name: 'Website build', secret: /^whsec_/ })
+  t.match(JSON.parse(tested), [{ type: 'webhook.test' }])
+  t.match(changed, /^\{"secret":"whsec_.*\}\{.*"active":true/)
+  t.match(await receiver.message(1), { type: 'webhook.test' })
 })
 
 t.test('an owner uses the command line', async (t) => {
