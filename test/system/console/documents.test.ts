@@ -2,7 +2,7 @@ import t from 'tap'
 import { whyNoFields } from '../../../console/src/fields/fields-reason.ts'
 import { startServiceOnPostgres } from '../../helpers/app.ts'
 import { startBrowser } from '../../helpers/browser.ts'
-import { checkScreen, editorOf, openConsole, save, saveFields, showFields, showPage, startOwner,
+import { checkScreen, editorOf, save, saveFields, showFields, showPage, startOwner,
   typeAtStart } from '../../helpers/console.ts'
 import { provide } from '../../shared/programs.ts'
 
@@ -81,16 +81,14 @@ for (const [what, text] of DOCUMENTS) {
   })
 }
 
-const fields = await openConsole(profile, url)
-
 /** Shows a page as fields, and gives the field Price another value. Returns the saved text. */
 async function changePrice (text: string, price: string): Promise<string> {
   const page = await createExactPage(text)
-  await showFields(fields, page)
-  await fields.getByRole('searchbox', { name: 'Find a field' }).fill('price')
-  await fields.keyboard.press('Enter')
-  await fields.getByLabel('Price', { exact: true }).and(fields.locator(':focus')).fill(price)
-  t.equal((await saveFields(fields)).method(), 'PATCH')
+  await showFields(tab, page)
+  await tab.getByRole('searchbox', { name: 'Find a field' }).fill('price')
+  await tab.keyboard.press('Enter')
+  await tab.getByLabel('Price', { exact: true }).and(tab.locator(':focus')).fill(price)
+  t.equal((await saveFields(tab)).method(), 'PATCH')
   return (await readDocument(page.id)).text
 }
 
