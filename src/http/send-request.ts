@@ -1,6 +1,7 @@
 import http from 'node:http'
 import https from 'node:https'
 import type { LookupFunction } from 'node:net'
+import { DEFAULT_CIPHERS } from 'node:tls'
 import { timeLimit } from '../infra/system/time-limit.ts'
 import { parseHttpDate } from './conditional-requests.ts'
 
@@ -45,22 +46,33 @@ export async function sendRequest (url: URL, request: OutgoingRequest): Promise<
   }
 }
 
+/** In Diffie-Hellman over a finite field, the server may choose numbers that take a second to compute. */
+const KEY_EXCHANGE = { ciphers: `${DEFAULT_CIPHERS}:!kDHE`, ecdhCurve: 'X25519:P-256:P-384:P-521' }
+/** Responses with 1xx that may come before the final one. */
+const MAX_INFORMATIONAL = 10
+
 async function responseTo (
   url: URL,
   { headers, body = '', ...options }: OutgoingRequest
 ): Promise<http.IncomingMessage> {
   const { request: send, Agent } = url.protocol === 'https:' ? https : http
   // An own agent ignores the proxies of the environment. The environment can't turn off the check either.
-  const agent = new Agent({ keepAlive: false, rejectUnauthorized: true })
+  const agent = new Agent({ keepAlive: false, rejectUnauthorized: true, ...KEY_EXCHANGE })
   return await new Promise((resolve, reject) => {
     const request = send(url, {
       ...options,
       agent,
       headers: { ...headers, 'content-length': Buffer.byteLength(body) }
     })
-    request.on('response', (response) => {
+    const finish = (response: http.IncomingMessage): void => {
       request.destroy() // the body is of no use
       resolve(response)
+    }
+    request.on('response', finish)
+    request.on('upgrade', finish) // 101, which nobody asked for
+    let informational = 0
+    request.on('information', () => {
+      if (++informational > MAX_INFORMATIONAL) request.destroy(new Error('too many informational responses'))
     })
     request.on('error', reject)
     request.end(body)
@@ -93,7 +105,7 @@ function describe (code: string, name: string): string {
   if (name === 'AbortError' || name === 'TimeoutError') return `No response within ${LIMIT_MS / 1000} seconds`
   if (code.startsWith('HPE_')) return 'The response is not valid HTTP'
   const reason = REASONS[code] ??
-    (/CERT|SIGNATURE|ERR_TLS|ERR_SSL/.test(code) ? 'certificate or TLS not valid' : '')
+    (/CERT|SIGNATURE|ERR_TLS|ERR_SSL|EPROTO/.test(code) ? 'certificate or TLS not valid' : '')
   return reason === '' ? 'Connection failed' : `Connection failed: ${reason}`
 }
 

@@ -8,6 +8,7 @@ import { allowedAddresses } from '../../../src/modules/webhooks/sending/allowed-
 import { createPoster } from '../../../src/modules/webhooks/sending/post.ts'
 import { startDnsServer } from '../../helpers/dns-server.ts'
 import { listen } from '../../helpers/servers.ts'
+import { until } from '../../helpers/until.ts'
 
 // One attempt to send a message, to hostile hosts.
 
@@ -107,6 +108,24 @@ t.test('a name that changes its address between two questions reaches no private
   t.equal(connections, 0)
 })
 
+t.test('a response that switches protocols is a failed one, and ends the connection', async (t) => {
+  let isClosed = false
+  const port = await startTcp(t, (socket) => {
+    socket.once(
+      'data',
+      () => socket.write('HTTP/1.1 101 Switching Protocols\r\nConnection: upgrade\r\nUpgrade: x\r\n\r\n')
+    )
+    socket.on('close', () => {
+      isClosed = true
+    })
+  })
+  t.match(await post(createPoster(LOOPBACK), `http://127.0.0.1:${port}/`), {
+    status: 101,
+    error: 'The response had the status 101'
+  })
+  await until(() => isClosed)
+})
+
 t.test('a huge response costs nothing', async (t) => {
   let written = 0
   const port = await startHttp(t, (_request, response) => {
@@ -132,9 +151,9 @@ t.test('hosts that answer badly, slowly or not at all fail with a sentence of ou
     ],
     [() => {}, 'No response within 15 seconds'],
     [(socket) => {
-      const timer = setInterval(() => socket.write('HTTP/1.1 100 Continue\r\n\r\n'), 100)
+      const timer = setInterval(() => socket.write('HTTP/1.1 103 Early Hints\r\n\r\n'), 10)
       socket.on('close', () => clearInterval(timer))
-    }, 'No response within 15 seconds']
+    }, 'Connection failed']
   ]
   await Promise.all(cases.map(async ([answer, error]) => {
     const port = await startTcp(t, (socket) => socket.once('data', () => answer(socket)))
@@ -152,6 +171,16 @@ t.test('certificates are checked, whatever the environment says', async (t) => {
   t.match(await post(createPoster(LOOPBACK), `https://127.0.0.1:${port}/`), {
     status: null,
     error: /^Connection failed: certificate /
+  })
+})
+
+t.test('servers cannot demand Diffie-Hellman in a finite field, which may take a second', async (t) => {
+  const { key, cert } = new SMTPServer({ secure: true, logger: false }).options
+  const options = { key, cert, dhparam: 'auto', ciphers: 'DHE', maxVersion: 'TLSv1.2' as const }
+  const port = await listen(t, createHttpsServer(options))
+  t.match(await post(createPoster(LOOPBACK), `https://127.0.0.1:${port}/`), {
+    status: null,
+    error: 'Connection failed: certificate or TLS not valid'
   })
 })
 
