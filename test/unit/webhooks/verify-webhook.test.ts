@@ -50,6 +50,7 @@ t.test('everything else is refused', async (t) => {
     'no number': [BODY, { ...headers, 'webhook-timestamp': 'now' }, SECRET],
     'no signature': [BODY, { ...headers, 'webhook-signature': '' }, SECRET],
     'a short signature': [BODY, { ...headers, 'webhook-signature': 'v1,AAAA v1,%' }, SECRET],
+    'too many signatures': [BODY, headersOf(BODY, [...Array<string>(10).fill(OTHER), SECRET]), SECRET],
     'no headers': [BODY, {}, SECRET]
   }
   for (const [name, [body, given, secret]] of Object.entries(cases)) {
