@@ -47,6 +47,8 @@ export interface QueueOptions {
   readonly settledAt?: string
   /** SQL of the number of changes that Redis doesn't know yet. */
   readonly unconfirmed?: string
+  /** Whether a message that waits for its next attempt need not wait any longer. */
+  readonly endsWaiting?: boolean
 }
 
 /**
@@ -63,7 +65,8 @@ export const queueSql = (changes: string, {
   dueAt =
     `now() + make_interval(secs => CASE WHEN batch_seconds > 0 THEN batch_seconds ELSE ${COLLECT_SECONDS} END)`,
   settledAt = `now() + interval '${UNCONFIRMED_SECONDS} s'`,
-  unconfirmed = '1'
+  unconfirmed = '1',
+  endsWaiting = false
 }: QueueOptions = {}): string => {
   const ofOnePage = (column: string): string => `CASE WHEN batch_seconds = 0 THEN ${column} END`
   return `queued AS (
@@ -84,7 +87,9 @@ export const queueSql = (changes: string, {
       id = excluded.id, type = excluded.type, version = excluded.version, content_hash = excluded.content_hash,
       author_type = excluded.author_type, author_name = excluded.author_name, merged = known.merged + 1,
       settled_at = GREATEST(known.settled_at, excluded.settled_at), changed_at = excluded.changed_at,
-      unconfirmed = excluded.unconfirmed + CASE WHEN known.settled_at > now() THEN known.unconfirmed ELSE 0 END
+      unconfirmed = excluded.unconfirmed + CASE WHEN known.settled_at > now() THEN known.unconfirmed ELSE 0 END${
+    endsWaiting ? ',\n      due_at = GREATEST(known.settled_at, excluded.settled_at)' : ''
+  }
     RETURNING key
   )`
 }
@@ -185,8 +190,8 @@ export async function measureOverdue (
 const PAGES_PER_STATEMENT = 100
 
 /**
- * One statement: the locks make writers wait, so that no older version follows a newer one. A page that was
- * written in the last minute may not be settled. `count()` makes it lock all pages before the first message.
+ * One statement: the locks make writers wait, so that no older version follows a newer one. `count()` makes
+ * it lock all pages before the first message. An earlier message about a version says when it is settled.
  */
 const QUEUE_PAGES = statement<{ last: string | null, count: number }>(`
   WITH locked AS (
@@ -196,39 +201,63 @@ const QUEUE_PAGES = statement<{ last: string | null, count: number }>(`
     WHERE user_id = :userId::integer AND (id = :pageId::uuid OR :pageId::uuid IS NULL AND deleted_at IS NULL)
       AND id > :after::uuid
     ORDER BY user_id, id LIMIT ${PAGES_PER_STATEMENT} FOR SHARE
+  ), told AS (
+    SELECT page_id, version, min(settled_at) AS settled_at FROM outbox
+    WHERE target = :webhookId::uuid AND id > :recentId::uuid GROUP BY page_id, version
   ), changes AS (
-    SELECT ${stateSql('deleted_at IS NOT NULL', 'published')} AS type, *, row_number() OVER () AS number,
-      count(*) OVER () AS all_locked
-    FROM locked
+    SELECT ${
+  stateSql('deleted_at IS NOT NULL', 'published')
+} AS type, locked.*, row_number() OVER () AS number,
+      count(*) OVER () AS all_locked, LEAST(told.settled_at,
+        LEAST(now(), updated_at) + make_interval(secs => :unconfirmedSeconds::float8)) AS "settledAt"
+    FROM locked LEFT JOIN told ON told.page_id = locked.id AND told.version = locked.version
   ), ${
   queueSql('SELECT * FROM changes', {
     id: '(:messageIds::uuid[])[number]',
     isWanted: 'webhook.id = :webhookId::uuid AND batch_seconds = 0 AND all_locked > 0 AND ' +
       '(:pageId::uuid IS NOT NULL OR change.type = ANY (webhook.events))',
-    dueAt: 'now()',
-    settledAt:
-      "LEAST(now(), updated_at) + CASE WHEN updated_at < now() - interval '61 s' THEN interval '0' " +
-      "ELSE interval '61 s' END",
-    unconfirmed: '0'
+    dueAt: 'GREATEST(now(), "settledAt")',
+    settledAt: '"settledAt"',
+    unconfirmed: '0',
+    endsWaiting: true
   })
 }
   SELECT (SELECT max(id::text) FROM changes) AS last, (SELECT count(*) FROM queued)::integer AS count`)
 
+/** Longer than a version may not be settled; with some time for clocks that differ. */
+const RECENT_MS = 5 * 60 * 1000
+
 /**
  * Queues messages about the current state of pages for one webhook that doesn't collect changes.
  *
+ * @param isAlone whether there are no other replicas, which may still serve an older version
  * @param pageId the only page, also if it is in the trash; undefined for all other pages
  * @returns the number of messages, which may have taken the place of others
  */
 export async function queuePages (
   database: StatementRunner,
-  { userId, webhookId }: { readonly userId: number, readonly webhookId: string },
+  { userId, webhookId, isAlone }: {
+    readonly userId: number
+    readonly webhookId: string
+    readonly isAlone: boolean
+  },
   pageId?: string
 ): Promise<number> {
+  const recentId = firstUuidAt(Date.now() - RECENT_MS)
+  const unconfirmedSeconds = isAlone ? 0 : UNCONFIRMED_SECONDS
   let sum = 0
   for (let after: string | null | undefined = OLDEST; after != null;) {
     const messageIds = Array.from({ length: PAGES_PER_STATEMENT }, uuidv7)
-    const parameters: Values = { userId, webhookId, pageId: pageId ?? null, after, messageIds, purges: false }
+    const parameters: Values = {
+      userId,
+      webhookId,
+      pageId: pageId ?? null,
+      after,
+      messageIds,
+      recentId,
+      unconfirmedSeconds,
+      purges: false
+    }
     const [batch]: { last: string | null, count: number }[] = await database.run(QUEUE_PAGES, parameters)
     sum += batch?.count ?? 0
     after = batch?.last

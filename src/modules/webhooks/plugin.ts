@@ -6,7 +6,7 @@ import { CDN_TARGETS, measureOverdue } from '../landing-pages/index.ts'
 import { pruneMessages } from './webhook-repository.ts'
 import { allowedAddresses } from './sending/allowed-addresses.ts'
 import { createPoster } from './sending/post.ts'
-import { MessageSender } from './sending/sender.ts'
+import { MAX_SENDING, MessageSender } from './sending/sender.ts'
 
 declare module 'fastify' {
   interface FastifyInstance {
@@ -19,8 +19,6 @@ declare module 'fastify' {
 
 /** Interval between checks for messages of all processes. */
 const CHECK_INTERVAL_MS = 1_000
-/** Many, because each may wait 15 s for a slow receiver. */
-const MAX_SENDING = 200
 /** More than an attempt takes, and less than a claim, which lapses after 30 s. */
 const SEND_LIMIT_MS = 25_000
 const MEASURE_INTERVAL_MS = 15_000

@@ -68,7 +68,7 @@ export async function changeWebhook (
   const changed = await unlessMissing(database.webhook.update({ where: { id, userId }, data }))
   if (changed !== undefined && fields.active === true) {
     // After the webhook: a sender that puts a message back reads it with a lock.
-    const where = { target: id, state: 'waiting', dueAt: null }
+    const where = { target: id, state: 'waiting', OR: [{ dueAt: null }, { attempts: { gt: 0 } }] }
     await database.outboxMessage.updateMany({ where, data: { dueAt: new Date() } })
   }
   return changed
@@ -122,7 +122,7 @@ export const findMessage = async (
   id: string
 ): Promise<OutboxMessage | null> => await outboxMessage.findFirst({ where: { target, id } })
 
-/** Queues a message that isn't about the current state of a page, unless one like it waits already. */
+/** Queues a message that isn't about the current state of a page. One like it that waits is due at once. */
 async function queueMessage (
   { outboxMessage }: Database,
   { id: target, userId }: Webhook,
@@ -130,7 +130,11 @@ async function queueMessage (
 ): Promise<void> {
   const now = new Date()
   const data = { id: uuidv7(), target, userId, dueAt: now, settledAt: now, unconfirmed: 0, ...message }
-  await unlessTaken(outboxMessage.create({ data }))
+  if (await unlessTaken(outboxMessage.create({ data })) !== undefined) return
+  await outboxMessage.updateMany({
+    where: { target, pageId: message.pageId, state: 'waiting' },
+    data: { dueAt: now }
+  })
 }
 
 export const queueTest = async (database: Database, webhook: Webhook): Promise<void> =>
@@ -140,9 +144,13 @@ const queueBatch = async (database: Database, webhook: Webhook, merged: number):
   await queueMessage(database, webhook, { type: BATCH_EVENT, pageId: ALL_PAGES, merged })
 
 /** Queues the current state of every page. @returns the number of messages */
-export async function queueAllPages (database: Database, webhook: Webhook): Promise<number> {
+export async function queueAllPages (
+  database: Database,
+  webhook: Webhook,
+  isAlone: boolean
+): Promise<number> {
   const { id: webhookId, userId, batchSeconds } = webhook
-  if (batchSeconds === 0) return await queuePages(database, { userId, webhookId })
+  if (batchSeconds === 0) return await queuePages(database, { userId, webhookId, isAlone })
   const count = await database.landingPage.count({ where: { userId, deletedAt: null } })
   if (count > 0) await queueBatch(database, webhook, count - 1)
   return Math.min(count, 1)
@@ -152,12 +160,13 @@ export async function queueAllPages (database: Database, webhook: Webhook): Prom
 export async function queueAgain (
   database: Database,
   webhook: Webhook,
-  { type, pageId, publicId, version }: OutboxMessage
+  { type, pageId, publicId, version }: OutboxMessage,
+  isAlone: boolean
 ): Promise<void> {
   const { id: webhookId, userId } = webhook
   if (type === TEST_EVENT) return await queueTest(database, webhook)
   if (type === BATCH_EVENT) return await queueBatch(database, webhook, 0)
-  if (await queuePages(database, { userId, webhookId }, pageId) > 0) return
+  if (await queuePages(database, { userId, webhookId, isAlone }, pageId) > 0) return
   // The page is gone for good, or the webhook collects changes now.
   if (webhook.batchSeconds > 0) return await queueBatch(database, webhook, 0)
   await queueMessage(database, webhook, { type: 'page.deleted', pageId, publicId, version })

@@ -1,5 +1,7 @@
+import { randomUUID } from 'node:crypto'
 import type { FastifyInstance } from 'fastify'
 import t from 'tap'
+import { PAGE_EVENTS } from '../../../src/modules/landing-pages/index.ts'
 import { buildTestApp, createKey, createPage as createTextPage, signUp, testSettings,
   type Account } from '../../helpers/app.ts'
 import { startMailServer } from '../../helpers/mail-server.ts'
@@ -224,6 +226,90 @@ t.test('an account whose receivers never respond leaves room for the others', as
   await slow.message(50)
 })
 
+t.test('twenty accounts with slow receivers leave room for another one', async (t) => {
+  const slow = await startReceiver(t, async () => await new Promise<number>(() => {}))
+  const users = await app.database.user.createManyAndReturn({
+    data: Array.from({ length: 20 }, (_, n) => ({ email: `slow-${n}@example.com`, passwordHash: '' })),
+    select: { id: true }
+  })
+  const webhooks = users.flatMap(({ id: userId }) =>
+    Array.from({ length: 10 }, (_, slot) => ({ id: randomUUID(), userId, slot: slot + 1 }))
+  )
+  await app.database.webhook.createMany({
+    data: webhooks.map((webhook) => ({ ...webhook, url: slow.url, events: [...PAGE_EVENTS] }))
+  })
+  const [dueAt, settledAt] = [new Date(), new Date()]
+  await app.database.outboxMessage.createMany({
+    data: [...webhooks, ...webhooks].map(({ id: target, userId }) => (
+      { id: randomUUID(), target, userId, pageId: randomUUID(), type: 'page.deleted', dueAt, settledAt }
+    ))
+  })
+  const account = await signUp(app)
+  await slow.message(100)
+  const receiver = await startReceiver(t)
+  await createWebhook(account, receiver)
+  await createPage(account, {})
+  await receiver.message(1)
+  const sending = await app.database.outboxMessage.count({ where: { state: 'sending' } })
+  t.ok(sending < 180, `${sending} of 200 under way`)
+  await app.database.user.deleteMany({ where: { id: { in: users.map(({ id }) => id) } } })
+})
+
+t.test('after a receiver was away, all that waits is sent as soon as something arrives', async (t) => {
+  const account = await signUp(app)
+  let status = 500
+  const receiver = await startReceiver(t, () => status)
+  const webhook = await createWebhook(account, receiver)
+  const [one, other] = [await createPage(account, { n: 1 }), await createPage(account, { n: 2 })]
+  const waiting = async () =>
+    (await deliveriesOf(account, webhook)).filter(({ state, attempts }) =>
+      state === 'waiting' && attempts > 0
+    )
+  await until(async () => (await waiting()).length === 2)
+  const tomorrow = new Date(Date.now() + 86_400_000)
+  const later = async () =>
+    await app.database.outboxMessage.updateMany({
+      where: { target: webhook.id, state: 'waiting' },
+      data: { dueAt: tomorrow }
+    })
+  await later()
+  status = 204
+  // A change takes the place of the message that waits, and its time.
+  await call(account, 'PATCH', `/manage/landing_pages/${one.id}`, { current_data: { n: 3 } })
+  const long = new Date(Date.now() - 61_000)
+  await app.database.webhook.update({ where: { id: webhook.id }, data: { failingSince: long } })
+  t.equal((await waiting()).length, 2)
+  const count = receiver.messages.length
+  t.equal((await call(account, 'POST', `/webhooks/${webhook.id}/test`)).status, 202)
+  await receiver.message(count + 3)
+  t.same(
+    new Set(receiver.messages.slice(count).map(({ data }) => data.page?.id)),
+    new Set([undefined, one.id, other.id])
+  )
+
+  // The owner can ask for it, too.
+  const asked: [string, string, object?][] = [
+    ['POST', '/sync'],
+    ['POST', '/deliveries/DELIVERY/redeliver'],
+    ['PATCH', '', { active: true }]
+  ]
+  for (const [method, path, body] of asked) {
+    status = 500
+    await call(account, 'PATCH', `/manage/landing_pages/${one.id}`, { current_data: { path } })
+    const [delivery] = await until(async () => {
+      const found = await waiting()
+      return found.length === 1 && found
+    })
+    await later()
+    status = 204
+    const before = receiver.messages.length
+    const url = `/webhooks/${webhook.id}${path.replace('DELIVERY', delivery?.id as string)}`
+    await call(account, method as 'POST', url, body)
+    await until(() => receiver.messages.slice(before).some(({ data }) => data.page?.id === one.id), path)
+    await until(async () => (await waiting()).length === 0)
+  }
+})
+
 t.test('a message that fails is tried again with the same id and body', async (t) => {
   const account = await signUp(app)
   const receiver = await startReceiver(t, (_message, count) => count < 3 ? 503 : 200)
@@ -332,11 +418,6 @@ t.test('sync sends the state of every page, and redeliver that of one', async (t
   for (let n = 2; n < 120; n++) await createPage(account, { n })
   await call(account, 'POST', `/manage/landing_pages/${page.id}/unpublish`)
   await call(account, 'DELETE', `/manage/landing_pages/${deleted.id}`)
-  // As if the pages had been written earlier.
-  await app.database.landingPage.updateMany({
-    where: { userId: account.user.id },
-    data: { updatedAt: new Date(Date.now() - 120_000) }
-  })
   const webhook = await createWebhook(account, receiver)
   t.match(await call(account, 'POST', `/webhooks/${webhook.id}/sync`), { status: 202, body: { queued: 119 } })
   await receiver.message(119)

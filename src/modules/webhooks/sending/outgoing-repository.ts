@@ -32,13 +32,10 @@ export interface OutgoingMessage extends
   readonly generation: number | null
   /** Whether the secret before signs, too. */
   readonly isRotating: boolean | null
-  readonly isFailing: boolean | null
-  /** Whether nothing was delivered for so long that a message that is given up pauses the webhook. */
-  readonly isFailingLong: boolean | null
+  /** When the first attempt since the last success failed; null if none has. */
+  readonly failingSince: Date | null
 }
 
-/** Shorter than the time in which all attempts of a message are made, which varies. */
-const FAILING_LONG = "interval '60 hours'"
 const UNFINISHED = "state IN ('waiting', 'sending')"
 
 // Prisma has no SKIP LOCKED and no recursion. The recursion reads one entry of the index for each webhook, so
@@ -82,8 +79,7 @@ const CLAIM = statement<OutgoingMessage>(`
   SELECT key, claimed.id, target, claimed.user_id AS "userId", page_id AS "pageId", public_id AS "publicId", type,
     version, content_hash AS "contentHash", author_type AS "authorType", author_name AS "authorName", merged, attempts,
     claimed.created_at AS "createdAt", changed_at AS "changedAt", is_claimed AS "isClaimed", url, active, generation,
-    coalesce(previous_until > now(), false) AS "isRotating", failing_since IS NOT NULL AS "isFailing",
-    coalesce(failing_since < now() - ${FAILING_LONG}, false) AS "isFailingLong"
+    coalesce(previous_until > now(), false) AS "isRotating", failing_since AS "failingSince"
   FROM claimed LEFT JOIN webhooks ON webhooks.id = target`)
 
 // One statement puts a message back. A newer one that waits takes its place, with its time and attempts. The
@@ -189,10 +185,26 @@ export async function removeMessage ({ outboxMessage }: Database, { key }: Outgo
   await outboxMessage.deleteMany({ where: { key } })
 }
 
-/** Notes whether the last attempt of a webhook has failed. */
-export async function noteFailing ({ webhook }: Database, id: string, isFailing: boolean): Promise<void> {
-  const where = { id, failingSince: isFailing ? null : { not: null } }
-  await webhook.updateMany({ where, data: { failingSince: isFailing ? new Date() : null } })
+/** Notes that an attempt of a webhook has failed. */
+export async function noteFailure ({ webhook }: Database, id: string): Promise<void> {
+  await webhook.updateMany({ where: { id, failingSince: null }, data: { failingSince: new Date() } })
+}
+
+/**
+ * Notes that a message was delivered after others had failed.
+ *
+ * @param wasAway whether all that waits for its next attempt is due now
+ */
+export async function noteSuccess (
+  { outboxMessage, webhook }: Database,
+  id: string,
+  wasAway: boolean
+): Promise<void> {
+  const now = new Date()
+  await webhook.updateMany({ where: { id }, data: { failingSince: null } })
+  if (!wasAway) return
+  const where = { target: id, state: 'waiting', attempts: { gt: 0 }, dueAt: { gt: now } }
+  await outboxMessage.updateMany({ where, data: { dueAt: now } })
 }
 
 /** @returns whether it was active until now */

@@ -6,15 +6,18 @@ import { VERSION } from '../../../infra/system/version.ts'
 import { CDN_TARGETS } from '../../landing-pages/index.ts'
 import { TEST_EVENT } from '../webhook-repository.ts'
 import { bodyOf, signatureHeaders } from './message.ts'
-import { claimMessage, finishMessage, noteFailing, pauseWebhook, putBackMessage, removeMessage,
+import { claimMessage, finishMessage, noteFailure, noteSuccess, pauseWebhook, putBackMessage, removeMessage,
   type OutgoingMessage, type Result } from './outgoing-repository.ts'
 import type { Poster } from './post.ts'
 
 /** Messages that a process sends to a webhook at the same time: if the last attempt succeeded, and if not. */
 const MAX_TO_HEALTHY = 4
 const MAX_TO_OTHERS = 1
-/** Messages that a process sends at the same time for an account, few enough that the others have room. */
+/** Messages that a process sends at the same time. Many, because each may wait 15 s for a slow receiver. */
+export const MAX_SENDING = 200
+/** Messages that a process sends at the same time for an account: at most, and of the room that is left. */
 const MAX_FOR_ACCOUNT = 10
+const SHARE_OF_ROOM = 0.1
 /** Messages that a process sends at the same time to webhooks whose last attempt has failed. */
 const MAX_TO_FAILING = 100
 /** Webhooks that a process remembers as healthy. */
@@ -36,6 +39,10 @@ const RETRY_SECONDS = [
   24 * HOUR
 ]
 const GONE = 410
+/** A receiver that failed for this long was away. As soon as one message arrives, the others are sent. */
+const AWAY_MS = 60 * 1000
+/** Shorter than the time in which all attempts of a message are made, which varies. */
+const FAILING_LONG_MS = 60 * HOUR * 1000
 
 /** Returns how long a message waits after its failed attempt; undefined after the last one. */
 export function retrySeconds (
@@ -85,6 +92,9 @@ export class MessageSender {
   }
 
   #busy () {
+    const sending = [...this.#forAccounts.values()].reduce((sum, count) => sum + count, 0)
+    const room = Math.floor((MAX_SENDING - sending) * SHARE_OF_ROOM)
+    const maxForAccount = Math.min(Math.max(room, 1), MAX_FOR_ACCOUNT)
     const maxTo = (id: string): number => this.#healthy.has(id) ? MAX_TO_HEALTHY : MAX_TO_OTHERS
     return {
       // The purger claims those of the CDN.
@@ -92,12 +102,12 @@ export class MessageSender {
         ...CDN_TARGETS,
         ...[...this.#toWebhooks].filter(([id, count]) => count >= maxTo(id)).map(([id]) => id)
       ],
-      accounts: [...this.#forAccounts].filter(([, count]) => count >= MAX_FOR_ACCOUNT).map(([id]) => id)
+      accounts: [...this.#forAccounts].filter(([, count]) => count >= maxForAccount).map(([id]) => id)
     }
   }
 
-  #count ({ target, userId, isFailing }: OutgoingMessage, difference: number): void {
-    if (isFailing === true) this.#failing += difference
+  #count ({ target, userId, failingSince }: OutgoingMessage, difference: number): void {
+    if (failingSince !== null) this.#failing += difference
     addTo(this.#toWebhooks, target, difference)
     addTo(this.#forAccounts, userId, difference)
   }
@@ -130,7 +140,7 @@ export class MessageSender {
     this.#healthy.set(target, true)
     this.#log('debug', message, result, 'message delivered')
     await finishMessage(database, message, 'delivered', result)
-    if (message.isFailing === true) await noteFailing(database, target, false)
+    if (message.failingSince !== null) await noteSuccess(database, target, hasFailedFor(message, AWAY_MS))
   }
 
   #secretsOf ({ target, generation, isRotating }: OutgoingMessage): Buffer[] {
@@ -148,7 +158,7 @@ export class MessageSender {
       await finishMessage(database, message, 'failed', result)
       return
     }
-    await noteFailing(database, target, true)
+    await noteFailure(database, target)
     if (result.status === GONE) await this.#pause(target, 'gone')
     const seconds = retrySeconds(attempts, retryAfterSeconds)
     if (seconds !== undefined || result.status === GONE) {
@@ -159,7 +169,7 @@ export class MessageSender {
     if (!await finishMessage(database, message, 'failed', result)) return
     this.givenUp.messages++
     this.#log('warn', message, result, 'message given up')
-    if (message.isFailingLong === true) await this.#pause(target, 'failing')
+    if (hasFailedFor(message, FAILING_LONG_MS)) await this.#pause(target, 'failing')
   }
 
   async #pause (target: string, reason: 'gone' | 'failing'): Promise<void> {
@@ -180,6 +190,10 @@ export class MessageSender {
     this.#app.log[level]({ webhook: target, message: id, attempts, status, failure }, text)
   }
 }
+
+/** Whether the webhook has failed for longer than `ms`. */
+const hasFailedFor = ({ failingSince }: OutgoingMessage, ms: number): boolean =>
+  failingSince !== null && Date.now() - failingSince.getTime() > ms
 
 function addTo<Key> (counts: Map<Key, number>, key: Key, difference: number): void {
   const count = (counts.get(key) ?? 0) + difference
