@@ -54,10 +54,13 @@ export function checkUrl (text: string, isAllowed: IsAllowedAddress, hasNetworks
   }
   if (protocol !== 'https:' && protocol !== 'http:') return ['must be an https:// address']
   if (username !== '' || password !== '') return ['must not contain a user name or password']
-  const host = /(^|\.)localhost\.?$/.test(hostname) ? '127.0.0.1' : hostOf(hostname)
+  const host = isLocalhost(hostname) ? '127.0.0.1' : hostOf(hostname)
   return isIP(host) === 0 || isAllowed(host, protocol === 'https:') ? []
     : ['must not have a private or special address']
 }
+
+/** Names that lead to the own machine (RFC 6761). */
+export const isLocalhost = (hostname: string): boolean => /(^|\.)localhost\.?$/i.test(hostname)
 
 /** The host of a URL, without the brackets of an IPv6 address. */
 export const hostOf = (hostname: string): string => hostname.replace(/^\[|\]$/g, '')

@@ -1,7 +1,7 @@
 import { Resolver } from 'node:dns/promises'
 import { isIP, type LookupFunction } from 'node:net'
 import { failure, FORBIDDEN_ADDRESS, sendRequest, type Outcome } from '../../../http/send-request.ts'
-import { hostOf, type IsAllowedAddress } from './allowed-addresses.ts'
+import { hostOf, isLocalhost, type IsAllowedAddress } from './allowed-addresses.ts'
 
 /** Limits of one question to a DNS server, and how often it is asked. */
 const DNS_TIMEOUT_MS = 2_000
@@ -51,7 +51,7 @@ export function createPoster (isAllowed: IsAllowedAddress, dnsServers?: readonly
 
 /** Returns the addresses of a name. @throws the error of the resolver if there are none */
 async function resolve (resolver: Resolver, hostname: string): Promise<{ address: string, family: 4 | 6 }[]> {
-  if (/(^|\.)localhost\.?$/i.test(hostname)) return [{ address: '127.0.0.1', family: 4 }] // RFC 6761
+  if (isLocalhost(hostname)) return [{ address: '127.0.0.1', family: 4 }]
   const [v4, v6] = await Promise.allSettled([resolver.resolve4(hostname), resolver.resolve6(hostname)])
   const addresses = [
     ...(v4.status === 'fulfilled' ? v4.value : []).map((address) => ({ address, family: 4 as const })),
