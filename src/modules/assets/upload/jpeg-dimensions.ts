@@ -10,7 +10,8 @@ const FRAME_BYTES = 5
 const MAX_SEGMENT_BYTES = 2 + 0xffff
 /** Some phones write megabytes of depth maps before the dimensions. */
 const MAX_SEARCHED_BYTES = 32 * 1024 * 1024
-const PART_BYTES = 1024 * 1024
+/** Small, because the segments of a part are read without a pause, and a hostile file has many. */
+const PART_BYTES = 256 * 1024
 
 /**
  * Finds the dimensions of a JPEG, with its orientation applied; undefined if it is not valid. The number of
