@@ -64,15 +64,24 @@ export function positional ({ parameters }: Statement<unknown>, values: Values =
   })
 }
 
-/**
- * SQLSTATEs of a cached plan whose result columns were changed by a migration, and of a name that the
- * connection doesn't know, or that another client of the pooler has used.
- */
-const PREPARATION_FAULTS: readonly unknown[] = ['0A000', '26000', '42P05']
+/** Returns the same statement under a new name, which no connection and no pooler knows yet. */
+export function renewed<Row> ({ text, parameters }: Statement<Row>): Statement<Row> {
+  const changed = `${text} --`
+  return { text: changed, parameters, name: nameOf(changed) }
+}
 
-/** Whether a statement failed only because it was prepared. */
-export const isPreparationFault = (error: unknown): boolean =>
-  PREPARATION_FAULTS.includes((error as { code?: unknown }).code)
+/** SQLSTATE of a cached plan whose result columns were changed by a migration. */
+const CHANGED_RESULT = '0A000'
+/** SQLSTATEs of a name that the connection doesn't know, or that another client of the pooler has used. */
+const UNKNOWN_NAME = '26000'
+const DUPLICATE_NAME = '42P05'
+
+/** Classifies errors of prepared statements: the plan is outdated, or the name is lost. Else undefined. */
+export function preparationFault (error: unknown): 'outdated' | 'lost' | undefined {
+  const { code } = error as { code?: unknown }
+  if (code === CHANGED_RESULT) return 'outdated'
+  return code === UNKNOWN_NAME || code === DUPLICATE_NAME ? 'lost' : undefined
+}
 
 /** pg's types, except that `bigint` is a BigInt, as with Prisma. */
 export const TYPES: pg.CustomTypesConfig = {

@@ -110,12 +110,13 @@ t.test('changing a column type while statements run causes no error and no dupli
   }])
 })
 
-t.test('after a column change, a statement is not prepared again', async (t) => {
+t.test('after a column change, each connection prepares the statement exactly once more', async (t) => {
   const { pool, url } = await openWithTable(t)
   await pool.run(FIND, [1])
   await query(url, 'ALTER TABLE items ALTER COLUMN text TYPE varchar')
   for (let n = 0; n < 20; n++) await pool.run(FIND, [1])
-  t.same(await pool.run(PREPARED, []), [FIND, PREPARED].map(({ text }) => ({ statement: text })))
+  const prepared = (await pool.run(PREPARED, [])).filter(({ statement }) => statement.startsWith(FIND.text))
+  t.equal(prepared.length, 2)
 })
 
 t.test('a statement is no longer prepared after its name was lost or already taken', async (t) => {
