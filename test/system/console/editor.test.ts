@@ -290,7 +290,11 @@ t.test('a session that ends during editing loses no text', async (t) => {
 t.test('after a dialog, the keys go into the text from which it was opened', async () => {
   const { id } = await showNew('[1]')
   await typeAtStart(tab, ' ')
-  const isInText = async () => await until(async () => await hasFocus(editorOf(tab)), 'the text has focus')
+  const isInText = async () => {
+    await until(async () => await hasFocus(editorOf(tab)), 'the text has focus')
+    // Until the browser draws the page without the dialog, what was behind it takes no keys.
+    await tab.evaluate('new Promise((done) => requestAnimationFrame(() => requestAnimationFrame(done)))')
+  }
   await tab.evaluate('history.back()')
   await tab.getByRole('dialog').getByRole('button', { name: 'Stay here' }).click()
   await isInText()

@@ -46,15 +46,14 @@ t.test('with a receipt every replica has the version, whatever happens to Redis 
     for (let version = 2; state.isWriting; version++) {
       await sleep(200) // or else the load takes all cores
       await Promise.all(replicas.map(async ({ url }) => await readVersion(url, publicId)))
+      const begun = phase
       const response = await write((replicas[(version + index) % 3] as typeof one).url, id, version)
       if (response.status !== 204) throw new Error(`${response.status} ${response.text}`)
-      // A write that began before the fault may have met it.
-      const ended = phase
       if (!hasReceipt(response)) {
-        ended.none++
+        phase.none++ // not of `begun`: a write that began before the fault may have met it
         continue
       }
-      ended.receipts++
+      begun.receipts++
       for (const [number, { url }] of replicas.entries()) {
         const read = await readVersion(url, publicId)
         if (read !== version) wrong.push(`replica ${number} has version ${read} instead of ${version}`)
