@@ -14,8 +14,8 @@ import { audit, type AuditFields } from '../infra/telemetry/audit.ts'
 import { createCommandLogger } from '../infra/telemetry/logger.ts'
 import { printProgress } from './output.ts'
 
-// What the commands of operators share: the settings, the audit trail, and access to the database and Redis,
-// which a running service may use at the same time.
+// Shared by the commands of operators: settings, the audit trail, the database and Redis. A service may be
+// running on them at the same time.
 
 /** Longer than in the service, because no other request waits for a command. */
 const TIMEOUT_MS = 30_000
@@ -80,8 +80,10 @@ export async function withDatabase<T> (
 }
 
 /**
- * Runs one of two actions on the embedded database in `dataDir`: through the admin socket of the service that
- * is running on it, or on the database itself, which this process starts.
+ * Runs an action on the embedded database in `dataDir`.
+ *
+ * @param whileServiceRuns if a service uses the database: statements go through its admin socket
+ * @param otherwise this process has started the database
  */
 export async function withEmbeddedDatabase<T> (
   dataDir: string,

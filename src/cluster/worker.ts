@@ -81,7 +81,7 @@ function fail (error: unknown): void {
   send({ type: 'failed', reason }, () => process.exit(1))
 }
 
-/** @param done called when the primary has got the message, or has ended */
+/** @param done is called when the message was sent, or when there is no primary any more */
 function send (message: WorkerMessage, done = (): void => {}): void {
   // If the primary has just ended, 'disconnect' follows and ends this process.
   if (process.connected) process.send?.(message, done)

@@ -68,7 +68,7 @@ const MIN_BYTES = 1024
 const MAX_QUEUED_BYTES = 8 * 1024 * 1024
 /** What a tag of the service ends with only if it is that of a compressed representation. */
 const TAG_SUFFIXES = /-(?:br|gzip)(?=")/g
-/** Takes half the time of the default, for a result that is 4 % larger. */
+/** Takes half as long as the default of compress(), 5. The result is 4 % larger. */
 const BROTLI_QUALITY = 4
 
 /**

@@ -2,7 +2,7 @@ import type { Connection } from '../../infra/postgres/connection.ts'
 import { withConnection } from '../../infra/postgres/pool.ts'
 import { IS_BEING_DELETED } from '../../modules/accounts/index.ts'
 
-// What is read from a database of the service, or from a copy of it.
+// Queries that backups and restores run on a database of the service, or on a copy of one.
 
 export interface AssetRow {
   readonly byteSize: bigint

@@ -7,7 +7,7 @@ import type { StatementRunner } from '../../infra/postgres/statement.ts'
 import { auditCommand, loadCommandConfig, progressLog, withEmbeddedDatabase } from '../operator.ts'
 import { formatTable, print } from '../output.ts'
 
-// The commands for migrations. All throw errors with one line for the user.
+// The commands that apply and list migrations. The message of each error is one line, for the user.
 
 const UP_TO_DATE = 'The database is up to date\n'
 
@@ -27,7 +27,7 @@ export async function migrate (): Promise<void> {
     : `Applied ${applied.length === 1 ? 'migration' : 'migrations'} ${applied.join(', ')}\n`)
 }
 
-/** Prints the state of each migration. Returns the exit code: 1 if the database isn't up to date. */
+/** Prints which migrations are applied. Returns the exit code of the command: 0 if all are, else 1. */
 export async function showMigrations (): Promise<number> {
   const states = await inspectDatabase(migrationStates)
   print(formatTable([['MIGRATION', 'STATE'], ...states.map(({ name, state }) => [name, state])]))

@@ -205,10 +205,8 @@ const QUEUE_PAGES = statement<{ last: string | null, count: number }>(`
     SELECT page_id, version, min(settled_at) AS settled_at FROM outbox
     WHERE target = :webhookId::uuid AND id > :recentId::uuid GROUP BY page_id, version
   ), changes AS (
-    SELECT ${
-  stateSql('deleted_at IS NOT NULL', 'published')
-} AS type, locked.*, row_number() OVER () AS number,
-      count(*) OVER () AS all_locked, LEAST(told.settled_at,
+    SELECT ${stateSql('deleted_at IS NOT NULL', 'published')} AS type, locked.*,
+      row_number() OVER () AS number, count(*) OVER () AS all_locked, LEAST(told.settled_at,
         LEAST(now(), updated_at) + make_interval(secs => :unconfirmedSeconds::float8)) AS "settledAt"
     FROM locked LEFT JOIN told ON told.page_id = locked.id AND told.version = locked.version
   ), ${

@@ -14,8 +14,8 @@ const MAX_SEARCHED_BYTES = 32 * 1024 * 1024
 const PART_BYTES = 256 * 1024
 
 /**
- * Finds the dimensions of a JPEG, with its orientation applied; undefined if it is not valid. The number of
- * segments isn't limited, because the smallest ones take less than 0.1 microseconds each.
+ * Finds the dimensions of a JPEG, with its orientation applied; undefined if it is not valid. Any
+ * number of segments is read, because the smallest ones take less than 0.1 microseconds each.
  *
  * @param head the start of the file
  * @param isWhole whether that is all of it
