@@ -59,16 +59,24 @@ t.test('of a document that goes on, only what is there is searched', async (t) =
   for (const cut of ['\\', '\\u', '\\u00e']) t.equal(findLabel(`{"title":"a\\\\${cut}`), 'a\\', cut)
 })
 
-t.test('the label of any object is that of JSON.parse, wherever it is cut behind the label', async (t) => {
-  const name = fc.constantFrom('title', 'name', 'headline', 'other')
-  const value = fc.oneof(fc.string({ unit: 'grapheme' }), fc.jsonValue())
-  fc.assert(fc.property(fc.array(fc.tuple(name, value)), fc.nat(), (members, rest) => {
-    const json = `{${members.map(([key, one]) => `${JSON.stringify(key)}:${JSON.stringify(one)}`).join(',')}}`
-    const document = JSON.parse(json) as Record<string, unknown>
-    const isLabel = (one: unknown): one is string => typeof one === 'string' && one.trim() !== ''
-    const label = [document.title, document.name, document.headline].find(isLabel)
-    const expected = label === undefined ? null : [...label].slice(0, 200).join('').toWellFormed()
-    t.equal(findLabel(json), expected, json)
-    findLabel(json.slice(0, rest % json.length))
+t.test('the label of any object is that of JSON.parse, also if it is cut behind a member', async () => {
+  const name = fc.constantFrom('title', 'name', 'headline', 'other', '__proto__')
+  const value = fc.oneof(fc.string({ unit: 'binary' }), fc.jsonValue({ stringUnit: 'grapheme' }))
+  fc.assert(fc.property(fc.array(fc.tuple(name, value)), fc.nat(), (members, place) => {
+    const texts = members.map(([key, one]) => `${JSON.stringify(key)}:${JSON.stringify(one)}`)
+    const before = texts.slice(0, place % (texts.length + 1))
+    const json = `{${texts.join(',')}}`
+    findLabel(json.slice(0, place % json.length)) // does not throw
+    // Not an assertion with a random name: a line separator in a name stops tap's parser.
+    return findLabel(json) === parsedLabel(texts) &&
+      findLabel(`{${[...before, '"cu'].join(',')}`) === parsedLabel(before)
   }))
 })
+
+function parsedLabel (members: readonly string[]): string | null {
+  const { title, name, headline } = JSON.parse(`{${members.join(',')}}`) as Record<string, unknown>
+  return [title, name, headline]
+    .filter((one) => typeof one === 'string')
+    .map((text) => [...text].slice(0, 200).join('').toWellFormed())
+    .find((text) => text.trim() !== '') ?? null
+}
