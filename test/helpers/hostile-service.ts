@@ -5,7 +5,7 @@ import { buildApp } from '../../src/app.ts'
 import { loadConfig } from '../../src/config.ts'
 import { file, form, FORM, PNG } from './assets.ts'
 import { createPage, listen, signUp, testSettings, type Account, type CreatedPage } from './app.ts'
-import { Connection, requestOf, requestWith, whyNoError, type RawResponse } from './raw.ts'
+import { Connection, requestOf, whyNoError, type RawResponse } from './raw.ts'
 
 // Runs a service for hostile input, and checks the connection after each response.
 
@@ -27,7 +27,6 @@ export interface HostileService {
   /** An uploaded picture. */
   readonly asset: { readonly id: string, readonly path: string }
   readonly routes: readonly Route[]
-  readonly json: string
 }
 
 export interface Route {
@@ -70,7 +69,7 @@ export async function hostileService (
   })
   const { id, url: address } = uploaded.json() as { id: string, url: string }
   const asset = { id, path: new URL(address).pathname }
-  return { app, url, account, page, asset, routes: routesOf(page, asset), json: 'application/json' }
+  return { app, url, account, page, asset, routes: routesOf(page, asset) }
 }
 
 const routesOf = (page: CreatedPage, asset: { id: string, path: string }): Route[] => [
@@ -147,26 +146,13 @@ export class Probe {
     return response
   }
 
-  /** Like `send`, for a request with a body. */
-  async sendBody (
-    body: string | Buffer,
-    method: string,
-    path: string,
-    headers: Record<string, string>,
-    what: string
-  ): Promise<RawResponse> {
-    return await this.send(requestWith(body, method, path, headers), what, method)
-  }
-
-  /** Asserts the status and, from 400 on, the form of the body. */
-  is (response: RawResponse, status: number, what: string, isHead = false): void {
-    this.#t.equal(
-      response.status,
-      status,
-      `${what}: ${response.status} ${response.body.toString('latin1').slice(0, 100)}`
-    )
-    if (response.status < 400 || isHead) return
-    const problem = whyNoError(response)
+  /** Like `send`. Asserts the status and, from 400 on, the form of the body. */
+  async expect (bytes: string | Buffer, status: number, what: string, method = 'GET'): Promise<RawResponse> {
+    const response = await this.send(bytes, what, method)
+    const seen = `${response.status} ${response.body.toString('latin1').slice(0, 100)}`
+    this.#t.equal(response.status, status, `${what}: ${seen}`)
+    const problem = status < 400 || method === 'HEAD' ? undefined : whyNoError(response)
     if (problem !== undefined) this.#t.fail(`${what}: the response ${problem}`)
+    return response
   }
 }

@@ -1,6 +1,6 @@
 import t from 'tap'
 import { PASSWORD } from '../../helpers/app.ts'
-import { requestOf } from '../../helpers/raw.ts'
+import { requestOf, requestWith } from '../../helpers/raw.ts'
 import { hostileService, Probe, type Route } from '../../helpers/hostile-service.ts'
 
 // JSON bodies of every shape and size, for every route that reads one. Tests of documents and accounts:
@@ -13,61 +13,37 @@ const NOT_JSON = /^\{"errors":\["Request body is not valid JSON \((line \d+, col
 const takers = service.routes.filter(({ takes }) => takes === 'json')
 const headersOf = ({ owned }: Route): Record<string, string> =>
   owned ? { Authorization: account.headers.authorization } : {}
+const JSON_TYPE = { 'Content-Type': 'application/json' }
+/** Sends a body and expects a status. */
 const send = async (
   route: Route,
   body: string | Buffer,
+  status: number,
   what: string,
-  headers: Record<string, string> = { 'Content-Type': 'application/json' }
-) =>
-  await probe.sendBody(
-    body,
-    route.method,
-    route.path,
-    { ...headersOf(route), ...headers },
-    `${route.name}, ${what}`
-  )
+  headers: Record<string, string> = JSON_TYPE
+) => {
+  const request = requestWith(body, route.method, route.path, { ...headersOf(route), ...headers })
+  return await probe.expect(request, status, `${route.name}, ${what}`, route.method)
+}
+/** A request without a body. */
+const headOf = (route: Route, headers: Record<string, string> = JSON_TYPE) =>
+  requestOf(route.path, { ...headersOf(route), ...headers }, route.method)
 
 const bytes = (...parts: (string | number[])[]): Buffer =>
   Buffer.concat(parts.map((part) => Buffer.from(part as string)))
 
+// The grammar: test/unit/json-text/json-text.test.ts.
 t.test('malformed JSON gets the same 400 on every route, and the connection stays open', async (t) => {
   const malformed: Record<string, string | Buffer> = {
     'white space': ' \r\n\t',
     'only a BOM': '\ufeff',
     'two BOMs': '\ufeff\ufeff{}',
-    'a BOM inside an object': '{\ufeff}',
-    'an open brace': '{',
-    'a closing brace': '}',
-    'only a name': '{"user"}',
-    'no value': '{"user":}',
-    'an unterminated string': '{"user":"',
     'an unterminated escape': '{"user":"\\',
-    'half an escape': '{"user":"\\u12"}',
-    'an unknown escape': '{"user":"\\x"}',
-    'trailing garbage': '{} x',
     'two documents': '{}{}',
-    'two documents on two lines': '{}\n{}',
     'a trailing NUL': '{}\0',
-    'a leading NUL': '\0{}',
-    'a NUL in a string': '{"user":"\0"}',
-    'a tab in a string': '{"user":"\t"}',
-    'single quotes': "{'user':1}",
-    'no quotes': '{user:1}',
     'an extra comma': '{"user":1,}',
-    'a missing comma': '{"a":1 "b":2}',
-    'a trailing comma in a list': '[1,]',
     'a comment': '{}//',
-    'a leading comment': '/**/{}',
     NaN: '{"user":NaN}',
-    Infinity: '{"user":-Infinity}',
-    undefined: 'undefined',
-    hexadecimal: '{"user":0x10}',
-    'leading zeros': '{"user":007}',
-    'a plus sign': '{"user":+1}',
-    'a leading dot': '{"user":.5}',
-    'a trailing dot': '{"user":5.}',
-    'an empty exponent': '{"user":1e}',
-    True: '{"user":True}',
     'other white space': '\u00a0{}',
     'a form': 'user%5Bemail%5D=x',
     '60,000 open arrays': '['.repeat(60_000),
@@ -77,15 +53,11 @@ t.test('malformed JSON gets the same 400 on every route, and the connection stay
     'an overlong slash': bytes('{"user":"', [0xc0, 0xaf], '"}'),
     'a surrogate in UTF-8': bytes('{"user":"', [0xed, 0xa0, 0x80], '"}'),
     'a code point past Unicode': bytes('{"user":"', [0xf4, 0x90, 0x80, 0x80], '"}'),
-    'bytes that never occur in UTF-8': bytes([0xfe, 0xff]),
-    'UTF-16': Buffer.from('{"user":{}}', 'utf16le'),
-    'UTF-16 with a BOM': Buffer.from('\ufeff{}', 'utf16le'),
-    'random bytes': Buffer.from('d41d8cd98f00b204e9800998ecf8427e', 'hex')
+    'UTF-16 with a BOM': Buffer.from('\ufeff{}', 'utf16le')
   }
   for (const route of takers) {
     for (const [what, body] of Object.entries(malformed)) {
-      const response = await send(route, body, what)
-      probe.is(response, 400, `${route.name}, ${what}`)
+      const response = await send(route, body, 400, what)
       t.match(response.body.toString(), NOT_JSON, `${route.name}, ${what}`)
       t.notMatch(response.head, /\r\nconnection: close/i, `${route.name}, ${what}`)
     }
@@ -109,34 +81,14 @@ function refusalOf ({ name }: Route, body: string): number {
 }
 const { email } = account.user
 const right = JSON.stringify({ email, password: PASSWORD, password_confirmation: PASSWORD })
-const newcomer = JSON.stringify({
-  email: 'nobody-yet@example.com',
-  password: PASSWORD,
-  password_confirmation: PASSWORD
-})
+const newcomer = right.replace(email, 'nobody-yet@example.com')
 const token = JSON.stringify(account.refresh_token)
 
 t.test('JSON of the wrong shape is refused and changes nothing', async (t) => {
-  const values = [
-    'null',
-    'true',
-    'false',
-    '0',
-    '-0',
-    '1e999',
-    '"text"',
-    '""',
-    '"\\ud800"',
-    '"\\u0000"',
-    '12345678901234567890'
-  ]
+  const values = ['null', 'true', '0', '1e999', '"text"', '"\\ud800"', '"\\u0000"', '12345678901234567890']
   const shapes: string[] = [
     ...values,
-    '[]',
-    '[[]]',
-    '[{}]',
-    `[{"user":${right}}]`,
-    '[null]',
+    ...['[]', '[[]]', '[{}]', `[{"user":${right}}]`],
     ...[...values, '[]', '[{}]', `[${right}]`].map((value) =>
       `{"user":${value},"refresh_token":${value === '[]' ? '[]' : `[${value}]`},"current_data":${
         /^\[/.test(value) ? '1' : value
@@ -161,21 +113,12 @@ t.test('JSON of the wrong shape is refused and changes nothing', async (t) => {
   const before = await service.app.database.user.count()
   const pages = await service.app.database.landingPage.count()
   for (const route of takers) {
-    for (const shape of shapes) {
-      probe.is(
-        await send(route, shape, shape.slice(0, 120)),
-        refusalOf(route, shape),
-        `${route.name}, ${shape.slice(0, 120)}`
-      )
-    }
+    for (const shape of shapes) await send(route, shape, refusalOf(route, shape), shape.slice(0, 120))
   }
   t.equal(await service.app.database.user.count(), before)
   t.equal(await service.app.database.landingPage.count(), pages)
-  t.equal(
-    (await service.app.inject({ url: '/auth/me', headers: account.headers })).statusCode,
-    200,
-    'the session is still valid'
-  )
+  const { statusCode } = await service.app.inject({ url: '/auth/me', headers: account.headers })
+  t.equal(statusCode, 200, 'the session is still valid')
   t.equal((await service.app.inject({ url: `/landing_pages/${page.public_id}` })).body, '{"hello":"world"}')
   t.equal(({} as Record<string, unknown>).user, undefined)
 })
@@ -185,39 +128,14 @@ t.test('no body, an empty body and an empty object get the same response as miss
     const expected = route.name === 'update' ? 200 : REFUSED[route.name] as number
     for (
       const [what, bytes] of [
-        ['no body', requestOf(route.path, headersOf(route), route.method)],
-        [
-          'no body, but a Content-Type',
-          requestOf(route.path, { ...headersOf(route), 'Content-Type': 'application/json' }, route.method)
-        ],
-        [
-          'an empty body',
-          requestOf(route.path, {
-            ...headersOf(route),
-            'Content-Type': 'application/json',
-            'Content-Length': '0'
-          }, route.method)
-        ],
-        [
-          'no chunks',
-          `${
-            requestOf(route.path, {
-              ...headersOf(route),
-              'Content-Type': 'application/json',
-              'Transfer-Encoding': 'chunked'
-            }, route.method)
-          }0\r\n\r\n`
-        ]
+        ['no body', headOf(route, {})],
+        ['no body, but a Content-Type', headOf(route)],
+        ['an empty body', headOf(route, { ...JSON_TYPE, 'Content-Length': '0' })],
+        ['no chunks', `${headOf(route, { ...JSON_TYPE, 'Transfer-Encoding': 'chunked' })}0\r\n\r\n`]
       ] as const
-    ) {
-      probe.is(
-        await probe.send(bytes, `${route.name}, ${what}`, route.method),
-        expected,
-        `${route.name}, ${what}`
-      )
-    }
-    probe.is(await send(route, '{}', 'an empty object'), expected, `${route.name}, an empty object`)
-    probe.is(await send(route, '\ufeff{}', 'a BOM'), expected, `${route.name}, a BOM`)
+    ) await probe.expect(bytes, expected, `${route.name}, ${what}`, route.method)
+    await send(route, '{}', expected, 'an empty object')
+    await send(route, '\ufeff{}', expected, 'a BOM')
   }
 })
 
@@ -226,32 +144,15 @@ t.test('a body at the size limit is read, one byte more gets 413', async () => {
   for (const route of takers) {
     const limit = ['create', 'update'].includes(route.name) ? 1024 * KIBIBYTE + 64 * KIBIBYTE : 64 * KIBIBYTE
     const chunked = (size: number) =>
-      `${
-        requestOf(route.path, {
-          ...headersOf(route),
-          'Content-Type': 'application/json',
-          'Transfer-Encoding': 'chunked'
-        }, route.method)
-      }${size.toString(16)}\r\n${'{}'.padEnd(size)}\r\n0\r\n\r\n`
+      `${headOf(route, { ...JSON_TYPE, 'Transfer-Encoding': 'chunked' })}${size.toString(16)}\r\n` +
+      `${'{}'.padEnd(size)}\r\n0\r\n\r\n`
     const ofLimit = route.name === 'update' ? 200 : REFUSED[route.name] as number
     for (const [size, status] of [[limit, ofLimit], [limit + 1, 413]] as const) {
-      probe.is(await send(route, '{}'.padEnd(size), `${size} bytes`), status, `${route.name}, ${size} bytes`)
-      probe.is(
-        await probe.send(chunked(size), `${route.name}, ${size} bytes in a chunk`, route.method),
-        status,
-        `${route.name}, ${size} bytes in a chunk`
-      )
+      await send(route, '{}'.padEnd(size), status, `${size} bytes`)
+      await probe.expect(chunked(size), status, `${route.name}, ${size} bytes in a chunk`, route.method)
     }
-    const announced = await probe.send(
-      requestOf(route.path, {
-        ...headersOf(route),
-        'Content-Type': 'application/json',
-        'Content-Length': '9999999999999'
-      }, route.method),
-      `${route.name}, announced`,
-      route.method
-    )
-    probe.is(announced, 413, `${route.name}, an announced size`)
+    const announced = headOf(route, { ...JSON_TYPE, 'Content-Length': '9999999999999' })
+    await probe.expect(announced, 413, `${route.name}, an announced size`, route.method)
   }
 })
 
@@ -273,91 +174,63 @@ t.test('bodies with many keys, long values or deep nesting get the usual respons
       ['a string of escapes', `["${'\\u0000'.repeat(170_000)}"]`]
     ] as const
   ) {
-    const response = await send(create, `{"current_data":${document}}`, what)
-    probe.is(response, 201, what)
+    const response = await send(create, `{"current_data":${document}}`, 201, what)
     t.ok(response.body.includes(`"current_data":${document},`), `${what}: the document is returned unchanged`)
   }
-  probe.is(
-    await send(create, `{"a":${keys(100_000, short)},"current_data":{}}`, 'beside'),
-    201,
-    '100,000 keys next to the document'
-  )
-  probe.is(
-    await send(create, keys(100_000, short), 'in its place'),
-    422,
-    '100,000 keys instead of the document'
-  )
-  probe.is(
-    await send(update, `{"a":${'['.repeat(500_000)}${']'.repeat(500_000)}}`, 'deep'),
-    422,
-    '500,000 levels without a document'
-  )
+  await send(create, `{"a":${keys(100_000, short)},"current_data":{}}`, 201, 'keys next to the document')
+  await send(create, keys(100_000, short), 422, 'keys instead of the document')
+  await send(update, `{"a":${'['.repeat(500_000)}${']'.repeat(500_000)}}`, 422, 'levels without a document')
   for (const route of takers.filter(({ name }) => name.startsWith('sign') || name === 'refresh')) {
-    probe.is(
-      await send(route, `{"user":${'['.repeat(30_000)}${']'.repeat(30_000)}}`, 'deep'),
-      REFUSED[route.name] as number,
-      `${route.name}, 30,000 levels`
-    )
+    const deep = `{"user":${'['.repeat(30_000)}${']'.repeat(30_000)}}`
+    await send(route, deep, REFUSED[route.name] as number, '30,000 levels')
     const long = `{"user":{"email":"${'a'.repeat(60_000)}"}}`
-    probe.is(
-      await send(route, long, 'long'),
-      refusalOf(route, long),
-      `${route.name}, a long address`
-    )
+    await send(route, long, refusalOf(route, long), 'a long address')
   }
 })
 
 t.test('only JSON in UTF-8 without a content encoding is accepted', async () => {
+  const json = (more: string) => ({ 'Content-Type': `application/json${more}` })
   const types: [what: string, headers: Record<string, string>, accepted: boolean][] = [
     ['no type', {}, false],
     ['an empty type', { 'Content-Type': '' }, false],
     ['text', { 'Content-Type': 'text/plain' }, false],
     ['a form', { 'Content-Type': 'application/x-www-form-urlencoded' }, false],
-    ['a type similar to JSON', { 'Content-Type': 'application/jsonx' }, false],
-    ['a vendor JSON type', { 'Content-Type': 'application/vnd.api+json' }, false],
-    ['two types', { 'Content-Type': 'application/json, text/plain' }, false],
-    [
-      'two Content-Type headers',
-      { 'Content-Type': 'application/json', 'content-type': 'application/json' },
-      false
-    ],
+    ['a type similar to JSON', json('x'), false],
+    ['two types', json(', text/plain'), false],
+    ['two Content-Type headers', { ...json(''), 'content-type': 'application/json' }, false],
     ['nonsense', { 'Content-Type': ';;;' }, false],
-    ['only a slash', { 'Content-Type': '/' }, false],
-    ['UTF-16', { 'Content-Type': 'application/json; charset=utf-16' }, false],
-    ['Latin 1', { 'Content-Type': 'application/json; charset="iso-8859-1"' }, false],
-    ['UTF-7', { 'Content-Type': 'application/json;charset=utf-7' }, false],
-    ['UTF-8', { 'Content-Type': 'application/json; charset=UTF-8' }, true],
-    ['a quoted charset', { 'Content-Type': 'application/json; charset="utf-8"' }, true],
-    ['another parameter', { 'Content-Type': 'application/json; profile="x"' }, true],
+    ['UTF-16', json('; charset=utf-16'), false],
+    ['Latin 1', json('; charset="iso-8859-1"'), false],
+    ['UTF-7', json(';charset=utf-7'), false],
+    ['UTF-8', json('; charset=UTF-8'), true],
+    ['a quoted charset', json('; charset="utf-8"'), true],
+    ['another parameter', json('; profile="x"'), true],
     ['a type in capitals', { 'Content-Type': 'APPLICATION/JSON' }, true],
-    ['gzip', { 'Content-Type': 'application/json', 'Content-Encoding': 'gzip' }, false],
-    ['br', { 'Content-Type': 'application/json', 'Content-Encoding': 'br' }, false],
-    ['an unknown encoding', { 'Content-Type': 'application/json', 'Content-Encoding': 'x' }, false],
-    ['identity', { 'Content-Type': 'application/json', 'Content-Encoding': 'identity' }, true],
-    ['two encodings', { 'Content-Type': 'application/json', 'Content-Encoding': 'identity, gzip' }, false]
+    ['gzip', { ...json(''), 'Content-Encoding': 'gzip' }, false],
+    ['identity', { ...json(''), 'Content-Encoding': 'identity' }, true],
+    ['two encodings', { ...json(''), 'Content-Encoding': 'identity, gzip' }, false]
   ]
   for (const route of takers) {
     for (const [what, headers, accepted] of types) {
       const status = !accepted ? 415 : route.name === 'update' ? 200 : REFUSED[route.name] as number
-      probe.is(await send(route, '{}', what, headers), status, `${route.name}, ${what}`)
+      await send(route, '{}', status, what, headers)
     }
   }
 })
 
-t.test('every character of a password counts, including those after a NUL', async (t) => {
+t.test('every character of a password counts, including those after a NUL', async () => {
   const user = (password: string, name: string) =>
     JSON.stringify({ user: { email: `${name}@example.com`, password, password_confirmation: password } })
   const [signUp, signIn] = takers as [Route, Route]
-  for (
-    const [n, [mine, other]] of [
-      ['secret\0one-and-more', 'secret\0two-and-more'],
-      ['\0\0\0\0\0\0\0\0', '\0\0\0\0\0\0\0\0\0'],
-      ['a\u{1f600}bcdefgh', 'a\u{1f601}bcdefgh'],
-      [`${'x'.repeat(255)}y`, `${'x'.repeat(255)}z`]
-    ].entries()
-  ) {
-    t.equal((await send(signUp, user(mine as string, `odd-${n}`), 'odd')).status, 201)
-    t.equal((await send(signIn, user(mine as string, `odd-${n}`), 'odd')).status, 200)
-    t.equal((await send(signIn, user(other as string, `odd-${n}`), 'odd')).status, 401)
+  const pairs: [string, string][] = [
+    ['secret\0one-and-more', 'secret\0two-and-more'],
+    ['\0\0\0\0\0\0\0\0', '\0\0\0\0\0\0\0\0\0'],
+    ['a\u{1f600}bcdefgh', 'a\u{1f601}bcdefgh'],
+    [`${'x'.repeat(255)}y`, `${'x'.repeat(255)}z`]
+  ]
+  for (const [n, [mine, other]] of pairs.entries()) {
+    await send(signUp, user(mine, `odd-${n}`), 201, 'odd')
+    await send(signIn, user(mine, `odd-${n}`), 200, 'odd')
+    await send(signIn, user(other, `odd-${n}`), 401, 'odd')
   }
 })

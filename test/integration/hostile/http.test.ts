@@ -17,20 +17,13 @@ const read = (...headers: string[]): string => lines(`GET ${publicPath} HTTP/1.1
 const signIn = (...headers: string[]): string =>
   lines('POST /auth/sign_in HTTP/1.1', 'Host: x', 'Content-Type: application/json', ...headers)
 const CHUNKED = signIn('Transfer-Encoding: chunked')
+const JSON_CHUNKS = '2\r\n{}\r\n0\r\n\r\n'
 
 t.test('every message, valid or malformed, gets exactly one response with the expected status', async () => {
   const table: [what: string, status: number, bytes: string | Buffer][] = [
     ['absolute form', 200, lines(`GET http://x${publicPath} HTTP/1.1`, 'Host: x')],
-    [
-      'absolute form of another host',
-      200,
-      lines(`GET http://elsewhere.example${publicPath} HTTP/1.1`, 'Host: x')
-    ],
-    [
-      'absolute form with a scheme in upper case',
-      200,
-      lines(`GET HTTP://X${publicPath} HTTP/1.1`, 'Host: x')
-    ],
+    ['absolute form of another host', 200, lines(`GET http://other.test${publicPath} HTTP/1.1`, 'Host: x')],
+    ['a scheme in upper case', 200, lines(`GET HTTP://X${publicPath} HTTP/1.1`, 'Host: x')],
     ['absolute form without a path', 404, lines('GET http://x?y HTTP/1.1', 'Host: x')],
     ['absolute form with dot segments', 404, lines('GET http://x/auth/../health/live HTTP/1.1', 'Host: x')],
     ['an escaped path', 200, lines('GET /health/l%69ve HTTP/1.1', 'Host: x')],
@@ -42,11 +35,7 @@ t.test('every message, valid or malformed, gets exactly one response with the ex
     ['the same Host twice', 400, read('Host: x', 'Host: x')],
     ['two Hosts, one of them empty', 400, read('Host:', 'Host: x')],
     ['two Hosts in HTTP/1.0', 400, lines(`GET ${publicPath} HTTP/1.0`, 'Host: x', 'Host: y')],
-    [
-      'two Hosts with 3,000 headers between them',
-      431,
-      read('Host: x', ...Array(3000).fill('a:b'), 'Host: y')
-    ],
+    ['two Hosts far apart', 431, read('Host: x', ...Array(3000).fill('a:b'), 'Host: y')],
     ['a Host with a space', 400, read('Host: x y')],
     ['a Host with a path', 400, read('Host: x/y')],
     ['a Host with a user', 400, read('Host: user@x')],
@@ -56,7 +45,6 @@ t.test('every message, valid or malformed, gets exactly one response with the ex
     ['a request line of one word', 400, lines('GET', 'Host: x')],
     ['no version, as in HTTP/0.9', 404, lines('GET /', 'Host: x')],
     ['HTTP/3.7', 400, lines('GET / HTTP/3.7', 'Host: x')],
-    ['HTTP/1.10', 400, lines('GET / HTTP/1.10', 'Host: x')],
     ['another protocol', 400, lines('GET / ICE/1.0', 'Host: x')],
     ['a method in lower case', 501, lines('get / HTTP/1.1', 'Host: x')],
     ['a method of 10,000 letters', 501, lines(`${'G'.repeat(10_000)} / HTTP/1.1`, 'Host: x')],
@@ -81,15 +69,9 @@ t.test('every message, valid or malformed, gets exactly one response with the ex
     ['headers over the size limit', 431, live(`X: ${'x'.repeat(17 * 1024)}`)],
     ['100 headers', 200, live(...Array.from({ length: 99 }, (_, n) => `X${n}: y`))],
     ['101 headers', 431, live(...Array.from({ length: 100 }, (_, n) => `X${n}: y`))],
-    ['101 headers of one name', 431, live(...Array(100).fill('a:b'))],
     ['101 headers of a public read', 431, read('Host: x', ...Array(100).fill('a:b'))],
-    ['1,000 headers', 431, live(...Array.from({ length: 1000 }, (_, n) => `X${n}: y`))],
     ['10,000 headers', 431, live(...Array.from({ length: 10_000 }, (_, n) => `X${n}: y`))],
-    [
-      'headers named like properties of Object.prototype',
-      200,
-      read('Host: x', '__proto__: x', 'constructor: x', 'toString: x', 'hasOwnProperty: x')
-    ],
+    ['headers named like properties', 200, read('Host: x', '__proto__: x', 'constructor: x', 'toString: x')],
     ['OPTIONS *', 404, lines('OPTIONS * HTTP/1.1', 'Host: x')],
     ['GET *', 404, lines('GET * HTTP/1.1', 'Host: x')],
     ['a URL that begins with a star', 404, lines(`GET ${publicPath.replace('/', '*')} HTTP/1.1`, 'Host: x')],
@@ -99,14 +81,9 @@ t.test('every message, valid or malformed, gets exactly one response with the ex
     [
       'an expectation in HTTP/1.0',
       200,
-      lines('GET /health/live HTTP/1.0', 'Host: x', 'Expect: 100-continue', 'Connection: keep-alive')
+      lines('GET /health/live HTTP/1.0', 'Host: x', 'Expect: 100-continue')
     ],
     ['an upgrade', 200, live('Connection: Upgrade', 'Upgrade: websocket')],
-    [
-      'an upgrade to HTTP/2',
-      200,
-      live('Connection: Upgrade, HTTP2-Settings', 'Upgrade: h2c', 'HTTP2-Settings: AAMAAABkAARAAAAAAAIAAAAA')
-    ],
     ['garbage', 400, 'garbage\r\n\r\n'],
     ['NUL in the URL', 400, lines('GET /\0 HTTP/1.1', 'Host: x')],
     ['the preface of HTTP/2', 400, 'PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n'],
@@ -119,12 +96,12 @@ t.test('every message, valid or malformed, gets exactly one response with the ex
     [
       'Content-Length and chunked',
       400,
-      `${signIn('Content-Length: 4', 'Transfer-Encoding: chunked')}2\r\n{}\r\n0\r\n\r\n`
+      signIn('Content-Length: 4', 'Transfer-Encoding: chunked') + JSON_CHUNKS
     ],
     [
       'chunked and Content-Length',
       400,
-      `${signIn('Transfer-Encoding: chunked', 'Content-Length: 4')}2\r\n{}\r\n0\r\n\r\n`
+      signIn('Transfer-Encoding: chunked', 'Content-Length: 4') + JSON_CHUNKS
     ],
     ['two different lengths', 400, `${signIn('Content-Length: 2', 'Content-Length: 3')}{} `],
     ['the same length twice', 400, `${signIn('Content-Length: 2', 'Content-Length: 2')}{}`],
@@ -134,21 +111,13 @@ t.test('every message, valid or malformed, gets exactly one response with the ex
     ['a length with a fraction', 400, `${signIn('Content-Length: 2.0')}{}`],
     ['an empty length', 400, `${signIn('Content-Length:')}{}`],
     ['a length of 30 digits', 400, `${signIn(`Content-Length: ${'9'.repeat(30)}`)}{}`],
-    ['chunked is not last', 400, `${signIn('Transfer-Encoding: chunked, identity')}2\r\n{}\r\n0\r\n\r\n`],
-    ['chunked twice', 400, `${signIn('Transfer-Encoding: chunked, chunked')}2\r\n{}\r\n0\r\n\r\n`],
-    ['an unknown transfer coding', 400, `${signIn('Transfer-Encoding: xchunked')}2\r\n{}\r\n0\r\n\r\n`],
-    ['chunked after a vertical tab', 400, `${signIn('Transfer-Encoding: \x0bchunked')}2\r\n{}\r\n0\r\n\r\n`],
+    ['chunked is not last', 400, signIn('Transfer-Encoding: chunked, identity') + JSON_CHUNKS],
+    ['chunked twice', 400, signIn('Transfer-Encoding: chunked, chunked') + JSON_CHUNKS],
+    ['an unknown transfer coding', 400, signIn('Transfer-Encoding: xchunked') + JSON_CHUNKS],
+    ['chunked after a vertical tab', 400, signIn('Transfer-Encoding: \x0bchunked') + JSON_CHUNKS],
     ['chunks', 422, `${CHUNKED}1\r\n{\r\n1\r\n}\r\n0\r\n\r\n`],
-    [
-      'chunks with extensions and a trailer',
-      422,
-      `${CHUNKED}1;a=b;c="d"\r\n{\r\n1\r\n}\r\n0\r\nX: y\r\n\r\n`
-    ],
-    [
-      'a trailer that claims to be a header',
-      422,
-      `${CHUNKED}2\r\n{}\r\n0\r\nAuthorization: Bearer x\r\n\r\n`
-    ],
+    ['chunk extensions and a trailer', 422, `${CHUNKED}1;a=b;c="d"\r\n{\r\n1\r\n}\r\n0\r\nX: y\r\n\r\n`],
+    ['a trailer like a header', 422, `${CHUNKED}2\r\n{}\r\n0\r\nAuthorization: Bearer x\r\n\r\n`],
     ['chunk extensions of 100,000 bytes', 413, `${CHUNKED}2;${'x'.repeat(100_000)}\r\n{}\r\n0\r\n\r\n`],
     ['20,000 trailers', 431, `${CHUNKED}2\r\n{}\r\n0\r\n${'X: y\r\n'.repeat(20_000)}\r\n`],
     ['an invalid chunk size', 400, `${CHUNKED}zz\r\n{}\r\n0\r\n\r\n`],
@@ -157,45 +126,22 @@ t.test('every message, valid or malformed, gets exactly one response with the ex
     ['a chunk that is longer than its size', 400, `${CHUNKED}1\r\n{}\r\n0\r\n\r\n`],
     ['a chunk size that ends with LF', 400, `${CHUNKED}2\n{}\r\n0\r\n\r\n`],
     ['a chunk size before a space', 400, `${CHUNKED}2 \r\n{}\r\n0\r\n\r\n`],
-    [
-      'an upgrade with a body',
-      422,
-      `${signIn('Connection: Upgrade', 'Upgrade: websocket', 'Content-Length: 2')}{}`
-    ]
+    ['an upgrade with a body', 422, `${signIn('Connection: Upgrade', 'Upgrade: z', 'Content-Length: 2')}{}`]
   ]
-  for (const [what, status, bytes] of table) probe.is(await probe.send(bytes, what), status, what)
+  for (const [what, status, bytes] of table) await probe.expect(bytes, status, what)
 })
 
 t.test('the body of a GET is not read as a request and does not change the response', async () => {
   const hidden = requestOf('/health/hidden')
-  for (
-    const { name, method, path, owned } of routes.filter(({ takes, method }) =>
-      takes === 'nothing' && method !== 'DELETE'
-    )
-  ) {
+  const chunks = `${hidden.length.toString(16)}\r\n${hidden}\r\n0\r\n\r\n`
+  for (const { name, method, path, owned, takes } of routes) {
+    if (takes !== 'nothing' || method === 'DELETE') continue
     const headers = owned ? auth : {}
-    for (
-      const [what, bytes] of [
-        ['with a length', requestWith(hidden, method, path, headers)],
-        [
-          'in chunks',
-          `${requestOf(path, { ...headers, 'Transfer-Encoding': 'chunked' }, method)}${
-            hidden.length.toString(16)
-          }\r\n${hidden}\r\n0\r\n\r\n`
-        ],
-        [
-          'with a JSON type',
-          requestWith('{', method, path, { ...headers, 'Content-Type': 'application/json' })
-        ]
-      ] as const
-    ) {
-      probe.is(
-        await probe.send(bytes, `${name}, ${what}`, method),
-        200,
-        `${name}, ${what}`,
-        method === 'HEAD'
-      )
-    }
+    const typed = { ...headers, 'Content-Type': 'application/json' }
+    const chunked = requestOf(path, { ...headers, 'Transfer-Encoding': 'chunked' }, method)
+    await probe.expect(requestWith(hidden, method, path, headers), 200, `${name}, with a length`, method)
+    await probe.expect(chunked + chunks, 200, `${name}, in chunks`, method)
+    await probe.expect(requestWith('{', method, path, typed), 200, `${name}, with a JSON type`, method)
   }
 })
 
@@ -222,13 +168,9 @@ t.test('an unsupported method gets 405 with the supported methods in Allow', asy
     for (const method of ['GET', 'HEAD', 'POST', 'PUT', 'PATCH', 'DELETE', 'TRACE', 'PROPFIND', 'OPTIONS']) {
       if (allowed.split(', ').includes(method)) continue
       const what = `${method} ${path}`
-      const response = await probe.send(
-        requestOf(path, method === 'TRACE' ? {} : { 'Content-Length': '0' }, method),
-        what,
-        method
-      )
-      probe.is(response, 405, what, method === 'HEAD')
-      t.equal(/\r\nallow: (.*)\r\n/i.exec(response.head)?.[1]?.split(', ').sort().join(', '), allowed, what)
+      const bytes = requestOf(path, method === 'TRACE' ? {} : { 'Content-Length': '0' }, method)
+      const { head } = await probe.expect(bytes, 405, what, method)
+      t.equal(/\r\nallow: (.*)\r\n/i.exec(head)?.[1]?.split(', ').sort().join(', '), allowed, what)
     }
   }
   for (
@@ -236,110 +178,88 @@ t.test('an unsupported method gets 405 with the supported methods in Allow', asy
       ...'/ /landing_page /landing_pages/ /landing_pages/x/y /manage /auth /uploadsx'.split(' '),
       ...'/assets/x/y /AUTH/ME /openapi_json /health%2Flive /auth/../health/live'.split(' ')
     ]
-  ) {
-    probe.is(await probe.send(requestOf(path, { 'Content-Length': '0' }, 'POST'), path), 404, `POST ${path}`)
-  }
+  ) await probe.expect(requestOf(path, { 'Content-Length': '0' }, 'POST'), 404, `POST ${path}`)
 })
 
 t.test('a refusal that is written without Fastify has a Date, and Allow with 405', async (t) => {
-  for (
-    const [bytes, status] of [[lines('CONNECT x:443 HTTP/1.1', 'Host: x:443'), 405], [
-      lines('GET', 'Host: x'),
-      400
-    ], [requestOf('/health/live', { Expect: 'nonsense' }), 417]] as const
-  ) {
-    const { head } = await probe.send(bytes, `${status}`)
-    t.match(head, new RegExp(`^HTTP/1.1 ${status} `))
+  const table: [status: number, bytes: string][] = [
+    [405, lines('CONNECT x:443 HTTP/1.1', 'Host: x:443')],
+    [400, lines('GET', 'Host: x')],
+    [417, requestOf('/health/live', { Expect: 'nonsense' })]
+  ]
+  for (const [status, bytes] of table) {
+    const { head } = await probe.expect(bytes, status, `${status}`)
     t.match(head, /\r\ndate: \w{3}, \d\d \w{3} \d{4} \d\d:\d\d:\d\d GMT\r\n/i)
     t.equal(/\r\nallow:/i.test(head), status === 405)
   }
 })
 
 t.test('any origin may read the errors of public resources', async (t) => {
-  for (
-    const [what, status, bytes] of [
-      ['a bad escape', 400, requestOf('/landing_pages/%zz')],
-      ['an escape that is no UTF-8', 400, requestOf('/landing_pages/%ff')],
-      ['a file with a bad escape', 400, requestOf('/uploads/%zz')],
-      ['no Host', 400, lines(`GET ${publicPath} HTTP/1.1`)],
-      ['no Host for a file', 400, lines(`GET ${asset.path} HTTP/1.1`)],
-      ['an unsupported method', 405, requestOf(publicPath, {}, 'DELETE')],
-      ['a file with an unsupported method', 405, requestOf(asset.path, {}, 'DELETE')],
-      ['an unknown page', 404, requestOf('/landing_pages/x')]
-    ] as const
-  ) {
-    const response = await probe.send(bytes, what)
-    probe.is(response, status, what)
-    t.match(response.head, /\r\naccess-control-allow-origin: \*\r\n/i, what)
-    t.match(response.head, /\r\naccess-control-expose-headers: .*X-Request-Id/i, what)
+  const table: [status: number, bytes: string][] = [
+    [400, requestOf('/landing_pages/%zz')],
+    [400, requestOf('/uploads/%zz')],
+    [400, lines(`GET ${publicPath} HTTP/1.1`)],
+    [400, lines(`GET ${asset.path} HTTP/1.1`)],
+    [405, requestOf(publicPath, {}, 'DELETE')],
+    [405, requestOf(asset.path, {}, 'DELETE')],
+    [404, requestOf('/landing_pages/x')]
+  ]
+  for (const [status, bytes] of table) {
+    const { head } = await probe.expect(bytes, status, bytes)
+    t.match(head, /\r\naccess-control-allow-origin: \*\r\n/i, bytes)
+    t.match(head, /\r\naccess-control-expose-headers: .*X-Request-Id/i, bytes)
   }
   for (
     const bytes of [
       requestOf('/manage/landing_pages/%zz', auth),
       requestOf('/auth/me'),
       requestOf('/manage/landing_pages/x', {}, 'PUT'),
-      requestOf('/nothing'),
       requestOf('/x/landing_pages/y')
     ]
-  ) {
-    t.notMatch(
-      (await probe.send(bytes, 'management')).head,
-      /access-control-/i,
-      'management routes have no CORS headers'
-    )
-  }
+  ) t.notMatch((await probe.send(bytes, bytes)).head, /access-control-/i, bytes)
 })
 
 t.test('an unreadable request does not suppress the answer to the request before it', async (t) => {
-  for (
-    const before of [
-      requestOf('/auth/me', auth),
-      requestOf(asset.path),
-      requestOf(publicPath),
-      requestOf(publicPath, { 'Accept-Encoding': 'br' }),
-      requestOf('/auth/me', { ...auth, Connection: 'close' })
-    ]
-  ) {
-    for (
-      const unreadable of [
-        '\0\0\0\r\n\r\n',
-        requestOf('/', { 'Content-Length': 'x' }),
-        requestOf('/', { X: 'x'.repeat(20_000) }),
-        `${requestOf('/auth/sign_in', { 'Transfer-Encoding': 'chunked' }, 'POST')}zz\r\n`,
-        requestOf('x:443', {}, 'CONNECT')
-      ]
-    ) {
+  const before = [
+    requestOf('/auth/me', auth),
+    requestOf(asset.path),
+    requestOf(publicPath),
+    requestOf(publicPath, { 'Accept-Encoding': 'br' }),
+    requestOf('/auth/me', { ...auth, Connection: 'close' })
+  ]
+  const unreadable = [
+    '\0\0\0\r\n\r\n',
+    requestOf('/', { 'Content-Length': 'x' }),
+    requestOf('/', { X: 'x'.repeat(20_000) }),
+    `${requestOf('/auth/sign_in', { 'Transfer-Encoding': 'chunked' }, 'POST')}zz\r\n`,
+    requestOf('x:443', {}, 'CONNECT')
+  ]
+  for (const first of before) {
+    for (const second of unreadable) {
       const pipelined = connection(t, service.url)
-      pipelined.send(before + unreadable)
-      t.equal((await pipelined.response()).status, 200, `${before.slice(0, 100)}${unreadable.slice(0, 100)}`)
+      pipelined.send(first + second)
+      t.equal((await pipelined.response()).status, 200, `${first.slice(0, 100)}${second.slice(0, 100)}`)
       const rest = await pipelined.rest()
-      if (rest !== '') {
-        t.match(
-          rest,
-          /^HTTP\/1\.1 4\d\d .*\r\nconnection: close\r\n/is,
-          'at most a refusal of the unreadable request follows'
-        )
-      }
+      if (rest !== '') t.match(rest, /^HTTP\/1\.1 4\d\d .*\r\nconnection: close\r\n/is, 'at most a refusal')
     }
   }
 })
 
 t.test('requests on one connection, including refused ones, are answered in order', async (t) => {
+  const post = (body: string, type = 'application/json') =>
+    requestWith(body, 'POST', '/auth/sign_in', { 'Content-Type': type }).toString()
   const wanted: [status: number, request: string][] = [
     [200, requestOf(publicPath)],
     [404, requestOf('/nothing')],
-    [
-      401,
-      requestWith('{"user":{}}', 'POST', '/auth/sign_in', { 'Content-Type': 'application/json' }).toString()
-    ],
+    [401, post('{"user":{}}')],
     [405, requestOf(publicPath, {}, 'DELETE')],
     [400, requestOf('/landing_pages/%zz')],
-    [400, requestWith('{', 'POST', '/auth/sign_in', { 'Content-Type': 'application/json' }).toString()],
+    [400, post('{')],
     [401, requestOf('/auth/me')],
     [200, requestOf('/auth/me', auth)],
     [400, lines('GET /health/live HTTP/1.1', 'Host: x', 'Host: y')],
     [200, requestOf(publicPath)],
-    [415, requestWith('x', 'POST', '/auth/sign_in').toString()]
+    [415, post('x', 'text/plain')]
   ]
   const numbered = wanted.map(([status, request], n) =>
     [status, request.replace('\r\n', `\r\nX-Request-Id: n-${n}\r\n`)] as const

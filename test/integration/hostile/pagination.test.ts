@@ -1,7 +1,7 @@
 import t, { type Test } from 'tap'
 import type { LightMyRequestResponse } from 'fastify'
 import pg from 'pg'
-import { file, form, FORM } from '../../helpers/assets.ts'
+import { upload } from '../../helpers/assets.ts'
 import { buildTestApp, createPage, signUp, testSettings } from '../../helpers/app.ts'
 import { GENEROUS } from '../../helpers/hostile-service.ts'
 import { until } from '../../helpers/until.ts'
@@ -26,13 +26,7 @@ const kinds: Record<string, Kind> = {
   assets: {
     list: '/assets',
     one: '/assets',
-    create: async (account, n) =>
-      (await app.inject({
-        method: 'POST',
-        url: '/assets',
-        headers: { ...account.headers, 'content-type': FORM },
-        payload: form(file(`file ${n}`))
-      })).json().id
+    create: async (account, n) => (await upload(app, account, `file ${n}`)).json().id
   }
 }
 
@@ -49,11 +43,8 @@ async function storm (t: Test, { list, one, create }: Kind): Promise<void> {
     while (!walking.signal.aborted) {
       const gone = passing.shift()
       if (gone !== undefined) {
-        t.equal(
-          (await app.inject({ method: 'DELETE', url: `${one}/${gone}`, headers: account.headers }))
-            .statusCode,
-          204
-        )
+        const url = `${one}/${gone}`
+        t.equal((await app.inject({ method: 'DELETE', url, headers: account.headers })).statusCode, 204)
       }
       passing.push(await create(account, changes++))
       await create(stranger, changes)
@@ -104,12 +95,10 @@ t.test('many lists of one account are read one by one', async (t) => {
   await locker.connect()
   t.teardown(async () => await locker.end())
   const waitForLocks = async (count: number) =>
-    await until(async () => {
-      const waiting = await app.database.$queryRaw<
-        unknown[]
-      >`SELECT FROM pg_stat_activity WHERE datname = current_database() AND wait_event_type = 'Lock'`
-      return waiting.length === count
-    }, `${count} lists run`)
+    await until(async () =>
+      (await app.database.$queryRaw<unknown[]>`
+      SELECT FROM pg_stat_activity WHERE datname = current_database() AND wait_event_type = 'Lock'`)
+        .length === count, `${count} lists run`)
 
   await locker.query('BEGIN; LOCK TABLE landing_pages')
   let answered = 0

@@ -1,32 +1,26 @@
 import t from 'tap'
 import { buildTestApp, listen, signUp, testSettings } from '../../helpers/app.ts'
-import { Connection } from '../../helpers/raw.ts'
+import { connection as connectionTo } from '../../helpers/raw.ts'
 
 // Bodies in chunks of one byte each.
 
 const chunked = (bytes: Buffer | string): Buffer =>
-  Buffer
-    .concat([...Buffer.from(bytes)].flatMap((
-      byte
-    ) => [Buffer.from('1\r\n'), Buffer.of(byte), Buffer.from('\r\n')]))
+  Buffer.concat([...Buffer.from(bytes)].flatMap((byte) => [Buffer.from(`1\r\n`), Buffer.of(byte, 13, 10)]))
 const END = '0\r\n\r\n'
 
 t.test('a body in chunks of one byte is read correctly, both JSON and multipart', async (t) => {
   const app = await buildTestApp(t)
-  const connection = new Connection(await listen(app))
-  t.teardown(() => connection.socket.destroy())
+  const connection = connectionTo(t, await listen(app))
   const { headers: { authorization } } = await signUp(app)
   const document = JSON.stringify({ text: 'ä'.repeat(5000), last: 1 })
   const head = (path: string, type: string) =>
     `POST ${path} HTTP/1.1\r\nHost: x\r\nAuthorization: ${authorization}\r\nContent-Type: ` +
     `${type}\r\nTransfer-Encoding: chunked\r\n\r\n`
-  connection
-    .send(Buffer.concat([
-      Buffer.from(head('/landing_pages', 'application/json')),
-      chunked(`{"current_data":${document}}`),
-      Buffer.from(END)
-    ]))
-  const page = await connection.response()
+  const post = async (path: string, type: string, body: Buffer | string) => {
+    connection.send(Buffer.concat([Buffer.from(head(path, type)), chunked(body), Buffer.from(END)]))
+    return await connection.response()
+  }
+  const page = await post('/landing_pages', 'application/json', `{"current_data":${document}}`)
   t.equal(page.status, 201)
   t.ok(page.body.toString().includes(`"current_data":${document},`), 'the document is returned byte for byte')
 
@@ -36,13 +30,7 @@ t.test('a body in chunks of one byte is read correctly, both JSON and multipart'
     content,
     Buffer.from('\r\n--b--\r\n')
   ])
-  connection
-    .send(Buffer.concat([
-      Buffer.from(head('/assets', 'multipart/form-data; boundary=b')),
-      chunked(form),
-      Buffer.from(END)
-    ]))
-  const asset = await connection.response()
+  const asset = await post('/assets', 'multipart/form-data; boundary=b', form)
   t.equal(asset.status, 201)
   const { url, byte_size: byteSize } = JSON.parse(asset.body.toString())
   t.equal(byteSize, content.length)
@@ -68,19 +56,12 @@ t.test('20 bodies of 60 KB in chunks of one byte use less than 40 MiB of memory'
     return heapUsed + Math.max(arrayBuffers, external)
   }
   const before = await memory()
+  const head = 'POST /auth/sign_in HTTP/1.1\r\nHost: x\r\nContent-Type: application/json\r\n' +
+    'Transfer-Encoding: chunked\r\n\r\n'
   const sockets = Array.from({ length: 20 }, () => {
-    const connection = new Connection(url)
-    connection
-      .send(Buffer.concat([
-        Buffer
-          .from('POST /auth/sign_in HTTP/1.1\r\nHost: x\r\nContent-Type: ' +
-            'application/json\r\nTransfer-Encoding: chunked\r\n\r\n'),
-        half
-      ]))
+    const connection = connectionTo(t, url)
+    connection.send(Buffer.concat([Buffer.from(head), half]))
     return connection
-  })
-  t.teardown(() => {
-    for (const { socket } of sockets) socket.destroy()
   })
   const received = async () =>
     await new Promise<number>((resolve, reject) =>

@@ -7,7 +7,7 @@ import pg from 'pg'
 import { pathOf, upload } from '../../helpers/assets.ts'
 import { until } from '../../helpers/until.ts'
 import { buildTestApp, createPage, listen, signUp, testSettings } from '../../helpers/app.ts'
-import { Connection, requestWith } from '../../helpers/raw.ts'
+import { connection, requestOf, requestWith, type Connection } from '../../helpers/raw.ts'
 import { query } from '../../helpers/servers.ts'
 
 // Pipelined requests, sent before earlier ones on the connection are answered: docs/adr/0007-pipelining.md
@@ -17,17 +17,29 @@ async function service (t: Test) {
   const app = await buildTestApp(t, { settings: { ...settings, RATE_LIMIT_PUBLIC: '1000000' } })
   const url = await listen(app)
   const account = await signUp(app)
-  const get = (path: string): string =>
-    `GET ${path} HTTP/1.1\r\nHost: x\r\nAuthorization: ${account.headers.authorization}\r\n\r\n`
-  return { app, url, account, get, database: settings.DATABASE_URL as string }
+  const auth = { Authorization: account.headers.authorization }
+  const get = (path: string): string => requestOf(path, auth)
+  const open = (): Connection => connection(t, url)
+  /** A page whose document is cached, and a function that makes a request that writes it. */
+  const cachedPage = async (document?: string) => {
+    const page = await createPage(app, account, document)
+    const path = `/landing_pages/${page.public_id}`
+    await app.inject(path)
+    const url = `/manage/landing_pages/${page.id}`
+    const type = { 'Content-Type': 'application/json' }
+    const patch = (n: number | string): string =>
+      requestWith(`{"current_data":[${n}]}`, 'PATCH', url, { ...auth, ...type }).toString()
+    return { page, path, patch }
+  }
+  const database = settings.DATABASE_URL as string
+  return { app, url, account, auth, get, open, cachedPage, database }
 }
 
 t.test('pipelined public reads are answered in order, and the connection stays open', async (t) => {
-  const { app, url, account, get } = await service(t)
+  const { app, account, get, open } = await service(t)
   const pages = [await createPage(app, account, '[1]'), await createPage(app, account, '[2]')]
   const round = [...pages.map(({ public_id: id }) => `/landing_pages/${id}`), '/landing_pages/unknown']
-  const connection = new Connection(url)
-  t.teardown(() => connection.socket.destroy())
+  const connection = open()
   connection.send(Array(100).fill(round.map(get).join('')).join('')) // the first ones are not cached
   for (let n = 0; n < 100; n++) {
     for (const body of ['[1]', '[2]', '{"errors":["Not found"]}']) {
@@ -39,31 +51,18 @@ t.test('pipelined public reads are answered in order, and the connection stays o
 })
 
 t.test('a pipeline that starts with a management request is closed after the first response', async (t) => {
-  const { app, url, account, get } = await service(t)
-  const page = await createPage(app, account)
-  const path = `/landing_pages/${page.public_id}`
-  await app.inject(path)
-  const { authorization } = account.headers
-  const patch = (body: string): string =>
-    requestWith(body, 'PATCH', `/manage/landing_pages/${page.id}`, {
-      Authorization: authorization,
-      'Content-Type': 'application/json'
-    }).toString()
-  const write = patch('{"current_data":["never"]}')
+  const { app, get, open, cachedPage } = await service(t)
+  const { path, patch } = await cachedPage()
+  const write = patch('"never"')
   const preflight = get(path).replace('GET', 'OPTIONS')
   const expecting = get('/auth/me').replace('\r\n\r\n', '\r\nExpect: nonsense\r\n\r\n')
-  for (
-    const [first, firstBody] of [[get('/auth/me'), /^\{"user"/], [
-      patch('{"current_data":[1]}'),
-      /\[1\]/
-    ]] as const
-  ) {
+  for (const [first, firstBody] of [[get('/auth/me'), /^\{"user"/], [patch(1), /\[1\]/]] as const) {
     for (
       const behind of [write, get('/auth/me'), get(path), preflight, get('/nowhere'), get('/%zz'), expecting]
     ) {
       for (const inOnePacket of [true, false]) {
         const what = `${first.slice(0, 10)}, then ${behind.slice(0, 30)}`
-        const connection = new Connection(url)
+        const connection = open()
         if (inOnePacket) connection.send(first + behind + write)
         else {
           connection.send(first)
@@ -85,16 +84,10 @@ t.test('a pipeline that starts with a management request is closed after the fir
 })
 
 t.test('a write pipelined after public reads is either answered or not carried out', async (t) => {
-  const { app, url, account, get } = await service(t)
-  const page = await createPage(app, account)
-  const path = `/landing_pages/${page.public_id}`
-  const patch = (n: number): string =>
-    requestWith(`{"current_data":[${n}]}`, 'PATCH', `/manage/landing_pages/${page.id}`, {
-      Authorization: account.headers.authorization,
-      'Content-Type': 'application/json'
-    }).toString()
+  const { app, get, open, cachedPage } = await service(t)
+  const { path, patch } = await cachedPage()
   for (const isCached of [false, true]) {
-    const connection = new Connection(url)
+    const connection = open()
     connection.send(get(path) + patch(1) + get(path) + patch(2))
     t.equal((await connection.response()).status, 200)
     const answered = (await connection.rest()).match(/HTTP\/1\.1 200 OK/g)?.length ?? 0
@@ -108,10 +101,10 @@ t.test('a write pipelined after public reads is either answered or not carried o
 })
 
 t.test('one request may wait while a response is being sent, further ones are dropped', async (t) => {
-  const { app, url, account, get } = await service(t)
+  const { app, account, get, open } = await service(t)
   const file = Buffer.alloc(8 * 1024 * 1024, 'x')
   const path = pathOf((await upload(app, account, file)).json())
-  const connection = new Connection(url)
+  const connection = open()
   const [served] = await once(app.server, 'connection') as [Socket]
   connection.send(get(path))
   connection.socket.pause()
@@ -126,12 +119,9 @@ t.test('one request may wait while a response is being sent, further ones are dr
 })
 
 t.test('a public read that waits in a pipeline gets no 100 Continue', async (t) => {
-  const { app, url, account, get } = await service(t)
-  const page = await createPage(app, account)
-  const path = `/landing_pages/${page.public_id}`
-  await app.inject(path)
-  const connection = new Connection(url)
-  t.teardown(() => connection.socket.destroy())
+  const { get, open, cachedPage } = await service(t)
+  const { path } = await cachedPage()
+  const connection = open()
   const expecting = get(path).replace('\r\n\r\n', '\r\nExpect: 100-continue\r\n\r\n')
   connection.send(get(path) + expecting + expecting)
   for (let n = 0; n < 3; n++) t.equal((await connection.response()).body.toString(), '{"hello":"world"}')
@@ -166,7 +156,7 @@ t.test('pipelined downloads that are not read keep one file open, until the conn
 })
 
 t.test('a pipeline of management requests queries the database only once', async (t) => {
-  const { app, url, account, get, database } = await service(t)
+  const { app, account, get, open, database } = await service(t)
   await createPage(app, account)
   const stranger = await signUp(app) // the lists of one account are read one by one
   const locker = new pg.Client({ connectionString: database })
@@ -177,8 +167,8 @@ t.test('a pipeline of management requests queries the database only once', async
       database,
       "SELECT count(*) FROM pg_stat_activity WHERE wait_event_type = 'Lock' AND datname = current_database()"
     ))[0]?.count)
-  const greedy = new Connection(url)
-  const other = new Connection(url)
+  const greedy = open()
+  const other = open()
   greedy.send(get('/manage/landing_pages').repeat(20))
   while (await waiting() < 1);
   other
@@ -190,48 +180,36 @@ t.test('a pipeline of management requests queries the database only once', async
   t.equal((await other.response()).status, 200)
   t.equal((await greedy.response()).status, 200)
   t.equal(await greedy.rest(), '')
-  other.socket.destroy()
 })
 
 t.test('the service answers the first request of a pipelined flood and stops reading the rest', async (t) => {
-  const { app, url, account, get } = await service(t)
-  const page = await createPage(app, account)
-  const greedy = new Connection(url)
-  const [served] = await once(app.server, 'connection') as [Socket]
-  greedy.send(get(`/manage/landing_pages/${page.id}`).repeat(50))
-  const response = await greedy.response()
-  t.equal(response.status, 200)
-  t.equal(await greedy.rest(), '')
-  const flood = new Connection(url)
+  const { app, get, open } = await service(t)
+  const flood = open()
   const [flooded] = await once(app.server, 'connection') as [Socket]
   const requests = get('/manage/landing_pages').repeat(20_000)
   flood.send(requests)
+  t.equal((await flood.response()).status, 200)
   await until(() => flood.closed, 'the connection is closed')
   t.ok(flooded.bytesRead < requests.length / 2, `${flooded.bytesRead} of ${requests.length} bytes were read`)
-  t.ok(served.destroyed)
   t.equal((await app.inject('/health/live')).statusCode, 200)
 })
 
 t.test('dropped requests release their headers', async (t) => {
-  const { app, url, account, get } = await service(t)
+  const { app, account, get, open } = await service(t)
   const path = pathOf((await upload(app, account, Buffer.alloc(16 * 1024 * 1024))).json())
-  const greedy = new Connection(url)
-  t.teardown(() => greedy.socket.destroy())
+  const greedy = open()
   const requests: IncomingMessage[] = []
   app.server.prependListener('request', (request) => requests.push(request))
   greedy.socket.pause()
   const large = get('/auth/me').replace('\r\n\r\n', `\r\n${'ab:cd\r\n'.repeat(2000)}\r\n`)
   greedy.send(get(path) + large.repeat(20))
   await until(() => requests.length === 21, 'all requests have arrived')
-  t.equal(
-    requests.filter(({ rawHeaders }) => rawHeaders.length > 0).length,
-    1,
-    'only the first request keeps its headers'
-  )
+  const kept = requests.filter(({ rawHeaders }) => rawHeaders.length > 0)
+  t.equal(kept.length, 1, 'only the first request keeps its headers')
 })
 
 t.test('an unanswerable request closes the connection after the response before it is complete', async (t) => {
-  const { app, url, account, get } = await service(t)
+  const { app, account, get, open } = await service(t)
   const file = Buffer.alloc(8 * 1024 * 1024, 'x')
   const path = pathOf((await upload(app, account, file)).json())
   for (
@@ -241,7 +219,7 @@ t.test('an unanswerable request closes the connection after the response before 
       `${get(path)}CONNECT x:1 HTTP/1.1\r\nHost: x:1\r\n\r\n`
     ]
   ) {
-    const connection = new Connection(url)
+    const connection = open()
     connection.send(get(path))
     connection.socket.pause()
     await new Promise((resolve) => setImmediate(resolve))
@@ -253,13 +231,8 @@ t.test('an unanswerable request closes the connection after the response before 
 })
 
 t.test('a CONNECT, or an upgrade that bytes follow, is the last request; earlier ones get their own responses', async (t) => {
-  const { app, url, account, get } = await service(t)
-  const page = await createPage(app, account)
-  const path = `/landing_pages/${page.public_id}`
-  const patch = (body: string): string =>
-    `PATCH /manage/landing_pages/${page.id} HTTP/1.1\r\nHost: x\r\nAuthorization: ` +
-    `${account.headers.authorization}\r\nContent-Type: application/json\r\nContent-Length: ` +
-    `${body.length}\r\n\r\n${body}`
+  const { app, get, open, cachedPage } = await service(t)
+  const { path, patch } = await cachedPage()
   const connect = 'CONNECT x:1 HTTP/1.1\r\nHost: x:1\r\nX-Request-Id: connect\r\n\r\n'
   const upgraded = (path: string): string =>
     get(path).replace('\r\n\r\n', '\r\nConnection: Upgrade\r\nUpgrade: z\r\n\r\n')
@@ -271,34 +244,26 @@ t.test('a CONNECT, or an upgrade that bytes follow, is the last request; earlier
     t.equal(await connection.rest(), '', what)
   }
 
-  const written = new Connection(url)
-  written.send(patch('{"current_data":[1]}') + connect)
+  const written = open()
+  written.send(patch(1) + connect)
   await isOver(written, 200, 'a write before a CONNECT')
   t.equal((await app.inject(path)).body, '[1]')
 
-  const refused = patch('{"current_data":[2]}')
+  const refused = patch(2)
   const hidden = `POST /nothing HTTP/1.1\r\nHost: x\r\nContent-Length: ${refused.length}\r\n\r\n`
+  const anonymous = upgraded('/auth/me').replace(/Authorization.*\r\n/, '')
+  const length = 65_536 - upgrade.length
+  const large = `${upgrade}${hidden.replace(String(refused.length), String(length))}`.padEnd(65_536, 'x')
   for (
     const [what, status, ...packets] of [
       ['a write after an upgrade', 200, upgrade + refused],
-      [
-        'a write after a refused upgrade',
-        401,
-        upgraded('/auth/me').replace(/Authorization.*\r\n/, '') + refused
-      ],
+      ['a write after a refused upgrade', 401, anonymous + refused],
       ['a write after an upgrade of a public read', 200, upgraded(path) + refused],
       ['a body after an upgrade that looks like a write', 200, upgrade + hidden, refused],
-      [
-        'a write after an upgrade and a body of 64 KiB',
-        200,
-        `${upgrade}${hidden.replace(String(refused.length), String(65_536 - upgrade.length))}`.padEnd(
-          65_536,
-          'x'
-        ) + refused
-      ]
+      ['a write after an upgrade and a body of 64 KiB', 200, large + refused]
     ] as const
   ) {
-    const connection = new Connection(url)
+    const connection = open()
     for (const packet of packets) {
       connection.send(packet)
       await new Promise((resolve) => setImmediate(resolve))
@@ -309,30 +274,22 @@ t.test('a CONNECT, or an upgrade that bytes follow, is the last request; earlier
 })
 
 t.test('a connection stays open after offers to upgrade that no bytes follow', async (t) => {
-  const { app, url, account, get } = await service(t)
-  const page = await createPage(app, account)
-  const path = `/landing_pages/${page.public_id}`
-  const offer = (path: string): string =>
-    get(path).replace(
-      '\r\n\r\n',
-      '\r\nConnection: Upgrade, HTTP2-Settings\r\nUpgrade: h2c\r\nHTTP2-Settings: AAEAAEAA\r\n\r\n'
-    )
-  const connection = new Connection(url)
-  t.teardown(() => connection.socket.destroy())
+  const { app, get, open, cachedPage } = await service(t)
+  const { path, patch } = await cachedPage()
+  const fields = 'Connection: Upgrade, HTTP2-Settings\r\nUpgrade: h2c\r\nHTTP2-Settings: AAEAAEAA'
+  const offer = (path: string): string => get(path).replace('\r\n\r\n', `\r\n${fields}\r\n\r\n`)
+  const connection = open()
   for (const target of [path, path, '/auth/me', '/auth/me', '/nothing', path]) {
     connection.send(offer(target))
     const { status, head } = await connection.response()
     t.equal(status, target === '/nothing' ? 404 : 200)
     t.notMatch(head, /\r\nconnection: close/i)
   }
-  connection.send(requestWith('{"current_data":[1]}', 'PATCH', `/manage/landing_pages/${page.id}`, {
-    Authorization: account.headers.authorization,
-    'Content-Type': 'application/json'
-  }))
+  connection.send(patch(1))
   t.equal((await connection.response()).status, 200)
 
   const served = once(app.server, 'connection') as Promise<[Socket]>
-  const split = new Connection(url)
+  const split = open()
   const [socket] = await served
   const first = offer(path).slice(0, -1)
   split.send(first)
@@ -347,8 +304,8 @@ t.test('a connection stays open after offers to upgrade that no bytes follow', a
 })
 
 t.test('a message of HTTP/1.0 with Transfer-Encoding closes the connection', async (t) => {
-  const { url } = await service(t)
-  const connection = new Connection(url)
+  const { open } = await service(t)
+  const connection = open()
   connection
     .send('POST /auth/sign_in HTTP/1.0\r\nConnection: keep-alive\r\nContent-Type: application/json\r\n' +
       'Transfer-Encoding: chunked\r\n\r\n2\r\n{}\r\n0\r\n\r\n')
@@ -359,10 +316,8 @@ t.test('a message of HTTP/1.0 with Transfer-Encoding closes the connection', asy
 })
 
 t.test('requests after a response that closes the connection are not served', async (t) => {
-  const { app, url, account, get } = await service(t)
-  const page = await createPage(app, account)
-  const path = `/landing_pages/${page.public_id}`
-  await app.inject(path) // so that the document is cached
+  const { app, get, open, cachedPage } = await service(t)
+  const { page, path } = await cachedPage()
   // Without a token, the request is refused before its body is read.
   const refused = (bytes: number): string =>
     'DELETE /auth/sign_out HTTP/1.1\r\nHost: x\r\nContent-Type: application/json\r\n' +
@@ -379,7 +334,7 @@ t.test('requests after a response that closes the connection are not served', as
   }
   for (const bytes of [2, 1000, 50_000, 200_000]) {
     for (const [name, requests] of Object.entries(behind)) {
-      const connection = new Connection(url)
+      const connection = open()
       connection.send(refused(bytes) + requests)
       const response = await connection.response()
       t.equal(response.status, 401, `a body of ${bytes} bytes, then ${name}`)
@@ -391,18 +346,13 @@ t.test('requests after a response that closes the connection are not served', as
 })
 
 t.test('a request with a body behind unread responses is answered or dropped, and the connection closes', async (t) => {
-  const { app, url, account, get } = await service(t)
-  const page = await createPage(app, account, JSON.stringify({ large: 'x'.repeat(1_000_000) }))
-  const path = `/landing_pages/${page.public_id}`
-  await app.inject(path)
+  const { get, open, cachedPage } = await service(t)
+  const { path } = await cachedPage(JSON.stringify({ large: 'x'.repeat(1_000_000) }))
   for (const method of ['POST', 'PUT', 'OPTIONS']) {
-    const connection = new Connection(url)
-    t.teardown(() => connection.socket.destroy())
+    const connection = open()
     connection.socket.pause()
-    connection
-      .send(get(path).repeat(6) +
-        requestWith('{}', method, path, { 'Content-Type': 'application/json' }).toString() +
-        get('/auth/me'))
+    const post = requestWith('{}', method, path, { 'Content-Type': 'application/json' }).toString()
+    connection.send(get(path).repeat(6) + post + get('/auth/me'))
     await new Promise((resolve) => setTimeout(resolve, 500))
     connection.socket.resume()
     const responses = await connection.rest()

@@ -40,12 +40,12 @@ class Life {
   }
 }
 
-const post = async (
+const send = async (
   app: FastifyInstance,
+  method: 'POST' | 'DELETE',
   url: string,
   payload: object,
-  headers: Record<string, string> = {},
-  method: 'POST' | 'DELETE' = 'POST'
+  headers: Record<string, string> = {}
 ) => await app.inject({ method, url, payload, headers })
 const bearer = ({ token }: AccessToken) => ({ authorization: `Bearer ${token}` })
 const lives = async (app: FastifyInstance, token: AccessToken): Promise<boolean> =>
@@ -73,15 +73,14 @@ async function take (life: Life, { kind, a, b, replica }: Step): Promise<void> {
   } else if (kind === 'sign in') {
     const { email, id } = Life.choose(life.users, a)
     const isRight = b % 4 > 0
-    const response = await post(app, '/auth/sign_in', {
-      user: { email, password: isRight ? PASSWORD : 'wrong password' }
-    })
+    const user = { email, password: isRight ? PASSWORD : 'wrong password' }
+    const response = await send(app, 'POST', '/auth/sign_in', { user })
     expect(response.statusCode, isRight ? 200 : 401)
     if (isRight) life.learn(response.json(), { user: id, revoked: false })
   } else if (kind === 'refresh') {
     const token = Life.choose(life.refresh, a)
     const usable = token.spentAt === undefined && !token.session.revoked
-    const response = await post(app, '/auth/refresh', { refresh_token: token.token })
+    const response = await send(app, 'POST', '/auth/refresh', { refresh_token: token.token })
     expect(response.statusCode, usable ? 200 : 401)
     if (usable) {
       token.spentAt = life.now
@@ -92,13 +91,8 @@ async function take (life: Life, { kind, a, b, replica }: Step): Promise<void> {
     const token = Life.choose(life.refresh, b)
     const allowed = !access.session.revoked && !token.session.revoked && token.spentAt === undefined &&
       token.session.user === access.session.user
-    const response = await post(
-      app,
-      '/auth/sign_out',
-      { refresh_token: token.token },
-      bearer(access),
-      'DELETE'
-    )
+    const body = { refresh_token: token.token }
+    const response = await send(app, 'DELETE', '/auth/sign_out', body, bearer(access))
     expect(response.statusCode, allowed ? 204 : 401)
     if (allowed) access.session.revoked = token.session.revoked = true
   } else {
@@ -118,31 +112,26 @@ const step: fc.Arbitrary<Step> = fc.record({
   replica: fc.constantFrom(0, 1)
 })
 
-t.test(
-  'after any sequence of operations, the valid tokens are those of the model',
-  async (t) => {
-    let compared = 0
-    await fc.assert(
-      fc.asyncProperty(fc.array(step, { minLength: 5, maxLength: 25 }), async (steps) => {
-        const life = new Life()
-        for (const each of steps) await take(life, each)
-        for (const [n, token] of life.access.entries()) {
-          compared++
-          if (await lives(replicas[n % 2 as 0 | 1], token) === token.session.revoked) {
-            throw new Error(`access token ${n} ${token.session.revoked ? 'is valid' : 'is invalid'}`)
-          }
+t.test('after any sequence of operations, the valid tokens are those of the model', async (t) => {
+  let compared = 0
+  await fc.assert(
+    fc.asyncProperty(fc.array(step, { minLength: 5, maxLength: 25 }), async (steps) => {
+      const life = new Life()
+      for (const each of steps) await take(life, each)
+      for (const [n, token] of life.access.entries()) {
+        compared++
+        if (await lives(replicas[n % 2 as 0 | 1], token) === token.session.revoked) {
+          throw new Error(`access token ${n} ${token.session.revoked ? 'is valid' : 'is invalid'}`)
         }
-        // Refresh tokens come last, because each use changes the state. In the order of issue, a replay can
-        // end the sessions of later tokens.
-        for (const token of life.refresh) {
-          await take(life, { kind: 'refresh', a: life.refresh.indexOf(token), b: 0, replica: 0 })
-          compared++
-          if (life.refresh.length > 60) break
-        }
-      }),
-      { numRuns: 12, endOnFailure: false }
-    )
-    t.comment(`${compared} tokens compared`)
-    t.ok(compared > 100)
-  }
-)
+      }
+      // Refresh tokens come last, because each use changes the state. In the order of issue, a replay can
+      // end the sessions of later tokens.
+      for (const a of life.refresh.slice(0, 60).keys()) {
+        await take(life, { kind: 'refresh', a, b: 0, replica: 0 })
+        compared++
+      }
+    }),
+    { numRuns: 12, endOnFailure: false }
+  )
+  t.ok(compared > 100, `${compared} tokens compared`)
+})
