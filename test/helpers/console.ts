@@ -88,36 +88,19 @@ const SETTLED = `new Promise((resolve) => {
 const AXE = readFileSync(createRequire(import.meta.url).resolve('axe-core/axe.min.js'), 'utf8')
 
 /**
- * Checks a tab with axe, as it looks now.
- *
- * @param options what is checked; by default everything but colours
- * @param part a selector of what axe looks at
- */
-export async function checkWithAxe (
-  t: Test,
-  page: Page,
-  name: string,
-  options = ALL_BUT_COLOURS,
-  part = 'html'
-): Promise<void> {
-  // Loading axe takes longer than most checks.
-  if (!await page.evaluate<boolean>("'axe' in globalThis")) await page.evaluate(AXE)
-  const given = JSON.stringify({ ...options, resultTypes: ['violations'] })
-  const found = await page.evaluate<string[]>(`
-    (${SETTLED}).then(() => axe.run(${JSON.stringify(part)}, ${given})).then(({ violations }) =>
-      violations.map(({ id, nodes }) => id + ': ' + nodes.map(({ html }) => html).join(' ')))`)
-  t.same(found, [], `axe on ${name}`)
-}
-
-/**
  * Checks the screen of a tab with axe: in light, in dark and on a phone. Checks that nothing is wider than
- * the window there. (`appearances.test.ts` checks the screens in forced colours.)
- *
- * @param part a selector of what axe looks at
+ * the window there.
  */
-export async function checkScreen (t: Test, page: Page, name: string, part = 'html'): Promise<void> {
-  const check = async (appearance: string, options: RunOptions) =>
-    await checkWithAxe(t, page, `${name}, ${appearance}`, options, part)
+export async function checkScreen (t: Test, page: Page, name: string): Promise<void> {
+  const check = async (appearance: string, options: RunOptions) => {
+    // Loading axe takes longer than most checks.
+    if (!await page.evaluate<boolean>("'axe' in globalThis")) await page.evaluate(AXE)
+    const found = await page.evaluate<string[]>(`
+      (${SETTLED}).then(() => axe.run(${JSON.stringify({ ...options, resultTypes: ['violations'] })}))
+        .then(({ violations }) =>
+          violations.map(({ id, nodes }) => id + ': ' + nodes.map(({ html }) => html).join(' ')))`)
+    t.same(found, [], `axe on ${name}, ${appearance}`)
+  }
   await page.emulateMedia({ colorScheme: 'light' })
   await check('light', ALL)
   const viewport = page.viewportSize()

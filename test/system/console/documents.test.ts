@@ -1,9 +1,7 @@
 import t from 'tap'
-import { whyNoFields } from '../../../console/src/fields/fields-reason.ts'
 import { startServiceOnPostgres } from '../../helpers/app.ts'
 import { startBrowser } from '../../helpers/browser.ts'
-import { checkScreen, editorOf, save, saveFields, showFields, showPage, startOwner,
-  typeAtStart } from '../../helpers/console.ts'
+import { checkScreen, editorOf, save, showPage, startOwner, typeAtStart } from '../../helpers/console.ts'
 import { provide } from '../../shared/programs.ts'
 
 const MIB = 1_048_576
@@ -78,30 +76,6 @@ for (const [what, text] of DOCUMENTS) {
     await tab.keyboard.type(' ')
     await save(tab)
     t.ok((await readDocument(page.id)).text === `  ${text} `)
-  })
-}
-
-/** Shows a page as fields, and gives the field Price another value. Returns the saved text. */
-async function changePrice (text: string, price: string): Promise<string> {
-  const page = await createExactPage(text)
-  await showFields(tab, page)
-  await tab.getByRole('searchbox', { name: 'Find a field' }).fill('price')
-  await tab.keyboard.press('Enter')
-  await tab.getByLabel('Price', { exact: true }).and(tab.locator(':focus')).fill(price)
-  t.equal((await saveFields(tab)).method(), 'PATCH')
-  return (await readDocument(page.id)).text
-}
-
-/** A field beside a document, in a list that is folded. */
-const besidePrice = (document: string, price: string): string =>
-  `\r\n {"before" :${document},"list":[\t{ "price": ${price},"copy":${document}}]\n}\t`
-
-const MEMBERS = DOCUMENTS.filter(([, text]) => whyNoFields(besidePrice(text, '1')) === undefined)
-
-for (const [what, text] of MEMBERS) {
-  t.test(`one field beside a document with ${what} is changed, and no other byte`, async (t) => {
-    const saved = await changePrice(besidePrice(text, '1.50'), '20.0')
-    t.equal(saved, besidePrice(text, '20.0'))
   })
 }
 

@@ -99,18 +99,6 @@ t.test('Format changes white space only, and can be undone', async (t) => {
   t.equal(await readText(id), '{"b":1.0,"a":[1e400,{}],"b":"\\u0041"}')
 })
 
-t.test('search finds and replaces', async (t) => {
-  const { id } = await showNew('{"a": "old", "b": "old"}')
-  await editorOf(tab).focus()
-  await tab.keyboard.press('Control+f')
-  await tab.getByRole('textbox', { name: 'Find' }).fill('old')
-  await tab.getByRole('textbox', { name: 'Replace' }).fill('new')
-  await tab.getByRole('button', { name: 'replace all' }).click()
-  await tab.keyboard.press('Escape')
-  await save(tab)
-  t.equal(await readText(id), '{"a": "new", "b": "new"}')
-})
-
 t.test('lines are folded and shown again', async () => {
   await showNew('{\n  "list": [\n    "first",\n    "last"\n  ]\n}')
   await tab.getByTitle('Fold line').nth(1).click()

@@ -266,6 +266,7 @@ t.test('after a conflict, a person saves their own fields, or takes the other ve
   await input('Price').fill('2.50')
   await button('Save and publish').focus()
   await conflict('{"title": "Theirs", "price": 3}')
+  await checkScreen(t, tab, 'two versions as fields')
   await button('Save my version').click()
   await announced('Saved')
   await waitForFocus(input('Price'))

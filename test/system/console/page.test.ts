@@ -1,3 +1,4 @@
+import type { Locator } from 'playwright-core'
 import t from 'tap'
 import { startServiceOnPostgres } from '../../helpers/app.ts'
 import { PNG } from '../../helpers/assets.ts'
@@ -272,27 +273,8 @@ t.test('how to use a page is copied', async (t) => {
   t.match(await copied('client code'), `landingPages.read('${publicId}')`)
 })
 
-t.test('an asset is inserted at the cursor, as a string', async (t) => {
-  const { text } = await owner.upload(url, PNG, 'note.png')
-  const { url: assetUrl } = JSON.parse(text) as { url: string }
-  const { id } = await showNew('[""]')
-  const insert = async () => {
-    await tab.getByRole('button', { name: 'Insert an asset' }).click()
-    await dialogOf('Choose an asset').getByRole('button', { name: 'note.png' }).click()
-    await dialogOf('Choose an asset').waitFor({ state: 'detached' })
-    await editorOf(tab).and(tab.locator(':focus')).waitFor()
-  }
-  await typeAtStart(tab, '')
-  await tab.keyboard.press('ArrowRight')
-  await insert()
-  await tab.keyboard.press('Control+End')
-  for (let count = 0; count < 2; count++) await tab.keyboard.press('ArrowLeft')
-  await insert()
-  await save(tab)
-  t.equal(await readText(id), `["${assetUrl}","${assetUrl}"]`)
-})
-
 t.test('after a failed list is loaded again, the focus stays in the dialog', async () => {
+  await owner.upload(url, PNG, 'note.png')
   await showNew('[1]')
   const isList = ({ pathname }: URL) => pathname === '/assets'
   await tab.route(isList, async (route) => await route.abort())
@@ -326,18 +308,6 @@ t.test('a page without a name says how to give it one', async (t) => {
   t.equal(await hint.count(), 0)
 })
 
-t.test('an asset that is inserted into a new page becomes a member, whose name can be typed', async (t) => {
-  const { text } = await owner.upload(url, PNG, 'leaflet.png')
-  const { url: assetUrl } = JSON.parse(text) as { url: string }
-  const { id } = await showNew('{}')
-  await tab.getByRole('button', { name: 'Insert an asset' }).click()
-  await dialogOf('Choose an asset').getByRole('button', { name: 'leaflet.png' }).click()
-  await editorOf(tab).and(tab.locator(':focus')).waitFor()
-  await tab.keyboard.type('leaflet')
-  await save(tab)
-  t.equal(await readText(id), `{"leaflet": "${assetUrl}"}`)
-})
-
 t.test('a page is duplicated exactly, after a question about unsaved changes', async (t) => {
   const text = '{ "title": "Twin", "n": 1.50, "n": 1e400,\r\n "a": "\\u00e4" }'
   const { id } = await showNew(text)
@@ -353,17 +323,6 @@ t.test('a page is duplicated exactly, after a question about unsaved changes', a
   t.equal(await readText(copyId), text)
   t.equal(await readText(id), text)
   await tab.getByText('No unsaved changes').waitFor()
-})
-
-t.test('a page that cannot be duplicated stays, with the reason', async (t) => {
-  const { id } = await showNew('{"title": "Only one"}')
-  await tab.route('**/landing_pages', async (route) => {
-    await route.fulfill({ status: 422, json: { errors: ['There are too many pages'] } })
-  })
-  await tab.getByRole('button', { name: 'Duplicate' }).click()
-  await tab.getByRole('alert').getByText('There are too many pages').waitFor()
-  await tab.unroute('**/landing_pages')
-  t.ok(tab.url().endsWith(`#/pages/${id}`))
 })
 
 t.test('a page leads to the website of its owner, with its ids and without a token', async (t) => {
@@ -474,4 +433,38 @@ t.test('in a narrow window, versions are compared in one column', async (t) => {
   t.notMatch(text, /[\u200b\u202e]/)
   await spelled.getByRole('button', { name: 'Close' }).click()
   if (viewport !== null) await tab.setViewportSize(viewport)
+})
+
+const styleOf = async (element: Locator, name: string): Promise<string | undefined> =>
+  await element.evaluate(
+    (node, name) =>
+      (globalThis as unknown as { getComputedStyle(of: unknown): Record<string, string> })
+        .getComputedStyle(node)[name],
+    name
+  )
+
+t.test('in forced colours, the current tab and area and all differences can be told apart', async (t) => {
+  const { owner, tab } = await startOwner(t, browser, url, { forcedColors: 'active' })
+  const page = await owner.createPage(url, '{"title": "Summer"}')
+  await owner.call('PUT', documentUrl(page.id), { text: '{"title": "Winter"}' })
+  await showPage(tab, page)
+  const tabs = tab.getByRole('navigation', { name: 'This page' }).getByRole('link')
+  const views = tab.getByRole('group', { name: 'Show as' }).getByRole('button')
+  const areas = tab.getByRole('navigation', { name: 'Areas' }).getByRole('link')
+  for (
+    const [links, style] of [
+      [tabs, 'borderBottomColor'],
+      [views, 'backgroundColor'],
+      [areas, 'backgroundColor']
+    ] as const
+  ) t.not(await styleOf(links.nth(0), style), await styleOf(links.nth(1), style))
+  await tabs.getByText('History').click()
+  await tab.getByRole('button', { name: 'Changes in version 2' }).click()
+  const dialog = tab.getByRole('dialog')
+  const lineOf = async (text: string) => await styleOf(dialog.locator(text).first(), 'textDecorationLine')
+  t.equal(await lineOf('.cm-merge-a .cm-changedText'), 'line-through')
+  t.equal(await lineOf('.cm-merge-b .cm-changedText'), 'underline')
+  await tab.setViewportSize({ width: 360, height: 640 })
+  t.equal(await lineOf('.cm-deletedText'), 'line-through')
+  t.equal(await lineOf('.cm-changedText'), 'underline')
 })

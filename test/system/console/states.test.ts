@@ -12,7 +12,7 @@ const database = await createProxy(t, DATABASE_URL as string)
 const { url } = await startServiceOnPostgres(t, {
   DATABASE_URL: database.url,
   DATABASE_TIMEOUT_MS: '500',
-  SIGN_UPS_PER_ADDRESS: '3'
+  SIGN_UPS_PER_ADDRESS: '4'
 })
 
 t.test('while the database is away, the console says so and goes on by itself afterwards', async (t) => {
@@ -49,6 +49,13 @@ t.test('a person who comes back after an upgrade is asked to load the new consol
   await page.unroute('**/console/settings.json')
   await page.getByRole('button', { name: 'Load it' }).click()
   await page.getByText('There is a new version of the console').waitFor({ state: 'detached' })
+})
+
+t.test('a path that leads nowhere says so', async (t) => {
+  const { page } = await signUpInConsole(await newProfile(t, browser), url)
+  await page.evaluate("location.hash = '#/nowhere/%00/..'")
+  await page.getByRole('heading', { name: 'Not found' }).waitFor()
+  await checkScreen(t, page, 'not found')
 })
 
 t.test('after too many attempts, a countdown says when to try again', async (t) => {
