@@ -54,35 +54,10 @@ t.test('what is added and removed follows the spacing around it', async (t) => {
   }
 })
 
-/** What an operation makes of a document. */
-const EXACT: readonly string[][] = [
-  // Values, names and copies keep the text of the patch or of the document.
-  ['{"a":1}', '{"op":"replace","path":"/a","value":-0.10E+0400}', '{"a":-0.10E+0400}'],
-  ['{"a":1}', '{"op":"add","path":"/a","value":{ "\\u0062" :\n[1 ,2] }}', '{"a":{ "\\u0062" :\n[1 ,2] }}'],
-  ['{}', '{"op":"add","path":"/\\u00e9\\ud800~1~01\\"","value":1}', '{"\\u00e9\\ud800/~1\\"":1}'],
-  ['{"a":{ "\\u0062": 1.0 }}', COPY_A, '{"a":{ "\\u0062": 1.0 },"c":{ "\\u0062": 1.0 }}'],
-  [
-    '{"a":12345678901234567890,"b":[]}',
-    '{"op":"move","from":"/a","path":"/b/0"}',
-    '{"b":[12345678901234567890]}'
-  ],
-  [LINES, '{"op":"move","from":"/a","path":"/\\u0061"}', LINES],
-  ['\r\n {"a":1}\n', '{"op":"replace","path":"","value":[ 1 ]}', '\r\n [ 1 ]\n'],
-  // Names are compared decoded, and none is special.
-  ['{"\\u0061":1,"b":1e400}', '{"op":"replace","path":"/a","value":2}', '{"\\u0061":2,"b":1e400}'],
-  ['{"é":1,"\\ud83d\\ude00":2}', '{"op":"remove","path":"/😀"}', '{"é":1}'],
-  ['{"__proto__":{"a":1}}', '{"op":"replace","path":"/__proto__/a","value":2}', '{"__proto__":{"a":2}}'],
-  ['{}', '{"op":"add","path":"/constructor","value":2}', '{"constructor":2}'],
-  ['{"":{"":1}}', '{"op":"replace","path":"//","value":2}', '{"":{"":2}}'],
-  ['{"b":{"c":1,"c":2},"a":3}', REMOVE_A, '{"b":{"c":1,"c":2}}'],
-  // Members that RFC 6902 does not define are ignored.
-  ['{}', '{"op":"add","path":"/a","value":1,"x":1,"from":2}', '{"a":1}']
-]
-
-t.test('an operation changes what it names, and no other byte', async (t) => {
-  for (const [document = '', operation = '', expected] of EXACT) {
-    t.equal(apply(document, operation), expected, operation)
-  }
+t.test('a new value keeps its text, and members that RFC 6902 does not define are ignored', async (t) => {
+  const operation = '{"op":"add","path":"/a","value":{ "\\u0062" :\n[1 ,2] },"x":1,"from":2}'
+  t.equal(apply('\r\n {"b":1e400}\n', operation), '\r\n {"b":1e400,"a":{ "\\u0062" :\n[1 ,2] }}\n')
+  t.equal(apply(LINES, '{"op":"move","from":"/a","path":"/\\u0061"}'), LINES)
 })
 
 const EQUAL: ReadonlyArray<readonly [a: string, b: string]> = [

@@ -1,34 +1,27 @@
+import { isDeepStrictEqual } from 'node:util'
 import fc from 'fast-check'
 import t from 'tap'
-import { applyJsonPatch, applyMergePatch } from '../../../../packages/json-text/src/index.ts'
+import { applyJsonPatch, applyMergePatch, formatPointer, readJson,
+  type JsonNode } from '../../../../packages/json-text/src/index.ts'
 import { containerText, space, valueText } from '../../../helpers/json-text.ts'
-import { contentOf, parseTree, type JsonMember, type JsonTree } from '../../../helpers/json-tree.ts'
 import { LIMITS, refusalOf } from '../../../helpers/patches.ts'
-import { applyReference, mergeReference, ReferenceError,
-  type ReferenceOperation } from '../../../helpers/reference-patch.ts'
+import { applyReference, mergeReference, parseTree, ReferenceError, type ReferenceOperation,
+  type Tree } from './reference-patch.ts'
 
 // Property tests: a patched text says what patching the parsed value says, and no other byte has changed.
 
 const documentText = fc.tuple(space, containerText, space).map((parts) => parts.join(''))
 
 /** All paths of a tree, and some that lead nowhere or to a new member. */
-function pathsOf (tree: JsonTree, path: readonly string[] = []): string[][] {
-  const inner = membersOf(tree).flatMap(({ name, value }) => pathsOf(value, [...path, name]))
-  const others = tree.kind === 'array' ? ['-', String(tree.items.length), '01']
-    : tree.kind === 'object' ? ['new', '__proto__', '~/"'] : []
+function pathsOf (tree: Tree, path: readonly string[] = []): string[][] {
+  if (typeof tree === 'string') return [[...path]]
+  const { type, entries } = tree
+  const inner = entries.flatMap(([name, value], index) =>
+    pathsOf(value, [...path, type === 'array' ? String(index) : name])
+  )
+  const others = type === 'array' ? ['-', String(entries.length), '01'] : ['new', '__proto__', '~/"']
   return [[...path], ...inner, ...others.map((name) => [...path, name])]
 }
-
-/** The members of an object, or the elements of an array with their indexes as names. */
-function membersOf (tree: JsonTree): readonly JsonMember[] {
-  if (tree.kind === 'array') {
-    return tree.items.map((value, index) => ({ name: String(index), value, start: value.start }))
-  }
-  return tree.kind === 'object' ? tree.members : []
-}
-
-const pointerOf = (path: readonly string[]): string =>
-  path.map((name) => `/${name.replaceAll('~', '~0').replaceAll('/', '~1')}`).join('')
 
 /** An operation of any kind at a place that is chosen when the document is known. */
 const draftOperation = fc.record({
@@ -42,7 +35,7 @@ type Draft = typeof draftOperation extends fc.Arbitrary<infer T> ? T : never
 
 const pick = (paths: string[][], choice: number): string[] => paths[choice % paths.length] as string[]
 
-function operationOf ({ op, path, from, value, spaces: [a, b] }: Draft, root: JsonTree): {
+function operationOf ({ op, path, from, value, spaces: [a, b] }: Draft, root: Tree): {
   json: string
   reference: ReferenceOperation
 } {
@@ -50,9 +43,9 @@ function operationOf ({ op, path, from, value, spaces: [a, b] }: Draft, root: Js
   const operation = { op, path: pick(paths, path), from: pick(paths, from), value: parseTree(value) } as const
   const members = [
     `"value"${a}:${b}${value}`,
-    `"path":${b}${JSON.stringify(pointerOf(operation.path))}${a}`,
+    `"path":${b}${JSON.stringify(formatPointer(operation.path))}${a}`,
     `"op"${b}:"${op}"`,
-    `"from":${JSON.stringify(pointerOf(operation.from))}`
+    `"from":${JSON.stringify(formatPointer(operation.from))}`
   ]
   return { json: `{${a}${members.join(`,${b}`)}}`, reference: operation }
 }
@@ -61,7 +54,7 @@ function operationOf ({ op, path, from, value, spaces: [a, b] }: Draft, root: Js
 function patchBoth (
   document: string,
   drafts: readonly Draft[]
-): { patch: string, expected?: JsonTree, failed?: string } {
+): { patch: string, expected?: Tree, failed?: string } {
   let root = parseTree(document)
   const operations: string[] = []
   for (const draft of drafts) {
@@ -75,7 +68,7 @@ function patchBoth (
     }
   }
   const patch = `[${operations.join(',')}]`
-  return root.kind === 'scalar' ? { patch, failed: 'Operation ' } : { patch, expected: root }
+  return typeof root === 'string' ? { patch, failed: 'Operation ' } : { patch, expected: root }
 }
 
 t.test('a patched text says what patching the parsed document says', async () => {
@@ -90,7 +83,7 @@ t.test('a patched text says what patching the parsed document says', async () =>
       applied++
       const result = applyJsonPatch(document, patch, LIMITS)
       JSON.parse(result)
-      return JSON.stringify(contentOf(parseTree(result))) === JSON.stringify(contentOf(expected))
+      return isDeepStrictEqual(parseTree(result), expected)
     }),
     { numRuns: 1500 }
   )
@@ -100,7 +93,7 @@ t.test('a patched text says what patching the parsed document says', async () =>
 t.test('a merged text says what merging the parsed document says', async () => {
   fc.assert(
     fc.property(documentText, documentText, (document, patch) => {
-      let expected: JsonTree
+      let expected: Tree
       try {
         expected = mergeReference(parseTree(document), parseTree(patch))
       } catch (error) {
@@ -109,7 +102,7 @@ t.test('a merged text says what merging the parsed document says', async () => {
       }
       const result = applyMergePatch(document, patch, LIMITS)
       JSON.parse(result)
-      return JSON.stringify(contentOf(parseTree(result))) === JSON.stringify(contentOf(expected))
+      return isDeepStrictEqual(parseTree(result), expected)
     }),
     { numRuns: 1500 }
   )
@@ -129,20 +122,30 @@ function commonEnds (a: string, b: string): { prefix: number, suffix: number } {
   return { prefix, suffix }
 }
 
-/** All values but the root, with their paths and the place where their member starts. */
-function valuesOf (
-  tree: JsonTree,
-  path: readonly string[] = []
-): { path: string[], tree: JsonTree, start: number }[] {
-  return membersOf(tree).flatMap(({ name, value, start }) => [
-    { path: [...path, name], tree: value, start },
-    ...valuesOf(value, [...path, name])
-  ])
+interface Place {
+  readonly path: string[]
+  readonly node: JsonNode
+  /** Where its member starts. */
+  readonly start: number
 }
 
+const placesIn = (node: JsonNode, path: string[], start = node.start): Place[] => [
+  { path, node, start },
+  ...childrenOf(node).flatMap(([name, child, start]) => placesIn(child, [...path, name], start))
+]
+
+function childrenOf (node: JsonNode): (readonly [name: string, child: JsonNode, start: number])[] {
+  if (node.type === 'array') {
+    return node.elements.map((element, index) => [String(index), element, element.start] as const)
+  }
+  if (node.type !== 'object') return []
+  return node.members.map(({ name, value, nameStart }) => [name, value, nameStart] as const)
+}
+
+/** A document, and a value in it that isn't the whole one. */
 const documentAndPlace = fc.tuple(documentText, fc.nat()).map(([document, choice]) => {
-  const values = valuesOf(parseTree(document))
-  return { document, place: values[choice % Math.max(1, values.length)] }
+  const [, ...places] = placesIn(readJson(document), [])
+  return { document, place: places[choice % Math.max(1, places.length)] }
 })
 
 /** Applies one operation; undefined if the path leads through a name that occurs more than once. */
@@ -159,9 +162,9 @@ t.test('replace changes exactly the bytes of the value', async () => {
   fc.assert(
     fc.property(documentAndPlace, ({ document, place }) => {
       if (place === undefined) return true
-      const result = applyOne(document, { op: 'replace', path: pointerOf(place.path), value: 'new' })
+      const result = applyOne(document, { op: 'replace', path: formatPointer(place.path), value: 'new' })
       return result === undefined ||
-        result === `${document.slice(0, place.tree.start)}"new"${document.slice(place.tree.end)}`
+        result === `${document.slice(0, place.node.start)}"new"${document.slice(place.node.end)}`
     }),
     { numRuns: 1500 }
   )
@@ -171,10 +174,10 @@ t.test('remove takes one piece out: the member, one comma and white space', asyn
   fc.assert(
     fc.property(documentAndPlace, ({ document, place }) => {
       if (place === undefined) return true
-      const result = applyOne(document, { op: 'remove', path: pointerOf(place.path) })
+      const result = applyOne(document, { op: 'remove', path: formatPointer(place.path) })
       if (result === undefined) return true
       const { prefix, suffix } = commonEnds(document, result)
-      const { start, tree: { end } } = place
+      const { start, node: { end } } = place
       const isAlone = /[[{]\s*$/.test(document.slice(0, start)) && /^\s*[\]}]/.test(document.slice(end))
       const removed = compact(document.slice(start, end)).length + (isAlone ? 0 : 1)
       return prefix + suffix === result.length &&
@@ -187,17 +190,16 @@ t.test('remove takes one piece out: the member, one comma and white space', asyn
 t.test('add puts one piece in: the member, one comma and white space', async () => {
   fc.assert(
     fc.property(documentText, fc.nat(), fc.nat(), (document, choice, index) => {
-      const root = parseTree(document)
-      const containers = [{ path: [], tree: root }, ...valuesOf(root)].filter(({ tree }) =>
-        tree.kind !== 'scalar'
-      )
-      const { path, tree } = containers[choice % containers.length] as typeof containers[0]
-      const count = membersOf(tree).length
-      const name = tree.kind === 'array' ? String(index % (count + 1)) : 'a name that is new'
-      const result = applyOne(document, { op: 'add', path: pointerOf([...path, name]), value: 'new' })
+      const containers = placesIn(readJson(document), [])
+        .filter(({ node }) => node.type === 'array' || node.type === 'object')
+      const { path, node } = containers[choice % containers.length] as Place
+      const count = childrenOf(node).length
+      const isArray = node.type === 'array'
+      const name = isArray ? String(index % (count + 1)) : 'a name that is new'
+      const result = applyOne(document, { op: 'add', path: formatPointer([...path, name]), value: 'new' })
       if (result === undefined) return true
       const { prefix, suffix } = commonEnds(document, result)
-      const added = (tree.kind === 'array' ? '"new"' : `"${name}":"new"`).length + (count === 0 ? 0 : 1)
+      const added = (isArray ? '"new"' : `"${name}":"new"`).length + (count === 0 ? 0 : 1)
       return prefix + suffix === document.length &&
         compact(result).length - compact(document).length === added
     }),
@@ -206,11 +208,12 @@ t.test('add puts one piece in: the member, one comma and white space', async () 
 })
 
 /** The texts of the members that a merge patch doesn't name. */
-function unnamedIn (document: string, tree: JsonTree, patch: JsonTree): string[] {
-  if (tree.kind !== 'object' || patch.kind !== 'object') return []
-  return tree.members.flatMap(({ name, value, start }) => {
+function unnamedIn (document: string, node: JsonNode, patch: JsonNode): string[] {
+  if (node.type !== 'object' || patch.type !== 'object') return []
+  return node.members.flatMap(({ name, value, nameStart }) => {
     const named = patch.members.find((member) => member.name === name)
-    return named === undefined ? document.slice(start, value.end) : unnamedIn(document, value, named.value)
+    return named === undefined ? document.slice(nameStart, value.end)
+      : unnamedIn(document, value, named.value)
   })
 }
 
@@ -224,7 +227,7 @@ t.test('a merge patch leaves the text of all members that it does not name', asy
         return true // the names are ambiguous
       }
       let at = 0
-      return unnamedIn(document, parseTree(document), parseTree(patch)).every((text) => {
+      return unnamedIn(document, readJson(document), readJson(patch)).every((text) => {
         const found = result.indexOf(text, at)
         at = found + text.length
         return found >= 0
