@@ -81,3 +81,21 @@ export const { value: valueText, container: containerText } = fc.letrec<{ value:
     )
   })
 )
+
+/** A value with white space around it. */
+export const spacedText = fc.tuple(space, valueText, space).map((parts) => parts.join(''))
+
+/** JSON text in which one character is replaced, removed or inserted: about half of it is still JSON. */
+export const almostJson = fc.tuple(
+  fc.oneof(spacedText, fc.json({ maxDepth: 4 })),
+  fc.nat(),
+  fc.constantFrom(0, 1),
+  fc.oneof(
+    fc.constantFrom(...'{}[],:"\\+-.eE0123456789tfnu \t\n\r\u0000\u001f\u007f\ufeff\'', ''),
+    fc.string({ unit: 'binary' })
+  )
+)
+  .map(([text, place, removed, inserted]) => {
+    const at = place % (text.length + 1)
+    return text.slice(0, at) + inserted + text.slice(at + removed)
+  })

@@ -1,9 +1,9 @@
 import t, { type Test } from 'tap'
-import { ConflictError, InvalidError, RetryLaterError, TooLargeError } from '../../../../src/errors.ts'
+import { ConflictError, InvalidError, TooLargeError } from '../../../../src/errors.ts'
 import { Patcher, type PatcherOptions } from '../../../../src/modules/landing-pages/patch/patcher.ts'
 import { LIMITS } from '../../../helpers/patches.ts'
 
-// Patches in a child process: time, memory, queue and end.
+// Patches in a child process: errors, time and memory. isolated-process.test.ts has its queue and its end.
 
 const ADD = '[{"op":"add","path":"/a","value":1}]'
 const wideObject = (members: number): string =>
@@ -57,14 +57,4 @@ t.test('the default memory is enough for the documents that need most', async (t
   for (const [document, expected] of cases) {
     t.ok(await patcher.apply(1, 'json', document, '[{"op":"remove","path":"/0"}]') === expected)
   }
-})
-
-t.test('too many waiting patches are refused with 503', async (t) => {
-  const patcher = createPatcher(t)
-  const results = await Promise
-    .allSettled(Array.from({ length: 40 }, async () => await patcher.apply(1, 'json', '{}', ADD)))
-  const refused = results.flatMap((result) => result.status === 'rejected' ? [result.reason] : [])
-  t.equal(refused.length, 40 - 33)
-  t.ok(refused.every((error) => error instanceof RetryLaterError && error.statusCode === 503))
-  t.equal(await patcher.apply(1, 'json', '{}', ADD), '{"a":1}')
 })
