@@ -49,11 +49,14 @@ const SUMMARIES = {
   columns: 'page_id AS id, search_text AS "searchText", updated_at AS "sortedAt", false AS "isDeleted"'
 }
 
+/** The summary has the label. Pages in the trash have none. */
+const HAS_LABEL = 'indexed_version = version AND stored.page_id IS NOT NULL'
+
 /** Prisma can't walk along an index, measure documents, nor read only their beginnings. */
 const LIST = statement<Row>(`
   SELECT found.id, "isMatch", "isLast", "sortedAt", "searchText", public_id AS "publicId",
-    pages.key, CASE WHEN indexed_version = version THEN label END AS label,
-    CASE WHEN indexed_version = version THEN NULL ELSE left(current_data, :startLength::integer) END AS start,
+    pages.key, CASE WHEN ${HAS_LABEL} THEN label END AS label,
+    CASE WHEN ${HAS_LABEL} THEN NULL ELSE left(current_data, :startLength::integer) END AS start,
     octet_length(current_data) AS "byteSize", version, published,
     EXISTS (SELECT FROM landing_page_drafts draft WHERE draft.page_id = found.id) AS "hasDraft",
     publish_at AS "publishAt", unpublish_at AS "unpublishAt", created_at AS "createdAt",
@@ -92,6 +95,13 @@ const LIST = statement<Row>(`
       order: ['search_text', 'page_id'],
       after: [':searchText::text', ':id::uuid'],
       direction: 'ASC'
+    }, {
+      when: ":sort::text = 'deleted' AND deleted_at IS NOT NULL",
+      table: 'landing_pages',
+      columns: 'id, NULL::text AS "searchText", deleted_at AS "sortedAt", false AS "isDeleted"',
+      order: ['deleted_at', 'id'],
+      after: [':updatedAt::timestamptz', ':id::uuid'],
+      direction: 'DESC'
     }],
     `NOT "isDeleted" AND ${containsSql('"searchText"')}`,
     MAX_LIMIT
@@ -106,12 +116,13 @@ async function list (
   database: Database,
   userId: number,
   page: PageListPage,
-  startLength: number
+  startLength: number,
+  isTrash = false
 ): Promise<{ rows: Row[], next: string | undefined }> {
   const { sort, q, limit, after: { id } } = page
   const rows = await database.run(LIST, {
     userId,
-    sort,
+    sort: isTrash ? 'deleted' : sort,
     q,
     limit,
     id,
@@ -174,4 +185,19 @@ export async function listSummaries (
     ofPage[indexOf(at)] = Number(reads + notModified)
   }
   return { pages, next }
+}
+
+/** A page in the trash. */
+export interface DeletedPage extends Omit<PageSummary, 'reads'> {
+  readonly deletedAt: Date
+}
+
+/** Lists the pages of an owner that are in the trash, the last deleted one first. */
+export async function listTrash (
+  database: Database,
+  userId: number,
+  page: SortedPage<'updated'>
+): Promise<{ pages: DeletedPage[], next: string | undefined }> {
+  const { rows, next } = await list(database, userId, page, START_LENGTH, true)
+  return { pages: rows.map((row) => ({ ...row, deletedAt: row.sortedAt as Date })), next }
 }

@@ -132,10 +132,9 @@ class ScheduleRunner {
     const writer = { userId, author, isSchedule: true }
     const page = await writeAndPublish(
       { server: this.#app },
-      async () =>
-        draft === null
-          ? await changeState(database, writer, id, publishes ? 'publish' : 'unpublish', UNCONDITIONAL)
-          : await replacePage(database, writer, id, draft.document, UNCONDITIONAL, { isDraft: true })
+      draft === null
+        ? changeState(database, writer, id, publishes ? 'publish' : 'unpublish', UNCONDITIONAL)
+        : replacePage(database, writer, id, draft.document, UNCONDITIONAL, { isDraft: true })
     )
     if (page === null) return false
     this.results.ok++

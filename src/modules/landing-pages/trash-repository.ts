@@ -1,33 +1,11 @@
-import { cursorAfter, valueOf, type SortedPage } from '../../http/sorted-lists.ts'
 import type { Database } from '../../infra/postgres/database.ts'
 import { statement, type StatementRunner } from '../../infra/postgres/statement.ts'
 import { uuidv7 } from '../../infra/system/identifiers.ts'
-import { START_LENGTH } from './label.ts'
 import type { WriteConditions } from './etag.ts'
 import { MEETS_CONDITIONS, type LandingPage, type Writer } from './landing-page-repository.ts'
 import { queueSql, QUEUED_KEYS, type Queued } from './outbox-repository.ts'
 
-// The trash, and what removes pages for good.
-
-/** A page in the trash. */
-export interface DeletedPage extends Pick<LandingPage, 'id' | 'publicId' | 'key' | 'published'> {
-  /** The first characters of the document, in which the label is. */
-  readonly start: string
-  readonly byteSize: number
-  readonly deletedAt: Date
-}
-
-/**
- * Prisma can't measure documents, nor read only their beginnings. With `user_id =` a generic plan expects
- * few rows and sorts all of an owner with many; with this range it walks along the index.
- */
-const LIST = statement<DeletedPage>(`
-  SELECT id, public_id AS "publicId", key, left(current_data, ${START_LENGTH}) AS start,
-    octet_length(current_data) AS "byteSize", published, deleted_at AS "deletedAt"
-  FROM landing_pages
-  WHERE deleted_at IS NOT NULL AND user_id >= :userId::integer
-    AND (user_id, deleted_at, id) < (:userId::integer, :deletedAt::timestamptz, :id::uuid)
-  ORDER BY user_id DESC, deleted_at DESC, id DESC LIMIT :limit::integer + 1`)
+// What removes pages for good.
 
 /** A page that was removed for good. */
 type RemovedPage = Pick<LandingPage, 'id' | 'publicId'> & Queued
@@ -58,25 +36,6 @@ const REMOVE = statement<RemovedPage>(`
   )
 }
   SELECT id, "publicId", ${QUEUED_KEYS} FROM removed`)
-
-/** Lists the pages of an owner that are in the trash, with the cursor of the next part if there is one. */
-export async function listTrash (
-  database: StatementRunner,
-  userId: number,
-  page: SortedPage<'updated'>
-): Promise<{ pages: DeletedPage[], next: string | undefined }> {
-  const { limit, sort, after: { id } } = page
-  const found = await database.run(LIST, {
-    userId,
-    limit,
-    id,
-    deletedAt: new Date(Number(valueOf(page, sort)))
-  })
-  const pages = found.slice(0, limit)
-  const last = pages.at(-1)
-  const hasNext = last !== undefined && found.length > limit
-  return { pages, next: hasNext ? cursorAfter(sort, last.id, String(last.deletedAt.getTime())) : undefined }
-}
 
 /** Which pages are removed: those with the ids, and that with the public id. */
 interface Removal extends Partial<WriteConditions> {

@@ -68,9 +68,10 @@ const CHANGES = {
   restored_from: ':restoredFrom::bigint'
 }
 /** Another key changes only the record, which no reader gets: not the version, nor when it was written. */
-const CHANGED_KEY = `key = :key, key_changed_at = CASE WHEN pages.key IS NOT DISTINCT FROM :key
+const CHANGED_KEY = `key = CASE WHEN :setsKey::boolean THEN :key ELSE pages.key END,
+      key_changed_at = CASE WHEN NOT :setsKey::boolean OR pages.key IS NOT DISTINCT FROM :key
         THEN pages.key_changed_at
-        ELSE GREATEST(now(), GREATEST(pages.updated_at, pages.key_changed_at) + interval '1 ms') END,`
+        ELSE GREATEST(now(), GREATEST(pages.updated_at, pages.key_changed_at) + interval '1 ms') END`
 /** The draft, if it is still the document. Statements lock a page, then its schedule, then its draft. */
 const TAKEN_DRAFT = `taken AS (
     DELETE FROM landing_page_drafts USING replaced
@@ -85,9 +86,8 @@ const TAKEN_DRAFT = `taken AS (
  *
  * @param used a subquery with the `ids` of the assets that the document names
  * @param publishes whether the document is the draft, which is taken away, and the page is published
- * @param setsKey whether the key is replaced, too
  */
-const replaceSql = (used: string, { publishes = false, setsKey = false } = {}) => {
+const replaceSql = (used: string, publishes = false) => {
   const isSame = `pages.content_hash = :contentHash${publishes ? ' AND pages.published' : ''}`
   const isTaken = publishes ? ' AND EXISTS (SELECT FROM taken)' : ''
   const unlessSame = (column: string, value: string): string =>
@@ -104,7 +104,7 @@ const replaceSql = (used: string, { publishes = false, setsKey = false } = {}) =
   },
       published = ${publishes ? 'true' : 'pages.published'},${
     publishes ? ` scheduled_version = ${unlessSame('scheduled_version', SCHEDULED_VERSION)},` : ''
-  }${setsKey ? CHANGED_KEY : ''} used_assets = used.ids,
+  } ${CHANGED_KEY}, used_assets = used.ids,
       used_assets_version = ${unlessSame('version', CHANGES.version)},
       indexed_version = ${unlessSame('version', CHANGES.version)}
     FROM replaced, used WHERE pages.id = replaced.id${isTaken}
@@ -122,9 +122,7 @@ const REPLACE = replaceSql(REFERENCED_ASSETS)
 /** Hot: without keys, a plan without a look at the assets takes two thirds of the time. */
 const REPLACE_WITHOUT_KEYS = replaceSql("SELECT '{}'::uuid[] AS ids")
 /** One statement, so that the draft is published and gone, and its schedule with it, or nothing happens. */
-const PUBLISH_DRAFT = replaceSql(REFERENCED_ASSETS, { publishes: true })
-/** One statement, so that document and key are both written, or neither. */
-const REPLACE_WITH_KEY = replaceSql(REFERENCED_ASSETS, { setsKey: true })
+const PUBLISH_DRAFT = replaceSql(REFERENCED_ASSETS, true)
 
 /** One statement, as REPLACE is, for a new version with the same document in another state. */
 const CHANGE_STATE = statement<WrittenPage>(`
@@ -263,12 +261,17 @@ export async function replacePage (
   { key, restoredFrom, isDraft = false }: Replacement = {}
 ): Promise<WrittenPage | null> {
   const values = await writtenValues(database, userId, author, document)
-  const sql = isDraft ? PUBLISH_DRAFT : key !== undefined ? REPLACE_WITH_KEY
-    : values.keys.length === 0 ? REPLACE_WITHOUT_KEYS : REPLACE
-  const written = database.run(
-    sql,
-    { id, userId, isSchedule, ...conditions, ...values, key: key ?? null, restoredFrom: restoredFrom ?? null }
-  )
+  const sql = isDraft ? PUBLISH_DRAFT : values.keys.length === 0 ? REPLACE_WITHOUT_KEYS : REPLACE
+  const written = database.run(sql, {
+    id,
+    userId,
+    isSchedule,
+    ...conditions,
+    ...values,
+    setsKey: key !== undefined,
+    key: key ?? null,
+    restoredFrom: restoredFrom ?? null
+  })
   const [page] = await unlessKeyTaken(database, userId, key, written)
   return page === undefined ? null : { ...page, currentData: document }
 }

@@ -290,6 +290,8 @@ t.test('a request looks at 20,000 rows at most, whatever the size of the account
   for (const sort of SORTS) {
     t.equal(idsIn(await ask(`/manage/landing_pages?sort=${sort}&limit=100`, big)).length, 100)
   }
+  await sql(`UPDATE landing_pages SET deleted_at = updated_at WHERE user_id = ${big.user.id}; ANALYZE landing_pages`)
+  t.equal(idsIn(await ask('/manage/deleted_pages?limit=100', big)).length, 100)
   const { statement } = captured.find(({ statement }) => statement.text.includes('isMatch')) ?? {}
   if (statement === undefined) throw new Error('There was no list')
   for (const mode of ['force_custom_plan', 'force_generic_plan']) {

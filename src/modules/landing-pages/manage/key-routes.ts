@@ -55,7 +55,7 @@ export const keyRoutes: FastifyPluginAsyncTypebox = async (app) => {
   const create = async (request: FastifyRequest, key: string, document: string) => {
     const { caller } = request
     try {
-      return await writeAndPublish(request, async () => await createPage(database, caller, document, { key }))
+      return await writeAndPublish(request, createPage(database, caller, document, { key }))
     } catch (error) {
       if (error instanceof KeyTakenError) return null
       throw error
@@ -83,7 +83,7 @@ export const keyRoutes: FastifyPluginAsyncTypebox = async (app) => {
       checkPreconditions(request, documentValidators(found))
       const page = await writeAndPublish(
         request,
-        async () => await replacePage(database, caller, found.id, document, conditions)
+        replacePage(database, caller, found.id, document, conditions)
       )
       return page && sendWithoutBody(reply.code(204).header('etag', documentValidators(page).etag))
     })

@@ -155,10 +155,10 @@ const documentAttempt =
     checkPreconditions(request, documentValidators(current))
     const document = await patched(current.currentData)
     if (document === current.currentData) return keepUnchanged(request, current)
+    const conditions = onlyThisVersion(current)
     return await writeAndPublish(
       request,
-      async () =>
-        await replacePage(app.database, request.caller, current.id, document, onlyThisVersion(current))
+      replacePage(app.database, request.caller, current.id, document, conditions)
     )
   }
 

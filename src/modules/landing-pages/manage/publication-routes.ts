@@ -166,16 +166,10 @@ async function setPublished (
     await clearTime(app.database, id, published)
     return keepUnchanged(request, page)
   }
+  const change = published ? 'publish' : 'unpublish'
   return await writeAndPublish(
     request,
-    async () =>
-      await changeState(
-        app.database,
-        request.caller,
-        id,
-        published ? 'publish' : 'unpublish',
-        writeConditions(request.headers)
-      )
+    changeState(app.database, request.caller, id, change, writeConditions(request.headers))
   )
 }
 
@@ -206,13 +200,10 @@ async function publish (
       `the current version is ${page.version}`
     ])
   }
-  const { document } = draft
+  const fields = { isDraft: true }
   return await writeAndPublish(
     request,
-    async () =>
-      await replacePage(app.database, request.caller, page.id, document, onlyThisVersion(page), {
-        isDraft: true
-      })
+    replacePage(app.database, request.caller, page.id, draft.document, onlyThisVersion(page), fields)
   )
 }
 

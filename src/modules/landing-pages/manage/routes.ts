@@ -65,7 +65,7 @@ function addCreateRoute (app: App): void {
     const fields = fieldsOf(request.body)
     const page = await writeAndPublish(
       request,
-      async () => await createPage(app.database, request.caller, document, fields)
+      createPage(app.database, request.caller, document, fields)
     )
     return sendNewPage(request, reply, page)
   })
@@ -126,10 +126,7 @@ function addDeleteRoute (app: App): void {
     const { id } = ownPage(request)
     const conditions = writeConditions(request.headers)
     const deleted = app.config.TRASH_DAYS === 0 ? await removeAndPublish(request, false)
-      : await writeAndPublish(
-        request,
-        async () => await changeState(app.database, request.caller, id, 'delete', conditions)
-      )
+      : await writeAndPublish(request, changeState(app.database, request.caller, id, 'delete', conditions))
     if (deleted === null) throw await createMismatchError(app.database, request, recordValidators)
     return sendWithoutBody(reply.code(204))
   })

@@ -93,8 +93,12 @@ function hoursUntil (now: number): Hours {
   return { first: new Date(last - (HOURS - 1) * HOUR_MS), last: new Date(last) }
 }
 
+/** Returns the stored label, or else looks for it in the document. */
+export const shownLabel = ({ start, label }: Pick<PageSummary, 'start' | 'label'>): string | null =>
+  start === null ? label : labelOf(start)
+
 const summaryRecord = (summary: PageSummary) => ({
   ...recordOf(summary),
-  label: summary.start === null ? summary.label : labelOf(summary.start),
+  label: shownLabel(summary),
   reads: [...summary.reads]
 })

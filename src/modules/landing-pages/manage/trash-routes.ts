@@ -13,10 +13,9 @@ import { changeState } from '../write-repository.ts'
 import { findPage } from '../landing-page-repository.ts'
 import { indexPage } from '../references/reference-repository.ts'
 import { LandingPage, TrashQuery } from '../schemas.ts'
-import { labelOf } from '../label.ts'
-import { listTrash, type DeletedPage } from '../trash-repository.ts'
+import { listTrash, type DeletedPage } from '../list-repository.ts'
 import { sendRecord } from './record.ts'
-import { PageLabel } from './summary-routes.ts'
+import { PageLabel, shownLabel } from './summary-routes.ts'
 import { ownPage, removeAndPublish, untilWritten, writeAndPublish } from './write-checks.ts'
 
 const DAY_MS = 24 * 60 * 60 * 1000
@@ -89,11 +88,11 @@ export const trashRoutes: FastifyPluginAsyncTypebox = async (app) => {
   app.post(`${url}/:id/restore`, { schema: restorePageSchema }, async (request, reply) => {
     const { id } = ownPage(request)
     const conditions = writeConditions(request.headers)
-    const page = await change(request, async () =>
-      await writeAndPublish(
-        request,
-        async () => await changeState(database, request.caller, id, 'undelete', conditions)
-      ))
+    const page = await change(
+      request,
+      async () =>
+        await writeAndPublish(request, changeState(database, request.caller, id, 'undelete', conditions))
+    )
     // If this fails, the page is restored nevertheless, and a task in the background indexes it.
     await indexPage(database, id).catch((error: unknown) => {
       request.log.warn({ err: error }, 'a restored page is not indexed yet')
@@ -109,6 +108,6 @@ export const trashRoutes: FastifyPluginAsyncTypebox = async (app) => {
 
 const deletedRecord = (page: DeletedPage, days: number) => ({
   ...recordOf(page),
-  label: labelOf(page.start),
+  label: shownLabel(page),
   purged_at: new Date(page.deletedAt.getTime() + days * DAY_MS).toISOString()
 })

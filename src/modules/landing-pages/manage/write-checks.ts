@@ -155,10 +155,8 @@ export async function replaceDocument (
   const { id } = ownPage(request)
   const { database } = request.server
   const conditions = writeConditions(request.headers)
-  const page = await writeAndPublish(
-    request,
-    async () => await replacePage(database, request.caller, id, document, conditions, fields)
-  )
+  const written = replacePage(database, request.caller, id, document, conditions, fields)
+  const page = await writeAndPublish(request, written)
   if (page === null) throw await createMismatchError(database, request, validatorsOf)
   return page
 }
@@ -170,18 +168,19 @@ interface Writing {
 }
 
 /**
- * Writes a page, publishes its document to the caches, and lets the messages about it leave.
+ * Waits for a write of a page that has just begun, publishes it to the caches, and lets the messages about it
+ * leave.
  *
- * @param write returns null if it has written nothing
+ * @param write resolves to null if it has written nothing
  * @returns the result of `write`
  */
 export async function writeAndPublish<Written extends WrittenPage | null> (
   request: Writing,
-  write: () => Promise<Written>
+  write: Promise<Written>
 ): Promise<Written> {
   const { documents } = request.server
   const startedAt = clock.now()
-  const page = await write()
+  const page = await write
   if (page !== null) {
     const { publicId, queued, version } = page
     const isAnnounced = await documents.publish(publicId, publicVersion(page), startedAt)
