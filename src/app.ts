@@ -19,7 +19,7 @@ import unreadResponses, { countUnreadResponses } from './http/hardening/unread-r
 import { compressResponses } from './http/content-encoding.ts'
 import connectionLimit from './http/hardening/connection-limit.ts'
 import database from './infra/database.ts'
-import { defaultSecretsKey } from './infra/system/derived-secrets.ts'
+import { defaultSecretsKey } from './infra/system/identifiers.ts'
 import shutdown from './http/shutdown.ts'
 import headCheck, { MAX_HEADERS } from './http/hardening/head-check.ts'
 import requestIdHeader, { requestId } from './http/request-id.ts'

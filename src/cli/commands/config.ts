@@ -1,7 +1,7 @@
 import { describeSettings, loadConfig, readEnvFile, readEnvironment, type Config,
   type Environment } from '../../config.ts'
 import { embeddedSecret } from '../../infra/pglite/embedded.ts'
-import { defaultSecretsKey } from '../../infra/system/derived-secrets.ts'
+import { defaultSecretsKey } from '../../infra/system/identifiers.ts'
 import { findUnknownNames } from '../misspelt-names.ts'
 import { formatTable, print } from '../output.ts'
 import type { ExitCode } from '../run.ts'

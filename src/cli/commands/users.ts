@@ -9,7 +9,7 @@ import { auditCommand, loadCommandConfig, withDatabase } from '../operator.ts'
 import { withUploads, type Uploads } from '../backup/uploads.ts'
 import { createDeletionPublisher, reportRemovedFiles } from './take-down.ts'
 import { formatCount, formatTime, print, printList } from '../output.ts'
-import { readNewPassword } from '../prompts.ts'
+import { readNewPassword } from '../input.ts'
 
 // The commands for accounts. The rules of sign-up apply.
 

@@ -7,8 +7,8 @@ import { EmailUnconfirmedError, InsufficientScopeError, InvalidKeyError, KeyNotA
 import { bearer, describeCommonErrors, tagRoutes } from '../../http/schemas.ts'
 import { clock } from '../../infra/system/clock.ts'
 import { isUuid } from '../../infra/system/identifiers.ts'
-import { useKey } from './api-keys/key-repository.ts'
-import { hasScope, isApiKey, looksLikeApiKey, type Resource, type Scope } from './api-keys/key.ts'
+import { useKey, hasScope, isApiKey, looksLikeApiKey, type Resource,
+  type Scope } from './api-keys/key-repository.ts'
 import { useSession, type Client, type Session } from './sessions/session-repository.ts'
 
 declare module 'fastify' {

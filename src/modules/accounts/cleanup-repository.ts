@@ -1,7 +1,6 @@
 import type { FastifyInstance } from 'fastify'
-import type { Database } from '../../infra/postgres/database.ts'
-import { BATCH_SIZE, deleteInBatches, deleteOlder } from '../../infra/postgres/delete-in-batches.ts'
-import { runInOneProcess } from '../../infra/postgres/shared-task.ts'
+import { BATCH_SIZE, deleteInBatches, deleteOlder, type Database } from '../../infra/postgres/database.ts'
+import { runInOneProcess } from '../../infra/postgres/shared-work.ts'
 
 const HOUR_MS = 60 * 60 * 1000
 const DAY_MS = 24 * HOUR_MS

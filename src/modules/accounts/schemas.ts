@@ -1,5 +1,5 @@
 import { Type } from '@sinclair/typebox'
-import { recordOf } from '../../http/records.ts'
+import { recordOf } from '../../http/responses.ts'
 import { nullableTime } from '../../http/schemas.ts'
 import { checkEmail, EMAIL_MAX, normalizeEmail } from './mail/email-addresses.ts'
 import { checkPassword, normalizePassword, PASSWORD_MAX, PASSWORD_MIN } from './passwords/passwords.ts'

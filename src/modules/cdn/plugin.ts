@@ -1,6 +1,6 @@
 import type { FastifyInstance } from 'fastify'
 import fp from 'fastify-plugin'
-import { runQueue, watchBacklog } from '../../infra/postgres/queue-runner.ts'
+import { runQueue, watchBacklog } from '../../infra/postgres/shared-work.ts'
 import { clock } from '../../infra/system/clock.ts'
 import { addMetrics } from '../../infra/telemetry/metrics.ts'
 import { CDN_TARGETS, measureOverdue } from '../landing-pages/index.ts'

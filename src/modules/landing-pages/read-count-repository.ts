@@ -1,5 +1,5 @@
 import type { LandingPageReadsHourly, PrismaClient } from '../../infra/postgres/generated/prisma/client.ts'
-import { deleteOlder } from '../../infra/postgres/delete-in-batches.ts'
+import { deleteOlder } from '../../infra/postgres/database.ts'
 import { statement, type StatementRunner } from '../../infra/postgres/statement.ts'
 
 const HOUR_MS = 60 * 60 * 1000

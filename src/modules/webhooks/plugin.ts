@@ -1,11 +1,9 @@
 import fp from 'fastify-plugin'
-import { runQueue, watchBacklog } from '../../infra/postgres/queue-runner.ts'
-import { runInOneProcess } from '../../infra/postgres/shared-task.ts'
+import { runQueue, watchBacklog, runInOneProcess } from '../../infra/postgres/shared-work.ts'
 import { addMetrics } from '../../infra/telemetry/metrics.ts'
 import { CDN_TARGETS, measureOverdue } from '../landing-pages/index.ts'
 import { pruneMessages } from './webhook-repository.ts'
-import { allowedAddresses } from './sending/allowed-addresses.ts'
-import { createPoster } from './sending/post.ts'
+import { allowedAddresses, createPoster } from './sending/post.ts'
 import { MAX_SENDING, MessageSender } from './sending/sender.ts'
 
 declare module 'fastify' {

@@ -3,7 +3,7 @@ import { isUuid } from '../../infra/system/identifiers.ts'
 import { PageQuery } from '../../http/pagination.ts'
 import { errors, IdParams, NAME_RULES, nothing, nullableTime, response } from '../../http/schemas.ts'
 import { PAGE_EVENTS } from '../landing-pages/index.ts'
-import { URL_MAX } from './sending/allowed-addresses.ts'
+import { URL_MAX } from './sending/post.ts'
 import { MAX_WEBHOOKS } from './webhook-repository.ts'
 
 const ID = '019a7c1e-5f60-7c3a-9d2b-0f6a4c8e1b58'

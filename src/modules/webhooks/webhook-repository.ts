@@ -1,5 +1,4 @@
-import { unlessMissing, unlessTaken, type Database } from '../../infra/postgres/database.ts'
-import { deleteInBatches } from '../../infra/postgres/delete-in-batches.ts'
+import { unlessMissing, unlessTaken, deleteInBatches, type Database } from '../../infra/postgres/database.ts'
 import type { OutboxMessage, Webhook } from '../../infra/postgres/generated/prisma/client.ts'
 import { uuidv7 } from '../../infra/system/identifiers.ts'
 import { OLDEST, type Page } from '../../http/pagination.ts'

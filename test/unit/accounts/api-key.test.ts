@@ -1,5 +1,6 @@
 import t from 'tap'
-import { createApiKey, isApiKey, looksLikeApiKey } from '../../../src/modules/accounts/api-keys/key.ts'
+import { createApiKey, isApiKey,
+  looksLikeApiKey } from '../../../src/modules/accounts/api-keys/key-repository.ts'
 
 // Computed with Python's zlib.crc32 and an own base62.
 const KNOWN = [

@@ -1,5 +1,5 @@
 import t from 'tap'
-import { formatDiff } from '../../../src/cli/document-diff.ts'
+import { formatDiff } from '../../../src/cli/commands/page-changes.ts'
 
 const diff = (before: string, after: string): string =>
   formatDiff({ name: 'a', bytes: Buffer.from(before) }, { name: 'b', bytes: Buffer.from(after) })

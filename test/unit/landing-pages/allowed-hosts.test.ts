@@ -1,7 +1,7 @@
 import { BlockList } from 'node:net'
 import fc from 'fast-check'
 import t from 'tap'
-import { Networks } from '../../../src/modules/landing-pages/public/allowed-hosts.ts'
+import { Networks } from '../../../src/modules/landing-pages/public/read-limit.ts'
 
 t.test('networks contain the same IPv4 addresses as a BlockList of Node', async (t) => {
   const near = fc.tuple(fc.constantFrom(0, 1, 9, 10, 11, 127, 128, 255), fc.nat(255), fc.nat(3), fc.nat(255))

@@ -1,5 +1,5 @@
 import t from 'tap'
-import { allowedAddresses, checkUrl } from '../../../src/modules/webhooks/sending/allowed-addresses.ts'
+import { allowedAddresses, checkUrl } from '../../../src/modules/webhooks/sending/post.ts'
 
 // Which URLs a webhook may have. post.test.ts checks the addresses behind names.
 

@@ -1,6 +1,6 @@
 import t from 'tap'
 import { Webhook } from 'standardwebhooks'
-import { defaultSecretsKey, deriveSecret } from '../../../src/infra/system/derived-secrets.ts'
+import { defaultSecretsKey, deriveSecret } from '../../../src/infra/system/identifiers.ts'
 import { formatSecret, signatureHeaders } from '../../../src/modules/webhooks/sending/message.ts'
 
 const KEY = defaultSecretsKey('a secret of the tests, 32 bytes and more')

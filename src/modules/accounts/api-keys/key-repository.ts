@@ -1,11 +1,31 @@
 import type { Database } from '../../../infra/postgres/database.ts'
 import type { ApiKey } from '../../../infra/postgres/generated/prisma/client.ts'
 import { statement } from '../../../infra/postgres/statement.ts'
-import { uuidv7, hashToken } from '../../../infra/system/identifiers.ts'
+import { uuidv7, hashToken, createCheckedToken, isCheckedToken } from '../../../infra/system/identifiers.ts'
 import type { Page } from '../../../http/pagination.ts'
 import { noticeSql } from '../mail/mail-sql.ts'
 import { IS_AUTHORIZED, type PasswordProof } from '../user-repository.ts'
-import type { Scope } from './key.ts'
+
+/** What an API key may give access to. */
+export type Resource = 'pages' | 'assets'
+
+/** The scopes of API keys. */
+export const SCOPES = ['pages:read', 'drafts:write', 'pages:write', 'assets:read', 'assets:write'] as const
+export type Scope = typeof SCOPES[number]
+
+/** Whether a key with some scopes may do what needs a scope. Who may write pages may also write drafts. */
+export const hasScope = (scopes: readonly string[], needed: Scope): boolean =>
+  scopes.includes(needed) || (needed === 'drafts:write' && scopes.includes('pages:write'))
+
+const PREFIX = 'lf_'
+
+export const createApiKey = (): string => createCheckedToken(PREFIX)
+
+/** Whether a bearer token is meant to be an API key. Access tokens begin with `ey`. */
+export const looksLikeApiKey = (token: string): boolean => token.startsWith(PREFIX)
+
+/** Whether a text has the form of an API key, and the right checksum. */
+export const isApiKey = (text: string): boolean => isCheckedToken(PREFIX, text)
 
 /** The most keys of a user that have not expired. The trigger of the table has the same number. */
 export const MAX_KEYS = 100
@@ -23,17 +43,13 @@ export interface UsedKey {
 export type ApiKeyRow = Pick<ApiKey, keyof typeof SHOWN>
 
 // Hot: it runs for every request with a key, about five times as fast as through Prisma.
-const FIND = statement<UsedKey & { isUseRecorded: boolean }>(`
+const FIND = statement<UsedKey & { isUseRecorded: boolean, minute: Date }>(`
   SELECT k.id, k.user_id AS "userId", k.name, k.scopes,
     u.email_confirmed_at IS NOT NULL AS "hasConfirmedEmail",
-    k.last_used_at IS NOT NULL AND k.last_used_at >= date_trunc('minute', now()) AS "isUseRecorded"
+    k.last_used_at IS NOT NULL AND k.last_used_at >= date_trunc('minute', now()) AS "isUseRecorded",
+    date_trunc('minute', now()) AS minute
   FROM api_keys k JOIN users u ON u.id = k.user_id
   WHERE k.key_hash = :keyHash AND (k.expires_at IS NULL OR k.expires_at > now())`)
-
-// Hot. SKIP LOCKED never waits for the row: many requests may begin with a minute, and one of them is enough.
-const RECORD_USE = statement<object>(`
-  UPDATE api_keys SET last_used_at = date_trunc('minute', now())
-  WHERE id = (SELECT id FROM api_keys WHERE id = :id::uuid FOR NO KEY UPDATE SKIP LOCKED)`)
 
 // One statement checks the proof and creates key and notice. The lock on the user lets one be created at a
 // time; a trigger counts the keys, because this statement can't see those created while it waited.
@@ -63,7 +79,11 @@ const SHOWN = {
 /** Finds a key, and notes its use once a minute. @returns undefined when it is gone or expired */
 export async function useKey (database: Database, key: string): Promise<UsedKey | undefined> {
   const [found] = await database.run(FIND, { keyHash: hashToken(key) })
-  if (found?.isUseRecorded === false) await database.run(RECORD_USE, { id: found.id })
+  if (found?.isUseRecorded === false) {
+    const { id, minute } = found
+    const where = { id, OR: [{ lastUsedAt: null }, { lastUsedAt: { lt: minute } }] }
+    await database.apiKey.updateMany({ where, data: { lastUsedAt: minute } })
+  }
   return found
 }
 

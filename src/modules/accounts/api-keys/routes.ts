@@ -4,8 +4,7 @@ import { sendsMail } from '../../../config.ts'
 import { InvalidError, NotFoundError } from '../../../errors.ts'
 import { auditRequest } from '../../../http/access-log.ts'
 import { pageOf, PageQuery, takePage } from '../../../http/pagination.ts'
-import { recordOf } from '../../../http/records.ts'
-import { sendWithoutBody } from '../../../http/responses.ts'
+import { recordOf, sendWithoutBody } from '../../../http/responses.ts'
 import { response, errors, IdParams, NAME_RULES, nothing, nullableTime,
   tagRoutes } from '../../../http/schemas.ts'
 import { parseTime } from '../../../http/time.ts'
@@ -13,8 +12,7 @@ import { attachedProblems } from '../../../http/validation.ts'
 import { requireConfirmedEmail } from '../authenticate.ts'
 import { fieldsOf } from '../new-credentials.ts'
 import { TOO_MANY_FAILURES } from '../schemas.ts'
-import { createApiKey, SCOPES, type Scope } from './key.ts'
-import { createKey, deleteKey, findOwnKey, hasMaxKeys, listKeys, MAX_KEYS,
+import { createApiKey, SCOPES, createKey, deleteKey, findOwnKey, hasMaxKeys, listKeys, MAX_KEYS, type Scope,
   type ApiKeyRow } from './key-repository.ts'
 
 const ID = '019a7c1e-5f60-7c3a-9d2b-0f6a4c8e1b57'

@@ -1,6 +1,6 @@
 import { randomInt } from 'node:crypto'
 import fp from 'fastify-plugin'
-import { runQueue, watchBacklog } from '../../../infra/postgres/queue-runner.ts'
+import { runQueue, watchBacklog } from '../../../infra/postgres/shared-work.ts'
 import { addMetrics } from '../../../infra/telemetry/metrics.ts'
 import { measureQueue } from './queue-repository.ts'
 import { MailSender } from './sender.ts'

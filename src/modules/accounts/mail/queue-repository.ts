@@ -1,5 +1,5 @@
 import type { Database } from '../../../infra/postgres/database.ts'
-import type { Backlog } from '../../../infra/postgres/queue-runner.ts'
+import type { Backlog } from '../../../infra/postgres/shared-work.ts'
 import { statement } from '../../../infra/postgres/statement.ts'
 import type { MailKind } from './mail-sql.ts'
 

@@ -1,15 +1,21 @@
 import type { FastifyPluginAsyncTypebox } from '@fastify/type-provider-typebox'
+import type { FastifyRequest } from 'fastify'
 import { sendWithoutBody } from '../../../http/responses.ts'
 import { errors, IdParams, nothing, PublishHeaders, ReadConditions, RECEIPT,
   response } from '../../../http/schemas.ts'
 import { parseBareDocument } from '../document.ts'
-import { documentValidators } from '../etag.ts'
-import { Document, DOCUMENT } from '../schemas.ts'
+import { documentValidators, recordValidators, writeConditions } from '../etag.ts'
+import { Document, DOCUMENT, KeyParams, LandingPage } from '../schemas.ts'
 import { draftRoutes } from './draft-routes.ts'
-import { keyRoutes } from './key-routes.ts'
 import { patchRoutes } from './patch-routes.ts'
-import { sendUnlessKnown } from './record.ts'
-import { documentOfOwner, findOwnPage, replaceDocument } from './write-checks.ts'
+import { sendUnlessKnown, recordJson, sendNewPage } from './record.ts'
+import { documentOfOwner, findOwnPage, replaceDocument, checkedDocument, untilWritten,
+  writeAndPublish } from './write-checks.ts'
+import { InvalidError, NotFoundError, PreconditionFailedError } from '../../../errors.ts'
+import { checkPreconditions } from '../../../http/conditional-requests.ts'
+import { PAGE_KEY_RULE } from '../../../infra/system/identifiers.ts'
+import { createPage, describeTaken, KeyTakenError, replacePage } from '../write-repository.ts'
+import { findPageByKey } from '../landing-page-repository.ts'
 
 const getDocumentSchema = {
   operationId: 'getDocument',
@@ -61,5 +67,83 @@ export const documentRoutes: FastifyPluginAsyncTypebox = async (app) => {
     const document = await documentOfOwner(request, maxBytes, database) as string // required by the schema
     const page = await replaceDocument(request, document, documentValidators)
     return sendWithoutBody(reply.code(204).header('etag', documentValidators(page).etag))
+  })
+}
+
+const getByKeySchema = {
+  operationId: 'getLandingPageByKey',
+  summary: 'Read the Landing Page with a key',
+  description: 'Returns the record of the page. 404 if no page has the key, or the page is in the trash.',
+  params: KeyParams,
+  headers: ReadConditions,
+  response: {
+    200: response(LandingPage, 'The page', 'ETag'),
+    304: nothing('The page has not changed', 'ETag')
+  }
+}
+const putByKeySchema = {
+  operationId: 'putLandingPageByKey',
+  summary: 'Create the Landing Page with a key, or replace its document',
+  description:
+    'The body is the document itself, which is stored byte for byte. If no page has the key, a published ' +
+    'page is created, and the response is its record; with `If-None-Match: *`, nothing is replaced. 422 if ' +
+    'the page with the key is in the trash.',
+  params: KeyParams,
+  headers: PublishHeaders,
+  body: { ...Document, examples: [DOCUMENT] },
+  response: {
+    201: response(LandingPage, 'The page is created', 'ETag', 'Location', ...RECEIPT),
+    204: nothing("The document is stored. `ETag` is the new document's", 'ETag', ...RECEIPT),
+    ...errors([422], [], { 422: `Key ${PAGE_KEY_RULE}` })
+  }
+}
+
+/** The routes of pages by their keys. */
+export const keyRoutes: FastifyPluginAsyncTypebox = async (app) => {
+  const { database } = app
+  const { MAX_DOCUMENT_BYTES: maxBytes } = app.config
+  const url = '/manage/landing_pages/by-key/:key'
+
+  app.get(url, { schema: getByKeySchema }, async (request, reply) => {
+    const page = await findPageByKey(database, request.caller.userId, request.params.key)
+    if (page === null || page.deletedAt !== null) throw new NotFoundError()
+    return sendUnlessKnown(request, reply, recordValidators(page), recordJson(page))
+  })
+
+  const create = async (request: FastifyRequest, key: string, document: string) => {
+    const { caller } = request
+    try {
+      return await writeAndPublish(request, createPage(database, caller, document, { key }))
+    } catch (error) {
+      if (error instanceof KeyTakenError) return null
+      throw error
+    }
+  }
+
+  app.put(url, {
+    schema: putByKeySchema,
+    bodyLimit: maxBytes,
+    attachValidation: true
+  }, async (request, reply) => {
+    const { caller, headers, params: { key }, validationError } = request
+    if (validationError instanceof NotFoundError) throw new InvalidError([`Key ${PAGE_KEY_RULE}`])
+    if (validationError !== undefined) throw validationError
+    const document = checkedDocument(request, maxBytes) as string // required by the schema
+    const conditions = writeConditions(headers)
+    return await untilWritten(async () => {
+      const found = await findPageByKey(database, caller.userId, key)
+      if (found === null) {
+        if (headers['if-match'] !== undefined) throw new PreconditionFailedError('If-Match', undefined)
+        const page = await create(request, key, document)
+        return page && sendNewPage(request, reply, page)
+      }
+      if (found.deletedAt !== null) throw new InvalidError([describeTaken(found)])
+      checkPreconditions(request, documentValidators(found))
+      const page = await writeAndPublish(
+        request,
+        replacePage(database, caller, found.id, document, conditions)
+      )
+      return page && sendWithoutBody(reply.code(204).header('etag', documentValidators(page).etag))
+    })
   })
 }

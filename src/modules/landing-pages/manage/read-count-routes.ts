@@ -1,7 +1,7 @@
 import type { FastifyPluginAsyncTypebox } from '@fastify/type-provider-typebox'
 import { Type, type Static } from '@sinclair/typebox'
 import { InvalidError, NotFoundError } from '../../../errors.ts'
-import { recordOf } from '../../../http/records.ts'
+import { recordOf } from '../../../http/responses.ts'
 import { errors, IdParams, response } from '../../../http/schemas.ts'
 import { parseTime, timeParameter } from '../../../http/time.ts'
 import { listReads, STEP_MS, type ReadCountRange } from '../read-count-repository.ts'

@@ -2,7 +2,7 @@ import type { FastifyPluginAsyncTypebox } from '@fastify/type-provider-typebox'
 import { Type } from '@sinclair/typebox'
 import type { FastifyRequest } from 'fastify'
 import { NotFoundError } from '../../../errors.ts'
-import { recordOf } from '../../../http/records.ts'
+import { recordOf } from '../../../http/responses.ts'
 import { entityTag } from '../../../http/content-encoding.ts'
 import { idAsNumber, numberAsId, pageOf, PageQuery, takePage } from '../../../http/pagination.ts'
 import { errors, IdParams, MALFORMED_JSON, nothing, PublishHeaders, ReadConditions, RECEIPT,

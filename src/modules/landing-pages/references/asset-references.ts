@@ -3,7 +3,7 @@ import fp from 'fastify-plugin'
 import { RetryLaterError } from '../../../errors.ts'
 import { OLDEST } from '../../../http/pagination.ts'
 import type { Database } from '../../../infra/postgres/database.ts'
-import { runInOneProcess } from '../../../infra/postgres/shared-task.ts'
+import { runInOneProcess } from '../../../infra/postgres/shared-work.ts'
 import { SingleFlight } from '../../../infra/system/single-flight.ts'
 import { findKnownReferences, findUnindexedPages, indexPage,
   type AssetReferences } from './reference-repository.ts'

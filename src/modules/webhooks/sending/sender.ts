@@ -1,7 +1,7 @@
 import type { FastifyInstance } from 'fastify'
 import { LRUCache } from 'lru-cache'
 import { sendsMail } from '../../../config.ts'
-import { deriveSecret } from '../../../infra/system/derived-secrets.ts'
+import { deriveSecret } from '../../../infra/system/identifiers.ts'
 import { VERSION } from '../../../infra/system/version.ts'
 import { CDN_TARGETS } from '../../landing-pages/index.ts'
 import { TEST_EVENT } from '../webhook-repository.ts'
