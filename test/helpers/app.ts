@@ -1,7 +1,7 @@
 import { mkdtemp, rm } from 'node:fs/promises'
 import { tmpdir } from 'node:os'
 import { join } from 'node:path'
-import type { FastifyBaseLogger, FastifyInstance } from 'fastify'
+import type { FastifyBaseLogger, FastifyInstance, LightMyRequestResponse } from 'fastify'
 import type { Test } from 'tap'
 import { buildApp } from '../../src/app.ts'
 import { loadConfig } from '../../src/config.ts'
@@ -73,11 +73,8 @@ export async function signUp (
   app: FastifyInstance,
   email = `owner-${process.pid}-${++accounts}@example.com`
 ): Promise<Account> {
-  const response = await app.inject({
-    method: 'POST',
-    url: '/auth/sign_up',
-    payload: { user: { email, password: PASSWORD, password_confirmation: PASSWORD } }
-  })
+  const user = { email, password: PASSWORD, password_confirmation: PASSWORD }
+  const response = await sendAs(app, NOBODY, 'POST', '/auth/sign_up', { user })
   if (response.statusCode !== 201) throw new Error(`sign-up failed: ${response.statusCode} ${response.body}`)
   const body = response.json()
   return { ...body, headers: { authorization: `Bearer ${body.access_token}` } }
@@ -89,8 +86,7 @@ export async function signInStatus (
   email: string,
   password = PASSWORD
 ): Promise<number> {
-  const payload = { user: { email, password } }
-  return (await app.inject({ method: 'POST', url: '/auth/sign_in', payload })).statusCode
+  return (await sendAs(app, NOBODY, 'POST', '/auth/sign_in', { user: { email, password } })).statusCode
 }
 
 /** Signs in again, possibly from elsewhere. Returns the account with the tokens of a new session. */
@@ -110,6 +106,46 @@ export async function signIn (
   return { ...body, headers: { authorization: `Bearer ${body.access_token}` } }
 }
 
+/** The headers of an account or key, or `NOBODY`. */
+interface Sender {
+  readonly headers: Readonly<Record<string, string>>
+}
+export const NOBODY: Sender = { headers: {} }
+
+/** Sends a request. A string is the exact text of a JSON body. */
+export async function sendAs (
+  app: FastifyInstance,
+  { headers }: Sender,
+  method: 'GET' | 'HEAD' | 'POST' | 'PUT' | 'PATCH' | 'DELETE',
+  url: string,
+  payload?: object | string,
+  more: Readonly<Record<string, string>> = {}
+): Promise<LightMyRequestResponse> {
+  const type = typeof payload === 'string' ? { 'content-type': 'application/json' } : {}
+  return await app.inject({
+    method,
+    url,
+    headers: { ...headers, ...type, ...more },
+    ...payload !== undefined && { payload }
+  })
+}
+
+/** Returns the URL of the next part of a list. */
+export const nextOf = ({ headers }: LightMyRequestResponse): string | undefined =>
+  /^<(\/[^>]*)>; rel="next"$/.exec(String(headers.link))?.[1]
+
+/** Reads all parts of a list. Returns the ids of each. */
+export async function walkList (app: FastifyInstance, sender: Sender, url: string): Promise<string[][]> {
+  const parts: string[][] = []
+  for (let next: string | undefined = url; next !== undefined;) {
+    const response: LightMyRequestResponse = await sendAs(app, sender, 'GET', next)
+    if (response.statusCode !== 200) throw new Error(`${response.statusCode} ${response.body}`)
+    parts.push(response.json<{ id: string }[]>().map(({ id }) => id))
+    next = nextOf(response)
+  }
+  return parts
+}
+
 export interface CreatedKey {
   readonly id: string
   readonly key: string
@@ -120,12 +156,12 @@ export interface CreatedKey {
 /** Creates an API key. */
 export async function createKey (
   app: FastifyInstance,
-  { headers }: Pick<Account, 'headers'>,
+  account: Pick<Account, 'headers'>,
   scopes: readonly string[],
   more: { readonly name?: string, readonly expires_at?: string } = {}
 ): Promise<CreatedKey> {
   const payload = { name: 'a program', scopes, current_password: PASSWORD, ...more }
-  const response = await app.inject({ method: 'POST', url: '/api_keys', headers, payload })
+  const response = await sendAs(app, account, 'POST', '/api_keys', payload)
   if (response.statusCode !== 201) throw new Error(`create failed: ${response.statusCode} ${response.body}`)
   const { id, key } = response.json()
   return { id, key, headers: { authorization: `Bearer ${key}` } }
@@ -149,12 +185,7 @@ export async function createPage (
   account: Pick<Account, 'headers'>,
   document = '{"hello":"world"}'
 ): Promise<CreatedPage> {
-  const response = await app.inject({
-    method: 'POST',
-    url: '/landing_pages',
-    headers: { ...account.headers, 'content-type': 'application/json' },
-    payload: `{"current_data":${document}}`
-  })
+  const response = await sendAs(app, account, 'POST', '/landing_pages', `{"current_data":${document}}`)
   if (response.statusCode !== 201) throw new Error(`create failed: ${response.statusCode} ${response.body}`)
   const { id, public_id: publicId } = response.json()
   const recordTag = String(response.headers.etag)

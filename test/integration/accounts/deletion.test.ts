@@ -1,8 +1,8 @@
 import { rename } from 'node:fs/promises'
 import t from 'tap'
-import { buildTestApp, createKey, createPage, PASSWORD, signIn, signInStatus, signUp, testSettings,
-  type Account } from '../../helpers/app.ts'
-import { pathOf, upload } from '../../helpers/assets.ts'
+import { buildTestApp, createKey, createPage, NOBODY, PASSWORD, sendAs, signIn, signInStatus, signUp,
+  testSettings, type Account } from '../../helpers/app.ts'
+import { insertAssets, pathOf, upload } from '../../helpers/assets.ts'
 import { claimRedis, query } from '../../helpers/servers.ts'
 import { stored } from '../../helpers/stores.ts'
 import { until } from '../../helpers/until.ts'
@@ -21,43 +21,31 @@ const settings: Record<string, string> = {
 const app = await buildTestApp(t, { settings })
 const replica = await buildTestApp(t, { settings })
 
-const deleteAccount = async (account: Pick<Account, 'headers'>, body: unknown = { password: PASSWORD }) =>
-  await app.inject({
-    method: 'DELETE',
-    url: '/auth/me',
-    headers: { ...account.headers, 'content-type': 'application/json' },
-    payload: JSON.stringify(body)
-  })
+const deleteAccount = async (account: Pick<Account, 'headers'>, body: object = { password: PASSWORD }) =>
+  await sendAs(app, account, 'DELETE', '/auth/me', body)
 const status = async (url: string, { headers }: Pick<Account, 'headers'>, on = replica) =>
   (await on.inject({ url, headers })).statusCode
 const readStatus = async (url: string, on = replica) => (await on.inject(url)).statusCode
 
-/** The rows that belong to a user, by table. */
-async function rowsOf (userId: number): Promise<Record<string, number>> {
-  const [row] = await query(
-    settings.DATABASE_URL as string,
-    `SELECT ${
-      [
-        'users WHERE id',
-        'account_deletions WHERE user_id',
-        'sessions WHERE user_id',
-        'api_keys WHERE user_id',
-        'mails WHERE user_id',
-        'mail_links WHERE user_id',
-        'landing_pages WHERE user_id',
-        'assets WHERE user_id'
-      ].map((place) => `(SELECT count(*)::integer FROM ${place} = ${userId}) AS ${place.split(' ')[0]}`)
-        .join(', ')
-    }`
-  )
-  return row as unknown as Record<string, number>
+/** The number of rows in each table that belong to a user. */
+async function rowsOf (userId: number): Promise<number[]> {
+  const owned = [
+    'account_deletions',
+    'sessions',
+    'api_keys',
+    'mails',
+    'mail_links',
+    'landing_pages',
+    'assets'
+  ]
+  const places = ['users WHERE id', ...owned.map((table) => `${table} WHERE user_id`)]
+  const counts = places.map((place, n) => `(SELECT count(*)::integer FROM ${place} = ${userId}) AS c${n}`)
+  const [row] = await query(settings.DATABASE_URL as string, `SELECT ${counts.join(', ')}`)
+  return Object.values(row ?? {}).map(Number)
 }
 /** The response waits two seconds for this. */
 const untilNothingIsLeftOf = async (userId: number): Promise<boolean> =>
-  await until(
-    async () => Object.values(await rowsOf(userId)).every((count) => count === 0),
-    'no rows are left'
-  )
+  await until(async () => (await rowsOf(userId)).every((count) => count === 0), 'no rows are left')
 const countOf = async (table: string) =>
   (await query(settings.DATABASE_URL as string, `SELECT count(*)::integer AS n FROM ${table}`))[0]?.n
 
@@ -66,12 +54,7 @@ t.test('with the account go its pages, files, sessions and keys, at once on all 
   const other = await signIn(replica, owner)
   const key = await createKey(app, owner, ['pages:read'])
   const [page, kept] = [await createPage(app, owner), await createPage(app, neighbour)]
-  await app.inject({
-    method: 'PUT',
-    url: `/manage/landing_pages/${page.id}/document`,
-    headers: { ...owner.headers, 'content-type': 'application/json' },
-    payload: '{"v":2}'
-  })
+  await sendAs(app, owner, 'PUT', `/manage/landing_pages/${page.id}/document`, '{"v":2}')
   const [file, keptFile] = [
     (await upload(app, owner, 'a')).json(),
     (await upload(app, neighbour, 'b')).json()
@@ -86,8 +69,8 @@ t.test('with the account go its pages, files, sessions and keys, at once on all 
   for (const session of [owner, other]) t.equal(await status('/auth/me', session), 401)
   t.equal(await status('/manage/landing_pages', key), 401)
   for (const token of [owner.refresh_token, other.refresh_token]) {
-    const refresh = { method: 'POST', url: '/auth/refresh', payload: { refresh_token: token } } as const
-    t.equal((await replica.inject(refresh)).statusCode, 401)
+    const refreshed = await sendAs(replica, NOBODY, 'POST', '/auth/refresh', { refresh_token: token })
+    t.equal(refreshed.statusCode, 401)
   }
   t.equal(await signInStatus(replica, owner.user.email), 401)
   t.equal(await readStatus(pageUrl, app), 404)
@@ -119,24 +102,20 @@ t.test('a mail tells the user, and mails that were waiting for the account are n
 t.test('a request without the right password changes nothing', async (t) => {
   const owner = await signUp(app)
   const page = await createPage(app, owner)
-  for (
-    const [body, sentence] of [
-      [{}, "Password can't be blank"],
-      [{ password: null }, "Password can't be blank"],
-      [{ password: '' }, "Password can't be blank"],
-      [{ password: 12345678 }, 'Password must be a string'],
-      [{ password: [PASSWORD] }, 'Password must be a string'],
-      [{ password: 'wrong' }, 'Password is wrong'],
-      [{ password: `${PASSWORD}\0` }, 'Password is wrong'],
-      [{ current_password: PASSWORD }, "Password can't be blank"]
-    ] as const
-  ) {
+  const cases: [object, string][] = [
+    [{}, "Password can't be blank"],
+    [{ password: null }, "Password can't be blank"],
+    [{ password: '' }, "Password can't be blank"],
+    [{ password: [PASSWORD] }, 'Password must be a string'],
+    [{ password: 'wrong' }, 'Password is wrong'],
+    [{ password: `${PASSWORD}\0` }, 'Password is wrong']
+  ]
+  for (const [body, sentence] of cases) {
     const response = await deleteAccount(owner, body)
     t.equal(response.statusCode, 422, JSON.stringify(body))
     t.same(response.json(), { errors: [sentence] })
   }
-  const without = await app.inject({ method: 'DELETE', url: '/auth/me', headers: owner.headers })
-  t.equal(without.statusCode, 422)
+  t.equal((await sendAs(app, owner, 'DELETE', '/auth/me')).statusCode, 422)
   t.equal((await deleteAccount({ headers: { authorization: 'Bearer x' } })).statusCode, 401)
   const key = await createKey(app, owner, ['pages:write', 'assets:write'])
   t.equal((await deleteAccount(key)).statusCode, 401, 'API keys are for pages and assets')
@@ -187,17 +166,13 @@ t.test('an account with thousands of pages and many assets is deleted', async (t
   const owner = await signUp(app)
   const { id } = owner.user
   const last = await createPage(app, owner)
+  const url = settings.DATABASE_URL as string
   await query(
-    settings.DATABASE_URL as string,
+    url,
     `INSERT INTO landing_pages (id, public_id, user_id, current_data, content_hash)
     SELECT gen_random_uuid(), 'thousands-' || n, ${id}, '{}', '' FROM generate_series(1, 3000) n`
   )
-  await query(
-    settings.DATABASE_URL as string,
-    `INSERT INTO assets (id, user_id, storage_key, filename, content_type, byte_size, checksum)
-    SELECT gen_random_uuid(), ${id}, lpad(n::text, 22, 'A') || '.png', '', 'image/png', 1, ''
-    FROM generate_series(1, 250) n`
-  )
+  await insertAssets(app, owner, Array.from({ length: 250 }, (_, n) => `${String(n).padStart(22, 'A')}.png`))
   t.equal((await deleteAccount(owner)).statusCode, 204)
   t.equal(await readStatus(`/landing_pages/${last.public_id}`, app), 404)
   await untilNothingIsLeftOf(id)

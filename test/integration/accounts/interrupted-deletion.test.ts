@@ -8,12 +8,12 @@ import { OLDEST } from '../../../src/http/pagination.ts'
 import type { StatementRunner } from '../../../src/infra/postgres/statement.ts'
 import { listAccounts, operatorOf } from '../../../src/modules/accounts/index.ts'
 import { deletePages, listPagesOf } from '../../../src/modules/landing-pages/index.ts'
-import { buildTestApp, createKey, createPage, PASSWORD, signUp, testSettings,
+import { buildTestApp, createKey, createPage, PASSWORD, sendAs, signUp, testSettings,
   type Account } from '../../helpers/app.ts'
 import { pathOf, upload } from '../../helpers/assets.ts'
 import { query } from '../../helpers/servers.ts'
 import { stored } from '../../helpers/stores.ts'
-import { openTransaction } from '../../helpers/transaction.ts'
+import { openTransaction, untilBlocked } from '../../helpers/transaction.ts'
 import { until } from '../../helpers/until.ts'
 
 // Deletions of accounts that are interrupted, and requests of the account at the same time.
@@ -24,8 +24,18 @@ const logger = pino({ level: 'info' }, { write: (line: string) => logged.push(JS
 const app = await buildTestApp(t, { settings, logger })
 const { database } = app
 
-const deleteAccount = async ({ headers }: Account) =>
-  await app.inject({ method: 'DELETE', url: '/auth/me', headers, payload: { password: PASSWORD } })
+const deleteAccount = async (account: Account, on = app) =>
+  await sendAs(on, account, 'DELETE', '/auth/me', { password: PASSWORD })
+const begin = async ({ user }: Account, runner: StatementRunner = database) =>
+  await beginDeletion(runner, operatorOf(user.email), false)
+/** The numbers of pages, assets and keys of an account. */
+async function countsOf ({ user }: Account): Promise<number[]> {
+  const where = { userId: user.id }
+  const { landingPage, asset, apiKey } = database
+  return [await landingPage.count({ where }), await asset.count({ where }), await apiKey.count({ where })]
+}
+const liveSessionsOf = async ({ user }: Account) =>
+  await database.session.count({ where: { userId: user.id, revokedAt: null } })
 const isGone = async ({ user }: Account) =>
   await database.user.findUnique({ where: { id: user.id } }) === null
 /** Waits, because the background task of the process may have the deletion just now. */
@@ -34,13 +44,7 @@ const untilGone = async (account: Account) =>
 const metrics = async () => await app.metrics.metrics()
 
 const transaction = async (t: Test) => await openTransaction(t, settings.DATABASE_URL as string)
-
-/** Waits until as many statements wait for a lock. */
-async function untilWaiting (count: number): Promise<void> {
-  const waiting =
-    "SELECT FROM pg_stat_activity WHERE datname = current_database() AND wait_event_type = 'Lock'"
-  await until(async () => (await query(settings.DATABASE_URL as string, waiting)).length >= count)
-}
+const untilWaiting = async (count: number) => await untilBlocked(settings.DATABASE_URL as string, count)
 
 /** Makes a file of an account impossible to remove. Returns a function that ends this. */
 async function blockRemoval (file: { url: string }): Promise<() => Promise<void>> {
@@ -53,8 +57,8 @@ async function blockRemoval (file: { url: string }): Promise<() => Promise<void>
 t.test('requests that wait for the deletion to begin leave nothing', async (t) => {
   const owner = await signUp(app)
   await app.inject({ url: '/auth/me', headers: owner.headers }) // notes that the session is used
-  const begin = await transaction(t)
-  t.equal(await beginDeletion(begin, operatorOf(owner.user.email), false), owner.user.id)
+  const beginning = await transaction(t)
+  t.equal(await begin(owner, beginning), owner.user.id)
   const { headers } = owner
   const credentials = { user: { email: owner.user.email, password: PASSWORD } }
   const key = { name: 'late', scopes: ['pages:read'], current_password: PASSWORD }
@@ -65,15 +69,12 @@ t.test('requests that wait for the deletion to begin leave nothing', async (t) =
     app.inject({ method: 'POST', url: '/api_keys', headers, payload: key })
   ])
   await untilWaiting(4)
-  await begin.client.query('COMMIT')
+  await beginning.client.query('COMMIT')
   const [page, asset, session, apiKey] = (await responses).map(({ statusCode }) => statusCode)
   t.same([page, asset, session], [401, 401, 401])
   t.ok(apiKey === 401 || apiKey === 422, `an API key: ${apiKey}`)
-  const where = { userId: owner.user.id }
-  t.equal(await database.landingPage.count({ where }), 0)
-  t.equal(await database.asset.count({ where }), 0)
-  t.equal(await database.apiKey.count({ where }), 0)
-  t.equal(await database.session.count({ where: { ...where, revokedAt: null } }), 0)
+  t.same(await countsOf(owner), [0, 0, 0])
+  t.equal(await liveSessionsOf(owner), 0)
   t.same((await stored(app)).published, [])
   await resumeDeletions(app)
   await untilGone(owner)
@@ -100,9 +101,8 @@ t.test('what a statement before the deletion has written is deleted, too', async
   await signIn.client.query('COMMIT')
   t.equal((await answer).statusCode, 204)
   t.notOk(await isGone(owner), 'its file could not be removed')
-  const where = { userId: owner.user.id }
-  t.equal(await database.session.count({ where: { ...where, revokedAt: null } }), 0)
-  t.equal(await database.landingPage.count({ where }), 0)
+  t.same(await countsOf(owner), [0, 1, 0])
+  t.equal(await liveSessionsOf(owner), 0)
   await unblock()
   await resumeDeletions(app)
   await untilGone(owner)
@@ -129,7 +129,7 @@ t.test('a deletion whose files cannot be removed is answered, and finished later
   t.equal((await app.inject({ url: '/auth/me', headers: owner.headers })).statusCode, 401)
   t.equal((await app.inject(`/landing_pages/${page.public_id}`)).statusCode, 404)
   for (const file of files) t.equal((await app.inject(pathOf(file))).statusCode, 404)
-  t.equal(await database.asset.count({ where: { userId: owner.user.id } }), 1, 'the one with the file')
+  t.same(await countsOf(owner), [0, 1, 0], 'the asset whose file is left')
   t.ok((await signUp(app, owner.user.email)).user.id > owner.user.id, 'the address is free')
   for await (const accounts of listAccounts(database)) {
     t.notOk(accounts.some(({ id }) => id === owner.user.id), 'the account is not listed any more')
@@ -153,13 +153,7 @@ t.test('after an error of PostgreSQL, the process soon goes on with the deletion
   const { public_id: id } = await createPage(impatient, owner)
   const other = await transaction(t)
   await other.client.query('SELECT FROM landing_pages WHERE public_id = $1 FOR UPDATE', [id])
-  const response = await impatient.inject({
-    method: 'DELETE',
-    url: '/auth/me',
-    headers: owner.headers,
-    payload: { password: PASSWORD }
-  })
-  t.equal(response.statusCode, 204)
+  t.equal((await deleteAccount(owner, impatient)).statusCode, 204)
   await until(() => impatient.accountDeletions.counts.failed >= 2)
   const lines = logged.filter(({ msg }) => msg.startsWith('the deletion of an account is not finished'))
   t.equal(lines.length, 1, 'one line for the whole time')
@@ -171,7 +165,7 @@ t.test('after an error of PostgreSQL, the process soon goes on with the deletion
 t.test('a process that starts goes on with a deletion that has just begun', async (t) => {
   const owner = await signUp(app)
   await createPage(app, owner)
-  await beginDeletion(database, operatorOf(owner.user.email), false)
+  await begin(owner)
   await buildTestApp(t, { settings })
   await untilGone(owner)
 })
@@ -198,7 +192,7 @@ t.test('a hundred deletions that cannot be finished do not keep a newer one from
   for (const folder of folders) await mkdir(folder)
   const owner = await signUp(app)
   const page = await createPage(app, owner)
-  await beginDeletion(database, operatorOf(owner.user.email), false)
+  await begin(owner)
   await resumeDeletions(app)
   await untilGone(owner)
   t.equal((await app.inject(`/landing_pages/${page.public_id}`)).statusCode, 404)
@@ -210,7 +204,7 @@ t.test('a hundred deletions that cannot be finished do not keep a newer one from
 t.test('a process that waits for a batch of another one goes on with the rest of the pages', async (t) => {
   const owner = await signUp(app)
   for (let n = 0; n < 15; n++) await createPage(app, owner)
-  await beginDeletion(database, operatorOf(owner.user.email), false)
+  await begin(owner)
   const other = await transaction(t)
   const batch = await listPagesOf(other, owner.user.id, OLDEST, 10)
   await deletePages(other, batch.map(({ id }) => id))
@@ -240,7 +234,7 @@ t.test('readers get a 404 for all pages before any is deleted', async (t) => {
 
 t.test('a process leaves a deletion alone on which another one works', async (t) => {
   const owner = await signUp(app)
-  await beginDeletion(database, operatorOf(owner.user.email), false)
+  await begin(owner)
   const claimedUntil = (ms: number) => ({
     where: { userId: owner.user.id },
     data: { claimedUntil: new Date(Date.now() + ms) }
@@ -258,7 +252,7 @@ t.test('several processes may finish one deletion at once', async (t) => {
   const owner = await signUp(app)
   const pages = await Promise.all(Array.from({ length: 25 }, async () => await createPage(app, owner)))
   for (let n = 0; n < 5; n++) await upload(app, owner, String(n))
-  await beginDeletion(database, operatorOf(owner.user.email), false)
+  await begin(owner)
   const countFinished = () => app.accountDeletions.counts.finished + replica.accountDeletions.counts.finished
   const finishedBefore = countFinished()
   await Promise.all([app, replica, app].map(async (one) => await resumeDeletions(one)))
@@ -275,8 +269,7 @@ t.test('a deletion ends between two steps when its process closes', async (t) =>
   const owner = await signUp(app)
   await Promise.all(Array.from({ length: 15 }, async () => await createPage(app, owner)))
   await upload(app, owner, 'x')
-  await beginDeletion(database, operatorOf(owner.user.email), false)
-  const where = { userId: owner.user.id }
+  await begin(owner)
   const stop = new AbortController()
   const runner: StatementRunner = {
     run: async (statement, values) => {
@@ -287,11 +280,10 @@ t.test('a deletion ends between two steps when its process closes', async (t) =>
   }
   const removed = await finishDeletion({ database: runner, files: app.files }, owner.user.id, stop.signal)
   t.same(removed, { pages: 10, assets: 0, missing: 0, failed: 0, isFinished: false })
-  t.equal(await database.landingPage.count({ where }), 5)
-  t.equal(await database.asset.count({ where }), 1)
+  t.same(await countsOf(owner), [5, 1, 0])
   t.notOk(await isGone(owner))
   await resumeDeletions(app, AbortSignal.abort())
-  t.equal(await database.landingPage.count({ where }), 5)
+  t.same(await countsOf(owner), [5, 1, 0])
   await resumeDeletions(app)
   await untilGone(owner)
 })

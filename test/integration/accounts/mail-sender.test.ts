@@ -126,7 +126,7 @@ t.test('of many claims at the same time, each gets another mail', async (t) => {
   }
 })
 
-/** A reply that refuses a mail, at RCPT TO or after the data. */
+/** A reply that refuses a mail, at RCPT TO or after the data. Some have the words of well-known servers. */
 type Reply = readonly [command: 'RCPT TO' | 'DATA', status: number, message: string]
 
 const PERMANENT: Record<string, Reply> = {
@@ -138,16 +138,13 @@ const PERMANENT: Record<string, Reply> = {
   'its size': ['DATA', 552, '5.3.4 Message too big'],
   'its format': ['DATA', 554, '5.6.0 Bad message']
 }
-// Some are in the words of Exim on Debian, Amazon SES, Gmail and qmail.
 const TEMPORARY: Record<string, Reply> = {
   'a mailbox that is busy': ['RCPT TO', 450, '4.2.1 Try again later'],
   'a relay that is not allowed': ['RCPT TO', 554, '5.7.1 Relay access denied'],
   'a relay that is not allowed, without an enhanced status': ['RCPT TO', 550, 'relay not permitted'],
   'a domain that is not served': ['RCPT TO', 553, "sorry, that domain isn't in my list (#5.7.1)"],
   'a sender that is refused': ['RCPT TO', 550, '5.1.8 Sender address rejected'],
-  'a sender whose mailbox is unknown': ['RCPT TO', 550, '5.1.7 Bad sender address'],
   'a sender that is not verified': ['DATA', 554, 'Message rejected: Email address is not verified.'],
-  'a sender without DKIM': ['DATA', 550, '5.7.26 This mail is unauthenticated'],
   'its content': ['DATA', 554, '5.7.1 Spam']
 }
 
@@ -191,9 +188,13 @@ t.test('refusals of the mail server', async (t) => {
   }
 })
 
-t.test('a mail is given up when attempts have failed for a day', async (t) => {
-  const smtp = await startBrokenServer(t, (socket) => socket.destroy())
-  const { app, url, logged } = await setUp(t, { SMTP_URL: smtp })
+t.test('a mail is given up when attempts have failed for a day, and arrives if the server is back before', async (t) => {
+  let isAway = true
+  const server = await startMailServer(t, {
+    onConnect: (_session, done) =>
+      done(isAway ? Object.assign(new Error('away'), { responseCode: 421 }) : null)
+  })
+  const { app, url, logged } = await setUp(t, server.settings)
   await queue(url, { recipient: 'old@example.com', age: '25 hours' })
   await queue(url, { recipient: 'new@example.com', age: '23 hours' })
   const [{ id }] = await query(url, "SELECT id FROM mails WHERE recipient LIKE 'old%'") as [{ id: string }]
@@ -205,9 +206,13 @@ t.test('a mail is given up when attempts have failed for a day', async (t) => {
   )
   t.match(
     logged.filter(({ msg }) => msg === 'mail given up'),
-    [{ level: 40, mail: id, kind: 'password_changed', attempts: 1, failure: { reason: String } }]
+    [{ level: 40, mail: id, kind: 'password_changed', attempts: 1, failure: { status: 421 } }]
   )
   t.match(await app.metrics.metrics(), /^landfall_mails_given_up_total\{kind="password_changed"\} 1$/m)
+  isAway = false
+  await query(url, 'UPDATE mails SET due_at = now()')
+  app.wakeMailSender()
+  await server.mailTo('new@example.com')
 })
 
 t.test('a mail that another process has claimed since is not given up', async (t) => {
@@ -255,22 +260,6 @@ t.test('requests are answered, and mails wait, while the mail server hangs', asy
   const next = await buildTestApp(t, { settings: { ...settings, ...server.settings } })
   next.wakeMailSender()
   await server.mailTo(account.user.email)
-})
-
-t.test('a mail arrives when the mail server is back', async (t) => {
-  let isAway = true
-  const server = await startMailServer(t, {
-    onConnect: (_session, done) =>
-      done(isAway ? Object.assign(new Error('away'), { responseCode: 421 }) : null)
-  })
-  const { app, url } = await setUp(t, server.settings)
-  await queue(url)
-  app.wakeMailSender()
-  await until(async () => (await waiting(url)).some(({ attempts, due }) => attempts === 1 && due < 20))
-  isAway = false
-  await query(url, 'UPDATE mails SET due_at = now()')
-  app.wakeMailSender()
-  await server.mailTo('a@example.com')
 })
 
 t.test('a notice has the same Message-ID when the server drops the connection after the data', async (t) => {

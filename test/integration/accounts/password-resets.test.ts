@@ -1,5 +1,6 @@
 import t from 'tap'
-import { buildTestApp, createKey, PASSWORD, signInStatus, signUp, testSettings } from '../../helpers/app.ts'
+import { buildTestApp, createKey, NOBODY, PASSWORD, sendAs, signInStatus, signUp,
+  testSettings } from '../../helpers/app.ts'
 import { startMailServer, tokenIn } from '../../helpers/mail-server.ts'
 import { until } from '../../helpers/until.ts'
 
@@ -18,7 +19,7 @@ const settings: Record<string, string> = {
 const app = await buildTestApp(t, { settings })
 
 const send = async (method: 'POST' | 'PUT', payload: object) =>
-  await app.inject({ method, url: '/auth/password_resets', payload })
+  await sendAs(app, NOBODY, method, '/auth/password_resets', payload)
 const ask = async (email: string) => await send('POST', { email })
 const reset = async (token: unknown, password = NEW_PASSWORD) =>
   await send('PUT', { token, password, password_confirmation: password })
@@ -47,43 +48,24 @@ t.test('a link resets the password, ends all sessions and keys, and confirms the
   t.equal(response.headers['cache-control'], 'no-store')
   t.equal(await signInStatus(app, email, PASSWORD), 401)
   t.equal((await app.inject({ url: '/auth/me', headers })).statusCode, 401)
-  t.equal(
-    (await app.inject({ url: '/manage/landing_pages', headers: key.headers })).statusCode,
-    401
-  )
-  const signedIn = await app.inject({
-    method: 'POST',
-    url: '/auth/sign_in',
-    payload: { user: { email, password: NEW_PASSWORD } }
-  })
+  t.equal((await sendAs(app, key, 'GET', '/manage/landing_pages')).statusCode, 401)
+  const user = { email, password: NEW_PASSWORD }
+  const signedIn = await sendAs(app, NOBODY, 'POST', '/auth/sign_in', { user })
   t.match(signedIn.json(), { user: { email, email_confirmed_at: /^\d{4}-.*Z$/ } })
-  const used = await app.inject({
-    method: 'PUT',
-    url: '/auth/email_confirmations',
-    payload: { token: confirmation }
-  })
+  const used = await sendAs(app, NOBODY, 'PUT', '/auth/email_confirmations', { token: confirmation })
   t.equal(used.statusCode, 422, 'the link that confirms the address has ended')
   await until(() =>
     mail.mails.some(({ to, headers }) => to[0] === email && headers.subject === 'Your password was changed')
   )
 })
 
-t.test('replay: a link can be used once', async (t) => {
-  const { user: { email } } = await signUp(app)
-  const token = await askForToken(email)
-  t.equal((await reset(token)).statusCode, 204)
-  const again = await reset(token, 'yet another staple')
-  t.equal(again.statusCode, 422)
-  t.same(again.json(), INVALID_LINK)
-  t.equal(await signInStatus(app, email, NEW_PASSWORD), 200)
-})
-
-t.test('two resets at once with one link: one succeeds', async (t) => {
+t.test('replay: a link can be used once, also by several requests at once', async (t) => {
   const { user: { email } } = await signUp(app)
   const token = await askForToken(email)
   const passwords = Array.from({ length: 4 }, (_, n) => `${NEW_PASSWORD} ${n}`)
   const statuses = await Promise.all(passwords.map(async (one) => (await reset(token, one)).statusCode))
   t.same(statuses.toSorted(), [204, 422, 422, 422])
+  t.same((await reset(token, 'yet another staple')).json(), INVALID_LINK)
   t.equal(await signInStatus(app, email, passwords[statuses.indexOf(204)] as string), 200)
 })
 
@@ -106,21 +88,10 @@ t.test('an unknown, expired or malformed token, and one of another kind, is a 42
   const { user: { email } } = await signUp(app)
   const confirmation = await mail.linkTo(email)
   for (const token of [confirmation, 'x', 'A'.repeat(43), 'A'.repeat(10_000), '\u0000', '\ud800']) {
-    const response = await reset(token)
-    t.equal(response.statusCode, 422)
-    t.same(response.json(), INVALID_LINK)
-  }
-  for (const payload of [{}, { token: 1 }, { token: '' }]) {
-    t.match(
-      (await send('PUT', payload)).json().errors.join(),
-      /Token (can't be blank|must be a string)/
-    )
+    t.match(await reset(token), { statusCode: 422, body: JSON.stringify(INVALID_LINK) })
   }
   const token = await askForToken(email)
-  await app.database.mailLink.updateMany({
-    where: { kind: 'password_reset' },
-    data: { expiresAt: new Date() }
-  })
+  await app.database.mailLink.updateMany({ data: { expiresAt: new Date() } })
   t.same((await reset(token)).json(), INVALID_LINK)
 })
 
@@ -136,22 +107,15 @@ t.test('a link is valid for an hour from the moment of sending, and its token is
   t.notOk(Buffer.from(link.tokenHash ?? []).includes(token))
 })
 
-t.test('a newer link ends the older one', async (t) => {
-  const { user: { email } } = await signUp(app)
-  const first = await askForToken(email)
-  const second = await askForToken(email)
-  t.same((await reset(first)).json(), INVALID_LINK)
-  t.equal((await reset(second)).statusCode, 204)
-})
-
 t.test('flooding one address: three mails an hour, and the last link stays valid', async (t) => {
   const { user: { email } } = await signUp(app)
-  let token = ''
-  for (let n = 0; n < 3; n++) token = await askForToken(email)
+  const tokens: string[] = []
+  for (let n = 0; n < 3; n++) tokens.push(await askForToken(email))
   for (let n = 0; n < 3; n++) t.equal((await ask(email)).statusCode, 202)
   t.equal(await countWaiting(email), 0, 'nothing waits')
   t.equal(resetsTo(email).length, 3)
-  t.equal((await reset(token)).statusCode, 204)
+  t.same((await reset(tokens[1])).json(), INVALID_LINK, 'a newer link ends the older one')
+  t.equal((await reset(tokens[2])).statusCode, 204)
 })
 
 t.test('a change of the password ends a link, also one that has not been sent', async (t) => {
@@ -162,7 +126,7 @@ t.test('a change of the password ends a link, also one that has not been sent', 
   await ask(email)
   await app.database.$executeRaw`ALTER TABLE mails ALTER COLUMN due_at SET DEFAULT now()`
   const payload = { current_password: PASSWORD, password: NEW_PASSWORD, password_confirmation: NEW_PASSWORD }
-  await app.inject({ method: 'PUT', url: '/auth/password', headers, payload })
+  await sendAs(app, { headers }, 'PUT', '/auth/password', payload)
   t.same((await reset(token)).json(), INVALID_LINK)
   t.equal(await countWaiting(email), 1)
   await app.database.$executeRaw`UPDATE mails SET due_at = now()`
@@ -181,13 +145,10 @@ t.test('a reset clears the count of failed sign-ins of the account', async (t) =
 
 t.test('without SMTP_URL the routes of links are 404 and not described', async (t) => {
   const app = await buildTestApp(t)
-  const { headers } = await signUp(app)
+  const owner = await signUp(app)
   for (const method of ['POST', 'PUT'] as const) {
     for (const url of ['/auth/password_resets', '/auth/email_confirmations']) {
-      t.equal(
-        (await app.inject({ method, url, headers, payload: { email: 'a@example.com' } })).statusCode,
-        404
-      )
+      t.equal((await sendAs(app, owner, method, url, { email: 'a@example.com' })).statusCode, 404)
     }
   }
   const { paths } = (await app.inject('/openapi.json')).json<{ paths: object }>()

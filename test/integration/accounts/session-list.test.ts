@@ -1,7 +1,8 @@
-import pg from 'pg'
 import t from 'tap'
-import { buildTestApp, PASSWORD, signIn, signUp, testSettings, type Account } from '../../helpers/app.ts'
+import { buildTestApp, NOBODY, PASSWORD, sendAs, signIn, signUp, testSettings, walkList,
+  type Account } from '../../helpers/app.ts'
 import { countStatements } from '../../helpers/statements.ts'
+import { openTransaction } from '../../helpers/transaction.ts'
 
 const settings = await testSettings(t)
 const app = await buildTestApp(t, { settings })
@@ -20,17 +21,18 @@ const list = async ({ headers }: Pick<Account, 'headers'>, query = '', more = {}
   await app.inject({ url: `/auth/sessions${query}`, headers: { ...headers, ...more } })
 const listed = async (account: Pick<Account, 'headers'>, more = {}): Promise<Listed[]> =>
   (await list(account, '', more)).json()
-const end = async ({ headers }: Account, path = '') =>
-  await app.inject({ method: 'DELETE', url: `/auth/sessions${path}`, headers })
+const end = async (account: Account, path = '') =>
+  await sendAs(app, account, 'DELETE', `/auth/sessions${path}`)
+/** Tries to refresh a session on the other replica. */
+const refresh = async ({ refresh_token: token }: Account) =>
+  (await sendAs(replica, NOBODY, 'POST', '/auth/refresh', { refresh_token: token })).statusCode
 const status = async ({ headers }: Account, on = replica) =>
   (await on.inject({ url: '/auth/me', headers })).statusCode
 
 t.test('the list shows each session once, newest first, and which one asks', async (t) => {
   const first = await signUp(app)
-  const second = await signIn(app, first, {
-    remoteAddress: '203.0.113.7',
-    headers: { 'user-agent': 'a tablet' }
-  })
+  const tablet = { 'user-agent': 'a tablet' }
+  const second = await signIn(app, first, { remoteAddress: '203.0.113.7', headers: tablet })
   const before = Date.now()
   const [newest, oldest, ...others] = await listed(first, { 'user-agent': 'a laptop' })
   t.same(others, [])
@@ -51,35 +53,27 @@ const endMinute = async ({ user }: Account) =>
 t.test('the list shows from where the session was used in its last minute, or refreshed', async (t) => {
   const owner = await signUp(app)
   const other = await signIn(app, owner)
-  const use = async (remoteAddress: string, agent: string) =>
+  const use = async (remoteAddress: string) =>
     await replica.inject({
       url: '/auth/me',
-      headers: { ...other.headers, 'user-agent': agent },
+      headers: { ...other.headers, 'user-agent': 'a phone' },
       remoteAddress
     })
-  await use('203.0.113.1', 'a phone')
+  await use('203.0.113.1')
   t.match((await listed(owner))[0], { address: '203.0.113.1', user_agent: 'a phone' })
   await endMinute(owner)
-  await use('203.0.113.2', 'a phone')
+  await use('203.0.113.2')
   t.match((await listed(owner))[0], { address: '203.0.113.2', user_agent: 'a phone' })
-  await app.inject({
-    method: 'POST',
-    url: '/auth/refresh',
-    payload: { refresh_token: other.refresh_token },
-    remoteAddress: '2001:db8::3'
-  })
-  t.match((await listed(owner))[0], { address: '2001:db8::3' })
+  t.equal(await refresh(other), 200)
+  t.match((await listed(owner))[0], { address: '127.0.0.1' })
 })
 
 t.test('a long User-Agent is cut, and a missing one is null', async (t) => {
   const owner = await signUp(app)
   t.equal((await listed(owner, { 'user-agent': 'x'.repeat(300) }))[0]?.user_agent, 'x'.repeat(256))
   await endMinute(owner)
-  const none = await app.inject({
-    url: '/auth/sessions',
-    headers: { ...owner.headers, 'user-agent': undefined }
-  })
-  t.equal(none.json()[0].user_agent, null)
+  const none = await listed(owner, { 'user-agent': undefined })
+  t.equal(none[0]?.user_agent, null)
 })
 
 t.test('using a session writes at most once a minute, from however many addresses', async (t) => {
@@ -105,13 +99,9 @@ t.test('using a session writes at most once a minute, from however many addresse
 
 t.test('a request does not wait for a change that holds the row of its session', async (t) => {
   const owner = await signUp(app)
-  const change = new pg.Client({ connectionString: settings.DATABASE_URL })
-  await change.connect()
-  t.teardown(async () => await change.end())
-  await change.query('BEGIN')
-  await change.query('SELECT id FROM sessions WHERE user_id = $1 FOR UPDATE', [owner.user.id])
+  const { client } = await openTransaction(t, settings.DATABASE_URL as string)
+  await client.query('SELECT id FROM sessions WHERE user_id = $1 FOR UPDATE', [owner.user.id])
   t.equal(await status(owner), 200)
-  await change.query('ROLLBACK')
 })
 
 t.test('ending a session refuses it at once on every replica, and no other one', async (t) => {
@@ -124,33 +114,24 @@ t.test('ending a session refuses it at once on every replica, and no other one',
   t.equal(response.statusCode, 204)
   t.equal(response.body, '')
   t.equal(await status(other), 401)
-  const refreshed = await replica.inject({
-    method: 'POST',
-    url: '/auth/refresh',
-    payload: { refresh_token: other.refresh_token }
-  })
-  t.equal(refreshed.statusCode, 401)
+  t.equal(await refresh(other), 401)
   t.equal(await status(owner), 200)
   t.equal(await status(third), 200)
   t.equal((await end(owner, `/${id}`)).statusCode, 404, 'it has ended')
   t.same((await listed(owner)).map((session) => session.id).includes(id), false)
 })
 
-t.test('a session may end itself', async (t) => {
-  const owner = await signUp(app)
-  const [{ id }] = await listed(owner) as [Listed]
-  t.equal((await end(owner, `/${id.toUpperCase()}`)).statusCode, 204)
-  t.equal(await status(owner), 401)
-})
-
-t.test('all other sessions end at once', async (t) => {
+t.test('a session may end itself, or all others at once', async (t) => {
   const owner = await signUp(app)
   const others = [await signIn(app, owner), await signIn(app, owner)]
   t.equal((await end(owner)).statusCode, 204)
   for (const other of others) t.equal(await status(other), 401)
   t.equal(await status(owner), 200)
-  t.same((await listed(owner)).map(({ current }) => current), [true])
+  const [{ id, current }, ...left] = await listed(owner) as [Listed]
+  t.same([current, left], [true, []])
   t.equal((await end(owner)).statusCode, 204, 'also when there is no other')
+  t.equal((await end(owner, `/${id.toUpperCase()}`)).statusCode, 204)
+  t.equal(await status(owner), 401)
 })
 
 t.test("a session of somebody else is as unknown as any other id, and isn't ended", async (t) => {
@@ -175,12 +156,8 @@ t.test('sessions that can not be used any more are not listed', async (t) => {
     await signIn(app, owner),
     await signIn(app, owner)
   ]
-  await app.inject({
-    method: 'DELETE',
-    url: '/auth/sign_out',
-    headers: signedOut.headers,
-    payload: { refresh_token: signedOut.refresh_token }
-  })
+  const token = { refresh_token: signedOut.refresh_token }
+  await sendAs(app, signedOut, 'DELETE', '/auth/sign_out', token)
   const ids = (await listed(owner)).map(({ id }) => id)
   t.equal(ids.length, 3)
   await app.database.session.update({ where: { id: ids[1]! }, data: { expiresAt: new Date(0) } })
@@ -197,14 +174,9 @@ t.test('the list has pages', async (t) => {
   const owner = await signUp(app)
   for (let n = 0; n < 4; n++) await signIn(app, owner)
   const all = (await listed(owner)).map(({ id }) => id)
-  const seen: string[] = []
-  for (let next = '/auth/sessions?limit=2'; next !== '';) {
-    const response = await app.inject({ url: next, headers: owner.headers })
-    seen.push(...response.json<Listed[]>().map(({ id }) => id))
-    next = /<([^>]*)>/.exec(String(response.headers.link ?? ''))?.[1] ?? ''
-  }
-  t.equal(all.length, 5)
-  t.same(seen, all)
+  const parts = await walkList(app, owner, '/auth/sessions?limit=2')
+  t.equal(parts.length, 3)
+  t.same(parts.flat(), all)
   t.match((await list(owner, '?page=2')).json(), { errors: [/^Query parameter page is unknown/] })
 })
 
@@ -225,7 +197,7 @@ t.test('a session that ends while its password is compared changes nothing', asy
       await end(owner)
       return await verify(...given)
     }
-    const response = await app.inject({ method, url, headers: stolen.headers, payload })
+    const response = await sendAs(app, stolen, method, url, payload)
     passwords.verify = verify
     t.equal(response.statusCode, 401, `${method} ${url}`)
     t.equal(await status(owner), 200)

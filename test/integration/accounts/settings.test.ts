@@ -1,5 +1,5 @@
 import t from 'tap'
-import { buildTestApp, createKey, signUp, testSettings, type Account } from '../../helpers/app.ts'
+import { buildTestApp, createKey, sendAs, signUp, testSettings, type Account } from '../../helpers/app.ts'
 
 // GET and PUT /auth/settings
 
@@ -11,8 +11,8 @@ const replica = await buildTestApp(t, { settings })
 
 const get = async ({ headers }: Pick<Account, 'headers'>, on = replica) =>
   await on.inject({ url: '/auth/settings', headers })
-const put = async ({ headers }: Pick<Account, 'headers'>, payload: object) =>
-  await app.inject({ method: 'PUT', url: '/auth/settings', headers, payload })
+const put = async (account: Pick<Account, 'headers'>, payload: object | string, more = {}) =>
+  await sendAs(app, account, 'PUT', '/auth/settings', payload, more)
 
 t.test('an account has no address at first, and the one of the service is not shown', async (t) => {
   t.match(await get(await signUp(app), app), { statusCode: 200, body: '{"preview_url":null}' })
@@ -20,20 +20,18 @@ t.test('an account has no address at first, and the one of the service is not sh
 
 t.test('an address is kept as it was sent, for this account alone, until it is removed', async (t) => {
   const [owner, other] = [await signUp(app), await signUp(app)]
-  for (
-    const address of [
-      'https://www.example.com',
-      'https://www.example.com/{public_id}',
-      'https://www.example.com:8443/p?page={public_id}&id={id}#token={token}',
-      'https://www.example.com/{public_id}/{public_id}/@you/é',
-      'https://例え.jp/{id}',
-      'http://localhost:5173/{public_id}',
-      'http://site.localhost/{id}',
-      'http://127.0.0.1/?{token}',
-      'http://[::1]:8080/{public_id}',
-      `https://www.example.com/${'x'.repeat(2024)}`
-    ]
-  ) {
+  const addresses = [
+    'https://www.example.com',
+    'https://www.example.com:8443/p?page={public_id}&id={id}#token={token}',
+    'https://www.example.com/{public_id}/{public_id}/@you/é',
+    'https://例え.jp/{id}',
+    'http://localhost:5173/{public_id}',
+    'http://site.localhost/{id}',
+    'http://127.0.0.1/?{token}',
+    'http://[::1]:8080/{public_id}',
+    `https://www.example.com/${'x'.repeat(2024)}`
+  ]
+  for (const address of addresses) {
     t.match(await put(owner, { preview_url: address, other: 1 }), {
       statusCode: 200,
       body: JSON.stringify({ preview_url: address })
@@ -67,10 +65,7 @@ t.test('what would lead a browser elsewhere is refused, and changes nothing', as
       ...'https://www.example.com/public_id} https://www.example.com/{{public_id}}'.split(' '),
       ...'https://{public_id}.example.com/ https://{token}/ https://www.example.com{public_id}'.split(' '),
       ...'https://www.example.com:{id}/ {public_id}'.split(' '),
-      '',
-      ' https://www.example.com/',
-      'https://www.example.com/ ',
-      'https://www.example.com/a b'
+      ...['', ' https://www.example.com/', 'https://www.example.com/ ', 'https://www.example.com/a b']
     ]
   ) {
     const response = await put(owner, { preview_url: refused })
@@ -81,46 +76,30 @@ t.test('what would lead a browser elsewhere is refused, and changes nothing', as
     statusCode: 422,
     body: '{"errors":["Preview url is too long (maximum is 2048 characters)"]}'
   })
-  for (const body of [{}, { preview_url: 1 }, { preview_url: [address] }, { preview_url: {} }, [], 'x']) {
-    const response = await app.inject({
-      method: 'PUT',
-      url: '/auth/settings',
-      headers: { ...owner.headers, 'content-type': 'application/json' },
-      payload: JSON.stringify(body)
-    })
-    t.equal(response.statusCode, 422, JSON.stringify(body))
+  for (const body of ['{}', '{"preview_url":1}', '{"preview_url":[]}', '[]', '"x"']) {
+    t.equal((await put(owner, body)).statusCode, 422, body)
   }
   t.same((await get(owner)).json(), { preview_url: address })
 })
 
 t.test('a condition that is false stops a read or a write, whoever writes at the same time', async (t) => {
   const owner = await signUp(app)
-  const send = async (
-    method: 'GET' | 'PUT',
-    headers: Record<string, string>,
-    address: string | null = null
-  ) =>
-    await app.inject({
-      method,
-      url: '/auth/settings',
-      headers: { ...owner.headers, ...headers },
-      ...method === 'PUT' && { payload: { preview_url: address } }
-    })
   const etag = String((await get(owner)).headers.etag)
-  t.match(await send('GET', { 'if-none-match': etag }), { statusCode: 304, headers: { etag } })
+  const read = async (headers: object) =>
+    await sendAs(app, owner, 'GET', '/auth/settings', undefined, { ...headers })
+  t.match(await read({ 'if-none-match': etag }), { statusCode: 304, headers: { etag } })
   const others = ['https://a.example/', 'https://b.example/', 'https://c.example/']
   const written = await Promise
-    .all(others.map(async (address) => await send('PUT', { 'if-match': etag }, address)))
+    .all(others.map(async (address) => await put(owner, { preview_url: address }, { 'if-match': etag })))
   t.same(written.map(({ statusCode }) => statusCode).sort(), [200, 412, 412])
   const current = written.find(({ statusCode }) => statusCode === 200)
-  t.equal((await get(owner)).body, current?.body)
-  t.match(await send('PUT', { 'if-match': etag }), {
+  t.match(await put(owner, { preview_url: null }, { 'if-match': etag }), {
     statusCode: 412,
     headers: { etag: current?.headers.etag },
     body: '{"errors":["The resource has changed: If-Match does not match its current ETag"]}'
   })
-  t.equal((await send('PUT', { 'if-none-match': '*' })).statusCode, 412)
-  t.equal((await send('GET', { 'if-match': etag })).statusCode, 412)
+  t.equal((await put(owner, { preview_url: null }, { 'if-none-match': '*' })).statusCode, 412)
+  t.equal((await read({ 'if-match': etag })).statusCode, 412)
   t.equal((await get(owner)).body, current?.body)
 })
 

@@ -3,7 +3,8 @@ import { clock } from '../../../src/infra/system/clock.ts'
 import { Database } from '../../../src/infra/postgres/database.ts'
 import { file, form, FORM, noise } from '../../helpers/assets.ts'
 import { stored } from '../../helpers/stores.ts'
-import { buildTestApp, createPage, listen, signUp, testSettings, type Account } from '../../helpers/app.ts'
+import { buildTestApp, createPage, listen, sendAs, signUp, testSettings,
+  type Account } from '../../helpers/app.ts'
 import { connection, requestWith } from '../../helpers/raw.ts'
 import { createProxy } from '../../helpers/servers.ts'
 import { until } from '../../helpers/until.ts'
@@ -91,13 +92,8 @@ for (const [name, writeOf] of Object.entries(WRITES)) {
     const write = await writeOf(account)
     const before = await kept()
     const sendRest = await sendHalf(t, account, write)
-    const signOut = await replica.inject({
-      method: 'DELETE',
-      url: '/auth/sign_out',
-      headers: account.headers,
-      payload: { refresh_token: account.refresh_token }
-    })
-    t.equal(signOut.statusCode, 204)
+    const token = { refresh_token: account.refresh_token }
+    t.equal((await sendAs(replica, account, 'DELETE', '/auth/sign_out', token)).statusCode, 204)
     const { status, head, body } = await sendRest(1001)
     t.equal(status, 401, body.toString())
     t.match(head, /\r\nwww-authenticate: Bearer error="invalid_token"\r\n/i)

@@ -68,66 +68,49 @@ for (const kind of ['in the process', 'in Redis'] as const) {
       t.same(responses.map(({ statusCode }) => statusCode).sort(), [401, 401, 401, ...Array(22).fill(429)])
     })
 
-    t.test(
-      'successful sign-ins do not count as failures, even when they are concurrent',
-      async (t) => {
-        const { user } = await signUp(app)
-        const from = newAddress()
-        const fail = async () => await signIn(app, user.email, WRONG, from)
-        t.same(await statuses(2, fail), [401, 401])
-        const together = await Promise.all(Array.from({ length: 12 }, async () =>
-          await signIn(app, user.email, PASSWORD, from)))
-        t.same(together.map(({ statusCode }) => statusCode), Array(12).fill(200))
-        t.same(await statuses(2, fail), [401, 429])
-      }
-    )
+    t.test('successful sign-ins do not count as failures, even when they are concurrent', async (t) => {
+      const { user } = await signUp(app)
+      const from = newAddress()
+      const fail = async () => await signIn(app, user.email, WRONG, from)
+      t.same(await statuses(2, fail), [401, 401])
+      const together = await Promise.all(Array.from({ length: 12 }, async () =>
+        await signIn(app, user.email, PASSWORD, from)))
+      t.same(together.map(({ statusCode }) => statusCode), Array(12).fill(200))
+      t.same(await statuses(2, fail), [401, 429])
+    })
 
-    t.test(
-      'failed sign-ins from one address throttle the address, for all accounts',
-      async (t) => {
-        const { user } = await signUp(app)
-        const from = newAddress()
-        let n = 0
-        const guess = async () => await signIn(app, `guess-${++n}@example.com`, WRONG, from)
-        t.same(await statuses(5, guess), [401, 401, 401, 401, 401])
-        const response = await signIn(app, user.email, PASSWORD, from)
-        t.equal(response.statusCode, 429)
-        t.ok(Number(response.headers['retry-after']) <= 60)
-        t.equal(
-          (await signIn(app, user.email, PASSWORD)).statusCode,
-          200,
-          'other addresses are not throttled'
-        )
-      }
-    )
+    t.test('failed sign-ins from one address throttle the address, for all accounts', async (t) => {
+      const { user } = await signUp(app)
+      const from = newAddress()
+      let n = 0
+      const guess = async () => await signIn(app, `guess-${++n}@example.com`, WRONG, from)
+      t.same(await statuses(5, guess), [401, 401, 401, 401, 401])
+      const response = await signIn(app, user.email, PASSWORD, from)
+      t.equal(response.statusCode, 429)
+      t.ok(Number(response.headers['retry-after']) <= 60)
+      t.equal((await signIn(app, user.email, PASSWORD)).statusCode, 200, 'other addresses are not throttled')
+    })
   })
 }
 
-t.test(
-  'successful sign-ins on two replicas leave the account unthrottled on both',
-  async (t) => {
-    const settings = { ...await testSettings(t), REDIS_URL: await claimRedis(t) }
-    const one = await buildTestApp(t, { settings })
-    const two = await buildTestApp(t, { settings })
-    const { user } = await signUp(one)
-    const together = await Promise
-      .all(Array.from(
-        { length: 40 },
-        async (_, n) => await signIn(n % 2 === 0 ? one : two, user.email, PASSWORD)
-      ))
-    t.ok(together.every(({ statusCode }) => statusCode === 200 || statusCode === 429))
-    for (const app of [one, two]) {
-      t.equal((await signIn(app, user.email, PASSWORD)).statusCode, 200, 'no sign-in has failed')
-    }
+t.test('successful sign-ins on two replicas leave the account unthrottled on both', async (t) => {
+  const settings = { ...await testSettings(t), REDIS_URL: await claimRedis(t) }
+  const one = await buildTestApp(t, { settings })
+  const two = await buildTestApp(t, { settings })
+  const { user } = await signUp(one)
+  const together = await Promise
+    .all(Array.from(
+      { length: 40 },
+      async (_, n) => await signIn(n % 2 === 0 ? one : two, user.email, PASSWORD)
+    ))
+  t.ok(together.every(({ statusCode }) => statusCode === 200 || statusCode === 429))
+  for (const app of [one, two]) {
+    t.equal((await signIn(app, user.email, PASSWORD)).statusCode, 200, 'no sign-in has failed')
   }
-)
+})
 
 t.test('a sign-in waits for sign-ins in progress on another replica instead of being refused', async (t) => {
-  const settings = {
-    ...await testSettings(t),
-    REDIS_URL: await claimRedis(t),
-    ...LIMITS
-  }
+  const settings = { ...await testSettings(t), REDIS_URL: await claimRedis(t), ...LIMITS }
   const one = await buildTestApp(t, { settings })
   const two = await buildTestApp(t, { settings })
   const { user } = await signUp(one)
@@ -176,65 +159,50 @@ const COMPOSE = readFileSync(join(PROJECT, 'docker-compose.yml'), 'utf8')
 const SHIPPED_POLICY = /"--maxmemory-policy", "([a-z-]+)"/.exec(COMPOSE)?.[1] as string
 
 for (const policy of [SHIPPED_POLICY, 'allkeys-lru']) {
-  t.test(
-    `guessing does not begin anew when writes fill Redis, with ${policy}`,
-    async (t) => {
-      const redis = await startRedisServer(t, { maxmemory: '8mb', 'maxmemory-policy': policy })
-      const settings = { ...await testSettings(t), REDIS_URL: redis.url, SIGN_IN_FAILURES_PER_ACCOUNT: '4' }
-      const replicas = [await buildTestApp(t, { settings }), await buildTestApp(t, { settings })] as const
-      const { user } = await signUp(replicas[0])
-      const writer = await signUp(replicas[0])
-      const guess = async (app: FastifyInstance) => (await signIn(app, user.email, WRONG)).statusCode
-      for (let n = 0; n < 4; n++) t.equal(await guess(replicas[n % 2] as FastifyInstance), 401)
-      t.same(await Promise.all(replicas.map(guess)), [429, 429])
+  t.test(`guessing does not begin anew when writes fill Redis, with ${policy}`, async (t) => {
+    const redis = await startRedisServer(t, { maxmemory: '8mb', 'maxmemory-policy': policy })
+    const settings = { ...await testSettings(t), REDIS_URL: redis.url, SIGN_IN_FAILURES_PER_ACCOUNT: '4' }
+    const replicas = [await buildTestApp(t, { settings }), await buildTestApp(t, { settings })] as const
+    const { user } = await signUp(replicas[0])
+    const writer = await signUp(replicas[0])
+    const guess = async (app: FastifyInstance) => (await signIn(app, user.email, WRONG)).statusCode
+    for (let n = 0; n < 4; n++) t.equal(await guess(replicas[n % 2] as FastifyInstance), 401)
+    t.same(await Promise.all(replicas.map(guess)), [429, 429])
 
-      const { commands } = replicas[0].redisClient!
-      const [key = ''] = await commands.keys('landfall:count:2:sign-in:account:*')
-      const countEvicted = async () => Number(/evicted_keys:(\d+)/.exec(await commands.info('stats'))?.[1])
-      const isLost = async () => await commands.exists(key) === 0
-      const keepsCounts = policy === SHIPPED_POLICY
-      const document = JSON.stringify(['x'.repeat(1_000_000)])
-      for (let n = 0; n < 200 && (keepsCounts ? await countEvicted() < 30 : !await isLost()); n++) {
-        await createPage(replicas[0], writer, document)
-      }
-      t.ok(await countEvicted() > 0)
-      t.equal(await isLost(), !keepsCounts)
-      // Only with the shipped policy, a replica that has just started knows the count.
-      const guessed = keepsCounts ? [...replicas, await buildTestApp(t, { settings })] : replicas
-      for (const status of await Promise.all(guessed.map(guess))) t.equal(status, 429)
+    const { commands } = replicas[0].redisClient!
+    const [key = ''] = await commands.keys('landfall:count:2:sign-in:account:*')
+    const countEvicted = async () => Number(/evicted_keys:(\d+)/.exec(await commands.info('stats'))?.[1])
+    const isLost = async () => await commands.exists(key) === 0
+    const keepsCounts = policy === SHIPPED_POLICY
+    const document = JSON.stringify(['x'.repeat(1_000_000)])
+    for (let n = 0; n < 200 && (keepsCounts ? await countEvicted() < 30 : !await isLost()); n++) {
+      await createPage(replicas[0], writer, document)
     }
-  )
+    t.ok(await countEvicted() > 0)
+    t.equal(await isLost(), !keepsCounts)
+    // Only with the shipped policy, a replica that has just started knows the count.
+    const guessed = keepsCounts ? [...replicas, await buildTestApp(t, { settings })] : replicas
+    for (const status of await Promise.all(guessed.map(guess))) t.equal(status, 429)
+  })
 }
 
-t.test(
-  'sign-ups and refreshes over the limit of their address get 429 with Retry-After',
-  async (t) => {
-    const app = await buildTestApp(t, { settings: { SIGN_UPS_PER_ADDRESS: '3', REFRESHES_PER_ADDRESS: '2' } })
-    const signUpFrom = async (remoteAddress: string) =>
-      await app.inject({ method: 'POST', url: '/auth/sign_up', remoteAddress, payload: {} })
-    const refreshFrom = async (remoteAddress: string) =>
-      await app.inject({ method: 'POST', url: '/auth/refresh', remoteAddress, payload: {} })
-    for (const [call, limit, normally] of [[signUpFrom, 3, 422], [refreshFrom, 2, 401]] as const) {
-      const from = newAddress()
-      for (let n = 0; n < limit; n++) t.equal((await call(from)).statusCode, normally)
-      for (let n = 0; n < 2; n++) {
-        const response = await call(from)
-        t.equal(response.statusCode, 429)
-        t.ok(Number(response.headers['retry-after']) >= 1 && Number(response.headers['retry-after']) <= 60)
-        t.match(response.json(), { errors: [/^Too many requests, try again in \d+ seconds$/] })
-      }
-      t.equal((await call(newAddress())).statusCode, normally)
-      for (let n = 0; n < limit; n++) t.equal((await call(`2001:db8:${limit}::${n}`)).statusCode, normally)
-      t.equal(
-        (await call(`2001:db8:${limit}:0:ffff::1`)).statusCode,
-        429,
-        'a /64 network of IPv6 counts as one address'
-      )
-      t.equal(
-        (await call(`2001:db8:${limit}:1::1`)).statusCode,
-        normally,
-        'the next /64 network counts as another address'
-      )
+t.test('sign-ups and refreshes over the limit of their address get 429 with Retry-After', async (t) => {
+  const app = await buildTestApp(t, { settings: { SIGN_UPS_PER_ADDRESS: '3', REFRESHES_PER_ADDRESS: '2' } })
+  for (const [url, limit, normally] of [['/auth/sign_up', 3, 422], ['/auth/refresh', 2, 401]] as const) {
+    const call = async (remoteAddress: string) =>
+      await app.inject({ method: 'POST', url, remoteAddress, payload: {} })
+    const from = newAddress()
+    for (let n = 0; n < limit; n++) t.equal((await call(from)).statusCode, normally)
+    for (let n = 0; n < 2; n++) {
+      const response = await call(from)
+      t.equal(response.statusCode, 429)
+      t.ok(Number(response.headers['retry-after']) >= 1 && Number(response.headers['retry-after']) <= 60)
+      t.match(response.json(), { errors: [/^Too many requests, try again in \d+ seconds$/] })
     }
+    t.equal((await call(newAddress())).statusCode, normally)
+    // A /64 network of IPv6 counts as one address.
+    for (let n = 0; n < limit; n++) t.equal((await call(`2001:db8:${limit}::${n}`)).statusCode, normally)
+    t.equal((await call(`2001:db8:${limit}:0:ffff::1`)).statusCode, 429)
+    t.equal((await call(`2001:db8:${limit}:1::1`)).statusCode, normally, 'the next network')
   }
-)
+})
