@@ -1,5 +1,5 @@
 import t from 'tap'
-import { buildTestApp, createPage, signUp, type Account } from '../../helpers/app.ts'
+import { buildTestApp, createPage, sendAs, signUp, type Account } from '../../helpers/app.ts'
 
 // Documents by themselves, without their records.
 
@@ -10,20 +10,14 @@ const owner = await signUp(app)
 const stranger = await signUp(app)
 
 const urlOf = (id: string) => `/manage/landing_pages/${id}/document`
-const get = async (id: string, headers: Record<string, string> = {}, account: Account = owner) =>
-  await app.inject({ url: urlOf(id), headers: { ...account.headers, ...headers } })
+const get = async (id: string, headers: Record<string, string> = {}) =>
+  await sendAs(app, owner, 'GET', urlOf(id), undefined, headers)
 const put = async (
   id: string,
   payload: string | Buffer | undefined,
   headers: Record<string, string> = {},
   account: Account = owner
-) =>
-  await app.inject({
-    method: 'PUT',
-    url: urlOf(id),
-    headers: { ...account.headers, 'content-type': 'application/json', ...headers },
-    ...payload !== undefined && { payload }
-  })
+) => await sendAs(app, account, 'PUT', urlOf(id), payload, { 'content-type': 'application/json', ...headers })
 const read = async (publicId: string) => await app.inject({ url: `/landing_pages/${publicId}` })
 
 t.test('the document is sent and stored byte for byte', async (t) => {
@@ -31,7 +25,6 @@ t.test('the document is sent and stored byte for byte', async (t) => {
   for (
     const document of [
       '{}',
-      '[]',
       ' {"a" : 1.0}\r\n',
       '\t[1e400,-0, 12345678901234567890 ]\n',
       '{"a":1,"a":2,"__proto__":{"\\ud800":"\\u0000"}}'
@@ -39,22 +32,15 @@ t.test('the document is sent and stored byte for byte', async (t) => {
   ) {
     const written = await put(id, document)
     t.equal(written.statusCode, 204, document)
-    t.equal(written.body, '')
-    t.equal(written.headers['content-length'], undefined)
-    const found = await get(id)
-    t.equal(found.body, document)
-    t.equal(found.headers['content-type'], 'application/json; charset=utf-8')
-    t.equal(found.headers.etag, written.headers.etag)
-    const published = await read(publicId)
-    t.equal(published.body, document)
-    t.equal(published.headers.etag, written.headers.etag, 'the same ETag as the public read')
+    const { etag } = written.headers
+    t.match(await get(id), {
+      body: document,
+      headers: { 'content-type': 'application/json; charset=utf-8', etag }
+    })
+    t.match(await read(publicId), { body: document, headers: { etag } }, 'the same as the public read')
   }
-})
-
-t.test('a byte order mark is no part of the document', async (t) => {
-  const { id } = await createPage(app, owner)
   t.equal((await put(id, '\uFEFF{"a":1}')).statusCode, 204)
-  t.equal((await get(id)).body, '{"a":1}')
+  t.equal((await get(id)).body, '{"a":1}', 'a byte order mark is no part of the document')
 })
 
 t.test('the body must be a document', async (t) => {
@@ -88,17 +74,12 @@ t.test('a document that the client has is not sent again', async (t) => {
   const page = await createPage(app, owner)
   for (const tag of [page.etag, `W/${page.etag}`, '*', `"x", ${page.etag}`]) {
     const response = await get(page.id, { 'if-none-match': tag })
-    t.equal(response.statusCode, 304, tag)
-    t.equal(response.body, '')
-    t.equal(response.headers.etag, page.etag)
+    t.match(response, { statusCode: 304, body: '', headers: { etag: page.etag } }, tag)
   }
   t.equal((await get(page.id, { 'if-none-match': '"other"' })).statusCode, 200)
   t.equal((await get(page.id, { 'if-match': '"other"' })).statusCode, 412)
-  const head = await app.inject({ method: 'HEAD', url: urlOf(page.id), headers: owner.headers })
-  t.equal(head.statusCode, 200)
-  t.equal(head.headers['content-length'], '17')
-  t.equal(head.headers.etag, page.etag)
-  t.equal(head.body, '')
+  const head = await sendAs(app, owner, 'HEAD', urlOf(page.id))
+  t.match(head, { statusCode: 200, body: '', headers: { 'content-length': '17', etag: page.etag } })
 })
 
 t.test("a write accepts each of a page's ETags in If-Match", async (t) => {
@@ -111,21 +92,10 @@ t.test("a write accepts each of a page's ETags in If-Match", async (t) => {
     const record = await app.inject({ url: `/manage/landing_pages/${page.id}`, headers: owner.headers })
     recordTag = String(record.headers.etag)
   }
-  const stale: Record<string, string>[] = [{ 'if-match': page.etag }, { 'if-none-match': '*' }, {
-    'if-none-match': etag
-  }]
-  for (const headers of stale) {
-    const response = await put(page.id, '{"lost":true}', headers)
-    t.equal(response.statusCode, 412, JSON.stringify(headers))
-    t.equal(response.headers.etag, etag, 'with the current ETag of the document')
+  const stale: [string, string][] = [['if-match', page.etag], ['if-none-match', '*'], ['if-none-match', etag]]
+  for (const [name, tag] of stale) {
+    const response = await put(page.id, '{"lost":true}', { [name]: tag })
+    t.match(response, { statusCode: 412, headers: { etag } }, `${name}: ${tag}`)
   }
   t.equal((await get(page.id)).body, '{"v":4}')
-})
-
-t.test('a document is written as a version of the page', async (t) => {
-  const page = await createPage(app, owner, '{"v":1}')
-  await put(page.id, '{"v":2}')
-  await put(page.id, '{"v":2}')
-  const record = await app.inject({ url: `/manage/landing_pages/${page.id}`, headers: owner.headers })
-  t.equal(record.json().version, 2, 'the same bytes change nothing')
 })
