@@ -1,3 +1,6 @@
+import { once } from 'node:events'
+import { request, type IncomingHttpHeaders, type IncomingMessage } from 'node:http'
+import { buffer } from 'node:stream/consumers'
 import type { Test } from 'tap'
 import { documentTag, PASSWORD, type CreatedPage } from './app.ts'
 
@@ -96,6 +99,32 @@ export async function call (
     ...(body !== undefined && { body })
   })
   return { status: response.status, headers: response.headers, text: await response.text() }
+}
+
+export interface RawResponse {
+  readonly status: number
+  readonly headers: IncomingHttpHeaders
+  readonly body: Buffer
+}
+
+export interface AskOptions {
+  readonly method?: string
+  readonly headers?: Record<string, string>
+  /** The address of the client. */
+  readonly from?: string
+  readonly body?: Buffer | string
+}
+
+/** Sends a request on a connection of its own, and reads the response without decoding it. */
+export async function ask (url: string, path: string, options: AskOptions = {}): Promise<RawResponse> {
+  const { from, body, ...rest } = options
+  // The path is not a part of a URL, which would be normalized.
+  const { hostname, port, pathname } = new URL(url)
+  const address = { hostname, port, path: path || pathname, agent: false, ...from && { localAddress: from } }
+  const sent = request({ ...address, ...rest }).end(body)
+  sent.on('error', () => {}) // a server that refuses a large body may close the connection before its end
+  const [response] = await once(sent, 'response') as [IncomingMessage]
+  return { status: response.statusCode as number, headers: response.headers, body: await buffer(response) }
 }
 
 function expectStatus (answer: Response, status: number): void {

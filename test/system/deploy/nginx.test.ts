@@ -12,7 +12,7 @@ import { EXTENSIONS, isInlineType } from '../../../src/modules/assets/storage/st
 import { randomPublicId } from '../../../src/infra/system/identifiers.ts'
 import { until } from '../../helpers/until.ts'
 import { testSettings } from '../../helpers/app.ts'
-import { checkConsoleOrigin, Owner } from '../../helpers/client.ts'
+import { ask, checkConsoleOrigin, Owner, type AskOptions, type RawResponse } from '../../helpers/client.ts'
 import { provide } from '../../shared/programs.ts'
 import { Connection } from '../../helpers/raw.ts'
 import { Readers, statuses } from '../../helpers/readers.ts'
@@ -66,56 +66,10 @@ async function startSite (t: Test): Promise<Site> {
   }
 }
 
-interface Response {
-  readonly status: number
-  readonly headers: Readonly<Record<string, string | string[] | undefined>>
-  readonly body: Buffer
-}
-
-interface AskOptions {
-  readonly method?: string
-  readonly headers?: Record<string, string>
-  readonly from?: string
-  readonly body?: Buffer | string
-}
-
-/** Sends a request on a connection of its own; returns the response without decoding it. */
-async function ask (
-  url: string,
-  path: string,
-  { method = 'GET', headers = {}, from, body }: AskOptions = {}
-): Promise<Response> {
-  return await new Promise((resolve, reject) => {
-    const { hostname, port } = new URL(url)
-    const sent = request({
-      hostname,
-      port,
-      path,
-      method,
-      headers,
-      agent: false,
-      ...from !== undefined && { localAddress: from }
-    }, (response) => {
-      const chunks: Buffer[] = []
-      response.on('data', (chunk: Buffer) => chunks.push(chunk)).on('error', reject)
-      response.on(
-        'end',
-        () =>
-          resolve({
-            status: response.statusCode as number,
-            headers: response.headers,
-            body: Buffer.concat(chunks)
-          })
-      )
-    }).on('error', reject)
-    sent.end(body)
-  })
-}
-
 /**
  * Returns the part of a response that has to be the same from nginx and from the service. ETags may differ.
  */
-function comparable ({ status, headers, body }: Response): object {
+function comparable ({ status, headers, body }: RawResponse): object {
   const {
     date: _date,
     server: _server,
@@ -428,7 +382,7 @@ t.test('two replicas behind nginx', async (t) => {
   })
 
   t.test("errors of nginx itself have the form of the service's errors", async (t) => {
-    const expectError = (answer: Response, status: number, headers: object = {}) => {
+    const expectError = (answer: RawResponse, status: number, headers: object = {}) => {
       t.match(answer, {
         status,
         headers: {

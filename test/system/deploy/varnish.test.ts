@@ -1,10 +1,9 @@
 import { randomBytes } from 'node:crypto'
-import { request } from 'node:http'
 import { setTimeout as sleep } from 'node:timers/promises'
 import t, { type Test } from 'tap'
 import { testSettings } from '../../helpers/app.ts'
 import { startVarnish } from '../../shared/balancer.ts'
-import { call, checkConsoleOrigin, Owner } from '../../helpers/client.ts'
+import { ask, call, checkConsoleOrigin, Owner } from '../../helpers/client.ts'
 import { provide } from '../../shared/programs.ts'
 import { freePort, startRedisServer } from '../../helpers/servers.ts'
 import { startService } from '../../helpers/service.ts'
@@ -50,25 +49,9 @@ acl purgers`
   ['  if ((req.method !=', '  set req.backend_hint = replicas.backend();\n  if ((req.method !=']
 ]
 
-/** Sends a GET on a connection of its own; returns the response without decoding it. */
-async function get (
-  url: string,
-  headers: Record<string, string> = {},
-  localAddress = '127.0.0.1',
-  method = 'GET'
-) {
-  return await new Promise<
-    { status?: number, headers: Record<string, unknown>, body: Buffer }
-  >((resolve, reject) => {
-    request(url, { method, headers, localAddress, agent: false }, (response) => {
-      const chunks: Buffer[] = []
-      response.on('data', (chunk: Buffer) => chunks.push(chunk)).on('error', reject)
-      response.on(
-        'end',
-        () => resolve({ status: response.statusCode, headers: response.headers, body: Buffer.concat(chunks) })
-      )
-    }).on('error', reject).end()
-  })
+const get = async (url: string, headers: Record<string, string> = {}, from = '127.0.0.1', method = 'GET') => {
+  const { pathname, search } = new URL(url)
+  return await ask(url, pathname + search, { method, headers, from })
 }
 
 t.test('Varnish caches public reads', async (t) => {

@@ -1,24 +1,21 @@
 import { execFileSync, spawn } from 'node:child_process'
 import { once } from 'node:events'
-import { request } from 'node:http'
-import { connect, createServer, type AddressInfo } from 'node:net'
+import { createServer } from 'node:http'
+import { connect } from 'node:net'
 import { setTimeout as sleep } from 'node:timers/promises'
 import t, { type Test } from 'tap'
-import { claimRedis, createMigratedDatabase, freePort } from '../../helpers/servers.ts'
-import { PROJECT, runService, startService, temporaryFolder, type Service } from '../../helpers/service.ts'
+import { PASSWORD, testSettings } from '../../helpers/app.ts'
+import { ask, Owner } from '../../helpers/client.ts'
+import { claimRedis, freePort, listen } from '../../helpers/servers.ts'
+import { PROJECT, runService, startService, type Service } from '../../helpers/service.ts'
 import { until } from '../../helpers/until.ts'
 
-const credentials = { email: 'owner@example.com', password: 'correct horse' }
-
-async function settings (t: Test): Promise<Record<string, string>> {
-  return {
-    DATABASE_URL: await createMigratedDatabase(t),
-    REDIS_URL: await claimRedis(t),
-    JWT_SECRET: 'x'.repeat(32),
-    UPLOADS_DIR: temporaryFolder(t),
-    WEB_CONCURRENCY: '2'
-  }
-}
+const settings = async (t: Test): Promise<Record<string, string>> => ({
+  ...await testSettings(t),
+  LOG_LEVEL: 'info',
+  REDIS_URL: await claimRedis(t),
+  WEB_CONCURRENCY: '2'
+})
 
 async function startWorkers (t: Test, env: Record<string, string> = {}): Promise<Service> {
   const service = await startService(t, { ...await settings(t), ...env })
@@ -42,55 +39,12 @@ const running = (pids: readonly number[]): number[] =>
 const linesOf = (output: string): Record<string, unknown>[] =>
   output.split('\n').filter((line) => line.startsWith('{')).map((line) => JSON.parse(line))
 
-interface Response {
-  status: number
-  body: any
-}
-
-/** Sends each request on a connection of its own, which any worker may accept. */
-async function call (
-  url: string,
-  method = 'GET',
-  body?: unknown,
-  headers: Record<string, string> = {}
-): Promise<Response> {
-  return await new Promise((resolve, reject) => {
-    const sent = request(url, {
-      method,
-      agent: false,
-      headers: { 'content-type': 'application/json', ...headers }
-    }, async (response) => {
-      let text = ''
-      for await (const chunk of response.setEncoding('utf8')) text += chunk
-      resolve({
-        status: response.statusCode ?? 0,
-        body: text.startsWith('{') || text.startsWith('[') ? JSON.parse(text) : text
-      })
-    })
-    sent.on('error', reject)
-    sent.end(body === undefined ? undefined : JSON.stringify(body))
-  })
-}
-
-const signUp = async (url: string): Promise<string> =>
-  (await call(`${url}/auth/sign_up`, 'POST', {
-    user: { ...credentials, password_confirmation: credentials.password }
-  })).body.access_token
-const signIn = async (url: string): Promise<number> =>
-  (await call(`${url}/auth/sign_in`, 'POST', { user: credentials })).status
-
-async function createPage (url: string, token: string): Promise<{ id: string, public_id: string }> {
-  return (await call(`${url}/landing_pages`, 'POST', { current_data: { v: 1 } }, {
-    authorization: `Bearer ${token}`
-  })).body
-}
+/** Asks on a connection of its own, which any worker may accept. */
+const statusOf = async (url: string): Promise<number> => (await ask(url, '')).status
 
 t.test('a failed start logs the reason once and leaves no process behind', async (t) => {
   const base = await settings(t)
-  const occupant = createServer().listen(0, '127.0.0.1')
-  await once(occupant, 'listening')
-  t.teardown(() => occupant.close())
-  const taken = String((occupant.address() as AddressInfo).port)
+  const taken = String(await listen(t, createServer()))
   const starts = [
     ['a port that is taken', { PORT: taken }, /Port \d+ of 127\.0\.0\.1 is in use .* set PORT/],
     [
@@ -122,42 +76,38 @@ t.test('both workers answer, count one limit and report common metrics', async (
   const service = await startWorkers(t, { OPS_PORT: String(opsPort) })
   const workers = workersOf(service)
   t.equal(workers.length, 2)
-  const token = await signUp(service.url)
-  const page = await createPage(service.url, token)
-  for (let n = 0; n < 10; n++) {
-    t.equal(
-      (await call(`${service.url}/auth/me`, 'GET', undefined, { authorization: `Bearer ${token}` })).status,
-      200
-    )
-  }
+  const owner = await Owner.signUp(service.url)
+  const page = await owner.createPage(service.url, '{}')
+  const headers = { authorization: `Bearer ${owner.accessToken}` }
+  for (let n = 0; n < 10; n++) t.equal((await ask(service.url, '/auth/me', { headers })).status, 200)
   const answered = linesOf(service.output()).filter(({ msg }) => msg === 'answered')
   t.same(new Set(answered.map(({ pid }) => pid)), new Set(workers), 'each line names its process')
 
   const reads: number[] = []
   for (let n = 0; n < 40; n++) {
-    reads.push((await call(`${service.url}/landing_pages/${page.public_id}`)).status)
+    reads.push(await statusOf(`${service.url}/landing_pages/${page.public_id}`))
   }
   t.same(reads, [...Array(30).fill(200), ...Array(10).fill(429)])
 
-  const metrics = (await call(`http://127.0.0.1:${opsPort}/metrics`)).body
+  const metrics = (await ask(`http://127.0.0.1:${opsPort}`, '/metrics')).body.toString()
   t.match(metrics, /^landfall_workers 2$/m)
   t.match(metrics, /^landfall_limits_shared 1$/m, 'the values of the workers are not added up')
   t.match(metrics, /^landfall_invalidation_channel_up 1$/m)
   t.equal(metrics.match(/^process_resident_memory_bytes /gm)?.length, 1)
-  t.equal((await call(`${service.url}/metrics`)).status, 404)
+  t.equal(await statusOf(`${service.url}/metrics`), 404)
 })
 
 t.test('a killed worker is replaced while the other one serves, and no counter decreases', async (t) => {
   const opsPort = await freePort()
   const service = await startWorkers(t, { OPS_PORT: String(opsPort), RATE_LIMIT_PUBLIC: '1000000' })
-  const scrape = async () => (await call(`http://127.0.0.1:${opsPort}/metrics`)).body as string
+  const scrape = async () => (await ask(`http://127.0.0.1:${opsPort}`, '/metrics')).body.toString()
   const counted = (text: string) =>
     [...text.matchAll(/^landfall_public_reads_total\{.*\} (\d+)$/gm)].reduce(
       (sum, [, count]) => sum + Number(count),
       0
     )
-  const page = await createPage(service.url, await signUp(service.url))
-  const read = async () => (await call(`${service.url}/landing_pages/${page.public_id}`)).status
+  const page = await (await Owner.signUp(service.url)).createPage(service.url, '{}')
+  const read = async () => await statusOf(`${service.url}/landing_pages/${page.public_id}`)
   const [victim = 0, survivor = 0] = workersOf(service)
   for (let n = 0; n < 10; n++) t.equal(await read(), 200)
   t.equal(counted(await scrape()), 10)
@@ -234,8 +184,16 @@ t.test("a worker that doesn't end in time is killed", async (t) => {
 t.test('when the primary is killed, its workers finish the requests in flight and exit', async (t) => {
   const service = await startWorkers(t)
   const workers = workersOf(service)
-  await signUp(service.url)
-  const inFlight = Array.from({ length: 8 }, async () => await signIn(service.url))
+  const { email } = await Owner.signUp(service.url)
+  const signIn = {
+    method: 'POST',
+    headers: { 'content-type': 'application/json' },
+    body: JSON.stringify({ user: { email, password: PASSWORD } })
+  }
+  const inFlight = Array.from(
+    { length: 8 },
+    async () => (await ask(service.url, '/auth/sign_in', signIn)).status
+  )
   await Promise.race(inFlight)
   service.child.kill('SIGKILL')
   t.same(await Promise.all(inFlight), Array(8).fill(200))
@@ -262,10 +220,10 @@ t.test('with PORT=0 all workers share one port, including replacements', async (
   const port = linesOf(output).find(({ msg }) => msg === 'all workers are listening')?.port
   t.ok(Number(port) > 0)
   const url = `http://127.0.0.1:${port}/health/live`
-  t.equal((await call(url)).status, 200)
+  t.equal(await statusOf(url), 200)
   for (const pid of workersOf({ child })) process.kill(pid, 'SIGKILL')
   await said('the replacement worker is listening', 2)
-  t.equal((await call(url)).status, 200)
+  t.equal(await statusOf(url), 200)
   const ended = once(child, 'exit')
   child.kill('SIGINT')
   t.same(await ended, [0, null])

@@ -1,12 +1,13 @@
 import { once } from 'node:events'
-import { existsSync, mkdirSync, writeFileSync } from 'node:fs'
-import { connect, createServer, type AddressInfo, type Socket } from 'node:net'
+import { writeFileSync } from 'node:fs'
+import { createServer } from 'node:http'
+import { connect, type Socket } from 'node:net'
 import { join } from 'node:path'
 import t, { type Test } from 'tap'
-import { PASSWORD } from '../../helpers/app.ts'
+import { PASSWORD, startServiceOnPostgres, testSettings } from '../../helpers/app.ts'
 import { call, Owner } from '../../helpers/client.ts'
-import { createMigratedDatabase, freePort, type Teardown } from '../../helpers/servers.ts'
-import { PROJECT, runService, startService, temporaryFolder } from '../../helpers/service.ts'
+import { freePort, listen, type Teardown } from '../../helpers/servers.ts'
+import { runService, startService, temporaryFolder } from '../../helpers/service.ts'
 
 const signIn = async (url: string, { email }: Owner): Promise<number> =>
   (await call('POST', `${url}/auth/sign_in`, { json: { user: { email, password: PASSWORD } } })).status
@@ -79,20 +80,9 @@ t.test('a failed start logs the reason in one line and leaves nothing behind', a
   const closed = await freePort()
   const file = join(temporaryFolder(t), 'file')
   writeFileSync(file, '')
-  const database = {
-    DATABASE_URL: await createMigratedDatabase(t),
-    JWT_SECRET: 'x'.repeat(32),
-    UPLOADS_DIR: temporaryFolder(t)
-  }
-  const occupant = createServer().listen(0, '127.0.0.1')
-  await once(occupant, 'listening')
-  t.teardown(() => occupant.close())
+  const database = { ...await testSettings(t), LOG_LEVEL: 'info' }
+  const taken = String(await listen(t, createServer()))
   const starts = [
-    [
-      'a bad setting',
-      { PORT: 'http' },
-      /^\{.*"Landfall can't start with these settings: PORT must be a whole number from 0 to 65535"\}\n$/
-    ],
     ['a silent log', { LOG_LEVEL: 'silent', JWT_SECRET: 'short' }, /: JWT_SECRET must /],
     [
       'no PostgreSQL',
@@ -111,7 +101,7 @@ t.test('a failed start logs the reason in one line and leaves nothing behind', a
     ],
     [
       'a port that is taken',
-      { ...database, PORT: String((occupant.address() as AddressInfo).port) },
+      { ...database, PORT: taken },
       /Landfall could not start: Port \d+ of 127\.0\.0\.1 is in use by another process: stop it, or set PORT to/
     ]
   ] as [string, Record<string, string>, RegExp][]
@@ -124,28 +114,8 @@ t.test('a failed start logs the reason in one line and leaves nothing behind', a
   }))
 })
 
-t.test('settings come from .env, and the environment takes precedence', async (t) => {
-  const folder = temporaryFolder(t)
-  mkdirSync(join(folder, 'elsewhere'))
-  writeFileSync(join(folder, '.env'), 'PORT=nonsense\nLOG_LEVEL=loud\n')
-  const { output } = await runService(t, { LOG_LEVEL: 'info' }, [
-    'sh',
-    '-c',
-    `cd '${folder}' && exec '${process.execPath}' '${join(PROJECT, 'dist/cli/landfall.js')}' serve`
-  ])
-  t.match(output, /: PORT must be /)
-  t.notMatch(output, /LOG_LEVEL/)
-  t.notOk(existsSync(join(folder, 'data')))
-})
-
 t.test('SIGTERM finishes the requests in flight and waits for no idle connection or incomplete request', async (t) => {
-  const env = {
-    DATABASE_URL: await createMigratedDatabase(t),
-    JWT_SECRET: 'x'.repeat(32),
-    UPLOADS_DIR: temporaryFolder(t),
-    SHUTDOWN_TIMEOUT_MS: '2000'
-  }
-  const service = await startService(t, env)
+  const service = await startServiceOnPostgres(t, { LOG_LEVEL: 'info', SHUTDOWN_TIMEOUT_MS: '2000' })
   const sockets = [
     '',
     'GET /health',
@@ -168,14 +138,8 @@ t.test('SIGTERM finishes the requests in flight and waits for no idle connection
 
 t.test('SIGTERM cuts off no response that is being sent, and waits for no request that has only begun', async (t) => {
   // With these limits a shutdown that waits for its limit would not end.
-  const env = {
-    DATABASE_URL: await createMigratedDatabase(t),
-    JWT_SECRET: 'x'.repeat(32),
-    UPLOADS_DIR: temporaryFolder(t),
-    SHUTDOWN_TIMEOUT_MS: '600000',
-    MAX_DOCUMENT_BYTES: '30000000'
-  }
-  const service = await startService(t, env)
+  const limits = { SHUTDOWN_TIMEOUT_MS: '600000', MAX_DOCUMENT_BYTES: '30000000' }
+  const service = await startServiceOnPostgres(t, limits)
   const document = JSON.stringify(['x'.repeat(20_000_000)])
   const page = await (await Owner.signUp(service.url)).createPage(service.url, document)
 

@@ -1,16 +1,17 @@
 import { execFileSync } from 'node:child_process'
 import { readFileSync } from 'node:fs'
-import { createServer, get } from 'node:http'
+import { createServer } from 'node:http'
 import { dirname, join } from 'node:path'
 import { setTimeout as sleep } from 'node:timers/promises'
 import t, { type Test } from 'tap'
-import { call, Owner } from '../../helpers/client.ts'
+import { testSettings } from '../../helpers/app.ts'
+import { ask, call, Owner } from '../../helpers/client.ts'
 import { startCdn } from '../../helpers/cdn.ts'
 import { startMailServer } from '../../helpers/mail-server.ts'
 import { startPrometheus } from './monitoring.ts'
 import { provide } from '../../shared/programs.ts'
 import { Readers } from '../../helpers/readers.ts'
-import { claimRedis, createDatabase, freePort, listen } from '../../helpers/servers.ts'
+import { claimRedis, freePort, listen } from '../../helpers/servers.ts'
 import { PROJECT, startService, temporaryFolder } from '../../helpers/service.ts'
 import { until } from '../../helpers/until.ts'
 
@@ -38,10 +39,8 @@ t.test('Prometheus scrapes a service under load', async (t) => {
     OPS_PORT: String(opsPort),
     WEB_CONCURRENCY: '2',
     RATE_LIMIT_PUBLIC: '100000',
-    DATABASE_URL: await createDatabase(t),
+    ...await testSettings(t),
     REDIS_URL: await claimRedis(t),
-    JWT_SECRET: 'a secret of the tests, 32 bytes and more',
-    UPLOADS_DIR: temporaryFolder(t),
     ...(await startMailServer(t)).settings,
     CDN_PURGE: 'varnish',
     CDN_PURGE_URL: (await startCdn(t)).url,
@@ -137,11 +136,6 @@ async function serveBackupTime (t: Test): Promise<number> {
   return await listen(t, server)
 }
 
-const readAnew = async (url: string) =>
-  await new Promise((resolve, reject) => {
-    get(url, { agent: false }, (response) => response.resume().on('end', resolve)).on('error', reject)
-  })
-
 /** Sends requests of all kinds until the test ends. */
 async function startLoad (t: Test, url: string): Promise<void> {
   const owner = await Owner.signUp(url)
@@ -158,7 +152,7 @@ async function startLoad (t: Test, url: string): Promise<void> {
       // After a write of other bytes the other worker loads the document at its next read.
       await owner.update(url, page.id, JSON.stringify({ round, text: 'again '.repeat(1000) }))
       // The workers accept new connections in turn.
-      for (let n = 0; n < 2; n++) await readAnew(`${url}/landing_pages/${page.public_id}`)
+      for (let n = 0; n < 2; n++) await ask(url, `/landing_pages/${page.public_id}`)
       await owner.upload(url, Buffer.from('hello'))
       await call('GET', `${url}/landing_pages/${'A'.repeat(22)}`)
       await sleep(100)
