@@ -42,6 +42,10 @@ t.test('--help lists every command, and each command has its own help', async (t
     t.match(own, { code: 0, stdout: `Usage: npm run landfall -- users ${usage} [options]`, stderr: '' })
     t.match(own.stdout, /\n {2}--json {6}print the result as JSON, for scripts\n/)
   }
+  t.match(
+    (await landfall({}, ['pages', 'list', '--help'])).stdout,
+    /\n {2}LANDFALL_URL [^]*\n {2}LANDFALL_KEY /
+  )
 })
 
 t.test('serve --help lists every setting with its default', async (t) => {
@@ -91,22 +95,16 @@ t.test('--version prints the version of the package and the commit that was buil
 t.test('a wrong command line exits with 2 and prints the reason and a hint', async (t) => {
   const wrong: [args: string[], stderr: RegExp][] = [
     [['srve'], /^error: unknown command 'srve'\n\(Did you mean serve\?\)\n/],
-    [['user', 'list'], /^error: unknown command 'user'\n\(Did you mean users\?\)\n/],
     [
       ['users', 'setpassword', 'x'],
       /^error: unknown command 'setpassword'\n\(Did you mean set-password\?\)\n/
     ],
-    [['something-else'], /^error: unknown command 'something-else'\n/],
     [['--port=3'], /^error: unknown option '--port=3'\n/],
     [['backup'], /^error: missing required argument 'dir'\n/],
-    [['users', 'create'], /^error: missing required argument 'email'\n/],
     [
       ['users', 'create', 'a@example.com', 'secret'],
       /^error: too many arguments for 'create'\. Expected 1 argument but got 2\.\n/
-    ],
-    [['verify', 'a', 'b'], /^error: too many arguments for 'verify'/],
-    [['backup', '-dir'], /^error: unknown option '-dir'\n/],
-    [['backup', '--json', 'x'], /^error: unknown option '--json'\n/]
+    ]
   ]
   for (const [args, reason] of wrong) {
     const { code, stdout, stderr } = await landfall({}, args)

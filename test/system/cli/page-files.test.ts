@@ -1,18 +1,14 @@
 import { mkdirSync, symlinkSync, truncateSync, writeFileSync } from 'node:fs'
 import { join } from 'node:path'
 import t from 'tap'
+import { startServiceOnPostgres } from '../../helpers/app.ts'
 import { landfall, type RunOptions } from '../../helpers/cli.ts'
 import { Owner } from '../../helpers/client.ts'
-import { createDatabase } from '../../helpers/servers.ts'
-import { startService, temporaryFolder } from '../../helpers/service.ts'
+import { temporaryFolder } from '../../helpers/service.ts'
 
 // The owner's commands that create, import and publish pages, and upload assets.
 
-const { url } = await startService(t, {
-  DATABASE_URL: await createDatabase(t),
-  JWT_SECRET: 'x'.repeat(32),
-  UPLOADS_DIR: temporaryFolder(t)
-})
+const { url } = await startServiceOnPostgres(t)
 const owner = await Owner.signUp(url)
 const ENV = { LANDFALL_URL: url, LANDFALL_KEY: owner.accessToken }
 
@@ -55,38 +51,33 @@ t.test('import makes each file of a folder a page, and goes on where it stopped'
     stderr: '1 created, 1 changed, 1 same, 0 failed\n'
   })
 
-  const bad: Record<string, RegExp> = {
-    'UPPER.json': /can't have this key/,
-    '..json': /can't have this key/,
-    '.json': /can't have this key/,
-    'é.json': /can't have this key/,
-    'esc\u001b[2J.json': /\ufffd\[2J\.json: .*can't have this key/,
-    'half.json': /half\.json: The document is not valid JSON \(line 1, column 6\)/,
-    'latin.json': /latin\.json: The document is not valid JSON/,
-    'text.json': /text\.json: .*JSON object or array/,
-    'large.json': /large\.json: .*too large/,
-    'huge.json': /huge\.json: .*more than 268435456 bytes/,
-    'link.json': /link\.json: This is a link/,
-    'folder.json': /folder\.json: This is a link or not a file/
+  const key = /can't have this key/
+  const bad: Record<string, readonly [content: string | Uint8Array, said: RegExp]> = {
+    'UPPER.json': ['{}', key],
+    '..json': ['{}', key],
+    '.json': ['{}', key],
+    'é.json': ['{}', key],
+    'esc\u001b[2J.json': ['{}', /\ufffd\[2J\.json: .*can't have this key/],
+    'half.json': ['{"a":', /half\.json: The document is not valid JSON \(line 1, column 6\)/],
+    'latin.json': [
+      Uint8Array.of(0x5b, 0x22, 0xe9, 0x22, 0x5d),
+      /latin\.json: The document is not valid JSON/
+    ],
+    'text.json': ['"text"', /text\.json: .*JSON object or array/],
+    'large.json': [`["${'x'.repeat(2 ** 20)}"]`, /large\.json: .*too large/],
+    'huge.json': ['', /huge\.json: .*more than 268435456 bytes/]
   }
-  for (const name of Object.keys(bad)) {
-    if (name === 'folder.json') mkdirSync(join(folder, name))
-    else if (name === 'link.json') symlinkSync('/etc/hostname', join(folder, name))
-    else {
-      write(
-        name,
-        name === 'half.json' ? '{"a":' : name === 'text.json' ? '"text"'
-          : name === 'latin.json' ? Uint8Array.of(0x5b, 0x22, 0xe9, 0x22, 0x5d)
-          : name === 'large.json' ? `["${'x'.repeat(2 ** 20)}"]` : '{}'
-      )
-    }
-  }
+  for (const [name, [content]] of Object.entries(bad)) write(name, content)
   truncateSync(join(folder, 'huge.json'), 2 ** 28 + 1)
+  symlinkSync('/etc/hostname', join(folder, 'link.json'))
+  mkdirSync(join(folder, 'folder.json'))
+  bad['link.json'] = ['', /link\.json: This is a link/]
+  bad['folder.json'] = ['', /folder\.json: This is a link or not a file/]
   const { code, stderr, files } = await summary()
   t.equal(code, 1)
   t.match(stderr, /\n0 created, 0 changed, 3 same, 12 failed\n$/)
   t.notOk(stderr.includes('\u001b'))
-  for (const [name, said] of Object.entries(bad)) {
+  for (const [name, [, said]] of Object.entries(bad)) {
     t.match(stderr, said, name)
     t.ok(files.includes(`failed ${name}`), name)
   }
@@ -158,11 +149,15 @@ t.test('a page is created, drafted, previewed, published, unpublished, deleted, 
   t.match(await pages('publish', id), { code: 0, stderr: /^Nothing to publish: .*\. ETag: "/ })
   await run(['pages', 'draft', id, '-'], { input: '[]' })
   const time = '2100-01-31T08:00:00Z'.replace('2100', String(new Date().getFullYear() + 1))
-  t.equal((await pages('schedule', 'key:cli', '--unpublish-at', time)).code, 0)
+  const isSet = `publish    never\nunpublish  ${time.replace('Z', '.000Z')}\n`
+  t.equal((await pages('schedule', 'key:cli', '--unpublish-at', time)).stdout, isSet)
+  t.equal((await pages('schedule', id)).stdout, isSet)
   t.match(
     (await pages('list')).stdout,
     new RegExp(`^${id} .*  published, draft, unpublish ${time.slice(0, 10)} 08:00`, 'm')
   )
+  t.match(await pages('schedule', id, '--publish-at', 'tomorrow'), { code: 1, stderr: /time with an offset/ })
+  t.match(JSON.parse((await pages('schedule', id, '--remove', '--json')).stdout), { unpublish_at: null })
   t.equal((await pages('draft', id, '--discard')).code, 0)
   t.equal((await pages('unpublish', id)).code, 0)
   t.equal(await stateOf(publicId), 404)

@@ -3,18 +3,14 @@ import { once } from 'node:events'
 import { readFileSync, writeFileSync } from 'node:fs'
 import { join } from 'node:path'
 import t, { type Test } from 'tap'
+import { startServiceOnPostgres } from '../../helpers/app.ts'
 import { LANDFALL } from '../../helpers/cli.ts'
 import { Owner } from '../../helpers/client.ts'
-import { createDatabase } from '../../helpers/servers.ts'
-import { startService, temporaryFolder } from '../../helpers/service.ts'
+import { temporaryFolder } from '../../helpers/service.ts'
 
 // The owner's commands on a terminal: they show the changes and ask.
 
-const { url } = await startService(t, {
-  DATABASE_URL: await createDatabase(t),
-  JWT_SECRET: 'x'.repeat(32),
-  UPLOADS_DIR: temporaryFolder(t)
-})
+const { url } = await startServiceOnPostgres(t)
 const owner = await Owner.signUp(url)
 
 interface TerminalOptions {
