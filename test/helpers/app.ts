@@ -1,13 +1,10 @@
-import { mkdtemp, rm } from 'node:fs/promises'
-import { tmpdir } from 'node:os'
-import { join } from 'node:path'
 import type { FastifyBaseLogger, FastifyInstance, LightMyRequestResponse } from 'fastify'
 import type { Test } from 'tap'
 import { buildApp } from '../../src/app.ts'
 import { loadConfig } from '../../src/config.ts'
 import './conformance.js'
 import { createMigratedDatabase } from './servers.ts'
-import { startService, type Service } from './service.ts'
+import { startService, temporaryFolder, type Service } from './service.ts'
 
 // Runs the service on a database of its own, mostly inside the test's process.
 
@@ -26,12 +23,10 @@ export interface TestAppOptions {
  * Returns settings with a new database and a new uploads folder. Replicas are apps with the same settings.
  */
 export async function testSettings (t: Test): Promise<Record<string, string>> {
-  const uploads = await mkdtemp(join(tmpdir(), 'landfall-test-'))
-  t.teardown(async () => await rm(uploads, { recursive: true, force: true }))
   return {
     DATABASE_URL: await createMigratedDatabase(t),
     JWT_SECRET,
-    UPLOADS_DIR: uploads,
+    UPLOADS_DIR: temporaryFolder(t),
     BASE_URL: 'http://landfall.test',
     ...COMMON
   }

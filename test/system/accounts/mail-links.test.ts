@@ -1,11 +1,11 @@
 import { createServer, request } from 'node:http'
-import type { AddressInfo } from 'node:net'
 import type { BrowserContext, Page } from 'playwright-core'
 import t from 'tap'
-import { buildTestApp, listen, PASSWORD, signUp, testSettings } from '../../helpers/app.ts'
+import { buildTestApp, listen, signInStatus, signUp, testSettings } from '../../helpers/app.ts'
 import { startBrowser } from '../../helpers/browser.ts'
 import { startMailServer, type MailServer } from '../../helpers/mail-server.ts'
 import { provide } from '../../shared/programs.ts'
+import { listen as listenOn } from '../../helpers/servers.ts'
 import { until } from '../../helpers/until.ts'
 
 // The pages behind the links in mails, in a real browser. A proxy puts the service below a path, as BASE_URL
@@ -26,9 +26,7 @@ const proxy = createServer((incoming, outgoing) => {
     response.pipe(outgoing)
   }))
 })
-await new Promise<void>((resolve) => proxy.listen(0, '127.0.0.1', resolve))
-t.teardown(() => proxy.close())
-const BASE_URL = `http://localhost:${(proxy.address() as AddressInfo).port}/x`
+const BASE_URL = `http://localhost:${await listenOn(t, proxy)}/x`
 
 const app = await buildTestApp(t, { settings: { ...await testSettings(t), ...mail.settings, BASE_URL } })
 target = await listen(app)
@@ -58,10 +56,6 @@ async function askForReset (email: string): Promise<string> {
   return await linkIn(mail, email, 'Reset your password')
 }
 
-const signIn = async (email: string, password: string) =>
-  (await app.inject({ method: 'POST', url: '/auth/sign_in', payload: { user: { email, password } } }))
-    .statusCode
-
 t.test('a person follows the link of a real mail and chooses a new password', async (t) => {
   const { user: { email } } = await signUp(app)
   const link = await askForReset(email)
@@ -84,8 +78,8 @@ t.test('a person follows the link of a real mail and chooses a new password', as
   t.equal(await button.count(), 0)
   const next = page.getByRole('link', { name: 'Open the console' })
   t.equal(await next.evaluate((link) => (link as unknown as { href: string }).href), `${BASE_URL}/console/`)
-  t.equal(await signIn(email, NEW_PASSWORD), 200)
-  t.equal(await signIn(email, PASSWORD), 401)
+  t.equal(await signInStatus(app, email, NEW_PASSWORD), 200)
+  t.equal(await signInStatus(app, email), 401)
   t.notMatch(requests.join('\n'), /token/, 'no request line has the token')
 
   const again = await open(await browser.newContext(), link)
@@ -93,15 +87,6 @@ t.test('a person follows the link of a real mail and chooses a new password', as
   await again.getByLabel('New password, repeated').fill(NEW_PASSWORD)
   await again.getByRole('button').click()
   await again.getByRole('alert').getByText('Link is invalid or has expired: ask for a new one').waitFor()
-})
-
-t.test('a person confirms an address', async (t) => {
-  const { user: { email } } = await signUp(app)
-  const page = await open(await browser.newContext(), await linkIn(mail, email, 'Confirm your email address'))
-  await page.getByRole('button', { name: 'Confirm this address' }).click()
-  await page.getByRole('alert').getByText('Your email address is confirmed').waitFor()
-  const user = await app.database.user.findUniqueOrThrow({ where: { email } })
-  t.ok(user.emailConfirmedAt)
 })
 
 t.test('link scanners that open a link, also those that run its script, use nothing up', async (t) => {

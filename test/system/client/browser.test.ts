@@ -1,6 +1,5 @@
 import { readFile } from 'node:fs/promises'
 import { createServer } from 'node:http'
-import type { AddressInfo } from 'node:net'
 import { join } from 'node:path'
 import type { Page } from 'playwright-core'
 import t from 'tap'
@@ -8,6 +7,7 @@ import { createLandfallClient } from '../../../packages/client/src/index.ts'
 import type * as Client from '../../../packages/client/src/index.ts'
 import { credentials, startApp } from '../../helpers/api-client.ts'
 import { startBrowser } from '../../helpers/browser.ts'
+import { listen } from '../../helpers/servers.ts'
 import { installClient, readmeBlock } from './installed-client.ts'
 import { provide } from '../../shared/programs.ts'
 
@@ -28,9 +28,7 @@ const site = createServer((request, response) => {
     () => response.writeHead(404).end()
   )
 })
-await new Promise<void>((resolve) => site.listen(0, '127.0.0.1', resolve))
-const origin = `http://localhost:${(site.address() as AddressInfo).port}`
-t.teardown(() => site.close())
+const origin = `http://localhost:${await listen(t, site)}`
 
 const { app, url } = await startApp(t, { CORS_ORIGINS: origin })
 const modules = join(await installClient(t, url), 'node_modules')

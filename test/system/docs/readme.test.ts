@@ -1,9 +1,10 @@
-import { spawn } from 'node:child_process'
 import { readFileSync, statSync } from 'node:fs'
 import { join } from 'node:path'
 import t, { type Test } from 'tap'
+import { loadConfig } from '../../../src/config.ts'
+import { testSettings } from '../../helpers/app.ts'
 import { createDatabase, claimRedis } from '../../helpers/servers.ts'
-import { PROJECT, startService, temporaryFolder, type Service } from '../../helpers/service.ts'
+import { PROJECT, runService, startService, temporaryFolder, type Service } from '../../helpers/service.ts'
 import { commandsOf, paste } from './walk-through.ts'
 
 // Runs the commands of README.md as they are written.
@@ -74,37 +75,23 @@ t.test('the walk-through works on PostgreSQL and Redis', async (t) => {
     byHand,
     /^npm ci --include=dev && npm run build\nnpm prune --omit=dev\nexport DATABASE_URL=\S+ REDIS_URL=\S+\nexport JWT_SECRET=\S+ rand -hex 32\)\nnode dist\/cli\/landfall\.js serve\n$/
   )
+  const { BASE_URL: _baseUrl, ...settings } = await testSettings(t)
   const env = {
+    ...settings,
     DATABASE_URL: await createDatabase(t),
     REDIS_URL: await claimRedis(t),
-    JWT_SECRET: 'x'.repeat(32),
-    UPLOADS_DIR: temporaryFolder(t),
+    LOG_LEVEL: 'info',
     MIGRATE_ON_START: 'false'
   }
-  await new Promise<void>((resolve, reject) => {
-    spawn('npm', ['run', 'landfall', '--', 'migrate'], {
-      cwd: PROJECT,
-      env: { ...process.env, ...env },
-      stdio: 'ignore'
-    })
-      .on('exit', (code) => {
-        if (code === 0) resolve()
-        else reject(new Error(`npm run landfall -- migrate ended with ${code}`))
-      })
-  })
+  t.match(await runService(t, env, ['npm', 'run', 'landfall', '--', 'migrate']), { code: 0 })
   const service = await startService(t, env, ['node', 'dist/cli/landfall.js', 'serve'])
   t.notMatch(service.output(), /Embedded mode/)
   await walkThrough(t, service)
   t.equal(await service.end('SIGTERM'), 0)
 })
 
-t.test('the deployment files name only settings that exist', async (t) => {
-  const { default: settings } = await import('../../../src/config.ts').then(({ loadConfig }) => ({
-    default: Object.keys(loadConfig({}))
-  }))
-  const compose = readFileSync(join(PROJECT, 'docker-compose.yml'), 'utf8')
-  const service = compose.slice(compose.indexOf('\n  landfall:'))
-  for (const [, name = ''] of service.matchAll(/^ {6}([A-Z_]+): /gm)) t.ok(settings.includes(name), name)
+t.test('the tables name only settings that exist', async (t) => {
+  const settings = Object.keys(loadConfig({}))
   t.equal(blocksOf('Production')[0], 'JWT_SECRET=$(openssl rand -hex 32) docker compose up --build\n')
   t.equal(blocksOf('Testing')[0], 'npm test\n')
   for (const [, row = ''] of readme.matchAll(/^\| (`[A-Z_`, ]+`) \|/gm)) {

@@ -1,10 +1,8 @@
 import { randomInt } from 'node:crypto'
 import t from 'tap'
 import { Owner } from '../../helpers/client.ts'
-import { JWT_SECRET } from '../../helpers/app.ts'
+import { startServiceOnPostgres } from '../../helpers/app.ts'
 import { errorLines, settle, soundRequests, throwRandomBytes } from './random-requests.ts'
-import { createDatabase } from '../../helpers/servers.ts'
-import { startService, temporaryFolder } from '../../helpers/service.ts'
 import { GENEROUS } from '../../helpers/hostile-service.ts'
 
 // `npm run test:soak` runs a longer version of this test.
@@ -14,12 +12,7 @@ const REQUESTS = 2400
 t.test('random bytes and broken requests cause no crash, no 500 and no logged error', async (t) => {
   const seed = Number(process.env.SEED ?? randomInt(2 ** 31))
   t.comment(`SEED=${seed}`)
-  const service = await startService(t, {
-    ...GENEROUS,
-    DATABASE_URL: await createDatabase(t),
-    JWT_SECRET,
-    UPLOADS_DIR: temporaryFolder(t)
-  })
+  const service = await startServiceOnPostgres(t, { ...GENEROUS, LOG_LEVEL: 'info' })
   const owner = await Owner.signUp(service.url)
   const { sent, statuses, failures } = await throwRandomBytes(
     service.url,

@@ -1,8 +1,8 @@
 import { spawn, type ChildProcess } from 'node:child_process'
 import { once } from 'node:events'
 import { existsSync } from 'node:fs'
-import { chmod, cp, mkdir, mkdtemp, readdir, readFile, rm, stat, utimes, writeFile } from 'node:fs/promises'
-import { hostname, tmpdir } from 'node:os'
+import { chmod, cp, mkdir, readdir, readFile, rm, stat, utimes, writeFile } from 'node:fs/promises'
+import { hostname } from 'node:os'
 import { dirname, join } from 'node:path'
 import { createInterface } from 'node:readline'
 import pg from 'pg'
@@ -12,7 +12,7 @@ import { embeddedSecret, startEmbedded } from '../../../src/infra/pglite/embedde
 import { connectionOptions } from '../../../src/infra/postgres/connection.ts'
 import { BoundedPool } from '../../../src/infra/postgres/pool.ts'
 import type { Teardown } from '../../helpers/servers.ts'
-import { QUICK } from '../../helpers/service.ts'
+import { QUICK, temporaryFolder } from '../../helpers/service.ts'
 import { compiledPath } from '../../runner/compile.ts'
 
 const silent = { info () {}, warn () {} }
@@ -21,16 +21,12 @@ const unexpected = (error: Error) => {
 }
 const OWNER = compiledPath('test/system/pglite/embedded-owner.ts')
 
-async function dataFolder (t: Teardown): Promise<string> {
-  const folder = await mkdtemp(join(tmpdir(), 'landfall-data-'))
-  t.teardown(async () => await rm(folder, { recursive: true, force: true, maxRetries: 5 }))
-  return join(folder, 'data')
-}
+const dataFolder = (t: Teardown): string => join(temporaryFolder(t), 'data')
 
 /** Copies a data folder with an empty database, because creating one takes seconds. */
 async function dataFolderWithDatabase (t: Teardown): Promise<string> {
   template ??= createTemplate()
-  const dataDir = await dataFolder(t)
+  const dataDir = dataFolder(t)
   await cp(await template, dataDir, { recursive: true })
   return dataDir
 }
@@ -38,7 +34,7 @@ async function dataFolderWithDatabase (t: Teardown): Promise<string> {
 let template: Promise<string> | undefined
 
 async function createTemplate (): Promise<string> {
-  const dataDir = await dataFolder(t)
+  const dataDir = dataFolder(t)
   await (await startEmbedded(dataDir, silent, unexpected)).close()
   return dataDir
 }
@@ -116,7 +112,7 @@ t.test('committed rows survive SIGKILL at any time', async (t) => {
 })
 
 t.test("SIGKILL during the creation of the database doesn't prevent the next start", async (t) => {
-  const dataDir = await dataFolder(t)
+  const dataDir = dataFolder(t)
   for (const moment of ['', 'base']) {
     const { child } = startOwner(t, dataDir)
     while (!existsSync(join(dataDir, 'postgres.new', moment))) {
@@ -203,7 +199,7 @@ t.test('only the user of the process can read its files', async (t) => {
 })
 
 t.test('a DATA_DIR that existed before gives other users no access to the database', async (t) => {
-  const dataDir = await dataFolder(t)
+  const dataDir = dataFolder(t)
   await mkdir(dataDir, { mode: 0o755 })
   const warnings: string[] = []
   const log = { ...silent, warn: (line: string) => warnings.push(line) }
@@ -224,7 +220,7 @@ t.test('a DATA_DIR that existed before gives other users no access to the databa
 
 /** Returns the owner that a lock of this process names. */
 async function ourselves (t: Teardown): Promise<{ hostname: string, pid: number }> {
-  const dataDir = await dataFolder(t)
+  const dataDir = dataFolder(t)
   await mkdir(dataDir)
   const lock = await lockDataDir(dataDir, silent, unexpected)
   const owner = JSON.parse(await readFile(join(dataDir, 'lock-owner.json'), 'utf8'))
@@ -233,7 +229,7 @@ async function ourselves (t: Teardown): Promise<{ hostname: string, pid: number 
 }
 
 t.test('the lock of another machine or container is respected while it has a heartbeat', async (t) => {
-  const dataDir = await dataFolder(t)
+  const dataDir = dataFolder(t)
   const lock = join(dataDir, 'lock')
   await mkdir(lock, { recursive: true })
   // The second owner is a process in a container that shares the host name and the folder, but not the pids.
@@ -269,7 +265,7 @@ t.test('the lock of another machine or container is respected while it has a hea
 })
 
 t.test('the lock of a dead process is taken over at once by exactly one process', async (t) => {
-  const dataDir = await dataFolder(t)
+  const dataDir = dataFolder(t)
   const us = await ourselves(t)
   for (const owner of [{ ...us, pid: 2 ** 22 + 1 }, { ...us, started: '1' }]) {
     await mkdir(join(dataDir, 'lock'), { recursive: true })
@@ -299,7 +295,7 @@ t.test('losing the lock stops the database', async (t) => {
 })
 
 t.test('the secret is generated once', async (t) => {
-  const dataDir = await dataFolder(t)
+  const dataDir = dataFolder(t)
   const secrets = await Promise.all(Array.from({ length: 5 }, async () => await embeddedSecret(dataDir)))
   t.match(secrets[0], /^[0-9a-f]{64}$/)
   t.equal(new Set(secrets).size, 1)

@@ -1,5 +1,4 @@
-import { appendFile, mkdtemp, readdir, readFile, rm, writeFile } from 'node:fs/promises'
-import { tmpdir } from 'node:os'
+import { appendFile, readdir, readFile, writeFile } from 'node:fs/promises'
 import { join } from 'node:path'
 import { pathToFileURL } from 'node:url'
 import t from 'tap'
@@ -7,14 +6,14 @@ import { newMigration } from '../../../prisma/migrations.ts'
 import { applyMigrations } from '../../../src/infra/postgres/migrate.ts'
 import { readMigrations } from '../../../src/infra/postgres/migration-repository.ts'
 import { createDatabase, type Teardown } from '../../helpers/servers.ts'
+import { temporaryFolder } from '../../helpers/service.ts'
 
 const HEAD =
   'generator client {\n  provider = "prisma-client"\n  output = "x"\n}\n\ndatasource db {\n  provider = ' +
   '"postgresql"\n}\n'
 
-async function project (t: Teardown) {
-  const path = await mkdtemp(join(tmpdir(), 'landfall-project-'))
-  t.teardown(async () => await rm(path, { recursive: true, force: true }))
+function project (t: Teardown) {
+  const path = temporaryFolder(t)
   const schema = join(path, 'schema.prisma')
   return {
     path,
@@ -25,7 +24,7 @@ async function project (t: Teardown) {
 }
 
 t.test('a new migration contains the changes since the last one, and leaves a manual CHECK alone', async (t) => {
-  const { folder, schema, define, path } = await project(t)
+  const { folder, schema, define, path } = project(t)
   await define('model Note {\n  id Int @id\n}\n')
   t.equal(
     await newMigration({ name: 'Create notes', schema, folder, now: new Date('2026-01-02T03:04:05.678Z') }),
@@ -66,7 +65,7 @@ t.test('a new migration contains the changes since the last one, and leaves a ma
 })
 
 t.test('an invalid name, schema or earlier migration makes the script write nothing', async (t) => {
-  const { folder, schema, define, path } = await project(t)
+  const { folder, schema, define, path } = project(t)
   await define('model Note {\n  id Int @id\n}\n')
   for (const name of ['', '  ', '../up', 'a/b', 'ä', 'x'.repeat(101), '_x']) {
     await t.rejects(newMigration({ name, schema, folder }), { message: /npm run db:migration -- / })

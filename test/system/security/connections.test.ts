@@ -4,8 +4,8 @@ import { setTimeout as sleep } from 'node:timers/promises'
 import t, { type Test } from 'tap'
 import { buildTestApp, listen, testSettings } from '../../helpers/app.ts'
 import { Owner } from '../../helpers/client.ts'
-import { claimRedis, createDatabase } from '../../helpers/servers.ts'
-import { startService, temporaryFolder } from '../../helpers/service.ts'
+import { claimRedis } from '../../helpers/servers.ts'
+import { startService } from '../../helpers/service.ts'
 
 // Limits on connections and on the time that a request may take to arrive.
 
@@ -103,10 +103,8 @@ t.test('with few file descriptors the service accepts only as many connections a
 
 t.test("workers at their limit close new connections and don't pass them to each other", async (t) => {
   const service = await startService(t, {
-    DATABASE_URL: await createDatabase(t),
+    ...await testSettings(t),
     REDIS_URL: await claimRedis(t),
-    JWT_SECRET: 'x'.repeat(32),
-    UPLOADS_DIR: temporaryFolder(t),
     WEB_CONCURRENCY: '2',
     MAX_CONNECTIONS: '2'
   })

@@ -7,7 +7,7 @@ import { buildApp } from '../../../src/app.ts'
 import { loadConfig } from '../../../src/config.ts'
 import { buildTestApp, createPage, signUp, testSettings } from '../../helpers/app.ts'
 import { call, Owner } from '../../helpers/client.ts'
-import { claimRedis, createMigratedDatabase, listen, startPostgresServer } from '../../helpers/servers.ts'
+import { claimRedis, listen, startPostgresServer } from '../../helpers/servers.ts'
 import { startService, temporaryFolder, type Service } from '../../helpers/service.ts'
 import { until } from '../../helpers/until.ts'
 
@@ -77,10 +77,9 @@ async function startCollector (t: Test, { responses = true } = {}): Promise<Coll
 
 async function startTraced (t: Test, settings: Record<string, string>): Promise<Service> {
   return await startService(t, {
-    DATABASE_URL: await createMigratedDatabase(t),
+    ...await testSettings(t),
+    LOG_LEVEL: 'info',
     REDIS_URL: await claimRedis(t),
-    JWT_SECRET: 'a secret of the tests, 32 bytes and more',
-    UPLOADS_DIR: temporaryFolder(t),
     ...SOON,
     ...settings
   })

@@ -13,54 +13,22 @@ import { provide } from '../../shared/programs.ts'
 
 const openssl = provide('openssl')
 const folder = temporaryFolder(t)
-const run = (...args: string[]) => execFileSync(openssl, args, { cwd: folder, stdio: 'ignore' })
-const KEY = '-newkey ec -pkeyopt ec_paramgen_curve:prime256v1 -nodes'.split(' ')
+const run = (command: string) =>
+  execFileSync(openssl, command.trim().split(/\s+/), { cwd: folder, stdio: 'ignore' })
+const KEY = '-newkey ec -pkeyopt ec_paramgen_curve:prime256v1 -nodes'
 
 for (const authority of ['own', 'foreign']) {
-  run(
-    'req',
-    '-x509',
-    ...KEY,
-    '-subj',
-    `/CN=${authority}`,
-    '-keyout',
-    `${authority}.key`,
-    '-out',
-    `${authority}.pem`
-  )
+  run(`req -x509 ${KEY} -subj /CN=${authority} -keyout ${authority}.key -out ${authority}.pem`)
 }
 
 /** Returns a key, and its certificate that an authority has signed. */
 function createCertificate (authority: string, host: string, days: number) {
-  run(
-    'req',
-    ...KEY,
-    '-subj',
-    '/CN=receiver',
-    '-addext',
-    `subjectAltName=DNS:${host}`,
-    '-keyout',
-    'key.pem',
-    '-out',
-    'request.pem'
-  )
-  run(
-    'x509',
-    '-req',
-    '-in',
-    'request.pem',
-    '-CA',
-    `${authority}.pem`,
-    '-CAkey',
-    `${authority}.key`,
-    '-CAcreateserial',
-    '-copy_extensions',
-    'copy',
-    '-days',
-    String(days),
-    '-out',
-    'certificate.pem'
-  )
+  run(`
+    req ${KEY} -subj /CN=receiver -addext subjectAltName=DNS:${host}
+      -keyout key.pem -out request.pem`)
+  run(`
+    x509 -req -in request.pem -CA ${authority}.pem -CAkey ${authority}.key -CAcreateserial
+      -copy_extensions copy -days ${days} -out certificate.pem`)
   const read = (name: string) => readFileSync(join(folder, name))
   return { key: read('key.pem'), cert: read('certificate.pem') }
 }

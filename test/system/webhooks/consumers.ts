@@ -1,26 +1,16 @@
-import { once } from 'node:events'
-import { createServer, type AddressInfo } from 'node:net'
+import { createServer } from 'node:http'
 import { setTimeout as sleep } from 'node:timers/promises'
 import type { Test } from 'tap'
 import { testSettings } from '../../helpers/app.ts'
 import { Owner } from '../../helpers/client.ts'
 import { RECEIVABLE, startReceiver, type ReceivedMessage } from '../../helpers/receiver.ts'
-import { claimRedis, query } from '../../helpers/servers.ts'
+import { claimRedis, listen, query } from '../../helpers/servers.ts'
 import { SERVE, startService } from '../../helpers/service.ts'
 import { until } from '../../helpers/until.ts'
 
 const PAGES = 16
 /** Messages of a page that is written all the time. */
 const RESTLESS_MESSAGES = 3
-
-/** Accepts connections and never answers. @returns its URL */
-async function startSilent (t: Test): Promise<string> {
-  const server = createServer((socket) => socket.on('error', () => {}))
-  server.listen(0, '127.0.0.1')
-  await once(server, 'listening')
-  t.teardown(() => server.close())
-  return `http://127.0.0.1:${(server.address() as AddressInfo).port}/`
-}
 
 async function createWebhook (owner: Owner, service: string, url: string): Promise<string> {
   const { status, text } = await owner.call('POST', `${service}/webhooks`, { json: { url } })
@@ -63,7 +53,7 @@ export async function testConsumers (t: Test, minWrites: number): Promise<void> 
     return 204
   })
   const messagesOf = (id: string) => receiver.messages.filter(({ data }) => data.page.id === id)
-  const silent = await startSilent(t)
+  const silent = `http://127.0.0.1:${await listen(t, createServer(() => {}))}/` // never responds
   const live = await createWebhook(owner, urlOf(0), receiver.url)
   const dead = await createWebhook(owner, urlOf(0), silent)
   const other = await Owner.signUp(urlOf(0))
