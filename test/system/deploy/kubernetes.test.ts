@@ -1,3 +1,8 @@
+import type { Deployment } from 'kubernetes-types/apps/v1.js'
+import type { Job } from 'kubernetes-types/batch/v1.js'
+import type { Container, ContainerPort, PodSpec, Service } from 'kubernetes-types/core/v1.js'
+import type { Ingress, NetworkPolicy } from 'kubernetes-types/networking/v1.js'
+import type { PodDisruptionBudget } from 'kubernetes-types/policy/v1.js'
 import { readFileSync, statSync, writeFileSync } from 'node:fs'
 import { join } from 'node:path'
 import t from 'tap'
@@ -12,86 +17,34 @@ import { PROJECT, runService, SERVE, startService, temporaryFolder } from '../..
 // Checks deploy/kubernetes without a cluster: against types that are generated from the API of Kubernetes,
 // and by running the service with the settings and the secrets of the manifests.
 
-interface Probe {
-  readonly httpGet: { readonly path: string, readonly port: string }
-}
-
-interface Container {
-  readonly image: string
-  readonly args?: string[]
-  readonly env: Array<{ name: string, value: string }>
-  readonly ports: Array<{ name: string, containerPort: number }>
-  readonly volumeMounts: Array<{ name: string, mountPath: string }>
-  readonly startupProbe: Probe
-  readonly readinessProbe: Probe
-  readonly livenessProbe: Probe
-}
-
-interface Selector {
-  readonly matchLabels: Record<string, string>
-}
-
-interface NetworkPolicy {
-  readonly spec: {
-    readonly podSelector: Selector
-    readonly policyTypes: string[]
-    readonly ingress: Array<{
-      readonly ports: Array<{ port: string }>
-      readonly from: Array<{ namespaceSelector: Selector, podSelector: Selector }>
-    }>
-  }
-}
-
-interface Ingress {
-  readonly spec: {
-    readonly tls: Array<{ hosts: string[] }>
-    readonly rules: Array<{
-      readonly host: string
-      readonly http: { paths: Array<{ backend: { service: { name: string, port: { name: string } } } }> }
-    }>
-  }
-}
-
-interface Manifest {
-  readonly apiVersion: string
-  readonly kind: string
-  readonly metadata: { readonly name: string }
-  readonly spec: {
-    readonly selector: Record<string, unknown>
-    readonly ports: Array<{ name: string, targetPort: string }>
-    readonly template: {
-      readonly metadata: { labels: Record<string, string> }
-      readonly spec: {
-        terminationGracePeriodSeconds: number
-        volumes: Array<{ name: string }>
-        containers: Container[]
-      }
-    }
-  }
-}
-
-const read = (name: string): Manifest[] =>
+const read = (name: string): unknown[] =>
   parseAllDocuments(readFileSync(join(PROJECT, 'deploy/kubernetes', name), 'utf8'), { version: '1.1' }).map((
     document
   ) => {
     if (document.errors[0] !== undefined) throw document.errors[0]
-    return document.toJS() as Manifest
+    return document.toJS()
   })
-const [job] = read('migrate.yaml') as [Manifest]
-const manifests = read('landfall.yaml')
+const [job] = read('migrate.yaml') as [Job]
+const manifests = read('landfall.yaml') as Manifest[]
 const [deployment, service, policy, ingress, budget] = manifests as unknown as [
-  Manifest,
-  Manifest,
+  Deployment,
+  Service,
   NetworkPolicy,
   Ingress,
-  Manifest
-]
-const [migrate, landfall] = [job, deployment].map(({ spec }) => spec.template.spec.containers[0]) as [
-  Container,
-  Container
+  PodDisruptionBudget
 ]
 
-const settingOf = (name: string): string => landfall.env.find((each) => each.name === name)?.value ?? ''
+const podOf = (manifest: Deployment | Job): PodSpec => manifest.spec!.template.spec!
+const [migrate, landfall] = [job, deployment].map((one) => podOf(one).containers[0]) as [Container, Container]
+const portsOf = landfall.ports as ContainerPort[]
+
+const settingOf = (name: string): string => landfall.env?.find((each) => each.name === name)?.value ?? ''
+
+/** Of every kind. */
+interface Manifest {
+  readonly apiVersion: string
+  readonly kind: string
+}
 
 /** Returns what TypeScript says about values of types of kubernetes-types; it also reports unknown fields. */
 function typeErrors (manifests: readonly Manifest[]): string[] {
@@ -123,48 +76,47 @@ t.test('the manifests have the fields and types of the Kubernetes API', (t) => {
   t.same(manifests.map(({ kind }) => kind), [
     ...'Deployment Service NetworkPolicy Ingress PodDisruptionBudget PersistentVolumeClaim'.split(' ')
   ])
-  t.same(typeErrors([job, ...manifests]), [])
+  t.same(typeErrors([job as Manifest, ...manifests]), [])
   t.match(typeErrors([{ ...manifests[2], spec: { ...policy.spec, ports: 1 } } as never]), [/ports/])
   t.match(typeErrors([{ ...deployment, spec: { ...deployment.spec, replica: 2 } } as never]), [/replica/])
   t.end()
 })
 
 t.test('the manifests fit each other', (t) => {
-  const { labels } = deployment.spec.template.metadata
-  for (const selector of [deployment.spec.selector, policy.spec.podSelector, budget.spec.selector]) {
-    t.same(selector.matchLabels, labels)
+  const { labels } = deployment.spec!.template.metadata!
+  for (const { spec } of [deployment, policy, budget]) {
+    const { matchLabels } = (spec && 'podSelector' in spec ? spec.podSelector : spec?.selector) ?? {}
+    t.same(matchLabels, labels)
   }
-  t.same(service.spec.selector, labels)
-  t.equal(service.spec.ports[0]?.targetPort, landfall.ports[0]?.name)
-  for (const [container, { spec }] of [[migrate, job], [landfall, deployment]] as const) {
+  t.same(service.spec?.selector, labels)
+  const [port] = service.spec?.ports ?? []
+  t.equal(port?.targetPort, portsOf[0]?.name)
+  for (const [container, manifest] of [[migrate, job], [landfall, deployment]] as const) {
     t.same(
-      container.volumeMounts.map(({ name }) => name).sort(),
-      spec.template.spec.volumes.map(({ name }) => name).sort()
+      container.volumeMounts?.map(({ name }) => name).sort(),
+      podOf(manifest).volumes?.map(({ name }) => name).sort()
     )
     t.match(container.image, /@sha256:[0-9a-f]{64}$/)
   }
   t.equal(migrate.image, landfall.image)
 
-  const { tls, rules } = ingress.spec
+  const { tls = [], rules = [] } = ingress.spec!
   const { host } = new URL(settingOf('BASE_URL'))
   t.same([tls.flatMap(({ hosts }) => hosts), rules.map((rule) => rule.host)], [[host], [host]])
-  t.same(rules.flatMap(({ http }) => http.paths.map(({ backend }) => backend.service)), [
-    { name: service.metadata.name, port: { name: service.spec.ports[0]?.name } }
+  t.same(rules.flatMap(({ http }) => http?.paths.map(({ backend }) => backend.service)), [
+    { name: service.metadata?.name, port: { name: port?.name } }
   ])
   t.end()
 })
 
 t.test('each port is open to chosen pods of one other namespace', (t) => {
-  t.same(policy.spec.policyTypes, ['Ingress'])
-  t.same(
-    policy.spec.ingress.map(({ ports }) => ports.map(({ port }) => port)),
-    landfall.ports.map(({ name }) => [name])
-  )
-  for (const { from } of policy.spec.ingress) {
+  const { policyTypes, ingress = [] } = policy.spec!
+  t.same(policyTypes, ['Ingress'])
+  t.same(ingress.map(({ ports }) => ports?.map(({ port }) => port)), portsOf.map(({ name }) => [name]))
+  for (const { from = [] } of ingress) {
     t.equal(from.length, 1)
-    for (const { namespaceSelector, podSelector } of from) {
-      t.ok(Object.keys(namespaceSelector.matchLabels).length > 0)
-      t.ok(Object.keys(podSelector.matchLabels).length > 0)
+    for (const selector of [from[0]?.namespaceSelector, from[0]?.podSelector]) {
+      t.ok(Object.keys(selector?.matchLabels ?? {}).length > 0)
     }
   }
   t.end()
@@ -186,15 +138,13 @@ t.test('the service runs with the settings, secrets and probes of the manifests'
   for (const [name, value] of Object.entries(secrets)) writeFileSync(join(folder, name), value)
   const ports = Object
     .fromEntries(await Promise
-      .all(landfall.ports.map(async (
-        { containerPort }
-      ) => [String(containerPort), String(await freePort())])))
-  const { mountPath = '' } = landfall.volumeMounts.find(({ name }) => name === 'secrets') ?? {}
-  const settingsOf = ({ env }: Container): Record<string, string> =>
-    Object.fromEntries(env.map(({ name, value }) => [
+      .all(portsOf.map(async ({ containerPort }) => [String(containerPort), String(await freePort())])))
+  const mountOf = (volume: string) =>
+    landfall.volumeMounts?.find(({ name }) => name === volume)?.mountPath ?? ''
+  const settingsOf = ({ env = [] }: Container): Record<string, string> =>
+    Object.fromEntries(env.map(({ name, value = '' }) => [
       name,
-      ports[value] ??
-        value.replace(mountPath, folder).replace('/app/', `${folder}/`)
+      ports[value] ?? value.replace(mountOf('secrets'), folder).replace('/app/', `${folder}/`)
     ]))
   const [program, script] = SERVE
 
@@ -203,20 +153,19 @@ t.test('the service runs with the settings, secrets and probes of the manifests'
   const settings = settingsOf(landfall)
   const { end } = await startService(t, settings)
   for (const probe of ['startupProbe', 'readinessProbe', 'livenessProbe'] as const) {
-    const { path, port } = landfall[probe].httpGet
-    const listening = landfall.ports.find(({ name }) => name === port)?.containerPort
+    const { path, port } = landfall[probe]!.httpGet!
+    const listening = portsOf.find(({ name }) => name === port)?.containerPort
     t.equal((await call('GET', `http://127.0.0.1:${ports[String(listening)]}${path}`)).status, 200, probe)
   }
-  t.equal(landfall.startupProbe.httpGet.path, '/health/ready')
-  const volume = landfall.volumeMounts.find(({ name }) => name === 'uploads')?.mountPath
+  t.equal(landfall.startupProbe?.httpGet?.path, '/health/ready')
   t.ok(
-    settingOf('UPLOADS_DIR').startsWith(`${volume}/`),
+    settingOf('UPLOADS_DIR').startsWith(`${mountOf('uploads')}/`),
     'not the volume itself, whose mode depends on its driver'
   )
   t.equal(statSync(settings.UPLOADS_DIR as string).mode & 0o777, 0o700)
   t.equal((await call('GET', `http://127.0.0.1:${settings.OPS_PORT}/metrics`)).status, 200)
   t.ok(
-    deployment.spec.template.spec.terminationGracePeriodSeconds * 1000 > Number(settings.SHUTDOWN_TIMEOUT_MS),
+    podOf(deployment).terminationGracePeriodSeconds! * 1000 > Number(settings.SHUTDOWN_TIMEOUT_MS),
     'Kubernetes waits longer than the shutdown can take'
   )
   t.equal(await end('SIGTERM'), 0)
