@@ -1,17 +1,16 @@
-import { box, jpegSegment, pngChunk, pngHeader, pngOf, u16, u16le, u32,
-  u32le } from '../shared/picture-parts.ts'
+import { exifOrientation } from '../shared/picture-metadata.ts'
+import { box, jpegSegment, pngChunk, pngHeader, pngOf, u16, u16le, u32, u32le,
+  webpChunk } from '../shared/picture-parts.ts'
 
 // Builds minimal images of each format, from which type and dimensions can be read.
 
 const startOfFrame = (width: number, height: number) =>
   jpegSegment(
     0xc0,
-    Buffer.concat([
-      Buffer.from([8]),
-      u16(height),
-      u16(width),
-      Buffer.from([3, 1, 0x22, 0, 2, 0x11, 1, 3, 0x11, 1])
-    ])
+    Buffer.from([8]),
+    u16(height),
+    u16(width),
+    Buffer.from([3, 1, 0x22, 0, 2, 0x11, 1, 3, 0x11, 1])
   )
 
 /** Returns a JPEG with `filler` bytes of other segments before the segment with the dimensions. */
@@ -20,24 +19,8 @@ export function jpeg (
   height: number,
   { orientation, filler = 0 }: { orientation?: number, filler?: number } = {}
 ): Buffer {
-  const exif = orientation === undefined
-    ? []
-    : [
-      jpegSegment(
-        0xe1,
-        Buffer.concat([
-          Buffer.from('Exif\0\0MM\0*'),
-          u32(8),
-          u16(1),
-          u16(0x112),
-          u16(3),
-          u32(1),
-          u16(orientation),
-          u16(0),
-          u32(0)
-        ])
-      )
-    ]
+  const exif = orientation === undefined ? []
+    : [jpegSegment(0xe1, Buffer.from('Exif\0\0'), exifOrientation(orientation))]
   const fillers = []
   for (let left = filler; left > 0; left -= 65_000) {
     fillers.push(jpegSegment(0xe2, Buffer.alloc(Math.min(left, 65_000), 0x55)))
@@ -84,13 +67,7 @@ export function avif (width: number, height: number, filler = 0): Buffer {
 
 export function webp (width: number, height: number): Buffer {
   const u24le = (value: number) => u32le(value).subarray(0, 3)
-  const chunk = Buffer.concat([
-    Buffer.from('VP8X'),
-    u32le(10),
-    Buffer.from([0, 0, 0, 0]),
-    u24le(width - 1),
-    u24le(height - 1)
-  ])
+  const chunk = webpChunk('VP8X', u32le(0), u24le(width - 1), u24le(height - 1))
   return Buffer.concat([Buffer.from('RIFF'), u32le(chunk.length + 4), Buffer.from('WEBP'), chunk])
 }
 

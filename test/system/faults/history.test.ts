@@ -26,7 +26,6 @@ const DELETED = write(0, GONE, 20)
 
 for (
   const [what, operations] of [
-    ['an empty history', []],
     ['reads show what was written', [
       CREATED,
       read(0, 1, 5),
@@ -63,12 +62,6 @@ for (
       write(1, 3, 30, 31, 2),
       refused(0, 2, 29, 32)
     ]],
-    ['a conditional write to a deleted page is refused', [
-      CREATED,
-      DELETED,
-      refused(0, 1, 30),
-      manage(1, GONE, 31)
-    ]],
     ['pages are independent of each other', [CREATED, UPDATED, { ...CREATED, page: 'other' }, {
       ...read(0, 1, 500),
       page: 'other'
@@ -81,7 +74,6 @@ for (
 for (
   const [rule, what, operations] of [
     ['backwards', 'an older version after a newer one', [CREATED, UPDATED, read(1, 2, 15), read(1, 1, 17)]],
-    ['backwards', 'a page after its deletion', [CREATED, DELETED, read(1, GONE, 25), read(1, 1, 27)]],
     ['backwards', 'hidden among overlapping reads', [
       CREATED,
       UPDATED,
@@ -91,24 +83,12 @@ for (
       read(1, 1, 31, 60)
     ]],
     ['own write', 'an older version on the replica that wrote', [CREATED, UPDATED, read(0, 1, 12)]],
-    ['own write', 'a deleted page on the replica that deleted it', [CREATED, DELETED, read(0, 1, 22)]],
     ['stale', 'an old version past the bound', [CREATED, UPDATED, read(1, 1, 112)]],
-    ['stale', 'a deleted page past the bound', [CREATED, DELETED, read(1, 1, 122)]],
     ['unwritten', 'a version that was never written', [CREATED, read(1, 2, 5)]],
-    ['unwritten', 'content that was never written', [CREATED, read(1, undefined, 5)]],
     ['unwritten', 'a version that is written later', [CREATED, read(1, 2, 5), UPDATED]],
-    ['unwritten', 'a 404 of a page that was never deleted', [CREATED, read(1, GONE, 5)]],
-    ['unwritten', 'a management route shows a version that was never written', [CREATED, manage(1, 7, 5)]],
     ['management read', 'an old version from another replica', [CREATED, UPDATED, manage(1, 1, 12)]],
-    ['management read', 'an old version after a newer one', [
-      CREATED,
-      write(0, 2, 10, 40),
-      manage(1, 2, 12),
-      manage(2, 1, 14)
-    ]],
     ['order', 'a write after a deletion', [CREATED, DELETED, write(1, 2, 30)]],
     ['twice', 'one version written twice', [CREATED, write(0, 2, 10, 20), write(1, 2, 11, 21)]],
-    ['twice', 'a page deleted twice', [CREATED, write(0, GONE, 10, 20), write(1, GONE, 11, 21)]],
     ['unmet condition', 'two conditional writes with the same If-Match succeed', [
       CREATED,
       write(0, 2, 10, 20, 1),

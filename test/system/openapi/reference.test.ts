@@ -78,13 +78,3 @@ t.test('the Content-Security-Policy of the reference page allows only resources 
   t.match(policy, /^default-src 'none'; script-src 'self'; /)
   t.notMatch(policy, /unsafe|https?:|\*/)
 })
-
-t.test('/docs serves no other files, and the document is generated once, as JSON', async (t) => {
-  const app = await buildTestApp(t)
-  for (const path of ['/docs/static/none.js', '/docs/yaml']) {
-    t.equal((await app.inject(path)).statusCode, 404, path)
-  }
-  const made = t.capture(app, 'swagger', app.swagger)
-  for (let n = 0; n < 3; n++) t.equal((await app.inject('/docs/json')).statusCode, 200)
-  t.equal(made().length, 1)
-})

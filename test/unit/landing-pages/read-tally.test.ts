@@ -1,8 +1,8 @@
-import t, { type Test } from 'tap'
+import t from 'tap'
 import { NOT_READ, ReadTally, type CountedDocument,
   type TakenReads } from '../../../src/modules/landing-pages/public/read-reporter.ts'
 
-const HOUR_MS = 3_600_000
+// What is left of reads that are not reported yet. read-counts.test.ts counts them in all periods.
 
 const newDocument = (publicId: string): CountedDocument => ({ publicId, pageReads: NOT_READ })
 
@@ -31,61 +31,6 @@ function sums (all: readonly TakenReads[]): Record<string, string> {
   }
   return Object.fromEntries(Object.entries(pages).map(([publicId, page]) => [publicId, page.join(' / ')]))
 }
-
-/** Sets the time of day until the end of the test. */
-function setTime (t: Test): (time: number) => void {
-  const { now } = Date
-  t.teardown(() => {
-    Date.now = now
-  })
-  return (time) => {
-    Date.now = () => time
-  }
-}
-
-t.test('the reads of a page add up over all of its documents', async (t) => {
-  const tally = new ReadTally({ onFull: () => {} })
-  const first = newDocument('a')
-  count(tally, first, 3, 2)
-  count(tally, newDocument('a'), 1) // evicted, and loaded again
-  count(tally, newDocument('b'), 0, 1)
-  count(tally, first, 1)
-  t.equal(tally.size, 2)
-  t.same(takeAll(tally), [], 'the period has not ended')
-  tally.endPeriod()
-  t.same(sums(takeAll(tally)), { a: '5 / 2', b: '0 / 1' })
-  t.equal(tally.size, 0)
-})
-
-t.test('a read after the end of a period is not lost, and not counted twice', async (t) => {
-  const tally = new ReadTally({ onFull: () => {} })
-  const document = newDocument('a')
-  count(tally, document, 2)
-  tally.endPeriod()
-  count(tally, document, 5)
-  t.same(sums(takeAll(tally)), { a: '2 / 0' })
-  count(tally, document, 1)
-  tally.endPeriod()
-  t.same(sums(takeAll(tally)), { a: '6 / 0' })
-  tally.endPeriod()
-  t.same(takeAll(tally), [], 'nothing was read')
-})
-
-t.test('counts keep the hour in which their period began', async (t) => {
-  const set = setTime(t)
-  set(2 * HOUR_MS - 1)
-  const tally = new ReadTally({ onFull: () => {} })
-  const document = newDocument('a')
-  count(tally, document, 1)
-  t.notOk(tally.isOutdated())
-  set(2 * HOUR_MS)
-  t.ok(tally.isOutdated())
-  tally.endPeriod()
-  count(tally, document, 2)
-  set(3 * HOUR_MS)
-  tally.endPeriod()
-  t.same(takeAll(tally).map(({ hour, reads }) => [hour / HOUR_MS, reads]), [[1, [1]], [2, [2]]])
-})
 
 t.test('a report has a limited number of pages, and a full one is announced', async (t) => {
   let full = 0
