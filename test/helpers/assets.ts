@@ -1,10 +1,9 @@
 import { randomBytes } from 'node:crypto'
-import { connect, type Socket } from 'node:net'
 import type { FastifyInstance } from 'fastify'
 import type { Account } from './app.ts'
-import { until } from './until.ts'
+import { requestOf } from './raw.ts'
 
-// Uploads as bytes: multipart forms, small files, and a connection that sends a form in pieces.
+// Uploads as bytes: multipart forms, small files.
 
 export const BOUNDARY = 'landfall-test-boundary'
 export const FORM = `multipart/form-data; boundary=${BOUNDARY}`
@@ -102,66 +101,6 @@ export async function insertAssets (
 export const noise = (size: number): Buffer =>
   Buffer.concat([Buffer.from('zz'), randomBytes(Math.max(0, size - 2))]).subarray(0, size)
 
-export interface RawResponse {
-  readonly status: number
-  readonly head: string
-  readonly body: string
-}
-
-/** A connection for requests that an HTTP client can't send. */
-export class RawClient {
-  readonly socket: Socket
-  received = ''
-  closed = false
-
-  constructor (url: string) {
-    const { hostname, port } = new URL(url)
-    this.socket = connect({ host: hostname, port: Number(port) })
-    this.socket.on('data', (chunk) => {
-      this.received += chunk.toString('latin1')
-    })
-    this.socket.on('error', () => {})
-    this.socket.on('close', () => {
-      this.closed = true
-    })
-  }
-
-  /** Sends the head of an upload. */
-  head (account: Pick<Account, 'headers'>, headers: Record<string, string>): void {
-    const lines = Object.entries({
-      host: 'landfall.test',
-      ...account.headers,
-      'content-type': FORM,
-      ...headers
-    })
-    this.socket
-      .write(`POST /assets HTTP/1.1\r\n${lines.map(([name, value]) => `${name}: ${value}\r\n`).join('')}\r\n`)
-  }
-
-  write (data: string | Buffer): boolean {
-    return this.socket.write(data)
-  }
-
-  /** Resolves when the socket can take more data, or is closed. */
-  async drained (): Promise<void> {
-    await new Promise<void>((resolve) => {
-      const done = () => {
-        this.socket.off('drain', done).off('close', done)
-        resolve()
-      }
-      this.socket.on('drain', done).on('close', done)
-    })
-  }
-
-  async response (): Promise<RawResponse> {
-    const complete = () => {
-      const [head = '', ...rest] = this.received.split('\r\n\r\n')
-      const length = /^content-length: (\d+)/im.exec(head)?.[1]
-      return length !== undefined && rest.join('\r\n\r\n').length >= Number(length)
-    }
-    await until(() => this.closed || complete(), 'a whole response')
-    const end = this.received.indexOf('\r\n\r\n')
-    const head = this.received.slice(0, end)
-    return { status: Number(head.split(' ')[1]), head, body: this.received.slice(end + 4) }
-  }
-}
+/** Returns the head of an upload whose body is sent in pieces. */
+export const uploadHead = (account: { headers: object }, headers: Record<string, string>): string =>
+  requestOf('/assets', { ...account.headers, 'content-type': FORM, ...headers }, 'POST')

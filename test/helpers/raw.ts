@@ -38,8 +38,20 @@ export class Connection {
     return this.#closed
   }
 
-  send (bytes: string | Buffer): void {
-    this.socket.write(bytes)
+  /** Returns false if the socket should drain before more is sent. */
+  send (bytes: string | Buffer): boolean {
+    return this.socket.write(bytes)
+  }
+
+  /** Resolves when the socket can take more data, or is closed. */
+  async drained (): Promise<void> {
+    await new Promise<void>((resolve) => {
+      const done = () => {
+        this.socket.off('drain', done).off('close', done)
+        resolve()
+      }
+      this.socket.on('drain', done).on('close', done)
+    })
   }
 
   /**

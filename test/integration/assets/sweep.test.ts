@@ -16,7 +16,8 @@ import { randomPublicId } from '../../../src/infra/system/identifiers.ts'
 import { buildTestApp, listen, signUp, testSettings } from '../../helpers/app.ts'
 import { findPrograms } from '../../shared/programs.ts'
 import { createDatabase } from '../../helpers/servers.ts'
-import { file, insertAssets, noise, partHead, pathOf, PNG, RawClient, upload } from '../../helpers/assets.ts'
+import { file, insertAssets, noise, partHead, pathOf, PNG, upload, uploadHead } from '../../helpers/assets.ts'
+import { connection } from '../../helpers/raw.ts'
 import { backstage, onEachStore, stored } from '../../helpers/stores.ts'
 
 /** Sweeps files of any age. Negative, because some storages round times up to seconds. */
@@ -195,15 +196,14 @@ onEachStore('the sweep removes the files of a deleted user', async (t, build) =>
 t.test('the sweep keeps the files of uploads that another replica is receiving', async (t) => {
   const app = await buildTestApp(t)
   const account = await signUp(app)
-  const raw = new RawClient(await listen(app))
-  t.teardown(() => raw.socket.destroy())
+  const raw = connection(t, await listen(app))
   const content = noise(200_000)
   const head = partHead(file(''))
   const tail = Buffer.from('\r\n--landfall-test-boundary--\r\n')
-  raw.head(account, { 'content-length': `${head.length + content.length + tail.length}` })
-  raw.write(head)
+  raw.send(uploadHead(account, { 'content-length': `${head.length + content.length + tail.length}` }))
+  raw.send(head)
   for (let at = 0; at < content.length; at += 20_000) {
-    raw.write(content.subarray(at, at + 20_000))
+    raw.send(content.subarray(at, at + 20_000))
     await new Promise((resolve) => setTimeout(resolve, 150))
     t.strictSame(await sweep(app.database, app.files, { minAgeMs: 1000 }), {
       unfinished: 0,
@@ -211,7 +211,7 @@ t.test('the sweep keeps the files of uploads that another replica is receiving',
       variants: 0
     })
   }
-  raw.write(tail)
+  raw.send(tail)
   t.equal(
     (await raw.response()).status,
     201,

@@ -7,8 +7,9 @@ import { DiskStore } from '../../../src/modules/assets/storage/disk-store.ts'
 import { sweep } from '../../../src/modules/assets/cleanup.ts'
 import { buildTestApp, listen, signUp, testSettings } from '../../helpers/app.ts'
 import { startPostgresServer } from '../../helpers/servers.ts'
-import { END, field, file, form, FORM, noise, partHead, PNG, RawClient,
+import { END, field, file, form, FORM, noise, partHead, PNG, uploadHead,
   upload } from '../../helpers/assets.ts'
+import { connection, Connection } from '../../helpers/raw.ts'
 import { SERVE, startService } from '../../helpers/service.ts'
 import { until } from '../../helpers/until.ts'
 import { stored } from '../../helpers/stores.ts'
@@ -90,14 +91,13 @@ t.test('an upload whose INSERT has an unknown result keeps its file until the re
   })
   const account = await signUp(app)
   const url = await listen(app)
-  const raw = new RawClient(url)
-  t.teardown(() => raw.socket.destroy())
+  const raw = connection(t, url)
   const body = form(file(PNG))
-  raw.head(account, { 'content-length': `${body.length}` })
-  raw.write(body.subarray(0, -1))
+  raw.send(uploadHead(account, { 'content-length': `${body.length}` }))
+  raw.send(body.subarray(0, -1))
   await until(async () => (await stored(app)).temporary.length === 1, 'the upload is under way')
   server.pause()
-  raw.write(body.subarray(-1))
+  raw.send(body.subarray(-1))
   t.equal((await raw.response()).status, 503)
   t.equal((await stored(app)).published.length, 1, 'the file stays while its row may still appear')
   server.resume()
@@ -154,18 +154,18 @@ t.test("the size of an upload doesn't change memory use", async (t) => {
   const resident = async () => Number(/^VmRSS:\s+(\d+)/m.exec(await status())?.[1]) * 1024
 
   const send = async (size: number): Promise<number> => {
-    const raw = new RawClient(service.url)
+    const raw = new Connection(service.url)
     const chunk = noise(MEBIBYTE)
     const head = partHead(file(''))
     const tail = `\r\n${END}`
-    raw.head(account, { 'content-length': `${head.length + size + tail.length}` })
-    raw.write(head)
+    raw.send(uploadHead(account, { 'content-length': `${head.length + size + tail.length}` }))
+    raw.send(head)
     let most = 0
     for (let sent = 0; sent < size; sent += MEBIBYTE) {
-      if (!raw.write(chunk)) await raw.drained()
+      if (!raw.send(chunk)) await raw.drained()
       if (sent % (16 * MEBIBYTE) === 0) most = Math.max(most, await resident())
     }
-    raw.write(tail)
+    raw.send(tail)
     t.equal((await raw.response()).status, 201)
     raw.socket.destroy()
     return most

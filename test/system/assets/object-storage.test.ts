@@ -15,8 +15,9 @@ import { createBucket, s3Client } from '../../helpers/buckets.ts'
 import { provide } from '../../shared/programs.ts'
 import { createProxy, type Proxy } from '../../helpers/proxy.ts'
 import { startService } from '../../helpers/service.ts'
-import { END, file, form, FORM, insertAssets, noise, partHead, pathOf, PDF, PNG, RawClient,
+import { END, file, form, FORM, insertAssets, noise, partHead, pathOf, PDF, PNG, uploadHead,
   upload } from '../../helpers/assets.ts'
+import { connection, Connection } from '../../helpers/raw.ts'
 import { until } from '../../helpers/until.ts'
 import { tiff } from '../../helpers/images.ts'
 import { asJpeg, card } from '../../shared/pictures.ts'
@@ -44,11 +45,10 @@ async function beginUpload (
   t: Test,
   { app, account, url }: ProxiedService,
   bytes: number
-): Promise<RawClient> {
-  const raw = new RawClient(url)
-  t.teardown(() => raw.socket.destroy())
-  raw.head(account, { 'content-length': `${LARGE_FORM.length}` })
-  raw.write(LARGE_FORM.subarray(0, bytes))
+): Promise<Connection> {
+  const raw = connection(t, url)
+  raw.send(uploadHead(account, { 'content-length': `${LARGE_FORM.length}` }))
+  raw.send(LARGE_FORM.subarray(0, bytes))
   if (bytes > 5 * MEBIBYTE) {
     await until(async () => (await stored(app)).temporary.length === 1, 'the first part is being stored')
   }
@@ -162,7 +162,7 @@ t.test('an upload survives one broken connection, and a longer outage leaves nei
   const { app, proxy } = service
   const raw = await beginUpload(t, service, 8 * MEBIBYTE)
   await proxy.refuse()
-  raw.write(LARGE_FORM.subarray(8 * MEBIBYTE))
+  raw.send(LARGE_FORM.subarray(8 * MEBIBYTE))
   t.equal((await raw.response()).status, 503)
   await proxy.restore()
   t.equal(await app.database.asset.count(), 0)
@@ -173,10 +173,10 @@ t.test('an upload survives one broken connection, and a longer outage leaves nei
   // After a single break the part is sent again.
   const second = await beginUpload(t, service, 8 * MEBIBYTE)
   proxy.disconnect()
-  second.write(LARGE_FORM.subarray(8 * MEBIBYTE))
+  second.send(LARGE_FORM.subarray(8 * MEBIBYTE))
   const answer = await second.response()
   t.equal(answer.status, 201)
-  t.ok((await app.inject(pathOf(JSON.parse(answer.body)))).rawPayload.equals(LARGE))
+  t.ok((await app.inject(pathOf(JSON.parse(String(answer.body))))).rawPayload.equals(LARGE))
 })
 
 t.test('a failed upload releases its memory, whichever part failed', async (t) => {
@@ -212,9 +212,9 @@ t.test('a client that disconnects during an upload leaves nothing behind', async
     raw.socket.destroy()
     await until(async () => (await stored(app)).temporary.length === 0, 'nothing is left')
   }
-  const raw = new RawClient(url)
-  raw.head(account, { 'content-length': `${partHead(file('')).length + LARGE.length}` })
-  raw.write(Buffer.concat([partHead(file('')), LARGE]))
+  const raw = new Connection(url)
+  raw.send(uploadHead(account, { 'content-length': `${partHead(file('')).length + LARGE.length}` }))
+  raw.send(Buffer.concat([partHead(file('')), LARGE]))
   t.equal((await raw.response()).status, 400, 'an incomplete form')
   raw.socket.destroy()
   t.strictSame(await stored(app), { published: [], temporary: [] })

@@ -8,7 +8,8 @@ import { randomPublicId } from '../../../src/infra/system/identifiers.ts'
 import { PASSWORD } from '../../helpers/app.ts'
 import { call, Owner } from '../../helpers/client.ts'
 import { statuses } from '../../helpers/readers.ts'
-import { END, file, FORM, noise, partHead, RawClient } from '../../helpers/assets.ts'
+import { END, file, FORM, noise, partHead, uploadHead } from '../../helpers/assets.ts'
+import { connection } from '../../helpers/raw.ts'
 import { until } from '../../helpers/until.ts'
 import { startReplicas, stopAtEveryStep } from './fault-replicas.ts'
 
@@ -224,16 +225,15 @@ t.test(
     // The first upload is sending its file slowly, and the file of the second one waits for its row.
     const content = noise(100_000)
     const [head, tail] = [partHead(file('')), Buffer.from(`\r\n${END}`)]
-    const raw = new RawClient(survivor.url)
-    t.teardown(() => raw.socket.destroy())
-    raw.head({ headers: { authorization: `Bearer ${owner.accessToken}` } }, {
+    const raw = connection(t, survivor.url)
+    raw.send(uploadHead({ headers: { authorization: `Bearer ${owner.accessToken}` } }, {
       'content-type': FORM,
       'content-length': `${head.length + content.length + tail.length}`
-    })
-    raw.write(head)
+    }))
+    raw.send(head)
     let sent = 0
     const timer = setInterval(() => {
-      raw.write(content.subarray(sent, sent += 100))
+      raw.send(content.subarray(sent, sent += 100))
     }, 100)
     t.teardown(() => clearInterval(timer))
     await until(async () => (await look()).temporary.length === 2, 'the first upload is under way')
@@ -261,8 +261,8 @@ t.test(
     t.same([after.orphans.length, after.temporary.length], [1, 1], 'only the leftovers are gone')
     t.ok(sent < content.length, 'the first upload is still under way')
     clearInterval(timer)
-    raw.write(content.subarray(sent))
-    raw.write(tail)
+    raw.send(content.subarray(sent))
+    raw.send(tail)
     t.equal((await raw.response()).status, 201, 'the first upload succeeds')
     t.same((await look()).broken, [])
   }
