@@ -24,8 +24,8 @@ export interface Server {
   hasEnded(): boolean
   /** Shuts it down. */
   stop(): Promise<void>
-  /** Shuts it down and starts it again, with the same settings. */
-  restart(): Promise<void>
+  /** Shuts it down and starts it again, with the same settings, and does something between. */
+  restart(between?: () => Promise<void>): Promise<void>
 }
 
 export interface ServerCommand {
@@ -72,8 +72,9 @@ export async function startServer (
       await exited
       clearTimeout(patience)
     },
-    async restart () {
+    async restart (between) {
       await server.stop()
+      await between?.()
       child = start()
       await untilConnected(server)
     }

@@ -1,6 +1,8 @@
 import { COUNTER_SCRIPTS } from './counters.ts'
 import { HANDOVER_SCRIPTS } from './handovers.ts'
+import { MEMBER_SCRIPTS } from './heartbeats.ts'
 import { LEASE_SCRIPTS } from './lease-script.ts'
+import { NEAR_LIMIT_SCRIPTS } from './near-limit.ts'
 
 // The public interface of the module.
 
@@ -10,4 +12,10 @@ export { WINDOW_CHANNEL, windowKey, type LeaseStore } from './lease-store.ts'
 export type { Count } from './local-windows.ts'
 
 /** The Lua scripts of this module, for the Redis client. */
-export const RATE_LIMIT_SCRIPTS = { ...COUNTER_SCRIPTS, ...LEASE_SCRIPTS, ...HANDOVER_SCRIPTS } as const
+export const RATE_LIMIT_SCRIPTS = {
+  ...COUNTER_SCRIPTS,
+  ...LEASE_SCRIPTS,
+  ...HANDOVER_SCRIPTS,
+  ...MEMBER_SCRIPTS,
+  ...NEAR_LIMIT_SCRIPTS
+} as const

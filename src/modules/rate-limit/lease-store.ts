@@ -1,9 +1,12 @@
+import { setTimeout as sleep } from 'node:timers/promises'
 import type { RedisClient } from '../../infra/redis/redis-client.ts'
 import { Batcher } from '../../infra/system/batcher.ts'
 import type { ClientTable, ClientWindow } from './client-table.ts'
 import { Handovers } from './handovers.ts'
 import { RESULTS } from './lease-script.ts'
-import type { Departed, Members } from './members.ts'
+import { firstSharePart, FORMAT, type Departed } from './heartbeats.ts'
+import type { Members } from './members.ts'
+import { listNearLimit, loadNearLimit } from './near-limit.ts'
 import { clock } from '../../infra/system/clock.ts'
 
 /** The most windows in one run of the script. It blocks other Redis commands for less than a millisecond. */
@@ -85,8 +88,10 @@ export interface WindowMessages {
 
 /** A limit of this process. */
 export interface LocalLimit extends WindowMessages {
-  /** Whether this process has counted nothing by itself, so that it may adopt the counts of another one. */
-  readonly isUnused: () => boolean
+  /** What this process has counted by itself. */
+  readonly counts: () => ClientTable
+  /** From now on this process may use its first share, but for clients that may have spent the limit. */
+  useFirstShare: (nearLimit: ReadonlySet<string>) => void
   /** Continues with the counts of another process, which has reported the reads of some clients. */
   adopt: (counts: ClientTable, reported: readonly string[], earlierId: string) => void
 }
@@ -99,8 +104,10 @@ interface Question {
 
 /** Type, time left in milliseconds, id of the window, name space, key. */
 const MESSAGE = /^(recall|lost|end) (\d+) (\d+) (\S+) (.*)$/s
-/** The message of a process that has shut down gracefully. */
-const LEFT = 'left'
+/** The message of a process that has shut down gracefully, or started: it asks for heartbeats. */
+const MEMBERS_CHANGED = 'left'
+/** How long a new process waits until the others keep its first share back, in steps, in milliseconds. */
+const FIRST_SHARE_WAITS_MS = [5, 10, 20, 50, 100, 200, 500, 1000, 1000, 1000, 1000] as const
 
 /** Leases in Redis. Requests of one turn of the event loop share a command. */
 export class LeaseStore {
@@ -112,6 +119,7 @@ export class LeaseStore {
   /** Where this process leaves its counts: version and id. */
   readonly #handover: string
   readonly #limits = new Map<string, LocalLimit & { timeWindow: number }>()
+  readonly #asking = new Set<Promise<unknown>>()
   #adoption: Promise<void> | undefined
   #isClosing = false
   #isContinuable = false
@@ -124,10 +132,14 @@ export class LeaseStore {
   constructor (redis: RedisClient, channel: string, members: Members) {
     this.#redis = redis
     this.#channel = channel
-    this.#handover = `2:${members.id}`
+    this.#handover = `${FORMAT}:${members.id}`
     this.members = members
     this.#handovers = new Handovers(redis)
     members.onAdoptable = async () => await this.#adoptOnce()
+    members.onNew = async () => await this.#takeFirstShare()
+    members.settled = async () => {
+      await Promise.allSettled(this.#asking)
+    }
     redis.on('message', (channel, message) => {
       if (channel === this.#channel) this.#hear(message)
     })
@@ -145,7 +157,13 @@ export class LeaseStore {
 
   /** Requests a lease. @throws {RedisAwayError} when Redis is unreachable */
   async ask (request: LeaseRequest): Promise<LeaseResponse> {
-    return await this.#questions.load({ request, returned: 0 })
+    const response = this.#ask(request)
+    this.#asking.add(response)
+    try {
+      return await response
+    } finally {
+      this.#asking.delete(response)
+    }
   }
 
   /** Returns unspent reads of a known window. Never rejects; after a failure they are lost. */
@@ -201,11 +219,46 @@ export class LeaseStore {
   /** Ends the membership of this process after all its counts were handed over. @throws {RedisAwayError} */
   async leave (): Promise<void> {
     await this.members.leave(this.#isContinuable ? this.#handover : undefined)
-    await this.#redis.run(async (redis) => await redis.publish(this.#channel, LEFT))
+    await this.#redis.run(async (redis) => await redis.publish(this.#channel, MEMBERS_CHANGED))
+  }
+
+  /** Lists the client before its reads are allowed, if first shares might exceed what is left to it. */
+  async #ask (request: LeaseRequest): Promise<LeaseResponse> {
+    const response = await this.#questions.load({ request, returned: 0 })
+    const { max, nameSpace, key, openShares } = request
+    if (response.total + openShares > max - firstSharePart(max)) {
+      await listNearLimit(this.#redis, nameSpace, key)
+    }
+    return response
+  }
+
+  /** Gives this new process a first share of the limits, if the others keep it back. Never rejects. */
+  async #takeFirstShare (): Promise<void> {
+    const { members } = this
+    try {
+      if (!await members.askForFirstShare()) return
+      await this.#redis.run(async (redis) => await redis.publish(this.#channel, MEMBERS_CHANGED))
+      for (const wait of FIRST_SHARE_WAITS_MS) {
+        if (members.isCounted) break
+        await sleep(wait)
+        await members.beat()
+      }
+      const lists = await Promise.all([...this.#limits.keys()].map(async (nameSpace) =>
+        await loadNearLimit(this.#redis, nameSpace)
+      ))
+      await this.#adoption
+      const mayUse = members.isCounted && lists.every((clients) => clients !== undefined)
+      for (const [index, limit] of [...this.#limits.values()].entries()) {
+        if (mayUse) limit.useFirstShare(lists[index] as ReadonlySet<string>)
+      }
+      members.useFirstShare(mayUse)
+    } catch {
+      members.useFirstShare(false) // Redis is away
+    }
   }
 
   #hear (message: string): void {
-    if (message === LEFT) {
+    if (message === MEMBERS_CHANGED) {
       this.members.beat()
       return
     }
@@ -231,8 +284,10 @@ export class LeaseStore {
     const { members } = this
     const limits = [...this.#limits]
     const { handover } = departed
+    const { hasFirstShare } = members
     const canContinue = (): boolean =>
-      members.isNew && this.#redis.subscribed && limits.every(([, { isUnused }]) => isUnused())
+      members.isNew && this.#redis.subscribed &&
+      (hasFirstShare || limits.every(([, { counts }]) => counts().size === 0))
     const mayAdopt = (): boolean => limits.length > 0 && !this.#isClosing && canContinue()
     if (!mayAdopt() || !await this.#handovers.reserve(handover)) return false
     const counts = await Promise
@@ -240,6 +295,8 @@ export class LeaseStore {
         await this.#handovers.load(handover, nameSpace, timeWindow)
       ))
     if (!counts.every((table) => table !== undefined) || !mayAdopt()) return false
+    if (hasFirstShare) await this.#handOverFirstShare()
+    else members.useFirstShare(false)
     const now = clock.now()
     const reported = await Promise
       .all(limits.map(async ([nameSpace]) => await this.#handovers.adopt(handover, nameSpace)))
@@ -252,6 +309,16 @@ export class LeaseStore {
     }
     await continued
     return true
+  }
+
+  /** Under its id until now, this process becomes one that has left. */
+  async #handOverFirstShare (): Promise<void> {
+    this.members.stopFirstShare()
+    const handover = `1:${this.members.id}`
+    await Promise
+      .all([...this.#limits].map(async ([nameSpace, { counts }]) =>
+        await this.#handovers.store(handover, nameSpace, counts())
+      ))
   }
 
   /** Sends a command for each group of windows that one command may name. A group may fail by itself. */

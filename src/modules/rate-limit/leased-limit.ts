@@ -2,6 +2,7 @@ import { setTimeout as sleep } from 'node:timers/promises'
 import { clock } from '../../infra/system/clock.ts'
 import { ClientTable } from './client-table.ts'
 import { GenerationalMap } from './generational-map.ts'
+import { VALID_MS } from './heartbeats.ts'
 import { Lease } from './lease.ts'
 import { FIRST_RESERVE, LeaseRequests, type LeasedLimitOptions, type LeaseStats } from './lease-requests.ts'
 import type { LeaseStore } from './lease-store.ts'
@@ -36,6 +37,8 @@ export class LeasedLimit {
   readonly #store: LeaseStore | undefined
   /** Clients that need no leases. */
   #clients: ClientTable
+  /** In the first minute: clients that may have spent their limits when this process got its first share. */
+  #nearLimit: { readonly clients: ReadonlySet<string>, readonly until: number } | undefined
   readonly #leases: GenerationalMap<Lease>
   readonly #requests: LeaseRequests | undefined
   /** Requests under way. */
@@ -55,7 +58,10 @@ export class LeasedLimit {
       recall: (key, id) => this.#answerRecall(key, id),
       lost: (key) => this.#report(key),
       end: (key, id, leftMs) => this.#moveEnd(key, id, leftMs),
-      isUnused: () => this.#clients.size === 0,
+      counts: () => this.#clients,
+      useFirstShare: (clients) => {
+        this.#nearLimit = { clients, until: clock.now() + options.timeWindow + 2 * VALID_MS }
+      },
       adopt: (counts, reported, earlierId) => this.#adopt(counts, reported, earlierId)
     })
   }
@@ -70,7 +76,8 @@ export class LeasedLimit {
     if (lease !== undefined && lease.id !== 0 && now < lease.resetAt) return this.#takeLeased(key, lease)
     if (lease?.asking === true) return this.#wait(key, lease)
     if (!this.#reachable) return this.#takeLocally(key, now)
-    const count = this.#clients.take(key, this.share(now), true, now)
+    const share = this.#nearLimit !== undefined && this.#isNearLimit(key, now) ? 0 : this.share(now)
+    const count = this.#clients.take(key, share, true, now)
     if (count === undefined) return this.#wait(key, this.#open(key, now))
     this.stats.allowedByShare++
     return count
@@ -78,7 +85,10 @@ export class LeasedLimit {
 
   /** The reads that this process may allow a client in a window without asking Redis. */
   share (now: number): number {
-    return this.#store?.members.share(this.#options.max, now) ?? 0
+    if (this.#store === undefined) return 0
+    const { members } = this.#store
+    const share = members.share(this.#options.max, now)
+    return share === 0 && this.#nearLimit !== undefined ? members.firstShare(this.#options.max, now) : share
   }
 
   /**
@@ -103,6 +113,11 @@ export class LeasedLimit {
     await this.#store.handOver(nameSpace, this.#clients)
     this.#hasHandedOver = true
     while (this.#asking > 0) await sleep(1)
+  }
+
+  #isNearLimit (key: string, now: number): boolean {
+    if (this.#nearLimit !== undefined && now >= this.#nearLimit.until) this.#nearLimit = undefined
+    return this.#nearLimit?.clients.has(key) === true
   }
 
   /** The number of clients remembered. */
@@ -252,6 +267,7 @@ export class LeasedLimit {
   /** Continues with the counts of another process. Asks for the windows of clients that it has reported. */
   #adopt (counts: ClientTable, reported: readonly string[], earlierId: string): void {
     this.#clients = counts
+    this.#nearLimit = undefined
     const now = clock.now()
     for (const key of reported) {
       const known = this.#leases.get(key)

@@ -1,32 +1,14 @@
+import { setTimeout as sleep } from 'node:timers/promises'
 import { clock } from '../../infra/system/clock.ts'
 import { RedisAwayError, type RedisClient } from '../../infra/redis/redis-client.ts'
-
-/**
- * The name in Redis: a hash with the last heartbeat of each process, in words:
- *
- * - `NUMBER 2 STATE` of a process that runs. It understands format 2 of handovers. 1 means that it may have a
- *   share, 0 that it has none, `replaced` that it goes on as another process.
- * - `NUMBER HANDOVER MEMBER=AGE … left` of a process that has shut down gracefully and may be continued, with
- *   the members that it counted.
- * - `NUMBER left` of one that may not be continued. The release before writes this, and `NUMBER STATE`.
- */
-const MEMBERS_KEY = 'landfall:members:2'
-const FORMAT = '2'
+import { firstSharePart, FORMAT, MEMBERS_KEY, parse, sharedPart, VALID_MS, type Departed,
+  type Heartbeat } from './heartbeats.ts'
 
 const BEAT_INTERVAL_MS = 1000
-/** How long a heartbeat is valid. */
-const VALID_MS = 3000
+/** How long a start waits for a first share. */
+const MAX_START_MS = 1000
 
-interface Member {
-  heartbeat: string
-  /** Whether it may have had a share within the last window, or may have one soon. */
-  mayHaveShare: boolean
-  /** If it has shut down gracefully: what it has handed over, so that its share is not open. */
-  departed?: Departed
-  /** Whether it goes on as another member. It has never had a share. */
-  isReplaced: boolean
-  /** Whether it asks Redis whether a handover has been adopted. */
-  knowsAdoption: boolean
+interface Member extends Heartbeat {
   /** When its heartbeats began, and when the last one was seen, in milliseconds of the process clock. */
   since: number
   seenAt: number
@@ -37,15 +19,6 @@ export interface OpenShares {
   readonly reads: number
   /** The processes among them that report soon, or have left a moment ago, so that the caller asks again. */
   readonly alive: number
-}
-
-/** A process that has shut down gracefully. */
-export interface Departed {
-  readonly id: string
-  /** Version and id of its handover. */
-  readonly handover: string
-  /** Its last heartbeat, if another process may continue with its share. */
-  readonly heartbeat?: string
 }
 
 /**
@@ -60,6 +33,8 @@ export interface Departed {
  *   window, but nothing is reserved for it.
  * - A new process may continue as one that has left, with its id, its counts and its share. For the others,
  *   that process has paused.
+ * - Any other new process may have a *first share* until it has its share. First shares come from a part of
+ *   the limit that isn't shared, a quarter.
  *
  * Only the process clock is used, so a change of Redis' clock does no harm.
  */
@@ -73,6 +48,10 @@ export class Members {
   departed: readonly Departed[] = []
   /** Called after a heartbeat while this process is new and may continue as one that has left. */
   onAdoptable: () => Promise<void> = async () => {}
+  /** Called when this process is new and continues as no other one. */
+  onNew: () => Promise<void> = async () => {}
+  /** Resolves when all requests for leases that are under way have ended. */
+  settled: () => Promise<void> = async () => {}
   /** The number of members. */
   #size = 1
   /** When this process became a member without interruption. */
@@ -82,6 +61,12 @@ export class Members {
   #hasLeft = false
   /** When this process last had a share. */
   #hadShareUntil = -Infinity
+  /** The first share of this process in twelfths, whether it may be used, and until when it could be. */
+  #firstShare = 0
+  #usesFirstShare = false
+  #hadFirstShareUntil = -Infinity
+  /** New processes whose first shares are kept back, and whether requests without that have ended. */
+  readonly #counted = new Map<string, boolean>()
   /** The last heartbeat of the member that this process was before. */
   #replaced: Record<string, string> = {}
   #timer: NodeJS.Timeout | undefined
@@ -93,13 +78,17 @@ export class Members {
     this.#windowMs = windowMs
   }
 
-  /** Registers this process. Resolves after the first heartbeat, or when it has failed. */
+  /**
+   * Registers this process. Resolves after the first heartbeat, or when it has failed. A new process first
+   * waits for its first share, if that is possible, up to a second.
+   */
   async start (): Promise<void> {
     this.#timer = setInterval(() => {
       this.beat()
     }, BEAT_INTERVAL_MS)
     this.#timer.unref()
-    await this.beat()
+    if (!await this.beat() || !this.isNew) return
+    await Promise.race([this.onNew(), sleep(MAX_START_MS, undefined, { ref: false })])
   }
 
   close (): void {
@@ -120,8 +109,10 @@ export class Members {
     const counted = [...this.#members].filter(([, { isReplaced }]) => !isReplaced).map(([id, { seenAt }]) =>
       `${id}=${now - seenAt}`
     )
-    const words = handover === undefined ? ['left'] : [handover, ...counted, 'left']
-    const heartbeat = [++this.#beats, ...words].join(' ')
+    const beats = ++this.#beats
+    const heartbeat = handover === undefined
+      ? `${beats}/${FORMAT}/${this.#mayHaveFirstShare(now) ? this.#firstShare : 0} left`
+      : [beats, handover, ...counted, 'left'].join(' ')
     await this.#redis.run(async (redis) => await redis.hset(MEMBERS_KEY, this.id, heartbeat))
   }
 
@@ -154,7 +145,8 @@ export class Members {
       this.#members.set(member, { ...parse(member, '0 2 1'), since: seenAt, seenAt })
     }
     this.#members.delete(this.id)
-    this.#replaced = { [this.id]: `${this.#beats + 1} ${FORMAT} replaced` }
+    this.#replaced = { [this.id]: this.#heartbeat('replaced', since) }
+    this.#hadFirstShareUntil = -Infinity
     this.id = id
     this.#beats = Number(beats)
     this.#validUntil = -Infinity
@@ -178,7 +170,57 @@ export class Members {
   /** Returns how many reads of a limit this process may allow in a window without asking Redis. */
   share (max: number, now: number): number {
     // Without messages it wouldn't hear that its share is recalled.
-    return this.#isSteady(now) && this.#redis.subscribed ? Math.floor(sharedPart(max) / this.#size) : 0
+    return this.#isSteady(now) && this.#redis.subscribed ? this.#equalShare(max) : 0
+  }
+
+  /**
+   * Asks for a first share. It may be used when all others keep it back: after `usesFirstShare()`.
+   *
+   * @returns whether this process gets one
+   * @throws {RedisAwayError}
+   */
+  async askForFirstShare (): Promise<boolean> {
+    const beats = ++this.#beats
+    this.#firstShare = await this.#redis.run(async (redis) =>
+      await redis.landfallFirstShare(MEMBERS_KEY, this.id, beats)
+    )
+    this.#hadFirstShareUntil = this.#firstShare > 0 ? this.#validUntil : -Infinity
+    return this.#firstShare > 0
+  }
+
+  /** Whether all other processes keep the first share of this one back, or are gone. */
+  get isCounted (): boolean {
+    const now = clock.now()
+    return [...this.#members].every(([id, { seenAt, counts, departed, isReplaced }]) =>
+      id === this.id || departed !== undefined || isReplaced || counts.includes(this.id) ||
+      now >= seenAt + VALID_MS
+    )
+  }
+
+  /** Whether this process has a first share. */
+  get hasFirstShare (): boolean {
+    return this.#usesFirstShare
+  }
+
+  /** The first share isn't used any more. The others keep it back until the last window with it has ended. */
+  stopFirstShare (): void {
+    this.#usesFirstShare = false
+  }
+
+  /** From now on the first share is used, or given up if it never was. */
+  useFirstShare (isUsed: boolean): void {
+    this.#usesFirstShare = isUsed && this.isNew
+    if (!this.#usesFirstShare) this.#hadFirstShareUntil = -Infinity
+  }
+
+  /** Like share(), while this process is new. Clients near their limits must be left out. */
+  firstShare (max: number, now: number): number {
+    if (!this.#usesFirstShare || now >= this.#validUntil || !this.#redis.subscribed) return 0
+    return Math.min(this.#equalShare(max), firstSharePart(max, this.#firstShare))
+  }
+
+  #equalShare (max: number): number {
+    return Math.floor(sharedPart(max) / this.#size)
   }
 
   #isSteady (now: number): boolean {
@@ -195,24 +237,30 @@ export class Members {
     let open = 0
     let alive = 0
     let steady = 0
-    for (const [id, { since, seenAt, mayHaveShare }] of this.#members) {
+    let first = 0
+    for (const [id, { since, seenAt, mayHaveShare, firstShare }] of this.#members) {
       const isAlive = now < seenAt + VALID_MS
       if (isAlive && now >= since + this.#windowMs + 2 * VALID_MS) steady++
-      if (id === this.id || heard.has(id) || !(mayHaveShare || isLost)) continue
+      if (id === this.id || heard.has(id)) continue
+      if (!mayHaveShare && firstShare === 0 && !isLost) continue
       if (mayHaveShare) open++
+      first += firstSharePart(max, firstShare)
       if (isAlive) alive++
     }
+    // A process that was suspended may not know of new ones.
+    if (this.#validUntil > -Infinity && now >= this.#validUntil) first = firstSharePart(max)
     if (isLost && alive > 0) return { reads: max, alive }
     // Every process with a share counts at least the members whose heartbeats have been steady.
     const largestShare = Math.floor(sharedPart(max) / Math.max(1, steady))
-    return { reads: Math.min(sharedPart(max) - this.share(max, now), open * largestShare), alive }
+    const others = Math.min(sharedPart(max) - this.share(max, now), open * largestShare)
+    return { reads: others + first, alive }
   }
 
   /** Sends a heartbeat and learns of those of the others. Returns whether it succeeded. Never rejects. */
   async beat (): Promise<boolean> {
     if (this.#hasLeft) return false
     const sentAt = clock.now()
-    const heartbeat = `${++this.#beats} ${FORMAT} ${this.#mayHaveShare(sentAt) ? 1 : 0}`
+    const heartbeat = this.#heartbeat(this.#mayHaveShare(sentAt) ? '1' : '0', sentAt)
     const fields = { ...this.#replaced, [this.id]: heartbeat }
     try {
       const [, heartbeats] = await this.#redis.run(async (redis) =>
@@ -223,8 +271,13 @@ export class Members {
         ])
       )
       const now = clock.now()
-      if (now >= this.#validUntil) this.#since = now
+      if (now >= this.#validUntil) {
+        this.#since = now
+        this.#usesFirstShare = false
+      }
       this.#validUntil = sentAt + VALID_MS
+      this.#usesFirstShare &&= !this.#isSteady(now)
+      if (this.#usesFirstShare) this.#hadFirstShareUntil = this.#validUntil
       if (now >= this.#since + this.#windowMs) this.#hadShareUntil = this.#validUntil
       this.#replaced = {}
       this.#see(heartbeats, now)
@@ -233,6 +286,29 @@ export class Members {
     }
     if (this.isNew && this.departed.some(({ heartbeat }) => heartbeat !== undefined)) await this.onAdoptable()
     return true
+  }
+
+  #heartbeat (state: '0' | '1' | 'replaced', now: number): string {
+    return [
+      ++this.#beats,
+      FORMAT,
+      ...this.#mayHaveFirstShare(now) ? [`first=${this.#firstShare}`] : [],
+      ...[...this.#counted].flatMap(([id, isSettled]) => isSettled ? [`counts=${id}`] : []),
+      state
+    ]
+      .join(' ')
+  }
+
+  #mayHaveFirstShare (now: number): boolean {
+    return !this.#isSteady(now) && now < this.#hadFirstShareUntil + this.#windowMs
+  }
+
+  /** Keeps back the first shares of new processes. Tells them when no request without that is under way. */
+  async #count (ids: readonly string[]): Promise<void> {
+    for (const id of ids) this.#counted.set(id, false)
+    await this.settled()
+    for (const id of ids) this.#counted.set(id, true)
+    await this.beat()
   }
 
   /** The others know of a share 6 s before it begins, and for a window after its end. */
@@ -247,7 +323,10 @@ export class Members {
       if (heartbeat === known?.heartbeat) continue
       const since = known === undefined || now >= known.seenAt + VALID_MS ? now : known.since
       const member = parse(id, heartbeat)
-      if (member.departed !== undefined) member.mayHaveShare = known?.mayHaveShare ?? true
+      if (member.departed !== undefined) {
+        member.mayHaveShare = known?.mayHaveShare ?? true
+      }
+      if (!member.knowsFirstShares) this.#usesFirstShare = false
       this.#members.set(id, { ...member, since, seenAt: now })
     }
     for (const [id, { seenAt }] of this.#members) {
@@ -256,6 +335,10 @@ export class Members {
       this.#redis.run(async (redis) => await redis.hdel(MEMBERS_KEY, id)).catch(() => {})
     }
     this.#summarize()
+    const withFirstShare = [...this.#members].filter(([, { firstShare }]) => firstShare > 0).map(([id]) => id)
+    for (const id of this.#counted.keys()) if (!withFirstShare.includes(id)) this.#counted.delete(id)
+    const uncounted = withFirstShare.filter((id) => id !== this.id && !this.#counted.has(id))
+    if (uncounted.length > 0) this.#count(uncounted)
   }
 
   #summarize (): void {
@@ -267,21 +350,3 @@ export class Members {
     )
   }
 }
-
-/** Reads a heartbeat of this release, or of the one before. */
-function parse (id: string, heartbeat: string): Omit<Member, 'since' | 'seenAt'> {
-  const words = heartbeat.split(' ')
-  const state = words.at(-1)
-  const [, handover = ''] = words
-  const departed = words.length > 2 ? { id, handover, heartbeat } : { id, handover: `1:${id}` }
-  return {
-    heartbeat,
-    mayHaveShare: state === '1',
-    isReplaced: state === 'replaced',
-    knowsAdoption: words.length > 2,
-    ...state === 'left' && { departed }
-  }
-}
-
-/** The part of a limit that is shared. The rest is for reads beyond the shares, so that few need a recall. */
-const sharedPart = (max: number): number => Math.floor(max * 2 / 3)

