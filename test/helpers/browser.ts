@@ -3,6 +3,7 @@ import type { Teardown } from './servers.ts'
 
 const QUIET = [
   '--headless',
+  '--lang=en-US', // not that of the machine
   '--no-sandbox',
   '--disable-gpu',
   '--disable-quic',
