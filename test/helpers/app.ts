@@ -1,7 +1,5 @@
 import type { FastifyBaseLogger, FastifyInstance, LightMyRequestResponse } from 'fastify'
 import type { Test } from 'tap'
-import { buildApp } from '../../src/app.ts'
-import { loadConfig } from '../../src/config.ts'
 import './conformance.js'
 import { createMigratedDatabase } from './servers.ts'
 import { startService, temporaryFolder, type Service } from './service.ts'
@@ -40,6 +38,11 @@ export async function startServiceOnPostgres (t: Test, env: Record<string, strin
 
 /** Builds the service on a real PostgreSQL without listening; the end of the test closes it. */
 export async function buildTestApp (t: Test, options: TestAppOptions = {}): Promise<FastifyInstance> {
+  // Most system tests don't need the service itself, which takes long to load.
+  const [{ buildApp }, { loadConfig }] = await Promise.all([
+    import('../../src/app.ts'),
+    import('../../src/config.ts')
+  ])
   const base = options.settings?.DATABASE_URL === undefined ? await testSettings(t)
     : { JWT_SECRET, BASE_URL: 'http://landfall.test', ...COMMON }
   const app = await buildApp(loadConfig({ ...base, ...options.settings }), options.logger)
