@@ -1,5 +1,5 @@
 import type { Config } from '../../config.ts'
-import type { StorePlace } from '../../modules/assets/index.ts'
+import type { StorePlace } from '../../modules/assets/storage/plugin.ts'
 
 // What all parts of a backup share: the names of its files, the settings, progress and errors.
 

@@ -1,4 +1,5 @@
-import { isStorageKey, type FileStore } from '../../modules/assets/index.ts'
+import type { FileStore } from '../../modules/assets/storage/file-store.ts'
+import { isStorageKey } from '../../modules/assets/storage/storage-key.ts'
 import { forEachConcurrently } from '../../infra/system/semaphore.ts'
 import type { AssetRow, AssetRows } from './rows.ts'
 import { computeChecksum } from './files.ts'

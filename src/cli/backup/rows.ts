@@ -1,6 +1,6 @@
 import type { Connection } from '../../infra/postgres/connection.ts'
 import { withConnection } from '../../infra/postgres/pool.ts'
-import { IS_BEING_DELETED } from '../../modules/accounts/index.ts'
+import { IS_BEING_DELETED } from '../../modules/accounts/user-repository.ts'
 
 // Queries that backups and restores run on a database of the service, or on a copy of one.
 

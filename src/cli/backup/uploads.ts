@@ -1,6 +1,8 @@
 import { join } from 'node:path'
 import { forEachConcurrently } from '../../infra/system/semaphore.ts'
-import { DiskStore, openFileStore, type FileStore } from '../../modules/assets/index.ts'
+import { DiskStore } from '../../modules/assets/storage/disk-store.ts'
+import type { FileStore } from '../../modules/assets/storage/file-store.ts'
+import { openFileStore } from '../../modules/assets/storage/plugin.ts'
 import { DiskFullError, RetryLaterError } from '../../errors.ts'
 import { type BackupConfig, BackupError, startStep, UPLOADS, type WorkOptions } from './common.ts'
 

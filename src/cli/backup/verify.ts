@@ -1,7 +1,7 @@
 import { join } from 'node:path'
 import { requiresFile, sumBytes, type AssetRows } from './rows.ts'
 import { compareUploads, type Problem, type Report } from './compare.ts'
-import { areForeign, wrongOwnerMessage } from '../../modules/assets/index.ts'
+import { areForeign, wrongOwnerMessage } from '../../modules/assets/storage/owner.ts'
 import { openLiveDatabase, readBackedUpRows, type LiveDatabase } from './databases.ts'
 import { type BackupConfig, startStep, UPLOADS, type WorkOptions } from './common.ts'
 import { findDamage, readManifest } from './manifest.ts'

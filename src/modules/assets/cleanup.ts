@@ -5,7 +5,8 @@ import { identifyDatabase } from '../../infra/postgres/identity-repository.ts'
 import { runPeriodically } from '../../infra/system/periodic-task.ts'
 import { addMetrics } from '../../infra/telemetry/metrics.ts'
 import type { FileStore } from './storage/file-store.ts'
-import { OWNER, possibleOriginals, isPicture, stemOf } from './storage/storage-key.ts'
+import { areForeign, wrongOwnerMessage } from './storage/owner.ts'
+import { possibleOriginals, isPicture, stemOf } from './storage/storage-key.ts'
 import { referencedKeys, deleteAssets, listAssetsOf, type OwnedFile } from './asset-repository.ts'
 import { queueFilePurge } from '../cdn/index.ts'
 import { settleMessages } from '../landing-pages/index.ts'
@@ -170,9 +171,6 @@ export function startAssetSweep (app: FastifyInstance, options: SweepOptions = {
   return run()
 }
 
-/** Number of files without an owner that are looked up in the database. */
-const SAMPLE_SIZE = 1000
-
 /**
  * Tells whether the files belong to the database, so that a wrong DATABASE_URL doesn't make the cleanup
  * delete them. Claims an empty storage, and also files without an owner if one of them has a row.
@@ -188,27 +186,6 @@ export async function claimFiles (database: Database, store: FileStore): Promise
   await store.setOwner(id)
   return true
 }
-
-/**
- * Whether files that aren't marked as those of the database belong to another one.
- *
- * @param owner the id of the database that they are marked with
- * @param referenced returns the keys that have a row
- */
-export async function areForeign (
-  store: FileStore,
-  owner: string | undefined,
-  referenced: (keys: readonly string[]) => Promise<ReadonlySet<string>>
-): Promise<boolean> {
-  const sample: string[] = []
-  for await (const key of store.keys()) if (sample.push(key) === SAMPLE_SIZE) break
-  return sample.length > 0 && (owner !== undefined || (await referenced(sample)).size === 0)
-}
-
-/** Returns the message for the operator when `claimFiles` returned false. */
-export const wrongOwnerMessage = ({ place }: FileStore): string =>
-  `${place} belongs to another database: files without a row in this one are not removed. Give each ` +
-  `database uploads of its own. If this database was moved, remove ${OWNER} from there`
 
 export default fp<SweepOptions>(async (app, options) => {
   const { database, files, log } = app
