@@ -113,23 +113,17 @@ t.test("the client's content type is used only when the bytes show no type", asy
   const text = Buffer.from('hello, world\n')
   const cases: [content: Buffer, claimed: string | undefined, type: string][] = [
     [text, undefined, 'application/octet-stream'],
-    [text, '', 'application/octet-stream'],
     [text, 'text/plain', 'text/plain'],
     [text, 'Text/CSV; charset=utf-8', 'text/csv'],
     [text, 'application/vnd.example+json', 'application/vnd.example+json'],
     [text, 'text', 'application/octet-stream'],
-    [text, 'text/', 'application/octet-stream'],
-    [text, '/plain', 'application/octet-stream'],
     [text, 'text/pl ain', 'application/octet-stream'],
     [text, 'text/plain\r\nx: y', 'application/octet-stream'],
     [text, 'text/*', 'application/octet-stream'],
     [text, 'te\0xt/plain', 'application/octet-stream'],
     [text, `text/${'x'.repeat(200)}`, 'application/octet-stream'],
     [text, 'image/png', 'application/octet-stream'],
-    [text, 'IMAGE/PNG', 'application/octet-stream'],
     [text, 'image/svg+xml', 'application/octet-stream'],
-    [text, 'application/pdf', 'application/octet-stream'],
-    [text, 'video/mp4', 'application/octet-stream'],
     [Buffer.from('<!DOCTYPE html><script>alert(1)</script>'), 'image/jpeg', 'application/octet-stream'],
     [Buffer.from('<!DOCTYPE html><script>alert(1)</script>'), 'text/html', 'text/html'],
     [Buffer.concat([text, Buffer.alloc(4)]), 'text/plain', 'application/octet-stream'],
@@ -148,7 +142,6 @@ t.test("the client's content type is used only when the bytes show no type", asy
 t.test('an SVG is recognized by its root element', async (t) => {
   const svgs = [
     '<svg/>',
-    '<svg>',
     '\ufeff<svg >',
     ' \n<svg\n>',
     '<?xml version="1.0"?><svg>',
@@ -171,13 +164,11 @@ t.test('a type passes when the list contains it, and a wildcard needs a detected
     ['text/html', false, [], true],
     ['image/png', true, ['image/png'], true],
     ['image/png', true, ['image/*'], true],
-    ['image/png', true, ['video/*', 'image/*'], true],
     ['image/png', true, ['image/jpeg'], false],
     ['imagex/png', true, ['image/*'], false],
     ['application/pdf', true, ['image/*'], false],
     ['text/csv', false, ['text/csv'], true],
     ['text/csv', false, ['text/*'], false],
-    ['image/x-fake', false, ['image/*'], false],
     ['application/octet-stream', false, ['image/*'], false],
     ['application/octet-stream', false, ['application/octet-stream'], true]
   ]

@@ -32,7 +32,6 @@ const ERRORS: ReadonlyArray<readonly [text: string, place: string, message: stri
   ['[1,, 2]', 'line 1, column 4', 'A value is missing before this comma.'],
   ['{"a": 1,, "b": 2}', 'line 1, column 9', 'Remove this comma.'],
   ['{\n  "price": 2\n  "name": 1\n}', 'line 3, column 3', 'A comma is missing before this.'],
-  ['[1 2]', 'line 1, column 4', 'A comma is missing before this.'],
   ['[01]', 'line 1, column 3', "A number can't start with 0."],
   ['[+1]', 'line 1, column 2', 'A number starts with a digit or a minus sign.'],
   ['{"a": 10,50}', 'line 1, column 10', 'Write 10.50, with a point.'],
@@ -47,7 +46,6 @@ const ERRORS: ReadonlyArray<readonly [text: string, place: string, message: stri
   ['["a 5"-inch one", 2]', 'line 1, column 7', INNER_QUOTE],
   ['{"the "best": 1}', 'line 1, column 8', INNER_QUOTE],
   ['["a" true, "b"]', 'line 1, column 6', 'A comma is missing before this.'],
-  ['["a" 12, "b"]', 'line 1, column 6', 'A comma is missing before this.'],
   ['["a" "b"]', 'line 1, column 6', 'A comma is missing before this.'],
   ['{"a": "b" c: "d"}', 'line 1, column 11', 'A comma is missing before this.'],
   ["{'a': 1}", 'line 1, column 2', 'Text is written in double quotes ("), no others.'],
@@ -62,7 +60,6 @@ const ERRORS: ReadonlyArray<readonly [text: string, place: string, message: stri
     'Put nothing in double quotes, or write true, false, null or a number.'
   ],
   ['{} // the end', 'line 1, column 4', 'JSON has no comments. Remove this one.'],
-  ['{ /* a */ }', 'line 1, column 3', 'JSON has no comments. Remove this one.'],
   ['{\n"a": [1', 'line 2, column 8', 'The [ of line 2 has no end. A ] is missing.'],
   ['{"a": [1}', 'line 1, column 9', "} can't close the [ of line 1."],
   ['{}}', 'line 1, column 3', 'There is one } too many.'],
@@ -84,11 +81,7 @@ const ERRORS: ReadonlyArray<readonly [text: string, place: string, message: stri
     'allowed.'
   ],
   ['\n "text"', 'line 2, column 2', START],
-  ['2', 'line 1, column 1', START],
   ['title: "Hello"', 'line 1, column 1', START],
-  ['"title": "Hello"', 'line 1, column 1', START],
-  ['}', 'line 1, column 1', START],
-  ['// a', 'line 1, column 1', 'JSON has no comments. Remove this one.'],
   [`[\n${DEEPEST}]`, 'line 2, column 100', 'A document can have at most 100 levels of { } and [ ].'],
   ['["\ud83d"]', 'line 1, column 3', 'Here is half of a character. Delete it, or write \\ud83d.']
 ]

@@ -14,13 +14,10 @@ const cases: [what: string, document: string, label: string | null][] = [
   ['the last of duplicates, escaped or not', '{"title":"A","titl\\u0065":"B"}', 'B'],
   ['decoded escapes', '{"title":"\\u00e9\\n\\"\\\\\\/\\ud83d\\ude00"}', 'é\n"\\/😀'],
   ['lone surrogates as replacement characters', '{"title":"a\\ud83db\\ude00"}', 'a\ufffdb\ufffd'],
-  ['__proto__ as an ordinary member', '{"__proto__":{"title":"A"},"name":"B"}', 'B'],
-  ['200 characters', JSON.stringify({ title: 'a'.repeat(200) }), 'a'.repeat(200)],
   ['the first 200 characters', JSON.stringify({ title: 'a'.repeat(201) }), 'a'.repeat(200)],
   ['whole pairs', JSON.stringify({ title: `a${'😀'.repeat(300)}` }), `a${'😀'.repeat(199)}`],
   ['whole escaped pairs', `{"title":"a${'\\ud83d\\ude00'.repeat(300)}"}`, `a${'😀'.repeat(199)}`],
-  ['long strings of escapes', `{"title":"${'\\\\'.repeat(5000)}"}`, '\\'.repeat(200)],
-  ['long characters', JSON.stringify({ title: '€'.repeat(5000) }), '€'.repeat(200)]
+  ['long strings of escapes', `{"title":"${'\\\\'.repeat(5000)}"}`, '\\'.repeat(200)]
 ]
 
 for (const [what, document, label] of cases) {
