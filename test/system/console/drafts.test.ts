@@ -24,6 +24,11 @@ const visit = async ({ public_id: publicId }: CreatedPage): Promise<string | num
   return response.ok ? await response.text() : response.status
 }
 const draftUrl = ({ id }: CreatedPage) => `${url}/manage/landing_pages/${id}/draft`
+const isKept = async (text: string) =>
+  await until(
+    async () => (await tab.evaluate<string>('JSON.stringify(sessionStorage)')).includes(text),
+    'the text is kept'
+  )
 const readDraft = async (page: CreatedPage) => (await owner.call('GET', draftUrl(page))).text
 
 /** Shows a page as a form, with a change of its title that is not saved. */
@@ -154,10 +159,7 @@ t.test('unsaved text of a draft survives a reload, and stays a draft', async (t)
   const page = await changeTitle('Draft')
   await saveDraft()
   await title.fill('Unsaved')
-  await until(
-    async () => (await tab.evaluate<string>('JSON.stringify(sessionStorage)')).includes('Unsaved'),
-    'the text is kept'
-  )
+  await isKept('Unsaved')
   await tab.reload()
   const question = dialogOf('Restore what you wrote at')
   await question.getByRole('button', { name: 'Restore' }).click()
@@ -168,10 +170,7 @@ t.test('unsaved text of a draft survives a reload, and stays a draft', async (t)
 
   // The draft is discarded elsewhere: its text must not become what visitors see by a click on Restore.
   await title.fill('Left')
-  await until(
-    async () => (await tab.evaluate<string>('JSON.stringify(sessionStorage)')).includes('Left'),
-    'the text is kept'
-  )
+  await isKept('Left')
   await owner.call('DELETE', draftUrl(page))
   await tab.reload()
   await question.getByText('It belonged to a draft').waitFor()
@@ -184,10 +183,7 @@ t.test('unsaved text of a draft survives a reload, and stays a draft', async (t)
 
 t.test('text that the release before has kept belongs to the document', async () => {
   const page = await changeTitle('Kept')
-  await until(
-    async () => (await tab.evaluate<string>('JSON.stringify(sessionStorage)')).includes('Kept'),
-    'the text is kept'
-  )
+  await isKept('Kept')
   await tab.evaluate(`addEventListener('pagehide', () => {
     const key = 'landfall.unsaved.${page.id}'
     const { format, kind, ...rest } = JSON.parse(sessionStorage.getItem(key))

@@ -1,7 +1,7 @@
 import type { Locator } from 'playwright-core'
 import t from 'tap'
 import { startBrowser } from '../../helpers/browser.ts'
-import { checkScreen, editorOf, openConsole, save, showPage, signIn, startOwner,
+import { checkScreen, editorOf, openConsole, save, showPage, startOwner,
   typeAtStart } from '../../helpers/console.ts'
 import { PASSWORD, startServiceOnPostgres } from '../../helpers/app.ts'
 import { provide } from '../../shared/programs.ts'
@@ -106,14 +106,6 @@ t.test('lines are folded and shown again', async () => {
   await editorOf(tab).getByLabel('folded code').click()
   await editorOf(tab).getByText('first').waitFor()
   await tab.getByText('No unsaved changes').waitFor()
-})
-
-t.test('Ctrl-S saves when the focus is elsewhere, too', async (t) => {
-  const { id } = await showNew('[1]')
-  await typeAtStart(tab, ' ')
-  await tab.getByRole('button', { name: 'Format' }).focus()
-  await save(tab)
-  t.equal(await readText(id), ' [1]')
 })
 
 t.test('the size is shown, and a text that is too large is not sent', async (t) => {
@@ -318,21 +310,6 @@ t.test('a sign-out in another tab costs nothing that is typed in this one', asyn
   await save(tab)
   t.equal(await readText(id), ' [1]')
   await other.close()
-})
-
-t.test('after a sign-out without saving, the next sign-in shows the pages', async (t) => {
-  const { id } = await showNew('[1]')
-  await typeAtStart(tab, ' ')
-  await tab.getByText('Unsaved changes', { exact: true }).waitFor()
-  await tab.getByRole('button', { name: 'Sign out' }).click()
-  await tab.getByRole('dialog').getByRole('button', { name: 'Leave without saving' }).click()
-  await tab.waitForURL('**/#/sign-in')
-  await signIn(tab, owner.email)
-  await tab.waitForURL('**/#/pages')
-  t.equal(await readText(id), '[1]')
-  // What is before the sign-in can be reached again.
-  await tab.goBack()
-  await tab.waitForURL(`**/#/pages/${id}`)
 })
 
 t.test('a page or asset of another account is not shown, and a link leads to the own list', async (t) => {

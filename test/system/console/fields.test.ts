@@ -246,14 +246,6 @@ t.test('a page that was last shown as text opens as text, others as fields', asy
   t.not(page.id, other.id)
 })
 
-t.test('a page with too many values for fields opens as text, and says why', async () => {
-  const values = Array.from({ length: 2001 }, (_, index) => `  ${index}`).join(',\n')
-  const { id } = await owner.createPage(url, `[\n${values}\n]`)
-  await tab.evaluate(`location.hash = '#/pages/${id}'`)
-  await tab.getByText('This page has too many values to be shown as a form.').waitFor()
-  await editorOf(tab).waitFor()
-})
-
 const CHANGED = 'This page has changed since you opened it'
 
 t.test('after a conflict, a person saves their own fields, or takes the other version and undoes that', async (t) => {
@@ -404,14 +396,6 @@ t.test('what can not be a field is shown as it is written, and can be changed', 
   await tab.keyboard.type('B')
   await saveFields(tab)
   t.equal(await readText(id), '{"title": "B", "odd": {"a": 1, "a": 3}, "last": 1.0}')
-})
-
-t.test('a person is asked before a number that can not be stored is lost', async () => {
-  await showNew('{"price": 1}')
-  await input('Price').fill('1,')
-  await tab.getByRole('link', { name: 'Pages' }).click()
-  await button('Leave without saving').click()
-  await tab.getByRole('heading', { name: 'Pages', level: 1 }).waitFor()
 })
 
 t.test('on a phone, with the keyboard alone, a price is changed and saved', async (t) => {

@@ -46,18 +46,6 @@ t.test('a person signs in by typing alone, and begins at the pages', async (t) =
   await page.getByRole('heading', { name: 'Pages', level: 1 }).waitFor()
 })
 
-t.test('the first visit prints no error in the console of the browser', async (t) => {
-  const profile = await newProfile(t, browser)
-  const errors: string[] = []
-  profile.on('console', (message) => {
-    if (message.type() === 'error') errors.push(message.text())
-  })
-  const page = await openConsole(profile, url)
-  await page.getByRole('heading', { name: 'Sign in' }).waitFor()
-  await page.getByLabel('E-mail address').and(page.locator(':focus')).waitFor()
-  t.same(errors, [])
-})
-
 t.test('a reload and a new tab need no sign-in, and no script can read the refresh token', async (t) => {
   const profile = await newProfile(t, browser)
   const { page } = await signUpInConsole(profile, url)
