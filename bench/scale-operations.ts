@@ -16,7 +16,7 @@ import { pruneReads, storeReads } from '../src/modules/landing-pages/read-count-
 import { pruneRevisions } from '../src/modules/landing-pages/revision-repository.ts'
 import { indexPages } from '../src/modules/landing-pages/references/asset-references.ts'
 import { purgePages } from '../src/modules/landing-pages/trash-repository.ts'
-import { cursorAfter } from '../src/http/sorted-lists.ts'
+import { cursorAfter } from '../src/http/pagination.ts'
 
 // The operations that `npm run bench:scale` measures: routes through the service, background tasks alone.
 

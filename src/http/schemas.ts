@@ -196,6 +196,15 @@ export const serializerCompiler: FastifySerializerCompiler<TSchema> = ({ schema 
 export const nothing = (meaning: string, ...headers: ResponseHeader[]) =>
   response(Type.Null(), meaning, ...headers)
 
+/** The conditional headers of a GET whose response has an ETag, and its responses. */
+export const conditionalRead = <T extends TSchema>(schema: T, what: string) => ({
+  headers: ReadConditions,
+  response: {
+    200: response(schema, what, 'ETag'),
+    304: nothing('Not changed: the client has the current version', 'ETag')
+  }
+})
+
 /** For each error status: its description, an example message, and additional headers. */
 const ERRORS = {
   400: ['The URL, the Host header or the body is malformed', 'Request is malformed'],

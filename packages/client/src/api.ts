@@ -3316,7 +3316,7 @@ export interface operations {
                     "application/json": components["schemas"]["AssetWithReferences"];
                 };
             };
-            /** @description The asset has not changed */
+            /** @description Not changed: the client has the current version */
             304: {
                 headers: {
                     "Cache-Control": components["headers"]["Cache-Control"];
@@ -6378,7 +6378,7 @@ export interface operations {
                     "application/json": components["schemas"]["AccountSettings"];
                 };
             };
-            /** @description The settings have not changed */
+            /** @description Not changed: the client has the current version */
             304: {
                 headers: {
                     "Cache-Control": components["headers"]["Cache-Control"];
@@ -9368,7 +9368,7 @@ export interface operations {
                     "application/json": components["schemas"]["LandingPage"];
                 };
             };
-            /** @description The page has not changed */
+            /** @description Not changed: the client has the current version */
             304: {
                 headers: {
                     "Cache-Control": components["headers"]["Cache-Control"];
@@ -10141,7 +10141,7 @@ export interface operations {
                     "application/json": components["schemas"]["Document"];
                 };
             };
-            /** @description The document has not changed */
+            /** @description Not changed: the client has the current version */
             304: {
                 headers: {
                     "Cache-Control": components["headers"]["Cache-Control"];
@@ -10940,7 +10940,7 @@ export interface operations {
                     "application/json": components["schemas"]["Document"];
                 };
             };
-            /** @description The draft has not changed */
+            /** @description Not changed: the client has the current version */
             304: {
                 headers: {
                     "Cache-Control": components["headers"]["Cache-Control"];
@@ -13563,7 +13563,7 @@ export interface operations {
                     "application/json": components["schemas"]["Document"];
                 };
             };
-            /** @description The document is the one that the client has */
+            /** @description Not changed: the client has the current version */
             304: {
                 headers: {
                     "Cache-Control": components["headers"]["Cache-Control"];
@@ -15019,7 +15019,7 @@ export interface operations {
                     "application/json": components["schemas"]["LandingPage"];
                 };
             };
-            /** @description The page has not changed */
+            /** @description Not changed: the client has the current version */
             304: {
                 headers: {
                     "Cache-Control": components["headers"]["Cache-Control"];

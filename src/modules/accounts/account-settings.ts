@@ -6,7 +6,7 @@ import { checkPreconditions, contentHash, isNotModified,
   type Validators } from '../../http/conditional-requests.ts'
 import { entityTag } from '../../http/content-encoding.ts'
 import { sendWithoutBody } from '../../http/responses.ts'
-import { errors, nothing, ReadConditions, response, WriteConditions } from '../../http/schemas.ts'
+import { conditionalRead, errors, response, WriteConditions } from '../../http/schemas.ts'
 import { isPreviewUrl, previewUrl } from '../../setting-types.ts'
 
 const AccountSettings = Type.Object({
@@ -28,11 +28,7 @@ const getSettingsSchema = {
   operationId: 'getSettings',
   summary: "Read the settings of the caller's account",
   description: 'The setting `PREVIEW_URL` of the service, for accounts without an own address, is not shown.',
-  headers: ReadConditions,
-  response: {
-    200: response(AccountSettings, 'The settings', 'ETag'),
-    304: nothing('The settings have not changed', 'ETag')
-  }
+  ...conditionalRead(AccountSettings, 'The settings')
 }
 
 const putSettingsSchema = {

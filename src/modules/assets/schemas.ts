@@ -1,7 +1,7 @@
 import { Type } from '@sinclair/typebox'
-import { CACHE_TAGS, condition, response, errors, IdParams, nothing, ReadConditions, WriteConditions,
-  type ResponseHeader } from '../../http/schemas.ts'
-import { sortedQuery } from '../../http/sorted-lists.ts'
+import { CACHE_TAGS, condition, conditionalRead, errors, IdParams, nothing, response, type ResponseHeader,
+  WriteConditions } from '../../http/schemas.ts'
+import { sortedQuery } from '../../http/pagination.ts'
 import { MAX_REFERENCES } from '../landing-pages/index.ts'
 import { ASSET_SORTS, ASSET_TYPES } from './asset-repository.ts'
 import { FILE_FIELD } from './upload/multipart-reader.ts'
@@ -128,11 +128,7 @@ export const readAssetSchema = {
   description: 'The record of the file, and the pages that use it. The file itself is at its `url`. ' +
     '`If-Modified-Since` is ignored, because the use of a file has no date.',
   params: IdParams,
-  headers: ReadConditions,
-  response: {
-    200: response(AssetWithReferences, 'The asset', 'ETag'),
-    304: nothing('The asset has not changed', 'ETag')
-  }
+  ...conditionalRead(AssetWithReferences, 'The asset')
 }
 
 export const deleteAssetSchema = {

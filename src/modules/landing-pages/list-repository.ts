@@ -1,5 +1,4 @@
-import { MAX_LIMIT } from '../../http/pagination.ts'
-import { cursorAfter, valueOf, type SortedPage } from '../../http/sorted-lists.ts'
+import { MAX_LIMIT, cursorAfter, valueOf, type SortedPage } from '../../http/pagination.ts'
 import type { Database } from '../../infra/postgres/database.ts'
 import { statement } from '../../infra/postgres/statement.ts'
 import { containsSql, listSql, NEWEST_FIRST, splitRows,

@@ -1,7 +1,7 @@
 import { Type } from '@sinclair/typebox'
-import { CACHE_TAGS, response, errors, IdParams, MALFORMED_JSON, nothing, PublishHeaders, ReadConditions,
-  RECEIPT, type ResponseHeader } from '../../http/schemas.ts'
-import { sortedQuery } from '../../http/sorted-lists.ts'
+import { CACHE_TAGS, conditionalRead, errors, IdParams, MALFORMED_JSON, nothing, PublishHeaders,
+  ReadConditions, RECEIPT, response, type ResponseHeader } from '../../http/schemas.ts'
+import { sortedQuery } from '../../http/pagination.ts'
 import { timeParameter } from '../../http/time.ts'
 import { PAGE_KEY, PAGE_KEY_RULE } from '../../infra/system/identifiers.ts'
 import { PAGE_SORTS } from './list-repository.ts'
@@ -139,11 +139,7 @@ export const getSchema = {
   description:
     'The `ETag` of the response names this version of the page, for `If-Match` and `If-None-Match`.',
   params: IdParams,
-  headers: ReadConditions,
-  response: {
-    200: response(LandingPage, 'The page', 'ETag'),
-    304: nothing('The page has not changed', 'ETag')
-  }
+  ...conditionalRead(LandingPage, 'The page')
 }
 export const updateSchema = {
   operationId: 'updateLandingPage',

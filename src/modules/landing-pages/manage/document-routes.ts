@@ -1,7 +1,7 @@
 import type { FastifyPluginAsyncTypebox } from '@fastify/type-provider-typebox'
 import type { FastifyRequest } from 'fastify'
 import { sendWithoutBody } from '../../../http/responses.ts'
-import { errors, IdParams, nothing, PublishHeaders, ReadConditions, RECEIPT,
+import { conditionalRead, errors, IdParams, nothing, PublishHeaders, RECEIPT,
   response } from '../../../http/schemas.ts'
 import { parseBareDocument } from '../document.ts'
 import { documentValidators, recordValidators, writeConditions } from '../etag.ts'
@@ -22,11 +22,7 @@ const getDocumentSchema = {
   summary: "Read the document of one of the caller's Landing Pages",
   description: 'Returns the document byte for byte as it was sent, without the record.',
   params: IdParams,
-  headers: ReadConditions,
-  response: {
-    200: response(Document, 'The document', 'ETag'),
-    304: nothing('The document has not changed', 'ETag')
-  }
+  ...conditionalRead(Document, 'The document')
 }
 const putDocumentSchema = {
   operationId: 'putDocument',
@@ -75,11 +71,7 @@ const getByKeySchema = {
   summary: 'Read the Landing Page with a key',
   description: 'Returns the record of the page. 404 if no page has the key, or the page is in the trash.',
   params: KeyParams,
-  headers: ReadConditions,
-  response: {
-    200: response(LandingPage, 'The page', 'ETag'),
-    304: nothing('The page has not changed', 'ETag')
-  }
+  ...conditionalRead(LandingPage, 'The page')
 }
 const putByKeySchema = {
   operationId: 'putLandingPageByKey',

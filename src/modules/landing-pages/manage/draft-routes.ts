@@ -3,8 +3,7 @@ import type { FastifyInstance, FastifyReply, FastifyRequest } from 'fastify'
 import { ConflictError, NoDraftError, PreconditionFailedError } from '../../../errors.ts'
 import { checkPreconditions, contentHash } from '../../../http/conditional-requests.ts'
 import { sendWithoutBody } from '../../../http/responses.ts'
-import { errors, IdParams, nothing, ReadConditions, response,
-  WriteConditions } from '../../../http/schemas.ts'
+import { conditionalRead, errors, IdParams, nothing, WriteConditions } from '../../../http/schemas.ts'
 import type { PrismaClient } from '../../../infra/postgres/generated/prisma/client.ts'
 import { discardDraft, findDraft, writeDraft, type Draft } from '../draft-repository.ts'
 import { documentValidators, draftValidators } from '../etag.ts'
@@ -24,11 +23,7 @@ const getDraftSchema = {
   summary: 'Read the draft of a Landing Page',
   description: 'Returns the draft byte for byte as it was sent. 404 if the page has none.',
   params: IdParams,
-  headers: ReadConditions,
-  response: {
-    200: response(Document, 'The draft', 'ETag'),
-    304: nothing('The draft has not changed', 'ETag')
-  }
+  ...conditionalRead(Document, 'The draft')
 }
 const putDraftSchema = {
   operationId: 'putDraft',

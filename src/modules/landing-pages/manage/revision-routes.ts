@@ -5,7 +5,7 @@ import { NotFoundError } from '../../../errors.ts'
 import { recordOf } from '../../../http/responses.ts'
 import { entityTag } from '../../../http/content-encoding.ts'
 import { idAsNumber, numberAsId, pageOf, PageQuery, takePage } from '../../../http/pagination.ts'
-import { errors, IdParams, MALFORMED_JSON, nothing, PublishHeaders, ReadConditions, RECEIPT,
+import { conditionalRead, errors, IdParams, MALFORMED_JSON, PublishHeaders, RECEIPT,
   response } from '../../../http/schemas.ts'
 import { recordValidators } from '../etag.ts'
 import { findPage } from '../landing-page-repository.ts'
@@ -62,11 +62,7 @@ const getRevisionSchema = {
   summary: 'Read the document of a version',
   description: 'Returns the document of the version byte for byte as it was sent.',
   params: RevisionParams,
-  headers: ReadConditions,
-  response: {
-    200: response(Document, 'The document', 'ETag'),
-    304: nothing('The document is the one that the client has', 'ETag')
-  }
+  ...conditionalRead(Document, 'The document')
 }
 const restoreRevisionSchema = {
   operationId: 'restoreRevision',

@@ -6,7 +6,7 @@ import { checkPreconditions } from '../../../http/conditional-requests.ts'
 import { recordOf, sendWithoutBody } from '../../../http/responses.ts'
 import { IdParams, nothing, PublishHeaders, RECEIPT, response,
   WriteConditions } from '../../../http/schemas.ts'
-import { addNextLink, sortedPageOf } from '../../../http/sorted-lists.ts'
+import { addNextLink, sortedPageOf } from '../../../http/pagination.ts'
 import { recordValidators, writeConditions } from '../etag.ts'
 import { changeState } from '../write-repository.ts'
 import { findPage } from '../landing-page-repository.ts'
