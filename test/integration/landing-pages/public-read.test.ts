@@ -1,8 +1,7 @@
-import { randomInt } from 'node:crypto'
-import { brotliCompressSync, brotliDecompressSync, constants, gunzipSync, gzipSync } from 'node:zlib'
+import { brotliDecompressSync, gunzipSync } from 'node:zlib'
 import t from 'tap'
 import { clock } from '../../../src/infra/system/clock.ts'
-import { buildTestApp, createPage, signUp } from '../../helpers/app.ts'
+import { buildTestApp, createPage, sendAs, signUp } from '../../helpers/app.ts'
 
 const app = await buildTestApp(t, { settings: { RATE_LIMIT_PUBLIC: '1000000' } })
 const owner = await signUp(app)
@@ -11,13 +10,8 @@ const read = async (
   headers: Record<string, string> = {},
   method: 'GET' | 'HEAD' | 'OPTIONS' = 'GET'
 ) => await app.inject({ method, url: `/landing_pages/${publicId}`, headers })
-const replace = async (id: string, document: string) =>
-  await app.inject({
-    method: 'PATCH',
-    url: `/manage/landing_pages/${id}`,
-    headers: { ...owner.headers, 'content-type': 'application/json' },
-    payload: `{"current_data":${document}}`
-  })
+const replace = async (id: string, document: string, more: Record<string, string> = {}) =>
+  await sendAs(app, owner, 'PATCH', `/manage/landing_pages/${id}`, `{"current_data":${document}}`, more)
 
 const small = '{"n": 1.0}'
 const large = `{"items":[${
@@ -38,10 +32,8 @@ t.test('a public read returns the document with caching and CORS headers', async
     'access-control-allow-origin': '*'
   })
   const exposed = String(response.headers['access-control-expose-headers']).toLowerCase().split(/, */)
-  for (const name of ['etag', 'retry-after', 'ratelimit', 'ratelimit-policy', 'x-request-id', 'link']) {
-    t.ok(exposed.includes(name), name)
-  }
-  for (const name of ['cache-status', 'age', 'location']) t.ok(exposed.includes(name), name)
+  const names = 'etag retry-after ratelimit ratelimit-policy x-request-id link cache-status age location'
+  for (const name of names.split(' ')) t.ok(exposed.includes(name), name)
   t.equal(response.headers['timing-allow-origin'], '*')
 })
 
@@ -108,47 +100,38 @@ const asctime = (date: Date): string => {
 t.test('PUBLIC_CACHE_CONTROL sets Cache-Control', async (t) => {
   const other = await buildTestApp(t, { settings: { PUBLIC_CACHE_CONTROL: 'public, max-age=5' } })
   const page = await createPage(other, await signUp(other))
-  t.equal(
-    (await other.inject({ url: `/landing_pages/${page.public_id}` })).headers['cache-control'],
-    'public, max-age=5'
-  )
+  const { headers } = await other.inject(`/landing_pages/${page.public_id}`)
+  t.equal(headers['cache-control'], 'public, max-age=5')
 })
 
 t.test('br and gzip responses have entity tags of their own', async (t) => {
   const page = await createPage(app, owner, large)
-  const [plain, br, gzip] = [
+  const responses = [
     await read(page.public_id),
     await read(page.public_id, { 'accept-encoding': 'gzip, deflate, br' }),
     await read(page.public_id, { 'accept-encoding': 'gzip' })
   ]
-  t.equal(plain.headers['content-encoding'], undefined)
-  t.equal(br.headers['content-encoding'], 'br')
-  t.equal(gzip.headers['content-encoding'], 'gzip')
-  t.equal(brotliDecompressSync(br.rawPayload).toString(), large)
-  t.equal(gunzipSync(gzip.rawPayload).toString(), large)
-  for (const response of [plain, br, gzip]) {
-    t.equal(response.headers['content-length'], String(response.rawPayload.length))
-    t.equal(response.headers.vary, 'Accept-Encoding')
-    t.equal(response.headers['content-type'], 'application/json; charset=utf-8')
+  const decode = [String, brotliDecompressSync, gunzipSync]
+  for (const [n, response] of responses.entries()) {
+    t.equal(decode[n]?.(response.rawPayload).toString(), large)
+    t.match(response.headers, {
+      'content-encoding': [undefined, 'br', 'gzip'][n],
+      'content-length': String(response.rawPayload.length),
+      vary: 'Accept-Encoding',
+      'content-type': 'application/json; charset=utf-8'
+    })
   }
-  const tags = [plain, br, gzip].map((response) => String(response.headers.etag))
+  const tags = responses.map((response) => String(response.headers.etag))
   t.equal(new Set(tags).size, 3)
   for (const [n, tag] of tags.entries()) {
     for (const [m, encoding] of ['identity', 'br', 'gzip'].entries()) {
-      t.equal(
-        (await read(page.public_id, { 'if-none-match': tag, 'accept-encoding': encoding })).statusCode,
-        n === m ? 304 : 200,
-        `${tag} for ${encoding}`
-      )
+      const known = await read(page.public_id, { 'if-none-match': tag, 'accept-encoding': encoding })
+      t.equal(known.statusCode, n === m ? 304 : 200, `${tag} for ${encoding}`)
+      if (n === m) {
+        t.match(known.headers, { etag: tag, vary: 'Accept-Encoding', 'content-encoding': undefined })
+      }
     }
-    t.equal(
-      (await app.inject({
-        method: 'PATCH',
-        url: `/manage/landing_pages/${page.id}`,
-        headers: { ...owner.headers, 'if-match': tag }
-      })).statusCode,
-      200
-    )
+    t.equal((await replace(page.id, large, { 'if-match': tag })).statusCode, 200)
   }
   await replace(page.id, small)
   for (const tag of tags) t.equal((await read(page.public_id, { 'if-none-match': tag })).statusCode, 200)
@@ -168,8 +151,8 @@ t.test('each version is compressed once per encoding, also for concurrent reques
     document?.make('br', app.documents.compressions)
   ])
   t.equal(first, second)
-  await Promise
-    .all(Array.from({ length: 20 }, async () => await read(page.public_id, { 'accept-encoding': 'br' })))
+  const headers = { 'accept-encoding': 'br' }
+  await Promise.all(Array.from({ length: 20 }, async () => await read(page.public_id, headers)))
   t.equal(document?.ready('br'), first)
 })
 
@@ -178,41 +161,12 @@ t.test('a document that does not fit into the cache is sent uncompressed', async
   const account = await signUp(bare)
   const page = await createPage(bare, account, large)
   const fitting = await createPage(bare, account, JSON.stringify(['again and again '.repeat(300)]))
-  for (
-    const [publicId, encoding] of [[page.public_id, undefined], [fitting.public_id, 'br'], [
-      page.public_id,
-      undefined
-    ]] as const
-  ) {
-    const response = await bare.inject({
-      url: `/landing_pages/${publicId}`,
-      headers: { 'accept-encoding': 'br' }
-    })
-    t.equal(response.headers['content-encoding'], encoding)
-    t.equal(response.headers.vary, 'Accept-Encoding')
+  const [too, fits] = [page.public_id, fitting.public_id]
+  for (const [publicId, encoding] of [[too, undefined], [fits, 'br'], [too, undefined]] as const) {
+    const url = `/landing_pages/${publicId}`
+    const response = await bare.inject({ url, headers: { 'accept-encoding': 'br' } })
+    t.match(response.headers, { 'content-encoding': encoding, vary: 'Accept-Encoding' })
     if (encoding === undefined) t.equal(response.body, large)
-  }
-})
-
-t.test('a document that compresses poorly is sent uncompressed', async (t) => {
-  // A third of the characters have two bytes, the others are printable ASCII. Brotli saves about 10 %, which
-  // is the limit, so the loop draws again when it saves more.
-  const draw = () =>
-    JSON.stringify([
-      Array.from({ length: 800 }, () =>
-        String.fromCodePoint(randomInt(3) === 0 ? 0x80 + randomInt(1920) : 0x23 + randomInt(92))).join('')
-        .replaceAll('\\', '~')
-    ])
-  const brotli = (text: string) =>
-    brotliCompressSync(text, { params: { [constants.BROTLI_PARAM_QUALITY]: 5 } })
-  let dense = draw()
-  while (brotli(dense).length <= 0.905 * Buffer.byteLength(dense)) dense = draw()
-  t.ok(Buffer.byteLength(dense) >= 1024 && gzipSync(dense).length > 0.9 * Buffer.byteLength(dense))
-  const page = await createPage(app, owner, dense)
-  for (const encoding of ['gzip', 'br', 'gzip', 'br']) {
-    const response = await read(page.public_id, { 'accept-encoding': encoding })
-    t.equal(response.headers['content-encoding'], undefined, encoding)
-    t.equal(response.body, dense)
   }
 })
 
@@ -223,11 +177,12 @@ t.test('a preflight succeeds from any origin and does not count towards the limi
     'access-control-request-method': 'GET',
     'access-control-request-headers': 'if-none-match,authorization'
   }, 'OPTIONS')
-  t.equal(response.statusCode, 204)
-  t.equal(response.body, '')
-  t.equal(response.headers['access-control-allow-origin'], '*')
-  t.match(response.headers['access-control-allow-methods'], /GET/)
-  t.equal(response.headers['access-control-allow-headers'], 'if-none-match,authorization')
-  t.equal(response.headers.allow, 'GET, HEAD, OPTIONS')
-  t.equal(response.headers.ratelimit, undefined)
+  t.match(response, { statusCode: 204, body: '' })
+  t.match(response.headers, {
+    'access-control-allow-origin': '*',
+    'access-control-allow-methods': /GET/,
+    'access-control-allow-headers': 'if-none-match,authorization',
+    allow: 'GET, HEAD, OPTIONS',
+    ratelimit: undefined
+  })
 })

@@ -2,7 +2,7 @@ import { setImmediate as turn } from 'node:timers/promises'
 import fc from 'fast-check'
 import type { FastifyInstance } from 'fastify'
 import t from 'tap'
-import { buildTestApp, createPage, signUp, testSettings } from '../../helpers/app.ts'
+import { buildTestApp, createPage, sendAs, signUp, testSettings } from '../../helpers/app.ts'
 import { claimRedis } from '../../helpers/servers.ts'
 import { until } from '../../helpers/until.ts'
 
@@ -16,16 +16,16 @@ const settings = {
 const replicas = [await buildTestApp(t, { settings }), await buildTestApp(t, { settings })] as const
 const owner = await signUp(replicas[0])
 
-async function send (
+const send = async (
   app: FastifyInstance,
   method: 'GET' | 'PUT' | 'POST' | 'PATCH' | 'DELETE',
   url: string,
   body?: string,
   type = 'json'
-) {
-  const headers = { ...owner.headers, ...body !== undefined && { 'content-type': `application/${type}` } }
-  return await app.inject({ method, url, headers, payload: body })
-}
+) =>
+  await sendAs(app, owner, method, url, body, {
+    ...body !== undefined && { 'content-type': `application/${type}` }
+  })
 const read = async (app: FastifyInstance, publicId: string) => {
   const { statusCode, body } = await app.inject(`/landing_pages/${publicId}`)
   return statusCode === 200 ? body : statusCode
@@ -146,20 +146,15 @@ async function request (app: FastifyInstance, id: string, versions: number, oper
     case 'write':
       return await send(app, 'PUT', `${url}/document`, `[${operation.value}]`)
     case 'patch':
-    case 'patchDraft':
-      return await send(
-        app,
-        'PATCH',
-        `${url}/${operation.type === 'patch' ? 'document' : 'draft'}`,
-        `[{"op":"replace","path":"/0","value":${operation.value}}]`,
-        'json-patch+json'
-      )
-    case 'restore':
-      return await send(
-        app,
-        'POST',
-        `${url}/revisions/${Math.max(0, versions - operation.back) || 999}/restore`
-      )
+    case 'patchDraft': {
+      const part = operation.type === 'patch' ? 'document' : 'draft'
+      const body = `[{"op":"replace","path":"/0","value":${operation.value}}]`
+      return await send(app, 'PATCH', `${url}/${part}`, body, 'json-patch+json')
+    }
+    case 'restore': {
+      const version = Math.max(0, versions - operation.back) || 999
+      return await send(app, 'POST', `${url}/revisions/${version}/restore`)
+    }
     case 'draft':
       return await send(app, 'PUT', `${url}/draft`, `[${operation.value}]`)
     case 'discard':
@@ -172,12 +167,11 @@ async function request (app: FastifyInstance, id: string, versions: number, oper
     case 'undelete':
       return await send(app, 'POST', `/manage/deleted_pages/${id}/restore`)
     case 'schedule': {
-      const [publishAt, unpublishAt] = [
-        operation.publishes ? 1 : undefined,
-        operation.unpublishes ? 2 : undefined
-      ]
-        .map((days) => days === undefined ? null : new Date(Date.now() + days * 86_400_000))
-      const body = JSON.stringify({ publish_at: publishAt, unpublish_at: unpublishAt })
+      const inDays = (days: number) => new Date(Date.now() + days * 86_400_000)
+      const body = JSON.stringify({
+        publish_at: operation.publishes ? inDays(1) : null,
+        unpublish_at: operation.unpublishes ? inDays(2) : null
+      })
       return await send(app, 'PUT', `${url}/schedule`, body)
     }
     case 'elapse':
@@ -208,16 +202,8 @@ const operations = fc.array(
     fc.oneof(
       fc.record({ type: fc.constantFrom('write', 'patch', 'draft', 'patchDraft'), value }),
       fc.record({
-        type: fc.constantFrom(
-          'discard',
-          'publish',
-          'publish',
-          'unpublish',
-          'unpublish',
-          'delete',
-          'undelete',
-          'undelete'
-        )
+        type: fc
+          .constantFrom(...'discard publish publish unpublish unpublish delete undelete undelete'.split(' '))
       }),
       fc.record({ type: fc.constant('restore'), back: fc.nat(3) }),
       fc.record({ type: fc.constant('schedule'), publishes: fc.boolean(), unpublishes: fc.boolean() }),
@@ -248,14 +234,9 @@ t.test('whatever is asked of two replicas, a page, its draft and its history are
       if (model.isDeleted) await send(replicas[1], 'POST', `/manage/deleted_pages/${id}/restore`)
       const { draft } = (await send(replicas[0], 'GET', `/manage/landing_pages/${id}/publication`)).json()
       t.equal(draft?.outdated, model.draft?.isOutdated)
-      const history = (await send(replicas[1], 'GET', `/manage/landing_pages/${id}/revisions?limit=100`))
-        .json()
-      const states = history
-        .map(({ published, scheduled }: { published: boolean, scheduled: boolean }) => ({
-          published,
-          scheduled
-        }))
-        .reverse()
+      const history: { published: boolean, scheduled: boolean }[] =
+        (await send(replicas[1], 'GET', `/manage/landing_pages/${id}/revisions?limit=100`)).json()
+      const states = history.map(({ published, scheduled }) => ({ published, scheduled })).reverse()
       t.same(states.slice(0, model.versions.length), model.versions.map(({ text: _text, ...state }) => state))
       if (!t.passing()) throw new Error('differs from the model')
     }),

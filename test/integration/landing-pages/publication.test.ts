@@ -1,6 +1,7 @@
 import t from 'tap'
 import { cleanUpPages } from '../../../src/modules/landing-pages/cleanup.ts'
-import { buildTestApp, createKey, createPage, PASSWORD, signUp, type Account } from '../../helpers/app.ts'
+import { buildTestApp, createKey, createPage, PASSWORD, sendAs, signUp, walkList,
+  type Account } from '../../helpers/app.ts'
 import { PNG, upload } from '../../helpers/assets.ts'
 import { query } from '../../helpers/servers.ts'
 import { until } from '../../helpers/until.ts'
@@ -13,16 +14,13 @@ const { DATABASE_URL: database = '' } = app.config
 
 type Headers = Record<string, string>
 
-async function send (
+const send = async (
   method: 'GET' | 'HEAD' | 'PUT' | 'POST' | 'PATCH' | 'DELETE',
   url: string,
   payload?: string,
   headers: Headers = {},
   account: Pick<Account, 'headers'> = owner
-) {
-  const type: Headers = payload === undefined ? {} : { 'content-type': 'application/json' }
-  return await app.inject({ method, url, headers: { ...account.headers, ...type, ...headers }, payload })
-}
+) => await sendAs(app, account, method, url, payload, headers)
 const urlOf = (id: string): string => `/manage/landing_pages/${id}`
 const read = async (publicId: string) => await app.inject(`/landing_pages/${publicId}`)
 const publication = async (id: string) => (await send('GET', `${urlOf(id)}/publication`)).json()
@@ -66,8 +64,7 @@ t.test('a page can be created unpublished', async (t) => {
     t.equal((await read(response.json().public_id)).statusCode, 404)
   }
   const wrong = await send('POST', '/landing_pages', '{"current_data":[1],"published":"no"}')
-  t.equal(wrong.statusCode, 422)
-  t.same(wrong.json(), { errors: ['Published must be true or false'] })
+  t.same([wrong.statusCode, wrong.json()], [422, { errors: ['Published must be true or false'] }])
   const { id } = await createPage(app, owner)
   t.equal(
     (await send('PATCH', urlOf(id), '{"published":false}')).statusCode,
@@ -88,38 +85,24 @@ t.test('a draft is a document that readers do not get', async (t) => {
     body: '{"errors":["There is nothing here that If-Match could match"]}'
   })
   const begun = await send('PUT', draft, ' {"v": 2.50}\n')
-  t.equal(begun.statusCode, 201)
-  t.equal(begun.headers.location, draft)
-  const got = await send('GET', draft)
-  t.equal(got.body, ' {"v": 2.50}\n')
-  t.equal(got.headers.etag, begun.headers.etag)
-  t.equal(
-    (await send('GET', draft, undefined, { 'if-none-match': String(got.headers.etag) })).statusCode,
-    304
-  )
+  const etag = String(begun.headers.etag)
+  t.match([begun.statusCode, begun.headers.location], [201, draft])
+  t.match(await send('GET', draft), { body: ' {"v": 2.50}\n', headers: { etag } })
+  t.equal((await send('GET', draft, undefined, { 'if-none-match': etag })).statusCode, 304)
   t.equal((await send('PUT', draft, '{"v":3}', { 'if-none-match': '*' })).statusCode, 412)
-  t.equal((await send('PUT', draft, '{"v":3}', { 'if-match': String(got.headers.etag) })).statusCode, 204)
-  const lost = await send('PUT', draft, '{"v":4}', { 'if-match': String(got.headers.etag) })
-  t.equal(lost.statusCode, 412)
-  t.equal(lost.headers.etag, (await send('GET', draft)).headers.etag)
+  t.equal((await send('PUT', draft, '{"v":3}', { 'if-match': etag })).statusCode, 204)
+  const lost = await send('PUT', draft, '{"v":4}', { 'if-match': etag })
+  t.match(lost, { statusCode: 412, headers: { etag: (await send('GET', draft)).headers.etag } })
   const patch = { 'content-type': 'application/merge-patch+json' }
   t.equal((await send('PATCH', draft, '{"w":1}', patch)).statusCode, 204)
   t.equal((await send('GET', draft)).body, '{"v":3,"w":1}')
 
   t.equal((await read(publicId)).body, '{"v":1}')
   t.equal((await send('GET', urlOf(id))).headers.etag, recordTag, 'the record is the same')
-  t.match(await publication(id), {
-    published: true,
-    version: 1,
-    draft: {
-      base_version: 1,
-      byte_size: 13,
-      outdated: false,
-      author: { type: 'user', name: owner.user.email }
-    }
-  })
-  const discarded = await send('DELETE', draft, undefined, { 'if-match': '"other"' })
-  t.equal(discarded.statusCode, 412)
+  const author = { type: 'user', name: owner.user.email }
+  const about = { base_version: 1, byte_size: 13, outdated: false, author }
+  t.match(await publication(id), { published: true, version: 1, draft: about })
+  t.equal((await send('DELETE', draft, undefined, { 'if-match': '"other"' })).statusCode, 412)
   t.equal((await send('DELETE', draft)).statusCode, 204)
   t.same((await publication(id)).draft, null)
 })
@@ -131,8 +114,7 @@ t.test('a patch without a draft begins one from the document', async (t) => {
   const body = '[{"op":"replace","path":"/a","value":2.0}]'
   t.equal((await send('PATCH', draft, body, { ...type, 'if-match': '"other"' })).statusCode, 412)
   const response = await send('PATCH', draft, body, { ...type, 'if-match': etag })
-  t.equal(response.statusCode, 201)
-  t.equal(response.headers.location, draft)
+  t.match([response.statusCode, response.headers.location], [201, draft])
   t.equal((await send('GET', draft)).body, '{"price": 1.50, "a":2.0}')
 })
 
@@ -162,18 +144,20 @@ t.test('a draft is not published over a change of the document that its author h
   await send('PUT', `${urlOf(id)}/document`, '{"v":2}')
   await send('PUT', `${urlOf(id)}/document`, '{"v":1}')
   t.match((await publication(id)).draft, { base_version: 1, outdated: true }, 'there and back is a change')
-  const refused = await send('POST', url)
-  t.equal(refused.statusCode, 409)
-  t.same(refused.json().errors, [
-    'The document has changed since the draft was begun: the draft is based on version 1, the current ' +
-    'version is 4'
-  ])
-  const other = await send('POST', url, '{"base_version":3}')
-  t.equal(other.statusCode, 409)
-  t.same(other.json().errors, ['The current version is 4, not 3'])
-  const invalid = await send('POST', url, '{"base_version":"4"}')
-  t.equal(invalid.statusCode, 422)
-  t.same(invalid.json().errors, ['Base version must be a whole number of at least 1'])
+  const refusals: [number, string | undefined, string][] = [
+    [
+      409,
+      undefined,
+      'The document has changed since the draft was begun: the draft is based on version 1, the current ' +
+      'version is 4'
+    ],
+    [409, '{"base_version":3}', 'The current version is 4, not 3'],
+    [422, '{"base_version":"4"}', 'Base version must be a whole number of at least 1']
+  ]
+  for (const [status, body, error] of refusals) {
+    const response = await send('POST', url, body)
+    t.same([response.statusCode, response.json().errors], [status, [error]])
+  }
   t.equal((await send('POST', url, '{"base_version":4}')).json().version, 5)
   t.equal((await read(publicId)).body, '{"draft":true}')
 })
@@ -191,12 +175,8 @@ t.test('of drafts that are published at once, each is published once', async (t)
 
 t.test('a deleted page is in the trash, and comes back as it was', async (t) => {
   const account = await signUp(app)
-  const as = async (
-    method: 'GET' | 'POST' | 'PUT' | 'DELETE',
-    url: string,
-    body?: string,
-    headers: Headers = {}
-  ) => await send(method, url, body, headers, account)
+  const as = async (...[method, url, body, headers]: Parameters<typeof send>) =>
+    await send(method, url, body, headers, account)
   const { id, public_id: publicId, recordTag } = await createPage(app, account, '{"title":"Sale","v":1}')
   await as('PUT', `${urlOf(id)}/draft`, '{"draft":1}')
   t.equal((await as('DELETE', urlOf(id), undefined, { 'if-match': '"other"' })).statusCode, 412)
@@ -238,41 +218,35 @@ t.test('the trash is listed by the time of deletion, in parts', async (t) => {
     const time = `deleted_at + interval '${second} s'`
     await query(database, `UPDATE landing_pages SET deleted_at = ${time} WHERE id = '${id}'`)
   }
-  const seen: string[] = []
-  for (let url: string | undefined = '/manage/deleted_pages?limit=2'; url !== undefined;) {
-    const response: Awaited<ReturnType<typeof send>> = await send('GET', url, undefined, {}, account)
-    seen.push(...response.json().map(({ id }: { id: string }) => id))
-    url = /^<([^>]*)>/.exec(String(response.headers.link ?? ''))?.[1]
-  }
-  t.same(seen, deleted.reverse())
+  const parts = await walkList(app, account, '/manage/deleted_pages?limit=2')
+  t.equal(parts.length, 3)
+  t.same(parts.flat(), deleted.reverse())
   t.equal((await send('GET', '/manage/deleted_pages?q=x', undefined, {}, account)).statusCode, 422)
 })
 
 t.test('a page in the trash is removed for good by its owner, or after TRASH_DAYS', async (t) => {
-  const pages = [
-    await createPage(app, owner),
-    await createPage(app, owner),
-    await createPage(app, owner)
-  ] as const
+  const pages = []
+  for (let n = 0; n < 3; n++) pages.push(await createPage(app, owner))
   for (const { id } of pages) await send('DELETE', urlOf(id))
-  const [removed, old, young] = pages
-  const url = `/manage/deleted_pages/${removed.id}`
-  t.equal((await send('DELETE', url)).statusCode, 204)
-  t.equal((await send('POST', `${url}/restore`)).statusCode, 404)
+  const [removed, old, young] = pages.map(({ id }) => id)
+  const restore = async (id?: string) =>
+    (await send('POST', `/manage/deleted_pages/${id}/restore`)).statusCode
+  t.equal((await send('DELETE', `/manage/deleted_pages/${removed}`)).statusCode, 204)
+  t.equal(await restore(removed), 404)
+  t.same(await query(database, `SELECT FROM landing_page_revisions WHERE page_id = '${removed}'`), [])
   await query(
     database,
-    `UPDATE landing_pages SET deleted_at = now() - interval '31 days' WHERE id = '${old.id}'`
+    `UPDATE landing_pages SET deleted_at = now() - interval '31 days' WHERE id = '${old}'`
   )
   t.match(await cleanUpPages(app), { pages: 1 })
-  t.equal((await send('POST', `/manage/deleted_pages/${old.id}/restore`)).statusCode, 404)
-  t.equal((await send('POST', `/manage/deleted_pages/${young.id}/restore`)).statusCode, 200)
+  t.equal(await restore(old), 404)
+  t.equal(await restore(young), 200)
 })
 
 t.test('with TRASH_DAYS=0 a deleted page is removed at once', async (t) => {
   const other = await buildTestApp(t, { settings: { DATABASE_URL: database, TRASH_DAYS: '0' } })
   const { id } = await createPage(other, owner)
-  const remove = { method: 'DELETE', url: urlOf(id), headers: owner.headers } as const
-  t.equal((await other.inject(remove)).statusCode, 204)
+  t.equal((await sendAs(other, owner, 'DELETE', urlOf(id))).statusCode, 204)
   t.same(await query(database, `SELECT id FROM landing_pages WHERE id = '${id}'`), [])
 })
 
@@ -344,6 +318,7 @@ t.test('somebody else gets a 404 whatever the request says', async (t) => {
     ['GET', `${url}/publication`],
     ['POST', `${url}/publish`, '{}'],
     ['POST', `${url}/unpublish`],
+    ['GET', `${url}/reads`],
     ['DELETE', `/manage/deleted_pages/${id}`]
   ]
   for (const [method, path, body, headers] of requests) {
@@ -358,9 +333,8 @@ t.test('deleting the account removes its drafts and its trash', async (t) => {
   const { id } = await createPage(app, account)
   await send('PUT', `${urlOf(id)}/draft`, '[]', {}, account)
   await send('DELETE', urlOf(id), undefined, {}, account)
-  const payload = { password: PASSWORD }
-  const response = await app.inject({ method: 'DELETE', url: '/auth/me', headers: account.headers, payload })
-  t.equal(response.statusCode, 204)
+  const { statusCode } = await send('DELETE', '/auth/me', JSON.stringify({ password: PASSWORD }), {}, account)
+  t.equal(statusCode, 204)
   await until(async () => await app.database.landingPage.count({ where: { id } }) === 0)
   t.same(await query(database, `SELECT FROM landing_page_drafts WHERE page_id = '${id}'`), [])
 })

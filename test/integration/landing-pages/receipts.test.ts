@@ -3,7 +3,7 @@ import { request as send } from 'node:http'
 import { promisify } from 'node:util'
 import t, { type Test } from 'tap'
 import type { FastifyInstance } from 'fastify'
-import { buildTestApp, createPage, listen, signUp, type Account } from '../../helpers/app.ts'
+import { buildTestApp, createPage, listen, sendAs, signUp, type Account } from '../../helpers/app.ts'
 import { claimRedis, createProxy, startRedisServer } from '../../helpers/servers.ts'
 import { until } from '../../helpers/until.ts'
 
@@ -19,16 +19,10 @@ interface Write {
 // The tests mostly wait for receipts.
 t.jobs = 4
 
-const write = async (app: FastifyInstance, { headers }: Account, prefer: string, write: Write) =>
-  await app.inject({
-    method: write.method,
-    url: write.url,
-    headers: {
-      ...headers,
-      ...prefer === '' ? {} : { prefer },
-      ...write.payload !== undefined && { 'content-type': write.type ?? 'application/json' }
-    },
-    ...write.payload !== undefined && { payload: write.payload }
+const write = async (app: FastifyInstance, account: Account, prefer: string, write: Write) =>
+  await sendAs(app, account, write.method, write.url, write.payload, {
+    ...prefer !== '' && { prefer },
+    ...write.type !== undefined && { 'content-type': write.type }
   })
 
 type Response = Awaited<ReturnType<typeof write>>
@@ -51,18 +45,14 @@ async function writesOf (app: FastifyInstance, owner: Account): Promise<[number,
   await prepare('POST', `${url}/${unpublished}/unpublish`)
   await prepare('PUT', `${url}/${restored}/document`, '{"a":"second version"}')
   await prepare('DELETE', `${url}/${deleted}`)
-  const document = { payload: '{"a":1}' }
+  const payload = '{"a":1}'
+  const type = 'application/merge-patch+json'
   return [
     [201, { method: 'POST', url: '/landing_pages', payload: '{"current_data":{}}' }],
     [200, { method: 'PATCH', url: `${url}/${await page()}`, payload: '{"current_data":{"a":1}}' }],
-    [204, { method: 'PUT', url: `${url}/${await page()}/document`, ...document }],
-    [204, {
-      method: 'PATCH',
-      url: `${url}/${await page()}/document`,
-      ...document,
-      type: 'application/merge-patch+json'
-    }],
-    [201, { method: 'PUT', url: `${url}/by-key/new`, ...document }],
+    [204, { method: 'PUT', url: `${url}/${await page()}/document`, payload }],
+    [204, { method: 'PATCH', url: `${url}/${await page()}/document`, payload, type }],
+    [201, { method: 'PUT', url: `${url}/by-key/new`, payload }],
     [200, { method: 'POST', url: `${url}/${drafted}/publish` }],
     [200, { method: 'POST', url: `${url}/${unpublished}/publish` }],
     [200, { method: 'POST', url: `${url}/${await page()}/publish` }], // is published already

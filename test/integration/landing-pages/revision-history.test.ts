@@ -5,7 +5,7 @@ import t from 'tap'
 import { cleanUpPages } from '../../../src/modules/landing-pages/cleanup.ts'
 import { pruneRevisions,
   type RevisionLimits } from '../../../src/modules/landing-pages/revision-repository.ts'
-import { buildTestApp, createPage, signUp } from '../../helpers/app.ts'
+import { buildTestApp, createPage, sendAs, signUp } from '../../helpers/app.ts'
 import { containerText, valueText } from '../../helpers/json-text.ts'
 import { query } from '../../helpers/servers.ts'
 
@@ -19,23 +19,15 @@ const UNLIMITED: RevisionLimits = { maxCount: 1e6, maxBytes: 1e12, replacedSince
 const prune = async (limits: Partial<RevisionLimits>): Promise<number> =>
   await pruneRevisions(app.database, { ...UNLIMITED, ...limits })
 const urlOf = (id: string) => `/manage/landing_pages/${id}`
-const get = async (url: string) => await app.inject({ url, headers: owner.headers })
+const get = async (url: string) => await sendAs(app, owner, 'GET', url)
 const write = async (id: string, payload: string) =>
-  await app.inject({
-    method: 'PUT',
-    url: `${urlOf(id)}/document`,
-    headers: { ...owner.headers, 'content-type': 'application/json' },
-    payload
-  })
+  await sendAs(app, owner, 'PUT', `${urlOf(id)}/document`, payload)
 /** Adds a value to a document. @returns the new text; undefined if it isn't the old one with the value */
 async function patch (id: string, before: string, name: string, value: string): Promise<string | undefined> {
   const isObject = before.trimStart().startsWith('{')
-  const { statusCode } = await app.inject({
-    method: 'PATCH',
-    url: `${urlOf(id)}/document`,
-    headers: { ...owner.headers, 'content-type': 'application/json-patch+json' },
-    payload: `[{"op":"add","path":"/${isObject ? name : '-'}","value":${value}}]`
-  })
+  const body = `[{"op":"add","path":"/${isObject ? name : '-'}","value":${value}}]`
+  const type = { 'content-type': 'application/json-patch+json' }
+  const { statusCode } = await sendAs(app, owner, 'PATCH', `${urlOf(id)}/document`, body, type)
   const { body: text } = await get(`${urlOf(id)}/document`)
   if (statusCode === 422) return text === before ? text : undefined // the name is there twice
   if (statusCode !== 204 || !text.includes(value)) return undefined
@@ -109,7 +101,7 @@ t.test('any history comes back byte for byte', async (t) => {
         } else if (next.does === 'restore') {
           const source = model.versions.find(({ version }) => version === next.version)
           const url = `${urlOf(id)}/revisions/${next.version}/restore`
-          const { statusCode } = await app.inject({ method: 'POST', url, headers: owner.headers })
+          const { statusCode } = await sendAs(app, owner, 'POST', url)
           if (statusCode !== (source === undefined ? 404 : 200)) return false
           if (source !== undefined) model.write(source.text, source.version)
         } else if (next.does === 'patch') {

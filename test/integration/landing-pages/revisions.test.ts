@@ -1,8 +1,8 @@
 import { createHash, randomUUID } from 'node:crypto'
-import pg from 'pg'
 import t from 'tap'
-import { buildTestApp, createPage, signUp, type Account } from '../../helpers/app.ts'
+import { buildTestApp, createPage, nextOf, sendAs, signUp, type Account } from '../../helpers/app.ts'
 import { query } from '../../helpers/servers.ts'
+import { openTransaction } from '../../helpers/transaction.ts'
 
 const app = await buildTestApp(t, { settings: { RATE_LIMIT_PUBLIC: '1000000' } })
 const owner = await signUp(app)
@@ -10,25 +10,15 @@ const stranger = await signUp(app)
 
 const urlOf = (id: string) => `/manage/landing_pages/${id}/revisions`
 const get = async (url: string, headers: Record<string, string> = {}, account: Account = owner) =>
-  await app.inject({ url, headers: { ...account.headers, ...headers } })
+  await sendAs(app, account, 'GET', url, undefined, headers)
 const write = async (id: string, document: string) =>
-  await app.inject({
-    method: 'PUT',
-    url: `/manage/landing_pages/${id}/document`,
-    headers: { ...owner.headers, 'content-type': 'application/json' },
-    payload: document
-  })
+  await sendAs(app, owner, 'PUT', `/manage/landing_pages/${id}/document`, document)
 const restore = async (
   id: string,
   version: number | string,
   headers: Record<string, string> = {},
   account: Account = owner
-) =>
-  await app.inject({
-    method: 'POST',
-    url: `${urlOf(id)}/${version}/restore`,
-    headers: { ...account.headers, ...headers }
-  })
+) => await sendAs(app, account, 'POST', `${urlOf(id)}/${version}/restore`, undefined, headers)
 const tagOf = (document: string) => `"${createHash('sha256').update(document).digest('base64url')}"`
 const versionsOf = async (id: string) => (await get(urlOf(id))).json().map((each: any) => each.version)
 const newPage = async (...documents: string[]) => {
@@ -135,13 +125,10 @@ t.test('pages and versions that are unknown, malformed or foreign give the same 
 t.test('the list continues by cursor', async (t) => {
   const { id } = await newPage(...Array.from({ length: 7 }, (_, index) => `[${index}]`))
   const seen: number[][] = []
-  let url = `${urlOf(id)}?limit=3`
-  for (;;) {
-    const response = await get(url)
+  for (let next: string | undefined = `${urlOf(id)}?limit=3`; next !== undefined;) {
+    const response: Awaited<ReturnType<typeof get>> = await get(next)
     seen.push(response.json().map((each: any) => each.version))
-    const next = /^<([^>]+)>; rel="next"$/.exec(String(response.headers.link))?.[1]
-    if (next === undefined) break
-    url = next
+    next = nextOf(response)
   }
   t.same(seen, [[7, 6, 5], [4, 3, 2], [1]])
   t.equal((await get(`${urlOf(id)}?limit=7`)).headers.link, undefined)
@@ -176,13 +163,14 @@ t.test('the release before this one loses nothing that it overwrites', async (t)
   // Its statements know neither authors nor revisions.
   const page = await createPage(app, owner, '{"v":1}')
   const { DATABASE_URL: url = '' } = app.config
-  const writeAsBefore = async (document: string) =>
+  const writeAsBefore = async (document: string) => {
+    const hash = tagOf(document).slice(1, -1)
     await query(
       url,
-      `UPDATE landing_pages SET current_data = '${document}', content_hash = '${
-        tagOf(document).slice(1, -1)
-      }', version = version + 1, updated_at = now() WHERE id = '${page.id}'`
+      `UPDATE landing_pages SET current_data = '${document}', content_hash = '${hash}',
+      version = version + 1, updated_at = now() WHERE id = '${page.id}'`
     )
+  }
   await restore(page.id, 1)
   await write(page.id, '{"v":2}')
   await restore(page.id, 1)
@@ -190,47 +178,25 @@ t.test('the release before this one loses nothing that it overwrites', async (t)
   await writeAsBefore('{"v":4}')
   await query(url, `UPDATE landing_pages SET authored_version = NULL WHERE id = '${page.id}'`)
   const list = (await get(urlOf(page.id))).json()
-  t.same(
-    list.map((each: any) => [each.version, each.author.name, each.restored_from]),
-    [[5, owner.user.email, null], [4, owner.user.email, null], [3, owner.user.email, 1], [
-      2,
-      owner.user.email,
-      null
-    ], [1, owner.user.email, null]]
-  )
+  t.same(list.map((each: any) => [each.version, each.restored_from]), [[5, null], [4, null], [3, 1], [
+    2,
+    null
+  ], [1, null]])
+  t.ok(list.every(({ author }: any) => author.name === owner.user.email))
   t.equal((await get(`${urlOf(page.id)}/4`)).body, '{"v":4}')
   t.equal((await write(page.id, '{"v":6}')).statusCode, 204)
   t.equal((await get(`${urlOf(page.id)}/5`)).body, '{"v":4}')
 })
 
-t.test('a deleted page has no versions, and removing it deletes them', async (t) => {
-  const { id } = await newPage('{"v":1}', '{"v":2}')
-  const url = `/manage/landing_pages/${id}`
-  t.equal((await app.inject({ method: 'DELETE', url, headers: owner.headers })).statusCode, 204)
-  t.equal((await get(urlOf(id))).statusCode, 404)
-  t.equal((await get(`${urlOf(id)}/1`)).statusCode, 404)
-  const removal = { method: 'DELETE', url: `/manage/deleted_pages/${id}`, headers: owner.headers } as const
-  t.equal((await app.inject(removal)).statusCode, 204)
-  const rows = await query(
-    app.config.DATABASE_URL ?? '',
-    `SELECT FROM landing_page_revisions WHERE page_id = '${id}'`
-  )
-  t.equal(rows.length, 0)
-})
-
 t.test('a version that is still being written can not be restored, so the response is 404', async (t) => {
   const { DATABASE_URL: url = '' } = app.config
   const { id } = await newPage('[1]')
-  const writer = new pg.Client(url)
-  await writer.connect()
-  t.teardown(async () => await writer.end())
-  await writer.query('BEGIN')
-  await writer.query(
-    "UPDATE landing_pages SET current_data = '[2]', content_hash = 'x', version = 2 WHERE id = $1",
-    [id]
-  )
+  const { client } = await openTransaction(t, url)
+  const update =
+    "UPDATE landing_pages SET current_data = '[2]', content_hash = 'x', version = 2 WHERE id = $1"
+  await client.query(update, [id])
   const { statusCode, body } = await restore(id, 2)
-  await writer.query('COMMIT')
+  await client.query('COMMIT')
   t.equal(statusCode, 404)
   t.equal(body, '{"errors":["Not found"]}')
   t.same(await versionsOf(id), [2, 1])

@@ -1,32 +1,10 @@
-import type { FastifyInstance } from 'fastify'
-import t, { type Test } from 'tap'
-import { buildTestApp, createPage, PASSWORD, signUp, type Account } from '../../helpers/app.ts'
+import t from 'tap'
+import { buildTestApp, createPage, NOBODY, sendAs, signInStatus, signUp } from '../../helpers/app.ts'
 import { countStatements } from '../../helpers/statements.ts'
 
 // The number of statements per request, counted in PostgreSQL's own log.
 
 const SESSION_CHECK = /^execute landfall_\S+: SELECT .* FROM sessions /
-
-/** Sends a request of an account and checks the status of the response. */
-async function ask (
-  t: Test,
-  app: FastifyInstance,
-  account: Account,
-  status: number,
-  method: 'GET' | 'POST' | 'PATCH' | 'DELETE',
-  url: string,
-  payload?: object,
-  headers: object = {}
-) {
-  const response = await app.inject({
-    method,
-    url,
-    headers: { ...account.headers, ...headers },
-    ...payload && { payload }
-  })
-  t.equal(response.statusCode, status, `${method} ${url}: ${response.body.slice(0, 200)}`)
-  return response
-}
 
 t.test('a management request runs the session check and one statement', async (t) => {
   const { settings, during } = await countStatements(t)
@@ -36,49 +14,36 @@ t.test('a management request runs the session check and one statement', async (t
   const other = await createPage(app, account)
   const of = (id: string) => `/manage/landing_pages/${id}`
 
-  const cases: [string, RegExp | undefined, () => Promise<unknown>][] = [
-    ['me', undefined, async () => await ask(t, app, account, 200, 'GET', '/auth/me')],
-    [
-      'create',
-      /: WITH created AS \( INSERT INTO landing_pages /,
-      async () => await ask(t, app, account, 201, 'POST', '/landing_pages', { current_data: {} })
-    ],
-    [
-      'find',
-      /: SELECT .* FROM "public"."landing_pages" /,
-      async () => await ask(t, app, account, 200, 'GET', of(page.id))
-    ],
-    [
-      'replace with If-Match',
-      / UPDATE landing_pages pages SET /,
-      async () =>
-        await ask(t, app, account, 200, 'PATCH', of(page.id), { current_data: [1] }, {
-          'if-match': page.etag
-        })
-    ],
-    [
-      'replace',
-      / UPDATE landing_pages pages SET /,
-      async () => await ask(t, app, account, 200, 'PATCH', of(page.id), { current_data: [2] })
-    ],
-    [
-      'delete',
-      / UPDATE landing_pages pages SET version /,
-      async () => await ask(t, app, account, 204, 'DELETE', of(other.id))
-    ],
-    [
-      'sign-out',
-      /: WITH .* UPDATE sessions /,
-      async () =>
-        await ask(t, app, account, 204, 'DELETE', '/auth/sign_out', { refresh_token: account.refresh_token })
-    ]
+  const [me, out] = ['/auth/me', '/auth/sign_out']
+  const create = /: WITH created AS \( INSERT INTO landing_pages /
+  const update = / UPDATE landing_pages pages SET /
+  const token = { refresh_token: account.refresh_token }
+  const match = { 'if-match': page.etag }
+  type Case = [
+    RegExp | undefined,
+    number,
+    'GET' | 'POST' | 'PATCH' | 'DELETE',
+    string,
+    object?,
+    typeof match?
   ]
-  for (const [name, own, action] of cases) {
-    const statements = await during(action)
+  const cases: Case[] = [
+    [undefined, 200, 'GET', me],
+    [create, 201, 'POST', '/landing_pages', { current_data: {} }],
+    [/: SELECT .* FROM "public"."landing_pages" /, 200, 'GET', of(page.id)],
+    [update, 200, 'PATCH', of(page.id), { current_data: [1] }, match],
+    [update, 200, 'PATCH', of(page.id), { current_data: [2] }],
+    [/ UPDATE landing_pages pages SET version /, 204, 'DELETE', of(other.id)],
+    [/: WITH .* UPDATE sessions /, 204, 'DELETE', out, token]
+  ]
+  for (const [own, status, method, url, payload, headers] of cases) {
+    const name = `${method} ${url}`
+    const statements = await during(async () =>
+      t.equal((await sendAs(app, account, method, url, payload, headers)).statusCode, status, name)
+    )
     t.equal(statements.length, own === undefined ? 1 : 2, `${name}: ${statements.join('; ')}`)
     t.match(statements[0], SESSION_CHECK, name)
-    if (own === undefined) continue
-    t.match(statements[1], own, name)
+    if (own !== undefined) t.match(statements[1], own, name)
   }
 })
 
@@ -86,33 +51,25 @@ t.test('a refresh runs one statement, and a malformed token or id runs none', as
   const { settings, during } = await countStatements(t)
   const app = await buildTestApp(t, { settings })
   const account = await signUp(app)
+  const token = { refresh_token: account.refresh_token }
   const refresh = await during(async () =>
-    await ask(t, app, account, 200, 'POST', '/auth/refresh', { refresh_token: account.refresh_token })
+    t.equal((await sendAs(app, NOBODY, 'POST', '/auth/refresh', token)).statusCode, 200)
   )
   t.equal(refresh.length, 1)
   t.match(refresh[0], /^execute landfall_\S+: WITH spent AS /)
-  t.same(
-    await during(async () =>
-      await app.inject({ url: '/auth/me', headers: { authorization: 'Bearer x.y.z' } })
-    ),
-    []
-  )
-  t.same(await during(async () => await app.inject({ url: '/landing_pages/no-public-id' })), [])
+  const malformed = await during(async () => {
+    await app.inject({ url: '/auth/me', headers: { authorization: 'Bearer x.y.z' } })
+    await app.inject('/landing_pages/no-public-id')
+  })
+  t.same(malformed, [])
 })
 
 t.test('a sign-up or sign-in runs one SELECT and one statement that writes everything', async (t) => {
   const { settings, during } = await countStatements(t)
   const app = await buildTestApp(t, { settings })
-  const account: Account[] = []
-  const signedUp = await during(async () => account.push(await signUp(app)))
-  const signedIn = await during(async () => {
-    const response = await app.inject({
-      method: 'POST',
-      url: '/auth/sign_in',
-      payload: { user: { email: account[0]?.user.email, password: PASSWORD } }
-    })
-    t.equal(response.statusCode, 200)
-  })
+  const email = 'counted@example.com'
+  const signedUp = await during(async () => await signUp(app, email))
+  const signedIn = await during(async () => t.equal(await signInStatus(app, email), 200))
   for (const [name, statements] of Object.entries({ signedUp, signedIn })) {
     t.equal(statements.length, 2, `${name}: ${statements.join('; ')}`)
     t.match(statements[0], /^execute landfall_\S+: SELECT .* FROM users /)

@@ -1,7 +1,7 @@
 import type { FastifyInstance } from 'fastify'
 import t from 'tap'
 import { START_LENGTH } from '../../../src/modules/landing-pages/label.ts'
-import { buildTestApp, createPage, signUp, testSettings, type Account } from '../../helpers/app.ts'
+import { buildTestApp, createPage, sendAs, signUp, testSettings, type Account } from '../../helpers/app.ts'
 
 // The list of an owner's pages without their documents. Unit tests of findLabel() have more documents.
 
@@ -26,18 +26,11 @@ t.test('a summary has the record of a page, its label and its size, but not its 
   const owner = await signUp(app)
   const document = ' { "price": 1e400, "title": "Caf\\u00e9 \\ud83d" , "text": "€"}'
   const { id } = await createPage(app, owner)
-  await app.inject({
-    method: 'PUT',
-    url: `/manage/landing_pages/${id}/document`,
-    headers: { ...owner.headers, 'content-type': 'application/json' },
-    payload: document
-  })
-  const { current_data: _, ...record } =
-    (await app.inject({ url: `/manage/landing_pages/${id}`, headers: owner.headers })).json()
+  await sendAs(app, owner, 'PUT', `/manage/landing_pages/${id}/document`, document)
+  const { current_data: _, ...record } = (await sendAs(app, owner, 'GET', `/manage/landing_pages/${id}`))
+    .json()
   const response = await ask(app, owner)
-  t.equal(response.statusCode, 200)
-  t.equal(response.headers['cache-control'], 'private, no-cache')
-  t.equal(response.headers.link, undefined)
+  t.match(response.headers, { 'cache-control': 'private, no-cache', link: undefined })
   t.same(response.json(), [{
     ...record,
     version: 2,
@@ -66,10 +59,8 @@ t.test('the label is looked for in the first characters of a document', async (t
     ['[]', null]
   ]
   for (const [document] of documents) await createPage(app, owner, document)
-  t.same(
-    (await summaries(app, owner)).map(({ label }) => label).reverse(),
-    documents.map(([, label]) => label)
-  )
+  const labels = (await summaries(app, owner)).map(({ label }) => label).reverse()
+  t.same(labels, documents.map(([, label]) => label))
 })
 
 t.test('reads are those of each of the last 24 hours, with 304s, of all replicas', async (t) => {
