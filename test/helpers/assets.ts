@@ -92,7 +92,7 @@ export async function insertAssets (
       filename: 'x',
       contentType: 'image/png',
       byteSize: 1n,
-      checksum: 'x'
+      checksum: '0'.repeat(64)
     }))
   })
 }

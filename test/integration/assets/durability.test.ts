@@ -51,11 +51,7 @@ t.test('only the user of the service can list a folder for uploads that it creat
   const umask = process.umask(0o022)
   t.teardown(() => process.umask(umask))
   const lines: string[] = []
-  const logger = pino({ level: 'warn' }, {
-    write: (line: string) => {
-      lines.push(line)
-    }
-  })
+  const logger = pino({ level: 'warn' }, { write: (line: string) => lines.push(line) })
   const modeAfterStart = async () => {
     await buildTestApp(t, { settings: { UPLOADS_DIR: folder, DATABASE_URL }, logger })
     return (await stat(folder)).mode & 0o777
@@ -93,10 +89,10 @@ t.test('the service sweeps at its start and keeps files younger than an hour', a
   t.same(await stored(first), { published: [key], temporary: [unfinished] })
   later.by = 61 * 60_000
   await buildTestApp(t, { settings })
-  await until(
-    async () => (await stored(first)).published.length + (await stored(first)).temporary.length === 0,
-    'both files are removed'
-  )
+  await until(async () => {
+    const { published, temporary } = await stored(first)
+    return published.length + temporary.length === 0
+  }, 'both files are removed')
 })
 
 t.test('the service repeats the sweep, by default every hour', async (t) => {

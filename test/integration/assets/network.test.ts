@@ -8,7 +8,7 @@ import { DiskStore } from '../../../src/modules/assets/storage/disk-store.ts'
 import { lingeringClose } from '../../../src/http/hardening/lingering-close.ts'
 import { newStorageKey } from '../../../src/modules/assets/storage/storage-key.ts'
 import { multipartOptions, receiveFile } from '../../../src/modules/assets/upload/multipart-reader.ts'
-import { buildTestApp, listen, signUp, type Account } from '../../helpers/app.ts'
+import { buildTestApp, listen, NOBODY, signUp, type Account } from '../../helpers/app.ts'
 import { END, file, form, noise, partHead, PNG, uploadHead } from '../../helpers/assets.ts'
 import { connection, type Connection } from '../../helpers/raw.ts'
 import { until } from '../../helpers/until.ts'
@@ -16,7 +16,9 @@ import { stored } from '../../helpers/stores.ts'
 
 const MEBIBYTE = 1024 * 1024
 
-const nobody = { headers: {} }
+/** A part of a chunked body. */
+const chunked = (data: Buffer): Buffer =>
+  Buffer.concat([Buffer.from(`${data.length.toString(16)}\r\n`), data, Buffer.from('\r\n')])
 
 /** Sends until the connection is closed or `bytes` bytes are sent. Returns the number of bytes sent. */
 async function flood (raw: Connection, bytes: number, chunk: Buffer): Promise<number> {
@@ -35,24 +37,13 @@ t.test('an upload that is aborted at any point leaves no file and no record', as
   const account = await signUp(app)
   const url = await listen(app)
   const body = form(file(noise(3 * MEBIBYTE)))
-  for (
-    const end of [
-      0,
-      10,
-      partHead(file('')).length,
-      100_000,
-      MEBIBYTE,
-      body.length - END.length - 1,
-      body.length - END.length + 2,
-      body.length - 1
-    ]
-  ) {
-    for (
-      const headers of [{ 'content-length': `${body.length}` }, { 'transfer-encoding': 'chunked' }] as Record<
-        string,
-        string
-      >[]
-    ) {
+  const last = body.length - END.length
+  const lengths: Record<string, string>[] = [
+    { 'content-length': `${body.length}` },
+    { 'transfer-encoding': 'chunked' }
+  ]
+  for (const end of [0, partHead(file('')).length, 100_000, MEBIBYTE, last - 1, last + 2, body.length - 1]) {
+    for (const headers of lengths) {
       const raw = connection(t, url)
       raw.send(uploadHead(account, headers))
       if ('transfer-encoding' in headers) raw.send(`${body.length.toString(16)}\r\n`)
@@ -86,45 +77,33 @@ t.test('a refusal reaches clients that start to read only after they have sent t
   const url = await listen(app)
   const size = 32 * MEBIBYTE
   const chunk = noise(MEBIBYTE)
-  const cases: [
+  const start = partHead(file(''))
+  const length = { 'content-length': `${size + 1000}` }
+  const chunks = { 'transfer-encoding': 'chunked' }
+  const second = Buffer.concat([form(file(PNG)).subarray(0, -END.length), start])
+  const picture = { ...length, 'content-type': 'image/png' }
+  const stranger = { headers: { authorization: 'Bearer x' } }
+  type Case = [
     name: string,
     statuses: number[],
-    account: Account,
+    account: Pick<Account, 'headers'>,
     headers: Record<string, string>,
     start: Buffer
-  ][] = [
-    [
-      'a Content-Length over the limit',
-      [413],
-      account,
-      { 'content-length': `${size + 1000}` },
-      partHead(file(''))
-    ],
-    ['a chunked file over the limit', [413], account, { 'transfer-encoding': 'chunked' }, partHead(file(''))],
-    ['a wrong content type', [415], account, {
-      'content-length': `${size + 1000}`,
-      'content-type': 'image/png'
-    }, Buffer.from('')],
-    [
-      'a second file',
-      [413, 422],
-      account,
-      { 'transfer-encoding': 'chunked' },
-      Buffer.concat([form(file(PNG)).subarray(0, -END.length), partHead(file(''))])
-    ],
-    ['an invalid token', [401], { ...account, headers: { authorization: 'Bearer x' } }, {
-      'content-length': `${size + 1000}`
-    }, partHead(file(''))]
+  ]
+  const cases: Case[] = [
+    ['a Content-Length over the limit', [413], account, length, start],
+    ['a chunked file over the limit', [413], account, chunks, start],
+    ['a wrong content type', [415], account, picture, Buffer.from('')],
+    ['a second file', [413, 422], account, chunks, second],
+    ['an invalid token', [401], stranger, length, start]
   ]
   for (const [name, statuses, sender, headers, start] of cases) {
     const raw = connection(t, url)
     raw.socket.pause()
     raw.send(uploadHead(sender, headers))
-    const chunked = (data: Buffer) =>
-      'transfer-encoding' in headers
-        ? Buffer.concat([Buffer.from(`${data.length.toString(16)}\r\n`), data, Buffer.from('\r\n')]) : data
-    raw.send(chunked(Buffer.concat([start, Buffer.from('x')])))
-    await flood(raw, size, chunked(chunk))
+    const framed = (data: Buffer) => 'transfer-encoding' in headers ? chunked(data) : data
+    raw.send(framed(Buffer.concat([start, Buffer.from('x')])))
+    await flood(raw, size, framed(chunk))
     raw.socket.resume()
     const answer = await raw.response()
     t.ok(statuses.includes(answer.status), `${name}: ${answer.status}`)
@@ -138,8 +117,7 @@ t.test('an upload without an end gets 413 and is disconnected', async (t) => {
   const app = await buildTestApp(t, { settings: { MAX_UPLOAD_BYTES: '100000' } })
   const account = await signUp(app)
   const url = await listen(app)
-  const data = noise(MEBIBYTE)
-  const chunk = Buffer.concat([Buffer.from(`${data.length.toString(16)}\r\n`), data, Buffer.from('\r\n')])
+  const chunk = chunked(noise(MEBIBYTE))
   const endless: [name: string, start: Buffer][] = [
     ['a file', partHead(file(''))],
     ['a field', partHead({ name: 'other', content: '' })],
@@ -150,7 +128,7 @@ t.test('an upload without an end gets 413 and is disconnected', async (t) => {
   for (const [name, start] of endless) {
     const raw = connection(t, url)
     raw.send(uploadHead(account, { 'transfer-encoding': 'chunked' }))
-    raw.send(Buffer.concat([Buffer.from(`${start.length.toString(16)}\r\n`), start, Buffer.from('\r\n')]))
+    raw.send(chunked(start))
     const sent = await flood(raw, 1024 * MEBIBYTE, chunk)
     t.ok(raw.closed && sent < 400 * MEBIBYTE, `${name}: cut off after ${Math.round(sent / MEBIBYTE)} MiB`)
     t.equal((await raw.response()).status, 413, name)
@@ -196,18 +174,18 @@ t.test('an upload that stalls is disconnected, one that is only slow succeeds', 
   const left = async () => (await readdir(join(folder, '.tmp'))).length
 
   const silent = connection(t, url)
-  silent.send(uploadHead(nobody, { 'content-length': '1000' }))
+  silent.send(uploadHead(NOBODY, { 'content-length': '1000' }))
   silent.send(Buffer.concat([partHead(file('')), Buffer.from('abc')]))
   await until(async () => await left() === 1, 'the file is being written')
   await until(() => silent.closed, 'a client that stalls in its body is disconnected')
   await until(async () => await left() === 0, 'its file is removed')
 
   const mute = connection(t, url)
-  mute.send(uploadHead(nobody, { 'content-length': '1000' }))
+  mute.send(uploadHead(NOBODY, { 'content-length': '1000' }))
   await until(() => mute.closed, 'a client that sends no body is disconnected')
 
   const refused = connection(t, url)
-  refused.send(uploadHead(nobody, { 'content-length': '900000000' }))
+  refused.send(uploadHead(NOBODY, { 'content-length': '900000000' }))
   const dripping = setInterval(() => refused.send('x'), 50)
   t.teardown(() => clearInterval(dripping))
   t.equal((await refused.response()).status, 413)
@@ -215,7 +193,7 @@ t.test('an upload that stalls is disconnected, one that is only slow succeeds', 
 
   const slow = connection(t, url)
   const body = form(file('abc'))
-  slow.send(uploadHead(nobody, { 'content-length': `${body.length}` }))
+  slow.send(uploadHead(NOBODY, { 'content-length': `${body.length}` }))
   for (let at = 0; at < body.length; at += 20) {
     slow.send(body.subarray(at, at + 20))
     await new Promise((resolve) => setTimeout(resolve, 60))
@@ -229,7 +207,7 @@ t.test('an upload that is aborted while its token is checked fails with a single
   for (const end of [0, 100, body.length]) {
     failures.length = 0
     const raw = connection(t, url)
-    raw.send(uploadHead(nobody, { 'content-length': `${body.length}`, 'x-wait': '1' }))
+    raw.send(uploadHead(NOBODY, { 'content-length': `${body.length}`, 'x-wait': '1' }))
     raw.send(body.subarray(0, end))
     await new Promise((resolve) => setTimeout(resolve, 50))
     raw.socket.destroy()

@@ -125,22 +125,9 @@ t.test('a profile that is broken or for other colours does not keep a picture fr
 t.test('every kind of PNG keeps its colours', async (t) => {
   const { variantsOf } = await start(t)
   const kinds = [
-    [0, 1],
-    [0, 2],
-    [0, 4],
-    [0, 8],
-    [0, 16],
-    [2, 8],
-    [2, 16],
-    [3, 1],
-    [3, 2],
-    [3, 4],
-    [3, 8],
-    [4, 8],
-    [4, 16],
-    [6, 8],
-    [6, 16]
-  ] as const
+    ...[1, 2, 4, 8, 16].map((depth) => [0, depth]),
+    ...[[2, 8], [2, 16], [3, 1], [3, 2], [3, 4], [3, 8], [4, 8], [4, 16], [6, 8], [6, 16]]
+  ] as [Required<PngHeader>['colour'], Required<PngHeader>['depth']][]
   for (const [colour, depth] of kinds) {
     // The left half has the lowest samples, the right half the highest, alpha included.
     const header: PngHeader = { width: 400, height: 200, colour, depth }
@@ -149,10 +136,8 @@ t.test('every kind of PNG keeps its colours', async (t) => {
       : colour >= 4 ? [[0, 0, 0, 0], [255, 255, 255, 255]] : [[0, 0, 0, 255], [255, 255, 255, 255]]
     for (const { name, at } of await variantsOf(picture)) {
       const seen = [at(0.1, 0.5), at(0.9, 0.5)]
-      t.ok(
-        isClose(seen[0] ?? [], low as number[]) && isClose(seen[1] ?? [], high as number[]),
-        `colour type ${colour} of ${depth} bits: ${name} has ${seen.join(' | ')}`
-      )
+      const isKept = isClose(seen[0] ?? [], low as number[]) && isClose(seen[1] ?? [], high as number[])
+      t.ok(isKept, `colour type ${colour} of ${depth} bits: ${name} has ${seen.join(' | ')}`)
     }
   }
 })
@@ -177,19 +162,11 @@ t.test('transparency is kept, of palettes and single colours too', async (t) => 
     Buffer.concat([Buffer.alloc(800, Buffer.from(left)), Buffer.alloc(800, Buffer.from(red))])
   const picture = (left: number[]) =>
     sharp(Buffer.alloc(200 * 1600, row(left)), { raw: { width: 400, height: 200, channels: 4 } })
+  const alpha = pngOfRows(indexed, halves(indexed), palette(2), pngChunk('tRNS', Buffer.from([64, 255])))
+  const clearGrey = pngOfRows(grey, halves(grey), pngChunk('tRNS', Buffer.from([0, 0])))
   const cases: [title: string, content: Buffer, left: number[], right: number[]][] = [
-    [
-      'a palette with alpha',
-      pngOfRows(indexed, halves(indexed), palette(2), pngChunk('tRNS', Buffer.from([64, 255]))),
-      [10, 20, 30, 64],
-      [200, 100, 50, 255]
-    ],
-    [
-      'a transparent grey',
-      pngOfRows(grey, halves(grey), pngChunk('tRNS', Buffer.from([0, 0]))),
-      [0, 0, 0, 0],
-      [255, 255, 255, 255]
-    ],
+    ['a palette with alpha', alpha, [10, 20, 30, 64], [200, 100, 50, 255]],
+    ['a transparent grey', clearGrey, [0, 0, 0, 0], [255, 255, 255, 255]],
     ['lossy WebP', await picture(glass).webp().toBuffer(), glass, red],
     ['lossless WebP', await picture(glass).webp({ lossless: true, effort: 1 }).toBuffer(), glass, red],
     ['AVIF', await picture(glass).avif({ effort: 0 }).toBuffer(), glass, red],

@@ -1,9 +1,8 @@
-import pg from 'pg'
-import t, { type Test } from 'tap'
-import { buildTestApp, createPage, signUp } from '../../helpers/app.ts'
+import t from 'tap'
+import { buildTestApp, createPage, sendAs, signUp } from '../../helpers/app.ts'
 import { PNG, upload } from '../../helpers/assets.ts'
 import { query } from '../../helpers/servers.ts'
-import { until } from '../../helpers/until.ts'
+import { openTransaction, untilBlocked } from '../../helpers/transaction.ts'
 
 // Writes of pages and deletions of the assets that they name, at the same time.
 
@@ -12,33 +11,12 @@ const owner = await signUp(app)
 const { DATABASE_URL: url = '' } = app.config
 
 const uploaded = async () => (await upload(app, owner, PNG)).json() as { id: string, url: string }
-const removeUnused = async (id: string) =>
-  await app.inject({ method: 'DELETE', url: `/assets/${id}?if_unused=true`, headers: owner.headers })
+const removeUnused = async (id: string) => await sendAs(app, owner, 'DELETE', `/assets/${id}?if_unused=true`)
 const put = async (id: string, document: string) =>
-  await app.inject({
-    method: 'PUT',
-    url: `/manage/landing_pages/${id}/document`,
-    headers: { ...owner.headers, 'content-type': 'application/json' },
-    payload: document
-  })
+  await sendAs(app, owner, 'PUT', `/manage/landing_pages/${id}/document`, document)
 const usedAssets = async (pageId: string): Promise<string[]> =>
   (await query(url, `SELECT used_assets FROM landing_pages WHERE id = '${pageId}'`))[0]
     ?.used_assets as unknown as string[]
-
-async function transaction (t: Test): Promise<pg.Client> {
-  const client = new pg.Client(url)
-  await client.connect()
-  t.teardown(async () => await client.end())
-  await client.query('BEGIN')
-  return client
-}
-
-const isWaiting = async (statement: string) =>
-  (await query(
-    url,
-    `SELECT FROM pg_stat_activity WHERE datname = current_database() AND wait_event_type = 'Lock'
-      AND query LIKE '%${statement}%'`
-  )).length === 1
 
 t.test('of a write and a deletion at once, one sees the other', async (t) => {
   const outcomes = { kept: 0, deleted: 0 }
@@ -65,15 +43,13 @@ t.test('of a write and a deletion at once, one sees the other', async (t) => {
 t.test('a deletion waits for a write that is not committed, and then sees it', async (t) => {
   const asset = await uploaded()
   const page = await createPage(app, owner, '[]')
-  const writer = await transaction(t)
+  const { client: writer } = await openTransaction(t, url)
   await writer.query('SELECT FROM assets WHERE id = $1 FOR KEY SHARE', [asset.id])
-  await writer.query(
-    `UPDATE landing_pages SET used_assets = ARRAY[$1::uuid], version = 2, indexed_version = 2
-      WHERE id = $2`,
-    [asset.id, page.id]
-  )
+  const use =
+    'UPDATE landing_pages SET used_assets = ARRAY[$1::uuid], version = 2, indexed_version = 2 WHERE id = $2'
+  await writer.query(use, [asset.id, page.id])
   const removed = removeUnused(asset.id)
-  await until(async () => await isWaiting('delete_asset_used_by'), 'the deletion waits')
+  await untilBlocked(url, 1)
   await writer.query('COMMIT')
   t.equal((await removed).statusCode, 409)
 })
@@ -82,27 +58,21 @@ t.test('a write waits for a deletion that is not committed, and then does not li
   for (const end of ['COMMIT', 'ROLLBACK']) {
     const [asset, other] = [await uploaded(), await uploaded()]
     const page = await createPage(app, owner, '[]')
-    const deletion = await transaction(t)
-    const { rows } = await deletion.query("SELECT * FROM delete_asset_used_by($1, $2, '{}', 100)", [
-      asset.id,
-      owner.user.id
-    ])
-    t.match(rows, [{ is_deleted: true }])
+    const { client } = await openTransaction(t, url)
+    const remove = "SELECT * FROM delete_asset_used_by($1, $2, '{}', 100)"
+    t.match((await client.query(remove, [asset.id, owner.user.id])).rows, [{ is_deleted: true }])
     const written = put(page.id, JSON.stringify([asset.url, other.url]))
-    await until(async () => await isWaiting('WITH replaced'), 'the write waits')
-    await deletion.query(end)
+    await untilBlocked(url, 1)
+    await client.query(end)
     t.equal((await written).statusCode, 204)
-    t.same(
-      (await usedAssets(page.id)).sort(),
-      (end === 'COMMIT' ? [other.id] : [asset.id, other.id]).sort(),
-      end
-    )
+    const expected = end === 'COMMIT' ? [other.id] : [asset.id, other.id]
+    t.same((await usedAssets(page.id)).sort(), expected.sort(), end)
   }
 })
 
 t.test('writes of pages that use the same assets do not wait for each other', async (t) => {
   const assets = [await uploaded(), await uploaded()]
-  const writer = await transaction(t)
+  const { client: writer } = await openTransaction(t, url)
   for (const { id } of assets) await writer.query('SELECT FROM assets WHERE id = $1 FOR KEY SHARE', [id])
   const { id } = await createPage(app, owner, JSON.stringify(assets.map(({ url }) => url)))
   t.equal((await usedAssets(id)).length, 2)

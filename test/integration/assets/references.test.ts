@@ -1,7 +1,7 @@
 import { randomUUID } from 'node:crypto'
 import type { FastifyInstance } from 'fastify'
 import t from 'tap'
-import { buildTestApp, createPage, signUp, type Account } from '../../helpers/app.ts'
+import { buildTestApp, createPage, sendAs, signUp, type Account } from '../../helpers/app.ts'
 import { PNG, pathOf, upload } from '../../helpers/assets.ts'
 import { query } from '../../helpers/servers.ts'
 
@@ -24,11 +24,12 @@ async function uploaded (account: Account = owner): Promise<Uploaded> {
   return { id, url, etag: String(response.headers.etag), key: url.split('/').at(-1) }
 }
 
-const get = async (id: string, headers: object = {}, by: Account = owner) =>
-  await app.inject({ url: `/assets/${id}`, headers: { ...by.headers, ...headers } })
+type Headers = Record<string, string>
+const get = async (id: string, headers: Headers = {}, by: Account = owner) =>
+  await sendAs(app, by, 'GET', `/assets/${id}`, undefined, headers)
 
-const remove = async (id: string, query = '', headers: object = {}, by: Account = owner) =>
-  await app.inject({ method: 'DELETE', url: `/assets/${id}${query}`, headers: { ...by.headers, ...headers } })
+const remove = async (id: string, query = '', headers: Headers = {}, by: Account = owner) =>
+  await sendAs(app, by, 'DELETE', `/assets/${id}${query}`, undefined, headers)
 
 const usersOf = async ({ id }: Uploaded): Promise<string[]> =>
   (await get(id)).json().used_by.map((page: { id: string }) => page.id)
@@ -37,14 +38,10 @@ const send = async (
   method: 'POST' | 'PUT' | 'PATCH' | 'DELETE',
   url: string,
   payload?: string,
-  type = 'json'
-) =>
-  await app.inject({
-    method,
-    url: `/manage/landing_pages/${url}`,
-    headers: { ...owner.headers, ...payload !== undefined && { 'content-type': `application/${type}` } },
-    ...payload !== undefined && { payload }
-  })
+  headers: Headers = {}
+) => await sendAs(app, owner, method, `/manage/landing_pages/${url}`, payload, headers)
+const JSON_PATCH = { 'content-type': 'application/json-patch+json' }
+const MERGE_PATCH = { 'content-type': 'application/merge-patch+json' }
 
 t.test('the record lists the pages that use an asset, newest first', async (t) => {
   const asset = await uploaded()
@@ -52,10 +49,8 @@ t.test('the record lists the pages that use an asset, newest first', async (t) =
   const older = await createPage(app, owner, JSON.stringify({ image: asset.url }))
   await createPage(app, owner, '{"image":null}')
   const newer = await createPage(app, owner, JSON.stringify([[[{ html: `<img src="${asset.url}">` }]]]))
-  t.same(
-    (await get(asset.id)).json().used_by,
-    [newer, older].map((page) => ({ id: page.id, public_id: page.public_id }))
-  )
+  const pages = [newer, older].map((page) => ({ id: page.id, public_id: page.public_id }))
+  t.same((await get(asset.id)).json().used_by, pages)
   t.equal((await upload(app, owner, PNG)).json().used_by, undefined, 'the response to an upload')
   for (const record of (await app.inject({ url: '/assets', headers: owner.headers })).json()) {
     t.equal(record.used_by, undefined, 'the list')
@@ -66,17 +61,12 @@ t.test('each way to write a document changes what it uses', async (t) => {
   const asset = await uploaded()
   const using = JSON.stringify({ a: asset.url })
   const { id } = await createPage(app, owner)
+  const add = `[{"op":"add","path":"/a","value":"${asset.url}"}]`
   const ways: Record<string, () => Promise<{ statusCode: number }>> = {
     'PATCH of the page': async () => await send('PATCH', id, `{"current_data":${using}}`),
     PUT: async () => await send('PUT', `${id}/document`, using),
-    'a JSON patch': async () =>
-      await send(
-        'PATCH',
-        `${id}/document`,
-        `[{"op":"add","path":"/a","value":"${asset.url}"}]`,
-        'json-patch+json'
-      ),
-    'a merge patch': async () => await send('PATCH', `${id}/document`, using, 'merge-patch+json'),
+    'a JSON patch': async () => await send('PATCH', `${id}/document`, add, JSON_PATCH),
+    'a merge patch': async () => await send('PATCH', `${id}/document`, using, MERGE_PATCH),
     restore: async () => await send('POST', `${id}/revisions/2/restore`)
   }
   for (const [name, write] of Object.entries(ways)) {
@@ -161,7 +151,7 @@ t.test('the record lists at most 100 pages', async (t) => {
   t.equal(refused.statusCode, 409)
   const names = usedBy.slice(0, 10).map((page: { public_id: string }) => page.public_id).join(', ')
   t.same(refused.json().errors, [`File is used by 103 pages: ${names}, …`])
-  const { etag } = (await get(asset.id, {}, account)).headers
+  const etag = String((await get(asset.id, {}, account)).headers.etag)
   t.equal((await remove(asset.id, '', { 'if-match': etag }, account)).statusCode, 204)
 })
 
@@ -197,18 +187,10 @@ t.test('without if_unused=true an asset is deleted although a page uses it', asy
 
 t.test('other values of if_unused are refused, and assets of others are not found', async (t) => {
   const asset = await uploaded()
-  for (
-    const query of [
-      '?if_unused',
-      '?if_unused=',
-      '?if_unused=1',
-      '?if_unused=True',
-      '?if_unused=true&if_unused=true'
-    ]
-  ) {
+  const bad = '?if_unused ?if_unused= ?if_unused=1 ?if_unused=True ?if_unused=true&if_unused=true'
+  for (const query of bad.split(' ')) {
     const response = await remove(asset.id, query)
-    t.equal(response.statusCode, 422, query)
-    t.equal(response.json().errors.length, 1)
+    t.match([response.statusCode, response.json().errors.length], [422, 1], query)
   }
   t.same((await remove(asset.id, '?if_unused=yes')).json(), { errors: ['If unused must be true or false'] })
   t.match((await remove(asset.id, '?unused=true')).json().errors, [/has only if_unused/])
@@ -220,19 +202,17 @@ t.test('other values of if_unused are refused, and assets of others are not foun
 
 t.test('the ETag of a record changes with the pages that use it', async (t) => {
   const asset = await uploaded()
-  t.equal((await get(asset.id)).headers.etag, asset.etag, 'the ETag of the upload is that of the next read')
   t.equal((await get(asset.id, { 'if-none-match': asset.etag })).statusCode, 304)
   await createPage(app, owner, JSON.stringify([asset.url]))
   const changed = await get(asset.id, { 'if-none-match': asset.etag })
+  const etag = String(changed.headers.etag)
   t.equal(changed.statusCode, 200)
-  t.not(changed.headers.etag, asset.etag)
+  t.not(etag, asset.etag)
 
-  const stale = await remove(asset.id, '', { 'if-match': asset.etag })
-  t.equal(stale.statusCode, 412)
-  t.equal(stale.headers.etag, changed.headers.etag)
+  t.match(await remove(asset.id, '', { 'if-match': asset.etag }), { statusCode: 412, headers: { etag } })
   t.equal((await remove(asset.id, '?if_unused=true', { 'if-match': asset.etag })).statusCode, 412)
-  t.equal((await remove(asset.id, '?if_unused=true', { 'if-match': changed.headers.etag })).statusCode, 409)
-  t.equal((await remove(asset.id, '', { 'if-match': changed.headers.etag })).statusCode, 204)
+  t.equal((await remove(asset.id, '?if_unused=true', { 'if-match': etag })).statusCode, 409)
+  t.equal((await remove(asset.id, '', { 'if-match': etag })).statusCode, 204)
 })
 
 t.test('If-Modified-Since is ignored, because the pages that use an asset change without a date', async (t) => {

@@ -1,22 +1,23 @@
-import pg from 'pg'
 import t from 'tap'
 import { indexPages,
   ReferenceFinder } from '../../../src/modules/landing-pages/references/asset-references.ts'
 import { indexPage } from '../../../src/modules/landing-pages/references/reference-repository.ts'
-import { buildTestApp, createPage, signUp, type Account } from '../../helpers/app.ts'
+import { buildTestApp, createPage, sendAs, signUp, type Account } from '../../helpers/app.ts'
 import { PNG, upload } from '../../helpers/assets.ts'
 import { query } from '../../helpers/servers.ts'
-import { until } from '../../helpers/until.ts'
+import { openTransaction, untilBlocked } from '../../helpers/transaction.ts'
 
 // Pages that a release without references wrote, before or during an upgrade.
 
 const app = await buildTestApp(t)
-const sql = async (text: string) => await query(app.config.DATABASE_URL ?? '', text)
+const url = app.config.DATABASE_URL as string
+const sql = async (text: string) => await query(url, text)
 
 const uploaded = async (account: Account) =>
   (await upload(app, account, PNG)).json() as { id: string, url: string }
-const get = async (id: string, account: Account) =>
-  await app.inject({ url: `/assets/${id}`, headers: account.headers })
+const get = async (id: string, account: Account) => await sendAs(app, account, 'GET', `/assets/${id}`)
+const put = async (id: string, account: Account, document: string) =>
+  (await sendAs(app, account, 'PUT', `/manage/landing_pages/${id}/document`, document)).statusCode
 const usersOf = async (id: string, account: Account): Promise<string[]> =>
   (await get(id, account)).json().used_by.map((page: { id: string }) => page.id)
 const forget = async (account: Account) =>
@@ -42,20 +43,17 @@ t.test('a read and a deletion search the pages that an older release wrote', asy
   const [used, unused] = [await uploaded(account), await uploaded(account)]
   const [using = '', other = ''] = await pagesOf(account, [JSON.stringify([used.url]), '["x"]'])
   await forget(account)
-  const before = await sql('SELECT id, version, updated_at, content_hash FROM landing_pages ORDER BY id')
+  const rows = async () =>
+    await sql('SELECT id, version, updated_at, content_hash FROM landing_pages ORDER BY id')
+  const before = await rows()
   t.same(await usersOf(used.id, account), [using])
   t.equal(await unknownPages(account), 0)
-  t.same(
-    await sql('SELECT id, version, updated_at, content_hash FROM landing_pages ORDER BY id'),
-    before,
-    'nothing else has changed'
-  )
+  t.same(await rows(), before, 'nothing else has changed')
 
   await writeBefore(other, JSON.stringify([used.url]))
   await writeBefore(using, '["y"]')
   const remove = async (id: string) =>
-    (await app.inject({ method: 'DELETE', url: `/assets/${id}?if_unused=true`, headers: account.headers }))
-      .statusCode
+    (await sendAs(app, account, 'DELETE', `/assets/${id}?if_unused=true`)).statusCode
   t.equal(await remove(used.id), 409)
   t.same(await usersOf(used.id, account), [other])
   await writeBefore(other, '[]')
@@ -67,19 +65,11 @@ t.test('the same bytes, written again, say which assets they use', async (t) => 
   const account = await signUp(app)
   const asset = await uploaded(account)
   const document = JSON.stringify([asset.url])
-  const [id] = await pagesOf(account, [document])
+  const [id = ''] = await pagesOf(account, [document])
   await forget(account)
-  const response = await app.inject({
-    method: 'PUT',
-    url: `/manage/landing_pages/${id}/document`,
-    headers: { ...account.headers, 'content-type': 'application/json' },
-    payload: document
-  })
-  t.equal(response.statusCode, 204)
-  t.match(await sql(`SELECT version::int, used_assets FROM landing_pages WHERE id = '${id}'`), [{
-    version: 1,
-    used_assets: [asset.id]
-  }])
+  t.equal(await put(id, account, document), 204)
+  const rows = await sql(`SELECT version::int, used_assets FROM landing_pages WHERE id = '${id}'`)
+  t.match(rows, [{ version: 1, used_assets: [asset.id] }])
 })
 
 t.test('the search in the background looks at all pages, in small batches', async (t) => {
@@ -119,29 +109,19 @@ t.test('a search beside writes keeps what they store', async (t) => {
   const pages = await pagesOf(account, Array.from({ length: 10 }, () => '[]'))
   for (let round = 0; round < 20; round++) {
     await forget(account)
-    const written = pages.map((id, index) => ({
-      id,
-      asset: assets[(round + index) % 4] as { id: string, url: string }
-    }))
+    const written = pages.map((id, index) =>
+      [id, assets[(round + index) % 4] as { id: string, url: string }] as const
+    )
     await Promise.all([
       indexPages(app.database, { userId: account.user.id }),
-      ...written.map(async ({ id, asset }) => {
-        const response = await app.inject({
-          method: 'PUT',
-          url: `/manage/landing_pages/${id}/document`,
-          headers: { ...account.headers, 'content-type': 'application/json' },
-          payload: JSON.stringify([asset.url, round])
-        })
-        t.equal(response.statusCode, 204)
-      })
+      ...written.map(async ([id, asset]) =>
+        t.equal(await put(id, account, JSON.stringify([asset.url, round])), 204)
+      )
     ])
-    const rows =
-      await sql('SELECT id, used_assets FROM landing_pages WHERE indexed_version = version AND user_id ' +
-        `= ${account.user.id}`)
-    t.same(
-      new Map(rows.map((row) => [row.id, row.used_assets])),
-      new Map(written.map(({ id, asset }) => [id, [asset.id]]))
-    )
+    const rows = await sql('SELECT id, used_assets FROM landing_pages ' +
+      `WHERE indexed_version = version AND user_id = ${account.user.id}`)
+    const expected = new Map(written.map(([id, asset]) => [id, [asset.id]]))
+    t.same(new Map(rows.map((row) => [row.id, row.used_assets])), expected)
   }
 })
 
@@ -150,20 +130,11 @@ t.test('a page that is written while it is searched is left alone', async (t) =>
   const asset = await uploaded(account)
   const [id = ''] = await pagesOf(account, [JSON.stringify([asset.url])])
   await forget(account)
-  const writer = new pg.Client(app.config.DATABASE_URL)
-  await writer.connect()
-  t.teardown(async () => await writer.end())
-  await writer.query('BEGIN')
-  await writer.query('UPDATE landing_pages SET version = version + 1 WHERE id = $1', [id])
+  const { client } = await openTransaction(t, url)
+  await client.query('UPDATE landing_pages SET version = version + 1 WHERE id = $1', [id])
   const stored = indexPage(app.database, id)
-  await until(
-    async () =>
-      (await sql("SELECT FROM pg_stat_activity WHERE wait_event_type = 'Lock' AND datname = " +
-        'current_database()'))
-        .length === 1,
-    'it waits for the writer'
-  )
-  await writer.query('COMMIT')
+  await untilBlocked(url, 1)
+  await client.query('COMMIT')
   t.equal(await stored, false)
   t.equal(await unknownPages(account), 1)
   t.equal(await indexPage(app.database, id), true)

@@ -1,6 +1,6 @@
 import { createHash, randomBytes } from 'node:crypto'
 import t from 'tap'
-import { buildTestApp, signUp } from '../../helpers/app.ts'
+import { buildTestApp, sendAs, signUp } from '../../helpers/app.ts'
 import { BOUNDARY, END, field, file, form, FORM, GIF, noise, partHead, pathOf, PNG, post,
   upload } from '../../helpers/assets.ts'
 import { backstage, onEachStore, stored } from '../../helpers/stores.ts'
@@ -12,9 +12,11 @@ onEachStore('an upload creates a record whose url returns the bytes', async (t, 
   const account = await signUp(app)
   const response = await upload(app, account, GIF, 'tiny.gif', 'text/html')
   t.equal(response.statusCode, 201)
-  t.match(response.headers['content-type'], /^application\/json/)
-  t.equal(response.headers['cache-control'], 'no-store')
-  t.equal(response.headers.location, `/assets/${response.json().id}`)
+  t.match(response.headers, {
+    'content-type': /^application\/json/,
+    'cache-control': 'no-store',
+    location: `/assets/${response.json().id}`
+  })
   const asset = response.json()
   t.strictSame(Object.keys(asset).sort(), [
     ...'byte_size checksum content_type created_at filename height id url variants width'.split(' ')
@@ -25,18 +27,15 @@ onEachStore('an upload creates a record whose url returns the bytes', async (t, 
     byte_size: GIF.length,
     checksum: sha256(GIF),
     width: 3,
-    height: 2
+    height: 2,
+    id: /^[0-9a-f]{8}-[0-9a-f]{4}-7[0-9a-f]{3}-[0-9a-f]{4}-[0-9a-f]{12}$/,
+    url: /^http:\/\/landfall\.test\/uploads\/[0-9A-Za-z]{22}\.gif$/,
+    created_at: /^\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d\.\d{3}Z$/
   })
-  t.match(asset.id, /^[0-9a-f]{8}-[0-9a-f]{4}-7[0-9a-f]{3}-[0-9a-f]{4}-[0-9a-f]{12}$/)
-  t.match(asset.url, /^http:\/\/landfall\.test\/uploads\/[0-9A-Za-z]{22}\.gif$/)
-  t.match(asset.created_at, /^\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d\.\d{3}Z$/)
   t.ok(Math.abs(Date.parse(asset.created_at) - Date.now()) < 60_000)
 
-  t.strictSame(
-    (await app.inject({ url: `/assets/${asset.id}`, headers: account.headers })).json(),
-    { ...asset, used_by: [] }
-  )
-  t.strictSame((await app.inject({ url: '/assets', headers: account.headers })).json(), [asset])
+  t.strictSame((await sendAs(app, account, 'GET', `/assets/${asset.id}`)).json(), { ...asset, used_by: [] })
+  t.strictSame((await sendAs(app, account, 'GET', '/assets')).json(), [asset])
   t.ok((await app.inject(pathOf(asset))).rawPayload.equals(GIF))
   t.ok((await backstage(app).bytes(pathOf(asset).slice('/uploads/'.length))).equals(GIF))
   t.strictSame((await stored(app)).temporary, [])
@@ -122,26 +121,16 @@ onEachStore('refused forms leave no file and no record', async (t, build) => {
       ['truncated in the headers of a part', partHead(png).subarray(0, -6)],
       ['truncated after the headers of a part', partHead(png)],
       ['truncated in a field', Buffer.concat([partHead(field('a', '')), Buffer.from('xxx')])],
-      [
-        'truncated in a field after the file',
-        Buffer.concat([cut, partHead(field('a', '')), Buffer.from('xxx')])
-      ],
+      ['truncated after the file', Buffer.concat([cut, partHead(field('a', '')), Buffer.from('xxx')])],
       ['no closing boundary after a field', form(field('toString', 'x'), png).subarray(0, -END.length)]
     ]]
   ]
-  const cases = groups.flatMap(([status, message, group]) =>
-    group.map(([name, body, contentType]) => ({ name, body, status, message, contentType }))
-  )
-  for (const { name, body, status, message, contentType } of cases) {
-    const response = await post(app, account, body, contentType)
-    t.equal(response.statusCode, status, `${name}: ${status}`)
-    const answer = response.json()
-    t.strictSame(Object.keys(answer), ['errors'], name)
-    t.ok(
-      Array.isArray(answer.errors) && answer.errors.length === 1 && message.test(answer.errors[0]),
-      `${name}: ${answer.errors}`
-    )
-    t.strictSame(await stored(app), { published: [], temporary: [] }, `${name}: no file is left`)
+  for (const [status, message, cases] of groups) {
+    for (const [name, body, contentType] of cases) {
+      const response = await post(app, account, body, contentType)
+      t.match([response.statusCode, response.json()], [status, { errors: [message] }], name)
+      t.strictSame(await stored(app), { published: [], temporary: [] }, `${name}: no file is left`)
+    }
   }
   t.equal(await app.database.asset.count(), 0)
 })
@@ -150,27 +139,23 @@ t.test('forms with other fields, a preamble or an epilogue are accepted', async 
   const app = await buildTestApp(t)
   const account = await signUp(app)
   const png = file(PNG, 'a.png', 'image/png')
+  const nasty = form(field('__proto__', 'x'), field('constructor', 'x'), png, field('toString', 'x'))
+  const json = form(
+    field('a', '{', 'application/json'),
+    png,
+    field('b', '{"__proto__":1}', 'application/json')
+  )
+  const around = [Buffer.from('preamble\r\n'), form(png), Buffer.from('epilogue '.repeat(20_000))]
+  const nameless = Buffer.from(`--${BOUNDARY}\r\nX: y\r\n\r\nz\r\n`)
   const cases: [name: string, body: Buffer, contentType?: string][] = [
     ['only the file', form(png)],
     ['fields before and after', form(field('title', 'x'), png, field('asset[title]', 'y'))],
-    [
-      'fields named like properties of Object.prototype',
-      form(field('__proto__', 'x'), field('constructor', 'x'), png, field('toString', 'x'))
-    ],
-    [
-      'JSON fields, one of them invalid',
-      form(field('a', '{', 'application/json'), png, field('b', '{"__proto__":1}', 'application/json'))
-    ],
+    ['fields named like properties of Object.prototype', nasty],
+    ['JSON fields, one of them invalid', json],
     ['a field of 500 KB', form(field('long', 'x'.repeat(500_000)), png)],
     ['a quoted boundary', form(png), `Multipart/Form-Data; charset=utf-8; boundary="${BOUNDARY}"`],
-    [
-      'a preamble and an epilogue',
-      Buffer.concat([Buffer.from('preamble\r\n'), form(png), Buffer.from('epilogue '.repeat(20_000))])
-    ],
-    [
-      'a part without a disposition',
-      Buffer.concat([Buffer.from(`--${BOUNDARY}\r\nX: y\r\n\r\nz\r\n`), form(png)])
-    ]
+    ['a preamble and an epilogue', Buffer.concat(around)],
+    ['a part without a disposition', Buffer.concat([nameless, form(png)])]
   ]
   for (const [name, body, contentType] of cases) {
     const response = await post(app, account, body, contentType ?? FORM)
@@ -183,41 +168,33 @@ t.test('forms with other fields, a preamble or an epilogue are accepted', async 
 t.test('file names are reduced to a base name without control characters', async (t) => {
   const app = await buildTestApp(t)
   const account = await signUp(app)
-  const cases: [disposition: string | Buffer, filename: string][] = [
+  // What is done with names: test/unit/assets/filename.test.ts
+  const cases: [disposition: string, filename: string][] = [
     ['filename="täst 日本.png"', 'täst 日本.png'],
     ['filename="C:\\Users\\me\\täst.png"', 'täst.png'],
     ['filename="../../../etc/passwd"', 'passwd'],
-    ['filename="/etc/passwd"', 'passwd'],
-    ['filename=".htaccess"', '.htaccess'],
     ['filename=".."', 'file'],
-    ['filename=" "', 'file'],
     ['filename=""', 'file'],
-    ['filename="-rf"', '-rf'],
-    ['filename="<script>;a=b.png"', '<script>;a=b.png'],
     ['filename="a%22b%0D%0Ac.png"', 'a"bc.png'],
     ['filename="a%2522b%41.png"', 'a%2522b%41.png'],
     ['filename="a\\"b.png"', 'a"b.png'],
     ["filename*=UTF-8''a%00b%1b.png", 'ab.png'],
     ["filename*=UTF-8''%e2%80%aegpj.exe", 'gpj.exe'],
     ["filename*=UTF-8''..%2f..%2fx.png", 'x.png'],
-    ["filename*=UTF-8''t%C3%A4st.png", 'täst.png'],
     [`filename="${'x'.repeat(2000)}.png"`, `${'x'.repeat(251)}.png`]
   ]
-  for (const [disposition, filename] of cases) {
-    const response = await post(
-      app,
-      account,
-      form({ disposition: `form-data; name="asset[file]"; ${disposition}`, type: 'image/png', content: PNG })
-    )
-    t.equal(response.statusCode, 201, `${disposition.slice(0, 50)}`)
-    t.equal(response.json().filename, filename)
+  const send = async (disposition: string | Buffer) =>
+    await post(app, account, form({ disposition, type: 'image/png', content: PNG }))
+  for (const [name, filename] of cases) {
+    const response = await send(`form-data; name="asset[file]"; ${name}`)
+    t.match([response.statusCode, response.json()], [201, { filename }], name.slice(0, 50))
   }
   const broken = Buffer.concat([
     Buffer.from('form-data; name="asset[file]"; filename="a'),
     Buffer.from([0xff, 0xc3]),
     Buffer.from('.png"')
   ])
-  t.equal((await post(app, account, form({ disposition: broken, content: PNG }))).statusCode, 201)
+  t.equal((await send(broken)).statusCode, 201)
   t.ok((await app.database.asset.findMany()).every((asset) => asset.filename.isWellFormed()))
   const { published, temporary } = await stored(app)
   t.ok(published.every((name) => /^[0-9A-Za-z]{22}\.png$/.test(name)), published.join())
@@ -228,10 +205,8 @@ onEachStore('a file of MAX_UPLOAD_BYTES is accepted, one byte more gets 413', as
   const app = await build(t, { MAX_UPLOAD_BYTES: '200000' })
   const account = await signUp(app)
   const content = randomBytes(200_001)
-  t.equal(
-    (await upload(app, account, content.subarray(0, 200_000))).json().checksum,
-    sha256(content.subarray(0, 200_000))
-  )
+  const whole = content.subarray(0, 200_000)
+  t.equal((await upload(app, account, whole)).json().checksum, sha256(whole))
   const before = await stored(app)
   for (
     const body of [
@@ -254,13 +229,12 @@ t.test('only files whose bytes have an allowed type are accepted', async (t) => 
   t.equal((await upload(app, account, PNG, 'a.html', 'text/html')).statusCode, 201)
   t.equal((await upload(app, account, 'a,b', 'a.csv', 'text/csv')).statusCode, 201)
   const before = await stored(app)
-  for (
-    const [content, type, sees] of [['%PDF-1.4\n', 'image/png', 'application/pdf'], [
-      '<html>',
-      'image/png',
-      'application/octet-stream'
-    ], ['a,b', 'text/html', 'text/html']] as const
-  ) {
+  const refused: [content: string, type: string, sees: string][] = [
+    ['%PDF-1.4\n', 'image/png', 'application/pdf'],
+    ['<html>', 'image/png', 'application/octet-stream'],
+    ['a,b', 'text/html', 'text/html']
+  ]
+  for (const [content, type, sees] of refused) {
     const response = await upload(app, account, content, 'a.png', type)
     t.equal(response.statusCode, 422)
     t.strictSame(response.json(), { errors: [`File has a type that is not allowed (${sees})`] })
