@@ -121,3 +121,9 @@ export function statuses (reads: readonly Read[]): Record<number, number> {
   for (const { status } of reads) counts[status] = (counts[status] ?? 0) + 1
   return counts
 }
+
+/** Returns the statuses of responses; for a request without one, the error. */
+export const outcomes = async (
+  sent: readonly Promise<{ readonly status: number }>[]
+): Promise<Array<number | string>> =>
+  await Promise.all(sent.map(async (one) => await one.then(({ status }) => status, String)))

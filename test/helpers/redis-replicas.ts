@@ -125,10 +125,14 @@ export async function startLoadedReplicas (t: Teardown, redisUrls: readonly [str
   return { one, two, owner, hot, cold, create, readers }
 }
 
-/** Starts a service with a metrics listener. */
-export async function startReplica (t: Teardown, env: Record<string, string>): Promise<Replica> {
+/** Starts a service with a metrics listener. @param isMeasured as for `startService` */
+export async function startReplica (
+  t: Teardown,
+  env: Record<string, string>,
+  isMeasured = false
+): Promise<Replica> {
   const opsPort = await freePort()
-  const service = await startService(t, { ...env, OPS_PORT: String(opsPort) })
+  const service = await startService(t, { ...env, OPS_PORT: String(opsPort) }, undefined, isMeasured)
   const ops = `http://127.0.0.1:${opsPort}`
   const metric = async (name: string): Promise<number> => {
     const { text } = await call('GET', `${ops}/metrics`)

@@ -4,6 +4,7 @@ import type { Page } from 'playwright-core'
 import t, { type Test } from 'tap'
 import { PASSWORD, startServiceOnPostgres } from '../../helpers/app.ts'
 import { startBrowser } from '../../helpers/browser.ts'
+import { call } from '../../helpers/client.ts'
 import { checkScreen, newProfile, openConsole, signIn, signUpInConsole } from '../../helpers/console.ts'
 import { provide } from '../../shared/programs.ts'
 import { until } from '../../helpers/until.ts'
@@ -41,17 +42,6 @@ const isSignedOut = async (page: Page): Promise<void> => {
   await page.getByRole('heading', { name: 'Sign in' }).waitFor()
 }
 
-async function call (method: string, path: string, body: unknown, token?: string): Promise<Response> {
-  return await fetch(`${url}${path}`, {
-    method,
-    headers: {
-      ...body !== undefined && { 'content-type': 'application/json' },
-      ...token !== undefined && { authorization: `Bearer ${token}` }
-    },
-    ...body !== undefined && { body: JSON.stringify(body) }
-  })
-}
-
 t.test('a person changes the password, and stays signed in here only', async (t) => {
   const { page, email } = await openSection(t, 'Password')
   const other = await signInElsewhere(t, email)
@@ -76,7 +66,7 @@ t.test('a person changes the password, and stays signed in here only', async (t)
   await page.getByRole('heading', { name: 'Account', level: 1 }).waitFor()
   await isSignedOut(other)
   const user = { email, password: NEW_PASSWORD }
-  t.equal((await call('POST', '/auth/sign_in', { user })).status, 200)
+  t.equal((await call('POST', `${url}/auth/sign_in`, { json: { user } })).status, 200)
 })
 
 t.test('a person sees the sessions, ends one, and then all others', async (t) => {
@@ -146,8 +136,11 @@ t.test('a person creates a key, copies it, uses it, and deletes it', async (t) =
   t.match((await promisify(execFile)('sh', ['-c', command])).stdout, /"title":"Made with curl"/)
   await shown.getByRole('button', { name: 'I have copied it' }).click()
 
-  t.equal((await call('POST', '/landing_pages', { current_data: {} }, key)).status, 201)
-  t.equal((await call('GET', '/manage/landing_pages', undefined, key)).status, 403)
+  const bearer = { headers: { authorization: `Bearer ${key}` } }
+  const create = async () =>
+    await call('POST', `${url}/landing_pages`, { ...bearer, json: { current_data: {} } })
+  t.equal((await create()).status, 201)
+  t.equal((await call('GET', `${url}/manage/landing_pages`, bearer)).status, 403)
   await page.reload()
   const row = page.getByRole('main').getByRole('listitem')
   await row.waitFor()
@@ -169,7 +162,7 @@ t.test('a person creates a key, copies it, uses it, and deletes it', async (t) =
   await question.getByRole('button', { name: 'Delete the key' }).click()
   await page.getByText('You have no keys.').waitFor()
   await page.locator('h1:focus').waitFor()
-  t.equal((await call('POST', '/landing_pages', { current_data: {} }, key)).status, 401)
+  t.equal((await create()).status, 401)
 })
 
 t.test('where the service sends no mail, the address is shown without a button', async (t) => {
@@ -194,9 +187,8 @@ t.test('a person deletes the account with everything in it', async (t) => {
   await page.getByRole('status').getByText('Your account and everything in it is deleted.').waitFor()
   await page.getByRole('heading', { name: 'Sign in' }).waitFor()
   await other.getByRole('dialog', { name: 'Your session has ended' }).waitFor()
-  await until(async () =>
-    (await call('POST', '/auth/sign_in', { user: { email, password: PASSWORD } })).status === 401
-  )
+  const user = { email, password: PASSWORD }
+  await until(async () => (await call('POST', `${url}/auth/sign_in`, { json: { user } })).status === 401)
   await page.reload()
   await page.getByRole('heading', { name: 'Sign in' }).waitFor()
   t.same(await profile.cookies(), [])

@@ -1,8 +1,8 @@
 import t from 'tap'
 import { PASSWORD, startServiceOnPostgres } from '../../helpers/app.ts'
 import { startBrowser } from '../../helpers/browser.ts'
-import { checkScreen, fillSignUp, newProfile, openConsole, signIn,
-  signUpInConsole } from '../../helpers/console.ts'
+import { checkScreen, fillSignUp, newProfile, openConsole, signIn, signUpInConsole,
+  startOwner } from '../../helpers/console.ts'
 import { provide } from '../../shared/programs.ts'
 
 const { url } = await startServiceOnPostgres(t)
@@ -108,17 +108,10 @@ t.test('a session outlives reloads in the middle of its renewal', async (t) => {
 })
 
 t.test('a session that was ended elsewhere is continued after a sign-in, in all tabs', async (t) => {
-  const profile = await newProfile(t, browser)
-  const { page, email } = await signUpInConsole(profile, url)
+  const { owner, profile, tab: page } = await startOwner(t, browser, url)
   const other = await openConsole(profile, url, 'assets')
   await other.getByRole('heading', { name: 'Assets', level: 1 }).waitFor()
-  const body = JSON.stringify({ user: { email, password: PASSWORD } })
-  const headers = { 'content-type': 'application/json' }
-  const response = await fetch(`${url}/auth/sign_in`, { method: 'POST', headers, body })
-  const { access_token: token } = await response.json() as { access_token: string }
-  const bearer = { authorization: `Bearer ${token}` }
-  const ended = await fetch(`${url}/auth/sessions`, { method: 'DELETE', headers: bearer })
-  t.equal(ended.status, 204)
+  t.equal((await owner.call('DELETE', `${url}/auth/sessions`)).status, 204)
   for (const tab of [page, other]) {
     await tab.getByRole('link', { name: tab === page ? 'Assets' : 'Pages' }).click()
     await tab.getByRole('dialog').waitFor()

@@ -1,12 +1,12 @@
 import { randomBytes } from 'node:crypto'
-import { setTimeout as sleep } from 'node:timers/promises'
 import t, { type Test } from 'tap'
 import { testSettings } from '../../helpers/app.ts'
 import { changedFile, startHaproxy } from '../../shared/balancer.ts'
 import { call, checkConsoleOrigin, Owner } from '../../helpers/client.ts'
 import { provide } from '../../shared/programs.ts'
 import { connection, requestOf } from '../../helpers/raw.ts'
-import { Readers, statuses } from '../../helpers/readers.ts'
+import { outcomes, Readers, statuses } from '../../helpers/readers.ts'
+import { meanwhile } from '../../helpers/redis-replicas.ts'
 import { claimRedis, createProxy, freePort } from '../../helpers/servers.ts'
 import { startService } from '../../helpers/service.ts'
 import { until } from '../../helpers/until.ts'
@@ -83,20 +83,8 @@ t.test('two replicas behind HAProxy', async (t) => {
       headers: { origin },
       resend: false
     })
-    const writes: Array<number | string> = []
     let n = 0
-    const stopped = new AbortController()
-    t.teardown(() => stopped.abort())
-    const writing = Promise.all([
-      async () => writes.push((await owner.update(url, page.id, `{"n":${++n}}`)).status),
-      async () => writes.push((await owner.upload(url, randomBytes(3000))).status)
-    ].map(async (write) => {
-      while (!stopped.signal.aborted) {
-        await write().catch((error: Error) => writes.push(error.message))
-        await sleep(10)
-      }
-    }))
-    const reads = await readers.during(async () => {
+    const restart = async () => {
       for (const index of [0, 1]) {
         t.equal(await replicas[index]?.end('SIGTERM'), 0)
         replicas[index] = await start(index)
@@ -107,9 +95,14 @@ t.test('two replicas behind HAProxy', async (t) => {
           `${name} is used again`
         )
       }
-      stopped.abort()
-      await writing
-    })
+    }
+    const writes: Array<number | string> = []
+    const reads = await readers.during(async () =>
+      await meanwhile(restart, async () => {
+        const sent = [owner.update(url, page.id, `{"n":${++n}}`), owner.upload(url, randomBytes(3000))]
+        writes.push(...await outcomes(sent))
+      }, 10)
+    )
     t.same(statuses(reads), { 200: reads.length })
     t.same([...new Set(writes)].sort(), [200, 201])
     await readers.stop()

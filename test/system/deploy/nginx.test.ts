@@ -15,7 +15,8 @@ import { testSettings } from '../../helpers/app.ts'
 import { ask, checkConsoleOrigin, Owner, type AskOptions, type RawResponse } from '../../helpers/client.ts'
 import { provide } from '../../shared/programs.ts'
 import { Connection } from '../../helpers/raw.ts'
-import { Readers, statuses } from '../../helpers/readers.ts'
+import { outcomes, Readers, statuses } from '../../helpers/readers.ts'
+import { meanwhile } from '../../helpers/redis-replicas.ts'
 import { claimRedis, freePort } from '../../helpers/servers.ts'
 import { startService, temporaryFolder, type Service } from '../../helpers/service.ts'
 import { startBalancer, type Balancer } from '../../shared/balancer.ts'
@@ -496,23 +497,8 @@ t.test('two replicas behind nginx', async (t) => {
   t.test('the replicas restart one after the other without a failed request', async (t) => {
     const page = await owner.createPage(url, '{"n":0}')
     const readers = readersOf(t, [url, url], page.public_id)
-    const writes: Array<number | string> = []
     let n = 0
-    const stopped = new AbortController()
-    t.teardown(() => stopped.abort())
-    const writing = Promise.all([
-      async () => writes.push((await owner.update(url, page.id, `{"n":${++n}}`)).status),
-      async () =>
-        writes
-          .push((await owner.call('POST', `${url}/landing_pages`, { json: { current_data: [] } })).status),
-      async () => writes.push((await owner.upload(url, randomBytes(3000))).status)
-    ].map(async (write) => {
-      while (!stopped.signal.aborted) {
-        await write().catch((error: Error) => writes.push(error.message))
-        await sleep(10)
-      }
-    }))
-    const reads = await readers.during(async () => {
+    const restart = async () => {
       await sleep(200)
       for (const index of [0, 1] as const) {
         t.equal(await site.replicas[index].end('SIGTERM'), 0)
@@ -520,9 +506,18 @@ t.test('two replicas behind nginx', async (t) => {
         await site.restart(index)
       }
       await sleep(300)
-      stopped.abort()
-      await writing
-    })
+    }
+    const writes: Array<number | string> = []
+    const reads = await readers.during(async () =>
+      await meanwhile(restart, async () => {
+        const sent = [
+          owner.update(url, page.id, `{"n":${++n}}`),
+          owner.call('POST', `${url}/landing_pages`, { json: { current_data: [] } }),
+          owner.upload(url, randomBytes(3000))
+        ]
+        writes.push(...await outcomes(sent))
+      }, 10)
+    )
     t.comment(`${reads.length} reads, ${writes.length} writes`)
     t.same(statuses(reads), { 200: reads.length })
     t.same(

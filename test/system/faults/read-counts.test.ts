@@ -4,46 +4,27 @@ import { randomPublicId } from '../../../src/infra/system/identifiers.ts'
 import { JWT_SECRET, type CreatedPage } from '../../helpers/app.ts'
 import { Owner } from '../../helpers/client.ts'
 import { memoryDuring } from '../../helpers/memory.ts'
-import { createMigratedDatabase, createProxy, freePort, query } from '../../helpers/servers.ts'
-import { startService, temporaryFolder, type Service } from '../../helpers/service.ts'
+import { createMigratedDatabase, createProxy, query } from '../../helpers/servers.ts'
+import { startReplica, type Replica } from '../../helpers/redis-replicas.ts'
+import { temporaryFolder } from '../../helpers/service.ts'
 import { openTransaction } from '../../helpers/transaction.ts'
 import { until } from '../../helpers/until.ts'
 
 // Read counts over several processes, and while PostgreSQL fails.
 
-interface Replica extends Service {
-  /** Returns the value of a metric. */
-  readonly metric: (sample: string) => Promise<number>
-}
-
-async function startReplica (
+const start = async (
   t: Test,
   database: string,
   settings: Record<string, string> = {}
-): Promise<Replica> {
-  const opsPort = await freePort()
-  const service = await startService(
-    t,
-    {
-      DATABASE_URL: database,
-      JWT_SECRET,
-      UPLOADS_DIR: temporaryFolder(t),
-      LOG_LEVEL: 'warn',
-      RATE_LIMIT_PUBLIC: '1000000000',
-      OPS_PORT: String(opsPort),
-      ...settings
-    },
-    undefined,
-    true
-  )
-  return {
-    ...service,
-    async metric (sample) {
-      const text = await (await fetch(`http://127.0.0.1:${opsPort}/metrics`)).text()
-      return Number(text.split('\n').find((line) => line.startsWith(`${sample} `))?.split(' ').at(-1))
-    }
-  }
-}
+): Promise<Replica> =>
+  await startReplica(t, {
+    DATABASE_URL: database,
+    JWT_SECRET,
+    UPLOADS_DIR: temporaryFolder(t),
+    LOG_LEVEL: 'warn',
+    RATE_LIMIT_PUBLIC: '1000000000',
+    ...settings
+  }, true)
 
 /** Requests on their way on a connection. */
 const PIPELINED = 200
@@ -112,9 +93,9 @@ t.test('the counts of 20,000 reads of three processes that stop are exact', asyn
   const database = await createMigratedDatabase(t)
   const settings = { CACHE_MAX_BYTES: '150000' } // too small for all pages
   const replicas = [
-    await startReplica(t, database, settings),
-    await startReplica(t, database, settings),
-    await startReplica(t, database, settings)
+    await start(t, database, settings),
+    await start(t, database, settings),
+    await start(t, database, settings)
   ]
   const owner = await Owner.signUp((replicas[0] as Replica).url)
   const pages: CreatedPage[] = []
@@ -145,14 +126,14 @@ t.test('the counts of 20,000 reads of three processes that stop are exact', asyn
     )
   }
   t.same(await Promise.all(replicas.map(async ({ end }) => await end('SIGTERM'))), [0, 0, 0])
-  const { url } = await startReplica(t, database)
+  const { url } = await start(t, database)
   for (const [index, page] of pages.entries()) t.same(await counted(owner, url, page), expected[index])
 })
 
 t.test('reads during an outage of PostgreSQL are counted after it', async (t) => {
   const database = await createMigratedDatabase(t)
   const proxy = await createProxy(t, database)
-  const { url, metric, end } = await startReplica(t, proxy.url)
+  const { url, metric, end } = await start(t, proxy.url)
   const owner = await Owner.signUp(url)
   const page = await owner.createPage(url, '{}')
   await readPage(t, url, page, 100)
@@ -165,14 +146,14 @@ t.test('reads during an outage of PostgreSQL are counted after it', async (t) =>
   await until(async () => await metric('landfall_counted_reads_total{result="stored"}') >= 1000)
   await readPage(t, url, page, 1)
   t.equal(await end('SIGTERM'), 0)
-  const { url: other } = await startReplica(t, database)
+  const { url: other } = await start(t, database)
   t.same(await counted(owner, other, page), [6101, 0])
 })
 
 t.test('a report whose response is lost is not counted twice', async (t) => {
   const database = await createMigratedDatabase(t)
   const proxy = await createProxy(t, database)
-  const { url, metric, end } = await startReplica(t, proxy.url)
+  const { url, metric, end } = await start(t, proxy.url)
   const owner = await Owner.signUp(url)
   const page = await owner.createPage(url, '{}')
   const other = await openTransaction(t, database)
@@ -190,13 +171,13 @@ t.test('a report whose response is lost is not counted twice', async (t) => {
   await proxy.restore()
   await until(async () => await metric('landfall_read_reports_total{result="ok"}') >= 2)
   t.equal(await end('SIGTERM'), 0)
-  const { url: next } = await startReplica(t, database)
+  const { url: next } = await start(t, database)
   t.same(await counted(owner, next, page), [520, 0])
 })
 
 t.test('a process that stops while PostgreSQL does not answer ends, and logs what is lost', async (t) => {
   const proxy = await createProxy(t, await createMigratedDatabase(t))
-  const { url, end, output } = await startReplica(t, proxy.url, { DATABASE_TIMEOUT_MS: '500' })
+  const { url, end, output } = await start(t, proxy.url, { DATABASE_TIMEOUT_MS: '500' })
   const owner = await Owner.signUp(url)
   const page = await owner.createPage(url, '{}')
   proxy.blackhole()
@@ -206,7 +187,7 @@ t.test('a process that stops while PostgreSQL does not answer ends, and logs wha
 })
 
 t.test('a scan of 100,000 unknown ids takes no memory', async (t) => {
-  const { url, metric, child } = await startReplica(t, await createMigratedDatabase(t), {
+  const { url, metric, child } = await start(t, await createMigratedDatabase(t), {
     NODE_OPTIONS: '--max-old-space-size=96' // garbage is collected often
   })
   const { isFlat } = await memoryDuring(child.pid as number, 10, () => {}, async () => {
