@@ -2,13 +2,10 @@ import { createHash } from 'node:crypto'
 import { readFile, rm, writeFile } from 'node:fs/promises'
 import { join } from 'node:path'
 import pg from 'pg'
-import t, {} from 'tap'
-import { DiskStore } from '../../../src/modules/assets/storage/disk-store.ts'
-import { sweep } from '../../../src/modules/assets/cleanup.ts'
+import t from 'tap'
 import { buildTestApp, listen, signUp, testSettings } from '../../helpers/app.ts'
 import { startPostgresServer } from '../../helpers/servers.ts'
-import { END, field, file, form, FORM, noise, partHead, PNG, uploadHead,
-  upload } from '../../helpers/assets.ts'
+import { END, file, form, noise, partHead, PNG, upload, uploadHead } from '../../helpers/assets.ts'
 import { connection, Connection } from '../../helpers/raw.ts'
 import { SERVE, startService } from '../../helpers/service.ts'
 import { until } from '../../helpers/until.ts'
@@ -102,46 +99,6 @@ t.test('an upload whose INSERT has an unknown result keeps its file until the re
   t.equal((await stored(app)).published.length, 1, 'the file stays while its row may still appear')
   server.resume()
   await until(async () => await paired(app).catch(() => false), 'row and file are paired again', 30_000)
-})
-
-async function uploadTo (url: string, headers: Record<string, string>, body: Buffer): Promise<void> {
-  const response = await fetch(`${url}/assets`, {
-    method: 'POST',
-    headers: { ...headers, 'content-type': FORM },
-    body: new Uint8Array(body)
-  })
-  await response.arrayBuffer()
-}
-
-t.test('after every SIGKILL during uploads, each row has its file', async (t) => {
-  const settings = await testSettings(t)
-  const app = await buildTestApp(t, { settings }) // applies the migrations, and looks at what is left
-  const { headers } = await signUp(app)
-  const body = form(file(noise(2 * MEBIBYTE)), field('title', 'x'))
-  for (let round = 0; round < 3; round++) {
-    const service = await startService(t, settings)
-    const running = { now: true }
-    const senders = Array.from({ length: 4 }, async () => {
-      while (running.now) await uploadTo(service.url, headers, body).catch(() => {})
-    })
-    // Waits for finished uploads, because a slow machine may need long for the first ones.
-    await until(async () => await app.database.asset.count() > 3 * round, 'some uploads got through', 60_000)
-    await new Promise((resolve) => setTimeout(resolve, Math.random() * 400))
-    await service.end('SIGKILL')
-    running.now = false
-    await Promise.all(senders)
-    // PostgreSQL may still be executing an INSERT of the killed process.
-    await new Promise((resolve) => setTimeout(resolve, 200))
-
-    const rows = await app.database.asset.findMany()
-    const { published } = await stored(app)
-    t.ok(
-      rows.every((row) => published.includes(row.storageKey)),
-      `${rows.length} rows have their files, before any sweep`
-    )
-    await sweep(app.database, new DiskStore(settings.UPLOADS_DIR as string, app.log), { minAgeMs: 0 })
-    t.ok(await paired(app), 'every row has its file with the right hash, and every file has its row')
-  }
 })
 
 t.test("the size of an upload doesn't change memory use", async (t) => {

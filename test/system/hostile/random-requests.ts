@@ -1,12 +1,17 @@
+import { randomInt } from 'node:crypto'
 import { setTimeout as sleep } from 'node:timers/promises'
 import { connect } from 'node:net'
+import type { Test } from 'tap'
+import { startServiceOnPostgres } from '../../helpers/app.ts'
 import { END, file, form, FORM, PNG } from '../../helpers/assets.ts'
-import { call, type Owner } from '../../helpers/client.ts'
+import { call, Owner } from '../../helpers/client.ts'
+import { GENEROUS } from '../../helpers/hostile-service.ts'
 import { requestOf, requestWith } from '../../helpers/raw.ts'
+import { claimRedis } from '../../helpers/servers.ts'
 
 // Sends random bytes and randomly broken requests to every route. A seed determines the sequence.
 
-export interface RandomRun {
+interface RandomRun {
   /** Number of requests. */
   readonly sent: number
   /** Number of responses by status. */
@@ -15,8 +20,42 @@ export interface RandomRun {
   readonly failures: readonly string[]
 }
 
+const REQUESTS = 2400
+
+/** Sends 2,400 requests to a service, and as many again until a time has passed. SEED repeats a run. */
+export async function testRandomBytes (t: Test, seconds = 0): Promise<void> {
+  const service = await startServiceOnPostgres(t, {
+    ...GENEROUS,
+    LOG_LEVEL: 'info',
+    REDIS_URL: await claimRedis(t),
+    ACCESS_TOKEN_TTL: '86400'
+  })
+  const owner = await Owner.signUp(service.url)
+  const end = performance.now() + seconds * 1000
+  let seed = Number(process.env.SEED ?? randomInt(2 ** 31))
+  do {
+    // New data in each round, because some of the broken requests still delete.
+    const { sent, statuses, failures } = await throwRandomBytes(
+      service.url,
+      await soundRequests(service.url, owner),
+      seed,
+      (count) => count >= REQUESTS
+    )
+    t.comment(`SEED=${seed}: ${sent} requests: ${JSON.stringify(statuses)}`)
+    t.same(failures, [], `seed ${seed}`)
+    for (const status of [200, 400, 401, 404]) {
+      t.ok((statuses[status] ?? 0) > 0, `some requests get ${status}`)
+    }
+    await sleep(200) // until the last requests are logged
+    t.equal(service.child.exitCode, null, 'the process lives')
+    seed++
+  } while (t.passing() && performance.now() < end)
+  t.same(errorLines(service.output()).slice(0, 20), [])
+  t.equal((await owner.call('GET', `${service.url}/auth/me`)).status, 200, 'the session is still valid')
+}
+
 /** Returns random numbers from 0 to 1 (mulberry32) that depend on the seed only. */
-export function randomNumbers (seed: number): () => number {
+function randomNumbers (seed: number): () => number {
   let state = seed >>> 0
   return () => {
     state = (state + 0x6d2b79f5) >>> 0
@@ -27,7 +66,7 @@ export function randomNumbers (seed: number): () => number {
 }
 
 /** Returns valid requests, which `mutate` breaks. */
-export async function soundRequests (url: string, owner: Owner): Promise<Buffer[]> {
+async function soundRequests (url: string, owner: Owner): Promise<Buffer[]> {
   const page = await owner.createPage(url, '{"a":[1,2,{"b":"\\u00e9"}]}')
   const upload = await owner.upload(url, PNG, 'a.png')
   const asset = JSON.parse(upload.text) as { id: string, url: string }
@@ -102,7 +141,7 @@ const PIECES = [
 ]
 
 /** Returns a request that was cut, repeated, mixed with others, and mixed with tokens of parsers. */
-export function mutate (sound: readonly Buffer[], random: () => number): Buffer {
+function mutate (sound: readonly Buffer[], random: () => number): Buffer {
   const upTo = (count: number): number => Math.floor(random() * count)
   const choose = <T>(list: readonly T[]): T => list[upTo(list.length)] as T
   const noise = (length: number): Buffer => Buffer.from(Array.from({ length }, () => upTo(256)))
@@ -125,7 +164,7 @@ export function mutate (sound: readonly Buffer[], random: () => number): Buffer 
 }
 
 /** Sends requests on 24 connections at a time until `ends` returns true. */
-export async function throwRandomBytes (
+async function throwRandomBytes (
   url: string,
   sound: readonly Buffer[],
   seed: number,
@@ -178,12 +217,7 @@ async function exchange (port: number, bytes: Buffer): Promise<string> {
 }
 
 /** Returns the log lines about errors, warnings of Node and crashes. */
-export const errorLines = (output: string): string[] =>
+const errorLines = (output: string): string[] =>
   output.split('\n').filter((line) =>
     /"level":(50|60)\b/.test(line) || /^\s*at |Error:|Unhandled|Warning:/.test(line)
   )
-
-/** Waits until the last requests have been logged. */
-export const settle = async (): Promise<void> => {
-  await sleep(200)
-}
