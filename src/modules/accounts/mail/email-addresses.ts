@@ -1,5 +1,5 @@
 import { domainToASCII, domainToUnicode } from 'node:url'
-import validator from 'validator'
+import isEmail from 'validator/lib/isEmail.js'
 
 // The rules for e-mail addresses.
 
@@ -43,7 +43,7 @@ export function isEmailAddress (email: string, ofAnyLength = false): boolean {
   const localPart = email.slice(0, at)
   if (!ofAnyLength && Buffer.byteLength(localPart) > LOCAL_PART_MAX_BYTES) return false
   // validator accepts letters of all scripts in a local part, but only from the BMP.
-  return validator.isEmail(localPart.replace(VISIBLE_BEYOND_BMP, 'x') + email.slice(at), {
+  return isEmail.default(localPart.replace(VISIBLE_BEYOND_BMP, 'x') + email.slice(at), {
     allow_utf8_local_part: true,
     ignore_max_length: ofAnyLength
   })
