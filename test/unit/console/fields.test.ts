@@ -3,7 +3,7 @@ import t from 'tap'
 import { compareFields, differenceOf } from '../../../console/src/fields/compare-fields.ts'
 import { addValue, createEntry, encodeText, moveEntry, parseNumber, removeValue, renameMember,
   replaceValue } from '../../../console/src/fields/edits.ts'
-import { childrenOf, fieldAt, findById, readField, type Field, type GroupField, type ListField,
+import { childrenOf, fieldAt, readField, type Field, type GroupField, type ListField,
   type Path } from '../../../console/src/fields/field.ts'
 import { FieldsModel, nearestPath } from '../../../console/src/fields/fields-model.ts'
 import { whyNoFields } from '../../../console/src/fields/fields-reason.ts'
@@ -166,13 +166,6 @@ t.test('typing where an entry was added or removed keeps that step, and its part
   t.match(added.getPatch(), /"add".*"replace"/)
 })
 
-t.test('what is typed and taken back leaves nothing to undo', async (t) => {
-  const model = createModel('{"a": "x"}')
-  model.edit(replaceValue(['a'], '"xy"'))
-  model.edit(replaceValue(['a'], '"x"'))
-  t.equal(model.canUndo, false)
-})
-
 t.test('the patch has what was done since the last save, the last value of each', async (t) => {
   const model = createModel('{"a": 1.50, "list": []}')
   t.equal(model.getPatch(), undefined)
@@ -289,14 +282,6 @@ t.test('the nearest field is known when one is gone', async (t) => {
   t.same(nearestPath(root, ['list', 5]), ['list', 1])
   t.same(nearestPath(root, ['group', 'a', 'b']), ['group'])
   t.same(nearestPath(root, ['list', 0]), ['list', 0])
-})
-
-t.test('an id leads to its field, by the way around it', async (t) => {
-  const root = read('{"a": {"b": [1]}}')
-  const field = fieldAt(root, ['a', 'b', 0]) as Field
-  t.same(findById(root, field.id)?.path, ['a', 'b', 0])
-  t.equal(findById(root, field.id)?.trail.length, 4)
-  t.equal(findById(root, -1), undefined)
 })
 
 t.test('addresses of assets and names of pictures are told apart from others', async (t) => {
