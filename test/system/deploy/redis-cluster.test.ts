@@ -7,7 +7,7 @@ import { call, Owner } from '../../helpers/client.ts'
 import { landfall } from '../../helpers/cli.ts'
 import { startRedisCluster } from '../../helpers/redis-cluster.ts'
 import { freePort } from '../../helpers/servers.ts'
-import { runService, startService, temporaryFolder } from '../../helpers/service.ts'
+import { startService, temporaryFolder } from '../../helpers/service.ts'
 import { until } from '../../helpers/until.ts'
 import { createCertificate } from './certificate.ts'
 import { provide } from '../../shared/programs.ts'
@@ -93,15 +93,4 @@ t.test('the service and the command line use a cluster with TLS, a user and a pa
     address
   ])
   t.match(wrong, { code: 1, stderr: /Redis cannot be reached: WRONGPASS/ })
-})
-
-t.test('a bad list of nodes stops the start with one line that says what is expected', async (t) => {
-  const { code, output } = await runService(t, {
-    ...await testSettings(t),
-    REDIS_URL: 'redis://:secret-word@a:7000,b:7000/3'
-  })
-  t.equal(code, 1)
-  t.equal(output.trim().split('\n').length, 1)
-  t.match(output, /REDIS_URL must be a redis:\/\/ .* several nodes of a cluster/)
-  t.notMatch(output, /secret-word/)
 })
