@@ -84,7 +84,10 @@ t.test('with a receipt every replica has the version, whatever happens to Redis 
     'Redis is killed and started',
     async () => await redis.stop(),
     2000,
-    async () => await redis.start()
+    async () => {
+      await redis.start()
+      await until(() => phase.receipts > 0, 'writes have receipts again')
+    }
   )
   await during('calm again', nothing, 3000, nothing)
   state.isWriting = false
@@ -95,7 +98,6 @@ t.test('with a receipt every replica has the version, whatever happens to Redis 
   t.equal(phases['a replica gets no messages']?.none, 0, 'the messages of others are not lost')
   t.ok((phases['a replica has no Redis']?.none ?? 0) > 0, 'a writer without Redis knows nothing')
   t.ok((phases['a replica has no Redis']?.receipts ?? 0) > 0, 'the other writers do')
-  t.ok((phases['Redis is killed and started']?.receipts ?? 0) > 0, 'Redis is back in time')
 })
 
 t.test('while a replica is frozen or dead, writes at others have their receipts', async (t) => {
