@@ -1,13 +1,12 @@
-import { once } from 'node:events'
-import { connect } from 'node:net'
 import { setTimeout as sleep } from 'node:timers/promises'
-import pg from 'pg'
 import { pino } from 'pino'
 import t, { type Test } from 'tap'
 import { buildApp } from '../../../src/app.ts'
 import { loadConfig } from '../../../src/config.ts'
 import { createPage, listen, PASSWORD, signUp, testSettings } from '../../helpers/app.ts'
+import { connection } from '../../helpers/raw.ts'
 import { createProxy } from '../../helpers/servers.ts'
+import { openTransaction } from '../../helpers/transaction.ts'
 import { until } from '../../helpers/until.ts'
 
 // The access log has one line per request, with the request id of the response.
@@ -34,27 +33,34 @@ async function logged (t: Test, settings: Record<string, string> = {}, level = '
     await until(() => own().some(({ msg }) => msg === 'answered' || msg === 'client disconnected'))
     return own()
   }
-  return { app, url, lines, linesOf }
+  /** Sends a request, and returns the response with all lines of its id. */
+  const ask = async (path: string, init: RequestInit = {}) => {
+    const response = await fetch(url + path, init)
+    await response.arrayBuffer()
+    return { response, lines: await linesOf(response.headers.get('x-request-id')) }
+  }
+  /** Sends what no HTTP client sends. */
+  const raw = async (bytes: string): Promise<string> => {
+    const one = connection(t, url)
+    one.send(bytes)
+    return await one.rest()
+  }
+  return { app, url, lines, linesOf, ask, raw }
 }
 
-async function raw (url: string, bytes: string): Promise<string> {
-  const socket = connect(Number(new URL(url).port), '127.0.0.1', () => socket.write(bytes))
-  let received = ''
-  socket.setEncoding('latin1').on('data', (text: string) => {
-    received += text
-  }).on('error', () => {})
-  await once(socket, 'close')
-  return received
-}
+const postJson = (body: object): RequestInit => ({
+  method: 'POST',
+  headers: { 'content-type': 'application/json' },
+  body: JSON.stringify(body)
+})
 const idIn = (response: string): string => /x-request-id: (\S+)/i.exec(response)?.[1] ?? 'none'
 
 t.test('the access log line has the method, route, status, duration, address and user', async (t) => {
-  const { app, url, linesOf } = await logged(t)
+  const { app, ask } = await logged(t)
   const account = await signUp(app)
-  const response = await fetch(`${url}/manage/landing_pages?limit=3&token=secret-in-the-query`, {
+  const { lines: [line, ...others] } = await ask('/manage/landing_pages?limit=3&token=secret-in-the-query', {
     headers: account.headers
   })
-  const [line, ...others] = await linesOf(response.headers.get('x-request-id'))
   t.same(others, [])
   t.match(line, {
     msg: 'answered',
@@ -68,80 +74,59 @@ t.test('the access log line has the method, route, status, duration, address and
   })
   t.ok(Number(line?.bytes) > 100, `${line?.bytes} bytes, including the headers`)
 
-  const signedIn = await fetch(`${url}/auth/sign_in`, {
-    method: 'POST',
-    headers: { 'content-type': 'application/json' },
-    body: JSON.stringify({ user: { email: account.user.email, password: PASSWORD } })
-  })
-  t.match(await linesOf(signedIn.headers.get('x-request-id')), [{
-    route: '/auth/sign_in',
-    status: 200,
-    user: account.user.id
-  }])
-  const chosen = await fetch(`${url}/auth/me`, { headers: { 'x-request-id': 'from-the-client' } })
-  t.equal(chosen.status, 401)
-  t.match(await linesOf('from-the-client'), [{ route: '/auth/me', status: 401, level: 30 }])
+  const signedIn = await ask(
+    '/auth/sign_in',
+    postJson({ user: { email: account.user.email, password: PASSWORD } })
+  )
+  t.match(signedIn.lines, [{ route: '/auth/sign_in', status: 200, user: account.user.id }])
+  const chosen = await ask('/auth/me', { headers: { 'x-request-id': 'from-the-client' } })
+  t.match(chosen.lines, [{ reqId: 'from-the-client', route: '/auth/me', status: 401, level: 30 }])
 })
 
 t.test('a request that matches no route is logged without its query, tokens and credentials', async (t) => {
-  const { url, linesOf } = await logged(t)
+  const { linesOf, ask, raw } = await logged(t)
   const token = `eyJhbGciOiJIUzI1NiJ9.${'x'.repeat(60)}.sig`
-  for (
-    const [method, path, status, loggedAs] of [
-      ['GET', '/nothing/here?email=a@example.com', 404, '/nothing/here'],
-      ['GET', `/${token}/x`, 404, '/…/x'],
-      ['GET', `/${'a/'.repeat(110)}${token}`, 404, `/${'a/'.repeat(110)}…`],
-      ['DELETE', '/landing_pages', 405, '/landing_pages'],
-      ['GET', `/bad%zz?${token}`, 400, '/bad%zz']
-    ] as const
-  ) {
-    const response = await fetch(url + path, { method })
-    t.equal(response.status, status)
-    t.match(await linesOf(response.headers.get('x-request-id')), [{ method, path: loggedAs, status }], path)
+  const cases = [
+    ['GET', '/nothing/here?email=a@example.com', 404, '/nothing/here'],
+    ['GET', `/${token}/x`, 404, '/…/x'],
+    ['GET', `/${'a/'.repeat(110)}${token}`, 404, `/${'a/'.repeat(110)}…`],
+    ['DELETE', '/landing_pages', 405, '/landing_pages'],
+    ['GET', `/bad%zz?${token}`, 400, '/bad%zz']
+  ] as const
+  for (const [method, path, status, loggedAs] of cases) {
+    t.match((await ask(path, { method })).lines, [{ method, path: loggedAs, status }], path)
   }
-  const absolute = await raw(
-    url,
-    'GET http://user:pass@host/nothing HTTP/1.1\r\nHost: x\r\nConnection: close\r\n\r\n'
-  )
+  const absolute =
+    await raw('GET http://user:pass@host/nothing HTTP/1.1\r\nHost: x\r\nConnection: close\r\n\r\n')
   t.match(await linesOf(idIn(absolute)), [{ path: '/nothing' }])
 })
 
 t.test('a request that the HTTP parser refuses is logged, also when its body is malformed', async (t) => {
-  const { url, linesOf } = await logged(t, { HEADERS_TIMEOUT_MS: '300' })
-  for (
-    const [bytes, status] of [
-      ['GARBAGE\r\n\r\n', 400],
-      [`GET / HTTP/1.1\r\nHost: x\r\nX: ${'x'.repeat(20_000)}\r\n\r\n`, 431],
-      ['GET / HTTP/1.1\r\nHost:', 408],
-      ['CONNECT x:1 HTTP/1.1\r\nHost: x\r\n\r\n', 405],
-      ['GET /auth/me HTTP/1.1\r\nHost: x\r\nExpect: wonders\r\n\r\n', 417],
-      [
-        'POST /auth/sign_in HTTP/1.1\r\nHost: x\r\nContent-Type: application/json\r\nTransfer-Encoding: ' +
-        'chunked\r\n\r\nnot hex\r\n',
-        400
-      ]
-    ] as const
-  ) {
-    const response = await raw(url, bytes)
+  const { linesOf, raw } = await logged(t, { HEADERS_TIMEOUT_MS: '300' })
+  const chunked = 'Content-Type: application/json\r\nTransfer-Encoding: chunked'
+  const cases = [
+    ['GARBAGE\r\n\r\n', 400],
+    [`GET / HTTP/1.1\r\nHost: x\r\nX: ${'x'.repeat(20_000)}\r\n\r\n`, 431],
+    ['GET / HTTP/1.1\r\nHost:', 408],
+    ['CONNECT x:1 HTTP/1.1\r\nHost: x\r\n\r\n', 405],
+    ['GET /auth/me HTTP/1.1\r\nHost: x\r\nExpect: wonders\r\n\r\n', 417],
+    [`POST /auth/sign_in HTTP/1.1\r\nHost: x\r\n${chunked}\r\n\r\nnot hex\r\n`, 400]
+  ] as const
+  for (const [bytes, status] of cases) {
+    const response = await raw(bytes)
     t.match(response, new RegExp(`^HTTP/1.1 ${status} `))
-    t.match(
-      await linesOf(idIn(response)),
-      [{ msg: 'answered', status, address: '127.0.0.1' }],
-      bytes.slice(0, 30)
-    )
+    const line = { msg: 'answered', status, address: '127.0.0.1' }
+    t.match(await linesOf(idIn(response)), [line], bytes.slice(0, 30))
   }
 })
 
 t.test('a pipelined request that is dropped is not logged', async (t) => {
-  const { url, lines, linesOf } = await logged(t)
+  const { lines, linesOf, raw } = await logged(t)
   const body = JSON.stringify({ user: { email: 'nobody@example.com', password: 'correct horse' } })
-  const responses = await raw(
-    url,
-    'POST /auth/sign_in HTTP/1.1\r\nHost: x\r\nX-Request-Id: first\r\nContent-Type: ' +
-      `application/json\r\nContent-Length: ${body.length}\r\n\r\n${body}` +
-      'GET /auth/me HTTP/1.1\r\nHost: x\r\nX-Request-Id: second\r\nExpect: wonders\r\nConnection: ' +
-      'close\r\n\r\n'
-  )
+  const type = `Content-Type: application/json\r\nContent-Length: ${body.length}`
+  const first = `POST /auth/sign_in HTTP/1.1\r\nHost: x\r\nX-Request-Id: first\r\n${type}\r\n\r\n${body}`
+  const second = 'GET /auth/me HTTP/1.1\r\nHost: x\r\nX-Request-Id: second\r\nExpect: wonders'
+  const responses = await raw(`${first}${second}\r\nConnection: close\r\n\r\n`)
   t.match(responses, /^HTTP\/1\.1 401 /)
   t.notMatch(responses, /HTTP\/1\.1 417 /)
   t.match(await linesOf('first'), [{ msg: 'answered', status: 401, route: '/auth/sign_in' }])
@@ -150,56 +135,35 @@ t.test('a pipelined request that is dropped is not logged', async (t) => {
 
 t.test('a request whose client hangs up is logged', async (t) => {
   const { url, lines } = await logged(t)
-  const socket = connect(Number(new URL(url).port), '127.0.0.1', () => {
-    socket
-      .write('POST /auth/sign_in HTTP/1.1\r\nHost: x\r\nX-Request-Id: gone\r\nContent-Type: ' +
-        'application/json\r\nContent-Length: 100\r\n\r\n{')
-  })
-  socket.on('error', () => {})
-  await once(socket, 'connect')
-  await sleep(100)
+  const type = 'Content-Type: application/json\r\nContent-Length: 100'
+  const { socket } = connection(t, url)
+  socket.write(`POST /auth/sign_in HTTP/1.1\r\nHost: x\r\nX-Request-Id: gone\r\n${type}\r\n\r\n{`)
+  await sleep(200)
   socket.resetAndDestroy()
   await until(() => lines.some(({ reqId }) => reqId === 'gone'))
-  t.match(lines.filter(({ reqId }) => reqId === 'gone'), [{
-    msg: 'client disconnected',
-    route: '/auth/sign_in',
-    address: '127.0.0.1'
-  }])
+  const line = { msg: 'client disconnected', route: '/auth/sign_in', address: '127.0.0.1' }
+  t.match(lines.filter(({ reqId }) => reqId === 'gone'), [line])
 })
 
 t.test('LOG_PUBLIC_READS_SAMPLE is the share of public reads logged; probes are logged at debug', async (t) => {
   for (const [share, expected] of [['0', 0], ['0.25', 3], ['1', 12]] as const) {
-    const { app, url, lines, linesOf } = await logged(t, { LOG_PUBLIC_READS_SAMPLE: share })
+    const { app, url, lines, ask } = await logged(t, { LOG_PUBLIC_READS_SAMPLE: share })
     const account = await signUp(app)
-    const { public_id: publicId } = await createPage(app, account)
-    await linesOf(String((await app.inject({ url: '/auth/me' })).headers['x-request-id']))
+    const path = `/landing_pages/${(await createPage(app, account)).public_id}`
+    await ask('/auth/me')
     lines.length = 0
-    for (let n = 0; n < 10; n++) await (await fetch(`${url}/landing_pages/${publicId}`)).arrayBuffer()
-    await (await fetch(`${url}/uploads/nothing`)).arrayBuffer()
-    await (await fetch(`${url}/uploads/nothing`)).arrayBuffer()
-    await (await fetch(`${url}/health/live`)).arrayBuffer()
-    await linesOf((await fetch(`${url}/auth/me`)).headers.get('x-request-id'))
+    const unlogged = async (path: string) => await (await fetch(url + path)).arrayBuffer()
+    for (let n = 0; n < 10; n++) await unlogged(path)
+    for (const other of ['/uploads/nothing', '/uploads/nothing', '/health/live']) await unlogged(other)
+    await ask('/auth/me')
     const reads = lines.filter(({ route }) => route !== '/auth/me')
     t.equal(reads.length, expected, `${share}: the sample is deterministic`)
     if (expected > 0) {
-      t.match(reads[0], {
-        msg: 'answered',
-        method: 'GET',
-        route: '/landing_pages/:public_id',
-        path: `/landing_pages/${publicId}`,
-        status: 200,
-        bytes: Number,
-        address: '127.0.0.1',
-        reqId: String
-      })
+      t.match(reads[0], { method: 'GET', route: '/landing_pages/:public_id', path, status: 200 })
     }
   }
-  const { url, linesOf } = await logged(t, {}, 'debug')
-  t.match(await linesOf((await fetch(`${url}/health/live`)).headers.get('x-request-id')), [{
-    route: '/health/live',
-    status: 200,
-    level: 20
-  }])
+  const { ask } = await logged(t, {}, 'debug')
+  t.match((await ask('/health/live')).lines, [{ route: '/health/live', status: 200, level: 20 }])
 })
 
 t.test('an outage of PostgreSQL is logged once and not for each request', async (t) => {
@@ -220,30 +184,19 @@ t.test('an outage of PostgreSQL is logged once and not for each request', async 
 t.test('a 503 while PostgreSQL answers is logged with its request id and cause', async (t) => {
   const settings = await testSettings(t)
   const { url, lines } = await logged(t, { ...settings, DATABASE_TIMEOUT_MS: '1000' })
-  const blocker = new pg.Client({ connectionString: settings.DATABASE_URL })
-  await blocker.connect()
-  t.teardown(async () => await blocker.end())
-  await blocker.query('BEGIN; LOCK TABLE landing_pages')
+  const { client: blocker } = await openTransaction(t, settings.DATABASE_URL as string)
+  await blocker.query('LOCK TABLE landing_pages')
   const response = await fetch(`${url}/landing_pages/${'a'.repeat(22)}`)
   t.equal(response.status, 503)
   const id = response.headers.get('x-request-id')
   await until(() => lines.some(({ reqId }) => reqId === id))
-  t.match(lines.filter(({ reqId }) => reqId === id), [
-    { msg: 'request could not be served', level: 40, reason: String, code: '57014' }
-  ])
+  const line = { msg: 'request could not be served', level: 40, reason: String, code: '57014' }
+  t.match(lines.filter(({ reqId }) => reqId === id), [line])
 })
 
 t.test('a 401 or 429 is not logged as a warning', async (t) => {
-  const { url, lines, linesOf } = await logged(t, { SIGN_IN_FAILURES_PER_ACCOUNT: '1' })
-  const signIn = async () =>
-    await fetch(`${url}/auth/sign_in`, {
-      method: 'POST',
-      headers: { 'content-type': 'application/json' },
-      body: '{"user":{"email":"a@example.com","password":"wrong horse"}}'
-    })
-  t.equal((await signIn()).status, 401)
-  const refused = await signIn()
-  t.equal(refused.status, 429)
-  t.match(await linesOf(refused.headers.get('x-request-id')), [{ status: 429 }])
+  const { lines, ask } = await logged(t, { SIGN_IN_FAILURES_PER_ACCOUNT: '1' })
+  const signIn = postJson({ user: { email: 'a@example.com', password: 'wrong horse' } })
+  for (const status of [401, 429]) t.match((await ask('/auth/sign_in', signIn)).lines, [{ status }])
   t.same(lines.filter(({ level }) => level > 30), [])
 })

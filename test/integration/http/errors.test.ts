@@ -1,71 +1,41 @@
-import { connect } from 'node:net'
 import { setTimeout as sleep } from 'node:timers/promises'
 import t from 'tap'
 import { buildTestApp, listen, signUp } from '../../helpers/app.ts'
+import { connection } from '../../helpers/raw.ts'
+import { until } from '../../helpers/until.ts'
 
 const app = await buildTestApp(t)
-const url = new URL(await listen(app))
-
-/** Sends raw bytes and returns everything received until the server closes the connection. */
-async function raw (bytes: string | Buffer, { port, hostname } = url): Promise<string> {
-  return await new Promise((resolve, reject) => {
-    const socket = connect(Number(port), hostname, () => socket.write(bytes))
-    let answer = ''
-    socket.on('data', (data) => {
-      answer += data.toString('latin1')
-    })
-    socket.on('close', () => resolve(answer))
-    socket.on('error', (error) => {
-      if (answer === '') reject(error)
-    })
-  })
-}
+const url = await listen(app)
 
 t.test('a client that resets its connection does not stop the service', async (t) => {
-  for (
-    const bytes of [
-      'CONNECT x:1 HTTP/1.1\r\nHost: x\r\n\r\n',
-      'garbage\r\n\r\n',
-      'GET / HTTP/1.1\r\nHost: x\r\nExpect: x\r\n\r\n',
-      'GET /health/live HTTP/1.1\r\nHost: x\r\nUpgrade: x\r\nConnection: upgrade\r\n\r\n'
-    ]
-  ) {
-    for (let n = 0; n < 5; n++) {
-      await new Promise<void>((resolve) => {
-        const socket = connect(
-          Number(url.port),
-          url.hostname,
-          () => socket.write(bytes, () => socket.resetAndDestroy())
-        )
-        socket.on('error', () => {}).on('close', () => resolve())
-      })
-    }
+  const requests = [
+    'CONNECT x:1 HTTP/1.1\r\nHost: x\r\n\r\n',
+    'garbage\r\n\r\n',
+    'GET / HTTP/1.1\r\nHost: x\r\nExpect: x\r\n\r\n',
+    'GET /health/live HTTP/1.1\r\nHost: x\r\nUpgrade: x\r\nConnection: upgrade\r\n\r\n'
+  ]
+  for (const bytes of [...requests, ...requests, ...requests, ...requests, ...requests]) {
+    const one = connection(t, url)
+    one.socket.write(bytes, () => one.socket.resetAndDestroy())
+    await until(() => one.closed)
   }
-  t.equal((await fetch(`${url.origin}/health/live`)).status, 200)
+  t.equal((await fetch(`${url}/health/live`)).status, 200)
 })
 
 t.test('the time-out of a pipelined body on a closed connection does not stop the service', async (t) => {
   const hasty = await buildTestApp(t, { settings: { BODY_TIMEOUT_MS: '300' } })
-  const { port, origin } = new URL(await listen(hasty))
+  const hastyUrl = await listen(hasty)
   const body = JSON.stringify({ user: { email: 'nobody@example.com', password: 'x' } })
+  const head = (path: string, length: number) =>
+    `POST ${path} HTTP/1.1\r\nHost: x\r\nContent-Type: application/json\r\nContent-Length: ${length}\r\n\r\n`
   for (let n = 0; n < 5; n++) {
-    await new Promise<void>((resolve) => {
-      const socket = connect(
-        Number(port),
-        '127.0.0.1',
-        () =>
-          socket
-            .write('POST /auth/sign_in HTTP/1.1\r\nHost: x\r\nContent-Type: ' +
-              `application/json\r\nContent-Length: ${body.length}\r\n\r\n${body}` +
-              'POST /auth/refresh HTTP/1.1\r\nHost: x\r\nContent-Type: ' +
-              'application/json\r\nContent-Length: 50\r\n\r\n{"a"')
-      )
-      socket.on('error', () => {}).on('close', () => resolve())
-      hasty.server.once('request', () => setImmediate(() => socket.destroy()))
-    })
+    const one = connection(t, hastyUrl)
+    hasty.server.once('request', () => setImmediate(() => one.socket.destroy()))
+    one.send(`${head('/auth/sign_in', body.length)}${body}${head('/auth/refresh', 50)}{"a"`)
+    await until(() => one.closed)
   }
   await sleep(600) // longer than BODY_TIMEOUT_MS
-  t.equal((await fetch(`${origin}/health/live`)).status, 200)
+  t.equal((await fetch(`${hastyUrl}/health/live`)).status, 200)
 })
 
 t.test('every response has X-Request-Id and repeats a valid one of the client', async (t) => {
@@ -84,21 +54,18 @@ t.test('every response has X-Request-Id and repeats a valid one of the client', 
 })
 
 t.test('refusals of Expect and CONNECT also repeat a valid X-Request-Id', async (t) => {
-  for (
-    const request of [
-      'GET /health/live HTTP/1.1\r\nHost: x\r\nExpect: nonsense\r\nConnection: close\r\n',
-      'CONNECT x:1 HTTP/1.1\r\nHost: x:1\r\n'
-    ]
-  ) {
-    t.match(
-      await raw(`${request}X-Request-Id: mine\r\n\r\n`),
-      /\r\nx-request-id: mine\r\n/i,
-      request.slice(0, 20)
-    )
-    t.match(
-      await raw(`${request}X-Request-Id: not sane\r\n\r\n`),
-      /\r\nx-request-id: [\w-]{12}-[0-9a-z]+\r\n/
-    )
+  const idFor = async (request: string, given: string) => {
+    const one = connection(t, url)
+    one.send(`${request}X-Request-Id: ${given}\r\n\r\n`)
+    return /\r\nx-request-id: (.*)\r\n/i.exec(await one.rest())?.[1]
+  }
+  const requests = [
+    'GET /health/live HTTP/1.1\r\nHost: x\r\nExpect: nonsense\r\nConnection: close\r\n',
+    'CONNECT x:1 HTTP/1.1\r\nHost: x:1\r\n'
+  ]
+  for (const request of requests) {
+    t.equal(await idFor(request, 'mine'), 'mine')
+    t.match(await idFor(request, 'not sane'), /^[\w-]{12}-[0-9a-z]+$/)
   }
 })
 

