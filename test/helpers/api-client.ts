@@ -77,3 +77,9 @@ export async function failure (promise: Promise<unknown>): Promise<unknown> {
     throw new Error(`fulfilled with ${JSON.stringify(value)}`)
   }, (error: unknown) => error)
 }
+
+/** Counts the calls of `onSessionEnded`. */
+export function countedEnds () {
+  let count = 0
+  return { ends: () => count, onSessionEnded: () => count++ }
+}

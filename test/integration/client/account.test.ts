@@ -24,14 +24,10 @@ t.test('changePassword() ends the other sessions, and the client stays signed in
   const account = await createAccount()
   const [auth, other] = [await signIn(account), await signIn(account)]
   const change = { current_password: account.password, password: NEW_PASSWORD }
-  t.match(await failure(auth.changePassword({ ...change, current_password: 'something else' })), {
-    status: 422,
-    errors: ['Current password is wrong']
-  })
-  t.match(await failure(auth.changePassword({ ...change, password_confirmation: 'mistyped' })), {
-    status: 422,
-    errors: [/confirmation/i]
-  })
+  const wrong = { ...change, current_password: 'something else' }
+  t.match(await failure(auth.changePassword(wrong)), { status: 422, errors: ['Current password is wrong'] })
+  const mistyped = { ...change, password_confirmation: 'mistyped' }
+  t.match(await failure(auth.changePassword(mistyped)), { status: 422, errors: [/confirmation/i] })
   await auth.changePassword(change)
   t.match(await auth.me(), { email: account.email })
   t.match(await failure(other.me()), { status: 401 })
@@ -82,14 +78,13 @@ t.test('confirmEmail() needs no session, and ignores one that is over', async (t
 t.test('without mail, these methods reject with a 404', async (t) => {
   const { url } = await startApp(t)
   const { auth } = await signedUp(url)
-  for (
-    const call of [
-      async () => await auth.requestPasswordReset('you@example.com'),
-      async () => await auth.resetPassword({ token: 'x', password: NEW_PASSWORD }),
-      async () => await auth.requestEmailConfirmation(),
-      async () => await auth.confirmEmail('x')
-    ]
-  ) t.match(await failure(call()), { status: 404 })
+  const calls = [
+    async () => await auth.requestPasswordReset('you@example.com'),
+    async () => await auth.resetPassword({ token: 'x', password: NEW_PASSWORD }),
+    async () => await auth.requestEmailConfirmation(),
+    async () => await auth.confirmEmail('x')
+  ]
+  for (const call of calls) t.match(await failure(call()), { status: 404 })
 })
 
 t.test('what uses a password or a token up is not repeated after a 503', async (t) => {
@@ -102,28 +97,19 @@ t.test('what uses a password or a token up is not repeated after a 503', async (
   t.match(await failure(auth.resetPassword({ token: 'x', password: NEW_PASSWORD })), { status: 503 })
   t.match(await failure(auth.confirmEmail('x')), { status: 503 })
   t.match(await failure(auth.deleteAccount(NEW_PASSWORD)), { status: 503 })
-  t.same(sent.map(({ method, status }) => `${method} ${status}`), [
-    'PUT 204',
-    'PUT 422',
-    'PUT 422',
-    'DELETE 204'
-  ])
+  const answers = sent.map(({ method, status }) => `${method} ${status}`)
+  t.same(answers, ['PUT 204', 'PUT 422', 'PUT 422', 'DELETE 204'])
 })
 
 t.test('deleteAccount() deletes the account and forgets the tokens', async (t) => {
   const account = credentials()
   const tokens = memoryTokens()
-  const { auth, landingPages } = createLandfallClient({
-    baseUrl: url,
-    tokens,
-    onSessionEnded: () => t.fail('the session has not ended by itself')
-  })
+  const onSessionEnded = () => t.fail('the session has not ended by itself')
+  const { auth, landingPages } = createLandfallClient({ baseUrl: url, tokens, onSessionEnded })
   await auth.signUp(account)
   const page = await landingPages.create({})
-  t.match(await failure(auth.deleteAccount('something else')), {
-    status: 422,
-    errors: ['Password is wrong']
-  })
+  const wrong = { status: 422, errors: ['Password is wrong'] }
+  t.match(await failure(auth.deleteAccount('something else')), wrong)
   t.match(await auth.me(), { email: account.email })
   t.equal(await auth.deleteAccount(account.password), undefined)
   t.equal(await tokens.load(), undefined)

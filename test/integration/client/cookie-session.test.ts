@@ -2,7 +2,7 @@ import t, { type Test } from 'tap'
 import { createLandfallClient, memoryTokens, type LandfallClient,
   type SignInOptions } from '../../../packages/client/src/index.ts'
 import { PASSWORD, testSettings } from '../../helpers/app.ts'
-import { credentials, failure, startApp, type Sent } from '../../helpers/api-client.ts'
+import { countedEnds, credentials, failure, startApp, type Sent } from '../../helpers/api-client.ts'
 import { createProxy } from '../../helpers/servers.ts'
 import { until } from '../../helpers/until.ts'
 
@@ -56,9 +56,8 @@ class Browser {
 
   /** The requests to the route of the cookie, such as `POST 200`. */
   get renewals (): string[] {
-    return this.sent.filter(({ path }) => path === '/auth/browser_session').map(({ method, status }) =>
-      `${method} ${status}`
-    )
+    return this.sent.filter(({ path }) => path === '/auth/browser_session')
+      .map(({ method, status }) => `${method} ${status}`)
   }
 }
 
@@ -85,10 +84,7 @@ const sessionsOf = async (userId: number): Promise<number> =>
 
 t.test('a user signs up, another tab resumes the session, and a sign-out ends it for both', async (t) => {
   const browser = new Browser()
-  let ended = 0
-  const onSessionEnded = () => {
-    ended++
-  }
+  const { ends, onSessionEnded } = countedEnds()
   const one = browser.tab({ onSessionEnded })
   t.equal(await one.auth.resume(), undefined, 'there is no session yet')
   const user = await one.auth.signUp(credentials())
@@ -102,14 +98,14 @@ t.test('a user signs up, another tab resumes the session, and a sign-out ends it
 
   await one.auth.signOut()
   t.equal(browser.cookie, '')
-  t.equal(ended, 0, 'a sign-out is no end')
+  t.equal(ends(), 0, 'a sign-out is no end')
   t.equal(await sessionsOf(user.id), 0)
   t.match(await failure(one.auth.me()), { status: 401 })
   t.match(await failure(two.auth.me()), { status: 401 })
-  t.equal(ended, 1, 'the other tab is told')
+  t.equal(ends(), 1, 'the other tab is told')
   t.equal(await two.auth.resume(), undefined)
   await one.auth.signOut()
-  t.equal(ended, 1)
+  t.equal(ends(), 1)
 })
 
 t.test('the refresh token of a sign-in is exchanged at once, and no later request has it', async (t) => {
@@ -195,44 +191,35 @@ t.test('without Web Locks, a tab that is refused tries the cookie of the other t
 
 t.test('onSessionEnded is called once when the session was ended elsewhere', async (t) => {
   for (const locks of [createLocks(), undefined]) {
-    await t.test(locks === undefined ? 'without Web Locks' : 'with Web Locks', async (t) => {
-      useLocks(t, locks)
-      const browser = new Browser()
-      let ended = 0
-      const onSessionEnded = () => {
-        ended++
-      }
-      const client = browser.tab({ onSessionEnded })
-      const account = credentials()
-      await client.auth.signUp(account)
-      const elsewhere = createLandfallClient({ baseUrl: url })
-      await elsewhere.auth.signIn(account)
-      await elsewhere.auth.endOtherSessions()
-      const results = await Promise.allSettled([1, 2, 3].map(async () => await client.auth.me()))
-      for (const result of results) t.match(result, { status: 'rejected', reason: { status: 401 } })
-      t.match(await failure(client.auth.me()), { status: 401 })
-      t.equal(ended, 1)
-      t.equal(browser.cookie, '')
-      t.ok(await client.auth.signIn(account))
-      t.ok(await client.auth.me())
-    })
+    useLocks(t, locks)
+    const browser = new Browser()
+    const { ends, onSessionEnded } = countedEnds()
+    const client = browser.tab({ onSessionEnded })
+    const account = credentials()
+    await client.auth.signUp(account)
+    const elsewhere = createLandfallClient({ baseUrl: url })
+    await elsewhere.auth.signIn(account)
+    await elsewhere.auth.endOtherSessions()
+    const results = await Promise.allSettled([1, 2, 3].map(async () => await client.auth.me()))
+    for (const result of results) t.match(result, { status: 'rejected', reason: { status: 401 } })
+    t.match(await failure(client.auth.me()), { status: 401 })
+    t.equal(ends(), 1, locks === undefined ? 'without Web Locks' : 'with Web Locks')
+    t.equal(browser.cookie, '')
+    t.ok(await client.auth.signIn(account))
+    t.ok(await client.auth.me())
   }
 })
 
 t.test('a sign-in to another account in another tab ends the session of this one', async (t) => {
   const browser = new Browser()
-  let ended = 0
-  const one = browser.tab({
-    onSessionEnded: () => {
-      ended++
-    }
-  })
+  const { ends, onSessionEnded } = countedEnds()
+  const one = browser.tab({ onSessionEnded })
   await one.auth.signUp(credentials())
   const two = browser.tab()
   const other = await two.auth.signUp(credentials())
   browser.expire()
   t.match(await failure(one.landingPages.create({ title: 'in which account?' })), { status: 401 })
-  t.equal(ended, 1)
+  t.equal(ends(), 1)
   t.match(await failure(one.auth.me()), { status: 401 }, 'the access token is dropped')
   t.same(await two.auth.me(), other)
   t.same((await two.landingPages.listPage()).items, [], 'nothing was created')

@@ -17,10 +17,8 @@ t.test('getDocument and putDocument keep every byte, also around the document', 
   const { etag: second } = await landingPages.putDocument(id, ['plain'], { ifMatch: etag })
   t.not(second, etag)
   t.equal((await landingPages.getDocument(id)).text, '["plain"]')
-  t.match(await failure(landingPages.putDocument(id, {}, { ifMatch: etag })), {
-    name: 'PreconditionFailedError',
-    status: 412
-  })
+  const late = await failure(landingPages.putDocument(id, {}, { ifMatch: etag }))
+  t.match(late, { name: 'PreconditionFailedError', status: 412 })
   t.match(await failure(landingPages.putDocument(id, { n: exactJson('1.0') })), { name: 'TypeError' })
   const missing = await failure(landingPages.getDocument(publicId))
   t.ok(missing instanceof NotFoundError)
@@ -58,39 +56,30 @@ t.test('a put repeated after a 503 succeeds when its document is stored', async 
   lost = 1
   t.match(await failure(unlucky.putDocument(page.id, { n: 3 }, { ifMatch: page.etag })), { status: 412 })
   lost = 0
-  t.match(await failure(unlucky.putDocument(page.id, { n: 2 }, { ifMatch: page.etag })), {
-    status: 412
-  }, 'only after a 503')
+  const refused = await failure(unlucky.putDocument(page.id, { n: 2 }, { ifMatch: page.etag }))
+  t.match(refused, { status: 412 }, 'only after a 503')
 })
 
 t.test('patchDocument changes parts of a document and keeps all other bytes', async (t) => {
   const { landingPages } = await signedUp(url)
   const { id } = await landingPages.create({})
   const { etag } = await landingPages.putDocument(id, exactJson(EXACT))
-  const merged = await landingPages.patchDocument(id, exactJson('{"z": 2.50}'), {
-    type: 'merge-patch',
-    ifMatch: etag
-  })
-  const expected = EXACT.replace('1.0', '2.50')
-  t.same(await landingPages.getDocument(id).then(({ text, etag }) => ({ text, etag })), {
-    text: expected,
-    etag: merged.etag
-  })
+  const options = { type: 'merge-patch', ifMatch: etag } as const
+  const merged = await landingPages.patchDocument(id, exactJson('{"z": 2.50}'), options)
+  const text = EXACT.replace('1.0', '2.50')
+  t.match(await landingPages.getDocument(id), { text, etag: merged.etag })
   const add = [{ op: 'add', path: '/__proto__/-', value: 'x' }]
   await landingPages.patchDocument(id, add, { type: 'json-patch' })
-  t.equal((await landingPages.getDocument(id)).text, expected.replace('[]', '["x"]'))
+  t.equal((await landingPages.getDocument(id)).text, text.replace('[]', '["x"]'))
 
   const patch = async (operation: object, options = {}) =>
     await failure(landingPages.patchDocument(id, [operation], { type: 'json-patch', ...options }))
-  t.match(await patch({ op: 'test', path: '/z', value: 1 }), {
-    name: 'ConflictError',
-    status: 409,
-    errors: [/^Operation 1 /]
-  })
+  const conflict = { name: 'ConflictError', status: 409, errors: [/^Operation 1 /] }
+  t.match(await patch({ op: 'test', path: '/z', value: 1 }), conflict)
   t.match(await patch({ op: 'remove', path: '/missing' }), { name: 'LandfallError', status: 422 })
   t.match(await patch({ op: 'remove', path: '/z' }, { ifMatch: etag }), { name: 'PreconditionFailedError' })
   t.match(await patch({ op: 'add', path: '/y', value: exactJson('1.0') }), { name: 'TypeError' })
-  t.equal((await landingPages.getDocument(id)).text, expected.replace('[]', '["x"]'))
+  t.equal((await landingPages.getDocument(id)).text, text.replace('[]', '["x"]'))
 })
 
 t.test('reads returns the counts of hours or days', async (t) => {
@@ -101,17 +90,9 @@ t.test('reads returns the counts of hours or days', async (t) => {
     { at: '2026-03-01T03:00:00.000Z', reads: 0, not_modified: 0 },
     { at: '2026-03-01T04:00:00.000Z', reads: 0, not_modified: 0 }
   ])
-  t.same(
-    (await landingPages.reads(id, { from: '2026-02-27', to, per: 'day' })).map(({ at }) => at.slice(0, 10)),
-    [
-      '2026-02-27',
-      '2026-02-28',
-      '2026-03-01'
-    ]
-  )
+  const days = await landingPages.reads(id, { from: '2026-02-27', to, per: 'day' })
+  t.same(days.map(({ at }) => at.slice(0, 10)), ['2026-02-27', '2026-02-28', '2026-03-01'])
   t.equal((await landingPages.reads(id)).length, 24)
-  t.match(await failure(landingPages.reads(id, { from: 'yesterday' })), {
-    status: 422,
-    errors: [/^From must be/]
-  })
+  const refused = await failure(landingPages.reads(id, { from: 'yesterday' }))
+  t.match(refused, { status: 422, errors: [/^From must be/] })
 })

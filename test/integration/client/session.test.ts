@@ -4,7 +4,7 @@ import { createLandfallClient, memoryTokens, webStorageTokens,
 import { createProxy, query } from '../../helpers/servers.ts'
 import { testSettings } from '../../helpers/app.ts'
 import { until } from '../../helpers/until.ts'
-import { credentials, expiredTokens, failure, recordingFetch, signedUp,
+import { countedEnds, credentials, expiredTokens, failure, recordingFetch, signedUp,
   startApp } from '../../helpers/api-client.ts'
 
 const settings = await testSettings(t)
@@ -13,26 +13,17 @@ const { url } = await startApp(t, settings)
 t.test('a user can sign up, read the account, sign out and sign in again', async (t) => {
   const account = credentials()
   const tokens = memoryTokens()
-  const { auth } = createLandfallClient({
-    baseUrl: `${url}/`,
-    tokens,
-    onSessionEnded: () => t.fail('the session has not ended by itself')
-  })
+  const onSessionEnded = () => t.fail('the session has not ended by itself')
+  const { auth } = createLandfallClient({ baseUrl: `${url}/`, tokens, onSessionEnded })
   const user = await auth.signUp(account)
   t.match(user, { id: Number, email: account.email })
   t.same(await auth.me(), user)
   await auth.signOut()
   t.equal(await tokens.load(), undefined)
-  t.match(await failure(auth.me()), {
-    name: 'LandfallError',
-    status: 401,
-    errors: ['Missing or invalid access token']
-  })
-  t.match(await failure(auth.signIn({ ...account, password: 'something else' })), {
-    status: 401,
-    errors: ['Invalid email or password'],
-    requestId: /./
-  })
+  const missing = { name: 'LandfallError', status: 401, errors: ['Missing or invalid access token'] }
+  t.match(await failure(auth.me()), missing)
+  const wrong = { status: 401, errors: ['Invalid email or password'], requestId: /./ }
+  t.match(await failure(auth.signIn({ ...account, password: 'something else' })), wrong)
   t.same(await auth.signIn(account), user)
   t.same(await auth.me(), user)
   await auth.signOut()
@@ -48,11 +39,8 @@ t.test('50 calls with an expired access token share one refresh, and all succeed
   t.equal(count('/auth/refresh'), 1)
   const { id: written } = await page
   t.same((await client.landingPages.listPage()).items.map(({ id }) => id), [written], 'a write, once')
-  t.equal(
-    sent.find(({ path }) => path === '/auth/refresh')?.headers.get('authorization'),
-    null,
-    'the refresh does not send the expired token'
-  )
+  const refresh = sent.find(({ path }) => path === '/auth/refresh')
+  t.equal(refresh?.headers.get('authorization'), null, 'the refresh does not send the expired token')
 })
 
 t.test('a call made during a refresh waits for it', async (t) => {
@@ -63,30 +51,20 @@ t.test('a call made during a refresh waits for it', async (t) => {
   const client = createLandfallClient({ baseUrl: url, fetch, tokens: await expiredTokens(url) })
   await client.auth.me()
   await Promise.all(waiting)
-  t.same(sent.map(({ path, status }) => `${path} ${status}`), [
-    '/auth/me 401',
-    '/auth/refresh 200',
-    '/auth/me 200',
-    '/auth/me 200'
-  ])
+  const answers = sent.map(({ path, status }) => `${path} ${status}`)
+  t.same(answers, ['/auth/me 401', '/auth/refresh 200', '/auth/me 200', '/auth/me 200'])
 })
 
 t.test('onSessionEnded is called once, and the tokens are deleted', async (t) => {
   const tokens = await expiredTokens(url)
-  let ended = 0
-  const client = createLandfallClient({
-    baseUrl: url,
-    tokens,
-    onSessionEnded: () => {
-      ended++
-    }
-  })
+  const { ends, onSessionEnded } = countedEnds()
+  const client = createLandfallClient({ baseUrl: url, tokens, onSessionEnded })
   const other = createLandfallClient({ baseUrl: url, tokens: memoryTokens(await tokens.load()) })
   await other.auth.signOut()
   const results = await Promise.allSettled(Array.from({ length: 5 }, async () => await client.auth.me()))
   for (const result of results) t.match(result, { status: 'rejected', reason: { status: 401 } })
   t.match(await failure(client.auth.me()), { status: 401 })
-  t.equal(ended, 1)
+  t.equal(ends(), 1)
   t.equal(await tokens.load(), undefined)
   await client.auth.signUp(credentials())
   t.ok(await client.auth.me())
@@ -98,12 +76,8 @@ t.test('a network error during a refresh keeps the session', async (t) => {
     if (path === '/auth/refresh') await proxy.refuse()
   })
   const tokens = await expiredTokens(url)
-  const client = createLandfallClient({
-    baseUrl: proxy.url,
-    fetch,
-    tokens,
-    onSessionEnded: () => t.fail('the session has not ended')
-  })
+  const onSessionEnded = () => t.fail('the session has not ended')
+  const client = createLandfallClient({ baseUrl: proxy.url, fetch, tokens, onSessionEnded })
   await t.rejects(client.auth.me(), TypeError)
   await proxy.restore()
   t.ok(await tokens.load())
@@ -115,11 +89,8 @@ t.test('a 503 during a refresh keeps the session', async (t) => {
   const database = await createProxy(t, settings.DATABASE_URL ?? '')
   const { url } = await startApp(t, { ...settings, DATABASE_URL: database.url })
   const tokens = await expiredTokens(url)
-  const client = createLandfallClient({
-    baseUrl: url,
-    tokens,
-    onSessionEnded: () => t.fail('the session has not ended')
-  })
+  const onSessionEnded = () => t.fail('the session has not ended')
+  const client = createLandfallClient({ baseUrl: url, tokens, onSessionEnded })
   await database.refuse()
   t.match(await failure(client.auth.me()), { status: 503, retryAfterSeconds: Number })
   t.match(await failure(client.api.GET('/auth/me')), { name: 'LandfallError', status: 503 })
@@ -131,35 +102,22 @@ t.test('clients with the same storage, such as tabs, share a session', async (t)
   const items = new Map<string, string>()
   const storage = {
     getItem: (key: string) => items.get(key) ?? null,
-    setItem: (key: string, value: string) => {
-      items.set(key, value)
-    },
-    removeItem: (key: string) => {
-      items.delete(key)
-    }
+    setItem: (key: string, value: string) => items.set(key, value),
+    removeItem: (key: string) => items.delete(key)
   }
-  let ended = 0
-  const tab = () =>
-    createLandfallClient({
-      baseUrl: url,
-      tokens: webStorageTokens(storage),
-      onSessionEnded: () => {
-        ended++
-      }
-    })
+  const { ends, onSessionEnded } = countedEnds()
+  const tab = () => createLandfallClient({ baseUrl: url, tokens: webStorageTokens(storage), onSessionEnded })
   const [one, two] = [tab(), tab()]
   const user = await one.auth.signUp(credentials())
   t.same(await two.auth.me(), user)
 
   await t.test('when both renew at once, one refreshes and the other uses its tokens', async (t) => {
     for (let round = 0; round < 5; round++) {
-      webStorageTokens(storage).save({
-        ...JSON.parse(storage.getItem('landfall.tokens') ?? ''),
-        access_token: `expired ${round}`
-      })
+      const pair = JSON.parse(storage.getItem('landfall.tokens') ?? '') as TokenPair
+      webStorageTokens(storage).save({ ...pair, access_token: `expired ${round}` })
       t.same(await Promise.all([one.auth.me(), two.auth.me()]), [user, user])
     }
-    t.equal(ended, 0)
+    t.equal(ends(), 0)
   })
 
   await t.test('when one signs out, onSessionEnded is called for the other', async (t) => {
@@ -167,26 +125,24 @@ t.test('clients with the same storage, such as tabs, share a session', async (t)
     await one.auth.signOut()
     await held.catch(() => {})
     for (const client of [two, one, two]) t.match(await failure(client.auth.me()), { status: 401 })
-    t.equal(ended, 1)
+    t.equal(ends(), 1)
     t.equal(items.size, 0)
   })
 
   await t.test('when one signs out while the other is idle, onSessionEnded is called at its next call', async (t) => {
-    ended = 0
     await two.auth.signUp(credentials())
     await one.auth.signOut()
-    t.equal(ended, 0)
+    t.equal(ends(), 1)
     for (const client of [two, one, two]) t.match(await failure(client.auth.me()), { status: 401 })
-    t.equal(ended, 1)
+    t.equal(ends(), 2)
   })
 
   await t.test('when both sign out, onSessionEnded is not called', async (t) => {
-    ended = 0
     await two.auth.signUp(credentials())
     await one.auth.signOut()
     await two.auth.signOut()
     for (const client of [two, one]) t.match(await failure(client.auth.me()), { status: 401 })
-    t.equal(ended, 0)
+    t.equal(ends(), 2)
   })
 })
 
@@ -219,11 +175,8 @@ t.test('a sign-out never calls onSessionEnded, even with a slow storage', async 
   const { fetch } = recordingFetch(async (path) => {
     if (path === '/auth/me') await until(() => isCleared, 'the storage is cleared')
   })
-  const client = await signedUp(url, {
-    fetch,
-    tokens,
-    onSessionEnded: () => t.fail('the session has not ended by itself')
-  })
+  const onSessionEnded = () => t.fail('the session has not ended by itself')
+  const client = await signedUp(url, { fetch, tokens, onSessionEnded })
   await client.auth.signOut()
   for (const error of [...await Promise.all(calls), await failure(client.auth.me())]) {
     t.match(error, { status: 401 })
@@ -240,13 +193,8 @@ t.test('processes with the same storage share a session without common locks', a
     refreshes++
     await until(() => refreshes === 2, 'both send the refresh token')
   })
-  const inProcess = () =>
-    createLandfallClient({
-      baseUrl: url,
-      fetch,
-      tokens,
-      onSessionEnded: () => t.fail('the session has not ended')
-    })
+  const onSessionEnded = () => t.fail('the session has not ended')
+  const inProcess = () => createLandfallClient({ baseUrl: url, fetch, tokens, onSessionEnded })
   const [one, two] = [inProcess(), inProcess()]
   const [user, same] = await Promise.all([one.auth.me(), two.auth.me()])
   t.same(user, same)
@@ -274,13 +222,8 @@ t.test('a sign-out with an expired access token ends the session', async (t) => 
   await tokens.save({ ...good, access_token: 'expired' })
   await client.auth.signOut()
   t.equal(await tokens.load(), undefined)
-  t.same(
-    await query(
-      settings.DATABASE_URL ?? '',
-      `select count(*) from sessions where user_id = ${id} and revoked_at is null`
-    ),
-    [{ count: '0' }]
-  )
+  const left = `select count(*) from sessions where user_id = ${id} and revoked_at is null`
+  t.same(await query(settings.DATABASE_URL ?? '', left), [{ count: '0' }])
 })
 
 t.test('a sign-out that cannot reach the service keeps the tokens', async (t) => {
