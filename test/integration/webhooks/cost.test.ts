@@ -1,5 +1,5 @@
 import t from 'tap'
-import { buildTestApp, createPage, signUp, testSettings } from '../../helpers/app.ts'
+import { buildTestApp, createPage, sendAs, signUp, testSettings } from '../../helpers/app.ts'
 import { planOf, watchStatements } from '../../helpers/plans.ts'
 import { query } from '../../helpers/servers.ts'
 
@@ -16,23 +16,14 @@ t.test('without webhooks a write reads one entry of an index more; with ten, a s
   /** Writes the page. @returns the number of prepared statements */
   const write = async (a: number): Promise<number> => {
     const earlier = runs.length
-    await app.inject({
-      method: 'PATCH',
-      url: `/manage/landing_pages/${page.id}`,
-      headers: account.headers,
-      payload: { current_data: { a } }
-    })
+    await sendAs(app, account, 'PATCH', `/manage/landing_pages/${page.id}`, { current_data: { a } })
     return runs.length - earlier
   }
   const statements = await write(1)
   const { statement, values } = runs.find(({ statement: { text } }) => text.includes('INSERT INTO outbox'))!
   const cost = async (document: string) => {
-    const { nodes, buffers } = await planOf(
-      url,
-      statement,
-      { ...values, document, contentHash: document },
-      'force_generic_plan'
-    )
+    const replaced = { ...values, document, contentHash: document }
+    const { nodes, buffers } = await planOf(url, statement, replaced, 'force_generic_plan')
     return { buffers, rows: nodes.reduce((sum, { rows }) => sum + rows, 0) }
   }
   await cost('{"warm":1}')
@@ -76,12 +67,8 @@ t.test('the next message is found without a look at the others of its webhook', 
   const first = await claimMessage(app.database, { webhooks: [], accounts: [] }, false)
   if (first === undefined || first === 'again') throw new Error('no message')
   const { statement } = runs[0]!
-  const { buffers, nodes } = await planOf(
-    url,
-    statement,
-    { busyWebhooks: `{${first.target}}`, busyAccounts: '{}', isCrowded: false },
-    'force_generic_plan'
-  )
+  const busy = { busyWebhooks: `{${first.target}}`, busyAccounts: '{}', isCrowded: false }
+  const { buffers, nodes } = await planOf(url, statement, busy, 'force_generic_plan')
   t.ok(buffers < 200, `${buffers} pages`)
   t.ok(nodes.every(({ rows }) => rows < 50), JSON.stringify(nodes))
 })
