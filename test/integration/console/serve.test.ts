@@ -84,15 +84,14 @@ t.test('the page is revalidated by its ETag, and may load only its own files', a
 
 t.test('files with hashed names are immutable, and each has its content type', async (t) => {
   const app = await consoleApp(t)
-  for (
-    const [name, type] of [
-      ['assets/main-a1b2c3.js', 'text/javascript; charset=utf-8'],
-      ['assets/main-d4e5f6.css', 'text/css; charset=utf-8'],
-      ['assets/logo-0a1b2c.svg', 'image/svg+xml']
-    ] as const
-  ) {
+  const types = {
+    'assets/main-a1b2c3.js': 'text/javascript; charset=utf-8',
+    'assets/main-d4e5f6.css': 'text/css; charset=utf-8',
+    'assets/logo-0a1b2c.svg': 'image/svg+xml'
+  }
+  for (const [name, type] of Object.entries(types)) {
     const file = await app.inject(`/console/${name}`)
-    t.equal(file.body, FILES[name])
+    t.equal(file.body, FILES[name as keyof typeof FILES])
     t.match(file.headers, {
       'content-type': type,
       'cache-control': 'public, max-age=31536000, immutable',
@@ -114,9 +113,7 @@ t.test('clients that accept Brotli get the bytes that the build compressed, with
 
   const head = await get({ 'accept-encoding': 'br' }, 'HEAD')
   t.equal(head.body, '')
-  for (
-    const name of ['etag', 'content-length', 'content-encoding', 'content-type', 'cache-control', 'vary']
-  ) {
+  for (const name of 'etag content-length content-encoding content-type cache-control vary'.split(' ')) {
     t.equal(head.headers[name], small.headers[name], name)
   }
   const tag = String(small.headers.etag)
@@ -126,44 +123,30 @@ t.test('clients that accept Brotli get the bytes that the build compressed, with
 
 t.test('only files of the folder are served', async (t) => {
   const app = await consoleApp(t)
-  for (
-    const path of [
-      ...'index.html assets assets/ assets/main-a1b2c3.js.br ../package.json'.split(' '),
-      ...'%2e%2e/package.json ..%2fpackage.json assets/none.js __proto__ constructor'.split(' '),
-      ...'assets/%00'.split(' ')
-    ]
-  ) {
-    const response = await app.inject(`/console/${path}`)
-    t.equal(response.statusCode, 404, path)
-    t.match(response.headers, { 'cache-control': 'no-store' })
-  }
+  const paths = [
+    ...'index.html assets assets/ assets/main-a1b2c3.js.br ../package.json assets/%00'.split(' '),
+    ...'%2e%2e/package.json ..%2fpackage.json assets/none.js __proto__ constructor'.split(' ')
+  ]
+  for (const path of paths) t.equal((await app.inject(`/console/${path}`)).statusCode, 404, path)
 })
 
 t.test('/console and browsers at / are led to the console, also below a path', async (t) => {
   const app = await consoleApp(t)
-  for (
-    const [url, location] of [['/console', './console/'], ['/console?x=1', './console/'], ['/', './console/']]
-  ) {
-    const response = await app.inject({ url: url!, headers: { accept: BROWSER } })
-    t.match(response, { statusCode: 302, headers: { location, 'cache-control': 'no-store' } }, String(url))
+  for (const url of ['/console', '/console?x=1', '/']) {
+    const response = await app.inject({ url, headers: { accept: BROWSER } })
+    const headers = { location: './console/', 'cache-control': 'no-store' }
+    t.match(response, { statusCode: 302, headers }, url)
   }
   t.equal((await app.inject({ url: '/', headers: { accept: BROWSER } })).headers.vary, 'Accept')
-  for (
-    const accept of [
-      undefined,
-      '*/*',
-      'application/json',
-      'application/json, text/html',
-      'text/html;q=0',
-      'text/html;q=0.5, application/*',
-      'x'.repeat(5000)
-    ]
-  ) {
+  const others = [
+    ...[undefined, '*/*', 'application/json', 'application/json, text/html', 'text/html;q=0'],
+    ...['text/html;q=0.5, application/*', 'x'.repeat(5000)]
+  ]
+  const errors = ['There is no page here; the API is described at https://pages.example.com/x/docs']
+  for (const accept of others) {
     const response = await app.inject({ url: '/', ...accept !== undefined && { headers: { accept } } })
     t.match(response, { statusCode: 404, headers: { vary: 'Accept' } }, String(accept))
-    t.same(response.json(), {
-      errors: ['There is no page here; the API is described at https://pages.example.com/x/docs']
-    })
+    t.same(response.json(), { errors })
   }
 })
 
@@ -220,12 +203,11 @@ t.test('other methods get 405 with the ones that there are', async (t) => {
 
 t.test('while the console is not built, its addresses say how to build it', async (t) => {
   const app = await consoleApp(t, {}, folderWith(t, { 'assets/main.js': '' }))
+  const errors = ['The console is not built; run "npm run build", then start the service again']
   for (const url of ['/console/', '/console/settings.json', '/console/assets/main.js']) {
     const response = await app.inject(url)
     t.equal(response.statusCode, 404)
-    t.same(response.json(), {
-      errors: ['The console is not built; run "npm run build", then start the service again']
-    })
+    t.same(response.json(), { errors })
   }
 })
 
