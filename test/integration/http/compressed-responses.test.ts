@@ -1,6 +1,6 @@
 import { brotliDecompressSync, gunzipSync } from 'node:zlib'
 import t from 'tap'
-import { buildTestApp, createPage, signIn, signUp, testSettings } from '../../helpers/app.ts'
+import { buildTestApp, createPage, sendAs, signIn, signUp, testSettings } from '../../helpers/app.ts'
 import { PNG, upload } from '../../helpers/assets.ts'
 
 // The compression of the management API. public-responses.test.ts has that of public reads, addresses.test.ts
@@ -17,14 +17,11 @@ interface Options {
   readonly payload?: string
 }
 
-async function send (
-  method: 'GET' | 'HEAD' | 'POST' | 'PUT' | 'PATCH' | 'DELETE',
+const send = async (
+  method: Parameters<typeof sendAs>[2],
   url: string,
-  { headers, ...more }: Options = {}
-) {
-  const type = more.payload === undefined ? {} : { 'content-type': 'application/json' }
-  return await app.inject({ method, url, headers: { ...owner.headers, ...type, ...headers }, ...more })
-}
+  { headers, payload }: Options = {}
+) => await sendAs(app, owner, method, url, payload, headers)
 
 const tagOf = async (url: string, headers = {}): Promise<string> =>
   String((await send('GET', url, { headers })).headers.etag)
@@ -81,9 +78,8 @@ for (const encoding of ['br', 'gzip'] as const) {
     for (const path of [url, `${url}/document`, `${url}/revisions/1`, await uploadUsedPicture()]) {
       for (const etag of [await tagOf(path), await tagOf(path, accept)]) {
         for (const method of ['GET', 'HEAD'] as const) {
-          const known = await send(method, path, {
-            headers: { ...accept, 'if-none-match': `"other", ${etag}` }
-          })
+          const headers = { ...accept, 'if-none-match': `"other", ${etag}` }
+          const known = await send(method, path, { headers })
           t.equal(known.statusCode, 304, `${method} ${path} ${etag}`)
           t.match(known.headers, { etag, vary: 'Origin, Accept-Encoding' }, `${method} ${path} ${etag}`)
           t.equal(known.headers['content-encoding'], undefined)
@@ -95,29 +91,27 @@ for (const encoding of ['br', 'gzip'] as const) {
   t.test(`${encoding}: a write accepts every ETag of the current version, and none of an earlier one`, async (t) => {
     const { id } = await createPage(app, owner, DOCUMENT)
     const url = `/manage/landing_pages/${id}`
+    const merge = { headers: { 'content-type': 'application/merge-patch+json' }, payload: '{"added":1}' }
     const writes: [Parameters<typeof send>[0], string, Options?][] = [
       ['PATCH', url, { payload: RECORD.replace('9.9', '1.0') }],
       ['PUT', `${url}/document`, { payload: DOCUMENT.replace('9.9', '2.0') }],
-      ['PATCH', `${url}/document`, {
-        headers: { 'content-type': 'application/merge-patch+json' },
-        payload: '{"added":1}'
-      }],
+      ['PATCH', `${url}/document`, merge],
       ['POST', `${url}/revisions/1/restore`],
       ['DELETE', url]
     ]
     for (const from of [url, `${url}/document`]) {
-      for (const [method, path, options = {}] of writes.slice(0, from === url ? -1 : undefined)) {
+      for (
+        const [method, path, { payload, ...more } = {}] of writes.slice(0, from === url ? -1 : undefined)
+      ) {
         const etag = await tagOf(from, accept)
         t.match(etag, new RegExp(`-${encoding}"$`))
-        const write = async () =>
-          await send(method, path, {
-            ...options,
-            headers: { ...accept, ...options.headers, 'if-match': etag }
-          })
-        const { statusCode, headers } = await write()
-        t.ok(statusCode < 300, `${method} ${path} with ${etag}`)
+        const headers = { ...accept, ...more.headers, 'if-match': etag }
+        const write = async () => await send(method, path, { headers, payload })
+        const response = await write()
+        t.ok(response.statusCode < 300, `${method} ${path} with ${etag}`)
         if (method === 'DELETE') continue
-        if (headers['content-encoding'] !== undefined) t.equal(headers.etag, await tagOf(url, accept))
+        const isCompressed = response.headers['content-encoding'] !== undefined
+        if (isCompressed) t.equal(response.headers.etag, await tagOf(url, accept))
         t.equal((await write()).statusCode, 412, `${method} ${path} with ${etag} again`)
       }
     }
@@ -163,10 +157,8 @@ t.test('a record beyond the memory for compression is sent as it is', async (t) 
   const owner = await signUp(app)
   const get = async (bytes: number) => {
     const { id } = await createPage(app, owner, `["${'x'.repeat(bytes - 4)}"]`)
-    return await app.inject({
-      url: `/manage/landing_pages/${id}/document`,
-      headers: { ...owner.headers, 'accept-encoding': 'gzip' }
-    })
+    const encoding = { 'accept-encoding': 'gzip' }
+    return await sendAs(app, owner, 'GET', `/manage/landing_pages/${id}/document`, undefined, encoding)
   }
   const large = await get(9 * 1024 * 1024)
   t.match(large.headers, { etag: /^"[\w-]{43}"$/, 'content-length': String(9 * 1024 * 1024) })

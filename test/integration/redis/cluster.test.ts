@@ -68,10 +68,7 @@ t.test('keys are grouped by slot, and a script runs on each group, also after al
         await redis.countAll(group.length, ...group)
       )
     ))
-    t.equal(
-      counts.flat().reduce((sum, count) => sum + count, 0),
-      keys.length * round
-    )
+    t.equal(counts.flat().reduce((sum, count) => sum + count, 0), keys.length * round)
     await Promise.all(cluster.nodes.map(async ({ admin }) => await admin.script('FLUSH')))
   }
   t.equal(client.outages, 0)
@@ -111,24 +108,21 @@ t.test('a slot that moves is followed; a script with a part of its keys does not
   t.same(await count(keys), [6, 6, 5])
 })
 
-for (
-  const [fault, begin, end] of [
-    [
-      'full',
-      async (node) => await node.admin.config('SET', 'maxmemory', '1'),
-      async (node) => await node.admin.config('SET', 'maxmemory', '0')
-    ],
-    ['frozen', async (node) => node.server.pause(), async (node) => node.server.resume()]
-  ] as Array<[string, ...Array<(node: typeof cluster.nodes[number]) => Promise<unknown>>]>
-) {
+type Change = (node: typeof cluster.nodes[number]) => Promise<unknown>
+const memory = (limit: string): Change => async ({ admin }) => await admin.config('SET', 'maxmemory', limit)
+const faults: [string, begin: Change, end: Change][] = [
+  ['full', memory('1'), memory('0')],
+  ['frozen', async ({ server }) => server.pause(), async ({ server }) => server.resume()]
+]
+for (const [fault, begin, end] of faults) {
   t.test(`one master that is ${fault} opens the breaker of an idle client, and closes it afterwards`, async (t) => {
     const client = await connect(t)
     for (const master of await cluster.masters()) {
-      await begin!(master)
+      await begin(master)
       await until(() => !client.reachable, 'the outage is found')
       if (fault === 'frozen') await until(() => !client.subscribed, 'the lost channel is found')
       await t.rejects(client.run(async (redis) => await redis.get('any')), RedisAwayError)
-      await end!(master)
+      await end(master)
       await until(() => client.reachable && client.subscribed, 'the client is connected again')
       await cluster.untilSteady()
     }
@@ -139,10 +133,8 @@ t.test('a promoted replica may lack the last writes, so its promotion counts as 
   const client = await connect(t)
   const { outages, backSince } = client
   await cluster.failOver((await cluster.masters())[0]!)
-  await until(
-    () => client.backSince > backSince && client.reachable && client.subscribed,
-    'an outage has ended'
-  )
+  const isBack = () => client.backSince > backSince && client.reachable && client.subscribed
+  await until(isBack, 'an outage has ended')
   t.ok(client.outages > outages)
   await cluster.untilSteady()
 })
