@@ -38,12 +38,12 @@ export class ObservedStore extends LeaseStore {
   /** If set, answers wait for this promise. */
   gate: Promise<void> | undefined
 
-  override async ask (request: LeaseRequest): Promise<LeaseResponse> {
+  protected override async send (request: LeaseRequest): Promise<LeaseResponse> {
     this.asked++
     this.underWay++
     try {
       await this.#delay()
-      const response = await super.ask(request)
+      const response = await super.send(request)
       this.windows.add(response.id)
       await this.#delay()
       await this.gate

@@ -7,26 +7,28 @@ declare module 'ioredis' {
 }
 
 /**
- * The name in Redis: a hash with the last heartbeat of each process, in words:
+ * The name in Redis: a hash with the last heartbeat of each process, in words separated by spaces. NUMBER
+ * counts its heartbeats.
  *
  * - `NUMBER 3 … STATE` of a process that runs. STATE 1 means that it may have a share, 0 that it has none,
  *   `replaced` that it goes on as another process. Between them, `first=N` says that it has a first share of
- *   N twelfths (when it is replaced: it has handed over what it counted), and `counts=ID` that it keeps back
+ *   N twelfths (when it is replaced: it has handed over what it counted), and `keeps=ID` that it keeps back
  *   the first share of a process.
  * - `NUMBER HANDOVER MEMBER=AGE … left` of a process that has shut down gracefully and may be continued, with
  *   the members that it counted.
- * - `NUMBER/3/N left` of one that may not be continued, and had a first share of N twelfths or none.
+ * - `NUMBER/3/N left` of one that may not be continued, and had a first share of N twelfths, or 0.
  *
  * Releases before this one write 2 or nothing instead of 3, and know no first shares.
  */
 export const MEMBERS_KEY = 'landfall:members:2'
-/** The format of heartbeats, and of the names of handovers. */
+/** The format of heartbeats, and of handovers that may be continued. */
 export const FORMAT = '3'
 
-const COUNTS = 'counts='
+/** The word of a heartbeat before the id of a process whose first share is kept back. */
+export const KEEPS = 'keeps='
 const FIRST_SHARE_WORD = /(?: first=|\/)(\d+)(?= )/
 const KNOWS_FIRST_SHARES = new RegExp(`^\\d+[ /]${FORMAT}\\b`)
-/** How long a heartbeat is valid. */
+/** How long a heartbeat is valid, in milliseconds. */
 export const VALID_MS = 3000
 
 /** A process that has shut down gracefully. */
@@ -46,7 +48,7 @@ export interface Heartbeat {
   /** Its first share, in twelfths of a limit. */
   readonly firstShare: number
   /** The processes whose first shares it keeps back. */
-  readonly counts: readonly string[]
+  readonly keepsBack: readonly string[]
   /** If it has shut down gracefully: what it has handed over, so that its share is not open. */
   departed?: Departed
   /** Whether it goes on as another member. It has never had a share. */
@@ -70,7 +72,7 @@ export function parse (id: string, heartbeat: string): Heartbeat {
     heartbeat,
     mayHaveShare: state === '1',
     firstShare,
-    counts: words.flatMap((word) => word.startsWith(COUNTS) ? [word.slice(COUNTS.length)] : []),
+    keepsBack: words.flatMap((word) => word.startsWith(KEEPS) ? [word.slice(KEEPS.length)] : []),
     isReplaced,
     knowsAdoption: words.length > 2,
     knowsFirstShares: KNOWS_FIRST_SHARES.test(heartbeat),
@@ -80,21 +82,24 @@ export function parse (id: string, heartbeat: string): Heartbeat {
 
 /** Twelfths of a limit: all shares together, and all first shares. The rest is leased. */
 const SHARED = 8
-const FIRST_SHARED = 3
+const FIRST_SHARES = 3
 const twelfths = (max: number, parts: number): number => Math.floor(max * parts / 12)
 
-/** The part of a limit that is shared. The rest is for reads beyond the shares, so that few need a recall. */
-export const sharedPart = (max: number): number => twelfths(max, SHARED)
+/**
+ * Returns the reads of a limit in all shares together, rounded down. The rest is for reads beyond the shares,
+ * so that few need a recall, and for first shares.
+ */
+export const sharedReads = (max: number): number => twelfths(max, SHARED)
 
-/** The reads of a limit in the first share of a process, or in those of all processes. */
-export const firstSharePart = (max: number, parts = FIRST_SHARED): number => twelfths(max, parts)
+/** Returns the reads of a limit in a first share, rounded down; by default those in all first shares. */
+export const firstShareReads = (max: number, parts = FIRST_SHARES): number => twelfths(max, parts)
 
-// Gives a process half of what other first shares leave. Returns its twelfths: 0 if there are none left, or
-// if a process doesn't know of first shares.
+// Gives a process half of what other first shares leave, rounded up. Returns its twelfths: 0 if there are
+// none left, or if a process doesn't know of first shares.
 const FIRST_SHARE = `
 local members, own_id, beats = KEYS[1], ARGV[1], ARGV[2]
 local heartbeats = redis.call('HGETALL', members)
-local free = ${FIRST_SHARED}
+local free = ${FIRST_SHARES}
 for at = 1, #heartbeats, 2 do
   if heartbeats[at] ~= own_id then
     if not string.find(heartbeats[at + 1], '^%d+[ /]${FORMAT}%f[^%d]') then return 0 end

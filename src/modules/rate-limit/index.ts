@@ -2,7 +2,7 @@ import { COUNTER_SCRIPTS } from './counters.ts'
 import { HANDOVER_SCRIPTS } from './handovers.ts'
 import { MEMBER_SCRIPTS } from './heartbeats.ts'
 import { LEASE_SCRIPTS } from './lease-script.ts'
-import { NEAR_LIMIT_SCRIPTS } from './near-limit.ts'
+import { NEAR_LIMIT_SCRIPTS } from './first-share.ts'
 
 // The public interface of the module.
 

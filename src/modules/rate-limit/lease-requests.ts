@@ -69,6 +69,7 @@ export class LeaseRequests {
   async ask (key: string, lease: Lease): Promise<'continue' | 'recalled' | 'exhausted'> {
     const store = this.#store
     const { max } = this.#options
+    if (store.members.isLate) await store.members.beat()
     const window = { ...this.#options, key, processId: lease.processId }
     const hasDeparted = store.members.departed.length > 0
     const loadsHandovers = hasDeparted && lease.isShort
@@ -92,12 +93,14 @@ export class LeaseRequests {
       reserve,
       held,
       openShares,
+      isListed: lease.isListed,
       knowsLoss: lease.isLost
     })
     this.#stats.asked++
     if (response.id === 0) return 'continue'
     this.#stats.granted += response.granted
     lease.apply(response, sentAt)
+    lease.isListed ||= response.isListed === true
     lease.reportedFor = processId
     clients.clear(key) // its reads are counted in Redis from now on
     lease.nextReserve = Math.min(MAX_RESERVE, Math.max(FIRST_RESERVE, reserve * 4))

@@ -1,12 +1,11 @@
-import { setTimeout as sleep } from 'node:timers/promises'
 import type { RedisClient } from '../../infra/redis/redis-client.ts'
 import { Batcher } from '../../infra/system/batcher.ts'
 import type { ClientTable, ClientWindow } from './client-table.ts'
 import { Handovers } from './handovers.ts'
 import { RESULTS } from './lease-script.ts'
-import { firstSharePart, FORMAT, type Departed } from './heartbeats.ts'
+import { firstShareReads, FORMAT, type Departed } from './heartbeats.ts'
 import type { Members } from './members.ts'
-import { listNearLimit, loadNearLimit } from './near-limit.ts'
+import { listNearLimit, takeFirstShare } from './first-share.ts'
 import { clock } from '../../infra/system/clock.ts'
 
 /** The most windows in one run of the script. It blocks other Redis commands for less than a millisecond. */
@@ -52,6 +51,8 @@ export interface LeaseRequest extends WindowOfClient {
   readonly openShares: number
   /** The open window as this process knows it: if Redis has lost it, it continues from there. */
   readonly known?: KnownWindow
+  /** Whether the client has been listed as near its limit in this window. */
+  readonly isListed: boolean
   /** Whether `openShares` has what processes may hold of a window that Redis has lost. */
   readonly knowsLoss?: boolean
   /** Reads allowed by processes that have shut down gracefully. They count once, whoever reports them. */
@@ -70,6 +71,8 @@ export interface LeaseResponse {
   readonly id: number
   /** Whether nothing was granted because Redis has lost the window. All processes are asked to report. */
   readonly withheld: boolean
+  /** Whether the client was listed as near its limit, because of this request. */
+  readonly isListed?: boolean
   /** If reads have to wait: the number of other processes that may hold unspent reads. They are recalled. */
   readonly others: number
   /** If reads have to wait: the processes that have reported their reads in this window. */
@@ -104,11 +107,11 @@ interface Question {
 
 /** Type, time left in milliseconds, id of the window, name space, key. */
 const MESSAGE = /^(recall|lost|end) (\d+) (\d+) (\S+) (.*)$/s
-/** The message of a process that has shut down gracefully, or started: it asks for heartbeats. */
+/**
+ * Asks all processes for a heartbeat. Sent when one has shut down gracefully, or got a first share. The text
+ * is that of earlier releases.
+ */
 const MEMBERS_CHANGED = 'left'
-/** How long a new process waits until the others keep its first share back, in steps, in milliseconds. */
-const FIRST_SHARE_WAITS_MS = [5, 10, 20, 50, 100, 200, 500, 1000, 1000, 1000, 1000] as const
-
 /** Leases in Redis. Requests of one turn of the event loop share a command. */
 export class LeaseStore {
   /** The processes that share the limits. */
@@ -136,7 +139,12 @@ export class LeaseStore {
     this.members = members
     this.#handovers = new Handovers(redis)
     members.onAdoptable = async () => await this.#adoptOnce()
-    members.onNew = async () => await this.#takeFirstShare()
+    members.onNew = async () =>
+      await takeFirstShare(redis, members, {
+        limits: this.#limits,
+        announce: async () => await this.#announceMembers(),
+        adopted: async () => await this.#adoption
+      })
     members.settled = async () => {
       await Promise.allSettled(this.#asking)
     }
@@ -155,7 +163,11 @@ export class LeaseStore {
     return this.#redis.subscribed
   }
 
-  /** Requests a lease. @throws {RedisAwayError} when Redis is unreachable */
+  /**
+   * Requests a lease. A client near its limit is listed first, for processes that start.
+   *
+   * @throws {RedisAwayError} when Redis is unreachable
+   */
   async ask (request: LeaseRequest): Promise<LeaseResponse> {
     const response = this.#ask(request)
     this.#asking.add(response)
@@ -172,7 +184,7 @@ export class LeaseStore {
     reads: number,
     known: KnownWindow
   ): Promise<void> {
-    const nothing = { needed: 0, reserve: 0, held: 0, unreported: 0, openShares: 0 }
+    const nothing = { needed: 0, reserve: 0, held: 0, unreported: 0, openShares: 0, isListed: true }
     const request = { ...window, ...nothing, known }
     await this.#questions.load({ request, returned: reads }).catch(() => {})
   }
@@ -219,42 +231,25 @@ export class LeaseStore {
   /** Ends the membership of this process after all its counts were handed over. @throws {RedisAwayError} */
   async leave (): Promise<void> {
     await this.members.leave(this.#isContinuable ? this.#handover : undefined)
+    await this.#announceMembers()
+  }
+
+  async #announceMembers (): Promise<void> {
     await this.#redis.run(async (redis) => await redis.publish(this.#channel, MEMBERS_CHANGED))
   }
 
-  /** Lists the client before its reads are allowed, if first shares might exceed what is left to it. */
+  /** Lists the client before its reads are allowed, if first shares may no longer fit into its limit. */
   async #ask (request: LeaseRequest): Promise<LeaseResponse> {
-    const response = await this.#questions.load({ request, returned: 0 })
-    const { max, nameSpace, key, openShares } = request
-    if (response.total + openShares > max - firstSharePart(max)) {
-      await listNearLimit(this.#redis, nameSpace, key)
-    }
-    return response
+    const response = await this.send(request)
+    const { max, nameSpace, key, openShares, isListed } = request
+    if (isListed || response.total + openShares <= max - firstShareReads(max)) return response
+    await listNearLimit(this.#redis, nameSpace, key)
+    return { ...response, isListed: true }
   }
 
-  /** Gives this new process a first share of the limits, if the others keep it back. Never rejects. */
-  async #takeFirstShare (): Promise<void> {
-    const { members } = this
-    try {
-      if (!await members.askForFirstShare()) return
-      await this.#redis.run(async (redis) => await redis.publish(this.#channel, MEMBERS_CHANGED))
-      for (const wait of FIRST_SHARE_WAITS_MS) {
-        if (members.isCounted) break
-        await sleep(wait)
-        await members.beat()
-      }
-      const lists = await Promise.all([...this.#limits.keys()].map(async (nameSpace) =>
-        await loadNearLimit(this.#redis, nameSpace)
-      ))
-      await this.#adoption
-      const mayUse = members.isCounted && lists.every((clients) => clients !== undefined)
-      for (const [index, limit] of [...this.#limits.values()].entries()) {
-        if (mayUse) limit.useFirstShare(lists[index] as ReadonlySet<string>)
-      }
-      members.useFirstShare(mayUse)
-    } catch {
-      members.useFirstShare(false) // Redis is away
-    }
+  /** Sends a request together with others. */
+  protected async send (request: LeaseRequest): Promise<LeaseResponse> {
+    return await this.#questions.load({ request, returned: 0 })
   }
 
   #hear (message: string): void {
@@ -284,10 +279,10 @@ export class LeaseStore {
     const { members } = this
     const limits = [...this.#limits]
     const { handover } = departed
-    const { hasFirstShare } = members
+    const { usesFirstShare } = members
     const canContinue = (): boolean =>
       members.isNew && this.#redis.subscribed &&
-      (hasFirstShare || limits.every(([, { counts }]) => counts().size === 0))
+      (usesFirstShare || limits.every(([, { counts }]) => counts().size === 0))
     const mayAdopt = (): boolean => limits.length > 0 && !this.#isClosing && canContinue()
     if (!mayAdopt() || !await this.#handovers.reserve(handover)) return false
     const counts = await Promise
@@ -295,8 +290,8 @@ export class LeaseStore {
         await this.#handovers.load(handover, nameSpace, timeWindow)
       ))
     if (!counts.every((table) => table !== undefined) || !mayAdopt()) return false
-    if (hasFirstShare) await this.#handOverFirstShare()
-    else members.useFirstShare(false)
+    if (usesFirstShare) await this.#handOverFirstShare()
+    else members.giveUpFirstShare()
     const now = clock.now()
     const reported = await Promise
       .all(limits.map(async ([nameSpace]) => await this.#handovers.adopt(handover, nameSpace)))

@@ -35,6 +35,8 @@ export class Lease {
   isLost = false
   /** Whether reads of a lost window are granted although a process that seems alive has not reported. */
   ignoresSilent = false
+  /** Whether the client has been listed as near its limit in this window. */
+  isListed = false
   /** The reserve to request the next time. */
   nextReserve = 0
   /** The value of `left` at which the next lease is requested early; -1 for no early request. */
@@ -126,6 +128,7 @@ export class Lease {
     if (withheld || id !== this.id) {
       this.isLost = withheld
       this.ignoresSilent = false
+      this.isListed = false
     }
     this.unreported = 0
     this.localFrom = -1

@@ -37,7 +37,7 @@ export class LeasedLimit {
   readonly #store: LeaseStore | undefined
   /** Clients that need no leases. */
   #clients: ClientTable
-  /** In the first minute: clients that may have spent their limits when this process got its first share. */
+  /** For 66 s: the clients that may have spent their limits when this process got its first share. */
   #nearLimit: { readonly clients: ReadonlySet<string>, readonly until: number } | undefined
   readonly #leases: GenerationalMap<Lease>
   readonly #requests: LeaseRequests | undefined

@@ -1,12 +1,17 @@
 import { setTimeout as sleep } from 'node:timers/promises'
 import { clock } from '../../infra/system/clock.ts'
 import { RedisAwayError, type RedisClient } from '../../infra/redis/redis-client.ts'
-import { firstSharePart, FORMAT, MEMBERS_KEY, parse, sharedPart, VALID_MS, type Departed,
+import { firstShareReads, FORMAT, KEEPS, MEMBERS_KEY, parse, sharedReads, VALID_MS, type Departed,
   type Heartbeat } from './heartbeats.ts'
 
 const BEAT_INTERVAL_MS = 1000
+/** A process without a heartbeat for this long has no share, and no request from before is under way. */
+const SILENT_MS = VALID_MS + 1000
 /** How long a start waits for a first share. */
 const MAX_START_MS = 1000
+
+/** The heartbeat of a process that may have a share. */
+const MAY_HAVE_SHARE = `0 ${FORMAT} 1`
 
 interface Member extends Heartbeat {
   /** When its heartbeats began, and when the last one was seen, in milliseconds of the process clock. */
@@ -50,7 +55,7 @@ export class Members {
   onAdoptable: () => Promise<void> = async () => {}
   /** Called when this process is new and continues as no other one. */
   onNew: () => Promise<void> = async () => {}
-  /** Resolves when all requests for leases that are under way have ended. */
+  /** Resolves when all requests for leases that were sent before have ended. */
   settled: () => Promise<void> = async () => {}
   /** The number of members. */
   #size = 1
@@ -61,12 +66,15 @@ export class Members {
   #hasLeft = false
   /** When this process last had a share. */
   #hadShareUntil = -Infinity
-  /** The first share of this process in twelfths, whether it may be used, and until when it could be. */
+  /** The first share of this process, in twelfths of a limit. */
   #firstShare = 0
   #usesFirstShare = false
+  /** When this process last had a first share. */
   #hadFirstShareUntil = -Infinity
-  /** New processes whose first shares are kept back, and whether requests without that have ended. */
-  readonly #counted = new Map<string, boolean>()
+  /** The request for a first share that is under way. */
+  #requested: Promise<unknown> | undefined
+  /** The processes whose first shares are kept back, and whether all requests sent before that have ended. */
+  readonly #keptBack = new Map<string, boolean>()
   /** The last heartbeat of the member that this process was before. */
   #replaced: Record<string, string> = {}
   #timer: NodeJS.Timeout | undefined
@@ -124,7 +132,7 @@ export class Members {
       )
   }
 
-  /** Whether this process is a member that has not had a share yet. */
+  /** Whether this process is a member that has not had a share, until 6 s before its share begins. */
   get isNew (): boolean {
     const now = clock.now()
     return !this.#hasLeft && now < this.#validUntil && now < this.#since + this.#windowMs - VALID_MS &&
@@ -142,7 +150,7 @@ export class Members {
       // Redis may have been flushed since it was seen.
       if (this.#members.has(member)) continue
       const seenAt = clock.now() - Number(age)
-      this.#members.set(member, { ...parse(member, '0 2 1'), since: seenAt, seenAt })
+      this.#members.set(member, { ...parse(member, MAY_HAVE_SHARE), since: seenAt, seenAt })
     }
     this.#members.delete(this.id)
     this.#replaced = { [this.id]: this.#heartbeat('replaced', since) }
@@ -156,6 +164,11 @@ export class Members {
       this.#since = -Infinity
       this.#hadShareUntil = this.#validUntil
     }
+  }
+
+  /** Whether the heartbeats of this process are late, so that it may not know of new ones. */
+  get isLate (): boolean {
+    return this.#validUntil > -Infinity && clock.now() >= this.#validUntil
   }
 
   /** Another process continues as a member that had left. */
@@ -174,53 +187,62 @@ export class Members {
   }
 
   /**
-   * Asks for a first share. It may be used when all others keep it back: after `usesFirstShare()`.
+   * Requests a first share. It is not used before `useFirstShare()`.
    *
    * @returns whether this process gets one
    * @throws {RedisAwayError}
    */
-  async askForFirstShare (): Promise<boolean> {
+  async requestFirstShare (): Promise<boolean> {
     const beats = ++this.#beats
-    this.#firstShare = await this.#redis.run(async (redis) =>
+    const requested = this.#redis.run(async (redis) =>
       await redis.landfallFirstShare(MEMBERS_KEY, this.id, beats)
     )
+    this.#requested = requested.catch(() => {})
+    this.#firstShare = await requested
     this.#hadFirstShareUntil = this.#firstShare > 0 ? this.#validUntil : -Infinity
     return this.#firstShare > 0
   }
 
   /** Whether all other processes keep the first share of this one back, or are gone. */
-  get isCounted (): boolean {
+  get isKeptBack (): boolean {
     const now = clock.now()
-    return [...this.#members].every(([id, { seenAt, counts, departed, isReplaced }]) =>
-      id === this.id || departed !== undefined || isReplaced || counts.includes(this.id) ||
-      now >= seenAt + VALID_MS
+    return [...this.#members].every(([id, { seenAt, keepsBack, departed, isReplaced }]) =>
+      id === this.id || departed !== undefined || isReplaced || keepsBack.includes(this.id) ||
+      now >= seenAt + SILENT_MS
     )
   }
 
-  /** Whether this process has a first share. */
-  get hasFirstShare (): boolean {
+  get usesFirstShare (): boolean {
     return this.#usesFirstShare
   }
 
-  /** The first share isn't used any more. The others keep it back until the last window with it has ended. */
+  /** From now on this process uses its first share. */
+  useFirstShare (): void {
+    this.#usesFirstShare = true
+  }
+
+  /** Stops using the first share. The others keep it back until the last window with it has ended. */
   stopFirstShare (): void {
     this.#usesFirstShare = false
   }
 
-  /** From now on the first share is used, or given up if it never was. */
-  useFirstShare (isUsed: boolean): void {
-    this.#usesFirstShare = isUsed && this.isNew
-    if (!this.#usesFirstShare) this.#hadFirstShareUntil = -Infinity
+  /** Gives up a first share that was never used. */
+  giveUpFirstShare (): void {
+    this.#hadFirstShareUntil = -Infinity
   }
 
-  /** Like share(), while this process is new. Clients near their limits must be left out. */
+  /**
+   * Returns how many reads of a limit the first share allows in a window; 0 if it is not in use. It is not
+   * for clients near their limits.
+   */
   firstShare (max: number, now: number): number {
     if (!this.#usesFirstShare || now >= this.#validUntil || !this.#redis.subscribed) return 0
-    return Math.min(this.#equalShare(max), firstSharePart(max, this.#firstShare))
+    // Otherwise its reads could exceed the share that the others keep back after the first minute.
+    return Math.min(this.#equalShare(max), firstShareReads(max, this.#firstShare))
   }
 
   #equalShare (max: number): number {
-    return Math.floor(sharedPart(max) / this.#size)
+    return Math.floor(sharedReads(max) / this.#size)
   }
 
   #isSteady (now: number): boolean {
@@ -244,20 +266,20 @@ export class Members {
       if (id === this.id || heard.has(id)) continue
       if (!mayHaveShare && firstShare === 0 && !isLost) continue
       if (mayHaveShare) open++
-      first += firstSharePart(max, firstShare)
+      first += firstShareReads(max, firstShare)
       if (isAlive) alive++
     }
-    // A process that was suspended may not know of new ones.
-    if (this.#validUntil > -Infinity && now >= this.#validUntil) first = firstSharePart(max)
+    if (this.isLate) first = firstShareReads(max)
     if (isLost && alive > 0) return { reads: max, alive }
     // Every process with a share counts at least the members whose heartbeats have been steady.
-    const largestShare = Math.floor(sharedPart(max) / Math.max(1, steady))
-    const others = Math.min(sharedPart(max) - this.share(max, now), open * largestShare)
+    const largestShare = Math.floor(sharedReads(max) / Math.max(1, steady))
+    const others = Math.min(sharedReads(max) - this.share(max, now), open * largestShare)
     return { reads: others + first, alive }
   }
 
   /** Sends a heartbeat and learns of those of the others. Returns whether it succeeded. Never rejects. */
   async beat (): Promise<boolean> {
+    await this.#requested // its heartbeat must not be overwritten by one without a first share
     if (this.#hasLeft) return false
     const sentAt = clock.now()
     const heartbeat = this.#heartbeat(this.#mayHaveShare(sentAt) ? '1' : '0', sentAt)
@@ -293,7 +315,7 @@ export class Members {
       ++this.#beats,
       FORMAT,
       ...this.#mayHaveFirstShare(now) ? [`first=${this.#firstShare}`] : [],
-      ...[...this.#counted].flatMap(([id, isSettled]) => isSettled ? [`counts=${id}`] : []),
+      ...[...this.#keptBack].flatMap(([id, isSettled]) => isSettled ? [`${KEEPS}${id}`] : []),
       state
     ]
       .join(' ')
@@ -303,11 +325,11 @@ export class Members {
     return !this.#isSteady(now) && now < this.#hadFirstShareUntil + this.#windowMs
   }
 
-  /** Keeps back the first shares of new processes. Tells them when no request without that is under way. */
-  async #count (ids: readonly string[]): Promise<void> {
-    for (const id of ids) this.#counted.set(id, false)
+  /** Tells new processes that their first shares are kept back, when all earlier requests have ended. */
+  async #keepBack (ids: readonly string[]): Promise<void> {
+    for (const id of ids) this.#keptBack.set(id, false)
     await this.settled()
-    for (const id of ids) this.#counted.set(id, true)
+    for (const id of ids) this.#keptBack.set(id, true)
     await this.beat()
   }
 
@@ -336,9 +358,9 @@ export class Members {
     }
     this.#summarize()
     const withFirstShare = [...this.#members].filter(([, { firstShare }]) => firstShare > 0).map(([id]) => id)
-    for (const id of this.#counted.keys()) if (!withFirstShare.includes(id)) this.#counted.delete(id)
-    const uncounted = withFirstShare.filter((id) => id !== this.id && !this.#counted.has(id))
-    if (uncounted.length > 0) this.#count(uncounted)
+    for (const id of this.#keptBack.keys()) if (!withFirstShare.includes(id)) this.#keptBack.delete(id)
+    const others = withFirstShare.filter((id) => id !== this.id && !this.#keptBack.has(id))
+    if (others.length > 0) this.#keepBack(others)
   }
 
   #summarize (): void {

@@ -2,6 +2,7 @@ import { setImmediate as turn } from 'node:timers/promises'
 import fc from 'fast-check'
 import t from 'tap'
 import { clock } from '../../../src/infra/system/clock.ts'
+import { MEMBERS_KEY } from '../../../src/modules/rate-limit/heartbeats.ts'
 import type { LeasedLimit } from '../../../src/modules/rate-limit/leased-limit.ts'
 import { pass, settableClock, spend, startReplicas, startSharing, take, trues,
   type Replica } from '../../helpers/limit-replicas.ts'
@@ -12,8 +13,6 @@ import { until } from '../../helpers/until.ts'
 // A new process that continues as no other one has a first share of the limit at once.
 
 const LIMIT = 30
-const MEMBERS = 'landfall:members:2'
-
 interface Started {
   readonly replica: Replica
   readonly limit: LeasedLimit
@@ -55,7 +54,25 @@ t.test('a new process allows first reads without asking Redis, alone and beside 
   t.same([alone, second, third].map(({ limit }) => shareOf(limit)), [6, 6, 6], 'a minute later: their shares')
 })
 
-t.test('a client that has spent its limit gets no read in the first share of a new process', async (t) => {
+t.test('processes that start at the same time share a quarter of the limit', async (t) => {
+  for (let round = 0; round < 10; round++) {
+    const url = await claimRedis(t)
+    const replicas = await startReplicas(t, Array<string>(4).fill(url))
+    const limits = replicas.map((replica) => replica.limit(LIMIT))
+    await Promise.all(replicas.map(async ({ members }) => await members.start()))
+    await until(() => limits.map(shareOf).filter((share) => share > 0).length === 2)
+    t.same(limits.map(shareOf).sort(), [0, 0, 2, 5])
+    const { commands } = replicas[0]!.redis
+    const heartbeats = Object.values(await commands.hgetall(MEMBERS_KEY))
+    t.equal(heartbeats.filter((heartbeat) => heartbeat.includes(' first=')).length, 2)
+    for (const { members, redis } of replicas) {
+      members.close()
+      redis.close()
+    }
+  }
+})
+
+t.test('a new process refuses a client that has spent its limit', async (t) => {
   const url = await claimRedis(t)
   const replicas = await startSharing(t, [url, url])
   const limits = replicas.map((replica) => replica.limit(LIMIT))
@@ -123,19 +140,19 @@ t.test('a client gets exactly its limit while processes start under its reads', 
   )
 })
 
-t.test('beside a release that keeps no first shares back, a new process has none', async (t) => {
+t.test('beside the release before, a new process has no first share', async (t) => {
   const url = await claimRedis(t)
   const replicas = await startSharing(t, [url])
   const { commands } = replicas[0]!.redis
   const first = await start(t, url, replicas[0])
   t.equal(shareOf(first.limit), 5)
   for (const heartbeat of ['7 2 1', '8 1', '9 left']) {
-    await commands.hset(MEMBERS, 'earlier', heartbeat)
+    await commands.hset(MEMBERS_KEY, 'earlier', heartbeat)
     const { limit } = await start(t, url, replicas[0])
     t.equal(shareOf(limit), 0, heartbeat)
   }
   await first.replica.members.beat()
-  t.equal(shareOf(first.limit), 0, 'one that started before gives it up')
+  t.equal(shareOf(first.limit), 0, 'an earlier one stops using its own')
 })
 
 t.test('a new process has its first share when a process that was killed no longer counts as alive', async (t) => {
@@ -152,7 +169,7 @@ t.test('a new process has its first share when a process that was killed no long
   t.equal(await spend(limit, 'new', 5), 5)
 })
 
-t.test('a new process that stops in its first minute returns what clients have left', async (t) => {
+t.test('a new process that stops in its first minute hands over what it has counted', async (t) => {
   const url = await claimRedis(t)
   const replicas = await startSharing(t, [url, url])
   const limits = replicas.map((replica) => replica.limit(LIMIT))
@@ -169,7 +186,7 @@ t.test('a new process that stops in its first minute returns what clients have l
   t.ok(shareOf((await start(t, url, replicas[0])).limit) > 0, 'the next one has a first share, too')
 })
 
-t.test('a process that hears no messages, or whose heartbeats fail, has no first share', async (t) => {
+t.test('a process whose heartbeats fail loses its first share', async (t) => {
   const url = await claimRedis(t)
   const offset = settableClock(t)
   const { replica, limit } = await start(t, url)

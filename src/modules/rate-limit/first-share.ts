@@ -1,0 +1,95 @@
+import { setTimeout as sleep } from 'node:timers/promises'
+import type { Result } from 'ioredis'
+import type { RedisClient } from '../../infra/redis/redis-client.ts'
+import type { Members } from './members.ts'
+
+// A new process that continues as no other one has a first share at once (docs/adr/0017). It isn't used for
+// clients that may have spent their limit before: these are listed in Redis.
+
+declare module 'ioredis' {
+  interface RedisCommander<Context> {
+    landfallListNearLimit(list: string, client: string, lifetimeMs: number): Result<null, Context>
+  }
+}
+
+/** The window that is open when a client is listed, and a minute more, in case Redis' clock is set. */
+const LIFETIME_MS = 120_000
+/** With more clients than this no process gets a first share. */
+const MAX_LOADED = 100_000
+/** Clients in one response, about. */
+const LOAD_BATCH = 1000
+
+/** How long a new process waits until the others keep its first share back, in steps. */
+const WAITS_MS = [0, 5, 10, 20, 50, 100, 200, 500, 1000, 1000, 1000, 1000] as const
+
+const LIST = `
+local list, client, lifetime_ms = KEYS[1], ARGV[1], tonumber(ARGV[2])
+local time = redis.call('TIME')
+local now = time[1] * 1000 + math.floor(time[2] / 1000)
+redis.call('ZADD', list, now, client)
+redis.call('ZREMRANGEBYSCORE', list, '-inf', now - lifetime_ms)
+redis.call('PEXPIRE', list, lifetime_ms)
+`
+
+export const NEAR_LIMIT_SCRIPTS = { landfallListNearLimit: { numberOfKeys: 1, lua: LIST } } as const
+
+/** Lists a client near its limit, for two minutes. @throws {RedisAwayError} */
+export async function listNearLimit (redis: RedisClient, nameSpace: string, key: string): Promise<void> {
+  await redis.run(async (redis) => await redis.landfallListNearLimit(listOf(nameSpace), key, LIFETIME_MS))
+}
+
+/**
+ * Gives a new process a first share of the limits, when all others keep it back. Never rejects.
+ *
+ * @param announce asks all processes for a heartbeat
+ * @param adopted resolves when no adoption is under way
+ */
+export async function takeFirstShare (
+  redis: RedisClient,
+  members: Members,
+  { limits, announce, adopted }: {
+    readonly limits: ReadonlyMap<string, { useFirstShare: (nearLimit: ReadonlySet<string>) => void }>
+    readonly announce: () => Promise<void>
+    readonly adopted: () => Promise<void>
+  }
+): Promise<void> {
+  try {
+    if (!await members.requestFirstShare()) return
+    await announce()
+    for (const wait of WAITS_MS) {
+      await sleep(wait)
+      await members.beat() // who has registered since then sees the first share
+      if (members.isKeptBack) break
+    }
+    if (!members.isKeptBack) return members.giveUpFirstShare()
+    const lists = await Promise.all([...limits.keys()].map(async (name) => await loadNearLimit(redis, name)))
+    await adopted()
+    if (!members.isNew || !members.isKeptBack || lists.includes(undefined)) return members.giveUpFirstShare()
+    for (const [index, limit] of [...limits.values()].entries()) {
+      limit.useFirstShare(lists[index] as ReadonlySet<string>)
+    }
+    members.useFirstShare()
+  } catch {
+    members.giveUpFirstShare() // Redis is away
+  }
+}
+
+/** Returns the clients of a limit, by key, that may have spent it; undefined if there are too many. */
+async function loadNearLimit (
+  redis: RedisClient,
+  nameSpace: string
+): Promise<ReadonlySet<string> | undefined> {
+  const clients = new Set<string>()
+  let cursor = '0'
+  do {
+    const [next, entries] = await redis.run(async (redis) =>
+      await redis.zscan(listOf(nameSpace), cursor, 'COUNT', LOAD_BATCH)
+    )
+    for (let entry = 0; entry < entries.length; entry += 2) clients.add(entries[entry] as string)
+    if (clients.size > MAX_LOADED) return undefined
+    cursor = next
+  } while (cursor !== '0')
+  return clients
+}
+
+const listOf = (nameSpace: string): string => `landfall:near-limit:1:${nameSpace}`
