@@ -76,6 +76,7 @@ let second = await startEarlier()
 const owner = await Owner.signUp(first.url)
 const { id, public_id: publicId } = await owner.createPage(first.url, '{"version":1}')
 const { public_id: steadyId } = await owner.createPage(first.url, '{"steady":true}')
+const keyed = await owner.createPage(first.url, '{}')
 const asset = JSON.parse((await owner.upload(first.url, Buffer.from('kept'), 'kept.txt')).text) as {
   url: string
 }
@@ -129,33 +130,42 @@ async function checkTogether (t: Test, one: Service, other: Service): Promise<vo
     const before = await redisCommands()
     for (const order of [[one, other], [other, one]]) {
       const atLimit = newClient()
-      const alone = (await spend(t, order.slice(0, 1), atLimit, 11))[0] as number
-      t.equal(alone, 11, 'below the limit')
+      const alone = (await spend(t, order.slice(0, 1), atLimit, 10))[0] as number
+      t.equal(alone, 10, 'below the limit')
       const [more = 0, elsewhere = 0] = await spend(t, order, atLimit, 90)
-      const here = alone + more
       t.ok(
-        here <= LIMIT && elsewhere <= LIMIT,
-        `no release allows more than the limit: ${here}, ${elsewhere}`
+        alone + more + elsewhere <= LIMIT,
+        `both together allow the limit at most: ${alone + more + elsewhere}`
       )
-      // Releases with other formats in Redis count apart (docs/adr/0027-versions-of-redis-names.md).
-      t.ok(here + elsewhere >= LIMIT, 'both together allow the limit')
       const wellBelow = await spend(t, order, newClient(), 10)
       t.same(wellBelow, [5, 5])
     }
-    const reads = 2 * (11 + 90 + 10)
+    const reads = 2 * (10 + 90 + 10)
     const perRead = (await redisCommands() - before) / reads
     t.ok(perRead < 100, `${perRead.toFixed(1)} commands for each read`)
   })
 }
 
-let key = ''
-const statusWithKey = async (url: string): Promise<number> =>
-  (await call('GET', `${url}/manage/landing_pages`, { headers: { authorization: `Bearer ${key}` } })).status
+let olderKey = ''
+let newerKey = ''
+/** The statuses with an API key: of a list, a write of a draft, and a write of a document. */
+async function statusesWithKey ({ url }: Service, key: string): Promise<number[]> {
+  const page = `${url}/manage/landing_pages/${keyed.id}`
+  const options = { headers: { authorization: `Bearer ${key}` }, json: {} }
+  return [
+    (await call('GET', `${url}/manage/landing_pages`, { headers: options.headers })).status,
+    (await call('PUT', `${page}/draft`, options)).status,
+    (await call('PATCH', page, { ...options, json: { current_data: {} } })).status
+  ]
+}
 
-/** Checks what only this release knows: its API keys, and the deletion of accounts. */
+/** Checks keys of both releases, drafts, which only this one knows, and the deletion of accounts. */
 async function checkNewer (t: Test, newer: Service, older: Service): Promise<void> {
-  t.equal(await statusWithKey(newer.url), 200)
-  t.equal(await statusWithKey(older.url), 401)
+  t.same(await statusesWithKey(newer, olderKey), [200, 204, 200])
+  t.same(await statusesWithKey(older, olderKey), [200, 404, 200])
+  t.same(await statusesWithKey(newer, newerKey), [200, 204, 403])
+  t.same(await statusesWithKey(older, newerKey), [200, 404, 403])
+  for (const { url } of [newer, older]) t.equal((await owner.call('GET', `${url}/api_keys`)).status, 200)
   const leaver = await Owner.signUp(older.url)
   const page = await leaver.createPage(older.url, '{}')
   const readAt = async ({ url }: Service): Promise<number> =>
@@ -241,7 +251,8 @@ async function startPlanner (t: Test, { url }: Service) {
 async function checkLimit (t: Test, one: Service, other: Service): Promise<void> {
   const client = newClient()
   const [here = 0, there = 0] = await spend(t, [one, other], client, 40)
-  t.equal(here + there, LIMIT)
+  // Shares of processes that have just left may still be taken.
+  t.ok(here + there >= LIMIT / 3 && here + there <= LIMIT, `a part of the limit: ${here}, ${there}`)
 }
 
 t.test('an upgrade, a rollback and another upgrade go unnoticed', async (t) => {
@@ -262,7 +273,10 @@ t.test('an upgrade, a rollback and another upgrade go unnoticed', async (t) => {
     await t.test('one replica is upgraded', async (t) => {
       await checkTogether(t, first, second)
       t.same([await planner.previews(first.url), await planner.previews(second.url)], [[200], [404]])
-      key = await owner.createKey(first.url, ['pages:read'])
+      olderKey = await owner.createKey(second.url, ['pages:read', 'pages:write'])
+      newerKey = await owner.createKey(first.url, ['pages:read', 'drafts:write'])
+      const draft = `${first.url}/manage/landing_pages/${keyed.id}/draft`
+      t.equal((await owner.call('PUT', draft, { json: {} })).status, 201)
       await checkNewer(t, first, second)
     })
     second = await replace(second, startThis)
@@ -296,7 +310,10 @@ t.test('an upgrade, a rollback and another upgrade go unnoticed', async (t) => {
     second = await replace(second, startThis)
     await t.test('both replicas are upgraded again', async (t) => {
       await checkLimit(t, first, second)
-      for (const { url } of [first, second]) t.equal(await statusWithKey(url), 200)
+      for (const service of [first, second]) {
+        t.same(await statusesWithKey(service, newerKey), [200, 204, 403])
+        t.same(await statusesWithKey(service, olderKey), [200, 204, 200])
+      }
       t.same(await planner.published(), { once: SCHEDULES, more: 0 }, 'each schedule ran once')
     })
   })
