@@ -133,5 +133,5 @@ t.test('after any sequence of operations, the valid tokens are those of the mode
     }),
     { numRuns: 12, endOnFailure: false }
   )
-  t.ok(compared > 100, `${compared} tokens compared`)
+  t.ok(compared > 20, `${compared} tokens compared`)
 })
