@@ -12,15 +12,13 @@ const CARRIED = 4
 const SLOT_WORDS = 5
 
 /** The table grows in segments, because to copy all of it at once would stop the process for 0.1 s. */
-const SEGMENTS = 256
+export const SEGMENTS = 256
 const MIN_SLOTS = 16
 /** Together 1.5 million clients in 42 MB. */
 const MAX_SLOTS = 8192
 /** How full a segment gets before it is copied. A fuller copy than MAX_COPIED loses its older half. */
 const MAX_FULL = 0.75
 const MAX_COPIED = 0.625
-/** Parts of the packed table. A multiple of SEGMENTS, so that each has clients of one segment. */
-const PARTS = 65_536
 
 /** What this process has counted for a client. Times are in milliseconds of the process clock. */
 export interface ClientWindow {
@@ -97,15 +95,17 @@ export class ClientTable {
    * Yields the counts of the clients of the last two windows, for another process: for each segment its parts
    * by number, with the words of each client, in which an age stands for START.
    *
+   * @param partCount the number of parts: a multiple of SEGMENTS, so that each has clients of one segment. If
+   *   they are equal, there are also parts without clients
    * @param now the time of which the ages are
    */
-  *pack (now: number): Generator<Map<number, number[]>> {
-    for (const { words } of this.#segments) {
-      const parts = new Map<number, number[]>()
+  *pack (partCount: number, now: number): Generator<Map<number, number[]>> {
+    for (const [index, { words }] of this.#segments.entries()) {
+      const parts = new Map<number, number[]>(partCount === SEGMENTS ? [[index, []]] : [])
       for (let slot = 0; slot < words.length; slot += SLOT_WORDS) {
         const age = ageAt(words, slot, now)
         if (words[slot + HASH_LOW] === 0 || words[slot + USED] === 0 || age >= 2 * this.#windowMs) continue
-        const number = (words[slot + HASH_HIGH] as number) % PARTS
+        const number = (words[slot + HASH_HIGH] as number) % partCount
         const part = parts.get(number) ?? []
         const first = part.push(...words.subarray(slot, slot + SLOT_WORDS)) - SLOT_WORDS
         part[first + START] = Math.max(0, age)
@@ -213,9 +213,9 @@ function hashKey (key: string, seeds: Uint32Array): void {
 }
 
 /** Returns the number of the part of a packed table that has a client. */
-export function packedPartOf (key: string, seeds: Uint32Array): number {
+export function packedPartOf (key: string, seeds: Uint32Array, partCount: number): number {
   hashKey(key, seeds)
-  return located.high % PARTS
+  return located.high % partCount
 }
 
 /**

@@ -14,8 +14,11 @@ declare module 'ioredis' {
 
 /** The window that is open when a client is listed, and a minute more, in case Redis' clock is set. */
 const LIFETIME_MS = 120_000
-/** With more clients than this no process gets a first share. */
-const MAX_LOADED = 100_000
+/** With more clients than this no process gets a first share. One entry stands for the others. */
+const MAX_LISTED = 100_000
+const TOO_MANY = '*'
+/** Expired entries that are removed for each new one. To remove very many at once would block Redis. */
+const MAX_REMOVED = 10
 /** Clients in one response, about. */
 const LOAD_BATCH = 1000
 
@@ -26,8 +29,10 @@ const LIST = `
 local list, client, lifetime_ms = KEYS[1], ARGV[1], tonumber(ARGV[2])
 local time = redis.call('TIME')
 local now = time[1] * 1000 + math.floor(time[2] / 1000)
+local expired = redis.call('ZRANGEBYSCORE', list, '-inf', now - lifetime_ms, 'LIMIT', 0, ${MAX_REMOVED})
+if #expired > 0 then redis.call('ZREM', list, unpack(expired)) end
+if redis.call('ZCARD', list) >= ${MAX_LISTED} then client = '${TOO_MANY}' end
 redis.call('ZADD', list, now, client)
-redis.call('ZREMRANGEBYSCORE', list, '-inf', now - lifetime_ms)
 redis.call('PEXPIRE', list, lifetime_ms)
 `
 
@@ -59,19 +64,23 @@ export async function takeFirstShare (
     for (const wait of WAITS_MS) {
       await sleep(wait)
       await members.beat() // who has registered since then sees the first share
-      if (members.isKeptBack) break
+      if (!members.isKeptBack) continue
+      const lists = await Promise.all([...limits.keys()].map(async (name) =>
+        await loadNearLimit(redis, name)
+      ))
+      await adopted()
+      if (!members.isNew || lists.includes(undefined)) break
+      if (!members.isKeptBack) continue // another process has been started
+      for (const [index, limit] of [...limits.values()].entries()) {
+        limit.useFirstShare(lists[index] as ReadonlySet<string>)
+      }
+      members.useFirstShare()
+      return
     }
-    if (!members.isKeptBack) return members.giveUpFirstShare()
-    const lists = await Promise.all([...limits.keys()].map(async (name) => await loadNearLimit(redis, name)))
-    await adopted()
-    if (!members.isNew || !members.isKeptBack || lists.includes(undefined)) return members.giveUpFirstShare()
-    for (const [index, limit] of [...limits.values()].entries()) {
-      limit.useFirstShare(lists[index] as ReadonlySet<string>)
-    }
-    members.useFirstShare()
   } catch {
-    members.giveUpFirstShare() // Redis is away
+    // Redis is away.
   }
+  members.giveUpFirstShare()
 }
 
 /** Returns the clients of a limit, by key, that may have spent it; undefined if there are too many. */
@@ -86,10 +95,9 @@ async function loadNearLimit (
       await redis.zscan(listOf(nameSpace), cursor, 'COUNT', LOAD_BATCH)
     )
     for (let entry = 0; entry < entries.length; entry += 2) clients.add(entries[entry] as string)
-    if (clients.size > MAX_LOADED) return undefined
     cursor = next
   } while (cursor !== '0')
-  return clients
+  return clients.has(TOO_MANY) ? undefined : clients
 }
 
 const listOf = (nameSpace: string): string => `landfall:near-limit:1:${nameSpace}`

@@ -1,7 +1,7 @@
 import type { Result } from 'ioredis'
 import { clock } from '../../infra/system/clock.ts'
 import type { RedisClient } from '../../infra/redis/redis-client.ts'
-import { ClientTable, findPacked, packedPartOf, type ClientWindow } from './client-table.ts'
+import { ClientTable, findPacked, packedPartOf, SEGMENTS, type ClientWindow } from './client-table.ts'
 import { GenerationalMap } from './generational-map.ts'
 
 declare module 'ioredis' {
@@ -11,7 +11,8 @@ declare module 'ioredis' {
       reported: string,
       part: string,
       client: string,
-      lifetimeMs: number
+      lifetimeMs: number,
+      head: string
     ): Result<[state: number, part: Buffer | null], Context>
     landfallAdopt(
       handover: string,
@@ -28,12 +29,23 @@ declare module 'ioredis' {
 
 /** Others may first see that a process has left a window later, and count it for another window. */
 const LIFETIME_MS = 130_000
+
+interface Format {
+  /** The field that is stored last: the seeds of the table, and its age. The others are named by a part. */
+  readonly head: string
+  readonly partCount: number
+  readonly lifetimeMs: number
+}
+
+/** The format of release 0.2.0, and that of later ones. The name of a handover begins with the version. */
+const FIRST: Format = { head: 'seeds', partCount: SEGMENTS, lifetimeMs: 120_000 }
+const LATER: Format = { head: 'head', partCount: 65_536, lifetimeMs: LIFETIME_MS }
+const formatOf = (handover: string): Format => handover.startsWith('1:') ? FIRST : LATER
+
 /** The others count a process that has left for a window and 3 s. It must not be adopted after that. */
 const MAX_ADOPTION_AGE_MS = 50_000
 /** Longer than it takes to load all counts. */
 const RESERVATION_MS = 10_000
-/** The field that is stored last: the seeds of the table and its age. The others are named by a part. */
-const HEAD = 'head'
 const MAX_HEADS = 1000
 /** Parts in one response, some 200 KB. */
 const LOAD_BATCH = 500
@@ -44,9 +56,9 @@ const REPORTED_BATCH = 1000
 // because whoever looks it up reports its reads.
 const FIND = `
 local handover, reported = KEYS[1], KEYS[2]
-local part, client, lifetime_ms = ARGV[1], ARGV[2], ARGV[3]
+local part, client, lifetime_ms, head = ARGV[1], ARGV[2], ARGV[3], ARGV[4]
 if redis.call('HEXISTS', handover, 'adopter') == 1 then return {2, false} end
-if redis.call('HEXISTS', handover, '${HEAD}') == 0 then return {0, false} end
+if redis.call('HEXISTS', handover, head) == 0 then return {0, false} end
 redis.call('SADD', reported, client)
 redis.call('PEXPIRE', reported, lifetime_ms)
 return {1, redis.call('HGET', handover, part)}
@@ -57,7 +69,7 @@ const STATES = ['lost', 'found', 'adopted'] as const
 const ADOPT = `
 local handover, reported = KEYS[1], KEYS[2]
 local lifetime_ms, max_age_ms = tonumber(ARGV[1]), tonumber(ARGV[2])
-if redis.call('HEXISTS', handover, '${HEAD}') == 0 then return false end
+if redis.call('HEXISTS', handover, '${LATER.head}') == 0 then return false end
 if lifetime_ms - redis.call('PTTL', handover) > max_age_ms then return false end
 redis.call('UNLINK', handover)
 redis.call('HSET', handover, 'adopter', 1)
@@ -94,18 +106,19 @@ export class Handovers {
    */
   async store (handover: string, nameSpace: string, counts: ClientTable): Promise<void> {
     const key = handoverKey(handover, nameSpace)
+    const { head, partCount, lifetimeMs } = formatOf(handover)
     const write = async (fields: Map<string, Buffer>): Promise<void> => {
       await this.#redis.run(async (redis) =>
-        await Promise.all([redis.hset(key, fields), redis.pexpire(key, LIFETIME_MS)])
+        await Promise.all([redis.hset(key, fields), redis.pexpire(key, lifetimeMs)])
       )
     }
     const packedAt = clock.now()
-    for (const parts of counts.pack(packedAt)) {
+    for (const parts of counts.pack(partCount, packedAt)) {
       const fields =
         new Map([...parts].map(([part, words]) => [String(part), bytesOf(Uint32Array.from(words))]))
       if (fields.size > 0) await write(fields)
     }
-    await write(new Map([[HEAD, bytesOf(Uint32Array.of(...counts.seeds, clock.now() - packedAt))]]))
+    await write(new Map([[head, bytesOf(Uint32Array.of(...counts.seeds, clock.now() - packedAt))]]))
   }
 
   /**
@@ -134,10 +147,11 @@ export class Handovers {
     { nameSpace, key, timeWindow: windowMs }: { nameSpace: string, key: string, timeWindow: number }
   ): Promise<ClientWindow | 'lost' | 'adopted' | undefined> {
     const name = handoverKey(handover, nameSpace)
-    const head = this.#heads.get(name) ?? await this.#loadHead(name)
-    const part = head === undefined ? '' : String(packedPartOf(key, head.seeds))
+    const format = formatOf(handover)
+    const head = this.#heads.get(name) ?? await this.#loadHead(name, format)
+    const part = head === undefined ? '' : String(packedPartOf(key, head.seeds, format.partCount))
     const [state, bytes] = await this.#redis.run(async (redis) =>
-      await redis.landfallFindHandedOverBuffer(name, reportedKey(name), part, key, LIFETIME_MS)
+      await redis.landfallFindHandedOverBuffer(name, reportedKey(name), part, key, LIFETIME_MS, format.head)
     )
     const found = STATES[state]
     if (found !== 'found') return found
@@ -167,7 +181,7 @@ export class Handovers {
    */
   async load (handover: string, nameSpace: string, windowMs: number): Promise<ClientTable | undefined> {
     const name = handoverKey(handover, nameSpace)
-    const head = await this.#loadHead(name)
+    const head = await this.#loadHead(name, LATER)
     if (head === undefined) return undefined
     const counts = new ClientTable(windowMs, head.seeds.slice(0, 2))
     let cursor = '0'
@@ -177,7 +191,7 @@ export class Handovers {
       )
       const now = clock.now()
       for (let field = 0; field < fields.length; field += 2) {
-        if (String(fields[field]) === HEAD) continue
+        if (String(fields[field]) === LATER.head) continue
         counts.load(wordsOf(fields[field + 1] as Buffer), head.packedAt, now)
       }
       cursor = String(next)
@@ -198,15 +212,15 @@ export class Handovers {
     ) ?? undefined
   }
 
-  async #loadHead (name: string): Promise<Head | undefined> {
+  async #loadHead (name: string, format: Format): Promise<Head | undefined> {
     const [leftMs, bytes] = await this.#redis.run(async (redis) =>
-      await Promise.all([redis.pttl(name), redis.hgetBuffer(name, HEAD)])
+      await Promise.all([redis.pttl(name), redis.hgetBuffer(name, format.head)])
     )
     if (bytes === null) return undefined
     const seeds = wordsOf(bytes)
     const [, , ageMs = 0] = seeds
     const now = clock.now()
-    const head = { seeds, packedAt: now - (LIFETIME_MS - leftMs) - ageMs }
+    const head = { seeds, packedAt: now - (format.lifetimeMs - leftMs) - ageMs }
     this.#heads.set(name, head, now)
     return head
   }

@@ -17,8 +17,8 @@ declare module 'ioredis' {
  * - `NUMBER HANDOVER MEMBER=AGE … left` of a process that has shut down gracefully and may be continued, with
  *   the members that it counted.
  * - `NUMBER/3/N left` of one that may not be continued, and had a first share of N twelfths, or 0.
- *
- * Releases before this one write 2 or nothing instead of 3, and know no first shares.
+ * - `NUMBER left` of one beside processes of release 0.2.0, which write this, and `NUMBER STATE`. Its
+ *   handover has the format of that release.
  */
 export const MEMBERS_KEY = 'landfall:members:2'
 /** The format of heartbeats, and of handovers that may be continued. */
@@ -27,7 +27,7 @@ export const FORMAT = '3'
 /** The word of a heartbeat before the id of a process whose first share is kept back. */
 export const KEEPS = 'keeps='
 const FIRST_SHARE_WORD = /(?: first=|\/)(\d+)(?= )/
-const KNOWS_FIRST_SHARES = new RegExp(`^\\d+[ /]${FORMAT}\\b`)
+const CURRENT = new RegExp(`^\\d+[ /]${FORMAT}\\b`)
 /** How long a heartbeat is valid, in milliseconds. */
 export const VALID_MS = 3000
 
@@ -53,10 +53,8 @@ export interface Heartbeat {
   departed?: Departed
   /** Whether it goes on as another member. It has never had a share. */
   readonly isReplaced: boolean
-  /** Whether it asks Redis whether a handover has been adopted. */
-  readonly knowsAdoption: boolean
-  /** Whether it lists clients near their limits, and keeps first shares back. */
-  readonly knowsFirstShares: boolean
+  /** Whether it knows of adoptions and first shares, as release 0.2.0 doesn't. */
+  readonly isCurrent: boolean
 }
 
 /** Reads a heartbeat of this release, or of one before. */
@@ -67,15 +65,16 @@ export function parse (id: string, heartbeat: string): Heartbeat {
   const firstShare = Number(FIRST_SHARE_WORD.exec(heartbeat)?.[1] ?? 0)
   const isReplaced = state === 'replaced'
   const isContinuable = state === 'left' && words.length > 2
-  const departed = isContinuable ? { id, handover: format, heartbeat } : { id, handover: `1:${id}` }
+  const isCurrent = CURRENT.test(heartbeat)
+  const departed = isContinuable ? { id, handover: format, heartbeat }
+    : { id, handover: `${isCurrent ? FORMAT : '1'}:${id}` }
   return {
     heartbeat,
     mayHaveShare: state === '1',
     firstShare,
     keepsBack: words.flatMap((word) => word.startsWith(KEEPS) ? [word.slice(KEEPS.length)] : []),
     isReplaced,
-    knowsAdoption: words.length > 2,
-    knowsFirstShares: KNOWS_FIRST_SHARES.test(heartbeat),
+    isCurrent,
     ...(state === 'left' || (isReplaced && firstShare > 0)) && { departed }
   }
 }

@@ -1,4 +1,5 @@
 import { clock } from '../../infra/system/clock.ts'
+import { RedisAwayError } from '../../infra/redis/redis-client.ts'
 import type { ClientTable, ClientWindow } from './client-table.ts'
 import type { Lease } from './lease.ts'
 import type { LeaseStore } from './lease-store.ts'
@@ -69,7 +70,7 @@ export class LeaseRequests {
   async ask (key: string, lease: Lease): Promise<'continue' | 'recalled' | 'exhausted'> {
     const store = this.#store
     const { max } = this.#options
-    if (store.members.isLate) await store.members.beat()
+    if (store.members.isLate && !await store.members.beat()) throw new RedisAwayError()
     const window = { ...this.#options, key, processId: lease.processId }
     const hasDeparted = store.members.departed.length > 0
     const loadsHandovers = hasDeparted && lease.isShort
@@ -85,7 +86,7 @@ export class LeaseRequests {
     const needed = lease.waiting.length
     const held = lease.localFrom >= 0 ? 0 : lease.left
     const sentAt = clock.now()
-    const openShares = this.#openShares(lease, handedOver, sentAt).reads
+    const { reads: openShares, firstReads } = this.#openShares(lease, handedOver, sentAt)
     const response = await store.ask({
       ...window,
       ...lease.report(handedOver, window, sentAt),
@@ -93,6 +94,7 @@ export class LeaseRequests {
       reserve,
       held,
       openShares,
+      firstReads,
       isListed: lease.isListed,
       knowsLoss: lease.isLost
     })

@@ -1,3 +1,4 @@
+import { randomUUID } from 'node:crypto'
 import type { RedisClient } from '../../infra/redis/redis-client.ts'
 import { Batcher } from '../../infra/system/batcher.ts'
 import type { ClientTable, ClientWindow } from './client-table.ts'
@@ -51,6 +52,8 @@ export interface LeaseRequest extends WindowOfClient {
   readonly openShares: number
   /** The open window as this process knows it: if Redis has lost it, it continues from there. */
   readonly known?: KnownWindow
+  /** The reads among them in first shares. */
+  readonly firstReads: number
   /** Whether the client has been listed as near its limit in this window. */
   readonly isListed: boolean
   /** Whether `openShares` has what processes may hold of a window that Redis has lost. */
@@ -120,7 +123,7 @@ export class LeaseStore {
   readonly #channel: string
   readonly #handovers: Handovers
   /** Where this process leaves its counts: version and id. */
-  readonly #handover: string
+  #handover = ''
   readonly #limits = new Map<string, LocalLimit & { timeWindow: number }>()
   readonly #asking = new Set<Promise<unknown>>()
   #adoption: Promise<void> | undefined
@@ -135,7 +138,6 @@ export class LeaseStore {
   constructor (redis: RedisClient, channel: string, members: Members) {
     this.#redis = redis
     this.#channel = channel
-    this.#handover = `${FORMAT}:${members.id}`
     this.members = members
     this.#handovers = new Handovers(redis)
     members.onAdoptable = async () => await this.#adoptOnce()
@@ -184,7 +186,15 @@ export class LeaseStore {
     reads: number,
     known: KnownWindow
   ): Promise<void> {
-    const nothing = { needed: 0, reserve: 0, held: 0, unreported: 0, openShares: 0, isListed: true }
+    const nothing = {
+      needed: 0,
+      reserve: 0,
+      held: 0,
+      unreported: 0,
+      openShares: 0,
+      firstReads: 0,
+      isListed: true
+    }
     const request = { ...window, ...nothing, known }
     await this.#questions.load({ request, returned: reads }).catch(() => {})
   }
@@ -214,7 +224,12 @@ export class LeaseStore {
   async stopAdopting (): Promise<void> {
     this.#isClosing = true
     await this.#adoption
-    this.#isContinuable = this.members.isContinuable
+    if (this.#handover !== '') return
+    const { isContinuable, isAmongCurrent, id } = this.members
+    this.#isContinuable = isContinuable
+    // The ids of this process may already name what it has adopted, and its first share.
+    const name = isContinuable ? randomUUID() : id
+    this.#handover = `${isAmongCurrent ? FORMAT : '1'}:${name}`
   }
 
   /** Notes clients whose reads are reported, for who adopts the counts. @throws {RedisAwayError} */
@@ -224,13 +239,12 @@ export class LeaseStore {
 
   /** Leaves the counts of a limit to the other processes. @throws {RedisAwayError} */
   async handOver (nameSpace: string, counts: ClientTable): Promise<void> {
-    const handover = this.#isContinuable ? this.#handover : `1:${this.members.id}`
-    await this.#handovers.store(handover, nameSpace, counts)
+    await this.#handovers.store(this.#handover, nameSpace, counts)
   }
 
   /** Ends the membership of this process after all its counts were handed over. @throws {RedisAwayError} */
   async leave (): Promise<void> {
-    await this.members.leave(this.#isContinuable ? this.#handover : undefined)
+    await this.members.leave(this.#handover, this.#isContinuable)
     await this.#announceMembers()
   }
 
@@ -241,8 +255,9 @@ export class LeaseStore {
   /** Lists the client before its reads are allowed, if first shares may no longer fit into its limit. */
   async #ask (request: LeaseRequest): Promise<LeaseResponse> {
     const response = await this.send(request)
-    const { max, nameSpace, key, openShares, isListed } = request
-    if (isListed || response.total + openShares <= max - firstShareReads(max)) return response
+    const { max, nameSpace, key, openShares, firstReads, isListed } = request
+    const isNear = response.total + openShares - firstReads > max - firstShareReads(max)
+    if (isListed || !isNear) return response
     await listNearLimit(this.#redis, nameSpace, key)
     return { ...response, isListed: true }
   }
@@ -309,7 +324,7 @@ export class LeaseStore {
   /** Under its id until now, this process becomes one that has left. */
   async #handOverFirstShare (): Promise<void> {
     this.members.stopFirstShare()
-    const handover = `1:${this.members.id}`
+    const handover = `${FORMAT}:${this.members.id}`
     await Promise
       .all([...this.#limits].map(async ([nameSpace, { counts }]) =>
         await this.#handovers.store(handover, nameSpace, counts())

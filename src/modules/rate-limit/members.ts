@@ -22,6 +22,8 @@ interface Member extends Heartbeat {
 /** What processes that have not reported their share of a client's window may still have allowed. */
 export interface OpenShares {
   readonly reads: number
+  /** The reads among them in first shares. */
+  readonly firstReads: number
   /** The processes among them that report soon, or have left a moment ago, so that the caller asks again. */
   readonly alive: number
 }
@@ -106,30 +108,33 @@ export class Members {
   /**
    * Ends the membership. The counts of this process must have been handed over before.
    *
-   * @param handover what another process may continue; undefined if it may not
+   * @param handover its version and id
+   * @param isContinuable whether another process may continue as this one
    * @throws {RedisAwayError} when Redis is or was unreachable; then the others reserve its share for a window
    */
-  async leave (handover: string | undefined): Promise<void> {
+  async leave (handover: string, isContinuable: boolean): Promise<void> {
     const now = clock.now()
-    if (handover !== undefined && !this.#isSteady(now)) throw new RedisAwayError()
+    if (isContinuable && !this.#isSteady(now)) throw new RedisAwayError()
     this.close()
     this.#hasLeft = true
     const counted = [...this.#members].filter(([, { isReplaced }]) => !isReplaced).map(([id, { seenAt }]) =>
       `${id}=${now - seenAt}`
     )
     const beats = ++this.#beats
-    const heartbeat = handover === undefined
-      ? `${beats}/${FORMAT}/${this.#mayHaveFirstShare(now) ? this.#firstShare : 0} left`
-      : [beats, handover, ...counted, 'left'].join(' ')
+    const firstShare = this.#mayHaveFirstShare(now) ? this.#firstShare : 0
+    const heartbeat = isContinuable ? [beats, handover, ...counted, 'left'].join(' ')
+      : this.isAmongCurrent ? `${beats}/${FORMAT}/${firstShare} left` : `${beats} left`
     await this.#redis.run(async (redis) => await redis.hset(MEMBERS_KEY, this.id, heartbeat))
   }
 
   /** Whether another process may continue as this one: it has a share, and all others know of adoptions. */
   get isContinuable (): boolean {
-    return this.#isSteady(clock.now()) &&
-      [...this.#members.values()].every(({ departed, knowsAdoption }) =>
-        knowsAdoption || departed !== undefined
-      )
+    return this.#isSteady(clock.now()) && this.isAmongCurrent
+  }
+
+  /** Whether all others know of adoptions and first shares. */
+  get isAmongCurrent (): boolean {
+    return [...this.#members.values()].every(({ departed, isCurrent }) => isCurrent || departed !== undefined)
   }
 
   /** Whether this process is a member that has not had a share, until 6 s before its share begins. */
@@ -166,9 +171,9 @@ export class Members {
     }
   }
 
-  /** Whether the heartbeats of this process are late, so that it may not know of new ones. */
+  /** Whether this process has sent no heartbeat lately, so that it may not know all others. */
   get isLate (): boolean {
-    return this.#validUntil > -Infinity && clock.now() >= this.#validUntil
+    return clock.now() >= this.#validUntil
   }
 
   /** Another process continues as a member that had left. */
@@ -269,12 +274,11 @@ export class Members {
       first += firstShareReads(max, firstShare)
       if (isAlive) alive++
     }
-    if (this.isLate) first = firstShareReads(max)
-    if (isLost && alive > 0) return { reads: max, alive }
+    if (isLost && alive > 0) return { reads: max, firstReads: 0, alive }
     // Every process with a share counts at least the members whose heartbeats have been steady.
     const largestShare = Math.floor(sharedReads(max) / Math.max(1, steady))
     const others = Math.min(sharedReads(max) - this.share(max, now), open * largestShare)
-    return { reads: others + first, alive }
+    return { reads: others + first, firstReads: first, alive }
   }
 
   /** Sends a heartbeat and learns of those of the others. Returns whether it succeeded. Never rejects. */
@@ -348,7 +352,7 @@ export class Members {
       if (member.departed !== undefined) {
         member.mayHaveShare = known?.mayHaveShare ?? true
       }
-      if (!member.knowsFirstShares) this.#usesFirstShare = false
+      if (!member.isCurrent) this.#usesFirstShare = false
       this.#members.set(id, { ...member, since, seenAt: now })
     }
     for (const [id, { seenAt }] of this.#members) {

@@ -196,11 +196,17 @@ t.test("beside the release before, which doesn't know of adoptions, no process i
   await beatOfEarlier(1)
   t.same([one, two].map(shareOf), [6, 6], 'it counts as a member')
   await halt(one)
-  t.match(await commands.keys('landfall:handover:*'), [/^landfall:handover:1:/], 'it can read this')
+  const [handover = '', ...others] = await commands.keys('landfall:handover:*')
+  t.match(handover, /^landfall:handover:1:/, 'it can read this')
+  t.same(others, [])
+  t.same([await commands.hlen(handover), await commands.hexists(handover, 'seeds')], [257, 1])
   t.match(
     Object.values(await commands.hgetall('landfall:members:2')).sort().at(-1),
-    /^\d+\/3\/0 left$/
+    /^\d+ left$/
   )
+  await two.replica.members.beat()
+  const client = { nameSpace: 'test', key: 'a', max: LIMIT, timeWindow: 60_000 }
+  t.match([...(await two.replica.store.handedOver(client)).values()], [{ used: 4 }], 'so can this one')
   const next = await join(t, url, two)
   t.equal(shareOf(next), 0)
   await commands.hdel('landfall:members:2', 'earlier')

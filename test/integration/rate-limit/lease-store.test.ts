@@ -22,6 +22,7 @@ const request = (parts: Partial<LeaseRequest> = {}): LeaseRequest => ({
   held: 0,
   unreported: 0,
   openShares: 0,
+  firstReads: 0,
   isListed: false,
   ...parts
 })

@@ -223,6 +223,7 @@ t.test('when Redis becomes unreachable, reads that were returned before count as
 
 t.test('a window never ends later in a process than in Redis, however slow the response is', async (t) => {
   const [replica] = await startReplicas(t, [await claimRedis(t)])
+  await replica!.members.beat()
   const real = clock.now
   let ahead = 0
   t.intercept(clock, 'now', { value: () => real() + ahead })

@@ -190,7 +190,7 @@ t.test('shares never exceed two thirds of the limit while processes join, leave,
           const leaving = running[happening.process]
           if (leaving?.members.isContinuable === true && second >= leaving.silentUntil) {
             const handover = `2:${randomUUID()}`
-            await leaving.members.leave(handover)
+            await leaving.members.leave(handover, true)
             leaving.hasLeft = true // it takes no more reads
             leaving.silentUntil = Infinity
             handovers.set(handover, { leftAt: clock.now(), shares: leaving.shares })
