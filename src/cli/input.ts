@@ -98,7 +98,7 @@ export async function confirm (question: string): Promise<boolean> {
  * @throws {Error} the two passwords differ, the input was interrupted, or it is not one line of UTF-8
  */
 export async function readNewPassword (): Promise<string> {
-  if (!process.stdin.isTTY) return await readLine()
+  if (!process.stdin.isTTY) return await readPipedPassword()
   const [password, again] = await askWithoutEcho(['New password: ', 'Repeat password: '])
   if (password !== again) throw new Error('The two passwords differ: nothing was changed')
   return password as string
@@ -131,7 +131,7 @@ async function askWithoutEcho (prompts: readonly string[]): Promise<string[]> {
   }
 }
 
-async function readLine (): Promise<string> {
+async function readPipedPassword (): Promise<string> {
   let line: string
   try {
     const input = await buffer(process.stdin)

@@ -81,7 +81,7 @@ async function readBytes (request: FastifyRequest, payload: RequestPayload): Pro
         const size = Math.max(end, Math.min(length ?? bodyLimit, Math.max(2 * bytes.length, SMALLEST_BUFFER)))
         try {
           request.resizeBody?.(size)
-        } catch (error) {
+        } catch (error) { // a 503 if there is no room
           return settle(error as Error)
         }
         bytes = Buffer.concat([bytes.subarray(0, received)], size)
@@ -90,7 +90,7 @@ async function readBytes (request: FastifyRequest, payload: RequestPayload): Pro
       received = end
     }
     const onEnd = () =>
-      settle(received === (length ?? received) ? undefined
+      settle(length === undefined || received === length ? undefined
         : new errorCodes.FST_ERR_CTP_INVALID_CONTENT_LENGTH())
     const onError = (error: FastifyError) =>
       settle(Object.assign(error, { statusCode: error.statusCode ?? 400 }))

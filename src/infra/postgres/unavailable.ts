@@ -36,5 +36,6 @@ export function isServerFault (error: unknown): boolean {
 export const isDatabaseUnavailable = (error: unknown): boolean =>
   causesOf(error).some((cause) => cause instanceof DatabaseUnavailableError)
 
+/** Returns an error and its causes, the error first. */
 export const causesOf = (error: unknown): Error[] =>
   error instanceof Error ? [error, ...causesOf(error.cause)] : []

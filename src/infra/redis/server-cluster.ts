@@ -147,6 +147,7 @@ export class ServerCluster extends Backend {
     for (const node of added) this.#subscribe(node)
     this.#announce()
     if (isFirst || added.length === 0) return
+    // 'lost' opens the breaker, and 'ready' starts the probe that closes it.
     this.emit('lost', new Error('another node of the cluster has become a master'))
     this.emit('ready')
   }

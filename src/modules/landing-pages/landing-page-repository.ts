@@ -84,7 +84,7 @@ export const findPageByKey = async (
   await database.landingPage.findFirst({ where: { userId, key }, omit: { usedAssets: true } })
 
 /**
- * Finds pages of any owners, for the public read. The result has no order, and no pages that don't exist.
+ * Finds pages of any owners, for the public read. They are in no order; unknown ids are left out.
  *
  * @param maxBytes `currentData` of a larger document is null
  */

@@ -133,14 +133,14 @@ export const publicationRoutes: FastifyPluginAsyncTypebox = async (app) => {
     schema: publishSchema,
     preValidation: allowNoBody
   }, async (request, reply) => {
-    const { base_version: accepted } = request.body
+    const { base_version: knownVersion } = request.body
     const page = await untilWritten(async () => {
       const draft = await findDraft(database, ownPage(request).id)
       // Read after the draft: a publication in between removes the draft and changes the page.
       const read = await findOwnPage(database, request)
-      checkAccepted(read, accepted)
+      checkBaseVersion(read, knownVersion)
       return draft === null ? await setPublished(app, request, read, true)
-        : await publish(app, request, read, draft, accepted)
+        : await publish(app, request, read, draft, knownVersion)
     })
     return sendRecord(reply, page)
   })
@@ -174,25 +174,25 @@ async function setPublished (
 }
 
 /** @throws {ConflictError} 409 if the caller doesn't know the current version */
-function checkAccepted ({ version }: Page, accepted: number | undefined): void {
-  if (accepted === undefined || BigInt(accepted) === version) return
-  throw new ConflictError([`The current version is ${version}, not ${accepted}`])
+function checkBaseVersion ({ version }: Page, knownVersion: number | undefined): void {
+  if (knownVersion === undefined || BigInt(knownVersion) === version) return
+  throw new ConflictError([`The current version is ${version}, not ${knownVersion}`])
 }
 
 /**
  * Publishes a draft that was read. Returns null if somebody else has written.
  *
- * @param accepted the version that the caller knows, although the draft is not based on it
+ * @param knownVersion the version that the caller knows, although the draft is not based on it
  */
 async function publish (
   app: FastifyInstance,
   request: FastifyRequest,
   page: Page,
   draft: Draft,
-  accepted: number | undefined
+  knownVersion: number | undefined
 ): Promise<Page | null> {
   checkPreconditions(request, draftValidators(draft))
-  if (accepted === undefined && await isOutdated(app.database, page, draft)) {
+  if (knownVersion === undefined && await isOutdated(app.database, page, draft)) {
     // Unless the draft was published meanwhile.
     if ((await findDraft(app.database, page.id))?.contentHash !== draft.contentHash) return null
     throw new ConflictError([

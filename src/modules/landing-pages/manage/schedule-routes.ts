@@ -99,7 +99,7 @@ export const scheduleRoutes: FastifyPluginAsyncTypebox = async (app) => {
   })
 }
 
-/** The schema has checked it. */
+/** The schema has checked the format. */
 const dateOf = (text: string | null): Date | null =>
   text === null ? null : new Date(parseTime(text) as number)
 
@@ -109,6 +109,7 @@ async function readPage (
   request: FastifyRequest
 ): Promise<{ page: Page, draft: Draft | null }> {
   const draft = await findDraft(database, ownPage(request).id)
+  // Read after the draft: a publication in between removes the draft and changes the page.
   const page = await findOwnPage(database, request)
   checkPreconditions(request, draft === null ? recordValidators(page) : draftValidators(draft))
   return { page, draft }

@@ -21,7 +21,7 @@ export interface OwnPage {
   readonly id: string
 }
 
-/** Returns the page that a request with the path parameter `id` names. */
+/** Returns the ids in a request with the path parameter `id`, without a query. */
 export const ownPage = (request: FastifyRequest): OwnPage => ({
   userId: request.caller.userId,
   id: (request.params as { id: string }).id
