@@ -13,11 +13,14 @@ t.test('without webhooks a write reads one entry of an index more; with ten, a s
   const account = await signUp(app)
   const page = await createPage(app, account)
   const runs = watchStatements(app)
+  // The look for schedules, every 5 s, is not a statement of the write.
+  const count = () =>
+    runs.filter(({ statement: { text } }) => !text.includes('FROM landing_page_schedules schedule')).length
   /** Writes the page. @returns the number of prepared statements */
   const write = async (a: number): Promise<number> => {
-    const earlier = runs.length
+    const earlier = count()
     await sendAs(app, account, 'PATCH', `/manage/landing_pages/${page.id}`, { current_data: { a } })
-    return runs.length - earlier
+    return count() - earlier
   }
   const statements = await write(1)
   const { statement, values } = runs.find(({ statement: { text } }) => text.includes('INSERT INTO outbox'))!
