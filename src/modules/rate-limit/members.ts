@@ -123,7 +123,7 @@ export class Members {
     const beats = ++this.#beats
     const firstShare = this.#mayHaveFirstShare(now) ? this.#firstShare : 0
     const heartbeat = isContinuable ? [beats, handover, ...counted, 'left'].join(' ')
-      : this.isAmongCurrent ? `${beats}/${FORMAT}/${firstShare} left` : `${beats} left`
+      : handover.startsWith(FORMAT) ? `${beats}/${FORMAT}/${firstShare} left` : `${beats} left`
     await this.#redis.run(async (redis) => await redis.hset(MEMBERS_KEY, this.id, heartbeat))
   }
 
