@@ -215,7 +215,7 @@ function addScheduleCommand (pages: Command): void {
 const apiCommand = (parent: Command, name: string): Command =>
   parent.command(name).addHelpText('after', API_HELP)
 
-/** Runs a command whose first argument is a client of the API. Errors of the API are explained. */
+/** Runs a command with a client of the API, and explains errors of the API. */
 const runWithClient =
   <Name extends string>(load: LoadCommands<Name>, name: Name, findsPage = false) =>
   async (...args: unknown[]): Promise<void> =>

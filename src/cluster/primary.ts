@@ -160,11 +160,11 @@ export class ClusterMetrics {
   readonly #own = new Registry()
   readonly #restarts: Counter
   readonly #last = new Map<WorkerProcess, MetricsJson>()
-  /** The counters and histograms of workers that ended, added up. */
+  /** The sums of the counters and histograms of workers that have ended. */
   #ended: MetricsJson = []
   #folding = Promise.resolve()
 
-  /** @param workers the running workers; the owner keeps the set up to date */
+  /** @param workers the running workers; the caller adds and removes them */
   constructor (workers: ReadonlySet<WorkerProcess>) {
     this.#workers = workers
     const registers = [this.#own]

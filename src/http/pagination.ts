@@ -157,7 +157,7 @@ export function sortedPageOf<S extends Sort> (
   }
 }
 
-/** The value of a sort after which a page begins. With another sort, it is the first one. */
+/** Returns where a page begins in the order `of`: after the cursor, or at the start of another order. */
 export const valueOf = ({ sort, after }: SortedPage, of: Sort): string =>
   sort === of ? after.value : SORTS[of].first
 

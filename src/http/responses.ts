@@ -51,7 +51,7 @@ function snakeCase (name: string): string {
 const show = (value: unknown): unknown =>
   value instanceof Date ? value.toISOString() : typeof value === 'bigint' ? Number(value) : value
 
-/** Converts a row. The schema of the response leaves out the columns that it doesn't have. */
+/** Converts a row for a response. Columns that the response's schema doesn't name are left out when sent. */
 export const recordOf = <Row extends object>(row: Row): RecordOf<Row> =>
   Object.fromEntries(Object.entries(row).map(([name, value]) => [snakeCase(name), show(value)])) as RecordOf<
     Row

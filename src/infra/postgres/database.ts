@@ -77,8 +77,8 @@ export async function deleteInBatches (table: Table, where: object, signal?: Abo
 }
 
 /**
- * Deletes rows whose time in a column lies before another time, in batches. Each goes on from the time of the
- * last one, so that it doesn't read what earlier ones deleted.
+ * Deletes rows in batches, if the time in a column is before a given time. Each batch begins at the time of
+ * the last row of the one before, so that it doesn't read deleted rows.
  *
  * @param prepare is called with the condition of times before their rows are deleted
  * @returns the number of deleted rows

@@ -115,7 +115,7 @@ export function watchBacklog (
   return () => backlog
 }
 
-/** A running task says so this often, so that no other process starts it meanwhile. */
+/** How often a running task renews its claim, so that no other process starts it. In milliseconds. */
 const RENEW_MS = 60 * 1000
 
 /**

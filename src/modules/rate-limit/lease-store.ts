@@ -96,7 +96,7 @@ export interface WindowMessages {
 export interface LocalLimit extends WindowMessages {
   /** What this process has counted by itself. */
   readonly counts: () => ClientTable
-  /** From now on this process may use its first share, but for clients that may have spent the limit. */
+  /** This process begins to use its first share, but not for clients that may have spent the limit. */
   useFirstShare: (nearLimit: ReadonlySet<string>) => void
   /** Continues with the counts of another process, which has reported the reads of some clients. */
   adopt: (counts: ClientTable, reported: readonly string[], earlierId: string) => void
