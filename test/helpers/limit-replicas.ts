@@ -1,7 +1,7 @@
 import { randomUUID } from 'node:crypto'
 import { setImmediate as turn } from 'node:timers/promises'
-import type t from 'tap'
 import { clock } from '../../src/infra/system/clock.ts'
+import { replaceClock } from './clock.ts'
 import type { ClientWindow } from '../../src/modules/rate-limit/client-table.ts'
 import { RATE_LIMIT_SCRIPTS } from '../../src/modules/rate-limit/index.ts'
 import { LeaseStore, type KnownWindow, type LeaseResponse, type LeaseRequest,
@@ -103,18 +103,16 @@ export async function stop (replica: Replica, limits: readonly LeasedLimit[]): P
   replica.redis.close()
 }
 
-type Interceptor = Teardown & Pick<typeof t, 'intercept'>
-
 /** A process clock that tests set forward, so that they needn't wait until processes have their shares. */
-export function settableClock (t: Interceptor): { aheadMs: number } {
+export function settableClock (t: Teardown): { aheadMs: number } {
   const offset = { aheadMs: 0 }
   const real = clock.now
-  t.intercept(clock, 'now', { value: () => real() + offset.aheadMs })
+  replaceClock(t, () => real() + offset.aheadMs)
   return offset
 }
 
 /** Starts replicas whose heartbeats began a while ago, so that each has its share. */
-export async function startSharing (t: Interceptor, urls: readonly string[]): Promise<Replica[]> {
+export async function startSharing (t: Teardown, urls: readonly string[]): Promise<Replica[]> {
   const replicas = await startReplicas(t, urls)
   await pass(settableClock(t), 65, replicas)
   for (const { members } of replicas) await members.start()

@@ -2,6 +2,7 @@ import argon2 from 'argon2'
 import t, { type Test } from 'tap'
 import type { FastifyInstance } from 'fastify'
 import { clock } from '../../../src/infra/system/clock.ts'
+import { replaceClock } from '../../helpers/clock.ts'
 import { sweepExpired } from '../../../src/modules/accounts/cleanup-repository.ts'
 import { buildTestApp, NOBODY, PASSWORD, sendAs, signIn, signInStatus, signUp, testSettings,
   type Account } from '../../helpers/app.ts'
@@ -119,7 +120,7 @@ for (const kind of ['in the process', 'in Redis'] as const) {
     })
     const { user } = await signUp(app)
     let now = clock.now()
-    t.intercept(clock, 'now', { value: () => now })
+    replaceClock(t, () => now)
     const signIn = async (password: string) => await signInStatus(app, user.email, password)
     for (const status of [401, 401, 429]) t.equal(await signIn('wrong'), status)
     t.equal(await signIn(PASSWORD), 429)
@@ -148,7 +149,7 @@ t.test('a use given back after its window has ended does not raise the limit of 
   })
   const real = clock.now
   let ahead = 0
-  t.intercept(clock, 'now', { value: () => real() + ahead })
+  replaceClock(t, () => real() + ahead)
   const take = async () => await app.counters.take('late', 2, 60_000, clock.now())
   const { resetAt } = await take()
   ahead = 60_001

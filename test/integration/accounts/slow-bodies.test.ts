@@ -1,5 +1,6 @@
 import t, { type Test } from 'tap'
 import { clock } from '../../../src/infra/system/clock.ts'
+import { replaceClock } from '../../helpers/clock.ts'
 import { Database } from '../../../src/infra/postgres/database.ts'
 import { file, form, FORM, noise } from '../../helpers/assets.ts'
 import { stored } from '../../helpers/stores.ts'
@@ -69,7 +70,7 @@ async function sendHalf (t: Test, account: Account, { method, path, type, body }
   const asked = t.capture(Database.prototype, 'run', Database.prototype.run)
   const real = clock.now
   let ahead = 0
-  t.intercept(clock, 'now', { value: () => real() + ahead })
+  replaceClock(t, () => real() + ahead)
   const raw = connection(t, url)
   const request = requestWith(body, method, path, { ...account.headers, 'Content-Type': type })
   const half = request.length - Math.ceil(body.length / 2)

@@ -2,6 +2,7 @@ import t from 'tap'
 import { createLandfallClient, memoryTokens, type LandfallClientOptions,
   type TokenStorage } from '../../../packages/client/src/index.ts'
 import { clock } from '../../../src/infra/system/clock.ts'
+import { replaceClock } from '../../helpers/clock.ts'
 import { createProxy } from '../../helpers/servers.ts'
 import { testSettings } from '../../helpers/app.ts'
 import { expiredTokens, failure, losing, recordingFetch, signedUp,
@@ -16,7 +17,7 @@ const page = await owner.landingPages.create({ hello: 'world' })
 t.test('a read over the limit waits for Retry-After if it was asked to', async (t) => {
   const realNow = clock.now
   let ahead = 0
-  t.intercept(clock, 'now', { value: () => realNow() + ahead })
+  replaceClock(t, () => realNow() + ahead)
   const { fetch, sent } = recordingFetch()
   const client = createLandfallClient({
     baseUrl: url,

@@ -1,5 +1,6 @@
 import t, { type Test } from 'tap'
 import { clock } from '../../../src/infra/system/clock.ts'
+import { replaceClock } from '../../helpers/clock.ts'
 import { buildTestApp, createPage, listen, signIn, signUp, testSettings,
   type Account } from '../../helpers/app.ts'
 import { connection as connectionTo, type Connection } from '../../helpers/raw.ts'
@@ -26,7 +27,7 @@ async function startService (t: Test) {
   })
   // No body is late, however slow the machine is.
   const now = clock.now()
-  t.intercept(clock, 'now', { value: () => now })
+  replaceClock(t, () => now)
   const url = await listen(app)
   const connections: Connection[] = []
 

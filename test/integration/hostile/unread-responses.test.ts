@@ -2,6 +2,7 @@ import { once } from 'node:events'
 import { connect, type Socket } from 'node:net'
 import t, { type Test } from 'tap'
 import { clock } from '../../../src/infra/system/clock.ts'
+import { replaceClock } from '../../helpers/clock.ts'
 import { buildTestApp, createPage, listen, signUp, testSettings,
   type CreatedPage } from '../../helpers/app.ts'
 import { pathOf, upload } from '../../helpers/assets.ts'
@@ -152,7 +153,7 @@ t.test('a connection that takes no byte for 30 s is closed, one that takes some 
   const { app, ask, closed, unsent, create } = await startService(t, { MAX_UNREAD_BYTES: `${4 * MEMORY}` })
   const { id } = await create('x')
   let now = clock.now()
-  t.intercept(clock, 'now', { value: () => now })
+  replaceClock(t, () => now)
   const path = `/manage/landing_pages/${id}`
   const slow = ask('192.0.2.1', path)
   await until(async () => await unsent() > 0, 'the slow reader has a response')

@@ -1,6 +1,7 @@
 import { randomBytes, randomUUID } from 'node:crypto'
 import t, { type Test } from 'tap'
 import { clock } from '../../../src/infra/system/clock.ts'
+import { replaceClock } from '../../helpers/clock.ts'
 import { DatabaseUnavailableError } from '../../../src/infra/postgres/unavailable.ts'
 import { CachedDocument,
   type DocumentVersion } from '../../../src/modules/landing-pages/public/cached-document.ts'
@@ -138,7 +139,7 @@ t.test('a write published after a newer version or a deletion is not cached', as
 t.test('a write that began before expireAll() is not cached', async (t) => {
   const cache = cacheOf({})
   let now = clock.now()
-  t.intercept(clock, 'now', { value: () => now })
+  replaceClock(t, () => now)
   const startedAt = now
   now += 10
   cache.expireAll()
@@ -190,7 +191,7 @@ t.test('a load that began before expireAll() answers its callers but is not cach
   const { responses, read, asked } = controlledRead()
   const cache = cacheOf({ read })
   let now = clock.now()
-  t.intercept(clock, 'now', { value: () => now })
+  replaceClock(t, () => now)
   const loading = cache.load(ID)
   await asked(1)
   now += 10
@@ -291,7 +292,7 @@ t.test('the age of a copy counts from the start of its load', async (t) => {
   const { responses, read, asked } = controlledRead()
   const cache = cacheOf({ read })
   let now = clock.now()
-  t.intercept(clock, 'now', { value: () => now })
+  replaceClock(t, () => now)
   const loading = cache.load(ID)
   await asked(1)
   const start = now
@@ -434,7 +435,7 @@ t.test('a hidden page can be published again, and a slow load does not bring bac
 
 t.test('a page that another process has hidden is looked up again when the lease ends, or when in doubt', async (t) => {
   let now = clock.now()
-  t.intercept(clock, 'now', { value: () => now })
+  replaceClock(t, () => now)
   let reads = 0
   let stored: DocumentVersion | { publicId: string, version: number } = { publicId: ID, version: 2 }
   const cache = cacheOf({

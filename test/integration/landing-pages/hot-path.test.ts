@@ -8,6 +8,7 @@ import { Redis } from 'ioredis'
 import t, { type Test } from 'tap'
 import type { FastifyInstance } from 'fastify'
 import { clock } from '../../../src/infra/system/clock.ts'
+import { replaceClock } from '../../helpers/clock.ts'
 import { windowKey } from '../../../src/modules/rate-limit/index.ts'
 import { Body } from '../../../src/modules/landing-pages/public/prepared-head.ts'
 import { buildTestApp, createPage, listen, signUp } from '../../helpers/app.ts'
@@ -61,7 +62,7 @@ t.test('a warm read is answered in the same tick, whatever its status', async (t
   const { connection } = await open(t, app)
   // Without Redis a copy is fresh for one second. On a busy machine, two reads can be further apart.
   const now = clock.now()
-  t.intercept(clock, 'now', { value: () => now })
+  replaceClock(t, () => now)
   const [{ public_id: first, etag }] = pages as [typeof pages[number]]
   type Case = [what: string, status: number, id: string, headers?: Record<string, string>, method?: string]
   const reads: Case[] = [
@@ -176,7 +177,7 @@ t.test('a response that bypasses Node is what Node would send, byte for byte', a
   for (const document of documents) pages.push(await createPage(app, owner, document))
   // Not before: the Date of responses stands still with the clock, and would be earlier than Last-Modified.
   const now = clock.now()
-  t.intercept(clock, 'now', { value: () => now })
+  replaceClock(t, () => now)
 
   let clients = 0
   const newClient = () => `10.1.${++clients >> 8}.${clients & 255}`

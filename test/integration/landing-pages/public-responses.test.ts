@@ -2,6 +2,7 @@ import { pino } from 'pino'
 import t from 'tap'
 import type { FastifyInstance } from 'fastify'
 import { clock } from '../../../src/infra/system/clock.ts'
+import { replaceClock } from '../../helpers/clock.ts'
 import { randomPublicId } from '../../../src/infra/system/identifiers.ts'
 import { buildTestApp, createPage, signUp, testSettings } from '../../helpers/app.ts'
 import { startPostgresServer } from '../../helpers/servers.ts'
@@ -56,7 +57,7 @@ t.test('Cache-Status, Age and the metrics show where a read was served from', as
   })
   const page = await createPage(app, await signUp(app), large)
   let now = clock.now()
-  t.intercept(clock, 'now', { value: () => now })
+  replaceClock(t, () => now)
   // The counted reads of the public tier, by source and status.
   const counted = async () => {
     const line = /^landfall_public_reads_total\{tier="public",source="(.+)",status="(.+)"\} ([1-9]\d*)$/gm

@@ -1,5 +1,6 @@
 import t, { type Test } from 'tap'
 import { clock } from '../../../src/infra/system/clock.ts'
+import { replaceClock } from '../../helpers/clock.ts'
 import type { FastifyInstance } from 'fastify'
 import { buildTestApp, createPage, listen, signUp, testSettings } from '../../helpers/app.ts'
 import { connection } from '../../helpers/raw.ts'
@@ -224,7 +225,7 @@ t.test('the window ends 60 seconds after its first read', async (t) => {
     const from = newAddress()
     const start = clock.now()
     let now = start
-    t.intercept(clock, 'now', { value: () => now })
+    replaceClock(t, () => now)
     t.equal(await passed(app, page.public_id, from, 15), 15)
     now = start + 59_000
     t.equal(await passed(app, page.public_id, from, 100), 15, 'reads do not extend the window')

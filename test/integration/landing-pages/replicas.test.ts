@@ -1,6 +1,7 @@
 import t, { type Test } from 'tap'
 import type { FastifyInstance } from 'fastify'
 import { clock } from '../../../src/infra/system/clock.ts'
+import { replaceClock } from '../../helpers/clock.ts'
 import { buildTestApp, createPage, sendAs, signUp, testSettings } from '../../helpers/app.ts'
 import { claimRedis, createProxy, startRedisServer } from '../../helpers/servers.ts'
 import { openTransaction, untilBlocked } from '../../helpers/transaction.ts'
@@ -154,7 +155,7 @@ t.test('after a write with an unknown outcome, the old version is served for at 
   )
 
   const real = clock.now
-  t.intercept(clock, 'now', { value: () => real() + 60_000 })
+  replaceClock(t, () => real() + 60_000)
   const redis = two.redisClient!.commands
   for (const key of await redis.keys('landfall:document:*')) {
     await redis.pexpire(key, await redis.pttl(key) - 60_000)

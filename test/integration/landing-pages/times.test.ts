@@ -1,5 +1,6 @@
 import t from 'tap'
 import { clock } from '../../../src/infra/system/clock.ts'
+import { replaceClock } from '../../helpers/clock.ts'
 import { secondsLeft } from '../../../src/modules/rate-limit/counters.ts'
 import { LocalWindows } from '../../../src/modules/rate-limit/local-windows.ts'
 import { buildTestApp, createPage, sendAs, signUp, testSettings } from '../../helpers/app.ts'
@@ -72,7 +73,7 @@ t.test('without Redis, a replica serves an outdated document for at most one sec
   const page = await createPage(one, owner, '{"v":1}')
   const read = async () => (await two.inject(`/landing_pages/${page.public_id}`)).body
   let now = clock.now()
-  t.intercept(clock, 'now', { value: () => now })
+  replaceClock(t, () => now)
   t.equal(await read(), '{"v":1}')
   await sendAs(one, owner, 'PATCH', `/manage/landing_pages/${page.id}`, { current_data: { v: 2 } })
   now += 1000

@@ -1,5 +1,6 @@
 import t, { type Test } from 'tap'
 import { clock } from '../../../src/infra/system/clock.ts'
+import { replaceClock } from '../../helpers/clock.ts'
 import { COUNTER_SCRIPTS, counterKey, Counters } from '../../../src/modules/rate-limit/counters.ts'
 import { RedisClient } from '../../../src/infra/redis/redis-client.ts'
 import { createProxy, startRedisServer } from '../../helpers/servers.ts'
@@ -95,7 +96,7 @@ t.test('when Redis fails during a count, the window keeps its end and is shared 
   const counters = new Counters(redis)
   const real = clock.now
   let ahead = 0
-  t.intercept(clock, 'now', { value: () => real() + ahead })
+  replaceClock(t, () => real() + ahead)
   const take = async () => await counters.take('a', 3, MINUTE_MS, clock.now())
 
   t.match(await take(), { allowed: true, used: 1 })

@@ -5,6 +5,7 @@ import fc from 'fast-check'
 import { Redis } from 'ioredis'
 import t from 'tap'
 import { clock } from '../../../src/infra/system/clock.ts'
+import { replaceClock } from '../../helpers/clock.ts'
 import { LeasedLimit } from '../../../src/modules/rate-limit/leased-limit.ts'
 import { claimRedis, createProxy, startRedisServer } from '../../helpers/servers.ts'
 import { until } from '../../helpers/until.ts'
@@ -51,7 +52,7 @@ t.test('no window admits more than the limit when clocks jump and processes are 
   })
   const real = clock.now
   let ahead = 0
-  t.intercept(clock, 'now', { value: () => real() + ahead })
+  replaceClock(t, () => real() + ahead)
   await fc.assert(
     fc.asyncProperty(
       fc.integer({ min: 1, max: 60 }),
@@ -226,7 +227,7 @@ t.test('a window never ends later in a process than in Redis, however slow the r
   await replica!.members.beat()
   const real = clock.now
   let ahead = 0
-  t.intercept(clock, 'now', { value: () => real() + ahead })
+  replaceClock(t, () => real() + ahead)
   const asked = clock.now()
   const response = replica!.limit(10).take('a', asked)
   ahead = 5000

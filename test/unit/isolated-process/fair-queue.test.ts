@@ -1,5 +1,5 @@
 import t, { type Test } from 'tap'
-import { clock } from '../../../src/infra/system/clock.ts'
+import { replaceClock } from '../../helpers/clock.ts'
 import { FairQueue } from '../../../src/infra/isolated-process/fair-queue.ts'
 
 const MINUTE_MS = 60_000
@@ -13,7 +13,7 @@ class Line {
   #now = 0
 
   constructor (t: Test) {
-    t.intercept(clock, 'now', { value: () => this.#now })
+    replaceClock(t, () => this.#now)
   }
 
   /** Adds a task whose name begins with its key. */
