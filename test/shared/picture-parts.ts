@@ -133,84 +133,20 @@ export function webpParts (webp: Buffer): PicturePart[] {
   return parts
 }
 
-/** Adds Exif and XMP to a WebP, which makes it an extended one. */
-export function withWebpMetadata (
-  webp: Buffer,
-  size: { readonly width: number, readonly height: number },
-  { exif, xmp }: { readonly exif?: Buffer, readonly xmp?: Buffer }
-): Buffer {
-  const chunks = webpParts(webp)
-  const old = chunks.find(({ name }) => name === 'VP8X')?.content[0] ?? (hasAlpha(chunks) ? 0x10 : 0)
-  const flags = old | (exif === undefined ? 0 : 0x08) | (xmp === undefined ? 0 : 0x04)
-  const u24le = (value: number) => u32le(value).subarray(0, 3)
-  const body = Buffer.concat([
-    Buffer.from('WEBP'),
-    webpChunk('VP8X', Buffer.from([flags, 0, 0, 0]), u24le(size.width - 1), u24le(size.height - 1)),
-    ...chunks.filter(({ name }) => name !== 'VP8X').map(({ name, content }) => webpChunk(name, content)),
-    ...(exif === undefined ? [] : [webpChunk('EXIF', exif)]),
-    ...(xmp === undefined ? [] : [webpChunk('XMP ', xmp)])
-  ])
-  return Buffer.concat([Buffer.from('RIFF'), u32le(body.length), body])
-}
-
-/** A lossless picture says in its first bytes whether it uses alpha. */
-const hasAlpha = (chunks: readonly PicturePart[]): boolean =>
-  chunks.some(({ name, content }) => name === 'ALPH' || (name === 'VP8L' && ((content[4] ?? 0) & 0x10) > 0))
-
 /** Returns a box of an ISO media file. */
 export const box = (name: string, ...content: Buffer[]): Buffer => {
   const inner = Buffer.concat(content)
   return Buffer.concat([u32(inner.length + 8), Buffer.from(name), inner])
 }
 
-/** Returns the boxes between two positions of an ISO media file, such as AVIF. */
-export function boxes (file: Buffer, from = 0, to = file.length): PicturePart[] {
+/** Returns the boxes of an ISO media file, such as AVIF. */
+export function boxes (file: Buffer): PicturePart[] {
   const parts: PicturePart[] = []
-  for (let at = from; at + 8 <= to;) {
-    const length = file.readUInt32BE(at) || to - at
+  for (let at = 0; at + 8 <= file.length;) {
+    const length = file.readUInt32BE(at) || file.length - at
     const name = file.toString('latin1', at + 4, at + 8)
     parts.push({ name, at, length, content: file.subarray(at + 8, at + length) })
     at += length
   }
   return parts
-}
-
-/** Adds properties to the first item of an AVIF. They are how this format says its orientation. */
-export function withAvifTransforms (avif: Buffer, ...properties: Buffer[]): Buffer {
-  const meta = boxes(avif).find(({ name }) => name === 'meta') as PicturePart
-  const grown = properties.reduce((sum, property) => sum + property.length, 0) + properties.length
-  const inner = boxes(avif, meta.at + 12, meta.at + meta.length).map(({ name, content }) => {
-    if (name === 'iloc') return box(name, movedLocations(content, grown))
-    if (name !== 'iprp') return box(name, content)
-    return box(
-      name,
-      ...boxes(content).map((part) =>
-        part.name === 'ipco' ? box('ipco', part.content, ...properties)
-          : box(part.name, associated(part.content, boxes(propertiesOf(content)).length, properties.length))
-      )
-    )
-  })
-  return Buffer.concat([
-    avif.subarray(0, meta.at),
-    box('meta', meta.content.subarray(0, 4), ...inner),
-    avif.subarray(meta.at + meta.length)
-  ])
-}
-
-const propertiesOf = (iprp: Buffer): Buffer => (boxes(iprp)[0] as PicturePart).content
-
-/** Adds the properties after the existing ones to the first item of an `ipma` box. */
-function associated (ipma: Buffer, existing: number, added: number): Buffer {
-  const copy = Buffer.from(ipma)
-  const count = copy[10] ?? 0
-  copy[10] = count + added
-  const indices = Array.from({ length: added }, (_, index) => 0x80 | (existing + index + 1))
-  return Buffer.concat([copy.subarray(0, 11 + count), Buffer.from(indices), copy.subarray(11 + count)])
-}
-
-/** Moves the items of an `iloc` box of version 0, in which each item has a base offset and one extent. */
-function movedLocations (iloc: Buffer, by: number): Buffer {
-  const copy = Buffer.from(iloc)
-  for (let at = 12; at < copy.length; at += 18) copy.writeUInt32BE(copy.readUInt32BE(at) + by, at)
-  return copy
 }

@@ -11,7 +11,7 @@ import { randomPublicId } from '../../../src/infra/system/identifiers.ts'
 import { buildTestApp, listen, signUp } from '../../helpers/app.ts'
 import { noise, pathOf, PDF, PNG, upload } from '../../helpers/assets.ts'
 import { until } from '../../helpers/until.ts'
-import { jpeg } from '../../helpers/images.ts'
+import { asJpeg, card } from '../../shared/pictures.ts'
 import { onEachStore } from '../../helpers/stores.ts'
 
 const IMMUTABLE = 'public, max-age=31536000, immutable'
@@ -77,7 +77,7 @@ t.test('only bitmap images and PDF files are served inline, not as attachments',
   const script = `${xml}<x:script xmlns:x="http://www.w3.org/1999/xhtml">alert(1)</x:script>`
   const unknown = 'application/octet-stream'
   const cases: [content: string | Buffer, claimed: string, contentType: string, inline: boolean][] = [
-    [jpeg(2, 2), 'text/html', 'image/jpeg', true],
+    [await asJpeg(card()), 'text/html', 'image/jpeg', true],
     [PDF, 'text/html', 'application/pdf', true],
     [html, 'text/html', unknown, false],
     [html, 'image/png', unknown, false],
