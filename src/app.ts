@@ -27,7 +27,6 @@ import { allowOrigins } from './http/cors.ts'
 import clientAddress from './http/client-address.ts'
 import errorHandler, { sendFrameworkError } from './http/error-handler.ts'
 import routeLookup, { notFound } from './http/route-lookup.ts'
-import nodeInternals from './http/hardening/node-internals.ts'
 import unroutedRequests, { refuseUnreadableRequest } from './http/hardening/unrouted-requests.ts'
 import { limitBodyMemory } from './http/hardening/body-memory.ts'
 import health from './http/health.ts'
@@ -141,7 +140,6 @@ async function registerPlugins (app: ReturnType<typeof createInstance>, config: 
   await app.register(sensible)
   await app.register(metrics)
   await app.register(tracing)
-  await app.register(nodeInternals)
   await app.register(connectionLimit)
   await app.register(unreadResponses)
   await app.register(shutdown)

@@ -203,4 +203,4 @@ export default fp(async (app) => {
     await shutdown.announceClosing()
   })
   app.addHook('preClose', async () => shutdown.finishRequests())
-}, { name: 'shutdown', dependencies: ['node-internals'] })
+}, { name: 'shutdown' })

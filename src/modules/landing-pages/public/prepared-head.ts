@@ -1,7 +1,7 @@
 import { ServerResponse, STATUS_CODES } from 'node:http'
 import type { Socket } from 'node:net'
-import { isNextOn, keepsConnection, markHeadAsSent,
-  setPreparedHead } from '../../../http/hardening/node-internals.ts'
+import { isNextOn, keepsConnection, markHeadAsSent, setPreparedHead,
+  takesPreparedHead } from '../../../http/hardening/node-internals.ts'
 
 // Sends responses with header lines formatted in advance (docs/adr/0002-prepared-response-heads.md).
 
@@ -64,18 +64,13 @@ export class Body {
 
 /** Sends responses from prepared header lines. */
 export class PreparedHeads {
-  readonly #isSupported: boolean
   readonly #keepAlive: string
   /** The lines that Node would add (Date, Connection, Keep-Alive), renewed every second. */
   #lastLines = ''
   #lastLinesUntil = 0
 
-  /**
-   * @param isSupported whether this version of Node can send prepared heads (`app.hasResponseInternals`)
-   * @param keepAliveTimeoutMs the server's `keepAliveTimeout`
-   */
-  constructor (isSupported: boolean, keepAliveTimeoutMs: number) {
-    this.#isSupported = isSupported
+  /** @param keepAliveTimeoutMs the server's `keepAliveTimeout` */
+  constructor (keepAliveTimeoutMs: number) {
     this.#keepAlive = `Connection: keep-alive\r\n${
       keepAliveTimeoutMs > 0 ? `Keep-Alive: timeout=${Math.floor(keepAliveTimeoutMs / 1000)}\r\n` : ''
     }\r\n`
@@ -96,7 +91,7 @@ export class PreparedHeads {
     now: number
   ): void {
     const sent = response.req.method === 'HEAD' ? undefined : body
-    if (this.#isSupported && canSendPrepared(response)) {
+    if (canSendPrepared(response)) {
       if (now >= this.#lastLinesUntil) this.#renewLastLines(now)
       response.statusCode = status
       sendPrepared(response, STATUS_LINES.get(status) + lines + this.#lastLines, sent)
@@ -138,4 +133,4 @@ function sendPrepared (response: ServerResponse, head: string, body: Body | stri
 /** Whether a prepared head fits: HTTP/1.1, the connection is kept, and `writeHead` has not been replaced. */
 const canSendPrepared = (response: ServerResponse): boolean =>
   response.writeHead === ServerResponse.prototype.writeHead && keepsConnection(response) &&
-  response.req.httpVersionMinor === 1
+  response.req.httpVersionMinor === 1 && takesPreparedHead(response)

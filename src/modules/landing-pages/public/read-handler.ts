@@ -52,7 +52,7 @@ export class ReadHandler {
     this.#limit = limit
     this.#tally = tally
     this.#loadSeconds = publicReadMetrics(app.metrics, limit.tiers)
-    this.#heads = new PreparedHeads(app.hasResponseInternals, app.server.keepAliveTimeout)
+    this.#heads = new PreparedHeads(app.server.keepAliveTimeout)
     this.#headers = new ReadHeaders(app.config)
   }
 
