@@ -1,5 +1,4 @@
 import { readJson, type JsonMember, type JsonNode as Place, type JsonObject } from '../text/tree.ts'
-import { Source } from './source.ts'
 
 // Values that can be changed without a change of any other character.
 
@@ -25,7 +24,7 @@ export type Key = string | number
 
 /** A value of a JSON text. It writes what was not changed as it stands there. */
 export class JsonNode {
-  readonly #source: Source
+  readonly #source: string
   /** Before all changes. */
   readonly #place: Place
   /**
@@ -38,14 +37,14 @@ export class JsonNode {
   /** Another node contains it, too, so it must not be changed. */
   #isShared = false
 
-  private constructor (source: Source, place: Place) {
+  private constructor (source: string, place: Place) {
     this.#source = source
     this.#place = place
   }
 
   /** @param text valid JSON */
   static parse (text: string): JsonNode {
-    return new JsonNode(new Source(text), readJson(text))
+    return new JsonNode(text, readJson(text))
   }
 
   get type (): Place['type'] {
@@ -58,13 +57,12 @@ export class JsonNode {
 
   /** The original text of the value. */
   get text (): string {
-    return this.#source.text.slice(this.#place.start, this.#place.end)
+    return this.#source.slice(this.#place.start, this.#place.end)
   }
 
   /** The text around the original value. */
   get surroundings (): [before: string, after: string] {
-    const { text } = this.#source
-    return [text.slice(0, this.#place.start), text.slice(this.#place.end)]
+    return [this.#source.slice(0, this.#place.start), this.#source.slice(this.#place.end)]
   }
 
   /** Nested objects and arrays: 0 for a string, 1 for a flat object. */
@@ -163,14 +161,14 @@ export class JsonNode {
   /** Adds a new member to an object. */
   add (name: Name, value: JsonNode): void {
     const separator = this.#separatorLike(undefined)
-    this.#put(name.name, { separator, name, colon: this.#newColon(), value })
+    this.#put(name.name, { separator, name, colon: this.#colon, value })
   }
 
   /** Passes the text of the value, with its changes, to `write` piece by piece. */
   write (write: (piece: string) => void): void {
     const items = this.#items
     if (items === undefined) return write(this.text)
-    const { text } = this.#source
+    const text = this.#source
     const [first, last] = this.#bounds
     const isEmpty = this.count === 0
     // The piece of the original text that is next. Originals that follow each other are one piece.
@@ -258,17 +256,16 @@ export class JsonNode {
   #labelOf (original: number): Pick<Item, 'name' | 'colon'> {
     if (this.type !== 'object') return { name: undefined, colon: '' }
     const { name, nameStart, nameEnd, value } = this.#memberAt(original)
-    const { text } = this.#source
+    const text = this.#source
     return { name: { name, json: text.slice(nameStart, nameEnd) }, colon: text.slice(nameEnd, value.start) }
   }
 
   /** The comma before an original, with its white space. The first one gets one like the others'. */
   #separatorOf (original: number): string {
-    const { text, style } = this.#source
-    if (original > 0) return text.slice(this.#valueAt(original - 1).end, this.#startOf(original))
+    if (original > 0) return this.#source.slice(this.#valueAt(original - 1).end, this.#startOf(original))
     if (this.#originals.length > 1) return this.#separatorOf(1)
-    const space = text.slice(this.#place.start + 1, this.#bounds[0])
-    return ',' + (space === '' ? style.comma : space)
+    const space = this.#source.slice(this.#place.start + 1, this.#bounds[0])
+    return ',' + (space === '' ? this.#colon.replace(/^.*:/s, '') : space)
   }
 
   /** A new item imitates the white space of a neighbour, or else of the last original one. */
@@ -277,8 +274,9 @@ export class JsonNode {
     return this.#separatorOf(neighbour ?? Math.max(0, this.#originals.length - 1))
   }
 
-  #newColon (): string {
+  /** The colon of the last original member, with its white space. */
+  get #colon (): string {
     const last = this.#originals.length - 1
-    return last < 0 ? this.#source.style.colon : this.#labelOf(last).colon
+    return last < 0 ? ':' : this.#labelOf(last).colon
   }
 }

@@ -1,7 +1,6 @@
 import { DuplicateNameError, isEqual } from './json-equality.ts'
-import type { JsonNode, Key, Name } from './json-node.ts'
-import { indexOf, type Pointer } from './json-pointer.ts'
-import { describeOperation, parseOperations, type Operation } from './operations.ts'
+import type { JsonNode, Key } from './json-node.ts'
+import { describeOperation, parseOperations, type Operation, type Pointer } from './operations.ts'
 import { PatchError, quote } from './patch-error.ts'
 import { NOT_A_DOCUMENT, patchText, tooDeep, type DocumentLimits } from './patched-document.ts'
 
@@ -84,7 +83,7 @@ const findSource = (root: JsonNode, { from, fromText }: CopyOrMove): JsonNode =>
 function move (root: JsonNode, operation: CopyOrMove, limits: DocumentLimits): JsonNode {
   const { from, path } = operation
   const value = findSource(root, operation)
-  if (from.every(({ name }, depth) => name === path[depth]?.name)) {
+  if (from.every((name, depth) => name === path[depth])) {
     return from.length === path.length ? root : refuse('a value can not be moved into itself')
   }
   return add(remove(root, from), path, value, limits)
@@ -101,7 +100,7 @@ function test (actual: JsonNode, expected: JsonNode): void {
 function remove (root: JsonNode, path: Pointer): JsonNode {
   if (path.length === 0) refuse('the whole document can not be removed')
   const parent = findParent(root, path, NOTHING_HERE)
-  parent.delete(keyIn(parent, lastOf(path).name, NOTHING_HERE))
+  parent.delete(keyIn(parent, lastOf(path), NOTHING_HERE))
   return root
 }
 
@@ -109,7 +108,7 @@ function replace (root: JsonNode, path: Pointer, value: JsonNode, limits: Docume
   checkLevels(path, value, limits)
   if (path.length === 0) return value
   const parent = findParent(root, path, NOTHING_HERE)
-  parent.set(keyIn(parent, lastOf(path).name, NOTHING_HERE), value)
+  parent.set(keyIn(parent, lastOf(path), NOTHING_HERE), value)
   return root
 }
 
@@ -118,16 +117,21 @@ function add (root: JsonNode, path: Pointer, value: JsonNode, limits: DocumentLi
   if (path.length === 0) return value
   const parent = findParent(root, path, NO_PARENT)
   const name = lastOf(path)
-  if (parent.type === 'array') parent.insert(indexForNew(parent, name.name), value)
+  if (parent.type === 'array') parent.insert(indexForNew(parent, name), value)
   else if (parent.type !== 'object') refuse(NO_PARENT)
-  else if (parent.has(name.name)) parent.set(keyIn(parent, name.name, NO_PARENT), value)
-  else parent.add(name, value)
+  else if (parent.has(name)) parent.set(keyIn(parent, name, NO_PARENT), value)
+  else parent.add({ name, json: JSON.stringify(name) }, value)
   return root
 }
 
 function checkLevels (path: Pointer, value: JsonNode, limits: DocumentLimits): void {
   if (path.length + value.levels > limits.maxLevels) refuse(tooDeep(limits))
 }
+
+const INDEX = /^(?:0|[1-9]\d*)$/
+
+/** The index of an array that a name stands for; NaN if it stands for none. */
+const indexOf = (name: string): number => INDEX.test(name) ? Number(name) : NaN
 
 /** Where an element may be inserted into an array. */
 function indexForNew ({ count }: JsonNode, name: string): number {
@@ -138,18 +142,18 @@ function indexForNew ({ count }: JsonNode, name: string): number {
   return index
 }
 
-const lastOf = (path: Pointer): Name => path.at(-1) as Name
+const lastOf = (path: Pointer): string => path.at(-1) as string
 
 /** The innermost object or array of a path, to be changed. */
 function findParent (root: JsonNode, path: Pointer, missing: string): JsonNode {
   let node = root
-  for (const { name } of path.slice(0, -1)) node = node.getOwn(keyIn(node, name, missing))
+  for (const name of path.slice(0, -1)) node = node.getOwn(keyIn(node, name, missing))
   return node
 }
 
 function find (root: JsonNode, path: Pointer, missing: string): JsonNode {
   let node = root
-  for (const { name } of path) node = node.get(keyIn(node, name, missing))
+  for (const name of path) node = node.get(keyIn(node, name, missing))
   return node
 }
 

@@ -1,12 +1,15 @@
+import { parsePointer } from '../text/pointer.ts'
 import { decodeString } from '../text/reader.ts'
 import { JsonNode } from './json-node.ts'
-import { parsePointer, type Pointer } from './json-pointer.ts'
 import { createInvalidPatchError, PatchError, quote } from './patch-error.ts'
 
 // The operations of a JSON Patch (RFC 6902, 4).
 
 const OPS = ['add', 'remove', 'replace', 'move', 'copy', 'test'] as const
 const MAX_OPERATIONS = 1_000
+
+/** A JSON Pointer as names from the outermost to the innermost. */
+export type Pointer = readonly string[]
 
 interface Target {
   /** From 1. */
@@ -93,7 +96,7 @@ class OperationParser {
   #pointer (name: string): Pointer | undefined {
     const member = this.#member(name)
     if (member === undefined) return this.#refuse(`"${name}" is missing`)
-    const pointer = member.type === 'string' ? parsePointer(member.text) : undefined
+    const pointer = member.type === 'string' ? parsePointer(decodeString(member.text)) : undefined
     return pointer ?? this.#refuse(`"${name}" must be a JSON Pointer, such as "/title" or "/prices/0"`)
   }
 

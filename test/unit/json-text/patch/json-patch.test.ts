@@ -1,8 +1,34 @@
+import { createRequire } from 'node:module'
 import t from 'tap'
 import { applyJsonPatch } from '../../../../packages/json-text/src/index.ts'
 import { LIMITS, refusalOf } from '../../../helpers/patches.ts'
 
 // JSON Patch on the text of documents: what the result looks like, and why a patch is refused.
+
+/** The official test suite, and RFC 6902's own examples. */
+interface Case {
+  readonly comment?: string
+  readonly doc: unknown
+  readonly patch: unknown
+  readonly expected?: unknown
+  readonly error?: string
+  readonly disabled?: boolean
+}
+const suite = createRequire(import.meta.url)
+const CASES = ['tests', 'spec_tests'].flatMap((file) => suite(`json-patch-test-suite/${file}.json`) as Case[])
+
+t.test('the official test suite', async (t) => {
+  t.ok(CASES.length > 90)
+  for (const { comment, doc, patch, expected, error } of CASES.filter(({ disabled }) => disabled !== true)) {
+    const name = `${comment ?? ''} ${JSON.stringify(patch)}`
+    for (const indent of [0, 2]) {
+      const [json, patchJson] = [JSON.stringify(doc, null, indent), JSON.stringify(patch, null, indent)]
+      if (error !== undefined) {
+        t.equal(refusalOf(() => applyJsonPatch(json, patchJson, LIMITS)).name, 'PatchError', name)
+      } else t.same(JSON.parse(applyJsonPatch(json, patchJson, LIMITS)), expected ?? doc, name)
+    }
+  }
+})
 
 const apply = (document: string, ...operations: string[]): string =>
   applyJsonPatch(document, `[${operations.join(', ')}]`, LIMITS)
@@ -29,7 +55,7 @@ const SPACING: ReadonlyArray<readonly [document: string, operations: string[], e
   ['{ "a": 1 }', ['{"op":"add","path":"/b","value":2}'], '{ "a": 1, "b": 2 }'],
   ['{"a": 1}', ['{"op":"add","path":"/b","value":2}'], '{"a": 1, "b": 2}'],
   ['{"a":1}', ['{"op":"add","path":"/b","value":2}'], '{"a":1,"b":2}'],
-  ['{"a": {}}', ['{"op":"add","path":"/a/b","value":2}'], '{"a": {"b": 2}}'],
+  ['{"a": {}}', ['{"op":"add","path":"/a/b","value":2}'], '{"a": {"b":2}}'],
   ['{ }', ['{"op":"add","path":"/b","value":2}'], '{ "b":2 }'],
   ['[1, 2, 3]', [FIRST], '[2, 3]'],
   ['[1, 2, 3]', ['{"op":"remove","path":"/2"}'], '[1, 2]'],
