@@ -293,16 +293,11 @@ const connections = new WeakMap()
 /** Differences that were already printed, so that a load of reads prints each only once. */
 const told = new Set()
 
-/** Descriptions by settings and routes. Most apps of a process share one, and making it is slow. */
+/** Descriptions by routes, which decide the document. Making one is slow. */
 const descriptions = new Map()
 
-/** Settings that differ between processes with the same description. */
-const PLACES = ['DATABASE_URL', 'REDIS_URL', 'UPLOADS_DIR', 'DATA_DIR', 'PORT', 'OPS_PORT']
-
 function descriptionOf (fastify) {
-  const settings = Object
-    .fromEntries(Object.entries(fastify.config).filter(([name]) => !PLACES.includes(name)))
-  const key = createHash('sha256').update(JSON.stringify([settings, fastify.printRoutes()])).digest('hex')
+  const key = createHash('sha256').update(fastify.printRoutes()).digest('hex')
   let description = descriptions.get(key)
   if (description === undefined) {
     descriptions.set(key, description = new Description(documentOf(fastify, key)))
