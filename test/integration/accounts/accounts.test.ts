@@ -1,3 +1,4 @@
+import argon2 from 'argon2'
 import t from 'tap'
 import { buildTestApp, NOBODY, PASSWORD, sendAs, signInStatus, signUp,
   testSettings } from '../../helpers/app.ts'
@@ -191,13 +192,15 @@ t.test('sign-in returns the same fields as sign-up and accepts the password in a
   }
 })
 
-t.test('every failed sign-in gets the same 401', async (t) => {
-  await signUp(app, 'known@example.com')
+t.test('every failed sign-in gets the same 401, and verifies one hash of the same strength', async (t) => {
   const email = 'known@example.com'
+  await signUp(app, email)
+  const verified = t.capture(argon2, 'verify', argon2.verify)
   for (
     const user of [
       { email, password: 'wrong password' },
       { email: 'unknown@example.com', password: PASSWORD },
+      { email: 'no address', password: PASSWORD },
       { email: 'unknown\ud800@example.com', password: PASSWORD },
       { email: 'unknown\0@example.com', password: PASSWORD },
       { email, password: `${PASSWORD}\0` },
@@ -214,6 +217,7 @@ t.test('every failed sign-in gets the same 401', async (t) => {
     t.equal(response.statusCode, 401, body)
     t.same(response.json(), { errors: ['Invalid email or password'] })
     t.equal(response.headers['www-authenticate'], 'Bearer')
+    t.match(verified().map(({ args: [hash] }) => hash), [/^\$argon2id\$v=19\$m=19456,t=2,p=1\$/], body)
   }
 })
 

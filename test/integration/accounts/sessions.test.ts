@@ -1,14 +1,19 @@
 import { hash } from 'argon2'
 import t, { type Test } from 'tap'
 import type { FastifyInstance } from 'fastify'
+import { sweepExpired } from '../../../src/modules/accounts/cleanup-repository.ts'
 import { operatorOf, setPassword } from '../../../src/modules/accounts/index.ts'
 import { buildTestApp, NOBODY, PASSWORD, sendAs, signIn, signInStatus, signUp, testSettings,
   type Account } from '../../helpers/app.ts'
+import { until } from '../../helpers/until.ts'
 
 const generous = { REFRESHES_PER_ADDRESS: '10000', SIGN_UPS_PER_ADDRESS: '10000' }
 const settings = { ...await testSettings(t), ...generous }
 const app = await buildTestApp(t, { settings })
 const replica = await buildTestApp(t, { settings })
+
+const DAY_MS = 86_400_000
+const ago = (milliseconds: number) => new Date(Date.now() - milliseconds)
 
 const refresh = async (token: unknown, on: FastifyInstance = app) =>
   await sendAs(on, NOBODY, 'POST', '/auth/refresh', { refresh_token: token })
@@ -26,6 +31,8 @@ const refused = (
   t.same(response.json(), { errors: ['Invalid or expired refresh token'] }, name)
   t.equal(response.headers['www-authenticate'], 'Bearer', name)
 }
+const sessionOf = (account: Account): string =>
+  JSON.parse(Buffer.from(account.access_token.split('.')[1] ?? '', 'base64url').toString()).sid
 /** Moves the use of all spent refresh tokens into the past. */
 const spentAgo = async (seconds: number) =>
   await app.database
@@ -100,25 +107,74 @@ t.test('a refresh token expires after 30 days and never later than its session, 
       where: { session: { userId: account.user.id }, rotatedAt: null },
       include: { session: true }
     })
-  const days = (date: Date) => (date.getTime() - Date.now()) / 86_400_000
+  const days = (date: Date) => (date.getTime() - Date.now()) / DAY_MS
   const first = await unused()
   t.ok(Math.abs(days(first.expiresAt) - 30) < 0.01)
   t.ok(Math.abs(days(first.session.expiresAt) - 180) < 0.01)
-  const tomorrow = { expiresAt: new Date(Date.now() + 86_400_000) }
+  const tomorrow = { expiresAt: ago(-DAY_MS) }
   await tokens.updateMany({ where: { sessionId: first.sessionId }, data: tomorrow })
   const second = (await refresh(account.refresh_token)).json()
-  t.ok(Math.abs(days((await unused()).expiresAt) - 30) < 0.01, 'a refresh extends the life of the token')
+  const next = await unused()
+  t.ok(Math.abs(days(next.expiresAt) - 30) < 0.01, 'a refresh extends the life of the token')
+  t.same(next.session.expiresAt, first.session.expiresAt, 'but not that of the session')
 
   await app.database.session.update({ where: { id: first.sessionId }, data: tomorrow })
   const pair = (await refresh(second.refresh_token)).json()
   t.ok(days((await unused()).expiresAt) <= 1, 'no token outlives its session')
 
-  const expired = { expiresAt: new Date(Date.now() - 1000) }
+  const expired = { expiresAt: ago(1000) }
   await tokens.updateMany({ where: { sessionId: first.sessionId, rotatedAt: null }, data: expired })
   refused(t, await refresh(pair.refresh_token), 'a refresh with an expired token')
   const session = { headers: { authorization: `Bearer ${pair.access_token}` } }
   refused(t, await signOut(session, pair.refresh_token), 'a sign-out with an expired token')
   t.ok(await lives(pair.access_token))
+})
+
+t.test('a refresh token is refused once its session has ended or is revoked, even before its own expiry', async (t) => {
+  const ended = await signUp(app)
+  await app.database.session.update({ where: { id: sessionOf(ended) }, data: { expiresAt: ago(1000) } })
+  refused(t, await refresh(ended.refresh_token), 'a refresh after the session has ended')
+  const tokens = await app.database.refreshToken.count({ where: { sessionId: sessionOf(ended) } })
+  t.equal(tokens, 1, 'no new token was issued')
+
+  const other = await signIn(app, ended)
+  refused(t, await signOut(other, ended.refresh_token), 'a sign-out with a token of an ended session')
+  t.ok(await lives(other.access_token), 'the other session was not revoked')
+
+  const revoked = await signIn(app, ended)
+  await app.database.session.update({ where: { id: sessionOf(revoked) }, data: { revokedAt: ago(1000) } })
+  refused(t, await signOut(other, revoked.refresh_token), 'a sign-out with a token of a revoked session')
+  t.ok(await lives(other.access_token))
+})
+
+t.test('the hourly sweep deletes ended sessions and expired tokens, and keeps spent tokens to detect replays', async (t) => {
+  const timers = t.capture(globalThis, 'setInterval', setInterval)
+  const app = await buildTestApp(t)
+  const hourly = timers().filter(({ args: [, delay] }) => delay === 3_600_000).map(({ args: [run] }) =>
+    run as () => void
+  )
+  const account = await signUp(app)
+  const revoked = await signIn(app, account)
+  const longRevoked = await signIn(app, account)
+  const ended = await signIn(app, account)
+  t.equal((await refresh(account.refresh_token, app)).statusCode, 200)
+  const { session, refreshToken } = app.database
+  await session.update({ where: { id: sessionOf(revoked) }, data: { revokedAt: ago(1000) } })
+  await session.update({ where: { id: sessionOf(longRevoked) }, data: { revokedAt: ago(2 * DAY_MS) } })
+  await session.update({ where: { id: sessionOf(ended) }, data: { expiresAt: ago(1000) } })
+  await refreshToken.updateMany({ where: { sessionId: sessionOf(revoked) }, data: { expiresAt: ago(1000) } })
+
+  t.ok(hourly.length > 0)
+  for (const run of hourly) run()
+  const over = { id: { in: [sessionOf(longRevoked), sessionOf(ended)] } }
+  await until(async () => await session.count({ where: over }) === 0)
+  await sweepExpired(app.database)
+  const left = (await session.findMany({ orderBy: { id: 'asc' } })).map(({ id }) => id)
+  t.same(left, [sessionOf(account), sessionOf(revoked)])
+  const tokensOf = async (account: Account) =>
+    await refreshToken.count({ where: { sessionId: sessionOf(account) } })
+  t.equal(await tokensOf(account), 2, 'the current token and the spent one are kept')
+  t.equal(await tokensOf(revoked), 0, 'the expired token was deleted')
 })
 
 t.test('only the hash of a refresh token is stored', async (t) => {
@@ -171,10 +227,8 @@ t.test('sign-out with an unusable refresh token gets 401 and revokes nothing', a
 })
 
 t.test('a sign-in gets 401 if the password changes before its session starts, but not if only the hash changes', async (t) => {
-  const app = await buildTestApp(t)
   const { user: { email } } = await signUp(app)
   const { verify } = app.passwords
-  const signIn = async () => await signInStatus(app, email)
   const between = async (action: () => Promise<unknown>) => {
     app.passwords.verify = async (...args) => {
       app.passwords.verify = verify
@@ -182,7 +236,7 @@ t.test('a sign-in gets 401 if the password changes before its session starts, bu
       await action()
       return same
     }
-    return await signIn()
+    return await signInStatus(app, email)
   }
   const change = async () => {
     const newPasswordHash = await app.passwords.hash('another one entirely')
@@ -191,12 +245,12 @@ t.test('a sign-in gets 401 if the password changes before its session starts, bu
   t.equal(await between(change), 401)
   t.equal(await app.database.session.count({ where: { user: { email }, revokedAt: null } }), 0)
 
-  // Two sign-ins find the hash outdated. One replaces it before the session of the other starts.
+  // Two replicas find the hash outdated. One replaces it before the session of the other starts.
   await app.database.user.update({
     where: { email },
     data: { passwordHash: await hash(PASSWORD, { memoryCost: 8192, timeCost: 2, parallelism: 1 }) }
   })
-  t.equal(await between(async () => t.equal(await signIn(), 200)), 200)
+  t.equal(await between(async () => t.equal(await signInStatus(replica, email), 200)), 200)
 })
 
 t.test('ACCESS_TOKEN_TTL and REFRESH_TOKEN_TTL set the lifetimes of tokens', async (t) => {
