@@ -58,9 +58,6 @@ const NEW_SESSION = `
   )
   SELECT id AS "sessionId", user_id AS "userId" FROM session`
 
-/** A refresh token, `:tokenHash`, that was neither exchanged nor has expired. */
-const UNSPENT = 't.token_hash = :tokenHash AND t.rotated_at IS NULL AND t.expires_at > now()'
-
 // Hot: it runs at every sign-in. FOR SHARE waits for a concurrent password change, after which the old
 // password starts no session.
 const START = statement<SessionIds>(`
@@ -92,7 +89,8 @@ const ROTATE = statement<Rotation>(`
   WITH spent AS (
     UPDATE refresh_tokens t SET rotated_at = now()
     FROM sessions s
-    WHERE ${UNSPENT} AND s.id = t.session_id AND ${ALIVE}
+    WHERE t.token_hash = :tokenHash AND t.rotated_at IS NULL AND t.expires_at > now()
+      AND s.id = t.session_id AND ${ALIVE}
     RETURNING s.id, s.user_id, s.expires_at
   ), issued AS (
     INSERT INTO refresh_tokens (token_hash, session_id, expires_at)
@@ -112,16 +110,6 @@ const ROTATE = statement<Rotation>(`
   )
   SELECT id AS "sessionId", user_id AS "userId", false AS "isReplay" FROM spent
   UNION ALL SELECT id, user_id, true FROM replayed`)
-
-// One statement checks the token and revokes the sessions of both tokens, or none.
-const SIGN_OUT = statement<SessionIds>(`
-  WITH presented AS (
-    SELECT s.id, s.user_id FROM refresh_tokens t JOIN sessions s ON s.id = t.session_id
-    WHERE ${UNSPENT} AND ${ALIVE} AND s.user_id = COALESCE(:userId::integer, s.user_id)
-  )
-  UPDATE sessions s SET revoked_at = now() FROM presented
-  WHERE s.id = ANY (ARRAY[presented.id, :sessionId::uuid]) AND s.revoked_at IS NULL
-  RETURNING s.id AS "sessionId", s.user_id AS "userId"`)
 
 /** A condition of Prisma: a session that has not ended, as far as the clock of this process tells. */
 const isAlive = () => ({ revokedAt: null, expiresAt: { gt: new Date() } })
@@ -186,7 +174,7 @@ export async function rotateToken (
 /**
  * Revokes the session of a refresh token, and `session`, which must belong to the same user.
  *
- * @returns one that it revoked; undefined when the token is unknown, expired, already used or another user's.
+ * @returns that of the token; undefined when the token is unknown, expired, already used or another user's.
  *   Nothing is revoked then
  */
 export async function signOut (
@@ -194,8 +182,19 @@ export async function signOut (
   tokenHash: Hash,
   session?: Session
 ): Promise<SessionIds | undefined> {
-  const { userId = null, id: sessionId = null } = session ?? {}
-  return (await database.run(SIGN_OUT, { tokenHash, userId, sessionId }))[0]
+  const unspent = { tokenHash, rotatedAt: null, expiresAt: { gt: new Date() } }
+  const presented = await database.session.findFirst({
+    where: { ...isAlive(), ...session && { userId: session.userId }, refreshTokens: { some: unspent } },
+    select: { id: true, userId: true }
+  })
+  if (presented === null) return undefined
+  const { id: sessionId, userId } = presented
+  const ids = session === undefined ? [sessionId] : [sessionId, session.id]
+  const { count } = await database.session.updateMany({
+    where: { id: { in: ids }, revokedAt: null },
+    data: { revokedAt: new Date() }
+  })
+  return count > 0 ? { sessionId, userId } : undefined
 }
 
 /** Finds the user of a refresh token, also of a used one. @returns undefined when its session has ended */
