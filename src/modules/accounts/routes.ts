@@ -14,7 +14,7 @@ import { passwordResetRoutes } from './passwords/routes.ts'
 import { limitByAddress, startInTurn } from './request-limits.ts'
 import { AccessToken, EXAMPLE, EXAMPLE_TOKENS, RefreshBody, SignUpBody, TOO_MANY_FAILURES, User,
   userRecord } from './schemas.ts'
-import { recordSession, Sessions } from './sessions/sessions.ts'
+import { Sessions } from './sessions/sessions.ts'
 
 const tokenFields = {
   access_token: AccessToken,
@@ -108,9 +108,7 @@ export const authRoutes: FastifyPluginAsyncTypebox = async (app) => {
   }, async (request, reply) => {
     const { email, password } = await checkSignUp(database, request.body, attachedProblems(request))
     const passwordHash = await passwords.hash(password, app.addressOf(request).counted)
-    const session = await sessions.startWithAccount(request, email, passwordHash)
-    const { userId, tokens } = session
-    recordSession(request, session, 'signed_up', email)
+    const { userId, tokens } = await sessions.startWithAccount(request, email, passwordHash)
     app.wakeMailSender()
     reply.code(201).header('location', app.publicPath('/auth/me'))
     return { user: userRecord({ id: userId, email, emailConfirmedAt: null }), ...tokens }
@@ -130,7 +128,6 @@ export const authRoutes: FastifyPluginAsyncTypebox = async (app) => {
       auditRequest(request, 'sign_in_failed', { email_hash: app.hashEmail(email) })
       throw new InvalidCredentialsError()
     }
-    recordSession(request, session, 'signed_in', email)
     return { user: userRecord(user), ...session.tokens }
   })
 
@@ -144,8 +141,6 @@ export const authRoutes: FastifyPluginAsyncTypebox = async (app) => {
     schemaErrorFormatter,
     onRequest: limitByAddress(app, 'refresh', config.REFRESHES_PER_ADDRESS)
   }, async (request) => {
-    const session = await sessions.refresh(request, request.body.refresh_token)
-    recordSession(request, session, 'session_refreshed')
-    return session.tokens
+    return (await sessions.refresh(request, request.body.refresh_token)).tokens
   })
 }

@@ -10,7 +10,7 @@ import { hashToken } from '../../../infra/system/identifiers.ts'
 import { limitByAddress } from '../request-limits.ts'
 import { AccessToken, EXAMPLE_TOKENS, User, userRecord } from '../schemas.ts'
 import { findUserOfToken, hasSuccessor } from './session-repository.ts'
-import { recordSession, Sessions } from './sessions.ts'
+import { Sessions } from './sessions.ts'
 
 /** The only route that gets the cookie. */
 const BROWSER_SESSION_PATH = '/auth/browser_session'
@@ -154,10 +154,9 @@ export const browserSessionRoutes: FastifyPluginAsyncTypebox = async (app) => {
     // Before the exchange: a page that is loaded again while PostgreSQL is away must not spend its token.
     const user = await findUserOfToken(database, hashToken(token))
     if (user === undefined) throw new InvalidRefreshTokenError()
-    const issued = await sessions.refresh(request, token)
-    recordSession(request, issued, 'session_refreshed')
-    cookie.set(reply, issued.tokens.refresh_token)
-    return { access_token: issued.tokens.access_token, user: userRecord(user) }
+    const { tokens } = await sessions.refresh(request, token)
+    cookie.set(reply, tokens.refresh_token)
+    return { access_token: tokens.access_token, user: userRecord(user) }
   }
 
   app.post(BROWSER_SESSION_PATH, {

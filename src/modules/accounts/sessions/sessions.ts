@@ -11,25 +11,11 @@ import type { User } from '../user-repository.ts'
 
 // Access and refresh tokens, and the sessions behind them (docs/adr/0005-sessions-in-postgresql.md).
 
-interface IssuedSession extends SessionIds {
+/** A session that was started or refreshed. */
+interface IssuedSession {
+  readonly userId: number
   /** The tokens of the session, as the client receives them. */
   readonly tokens: { readonly access_token: string, readonly refresh_token: string }
-}
-
-/** Adds a new session to the access log and to the audit trail. */
-export function recordSession (
-  request: FastifyRequest,
-  { userId, sessionId }: IssuedSession,
-  event: 'signed_up' | 'signed_in' | 'session_refreshed',
-  email?: string
-): void {
-  request.userId = userId
-  request.sessionId = sessionId
-  auditRequest(request, event, {
-    user: userId,
-    session: sessionId,
-    email_hash: email === undefined ? undefined : request.server.hashEmail(email)
-  })
 }
 
 /** Starts, refreshes and ends sessions for the routes. */
@@ -48,7 +34,7 @@ export class Sessions {
   async start (request: FastifyRequest, user: User): Promise<IssuedSession | undefined> {
     const token = createToken()
     const session = await startSession(this.#app.database, user, this.#next(request, token))
-    return session && this.#issue('begun', session, token)
+    return session && this.#issue(request, 'signed_in', session, token, user.email)
   }
 
   /**
@@ -64,7 +50,7 @@ export class Sessions {
     const token = createToken()
     const account = { email, passwordHash, hasMail: sendsMail(this.#app.config) }
     const session = await createAccount(this.#app.database, account, this.#next(request, token))
-    return this.#issue('begun', session, token)
+    return this.#issue(request, 'signed_up', session, token, email)
   }
 
   /**
@@ -77,7 +63,7 @@ export class Sessions {
     const token = createToken()
     const next = this.#next(request, token)
     const session = await rotateToken(this.#app.database, hashToken(refreshToken), next)
-    if (session?.isReplay === false) return this.#issue('refreshed', session, token)
+    if (session?.isReplay === false) return this.#issue(request, 'session_refreshed', session, token)
     if (session !== undefined) {
       this.#app.authCounts.sessions.replayed++
       auditRequest(request, 'token_replayed', { user: session.userId, session: session.sessionId })
@@ -106,9 +92,20 @@ export class Sessions {
     return { tokenHash: hashToken(token), refreshTokenSeconds, sessionSeconds, ...clientOf(request) }
   }
 
-  #issue (event: 'begun' | 'refreshed', { userId, sessionId }: SessionIds, token: string): IssuedSession {
-    this.#app.authCounts.sessions[event]++
-    const accessToken = this.#app.jwt.sign({ sub: String(userId), sid: sessionId, jti: randomUUID() })
-    return { userId, sessionId, tokens: { access_token: accessToken, refresh_token: token } }
+  #issue (
+    request: FastifyRequest,
+    event: 'signed_up' | 'signed_in' | 'session_refreshed',
+    { userId, sessionId }: SessionIds,
+    token: string,
+    email?: string
+  ): IssuedSession {
+    const { authCounts, hashEmail, jwt } = this.#app
+    authCounts.sessions[event === 'session_refreshed' ? 'refreshed' : 'begun']++
+    request.userId = userId
+    request.sessionId = sessionId
+    const emailHash = email === undefined ? undefined : hashEmail(email)
+    auditRequest(request, event, { user: userId, session: sessionId, email_hash: emailHash })
+    const accessToken = jwt.sign({ sub: String(userId), sid: sessionId, jti: randomUUID() })
+    return { userId, tokens: { access_token: accessToken, refresh_token: token } }
   }
 }
