@@ -12,7 +12,7 @@ const CLAIM_SECONDS = 60
 const LINK_LIFETIME = "interval '1 hour'"
 
 /** A mail that this process may send until its claim lapses. */
-interface Mail {
+export interface ClaimedMail {
   readonly id: string
   readonly userId: number | null
   readonly recipient: string
@@ -23,18 +23,11 @@ interface Mail {
   readonly ageSeconds: number
   /** Whether the token of the claim can be used as the link of the mail. */
   readonly hasLink: boolean
-  /** The time of the claim, by the clock of PostgreSQL. */
-  readonly claimedAt: Date
-}
-
-export interface ClaimedMail extends Mail {
-  /** The time of the claim, by `performance.now()`. */
-  readonly receivedAt: number
 }
 
 // Prisma has no SKIP LOCKED, which lets several processes claim at once. The link is made with the claim, so
 // that only the latest claim of a mail has a link that works.
-const CLAIM = statement<Mail>(`
+const CLAIM = statement<ClaimedMail>(`
   WITH claimed AS (
     UPDATE mails SET due_at = now() + make_interval(secs => ${CLAIM_SECONDS}), attempts = attempts + 1
     WHERE id = (SELECT id FROM mails WHERE due_at <= now() ORDER BY due_at LIMIT 1 FOR UPDATE SKIP LOCKED)
@@ -46,7 +39,7 @@ const CLAIM = statement<Mail>(`
   )
   SELECT id, user_id AS "userId", recipient, kind, details, attempts,
     EXTRACT(epoch FROM now() - created_at)::double precision AS "ageSeconds",
-    EXISTS (SELECT FROM link) AS "hasLink", now() AS "claimedAt"
+    EXISTS (SELECT FROM link) AS "hasLink"
   FROM claimed`)
 
 /**
@@ -60,8 +53,7 @@ export async function claimMail (
   database: Database,
   tokenHash: Uint8Array
 ): Promise<ClaimedMail | undefined> {
-  const [mail] = await database.run(CLAIM, { tokenHash })
-  return mail && { ...mail, receivedAt: performance.now() }
+  return (await database.run(CLAIM, { tokenHash }))[0]
 }
 
 /**
@@ -77,12 +69,13 @@ export async function removeMail (database: Database, { id, attempts }: ClaimedM
 /** Ends the claim. The next attempt may begin after `seconds`. */
 export async function postponeMail (
   database: Database,
-  { id, attempts, claimedAt, receivedAt }: ClaimedMail,
+  { id, attempts }: ClaimedMail,
   seconds: number
 ): Promise<void> {
-  // PostgreSQL's clock decides what is due, so this is its time.
-  const dueAt = new Date(claimedAt.getTime() + performance.now() - receivedAt + seconds * 1000)
-  await database.mail.updateMany({ where: { id, attempts }, data: { dueAt } })
+  // PostgreSQL's clock decides what is due.
+  await database.$executeRaw`
+    UPDATE mails SET due_at = now() + make_interval(secs => ${seconds})
+    WHERE id = ${id}::uuid AND attempts = ${attempts}`
 }
 
 export async function measureQueue (database: Database): Promise<Backlog> {

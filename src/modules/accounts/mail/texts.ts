@@ -14,7 +14,8 @@ export interface MailContext {
   readonly baseUrl: string
   readonly recipient: string
   readonly link?: string | undefined
-  readonly details?: unknown
+  /** What the statement that queued the mail has added, as JSON. */
+  readonly details?: Readonly<Record<string, any>> | null
 }
 
 /** A paragraph, or a link in a paragraph of its own. */
@@ -23,21 +24,6 @@ type Block = string | { readonly link: string }
 interface Content {
   readonly subject: string
   readonly blocks: readonly Block[]
-}
-
-/** Reads the details of a mail about a new password: did the session that changed it stay signed in? */
-const isSessionKept = (details: unknown): boolean =>
-  (details as { readonly session_kept?: boolean } | null | undefined)?.session_kept === true
-
-/** Reads the details of a mail about a paused webhook. */
-const isGone = (details: unknown): boolean =>
-  (details as { readonly reason?: string } | null | undefined)?.reason === 'gone'
-
-/** The details of a mail about a new API key. */
-interface KeyDetails {
-  readonly scopes: readonly string[]
-  /** A date that `Date` can parse, or null. */
-  readonly expires_at: string | null
 }
 
 const WAS_NOT_YOU =
@@ -71,13 +57,13 @@ const CONTENTS: Readonly<Record<MailKind, (context: MailContext) => Content>> = 
     subject: 'Your password was changed',
     blocks: [
       `The password of the account ${recipient} at ${baseUrl} was changed. This ended ${
-        isSessionKept(details) ? 'all other sessions' : 'all sessions'
+        details?.session_kept === true ? 'all other sessions' : 'all sessions'
       } of the account and all links to reset its password, and deleted its API keys and preview links.`,
       WAS_NOT_YOU
     ]
   }),
   api_key_created: ({ baseUrl, recipient, details }) => {
-    const { scopes, expires_at: expiresAt } = details as KeyDetails
+    const { scopes, expires_at: expiresAt } = details ?? {}
     return {
       subject: 'A new API key was created',
       blocks: [
@@ -100,7 +86,8 @@ const CONTENTS: Readonly<Record<MailKind, (context: MailContext) => Content>> = 
     subject: 'A webhook was paused',
     blocks: [
       `A webhook of the account ${recipient} at ${baseUrl} was paused, because ${
-        isGone(details) ? 'its address says that it is gone (status 410)' : 'it has failed for three days'
+        details?.reason === 'gone' ? 'its address says that it is gone (status 410)'
+          : 'it has failed for three days'
       }. Messages about your pages wait until you activate it again.`,
       'The list of your webhooks shows which one it is, and its deliveries show why they have failed.'
     ]

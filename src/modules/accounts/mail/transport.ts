@@ -17,16 +17,6 @@ export interface OutgoingMail extends MailText {
   readonly recipient: string
 }
 
-/** What may be logged about a failure. The server's words aren't, because they often contain the address. */
-export interface Failure {
-  readonly code?: string | undefined
-  readonly command?: string | undefined
-  readonly status?: number | undefined
-  /** The enhanced status code (RFC 3463). */
-  readonly enhancedStatus?: string | undefined
-  readonly reason?: string | undefined
-}
-
 /** Sends a mail. @throws {Error} when the server didn't take it, or `signal` was aborted */
 export type SendMail = (mail: OutgoingMail, signal: AbortSignal) => Promise<void>
 
@@ -90,6 +80,7 @@ function senderOf (sender: string): { name: string, address: string } {
   return { name, address }
 }
 
+const ENHANCED_STATUS = /^\d{3}[ -](\d\.\d+\.\d+)\s/
 /** Enhanced statuses about the recipient's address or mailbox, the size of the mail, and its format. */
 const PERMANENT_STATUS = /^5\.(1\.([1236]|10)|2\.\d+|3\.4|6\.\d+)$/
 /** The form of the address is wrong. Without an enhanced status, a 550 may be a relay that isn't allowed. */
@@ -109,17 +100,15 @@ export function isPermanent (error: unknown): boolean {
   return (command === 'RCPT TO' || command === 'DATA') && PERMANENT_STATUS.test(enhancedStatus)
 }
 
-/** Describes a failure without the address and the text of the mail. */
-export function describeFailure (error: unknown): Failure {
+/**
+ * Describes a failure for the log: its step and its status, with the enhanced status code (RFC 3463). The
+ * words of the server aren't logged, because they often contain the address.
+ */
+export function describeFailure (error: unknown) {
   if (error instanceof AddressError) return { reason: 'the address is not plain' }
-  const { code, command, response, responseCode, message } = error as NodemailerError
+  const { code, command, response, responseCode: status, message } = error as NodemailerError
   if (response === undefined) {
     return { code, command, reason: command === undefined || command === 'CONN' ? message : undefined }
   }
-  return {
-    code,
-    command,
-    status: responseCode,
-    enhancedStatus: /^\d{3}[ -](\d\.\d+\.\d+)\s/.exec(response)?.[1]
-  }
+  return { code, command, status, enhancedStatus: ENHANCED_STATUS.exec(response)?.[1] }
 }
