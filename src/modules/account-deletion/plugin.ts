@@ -17,11 +17,10 @@ declare module 'fastify' {
   }
 }
 
-const INTERVAL_MS = 30 * 1000
+/** Interval between looks for unfinished deletions. */
+const INTERVAL_MS = 10 * 1000
 /** Time until the first look: the process before this one may have died in a deletion. */
 const START_DELAY_MS = 1000
-/** Interval of attempts after an error in this process. */
-const RETRY_MS = 5000
 /** How long a request waits for the rest when the pages are hidden. */
 const MAX_WAIT_MS = 2000
 /** Few, because each may have many large versions. */
@@ -90,8 +89,6 @@ export class AccountDeletions {
   /** How many unfinished deletions this process found when it last looked. */
   unfinishedCount = 0
   readonly #app: FastifyInstance
-  /** The users whose deletion an error has interrupted in this process. Their pages may still be public. */
-  readonly #interrupted = new Set<number>()
   readonly #running = new Set<Promise<void>>()
   readonly #stop = new AbortController()
 
@@ -129,17 +126,12 @@ export class AccountDeletions {
   async finish (userId: number, signal?: AbortSignal, onHidden?: () => void): Promise<void> {
     const { database } = this.#app
     try {
-      if (!await claimDeletion(database, userId)) {
-        this.#interrupted.delete(userId) // another process works on it, or has finished it
-        return
-      }
+      if (!await claimDeletion(database, userId)) return
       const renew = async () => await extendClaim(database, userId)
       await whileRenewing(renew, CLAIM_MS / 3, async () => await this.#run(userId, signal, onHidden))
         .finally(async () => await extendClaim(database, userId, null))
-      this.#interrupted.delete(userId)
     } catch (error) {
       this.#fail(userId, error)
-      this.#interrupted.add(userId)
     }
   }
 
@@ -152,14 +144,8 @@ export class AccountDeletions {
     if (removed.failed > 0) this.#fail(userId, new Error(`${removed.failed} files could not be removed`))
   }
 
-  /** Goes on with the deletions that an error has interrupted in this process. */
-  async retryInterrupted (signal: AbortSignal): Promise<void> {
-    for (const userId of [...this.#interrupted]) await this.finish(userId, signal)
-  }
-
   #fail (userId: number, error: unknown): void {
     this.counts.failed++
-    if (this.#interrupted.has(userId)) return // is logged already
     this.#app.log.warn(
       { err: error, user: userId },
       'the deletion of an account is not finished; trying again later'
@@ -187,7 +173,7 @@ export async function resumeDeletions (
   }
 }
 
-/** Finishes interrupted deletions of accounts, soon after the start and every 30 seconds. */
+/** Finishes interrupted deletions of accounts, soon after the start and every ten seconds. */
 export default fp(async (app) => {
   const deletions = new AccountDeletions(app)
   app.decorate('accountDeletions', deletions)
@@ -207,5 +193,4 @@ export default fp(async (app) => {
   runPeriodically(app, { intervalMs: INTERVAL_MS, extraAfterMs: START_DELAY_MS }, async (signal) => {
     await resumeDeletions(app, signal)
   })
-  runPeriodically(app, { intervalMs: RETRY_MS }, async (signal) => await deletions.retryInterrupted(signal))
 }, { name: 'account-deletion', dependencies: ['database', 'document-cache', 'file-store', 'metrics'] })
