@@ -20,16 +20,14 @@ interface ConsoleFiles {
   readonly others: ReadonlyMap<string, BuiltFile>
 }
 
-export interface ConsoleOptions {
-  /** The folder with the built files. Default: `dist/console`. */
-  readonly folder?: string
-}
-
 /** Relative, because a proxy may put the service below the path of BASE_URL. */
 const CONSOLE = './console/'
 
 /** The files and settings of the console, and the redirect of browsers that open `/`. */
-export const consoleRoutes: FastifyPluginAsync<ConsoleOptions> = async (app, { folder = BUILT_FILES }) => {
+export const consoleRoutes: FastifyPluginAsync<{ readonly folder?: string }> = async (
+  app,
+  { folder = BUILT_FILES }
+) => {
   const files = readConsoleFiles(folder)
   if (files === undefined) app.log.warn('the console is not built; "npm run build" builds it')
 
