@@ -332,31 +332,22 @@ t.test('requests share the limit of refreshes, and a 429 leaves the cookie', asy
   }
 })
 
-t.test('renewals, sign-outs and replays are recorded, without a token', async (t) => {
+t.test('renewals and sign-outs are recorded, without a token', async (t) => {
   const lines: Record<string, unknown>[] = []
   const logger = pino({ level: 'trace' }, { write: (line: string) => lines.push(JSON.parse(line)) })
   const app = await buildTestApp(t, { settings, logger })
   const owner = await startBrowser(app)
   const user = owner.user.id
   const next = await renew({ cookie: owner.cookie, on: app })
-  await spentAgo(owner, 60)
   await end({ cookie: cookieOf(next), on: app })
-  const other = await startBrowser(app)
-  await renew({ cookie: other.cookie, on: app })
-  await spentAgo(other, 60)
-  await renew({ cookie: other.cookie, on: app })
   const events = lines.filter(({ audit }) => audit !== undefined)
   t.match(events, [
     { audit: 'signed_up', user },
     { audit: 'session_refreshed', user },
     { audit: 'session_refreshed', user },
-    { audit: 'signed_out', user, session: String, address: '127.0.0.1' },
-    { audit: 'signed_up' },
-    { audit: 'session_refreshed' },
-    { audit: 'session_refreshed' },
-    { audit: 'token_replayed', user: other.user.id }
+    { audit: 'signed_out', user, session: String, address: '127.0.0.1' }
   ])
-  t.equal(events.length, 8)
+  t.equal(events.length, 4)
   const access = lines.filter(({ route, msg }) => route === '/auth/browser_session' && msg === 'answered')
   t.match(access[2], { method: 'DELETE', status: 204, user })
   const output = JSON.stringify(lines)

@@ -36,7 +36,6 @@ interface Write {
   readonly status: number
 }
 
-const document = Buffer.from('{"current_data":{"v":2}}')
 const WRITES: Record<string, (account: Account) => Promise<Write>> = {
   'an upload': async () => ({
     method: 'POST',
@@ -45,18 +44,11 @@ const WRITES: Record<string, (account: Account) => Promise<Write>> = {
     body: form(file(noise(100_000))),
     status: 201
   }),
-  'a new page': async () => ({
-    method: 'POST',
-    path: '/landing_pages',
-    type: 'application/json',
-    body: document,
-    status: 201
-  }),
   'a change': async (account) => ({
     method: 'PATCH',
     path: `/manage/landing_pages/${(await createPage(app, account)).id}`,
     type: 'application/json',
-    body: document,
+    body: Buffer.from('{"current_data":{"v":2}}'),
     status: 200
   })
 }

@@ -1,11 +1,11 @@
 import { once } from 'node:events'
 import { setTimeout as sleep } from 'node:timers/promises'
-import t, { type Test } from 'tap'
+import t from 'tap'
 import { buildTestApp, listen, testSettings } from '../../helpers/app.ts'
 import { Owner } from '../../helpers/client.ts'
 import { connection, requestOf, type Connection } from '../../helpers/raw.ts'
 import { claimRedis } from '../../helpers/servers.ts'
-import { startService, type Service } from '../../helpers/service.ts'
+import { startService } from '../../helpers/service.ts'
 
 // Limits on connections and on the time that a request may take to arrive.
 
@@ -36,27 +36,10 @@ t.test('connections beyond the limit are closed, earlier ones are served, and a 
   t.ok(await isAnswered(entered))
 })
 
-/** Starts the service with a limit of open files. */
-async function startWithFiles (
-  t: Test,
-  files: number,
-  settings: Record<string, string> = {}
-): Promise<Service> {
-  const command = `ulimit -n ${files} && exec '${process.execPath}' dist/cli/landfall.js serve`
-  return await startService(t, { ...await testSettings(t), LOG_LEVEL: 'info', ...settings }, [
-    'bash',
-    '-c',
-    command
-  ])
-}
-
-t.test('a limit of open files that is a little too low is not logged', async (t) => {
-  const service = await startWithFiles(t, 400, { MAX_CONNECTIONS: '160' })
-  t.notMatch(service.output(), /open files/)
-})
-
 t.test('with few file descriptors the service accepts only as many connections as it can serve', async (t) => {
-  const service = await startWithFiles(t, 300)
+  const command = `ulimit -n 300 && exec '${process.execPath}' dist/cli/landfall.js serve`
+  const settings = { ...await testSettings(t), LOG_LEVEL: 'info' }
+  const service = await startService(t, settings, ['bash', '-c', command])
   t.match(
     service.output(),
     /MAX_CONNECTIONS is 10000, but the limit of open files \(ulimit -n\) allows 100/
@@ -112,11 +95,4 @@ t.test('an answered connection may stay idle for longer than HEADERS_TIMEOUT_MS'
     app.server.keepAliveTimeout > 60_000,
     'longer than load balancers keep a connection, so that they close it first'
   )
-})
-
-t.test('the server has a limit for each kind of slow connection', async (t) => {
-  const { server } = await buildTestApp(t)
-  for (const limit of ['timeout', 'headersTimeout', 'requestTimeout', 'keepAliveTimeout'] as const) {
-    t.ok(server[limit] > 0 && server[limit] <= 15 * 60_000, `${limit}: ${server[limit]} ms`)
-  }
 })
