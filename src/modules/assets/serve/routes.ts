@@ -68,16 +68,17 @@ export const uploadsRoutes: FastifyPluginAsyncTypebox = async (app) => {
       const name = request.params['*']
       const presentation = presentationOf(name)
       if (presentation === undefined) throw new NotFoundError()
-      if (request.method === 'HEAD') {
-        const info = await find(request, name, async () => await app.files.stat(name))
-        return await sendHead(request, reply, info, await describe(name, presentation, request.log))
-      }
+      const isHead = request.method === 'HEAD'
       const isWhole = request.headers.range === undefined && !hasConditions(request.headers)
-      const file = await find(request, name, async () => await app.files.open(name, isWhole))
+      const file: FileInfo & Partial<OpenFile> = await find(
+        request,
+        name,
+        async () => await (isHead ? app.files.stat(name) : app.files.open(name, isWhole))
+      )
       try {
         return await sendFile(request, reply, file, await describe(name, presentation, request.log))
       } catch (error) {
-        await file.close()
+        await file.close?.()
         throw error
       }
     }
@@ -97,45 +98,32 @@ interface Description extends Pick<Presentation, 'contentType'> {
   readonly tag: Readonly<Record<string, string>>
 }
 
-/** Answers a GET. If this throws, the caller must close the file. */
+/** Sends a file, or only its headers if it isn't open. If this throws, the caller must close it. */
 async function sendFile (
   request: FastifyRequest,
   reply: FastifyReply,
-  file: OpenFile,
+  file: FileInfo & Partial<OpenFile>,
   description: Description
 ): Promise<FastifyReply> {
   checkPreconditions(request, file)
   if (isNotModified(request.headers, file)) {
-    await file.close()
+    await file.close?.()
     return await setValidators(reply, file, description).code(304).send()
   }
-  const range = requestedRange(request.headers, file)
+  // The Range of a HEAD is ignored (RFC 9110, 14.2).
+  const range = file.read === undefined ? 'whole' : requestedRange(request.headers, file)
   if (range === 'not satisfiable') {
     reply.header('content-range', `bytes */${file.byteSize}`)
     throw Object.assign(new Error('Range not satisfiable'), { statusCode: 416 })
   }
   describeContent(reply, file, description, range)
+  if (file.read === undefined) return await reply.send('')
   const stream = range === 'whole' ? await file.read() : await file.read(range.first, range.last)
   stream.on(
     'error',
     (error) => request.log.error({ err: error }, 'reading an uploaded file failed')
   )
   return await reply.send(stream)
-}
-
-/** Answers a HEAD. Its Range is ignored (RFC 9110, 14.2). */
-async function sendHead (
-  request: FastifyRequest,
-  reply: FastifyReply,
-  file: FileInfo,
-  description: Description
-): Promise<FastifyReply> {
-  checkPreconditions(request, file)
-  if (isNotModified(request.headers, file)) {
-    return await setValidators(reply, file, description).code(304).send()
-  }
-  describeContent(reply, file, description, 'whole')
-  return await reply.send('')
 }
 
 /** Sets the headers that 200, 206 and 304 have in common. */
