@@ -1,4 +1,3 @@
-import type { FastifyInstance } from 'fastify'
 import fp from 'fastify-plugin'
 import type { Database } from '../../infra/postgres/database.ts'
 import { identifyDatabase } from '../../infra/postgres/identity-repository.ts'
@@ -19,13 +18,6 @@ const HOUR_MS = 60 * 60 * 1000
 /** Names per query. */
 const BATCH_SIZE = 500
 
-export interface SweepOptions {
-  /** Time between two sweeps. */
-  readonly intervalMs?: number
-  /** Younger files are kept, because an upload to any replica may still be using them. */
-  readonly minAgeMs?: number
-}
-
 export interface SweepResult {
   readonly unfinished: number
   readonly unreferenced: number
@@ -37,13 +29,14 @@ export interface SweepResult {
  * Removes unfinished uploads, files without a row, and variants without an original. Keeps files whose names
  * the service can't have created.
  *
+ * @param minAgeMs younger files are kept, because an upload to any replica may still be using them
  * @param signal stops the sweep between two files
  * @throws {Error} when the files belong to another database; files without a row are then kept
  */
 export async function sweep (
   database: Database,
   store: FileStore,
-  { minAgeMs = HOUR_MS }: SweepOptions = {},
+  minAgeMs = HOUR_MS,
   signal?: AbortSignal
 ): Promise<SweepResult> {
   const unfinished = await store.removeUnfinished(minAgeMs, signal)
@@ -132,12 +125,29 @@ export async function removeUnlessReferenced (
 }
 
 /**
- * Sweeps now and then every hour until the app closes. Failures are logged.
+ * Tells whether the files belong to the database, so that a wrong DATABASE_URL doesn't make the cleanup
+ * delete them. Claims an empty storage, and also files without an owner if one of them has a row.
  *
- * @returns a promise for the end of the first sweep; it never rejects
+ * @throws {Error} if the database is a standby, which may lack rows
  */
-export function startAssetSweep (app: FastifyInstance, options: SweepOptions = {}): Promise<void> {
+export async function claimFiles (database: Database, store: FileStore): Promise<boolean> {
+  const { id, isStandby } = await identifyDatabase(database)
+  if (isStandby) throw new Error('the database is a standby')
+  const owner = await store.owner()
+  if (owner === id) return true
+  if (await areForeign(store, owner, async (keys) => await referencedKeys(database, keys))) return false
+  await store.setOwner(id)
+  return true
+}
+
+/** Sweeps at the start and then every hour. Failures are logged. */
+export default fp(async (app) => {
   const { database, files, log } = app
+  try {
+    if (!await claimFiles(database, files)) log.warn(wrongOwnerMessage(files))
+  } catch (error) {
+    log.warn({ err: error }, 'the owner of the uploads could not be checked; the sweep will check again')
+  }
   const sweeps = { ok: 0, failed: 0 }
   const sum = { unfinished: 0, unreferenced: 0, variants: 0 }
   let lastAt = 0
@@ -154,9 +164,9 @@ export function startAssetSweep (app: FastifyInstance, options: SweepOptions = {
       { aggregator: 'max' }
     ]
   })
-  const run = runPeriodically(app, { intervalMs: options.intervalMs ?? HOUR_MS }, async (signal) => {
+  const run = runPeriodically(app, { intervalMs: HOUR_MS }, async (signal) => {
     try {
-      const removed = await sweep(database, files, options, signal)
+      const removed = await sweep(database, files, HOUR_MS, signal)
       sweeps.ok++
       lastAt = Date.now() / 1000
       for (const kind of ['unfinished', 'unreferenced', 'variants'] as const) sum[kind] += removed[kind]
@@ -168,33 +178,7 @@ export function startAssetSweep (app: FastifyInstance, options: SweepOptions = {
       log.warn({ err: error }, 'the sweep of the uploads failed; the next one will try again')
     }
   })
-  return run()
-}
-
-/**
- * Tells whether the files belong to the database, so that a wrong DATABASE_URL doesn't make the cleanup
- * delete them. Claims an empty storage, and also files without an owner if one of them has a row.
- *
- * @throws {Error} if the database is a standby, which may lack rows
- */
-export async function claimFiles (database: Database, store: FileStore): Promise<boolean> {
-  const { id, isStandby } = await identifyDatabase(database)
-  if (isStandby) throw new Error('the database is a standby')
-  const owner = await store.owner()
-  if (owner === id) return true
-  if (await areForeign(store, owner, async (keys) => await referencedKeys(database, keys))) return false
-  await store.setOwner(id)
-  return true
-}
-
-export default fp<SweepOptions>(async (app, options) => {
-  const { database, files, log } = app
-  try {
-    if (!await claimFiles(database, files)) log.warn(wrongOwnerMessage(files))
-  } catch (error) {
-    log.warn({ err: error }, 'the owner of the uploads could not be checked; the sweep will check again')
-  }
-  startAssetSweep(app, options).catch(() => {}) // never rejects
+  run().catch(() => {}) // never rejects
 }, { name: 'asset-sweep', dependencies: ['database', 'file-store', 'metrics'] })
 
 const ASSETS_PER_STATEMENT = 100

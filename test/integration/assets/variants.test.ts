@@ -336,7 +336,7 @@ onEachStore('variants of deleted assets are swept, also those made during the de
   for (const { variants: [variant] } of [gone, kept]) await ask(app, variant?.url as string)
   // As if the process had died between the row and the files.
   await app.database.asset.delete({ where: { id: gone.id } })
-  t.match(await sweep(app.database, app.files, { minAgeMs: 0 }), { unreferenced: 1 })
+  t.match(await sweep(app.database, app.files, 0), { unreferenced: 1 })
   await backstage(app).put(gone.variants[0]?.url.replace(/.*uploads/, '.variants') as string, 'x')
   t.match(await sweep(app.database, app.files), { variants: 1 })
   t.same([(await filesOf(app, gone)).length, (await filesOf(app, kept)).length], [0, 2])

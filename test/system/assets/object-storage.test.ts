@@ -249,7 +249,7 @@ t.test('after SIGKILL during uploads each row has its object, and the sweep remo
   t.ok(keys.length > 0)
   const { published } = await stored(app)
   t.ok(keys.every((key) => published.includes(key)), 'before any sweep')
-  await sweep(app.database, app.files, { minAgeMs: -2000 })
+  await sweep(app.database, app.files, -2000)
   t.strictSame({ ...await stored(app), published: (await stored(app)).published.sort() }, {
     published: keys.sort(),
     temporary: []
@@ -355,7 +355,7 @@ t.test('the sweep reads all pages of a long list', async (t) => {
   const others = Array.from({ length: 25 }, () => newStorageKey('image/gif'))
   for (const key of [...kept, ...others]) await look.put(key, 'x')
   await Promise.all(others.map(async (key) => await look.leaveUnfinished(key)))
-  t.strictSame(await sweep(app.database, app.files, { minAgeMs: -2000 }), {
+  t.strictSame(await sweep(app.database, app.files, -2000), {
     unfinished: 25,
     unreferenced: 25,
     variants: 0
