@@ -2,7 +2,7 @@ import { constants, deflateRawSync } from 'node:zlib'
 import sharp from 'sharp'
 import { SECRET } from '../shared/picture-metadata.ts'
 import { box, boxes, jpegParts, jpegSegment, pngChunk, pngHeader, pngOf, pngOfRows, u16, u16le, u32, u32le,
-  webpChunk, webpParts, withJpegSegments, withPngChunks, type PngHeader } from '../shared/picture-parts.ts'
+  webpChunk, webpParts, withJpegSegments, withPngChunks } from '../shared/picture-parts.ts'
 import { asJpeg, card, CARD, type Size } from '../shared/pictures.ts'
 
 // Makes pictures that attack their decoders: bombs, false sizes, cut and damaged files, files of two kinds.
@@ -11,7 +11,7 @@ const MIB = 1024 * 1024
 const ADLER_MODULUS = 65_521
 
 /** Returns what inflates to this number of zeros, at a thousandth of their size. */
-export function zlibBomb (zeros: number): Buffer {
+function zlibBomb (zeros: number): Buffer {
   const block = deflateRawSync(Buffer.alloc(MIB), { finishFlush: constants.Z_FULL_FLUSH, level: 9 })
   const checksum = u32((zeros % ADLER_MODULUS) * 65_536 + 1)
   return Buffer.concat([
@@ -22,30 +22,16 @@ export function zlibBomb (zeros: number): Buffer {
   ])
 }
 
-const SAMPLES: Readonly<Record<number, number>> = { 0: 1, 2: 3, 3: 1, 4: 2, 6: 4 }
-
-/** The passes of an interlaced PNG: their first column and row, and their steps. */
-const ADAM7 = [[0, 0, 8, 8], [4, 0, 8, 8], [0, 4, 4, 8], [2, 0, 4, 4], [0, 2, 2, 4], [1, 0, 2, 2], [
-  0,
-  1,
-  1,
-  2
-]] as const
-
-/** Returns a correct black PNG of any size that is large enough to have all passes. */
-export function blackPng (header: PngHeader): Buffer {
-  const { width, height, depth = 8, colour = 2, interlace = 0 } = header
-  const passes = interlace === 1 ? ADAM7 : [[0, 0, 1, 1] as const]
-  const bytes = passes.reduce((sum, [left, top, across, down]) => {
-    const row = 1 + Math.ceil(Math.ceil((width - left) / across) * (SAMPLES[colour] ?? 1) * depth / 8)
-    return sum + row * Math.ceil((height - top) / down)
-  }, 0)
-  const palette = colour === 3 ? [pngChunk('PLTE', Buffer.from([0, 0, 0, 255, 255, 255]))] : []
-  return pngOf(pngHeader(header), ...palette, pngChunk('IDAT', zlibBomb(bytes)), pngChunk('IEND'))
-}
+/** Returns a correct black PNG with 16 bits for each of red, green, blue and alpha. */
+const blackPng = ({ width, height }: Size): Buffer =>
+  pngOf(
+    pngHeader({ width, height, depth: 16, colour: 6 }),
+    pngChunk('IDAT', zlibBomb(height * (1 + 8 * width))),
+    pngChunk('IEND')
+  )
 
 /** Returns a GIF with a number of frames of one pixel. */
-export function gifOfFrames ({ width, height }: Size, frames: number): Buffer {
+function gifOfFrames ({ width, height }: Size, frames: number): Buffer {
   const palette = Buffer.from([200, 80, 70, 70, 100, 200])
   const frame = Buffer.from([0x21, 0xf9, 4, 0, 1, 0, 0, 0, 0x2c, 0, 0, 0, 0, 1, 0, 1, 0, 0, 2, 2, 0x44, 1, 0])
   return Buffer.concat([
@@ -60,7 +46,7 @@ export function gifOfFrames ({ width, height }: Size, frames: number): Buffer {
 }
 
 /** Returns a WebP whose header says one size, and whose frames, if there are several, have one pixel each. */
-export async function webpOfFrames (size: Size, frames: number): Promise<Buffer> {
+async function webpOfFrames (size: Size, frames: number): Promise<Buffer> {
   const pixel = await sharp({ create: { width: 1, height: 1, channels: 3, background: '#c85046' } })
     .webp({ lossless: true }).toBuffer()
   const chunks = webpParts(pixel).map(({ name, content }) => webpChunk(name, content))
@@ -85,7 +71,7 @@ export async function webpOfFrames (size: Size, frames: number): Promise<Buffer>
 }
 
 /** Changes the size that a JPEG says. */
-export function jpegSaying (jpeg: Buffer, { width, height }: Size): Buffer {
+function jpegSaying (jpeg: Buffer, { width, height }: Size): Buffer {
   const copy = Buffer.from(jpeg)
   const frame = jpegParts(jpeg).find(({ name }) => /^c[012]$/.test(name))
   if (frame === undefined) throw new Error('a JPEG without a frame')
@@ -156,63 +142,53 @@ export async function pictures (): Promise<Record<string, Buffer>> {
 
 /** Returns bombs and false sizes. */
 export async function bombs (): Promise<Record<string, Buffer>> {
-  const { 'a.jpg': jpeg, 'a.png': png, 'a.avif': avif } = await pictures() as Record<string, Buffer> & {
-    'a.jpg': Buffer
-    'a.png': Buffer
-    'a.avif': Buffer
-  }
+  const { 'a.jpg': jpeg, 'a.png': png, 'a.avif': avif } = await pictures() as Record<
+    'a.jpg' | 'a.png' | 'a.avif',
+    Buffer
+  >
   const gigabyte = zlibBomb(1024 * MIB)
-  const note = Buffer.from('Comment\0\0')
   const texts = Array.from({ length: 50_000 }, (_, index) => pngChunk('tEXt', Buffer.from(`k${index}\0v`)))
+  const flat = sharp({ create: { width: 65_500, height: 1, channels: 3, background: '#c85046' } })
   return {
-    'png of 900 million pixels': blackPng({ width: 30_000, height: 30_000, colour: 0 }),
     'png whose header says 2^31': withPngSize(png, { width: 2 ** 31 - 1, height: 2 ** 31 - 1 }),
-    'png of 392 MB': blackPng({ width: 7000, height: 7000, depth: 16, colour: 6 }),
-    'png of 147 MB, interlaced': blackPng({ width: 7000, height: 7000, interlace: 1 }),
+    'png of 392 MB': blackPng({ width: 7000, height: 7000 }),
     'png with a profile of 1 GB': withPngChunks(png, pngChunk('iCCP', Buffer.from('a\0\0'), gigabyte)),
-    'png with a text of 1 GB': withPngChunks(png, pngChunk('zTXt', note, gigabyte)),
+    'png with a text of 1 GB': withPngChunks(png, pngChunk('zTXt', Buffer.from('Comment\0\0'), gigabyte)),
     'png with 50,000 texts': withPngChunks(png, ...texts),
-    'png of 1 by 100,000': blackPng({ width: 1, height: 100_000 }),
-    'png of 100,000 by 1': blackPng({ width: 100_000, height: 1 }),
     'png with more pixels than it says': withPngSize(png, { width: CARD.width, height: 100 }),
     'png with fewer pixels than it says': withPngSize(png, { width: CARD.width, height: 5000 }),
     'gif of 10,000 frames on a large screen': gifOfFrames({ width: 2000, height: 2000 }, 10_000),
     'gif whose screen is 65,535 by 65,535': gifOfFrames({ width: 65_535, height: 65_535 }, 1),
     'gif without a frame': gifOfFrames(CARD, 0),
     'webp of 10,000 frames': await webpOfFrames(CARD, 10_000),
-    'webp whose header says 16,384 by 16,384': await webpOfFrames({ width: 16_384, height: 16_384 }, 1),
     'webp whose header says 7,000 by 7,000': await webpOfFrames({ width: 7000, height: 7000 }, 1),
-    'jpeg whose header says 65,500 by 65,500': jpegSaying(jpeg, { width: 65_500, height: 65_500 }),
     'jpeg whose header says 7,000 by 7,000': jpegSaying(jpeg, { width: 7000, height: 7000 }),
-    'jpeg of 1 by 65,500': await asJpeg(sharp(await tall(65_500))),
-    'jpeg of 65,500 by 1': await asJpeg(sharp(await tall(65_500)).rotate(90)),
+    'jpeg of 65,500 by 1': await asJpeg(flat),
     'jpeg of 100 scans': jpegOfScans({ width: 4000, height: 4000 }, 100),
-    'avif whose header says 65,535 by 65,535': avifSaying(avif, { width: 65_535, height: 65_535 }),
-    'avif whose header says 7,000 by 7,000': avifSaying(avif, { width: 7000, height: 7000 })
+    'avif whose header says 2,800 by 2,800': avifSaying(avif, { width: 2800, height: 2800 })
   }
 }
-
-const tall = async (height: number): Promise<Buffer> =>
-  await sharp({ create: { width: 1, height, channels: 3, background: '#c85046' } }).png().toBuffer()
 
 /** Changes the size that a PNG says. */
 const withPngSize = (png: Buffer, size: Size): Buffer => pngOf(pngHeader(size), png.subarray(33))
 
+const SHARES = [0.02, 0.1, 0.4, 0.8]
+
 /** Returns pictures of all formats, cut off at many places. */
-export async function truncated (shares = [0.02, 0.1, 0.3, 0.5, 0.8, 0.95]): Promise<Record<string, Buffer>> {
+export async function truncated (): Promise<Record<string, Buffer>> {
   const cut = Object.entries(await pictures()).flatMap(([name, content]) =>
-    [...shares.map((share) => Math.floor(content.length * share)), content.length - 1].map((length) =>
+    [...SHARES.map((share) => Math.floor(content.length * share)), content.length - 1].map((length) =>
       [`${name} of ${length} bytes`, content.subarray(0, length)] as const
     )
   )
   return Object.fromEntries(cut)
 }
 
-/** Returns pictures of all formats in which a few bytes are others; the same ones for the same seed. */
-export async function damaged (seeds: number): Promise<Record<string, Buffer>> {
+/** Returns pictures of all formats in which a few bytes are others, always the same ones. */
+export async function damaged (): Promise<Record<string, Buffer>> {
   const found: Record<string, Buffer> = {}
   for (const [name, content] of Object.entries(await pictures())) {
-    for (let seed = 1; seed <= seeds; seed++) {
+    for (let seed = 1; seed <= 4; seed++) {
       const copy = Buffer.from(content)
       let state = seed * 2_654_435_761 >>> 0
       for (let change = 0; change < 5; change++) {

@@ -57,11 +57,10 @@ export interface PngHeader {
   readonly depth?: number
   /** 0 grey, 2 RGB, 3 palette, 4 grey with alpha, 6 RGBA. */
   readonly colour?: number
-  readonly interlace?: number
 }
 
-export const pngHeader = ({ width, height, depth = 8, colour = 2, interlace = 0 }: PngHeader): Buffer =>
-  pngChunk('IHDR', u32(width), u32(height), Buffer.from([depth, colour, 0, 0, interlace]))
+export const pngHeader = ({ width, height, depth = 8, colour = 2 }: PngHeader): Buffer =>
+  pngChunk('IHDR', u32(width), u32(height), Buffer.from([depth, colour, 0, 0, 0]))
 
 /** Returns a whole PNG. `rows` are the samples of the picture, each row after its filter byte. */
 export const pngOfRows = (header: PngHeader, rows: Buffer, ...chunks: Buffer[]): Buffer =>

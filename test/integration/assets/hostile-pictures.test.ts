@@ -8,10 +8,11 @@ import { checkVariants, watchProcesses, type Fate } from '../../helpers/variants
 /** A limit of the child process' own memory, and what its program and libraries take, in MiB. */
 const MAX_MEMORY_MIB = 640 + 128
 
+const app = await buildTestApp(t, { settings: { ...await testSettings(t), IMAGE_WIDTHS: '320' } })
+const account = await signUp(app)
+
 /** Passes pictures through the service; returns the names of each fate. */
 async function pass (t: Test, pictures: Record<string, Buffer>): Promise<Record<Fate, string[]>> {
-  const app = await buildTestApp(t, { settings: { ...await testSettings(t), IMAGE_WIDTHS: '320' } })
-  const account = await signUp(app)
   const use = watchProcesses(t)
   const fates: Record<Fate, string[]> = { made: [], refused: [], 'without variants': [] }
   for (const [name, content] of Object.entries(pictures)) {
@@ -26,11 +27,9 @@ async function pass (t: Test, pictures: Record<string, Buffer>): Promise<Record<
 t.test('bombs and false sizes give small pictures or none', async (t) => {
   t.strictSame(await pass(t, await bombs()), {
     made: [
-      'png of 147 MB, interlaced',
       'png with a profile of 1 GB',
       'png with a text of 1 GB',
       'png with 50,000 texts',
-      'png of 100,000 by 1',
       'png with more pixels than it says',
       'gif of 10,000 frames on a large screen',
       'webp of 10,000 frames',
@@ -42,19 +41,10 @@ t.test('bombs and false sizes give small pictures or none', async (t) => {
       'png of 392 MB',
       'png with fewer pixels than it says',
       'gif without a frame',
-      'webp whose header says 7,000 by 7,000'
+      'webp whose header says 7,000 by 7,000',
+      'avif whose header says 2,800 by 2,800'
     ],
-    'without variants': [
-      'png of 900 million pixels',
-      'png whose header says 2^31',
-      'png of 1 by 100,000',
-      'gif whose screen is 65,535 by 65,535',
-      'webp whose header says 16,384 by 16,384',
-      'jpeg whose header says 65,500 by 65,500',
-      'jpeg of 1 by 65,500',
-      'avif whose header says 65,535 by 65,535',
-      'avif whose header says 7,000 by 7,000'
-    ]
+    'without variants': ['png whose header says 2^31', 'gif whose screen is 65,535 by 65,535']
   })
 })
 
@@ -75,6 +65,6 @@ t.test('pictures that are cut off anywhere are shown or refused', async (t) => {
 })
 
 t.test('pictures with damaged bytes are shown or refused', async (t) => {
-  const { made, refused } = await pass(t, await damaged(6))
+  const { made, refused } = await pass(t, await damaged())
   t.ok(made.length > 0 && refused.length > 0, `${made.length} made, ${refused.length} refused`)
 })
