@@ -3,7 +3,6 @@ import { UnauthorizedError } from '../../errors.ts'
 import { unlessMissing } from '../../infra/postgres/database.ts'
 import { statement, type StatementRunner } from '../../infra/postgres/statement.ts'
 import { isUuid, uuidv7 } from '../../infra/system/identifiers.ts'
-import { causesOf } from '../../infra/postgres/unavailable.ts'
 import { containsSql, listSql, NEWEST_FIRST, splitRows,
   type WalkedRow } from '../../infra/postgres/walk-sql.ts'
 import { MAX_LIMIT, OLDEST, cursorAfter, valueOf, type SortedPage } from '../../http/pagination.ts'
@@ -271,16 +270,3 @@ export async function referencedKeys (database: PrismaClient, keys: readonly str
   })
   return new Set(rows.map((row) => row.storageKey))
 }
-
-/** Error codes of Node and PostgreSQL (SQLSTATE) of statements that certainly had no effect. */
-const WITHOUT_EFFECT =
-  /^(ECONNREFUSED|ENOTFOUND|EAI_AGAIN|EHOSTUNREACH|ENETUNREACH|(22|23|40|42|53|55)[0-9A-Z]{3}|57014|57P03)$/
-
-/** Tells whether a failed insert certainly had no effect. After a timeout it may still commit. */
-export const isInsertWithoutEffect = (error: unknown): boolean =>
-  causesOf(error).some((cause) => {
-    const { code = '', message } = cause as NodeJS.ErrnoException
-    // pg-pool had no free connection, so nothing was sent. Its error has no code.
-    return cause instanceof UnauthorizedError || WITHOUT_EFFECT.test(code) ||
-      message.includes('timeout exceeded when trying to connect')
-  })

@@ -2,7 +2,8 @@ import { buffer } from 'node:stream/consumers'
 import type { FastifyInstance, FastifyRequest, onRequestHookHandler } from 'fastify'
 import type { Registry } from 'prom-client'
 import type { Asset } from '../../../infra/postgres/generated/prisma/client.ts'
-import { EncodedBodyError, InvalidError, UnsupportedMediaTypeError } from '../../../errors.ts'
+import { EncodedBodyError, InvalidError, UnauthorizedError,
+  UnsupportedMediaTypeError } from '../../../errors.ts'
 import { confirmCaller } from '../../accounts/index.ts'
 import { isEncoded } from '../../../http/json-body.ts'
 import { isDatabaseUnavailable } from '../../../infra/postgres/unavailable.ts'
@@ -11,7 +12,7 @@ import { readDimensions, type Span } from './dimensions.ts'
 import type { FileStore, StagedFile } from '../storage/file-store.ts'
 import { cleanFilename } from './filename.ts'
 import { receiveFile } from './multipart-reader.ts'
-import { createAsset, isInsertWithoutEffect, type NewAsset } from '../asset-repository.ts'
+import { createAsset, type NewAsset } from '../asset-repository.ts'
 import { contentTypeOf, isAllowed, type ContentType } from './sniff.ts'
 import { newStorageKey } from '../storage/storage-key.ts'
 import { removeUnlessReferenced } from '../cleanup.ts'
@@ -35,7 +36,7 @@ export function createUploadHandler (app: FastifyInstance): (request: FastifyReq
     for (const timer of timers) clearTimeout(timer)
   })
 
-  /** For an INSERT without a response. The file must stay as long as the row may still appear. */
+  /** For an INSERT that failed: it may still commit, and the row must not be without its file. */
   function removeLaterUnlessReferenced (key: string): void {
     const timer = setTimeout(() => {
       timers.delete(timer)
@@ -67,7 +68,7 @@ export function createUploadHandler (app: FastifyInstance): (request: FastifyReq
       mayHaveRow = true
       return await createAsset(database, { userId: request.caller.userId, ...asset })
     } catch (error) {
-      if (mayHaveRow && !isInsertWithoutEffect(error)) removeLaterUnlessReferenced(key)
+      if (mayHaveRow && !(error instanceof UnauthorizedError)) removeLaterUnlessReferenced(key)
       else await files.remove(key).catch(() => {}) // logged; the cleanup will remove it
       throw error
     }
