@@ -1,6 +1,6 @@
 import sharp from 'sharp'
 import t from 'tap'
-import { readDimensions, type Span } from '../../../src/modules/assets/upload/dimensions.ts'
+import { readDimensions } from '../../../src/modules/assets/upload/dimensions.ts'
 import type { Dimensions } from '../../../src/modules/assets/upload/orientation.ts'
 import { SNIFF_BYTES } from '../../../src/modules/assets/storage/file-store.ts'
 import { contentTypeOf, isAllowed } from '../../../src/modules/assets/upload/sniff.ts'
@@ -20,7 +20,7 @@ interface Inspected {
 async function inspect (content: Buffer, claimed?: string): Promise<Inspected> {
   const head = content.subarray(0, SNIFF_BYTES)
   const type = await contentTypeOf(head, claimed)
-  const readPart = async ({ position, length }: Span) => content.subarray(position, position + length)
+  const readPart = async (at: number, length: number) => content.subarray(at, at + length)
   return { ...type, size: await readDimensions(head, type.type, readPart) }
 }
 

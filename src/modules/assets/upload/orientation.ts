@@ -9,8 +9,6 @@ export interface Dimensions {
 export const orient = ({ width, height }: Dimensions, isRotated: boolean): Dimensions =>
   isRotated ? { width: height, height: width } : { width, height }
 
-/** Enough for the part of Exif that has the orientation: programs write it first. */
-export const EXIF_BYTES = 4096
 /** A hostile file has 5,000 in its first 64 KiB. */
 const MAX_CHUNKS = 1000
 

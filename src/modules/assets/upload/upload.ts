@@ -8,7 +8,7 @@ import { confirmCaller } from '../../accounts/index.ts'
 import { isEncoded } from '../../../http/json-body.ts'
 import { isDatabaseUnavailable } from '../../../infra/postgres/unavailable.ts'
 import { addMetrics } from '../../../infra/telemetry/metrics.ts'
-import { readDimensions, type Span } from './dimensions.ts'
+import { readDimensions } from './dimensions.ts'
 import type { FileStore, StagedFile } from '../storage/file-store.ts'
 import { cleanFilename } from './filename.ts'
 import { receiveFile } from './multipart-reader.ts'
@@ -101,29 +101,24 @@ async function receive (
 
 /** Describes a published file. @throws {RetryLaterError} 503 if the storage can't be read */
 async function describe (store: FileStore, stored: InspectedFile): Promise<Omit<NewAsset, 'userId'>> {
-  const { key, filename, type: { type }, head } = stored
-  const dimensions = await readDimensions(head, type, async (span) => await readPart(store, stored, span))
+  const { key, filename, type: { type }, byteSize, head } = stored
+  /** Reads a part of the file, as far as there is one. */
+  async function readPart (position: number, length: number): Promise<Uint8Array> {
+    const end = Math.min(position + length, byteSize)
+    if (end <= head.length) return head.subarray(position, end)
+    const file = position < end ? await store.open(key, false) : undefined
+    return file === undefined ? new Uint8Array() : await buffer(await file.read(position, end - 1))
+  }
+  const dimensions = await readDimensions(head, type, readPart)
   return {
     storageKey: key,
     filename,
     contentType: type,
-    byteSize: BigInt(stored.byteSize),
+    byteSize: BigInt(byteSize),
     checksum: stored.checksum,
     width: dimensions?.width ?? null,
     height: dimensions?.height ?? null
   }
-}
-
-/** Reads a part of a published file, as far as there is one. */
-async function readPart (
-  store: FileStore,
-  { key, byteSize, head }: InspectedFile,
-  { position, length }: Span
-): Promise<Uint8Array> {
-  const end = Math.min(position + length, byteSize)
-  if (end <= head.length) return head.subarray(position, end)
-  const file = position < end ? await store.open(key, false) : undefined
-  return file === undefined ? new Uint8Array() : await buffer(await file.read(position, end - 1))
 }
 
 const NONE = {
