@@ -54,8 +54,7 @@ export async function checkSignUp (
  */
 export function checkNewPassword (email: string, given: string): string {
   const value = { password: given }
-  const problems = problemsOf(NewPassword, value)
-  problems.push(...compareWithEmail(value.password, email))
+  const problems = [...problemsOf(NewPassword, value), ...comparePassword(value, email)]
   if (problems.length > 0) throw new InvalidError(problems)
   return value.password
 }
@@ -76,15 +75,14 @@ function comparePassword (
   email: unknown
 ): string[] {
   const problems: string[] = []
-  if (isString(email) && isString(password)) problems.push(...compareWithEmail(password, email))
+  if (isString(password) && email !== '' && normalizeEmail(password) === email) {
+    problems.push("Password can't be the same as the email")
+  }
   if (isString(confirmation) && confirmation !== (isString(password) ? password : '')) {
     problems.push("Password confirmation doesn't match Password")
   }
   return problems
 }
-
-const compareWithEmail = (password: string, email: string): string[] =>
-  email !== '' && normalizeEmail(password) === email ? ["Password can't be the same as the email"] : []
 
 export const hasUser = (body: unknown): boolean => isFields(body) && isFields(body.user)
 

@@ -156,10 +156,10 @@ export const passwordResetRoutes: FastifyPluginAsyncTypebox = async (app) => {
  *
  * @throws the error of the action
  */
-async function withPaddedTime<T> (action: () => Promise<T>): Promise<T> {
+async function withPaddedTime (action: () => Promise<void>): Promise<void> {
   const startedAt = performance.now()
   try {
-    return await action()
+    await action()
   } finally {
     const elapsed = performance.now() - startedAt
     await sleep(Math.ceil(elapsed / PADDING_MS) * PADDING_MS - elapsed)
