@@ -1,5 +1,5 @@
 import type { components } from './api.ts'
-import { getNextCursor, iterate, unwrap, unwrapDeletion, type Api, type CallOptions, type List,
+import { iterate, unwrap, unwrapDeletion, unwrapList, type Api, type CallOptions, type List,
   type ListOptions } from './responses.ts'
 
 /** A sign-in of the account, with the time and the client of its last use. */
@@ -18,13 +18,8 @@ export interface AccountSessions {
 }
 
 export function createAccountSessions (api: Api): AccountSessions {
-  const sessionsPage = async (
-    { limit, cursor, signal }: ListOptions = {}
-  ): Promise<List<AccountSession>> => {
-    const { data, response } =
-      await unwrap(api.GET('/auth/sessions', { params: { query: { limit, cursor } }, signal }))
-    return { items: data, next: getNextCursor(response) }
-  }
+  const sessionsPage = async ({ signal, ...query }: ListOptions = {}) =>
+    await unwrapList(api.GET('/auth/sessions', { params: { query }, signal }))
   return {
     sessions: (options = {}) => iterate(sessionsPage, options),
     sessionsPage,

@@ -1,5 +1,5 @@
 import type { components } from './api.ts'
-import { getNextCursor, iterate, toTimeText, unwrap, unwrapDeletion, type Api, type CallOptions, type List,
+import { iterate, toTimeText, unwrap, unwrapDeletion, unwrapList, type Api, type CallOptions, type List,
   type ListOptions } from './responses.ts'
 
 /** An API key without the key itself, which the service doesn't know. */
@@ -33,11 +33,8 @@ export interface ApiKeys {
 }
 
 export function createApiKeys (api: Api): ApiKeys {
-  const listPage = async ({ limit, cursor, signal }: ListOptions = {}): Promise<List<ApiKey>> => {
-    const { data, response } =
-      await unwrap(api.GET('/api_keys', { params: { query: { limit, cursor } }, signal }))
-    return { items: data, next: getNextCursor(response) }
-  }
+  const listPage = async ({ signal, ...query }: ListOptions = {}) =>
+    await unwrapList(api.GET('/api_keys', { params: { query }, signal }))
   return {
     async create ({ scopes, expires_at: expiry, ...fields }, { signal } = {}) {
       const body = { ...fields, scopes: [...scopes], expires_at: toTimeText(expiry ?? undefined) }

@@ -1,5 +1,5 @@
 import type { components } from './api.ts'
-import { getNextCursor, iterate, unwrap, unwrapDeletion, type Api, type CallOptions, type List,
+import { iterate, unwrap, unwrapDeletion, unwrapList, type Api, type CallOptions, type List,
   type SearchOptions } from './responses.ts'
 
 export type Asset = components['schemas']['Asset']
@@ -52,10 +52,8 @@ export function srcset (asset: Pick<Asset, 'content_type' | 'variants'>, content
 const NO_REDIRECT = { redirect: 'error', window: null } as const
 
 export function createAssets (api: Api): Assets {
-  const listPage = async ({ signal, ...query }: AssetListOptions = {}): Promise<List<Asset>> => {
-    const { data, response } = await unwrap(api.GET('/assets', { params: { query }, signal }))
-    return { items: data, next: getNextCursor(response) }
-  }
+  const listPage = async ({ signal, ...query }: AssetListOptions = {}) =>
+    await unwrapList(api.GET('/assets', { params: { query }, signal }))
   return {
     async upload (file, { filename = (file as { name?: string }).name ?? 'file', signal } = {}) {
       const form = createForm(file, filename)

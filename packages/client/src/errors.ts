@@ -5,6 +5,7 @@ import { parseRetryAfter } from './retry.ts'
  * `TypeError` for a network error, or the signal's reason for an aborted call.
  */
 export class LandfallError extends Error {
+  override readonly name: string = 'LandfallError'
   readonly status: number
   /** Readable sentences, one for each problem. */
   readonly errors: readonly string[]
@@ -15,7 +16,6 @@ export class LandfallError extends Error {
 
   constructor (response: Response, errors: readonly string[]) {
     super(errors.join('; '))
-    this.name = 'LandfallError'
     this.status = response.status
     this.errors = errors
     this.requestId = response.headers.get('x-request-id') ?? undefined
@@ -26,18 +26,12 @@ export class LandfallError extends Error {
 
 /** Status 412: the document has changed since its `etag` was read. Read it again before you write. */
 export class PreconditionFailedError extends LandfallError {
-  constructor (response: Response, errors: readonly string[]) {
-    super(response, errors)
-    this.name = 'PreconditionFailedError'
-  }
+  override readonly name = 'PreconditionFailedError'
 }
 
 /** Status 404: there is no such record, or it belongs to another account. */
 export class NotFoundError extends LandfallError {
-  constructor (response: Response, errors: readonly string[]) {
-    super(response, errors)
-    this.name = 'NotFoundError'
-  }
+  override readonly name = 'NotFoundError'
 }
 
 /**
@@ -45,20 +39,17 @@ export class NotFoundError extends LandfallError {
  * nothing uses it. Nothing was changed.
  */
 export class ConflictError extends LandfallError {
-  constructor (response: Response, errors: readonly string[]) {
-    super(response, errors)
-    this.name = 'ConflictError'
-  }
+  override readonly name = 'ConflictError'
 }
 
 /** Status 403: the API key of the client lacks a scope. Nothing was changed. */
 export class InsufficientScopeError extends LandfallError {
+  override readonly name = 'InsufficientScopeError'
   /** The missing scope, such as `pages:write`. */
   readonly scope: string
 
   constructor (response: Response, errors: readonly string[], scope: string) {
     super(response, errors)
-    this.name = 'InsufficientScopeError'
     this.scope = scope
   }
 }

@@ -8,8 +8,8 @@ import { changeHeaders, receivedIn, type Received, type WaitOptions } from './re
 import { createBody, parsePage, unwrapPage, type ChangeOptions, type LandingPage, type PageFields,
   type VersionedLandingPage, type WriteOptions } from './records.ts'
 import { createRevisions, type Revisions } from './revisions.ts'
-import { getEtag, getNextCursor, iterate, toTimeText, unwrap, unwrapDeletion, type Api, type CallOptions,
-  type List, type SearchOptions } from './responses.ts'
+import { getEtag, getNextCursor, iterate, toTimeText, unwrap, unwrapDeletion, unwrapList, type Api,
+  type CallOptions, type List, type SearchOptions } from './responses.ts'
 
 /** A page without its document, with its label and the reads of the last 24 hours. */
 export type LandingPageSummary = components['schemas']['LandingPageSummary']
@@ -92,7 +92,8 @@ export interface LandingPages extends OwnDocuments, Previews, Publications, Revi
 export function createLandingPages (api: Api, published: PublishedDocuments): LandingPages {
   const listPage = async <Document>(options?: ChangedPagesOptions) =>
     await requestList<Document>(api, options)
-  const summariesPage = async (options?: LandingPageListOptions) => await requestSummaries(api, options)
+  const summariesPage = async ({ signal, ...query }: LandingPageListOptions = {}) =>
+    await unwrapList(api.GET('/manage/landing_page_summaries', { params: { query }, signal }))
   return {
     async create (document, { signal, wait, ...fields } = {}) {
       return await unwrapPage(api.POST('/landing_pages', {
@@ -183,15 +184,4 @@ async function requestList<Document> (
     items: splitMembers(data).map(({ text }) => parsePage<Document>(text)),
     next: getNextCursor(response)
   }
-}
-
-async function requestSummaries (
-  api: Api,
-  { signal, ...query }: LandingPageListOptions = {}
-): Promise<List<LandingPageSummary>> {
-  const { data, response } = await unwrap(api.GET('/manage/landing_page_summaries', {
-    params: { query },
-    signal
-  }))
-  return { items: data, next: getNextCursor(response) }
 }

@@ -1,6 +1,6 @@
 import type { components } from './api.ts'
 import { unwrapDocument, type OwnDocument } from './documents.ts'
-import { getNextCursor, iterate, unwrap, unwrapDeletion, type Api, type CallOptions, type List,
+import { iterate, unwrap, unwrapDeletion, unwrapList, type Api, type CallOptions, type List,
   type ListOptions } from './responses.ts'
 
 /** A preview link without its token, which the service doesn't know. */
@@ -49,14 +49,8 @@ export interface Previews {
 
 export function createPreviews (api: Api): Previews {
   const path = '/manage/landing_pages/{id}/preview_links'
-  const previewLinksPage = async (
-    id: string,
-    { limit, cursor, signal }: ListOptions = {}
-  ): Promise<List<PreviewLink>> => {
-    const params = { path: { id }, query: { limit, cursor } }
-    const { data, response } = await unwrap(api.GET(path, { params, signal }))
-    return { items: data, next: getNextCursor(response) }
-  }
+  const previewLinksPage = async (id: string, { signal, ...query }: ListOptions = {}) =>
+    await unwrapList(api.GET(path, { params: { path: { id }, query }, signal }))
   return {
     async createPreviewLink (id, { name, expiresIn, signal } = {}) {
       const body = { name, expires_in: expiresIn }

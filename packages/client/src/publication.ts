@@ -2,7 +2,7 @@ import type { components } from './api.ts'
 import { createOwnDocuments, type OwnDocument, type PatchOptions } from './documents.ts'
 import { changeHeaders } from './receipts.ts'
 import { unwrapPage, type ChangeOptions, type VersionedLandingPage, type WriteOptions } from './records.ts'
-import { getNextCursor, iterate, unwrap, unwrapDeletion, type Api, type CallOptions, type List,
+import { iterate, unwrap, unwrapDeletion, unwrapList, type Api, type CallOptions, type List,
   type ListOptions } from './responses.ts'
 
 /** Whether a page is published, and what its draft is. */
@@ -62,15 +62,8 @@ export interface Publications {
 
 export function createPublications (api: Api): Publications {
   const draft = createOwnDocuments(api, '/manage/landing_pages/{id}/draft')
-  const deletedPagesPage = async (
-    { limit, cursor, signal }: ListOptions = {}
-  ): Promise<List<DeletedLandingPage>> => {
-    const { data, response } = await unwrap(api.GET('/manage/deleted_pages', {
-      params: { query: { limit, cursor } },
-      signal
-    }))
-    return { items: data, next: getNextCursor(response) }
-  }
+  const deletedPagesPage = async ({ signal, ...query }: ListOptions = {}) =>
+    await unwrapList(api.GET('/manage/deleted_pages', { params: { query }, signal }))
   const requestOf = (id: string, { signal, ...options }: ChangeOptions) => ({
     params: { path: { id } },
     headers: changeHeaders(options),

@@ -50,6 +50,12 @@ export async function unwrap<T> (result: Promise<Result<T>>): Promise<{ data: T,
   return { data: data as T, response }
 }
 
+/** Returns one part of a list. @throws {LandfallError} when the service answered with an error */
+export async function unwrapList<Item> (result: Promise<Result<Item[]>>): Promise<List<Item>> {
+  const { data, response } = await unwrap(result)
+  return { items: data, next: getNextCursor(response) }
+}
+
 /**
  * Accepts a 404 for a deletion that was repeated after a 503: the first request may have deleted the record.
  *

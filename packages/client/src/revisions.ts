@@ -2,8 +2,7 @@ import type { components } from './api.ts'
 import { unwrapDocument, type OwnDocument } from './documents.ts'
 import { changeHeaders } from './receipts.ts'
 import { unwrapPage, type ChangeOptions, type VersionedLandingPage } from './records.ts'
-import { getNextCursor, iterate, unwrap, type Api, type CallOptions, type List,
-  type ListOptions } from './responses.ts'
+import { iterate, unwrapList, type Api, type CallOptions, type List, type ListOptions } from './responses.ts'
 
 export type Revision = components['schemas']['Revision']
 
@@ -28,16 +27,11 @@ export interface Revisions {
 }
 
 export function createRevisions (api: Api): Revisions {
-  const revisionsPage = async (
-    id: string,
-    { limit, cursor, signal }: ListOptions = {}
-  ): Promise<List<Revision>> => {
-    const { data, response } = await unwrap(api.GET('/manage/landing_pages/{id}/revisions', {
-      params: { path: { id }, query: { limit, cursor } },
+  const revisionsPage = async (id: string, { signal, ...query }: ListOptions = {}) =>
+    await unwrapList(api.GET('/manage/landing_pages/{id}/revisions', {
+      params: { path: { id }, query },
       signal
     }))
-    return { items: data, next: getNextCursor(response) }
-  }
   return {
     revisions: (id, options = {}) => iterate(async (part) => await revisionsPage(id, part), options),
     revisionsPage,

@@ -1,5 +1,5 @@
 import type { components } from './api.ts'
-import { getNextCursor, iterate, unwrap, unwrapDeletion, type Api, type CallOptions, type List,
+import { iterate, unwrap, unwrapDeletion, unwrapList, type Api, type CallOptions,
   type ListOptions } from './responses.ts'
 
 /** A webhook without its secret. */
@@ -34,7 +34,6 @@ export interface Webhooks {
 
 export function createWebhooks (api: Api): Webhooks {
   const at = (id: string) => ({ params: { path: { id } } })
-  const part = ({ limit, cursor }: ListOptions) => ({ query: { limit, cursor } })
   return {
     async create (body, { signal } = {}) {
       return (await unwrap(api.POST('/webhooks', { body, signal }))).data
@@ -43,11 +42,10 @@ export function createWebhooks (api: Api): Webhooks {
       return (await unwrap(api.GET('/webhooks/{id}', { ...at(id), signal }))).data
     },
     list: (options = {}) =>
-      iterate(async (next): Promise<List<Webhook>> => {
-        const { data, response } =
-          await unwrap(api.GET('/webhooks', { params: part(next), signal: next.signal }))
-        return { items: data, next: getNextCursor(response) }
-      }, options),
+      iterate(
+        async ({ signal, ...query }) => await unwrapList(api.GET('/webhooks', { params: { query }, signal })),
+        options
+      ),
     async change (id, body, { signal } = {}) {
       return (await unwrap(api.PATCH('/webhooks/{id}', { ...at(id), body, signal }))).data
     },
@@ -64,18 +62,14 @@ export function createWebhooks (api: Api): Webhooks {
       return (await unwrap(api.POST('/webhooks/{id}/sync', { ...at(id), signal }))).data.queued
     },
     deliveries: (id, options = {}) =>
-      iterate(async (next): Promise<List<Delivery>> => {
-        const params = { path: { id }, ...part(next) }
-        const { data, response } =
-          await unwrap(api.GET('/webhooks/{id}/deliveries', { params, signal: next.signal }))
-        return { items: data, next: getNextCursor(response) }
-      }, options),
+      iterate(
+        async ({ signal, ...query }) =>
+          await unwrapList(api.GET('/webhooks/{id}/deliveries', { params: { path: { id }, query }, signal })),
+        options
+      ),
     async redeliver (id, deliveryId, { signal } = {}) {
-      const path = { id, delivery_id: deliveryId }
-      await unwrap(api.POST('/webhooks/{id}/deliveries/{delivery_id}/redeliver', {
-        params: { path },
-        signal
-      }))
+      const params = { path: { id, delivery_id: deliveryId } }
+      await unwrap(api.POST('/webhooks/{id}/deliveries/{delivery_id}/redeliver', { params, signal }))
     }
   }
 }
