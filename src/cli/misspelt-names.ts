@@ -34,30 +34,18 @@ export function findUnknownNames (environment: Environment, file: Environment): 
 }
 
 function closestTo (name: string, settings: readonly string[]): string | undefined {
-  const allowed = name.length < LONG_NAME ? 1 : 2
-  return settings
-    .filter((setting) => Math.abs(setting.length - name.length) <= allowed)
-    .map((setting) => ({ setting, distance: countEdits(name.toUpperCase(), setting) }))
-    .filter(({ distance }) => distance <= allowed)
-    .sort((a, b) => a.distance - b.distance)[0]?.setting
+  const within = (edits: number) => settings.find((setting) => isWithin(edits, name.toUpperCase(), setting))
+  return within(1) ?? (name.length < LONG_NAME ? undefined : within(2))
 }
 
-/** The Levenshtein distance of two words; two neighbours that have changed places count as one edit. */
-function countEdits (from: string, to: string): number {
-  const rows = [Array.from({ length: to.length + 1 }, (_, column) => column)]
-  const at = (row: number, column: number): number => rows[row]?.[column] ?? Infinity
-  for (let row = 1; row <= from.length; row++) {
-    rows.push([row])
-    for (let column = 1; column <= to.length; column++) {
-      const isSame = from[row - 1] === to[column - 1]
-      const isSwapped = from[row - 1] === to[column - 2] && from[row - 2] === to[column - 1]
-      rows[row]?.push(Math.min(
-        at(row - 1, column) + 1,
-        at(row, column - 1) + 1,
-        at(row - 1, column - 1) + (isSame ? 0 : 1),
-        isSwapped ? at(row - 2, column - 2) + 1 : Infinity
-      ))
-    }
-  }
-  return at(from.length, to.length)
+/** Whether so many edits turn one word into the other; two neighbours that have changed places are one. */
+function isWithin (edits: number, from: string, to: string): boolean {
+  if (from === to) return true
+  if (edits === 0) return false
+  let same = 0
+  while (from[same] === to[same]) same++
+  const rest = (skipped: number, expected: number) =>
+    isWithin(edits - 1, from.slice(same + skipped), to.slice(same + expected))
+  const isSwapped = from[same] === to[same + 1] && from[same + 1] === to[same]
+  return rest(1, 1) || rest(1, 0) || rest(0, 1) || (isSwapped && rest(2, 2))
 }

@@ -32,7 +32,7 @@ If standard input is a terminal, it shows the changes and asks first. Prints the
 
 export function addOwnerCommands (program: Command): void {
   const pages = program.command('pages')
-    .description('create, import, write and publish pages through the API; for operators: take-down')
+    .description('Creates, imports, writes and publishes pages through the API; for operators: take-down.')
     .addHelpText('after', '\nA page is named by its id, or by key: and its key, such as key:summer-sale.')
   addReadCommands(pages)
   addCreateCommands(pages)
@@ -43,15 +43,13 @@ export function addOwnerCommands (program: Command): void {
   pages.command('take-down')
     .argument('<public-id>')
     .helpGroup(OPERATOR_GROUP)
-    .summary('delete a page of any account; its readers get a 404 at once')
     .description('Deletes a page of any account. Its readers get a 404 at once, on all replicas.')
     .action(runFrom(takeDowns, 'takeDownPage'))
 }
 
 function addReadCommands (pages: Command): void {
   apiCommand(pages, 'list')
-    .summary('list your pages')
-    .description('Lists your pages with the versions, sizes and labels of their documents.')
+    .description('Lists your pages, with the versions, sizes and labels of their documents.')
     .option('--search <text>', 'only pages with this text in their label or public id')
     .addOption(new Option('--sort <order>', 'newest first (default), latest change first, or by label')
       .choices(['created', 'updated', 'label']))
@@ -59,15 +57,13 @@ function addReadCommands (pages: Command): void {
     .action(runWithClient(pageReads, 'list'))
   apiCommand(pages, 'get')
     .argument(...PAGE)
-    .summary('print the document of a page')
-    .description('Prints the document of a page byte for byte, and its ETag to standard error. To save it ' +
-      'in a file, use npm run -s, because npm prints a heading.')
+    .description('Prints the document of a page byte for byte. Its ETag goes to standard error. To save ' +
+      'it in a file, use npm run -s, because npm prints a heading.')
     .option('--revision <version>', 'print an earlier version', parseVersion)
     .action(runForPage(pageReads, 'get'))
   apiCommand(pages, 'history')
     .argument(...PAGE)
-    .summary('list the versions of a page, newest first')
-    .description('Lists the versions of a page, newest first: when they were written, and by whom.')
+    .description('Lists the versions of a page, newest first. Says when they were written, and by whom.')
     .option(...JSON_OPTION)
     .action(runForPage(pageReads, 'showHistory'))
 }
@@ -75,19 +71,17 @@ function addReadCommands (pages: Command): void {
 function addCreateCommands (pages: Command): void {
   apiCommand(pages, 'create')
     .argument(...FILE)
-    .summary('create a page from a document')
-    .description('Creates a page from the bytes of a file, and prints its id.')
+    .description('Creates a page from the bytes of a file. Prints its id.')
     .option('--key <key>', 'the name of the page in your own system')
     .option('--unpublished', 'readers do not get it until it is published')
     .option(...JSON_OPTION)
     .action(runWithClient(pageImports, 'create'))
   apiCommand(pages, 'import')
     .argument('<dir>', 'a folder with a file for each page; its subfolders are not read')
-    .summary('create or change a page for each file of a folder')
-    .description('Makes each file NAME.json of a folder the document of the page with the key NAME, which ' +
-      'is created if it is missing. Prints for each file whether its page was created, changed or the ' +
-      'same. Run it again after an interruption, or after mending the files that failed; exits with 1 if ' +
-      'any has failed.')
+    .description('Creates or changes a page for each file of a folder. NAME.json becomes the document of ' +
+      'the page with the key NAME. Prints for each file whether its page was created, changed or the same. ' +
+      'Run it again after an interruption, or after mending the files that failed; exits with 1 if any has ' +
+      'failed.')
     .option(...JSON_OPTION)
     .action(runWithClient(pageImports, 'importFolder'))
 }
@@ -102,17 +96,16 @@ function addStateCommands (pages: Command): void {
   apiCommand(pages, 'draft')
     .argument(...PAGE)
     .argument('[file]', 'a JSON document, or "-" for standard input; without it, the draft is printed')
-    .summary('print, write or discard the draft of a page')
-    .description('Prints the draft of a page byte for byte, or writes it. Readers do not see it until ' +
-      '"pages publish".')
+    .description('Prints, writes or discards the draft of a page. Readers do not see it until "pages ' +
+      'publish".')
     .option('--discard', 'remove the draft')
     .option(...IF_MATCH)
     .action(runForPage(pageStates, 'draft'))
   apiCommand(pages, 'preview')
     .argument(...PAGE)
-    .summary('make, list or revoke preview links of a page')
-    .description('Makes a preview link, and prints its token. A website sends the token in the header ' +
-      'Authorization to read the draft, or the document of a page without one.')
+    .description('Makes, lists or revokes preview links of a page. Prints the token of a new one. A ' +
+      'website sends the token in the header Authorization to read the draft, or the document of a page ' +
+      'without one.')
     .option('--name <name>', 'for whom it is, for your list')
     .option('--expires-in <seconds>', 'between 300 and 2592000; default: a week', parseSeconds)
     .addOption(new Option('--list', 'list the links that have not expired').conflicts('revoke'))
@@ -121,9 +114,8 @@ function addStateCommands (pages: Command): void {
     .action(runForPage(pageStates, 'preview'))
   apiCommand(pages, 'publish')
     .argument(...PAGE)
-    .summary('publish the draft of a page, or the page itself')
-    .description('Makes the draft of a page its document, which readers get at once. Without a draft, an ' +
-      'unpublished page is published as it is.')
+    .description('Publishes the draft of a page, or the page itself. Readers get it at once. Without a ' +
+      'draft, an unpublished page is published as it is.')
     .option('--if-match <etag>', 'only if the draft still has this ETag', parseEtag)
     .option(
       '--base-version <version>',
@@ -135,39 +127,38 @@ function addStateCommands (pages: Command): void {
     .action(runForPage(pageStates, 'publish'))
   apiCommand(pages, 'unpublish')
     .argument(...PAGE)
-    .summary('take the document of a page away from readers')
-    .description('Takes the document of a page away from readers, who get a 404.')
+    .description('Takes the document of a page away from readers. They get a 404.')
     .option(...IF_MATCH)
     .option(...WAIT)
     .action(runForPage(pageStates, 'unpublish'))
 }
 
 function addTrashCommands (pages: Command): void {
-  const trash = pages.command('trash').description('list, restore or remove deleted pages')
+  const trash = pages.command('trash').description('Lists, restores or removes deleted pages.')
   apiCommand(trash, 'list')
-    .description('list the deleted pages, the last deleted first')
+    .description('Lists the deleted pages, the last deleted first.')
     .option(...JSON_OPTION)
     .action(runWithClient(pageStates, 'listTrash'))
   apiCommand(trash, 'restore')
     .argument(...DELETED_PAGE)
-    .description('take a page out of the trash')
+    .description('Takes a page out of the trash.')
     .action(runWithClient(pageStates, 'undelete'))
   apiCommand(trash, 'remove')
     .argument(...DELETED_PAGE)
-    .description('remove a page in the trash for good, with all its versions')
+    .description('Removes a page in the trash for good, with all its versions.')
     .action(runWithClient(pageStates, 'purge'))
 }
 
 /** Adds the commands for one's own assets. */
 export function addOwnerAssetCommands (assets: Command): void {
   apiCommand(assets, 'list')
-    .description('list your assets, newest first')
+    .description('Lists your assets, newest first.')
     .option('--search <text>', 'only assets with this text in their name')
     .option(...JSON_OPTION)
     .action(runWithClient(ownerAssets, 'list'))
   apiCommand(assets, 'upload')
     .argument('<files...>')
-    .description('upload files, and print the URL of each; stop at the first that fails')
+    .description('Uploads files, and prints the URL of each. Stops at the first that fails.')
     .option(...JSON_OPTION)
     .action(runWithClient(ownerAssets, 'upload'))
 }
@@ -181,28 +172,24 @@ function addChangeCommands (pages: Command): void {
   }
   addCommand('put')
     .argument(...FILE)
-    .summary('replace the document of a page')
     .description('Replaces the document of a page by the bytes of a file.')
     .action(runForPage(pageChanges, 'put'))
   addCommand('edit')
-    .summary('edit the document of a page in $VISUAL, $EDITOR or vi')
-    .description('Opens the document of a page in $VISUAL, $EDITOR or vi, and stores what you save. If it ' +
+    .description('Edits the document of a page in $VISUAL, $EDITOR or vi. Stores what you save. If it ' +
       'cannot be stored, your text stays in a file.')
     .action(runForPage(pageChanges, 'edit'))
   addCommand('restore')
     .argument('<version>', 'a version from "pages history"', parseVersion)
-    .summary('restore an earlier version of a page')
-    .description('Restores an earlier version of a page, as a new version.')
+    .description('Restores an earlier version of a page. It becomes a new version.')
     .action(runForPage(pageChanges, 'restore'))
 }
 
 function addScheduleCommand (pages: Command): void {
   apiCommand(pages, 'schedule')
     .argument(...PAGE)
-    .summary('show, set or remove when a page is published and unpublished')
-    .description('Shows when the draft of a page, or the unpublished page, is published, and when the page ' +
-      'is unpublished. With one of the times, it sets both: a time that is missing is removed. Until it is ' +
-      'published, the draft cannot be changed.')
+    .description('Shows, sets or removes when a page is published and unpublished. What is published is ' +
+      'the draft, or the unpublished page. With one of the times, it sets both: a time that is missing is ' +
+      'removed. Until it is published, the draft cannot be changed.')
     .option('--publish-at <time>', 'with an offset from UTC, such as 2027-01-31T08:00:00+01:00')
     .option('--unpublish-at <time>', 'the same, later than the other')
     .addOption(new Option('--remove', 'remove both times').conflicts(['publishAt', 'unpublishAt']))

@@ -29,6 +29,7 @@ export function createProgram (): Command {
     .description('Landfall: a high-throughput service for landing page documents and assets.')
     .version(COMMIT === undefined ? VERSION : `${VERSION} (${COMMIT})`, '-v, --version', 'print the version')
     .showHelpAfterError('(add --help to see how it is used)')
+    .configureHelp({ subcommandDescription: firstSentence })
     .exitOverride()
     .addHelpText(
       'after',
@@ -49,9 +50,10 @@ Exit codes: 0 success, 1 failure, 2 wrong usage.`
   return program
 }
 
+const firstSentence = (command: Command): string => command.description().split(/\.(?: |$)/, 1)[0] as string
+
 function addServiceCommands (program: Command): void {
   program.command('serve')
-    .summary('run the service until Ctrl-C or SIGTERM')
     .description('Runs the service until Ctrl-C or SIGTERM. It finishes the requests in flight first; a ' +
       'second signal ends it without waiting for them.')
     .addHelpText('after', settingsHelp)
@@ -66,7 +68,6 @@ function addServiceCommands (program: Command): void {
       }
     })
   program.command('migrate')
-    .summary('bring the database up to date')
     .description('Applies the outstanding migrations to the database. When several processes start at ' +
       'once, one of them applies the migrations and the others wait. The service applies them at start, ' +
       'unless MIGRATE_ON_START=false.')
@@ -87,10 +88,9 @@ function addServiceCommands (program: Command): void {
 
 function addConfigCommand (program: Command): void {
   program.command('config')
-    .summary('show or check the settings')
-    .description('Shows the settings in force and where each comes from: the environment, .env or the ' +
-      'default. Secrets are hidden. Names that are probably misspelt settings are reported on standard ' +
-      'error.')
+    .description('Shows or checks the settings in force. Says where each comes from: the environment, ' +
+      '.env or the default. Secrets are hidden. Names that are probably misspelt settings are reported on ' +
+      'standard error.')
     .option('--check', 'only check the settings; exit with 1 if one is invalid or misspelt')
     .option('--secrets-key', 'print the key in force, to be set as SECRETS_KEY before JWT_SECRET is replaced')
     .action(runFrom(config, 'showConfig'))
@@ -99,72 +99,64 @@ function addConfigCommand (program: Command): void {
 function addBackupCommands (program: Command): void {
   program.command('backup')
     .argument('<dir>', 'a folder that does not exist yet')
-    .summary('copy the database and the uploads to a new folder')
     .description('Copies the database and the uploads to a new folder. The service may be running. With ' +
       'DATABASE_URL, pg_dump must be on the PATH. The backup contains secrets of your users, such as ' +
       'password hashes. It does not contain a JWT_SECRET that you set yourself, so keep that elsewhere.')
     .action(runFrom(backups, 'backup', 'The backup failed: '))
   program.command('restore')
     .argument('<dir>', 'a folder that the backup command has created')
-    .summary('restore a backup into an empty database and empty folders')
-    .description('Restores a backup into the database and the folders of the settings, which must be ' +
-      'empty. No service may be running on them. With DATABASE_URL, pg_restore must be on the PATH.')
+    .description('Restores a backup into an empty database and empty folders, those of the settings. No ' +
+      'service may be running on them. With DATABASE_URL, pg_restore must be on the PATH.')
     .action(runFrom(backups, 'restore', 'The restore failed: '))
   program.command('verify')
     .argument('[dir]', 'a folder that the backup command has created; without it, the service is checked')
-    .summary('check that every asset has a file and every file has an asset')
-    .description('Checks a backup, or the service, which may be running: every asset must have a file with ' +
-      'the right size and checksum, and every file must have an asset. Lists the problems, and exits ' +
-      'with 1 if there are any.')
+    .description('Checks that every asset has a file and every file an asset. Compares sizes and ' +
+      'checksums, in a backup or in the service, which may be running. Lists the problems, and exits with ' +
+      '1 if there are any.')
     .action(runFrom(backups, 'verify', 'The verification failed: '))
 }
 
 function addUserCommands (program: Command): void {
   const command = program.command('users')
-    .description('list, create and delete accounts, change passwords, end sessions')
+    .description('Lists, creates and deletes accounts, changes passwords, ends sessions.')
   command.command('list')
-    .summary('list all accounts, oldest first')
-    .description('Lists all accounts, oldest first, with the number of their pages, assets and sessions.')
+    .description('Lists all accounts, oldest first. Shows the number of their pages, assets and sessions.')
     .option(...JSON_OPTION)
     .action(runFrom(users, 'list'))
   command.command('create')
     .argument('<email>')
-    .description('create an account')
+    .description('Creates an account.')
     .addHelpText('after', PASSWORD_HELP)
     .option(...JSON_OPTION)
     .action(runFrom(users, 'create'))
   command.command('set-password')
     .argument('<email>')
-    .summary('change the password of an account and end all its sessions')
-    .description('Changes the password of an account, ends all its sessions, and forgets its failed ' +
+    .description('Changes the password of an account and ends all its sessions. Forgets its failed ' +
       'sign-ins (with REDIS_URL).')
     .addHelpText('after', PASSWORD_HELP.replace('create', 'set-password'))
     .option(...JSON_OPTION)
     .action(runFrom(users, 'changePassword'))
   command.command('sign-out')
     .argument('<email>')
-    .summary('end all sessions of an account')
-    .description('Ends all sessions of an account, at once and on all replicas: its access tokens and ' +
-      'refresh tokens are refused from then on.')
+    .description('Ends all sessions of an account. Its access tokens and refresh tokens are refused at ' +
+      'once, on all replicas.')
     .option(...JSON_OPTION)
     .action(runFrom(users, 'signOut'))
   command.command('delete')
     .argument('<email>')
-    .summary('delete an account, its pages, its assets and their files')
-    .description('Deletes an account, its sessions, its pages, its assets and their files. Readers get a ' +
-      '404 at once, on all replicas. Only a backup can bring it back.')
+    .description('Deletes an account, its pages, its assets and their files. Readers get a 404 at once, ' +
+      'on all replicas. Only a backup can bring it back.')
     .option(...JSON_OPTION)
     .action(runFrom(users, 'remove'))
 }
 
 function addAssetCommands (program: Command): void {
   const assets = program.command('assets')
-    .description('list and upload assets through the API; for operators: take-down')
+    .description('Lists and uploads assets through the API; for operators: take-down.')
   addOwnerAssetCommands(assets)
   assets.command('take-down')
     .argument('<id>', 'the id of the asset, or the last part of its URL')
     .helpGroup(OPERATOR_GROUP)
-    .summary('delete an asset of any account and its file')
     .description('Deletes an asset of any account and its file. Its URL is a 404 from then on. A CDN and ' +
       'browsers may keep copies.')
     .action(runFrom(takeDowns, 'takeDownAsset'))
@@ -172,18 +164,16 @@ function addAssetCommands (program: Command): void {
 
 function addLimitCommands (program: Command): void {
   const command = program.command('limits')
-    .description('show or clear what Redis counts for a client address (needs REDIS_URL)')
+    .description('Shows or clears what Redis counts for a client address (needs REDIS_URL).')
   command.command('show')
     .argument('<address>')
-    .summary('show the public reads, sign-ins, sign-ups and refreshes of a client address')
-    .description('Shows what Redis counts for a client address: public reads, failed sign-ins, sign-ups ' +
-      'and refreshes. IPv6 addresses are counted by their /64. What a process counts in its own memory, ' +
-      'because it cannot reach Redis, is not shown.')
+    .description('Shows the public reads, sign-ins, sign-ups and refreshes that Redis counts for a client ' +
+      'address. IPv6 addresses are counted by their /64. What a process counts in its own memory, because ' +
+      'it cannot reach Redis, is not shown.')
     .option(...JSON_OPTION)
     .action(runFrom(limits, 'show'))
   command.command('clear')
     .argument('<address>')
-    .summary('delete these counts')
     .description('Deletes what Redis counts for a client address. A process that has already refused ' +
       'reads, sign-ups or refreshes of this address refuses them until their minute ends.')
     .action(runFrom(limits, 'clear'))
