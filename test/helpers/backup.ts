@@ -105,6 +105,31 @@ export const cli = (
   ...args: string[]
 ): [string, ...string[]] => [process.execPath, 'dist/cli/landfall.js', ...args]
 
+/** Runs a command, and sends it and its programs signals when it begins a step. */
+export async function signalAt (
+  step: string,
+  signals: NodeJS.Signals[],
+  env: Record<string, string>,
+  ...args: string[]
+): Promise<{ code: number | null, signal: NodeJS.Signals | null, output: string }> {
+  const [program, ...rest] = cli(...args)
+  const child = spawn(program, rest, {
+    cwd: PROJECT,
+    env: { ...process.env, NODE_OPTIONS: QUICK, ...env },
+    stdio: ['ignore', 'ignore', 'pipe'],
+    detached: true
+  })
+  let output = ''
+  child.stderr.on('data', (data: Buffer) => {
+    output += data.toString()
+    if (output.includes(step)) {
+      for (const signal of signals.splice(0)) process.kill(-(child.pid as number), signal)
+    }
+  })
+  const [code, signal] = await once(child, 'close') as [number | null, NodeJS.Signals | null]
+  return { code, signal, output }
+}
+
 /** Runs a block of shell commands of the documentation in the project's folder. */
 export async function runBlock (block: string, env: NodeJS.ProcessEnv): Promise<Outcome> {
   const shell = spawn('bash', ['-eu', '-o', 'pipefail', '-c', block], {

@@ -1,4 +1,4 @@
-import { spawn, spawnSync } from 'node:child_process'
+import { spawnSync } from 'node:child_process'
 import { once } from 'node:events'
 import { existsSync, readdirSync, readFileSync, statSync } from 'node:fs'
 import { chown, cp, mkdir, readdir, rm, writeFile } from 'node:fs/promises'
@@ -9,7 +9,7 @@ import { restoreBackup } from '../../../src/cli/backup/restore.ts'
 import { Readers, statuses } from '../../helpers/readers.ts'
 import { PROJECT, QUICK, runService, startService, temporaryFolder,
   type Service } from '../../helpers/service.ts'
-import { backUpBetweenSteps, Belongings, cli, command, Interloper, Storm, upload,
+import { backUpBetweenSteps, Belongings, cli, command, Interloper, signalAt, Storm, upload,
   succeed } from '../../helpers/backup.ts'
 
 interface Settings extends Record<string, string> {
@@ -22,23 +22,6 @@ const settingsIn = (folder: string): Settings => ({
   RATE_LIMIT_PUBLIC: '1000000'
 })
 const place = (settings: Settings) => ({ DATABASE_URL: undefined, ...settings })
-
-/** Runs a command, and sends it signals when it begins a step. */
-async function signalAt (step: string, signals: NodeJS.Signals[], env: Settings, ...args: string[]) {
-  const [program, ...rest] = cli(...args)
-  const child = spawn(program, rest, {
-    cwd: PROJECT,
-    env: { ...process.env, NODE_OPTIONS: QUICK, ...env },
-    stdio: ['ignore', 'ignore', 'pipe']
-  })
-  let output = ''
-  child.stderr.on('data', (data: Buffer) => {
-    output += data.toString()
-    if (output.includes(step)) { for (const signal of signals.splice(0)) child.kill(signal) }
-  })
-  const [code, signal] = await once(child, 'close') as [number | null, NodeJS.Signals | null]
-  return { code, signal, output }
-}
 
 // All tests share one service. Tests that damage data use copies of this backup.
 const folder = temporaryFolder(t)

@@ -1,19 +1,15 @@
-import { spawn } from 'node:child_process'
-import { once } from 'node:events'
 import { existsSync, readFileSync, statSync } from 'node:fs'
 import { appendFile, cp, readdir, rename, rm, symlink, writeFile } from 'node:fs/promises'
 import { delimiter, dirname, join } from 'node:path'
-import { setTimeout as sleep } from 'node:timers/promises'
 import sharp from 'sharp'
 import t, { type Test } from 'tap'
 import { findPrograms } from '../../shared/programs.ts'
 import { createDatabase, query } from '../../helpers/servers.ts'
-import { PROJECT, QUICK, runService, startService, temporaryFolder,
-  type Service } from '../../helpers/service.ts'
+import { PROJECT, runService, startService, temporaryFolder, type Service } from '../../helpers/service.ts'
 import { asJpeg, card } from '../../shared/pictures.ts'
 import type { Asset } from '../../helpers/variants.ts'
 import { Owner } from '../../helpers/client.ts'
-import { backUpBetweenSteps, Belongings, cli, command, Interloper, runBlock, Storm,
+import { backUpBetweenSteps, Belongings, cli, command, Interloper, runBlock, signalAt, Storm,
   succeed } from '../../helpers/backup.ts'
 
 interface Settings extends Record<string, string> {
@@ -57,6 +53,7 @@ t.test('a backup taken during uploads and deletions is complete, and a service s
   const storm = new Storm(t, belongings.owner, service.url)
   const made = await succeed(t, env, 'backup', copy)
   t.notMatch(made, new URL(env.DATABASE_URL).password)
+  t.equal(statSync(join(copy, 'database.dump')).mode & 0o777, 0o600)
   for (const args of [[], [copy]]) {
     const output = await succeed(t, env, 'verify', ...args)
     t.match(output, /Every asset has a file, and every file has an asset: \d+ assets/)
@@ -155,51 +152,9 @@ t.test(
   copyAsTold('With Docker Compose')
 )
 
-t.test("a killed backup or restore isn't accepted as complete", async (t) => {
-  // The command stops at `step` until it is killed: after one of PostgreSQL's programs, or before the first
-  // sync.
-  const kill = async (step: 'pg_dump' | 'pg_restore' | 'sync', env: Settings, ...args: string[]) => {
-    const place = temporaryFolder(t)
-    const control = join(place, 'control')
-    const stop = { number: 1, steps: '^sync$', nth: 1, when: 'before' }
-    await writeFile(control, JSON.stringify({ ...step === 'sync' && { stop }, aheadMs: 0 }))
-    if (step !== 'sync') {
-      await writeFile(
-        join(place, step),
-        `#!/bin/sh\nPATH='${process.env.PATH}' ${step} "$@" && touch '${control}.stopped' && sleep 60\n`,
-        { mode: 0o755 }
-      )
-    }
-    const [program, ...rest] = cli(...args)
-    const stops = {
-      PATH: `${place}${delimiter}${process.env.PATH}`,
-      TEST_CONTROL: control,
-      NODE_OPTIONS: `${QUICK} --import=./test/system/faults/crash-points.js`
-    }
-    const child = spawn(program, rest, {
-      cwd: PROJECT,
-      env: { ...process.env, ...env, ...stops },
-      stdio: ['ignore', 'ignore', 'inherit'],
-      detached: true
-    })
-    const closed = once(child, 'close')
-    while (!existsSync(`${control}.stopped`) && child.exitCode === null) await sleep(5)
-    if (child.exitCode === null) process.kill(-(child.pid as number), 'SIGKILL')
-    await closed
-    t.equal(child.signalCode, 'SIGKILL', step)
-  }
-  const directory = join(folder, 'killed')
-  for (const step of ['pg_dump', 'sync'] as const) {
-    await kill(step, env, 'backup', directory)
-    t.notOk(existsSync(directory))
-    t.match(await command(t, env, 'verify', `${directory}.partial`), {
-      code: 1,
-      output: /is not a complete backup/
-    })
-    await rm(`${directory}.partial`, { recursive: true })
-  }
+t.test("a killed restore isn't accepted as complete", async (t) => {
   const other = await settings(t)
-  await kill('pg_restore', other, 'restore', copy)
+  t.equal((await signalAt('restoring the database', ['SIGKILL'], other, 'restore', copy)).signal, 'SIGKILL')
   t.match(await command(t, other, 'restore', copy), {
     code: 1,
     output: /contains an interrupted restore/
@@ -291,29 +246,6 @@ t.test('verify finds damaged files in a backup and in a service, and backup copi
     code: 0,
     output: /0 assets/
   })
-})
-
-t.test('restore refuses a damaged dump before it writes anything', async (t) => {
-  const damaged = join(folder, 'damaged-dump')
-  await cp(copy, damaged, { recursive: true })
-  const dump = join(damaged, 'database.dump')
-  t.equal(statSync(dump).mode & 0o777, 0o600)
-  const bytes = readFileSync(dump)
-  bytes[bytes.length - 300] = (bytes[bytes.length - 300] as number) ^ 0x55
-  await writeFile(dump, bytes)
-  const other = await settings(t)
-  t.match(await command(t, other, 'verify', damaged), {
-    code: 1,
-    output: /: 1 problem\n {2}database\.dump has the checksum /
-  })
-  t.match(await command(t, other, 'restore', damaged), { code: 1, output: /damaged-dump is damaged/ })
-  t.same(
-    await query(
-      other.DATABASE_URL,
-      "SELECT FROM pg_class JOIN pg_namespace n ON n.oid = relnamespace WHERE nspname = 'public'"
-    ),
-    []
-  )
 })
 
 t.test('a command without its tools or its database fails with one line', async (t) => {
