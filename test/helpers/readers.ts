@@ -116,9 +116,9 @@ export class Readers {
 }
 
 /** Returns the number of reads by status. */
-export function statuses (reads: readonly Read[]): Record<number, number> {
+export function statuses (responses: readonly { readonly status: number }[]): Record<number, number> {
   const counts: Record<number, number> = {}
-  for (const { status } of reads) counts[status] = (counts[status] ?? 0) + 1
+  for (const { status } of responses) counts[status] = (counts[status] ?? 0) + 1
   return counts
 }
 

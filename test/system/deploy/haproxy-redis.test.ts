@@ -67,7 +67,7 @@ t.test('the service goes on when Redis behind HAProxy fails over', async (t) => 
           headers: { 'x-forwarded-for': address }
         }))
     }
-    return statuses(responses as never)
+    return statuses(responses)
   }
   await untilRedis('ok')
   t.same(await count('192.0.2.1'), { 200: 30, 429: 10 }, 'the replicas share a limit')

@@ -6,7 +6,6 @@ import { connect as connectHttp2 } from 'node:http2'
 import { request } from 'node:http'
 import { get as getHttps } from 'node:https'
 import { dirname, join } from 'node:path'
-import { setTimeout as sleep } from 'node:timers/promises'
 import t, { type Test } from 'tap'
 import { EXTENSIONS, isInlineType } from '../../../src/modules/assets/storage/storage-key.ts'
 import { randomPublicId } from '../../../src/infra/system/identifiers.ts'
@@ -15,8 +14,8 @@ import { testSettings } from '../../helpers/app.ts'
 import { ask, checkConsoleOrigin, Owner, type AskOptions, type RawResponse } from '../../helpers/client.ts'
 import { provide } from '../../shared/programs.ts'
 import { Connection } from '../../helpers/raw.ts'
-import { outcomes, Readers, statuses } from '../../helpers/readers.ts'
-import { meanwhile } from '../../helpers/redis-replicas.ts'
+import { BEHIND_PROXY, checkReads, checkRollingRestart,
+  checkSharedLimit } from '../../helpers/behind-proxy.ts'
 import { claimRedis, freePort } from '../../helpers/servers.ts'
 import { startService, temporaryFolder, type Service } from '../../helpers/service.ts'
 import { startBalancer, type Balancer } from '../../shared/balancer.ts'
@@ -34,21 +33,19 @@ interface Site {
   readonly uploads: string
   readonly owner: Owner
   /** Starts a replica that has ended again, on the same port. */
-  restart: (index: 0 | 1) => Promise<void>
+  restart: (index: number) => Promise<void>
 }
 
 async function startSite (t: Test): Promise<Site> {
   const env: Record<string, string> = {
     ...await testSettings(t),
     REDIS_URL: await claimRedis(t),
-    TRUST_PROXY: '127.0.0.1',
-    ALLOWED_HOSTS: 'reader.test', // readers that must not reach the limit
-    RATE_LIMIT_ALLOWED_HOSTS: '1000000',
+    ...BEHIND_PROXY,
     MAX_UPLOAD_BYTES: String(MAX_UPLOAD_BYTES)
   }
   const uploads = env.UPLOADS_DIR as string
   const ports = [await freePort(), await freePort()]
-  const start = async (index: 0 | 1) => await startService(t, { ...env, PORT: String(ports[index]) })
+  const start = async (index: number) => await startService(t, { ...env, PORT: String(ports[index]) })
   const replicas: [Service, Service] = [await start(0), await start(1)]
   const balancer = await startBalancer(t, {
     nginx,
@@ -63,6 +60,10 @@ async function startSite (t: Test): Promise<Site> {
     owner: await Owner.signUp(balancer.url),
     restart: async (index) => {
       replicas[index] = await start(index)
+      const requests = () =>
+        balancer.log().filter(({ replica }) => String(replica).endsWith(`:${ports[index]}`))
+      const before = requests().length
+      await until(() => requests().length > before, `replica ${index} is used again`)
     }
   }
 }
@@ -92,50 +93,16 @@ function comparable ({ status, headers, body }: RawResponse): object {
   }
 }
 
-/** Readers of one page, from an allowed host. They don't repeat a read that fails. */
-const readersOf = (t: Test, urls: string[], publicId: string): Readers =>
-  new Readers(t, {
-    urls,
-    publicIds: [publicId],
-    intervalMs: 20,
-    headers: { origin: 'https://reader.test' },
-    resend: false
-  })
-
 t.test('two replicas behind nginx', async (t) => {
   const site = await startSite(t)
   const { url, owner, replicas, balancer, uploads } = site
   const direct = replicas[0].url.replace('localhost', '127.0.0.1')
 
   t.test('both replicas count one limit per client and ignore a forged X-Forwarded-For', async (t) => {
-    const { public_id: publicId } = await owner.createPage(url, '{"v":1}')
-    const claims = (n: number): Record<string, string> => ({
-      'x-forwarded-for': `10.0.0.${n}`,
-      'x-real-ip': `10.0.1.${n}`,
-      forwarded: `for=10.0.2.${n}`
-    })
-    const responses = await Promise
-      .all(Array.from(
-        { length: 90 },
-        async (_, n) => await ask(url, `/landing_pages/${publicId}`, { headers: claims(n) })
-      ))
-    t.same(statuses(responses as never), { 200: 30, 429: 60 })
-    await until(
-      () =>
-        new Set(balancer.log().filter(({ path }) => path === `/landing_pages/${publicId}`).map((
-          { replica }
-        ) => replica)).size === 2,
-      'both replicas were used'
-    )
-    t.equal(
-      (await ask(url, `/landing_pages/${publicId}`, { from: '127.0.0.2' })).status,
-      200,
-      'another client has a limit of its own'
-    )
-    t.match(balancer.log().find(({ path }) => path === `/landing_pages/${publicId}`), {
-      address: '127.0.0.1',
-      method: 'GET'
-    })
+    const target = await checkSharedLimit(t, site)
+    const lines = () => balancer.log().filter(({ path }) => path === target)
+    await until(() => new Set(lines().map(({ replica }) => replica)).size === 2, 'both replicas were used')
+    t.match(lines()[0], { address: '127.0.0.1', method: 'GET' })
   })
 
   t.test('compressed documents keep their strong ETags, and answers keep request ids', async (t) => {
@@ -495,75 +462,32 @@ t.test('two replicas behind nginx', async (t) => {
   })
 
   t.test('the replicas restart one after the other without a failed request', async (t) => {
-    const page = await owner.createPage(url, '{"n":0}')
-    const readers = readersOf(t, [url, url], page.public_id)
-    let n = 0
-    const restart = async () => {
-      await sleep(200)
-      for (const index of [0, 1] as const) {
-        t.equal(await site.replicas[index].end('SIGTERM'), 0)
-        await sleep(200)
-        await site.restart(index)
-      }
-      await sleep(300)
-    }
-    const writes: Array<number | string> = []
-    const reads = await readers.during(async () =>
-      await meanwhile(restart, async () => {
-        const sent = [
-          owner.update(url, page.id, `{"n":${++n}}`),
-          owner.call('POST', `${url}/landing_pages`, { json: { current_data: [] } }),
-          owner.upload(url, randomBytes(3000))
-        ]
-        writes.push(...await outcomes(sent))
-      }, 10)
-    )
-    t.comment(`${reads.length} reads, ${writes.length} writes`)
-    t.same(statuses(reads), { 200: reads.length })
-    t.same(
-      [...new Set(writes)].sort(),
-      [200, 201],
-      `${writes.length} writes; nginx said: ${site.balancer.errors().slice(-1000)}`
-    )
-    t.match(
-      (await ask(url, `/landing_pages/${page.public_id}`, { headers: { origin: 'https://reader.test' } }))
-        .body.toString(),
-      `{"n":${n}}`,
-      'no write was repeated or reordered'
-    )
-    await readers.stop()
+    await checkRollingRestart(t, site, async (index) => {
+      t.equal(await replicas[index]?.end('SIGTERM'), 0)
+      await site.restart(index)
+    })
   })
 
+  const isReady = async (t: Test) =>
+    t.equal((await ask(url, '/health/ready')).status, 200, 'nginx is ready while one replica is')
+
   t.test('reads succeed while one replica is killed', async (t) => {
-    const page = await owner.createPage(url, '{"v":1}')
-    const readers = readersOf(t, [url], page.public_id)
-    const reads = await readers.during(async () => {
-      await sleep(200)
-      await site.replicas[0].end('SIGKILL')
-      await sleep(500)
-      t.equal((await ask(url, '/health/ready')).status, 200, 'nginx is ready while one replica is')
+    await checkReads(t, site, async () => {
+      await replicas[0].end('SIGKILL')
+      await isReady(t)
       await site.restart(0)
     })
-    t.same(statuses(reads), { 200: reads.length })
   })
 
   t.test('reads succeed while one replica is frozen', async (t) => {
-    const page = await owner.createPage(url, '{"v":1}')
-    const readers = readersOf(t, [url], page.public_id)
-    const group = -(site.replicas[0].child.pid as number)
+    const group = -(replicas[0].child.pid as number)
     t.teardown(() => process.kill(group, 'SIGCONT'))
-    const reads = await readers.during(async () => {
-      await sleep(200)
+    const isRetried = ({ replica_status: statuses }: { replica_status?: unknown }) => statuses === '504, 200'
+    await checkReads(t, site, async () => {
       process.kill(group, 'SIGSTOP')
-      await sleep(500)
-      t.equal((await ask(url, '/health/ready')).status, 200, 'nginx is ready while one replica is')
+      await until(() => balancer.log().some(isRetried), 'a read was sent to the other replica')
+      await isReady(t)
     })
-    t.same(statuses(reads), { 200: reads.length })
-    const path = `/landing_pages/${page.public_id}`
-    await until(
-      () => balancer.log().some((line) => line.path === path && line.replica_status === '504, 200'),
-      'a read of the frozen replica was sent to the other one'
-    )
   })
 
   t.same(
