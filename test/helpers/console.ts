@@ -4,7 +4,7 @@ import { createRequire } from 'node:module'
 import type { Browser, BrowserContext, BrowserContextOptions, Locator, Page, Request } from 'playwright-core'
 import type { Test } from 'tap'
 import { PASSWORD, type CreatedPage } from './app.ts'
-import { Owner } from './client.ts'
+import { call, Owner } from './client.ts'
 
 /** Returns a browser profile without cookies, in which what a console must not do fails the test. */
 export async function newProfile (
@@ -169,6 +169,16 @@ export interface ConsoleOwner {
   readonly profile: BrowserContext
   /** A tab that shows the pages. */
   readonly tab: Page
+  button(name: string): Locator
+  dialogOf(name: string): Locator
+  /** Waits until a text is announced. */
+  announced(text: string): Promise<void>
+  /** Shows a new page as text. */
+  showNew(document: string): Promise<CreatedPage>
+  /** Returns the document of a page as it is stored. */
+  readText(id: string): Promise<string>
+  /** Returns what visitors get: a document, or a status. */
+  visit(page: CreatedPage): Promise<string | number>
 }
 
 /** Signs a new owner in to the console, in a profile of their own. */
@@ -182,7 +192,24 @@ export async function startOwner (
   const profile = await newProfile(t, browser, options)
   const tab = await openConsole(profile, url)
   await signIn(tab, owner.email)
-  return { owner, profile, tab }
+  return {
+    owner,
+    profile,
+    tab,
+    button: (name) => tab.getByRole('button', { name, exact: true }),
+    dialogOf: (name) => tab.getByRole('dialog', { name }),
+    announced: async (text) => await tab.getByRole('status').getByText(text).waitFor(),
+    async showNew (document) {
+      const page = await owner.createPage(url, document)
+      await showPage(tab, page)
+      return page
+    },
+    readText: async (id) => (await owner.call('GET', `${url}/manage/landing_pages/${id}/document`)).text,
+    async visit ({ public_id: publicId }) {
+      const { status, text } = await call('GET', `${url}/landing_pages/${publicId}`)
+      return status === 200 ? text : status
+    }
+  }
 }
 
 /** The editor of a tab that shows a page as text. */

@@ -10,19 +10,11 @@ import { until } from '../../helpers/until.ts'
 
 const { url } = await startServiceOnPostgres(t)
 const browser = await startBrowser(t, provide('chromium'))
-const { owner, tab } = await startOwner(t, browser, url)
+const { owner, tab, button, dialogOf, announced, visit } = await startOwner(t, browser, url)
 
-const button = (name: string) => tab.getByRole('button', { name, exact: true })
-const dialogOf = (name: string) => tab.getByRole('dialog', { name })
-const announced = async (text: string) => await tab.getByRole('status').getByText(text).waitFor()
 const title = tab.getByRole('textbox', { name: 'Title' })
 const state = tab.getByRole('region', { name: 'Publication' })
 
-/** What visitors get: a document, or a status. */
-const visit = async ({ public_id: publicId }: CreatedPage): Promise<string | number> => {
-  const response = await fetch(`${url}/landing_pages/${publicId}`)
-  return response.ok ? await response.text() : response.status
-}
 const draftUrl = ({ id }: CreatedPage) => `${url}/manage/landing_pages/${id}/draft`
 const isKept = async (text: string) =>
   await until(

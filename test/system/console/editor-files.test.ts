@@ -2,7 +2,7 @@ import t from 'tap'
 import { PASSWORD, startServiceOnPostgres } from '../../helpers/app.ts'
 import { PNG } from '../../helpers/assets.ts'
 import { startBrowser } from '../../helpers/browser.ts'
-import { checkScreen, dropFiles, editorOf, pasteFiles, save, showFields, showPage, startOwner, typeAtStart,
+import { checkScreen, dropFiles, editorOf, pasteFiles, save, showFields, startOwner, typeAtStart,
   type TestFile } from '../../helpers/console.ts'
 import { provide } from '../../shared/programs.ts'
 
@@ -10,7 +10,7 @@ import { provide } from '../../shared/programs.ts'
 
 const { url } = await startServiceOnPostgres(t)
 const browser = await startBrowser(t, provide('chromium'))
-const { owner, tab } = await startOwner(t, browser, url)
+const { owner, tab, showNew, readText, announced } = await startOwner(t, browser, url)
 
 const picture = (name: string): TestFile => ({ name, mimeType: 'image/png', buffer: PNG })
 const drawing: TestFile = {
@@ -19,16 +19,10 @@ const drawing: TestFile = {
   buffer: Buffer.from('<svg xmlns="http://www.w3.org/2000/svg"/>')
 }
 
-async function showNew (document: string): Promise<string> {
-  const page = await owner.createPage(url, document)
-  await showPage(tab, page)
-  return page.id
-}
-
 /** Saves, and returns the document, in which each asset's URL is replaced by the name of its file. */
 async function saved (id: string): Promise<string> {
   await save(tab)
-  const { text } = await owner.call('GET', `${url}/manage/landing_pages/${id}/document`)
+  const text = await readText(id)
   const assets = JSON.parse((await owner.call('GET', `${url}/assets`)).text) as {
     url: string
     filename: string
@@ -36,48 +30,46 @@ async function saved (id: string): Promise<string> {
   return assets.reduce((document, asset) => document.replaceAll(asset.url, asset.filename), text)
 }
 
-const status = async (text: string) => await tab.getByRole('status').getByText(text).waitFor()
-
 t.test('a file that is dropped on a string is uploaded and takes its place', async (t) => {
-  const id = await showNew('{\n  "image": "old.png",\n  "alt": "A tent"\n}')
+  const { id } = await showNew('{\n  "image": "old.png",\n  "alt": "A tent"\n}')
   await typeAtStart(tab, '')
   await dropFiles(tab, [drawing], editorOf(tab).getByText('"old.png"'))
-  await status('Uploaded and inserted: drawing.svg')
+  await announced('Uploaded and inserted: drawing.svg')
   t.equal(await saved(id), '{\n  "image": "drawing.svg",\n  "alt": "A tent"\n}')
   await tab.keyboard.press('Control+z')
   t.equal(await saved(id), '{\n  "image": "old.png",\n  "alt": "A tent"\n}')
 })
 
 t.test('a picture that is pasted is uploaded and inserted, and pasted text stays text', async (t) => {
-  const id = await showNew('["", 1]')
+  const { id } = await showNew('["", 1]')
   await typeAtStart(tab, '')
   for (let count = 0; count < 2; count++) await tab.keyboard.press('ArrowRight')
   await pasteFiles(tab, [picture('pasted.png')])
-  await status('Uploaded and inserted: pasted.png')
+  await announced('Uploaded and inserted: pasted.png')
   t.equal(await saved(id), '["pasted.png", 1]')
   await pasteFiles(tab, [picture('copy-of-text.png')], ', 2')
   t.equal(await saved(id), '["pasted.png", 2, 1]')
 })
 
 t.test('files that are dropped beside the editor are inserted at the cursor, as a list', async (t) => {
-  const id = await showNew('{"pictures": []}')
+  const { id } = await showNew('{"pictures": []}')
   await typeAtStart(tab, '')
   await tab.keyboard.press('Control+End')
   for (let count = 0; count < 2; count++) await tab.keyboard.press('ArrowLeft')
   await dropFiles(tab, [picture('1.png'), picture('2.png'), picture('3.png')])
-  await status('Uploaded and inserted: 3 files')
+  await announced('Uploaded and inserted: 3 files')
   t.equal(await saved(id), '{"pictures": ["1.png", "2.png", "3.png"]}')
 })
 
 t.test('where there is place for one file, others are said to be uploaded only', async (t) => {
-  const id = await showNew('{"picture": "old"}')
+  const { id } = await showNew('{"picture": "old"}')
   await dropFiles(tab, [picture('4.png'), picture('5.png')], editorOf(tab).getByText('"old"'))
-  await status('Uploaded: 2 files. Only 4.png is inserted')
+  await announced('Uploaded: 2 files. Only 4.png is inserted')
   t.equal(await saved(id), '{"picture": "4.png"}')
 })
 
 t.test('a file comes to where it was dropped, while a person goes on typing elsewhere', async (t) => {
-  const id = await showNew('{\n  "title": "",\n  "picture": "old"\n}')
+  const { id } = await showNew('{\n  "title": "",\n  "picture": "old"\n}')
   let goOn = () => {}
   const waiting = new Promise<void>((resolve) => {
     goOn = resolve
@@ -94,18 +86,18 @@ t.test('a file comes to where it was dropped, while a person goes on typing else
   for (let count = 0; count < 2; count++) await tab.keyboard.press('ArrowLeft')
   await tab.keyboard.type('A long')
   goOn()
-  await status('Uploaded and inserted: late.png')
+  await announced('Uploaded and inserted: late.png')
   await tab.keyboard.type(' title')
   await tab.unroute(isUpload)
   t.equal(await saved(id), '{\n  "title": "A long title",\n  "picture": "late.png"\n}')
 })
 
 t.test('on another tab of a page, files are uploaded only', async (t) => {
-  const id = await showNew('[1]')
+  const { id } = await showNew('[1]')
   await tab.getByRole('link', { name: 'History' }).click()
   await tab.getByRole('region', { name: 'History' }).waitFor()
   await dropFiles(tab, [picture('history.png')])
-  await status('Uploaded: history.png. Choose it with “Insert an asset”.')
+  await announced('Uploaded: history.png. Choose it with “Insert an asset”.')
   t.ok(tab.url().endsWith(`${id}/history`))
   await tab.getByRole('link', { name: 'Edit' }).click()
   await typeAtStart(tab, '')
@@ -116,7 +108,7 @@ t.test('in the fields of a page, a file that is dropped on none is uploaded only
   const page = await owner.createPage(url, '{"title": "Fields"}')
   await showFields(tab, page)
   await dropFiles(tab, [picture('field.png')])
-  await status('Uploaded: field.png. Choose it with “Replace”.')
+  await announced('Uploaded: field.png. Choose it with “Replace”.')
   await tab.getByText('No unsaved changes').waitFor()
   t.ok(tab.url().endsWith(page.id))
 })
@@ -135,7 +127,7 @@ t.test('while files are dragged over a page, it says where they go', async (t) =
 })
 
 t.test('an upload that the end of a session interrupts goes on after the sign-in', async (t) => {
-  const id = await showNew('[]')
+  const { id } = await showNew('[]')
   await typeAtStart(tab, '')
   await tab.keyboard.press('ArrowRight')
   await owner.call('DELETE', `${url}/auth/sessions`)
@@ -143,13 +135,13 @@ t.test('an upload that the end of a session interrupts goes on after the sign-in
   const dialog = tab.getByRole('dialog', { name: 'Your session has ended' })
   await dialog.getByLabel('Password').fill(PASSWORD)
   await dialog.getByRole('button', { name: 'Sign in' }).click()
-  await status('Uploaded and inserted: again.png')
+  await announced('Uploaded and inserted: again.png')
   t.equal(await saved(id), '["again.png"]')
 })
 
 t.test('an asset that is chosen takes the place of the whole string, or of the value of a name', async (t) => {
   await owner.upload(url, PNG, 'chosen.png')
-  const id = await showNew('{"picture": "https://example.com/old.png", "price": 1.50}')
+  const { id } = await showNew('{"picture": "https://example.com/old.png", "price": 1.50}')
   const choose = async () => {
     await tab.getByRole('button', { name: 'Insert an asset' }).click()
     const dialog = tab.getByRole('dialog', { name: 'Choose an asset' })

@@ -9,17 +9,7 @@ import { until } from '../../helpers/until.ts'
 
 const { url } = await startServiceOnPostgres(t)
 const browser = await startBrowser(t, provide('chromium'))
-const { owner, tab } = await startOwner(t, browser, url)
-
-/** Shows a new page in the tab. */
-async function showNew (document: string) {
-  const page = await owner.createPage(url, document)
-  await showPage(tab, page)
-  return page
-}
-
-const readText = async (id: string): Promise<string> =>
-  (await owner.call('GET', `${url}/manage/landing_pages/${id}/document`)).text
+const { owner, tab, showNew, readText } = await startOwner(t, browser, url)
 
 const hasFocus = async (locator: Locator): Promise<boolean> =>
   await locator.and(tab.locator(':focus')).count() === 1
@@ -99,15 +89,6 @@ t.test('Format changes white space only, and can be undone', async (t) => {
   t.equal(await readText(id), '{"b":1.0,"a":[1e400,{}],"b":"\\u0041"}')
 })
 
-t.test('lines are folded and shown again', async () => {
-  await showNew('{\n  "list": [\n    "first",\n    "last"\n  ]\n}')
-  await tab.getByTitle('Fold line').nth(1).click()
-  await editorOf(tab).getByText('first').waitFor({ state: 'detached' })
-  await editorOf(tab).getByLabel('folded code').click()
-  await editorOf(tab).getByText('first').waitFor()
-  await tab.getByText('No unsaved changes').waitFor()
-})
-
 t.test('the size is shown, and a text that is too large is not sent', async (t) => {
   const { id } = await showNew(`["${'x'.repeat(1_048_570)}"]`)
   await tab.getByText('1,024 KB of 1 MB').waitFor()
@@ -157,32 +138,6 @@ t.test('selected lines are deleted and replaced, also by a menu and an input met
   await tab.keyboard.press('Control+z')
   await save(tab)
   t.equal(await readText(id), document)
-})
-
-t.test('an announcement disappears at the next save, and with its screen', async () => {
-  const { id } = await showNew('[1]')
-  const refuse = async () => {
-    await typeAtStart(tab, '?')
-    await tab.keyboard.press('Control+s')
-    await tab.getByRole('status').getByText('Not saved. ').waitFor()
-  }
-  // Less than the time for which an announcement is shown.
-  const isGone = async () => await tab.getByText('Not saved. ').waitFor({ state: 'detached', timeout: 3000 })
-  await refuse()
-  await owner.update(url, id, '[2]')
-  await typeAtStart(tab, '')
-  await tab.keyboard.press('Delete')
-  await tab.keyboard.type(' ')
-  await tab.keyboard.press('Control+s')
-  await isGone()
-  await tab.getByRole('button', { name: 'Take the other version' }).click()
-  await refuse()
-  await tab.getByRole('link', { name: 'Visitors' }).click()
-  await isGone()
-  await tab.getByRole('link', { name: 'Edit' }).click()
-  await typeAtStart(tab, '')
-  await tab.keyboard.press('Delete')
-  await tab.getByText('No unsaved changes').waitFor()
 })
 
 t.test('leaving unsaved changes asks first', async (t) => {

@@ -3,13 +3,13 @@ import t from 'tap'
 import { startServiceOnPostgres } from '../../helpers/app.ts'
 import { startBrowser } from '../../helpers/browser.ts'
 import { checkScreen, dropFiles, editorOf, openConsole, pasteFiles, saveFields, showText, startOwner,
-  typeAtStart } from '../../helpers/console.ts'
+  typeAtStart, type TestFile } from '../../helpers/console.ts'
 import { asJpeg, card } from '../../shared/pictures.ts'
 import { provide } from '../../shared/programs.ts'
 
 const { url } = await startServiceOnPostgres(t)
 const browser = await startBrowser(t, provide('chromium'))
-const { owner, profile, tab: firstTab } = await startOwner(t, browser, url, {
+const { owner, profile, readText, tab: firstTab } = await startOwner(t, browser, url, {
   permissions: ['clipboard-read', 'clipboard-write']
 })
 
@@ -25,10 +25,6 @@ async function showNew (document: string) {
   return page
 }
 
-const documentUrl = (id: string): string => `${url}/manage/landing_pages/${id}/document`
-
-const readText = async (id: string): Promise<string> => (await owner.call('GET', documentUrl(id))).text
-
 const button = (name: string): Locator => tab.getByRole('button', { name, exact: true })
 
 const input = (label: string): Locator => tab.getByLabel(label, { exact: true })
@@ -36,6 +32,12 @@ const input = (label: string): Locator => tab.getByLabel(label, { exact: true })
 const waitForFocus = async (locator: Locator) => await locator.and(tab.locator(':focus')).waitFor()
 
 const announced = async (text: string) => await tab.getByRole('status').getByText(text).waitFor()
+
+const pictureOf = async (name: string, width: number): Promise<TestFile> => ({
+  name,
+  mimeType: 'image/jpeg',
+  buffer: await asJpeg(card({ width, height: 400 }))
+})
 
 const upload = async (name: string, width = 800): Promise<string> => {
   const { text } = await owner.upload(url, await asJpeg(card({ width, height: 600 })), name)
@@ -85,7 +87,7 @@ t.test('a number that can not be stored is kept, and saving goes there', async (
   await announced('Price: Write 10.50, with a point.')
 
   // The page was changed elsewhere, and the person comes back to the tab.
-  await owner.call('PUT', documentUrl(id), { text: '{"title": "Theirs"}' })
+  await owner.update(url, id, '{"title": "Theirs"}')
   await tab.evaluate("document.dispatchEvent(new Event('visibilitychange'))")
   for (let times = 0; times < 3; times++) await tab.evaluate("fetch('settings.json').then((r) => r.text())")
   t.equal(await input('Price').inputValue(), '10,50')
@@ -251,7 +253,7 @@ const CHANGED = 'This page has changed since you opened it'
 t.test('after a conflict, a person saves their own fields, or takes the other version and undoes that', async (t) => {
   const { id } = await showNew('{"title": "Original", "price": 1.50}')
   const conflict = async (theirs: string) => {
-    t.equal((await owner.call('PUT', documentUrl(id), { text: theirs })).status, 204)
+    await owner.update(url, id, theirs)
     await tab.keyboard.press('Control+s')
     await tab.getByRole('dialog', { name: CHANGED }).getByText('Your version').first().waitFor()
   }
@@ -281,7 +283,7 @@ t.test('the history says what has changed field by field, and shows the code on 
   const { id } = await showNew(`{"photo": "${beach}", "items": [{"name": "Tent", "price": 1.50}]}`)
   const text =
     `{"photo": "${lake}", "items": [{"name": "Tent", "price": 2.50}, {"name": "Lamp", "price": 3}]}`
-  t.equal((await owner.call('PUT', documentUrl(id), { text })).status, 204)
+  await owner.update(url, id, text)
   await tab.getByRole('link', { name: 'History' }).click()
   await button('Changes in version 2').click()
   const dialog = tab.getByRole('dialog')
@@ -301,11 +303,7 @@ t.test('the history says what has changed field by field, and shows the code on 
 
 t.test('a picture is dropped, pasted and chosen, and its srcset is copied', async (t) => {
   const { id } = await showNew('{"title": "A", "hero_image": "", "list": [{"photo": ""}]}')
-  const jpeg = {
-    name: 'dropped.jpg',
-    mimeType: 'image/jpeg',
-    buffer: await asJpeg(card({ width: 700, height: 400 }))
-  }
+  const jpeg = await pictureOf('dropped.jpg', 700)
   await dropFiles(tab, [jpeg], button('Choose a picture for Hero image'))
   await tab.getByText('dropped.jpg', { exact: true }).waitFor()
   await tab.getByText('700 × 400').waitFor()
@@ -314,13 +312,8 @@ t.test('a picture is dropped, pasted and chosen, and its srcset is copied', asyn
   await button('Copy srcset').click()
   await announced('Copied: srcset')
   t.match(await tab.evaluate('navigator.clipboard.readText()'), /^\S+\/w320\.jpg 320w, \S+\/w640\.jpg 640w$/)
-  const pasted = {
-    name: 'pasted.jpg',
-    mimeType: 'image/jpeg',
-    buffer: await asJpeg(card({ width: 500, height: 400 }))
-  }
   await button('Replace Hero image').focus()
-  await pasteFiles(tab, [pasted])
+  await pasteFiles(tab, [await pictureOf('pasted.jpg', 500)])
   await tab.getByText('500 × 400').waitFor()
   await saveFields(tab)
   const { hero_image: picture } = JSON.parse(await readText(id)) as { hero_image: string }
@@ -364,9 +357,7 @@ t.test('after a picture is replaced, its description is asked for', async (t) =>
 t.test('a picture that could not be uploaded says so at its field, and is tried again', async () => {
   await showNew('{"photo": ""}')
   await tab.route('**/assets', async (route) => await route.abort())
-  const buffer = await asJpeg(card({ width: 300, height: 200 }))
-  const jpeg = { name: 'late.jpg', mimeType: 'image/jpeg', buffer }
-  await dropFiles(tab, [jpeg], button('Choose a picture for Photo'))
+  await dropFiles(tab, [await pictureOf('late.jpg', 300)], button('Choose a picture for Photo'))
   const form = tab.getByRole('region', { name: 'Edit' })
   await form.getByText('The service can’t be reached.').waitFor()
   await tab.unroute('**/assets')
@@ -437,14 +428,10 @@ t.test('on a phone, with the keyboard alone, a price is changed and saved', asyn
   const announcement = phone.getByRole('status').getByText('Saved')
   await announcement.waitFor()
   const field = await phone.locator(':focus').boundingBox()
-  const cover = await announcement.boundingBox()
-  t.ok(field !== null && cover !== null && field.y + field.height <= cover.y, 'the field is not hidden')
-  const bar = await phone.locator('.edit__bar').boundingBox()
   const said = await announcement.boundingBox()
-  t.ok(
-    bar !== null && said !== null && said.y >= bar.y + bar.height,
-    'what is announced does not hide the bar'
-  )
+  t.ok(field !== null && said !== null && field.y + field.height <= said.y, 'the field is not hidden')
+  const bar = await phone.locator('.edit__bar').boundingBox()
+  t.ok(bar !== null && said !== null && said.y >= bar.y + bar.height, 'the bar is not hidden')
   await phone.keyboard.press('Escape')
   await announcement.waitFor({ state: 'detached' })
   await phone.getByRole('button', { name: 'Undo' }).click()
@@ -453,16 +440,4 @@ t.test('on a phone, with the keyboard alone, a price is changed and saved', asyn
   await undone.waitFor({ state: 'detached' })
   t.equal(await readText(id), '{"title": "A", "items": [{"name": "Tent", "price": 2.00}]}')
   await phone.close()
-})
-
-t.test('fields that could not be loaded are loaded again', async () => {
-  await tab.close()
-  tab = await openConsole(profile, url)
-  const { id } = await owner.createPage(url, '{"title": "A"}')
-  await tab.route('**/assets/fields-form-*.js', async (route) => await route.abort())
-  await tab.evaluate(`location.hash = '#/pages/${id}'`)
-  await tab.getByRole('alert').waitFor()
-  await tab.unroute('**/assets/fields-form-*.js')
-  await button('Try again').click()
-  await input('Title').waitFor()
 })

@@ -8,21 +8,15 @@ import { provide } from '../../shared/programs.ts'
 
 const { url } = await startServiceOnPostgres(t)
 const browser = await startBrowser(t, provide('chromium'))
-const { owner, tab } = await startOwner(t, browser, url, {
+const { owner, tab, button, announced, visit } = await startOwner(t, browser, url, {
   timezoneId: 'Europe/Berlin',
   locale: 'de-DE'
 })
 
-const button = (name: string) => tab.getByRole('button', { name, exact: true })
 const dialog = tab.getByRole('dialog', { name: 'Schedule' })
-const announced = async (text: string) => await tab.getByRole('status').getByText(text).waitFor()
 const title = tab.getByRole('textbox', { name: 'Title' })
 const inputOf = (label: string) => dialog.getByLabel(label)
 
-const visit = async ({ public_id: publicId }: CreatedPage): Promise<string | number> => {
-  const response = await fetch(`${url}/landing_pages/${publicId}`)
-  return response.ok ? await response.text() : response.status
-}
 const scheduleUrl = ({ id }: CreatedPage) => `${url}/manage/landing_pages/${id}/schedule`
 const readSchedule = async (page: CreatedPage) =>
   JSON.parse((await owner.call('GET', scheduleUrl(page))).text) as unknown

@@ -2,7 +2,7 @@ import type { Page } from 'playwright-core'
 import t from 'tap'
 import { PASSWORD, startServiceOnPostgres } from '../../helpers/app.ts'
 import { startBrowser } from '../../helpers/browser.ts'
-import { checkScreen, editorOf, openConsole, save, showFields, showPage, showText, signIn, startOwner,
+import { checkScreen, editorOf, openConsole, save, showPage, showText, signIn, startOwner,
   typeAtStart } from '../../helpers/console.ts'
 import { provide } from '../../shared/programs.ts'
 import { until } from '../../helpers/until.ts'
@@ -11,7 +11,7 @@ import { until } from '../../helpers/until.ts'
 
 const { url } = await startServiceOnPostgres(t)
 const browser = await startBrowser(t, provide('chromium'))
-const { owner, profile, tab } = await startOwner(t, browser, url)
+const { owner, profile, tab, showNew, readText } = await startOwner(t, browser, url)
 
 const keptIn = async (page: Page): Promise<string> =>
   await page.evaluate('JSON.stringify(Object.values(sessionStorage))')
@@ -30,15 +30,11 @@ const choose = async (name: string) => {
 }
 
 async function writeOn (document: string, text: string) {
-  const page = await owner.createPage(url, document)
-  await showPage(tab, page)
+  const page = await showNew(document)
   await typeAtStart(tab, text)
   await isKept(text)
   return page
 }
-
-const readText = async (id: string): Promise<string> =>
-  (await owner.call('GET', `${url}/manage/landing_pages/${id}/document`)).text
 
 t.test('unsaved text survives a reload, and is forgotten when it is saved', async (t) => {
   const { id } = await writeOn('["saved"]', '  ')
@@ -69,19 +65,6 @@ t.test('unsaved text survives a crash of the tab', async (t) => {
   await editorOf(tab).focus()
   await save(tab)
   t.equal(await readText(id), '    ["before the crash"]')
-})
-
-t.test('fields that are not saved survive a reload', async (t) => {
-  const page = await owner.createPage(url, '{"title": "Summer", "price": 1.50}')
-  await showFields(tab, page)
-  await tab.getByRole('textbox', { name: 'Title' }).fill('Winter sale')
-  await isKept('Winter sale')
-  await tab.reload()
-  await choose('Restore')
-  t.equal(await tab.getByRole('textbox', { name: 'Title' }).inputValue(), 'Winter sale')
-  await tab.getByRole('button', { name: 'Save and publish' }).click()
-  await tab.getByText('No unsaved changes').waitFor()
-  t.equal(await readText(page.id), '{"title": "Winter sale", "price": 1.50}')
 })
 
 t.test('unsaved text that is discarded is gone', async (t) => {
@@ -156,8 +139,7 @@ t.test('a sign-out and another user remove unsaved text, the end of a session do
 })
 
 t.test('if the browser has no place for it, a note says that it is not kept', async () => {
-  const page = await owner.createPage(url, '["large"]')
-  await showPage(tab, page)
+  await showNew('["large"]')
   await tab.evaluate("Storage.prototype.setItem = () => { throw new DOMException('', 'QuotaExceededError') }")
   await typeAtStart(tab, ' ')
   const note = tab.getByText('The browser has no place to keep this text')

@@ -12,14 +12,11 @@ import { until } from '../../helpers/until.ts'
 const { DATABASE_URL: database = '' } = await testSettings(t)
 const { url } = await startServiceOnPostgres(t, { ...RECEIVABLE, DATABASE_URL: database })
 const browser = await startBrowser(t, provide('chromium'))
-const { owner, tab } = await startOwner(t, browser, url, {
+const { owner, tab, button, dialogOf, announced } = await startOwner(t, browser, url, {
   permissions: ['clipboard-read', 'clipboard-write']
 })
 
 const main = tab.getByRole('main')
-const button = (name: string) => tab.getByRole('button', { name, exact: true })
-const dialogOf = (name: string) => tab.getByRole('dialog', { name })
-const announced = async (text: string) => await tab.getByRole('status').getByText(text).waitFor()
 const messages = tab.getByRole('region', { name: 'Messages' }).getByRole('listitem')
 /** Waits until the newest message is as expected, without loading the screen again. */
 const newest = async (text: RegExp) => await messages.first().filter({ hasText: text }).waitFor()
