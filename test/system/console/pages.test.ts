@@ -15,6 +15,8 @@ const { DATABASE_URL: database = '' } = await testSettings(t)
 const { url } = await startServiceOnPostgres(t, { DATABASE_URL: database, MAX_DOCUMENT_BYTES: '50000' })
 const browser = await startBrowser(t, provide('chromium'))
 
+const sql = async (statement: string) => await query(database, statement)
+
 /** Of the browser. */
 interface TextArea {
   readonly value: string
@@ -28,16 +30,13 @@ async function signUp (
   options: BrowserContextOptions = {}
 ): Promise<{ page: Page, userId: string }> {
   const { page, email } = await signUpInConsole(await newProfile(t, browser, options), url)
-  const [user] = await query(database, `SELECT id FROM users WHERE email = '${email}'`)
+  const [user] = await sql(`SELECT id FROM users WHERE email = '${email}'`)
   return { page, userId: user?.id as string }
 }
 
 /** Creates pages in the database, without the service. `n` is the number of the page. */
 async function insertPages (userId: string, count: number, document = '\'{"title":"Page \' || n || \'"}\'') {
-  await query(
-    database,
-    `
-    WITH pages AS (
+  await sql(`WITH pages AS (
       INSERT INTO landing_pages
         (id, public_id, user_id, current_data, content_hash, used_assets_version, indexed_version)
       SELECT ('01900000-0000-7000-8000-' || lpad(to_hex(${userId} * 10000 + n), 12, '0'))::uuid,
@@ -47,8 +46,7 @@ async function insertPages (userId: string, count: number, document = '\'{"title
       RETURNING *, substring(current_data from '"title": ?"([^"]*)"') AS label)
     INSERT INTO landing_page_summaries (page_id, user_id, label, search_text, updated_at)
     SELECT id, user_id, label, search_form(coalesce(label, '')) || chr(10) || lower(public_id), updated_at
-    FROM pages`
-  )
+    FROM pages`)
 }
 
 const jsonFile = (content: string | Buffer, name = 'page.json'): TestFile => ({
@@ -78,10 +76,9 @@ async function showPages (t: Test, count: number) {
   return { page, userId, queries }
 }
 const documentsOf = async (userId: string) =>
-  (await query(
-    database,
-    `SELECT current_data FROM landing_pages WHERE user_id = ${userId} AND deleted_at IS NULL ORDER BY id`
-  )).map(({ current_data: document }) => document)
+  (await sql(`SELECT current_data FROM landing_pages
+    WHERE user_id = ${userId} AND deleted_at IS NULL ORDER BY id`))
+    .map(({ current_data: document }) => document)
 
 /** Waits until the screen of a page is shown. */
 const waitForPage = async (page: Page) => await page.waitForURL(/#\/pages\/[0-9a-f-]{36}/)
@@ -212,24 +209,14 @@ t.test('a row shows the name, the size, the version, the change and the reads of
     3,
     `('{${documents.map((document) => JSON.stringify(document)).join(',')}}'::text[])[n]`
   )
-  await query(
-    database,
-    `
-    UPDATE landing_pages SET version = 3, updated_at = now() - interval '3 hours' WHERE user_id = ${userId}`
-  )
-  await query(
-    database,
-    `
-    INSERT INTO landing_page_reads_hourly SELECT id, date_trunc('hour', now()), 1200, 34 FROM landing_pages
-    WHERE user_id = ${userId} AND current_data LIKE '%Café%'`
-  )
+  await sql(`UPDATE landing_pages SET version = 3, updated_at = now() - interval '3 hours'
+    WHERE user_id = ${userId}`)
+  await sql(`INSERT INTO landing_page_reads_hourly SELECT id, date_trunc('hour', now()), 1200, 34
+    FROM landing_pages
+    WHERE user_id = ${userId} AND current_data LIKE '%Café%'`)
   await page.reload()
   await rows(page).nth(2).waitFor()
-  const ids = await query(
-    database,
-    `
-    SELECT id, public_id FROM landing_pages WHERE user_id = ${userId} ORDER BY id DESC`
-  )
+  const ids = await sql(`SELECT id, public_id FROM landing_pages WHERE user_id = ${userId} ORDER BY id DESC`)
   t.same(
     await names(page),
     [ids[0]?.public_id, ids[1]?.public_id, '\u202e<b>Café</b>'],
@@ -254,12 +241,12 @@ t.test('times and numbers are in English, as the page is, and times in the zone 
   const { page, userId } = await signUp(t, { locale: 'de-DE', timezoneId: 'Asia/Kolkata' })
   await insertPages(userId, 1)
   const updatedAt = "date_trunc('day', now(), 'UTC') - interval '1 day'"
-  await query(database, `UPDATE landing_pages SET updated_at = ${updatedAt} WHERE user_id = ${userId}`)
+  await sql(`UPDATE landing_pages SET updated_at = ${updatedAt} WHERE user_id = ${userId}`)
   await page.reload()
   const time = rows(page).getByRole('time')
   t.match(await time.innerText(), /^(yesterday|1 day ago)$/)
   t.match(await time.getAttribute('title'), / at 05:30:00 GMT\+5:30$/)
-  await query(database, `UPDATE landing_pages SET version = 12345 WHERE user_id = ${userId}`)
+  await sql(`UPDATE landing_pages SET version = 12345 WHERE user_id = ${userId}`)
   await page.reload()
   await rows(page).getByText('Details of').click()
   await rows(page).getByText('Version 12,345').waitFor()
@@ -295,10 +282,8 @@ t.test('Back shows what was loaded at once, and then what has changed meanwhile'
   const top = await page.evaluate<number>('scrollY')
   await link.click()
   await waitForPage(page)
-  await query(
-    database,
-    `UPDATE landing_page_summaries SET label = 'Renamed' WHERE user_id = ${userId} AND label = 'Page 30'`
-  )
+  await sql(`UPDATE landing_page_summaries SET label = 'Renamed'
+    WHERE user_id = ${userId} AND label = 'Page 30'`)
   let goOn = () => {}
   const isReleased = new Promise<void>((resolve) => {
     goOn = resolve
@@ -344,10 +329,8 @@ t.test('pages are found by a part of their name or by their public id, which the
   await page.reload()
   await waitForStatus(page, '11 found')
 
-  const [first] = await query(
-    database,
-    `SELECT public_id FROM landing_pages WHERE user_id = ${userId} ORDER BY id LIMIT 1`
-  )
+  const [first] =
+    await sql(`SELECT public_id FROM landing_pages WHERE user_id = ${userId} ORDER BY id LIMIT 1`)
   await searchField(page).fill(first?.public_id as string)
   await waitForStatus(page, '1 found')
   t.same(await names(page), ['Page 1'])
@@ -370,11 +353,9 @@ t.test('pages are found by a part of their name or by their public id, which the
 
 t.test('pages are sorted by their change or their name', async (t) => {
   const { page, userId } = await showPages(t, 3)
-  await query(
-    database,
-    `UPDATE landing_page_summaries SET updated_at = now() + interval '1 hour' WHERE user_id = ${userId}
-      AND label = 'Page 2'`
-  )
+  await sql(`UPDATE landing_page_summaries SET updated_at = now() + interval '1 hour'
+    WHERE user_id = ${userId}
+      AND label = 'Page 2'`)
   const order = page.getByRole('combobox', { name: 'Order' })
   for (
     const [label, value, expected] of [
@@ -480,7 +461,7 @@ t.test('a deleted page is restored from the trash, or removed for good', async (
   await page.getByRole('button', { name: 'Restore Page 2' }).click()
   await waitForPage(page)
   await page.getByRole('heading', { name: 'Page 2', level: 1 }).waitFor()
-  const rest = await query(database, `SELECT deleted_at FROM landing_pages WHERE user_id = ${userId}`)
+  const rest = await sql(`SELECT deleted_at FROM landing_pages WHERE user_id = ${userId}`)
   t.same(rest, [{ deleted_at: null }])
 })
 
@@ -489,7 +470,7 @@ t.test('a page that is already gone counts as deleted', async (t) => {
   await insertPages(userId, 1)
   await page.reload()
   await page.getByRole('button', { name: 'Delete Page 1' }).click()
-  await query(database, `DELETE FROM landing_pages WHERE user_id = ${userId}`)
+  await sql(`DELETE FROM landing_pages WHERE user_id = ${userId}`)
   await page.getByRole('button', { name: 'Delete the page' }).click()
   await page.getByRole('heading', { name: 'Create your first page' }).waitFor()
 })
