@@ -226,12 +226,6 @@ t.test('a sign-in to another account in another tab ends the session of this one
   t.same(await one.auth.resume(), other, 'a page that is loaded again has the new account')
 })
 
-t.test('a browser that has no session is told so without an error', async (t) => {
-  const browser = new Browser()
-  t.equal(await browser.tab().auth.resume(), undefined)
-  t.same(browser.renewals, ['POST 204'])
-})
-
 t.test('the password can be changed and the account deleted', async (t) => {
   const browser = new Browser()
   const { auth } = browser.tab()

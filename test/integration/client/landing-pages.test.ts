@@ -1,9 +1,7 @@
 import t from 'tap'
-import fc from 'fast-check'
 import { createLandfallClient, exactJson,
   PreconditionFailedError } from '../../../packages/client/src/index.ts'
 import { DocumentCache } from '../../../packages/client/src/document-cache.ts'
-import { splitMembers } from '../../../packages/client/src/exact-json.ts'
 import { failure, recordingFetch, signedUp, startApp } from '../../helpers/api-client.ts'
 
 const { url } = await startApp(t, { RATE_LIMIT_PUBLIC: '100000' })
@@ -98,29 +96,6 @@ t.test('exactJson keeps every byte of a document', async (t) => {
   t.equal((await landingPages.get(page.id)).text, `[${text}]`)
 })
 
-t.test('splitMembers returns the text of each member of any JSON object or array', async (t) => {
-  fc.assert(
-    fc.property(
-      fc.oneof(
-        fc.array(fc.jsonValue()),
-        fc.dictionary(fc.string(), fc.jsonValue(), { noNullPrototype: true })
-      ),
-      fc.constantFrom(undefined, 1, '\t\r\n'),
-      (value, space) => {
-        const members = splitMembers(` ${JSON.stringify(value, null, space)}\n`)
-        const entries = Object.entries(JSON.parse(JSON.stringify(value)) as object)
-        t.same(
-          members.map(({ text }) => JSON.parse(text) as unknown),
-          entries.map(([, member]) => member as unknown)
-        )
-        if (!Array.isArray(value)) t.same(members.map(({ name }) => name), entries.map(([name]) => name))
-        t.ok(members.every(({ text }) => text === text.trim()))
-      }
-    ),
-    { numRuns: 50 }
-  )
-})
-
 t.test('an unchanged document is read again with a 304', async (t) => {
   const { landingPages } = await signedUp(url)
   const page = await landingPages.create({ list: [1] })
@@ -211,20 +186,16 @@ t.test('landingPages.list() returns all pages, newest first, until it is aborted
   t.equal(rest.next, undefined)
   t.match(await failure(landingPages.listPage({ limit: 0 })), { status: 422, errors: [/^Limit must be/] })
 
-  for (const wanted of [1, 2, 3]) {
-    const controller = new AbortController()
-    let seen = 0
-    t.match(
-      await failure((async () => {
-        for await (const page of landingPages.list({ limit: 2, signal: controller.signal })) {
-          t.ok(page)
-          if (++seen === wanted) controller.abort()
-        }
-      })()),
-      { name: 'AbortError' }
-    )
-    t.equal(seen, wanted)
-  }
+  const controller = new AbortController()
+  let seen = 0
+  const listing = (async () => {
+    for await (const { id } of landingPages.list({ limit: 2, signal: controller.signal })) {
+      t.equal(id, ids[seen])
+      if (++seen === 3) controller.abort()
+    }
+  })()
+  t.match(await failure(listing), { name: 'AbortError' })
+  t.equal(seen, 3)
 })
 
 t.test('api calls any route by its method and path', async (t) => {
@@ -242,26 +213,13 @@ t.test('api calls any route by its method and path', async (t) => {
   t.equal(api.use, undefined)
 })
 
-t.test('summaries iterates over all pages without their documents', async (t) => {
-  const { landingPages } = await signedUp(url)
-  for (const title of ['one', 'two', 'three']) await landingPages.create({ title })
-  const labels = []
-  for await (const { label, reads } of landingPages.summaries({ limit: 2 })) {
-    labels.push(label)
-    t.same(reads, Array(24).fill(0))
-  }
-  t.same(labels, ['three', 'two', 'one'])
-  const { items, next } = await landingPages.summariesPage({ limit: 2 })
-  t.same(items.map(({ label, version }) => [label, version]), [['three', 1], ['two', 1]])
-  t.same((await landingPages.summariesPage({ cursor: next })).items.map(({ label }) => label), ['one'])
-})
-
 t.test('lists are searched and sorted, and iterators go on behind empty parts', async (t) => {
   const { landingPages, assets } = await signedUp(url)
   for (const title of ['b cafe', 'Zebra', 'A Café']) await landingPages.create({ title })
   const labels = []
-  for await (const { label } of landingPages.summaries({ q: 'café', sort: 'label', limit: 1 })) {
+  for await (const { label, reads } of landingPages.summaries({ q: 'café', sort: 'label', limit: 1 })) {
     labels.push(label)
+    t.same(reads, Array(24).fill(0))
   }
   t.same(labels, ['A Café', 'b cafe'])
   const { items } = await landingPages.listPage({ q: 'zebra', sort: 'updated' })

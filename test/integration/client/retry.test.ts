@@ -5,8 +5,7 @@ import { clock } from '../../../src/infra/system/clock.ts'
 import { replaceClock } from '../../helpers/clock.ts'
 import { createProxy } from '../../helpers/servers.ts'
 import { testSettings } from '../../helpers/app.ts'
-import { expiredTokens, failure, losing, recordingFetch, signedUp,
-  startApp } from '../../helpers/api-client.ts'
+import { expiredTokens, failure, recordingFetch, signedUp, startApp } from '../../helpers/api-client.ts'
 
 const settings = await testSettings(t)
 const database = await createProxy(t, settings.DATABASE_URL ?? '')
@@ -85,17 +84,6 @@ t.test('reads are repeated while the database is unavailable, writes are not', a
   t.equal(sent.length, 1)
   t.match(await client.auth.me(), { id: Number })
   t.same(sent.map(({ status }) => status), [503, 503, 200])
-})
-
-t.test('a deletion repeated after a 503 succeeds when the record is gone', async (t) => {
-  const foreign = await owner.landingPages.create({})
-  const { fetch, sent } = recordingFetch()
-  const tokens = await tokensOf(url)
-  const client = createLandfallClient({ baseUrl: url, fetch: losing(fetch, () => sent.length === 1), tokens })
-  const mine = await createLandfallClient({ baseUrl: url, tokens }).landingPages.create({})
-  await client.landingPages.delete(mine.id)
-  t.same(sent.map(({ status }) => status), [204, 404])
-  t.match(await failure(client.landingPages.delete(foreign.id)), { status: 404 }, "another user's page")
 })
 
 t.test('a 404 counts as a successful deletion only after a 503', async (t) => {

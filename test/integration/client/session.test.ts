@@ -43,18 +43,6 @@ t.test('50 calls with an expired access token share one refresh, and all succeed
   t.equal(refresh?.headers.get('authorization'), null, 'the refresh does not send the expired token')
 })
 
-t.test('a call made during a refresh waits for it', async (t) => {
-  const { fetch, sent } = recordingFetch(async (path) => {
-    if (path === '/auth/refresh') waiting.push(client.auth.me())
-  })
-  const waiting: Promise<unknown>[] = []
-  const client = createLandfallClient({ baseUrl: url, fetch, tokens: await expiredTokens(url) })
-  await client.auth.me()
-  await Promise.all(waiting)
-  const answers = sent.map(({ path, status }) => `${path} ${status}`)
-  t.same(answers, ['/auth/me 401', '/auth/refresh 200', '/auth/me 200', '/auth/me 200'])
-})
-
 t.test('onSessionEnded is called once, and the tokens are deleted', async (t) => {
   const tokens = await expiredTokens(url)
   const { ends, onSessionEnded } = countedEnds()

@@ -30,18 +30,16 @@ t.test('--help lists every command, and each command has its own help', async (t
   t.match(stdout, /Exit codes: 0 success, 1 failure, 2 wrong usage/)
   t.same(await landfall({}, ['help']), { code: 0, stdout, stderr: '' })
 
-  for (const command of ['serve', 'migrate', 'config', 'backup', 'restore', 'verify']) {
-    const { code, stdout } = await landfall({}, [command, '--help'])
-    t.equal(code, 0)
-    t.match(stdout, `Usage: npm run landfall -- ${command} [options]`)
-  }
   const group = await landfall({}, ['users', '--help'])
   for (const usage of ['list', 'create', 'set-password', 'sign-out', 'delete']) {
     t.match(group, { code: 0, stdout: `\n  ${usage} [options] ` })
-    const own = await landfall({}, ['users', usage, '--help'])
-    t.match(own, { code: 0, stdout: `Usage: npm run landfall -- users ${usage} [options]`, stderr: '' })
-    t.match(own.stdout, /\n {2}--json {6}print the result as JSON, for scripts\n/)
   }
+  t.match(await landfall({}, ['users', 'create', '--help']), {
+    code: 0,
+    stdout:
+      /^Usage: npm run landfall -- users create \[options\][^]*\n {2}--json {6}print the result as JSON/,
+    stderr: ''
+  })
   t.match(
     (await landfall({}, ['pages', 'list', '--help'])).stdout,
     /\n {2}LANDFALL_URL [^]*\n {2}LANDFALL_KEY /

@@ -198,16 +198,6 @@ The scopes of a key can't be changed: create a key that also has this one, and p
   t.equal((await pages(t, ['get', id])).stdout, '{"kept": true}')
 })
 
-t.test('a key that may write is the author of versions', async (t) => {
-  const { id } = await owner.createPage(url, '{}')
-  const env = { ...ENV, LANDFALL_KEY: await owner.createKey(url, ['pages:read', 'pages:write'], 'Nächtlich') }
-  t.match(await pages(t, ['put', id], { input: '{"n": 1}' }, env), { code: 0 })
-  t.match(await pages(t, ['edit', id], {}, { ...env, EDITOR: 'sed -i s/1/2/' }), { code: 0 })
-  t.match(await pages(t, ['restore', id, '1'], {}, env), { code: 0 })
-  const { stdout } = await pages(t, ['history', id], {}, env)
-  t.match(stdout, /^4 .* key Nächtlich +1\n3 .* key Nächtlich\n2 .* key Nächtlich\n1 /m)
-})
-
 t.test('errors say what to do', async (t) => {
   const { id } = await owner.createPage(url, '{}')
   const notFound = { code: 1, stdout: '', stderr: /^Not found\n.*pages list/ }
@@ -303,16 +293,4 @@ t.test('the key reaches no other host, and other servers are recognised', async 
   })
   t.match(await pages(t, ['list'], {}, { ...ENV, LANDFALL_URL }), { code: 0 })
   t.same([asked, keys], [3, []])
-})
-
-t.test('a request is repeated while the service is briefly not available', async (t) => {
-  let asked = 0
-  const LANDFALL_URL = await serve(t, (_request, response) => {
-    const headers = { 'content-type': 'application/json', 'retry-after': '0' }
-    if (++asked < 3) response.writeHead(asked === 1 ? 503 : 429, headers).end('{"errors":["Try again"]}')
-    else response.writeHead(200, headers).end('[]')
-  })
-  const listed = await pages(t, ['list'], {}, { ...ENV, LANDFALL_URL })
-  t.same(listed, { code: 0, stdout: 'There are no pages yet\n', stderr: '' })
-  t.equal(asked, 3)
 })

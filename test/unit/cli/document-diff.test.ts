@@ -4,24 +4,6 @@ import { formatDiff } from '../../../src/cli/commands/page-changes.ts'
 const diff = (before: string, after: string): string =>
   formatDiff({ name: 'a', bytes: Buffer.from(before) }, { name: 'b', bytes: Buffer.from(after) })
 
-t.test('documents in one long line are indented before they are compared', async (t) => {
-  const document = (price: string) => `{"title":"${'x'.repeat(100)}","price":${price},"tags":[]}`
-  t.equal(
-    diff(document('1.0'), document('1.00')),
-    `The documents are laid out to compare them; white space is not shown.
---- a
-+++ b
-@@ -1,5 +1,5 @@
- {
-   "title": "${'x'.repeat(100)}",
--  "price": 1.0,
-+  "price": 1.00,
-   "tags": []
- }
-`
-  )
-})
-
 t.test('a diff stays short', async (t) => {
   const numbers = (first: number) => JSON.stringify(Array.from({ length: 1000 }, (_, n) => first + n))
   const many = diff(numbers(0), numbers(1000)).split('\n')
