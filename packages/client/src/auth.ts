@@ -1,8 +1,5 @@
 import type { components } from './api.ts'
-import { createAccountSessions, type AccountSessions } from './account-sessions.ts'
-import { createAccountSettings, type AccountSettingsCalls } from './account-settings.ts'
-import { createEmailConfirmations, type EmailConfirmations } from './email-confirmations.ts'
-import { createPasswords, withConfirmation, type Passwords } from './passwords.ts'
+import { createAccount, withConfirmation, type Account } from './account.ts'
 import { unwrap, type Api, type CallOptions } from './responses.ts'
 import { abortable } from './retry.ts'
 import { CookieSession, type CookieSessionOptions } from './cookie-session.ts'
@@ -23,7 +20,7 @@ export interface SignUpFields extends Credentials {
 }
 
 /** The account. Sign-up and sign-in store the tokens that all other calls use. */
-export interface Auth extends AccountSessions, AccountSettingsCalls, EmailConfirmations, Passwords {
+export interface Auth extends Account {
   signUp(fields: SignUpFields, options?: CallOptions): Promise<User>
   signIn(credentials: Credentials, options?: CallOptions): Promise<User>
   /** Returns the user of this session. */
@@ -108,9 +105,6 @@ export function createAuth (api: Api, anonymousApi: Api, session: ClientSession)
       await unwrap(api.DELETE('/auth/me', { body: { password }, signal }))
       await session.end(async () => {}) // the service has revoked the tokens
     },
-    ...createAccountSessions(api),
-    ...createAccountSettings(api),
-    ...createEmailConfirmations(api, anonymousApi),
-    ...createPasswords(api)
+    ...createAccount(api, anonymousApi)
   }
 }

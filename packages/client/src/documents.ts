@@ -1,7 +1,6 @@
 import { toJsonText } from './exact-json.ts'
 import { createError } from './errors.ts'
-import { changeHeaders, receivedIn, type Received } from './receipts.ts'
-import type { ChangeOptions, WriteOptions } from './records.ts'
+import { changeHeaders, receivedIn, type ChangeOptions, type Received, type WriteOptions } from './records.ts'
 import { getEtag, unwrap, type Api, type Result } from './responses.ts'
 import { isAfterUnavailable } from './retry.ts'
 

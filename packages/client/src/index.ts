@@ -13,14 +13,13 @@ import { memoryTokens, noTokens } from './tokens.ts'
 import { createTransport, RepeatableRequest } from './transport.ts'
 import { createWebhooks, type Webhooks } from './webhooks.ts'
 
-export type { AccountSession, AccountSessions } from './account-sessions.ts'
-export type { AccountSettings, AccountSettingsCalls } from './account-settings.ts'
+export type { AccountSession, AccountSessions, AccountSettings, AccountSettingsCalls, EmailConfirmations,
+  PasswordChange, PasswordReset, Passwords } from './account.ts'
 export type { components, operations, paths } from './api.ts'
 export type { ApiKey, ApiKeyFields, ApiKeys, NewApiKey, Scope } from './api-keys.ts'
 export { srcset, type Asset, type AssetListOptions, type Assets, type AssetWithReferences,
   type DeleteAssetOptions, type UploadOptions } from './assets.ts'
 export type { Auth, Credentials, SignUpFields, User } from './auth.ts'
-export type { EmailConfirmations } from './email-confirmations.ts'
 export { ConflictError, InsufficientScopeError, LandfallError, NotFoundError,
   PreconditionFailedError } from './errors.ts'
 export type { CacheOptions } from './document-cache.ts'
@@ -29,14 +28,13 @@ export type { OwnDocument, OwnDocuments, PatchOptions } from './documents.ts'
 export type { ChangedPagesOptions, LandingPages, LandingPageListOptions, LandingPageSummary, ReadCount,
   ReadsOptions } from './landing-pages.ts'
 export type { ApiKeyOptions, LandfallClientOptions, SignInOptions } from './options.ts'
-export type { PasswordChange, PasswordReset, Passwords } from './passwords.ts'
 export type { NewPreviewLink, Preview, PreviewLink, PreviewLinkOptions, Previews,
   ReadPreviewOptions } from './previews.ts'
 export type { DeletedLandingPage, Publication, Publications, PublishOptions, Schedule,
   ScheduledTimes } from './publication.ts'
 export type { PublicDocument } from './published-documents.ts'
-export type { Receipt, Received, WaitOptions } from './receipts.ts'
-export type { ChangeOptions, LandingPage, VersionedLandingPage, WriteOptions } from './records.ts'
+export type { ChangeOptions, LandingPage, Receipt, Received, VersionedLandingPage, WaitOptions,
+  WriteOptions } from './records.ts'
 export type { Revision, Revisions } from './revisions.ts'
 export type { Api, CallOptions, List, ListOptions, SearchOptions } from './responses.ts'
 export type { RetryOptions } from './retry.ts'

@@ -4,9 +4,9 @@ import { splitMembers, toJsonText } from './exact-json.ts'
 import { createPreviews, type Previews } from './previews.ts'
 import { createPublications, type Publications } from './publication.ts'
 import type { PublicDocument, PublishedDocuments } from './published-documents.ts'
-import { changeHeaders, receivedIn, type Received, type WaitOptions } from './receipts.ts'
-import { createBody, parsePage, unwrapPage, type ChangeOptions, type LandingPage, type PageFields,
-  type VersionedLandingPage, type WriteOptions } from './records.ts'
+import { changeHeaders, createBody, parsePage, receivedIn, unwrapPage, type ChangeOptions, type LandingPage,
+  type PageFields, type Received, type VersionedLandingPage, type WaitOptions,
+  type WriteOptions } from './records.ts'
 import { createRevisions, type Revisions } from './revisions.ts'
 import { getEtag, getNextCursor, iterate, toTimeText, unwrap, unwrapDeletion, unwrapList, type Api,
   type CallOptions, type List, type SearchOptions } from './responses.ts'

@@ -1,7 +1,7 @@
 import type { components } from './api.ts'
 import { createOwnDocuments, type OwnDocument, type PatchOptions } from './documents.ts'
-import { changeHeaders } from './receipts.ts'
-import { unwrapPage, type ChangeOptions, type VersionedLandingPage, type WriteOptions } from './records.ts'
+import { changeHeaders, unwrapPage, type ChangeOptions, type VersionedLandingPage,
+  type WriteOptions } from './records.ts'
 import { iterate, unwrap, unwrapDeletion, unwrapList, type Api, type CallOptions, type List,
   type ListOptions } from './responses.ts'
 

@@ -1,6 +1,5 @@
 import type { components } from './api.ts'
 import { splitMembers, toJsonText } from './exact-json.ts'
-import { receivedIn, type Received, type WaitOptions } from './receipts.ts'
 import { getEtag, unwrap, type CallOptions, type Result } from './responses.ts'
 
 type Fields = components['schemas']['LandingPage']
@@ -9,6 +8,26 @@ export interface LandingPage<Document = unknown> extends Omit<Fields, 'current_d
   readonly current_data: Document
   /** `current_data` exactly as it was sent, with all digits of its numbers. */
   readonly text: string
+}
+
+/** The change is made either way. The `receipt` of the result says how far it got. */
+export interface WaitOptions {
+  /** Waits up to so many seconds, 1 to 60, until readers get the change everywhere. */
+  readonly wait?: number
+}
+
+/** How far a change has got by the end of the wait. */
+export interface Receipt {
+  /** Whether readers get the change everywhere. */
+  readonly settled: boolean
+  /** What it has reached: `replicas`, and `cdn` if the service purges one. */
+  readonly reached: readonly string[]
+}
+
+/** The result of a change. */
+export interface Received {
+  /** Undefined without `wait`, or if nothing was reached in time. */
+  readonly receipt?: Receipt
 }
 
 export interface VersionedLandingPage<Document = unknown> extends LandingPage<Document>, Received {
@@ -49,4 +68,15 @@ export async function unwrapPage<Document> (
 export function parsePage<Document> (json: string): LandingPage<Document> {
   const record = JSON.parse(json) as Fields & { current_data: Document }
   return { ...record, text: splitMembers(json).find(({ name }) => name === 'current_data')?.text ?? 'null' }
+}
+
+/** The headers of a change. */
+export const changeHeaders = ({ ifMatch, wait }: WaitOptions & { readonly ifMatch?: string }) => ({
+  'if-match': ifMatch,
+  prefer: wait === undefined ? undefined : `wait=${wait}`
+})
+
+export function receivedIn ({ headers }: Response): Received {
+  const reached = headers.get('landfall-publication')?.split(', ')
+  return reached === undefined ? {} : { receipt: { settled: headers.has('preference-applied'), reached } }
 }

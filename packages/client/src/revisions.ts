@@ -1,7 +1,6 @@
 import type { components } from './api.ts'
 import { unwrapDocument, type OwnDocument } from './documents.ts'
-import { changeHeaders } from './receipts.ts'
-import { unwrapPage, type ChangeOptions, type VersionedLandingPage } from './records.ts'
+import { changeHeaders, unwrapPage, type ChangeOptions, type VersionedLandingPage } from './records.ts'
 import { iterate, unwrapList, type Api, type CallOptions, type List, type ListOptions } from './responses.ts'
 
 export type Revision = components['schemas']['Revision']
