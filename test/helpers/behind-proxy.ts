@@ -13,6 +13,8 @@ export const ORIGIN = { origin: 'https://reader.test' }
 export interface Site {
   readonly url: string
   readonly owner: Owner
+  /** Returns what the load balancer has said about errors. */
+  errors(): string
 }
 
 /** Settings of the replicas behind a load balancer on this machine. */
@@ -38,14 +40,14 @@ export async function checkSharedLimit (t: Test, { url, owner }: Site): Promise<
   return path
 }
 
-/** Checks that reads of a page succeed while something happens. Returns its path. */
-export async function checkReads (t: Test, { url, owner }: Site, action: () => Promise<unknown>) {
+/** Checks that reads of a page succeed while something happens. */
+export async function checkReads (t: Test, site: Site, action: () => Promise<unknown>): Promise<void> {
+  const { url, owner, errors } = site
   const { public_id: publicId } = await owner.createPage(url, '{"v":1}')
   const readers = new Readers(t, { urls: [url], publicIds: [publicId], headers: ORIGIN, resend: false })
   const reads = await readers.during(action)
   await readers.stop()
-  t.same(statuses(reads), { 200: reads.length })
-  return `/landing_pages/${publicId}`
+  t.same(statuses(reads), { 200: reads.length }, errors().slice(-2000))
 }
 
 /**

@@ -43,7 +43,7 @@ t.test('two replicas behind HAProxy', async (t) => {
     'gt 64',
     'gt 10000'
   ]])
-  const site = { url, owner: await Owner.signUp(url) }
+  const site = { url, errors, owner: await Owner.signUp(url) }
   const isOf = (index: number) => ({ server }: { server?: unknown }) => server === `landfall-${index + 1}`
 
   t.test('both replicas count one limit per client and ignore a forged X-Forwarded-For', async (t) => {

@@ -14,8 +14,8 @@ import { testSettings } from '../../helpers/app.ts'
 import { ask, checkConsoleOrigin, Owner, type AskOptions, type RawResponse } from '../../helpers/client.ts'
 import { provide } from '../../shared/programs.ts'
 import { Connection } from '../../helpers/raw.ts'
-import { BEHIND_PROXY, checkReads, checkRollingRestart,
-  checkSharedLimit } from '../../helpers/behind-proxy.ts'
+import { BEHIND_PROXY, checkReads, checkRollingRestart, checkSharedLimit,
+  type Site } from '../../helpers/behind-proxy.ts'
 import { claimRedis, freePort } from '../../helpers/servers.ts'
 import { startService, temporaryFolder, type Service } from '../../helpers/service.ts'
 import { startBalancer, type Balancer } from '../../shared/balancer.ts'
@@ -26,17 +26,15 @@ import { createCertificate } from './certificate.ts'
 const nginx = provide('nginx')
 const MAX_UPLOAD_BYTES = 4 * 1024 * 1024
 
-interface Site {
+interface NginxSite extends Site {
   readonly balancer: Balancer
-  readonly url: string
   readonly replicas: [Service, Service]
   readonly uploads: string
-  readonly owner: Owner
   /** Starts a replica that has ended again, on the same port. */
   restart: (index: number) => Promise<void>
 }
 
-async function startSite (t: Test): Promise<Site> {
+async function startSite (t: Test): Promise<NginxSite> {
   const env: Record<string, string> = {
     ...await testSettings(t),
     REDIS_URL: await claimRedis(t),
@@ -55,6 +53,7 @@ async function startSite (t: Test): Promise<Site> {
   return {
     balancer,
     url: balancer.url,
+    errors: () => balancer.errors(),
     replicas,
     uploads,
     owner: await Owner.signUp(balancer.url),
