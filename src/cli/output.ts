@@ -37,13 +37,14 @@ export interface ListFormat<Entry> {
   readonly empty: string
   readonly headings: readonly string[]
   toRow(entry: Entry): readonly string[]
-  toJson(entry: Entry): unknown
+  /** Default: the entry. */
+  toJson?(entry: Entry): unknown
 }
 
 /** Prints a list as a table or as JSON, each part of it as soon as it is there. */
 export async function printList<Entry> (
   parts: AsyncIterable<readonly Entry[]>,
-  { json, empty, headings, toRow, toJson }: ListFormat<Entry>
+  { json, empty, headings, toRow, toJson = (entry) => entry }: ListFormat<Entry>
 ): Promise<void> {
   let printed = 0
   for await (const entries of parts) {

@@ -27,8 +27,7 @@ export async function list (
       formatBytes(asset.byte_size),
       formatTime(asset.created_at),
       asset.filename
-    ],
-    toJson: (asset) => asset
+    ]
   })
 }
 

@@ -63,8 +63,7 @@ export async function importFolder (
     json,
     empty: `There are no files *${EXTENSION} in this folder`,
     headings: ['RESULT ', 'FILE'],
-    toRow: ({ file, result }) => [result.padEnd(7), file],
-    toJson: (imported) => imported
+    toRow: ({ file, result }) => [result.padEnd(7), file]
   })
   printProgress(Object.entries(counts).map(([result, count]) => `${count} ${result}`).join(', '))
   return counts.failed === 0 ? 0 : 1

@@ -60,8 +60,7 @@ export async function listTrash (
       formatTime(page.deleted_at),
       formatTime(page.purged_at),
       page.label ?? ''
-    ],
-    toJson: (page) => page
+    ]
   })
 }
 
@@ -126,8 +125,7 @@ export async function preview (
         formatTime(expires),
         used === null ? 'never' : formatTime(used),
         name ?? ''
-      ],
-      toJson: (found) => found
+      ]
     })
   } else if (revoke !== undefined) {
     await landingPages.deletePreviewLink(id, revoke)

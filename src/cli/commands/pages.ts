@@ -64,8 +64,7 @@ export async function showHistory (
       `${revision.published ? '' : 'not '}published${revision.scheduled ? ', scheduled' : ''}`,
       `${revision.author.type === 'user' ? '' : 'key '}${revision.author.name}`,
       String(revision.restored_from ?? '')
-    ],
-    toJson: (revision) => revision
+    ]
   })
 }
 

@@ -1,8 +1,7 @@
 import t from 'tap'
 import { createLandfallClient, memoryTokens, type Credentials } from '../../../packages/client/src/index.ts'
 import { startMailServer } from '../../helpers/mail-server.ts'
-import { credentials, expiredTokens, failure, losing, recordingFetch, signedUp,
-  startApp } from '../../helpers/api-client.ts'
+import { credentials, failure, losing, recordingFetch, signedUp, startApp } from '../../helpers/api-client.ts'
 
 const mail = await startMailServer(t)
 const { url } = await startApp(t, { BASE_URL: 'http://localhost:3000', ...mail.settings })
@@ -116,10 +115,4 @@ t.test('deleteAccount() deletes the account and forgets the tokens', async (t) =
   t.match(await failure(landingPages.read(page.public_id)), { status: 404 })
   t.match(await failure(auth.signIn(account)), { status: 401 })
   t.match(await auth.signUp(account), { email: account.email })
-})
-
-t.test('deleteAccount() renews an expired access token', async (t) => {
-  const { auth } = createLandfallClient({ baseUrl: url, tokens: await expiredTokens(url) })
-  await auth.deleteAccount(credentials().password)
-  t.match(await failure(auth.me()), { status: 401 })
 })

@@ -11,13 +11,6 @@ async function createKey (scopes: Scope[], client: LandfallClient = owner) {
   return await client.apiKeys.create({ name: 'Nightly build', scopes, current_password: PASSWORD })
 }
 
-t.test('the reasons for which a key is not created are errors', async (t) => {
-  const fields = { name: '', scopes: [], current_password: PASSWORD }
-  t.match(await failure(owner.apiKeys.create(fields)), { status: 422, errors: [/^Name/, /^Scopes/] })
-  const wrong = { name: 'Build', scopes: ['pages:read' as const], current_password: 'something else' }
-  t.match(await failure(owner.apiKeys.create(wrong)), { status: 422, errors: ['Current password is wrong'] })
-})
-
 t.test('a client with a key manages pages and assets, and is the author of versions', async (t) => {
   const { key: apiKey } = await createKey(['pages:read', 'pages:write', 'assets:read', 'assets:write'])
   const { fetch, sent } = recordingFetch()
