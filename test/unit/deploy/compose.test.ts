@@ -10,34 +10,6 @@ import { substitute, TEMPLATES } from '../../shared/balancer.ts'
 // Checks docker-compose.yml without Docker. nginx.test.ts runs the nginx configuration, and image.soak.ts
 // runs the service from the files of the image.
 
-interface ComposeService {
-  readonly image: string
-  readonly build?: string
-  readonly command?: string[]
-  readonly environment?: Record<string, string | number>
-  readonly volumes?: string[]
-  readonly ports?: string[]
-  readonly healthcheck?: { test?: string[], disable?: boolean }
-  readonly restart?: string
-  readonly read_only?: boolean
-  readonly cap_drop?: string[]
-  readonly security_opt?: string[]
-  readonly logging?: { options: Record<string, string> }
-  readonly stop_grace_period?: string
-  readonly networks?: string[] | Record<string, { ipv4_address?: string } | null>
-  readonly depends_on?: Record<string, { condition: string }>
-  readonly deploy?: { resources: { limits: { memory: string, cpus: string } } }
-}
-
-interface Compose {
-  readonly services: Record<string, ComposeService>
-  readonly networks: Record<
-    string,
-    { internal?: boolean, enable_ipv6?: boolean, ipam?: { config: Array<{ subnet: string }> } } | null
-  >
-  readonly volumes: Record<string, unknown>
-}
-
 const read = (name: string): string => readFileSync(join(PROJECT, name), 'utf8')
 /** Substitutes variables as Docker Compose does. */
 const fill = (text: string, env: Record<string, string>): string =>
@@ -48,10 +20,11 @@ const fill = (text: string, env: Record<string, string>): string =>
   )
 
 const composed = (name: string, env: Record<string, string>) =>
-  parse(fill(read(name), env), { merge: true, logLevel: 'error' }) as Compose
+  parse(fill(read(name), env), { merge: true, logLevel: 'error' })
 const compose = composed('docker-compose.yml', { JWT_SECRET: 'x'.repeat(64) })
-const { services } = compose
-const service = (name: string): ComposeService => services[name] as ComposeService
+/** The format is that of Docker Compose. */
+const services: Record<string, any> = compose.services
+const service = (name: string) => services[name]
 const replicas = Object.keys(services).filter((name) => /^landfall-\d$/.test(name))
 
 t.test('the stages of the image begin with the same Node, which has a digest', (t) => {
@@ -79,7 +52,7 @@ t.test('every Compose service has resource limits, a health check and no privile
     )
     t.equal(it.restart, name === 'migrate' ? 'no' : 'unless-stopped')
     t.ok(
-      name === 'migrate' ? it.healthcheck?.disable : (it.healthcheck?.test?.length ?? 0) > 1,
+      name === 'migrate' ? it.healthcheck?.disable : it.healthcheck?.test?.length > 1,
       `the health check of ${name}`
     )
     for (const network of Array.isArray(it.networks) ? it.networks : Object.keys(it.networks ?? {})) {
@@ -169,16 +142,14 @@ t.test('nginx has the tested configuration and reaches the replicas and their fi
     'every variable is set'
   )
 
-  const address = (of: ComposeService['networks']) =>
-    (of as Record<string, { ipv4_address?: string } | null>).front?.ipv4_address
   for (const [index, name] of replicas.entries()) {
     t.equal(
       variables[`REPLICA_${index + 1}`],
-      `${address(service(name).networks)}:${service(name).environment?.PORT}`
+      `${service(name).networks.front.ipv4_address}:${service(name).environment.PORT}`
     )
-    t.equal(service(name).environment?.TRUST_PROXY, address(networks), 'the replicas trust only nginx')
-    t.equal(service(name).environment?.BASE_URL, variables.BASE_URL)
-    t.ok(service(name).volumes?.includes(`uploads:${service(name).environment?.UPLOADS_DIR}`))
+    t.equal(service(name).environment.TRUST_PROXY, networks.front.ipv4_address, 'they trust only nginx')
+    t.equal(service(name).environment.BASE_URL, variables.BASE_URL)
+    t.ok(service(name).volumes.includes(`uploads:${service(name).environment.UPLOADS_DIR}`))
   }
   t.ok(volumes.includes(`uploads:${variables.UPLOADS_DIR}:ro`))
   t.match(service('nginx').ports, [`3000:${variables.NGINX_PORT}`])
@@ -187,27 +158,22 @@ t.test('nginx has the tested configuration and reaches the replicas and their fi
 
 t.test('docker-compose.ipv6.yml adds an IPv6 subnet and keeps the IPv4 one', (t) => {
   const { front } = composed('deploy/docker-compose.ipv6.yml', {}).networks
-  const subnetsOf = (network: typeof front) => network?.ipam?.config.map(({ subnet }) => subnet)
-  t.same(subnetsOf(front)?.slice(0, 1), subnetsOf(compose.networks.front))
-  t.match(subnetsOf(front)?.[1], /^fd[^]*::\/64$/)
-  t.equal(front?.enable_ipv6, true)
+  const subnetsOf = ({ ipam }: any): string[] => ipam.config.map(({ subnet }: any) => subnet)
+  t.same(subnetsOf(front).slice(0, 1), subnetsOf(compose.networks.front))
+  t.match(subnetsOf(front)[1], /^fd[^]*::\/64$/)
+  t.equal(front.enable_ipv6, true)
   t.end()
 })
 
 t.test('docker-compose.tls.yml and the TLS template of nginx agree', async (t) => {
-  const { nginx } = composed('deploy/docker-compose.tls.yml', { TLS_DIR: '/etc/landfall/tls' }).services as {
-    nginx: ComposeService
-  }
-  const variables = { ...service('nginx').environment, ...nginx.environment, NGINX_IPV6: '[::]' } as Record<
-    string,
-    string
-  >
+  const { nginx } = composed('deploy/docker-compose.tls.yml', { TLS_DIR: '/etc/landfall/tls' }).services
+  const variables = { ...service('nginx').environment, ...nginx.environment, NGINX_IPV6: '[::]' }
   const template = readFileSync(join(TEMPLATES, 'server.d/tls.conf.template'), 'utf8')
   t.notMatch(substitute(template, variables), /\$\{/)
   for (const volume of nginx.volumes ?? []) {
     if (volume.startsWith('./')) t.ok(existsSync(join(PROJECT, volume.split(':')[0] as string)), volume)
   }
-  t.ok(nginx.volumes?.some((volume) => volume.includes(`:${variables.NGINX_TLS_DIR}:`)))
+  t.ok(nginx.volumes.some((volume: string) => volume.includes(`:${variables.NGINX_TLS_DIR}:`)))
   const [, files = ''] = /^COMPOSE_FILE=(.*)$/m.exec(read('docs/operations.md')) ?? []
   t.same(
     files.split(':'),
