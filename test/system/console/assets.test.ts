@@ -266,28 +266,21 @@ t.test('a failed upload says why, and can be tried again', async (t) => {
   await page.locator('h1:focus').waitFor()
 })
 
-t.test('a thumbnail that the service is too busy to make is asked for again', async (t) => {
-  const { page } = await openAssets(t)
-  let refused = 0
-  await page.route('**/uploads/**', async (route) => {
-    if (refused++ === 0) await route.fulfill({ status: 503, headers: { 'retry-after': '1' } })
-    else await route.continue()
-  })
-  await choose(page, [await photo()])
-  await loadedPicture(tile(page, 'photo.jpg').locator('img'))
-  t.ok(refused > 1)
-})
-
-t.test('a thumbnail that failed for long is asked for again when the person comes back', async (t) => {
+t.test('a thumbnail that fails is asked for again, also when the person comes back', async (t) => {
   const { page } = await openAssets(t)
   await page.clock.install()
-  await page.route('**/uploads/**', async (route) => await route.fulfill({ status: 503 }))
+  let refused = 0
+  await page.route('**/uploads/**', async (route) => {
+    refused++
+    await route.fulfill({ status: 503 })
+  })
   await choose(page, [await photo()])
   const type = tile(page, 'photo.jpg').getByText('JPG', { exact: true })
   await until(async () => {
     await page.clock.runFor(10_000)
     return await type.count() === 1
   }, 'it has given up')
+  t.ok(refused > 1, 'it has tried again by itself')
   await page.unroute('**/uploads/**')
   await page.evaluate("document.dispatchEvent(new Event('visibilitychange'))")
   await loadedPicture(tile(page, 'photo.jpg').locator('img'))
