@@ -1,11 +1,11 @@
 import fc from 'fast-check'
 import t from 'tap'
 import { compareFields, differenceOf } from '../../../console/src/fields/compare-fields.ts'
-import { addValue, createEntry, encodeText, moveEntry, parseNumber, removeValue, renameMember,
+import { addValue, createEntry, encodeText, parseNumber, removeValue,
   replaceValue } from '../../../console/src/fields/edits.ts'
-import { childrenOf, fieldAt, readField, type Field, type GroupField, type ListField,
+import { childrenOf, fieldAt, readField, type Field, type ListField,
   type Path } from '../../../console/src/fields/field.ts'
-import { FieldsModel, nearestPath } from '../../../console/src/fields/fields-model.ts'
+import { FieldsModel } from '../../../console/src/fields/fields-model.ts'
 import { whyNoFields } from '../../../console/src/fields/fields-reason.ts'
 import { entryLabel, findFields } from '../../../console/src/fields/find-fields.ts'
 import { labelOf } from '../../../console/src/fields/labels.ts'
@@ -108,29 +108,6 @@ t.test('a new entry is like the last one, empty, with what is the same in all', 
   t.equal(like('[{"a": null}, {"a": null}]'), '{"a": null}')
 })
 
-t.test('a member keeps its place when it is renamed', async (t) => {
-  const text = '{ "a" : 1.0, "b":[2] ,"c": "\\u0041" }'
-  const root = read(text) as GroupField
-  const { operation } = renameMember(root, [], 'b', 'a"b')
-  t.equal(applyJsonPatch(text, `[${operation}]`, LIMITS), '{ "a" : 1.0, "a\\"b":[2] ,"c": "\\u0041" }')
-})
-
-t.test('an entry keeps its identity when it moves, and when that is undone', async (t) => {
-  const model = createModel('{"list": [{"n": "a"}, {"n": "b"}, {"n": "c"}]}')
-  const ids = () => (fieldAt(model.root, ['list']) as ListField).entries.map(({ id }) => id)
-  const [a, b, c] = ids()
-  model.edit(moveEntry(['list'], 2, 0))
-  t.same(ids(), [c, a, b])
-  model.edit(removeValue(['list', 1]))
-  t.same(ids(), [c, b])
-  model.undo()
-  t.equal(ids()[0], c)
-  t.equal(ids()[2], b)
-  model.undo()
-  t.same([ids()[1], ids()[2]], [b, c])
-  t.equal(model.getText(), '{"list": [{"n": "a"}, {"n": "b"}, {"n": "c"}]}')
-})
-
 t.test('edits of one value are one step, until the person goes elsewhere', async (t) => {
   const model = createModel('{"a": "", "b": ""}')
   for (const typed of ['x', 'xy', 'xyz']) model.edit(replaceValue(['a'], encodeText(typed)))
@@ -189,31 +166,10 @@ t.test('the patch has what was done since the last save, the last value of each'
   t.equal(model.isChanged, false)
 })
 
-t.test('after a change of the text, there is no patch until it is saved', async (t) => {
-  const model = createModel('{"a": 1}')
-  model.setText('{"a":1}')
-  model.edit(replaceValue(['a'], '2'))
-  t.equal(model.getPatch(), undefined)
-  model.markSaved(model.getText())
-  model.edit(replaceValue(['a'], '3'))
-  t.equal(model.getPatch(), '[{"op":"replace","path":"/a","value":3}]')
-})
-
 t.test('a patch that is too large for the service is not made', async (t) => {
   const model = createModel('{"a": ""}')
   model.edit(replaceValue(['a'], encodeText('x'.repeat(70_000))))
   t.equal(model.getPatch(), undefined)
-})
-
-t.test('what is typed and can not be stored counts as a change, and is undone first', async (t) => {
-  const model = createModel('{"a": 1}')
-  const { id } = fieldAt(model.root, ['a']) as Field
-  model.setDraft(id, { text: '1,5', message: 'Write 1.5.' })
-  t.equal(model.isChanged, true)
-  t.same(model.findProblem(), { path: ['a'], message: 'Write 1.5.' })
-  t.same(model.undo(), ['a'])
-  t.equal(model.findProblem(), undefined)
-  t.equal(model.isChanged, false)
 })
 
 t.test('whatever is edited in any document, all other bytes stay, and undoing restores them', async () => {
@@ -275,13 +231,6 @@ t.test('an entry is called after its title, or else its first text', async (t) =
   t.equal(label('{"price": 1}'), 'Entry 3')
   t.equal(label('{"title": " "}'), 'Entry 3')
   t.equal(label(`{"title": "${'x'.repeat(100)}"}`).length, 60)
-})
-
-t.test('the nearest field is known when one is gone', async (t) => {
-  const root = read('{"list": [1, 2], "group": {}}')
-  t.same(nearestPath(root, ['list', 5]), ['list', 1])
-  t.same(nearestPath(root, ['group', 'a', 'b']), ['group'])
-  t.same(nearestPath(root, ['list', 0]), ['list', 0])
 })
 
 t.test('addresses of assets and names of pictures are told apart from others', async (t) => {
