@@ -67,14 +67,6 @@ export async function* listNames (
   for await (const { name } of entries) if (isAccepted(name)) yield name
 }
 
-/** Reads up to `length` bytes from the start of a file. */
-export async function readStart (file: FileHandle, length: number): Promise<Uint8Array> {
-  const { size } = await file.stat()
-  const buffer = new Uint8Array(Math.min(length, size))
-  const { bytesRead } = await file.read(buffer, 0, buffer.length, 0)
-  return buffer.subarray(0, bytesRead)
-}
-
 export async function writeAt (file: FileHandle, bytes: Uint8Array, position: number): Promise<void> {
   for (let written = 0; written < bytes.byteLength;) {
     written += (await file.write(bytes, written, bytes.byteLength - written, position + written)).bytesWritten

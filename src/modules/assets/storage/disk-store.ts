@@ -7,7 +7,7 @@ import type { FastifyBaseLogger } from 'fastify'
 import { DiskFullError, createUnavailableError } from '../../../errors.ts'
 import { copyRegularFile, isMissing, makeFolder, sync, syncTree } from '../../../infra/system/fs-utils.ts'
 import { isPublicId, randomPublicId } from '../../../infra/system/identifiers.ts'
-import { infoOf, listNames, openRegularFile, readStart, removeFile, writeAt } from './disk-files.ts'
+import { infoOf, listNames, openRegularFile, removeFile, writeAt } from './disk-files.ts'
 import { SNIFF_BYTES, type FileInfo, type FileStore, type Inspect, type OpenFile,
   type StagedFile } from './file-store.ts'
 import { isPicture, isStorageKey, OWNER, stemOf, storagePath, VARIANTS_FOLDER } from './storage-key.ts'
@@ -69,7 +69,9 @@ export class DiskStore implements FileStore {
         byteSize += chunk.byteLength
       }
       await this.#try(() => handle.sync())
-      const { key } = await inspect(await this.#try(() => readStart(handle, SNIFF_BYTES)))
+      const head = new Uint8Array(Math.min(SNIFF_BYTES, byteSize))
+      const { bytesRead } = await this.#try(() => handle.read(head, 0, head.length, 0))
+      const { key } = await inspect(head.subarray(0, bytesRead))
       return {
         byteSize,
         checksum: hash.digest('hex'),

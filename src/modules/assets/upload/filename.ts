@@ -33,13 +33,6 @@ export function cleanFilename (given: string | undefined): string {
     .trimEnd() + extension
 }
 
-function truncate (text: string, maxBytes: number): string {
-  let bytes = 0
-  let end = 0
-  for (const character of text) {
-    bytes += Buffer.byteLength(character)
-    if (bytes > maxBytes) break
-    end += character.length
-  }
-  return text.slice(0, end)
-}
+/** Cuts a text between two characters: the decoder waits for the rest of one that is incomplete. */
+const truncate = (text: string, maxBytes: number): string =>
+  new TextDecoder().decode(Buffer.from(text).subarray(0, maxBytes), { stream: true })
