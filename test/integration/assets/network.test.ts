@@ -2,13 +2,13 @@ import { mkdtemp, readdir, rm } from 'node:fs/promises'
 import { tmpdir } from 'node:os'
 import { join } from 'node:path'
 import fastifyMultipart from '@fastify/multipart'
-import Fastify, { type FastifyInstance } from 'fastify'
+import Fastify from 'fastify'
 import t, { type Test } from 'tap'
 import { DiskStore } from '../../../src/modules/assets/storage/disk-store.ts'
 import { lingeringClose } from '../../../src/http/hardening/lingering-close.ts'
 import { newStorageKey } from '../../../src/modules/assets/storage/storage-key.ts'
 import { multipartOptions, receiveFile } from '../../../src/modules/assets/upload/multipart-reader.ts'
-import { buildTestApp, listen, NOBODY, signUp, type Account } from '../../helpers/app.ts'
+import { buildTestApp, listen, NOBODY, signUp, testSettings, type Account } from '../../helpers/app.ts'
 import { END, file, form, noise, partHead, PNG, uploadHead } from '../../helpers/assets.ts'
 import { connection, type Connection } from '../../helpers/raw.ts'
 import { until } from '../../helpers/until.ts'
@@ -30,12 +30,16 @@ async function flood (raw: Connection, bytes: number, chunk: Buffer): Promise<nu
   return sent
 }
 
-const temporary = async (app: FastifyInstance) => (await stored(app)).temporary.length
+const app = await buildTestApp(t)
+const account = await signUp(app)
+const url = await listen(app)
+const strict = await buildTestApp(t, { settings: { ...await testSettings(t), MAX_UPLOAD_BYTES: '100000' } })
+const strictUrl = await listen(strict)
+const limited = await signUp(strict)
+
+const temporary = async () => (await stored(app)).temporary.length
 
 t.test('an upload that is aborted at any point leaves no file and no record', async (t) => {
-  const app = await buildTestApp(t)
-  const account = await signUp(app)
-  const url = await listen(app)
   const body = form(file(noise(3 * MEBIBYTE)))
   const last = body.length - END.length
   const lengths: Record<string, string>[] = [
@@ -48,10 +52,10 @@ t.test('an upload that is aborted at any point leaves no file and no record', as
       raw.send(uploadHead(account, headers))
       if ('transfer-encoding' in headers) raw.send(`${body.length.toString(16)}\r\n`)
       raw.send(body.subarray(0, end))
-      if (end >= 100_000) await until(async () => await temporary(app) === 1, 'the file is being written')
+      if (end >= 100_000) await until(async () => await temporary() === 1, 'the file is being written')
       else await new Promise((resolve) => setTimeout(resolve, 30))
       raw.socket.destroy()
-      await until(async () => await temporary(app) === 0, `no temporary file is left after ${end} bytes`)
+      await until(async () => await temporary() === 0, `no temporary file is left after ${end} bytes`)
     }
   }
   t.strictSame(await stored(app), { published: [], temporary: [] })
@@ -59,22 +63,17 @@ t.test('an upload that is aborted at any point leaves no file and no record', as
 })
 
 t.test('an upload whose Content-Length exceeds the limit is refused before its body arrives', async (t) => {
-  const app = await buildTestApp(t, { settings: { MAX_UPLOAD_BYTES: '100000' } })
-  const account = await signUp(app)
-  const raw = connection(t, await listen(app))
-  raw.send(uploadHead(account, { 'content-length': `${100 * MEBIBYTE}` }))
+  const raw = connection(t, strictUrl)
+  raw.send(uploadHead(limited, { 'content-length': `${100 * MEBIBYTE}` }))
   const { status, head, body } = await raw.response()
   t.equal(status, 413)
   t.match(head, /connection: close/i)
   t.equal(String(body), '{"errors":["File is too large (maximum is 100000 bytes)"]}')
   await until(() => raw.closed, 'the idle connection is closed', 20_000)
-  t.strictSame(await stored(app), { published: [], temporary: [] })
+  t.strictSame(await stored(strict), { published: [], temporary: [] })
 })
 
 t.test('a refusal reaches clients that start to read only after they have sent the whole body', async (t) => {
-  const app = await buildTestApp(t, { settings: { MAX_UPLOAD_BYTES: '100000' } })
-  const account = await signUp(app)
-  const url = await listen(app)
   const size = 32 * MEBIBYTE
   const chunk = noise(MEBIBYTE)
   const start = partHead(file(''))
@@ -91,14 +90,14 @@ t.test('a refusal reaches clients that start to read only after they have sent t
     start: Buffer
   ]
   const cases: Case[] = [
-    ['a Content-Length over the limit', [413], account, length, start],
-    ['a chunked file over the limit', [413], account, chunks, start],
-    ['a wrong content type', [415], account, picture, Buffer.from('')],
-    ['a second file', [413, 422], account, chunks, second],
+    ['a Content-Length over the limit', [413], limited, length, start],
+    ['a chunked file over the limit', [413], limited, chunks, start],
+    ['a wrong content type', [415], limited, picture, Buffer.from('')],
+    ['a second file', [413, 422], limited, chunks, second],
     ['an invalid token', [401], stranger, length, start]
   ]
   for (const [name, statuses, sender, headers, start] of cases) {
-    const raw = connection(t, url)
+    const raw = connection(t, strictUrl)
     raw.socket.pause()
     raw.send(uploadHead(sender, headers))
     const framed = (data: Buffer) => 'transfer-encoding' in headers ? chunked(data) : data
@@ -109,14 +108,11 @@ t.test('a refusal reaches clients that start to read only after they have sent t
     t.ok(statuses.includes(answer.status), `${name}: ${answer.status}`)
     t.type(JSON.parse(String(answer.body)).errors[0], 'string', name)
     raw.socket.destroy()
-    t.strictSame(await stored(app), { published: [], temporary: [] }, name)
+    t.strictSame(await stored(strict), { published: [], temporary: [] }, name)
   }
 })
 
 t.test('an upload without an end gets 413 and is disconnected', async (t) => {
-  const app = await buildTestApp(t, { settings: { MAX_UPLOAD_BYTES: '100000' } })
-  const account = await signUp(app)
-  const url = await listen(app)
   const chunk = chunked(noise(MEBIBYTE))
   const endless: [name: string, start: Buffer][] = [
     ['a file', partHead(file(''))],
@@ -126,13 +122,13 @@ t.test('an upload without an end gets 413 and is disconnected', async (t) => {
     ['an epilogue', form(file(PNG))]
   ]
   for (const [name, start] of endless) {
-    const raw = connection(t, url)
-    raw.send(uploadHead(account, { 'transfer-encoding': 'chunked' }))
+    const raw = connection(t, strictUrl)
+    raw.send(uploadHead(limited, { 'transfer-encoding': 'chunked' }))
     raw.send(chunked(start))
     const sent = await flood(raw, 1024 * MEBIBYTE, chunk)
     t.ok(raw.closed && sent < 400 * MEBIBYTE, `${name}: cut off after ${Math.round(sent / MEBIBYTE)} MiB`)
     t.equal((await raw.response()).status, 413, name)
-    t.strictSame(await stored(app), { published: [], temporary: [] }, name)
+    t.strictSame(await stored(strict), { published: [], temporary: [] }, name)
   }
 })
 
@@ -217,9 +213,6 @@ t.test('an upload that is aborted while its token is checked fails with a single
 })
 
 t.test('a HEAD with a body gets the headers of the file at once', async (t) => {
-  const app = await buildTestApp(t)
-  const account = await signUp(app)
-  const url = await listen(app)
   const uploading = connection(t, url)
   const body = form(file(PNG))
   uploading.send(uploadHead(account, { 'content-length': String(body.length) }))

@@ -14,6 +14,10 @@ import { until } from '../../helpers/until.ts'
 import { asJpeg, card } from '../../shared/pictures.ts'
 import { onEachStore } from '../../helpers/stores.ts'
 
+const app = await buildTestApp(t)
+const account = await signUp(app)
+const url = await listen(app)
+
 const IMMUTABLE = 'public, max-age=31536000, immutable'
 const nameOf = (asset: { url: string }) => pathOf(asset).slice('/uploads/'.length)
 
@@ -69,8 +73,6 @@ onEachStore('a file can be read by anyone and cached as immutable', async (t, bu
 })
 
 t.test('only bitmap images and PDF files are served inline, not as attachments', async (t) => {
-  const app = await buildTestApp(t)
-  const account = await signUp(app)
   const html = '<!DOCTYPE html><script>alert(1)</script>'
   const svg = '<svg xmlns="http://www.w3.org/2000/svg" onload="alert(1)"/>'
   const xml = '<?xml version="1.0"?>'
@@ -102,8 +104,6 @@ t.test('only bitmap images and PDF files are served inline, not as attachments',
 })
 
 t.test('a download keeps the name of the uploaded file, whatever is in it', async (t) => {
-  const app = await buildTestApp(t)
-  const account = await signUp(app)
   const names: [sent: string, ascii: string, encoded: string][] = [
     ['price list.csv', 'price list.csv', 'price%20list.csv'],
     [
@@ -217,8 +217,7 @@ onEachStore('a valid range gets 206, an unsatisfiable one 416, any other 200', a
 })
 
 t.test('a preflight request allows any origin to read files and ranges of them', async (t) => {
-  const app = await buildTestApp(t)
-  const asset = (await upload(app, await signUp(app), PNG)).json()
+  const asset = (await upload(app, account, PNG)).json()
   const response = await app.inject({
     method: 'OPTIONS',
     url: pathOf(asset),
@@ -269,9 +268,7 @@ async function plant (t: Test, app: FastifyInstance) {
 }
 
 t.test('the paths below /uploads/ serve only published files', async (t) => {
-  const app = await buildTestApp(t)
-  const asset = (await upload(app, await signUp(app), PNG)).json()
-  const url = await listen(app)
+  const asset = (await upload(app, account, PNG)).json()
   const names = await plant(t, app)
   const name = nameOf(asset)
   const paths = [
@@ -304,9 +301,7 @@ t.test('the paths below /uploads/ serve only published files', async (t) => {
 })
 
 t.test('an aborted download closes its file', async (t) => {
-  const app = await buildTestApp(t)
-  const asset = (await upload(app, await signUp(app), noise(8_000_000))).json()
-  const url = await listen(app)
+  const asset = (await upload(app, account, noise(8_000_000))).json()
   const open = () =>
     process.getActiveResourcesInfo().filter((name) => name.startsWith('FS') || name === 'FileHandle').length
   for (let round = 0; round < 20; round++) {
