@@ -74,7 +74,7 @@ export class CachedDocument {
   origin: Origin = 'database'
   /** When it was last known to be the current version, in milliseconds of the process clock. */
   knownAt = 0
-  /** The reads of its page. They may be those of an earlier period. */
+  /** The reads of its page. They may be those of an earlier hour, or taken. */
   pageReads: PageReads = NOT_READ
 
   /** @param tagLine the line that tells caches what to purge; empty for none */

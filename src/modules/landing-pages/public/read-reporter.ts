@@ -7,66 +7,49 @@ import { storeReads, type ReadReport } from '../read-count-repository.ts'
 
 /** The most pages of one report, whose statement then takes about 0.3 s. */
 const MAX_REPORTED_PAGES = 10_000
-/** The most counts in memory, 0.2 KB each. A page has one in each period in which it is read. */
+/** The most counts in memory, 0.2 KB each. A page has one in each hour in which it is read. */
 const MAX_COUNTS = 100_000
 const HOUR_MS = 60 * 60 * 1000
 
-/** The reads of one page in one period. */
+/** The reads of one page in one hour, until they are taken. */
 export interface PageReads {
-  /** The number of the period. */
-  readonly period: number
+  /** The start of the hour, in milliseconds since 1970; 0 if they were taken. */
+  hour: number
   /** 200 */
   reads: number
   /** 304 */
   notModified: number
 }
 
-/** The count of a document that was not read yet. No period has its number. */
-export const NOT_READ: PageReads = { period: 0, reads: 0, notModified: 0 }
+/** The count of a document that was not read yet. */
+export const NOT_READ: PageReads = { hour: 0, reads: 0, notModified: 0 }
 
 /** What the tally needs of a document. */
 export interface CountedDocument {
   readonly publicId: string
-  /** The reads of its page; they may be those of an earlier period. */
+  /** The reads of its page; they may be those of an earlier hour, or taken. */
   pageReads: PageReads
 }
 
 /** The reads of some pages in an hour. */
 export type TakenReads = Omit<ReadReport, 'processId' | 'number'>
 
-/** A period lies within an hour, and ends when its counts are to be taken. */
-interface Period {
-  readonly hour: number
-  readonly pages: Map<string, PageReads>
-}
-
-interface ReadTallyOptions {
-  /** Called when a report is full. */
-  readonly onFull: () => void
-  readonly maxCounts?: number
-  readonly maxReportedPages?: number
-}
-
 /**
- * Counts the reads of each page until they are taken. A document refers to the count of its page in the
- * current period, so that most reads only raise a number. Counts don't refer to documents: when a document
- * leaves the cache, nothing is lost, and nothing keeps it in memory.
+ * Counts the reads of each page until they are taken. A document refers to the count of its page, so that
+ * most reads only raise a number. Counts don't refer to documents: when a document leaves the cache, nothing
+ * is lost, and nothing keeps it in memory.
  */
 export class ReadTally {
   readonly #onFull: () => void
-  readonly #maxCounts: number
-  readonly #maxReportedPages: number
-  #number = 1
-  #current: Period = { hour: hourOf(Date.now()), pages: new Map() }
-  /** Periods that have counts to be taken, oldest first. */
-  readonly #ended: Period[] = []
+  /** Counts by hour, the oldest first, and by public id. */
+  readonly #hours = new Map<number, Map<string, PageReads>>()
+  #hour = hourOf(Date.now())
   #size = 0
   readonly #dropped: PageReads = { ...NOT_READ }
 
-  constructor ({ onFull, maxCounts = MAX_COUNTS, maxReportedPages = MAX_REPORTED_PAGES }: ReadTallyOptions) {
+  /** @param onFull is called soon after a report is full */
+  constructor (onFull: () => void) {
     this.#onFull = onFull
-    this.#maxCounts = maxCounts
-    this.#maxReportedPages = maxReportedPages
   }
 
   /** The number of counts in memory. */
@@ -82,52 +65,48 @@ export class ReadTally {
   /** Counts a read that was answered with 200 or 304. */
   count (document: CountedDocument, isNotModified: boolean): void {
     let page = document.pageReads
-    if (page.period !== this.#number) page = this.#enter(document)
+    if (page.hour !== this.#hour) page = this.#enter(document)
     if (isNotModified) page.notModified++
     else page.reads++
   }
 
-  /** Whether the current period began in an hour that is over. */
-  isOutdated (): boolean {
-    return hourOf(Date.now()) !== this.#current.hour
+  /** Counts the reads that follow in the hour that it is now. */
+  updateHour (): void {
+    this.#hour = hourOf(Date.now())
   }
 
-  /** Begins a new period, so that the counts of this one can be taken. */
-  endPeriod (): void {
-    if (this.#current.pages.size > 0) this.#ended.push(this.#current)
-    this.#current = { hour: hourOf(Date.now()), pages: new Map() }
-    this.#number++
-  }
-
-  /** Takes counts of the oldest ended period, at most as many as a report has; undefined if none is left. */
+  /** Takes counts of the oldest hour, at most as many as a report has; undefined if there are none. */
   take (): TakenReads | undefined {
-    const [period] = this.#ended
-    if (period === undefined) return undefined
-    const publicIds: string[] = []
-    const reads: number[] = []
-    const notModified: number[] = []
-    for (const [publicId, page] of period.pages) {
-      if (publicIds.length === this.#maxReportedPages) break
-      publicIds.push(publicId)
-      reads.push(page.reads)
-      notModified.push(page.notModified)
-      period.pages.delete(publicId)
+    const [oldest] = this.#hours
+    if (oldest === undefined) return undefined
+    const [hour, pages] = oldest
+    const taken = [...pages].slice(0, MAX_REPORTED_PAGES)
+    for (const [publicId, page] of taken) {
+      pages.delete(publicId)
+      page.hour = 0
     }
-    if (period.pages.size === 0) this.#ended.shift()
-    this.#size -= publicIds.length
-    return { hour: period.hour, publicIds, reads, notModified }
+    if (pages.size === 0) this.#hours.delete(hour)
+    this.#size -= taken.length
+    return {
+      hour,
+      publicIds: taken.map(([publicId]) => publicId),
+      reads: taken.map(([, { reads }]) => reads),
+      notModified: taken.map(([, { notModified }]) => notModified)
+    }
   }
 
-  /** Returns the count of a document's page in the current period. */
+  /** Returns the count of a document's page in this hour. */
   #enter (document: CountedDocument): PageReads {
-    const { pages } = this.#current
+    let pages = this.#hours.get(this.#hour)
+    if (pages === undefined) this.#hours.set(this.#hour, pages = new Map())
     let page = pages.get(document.publicId)
     if (page === undefined) {
-      if (this.#size >= this.#maxCounts) return this.#dropped
-      page = { period: this.#number, reads: 0, notModified: 0 }
+      if (this.#size >= MAX_COUNTS) return this.#dropped
+      page = { hour: this.#hour, reads: 0, notModified: 0 }
       pages.set(document.publicId, page)
       this.#size++
-      if (pages.size % this.#maxReportedPages === 0) this.#onFull()
+      // Later, because this read isn't counted yet.
+      if (pages.size % MAX_REPORTED_PAGES === 0) setImmediate(this.#onFull)
     }
     document.pageReads = page
     return page
@@ -150,11 +129,7 @@ const MAX_RETRY_MS = 1000
  */
 export class ReadReporter {
   /** Counts the reads that are to be reported. */
-  readonly tally = new ReadTally({
-    onFull: () => {
-      this.reportNow().catch(() => {}) // never rejects
-    }
-  })
+  readonly tally = new ReadTally(() => this.#startReport())
   readonly #app: FastifyInstance
   readonly #processId = randomUUID()
   readonly #results = { ok: 0, failed: 0 }
@@ -162,7 +137,7 @@ export class ReadReporter {
   #storedReads = 0
   /** The report that is being stored, or whose statement failed. */
   #pending: ReadReport | undefined
-  /** The work of reportNow(). */
+  /** Storing all reads. Never rejects. */
   #underWay: Promise<void> | undefined
   #isFailing = false
   #timer: NodeJS.Timeout | undefined
@@ -175,17 +150,16 @@ export class ReadReporter {
   start (): void {
     this.#timer = setTimeout(() => {
       this.start()
-      if (this.tally.isOutdated()) this.tally.endPeriod()
-      this.reportNow().catch(() => {}) // never rejects
+      this.tally.updateHour()
+      this.#startReport()
     }, INTERVAL_MS - Date.now() % INTERVAL_MS).unref()
   }
 
-  /** Reports all reads so far, unless a report is under way. Never rejects. */
-  async reportNow (): Promise<void> {
+  /** Reports all reads so far, unless a report is under way. */
+  #startReport (): void {
     this.#underWay ??= this.#storeAll().finally(() => {
       this.#underWay = undefined
     })
-    await this.#underWay
   }
 
   /** Reports the remaining reads. Ends with the first report that fails. */
@@ -193,7 +167,8 @@ export class ReadReporter {
     clearTimeout(this.#timer)
     const deadline = clock.now() + MAX_RETRY_MS
     await this.#underWay
-    if (!this.#isFailing || clock.now() < deadline) await this.reportNow()
+    if (!this.#isFailing || clock.now() < deadline) this.#startReport()
+    await this.#underWay
     const lost = this.#waitingCounts
     if (lost > 0) this.#app.log.warn({ counts: lost }, 'read counts were lost at shutdown')
   }
@@ -212,7 +187,7 @@ export class ReadReporter {
         { label: 'result' }
       ],
       landfall_waiting_read_counts: [
-        'Read counts in memory, one per page and period',
+        'Read counts in memory, one per page and hour',
         () => this.#waitingCounts
       ]
     })
@@ -222,19 +197,13 @@ export class ReadReporter {
     return this.tally.size + (this.#pending?.publicIds.length ?? 0)
   }
 
-  /** Stores what an earlier attempt has left, then the current period. */
+  /** Stores the report that an earlier attempt has left, then all counts. */
   async #storeAll (): Promise<void> {
-    if (!await this.#storeEnded()) return
-    this.tally.endPeriod()
-    await this.#storeEnded()
-  }
-
-  /** Stores the counts of all ended periods. Returns whether it succeeded. */
-  async #storeEnded (): Promise<boolean> {
-    for (;;) {
+    // Pages that are read meanwhile come with the next report, so that this ends.
+    for (let left = this.#waitingCounts; left > 0;) {
       this.#pending ??= this.#nextReport()
-      if (this.#pending === undefined) return true
-      if (!await this.#store(this.#pending)) return false
+      if (this.#pending === undefined || !await this.#store(this.#pending)) return
+      left -= this.#pending.publicIds.length
       this.#pending = undefined
     }
   }
