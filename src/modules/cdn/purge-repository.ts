@@ -9,7 +9,7 @@ import { CDN_AGAIN_TARGET, CDN_TARGET, CDN_TARGETS } from '../landing-pages/inde
 /** How long a claim holds. Longer than a request may take. */
 const CLAIM_SECONDS = 30
 /** From a purge to the second one, because a cache behind another one may fetch what that still has. */
-const AGAIN_SECONDS = 5
+const AGAIN_MS = 5_000
 const GIVE_UP_MS = 3 * 24 * 60 * 60 * 1000
 
 /** What a purge is about: a page, by the type of its message, a file, or the variants of a picture. */
@@ -42,30 +42,6 @@ const CLAIM = statement<ClaimedPurge>(`
   FROM chosen WHERE outbox.key = chosen.key
   RETURNING outbox.key, public_id AS name, type, due_at AS "dueAt", settled_at <= now() AS "isClaimed"`)
 
-// One statement ends purges and queues the second ones. It keeps the last purge of each page that exists.
-const FINISH = statement<{ count: number }>(`
-  WITH mine AS (
-    SELECT key, id, target, user_id, page_id, public_id, type, version,
-      target = '${CDN_TARGET}' AND type IN ('page.published', 'page.unpublished') AS is_kept
-    FROM outbox WHERE key = ANY (:keys::bigint[]) AND state = 'sending' AND due_at = :dueAt::timestamptz
-    ORDER BY page_id FOR UPDATE
-  ), again AS (
-    INSERT INTO outbox (id, target, user_id, page_id, public_id, type, version, due_at, settled_at)
-    SELECT id, '${CDN_AGAIN_TARGET}', user_id, page_id, public_id, type, version,
-      now() + interval '${AGAIN_SECONDS} s', now()
-    FROM mine WHERE target = '${CDN_TARGET}' AND :state = 'delivered' ORDER BY page_id
-    ON CONFLICT (target, page_id) WHERE state = 'waiting' DO UPDATE SET due_at = excluded.due_at
-  ), removed AS (
-    DELETE FROM outbox USING mine WHERE outbox.key = mine.key AND NOT is_kept
-  ), replaced AS (
-    DELETE FROM outbox USING mine WHERE outbox.target = '${CDN_TARGET}' AND mine.target = outbox.target
-      AND outbox.page_id = mine.page_id AND outbox.state IN ('delivered', 'failed')
-  ), kept AS (
-    UPDATE outbox SET state = :state, due_at = NULL, last_attempt_at = now()
-    FROM mine WHERE outbox.key = mine.key AND is_kept
-  )
-  SELECT count(*)::integer AS count FROM mine`)
-
 // The command line has no Prisma.
 const QUEUE_FILE = statement<{ key: string }>(`
   INSERT INTO outbox (id, target, user_id, page_id, public_id, type, due_at, settled_at)
@@ -96,14 +72,36 @@ export async function claimPurges (database: Database, limit: number): Promise<C
   }
 }
 
-/** Ends purges. @returns how many of them no other process has claimed since */
+/**
+ * Ends purges, and queues the second ones. It keeps the last purge of each page that exists. If it is
+ * interrupted, the purges are claimed and made again.
+ *
+ * @returns how many of them no other process has claimed since
+ */
 export async function finishPurges (
-  database: Database,
+  { outboxMessage }: Database,
   { purges, dueAt }: Claim,
   state: 'delivered' | 'failed'
 ): Promise<number> {
-  const keys = purges.map(({ key }) => key)
-  return (await database.run(FINISH, { keys, dueAt, state }))[0]?.count ?? 0
+  const now = new Date()
+  const mine = { key: { in: purges.map(({ key }) => key) }, state: 'sending', dueAt }
+  const found = await outboxMessage.findMany({ where: mine })
+  const first = found.filter(({ target }) => target === CDN_TARGET)
+  const pageId = { in: first.map((purge) => purge.pageId) }
+  if (state === 'delivered') {
+    const again = { target: CDN_AGAIN_TARGET, dueAt: new Date(now.getTime() + AGAIN_MS) }
+    await outboxMessage.updateMany({ where: { target: again.target, pageId, state: 'waiting' }, data: again })
+    const data = first.map(({ id, userId, pageId, publicId, type, version }) => (
+      { id, userId, pageId, publicId, type, version, settledAt: now, ...again }
+    ))
+    await outboxMessage.createMany({ data, skipDuplicates: true })
+  }
+  const finished = { target: CDN_TARGET, pageId, state: { in: ['delivered', 'failed'] } }
+  await outboxMessage.deleteMany({ where: finished })
+  const kept = { ...mine, target: CDN_TARGET, type: { in: ['page.published', 'page.unpublished'] } }
+  await outboxMessage.updateMany({ where: kept, data: { state, dueAt: null, lastAttemptAt: now } })
+  await outboxMessage.deleteMany({ where: mine })
+  return found.length
 }
 
 /**

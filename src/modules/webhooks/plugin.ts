@@ -61,7 +61,7 @@ export default fp<{ secretsKey: string }>(async (app, { secretsKey }) => {
     ],
     landfall_webhook_messages_given_up_total: [
       'Messages to webhooks that all attempts of three days could not deliver',
-      () => sender.givenUp.messages
+      () => sender.givenUp
     ],
     landfall_webhooks_paused_total: [
       'Webhooks that the service has paused, by reason',

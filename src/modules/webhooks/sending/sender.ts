@@ -57,7 +57,7 @@ export function retrySeconds (
 /** Sends the messages of webhooks. */
 export class MessageSender {
   readonly attempts = { delivered: 0, failed: 0 }
-  readonly givenUp = { messages: 0 }
+  givenUp = 0
   readonly paused = { gone: 0, failing: 0 }
   readonly #app: FastifyInstance
   readonly #poster: Poster
@@ -167,7 +167,7 @@ export class MessageSender {
       return
     }
     if (!await finishMessage(database, message, 'failed', result)) return
-    this.givenUp.messages++
+    this.givenUp++
     this.#log('warn', message, result, 'message given up')
     if (hasFailedFor(message, FAILING_LONG_MS)) await this.#pause(target, 'failing')
   }
