@@ -136,19 +136,6 @@ t.test('a write published after a newer version or a deletion is not cached', as
   t.equal(versionIn(gone), null)
 })
 
-t.test('a write that began before expireAll() is not cached', async (t) => {
-  const cache = cacheOf({})
-  let now = clock.now()
-  replaceClock(t, () => now)
-  const startedAt = now
-  now += 10
-  cache.expireAll()
-  await cache.publish(ID, documentOf(2), startedAt)
-  t.equal(cache.get(ID, now), undefined)
-  await cache.publish(ID, documentOf(3), now)
-  t.equal(versionIn(cache), 3)
-})
-
 t.test('a load may return a newer version than was published, and that version stays cached', async (t) => {
   const { responses, read, asked } = controlledRead()
   const cache = cacheOf({ read })
@@ -187,11 +174,12 @@ t.test('once a newer version is known, an older one is neither read from Redis n
   t.equal((await later)?.version, 2)
 })
 
-t.test('a load that began before expireAll() answers its callers but is not cached', async (t) => {
+t.test('what began before expireAll() answers its callers but is not cached', async (t) => {
   const { responses, read, asked } = controlledRead()
   const cache = cacheOf({ read })
   let now = clock.now()
   replaceClock(t, () => now)
+  const startedAt = now
   const loading = cache.load(ID)
   await asked(1)
   now += 10
@@ -199,6 +187,10 @@ t.test('a load that began before expireAll() answers its callers but is not cach
   responses[0]?.(documentOf(1))
   t.equal((await loading)?.version, 1)
   t.equal(versionIn(cache), undefined)
+  await cache.publish(ID, documentOf(2), startedAt)
+  t.equal(cache.get(ID, now), undefined)
+  await cache.publish(ID, documentOf(3), now)
+  t.equal(versionIn(cache), 3)
 })
 
 t.test('after PostgreSQL loses its last writes, older versions and reused numbers are accepted', async (t) => {
@@ -313,7 +305,7 @@ t.test('the cache remembers 10,000 unknown ids, which evict no document', async 
     }
   })
   await cache.load(ID)
-  const guesses = Array.from({ length: 25_000 }, (_, n) => String(n).padStart(22, '0'))
+  const guesses = Array.from({ length: 10_001 }, (_, n) => String(n).padStart(22, '0'))
   for (const guess of guesses) await cache.load(guess)
   const remembered = guesses.filter((guess) => cache.get(guess, clock.now()) === null)
   t.equal(remembered.length, 10_000)
@@ -404,18 +396,6 @@ t.test('Redis stores only the version of a document that is too large', async (t
   await documents.fill(documentOf(1))
   t.equal(await documents.get(ID), undefined)
   t.ok(await commands.memory('USAGE', `landfall:document:${ID}`) as number < 1000)
-})
-
-t.test('losing or regaining the channel, or losing Redis, expires all cached documents', async (t) => {
-  const { app } = await withRedis(t)
-  const page = await createPage(app, await signUp(app))
-  const fresh = () => app.documents.get(page.public_id, clock.now()) instanceof CachedDocument
-  for (const event of ['unsubscribed', 'subscribed', 'unreachable'] as const) {
-    await app.documents.load(page.public_id)
-    t.ok(fresh())
-    app.redisClient!.emit(event)
-    t.notOk(fresh(), event)
-  }
 })
 
 t.test('a hidden page can be published again, and a slow load does not bring back what it hid', async (t) => {

@@ -222,24 +222,3 @@ t.test('removing a page deletes its read counts, also those that are reported af
     t.same(rows, [{ page_id: kept.id, reads: '2' }])
   }
 })
-
-t.test('a process reports all pages in one statement', async (t) => {
-  const settings = await testSettings(t)
-  const app = await buildTestApp(t, { settings })
-  const owner = await signUp(app)
-  const pages = await Promise.all(Array.from({ length: 30 }, async () => await createPage(app, owner)))
-  const { now } = Date
-  const dueAt = Math.floor(now() / 10_000) * 10_000
-  Date.now = () => dueAt // a report was due just now, so the next one is 10 s away
-  const reader = await buildTestApp(t, { settings: { ...settings, RATE_LIMIT_PUBLIC: '1000' } })
-    .finally(() => {
-      Date.now = now
-    })
-  for (const { public_id: publicId } of pages) await reader.inject(`/landing_pages/${publicId}`)
-  await reader.close()
-  const metrics = await reader.metrics.metrics()
-  t.match(metrics, /^landfall_read_reports_total\{result="ok"\} 1$/m)
-  t.match(metrics, /^landfall_counted_reads_total\{result="stored"\} 30$/m)
-  t.match(metrics, /^landfall_waiting_read_counts 0$/m)
-  for (const page of pages) t.same(await sums(app, owner, page), [1, 0])
-})

@@ -9,7 +9,6 @@ import { databaseApp } from '../../helpers/database-app.ts'
 
 // Reports of reads, as they are stored in PostgreSQL.
 
-const HOUR_MS = 3_600_000
 const NOON = Date.parse('2026-11-23T12:00:00Z')
 
 /** Opens a database with the pages of some owners. */
@@ -68,27 +67,6 @@ t.test('a report is counted once, however often it is stored', async (t) => {
   await storeReads(database, reportOf({ number: 1, publicIds: ['page-1-1'] }))
   t.same(await sums('hourly'), ['page-1-1 2026-11-23T12 6 3', 'page-1-2 2026-11-23T12 4 2'])
   t.same(await sums('daily'), ['page-1-1 2026-11-23T00 6 3', 'page-1-2 2026-11-23T00 4 2'])
-})
-
-t.test('each hour has its row, and each day the sum of its hours', async (t) => {
-  const { database, sums } = await openPages(t, 1, 1)
-  const processId = randomUUID()
-  for (const [index, hours] of [-13, -12, 0, 11, 12].entries()) {
-    const report = { processId, number: index + 1, hour: NOON + hours * HOUR_MS, publicIds: ['page-1-1'] }
-    await storeReads(database, reportOf(report))
-  }
-  t.same(await sums('hourly'), [
-    'page-1-1 2026-11-22T23 2 1',
-    'page-1-1 2026-11-23T00 2 1',
-    'page-1-1 2026-11-23T12 2 1',
-    'page-1-1 2026-11-23T23 2 1',
-    'page-1-1 2026-11-24T00 2 1'
-  ])
-  t.same(await sums('daily'), [
-    'page-1-1 2026-11-22T00 2 1',
-    'page-1-1 2026-11-23T00 6 3',
-    'page-1-1 2026-11-24T00 2 1'
-  ])
 })
 
 t.test('pages that do not exist are ignored, and a report without any other is stored, too', async (t) => {

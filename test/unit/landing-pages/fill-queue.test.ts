@@ -1,4 +1,3 @@
-import { setImmediate as turn } from 'node:timers/promises'
 import t from 'tap'
 import type { DocumentVersion } from '../../../src/modules/landing-pages/public/cached-document.ts'
 import { FillQueue } from '../../../src/modules/landing-pages/public/fill-queue.ts'
@@ -23,20 +22,6 @@ function slowQueue () {
   const begun = async (count: number) => await until(() => batches.length >= count, `${count} batches`)
   return { queue, batches, begun }
 }
-
-t.test('documents are stored in batches of at most 64, one after the other', async (t) => {
-  const { queue, batches, begun } = slowQueue()
-  const fills = Array.from({ length: 100 }, async () => await queue.fill(documentOf(10)))
-  await begun(1)
-  for (let n = 0; n < 10; n++) await turn()
-  t.same(batches.map(({ size }) => size), [64])
-  batches[0]?.store()
-  await begun(2)
-  batches[1]?.store()
-  await Promise.all(fills)
-  t.match(queue.counts, { stored: 100, dropped: 0 })
-  t.same(batches.map(({ size }) => size), [64, 36])
-})
 
 t.test('while Redis is slow, at most 1 MiB waits, and further documents are dropped', async (t) => {
   const { queue, batches, begun } = slowQueue()

@@ -18,11 +18,6 @@ t.test('another implementation accepts the signature of each secret', async (t) 
   t.throws(() => new Webhook(formatSecret(NEW)).verify(body, { ...headers, 'webhook-id': 'other' }))
 })
 
-t.test('an old message is not accepted', async (t) => {
-  const headers = signatureHeaders('msg', '{}', Date.now() - 6 * 60 * 1000, [NEW])
-  t.throws(() => new Webhook(formatSecret(NEW)).verify('{}', headers))
-})
-
 t.test('secrets differ by key, purpose, row and generation, and never change', async (t) => {
   const derived = [
     deriveSecret(KEY, 'webhook', 'a', 1),
