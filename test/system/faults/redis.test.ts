@@ -2,6 +2,7 @@ import { setTimeout as sleep } from 'node:timers/promises'
 import t from 'tap'
 import { call } from '../../helpers/client.ts'
 import { statuses } from '../../helpers/readers.ts'
+import type { Proxy } from '../../helpers/servers.ts'
 import { until } from '../../helpers/until.ts'
 import { LIMIT, longestStaleness, newClient, SLACK_MS, spend, spendTogether, startReplicas, turnedBack,
   untilShared } from '../../helpers/redis-replicas.ts'
@@ -35,39 +36,18 @@ const memory = async () =>
 await readers.for(1000)
 const memoryBefore = await memory()
 
+/** An outage that the proxies in front of Redis make. */
+const ofProxies = (fault: (proxy: Proxy) => unknown, how: Parameters<Proxy['restore']>[0] = {}) => ({
+  begin: async () => await Promise.all(both.map(async ({ proxy }) => await fault(proxy))),
+  end: async () => await Promise.all(both.map(async ({ proxy }) => await proxy.restore(how)))
+})
 const OUTAGES: Record<string, { begin: () => unknown, end: () => unknown }> = {
-  refused: {
-    begin: async () => {
-      for (const { proxy } of both) await proxy.refuse()
-    },
-    end: async () => {
-      for (const { proxy } of both) await proxy.restore()
-    }
-  },
-  'black-holed': {
-    begin: () => {
-      for (const { proxy } of both) proxy.blackhole()
-    },
-    end: async () => {
-      for (const { proxy } of both) await proxy.restore()
-    }
-  },
-  'black-holed, and old connections never work again': {
-    begin: () => {
-      for (const { proxy } of both) proxy.blackhole()
-    },
-    end: async () => {
-      for (const { proxy } of both) await proxy.restore({ forget: true })
-    }
-  },
-  'slowed by 300 ms': {
-    begin: () => {
-      for (const { proxy } of both) proxy.delay(300)
-    },
-    end: async () => {
-      for (const { proxy } of both) await proxy.restore()
-    }
-  },
+  refused: ofProxies(async (proxy) => await proxy.refuse()),
+  'black-holed': ofProxies((proxy) => proxy.blackhole()),
+  'black-holed, and old connections never work again': ofProxies((proxy) => proxy.blackhole(), {
+    forget: true
+  }),
+  'slowed by 300 ms': ofProxies((proxy) => proxy.delay(300)),
   frozen: { begin: () => redis.pause(), end: () => redis.resume() },
   'crashed and started again': {
     begin: async () => await redis.kill(),
