@@ -5,4 +5,4 @@ import { testCoherence } from './coherence.ts'
 // once, and test/system/soak/coherence.soak.ts runs ten times as many operations.
 
 t.test('in 10,000 operations on three replicas with delays and faults, no read contradicts a write or another read', async (t) =>
-  await testCoherence(t, { operations: 10_000, progress: (line) => t.comment(line) }))
+  await testCoherence(t, { operations: 10_000 }))

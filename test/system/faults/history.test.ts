@@ -1,7 +1,7 @@
 import t from 'tap'
 import { checkHistory, describeViolation, GONE, type Operation, type Outage, type Rule } from './history.ts'
 
-// The checker must accept correct histories and find every kind of violation.
+// The checker must find every kind of violation. It accepts the correct history of coherence.test.ts.
 
 const BOUND_MS = 100
 const by = (kind: Operation['kind']) =>
@@ -15,61 +15,13 @@ const by = (kind: Operation['kind']) =>
 const [write, read, manage, refused] = [by('write'), by('read'), by('manage'), by('refused')]
 const check = (operations: Operation[], outages: Outage[] = []) =>
   checkHistory(operations, { boundMs: BOUND_MS, outages })
-const rules = (
-  operations: Operation[],
-  outages: Outage[] = []
-): Rule[] => [...new Set(check(operations, outages).map(({ rule }) => rule))]
+const rules = (operations: Operation[], outages: Outage[] = []): Rule[] => [
+  ...new Set(check(operations, outages).map(({ rule }) => rule))
+]
 
 const CREATED = write(0, 1, 0)
 const UPDATED = write(0, 2, 10)
 const DELETED = write(0, GONE, 20)
-
-for (
-  const [what, operations] of [
-    ['reads show what was written', [
-      CREATED,
-      read(0, 1, 5),
-      UPDATED,
-      read(0, 2, 15),
-      DELETED,
-      read(0, GONE, 25),
-      read(1, GONE, 999)
-    ]],
-    ['another replica is late, but within the bound', [
-      CREATED,
-      UPDATED,
-      read(1, 1, 90),
-      read(1, 2, 91),
-      DELETED,
-      read(1, 2, 115)
-    ]],
-    ['overlapping reads return versions in any order', [
-      CREATED,
-      read(1, 2, 5, 20),
-      read(1, 1, 6, 21),
-      write(0, 2, 4, 22)
-    ]],
-    ['a read that overlaps a write shows either version', [
-      CREATED,
-      write(0, 2, 10, 20),
-      read(0, 2, 11),
-      read(0, 1, 9, 30)
-    ]],
-    ['one of two conditional writes succeeds', [
-      CREATED,
-      write(0, 2, 10, 20, 1),
-      refused(1, 1, 11),
-      write(1, 3, 30, 31, 2),
-      refused(0, 2, 29, 32)
-    ]],
-    ['pages are independent of each other', [CREATED, UPDATED, { ...CREATED, page: 'other' }, {
-      ...read(0, 1, 500),
-      page: 'other'
-    }]]
-  ] as const
-) {
-  t.test(`no violation: ${what}`, async (t) => t.same(check([...operations]), []))
-}
 
 for (
   const [rule, what, operations] of [

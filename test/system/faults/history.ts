@@ -180,33 +180,6 @@ function toldAt ({ replica, start, end }: Operation, outages: readonly Outage[])
   )
 }
 
-/**
- * Returns the longest time after a write at which a read returned an older version, in milliseconds, or 0.
- */
-export function longestStaleness (operations: readonly Operation[], outages: readonly Outage[] = []): number {
-  let longest = 0
-  for (const ofPage of byPage(operations)) {
-    const writes = ofPage.filter(({ kind, version }) => kind === 'write' && version !== undefined)
-      .map((operation) => ({ version: operation.version as number, at: toldAt(operation, outages) }))
-      .sort((a, b) => b.version - a.version)
-    const reads = ofPage.filter(({ kind, version }) => kind === 'read' && version !== undefined).sort((
-      a,
-      b
-    ) => (b.version as number) - (a.version as number))
-    let next = 0
-    let overtakenAt = Infinity
-    for (const { version, start } of reads) {
-      for (
-        let write = writes[next];
-        write !== undefined && write.version > (version as number);
-        write = writes[++next]
-      ) overtakenAt = Math.min(overtakenAt, write.at)
-      longest = Math.max(longest, start - overtakenAt)
-    }
-  }
-  return longest
-}
-
 /** Describes a violation in one line. */
 export function describeViolation ({ rule, operation, earlier }: Violation): string {
   return `${rule}: ${describe(operation)} ${RULES[rule]}${

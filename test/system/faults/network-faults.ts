@@ -23,7 +23,6 @@ const delayUpTo = (ms: number): number => ms * Math.random() ** 3
 /** Breaks the connections of the replicas in different ways, one after the other. */
 export class NetworkFaults {
   rounds = 0
-  now = 'delays'
   readonly #wires: Wires
   #still = false
 
@@ -45,43 +44,42 @@ export class NetworkFaults {
       for (const step of steps) if (!isOver()) await step()
       this.rounds++
     }
-    this.now = 'calm'
     this.#still = true
     for (const proxy of [...this.#wires.redis, ...this.#wires.databases]) proxy.delay(0)
   }
 
-  #serverFaults (): Array<() => Promise<void>> {
+  #serverFaults (): Array<() => Promise<unknown>> {
     const replica = this.rounds % this.#wires.redis.length
     return [
-      async () => await this.#delays(1500),
+      async () => await sleep(1500),
       async () => await this.#loseChannel(replica),
-      async () => await this.#delays(1000),
+      async () => await sleep(1000),
       async () => await this.#loseRedis((replica + 1) % this.#wires.redis.length),
-      async () => await this.#delays(1000),
+      async () => await sleep(1000),
       async () => await this.#flush()
     ]
   }
 
-  #clusterFaults (cluster: RedisCluster): Array<() => Promise<void>> {
+  #clusterFaults (cluster: RedisCluster): Array<() => Promise<unknown>> {
     return [
-      async () => await this.#delays(1500),
+      async () => await sleep(1500),
       async () => await this.#failOver(cluster),
-      async () => await this.#delays(1000),
+      async () => await sleep(1000),
       async () => await this.#loseMaster(cluster),
-      async () => await this.#delays(1000),
+      async () => await sleep(1000),
       async () => await this.#flush()
     ]
   }
 
+  /** Replaces a master of the cluster. */
   async #failOver (cluster: RedisCluster): Promise<void> {
-    this.now = 'a master of the cluster is replaced'
     const masters = await cluster.masters()
     await cluster.failOver(masters[this.rounds % masters.length] as typeof masters[number])
     await cluster.untilSteady()
   }
 
+  /** Kills a master of the cluster. */
   async #loseMaster (cluster: RedisCluster): Promise<void> {
-    this.now = 'a master of the cluster is killed'
     const masters = await cluster.masters()
     const master = masters[(this.rounds + 1) % masters.length] as typeof masters[number]
     const replica = await cluster.replicaOf(master)
@@ -91,14 +89,8 @@ export class NetworkFaults {
     await cluster.untilSteady()
   }
 
-  async #delays (ms: number): Promise<void> {
-    this.now = 'delays'
-    await sleep(ms)
-  }
-
   /** Drops the messages without closing the connection, so that the service has to detect the loss. */
   async #loseChannel (replica: number): Promise<void> {
-    this.now = `replica ${replica} gets no messages`
     const proxy = this.#wires.redis[replica] as Proxy
     proxy.blackhole(/subscribe/i)
     await sleep(3000)
@@ -106,7 +98,6 @@ export class NetworkFaults {
   }
 
   async #loseRedis (replica: number): Promise<void> {
-    this.now = `replica ${replica} has no Redis`
     const proxy = this.#wires.redis[replica] as Proxy
     await proxy.refuse()
     await sleep(1000)
@@ -114,7 +105,6 @@ export class NetworkFaults {
   }
 
   async #flush (): Promise<void> {
-    this.now = 'Redis is flushed'
     for (let times = 0; times < 5; times++) {
       await this.#wires.flush()
       await sleep(delayUpTo(300))

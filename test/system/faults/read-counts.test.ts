@@ -1,9 +1,9 @@
-import { connect } from 'node:net'
 import t, { type Test } from 'tap'
 import { randomPublicId } from '../../../src/infra/system/identifiers.ts'
 import { JWT_SECRET, type CreatedPage } from '../../helpers/app.ts'
 import { Owner } from '../../helpers/client.ts'
 import { memoryDuring } from '../../helpers/memory.ts'
+import { connection as connectionTo, requestOf } from '../../helpers/raw.ts'
 import { createMigratedDatabase, createProxy, query } from '../../helpers/servers.ts'
 import { startReplica, type Replica } from '../../helpers/redis-replicas.ts'
 import { temporaryFolder } from '../../helpers/service.ts'
@@ -29,44 +29,32 @@ const start = async (
 /** Requests on their way on a connection. */
 const PIPELINED = 200
 
+interface Read {
+  readonly publicId: string
+  readonly method?: 'GET' | 'HEAD'
+  readonly etag?: string
+}
+
 /**
  * Sends public reads on one connection, many at once.
  *
  * @returns the number of responses by status
  */
-async function send (url: string, requests: readonly string[]): Promise<Record<string, number>> {
-  const { hostname, port } = new URL(url)
-  const socket = connect({ host: hostname, port: Number(port) })
+async function send (t: Test, url: string, reads: readonly Read[]): Promise<Record<string, number>> {
+  const connection = connectionTo(t, url)
   const statuses: Record<string, number> = {}
-  let [sent, answered, rest] = [0, 0, '']
-  const sendMore = () => {
-    socket.write(requests.slice(sent, sent + PIPELINED).join(''))
-    sent = Math.min(sent + PIPELINED, requests.length)
+  for (let sent = 0; sent < reads.length; sent += PIPELINED) {
+    const some = reads.slice(sent, sent + PIPELINED)
+    connection.send(some.map(({ publicId, method, etag }) =>
+      requestOf(`/landing_pages/${publicId}`, etag === undefined ? {} : { 'If-None-Match': etag }, method)
+    ).join(''))
+    for (const { method } of some) {
+      const { status } = await connection.response(method)
+      statuses[status] = (statuses[status] ?? 0) + 1
+    }
   }
-  return await new Promise((resolve, reject) => {
-    socket.on('error', reject).on('close', () => reject(new Error(`closed after ${answered} answers`)))
-    socket.on('connect', sendMore).setEncoding('latin1').on('data', (text: string) => {
-      rest += text
-      const lines = /HTTP\/1\.1 (\d{3})/g
-      let end = 0
-      for (let line; (line = lines.exec(rest)) !== null; answered++) {
-        statuses[line[1] as string] = (statuses[line[1] as string] ?? 0) + 1
-        end = lines.lastIndex
-      }
-      // The next status line may have begun.
-      rest = rest.slice(Math.max(end, rest.length - 'HTTP/1.1 200'.length))
-      if (answered === requests.length) {
-        resolve(statuses)
-        socket.destroy()
-      } else if (answered === sent) sendMore()
-    })
-  })
+  return statuses
 }
-
-const requestOf = (publicId: string, { method = 'GET', etag }: { method?: string, etag?: string } = {}) =>
-  `${method} /landing_pages/${publicId} HTTP/1.1\r\nHost: x\r\n${
-    etag === undefined ? '' : `If-None-Match: ${etag}\r\n`
-  }\r\n`
 
 /** Reads a page a number of times, and checks that all reads succeed. */
 async function readPage (
@@ -75,7 +63,7 @@ async function readPage (
   { public_id: publicId }: CreatedPage,
   times: number
 ): Promise<void> {
-  t.same(await send(url, Array<string>(times).fill(requestOf(publicId))), { 200: times })
+  t.same(await send(t, url, Array<Read>(times).fill({ publicId })), { 200: times })
 }
 
 /** The reads of a page in the last 24 hours, with 200 and with 304. */
@@ -103,20 +91,20 @@ t.test('the counts of 20,000 reads of three processes that stop are exact', asyn
     pages.push(await owner.createPage((replicas[0] as Replica).url, JSON.stringify({ n })))
   }
   const expected = pages.map((): [number, number] => [0, 0])
-  const requests = Array.from({ length: 20_000 }, (_, n) => {
+  const reads = Array.from({ length: 20_000 }, (_, n): Read => {
     const index = Math.floor(Math.random() ** 2 * pages.length)
     const { public_id: publicId, etag } = pages[index] as CreatedPage
     const isNotModified = n % 4 === 0
     ;(expected[index] as [number, number])[isNotModified ? 1 : 0]++
     const method = n % 10 === 0 ? 'HEAD' : 'GET'
-    return requestOf(publicId, isNotModified ? { method, etag } : { method })
+    return { publicId, method, ...isNotModified && { etag } }
   })
   const connections = 12
-  const share = Math.ceil(requests.length / connections)
+  const share = Math.ceil(reads.length / connections)
   const statuses = await Promise
     .all(Array.from(
       { length: connections },
-      async (_, n) => await send((replicas[n % 3] as Replica).url, requests.slice(n * share, (n + 1) * share))
+      async (_, n) => await send(t, (replicas[n % 3] as Replica).url, reads.slice(n * share, (n + 1) * share))
     ))
   for (const status of ['200', '304']) {
     const index = status === '200' ? 0 : 1
@@ -192,8 +180,8 @@ t.test('a scan of 100,000 unknown ids takes no memory', async (t) => {
   })
   const { isFlat } = await memoryDuring(child.pid as number, 10, () => {}, async () => {
     for (let round = 0; round < 20; round++) {
-      const requests = Array.from({ length: 5_000 }, () => requestOf(randomPublicId()))
-      t.same(await send(url, requests), { 404: 5_000 })
+      const reads = Array.from({ length: 5_000 }, () => ({ publicId: randomPublicId() }))
+      t.same(await send(t, url, reads), { 404: 5_000 })
       t.equal(await metric('landfall_waiting_read_counts'), 0)
     }
   })
