@@ -14,20 +14,20 @@ const TYPES: Readonly<Record<string, string>> = {
   '.tgz': 'application/gzip'
 }
 
-/** A file that the build has made. */
+/** A file that is kept in memory. */
 export interface BuiltFile {
   readonly type: string
   /** The hash of the uncompressed bytes. */
   readonly hash: string
   readonly bytes: Buffer
-  /** The Brotli-compressed bytes that the build made; undefined without them. */
+  /** The Brotli-compressed bytes; undefined without them. */
   readonly br: Buffer | undefined
 }
 
 /** The files have no date, only tags. */
 const UNDATED = { modifiedAt: new Date(0), changesWithoutDate: true } as const
 
-/** Reads a file into memory. */
+/** Reads a file that the build has made, and its compressed bytes if it has made them. */
 export function readBuiltFile (path: string): BuiltFile {
   const bytes = readFileSync(path)
   return {
@@ -43,17 +43,14 @@ export function sendBuiltFile (
   request: FastifyRequest,
   reply: FastifyReply,
   { type, hash, bytes, br }: BuiltFile
-): void {
+): FastifyReply {
   const isCompressed = br !== undefined && preferredEncoding(request.headers['accept-encoding']) === 'br'
   const [etag, other] = isCompressed ? [entityTag(hash, 'br'), entityTag(hash)]
     : [entityTag(hash), entityTag(hash, 'br')]
   const validators = { etag, otherTags: [other], ...UNDATED }
   checkPreconditions(request, validators)
   reply.headers({ etag, vary: 'Accept-Encoding' })
-  if (isNotModified(request.headers, validators)) {
-    sendWithoutBody(reply.code(304))
-    return
-  }
+  if (isNotModified(request.headers, validators)) return sendWithoutBody(reply.code(304))
   if (isCompressed) reply.header('content-encoding', 'br')
-  reply.type(type).send(isCompressed ? br : bytes)
+  return reply.type(type).send(isCompressed ? br : bytes)
 }

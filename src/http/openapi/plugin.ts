@@ -1,23 +1,20 @@
 import { existsSync } from 'node:fs'
-import { buffer } from 'node:stream/consumers'
-import { Readable } from 'node:stream'
 import { fileURLToPath } from 'node:url'
 import swagger from '@fastify/swagger'
 import swaggerUi from '@fastify/swagger-ui'
 import { Type, type TObject } from '@sinclair/typebox'
-import type { FastifyInstance, FastifyPluginAsync, FastifyReply, FastifyRequest, FastifySchema,
-  onRequestHookHandler } from 'fastify'
+import type { FastifyPluginAsync, FastifyReply, FastifyRequest, FastifySchema,
+  onRequestAsyncHookHandler } from 'fastify'
 import fp from 'fastify-plugin'
 import { NotFoundError } from '../../errors.ts'
 import { VERSION } from '../../infra/system/version.ts'
-import { readBuiltFile, sendBuiltFile } from '../built-files.ts'
+import { readBuiltFile, sendBuiltFile, type BuiltFile } from '../built-files.ts'
 import { JSON_CONTENT_TYPE } from '../common-headers.ts'
-import { compress, entityTag, preferredEncoding } from '../content-encoding.ts'
-import { contentHash, hasMatchingTag } from '../conditional-requests.ts'
+import { compress } from '../content-encoding.ts'
+import { contentHash } from '../conditional-requests.ts'
 import { finishDocument, type OpenApiDocument } from './finish.ts'
 import { INFO, SECURITY_SCHEMES, TAGS } from './info.ts'
-import { sendWithoutBody } from '../responses.ts'
-import { response, errors, nothing } from '../schemas.ts'
+import { errors, nothing, response } from '../schemas.ts'
 
 /** Where the build puts the packed client. Both src/ and dist/ are three folders above this file. */
 const CLIENT_PACKAGE = fileURLToPath(new URL('../../../dist/client.tgz', import.meta.url))
@@ -33,8 +30,6 @@ const NARROW_CSS =
 const NARROW_SCRIPT =
   "document.head.append(Object.assign(document.createElement('meta'), { name: 'viewport', content: " +
   "'width=device-width, initial-scale=1' }))"
-
-const COMPRESSIBLE = /^(text|application)\/(html|css|json|javascript)/
 
 const CORS = ['Access-Control-Allow-Origin', 'Access-Control-Expose-Headers'] as const
 const HEADERS = [...CORS, 'ETag', 'Vary'] as const
@@ -56,7 +51,7 @@ const documentSchema = {
       'Content-Encoding?'
     ),
     304: nothing('The API description has not changed', ...HEADERS),
-    ...errors([400], CORS)
+    ...errors([400, 412], CORS)
   }
 }
 
@@ -95,56 +90,50 @@ export const referenceRoutes: FastifyPluginAsync = async (app) => {
       reply.header('cache-control', 'public, max-age=3600')
     }
   })
-  compressResponses(app)
 
-  const documents = new Map<string, { readonly bytes: Buffer, readonly hash: string }>()
+  const documents = new Map<string, Promise<BuiltFile>>()
   /** Sends the document. The server is relative to its URL, so that it also holds behind a proxy. */
-  function sendDocument (request: FastifyRequest, reply: FastifyReply, server: string): FastifyReply {
-    let document = documents.get(server)
-    if (document === undefined) {
-      const text = JSON.stringify({ ...app.swagger(), servers: [{ url: server, description: 'this host' }] })
-      document = { bytes: Buffer.from(text), hash: contentHash(text) }
-      documents.set(server, document)
-    }
-    const { 'accept-encoding': acceptEncoding, 'if-none-match': ifNoneMatch } = request.headers
-    const etag = entityTag(document.hash, preferredEncoding(acceptEncoding))
-    reply.header('etag', etag)
-    if (ifNoneMatch !== undefined && hasMatchingTag(ifNoneMatch, etag, 'weak')) {
-      return sendWithoutBody(reply.code(304))
-    }
-    return reply.type(JSON_CONTENT_TYPE).send(document.bytes)
+  async function sendDocument (
+    request: FastifyRequest,
+    reply: FastifyReply,
+    server: string
+  ): Promise<FastifyReply> {
+    const document = documents.get(server) ?? createDocument(server)
+    documents.set(server, document)
+    return sendBuiltFile(request, reply, await document)
+  }
+
+  async function createDocument (server: string): Promise<BuiltFile> {
+    const bytes = Buffer
+      .from(JSON.stringify({ ...app.swagger(), servers: [{ url: server, description: 'this host' }] }))
+    return { type: JSON_CONTENT_TYPE, hash: contentHash(bytes), bytes, br: await compress.br(bytes) }
   }
 
   app.get(
     '/openapi.json',
     { schema: documentSchema, config: { anyOrigin: true } },
-    (request, reply) => sendDocument(request, reply, '.')
+    async (request, reply) => await sendDocument(request, reply, '.')
   )
 
   if (existsSync(CLIENT_PACKAGE)) {
     const file = readBuiltFile(CLIENT_PACKAGE)
     app.get('/client.tgz', (request, reply) => {
       reply.header('content-disposition', `attachment; filename="landfall-client-${VERSION}.tgz"`)
-      sendBuiltFile(request, reply, file)
+      return sendBuiltFile(request, reply, file)
     })
   } else app.log.warn('/client.tgz is missing; "npm run build" packs the client')
 
   // @fastify/swagger-ui would generate the document for every request, in 2 ms, or in 30 ms as YAML.
-  const respondOnce: onRequestHookHandler = (request, reply, done) => {
+  const respondOnce: onRequestAsyncHookHandler = async (request, reply) => {
     const { url } = request.routeOptions
-    if (url === '/docs/yaml') return done(new NotFoundError())
+    if (url === '/docs/yaml') throw new NotFoundError()
+    if (url === '/docs/json') return await sendDocument(request, reply, '..')
     // With a query, @fastify/swagger-ui would write wrong URLs into the page.
     const [path = '', query] = request.url.split('?')
+    if (path === '/docs/static/index.html') return reply.redirect('../')
     if (query !== undefined && /^\/docs\/?$/.test(path)) {
-      reply.redirect(path.endsWith('/') ? './' : './docs')
-      return
+      return reply.redirect(path.endsWith('/') ? './' : './docs')
     }
-    if (path === '/docs/static/index.html') {
-      reply.redirect('../')
-      return
-    }
-    if (url !== '/docs/json') return done()
-    sendDocument(request, reply, '..')
   }
 
   await app.register(swaggerUi, {
@@ -165,34 +154,5 @@ export const referenceRoutes: FastifyPluginAsync = async (app) => {
       tryItOutEnabled: true,
       persistAuthorization: false
     }
-  })
-}
-
-/**
- * Adds a hook that compresses the responses of a scope that have an ETag. Results are kept by URL and
- * ETag.
- */
-function compressResponses (scope: FastifyInstance): void {
-  const kept = new Map<string, Promise<Buffer>>()
-  scope.addHook('onSend', async (request, reply, payload) => {
-    const { etag, 'content-type': type } = reply.getHeaders()
-    if (etag === undefined) return payload
-    reply.header('vary', 'Accept-Encoding')
-    const encoding = preferredEncoding(request.headers['accept-encoding'])
-    if (reply.statusCode !== 200 || encoding === 'identity' || !COMPRESSIBLE.test(String(type))) {
-      return payload
-    }
-    reply.header('content-encoding', encoding).removeHeader('content-length').removeHeader('accept-ranges')
-    if (request.method === 'HEAD') return payload
-
-    // npm gives all files of a package the same time, so files of the same size have the same ETag.
-    const key = `${encoding} ${String(etag)} ${request.url.replace(/\?.*$/s, '')}`
-    let compressed = kept.get(key)
-    if (compressed === undefined) {
-      const bytes = Buffer.isBuffer(payload) ? Promise.resolve(payload) : buffer(payload as Readable)
-      kept.set(key, compressed = bytes.then(compress[encoding]))
-      compressed.catch(() => kept.delete(key))
-    } else if (payload instanceof Readable) payload.destroy()
-    return await compressed
   })
 }

@@ -214,52 +214,40 @@ t.test('the request examples work as written', async (t) => {
   t.equal((await send('signOut', sender, {}, over)).statusCode, 204)
 })
 
-t.test('/openapi.json has an ETag, and a matching If-None-Match gets 304', async (t) => {
-  const first = await app.inject('/openapi.json')
-  const type = 'application/json; charset=utf-8'
-  t.match(first.headers, { 'content-type': type, 'cache-control': 'no-cache', etag: /^"[\w-]{43}"$/ })
-  const known = { 'if-none-match': String(first.headers.etag) }
-  for (const method of ['GET', 'HEAD'] as const) {
-    const again = await sendAs(app, NOBODY, method, '/openapi.json', undefined, known)
-    t.match(again, { statusCode: 304, body: '', headers: { etag: first.headers.etag } })
-  }
-  t.equal((await app.inject('/openapi.json')).body, first.body)
-})
-
-t.test('the document and the reference page are compressed, cacheable, and readable by every origin', async (t) => {
-  const paths = [
-    '/openapi.json',
-    '/docs/json',
-    '/docs/static/swagger-ui-bundle.js',
-    '/docs/static/swagger-ui.css'
-  ]
-  for (const path of paths) {
-    const identity = await app.inject(path)
-    t.equal(identity.headers['content-encoding'], undefined, path)
-    for (const [encoding, decompress] of [['br', brotliDecompressSync], ['gzip', gunzipSync]] as const) {
-      const get = async (headers = {}, method: 'GET' | 'HEAD' = 'GET') =>
-        await app.inject({ method, url: path, headers: { 'accept-encoding': encoding, ...headers } })
-      for (const response of [await get(), await get()]) {
-        t.match(response.headers, {
-          'content-encoding': encoding,
-          'content-length': String(response.rawPayload.length),
-          vary: 'Accept-Encoding',
-          'access-control-allow-origin': '*',
-          'cache-control': path.includes('static') ? 'public, max-age=3600' : 'no-cache'
-        }, path)
-        t.ok(decompress(response.rawPayload).equals(identity.rawPayload), `${path} in ${encoding}`)
+t.test('the document is compressed, cacheable, and readable by every origin', async (t) => {
+  for (const path of ['/openapi.json', '/docs/json']) {
+    const get = async (headers: Record<string, string>, method: 'GET' | 'HEAD' = 'GET') =>
+      await sendAs(app, NOBODY, method, path, undefined, headers)
+    const plain = await get({})
+    for (const [encoding, etag] of [['identity', /^"[\w-]{43}"$/], ['br', /^"[\w-]{43}-br"$/]] as const) {
+      const accept = { 'accept-encoding': encoding }
+      const response = await get(accept)
+      t.match(response.headers, {
+        'content-type': 'application/json; charset=utf-8',
+        'content-encoding': encoding === 'br' ? 'br' : undefined,
+        etag,
+        vary: 'Accept-Encoding',
+        'access-control-allow-origin': '*',
+        'cache-control': 'no-cache'
+      }, path)
+      const { rawPayload } = response
+      t.ok((encoding === 'br' ? brotliDecompressSync(rawPayload) : rawPayload).equals(plain.rawPayload), path)
+      const known = { ...accept, 'if-none-match': String(response.headers.etag) }
+      for (const method of ['GET', 'HEAD'] as const) {
+        t.match(await get(known, method), { statusCode: 304, body: '', headers: { vary: 'Accept-Encoding' } })
       }
-      const { etag } = (await get()).headers
-      const isOwn = etag !== identity.headers.etag
-      t.equal(isOwn, !String(etag).startsWith('W/'), 'each encoding has a strong tag')
-      const known = await get({ 'if-none-match': etag })
-      t.match(known, { statusCode: 304, body: '', headers: { vary: 'Accept-Encoding' } })
-      const headers = { 'content-encoding': encoding, etag }
-      t.match(await get({}, 'HEAD'), { statusCode: 200, body: '', headers })
+      const { etag: tag, 'content-length': length } = response.headers
+      t.match(await get(accept, 'HEAD'), { body: '', headers: { etag: tag, 'content-length': length } })
     }
   }
-  const { headers } = await app.inject('/docs')
-  t.match(headers, { 'cache-control': 'no-cache', 'access-control-allow-origin': '*' })
+})
+
+t.test('the files of the reference page are cacheable, and readable by every origin', async (t) => {
+  const maxAges = { '/docs': 'no-cache', '/docs/static/swagger-ui.css': 'public, max-age=3600' }
+  for (const [path, cacheControl] of Object.entries(maxAges)) {
+    const { headers } = await app.inject(path)
+    t.match(headers, { 'cache-control': cacheControl, 'access-control-allow-origin': '*' }, path)
+  }
   t.equal((await app.inject('/docs/static/none.js')).statusCode, 404)
 })
 
@@ -274,14 +262,6 @@ t.test('the package of the client needs no account and has an ETag', async (t) =
   t.match(gunzipSync(rawPayload).toString(), `"version": "${VERSION}"`)
   const again = await app.inject({ url: '/client.tgz', headers: { 'if-none-match': String(headers.etag) } })
   t.match([again.statusCode, again.body], [304, ''])
-})
-
-t.test('several first requests for a compressed file get the same bytes', async (t) => {
-  const fresh = await buildTestApp(t, { settings })
-  const request = { url: '/docs/static/swagger-ui-bundle.js', headers: { 'accept-encoding': 'br' } }
-  const responses = await Promise.all([1, 2, 3].map(async () => await fresh.inject(request)))
-  const bodies = responses.map(({ rawPayload }) => rawPayload)
-  t.ok(bodies.every((body) => body.equals(bodies[0]!)) && brotliDecompressSync(bodies[0]!).length > 1_000_000)
 })
 
 t.test('the server is relative to the document, and there is a contact', async (t) => {
