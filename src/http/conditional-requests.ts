@@ -59,10 +59,10 @@ export function parseTagList (header: string, comparison: Comparison): TagList {
   }
 }
 
-/** Whether If-Match or If-None-Match lists this entity tag. `etag` includes its quotes. */
-export function hasMatchingTag (header: string, etag: string, comparison: Comparison): boolean {
-  const tags = parseTagList(header, comparison)
-  return tags === '*' || tags.includes(etag.slice(1, -1))
+/** Whether If-Match or If-None-Match lists one of these entity tags, which are in their quotes. */
+function listsAny (header: string, etags: readonly string[], comparison: Comparison): boolean {
+  const listed = parseTagList(header, comparison)
+  return listed === '*' || etags.some((etag) => listed.includes(etag.slice(1, -1)))
 }
 
 export const hasConditions = (headers: IncomingHttpHeaders): boolean =>
@@ -77,12 +77,9 @@ export function failedPrecondition (
   { etag, otherTags = [], modifiedAt }: Validators
 ): Precondition | undefined {
   const { 'if-match': ifMatch, 'if-none-match': ifNoneMatch } = headers
-  const isListed = (header: string, comparison: Comparison): boolean => {
-    const listed = parseTagList(header, comparison)
-    return listed === '*' || [etag, ...otherTags].some((tag) => listed.includes(tag.slice(1, -1)))
-  }
+  const tags = [etag, ...otherTags]
   if (ifMatch !== undefined) {
-    if (!isListed(ifMatch, 'strong')) return 'If-Match'
+    if (!listsAny(ifMatch, tags, 'strong')) return 'If-Match'
   } else {
     const unmodifiedSince = parseHttpDate(headers['if-unmodified-since'])
     if (unmodifiedSince !== undefined && wholeSeconds(modifiedAt) > unmodifiedSince) {
@@ -90,7 +87,8 @@ export function failedPrecondition (
     }
   }
   const isWrite = method !== 'GET' && method !== 'HEAD'
-  return isWrite && ifNoneMatch !== undefined && isListed(ifNoneMatch, 'weak') ? 'If-None-Match' : undefined
+  return isWrite && ifNoneMatch !== undefined && listsAny(ifNoneMatch, tags, 'weak') ? 'If-None-Match'
+    : undefined
 }
 
 /** @throws {PreconditionFailedError} 412 if a precondition of the request is false */
@@ -103,14 +101,14 @@ export function checkPreconditions (request: ConditionalRequest, validators: Val
 export function isNotModified (headers: IncomingHttpHeaders, validators: Validators): boolean {
   const { etag, modifiedAt, changesWithoutDate = false } = validators
   const { 'if-none-match': ifNoneMatch } = headers
-  if (ifNoneMatch !== undefined) return hasMatchingTag(ifNoneMatch, etag, 'weak')
+  if (ifNoneMatch !== undefined) return listsAny(ifNoneMatch, [etag], 'weak')
   if (changesWithoutDate) return false
   const modifiedSince = parseHttpDate(headers['if-modified-since'])
   return modifiedSince !== undefined && wholeSeconds(modifiedAt) <= modifiedSince
 }
 
 /** Whether If-Range, an entity tag or a date, matches the current representation (RFC 9110, 13.1.5). */
-export const matchesIfRange = (ifRange: string, { etag, modifiedAt }: Validators): boolean =>
+const matchesIfRange = (ifRange: string, { etag, modifiedAt }: Validators): boolean =>
   ifRange === etag || parseHttpDate(ifRange) === wholeSeconds(modifiedAt)
 
 /** In milliseconds, rounded down to whole seconds like Last-Modified. */

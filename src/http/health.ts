@@ -2,7 +2,6 @@ import fp from 'fastify-plugin'
 import { Type } from '@sinclair/typebox'
 import { RetryLaterError } from '../errors.ts'
 import { response, errors } from './schemas.ts'
-import { MigrationError, pendingMigrations } from '../infra/postgres/migration-repository.ts'
 
 const Alive = Type.Object({ status: Type.Literal('ok') }, { title: 'Alive' })
 const Readiness = Type.Object({
@@ -31,37 +30,18 @@ const readySchema = {
 
 /** Liveness and readiness checks for load balancers and orchestrators. */
 export default fp(async (app) => {
-  // Migrations are never undone: once they are complete, only the connection is checked.
-  let migrated = false
-  async function databaseState (): Promise<string> {
-    try {
-      if (migrated) await app.database.ping()
-      else migrated = (await pendingMigrations(app.database)).length === 0
-      return migrated ? 'ok' : 'not migrated'
-    } catch (error) {
-      return error instanceof MigrationError ? 'not migrated' : 'away'
-    }
-  }
-
   app.get(
     '/health/live',
     { schema: liveSchema, config: { log: 'debug' } },
     async () => ({ status: 'ok' as const })
   )
 
-  app.get('/health/ready', { schema: readySchema, config: { log: 'debug' } }, async (_request, reply) => {
-    reply.header('cache-control', 'no-store')
+  app.get('/health/ready', { schema: readySchema, config: { log: 'debug' } }, async () => {
+    if (app.shutdownSignal.aborted) throw new RetryLaterError(503, 'The service is shutting down', 1)
+    await app.database.ping().catch(() => {
+      throw new RetryLaterError(503, 'PostgreSQL cannot be reached', 1)
+    })
     const redis = app.redisClient === undefined ? 'not used' : app.redisClient.reachable ? 'ok' : 'away'
-    const database = await databaseState()
-    const closing = app.shutdownSignal.aborted
-    if (closing || database !== 'ok') {
-      throw new RetryLaterError(
-        503,
-        closing ? 'The service is shutting down'
-          : database === 'away' ? 'PostgreSQL cannot be reached' : 'The database is not migrated',
-        1
-      )
-    }
-    return { status: redis === 'away' ? 'degraded' as const : 'ok' as const, database, redis }
+    return { status: redis === 'away' ? 'degraded' as const : 'ok' as const, database: 'ok' as const, redis }
   })
 }, { name: 'health', dependencies: ['database', 'redis', 'shutdown'] })

@@ -38,7 +38,7 @@ export interface Page {
 /** Less than every id. Work that goes through all rows in the order of ids begins here. */
 export const OLDEST = '00000000-0000-0000-0000-000000000000'
 /** Greater than every id. A list without a cursor begins here. */
-export const NEWEST = 'ffffffff-ffff-ffff-ffff-ffffffffffff'
+const NEWEST = 'ffffffff-ffff-ffff-ffff-ffffffffffff'
 
 /** The page that a valid query asks for. */
 export const pageOf = ({ limit = DEFAULT_LIMIT, cursor }: Static<typeof PageQuery>): Page => ({

@@ -37,16 +37,10 @@ type SnakeCase<Name extends string> = Name extends `${infer First}${infer Rest}`
 
 type Shown<Value> = Value extends Date ? string : Value extends bigint ? number : Value
 
-export type RecordOf<Row> = { [Name in keyof Row & string as SnakeCase<Name>]: Shown<Row[Name]> }
+type RecordOf<Row> = { [Name in keyof Row & string as SnakeCase<Name>]: Shown<Row[Name]> }
 
-const names = new Map<string, string>()
-
-/** Turns `createdAt` into `created_at`. The names are those of columns, so there are few. */
-function snakeCase (name: string): string {
-  const known = names.get(name) ?? name.replace(/[A-Z]/g, (letter) => `_${letter.toLowerCase()}`)
-  names.set(name, known)
-  return known
-}
+/** Turns `createdAt` into `created_at`. */
+const snakeCase = (name: string): string => name.replace(/[A-Z]/g, (letter) => `_${letter.toLowerCase()}`)
 
 const show = (value: unknown): unknown =>
   value instanceof Date ? value.toISOString() : typeof value === 'bigint' ? Number(value) : value

@@ -315,7 +315,7 @@ type RouteSchema = FastifySchema & { readonly response?: object, readonly header
 
 export const MALFORMED_JSON = { 400: 'Request body is not valid JSON (line 1, column 13)' } as const
 
-export const BAD_PAGE = { 422: 'Limit must be a whole number from 1 to 100' } as const
+const BAD_PAGE = { 422: 'Limit must be a whole number from 1 to 100' } as const
 
 /** The message of a 422 for a query parameter, on a route without any. */
 export const NO_PARAMETERS = { 422: 'Query parameter page is unknown (this route has none)' } as const
