@@ -57,22 +57,14 @@ export class UnreadResponses {
   #parts = new Set<object>()
   /** Bytes of responses since the last sweep. */
   #recent = 0
-  #held = 0
-  readonly #closed = { stalled: 0, memory: 0 }
+  /** Bytes of unsent responses at the last sweep. */
+  held = 0
+  /** Connections that were closed, by reason. */
+  readonly closed = { stalled: 0, memory: 0 }
 
   /** @param maxBytes for all responses; an address or account gets a quarter, and at least one response */
   constructor (maxBytes: number) {
     this.#maxBytes = maxBytes
-  }
-
-  /** Bytes of unsent responses at the last sweep. */
-  get held (): number {
-    return this.#held
-  }
-
-  /** Connections that were closed, by reason. */
-  get closed (): { readonly stalled: number, readonly memory: number } {
-    return this.#closed
   }
 
   open (socket: Socket): void {
@@ -133,7 +125,7 @@ export class UnreadResponses {
     const now = clock.now()
     this.#parts = new Set()
     this.#recent = 0
-    this.#held = 0
+    this.held = 0
     const heldBy = new Map<string, number>()
     const holders: Connection[] = []
     for (const connection of this.#connections.values()) {
@@ -141,7 +133,7 @@ export class UnreadResponses {
       this.#measure(connection, now)
       if (now - connection.progressAt >= MAX_STALL_MS) this.#close(connection, 'stalled')
       else if (connection.held > 0) {
-        this.#held += connection.held
+        this.held += connection.held
         for (const owner of connection.owners) {
           heldBy.set(owner, (heldBy.get(owner) ?? 0) + connection.held)
         }
@@ -180,15 +172,15 @@ export class UnreadResponses {
   #enforce (holders: Connection[], heldBy: Map<string, number>): void {
     const share = this.#maxBytes * MAX_SHARE
     holders.sort((a, b) => a.progressAt - b.progressAt)
-    for (let limit = share; limit >= 1 && (limit === share || this.#held > this.#maxBytes); limit /= 2) {
+    for (let limit = share; limit >= 1 && (limit === share || this.held > this.#maxBytes); limit /= 2) {
       for (const connection of holders) {
         const { held, owners } = connection
         // A response that is larger than a share is sent when there is no other.
-        const isTooMuch = (own = 0): boolean => own > limit && (limit === share ? own : this.#held) > held
+        const isTooMuch = (own = 0): boolean => own > limit && (limit === share ? own : this.held) > held
         if (held === 0 || !owners.some((owner) => isTooMuch(heldBy.get(owner)))) continue
-        if (limit < share && this.#held <= this.#maxBytes) return
+        if (limit < share && this.held <= this.#maxBytes) return
         for (const owner of owners) heldBy.set(owner, (heldBy.get(owner) ?? 0) - held)
-        this.#held -= held
+        this.held -= held
         connection.held = 0
         this.#close(connection, 'memory')
       }
@@ -196,7 +188,7 @@ export class UnreadResponses {
   }
 
   #close ({ socket }: Connection, reason: 'stalled' | 'memory'): void {
-    this.#closed[reason]++
+    this.closed[reason]++
     socket.destroy()
   }
 }
