@@ -181,16 +181,22 @@ t.test('an unsupported method gets 405 with the supported methods in Allow', asy
   ) await probe.expect(requestOf(path, { 'Content-Length': '0' }, 'POST'), 404, `POST ${path}`)
 })
 
-t.test('a refusal that is written without Fastify has a Date, and Allow with 405', async (t) => {
-  const table: [status: number, bytes: string][] = [
-    [405, lines('CONNECT x:443 HTTP/1.1', 'Host: x:443')],
-    [400, lines('GET', 'Host: x')],
-    [417, requestOf('/health/live', { Expect: 'nonsense' })]
+t.test('a refusal without Fastify has a Date, a valid X-Request-Id of the client, and Allow with 405', async (t) => {
+  const connectTo = (id: string) => lines('CONNECT x:1 HTTP/1.1', 'Host: x:1', `X-Request-Id: ${id}`)
+  const expecting = (id: string) => requestOf('/health/live', { Expect: 'nonsense', 'X-Request-Id': id })
+  const generated = /^[\w-]{12}-[0-9a-z]+$/
+  const table: [status: number, bytes: string, id: RegExp][] = [
+    [405, connectTo('mine'), /^mine$/],
+    [405, connectTo('not sane'), generated],
+    [417, expecting('mine'), /^mine$/],
+    [417, expecting('not sane'), generated],
+    [400, lines('GET', 'Host: x'), /^[\w-]+$/]
   ]
-  for (const [status, bytes] of table) {
+  for (const [status, bytes, id] of table) {
     const { head } = await probe.expect(bytes, status, `${status}`)
     t.match(head, /\r\ndate: \w{3}, \d\d \w{3} \d{4} \d\d:\d\d:\d\d GMT\r\n/i)
     t.equal(/\r\nallow:/i.test(head), status === 405)
+    t.match(/\r\nx-request-id: (.*)\r\n/i.exec(head)?.[1], id)
   }
 })
 

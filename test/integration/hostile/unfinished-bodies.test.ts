@@ -146,21 +146,6 @@ t.test('a body in chunks counts as it arrives', async (t) => {
   t.equal((await connection.response()).status, 503)
 })
 
-t.test('what is refused by its head is answered at once, and its body is not counted', async (t) => {
-  const { held, begin } = await startService(t)
-  for (
-    const [path, length, status] of [
-      ['/auth/sign_in', MEMORY, 413],
-      ['/nowhere', KIB, 404],
-      ['/auth/me', KIB, 405]
-    ] as const
-  ) {
-    const connection = await begin('192.0.2.1', path, `Content-Length: ${length}\r\n`)
-    t.equal((await connection.response()).status, status, path)
-  }
-  t.equal(await held(), 0)
-})
-
 t.test('every answered request gives its memory back', async (t) => {
   const { app, held } = await startService(t)
   const owner = await signUp(app)

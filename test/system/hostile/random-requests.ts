@@ -109,35 +109,10 @@ async function soundRequests (url: string, owner: Owner): Promise<Buffer[]> {
 }
 
 const PIECES = [
-  '\r\n',
-  '\r\n\r\n',
-  '\0',
-  '%00',
-  '%',
-  '"',
-  '{',
-  '[',
-  '\\u0000',
-  '\ud800',
-  '..',
-  '/',
-  '?',
-  '&',
-  ',',
-  ';',
-  'W/',
-  '*',
-  '-1',
-  '9'.repeat(30),
-  '1e999',
-  'Content-Length: 3\r\n',
-  'Transfer-Encoding: chunked\r\n',
-  'Expect: 100-continue\r\n',
-  'Connection: close\r\n',
-  END,
-  'null',
-  '__proto__',
-  'x'.repeat(5000)
+  ...['\r\n', '\r\n\r\n', '\0', '%00', '\\u0000', '\ud800', '..', ...'%"{[/?&,;'],
+  ...['W/', '*', '-1', '9'.repeat(30), '1e999', 'null', '__proto__', 'x'.repeat(5000), END],
+  ...['Content-Length: 3\r\n', 'Transfer-Encoding: chunked\r\n', 'Expect: 100-continue\r\n'],
+  'Connection: close\r\n'
 ]
 
 /** Returns a request that was cut, repeated, mixed with others, and mixed with tokens of parsers. */
