@@ -1,11 +1,11 @@
 import { readFileSync } from 'node:fs'
-import { setTimeout as sleep } from 'node:timers/promises'
 import type { FastifyInstance } from 'fastify'
 import sharp from 'sharp'
 import type { Test } from 'tap'
 import type { Account } from './app.ts'
 import { upload } from './assets.ts'
 import { childrenOf } from '../shared/child-processes.ts'
+import { until } from './until.ts'
 import { metadataOf } from '../shared/picture-metadata.ts'
 
 // Uploads pictures and asks for their variants as readers do.
@@ -35,6 +35,13 @@ export async function store (
 
 export const ask = async (app: FastifyInstance, url: string, remoteAddress = '203.0.113.1') =>
   await app.inject({ url: new URL(url).pathname, remoteAddress })
+
+/** Asks again as long as the response is a 503 that says when: a busy machine may take long for a variant. */
+export const askPatiently = async (app: FastifyInstance, url: string, remoteAddress?: string) =>
+  await until(async () => {
+    const response = await ask(app, url, remoteAddress)
+    return (response.statusCode !== 503 || response.headers['retry-after'] === undefined) && response
+  }, url)
 
 export const readAsset = async (
   app: FastifyInstance,
@@ -85,8 +92,6 @@ export function watchProcesses (t: Test): Use {
 /** What became of a picture: `made` if all its variants were made. */
 export type Fate = 'made' | 'refused' | 'without variants'
 
-const MAX_ATTEMPTS = 20
-
 /**
  * Uploads a picture and asks for all its variants, and for others. The responses must be pictures of the
  * listed dimensions and types without metadata, or a 404 after which none are listed. A 503 may come before
@@ -108,25 +113,14 @@ export async function checkVariants (
   let fate: Fate = asset.variants.length > 0 ? 'made' : 'without variants'
   // The dimensions may turn out to be others when the first variant is made.
   for (let index = 0, { variants } = asset; index < variants.length && fate === 'made'; index++) {
-    const { statusCode, body, bytes } = await patiently(app, (variants[index] as Variant).url)
+    const { statusCode, body, rawPayload } = await askPatiently(app, (variants[index] as Variant).url)
     variants = (await readAsset(app, account, asset)).variants
     const variant = variants[index]
-    if (statusCode === 200 && variant !== undefined) await checkVariant(t, variant, bytes, name)
+    if (statusCode === 200 && variant !== undefined) await checkVariant(t, variant, rawPayload, name)
     else if (statusCode === 404 && variants.length === 0) fate = 'refused'
     else t.fail(`${name}: ${statusCode} ${body.slice(0, 200)} ${JSON.stringify(variants)}`)
   }
   return fate
-}
-
-/** Asks again as long as the response is a 503 that says when. */
-async function patiently (app: FastifyInstance, url: string) {
-  for (let attempt = 1;; attempt++) {
-    const { statusCode, headers, body, rawPayload: bytes } = await ask(app, url)
-    if (statusCode !== 503 || headers['retry-after'] === undefined || attempt === MAX_ATTEMPTS) {
-      return { statusCode, body, bytes }
-    }
-    await sleep(100)
-  }
 }
 
 async function checkVariant (t: Test, variant: Variant, bytes: Buffer, name: string): Promise<void> {

@@ -6,7 +6,7 @@ import { jpegSegment, pngChunk, pngOfRows, withJpegSegments,
   type PngHeader } from '../../shared/picture-parts.ts'
 import { asJpeg, CARD, card, colourAt, oriented, ORIENTATIONS, ORIENTED, phonePhoto, picturesWithMetadata,
   uprightSize } from '../../shared/pictures.ts'
-import { ask, checkVariants, store } from '../../helpers/variants.ts'
+import { askPatiently, checkVariants, store } from '../../helpers/variants.ts'
 
 const WIDTH = 320
 
@@ -24,7 +24,7 @@ interface Decoded {
 async function variantsOf (picture: Buffer): Promise<Decoded[]> {
   const { variants } = await store(app, account, picture)
   return await Promise.all(variants.map(async ({ url, width, height }) => {
-    const { statusCode, rawPayload } = await ask(app, url)
+    const { statusCode, rawPayload } = await askPatiently(app, url)
     if (statusCode !== 200) throw new Error(`${statusCode} for ${url}`)
     const samples = await sharp(rawPayload).ensureAlpha().raw().toBuffer()
     const at = (across: number, down: number): number[] => {

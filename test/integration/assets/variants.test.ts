@@ -15,7 +15,7 @@ import { jpegSegment, pngHeader, pngOf, withJpegSegments } from '../../shared/pi
 import { claimRedis } from '../../helpers/servers.ts'
 import { backstage, onEachStore, stored, type Build } from '../../helpers/stores.ts'
 import { until } from '../../helpers/until.ts'
-import { ask, readAsset, store, type Asset, type Variant } from '../../helpers/variants.ts'
+import { ask, askPatiently, readAsset, store, type Asset, type Variant } from '../../helpers/variants.ts'
 
 /** A picture of one colour, which has four variants if it is a JPEG of the default size. */
 const picture = (width = 700, height = 500) =>
@@ -56,7 +56,7 @@ subscribe('child_process', (message) => children.push((message as { process: Chi
 /** Has the shared service make a variant, and stops the child process that did. */
 async function stopChild (app: FastifyInstance): Promise<ChildProcess> {
   const { variants: [variant] } = await store(app, await signUp(app), photo)
-  const { statusCode, body } = await ask(app, variant?.url as string)
+  const { statusCode, body } = await askPatiently(app, variant?.url as string)
   if (statusCode !== 200) throw new Error(`${statusCode} ${body}`)
   const child = children.at(-1) as ChildProcess
   child.kill('SIGSTOP')
@@ -103,7 +103,7 @@ onEachStore('a variant is made once, and then a file like all others', async (t,
   const asset = await store(app, account, photo)
   const made = await attemptsOf(app, async () => {
     for (const { url, width, height, content_type: type } of asset.variants) {
-      const first = await ask(app, url)
+      const first = await askPatiently(app, url)
       t.equal(first.statusCode, 200, first.body)
       t.match(first.headers, {
         'content-type': type,
@@ -136,8 +136,10 @@ onEachStore('a photo with megabytes of depth maps before its pixels has variants
   const asset = await store(app, await signUp(app), withJpegSegments(photo, ...maps))
   t.equal(asset.variants.length, 4)
   const url = pathOf(asset.variants[0] as Variant)
-  const head = await app.inject({ method: 'HEAD', url })
-  t.equal(head.statusCode, 200, 'HEAD makes a variant, too')
+  const head = await until(async () => {
+    const response = await app.inject({ method: 'HEAD', url })
+    return response.statusCode === 200 && response
+  }, 'HEAD makes a variant, too')
   const { headers: { etag }, rawPayload } = await app.inject(url)
   t.match(head.headers, { etag, 'content-length': `${rawPayload.length}` })
 })
@@ -167,7 +169,7 @@ t.test('without widths there are no variants, but those that exist are served on
   const account = await signUp(app)
   const asset = await store(app, account, photo)
   const [first, second] = asset.variants as [Variant, Variant]
-  const { rawPayload } = await ask(app, first.url)
+  const { rawPayload } = await askPatiently(app, first.url)
   const later = await buildTestApp(t, { settings: { ...settings, IMAGE_WIDTHS: '' } })
   t.same((await readAsset(later, account, asset)).variants, [])
   t.ok((await ask(later, first.url)).rawPayload.equals(rawPayload))
@@ -186,7 +188,7 @@ t.test('bytes that are no picture, or too many, are remembered and never tried a
     const asset = await readAsset(app, account, { id })
     t.equal(asset.variants.length, 4)
     const made = await attemptsOf(app, async () => {
-      for (const { url } of asset.variants) t.equal((await ask(app, url)).statusCode, 404)
+      for (const { url } of asset.variants) t.equal((await askPatiently(app, url)).statusCode, 404)
     })
     t.match(made, { refused: 1 })
     t.same((await readAsset(app, account, asset)).variants, [])
@@ -201,9 +203,9 @@ t.test('wrong dimensions are corrected when a variant is made', async (t) => {
   await app.database.asset.update({ where: { id: asset.id }, data: { width: 2000, height: 333 } })
   const { variants } = await readAsset(app, account, asset)
   t.equal(variants.length, 10)
-  t.equal((await ask(app, variants.at(-1)?.url as string)).statusCode, 404)
+  t.equal((await askPatiently(app, variants.at(-1)?.url as string)).statusCode, 404)
   t.same((await readAsset(app, account, asset)).variants, asset.variants)
-  t.equal((await ask(app, asset.variants[0]?.url as string)).statusCode, 200)
+  t.equal((await askPatiently(app, asset.variants[0]?.url as string)).statusCode, 200)
 })
 
 t.test('if the child process dies of a picture three times, the picture is given up', async (t) => {
@@ -233,7 +235,7 @@ t.test('if the child process dies of a picture three times, the picture is given
   }
   for (const { url } of asset.variants) t.equal((await ask(app, url)).statusCode, 404)
   t.same((await readAsset(app, account, asset)).variants, [])
-  t.equal((await ask(app, large.variants[0]?.url as string)).statusCode, 200, 'once is not enough')
+  t.equal((await askPatiently(app, large.variants[0]?.url as string)).statusCode, 200, 'once is not enough')
 })
 
 t.test('if the child process dies while its last bytes are stored, no part of the variant stays', async (t) => {
@@ -252,7 +254,7 @@ t.test('if the child process dies while its last bytes are stored, no part of th
   Reflect.deleteProperty(files, 'receive')
   await until(async () => (await stored(app)).temporary.length === 0, 'the temporary file is removed')
   t.equal((await filesOf(app, asset)).length, 1)
-  t.match(await attemptsOf(app, async () => await ask(app, variant.url)), { made: 1, failed: 0 })
+  t.match(await attemptsOf(app, async () => await askPatiently(app, variant.url)), { made: 1, failed: 0 })
 })
 
 t.test('four requests of a client may wait for ten seconds, in which their variant stays locked', async (t) => {
@@ -306,7 +308,7 @@ t.test('the variants of an account do not wait for those of another one, however
   const load = urls.map(async (url, place) => await ask(app, url, `198.51.100.${place % 6}`))
   const waiting = async () => Number(/queued (\d+)/.exec(await app.metrics.metrics())?.[1])
   await until(async () => await waiting() === 23)
-  const asked = own.map(async (url) => await ask(app, url, '203.0.113.9'))
+  const asked = own.map(async (url) => await askPatiently(app, url, '203.0.113.9'))
   await until(async () => await waiting() === 23 + asked.length)
   child.kill('SIGCONT')
   t.same((await Promise.all(asked)).map(({ statusCode }) => statusCode), asked.map(() => 200))
@@ -321,7 +323,7 @@ t.test('replicas make each variant once', async (t) => {
   const before = await attempts(app)
   await Promise.all(asset.variants.map(async ({ url }, place) => {
     const responses = await Promise
-      .all(replicas.map(async (replica) => await ask(replica, url, `198.51.100.${place}`)))
+      .all(replicas.map(async (replica) => await askPatiently(replica, url, `198.51.100.${place}`)))
     t.same(responses.map(({ statusCode }) => statusCode), [200, 200, 200])
     t.equal(new Set(responses.map(({ headers }) => headers.etag)).size, 1)
   }))
@@ -333,7 +335,7 @@ onEachStore('variants of deleted assets are swept, also those made during the de
   const app = await shared(build)
   const account = await signUp(app)
   const [gone, kept] = [await store(app, account, photo), await store(app, account, photo)]
-  for (const { variants: [variant] } of [gone, kept]) await ask(app, variant?.url as string)
+  for (const { variants: [variant] } of [gone, kept]) await askPatiently(app, variant?.url as string)
   // As if the process had died between the row and the files.
   await app.database.asset.delete({ where: { id: gone.id } })
   t.match(await sweep(app.database, app.files, 0), { unreferenced: 1 })
@@ -348,12 +350,14 @@ onEachStore('variants are deleted with their account, also those made at the sam
   const account = await signUp(app)
   const asset = await store(app, account, photo)
   const [first, second] = asset.variants as [Variant, Variant]
-  t.equal((await ask(app, first.url)).statusCode, 200)
+  t.equal((await askPatiently(app, first.url)).statusCode, 200)
   const { files } = app
   files.remove = async (key) => {
     const existed = await Object.getPrototypeOf(files).remove.call(files, key)
     // As if it had been made of a file that was opened before it was removed.
-    await backstage(app).put(second.url.replace(/.*uploads/, '.variants'), 'x')
+    const name = second.url.replace(/.*uploads/, '.variants')
+    await backstage(app).put(name, 'x')
+    await until(async () => (await filesOf(app, asset)).includes(name), 'a bucket that is busy lists it late')
     return existed
   }
   t.equal((await sendAs(app, account, 'DELETE', '/auth/me', { password: PASSWORD })).statusCode, 204)
@@ -367,7 +371,9 @@ t.test('while variants are made, assets can be deleted', async (t) => {
   const account = await signUp(app)
   for (let round = 0; round < 5; round++) {
     const asset = await store(app, account, photo)
-    const asked = Promise.all(asset.variants.map(async ({ url }) => (await ask(app, url)).statusCode))
+    const asked = Promise.all(asset.variants.map(async ({ url }) =>
+      (await askPatiently(app, url)).statusCode
+    ))
     await sleep(8 * round) // deletes it at another step in each round
     t.equal((await sendAs(app, account, 'DELETE', `/assets/${asset.id}`)).statusCode, 204)
     t.same((await asked).filter((status) => ![200, 404].includes(status)), [])

@@ -22,7 +22,7 @@ import { until } from '../../helpers/until.ts'
 import { tiff } from '../../helpers/images.ts'
 import { asJpeg, card } from '../../shared/pictures.ts'
 import { backstage, stored } from '../../helpers/stores.ts'
-import { ask, pictureProcesses, store, type Variant } from '../../helpers/variants.ts'
+import { ask, askPatiently, pictureProcesses, store, type Variant } from '../../helpers/variants.ts'
 
 // Behaviour and faults that only exist with a bucket. buckets.test.ts runs the tests that folders share.
 
@@ -370,7 +370,7 @@ t.test('if the storage breaks off while a picture is read, its variant gets 503 
   const noisy = sharp(randomBytes(size.width * size.height * size.channels), { raw: size })
   const asset = await store(app, account, await noisy.png({ compressionLevel: 0 }).toBuffer())
   const [first, second] = (await store(app, account, await asJpeg(card()))).variants
-  t.equal((await ask(app, first?.url as string)).statusCode, 200)
+  t.equal((await askPatiently(app, first?.url as string)).statusCode, 200)
   const [pid] = pictureProcesses() as [number]
   process.kill(pid, 'SIGSTOP')
   const asked = ask(app, asset.variants[0]?.url as string)
