@@ -125,18 +125,6 @@ if (token === null) {
 } else form.hidden = false
 `
 
-/**
- * Returns the files by path: their content type and their content.
- *
- * @param hasConsole whether the pages link to the console
- */
-const pageFiles = (hasConsole: boolean): Readonly<Record<string, readonly [string, string]>> => ({
-  [LINK_PAGES.password_reset]: ['text/html; charset=utf-8', page(RESET_PASSWORD, hasConsole)],
-  [LINK_PAGES.email_confirmation]: ['text/html; charset=utf-8', page(CONFIRM_EMAIL, hasConsole)],
-  '/account/page.css': ['text/css; charset=utf-8', STYLE],
-  '/account/page.js': ['text/javascript; charset=utf-8', SCRIPT]
-})
-
 /** The pages load only their own files, and send only to the service. */
 const PAGE_POLICY =
   "default-src 'none'; script-src 'self'; style-src 'self'; connect-src 'self'; base-uri 'none'; " +
@@ -144,11 +132,19 @@ const PAGE_POLICY =
 
 /** The pages behind the links in mails. None of their requests changes anything. */
 export const linkPageRoutes: FastifyPluginAsync = async (app) => {
-  for (const [path, [type, content]] of Object.entries(pageFiles(app.config.CONSOLE))) {
+  const html = (content: Page) => ['text/html', page(content, app.config.CONSOLE)] as const
+  const files = {
+    [LINK_PAGES.password_reset]: html(RESET_PASSWORD),
+    [LINK_PAGES.email_confirmation]: html(CONFIRM_EMAIL),
+    '/account/page.css': ['text/css', STYLE],
+    '/account/page.js': ['text/javascript', SCRIPT]
+  } as const
+  for (const [path, [type, content]] of Object.entries(files)) {
     app.get(
       path,
       async (_request, reply) =>
-        await reply.type(type).header('content-security-policy', PAGE_POLICY).send(content)
+        await reply.type(`${type}; charset=utf-8`).header('content-security-policy', PAGE_POLICY)
+          .send(content)
     )
   }
 }
