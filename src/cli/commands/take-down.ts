@@ -68,7 +68,7 @@ export function createDeletionPublisher (
 export function reportRemovedFiles (
   { store, lastError }: Uploads,
   { missing, failed }: { readonly missing: number, readonly failed: number },
-  retries: 'every hour' | 'every 30 seconds'
+  retries: 'every hour' | 'every ten seconds'
 ): number {
   if (missing > 0) {
     printProgress(`${

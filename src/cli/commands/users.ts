@@ -73,7 +73,7 @@ export async function remove (givenEmail: string, { json = false }: Options): Pr
         : `Deleted account ${id}, ${email}: ${formatCount(pages, 'page')}, ${
           formatCount(removed.assets, 'asset')
         }\n`)
-      return reportRemovedFiles(uploads, removed, 'every 30 seconds')
+      return reportRemovedFiles(uploads, removed, 'every ten seconds')
     })
   })
 }

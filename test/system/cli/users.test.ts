@@ -240,7 +240,7 @@ t.test('a deletion tells the user by mail, and says which files are left to the 
     code: 1,
     stdout: /^Deleted account \d+, first@example\.com: 0 pages, 1 asset\n$/,
     stderr:
-      /^1 file not found in .*\n1 file could not be removed from .*\. The service tries again every 30 seconds\.\n$/
+      /^1 file not found in .*\n1 file could not be removed from .*\. The service tries again every ten seconds\.\n$/
   })
   t.same(await query(env.DATABASE_URL, 'SELECT recipient, kind, user_id FROM mails'), [
     { recipient: 'first@example.com', kind: 'account_deleted', user_id: null }
