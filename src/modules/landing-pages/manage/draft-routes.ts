@@ -11,7 +11,8 @@ import { Document, DOCUMENT } from '../schemas.ts'
 import type { LandingPage } from '../landing-page-repository.ts'
 import { findSchedule } from '../schedule-repository.ts'
 import { sendUnlessKnown } from './record.ts'
-import { documentOfOwner, findOwnPage, ownPage, untilWritten, type PatchAttempt } from './write-checks.ts'
+import { documentOfOwner, findOwnPage, findOwnPageAndDraft, untilWritten,
+  type PatchAttempt } from './write-checks.ts'
 
 /** An example of the message of checkUnscheduled(), for the description of a route. */
 export const SCHEDULED = {
@@ -111,9 +112,7 @@ const putDraft = async (
   document: string
 ): Promise<WrittenDraft> =>
   await untilWritten(async () => {
-    const read = await findDraft(app.database, ownPage(request).id)
-    // Read after the draft: a publication in between removes the draft and changes the page.
-    const page = await findOwnPage(app.database, request)
+    const { page, draft: read } = await findOwnPageAndDraft(app.database, request)
     if (read !== null) checkPreconditions(request, draftValidators(read))
     else if (request.headers['if-match'] !== undefined) {
       throw new PreconditionFailedError('If-Match', undefined)
@@ -125,9 +124,7 @@ const putDraft = async (
 /** Patches the draft of the page that a request names, or begins one from the document. */
 export const draftAttempt =
   (app: FastifyInstance, request: FastifyRequest): PatchAttempt<WrittenDraft> => async (patched) => {
-    const read = await findDraft(app.database, ownPage(request).id)
-    // Read after the draft: a publication in between removes the draft and changes the page.
-    const page = await findOwnPage(app.database, request)
+    const { page, draft: read } = await findOwnPageAndDraft(app.database, request)
     checkPreconditions(request, read === null ? documentValidators(page) : draftValidators(read))
     await checkUnscheduled(app.database, page.id)
     return await replaceDraft(app, request, page, read, await patched(read?.document ?? page.currentData))

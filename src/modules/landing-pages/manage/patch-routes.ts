@@ -97,7 +97,7 @@ const patchDraftSchema = {
 
 /** The routes that patch a document and a draft (docs/adr/0018-patches-on-text.md). */
 export const patchRoutes: FastifyPluginAsyncTypebox = async (app) => {
-  const patches = new PagePatches(app)
+  const apply = createPatches(app)
   app.decorateRequest('patchKind', undefined)
   app.removeAllContentTypeParsers()
   for (const [type, kind] of Object.entries(KINDS)) {
@@ -114,7 +114,7 @@ export const patchRoutes: FastifyPluginAsyncTypebox = async (app) => {
     schema: patchDocumentSchema,
     config: { bodyTypes: TYPES }
   }, async (request, reply) => {
-    const page = await patches.apply(await sentPatch(request), documentAttempt(app, request))
+    const page = await apply(await sentPatch(request), documentAttempt(app, request))
     return sendWithoutBody(reply.code(204).header('etag', documentValidators(page).etag))
   })
 
@@ -125,7 +125,7 @@ export const patchRoutes: FastifyPluginAsyncTypebox = async (app) => {
   }, async (request, reply) => {
     const patch = await sentPatch(request)
     if (!request.caller.seesDocuments && hasTest(patch)) throw new InsufficientScopeError('pages:read')
-    return sendWrittenDraft(reply, await patches.apply(patch, draftAttempt(app, request)))
+    return sendWrittenDraft(reply, await apply(patch, draftAttempt(app, request)))
   })
 }
 
@@ -169,36 +169,23 @@ interface SentPatch {
   readonly text: string
 }
 
-/** Patches documents. Patches that arrive at once are applied one to the result of the other. */
-class PagePatches {
-  readonly #patcher: Patcher
-  /**
-   * Patches of an account run one at a time, so that they don't compete for a page, and each account has at
-   * most one in the queue of the patcher.
-   */
-  readonly #queue = new KeyedSemaphore<number>({
+/**
+ * Returns a function that applies a patch: it makes attempts until one has written. Patches that arrive at
+ * once are applied one to the result of the other.
+ */
+function createPatches (app: FastifyInstance) {
+  const patcher = new Patcher({ maxBytes: app.config.MAX_DOCUMENT_BYTES, maxLevels: MAX_DEPTH })
+  app.addHook('onClose', async () => patcher.close())
+  // One at a time, so that the patches of an account don't compete for a page, nor fill the patcher's queue.
+  const queue = new KeyedSemaphore<number>({
     maxRunning: 1,
     maxWaiting: MAX_WAITING_PER_ACCOUNT,
     createRefusal: () =>
       new RetryLaterError(503, 'Too many patches of this account are waiting, try again shortly', 1)
   })
-
-  constructor (app: FastifyInstance) {
-    this.#patcher = new Patcher({ maxBytes: app.config.MAX_DOCUMENT_BYTES, maxLevels: MAX_DEPTH })
-    app.addHook('onClose', async () => this.#patcher.close())
-  }
-
-  /**
-   * Applies a patch: makes attempts until one has written.
-   *
-   * @throws the errors of the attempts and of Patcher
-   */
-  async apply<Written> (
-    { userId, kind, text }: SentPatch,
-    attempt: PatchAttempt<Written>
-  ): Promise<Written> {
-    const patched = async (document: string) => await this.#patcher.apply(userId, kind, document, text)
-    const settled = await this.#queue.run(
+  return async <Written>({ userId, kind, text }: SentPatch, attempt: PatchAttempt<Written>) => {
+    const patched = async (document: string) => await patcher.apply(userId, kind, document, text)
+    const settled = await queue.run(
       userId,
       async () => await settle(untilWritten(async () => await attempt(patched)))
     )

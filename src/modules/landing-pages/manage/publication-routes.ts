@@ -16,7 +16,7 @@ import { LandingPage } from '../schemas.ts'
 import { sendRecord } from './record.ts'
 import { Author } from './revision-routes.ts'
 import { Schedule } from './schedule-routes.ts'
-import { allowNoBody, findOwnPage, keepUnchanged, onlyThisVersion, ownPage, untilWritten,
+import { allowNoBody, findOwnPage, findOwnPageAndDraft, keepUnchanged, onlyThisVersion, untilWritten,
   writeAndPublish } from './write-checks.ts'
 
 const PublishBody = Type.Object({
@@ -116,8 +116,7 @@ export const publicationRoutes: FastifyPluginAsyncTypebox = async (app) => {
   const url = '/manage/landing_pages/:id'
 
   app.get(`${url}/publication`, { schema: publicationSchema }, async (request) => {
-    const page = await findOwnPage(database, request)
-    const draft = await findDraft(database, page.id)
+    const { page, draft } = await findOwnPageAndDraft(database, request)
     const purge = database.purges ? await findPurge(database, page.id) : null
     return {
       published: page.published,
@@ -135,12 +134,10 @@ export const publicationRoutes: FastifyPluginAsyncTypebox = async (app) => {
   }, async (request, reply) => {
     const { base_version: knownVersion } = request.body
     const page = await untilWritten(async () => {
-      const draft = await findDraft(database, ownPage(request).id)
-      // Read after the draft: a publication in between removes the draft and changes the page.
-      const read = await findOwnPage(database, request)
-      checkBaseVersion(read, knownVersion)
-      return draft === null ? await setPublished(app, request, read, true)
-        : await publish(app, request, read, draft, knownVersion)
+      const { page, draft } = await findOwnPageAndDraft(database, request)
+      checkBaseVersion(page, knownVersion)
+      return draft === null ? await setPublished(app, request, page, true)
+        : await publish(app, request, page, draft, knownVersion)
     })
     return sendRecord(reply, page)
   })
@@ -161,15 +158,14 @@ async function setPublished (
   published: boolean
 ): Promise<Page | null> {
   checkPreconditions(request, recordValidators(page))
-  const { id } = ownPage(request)
   if (page.published === published) {
-    await clearTime(app.database, id, published)
+    await clearTime(app.database, page.id, published)
     return keepUnchanged(request, page)
   }
   const change = published ? 'publish' : 'unpublish'
   return await writeAndPublish(
     request,
-    changeState(app.database, request.caller, id, change, writeConditions(request.headers))
+    changeState(app.database, request.caller, page.id, change, writeConditions(request.headers))
   )
 }
 

@@ -6,12 +6,12 @@ import { checkPreconditions } from '../../../http/conditional-requests.ts'
 import { recordOf, sendWithoutBody } from '../../../http/responses.ts'
 import { errors, IdParams, nothing, nullableTime, response, WriteConditions } from '../../../http/schemas.ts'
 import { parseTime } from '../../../http/time.ts'
-import { findDraft, type Draft } from '../draft-repository.ts'
+import type { Draft } from '../draft-repository.ts'
 import { draftValidators, recordValidators } from '../etag.ts'
 import type { LandingPage as Page } from '../landing-page-repository.ts'
 import { findSchedule, MAX_SCHEDULES, removeSchedule, setSchedule, type Schedule as Times,
   type ScheduleProblem } from '../schedule-repository.ts'
-import { findOwnPage, ownPage, untilWritten } from './write-checks.ts'
+import { findOwnPage, findOwnPageAndDraft, untilWritten } from './write-checks.ts'
 
 export const Schedule = Type.Object({
   publish_at: nullableTime('When the draft, or the unpublished page, will be published; null for never'),
@@ -108,11 +108,10 @@ async function readPage (
   { database }: FastifyInstance,
   request: FastifyRequest
 ): Promise<{ page: Page, draft: Draft | null }> {
-  const draft = await findDraft(database, ownPage(request).id)
-  // Read after the draft: a publication in between removes the draft and changes the page.
-  const page = await findOwnPage(database, request)
+  const read = await findOwnPageAndDraft(database, request)
+  const { page, draft } = read
   checkPreconditions(request, draft === null ? recordValidators(page) : draftValidators(draft))
-  return { page, draft }
+  return read
 }
 
 async function remove (app: FastifyInstance, request: FastifyRequest): Promise<void> {

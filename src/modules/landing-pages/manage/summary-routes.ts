@@ -1,7 +1,6 @@
 import type { FastifyPluginAsyncTypebox } from '@fastify/type-provider-typebox'
 import { Type } from '@sinclair/typebox'
 import type { KeyedSemaphore } from '../../../infra/system/semaphore.ts'
-import { yieldToEventLoop } from '../../../infra/system/event-loop.ts'
 import { recordOf } from '../../../http/responses.ts'
 import { response } from '../../../http/schemas.ts'
 import { addNextLink, sortedPageOf } from '../../../http/pagination.ts'
@@ -57,8 +56,6 @@ const listSummariesSchema = {
 }
 
 const HOUR_MS = 60 * 60 * 1000
-/** Characters that are searched for labels in one turn of the event loop. */
-const SLICE_LENGTH = 32 * 1024
 
 /** An owner's pages without their documents. `lists` are the lists that are being read, by owner. */
 export const summaryRoutes: FastifyPluginAsyncTypebox<{ lists: KeyedSemaphore<number> }> = async (
@@ -73,16 +70,7 @@ export const summaryRoutes: FastifyPluginAsyncTypebox<{ lists: KeyedSemaphore<nu
     return await lists.run(userId, async () => {
       const { pages, next } = await listSummaries(app.database, userId, page, hours)
       addNextLink(reply, path, page, next)
-      const records = []
-      let searched = 0
-      for (const summary of pages) {
-        records.push(summaryRecord(summary))
-        searched += summary.start?.length ?? 0
-        if (searched < SLICE_LENGTH) continue
-        searched = 0
-        await yieldToEventLoop()
-      }
-      return records
+      return pages.map(summaryRecord)
     })
   })
 }

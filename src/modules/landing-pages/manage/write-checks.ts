@@ -6,6 +6,7 @@ import { InvalidError, NotFoundError, PreconditionFailedError, RetryLaterError,
 import { failedPrecondition, type Validators } from '../../../http/conditional-requests.ts'
 import { clock } from '../../../infra/system/clock.ts'
 import { MAX_DEPTH } from '../document.ts'
+import { findDraft, type Draft } from '../draft-repository.ts'
 import { recordTag, writeConditions, type WriteConditions } from '../etag.ts'
 import { findPage, type LandingPage } from '../landing-page-repository.ts'
 import { removePage } from '../trash-repository.ts'
@@ -36,6 +37,16 @@ export async function findOwnPage (
   const page = await findPage(database, userId, id)
   if (page === null) throw new NotFoundError()
   return page
+}
+
+/** Returns the page that a request names, and its draft if it has one. @throws {NotFoundError} 404 */
+export async function findOwnPageAndDraft (
+  database: PrismaClient,
+  request: FastifyRequest
+): Promise<{ page: LandingPage, draft: Draft | null }> {
+  const draft = await findDraft(database, ownPage(request).id)
+  // Read after the draft: a publication in between removes the draft and changes the page.
+  return { page: await findOwnPage(database, request), draft }
 }
 
 /**

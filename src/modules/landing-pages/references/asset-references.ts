@@ -1,4 +1,3 @@
-import type { FastifyBaseLogger, FastifyInstance } from 'fastify'
 import fp from 'fastify-plugin'
 import { RetryLaterError } from '../../../errors.ts'
 import { OLDEST } from '../../../http/pagination.ts'
@@ -24,7 +23,6 @@ const MAX_ATTEMPTS = 5
 const HOUR_MS = 60 * 60 * 1000
 /** A start has more urgent work. */
 const FIRST_AFTER_MS = 60 * 1000
-const LOG_EVERY_MS = 10 * 1000
 
 /** Finds the pages that use an asset. */
 export class ReferenceFinder {
@@ -67,8 +65,6 @@ interface SearchOptions {
   readonly userId?: number
   /** Stops between two pages. */
   readonly signal?: AbortSignal
-  /** Called after each batch with the number of pages so far. */
-  readonly onProgress?: (pages: number) => void
 }
 
 /**
@@ -78,7 +74,7 @@ interface SearchOptions {
  */
 export async function indexPages (
   database: Database,
-  { userId, signal, onProgress }: SearchOptions = {}
+  { userId, signal }: SearchOptions = {}
 ): Promise<number> {
   let sum = 0
   for (let after: string | undefined = OLDEST; after !== undefined;) {
@@ -87,28 +83,9 @@ export async function indexPages (
       if (signal?.aborted === true) return sum
       if (await indexPage(database, page)) sum++
     }
-    onProgress?.(sum)
-    if (signal?.aborted === true) return sum
     after = pages.at(-1)
   }
   return sum
-}
-
-async function indexAndLog (
-  { database, log }: FastifyInstance,
-  signal: AbortSignal
-): Promise<void> {
-  const pages = await indexPages(database, { signal, onProgress: progressLogger(log) })
-  if (pages > 0) log.info({ pages }, 'indexed documents of an older release')
-}
-
-function progressLogger (log: FastifyBaseLogger): (pages: number) => void {
-  let loggedAt = Date.now()
-  return (pages) => {
-    if (pages === 0 || Date.now() - loggedAt < LOG_EVERY_MS) return
-    loggedAt = Date.now()
-    log.info({ pages }, 'indexing documents of an older release')
-  }
 }
 
 /** Indexes documents of older releases every hour, in one process. */
@@ -116,6 +93,7 @@ export default fp(async (app) => {
   app.decorate('assetReferences', new ReferenceFinder(app.database))
   const times = { intervalMs: HOUR_MS, extraAfterMs: FIRST_AFTER_MS }
   runInOneProcess(app, { name: 'index_pages', ...times }, async (signal) => {
-    await indexAndLog(app, signal)
+    const pages = await indexPages(app.database, { signal })
+    if (pages > 0) app.log.info({ pages }, 'indexed documents of an older release')
   })
 }, { name: 'asset-references', dependencies: ['database'] })
