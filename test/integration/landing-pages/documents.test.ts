@@ -22,23 +22,13 @@ const read = async (publicId: string) => await app.inject({ url: `/landing_pages
 
 t.test('the document is sent and stored byte for byte', async (t) => {
   const { id, public_id: publicId } = await createPage(app, owner)
-  for (
-    const document of [
-      '{}',
-      ' {"a" : 1.0}\r\n',
-      '\t[1e400,-0, 12345678901234567890 ]\n',
-      '{"a":1,"a":2,"__proto__":{"\\ud800":"\\u0000"}}'
-    ]
-  ) {
-    const written = await put(id, document)
-    t.equal(written.statusCode, 204, document)
-    const { etag } = written.headers
-    t.match(await get(id), {
-      body: document,
-      headers: { 'content-type': 'application/json; charset=utf-8', etag }
-    })
-    t.match(await read(publicId), { body: document, headers: { etag } }, 'the same as the public read')
-  }
+  // revisions.test.ts and hostile/exact-bytes.test.ts have many others.
+  const document = ' {"a" : 1.0, "a":1e400,"__proto__":{"\\ud800":"\\u0000"}}\r\n'
+  const { statusCode, headers: { etag } } = await put(id, document)
+  t.equal(statusCode, 204)
+  const headers = { 'content-type': 'application/json; charset=utf-8', etag }
+  t.match(await get(id), { body: document, headers })
+  t.match(await read(publicId), { body: document, headers }, 'the same as the public read')
   t.equal((await put(id, '\uFEFF{"a":1}')).statusCode, 204)
   t.equal((await get(id)).body, '{"a":1}', 'a byte order mark is no part of the document')
 })

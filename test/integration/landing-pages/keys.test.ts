@@ -1,6 +1,5 @@
 import t from 'tap'
-import { buildTestApp, createKey, createPage, documentTag, sendAs, signUp,
-  type Account } from '../../helpers/app.ts'
+import { buildTestApp, createPage, documentTag, sendAs, signUp, type Account } from '../../helpers/app.ts'
 import { query } from '../../helpers/servers.ts'
 
 // Keys: names that owners give to their pages.
@@ -159,19 +158,6 @@ t.test('PUT by key creates a page or replaces its document, with preconditions',
   t.equal((await send('GET', byKey('new'))).statusCode, 404)
 })
 
-t.test('an API key needs the scopes of pages', async (t) => {
-  const reader = { account: await createKey(app, owner, ['pages:read']) }
-  const editor = { account: await createKey(app, owner, ['drafts:write']) }
-  const writer = { account: await createKey(app, owner, ['pages:write']) }
-  t.same([
-    (await put('scoped', '{}', {}, reader)).statusCode,
-    (await put('scoped', '{}', {}, editor)).statusCode,
-    (await put('scoped', '{}', {}, writer)).statusCode,
-    (await send('GET', byKey('scoped'), undefined, {}, writer)).statusCode,
-    (await send('GET', byKey('scoped'), undefined, {}, reader)).statusCode
-  ], [403, 403, 201, 403, 200])
-})
-
 t.test('of concurrent writes for a new key on two replicas, one creates the page', async (t) => {
   for (let round = 0; round < 10; round++) {
     const key = `race-${round}`
@@ -193,21 +179,4 @@ t.test('of concurrent writes for a new key on two replicas, one creates the page
     return await send('PATCH', urlOf(id), '{"key":"claimed"}', {}, { at: n % 2 === 0 ? app : replica })
   }))
   t.same(claims.map(({ statusCode }) => statusCode).sort(), [200, 422, 422, 422])
-})
-
-t.test('pages that an older release creates and writes work beside keys', async (t) => {
-  const { user } = owner
-  const columns = 'id, user_id, public_id, current_data, content_hash'
-  await query(
-    DATABASE_URL,
-    `INSERT INTO landing_pages (${columns}) VALUES
-    (gen_random_uuid(), ${user.id}, 'old1', '{}', 'x'), (gen_random_uuid(), ${user.id}, 'old2', '{}', 'x')`
-  )
-  const { id } = (await put('kept', '[1]')).json()
-  await query(
-    DATABASE_URL,
-    `UPDATE landing_pages SET current_data = '[2]', content_hash = 'y',
-    version = version + 1, updated_at = now() WHERE id = '${id}'`
-  )
-  t.match((await send('GET', byKey('kept'))).json(), { id, current_data: [2], version: 2 })
 })

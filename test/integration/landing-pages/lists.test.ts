@@ -249,6 +249,7 @@ t.test('a request looks at 20,000 rows at most, whatever the size of the account
   t.same(await walk('/manage/landing_pages?updated_since=1970-01-01&q=needle', big), [[], []])
   const last = `page${String(rows).padStart(18, '0')}`
   t.same((await walk(`/manage/landing_pages?sort=updated&q=${last}`, big)).flat().length, 1)
+  t.equal(idsIn(await ask('/manage/landing_pages', big)).length, 50, 'the default is 50')
   for (const sort of SORTS) {
     t.equal(idsIn(await ask(`/manage/landing_pages?sort=${sort}&limit=100`, big)).length, 100)
   }
