@@ -14,7 +14,7 @@ import { NOT_A_DOCUMENT, patchText, tooDeep, type DocumentLimits } from './patch
 export function applyMergePatch (document: string, patch: string, limits: DocumentLimits): string {
   const change = JsonNode.parse(patch)
   return patchText(document, limits, (root) => {
-    const merged = new Merge(limits).merge(root, change)
+    const merged = merge(root, change, [], limits)
     if (!merged.isContainer) refuse([], NOT_A_DOCUMENT)
     return merged
   })
@@ -25,48 +25,37 @@ function refuse (path: readonly string[], message: string): never {
   throw createInvalidPatchError(`${member}: ${message}`)
 }
 
-class Merge {
-  readonly #limits: DocumentLimits
-  /** The names that lead to the value that is merged. */
-  readonly #path: string[] = []
-
-  constructor (limits: DocumentLimits) {
-    this.#limits = limits
-  }
-
-  /** The algorithm of RFC 7396, 2. A target that is missing is undefined. @returns the target, changed */
-  merge (target: JsonNode | undefined, patch: JsonNode): JsonNode {
-    if (patch.type !== 'object') {
-      this.#checkLevels(patch.levels)
-      return patch
-    }
-    this.#checkLevels(1)
-    const { duplicate } = patch
-    if (duplicate !== undefined) refuse([...this.#path, duplicate], 'the patch has this name more than once')
-    // Without a target, the object of the patch becomes part of the document, without its nulls.
-    const result = target?.type === 'object' ? target : patch
-    for (const name of patch.names) {
-      this.#path.push(name)
-      this.#mergeMember(result, patch, name)
-      this.#path.pop()
-    }
-    return result
-  }
-
-  #mergeMember (target: JsonNode, patch: JsonNode, name: string): void {
-    if (target.isDuplicate(name)) refuse(this.#path, 'the document has this name more than once')
+/**
+ * The algorithm of RFC 7396, 2. A target that is missing is undefined.
+ *
+ * @param path the names that lead to the target
+ * @returns the target, changed
+ */
+function merge (
+  target: JsonNode | undefined,
+  patch: JsonNode,
+  path: readonly string[],
+  limits: DocumentLimits
+): JsonNode {
+  const levels = patch.type === 'object' ? 1 : patch.levels
+  if (path.length + levels > limits.maxLevels) refuse(path, tooDeep(limits))
+  if (patch.type !== 'object') return patch
+  const { duplicate } = patch
+  if (duplicate !== undefined) refuse([...path, duplicate], 'the patch has this name more than once')
+  // Without a target, the object of the patch becomes part of the document, without its nulls.
+  const result = target?.type === 'object' ? target : patch
+  for (const name of patch.names) {
+    const inner = [...path, name]
+    if (result.isDuplicate(name)) refuse(inner, 'the document has this name more than once')
     const value = patch.get(name)
-    const isNew = target === patch || !target.has(name)
-    if (value.type === 'null') target.delete(name)
-    else {
-      const merged = this.merge(isNew ? undefined : target.get(name), value)
-      if (target.has(name)) target.set(name, merged)
-      else target.add(patch.nameOf(name), merged)
+    if (value.type === 'null') {
+      result.delete(name)
+      continue
     }
+    const isNew = result === patch || !result.has(name)
+    const merged = merge(isNew ? undefined : result.get(name), value, inner, limits)
+    if (result.has(name)) result.set(name, merged)
+    else result.add(patch.nameOf(name), merged)
   }
-
-  /** @param levels of the value that the path leads to */
-  #checkLevels (levels: number): void {
-    if (this.#path.length + levels > this.#limits.maxLevels) refuse(this.#path, tooDeep(this.#limits))
-  }
+  return result
 }

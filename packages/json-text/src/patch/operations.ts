@@ -49,7 +49,7 @@ export function parseOperations (patch: string): Operation[] {
   const operations: Operation[] = []
   const problems: string[] = []
   for (let position = 0; position < root.count; position++) {
-    const operation = new OperationParser(root.get(position), position + 1, problems).parse()
+    const operation = parseOperation(root.get(position), position + 1, problems)
     if (operation !== undefined) operations.push(operation)
   }
   if (problems.length > 0) throw new PatchError(422, problems)
@@ -57,59 +57,42 @@ export function parseOperations (patch: string): Operation[] {
 }
 
 /** Reads one operation, and adds a sentence to the problems for each rule that it breaks. */
-class OperationParser {
-  readonly #node: JsonNode
-  readonly #number: number
-  readonly #problems: string[]
-
-  constructor (node: JsonNode, number: number, problems: string[]) {
-    this.#node = node
-    this.#number = number
-    this.#problems = problems
+function parseOperation (node: JsonNode, number: number, problems: string[]): Operation | undefined {
+  const refuse = (message: string): undefined => {
+    problems.push(`Operation ${number}: ${message}`)
+  }
+  const member = (name: string) => node.has(name) ? node.get(name) : undefined
+  const string = (name: string) => {
+    const value = member(name)
+    return value?.type === 'string' ? decodeString(value.text) : undefined
+  }
+  const pointer = (name: string) => {
+    if (member(name) === undefined) return refuse(`"${name}" is missing`)
+    const text = string(name)
+    const names = text === undefined ? undefined : parsePointer(text)
+    return names ?? refuse(`"${name}" must be a JSON Pointer, such as "/title" or "/prices/0"`)
   }
 
-  parse (): Operation | undefined {
-    if (this.#node.type !== 'object') return this.#refuse('it must be an object with "op" and "path"')
-    const { duplicate } = this.#node
-    if (duplicate !== undefined) return this.#refuse(`it has the name ${quote(duplicate)} more than once`)
-    const op = OPS.find((known) => known === this.#string('op'))
-    if (op === undefined) this.#refuse('"op" must be "add", "remove", "replace", "move", "copy" or "test"')
-    const path = this.#pointer('path')
-    const target = { number: this.#number, path: path ?? [], pathText: this.#string('path') ?? '' }
-    switch (op) {
-      case 'add':
-      case 'replace':
-      case 'test': {
-        const value = this.#member('value') ?? this.#refuse(`"value" is missing`)
-        return path && value && { ...target, op, value }
-      }
-      case 'move':
-      case 'copy': {
-        const from = this.#pointer('from')
-        return path && from && { ...target, op, from, fromText: this.#string('from') as string }
-      }
-      default:
-        return path && op && { ...target, op }
+  if (node.type !== 'object') return refuse('it must be an object with "op" and "path"')
+  const { duplicate } = node
+  if (duplicate !== undefined) return refuse(`it has the name ${quote(duplicate)} more than once`)
+  const op = OPS.find((known) => known === string('op'))
+  if (op === undefined) refuse('"op" must be "add", "remove", "replace", "move", "copy" or "test"')
+  const path = pointer('path')
+  const target = { number, path: path ?? [], pathText: string('path') ?? '' }
+  switch (op) {
+    case 'add':
+    case 'replace':
+    case 'test': {
+      const value = member('value') ?? refuse('"value" is missing')
+      return path && value && { ...target, op, value }
     }
-  }
-
-  #pointer (name: string): Pointer | undefined {
-    const member = this.#member(name)
-    if (member === undefined) return this.#refuse(`"${name}" is missing`)
-    const pointer = member.type === 'string' ? parsePointer(decodeString(member.text)) : undefined
-    return pointer ?? this.#refuse(`"${name}" must be a JSON Pointer, such as "/title" or "/prices/0"`)
-  }
-
-  #string (name: string): string | undefined {
-    const member = this.#member(name)
-    return member?.type === 'string' ? decodeString(member.text) : undefined
-  }
-
-  #member (name: string): JsonNode | undefined {
-    return this.#node.has(name) ? this.#node.get(name) : undefined
-  }
-
-  #refuse (message: string): undefined {
-    this.#problems.push(`Operation ${this.#number}: ${message}`)
+    case 'move':
+    case 'copy': {
+      const from = pointer('from')
+      return path && from && { ...target, op, from, fromText: string('from') as string }
+    }
+    default:
+      return path && op && { ...target, op }
   }
 }
