@@ -232,8 +232,10 @@ t.test('whatever is asked of two replicas, a page, its draft and its history are
         await until(async () => await read(app, publicId) === model.public)
       }
       if (model.isDeleted) await send(replicas[1], 'POST', `/manage/deleted_pages/${id}/restore`)
-      const { draft } = (await send(replicas[0], 'GET', `/manage/landing_pages/${id}/publication`)).json()
+      const { draft, publish_at: publishAt, unpublish_at: unpublishAt } =
+        (await send(replicas[0], 'GET', `/manage/landing_pages/${id}/publication`)).json()
       t.equal(draft?.outdated, model.draft?.isOutdated)
+      t.same({ publishes: publishAt !== null, unpublishes: unpublishAt !== null }, model.schedule)
       const history: { published: boolean, scheduled: boolean }[] =
         (await send(replicas[1], 'GET', `/manage/landing_pages/${id}/revisions?limit=100`)).json()
       const states = history.map(({ published, scheduled }) => ({ published, scheduled })).reverse()

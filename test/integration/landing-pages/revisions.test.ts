@@ -8,7 +8,6 @@ import { pruneRevisions,
 import { buildTestApp, createPage, nextOf, sendAs, signUp } from '../../helpers/app.ts'
 import { containerText, valueText } from '../../helpers/json-text.ts'
 import { query } from '../../helpers/servers.ts'
-import { openTransaction } from '../../helpers/transaction.ts'
 
 // The versions of pages: any history compared with a model, restores, and the removal of earlier versions.
 
@@ -237,19 +236,6 @@ t.test('the release before this one loses nothing that it overwrites', async (t)
   t.equal((await get(`${urlOf(page.id)}/4`)).body, '{"v":4}')
   t.equal((await write(page.id, '{"v":6}')).statusCode, 204)
   t.equal((await get(`${urlOf(page.id)}/5`)).body, '{"v":4}')
-})
-
-t.test('a version that is still being written can not be restored, so the response is 404', async (t) => {
-  const { id } = await newPage('[1]')
-  const { client } = await openTransaction(t, database)
-  const update =
-    "UPDATE landing_pages SET current_data = '[2]', content_hash = 'x', version = 2 WHERE id = $1"
-  await client.query(update, [id])
-  const { statusCode, body } = await restore(id, 2)
-  await client.query('COMMIT')
-  t.equal(statusCode, 404)
-  t.equal(body, '{"errors":["Not found"]}')
-  t.same(await versionsOf(id), [2, 1])
 })
 
 t.test('the age of a version counts from when it was replaced', async (t) => {

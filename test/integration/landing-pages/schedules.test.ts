@@ -7,7 +7,7 @@ import { openTransaction } from '../../helpers/transaction.ts'
 import { until } from '../../helpers/until.ts'
 
 // Schedules, on three replicas. What a schedule promises when processes die is in
-// test/system/faults/schedules.test.ts.
+// test/system/faults/schedules.test.ts, and how other requests change it in publication-model.test.ts.
 
 const base = await testSettings(t)
 const settings = { ...base, REDIS_URL: await claimRedis(t), RATE_LIMIT_PUBLIC: '1000000' }
@@ -74,17 +74,6 @@ t.test('a draft of a published page goes live at its time, whatever was publishe
   t.equal((await send('PUT', urlOf(id, '/draft'), '{"v":10}')).statusCode, 201, 'a new draft can be begun')
 })
 
-t.test('an unpublished page is published for a time', async (t) => {
-  const { id, public_id: publicId } = await createPage(app, owner, '{"v":1}')
-  await send('POST', urlOf(id, '/unpublish'))
-  t.equal((await schedule(id, inSeconds(0.5), inSeconds(1.5))).statusCode, 200)
-  await until(async () => await read(publicId) === '{"v":1}', 'it is published')
-  await until(async () => await read(publicId) === 404, 'it is unpublished')
-  t.same(await states(id), [[4, false, true], [3, true, true], [2, false, false], [1, true, false]])
-  t.equal((await send('POST', urlOf(id, '/publish'))).json().version, 5)
-  t.same((await states(id))[0], [5, true, false], 'a version that nobody scheduled')
-})
-
 t.test('a scheduled draft cannot be changed, and the response names the time', async (t) => {
   const { id } = await createPage(app, owner, '{"v":1}')
   await send('PUT', urlOf(id, '/draft'), '{"v":2}')
@@ -104,34 +93,9 @@ t.test('a scheduled draft cannot be changed, and the response names the time', a
   t.equal((await send('DELETE', urlOf(id, '/schedule'))).statusCode, 204)
   t.equal((await send('DELETE', urlOf(id, '/schedule'))).statusCode, 204, 'again')
   t.equal((await send('DELETE', urlOf(id, '/draft'))).statusCode, 204)
-
-  await send('POST', urlOf(id, '/unpublish'))
-  t.equal((await schedule(id, TOMORROW)).statusCode, 200, 'without a draft')
-  t.equal((await send('PUT', urlOf(id, '/draft'), '{"v":3}')).statusCode, 409, 'none can be begun')
-  t.same((await schedule(id, null)).json(), NONE, 'both times null: removed')
-  t.equal((await send('PUT', urlOf(id, '/draft'), '{"v":3}')).statusCode, 201)
-})
-
-t.test('what is done by hand is no longer scheduled', async (t) => {
-  const { id } = await createPage(app, owner, '{"v":1}')
-  await send('PUT', urlOf(id, '/draft'), '{"v":2}')
-  await schedule(id, TOMORROW, LATER)
-  t.equal((await send('POST', urlOf(id, '/publish'))).json().version, 2)
-  t.same(await scheduleOf(id), { publish_at: null, unpublish_at: LATER })
-  await send('POST', urlOf(id, '/unpublish'))
-  t.same(await scheduleOf(id), NONE)
-
-  await schedule(id, TOMORROW, LATER)
-  await send('POST', urlOf(id, '/unpublish'))
-  t.same(await scheduleOf(id), { publish_at: TOMORROW, unpublish_at: null }, 'of an unpublished page, too')
-  await send('POST', urlOf(id, '/publish'))
-  t.same(await scheduleOf(id), NONE)
-
   await schedule(id, null, LATER)
-  await send('DELETE', urlOf(id))
-  t.equal((await send('GET', urlOf(id, '/schedule'))).statusCode, 404)
-  await send('POST', `/manage/deleted_pages/${id}/restore`)
-  t.same(await scheduleOf(id), NONE, 'the page comes back without its schedule')
+  t.same((await schedule(id, null)).json(), NONE, 'both times null: removed')
+  t.same(await scheduleOf(id), NONE)
 })
 
 t.test('schedules that make no sense are refused', async (t) => {

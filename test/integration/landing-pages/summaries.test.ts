@@ -46,17 +46,11 @@ t.test('a summary has the record of a page, its label and its size, but not its 
 t.test('the label is looked for in the first characters of a document', async (t) => {
   const app = await buildTestApp(t)
   const owner = await signUp(app)
-  const big = 'é'.repeat(400_000)
   const before = (length: number) => `{"big":"${'é'.repeat(length - 10)}",`
   const documents: [document: string, label: string | null][] = [
-    [`{"title":"A","big":"${big}"}`, 'A'],
-    [`{"big":"${big}","title":"A"}`, null],
-    [`{"title":"${big}"}`, 'é'.repeat(200)],
-    [`${before(START_LENGTH - 13)}"title":"ABC","more":1}`, 'ABC'],
+    [`{"title":"${'é'.repeat(400_000)}"}`, 'é'.repeat(200)],
     [`${before(START_LENGTH - 10)}"title":"ABC","more":1}`, 'A'],
-    [`${before(START_LENGTH - 9)}"title":"ABC","more":1}`, null],
-    [`${before(START_LENGTH - 1)}"title":"ABC","more":1}`, null],
-    ['[]', null]
+    [`${before(START_LENGTH - 9)}"title":"ABC","more":1}`, null]
   ]
   for (const [document] of documents) await createPage(app, owner, document)
   const labels = (await summaries(app, owner)).map(({ label }) => label).reverse()
