@@ -8,7 +8,7 @@ import { CachedDocument,
 import { DocumentCache,
   type DocumentCacheOptions } from '../../../src/modules/landing-pages/public/document-cache.ts'
 import { DOCUMENT_SCRIPTS } from '../../../src/modules/landing-pages/public/document-scripts.ts'
-import { SharedDocuments } from '../../../src/modules/landing-pages/public/shared-documents.ts'
+import { DELETED, SharedDocuments } from '../../../src/modules/landing-pages/public/shared-documents.ts'
 import { Body } from '../../../src/modules/landing-pages/public/prepared-head.ts'
 import { RedisClient } from '../../../src/infra/redis/redis-client.ts'
 import { silent } from '../../shared/silent-logger.ts'
@@ -205,7 +205,7 @@ t.test('after PostgreSQL loses its last writes, older versions and reused number
     t.equal((await cache.load(ID))?.version, 4)
     t.equal(versionIn(cache), 4, 'the older version is cached')
 
-    await shared.publish(ID, documentOf(5, '{"lost":true}'))
+    await shared.publish(documentOf(5, '{"lost":true}'))
     row = { ...documentOf(5, '{"new":true}'), hash: 'y'.repeat(43) }
     await cache.publish(ID, row)
     t.match(cache.get(ID, 0), { hash: row.hash })
@@ -360,16 +360,20 @@ t.test('in Redis, an older version replaces neither a newer one nor a tombstone,
     return copy === undefined || copy.deleted ? copy : copy.document.version
   }
   t.equal(await held(), undefined)
-  await documents.publish(ID, documentOf(2))
+  await documents.publish(documentOf(2))
   await documents.fill(documentOf(1))
   t.equal(await held(), 2, 'a late fill')
-  await documents.publish(ID, documentOf(1))
+  await documents.publish(documentOf(1))
   t.equal(await held(), 2, 'a late publication')
   await documents.fill(documentOf(3))
   t.equal(await held(), 3)
-  t.equal(await documents.announce(ID, 2), 3, 'a late announcement returns the newer version')
+  t.equal(
+    await documents.publish({ publicId: ID, version: 2 }),
+    3,
+    'a late announcement returns the newer version'
+  )
   t.equal(await held(), 3)
-  await documents.announce(ID, 4)
+  await documents.publish({ publicId: ID, version: 4 })
   t.equal(await held(), undefined, 'only the number of the version is known')
   await documents.fill(documentOf(3))
   t.equal(await held(), undefined, 'an older document is not stored')
@@ -377,10 +381,10 @@ t.test('in Redis, an older version replaces neither a newer one nor a tombstone,
   t.equal(await held(), 4)
   const lives = async () => await commands.pttl(`landfall:document:${ID}`)
   t.ok(await lives() > 0 && await lives() <= 60_000)
-  await documents.publish(ID, undefined)
+  await documents.publish({ publicId: ID, version: DELETED })
   t.same(await held(), { deleted: true })
   await documents.fill(documentOf(4))
-  await documents.publish(ID, documentOf(5))
+  await documents.publish(documentOf(5))
   t.same(await held(), { deleted: true })
   t.ok(await lives() > 0 && await lives() <= 60_000)
 })
@@ -390,8 +394,8 @@ t.test('Redis stores only the version of a document that is too large', async (t
   const large = (version: number) => documentOf(version, JSON.stringify('x'.repeat(3_000_000)))
   await documents.fill(large(1))
   t.equal(await commands.exists(`landfall:document:${ID}`), 0)
-  await documents.publish(ID, documentOf(1))
-  t.equal(await documents.publish(ID, large(2)), 2)
+  await documents.publish(documentOf(1))
+  t.equal(await documents.publish(large(2)), 2)
   t.equal(await documents.get(ID), undefined, 'neither this version nor the one before')
   await documents.fill(documentOf(1))
   t.equal(await documents.get(ID), undefined)

@@ -4,7 +4,7 @@ import { SingleFlight, type Flight } from '../../../infra/system/single-flight.t
 import { isDatabaseUnavailable } from '../../../infra/postgres/unavailable.ts'
 import { CachedDocument, type CompressionCounts, type DocumentVersion, type Origin,
   type PublicVersion } from './cached-document.ts'
-import { Publisher, versionOf } from './publisher.ts'
+import { Publisher } from './publisher.ts'
 import { DELETED, LIFETIME_MS, type SharedDocuments } from './shared-documents.ts'
 
 /** How long a document is served without a reload while this process can miss writes of other processes. */
@@ -116,10 +116,11 @@ export class DocumentCache {
     document: PublicVersion | undefined,
     knownAt = clock.now()
   ): Promise<boolean> {
-    this.#learn(publicId, versionOf(document))
-    if (document?.body !== undefined) this.#keep(document, knownAt, LIFETIME_MS)
-    else if (document !== undefined) this.#hide(document, knownAt, LIFETIME_MS)
-    return await this.#publisher?.publish(publicId, document) ?? true
+    const published = document ?? { publicId, version: DELETED }
+    this.#learn(publicId, published.version)
+    if (published.body !== undefined) this.#keep(published, knownAt, LIFETIME_MS)
+    else if (published.version !== DELETED) this.#hide(published, knownAt, LIFETIME_MS)
+    return await this.#publisher?.publish(published) ?? true
   }
 
   /** Publishes the deletion of pages. Never rejects. */

@@ -1,5 +1,5 @@
 import { setTimeout as sleep } from 'node:timers/promises'
-import { DELETED, type SharedDocuments } from './shared-documents.ts'
+import type { SharedDocuments } from './shared-documents.ts'
 import type { PublicVersion } from './cached-document.ts'
 
 /**
@@ -30,17 +30,21 @@ export class Publisher {
   }
 
   /**
-   * Publishes a committed version, or a deletion. Never rejects. After a failure, publishOutstanding() can
-   * try again.
+   * Publishes a committed version. Never rejects. After a failure, publishOutstanding() can try again.
    *
    * @returns whether Redis was told
    */
-  async publish (publicId: string, document: PublicVersion | undefined): Promise<boolean> {
-    return await this.#attempt(
-      publicId,
-      versionOf(document),
-      async () => await this.#shared.publish(publicId, document)
-    )
+  async publish (published: PublicVersion): Promise<boolean> {
+    const { publicId, version } = published
+    this.#remember(publicId, version)
+    try {
+      const newest = await this.#shared.publish(published)
+      if (this.#unpublished.get(publicId) === version) this.#unpublished.delete(publicId)
+      if (newest > version) this.#onNewer(publicId, newest)
+      return true
+    } catch {
+      return false // Redis is unreachable. The version stays remembered.
+    }
   }
 
   /**
@@ -49,7 +53,7 @@ export class Publisher {
    * @throws {Error} when `signal` is aborted first
    */
   async announce (publicId: string, version: number, signal: AbortSignal): Promise<void> {
-    while (!await this.#announce(publicId, version)) await sleep(RETRY_INTERVAL_MS, undefined, { signal })
+    while (!await this.publish({ publicId, version })) await sleep(RETRY_INTERVAL_MS, undefined, { signal })
   }
 
   /**
@@ -60,24 +64,8 @@ export class Publisher {
     const outstanding = [...this.#unpublished]
     while (outstanding.length > 0) {
       await Promise.all(outstanding.splice(0, ANNOUNCE_BATCH).map(async ([publicId, version]) =>
-        await this.#announce(publicId, version)
+        await this.publish({ publicId, version })
       ))
-    }
-  }
-
-  async #announce (publicId: string, version: number): Promise<boolean> {
-    return await this.#attempt(publicId, version, async () => await this.#shared.announce(publicId, version))
-  }
-
-  async #attempt (publicId: string, version: number, publish: () => Promise<number>): Promise<boolean> {
-    this.#remember(publicId, version)
-    try {
-      const newest = await publish()
-      if (this.#unpublished.get(publicId) === version) this.#unpublished.delete(publicId)
-      if (newest > version) this.#onNewer(publicId, newest)
-      return true
-    } catch {
-      return false // Redis is unreachable. The version stays remembered.
     }
   }
 
@@ -88,6 +76,3 @@ export class Publisher {
     }
   }
 }
-
-/** The version of a document; a deletion counts as newer than all versions. */
-export const versionOf = (document: PublicVersion | undefined): number => document?.version ?? DELETED

@@ -48,10 +48,10 @@ export class SharedDocuments {
       missing: undefined
     })
     this.#fills = new FillQueue(async (documents) => {
-      const entries = documents.map((document) => entryOf(document.publicId, document.version, document))
+      const entries = documents.map((document) => ({ published: document, message: '' }))
       return await this.#inGroups(
         entries,
-        ({ publicId }) => publicId,
+        ({ published }) => published.publicId,
         async (connection, group) => await store(connection, this.#channel, group)
       )
     })
@@ -74,27 +74,17 @@ export class SharedDocuments {
   }
 
   /**
-   * Stores a committed version and notifies all replicas. Stores a tombstone if `document` is undefined, and
-   * only the number of a version that readers don't get.
+   * Stores a committed version and notifies all replicas. Stores only the number of a version without a
+   * document, and of one whose document is too large; a tombstone is the number `DELETED`.
    *
    * @returns the newest version that Redis knows
    * @throws {RedisAwayError}
    */
-  async publish (publicId: string, document: PublicVersion | undefined): Promise<number> {
-    return await this.#publish(noticeOf(
-      publicId,
-      document?.version ?? DELETED,
-      document?.body !== undefined && isSharable(document) ? document : undefined
-    ))
-  }
-
-  /**
-   * Notifies Redis and all replicas of a version written earlier, without its document.
-   *
-   * @throws {RedisAwayError}
-   */
-  async announce (publicId: string, version: number): Promise<number> {
-    return await this.#publish(noticeOf(publicId, version))
+  async publish (published: PublicVersion): Promise<number> {
+    const [newest] = await this.#redis.run(async (connection) =>
+      await store(connection, this.#channel, [noticeOf(published)])
+    )
+    return newest as number
   }
 
   /** Calls the listener for publications of all replicas, including this one. */
@@ -109,13 +99,6 @@ export class SharedDocuments {
   /** The commands that have read copies so far, and what became of documents that were to be stored. */
   get usage (): { readonly batches: number, readonly fills: FillCounts } {
     return { batches: this.#reads.batches, fills: this.#fills.counts }
-  }
-
-  async #publish (entry: Entry): Promise<number> {
-    const [newest] = await this.#redis.run(async (connection) =>
-      await store(connection, this.#channel, [entry])
-    )
-    return newest as number
   }
 
   async #readMany (
@@ -176,30 +159,24 @@ export class SharedDocuments {
 
 /** Publishes a deletion that the command line has made, to all replicas. */
 export async function publishDeletion (redis: RedisCommands, publicId: string): Promise<void> {
-  await store(redis, DOCUMENT_CHANNEL, [noticeOf(publicId, DELETED)])
+  await store(redis, DOCUMENT_CHANNEL, [noticeOf({ publicId, version: DELETED })])
 }
 
 /** A version to store. */
 interface Entry {
-  readonly publicId: string
-  readonly version: number
-  /** undefined to store only the number of the version */
-  readonly document: DocumentVersion | undefined
+  readonly published: PublicVersion
   /** The message to publish; empty for none. */
   readonly message: string
 }
 
-const entryOf = (publicId: string, version: number, document: DocumentVersion | undefined): Entry => ({
-  publicId,
-  version,
-  document,
-  message: ''
-})
-
-const noticeOf = (publicId: string, version: number, document?: DocumentVersion): Entry => ({
-  ...entryOf(publicId, version, document),
-  message: `${publicId} ${version}`
-})
+function noticeOf (published: PublicVersion): Entry {
+  const { publicId, version, body } = published
+  const message = `${publicId} ${version}`
+  return {
+    published: body === undefined || isSharable(published) ? published : { publicId, version },
+    message
+  }
+}
 
 /** Stores and publishes versions. Returns the newest versions that Redis knows. */
 async function store (
@@ -209,16 +186,14 @@ async function store (
 ): Promise<number[]> {
   return await connection.landfallStore(
     entries.length,
-    ...entries.map(({ publicId }) => redisKey(publicId)),
+    ...entries.map(({ published }) => redisKey(published.publicId)),
     channel,
     LIFETIME_MS,
-    ...entries.flatMap(({ version, document, message }) => [
-      version,
-      document?.hash ?? '',
-      document?.updatedAt.getTime() ?? 0,
-      document?.body.bytes ?? '',
-      message
-    ])
+    ...entries.flatMap(({ published, message }) => {
+      const { version, body } = published
+      return body === undefined ? [version, '', 0, '', message]
+        : [version, published.hash, published.updatedAt.getTime(), body.bytes, message]
+    })
   )
 }
 
