@@ -7,7 +7,7 @@ import { publicVersion, type PublicVersion } from './cached-document.ts'
 import { BatchedReads, LARGE } from './batched-reads.ts'
 import { DocumentCache } from './document-cache.ts'
 import { headerLines } from './prepared-head.ts'
-import { batchMetrics, documentMetrics } from './read-metrics.ts'
+import { documentMetrics } from './read-metrics.ts'
 import { SharedDocuments } from './shared-documents.ts'
 
 declare module 'fastify' {
@@ -42,8 +42,7 @@ export default fp<{ channel: string }>(async (app, { channel }) => {
     )
   })
   app.decorate('documents', documents)
-  documentMetrics(app.metrics, documents, config.CACHE_MAX_BYTES)
-  batchMetrics(app.metrics, stored, shared)
+  documentMetrics(app.metrics, documents, config.CACHE_MAX_BYTES, stored, shared)
 }, { name: 'document-cache', dependencies: ['database', 'redis', 'metrics'] })
 
 /** A statement that takes longer no longer holds up those that read other documents, in milliseconds. */

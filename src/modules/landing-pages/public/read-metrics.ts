@@ -93,7 +93,14 @@ function leaseMetrics (registry: Registry, tiers: readonly Tier[]): void {
   })
 }
 
-export function documentMetrics (registry: Registry, documents: DocumentCache, maxBytes: number): void {
+/** Registers the metrics of cached documents, and of the batches in which the stores are asked for others. */
+export function documentMetrics (
+  registry: Registry,
+  documents: DocumentCache,
+  maxBytes: number,
+  stored: { readonly batches: number },
+  shared: SharedDocuments | undefined
+): void {
   addMetrics(registry, {
     landfall_document_cache_entries: ['Documents in memory', () => documents.usage.entries],
     landfall_document_cache_bytes: ['Memory used by documents', () => documents.usage.bytes],
@@ -109,17 +116,7 @@ export function documentMetrics (registry: Registry, documents: DocumentCache, m
       'Compressions of documents, at most one per version and encoding',
       () => documents.compressions,
       { label: 'encoding' }
-    ]
-  })
-}
-
-/** Registers the metrics of the batches in which documents are read from PostgreSQL and Redis. */
-export function batchMetrics (
-  registry: Registry,
-  stored: { readonly batches: number },
-  shared: SharedDocuments | undefined
-): void {
-  addMetrics(registry, {
+    ],
     landfall_document_batches_total: [
       'Statements and Redis commands that read documents for public reads, several at once',
       () => ({ database: stored.batches, ...shared !== undefined && { redis: shared.usage.batches } }),
