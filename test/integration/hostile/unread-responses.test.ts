@@ -24,6 +24,7 @@ async function startService (t: Test, settings: Record<string, string> = {}) {
       MAX_UNREAD_BYTES: String(MEMORY),
       MAX_DOCUMENT_BYTES: String(2 * DOCUMENT),
       TRUST_PROXY: '127.0.0.1',
+      DATABASE_TIMEOUT_MS: '60000', // no large document is late, however slow the machine is
       ...settings
     }
   })
